@@ -142,6 +142,13 @@ RESHARD_API int reshard_open(const char *source, const reshard_config *config, r
 RESHARD_API int reshard_guard_keys(void);
 
 /*
+ * Loads now what OpenSSL and libcurl load at their first use, such as modules that their
+ * configuration names. For programs that give up the right to map code before they open a view, as
+ * the sandbox of reshardfs does. Call it after reshard_guard_keys; it starts no thread.
+ */
+RESHARD_API void reshard_load_modules(void);
+
+/*
  * Frees the view and ends its threads. No other call may be running. Readers must be closed and
  * loans given back. Does nothing with NULL.
  */
@@ -297,8 +304,9 @@ RESHARD_API ssize_t reshard_list_attributes(reshard_view *view, uint64_t id, cha
 /*
  * Lists the folders that the view reads or writes, absolute and without links. A program can then
  * give up access to all others, as the sandbox of reshardfs does. They are SOURCE, the targets of
- * links in it and of a map of files, and, with WRITTEN, the folder of the option index_cache; the
- * call creates that one if it is missing. Everything below a folder belongs to it. FN runs in the
+ * links in it and of a map of files, the file of a token by which credentials of object storage are
+ * renewed, and, with WRITTEN, the folder of the option index_cache; the call creates that one if it
+ * is missing. Everything below a folder belongs to it. FN runs in the
  * calling thread, for some folders several times. If FN returns another value than 0, the call ends
  * and returns that value. Opens no source file. Returns 0, -ENOMEM, or the value of FN.
  */

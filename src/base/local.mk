@@ -18,6 +18,7 @@ librfs_la_SOURCES += \
 	src/base/json_tree.c \
 	src/base/json_tree.h \
 	src/base/json_write.c src/base/json_write.h \
+	src/base/kept.c src/base/kept.h \
 	src/base/limits.c src/base/limits.h \
 	src/base/log.c src/base/log.h \
 	src/base/mountinfo.c src/base/mountinfo.h \
@@ -39,7 +40,7 @@ librfs_la_SOURCES += \
 	src/base/suggest.c src/base/suggest.h \
 	src/base/term.c src/base/term.h \
 	src/base/text.c src/base/text.h \
-	src/base/variables.h \
+	src/base/variables.c src/base/variables.h \
 	src/base/vec.c src/base/vec.h \
 	src/base/wait.c src/base/wait.h \
 	src/base/write_whole.c src/base/write_whole.h

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Variables of the environment that name files for connections: certificates to trust, and
- * credentials. The code that reads the files and the sandbox that allows it use one list.
+ * Variables of the environment for connections: credentials, and the files of certificates to trust
+ * and of tokens. The code that reads the files and the sandbox that allows it use one list.
  *
  * Threads: all functions, while none changes the environment.
  */
@@ -14,13 +14,21 @@
 #define RFS_AWS_CONTAINER_TOKEN "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"
 #define RFS_AWS_WEB_TOKEN "AWS_WEB_IDENTITY_TOKEN_FILE"
 
-/* What it is set to, if that is not empty; else NULL. */
-static inline const char *rfs_variable(const char *name)
-{
-    const char *value = secure_getenv(name);
-
-    return value && *value ? value : NULL;
-}
+/*
+ * Returns the value of a variable that is set and not empty, unless the process has more rights than
+ * its user; else NULL.
+ */
+const char *rfs_variable(const char *name);
+/*
+ * Overwrites the variables that hold credentials, which others could read in /proc/PID/environ.
+ * Before any thread starts.
+ */
+void rfs_variables_wipe(void);
+/*
+ * Does the same, but keeps their values for rfs_variable, in memory that no core file holds. False
+ * when out of memory.
+ */
+bool rfs_variables_hide(void);
 
 /* The user's bundle of certificates, as AWS's tools and curl find it; NULL: the system's. */
 static inline const char *rfs_variable_certificates(void)

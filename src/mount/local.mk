@@ -13,6 +13,7 @@ reshardfs_SOURCES = \
 	src/base/json_read.c \
 	src/base/json_string.c \
 	src/base/json_write.c \
+	src/base/kept.c \
 	src/base/limits.c \
 	src/base/log.c \
 	src/base/mountinfo.c \
@@ -26,6 +27,7 @@ reshardfs_SOURCES = \
 	src/base/suggest.c \
 	src/base/term.c \
 	src/base/text.c \
+	src/base/variables.c \
 	src/base/vec.c \
 	src/mount/arguments.c src/mount/arguments.h \
 	src/mount/bell.h \

@@ -5,8 +5,6 @@
  * looking at names and attributes.
  */
 #include "base/cleanup.h"
-#include "base/store.h"
-#include "base/text.h"
 #include "base/variables.h"
 #include "mount/sandbox.h"
 
@@ -81,30 +79,6 @@ static int allow_folder(void *ctx, const char *path, bool written)
                      (written ? WRITE_FILE | REMOVE_FILE | MAKE_FILE | TRUNCATE : 0));
 }
 
-/* The folder of a file that is replaced from time to time, often by a link to another. */
-static int allow_beside(const struct rules *rules, const char *path)
-{
-    RFS_FREE char *folder = rfs_store_folder(path);
-
-    return folder ? allow(rules, folder, READ_FILE) : -ENOMEM;
-}
-
-/* Credentials that end are looked for again. */
-static int allow_credentials(const struct rules *rules)
-{
-    static const char *const files[] = {RFS_AWS_SHARED, RFS_AWS_CONFIG, RFS_AWS_CONTAINER_TOKEN,
-                                        RFS_AWS_WEB_TOKEN};
-    const char *home = rfs_variable("HOME");
-    RFS_FREE char *shared = home ? rfs_text_printf("%s/.aws", home) : NULL;
-    int rc = 0;
-
-    if (home)
-        rc = shared ? allow(rules, shared, READ_FILE) : -ENOMEM;
-    for (size_t i = 0; rc == 0 && i < sizeof files / sizeof *files; i++)
-        rc = rfs_variable(files[i]) ? allow_beside(rules, rfs_variable(files[i])) : 0;
-    return rc;
-}
-
 /* What finding hosts and trusting their certificates reads, with each new connection. */
 static int allow_network(const struct rules *rules)
 {
@@ -130,7 +104,7 @@ static int allow_network(const struct rules *rules)
         rc = allow(rules, paths[i], READ_FILE | READ_DIR);
     if (rc == 0 && certificates)
         rc = allow(rules, certificates, READ_FILE);
-    return rc == 0 ? allow_credentials(rules) : rc;
+    return rc;
 }
 
 int rfs_sandbox_files(reshard_view *view, int landlock, bool network)

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cleanup.h"
+#include "base/harden.h"
 #include "base/limits.h"
 #include "base/suggest.h"
+#include "base/variables.h"
 #include "reshard.h"
 #include "source/remote/remote.h"
 #include "tool/common/command.h"
 #include "tool/common/stop.h"
 #include "tool/common/tool.h"
+
+#include <unistd.h>
 
 /* In the order of their help. */
 static const struct rfs_command *const commands[] = {
@@ -100,12 +104,34 @@ static int parse(const struct rfs_command *command, int argc, char **argv, void 
     return rc ? rc : rfs_args_parse(command->arguments, argc, argv, request, err);
 }
 
+/* Whether a word of LIST that begins with BEGINNING has a URL in it. */
+static bool has_url(char *const *list, const char *beginning)
+{
+    for (; *list; list++)
+        if (strncmp(*list, beginning, strlen(beginning)) == 0 && strstr(*list, "://"))
+            return true;
+    return false;
+}
+
+/*
+ * A command that reads objects holds credentials: no core file has them, nor /proc, which other
+ * processes of the user can read.
+ */
+static int guard_credentials(char *const *argv, struct rfs_error *err)
+{
+    if (!has_url(argv, "") && !has_url(environ, "RESHARDFS_"))
+        return 0;
+    return rfs_harden(err) ?: (rfs_variables_hide() ? 0 : rfs_fail_memory(err));
+}
+
 static int run(const struct rfs_command *command, int argc, char **argv)
 {
     struct rfs_error err = {0};
     RFS_FREE void *request = calloc(1, command->request_bytes);
-    int rc = request ? parse(command, argc, argv, request, &err) : rfs_fail_memory(&err);
+    int rc = request ? guard_credentials(argv, &err) : rfs_fail_memory(&err);
 
+    if (rc == 0)
+        rc = parse(command, argc, argv, request, &err);
     if (rc == 0)
         rc = command->run(request, &err);
     if (request)

@@ -22,6 +22,12 @@ static void list_features(void)
         AVX2() ? "AVX2" : "portable");
 }
 
+void reshard_load_modules(void)
+{
+    rfs_cipher_load();
+    rfs_remote_load();
+}
+
 const char *reshard_version(void)
 {
     return RESHARD_VERSION;

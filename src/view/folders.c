@@ -3,6 +3,7 @@
 #include "base/cleanup.h"
 #include "base/store.h"
 #include "source/io/places.h"
+#include "source/remote/remote.h"
 #include "source/saved/folder.h"
 #include "view/internal.h"
 
@@ -38,6 +39,29 @@ static int tell_sources(struct rfs_view *view, struct teller *teller)
     return rc ? rc : rfs_places_outside(rfs_catalog_files(view->catalog), root, tell_read, teller);
 }
 
+/*
+ * The file of a token that is read again, or the folder of a link, which leads to another file from
+ * time to time, as Kubernetes has it.
+ */
+static int tell_token(struct teller *teller)
+{
+    const char *token = rfs_remote_token_file();
+    RFS_FREE char *real = NULL;
+    struct stat st;
+
+    if (!token)
+        return 0;
+    if (lstat(token, &st) == 0 && S_ISLNK(st.st_mode)) {
+        RFS_FREE char *folder = rfs_store_folder(token);
+        real = folder ? realpath(folder, NULL) : NULL;
+    } else {
+        real = realpath(token, NULL);
+    }
+    if (!real)
+        return errno == ENOMEM ? -ENOMEM : 0;
+    return tell_read(teller, real);
+}
+
 int reshard_folders(reshard_view *set, reshard_folder_fn *fn, void *ctx)
 {
     struct teller teller = {fn, ctx};
@@ -46,5 +70,5 @@ int reshard_folders(reshard_view *set, reshard_folder_fn *fn, void *ctx)
 
     for (size_t i = 0; rc == 0 && i < set->n; i++)
         rc = tell_sources(set->data[i], &teller);
-    return rc;
+    return rc == 0 && set->objects ? tell_token(&teller) : rc;
 }

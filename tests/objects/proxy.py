@@ -28,7 +28,7 @@ import sys
 import time
 
 FAULTS = ("reset", "cut", "stall", "500", "503", "429", "403", "404", "301", "307", "whole", "shifted", "garbage", "mixed",
-          "leads")
+          "leads", "repeats")
 
 
 class Plan:
@@ -181,6 +181,11 @@ class Proxy:
             return fault != "garbage"
         if fault == "leads":
             writer.write(answer(plan["status"], b"", [f"Location: {plan['to']}{target}"]))
+            await writer.drain()
+            return True
+        if fault == "repeats":
+            token = fields.get("x-amz-security-token", "")
+            writer.write(error(403, "InvalidToken", f"no {token[4:]}, no {token[:-3]}, no {token * 20}"))
             await writer.drain()
             return True
         if plan.get("host"):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Credentials that services give for a while, and buckets in other regions than one thinks."""
+import errno
 import http.server
 import json
 import os
@@ -9,6 +10,8 @@ import time
 import urllib.parse
 
 from harness import *
+from test_sandbox import SANITIZED, need_landlock
+from test_secrets import acts
 from test_content import export, exports_through, needs_nginx, publish, same_folders, strategies, tree
 import stores
 
@@ -110,6 +113,37 @@ def test_a_container_with_a_token():
         env = nobody(proxy.url, AWS_CONTAINER_CREDENTIALS_FULL_URI=service.url + "/container",
                      AWS_CONTAINER_AUTHORIZATION_TOKEN="the-secret")
         is_renewed(t, url, env, proxy, service)
+
+
+def test_a_container_whose_address_only_looks_near():
+    """What comes before an @ is no host."""
+    t = tree()
+    url = stores.upload(t.dir)
+    with stores.Proxy() as proxy, Metadata(3600, lambda: "the-secret") as service:
+        port = service.server.server_address[1]
+        env = nobody(proxy.url, AWS_CONTAINER_AUTHORIZATION_TOKEN="the-secret")
+        for uri in (f"http://localhost:1@0.0.0.0:{port}/container", f"http://0.0.0.0:{port}/container"):
+            text = export(f"{url}/src", strategies(url), "none", {**env, "AWS_CONTAINER_CREDENTIALS_FULL_URI": uri}, status=1)
+            check("there are no credentials for s3://" in text, f"{uri}: {text!r}")
+        equal(service.server.given, 0, "the token was sent")
+
+
+def test_the_file_of_a_token_in_the_sandbox():
+    """It can be read again, and nothing beside it."""
+    if SANITIZED:
+        return
+    need_landlock()
+    t = tree()
+    url = stores.upload(t.dir)
+    path, other = (os.path.join(folder("tokens"), name) for name in ("token", "other"))
+    for file in (path, other):
+        with open(file, "w") as out:
+            out.write("the-secret")
+    with stores.Proxy() as proxy, Metadata(3600, lambda: "the-secret") as service:
+        env = nobody(proxy.url, AWS_CONTAINER_CREDENTIALS_FULL_URI=service.url + "/container",
+                     AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE=path)
+        equal(acts(url, strategies(url), env, "read", path), 0, "reading the token")
+        equal(acts(url, strategies(url), env, "read", other), errno.EACCES, "reading another")
 
 
 def test_a_container_with_a_file_that_changes():

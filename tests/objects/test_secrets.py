@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who asks the store is told to the store alone, and signatures are right."""
+import errno
 import json
 import os
 import re
+import shutil
+import signal
 import subprocess
 import urllib.parse
 import urllib.request
 
 from harness import *
+from test_access import NOBODY
+from test_sandbox import SANITIZED, need_landlock, shim
 from test_content import export, same_folders, strategies, tree
 import stores
 
@@ -74,6 +79,107 @@ def test_no_output_has_a_credential():
             with open(f"/proc/{pid}/limits") as limits:
                 check(re.search(r"core file size +0 +0", limits.read()), "core files are possible")
             search_core(pid)
+
+
+def test_a_store_that_repeats_the_token():
+    """It has it from the requests; its messages go to logs."""
+    t = tree()
+    url = stores.upload(t.dir)
+    with stores.Proxy(fault="repeats") as proxy:
+        text = export(f"{url}/src", strategies(url), "none", stores.environment(proxy.url), status=1)
+    check("InvalidToken: no **" in text, f"the store's message is missing: {text!r}")
+    search(text.encode(), "the message", [stores.TOKEN[i:i + 8] for i in range(len(stores.TOKEN) - 7)])
+
+
+def test_a_command_that_reads_objects_is_guarded():
+    """As a mount is: no core file, wherever it would go; nothing in the environment."""
+    needs_programs_of_all()
+    t = tree()
+    url = stores.upload(t.dir)
+    with stores.Proxy(fault="stall", ranges=True) as proxy:
+        command = [reshard, "verify", f"{url}/src", "-o", strategies(url)]
+        if os.geteuid() == 0:
+            command[:0] = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+        process = subprocess.Popen(command, env=stores.environment(proxy.url), stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            eventually(lambda: any(r[3] == "stall" for r in proxy.requests()), "it reads")
+            equal(os.stat(f"/proc/{process.pid}/mem").st_uid, 0, "who may look into its memory")
+            with open(f"/proc/{process.pid}/limits") as limits:
+                check(re.search(r"core file size +0 +0", limits.read()), "core files are possible")
+            if os.geteuid() == 0:
+                search(read_all(f"/proc/{process.pid}/environ"), "environ")
+            search_core(process.pid)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def test_settings_of_a_program_with_more_rights():
+    """Its user does not choose the store that it asks."""
+    needs_programs_of_all()
+    need(os.geteuid() == 0, "only root can make a program set-user-ID")
+    program = os.path.join(folder("bin"), "reshardfs")
+    shutil.copy(reshardfs, program)
+    os.chmod(program, 0o4755)
+    t = tree()
+    url = stores.upload(t.dir, acl="public-read")
+    with stores.Proxy() as proxy:
+        # AWS itself is out of reach.
+        env = stores.environment(proxy.url, https_proxy="http://127.0.0.1:9")
+        for file, mode, asked in ((reshardfs, 0o755, True), (program, 0o4755, False)):
+            equal(os.stat(file).st_mode & 0o7777, mode, "the program's mode")
+            proxy.forget()
+            run("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", file, "--check", f"{url}/src", "-o",
+                strategies(url) + ",anonymous,tries=1,index_cache=no", env=env)
+            equal(bool(proxy.requests()), asked, f"requests of a program with mode {mode:o}")
+
+
+def acts(url, options, env, how, path="/nothing"):
+    """How a server ends that does something else (tests/mount/misbehave.c), after it has shown a rank."""
+    with Foreground(f"{url}/src", f"{options},sandbox=on,index_cache=no",
+                    env={**env, **shim(RFS_MISBEHAVE=how, RFS_MISBEHAVE_PATH=path), "HOME": env["HOME"]}) as m:
+        m.read(0)
+        m.process.send_signal(signal.SIGUSR1)
+        end = m.process.wait(PATIENCE)
+        eventually(lambda: not mounted(m.mnt), f"{how}: the mount is gone with its server")
+        return end
+
+
+def test_connections_in_the_sandbox():
+    """To stores alone: to no socket of this machine, and to nothing else of the kernel than addresses and routes."""
+    if SANITIZED:
+        return
+    need_landlock()
+    t = tree()
+    url = stores.upload(t.dir)
+    env = {**stores.environment(), "HOME": folder("home")}
+    for how, want in (("socketpair", 0), ("socketpair of datagrams", -signal.SIGSYS), ("netlink", 0),
+                      ("netlink of events", -signal.SIGSYS), ("execve", -signal.SIGSYS)):
+        equal(acts(url, strategies(url), env, how), want, f"the end of a server that calls {how}")
+
+
+def test_files_of_credentials_in_the_sandbox():
+    """Those of a profile are read once, and no other file beside them can be read."""
+    if SANITIZED:
+        return
+    need_landlock()
+    t = tree(scale=4)
+    url = stores.upload(t.dir)
+    home = folder("home")
+    os.makedirs(os.path.join(home, ".aws", "sso", "cache"))
+    for name in ("credentials", "config", "sso/cache/token.json"):
+        with open(os.path.join(home, ".aws", name), "w") as file:
+            file.write(f"[default]\naws_access_key_id = {stores.KEY}\naws_secret_access_key = {stores.SECRET}\n"
+                       f"endpoint_url = http://127.0.0.1:{stores.s3_port}\n")
+    gone = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_CONFIG_FILE",
+            "AWS_SHARED_CREDENTIALS_FILE")
+    env = stores.environment(**{name: None for name in gone}, HOME=home)
+    with Mount(f"{url}/src", strategies(url) + ",index_cache=no,sandbox=on", env=env) as m:
+        for rank in range(2):
+            same_bytes(m.read(rank), t.expected(rank), f"rank {rank}")
+    for name in ("credentials", "config", "sso/cache/token.json"):
+        equal(acts(url, strategies(url), env, "read", os.path.join(home, ".aws", name)), errno.EACCES, f"reading {name}")
 
 
 def test_the_index_and_the_manifest_have_none():

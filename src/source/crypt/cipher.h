@@ -123,6 +123,8 @@ int rfs_cipher_pread(const struct rfs_cipher *cipher, const struct rfs_cipher_in
  * programs do it, and before they have used OpenSSL: it is false otherwise, and nothing is changed.
  */
 bool rfs_cipher_guard(void);
+/* Loads the library's configuration and the modules that it names. */
+void rfs_cipher_load(void);
 
 /* "OpenSSL 3.0.17 1 Jul 2025": the library that decrypts. A constant. */
 const char *rfs_cipher_library(void);

@@ -145,6 +145,11 @@ bool rfs_cipher_guard(void)
     return true;
 }
 
+void rfs_cipher_load(void)
+{
+    (void)OPENSSL_init_crypto(OPENSSL_INIT_LOAD_CONFIG, NULL);
+}
+
 /* A context that decrypts from IV on, to be freed by the caller. 0 or -errno with *err filled. */
 static int begin(const struct job *job, const unsigned char *iv, EVP_CIPHER_CTX **out)
 {

@@ -111,17 +111,61 @@ static int look(struct rfs_credentials *out)
     return rfs_metadata_credentials(out);
 }
 
-char *rfs_credentials_setting(const char *name)
+/*
+ * Settings of a profile, each read once: the mount's sandbox forbids it later, and an open view goes
+ * on as it began.
+ */
+static struct {
+    pthread_mutex_t lock; /* a leaf lock */
+    struct setting {
+        char section[128], name[32], value[512]; /* value "": it has none */
+    } kept[2];
+} settings = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct setting read_setting(const char *section, const char *name)
 {
-    char value[512];
+    struct setting setting = {.value = ""};
     size_t n = 0;
     RFS_FREE char *text = read_shared(RFS_AWS_CONFIG, "config", &n);
-    const bool found = text && rfs_credentials_find(text, profile() ? profile() : "default", name,
-                                                    value, sizeof value);
 
-    if (text)
+    copy(setting.section, sizeof setting.section, section);
+    copy(setting.name, sizeof setting.name, name);
+    if (text) {
+        if (!rfs_credentials_find(text, section, name, setting.value, sizeof setting.value))
+            setting.value[0] = '\0';
         rfs_wipe(text, n);
-    return found && value[0] ? strdup(value) : NULL;
+    }
+    return setting;
+}
+
+/* The kept one of that name, or a free one. */
+static struct setting *kept_setting(const char *name)
+{
+    struct setting *free_one = &settings.kept[0];
+
+    for (size_t i = 0; i < sizeof settings.kept / sizeof *settings.kept; i++) {
+        if (strcmp(settings.kept[i].name, name) == 0)
+            return &settings.kept[i];
+        if (!settings.kept[i].name[0])
+            free_one = &settings.kept[i];
+    }
+    return free_one;
+}
+
+char *rfs_credentials_setting(const char *name)
+{
+    const char *section = profile() ? profile() : "default";
+
+    pthread_mutex_lock(&settings.lock);
+    struct setting found = *kept_setting(name);
+    pthread_mutex_unlock(&settings.lock);
+    if (strcmp(found.name, name) != 0 || strcmp(found.section, section) != 0) {
+        found = read_setting(section, name);
+        pthread_mutex_lock(&settings.lock);
+        *kept_setting(name) = found;
+        pthread_mutex_unlock(&settings.lock);
+    }
+    return found.value[0] ? strdup(found.value) : NULL;
 }
 
 /* ---- those at hand --------------------------------------------------------------------------- */
@@ -171,5 +215,42 @@ void rfs_credentials_forget(void)
     rfs_secret_unmap(all.found, sizeof *all.found);
     all.found = NULL;
     rfs_metadata_forget();
+    pthread_mutex_unlock(&all.lock);
+    pthread_mutex_lock(&settings.lock);
+    memset(settings.kept, 0, sizeof settings.kept);
+    pthread_mutex_unlock(&settings.lock);
+}
+
+/* ---- in messages ----------------------------------------------------------------------------- */
+
+#define TELLING 8 /* characters: so many in a row are no accident */
+
+/* How many characters at AT are a part of SECRET. */
+static size_t part_of(const char *at, const char *secret)
+{
+    size_t longest = 0;
+
+    for (; *secret; secret++) {
+        size_t n = 0;
+
+        while (at[n] && at[n] == secret[n])
+            n++;
+        longest = n > longest ? n : longest;
+    }
+    return longest;
+}
+
+void rfs_credentials_blank(char *text)
+{
+    pthread_mutex_lock(&all.lock);
+    for (char *at = text; all.found && *at; at++) {
+        const size_t secret = part_of(at, all.found->secret), token = part_of(at, all.found->token);
+        const size_t n = secret > token ? secret : token;
+
+        if (n >= TELLING) {
+            memset(at, '*', n);
+            at += n - 1;
+        }
+    }
     pthread_mutex_unlock(&all.lock);
 }

@@ -24,11 +24,13 @@
 int rfs_credentials_get(struct rfs_credentials *out);
 /* The store refused them: the next call looks for them again. */
 void rfs_credentials_renew(void);
+/* Overwrites parts of the secret key and of the session token in TEXT, such as a store's message. */
+void rfs_credentials_blank(char *text);
 /* Wipes all. */
 void rfs_credentials_forget(void);
 
 /*
  * "region" or "endpoint_url" of the profile in the config file, malloc'ed; NULL when it has none.
- * Not of a secret.
+ * The file is read at the first call. Not of a secret.
  */
 char *rfs_credentials_setting(const char *name);

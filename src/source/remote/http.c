@@ -56,6 +56,11 @@ static void begin(void)
     rfs_cancel_init_cond(&all.ended);
 }
 
+void rfs_http_load(void)
+{
+    pthread_once(&all.begun, begin);
+}
+
 /* ---- lanes ----------------------------------------------------------------------------------- */
 
 static void free_handle(struct handle *handle)
@@ -93,7 +98,7 @@ static struct rfs_lane *new_lane(void)
 
 struct rfs_lane *rfs_lane_take(void)
 {
-    pthread_once(&all.begun, begin);
+    rfs_http_load();
     pthread_mutex_lock(&all.lock);
     if (all.process != getpid()) {
         /* The parent has these connections: a word on them from here would confuse its server. */

@@ -43,6 +43,9 @@ struct rfs_http {
     void *handle; /* the lane's */
 };
 
+/* Loads what libcurl loads at its first use. */
+void rfs_http_load(void);
+
 /* NULL when out of memory. */
 struct rfs_lane *rfs_lane_take(void);
 /* Stops its exchanges. */

@@ -42,16 +42,20 @@ static const char *remedy_of(const struct rfs_request *request, const char *code
 int rfs_judge_fail(const struct rfs_request *request, int code)
 {
     const struct rfs_http *http = &request->http;
-    char name[64], text[256], status[48] = "";
+    char name[64], text[256], problem[sizeof http->problem], status[48] = "";
 
     read_error(request, name, sizeof name, text, sizeof text);
+    snprintf(problem, sizeof problem, "%s", http->problem);
+    /* A store knows the token, and may repeat it. */
+    rfs_credentials_blank(name);
+    rfs_credentials_blank(text);
+    rfs_credentials_blank(problem);
     const char *remedy = remedy_of(request, name);
     if (http->status > 0)
         snprintf(status, sizeof status, "status %ld", http->status);
     rfs_store_fail(code, "%s%s%s%s%s%s%s (tried %u time%s, at %.200s)", status, *name ? ", " : "",
-                   name, *text ? ": " : "", text, http->problem[0] && *status ? ", " : "",
-                   http->problem, request->tries, request->tries == 1 ? "" : "s",
-                   request->place->base);
+                   name, *text ? ": " : "", text, *problem && *status ? ", " : "", problem,
+                   request->tries, request->tries == 1 ? "" : "s", request->place->base);
     rfs_store_fail_remedy(remedy);
     return code;
 }

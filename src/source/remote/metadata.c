@@ -20,6 +20,9 @@
 #include "source/remote/settings.h"
 #include "source/remote/sign.h"
 
+#include <arpa/inet.h>
+#include <curl/curl.h>
+#include <stdatomic.h>
 #include <strings.h>
 
 #define CONTAINER "http://169.254.170.2"
@@ -84,6 +87,9 @@ static bool is_line(const char *text)
     return *text && !strpbrk(text, "\r\n");
 }
 
+/* The file of the token that gave the last credentials; NULL: they took none. */
+static _Atomic(const char *) token_file;
+
 /* "Authorization: …" for a container, by a variable or a file; "" where it needs none. */
 static bool container_header(char *out, size_t cap)
 {
@@ -108,17 +114,39 @@ static bool container_header(char *out, size_t cap)
     return good;
 }
 
-/* Over the network only by TLS: else from this machine, or the addresses that containers use. */
-static bool is_trusted(const char *url)
+/* This machine, or an address that containers use. */
+static bool is_near(const char *host)
 {
-    static const char *const known[] = {
-        "https://",     "http://127.",           "http://localhost:",
-        "http://[::1]", "http://169.254.170.2/", "http://169.254.170.23/"};
-    bool found = false;
+    static const char *const known[] = {"169.254.170.2", "169.254.170.23", "::1", "fd00:ec2::23"};
+    const size_t n = strlen(host);
+    const bool bracket = n > 2 && host[0] == '[' && host[n - 1] == ']';
+    RFS_FREE char *name = bracket ? strndup(host + 1, n - 2) : strdup(host);
+    struct in_addr address;
+    bool found = name && strcasecmp(name, "localhost") == 0;
 
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        found |= strncmp(url, known[i], strlen(known[i])) == 0;
-    return found;
+    for (size_t i = 0; name && i < sizeof known / sizeof *known; i++)
+        found |= strcasecmp(name, known[i]) == 0;
+    return found ||
+           (name && inet_pton(AF_INET, name, &address) == 1 && ntohl(address.s_addr) >> 24 == 127);
+}
+
+/* The parser is that of the requests: no text is one host here and another there. */
+bool rfs_metadata_trusts(const char *url)
+{
+    CURLU *parts = curl_url();
+    char *scheme = NULL, *host = NULL, *user = NULL;
+    bool trusts = false;
+
+    if (parts && curl_url_set(parts, CURLUPART_URL, url, 0) == CURLUE_OK &&
+        curl_url_get(parts, CURLUPART_USER, &user, 0) == CURLUE_NO_USER &&
+        curl_url_get(parts, CURLUPART_SCHEME, &scheme, 0) == CURLUE_OK &&
+        curl_url_get(parts, CURLUPART_HOST, &host, 0) == CURLUE_OK)
+        trusts = strcmp(scheme, "https") == 0 || (strcmp(scheme, "http") == 0 && is_near(host));
+    curl_free(user);
+    curl_free(scheme);
+    curl_free(host);
+    curl_url_cleanup(parts);
+    return trusts;
 }
 
 static bool from_container(struct rfs_credentials *out)
@@ -131,9 +159,10 @@ static bool from_container(struct rfs_credentials *out)
     if (!relative && !full)
         return false;
     snprintf(url, sizeof url, "%s%s", relative ? CONTAINER : "", relative ? relative : full);
-    const bool found = is_trusted(url) && container_header(header, sizeof header) &&
+    const bool found = rfs_metadata_trusts(url) && container_header(header, sizeof header) &&
                        ask(RFS_HTTP_GET, url, *header ? header : NULL, &answer) &&
                        rfs_credentials_parse(answer.text, answer.n, out);
+    token_file = found ? rfs_variable(RFS_AWS_CONTAINER_TOKEN) : NULL;
     rfs_wipe(header, sizeof header);
     rfs_wipe(&answer, sizeof answer);
     return found;
@@ -196,7 +225,7 @@ static bool read_web_identity(struct answer *answer, const char *role, const cha
                             .method = RFS_HTTP_POST,
                             .form = form,
                             .timeout = rfs_remote_settings()->timeout};
-    const bool answered = (size_t)n < sizeof url && is_trusted(url) && make(&http, answer);
+    const bool answered = (size_t)n < sizeof url && rfs_metadata_trusts(url) && make(&http, answer);
     rfs_wipe(form, strlen(form));
     rfs_wipe(coded_token, strlen(coded_token));
     return answered;
@@ -222,13 +251,20 @@ bool rfs_metadata_web_identity(struct rfs_credentials *out)
         rfs_markup_text(answer.text, "SessionToken", out->token, sizeof out->token) &&
         rfs_markup_text(answer.text, "Expiration", ends, sizeof ends) &&
         rfs_credentials_time(ends, &out->ends);
+    token_file = found ? path : NULL;
     rfs_wipe(token, n);
     rfs_wipe(&answer, sizeof answer);
     return found;
 }
 
+const char *rfs_metadata_token_file(void)
+{
+    return token_file;
+}
+
 void rfs_metadata_forget(void)
 {
+    token_file = NULL;
     rfs_secret_unmap(container_token, TOKEN_BYTES);
     container_token = NULL;
 }

@@ -15,5 +15,12 @@ struct rfs_credentials;
 int rfs_metadata_credentials(struct rfs_credentials *out);
 /* Those of a role for a token in a file; false where there is none, or it is refused. */
 bool rfs_metadata_web_identity(struct rfs_credentials *out);
+/* Returns the file of the token that the last ones took, which is read again; NULL: none. */
+const char *rfs_metadata_token_file(void);
+/*
+ * Returns whether a token may be sent to URL: over the network by TLS alone, else to this machine
+ * or the addresses that containers use.
+ */
+bool rfs_metadata_trusts(const char *url);
 /* Wipes the values that were kept of the environment. */
 void rfs_metadata_forget(void);

@@ -28,3 +28,12 @@ const char *rfs_remote_library(void)
 {
     return NULL;
 }
+
+const char *rfs_remote_token_file(void)
+{
+    return NULL;
+}
+
+void rfs_remote_load(void)
+{
+}

@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/store.h"
 #include "base/text.h"
+#include "base/variables.h"
 #include "source/remote/chain.h"
 #include "source/remote/settings.h"
 #include "source/remote/sign.h"
@@ -94,11 +95,11 @@ bool rfs_place_move(const struct rfs_place *place, const char *location)
 /* The first that is set, malloc'ed: the option, a variable, a profile's; or NULL. */
 static char *setting(const char *option, const char *first, const char *second, const char *name)
 {
-    const char *value = option && *option ? option : getenv(first);
+    const char *value = option && *option ? option : rfs_variable(first);
 
-    if (!value || !*value)
-        value = getenv(second);
-    return value && *value ? strdup(value) : rfs_credentials_setting(name);
+    if (!value)
+        value = rfs_variable(second);
+    return value ? strdup(value) : rfs_credentials_setting(name);
 }
 
 static int fail_url(const char *url, const char *why)

@@ -5,6 +5,7 @@
 #include "source/remote/chain.h"
 #include "source/remote/http.h"
 #include "source/remote/known.h"
+#include "source/remote/metadata.h"
 #include "source/remote/settings.h"
 
 #include <pthread.h>
@@ -96,4 +97,14 @@ void rfs_remote_begin(void)
 const char *rfs_remote_library(void)
 {
     return rfs_http_library();
+}
+
+const char *rfs_remote_token_file(void)
+{
+    return rfs_metadata_token_file();
+}
+
+void rfs_remote_load(void)
+{
+    rfs_http_load();
 }

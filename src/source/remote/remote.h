@@ -24,3 +24,11 @@ void rfs_remote_give(bool *taken);
 void rfs_remote_begin(void);
 /* "libcurl 8.5.0", or NULL in a build that reads no objects. */
 const char *rfs_remote_library(void);
+
+/*
+ * Returns the file that is read again when credentials end, such as a token's; NULL when there is
+ * none.
+ */
+const char *rfs_remote_token_file(void);
+/* Loads what libcurl loads at its first use. */
+void rfs_remote_load(void);

@@ -2,8 +2,8 @@
 #include "source/saved/folder.h"
 
 #include "base/cleanup.h"
+#include "base/kept.h"
 #include "base/order.h"
-#include "base/text.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -17,61 +17,21 @@
 #define DRAFT_SECONDS (60 * 60) /* older ones are left by a process that was killed */
 
 struct rfs_saved {
-    char *above; /* made if it is missing; or NULL */
-    char *path;
+    struct rfs_kept folder;
     struct rfs_log *log;
     atomic_bool logged;
     atomic_uint drafts; /* begun so far */
 };
 
-/* With a slash behind it, a link would be followed. */
-static void trim_slashes(char *path)
-{
-    for (size_t n = path ? strlen(path) : 0; n > 1 && path[n - 1] == '/'; n--)
-        path[n - 1] = '\0';
-}
-
-/* The folder above our own by default: owned by the caller, or NULL. */
-static char *default_place(void)
-{
-    const char *cache = secure_getenv("XDG_CACHE_HOME");
-    const char *home = secure_getenv("HOME");
-
-    if (cache && cache[0] == '/') {
-        char *place = strdup(cache);
-        trim_slashes(place);
-        return place;
-    }
-    return home && home[0] == '/' ? rfs_text_printf("%s/.cache", home) : NULL;
-}
-
-/* The process may go elsewhere. */
-static char *absolute(const char *path)
-{
-    RFS_FREE char *here = getcwd(NULL, 0);
-
-    return here ? rfs_text_printf("%s/%s", here, path) : NULL;
-}
-
 struct rfs_saved *rfs_saved_open(const char *path, struct rfs_log *log)
 {
-    if (geteuid() != getuid() || getegid() != getgid())
-        return NULL;
     struct rfs_saved *saved = calloc(1, sizeof *saved);
-    if (!saved)
-        return NULL;
-    saved->log = log;
-    if (path && path[0] == '/')
-        saved->path = strdup(path);
-    else if (path)
-        saved->path = absolute(path);
-    else if ((saved->above = default_place()))
-        saved->path = rfs_text_printf("%s/reshardfs", saved->above);
-    if (!saved->path) {
-        rfs_saved_close(saved);
+
+    if (!saved || !rfs_kept_find(path, &saved->folder)) {
+        free(saved);
         return NULL;
     }
-    trim_slashes(saved->path);
+    saved->log = log;
     return saved;
 }
 
@@ -79,8 +39,7 @@ void rfs_saved_close(struct rfs_saved *saved)
 {
     if (!saved)
         return;
-    free(saved->above);
-    free(saved->path);
+    rfs_kept_free(&saved->folder);
     free(saved);
 }
 
@@ -93,52 +52,33 @@ static bool is_ours(const struct stat *st)
 static void log_once(struct rfs_saved *saved, enum rfs_level level, const char *what)
 {
     if (!atomic_exchange(&saved->logged, true))
-        rfs_log(saved->log, level, "%s: no index is kept here: %s", saved->path, what);
-}
-
-/*
- * Root uses no folder of another user, as it would with that user's HOME, and follows no link that
- * another user has made in its place. (Missing folders are reported when they are used.)
- */
-static bool may_use(const char *path)
-{
-    struct stat st;
-
-    return geteuid() != 0 || lstat(path, &st) != 0 || st.st_uid == 0;
-}
-
-/* Makes the folder above our own, if that is missing. Whether ours may be made in it. */
-static bool make_above(const char *above)
-{
-    RFS_FREE char *parent = strdup(above);
-    char *slash = parent ? strrchr(parent, '/') : NULL;
-
-    if (slash)
-        slash[slash == parent] = '\0'; /* "/" stays */
-    const bool may = slash && (may_use(parent) || access(above, F_OK) == 0);
-    if (may)
-        (void)mkdir(above, 0700);
-    return may && may_use(above);
+        rfs_log(saved->log, level, "%s: no index is kept here: %s", saved->folder.path, what);
 }
 
 static const char not_ours[] = "other users may write there, or it belongs to one";
 
-/* A descriptor of the folder, or -1. */
+static int open_path(const char *path)
+{
+    return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* A descriptor of the folder, or -1. In a sandbox it is there, or cannot be made. */
 static int open_folder(struct rfs_saved *saved, bool make)
 {
+    const char *path = saved->folder.path;
     struct stat st;
 
-    if (saved->above && !(make ? make_above(saved->above) : may_use(saved->above))) {
+    if (!rfs_kept_reach(&saved->folder, make)) {
         log_once(saved, RFS_WARNING, not_ours);
         return -1;
     }
-    if (make && mkdir(saved->path, 0700) != 0 && errno != EEXIST)
-        log_once(saved, RFS_INFO, strerror(errno));
-    const int fd = open(saved->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = open_path(path);
+    if (fd < 0 && errno == ENOENT && make && rfs_kept_make(&saved->folder) == 0)
+        fd = open_path(path);
     if (fd < 0) {
         if (errno == ELOOP || errno == ENOTDIR)
             log_once(saved, RFS_WARNING, "it is not a folder");
-        else if (errno != ENOENT)
+        else if (errno != ENOENT || make)
             log_once(saved, RFS_INFO, strerror(errno));
         return -1;
     }
@@ -153,7 +93,7 @@ const char *rfs_saved_make(struct rfs_saved *saved)
 {
     RFS_CLOSE int fd = open_folder(saved, true);
 
-    return fd < 0 ? NULL : saved->path;
+    return fd < 0 ? NULL : saved->folder.path;
 }
 
 static const char *ending(enum rfs_saved_kind kind)

@@ -4,6 +4,7 @@
 #include "source/remote/jumps.h"
 #include "source/remote/listing.h"
 #include "source/remote/markup.h"
+#include "source/remote/metadata.h"
 #include "source/remote/place.h"
 #include "source/remote/settings.h"
 #include "source/remote/sign.h"
@@ -360,6 +361,44 @@ static void test_jumps_that_do_not(void **state)
     assert_true(rfs_jumps_guess(&jumps, guesses) <= 2); /* no number beyond the last */
 }
 
+static void tokens_go_to_this_machine_or_by_tls(void **state)
+{
+    static const char *const good[] = {
+        "https://sts.amazonaws.com",
+        "http://localhost:1234/x",
+        "http://LOCALHOST/",
+        "http://127.0.0.1/",
+        "http://127.1.2.3:80/",
+        "http://[::1]:80/",
+        "http://169.254.170.2/v2/x",
+        "http://169.254.170.23/v1/credentials",
+        "http://[fd00:ec2::23]/v1/credentials",
+    };
+    static const char *const bad[] = {
+        "http://localhost:1@example.com/",
+        "http://localhost@example.com/",
+        "https://user@sts.amazonaws.com/",
+        "http://127.example.com/",
+        "http://127.0.0.1.example.com/",
+        "http://[::1].example.com/",
+        "http://localhost.example.com/",
+        "http://169.254.170.2.example.com/",
+        "http://169.254.170.2@example.com/",
+        "http://169.254.169.254/",
+        "http://example.com/",
+        "http://0.0.0.0/",
+        "ftp://localhost/",
+        "localhost/",
+        "",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        assert_true(rfs_metadata_trusts(good[i]));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_false(rfs_metadata_trusts(bad[i]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -370,6 +409,7 @@ int main(void)
         cmocka_unit_test(names_are_encoded),
         cmocka_unit_test(shared_files_have_profiles),
         cmocka_unit_test(metadata_services_give_credentials_for_a_while),
+        cmocka_unit_test(tokens_go_to_this_machine_or_by_tls),
         cmocka_unit_test(pages_of_keys),
         cmocka_unit_test(pages_that_are_none),
         cmocka_unit_test(indexes_of_folders),

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The folder of data that is kept on disk between views (source/saved/folder.h). A program with a
+ * sandbox makes it before it gives up that right.
+ *
+ * Threads: all functions, while none changes the environment.
+ */
+#pragma once
+
+#include "base/std.h"
+
+struct rfs_kept {
+    char *above; /* made if it is missing; or NULL; owned */
+    char *path;  /* absolute; owned */
+};
+
+/*
+ * Finds the folder GIVEN, or reshardfs in $XDG_CACHE_HOME or ~/.cache if GIVEN is NULL. False when
+ * there is no such place, or no memory, or if the process has more rights than its user; *out needs
+ * no end then.
+ */
+bool rfs_kept_find(const char *given, struct rfs_kept *out);
+void rfs_kept_free(struct rfs_kept *kept);
+
+/*
+ * Returns whether the folder above may be used, which MAKE makes if it is missing. Root uses none
+ * of another user.
+ */
+bool rfs_kept_reach(const struct rfs_kept *kept, bool make);
+/* Makes the folder, if it is missing. 0 or -errno; -EPERM where the one above may not be used. */
+int rfs_kept_make(const struct rfs_kept *kept);
