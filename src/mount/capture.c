@@ -2,17 +2,18 @@
 #include "mount/capture.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 void rfs_capture_start(struct rfs_capture *capture)
 {
     fflush(stderr);
-    capture->file = memfd_create("stderr", MFD_CLOEXEC);
-    capture->saved = capture->file < 0 ? -1 : fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+    *capture = (struct rfs_capture){-1, {-1, -1}};
+    /* Who writes more than a pipe holds loses the rest, and does not wait. */
+    if (pipe2(capture->ends, O_CLOEXEC | O_NONBLOCK) == 0)
+        capture->saved = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
     if (capture->saved >= 0)
-        dup2(capture->file, STDERR_FILENO);
+        dup2(capture->ends[1], STDERR_FILENO);
 }
 
 static void first_line(char *text)
@@ -37,10 +38,11 @@ void rfs_capture_end(struct rfs_capture *capture, char *line, size_t cap)
         fflush(stderr);
         dup2(capture->saved, STDERR_FILENO);
         close(capture->saved);
-        n = pread(capture->file, line, cap - 1, 0);
+        n = read(capture->ends[0], line, cap - 1);
     }
-    if (capture->file >= 0)
-        close(capture->file);
+    for (int i = 0; i < 2; i++)
+        if (capture->ends[i] >= 0)
+            close(capture->ends[i]);
     line[n > 0 ? n : 0] = '\0';
     first_line(line);
 }

@@ -8,8 +8,8 @@
 #include "base/std.h"
 
 struct rfs_capture {
-    int saved; /* the real stderr */
-    int file;  /* in memory */
+    int saved;   /* the real stderr */
+    int ends[2]; /* of a pipe in its place */
 };
 
 /* If it cannot be caught, output goes to stderr. */

@@ -4,13 +4,16 @@
 #include "base/cleanup.h"
 #include "mount/arguments.h"
 #include "mount/capture.h"
+#include "mount/paths.h"
 #include "mount/readahead.h"
 #include "mount/report.h"
+#include "mount/sandbox.h"
 #include "mount/table.h"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -19,6 +22,7 @@ enum word { MOUNT = 'm', RAISE = 'r' };
 
 struct reply {
     struct rfs_error err; /* code 0: done */
+    dev_t number;         /* of the mount; 0: unknown */
 };
 
 /* The server's side of the conversation has this number in the keeper. */
@@ -29,6 +33,7 @@ struct keeper {
     const char *mountpoint;
     struct fuse_session *session; /* mounted; or NULL */
     struct rfs_mounted mounted;
+    bool confined; /* it starts no program any more */
 };
 
 /* ---- in the keeper ---- */
@@ -66,8 +71,11 @@ static void retitle(char **argv, const char *mountpoint)
         (void)setenv("PATH", kept, 1);
 }
 
-/* Keeps nothing that the parent had open, and blocks the signals that are meant for the server. */
-static void leave_everything(int talk)
+/*
+ * Goes to FOLDER, the mount point. Keeps nothing else that the parent had open, and blocks the signals that are
+ * meant for the server.
+ */
+static void leave_everything(int talk, int folder)
 {
     const int null = open("/dev/null", O_RDWR);
     sigset_t all;
@@ -75,7 +83,7 @@ static void leave_everything(int talk)
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
     setsid();
-    if (chdir("/") != 0)
+    if (fchdir(folder) != 0)
         _exit(1);
     for (int fd = 0; fd < TALK; fd++)
         dup2(null, fd);
@@ -101,30 +109,57 @@ static const char *remedy_for(const char *said)
     return NULL;
 }
 
-static int mount_it(struct keeper *k, struct rfs_error *err)
+/* The mount on top of the current folder, wherever that is now. As rfs_table_find. */
+static int find_mount(struct rfs_mounted *out)
 {
-    const struct fuse_lowlevel_ops none = {0};
-    struct rfs_capture capture;
-    char said[512];
-    int rc;
+    RFS_FREE char *here = getcwd(NULL, 0);
 
-    if (k->session)
-        return rfs_fail(err, -EBUSY, RFS_IN(k->mountpoint), NULL, "is mounted already");
-    struct fuse_session *session =
-        rfs_arguments_session(k->options, &none, NULL, k->mountpoint, err);
-    if (!session)
-        return err->code;
+    *out = (struct rfs_mounted){.id = 0};
+    return here ? rfs_table_find(here, out) : -ENOENT;
+}
+
+/* Whether the path still leads to the folder that was looked at. */
+static bool is_in_place(const char *mountpoint)
+{
+    struct stat there, here;
+
+    return stat(mountpoint, &there) == 0 && stat(".", &here) == 0 &&
+           rfs_path_is_same(&there, &here);
+}
+
+static int mount_here(struct keeper *k, struct fuse_session *session, struct rfs_error *err)
+{
+    struct rfs_capture capture;
+    struct rfs_mounted before;
+    char said[512];
+
+    (void)find_mount(&before);
     rfs_capture_start(&capture);
-    rc = fuse_session_mount(session, k->mountpoint);
+    const int rc = fuse_session_mount(session, ".");
     rfs_capture_end(&capture, said, sizeof said);
-    if (rc == 0) {
-        k->session = session;
-        (void)rfs_table_find(k->mountpoint, &k->mounted);
-        return 0;
+    if (rc != 0)
+        return rfs_fail(err, -EIO, RFS_IN(k->mountpoint), remedy_for(said), "cannot mount: %s",
+                        said[0] ? said : "no reason was given");
+    k->session = session;
+    const bool found = find_mount(&k->mounted) == -EIO || k->mounted.id != before.id;
+    /* Root mounts on its folder. fusermount3 goes by the path. */
+    if (!found && (geteuid() != 0 || k->options->set.auto_unmount)) {
+        fuse_session_unmount(session);
+        k->session = NULL;
+        return rfs_path_fail_replaced(k->mountpoint, err);
     }
-    fuse_session_destroy(session);
-    return rfs_fail(err, -EIO, RFS_IN(k->mountpoint), remedy_for(said), "cannot mount: %s",
-                    said[0] ? said : "no reason was given");
+    return 0;
+}
+
+/* Detaches the mount, unless the kernel has ended it: what is there may be another one then. */
+static void detach(struct fuse_session *session)
+{
+    struct pollfd device = {.fd = fuse_session_fd(session)};
+
+    if (poll(&device, 1, 0) == 1 && (device.revents & POLLERR))
+        return;
+    close(device.fd);
+    (void)umount2(".", MNT_DETACH);
 }
 
 /*
@@ -137,9 +172,37 @@ static void unmount_it(struct keeper *k)
 
     if (!k->session)
         return;
-    if (k->mounted.id == 0 || rfs_table_find(k->mountpoint, &now) == -EIO ||
-        (now.id == k->mounted.id && now.device == k->mounted.device))
+    if (k->mounted.id != 0 && find_mount(&now) != -EIO &&
+        (now.id != k->mounted.id || now.device != k->mounted.device))
+        return;
+    if (k->confined)
+        detach(k->session);
+    else
         fuse_session_unmount(k->session);
+}
+
+static int mount_it(struct keeper *k, struct rfs_error *err)
+{
+    const struct fuse_lowlevel_ops none = {0};
+
+    if (k->session)
+        return rfs_fail(err, -EBUSY, RFS_IN(k->mountpoint), NULL, "is mounted already");
+    if (!is_in_place(k->mountpoint))
+        return rfs_path_fail_replaced(k->mountpoint, err);
+    struct fuse_session *session =
+        rfs_arguments_session(k->options, &none, NULL, k->mountpoint, err);
+    if (!session)
+        return err->code;
+    if (mount_here(k, session, err) < 0) {
+        fuse_session_destroy(session);
+        return err->code;
+    }
+    if (rfs_sandbox_enter_keeper((enum rfs_sandbox_mode)k->options->set.sandbox, &k->confined,
+                                 err) == 0)
+        return 0;
+    unmount_it(k);
+    k->session = NULL;
+    return err->code;
 }
 
 static int send_reply(const struct reply *reply, int device)
@@ -179,6 +242,7 @@ static bool answer(struct keeper *k)
     case MOUNT:
         if (mount_it(k, &reply.err) == 0)
             device = fuse_session_fd(k->session);
+        reply.number = k->mounted.device;
         break;
     case RAISE:
         reply.err.code = k->mounted.id ? rfs_readahead_raise(k->mounted.device) : -ENODEV;
@@ -202,8 +266,8 @@ static _Noreturn void keep(struct keeper *k)
 
 /* ---- in the server ---- */
 
-int rfs_keeper_start(const struct rfs_mount_options *options, const char *mountpoint, char **argv,
-                     struct rfs_keeper *out, struct rfs_error *err)
+int rfs_keeper_start(const struct rfs_mount_options *options, const char *mountpoint, int folder,
+                     char **argv, struct rfs_keeper *out, struct rfs_error *err)
 {
     struct keeper keeper = {.options = options, .mountpoint = mountpoint};
     int ends[2];
@@ -222,7 +286,7 @@ int rfs_keeper_start(const struct rfs_mount_options *options, const char *mountp
                         strerror(code));
     }
     if (pid == 0) {
-        leave_everything(ends[1]);
+        leave_everything(ends[1], folder);
         retitle(argv, mountpoint);
         keep(&keeper);
     }
@@ -272,7 +336,7 @@ static int ask(const struct rfs_keeper *keeper, enum word what, struct reply *re
 }
 
 int rfs_keeper_mount(const struct rfs_keeper *keeper, const char *mountpoint, int *device,
-                     struct rfs_error *err)
+                     dev_t *number, struct rfs_error *err)
 {
     struct reply reply;
     const int rc = ask(keeper, MOUNT, &reply, device);
@@ -283,6 +347,7 @@ int rfs_keeper_mount(const struct rfs_keeper *keeper, const char *mountpoint, in
     if (reply.err.code == 0 && *device < 0)
         return rfs_fail(err, -EIO, RFS_IN(mountpoint), "a higher ulimit -n",
                         "cannot mount: there is no room for a descriptor");
+    *number = reply.number;
     *err = reply.err;
     return err->code;
 }

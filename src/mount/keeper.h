@@ -2,7 +2,8 @@
 /*
  * The keeper: a small process that mounts and unmounts for the server, which gives up the right to
  * both before it reads the first file (sandbox.h). It holds the mount's descriptor as well. It
- * obeys three words of the server. Their mount point was fixed before.
+ * obeys three words of the server. Their mount point is its current folder, fixed before, whatever
+ * path leads there. Root's keeper gives up what unmounting does not need once it has mounted.
  *
  *     server                            keeper
  *     rfs_keeper_mount   --- mount -->  mounts; sends the descriptor of /dev/fuse
@@ -28,15 +29,18 @@ struct rfs_keeper {
 #define RFS_KEEPER_NONE ((struct rfs_keeper){-1})
 
 /*
- * ARGV is main's, whose memory gets the keeper's title. MOUNTPOINT is absolute. 0, or -errno with
- * *err filled.
+ * ARGV is main's, whose memory gets the keeper's title. FOLDER is the descriptor of the folder to be
+ * mounted on, and MOUNTPOINT its absolute path. 0, or -errno with *err filled.
  */
-int rfs_keeper_start(const struct rfs_mount_options *options, const char *mountpoint, char **argv,
-                     struct rfs_keeper *out, struct rfs_error *err);
+int rfs_keeper_start(const struct rfs_mount_options *options, const char *mountpoint, int folder,
+                     char **argv, struct rfs_keeper *out, struct rfs_error *err);
 
-/* *device is the caller's. 0, or -errno with *err filled. */
+/*
+ * *device, of /dev/fuse, is the caller's; *number is the device number of the mount, 0 where it is
+ * unknown. 0, or -errno with *err filled.
+ */
 int rfs_keeper_mount(const struct rfs_keeper *keeper, const char *mountpoint, int *device,
-                     struct rfs_error *err);
+                     dev_t *number, struct rfs_error *err);
 
 /* 0 or -errno. Once the mount answers: until then the kernel would set it back. */
 int rfs_keeper_raise(const struct rfs_keeper *keeper);

@@ -5,7 +5,9 @@
  */
 #include "base/cleanup.h"
 #include "base/harden.h"
+#include "base/kept.h"
 #include "base/limits.h"
+#include "base/variables.h"
 #include "mount/daemon.h"
 #include "mount/fuse.h"
 #include "mount/guard.h"
@@ -174,9 +176,16 @@ static int answers(void *ctx)
 /* The mount point, and the processes that belong to it. */
 struct place {
     char *resolved; /* owned; NULL: nothing is mounted */
+    int folder;     /* what was looked at there, for the keeper; or -1 */
     struct rfs_keeper keeper;
     struct rfs_daemon daemon;
 };
+
+static void close_folder(struct place *place)
+{
+    if (place->folder >= 0)
+        close(rfs_steal_fd(&place->folder));
+}
 
 static int mount_view(const struct rfs_mount_options *options, struct place *place,
                       const struct rfs_sandbox *sandbox, reshard_view *view, struct rfs_error *err)
@@ -193,19 +202,20 @@ static int mount_view(const struct rfs_mount_options *options, struct place *pla
                            &greeting, err);
 }
 
-/*
- * The view has its copies, in memory of their own. These can be read in /proc/PID/environ.
- */
-static void wipe_credentials(void)
+/* The folder of index_cache=, which the sandbox does not let the server make. */
+static void make_kept(const struct rfs_mount_options *options)
 {
-    static const char *const names[] = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
-                                        "AWS_SESSION_TOKEN", "AWS_CONTAINER_AUTHORIZATION_TOKEN"};
+    struct rfs_kept kept;
+    const char *given = NULL;
 
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char *value = getenv(names[i]);
-        if (value)
-            explicit_bzero(value, strlen(value));
-    }
+    for (size_t i = 0; i < options->view.list.n; i++)
+        if (strcmp(options->view.list.data[i].name, "index_cache") == 0)
+            given = options->view.list.data[i].value;
+    if (options->set.sandbox == RFS_SANDBOX_OFF || (given && strcmp(given, "no") == 0) ||
+        !rfs_kept_find(given, &kept))
+        return;
+    (void)rfs_kept_make(&kept); /* a failure is reported where the folder is used */
+    rfs_kept_free(&kept);
 }
 
 /*
@@ -221,17 +231,22 @@ static int serve(const struct rfs_mount_options *options, struct place *place, c
     int rc = 0;
 
     if (mounts)
-        rc = rfs_keeper_start(options, place->resolved, argv, &place->keeper, err);
+        rc = rfs_keeper_start(options, place->resolved, place->folder, argv, &place->keeper, err);
+    close_folder(place);
     /* The sandbox opens no library. */
     if (rc == 0 && place->resolved)
         rc = rfs_unwind_load(err);
+    if (rc == 0)
+        make_kept(options);
+    if (rfs_options_keyed(&options->set) || rfs_mount_options_objects(options))
+        reshard_load_modules();
     if (rc == 0)
         rc = rfs_sandbox_enter((enum rfs_sandbox_mode)options->set.sandbox,
                                rfs_mount_options_objects(options), &sandbox, err);
     if (rc == 0)
         rc = open_view(options, &view, err);
     if (rfs_mount_options_objects(options))
-        wipe_credentials();
+        rfs_variables_wipe(); /* the view has its copies, in memory of their own */
     if (rc == 0 && mounts)
         rc = rfs_path_device(err);
     if (rc == 0)
@@ -248,13 +263,13 @@ static int serve(const struct rfs_mount_options *options, struct place *place, c
 static int run(const struct rfs_mount_options *options, char **argv, struct rfs_error *err)
 {
     const bool mounts = options->action == RFS_ACTION_MOUNT;
-    struct place place = {NULL, RFS_KEEPER_NONE, RFS_DAEMON_NONE};
+    struct place place = {NULL, -1, RFS_KEEPER_NONE, RFS_DAEMON_NONE};
     pid_t child = 0;
     int rc = 0;
 
     if (mounts)
         rc = rfs_path_mountpoint(options->mountpoint, options->source, options->set.nonempty,
-                                 &place.resolved, err);
+                                 &place.resolved, &place.folder, err);
     if (rc == 0 && (rfs_options_keyed(&options->set) || rfs_mount_options_objects(options)))
         rc = rfs_harden(err);
     if (rc == 0 && rfs_options_keyed(&options->set))
@@ -266,6 +281,7 @@ static int run(const struct rfs_mount_options *options, char **argv, struct rfs_
     if (rc == 0)
         rc = child > 0 ? rfs_daemon_wait(&place.daemon, child, err)
                        : serve(options, &place, argv, err);
+    close_folder(&place);
     free(place.resolved);
     return rc;
 }

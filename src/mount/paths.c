@@ -105,10 +105,11 @@ static int fail_filled(const char *given, const char *resolved, const char *sour
  * The folder is listed even with nonempty, because the kernel's kept attributes of a dead mount
  * answer a stat.
  */
-static int refuse_filled(const char *given, const char *resolved, const char *source, bool nonempty,
-                         struct rfs_error *err)
+static int refuse_filled(const char *given, int folder, const char *resolved, const char *source,
+                         bool nonempty, struct rfs_error *err)
 {
-    DIR *dir = opendir(given);
+    const int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 
     if (!dir && is_dead(errno))
         return refuse_dead(given, err);
@@ -168,33 +169,57 @@ static int take_descriptor(const char *given, char **out, struct rfs_error *err)
     return *out ? 0 : rfs_fail_memory(err);
 }
 
-int rfs_path_mountpoint(const char *given, const char *source, bool nonempty, char **out,
-                        struct rfs_error *err)
+/* The mount point cannot be opened: says why. */
+static int fail_to_open(const char *given, int code, struct rfs_error *err)
 {
-    RFS_FREE char *resolved = NULL;
     struct stat st;
-    int rc;
 
-    if (rfs_path_is_descriptor(given))
-        return take_descriptor(given, out, err);
-    if (stat(given, &st) < 0) {
-        if (is_dead(errno))
-            return refuse_dead(given, err);
-        return rfs_fail(err, -errno, RFS_IN(given), errno == ENOENT ? "mkdir, then again" : NULL,
-                        "the mount point cannot be used: %s", strerror(errno));
-    }
-    if (!S_ISDIR(st.st_mode))
+    if (is_dead(code))
+        return refuse_dead(given, err);
+    if (code == ENOTDIR && stat(given, &st) == 0)
         return rfs_fail(err, -ENOTDIR, RFS_IN(given), "a folder",
                         "the mount point is not a folder");
+    return rfs_fail(err, -code, RFS_IN(given), code == ENOENT ? "mkdir, then again" : NULL,
+                    "the mount point cannot be used: %s", strerror(code));
+}
+
+bool rfs_path_is_same(const struct stat *one, const struct stat *other)
+{
+    return one->st_dev == other->st_dev && one->st_ino == other->st_ino;
+}
+
+int rfs_path_mountpoint(const char *given, const char *source, bool nonempty, char **out,
+                        int *folder, struct rfs_error *err)
+{
+    RFS_FREE char *resolved = NULL;
+    struct stat st, now;
+    int rc;
+
+    *folder = -1;
+    if (rfs_path_is_descriptor(given))
+        return take_descriptor(given, out, err);
+    RFS_CLOSE int fd = open(given, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return fail_to_open(given, errno, err);
     resolved = realpath(given, NULL);
-    if (!resolved)
+    if (!resolved || stat(resolved, &now) < 0)
         return rfs_fail(err, -errno, RFS_IN(given), NULL, "the mount point cannot be resolved: %s",
                         strerror(errno));
+    if (!rfs_path_is_same(&st, &now))
+        return rfs_path_fail_replaced(given, err);
     rc = refuse_overlap(resolved, source, err)
-             ?: refuse_filled(given, resolved, source, nonempty, err);
-    if (rc == 0)
+             ?: refuse_filled(given, fd, resolved, source, nonempty, err);
+    if (rc == 0) {
         *out = RFS_STEAL(resolved);
+        *folder = rfs_steal_fd(&fd);
+    }
     return rc;
+}
+
+int rfs_path_fail_replaced(const char *mountpoint, struct rfs_error *err)
+{
+    return rfs_fail(err, -ESTALE, RFS_IN(mountpoint), "a mount point that only you can move",
+                    "another folder took the place of the mount point");
 }
 
 int rfs_path_device(struct rfs_error *err)

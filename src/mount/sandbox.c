@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mount/sandbox.h"
 
+#include "base/cleanup.h"
 #include "mount/report.h"
 
+#include <dlfcn.h>
 #include <linux/capability.h>
 #include <netdb.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,12 +21,15 @@ enum { LINE_BYTES = 256 };
 
 /*
  * The server needs no message queues and no real-time priority. A core file would contain data of
- * the sources.
+ * the sources; the limit alone does not hold for one that goes to a program. What it writes is for
+ * its user, and cannot be executed.
  */
 static void set_limits(void)
 {
     const struct rlimit none = {0, 0};
 
+    umask(0177);
+    (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     setrlimit(RLIMIT_CORE, &none);
     setrlimit(RLIMIT_MSGQUEUE, &none);
     setrlimit(RLIMIT_RTPRIO, &none);
@@ -55,23 +61,29 @@ static uint64_t needed_of(uint64_t had)
     return reads | (may_lock_all() ? 0 : had & BIT(CAP_IPC_LOCK));
 }
 
-static int get_needed(struct __user_cap_header_struct *head, uint64_t *needed)
+static uint64_t unmounting_of(uint64_t had)
+{
+    return had & BIT(CAP_SYS_ADMIN);
+}
+
+/* The capabilities that OF picks from those of the process. */
+static int get_needed(uint64_t (*of)(uint64_t had), struct __user_cap_header_struct *head,
+                      uint64_t *needed)
 {
     struct __user_cap_data_struct sets[2] = {{0}, {0}};
 
     *head = (struct __user_cap_header_struct){.version = _LINUX_CAPABILITY_VERSION_3};
     if (syscall(SYS_capget, head, sets) != 0)
         return -errno;
-    *needed = needed_of(sets[0].effective | (uint64_t)sets[1].effective << 32);
+    *needed = of(sets[0].effective | (uint64_t)sets[1].effective << 32);
     return 0;
 }
 
-static int drop_capabilities(struct rfs_sandbox *out)
+static int drop_capabilities(uint64_t (*of)(uint64_t had), uint64_t *kept)
 {
     struct __user_cap_header_struct head;
     struct __user_cap_data_struct sets[2];
-    uint64_t kept;
-    const int rc = get_needed(&head, &kept);
+    const int rc = get_needed(of, &head, kept);
 
     if (rc < 0)
         return rc;
@@ -80,29 +92,53 @@ static int drop_capabilities(struct rfs_sandbox *out)
      * executed.
      */
     for (unsigned long cap = 0; cap < 64; cap++)
-        if (!(kept >> cap & 1))
+        if (!(*kept >> cap & 1))
             (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
     for (int i = 0; i < 2; i++) {
-        const uint32_t part = (uint32_t)(kept >> (32 * i));
+        const uint32_t part = (uint32_t)(*kept >> (32 * i));
 
         sets[i] = (struct __user_cap_data_struct){.effective = part, .permitted = part};
     }
-    if (syscall(SYS_capset, &head, sets) != 0)
-        return -errno;
-    out->few_rights = true;
-    out->kept = kept;
-    return 0;
+    return syscall(SYS_capset, &head, sets) == 0 ? 0 : -errno;
 }
 
 /* ---- files that would otherwise be opened at their first use, too late ---- */
+
+/* The C library's modules for names of hosts, which "hosts: files mdns [NOTFOUND=return] dns" names. */
+static void load_modules_of_hosts(void)
+{
+    FILE *file = fopen("/etc/nsswitch.conf", "re");
+    RFS_FREE char *line = NULL;
+    size_t room = 0;
+
+    while (file && getline(&line, &room, file) >= 0) {
+        char *rest = line, *word;
+
+        line[strcspn(line, "#\n")] = '\0';
+        word = strtok_r(line, " \t:", &rest);
+        if (!word || strcmp(word, "hosts") != 0)
+            continue;
+        while ((word = strtok_r(NULL, " \t:", &rest))) {
+            char name[64];
+
+            snprintf(name, sizeof name, "libnss_%s.so.2", word);
+            if (!strpbrk(word, "[]=/"))
+                (void)dlopen(name, RTLD_NOW | RTLD_NODELETE);
+        }
+    }
+    if (file)
+        fclose(file);
+}
 
 static void load_early(bool network)
 {
     struct addrinfo *found = NULL;
 
     tzset(); /* for syslog's times */
-    /* The C library's modules for names of hosts. */
-    if (network && getaddrinfo("localhost", NULL, NULL, &found) == 0)
+    if (!network)
+        return;
+    load_modules_of_hosts();
+    if (getaddrinfo("localhost", NULL, NULL, &found) == 0)
         freeaddrinfo(found);
 }
 
@@ -137,16 +173,37 @@ int rfs_sandbox_enter(enum rfs_sandbox_mode mode, bool network, struct rfs_sandb
                         "new privileges cannot be given up: %s", strerror(errno));
     out->entered = true;
     out->network = network;
-    rc = drop_capabilities(out);
+    rc = drop_capabilities(needed_of, &out->kept);
+    out->few_rights = rc == 0;
     if (rc < 0)
         rc = leave_out(mode, "giving up capabilities", rc, err);
     if (rc < 0)
         return rc;
-    rc = rfs_sandbox_calls(filter, network);
+    rc = rfs_sandbox_calls(filter, network ? RFS_SERVER_OF_OBJECTS : RFS_SERVER);
     if (rc < 0)
         return leave_out(mode, "a filter of system calls", rc, err);
     out->filter = filter;
     return 0;
+}
+
+int rfs_sandbox_enter_keeper(enum rfs_sandbox_mode mode, bool *confined, struct rfs_error *err)
+{
+    uint64_t kept;
+    int rc;
+
+    *confined = mode != RFS_SANDBOX_OFF && geteuid() == 0;
+    if (!*confined)
+        return 0;
+    (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    rc = drop_capabilities(unmounting_of, &kept);
+    if (rc < 0)
+        rc = leave_out(mode, "giving up capabilities", rc, err);
+    if (rc < 0)
+        return rc;
+    rc = rfs_sandbox_calls(mode == RFS_SANDBOX_LOG ? RFS_FILTER_LOG : RFS_FILTER_KILL,
+                           RFS_THE_KEEPER);
+    return rc < 0 ? leave_out(mode, "a filter of system calls", rc, err) : 0;
 }
 
 int rfs_sandbox_close(enum rfs_sandbox_mode mode, reshard_view *view, struct rfs_sandbox *out,
@@ -173,7 +230,7 @@ void rfs_sandbox_look(struct rfs_sandbox *out)
 {
     struct __user_cap_header_struct head;
     uint64_t kept = 0;
-    const bool known = get_needed(&head, &kept) == 0;
+    const bool known = get_needed(needed_of, &head, &kept) == 0;
 
     *out = (struct rfs_sandbox){
         .entered = true,

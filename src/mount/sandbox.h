@@ -42,6 +42,12 @@ int rfs_sandbox_enter(enum rfs_sandbox_mode mode, bool network, struct rfs_sandb
 /* The second, for the files of VIEW; logs the parts in effect. */
 int rfs_sandbox_close(enum rfs_sandbox_mode mode, reshard_view *view, struct rfs_sandbox *out,
                       struct rfs_error *err);
+/*
+ * In the keeper of root, once it has mounted: gives up all capabilities but that of unmounting, and
+ * all system calls that it makes no more. An ordinary user's runs fusermount3, with the rights of
+ * that. *confined: no program can be started any more. 0, or -errno with *err filled.
+ */
+int rfs_sandbox_enter_keeper(enum rfs_sandbox_mode mode, bool *confined, struct rfs_error *err);
 /* The parts that this build and this kernel have; nothing is given up. */
 void rfs_sandbox_look(struct rfs_sandbox *out);
 /* "no new privileges, no capabilities, ...", or "off". */
@@ -49,11 +55,13 @@ void rfs_sandbox_describe(const struct rfs_sandbox *sandbox, char *out, size_t c
 
 /* ---- the parts ---- */
 
+enum rfs_sandbox_process { RFS_SERVER, RFS_SERVER_OF_OBJECTS, RFS_THE_KEEPER };
+
 /*
- * The filter of system calls (sandbox_calls.c). 0, or -errno: -ENOSYS where the build or the kernel
- * has none.
+ * The filter of system calls of a process (sandbox_calls.c). 0, or -errno: -ENOSYS where the build
+ * or the kernel has none.
  */
-int rfs_sandbox_calls(enum rfs_sandbox_filter filter, bool network);
+int rfs_sandbox_calls(enum rfs_sandbox_filter filter, enum rfs_sandbox_process process);
 /* Whether there is a filter in this build and this kernel. */
 bool rfs_sandbox_has_calls(void);
 

@@ -11,7 +11,6 @@
 #include "mount/readahead.h"
 #include "mount/report.h"
 #include "mount/scratch.h"
-#include "mount/table.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -91,7 +90,7 @@ static int mount_session(struct session *s, struct rfs_error *err)
 
     if (s->keeper->fd < 0)
         return take_device(s, s->mountpoint, err);
-    const int rc = rfs_keeper_mount(s->keeper, s->mountpoint, &device, err);
+    const int rc = rfs_keeper_mount(s->keeper, s->mountpoint, &device, &s->device, err);
     if (rc < 0)
         return rc;
     snprintf(name, sizeof name, "/dev/fd/%d", device);
@@ -137,7 +136,6 @@ static void unmount_session(struct session *s)
 
 static int mount_and_loop(struct session *s, struct rfs_error *err)
 {
-    struct rfs_mounted mounted;
     int rc;
 
     rc = mount_session(s, err);
@@ -147,10 +145,8 @@ static int mount_and_loop(struct session *s, struct rfs_error *err)
     rfs_guard_block(s->mount.options->foreground);
     rfs_log_init(&fuse_log_lines, report_line, NULL);
     fuse_set_log_func(fuse_line);
-    if (s->keeper->fd >= 0 && rfs_table_find(s->mountpoint, &mounted) == 0) {
-        s->device = mounted.device;
-        reshard_refuse_device(s->mount.view, mounted.device);
-    }
+    if (s->device)
+        reshard_refuse_device(s->mount.view, s->device);
     rc = rfs_guard_start(&s->mount, err);
     if (rc < 0) {
         unmount_session(s);

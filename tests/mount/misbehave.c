@@ -4,19 +4,24 @@
  * at SIGUSR1, or instead of the system call with the number RFS_MISBEHAVE_AT, it makes the one that
  * RFS_MISBEHAVE names, and ends with the errno of it as its status, 0 if it worked. RFS_WITHOUT is
  * the number of a system call that this kernel shall not have; with RFS_MOUNT_HANGS, mounting takes
- * as long as the server lives. tests/mount/test_sandbox.py builds it.
+ * as long as the server lives, and with RFS_MOUNT_WAITS until that file is there,
+ * beside one with ".begun" behind its name. tests/mount/test_sandbox.py builds it.
  */
 #include <asm/termbits.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/netlink.h>
+#include <linux/openat2.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -26,6 +31,7 @@
 #include <unistd.h>
 
 static char what[64], path[4096];
+static char mount_waits[4096];
 static int mount_hangs;
 
 static long execute(void)
@@ -125,6 +131,117 @@ static long signal_others(void)
     return kill(getppid(), 0);
 }
 
+/* 0 for a descriptor or another good result, without it; -1 with errno. */
+static long good(long result)
+{
+    return result >= 0 ? 0 : -1;
+}
+
+static long give_powers(void)
+{
+    return fchmod(open(path, O_RDONLY), 04755);
+}
+
+static long make_powerful(void)
+{
+    return good(open(path, O_WRONLY | O_CREAT | O_EXCL, 06755));
+}
+
+/* Of which a filter can't see the mode. */
+static long make_by_structure(void)
+{
+    const struct open_how how = {.flags = O_WRONLY | O_CREAT | O_EXCL, .mode = 0777};
+
+    return good(syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how));
+}
+
+static long make_folder(void)
+{
+    return mkdir(path, 0700);
+}
+
+static long change_umask(void)
+{
+    umask(0);
+    return 0;
+}
+
+static long set_times(void)
+{
+    return utimensat(AT_FDCWD, path, NULL, 0);
+}
+
+static long make_memory_file(void)
+{
+    return good(memfd_create("code", 0));
+}
+
+static long map_code(void)
+{
+    const int fd = open("/proc/self/exe", O_RDONLY);
+
+    return mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | (fd < 0 ? MAP_ANONYMOUS : 0), fd,
+                0) == MAP_FAILED
+               ? -1
+               : 0;
+}
+
+static long turn_into_code(void)
+{
+    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return mprotect(page, 4096, PROT_READ | PROT_EXEC);
+}
+
+static long become_dumpable(void)
+{
+    return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+}
+
+static long ask_dumpable(void)
+{
+    errno = EEXIST;
+    return prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 0 ? 0 : -1;
+}
+
+/* getpid of 32-bit programs. */
+static long call_as_another_machine(void)
+{
+#ifdef __x86_64__
+    long result = 20;
+
+    __asm__ volatile("int $0x80" : "+a"(result) : : "memory", "r8", "r9", "r10", "r11");
+    return result > 0 ? 0 : -1;
+#else
+    errno = ENOSYS;
+    return -1;
+#endif
+}
+
+static long pair_of_streams(void)
+{
+    int ends[2];
+
+    return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends);
+}
+
+static long pair_of_datagrams(void)
+{
+    int ends[2];
+
+    return socketpair(AF_UNIX, SOCK_DGRAM, 0, ends);
+}
+
+static long ask_routes(void)
+{
+    return good(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+}
+
+static long hear_events(void)
+{
+    return good(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_KOBJECT_UEVENT));
+}
+
 static long write_code(void)
 {
     return mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1,
@@ -193,6 +310,22 @@ static const struct {
     {"write", write_file},
     {"make", make_file},
     {"remove", remove_file},
+    {"fchmod", give_powers},
+    {"open with 06755", make_powerful},
+    {"openat2 with 0777", make_by_structure},
+    {"mkdir", make_folder},
+    {"umask", change_umask},
+    {"utimensat", set_times},
+    {"memfd_create", make_memory_file},
+    {"mmap of code", map_code},
+    {"mprotect", turn_into_code},
+    {"PR_SET_DUMPABLE", become_dumpable},
+    {"PR_GET_DUMPABLE", ask_dumpable},
+    {"another machine's call", call_as_another_machine},
+    {"socketpair", pair_of_streams},
+    {"socketpair of datagrams", pair_of_datagrams},
+    {"netlink", ask_routes},
+    {"netlink of events", hear_events},
 };
 
 static void on_signal(int number)
@@ -212,6 +345,8 @@ __attribute__((constructor)) static void prepare(void)
     const char *const name = getenv("RFS_MISBEHAVE"), *const file = getenv("RFS_MISBEHAVE_PATH");
 
     mount_hangs = getenv("RFS_MOUNT_HANGS") != NULL;
+    if (getenv("RFS_MOUNT_WAITS"))
+        strncpy(mount_waits, getenv("RFS_MOUNT_WAITS"), sizeof mount_waits - 1);
     if (!name)
         return;
     strncpy(what, name, sizeof what - 1);
@@ -224,8 +359,13 @@ __attribute__((visibility("default"))) int mount(const char *from, const char *a
                                                  unsigned long flags, const void *data)
 {
     const pid_t parent = getppid();
+    char begun[sizeof mount_waits + 8];
 
-    while (mount_hangs && getppid() == parent)
+    snprintf(begun, sizeof begun, "%s.begun", mount_waits);
+    if (mount_waits[0])
+        close(open(begun, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    while ((mount_hangs || (mount_waits[0] && access(mount_waits, F_OK) != 0)) &&
+           getppid() == parent)
         usleep(10000);
     if (mount_hangs)
         _exit(0);

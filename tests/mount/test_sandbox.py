@@ -15,12 +15,14 @@ from harness import *
 from seal import KEY, key_file, seal_tree
 from test_access import NOBODY, place_of
 from test_converted import model
+from test_life import keeper
 from test_saved import settle
 from test_trees import two_saves
 
 SANITIZED = any(name in read_all(reshardfs) for name in (b"__asan_init", b"__tsan_init"))
 # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_IPC_LOCK, CAP_SYS_RESOURCE
 OVERRIDE, READS_ALL, LOCKS, RAISES = 1 << 1, 1 << 2, 1 << 14, 1 << 24
+MOUNTS = 1 << 21  # CAP_SYS_ADMIN
 LANDLOCK = 444  # the number of landlock_create_ruleset, on all processors
 
 
@@ -136,10 +138,10 @@ def test_sandbox_of_a_server_whose_children_are_ignored():
     check("the sandbox has ended the server" in got.stderr, f"in the background: {got.stderr}")
 
 
-def waits_for_keeper(pid):
+def waits(pid):
     """Whether it is asleep in the sandbox, with one thread: then it does nothing else that takes long."""
     now = status(pid)
-    return now["Seccomp"] == "2" and now["State"].startswith("S") and now["Threads"] == "1"
+    return (SANITIZED or now["Seccomp"] == "2") and now["State"].startswith("S") and now["Threads"] == "1"
 
 
 def test_signals_end_a_server_that_mounting_holds_up():
@@ -153,13 +155,97 @@ def test_signals_end_a_server_that_mounting_holds_up():
         command = (reshardfs, tree.src, mnt, "-f", "-o", tree.options())
         server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
         try:
-            eventually(lambda: waits_for_keeper(server.pid), "it waits for its keeper")
+            eventually(lambda: waits(server.pid), "it waits for its keeper")
             server.send_signal(number)
             equal(server.wait(PATIENCE), -number, "the end of the server")
         finally:
             server.kill()
         eventually(lambda: not servers(mnt), "the keeper ends as well")
     check(not mounted(mnt), "something is mounted")
+
+
+def in_place_of(mnt):
+    """Another folder gets the mount point's name, as whoever may write in the folder above can do. (Where the first one is
+    now, the other one.)"""
+    away, other = mnt + ".away", folder("other")
+    os.rename(mnt, away)
+    os.symlink(other, mnt)
+    return away, other
+
+
+def test_a_mount_point_that_is_replaced_before_it_is_used():
+    """Between the look at it and the mount, all headers are read, and here a key is waited for."""
+    tree, mnt = small(), folder("mnt")
+    seal_tree(tree)
+    reader, writer = os.pipe()
+    command = (reshardfs, tree.src, mnt, "-f", "-o", tree.options(f"key_fd={reader}"))
+    server = subprocess.Popen(command, pass_fds=[reader], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    os.close(reader)
+    try:
+        eventually(lambda: waits(server.pid), "it waits for its key")
+        away, other = in_place_of(mnt)
+        with os.fdopen(writer, "wb") as file:
+            file.write(KEY)
+        line = f"reshardfs: error: {mnt}: another folder took the place of the mount point; try: a mount point that only you can move\n"
+        equal((server.communicate(timeout=PATIENCE)[1], server.returncode), (line, 1), "the end")
+    finally:
+        server.kill()
+    for spot in (away, other):
+        check(not mounted(spot), f"something is mounted at {spot}")
+
+
+def test_a_mount_point_that_is_replaced_while_it_is_mounted():
+    """The mount is at the folder that was looked at, wherever that is now; and is unmounted there."""
+    need(os.geteuid() == 0, "an ordinary user's fusermount3 goes by the path")
+    if SANITIZED:
+        return
+    tree, mnt = small(), folder("mnt")
+    now = os.path.join(folder("turn"), "now")
+    command = (reshardfs, tree.src, mnt, "-f", "-o", tree.options())
+    server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=shim(RFS_MOUNT_WAITS=now))
+    try:
+        eventually(lambda: os.path.exists(now + ".begun"), "its keeper is about to mount")
+        away, other = in_place_of(mnt)
+        open(now, "w").close()
+        eventually(lambda: mounted(away) or mounted(other), "it is mounted")
+        check(not mounted(other), "another folder is covered")
+        same_bytes(read_all(os.path.join(away, "rank_0", "checkpoint_0.ckpt")), tree.expected(0), "rank 0")
+        server.send_signal(signal.SIGTERM)
+        equal(server.wait(PATIENCE), 0, "the end of the server")
+    finally:
+        server.kill()
+    eventually(lambda: not mounted(away), "it is unmounted")
+
+
+def test_the_keeper_of_root_has_few_rights():
+    need(os.geteuid() == 0, "an ordinary user's keeper runs fusermount3")
+    if SANITIZED:
+        return
+    tree = small()
+    with Foreground(tree.src, tree.options("sandbox=on")) as m:
+        now = status(keeper(m.mnt))
+        equal((now["NoNewPrivs"], now["Seccomp"]), ("1", "2"), "no new privileges, a filter")
+        for name in ("CapPrm", "CapEff", "CapBnd"):
+            equal(int(now[name], 16), MOUNTS, name)
+    with Foreground(tree.src, tree.options("sandbox=off")) as m:
+        equal(status(keeper(m.mnt))["CapEff"], status("self")["CapEff"], "without a sandbox")
+
+
+def test_modules_of_openssl_in_the_sandbox():
+    """Its configuration names them; they are code, which the sandbox lets nobody load."""
+    need(shutil.which("openssl"), "openssl is missing")
+    needs_to_look_into_a_server_with_a_key()
+    modules = re.search('"(.*)"', run("openssl", "version", "-m").stdout)
+    need(modules and os.path.exists(os.path.join(modules[1], "legacy.so")), "this OpenSSL has no module beside it")
+    tree = small()
+    seal_tree(tree)
+    config = os.path.join(tree.dir, "openssl.cnf")
+    with open(config, "w") as file:
+        file.write("openssl_conf = all\n[all]\nproviders = each\n[each]\ndefault = on\nlegacy = on\n[on]\nactivate = 1\n")
+    env = {**os.environ, "OPENSSL_CONF": config}
+    with Foreground(tree.src, tree.options(f"key_file={key_file(tree)}"), env=env) as m:
+        same_bytes(m.read(0), tree.expected(0), "rank 0")
+        check(b"/legacy.so" in read_all(f"/proc/{m.process.pid}/maps"), "the module was not loaded")
 
 
 def test_sandbox_off():
@@ -191,10 +277,16 @@ def test_sandbox_ends_a_server_that_does_something_else():
     need_landlock()
     tree = small()
     for call in ("execve", "clone", "socket", "ptrace", "mount", "umount2", "kill", "mmap", "io_uring_setup",
-                 "unshare", "prlimit64", "connect", "sendto", "sendmsg", "F_SETOWN"):
+                 "unshare", "prlimit64", "connect", "sendto", "sendmsg", "F_SETOWN", "umask", "utimensat", "memfd_create",
+                 "mprotect", "PR_SET_DUMPABLE"):
         equal(misbehave(tree, call), -signal.SIGSYS, f"the end of a server that calls {call}")
     equal(misbehave(tree, "socket of this machine"), errno.EPERM, "the system's log, when it is started anew")
     equal(misbehave(tree, "TCGETS2"), errno.ENOTTY, "isatty of glibc 2.42")
+    equal(misbehave(tree, "mmap of code"), errno.EPERM, "a library that is loaded late")
+    equal(misbehave(tree, "PR_GET_DUMPABLE"), 0, "a core file, whoever takes it")
+    foreign = "another machine's call"
+    if misbehave(tree, foreign, mode="off") == 0:  # this kernel has such calls
+        equal(misbehave(tree, foreign), -signal.SIGSYS, "the end of a server, and not of one thread")
     equal(misbehave(tree, "execve", mode="log"), 0, "an execve that is only logged")
     equal(misbehave(tree, "execve", mode="off"), 0, "an execve without a sandbox")
 
@@ -234,6 +326,33 @@ def test_sandbox_keeps_from_other_files():
     ):
         equal(misbehave(tree, act, path), want, f"{act} {path}")
     equal(misbehave(tree, "read", other, mode="off"), 0, "without a sandbox")
+
+
+def test_sandbox_gives_no_file_powers():
+    """What others could execute with the rights of the server's user: of the source's files, or in the folder of indexes."""
+    if SANITIZED:
+        return
+    need_landlock()
+    tree, cache = small(), folder("kept")
+    os.chmod(cache, 0o700)
+    before = os.stat(tree.path(0)).st_mode
+
+    def act(how, path):
+        with Foreground(tree.src, tree.options(f"sandbox=on,index_cache={cache}"),
+                        env=shim(RFS_MISBEHAVE=how, RFS_MISBEHAVE_PATH=path)) as m:
+            m.process.send_signal(signal.SIGUSR1)
+            end = m.process.wait(PATIENCE)
+            eventually(lambda: not mounted(m.mnt), f"{how}: the mount is gone with its server")
+            return end
+
+    equal(act("fchmod", tree.path(0)), -signal.SIGSYS, "the end of a server that makes a source set-user-ID")
+    equal(os.stat(tree.path(0)).st_mode, before, "the source's mode")
+    new = os.path.join(cache, "new")
+    equal(act("open with 06755", new), -signal.SIGSYS, "the end of a server that makes such a file")
+    equal(os.path.exists(new), False, "such a file")
+    equal(act("openat2 with 0777", new), 0, "a file whose mode is in memory")
+    equal(os.stat(new).st_mode & 0o7777, 0o600, "its mode, by the umask")
+    equal(act("mkdir", os.path.join(cache, "folder")), errno.EACCES, "a folder")
 
 
 def test_sandbox_without_a_part_of_the_kernel():
@@ -390,8 +509,9 @@ def test_an_ordinary_user_in_the_sandbox():
         user env HOME="$3/.." "$1" "$2" "$3" -f -o "$5,sandbox=on,index_cache=no" & server=$!
         for turn in $(seq 200); do grep -q " $3 " /proc/self/mounts && break; sleep 0.05; done
         user cat "$3/rank_1/checkpoint_1.ckpt" >"$4/copy"
-        grep -E '^(Seccomp|NoNewPrivs|CapEff):' "/proc/$(pgrep -f "^$1 $2 $3")/status" >"$4/status"
         pid=$(pgrep -f "^$1 $2 $3")
+        grep -E '^(Seccomp|NoNewPrivs|CapEff):' "/proc/$pid/status" >"$4/status"
+        stat -c %u "/proc/$pid/mem" >"$4/owner"
         kill "$pid"; wait "$server"
         if grep " $3 " /proc/self/mounts; then exit 7; fi
     """
@@ -402,6 +522,7 @@ def test_an_ordinary_user_in_the_sandbox():
     same_bytes(read_all(os.path.join(dev, "copy")), tree.expected(1), "rank 1")
     now = dict(line.split(":\t") for line in read_all(os.path.join(dev, "status")).decode().splitlines())
     equal(now, {"NoNewPrivs": "1", "Seccomp": "2", "CapEff": "0" * 16}, "what it has given up")
+    equal(read_all(os.path.join(dev, "owner")), b"0\n", "who may look into its memory")
 
 
 def test_a_descriptor_as_the_mount_point():
