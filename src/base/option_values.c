@@ -2,6 +2,7 @@
 /* The values of options: read from text, and written. */
 #include "base/checked.h"
 #include "base/options.h"
+#include "base/variables.h"
 
 #include <strings.h>
 
@@ -129,6 +130,48 @@ int rfs_option_switch(const char *value)
         if (strcasecmp(value, off[i]) == 0)
             return 0;
     return -1;
+}
+
+int rfs_option_refuse_switch(const char *name, const char *value, struct rfs_error *err)
+{
+    return rfs_fail_usage(err, "yes or no", "option %s is on or off, not '%s'", name, value);
+}
+
+/* One option by its variable, which the message names. */
+static int take_variable(struct rfs_options *out, const struct rfs_option *option,
+                         struct rfs_error *err)
+{
+    char name[64], text[sizeof err->text];
+    int rc = 0;
+
+    snprintf(name, sizeof name, RFS_OPTIONS_VARIABLE "%s", option->name);
+    for (char *c = name; *c; c++)
+        if (*c >= 'a' && *c <= 'z') /* in any locale */
+            *c = (char)(*c - 'a' + 'A');
+    const char *value = rfs_variable(name);
+    if (!value)
+        return 0;
+    if (rfs_option_is_valued(option))
+        rc = rfs_options_set(out, RFS_OPTION_OF_VIEW, option->name, value, err);
+    else if (rfs_option_switch(value) > 0)
+        rc = rfs_options_set(out, RFS_OPTION_OF_VIEW, option->name, NULL, err);
+    else if (rfs_option_switch(value) < 0)
+        rc = rfs_option_refuse_switch(option->name, value, err);
+    if (rc != -EINVAL)
+        return rc;
+    memcpy(text, err->text, sizeof text);
+    return rfs_fail_usage(err, NULL, "%s: %s", name, text);
+}
+
+int rfs_options_take_environment(struct rfs_options *out, struct rfs_error *err)
+{
+    const struct rfs_option *option;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && (option = rfs_option_at(i)); i++)
+        if (option->flags & RFS_OPTION_OF_STORE)
+            rc = take_variable(out, option, err);
+    return rc;
 }
 
 /* The greatest number of the kind. */

@@ -10,6 +10,7 @@ enum {
     ASKS = RFS_OPTION_ASKS,
     INDEX = RFS_OPTION_INDEX,
     CONTENT = RFS_OPTION_CONTENT,
+    STORE = RFS_OPTION_OF_VIEW | RFS_OPTION_OF_RANKS | RFS_OPTION_OF_PARTS | RFS_OPTION_OF_STORE,
 };
 
 static const char *const formats[] = {"ckpt", "safetensors", "pt", NULL};
@@ -90,17 +91,17 @@ static const struct rfs_option options[] = {
     ROW(zip_crc, SWITCH, BOTH | CONTENT, .help = "add checksums to .pt files"),
     ROW(prefix, FILE_NAME, VIEW, .example = RFS_PREFIX, .help = "the beginning of file names"),
 
-    ROW(endpoint, TEXT, BOTH | INDEX, .help = "the address of the store of s3://",
+    ROW(endpoint, TEXT, STORE | INDEX, .help = "the address of the store of s3://",
         .heading = "object storage"),
-    ROW(region, TEXT, BOTH, .help = "the region of the bucket"),
-    ROW(profile, TEXT, BOTH, .help = "the profile in ~/.aws"),
-    ROW(path_style, SWITCH, BOTH, .help = "the bucket is in the path, not in the host's name"),
-    ROW(anonymous, SWITCH, BOTH, .help = "read public objects without credentials"),
-    ROW(connections, COUNT, BOTH, .example = "64", .help = "requests under way at once",
+    ROW(region, TEXT, STORE, .help = "the region of the bucket"),
+    ROW(profile, TEXT, STORE, .help = "the profile in ~/.aws"),
+    ROW(path_style, SWITCH, STORE, .help = "the bucket is in the path, not in the host's name"),
+    ROW(anonymous, SWITCH, STORE, .help = "read public objects without credentials"),
+    ROW(connections, COUNT, STORE, .example = "64", .help = "requests under way at once",
         .most = 256),
-    ROW(tries, COUNT, BOTH, .example = "10", .help = "attempts of a request that fails",
+    ROW(tries, COUNT, STORE, .example = "10", .help = "attempts of a request that fails",
         .most = 100),
-    ROW(timeout, COUNT, BOTH, .example = "30",
+    ROW(timeout, COUNT, STORE, .example = "30",
         .help = "seconds without a byte before another attempt", .most = 3600),
 
     ROW(index_cache, FOLDER, BOTH, .help = "the folder that keeps headers for the next mount",

@@ -160,7 +160,8 @@ enum {
     RFS_OPTION_OF_PARTS = 8, /* does something where the source is in hfai's parts */
     RFS_OPTION_INDEX =
         16, /* changes the data read from a source: belongs to the key of kept indexes */
-    RFS_OPTION_CONTENT = 32, /* changes what files hold: belongs to the key of kept sizes */
+    RFS_OPTION_CONTENT = 32,  /* changes what files hold: belongs to the key of kept sizes */
+    RFS_OPTION_OF_STORE = 64, /* how object storage is reached: a matter of the machine, too */
 };
 
 struct rfs_option {
@@ -248,6 +249,16 @@ static inline bool rfs_options_keyed(const struct rfs_options *options)
 
 /* A switch in a file or a variable: 1 on, 0 off, -1 neither. */
 int rfs_option_switch(const char *value);
+/* That is refused for one that is neither. -EINVAL with *err filled. */
+int rfs_option_refuse_switch(const char *name, const char *value, struct rfs_error *err);
+
+#define RFS_OPTIONS_VARIABLE "RESHARDFS_" /* begins the name of each option's variable */
+/*
+ * What RFS_OPTION_OF_STORE marks, as the environment has it: programs that read a store without
+ * other options find it, too. A process with more rights than its caller ignores it. 0, or -errno
+ * with *err filled.
+ */
+int rfs_options_take_environment(struct rfs_options *out, struct rfs_error *err);
 
 /*
  * "64", "512K", "2G", "1.5GiB" → bytes, in powers of 1,024, the same under any locale. False when

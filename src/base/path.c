@@ -37,19 +37,8 @@ static int resolve_file(const char *source, char **path, struct rfs_error *err)
     return *path ? 0 : rfs_fail_memory(err);
 }
 
-int rfs_path_resolve(const char *source, char **path, struct rfs_error *err)
+static int fail_source(const char *source, int code, struct rfs_error *err)
 {
-    struct stat st;
-    *path = rfs_store_realpath(source);
-    if (*path && rfs_is_url(source))
-        return 0;
-    if (*path && stat(*path, &st) == 0 && S_ISREG(st.st_mode)) {
-        free(*path);
-        return resolve_file(source, path, err);
-    }
-    if (*path)
-        return 0;
-    const int code = errno;
     if (code == ENOENT)
         return rfs_fail(err, -code, RFS_IN(source), "check the path", "the source does not exist");
     return rfs_fail(err, -code, RFS_IN(source),
@@ -57,4 +46,23 @@ int rfs_path_resolve(const char *source, char **path, struct rfs_error *err)
                     : code == EACCES   ? "check the permissions of the folders above it"
                                        : NULL,
                     "the source cannot be reached: %s", rfs_store_why(source, code));
+}
+
+int rfs_path_resolve(const char *source, char **path, struct rfs_error *err)
+{
+    struct stat st;
+
+    *path = rfs_store_realpath(source);
+    if (!*path)
+        return fail_source(source, errno, err);
+    const int rc = rfs_store_stat(*path, &st);
+    if (rc < 0 && rfs_is_url(source)) {
+        free(*path);
+        *path = NULL;
+        return fail_source(source, -rc, err);
+    }
+    if (rc < 0 || !S_ISREG(st.st_mode) || rfs_is_url(source))
+        return 0;
+    free(*path);
+    return resolve_file(source, path, err);
 }

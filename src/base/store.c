@@ -99,16 +99,7 @@ char *rfs_store_without_slash(const char *url)
 
 char *rfs_store_realpath(const char *path)
 {
-    struct stat st;
-
-    if (!rfs_is_url(path))
-        return realpath(path, NULL);
-    RFS_FREE char *url = rfs_store_without_slash(path);
-    if (!url)
-        return NULL;
-    const int rc = objects->stat(url, &st);
-    errno = -rc;
-    return rc == 0 ? RFS_STEAL(url) : NULL;
+    return rfs_is_url(path) ? rfs_store_without_slash(path) : realpath(path, NULL);
 }
 
 char *rfs_store_folder(const char *path)

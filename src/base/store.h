@@ -63,7 +63,7 @@ const struct rfs_store *rfs_store_objects(void);
 int rfs_store_stat(const char *path, struct stat *st);
 /* Whether there is something of that name. */
 bool rfs_store_there(const char *path);
-/* As realpath(3). Of a URL: without slashes at its end. */
+/* As realpath(3). A URL is not looked for: it only loses the slashes at its end. */
 char *rfs_store_realpath(const char *path);
 /* A URL without the slashes at its end; malloc'ed. */
 char *rfs_store_without_slash(const char *url);

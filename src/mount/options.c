@@ -67,8 +67,7 @@ static int take(struct rfs_mount_options *o, const struct rfs_setting *setting,
     if (option && !rfs_option_is_valued(option) && value && setting->origin) {
         const int on = rfs_option_switch(value);
         if (on < 0)
-            return rfs_fail_usage(err, "yes or no", "option %s is on or off, not '%s'",
-                                  option->name, value);
+            return rfs_option_refuse_switch(option->name, value, err);
         if (on == 0)
             return 0;
         value = NULL;

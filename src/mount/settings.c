@@ -15,7 +15,7 @@ static int add_variable(struct rfs_settings *settings, const char *variable)
     const char *equals = strchr(variable, '=');
     const size_t length = equals ? (size_t)(equals - variable) : strlen(variable);
     RFS_FREE char *origin = strndup(variable, length);
-    RFS_FREE char *name = origin ? strdup(origin + strlen(RFS_SETTINGS_VARIABLE)) : NULL;
+    RFS_FREE char *name = origin ? strdup(origin + strlen(RFS_OPTIONS_VARIABLE)) : NULL;
 
     if (!origin || !name)
         return -ENOMEM;
@@ -32,7 +32,7 @@ int rfs_settings_add_environment(struct rfs_settings *settings, char *const *env
     if (getauxval(AT_SECURE)) /* like secure_getenv: the caller may have fewer rights */
         return 0;
     for (; rc == 0 && *environment; environment++)
-        if (strncmp(*environment, RFS_SETTINGS_VARIABLE, strlen(RFS_SETTINGS_VARIABLE)) == 0)
+        if (strncmp(*environment, RFS_OPTIONS_VARIABLE, strlen(RFS_OPTIONS_VARIABLE)) == 0)
             rc = add_variable(settings, *environment);
     return rc;
 }

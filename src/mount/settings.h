@@ -21,9 +21,9 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/options.h"
 #include "base/settings.h"
 
-#define RFS_SETTINGS_VARIABLE "RESHARDFS_"
 #define RFS_SETTINGS_FILE_BYTES ((size_t)1 << 20) /* larger ones are refused */
 
 /* Those of ENVIRONMENT (a list of "NAME=value" that ends with NULL). 0 or -ENOMEM. */

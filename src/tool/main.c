@@ -5,7 +5,6 @@
 #include "base/suggest.h"
 #include "base/variables.h"
 #include "reshard.h"
-#include "source/remote/remote.h"
 #include "tool/common/command.h"
 #include "tool/common/stop.h"
 #include "tool/common/tool.h"
@@ -153,7 +152,6 @@ int main(int argc, char **argv)
     const struct rfs_command *command = find(name);
 
     rfs_limits_raise_files();
-    rfs_remote_begin();
     if (command)
         return is_help(first) ? help(name) : run(command, argc - 1, argv + 1);
     if (is_help(name) || (strcmp(name, "help") == 0 && (argc == 2 || find(first))))

@@ -42,7 +42,7 @@ static int check_together(const struct rfs_options *o, struct rfs_error *err)
 int rfs_options_take(const struct rfs_settings *settings, struct rfs_options *out,
                      struct rfs_error *err)
 {
-    int rc = rfs_options_init(out) ? rfs_fail_memory(err) : 0;
+    int rc = rfs_options_init(out) ? rfs_fail_memory(err) : rfs_options_take_environment(out, err);
 
     for (size_t i = 0; rc == 0 && i < settings->list.n; i++) {
         rc = rfs_options_set(out, RFS_OPTION_OF_VIEW, settings->list.data[i].name,

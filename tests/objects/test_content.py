@@ -132,6 +132,28 @@ def test_a_map_instead_of_an_index():
     shutil.rmtree(where)
 
 
+def test_a_map_where_the_source_itself_is_not_there():
+    """A store of files without folders answers 404 for them."""
+    needs_nginx()
+    t = tree()
+    name, where = publish(t.dir)
+    url = f"http://127.0.0.1:{stores.nginx_port}/{name}"
+    path = os.path.join(folder("maps"), "map.json")
+    env = stores.environment()
+    with open(path, "w") as file:
+        json.dump({str(r): f"rank_{r}/net-1_{r}.ckpt" for r in range(4)}, file)
+    shutil.copy(path, os.path.join(where, "src", "map.json"))
+    os.chmod(os.path.join(where, "src", "map.json"), 0o644)
+    options = strategies(url) + f",files={url}/src/map.json"
+    for source in (f"{url}/none", f"{url}/none/"):
+        with Mount(source, options, env=env) as m:
+            same_bytes(m.read(1), t.expected(1), f"rank 1 of {source}")
+        same_folders(export(source, options, f"got-{len(source)}", env), export(t.src, t.options(), f"want-{len(source)}", env))
+    text = export(f"{url}/none", strategies(url), "none", env, status=1)
+    check("the source does not exist" in text, f"without a map: {text!r}")
+    shutil.rmtree(where)
+
+
 def test_strategies_alone_from_a_store():
     t = tree()
     url = stores.upload(t.dir)

@@ -6,7 +6,9 @@ import os
 import re
 import shutil
 import signal
+import socketserver
 import subprocess
+import threading
 import urllib.parse
 import urllib.request
 
@@ -191,6 +193,80 @@ def test_the_index_and_the_manifest_have_none():
         for base, _, names in os.walk(where):
             for name in names:
                 search(read_all(os.path.join(base, name)), name)
+
+
+class Count(socketserver.BaseRequestHandler):
+    def handle(self):
+        self.server.asked += 1
+
+
+class Nobody:
+    """A host that nobody may ask: counts who does, and answers nothing."""
+
+    def __enter__(self):
+        self.server = socketserver.TCPServer(("127.0.0.1", 0), Count)
+        self.server.asked = 0
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+    def asked(self):
+        return self.server.asked > 0
+
+
+def commands(t, url, out):
+    """Each command that reads URLs, with what it takes options by: -o, or nothing."""
+    src, strategy = f"{url}/src", f"{url}/src_strategy.ckpt"
+    both = (f"src_strategy={strategy}", f"dst_strategy={url}/dst_strategy.ckpt")
+    yield "export", [src, f"{out}/export"], "-o", both
+    yield "export", [t.src, f"{out}/local"], "-o", both
+    yield "info", [src], "-o", both[:1]
+    yield "info", [strategy], "-o", ()
+    yield "explain", [src], "-o", both
+    yield "verify", [f"{url}/src", "-s", strategy], "-o", ()
+    yield "verify", [f"{out}/export", "--against", src, "-s", strategy, "-d", f"{url}/dst_strategy.ckpt"], "-o", ()
+    yield "diff", [src, t.src, "-s", strategy, "-d", strategy], "-o", ()
+    yield "diff", [t.src, src, "-s", f"{t.dir}/src_strategy.ckpt", "-d", strategy], "-o", ()
+    yield "stats", [src, "-s", strategy], "-o", ()
+    yield "get", [src, "rows", f"{out}/w.npy", "-s", strategy], "-o", ()
+    yield "strategy", ["show", strategy], "-o", ()
+    yield "strategy", ["show", f"{t.dir}/src_strategy.ckpt", "--tree", src], "-o", ()
+    yield "strategy", ["convert", strategy, f"{out}/s.json"], "-o", ()
+    yield "strategy", ["merge", f"{out}/m.ckpt", strategy], "-o", ()
+    yield "strategy", ["check", strategy, src], "-o", ()
+    yield "strategy", ["new", f"{out}/n.ckpt", "--rules", "*: whole", "--ranks", "2", "-s", strategy], "-o", ()
+    yield "layout", [strategy], None, ()
+    yield "ranks", ["-s", strategy, "-d", f"{url}/dst_strategy.ckpt"], None, ()
+
+
+def test_no_store_is_asked_before_the_options_are_in_force():
+    t = tree()
+    url = stores.upload(t.dir)
+    out = folder("out")
+    with Nobody() as nobody:
+        env = stores.environment(nobody.url)
+        by_variable = {**env, "RESHARDFS_ENDPOINT": f"http://127.0.0.1:{stores.s3_port}", "RESHARDFS_TRIES": "3"}
+        for command, arguments, flag, options in commands(t, url, out):
+            if flag:
+                given = [flag, ",".join((*options, f"endpoint=http://127.0.0.1:{stores.s3_port}"))]
+                got = run(reshard, command, *arguments, *given, env=env)
+                equal(got.returncode, 0, f"the status of {command} {arguments}, which says {got.stderr!r}")
+                check(not nobody.asked(), f"{command} {arguments} {given} asks the store of the environment")
+            more = ["--force"] * (command in ("export", "get") or arguments[0] in ("convert", "merge", "new"))
+            given = [flag, ",".join(options)] if options else []
+            got = run(reshard, command, *arguments, *given, *more, env=by_variable)
+            equal(got.returncode, 0, f"the status of {command} {arguments} by a variable, which says {got.stderr!r}")
+            check(not nobody.asked(), f"{command} {arguments} does not heed RESHARDFS_ENDPOINT")
+        for name, value, word in (("TRIES", "x", "tries=x"), ("PATH_STYLE", "perhaps", "on or off")):
+            got = run(reshard, "strategy", "show", f"{url}/src_strategy.ckpt", env={**by_variable, f"RESHARDFS_{name}": value})
+            check(got.returncode == 2 and f"RESHARDFS_{name}: " in got.stderr and word in got.stderr, f"{name}: {got}")
+        with Mount(f"{url}/src", strategies(url) + f",endpoint=http://127.0.0.1:{stores.s3_port}", env=env) as m:
+            same_bytes(m.read(0), t.expected(0), "rank 0")
+        check(not nobody.asked(), "a mount asks the store of the environment")
 
 
 def iam(action, **arguments):

@@ -4,6 +4,7 @@
 #include "base/cancel.h"
 #include "base/cleanup.h"
 #include "base/path.h"
+#include "base/store.h"
 #include "source/boxes/open.h"
 #include "source/catalog/internal.h"
 #include "source/scan/scan.h"
@@ -103,6 +104,15 @@ static int index_boxes(struct rfs_catalog *catalog, struct rfs_error *err)
                : no_memory(err, catalog->path);
 }
 
+/* A map names all files: what a web server says of SRC itself does not matter. */
+static int find_path(const struct rfs_source_spec *spec, char **path, struct rfs_error *err)
+{
+    if (!spec->files || !rfs_is_url(spec->path))
+        return rfs_path_resolve(spec->path, path, err);
+    *path = rfs_store_without_slash(spec->path);
+    return *path ? 0 : no_memory(err, spec->path);
+}
+
 int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_pool *pool,
                      struct rfs_catalog **out, struct rfs_error *err)
 {
@@ -130,7 +140,7 @@ int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, st
     if (rc == 0 && spec->for_others)
         rfs_files_set_for_others(catalog->files);
     if (rc == 0)
-        rc = rfs_path_resolve(spec->path, &catalog->path, err);
+        rc = find_path(spec, &catalog->path, err);
     struct rfs_source_spec resolved = *spec;
     resolved.path = catalog->path;
     if (rc == 0)

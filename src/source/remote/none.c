@@ -20,10 +20,6 @@ void rfs_remote_give(bool *taken)
     *taken = false;
 }
 
-void rfs_remote_begin(void)
-{
-}
-
 const char *rfs_remote_library(void)
 {
     return NULL;

@@ -52,7 +52,7 @@ static int take(const struct rfs_options *options, bool s3, struct rfs_error *er
                               "endpoint, region, profile, path_style or anonymous");
     if (now.users == 0 && rfs_remote_adopt(options))
         return rfs_fail_memory(err);
-    rfs_remote_begin();
+    rfs_store_register(rfs_known_store());
     rfs_known_forget();
     const int rc = s3 && !options->anonymous ? try_credentials(err) : 0;
     now.users += rc == 0;
@@ -87,11 +87,6 @@ void rfs_remote_give(bool *taken)
         rfs_credentials_forget();
     }
     pthread_mutex_unlock(&now.lock);
-}
-
-void rfs_remote_begin(void)
-{
-    rfs_store_register(rfs_known_store());
 }
 
 const char *rfs_remote_library(void)

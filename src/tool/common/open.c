@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/harden.h"
+#include "source/remote/remote.h"
 #include "tool/common/tool.h"
 #include "view/internal.h"
 
@@ -48,9 +49,42 @@ int rfs_tool_open(const char *source, const struct rfs_settings *options, reshar
     return rfs_view_start(source, &all, &config, late, out, err);
 }
 
+static int add_store(struct rfs_settings *to, const struct rfs_settings *from)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < from->list.n; i++) {
+        const struct rfs_setting *setting = &from->list.data[i];
+        const struct rfs_option *option = rfs_option_find(setting->name);
+        const bool counts = rfs_settings_last(from, setting->name) == setting;
+        if (counts && option && option->flags & RFS_OPTION_OF_STORE &&
+            !rfs_settings_last(to, setting->name))
+            rc = rfs_settings_add(to, setting->name, setting->value, setting->origin);
+    }
+    return rc;
+}
+
+int rfs_tool_share_store(struct rfs_settings *one, struct rfs_settings *other)
+{
+    return add_store(one, other) ?: add_store(other, one);
+}
+
 int rfs_tool_objects(const struct rfs_options *options, const char *path, struct rfs_error *err)
 {
     bool taken;
 
     return rfs_options_take_objects(options, path, &taken, err);
+}
+
+int rfs_tool_reach(const struct rfs_settings *options, const char *const *paths, size_t n,
+                   struct rfs_error *err)
+{
+    const struct rfs_settings none = {0};
+    struct rfs_options parsed = {0};
+    bool taken;
+    const int rc = rfs_options_take(options ? options : &none, &parsed, err)
+                       ?: rfs_remote_take(&parsed, paths, n, &taken, err);
+
+    rfs_options_free(&parsed);
+    return rc;
 }

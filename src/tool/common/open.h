@@ -26,7 +26,19 @@ int rfs_tool_open(const char *source, const struct rfs_settings *options, reshar
                   void *log_ctx, bool late, reshard_view **out, struct rfs_error *err);
 
 /*
- * URLs that this command reads are read by these options, until it ends. 0, or -errno with *err
- * filled.
+ * Options of a store that one of two views has are the other's, too, unless it has its own: a
+ * process reads from one store. 0 or -ENOMEM.
+ */
+int rfs_tool_share_store(struct rfs_settings *one, struct rfs_settings *other);
+
+/*
+ * URLs that this command reads are read by these options, until it ends; PATH may be NULL. 0, or
+ * -errno with *err filled.
  */
 int rfs_tool_objects(const struct rfs_options *options, const char *path, struct rfs_error *err);
+/*
+ * The same of N PATHS, each of which may be NULL, for a command that reads them without a view;
+ * OPTIONS NULL: it has none.
+ */
+int rfs_tool_reach(const struct rfs_settings *options, const char *const *paths, size_t n,
+                   struct rfs_error *err);

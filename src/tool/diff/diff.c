@@ -3,6 +3,7 @@
 #include "tool/diff/diff.h"
 
 #include "tool/common/command.h"
+#include "tool/common/open.h"
 #include "tool/common/sweep.h"
 
 /* As diff(1). */
@@ -36,7 +37,7 @@ static const struct rfs_argument arguments[] = {
 static int compare(struct rfs_diff *diff, bool *same, struct rfs_error *err)
 {
     struct rfs_diff_options *options = diff->options;
-    int rc = 0;
+    int rc = rfs_tool_share_store(&options->view[0], &options->view[1]) ? rfs_fail_memory(err) : 0;
 
     for (int side = 0; rc == 0 && side < 2; side++) {
         rc = rfs_whole_open(options->path[side], &options->view[side], &options->globs, false,

@@ -93,8 +93,8 @@ int rfs_dest_find(const char *given, const char *source, struct rfs_dest *out,
     if (!out->path)
         return rfs_fail(err, -errno, RFS_IN(given), "a folder in one that is there",
                         "cannot be written to: %s", strerror(errno));
-    /* A path that is no source is reported when it is opened. */
-    RFS_FREE char *from = source ? rfs_store_realpath(source) : NULL;
+    /* A path that is no source is reported when it is opened; a store holds no folders. */
+    RFS_FREE char *from = source && !rfs_is_url(source) ? realpath(source, NULL) : NULL;
     const int rc = from ? refuse_overlap(out->path, from, err) : 0;
     return rc ? rc : open_folder(out, err);
 }

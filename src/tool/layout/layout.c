@@ -5,6 +5,7 @@
 #include "base/json_write.h"
 #include "tool/common/command.h"
 #include "tool/common/layout_text.h"
+#include "tool/common/open.h"
 #include "tool/common/show.h"
 #include "tool/common/tool.h"
 #include "view/strategy_files.h"
@@ -141,7 +142,8 @@ static int show(struct rfs_layout_job *job, struct rfs_error *err)
         return rfs_fail_usage(err, "reshard layout FILE", "layout takes a strategy file");
     if (job->has_shape && !job->param)
         return rfs_fail_usage(err, "--param NAME", "--shape is that of one parameter");
-    int rc = rfs_view_read_strategy(job->file, &job->strategy, err);
+    int rc = rfs_tool_reach(NULL, &job->file, 1, err)
+                 ?: rfs_view_read_strategy(job->file, &job->strategy, err);
     if (rc)
         return rc;
     const struct rfs_groups_use use = {.strategy = job->strategy,

@@ -3,6 +3,7 @@
 #include "tool/common/ranks.h"
 #include "base/text.h"
 #include "tool/common/command.h"
+#include "tool/common/open.h"
 #include "tool/common/table.h"
 #include "tool/ranks/needed.h"
 #include "view/strategy_files.h"
@@ -98,6 +99,8 @@ static int run(void *request, struct rfs_error *err)
     if (!job->src && !job->dst)
         rc = rfs_fail_usage(err, "reshard ranks RANK -s FILE -d FILE",
                             "ranks takes a strategy; a side without one is one whole checkpoint");
+    if (rc == 0)
+        rc = rfs_tool_reach(NULL, (const char *const[]){job->src, job->dst}, 2, err);
     if (rc == 0 && job->src)
         rc = rfs_view_read_strategy(job->src, &src, err);
     if (rc == 0 && job->dst)

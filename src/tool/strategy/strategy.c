@@ -4,6 +4,7 @@
 
 #include "tool/common/args.h"
 #include "tool/common/command.h"
+#include "tool/common/open.h"
 
 static const struct {
     const char *name;
@@ -60,6 +61,15 @@ static int take_subcommand(void *request, const char *name, struct rfs_error *er
                           name);
 }
 
+/* Whatever of them is a URL is read by the options. */
+static int reach(const struct rfs_strategy_args *args, struct rfs_error *err)
+{
+    const char *const more[] = {args->tree, args->source, args->rules};
+    const int rc = rfs_tool_reach(&args->options, args->places.data, args->places.n, err);
+
+    return rc ? rc : rfs_tool_reach(&args->options, more, sizeof more / sizeof *more, err);
+}
+
 static int run(void *request, struct rfs_error *err)
 {
     struct rfs_strategy_args *args = request;
@@ -73,7 +83,7 @@ static int run(void *request, struct rfs_error *err)
     for (size_t i = 0; i < args->places.n; i++)
         if (*args->places.data[i] == '\0')
             return rfs_fail_usage(err, subcommands[which].form, "a path is empty");
-    return subcommands[which].run(args, err);
+    return reach(args, err) ?: subcommands[which].run(args, err);
 }
 
 static const struct rfs_strategy_args defaults = {.to = RFS_FORM_BY_NAME};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/verify/verify.h"
 
+#include "tool/common/open.h"
 #include "view/options.h"
 
 const struct rfs_argument rfs_verify_arguments[] = {
@@ -72,7 +73,8 @@ static int make_views(struct rfs_verify_options *out, struct rfs_error *err)
         return rc;
     return add(&out->src_view, "src_strategy", strategy[0])
             ?: add(&out->src_view, "dst_strategy", strategy[1])
-            ?: rfs_settings_add_all(&out->src_view, &out->given.view);
+            ?: rfs_settings_add_all(&out->src_view, &out->given.view)
+            ?: rfs_tool_share_store(&out->src_view, &out->tree_view);
 }
 
 static int check(const struct rfs_verify_options *options, struct rfs_error *err)
