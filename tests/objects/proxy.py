@@ -12,6 +12,8 @@ It listens on a free port of 127.0.0.1, which it writes to PORT_FILE. PLAN is a 
     every       of so many requests that may fail one does (1: all)
     only        a part of the request's path; others are left alone
     ranges      true: requests without a range are left alone
+    drop        headers that answers with a range lack
+    blind       true: requests lose their conditions, so that the store answers with the version that it has
     region      requests that are signed for another one are answered by "how", 301 or 400, which tells it
 
     to          of the fault "leads": the URL that it leads to, by "status"
@@ -136,6 +138,9 @@ class Proxy:
             begin, dash, rest = fields.get("content-range", "").removeprefix("bytes ").partition("-")
             if dash:
                 raw = raw.replace(f"{begin}-".encode(), f"{int(begin) + 1}-".encode(), 1)
+        if "content-range" in fields:
+            for name in plan.get("drop", ()):
+                raw = re.sub(rb"(?mi)^%s: [^\r]*\r\n" % name.encode(), b"", raw)
         if fault == "mixed" and "etag" in fields:
             raw = raw.replace(fields["etag"].encode(), b'"another-version"')
         await self.send(writer, raw, plan)
@@ -188,6 +193,8 @@ class Proxy:
             writer.write(error(403, "InvalidToken", f"no {token[4:]}, no {token[:-3]}, no {token * 20}"))
             await writer.drain()
             return True
+        if plan.get("blind"):
+            head = re.sub(rb"(?mi)^if-[^\r]*\r\n", b"", head)
         if plan.get("host"):
             head = re.sub(rb"(?mi)^host: [^\r]*", f"Host: 127.0.0.1:{self.upstream}".encode(), head)
         if fault == "whole":

@@ -107,6 +107,7 @@ http {{
     server {{
         listen 127.0.0.1:{nginx_port};
         location / {{ root {web}; autoindex on; }}
+        location /plain/ {{ alias {web}/; autoindex on; etag off; }}
         location /json/ {{ alias {web}/; autoindex on; autoindex_format json; }}
     }}
     log_format kinds "$server_protocol $request_uri";

@@ -218,6 +218,62 @@ def test_a_changed_object_is_stale():
         same_bytes(m.read(1), newer.expected(1), "after a new mount")
 
 
+def is_never_mixed(t, url, options, env, change):
+    """A mount that has read a part of its source, which then changes, reads no more of it."""
+    with Mount(f"{url}/src", f"{options},cache=1M,index_cache=no", env=env) as m:
+        with open(m.file(0), "rb") as file:
+            same_bytes(file.read(1000), t.expected(0)[:1000], "before")
+        change()
+        for rank in range(2):
+            try:
+                got = m.read(rank)
+                raise AssertionError(f"{len(got)} bytes were read of a source that was changed")
+            except OSError as error:
+                equal(error.strerror, "Stale file handle", "what reading says")
+
+
+def test_a_web_server_without_etags():
+    """The time of the last change stands for the version, whether the server knows conditions or not."""
+    needs_nginx()
+    t = tree(scale=8)
+    newer = Tree(folder("newer"), usual(scale=8), 4, 2, version=1)
+    for blind, when in ((False, 2e9), (False, 1e9), (True, 2e9)):
+        name, where = publish(t.dir)
+
+        def change():
+            for rank in range(4):
+                path = os.path.join(where, "src", f"rank_{rank}", f"net-1_{rank}.ckpt")
+                with open(path, "wb") as file:
+                    file.write(newer.source(rank))
+                os.utime(path, (when, when))
+
+        with stores.Proxy(upstream=stores.nginx_port, blind=blind) as proxy:
+            url, env = f"{proxy.url}/plain/{name}", stores.environment()
+            same_folders(export(f"{url}/src", strategies(url), f"got-{blind}-{when}", env),
+                         export(t.src, t.options(), f"want-{blind}-{when}", env))
+            is_never_mixed(t, url, strategies(url), env, change)
+            with Mount(f"{url}/src", strategies(url), env=env) as m:
+                same_bytes(m.read(1), newer.expected(1), "after a new mount")
+        shutil.rmtree(where)
+
+
+def test_answers_that_do_not_say_of_which_version_they_are():
+    needs_nginx()
+    t = tree()
+    name, where = publish(t.dir)
+    bucket = stores.upload(t.dir)
+    with stores.Proxy(upstream=stores.nginx_port) as web, stores.Proxy() as store:
+        for proxy, url, drop, said in ((web, f"{web.url}/plain/{name}", ["Last-Modified"], "it may be of another version"),
+                                       (web, f"{web.url}/{name}", ["ETag", "Last-Modified"], "it may be of another version"),
+                                       (web, f"{web.url}/{name}", ["ETag"], "the object was changed"),
+                                       (store, bucket, ["ETag"], "the object was changed")):
+            proxy.plan(drop=drop)
+            env = stores.environment(store.url)
+            text = export(f"{url}/src", t.options(), f"got-{drop}", env, status=1)
+            check(said in text, f"without {drop}: {text!r}")
+    shutil.rmtree(where)
+
+
 def test_what_is_not_there():
     t = tree()
     url = stores.upload(t.dir)

@@ -60,6 +60,27 @@ int rfs_judge_fail(const struct rfs_request *request, int code)
     return code;
 }
 
+static bool is_text(const char *text, const char *of)
+{
+    return text && strcmp(text, of) == 0;
+}
+
+/*
+ * Whether an answer is of the version that is asked for. A strong ETag says that alone; else the
+ * time of the last change must be the same text, and what there is of an ETag. What the version has
+ * and the answer lacks is not the same.
+ */
+static bool is_of_version(const struct rfs_request *request)
+{
+    const struct rfs_http *http = &request->http;
+    const char *etag = request->etag ? request->etag : "";
+
+    if (*etag && strcmp(etag, http->etag) != 0)
+        return false;
+    return rfs_etag_is_strong(etag) ||
+           (http->modified[0] && is_text(request->modified, http->modified));
+}
+
 bool rfs_judge_range(struct rfs_request *request)
 {
     struct rfs_http *http = &request->http;
@@ -67,11 +88,9 @@ bool rfs_judge_range(struct rfs_request *request)
     const uint64_t last = request->from + request->n - 1;
     uint64_t a, b, size;
 
-    if (request->etag && request->etag[0] && http->etag[0] &&
-        strcmp(request->etag, http->etag) != 0) {
-        snprintf(http->problem, sizeof http->problem, "another version of it was sent");
+    request->other = !is_of_version(request);
+    if (request->other)
         return false;
-    }
     if (http->status == 200) {
         if (from == 0 && request->n == request->size && http->length == (int64_t)request->size)
             return true;
@@ -157,8 +176,10 @@ int rfs_judge(struct rfs_request *request)
 
     if (http->failed == -ENOMEM)
         return -ENOMEM;
-    if (request->wrong && request->etag && http->etag[0] && request->etag[0] &&
-        strcmp(request->etag, http->etag) != 0)
+    if (request->other && !http->etag[0] && !http->modified[0])
+        return rfs_store_fail(-ESTALE, "an answer has neither an ETag nor the time of the last "
+                                       "change: it may be of another version");
+    if (request->other)
         return changed("changed");
     if (http->refused_tls)
         return rfs_judge_fail(request, -EIO);

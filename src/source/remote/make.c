@@ -114,8 +114,7 @@ static bool add_conditions(struct rfs_request *request)
              request->from + request->n - 1);
     if (!add_header(request, "Range", range))
         return false;
-    /* Weak ones are of the meaning, not of the bytes: no server takes them here. */
-    if (request->etag && request->etag[0] && strncmp(request->etag, "W/", 2) != 0)
+    if (request->etag && rfs_etag_is_strong(request->etag))
         return add_header(request, "If-Match", request->etag);
     return !request->modified || !request->modified[0] ||
            add_header(request, "If-Unmodified-Since", request->modified);
@@ -242,7 +241,7 @@ static int start(struct rfs_lane *lane, struct rfs_request *request)
         .ctx = request,
     };
     request->text_n = 0;
-    request->under_way = request->wrong = false;
+    request->under_way = request->wrong = request->other = false;
     rc = rfs_lane_start(lane, &request->http);
     if (rc == 0)
         request->tries++;

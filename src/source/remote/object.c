@@ -38,7 +38,7 @@ bool rfs_attributes_set(struct rfs_attributes *out, uint64_t size, time_t modifi
         return false;
     memcpy(out->etag, etag, strlen(etag) + 1);
     memcpy(out->when, when, strlen(when) + 1);
-    return etag[0] || modified != 0;
+    return rfs_etag_is_strong(etag) || (when[0] && modified != 0);
 }
 
 void rfs_attributes_stat(const struct rfs_attributes *attributes, const char *url, struct stat *st)
@@ -86,8 +86,8 @@ static int take_answer(const struct rfs_http *http, struct rfs_attributes *out)
     if (!rfs_attributes_set(out, (uint64_t)http->length, rfs_http_time(http->modified), http->etag,
                             http->modified))
         return rfs_store_fail(-ENOTSUP,
-                              "the server gives neither an ETag nor the time of the last change, "
-                              "so a change would not be noticed");
+                              "the server gives neither a strong ETag nor the time of the last "
+                              "change, so a change would not be noticed");
     return 0;
 }
 

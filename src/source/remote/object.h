@@ -21,7 +21,7 @@ struct rfs_attributes {
     char etag[256], when[64]; /* "" where there is none; the second as the server wrote it */
 };
 
-/* False when they do not distinguish versions. */
+/* False when they do not distinguish versions: by a strong ETag, or by the text WHEN. */
 bool rfs_attributes_set(struct rfs_attributes *out, uint64_t size, time_t modified,
                         const char *etag, const char *when);
 /* As stat(2): the inode stands for the version. */

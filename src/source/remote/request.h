@@ -7,6 +7,12 @@
 
 #include <sys/uio.h>
 
+/* Whether an ETag stands for bytes: weak ones stand for a meaning, and no server takes them here. */
+static inline bool rfs_etag_is_strong(const char *etag)
+{
+    return *etag && strncmp(etag, "W/", 2) != 0;
+}
+
 struct rfs_request {
     /* the request: borrowed */
     const struct rfs_place *place;
@@ -23,8 +29,8 @@ struct rfs_request {
     const struct iovec *spans;
     int count;
     uint64_t skip;
-    const char *etag;     /* the object's version, of ranges; "" or NULL: it has none, but */
-    const char *modified; /* was last modified then */
+    const char *etag;     /* of the object's version, for ranges; "" or NULL: it has none */
+    const char *modified; /* when that was last modified, as the store wrote it; likewise */
 
     /* the answer */
     struct rfs_http http;
@@ -35,6 +41,8 @@ struct rfs_request {
     uint64_t done; /* bytes of the range that are there */
     unsigned tries;
     uint64_t due; /* when it is tried again, ns */
-    bool under_way, ended, renewed, wrong;
+    bool under_way, ended, renewed;
+    bool wrong; /* the answer is not what was asked for; and if it is not of that version: */
+    bool other;
     char *asked, **headers; /* owned */
 };
