@@ -29,8 +29,8 @@ import re
 import sys
 import time
 
-FAULTS = ("reset", "cut", "stall", "500", "503", "429", "403", "404", "301", "307", "whole", "shifted", "garbage", "mixed",
-          "leads", "repeats")
+FAULTS = ("reset", "cut", "stall", "expired", "500", "503", "429", "403", "404", "301", "307", "whole", "shifted", "garbage",
+          "mixed", "leads", "repeats")
 
 
 class Plan:
@@ -68,6 +68,7 @@ def error(status, code, text):
 CANNED = {
     "500": error(500, "InternalError", "We encountered an internal error. Please try again."),
     "503": error(503, "SlowDown", "Please reduce your request rate."),
+    "expired": error(400, "ExpiredToken", "The provided token has expired."),
     "429": answer(429, b"", ["Retry-After: 1"]),
     "403": error(403, "AccessDenied", "Access Denied by the proxy"),
     "404": error(404, "NoSuchKey", "The specified key does not exist."),

@@ -191,6 +191,86 @@ def test_a_web_identity():
         check(keys(proxy) and all(k.startswith("ASIA") for k in keys(proxy)), f"the keys are {set(keys(proxy))}")
 
 
+def write_profile(home, text, name="credentials"):
+    os.makedirs(os.path.join(home, ".aws"), exist_ok=True)
+    with open(os.path.join(home, ".aws", name), "w") as file:
+        file.write(text)
+
+
+DEFAULT = "[default]\naws_access_key_id = AKIADEFAULT\naws_secret_access_key = s\n"
+
+
+def test_credentials_that_do_not_end_are_never_exchanged_for_others():
+    """A store that calls them expired gets no others: not those of a profile, nor the instance's."""
+    t = tree(scale=8)
+    url = stores.upload(t.dir)
+    with stores.Proxy() as proxy, Metadata() as service:
+        of_profile = nobody(proxy.url, AWS_EC2_METADATA_DISABLED=None, AWS_EC2_METADATA_SERVICE_ENDPOINT=service.url,
+                            AWS_SHARED_CREDENTIALS_FILE=None)
+        write_profile(of_profile["HOME"], DEFAULT)
+        by_variables = {**of_profile, "AWS_ACCESS_KEY_ID": stores.KEY, "AWS_SECRET_ACCESS_KEY": stores.SECRET}
+        for given, key in ((by_variables, stores.KEY), (of_profile, "AKIADEFAULT")):
+            proxy.plan()
+            proxy.forget()
+            with Mount(f"{url}/src", t.options("index_cache=no,cache=1M"), env=given) as m:
+                same_bytes(m.read(0), t.expected(0), "rank 0")
+                proxy.plan(fault="expired")
+                try:
+                    m.read(1)
+                    raise AssertionError("it was read with credentials that are refused")
+                except OSError as error:
+                    equal(error.strerror, "Input/output error", "what reading says")
+            equal(set(keys(proxy)), {key}, "who has asked")
+        equal(service.server.given, 0, "credentials that the instance gave")
+
+
+def test_credentials_that_end_are_exchanged_for_others_of_their_kind():
+    t = tree(scale=8)
+    url = stores.upload(t.dir)
+    with stores.Proxy() as proxy, Metadata() as service:
+        env = nobody(proxy.url, AWS_EC2_METADATA_DISABLED=None, AWS_EC2_METADATA_SERVICE_ENDPOINT=service.url,
+                     AWS_SHARED_CREDENTIALS_FILE=None)
+        write_profile(env["HOME"], "")
+        with Mount(f"{url}/src", t.options("index_cache=no,cache=1M"), env=env) as m:
+            same_bytes(m.read(0), t.expected(0), "rank 0")
+            write_profile(env["HOME"], DEFAULT)
+            first = set(keys(proxy))
+            proxy.plan(fault="expired", ranges=True, every=2)
+            same_bytes(m.read(1), t.expected(1), "rank 1")
+            asked = set(keys(proxy))
+        check(first < asked and all(k.startswith("AKIAGIVEN") for k in asked), f"the keys are {first}, then {asked}")
+
+
+def test_what_is_asked_for_and_gives_none_is_an_error():
+    """Whatever other credentials there are: those would be somebody else's."""
+    t = tree()
+    url = stores.upload(t.dir)
+    profile = "[default]\n{}\n"
+    kinds = {
+        "AWS_ACCESS_KEY_ID is set, and AWS_SECRET_ACCESS_KEY is not": {"AWS_ACCESS_KEY_ID": "A"},
+        "the file of AWS_WEB_IDENTITY_TOKEN_FILE cannot be read":
+            {"AWS_WEB_IDENTITY_TOKEN_FILE": "/none", "AWS_ROLE_ARN": "arn:aws:iam::1:role/r"},
+        "AWS_WEB_IDENTITY_TOKEN_FILE is set, and AWS_ROLE_ARN is not": {"AWS_WEB_IDENTITY_TOKEN_FILE": "/etc/hostname"},
+        "AWS_ROLE_ARN was not given to AWS_WEB_IDENTITY_TOKEN_FILE":
+            {"AWS_WEB_IDENTITY_TOKEN_FILE": "/etc/hostname", "AWS_ROLE_ARN": "arn:aws:iam::1:role/r",
+             "AWS_ENDPOINT_URL_STS": "http://127.0.0.1:1"},
+        "the container's service, which the environment names, gave none": {"container": True},
+        "the profile 'default' has sso_session, which is not read": {"profile": profile.format("sso_session = x")},
+        "the profile 'default' has aws_access_key_id and no aws_secret_access_key":
+            {"profile": profile.format("aws_access_key_id = x")},
+    }
+    with stores.Proxy() as proxy, Metadata(secret=lambda: "another") as service:
+        for said, how in kinds.items():
+            env = nobody(proxy.url, AWS_EC2_METADATA_DISABLED=None, AWS_EC2_METADATA_SERVICE_ENDPOINT=service.url,
+                         AWS_SHARED_CREDENTIALS_FILE=None, AWS_CONFIG_FILE=None)
+            write_profile(env["HOME"], how.pop("profile", DEFAULT if "AWS_ACCESS_KEY_ID" in how else ""))
+            if how.pop("container", False):
+                env["AWS_CONTAINER_CREDENTIALS_FULL_URI"] = service.url + "/container"
+            text = export(f"{url}/src", strategies(url), "none", {**env, **how}, status=1)
+            check(f"there are no credentials for s3://: {said}" in text, f"{said}: {text!r}")
+            equal((proxy.requests(), service.server.given), ([], 0), f"who was asked after: {said}")
+
+
 def test_a_bucket_in_another_region():
     plans = {how: {"region": "eu-west-7", "how": how} for how in ("301", "400")}
     for how, requests in exports_through(plans):

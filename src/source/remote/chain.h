@@ -8,8 +8,10 @@
  *   4. a container's, by AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or …_FULL_URI
  *   5. an instance's metadata, unless AWS_EC2_METADATA_DISABLED is true
  *
- * Those of 2, 4 and 5 end, and are asked for anew five minutes before. They are kept in memory that
- * no core file holds (base/secret.h).
+ * The first kind that is asked for counts: if it gives none, that is an error, and no other kind is
+ * tried. Those of 2, 4 and 5 end, and are asked for anew five minutes before, or when the store
+ * refuses them as ended: of the same kind. Others are read once. They are kept in memory that no
+ * core file holds (base/secret.h).
  *
  * Threads: all functions.
  */
@@ -22,15 +24,15 @@
  * another -errno. Messages by rfs_store_fail.
  */
 int rfs_credentials_get(struct rfs_credentials *out);
-/* The store refused them: the next call looks for them again. */
-void rfs_credentials_renew(void);
+/* The store refused them as ended: whether the next call asks for others of that kind. */
+bool rfs_credentials_renew(void);
 /* Overwrites parts of the secret key and of the session token in TEXT, such as a store's message. */
 void rfs_credentials_blank(char *text);
 /* Wipes all. */
 void rfs_credentials_forget(void);
 
 /*
- * "region" or "endpoint_url" of the profile in the config file, malloc'ed; NULL when it has none.
- * The file is read at the first call. Not of a secret.
+ * "region" or "endpoint_url" of the profile in the config file, which is read once; malloc'ed, NULL
+ * when it has none.
  */
 char *rfs_credentials_setting(const char *name);

@@ -11,6 +11,9 @@
 
 #include <time.h>
 
+/* There are no credentials of a kind because nothing asks for that kind. */
+#define RFS_CREDENTIALS_UNASKED 1
+
 struct rfs_credentials {
     char key_id[256], secret[256], token[8192]; /* "" where there is none */
     time_t ends;                                /* 0: never */

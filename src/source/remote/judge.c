@@ -126,7 +126,7 @@ static bool moves(struct rfs_request *request, const char *code)
     return true;
 }
 
-/* Credentials that have ended are looked for again, once. */
+/* Credentials that have ended are asked for again, once, of the kind that gave them. */
 static bool renews(struct rfs_request *request, const char *code)
 {
     if (request->renewed || !request->place->s3 ||
@@ -134,8 +134,7 @@ static bool renews(struct rfs_request *request, const char *code)
          strcmp(code, "InvalidToken") != 0))
         return false;
     request->renewed = true;
-    rfs_credentials_renew();
-    return true;
+    return rfs_credentials_renew();
 }
 
 static int judge_refusal(struct rfs_request *request)

@@ -149,7 +149,13 @@ bool rfs_metadata_trusts(const char *url)
     return trusts;
 }
 
-static bool from_container(struct rfs_credentials *out)
+/* The kind that was asked for gave none. */
+static int fail(const char *why)
+{
+    return rfs_store_fail(rfs_cancelled() ? -EINTR : -ENOKEY, "%s", why);
+}
+
+int rfs_metadata_container(struct rfs_credentials *out)
 {
     const char *relative = rfs_variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
     const char *full = rfs_variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
@@ -157,7 +163,7 @@ static bool from_container(struct rfs_credentials *out)
     struct answer answer;
 
     if (!relative && !full)
-        return false;
+        return RFS_CREDENTIALS_UNASKED;
     snprintf(url, sizeof url, "%s%s", relative ? CONTAINER : "", relative ? relative : full);
     const bool found = rfs_metadata_trusts(url) && container_header(header, sizeof header) &&
                        ask(RFS_HTTP_GET, url, *header ? header : NULL, &answer) &&
@@ -165,18 +171,15 @@ static bool from_container(struct rfs_credentials *out)
     token_file = found ? rfs_variable(RFS_AWS_CONTAINER_TOKEN) : NULL;
     rfs_wipe(header, sizeof header);
     rfs_wipe(&answer, sizeof answer);
-    return found;
+    return found ? 0 : fail("the container's service, which the environment names, gave none");
 }
 
 static bool from_instance(struct rfs_credentials *out)
 {
-    const char *off = rfs_variable("AWS_EC2_METADATA_DISABLED");
     const char *base = rfs_variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
     char url[1024], header[TOKEN_BYTES + 64], role[256];
     struct answer answer;
 
-    if (off && strcasecmp(off, "true") == 0)
-        return false;
     base = base ? base : INSTANCE;
     snprintf(url, sizeof url, "%s/latest/api/token", base);
     if (!ask(RFS_HTTP_PUT, url, "X-aws-ec2-metadata-token-ttl-seconds: 300", &answer) ||
@@ -195,6 +198,15 @@ static bool from_instance(struct rfs_credentials *out)
     rfs_wipe(header, sizeof header);
     rfs_wipe(&answer, sizeof answer);
     return found;
+}
+
+int rfs_metadata_instance(struct rfs_credentials *out)
+{
+    const char *off = rfs_variable("AWS_EC2_METADATA_DISABLED");
+
+    if (off && strcasecmp(off, "true") == 0)
+        return RFS_CREDENTIALS_UNASKED;
+    return from_instance(out) ? 0 : fail("the instance's metadata service gave none");
 }
 
 /* A file's token for a role, as Kubernetes has it for its pods. */
@@ -231,7 +243,7 @@ static bool read_web_identity(struct answer *answer, const char *role, const cha
     return answered;
 }
 
-bool rfs_metadata_web_identity(struct rfs_credentials *out)
+int rfs_metadata_web_identity(struct rfs_credentials *out)
 {
     const char *path = rfs_variable(RFS_AWS_WEB_TOKEN);
     const char *role = rfs_variable("AWS_ROLE_ARN");
@@ -241,8 +253,12 @@ bool rfs_metadata_web_identity(struct rfs_credentials *out)
     size_t n = 0;
 
     *out = (struct rfs_credentials){0};
-    if (!path || !role || rfs_read_whole(path, TOKEN_BYTES, &token, &n, NULL) != 0)
-        return false;
+    if (!path)
+        return RFS_CREDENTIALS_UNASKED;
+    if (!role)
+        return fail("AWS_WEB_IDENTITY_TOKEN_FILE is set, and AWS_ROLE_ARN is not");
+    if (rfs_read_whole(path, TOKEN_BYTES, &token, &n, NULL) != 0)
+        return fail("the file of AWS_WEB_IDENTITY_TOKEN_FILE cannot be read");
     token[strcspn(token, "\r\n")] = '\0';
     const bool found =
         read_web_identity(&answer, role, token) &&
@@ -254,7 +270,7 @@ bool rfs_metadata_web_identity(struct rfs_credentials *out)
     token_file = found ? path : NULL;
     rfs_wipe(token, n);
     rfs_wipe(&answer, sizeof answer);
-    return found;
+    return found ? 0 : fail("AWS_ROLE_ARN was not given to AWS_WEB_IDENTITY_TOKEN_FILE");
 }
 
 const char *rfs_metadata_token_file(void)
@@ -267,12 +283,4 @@ void rfs_metadata_forget(void)
     token_file = NULL;
     rfs_secret_unmap(container_token, TOKEN_BYTES);
     container_token = NULL;
-}
-
-int rfs_metadata_credentials(struct rfs_credentials *out)
-{
-    if (from_container(out) || from_instance(out))
-        return 0;
-    return rfs_store_fail(-ENOKEY, "neither the environment, nor ~/.aws, nor a metadata service "
-                                   "has some");
 }

@@ -11,10 +11,13 @@
 
 struct rfs_credentials;
 
-/* 0, or -ENOKEY with rfs_store_fail. */
-int rfs_metadata_credentials(struct rfs_credentials *out);
-/* Those of a role for a token in a file; false where there is none, or it is refused. */
-bool rfs_metadata_web_identity(struct rfs_credentials *out);
+/*
+ * Those of a role for a token in a file, of a container, of an instance. 0;
+ * RFS_CREDENTIALS_UNASKED; or -errno with rfs_store_fail.
+ */
+int rfs_metadata_web_identity(struct rfs_credentials *out);
+int rfs_metadata_container(struct rfs_credentials *out);
+int rfs_metadata_instance(struct rfs_credentials *out);
 /* Returns the file of the token that the last ones took, which is read again; NULL: none. */
 const char *rfs_metadata_token_file(void);
 /*
