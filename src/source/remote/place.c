@@ -24,6 +24,9 @@ static struct {
 
 void rfs_place_learn(const char *bucket, const char *region)
 {
+    /* It becomes a part of a host's name. */
+    if (region[strspn(region, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")])
+        return;
     pthread_mutex_lock(&learnt.lock);
     snprintf(learnt.bucket, sizeof learnt.bucket, "%s", bucket);
     snprintf(learnt.region, sizeof learnt.region, "%s", region);
@@ -40,57 +43,116 @@ static char *known(const char *bucket, const char *text)
     return copy;
 }
 
-/* The last labels of a host, which all hosts of a provider have: "amazonaws.com.cn". */
-static const char *provider(const char *host)
-{
-    const char *last = strrchr(host, '.');
-    int labels = last && strlen(last) == 3 ? 3 : 2;
-    const char *at = host + strlen(host);
+/* ---- where a signature may go ---------------------------------------------------------------- */
 
-    while (at > host && (at[-1] != '.' || --labels > 0))
-        at--;
-    return at;
+#define HOST_MOST 253 /* characters of a name */
+
+/* A URL's host and port: "bucket.s3.eu-west-1.amazonaws.com" and ":443", or "". */
+struct authority {
+    char host[HOST_MOST + 1], port[8];
+};
+
+/*
+ * Reads them from a URL of HTTP: in small letters, without the dot that a complete name may end
+ * with. False for anything that two readers could take for different hosts.
+ */
+static bool read_authority(const char *url, struct authority *out)
+{
+    const char *at = strstr(url, "://") + 3;
+    const size_t n = strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-");
+    const size_t digits = at[n] == ':' ? strspn(at + n + 1, "0123456789") : 0;
+    const size_t port = digits > 0 ? digits + 1 : 0;
+    size_t length = n - (n > 0 && at[n - 1] == '.');
+
+    if (length == 0 || length > HOST_MOST || port >= sizeof out->port ||
+        (at[n + port] && !strchr("/?#", at[n + port])))
+        return false;
+    for (size_t i = 0; i < length; i++)
+        out->host[i] = (char)tolower((unsigned char)at[i]);
+    out->host[length] = '\0';
+    memcpy(out->port, at + n, port);
+    out->port[port] = '\0';
+    return out->host[0] != '.' && !strstr(out->host, "..");
 }
 
-/* The host of a URL, without the bucket in front of it; true unless it is none, or an address. */
-static bool name_of(const char *url, const char *bucket, char *out, size_t cap)
+/* Whether HOST is NAME, or a name below it. */
+static bool is_below(const char *host, const char *name)
 {
-    const char *host = strstr(url, "://") + 3;
+    const size_t n = strlen(host), m = strlen(name);
+
+    return n >= m && strcmp(host + n - m, name) == 0 && (n == m || host[n - m - 1] == '.');
+}
+
+/* The part of AWS that a host is in, or NULL. */
+static const char *part_of_aws(const char *host)
+{
+    return is_below(host, "amazonaws.com.cn") ? "amazonaws.com.cn"
+           : is_below(host, "amazonaws.com")  ? "amazonaws.com"
+                                              : NULL;
+}
+
+/*
+ * Whether a host of AWS is one of S3: s3.eu-west-1, s3.dualstack.eu-west-1, s3-us-west-2, s3. Others
+ * belong to customers, who choose a part of the name.
+ */
+static bool is_s3_of_aws(const char *host, const char *aws)
+{
+    const char *end = host + strlen(host) - strlen(aws);
+    const char *rest = strchr(host, '.');
+
+    if (end == host || (strncmp(host, "s3.", 3) != 0 && strncmp(host, "s3-", 3) != 0))
+        return false;
+    if (strncmp(rest, ".dualstack.", 11) == 0)
+        rest += 10;
+    rest++;
+    return rest >= end || strchr(rest, '.') + 1 == end;
+}
+
+/* Whether what is signed for the host OLD may be signed for NEW, too. */
+static bool may_lead(const char *old, const char *new)
+{
+    const char *aws = part_of_aws(old);
+    const char *last = strrchr(old, '.');
+    /* Below an address, or a name without a dot, there is nothing of the same owner. */
+    const bool is_name = last && !isdigit((unsigned char)last[1]);
+
+    return (is_name && is_below(new, old)) || (aws && is_below(new, aws) && is_s3_of_aws(new, aws));
+}
+
+/* HOST without "BUCKET." in front of it, or NULL. */
+static char *without_bucket(char *host, const char *bucket)
+{
     const size_t n = strlen(bucket);
 
-    if (strncmp(host, bucket, n) == 0 && host[n] == '.')
-        host += n + 1;
-    const size_t length = strcspn(host, ":/?#");
-    if (length == 0 || length >= cap || memchr(host, '@', strcspn(host, "/?#")))
-        return false;
-    memcpy(out, host, length);
-    out[length] = '\0';
-    return host[0] != '[' && !isdigit((unsigned char)out[length - 1]);
+    return strncasecmp(host, bucket, n) == 0 && host[n] == '.' && host[n + 1] ? host + n + 1 : NULL;
 }
 
 bool rfs_place_move(const struct rfs_place *place, const char *location)
 {
-    char old[256], new[256];
-    const size_t scheme = strncmp(location, "https://", 8) == 0 ? 8 : 7;
+    const bool tls = strncmp(location, "https://", 8) == 0;
+    struct authority old, new;
 
     if (!rfs_is_url(location) || strncmp(location, "s3:", 3) == 0 ||
-        (scheme == 7 && strncmp(place->base, "https:", 6) == 0) ||
-        !name_of(place->base, place->bucket, old, sizeof old) ||
-        !name_of(location, place->bucket, new, sizeof new) || !strchr(new, '.') ||
-        strcasecmp(provider(old), provider(new)) != 0)
+        (!tls && strncmp(place->base, "https:", 6) == 0) || !read_authority(place->base, &old) ||
+        !read_authority(location, &new))
         return false;
-    const char *host = location + scheme;
-    const size_t bucket = strlen(place->bucket);
-    if (strncmp(host, place->bucket, bucket) == 0 && host[bucket] == '.')
-        host += bucket + 1;
+    /* It is in front of the old name unless it is in the path. */
+    const char *from = *place->root ? old.host : without_bucket(old.host, place->bucket);
+    const char *to = without_bucket(new.host, place->bucket);
+    if (!to || !from || !may_lead(from, to))
+        to = new.host;
+    if (!from || !may_lead(from, to))
+        return false;
     pthread_mutex_lock(&learnt.lock);
     snprintf(learnt.bucket, sizeof learnt.bucket, "%s", place->bucket);
     snprintf(learnt.region, sizeof learnt.region, "%s", place->region);
-    snprintf(learnt.endpoint, sizeof learnt.endpoint, "%.*s%.*s", (int)scheme, location,
-             (int)strcspn(host, "/?#"), host);
+    snprintf(learnt.endpoint, sizeof learnt.endpoint, "%s%s%s", tls ? "https://" : "http://", to,
+             new.port);
     pthread_mutex_unlock(&learnt.lock);
     return true;
 }
+
+/* ---- places ---------------------------------------------------------------------------------- */
 
 /* The first that is set, malloc'ed: the option, a variable, a profile's; or NULL. */
 static char *setting(const char *option, const char *first, const char *second, const char *name)

@@ -29,11 +29,11 @@ void rfs_place_free(struct rfs_place *place);
 /* The path as it is sent, of KEY in the same place; malloc'ed. */
 char *rfs_place_path(const struct rfs_place *place, const char *key);
 
-/* The bucket's region, as an answer of the store gave it. */
+/* The bucket's region, as an answer of the store gave it; others than names do not count. */
 void rfs_place_learn(const char *bucket, const char *region);
 /*
  * The store redirects PLACE to LOCATION, a URL. True if requests for the bucket go there from now
- * on: it is another host of the same provider, by as safe a scheme. Signatures and tokens go
- * nowhere else.
+ * on: to the endpoint's host or one below it, or from AWS to a host of its S3, by as safe a scheme.
+ * Signatures and tokens go nowhere else.
  */
 bool rfs_place_move(const struct rfs_place *place, const char *location);

@@ -285,8 +285,40 @@ static void places_that_move(void **state)
          "https://bucket.s3-us-west-2.amazonaws.com"},
         {"https://s3.eu-west-1.amazonaws.com", "https://s3.us-west-2.amazonaws.com/bucket/a",
          "https://bucket.s3.us-west-2.amazonaws.com"},
-        {"http://s3.provider.org", "https://eu.provider.org:444/a",
-         "https://bucket.eu.provider.org:444"},
+        {"https://s3.eu-west-1.amazonaws.com", "https://S3.amazonaws.com./bucket/a",
+         "https://bucket.s3.amazonaws.com"},
+        {"https://s3.eu-west-1.amazonaws.com",
+         "https://bucket.s3.dualstack.us-west-2.amazonaws.com:443",
+         "https://bucket.s3.dualstack.us-west-2.amazonaws.com:443"},
+        /* Customers of AWS have these. */
+        {"https://s3.eu-west-1.amazonaws.com",
+         "https://abc123.execute-api.us-east-1.amazonaws.com/", NULL},
+        {"https://s3.eu-west-1.amazonaws.com",
+         "https://s3.abc123.execute-api.us-east-1.amazonaws.com/", NULL},
+        {"https://s3.eu-west-1.amazonaws.com", "https://s3-1234.us-east-1.elb.amazonaws.com/",
+         NULL},
+        {"https://s3.eu-west-1.amazonaws.com", "https://evil-s3.us-east-1.amazonaws.com/", NULL},
+        {"https://s3.eu-west-1.amazonaws.com", "https://amazonaws.com/", NULL},
+        {"https://s3.eu-west-1.amazonaws.com", "https://s3.cn-north-1.amazonaws.com.cn/", NULL},
+        {"http://s3.provider.org", "https://eu.s3.provider.org:444/a",
+         "https://bucket.eu.s3.provider.org:444"},
+        {"http://s3.provider.org", "https://bucket.eu.s3.provider.org?a",
+         "https://bucket.eu.s3.provider.org"},
+        {"http://s3.provider.org", "https://eu.provider.org/a", NULL},
+        {"http://s3.provider.org", "https://evils3.provider.org/a", NULL},
+        {"https://me.duckdns.org", "https://other.duckdns.org/", NULL},
+        {"https://minio.acme.com.", "https://evil.com./", NULL},
+        {"https://minio.acme.com", "https://evil.com.:443/", NULL},
+        {"https://minio.acme.com.", "https://MINIO.acme.com/", "https://bucket.minio.acme.com"},
+        {"https://minio.acme.com", "https://.minio.acme.com/", NULL},
+        {"https://minio.acme.com", "https://eu..minio.acme.com/", NULL},
+        {"https://minio.acme.com", "https://evil.org%2e.minio.acme.com/", NULL},
+        {"https://minio.acme.com", "https://evil.org%23.minio.acme.com/", NULL},
+        {"https://minio.acme.com", "https://evil.org\t.minio.acme.com/", NULL},
+        {"https://minio.acme.com", "https://evil.org;.minio.acme.com/", NULL},
+        {"https://minio.acme.com", "https://eu.minio.acme.com:99999999/", NULL},
+        {"https://minio.acme.com", "https://eu.minio.acme.com:443@evil.org/", NULL},
+        {"https://minio.acme.com", "https:///eu.minio.acme.com/", NULL},
         {"https://s3.cn-north-1.amazonaws.com.cn", "https://s3.cn-north-2.amazonaws.com.cn/",
          "https://bucket.s3.cn-north-2.amazonaws.com.cn"},
         {"https://s3.cn-north-1.amazonaws.com.cn", "https://s3.evil.com.cn/", NULL},
@@ -316,6 +348,44 @@ static void places_that_move(void **state)
     }
     rfs_place_learn("other", "");
     unsetenv("AWS_ENDPOINT_URL");
+}
+
+/* A bucket that is named as the endpoint begins is not in front of it when it is in the path. */
+static void places_of_a_bucket_in_the_path(void **state)
+{
+    struct rfs_options options = {.path_style = true};
+    const struct rfs_options none = {0};
+    struct rfs_place place;
+
+    (void)state;
+    setenv("AWS_ENDPOINT_URL", "https://minio.acme.com", 1);
+    assert_int_equal(rfs_remote_adopt(&options), 0);
+    assert_int_equal(rfs_place_of("s3://minio/a", &place), 0);
+    assert_string_equal(place.base, "https://minio.acme.com");
+    assert_false(rfs_place_move(&place, "https://evil.acme.com/"));
+    assert_false(rfs_place_move(&place, "https://acme.com/"));
+    assert_true(rfs_place_move(&place, "https://eu.minio.acme.com/"));
+    expect_place("s3://minio/a", "https://eu.minio.acme.com", "/minio/a");
+    rfs_place_free(&place);
+    rfs_place_learn("other", "");
+    assert_int_equal(rfs_remote_adopt(&none), 0);
+    unsetenv("AWS_ENDPOINT_URL");
+}
+
+/* A region is a part of a host's name. */
+static void regions_that_are_none(void **state)
+{
+    static const char *const regions[] = {"evil.org", "x/", "a b", "a:1", "a@b", "a#"};
+
+    (void)state;
+    setenv("AWS_REGION", "eu-west-1", 1);
+    for (size_t i = 0; i < sizeof regions / sizeof *regions; i++) {
+        rfs_place_learn("bucket", regions[i]);
+        expect_place("s3://bucket/a", "https://bucket.s3.eu-west-1.amazonaws.com", "/a");
+    }
+    rfs_place_learn("bucket", "us-west-2");
+    expect_place("s3://bucket/a", "https://bucket.s3.us-west-2.amazonaws.com", "/a");
+    rfs_place_learn("other", "");
 }
 
 /* A walk whose jumps repeat is expected to go on: of layers of three tensors, with longer names. */
@@ -415,6 +485,8 @@ int main(void)
         cmocka_unit_test(indexes_of_folders),
         cmocka_unit_test(urls_lead_to_places),
         cmocka_unit_test(places_that_move),
+        cmocka_unit_test(places_of_a_bucket_in_the_path),
+        cmocka_unit_test(regions_that_are_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
