@@ -57,6 +57,12 @@ def needs_namespace(what):
     need(any(m[1] == "/" for m in mounts()), "the root folder is no mount point")
 
 
+def sanitized():
+    """Whether the program has a sanitizer, and so no sandbox unless it is asked for."""
+    program = read_all(reshardfs)
+    return any(name in program for name in (b"__asan_init", b"__tsan_init"))
+
+
 def check(condition, what):
     if not condition:
         raise AssertionError(what)

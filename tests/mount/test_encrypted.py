@@ -335,7 +335,7 @@ def test_no_core_file():
 
 
 def test_not_dumpable():
-    """Nobody else of the same user gets at it, once it has a key."""
+    """Nobody else of the same user gets at it, once it has a key or is in the sandbox."""
     needs_namespace("set it up")
     need(shutil.which("setpriv"), "setpriv is missing")
     tree, key = sealed()
@@ -348,7 +348,7 @@ def test_not_dumpable():
         mount --make-rprivate /
         mknod -m 666 "$4/fuse" c 10 229 && mount --bind "$4/fuse" /dev/fuse
         user() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
-        for options in "$5" "$6"; do
+        for options in "$5" "$6" "$7"; do
             user "$1" "$2" "$3" -o "$options"
             for pid in $(ls /proc | grep '^[0-9]*$'); do
                 if (tr '\\0' ' ' </proc/$pid/cmdline) 2>/dev/null | grep -q "^[^ ]*reshardfs [^ ]* $3 "; then
@@ -361,11 +361,12 @@ def test_not_dumpable():
     """
     for spot in (place_of(), tree.dir):
         os.chmod(spot, 0o755)
-    got = run("unshare", "-m", "sh", "-c", script, "sh", reshardfs, tree.src, mnt, dev, tree.options(),
-              tree.options(key))
+    got = run("unshare", "-m", "sh", "-c", script, "sh", reshardfs, tree.src, mnt, dev,
+              tree.options("sandbox=off"), tree.options("sandbox=auto"), tree.options(key, "sandbox=off"))
     equal(got.returncode, 0, got.stderr)
     words = got.stdout.split()
-    equal(words[:2], ["open", "closed"], "the memory of the server, without a key and with one")
+    sandboxed = "open" if sanitized() else "closed"
+    equal(words[:3], ["open", sandboxed, "closed"], "the memory of the server, as it is, in the sandbox, and with a key")
     import hashlib
     equal(words[-1], hashlib.md5(tree.expected(1)).hexdigest(), "what it shows all the same")
     eventually(lambda: not servers(mnt), "the server ends")

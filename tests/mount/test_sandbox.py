@@ -19,7 +19,7 @@ from test_life import keeper
 from test_saved import settle
 from test_trees import two_saves
 
-SANITIZED = any(name in read_all(reshardfs) for name in (b"__asan_init", b"__tsan_init"))
+SANITIZED = sanitized()
 # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_IPC_LOCK, CAP_SYS_RESOURCE
 OVERRIDE, READS_ALL, LOCKS, RAISES = 1 << 1, 1 << 2, 1 << 14, 1 << 24
 MOUNTS = 1 << 21  # CAP_SYS_ADMIN

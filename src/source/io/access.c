@@ -185,8 +185,10 @@ static bool each_down_to(const char *path, void (*fn)(void *ctx, const char *fol
 {
     RFS_FREE char *above = strdup(path);
 
+    if (!above)
+        return false;
     fn(ctx, "/");
-    for (char *at = above; at && *at;) {
+    for (char *at = above; *at;) {
         at += strcspn(at + 1, "/") + 1;
         const char slash = *at;
         *at = '\0';
@@ -194,7 +196,7 @@ static bool each_down_to(const char *path, void (*fn)(void *ctx, const char *fol
             fn(ctx, above);
         *at = slash;
     }
-    return above != NULL;
+    return true;
 }
 
 static void join_search(void *ctx, const char *folder)
