@@ -25,8 +25,8 @@ const char *rfs_variable(const char *name);
  */
 void rfs_variables_wipe(void);
 /*
- * Does the same, but keeps their values for rfs_variable, in memory that no core file holds. False
- * when out of memory.
+ * Overwrites them, too, but keeps their values for rfs_variable in memory that no core file holds.
+ * False when out of memory.
  */
 bool rfs_variables_hide(void);
 

@@ -72,8 +72,8 @@ static void retitle(char **argv, const char *mountpoint)
 }
 
 /*
- * Goes to FOLDER, the mount point. Keeps nothing else that the parent had open, and blocks the signals that are
- * meant for the server.
+ * Goes to FOLDER, the mount point. Keeps nothing else that the parent had open, and blocks the
+ * signals that are meant for the server.
  */
 static void leave_everything(int talk, int folder)
 {
@@ -109,7 +109,7 @@ static const char *remedy_for(const char *said)
     return NULL;
 }
 
-/* The mount on top of the current folder, wherever that is now. As rfs_table_find. */
+/* Finds the mount on the current folder, wherever that is now. Returns what rfs_table_find does. */
 static int find_mount(struct rfs_mounted *out)
 {
     RFS_FREE char *here = getcwd(NULL, 0);

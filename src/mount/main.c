@@ -238,7 +238,7 @@ static int serve(const struct rfs_mount_options *options, struct place *place, c
         rc = rfs_unwind_load(err);
     if (rc == 0)
         make_kept(options);
-    if (rfs_options_keyed(&options->set) || rfs_mount_options_objects(options))
+    if (rc == 0 && (rfs_options_keyed(&options->set) || rfs_mount_options_objects(options)))
         reshard_load_modules();
     if (rc == 0)
         rc = rfs_sandbox_enter((enum rfs_sandbox_mode)options->set.sandbox,

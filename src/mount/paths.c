@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define FUSE_DEVICE "/dev/fuse"
 
@@ -209,6 +210,8 @@ int rfs_path_mountpoint(const char *given, const char *source, bool nonempty, ch
         return rfs_path_fail_replaced(given, err);
     rc = refuse_overlap(resolved, source, err)
              ?: refuse_filled(given, fd, resolved, source, nonempty, err);
+    if (rc == 0 && faccessat(fd, ".", X_OK, AT_EACCESS) != 0) /* the keeper goes there */
+        return fail_to_open(given, errno, err);
     if (rc == 0) {
         *out = RFS_STEAL(resolved);
         *folder = rfs_steal_fd(&fd);

@@ -66,7 +66,7 @@ static uint64_t unmounting_of(uint64_t had)
     return had & BIT(CAP_SYS_ADMIN);
 }
 
-/* The capabilities that OF picks from those of the process. */
+/* Finds the capabilities that OF picks from those of the process. */
 static int get_needed(uint64_t (*of)(uint64_t had), struct __user_cap_header_struct *head,
                       uint64_t *needed)
 {
@@ -104,7 +104,7 @@ static int drop_capabilities(uint64_t (*of)(uint64_t had), uint64_t *kept)
 
 /* ---- files that would otherwise be opened at their first use, too late ---- */
 
-/* The C library's modules for names of hosts, which "hosts: files mdns [NOTFOUND=return] dns" names. */
+/* Loads the modules that a line "hosts: files mdns [NOTFOUND=return] dns" names. */
 static void load_modules_of_hosts(void)
 {
     FILE *file = fopen("/etc/nsswitch.conf", "re");

@@ -103,7 +103,7 @@ static int parse(const struct rfs_command *command, int argc, char **argv, void 
     return rc ? rc : rfs_args_parse(command->arguments, argc, argv, request, err);
 }
 
-/* Whether a word of LIST that begins with BEGINNING has a URL in it. */
+/* Returns whether a word of LIST that begins with BEGINNING has a URL in it. */
 static bool has_url(char *const *list, const char *beginning)
 {
     for (; *list; list++)

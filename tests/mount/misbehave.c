@@ -131,7 +131,7 @@ static long signal_others(void)
     return kill(getppid(), 0);
 }
 
-/* 0 for a descriptor or another good result, without it; -1 with errno. */
+/* Gives 0 for a descriptor or another good result, or -1 with errno. */
 static long good(long result)
 {
     return result >= 0 ? 0 : -1;
@@ -147,7 +147,7 @@ static long make_powerful(void)
     return good(open(path, O_WRONLY | O_CREAT | O_EXCL, 06755));
 }
 
-/* Of which a filter can't see the mode. */
+/* A filter sees no mode in this call. */
 static long make_by_structure(void)
 {
     const struct open_how how = {.flags = O_WRONLY | O_CREAT | O_EXCL, .mode = 0777};
@@ -204,7 +204,7 @@ static long ask_dumpable(void)
     return prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 0 ? 0 : -1;
 }
 
-/* getpid of 32-bit programs. */
+/* Calls getpid as 32-bit programs do. */
 static long call_as_another_machine(void)
 {
 #ifdef __x86_64__

@@ -350,10 +350,8 @@ def test_not_dumpable():
         user() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
         for options in "$5" "$6" "$7"; do
             user "$1" "$2" "$3" -o "$options"
-            for pid in $(ls /proc | grep '^[0-9]*$'); do
-                if (tr '\\0' ' ' </proc/$pid/cmdline) 2>/dev/null | grep -q "^[^ ]*reshardfs [^ ]* $3 "; then
-                    if user cat /proc/$pid/maps >/dev/null 2>&1; then echo open; else echo closed; fi
-                fi
+            for pid in $(pgrep -f "^$1 $2 $3 "); do
+                if user cat /proc/$pid/maps >/dev/null 2>&1; then echo open; else echo closed; fi
             done
             user md5sum "$3/rank_1/checkpoint_1.ckpt" 2>/dev/null | cut -c1-32
             user fusermount3 -u "$3"

@@ -271,7 +271,7 @@ void rfs_credentials_forget(void)
 
 #define TELLING 8 /* characters: so many in a row are no accident */
 
-/* How many characters at AT are a part of SECRET. */
+/* Counts the characters at AT that are a part of SECRET. */
 static size_t part_of(const char *at, const char *secret)
 {
     size_t longest = 0;

@@ -114,7 +114,7 @@ static bool container_header(char *out, size_t cap)
     return good;
 }
 
-/* This machine, or an address that containers use. */
+/* Returns whether HOST is this machine, or an address that containers use. */
 static bool is_near(const char *host)
 {
     static const char *const known[] = {"169.254.170.2", "169.254.170.23", "::1", "fd00:ec2::23"};
@@ -130,9 +130,9 @@ static bool is_near(const char *host)
            (name && inet_pton(AF_INET, name, &address) == 1 && ntohl(address.s_addr) >> 24 == 127);
 }
 
-/* The parser is that of the requests: no text is one host here and another there. */
 bool rfs_metadata_trusts(const char *url)
 {
+    /* The parser is that of the requests: no text is one host here and another there. */
     CURLU *parts = curl_url();
     char *scheme = NULL, *host = NULL, *user = NULL;
     bool trusts = false;
