@@ -8,6 +8,27 @@ from test_content import export, needs_nginx, publish, same_folders, strategies,
 import stores
 
 
+def test_a_bundle_takes_the_place_of_the_systems_folder():
+    """The server's certificate is in the folder that Debian's libcurl looks in, and not in the user's bundle."""
+    needs_namespace("mount over /etc/ssl/certs")
+    needs_nginx()
+    t = tree()
+    name, where = publish(t.dir)
+    url, env, out = f"https://127.0.0.1:{stores.tls_port}/{name}", stores.environment(), folder("out")
+    system = folder("system")
+    shutil.copy(stores.certificate("server"), os.path.join(system, "server.pem"))
+    shutil.copy(stores.certificate("other"), os.path.join(system, "ca-certificates.crt"))
+    equal(run("openssl", "rehash", system).returncode, 0, "openssl rehash")
+    script = 'mount --bind "$1" /etc/ssl/certs && shift && exec "$@"'
+    for bundle, status in ((None, 0), ("server", 0), ("other", 1)):
+        more = {"CURL_CA_BUNDLE": stores.certificate(bundle)} if bundle else {}
+        got = run("unshare", "-m", "sh", "-c", script, "sh", system, reshard, "export", f"{url}/src", f"{out}/{bundle}", "-o",
+                  strategies(url), env={**env, **more})
+        equal(got.returncode, status, f"the status with the bundle {bundle}, which says {got.stderr!r}")
+        check(status == 0 or "certificate" in got.stderr, f"with the bundle {bundle}: {got.stderr!r}")
+    shutil.rmtree(where)
+
+
 def test_certificates_and_http2():
     needs_nginx()
     t = tree(scale=4)

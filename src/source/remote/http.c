@@ -289,8 +289,10 @@ static void set_safety(CURL *easy, const struct rfs_http *http)
 #endif
     curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, http->follow ? 1L : 0L);
     curl_easy_setopt(easy, CURLOPT_MAXREDIRS, 5L);
-    if (rfs_variable_certificates())
+    if (rfs_variable_certificates()) {
         curl_easy_setopt(easy, CURLOPT_CAINFO, rfs_variable_certificates());
+        curl_easy_setopt(easy, CURLOPT_CAPATH, NULL); /* or the system's count, too */
+    }
     if (http->direct)
         curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
 }
