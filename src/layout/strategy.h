@@ -112,6 +112,14 @@ size_t rfs_strategy_count(const struct rfs_strategy *strategy);
 const char *rfs_strategy_param(const struct rfs_strategy *strategy, size_t i);
 size_t rfs_strategy_layouts(const struct rfs_strategy *strategy);
 
+/*
+ * Lets parameters be found by the names that an export shows them by. SHOWN gives that of a name,
+ * or NULL for one that was left out. A strategy file may have names of either spelling: there, a
+ * name counts before one that is shown by it, and stays. 0 or -ENOMEM.
+ */
+int rfs_strategy_rename(struct rfs_strategy *strategy,
+                        const char *(*shown)(const void *ctx, const char *name), const void *ctx);
+
 /* Position of the parameter, or -1. O(1). */
 ptrdiff_t rfs_strategy_find(const struct rfs_strategy *strategy, const char *param);
 /* The layout of parameter i in STAGE, or NULL when that stage does not have it. */

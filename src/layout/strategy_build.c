@@ -291,3 +291,77 @@ int rfs_strategy_builder_finish(struct rfs_strategy_builder *builder, struct rfs
         *out = RFS_STEAL(builder->strategy);
     return rc;
 }
+
+/* ---- other names ----------------------------------------------------------------------------- */
+
+/* The parameters in the making: their names, and the old position of each. */
+struct renaming {
+    struct rfs_intern *names; /* owned */
+    uint32_t *of;             /* owned; [twice the old number] */
+};
+
+static void renaming_end(struct renaming *renaming)
+{
+    if (renaming->names)
+        rfs_intern_free(renaming->names);
+    free(renaming->of);
+}
+
+/* Adds a name, unless a parameter has it. False when out of memory. */
+static bool add_name(struct renaming *renaming, const char *name, uint32_t of)
+{
+    const uint32_t n = rfs_intern_count(renaming->names);
+    const uint32_t id = rfs_intern_add(renaming->names, name, strlen(name));
+
+    if (id == n)
+        renaming->of[id] = of;
+    return id != RFS_NO_ID;
+}
+
+/* The placements of the parameters by their new positions. 0 or -ENOMEM. */
+static int place_again(struct rfs_strategy *strategy, const struct renaming *renaming)
+{
+    const size_t n = rfs_intern_count(renaming->names);
+    const uint32_t *first = strategy->first;
+    uint32_t *begin RFS_FREE = calloc(n + 1, sizeof *begin);
+
+    if (begin == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        begin[i + 1] = begin[i] + first[renaming->of[i] + 1] - first[renaming->of[i]];
+    struct rfs_placement *placements = calloc((size_t)begin[n] + 1, sizeof *placements);
+    if (placements == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        for (uint32_t k = begin[i]; k < begin[i + 1]; k++) {
+            placements[k] = strategy->placements[first[renaming->of[i]] + k - begin[i]];
+            placements[k].param = (uint32_t)i;
+        }
+    free(strategy->placements);
+    free(strategy->first);
+    strategy->placements = placements;
+    strategy->first = RFS_STEAL(begin);
+    strategy->n_params = n;
+    return 0;
+}
+
+int rfs_strategy_rename(struct rfs_strategy *strategy,
+                        const char *(*shown)(const void *ctx, const char *name), const void *ctx)
+{
+    RFS_CLEANUP(renaming_end)
+    struct renaming renaming = {rfs_intern_new(),
+                                calloc(2 * strategy->n_params + 1, sizeof *renaming.of)};
+    bool ok = renaming.names && renaming.of;
+
+    for (uint32_t i = 0; ok && !strategy->by_rules && i < strategy->n_params; i++)
+        ok = add_name(&renaming, rfs_strategy_param(strategy, i), i);
+    for (uint32_t i = 0; ok && i < strategy->n_params; i++) {
+        const char *name = shown(ctx, rfs_strategy_param(strategy, i));
+        ok = !name || add_name(&renaming, name, i);
+    }
+    if (!ok || place_again(strategy, &renaming))
+        return -ENOMEM;
+    rfs_intern_free(strategy->params);
+    strategy->params = RFS_STEAL(renaming.names);
+    return 0;
+}

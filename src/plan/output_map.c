@@ -28,10 +28,11 @@
 #define NAMES_TOLD 5
 
 struct names {
-    char *path;              /* owned */
-    struct rfs_intern *from; /* names in the source */
-    struct rfs_intern *to;   /* names shown */
-    RFS_VEC(uint32_t) shown; /* by id in from: id in to, or RFS_NO_ID for one that is left out */
+    char *path;               /* owned */
+    struct rfs_intern *from;  /* names in the source */
+    struct rfs_intern *to;    /* names shown */
+    RFS_VEC(uint32_t) shown;  /* by id in from: id in to, or RFS_NO_ID for one that is left out */
+    RFS_VEC(uint32_t) source; /* by id in to: id in from */
     _Atomic unsigned char *used; /* by id in from: a parameter has that name */
     atomic_bool reported;        /* which are not used */
 };
@@ -48,6 +49,7 @@ static void free_names(struct names *names)
     rfs_intern_free(names->from);
     rfs_intern_free(names->to);
     free(names->shown.data);
+    free(names->source.data);
     free(names->used);
     free(names->path);
     free(names);
@@ -135,7 +137,8 @@ static int read_pairs(struct names *names, struct rfs_json_read *json, struct rf
                 ?: add_once(names, names->from, json->text, json->text, "it comes twice", &from,
                             err)
                 ?: read_shown(names, json, rfs_intern_text(names->from, from), &to, err);
-        if (!rc && !RFS_PUSH(&names->shown, to))
+        if (!rc &&
+            (!RFS_PUSH(&names->shown, to) || (to != RFS_NO_ID && !RFS_PUSH(&names->source, from))))
             rc = rfs_fail_memory(err);
         if (rc)
             return rc;
@@ -229,6 +232,14 @@ const char *rfs_output_map_name(const struct rfs_output_map *output_map, const c
     atomic_store_explicit(&names->used[id], 1, memory_order_relaxed);
     const uint32_t shown = names->shown.data[id];
     return shown == RFS_NO_ID ? NULL : rfs_intern_text(names->to, shown);
+}
+
+const char *rfs_output_map_source(const struct rfs_output_map *output_map, const char *name)
+{
+    const struct names *names = output_map ? output_map->names : NULL;
+    const uint32_t id = names ? rfs_intern_find(names->to, name, strlen(name)) : RFS_NO_ID;
+
+    return id == RFS_NO_ID ? name : rfs_intern_text(names->from, names->source.data[id]);
 }
 
 enum rfs_dtype rfs_output_map_dtype(const struct rfs_output_map *output_map, const char *name,

@@ -38,6 +38,12 @@ int rfs_output_map_digest(const struct rfs_output_map *output_map, uint64_t dige
 const char *rfs_output_map_name(const struct rfs_output_map *output_map, const char *name);
 
 /*
+ * The name in the source of the parameter that is shown as NAME: NAME itself, the same pointer,
+ * when the map does not say another. O(1).
+ */
+const char *rfs_output_map_source(const struct rfs_output_map *output_map, const char *name);
+
+/*
  * The output dtype of the parameter shown as NAME: FROM unless a rule changes it; rules apply only
  * where rfs_dtype_is_float is true. O(rules).
  */

@@ -144,6 +144,7 @@ struct reshard_view {
     struct rfs_encrypted *encrypted; /* opens encrypted sources; NULL: they are plain */
     bool key_fits;                   /* it has opened one */
     bool late;                       /* lost ranks are reported by plans */
+    const char *exported_names;      /* while it is opened: names of struct rfs_view_how */
     struct rfs_beneath *beneath;     /* where sources are opened; NULL: links are followed */
     struct rfs_saved *saved;         /* where something is kept for the next view; NULL: nowhere */
     struct rfs_fds fds;              /* of all saves */
@@ -162,13 +163,21 @@ struct reshard_view {
     uint32_t hidden_mode; /* 0 until it is known */
 };
 
+/* How a view is opened to be compared. */
+struct rfs_view_how {
+    bool late; /* slices of lost ranks are reported by the files that need them, not by opening */
+    /*
+     * The file of names= that the source was exported with, by whose keys its strategy or rules may
+     * know it; or NULL. Borrowed.
+     */
+    const char *names;
+};
 /*
- * As reshard_open, with SETTINGS instead of the options in CONFIG. LATE: slices of lost ranks are
- * reported by the files that need them, not here.
+ * As reshard_open, with SETTINGS instead of the options in CONFIG. HOW may be NULL.
  */
 int rfs_view_start(const char *source, const struct rfs_settings *settings,
-                   const reshard_config *config, bool late, struct reshard_view **out,
-                   struct rfs_error *err);
+                   const reshard_config *config, const struct rfs_view_how *how,
+                   struct reshard_view **out, struct rfs_error *err);
 /*
  * Opens a plain view in the next place of a set, which stays free when that fails; SAVE NULL: the
  * only one. 0, or -errno with *err filled.

@@ -131,10 +131,13 @@ static int read_names(const struct rfs_view *view, struct names *names, struct r
     return !rc && names->list.n == 0 && view->set->late && err->code ? err->code : rc;
 }
 
-/* The strategy by rules for the parameters of SOURCE, or of the files if that is NULL. */
+/*
+ * The strategy by rules for the parameters of SOURCE, or of the files if that is NULL, by the names
+ * that these had before they were EXPORTED.
+ */
 static int make_strategy(struct rfs_view *view, const char *option, const char *value,
-                         struct rfs_rules_use *use, struct rfs_strategy **out,
-                         struct rfs_error *err)
+                         const struct rfs_output_map *exported, struct rfs_rules_use *use,
+                         struct rfs_strategy **out, struct rfs_error *err)
 {
     RFS_CLEANUP(free_rules) struct rfs_rules *rules = NULL;
     RFS_CLEANUP(names_end) struct names names = {0};
@@ -142,6 +145,8 @@ static int make_strategy(struct rfs_view *view, const char *option, const char *
 
     if (!rc && !use->source)
         rc = read_names(view, &names, err);
+    for (size_t i = 0; i < names.list.n; i++)
+        names.list.data[i] = rfs_output_map_source(exported, names.list.data[i]);
     use->names = names.list.data;
     use->n = names.list.n;
     return rc ? rc : rfs_rules_strategy(rules, use, &view->log, out, err);
@@ -186,26 +191,49 @@ static int check_rules(struct rfs_view *view, struct rfs_error *err)
     return rc;
 }
 
-/* By the rules VALUE if they are given, or of the files that TEXT names, or none. */
+/* By the rules VALUE if they are given, or of the files that TEXT names, or none. As above. */
 static int take_strategy(struct rfs_view *view, const char *text, const char *option,
-                         const char *value, struct rfs_rules_use *use, struct rfs_strategy **out,
+                         const char *value, const struct rfs_output_map *exported,
+                         struct rfs_rules_use *use, struct rfs_strategy **out,
                          struct rfs_error *err)
 {
-    return value  ? make_strategy(view, option, value, use, out, err)
+    return value  ? make_strategy(view, option, value, exported, use, out, err)
            : text ? rfs_view_read_strategy(text, out, err)
                   : 0;
+}
+
+static const char *show_name(const void *ctx, const char *name)
+{
+    return rfs_output_map_name(ctx, name);
+}
+
+RFS_CLEANUP_OF(free_map, struct rfs_output_map *, rfs_output_map_free)
+
+/* The strategy of the source, which knows it by names of before its export, too. */
+static int take_source(struct rfs_view *view, struct rfs_error *err)
+{
+    const struct rfs_options *o = &view->options;
+    RFS_CLEANUP(free_map) struct rfs_output_map *names = NULL;
+    struct rfs_rules_use use = {.ranks = o->src_ranks, .ranks_option = "src_ranks"};
+    const struct rfs_output_map_config config = {.names = view->set->exported_names};
+
+    int rc = rfs_output_map_open(&config, &names, err)
+                 ?: take_strategy(view, o->src_strategy, "src_rules", o->src_rules, names, &use,
+                                  &view->src, err);
+    if (rc == 0 && names && view->src && rfs_strategy_rename(view->src, show_name, names))
+        rc = rfs_fail_memory(err);
+    return rc;
 }
 
 int rfs_view_strategies(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_options *o = &view->options;
-    struct rfs_rules_use src = {.ranks = o->src_ranks, .ranks_option = "src_ranks"};
     struct rfs_rules_use dst = {.ranks = o->dst_ranks, .ranks_option = "dst_ranks"};
 
-    int rc = take_strategy(view, o->src_strategy, "src_rules", o->src_rules, &src, &view->src, err)
-                 ?: rfs_view_convert(view, err);
+    int rc = take_source(view, err) ?: rfs_view_convert(view, err);
     dst.source = view->src;
     if (rc == 0)
-        rc = take_strategy(view, o->dst_strategy, "dst_rules", o->dst_rules, &dst, &view->dst, err);
+        rc = take_strategy(view, o->dst_strategy, "dst_rules", o->dst_rules, NULL, &dst, &view->dst,
+                           err);
     return rc ? rc : check_rules(view, err);
 }

@@ -327,15 +327,16 @@ static void forward_set_log(void *ctx, enum rfs_level level, const char *line)
 }
 
 int rfs_view_start(const char *source, const struct rfs_settings *settings,
-                   const reshard_config *config, bool late, struct reshard_view **out,
-                   struct rfs_error *err)
+                   const reshard_config *config, const struct rfs_view_how *how,
+                   struct reshard_view **out, struct rfs_error *err)
 {
     struct reshard_view *set = calloc(1, sizeof *set);
 
     *out = NULL;
     if (!set)
         return rfs_fail_memory(err);
-    set->late = late;
+    set->late = how && how->late;
+    set->exported_names = how ? how->names : NULL;
     pthread_mutex_init(&set->lock, NULL);
     set->config = (reshard_config){.struct_size = sizeof set->config};
     if (config)
@@ -344,6 +345,7 @@ int rfs_view_start(const char *source, const struct rfs_settings *settings,
     rfs_log_init(&set->log, set->config.log ? forward_set_log : NULL, &set->config);
     const int rc = open_set(set, source, settings, err);
     set->config.progress = NULL;
+    set->exported_names = NULL;
     if (rc) {
         reshard_close(set);
         return rc;
@@ -378,7 +380,7 @@ int reshard_open(const char *source, const reshard_config *config, reshard_view 
     *out = NULL;
     const int rc = take_config(config, &settings)
                        ? rfs_fail_memory(&failure)
-                       : rfs_view_start(source, &settings, config, false, out, &failure);
+                       : rfs_view_start(source, &settings, config, NULL, out, &failure);
     return rfs_view_report(err, &failure, rc);
 }
 

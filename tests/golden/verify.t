@@ -308,6 +308,32 @@ layer1.weight: has other bytes than the source in rank 1, first at [386, 4], …
 ruled: 15 tensors, 334.2 KiB: not right: 1 tensor
 (exit 1)
 
+# Other names: the destination's strategy may have those of the source, as in the export. All have others, or one is in
+# common, or two are exchanged; rules are made for the source's. The lists are those of whole tensors.
+$ python3 -c "import json; names = [f'{m}layer{i}.{p}' for m in ('', 'moments.') for i in (1, 2, 3) for p in ('weight', 'bias')]; all = {n: 'a.' + n for n in names}; [json.dump(d, open(n + '.json', 'w')) for n, d in (('others', all), ('common', {k: v for k, v in all.items() if k != 'layer3.bias'}), ('exchanged', {'layer1.weight': 'layer3.weight', 'layer3.weight': 'layer1.weight', 'layer2.weight': None}))]"
+$ sums() { sed -n 's/.*"shape": \(.*\), "xxh3_128": "\(.*\)".*/\2 \1/p' "$1" | sort; }; sums of8.json >whole.txt
+$ named() { name=$1; shift; reshard export work/src $name -s work/src_strategy.ckpt "$@" >/dev/null 2>&1; reshard verify $name --against work/src -s work/src_strategy.ckpt "$@" --manifest $name.sums; sums $name.sums | diff whole.txt -; }
+$ for names in others common exchanged; do named by_$names -d work/dst_strategy.ckpt -o names=$names.json; done
+by_others: 15 tensors, 334.2 KiB: the same as work/src, written down in by_others.sums, all 4 ranks agree
+by_common: 15 tensors, 334.2 KiB: the same as work/src, written down in by_common.sums, all 4 ranks agree
+by_exchanged: 14 tensors, 316.2 KiB: the same as work/src, written down in by_exchanged.sums, all 4 ranks agree
+1d0
+< 154df0676bf09e369c60cd5640855d51 [48, 96]
+(exit 1)
+$ for names in others common exchanged; do named ruled_$names -o "names=$names.json,dst_ranks=2,dst_rules=layer[12].weight: axis 0 over all;*: whole"; done
+ruled_others: 15 tensors, 334.2 KiB: the same as work/src, written down in ruled_others.sums, all 2 ranks agree
+ruled_common: 15 tensors, 334.2 KiB: the same as work/src, written down in ruled_common.sums, all 2 ranks agree
+ruled_exchanged: 14 tensors, 316.2 KiB: the same as work/src, written down in ruled_exchanged.sums, all 2 ranks agree
+1d0
+< 154df0676bf09e369c60cd5640855d51 [48, 96]
+(exit 1)
+$ named shown_others -d work/dst_strategy.ckpt -o names=others.json,view=dcp
+shown_others: 15 tensors, 334.2 KiB: the same as work/src, written down in shown_others.sums
+$ flip by_common/rank_1/checkpoint_1.ckpt 441; reshard verify by_common --against work/src -s work/src_strategy.ckpt -d work/dst_strategy.ckpt -o names=common.json
+a.layer1.weight: has other bytes than the source in rank 1, first at [194, 3], …/by_common/rank_1/checkpoint_1.ckpt offset 441
+by_common: 15 tensors, 334.2 KiB: not right: 1 tensor
+(exit 1)
+
 # A stage of a pipeline by itself: its strategy tells which, and so which ranks are its.
 $ mkdir stage; for rank in 0 1 2 3 4 5 6 7; do cp -r work/src/rank_$rank stage/rank_$((rank + 8)); done
 $ reshard strategy convert work/src_strategy.ckpt stage1.json; sed -i 's/"stage":0/"stage":1/g' stage1.json

@@ -27,7 +27,8 @@ int rfs_tool_harden(const struct rfs_options *options, struct rfs_error *err)
 }
 
 int rfs_tool_open(const char *source, const struct rfs_settings *options, reshard_log_fn *log,
-                  void *log_ctx, bool late, reshard_view **out, struct rfs_error *err)
+                  void *log_ctx, const struct rfs_view_how *how, reshard_view **out,
+                  struct rfs_error *err)
 {
     RFS_CLEANUP(rfs_settings_free) struct rfs_settings all = {0};
     struct rfs_options parsed = {0};
@@ -46,7 +47,7 @@ int rfs_tool_open(const char *source, const struct rfs_settings *options, reshar
         return rfs_fail_memory(err);
     const reshard_config config = {
         .struct_size = sizeof config, .log = log ? log : rfs_tool_log, .log_ctx = log_ctx};
-    return rfs_view_start(source, &all, &config, late, out, err);
+    return rfs_view_start(source, &all, &config, how, out, err);
 }
 
 static int add_store(struct rfs_settings *to, const struct rfs_settings *from)

@@ -7,6 +7,8 @@
 #include "base/settings.h"
 #include "reshard.h"
 
+struct rfs_view_how;
+
 /* Unless cache= is among the options. With a key, blocks of 64 MiB must fit. */
 #define RFS_TOOL_CACHE "128M"
 #define RFS_TOOL_CACHE_KEYED "256M"
@@ -19,11 +21,12 @@ int rfs_tool_harden(const struct rfs_options *options, struct rfs_error *err);
 
 /*
  * Opens SOURCE with OPTIONS, after hardening the process if they name a key. LOG may be NULL:
- * rfs_tool_log. LATE as of rfs_view_start. 0, or -errno with *err filled; *out is the caller's,
+ * rfs_tool_log. HOW as of rfs_view_start. 0, or -errno with *err filled; *out is the caller's,
  * NULL on failure.
  */
 int rfs_tool_open(const char *source, const struct rfs_settings *options, reshard_log_fn *log,
-                  void *log_ctx, bool late, reshard_view **out, struct rfs_error *err);
+                  void *log_ctx, const struct rfs_view_how *how, reshard_view **out,
+                  struct rfs_error *err);
 
 /*
  * Options of a store that one of two views has are the other's, too, unless it has its own: a

@@ -81,8 +81,8 @@ static int find_rank_file(const char *path, const struct rfs_options *options, c
     return *out ? 0 : rfs_fail_memory(err);
 }
 
-static int open_view(const char *path, const struct rfs_settings *options, bool damaged,
-                     struct rfs_whole *whole, struct rfs_error *err)
+static int open_view(const char *path, const struct rfs_settings *options,
+                     const struct rfs_view_how *how, struct rfs_whole *whole, struct rfs_error *err)
 {
     RFS_CLEANUP(rfs_settings_free) struct rfs_settings all = {0};
     RFS_FREE char *file = NULL;
@@ -104,7 +104,7 @@ static int open_view(const char *path, const struct rfs_settings *options, bool 
         rc = find_rank_file(path, &parsed, &file, err);
     rfs_options_free(&parsed);
     if (rc == 0)
-        rc = rfs_tool_open(file ? file : path, &all, NULL, NULL, damaged, &whole->opened, err);
+        rc = rfs_tool_open(file ? file : path, &all, NULL, NULL, how, &whole->opened, err);
     if (rc)
         return rc;
     whole->view = rfs_view_only(whole->opened);
@@ -189,11 +189,11 @@ const char *rfs_whole_match(struct rfs_whole *a, struct rfs_whole *b)
 }
 
 int rfs_whole_open(const char *path, const struct rfs_settings *options, struct rfs_globs *globs,
-                   bool damaged, struct rfs_whole *whole, struct rfs_whole *cut,
+                   const struct rfs_view_how *how, struct rfs_whole *whole, struct rfs_whole *cut,
                    struct rfs_error *err)
 {
     *whole = (struct rfs_whole){0};
-    int rc = open_view(path, options, damaged, whole, err);
+    int rc = open_view(path, options, how, whole, err);
     if (rc)
         return rc;
     if (whole->view->hfai)
@@ -244,7 +244,7 @@ int rfs_whole_open_rank(const char *path, const struct rfs_settings *options, in
                         struct rfs_whole *whole, struct rfs_error *err)
 {
     *whole = (struct rfs_whole){.rank = rank > 0 ? (uint32_t)rank : 0};
-    const int rc = open_view(path, options, false, whole, err);
+    const int rc = open_view(path, options, NULL, whole, err);
     if (rc)
         return rc;
     const struct rfs_strategy *dst = rank < 0 ? NULL : whole->view->dst;

@@ -25,6 +25,7 @@ struct rfs_whole_tensor {
     uint32_t rank;
 };
 
+struct rfs_view_how;
 struct rfs_whole_parts;
 
 struct rfs_whole {
@@ -57,13 +58,13 @@ void rfs_whole_name_strategy(const char *flag, struct rfs_error *err);
  * a target of the rank's plan, and its slice by rfs_planner_slice. CUT NULL: a destination is
  * refused.
  *
- * DAMAGED: ranks may be missing or damaged. A tensor that cannot be read without them is left out,
- * and rfs_whole_lost tells it; plans are made one at a time.
+ * HOW as of rfs_tool_open. If it is late, ranks may be missing or damaged. A tensor that cannot be
+ * read without them is left out, and rfs_whole_lost tells it; plans are made one at a time.
  *
  * 0, or -errno with *err filled; both to be closed in any case, CUT first.
  */
 int rfs_whole_open(const char *path, const struct rfs_settings *options, struct rfs_globs *globs,
-                   bool damaged, struct rfs_whole *whole, struct rfs_whole *cut,
+                   const struct rfs_view_how *how, struct rfs_whole *whole, struct rfs_whole *cut,
                    struct rfs_error *err);
 void rfs_whole_close(struct rfs_whole *whole);
 

@@ -95,7 +95,7 @@ static int run(void *given, struct rfs_error *err)
                  ? rfs_fail_memory(err)
                  : 0;
     if (rc == 0)
-        rc = rfs_tool_open(request->source, &request->options, NULL, NULL, false, &view, err);
+        rc = rfs_tool_open(request->source, &request->options, NULL, NULL, NULL, &view, err);
     if (rc == 0)
         rc = rfs_view_plans(view, &plans, err);
     if (rc == 0 && !plans.converted)

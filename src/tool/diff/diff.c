@@ -40,7 +40,7 @@ static int compare(struct rfs_diff *diff, bool *same, struct rfs_error *err)
     int rc = rfs_tool_share_store(&options->view[0], &options->view[1]) ? rfs_fail_memory(err) : 0;
 
     for (int side = 0; rc == 0 && side < 2; side++) {
-        rc = rfs_whole_open(options->path[side], &options->view[side], &options->globs, false,
+        rc = rfs_whole_open(options->path[side], &options->view[side], &options->globs, NULL,
                             &diff->whole[side], NULL, err);
         rfs_whole_name_strategy(side == 0 ? "-s" : "-d", err);
     }

@@ -125,7 +125,7 @@ static int prepare(struct rfs_explain *explain, struct rfs_error *err)
 static int explain_all(struct rfs_explain *explain, struct rfs_error *err)
 {
     int rc =
-        rfs_tool_open(explain->source, &explain->options, NULL, NULL, false, &explain->view, err);
+        rfs_tool_open(explain->source, &explain->options, NULL, NULL, NULL, &explain->view, err);
 
     if (rc == 0)
         rc = rfs_view_plans(explain->view, &explain->plans, err);

@@ -160,8 +160,8 @@ static int export_all(struct rfs_export *export, struct rfs_error *err)
     int rc = rfs_dest_find(options->target, options->source, &export->dest, err);
 
     if (rc == 0 && options->source)
-        rc = rfs_tool_open(options->source, &options->view, print_line, export, false,
-                           &export->view, err);
+        rc = rfs_tool_open(options->source, &options->view, print_line, export, NULL, &export->view,
+                           err);
     if (rc == 0 && options->source)
         rc = rfs_export_list(export, err);
     if (rc == 0)

@@ -108,7 +108,7 @@ static int run(void *given, struct rfs_error *err)
 
     if (!request->path)
         return rfs_fail_usage(err, "reshard stats PATH", "stats takes a path");
-    int rc = rfs_whole_open(request->path, &request->options, &request->globs, false,
+    int rc = rfs_whole_open(request->path, &request->options, &request->globs, NULL,
                             &measuring.whole, NULL, err);
     rfs_whole_name_strategy("-s", err);
     if (rc == 0)

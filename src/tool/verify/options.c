@@ -48,6 +48,8 @@ static int add_destination(struct rfs_verify_options *out, struct rfs_error *err
 
     snprintf(ranks, sizeof ranks, "%" PRIu32, options.dst_ranks);
     out->described = options.shown == RFS_SHOW_DCP || options.shown == RFS_SHOW_MINDFORMERS;
+    if (rc == 0 && options.names && !(out->names = strdup(options.names)))
+        rc = -ENOMEM;
     if (rc == 0 && !out->described) {
         rc = add(tree, "src_strategy", dst ? dst : options.dst_strategy);
         if (rc == 0 && !dst)
@@ -104,4 +106,5 @@ void rfs_verify_views_free(struct rfs_verify_options *options)
 {
     rfs_settings_free(&options->tree_view);
     rfs_settings_free(&options->src_view);
+    free(options->names);
 }

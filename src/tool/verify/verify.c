@@ -5,6 +5,7 @@
 #include "base/read_whole.h"
 #include "tool/common/command.h"
 #include "tool/common/tool.h"
+#include "view/internal.h"
 
 #include <sys/stat.h>
 
@@ -102,12 +103,14 @@ static int open_all(struct rfs_verify *verify, struct rfs_error *err)
 {
     struct rfs_verify_options *options = verify->options;
     struct rfs_globs *globs = &options->globs;
-    int rc =
-        rfs_whole_open(options->tree, &options->tree_view, globs, true, &verify->tree, NULL, err);
+    const struct rfs_view_how of_tree = {.late = true, .names = options->names};
+    const struct rfs_view_how of_src = {.late = true};
+    int rc = rfs_whole_open(options->tree, &options->tree_view, globs, &of_tree, &verify->tree,
+                            NULL, err);
 
     rfs_whole_name_strategy(options->against ? "-d" : "-s", err);
     if (rc == 0 && options->against)
-        rc = rfs_whole_open(options->against, &options->src_view, globs, true, &verify->src,
+        rc = rfs_whole_open(options->against, &options->src_view, globs, &of_src, &verify->src,
                             options->described ? &verify->cut : &verify->shown, err);
     if (rc == 0 && verify->cut.view)
         rc = rfs_whole_describe(&verify->src, &verify->cut, err);

@@ -25,7 +25,8 @@ struct rfs_verify_options {
     const char *tree;
     const char *against;                     /* NULL: no source */
     struct rfs_settings tree_view, src_view; /* options of views; owned, as the next ones */
-    bool described;       /* the tree was made by an option view whose files describe their cuts */
+    char *names;    /* the file of names= among the options that made the tree, or NULL; owned */
+    bool described; /* the tree was made by an option view whose files describe their cuts */
     const char *manifest; /* NULL: none */
     struct rfs_globs globs;
     bool write, no_replicas, list, json;

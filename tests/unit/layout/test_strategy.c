@@ -187,6 +187,44 @@ static void single_device_is_a_grid(void **unused)
     assert_int_equal(rfs_grid_replica(&grid, 0, 0), 0);
 }
 
+/* The map {"a": "b", "c": "x", "d": null} of names=. */
+static const char *shown_by_map(const void *ctx, const char *name)
+{
+    (void)ctx;
+    return !strcmp(name, "a") ? "b" : !strcmp(name, "c") ? "x" : !strcmp(name, "d") ? NULL : name;
+}
+
+static void finds(const struct rfs_strategy *strategy, const char *name, int opt_size)
+{
+    const ptrdiff_t i = rfs_strategy_find(strategy, name);
+
+    assert_true(i >= 0);
+    assert_string_equal(rfs_strategy_param(strategy, (size_t)i), name);
+    assert_int_equal(rfs_strategy_layout(strategy, (size_t)i, 0)->opt_size, opt_size);
+    assert_null(rfs_strategy_layout(strategy, (size_t)i, 1));
+}
+
+static void names_of_an_export(void **unused)
+{
+    struct rfs_strategy *strategy = parse_json(FILE_OF("\"a\":" LAYOUT("4", "2") ",\"c\":" LAYOUT(
+        "4", "4") ",\"d\":" LAYOUT("2,2", "2") ",\"e\":" LAYOUT("2,2", "4")));
+
+    (void)unused;
+    assert_int_equal(rfs_strategy_rename(strategy, shown_by_map, NULL), 0);
+    finds(strategy, "b", 2);
+    finds(strategy, "x", 4);
+    finds(strategy, "e", 4);
+    finds(strategy, "a", 2);
+    rfs_strategy_free(strategy);
+    /* One that has the shown names: they count. */
+    strategy = parse_json(FILE_OF("\"a\":" LAYOUT("4", "2") ",\"b\":" LAYOUT("4", "4")));
+    assert_int_equal(rfs_strategy_rename(strategy, shown_by_map, NULL), 0);
+    assert_int_equal(rfs_strategy_count(strategy), 2);
+    finds(strategy, "a", 2);
+    finds(strategy, "b", 4);
+    rfs_strategy_free(strategy);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -198,6 +236,7 @@ int main(void)
         cmocka_unit_test(many_stages_and_parameters),
         cmocka_unit_test(scalar_has_no_axes),
         cmocka_unit_test(single_device_is_a_grid),
+        cmocka_unit_test(names_of_an_export),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

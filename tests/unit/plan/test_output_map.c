@@ -291,6 +291,18 @@ static void test_report(void **state)
         asked, 3, ": 1, 2, 3, 4, 5, …");
 }
 
+static void test_names_in_the_source(void **state)
+{
+    struct rfs_output_map *map = open_names("{\"a\": \"b\", \"c\": null, \"b\": \"x\"}");
+    const char *own = "own";
+    (void)state;
+    assert_string_equal(rfs_output_map_source(map, "b"), "a");
+    assert_string_equal(rfs_output_map_source(map, "x"), "b");
+    assert_ptr_equal(rfs_output_map_source(map, own), own);
+    assert_ptr_equal(rfs_output_map_source(NULL, own), own);
+    rfs_output_map_free(map);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -301,6 +313,7 @@ int main(void)
         cmocka_unit_test(test_dtypes),
         cmocka_unit_test_setup_teardown(test_refused_dtypes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_report, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_names_in_the_source, set_up, tear_down),
     };
     return cmocka_run_group_tests_name("plan: outward", tests, NULL, NULL);
 }
