@@ -71,6 +71,25 @@ def test_stopped_by_a_signal():
         goes_on(tree, target, done)
 
 
+def test_stopped_at_the_first_manifest():
+    """Which is written before any file: its temporary file goes, too."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        tree, target = many(f"tree{number}"), place(str(number))
+        command = [*slowed("renameat2", 300000), *words(tree.src, target, tree.options())]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=under_strace()) as process:
+            end = time.monotonic() + PATIENCE
+            while not os.path.exists(os.path.join(target, f".{MANIFEST}.part")) and time.monotonic() < end:
+                check(process.poll() is None, "it writes no manifest")
+                time.sleep(0.001)
+            process.send_signal(number)
+            out, errors = process.communicate()
+        equal((process.returncode, out), (-number, ""), "status, stdout")
+        equal(errors, f"reshard: error: {target}: stopped by a signal: 0 files are complete; "
+              "try: the same command, to go on\n", "stderr")
+        equal(os.listdir(target), [MANIFEST], "what is there")
+        goes_on(tree, target, [])
+
+
 def test_a_partial_file_is_written_anew():
     tree, target = Tree(folder("tree"), usual(), 4, 2), place()
     export(tree, target)

@@ -132,6 +132,8 @@ static int begin_record(struct rfs_export *export, struct rfs_error *err)
 static int write_files(struct rfs_export *export, struct rfs_error *err)
 {
     struct rfs_error later = {0};
+
+    rfs_stop_catch(); /* from the first temporary file on, which is the manifest's */
     int rc = rfs_dest_make(&export->dest, err) ?: rfs_export_remove_stale(export, err);
 
     if (rc == 0)

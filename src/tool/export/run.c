@@ -160,7 +160,6 @@ static int run_threads(struct rfs_writing_run *run, struct rfs_error *err)
         return rfs_fail(err, -errno, RFS_NOWHERE, NULL, "no pipe can be made: %s", strerror(errno));
     run->wake = ends[1];
     rfs_stop_wake(ends[1]);
-    rfs_stop_catch();
     int rc = rfs_wave_begin(run, &run->wave, err);
     if (rc == 0) {
         const unsigned n = start_workers(run, threads);
