@@ -34,6 +34,9 @@ mindformers_folder=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/mindformers
 megatron_version=0.16.1
 packaging_version=26.3
 megatron_folder=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/megatron
+# The last one that flattens the state of its optimizer in it.
+flattening_megatron_version=0.13.1
+flattening_megatron_folder=$megatron_folder-$flattening_megatron_version
 # And of those that numbers and checksums are compared with.
 numpy_version=2.4.6
 ml_dtypes_version=0.6.0
@@ -187,11 +190,18 @@ fill_megatron() {
         "setuptools==$setuptools_version"
 }
 
+fill_flattening_megatron() {
+    "$current_torch_venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
+        --target "$1" "megatron-core==$flattening_megatron_version"
+}
+
 make_megatron() {
     [ -x "$current_torch_venv/bin/python" ] || return 0
     make_venv "$megatron_folder" none \
         "megatron-core $megatron_version packaging $packaging_version setuptools $setuptools_version" \
-        fill_megatron
+        fill_megatron &&
+        make_venv "$flattening_megatron_folder" none "megatron-core $flattening_megatron_version" \
+            fill_flattening_megatron
 }
 
 fill_numbers_venv() {

@@ -15,6 +15,7 @@ struct rfs_dcp_chunk {
     uint32_t type;   /* of the chunk */
     uint64_t at;     /* in the target's bytes */
     uint64_t corner[RFS_MAX_DIMS];
+    uint32_t shape; /* of a tensor that is stored flattened: its own type; else RFS_NO_ID */
 };
 
 /*
@@ -32,6 +33,7 @@ struct rfs_dcp_item {
     uint32_t file;        /* __FILE_0.distcp */
     uint64_t begin, bytes;
     uint64_t corner; /* the number of its first element, row by row */
+    uint32_t shape;  /* the type of the tensor that was flattened; RFS_NO_ID: it was not */
 };
 
 /* A value that is not a tensor, and its item. */
@@ -47,6 +49,7 @@ struct rfs_dcp_listing {
     const struct rfs_dcp_object *objects; /* of other names */
     size_t n_objects;
     const char *objects_file; /* the name of the file that has them all */
+    bool mcore_data;          /* with a dict of Megatron-Core for each tensor */
 };
 /* 0 or -ENOMEM. */
 int rfs_image_dcp_metadata(struct rfs_catalog *catalog, const struct rfs_dcp_listing *listing,

@@ -12,6 +12,8 @@
  *       storage_data         {MetadataIndex: fqn, offset, index (both None of bytes):
  *                               _StorageInfo: relative_path, offset, length}
  *       storage_meta, version  None, "1.0.0"
+ *       mcore_data           {name: {} or {"nd_reformulated_orig_global_shape": (dims)}}; of
+ *                            Megatron-Core, if the source has it
  *
  * Objects are made as pickle makes them: NEWOBJ, and BUILD with a dict of the fields.
  */
@@ -142,13 +144,20 @@ static void end_object(struct pickler *p)
     rfs_bytes_put_text(p->out, "ub"); /* SETITEMS BUILD */
 }
 
+/* A tuple. */
+static void put_numbers(struct pickler *p, uint32_t n, const uint64_t *numbers)
+{
+    put(p, '(');
+    for (uint32_t i = 0; i < n; i++)
+        put_int(p, numbers[i]);
+    put(p, 't');
+}
+
 static void put_size(struct pickler *p, uint32_t ndim, const uint64_t *dims)
 {
     put_class(p, CLASS_SIZE);
-    put(p, '(');
-    for (uint32_t i = 0; i < ndim; i++)
-        put_int(p, dims[i]);
-    rfs_bytes_put_text(p->out, "t\x85R"); /* TUPLE TUPLE1 REDUCE */
+    put_numbers(p, ndim, dims);
+    rfs_bytes_put_text(p->out, "\x85R"); /* TUPLE1 REDUCE */
 }
 
 /* (dtype, layout, requires_grad, memory_format, pin_memory) */
@@ -297,6 +306,27 @@ static void put_places(struct pickler *p, const struct rfs_dcp_listing *listing,
         put_object(p, &listing->objects[i], listing->objects_file, names[k++]);
 }
 
+/* mcore_data. */
+static void put_shapes(struct pickler *p, const struct rfs_dcp_listing *listing,
+                       const uint32_t *names)
+{
+    size_t k = 0;
+
+    put_text(p, "mcore_data");
+    rfs_bytes_put_text(p->out, "}(");
+    for (size_t i = 0; i < listing->n; i = end_of(listing->items, listing->n, i)) {
+        const uint32_t shape = listing->items[i].shape;
+        recall(p, names[k++]);
+        put(p, '}');
+        if (shape == RFS_NO_ID)
+            continue;
+        put_text(p, "nd_reformulated_orig_global_shape");
+        put_numbers(p, type_of(p, shape)->ndim, type_of(p, shape)->dims);
+        put(p, 's'); /* SETITEM */
+    }
+    put(p, 'u');
+}
+
 /* Puts all; NAMES has room for the memo number of each name. */
 static void put_all(struct pickler *p, const struct rfs_dcp_listing *listing, uint32_t *names)
 {
@@ -322,6 +352,8 @@ static void put_all(struct pickler *p, const struct rfs_dcp_listing *listing, ui
     put(p, 'N');
     put_text(p, "version");
     put_text(p, "1.0.0");
+    if (listing->mcore_data)
+        put_shapes(p, listing, names);
     end_object(p);
     put(p, '.');
 }

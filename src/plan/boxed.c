@@ -39,27 +39,26 @@ int rfs_boxed_walk_begin(struct rfs_planner *planner, uint32_t local,
 
 bool rfs_boxed_walk_next(struct rfs_boxed_walk *walk)
 {
-    while (!rfs_chunk_walk_next(&walk->chunks, &walk->chunk, walk->at)) {
+    while (!rfs_chunk_walk_next(&walk->chunks, &walk->part)) {
         if (!rfs_cells_next(walk->geometry, &walk->cells, walk->cell))
             return false;
         walk_box(walk);
     }
-    const struct rfs_chunk *chunk = &walk->boxes->chunks.data[walk->chunk];
-    memcpy(walk->size, rfs_boxes_type(walk->boxes, chunk->type)->dims, sizeof walk->size);
     return true;
 }
 
 int rfs_boxed_walk_block(struct rfs_boxed_walk *walk, struct rfs_block *block,
                          struct rfs_error *err)
 {
-    struct rfs_chunk *chunk = &walk->boxes->chunks.data[walk->chunk];
-    const int rc = rfs_boxes_locate((struct rfs_boxes *)walk->boxes, walk->chunk, err);
+    const struct rfs_chunk_part *part = &walk->part;
+    struct rfs_stored_part stored;
+    const int rc = rfs_boxes_locate_part((struct rfs_boxes *)walk->boxes, part, &stored, err);
 
     if (rc)
         return rc;
-    *block =
-        (struct rfs_block){.file = chunk->file, .content = {.offset = atomic_load(&chunk->at)}};
-    rfs_geometry_block_from(walk->geometry, &walk->cells, walk->at, walk->size, block);
+    *block = (struct rfs_block){.file = stored.file, .content = {.offset = stored.at}};
+    rfs_geometry_block_from(walk->geometry, &walk->cells, part->at, part->size, stored.stride,
+                            stored.strided, block);
     return 0;
 }
 
@@ -110,10 +109,10 @@ static int note_target(struct planning *planning, const struct rfs_target *targe
         return 0;
     const int rc = rfs_boxed_walk_begin(planning->planner, planning->local, target, &walk);
     while (rc == 0 && rfs_boxed_walk_next(&walk)) {
-        const struct rfs_chunk *chunk = &locating->boxes->chunks.data[walk.chunk];
+        const struct rfs_chunk *chunk = &locating->boxes->chunks.data[walk.part.chunk];
         locating->needed[chunk->file - locating->boxes->first_file] = 1;
         if (atomic_load_explicit(&chunk->at, memory_order_relaxed) == RFS_NOT_LOCATED &&
-            !RFS_PUSH(&locating->chunks, walk.chunk))
+            !RFS_PUSH(&locating->chunks, walk.part.chunk))
             return -ENOMEM;
     }
     return rc;

@@ -18,16 +18,14 @@ struct rfs_boxed_walk {
     struct rfs_cells cells;              /* the box of the destination */
     uint32_t cell[RFS_MAX_DIMS];
     struct rfs_chunk_walk chunks;
-    uint32_t chunk;            /* the present one, and */
-    uint64_t at[RFS_MAX_DIMS]; /* where it begins in the tensor */
-    uint64_t size[RFS_MAX_DIMS];
+    struct rfs_chunk_part part; /* the present one */
 };
 /* TARGET has bytes. 0 or -errno. */
 int rfs_boxed_walk_begin(struct rfs_planner *planner, uint32_t local,
                          const struct rfs_target *target, struct rfs_boxed_walk *walk);
-/* The next chunk; false at the end. */
+/* The next part of a chunk; false at the end. */
 bool rfs_boxed_walk_next(struct rfs_boxed_walk *walk);
-/* The bytes of the present chunk that the target takes. 0 or -errno with *err filled. */
+/* The bytes of the present part that the target takes. 0 or -errno with *err filled. */
 int rfs_boxed_walk_block(struct rfs_boxed_walk *walk, struct rfs_block *block,
                          struct rfs_error *err);
 

@@ -126,16 +126,16 @@ void rfs_geometry_block(const struct rfs_geometry *geometry, const struct rfs_ce
 }
 
 void rfs_geometry_block_from(const struct rfs_geometry *geometry, const struct rfs_cells *cells,
-                             const uint64_t *at, const uint64_t *size, struct rfs_block *block)
+                             const uint64_t *at, const uint64_t *size, const uint64_t *strides,
+                             bool strided, struct rfs_block *block)
 {
     struct stored stored = {.row = 0};
-    uint64_t step = geometry->item;
 
-    for (uint32_t i = geometry->ndim; i-- > 0; step *= size[i]) {
+    for (uint32_t i = geometry->ndim; i-- > 0;) {
         stored.at[i] = at[i];
         stored.size[i] = size[i];
-        stored.stride[i] = step;
+        stored.stride[i] = strides[i];
     }
-    block->strided = false;
+    block->strided = strided;
     set_block(geometry, cells, &stored, block);
 }

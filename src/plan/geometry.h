@@ -55,6 +55,10 @@ bool rfs_cells_next(const struct rfs_geometry *geometry, struct rfs_cells *cells
 void rfs_geometry_block(const struct rfs_geometry *geometry, const struct rfs_cells *cells,
                         const uint32_t *cell, const uint64_t *strides, struct rfs_block *block);
 
-/* The same from a row-major box of the whole tensor that begins at AT and has SIZE elements. */
+/*
+ * The same from a box of the whole tensor that begins at AT and has SIZE elements, with STRIDES in
+ * bytes; STRIDED: they are any, as in a block.
+ */
 void rfs_geometry_block_from(const struct rfs_geometry *geometry, const struct rfs_cells *cells,
-                             const uint64_t *at, const uint64_t *size, struct rfs_block *block);
+                             const uint64_t *at, const uint64_t *size, const uint64_t *strides,
+                             bool strided, struct rfs_block *block);

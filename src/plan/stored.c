@@ -111,27 +111,27 @@ static int walk_boxed(const struct walk *walk, const uint64_t *lo, const uint64_
     const char *name = (const char *)rfs_intern_bytes(rfs_catalog_tables(catalog)->names,
                                                       walk->target->name, &length);
     const struct rfs_boxed_tensor *tensor = rfs_boxes_find(boxes, name, length);
-    struct rfs_stored stored = {.begin = 0};
     struct rfs_chunk_walk chunks;
-    uint32_t number;
+    struct rfs_chunk_part part;
 
     if (!tensor)
         return -EIO;
     rfs_chunk_walk_begin(boxes, tensor, lo, hi, &chunks);
-    while (rfs_chunk_walk_next(&chunks, &number, stored.at)) {
-        const struct rfs_chunk *chunk = &boxes->chunks.data[number];
-        const struct rfs_type *type = rfs_boxes_type(boxes, chunk->type);
+    while (rfs_chunk_walk_next(&chunks, &part)) {
+        struct rfs_stored stored = {.begin = 0};
+        struct rfs_stored_part place;
         struct rfs_error err = {0};
-        int rc = rfs_boxes_locate(boxes, number, &err);
+        int rc = rfs_boxes_locate_part(boxes, &part, &place, &err);
         if (rc && err.text[0])
             rfs_log_limited(walk->planner->config.log, RFS_ERROR, "%s", err.text);
         if (rc)
             return rc;
-        stored.file = chunk->file;
-        stored.rank = chunk->file - boxes->first_file;
-        stored.content = (struct rfs_content){.offset = atomic_load(&chunk->at)};
-        memcpy(stored.size, type->dims, sizeof stored.size);
-        set_row_major(type, type->dims, &stored);
+        stored.file = place.file;
+        stored.rank = place.file - boxes->first_file;
+        stored.content = (struct rfs_content){.offset = place.at};
+        memcpy(stored.at, part.at, sizeof stored.at);
+        memcpy(stored.size, part.size, sizeof stored.size);
+        memcpy(stored.stride, place.stride, sizeof stored.stride);
         rc = walk->each(walk->ctx, &stored);
         if (rc)
             return rc;

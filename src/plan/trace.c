@@ -128,14 +128,15 @@ static int trace_boxed(struct rfs_planner *planner, uint32_t local, const struct
 
     out->devices = 0;
     while (rc == 0 && rfs_boxed_walk_next(&walk)) {
-        const struct rfs_chunk *chunk = &walk.boxes->chunks.data[walk.chunk];
+        const struct rfs_chunk_part *part = &walk.part;
+        const struct rfs_chunk *chunk = &walk.boxes->chunks.data[part->chunk];
         struct rfs_piece_trace *piece = rfs_trace_add(out);
         if (!piece)
             return -ENOMEM;
         piece->rank = piece->first = chunk->file - walk.boxes->first_file;
         piece->type = chunk->type;
         for (uint32_t i = 0; i < walk.geometry->ndim; i++)
-            set_axis(&walk.cells, i, walk.at[i], walk.at[i] + walk.size[i], 0, piece);
+            set_axis(&walk.cells, i, part->at[i], part->at[i] + part->size[i], 0, piece);
         rc = rfs_boxed_walk_block(&walk, &piece->block, NULL);
     }
     if (rc == 0 && out->n > 0)

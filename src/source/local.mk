@@ -17,6 +17,7 @@ librfs_la_SOURCES += \
 	src/source/built.h \
 	src/source/boxes/boxes.h \
 	src/source/boxes/build.c \
+	src/source/boxes/flat.c \
 	src/source/boxes/grid.c \
 	src/source/boxes/headers.c \
 	src/source/boxes/headers.h \

@@ -158,6 +158,7 @@ static int add_rank(struct rfs_view *view, uint32_t rank, struct rfs_dcp_chunks 
             .file = rank,
             .begin = shared.ends[i],
             .bytes = shared.ends[i + 1] - shared.ends[i],
+            .shape = chunk->shape,
             .corner =
                 rfs_type_number(rfs_catalog_type(view->catalog, chunk->whole), chunk->corner)};
         if (!RFS_PUSH(&items->list, item))
@@ -190,6 +191,7 @@ static int check_names(struct rfs_view *view, const struct items *items, struct 
 static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, struct rfs_image **out,
                          struct rfs_error *err)
 {
+    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
     RFS_CLEANUP(chunks_end) struct rfs_dcp_chunks chunks = {.n = 0};
     RFS_CLEANUP(items_end) struct items items = {.list = {0}};
     int rc = rfs_view_take_sources(view, plan, err);
@@ -206,7 +208,8 @@ static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, stru
                                             .n = items.list.n,
                                             .objects = view->dcp->objects.data,
                                             .n_objects = view->dcp->objects.n,
-                                            .objects_file = OBJECTS_NAME};
+                                            .objects_file = OBJECTS_NAME,
+                                            .mcore_data = boxes && boxes->mcore_data};
     return rfs_image_dcp_metadata(view->catalog, &listing, out) ? rfs_fail_memory(err) : 0;
 }
 

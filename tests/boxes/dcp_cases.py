@@ -347,6 +347,27 @@ def every_dtype(name):
     return Case(name, 2, {(d,): Sharded(rng.full([6, 2], getattr(torch, d)), (2,), [0]) for d in sorted(set(DTYPES))})
 
 
+def permuted():
+    """Weights whose elements do not lie row by row: transposed, of the last axis, pieces of a DTensor."""
+    images = numbered(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    return {("transposed",): Plain(numbered(6, 4, dtype=torch.bfloat16).t()), ("images",): Plain(images),
+            ("cube",): Plain(numbered(3, 4, 5).permute(1, 2, 0)),
+            ("w",): program.Permuted(numbered(10, 6), (2, 2), [0, 1]),
+            ("rows",): Plain(numbered(5, 3))}
+
+
+@fixed_since_2_2
+def strides(name):
+    """What lies in another order than row by row."""
+    return Case(name, 4, permuted())
+
+
+@fixed_since_2_2
+def ranks_strides(name):
+    """The same, in the file of each rank."""
+    return Ranks(name, 4, permuted())
+
+
 @fixed_since_2_2
 def cut_twice(name):
     """Two axes of the mesh cut one axis of the tensor."""

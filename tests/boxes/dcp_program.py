@@ -64,13 +64,25 @@ class Sharded:
         for n, i, axis in zip(self.mesh, at, self.cuts):
             local = local if axis is None else piece(local, axis, n, i)
         # In memory of its own, as after a training: torch 2.15 cannot save a DTensor of a part of some memory.
-        local = local.clone(memory_format=torch.contiguous_format)
+        local = self.in_memory(local)
         places = self.places or [Replicate() if axis is None else Shard(axis) for axis in self.cuts]
         if VERSION < (2, 3):
             return DTensor(local, mesh, places, shape=self.full.shape, dtype=self.full.dtype,
                            requires_grad=False, stride=self.full.stride())
         return DTensor.from_local(local, mesh, places, run_check=False, shape=self.full.shape,
                                   stride=self.full.stride())
+
+
+    def in_memory(self, local):
+        return local.clone(memory_format=torch.contiguous_format)
+
+
+class Permuted(Sharded):
+    """The same, but in memory the pieces have their axes in the reverse order, as a transposed weight has."""
+
+    def in_memory(self, local):
+        reverse = list(reversed(range(local.dim())))
+        return local.permute(reverse).clone(memory_format=torch.contiguous_format).permute(reverse)
 
 
 class Boxes:

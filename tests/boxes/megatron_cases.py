@@ -3,8 +3,11 @@
 
 A random case is random.Random(f"{seed}/{number}") and nothing else, so that any one of them replays alone.
 """
+import json
 import os
 import random
+import subprocess
+import sys
 
 import torch
 
@@ -72,6 +75,47 @@ class Case:
                 dcp_cases.verify(out, "--against", source, "-o", "view=dcp", says=says))
 
 
+class Flattened:
+    """The state of an optimizer, which Megatron before 0.14 flattens: TENSORS as in flattened_program.py; and how other ranks
+    have them, OTHER: {NAME: (pieces, cuts)}."""
+
+    def __init__(self, name, tensors, other):
+        self.name, self.tensors, self.other = name, tensors, other
+
+    def describe(self):
+        return json.dumps(self.tensors)
+
+    def run(self, what, folder, tensors):
+        program_of = os.path.join(os.path.dirname(__file__), "flattened_program.py")
+        ran = subprocess.run([sys.executable, "-B", program_of, what, folder], input=json.dumps(tensors), text=True,
+                             capture_output=True, check=False, timeout=300)
+        return f"Megatron, {what} {folder}: {ran.stderr.strip()}" if ran.returncode else None
+
+    def write(self, folder):
+        root = os.path.join(folder, "checkpoint")
+        if said := self.run("save", os.path.join(root, "iter_0000001"), self.tensors):
+            raise RuntimeError(said)
+        with open(os.path.join(root, "latest_checkpointed_iteration.txt"), "w") as file:
+            file.write("1")
+        return root, {}
+
+    def check_oracle(self, folder):
+        others = {name: {**spec, "pieces": self.other[name][0], "cuts": self.other[name][1]}
+                  for name, spec in self.tensors.items()}
+        return self.run("load", folder if os.path.exists(os.path.join(folder, ".metadata")) else
+                        os.path.join(folder, "checkpoint", "iter_0000001"), others)
+
+    def check_views(self, folder, source, _options):
+        whole = {name: numbered(*spec["shape"]) for name, spec in self.tensors.items()}
+        if said := dcp_cases.check_export(source, os.path.join(folder, "hf"), "view=huggingface", whole):
+            return said
+        for options in ("view=dcp", "view=dcp,dst_ranks=3,chunk_size=100"):
+            out = os.path.join(folder, "dcp-" + options[-1])
+            if said := dcp_cases.export(source, out, options) or self.check_oracle(out):
+                return f"{options}: {said}"
+        return None
+
+
 def prepare():
     dcp_cases.prepare()
     program.start()
@@ -105,3 +149,14 @@ def layers(name):
                        "decoder.layers.mlp.linear_fc2.weight": Layers(numbered(3, 8, 6, dtype=torch.bfloat16), {1: 3}),
                        "decoder.layers._extra_state": Object([b"one", {"two": 2}, None]),
                        "iteration": 10, "args": {"hidden_size": 8}})
+
+
+@fixed
+def flattened(name):
+    """Pieces of several tensor-parallel ranks, flattened and divided anywhere; layers in front; one axis."""
+    return Flattened(name, {
+        "optimizer.state.exp_avg.w": {"shape": [6, 8], "front": 0, "pieces": [1, 2], "cuts": [5, 20]},
+        "optimizer.state.exp_avg.decoder.layers.w": {"shape": [3, 8, 6], "front": 1, "pieces": [3, 2, 1], "cuts": [7]},
+        "optimizer.state.exp_avg.b": {"shape": [8], "front": 0, "pieces": [2], "cuts": [1]}},
+        {"optimizer.state.exp_avg.w": ([3, 1], [3]), "optimizer.state.exp_avg.decoder.layers.w": ([3, 1, 3], [11]),
+         "optimizer.state.exp_avg.b": ([1], [])})

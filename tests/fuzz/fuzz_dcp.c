@@ -17,7 +17,7 @@ static uint64_t check_chunk(const struct rfs_boxes *boxes, const struct rfs_boxe
                             uint32_t number)
 {
     const struct rfs_chunk *chunk = &boxes->chunks.data[number];
-    const struct rfs_type *whole = rfs_boxes_type(boxes, tensor->type);
+    const struct rfs_type *whole = rfs_boxes_type(boxes, tensor->stored);
     const struct rfs_type *type = rfs_boxes_type(boxes, chunk->type);
     uint64_t at[RFS_MAX_DIMS];
 

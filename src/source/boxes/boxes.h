@@ -12,8 +12,11 @@
  * The chunks of a tensor are found by the grid of all their borders: each cell of the grid lies in
  * one chunk. So a box finds the chunks that it touches in the time of the cells that it touches.
  *
+ * A tensor may be stored flattened (flat.c draws it): its chunks then are boxes of another tensor,
+ * and ranges of elements in its own. The elements of a chunk need not lie row by row in the file.
+ *
  * Cost: 40 bytes a chunk, 4 for each cell of a grid (as many as chunks, where the chunks themselves
- * are a grid), 8 for each border; 64 a tensor.
+ * are a grid), 8 for each border; 64 a tensor; 136 for a chunk whose elements do not lie row by row.
  *
  * Threads: rfs_boxes_locate and all that reads, from any thread; the rest while they are built.
  */
@@ -26,6 +29,7 @@
 #include "source/io/files.h"
 #include "source/walker.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #define RFS_NOT_LOCATED UINT64_MAX
@@ -34,9 +38,10 @@ struct rfs_chunk {
     uint64_t corner; /* the number of its first element in the whole tensor, row by row */
     uint64_t item;   /* where its item begins in the file, in formats that have items */
     uint64_t item_bytes;
-    atomic_uint_least64_t at; /* where its elements begin in the file, row by row */
-    uint32_t type;            /* its shape and dtype; id in the tables' types */
-    uint32_t file;            /* RFS_NO_ID: not stored yet */
+    /* where its elements begin in the file, row by row, or a value of rfs_boxes_strided */
+    atomic_uint_least64_t at;
+    uint32_t type; /* its shape and dtype; id in the tables' types */
+    uint32_t file; /* RFS_NO_ID: not stored yet */
 };
 
 /* The grid of a tensor's chunks; NULL where one chunk is the whole tensor. */
@@ -49,8 +54,9 @@ struct rfs_chunk_grid {
 struct rfs_boxed_tensor {
     uint32_t name; /* ids in the tables */
     uint32_t type;
+    uint32_t stored;   /* the type that its chunks are boxes of: another one if it was flattened */
     uint32_t first, n; /* its chunks */
-    struct rfs_chunk_grid *grid;
+    struct rfs_chunk_grid *grid; /* of the stored type */
     bool incomplete; /* files that are lost had some of its chunks: no element of it may be read */
 };
 
@@ -59,6 +65,12 @@ struct rfs_boxed_object {
     uint32_t name; /* id in the tables; no tensor has it */
     uint32_t file; /* RFS_NO_ID: not stored yet */
     uint64_t item, item_bytes;
+};
+
+/* Where a chunk's elements begin in its file, and their strides in bytes. */
+struct rfs_strided_chunk {
+    uint64_t at;
+    uint64_t stride[RFS_MAX_DIMS];
 };
 
 struct rfs_boxes;
@@ -82,6 +94,7 @@ struct rfs_boxes {
     struct rfs_tables *tables;
     struct rfs_log *log;
     uint32_t metadata; /* the file that describes it, which everything depends on */
+    bool mcore_data;   /* which has a dict of Megatron-Core for each tensor */
     RFS_VEC(struct rfs_boxed_tensor) tensors; /* in the order of the metadata */
     RFS_VEC(struct rfs_chunk) chunks;         /* by tensor, then by corner */
     RFS_VEC(struct rfs_boxed_object) objects; /* in the order of the metadata */
@@ -96,6 +109,8 @@ struct rfs_boxes {
     char *doubt;      /* whether the metadata is of the files, for messages; NULL: none. Owned */
     bool times_tell;  /* the metadata was written last, so that a newer file is of another save */
     atomic_bool told; /* the log has a line about such a file */
+    pthread_mutex_t lock;                      /* a leaf; of the next member */
+    RFS_VEC(struct rfs_strided_chunk) strided; /* in the order in which they were found */
 };
 
 /*
@@ -154,8 +169,21 @@ int rfs_boxes_store_object(struct rfs_boxes *boxes, const char *name, size_t len
  */
 int rfs_boxes_finish(struct rfs_boxes *boxes, struct rfs_error *err);
 
+/*
+ * Once they are finished: a tensor is stored flattened, and has another shape, of NDIM DIMS. Its
+ * chunks are boxes of a tensor with these axes in pieces, and behind them one axis for the elements
+ * of each piece. 0, or -errno with *err filled: it cannot be of that shape.
+ */
+int rfs_boxes_unflatten(struct rfs_boxes *boxes, const char *name, size_t length, uint32_t ndim,
+                        const uint64_t *dims, struct rfs_error *err);
+
 /* ---- once they are finished ------------------------------------------------------------------ */
 
+/* Whether a tensor is stored flattened. */
+static inline bool rfs_boxed_is_flat(const struct rfs_boxed_tensor *tensor)
+{
+    return tensor->stored != tensor->type;
+}
 static inline const struct rfs_type *rfs_boxes_type(const struct rfs_boxes *boxes, uint32_t type)
 {
     return (const struct rfs_type *)rfs_intern_bytes(boxes->tables->types, type, NULL);
@@ -164,22 +192,59 @@ static inline const struct rfs_type *rfs_boxes_type(const struct rfs_boxes *boxe
 const struct rfs_boxed_tensor *rfs_boxes_tensor_of(const struct rfs_boxes *boxes, uint32_t chunk);
 /* The name of that tensor. */
 const char *rfs_boxes_name_of(const struct rfs_boxes *boxes, uint32_t chunk);
-/* Where a chunk begins in its tensor, in elements along each axis. */
+/* Where a chunk begins in its tensor as that is stored, in elements along each axis. */
 void rfs_boxes_corner(const struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
                       uint32_t chunk, uint64_t *offset);
 
-/* Where a chunk's elements begin in its file, looked up at the first call. 0 or -errno. */
+/* Looks up where a chunk's elements are in its file, at the first call. 0 or -errno. */
 int rfs_boxes_locate(struct rfs_boxes *boxes, uint32_t chunk, struct rfs_error *err);
+/*
+ * The value of a chunk's at whose elements have strides, in bytes; RFS_NOT_LOCATED: no memory. From
+ * any thread.
+ */
+uint64_t rfs_boxes_strided(struct rfs_boxes *boxes, uint64_t at, uint32_t ndim,
+                           const uint64_t *stride);
 
-/* The chunks that the box from LO to HI (exclusive, not empty) of a tensor touches, each once. */
-struct rfs_chunk_walk {
-    const struct rfs_boxes *boxes;
-    const struct rfs_boxed_tensor *tensor;
+/* A box of a tensor that one chunk has: the chunk itself, or a part of one that was flattened. */
+struct rfs_chunk_part {
+    uint32_t chunk;
+    bool flat;
+    uint64_t at[RFS_MAX_DIMS]; /* in the tensor */
+    uint64_t size[RFS_MAX_DIMS];
+    uint64_t first;              /* the number of its first element in the chunk */
+    uint64_t step[RFS_MAX_DIMS]; /* elements of the chunk, from one to the next along each axis */
+};
+/* Where the elements of a part are. */
+struct rfs_stored_part {
+    uint32_t file;
+    uint64_t at;                   /* of the first, in the file */
+    uint64_t stride[RFS_MAX_DIMS]; /* in bytes */
+    bool strided;                  /* they are not those of a row-major box */
+};
+/* Locates the part's chunk. 0, or -errno with *err filled. */
+int rfs_boxes_locate_part(struct rfs_boxes *boxes, const struct rfs_chunk_part *part,
+                          struct rfs_stored_part *out, struct rfs_error *err);
+
+/* A walk over the cells of a grid, in the box of a tensor as it is stored. */
+struct rfs_grid_walk {
     uint32_t ndim;
     uint32_t first[RFS_MAX_DIMS], last[RFS_MAX_DIMS], cell[RFS_MAX_DIMS];
     bool ended;
 };
+
+/* The parts of chunks that the box from LO to HI (exclusive, not empty) of a tensor touches. */
+struct rfs_chunk_walk {
+    const struct rfs_boxes *boxes;
+    const struct rfs_boxed_tensor *tensor;
+    struct rfs_grid_walk cells;
+    /* Of a tensor that was flattened: the box, the present piece, and what is left of a chunk. */
+    uint64_t lo[RFS_MAX_DIMS], hi[RFS_MAX_DIMS];
+    uint64_t side[RFS_MAX_DIMS]; /* of a piece */
+    uint64_t piece[RFS_MAX_DIMS];
+    uint32_t chunk;
+    uint64_t begin, next, end; /* numbers of elements in the piece: the chunk's first, … */
+};
 void rfs_chunk_walk_begin(const struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
                           const uint64_t *lo, const uint64_t *hi, struct rfs_chunk_walk *walk);
-/* The next chunk, with its corner in AT; false at the end. */
-bool rfs_chunk_walk_next(struct rfs_chunk_walk *walk, uint32_t *chunk, uint64_t *at);
+/* The next part, each once; false at the end. */
+bool rfs_chunk_walk_next(struct rfs_chunk_walk *walk, struct rfs_chunk_part *part);

@@ -26,6 +26,7 @@ struct rfs_boxes *rfs_boxes_new(const struct rfs_boxes_format *format, const cha
                                 .metadata = metadata,
                                 .paths = rfs_intern_new(),
                                 .first_file = rfs_files_count_paths(files)};
+    pthread_mutex_init(&boxes->lock, NULL);
     if (boxes->folder && boxes->paths)
         return boxes;
     rfs_boxes_free(boxes);
@@ -44,6 +45,8 @@ void rfs_boxes_free(struct rfs_boxes *boxes)
     free(boxes->chunks.data);
     free(boxes->objects.data);
     free(boxes->by_name.data);
+    free(boxes->strided.data);
+    pthread_mutex_destroy(&boxes->lock);
     if (boxes->paths)
         rfs_intern_free(boxes->paths);
     free(boxes->folder);
@@ -113,7 +116,7 @@ int rfs_boxes_tensor(struct rfs_boxes *boxes, const char *name, size_t length,
     if (!rfs_type_bytes(type, &type->bytes))
         return rfs_fail(err, -EINVAL, RFS_BOXES_OF(boxes, &tensor), NULL,
                         "the tensor would have more than 2^63 bytes");
-    tensor.type = rfs_intern_add(boxes->tables->types, type, sizeof *type);
+    tensor.type = tensor.stored = rfs_intern_add(boxes->tables->types, type, sizeof *type);
     if (tensor.type == RFS_NO_ID || !RFS_PUSH(&boxes->tensors, tensor) ||
         !note_name(boxes, tensor.name, (uint32_t)boxes->tensors.n))
         return rfs_fail_memory_of(err, path);

@@ -19,6 +19,18 @@ static int end(struct rfs_files *files, uint32_t file, struct rfs_reading *readi
     return rc;
 }
 
+static int set_place(struct rfs_boxes *boxes, struct rfs_chunk *chunk, uint32_t ndim,
+                     const struct rfs_dcp_place *place, struct rfs_error *err)
+{
+    const uint64_t at =
+        place->strided ? rfs_boxes_strided(boxes, place->at, ndim, place->stride) : place->at;
+
+    if (at == RFS_NOT_LOCATED)
+        return rfs_fail_memory(err);
+    atomic_store(&chunk->at, at);
+    return 0;
+}
+
 static int locate(struct rfs_boxes *boxes, uint32_t number, struct rfs_error *err)
 {
     struct rfs_chunk *chunk = &boxes->chunks.data[number];
@@ -31,16 +43,14 @@ static int locate(struct rfs_boxes *boxes, uint32_t number, struct rfs_error *er
                                       .ndim = type->ndim,
                                       .sizes = type->dims};
     struct rfs_reading reading;
-    uint64_t at = 0;
+    struct rfs_dcp_place place;
     int rc = rfs_reading_begin_quiet(boxes->files, chunk->file, &reading);
 
     if (rc < 0)
         return rfs_boxes_fail_file(boxes, chunk->file, rc, err);
-    rc = rfs_dcp_item_find(&item, rfs_reading_read, &reading, reading.size, &at, err);
+    rc = rfs_dcp_item_find(&item, rfs_reading_read, &reading, reading.size, &place, err);
     rc = end(boxes->files, chunk->file, &reading, rc, err);
-    if (rc == 0)
-        atomic_store(&chunk->at, at);
-    return rc;
+    return rc ? rc : set_place(boxes, chunk, type->ndim, &place, err);
 }
 
 static struct rfs_dcp_item item_of(const struct rfs_boxes *boxes,

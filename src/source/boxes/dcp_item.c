@@ -88,11 +88,23 @@ static int check_tensor(const struct rfs_torch_tensor *tensor, const struct rfs_
                         rfs_text_dims(have, sizeof have, tensor->ndim, tensor->dims),
                         rfs_dtype_name(item->dtype),
                         rfs_text_dims(want, sizeof want, item->ndim, item->sizes));
-    if (!tensor->contiguous)
+    if (tensor->elements > tensor->record->bytes / rfs_dtype_bytes(tensor->dtype))
         return rfs_fail(err, -ENOTSUP, RFS_OF(label, item->param),
                         "save the tensor after contiguous()",
-                        "the tensor's elements do not lie row by row");
+                        "the tensor has more elements than are stored");
     return 0;
+}
+
+static void place_of(const struct rfs_torch_tensor *tensor, const struct rfs_dcp_item *item,
+                     struct rfs_dcp_place *out)
+{
+    const uint64_t bytes = rfs_dtype_bytes(tensor->dtype);
+
+    *out =
+        (struct rfs_dcp_place){.at = item->offset + tensor->record->offset + tensor->offset * bytes,
+                               .strided = !tensor->contiguous};
+    for (uint32_t i = 0; i < tensor->ndim; i++)
+        out->stride[i] = tensor->strides[i] * bytes;
 }
 
 /* Whether the item is in the file, and an archive. */
@@ -140,7 +152,7 @@ int rfs_dcp_item_prove(const struct rfs_dcp_item *item, rfs_read_fn *read, void 
 }
 
 int rfs_dcp_item_find(const struct rfs_dcp_item *item, rfs_read_fn *read, void *ctx,
-                      uint64_t file_bytes, uint64_t *at, struct rfs_error *err)
+                      uint64_t file_bytes, struct rfs_dcp_place *out, struct rfs_error *err)
 {
     struct window window = {.item = item, .read = read, .ctx = ctx};
     struct rfs_torch torch;
@@ -161,7 +173,7 @@ int rfs_dcp_item_find(const struct rfs_dcp_item *item, rfs_read_fn *read, void *
     else if (rc == 1)
         rc = check_tensor(&tensor, item, label, err);
     if (rc == 0)
-        *at = item->offset + tensor.record->offset + tensor.offset * rfs_dtype_bytes(tensor.dtype);
+        place_of(&tensor, item, out);
     rfs_torch_free(&torch);
     return rc;
 }

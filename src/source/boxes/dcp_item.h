@@ -24,15 +24,21 @@ struct rfs_dcp_item {
     const uint64_t *sizes;
 };
 
+/* Where the elements of an item's tensor lie in the file. */
+struct rfs_dcp_place {
+    uint64_t at;                   /* of the first */
+    bool strided;                  /* they do not lie row by row */
+    uint64_t stride[RFS_MAX_DIMS]; /* in bytes */
+};
+
 /*
- * READ and CTX as of rfs_ckpt_walk, of the whole file, which has FILE_BYTES. 0 with *at set to
- * where the tensor's elements lie in the file, row by row; -EINVAL for an item that runs over the
- * end of the file, is damaged, or holds another tensor than the metadata says; -ENOTSUP for one
- * that is not an archive of torch.save, or whose elements do not lie row by row; -ENOMEM, or READ's
- * error; each with *err filled.
+ * READ and CTX as of rfs_ckpt_walk, of the whole file, which has FILE_BYTES. 0 with *out filled;
+ * -EINVAL for an item that runs over the end of the file, is damaged, or holds another tensor than
+ * the metadata says; -ENOTSUP for one that is not an archive of torch.save, or which stores fewer
+ * elements than it has; -ENOMEM, or READ's error; each with *err filled.
  */
 int rfs_dcp_item_find(const struct rfs_dcp_item *item, rfs_read_fn *read, void *ctx,
-                      uint64_t file_bytes, uint64_t *at, struct rfs_error *err);
+                      uint64_t file_bytes, struct rfs_dcp_place *out, struct rfs_error *err);
 
 /*
  * Proves that an item that holds anything is in the file, as rfs_torch_prove does.

@@ -4,7 +4,9 @@
  *
  *     Metadata               state_dict_metadata {name: TensorStorageMetadata | BytesStorageMetadata},
  *                            storage_data {MetadataIndex: _StorageInfo}, version "1.0.0" or none;
- *                            planner_data, storage_meta, and mcore_data of Megatron: not looked at
+ *                            planner_data, storage_meta: not looked at; mcore_data of Megatron-Core:
+ *                            {name: {"nd_reformulated_orig_global_shape": shape} or an empty dict},
+ *                            and all_local_plans, not looked at
  *     TensorStorageMetadata  properties, size, chunks [ChunkStorageMetadata]
  *     TensorProperties       (dtype, layout, …) or, by name, dtype, layout, …
  *     ChunkStorageMetadata   offsets, sizes
@@ -233,6 +235,39 @@ static int store_all(struct reading *reading)
     return rc ? rc : rfs_boxes_finish(reading->boxes, reading->err);
 }
 
+/* ---- shapes of flattened tensors ---- */
+
+static int unflatten(const struct reading *reading, uint32_t key, uint32_t value)
+{
+    const struct rfs_dcp_pickle *pickle = &reading->pickle;
+    const uint32_t shape = rfs_dcp_get(pickle, value, RFS_DCP_ORIGINAL_SHAPE);
+    uint64_t dims[RFS_MAX_DIMS];
+    uint32_t ndim = 0;
+    size_t n = 0;
+    const char *name = rfs_dcp_text(pickle, key, &n);
+
+    if (is_none(shape))
+        return 0;
+    return name && take_shape(pickle, shape, &ndim, dims)
+               ? rfs_boxes_unflatten(reading->boxes, name, n, ndim, dims, reading->err)
+               : damaged(reading, name, "a shape in mcore_data that is none");
+}
+
+static int unflatten_all(struct reading *reading)
+{
+    const struct rfs_dcp_pickle *pickle = &reading->pickle;
+    const uint32_t data = rfs_dcp_field(pickle, pickle->root, RFS_DCP_MCORE_DATA);
+    struct rfs_dcp_each each = rfs_dcp_each(pickle, data);
+    uint32_t key;
+    uint32_t value;
+    int rc = 0;
+
+    reading->boxes->mcore_data = rfs_dcp_kind(data) == RFS_DCP_DICT;
+    while (rc == 0 && rfs_dcp_next(&each, &key) && rfs_dcp_next(&each, &value))
+        rc = unflatten(reading, key, value);
+    return rc;
+}
+
 /* ---- all ---- */
 
 static int check_root(struct reading *reading)
@@ -267,7 +302,8 @@ int rfs_dcp_describe(rfs_read_fn *read, void *ctx, uint64_t size, struct rfs_box
     rc = rfs_dcp_pickle_read(read, ctx, size, reading.file, &reading.pickle, err)
             ?: check_root(&reading)
             ?: declare_all(&reading)
-            ?: store_all(&reading);
+            ?: store_all(&reading)
+            ?: unflatten_all(&reading);
     rfs_dcp_pickle_free(&reading.pickle);
     return rc;
 }

@@ -22,9 +22,12 @@ static const char *const words[RFS_DCP_WORDS] = {
     [RFS_DCP_DTYPE] = "dtype",
     [RFS_DCP_LAYOUT] = "layout",
     [RFS_DCP_STRIDED] = "torch.strided",
+    [RFS_DCP_MCORE_DATA] = "mcore_data",
+    [RFS_DCP_ORIGINAL_SHAPE] = "nd_reformulated_orig_global_shape",
 };
 
 #define DCP "torch.distributed.checkpoint."
+#define MCORE "megatron.core.dist_checkpointing."
 #define SHARDED "torch.distributed._shard.sharded_tensor.metadata"
 
 static const struct {
@@ -42,6 +45,11 @@ static const struct {
     {DCP "metadata", "StorageMeta", RFS_DCP_USE_CLASS, RFS_DCP_STORAGE_META},
     {DCP "metadata", "_MEM_FORMAT_ENCODING", RFS_DCP_USE_ENUM, RFS_DCP_NO_CLASS},
     {DCP "filesystem", "_StorageInfo", RFS_DCP_USE_CLASS, RFS_DCP_STORAGE_INFO},
+    {DCP "planner", "WriteItem", RFS_DCP_USE_CLASS, RFS_DCP_PLAN},
+    {DCP "planner", "TensorWriteData", RFS_DCP_USE_CLASS, RFS_DCP_PLAN},
+    {DCP "planner", "BytesIOWriteData", RFS_DCP_USE_CLASS, RFS_DCP_PLAN},
+    {DCP "planner", "WriteItemType", RFS_DCP_USE_ENUM, RFS_DCP_NO_CLASS},
+    {MCORE "strategies.torch", "MCoreSavePlan", RFS_DCP_USE_CLASS, RFS_DCP_PLAN},
     {SHARDED, "TensorProperties", RFS_DCP_USE_CLASS, RFS_DCP_TENSOR_PROPERTIES},
     {SHARDED, "MEM_FORMAT_ENCODING", RFS_DCP_USE_ENUM, RFS_DCP_NO_CLASS},
     {"torch", "Size", RFS_DCP_USE_SHAPE, RFS_DCP_NO_CLASS},

@@ -48,17 +48,22 @@ uint32_t rfs_dcp_state(const struct rfs_dcp_pickle *pickle, uint32_t object)
                                                   : rfs_dcp_value(RFS_DCP_PLAIN, RFS_DCP_NONE);
 }
 
-uint32_t rfs_dcp_field(const struct rfs_dcp_pickle *pickle, uint32_t object, enum rfs_dcp_word name)
+uint32_t rfs_dcp_get(const struct rfs_dcp_pickle *pickle, uint32_t dict, enum rfs_dcp_word key)
 {
-    struct rfs_dcp_each each = rfs_dcp_each(pickle, rfs_dcp_state(pickle, object));
-    uint32_t key;
+    struct rfs_dcp_each each = rfs_dcp_each(pickle, dict);
+    uint32_t name;
     uint32_t value;
 
-    for (int i = 0; i < FIELDS_MOST && rfs_dcp_next(&each, &key) && rfs_dcp_next(&each, &value);
+    for (int i = 0; i < FIELDS_MOST && rfs_dcp_next(&each, &name) && rfs_dcp_next(&each, &value);
          i++)
-        if (rfs_dcp_is_word(key, name))
+        if (rfs_dcp_is_word(name, key))
             return value;
     return rfs_dcp_value(RFS_DCP_PLAIN, RFS_DCP_NONE);
+}
+
+uint32_t rfs_dcp_field(const struct rfs_dcp_pickle *pickle, uint32_t object, enum rfs_dcp_word name)
+{
+    return rfs_dcp_get(pickle, rfs_dcp_state(pickle, object), name);
 }
 
 static bool has_items(uint32_t value)

@@ -65,6 +65,8 @@ enum rfs_dcp_word {
     RFS_DCP_DTYPE,
     RFS_DCP_LAYOUT,
     RFS_DCP_STRIDED,
+    RFS_DCP_MCORE_DATA,
+    RFS_DCP_ORIGINAL_SHAPE,
     RFS_DCP_WORDS
 };
 
@@ -77,6 +79,7 @@ enum rfs_dcp_class {
     RFS_DCP_INDEX,
     RFS_DCP_STORAGE_INFO,
     RFS_DCP_STORAGE_META,
+    RFS_DCP_PLAN, /* of a save, which Megatron-Core keeps; not looked at, as are its parts */
     RFS_DCP_NO_CLASS
 };
 
@@ -106,6 +109,8 @@ uint32_t rfs_dcp_state(const struct rfs_dcp_pickle *pickle, uint32_t object);
 /* A field of an object whose state is a dict; None when it is not there. O(1). */
 uint32_t rfs_dcp_field(const struct rfs_dcp_pickle *pickle, uint32_t object,
                        enum rfs_dcp_word name);
+/* The value of a dict by a key; None when it is not among the first, as above. O(1). */
+uint32_t rfs_dcp_get(const struct rfs_dcp_pickle *pickle, uint32_t dict, enum rfs_dcp_word key);
 /* The items of a list, or the keys and values of a dict in turn. */
 struct rfs_dcp_each {
     const struct rfs_dcp_pickle *pickle;

@@ -207,6 +207,19 @@ static int place_piece(struct rank_file *rank, const char *param, const struct m
 
 /* ---- tensors ---- */
 
+/* Where the elements of a stored tensor lie; RFS_NOT_LOCATED when out of memory. */
+static uint64_t place(struct rank_file *rank, const struct rfs_torch_tensor *tensor)
+{
+    const uint64_t item = rfs_dtype_bytes(tensor->dtype);
+    const uint64_t at = tensor->record ? tensor->record->offset + tensor->offset * item : 0;
+    uint64_t stride[RFS_MAX_DIMS];
+
+    for (uint32_t i = 0; i < tensor->ndim; i++)
+        stride[i] = tensor->strides[i] * item;
+    return tensor->contiguous ? at
+                              : rfs_boxes_strided(rank->pieces->boxes, at, tensor->ndim, stride);
+}
+
 /* Adds a stored tensor that begins at CORNER of one of type WHOLE (NULL: it is that itself). */
 static int add(struct rank_file *rank, const char *param, uint32_t name,
                const struct rfs_torch_tensor *tensor, const struct rfs_type *whole,
@@ -219,21 +232,17 @@ static int add(struct rank_file *rank, const char *param, uint32_t name,
                             .dtype = (uint8_t)tensor->dtype,
                             .kind = RFS_TENSOR};
 
-    if (!tensor->contiguous)
-        return rfs_fail(rank->err, -ENOTSUP, RFS_OF(rank->path, param),
-                        "save the tensor after contiguous()",
-                        "the tensor's elements do not lie row by row");
     const int rc = rfs_torch_show(&rank->shown, type.bytes, rank->path, param, rank->err);
     if (rc)
         return rc;
     memcpy(type.dims, tensor->dims, tensor->ndim * sizeof *type.dims);
-    const struct rfs_piece piece = {
-        .name = name,
-        .type = rfs_intern_add(types, &type, sizeof type),
-        .whole = rfs_intern_add(types, whole ? whole : &type, sizeof type),
-        .file = rank->file,
-        .at = tensor->record ? tensor->record->offset + tensor->offset * item : 0};
-    return piece.type != RFS_NO_ID && piece.whole != RFS_NO_ID &&
+    const struct rfs_piece piece = {.name = name,
+                                    .type = rfs_intern_add(types, &type, sizeof type),
+                                    .whole =
+                                        rfs_intern_add(types, whole ? whole : &type, sizeof type),
+                                    .file = rank->file,
+                                    .at = place(rank, tensor)};
+    return piece.at != RFS_NOT_LOCATED && piece.type != RFS_NO_ID && piece.whole != RFS_NO_ID &&
                    rfs_pieces_add(rank->pieces, &piece, corner)
                ? 0
                : rfs_fail_memory(rank->err);

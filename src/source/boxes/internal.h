@@ -16,6 +16,16 @@ void rfs_boxes_free_grid(struct rfs_chunk_grid *grid);
 int rfs_boxes_fail_file(const struct rfs_boxes *boxes, uint32_t file, int rc,
                         struct rfs_error *err);
 
+/* The cells that a box of the tensor as it is stored touches; the chunks of the next ones. */
+void rfs_grid_walk_begin(const struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
+                         const uint64_t *lo, const uint64_t *hi, struct rfs_grid_walk *walk);
+bool rfs_grid_walk_next(const struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
+                        struct rfs_grid_walk *walk, uint32_t *chunk, uint64_t *at);
+
+/* The same as rfs_chunk_walk_begin and rfs_chunk_walk_next, of a tensor that was flattened. */
+void rfs_flat_walk_begin(struct rfs_chunk_walk *walk, const uint64_t *lo, const uint64_t *hi);
+bool rfs_flat_walk_next(struct rfs_chunk_walk *walk, struct rfs_chunk_part *part);
+
 /* "[0:4, 8:16]", for messages. */
 struct rfs_box_text {
     char text[RFS_MAX_DIMS * 44 + 8];

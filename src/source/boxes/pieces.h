@@ -14,7 +14,7 @@ struct rfs_piece {
     uint32_t name, type; /* the piece's own; ids in the tables */
     uint32_t whole;      /* the type of its tensor; RFS_NO_ID: it ends where its pieces end */
     uint32_t file;
-    uint64_t at;   /* where its elements begin in the file, row by row */
+    uint64_t at;   /* as of its chunk */
     size_t corner; /* where it begins in the tensor: from here on in corners */
 };
 

@@ -20,7 +20,7 @@ const char *rfs_boxes_name_of(const struct rfs_boxes *boxes, uint32_t chunk)
 void rfs_boxes_corner(const struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
                       uint32_t chunk, uint64_t *offset)
 {
-    rfs_type_place(rfs_boxes_type(boxes, tensor->type), boxes->chunks.data[chunk].corner, offset);
+    rfs_type_place(rfs_boxes_type(boxes, tensor->stored), boxes->chunks.data[chunk].corner, offset);
 }
 
 int rfs_boxes_fail_file(const struct rfs_boxes *boxes, uint32_t file, int rc, struct rfs_error *err)
@@ -42,18 +42,69 @@ int rfs_boxes_locate(struct rfs_boxes *boxes, uint32_t chunk, struct rfs_error *
     return boxes->format->locate(boxes, chunk, err);
 }
 
+/* Marks a chunk's at that is a position in the strided ones. */
+#define STRIDED (UINT64_C(1) << 63)
+
+uint64_t rfs_boxes_strided(struct rfs_boxes *boxes, uint64_t at, uint32_t ndim,
+                           const uint64_t *stride)
+{
+    struct rfs_strided_chunk chunk = {.at = at};
+    uint64_t value = RFS_NOT_LOCATED;
+
+    memcpy(chunk.stride, stride, ndim * sizeof *stride);
+    pthread_mutex_lock(&boxes->lock);
+    if (RFS_PUSH(&boxes->strided, chunk))
+        value = STRIDED | (boxes->strided.n - 1);
+    pthread_mutex_unlock(&boxes->lock);
+    return value;
+}
+
+/* Where a chunk that was located is; false: its elements lie row by row. */
+static bool find_strided(struct rfs_boxes *boxes, uint32_t number, struct rfs_strided_chunk *out)
+{
+    out->at = atomic_load_explicit(&boxes->chunks.data[number].at, memory_order_acquire);
+    if (!(out->at & STRIDED))
+        return false;
+    pthread_mutex_lock(&boxes->lock);
+    *out = boxes->strided.data[out->at & ~STRIDED];
+    pthread_mutex_unlock(&boxes->lock);
+    return true;
+}
+
+int rfs_boxes_locate_part(struct rfs_boxes *boxes, const struct rfs_chunk_part *part,
+                          struct rfs_stored_part *out, struct rfs_error *err)
+{
+    const struct rfs_chunk *chunk = &boxes->chunks.data[part->chunk];
+    const int rc = rfs_boxes_locate(boxes, part->chunk, err);
+
+    if (rc)
+        return rc;
+    const struct rfs_type *type = rfs_boxes_type(boxes, chunk->type);
+    uint64_t step = rfs_dtype_bytes((enum rfs_dtype)type->dtype);
+    struct rfs_strided_chunk place;
+
+    *out = (struct rfs_stored_part){.file = chunk->file};
+    out->strided = find_strided(boxes, part->chunk, &place);
+    if (out->strided && !part->flat)
+        memcpy(out->stride, place.stride, sizeof place.stride);
+    else if (out->strided) /* a row of elements */
+        step = place.stride[type->ndim - 1];
+    for (uint32_t i = 0; i < RFS_MAX_DIMS && !(out->strided && !part->flat); i++)
+        out->stride[i] = part->step[i] * step;
+    out->at = place.at + part->first * step; /* of a whole chunk, 0 is the first */
+    return 0;
+}
+
 /* The last piece of an axis that begins at or before AT. */
 static uint32_t piece_of(const struct rfs_chunk_grid *grid, uint32_t axis, uint64_t at)
 {
     return (uint32_t)RFS_BISECT(i, grid->pieces[axis], grid->edge[axis][i] > at) - 1;
 }
 
-void rfs_chunk_walk_begin(const struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
-                          const uint64_t *lo, const uint64_t *hi, struct rfs_chunk_walk *walk)
+void rfs_grid_walk_begin(const struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
+                         const uint64_t *lo, const uint64_t *hi, struct rfs_grid_walk *walk)
 {
-    walk->boxes = boxes;
-    walk->tensor = tensor;
-    walk->ndim = tensor->grid ? rfs_boxes_type(boxes, tensor->type)->ndim : 0;
+    walk->ndim = tensor->grid ? rfs_boxes_type(boxes, tensor->stored)->ndim : 0;
     walk->ended = false;
     for (uint32_t i = 0; i < walk->ndim; i++) {
         walk->first[i] = walk->cell[i] = piece_of(tensor->grid, i, lo[i]);
@@ -62,7 +113,7 @@ void rfs_chunk_walk_begin(const struct rfs_boxes *boxes, const struct rfs_boxed_
 }
 
 /* Steps to the next cell, row by row. */
-static void step(struct rfs_chunk_walk *walk)
+static void step(struct rfs_grid_walk *walk)
 {
     for (uint32_t i = walk->ndim; i-- > 0;) {
         if (walk->cell[i] < walk->last[i]) {
@@ -74,17 +125,18 @@ static void step(struct rfs_chunk_walk *walk)
     walk->ended = true;
 }
 
-bool rfs_chunk_walk_next(struct rfs_chunk_walk *walk, uint32_t *chunk, uint64_t *at)
+bool rfs_grid_walk_next(const struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
+                        struct rfs_grid_walk *walk, uint32_t *chunk, uint64_t *at)
 {
-    const struct rfs_chunk_grid *grid = walk->tensor->grid;
+    const struct rfs_chunk_grid *grid = tensor->grid;
 
     while (!walk->ended) {
         uint64_t number = 0;
         bool first = true;
         for (uint32_t i = 0; i < walk->ndim; i++)
             number = number * grid->pieces[i] + walk->cell[i];
-        *chunk = walk->tensor->first + (grid ? grid->cells[number] : 0);
-        rfs_boxes_corner(walk->boxes, walk->tensor, *chunk, at);
+        *chunk = tensor->first + (grid ? grid->cells[number] : 0);
+        rfs_boxes_corner(boxes, tensor, *chunk, at);
         /* A chunk of several cells counts in the first of them that the box touches. */
         for (uint32_t i = 0; i < walk->ndim; i++)
             first &= walk->cell[i] == walk->first[i] || grid->edge[i][walk->cell[i]] == at[i];
@@ -93,4 +145,31 @@ bool rfs_chunk_walk_next(struct rfs_chunk_walk *walk, uint32_t *chunk, uint64_t 
             return true;
     }
     return false;
+}
+
+void rfs_chunk_walk_begin(const struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
+                          const uint64_t *lo, const uint64_t *hi, struct rfs_chunk_walk *walk)
+{
+    walk->boxes = boxes;
+    walk->tensor = tensor;
+    if (rfs_boxed_is_flat(tensor))
+        rfs_flat_walk_begin(walk, lo, hi);
+    else
+        rfs_grid_walk_begin(boxes, tensor, lo, hi, &walk->cells);
+}
+
+bool rfs_chunk_walk_next(struct rfs_chunk_walk *walk, struct rfs_chunk_part *part)
+{
+    const struct rfs_boxes *boxes = walk->boxes;
+
+    *part = (struct rfs_chunk_part){.chunk = 0};
+    if (rfs_boxed_is_flat(walk->tensor))
+        return rfs_flat_walk_next(walk, part);
+    if (!rfs_grid_walk_next(boxes, walk->tensor, &walk->cells, &part->chunk, part->at))
+        return false;
+    const struct rfs_type *type = rfs_boxes_type(boxes, boxes->chunks.data[part->chunk].type);
+    memcpy(part->size, type->dims, sizeof part->size);
+    for (uint32_t i = type->ndim; i-- > 0;)
+        part->step[i] = i + 1 < type->ndim ? part->step[i + 1] * type->dims[i + 1] : 1;
+    return true;
 }

@@ -19,8 +19,22 @@ static uint32_t piece_at(const struct picture *picture, uint32_t axis, uint64_t 
     return grid ? (uint32_t)RFS_BISECT(k, grid->pieces[axis], grid->edge[axis][k + 1] > at) : 0;
 }
 
+/* How long the pieces of an axis are whose elements were flattened; 0: they were not. */
+static uint64_t flattened_side(const struct picture *picture, uint32_t axis)
+{
+    const struct rfs_boxed_tensor *tensor = picture->boxed;
+
+    return rfs_boxed_is_flat(tensor)
+               ? picture->whole[axis] / rfs_boxes_type(picture->boxes, tensor->stored)->dims[axis]
+               : 0;
+}
+
 uint64_t rfs_picture_source_end(const struct picture *picture, uint32_t axis, uint64_t at)
 {
+    const uint64_t side = picture->boxed ? flattened_side(picture, axis) : 0;
+
+    if (side > 0)
+        return (at / side + 1) * side;
     if (picture->boxed)
         return picture->boxed->grid
                    ? picture->boxed->grid->edge[axis][piece_at(picture, axis, at) + 1]
@@ -30,43 +44,68 @@ uint64_t rfs_picture_source_end(const struct picture *picture, uint32_t axis, ui
            rfs_grid_length(&picture->src, picture->whole, axis, piece);
 }
 
-int rfs_picture_add_chunks(struct picture *picture)
+static int add_part(struct picture *picture, const struct rfs_chunk_part *part)
 {
     const struct rfs_boxed_tensor *tensor = picture->boxed;
+    const uint32_t k = part->chunk - tensor->first;
+    struct drawn drawn = {.holders = 1};
+    uint32_t step = 1;
 
-    for (uint32_t k = 0; k < tensor->n; k++) {
-        const struct rfs_chunk *chunk = &picture->boxes->chunks.data[tensor->first + k];
-        struct drawn drawn = {.holders = 1};
-        uint32_t step = 1;
-
-        rfs_boxes_corner(picture->boxes, tensor, tensor->first + k, drawn.box.at);
-        memcpy(drawn.box.len, rfs_boxes_type(picture->boxes, chunk->type)->dims,
-               picture->ndim * sizeof *drawn.box.len);
-        for (uint32_t i = picture->ndim; i-- > 0;) {
-            drawn.colour += piece_at(picture, i, drawn.box.at[i]) * step;
-            step = rfs_picture_pieces(picture, i) > 1 ? (step + 4) % RFS_SVG_COLOURS : step;
-        }
-        if (tensor->n <= RFS_SVG_COLOURS)
-            drawn.colour = k;
-        if (!rfs_drawn_add_rank(&drawn, chunk->file - picture->boxes->first_file))
-            return -1;
-        if (!RFS_PUSH(&picture->cells, drawn)) {
-            free(drawn.ranks.data);
-            return -1;
-        }
+    memcpy(drawn.box.at, part->at, picture->ndim * sizeof *drawn.box.at);
+    memcpy(drawn.box.len, part->size, picture->ndim * sizeof *drawn.box.len);
+    for (uint32_t i = picture->ndim; i-- > 0 && !part->flat;) {
+        drawn.colour += piece_at(picture, i, drawn.box.at[i]) * step;
+        step = rfs_picture_pieces(picture, i) > 1 ? (step + 4) % RFS_SVG_COLOURS : step;
     }
-    return 0;
+    if (part->flat || tensor->n <= RFS_SVG_COLOURS)
+        drawn.colour = k;
+    if (!rfs_drawn_add_rank(&drawn, picture->boxes->chunks.data[part->chunk].file -
+                                        picture->boxes->first_file))
+        return -1;
+    if (RFS_PUSH(&picture->cells, drawn))
+        return 0;
+    free(drawn.ranks.data);
+    return -1;
+}
+
+int rfs_picture_add_chunks(struct picture *picture)
+{
+    static const uint64_t zeros[RFS_MAX_DIMS];
+    struct rfs_chunk_walk walk;
+    struct rfs_chunk_part part;
+    int rc = 0;
+
+    if (rfs_boxes_type(picture->boxes, picture->boxed->type)->bytes == 0)
+        return 0;
+    rfs_chunk_walk_begin(picture->boxes, picture->boxed, zeros, picture->whole, &walk);
+    while (rc == 0 && rfs_chunk_walk_next(&walk, &part))
+        rc = add_part(picture, &part);
+    return rc;
+}
+
+static bool has(const struct picture *picture, const struct rfs_box *box, const uint64_t *at)
+{
+    for (uint32_t i = 0; i < picture->ndim; i++)
+        if (at[i] < box->at[i] || at[i] - box->at[i] >= box->len[i])
+            return false;
+    return true;
 }
 
 size_t rfs_picture_chunk_at(const struct picture *picture, const uint64_t *at)
 {
     struct rfs_chunk_walk walk;
-    uint64_t end[RFS_MAX_DIMS], corner[RFS_MAX_DIMS];
-    uint32_t chunk = picture->boxed->first;
+    struct rfs_chunk_part part;
+    uint64_t end[RFS_MAX_DIMS];
 
     for (uint32_t i = 0; i < picture->ndim; i++)
         end[i] = at[i] + 1;
     rfs_chunk_walk_begin(picture->boxes, picture->boxed, at, end, &walk);
-    rfs_chunk_walk_next(&walk, &chunk, corner);
-    return chunk - picture->boxed->first;
+    if (!rfs_chunk_walk_next(&walk, &part))
+        return SIZE_MAX;
+    if (!part.flat)
+        return part.chunk - picture->boxed->first;
+    for (size_t k = 0; k < picture->cells.n; k++)
+        if (has(picture, &picture->cells.data[k].box, at))
+            return k;
+    return SIZE_MAX;
 }

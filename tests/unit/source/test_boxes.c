@@ -174,7 +174,7 @@ static void check_box(const struct boxes *b, const struct world *world)
     unsigned char expected[TILES] = {0};
     uint64_t at[RFS_MAX_DIMS];
     uint64_t hi[RFS_MAX_DIMS];
-    uint32_t chunk;
+    struct rfs_chunk_part part;
 
     for (uint32_t i = 0; i < world->type.ndim; i++) {
         wanted.at[i] = pick(world->type.dims[i]);
@@ -187,15 +187,14 @@ static void check_box(const struct boxes *b, const struct world *world)
             expected[world->owner[e]] = 1;
     }
     rfs_chunk_walk_begin(b->boxes, tensor, wanted.at, hi, &walk);
-    while (rfs_chunk_walk_next(&walk, &chunk, at)) {
-        const struct rfs_chunk *found = &b->boxes->chunks.data[chunk];
+    while (rfs_chunk_walk_next(&walk, &part)) {
+        const struct rfs_chunk *found = &b->boxes->chunks.data[part.chunk];
         const struct tile *tile = &world->tiles[found->item];
         assert_int_equal(expected[found->item], 1);
         expected[found->item] = 0;
-        assert_memory_equal(at, tile->at, world->type.ndim * sizeof *at);
-        assert_memory_equal(rfs_boxes_type(b->boxes, found->type)->dims, tile->size,
-                            world->type.ndim * sizeof *at);
-        assert_ptr_equal(rfs_boxes_tensor_of(b->boxes, chunk), tensor);
+        assert_memory_equal(part.at, tile->at, world->type.ndim * sizeof *at);
+        assert_memory_equal(part.size, tile->size, world->type.ndim * sizeof *at);
+        assert_ptr_equal(rfs_boxes_tensor_of(b->boxes, part.chunk), tensor);
     }
     for (size_t t = 0; t < world->n; t++)
         assert_int_equal(expected[t], 0);
@@ -334,12 +333,204 @@ static void test_declarations(void **state)
     close_boxes(&b);
 }
 
+/* ---- flattened tensors ---- */
+
+#define ELEMENTS 400
+
+/* A tensor, in pieces, each cut into ranges; where each element of it is. */
+struct flat {
+    struct rfs_type whole, stored;
+    uint64_t side[RFS_MAX_DIMS];
+    uint64_t cuts[ELEMENTS + 1]; /* of each piece: the same */
+    unsigned n_cuts;
+    struct {
+        uint64_t chunk, number; /* the first element of the range, in the stored tensor */
+    } home[ELEMENTS];
+};
+
+static void make_flat(struct flat *flat)
+{
+    uint64_t piece = 1;
+
+    *flat = (struct flat){.whole = {.dtype = RFS_INT16, .kind = RFS_TENSOR}};
+    flat->whole.ndim = (uint8_t)(1 + pick(3));
+    flat->stored = flat->whole;
+    flat->stored.ndim++;
+    for (uint32_t i = 0; i < flat->whole.ndim; i++) {
+        flat->stored.dims[i] = 1 + pick(3);
+        flat->side[i] = 1 + pick(flat->whole.ndim > 2 ? 2 : 5);
+        flat->whole.dims[i] = flat->stored.dims[i] * flat->side[i];
+        piece *= flat->side[i];
+    }
+    flat->stored.dims[flat->whole.ndim] = piece;
+    flat->n_cuts = 1;
+    for (uint64_t at = 1; at < piece; at++)
+        if (pick(4) == 0)
+            flat->cuts[flat->n_cuts++] = at;
+    flat->cuts[flat->n_cuts] = piece;
+}
+
+/* Finds where each element is stored, one after the other. */
+static void place_flat(struct flat *flat)
+{
+    uint64_t at[RFS_MAX_DIMS];
+
+    for (uint64_t e = 0; e < elements(&flat->whole); e++) {
+        uint64_t piece = 0;
+        uint64_t number = 0;
+        unsigned c = 0;
+        unravel(&flat->whole, e, at);
+        for (uint32_t i = 0; i < flat->whole.ndim; i++) {
+            piece = piece * flat->stored.dims[i] + at[i] / flat->side[i];
+            number = number * flat->side[i] + at[i] % flat->side[i];
+        }
+        while (flat->cuts[c + 1] <= number)
+            c++;
+        flat->home[e].chunk = piece * flat->stored.dims[flat->whole.ndim] + flat->cuts[c];
+        flat->home[e].number = number - flat->cuts[c];
+    }
+}
+
+static int declare_flat(struct boxes *b, struct flat *flat, const uint64_t *dims)
+{
+    const uint32_t file = rfs_boxes_file(b->boxes, "f", 1, &b->err);
+    uint64_t corner[RFS_MAX_DIMS];
+    uint64_t size[RFS_MAX_DIMS];
+    const uint64_t row = flat->stored.dims[flat->whole.ndim];
+
+    assert_int_equal(rfs_boxes_tensor(b->boxes, "t", 1, &flat->stored, &b->err), 0);
+    for (int storing = 0; storing < 2; storing++) {
+        const struct rfs_boxed_tensor *tensor = rfs_boxes_find(b->boxes, "t", 1);
+        for (uint64_t first = 0; first < elements(&flat->stored); first += row)
+            for (unsigned c = 0; c < flat->n_cuts; c++) {
+                unravel(&flat->stored, first + flat->cuts[c], corner);
+                for (uint32_t i = 0; i < flat->whole.ndim; i++)
+                    size[i] = 1;
+                size[flat->whole.ndim] = flat->cuts[c + 1] - flat->cuts[c];
+                assert_int_equal(storing ? rfs_boxes_store(b->boxes, tensor, corner, file,
+                                                           first + flat->cuts[c], 1, &b->err)
+                                         : rfs_boxes_chunk(b->boxes, corner, size, &b->err),
+                                 0);
+            }
+        if (!storing)
+            assert_int_equal(rfs_boxes_declared(b->boxes, &b->err), 0);
+    }
+    assert_int_equal(rfs_boxes_finish(b->boxes, &b->err), 0);
+    return rfs_boxes_unflatten(b->boxes, "t", 1, flat->whole.ndim, dims, &b->err);
+}
+
+/* Counts how often each element of a part is seen, and compares where it is. */
+static void check_part(const struct boxes *b, const struct flat *flat,
+                       const struct rfs_chunk_part *part, unsigned char *seen)
+{
+    struct rfs_type box = {.ndim = flat->whole.ndim};
+    uint64_t at[RFS_MAX_DIMS];
+
+    memcpy(box.dims, part->size, sizeof box.dims);
+    for (uint64_t k = 0; k < elements(&box); k++) {
+        uint64_t number = part->first;
+        uint64_t e = 0;
+        unravel(&box, k, at);
+        for (uint32_t i = 0; i < box.ndim; i++) {
+            number += at[i] * part->step[i];
+            e = e * flat->whole.dims[i] + part->at[i] + at[i];
+        }
+        assert_true(e < elements(&flat->whole));
+        assert_int_equal(b->boxes->chunks.data[part->chunk].item, flat->home[e].chunk);
+        assert_int_equal(number, flat->home[e].number);
+        assert_int_equal(seen[e], 0);
+        seen[e] = 1;
+    }
+}
+
+static void check_flat_box(const struct boxes *b, const struct flat *flat)
+{
+    unsigned char seen[ELEMENTS] = {0};
+    uint64_t lo[RFS_MAX_DIMS];
+    uint64_t hi[RFS_MAX_DIMS];
+    uint64_t at[RFS_MAX_DIMS];
+    struct rfs_chunk_walk walk;
+    struct rfs_chunk_part part;
+
+    for (uint32_t i = 0; i < flat->whole.ndim; i++) {
+        lo[i] = pick(flat->whole.dims[i]);
+        hi[i] = lo[i] + 1 + pick(flat->whole.dims[i] - lo[i]);
+    }
+    rfs_chunk_walk_begin(b->boxes, rfs_boxes_find(b->boxes, "t", 1), lo, hi, &walk);
+    while (rfs_chunk_walk_next(&walk, &part)) {
+        for (uint32_t i = 0; i < flat->whole.ndim; i++)
+            assert_true(part.at[i] < hi[i] && part.at[i] + part.size[i] > lo[i]);
+        check_part(b, flat, &part, seen);
+    }
+    for (uint64_t e = 0; e < elements(&flat->whole); e++) {
+        bool within = true;
+        unravel(&flat->whole, e, at);
+        for (uint32_t i = 0; i < flat->whole.ndim; i++)
+            within &= at[i] >= lo[i] && at[i] < hi[i];
+        assert_true(seen[e] || !within);
+    }
+}
+
+static void test_flattened(void **state)
+{
+    (void)state;
+    static struct flat flat;
+
+    for (unsigned round = 0; round < 300; round++) {
+        struct boxes b;
+        open_boxes(&b);
+        make_flat(&flat);
+        place_flat(&flat);
+        if (declare_flat(&b, &flat, flat.whole.dims))
+            fail_msg("%s", b.err.text);
+        const struct rfs_boxed_tensor *tensor = rfs_boxes_find(b.boxes, "t", 1);
+        assert_memory_equal(rfs_boxes_type(b.boxes, tensor->type)->dims, flat.whole.dims,
+                            sizeof flat.whole.dims);
+        for (unsigned k = 0; k < 20; k++)
+            check_flat_box(&b, &flat);
+        close_boxes(&b);
+    }
+}
+
+static void test_shapes_of_flattened(void **state)
+{
+    (void)state;
+    static struct flat flat;
+    struct boxes b;
+
+    flat = (struct flat){
+        .whole = {.ndim = 2, .dtype = RFS_INT16, .kind = RFS_TENSOR},
+        .stored = {.ndim = 3, .dims = {1, 2, 24}, .dtype = RFS_INT16, .kind = RFS_TENSOR},
+        .cuts = {0, 5, 24},
+        .n_cuts = 2};
+    static const uint64_t wrong[][2] = {{6, 9}, {16, 3}, {0, 8}, {3, 8}, {UINT64_MAX, 2}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        open_boxes(&b);
+        assert_int_equal(declare_flat(&b, &flat, wrong[i]), -EINVAL);
+        assert_non_null(strstr(b.err.text, "parameter 't': it is stored as [1, 2, 24], which is"));
+        close_boxes(&b);
+    }
+    open_boxes(&b);
+    assert_int_equal(declare_flat(&b, &flat, (const uint64_t[]){6, 8}), 0);
+    assert_int_equal(rfs_boxes_unflatten(b.boxes, "t", 1, 2, (const uint64_t[]){6, 8}, &b.err),
+                     -EINVAL);
+    assert_non_null(strstr(b.err.text, "gives it two shapes"));
+    assert_int_equal(rfs_boxes_unflatten(b.boxes, "u", 1, 2, (const uint64_t[]){6, 8}, &b.err),
+                     -EINVAL);
+    assert_non_null(strstr(b.err.text, "a tensor that it does not describe"));
+    close_boxes(&b);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_tilings), cmocka_unit_test(test_gaps_are_refused),
-        cmocka_unit_test(test_overlap),        cmocka_unit_test(test_stores),
+        cmocka_unit_test(test_random_tilings),
+        cmocka_unit_test(test_gaps_are_refused),
+        cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_stores),
         cmocka_unit_test(test_declarations),
+        cmocka_unit_test(test_flattened),
+        cmocka_unit_test(test_shapes_of_flattened),
     };
     const char *given = getenv("RFS_SEED");
 

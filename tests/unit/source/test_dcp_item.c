@@ -32,15 +32,17 @@ static uint64_t add_item(struct bytes *file, int64_t rows, int64_t columns, int6
                          const int64_t *strides, const void *content)
 {
     const uint64_t at = file->n;
+    const bool expanded = strides && strides[0] == 0; /* one element again and again */
+    const int64_t elements = expanded ? 1 : rows * columns + offset;
     struct torch_file item = {0};
     torch_tensor(&item, &(struct torch_tensor){.class = "FloatStorage",
                                                .key = "0",
-                                               .elements = rows * columns + offset,
+                                               .elements = elements,
                                                .offset = offset,
                                                .ndim = 2,
                                                .dims = (const int64_t[]){rows, columns},
                                                .strides = strides});
-    torch_storage(&item, "0", content, (size_t)(rows * columns + offset) * 4);
+    torch_storage(&item, "0", content, (size_t)elements * 4);
     const struct bytes *all = torch_end(&item);
     bytes_add(file, all->data, all->n);
     torch_free(&item);
@@ -65,9 +67,11 @@ static void found(const struct bytes *file, uint64_t offset, uint64_t end, uint6
     const struct rfs_dcp_item item = item_of(offset, end - offset, sizes);
     struct memory memory = {.bytes = file};
     struct rfs_error err = {0};
-    uint64_t at = 0;
-    if (rfs_dcp_item_find(&item, read_bytes, &memory, file->n, &at, &err))
+    struct rfs_dcp_place place = {0};
+    if (rfs_dcp_item_find(&item, read_bytes, &memory, file->n, &place, &err))
         fail_msg("%s", err.text);
+    const uint64_t at = place.at;
+    assert_false(place.strided);
     assert_true(at > offset && at + rows * columns * 4 < end);
     assert_memory_equal(file->data + at, content, rows * columns * 4);
     assert_true(memory.reads <= 2);
@@ -78,12 +82,12 @@ static void refused(const struct bytes *file, const struct rfs_dcp_item *item, i
 {
     struct memory memory = {.bytes = file};
     struct rfs_error err = {0};
-    uint64_t at = 7;
-    assert_int_equal(rfs_dcp_item_find(item, read_bytes, &memory, file->n, &at, &err), code);
+    struct rfs_dcp_place place = {.at = 7};
+    assert_int_equal(rfs_dcp_item_find(item, read_bytes, &memory, file->n, &place, &err), code);
     if (!strstr(err.text, part) || strncmp(err.text, "__0_0.distcp", 12) != 0)
         fail_msg("no '%s' in: %s", part, err.text);
-    assert_int_equal(at, 7);
-    assert_int_equal(rfs_dcp_item_find(item, read_bytes, &memory, file->n, &at, NULL), code);
+    assert_int_equal(place.at, 7);
+    assert_int_equal(rfs_dcp_item_find(item, read_bytes, &memory, file->n, &place, NULL), code);
 }
 
 static float values[20000];
@@ -106,6 +110,30 @@ static void test_finds(void **state)
     bytes_free(&file);
 }
 
+/* Transposed, so that the rows of the tensor are columns of what is stored. */
+static void test_strides(void **state)
+{
+    (void)state;
+    struct bytes file = {0};
+    const uint64_t sizes[] = {3, 4};
+    for (size_t i = 0; i < 12; i++)
+        values[i] = (float)i;
+    bytes_add(&file, "odd", 3);
+    const uint64_t a = add_item(&file, 3, 4, 0, (const int64_t[]){1, 3}, values);
+    const struct rfs_dcp_item item = item_of(a, file.n - a, sizes);
+    struct memory memory = {.bytes = &file};
+    struct rfs_dcp_place place = {0};
+    assert_int_equal(rfs_dcp_item_find(&item, read_bytes, &memory, file.n, &place, NULL), 0);
+    assert_true(place.strided);
+    for (size_t row = 0; row < 3; row++)
+        for (size_t column = 0; column < 4; column++)
+            assert_memory_equal(file.data + place.at + row * place.stride[0] +
+                                    column * place.stride[1],
+                                &values[row + 3 * column], 4);
+    assert_true(memory.reads <= 2);
+    bytes_free(&file);
+}
+
 static void test_refuses(void **state)
 {
     (void)state;
@@ -114,7 +142,7 @@ static void test_refuses(void **state)
     const uint64_t other[] = {3, 2};
     bytes_add(&file, "odd", 3);
     const uint64_t a = add_item(&file, 2, 3, 0, NULL, values);
-    const uint64_t b = add_item(&file, 2, 3, 0, (const int64_t[]){1, 2}, values);
+    const uint64_t b = add_item(&file, 2, 3, 0, (const int64_t[]){0, 0}, values);
     const uint64_t end = file.n;
     struct rfs_dcp_item item = item_of(a, b - a, other);
     refused(&file, &item, -EINVAL, "is Float32 [2, 3] here, and Float32 [3, 2] in the metadata");
@@ -126,7 +154,7 @@ static void test_refuses(void **state)
     refused(&file, &item, -EINVAL, "is Float32 [2, 3] here, and Float32 [2] in the metadata");
     item = item_of(b, end - b, two);
     refused(&file, &item, -ENOTSUP, "(item at ");
-    refused(&file, &item, -ENOTSUP, "parameter 'w': the tensor's elements do not lie row by row");
+    refused(&file, &item, -ENOTSUP, "parameter 'w': the tensor has more elements than are stored");
     item = item_of(a + 1, b - a - 1, two);
     refused(&file, &item, -EINVAL, "not written by torch.save");
     item = item_of(a, b - a - 1, two);
@@ -173,10 +201,15 @@ static void test_changes(void **state)
         for (int k = 0; k < 3; k++) {
             struct memory memory = {.bytes = &file};
             struct rfs_error err = {0};
-            uint64_t at = 0;
+            struct rfs_dcp_place place = {0};
             file.data[i] = (unsigned char)(k == 0 ? 0 : k == 1 ? 0xff : was ^ 1);
-            const int rc = rfs_dcp_item_find(&item, read_bytes, &memory, file.n, &at, &err);
-            assert_true(rc == 0 ? at >= a && at + 24 <= end : err.text[0] != '\0');
+            const int rc = rfs_dcp_item_find(&item, read_bytes, &memory, file.n, &place, &err);
+            if (!place.strided) {
+                place.stride[0] = 12;
+                place.stride[1] = 4;
+            }
+            const uint64_t last = place.at + place.stride[0] + 2 * place.stride[1] + 4;
+            assert_true(rc == 0 ? place.at >= a && last <= end : err.text[0] != '\0');
         }
         file.data[i] = was;
     }
@@ -274,6 +307,7 @@ int main(void)
         cmocka_unit_test(test_finds),          cmocka_unit_test(test_refuses),
         cmocka_unit_test(test_other_contents), cmocka_unit_test(test_changes),
         cmocka_unit_test(test_proves),         cmocka_unit_test(test_proves_without_sums),
+        cmocka_unit_test(test_strides),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
