@@ -330,3 +330,69 @@ bool rfs_json_read_end(struct rfs_json_read *json)
     skip_space(json);
     return !rfs_json_more(json) || rfs_json_read_fail(json, "something follows after its end");
 }
+
+bool rfs_json_read_object(struct rfs_json_read *json, const struct rfs_json_field *fields, size_t n,
+                          const char *lacks, void *to)
+{
+    uint64_t seen = 0; /* a bit for each field */
+    bool first = true;
+
+    while (rfs_json_read_member(json, &first)) {
+        size_t i = 0;
+        while (i < n && !rfs_json_read_is(json, fields[i].name))
+            i++;
+        seen |= i < n ? UINT64_C(1) << i : 0;
+        if (!(i < n ? fields[i].read(json, (char *)to + fields[i].offset)
+                    : rfs_json_read_skip(json)))
+            return false;
+    }
+    for (size_t i = 0; !json->wrong && i < n; i++)
+        if (fields[i].required && !(seen >> i & 1))
+            return rfs_json_read_fail(json, lacks);
+    return !json->wrong;
+}
+
+bool rfs_json_field_u64(struct rfs_json_read *json, void *at)
+{
+    return rfs_json_read_u64(json, at);
+}
+
+bool rfs_json_field_u32(struct rfs_json_read *json, void *at)
+{
+    uint64_t number;
+
+    if (!rfs_json_read_u64(json, &number))
+        return false;
+    *(uint32_t *)at = (uint32_t)number;
+    return number <= UINT32_MAX || rfs_json_read_fail(json, "a number is too large");
+}
+
+bool rfs_json_field_text(struct rfs_json_read *json, void *at)
+{
+    char **text = at;
+
+    if (!rfs_json_read_string(json))
+        return false;
+    free(*text);
+    *text = strdup(json->text);
+    json->no_memory |= !*text;
+    return *text || rfs_json_read_fail(json, "out of memory");
+}
+
+int rfs_json_read_document(const struct rfs_json_document *document, const char *text, size_t size,
+                           void *to, struct rfs_error *err)
+{
+    struct rfs_json_read json = rfs_json_read_begin(text, size);
+    const bool good =
+        rfs_json_read_object(&json, document->fields, document->n, document->lacks, to) &&
+        rfs_json_read_end(&json);
+    int rc = 0;
+
+    if (json.no_memory)
+        rc = rfs_fail_memory(err);
+    else if (!good)
+        rc = rfs_fail(err, -EINVAL, RFS_AT(document->file, rfs_json_read_place(&json)),
+                      document->remedy, "%s: %s", document->what, json.wrong);
+    rfs_json_read_free(&json);
+    return rc;
+}

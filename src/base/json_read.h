@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "base/std.h"
+#include "base/error.h"
 
 #define RFS_JSON_DEPTH 64 /* of a value that is skipped */
 #define RFS_JSON_BLOCK ((size_t)1 << 20)
@@ -77,3 +77,31 @@ bool rfs_json_read_part(struct rfs_json_read *json, struct rfs_json_part *part);
 bool rfs_json_read_element(struct rfs_json_read *json, bool *first);
 /* Nothing but spaces is left. */
 bool rfs_json_read_end(struct rfs_json_read *json);
+
+/* A member of an object of one fixed shape, and the place of its value in a struct. */
+struct rfs_json_field {
+    const char *name;
+    bool (*read)(struct rfs_json_read *json, void *at); /* reads the value */
+    size_t offset;                                      /* of AT in the struct */
+    bool required;
+};
+/*
+ * Reads an object by the table of its N fields, in any order, into the struct TO. Others are
+ * skipped. Fails with LACKS if a required one is not there.
+ */
+bool rfs_json_read_object(struct rfs_json_read *json, const struct rfs_json_field *fields, size_t n,
+                          const char *lacks, void *to);
+/* Reads for tables: an uint64_t, an uint32_t, and a copy of a string in an owned char *. */
+bool rfs_json_field_u64(struct rfs_json_read *json, void *at);
+bool rfs_json_field_u32(struct rfs_json_read *json, void *at);
+bool rfs_json_field_text(struct rfs_json_read *json, void *at);
+
+/* A whole text that is such an object; WHAT and LACKS say in messages that it is none. */
+struct rfs_json_document {
+    const char *file, *what, *remedy, *lacks;
+    const struct rfs_json_field *fields;
+    size_t n;
+};
+/* Reads it into TO. 0, -ENOMEM, or -EINVAL with *err filled: file, place, WHAT and why. */
+int rfs_json_read_document(const struct rfs_json_document *document, const char *text, size_t size,
+                           void *to, struct rfs_error *err);

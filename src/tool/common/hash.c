@@ -23,3 +23,10 @@ bool rfs_hash_parse(const char *text, size_t n, struct rfs_hash *out)
     *out = (struct rfs_hash){word[0], word[1]};
     return true;
 }
+
+bool rfs_hash_read(struct rfs_json_read *json, void *at)
+{
+    return rfs_json_read_string(json) &&
+           (rfs_hash_parse(json->text, json->text_n, at) ||
+            rfs_json_read_fail(json, "a hash is not of 32 hexadecimal digits"));
+}

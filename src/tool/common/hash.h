@@ -2,7 +2,7 @@
 /* XXH3-128 hashes, as numbers and as text: 32 hexadecimal digits, as `xxhsum -H128` prints them. */
 #pragma once
 
-#include "base/std.h"
+#include "base/json_read.h"
 
 #define XXH_STATIC_LINKING_ONLY /* a hash state on the stack */
 #include <xxhash.h>
@@ -28,3 +28,5 @@ static inline struct rfs_hash rfs_hash_of(const XXH3_state_t *state)
 const char *rfs_hash_text(struct rfs_hash hash, char out[RFS_HASH_TEXT]);
 /* N characters. False when they are not 32 lower-case hexadecimal digits. */
 bool rfs_hash_parse(const char *text, size_t n, struct rfs_hash *out);
+/* Reads a string that is a hash, for tables of JSON fields: AT is a struct rfs_hash. */
+bool rfs_hash_read(struct rfs_json_read *json, void *at);

@@ -9,6 +9,7 @@
 
 #define MANIFEST_FORMAT "reshard-manifest"
 #define MANIFEST_VERSION 1
+#define NOT_ONE "not a manifest of reshard export"
 
 int rfs_manifest_init(struct rfs_manifest *manifest)
 {
@@ -111,13 +112,6 @@ int rfs_manifest_text(const struct rfs_manifest *manifest, char **text, size_t *
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static bool read_hash(struct rfs_json_read *json, struct rfs_hash *out)
-{
-    return rfs_json_read_string(json) &&
-           (rfs_hash_parse(json->text, json->text_n, out) ||
-            rfs_json_read_fail(json, "a hash is not of 32 hexadecimal digits"));
-}
-
 /*
  * Below the folder, without "..", "." or an empty part, and nothing else that would lead out of it.
  */
@@ -133,89 +127,73 @@ static bool is_below(const char *path)
     }
 }
 
-/* Puts a copy of the text in the place of that in *slot. */
-static bool read_text(struct rfs_json_read *json, char **slot)
+/* A file of the list. */
+struct file {
+    char *path; /* owned */
+    struct rfs_manifest_entry entry;
+};
+
+static bool read_path(struct rfs_json_read *json, void *at)
 {
-    if (!rfs_json_read_string(json))
-        return false;
-    free(*slot);
-    *slot = strdup(json->text);
-    json->no_memory |= !*slot;
-    return *slot || rfs_json_read_fail(json, "out of memory");
+    return rfs_json_field_text(json, at) &&
+           (is_below(*(char **)at) || rfs_json_read_fail(json, "a path leads out of the folder"));
 }
 
-enum { HAS_PATH = 1, HAS_SIZE = 2, HAS_HASH = 4, HAS_MADE_OF = 8, HAS_ALL = 15 };
+static const struct rfs_json_field fields_of_file[] = {
+    {"path", read_path, offsetof(struct file, path), true},
+    {"size", rfs_json_field_u64, offsetof(struct file, entry.size), true},
+    {"xxh3_128", rfs_hash_read, offsetof(struct file, entry.hash), true},
+    {"made_of", rfs_hash_read, offsetof(struct file, entry.made_of), true},
+    {"written_ms", rfs_json_field_u64, offsetof(struct file, entry.written_ms), false},
+};
 
-static bool read_member_of_file(struct rfs_json_read *json, char **path,
-                                struct rfs_manifest_entry *entry, unsigned *has)
+static bool read_file(struct rfs_json_read *json, struct rfs_manifest *manifest, struct file *file)
 {
-    if (strcmp(json->text, "path") == 0) {
-        *has |= HAS_PATH;
-        return read_text(json, path) &&
-               (is_below(*path) || rfs_json_read_fail(json, "a path leads out of the folder"));
-    }
-    if (strcmp(json->text, "size") == 0) {
-        *has |= HAS_SIZE;
-        return rfs_json_read_u64(json, &entry->size);
-    }
-    if (strcmp(json->text, "xxh3_128") == 0) {
-        *has |= HAS_HASH;
-        return read_hash(json, &entry->hash);
-    }
-    if (strcmp(json->text, "made_of") == 0) {
-        *has |= HAS_MADE_OF;
-        return read_hash(json, &entry->made_of);
-    }
-    return strcmp(json->text, "written_ms") == 0 ? rfs_json_read_u64(json, &entry->written_ms)
-                                                 : rfs_json_read_skip(json);
-}
-
-static bool read_file(struct rfs_json_read *json, struct rfs_manifest *manifest)
-{
-    RFS_FREE char *path = NULL;
-    struct rfs_manifest_entry entry = {0};
-    unsigned has = 0;
-    bool first = true;
-
-    while (rfs_json_read_member(json, &first))
-        if (!read_member_of_file(json, &path, &entry, &has))
-            return false;
-    if (json->wrong)
+    if (!rfs_json_read_object(json, fields_of_file, sizeof fields_of_file / sizeof *fields_of_file,
+                              "a file has no path, size, xxh3_128 or made_of", file))
         return false;
-    if (has != HAS_ALL)
-        return rfs_json_read_fail(json, "a file has no path, size, xxh3_128 or made_of");
-    const struct rfs_manifest_entry *known = rfs_manifest_find(manifest, path);
-    if (known && known->written_ms > entry.written_ms)
+    const struct rfs_manifest_entry *known = rfs_manifest_find(manifest, file->path);
+    if (known && known->written_ms > file->entry.written_ms)
         return true;
-    if (rfs_manifest_put(manifest, path, &entry) == 0)
+    if (rfs_manifest_put(manifest, file->path, &file->entry) == 0)
         return true;
     json->no_memory = true;
     return rfs_json_read_fail(json, "out of memory");
 }
 
-static bool read_files(struct rfs_json_read *json, struct rfs_manifest *manifest)
+static bool read_files(struct rfs_json_read *json, void *manifest)
 {
-    bool first = true;
+    bool first = true, good = true;
 
-    while (rfs_json_read_element(json, &first))
-        if (!read_file(json, manifest))
-            return false;
-    return !json->wrong;
+    while (good && rfs_json_read_element(json, &first)) {
+        struct file file = {.path = NULL};
+        good = read_file(json, manifest, &file);
+        free(file.path);
+    }
+    return good && !json->wrong;
 }
 
-static bool read_small(struct rfs_json_read *json, uint32_t *out)
+static bool read_format(struct rfs_json_read *json, void *at)
 {
-    uint64_t number;
-
-    if (!rfs_json_read_u64(json, &number))
-        return false;
-    *out = (uint32_t)number;
-    return number <= UINT32_MAX || rfs_json_read_fail(json, "a number is too large");
+    (void)at;
+    return rfs_json_read_string(json) &&
+           (rfs_json_read_is(json, MANIFEST_FORMAT) || rfs_json_read_fail(json, NOT_ONE));
 }
 
-/* Of several manifests the largest counts. */
-static bool read_most(struct rfs_json_read *json, uint64_t *most)
+static bool read_version(struct rfs_json_read *json, void *at)
 {
+    uint32_t version;
+
+    (void)at;
+    return rfs_json_field_u32(json, &version) &&
+           (version == MANIFEST_VERSION ||
+            rfs_json_read_fail(json, "of another version of reshard"));
+}
+
+/* Takes the largest number of several manifests. */
+static bool read_most(struct rfs_json_read *json, void *at)
+{
+    uint64_t *most = at;
     uint64_t number;
 
     if (!rfs_json_read_u64(json, &number))
@@ -224,54 +202,30 @@ static bool read_most(struct rfs_json_read *json, uint64_t *most)
     return true;
 }
 
-static bool read_member(struct rfs_json_read *json, struct rfs_manifest *manifest, bool *is_one)
-{
-    uint32_t version;
-
-    if (strcmp(json->text, "format") == 0) {
-        if (!rfs_json_read_string(json))
-            return false;
-        *is_one = strcmp(json->text, MANIFEST_FORMAT) == 0;
-        return *is_one || rfs_json_read_fail(json, "not a manifest of reshard export");
-    }
-    if (strcmp(json->text, "version") == 0)
-        return read_small(json, &version) &&
-               (version == MANIFEST_VERSION ||
-                rfs_json_read_fail(json, "of another version of reshard"));
-    if (strcmp(json->text, "source") == 0)
-        return read_text(json, &manifest->source);
-    if (strcmp(json->text, "options") == 0)
-        return read_text(json, &manifest->options);
-    if (strcmp(json->text, "task") == 0)
-        return read_small(json, &manifest->task);
-    if (strcmp(json->text, "tasks") == 0)
-        return read_small(json, &manifest->tasks);
-    if (strcmp(json->text, "total_files") == 0)
-        return read_most(json, &manifest->total_files);
-    return strcmp(json->text, "files") == 0 ? read_files(json, manifest) : rfs_json_read_skip(json);
-}
+static const struct rfs_json_field fields[] = {
+    {"format", read_format, 0, true},
+    {"version", read_version, 0, false},
+    {"source", rfs_json_field_text, offsetof(struct rfs_manifest, source), false},
+    {"options", rfs_json_field_text, offsetof(struct rfs_manifest, options), false},
+    {"task", rfs_json_field_u32, offsetof(struct rfs_manifest, task), false},
+    {"tasks", rfs_json_field_u32, offsetof(struct rfs_manifest, tasks), false},
+    {"total_files", read_most, offsetof(struct rfs_manifest, total_files), false},
+    {"files", read_files, 0, false},
+};
 
 int rfs_manifest_parse(const char *name, const char *text, size_t size,
                        struct rfs_manifest *manifest, struct rfs_error *err)
 {
-    struct rfs_json_read json = rfs_json_read_begin(text, size);
-    bool first = true;
-    bool is_one = false;
-    int rc = 0;
+    const struct rfs_json_document document = {
+        .file = name,
+        .what = "not a manifest that can be read",
+        .remedy = "another DST; or remove this file, and export with --force",
+        .lacks = NOT_ONE,
+        .fields = fields,
+        .n = sizeof fields / sizeof *fields,
+    };
 
-    while (rfs_json_read_member(&json, &first))
-        if (!read_member(&json, manifest, &is_one))
-            break;
-    if (!json.wrong && rfs_json_read_end(&json) && !is_one)
-        rfs_json_read_fail(&json, "not a manifest of reshard export");
-    if (json.no_memory)
-        rc = rfs_fail_memory(err);
-    else if (json.wrong)
-        rc = rfs_fail(err, -EINVAL, RFS_AT(name, json.at),
-                      "another DST; or remove this file, and export with --force",
-                      "not a manifest that can be read: %s", json.wrong);
-    rfs_json_read_free(&json);
-    return rc;
+    return rfs_json_read_document(&document, text, size, manifest, err);
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */

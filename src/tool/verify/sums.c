@@ -137,10 +137,28 @@ int rfs_sums_save(const struct rfs_sums *sums, const char *path, struct rfs_erro
 /* ---- reading --------------------------------------------------------------------------------- */
 
 #define DTYPE_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
-enum { HAS_NAME = 1, HAS_DTYPE = 2, HAS_SHAPE = 4, HAS_HASH = 8, HAS_ALL = 15 };
+#define NOT_ONE "not a manifest of reshard verify"
 
-static bool read_shape(struct rfs_json_read *json, struct rfs_sum_entry *entry)
+/* A tensor of the list. */
+struct tensor {
+    char *name; /* owned */
+    struct rfs_sum_entry entry;
+};
+
+static bool read_dtype(struct rfs_json_read *json, void *at)
 {
+    if (!rfs_json_read_string(json))
+        return false;
+    const size_t n = strspn(json->text, DTYPE_CHARACTERS);
+    if (n == 0 || n != json->text_n || n >= RFS_SUM_DTYPE)
+        return rfs_json_read_fail(json, "a dtype is none");
+    memcpy(at, json->text, n + 1);
+    return true;
+}
+
+static bool read_shape(struct rfs_json_read *json, void *at)
+{
+    struct rfs_sum_entry *entry = at;
     bool first = true;
 
     entry->ndim = 0;
@@ -153,99 +171,70 @@ static bool read_shape(struct rfs_json_read *json, struct rfs_sum_entry *entry)
     return !json->wrong;
 }
 
-static bool read_member(struct rfs_json_read *json, char **name, struct rfs_sum_entry *entry,
-                        unsigned *has)
-{
-    if (strcmp(json->text, "shape") == 0) {
-        *has |= HAS_SHAPE;
-        return read_shape(json, entry);
-    }
-    const unsigned what = strcmp(json->text, "name") == 0       ? HAS_NAME
-                          : strcmp(json->text, "dtype") == 0    ? HAS_DTYPE
-                          : strcmp(json->text, "xxh3_128") == 0 ? HAS_HASH
-                                                                : 0;
-    if (what == 0)
-        return rfs_json_read_skip(json);
-    *has |= what;
-    if (!rfs_json_read_string(json))
-        return false;
-    if (what == HAS_HASH)
-        return rfs_hash_parse(json->text, json->text_n, &entry->hash) ||
-               rfs_json_read_fail(json, "a hash is not of 32 hexadecimal digits");
-    if (what == HAS_DTYPE) {
-        const size_t n = strspn(json->text, DTYPE_CHARACTERS);
-        if (n == 0 || n != json->text_n || n >= sizeof entry->dtype)
-            return rfs_json_read_fail(json, "a dtype is none");
-        snprintf(entry->dtype, sizeof entry->dtype, "%s", json->text);
-        return true;
-    }
-    free(*name);
-    *name = strdup(json->text);
-    json->no_memory |= !*name;
-    return *name || rfs_json_read_fail(json, "out of memory");
-}
+static const struct rfs_json_field fields_of_tensor[] = {
+    {"name", rfs_json_field_text, offsetof(struct tensor, name), true},
+    {"dtype", read_dtype, offsetof(struct tensor, entry.dtype), true},
+    {"shape", read_shape, offsetof(struct tensor, entry), true},
+    {"xxh3_128", rfs_hash_read, offsetof(struct tensor, entry.hash), true},
+};
 
-static bool read_tensor(struct rfs_json_read *json, struct rfs_sums *sums)
+static bool read_tensor(struct rfs_json_read *json, struct rfs_sums *sums, struct tensor *tensor)
 {
-    RFS_FREE char *name = NULL;
-    struct rfs_sum_entry entry = {0};
-    unsigned has = 0;
-    bool first = true;
-
-    while (rfs_json_read_member(json, &first))
-        if (!read_member(json, &name, &entry, &has))
-            return false;
-    if (json->wrong)
+    if (!rfs_json_read_object(json, fields_of_tensor,
+                              sizeof fields_of_tensor / sizeof *fields_of_tensor,
+                              "a tensor has no name, dtype, shape or xxh3_128", tensor))
         return false;
-    if (has != HAS_ALL)
-        return rfs_json_read_fail(json, "a tensor has no name, dtype, shape or xxh3_128");
-    const int rc = put_entry(sums, name, &entry);
+    const int rc = put_entry(sums, tensor->name, &tensor->entry);
     json->no_memory |= rc == -ENOMEM;
     return rc == 0 ||
            rfs_json_read_fail(json, rc == -EEXIST ? "a name comes twice" : "out of memory");
 }
 
-static bool read_top(struct rfs_json_read *json, struct rfs_sums *sums, bool *is_one)
+static bool read_tensors(struct rfs_json_read *json, void *sums)
+{
+    bool first = true, good = true;
+
+    while (good && rfs_json_read_element(json, &first)) {
+        struct tensor tensor = {.name = NULL};
+        good = read_tensor(json, sums, &tensor);
+        free(tensor.name);
+    }
+    return good && !json->wrong;
+}
+
+static bool read_format(struct rfs_json_read *json, void *at)
+{
+    (void)at;
+    return rfs_json_read_string(json) &&
+           (rfs_json_read_is(json, FORMAT) || rfs_json_read_fail(json, NOT_ONE));
+}
+
+static bool read_version(struct rfs_json_read *json, void *at)
 {
     uint64_t version;
-    bool first = true;
 
-    if (strcmp(json->text, "format") == 0) {
-        if (!rfs_json_read_string(json))
-            return false;
-        *is_one = strcmp(json->text, FORMAT) == 0;
-        return *is_one || rfs_json_read_fail(json, "not a manifest of reshard verify");
-    }
-    if (strcmp(json->text, "version") == 0)
-        return rfs_json_read_u64(json, &version) &&
-               (version == FORMAT_VERSION ||
-                rfs_json_read_fail(json, "of another version of reshard"));
-    if (strcmp(json->text, "tensors") != 0)
-        return rfs_json_read_skip(json);
-    while (rfs_json_read_element(json, &first))
-        if (!read_tensor(json, sums))
-            return false;
-    return !json->wrong;
+    (void)at;
+    return rfs_json_read_u64(json, &version) &&
+           (version == FORMAT_VERSION || rfs_json_read_fail(json, "of another version of reshard"));
 }
+
+static const struct rfs_json_field fields[] = {
+    {"format", read_format, 0, true},
+    {"version", read_version, 0, false},
+    {"tensors", read_tensors, 0, false},
+};
 
 int rfs_sums_parse(const char *file, const char *text, size_t size, struct rfs_sums *sums,
                    struct rfs_error *err)
 {
-    struct rfs_json_read json = rfs_json_read_begin(text, size);
-    bool first = true;
-    bool is_one = false;
-    int rc = 0;
+    const struct rfs_json_document document = {
+        .file = file,
+        .what = "not a manifest that can be read",
+        .remedy = "another FILE, or --write to replace it",
+        .lacks = NOT_ONE,
+        .fields = fields,
+        .n = sizeof fields / sizeof *fields,
+    };
 
-    while (rfs_json_read_member(&json, &first))
-        if (!read_top(&json, sums, &is_one))
-            break;
-    if (!json.wrong && rfs_json_read_end(&json) && !is_one)
-        rfs_json_read_fail(&json, "not a manifest of reshard verify");
-    if (json.no_memory)
-        rc = rfs_fail_memory(err);
-    else if (json.wrong)
-        rc = rfs_fail(err, -EINVAL, RFS_AT(file, json.at), "another FILE, or --write to replace it",
-                      "not a manifest that can be read: %s", json.wrong);
-    rfs_json_read_free(&json);
-    return rc;
+    return rfs_json_read_document(&document, text, size, sums, err);
 }

@@ -21,10 +21,12 @@
 
 #define RFS_SUMS_BYTES ((size_t)256 << 20) /* larger ones are refused */
 
+#define RFS_SUM_DTYPE 24
+
 struct rfs_sum_entry {
     uint32_t ndim;
     uint64_t dims[RFS_MAX_DIMS];
-    char dtype[24]; /* "Float32", "map" */
+    char dtype[RFS_SUM_DTYPE]; /* "Float32", "map" */
     struct rfs_hash hash;
     bool met; /* its user's */
 };
