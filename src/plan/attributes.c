@@ -20,9 +20,12 @@ int rfs_plan_add_file(struct rfs_files *files, uint32_t file, struct rfs_rank_pl
     struct stat st;
 
     const int rc = rfs_files_stat(files, file, &st);
-    if (rc)
-        return rfs_fail(err, rc, RFS_IN(rfs_files_path(files, file)), NULL,
-                        "cannot be examined: %s", strerror(-rc));
+    if (rc) {
+        rfs_fail(err, rc, RFS_IN(rfs_files_path(files, file)), NULL, "cannot be examined: %s",
+                 strerror(-rc));
+        rfs_files_reason(files, file, rc, err);
+        return rc;
+    }
     struct rfs_access access = rfs_files_access(files, file, &st);
     if (!first)
         access = rfs_access_both(access, access_of(plan));

@@ -107,6 +107,7 @@ librfs_la_SOURCES += \
 	src/source/scan/group.c \
 	src/source/scan/group_proto.c \
 	src/source/scan/group_proto.h \
+	src/source/scan/inside.c \
 	src/source/scan/internal.h \
 	src/source/scan/iterations.c \
 	src/source/scan/map.c \

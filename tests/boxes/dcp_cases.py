@@ -394,6 +394,69 @@ def pinwheel(name):
     return Case(name, 3, {("w",): Boxes(numbered(5, 5), boxes)})
 
 
+class Edited(Case):
+    """Another .metadata; torch reads it, too, or refuses it, too."""
+
+    def __init__(self, name, edit, said=None):
+        super().__init__(name, 2, {(w,): Sharded(numbered(4, 2) + i, (2,), [0]) for i, w in enumerate("abc")})
+        self.edit, self.said = edit, said
+
+    def check_oracle(self, folder):
+        path = os.path.join(folder, "checkpoint", ".metadata")
+        with open(path, "rb") as file:
+            metadata = pickle.load(file)
+        self.edit(metadata)
+        with open(path, "wb") as file:
+            pickle.dump(metadata, file)
+        if not self.said:
+            return super().check_oracle(folder)
+        try:
+            super().check_oracle(folder)
+        except CheckpointException:  # no Exception
+            return None
+        return "torch reads it"
+
+    def check_views(self, folder, source, options):
+        if not self.said:
+            return super().check_views(folder, source, options)
+        have = export(source, os.path.join(folder, "pt"), "format=pt")
+        return None if have and self.said in have else f"{have!r} does not say {self.said!r}"
+
+
+@fixed
+def described_twice(name):
+    """A chunk that is a copy of another."""
+    def edit(metadata):
+        chunks = metadata.state_dict_metadata["a"].chunks
+        chunks.append(chunks[0])
+    return Edited(name, edit)
+
+
+@fixed
+def stored_nowhere(name):
+    """The message names its tensor."""
+    def edit(metadata):
+        del metadata.storage_data[next(index for index in metadata.storage_data if index.fqn == "a")]
+    return Edited(name, edit, "'a': the metadata does not say where the chunk at [")
+
+
+class Pipe(Case):
+    """A FIFO in the place of a file."""
+
+    def check_views(self, folder, source, options):
+        path = os.path.join(source, "__1_0.distcp")
+        os.remove(path)
+        os.mkfifo(path)
+        have = export(source, os.path.join(folder, "pt"), "format=pt")
+        return None if have and have.count(path) == 1 and ": not a regular file" in have else have
+
+
+@fixed
+def fifo(name):
+    """One line says so."""
+    return Pipe(name, 2, {("w",): Sharded(numbered(4, 2), (2,), [0])})
+
+
 @fixed_since_2_9
 def safetensors(name):
     """Cut on two axes, unevenly, not at all, and a scalar: each rank's pieces in a safetensors file of its own."""

@@ -4,6 +4,7 @@
 A random case is random.Random(f"{seed}/{number}") and nothing else, so that any one of them replays alone.
 """
 import glob
+import json
 import os
 import random
 
@@ -381,4 +382,42 @@ def two_saves(name):
     case.damage = lambda folder: saves.save_file(
         os.path.join(folder, "CKP-model-0000001-0000002.safetensors"), [("w", numbered(None, (2, 6)))])
     case.refusal = "the metadata describes its slice as Float32[4, 6], the file has Float32[2, 6]"
+    return case
+
+
+@fixed
+def metadata_of_the_model_alone(name):
+    """2.0.0 writes metadata.json for the model, and anew when the optimizer is saved: here it broke off between the two."""
+    case = one(name, Layout([2], [0, -1]), (8, 6), Layout([4], [-1, -1]))
+    case.checkpoint.tensors.append(Tensor("adam_m.w", numbered(None, (8, 6)), Layout([2], [0, -1]), kind="opt"))
+
+    def damage(folder):
+        path = os.path.join(folder, "metadata.json")
+        with open(path, encoding="utf-8") as file:
+            metadata = json.load(file)
+        for part in metadata.values():
+            for key in [key for key in part if "adam_m.w" in key]:
+                del part[key]
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(metadata, file)
+        case.checkpoint.tensors.pop()
+        case.damage = None  # once
+    case.damage = damage
+    case.says = "metadata.json: 2 files of the save are not named in it, such as 'CKP-opt-0000000-0000002.safetensors'"
+    return case
+
+
+@fixed
+def tensors_that_the_metadata_lacks(name):
+    """Two in each file, the same ones."""
+    case = one(name, Layout([2], [0, -1]), (8, 6), Layout([4], [-1, -1]))
+
+    def damage(folder):
+        whole = numbered(None, (8, 6)).data
+        for rank in range(2):
+            path = os.path.join(folder, f"CKP-model-000000{rank}-0000002.safetensors")
+            saves.save_file(path, [("w", values.Value("Float32", whole[4 * rank:4 * rank + 4])),
+                                   ("a", numbered(None, (2,))), ("b", numbered(None, (3,)))])
+    case.damage = damage
+    case.says = "2 tensors in it are not in the metadata, such as"
     return case

@@ -128,8 +128,11 @@ static int read_metadata(struct rfs_boxes *boxes, struct rfs_error *err)
     struct rfs_reading reading;
     int rc = rfs_reading_begin_quiet(boxes->files, boxes->metadata, &reading);
 
-    if (rc < 0)
-        return rfs_files_fail(err, path, rc);
+    if (rc < 0) {
+        rfs_files_fail(err, path, rc);
+        rfs_files_reason(boxes->files, boxes->metadata, rc, err);
+        return rc;
+    }
     rc = rfs_dcp_describe(rfs_reading_read, &reading, reading.size, boxes, err);
     return end(boxes->files, boxes->metadata, &reading, rc, err);
 }

@@ -6,8 +6,9 @@
 #include "source/safetensors/header.h"
 
 struct rfs_boxes_by_file {
-    uint32_t *chunks; /* numbers, by file */
-    uint32_t first[]; /* [n_files + 1] in chunks */
+    struct rfs_intern *others; /* names of tensors in the files that the metadata lacks */
+    uint32_t *chunks;          /* numbers, by file */
+    uint32_t first[];          /* [n_files + 1] in chunks */
 };
 
 struct rfs_boxes_by_file *rfs_boxes_by_file_new(const struct rfs_boxes *boxes)
@@ -20,8 +21,9 @@ struct rfs_boxes_by_file *rfs_boxes_by_file_new(const struct rfs_boxes *boxes)
     if (!by_file)
         return NULL;
     by_file->chunks = malloc((boxes->chunks.n + 1) * sizeof *by_file->chunks);
-    if (!by_file->chunks) {
-        free(by_file);
+    by_file->others = rfs_intern_new();
+    if (!by_file->chunks || !by_file->others) {
+        rfs_boxes_by_file_free(by_file);
         return NULL;
     }
     /* Counted one place further on, so that each count becomes the place of its file's first. */
@@ -36,8 +38,11 @@ struct rfs_boxes_by_file *rfs_boxes_by_file_new(const struct rfs_boxes *boxes)
 
 void rfs_boxes_by_file_free(struct rfs_boxes_by_file *by_file)
 {
-    if (by_file)
-        free(by_file->chunks);
+    if (!by_file)
+        return;
+    free(by_file->chunks);
+    if (by_file->others)
+        rfs_intern_free(by_file->others);
     free(by_file);
 }
 
@@ -89,6 +94,31 @@ static int fail_differs(const struct rfs_boxes *boxes, uint32_t chunk,
                     rfs_text_dims(found, sizeof found, has->ndim, has->dims));
 }
 
+/* Tells which tensors of a file the metadata lacks, but for those that another file had, too. */
+static void tell_others(const struct rfs_boxes *boxes, const struct rfs_boxes_by_file *by_file,
+                        uint32_t file, const struct rfs_index *index)
+{
+    const uint32_t before = rfs_intern_count(by_file->others);
+    const char *first = NULL;
+
+    for (size_t i = 0; i < index->n; i++) {
+        const uint32_t name = index->entries[i].name;
+        if (name < boxes->by_name.n && boxes->by_name.data[name])
+            continue;
+        const char *text = rfs_intern_text(boxes->tables->names, name);
+        const uint32_t id = rfs_intern_add(by_file->others, text, strlen(text));
+        first = !first && id >= before ? text : first;
+    }
+    const size_t n = rfs_intern_count(by_file->others) - before;
+    if (first && n > 0)
+        rfs_log_limited(boxes->log, RFS_WARNING,
+                        n == 1 ? "%s: %zu tensor in it is not in the metadata, '%s', and "
+                                 "is not shown"
+                               : "%s: %zu tensors in it are not in the metadata, such as "
+                                 "'%s', and are not shown",
+                        rfs_files_path(boxes->files, file), n, first);
+}
+
 int rfs_boxes_locate_in_header(struct rfs_boxes *boxes, const struct rfs_boxes_by_file *by_file,
                                uint32_t chunk, struct rfs_error *err)
 {
@@ -106,6 +136,7 @@ int rfs_boxes_locate_in_header(struct rfs_boxes *boxes, const struct rfs_boxes_b
         else if (c == chunk)
             rc = fail_differs(boxes, c, entry, err);
     }
+    tell_others(boxes, by_file, boxes->chunks.data[chunk].file, index);
     rfs_index_free(index);
     return rc;
 }

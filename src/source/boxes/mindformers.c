@@ -19,6 +19,7 @@
 #include "base/store.h"
 #include "source/boxes/headers.h"
 #include "source/boxes/mindformers_internal.h"
+#include "source/scan/scan.h"
 
 #include <dirent.h>
 
@@ -60,6 +61,7 @@ void rfs_mf_end(struct rfs_mf *mf)
     free(mf->best.data);
     free(mf->first.data);
     rfs_intern_free(mf->listing);
+    free(mf->named.data);
     rfs_intern_free(mf->missing);
 }
 
@@ -73,7 +75,8 @@ static int list_folder(struct rfs_mf *mf)
         return rfs_fail_read(mf->err, RFS_IN(mf->boxes->folder), failed);
     mf->listing = rfs_intern_new();
     while (mf->listing && (entry = rfs_dir_next(&dir)) != NULL) {
-        if (rfs_intern_add(mf->listing, entry->d_name, strlen(entry->d_name)) != RFS_NO_ID)
+        if (rfs_intern_add(mf->listing, entry->d_name, strlen(entry->d_name)) != RFS_NO_ID &&
+            RFS_PUSH(&mf->named, 0))
             continue;
         rfs_intern_free(mf->listing);
         mf->listing = NULL;
@@ -155,8 +158,11 @@ int rfs_mf_read(struct rfs_mf *mf)
     struct rfs_reading reading;
     int rc = rfs_reading_begin_quiet(mf->boxes->files, mf->boxes->metadata, &reading);
 
-    if (rc < 0)
-        return rfs_files_fail(mf->err, mf->path, rc);
+    if (rc < 0) {
+        rfs_files_fail(mf->err, mf->path, rc);
+        rfs_files_reason(mf->boxes->files, mf->boxes->metadata, rc, mf->err);
+        return rc;
+    }
     rc = read_text(mf, &reading);
     const int end = rfs_reading_end(&reading);
     return end < 0 ? rfs_files_fail(mf->err, mf->path, end) : rc;
@@ -174,6 +180,28 @@ static void tell_missing(const struct rfs_mf *mf)
                 others == 0   ? " is"
                 : others == 1 ? " and another file are"
                               : " and other files are");
+}
+
+/* Files of the save that the metadata does not name: MindSpore Transformers writes it twice. */
+static void tell_others(const struct rfs_mf *mf)
+{
+    const char *first = NULL;
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < mf->named.n; i++) {
+        const char *name = rfs_intern_text(mf->listing, i);
+        if (mf->named.data[i] || !rfs_scan_is_of_mindformers(name))
+            continue;
+        n++;
+        first = !first || strcmp(name, first) < 0 ? name : first;
+    }
+    if (n > 0)
+        rfs_log(mf->boxes->log, RFS_WARNING,
+                n == 1 ? "%s: %zu file of the save is not named in it, '%s': what only that file "
+                         "has is not shown"
+                       : "%s: %zu files of the save are not named in it, such as '%s': what only "
+                         "they have is not shown",
+                mf->path, n, first);
 }
 
 /* ---- boxes of this format ---- */
@@ -206,6 +234,7 @@ static int build(struct rfs_boxes *boxes, struct rfs_error *err)
     if (rc)
         return rc;
     tell_missing(&mf);
+    tell_others(&mf);
     boxes->own = rfs_boxes_by_file_new(boxes);
     return boxes->own ? 0 : rfs_fail_memory_of(err, mf.path);
 }

@@ -19,9 +19,10 @@ struct rfs_mf {
     struct rfs_boxes *boxes;
     const char *path; /* of the file, for messages */
     struct rfs_json_read json;
-    struct rfs_mf_text name;    /* of the tensor at hand */
-    RFS_VEC(uint64_t) slices;   /* of that tensor: the numbers of those that it has */
-    struct rfs_intern *listing; /* names in the folder */
+    struct rfs_mf_text name;      /* of the tensor at hand */
+    RFS_VEC(uint64_t) slices;     /* of that tensor: the numbers of those that it has */
+    struct rfs_intern *listing;   /* names in the folder */
+    RFS_VEC(unsigned char) named; /* by id in it: the metadata names that file */
     /*
      * Files of copies of the slice at hand: the last, the one that is taken, the one to be taken.
      */

@@ -191,8 +191,11 @@ static void swap(struct rfs_mf_text *a, struct rfs_mf_text *b)
 static int take_copy(struct rfs_mf *mf, struct copies *copies, uint64_t rank)
 {
     const bool lower = rank < copies->lowest;
-    const bool there =
-        rank < copies->best && rfs_intern_find(mf->listing, mf->file.data, mf->file.n) != RFS_NO_ID;
+    const uint32_t listed = rfs_intern_find(mf->listing, mf->file.data, mf->file.n);
+    const bool there = rank < copies->best && listed != RFS_NO_ID;
+
+    if (listed != RFS_NO_ID)
+        mf->named.data[listed] = 1;
 
     if (lower) {
         copies->lowest = rank;

@@ -30,7 +30,9 @@ int rfs_boxes_fail_file(const struct rfs_boxes *boxes, uint32_t file, int rc, st
     if (rc == -ESTALE && !rfs_store_there(path))
         return rfs_fail(err, rc, RFS_IN(path), "copy it there, and mount again",
                         "the metadata of the checkpoint names this file, but it is missing");
-    return rfs_files_fail(err, path, rc);
+    rfs_files_fail(err, path, rc);
+    rfs_files_reason(boxes->files, file, rc, err);
+    return rc;
 }
 
 int rfs_boxes_locate(struct rfs_boxes *boxes, uint32_t chunk, struct rfs_error *err)

@@ -129,6 +129,16 @@ void rfs_file_let_go(struct rfs_object *object)
         rfs_store_objects()->let_go(object);
 }
 
+/* A folder, a FIFO and so on where a file should be: the caller reports it. */
+static int never_regular(struct rfs_files *files, struct rfs_file *file)
+{
+    struct rfs_error err;
+
+    rfs_fail(&err, -EINVAL, RFS_IN(file->path), "the file of the checkpoint in its place",
+             "not a regular file");
+    return rfs_file_stick_line(files, file, -EINVAL, err.text, true);
+}
+
 /*
  * Compares with the recorded identity, or records it at the first time. 0 or the failure that
  * stuck.
@@ -137,7 +147,9 @@ int rfs_file_compare(struct rfs_files *files, struct rfs_file *file, const struc
 {
     const struct rfs_identity now = identity_of(st);
     if (!S_ISREG(st->st_mode))
-        return rfs_file_stick(files, file, -ESTALE, "the file is no longer a regular file");
+        return atomic_load_explicit(&file->recorded, memory_order_acquire)
+                   ? rfs_file_stick(files, file, -ESTALE, "the file is no longer a regular file")
+                   : never_regular(files, file);
     if (!atomic_load_explicit(&file->recorded, memory_order_acquire)) {
         pthread_mutex_lock(&files->lock);
         if (!atomic_load_explicit(&file->recorded, memory_order_relaxed)) {

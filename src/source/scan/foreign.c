@@ -7,6 +7,8 @@
  *   transformers, before safetensors   pytorch_model.bin, pytorch_model-00001-of-00002.bin
  *   PyTorch                            *.pth: torch.save, whose other name *.pt is read
  *   Orbax (JAX)                        _CHECKPOINT_METADATA, manifest.ocdbt
+ *   Megatron, format torch             iter_0000020/mp_rank_00/model_optim_rng.pt, mp_rank_00_001 …
+ *   Megatron, format zarr              iter_0000020/{metadata.json, a folder for each tensor}
  */
 #include "base/cleanup.h"
 #include "base/glob.h"
@@ -16,18 +18,36 @@
 static const struct foreign {
     const char *name; /* a pattern */
     const char *what, *remedy;
+    const char *holds; /* a text in that file; NULL: any */
+    bool above;        /* a folder of that name may hold a checkpoint that is read */
 } known[] = {
-    {"mp_rank_*_model_states.pt", "DeepSpeed", NULL},
-    {"zero_pp_rank_*", "DeepSpeed", NULL},
-    {"global_step*", "DeepSpeed",
-     "python zero_to_fp32.py . OUT --safe_serialization in that folder, then OUT as the source"},
-    {"pytorch_model.bin", "PyTorch by another name", NULL},
-    {"pytorch_model-*.bin", "PyTorch by another name",
-     "the same file by a name that ends in .pt, or save_pretrained of transformers, which writes "
-     "safetensors"},
-    {"*.pth", "PyTorch by another name", "the same file by a name that ends in .pt"},
-    {"_CHECKPOINT_METADATA", "Orbax", NULL},
-    {"manifest.ocdbt", "Orbax", "Orbax to load it, and save_file of safetensors to save it"},
+    {.name = "mp_rank_*_model_states.pt", .what = "DeepSpeed"},
+    {.name = "zero_pp_rank_*", .what = "DeepSpeed"},
+    {.name = "global_step*",
+     .what = "DeepSpeed",
+     .remedy = "python zero_to_fp32.py . OUT --safe_serialization in that folder, then OUT as the "
+               "source",
+     .above = true},
+    {.name = "pytorch_model.bin", .what = "PyTorch by another name"},
+    {.name = "pytorch_model-*.bin",
+     .what = "PyTorch by another name",
+     .remedy =
+         "the same file by a name that ends in .pt, or save_pretrained of transformers, which "
+         "writes safetensors"},
+    {.name = "*.pth",
+     .what = "PyTorch by another name",
+     .remedy = "the same file by a name that ends in .pt"},
+    {.name = "_CHECKPOINT_METADATA", .what = "Orbax"},
+    {.name = "manifest.ocdbt",
+     .what = "Orbax",
+     .remedy = "Orbax to load it, and save_file of safetensors to save it"},
+    {.name = "mp_rank_[0-9][0-9]*",
+     .what = "Megatron's format torch",
+     .remedy = "Megatron to load it and to save it with --ckpt-format torch_dist"},
+    {.name = "metadata.json",
+     .what = "Megatron's format zarr",
+     .remedy = "Megatron to load it and to save it with --ckpt-format torch_dist",
+     .holds = "\"zarr\""},
 };
 
 /* Consecutive rows of one format share the remedy of the last. */
@@ -43,10 +63,22 @@ static int fail_foreign(const char *path, const struct foreign *row, const char 
                     name);
 }
 
-static const struct foreign *find(const char *name)
+/* Whether the head of a file has a text. */
+static bool holds(const char *folder, const char *name, const char *text)
+{
+    RFS_FREE char *path = rfs_path_join(folder, name);
+    char head[4096];
+    const ssize_t n = path ? rfs_store_head(path, head, sizeof head) : 0;
+
+    return n > 0 && memmem(head, (size_t)n, text, strlen(text));
+}
+
+/* The row of a name in FOLDER (NULL: the source is that file itself). */
+static const struct foreign *find(const char *folder, const char *name)
 {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (rfs_glob_match(known[i].name, name))
+        if (rfs_glob_match(known[i].name, name) &&
+            (!known[i].holds || (folder && holds(folder, name, known[i].holds))))
             return &known[i];
     return NULL;
 }
@@ -63,11 +95,11 @@ int rfs_scan_foreign(const char *path, int rc, struct rfs_error *err)
     const int failed = rfs_dir_open(path, &dir);
     if (failed < 0) {
         const char *base = rfs_path_name(path);
-        found = failed == -ENOTDIR ? find(base) : NULL;
+        found = failed == -ENOTDIR ? find(NULL, base) : NULL;
         return found ? fail_foreign(path, found, base, err) : rc;
     }
     while ((entry = rfs_dir_next(&dir)) != NULL) {
-        const struct foreign *row = find(entry->d_name);
+        const struct foreign *row = find(path, entry->d_name);
         if (rfs_scan_is_rank(entry->d_name))
             return rc;
         if (!row || (found && found <= row))
@@ -78,7 +110,8 @@ int rfs_scan_foreign(const char *path, int rc, struct rfs_error *err)
     }
     if (!found || !name)
         return rc;
-    return fail_foreign(path, found, name, err);
+    RFS_FREE char *inside = found->above ? rfs_scan_inside(path) : NULL;
+    return inside ? rc : fail_foreign(path, found, name, err);
 }
 
 static bool holds_ranks(const char *path)

@@ -8,6 +8,7 @@
  *   iteration_00000020/                   metadata.json, CKP-model-0000000-0000008.safetensors …
  *
  *   iter_0000020/                         Megatron's: .metadata, __0_0.distcp, common.pt …
+ *   release/                              a model that was converted, if the tracker says "release"
  *
  * An iteration without its metadata is one whose save has not ended, unless MindSpore Transformers
  * saved it of one rank.
@@ -19,6 +20,7 @@
 
 #define TRACKER "latest_checkpointed_iteration.txt"
 #define TRACKER_MOST 4096
+#define RELEASE "release"
 #define DIGITS_MOST 18
 #define NONE INT64_C(-1)
 
@@ -36,6 +38,7 @@ struct iterations {
     const struct style *style;
     struct rfs_error *err;
     RFS_VEC(int64_t) numbers; /* ascending */
+    bool tracker, release;    /* what else the folder has */
 };
 
 static void free_iterations(struct iterations *all)
@@ -71,6 +74,8 @@ static int add(void *ctx, const struct dirent *entry)
 
     const size_t prefix = strlen(all->style->prefix);
 
+    all->tracker |= strcmp(name, TRACKER) == 0;
+    all->release |= strcmp(name, RELEASE) == 0;
     if (strncmp(name, all->style->prefix, prefix) != 0)
         return 0;
     const int64_t number = number_of(name + prefix, name + strlen(name));
@@ -91,14 +96,15 @@ static bool has(const struct iterations *all, int64_t number)
            bsearch(&number, all->numbers.data, all->numbers.n, sizeof number, compare) != NULL;
 }
 
-/* The iteration that the tracker names, NONE where there is no such folder. 0 or -errno. */
-static int read_tracker(const struct iterations *all, int64_t *number)
+/* What the tracker names: an iteration, or NONE where there is no such folder. 0 or -errno. */
+static int read_tracker(const struct iterations *all, int64_t *number, bool *release)
 {
     RFS_FREE char *path = rfs_path_join(all->spec->path, TRACKER);
     RFS_FREE char *text = NULL;
     size_t n;
 
     *number = NONE;
+    *release = false;
     if (!path)
         return rfs_fail_memory(all->err);
     const int rc = rfs_read_beneath(all->spec->beneath, path, TRACKER_MOST, &text, &n, all->err);
@@ -107,22 +113,22 @@ static int read_tracker(const struct iterations *all, int64_t *number)
     if (rc)
         return rc;
     const char *begin = text + strspn(text, " \t\r\n");
-    *number = number_of(begin, begin + strcspn(begin, " \t\r\n"));
+    const size_t length = strcspn(begin, " \t\r\n");
+    *number = number_of(begin, begin + length);
     if (!has(all, *number))
         *number = NONE;
+    *release = length == strlen(RELEASE) && memcmp(begin, RELEASE, length) == 0;
     return 0;
 }
 
 /* ---- one iteration ---- */
 
-/* As rfs_scan_described of its folder; 1 when the folder is of no kind that is known. */
-static int scan_one(const struct iterations *all, int64_t number, struct rfs_log *log,
-                    struct rfs_scan *out, struct rfs_error *err)
+/* As rfs_scan_described of that folder; 1 when the folder is of no kind that is known. */
+static int scan_folder(const struct iterations *all, const char *name, struct rfs_log *log,
+                       struct rfs_scan *out, struct rfs_error *err)
 {
     struct rfs_source_spec spec = *all->spec;
-    char name[48];
 
-    name_of(all->style, number, name, sizeof name);
     RFS_FREE char *path = rfs_path_join(all->spec->path, name);
     if (!path)
         return rfs_fail_memory(err);
@@ -130,6 +136,15 @@ static int scan_one(const struct iterations *all, int64_t number, struct rfs_log
     spec.step = spec.epoch = RFS_ANY_NUMBER; /* they have chosen it */
     const int rc = rfs_scan_described(&spec, log, out, err);
     return rc < 0 ? rc : out->n == 0;
+}
+
+static int scan_one(const struct iterations *all, int64_t number, struct rfs_log *log,
+                    struct rfs_scan *out, struct rfs_error *err)
+{
+    char name[48];
+
+    name_of(all->style, number, name, sizeof name);
+    return scan_folder(all, name, log, out, err);
 }
 
 static bool is_finished(const struct iterations *all, int64_t number)
@@ -151,6 +166,14 @@ static int64_t newest(const struct iterations *all, int64_t limit)
     return NONE;
 }
 
+/* After RC: replaces the message where the files of a folder are of a format that is not read. */
+static int explain(const struct iterations *all, const char *name, int rc)
+{
+    RFS_FREE char *path = rfs_path_join(all->spec->path, name);
+
+    return path ? rfs_scan_foreign(path, rc, all->err) : rc;
+}
+
 static int fail_unfinished(const struct iterations *all, int64_t number)
 {
     const int64_t before = newest(all, number);
@@ -161,8 +184,9 @@ static int fail_unfinished(const struct iterations *all, int64_t number)
     if (before != NONE)
         snprintf(remedy, sizeof remedy, "step=%" PRId64 ", the last before it that is whole",
                  before);
-    return rfs_fail(all->err, -EINVAL, RFS_IN(all->spec->path), remedy,
-                    "%s has no %s: its save has not ended", name, all->style->lacks);
+    const int rc = rfs_fail(all->err, -EINVAL, RFS_IN(all->spec->path), remedy,
+                            "%s has no %s: its save has not ended", name, all->style->lacks);
+    return explain(all, name, rc);
 }
 
 static int take(const struct iterations *all, int64_t number, struct rfs_log *log,
@@ -190,14 +214,36 @@ static int fail_absent(const struct iterations *all)
                     all->spec->step, all->numbers.n, last);
 }
 
+/* Takes Megatron's folder of a converted model, if the tracker names it; else n stays 0. */
+static int take_release(const struct iterations *all, struct rfs_log *log, struct rfs_scan *out)
+{
+    struct rfs_error why = {0};
+    int64_t number;
+    bool named = false;
+    int rc = read_tracker(all, &number, &named);
+
+    if (rc || !named)
+        return rc;
+    rc = scan_folder(all, RELEASE, log, out, &why);
+    if (rc < 0 && all->err)
+        *all->err = why;
+    if (rc == 1)
+        rc = rfs_fail(
+            all->err, -EINVAL, RFS_IN(all->spec->path), "step=N, an iteration",
+            "'%s' names the folder 'release', which has no '.metadata' of the format torch_dist",
+            TRACKER);
+    return rc < 0 ? explain(all, RELEASE, rc) : rc;
+}
+
 static int choose(const struct iterations *all, struct rfs_log *log, int64_t *number)
 {
+    bool release;
     const int64_t last = all->numbers.data[all->numbers.n - 1];
 
     *number = all->spec->step;
     if (*number != RFS_ANY_NUMBER)
         return has(all, *number) ? 0 : fail_absent(all);
-    const int rc = read_tracker(all, number);
+    const int rc = read_tracker(all, number, &release);
     if (rc || *number != NONE)
         return rc;
     *number = newest(all, INT64_MAX);
@@ -234,11 +280,13 @@ int rfs_scan_iterations(const struct rfs_source_spec *spec, struct rfs_log *log,
         all.style = &styles[i];
         rc = rfs_entry_each(spec->path, add, &all, err);
     }
-    if (rc || all.numbers.n == 0)
+    RFS_SORT_ALL(&all.numbers, compare);
+    if (rc == 0 && all.tracker && all.release && !saves && spec->step == RFS_ANY_NUMBER)
+        rc = take_release(&all, log, out);
+    if (rc || out->n > 0 || all.numbers.n == 0)
         return rc;
     if (spec->epoch != RFS_ANY_NUMBER && spec->epoch != 0)
         return rfs_fail_usage(err, "step=N", "option epoch: iterations have none");
-    RFS_SORT_ALL(&all.numbers, compare);
     if (saves)
         return list_saves(&all, saves);
     rc = choose(&all, log, &number);

@@ -156,6 +156,11 @@ uint32_t rfs_numbered_count(enum rfs_numbered kind, const char *name)
     return read_name(kind, name, &file) ? file.of[COUNT] : 0;
 }
 
+bool rfs_scan_is_of_mindformers(const char *name)
+{
+    return rfs_numbered_count(RFS_NUMBERED_MINDFORMERS, name) > 0;
+}
+
 /* ---- lists of names, for messages ---- */
 
 struct names {

@@ -73,6 +73,8 @@ int rfs_scan_saves(const struct rfs_source_spec *spec, struct rfs_saves *out,
 bool rfs_scan_is_described(const char *path);
 /* Whether it has a Checkpoint 2.0 of one rank, which has no metadata. */
 bool rfs_scan_is_of_one_rank(const char *path);
+/* Whether a name is that of a file with tensors of a Checkpoint 2.0. */
+bool rfs_scan_is_of_mindformers(const char *name);
 /* Whether a folder of that name is a rank's: rank_ and digits. */
 bool rfs_scan_is_rank(const char *name);
 /*
@@ -82,6 +84,11 @@ bool rfs_scan_is_rank(const char *name);
 int rfs_scan_foreign(const char *path, int rc, struct rfs_error *err);
 /* For a message: the first folder in PATH that holds folders of ranks, malloc'ed; NULL for none. */
 char *rfs_scan_below(const char *path);
+/*
+ * For a message: the checkpoints that describe themselves in folders below PATH, as "A or B",
+ * malloc'ed; NULL for none.
+ */
+char *rfs_scan_inside(const char *path);
 
 /*
  * The name of the checkpoint that counts in FOLDER, malloc'ed; NULL when it holds none. 0 or

@@ -13,6 +13,7 @@
  */
 #include "base/cleanup.h"
 #include "base/order.h"
+#include "base/text.h"
 #include "source/io/json_map.h"
 #include "source/scan/internal.h"
 
@@ -225,13 +226,36 @@ static int fail_unknown(const struct rfs_source_spec *spec, const struct rfs_lis
                         struct rfs_error *err)
 {
     RFS_FREE char *below = rfs_scan_below(spec->path);
+    RFS_FREE char *inside = below ? NULL : rfs_scan_inside(spec->path);
 
     return rfs_fail(err, -ENOENT, RFS_IN(spec->path),
                     below             ? below
+                    : inside          ? inside
                     : listing->n == 0 ? REMEDY_ROOT
                                       : REMEDY_ROOT
                         "; or a checkpoint file itself, or segmented to take all files as one",
                     "the folder has no rank_N folder in it");
+}
+
+/*
+ * The folder's one file, unless it is a program's own beside checkpoints: data.pt of verl, common.pt
+ * of Megatron.
+ */
+static int take_only(const struct rfs_source_spec *spec, const struct rfs_found *file,
+                     struct rfs_scan *out, struct rfs_error *err)
+{
+    /* MindSpore takes the only safetensors file. */
+    RFS_FREE char *inside = file->format == RFS_FORMAT_TORCH ? rfs_scan_inside(spec->path) : NULL;
+    RFS_FREE char *remedy =
+        inside ? rfs_text_printf("%s; or %s/%s", inside, spec->path, file->name) : NULL;
+
+    if (!inside && strcmp(file->name, "common.pt") == 0 &&
+        rfs_scan_foreign(spec->path, -EINVAL, err) == -ENOTSUP)
+        return -ENOTSUP;
+    if (!inside)
+        return take_name(spec, file->name, out, err);
+    return rfs_fail(err, -EINVAL, RFS_IN(spec->path), remedy,
+                    "the folder has '%s', and checkpoints in folders below", file->name);
 }
 
 int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err)
@@ -253,6 +277,6 @@ int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, str
     if (seen.model)
         return take_name(spec, MODEL, out, err);
     if (listing.n == 1 && listing.data[0].format != RFS_FORMAT_CKPT)
-        return take_name(spec, listing.data[0].name, out, err);
+        return take_only(spec, &listing.data[0], out, err);
     return rfs_scan_foreign(spec->path, fail_unknown(spec, &listing, err), err);
 }

@@ -192,8 +192,10 @@ int rfs_info_rank(struct rfs_info_args *args, struct rfs_report *report, struct 
     enum rfs_info_kind kind = RFS_INFO_CKPT;
     int rc = rfs_scan_folder(folder, &name, err);
 
+    RFS_FREE char *inside = rc == 0 && !name ? rfs_scan_inside(folder) : NULL;
     if (rc == 0 && !name)
-        rc = rfs_fail(err, -ENOENT, RFS_IN(folder), "a folder with rank_N folders or .ckpt files",
+        rc = rfs_fail(err, -ENOENT, RFS_IN(folder),
+                      inside ? inside : "a folder with rank_N folders or .ckpt files",
                       "holds no checkpoint");
     rc = rfs_scan_foreign(folder, rc, err);
     if (rc == 0)

@@ -232,7 +232,23 @@ static void test_fifo(void **state)
     struct fixture *f = *state;
     assert_int_equal(unlink(tree_path(&f->tree, "a")), 0);
     assert_int_equal(mkfifo(tree_path(&f->tree, "a"), 0644), 0);
-    assert_stuck(f, -ESTALE, "no longer a regular file"); /* and nothing blocked */
+    struct rfs_error err = {0};
+    struct rfs_reading r;
+    assert_int_equal(rfs_reading_begin(f->files, 0, &r), -EINVAL); /* and nothing blocked */
+    assert_int_equal(rfs_files_state(f->files, 0), -EINVAL);
+    assert_true(rfs_files_reason(f->files, 0, -EINVAL, &err));
+    assert_non_null(strstr(err.text, "/a: not a regular file; try: "));
+    assert_int_equal(counted(f).opens, 0);
+}
+
+static void test_a_file_that_becomes_a_fifo(void **state)
+{
+    struct fixture *f = *state;
+    struct stat st;
+    assert_int_equal(rfs_files_stat(f->files, 0, &st), 0);
+    assert_int_equal(unlink(tree_path(&f->tree, "a")), 0);
+    assert_int_equal(mkfifo(tree_path(&f->tree, "a"), 0644), 0);
+    assert_stuck(f, -ESTALE, "no longer a regular file");
     assert_int_equal(counted(f).opens, 0);
 }
 
@@ -418,11 +434,22 @@ static void test_whole(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_read),          TEST(test_modified), TEST(test_attributes),
-        TEST(test_truncated),     TEST(test_size),     TEST(test_changed_between),
-        TEST(test_taken),         TEST(test_replaced), TEST(test_removed),
-        TEST(test_fifo),          TEST(test_limit),    TEST(test_all_pinned),
-        TEST(test_process_limit), TEST(test_whole),    TEST(test_access_of_another),
+        TEST(test_read),
+        TEST(test_modified),
+        TEST(test_attributes),
+        TEST(test_truncated),
+        TEST(test_size),
+        TEST(test_changed_between),
+        TEST(test_taken),
+        TEST(test_replaced),
+        TEST(test_removed),
+        TEST(test_fifo),
+        TEST(test_a_file_that_becomes_a_fifo),
+        TEST(test_limit),
+        TEST(test_all_pinned),
+        TEST(test_process_limit),
+        TEST(test_whole),
+        TEST(test_access_of_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

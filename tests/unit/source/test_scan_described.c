@@ -317,6 +317,71 @@ static void test_hyper_parallel(void **state)
     scanned(s);
 }
 
+/* The folders that programs save to; those inside them are checkpoints. */
+static void test_roots(void **state)
+{
+    static const struct {
+        const char *files[5], *root, *try;
+    } roots[] = {
+        {{"tt/step-9/.metadata", "tt/step-100/.metadata", "tt/step-20/.metadata",
+          "tt/step-200/__0_0.distcp"},
+         "tt",
+         "/tt/step-100"},
+        {{"acc/optimizer_0/.metadata", "acc/pytorch_model_fsdp_0/.metadata", "acc/scheduler.bin"},
+         "acc",
+         "/acc/pytorch_model_fsdp_0"},
+        {{"verl/global_step_20/actor/model_world_size_1_rank_0.pt",
+          "verl/global_step_20/critic/model_world_size_1_rank_0.pt",
+          "verl/latest_checkpointed_iteration.txt"},
+         "verl",
+         "/verl/global_step_20/actor or "},
+        {{"nemo/m-step=1-last/weights/.metadata", "nemo/m-step=1-last/context/model.yaml"},
+         "nemo",
+         "/nemo/m-step=1-last/weights"},
+    };
+    struct scanning *s = *state;
+
+    for (size_t i = 0; i < sizeof roots / sizeof *roots; i++) {
+        for (size_t k = 0; k < 5 && roots[i].files[k]; k++)
+            put(s, roots[i].files[k]);
+        s->spec.path = tree_path(&s->tree, roots[i].root);
+        REFUSED(s, -ENOENT, "the folder has no rank_N folder in it; try: ", roots[i].try);
+    }
+    put(s, "verl/global_step_20/data.pt");
+    s->spec.path = tree_path(&s->tree, "verl/global_step_20");
+    REFUSED(s, -EINVAL, "the folder has 'data.pt', and checkpoints in folders below",
+            "/critic; or ");
+    put(s, "deepspeed/global_step20/mp_rank_00_model_states.pt");
+    s->spec.path = tree_path(&s->tree, "deepspeed");
+    REFUSED(s, -ENOTSUP, "a checkpoint of DeepSpeed, as 'global_step20' shows");
+}
+
+static void test_megatrons_other_formats(void **state)
+{
+    struct scanning *s = *state;
+
+    put_text(s, "a/iter_0000020/metadata.json", "{\"sharded_backend\": \"zarr\"}");
+    put(s, "a/iter_0000020/common.pt");
+    put(s, "a/iter_0000020/w/.zarray");
+    put(s, "b/iter_0000020/mp_rank_00_001/model_optim_rng.pt");
+    put(s, "c/release/mp_rank_00/model_optim_rng.pt");
+    put_text(s, "c/latest_checkpointed_iteration.txt", "release");
+    put_text(s, "d/iter_0000020/metadata.json", "{\"sharded_backend\": \"torch_dist\"}");
+    s->spec.path = tree_path(&s->tree, "a");
+    REFUSED(s, -ENOTSUP, "/a/iter_0000020: this is a checkpoint of Megatron's format zarr, as");
+    s->spec.path = tree_path(&s->tree, "a/iter_0000020");
+    REFUSED(s, -ENOTSUP, "Megatron's format zarr");
+    s->spec.path = tree_path(&s->tree, "b");
+    REFUSED(s, -ENOTSUP, "Megatron's format torch, as 'mp_rank_00_001'",
+            "--ckpt-format torch_dist");
+    s->spec.path = tree_path(&s->tree, "b/iter_0000020");
+    REFUSED(s, -ENOTSUP, "Megatron's format torch, as 'mp_rank_00_001'");
+    s->spec.path = tree_path(&s->tree, "c");
+    REFUSED(s, -ENOTSUP, "/c/release: this is a checkpoint of Megatron's format torch, as");
+    s->spec.path = tree_path(&s->tree, "d");
+    REFUSED(s, -EINVAL, "iter_0000020 has no '.metadata' of the format torch_dist: its save has");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scanning_setup, scanning_teardown)
 
 int main(void)
@@ -333,6 +398,8 @@ int main(void)
         TEST(test_step_and_epoch),
         TEST(test_a_save_that_broke_off),
         TEST(test_hyper_parallel),
+        TEST(test_roots),
+        TEST(test_megatrons_other_formats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

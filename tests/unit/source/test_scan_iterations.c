@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -159,9 +160,19 @@ static void test_megatron(void **state)
     scanned(s);
     assert_string_equal(files_of(s, 0), "iter_0000010/.metadata");
     assert_non_null(strstr(s->lines.last, "iteration 10 is read, the last whose save has ended"));
+    put(s, "release/.metadata");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "release/.metadata");
+    s->spec.step = 9;
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "iter_0000009/.metadata");
+    s->spec.step = RFS_ANY_NUMBER;
     assert_int_equal(rfs_scan_saves(&s->spec, &saves, &err), 0);
     assert_int_equal(saves.n, 2);
     free(saves.data);
+    assert_int_equal(unlink(tree_path(&s->tree, "release/.metadata")), 0);
+    REFUSED(s, -EINVAL, "'latest_checkpointed_iteration.txt' names the folder 'release', which has",
+            "try: step=N, an iteration");
     s->spec.step = 11;
     REFUSED(s, -EINVAL,
             "iter_0000011 has no '.metadata' of the format torch_dist: its save has not",
