@@ -41,8 +41,10 @@ int rfs_boxes_open(const struct rfs_scan *scan, struct rfs_files *files, struct 
     int rc = scan->described == RFS_FSDP
                  ? rfs_fsdp_open(folder, scan->lost, files, tables, log, out, err)
                  : readers[scan->described](folder, files, tables, log, out, err);
-    if (rc == 0)
-        rc = take_doubt(scan, folder, *out, err);
+    if (rc == 0 && (rc = take_doubt(scan, folder, *out, err)) != 0) {
+        rfs_boxes_free(*out);
+        *out = NULL;
+    }
     free(folder);
     return rc;
 }

@@ -24,8 +24,8 @@ struct seen {
     bool dcp, distcp, alone, json, safetensors, shards, fsdp;
     bool one_rank, many_ranks; /* files that MindSpore Transformers saved */
     bool temporary, manifest;
-    bool local;     /* metadata of one rank of HyperParallel */
-    char hyper[64]; /* the name of a file with its tensors, or "" */
+    bool local;      /* metadata of one rank of HyperParallel */
+    char hyper[256]; /* the name of a file with its tensors, or "" */
 };
 
 /* Whether a name is a number between two texts. */
@@ -41,7 +41,7 @@ static bool is_number_in(const char *name, const char *before, const char *behin
 static void look_for_hyper(struct seen *seen, const char *name)
 {
     seen->local |= is_number_in(name, "", ".metadata") || is_number_in(name, ".rank", "_metadata");
-    if (is_number_in(name, "_rank", "_.safetensors") && strlen(name) < sizeof seen->hyper)
+    if (is_number_in(name, "_rank", "_.safetensors"))
         snprintf(seen->hyper, sizeof seen->hyper, "%s", name);
 }
 
