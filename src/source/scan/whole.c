@@ -238,8 +238,8 @@ static int fail_unknown(const struct rfs_source_spec *spec, const struct rfs_lis
 }
 
 /*
- * The folder's one file, unless it is a program's own beside checkpoints: data.pt of verl, common.pt
- * of Megatron.
+ * The folder's one file, unless it is a program's own beside checkpoints: data.pt of verl,
+ * common.pt of Megatron.
  */
 static int take_only(const struct rfs_source_spec *spec, const struct rfs_found *file,
                      struct rfs_scan *out, struct rfs_error *err)
