@@ -191,7 +191,7 @@ static int check_rules(struct rfs_view *view, struct rfs_error *err)
     return rc;
 }
 
-/* By the rules VALUE if they are given, or of the files that TEXT names, or none. As above. */
+/* By the rules VALUE if they are given, or of the files that TEXT names, or none. */
 static int take_strategy(struct rfs_view *view, const char *text, const char *option,
                          const char *value, const struct rfs_output_map *exported,
                          struct rfs_rules_use *use, struct rfs_strategy **out,

@@ -547,6 +547,10 @@ class Changed(Case):
             return said
         if says[0] != SHARED[0] and (said := verify(source, "--against", tree, says=["step cannot be compared: "])):
             return said
+        reshardfs = os.environ.get("RESHARDFS") or os.path.join(os.environ.get("top_builddir", "."), "reshardfs")
+        ran = subprocess.run([reshardfs, "--check", tree, "-o", "view=dcp"], capture_output=True, text=True, check=False)
+        if ran.returncode != 1 or ("__0_1.distcp" not in ran.stderr and SHARED[0] not in ran.stderr):
+            return f"reshardfs --check exits with {ran.returncode}: {ran.stderr}"
         said = export(tree, out, "view=dcp")
         refused = said and ("__0_1.distcp" in said or SHARED[0] in said) and not os.path.exists(out)
         return None if refused else f"it is exported: {said}"

@@ -41,15 +41,16 @@ int rfs_dcp_item_find(const struct rfs_dcp_item *item, rfs_read_fn *read, void *
                       uint64_t file_bytes, struct rfs_dcp_place *out, struct rfs_error *err);
 
 /*
- * Proves that an item that holds anything is in the file, as rfs_torch_prove does.
- */
-int rfs_dcp_item_prove(const struct rfs_dcp_item *item, rfs_read_fn *read, void *ctx,
-                       uint64_t file_bytes, bool all, struct rfs_error *err);
-
-/*
  * The same of an item that holds anything: it is opened and kept, and BUDGET pays its memory; what
  * the metadata says of a tensor is not looked at. Errors also as of rfs_torch_keep.
  */
 int rfs_dcp_item_open(const struct rfs_dcp_item *item, rfs_read_fn *read, void *ctx,
                       uint64_t file_bytes, struct rfs_budget *budget, struct rfs_torch *out,
                       struct rfs_error *err);
+
+/*
+ * Proves that an item is in the file, and what rfs_torch_prove proves of it, whatever it holds. Errors
+ * as above, and those of rfs_torch_prove.
+ */
+int rfs_dcp_item_prove(const struct rfs_dcp_item *item, rfs_read_fn *read, void *ctx,
+                       uint64_t file_bytes, bool all, struct rfs_error *err);

@@ -88,7 +88,7 @@ static int64_t compare_frame(struct frame *frame, struct rfs_error *err)
     return (int64_t)image->bytes;
 }
 
-/* The same of a tree that describes itself: whether a chunk of that tensor begins there. */
+/* Whether a chunk of that tensor begins there, in a tree that describes itself. */
 static bool chunk_lies_there(const struct frame *frame, const struct rfs_boxes *boxes,
                              const char *name, uint64_t start)
 {
@@ -146,28 +146,31 @@ static int is_alike(const struct frame *frame, struct rfs_error *err)
     return rc < 0 ? rc : alike;
 }
 
-static void find(const struct frame *frame, uint64_t offset)
+/* Adds a finding of file NUMBER of the view: of its rank, where the tree has ranks. */
+static void find(struct rfs_verify *verify, size_t number, enum rfs_finding_kind kind,
+                 uint64_t offset)
 {
-    struct rfs_catalog *catalog = frame->verify->tree.catalog;
-    struct rfs_finding finding = {
-        .kind = RFS_FOUND_FRAME, .rank = RFS_NO_RANK, .at = RFS_NOWHERE_AT};
+    struct rfs_catalog *catalog = verify->tree.catalog;
+    const struct shown_file *file = &verify->src.view->files[number];
+    struct rfs_finding finding = {.kind = kind, .rank = RFS_NO_RANK, .at = RFS_NOWHERE_AT};
     char where[NAME_MAX + 32];
 
-    snprintf(where, sizeof where, "%s offset %" PRIu64, frame->file->name, offset);
-    if (frame->verify->tree.ranks > 1) {
-        finding.rank = frame->rank;
+    snprintf(where, sizeof where, "%s offset %" PRIu64, file->name, offset);
+    if (verify->tree.ranks > 1) {
+        finding.rank = file->rank;
         finding.file =
-            rfs_files_path(rfs_catalog_files(catalog), rfs_catalog_file(catalog, frame->rank));
+            rfs_files_path(rfs_catalog_files(catalog), rfs_catalog_file(catalog, file->rank));
         finding.offset = offset;
-    } else {
+    } else if (kind == RFS_FOUND_FRAME) {
         finding.detail = where;
     }
-    rfs_findings_add(&frame->verify->findings, &finding);
+    rfs_findings_add(&verify->findings, &finding);
 }
 
 /* How a file of the tree compares with the mount's. */
 enum verdict {
-    SAME, /* or its difference is among the findings */
+    SAME,
+    DIFFERS, /* its tensors lie where the mount's do, if it has any */
     OTHERWISE,
     MISSING,
 };
@@ -196,8 +199,8 @@ static int64_t read_frame(struct frame *frame, struct rfs_files *files, struct r
     return at < 0 || rc == 0 ? at : rfs_files_fail(err, frame->path, rc);
 }
 
-/* Gives an enum verdict, or -errno with *err filled. */
-static int compare_file(struct frame *frame, struct rfs_error *err)
+/* Gives an enum verdict, and where they differ first in *FIRST; or -errno with *err filled. */
+static int compare_file(struct frame *frame, uint64_t *first, struct rfs_error *err)
 {
     const int64_t size = size_of(frame, err);
 
@@ -210,11 +213,9 @@ static int compare_file(struct frame *frame, struct rfs_error *err)
     rfs_files_free(files);
     if (at < 0 || at == (int64_t)frame->image->bytes)
         return at < 0 ? (int)at : SAME;
+    *first = (uint64_t)at;
     const int alike = is_alike(frame, err);
-    if (alike <= 0)
-        return alike < 0 ? alike : OTHERWISE;
-    find(frame, (uint64_t)at);
-    return SAME;
+    return alike < 0 ? alike : alike ? DIFFERS : OTHERWISE;
 }
 
 /* Fills path, to be freed. 0 or -ENOMEM. */
@@ -237,6 +238,7 @@ static int find_path(struct frame *frame)
 
 struct outcome {
     enum verdict verdict;
+    uint64_t at;             /* the first difference */
     bool tensors, passed_on; /* the file has tensors; it is one of the source as it is */
 };
 
@@ -265,11 +267,12 @@ static int compare_shown(struct frame *frame, size_t number, struct outcome *out
     if (!frame->reader)
         return rc;
     rfs_view_scatter(frame->reader);
-    rc = compare_file(frame, err);
+    rc = compare_file(frame, &outcome->at, err);
     reshard_reader_close(frame->reader);
     if (rc < 0)
         return rc;
     *outcome = (struct outcome){.verdict = (enum verdict)rc,
+                                .at = outcome->at,
                                 .tensors = has_tensors(frame->image),
                                 .passed_on = frame->image->storages != NULL};
     return 0;
@@ -288,13 +291,14 @@ static int compare_one(void *ctx, size_t number)
     int rc = 0;
 
     /* What differs in this file has been said of each value in it. */
-    if (number == 0 || number != comparing->objects)
+    if (comparing->objects == 0 || number != comparing->objects)
         rc = compare_shown(&frame, number, &comparing->outcomes[number], &err);
     free(frame.path);
     rfs_progress_file(&verify->progress);
     rfs_progress_tick(&verify->progress);
     /* A mount of a damaged source lacks such a file, which is among the findings. */
-    if (!frame.image && rc != -ENOMEM && (is_partial(&verify->src) || is_partial(&verify->shown)))
+    if (!frame.image && rc != -ENOMEM &&
+        (is_partial(&verify->src) || is_partial(&verify->shown) || is_partial(&verify->cut)))
         return 0;
     return rfs_first_error_note(&comparing->first, rc, &err);
 }
@@ -311,15 +315,6 @@ static void find_file(const struct comparing *comparing, size_t number)
     rfs_verify_find(comparing->verify, RFS_FOUND_FILE, NULL, RFS_NO_RANK, detail);
 }
 
-static void find_otherwise(const struct comparing *comparing, size_t number)
-{
-    const struct rfs_verify *verify = comparing->verify;
-    const bool ranks = verify->tree.ranks > 1;
-
-    rfs_verify_find(comparing->verify, RFS_FOUND_OTHERWISE, NULL,
-                    ranks ? verify->src.view->files[number].rank : RFS_NO_RANK, NULL);
-}
-
 /*
  * Tells what to make of missing files and of those of another size: other options can change files
  * with tensors and those that describe them, but no file that is passed on. Faults are reason
@@ -332,16 +327,17 @@ static void judge(const struct comparing *comparing, bool faults)
     bool otherwise = view->kind->by_rank;
 
     for (size_t i = 0; i < view->n_files; i++)
-        otherwise |= comparing->outcomes[i].tensors && comparing->outcomes[i].verdict != SAME;
+        otherwise |= comparing->outcomes[i].tensors && comparing->outcomes[i].verdict >= OTHERWISE;
     for (size_t i = 0; i < view->n_files; i++) {
         const struct outcome *outcome = &comparing->outcomes[i];
-        if (outcome->verdict == SAME)
-            continue;
-        if (!outcome->tensors &&
-            (outcome->passed_on || (!otherwise && (outcome->verdict == MISSING || describes))))
+        const bool fixed =
+            outcome->passed_on || (!otherwise && (outcome->verdict == MISSING || describes));
+        if (outcome->verdict == DIFFERS)
+            find(comparing->verify, i, RFS_FOUND_FRAME, outcome->at);
+        else if (outcome->verdict != SAME && !outcome->tensors && fixed)
             find_file(comparing, i);
-        else if (!faults)
-            find_otherwise(comparing, i);
+        else if (outcome->verdict != SAME && !faults)
+            find(comparing->verify, i, RFS_FOUND_OTHERWISE, outcome->at);
     }
 }
 

@@ -87,7 +87,7 @@ static void join(struct comparing *comparing)
 
 /* ---- what they are --------------------------------------------------------------------------- */
 
-/* 1 for a sound item, 0 for one that is among the findings now, or -errno with *err filled. */
+/* Gives 1 for a sound item, 0 for one that is among the findings now, or -errno with *err filled. */
 static int prove(const struct comparing *comparing, const struct rfs_whole *whole,
                  const struct pair *pair, const struct rfs_boxed_object *object, const char *what,
                  struct rfs_error *err)
@@ -198,7 +198,7 @@ static void comparing_end(struct comparing *comparing)
     free(comparing->pairs.data);
 }
 
-/* What the source has that no tree of another format could have. */
+/* Warns of values of the source, where the tree is of a format without such values. */
 static void tell(const struct rfs_boxes *src)
 {
     char line[96];
