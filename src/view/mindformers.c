@@ -220,11 +220,13 @@ static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, stru
 {
     const struct rfs_mf_view *mf = view->mf;
     const uint32_t devices = view->scale.dst_devices;
-    RFS_FREE struct rfs_mf_tensor *tensors = calloc(mf->tensors.n + 1, sizeof *tensors);
+    const int rc = rfs_view_take_sources(view, plan, err);
 
-    const int rc = tensors ? rfs_view_take_sources(view, plan, err) : rfs_fail_memory(err);
     if (rc)
         return rc;
+    RFS_FREE struct rfs_mf_tensor *tensors = calloc(mf->tensors.n + 1, sizeof *tensors);
+    if (!tensors)
+        return rfs_fail_memory(err);
     for (size_t i = 0; i < mf->tensors.n; i++) {
         const struct stored *stored = &mf->tensors.data[i];
         const struct rfs_geometry *geometry = rfs_planner_geometry(view->planner, stored->target);

@@ -116,7 +116,8 @@ static int read_item(const struct rfs_whole *whole, const struct rfs_boxed_objec
 
     if (rc == 0) {
         rc = rfs_reading_pread(&reading, buf, n, object->item + at);
-        rc = rfs_reading_end(&reading) ?: rc;
+        const int ended = rfs_reading_end(&reading);
+        rc = ended ? ended : rc;
     }
     return rc ? rfs_files_fail(err, rfs_files_path(files, object->file), rc) : 0;
 }
