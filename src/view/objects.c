@@ -31,6 +31,23 @@ void rfs_objects_tell(struct rfs_view *view)
         log_left_out(view, boxes->objects.n);
 }
 
+int rfs_objects_check_unread(const struct rfs_view *view, struct rfs_error *err)
+{
+    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->stored);
+
+    for (size_t i = 0; boxes && i < boxes->unread.n; i++) {
+        struct rfs_intern *names = boxes->tables->names;
+        const char *name = rfs_intern_text(names, boxes->unread.data[i].name);
+        /* With convert=, names= is of other names. */
+        if (!view->convert.made && !rfs_output_map_name(view->output_map, name))
+            continue;
+        return rfs_fail(err, -ENOTSUP, RFS_OF(rfs_files_path(boxes->files, boxes->metadata), name),
+                        "names= mapping it to null to leave it out", "is not read: %s",
+                        rfs_intern_text(names, boxes->unread.data[i].why));
+    }
+    return 0;
+}
+
 int rfs_objects_same_name(const char *source, const char *name, struct rfs_error *err)
 {
     return rfs_fail(err, -EINVAL, RFS_OF(source, name), "names= with another name for one of them",

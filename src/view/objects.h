@@ -11,6 +11,12 @@
  */
 void rfs_objects_tell(struct rfs_view *view);
 
+/*
+ * Whether all tensors of the source that can't be shown are left out. 0, or -ENOTSUP with *err
+ * filled: it names the first that is not.
+ */
+int rfs_objects_check_unread(const struct rfs_view *view, struct rfs_error *err);
+
 /* The objects that a document takes nodes from; zero-initialise, and end it after the document. */
 struct rfs_objects {
     RFS_VEC(struct rfs_torch) open;

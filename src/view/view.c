@@ -15,6 +15,7 @@
 #include "view/hidden.h"
 #include "view/internal.h"
 #include "view/mindformers.h"
+#include "view/objects.h"
 #include "view/outputs.h"
 #include "view/planned.h"
 #include "view/rules.h"
@@ -121,7 +122,8 @@ static int open_planned(struct rfs_view *view, struct rfs_error *err)
     const struct rfs_output_map_config output_map = {view->options.names, view->options.dtype};
     int rc = rfs_view_strategies(view, err)
             ?: check_torch_options(view, err)
-            ?: rfs_output_map_open(&output_map, &view->output_map, err);
+            ?: rfs_output_map_open(&output_map, &view->output_map, err)
+            ?: rfs_objects_check_unread(view, err);
 
     if (rc)
         return rc;

@@ -127,26 +127,28 @@ class Shards(Case):
 class Ranks(Case):
     """A file of torch.save for each rank, of DTensors."""
 
-    def __init__(self, name, world, items):
+    def __init__(self, name, world, items, entry=None):
         super().__init__(name, world, {path: v for path, v in items.items() if not isinstance(v, Boxes)})
+        self.entry = entry
 
     def write(self, folder):
         source = os.path.join(folder, "checkpoint")
-        program.save_ranks(source, self.world, self.items)
+        program.save_ranks(source, self.world, self.items, self.entry)
         return source, {}
 
     def check_oracle(self, folder):
         for rank in range(self.world):
-            have = program.load_rank(os.path.join(folder, "checkpoint"), rank, self.world)
+            have = program.load_rank(os.path.join(folder, "checkpoint"), rank, self.world, self.entry)
             for path, v in self.items.items():
                 if isinstance(v, Sharded) and have[".".join(path)][0] != v.full.shape:
                     return f"torch: rank {rank}: {path} is {have['.'.join(path)][0]}"
         return None
 
     def check_views(self, folder, source, _options):
-        said = (check_export(source, os.path.join(folder, "hf"), "view=huggingface", self.whole())
+        entry = f",entry={self.entry}" if self.entry else ""
+        said = (check_export(source, os.path.join(folder, "hf"), "view=huggingface" + entry, self.whole())
                 if all(safetensors_can(v) for v in self.items.values()) else None)
-        return said or check_export(source, os.path.join(folder, "pt"), "format=pt", self.whole())
+        return said or check_export(source, os.path.join(folder, "pt"), "format=pt" + entry, self.whole())
 
 
 def lacks_shards(folder):
@@ -680,6 +682,64 @@ class Refused(Ranks):
 def ranks_of_objects(name):
     """Without a tensor no file can be shown."""
     return Refused(name, 2, {("step",): 3, ("groups",): [{"lr": 0.1}]}, "holds nothing that rank_0 of the destination takes")
+
+
+@fixed_since_2_9
+def ranks_of_parameters(name):
+    """As a model's own parameters."""
+    return Ranks(name, 2, {("w",): program.Parameter(numbered(5, 3), (2,), [0]),
+                           ("copied",): program.Parameter(numbered(3), (2,), [None])})
+
+
+@fixed_since_2_2
+def ranks_below_a_key(name):
+    """The state dict is an entry of the dict in each file."""
+    return Ranks(name, 4, {("w",): Sharded(numbered(10, 6), (4,), [0]), ("scalar",): Plain(torch.tensor(7))}, "model")
+
+
+class Unread(Case):
+    """A tensor of a type that is not read, beside others: it is named, and names= leaves it out."""
+
+    def __init__(self, name, dtype):
+        items = {("w",): Sharded(numbered(5, 3), (2,), [0]), ("step",): 3,
+                 ("scale",): Plain(torch.zeros(4, dtype=torch.uint8).view(getattr(torch, dtype)))}
+        super().__init__(name, 2, items)
+        self.dtype = dtype
+
+    def check_oracle(self, folder):
+        return None
+
+    def check_views(self, folder, source, _options):
+        said = f"parameter 'scale': is not read: its elements are torch.{self.dtype}"
+        names = os.path.join(folder, "names.json")
+        with open(names, "w") as file:
+            file.write('{"scale": null}')
+        want = {"w": self.items[("w",)].full}
+        for options in ("format=pt", "view=huggingface", "view=dcp,dst_ranks=2"):
+            if said not in (have := export(source, os.path.join(folder, "refused"), options) or ""):
+                return f"{options}: {have!r} does not say {said!r}"
+        for options in ("format=pt", "view=huggingface"):
+            if have := check_export(source, os.path.join(folder, options[-2:]), f"{options},names={names}", want):
+                return have
+        told = run("reshard", "info", source)
+        if told.returncode or f"'scale': its elements are torch.{self.dtype}" not in told.stdout:
+            return f"info does not list it: {told.stdout} {told.stderr}"
+        return None
+
+
+@fixed_since_2_9
+def unread_scales(name):
+    return Unread(name, "float8_e8m0fnu")
+
+
+@fixed_since_2_9
+def unread_pairs(name):
+    return Unread(name, "float4_e2m1fn_x2")
+
+
+@fixed_since_2_9
+def unread_complex(name):
+    return Unread(name, "complex32")
 
 
 def strided():

@@ -85,6 +85,16 @@ class Permuted(Sharded):
         return local.permute(reverse).clone(memory_format=torch.contiguous_format).permute(reverse)
 
 
+class Parameter(Sharded):
+    """The same as a parameter of a model."""
+
+    def on(self, rank, world):
+        tensor = super().on(rank, world)
+        parameter = torch.nn.Parameter(tensor)
+        parameter._spec = tensor._spec  # torch takes the first rank's from a cache, as all are of one process here
+        return parameter
+
+
 class Boxes:
     """A tensor in boxes, [(offset, sizes)], of any form; rank r saves every WORLD-th of them."""
 
@@ -247,17 +257,18 @@ def file_of(folder, rank, world):
     return os.path.join(folder, f"model_world_size_{world}_rank_{rank}.pt")
 
 
-def save_ranks(folder, world, items):
-    """A file of torch.save for each rank, with DTensors as FSDP's state dicts have them."""
+def save_ranks(folder, world, items, entry=None):
+    """A file of torch.save for each rank, with DTensors as FSDP's state dicts have them; ENTRY: below that key."""
     os.makedirs(folder, exist_ok=True)
     for rank in range(world):
         with As(rank, world):
             state = {".".join(path): v.on(rank, world) if hasattr(v, "on") else v for path, v in items.items()}
-            torch.save(state, file_of(folder, rank, world))
+            torch.save({entry: state, "epoch": 1} if entry else state, file_of(folder, rank, world))
 
 
-def load_rank(folder, rank, world):
+def load_rank(folder, rank, world, entry=None):
     """{name: (shape of the whole, the piece)}; of other values the value."""
     with As(rank, world):
         state = torch.load(file_of(folder, rank, world), weights_only=False)
+        state = state[entry] if entry else state
         return {n: (v.shape, v.to_local()) if isinstance(v, DTensor) else v for n, v in state.items()}

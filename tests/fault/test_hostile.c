@@ -316,7 +316,7 @@ static int parse_metadata(const struct bytes *input, struct rfs_error *err)
 static int open_fsdp(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
                      struct rfs_log *log, struct rfs_boxes **out, struct rfs_error *err)
 {
-    return rfs_fsdp_open(folder, NULL, files, tables, log, out, err);
+    return rfs_fsdp_open(folder, NULL, NULL, files, tables, log, out, err);
 }
 
 static int parse_fsdp(const struct bytes *input, struct rfs_error *err)

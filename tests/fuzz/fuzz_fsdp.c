@@ -22,7 +22,7 @@ void fuzz_one(const uint8_t *data, size_t size)
     REQUIRE(tables.names && tables.types && files);
     REQUIRE(rfs_files_add(files, fuzz_file("a.pt", input.data, input.size)) == 0);
     const char *lost = size % 2 ? "'b.pt' is" : NULL;
-    if (require_result(rfs_fsdp_open(fuzz_folder(), lost, files, &tables, NULL, &boxes, &err),
+    if (require_result(rfs_fsdp_open(fuzz_folder(), NULL, lost, files, &tables, NULL, &boxes, &err),
                        &err))
         require_chunks(boxes, &(const uint64_t){input.size}, 1);
     rfs_boxes_free(boxes);

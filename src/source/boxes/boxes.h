@@ -67,6 +67,12 @@ struct rfs_boxed_object {
     uint64_t item, item_bytes;
 };
 
+/* A tensor of the metadata that can't be shown. */
+struct rfs_boxed_unread {
+    uint32_t name; /* id in the tables */
+    uint32_t why;  /* id in the tables' names: "its elements are torch.qint8" */
+};
+
 /* Where a chunk's elements begin in its file, and their strides in bytes. */
 struct rfs_strided_chunk {
     uint64_t at;
@@ -98,6 +104,7 @@ struct rfs_boxes {
     RFS_VEC(struct rfs_boxed_tensor) tensors; /* in the order of the metadata */
     RFS_VEC(struct rfs_chunk) chunks;         /* by tensor, then by corner */
     RFS_VEC(struct rfs_boxed_object) objects; /* in the order of the metadata */
+    RFS_VEC(struct rfs_boxed_unread) unread;  /* in the order of the metadata */
     RFS_VEC(uint32_t) by_name;                /* by name id; for rfs_boxes_find */
     struct rfs_intern *paths;                 /* of files, while it is built: id + first_file */
     uint32_t first_file, n_files;
@@ -140,6 +147,14 @@ int rfs_boxes_chunk(struct rfs_boxes *boxes, const uint64_t *offset, const uint6
  */
 int rfs_boxes_object(struct rfs_boxes *boxes, const char *name, size_t length,
                      struct rfs_error *err);
+/*
+ * A tensor that can't be shown, WHY: its chunks are not declared, and where they are stored is of
+ * no interest. A tensor that is declared may become one, too. 0, or -errno with *err filled.
+ */
+int rfs_boxes_unread(struct rfs_boxes *boxes, const char *name, size_t length, const char *why,
+                     struct rfs_error *err);
+/* Whether that name is one of them, and is not declared. O(1). */
+bool rfs_boxes_is_unread(const struct rfs_boxes *boxes, const char *name, size_t length);
 /* Ends the declarations. 0, or -EINVAL with *err filled: two chunks begin at the same element. */
 int rfs_boxes_declared(struct rfs_boxes *boxes, struct rfs_error *err);
 
@@ -176,6 +191,10 @@ int rfs_boxes_finish(struct rfs_boxes *boxes, struct rfs_error *err);
  */
 int rfs_boxes_unflatten(struct rfs_boxes *boxes, const char *name, size_t length, uint32_t ndim,
                         const uint64_t *dims, struct rfs_error *err);
+
+/* Whether a tensor may be one of another's shape (but not of its dtype) that was flattened. */
+bool rfs_boxes_may_be_flat(const struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
+                           const struct rfs_boxed_tensor *whole);
 
 /* ---- once they are finished ------------------------------------------------------------------ */
 

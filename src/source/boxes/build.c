@@ -6,9 +6,13 @@
 #include "base/path.h"
 #include "source/boxes/internal.h"
 
-#define CHUNKS_MOST UINT32_C(0x7fffffff)
-/* by_name has 1 + the number of a tensor, or this and the number of an object; 0: nothing. */
+#define CHUNKS_MOST UINT32_C(0x7ffffffe)
+/*
+ * by_name has 1 + the number of a tensor, or this and the number of an object; 0: nothing. UNREAD
+ * is none of these.
+ */
 #define OBJECT UINT32_C(0x80000000)
+#define UNREAD UINT32_C(0xffffffff)
 
 struct rfs_boxes *rfs_boxes_new(const struct rfs_boxes_format *format, const char *folder,
                                 uint32_t metadata, struct rfs_files *files,
@@ -44,6 +48,7 @@ void rfs_boxes_free(struct rfs_boxes *boxes)
     free(boxes->tensors.data);
     free(boxes->chunks.data);
     free(boxes->objects.data);
+    free(boxes->unread.data);
     free(boxes->by_name.data);
     free(boxes->strided.data);
     pthread_mutex_destroy(&boxes->lock);
@@ -100,6 +105,28 @@ int rfs_boxes_object(struct rfs_boxes *boxes, const char *name, size_t length,
                    RFS_PUSH(&boxes->objects, object)
                ? 0
                : rfs_fail_memory_of(err, rfs_files_path(boxes->files, boxes->metadata));
+}
+
+int rfs_boxes_unread(struct rfs_boxes *boxes, const char *name, size_t length, const char *why,
+                     struct rfs_error *err)
+{
+    struct rfs_intern *names = boxes->tables->names;
+    const struct rfs_boxed_unread unread = {.name = rfs_intern_add(names, name, length),
+                                            .why = rfs_intern_add(names, why, strlen(why))};
+    const uint32_t what = noted(boxes, name, length);
+
+    if (what & OBJECT)
+        return fail_twice(boxes, unread.name, err);
+    return unread.name != RFS_NO_ID && unread.why != RFS_NO_ID &&
+                   (what || note_name(boxes, unread.name, UNREAD)) &&
+                   RFS_PUSH(&boxes->unread, unread)
+               ? 0
+               : rfs_fail_memory_of(err, rfs_files_path(boxes->files, boxes->metadata));
+}
+
+bool rfs_boxes_is_unread(const struct rfs_boxes *boxes, const char *name, size_t length)
+{
+    return noted(boxes, name, length) == UNREAD;
 }
 
 int rfs_boxes_tensor(struct rfs_boxes *boxes, const char *name, size_t length,
@@ -284,7 +311,8 @@ int rfs_boxes_store_object(struct rfs_boxes *boxes, const char *name, size_t len
                            uint64_t item, uint64_t item_bytes, struct rfs_error *err)
 {
     const uint32_t what = noted(boxes, name, length);
-    struct rfs_boxed_object *object = what & OBJECT ? &boxes->objects.data[what & ~OBJECT] : NULL;
+    struct rfs_boxed_object *object =
+        what != UNREAD && (what & OBJECT) ? &boxes->objects.data[what & ~OBJECT] : NULL;
 
     if (!object || object->file != RFS_NO_ID)
         return rfs_fail(err, -EINVAL, RFS_OF(rfs_files_path(boxes->files, boxes->metadata), name),

@@ -64,27 +64,28 @@ static bool take_shape(const struct rfs_dcp_pickle *pickle, uint32_t value, uint
 
 /* ---- tensors ---- */
 
-/* The state of TensorProperties is a tuple, or the fields by name. */
+/*
+ * The state of TensorProperties is a tuple, or the fields by name. *WHY is set for a tensor that is
+ * not read, and else NULL.
+ */
 static int read_properties(const struct reading *reading, const char *name, uint32_t properties,
-                           struct rfs_type *type)
+                           struct rfs_type *type, const char **why)
 {
     const struct rfs_dcp_pickle *pickle = &reading->pickle;
     uint32_t n = 0;
     const uint32_t *items = rfs_dcp_tuple(pickle, rfs_dcp_state(pickle, properties), &n);
     const uint32_t named = n >= 2 ? items[0] : rfs_dcp_field(pickle, properties, RFS_DCP_DTYPE);
     const uint32_t layout = n >= 2 ? items[1] : rfs_dcp_field(pickle, properties, RFS_DCP_LAYOUT);
-    const char *text = rfs_dcp_text(pickle, layout, NULL);
-    enum rfs_dtype dtype;
+    enum rfs_dtype dtype = RFS_BOOL;
 
+    *why = rfs_dcp_unread_dtype(named);
     if (rfs_dcp_class(pickle, properties) != RFS_DCP_TENSOR_PROPERTIES ||
-        !rfs_dcp_dtype(named, &dtype) || !text)
+        (!*why && !rfs_dcp_dtype(named, &dtype)) || rfs_dcp_kind(layout) != RFS_DCP_TEXT)
         return damaged(reading, name, "a tensor without a dtype or a layout");
     type->dtype = (uint8_t)dtype;
-    return rfs_dcp_is_word(layout, RFS_DCP_STRIDED)
-               ? 0
-               : rfs_fail(reading->err, -ENOTSUP, RFS_OF(reading->file, name),
-                          "save it as a dense tensor", "has the layout %s; torch.strided is read",
-                          text);
+    if (!rfs_dcp_is_word(layout, RFS_DCP_STRIDED))
+        *why = "its layout is not torch.strided";
+    return 0;
 }
 
 static int declare_chunk(struct reading *reading, const char *name, const struct rfs_type *type,
@@ -124,8 +125,11 @@ static int declare_tensor(struct reading *reading, uint32_t key, uint32_t value)
         rfs_dcp_kind(chunks) != RFS_DCP_LIST)
         return damaged(reading, name, "a tensor without a size or chunks");
     type.ndim = (uint8_t)ndim;
-    int rc =
-        read_properties(reading, name, rfs_dcp_field(pickle, value, RFS_DCP_PROPERTIES), &type);
+    const char *why;
+    int rc = read_properties(reading, name, rfs_dcp_field(pickle, value, RFS_DCP_PROPERTIES), &type,
+                             &why);
+    if (rc == 0 && why)
+        return rfs_boxes_unread(reading->boxes, name, n, why, reading->err);
     if (rc == 0)
         rc = rfs_boxes_tensor(reading->boxes, name, n, &type, reading->err);
     while (rc == 0 && rfs_dcp_next(&each, &chunk))
@@ -215,6 +219,8 @@ static int store(struct reading *reading, uint32_t index, uint32_t info)
     if (rfs_dcp_class(pickle, index) != RFS_DCP_INDEX ||
         rfs_dcp_class(pickle, info) != RFS_DCP_STORAGE_INFO || !name)
         return damaged(reading, NULL, "its storage_data has something else than places");
+    if (rfs_boxes_is_unread(reading->boxes, name, n))
+        return 0;
     const int rc = read_place(reading, name, info, &place);
     if (rc)
         return rc;
@@ -258,6 +264,28 @@ static int unflatten(const struct reading *reading, uint32_t key, uint32_t value
                : damaged(reading, name, "a shape in mcore_data that is none");
 }
 
+/*
+ * Some versions of torch lose mcore_data. A tensor that is the state of another one, and may have
+ * been flattened, was: its order is not known for certain.
+ */
+static int check_state(const struct reading *reading, const struct rfs_boxed_tensor *tensor)
+{
+    static const char state[] = "optimizer.state.";
+    struct rfs_boxes *boxes = reading->boxes;
+    const char *name = rfs_intern_text(boxes->tables->names, tensor->name);
+    const char *kind = strstr(name, state);
+    const char *dot = kind ? strchr(kind + strlen(state), '.') : NULL;
+    const struct rfs_boxed_tensor *of =
+        dot ? rfs_boxes_find(boxes, dot + 1, strlen(dot + 1)) : NULL;
+
+    if (!of || !rfs_boxes_may_be_flat(boxes, tensor, of))
+        return 0;
+    return rfs_boxes_unread(boxes, name, strlen(name),
+                            "Megatron-Core flattened it, and the metadata lacks its shape "
+                            "(mcore_data)",
+                            reading->err);
+}
+
 static int unflatten_all(struct reading *reading)
 {
     const struct rfs_dcp_pickle *pickle = &reading->pickle;
@@ -270,6 +298,8 @@ static int unflatten_all(struct reading *reading)
     reading->boxes->mcore_data = rfs_dcp_kind(data) == RFS_DCP_DICT;
     while (rc == 0 && rfs_dcp_next(&each, &key) && rfs_dcp_next(&each, &value))
         rc = unflatten(reading, key, value);
+    for (size_t i = 0; rc == 0 && !reading->boxes->mcore_data && i < reading->boxes->tensors.n; i++)
+        rc = check_state(reading, &reading->boxes->tensors.data[i]);
     return rc;
 }
 

@@ -59,7 +59,46 @@ static const struct {
     {"collections", "OrderedDict", RFS_DCP_USE_DICT, RFS_DCP_NO_CLASS},
 };
 
-enum { N_NAMES = sizeof names / sizeof *names, DTYPES = RFS_DCP_NAMES + N_NAMES };
+/* Element types of torch that are not read. Source: torch/_C/__init__.pyi of torch 2.15. */
+#define IS "its elements are torch."
+static const char *const unread[] = {
+    IS "float8_e8m0fnu",
+    IS "float8_e4m3fnuz",
+    IS "float8_e5m2fnuz",
+    IS "float4_e2m1fn_x2",
+    IS "complex32",
+    IS "qint8",
+    IS "quint8",
+    IS "qint32",
+    IS "quint4x2",
+    IS "quint2x4",
+    IS "bits8",
+    IS "bits16",
+    IS "bits1x8",
+    IS "bits2x4",
+    IS "bits4x2",
+    IS "uint1",
+    IS "uint2",
+    IS "uint3",
+    IS "uint4",
+    IS "uint5",
+    IS "uint6",
+    IS "uint7",
+    IS "int1",
+    IS "int2",
+    IS "int3",
+    IS "int4",
+    IS "int5",
+    IS "int6",
+    IS "int7",
+};
+
+enum {
+    N_NAMES = sizeof names / sizeof *names,
+    N_UNREAD = sizeof unread / sizeof *unread,
+    DTYPES = RFS_DCP_NAMES + N_NAMES,
+    UNREAD = DTYPES + RFS_DTYPE_COUNT,
+};
 
 bool rfs_dcp_add_words(struct rfs_intern *texts)
 {
@@ -79,6 +118,9 @@ uint32_t rfs_dcp_name(const char *module, const char *name)
         if (dtype && strcmp(dtype, name) == 0)
             return rfs_dcp_value(RFS_DCP_PLAIN, DTYPES + i);
     }
+    for (uint32_t i = 0; strcmp(module, "torch") == 0 && i < N_UNREAD; i++)
+        if (strcmp(unread[i] + strlen(IS), name) == 0)
+            return rfs_dcp_value(RFS_DCP_PLAIN, UNREAD + i);
     return rfs_dcp_value(RFS_DCP_PLAIN, RFS_DCP_NONE);
 }
 
@@ -101,8 +143,16 @@ bool rfs_dcp_dtype(uint32_t value, enum rfs_dtype *dtype)
 {
     enum rfs_dcp_use use;
 
-    if (!rfs_dcp_use(value, &use) || use != RFS_DCP_USE_DTYPE)
+    if (!rfs_dcp_use(value, &use) || use != RFS_DCP_USE_DTYPE || rfs_dcp_unread_dtype(value))
         return false;
     *dtype = (enum rfs_dtype)(rfs_dcp_number(value) - DTYPES);
     return true;
+}
+
+const char *rfs_dcp_unread_dtype(uint32_t value)
+{
+    const uint32_t number = rfs_dcp_number(value);
+
+    return rfs_dcp_kind(value) == RFS_DCP_PLAIN && number >= UNREAD ? unread[number - UNREAD]
+                                                                    : NULL;
 }

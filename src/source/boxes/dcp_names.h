@@ -24,5 +24,7 @@ uint32_t rfs_dcp_name(const char *module, const char *name);
 bool rfs_dcp_use(uint32_t value, enum rfs_dcp_use *use);
 /* Of a name that is a class. */
 enum rfs_dcp_class rfs_dcp_name_class(uint32_t value);
-/* False when the value is no dtype. */
+/* False when the value is no dtype, or one that is not read. */
 bool rfs_dcp_dtype(uint32_t value, enum rfs_dtype *dtype);
+/* "its elements are torch.qint8" of a dtype that is not read; NULL of all else. */
+const char *rfs_dcp_unread_dtype(uint32_t value);

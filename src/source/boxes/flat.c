@@ -25,7 +25,7 @@ static bool may_be(const struct rfs_type *stored, const struct rfs_type *whole)
 {
     uint64_t elements = 1;
 
-    if (stored->ndim != whole->ndim + 1 || stored->bytes != whole->bytes)
+    if (stored->ndim != whole->ndim + 1)
         return false;
     for (uint32_t i = 0; i < whole->ndim; i++) {
         if (stored->dims[i] == 0 || whole->dims[i] % stored->dims[i] != 0 ||
@@ -45,6 +45,13 @@ static bool are_ranges(const struct rfs_boxes *boxes, const struct rfs_boxed_ten
                 return false;
     }
     return true;
+}
+
+bool rfs_boxes_may_be_flat(const struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
+                           const struct rfs_boxed_tensor *whole)
+{
+    return may_be(rfs_boxes_type(boxes, tensor->stored), rfs_boxes_type(boxes, whole->type)) &&
+           are_ranges(boxes, tensor);
 }
 
 int rfs_boxes_unflatten(struct rfs_boxes *boxes, const char *name, size_t length, uint32_t ndim,

@@ -4,7 +4,8 @@
  *
  *     _rebuild_from_type_v2(_rebuild_wrapper_subclass, DTensor,
  *                           (DTensor, dtype, SIZE of the whole, strides, 0, layout, device, grad),
- *                           (None, {"_local_tensor": TENSOR, "_spec": DTensorSpec}))
+ *                           (None, {"_local_tensor": TENSOR, "_spec": DTensorSpec}));
+ *                           of a parameter {"_is_param": True} in place of None
  *     DTensorSpec   mesh: DeviceMesh, placements: (Replicate(), Shard(dim=0), …), tensor_meta: …
  *     DeviceMesh    mesh: a tensor of ranks, with an axis for each placement; and where this rank is,
  *                   _coordinate_on_dim: [0, 1]; since torch 2.15 its sizes are in _layout instead, a
@@ -22,7 +23,7 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "source/boxes/pieces.h"
-#include "source/torch/archive.h"
+#include "source/torch/index.h"
 
 #define REMEDY "files of one save, as torch.save wrote them"
 /* Fields that are looked at, for each byte of the pickle: many DTensors may share one long dict. */
@@ -315,20 +316,20 @@ static int read_value(struct rank_file *rank, const struct rfs_node *key,
 
 /* ---- files ---- */
 
-static int read_dict(struct rank_file *rank)
+static int read_dict(struct rank_file *rank, const char *entry)
 {
-    const struct rfs_items *pairs = rfs_node_pairs(rank->torch.pickle.root);
-    int rc = 0;
+    const struct rfs_node *dict = NULL;
+    int rc = rfs_torch_find_dict(&rank->torch, rank->path, entry, &dict, rank->err);
+    const struct rfs_items *pairs = rc ? NULL : rfs_node_pairs(dict);
 
     if (!pairs)
-        return rfs_fail(rank->err, -EINVAL, RFS_IN(rank->path), REMEDY,
-                        "its content is not a dict of tensors");
+        return rc;
     for (uint32_t i = 0; rc == 0 && i < pairs->n; i += 2)
         rc = read_value(rank, pairs->data[i], pairs->data[i + 1]);
     return rc;
 }
 
-static int read_file(struct rfs_pieces *pieces, uint32_t file, size_t *left_out,
+static int read_file(struct rfs_pieces *pieces, uint32_t file, const char *entry, size_t *left_out,
                      struct rfs_error *err)
 {
     struct rfs_files *files = pieces->boxes->files;
@@ -346,7 +347,7 @@ static int read_file(struct rfs_pieces *pieces, uint32_t file, size_t *left_out,
     rc = rfs_torch_open_pieces(rfs_reading_read, &reading, reading.size, rank.path, &rank.torch,
                                err);
     if (rc == 0) {
-        rc = read_dict(&rank);
+        rc = read_dict(&rank, entry);
         rfs_torch_free(&rank.torch);
     }
     const int ended = rfs_reading_end(&reading);
@@ -356,7 +357,7 @@ static int read_file(struct rfs_pieces *pieces, uint32_t file, size_t *left_out,
 /* All is located when it is built. */
 static const struct rfs_boxes_format format = {.name = "PyTorch's FSDP, rank by rank"};
 
-int rfs_fsdp_open(const char *folder, const char *lost, struct rfs_files *files,
+int rfs_fsdp_open(const char *folder, const char *entry, const char *lost, struct rfs_files *files,
                   struct rfs_tables *tables, struct rfs_log *log, struct rfs_boxes **out,
                   struct rfs_error *err)
 {
@@ -369,7 +370,7 @@ int rfs_fsdp_open(const char *folder, const char *lost, struct rfs_files *files,
     if (rc == 0 && lost && (pieces.boxes->lost = strdup(lost)) == NULL)
         rc = rfs_fail_memory(err);
     for (uint32_t file = 0; rc == 0 && file < n; file++)
-        rc = read_file(&pieces, file, &left_out, err ? err : &own);
+        rc = read_file(&pieces, file, entry, &left_out, err ? err : &own);
     if (rc == 0)
         rc = rfs_pieces_finish(&pieces, err);
     rfs_pieces_free(&pieces);

@@ -10,10 +10,11 @@
 #include "source/boxes/boxes.h"
 
 /*
- * As rfs_boxes_open, of the files of FOLDER that are in FILES; LOST (or NULL) names files of the
- * save that are not there, so that tensors may be incomplete. 0 with *out owned by the caller, or
- * -errno with *err filled: -ENOTSUP for placements other than Shard and Replicate.
+ * As rfs_boxes_open, of the files of FOLDER that are in FILES; ENTRY as of rfs_torch_walk. LOST (or
+ * NULL) names files of the save that are not there, so that tensors may be incomplete. 0 with *out
+ * owned by the caller, or -errno with *err filled: -ENOTSUP for placements other than Shard and
+ * Replicate.
  */
-int rfs_fsdp_open(const char *folder, const char *lost, struct rfs_files *files,
+int rfs_fsdp_open(const char *folder, const char *entry, const char *lost, struct rfs_files *files,
                   struct rfs_tables *tables, struct rfs_log *log, struct rfs_boxes **out,
                   struct rfs_error *err);

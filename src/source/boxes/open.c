@@ -28,8 +28,9 @@ static int take_doubt(const struct rfs_scan *scan, const char *folder, struct rf
     return boxes->doubt ? 0 : rfs_fail_memory_of(err, folder);
 }
 
-int rfs_boxes_open(const struct rfs_scan *scan, struct rfs_files *files, struct rfs_tables *tables,
-                   struct rfs_log *log, struct rfs_boxes **out, struct rfs_error *err)
+int rfs_boxes_open(const struct rfs_scan *scan, const char *entry, struct rfs_files *files,
+                   struct rfs_tables *tables, struct rfs_log *log, struct rfs_boxes **out,
+                   struct rfs_error *err)
 {
     const char *metadata = rfs_files_path(files, 0);
     const char *slash = strrchr(metadata, '/');
@@ -39,7 +40,7 @@ int rfs_boxes_open(const struct rfs_scan *scan, struct rfs_files *files, struct 
     if (!folder)
         return rfs_fail_memory_of(err, metadata);
     int rc = scan->described == RFS_FSDP
-                 ? rfs_fsdp_open(folder, scan->lost, files, tables, log, out, err)
+                 ? rfs_fsdp_open(folder, entry, scan->lost, files, tables, log, out, err)
                  : readers[scan->described](folder, files, tables, log, out, err);
     if (rc == 0 && (rc = take_doubt(scan, folder, *out, err)) != 0) {
         rfs_boxes_free(*out);

@@ -7,8 +7,9 @@
 
 /*
  * Reads the metadata of a checkpoint that a scan found (scan->described); FILES has the files of
- * rank 0 alone. 0 with
+ * rank 0 alone. ENTRY says where in files of torch.save the state dict is. 0 with
  * *out owned by the caller, or -errno with *err filled.
  */
-int rfs_boxes_open(const struct rfs_scan *scan, struct rfs_files *files, struct rfs_tables *tables,
-                   struct rfs_log *log, struct rfs_boxes **out, struct rfs_error *err);
+int rfs_boxes_open(const struct rfs_scan *scan, const char *entry, struct rfs_files *files,
+                   struct rfs_tables *tables, struct rfs_log *log, struct rfs_boxes **out,
+                   struct rfs_error *err);

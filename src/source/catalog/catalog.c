@@ -148,7 +148,8 @@ int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, st
     if (rc == 0)
         rc = add_files(catalog, &scan, err);
     if (rc == 0 && scan.described)
-        rc = rfs_boxes_open(&scan, catalog->files, &catalog->tables, log, &catalog->boxes, err);
+        rc = rfs_boxes_open(&scan, spec->entry, catalog->files, &catalog->tables, log,
+                            &catalog->boxes, err);
     if (rc == 0 && scan.described)
         rc = index_boxes(catalog, err);
     set_builder(catalog, spec);

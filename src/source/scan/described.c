@@ -140,6 +140,8 @@ static int take_numbered(const struct rfs_source_spec *spec, enum rfs_described 
     others.file = NULL; /* chooses one of several saves */
     if (described == RFS_SHARDS)
         others.segmented = false; /* says that they are all of the save */
+    if (described == RFS_FSDP)
+        others.entry = NULL; /* says where in its files of torch.save the state dict is */
     if (described == RFS_NOT_DESCRIBED)
         others.encrypted = NULL;
     const int rc = check_options(&others, "the names of its files", err);

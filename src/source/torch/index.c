@@ -32,9 +32,10 @@ static const struct rfs_node *member(const struct rfs_node *node, const char *ke
 }
 
 /* Follows "a.b" from the root; a name with dots in it is found if it is there as a whole. */
-static int find_dict(const struct walk *walk, const char *entry, const struct rfs_node **out)
+int rfs_torch_find_dict(const struct rfs_torch *torch, const char *file, const char *entry,
+                        const struct rfs_node **out, struct rfs_error *err)
 {
-    const struct rfs_node *node = walk->torch->pickle.root;
+    const struct rfs_node *node = torch->pickle.root;
     const char *rest = entry;
 
     while (rest && *rest) {
@@ -42,7 +43,7 @@ static int find_dict(const struct walk *walk, const char *entry, const struct rf
         const size_t n = next ? strlen(rest) : strcspn(rest, ".");
         next = next ? next : member(node, rest, n);
         if (!next)
-            return rfs_fail(walk->err, -EINVAL, RFS_IN(walk->file), "the name of a dict in it",
+            return rfs_fail(err, -EINVAL, RFS_IN(file), "the name of a dict in it",
                             "it has nothing at entry=%s", entry);
         node = next;
         rest += n;
@@ -50,7 +51,7 @@ static int find_dict(const struct walk *walk, const char *entry, const struct rf
     }
     *out = node;
     return rfs_node_pairs(node) ? 0
-                                : rfs_fail(walk->err, -EINVAL, RFS_IN(walk->file), REMEDY_ENTRY,
+                                : rfs_fail(err, -EINVAL, RFS_IN(file), REMEDY_ENTRY,
                                            "its content is not a dict of tensors");
 }
 
@@ -156,7 +157,7 @@ static int walk_dict(struct walk *walk, const char *entry, uint64_t size, struct
 {
     const struct rfs_node *dict = NULL;
 
-    int rc = find_dict(walk, entry, &dict);
+    int rc = rfs_torch_find_dict(walk->torch, walk->file, entry, &dict, walk->err);
     const struct rfs_items *pairs = rc == 0 ? rfs_node_pairs(dict) : NULL;
     for (uint32_t i = 0; pairs && rc == 0 && i < pairs->n; i += 2)
         rc = take_pair(walk, pairs->data[i], pairs->data[i + 1]);

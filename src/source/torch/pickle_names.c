@@ -105,13 +105,16 @@ static bool a_parameter(const struct rfs_items *args)
 }
 
 /*
- * (_rebuild_wrapper_subclass, DTensor, (DTensor, dtype, size, …), (None, {"_local_tensor": …, …}))
+ * (_rebuild_wrapper_subclass, DTensor, (DTensor, dtype, size, …), (None, {"_local_tensor": …, …}));
+ * a parameter has {"_is_param": True} in place of None
  */
 static bool a_wrapped(const struct rfs_items *args)
 {
     return args->n == 4 && is_kind(args, 0, RFS_NODE_GLOBAL) && is_kind(args, 1, RFS_NODE_GLOBAL) &&
            is_kind(args, 2, RFS_NODE_TUPLE) && is_kind(args, 3, RFS_NODE_TUPLE) &&
-           args->data[3]->of.items.n == 2 && is_kind(&args->data[3]->of.items, 0, RFS_NODE_NONE) &&
+           args->data[3]->of.items.n == 2 &&
+           (is_kind(&args->data[3]->of.items, 0, RFS_NODE_NONE) ||
+            is_kind(&args->data[3]->of.items, 0, RFS_NODE_DICT)) &&
            is_kind(&args->data[3]->of.items, 1, RFS_NODE_DICT) &&
            strcmp(text_of(args->data[0]), "torch._utils\n_rebuild_wrapper_subclass") == 0;
 }

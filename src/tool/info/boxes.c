@@ -107,6 +107,15 @@ static int report_boxes(struct rfs_info_args *args, struct rfs_boxes *boxes,
     rfs_json_put_u64(&report->json, "chunks", boxes->chunks.n);
     rfs_json_put_u64(&report->json, "files", boxes->n_files);
     rfs_json_put_u64(&report->json, "bytes", bytes);
+    for (size_t i = 0; i < boxes->unread.n; i++)
+        rfs_fit_findings_add(
+            &report->findings,
+            (struct rfs_fit_finding){
+                .kind = "not read",
+                .stage = -1,
+                .rank = -1,
+                .param = rfs_intern_text(boxes->tables->names, boxes->unread.data[i].name)},
+            "%s", rfs_intern_text(boxes->tables->names, boxes->unread.data[i].why));
     if (missing > 0)
         rfs_fit_findings_add(
             &report->findings,

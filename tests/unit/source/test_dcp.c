@@ -311,6 +311,21 @@ static void test_boxes(void **state)
     refused(two_chunks(DIMS(2, -1), DIMS(2, 2)), -EINVAL, "a chunk without offsets and sizes");
 }
 
+/* One tensor that is not read, and nothing else. */
+static void unread(struct bytes bytes, const char *why)
+{
+    struct world world;
+    struct rfs_error err = {0};
+    if (describe(&bytes, &world, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(world.boxes->tensors.n, 0);
+    assert_int_equal(world.boxes->unread.n, 1);
+    assert_string_equal(rfs_intern_text(world.tables.names, world.boxes->unread.data[0].why), why);
+    assert_null(rfs_boxes_find(world.boxes, "w", 1));
+    end(&world);
+    bytes_free(&bytes);
+}
+
 /* A tensor of a shape, with one chunk that is all of it. */
 static struct bytes one(const char *name, const char *dtype, unsigned ndim, const int64_t *dims,
                         unsigned times)
@@ -339,7 +354,10 @@ static void test_tensors(void **state)
     refused(one("w", "float32", 2, DIMS(INT64_MAX, 9), 1), -EINVAL, "more than 2^63 bytes");
     refused(one("w", "float32", 1, DIMS(2), 2), -EINVAL, "the metadata describes it twice");
     refused(one("", "float32", 1, DIMS(2), 1), -EINVAL, "a name that is not UTF-8 text");
-    refused(one("w", "float8_e8m0fnu", 1, DIMS(2), 1), -ENOTSUP, "names torch.float8_e8m0fnu");
+    unread(one("w", "float8_e8m0fnu", 1, DIMS(2), 1), "its elements are torch.float8_e8m0fnu");
+    unread(one("w", "qint8", 1, DIMS(2), 1), "its elements are torch.qint8");
+    unread(one("w", "int4", 1, DIMS(2), 1), "its elements are torch.int4");
+    refused(one("w", "qint8", 1, DIMS(2), 2), -EINVAL, "describes it twice");
     refused(one("w", "Size", 1, DIMS(2), 1), -EINVAL, "a tensor without a dtype or a layout");
 }
 
@@ -358,6 +376,7 @@ static void test_fields(void **state)
 {
     (void)state;
     refused(changed("torch.strided", "torch.sparse_"), -ENOTSUP, "has the layout torch.sparse_;");
+    unread(changed("torch.strided", "torch.sparse_"), "its layout is not torch.strided");
     refused(changed("storage_data", "storage_date"), -EINVAL, "it has no storage_data");
     refused(changed("state_dict_metadata", "state_dict_metadate"), -EINVAL,
             "it has no state_dict_metadata");
@@ -366,6 +385,39 @@ static void test_fields(void **state)
     refused(changed("offsets", "offzets"), -EINVAL, "a chunk without offsets and sizes");
     refused(changed("fqn", "fqm"), -EINVAL, "something else than places");
     refused(changed("relative_path", "relative_pith"), -EINVAL, "without a file, an offset");
+}
+
+/* The state of a parameter, in two pieces, without the shape that it had. */
+static void test_flattened(void **state)
+{
+    (void)state;
+    static const char name[] = "optimizer.state.exp_avg.w";
+    struct bytes out = {0};
+    struct world world;
+    struct rfs_error err = {0};
+    dcp_begin(&out);
+    dcp_tensor(&out, name, "float32", 3, DIMS(1, 2, 4));
+    dcp_chunk(&out, 3, zero, DIMS(1, 1, 4));
+    dcp_chunk(&out, 3, DIMS(0, 1, 0), DIMS(1, 1, 4));
+    dcp_tensor_end(&out);
+    dcp_tensor(&out, "w", "bfloat16", 2, DIMS(2, 4));
+    dcp_chunk(&out, 2, zero, DIMS(2, 4));
+    dcp_tensor_end(&out);
+    dcp_storage(&out);
+    dcp_place(&out, name, 3, zero, "a", 0, 1000);
+    dcp_place(&out, name, 3, DIMS(0, 1, 0), "a", 1000, 1000);
+    dcp_place(&out, "w", 2, zero, "a", 2000, 1000);
+    dcp_end(&out, NULL);
+    if (describe(&out, &world, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(world.boxes->tensors.n, 2);
+    assert_int_equal(world.boxes->unread.n, 1);
+    assert_string_equal(rfs_intern_text(world.tables.names, world.boxes->unread.data[0].name),
+                        name);
+    assert_non_null(
+        strstr(rfs_intern_text(world.tables.names, world.boxes->unread.data[0].why), "mcore_data"));
+    end(&world);
+    bytes_free(&out);
 }
 
 static void test_transforms(void **state)
@@ -451,11 +503,11 @@ static void test_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fixtures),   cmocka_unit_test(test_places),
-        cmocka_unit_test(test_missing),    cmocka_unit_test(test_boxes),
-        cmocka_unit_test(test_tensors),    cmocka_unit_test(test_fields),
-        cmocka_unit_test(test_transforms), cmocka_unit_test(test_others),
-        cmocka_unit_test(test_objects),
+        cmocka_unit_test(test_fixtures),  cmocka_unit_test(test_places),
+        cmocka_unit_test(test_missing),   cmocka_unit_test(test_boxes),
+        cmocka_unit_test(test_tensors),   cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_flattened), cmocka_unit_test(test_transforms),
+        cmocka_unit_test(test_others),    cmocka_unit_test(test_objects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
