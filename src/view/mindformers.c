@@ -4,7 +4,7 @@
  * redundancy:
  *
  *     metadata.json
- *     common.json                           that of the source, if it is such a folder itself
+ *     common.json                           that of the source, if it has one beside its files
  *     model-0000000-0000004.safetensors …   of the ranks that store something of the model
  *     opt-0000000-0000004.safetensors …     the same of the optimizer's state
  *
@@ -15,10 +15,13 @@
 #include "view/mindformers.h"
 
 #include "base/cleanup.h"
+#include "base/path.h"
 #include "base/text.h"
 #include "image/mindformers.h"
 #include "view/beside.h"
 #include "view/groups.h"
+
+#define COMMON "common.json"
 
 enum kind_of_file { MODEL, OPTIMIZER, N_KINDS };
 
@@ -256,6 +259,18 @@ static int image_of(struct rfs_view *view, size_t file, const struct rfs_image *
 
 static const struct rfs_view_kind kind = {.image = image_of, RFS_GROUPS};
 
+/* common.json, which a save of a single card has, too: without metadata.json. */
+static int pass_on_common(struct rfs_view *view, struct rfs_error *err)
+{
+    struct rfs_files *files = rfs_catalog_files(view->stored);
+
+    if (rfs_catalog_boxes(view->stored) || rfs_files_count_paths(files) == 0)
+        return rfs_view_pass_on_own(view, COMMON, err);
+    const char *file = rfs_files_path(files, 0);
+    RFS_FREE char *path = rfs_text_printf("%.*s" COMMON, (int)(rfs_path_name(file) - file), file);
+    return path ? rfs_view_pass_on(view, path, COMMON, err) : rfs_fail_memory(err);
+}
+
 int rfs_view_mindformers(struct rfs_view *view, struct rfs_error *err)
 {
     view->kind = &kind;
@@ -268,7 +283,7 @@ int rfs_view_mindformers(struct rfs_view *view, struct rfs_error *err)
     view->files[0].name = strdup("metadata.json");
     if (!view->files[0].name)
         return rfs_fail_memory(err);
-    int rc = rfs_view_pass_on_own(view, "common.json", err);
+    int rc = pass_on_common(view, err);
     for (uint32_t s = 0; rc == 0 && s < view->scale.dst_stages; s++)
         rc = add_stage(view, s, err);
     set_kinds(view);

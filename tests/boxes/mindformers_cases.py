@@ -122,7 +122,7 @@ class Case:
         self.says = ""  # which is of the source alone
         problem = problem or compared.check_whole(self, shown, folder + "/again")
         iteration = os.path.join(source, f"iteration_{self.checkpoint.iteration:08d}")
-        if not problem and os.path.exists(os.path.join(iteration, "metadata.json")):
+        if not problem:
             with open(os.path.join(iteration, "common.json"), "rb") as a, open(shown + "/common.json", "rb") as b:
                 problem = "another common.json" if a.read() != b.read() else None
         problem = problem or self.check_verified(shown, source, {"view": "mindformers", **options})
@@ -354,6 +354,20 @@ def missing_copies(name):
     case = one(name, Layout([2, 2, 2], [0, -1]), (8, 6), Layout([4], [-1, -1]))
     case.damage = without("CKP-model-000000[014]-*")
     case.says = "slices come from copies in other files: 'CKP-model-0000000-0000008.safetensors' and another file are missing"
+    return case
+
+
+@fixed
+def dangling_copies(name):
+    """Links to files that are gone are no files."""
+    case = one(name, Layout([2, 2, 2], [0, -1]), (8, 6), Layout([4], [-1, -1]))
+
+    def damage(folder):
+        path = os.path.join(folder, "CKP-model-0000000-0000008.safetensors")
+        os.remove(path)
+        os.symlink("nowhere", path)
+    case.damage = damage
+    case.says = "from copies in other files: 'CKP-model-0000000-0000008.safetensors' is missing"
     return case
 
 

@@ -16,6 +16,7 @@
 #include "source/boxes/mindformers.h"
 
 #include "base/cleanup.h"
+#include "base/path.h"
 #include "base/store.h"
 #include "source/boxes/headers.h"
 #include "source/boxes/mindformers_internal.h"
@@ -65,6 +66,16 @@ void rfs_mf_end(struct rfs_mf *mf)
     rfs_intern_free(mf->missing);
 }
 
+/* Whether an entry of the folder is there; links may lead nowhere. */
+static bool is_there(const struct rfs_mf *mf, const struct dirent *entry)
+{
+    RFS_FREE char *path =
+        entry->d_type == DT_LNK ? rfs_path_join(mf->boxes->folder, entry->d_name) : NULL;
+
+    return !path || rfs_store_there(path);
+}
+
+/* The names of what is in the folder. */
 static int list_folder(struct rfs_mf *mf)
 {
     RFS_CLOSE_DIR struct rfs_dir dir = {0};
@@ -75,8 +86,9 @@ static int list_folder(struct rfs_mf *mf)
         return rfs_fail_read(mf->err, RFS_IN(mf->boxes->folder), failed);
     mf->listing = rfs_intern_new();
     while (mf->listing && (entry = rfs_dir_next(&dir)) != NULL) {
-        if (rfs_intern_add(mf->listing, entry->d_name, strlen(entry->d_name)) != RFS_NO_ID &&
-            RFS_PUSH(&mf->named, 0))
+        if (!is_there(mf, entry) ||
+            (rfs_intern_add(mf->listing, entry->d_name, strlen(entry->d_name)) != RFS_NO_ID &&
+             RFS_PUSH(&mf->named, 0)))
             continue;
         rfs_intern_free(mf->listing);
         mf->listing = NULL;
