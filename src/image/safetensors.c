@@ -55,12 +55,14 @@ static bool is_text(const struct tensor *tensor, const char *text)
 
 /* Values that the format cannot hold. */
 static int check_tensor(const struct rfs_catalog *catalog, const struct tensor *tensor, bool alone,
-                        struct rfs_error *err)
+                        bool any_format, struct rfs_error *err)
 {
     const struct rfs_where where = RFS_OF(rfs_catalog_path(catalog), tensor->name);
     const char *remedy =
         alone ? "a .npy file"
-              : "-o format=ckpt, or -o names= with a map that gives it null, which leaves it out";
+        : any_format
+            ? "-o format=ckpt, or -o names= with a map that gives it null, which leaves it out"
+            : "-o names= with a map that gives it null, which leaves it out";
     const enum rfs_dtype dtype = (enum rfs_dtype)tensor->type->dtype;
 
     if (tensor->type->kind != RFS_TENSOR)
@@ -93,7 +95,7 @@ static int collect(struct rfs_catalog *catalog, const struct rfs_selection *sele
         tensor->type = rfs_catalog_type(catalog, target->shown_type);
         tensor->name = rfs_intern_bytes(rfs_catalog_tables(catalog)->names, target->shown_name,
                                         &tensor->name_bytes);
-        const int rc = check_tensor(catalog, tensor, alone, err);
+        const int rc = check_tensor(catalog, tensor, alone, !selection->divide, err);
         if (rc)
             return rc;
     }
@@ -150,7 +152,7 @@ static void put_tensor(struct rfs_json_write *json, const struct tensor *tensor,
 /* The header with its length before it. */
 static int put_header(const struct rfs_catalog *catalog, struct rfs_bytes *header,
                       const struct tensor *tensors, size_t n, const char *format,
-                      struct rfs_error *err)
+                      const char *divide, struct rfs_error *err)
 {
     static const unsigned char none[8] = {0};
     struct rfs_json_write json = {.bytes = header, .escapes = RFS_JSON_UTF8};
@@ -175,7 +177,8 @@ static int put_header(const struct rfs_catalog *catalog, struct rfs_bytes *heade
         return rfs_fail_memory(err);
     const uint64_t length = header->n - sizeof none;
     if (length > HEADER_MOST)
-        return rfs_fail(err, -EFBIG, RFS_IN(rfs_catalog_path(catalog)), "-o format=ckpt",
+        return rfs_fail(err, -EFBIG, RFS_IN(rfs_catalog_path(catalog)),
+                        divide ? divide : "-o format=ckpt",
                         "the header of a safetensors file would have %llu bytes, and its readers "
                         "take %d at most",
                         (unsigned long long)length, HEADER_MOST);
@@ -192,8 +195,9 @@ int rfs_image_safetensors(struct rfs_catalog *catalog, const struct rfs_selectio
     size_t n;
 
     *out = NULL;
-    int rc = collect(catalog, selection, !format, &tensors, &n, err)
-                 ?: put_header(catalog, &builder.literals, tensors, n, format, err);
+    int rc =
+        collect(catalog, selection, !format, &tensors, &n, err)
+            ?: put_header(catalog, &builder.literals, tensors, n, format, selection->divide, err);
     if (rc)
         return rc;
     for (size_t i = 0; i < n; i++)

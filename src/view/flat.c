@@ -64,7 +64,7 @@ int flat_show_parts(struct rfs_view *view, const struct flat_parts *parts, struc
 
     for (uint32_t p = 0; p < parts->n_parts; p++) {
         const struct rfs_selection selection = {parts->params, parts->order + begin,
-                                                parts->ends[p] - begin};
+                                                parts->ends[p] - begin, "-o file_size="};
         struct rfs_image *image;
         begin = parts->ends[p];
         if (selection.n == 0)

@@ -200,7 +200,8 @@ static int show_rank(struct rfs_view *view, size_t file, const struct rfs_image 
     if (rc)
         return rc;
     RFS_FREE uint32_t *positions = calloc(plan->params->n + 1, sizeof *positions);
-    struct rfs_selection selection = {.params = plan->params, .positions = positions};
+    struct rfs_selection selection = {
+        .params = plan->params, .positions = positions, .divide = "a strategy of more ranks"};
     if (!positions)
         return rfs_fail_memory(err);
     for (size_t i = 0; i < plan->params->n; i++) {

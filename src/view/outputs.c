@@ -38,7 +38,8 @@ int rfs_view_check_outputs(const struct rfs_options *options, struct rfs_error *
         return rfs_fail_usage(err, "-o zip_crc", "option crc is for .ckpt files");
     if (options->crc && safetensors)
         return rfs_fail_usage(
-            err, "leave crc out, or -o format=ckpt",
+            err,
+            options->shown == RFS_SHOW_RANKS ? "leave crc out, or -o format=ckpt" : "leave crc out",
             "option crc is for .ckpt files: in a safetensors file the checksum would "
             "stand before the data that it sums up");
     return 0;

@@ -210,3 +210,6 @@ def test_output_options_that_contradict():
          "the data that it sums up; try: leave crc out, or -o format=ckpt"),
     ):
         fails(2, line, tree.src, mnt, "-o", tree.options(more))
+    for view in ("huggingface", "unified"):
+        fails(2, "option crc is for .ckpt files: in a safetensors file the checksum would stand before the data that it sums "
+              "up; try: leave crc out", tree.src, mnt, "-o", source_only(tree, f"view={view},crc"))

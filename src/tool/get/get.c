@@ -95,7 +95,7 @@ static int write_head(struct getting *getting, struct rfs_error *err)
 {
     const struct rfs_params *params = getting->whole.params;
     const uint32_t position = (uint32_t)(getting->tensor->target - params->targets);
-    const struct rfs_selection one = {params, &position, 1};
+    const struct rfs_selection one = {params, &position, 1, NULL};
     RFS_CLEANUP(free_image) struct rfs_image *image = NULL;
     int rc;
 

@@ -93,6 +93,29 @@ static void test_one_example_of_the_format(void **state)
     rfs_image_free(image);
 }
 
+/* A view whose files have one format is told what it can do. */
+static void test_remedies_of_parts(void **state)
+{
+    struct world *w = *state;
+    struct rfs_image *image;
+    uint32_t positions[1600];
+    static char name[65000];
+
+    add_target(w, "s", RFS_STRING, RFS_STR, DIMS(0), 8);
+    for (uint32_t i = 0; i < 1600; i++) {
+        positions[i] = 1 + i;
+        snprintf(name, sizeof name, "%064990u", i);
+        add_tensor(w, name, RFS_FLOAT32, DIMS(1));
+    }
+    const struct rfs_selection text = {w->params, &(uint32_t){0}, 1, "-o file_size="};
+    const struct rfs_selection all = {w->params, positions, 1600, "-o file_size="};
+    assert_int_equal(rfs_image_safetensors(w->catalog, &text, "pt", &image, &w->err), -EINVAL);
+    assert_non_null(strstr(w->err.text, "; try: -o names= with a map that gives it null"));
+    assert_int_equal(rfs_image_safetensors(w->catalog, &all, "pt", &image, &w->err), -EFBIG);
+    assert_non_null(strstr(w->err.text, "would have 104"));
+    assert_non_null(strstr(w->err.text, "; try: -o file_size="));
+}
+
 /* As the library's save_file writes it: no metadata, unless the type needs it. */
 static void test_without_format(void **state)
 {
@@ -103,22 +126,22 @@ static void test_without_format(void **state)
     add_tensor(w, "a", RFS_INT4, DIMS(2));
     add_tensor(w, "b", RFS_FLOAT32, DIMS(3));
     assert_int_equal(rfs_image_safetensors(w->catalog,
-                                           &(struct rfs_selection){w->params, &second, 1}, NULL,
-                                           &image, &w->err),
+                                           &(struct rfs_selection){w->params, &second, 1, NULL},
+                                           NULL, &image, &w->err),
                      0);
     expect_header(image, "{\"b\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}");
     rfs_image_free(image);
-    assert_int_equal(rfs_image_safetensors(w->catalog,
-                                           &(struct rfs_selection){w->params, &(uint32_t){0}, 1},
-                                           NULL, &image, &w->err),
+    assert_int_equal(rfs_image_safetensors(
+                         w->catalog, &(struct rfs_selection){w->params, &(uint32_t){0}, 1, NULL},
+                         NULL, &image, &w->err),
                      0);
     expect_header(image, "{\"__metadata__\":{\"a\":\"Int4\"},"
                          "\"a\":{\"dtype\":\"I8\",\"shape\":[2],\"data_offsets\":[0,2]}}");
     rfs_image_free(image);
     add_target(w, "s", RFS_STRING, RFS_STR, DIMS(0), 8);
-    assert_int_equal(rfs_image_safetensors(w->catalog,
-                                           &(struct rfs_selection){w->params, &(uint32_t){2}, 1},
-                                           NULL, &image, &w->err),
+    assert_int_equal(rfs_image_safetensors(
+                         w->catalog, &(struct rfs_selection){w->params, &(uint32_t){2}, 1, NULL},
+                         NULL, &image, &w->err),
                      -EINVAL);
     assert_non_null(strstr(w->err.text, "parameter 's': is a string"));
     assert_non_null(strstr(w->err.text, "try: a .npy file"));
@@ -152,7 +175,7 @@ static void test_int4(void **state)
 
     /* MindSpore keeps both in one dictionary. */
     add_tensor(w, "format", RFS_INT4, 0, NULL);
-    image = encode(w, &(struct rfs_selection){w->params, (uint32_t[]){3}, 1});
+    image = encode(w, &(struct rfs_selection){w->params, (uint32_t[]){3}, 1, NULL});
     expect_header(image, "{\"__metadata__\":{\"format\":\"Int4\"},"
                          "\"format\":{\"dtype\":\"I8\",\"shape\":[],\"data_offsets\":[0,1]}}");
     rfs_image_free(image);
@@ -165,7 +188,7 @@ static void test_selection(void **state)
     for (unsigned i = 0; i < 9; i++)
         add_tensor(w, (const char[]){(char)('i' - i), 0}, RFS_INT16, DIMS(i + 1));
     struct rfs_image *image =
-        encode(w, &(struct rfs_selection){w->params, (uint32_t[]){2, 7, 5}, 3});
+        encode(w, &(struct rfs_selection){w->params, (uint32_t[]){2, 7, 5}, 3, NULL});
     expect_header(image, "{\"__metadata__\":{\"format\":\"ms\"},"
                          "\"b\":{\"dtype\":\"I16\",\"shape\":[8],\"data_offsets\":[0,16]},"
                          "\"d\":{\"dtype\":\"I16\",\"shape\":[6],\"data_offsets\":[16,28]},"
@@ -345,6 +368,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_by_hand, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_one_example_of_the_format, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_remedies_of_parts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_without_format, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_escapes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_int4, set_up, tear_down),
