@@ -57,6 +57,9 @@ python_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/python
 torch_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/torch
 current_torch_venv=$torch_venv-$torch_version
 transformers_version=4.57.6
+# The transformers whose config.json and models the conversion rules are tried with.
+current_transformers_version=5.23.0
+transformers_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/transformers-$current_transformers_version
 
 say() {
     printf '%s\n' "$*"
@@ -202,6 +205,27 @@ make_megatron() {
         fill_megatron &&
         make_venv "$flattening_megatron_folder" none "megatron-core $flattening_megatron_version" \
             fill_flattening_megatron
+}
+
+# It uses the torch of the other environment, and has of its own only newer packages than that.
+fill_transformers_venv() {
+    local torch site
+
+    "$current_torch_venv/bin/python" -m venv "$1" || return 1
+    for torch in "$current_torch_venv"/lib/python3*/site-packages; do
+        for site in "$1"/lib/python3*/site-packages; do
+            echo "$torch" >"$site/torch.pth"
+        done
+    done
+    "$1/bin/python" -m pip install --quiet --disable-pip-version-check \
+        "transformers==$current_transformers_version" &&
+        HF_HUB_OFFLINE=1 "$1/bin/python" -c 'import torch, transformers; transformers.AutoModelForCausalLM'
+}
+
+make_transformers_venv() {
+    [ -x "$current_torch_venv/bin/python" ] || return 0
+    make_venv "$transformers_venv" none "transformers $current_transformers_version, torch $torch_version" \
+        fill_transformers_venv
 }
 
 fill_numbers_venv() {

@@ -2,6 +2,7 @@
 """Folders of HuggingFace models, and what views of converted checkpoints show."""
 import json
 import os
+import subprocess
 
 import compared
 import numpy as np
@@ -22,9 +23,26 @@ def rules(name):
     return os.path.join(RULES, name + ".rules")
 
 
-def write_config(path, config):
+class Saver:
+    """The process of the current transformers that makes configs; started by the first."""
+    process = None
+
+    @classmethod
+    def save(cls, config):
+        if not cls.process:
+            environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+            program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "saved_config.py")
+            cls.process = subprocess.Popen([os.environ["RFS_TRANSFORMERS"], "-B", program], env=environment, text=True,
+                                           stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        print(json.dumps(config), file=cls.process.stdin, flush=True)
+        return json.loads(cls.process.stdout.readline())
+
+
+def write_config(path, config, **changed):
+    """As save_pretrained of transformers has it; then some keys have other values, or none where that is None."""
+    saved = {**Saver.save(config), **changed}
     with open(path, "w", encoding="utf-8") as out:
-        json.dump(config, out, indent=2)
+        json.dump({k: v for k, v in saved.items() if k not in changed or v is not None}, out, indent=2)
 
 
 def write_huggingface(folder, model, tensors, files=1):
