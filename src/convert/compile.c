@@ -3,10 +3,14 @@
 
 #include "base/cleanup.h"
 #include "base/glob.h"
+#include "base/text.h"
 #include "convert/compile_internal.h"
 
 /* Rules run twice: for the names that they know, then for the links. */
 enum pass { FIND_SIDE, MAKE };
+
+/* The words of options that are tried where the rules do not fit. */
+#define CONVERT_MOST_WORDS 6
 
 static void compiling_end(struct compiling *c)
 {
@@ -15,11 +19,14 @@ static void compiling_end(struct compiling *c)
             rfs_intern_free(c->sides[side].names);
         free(c->sides[side].tensors.data);
     }
+    if (c->known_names)
+        rfs_intern_free(c->known_names);
     free(c->known.data);
     free(c->takings.data);
     free(c->pieces.data);
     free(c->text.data);
-    free(c->patterns.data);
+    free(c->applied.data);
+    free(c->waiting.data);
     rfs_convert_map_free(c->map);
 }
 
@@ -213,8 +220,11 @@ static int make_rule(struct compiling *c)
 
 /* ---- running the statements ------------------------------------------------------------------ */
 
-static int run_statement(struct compiling *c, enum pass pass, struct sighting *sighting)
+/* TIED: the statement counts because of tie_word_embeddings. */
+static int run_statement(struct compiling *c, enum pass pass, struct sighting *sighting, bool tied)
 {
+    const struct waiting waiting = {c->statement, tied};
+
     switch (c->statement->kind) {
     case STATEMENT_MODELS:
         return rfs_convert_check_model(c);
@@ -227,10 +237,11 @@ static int run_statement(struct compiling *c, enum pass pass, struct sighting *s
     case STATEMENT_REQUIRE:
         return rfs_convert_check_required(c);
     case STATEMENT_RULE:
-        return pass == FIND_SIDE ? sight_rule(c, sighting) : make_rule(c);
+        if (pass == FIND_SIDE)
+            return sight_rule(c, sighting);
+        return RFS_PUSH(&c->applied, c->statement) ? make_rule(c) : rfs_fail_memory(c->err);
     default:
-        return pass == FIND_SIDE || RFS_PUSH(&c->patterns, c->statement) ? 0
-                                                                         : rfs_fail_memory(c->err);
+        return pass == FIND_SIDE || RFS_PUSH(&c->waiting, waiting) ? 0 : rfs_fail_memory(c->err);
     }
 }
 
@@ -238,6 +249,7 @@ static int run_statement(struct compiling *c, enum pass pass, struct sighting *s
 struct branches {
     struct {
         bool counts, done, outer, last;
+        bool tied; /* its condition holds because of tie_word_embeddings */
     } open[CONVERT_LEVELS];
     unsigned n;
 };
@@ -247,12 +259,22 @@ static bool counts(const struct branches *branches)
     return branches->n == 0 || branches->open[branches->n - 1].counts;
 }
 
-static int condition(struct compiling *c, bool asked, bool *value)
+static bool is_tied(const struct branches *branches)
+{
+    for (unsigned i = 0; i < branches->n; i++)
+        if (branches->open[i].tied)
+            return true;
+    return false;
+}
+
+static int condition(struct compiling *c, bool asked, bool *value, bool *tied)
 {
     int64_t number = 1;
-    const int rc = asked && c->statement->a ? rfs_convert_number(c, c->statement->a, &number) : 0;
 
+    c->tied = false;
+    const int rc = asked && c->statement->a ? rfs_convert_number(c, c->statement->a, &number) : 0;
     *value = asked && number != 0;
+    *tied = c->tied;
     return rc;
 }
 
@@ -266,7 +288,8 @@ static int branch(struct compiling *c, struct branches *branches)
                                 CONVERT_LEVELS);
         branches->open[branches->n].outer = outer;
         branches->open[branches->n].last = false;
-        const int rc = condition(c, outer, &branches->open[branches->n].counts);
+        const int rc = condition(c, outer, &branches->open[branches->n].counts,
+                                 &branches->open[branches->n].tied);
         branches->open[branches->n].done = branches->open[branches->n].counts;
         branches->n++;
         return rc;
@@ -282,7 +305,8 @@ static int branch(struct compiling *c, struct branches *branches)
     if (b->open[i].last)
         return CONVERT_FAIL(c, NULL, NULL, "there is no 'if' before this");
     b->open[i].last = c->statement->a == NULL;
-    const int rc = condition(c, b->open[i].outer && !b->open[i].done, &b->open[i].counts);
+    const int rc =
+        condition(c, b->open[i].outer && !b->open[i].done, &b->open[i].counts, &b->open[i].tied);
     b->open[i].done |= b->open[i].counts;
     return rc;
 }
@@ -299,7 +323,7 @@ static int run(struct compiling *c, enum pass pass, struct sighting *sighting)
         if (kind == STATEMENT_IF || kind == STATEMENT_ELSE || kind == STATEMENT_END)
             rc = branch(c, &branches);
         else if (counts(&branches))
-            rc = run_statement(c, pass, sighting);
+            rc = run_statement(c, pass, sighting, is_tied(&branches));
     }
     if (rc == 0 && branches.n > 0)
         return CONVERT_FAIL(c, NULL, NULL, "the rules end before the 'end' of a condition");
@@ -327,8 +351,8 @@ static int settle(struct compiling *c, uint32_t tensor)
 {
     const char *name = rfs_convert_tensor_name(c, c->source, tensor);
 
-    for (size_t i = 0; i < c->patterns.n; i++) {
-        const struct statement *statement = c->patterns.data[i];
+    for (size_t i = 0; i < c->waiting.n; i++) {
+        const struct statement *statement = c->waiting.data[i].statement;
         c->statement = statement;
         if (statement->kind == STATEMENT_DROP && statement->side == c->source &&
             like_any(statement->words, name)) {
@@ -368,6 +392,11 @@ static int take_source(struct compiling *c, int side)
 
 static int renew_names(struct compiling *c)
 {
+    if (c->known_names)
+        rfs_intern_free(c->known_names);
+    c->known_names = rfs_intern_new();
+    if (!c->known_names)
+        return rfs_fail_memory(c->err);
     for (int side = 0; side < 2; side++) {
         if (c->sides[side].names)
             rfs_intern_free(c->sides[side].names);
@@ -408,19 +437,47 @@ static int find_side(struct compiling *c)
     return 0;
 }
 
-int rfs_convert_compile(const struct rfs_convert_rules *rules,
-                        const struct rfs_convert_input *input, struct rfs_convert_map **out,
-                        struct rfs_error *err)
+/* Words of options that the user did not give, as "NAME=WORD"; the default of each is left out. */
+struct options {
+    size_t n;
+    struct {
+        char text[80];
+        size_t number; /* of the option */
+    } data[CONVERT_MOST_WORDS];
+};
+
+static void take_options(const struct compiling *c, struct options *options)
 {
-    struct rfs_error own = {0};
+    for (size_t i = 0; i < c->known.n; i++) {
+        const struct known *known = &c->known.data[i];
+        if (known->kind != KNOWN_OPTION || rfs_convert_is_given(c, known->name))
+            continue;
+        for (const struct word *word = known->words->next; word && options->n < CONVERT_MOST_WORDS;
+             word = word->next) {
+            const size_t cap = sizeof options->data[0].text;
+            char *text = options->data[options->n].text;
+            if ((size_t)snprintf(text, cap, "%s=%s", known->name, word->text) >= cap)
+                continue;
+            options->data[options->n++].number = i;
+        }
+    }
+}
+
+/* WORK is counted on. OPTIONS, if it is not NULL, gets the words that might be given. */
+static int compile(const struct rfs_convert_rules *rules, const struct rfs_convert_input *input,
+                   uint64_t *work, struct options *options, struct rfs_convert_map **out,
+                   struct rfs_error *err)
+{
     RFS_CLEANUP(compiling_end)
-    struct compiling c = {.rules = rules, .input = input, .err = err ? err : &own};
+    struct compiling c = {.rules = rules, .input = input, .err = err, .work = work};
 
     *out = NULL;
     c.map = calloc(1, sizeof *c.map);
     if (!c.map || !RFS_PUSH(&c.text, '\0'))
         return rfs_fail_memory(err);
     int rc = find_side(&c);
+    if (!rc && options)
+        take_options(&c, options);
     if (!rc)
         rc = renew_names(&c);
     if (!rc)
@@ -447,4 +504,74 @@ int rfs_convert_compile(const struct rfs_convert_rules *rules,
     }
     *out = RFS_STEAL(c.map);
     return 0;
+}
+
+/* ---- options that would fit ------------------------------------------------------------------ */
+
+/* Whether the rules fit with MORE options, one or two of them, than the user gave. */
+static bool fits(const struct rfs_convert_rules *rules, const struct rfs_convert_input *input,
+                 uint64_t *work, const char *more)
+{
+    RFS_FREE char *all = input->options && *input->options
+                             ? rfs_text_printf("%s:%s", input->options, more)
+                             : strdup(more);
+    struct rfs_convert_input other = *input;
+    struct rfs_convert_map *map = NULL;
+    struct rfs_error err = {0};
+
+    other.options = all;
+    const bool good = all && compile(rules, &other, work, NULL, &map, &err) == 0;
+    rfs_convert_map_free(map);
+    return good;
+}
+
+/* The fewest options by which the rules fit, or NULL; owned. */
+static char *find_fitting(const struct rfs_convert_rules *rules,
+                          const struct rfs_convert_input *input, uint64_t *work,
+                          const struct options *options)
+{
+    for (size_t i = 0; i < options->n; i++)
+        if (fits(rules, input, work, options->data[i].text))
+            return strdup(options->data[i].text);
+    for (size_t i = 0; i < options->n; i++)
+        for (size_t k = i + 1; k < options->n; k++) {
+            RFS_FREE char *both =
+                options->data[i].number == options->data[k].number
+                    ? NULL
+                    : rfs_text_printf("%s:%s", options->data[i].text, options->data[k].text);
+            if (both && fits(rules, input, work, both))
+                return RFS_STEAL(both);
+        }
+    return NULL;
+}
+
+/* Puts options by which the rules fit before the remedy of a failure. */
+static void name_fitting(const char *fitting, struct rfs_error *err)
+{
+    static const char remedy[] = "; try: ";
+    const struct rfs_error before = *err;
+    const char *at = strstr(before.text, remedy);
+
+    snprintf(err->text, sizeof err->text, "%.*s%sconvert_options=%s, by which the rules fit%s%s",
+             at ? (int)(at - before.text) : (int)strlen(before.text), before.text, remedy, fitting,
+             at ? ", or " : "", at ? at + strlen(remedy) : "");
+}
+
+int rfs_convert_compile(const struct rfs_convert_rules *rules,
+                        const struct rfs_convert_input *input, struct rfs_convert_map **out,
+                        struct rfs_error *err)
+{
+    struct options options = {.n = 0};
+    struct rfs_error own = {0};
+    uint64_t work = 0;
+    const int rc = compile(rules, input, &work, &options, out, &own);
+
+    if (rc == -EINVAL && !own.usage && work <= CONVERT_MOST_WORK) {
+        RFS_FREE char *fitting = find_fitting(rules, input, &work, &options);
+        if (fitting)
+            name_fitting(fitting, &own);
+    }
+    if (rc && err)
+        *err = own;
+    return rc;
 }

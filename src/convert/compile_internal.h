@@ -11,6 +11,8 @@
 /* The most names and links that rules make: a config may have hostile numbers. */
 #define CONVERT_MOST_TENSORS ((size_t)1 << 22)
 #define CONVERT_MOST_LINKS ((size_t)1 << 23)
+/* The most work for rules: numbers that are evaluated, and characters of names by the dozen. */
+#define CONVERT_MOST_WORK (UINT64_C(1) << 27)
 
 struct shape {
     bool known; /* how many axes it has */
@@ -25,6 +27,7 @@ struct known {
     int64_t value;    /* of a number, or the present one of an index */
     int64_t from, to; /* of an index */
     bool bound;       /* an index has a present value */
+    bool tied;        /* of a number: it is what it is because of tie_word_embeddings */
     const char *word;
     const struct word *words;
 };
@@ -41,9 +44,10 @@ struct side_tensor {
     struct shape shape;
     uint8_t dtype;
     uint8_t kind;
-    bool there;   /* of the source: it has it; of the other side: a rule makes it */
-    bool dropped; /* left out */
-    bool loose;   /* rows of it on the left: the rest is left out */
+    bool there;    /* of the source: it has it; of the other side: a rule makes it */
+    bool dropped;  /* left out */
+    bool loose;    /* rows of it on the left: the rest is left out */
+    bool original; /* of the source: a copy of it is left out */
     const struct statement *taken; /* the rule that takes or makes it */
     uint32_t takings;              /* 1 + the first of parts; 0: all of it */
 };
@@ -70,11 +74,19 @@ struct piece {
     enum rfs_dtype dtypes[2];
 };
 
+/* A statement that counts and waits for all rules: repeat, copy, keep or drop. */
+struct waiting {
+    const struct statement *statement;
+    bool tied; /* it counts because of tie_word_embeddings */
+};
+
 struct compiling {
     const struct rfs_convert_rules *rules;
     const struct rfs_convert_input *input;
     struct rfs_error *err;
     const struct statement *statement; /* the present one */
+    uint64_t *work;                    /* done so far, by all attempts to compile the rules */
+    struct rfs_intern *known_names;    /* by number of KNOWN */
     RFS_VEC(struct known) known;
     struct side sides[2];
     int source; /* the side of the source */
@@ -82,7 +94,9 @@ struct compiling {
     RFS_VEC(struct piece) pieces; /* of the present rule */
     RFS_VEC(char) text;           /* of the name at hand */
     struct rfs_convert_map *map;
-    RFS_VEC(const struct statement *) patterns; /* keep and drop that count */
+    RFS_VEC(const struct statement *) applied; /* rules that count */
+    RFS_VEC(struct waiting) waiting;
+    bool tied; /* the number at hand depends on tie_word_embeddings, which is true */
 };
 
 /* Fails at the present statement. */
@@ -91,6 +105,8 @@ struct compiling {
                      __VA_ARGS__)
 
 /* values.c: numbers, names. 0 or -errno. */
+/* Counts so much work. */
+int rfs_convert_work(struct compiling *c, uint64_t work);
 int rfs_convert_number(struct compiling *c, const struct number *number, int64_t *value);
 /* A number of at least LEAST; NAME is for messages. */
 int rfs_convert_count(struct compiling *c, const struct number *number, const char *name,
@@ -138,11 +154,16 @@ int rfs_convert_learn_option(struct compiling *c);
 int rfs_convert_check_required(struct compiling *c);
 /* That every option which the user gave is one of the rules. */
 int rfs_convert_check_options(const struct compiling *c);
+/* Whether the user gave this option. */
+bool rfs_convert_is_given(const struct compiling *c, const char *option);
 
 /* compile.c: a tensor of the source is left out. */
 void rfs_convert_drop(struct compiling *c, uint32_t tensor);
 
-/* repeat.c: makes the copies that rules name, or leaves them out of the source. 0 or -errno. */
+/*
+ * repeat.c: makes the copies that rules name, or leaves them out of the source and notes with what
+ * they are to be compared. 0 or -errno.
+ */
 int rfs_convert_repeat(struct compiling *c);
 
 /* pieces.c: adds the pieces of an expression of that shape, which is complete. */

@@ -16,6 +16,11 @@ struct rfs_hf_config {
     struct rfs_arena arena; /* of all texts */
     const char *name;
     RFS_VEC(struct rfs_hf_value) values; /* by key; of equal ones the last counts */
+    size_t bytes;                        /* of the text */
+    struct {                             /* the member quantization_config, with a comma */
+        size_t from, to;
+        unsigned n; /* how many there are */
+    } quantization;
 };
 
 /* While it is read. */
@@ -47,11 +52,50 @@ static bool fail_memory(struct reading *reading)
     return false;
 }
 
+/* Adds the exponent that TEXT ends with to *scale. */
+static bool take_exponent(const char *text, long *scale)
+{
+    char *end;
+    const long exponent = strtol(text, &end, 10);
+
+    *scale += exponent;
+    return end != text && !*end && exponent > -1000 && exponent < 1000;
+}
+
+/* A whole number, also with a fraction of zeros or an exponent; strtod would follow the locale. */
+static bool take_whole(const char *text, int64_t *number)
+{
+    const bool negative = *text == '-';
+    bool fraction = false;
+    int64_t value = 0;
+    long scale = 0; /* in powers of ten */
+
+    for (text += negative; *text && *text != 'e' && *text != 'E'; text++) {
+        if (*text == '.' && !fraction) {
+            fraction = true;
+            continue;
+        }
+        if (*text < '0' || *text > '9' || __builtin_mul_overflow(value, 10, &value) ||
+            __builtin_sub_overflow(value, *text - '0', &value)) /* below 0 there is room for all */
+            return false;
+        scale -= fraction;
+    }
+    if (*text && !take_exponent(text + 1, &scale))
+        return false;
+    for (; scale < 0; scale++, value /= 10)
+        if (value % 10 != 0)
+            return false;
+    for (; scale > 0 && value != 0; scale--)
+        if (__builtin_mul_overflow(value, 10, &value))
+            return false;
+    *number = value;
+    return negative || !__builtin_sub_overflow(0, value, number);
+}
+
 /* A number, a word or anything else that is neither text nor object; a null adds nothing. */
 static bool read_plain(struct reading *reading, struct rfs_hf_value *value, bool *is_null)
 {
     struct rfs_json_part part;
-    char *end;
 
     if (!rfs_json_read_part(&reading->json, &part))
         return false;
@@ -67,9 +111,7 @@ static bool read_plain(struct reading *reading, struct rfs_hf_value *value, bool
         return true;
     if (part.n < sizeof number)
         memcpy(number, text, part.n);
-    errno = 0;
-    value->number = strtoll(number, &end, 10);
-    if (end == number || *end || errno)
+    if (!take_whole(number, &value->number))
         *value = (struct rfs_hf_value){.key = value->key, .kind = RFS_HF_OTHER};
     return true;
 }
@@ -88,32 +130,58 @@ static const char *join_key(struct reading *reading, const char *prefix)
     return key;
 }
 
-static bool read_object(struct reading *reading, const char *prefix, unsigned level)
+static bool read_object(struct reading *reading, const char *prefix, unsigned level);
+
+/* The value of the key that was read last, which has those of the objects around it before it. */
+static bool read_value(struct reading *reading, const char *prefix, unsigned level)
+{
+    struct rfs_json_read *json = &reading->json;
+    struct rfs_hf_value value = {.key = join_key(reading, prefix), .kind = RFS_HF_TEXT};
+    bool is_null = false;
+
+    if (!value.key)
+        return fail_memory(reading);
+    if (rfs_json_read_peek(json, '{'))
+        return level == MOST_LEVELS ? rfs_json_read_skip(json)
+                                    : read_object(reading, value.key, level + 1);
+    if (rfs_json_read_peek(json, '"')) {
+        if (!rfs_json_read_string(json))
+            return false;
+        value.text = rfs_arena_text(&reading->config->arena, json->text, json->text_n);
+        if (!value.text)
+            return fail_memory(reading);
+    } else if (!read_plain(reading, &value, &is_null)) {
+        return false;
+    }
+    return is_null || RFS_PUSH(&reading->config->values, value) || fail_memory(reading);
+}
+
+/* Notes a member that ends here; BEFORE is where the one before it ends, or the brace. */
+static void note_quantization(struct reading *reading, size_t before, bool is_first)
 {
     struct rfs_json_read *json = &reading->json;
 
-    for (bool first = true; rfs_json_read_member(json, &first);) {
-        struct rfs_hf_value value = {.key = join_key(reading, prefix), .kind = RFS_HF_TEXT};
-        bool is_null = false;
-        if (!value.key)
-            return fail_memory(reading);
-        if (rfs_json_read_peek(json, '{')) {
-            if (level == MOST_LEVELS ? !rfs_json_read_skip(json)
-                                     : !read_object(reading, value.key, level + 1))
-                return false;
-            continue;
-        }
-        if (rfs_json_read_peek(json, '"')) {
-            if (!rfs_json_read_string(json))
-                return false;
-            value.text = rfs_arena_text(&reading->config->arena, json->text, json->text_n);
-            if (!value.text)
-                return fail_memory(reading);
-        } else if (!read_plain(reading, &value, &is_null)) {
+    reading->config->quantization.from = before;
+    reading->config->quantization.to = json->at;
+    reading->config->quantization.n++;
+    if (is_first && rfs_json_read_peek(json, ','))
+        reading->config->quantization.to = json->at + 1;
+}
+
+static bool read_object(struct reading *reading, const char *prefix, unsigned level)
+{
+    struct rfs_json_read *json = &reading->json;
+    bool is_first = true;
+    size_t before = rfs_json_read_peek(json, '{') ? json->at + 1 : 0;
+
+    for (bool first = true; rfs_json_read_member(json, &first); is_first = false) {
+        const bool found = level == 0 && rfs_json_read_is(json, "quantization_config");
+        if (!read_value(reading, prefix, level))
             return false;
-        }
-        if (!is_null && !RFS_PUSH(&reading->config->values, value))
-            return fail_memory(reading);
+        const size_t end = json->at;
+        if (found)
+            note_quantization(reading, before, is_first);
+        before = end;
     }
     return !json->wrong;
 }
@@ -128,6 +196,7 @@ int rfs_hf_config_read(const char *name, const char *text, size_t n, struct rfs_
     *out = NULL;
     if (!config)
         return rfs_fail_memory(err);
+    config->bytes = n;
     config->name = rfs_arena_text(&config->arena, name, strlen(name));
     RFS_CLEANUP(reading_end)
     struct reading reading = {.config = config, .json = rfs_json_read_begin(text, n)};
@@ -151,6 +220,15 @@ int rfs_hf_config_open(const char *path, struct rfs_hf_config **out, struct rfs_
     *out = NULL;
     const int rc = rfs_read_whole(path, MOST_BYTES, &text, &n, err);
     return rc ? rc : rfs_hf_config_read(path, text, n, out, err);
+}
+
+bool rfs_hf_config_quantization(const struct rfs_hf_config *config, size_t *from, size_t *to,
+                                size_t *bytes)
+{
+    *from = config->quantization.from;
+    *to = config->quantization.to;
+    *bytes = config->bytes;
+    return config->quantization.n == 1;
 }
 
 const char *rfs_hf_config_name(const struct rfs_hf_config *config)

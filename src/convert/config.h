@@ -2,7 +2,7 @@
 /*
  * The values of a HuggingFace config.json: numbers and texts by key. A key inside of an object has
  * the object's before it, as in text_config.hidden_size. true and false are 1 and 0; a null counts
- * as a missing key. Lists and fractions are there, but have no value.
+ * as a missing key, and 4.0 is 4. Lists and fractions are there, but have no value.
  *
  * Immutable once read. Cost: the texts and 32 bytes a key.
  */
@@ -28,6 +28,13 @@ int rfs_hf_config_read(const char *name, const char *text, size_t n, struct rfs_
                        struct rfs_error *err);
 void rfs_hf_config_free(struct rfs_hf_config *config);
 
+/*
+ * Where the member quantization_config of the whole stands in the text, with a comma: the text
+ * without these bytes, [*from, *to) of *bytes, is the same config without it. False if there is
+ * none, or more than one.
+ */
+bool rfs_hf_config_quantization(const struct rfs_hf_config *config, size_t *from, size_t *to,
+                                size_t *bytes);
 /* For messages. */
 const char *rfs_hf_config_name(const struct rfs_hf_config *config);
 /* The value of a key, or NULL. O(log keys). */

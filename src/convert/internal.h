@@ -101,6 +101,7 @@ enum statement_kind {
     STATEMENT_INDEX,
     STATEMENT_RULE,
     STATEMENT_REPEAT,
+    STATEMENT_COPY,
     STATEMENT_KEEP,
     STATEMENT_DROP,
     STATEMENT_REQUIRE,
@@ -121,10 +122,10 @@ struct statement {
     const char *text;                 /* of a condition or a right-hand side, in one line */
     const char *name;                 /* of let, option, index */
     const struct word *words;         /* models, option, keep, drop */
-    int side;                         /* drop, repeat */
+    int side;                         /* drop, repeat, copy */
     const struct number *a, *b;       /* let, index, require, if, else (or NULL) */
     const struct node *left, *right;  /* rule */
-    const struct name_part *names[2]; /* repeat */
+    const struct name_part *names[2]; /* repeat, copy */
 };
 
 struct rfs_convert_rules {

@@ -26,14 +26,19 @@ static int learn(struct compiling *c, const struct known *known)
 {
     if (rfs_convert_known(c, known->name))
         return CONVERT_FAIL(c, NULL, NULL, "'%s' is given twice", known->name);
-    return RFS_PUSH(&c->known, *known) ? 0 : rfs_fail_memory(c->err);
+    return rfs_intern_add(c->known_names, known->name, strlen(known->name)) != RFS_NO_ID &&
+                   RFS_PUSH(&c->known, *known)
+               ? 0
+               : rfs_fail_memory(c->err);
 }
 
 int rfs_convert_learn_number(struct compiling *c)
 {
     struct known known = {.kind = KNOWN_NUMBER, .name = c->statement->name};
-    const int rc = rfs_convert_number(c, c->statement->a, &known.value);
 
+    c->tied = false;
+    const int rc = rfs_convert_number(c, c->statement->a, &known.value);
+    known.tied = c->tied;
     return rc ? rc : learn(c, &known);
 }
 
@@ -88,6 +93,19 @@ int rfs_convert_learn_option(struct compiling *c)
         at += n + (at[n] == ':');
     }
     return learn(c, &known);
+}
+
+bool rfs_convert_is_given(const struct compiling *c, const char *option)
+{
+    const size_t length = strlen(option);
+
+    for (const char *at = c->input->options; at && *at;) {
+        const size_t n = strcspn(at, ":");
+        if (n > length && at[length] == '=' && memcmp(at, option, length) == 0)
+            return true;
+        at += n + (at[n] == ':');
+    }
+    return false;
 }
 
 /* Refuses options of the user that the rules do not have. */

@@ -207,6 +207,7 @@ int rfs_convert_link_finish(struct compiling *c)
     for (size_t i = 0; i < map->links.n; i++) {
         struct rfs_convert_made *made = &map->made.data[map->links.data[i].made];
         made->links = made->n++ == 0 ? i : made->links;
+        made->compared |= c->sides[c->source].tensors.data[map->links.data[i].source].original;
     }
     return 0;
 }

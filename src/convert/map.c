@@ -11,6 +11,7 @@ void rfs_convert_map_free(struct rfs_convert_map *map)
     free(map->links.data);
     free(map->digits.data);
     free(map->ats.data);
+    free(map->copies.data);
     rfs_arena_free(&map->arena);
     free(map);
 }

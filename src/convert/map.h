@@ -45,6 +45,18 @@ struct rfs_convert_made {
     const char *file;     /* of the rule, for reports; NULL: kept as it is */
     uint32_t line;
     size_t links, n; /* the first of them, and how many */
+    bool compared;   /* it is made of the original of a copy */
+};
+
+/*
+ * A tensor of the source that rules leave out because it should be a copy of another, of the same
+ * type. Only its bytes tell whether it is.
+ */
+struct rfs_convert_copy {
+    uint32_t copy, original; /* source tensors, by number */
+    const char *file;        /* of the rule, for messages */
+    uint32_t line;
+    const char *remedy; /* if it is no copy */
 };
 
 struct rfs_convert_map {
@@ -55,6 +67,7 @@ struct rfs_convert_map {
     RFS_VEC(struct rfs_convert_link) links; /* by made tensor */
     RFS_VEC(struct rfs_convert_digit) digits;
     RFS_VEC(uint64_t) ats;
+    RFS_VEC(struct rfs_convert_copy) copies;
     size_t dropped;            /* tensors of the source that rules leave out */
     const char *first_dropped; /* borrowed from the source */
 };

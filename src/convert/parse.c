@@ -187,11 +187,17 @@ static const struct keyword {
     enum statement_kind kind;
     bool (*parse)(struct convert_parser *p, struct statement *statement);
 } keywords[] = {
-    {"models", STATEMENT_MODELS, parse_models}, {"let", STATEMENT_LET, parse_let},
-    {"option", STATEMENT_OPTION, parse_option}, {"index", STATEMENT_INDEX, parse_index},
-    {"repeat", STATEMENT_REPEAT, parse_repeat}, {"keep", STATEMENT_KEEP, parse_keep},
-    {"drop", STATEMENT_DROP, parse_drop},       {"require", STATEMENT_REQUIRE, parse_condition},
-    {"if", STATEMENT_IF, parse_condition},      {"else", STATEMENT_ELSE, parse_else},
+    {"models", STATEMENT_MODELS, parse_models},
+    {"let", STATEMENT_LET, parse_let},
+    {"option", STATEMENT_OPTION, parse_option},
+    {"index", STATEMENT_INDEX, parse_index},
+    {"repeat", STATEMENT_REPEAT, parse_repeat},
+    {"copy", STATEMENT_COPY, parse_repeat},
+    {"keep", STATEMENT_KEEP, parse_keep},
+    {"drop", STATEMENT_DROP, parse_drop},
+    {"require", STATEMENT_REQUIRE, parse_condition},
+    {"if", STATEMENT_IF, parse_condition},
+    {"else", STATEMENT_ELSE, parse_else},
     {"end", STATEMENT_END, parse_end},
 };
 
@@ -315,6 +321,21 @@ static void blank_comments(char *text, size_t n)
     }
 }
 
+/* Comments may be in any language; a NUL or another byte elsewhere would end or hide a name. */
+static int check_ascii(const struct convert_parser *p, const char *text, size_t n)
+{
+    uint32_t line = 1;
+
+    for (size_t i = 0; i < n; i++) {
+        const unsigned char c = (unsigned char)text[i];
+        line += c == '\n';
+        if ((c < ' ' && c != '\t' && c != '\n') || c > '~')
+            return rfs_convert_fail(p->file, line, NULL, "names in ASCII", p->err,
+                                    "byte \\x%02x stands outside of a comment", c);
+    }
+    return 0;
+}
+
 static int read_text(const struct reader *reader, const char *name, const char *text, size_t n)
 {
     struct rfs_convert_rules *rules = reader->rules;
@@ -329,6 +350,9 @@ static int read_text(const struct reader *reader, const char *name, const char *
         return rfs_convert_fail(p.file, 0, NULL, NULL, reader->err,
                                 "the rules have more than %zu bytes", CONVERT_BYTES);
     blank_comments(copy, n);
+    const int wrong = check_ascii(&p, copy, n);
+    if (wrong)
+        return wrong;
     for (size_t at = 0; at < n;) {
         uint32_t lines;
         const size_t length = statement_length(copy + at, n - at, &lines);

@@ -60,6 +60,8 @@ const struct name_part *rfs_convert_parse_name(struct convert_parser *p)
             return NULL;
         const char *open = memchr(p->at, '{', (size_t)(end - p->at));
         part->n = (size_t)((open ? open : end) - p->at);
+        if (memchr(p->at, '*', part->n))
+            return rfs_convert_expected(p, "the name of one tensor, without '*',");
         part->text = rfs_convert_copy_text(p, p->at, part->n);
         p->at += part->n;
         if (open) {

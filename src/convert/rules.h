@@ -7,7 +7,7 @@
  *     statement = "sides" NAME NAME | "models" NAME { NAME } | "include" NAME
  *               | "let" NAME "=" number | "option" NAME "=" NAME { "|" NAME }
  *               | "index" NAME "=" number ".." number
- *               | "repeat" side name "=" name | "keep" PATTERN { PATTERN }
+ *               | ( "repeat" | "copy" ) side name "=" name | "keep" PATTERN { PATTERN }
  *               | "drop" side PATTERN { PATTERN } | "require" number
  *               | "if" number | "else" [ "if" number ] | "end"
  *               | tensor "=" tensor                          to the left a name, or rows of one

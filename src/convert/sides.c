@@ -3,6 +3,7 @@
 #include "convert/compile_internal.h"
 
 #include "base/cleanup.h"
+#include "base/text.h"
 
 /* Rows of an axis that may be taken in parts. */
 #define MOST_ROWS (UINT64_C(1) << 26)
@@ -146,6 +147,9 @@ static int prove_rows(struct compiling *c, int side, uint32_t tensor)
         return rfs_fail_memory(c->err);
     for (uint32_t i = of->takings; i; i = c->takings.data[i - 1].next) {
         const struct taking *taking = &c->takings.data[i - 1];
+        const int rc = rfs_convert_work(c, taking->count);
+        if (rc)
+            return rc;
         for (uint64_t k = 0; k < taking->count; k++) {
             const uint64_t row = taking->first + k * taking->step;
             if (row >= rows || seen[row])
@@ -163,21 +167,86 @@ static int prove_rows(struct compiling *c, int side, uint32_t tensor)
     return 0;
 }
 
+/* Whether TEXT is the name with numbers in its holes. */
+static bool is_like(const struct name_part *name, const char *text)
+{
+    for (; name; name = name->next) {
+        if (strncmp(text, name->text, name->n) != 0)
+            return false;
+        text += name->n;
+        const size_t digits = name->hole ? strspn(text, "0123456789") : 0;
+        if (name->hole && digits == 0)
+            return false;
+        text += digits;
+    }
+    return *text == '\0';
+}
+
+static bool has_leaf(const struct node *node, const char *name)
+{
+    if (node->kind == NODE_TENSOR)
+        return is_like(node->name, name);
+    for (const struct node *kid = node->kids; kid; kid = kid->next)
+        if (has_leaf(kid, name))
+            return true;
+    return false;
+}
+
+/* Whether a rule takes tensors with this name and other numbers in it. */
+static bool is_beyond(const struct compiling *c, const char *name)
+{
+    for (size_t i = 0; i < c->applied.n; i++) {
+        const struct statement *rule = c->applied.data[i];
+        if (has_leaf(c->source == SIDE_LEFT ? rule->left : rule->right, name))
+            return true;
+    }
+    for (size_t i = 0; i < c->waiting.n; i++) {
+        const struct statement *copies = c->waiting.data[i].statement;
+        if (copies->names[0] && copies->side == c->source && is_like(copies->names[0], name))
+            return true;
+    }
+    return false;
+}
+
+/* Whether it is by its name a scale, or another part of weights that are quantized. */
+static bool is_of_quantized(const char *name)
+{
+    static const char *const ends[] = {"_scale_inv", "_scale", ".scales",     ".qweight",
+                                       ".qzeros",    ".g_idx", "_zero_point", ".absmax"};
+
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (rfs_text_ends(name, ends[i]))
+            return true;
+    return false;
+}
+
 static int fail_unused(struct compiling *c, uint32_t tensor)
 {
     const char *name = rfs_convert_tensor_name(c, c->source, tensor);
+    const char *rules = rfs_convert_rules_name(c->rules);
     const char *like = closest(c, c->source, name, true);
     char text[512] = "";
 
+    if (is_of_quantized(name))
+        return rfs_convert_fail(c->input->source, 0, name,
+                                "a conversion of the weights to bfloat16 first", c->err,
+                                "is taken by no rule of %s: the weights are quantized, and "
+                                "without it they have other values",
+                                rules);
     if (*like)
         snprintf(text, sizeof text, "; rules take '%s'", like);
+    if (is_beyond(c, name))
+        return rfs_convert_fail(c->input->source, 0, name,
+                                "the config.json that belongs to these tensors", c->err,
+                                "is taken by no rule of %s, as by %s there are fewer of its "
+                                "kind%s",
+                                rules, rfs_hf_config_name(c->input->config), text);
     return rfs_convert_fail(c->input->source, 0, name,
                             c->source == SIDE_LEFT ? "drop left NAME, in the rules, if it is not "
                                                      "part of the model"
                                                    : "drop right NAME, in the rules, if it is not "
                                                      "part of the model",
-                            c->err, "is taken by no rule of %s%s", rfs_convert_rules_name(c->rules),
-                            text);
+                            c->err, "is taken by no rule of %s%s", rules, text);
 }
 
 int rfs_convert_prove(struct compiling *c)

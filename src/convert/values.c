@@ -2,15 +2,26 @@
 /* Numbers, conditions and names, by the config and the indexes. */
 #include "convert/compile_internal.h"
 
+#include "base/text.h"
+
 /* The config lacks a key; "??" then gives the default. */
 #define LACKING 1
 
+int rfs_convert_work(struct compiling *c, uint64_t work)
+{
+    *c->work += work;
+    return *c->work <= CONVERT_MOST_WORK
+               ? 0
+               : CONVERT_FAIL(c, NULL, "indexes with fewer values",
+                              "the rules take more than %" PRIu64 " steps of work",
+                              CONVERT_MOST_WORK);
+}
+
 struct known *rfs_convert_known(struct compiling *c, const char *name)
 {
-    for (size_t i = 0; i < c->known.n; i++)
-        if (strcmp(c->known.data[i].name, name) == 0)
-            return &c->known.data[i];
-    return NULL;
+    const uint32_t id = rfs_intern_find(c->known_names, name, strlen(name));
+
+    return id < c->known.n ? &c->known.data[id] : NULL;
 }
 
 static int evaluate(struct compiling *c, const struct number *number, int64_t *value);
@@ -30,7 +41,14 @@ static int of_name(struct compiling *c, const struct number *number, int64_t *va
         return CONVERT_FAIL(c, NULL, "stack(INDEX, …), or a name to the left with that index",
                             "index '%s' has no value here", number->name);
     *value = known->value;
+    c->tied |= known->tied;
     return 0;
+}
+
+/* The embeddings are the output's weights, too. */
+static bool ties(const char *key)
+{
+    return rfs_text_ends(key, "tie_word_embeddings");
 }
 
 static int of_config(struct compiling *c, const struct number *number, int64_t *value)
@@ -38,6 +56,8 @@ static int of_config(struct compiling *c, const struct number *number, int64_t *
     const char *config = rfs_hf_config_name(c->input->config);
     const struct rfs_hf_value *found = rfs_hf_config_find(c->input->config, number->name);
 
+    if (!found && rfs_convert_work(c, 64)) /* for the message that a default makes needless */
+        return -EINVAL;
     if (!found) {
         CONVERT_FAIL(c, NULL, "the config.json that belongs to the tensors",
                      "needs '%s' of %s, which does not have it", number->name, config);
@@ -47,6 +67,7 @@ static int of_config(struct compiling *c, const struct number *number, int64_t *
         return CONVERT_FAIL(c, NULL, "the config.json that belongs to the tensors",
                             "'%s' of %s is not a whole number", number->name, config);
     *value = found->number;
+    c->tied |= *value != 0 && ties(number->name);
     return 0;
 }
 
@@ -153,8 +174,10 @@ static int of_two(struct compiling *c, const struct number *number, int64_t *val
 
 static int evaluate(struct compiling *c, const struct number *number, int64_t *value)
 {
-    int rc;
+    int rc = rfs_convert_work(c, 1);
 
+    if (rc)
+        return rc;
     switch (number->kind) {
     case NUMBER_INTEGER:
         *value = number->value;
@@ -205,6 +228,10 @@ int rfs_convert_count(struct compiling *c, const struct number *number, const ch
 
 static int append(struct compiling *c, const char *text, size_t n)
 {
+    const int rc = rfs_convert_work(c, 1 + n / 12);
+
+    if (rc)
+        return rc;
     if (!RFS_RESERVE(&c->text, n + 1))
         return rfs_fail_memory(c->err);
     memcpy(c->text.data + c->text.n, text, n);

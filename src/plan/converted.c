@@ -304,11 +304,24 @@ static int take_target(struct slicing *slicing, struct rfs_planner *planner, uin
     return rc;
 }
 
+bool rfs_converted_is_compared(const struct rfs_converted *converted, uint32_t name)
+{
+    const struct rfs_convert_made *made = rfs_converted_made(converted, name);
+
+    return made && made->compared;
+}
+
 int rfs_plan_converted_slice(struct rfs_planner *planner, uint32_t local,
                              const struct rfs_target *target, struct rfs_slice *slice)
 {
+    const struct rfs_converted *converted = planner->config.converted;
     struct slicing slicing = {.slice = slice};
-    const int rc = take_target(&slicing, planner, local, target);
+    int rc = rfs_converted_is_compared(converted, target->name)
+                 ? converted->config.compare(converted->config.ctx)
+                 : 0;
+
+    if (rc == 0)
+        rc = take_target(&slicing, planner, local, target);
 
     if (rc == 0 && slice->n > 1)
         RFS_SORT(slice->blocks, slice->n, rfs_block_by_destination);

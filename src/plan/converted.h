@@ -23,6 +23,13 @@ struct rfs_converted_config {
     const struct rfs_hf_config *hf_config;
     const char *options; /* of the rules, or NULL */
     struct rfs_log *log;
+    /*
+     * Compares the copies that the rules leave out (struct rfs_convert_copy) with their originals.
+     * 0, or -errno. Slices of tensors that are made of an original are found only after it gave 0,
+     * so it is called for each of them, and has to remember.
+     */
+    int (*compare)(void *ctx);
+    void *ctx;
 };
 
 /* Plans the source, and applies the rules. 0 with *out owned, or -errno with *err filled. */
@@ -42,6 +49,8 @@ const struct rfs_target *rfs_converted_target(const struct rfs_converted *conver
 /* The made tensor of that name, id in the catalogue's names; or NULL. */
 const struct rfs_convert_made *rfs_converted_made(const struct rfs_converted *converted,
                                                   uint32_t name);
+/* Whether it is made of the original of a copy that the rules leave out. */
+bool rfs_converted_is_compared(const struct rfs_converted *converted, uint32_t name);
 /* The dtype that a cast gives it; FROM without one. */
 enum rfs_dtype rfs_converted_dtype(const struct rfs_converted *converted, uint32_t name,
                                    enum rfs_dtype from);

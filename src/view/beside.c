@@ -72,31 +72,38 @@ int rfs_view_describe(struct rfs_view *view, size_t file, rfs_view_make_fn *make
 
 /* ---- files that are passed on ---------------------------------------------------------------- */
 
-static int show_copy(struct rfs_view *view, uint32_t id, struct shown_file *file,
-                     struct rfs_error *err)
+static int show_copy(struct rfs_view *view, uint32_t id, const struct rfs_left_out *cut,
+                     struct shown_file *file, struct rfs_error *err)
 {
     struct rfs_files *files = rfs_catalog_files(view->catalog);
-    struct rfs_copied all = {.file = id};
+    struct rfs_copied parts[2] = {{.file = id}, {.file = id}};
     struct rfs_reading reading;
 
     int rc = rfs_reading_begin_quiet(files, id, &reading);
     if (rc == 0) {
-        all.bytes = reading.size;
+        parts[0].bytes = reading.size;
         rc = rfs_reading_end(&reading);
     }
     if (rc)
         return rfs_files_reason(files, id, rc, err)
                    ? rc
                    : rfs_files_fail(err, rfs_files_path(files, id), rc);
+    if (cut && cut->bytes != parts[0].bytes)
+        return rfs_files_fail(err, rfs_files_path(files, id), -ESTALE);
+    if (cut) {
+        parts[0].bytes = cut->from;
+        parts[1].offset = cut->to;
+        parts[1].bytes = cut->bytes - cut->to;
+    }
     rc = rfs_plan_add_file(files, id, file->plan, err);
-    if (rc == 0 && rfs_image_copied(&all, 1, &file->own))
+    if (rc == 0 && rfs_image_copied(parts, cut ? 2 : 1, &file->own))
         rc = rfs_fail_memory(err);
     atomic_init(&file->image, file->own);
     return rc;
 }
 
 int rfs_view_pass_on(struct rfs_view *view, const char *path, const char *name,
-                     struct rfs_error *err)
+                     const struct rfs_left_out *cut, struct rfs_error *err)
 {
     struct shown_file *file = &view->files[view->n_files];
     struct rfs_files *files = rfs_catalog_files(view->catalog);
@@ -114,7 +121,7 @@ int rfs_view_pass_on(struct rfs_view *view, const char *path, const char *name,
     view->n_files++;
     if (id == UINT32_MAX || !file->name || !file->plan)
         return rfs_fail_memory(err);
-    return show_copy(view, id, file, err);
+    return show_copy(view, id, cut, file, err);
 }
 
 int rfs_view_pass_on_own(struct rfs_view *view, const char *name, struct rfs_error *err)
@@ -124,5 +131,5 @@ int rfs_view_pass_on_own(struct rfs_view *view, const char *name, struct rfs_err
 
     if (!boxes)
         return 0;
-    return path ? rfs_view_pass_on(view, path, name, err) : rfs_fail_memory(err);
+    return path ? rfs_view_pass_on(view, path, name, NULL, err) : rfs_fail_memory(err);
 }

@@ -20,12 +20,12 @@ int rfs_view_describe(struct rfs_view *view, size_t file, rfs_view_make_fn *make
 int rfs_view_take_sources(struct rfs_view *view, struct rfs_rank_plan *plan, struct rfs_error *err);
 
 /*
- * Shows a file of that PATH as it is, with a NAME, as the view's next file. Nothing is shown where
- * there is no such file. It is read when it is asked for, as sources are. 0 or -errno with *err
- * filled.
+ * Shows a file of that PATH, as it is or without CUT, with a NAME, as the view's next file. Nothing
+ * is shown where there is no such file. It is read when it is asked for, as sources are. 0 or
+ * -errno with *err filled.
  */
 int rfs_view_pass_on(struct rfs_view *view, const char *path, const char *name,
-                     struct rfs_error *err);
+                     const struct rfs_left_out *cut, struct rfs_error *err);
 /* The same, of the file of that name of a source that describes itself. */
 int rfs_view_pass_on_own(struct rfs_view *view, const char *name, struct rfs_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding out ahead whether the files of a view can be made. */
-#include "view/internal.h"
+#include "view/copies.h"
 
 /* Plans the files of one view. DONE of TOTAL were before. */
 static int check_files(struct rfs_view *view, reshard_progress_fn *progress, void *ctx,
@@ -16,7 +16,7 @@ static int check_files(struct rfs_view *view, reshard_progress_fn *progress, voi
             progress(ctx, *done, total);
     if (view->planner)
         rfs_planner_report(view->planner, RFS_TELL_SOME);
-    return rc;
+    return rc ? rc : rfs_view_compare(view, err);
 }
 
 int reshard_check(reshard_view *set, reshard_progress_fn *progress, void *ctx, reshard_error *err)

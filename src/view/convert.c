@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "plan/converted.h"
 #include "view/beside.h"
+#include "view/copies.h"
 
 int rfs_view_convert_rules(const char *value, struct rfs_convert_rules **out, struct rfs_error *err)
 {
@@ -57,6 +58,45 @@ RFS_CLEANUP_OF(free_rules, struct rfs_convert_rules *, rfs_convert_rules_free)
 
 RFS_CLEANUP_OF(free_config, struct rfs_hf_config *, rfs_hf_config_free)
 
+/* The caller passes on the number alone. */
+static int compare(void *ctx)
+{
+    struct rfs_error err = {0};
+    const int rc = rfs_view_compare(ctx, &err);
+
+    return rc ? rfs_view_log_failure(ctx, rc, &err) : 0;
+}
+
+/* The first made tensor whose elements are no plain floating-point numbers, or NULL. */
+static const struct rfs_convert_made *find_coded(const struct rfs_convert_map *map)
+{
+    for (size_t i = 0; i < map->made.n; i++)
+        if (!rfs_dtype_is_float_target(map->made.data[i].shown))
+            return &map->made.data[i];
+    return NULL;
+}
+
+/* Weights that are not quantized need a config that does not say so. */
+static void cut_config(struct rfs_view *view, const struct rfs_hf_config *config)
+{
+    const struct rfs_convert_made *coded = find_coded(rfs_converted_map(view->convert.made));
+    struct rfs_left_out cut;
+
+    if (view->options.shown != RFS_SHOW_HUGGINGFACE ||
+        !rfs_hf_config_quantization(config, &cut.from, &cut.to, &cut.bytes))
+        return;
+    if (coded)
+        rfs_log(&view->log, RFS_WARNING,
+                "config.json keeps its quantization_config, because '%s' is %s: it must fit the "
+                "tensors of the view",
+                coded->name, rfs_dtype_name(coded->shown));
+    else {
+        rfs_log(&view->log, RFS_INFO,
+                "config.json is shown without its quantization_config: no tensor is quantized");
+        view->convert.cut = cut;
+    }
+}
+
 int rfs_view_convert(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_options *options = &view->options;
@@ -91,10 +131,19 @@ int rfs_view_convert(struct rfs_view *view, struct rfs_error *err)
         .hf_config = config,
         .options = options->convert_options,
         .log = &view->log,
+        .compare = compare,
+        .ctx = view,
     };
     rc = rfs_converted_new(&converted, &view->convert.made, err);
     if (rc)
         return rc;
+    const struct rfs_convert_map *map = rfs_converted_map(view->convert.made);
+    if (options->shown == RFS_SHOW_HUGGINGFACE && !map->from_left)
+        return rfs_fail_usage(err, "view=unified or view=mindformers; or leave convert out",
+                              "view=huggingface is for the names of %s, and of this source the "
+                              "rules make those of %s",
+                              map->side[1], map->side[0]);
+    cut_config(view, config);
     view->catalog = rfs_converted_catalog(view->convert.made);
     view->convert.src = view->src;
     view->src = NULL;
@@ -174,12 +223,15 @@ int rfs_view_convert_show(struct rfs_view *view, const struct convert_files *fil
                 view->convert.config);
         return 0;
     }
-    int rc =
-        view->convert.config ? rfs_view_pass_on(view, view->convert.config, "config.json", err) : 0;
+    int rc = view->convert.config
+                 ? rfs_view_pass_on(view, view->convert.config, "config.json",
+                                    view->convert.cut.bytes > 0 ? &view->convert.cut : NULL, err)
+                 : 0;
 
     for (size_t i = 0; i < files->names.n && rc == 0; i++) {
         RFS_FREE char *path = rfs_path_join(files->folder, files->names.data[i]);
-        rc = path ? rfs_view_pass_on(view, path, files->names.data[i], err) : rfs_fail_memory(err);
+        rc = path ? rfs_view_pass_on(view, path, files->names.data[i], NULL, err)
+                  : rfs_fail_memory(err);
     }
     return rc;
 }

@@ -75,6 +75,11 @@ struct rfs_view_kind {
     void (*name_group)(const struct rfs_view *view, uint32_t group, char out[32]);
 };
 
+/* Bytes [from, to) that are not shown of a file, neither the first nor the last of its BYTES. */
+struct rfs_left_out {
+    size_t from, to, bytes;
+};
+
 struct rfs_view {
     struct reshard_view *set;
     uint64_t base;
@@ -92,6 +97,9 @@ struct rfs_view {
         struct rfs_converted *made;
         struct rfs_strategy *src; /* of the source */
         char *config;             /* the path of the model's config.json */
+        struct rfs_left_out cut;  /* of the config; bytes 0: none */
+        struct rfs_once compared; /* copies.h; under the lock, as the next */
+        struct rfs_error differs; /* code 0: no copy does */
     } convert;
     struct rfs_output_map *output_map; /* NULL: names and dtypes as they are */
     struct rfs_planner *planner;       /* NULL with hfai */

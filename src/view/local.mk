@@ -10,6 +10,8 @@ librfs_la_SOURCES += \
 	src/view/cancel.c \
 	src/view/convert.c \
 	src/view/convert.h \
+	src/view/copies.c \
+	src/view/copies.h \
 	src/view/counters.c \
 	src/view/counters.h \
 	src/view/crc.c \

@@ -3,6 +3,7 @@
  * Reading: regions to bytes. A reader that goes on from where it was is read ahead of: pieces of
  * the next ones are assembled in the background while the kernel takes this answer.
  */
+#include "view/copies.h"
 #include "view/hidden.h"
 #include "view/internal.h"
 #include "view/saves.h"
@@ -346,7 +347,8 @@ static int init_shown(struct rfs_view *view, size_t file, struct reshard_reader 
     struct rfs_error err = {0};
 
     *reader = (struct reshard_reader){.view = view, .file = file};
-    const int rc = rfs_view_image(view, file, &reader->image, &err);
+    const int rc = rfs_view_image(view, file, &reader->image, &err)
+                       ?: rfs_view_compare_for(view, reader->image, &err);
     if (rc)
         return rfs_view_log_failure(view, rc, &err);
     reader->tensors = rfs_view_tensors(view, file, reader->image);
@@ -360,9 +362,12 @@ static int init_tensor(struct rfs_view *view, const struct rfs_view_hidden_place
     struct rfs_error err = {0};
 
     *reader = (struct reshard_reader){.view = view};
-    const int rc = rfs_view_hidden_image(view, place, &reader->tensors, &reader->own, &err);
-    if (rc)
+    const int rc = rfs_view_hidden_image(view, place, &reader->tensors, &reader->own, &err)
+                       ?: rfs_view_compare_for(view, reader->own, &err);
+    if (rc) {
+        rfs_image_free(reader->own);
         return rfs_view_log_failure(view, rc, &err);
+    }
     reader->image = reader->own;
     pthread_mutex_init(&reader->lock, NULL);
     return 0;

@@ -79,6 +79,9 @@ def add(fixed):
 
     add_refusals(fixed)
     add_found(fixed)
+    for shape in ("qwen3", "qwen3_moe", "deepseek_v3", "llama", "qwen2", "llama_legacy", "qwen2_legacy"):
+        add_ties(fixed, shape)
+    add_predictions(fixed)
 
 
 def add_refusals(fixed):
@@ -104,13 +107,14 @@ def add_refusals(fixed):
     @fixed
     def wrong_experts(name):
         """Another count of experts."""
-        return refuse(fixed.case(name, "qwen3_moe"), {"num_experts": 2},
+        return refuse(fixed.case(name, "qwen3_moe"), {"num_local_experts": 2},
                       "decoder.layers.0.mlp.router.weight", "[3, 16]", "[2, 16]", "common-experts.rules")
 
     @fixed
     def wrong_layers(name):
         """Fewer layers than were trained: the tensors of the others are left."""
-        return refuse(fixed.case(name, "qwen3"), {"num_hidden_layers": 1}, "decoder.layers.1.")
+        return refuse(fixed.case(name, "qwen3"), {"num_hidden_layers": 1}, "decoder.layers.1.", "there are fewer of its kind",
+                      "try: the config.json that belongs to these tensors")
 
     @fixed
     def more_layers(name):
@@ -178,6 +182,69 @@ def add_refusals(fixed):
         return case
 
 
+OUTPUTS = ("has other bytes than", "of which it should be a copy", '"tie_word_embeddings": false in ')
+
+
+def add_ties(fixed, shape):
+    """An output with weights of its own, and a config that says that it has those of the embeddings; both ways."""
+    output = "lm_head.weight" if shape.endswith("_legacy") else "output_layer.weight"
+    embeddings = "model.tok_embeddings.embedding_weight" if shape.endswith("_legacy") else "embedding.word_embeddings.weight"
+
+    def untied(name):
+        """The training has another output than embeddings."""
+        case = fixed.case(name, shape)
+        return refuse(case, {"tie_word_embeddings": True}, f"parameter '{output}'", f"'{embeddings}'", *OUTPUTS)
+
+    def untied_model(name):
+        """HuggingFace's folder has another output than embeddings."""
+        case = fixed.case(name, shape)
+        return refuse_back(case, {"tie_word_embeddings": True}, "parameter 'lm_head.weight'", "'model.embed_tokens.weight'",
+                           *OUTPUTS)
+
+    def tied(name):
+        """Both have an output that is the same as the embeddings: it is left out."""
+        case = fixed.case(name, shape, tie_word_embeddings=True)
+        case.extra, case.more = True, {output: case.trained[embeddings]}
+        return case
+
+    of = shape.replace("_", "-")
+    fixed.all.update({f"mindformers-untied-{of}": untied, f"mindformers-untied-{of}-model": untied_model,
+                      f"mindformers-tied-{of}": tied})
+
+
+def add_predictions(fixed):
+    """Copies in the layers of multi-token prediction."""
+
+    def changed(case, name):
+        value = case.model.tensors[name]
+        case.model.tensors[name] = value.with_data(value.data[::-1].copy())
+        return case
+
+    for part, of in (("embed_tokens", "model.embed_tokens.weight"), ("shared_head.head", "lm_head.weight")):
+        def other(name, part=part, of=of):
+            """A copy in HuggingFace's folder that differs: the training has one tensor for both."""
+            case = changed(fixed.case(name, "deepseek_v3"), f"model.layers.2.{part}.weight")
+            return refuse_back(case, {}, f"parameter 'model.layers.2.{part}.weight'", f"has other bytes than '{of}'",
+                               "try: rules of your own")
+        fixed.all[f"mindformers-predictions-{part.split('.')[0].replace('_', '-')}"] = other
+
+    for part, of in (("output_layer", "output_layer"), ("embedding.word_embeddings", "embedding.word_embeddings")):
+        def second(name, part=part, of=of):
+            """A second embedding or output of the training that differs."""
+            case = fixed.case(name, "deepseek_v3")
+            value = case.trained[f"{of}.weight"]
+            case.more = {f"mtp.{part}.weight": value.with_data(value.data[::-1].copy())}
+            return refuse(case, {}, f"parameter 'mtp.{part}.weight'", f"has other bytes than '{of}.weight'")
+
+        def copy(name, part=part, of=of):
+            """One that is the same."""
+            case = fixed.case(name, "deepseek_v3")
+            case.more = {f"mtp.{part}.weight": case.trained[f"{of}.weight"]}
+            return case
+        fixed.all[f"mindformers-second-{part.split('.')[0].replace('_', '-')}"] = second
+        fixed.all[f"mindformers-same-{part.split('.')[0].replace('_', '-')}"] = copy
+
+
 def refuse(case, config, *parts):
     """What the view for HuggingFace must say, with another config than that of the model."""
     case.refusal = parts
@@ -186,7 +253,7 @@ def refuse(case, config, *parts):
 
     def with_config(folder):
         made = write(folder)
-        views.write_config(case.config, {k: v for k, v in {**case.model.config, **config}.items() if v is not None})
+        views.write_config(case.config, case.model.config, **config)
         return made
     case.write = with_config
     return case

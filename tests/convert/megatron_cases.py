@@ -10,6 +10,7 @@ import random
 
 import architectures
 import dcp_program
+import fixed_cases
 import megatron_gpt
 import numpy as np
 import torch
@@ -151,3 +152,63 @@ def make(seed, number):
 def prepare():
     logging.disable(logging.INFO)
     transformers_cases.prepare()
+
+
+def fixed(function):
+    FIXED["megatron-" + function.__name__.replace("_", "-")] = function
+    return function
+
+
+def small(name, options=None, **config):
+    rng = random.Random(0)
+    made = architectures.random_config(rng, "qwen3")
+    made.update({"hidden_size": 16, "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 4,
+                 "num_key_value_heads": 2, "head_dim": 4, "vocab_size": 12, "tie_word_embeddings": False, "attention_bias": False})
+    model = architectures.fill(np.random.default_rng(1), {**made, **config}, "BFloat16", transformers_cases.small_value)
+    return Case(name, model, options or {}, rng)
+
+
+@fixed
+def untied(name):
+    """Trained with --untie-embeddings-and-output-weights, and a config that ties: the output would be lost."""
+    return fixed_cases.refuse(small(name), {"tie_word_embeddings": True}, "parameter 'output_layer.weight'",
+                              "'embedding.word_embeddings.weight'", *fixed_cases.OUTPUTS)
+
+
+@fixed
+def untied_model(name):
+    """The same where HuggingFace's folder is the source."""
+    case = fixed_cases.refuse(small(name), {"tie_word_embeddings": True}, "parameter 'lm_head.weight'",
+                              "'model.embed_tokens.weight'", *fixed_cases.OUTPUTS)
+    case.check_views = lambda folder, source, options: views.check(
+        case, os.path.join(folder, "hf"), os.path.join(folder, "as-trained"), {**case.convert(), "format": "pt"}, None)
+    return case
+
+
+def without_options(case, *parts):
+    """The view must refuse the source without the options of the rules, and name them."""
+    case = fixed_cases.refuse(case, {}, *parts)
+    case.convert = lambda: {"convert": views.rules("megatron"), "hf_config": case.config}
+    return case
+
+
+@fixed
+def numbered_layers(name):
+    """Layers that the save did not stack."""
+    return without_options(small(name, {"layers": "numbered"}), "try: convert_options=layers=numbered, by which the rules fit")
+
+
+@fixed
+def padded_vocabulary(name):
+    """Embeddings and output with rows that no token has."""
+    case = small(name, {"vocabulary": "padded"})
+    case.padding = 5
+    return without_options(case, "[17, 16]", "try: convert_options=vocabulary=padded, by which the rules fit")
+
+
+@fixed
+def numbered_and_padded(name):
+    """Both."""
+    case = small(name, {"layers": "numbered", "vocabulary": "padded"})
+    case.padding = 5
+    return without_options(case, "try: convert_options=layers=numbered:vocabulary=padded, by which the rules fit")

@@ -55,6 +55,7 @@ class Case:
         self.state = rng.random() < 0.5   # the training also saved its optimizer's
         self.extra = rng.random() < 0.3   # HuggingFace's folder has more than the model needs
         self.files = rng.choice([1, 1, 2, 3])
+        self.more = {}  # that the training saved besides
         self.rng = rng
         self.says, self.refusal, self.status = "", "", 1
 
@@ -80,7 +81,7 @@ class Case:
 
     def saved(self):
         """name -> Value of all that the training saves."""
-        out = dict(self.trained)
+        out = {**self.trained, **self.more}
         if self.state:
             for name, value in list(self.trained.items())[:2]:
                 out[f"adam_m.{name}"] = Value("Float32", np.zeros(value.shape, np.float32))

@@ -6,7 +6,7 @@ import os
 import shutil
 import threading
 
-from forge import WHOLE, Param, Tree
+from forge import WHOLE, Param, Tree, content_of
 from harness import *
 from test_access import place_of
 from test_trust import BOB, NOBODY, OUT, needs_root, point, reads
@@ -71,6 +71,88 @@ def test_states_of_an_optimizer_are_left_out():
         lines = [line for line in m.log().splitlines() if "leaves out" in line]
         check(len(lines) == 1 and "conversion leaves out 3 of 4 values, which the rules drop: 'adam_m.w' and others" in lines[0],
               f"the log: {m.log()}")
+
+
+def with_a_copy(name, differs):
+    """A training that also saved "out", cut along the other axis, which the rules take for a copy of w."""
+    tree, beside, options = model()
+    made = content_of(tree.params[0], 0)
+    other = bytes([made[0] ^ 1]) + made[1:] if differs else made
+    params = [*tree.params, Param("out", (64, 32), 1, 1), Param("n", (4,), WHOLE, WHOLE)]
+    tree = Tree(folder(name), params, 4, 2, content=lambda p, v: other if p.name == "out" else content_of(p, v))
+    with open(os.path.join(tree.dir, "tiny.rules"), "w") as file:
+        file.write(RULES + "n = model.n [4]\ncopy left out = w\n")
+    return tree, (f"src_strategy={tree.dir}/src_strategy.ckpt,view=huggingface,convert={tree.dir}/tiny.rules,"
+                  f"hf_config={beside}/config.json,file_size=8200")
+
+
+def test_a_copy_that_is_one():
+    tree, options = with_a_copy("same", False)
+    with Foreground(tree.src, options) as m:
+        got = read_all(os.path.join(m.mnt, "model-00001-of-00002.safetensors"))
+        same_bytes(tensor_of(got)[1], transposed(tree.full["w"], 64, 32, 4), "the weight")
+        lines = [line for line in m.log().splitlines() if "compared with their originals" in line]
+        check(len(lines) == 1 and "1 tensor that the rules leave out" in lines[0], f"the log: {m.log()}")
+
+
+def test_a_copy_that_differs():
+    """Nothing that is made of the original is shown; all else is, and nobody compares for it."""
+    tree, options = with_a_copy("other", True)
+    why = (f"{tree.src}: parameter 'out': has other bytes than 'w', of which it should be a copy: {tree.dir}/tiny.rules: line 6; "
+           "try: rules of your own that make a tensor of each")
+    fails(1, why, "--check", tree.src, "-o", options + ",log_level=error")
+    with Foreground(tree.src, options) as m:
+        files = {name: os.stat(os.path.join(m.mnt, name)).st_size for name in os.listdir(m.mnt)}
+        tensors = os.path.join(m.mnt, ".reshardfs", "tensors", "full")
+        equal(os.stat(os.path.join(tensors, "model.w.npy")).st_size, 128 + 64 * 32 * 4, "the size of a file that can't be read")
+        for name in [n for n in files if n != "model-00001-of-00002.safetensors"]:
+            equal(len(read_all(os.path.join(m.mnt, name))), files[name], name)
+        check(len(read_all(os.path.join(tensors, "model.n.npy"))) > 0, "the other tensor")
+        check("compared" not in m.log(), f"compared too early: {m.log()}")
+        for path in (os.path.join(m.mnt, "model-00001-of-00002.safetensors"), os.path.join(tensors, "model.w.npy")) * 2:
+            try:
+                os.close(os.open(path, os.O_RDONLY))
+                check(False, f"{path} can be opened")
+            except OSError as error:
+                equal(error.errno, errno.EINVAL, path)
+        check(why in m.log(), f"the log: {m.log()}")
+        check(m.log().count("compared with their originals") == 1, f"compared again: {m.log()}")
+
+
+def shown_config(state, told):
+    """The config that a mount shows of one for quantized weights, and the given one; it is a source like others."""
+    tree, beside, options = model(state=state, quantization_config={"quant_method": "fp8"})
+    with open(os.path.join(tree.dir, "tiny.rules"), "a") as file:
+        file.write("keep codes\n")
+    with open(os.path.join(beside, "config.json")) as file:
+        config = json.load(file)
+    with Foreground(tree.src, options) as m:
+        path = os.path.join(m.mnt, "config.json")
+        text = read_all(path)
+        equal(len(text), os.stat(path).st_size, "its size")
+        check(told in m.log(), f"the log: {m.log()}")
+        with open(os.path.join(beside, "config.json"), "a") as file:
+            file.write("\n")
+        try:
+            read_all(path)
+            check(False, "a config that was changed is read")
+        except OSError as error:
+            equal(error.errno, errno.ESTALE, "a config that was changed")
+    return json.loads(text), config
+
+
+def test_a_config_of_quantized_weights():
+    """It loses the member that says so, as no tensor is quantized."""
+    shown, given = shown_config((), "config.json is shown without its quantization_config: no tensor is quantized")
+    del given["quantization_config"]
+    equal(shown, given, "the config")
+
+
+def test_a_config_of_codes():
+    """Where a tensor may be of quantized weights, it stays, with a warning."""
+    shown, given = shown_config((Param("codes", (4,), WHOLE, WHOLE, "Int32"),),
+                                "config.json keeps its quantization_config, because 'codes' is Int32")
+    equal(shown, given, "the config")
 
 
 def test_a_file_of_the_model_that_changes():

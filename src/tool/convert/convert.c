@@ -5,6 +5,7 @@
 #include "tool/common/command.h"
 #include "tool/common/open.h"
 #include "tool/common/table.h"
+#include "view/copies.h"
 #include "view/plans.h"
 
 struct request {
@@ -100,6 +101,8 @@ static int run(void *given, struct rfs_error *err)
         rc = rfs_view_plans(view, &plans, err);
     if (rc == 0 && !plans.converted)
         rc = rfs_fail_usage(err, "a checkpoint of a model", "the source cannot be converted");
+    if (rc == 0)
+        rc = rfs_view_compare(rfs_view_only(view), err);
     if (rc == 0)
         print(request, &plans);
     return rc;

@@ -9,6 +9,7 @@
 #include "tool/common/show.h"
 #include "tool/common/stop.h"
 #include "tool/common/tool.h"
+#include "view/copies.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -156,6 +157,17 @@ static int write_files(struct rfs_export *export, struct rfs_error *err)
     return rc;
 }
 
+/* What would fail in the end; several tasks would each read it, and find it where they need it. */
+static int compare_copies(const struct rfs_export *export, struct rfs_error *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; export->view && export->task.count < 2 && i < export->view->n && rc == 0;
+         i++)
+        rc = rfs_view_compare(export->view->data[i], err);
+    return rc;
+}
+
 static int export_all(struct rfs_export *export, struct rfs_error *err)
 {
     const struct rfs_export_options *options = export->options;
@@ -170,6 +182,8 @@ static int export_all(struct rfs_export *export, struct rfs_error *err)
         rc = rfs_export_look(export, err);
     if (rc == 0 && options->verify)
         return rfs_export_verify(export, err);
+    if (rc == 0)
+        rc = compare_copies(export, err);
     if (rc == 0)
         rc = begin_record(export, err);
     if (rc == 0)

@@ -184,7 +184,8 @@ static void test_names(void **ctx)
             "layers.0.weight 1, layers.1.weight 1",
             "parameter 'head.weight': is not in SRC; try: the config.json");
     refuses(layers, "{\"n\": 1}", NULL, "m.0.x 4, m.0.y 2, m.1.x 4, m.1.y 3",
-            "SRC: parameter 'm.1.x': is taken by no rule of x.rules; rules take 'm.0.x'");
+            "SRC: parameter 'm.1.x': is taken by no rule of x.rules, as by config.json there are "
+            "fewer of its kind; rules take 'm.0.x'; try: the config.json that belongs to these");
     refuses(layers, "{\"n\": 2}", NULL, "m.0.x 4, l.0.b 4",
             "SRC: has names of both sides of x.rules: 'l.0.b' of training, and 'm.0.x' of "
             "huggingface");
@@ -212,6 +213,115 @@ static void test_repeats(void **ctx)
             "parameter 'd': is repeated, but no rule makes it");
 }
 
+/* The copies that a source's rules leave out, as "copy=original remedy, …". */
+static void compares(const char *text, const char *config, const char *tensors, const char *what)
+{
+    struct rfs_convert_map *map;
+    struct rfs_error err;
+    struct source source;
+    char copies[512] = "";
+    size_t n = 0;
+
+    if (apply(text, config, NULL, tensors, &source, &map, &err))
+        fail_msg("%s\nwith %s: %s", text, tensors, err.text);
+    for (size_t i = 0; i < map->copies.n; i++) {
+        const struct rfs_convert_copy *copy = &map->copies.data[i];
+        n += (size_t)snprintf(copies + n, sizeof copies - n, "%s%s=%s by line %u, %.20s",
+                              i > 0 ? "; " : "", source.tensors[copy->copy].name,
+                              source.tensors[copy->original].name, copy->line, copy->remedy);
+    }
+    assert_string_equal(copies, what);
+    for (size_t i = 0; i < map->made.n; i++)
+        assert_int_equal(map->made.data[i].compared, map->copies.n > 0);
+    rfs_convert_map_free(map);
+    free_source(&source);
+}
+
+static void test_copies(void **ctx)
+{
+    static const char tied[] = "let tied = config.tie_word_embeddings ?? false\na = b [2]\n"
+                               "if tied\n    copy left out = a\n    copy right head = b\nelse\n"
+                               "    out = head [2]\nend\nrepeat right again = b\n";
+    static const char yes[] = "{\"tie_word_embeddings\": true}";
+    static const char no[] = "{\"tie_word_embeddings\": false}";
+    (void)ctx;
+
+    makes(tied, yes, NULL, "a 2, out 2", "b 2, again 2");
+    makes(tied, yes, NULL, "b 2, head 2", "a 2");
+    makes(tied, no, NULL, "a 2, out 2", "b 2, again 2, head 2");
+    compares(tied, yes, "a 2", "");
+    compares(tied, no, "a 2, out 2", "");
+    compares(tied, yes, "a 2, out 2", "out=a by line 5, \"tie_word_embeddings");
+    compares(tied, yes, "b 2, again 2, head 2",
+             "head=b by line 6, \"tie_word_embeddings; again=b by line 10, rules of your own th");
+    compares("a = b [2]\nrepeat right c = b", "{}", "b 2, c 2",
+             "c=b by line 3, rules of your own th");
+    refuses(tied, yes, NULL, "b 2, head 3",
+            "x.rules: line 6: parameter 'head': is BFloat16 [3], and 'b', of which it should be a "
+            "copy, is BFloat16 [2]; try: \"tie_word_embeddings\": false in config.json");
+    refuses(tied, yes, NULL, "b 2, head 2 Float32",
+            "parameter 'head': is Float32 [2], and 'b', of which it should be a copy, is BFloat16");
+}
+
+/* Remedies that the tensors tell. */
+static void test_remedies(void **ctx)
+{
+    static const char options[] =
+        "index i = 0 .. config.n\noption layers = stacked | numbered\n"
+        "option rows = exact | padded\nif rows is exact\n    e = f [config.v]\nelse\n"
+        "    rows(0, 0, config.v, e) = f [config.v]\nend\nif layers is stacked\n"
+        "    w = stack(i, 0, x.{i} [2])\nelse\n    w.{i} = x.{i} [2]\nend\n";
+    static const char config[] = "{\"n\": 2, \"v\": 5}";
+    (void)ctx;
+
+    makes(options, config, NULL, "e 5, w 2x2", "f 5, x.0 2, x.1 2");
+    refuses(options, config, NULL, "e 5, w.0 2, w.1 2",
+            "try: convert_options=layers=numbered, by which the rules fit, or the config.json");
+    refuses(options, config, NULL, "e 8, w 2x2",
+            "try: convert_options=rows=padded, by which the rules fit, or the config.json");
+    refuses(options, config, NULL, "e 8, w.0 2, w.1 2",
+            "try: convert_options=layers=numbered:rows=padded, by which the rules fit, or ");
+    refuses(options, config, "layers=numbered", "e 8, w.0 2, w.1 2",
+            "try: convert_options=rows=padded, by which the rules fit, or the config.json");
+    refuses(options, config, "rows=exact", "e 8, w 2x2",
+            "parameter 'e': has shape [8], but the rule makes [5]: f [config.v]; try: the config");
+    refuses(options, config, NULL, "e 4, w 2x2",
+            "parameter 'e': has shape [4], but the rule makes [5]: f [config.v]; try: the config");
+    refuses("a = b", "{}", NULL, "b 2, b_scale_inv 2 Float32",
+            "parameter 'b_scale_inv': is taken by no rule of x.rules: the weights are quantized, "
+            "and without it they have other values; try: a conversion of the weights to bfloat16");
+    refuses("index k = 0 .. config.n\na = b\nc.{k} = d.{k + 3}\nrepeat right e.{k} = b",
+            "{\"n\": 1}", NULL, "b 2, d.3 2, e.1 2",
+            "'e.1': is taken by no rule of x.rules, as by config.json there are fewer of its kind");
+    refuses("a = b", "{}", NULL, "b 2, c 2", "try: drop right NAME, in the rules, if it is not");
+}
+
+/* What would take hours is refused, and many names are no reason to. */
+static void test_work(void **ctx)
+{
+    static const char *const endless[] = {
+        "index z = 0 .. 1000000000\na = b\nrepeat right c.{z} = b",
+        "index z = 0 .. 1000000000\na = b\ncopy right c.{z} = b",
+        "index z = 0 .. 1000000000\na = stack(z, 0, b)",
+        "index z = 0 .. 2000000000\nindex y = 0 .. 2000000000\na = b\nrepeat right c.{z - z + y} = "
+        "b",
+    };
+    const size_t lets = 100000;
+    char *text = malloc(lets * 40);
+    size_t n = 0;
+    (void)ctx;
+
+    for (size_t i = 0; i < sizeof endless / sizeof *endless; i++)
+        refuses(endless[i], "{}", NULL, "b 0", "");
+    refuses(endless[0], "{}", NULL, "b 1", "line 4: the rules take more than 134217728 steps");
+    for (size_t i = 0; i < lets; i++)
+        n += (size_t)sprintf(text + n, "let n%zu = %s%zu + 1\n", i, i > 0 ? "n" : "",
+                             i > 0 ? i - 1 : 0);
+    sprintf(text + n, "a = b [n%zu]\n", lets - 1);
+    makes(text, "{}", NULL, "b 100000", "a 100000");
+    free(text);
+}
+
 static void test_conditions(void **ctx)
 {
     static const char choice[] =
@@ -237,6 +347,16 @@ static void test_conditions(void **ctx)
     refuses("let n = config.x.y\na = b", "{\"x\": {\"z\": 1}}", NULL, "b 1",
             "x.rules: line 2: needs 'x.y' of config.json, which does not have it");
     makes("let n = config.x.y\na = b [n]", "{\"x\": {\"y\": 5}}", NULL, "b 5", "a 5");
+    makes("a = b [config.a, config.b, config.c, config.d]\n# \xc3\xa9",
+          "{\"a\": 4.0, \"b\": 1.2e1, \"c\": 30e-1, \"d\": 2}", NULL, "b 4x12x3x2", "a 4x12x3x2");
+    for (const char *const *no = (const char *const[]){"4.5", "1e30", "1e-1", "9223372036854775808",
+                                                       "92233720368547758.080e3", NULL};
+         *no; no++) {
+        char config[64];
+        snprintf(config, sizeof config, "{\"a\": %s}", *no);
+        refuses("a = b [config.a]", config, NULL, "b 4",
+                "'a' of config.json is not a whole number");
+    }
     refuses("let n = 7 / 2\na = b", "{}", NULL, "b 1", "7 is not divisible by 2");
     refuses("let n = 7 / (2 - 2)\na = b", "{}", NULL, "b 1", "7 cannot be divided by 0");
     refuses("let n = 9223372036854775807 + 1\na = b", "{}", NULL, "b 1", "more than 64 bits");
@@ -310,11 +430,17 @@ static void test_mistakes_in_the_text(void **ctx)
         {"option o = x\nlet n = o\na = b", "option 'o' has a word, not a number"},
         {"option o = x\nif o is y\nend\na = b", "option 'o' is never 'y'"},
         {"let n = config.t\na = b", "'t' of config.json is not a whole number"},
+        {"let n = config.f\na = b", "'f' of config.json is not a whole number"},
+        {"a* = b", "'a* = b' stands where the name of one tensor, without '*', should be"},
+        {"a = b*.c", "stands where the name of one tensor, without '*', should be"},
+        {"repeat right c* = b", "stands where the name of one tensor, without '*', should be"},
+        {"a\xc3\xa9 = b", "x.rules: line 2: byte \\xc3 stands outside of a comment"},
+        {"# \xc3\xa9\nkeep a\x01", "line 3: byte \\x01 stands outside of a comment"},
     };
     (void)ctx;
 
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        refuses(wrong[i][0], "{\"t\": \"text\"}", NULL, "b 1, c 1", wrong[i][1]);
+        refuses(wrong[i][0], "{\"t\": \"text\", \"f\": 4.5}", NULL, "b 1, c 1", wrong[i][1]);
     refuses("a = b", "[]", NULL, "b 1", "config.json: offset 0: is not a JSON object");
 }
 
@@ -325,6 +451,9 @@ int main(void)
         cmocka_unit_test(test_wrong_groups),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_repeats),
+        cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_remedies),
+        cmocka_unit_test(test_work),
         cmocka_unit_test(test_conditions),
         cmocka_unit_test(test_rows_and_casts),
         cmocka_unit_test(test_experts),
