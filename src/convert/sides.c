@@ -211,8 +211,9 @@ static bool is_beyond(const struct compiling *c, const char *name)
 /* Whether it is by its name a scale, or another part of weights that are quantized. */
 static bool is_of_quantized(const char *name)
 {
-    static const char *const ends[] = {"_scale_inv", "_scale", ".scales",     ".qweight",
-                                       ".qzeros",    ".g_idx", "_zero_point", ".absmax"};
+    static const char *const ends[] = {"_scale_inv",  "weight_scale", "input_scale",
+                                       ".qweight",    ".qzeros",      ".g_idx",
+                                       "_zero_point", "weight_packed"};
 
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (rfs_text_ends(name, ends[i]))

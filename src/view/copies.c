@@ -6,7 +6,8 @@
 #include "base/secret.h"
 #include "plan/converted.h"
 
-#define CHUNK_BYTES (UINT64_C(16) << 20) /* that a thread compares at a time */
+#define CHUNK_BYTES (UINT64_C(4) << 20) /* that a thread compares at a time */
+#define LANES 8                         /* threads that compare, each with two pieces in memory */
 
 /* One copy and its original. */
 struct pair {
@@ -36,19 +37,23 @@ static int compare_piece(const struct pair *pair, uint64_t begin, size_t size, u
     return rc ? rc : memcmp(twice, twice + RFS_PIECE, size) != 0;
 }
 
-static int compare_chunk(void *ctx, size_t number)
+/* Every LANES-th chunk, from number LANE on. */
+static int compare_lane(void *ctx, size_t lane)
 {
     const struct pair *pair = ctx;
     struct rfs_secret *secret = rfs_files_secret(rfs_catalog_files(pair->view->stored));
     unsigned char *twice = secret ? rfs_secret_map(secret, 2 * RFS_PIECE) : malloc(2 * RFS_PIECE);
-    const uint64_t begin = number * CHUNK_BYTES;
-    const uint64_t end = rfs_min_u64(begin + CHUNK_BYTES, pair->slices[0].bytes);
+    const uint64_t bytes = pair->slices[0].bytes;
     int rc = twice ? 0 : -ENOMEM;
 
-    for (uint64_t at = begin; at < end && rc == 0; at += RFS_PIECE)
-        rc = rfs_cancelled()
-                 ? -EINTR
-                 : compare_piece(pair, at, (size_t)rfs_min_u64(RFS_PIECE, end - at), twice);
+    for (uint64_t begin = lane * CHUNK_BYTES; begin < bytes && rc == 0;
+         begin += LANES * CHUNK_BYTES) {
+        const uint64_t end = rfs_min_u64(begin + CHUNK_BYTES, bytes);
+        for (uint64_t at = begin; at < end && rc == 0; at += RFS_PIECE)
+            rc = rfs_cancelled()
+                     ? -EINTR
+                     : compare_piece(pair, at, (size_t)rfs_min_u64(RFS_PIECE, end - at), twice);
+    }
     if (secret)
         rfs_secret_unmap(twice, 2 * RFS_PIECE);
     else
@@ -86,9 +91,10 @@ static int compare_pair(struct rfs_view *view, const struct rfs_convert_copy *co
                                rfs_converted_target(view->convert.made, sources[i]),
                                &pair.slices[i]);
     if (rc == 0)
-        rc = rfs_pool_for(view->set->pool,
-                          (size_t)((pair.slices[0].bytes + CHUNK_BYTES - 1) / CHUNK_BYTES),
-                          compare_chunk, &pair);
+        rc = rfs_pool_for(
+            view->set->pool,
+            (size_t)rfs_min_u64(LANES, (pair.slices[0].bytes + CHUNK_BYTES - 1) / CHUNK_BYTES),
+            compare_lane, &pair);
     return rc ? fail(view, copy, rc, err) : 0;
 }
 

@@ -4,7 +4,8 @@
  * such as an output that is tied to the embeddings. If their bytes differ, the view would drop
  * trained weights, so nothing that is made of such an original is shown before both were compared.
  *
- * Cost: each copy and its original are read once, in the first call that needs the result.
+ * Cost: each copy and its original are read once, in the first call that needs the result; 16 MiB
+ * meanwhile.
  *
  * Threads: many at once; the others wait for the one that compares.
  */

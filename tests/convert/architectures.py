@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import values
 from values import Value
 
-KINDS = ["qwen3", "qwen3_moe", "deepseek_v3", "llama", "qwen2"]
-CLASSES = {"qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe", "deepseek_v3": "DeepseekV3", "llama": "Llama", "qwen2": "Qwen2"}
+KINDS = ["qwen3", "qwen3_moe", "deepseek_v3", "llama", "qwen2", "mistral"]
+CLASSES = {"qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe", "deepseek_v3": "DeepseekV3", "llama": "Llama", "qwen2": "Qwen2",
+           "mistral": "Mistral"}
 
 
 @dataclass

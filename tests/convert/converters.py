@@ -16,8 +16,10 @@ import numpy as np
 from mindspore import Tensor
 from mindformers_program import Stubs, package
 
-FOLDERS = {"qwen3": "qwen3", "qwen3_moe": "qwen3_moe", "deepseek_v3": "deepseek3", "qwen2": "qwen2", "llama": "qwen2"}
-CLASSES = {"qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe", "deepseek_v3": "DeepseekV3", "qwen2": "Qwen2", "llama": "Qwen2"}
+FOLDERS = {"qwen3": "qwen3", "qwen3_moe": "qwen3_moe", "deepseek_v3": "deepseek3", "qwen2": "qwen2", "llama": "qwen2",
+           "mistral": "qwen2"}
+CLASSES = {"qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe", "deepseek_v3": "DeepseekV3", "qwen2": "Qwen2", "llama": "Qwen2",
+           "mistral": "Qwen2"}
 
 
 class Converters:

@@ -20,7 +20,7 @@ import views
 from values import STORED, Value
 
 FIXED = {}
-KINDS = ["llama", "qwen2", "qwen3"]
+KINDS = ["llama", "qwen2", "qwen3", "mistral"]
 DTYPES = {"Float32": torch.float32, "BFloat16": torch.bfloat16, "Float16": torch.float16}
 # What tensor parallel ranks have of a weight: the axis that they cut, and in how many blocks they cut it apart.
 CUT = {"linear_qkv.weight": (0, 1), "linear_qkv.bias": (0, 1), "linear_proj.weight": (1, 1), "linear_fc1.weight": (0, 2),

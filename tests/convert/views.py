@@ -20,7 +20,7 @@ TIMES_MOUNTED = 4  # of so many cases one is mounted, too
 
 
 def rules(name):
-    return os.path.join(RULES, name + ".rules")
+    return os.path.join(RULES, ("llama" if name == "mistral" else name) + ".rules")
 
 
 class Saver:
