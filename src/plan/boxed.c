@@ -10,16 +10,25 @@ static void walk_box(struct rfs_boxed_walk *walk)
     rfs_chunk_walk_begin(walk->boxes, walk->tensor, walk->cells.lo, walk->cells.hi, &walk->chunks);
 }
 
-int rfs_boxed_walk_begin(struct rfs_planner *planner, uint32_t local,
-                         const struct rfs_target *target, struct rfs_boxed_walk *walk)
+const struct rfs_boxed_tensor *rfs_plan_boxed_tensor(const struct rfs_planner *planner,
+                                                     const struct rfs_target *target)
 {
     struct rfs_catalog *catalog = planner->config.catalog;
     size_t length;
     const char *name =
         (const char *)rfs_intern_bytes(rfs_catalog_tables(catalog)->names, target->name, &length);
 
+    return rfs_boxes_find(rfs_catalog_boxes(catalog), name, length);
+}
+
+int rfs_boxed_walk_begin(struct rfs_planner *planner, uint32_t local,
+                         const struct rfs_target *target, struct rfs_boxed_walk *walk)
+{
+    struct rfs_catalog *catalog = planner->config.catalog;
+    const char *name = rfs_catalog_name(catalog, target->name);
+
     walk->boxes = rfs_catalog_boxes(catalog);
-    walk->tensor = rfs_boxes_find(walk->boxes, name, length);
+    walk->tensor = rfs_plan_boxed_tensor(planner, target);
     walk->geometry = &walk->copied;
     if (!walk->tensor || walk->tensor->incomplete)
         return -EIO;
@@ -47,23 +56,67 @@ bool rfs_boxed_walk_next(struct rfs_boxed_walk *walk)
     return true;
 }
 
+static void make_block(const struct rfs_boxed_walk *walk, const struct rfs_stored_part *stored,
+                       struct rfs_block *block)
+{
+    *block = (struct rfs_block){.file = stored->file, .content = {.offset = stored->at}};
+    rfs_geometry_block_from(walk->geometry, &walk->cells, walk->part.at, walk->part.size,
+                            stored->stride, stored->strided, block);
+}
+
 int rfs_boxed_walk_block(struct rfs_boxed_walk *walk, struct rfs_block *block,
                          struct rfs_error *err)
 {
-    const struct rfs_chunk_part *part = &walk->part;
     struct rfs_stored_part stored;
-    const int rc = rfs_boxes_locate_part((struct rfs_boxes *)walk->boxes, part, &stored, err);
+    const int rc =
+        rfs_boxes_locate_part((struct rfs_boxes *)walk->boxes, &walk->part, &stored, err);
 
-    if (rc)
+    if (rc == 0)
+        make_block(walk, &stored, block);
+    return rc;
+}
+
+/* Logs a failure, whose place is known. */
+static int tell(const struct rfs_planner *planner, int rc, const struct rfs_error *err)
+{
+    if (rc && err->text[0])
+        rfs_log_limited(planner->config.log, RFS_ERROR, "%s", err->text);
+    return rc;
+}
+
+int rfs_boxed_walk_copy(const struct rfs_boxed_walk *walk, uint32_t copy,
+                        struct rfs_boxed_copy *out, struct rfs_error *err)
+{
+    const int rc =
+        rfs_boxes_locate_copy((struct rfs_boxes *)walk->boxes, walk->part.chunk, copy, out, err);
+
+    if (rc == -EINTR || rc == -ENOMEM)
         return rc;
-    *block = (struct rfs_block){.file = stored.file, .content = {.offset = stored.at}};
-    rfs_geometry_block_from(walk->geometry, &walk->cells, part->at, part->size, stored.stride,
-                            stored.strided, block);
-    return 0;
+    return rc == 0 && out->type == walk->boxes->chunks.data[walk->part.chunk].type;
+}
+
+/* Takes the present chunk's block from its copy number COPY, 1 or more, if it has such a one. */
+static int take_copy(const struct rfs_boxed_walk *walk, uint32_t copy, struct rfs_block *block,
+                     size_t *others)
+{
+    struct rfs_boxed_copy other;
+    struct rfs_stored_part stored;
+
+    if (copy > rfs_boxes_copies(walk->boxes, walk->part.chunk))
+        return 0;
+    const int there = rfs_boxed_walk_copy(walk, copy - 1, &other, NULL);
+    if (there == 1) {
+        rfs_boxes_place_part((struct rfs_boxes *)walk->boxes, &walk->part, other.file, other.at,
+                             &stored);
+        make_block(walk, &stored, block);
+        ++*others;
+    }
+    return there < 0 ? there : 0;
 }
 
 int rfs_plan_boxed_slice(struct rfs_planner *planner, uint32_t local,
-                         const struct rfs_target *target, struct rfs_slice *slice)
+                         const struct rfs_target *target, uint32_t copy, struct rfs_slice *slice,
+                         size_t *others)
 {
     struct rfs_boxed_walk walk;
     struct rfs_error err = {0};
@@ -74,11 +127,11 @@ int rfs_plan_boxed_slice(struct rfs_planner *planner, uint32_t local,
         if (!block)
             return -ENOMEM;
         rc = rfs_boxed_walk_block(&walk, block, &err);
+        if (rc == 0 && copy > 0)
+            rc = take_copy(&walk, copy, block, others);
     }
-    if (rc && err.text[0])
-        rfs_log_limited(planner->config.log, RFS_ERROR, "%s", err.text);
     if (rc)
-        return rc;
+        return tell(planner, rc, &err);
     RFS_SORT(slice->blocks, slice->n, rfs_block_by_destination);
     return 0;
 }
@@ -241,7 +294,7 @@ int rfs_plan_boxed_attributes(struct planning *planning, struct rfs_rank_plan *p
         rc = note_target(planning, &plan->params->targets[i], &locating);
     if (rc)
         return rc == -ENOMEM ? rfs_fail_memory(planning->err) : rc;
-    rc = locate_all(planning, &locating);
+    rc = locate_all(planning, &locating) ?: rfs_plan_compare_copies(planning, plan->params);
     if (rc)
         return rc;
     plan->mode = 0444;

@@ -7,7 +7,7 @@
  *
  * Copies are numbered: 0 is made of the pieces that rfs_planner_slice takes, each further one of
  * the next rank that holds the same, part by part, so that all copies together read every part of
- * every rank once.
+ * every rank once. Of a checkpoint that describes itself, the next file counts instead.
  */
 #pragma once
 
@@ -30,10 +30,27 @@ int rfs_planner_twin(struct rfs_planner *planner, uint32_t rank, const struct rf
 
 /*
  * How many copies there may be: the source ranks that hold each part, or all of a stage if no
- * strategy knows it.
+ * strategy knows it; of a checkpoint that describes itself, the files that hold one part at most.
  */
 uint32_t rfs_planner_copies(struct rfs_planner *planner, const struct rfs_target *target);
 
 /* As rfs_planner_slice, of copy number COPY. Where that lacks a part, the part is as in copy 0. */
 int rfs_planner_copy(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
                      uint32_t copy, struct rfs_slice *slice, struct rfs_copy *out);
+
+/* A further copy of a chunk that cannot be compared. */
+struct rfs_bad_copy {
+    const char *file;            /* path; the catalogue's */
+    const struct rfs_error *why; /* why it cannot be read; NULL: it has something else there */
+    const struct rfs_type *type; /* of that; NULL: nothing */
+    uint64_t at;                 /* where that begins in the file */
+    const struct rfs_type *want; /* the chunk's */
+    uint64_t begin;              /* where the chunk begins in the tensor, in bytes row by row */
+};
+typedef void rfs_bad_copy_fn(void *ctx, const struct rfs_bad_copy *bad);
+/*
+ * Calls EACH for all further copies of a target of destination rank RANK that rfs_planner_copy
+ * leaves out: of a checkpoint that describes itself, else none. 0 or -errno. O(copies).
+ */
+int rfs_planner_bad_copies(struct rfs_planner *planner, uint32_t rank,
+                           const struct rfs_target *target, rfs_bad_copy_fn *each, void *ctx);

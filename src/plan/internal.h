@@ -66,14 +66,24 @@ struct rfs_planner {
     _Atomic(struct rfs_rank_plan *) *ranks; /* [n_ranks], NULL until planned */
 };
 
+/* What is known of a parameter that nothing proves. */
+enum rfs_unproved_in {
+    RFS_IN_ONE_STRATEGY, /* one of two strategies has it */
+    RFS_IN_NO_STRATEGY,
+    RFS_IN_SEVERAL_FILES, /* of a checkpoint that describes itself */
+};
+
 /* A parameter that is copied without a proof that it is whole. */
 struct unproved {
     uint32_t name, type;
-    uint32_t from;  /* the rank that it is copied from */
+    uint32_t from;  /* the rank, or file, that it is copied from */
     uint32_t other; /* one that has other bytes, or RFS_NO_RANK: none was seen */
-    bool one_side;  /* one of two strategies has it */
-    bool slice;     /* by the source strategy it is cut */
+    enum rfs_unproved_in where;
+    bool slice; /* by the source strategy it is cut */
 };
+
+/* Bits of a planner's reported: what the log has about a name, and what was looked at. */
+enum { RFS_TOLD = 1, RFS_TOLD_TO_DIFFER = 2, RFS_COPIES_COMPARED = 4 };
 
 /* Where a name comes from, in one planning. */
 struct origin {
@@ -357,6 +367,17 @@ int rfs_plan_check_match(struct planning *planning);
 bool rfs_plan_matches_nothing(struct planning *planning);
 /* Reports it in the log, as far as that is news. 0 or -ENOMEM. */
 int rfs_plan_report_unproved(struct planning *planning);
+/* Whether a planner may look at one value more for the log. */
+bool rfs_plan_may_look(struct rfs_planner *planner);
+struct rfs_bad_copy;
+/*
+ * rfs_planner_copies and rfs_planner_bad_copies of a checkpoint that describes itself, for a target
+ * with bytes; boxed_copies.c.
+ */
+uint32_t rfs_plan_boxed_copies(struct rfs_planner *planner, const struct rfs_target *target);
+int rfs_plan_boxed_bad_copies(struct rfs_planner *planner, uint32_t local,
+                              const struct rfs_target *target,
+                              void (*each)(void *ctx, const struct rfs_bad_copy *bad), void *ctx);
 /* Of a planner of converted tensors; converted.c. As those of boxed.h. */
 int rfs_plan_converted_slice(struct rfs_planner *planner, uint32_t local,
                              const struct rfs_target *target, struct rfs_slice *slice);

@@ -2,6 +2,7 @@
 librfs_la_SOURCES += \
 	src/plan/attributes.c \
 	src/plan/boxed.c \
+	src/plan/boxed_copies.c \
 	src/plan/boxed.h \
 	src/plan/converted.c \
 	src/plan/converted.h \

@@ -11,6 +11,7 @@
  */
 #include "plan/internal.h"
 
+#include "base/path.h"
 #include "base/text.h"
 #include "layout/grid.h"
 
@@ -18,8 +19,6 @@
 #define SAMPLE_PART (RFS_SAMPLE_BYTES / 3)
 #define NAME_SHOWN 120
 #define UNSLICED "without -o strict, to copy it unsliced"
-
-enum { TOLD = 1, TOLD_TO_DIFFER = 2 };
 
 int rfs_plan_sample(const struct planning *planning, uint32_t rank, const struct rfs_index *index,
                     const struct rfs_entry *entry, struct rfs_sample *sample)
@@ -55,8 +54,7 @@ static bool is_single(const struct rfs_role *role, const struct rfs_type *type)
            !cuts(role->dst);
 }
 
-/* Whether one value more may be looked at. */
-static bool may_look(struct rfs_planner *planner)
+bool rfs_plan_may_look(struct rfs_planner *planner)
 {
     return atomic_load_explicit(&planner->looked, memory_order_relaxed) < SAMPLES_MOST &&
            atomic_fetch_add_explicit(&planner->looked, 1, memory_order_relaxed) < SAMPLES_MOST;
@@ -99,7 +97,7 @@ static int find_other(struct planning *planning, const struct rfs_entry *entry, 
             const uint32_t rank = planning->stages[s].base + local;
             if (rank == from || !(planning->stages[s].wanted[local] & PROVIDES))
                 continue;
-            if (bounded && !may_look(planner))
+            if (bounded && !rfs_plan_may_look(planner))
                 return 0;
             if (mine.n == 0)
                 rc = rfs_plan_sample(planning, from, index, entry, &mine);
@@ -151,7 +149,7 @@ int rfs_plan_unproved(struct planning *planning, const struct rfs_role *role,
                              .type = entry->type,
                              .from = from,
                              .other = RFS_NO_RANK,
-                             .one_side = one_side,
+                             .where = one_side ? RFS_IN_ONE_STRATEGY : RFS_IN_NO_STRATEGY,
                              .slice = cuts(role->src)};
 
     if (role->kind != RFS_ROLE_COPIED)
@@ -176,7 +174,8 @@ static int keep_news(struct planning *planning)
     pthread_mutex_lock(&planner->lock);
     for (size_t i = 0; room && i < planning->unproved.n; i++) {
         const struct unproved found = planning->unproved.data[i];
-        const unsigned char news = found.other == RFS_NO_RANK ? TOLD : TOLD | TOLD_TO_DIFFER;
+        const unsigned char news =
+            found.other == RFS_NO_RANK ? RFS_TOLD : RFS_TOLD | RFS_TOLD_TO_DIFFER;
         while (room && planner->reported.n <= found.name)
             room = RFS_PUSH(&planner->reported, 0);
         if (!room || (news & ~planner->reported.data[found.name]) == 0)
@@ -189,12 +188,57 @@ static int keep_news(struct planning *planning)
     return room ? 0 : -ENOMEM;
 }
 
-/* Those of one kind: the first few in one line, or a line each. */
-static void report_kind(const struct planning *planning, bool one_side)
+/* "model_world_size_8_rank_1.pt has other bytes than model_world_size_8_rank_0.pt", or "". */
+static const char *show_other(const struct planning *planning, const struct unproved *found,
+                              char *out, size_t size)
+{
+    struct rfs_files *files = rfs_catalog_files(planning->planner->config.catalog);
+
+    *out = '\0';
+    if (found->slice)
+        snprintf(out, size, "a slice of it");
+    else if (found->other == RFS_NO_RANK)
+        ;
+    else if (found->where != RFS_IN_SEVERAL_FILES)
+        snprintf(out, size, "rank_%u has other bytes than rank_%u", found->other, found->from);
+    else
+        snprintf(out, size, "%.*s has other bytes than %.*s", NAME_SHOWN,
+                 rfs_path_name(rfs_files_path(files, found->other)), NAME_SHOWN,
+                 rfs_path_name(rfs_files_path(files, found->from)));
+    return out;
+}
+
+/* A line about one of them. */
+static void report_each(const struct planning *planning, const struct unproved *found,
+                        const char *shape, const char *where, const char *how)
 {
     struct rfs_planner *planner = planning->planner;
     struct rfs_catalog *catalog = planner->config.catalog;
-    const char *where = one_side ? "only one strategy" : "no strategy";
+    const char *name = rfs_catalog_name(catalog, found->name);
+    const enum rfs_level level =
+        found->where == RFS_IN_ONE_STRATEGY || *how ? RFS_WARNING : RFS_INFO;
+    char from[NAME_SHOWN + 1];
+
+    if (found->where == RFS_IN_SEVERAL_FILES)
+        snprintf(from, sizeof from, "%s",
+                 rfs_path_name(rfs_files_path(rfs_catalog_files(catalog), found->from)));
+    else
+        snprintf(from, sizeof from, "rank_%u", found->from);
+    rfs_log(planner->config.log, level, "parameter '%s' of %s is in %s, copied%s as %s has it%s%s",
+            name, shape, where, found->where == RFS_IN_SEVERAL_FILES ? "" : " unsliced", from,
+            *how ? "; " : "", how);
+}
+
+/* Those of one kind: the first few in one line, or a line each. */
+static void report_kind(const struct planning *planning, enum rfs_unproved_in in)
+{
+    static const char *const places[] = {
+        [RFS_IN_ONE_STRATEGY] = "only one strategy",
+        [RFS_IN_NO_STRATEGY] = "no strategy",
+        [RFS_IN_SEVERAL_FILES] = "several files",
+    };
+    struct rfs_planner *planner = planning->planner;
+    struct rfs_catalog *catalog = planner->config.catalog;
     const bool each = atomic_load(&planner->telling) == RFS_TELL_EACH;
     bool differ = false;
     struct note note = {0};
@@ -202,31 +246,25 @@ static void report_kind(const struct planning *planning, bool one_side)
     for (size_t i = 0; i < planning->unproved.n; i++) {
         const struct unproved *found = &planning->unproved.data[i];
         const struct rfs_type *type = rfs_catalog_type(catalog, found->type);
-        const char *name = rfs_catalog_name(catalog, found->name);
         char shape[RFS_MAX_DIMS * 22 + 3];
-        char how[96] = "";
+        char how[2 * NAME_SHOWN + 32];
         char item[NAME_SHOWN + sizeof shape + sizeof how + 8];
-        if (found->one_side != one_side)
+        if (found->where != in)
             continue;
         rfs_text_dims(shape, sizeof shape, type->ndim, type->dims);
-        if (found->slice)
-            snprintf(how, sizeof how, "a slice of it");
-        else if (found->other != RFS_NO_RANK)
-            snprintf(how, sizeof how, "rank_%u has other bytes than rank_%u", found->other,
-                     found->from);
-        snprintf(item, sizeof item, "%.*s %s%s%s%s", NAME_SHOWN, name, shape, *how ? " (" : "", how,
+        show_other(planning, found, how, sizeof how);
+        snprintf(item, sizeof item, "%.*s %s%s%s%s", NAME_SHOWN,
+                 rfs_catalog_name(catalog, found->name), shape, *how ? " (" : "", how,
                  *how ? ")" : "");
         differ |= *how != '\0';
         rfs_plan_note(&note, item);
         if (each)
-            rfs_log(planner->config.log, one_side || *how ? RFS_WARNING : RFS_INFO,
-                    "parameter '%s' of %s is in %s, copied unsliced as rank_%u has it%s%s", name,
-                    shape, where, found->from, *how ? "; " : "", how);
+            report_each(planning, found, shape, places[in], how);
     }
     if (note.n > 0 && !each)
-        rfs_log(planner->config.log, one_side || differ ? RFS_WARNING : RFS_INFO,
-                "%zu parameter%s in %s, copied unsliced: %s", note.n, note.n == 1 ? "" : "s", where,
-                note.names);
+        rfs_log(planner->config.log, in == RFS_IN_ONE_STRATEGY || differ ? RFS_WARNING : RFS_INFO,
+                "%zu parameter%s in %s, copied %s: %s", note.n, note.n == 1 ? "" : "s", places[in],
+                in == RFS_IN_SEVERAL_FILES ? "as one of them has it" : "unsliced", note.names);
 }
 
 int rfs_plan_report_unproved(struct planning *planning)
@@ -235,8 +273,9 @@ int rfs_plan_report_unproved(struct planning *planning)
         return 0;
     if (keep_news(planning))
         return rfs_fail_memory(planning->err);
-    report_kind(planning, true);
-    report_kind(planning, false);
+    report_kind(planning, RFS_IN_ONE_STRATEGY);
+    report_kind(planning, RFS_IN_NO_STRATEGY);
+    report_kind(planning, RFS_IN_SEVERAL_FILES);
     return 0;
 }
 

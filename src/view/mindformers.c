@@ -269,7 +269,7 @@ static int pass_on_common(struct rfs_view *view, struct rfs_error *err)
         return rfs_view_pass_on_own(view, COMMON, err);
     const char *file = rfs_files_path(files, 0);
     RFS_FREE char *path = rfs_text_printf("%.*s" COMMON, (int)(rfs_path_name(file) - file), file);
-    return path ? rfs_view_pass_on(view, path, COMMON, err) : rfs_fail_memory(err);
+    return path ? rfs_view_pass_on(view, path, COMMON, NULL, err) : rfs_fail_memory(err);
 }
 
 int rfs_view_mindformers(struct rfs_view *view, struct rfs_error *err)

@@ -18,7 +18,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 import dcp_program as program
 import safetensors_file
-from dcp_program import Boxes, Plain, Sharded
+from dcp_program import Boxes, PerRank, Plain, Sharded, Staged
 
 FIXED = {}
 OLD = program.VERSION < (2, 2)  # saves no mesh of several axes, nor what is empty on some rank
@@ -121,6 +121,7 @@ class Shards(Case):
                 return f"without a shard: {said}"
             more = ",segmented"
         said = check_export(source, hf, "view=huggingface" + more, self.whole())
+        said = said or copies_differ(source, more[1:])
         return said or self.check_folder(source, os.path.join(folder, "dcp"), more)
 
 
@@ -148,6 +149,7 @@ class Ranks(Case):
         entry = f",entry={self.entry}" if self.entry else ""
         said = (check_export(source, os.path.join(folder, "hf"), "view=huggingface" + entry, self.whole())
                 if all(safetensors_can(v) for v in self.items.values()) else None)
+        said = said or copies_differ(source, entry[1:])
         return said or check_export(source, os.path.join(folder, "pt"), "format=pt" + entry, self.whole())
 
 
@@ -171,13 +173,18 @@ def export(source, out, options):
     return f"reshard export -o {options}: {ran.stderr.strip()}" if ran.returncode else None
 
 
+def copies_differ(source, options):
+    """None, or what verify says of copies that are not the same."""
+    ran = run("reshard", "verify", source, *(["-o", options] if options else []))
+    return f"reshard verify: {ran.stdout}{ran.stderr}" if ran.returncode else None
+
+
 def verify(tree, *arguments, says=None):
     """None when the tree is right, or with SAYS when it is not, and each of these is among what is said."""
-    reshard = os.environ.get("RESHARD") or os.path.join(os.environ.get("top_builddir", "."), "reshard")
-    ran = subprocess.run([reshard, "verify", tree, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                         stderr=subprocess.STDOUT, text=True, check=False)
-    right = ran.returncode == (1 if says else 0) and all(part in ran.stdout for part in says or ["the same as"])
-    return None if right else f"reshard verify {' '.join(arguments)}: exit {ran.returncode}: {ran.stdout.strip()}"
+    ran = run("reshard", "verify", tree, *arguments)
+    told = ran.stdout + ran.stderr
+    right = ran.returncode == (1 if says else 0) and all(part in told for part in says or ["the same as"])
+    return None if right else f"reshard verify {' '.join(arguments)}: exit {ran.returncode}: {told.strip()}"
 
 
 def check_export(source, out, options, want):
@@ -862,3 +869,176 @@ def ranks_placed_wrongly(name):
     """A piece of another shape than its placement gives."""
     return Refused(name, 2, {("w",): Sharded(numbered(4, 2), (2,), [1], [program.Shard(0)])},
                    "its tensor has another shape than its placements give it")
+
+
+class Copies(Ranks):
+    """Several files have the same boxes, and SAYS what is to be read about those that differ: {name: text}."""
+
+    def __init__(self, name, world, items, says, damage=None):
+        super().__init__(name, world, items)
+        self.says, self.damage = says, damage
+
+    def check_views(self, folder, source, _options):
+        if self.damage:
+            self.damage(source, self.world)
+        said = check_export(source, os.path.join(folder, "hf"), "view=huggingface", self.whole())
+        return said or self.check_log(source, folder) or self.check_strict(source, folder) or self.check_verify(source)
+
+    def check_log(self, source, folder):
+        said = run("reshard", "export", source, os.path.join(folder, "logged"), "-o", "view=huggingface").stderr
+        lacking = [text for text in self.says.values() if text not in said]
+        return f"not said: {lacking} but {said}" if lacking or not self.says and "warning" in said else None
+
+    def check_strict(self, source, folder):
+        have = export(source, os.path.join(folder, "strict"), "view=huggingface,strict")
+        if not self.says:
+            return have
+        named = have and any(f"parameter '{n}': has other bytes than its copy in" in have for n in self.says)
+        return None if named else f"strict: {have}"
+
+    def check_verify(self, source):
+        ran = run("reshard", "verify", source)
+        found = {line.split(":")[0] for line in ran.stdout.splitlines() if "has other bytes than the ranks" in line}
+        if found != set(self.says) or ran.returncode != (1 if self.says else 0):
+            return f"verify exits with {ran.returncode}: {ran.stdout}"
+        return None
+
+
+def between(rank, other):
+    return f"(model_world_size_4_rank_{other}.pt has other bytes than model_world_size_4_rank_{rank}.pt)"
+
+
+@fixed_since_2_2
+def ranks_the_same(name):
+    """Whole in every file, and DTensors that are replicated: nothing differs."""
+    return Copies(name, 4, {("w",): Sharded(numbered(8, 6), (2, 2), [0, None]), ("buffer",): Plain(numbered(7)),
+                            ("large",): Plain(numbered(40, 50)), ("step",): Plain(torch.tensor(3))}, {})
+
+
+@fixed_since_2_2
+def ranks_of_their_own(name):
+    """Experts and steps of each rank under one name; rank 0 has what is shown."""
+    return Copies(name, 4, {("expert.w",): PerRank([numbered(4, 3) + 100 * r for r in range(4)]),
+                            ("seed",): PerRank([torch.tensor(r) for r in range(4)]), ("same",): Plain(numbered(7))},
+                  {"expert.w": f"expert.w [4, 3] {between(0, 3)}", "seed": f"seed [] {between(0, 3)}"})
+
+
+@fixed_since_2_2
+def ranks_of_two_stages(name):
+    """Each stage calls its layer the same, on a mesh of its own."""
+    return Copies(name, 4, {("layers.0.w",): Staged([numbered(6, 2), numbered(6, 2) + 50])},
+                  {"layers.0.w": f"layers.0.w [6, 2] {between(0, 2)}"})
+
+
+def edit(rank, change):
+    """A damage: CHANGE gets the dict of a rank's file, which is saved again."""
+    def damage(folder, world):
+        with program.As(rank, world):
+            state = torch.load(program.file_of(folder, rank, world), weights_only=False)
+            change(state)
+            torch.save(state, program.file_of(folder, rank, world))
+    return damage
+
+
+@fixed_since_2_2
+def ranks_replicas_differ(name):
+    """One element of a replica, which its placements say to be the same."""
+    def change(state):
+        state["w"]._local_tensor[1, 1] += 1
+    return Copies(name, 4, {("w",): Sharded(numbered(8, 6), (2, 2), [0, None]), ("same",): Plain(numbered(7))},
+                  {"w": f"w [8, 6] {between(2, 3)}"}, edit(3, change))
+
+
+@fixed_since_2_2
+def ranks_differ_between_samples(name):
+    """The log compares samples; strict and verify see every byte of what nothing proves."""
+    def change(state):
+        state["large"][700] += 1
+    return Copies(name, 4, {("large",): Plain(numbered(9000))}, {"large": ""}, edit(2, change))
+
+
+class Checked(Case):
+    """check=crc finds a bit in each kind of file, of the one place that has WHAT."""
+
+    def __init__(self, name, items, save, damaged, what=torch.tensor([7.5]).numpy().tobytes(), view="huggingface"):
+        super().__init__(name, 2, items)
+        self.save, self.damaged, self.what, self.view = save, damaged, what, "view=" + view
+
+    def write(self, folder):
+        self.save(os.path.join(folder, "checkpoint"), self.world, self.items)
+        return os.path.join(folder, "checkpoint"), {}
+
+    def check_oracle(self, folder):
+        return None
+
+    def check_views(self, folder, source, _options):
+        options = self.view + ",check=crc"
+        if said := export(source, os.path.join(folder, "good"), options):
+            return said
+        hits = [hit for name in os.listdir(source) if (hit := self.flip(os.path.join(source, name)))]
+        have = export(source, os.path.join(folder, "bad"), options)
+        plain = export(source, os.path.join(folder, "plain"), self.view)
+        if len(hits) != 1 or plain:
+            return f"changed: {hits}; without check=crc: {plain}"
+        return None if have and self.damaged in have else f"not found: {have}"
+
+    def flip(self, path):
+        """Changes the last bit of WHAT's second byte."""
+        with open(path, "r+b") as f:
+            data = f.read()
+            at = data.find(self.what)
+            if at < 0:
+                return None
+            f.seek(at + 1)
+            f.write(bytes([data[at + 1] ^ 1]))
+        return path
+
+
+ONE = {("w",): Sharded(torch.arange(16.0).reshape(8, 2) + 0.5, (2,), [0]), ("step",): 3}
+
+
+@fixed_since_2_2
+def checked_items(name):
+    """The records of each item."""
+    return Checked(name, ONE, program.save, "archive/data/0': the archive's entry is damaged: its CRC-32 is")
+
+
+@fixed_since_2_2
+def checked_objects(name):
+    """A pickled number, whose item a folder of the same kind passes on."""
+    return Checked(name, {**ONE, ("step",): 77}, program.save, "/data.pkl': the archive's entry is damaged: its CRC-32 is",
+                   b"KM.", "dcp")
+
+
+@fixed_since_2_2
+def checked_ranks(name):
+    """The records of each rank's file."""
+    return Checked(name, ONE, program.save_ranks, "/data/0': the archive's entry is damaged: its CRC-32 is")
+
+
+class Unchecked(Checked):
+    """Files without checksums are read, and the log says so."""
+
+    def check_views(self, folder, source, _options):
+        ran = run("reshard", "export", source, os.path.join(folder, "hf"), "-o", "view=huggingface,check=crc")
+        return None if ran.returncode == 0 and self.damaged in ran.stderr else f"exit {ran.returncode}: {ran.stderr!r}"
+
+
+@fixed_since_2_9
+def checked_without(name):
+    """torch saves without checksums when it is asked to."""
+    def save(folder, world, items):
+        torch.serialization.set_crc32_options(False)
+        try:
+            program.save_ranks(folder, world, items)
+        finally:
+            torch.serialization.set_crc32_options(True)
+    return Unchecked(name, ONE, save, "has records without a checksum, so check=crc does not verify these")
+
+
+@fixed_since_2_9
+def checked_shards(name):
+    """Safetensors of torch have no checksum."""
+    def save(folder, world, items):
+        program.save(folder, world, {("w",): items[("w",)]}, writer=program.safetensors_writer)
+    return Unchecked(name, ONE, save, "has no checksum, so check=crc does not verify this file")

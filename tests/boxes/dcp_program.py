@@ -132,6 +132,37 @@ class Plain:
         return self.full
 
 
+class PerRank:
+    """A tensor that every rank has whole, and each with values of its own."""
+
+    def __init__(self, values):
+        self.values, self.full = values, values[0]
+
+    def describe(self):
+        return "of each rank"
+
+    def on(self, rank, _world):
+        return self.values[rank]
+
+
+class Staged:
+    """DTensors of one name on a mesh for each pipeline stage, cut along axis 0: VALUES has a tensor for each stage."""
+
+    def __init__(self, values):
+        self.values, self.full = values, values[0]
+
+    def describe(self):
+        return f"{len(self.values)} meshes"
+
+    def on(self, rank, world):
+        n = world // len(self.values)
+        stage = rank // n
+        mesh = DeviceMesh("cpu", torch.arange(stage * n, (stage + 1) * n))
+        local = piece(self.values[stage], 0, n, rank % n).clone()
+        return DTensor.from_local(local, mesh, [Shard(0)], run_check=False, shape=self.full.shape,
+                                  stride=self.full.stride())
+
+
 class Planner(DefaultSavePlanner):
     """Adds those boxes to what torch plans, which knows no tensor that is divided like that."""
 

@@ -93,7 +93,8 @@ class Case:
         problem = compared.check(self, folder, source, options)
         if problem or self.refusal:
             return problem
-        return self.check_shown(folder, source, options) or self.check_derived(folder, source)
+        problem = self.check_shown(folder, source, options) or self.check_derived(folder, source)
+        return problem or (None if self.damage else compared.reshard("verify", source))
 
     def check_derived(self, folder, source):
         """The strategy that metadata.json tells gives each rank what that rank had when it saved."""
@@ -435,3 +436,118 @@ def tensors_that_the_metadata_lacks(name):
     case.damage = damage
     case.says = "2 tensors in it are not in the metadata, such as"
     return case
+
+
+class Verified(Case):
+    """What verify says of a folder in which every rank saved its slices: before DAMAGE nothing, after it these LINES."""
+
+    def __init__(self, name, damage, lines):
+        w = Tensor("w", numbered(None, (8, 6)), Layout([2, 2, 2], [0, -1]))
+        whole = Tensor("whole", numbered(None, (3, 5), "Float16"), None)
+        super().__init__(name, Checkpoint("2.1.0", 8, prefix="CKP", tensors=[w, whole]))
+        self.hurt, self.lines = damage, lines
+
+    def path(self, rank):
+        return os.path.join(self.iteration, f"CKP-model-{rank:07d}-0000008.safetensors")
+
+    def check_views(self, folder, source, _options):
+        if problem := compared.reshard("verify", source):
+            return problem
+        told = self.hurt(self)
+        ran = compared.run("verify", source)
+        lines = [line.format(*told) for line in self.lines]
+        if ran.returncode != 1 or any(line not in ran.stdout.splitlines() for line in lines):
+            return f"verify exits with {ran.returncode} and not {lines}: {ran.stdout}"
+        return None
+
+
+def flip(path, name, byte):
+    """Changes a byte of a tensor; returns where it is in the file."""
+    with open(path, "r+b") as f:
+        size = int.from_bytes(f.read(8), "little")
+        at = 8 + size + json.loads(f.read(size))[name]["data_offsets"][0] + byte
+        f.seek(at)
+        old = f.read(1)[0]
+        f.seek(at)
+        f.write(bytes([old ^ 1]))
+    return at
+
+
+OTHER = "has other bytes than the ranks that hold the same, first at"
+
+
+@fixed
+def flipped_copies(name):
+    """A bit in two of the four copies of a slice, and in one of a tensor that all ranks have."""
+    def damage(case):
+        return [value for rank, of, byte in ((2, "w", 4), (7, "w", 25), (5, "whole", 2))
+                for value in (case.path(rank), flip(case.path(rank), of, byte))]
+    return Verified(name, damage, [f"w: {OTHER} [0, 1], {{0}} offset {{1}}", f"w: {OTHER} [5, 0], {{2}} offset {{3}}",
+                                   f"whole: {OTHER} [0, 1], {{4}} offset {{5}}"])
+
+
+@fixed
+def flipped_first_copy(name):
+    """The one that is shown: all others differ from it."""
+    def damage(case):
+        at = flip(case.path(0), "w", 4)
+        return [value for rank in (2, 4, 6) for value in (case.path(rank), at)]
+    return Verified(name, damage, [f"w: {OTHER} [0, 1], {{{i}}} offset {{{i + 1}}}" for i in (0, 2, 4)])
+
+
+def rewrite(path, named, **more):
+    os.remove(path)
+    saves.save_file(path, named, **more)
+
+
+@fixed
+def copy_of_another_shape(name):
+    """A copy with more columns, and a file that lacks the tensor."""
+    def damage(case):
+        rewrite(case.path(3), [("w", numbered(None, (4, 7))), ("whole", case.whole()["whole"])])
+        rewrite(case.path(4), [("whole", case.whole()["whole"])])
+        with open(case.path(3), "rb") as f:
+            size = int.from_bytes(f.read(8), "little")
+            begin = 8 + size + json.loads(f.read(size))["w"]["data_offsets"][0]
+        return [case.path(3), begin, case.path(4)]
+    return Verified(name, damage, [
+        "w: has another dtype or shape: a copy of its slice is Float32 [4, 7], not Float32 [4, 6], first at [4, 0], "
+        "{0} offset {1}",
+        "w: has another dtype or shape: there is no copy of its slice, first at [0, 0], {2} offset 0"])
+
+
+@fixed
+def copies_that_are_no_files(name):
+    """One missing, one cut short: each is one finding, whatever it should hold."""
+    def damage(case):
+        os.remove(case.path(6))
+        os.truncate(case.path(7), 40)
+        return [case.path(6)]
+    return Verified(name, damage, ["{0}: the metadata of the checkpoint names this file, but it is missing; "
+                                   "try: copy it there, and mount again"])
+
+
+class Checked(Verified):
+    """crc_num in each file: of one that a view reads, and of one that has nothing but copies."""
+
+    def check_views(self, folder, source, _options):
+        self.hurt(self)
+        options = ("-o", "view=huggingface,check=crc")
+        done = compared.run("export", source, folder + "/good", *options)
+        if done.returncode or "has no checksum" in done.stdout:
+            return f"export exits with {done.returncode}: {done.stdout}"
+        for rank, command in ((5, ("verify", source, "-o", "check=crc")), (0, ("export", source, folder + "/bad", *options))):
+            flip(self.path(rank), "whole", 2)
+            done = compared.run(*command)
+            if done.returncode != 1 or f"{self.path(rank)}: {self.lines[0]}" not in done.stdout:
+                return f"{command[0]} exits with {done.returncode}: {done.stdout}"
+        return None
+
+
+@fixed
+def checked(name):
+    """Files that MindSpore saves with crc_check=True, which it cannot do with bfloat16."""
+    def save_again(case):
+        for rank in range(8):
+            rewrite(case.path(rank), [(t.name, case.checkpoint.slice(t, rank)) for t in case.checkpoint.tensors], crc=True)
+    return Checked(name, save_again, ["the file is damaged: it says that its crc_num is"])

@@ -86,10 +86,10 @@ def all_shards(program, checkpoint):
     return {r: program.shards(r, by_stage[r // checkpoint.devices]) for r in range(checkpoint.ranks)}
 
 
-def save_file(path, named):
+def save_file(path, named, crc=False):
     import mindspore as ms
 
-    ms.save_checkpoint({n: values.to_mindspore(n, v) for n, v in named}, path, format="safetensors")
+    ms.save_checkpoint({n: values.to_mindspore(n, v) for n, v in named}, path, format="safetensors", crc_check=crc)
 
 
 def write(program, checkpoint, root):

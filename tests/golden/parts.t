@@ -245,6 +245,9 @@ reshard: error: there is no rank 5 of 5; try: ranks 0 to 4
 $ explain -o nshards=5 -d dst.ckpt --param embed
 reshard: error: option dst_strategy has no effect on a source in hfai's parts; try: nshards=, large_size= and zip_crc alone
 (exit 2)
+$ explain -o nshards=5,check=crc --param embed
+reshard: error: option check has no effect on a source in hfai's parts; try: nshards=, large_size= and zip_crc alone
+(exit 2)
 $ rm saved/PART_001.pt; explain -o nshards=5 --param embed
 reshard: error: …/saved: the folder holds 2 files PART_*.pt, and 'PART_002.pt' is none of PART_000.pt to PART_001.pt; try: move files of another save away, or copy the missing ones there
 (exit 1)

@@ -23,7 +23,7 @@ uint64_t archive_add(struct archive *archive, const struct member *m)
 {
     struct bytes *out = &archive->file;
     struct bytes *dir = &archive->directory;
-    const uint32_t crc = (uint32_t)crc32(0, m->content, (uInt)m->n);
+    const uint32_t crc = m->no_crc ? 0 : (uint32_t)crc32(0, m->content, (uInt)m->n);
     const char *local_name = m->local_name ? m->local_name : m->name;
     const uint64_t header = out->n;
     const unsigned flags = m->flags | (m->local_sizes ? 0x0800 : 0x0808);

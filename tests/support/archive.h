@@ -28,6 +28,7 @@ struct member {
     uint32_t local_says; /* added to the size in the local header, with local_sizes */
     int64_t shift;       /* added to the offset of the local header */
     size_t fill;         /* bytes of an extra field of the local header */
+    bool no_crc;         /* 0 in the place of the checksum */
 };
 
 /* Returns where the content begins. */

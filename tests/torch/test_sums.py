@@ -5,8 +5,10 @@ import shutil
 import zipfile
 
 import hfai
+import torch
 from archive import Archive
 from harness import *
+from test_files import written
 from test_parts import saved
 
 
@@ -61,6 +63,38 @@ def test_sums_of_what_is_cut_anew():
             equal(len(unknown(path)), sum(p.numel() > 0 for p in pieces), f"unknown checksums in {path}")
             check(complain(path) is not None, "zipfile does not mind")
         equal(unknown(os.path.join(m.mnt, "merged", "checkpoint.pt")), set(), "merged")
+
+
+def test_sums_of_a_source_are_checked():
+    """check=crc finds a bit of a state dict that torch.load does not."""
+    path = written({"w": torch.arange(300.0), "b": torch.zeros(5)})
+    with zipfile.ZipFile(path) as z:
+        said = {e.filename: e.CRC for e in z.infolist()}
+    equal(run(reshard, "verify", path, "-o", "check=crc").returncode, 0, "as it was saved")
+    with open(path, "r+b") as f:
+        at = f.read().index(torch.tensor([298.0, 299.0]).numpy().tobytes()) + 5
+        f.seek(at)
+        byte = f.read(1)[0] ^ 64
+        f.seek(at)
+        f.write(bytes([byte]))
+    name = complain(path)
+    check(not torch.equal(hfai.torch_load(path)["w"], torch.arange(300.0)), "torch.load finds it")
+    equal(run(reshard, "verify", path).returncode, 0, "without checksums")
+    got = run(reshard, "verify", path, "-o", "check=crc")
+    equal(got.returncode, 1, got.stdout + got.stderr)
+    check(f"parameter '{name}': the archive's entry is damaged: its CRC-32 is {said[name]:08x}" in
+          got.stdout + got.stderr, got.stdout + got.stderr)
+
+
+def test_sums_that_a_source_lacks():
+    """A view without zip_crc has none of what it assembles; check=crc says so and reads it."""
+    src = written({"w": torch.arange(30.0).reshape(5, 6).t(), "b": torch.zeros(5)})
+    with Mount(src, "format=pt") as m:
+        path = os.path.join(m.mnt, "rank_0", "checkpoint_0.pt")
+        check(unknown(path), "all are known")
+        got = run(reshard, "verify", path, "-o", "check=crc")
+    equal(got.returncode, 0, got.stdout + got.stderr)
+    check("has records without a checksum, so check=crc does not verify these" in got.stderr, got.stderr)
 
 
 def test_sums_of_tensors_that_share_a_larger_storage():

@@ -15,8 +15,15 @@
  * A tensor may be stored flattened (flat.c draws it): its chunks then are boxes of another tensor,
  * and ranges of elements in its own. The elements of a chunk need not lie row by row in the file.
  *
+ * Several files may have the same chunk. One of them is read. The others are its further copies,
+ * which are kept as lists of files: chunks with the same list share it.
+ *
  * Cost: 40 bytes a chunk, 4 for each cell of a grid (as many as chunks, where the chunks themselves
  * are a grid), 8 for each border; 64 a tensor; 136 for a chunk whose elements do not lie row by row.
+ * Where chunks have further copies, 8 more for each chunk, 4 for each file of each distinct list,
+ * and 8 for each further copy whose place is known from the start (FSDP's files and shards, but not
+ * Checkpoint 2.0). So 1,024 ranks that save 10,000 tensors in 32 slices each take 2.5 MB for their
+ * 10 million copies.
  *
  * Threads: rfs_boxes_locate and all that reads, from any thread; the rest while they are built.
  */
@@ -51,6 +58,19 @@ struct rfs_chunk_grid {
     uint32_t *cells;                    /* chunks, from the tensor's first */
 };
 
+/* The further copies of a chunk. */
+struct rfs_chunk_copies {
+    uint32_t list;  /* of their files: id in copy_lists; RFS_NO_ID: there are none */
+    uint32_t first; /* number of the first one's place in copy_places, if that has places */
+};
+
+/* A further copy of a chunk, once it is located. */
+struct rfs_boxed_copy {
+    uint32_t file;
+    uint32_t type; /* of what the file has in its place; RFS_NO_ID: nothing */
+    uint64_t at;   /* where its elements begin in the file, row by row */
+};
+
 struct rfs_boxed_tensor {
     uint32_t name; /* ids in the tables */
     uint32_t type;
@@ -58,6 +78,7 @@ struct rfs_boxed_tensor {
     uint32_t first, n; /* its chunks */
     struct rfs_chunk_grid *grid; /* of the stored type */
     bool incomplete; /* files that are lost had some of its chunks: no element of it may be read */
+    bool on_trust;   /* more files have a chunk of it than the files say */
 };
 
 /* A value that is not a tensor: its item's bytes are all that is known of it. */
@@ -89,6 +110,17 @@ struct rfs_boxes_format {
      * with *err filled, naming file, offset and tensor.
      */
     int (*locate)(struct rfs_boxes *boxes, uint32_t chunk, struct rfs_error *err);
+    /*
+     * Finds what OUT's file has in the place of CHUNK. NULL: copy_places has the places. From any
+     * thread. 0, or -errno with *err filled, which is of the whole file.
+     */
+    int (*locate_copy)(struct rfs_boxes *boxes, uint32_t chunk, struct rfs_boxed_copy *out,
+                       struct rfs_error *err);
+    /*
+     * Reads a file and compares its checksums: 0, 1 when it lacks some, or -errno with *err filled.
+     * NULL: locate does so by itself, if BOXES have checks. From any thread.
+     */
+    int (*check)(struct rfs_boxes *boxes, uint32_t file, struct rfs_error *err);
     void (*free)(void *own);
 };
 
@@ -107,7 +139,7 @@ struct rfs_boxes {
     RFS_VEC(struct rfs_boxed_unread) unread;  /* in the order of the metadata */
     RFS_VEC(uint32_t) by_name;                /* by name id; for rfs_boxes_find */
     struct rfs_intern *paths;                 /* of files, while it is built: id + first_file */
-    uint32_t first_file, n_files;
+    uint32_t first_file, n_files;             /* that chunks and objects are read from */
     /*
      * Files of the save that are lost, for messages: "'a' is"; NULL: none. Set before they are
      * finished, it lets tensors be incomplete. Owned.
@@ -118,6 +150,14 @@ struct rfs_boxes {
     atomic_bool told; /* the log has a line about such a file */
     pthread_mutex_t lock;                      /* a leaf; of the next member */
     RFS_VEC(struct rfs_strided_chunk) strided; /* in the order in which they were found */
+    /* Further copies. */
+    struct rfs_chunk_copies *copies; /* [chunks]; NULL: no chunk has any */
+    struct rfs_intern *copy_lists;   /* lists of numbers in copy_files */
+    RFS_VEC(uint64_t) copy_places;   /* in formats that know them from the start */
+    RFS_VEC(uint32_t) copy_files;    /* file ids; empty: the numbers are the ids */
+    struct rfs_intern *copy_names;   /* while it is built: names of copy_files, or NULL */
+    uint32_t n_all_files;            /* with those that have nothing but copies */
+    struct rfs_boxes_checks *checks; /* of files; owned; NULL: none is checked */
 };
 
 /*
@@ -179,6 +219,21 @@ int rfs_boxes_store_object(struct rfs_boxes *boxes, const char *name, size_t len
                            uint64_t item, uint64_t item_bytes, struct rfs_error *err);
 
 /*
+ * Says that FILES[0 … N), numbers by rfs_boxes_copy_file or file ids, have further copies of a chunk
+ * that is stored. PLACES (or NULL: the format finds them) are where their elements begin. 0 or
+ * -ENOMEM with *err filled. Cost: as rfs_boxes_store, and O(N).
+ */
+int rfs_boxes_store_copies(struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
+                           const uint64_t *offset, const uint32_t *files, const uint64_t *places,
+                           size_t n, struct rfs_error *err);
+/*
+ * The number of a file that may have nothing but copies, by its path within the folder. It gets an
+ * id when the boxes are finished, behind all others. RFS_NO_ID with *err filled: no memory.
+ */
+uint32_t rfs_boxes_copy_file(struct rfs_boxes *boxes, const char *path, size_t length,
+                             struct rfs_error *err);
+
+/*
  * Proves that all objects and chunks are stored, and that these tile their tensors. 0, or -errno
  * with *err filled: the tensor and the box. A gap is no failure where files are lost.
  */
@@ -215,6 +270,21 @@ const char *rfs_boxes_name_of(const struct rfs_boxes *boxes, uint32_t chunk);
 void rfs_boxes_corner(const struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
                       uint32_t chunk, uint64_t *offset);
 
+/*
+ * From now on no chunk or copy is located before the checksums of its file (or of its item) are
+ * found to be right. To be called before any is located. 0 or -ENOMEM.
+ */
+int rfs_boxes_set_checked(struct rfs_boxes *boxes);
+/* How many further copies a chunk has. */
+uint32_t rfs_boxes_copies(const struct rfs_boxes *boxes, uint32_t chunk);
+/*
+ * Finds further copy COPY of a chunk, from 0 on. 0 with *out filled, whose type may differ from the
+ * chunk's; or -errno with *err and out's file filled: that file cannot be used. Headers that are
+ * read for this are kept; copies with equal headers share them.
+ */
+int rfs_boxes_locate_copy(struct rfs_boxes *boxes, uint32_t chunk, uint32_t copy,
+                          struct rfs_boxed_copy *out, struct rfs_error *err);
+
 /* Looks up where a chunk's elements are in its file, at the first call. 0 or -errno. */
 int rfs_boxes_locate(struct rfs_boxes *boxes, uint32_t chunk, struct rfs_error *err);
 /*
@@ -240,6 +310,15 @@ struct rfs_stored_part {
     uint64_t stride[RFS_MAX_DIMS]; /* in bytes */
     bool strided;                  /* they are not those of a row-major box */
 };
+/* Gives where a part is in FILE, by the value of at of its chunk or of a copy. */
+void rfs_boxes_place_part(struct rfs_boxes *boxes, const struct rfs_chunk_part *part, uint32_t file,
+                          uint64_t at, struct rfs_stored_part *out);
+/*
+ * Tells whether the elements of a chunk of TYPE and of its copy, with these values of at, lie in one
+ * order without gaps, so that their bytes can be compared; and gives where both begin.
+ */
+bool rfs_boxes_alike(struct rfs_boxes *boxes, const struct rfs_type *type, uint64_t a, uint64_t b,
+                     uint64_t begin[2]);
 /* Locates the part's chunk. 0, or -errno with *err filled. */
 int rfs_boxes_locate_part(struct rfs_boxes *boxes, const struct rfs_chunk_part *part,
                           struct rfs_stored_part *out, struct rfs_error *err);

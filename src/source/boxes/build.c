@@ -52,8 +52,13 @@ void rfs_boxes_free(struct rfs_boxes *boxes)
     free(boxes->by_name.data);
     free(boxes->strided.data);
     pthread_mutex_destroy(&boxes->lock);
-    if (boxes->paths)
-        rfs_intern_free(boxes->paths);
+    rfs_intern_free(boxes->paths);
+    rfs_intern_free(boxes->copy_names);
+    rfs_intern_free(boxes->copy_lists);
+    free(boxes->copies);
+    free(boxes->copy_places.data);
+    free(boxes->copy_files.data);
+    rfs_boxes_free_checks(boxes->checks);
     free(boxes->folder);
     free(boxes->lost);
     free(boxes->doubt);
@@ -279,6 +284,53 @@ static struct rfs_chunk *find_corner(const struct rfs_boxes *boxes,
     return at < first + tensor->n && chunks[at].corner == corner ? &chunks[at] : NULL;
 }
 
+uint32_t rfs_boxes_copy_file(struct rfs_boxes *boxes, const char *path, size_t length,
+                             struct rfs_error *err)
+{
+    if (!boxes->copy_names)
+        boxes->copy_names = rfs_intern_new();
+    const uint32_t number =
+        boxes->copy_names ? rfs_intern_add(boxes->copy_names, path, length) : RFS_NO_ID;
+    if (number == RFS_NO_ID)
+        rfs_fail_memory_of(err, rfs_files_path(boxes->files, boxes->metadata));
+    return number;
+}
+
+/* Makes room for the copies of all chunks. False when out of memory. */
+static bool begin_copies(struct rfs_boxes *boxes)
+{
+    if (boxes->copies)
+        return true;
+    boxes->copy_lists = rfs_intern_new();
+    boxes->copies = malloc((boxes->chunks.n + 1) * sizeof *boxes->copies);
+    for (size_t i = 0; boxes->copies && i < boxes->chunks.n; i++)
+        boxes->copies[i] = (struct rfs_chunk_copies){.list = RFS_NO_ID};
+    return boxes->copies && boxes->copy_lists;
+}
+
+int rfs_boxes_store_copies(struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
+                           const uint64_t *offset, const uint32_t *files, const uint64_t *places,
+                           size_t n, struct rfs_error *err)
+{
+    const struct rfs_type *whole = rfs_boxes_type(boxes, tensor->type);
+    const struct rfs_chunk *chunk =
+        n > 0 ? find_corner(boxes, tensor, rfs_type_number(whole, offset)) : NULL;
+
+    if (!chunk)
+        return 0;
+    bool room = begin_copies(boxes) && boxes->copy_places.n < CHUNKS_MOST - n;
+    const struct rfs_chunk_copies copies = {
+        .list = room ? rfs_intern_add(boxes->copy_lists, files, n * sizeof *files) : RFS_NO_ID,
+        .first = (uint32_t)boxes->copy_places.n};
+    room = copies.list != RFS_NO_ID;
+    for (size_t i = 0; places && room && i < n; i++)
+        room = RFS_PUSH(&boxes->copy_places, places[i]);
+    if (!room)
+        return rfs_fail_memory_of(err, rfs_files_path(boxes->files, boxes->metadata));
+    boxes->copies[chunk - boxes->chunks.data] = copies;
+    return 0;
+}
+
 int rfs_boxes_store(struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
                     const uint64_t *offset, uint32_t file, uint64_t item, uint64_t item_bytes,
                     struct rfs_error *err)
@@ -334,6 +386,23 @@ static int check_objects(const struct rfs_boxes *boxes, struct rfs_error *err)
     return 0;
 }
 
+/* Gives the files of copies their ids. */
+static int add_copy_files(struct rfs_boxes *boxes, struct rfs_error *err)
+{
+    const uint32_t n = boxes->copy_names ? rfs_intern_count(boxes->copy_names) : 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        size_t length;
+        const char *path = (const char *)rfs_intern_bytes(boxes->copy_names, i, &length);
+        const uint32_t file = rfs_boxes_file(boxes, path, length, err);
+        if (file == RFS_NO_ID)
+            return err ? err->code : -EINVAL;
+        if (!RFS_PUSH(&boxes->copy_files, file))
+            return rfs_fail_memory_of(err, rfs_files_path(boxes->files, boxes->metadata));
+    }
+    return 0;
+}
+
 int rfs_boxes_finish(struct rfs_boxes *boxes, struct rfs_error *err)
 {
     int rc = check_objects(boxes, err);
@@ -341,7 +410,11 @@ int rfs_boxes_finish(struct rfs_boxes *boxes, struct rfs_error *err)
     for (size_t i = 0; rc == 0 && i < boxes->tensors.n; i++)
         rc = rfs_boxes_make_grid(boxes, &boxes->tensors.data[i], err);
     boxes->n_files = rfs_intern_count(boxes->paths);
+    if (rc == 0 && boxes->copies)
+        rc = add_copy_files(boxes, err);
+    boxes->n_all_files = rfs_intern_count(boxes->paths);
     rfs_intern_free(boxes->paths);
-    boxes->paths = NULL;
+    rfs_intern_free(boxes->copy_names);
+    boxes->paths = boxes->copy_names = NULL;
     return rc;
 }

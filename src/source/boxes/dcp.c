@@ -31,6 +31,17 @@ static int set_place(struct rfs_boxes *boxes, struct rfs_chunk *chunk, uint32_t 
     return 0;
 }
 
+/* Compares the checksums of an item. 0 or -errno. */
+static int check_item(struct rfs_boxes *boxes, const struct rfs_dcp_item *item, uint32_t file,
+                      struct rfs_reading *reading, struct rfs_error *err)
+{
+    const int rc = rfs_dcp_item_verify(item, rfs_reading_read, reading, err);
+
+    if (rc == 1)
+        rfs_boxes_tell_none(boxes, RFS_FORMAT_TORCH, file);
+    return rc < 0 ? rc : 0;
+}
+
 static int locate(struct rfs_boxes *boxes, uint32_t number, struct rfs_error *err)
 {
     struct rfs_chunk *chunk = &boxes->chunks.data[number];
@@ -49,6 +60,8 @@ static int locate(struct rfs_boxes *boxes, uint32_t number, struct rfs_error *er
     if (rc < 0)
         return rfs_boxes_fail_file(boxes, chunk->file, rc, err);
     rc = rfs_dcp_item_find(&item, rfs_reading_read, &reading, reading.size, &place, err);
+    if (rc == 0 && boxes->checks)
+        rc = check_item(boxes, &item, chunk->file, &reading, err);
     rc = end(boxes->files, chunk->file, &reading, rc, err);
     return rc ? rc : set_place(boxes, chunk, type->ndim, &place, err);
 }
@@ -98,6 +111,21 @@ int rfs_dcp_prove_object(struct rfs_boxes *boxes, const struct rfs_boxed_object 
     return end(boxes->files, object->file, &reading, rc, err);
 }
 
+int rfs_dcp_check_object(struct rfs_boxes *boxes, const struct rfs_boxed_object *object,
+                         struct rfs_error *err)
+{
+    const struct rfs_dcp_item item = item_of(boxes, object);
+    struct rfs_reading reading;
+
+    if (!boxes->checks)
+        return 0;
+    int rc = rfs_reading_begin_quiet(boxes->files, object->file, &reading);
+    if (rc < 0)
+        return rfs_boxes_fail_file(boxes, object->file, rc, err);
+    rc = check_item(boxes, &item, object->file, &reading, err);
+    return end(boxes->files, object->file, &reading, rc, err);
+}
+
 int rfs_dcp_open_object(struct rfs_boxes *boxes, const struct rfs_boxed_object *object,
                         struct rfs_budget *budget, struct rfs_torch *out, struct rfs_error *err)
 {
@@ -108,6 +136,11 @@ int rfs_dcp_open_object(struct rfs_boxes *boxes, const struct rfs_boxed_object *
     if (rc < 0)
         return rfs_boxes_fail_file(boxes, object->file, rc, err);
     rc = rfs_dcp_item_open(&item, rfs_reading_read, &reading, reading.size, budget, out, err);
+    if (rc == 0 && boxes->checks) {
+        rc = check_item(boxes, &item, object->file, &reading, err);
+        if (rc)
+            rfs_torch_free(out);
+    }
     const int ended = end(boxes->files, object->file, &reading, rc, err);
     if (rc == 0 && ended)
         rfs_torch_free(out);

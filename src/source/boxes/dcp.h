@@ -51,6 +51,13 @@ int rfs_dcp_prove_object(struct rfs_boxes *boxes, const struct rfs_boxed_object 
                          struct rfs_error *err);
 
 /*
+ * Compares the checksums of an object's item, if the boxes are checked (rfs_boxes_set_checked): 0,
+ * or -errno with *err filled. From any thread.
+ */
+int rfs_dcp_check_object(struct rfs_boxes *boxes, const struct rfs_boxed_object *object,
+                         struct rfs_error *err);
+
+/*
  * The part of it that reads: READ and SIZE, as of rfs_ckpt_walk, of the .metadata. Declares, stores
  * and finishes.
  */

@@ -177,3 +177,12 @@ int rfs_dcp_item_find(const struct rfs_dcp_item *item, rfs_read_fn *read, void *
     rfs_torch_free(&torch);
     return rc;
 }
+
+int rfs_dcp_item_verify(const struct rfs_dcp_item *item, rfs_read_fn *read, void *ctx,
+                        struct rfs_error *err)
+{
+    struct window window = {.item = item, .read = read, .ctx = ctx};
+    char label[LABEL_BYTES];
+
+    return rfs_zip_verify(read_window, &window, item->bytes, name_item(item, label), err);
+}

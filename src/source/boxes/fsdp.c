@@ -22,6 +22,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "source/boxes/internal.h"
 #include "source/boxes/pieces.h"
 #include "source/torch/index.h"
 
@@ -100,6 +101,7 @@ static bool numbers_of(const struct rfs_node *node, uint32_t *n, uint64_t *out)
 /* ---- where a piece lies ---- */
 
 struct mesh {
+    uint32_t replicas; /* ranks that have the same piece */
     uint32_t n;
     uint64_t sizes[RFS_MAX_DIMS];
     uint64_t at[RFS_MAX_DIMS]; /* this rank */
@@ -188,21 +190,27 @@ static void cut(uint64_t n, uint64_t at, uint64_t *begin, uint64_t *length)
 }
 
 /* The box of a rank, of a tensor of type WHOLE. */
-static int place_piece(struct rank_file *rank, const char *param, const struct mesh *mesh,
+static int place_piece(struct rank_file *rank, const char *param, struct mesh *mesh,
                        const struct rfs_type *whole, uint64_t *begin, uint64_t *length)
 {
+    uint64_t replicas = 1;
+
     memset(begin, 0, RFS_MAX_DIMS * sizeof *begin);
     memcpy(length, whole->dims, RFS_MAX_DIMS * sizeof *length);
     for (uint32_t i = 0; i < mesh->n; i++) {
         const struct rfs_node *placement = mesh->placements->of.items.data[i];
         const struct rfs_node *dim = field(rank, placement, "dim");
-        if (is_of(placement, "Replicate"))
+        if (is_of(placement, "Replicate")) {
+            if (!rfs_mul_u64(replicas, mesh->sizes[i], &replicas))
+                replicas = UINT32_MAX;
             continue;
+        }
         if (!is_of(placement, "Shard") || !dim || dim->kind != RFS_NODE_INT ||
             dim->of.integer < 0 || dim->of.integer >= whole->ndim)
             return damaged(rank, param, "a placement that is neither Replicate nor a Shard of it");
         cut(mesh->sizes[i], mesh->at[i], &begin[dim->of.integer], &length[dim->of.integer]);
     }
+    mesh->replicas = (uint32_t)rfs_min_u64(replicas, UINT32_MAX);
     return 0;
 }
 
@@ -221,10 +229,13 @@ static uint64_t place(struct rank_file *rank, const struct rfs_torch_tensor *ten
                               : rfs_boxes_strided(rank->pieces->boxes, at, tensor->ndim, stride);
 }
 
-/* Adds a stored tensor that begins at CORNER of one of type WHOLE (NULL: it is that itself). */
+/*
+ * Adds a stored tensor that begins at CORNER of one of type WHOLE (NULL: it is that itself). By its
+ * placements REPLICAS files have it.
+ */
 static int add(struct rank_file *rank, const char *param, uint32_t name,
                const struct rfs_torch_tensor *tensor, const struct rfs_type *whole,
-               const uint64_t *corner)
+               const uint64_t *corner, uint32_t replicas)
 {
     struct rfs_intern *types = rank->pieces->boxes->tables->types;
     const uint64_t item = rfs_dtype_bytes(tensor->dtype);
@@ -242,6 +253,7 @@ static int add(struct rank_file *rank, const char *param, uint32_t name,
                                     .whole =
                                         rfs_intern_add(types, whole ? whole : &type, sizeof type),
                                     .file = rank->file,
+                                    .promised = replicas,
                                     .at = place(rank, tensor)};
     return piece.at != RFS_NOT_LOCATED && piece.type != RFS_NO_ID && piece.whole != RFS_NO_ID &&
                    rfs_pieces_add(rank->pieces, &piece, corner)
@@ -286,7 +298,7 @@ static int read_piece(struct rank_file *rank, const char *param, uint32_t name,
     if (!same_shape(&tensor, ndim, length))
         return damaged(rank, param, "its tensor has another shape than its placements give it");
     return rfs_type_bytes(&whole, &whole.bytes)
-               ? add(rank, param, name, &tensor, &whole, begin)
+               ? add(rank, param, name, &tensor, &whole, begin, mesh.replicas)
                : damaged(rank, param, "it has more than 2^63 bytes");
 }
 
@@ -311,7 +323,7 @@ static int read_value(struct rank_file *rank, const struct rfs_node *key,
         return read_piece(rank, param, name, &value->of.call.args->of.items);
     const int rc = rfs_torch_tensor(&rank->torch, value, rank->path, param, &tensor, rank->err);
     *rank->left_out += rc == 0 && rank->file == 0;
-    return rc == 1 ? add(rank, param, name, &tensor, NULL, zeros) : rc;
+    return rc == 1 ? add(rank, param, name, &tensor, NULL, zeros, 1) : rc;
 }
 
 /* ---- files ---- */
@@ -354,8 +366,24 @@ static int read_file(struct rfs_pieces *pieces, uint32_t file, const char *entry
     return ended < 0 ? rfs_files_fail(err, rank.path, ended) : rc;
 }
 
-/* All is located when it is built. */
-static const struct rfs_boxes_format format = {.name = "PyTorch's FSDP, rank by rank"};
+static int check(struct rfs_boxes *boxes, uint32_t file, struct rfs_error *err)
+{
+    const char *path = rfs_files_path(boxes->files, file);
+    struct rfs_reading reading;
+    int rc = rfs_reading_begin_quiet(boxes->files, file, &reading);
+
+    if (rc < 0)
+        return rfs_boxes_fail_file(boxes, file, rc, err);
+    rc = rfs_zip_verify(rfs_reading_read, &reading, reading.size, path, err);
+    const int ended = rfs_reading_end(&reading);
+    if (rc == 1)
+        rfs_boxes_tell_none(boxes, RFS_FORMAT_TORCH, file);
+    return ended < 0 ? rfs_files_fail(err, path, ended) : rc;
+}
+
+/* All places are known when it is built. */
+static const struct rfs_boxes_format format = {.name = "PyTorch's FSDP, rank by rank",
+                                               .check = check};
 
 int rfs_fsdp_open(const char *folder, const char *entry, const char *lost, struct rfs_files *files,
                   struct rfs_tables *tables, struct rfs_log *log, struct rfs_boxes **out,

@@ -3,12 +3,24 @@
 
 #include "base/text.h"
 #include "source/boxes/internal.h"
+#include "source/ckpt/crc.h"
 #include "source/safetensors/header.h"
+
+#include <pthread.h>
+
+/* The header of a file with copies; neither: it was not read yet. */
+struct kept {
+    struct rfs_index *index;
+    struct rfs_error *failed;
+};
 
 struct rfs_boxes_by_file {
     struct rfs_intern *others; /* names of tensors in the files that the metadata lacks */
     uint32_t *chunks;          /* numbers, by file */
-    uint32_t first[];          /* [n_files + 1] in chunks */
+    pthread_mutex_t lock;      /* of the next; a leaf lock */
+    struct kept *kept;         /* [n_all_files] */
+    uint32_t n_kept;
+    uint32_t first[]; /* [n_files + 1] in chunks */
 };
 
 struct rfs_boxes_by_file *rfs_boxes_by_file_new(const struct rfs_boxes *boxes)
@@ -20,9 +32,12 @@ struct rfs_boxes_by_file *rfs_boxes_by_file_new(const struct rfs_boxes *boxes)
 
     if (!by_file)
         return NULL;
+    pthread_mutex_init(&by_file->lock, NULL);
+    by_file->n_kept = boxes->copies ? boxes->n_all_files : 0;
+    by_file->kept = calloc((size_t)by_file->n_kept + 1, sizeof *by_file->kept);
     by_file->chunks = malloc((boxes->chunks.n + 1) * sizeof *by_file->chunks);
     by_file->others = rfs_intern_new();
-    if (!by_file->chunks || !by_file->others) {
+    if (!by_file->chunks || !by_file->kept || !by_file->others) {
         rfs_boxes_by_file_free(by_file);
         return NULL;
     }
@@ -40,14 +55,20 @@ void rfs_boxes_by_file_free(struct rfs_boxes_by_file *by_file)
 {
     if (!by_file)
         return;
+    for (uint32_t i = 0; by_file->kept && i < by_file->n_kept; i++) {
+        rfs_index_free(by_file->kept[i].index);
+        free(by_file->kept[i].failed);
+    }
+    free(by_file->kept);
     free(by_file->chunks);
-    if (by_file->others)
-        rfs_intern_free(by_file->others);
+    pthread_mutex_destroy(&by_file->lock);
+    rfs_intern_free(by_file->others);
     free(by_file);
 }
 
-static int read_header(const struct rfs_boxes *boxes, uint32_t file, struct rfs_index **index,
-                       struct rfs_error *err)
+/* LIKE (or NULL) is the index of another file: 1 when it is this one's, too. */
+static int read_header(const struct rfs_boxes *boxes, uint32_t file, const struct rfs_index *like,
+                       struct rfs_index **index, struct rfs_error *err)
 {
     const char *path = rfs_files_path(boxes->files, file);
     struct rfs_reading reading;
@@ -56,7 +77,7 @@ static int read_header(const struct rfs_boxes *boxes, uint32_t file, struct rfs_
     int rc = rfs_reading_begin_quiet(boxes->files, file, &reading);
     if (rc < 0)
         return rfs_boxes_fail_file(boxes, file, rc, err);
-    rc = rfs_safetensors_walk(rfs_reading_read, &reading, reading.size, path, boxes->tables, NULL,
+    rc = rfs_safetensors_walk(rfs_reading_read, &reading, reading.size, path, boxes->tables, like,
                               index, err);
     const int end = rfs_reading_end(&reading);
     if (end < 0)
@@ -124,7 +145,8 @@ int rfs_boxes_locate_in_header(struct rfs_boxes *boxes, const struct rfs_boxes_b
 {
     const uint32_t number = boxes->chunks.data[chunk].file - boxes->first_file;
     struct rfs_index *index;
-    int rc = read_header(boxes, boxes->chunks.data[chunk].file, &index, err);
+    int rc = rfs_boxes_check_file(boxes, boxes->chunks.data[chunk].file, err)
+                 ?: read_header(boxes, boxes->chunks.data[chunk].file, NULL, &index, err);
 
     if (rc < 0)
         return rc;
@@ -139,4 +161,119 @@ int rfs_boxes_locate_in_header(struct rfs_boxes *boxes, const struct rfs_boxes_b
     tell_others(boxes, by_file, boxes->chunks.data[chunk].file, index);
     rfs_index_free(index);
     return rc;
+}
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+/* What is kept of a file; false when it is to be read. */
+static bool find_kept(struct rfs_boxes_by_file *by_file, uint32_t number, struct kept *out)
+{
+    pthread_mutex_lock(&by_file->lock);
+    *out = by_file->kept[number];
+    pthread_mutex_unlock(&by_file->lock);
+    return out->index || out->failed;
+}
+
+/* Keeps what was read, unless another thread was faster; *read is what is kept then. */
+static void keep(struct rfs_boxes_by_file *by_file, uint32_t number, struct kept *read)
+{
+    struct kept surplus = {NULL, NULL};
+
+    pthread_mutex_lock(&by_file->lock);
+    struct kept *slot = &by_file->kept[number];
+    if (slot->index || slot->failed) {
+        surplus = *read;
+        *read = *slot;
+    } else {
+        *slot = *read;
+    }
+    pthread_mutex_unlock(&by_file->lock);
+    rfs_index_free(surplus.index);
+    free(surplus.failed);
+}
+
+/* The failure that is kept of a file. */
+static int recall(const struct kept *kept, struct rfs_error *err)
+{
+    if (err)
+        *err = *kept->failed;
+    return kept->failed->code;
+}
+
+/* Whether two headers differ in nothing that places are found by. */
+static bool is_same(const struct rfs_index *a, const struct rfs_index *b)
+{
+    return a->n == b->n && memcmp(a->entries, b->entries, a->n * sizeof *a->entries) == 0;
+}
+
+/* The index of a file, which is kept; LIKE (or NULL) may be its index. 0 or -errno. */
+static int index_of(const struct rfs_boxes *boxes, struct rfs_boxes_by_file *by_file, uint32_t file,
+                    struct rfs_index *like, struct rfs_index **out, struct rfs_error *err)
+{
+    const uint32_t number = file - boxes->first_file;
+    struct rfs_error why = {0};
+    struct kept kept;
+
+    if (!find_kept(by_file, number, &kept)) {
+        const int rc = read_header(boxes, file, like, &kept.index, &why);
+        if (rc == 0 && like && is_same(kept.index, like)) { /* only crc_num differs */
+            rfs_index_free(kept.index);
+            kept.index = NULL;
+        }
+        if (rc >= 0 && !kept.index)
+            kept.index = rfs_index_share(like);
+        if (rc < 0 && rfs_files_may_pass(rc)) {
+            if (err)
+                *err = why;
+            return rc;
+        }
+        kept.failed = rc < 0 ? malloc(sizeof why) : NULL;
+        if (rc < 0 && !kept.failed)
+            return rfs_fail_memory(err);
+        if (rc < 0)
+            *kept.failed = why;
+        keep(by_file, number, &kept);
+    }
+    *out = kept.index;
+    return kept.failed ? recall(&kept, err) : 0;
+}
+
+int rfs_boxes_copy_in_header(struct rfs_boxes *boxes, struct rfs_boxes_by_file *by_file,
+                             uint32_t chunk, struct rfs_boxed_copy *out, struct rfs_error *err)
+{
+    struct rfs_index *like = NULL;
+    struct rfs_index *index = NULL;
+
+    /* Ranks that hold the same mostly have the same headers. */
+    index_of(boxes, by_file, boxes->chunks.data[chunk].file, NULL, &like, NULL);
+    const int rc = index_of(boxes, by_file, out->file, like, &index, err);
+    if (rc < 0)
+        return rc;
+    const struct rfs_entry *entry = rfs_index_find(index, rfs_boxes_tensor_of(boxes, chunk)->name);
+    out->type = entry ? entry->type : RFS_NO_ID;
+    out->at = entry ? entry->offset : 0;
+    return 0;
+}
+
+/* ---- checksums ------------------------------------------------------------------------------- */
+
+int rfs_boxes_check_header(struct rfs_boxes *boxes, uint32_t file, struct rfs_error *err)
+{
+    const char *path = rfs_files_path(boxes->files, file);
+    struct rfs_index *index = NULL;
+    struct rfs_reading reading;
+
+    int rc = rfs_reading_begin_quiet(boxes->files, file, &reading);
+    if (rc < 0)
+        return rfs_boxes_fail_file(boxes, file, rc, err);
+    rc = rfs_safetensors_walk(rfs_reading_read, &reading, reading.size, path, boxes->tables, NULL,
+                              &index, err);
+    if (rc == 0)
+        rc = rfs_crc_verify(rfs_reading_read, &reading, RFS_FORMAT_SAFETENSORS, index,
+                            boxes->tables, path, err);
+    const int ended = rfs_reading_end(&reading);
+    rfs_index_free(index);
+    if (rc == 1)
+        rfs_boxes_tell_none(boxes, RFS_FORMAT_SAFETENSORS, file);
+    return ended < 0 ? rfs_files_fail(err, path, ended) : rc == -ENODATA ? 0 : rc;
 }

@@ -4,10 +4,13 @@
 
 #include "source/boxes/boxes.h"
 
-/* The chunks of finished boxes, by file. Immutable: any thread may use it. */
+/* The chunks of finished boxes, by file, and headers that are kept. From any thread. */
 struct rfs_boxes_by_file;
 
-/* NULL when out of memory. 4 bytes a chunk and a file. */
+/*
+ * NULL when out of memory. 4 bytes a chunk and 8 a file; the headers of files whose copies were
+ * located take 32 bytes for each tensor, and equal headers share them.
+ */
 struct rfs_boxes_by_file *rfs_boxes_by_file_new(const struct rfs_boxes *boxes);
 void rfs_boxes_by_file_free(struct rfs_boxes_by_file *by_file);
 
@@ -17,3 +20,11 @@ void rfs_boxes_by_file_free(struct rfs_boxes_by_file *by_file);
  */
 int rfs_boxes_locate_in_header(struct rfs_boxes *boxes, const struct rfs_boxes_by_file *by_file,
                                uint32_t chunk, struct rfs_error *err);
+/*
+ * Finds what OUT's file has under the name of CHUNK's tensor, and sets its type and place. 0, or
+ * -errno with *err filled: the file cannot be read, which is remembered.
+ */
+int rfs_boxes_copy_in_header(struct rfs_boxes *boxes, struct rfs_boxes_by_file *by_file,
+                             uint32_t chunk, struct rfs_boxed_copy *out, struct rfs_error *err);
+/* Compares crc_num in a file's header with its tensors: the check of a format. */
+int rfs_boxes_check_header(struct rfs_boxes *boxes, uint32_t file, struct rfs_error *err);

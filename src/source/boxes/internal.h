@@ -3,6 +3,7 @@
 #pragma once
 
 #include "source/boxes/boxes.h"
+#include "source/spec.h"
 
 /*
  * Proves that the chunks of a tensor, which are sorted, tile it, and makes their grid. 0, or -errno
@@ -11,6 +12,15 @@
 int rfs_boxes_make_grid(const struct rfs_boxes *boxes, struct rfs_boxed_tensor *tensor,
                         struct rfs_error *err);
 void rfs_boxes_free_grid(struct rfs_chunk_grid *grid);
+
+/*
+ * Compares the checksums of a file at its first use, if boxes are checked; threads that need the
+ * same file wait. 0 or -errno, which is remembered if the file is damaged.
+ */
+int rfs_boxes_check_file(struct rfs_boxes *boxes, uint32_t file, struct rfs_error *err);
+/* Logs once that a file has no checksum, or not for all of it. */
+void rfs_boxes_tell_none(struct rfs_boxes *boxes, enum rfs_format format, uint32_t file);
+void rfs_boxes_free_checks(struct rfs_boxes_checks *checks);
 
 /* The message about a file of the boxes that could not be taken into use. Returns RC. */
 int rfs_boxes_fail_file(const struct rfs_boxes *boxes, uint32_t file, int rc,

@@ -11,7 +11,8 @@
  * Source: save_metadata of MindSpore Transformers 2.0 and 2.1, which write the two in this order.
  *
  * The text may be gigabytes, mostly lists of ranks, which are passed over. Each slice is taken from
- * the lowest rank whose file is in the folder.
+ * the lowest rank whose file is in the folder; all other files that storage_data names for it, also
+ * those that are missing, have further copies.
  */
 #include "source/boxes/mindformers.h"
 
@@ -57,6 +58,7 @@ void rfs_mf_end(struct rfs_mf *mf)
     rfs_json_read_free(&mf->json);
     free(mf->name.data);
     free(mf->slices.data);
+    free(mf->copies.data);
     free(mf->seen.data);
     free(mf->file.data);
     free(mf->best.data);
@@ -223,13 +225,22 @@ static int locate(struct rfs_boxes *boxes, uint32_t chunk, struct rfs_error *err
     return rfs_boxes_locate_in_header(boxes, boxes->own, chunk, err);
 }
 
+static int locate_copy(struct rfs_boxes *boxes, uint32_t chunk, struct rfs_boxed_copy *out,
+                       struct rfs_error *err)
+{
+    return rfs_boxes_copy_in_header(boxes, boxes->own, chunk, out, err);
+}
+
 static void free_own(void *own)
 {
     rfs_boxes_by_file_free(own);
 }
 
-static const struct rfs_boxes_format format = {
-    .name = "MindSpore Transformers, Checkpoint 2.0", .locate = locate, .free = free_own};
+static const struct rfs_boxes_format format = {.name = "MindSpore Transformers, Checkpoint 2.0",
+                                               .locate = locate,
+                                               .locate_copy = locate_copy,
+                                               .check = rfs_boxes_check_header,
+                                               .free = free_own};
 
 bool rfs_boxes_are_mindformers(const struct rfs_boxes *boxes)
 {

@@ -23,6 +23,7 @@ struct rfs_mf {
     RFS_VEC(uint64_t) slices;     /* of that tensor: the numbers of those that it has */
     struct rfs_intern *listing;   /* names in the folder */
     RFS_VEC(unsigned char) named; /* by id in it: the metadata names that file */
+    RFS_VEC(uint32_t) copies;     /* numbers of the files that have the slice at hand */
     /*
      * Files of copies of the slice at hand: the last, the one that is taken, the one to be taken.
      */

@@ -9,6 +9,8 @@
  */
 #include "source/boxes/mindformers_internal.h"
 
+#include "base/order.h"
+
 #define REMEDY "the file as MindSpore Transformers wrote it"
 
 static int fail(const struct rfs_mf *mf, const char *what)
@@ -187,9 +189,10 @@ static void swap(struct rfs_mf_text *a, struct rfs_mf_text *b)
     *b = was;
 }
 
-/* Takes the copy that was read, if it is the best so far. */
+/* Notes the copy that was read, and takes it if it is the best so far. */
 static int take_copy(struct rfs_mf *mf, struct copies *copies, uint64_t rank)
 {
+    const uint32_t number = rfs_boxes_copy_file(mf->boxes, mf->file.data, mf->file.n, mf->err);
     const bool lower = rank < copies->lowest;
     const uint32_t listed = rfs_intern_find(mf->listing, mf->file.data, mf->file.n);
     const bool there = rank < copies->best && listed != RFS_NO_ID;
@@ -197,6 +200,8 @@ static int take_copy(struct rfs_mf *mf, struct copies *copies, uint64_t rank)
     if (listed != RFS_NO_ID)
         mf->named.data[listed] = 1;
 
+    if (number == RFS_NO_ID || !RFS_PUSH(&mf->copies, number))
+        return rfs_fail_memory_of(mf->err, mf->path);
     if (lower) {
         copies->lowest = rank;
         if (!there && !rfs_mf_keep(&mf->first, mf->file.data, mf->file.n))
@@ -217,6 +222,25 @@ static int note_missing(struct rfs_mf *mf)
     return rfs_intern_add(mf->missing, mf->first.data, mf->first.n) == RFS_NO_ID
                ? rfs_fail_memory_of(mf->err, mf->path)
                : 0;
+}
+
+RFS_COMPARE(by_number, uint32_t, x, y, RFS_ORDER(*x, *y))
+
+/* Stores the files of the slice at hand but the one that is taken, each once. */
+static int store_others(struct rfs_mf *mf, const struct rfs_boxed_tensor *tensor,
+                        const uint64_t *offset)
+{
+    const uint32_t taken = rfs_boxes_copy_file(mf->boxes, mf->best.data, mf->best.n, mf->err);
+    uint32_t *files = mf->copies.data;
+    size_t n = 0;
+
+    RFS_SORT(files, mf->copies.n, by_number);
+    for (size_t i = 0; i < mf->copies.n; i++)
+        if (files[i] != taken && (n == 0 || files[i] != files[n - 1]))
+            files[n++] = files[i];
+    return taken == RFS_NO_ID
+               ? mf->err->code
+               : rfs_boxes_store_copies(mf->boxes, tensor, offset, files, NULL, n, mf->err);
 }
 
 static int store(struct rfs_mf *mf, uint64_t number)
@@ -244,7 +268,8 @@ static int store(struct rfs_mf *mf, uint64_t number)
     const uint32_t file = rfs_boxes_file(mf->boxes, mf->best.data, mf->best.n, mf->err);
     if (file == RFS_NO_ID)
         return mf->err->code;
-    return rfs_boxes_store(mf->boxes, tensor, offset, file, 0, 0, mf->err);
+    return rfs_boxes_store(mf->boxes, tensor, offset, file, 0, 0, mf->err)
+               ?: store_others(mf, tensor, offset);
 }
 
 static int read_slice(struct rfs_mf *mf, uint64_t number)
@@ -255,6 +280,7 @@ static int read_slice(struct rfs_mf *mf, uint64_t number)
     int rc = 0;
 
     mf->n_seen++;
+    mf->copies.n = 0;
     while (rc == 0 && rfs_json_read_element(&mf->json, &first)) {
         rc = read_copy(mf, number, &rank);
         if (rc == 0 && mf->layouts)

@@ -2,6 +2,7 @@
 #include "source/boxes/pieces.h"
 
 #include "base/checked.h"
+#include "base/cleanup.h"
 #include "source/boxes/internal.h"
 
 void rfs_pieces_free(struct rfs_pieces *pieces)
@@ -125,24 +126,52 @@ static bool is_copy(const struct rfs_pieces *pieces, const struct rfs_piece *a,
                   type_of(pieces, a->type)->ndim * sizeof(uint64_t)) == 0;
 }
 
-static int store(const struct rfs_pieces *pieces, struct rfs_error *err)
+/* The further copies of one piece: their files, and where they are in these. */
+struct others {
+    RFS_VEC(uint32_t) files;
+    RFS_VEC(uint64_t) places;
+};
+
+static void others_end(struct others *others)
+{
+    free(others->files.data);
+    free(others->places.data);
+}
+
+/* Stores the piece at I and its copies, which follow it. Moves *I behind them. */
+static int store_piece(const struct rfs_pieces *pieces, size_t *i, struct others *others,
+                       struct rfs_error *err)
 {
     struct rfs_boxes *boxes = pieces->boxes;
-    const struct rfs_piece *last = NULL;
+    const struct rfs_piece *piece = &pieces->list.data[(*i)++];
+    const struct rfs_type *type = type_of(pieces, piece->type);
+    size_t length;
+    const char *name = (const char *)rfs_intern_bytes(boxes->tables->names, piece->name, &length);
+    const struct rfs_boxed_tensor *tensor = rfs_boxes_find(boxes, name, length);
+
+    others->files.n = others->places.n = 0;
+    for (; *i < pieces->list.n && is_copy(pieces, piece, &pieces->list.data[*i]); ++*i)
+        if (!RFS_PUSH(&others->files, pieces->list.data[*i].file) ||
+            !RFS_PUSH(&others->places, pieces->list.data[*i].at))
+            return rfs_fail_memory(err);
+    if (type->bytes == 0)
+        return 0;
+    if (others->files.n >= piece->promised)
+        boxes->tensors.data[tensor - boxes->tensors.data].on_trust = true;
+    return rfs_boxes_store(boxes, tensor, corner_of(pieces, piece), piece->file, piece->at,
+                           type->bytes, err)
+               ?: rfs_boxes_store_copies(boxes, tensor, corner_of(pieces, piece),
+                                         others->files.data, others->places.data, others->files.n,
+                                         err);
+}
+
+static int store(const struct rfs_pieces *pieces, struct rfs_error *err)
+{
+    RFS_CLEANUP(others_end) struct others others = {.files = {0}};
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < pieces->list.n; i++) {
-        const struct rfs_piece *piece = &pieces->list.data[i];
-        const struct rfs_type *type = type_of(pieces, piece->type);
-        size_t length;
-        const char *name =
-            (const char *)rfs_intern_bytes(boxes->tables->names, piece->name, &length);
-        if (type->bytes > 0 && !(last && is_copy(pieces, last, piece)))
-            rc =
-                rfs_boxes_store(boxes, rfs_boxes_find(boxes, name, length),
-                                corner_of(pieces, piece), piece->file, piece->at, type->bytes, err);
-        last = piece;
-    }
+    for (size_t i = 0; rc == 0 && i < pieces->list.n;)
+        rc = store_piece(pieces, &i, &others, err);
     return rc;
 }
 
@@ -165,7 +194,7 @@ int rfs_pieces_finish(struct rfs_pieces *pieces, struct rfs_error *err)
         rc = rfs_boxes_finish(boxes, err);
     for (size_t i = 0; rc == 0 && i < boxes->chunks.n; i++)
         atomic_init(&boxes->chunks.data[i].at, boxes->chunks.data[i].item);
-    boxes->n_files = boxes->first_file;
+    boxes->n_files = boxes->n_all_files = boxes->first_file;
     boxes->first_file = 0;
     return rc;
 }

@@ -14,8 +14,9 @@ struct rfs_piece {
     uint32_t name, type; /* the piece's own; ids in the tables */
     uint32_t whole;      /* the type of its tensor; RFS_NO_ID: it ends where its pieces end */
     uint32_t file;
-    uint64_t at;   /* as of its chunk */
-    size_t corner; /* where it begins in the tensor: from here on in corners */
+    uint32_t promised; /* files that have this piece, by what the file itself says; 1: nothing */
+    uint64_t at;       /* as of its chunk */
+    size_t corner;     /* where it begins in the tensor: from here on in corners */
 };
 
 /* Zero-initialise. */
@@ -30,7 +31,8 @@ void rfs_pieces_free(struct rfs_pieces *pieces);
 bool rfs_pieces_add(struct rfs_pieces *pieces, const struct rfs_piece *piece,
                     const uint64_t *corner);
 /*
- * Declares, stores and finishes. Of equal pieces the one in the first file counts. 0, or -errno
- * with *err filled: pieces that do not make one tensor, with its name.
+ * Declares, stores and finishes. Of equal pieces the one in the first file counts, and the others
+ * are its further copies; where these are more than promised, the tensor is taken on trust. 0, or
+ * -errno with *err filled: pieces that do not make one tensor, with its name.
  */
 int rfs_pieces_finish(struct rfs_pieces *pieces, struct rfs_error *err);

@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/json_read.h"
 #include "base/share.h"
+#include "source/boxes/headers.h"
 #include "source/boxes/pieces.h"
 #include "source/safetensors/header.h"
 
@@ -89,6 +90,7 @@ static int read_tensor(struct shard *shard, struct rfs_json_read *json)
                                     .type = entry->type,
                                     .whole = RFS_NO_ID,
                                     .file = shard->file,
+                                    .promised = 1,
                                     .at = entry->offset};
     return rfs_pieces_add(shard->pieces, &piece, offsets) ? 0 : rfs_fail_memory(shard->err);
 }
@@ -175,9 +177,9 @@ static int read_file(struct rfs_pieces *pieces, uint32_t file, struct rfs_error 
     return ended < 0 ? rfs_files_fail(err, shard.path, ended) : rc;
 }
 
-/* All is located when it is built. */
-static const struct rfs_boxes_format format = {.name =
-                                                   "torch.distributed.checkpoint, in safetensors"};
+/* All places are known when it is built. */
+static const struct rfs_boxes_format format = {
+    .name = "torch.distributed.checkpoint, in safetensors", .check = rfs_boxes_check_header};
 
 int rfs_shards_open(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
                     struct rfs_log *log, struct rfs_boxes **out, struct rfs_error *err)

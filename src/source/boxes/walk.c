@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finished boxes: where chunks are, and the chunks that a box touches. */
+#include "base/cancel.h"
+#include "base/checked.h"
+#include "base/once.h"
 #include "base/order.h"
 #include "base/store.h"
 #include "source/boxes/internal.h"
+#include "source/ckpt/crc.h"
 
 const struct rfs_boxed_tensor *rfs_boxes_tensor_of(const struct rfs_boxes *boxes, uint32_t chunk)
 {
@@ -35,13 +39,139 @@ int rfs_boxes_fail_file(const struct rfs_boxes *boxes, uint32_t file, int rc, st
     return rc;
 }
 
+/* ---- checksums ------------------------------------------------------------------------------- */
+
+struct file_check {
+    struct rfs_once once; /* under the lock */
+    char *damage;         /* the error of a damaged file, once it is made; owned; or NULL */
+};
+
+struct rfs_boxes_checks {
+    pthread_mutex_t lock; /* a leaf lock */
+    pthread_cond_t done;
+    atomic_bool told_none; /* the log says that a file has no checksum */
+    uint32_t n;
+    struct file_check files[]; /* [n] all files */
+};
+
+int rfs_boxes_set_checked(struct rfs_boxes *boxes)
+{
+    struct rfs_boxes_checks *checks =
+        calloc(1, sizeof *checks + boxes->n_all_files * sizeof *checks->files);
+
+    if (!checks)
+        return -ENOMEM;
+    pthread_mutex_init(&checks->lock, NULL);
+    rfs_cancel_init_cond(&checks->done);
+    checks->n = boxes->n_all_files;
+    boxes->checks = checks;
+    /* Chunks that are located wait for their file's checksum. */
+    for (size_t i = 0; !boxes->format->locate && i < boxes->chunks.n; i++)
+        atomic_init(&boxes->chunks.data[i].at, RFS_NOT_LOCATED);
+    return 0;
+}
+
+void rfs_boxes_free_checks(struct rfs_boxes_checks *checks)
+{
+    if (!checks)
+        return;
+    for (uint32_t i = 0; i < checks->n; i++)
+        free(checks->files[i].damage);
+    pthread_cond_destroy(&checks->done);
+    pthread_mutex_destroy(&checks->lock);
+    free(checks);
+}
+
+int rfs_boxes_check_file(struct rfs_boxes *boxes, uint32_t file, struct rfs_error *err)
+{
+    struct rfs_boxes_checks *checks = boxes->checks;
+    struct rfs_error own = {0};
+
+    if (!checks || !boxes->format->check)
+        return 0;
+    struct file_check *one = &checks->files[file - boxes->first_file];
+    err = err ? err : &own;
+    pthread_mutex_lock(&checks->lock);
+    int rc = rfs_once_begin(&one->once, &checks->done, &checks->lock);
+    if (rc == 1) {
+        pthread_mutex_unlock(&checks->lock);
+        rc = boxes->format->check(boxes, file, err);
+        pthread_mutex_lock(&checks->lock);
+        one->damage = rc == -EINVAL ? strdup(err->text) : NULL;
+        rfs_once_end(&one->once, &checks->done, rc >= 0 || one->damage);
+    } else if (rc == 0 && one->damage) {
+        *err = (struct rfs_error){.code = rc = -EINVAL};
+        snprintf(err->text, sizeof err->text, "%s", one->damage);
+    }
+    pthread_mutex_unlock(&checks->lock);
+    return rc < 0 ? rc : 0;
+}
+
+void rfs_boxes_tell_none(struct rfs_boxes *boxes, enum rfs_format format, uint32_t file)
+{
+    rfs_crc_tell_none(boxes->log, &boxes->checks->told_none, format,
+                      rfs_files_path(boxes->files, file));
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+/* Takes the place that was known when the boxes were built. */
+static int take_place(struct rfs_boxes *boxes, struct rfs_chunk *chunk, struct rfs_error *err)
+{
+    const int rc = rfs_boxes_check_file(boxes, chunk->file, err);
+
+    if (rc == 0)
+        atomic_store(&chunk->at, chunk->item);
+    return rc;
+}
+
 int rfs_boxes_locate(struct rfs_boxes *boxes, uint32_t chunk, struct rfs_error *err)
 {
     struct rfs_chunk *of = &boxes->chunks.data[chunk];
 
     if (atomic_load_explicit(&of->at, memory_order_relaxed) != RFS_NOT_LOCATED)
         return 0;
-    return boxes->format->locate(boxes, chunk, err);
+    return boxes->format->locate ? boxes->format->locate(boxes, chunk, err)
+                                 : take_place(boxes, of, err);
+}
+
+/* The list of the numbers of files with further copies of a chunk. */
+static const uint32_t *list_of(const struct rfs_boxes *boxes, uint32_t chunk, uint32_t *n)
+{
+    const uint32_t list = boxes->copies ? boxes->copies[chunk].list : RFS_NO_ID;
+    size_t bytes = 0;
+    const uint32_t *numbers =
+        list == RFS_NO_ID ? NULL
+                          : (const uint32_t *)rfs_intern_bytes(boxes->copy_lists, list, &bytes);
+
+    *n = (uint32_t)(bytes / sizeof *numbers);
+    return numbers;
+}
+
+uint32_t rfs_boxes_copies(const struct rfs_boxes *boxes, uint32_t chunk)
+{
+    uint32_t n;
+
+    list_of(boxes, chunk, &n);
+    return n;
+}
+
+int rfs_boxes_locate_copy(struct rfs_boxes *boxes, uint32_t chunk, uint32_t copy,
+                          struct rfs_boxed_copy *out, struct rfs_error *err)
+{
+    uint32_t n;
+    const uint32_t number = list_of(boxes, chunk, &n)[copy];
+
+    *out = (struct rfs_boxed_copy){.file = boxes->copy_files.n > 0 ? boxes->copy_files.data[number]
+                                                                   : number,
+                                   .type = boxes->chunks.data[chunk].type};
+    const int rc = rfs_boxes_check_file(boxes, out->file, err);
+    if (rc)
+        return rc;
+    if (boxes->format->locate_copy)
+        return boxes->format->locate_copy(boxes, chunk, out, err);
+    out->at = boxes->copy_places.data[boxes->copies[chunk].first + copy];
+    return 0;
 }
 
 /* Marks a chunk's at that is a position in the strided ones. */
@@ -61,16 +191,33 @@ uint64_t rfs_boxes_strided(struct rfs_boxes *boxes, uint64_t at, uint32_t ndim,
     return value;
 }
 
-/* Where a chunk that was located is; false: its elements lie row by row. */
-static bool find_strided(struct rfs_boxes *boxes, uint32_t number, struct rfs_strided_chunk *out)
+/* Gives where elements with that value of at are; false: they lie row by row. */
+static bool find_strided(struct rfs_boxes *boxes, uint64_t at, struct rfs_strided_chunk *out)
 {
-    out->at = atomic_load_explicit(&boxes->chunks.data[number].at, memory_order_acquire);
-    if (!(out->at & STRIDED))
+    *out = (struct rfs_strided_chunk){.at = at};
+    if (!(at & STRIDED))
         return false;
     pthread_mutex_lock(&boxes->lock);
-    *out = boxes->strided.data[out->at & ~STRIDED];
+    *out = boxes->strided.data[at & ~STRIDED];
     pthread_mutex_unlock(&boxes->lock);
     return true;
+}
+
+void rfs_boxes_place_part(struct rfs_boxes *boxes, const struct rfs_chunk_part *part, uint32_t file,
+                          uint64_t at, struct rfs_stored_part *out)
+{
+    const struct rfs_type *type = rfs_boxes_type(boxes, boxes->chunks.data[part->chunk].type);
+    uint64_t step = rfs_dtype_bytes((enum rfs_dtype)type->dtype);
+    struct rfs_strided_chunk place;
+
+    *out = (struct rfs_stored_part){.file = file, .strided = find_strided(boxes, at, &place)};
+    if (out->strided && !part->flat)
+        memcpy(out->stride, place.stride, sizeof place.stride);
+    else if (out->strided) /* a row of elements */
+        step = place.stride[type->ndim - 1];
+    for (uint32_t i = 0; i < RFS_MAX_DIMS && !(out->strided && !part->flat); i++)
+        out->stride[i] = part->step[i] * step;
+    out->at = place.at + part->first * step; /* of a whole chunk, 0 is the first */
 }
 
 int rfs_boxes_locate_part(struct rfs_boxes *boxes, const struct rfs_chunk_part *part,
@@ -79,22 +226,38 @@ int rfs_boxes_locate_part(struct rfs_boxes *boxes, const struct rfs_chunk_part *
     const struct rfs_chunk *chunk = &boxes->chunks.data[part->chunk];
     const int rc = rfs_boxes_locate(boxes, part->chunk, err);
 
-    if (rc)
-        return rc;
-    const struct rfs_type *type = rfs_boxes_type(boxes, chunk->type);
-    uint64_t step = rfs_dtype_bytes((enum rfs_dtype)type->dtype);
-    struct rfs_strided_chunk place;
+    if (rc == 0)
+        rfs_boxes_place_part(boxes, part, chunk->file,
+                             atomic_load_explicit(&chunk->at, memory_order_acquire), out);
+    return rc;
+}
 
-    *out = (struct rfs_stored_part){.file = chunk->file};
-    out->strided = find_strided(boxes, part->chunk, &place);
-    if (out->strided && !part->flat)
-        memcpy(out->stride, place.stride, sizeof place.stride);
-    else if (out->strided) /* a row of elements */
-        step = place.stride[type->ndim - 1];
-    for (uint32_t i = 0; i < RFS_MAX_DIMS && !(out->strided && !part->flat); i++)
-        out->stride[i] = part->step[i] * step;
-    out->at = place.at + part->first * step; /* of a whole chunk, 0 is the first */
-    return 0;
+/* Whether elements lie in one order without gaps, and in that of the other. */
+static bool are_alike(const struct rfs_type *type, const uint64_t *a, const uint64_t *b)
+{
+    uint64_t last = 0;
+
+    for (uint32_t i = 0; i < type->ndim; i++) {
+        uint64_t bytes;
+        if (type->dims[i] < 2)
+            continue;
+        if (a[i] != b[i] || !rfs_mul_u64(type->dims[i] - 1, a[i], &bytes) ||
+            !rfs_add_u64(last, bytes, &last))
+            return false;
+    }
+    return last + rfs_dtype_bytes((enum rfs_dtype)type->dtype) == type->bytes;
+}
+
+bool rfs_boxes_alike(struct rfs_boxes *boxes, const struct rfs_type *type, uint64_t a, uint64_t b,
+                     uint64_t begin[2])
+{
+    struct rfs_strided_chunk places[2];
+    const bool strided[] = {find_strided(boxes, a, &places[0]), find_strided(boxes, b, &places[1])};
+
+    begin[0] = places[0].at;
+    begin[1] = places[1].at;
+    return strided[0] == strided[1] &&
+           (!strided[0] || are_alike(type, places[0].stride, places[1].stride));
 }
 
 /* The last piece of an axis that begins at or before AT. */

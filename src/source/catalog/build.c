@@ -8,6 +8,7 @@
 #include "source/ckpt/walk.h"
 #include "source/safetensors/header.h"
 #include "source/torch/index.h"
+#include "source/torch/zip.h"
 
 /* One rank at work. */
 struct job {
@@ -77,15 +78,14 @@ static int index_torch(struct rfs_builder *builder, struct rfs_reading *reading,
 static int verify(struct rfs_builder *builder, struct rfs_reading *reading, const char *path,
                   const struct rfs_index *index, struct rfs_error *err)
 {
-    if (!builder->check_crc || builder->format == RFS_FORMAT_TORCH)
+    if (!builder->check_crc)
         return 0;
-    const int rc = rfs_crc_verify(rfs_reading_read, reading, builder->format, index,
-                                  builder->tables, path, err);
-    if (rc == 1 && !atomic_exchange(&builder->warned_no_crc, true))
-        rfs_log(
-            builder->log, RFS_WARNING,
-            "%s: has no checksum, so check=crc does not verify this file, nor others without one",
-            path);
+    const int rc = builder->format == RFS_FORMAT_TORCH
+                       ? rfs_zip_verify(rfs_reading_read, reading, reading->size, path, err)
+                       : rfs_crc_verify(rfs_reading_read, reading, builder->format, index,
+                                        builder->tables, path, err);
+    if (rc == 1)
+        rfs_crc_tell_none(builder->log, &builder->warned_no_crc, builder->format, path);
     return rc < 0 ? rc : 0;
 }
 

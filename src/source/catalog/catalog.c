@@ -150,6 +150,8 @@ int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, st
     if (rc == 0 && scan.described)
         rc = rfs_boxes_open(&scan, spec->entry, catalog->files, &catalog->tables, log,
                             &catalog->boxes, err);
+    if (rc == 0 && scan.described && spec->check_crc && rfs_boxes_set_checked(catalog->boxes))
+        rc = no_memory(err, catalog->path);
     if (rc == 0 && scan.described)
         rc = index_boxes(catalog, err);
     set_builder(catalog, spec);

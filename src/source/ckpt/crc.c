@@ -182,3 +182,17 @@ int rfs_crc_verify(rfs_read_fn *read, void *ctx, enum rfs_format format,
                     "it %lu",
                     (unsigned long long)says, work.crc);
 }
+
+void rfs_crc_tell_none(struct rfs_log *log, atomic_bool *told, enum rfs_format format,
+                       const char *file)
+{
+    if (atomic_exchange(told, true))
+        return;
+    rfs_log(log, RFS_WARNING,
+            format == RFS_FORMAT_TORCH
+                ? "%s: has records without a checksum, so check=crc does not verify these, nor "
+                  "those of other files"
+                : "%s: has no checksum, so check=crc does not verify this file, nor others "
+                  "without one",
+            file);
+}

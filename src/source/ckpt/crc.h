@@ -5,8 +5,11 @@
  */
 #pragma once
 
+#include "base/log.h"
 #include "source/ckpt/walk.h"
 #include "source/spec.h"
+
+#include <stdatomic.h>
 
 /*
  * Reads the whole file, whose index this is (READ and FILE as for rfs_ckpt_walk), and compares.
@@ -16,3 +19,7 @@
 int rfs_crc_verify(rfs_read_fn *read, void *ctx, enum rfs_format format,
                    const struct rfs_index *index, const struct rfs_tables *tables, const char *file,
                    struct rfs_error *err);
+
+/* Logs that a file, or records of a file of torch.save, have no checksum; once for each TOLD. */
+void rfs_crc_tell_none(struct rfs_log *log, atomic_bool *told, enum rfs_format format,
+                       const char *file);

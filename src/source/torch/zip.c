@@ -26,6 +26,8 @@
 #include "base/share.h"
 #include "source/io/files.h"
 
+#include <zlib.h>
+
 enum {
     END_BYTES = 22,
     END_MOST = END_BYTES + 65535,
@@ -405,4 +407,52 @@ const struct rfs_zip_entry *rfs_zip_find(const struct rfs_zip *zip, const char *
     return at < zip->n && rfs_order_bytes(name, length, list[at].name, list[at].name_bytes) == 0
                ? &list[at]
                : NULL;
+}
+
+/* ---- contents -------------------------------------------------------------------------------- */
+
+#define CONTENT_BYTES ((size_t)1 << 20)
+
+static int verify_entry(const struct source *source, const struct rfs_zip_entry *entry,
+                        unsigned char *buf)
+{
+    uLong crc = crc32_z(0, NULL, 0);
+    size_t n;
+
+    for (uint64_t at = 0; at < entry->bytes; at += n) {
+        n = (size_t)rfs_min_u64(entry->bytes - at, CONTENT_BYTES);
+        const int rc = fetch(source, buf, n, entry->offset + at);
+        if (rc)
+            return rc;
+        crc = crc32_z(crc, buf, n);
+    }
+    if (crc == entry->crc)
+        return 0;
+    return rfs_fail(
+        source->err, -EINVAL, (struct rfs_where){source->file, (int64_t)entry->offset, entry->name},
+        "copy the file again from where it is whole",
+        "the archive's entry is damaged: its CRC-32 is %08x, but its content makes it %08lx",
+        entry->crc, crc);
+}
+
+int rfs_zip_verify(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
+                   struct rfs_error *err)
+{
+    const struct source source = {.read = read, .ctx = ctx, .size = size, .file = file, .err = err};
+    RFS_FREE unsigned char *buf = malloc(CONTENT_BYTES);
+    struct rfs_zip zip;
+    bool lacks = false;
+
+    int rc = rfs_zip_open(read, ctx, size, file, NULL, &zip, err);
+    if (rc == 0 && !buf)
+        rc = rfs_fail_memory_of(err, file);
+    for (size_t i = 0; rc == 0 && i < zip.n; i++) {
+        const struct rfs_zip_entry *entry = &zip.entries[i];
+        if (entry->crc == 0 && entry->bytes > 0)
+            lacks = true;
+        else
+            rc = verify_entry(&source, entry, buf);
+    }
+    rfs_zip_free(&zip);
+    return rc < 0 ? rc : lacks;
 }

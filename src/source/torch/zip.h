@@ -20,7 +20,7 @@
 struct rfs_zip_entry {
     const char *name; /* the archive's; no NUL in it, one after it */
     uint32_t name_bytes;
-    uint32_t crc;    /* as in the directory; 0 often means that it was not computed */
+    uint32_t crc;    /* as in the directory; 0 means that it was not computed, or is 0 */
     uint64_t header; /* where its local header is in the file */
     uint64_t offset; /* of the content in the file */
     uint64_t bytes;
@@ -45,3 +45,12 @@ void rfs_zip_free(struct rfs_zip *zip);
 /* The entry of that name, or NULL. O(log n). */
 const struct rfs_zip_entry *rfs_zip_find(const struct rfs_zip *zip, const char *name,
                                          size_t length);
+
+/*
+ * Reads the contents of all entries and compares each with the CRC-32 of the directory. Arguments
+ * and errors are those of rfs_zip_open. Returns 0 when all are right, 1 when entries with content
+ * have no CRC-32 (it is 0 there; all others are right), or -EINVAL with *err filled for an entry
+ * with another one. Takes 1 MiB beside the directory.
+ */
+int rfs_zip_verify(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
+                   struct rfs_error *err);

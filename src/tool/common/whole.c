@@ -368,7 +368,10 @@ struct rfs_whole_place rfs_whole_locate(const struct rfs_whole *whole,
         place.left = left / rfs_dtype_bytes(conversion.from) * rfs_dtype_bytes(conversion.to);
     place.file = rfs_files_path(rfs_catalog_files(whole->catalog), block->file);
     place.offset = rfs_content_offset(&block->content, from);
-    for (uint32_t r = 0; r < rfs_catalog_ranks(whole->catalog); r++)
+    /* Files of a checkpoint that describes itself are those of ranks that it does not number. */
+    const uint32_t ranks =
+        rfs_catalog_boxes(whole->catalog) ? 0 : rfs_catalog_ranks(whole->catalog);
+    for (uint32_t r = 0; r < ranks; r++)
         if (rfs_catalog_has(whole->catalog, r) && !rfs_catalog_stands_in(whole->catalog, r) &&
             block->file - rfs_catalog_file(whole->catalog, r) <
                 rfs_catalog_parts(whole->catalog, r))

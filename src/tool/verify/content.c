@@ -54,6 +54,49 @@ static void find_odd(struct rfs_verify *verify, const struct rfs_whole_tensor *t
                     "not what other ranks have");
 }
 
+/* A copy that has no bytes to compare. */
+struct telling {
+    struct rfs_verify *verify;
+    const char *name;
+};
+
+static void find_bad(void *ctx, const struct rfs_bad_copy *bad)
+{
+    const struct telling *telling = ctx;
+    char detail[2 * RFS_SHAPE_TEXT + 64];
+    char shape[2][RFS_SHAPE_TEXT];
+
+    if (bad->why) { /* of all tensors that the file should have */
+        rfs_verify_find(telling->verify, RFS_FOUND_FILE, NULL, RFS_NO_RANK, bad->why->text);
+        return;
+    }
+    if (bad->type)
+        snprintf(detail, sizeof detail, "a copy of its slice is %s %s, not %s %s",
+                 rfs_whole_dtype(bad->type), rfs_whole_shape(bad->type, shape[0]),
+                 rfs_whole_dtype(bad->want), rfs_whole_shape(bad->want, shape[1]));
+    else
+        snprintf(detail, sizeof detail, "there is no copy of its slice");
+    rfs_findings_add(&telling->verify->findings, &(struct rfs_finding){.kind = RFS_FOUND_TYPE,
+                                                                       .name = telling->name,
+                                                                       .rank = RFS_NO_RANK,
+                                                                       .detail = detail,
+                                                                       .file = bad->file,
+                                                                       .offset = bad->at,
+                                                                       .at = bad->begin});
+}
+
+static int find_bad_copies(struct rfs_verify *verify, const struct rfs_whole_tensor *tensor,
+                           struct rfs_error *err)
+{
+    struct telling telling = {verify, tensor->name};
+    const int rc =
+        rfs_planner_bad_copies(verify->tree.planner, 0, tensor->target, find_bad, &telling);
+
+    return rc ? rfs_fail(err, rc, RFS_OF(verify->tree.path, tensor->name), NULL,
+                         "cannot be read: %s", strerror(-rc))
+              : 0;
+}
+
 static int check_copy(struct rfs_verify *verify, struct rfs_sweep_worker *worker,
                       const struct rfs_whole_tensor *tensor, const struct rfs_target *twin,
                       uint32_t number, const struct rfs_sweep_piece *piece,
@@ -90,7 +133,10 @@ static int check_copies(struct rfs_verify *verify, struct rfs_sweep_worker *work
                         const struct reference *reference, struct rfs_error *err)
 {
     struct rfs_planner *planner = verify->tree.planner;
+    const int bad = piece->begin == 0 ? find_bad_copies(verify, tensor, err) : 0;
 
+    if (bad)
+        return bad;
     for (uint32_t stage = 0; stage < verify->tree.stages; stage++) {
         struct rfs_target twin;
         int rc = rfs_planner_twin(planner, 0, tensor->target, stage, &twin, err);

@@ -21,12 +21,19 @@ void rfs_findings_free(struct rfs_findings *findings)
     pthread_mutex_destroy(&findings->lock);
 }
 
+/* The file that tells findings apart, where no rank does; or NULL. */
+static const char *apart(const struct rfs_finding *finding)
+{
+    return finding->rank == RFS_NO_RANK ? finding->file : NULL;
+}
+
 /* The caller has the lock. */
 static void add(struct rfs_findings *findings, struct rfs_finding finding)
 {
     const uint64_t key[] = {finding.kind, finding.rank, (uintptr_t)finding.name,
                             finding.detail ? XXH3_64bits(finding.detail, strlen(finding.detail))
-                                           : 0};
+                                           : 0,
+                            (uintptr_t)apart(&finding)};
     const uint32_t id = rfs_intern_add(findings->keys, key, sizeof key);
 
     if (id < findings->list.n) {
@@ -59,7 +66,8 @@ static int order(const char *a, const char *b)
 RFS_COMPARE(by_group, struct rfs_finding, x, y,
             order(x->name, y->name)
                 ?: RFS_ORDER(x->kind, y->kind)
-                ?: order(x->detail, y->detail))
+                ?: order(x->detail, y->detail)
+                ?: order(apart(x), apart(y)))
 RFS_COMPARE(by_rank, struct rfs_finding, x, y, by_group(x, y) ?: RFS_ORDER(x->rank, y->rank))
 
 void rfs_findings_sort(struct rfs_findings *findings)

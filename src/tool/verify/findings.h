@@ -24,7 +24,7 @@ enum rfs_finding_kind {
     RFS_FOUND_MANIFEST,    /* not the manifest's */
     RFS_FOUND_REPLICA,     /* not what the other ranks have that hold the same */
     RFS_FOUND_FRAME,       /* what is in a file beside tensors is not what a mount shows */
-    RFS_FOUND_FILE,        /* a file is missing, or of another size; detail says which */
+    RFS_FOUND_FILE,        /* a file is missing, of another size, or unreadable; detail says it */
     RFS_FOUND_VALUE,       /* a value that is no tensor is not the source's; detail says how */
     RFS_FOUND_OWN, /* likewise, but no strategy says that they do: no fault, as what follows */
     /* what a mount would show, which is not in all ranks of the source the same */
@@ -65,15 +65,15 @@ int rfs_findings_init(struct rfs_findings *findings);
 void rfs_findings_free(struct rfs_findings *findings);
 
 /*
- * Adds one; copies detail. Of one kind, name, rank and detail the first place counts. From any
- * thread, before they are sorted.
+ * Adds one; copies detail. Of one kind, name, rank and detail the first place counts; without a
+ * rank, the first one in each file. From any thread, before they are sorted.
  */
 void rfs_findings_add(struct rfs_findings *findings, const struct rfs_finding *finding);
-/* By name, kind, detail and rank. */
+/* By name, kind, detail, file where there is no rank, and rank. */
 void rfs_findings_sort(struct rfs_findings *findings);
 /*
  * Where those end, in the sorted list, that are of the same name, kind and detail as the one at
- * FIRST.
+ * FIRST; without ranks, also of the same file.
  */
 size_t rfs_findings_group(const struct rfs_findings *findings, size_t first);
 /* Whether a tensor, or any (NULL), has one that is a fault; sorted or not. */

@@ -305,6 +305,87 @@ static void test_stores(void **state)
     close_boxes(&b);
 }
 
+static unsigned checks;
+
+/* Says that file 2, which is named "b", is damaged. */
+static int check(struct rfs_boxes *boxes, uint32_t file, struct rfs_error *err)
+{
+    checks++;
+    return file == 2 ? rfs_fail(err, -EINVAL, RFS_IN(rfs_files_path(boxes->files, file)), NULL,
+                                "is damaged")
+                     : 0;
+}
+
+static const struct rfs_boxes_format with_places = {.name = "test", .check = check};
+
+/* Three copies of one chunk, and none of another; the places come with them. */
+static void declare_copies(struct boxes *b, const struct rfs_boxes_format *of)
+{
+    static const uint64_t places[] = {70, 80};
+
+    declare_rows(b);
+    b->boxes->format = of;
+    add(b, 0, 4);
+    add(b, 4, 4);
+    assert_int_equal(rfs_boxes_declared(b->boxes, &b->err), 0);
+    const struct rfs_boxed_tensor *tensor = rfs_boxes_find(b->boxes, "w", 1);
+    const uint32_t files[] = {rfs_boxes_copy_file(b->boxes, "b", 1, &b->err),
+                              rfs_boxes_copy_file(b->boxes, "c", 1, &b->err)};
+    for (uint64_t row = 0; row < 8; row += 4)
+        assert_int_equal(rfs_boxes_store(b->boxes, tensor, (const uint64_t[]){row, 0},
+                                         rfs_boxes_file(b->boxes, "a", 1, &b->err), row, 16,
+                                         &b->err),
+                         0);
+    assert_int_equal(rfs_boxes_store_copies(b->boxes, tensor, (const uint64_t[]){4, 0}, files,
+                                            places, 2, &b->err),
+                     0);
+    assert_int_equal(rfs_boxes_finish(b->boxes, &b->err), 0);
+}
+
+static void test_copies(void **state)
+{
+    (void)state;
+    static const struct rfs_boxes_format unchecked = {.name = "test"};
+    struct rfs_boxed_copy copy;
+    struct boxes b;
+
+    declare_copies(&b, &unchecked);
+    assert_int_equal(b.boxes->n_files, 1); /* those with copies alone are behind them */
+    assert_int_equal(b.boxes->n_all_files, 3);
+    assert_int_equal(rfs_boxes_copies(b.boxes, 0), 0);
+    assert_int_equal(rfs_boxes_copies(b.boxes, 1), 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(rfs_boxes_locate_copy(b.boxes, 1, i, &copy, &b.err), 0);
+        assert_string_equal(rfs_files_path(b.files, copy.file),
+                            i == 0 ? "/checkpoint/b" : "/checkpoint/c");
+        assert_int_equal(copy.at, i == 0 ? 70 : 80);
+        assert_int_equal(copy.type, b.boxes->chunks.data[1].type);
+    }
+    close_boxes(&b);
+}
+
+/* A file's checksums are compared once, before anything of it is located. */
+static void test_checked(void **state)
+{
+    (void)state;
+    struct rfs_boxed_copy copy;
+    struct boxes b;
+
+    checks = 0;
+    declare_copies(&b, &with_places);
+    assert_int_equal(rfs_boxes_set_checked(b.boxes), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(rfs_boxes_locate(b.boxes, 1, &b.err), 0);
+        assert_int_equal(atomic_load(&b.boxes->chunks.data[1].at), 4);
+        assert_int_equal(rfs_boxes_locate(b.boxes, 0, &b.err), 0);
+        assert_int_equal(rfs_boxes_locate_copy(b.boxes, 1, 0, &copy, &b.err), -EINVAL);
+        assert_string_equal(b.err.text, "/checkpoint/b: is damaged");
+        assert_int_equal(rfs_boxes_locate_copy(b.boxes, 1, 1, &copy, &b.err), 0);
+        assert_int_equal(checks, 3);
+    }
+    close_boxes(&b);
+}
+
 static void test_declarations(void **state)
 {
     (void)state;
@@ -531,6 +612,8 @@ int main(void)
         cmocka_unit_test(test_declarations),
         cmocka_unit_test(test_flattened),
         cmocka_unit_test(test_shapes_of_flattened),
+        cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_checked),
     };
     const char *given = getenv("RFS_SEED");
 

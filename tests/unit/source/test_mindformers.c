@@ -135,6 +135,36 @@ static void test_good(void **state)
     w_is_good(w);
 }
 
+#define SHARED(number, ranks) "`('w', (" number ",))`: [" ranks "]"
+#define EVEN COPY("a", "0") "," COPY("c", "2") "," COPY("d", "4")
+#define ODD COPY("b", "1") "," COPY("gone", "3") "," COPY("b", "5")
+
+/* Further copies are in all files but the one that is read, also in one that is missing. */
+static void test_copies(void **state)
+{
+    struct world *w = *state;
+
+    tree_file(&w->tree, "c", "", 0);
+    opens(w, WHOLE(W, SHARED("0", EVEN) "," SHARED("1", ODD) "," SHARED("2", EVEN) "," SHARED(
+                          "3", ODD) "," SHARED("4", EVEN) "," SHARED("5", ODD)));
+    w_is_good(w);
+    assert_int_equal(w->boxes->n_files, 2); /* files with copies alone are behind those of chunks */
+    assert_int_equal(w->boxes->n_all_files, 5);
+    assert_int_equal(rfs_intern_count(w->boxes->copy_lists), 2); /* of six slices */
+    assert_int_equal(w->boxes->copy_places.n, 0);
+    for (uint32_t c = 0; c < 6; c++) {
+        struct rfs_boxed_copy copy;
+        struct rfs_error err = {0};
+        const char *path = rfs_files_path(w->files, w->boxes->chunks.data[c].file);
+        const bool odd = strcmp(strrchr(path, '/'), "/b") == 0;
+        assert_int_equal(rfs_boxes_copies(w->boxes, c), odd ? 1 : 2);
+        assert_true(rfs_boxes_locate_copy(w->boxes, c, 0, &copy, &err) < 0);
+        assert_string_equal(strrchr(rfs_files_path(w->files, copy.file), '/') + 1,
+                            odd ? "gone" : "c");
+        assert_non_null(strstr(err.text, odd ? "is missing" : "/c: "));
+    }
+}
+
 #define EMPTY_LAYOUT LAYOUT("[2]", "[0, -1]")
 #define NESTED_LAYOUT LAYOUT("[2, 3, 2]", "[[2, 0]]")
 #define EMPTY_CHUNKS CHUNK("0", "[0, 4]") "," CHUNK("1", "[0, 4]")
@@ -459,9 +489,16 @@ static void test_no_layouts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_good),          TEST(test_kinds_of_tensors), TEST(test_names),
-        TEST(test_missing_files), TEST(test_refused_tensors),  TEST(test_refused_storage),
-        TEST(test_damage),        TEST(test_headers),          TEST(test_layouts),
+        TEST(test_good),
+        TEST(test_copies),
+        TEST(test_kinds_of_tensors),
+        TEST(test_names),
+        TEST(test_missing_files),
+        TEST(test_refused_tensors),
+        TEST(test_refused_storage),
+        TEST(test_damage),
+        TEST(test_headers),
+        TEST(test_layouts),
         TEST(test_no_layouts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -89,6 +89,13 @@ static void test_pieces(void **state)
     assert_int_equal(w->boxes->chunks.data[2].file, 0); /* the first of the copies */
     assert_int_equal(w->boxes->chunks.data[2].at, 8 + strlen(W("3, 2", "2, 2", "16")));
     assert_int_equal(rfs_boxes_locate(w->boxes, 2, NULL), 0);
+    struct rfs_boxed_copy copy;
+    assert_true(tensor->on_trust); /* nothing says that the two are the same */
+    assert_int_equal(rfs_boxes_copies(w->boxes, 1), 0);
+    assert_int_equal(rfs_boxes_copies(w->boxes, 2), 1);
+    assert_int_equal(rfs_boxes_locate_copy(w->boxes, 2, 0, &copy, NULL), 0);
+    assert_int_equal(copy.file, 3);
+    assert_int_equal(copy.at, 8 + strlen(W("3, 2", "2, 2", "16")));
 }
 
 static void test_other_shapes(void **state)

@@ -213,6 +213,41 @@ static void test_refuses_cuts(void **state)
     archive_free(&a);
 }
 
+static int verify(const struct archive *archive, struct rfs_error *err)
+{
+    struct memory memory = {.data = archive->file.data, .n = archive->file.n};
+
+    return rfs_zip_verify(memory_read, &memory, memory.n, "a.pt", err);
+}
+
+/* Each bit of an entry's content counts, in each entry that has a checksum. */
+static void test_checksums(void **state)
+{
+    (void)state;
+    for (unsigned lacking = 0; lacking < 2; lacking++) {
+        struct archive a = {0};
+        struct rfs_error err = {0};
+        char where[64];
+        const uint64_t first = archive_put(&a, "a", filler(70), 70);
+        const uint64_t second = archive_add(
+            &a, &(struct member){.name = "x/b", .content = filler(40), .n = 40, .no_crc = lacking});
+        archive_add(&a, &(struct member){.name = "x/empty", .no_crc = true});
+        archive_end(&a, END_PLAIN);
+        assert_int_equal(verify(&a, &err), lacking);
+        for (unsigned bit = 0; bit < 70 * 8; bit++) {
+            a.file.data[first + bit / 8] ^= (unsigned char)(1u << bit % 8);
+            assert_int_equal(verify(&a, &err), -EINVAL);
+            a.file.data[first + bit / 8] ^= (unsigned char)(1u << bit % 8);
+        }
+        snprintf(where, sizeof where, "a.pt: offset %llu: parameter 'x/a': the archive's entry is",
+                 (unsigned long long)first);
+        assert_int_equal(strncmp(err.text, where, strlen(where)), 0);
+        a.file.data[second]++;
+        assert_int_equal(verify(&a, &err), lacking ? 1 : -EINVAL);
+        archive_free(&a);
+    }
+}
+
 /* Whatever stands in it, an archive is opened or refused, and what it tells lies in the file. */
 static void test_random_damage(void **state)
 {
@@ -249,7 +284,7 @@ int main(void)
         cmocka_unit_test(test_finds_entries),   cmocka_unit_test(test_reads_little),
         cmocka_unit_test(test_refuses_entries), cmocka_unit_test(test_refuses_overlap),
         cmocka_unit_test(test_refuses_ends),    cmocka_unit_test(test_refuses_cuts),
-        cmocka_unit_test(test_random_damage),
+        cmocka_unit_test(test_checksums),       cmocka_unit_test(test_random_damage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
