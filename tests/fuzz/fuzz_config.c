@@ -50,13 +50,13 @@ static void mount_with(const char *path)
 static void read_environment(const uint8_t *data, size_t size)
 {
     struct rfs_settings settings = {0};
-    char *variable = malloc(size + sizeof RFS_SETTINGS_VARIABLE);
+    char *variable = malloc(size + sizeof RFS_OPTIONS_VARIABLE);
 
     REQUIRE(variable);
-    memcpy(variable, RFS_SETTINGS_VARIABLE, sizeof RFS_SETTINGS_VARIABLE);
+    memcpy(variable, RFS_OPTIONS_VARIABLE, sizeof RFS_OPTIONS_VARIABLE);
     if (size > 0)
-        memcpy(variable + sizeof RFS_SETTINGS_VARIABLE - 1, data, size);
-    variable[size + sizeof RFS_SETTINGS_VARIABLE - 1] = '\0';
+        memcpy(variable + sizeof RFS_OPTIONS_VARIABLE - 1, data, size);
+    variable[size + sizeof RFS_OPTIONS_VARIABLE - 1] = '\0';
     char *environment[] = {variable, NULL};
     REQUIRE(rfs_settings_add_environment(&settings, environment) == 0);
     check_settings(&settings);
