@@ -102,7 +102,7 @@ static const struct rfs_option options[] = {
     ROW(tries, COUNT, STORE, .example = "10", .help = "attempts of a request that fails",
         .most = 100),
     ROW(timeout, COUNT, STORE, .example = "30",
-        .help = "seconds without a byte before another attempt", .most = 3600),
+        .help = "seconds below 1 KiB/s before another attempt", .most = 3600),
 
     ROW(index_cache, FOLDER, BOTH, .help = "the folder that keeps headers for the next mount",
         .heading = "caches, checks"),

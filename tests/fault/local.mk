@@ -20,6 +20,9 @@ tests_fault_test_hostile_SOURCES = \
 	tests/support/tree.h \
 	tests/fault/test_hostile.c
 tests_fault_test_hostile_LDADD = librfs.la $(CMOCKA_LIBS)
+if HAVE_CURL
+tests_fault_test_hostile_CPPFLAGS = $(AM_CPPFLAGS) -DWITH_OBJECTS
+endif
 tests_fault_test_costs_SOURCES = \
 	tests/support/allocations.h \
 	tests/support/tree.c \

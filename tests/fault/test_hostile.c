@@ -12,6 +12,10 @@
 #include "source/boxes/shards.h"
 #include "source/io/json_map.h"
 #include "source/scan/group_proto.h"
+#ifdef WITH_OBJECTS
+#include "source/remote/listing.h"
+#include "source/remote/make.h"
+#endif
 #include "source/torch/index.h"
 #include "tests/support/hostile.h"
 #include "tests/support/smaps.h"
@@ -342,14 +346,65 @@ static void test_pieces(void **state)
     check_all(hostile_shards, parse_shards, 12 * INPUT);
 }
 
+#ifdef WITH_OBJECTS
+static int refused(struct rfs_remote_listing *listing, int rc, struct rfs_error *err)
+{
+    rfs_remote_listing_free(listing);
+    return rc ? rfs_fail(err, rc, RFS_NOWHERE, NULL, "%s", strerror(-rc)) : 0;
+}
+
+static int parse_page(const struct bytes *input, struct rfs_error *err)
+{
+    struct rfs_remote_listing listing = {0};
+    char next[64];
+    const char *text = (const char *)input->data;
+
+    return refused(&listing, rfs_listing_page(text, input->n, "run/", &listing, next, sizeof next),
+                   err);
+}
+
+static int parse_index(const struct bytes *input, bool json, struct rfs_error *err)
+{
+    struct rfs_remote_listing listing = {0};
+
+    return refused(&listing, rfs_listing_index((const char *)input->data, input->n, json, &listing),
+                   err);
+}
+
+static int parse_links(const struct bytes *input, struct rfs_error *err)
+{
+    return parse_index(input, false, err);
+}
+
+static int parse_list(const struct bytes *input, struct rfs_error *err)
+{
+    return parse_index(input, true, err);
+}
+
+static void test_lists_of_objects(void **state)
+{
+    (void)state;
+    check_all(hostile_pages, parse_page, RFS_LISTS_BYTES);
+    check_all(hostile_links, parse_links, RFS_LISTS_BYTES);
+    check_all(hostile_lists, parse_list, RFS_LISTS_BYTES);
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_torch),      cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_parts_kept), cmocka_unit_test(test_maps),
-        cmocka_unit_test(test_strategies), cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_dcp),        cmocka_unit_test(test_metadata),
+        cmocka_unit_test(test_torch),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_parts_kept),
+        cmocka_unit_test(test_maps),
+        cmocka_unit_test(test_strategies),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_dcp),
+        cmocka_unit_test(test_metadata),
         cmocka_unit_test(test_pieces),
+#ifdef WITH_OBJECTS
+        cmocka_unit_test(test_lists_of_objects),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

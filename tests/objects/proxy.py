@@ -29,8 +29,8 @@ import re
 import sys
 import time
 
-FAULTS = ("reset", "cut", "stall", "expired", "500", "503", "429", "403", "404", "301", "307", "whole", "shifted", "garbage",
-          "mixed", "leads", "repeats")
+FAULTS = ("reset", "cut", "stall", "drip", "expired", "500", "503", "429", "403", "404", "301", "307", "whole", "shifted",
+          "garbage", "mixed", "leads", "repeats")
 
 
 class Plan:
@@ -153,6 +153,9 @@ class Proxy:
             if not data:
                 return False
             left -= len(data)
+            for i in range(len(data) if fault == "drip" else 0):
+                await self.send(writer, data[i:i + 1], plan)
+                await asyncio.sleep(0.2)
             if fault in ("cut", "reset", "stall") and sent + len(data) > length // 2:
                 await self.send(writer, data[: max(length // 2 - sent, 0)], plan)
                 if fault == "stall":

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socketserver
 import subprocess
 import threading
 import time
@@ -68,6 +69,70 @@ def test_a_stalled_connection_is_left():
         env = stores.environment(proxy.url)
         same_folders(export(f"{url}/src", strategies(url) + ",timeout=1", "got", env),
                      export(t.src, t.options(), "want", env))
+
+
+def test_a_connection_that_drips_is_left():
+    """Five bytes a second are not enough to go on with."""
+    t = tree(scale=8)
+    url = stores.upload(t.dir)
+    with stores.Proxy(fault="drip", ranges=True, only="rank_", every=5) as proxy:
+        env = stores.environment(proxy.url)
+        same_folders(export(f"{url}/src", strategies(url) + ",timeout=1", "got", env),
+                     export(t.src, t.options(), "want", env))
+        proxy.plan(fault="drip", ranges=True, only="rank_")
+        text = export(f"{url}/src", strategies(url) + ",timeout=1,tries=2", "none", env, status=1)
+        check("too slow" in text and "tried 2 times" in text, f"the message is {text!r}")
+
+
+class Lists(socketserver.StreamRequestHandler):
+    """Answers each GET with what server.answer gives for its number, a type and a text; there are folders alone."""
+
+    def handle(self):
+        try:
+            while line := self.rfile.readline():
+                while self.rfile.readline().strip():
+                    pass
+                if line.startswith(b"HEAD"):
+                    found = b"404 Not Found" if b"bucket" in line else b"301 Moved\r\nLocation: /a/"
+                    self.wfile.write(b"HTTP/1.1 " + found + b"\r\nContent-Length: 0\r\n\r\n")
+                    continue
+                self.server.count += 1
+                kind, body = self.server.answer(self.server.count)
+                head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+                self.wfile.write(head.encode() + body)
+        except ConnectionError:
+            pass
+
+
+def listed(answer, url, *more):
+    """What `reshard info` says of a store that gives such lists, and how many of them it has asked for."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Lists) as server:
+        server.daemon_threads, server.answer, server.count = True, answer, 0
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        where = f"http://127.0.0.1:{server.server_address[1]}"
+        got = run(reshard, "info", url or where + "/a", "-o", f"endpoint={where},anonymous", *more, env=stores.environment())
+        server.shutdown()
+    equal(got.returncode, 1, f"the status, with {got.stderr!r}")
+    return got.stderr, server.count
+
+
+def page(token):
+    return "application/xml", (f"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>{token}"
+                               "</NextContinuationToken></ListBucketResult>").encode()
+
+
+def test_lists_that_never_end():
+    text, count = listed(lambda _: page("the-same"), "s3://bucket/a")
+    check("goes on with the same page" in text and count < 10, f"{text!r} after {count} pages")
+    text, count = listed(lambda n: page(f"token-{n}"), "s3://bucket/a")
+    check("more than 10000 pages; try: a longer prefix" in text and count < 30000, f"{text!r} after {count} pages")
+
+
+def test_lists_that_take_much_memory():
+    """Of a web server, 45 MB of links that would take six times as much."""
+    links = b"".join(b"<a href='%07d'>\n" % n for n in range(2_500_000))
+    text, _ = listed(lambda _: ("text/html", links), None)
+    check("would take more than 256 MiB of memory; try: a longer prefix, or files=MAP" in text, f"the message is {text!r}")
 
 
 def test_after_a_failure_the_next_read_may_succeed():

@@ -294,3 +294,61 @@ const struct hostile hostile_groups[] = {
     MADE("one rank", one_rank),
     END,
 };
+
+/* ---- lists of objects ------------------------------------------------------------------------ */
+
+#define OBJECT(key)                                                                                \
+    "<Contents><Key>" key "</Key><LastModified>2026-01-02T03:04:05.678Z</LastModified>"            \
+    "<ETag>&quot;abc&quot;</ETag><Size>1</Size></Contents>"
+#define PAGE "<IsTruncated>false</IsTruncated>"
+
+static void long_object(struct bytes *out, size_t n)
+{
+    text(out, PAGE "<Contents><Key>run/");
+    letters(out, n);
+    text(out, "</Key></Contents>");
+}
+
+const struct hostile hostile_pages[] = {
+    REPEATED("keys", PAGE, OBJECT("run/a"), ""),
+    REPEATED("folders", PAGE, OBJECT("run/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/"), ""),
+    MADE("a long key", long_object),
+    REPEATED("entities", PAGE "<Contents><Key>run/", "&amp;", "</Key></Contents>"),
+    REPEATED("objects without an end", PAGE, "<Contents>", ""),
+    REPEATED("objects in an object", PAGE, "<Contents>", "</Contents>"),
+    REPEATED("keys without an end", PAGE "<Contents>", "<Key>", "</Contents>"),
+    REPEATED("many brackets", PAGE "<Contents>", "<", "</Contents>"),
+    REPEATED("no end of the list", "", "<IsTruncated>", ""),
+    END,
+};
+
+static void long_link(struct bytes *out, size_t n)
+{
+    text(out, "<a href=\"");
+    letters(out, n);
+    text(out, "\">");
+}
+
+const struct hostile hostile_links[] = {
+    REPEATED("links", "", "<a href='a'>", ""),
+    MADE("a long link", long_link),
+    REPEATED("one tag of many", "", "<a ", ">"),
+    REPEATED("one tag of many links", "", "<a href='", ">"),
+    REPEATED("tags without an end", "", "<a ", ""),
+    REPEATED("tags without a link", "", "<a >", ""),
+    REPEATED("links without a quote", "", "<a href=a>", ""),
+    REPEATED("links in one tag", "<a ", "href=", ">"),
+    REPEATED("entities", "<a href='", "&amp;", "'>"),
+    REPEATED("brackets", "", "<", ">"),
+    END,
+};
+
+const struct hostile hostile_lists[] = {
+    REPEATED("names", "[\"a\"", ",\"a\"", "]"),
+    REPEATED("objects", "[{\"name\":\"a\"}", ",{\"name\":\"a\"}", "]"),
+    REPEATED("names of one object", "[{\"name\":\"a\"", ",\"name\":\"a\"", "}]"),
+    REPEATED("escapes", "[\"", "\\n", "\"]"),
+    REPEATED("nested", "", "[", ""),
+    REPEATED("nested objects", "", "[{\"x\":", ""),
+    END,
+};

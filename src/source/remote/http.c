@@ -16,6 +16,7 @@
 /* Below the size from which malloc asks the system for memory each time (mount/main.c). */
 #define BUFFER_BYTES (120L << 10)
 #define CONNECTIONS_KEPT 32L /* of a lane */
+#define LEAST_RATE 1024L     /* bytes a second; a connection that gives fewer is stalled */
 
 /* One request, in the hands of curl. */
 struct handle {
@@ -324,7 +325,7 @@ static bool set_up(struct handle *handle, struct rfs_http *http)
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT,
                      (long)(http->timeout < CONNECT_SECONDS ? http->timeout : CONNECT_SECONDS));
-    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, LEAST_RATE);
     curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, (long)http->timeout);
     if (http->method == RFS_HTTP_HEAD)
         curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);

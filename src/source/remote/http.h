@@ -24,7 +24,7 @@ struct rfs_http {
     enum rfs_http_method method;
     const char *const *headers; /* "Name: value", to a NULL */
     const char *form;           /* of a POST, encoded */
-    unsigned timeout;           /* seconds without a byte */
+    unsigned timeout;           /* seconds with less than 1 KiB each */
     bool direct;                /* past proxies: a metadata service */
     bool follow;                /* redirections; never with a signature */
     /* Takes a part of the body, once the headers are known. False ends the exchange. */

@@ -7,6 +7,7 @@
 #include "base/vec.h"
 #include "source/remote/http.h"
 #include "source/remote/listing.h"
+#include "source/remote/make.h"
 #include "source/remote/object.h"
 
 #include <pthread.h>
@@ -237,21 +238,32 @@ static bool find_asked(const char *url, int *rc, struct rfs_attributes *out)
     return found;
 }
 
+static uint64_t asked_bytes(const char *url)
+{
+    return 2 * sizeof(struct asked) + strlen(url) + 32;
+}
+
 /* Where memory is short, it is asked for again. */
 static void keep_asked(const char *url, int rc, const struct rfs_attributes *attributes)
 {
-    struct asked asked = {strdup(url), rc, *attributes};
+    struct asked asked = {NULL, rc, *attributes};
 
+    if (!rfs_lists_take(asked_bytes(url)))
+        return;
+    asked.url = strdup(url);
     pthread_mutex_lock(&all.lock);
     const size_t at = place_of_asked(url);
     const bool there = at < all.asked.n && strcmp(all.asked.data[at].url, url) == 0;
-    if (asked.url && !there && RFS_PUSH(&all.asked, asked)) {
+    const bool kept = asked.url && !there && RFS_PUSH(&all.asked, asked);
+    if (kept) {
         struct asked *data = all.asked.data;
         memmove(data + at + 1, data + at, (all.asked.n - 1 - at) * sizeof *data);
         data[at] = asked;
-        asked.url = NULL;
     }
     pthread_mutex_unlock(&all.lock);
+    if (kept)
+        return;
+    rfs_lists_give(asked_bytes(url));
     free(asked.url);
 }
 
@@ -400,8 +412,10 @@ void rfs_known_forget(void)
         next = listed->next;
         give_listed(&listed);
     }
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        rfs_lists_give(asked_bytes(asked[i].url));
         free(asked[i].url);
+    }
     free(asked);
 }
 

@@ -14,12 +14,22 @@
 #define KEY_BYTES 4096 /* of a key of 1,024 bytes, percent-encoded */
 #define TOKEN_BYTES 4096
 
+/* What an entry takes, with its place in the list and the overhead of malloc. */
+static uint64_t entry_bytes(size_t name, size_t etag)
+{
+    return 2 * sizeof(struct rfs_remote_entry) + name + etag + 32;
+}
+
+static void free_entry(struct rfs_remote_entry *entry)
+{
+    rfs_lists_give(entry_bytes(strlen(entry->name), strlen(entry->etag)));
+    free(entry->name);
+}
+
 void rfs_remote_listing_free(struct rfs_remote_listing *listing)
 {
-    for (size_t i = 0; i < listing->n; i++) {
-        free(listing->data[i].name);
-        free(listing->data[i].etag);
-    }
+    for (size_t i = 0; i < listing->n; i++)
+        free_entry(&listing->data[i]);
     free(listing->data);
     *listing = (struct rfs_remote_listing){0};
 }
@@ -56,16 +66,19 @@ static bool decode(char *text, bool plus)
     return true;
 }
 
-/* Whether all parts of a path are names that a file or a folder can have. */
-static bool is_path(const char *path)
+/* Whether all parts of a path of LENGTH are names that a file or a folder can have. */
+static bool is_path(const char *path, size_t length)
 {
+    const char *end = path + length;
+
     for (const char *at = path;;) {
-        const size_t n = strcspn(at, "/");
+        const char *slash = memchr(at, '/', (size_t)(end - at));
+        const size_t n = (size_t)((slash ? slash : end) - at);
         if (n == 0 || (n == 1 && at[0] == '.') || (n == 2 && at[0] == '.' && at[1] == '.'))
             return false;
-        if (!at[n])
+        if (!slash)
             return true;
-        at += n + 1;
+        at = slash + 1;
     }
 }
 
@@ -74,21 +87,25 @@ static int add(struct rfs_remote_listing *out, const char *name,
                const struct rfs_remote_entry *attributes, const char *etag)
 {
     struct rfs_remote_entry entry = *attributes;
+    const size_t m = strlen(etag);
     size_t n = strlen(name);
 
     entry.folder = n > 0 && name[n - 1] == '/';
     n -= entry.folder;
-    entry.name = strndup(name, n);
-    entry.etag = strdup(etag);
-    if (entry.name && entry.etag && !is_path(entry.name)) {
+    if (!is_path(name, n))
+        return 0;
+    if (!rfs_lists_take(entry_bytes(n, m)))
+        return -EFBIG;
+    entry.name = malloc(n + m + 2);
+    if (entry.name) {
+        memcpy(entry.name, name, n);
+        entry.name[n] = '\0';
+        entry.etag = memcpy(entry.name + n + 1, etag, m + 1);
+        if (RFS_PUSH(out, entry))
+            return 0;
         free(entry.name);
-        free(entry.etag);
-        return 0;
     }
-    if (entry.name && entry.etag && RFS_PUSH(out, entry))
-        return 0;
-    free(entry.name);
-    free(entry.etag);
+    rfs_lists_give(entry_bytes(n, m));
     return -ENOMEM;
 }
 
@@ -103,8 +120,7 @@ static void put_in_order(struct rfs_remote_listing *listing)
     for (size_t i = 0; i < listing->n; i++) {
         struct rfs_remote_entry *entry = &listing->data[i];
         if (n > 0 && strcmp(listing->data[n - 1].name, entry->name) == 0) {
-            free(entry->name);
-            free(entry->etag);
+            free_entry(entry);
             continue;
         }
         listing->data[n++] = *entry;
@@ -178,7 +194,9 @@ static char *page_query(const char *prefix, const char *token)
 
 static int refuse(int rc, const char *what)
 {
-    return rc == -ENOMEM ? rfs_store_fail(rc, "out of memory") : rfs_store_fail(-EIO, "%s", what);
+    return rc == -ENOMEM  ? rfs_store_fail(rc, "out of memory")
+           : rc == -EFBIG ? rfs_lists_fail()
+                          : rfs_store_fail(-EIO, "%s", what);
 }
 
 static int fetch_page(const struct rfs_place *place, const char *url, const char *prefix,
@@ -204,16 +222,24 @@ static int fetch_page(const struct rfs_place *place, const char *url, const char
 static int fetch_keys(const struct rfs_place *place, const char *url,
                       struct rfs_remote_listing *out)
 {
-    char token[TOKEN_BYTES] = "";
+    char token[TOKEN_BYTES] = "", last[TOKEN_BYTES];
+    unsigned pages = 0;
     int rc;
 
     RFS_FREE char *prefix = rfs_text_printf("%s%s", place->key, *place->key ? "/" : "");
     if (!prefix)
         return refuse(-ENOMEM, NULL);
     out->deep = true;
-    do
+    do {
+        memcpy(last, token, sizeof last);
         rc = fetch_page(place, url, prefix, out, token);
-    while (rc == 0 && *token && out->n <= RFS_LISTING_MOST);
+        if (rc == 0 && *token && strcmp(token, last) == 0)
+            return refuse(-EINVAL, "the store's list of objects goes on with the same page");
+    } while (rc == 0 && *token && out->n <= RFS_LISTING_MOST && ++pages < RFS_LISTING_PAGES);
+    if (rc == 0 && pages == RFS_LISTING_PAGES)
+        return rfs_store_fail(-EFBIG,
+                              "the list of objects has more than %u pages; try: a longer prefix",
+                              RFS_LISTING_PAGES);
     if (rc == 0 && *token)
         return rfs_store_fail(-EFBIG,
                               "there are more than %u objects below it; try: a longer prefix",

@@ -18,12 +18,12 @@
 #include <time.h>
 
 struct rfs_remote_entry {
-    char *name;  /* below the folder, "rank_0/a.ckpt"; owned */
+    char *name;  /* below the folder, "rank_0/a.ckpt"; owned, with the ETag in the same block */
     bool folder; /* it ends there with a slash */
     bool known;  /* its attributes are: */
     uint64_t size;
     time_t modified;
-    char *etag; /* owned */
+    const char *etag; /* "" where there is none */
 };
 
 struct rfs_remote_listing {
@@ -32,8 +32,9 @@ struct rfs_remote_listing {
     size_t n, cap;
 };
 
-/* More keys below one prefix are refused. */
+/* More keys below one prefix are refused, or more pages of them. */
 #define RFS_LISTING_MOST 1000000u
+#define RFS_LISTING_PAGES 10000u
 
 /* A folder that is listed. */
 struct rfs_folder {
@@ -49,7 +50,10 @@ struct rfs_folder {
 int rfs_listing_fetch(struct rfs_folder *folders, size_t n);
 void rfs_remote_listing_free(struct rfs_remote_listing *listing);
 
-/* One page of ListObjectsV2, of the keys that begin with PREFIX: 0, -EINVAL, -ENOMEM. */
+/*
+ * One page of ListObjectsV2, of the keys that begin with PREFIX: 0, -EINVAL, -ENOMEM, or -EFBIG
+ * when lists take too much memory (make.h).
+ */
 int rfs_listing_page(const char *text, size_t n, const char *prefix, struct rfs_remote_listing *out,
                      char *next, size_t cap);
 /* The index of a folder, by its type. The same. */

@@ -13,14 +13,41 @@
 #include "source/remote/settings.h"
 #include "source/remote/sign.h"
 
+#include <stdatomic.h>
 #include <sys/random.h>
 
 #define FIRST_WAIT UINT64_C(100000000)  /* ns */
 #define LAST_WAIT UINT64_C(20000000000) /* ns */
 #define LOOK_MS 50                      /* how long a cancelled request may go on */
-#define TEXT_MOST ((size_t)64 << 20)    /* of a listing's page, or a folder's */
 #define ERROR_MOST ((size_t)16 << 10)   /* of a store's message about a failure */
 #define HEADERS 8
+
+/* ---- memory of lists ------------------------------------------------------------------------- */
+
+static atomic_uint_fast64_t lists_bytes;
+
+bool rfs_lists_take(uint64_t bytes)
+{
+    const uint64_t before = atomic_fetch_add(&lists_bytes, bytes);
+
+    if (before <= RFS_LISTS_BYTES && bytes <= RFS_LISTS_BYTES - before)
+        return true;
+    rfs_lists_give(bytes);
+    return false;
+}
+
+void rfs_lists_give(uint64_t bytes)
+{
+    atomic_fetch_sub(&lists_bytes, bytes);
+}
+
+int rfs_lists_fail(void)
+{
+    return rfs_store_fail(-EFBIG,
+                          "lists of objects would take more than %" PRIu64
+                          " MiB of memory; try: a longer prefix, or files=MAP",
+                          RFS_LISTS_BYTES >> 20);
+}
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
@@ -41,6 +68,8 @@ void rfs_request_free(struct rfs_request *request)
     free_headers(request);
     free(request->text);
     request->text = NULL;
+    rfs_lists_give(request->text_cap);
+    request->text_cap = 0;
 }
 
 static bool add_header(struct rfs_request *request, const char *name, const char *value)
@@ -158,21 +187,18 @@ static void put(const struct rfs_request *request, uint64_t at, const char *data
 
 static bool take_text(struct rfs_request *request, const char *data, size_t n)
 {
-    const bool good = request->http.status == 200;
-    const size_t most = good ? TEXT_MOST : ERROR_MOST;
-
-    if (n > most - request->text_n) {
-        if (!good)
-            return true; /* that is enough of it */
-        snprintf(request->http.problem, sizeof request->http.problem,
-                 "the answer is longer than %zu bytes", most);
-        return false;
-    }
+    if (request->http.status != 200 && n > ERROR_MOST - request->text_n)
+        return true; /* that is enough of it */
     if (request->text_n + n + 1 > request->text_cap) {
         const size_t cap = 2 * (request->text_n + n) + 4096;
-        char *text = realloc(request->text, cap);
-        if (!text)
+        request->over = !rfs_lists_take(cap - request->text_cap);
+        if (request->over)
             return false;
+        char *text = realloc(request->text, cap);
+        if (!text) {
+            rfs_lists_give(cap - request->text_cap);
+            return false;
+        }
         request->text = text;
         request->text_cap = cap;
     }
@@ -241,7 +267,7 @@ static int start(struct rfs_lane *lane, struct rfs_request *request)
         .ctx = request,
     };
     request->text_n = 0;
-    request->under_way = request->wrong = request->other = false;
+    request->under_way = request->wrong = request->other = request->over = false;
     rc = rfs_lane_start(lane, &request->http);
     if (rc == 0)
         request->tries++;
@@ -282,7 +308,7 @@ static int start_due(struct rfs_lane *lane, struct rfs_request *requests, size_t
 /* Judges the answer: 0 when the request has ended or is to be tried again, or -errno. */
 static int settle(struct rfs_request *request)
 {
-    const int rc = rfs_judge(request);
+    const int rc = request->over ? rfs_lists_fail() : rfs_judge(request);
 
     if (rc != RFS_AGAIN) {
         request->ended = rc == 0;

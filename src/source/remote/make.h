@@ -12,6 +12,17 @@
 #include "source/remote/request.h"
 
 /*
+ * Memory for lists of objects: answers without a range, and what is kept of them. All of them
+ * together take at most RFS_LISTS_BYTES.
+ */
+#define RFS_LISTS_BYTES ((uint64_t)256 << 20)
+/* Whether BYTES more are to be had; rfs_lists_give must follow. */
+bool rfs_lists_take(uint64_t bytes);
+void rfs_lists_give(uint64_t bytes);
+/* There are not: -EFBIG, with rfs_store_fail. */
+int rfs_lists_fail(void);
+
+/*
  * Makes all N requests at once. 0, or the -errno of the first that failed, with rfs_store_fail;
  * then the others were stopped. -ENOENT and -EACCES as the store answers; -ESTALE for another
  * version; -EINTR when the caller's work is cancelled; -EIO after the last try.

@@ -3,6 +3,8 @@
 
 #include <strings.h>
 
+#define TAG_BYTES 16384 /* a tag that is longer is no link */
+
 /* Behind "<NAME>" or "</NAME>" in [at, end), or NULL. */
 static const char *find_tag(const char *at, const char *end, const char *name, bool closing,
                             const char **before)
@@ -94,29 +96,44 @@ bool rfs_markup_text(const char *text, const char *name, char *out, size_t cap)
     return true;
 }
 
+/* The value of the attribute href of a tag, in quotes; false when it has none. */
+static bool find_href(const char *tag, const char *close, struct rfs_markup *value)
+{
+    const char *href = tag;
+
+    while (close - href > 6 && strncasecmp(href, "href=", 5) != 0)
+        href++;
+    const char quote = close - href > 6 ? href[5] : 0;
+    const char *from = href + 6;
+    const char *to =
+        quote == '"' || quote == '\'' ? memchr(from, quote, (size_t)(close - from)) : NULL;
+    if (to)
+        *value = (struct rfs_markup){from, (size_t)(to - from)};
+    return to != NULL;
+}
+
 bool rfs_markup_link(struct rfs_markup *rest, char *out, size_t cap)
 {
     const char *end = rest->at + rest->n;
+    const char *at = rest->at;
+    struct rfs_markup value = {.n = 0};
+    bool found = false;
 
-    for (const char *at = rest->at; at < end && (at = memchr(at, '<', (size_t)(end - at))); at++) {
+    while (!found && (at = memchr(at, '<', (size_t)(end - at)))) {
+        if (end - at < 4 || strncasecmp(at, "<a", 2) != 0 || !memchr(" \t\r\n", at[2], 4)) {
+            at++;
+            continue;
+        }
+        /* Each byte is in one tag: what follows is behind it. */
         const char *close = memchr(at, '>', (size_t)(end - at));
-        if (!close)
+        if (!close) {
+            at = NULL;
             break;
-        if (close - at < 4 || strncasecmp(at, "<a", 2) != 0 || !strchr(" \t\r\n", at[2]))
-            continue;
-        const char *href = at;
-        while (href + 6 < close && strncasecmp(href, "href=", 5) != 0)
-            href++;
-        const char quote = href + 6 < close ? href[5] : 0;
-        const char *from = href + 6;
-        const char *to =
-            quote == '"' || quote == '\'' ? memchr(from, quote, (size_t)(close - from)) : NULL;
-        if (!to)
-            continue;
-        *rest = (struct rfs_markup){close, (size_t)(end - close)};
-        const struct rfs_markup value = {from, (size_t)(to - from)};
-        return !memchr(value.at, '\0', value.n) && plain(value, out, cap);
+        }
+        found = close - at <= TAG_BYTES && find_href(at, close, &value);
+        at = close;
     }
-    *rest = (struct rfs_markup){end, 0};
-    return false;
+    at = at ? at : end;
+    *rest = (struct rfs_markup){at, (size_t)(end - at)};
+    return found && !memchr(value.at, '\0', value.n) && plain(value, out, cap);
 }

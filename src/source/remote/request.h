@@ -44,5 +44,6 @@ struct rfs_request {
     bool under_way, ended, renewed;
     bool wrong; /* the answer is not what was asked for; and if it is not of that version: */
     bool other;
+    bool over;              /* it would take more memory than lists may */
     char *asked, **headers; /* owned */
 };
