@@ -16,6 +16,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 enum word { MOUNT = 'm', RAISE = 'r' };
@@ -28,12 +29,14 @@ struct reply {
 /* The server's side of the conversation has this number in the keeper. */
 enum { TALK = 3 };
 
+#define LOOK 1000 /* milliseconds from one look at the server to the next */
+
 struct keeper {
     const struct rfs_mount_options *options;
     const char *mountpoint;
+    pid_t server;
     struct fuse_session *session; /* mounted; or NULL */
     struct rfs_mounted mounted;
-    bool confined; /* it starts no program any more */
 };
 
 /* ---- in the keeper ---- */
@@ -151,7 +154,10 @@ static int mount_here(struct keeper *k, struct fuse_session *session, struct rfs
     return 0;
 }
 
-/* Detaches the mount, unless the kernel has ended it: what is there may be another one then. */
+/*
+ * Detaches the mount, unless the kernel has ended it: what is there may be another one then. Calls
+ * that wait get an error, because a killed server may still have the device open.
+ */
 static void detach(struct fuse_session *session)
 {
     struct pollfd device = {.fd = fuse_session_fd(session)};
@@ -159,7 +165,21 @@ static void detach(struct fuse_session *session)
     if (poll(&device, 1, 0) == 1 && (device.revents & POLLERR))
         return;
     close(device.fd);
-    (void)umount2(".", MNT_DETACH);
+    (void)umount2(".", MNT_FORCE | MNT_DETACH);
+}
+
+/* The same by fusermount3, which ends no calls. The file system for that may not be there. */
+static void detach_as_user(const struct keeper *k)
+{
+    char path[64];
+
+    fuse_session_unmount(k->session);
+    snprintf(path, sizeof path, "/sys/fs/fuse/connections/%u/abort", minor(k->mounted.device));
+    const int fd = k->mounted.id ? open(path, O_WRONLY | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return;
+    (void)!write(fd, "1", 1);
+    close(fd);
 }
 
 /*
@@ -175,10 +195,10 @@ static void unmount_it(struct keeper *k)
     if (k->mounted.id != 0 && find_mount(&now) != -EIO &&
         (now.id != k->mounted.id || now.device != k->mounted.device))
         return;
-    if (k->confined)
+    if (geteuid() == 0)
         detach(k->session);
     else
-        fuse_session_unmount(k->session);
+        detach_as_user(k);
 }
 
 static int mount_it(struct keeper *k, struct rfs_error *err)
@@ -197,8 +217,7 @@ static int mount_it(struct keeper *k, struct rfs_error *err)
         fuse_session_destroy(session);
         return err->code;
     }
-    if (rfs_sandbox_enter_keeper((enum rfs_sandbox_mode)k->options->set.sandbox, &k->confined,
-                                 err) == 0)
+    if (rfs_sandbox_enter_keeper((enum rfs_sandbox_mode)k->options->set.sandbox, err) == 0)
         return 0;
     unmount_it(k);
     k->session = NULL;
@@ -223,6 +242,39 @@ static int send_reply(const struct reply *reply, int device)
         memcpy(CMSG_DATA(&control.head), &device, sizeof device);
     }
     return sendmsg(TALK, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+/*
+ * Whether the server was killed. It keeps its end of the conversation open while one of its threads
+ * waits in the kernel for storage that hangs. But its first thread ends at once, as it reads no
+ * source once it is mounted. Nothing tells of that: the kernel's signal for it does not leave
+ * Landlock, and descriptors of processes wait for all threads.
+ */
+static bool has_died(const struct keeper *k)
+{
+    char path[32], text[256];
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)k->server);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0)
+        return false;
+    text[n] = '\0';
+    const char *name_end = strrchr(text, ')');
+    return name_end && strncmp(name_end, ") Z", 3) == 0;
+}
+
+/* Waits for the server's next word. False when the server was killed. */
+static bool wait_for_word(const struct keeper *k)
+{
+    struct pollfd talk = {.fd = TALK, .events = POLLIN};
+
+    while (poll(&talk, 1, LOOK) == 0)
+        if (has_died(k))
+            return false;
+    return true;
 }
 
 /* False when the conversation is over. */
@@ -257,7 +309,7 @@ static _Noreturn void keep(struct keeper *k)
 {
     const struct reply done = {0};
 
-    while (answer(k))
+    while (wait_for_word(k) && answer(k))
         continue;
     unmount_it(k);
     (void)send_reply(&done, -1);
@@ -269,7 +321,7 @@ static _Noreturn void keep(struct keeper *k)
 int rfs_keeper_start(const struct rfs_mount_options *options, const char *mountpoint, int folder,
                      char **argv, struct rfs_keeper *out, struct rfs_error *err)
 {
-    struct keeper keeper = {.options = options, .mountpoint = mountpoint};
+    struct keeper keeper = {.options = options, .mountpoint = mountpoint, .server = getpid()};
     int ends[2];
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)

@@ -186,13 +186,12 @@ int rfs_sandbox_enter(enum rfs_sandbox_mode mode, bool network, struct rfs_sandb
     return 0;
 }
 
-int rfs_sandbox_enter_keeper(enum rfs_sandbox_mode mode, bool *confined, struct rfs_error *err)
+int rfs_sandbox_enter_keeper(enum rfs_sandbox_mode mode, struct rfs_error *err)
 {
     uint64_t kept;
     int rc;
 
-    *confined = mode != RFS_SANDBOX_OFF && geteuid() == 0;
-    if (!*confined)
+    if (mode == RFS_SANDBOX_OFF || geteuid() != 0)
         return 0;
     (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);

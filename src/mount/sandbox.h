@@ -45,9 +45,9 @@ int rfs_sandbox_close(enum rfs_sandbox_mode mode, reshard_view *view, struct rfs
 /*
  * In the keeper of root, once it has mounted: gives up all capabilities but that of unmounting, and
  * all system calls that it makes no more. An ordinary user's runs fusermount3, with the rights of
- * that. *confined: no program can be started any more. 0, or -errno with *err filled.
+ * that. 0, or -errno with *err filled.
  */
-int rfs_sandbox_enter_keeper(enum rfs_sandbox_mode mode, bool *confined, struct rfs_error *err);
+int rfs_sandbox_enter_keeper(enum rfs_sandbox_mode mode, struct rfs_error *err);
 /* The parts that this build and this kernel have; nothing is given up. */
 void rfs_sandbox_look(struct rfs_sandbox *out);
 /* "no new privileges, no capabilities, ...", or "off". */

@@ -154,8 +154,9 @@ static const char keeper_calls[] =
     "clock_nanosleep_time64 restart_syscall exit exit_group";
 
 static const struct condition keeper_conditions[] = {
-    {"open", 1, CREATES, 0},    {"openat", 2, CREATES, 0},     {"mmap", 2, PROT_EXEC, 0},
-    {"mmap2", 2, PROT_EXEC, 0}, {"mprotect", 2, PROT_EXEC, 0}, {"umount2", 1, ALL, MNT_DETACH},
+    {"open", 1, CREATES, 0},       {"openat", 2, CREATES, 0},
+    {"mmap", 2, PROT_EXEC, 0},     {"mmap2", 2, PROT_EXEC, 0},
+    {"mprotect", 2, PROT_EXEC, 0}, {"umount2", 1, ALL, MNT_FORCE | MNT_DETACH},
 };
 
 /* Calls that libraries try, and do without where they fail. */

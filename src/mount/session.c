@@ -97,14 +97,15 @@ static int mount_session(struct session *s, struct rfs_error *err)
     return take_device(s, name, err);
 }
 
+/*
+ * The calling thread answers no request, also where one thread alone does. So it never waits for
+ * sources, and ends at once if the process is killed (keeper.c).
+ */
 static int run_loop(struct session *s)
 {
-    struct fuse_loop_config *config;
+    struct fuse_loop_config *config = fuse_loop_cfg_create();
     int rc;
 
-    if (s->mount.options->single)
-        return fuse_session_loop(s->mount.session);
-    config = fuse_loop_cfg_create();
     if (!config)
         return -ENOMEM;
     fuse_loop_cfg_set_max_threads(config, s->mount.options->set.max_threads);

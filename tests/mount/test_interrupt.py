@@ -444,6 +444,38 @@ def test_the_mount_goes_even_if_a_call_cannot_be_ended():
         check("have not returned" in m.log(), f"what it says: {m.log()!r}")
 
 
+def killed_while_a_call_cannot_be_ended(*flags):
+    """One thread of the server waits in the kernel, so the process stays; its readers and its mount do not."""
+    tree = slow_tree()
+    files = os.path.join(folder("map"), "files.json")
+    with slowly(tree.src, "-d", "50000000") as (source, process):
+        with open(files, "w") as file: # mounting reads headers of rank 0
+            json.dump({rank: tree.path(rank).replace(tree.src, source if rank else tree.src) for rank in range(4)}, file)
+        m = Foreground(tree.src, tree.options("index_cache=no", f"files={files}"), *flags, mnt=folder("-".join(("mnt", *flags))))
+        try:
+            opened = os.open(m.mnt, os.O_RDONLY)
+            reader = failed_reader("stat", m.file(0))
+            time.sleep(1)
+            check(reader.poll() is None, "the source was not slow")
+            m.process.kill()
+            ends_soon(reader, "a reader", 1)
+            check("Software caused connection abort" in reader.stderr.read(), "another error")
+            eventually(lambda: not mounted(m.mnt), "it is unmounted")
+            check(m.process.poll() is None, "the server was not held up")
+            os.close(opened)
+        finally:
+            process.kill()
+        ends_soon(m.process, "the server, once its source is gone", -signal.SIGKILL)
+
+
+def test_a_killed_server_that_cannot_end_leaves_no_mount():
+    killed_while_a_call_cannot_be_ended()
+
+
+def test_a_killed_server_with_one_thread_that_cannot_end_leaves_no_mount():
+    killed_while_a_call_cannot_be_ended("--single-thread")
+
+
 # ---- sources in the mount ----------------------------------------------------------------------------------
 
 
