@@ -3,11 +3,13 @@
 import os
 import random
 import shutil
+import threading
 import time
 
 from forge import Param, Tree, usual
 from harness import *
 from test_content import publish, needs_nginx, status, strategies
+from test_limits import MIXED, is_sanitized, noise
 import stores
 
 LATENCY = 0.15  # seconds: requests that are made at once are far closer together
@@ -150,6 +152,44 @@ def at_once(requests):
         now += change
         most = max(most, now)
     return most
+
+
+def test_memory_of_random_readers():
+    """They have no read-ahead, but as many requests, connections with TLS, blocks and threads as there can be."""
+    needs_nginx()
+    if is_sanitized():
+        return
+    t = Tree(folder("tree"), MIXED, 4, 2, content=noise)
+    name, where = publish(t.dir)
+    url, cache, lanes = f"https://127.0.0.1:{stores.tls_port}/{name}", 32, 16
+    options = f"{strategies(url)},cache={cache}M,connections={lanes},io=direct,index_cache=no"
+    env = stores.environment(CURL_CA_BUNDLE=stores.certificate("server"))
+    want = [t.expected(rank) for rank in range(2)]
+    failures = []
+
+    def read(m, seed, until):
+        dice = random.Random(seed)
+        try:
+            with open(m.file(seed % 2), "rb", buffering=0) as file:
+                while time.monotonic() < until:
+                    at, size = dice.randrange(len(want[0])), 1 << dice.randrange(21)
+                    same_bytes(os.pread(file.fileno(), size, at), want[seed % 2][at:at + size], f"{size} bytes at {at}")
+        except Exception as error:
+            failures.append(error)
+
+    with Mount(f"{url}/src", options, env=env) as m:
+        until = time.monotonic() + 6
+        threads = [threading.Thread(target=read, args=(m, seed, until)) for seed in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        peak = status(m.pid, "VmHWM") / 1024
+    equal(failures, [], "what readers met")
+    shutil.rmtree(where)
+    # The promise is 64 MiB, 40 more and a quarter for each connection. A third of the first is for headers that are read at once.
+    most = cache + 43 + 40 + lanes / 4
+    check(cache < peak <= most, f"{peak:.1f} MiB at most, with {cache} MiB of cache; expected {most:.1f}")
 
 
 def test_reading_ahead_keeps_many_requests_under_way_within_the_memory():

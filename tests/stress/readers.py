@@ -10,6 +10,7 @@ import signal
 import time
 
 PIECE = 1 << 20
+BLOCK = 4096  # of O_DIRECT
 
 
 class Wrong(Exception):
@@ -82,6 +83,23 @@ class Reader:
         for at in range(len(self.want[path]) - 1, -1, -50021):
             self.pread(fd, path, at, 4096)
 
+    def unbuffered(self, fd, path):
+        """With O_DIRECT, past the page cache, whatever io= says."""
+        size = len(self.want[path])
+        direct = self.timed(os.open, os.path.join(self.mnt, path), os.O_RDONLY | os.O_DIRECT)
+        try:
+            with mmap.mmap(-1, 4 * PIECE) as memory:
+                for _ in range(8):
+                    at = self.random.randrange(size) // BLOCK * BLOCK
+                    n = BLOCK << self.random.randrange(11)
+                    with memoryview(memory) as room, room[:n] as part:
+                        got = self.timed(os.preadv, direct, [part], at)
+                    # Less than was wanted comes where the rest fails.
+                    compare(memory[:got], self.want[path][at : at + (got or n)], path, at)
+                    self.told["bytes"] += got
+        finally:
+            os.close(direct)
+
     def mapped(self, fd, path):
         with mmap.mmap(fd, 0, mmap.MAP_PRIVATE, mmap.PROT_READ) as memory:
             for _ in range(40):
@@ -89,6 +107,19 @@ class Reader:
                 got = self.timed(memory.__getitem__, slice(at, at + 40000))
                 compare(got, self.want[path][at : at + 40000], path, at)
                 self.told["bytes"] += len(got)
+
+    def loaded(self, fd, path):
+        """As torch.load(mmap=True): opened again, mapped privately, the end first, then tensor after tensor."""
+        size = len(self.want[path])
+        again = self.timed(os.open, os.path.join(self.mnt, path), os.O_RDONLY)
+        try:
+            with mmap.mmap(again, 0, mmap.MAP_PRIVATE, mmap.PROT_READ) as memory:
+                for at in (max(size - 70000, 0), *range(0, size, PIECE)):
+                    got = self.timed(memory.__getitem__, slice(at, at + PIECE))
+                    compare(got, self.want[path][at : at + PIECE], path, at)
+                    self.told["bytes"] += len(got)
+        finally:
+            os.close(again)
 
     def sent(self, fd, path):
         copy = os.memfd_create("copy")
@@ -109,7 +140,7 @@ class Reader:
         for name in self.timed(os.listxattr, full):
             self.timed(os.getxattr, full, name)
 
-    WAYS = (whole, as_cp, large, tiny, anywhere, backwards, mapped, sent, looked_at)
+    WAYS = (whole, as_cp, large, tiny, anywhere, backwards, unbuffered, mapped, loaded, sent, looked_at)
 
     def once(self, ways):
         path = self.random.choice(self.paths)
@@ -134,7 +165,7 @@ class Reader:
 
 
 # A mapping of a file that fails ends a reader by SIGBUS.
-WITHOUT_MAPPING = tuple(way for way in Reader.WAYS if way is not Reader.mapped)
+WITHOUT_MAPPING = tuple(way for way in Reader.WAYS if way not in (Reader.mapped, Reader.loaded))
 
 
 class Crowd:
@@ -173,17 +204,23 @@ class Crowd:
         return slowest
 
     def join(self, patience):
-        """The sum of what they tell. Those that are not done PATIENCE seconds after their time are killed, and counted."""
+        """
+        The sum of what they tell. Those that are not done PATIENCE seconds after their time are killed, and counted. One that a
+        page of a mapping ended is an error as others.
+        """
         total = {"readers": len(self.running), "calls": 0, "bytes": 0, "longest": 0.0, "errors": {}, "wrong": [], "lost": 0}
         end = time.monotonic() + self.seconds + patience
         for pid, out in self.running.items():
             ready, _, _ = select.select([out], [], [], max(0, end - time.monotonic()))
             told = json.loads(os.read(out, 1 << 16) or b"null") if ready else None
             os.close(out)
-            if told is None:
-                total["lost"] += 1
+            if told is None and not ready:
                 os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+            status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            if told is None and status == -signal.SIGBUS:
+                total["errors"]["SIGBUS"] = total["errors"].get("SIGBUS", 0) + 1
+            elif told is None:
+                total["lost"] += 1
             if told is None:
                 continue
             total["calls"] += told["calls"]

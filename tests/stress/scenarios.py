@@ -15,8 +15,10 @@ from forge import Param, Tree, usual
 from harness import *
 from readers import WITHOUT_MAPPING, Crowd
 from test_calls import READS, under_strace
+from test_content import publish
 from test_converted import model, transposed
 from test_limits import MIXED, noise
+import stores
 
 SECONDS, SEED = 30, 0  # set by run
 LONGEST = 20  # seconds for one call of a reader, on a loaded machine; set by run
@@ -60,15 +62,15 @@ def sound(total, allowed=()):
     check(total["longest"] < LONGEST, f"a call took {total['longest']:.1f} s")
 
 
-def within_limits(pid, cache, tree):
-    """Memory, threads and descriptors of a server whose readers are gone. Of the pool 32 threads at the most stay."""
-    peak, threads = status_of(pid, "VmHWM") << 10, status_of(pid, "Threads")
+def within_limits(pid, cache, tree, threads=64, descriptors=24):
+    """Memory, threads and descriptors, beside those of sources, of a server whose readers are gone."""
+    peak, running = status_of(pid, "VmHWM") << 10, status_of(pid, "Threads")
     opened = len(os.listdir(f"/proc/{pid}/fd"))
     most = cache + BESIDE_THE_CACHE
-    print(f"        {peak >> 20} MiB at most of {most >> 20}, {threads} threads, {opened} descriptors", flush=True)
+    print(f"        {peak >> 20} MiB at most of {most >> 20}, {running} threads, {opened} descriptors", flush=True)
     check(peak <= most or is_sanitized(), f"{peak >> 20} MiB at most, with {cache >> 20} MiB of cache")
-    check(threads <= 64, f"{threads} threads")
-    check(opened <= tree.src_n + 24, f"{opened} descriptors, with {tree.src_n} sources")
+    check(running <= threads, f"{running} threads")
+    check(opened <= tree.src_n + descriptors, f"{opened} descriptors, with {tree.src_n} sources")
 
 
 # ---- many readers ----------------------------------------------------------------------------------------
@@ -140,6 +142,67 @@ def test_mixed_load():
         check(slowest < LONGEST, f"a killed reader took {slowest:.1f} s to end")
         within_limits(m.process.pid, cache, tree)
         equal([line for line in m.log().splitlines() if "error" in line or "warning" in line], [], "log")
+
+
+# ---- object storage --------------------------------------------------------------------------------------
+
+# What is wrong with the store, and what readers may meet then: nothing where another try helps.
+SLOW = {"latency": 0.05}
+STORES = (
+    ({}, ()),
+    ({"fault": "any", "every": 4}, ("EIO", "SIGBUS")),
+    (SLOW, ()),
+    ({"fault": "stall", "every": 120, "ranges": True}, ("EIO", "SIGBUS")),
+    ({"fault": "garbage", "every": 5, **SLOW}, ("EIO", "SIGBUS")),
+    ({}, ()),
+    ({"fault": "429", "every": 8}, ("EIO", "SIGBUS")),
+    ({"fault": "503"}, ("EIO", "SIGBUS")),
+)
+LANES = 16  # connections=
+OF_OBJECTS = (40 << 20) + LANES * (256 << 10)  # bytes that the server may take more
+
+
+def read_objects(name, tree, url, proxy, how, seconds):
+    """One server for all of the time, crowds with a store that is well, slow or faulty, and readers that are killed."""
+    choose, cache = choices(name), 32 << 20
+    sides = ",".join(f"{side}_strategy={url}/{side}_strategy.ckpt" for side in ("src", "dst"))
+    options = f"{sides},{how},cache={cache},connections={LANES},tries=3,timeout=1,index_cache=no"
+    total, rounds, slowest = {}, 0, 0.0
+    with Foreground(f"{url}/src", options, env=stores.environment(proxy.url)) as m:
+        want = want_of(tree)
+        for path in want:
+            os.stat(os.path.join(m.mnt, path))
+        end = time.monotonic() + seconds
+        while rounds < len(STORES) or time.monotonic() < end:
+            plan, allowed = STORES[rounds % len(STORES)]
+            proxy.plan(**plan)
+            proxy.forget()
+            crowd = Crowd(m.mnt, want, 16, 6, f"{SEED}-{name}-{rounds}")
+            for _ in range(3):
+                time.sleep(choose.random())
+                slowest = max(slowest, crowd.kill_some(choose, 2))
+            told = crowd.join(LONGEST)
+            sound(told, allowed)
+            add_up(total, told)
+            rounds += 1
+        tell(name, total, killed=6 * rounds, slowest_end=f"{slowest:.2f} s")
+        check(slowest < LONGEST, f"a killed reader took {slowest:.1f} s to end")
+        within_limits(m.process.pid, cache + OF_OBJECTS, tree, threads=96, descriptors=512)
+
+
+def test_objects():
+    """S3 past the page cache, and plain HTTP through it."""
+    tree = Tree(folder("tree"), MIXED, 4, 2, content=noise)
+    stores.begin(folder("stores"))
+    try:
+        need(stores.nginx_port, "nginx is missing")
+        with stores.Proxy() as proxy:
+            read_objects("S3, direct", tree, stores.upload(tree.dir), proxy, "io=direct", SECONDS / 2)
+        name, where = publish(tree.dir)
+        with stores.Proxy(stores.nginx_port) as proxy:
+            read_objects("HTTP, page cache", tree, f"{proxy.url}/{name}", proxy, "io=cached", SECONDS / 2)
+    finally:
+        stores.end()
 
 
 # ---- sources that change ---------------------------------------------------------------------------------

@@ -10,7 +10,7 @@
 
 #include <sys/uio.h>
 
-#define RFS_BLOCKS_BYTES ((uint64_t)32 << 20)
+#define RFS_BLOCKS_BYTES ((uint64_t)16 << 20)
 
 /* Copies N bytes of object NUMBER from OFFSET on to the spans, if one block has all of them. */
 bool rfs_block_copy(uint64_t number, uint64_t offset, size_t n, const struct iovec *spans,
