@@ -379,20 +379,14 @@ bool rfs_json_field_text(struct rfs_json_read *json, void *at)
     return *text || rfs_json_read_fail(json, "out of memory");
 }
 
-int rfs_json_read_document(const struct rfs_json_document *document, const char *text, size_t size,
-                           void *to, struct rfs_error *err)
+int rfs_json_read_whole(const char *text, size_t size, const struct rfs_json_field *fields,
+                        size_t n, const char *lacks, void *to, uint64_t *at, const char **wrong)
 {
     struct rfs_json_read json = rfs_json_read_begin(text, size);
-    const bool good =
-        rfs_json_read_object(&json, document->fields, document->n, document->lacks, to) &&
-        rfs_json_read_end(&json);
-    int rc = 0;
+    const bool good = rfs_json_read_object(&json, fields, n, lacks, to) && rfs_json_read_end(&json);
 
-    if (json.no_memory)
-        rc = rfs_fail_memory(err);
-    else if (!good)
-        rc = rfs_fail(err, -EINVAL, RFS_AT(document->file, rfs_json_read_place(&json)),
-                      document->remedy, "%s: %s", document->what, json.wrong);
+    *at = rfs_json_read_place(&json);
+    *wrong = json.wrong;
     rfs_json_read_free(&json);
-    return rc;
+    return good ? 0 : json.no_memory ? -ENOMEM : -EINVAL;
 }

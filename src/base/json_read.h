@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "base/error.h"
+#include "base/std.h"
 
 #define RFS_JSON_DEPTH 64 /* of a value that is skipped */
 #define RFS_JSON_BLOCK ((size_t)1 << 20)
@@ -96,12 +96,9 @@ bool rfs_json_field_u64(struct rfs_json_read *json, void *at);
 bool rfs_json_field_u32(struct rfs_json_read *json, void *at);
 bool rfs_json_field_text(struct rfs_json_read *json, void *at);
 
-/* A whole text that is such an object; WHAT and LACKS say in messages that it is none. */
-struct rfs_json_document {
-    const char *file, *what, *remedy, *lacks;
-    const struct rfs_json_field *fields;
-    size_t n;
-};
-/* Reads it into TO. 0, -ENOMEM, or -EINVAL with *err filled: file, place, WHAT and why. */
-int rfs_json_read_document(const struct rfs_json_document *document, const char *text, size_t size,
-                           void *to, struct rfs_error *err);
+/*
+ * Reads a whole text that is such an object. 0, -ENOMEM, or -EINVAL with the place in *at and the
+ * reason, a constant, in *wrong.
+ */
+int rfs_json_read_whole(const char *text, size_t size, const struct rfs_json_field *fields,
+                        size_t n, const char *lacks, void *to, uint64_t *at, const char **wrong);

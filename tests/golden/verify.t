@@ -400,7 +400,7 @@ $ reshard verify tree --tree-options strict
 reshard: error: --tree-options goes with --against SRC only; try: -o
 (exit 2)
 $ reshard verify work/src -s work/src_strategy.ckpt --manifest names.json
-reshard: error: names.json: offset 51: not a manifest that can be read: not a manifest of reshard verify; try: another FILE, or --write to replace it
+reshard: error: names.json: offset 50: not a manifest that can be read: not a manifest of reshard verify; try: another FILE, or --write to replace it
 (exit 1)
 $ reshard verify work/src
 reshard: error: …/work/src: has rank_7, but the source without a strategy has 1 rank; try: -s FILE, the strategy that says how they were cut

@@ -216,16 +216,16 @@ static const struct rfs_json_field fields[] = {
 int rfs_manifest_parse(const char *name, const char *text, size_t size,
                        struct rfs_manifest *manifest, struct rfs_error *err)
 {
-    const struct rfs_json_document document = {
-        .file = name,
-        .what = "not a manifest that can be read",
-        .remedy = "another DST; or remove this file, and export with --force",
-        .lacks = NOT_ONE,
-        .fields = fields,
-        .n = sizeof fields / sizeof *fields,
-    };
+    const char *wrong;
+    uint64_t at;
+    const int rc = rfs_json_read_whole(text, size, fields, sizeof fields / sizeof *fields, NOT_ONE,
+                                       manifest, &at, &wrong);
 
-    return rfs_json_read_document(&document, text, size, manifest, err);
+    if (rc == -EINVAL)
+        return rfs_fail(err, rc, RFS_AT(name, at),
+                        "another DST; or remove this file, and export with --force",
+                        "not a manifest that can be read: %s", wrong);
+    return rc ? rfs_fail_memory(err) : 0;
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */

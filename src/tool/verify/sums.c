@@ -227,14 +227,13 @@ static const struct rfs_json_field fields[] = {
 int rfs_sums_parse(const char *file, const char *text, size_t size, struct rfs_sums *sums,
                    struct rfs_error *err)
 {
-    const struct rfs_json_document document = {
-        .file = file,
-        .what = "not a manifest that can be read",
-        .remedy = "another FILE, or --write to replace it",
-        .lacks = NOT_ONE,
-        .fields = fields,
-        .n = sizeof fields / sizeof *fields,
-    };
+    const char *wrong;
+    uint64_t at;
+    const int rc = rfs_json_read_whole(text, size, fields, sizeof fields / sizeof *fields, NOT_ONE,
+                                       sums, &at, &wrong);
 
-    return rfs_json_read_document(&document, text, size, sums, err);
+    if (rc == -EINVAL)
+        return rfs_fail(err, rc, RFS_AT(file, at), "another FILE, or --write to replace it",
+                        "not a manifest that can be read: %s", wrong);
+    return rc ? rfs_fail_memory(err) : 0;
 }
