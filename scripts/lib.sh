@@ -334,12 +334,16 @@ make_current_torch_venv() {
             fill_current_torch_venv
 }
 
-# The generated parts of the build system, where they are missing or older than what they come from.
+# The generated parts of the build system, where they are missing or older than what they come from. The lock keeps two
+# builds from making them at once.
 bootstrap() {
-    if [ ! -e "$top/configure" ] || [ ! -e "$top/Makefile.in" ] ||
-        [ "$top/configure.ac" -nt "$top/configure" ]; then
-        (cd "$top" && autoreconf -fi)
-    fi
+    (
+        flock 9
+        if [ ! -e "$top/configure" ] || [ ! -e "$top/Makefile.in" ] ||
+            [ "$top/configure.ac" -nt "$top/configure" ]; then
+            cd "$top" && autoreconf -fi
+        fi
+    ) 9<"$top/configure.ac"
 }
 
 # configure_in FOLDER ARG...: an out-of-tree build folder, configured anew when the arguments change.
