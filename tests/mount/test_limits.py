@@ -88,10 +88,10 @@ def test_memory_under_a_mixed_load():
 
 
 def test_memory_of_strategies_and_maps():
-    """Their files are in memory while they are read, one at a time, and given back."""
+    """Their files are in memory while they are read, one at a time, a strategy's message beside it, and given back."""
     if is_sanitized():
         return
-    tree, grown = Tree(folder("tree"), [Param("w", (64, 64), 0, 1)], 4, 2), 48
+    tree, grown = Tree(folder("tree"), [Param("w", (64, 64), 0, 1)], 4, 2), 32
     files = {str(rank): tree.path(rank) for rank in range(4)}
     sides = [f"{side}_strategy.ckpt" for side in ("src", "dst")]
     small, peaks = [read_all(os.path.join(tree.dir, name)) for name in sides], []
@@ -104,7 +104,7 @@ def test_memory_of_strategies_and_maps():
             same_bytes(m.read(0), tree.expected(0), "rank 0")
             peaks.append((status_of(m.pid, "VmHWM"), status_of(m.pid, "VmRSS")))
     (least, idle), (most, after) = ((high >> 10, now >> 10) for high, now in peaks)
-    check(grown - 6 <= most - least <= grown + 4, f"{most} MiB at most for files of {grown}, {least} for small ones")
+    check(grown - 6 <= most - least <= 2 * grown + 4, f"{most} MiB at most for files of {grown}, {least} for small ones")
     check(after - idle <= 4, f"{after} MiB when they were read, {idle} after small ones")
 
 

@@ -13,7 +13,7 @@
 
 static void read_doc(const char *name, const void *data, size_t size, struct rfs_doc *doc)
 {
-    struct rfs_strategy *strategy;
+    struct rfs_strategy *strategy = NULL;
     struct rfs_error err = {0};
 
     rfs_doc_begin(doc, name);
