@@ -4,11 +4,13 @@
 #include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/json_read.h"
+#include "base/json_tree.h"
 #include "base/order.h"
 #include "base/read_whole.h"
 #include "base/vec.h"
 
 #define MOST_BYTES ((size_t)16 << 20)
+#define TREE_BYTES ((size_t)64 << 20)
 #define MOST_LEVELS 8 /* of objects in objects */
 #define REMEDY "the config.json of the model, as HuggingFace has it"
 
@@ -23,12 +25,6 @@ struct rfs_hf_config {
     } quantization;
 };
 
-/* While it is read. */
-struct reading {
-    struct rfs_hf_config *config;
-    struct rfs_json_read json;
-};
-
 void rfs_hf_config_free(struct rfs_hf_config *config)
 {
     if (!config)
@@ -40,151 +36,88 @@ void rfs_hf_config_free(struct rfs_hf_config *config)
 
 RFS_CLEANUP_OF(config_cleanup, struct rfs_hf_config *, rfs_hf_config_free)
 
-static void reading_end(struct reading *reading)
+RFS_CLEANUP_OF(free_tree, cJSON *, cJSON_Delete)
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* The key of a member, with those of the objects around it before it. */
+static const char *join_key(struct rfs_hf_config *config, const char *prefix, const char *key)
 {
-    rfs_json_read_free(&reading->json);
-}
+    const size_t before = strlen(prefix), length = strlen(key);
+    char *joined = rfs_arena_alloc(&config->arena, before + length + 2);
 
-static bool fail_memory(struct reading *reading)
-{
-    rfs_json_read_fail(&reading->json, "out of memory");
-    reading->json.no_memory = true;
-    return false;
-}
-
-/* Adds the exponent that TEXT ends with to *scale. */
-static bool take_exponent(const char *text, long *scale)
-{
-    char *end;
-    const long exponent = strtol(text, &end, 10);
-
-    *scale += exponent;
-    return end != text && !*end && exponent > -1000 && exponent < 1000;
-}
-
-/* A whole number, also with a fraction of zeros or an exponent; strtod would follow the locale. */
-static bool take_whole(const char *text, int64_t *number)
-{
-    const bool negative = *text == '-';
-    bool fraction = false;
-    int64_t value = 0;
-    long scale = 0; /* in powers of ten */
-
-    for (text += negative; *text && *text != 'e' && *text != 'E'; text++) {
-        if (*text == '.' && !fraction) {
-            fraction = true;
-            continue;
-        }
-        if (*text < '0' || *text > '9' || __builtin_mul_overflow(value, 10, &value) ||
-            __builtin_sub_overflow(value, *text - '0', &value)) /* below 0 there is room for all */
-            return false;
-        scale -= fraction;
-    }
-    if (*text && !take_exponent(text + 1, &scale))
-        return false;
-    for (; scale < 0; scale++, value /= 10)
-        if (value % 10 != 0)
-            return false;
-    for (; scale > 0 && value != 0; scale--)
-        if (__builtin_mul_overflow(value, 10, &value))
-            return false;
-    *number = value;
-    return negative || !__builtin_sub_overflow(0, value, number);
-}
-
-/* A number, a word or anything else that is neither text nor object; a null adds nothing. */
-static bool read_plain(struct reading *reading, struct rfs_hf_value *value, bool *is_null)
-{
-    struct rfs_json_part part;
-
-    if (!rfs_json_read_part(&reading->json, &part))
-        return false;
-    const char *text = (const char *)reading->json.data + part.at;
-    char number[24] = "";
-    *is_null = part.n == 4 && memcmp(text, "null", 4) == 0;
-    value->kind = RFS_HF_NUMBER;
-    if (part.n == 4 && memcmp(text, "true", 4) == 0) {
-        value->number = 1;
-        return true;
-    }
-    if (part.n == 5 && memcmp(text, "false", 5) == 0)
-        return true;
-    if (part.n < sizeof number)
-        memcpy(number, text, part.n);
-    if (!take_whole(number, &value->number))
-        *value = (struct rfs_hf_value){.key = value->key, .kind = RFS_HF_OTHER};
-    return true;
-}
-
-static const char *join_key(struct reading *reading, const char *prefix)
-{
-    const size_t before = strlen(prefix);
-    char *key = rfs_arena_alloc(&reading->config->arena, before + reading->json.text_n + 2);
-
-    if (!key)
+    if (!joined)
         return NULL;
-    memcpy(key, prefix, before);
+    memcpy(joined, prefix, before);
     if (before > 0)
-        key[before] = '.';
-    memcpy(key + before + (before > 0), reading->json.text, reading->json.text_n + 1);
-    return key;
+        joined[before] = '.';
+    memcpy(joined + before + (before > 0), key, length + 1);
+    return joined;
 }
 
-static bool read_object(struct reading *reading, const char *prefix, unsigned level);
-
-/* The value of the key that was read last, which has those of the objects around it before it. */
-static bool read_value(struct reading *reading, const char *prefix, unsigned level)
+static bool add_text(struct rfs_hf_config *config, const char *text, struct rfs_hf_value *value)
 {
-    struct rfs_json_read *json = &reading->json;
-    struct rfs_hf_value value = {.key = join_key(reading, prefix), .kind = RFS_HF_TEXT};
-    bool is_null = false;
+    value->kind = RFS_HF_TEXT;
+    value->text = rfs_arena_text(&config->arena, text, strlen(text));
+    return value->text != NULL;
+}
 
-    if (!value.key)
-        return fail_memory(reading);
-    if (rfs_json_read_peek(json, '{'))
-        return level == MOST_LEVELS ? rfs_json_read_skip(json)
-                                    : read_object(reading, value.key, level + 1);
-    if (rfs_json_read_peek(json, '"')) {
-        if (!rfs_json_read_string(json))
-            return false;
-        value.text = rfs_arena_text(&reading->config->arena, json->text, json->text_n);
-        if (!value.text)
-            return fail_memory(reading);
-    } else if (!read_plain(reading, &value, &is_null)) {
-        return false;
+/* Adds the members of an object; those of objects in it, down to MOST_LEVELS. */
+static bool add_object(struct rfs_hf_config *config, const cJSON *object, const char *prefix,
+                       unsigned level)
+{
+    const cJSON *member;
+    bool ok = true;
+
+    cJSON_ArrayForEach(member, object)
+    {
+        struct rfs_hf_value value = {.key = join_key(config, prefix, member->string),
+                                     .kind = RFS_HF_OTHER};
+        ok = value.key != NULL;
+        if (ok && cJSON_IsObject(member)) {
+            ok = level == MOST_LEVELS || add_object(config, member, value.key, level + 1);
+        } else if (ok && !cJSON_IsNull(member)) {
+            if (cJSON_IsString(member))
+                ok = add_text(config, member->valuestring, &value);
+            else if (cJSON_IsBool(member) || rfs_json_tree_integer(member, &value.number))
+                value.kind = RFS_HF_NUMBER;
+            if (cJSON_IsTrue(member))
+                value.number = 1;
+            ok = ok && RFS_PUSH(&config->values, value);
+        }
+        if (!ok)
+            break;
     }
-    return is_null || RFS_PUSH(&reading->config->values, value) || fail_memory(reading);
+    return ok;
 }
 
-/* Notes a member that ends here; BEFORE is where the one before it ends, or the brace. */
-static void note_quantization(struct reading *reading, size_t before, bool is_first)
+/* ---- where quantization_config is ------------------------------------------------------------ */
+
+/* Finds the member in a text that is an object. False without memory. */
+static bool find_quantization(struct rfs_hf_config *config, const char *text, size_t n)
 {
-    struct rfs_json_read *json = &reading->json;
+    RFS_CLEANUP(rfs_json_read_free) struct rfs_json_read json = rfs_json_read_begin(text, n);
+    struct rfs_json_part part;
+    bool first = true;
+    size_t before = rfs_json_read_peek(&json, '{') ? json.at + 1 : 0;
 
-    reading->config->quantization.from = before;
-    reading->config->quantization.to = json->at;
-    reading->config->quantization.n++;
-    if (is_first && rfs_json_read_peek(json, ','))
-        reading->config->quantization.to = json->at + 1;
-}
-
-static bool read_object(struct reading *reading, const char *prefix, unsigned level)
-{
-    struct rfs_json_read *json = &reading->json;
-    bool is_first = true;
-    size_t before = rfs_json_read_peek(json, '{') ? json->at + 1 : 0;
-
-    for (bool first = true; rfs_json_read_member(json, &first); is_first = false) {
-        const bool found = level == 0 && rfs_json_read_is(json, "quantization_config");
-        if (!read_value(reading, prefix, level))
-            return false;
-        const size_t end = json->at;
-        if (found)
-            note_quantization(reading, before, is_first);
+    for (bool is_first = true; rfs_json_read_member(&json, &first); is_first = false) {
+        const bool found = rfs_json_read_is(&json, "quantization_config");
+        if (!rfs_json_read_part(&json, &part))
+            break;
+        const size_t end = json.at;
+        if (found) {
+            config->quantization.from = before; /* where the member before it ends, or the brace */
+            config->quantization.to =
+                is_first && rfs_json_read_peek(&json, ',') ? json.at + 1 : end;
+            config->quantization.n++;
+        }
         before = end;
     }
-    return !json->wrong;
+    return !json.no_memory;
 }
+
+/* ---------------------------------------------------------------------------------------------- */
 
 RFS_COMPARE(by_key, struct rfs_hf_value, x, y, strcmp(x->key, y->key))
 
@@ -192,21 +125,20 @@ int rfs_hf_config_read(const char *name, const char *text, size_t n, struct rfs_
                        struct rfs_error *err)
 {
     RFS_CLEANUP(config_cleanup) struct rfs_hf_config *config = calloc(1, sizeof *config);
+    RFS_CLEANUP(free_tree) cJSON *tree = NULL;
 
     *out = NULL;
     if (!config)
         return rfs_fail_memory(err);
     config->bytes = n;
     config->name = rfs_arena_text(&config->arena, name, strlen(name));
-    RFS_CLEANUP(reading_end)
-    struct reading reading = {.config = config, .json = rfs_json_read_begin(text, n)};
-    const bool good =
-        config->name && read_object(&reading, "", 0) && rfs_json_read_end(&reading.json);
-    if (!config->name || reading.json.no_memory)
+    const int rc = rfs_json_tree_parse(name, text, n, TREE_BYTES, REMEDY, &tree, err);
+    if (rc)
+        return rc;
+    if (!cJSON_IsObject(tree))
+        return rfs_fail(err, -EINVAL, RFS_AT(name, 0), REMEDY, "is not a JSON object");
+    if (!config->name || !add_object(config, tree, "", 0) || !find_quantization(config, text, n))
         return rfs_fail_memory(err);
-    if (!good)
-        return rfs_fail(err, -EINVAL, RFS_AT(name, rfs_json_read_place(&reading.json)), REMEDY,
-                        "is not a JSON object: %s", reading.json.wrong);
     RFS_SORT_ALL(&config->values, by_key);
     *out = RFS_STEAL(config);
     return 0;
