@@ -166,7 +166,7 @@ def read_objects(name, tree, url, proxy, how, seconds):
     """One server for all of the time, crowds with a store that is well, slow or faulty, and readers that are killed."""
     choose, cache = choices(name), 32 << 20
     sides = ",".join(f"{side}_strategy={url}/{side}_strategy.ckpt" for side in ("src", "dst"))
-    options = f"{sides},{how},cache={cache},connections={LANES},tries=3,timeout=1,index_cache=no"
+    options = f"{sides},{how},cache={cache},connections={LANES},tries=3,timeout=5,index_cache=no"
     total, rounds, slowest = {}, 0, 0.0
     with Foreground(f"{url}/src", options, env=stores.environment(proxy.url)) as m:
         want = want_of(tree)
