@@ -373,7 +373,8 @@ static int read_object(struct reading *reading, struct rfs_json_part part, const
         return invalid(reading, part.at, not_object);
     reading->names = rfs_intern_new();
     const int rc = reading->names ? read_items(reading, part, kind) : -ENOMEM;
-    rfs_intern_free(RFS_STEAL(reading->names));
+    rfs_intern_free(reading->names);
+    reading->names = NULL;
     return rc;
 }
 

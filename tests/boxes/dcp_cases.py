@@ -983,7 +983,8 @@ class Checked(Case):
         return None if have and self.damaged in have else f"not found: {have}"
 
     def flip(self, path):
-        """Changes the last bit of WHAT's second byte."""
+        """Changes the last bit of WHAT's second byte, and leaves the file its times."""
+        times = os.stat(path)
         with open(path, "r+b") as f:
             data = f.read()
             at = data.find(self.what)
@@ -991,6 +992,7 @@ class Checked(Case):
                 return None
             f.seek(at + 1)
             f.write(bytes([data[at + 1] ^ 1]))
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
         return path
 
 

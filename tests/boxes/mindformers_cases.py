@@ -495,7 +495,7 @@ def flipped_first_copy(name):
     return Verified(name, damage, [f"w: {OTHER} [0, 1], {{{i}}} offset {{{i + 1}}}" for i in (0, 2, 4)])
 
 
-def rewrite(path, named, **more):
+def save_anew(path, named, **more):
     os.remove(path)
     saves.save_file(path, named, **more)
 
@@ -504,8 +504,8 @@ def rewrite(path, named, **more):
 def copy_of_another_shape(name):
     """A copy with more columns, and a file that lacks the tensor."""
     def damage(case):
-        rewrite(case.path(3), [("w", numbered(None, (4, 7))), ("whole", case.whole()["whole"])])
-        rewrite(case.path(4), [("whole", case.whole()["whole"])])
+        save_anew(case.path(3), [("w", numbered(None, (4, 7))), ("whole", case.whole()["whole"])])
+        save_anew(case.path(4), [("whole", case.whole()["whole"])])
         with open(case.path(3), "rb") as f:
             size = int.from_bytes(f.read(8), "little")
             begin = 8 + size + json.loads(f.read(size))["w"]["data_offsets"][0]
@@ -549,5 +549,5 @@ def checked(name):
     """Files that MindSpore saves with crc_check=True, which it cannot do with bfloat16."""
     def save_again(case):
         for rank in range(8):
-            rewrite(case.path(rank), [(t.name, case.checkpoint.slice(t, rank)) for t in case.checkpoint.tensors], crc=True)
+            save_anew(case.path(rank), [(t.name, case.checkpoint.slice(t, rank)) for t in case.checkpoint.tensors], crc=True)
     return Checked(name, save_again, ["the file is damaged: it says that its crc_num is"])

@@ -75,7 +75,7 @@ def test_stopped_at_the_first_manifest():
     """Which is written before any file: its temporary file goes, too."""
     for number in (signal.SIGINT, signal.SIGTERM):
         tree, target = many(f"tree{number}"), place(str(number))
-        command = [*slowed("renameat2", 300000), *words(tree.src, target, tree.options())]
+        command = [*slowed("renameat,renameat2", 1000000), *words(tree.src, target, tree.options())]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=under_strace()) as process:
             end = time.monotonic() + PATIENCE
             while not os.path.exists(os.path.join(target, f".{MANIFEST}.part")) and time.monotonic() < end:

@@ -137,7 +137,7 @@ def rules_of(place, left, right, word):
         file.writelines(f"{left}.{kind}.{to} = cast({word.format(to)}, {right}.{kind}.{to} [_])\n" for kind, to in PAIRS)
     with open(os.path.join(place, "config.json"), "w", encoding="utf-8") as file:
         file.write("{}")
-    return f"convert={path},hf_config={place}/config.json,view=huggingface"
+    return f"convert={path},hf_config={place}/config.json,view=unified"
 
 
 def test_casts_of_rules():
@@ -146,7 +146,7 @@ def test_casts_of_rules():
     place, bits = sources(np.random.default_rng(seed))
     for left, right, word in (("in", "out", "same, {}"), ("out", "in", "{}, same")):
         with Mount(place, rules_of(folder("rules"), left, right, word)) as m:
-            compare(os.path.join(m.mnt, "model.safetensors"), bits, "out")
+            compare(os.path.join(m.mnt, "part0.safetensors"), bits, "out")
 
 
 def test_other_element_types():
@@ -166,7 +166,7 @@ def test_a_cast_and_another_element_type():
         file.write("sides one other\nin.float64.bfloat16 = cast(same, bfloat16, out [_])\n")
     with open(os.path.join(place, "config.json"), "w", encoding="utf-8") as file:
         file.write("{}")
-    options = f"convert={place}/one.rules,hf_config={place}/config.json,view=huggingface"
+    options = f"convert={place}/one.rules,hf_config={place}/config.json,view=unified"
     for more, dtype, want in (("", "BF16", 0x3f80), (",dtype=bfloat16", "BF16", 0x3f80), (",dtype=float16", "F16", 0x3c04),
                               (",dtype=keep", "BF16", 0x3f80), (",dtype=float32", "F32", 0x3f808000)):
         with Mount(place, options + more) as m:
