@@ -12,6 +12,7 @@ import random
 import re
 import shutil
 import subprocess
+import types
 
 import torch
 from torch.distributed.checkpoint.api import CheckpointException
@@ -1007,9 +1008,10 @@ def checked_items(name):
 
 @fixed_since_2_2
 def checked_objects(name):
-    """A pickled number, whose item a folder of the same kind passes on."""
-    return Checked(name, {**ONE, ("step",): 77}, program.save, "/data.pkl': the archive's entry is damaged: its CRC-32 is",
-                   b"KM.", "dcp")
+    """A tensor within a value, whose item a folder of the same kind passes on."""
+    value = types.SimpleNamespace(scale=torch.tensor([1234.5]))
+    return Checked(name, {**ONE, ("config",): value}, program.save,
+                   "/data/0': the archive's entry is damaged: its CRC-32 is", value.scale.numpy().tobytes(), "dcp")
 
 
 @fixed_since_2_2

@@ -107,23 +107,11 @@ int rfs_dcp_prove_object(struct rfs_boxes *boxes, const struct rfs_boxed_object 
 
     if (rc < 0)
         return rfs_boxes_fail_file(boxes, object->file, rc, err);
-    rc = rfs_dcp_item_prove(&item, rfs_reading_read, &reading, reading.size, all, err);
-    return end(boxes->files, object->file, &reading, rc, err);
-}
-
-int rfs_dcp_check_object(struct rfs_boxes *boxes, const struct rfs_boxed_object *object,
-                         struct rfs_error *err)
-{
-    const struct rfs_dcp_item item = item_of(boxes, object);
-    struct rfs_reading reading;
-
-    if (!boxes->checks)
-        return 0;
-    int rc = rfs_reading_begin_quiet(boxes->files, object->file, &reading);
-    if (rc < 0)
-        return rfs_boxes_fail_file(boxes, object->file, rc, err);
-    rc = check_item(boxes, &item, object->file, &reading, err);
-    return end(boxes->files, object->file, &reading, rc, err);
+    rc = rfs_dcp_item_prove(&item, rfs_reading_read, &reading, reading.size, all || boxes->checks,
+                            err);
+    if (rc == 1 && boxes->checks)
+        rfs_boxes_tell_none(boxes, RFS_FORMAT_TORCH, object->file);
+    return end(boxes->files, object->file, &reading, rc < 0 ? rc : 0, err);
 }
 
 int rfs_dcp_open_object(struct rfs_boxes *boxes, const struct rfs_boxed_object *object,

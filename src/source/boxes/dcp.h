@@ -44,17 +44,10 @@ int rfs_dcp_objects_apart(const struct rfs_boxes *boxes, struct rfs_error *err);
 
 /*
  * Proves that the item of an object is in its file, and a file of torch.save; rfs_torch_prove says
- * how, and what ALL adds. Returns 0, or an error of rfs_dcp_open_object with *err filled. Any
- * thread may call it.
+ * how, and what ALL adds, which boxes that are checked (rfs_boxes_set_checked) always do. Returns
+ * 0, or an error of rfs_dcp_open_object with *err filled. Any thread may call it.
  */
 int rfs_dcp_prove_object(struct rfs_boxes *boxes, const struct rfs_boxed_object *object, bool all,
-                         struct rfs_error *err);
-
-/*
- * Compares the checksums of an object's item, if the boxes are checked (rfs_boxes_set_checked): 0,
- * or -errno with *err filled. From any thread.
- */
-int rfs_dcp_check_object(struct rfs_boxes *boxes, const struct rfs_boxed_object *object,
                          struct rfs_error *err);
 
 /*

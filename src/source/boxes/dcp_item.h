@@ -49,15 +49,15 @@ int rfs_dcp_item_open(const struct rfs_dcp_item *item, rfs_read_fn *read, void *
                       struct rfs_error *err);
 
 /*
- * Proves that an item is in the file, and what rfs_torch_prove proves of it, whatever it holds. Errors
- * as above, and those of rfs_torch_prove.
+ * Proves that an item is in the file, and what rfs_torch_prove proves of it, whatever it holds.
+ * Returns and errors are those of rfs_dcp_item_open and rfs_torch_prove.
  */
 int rfs_dcp_item_prove(const struct rfs_dcp_item *item, rfs_read_fn *read, void *ctx,
                        uint64_t file_bytes, bool all, struct rfs_error *err);
 
 /*
- * Compares the CRC-32 of each record of an item that was found or opened. Returns and cost are those
- * of rfs_zip_verify.
+ * Compares the CRC-32 of each record of an item that was found or opened. Returns and cost are
+ * those of rfs_zip_verify.
  */
 int rfs_dcp_item_verify(const struct rfs_dcp_item *item, rfs_read_fn *read, void *ctx,
                         struct rfs_error *err);

@@ -13,19 +13,15 @@
  */
 #include "source/torch/archive.h"
 
-#include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/share.h"
 #include "source/io/files.h"
-
-#include <zlib.h>
 
 #define REMEDY_SAVE "save it again with torch.save of torch 1.6 or later"
 #define REMEDY_COPY "compare the file with its original, or save it again"
 #define NO_PICKLE "the archive has no data.pkl, so it is not written by torch.save"
 #define VERSION_MOST 10
 #define LONG_PICKLE (16u << 20)
-#define SUM_BYTES ((size_t)64 << 10) /* that are summed up at once */
 
 struct opening {
     rfs_read_fn *read;
@@ -241,33 +237,6 @@ int rfs_torch_keep(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin,
 
 /* ---- proof without reading the object -------------------------------------------------------- */
 
-static int sum_up(const struct opening *opening, const struct rfs_zip_entry *entry, uint32_t *crc)
-{
-    RFS_FREE unsigned char *buffer = malloc(SUM_BYTES);
-    int rc = buffer ? 0 : rfs_fail_memory(opening->err);
-
-    *crc = (uint32_t)crc32(0, NULL, 0);
-    for (uint64_t at = 0; rc == 0 && at < entry->bytes; at += SUM_BYTES) {
-        const size_t n = (size_t)rfs_min_u64(SUM_BYTES, entry->bytes - at);
-        rc = read_at(opening, buffer, n, entry->offset + at);
-        if (rc == 0)
-            *crc = (uint32_t)crc32(*crc, buffer, (uInt)n);
-    }
-    return rc;
-}
-
-/* Whether an entry has its checksum; 0 is what torch writes where it was to compute none. */
-static int check_sum(const struct opening *opening, const struct rfs_zip_entry *entry)
-{
-    uint32_t crc = 0;
-    const int rc = entry->crc ? sum_up(opening, entry, &crc) : 0;
-
-    return rc || crc == entry->crc
-               ? rc
-               : rfs_fail(opening->err, -EINVAL, RFS_OF(opening->file, entry->name), REMEDY_COPY,
-                          "the archive's entry has other bytes than its checksum says");
-}
-
 /* Whether data.pkl may be a pickle: its last opcode is a dot, and none is 0. */
 static int check_pickle(const struct opening *opening, const struct rfs_zip_entry **entry)
 {
@@ -293,13 +262,17 @@ int rfs_torch_prove(rfs_read_fn *read, void *ctx, uint64_t size, const char *fil
     const struct opening opening = {read, ctx, size, 0, file, NULL, &torch, err, false};
     const struct rfs_zip_entry *pickle = NULL;
 
+    bool lacks = false;
+
     int rc = open_archive(&opening) ?: check_pickle(&opening, &pickle);
     if (rc == 0 && !all)
-        rc = check_sum(&opening, pickle);
-    for (size_t i = 0; rc == 0 && all && i < torch.zip.n; i++)
-        rc = check_sum(&opening, &torch.zip.entries[i]);
+        rc = rfs_zip_verify_entry(read, ctx, size, file, pickle, err);
+    for (size_t i = 0; rc >= 0 && all && i < torch.zip.n; i++) {
+        rc = rfs_zip_verify_entry(read, ctx, size, file, &torch.zip.entries[i], err);
+        lacks |= rc == 1;
+    }
     rfs_torch_free(&torch);
-    return rc;
+    return rc < 0 ? rc : lacks;
 }
 
 void rfs_torch_free(struct rfs_torch *torch)

@@ -40,7 +40,8 @@ void rfs_torch_free(struct rfs_torch *torch);
 /*
  * Proves that a file of torch.save is there, whatever classes its pickle names: its directory, and
  * that data.pkl, or each entry with ALL, has the CRC-32 that the directory says, unless that is 0.
- * Returns 0, or an error of rfs_torch_open with *err filled. Cost: reads those entries once.
+ * Returns 0, 1 with ALL if entries lack it, or an error of rfs_torch_open or rfs_zip_verify with
+ * *err filled. Cost: reads those entries once.
  */
 int rfs_torch_prove(rfs_read_fn *read, void *ctx, uint64_t size, const char *file, bool all,
                     struct rfs_error *err);

@@ -413,15 +413,22 @@ const struct rfs_zip_entry *rfs_zip_find(const struct rfs_zip *zip, const char *
 
 #define CONTENT_BYTES ((size_t)1 << 20)
 
-static int verify_entry(const struct source *source, const struct rfs_zip_entry *entry,
-                        unsigned char *buf)
+int rfs_zip_verify_entry(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
+                         const struct rfs_zip_entry *entry, struct rfs_error *err)
 {
+    const struct source source = {.read = read, .ctx = ctx, .size = size, .file = file, .err = err};
+    const size_t most = (size_t)rfs_min_u64(entry->bytes, CONTENT_BYTES);
+    RFS_FREE unsigned char *buf = malloc(most + 1);
     uLong crc = crc32_z(0, NULL, 0);
     size_t n;
 
+    if (entry->crc == 0 && entry->bytes > 0)
+        return 1;
+    if (!buf)
+        return rfs_fail_memory_of(err, file);
     for (uint64_t at = 0; at < entry->bytes; at += n) {
-        n = (size_t)rfs_min_u64(entry->bytes - at, CONTENT_BYTES);
-        const int rc = fetch(source, buf, n, entry->offset + at);
+        n = (size_t)rfs_min_u64(entry->bytes - at, most);
+        const int rc = fetch(&source, buf, n, entry->offset + at);
         if (rc)
             return rc;
         crc = crc32_z(crc, buf, n);
@@ -429,7 +436,7 @@ static int verify_entry(const struct source *source, const struct rfs_zip_entry 
     if (crc == entry->crc)
         return 0;
     return rfs_fail(
-        source->err, -EINVAL, (struct rfs_where){source->file, (int64_t)entry->offset, entry->name},
+        err, -EINVAL, (struct rfs_where){file, (int64_t)entry->offset, entry->name},
         "copy the file again from where it is whole",
         "the archive's entry is damaged: its CRC-32 is %08x, but its content makes it %08lx",
         entry->crc, crc);
@@ -438,20 +445,13 @@ static int verify_entry(const struct source *source, const struct rfs_zip_entry 
 int rfs_zip_verify(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
                    struct rfs_error *err)
 {
-    const struct source source = {.read = read, .ctx = ctx, .size = size, .file = file, .err = err};
-    RFS_FREE unsigned char *buf = malloc(CONTENT_BYTES);
     struct rfs_zip zip;
     bool lacks = false;
 
     int rc = rfs_zip_open(read, ctx, size, file, NULL, &zip, err);
-    if (rc == 0 && !buf)
-        rc = rfs_fail_memory_of(err, file);
-    for (size_t i = 0; rc == 0 && i < zip.n; i++) {
-        const struct rfs_zip_entry *entry = &zip.entries[i];
-        if (entry->crc == 0 && entry->bytes > 0)
-            lacks = true;
-        else
-            rc = verify_entry(&source, entry, buf);
+    for (size_t i = 0; rc >= 0 && i < zip.n; i++) {
+        rc = rfs_zip_verify_entry(read, ctx, size, file, &zip.entries[i], err);
+        lacks |= rc == 1;
     }
     rfs_zip_free(&zip);
     return rc < 0 ? rc : lacks;

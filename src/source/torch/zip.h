@@ -47,6 +47,13 @@ const struct rfs_zip_entry *rfs_zip_find(const struct rfs_zip *zip, const char *
                                          size_t length);
 
 /*
+ * Reads the content of an entry of that file and compares it with the CRC-32 of the directory.
+ * Returns 0 when it is right, 1 when there is content and no CRC-32 (it is 0), or -errno with *err
+ * filled: -EINVAL for another one. Takes up to 1 MiB.
+ */
+int rfs_zip_verify_entry(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
+                         const struct rfs_zip_entry *entry, struct rfs_error *err);
+/*
  * Reads the contents of all entries and compares each with the CRC-32 of the directory. Arguments
  * and errors are those of rfs_zip_open. Returns 0 when all are right, 1 when entries with content
  * have no CRC-32 (it is 0 there; all others are right), or -EINVAL with *err filled for an entry
