@@ -146,16 +146,19 @@ static int compare_one(const struct comparing *comparing, struct pair *pair, str
         return rc;
     pair->file = copy.file;
     const struct rfs_chunk *chunk = &boxes->chunks.data[pair->chunk];
-    rc = rfs_boxes_alike(comparing->boxes, rfs_boxes_type(boxes, chunk->type),
-                         atomic_load(&chunk->at), copy.at, ranges.at)
-             ? read_pair(comparing, pair, &ranges)
-             : -EOPNOTSUPP;
-    if (rc)
-        return rfs_fail(
-            err, rc,
-            RFS_OF(rfs_files_path(boxes->files, pair->file), rfs_boxes_name_of(boxes, pair->chunk)),
-            NULL, "cannot be compared with its copy in another file: %s", strerror(-rc));
-    return 0;
+    const struct rfs_where where =
+        RFS_OF(rfs_files_path(boxes->files, pair->file), rfs_boxes_name_of(boxes, pair->chunk));
+    if (!rfs_boxes_alike(comparing->boxes, rfs_boxes_type(boxes, chunk->type),
+                         atomic_load(&chunk->at), copy.at, ranges.at))
+        return rfs_fail(err, -ENOTSUP, where,
+                        "reshard verify, which compares them; then without -o strict",
+                        "has other strides than its copy in %s, or gaps between its elements, and "
+                        "-o strict compares neither",
+                        rfs_files_path(boxes->files, chunk->file));
+    rc = read_pair(comparing, pair, &ranges);
+    return rc ? rfs_fail(err, rc, where, NULL,
+                         "cannot be compared with its copy in another file: %s", strerror(-rc))
+              : 0;
 }
 
 static int compare_pair(void *ctx, size_t i)

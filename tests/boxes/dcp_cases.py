@@ -958,6 +958,31 @@ def ranks_differ_between_samples(name):
     return Copies(name, 4, {("large",): Plain(numbered(9000))}, {"large": ""}, edit(2, change))
 
 
+class Unlike(Ranks):
+    """Copies that strict cannot compare, and verify can."""
+
+    def check_views(self, folder, source, options):
+        said = super().check_views(folder, source, options)
+        strict = export(source, os.path.join(folder, "strict"), "view=huggingface,strict")
+        if said or not strict or "'w': has other strides than its copy in" not in strict:
+            return said or f"strict: {strict}"
+
+        def change(state):
+            state["w"][2, 3] += 1
+        edit(3, change)(source, self.world)
+        at = r"w: has other bytes than the ranks that hold the same, first at \[2, 3\], .*_rank_3\.pt"
+        said = copies_differ(source, "")
+        return None if said and re.search(at, said) else f"verify: {said}"
+
+
+@fixed_since_2_2
+def ranks_in_other_strides(name):
+    """Transposed in memory in every other file."""
+    full = numbered(4, 6)
+    transposed = full.t().contiguous().t()
+    return Unlike(name, 4, {("w",): PerRank([full, transposed, full, transposed])})
+
+
 class Checked(Case):
     """check=crc finds a bit in each kind of file, of the one place that has WHAT."""
 
