@@ -14,14 +14,14 @@
 #include <cJSON.h>
 
 /*
- * Parses N bytes of TEXT, from the file FILE, which may take MOST bytes of memory. 0 with *out owned
- * by the caller (cJSON_Delete), or -errno with *err filled, and REMEDY in it.
+ * Parses N bytes of TEXT, from the file FILE, which may take MOST bytes of memory. 0 with *out
+ * owned by the caller (cJSON_Delete), or -errno with *err filled, and REMEDY in it.
  */
 int rfs_json_tree_parse(const char *file, const char *text, size_t n, size_t most,
                         const char *remedy, cJSON **out, struct rfs_error *err);
 /*
- * Parses a text that base/json_read.h has passed over. 0, -ENOMEM, or -EFBIG when it takes more than
- * MOST bytes.
+ * Parses a text that base/json_read.h has passed over. 0, -ENOMEM, or -EFBIG when it takes more
+ * than MOST bytes.
  */
 int rfs_json_tree_parse_valid(const char *text, size_t n, size_t most, cJSON **out);
 

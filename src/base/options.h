@@ -249,7 +249,7 @@ static inline bool rfs_options_keyed(const struct rfs_options *options)
 
 /* A switch in a file or a variable: 1 on, 0 off, -1 neither. */
 int rfs_option_switch(const char *value);
-/* That is refused for one that is neither. -EINVAL with *err filled. */
+/* Refuses VALUE of the switch NAME, which is neither on nor off. -EINVAL with *err filled. */
 int rfs_option_refuse_switch(const char *name, const char *value, struct rfs_error *err);
 
 #define RFS_OPTIONS_VARIABLE "RESHARDFS_" /* begins the name of each option's variable */

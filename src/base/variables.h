@@ -15,8 +15,8 @@
 #define RFS_AWS_WEB_TOKEN "AWS_WEB_IDENTITY_TOKEN_FILE"
 
 /*
- * Returns the value of a variable that is set and not empty, unless the process has more rights than
- * its user; else NULL.
+ * Returns the value of a variable that is set and not empty, unless the process has more rights
+ * than its user; else NULL.
  */
 const char *rfs_variable(const char *name);
 /*

@@ -65,7 +65,9 @@ struct rfs_selection {
     const struct rfs_params *params;
     const uint32_t *positions; /* NULL: all of them */
     size_t n;                  /* of positions */
-    /* the option that makes more and smaller files, for a message; NULL: the format can be another */
+    /*
+     * the option that makes more and smaller files, for a message; NULL: the format can be another
+     */
     const char *divide;
 };
 

@@ -583,8 +583,8 @@ bool rfs_doc_append(struct rfs_doc *into, const struct rfs_doc *from, uint32_t s
 /* ---- from a strategy ---- */
 
 /*
- * Adds the tensor map: one list, or one for each axis if any axis has several device axes. Axes that
- * nothing cuts are -1, as files have them.
+ * Adds the tensor map: one list, or one for each axis if any axis has several device axes. Axes
+ * that nothing cuts are -1, as files have them.
  */
 static bool make_map(struct rfs_doc *doc, const struct rfs_layout *from,
                      Straspb__ParallelLayouts *to)

@@ -61,7 +61,9 @@ static int ended(const struct reading *reading, const struct rfs_json_read *json
                : 0;
 }
 
-/* Notes a member that is not known, which a document would lose; NAME is that of an item, or NULL. */
+/*
+ * Notes a member that is not known, which a document would lose; NAME is that of an item, or NULL.
+ */
 static void note_unknown(const struct reading *reading, const char *key, const char *name)
 {
     rfs_fail(rfs_doc_lost(reading->doc), -EINVAL, RFS_OF(reading->doc->name, name),
@@ -291,7 +293,9 @@ static int read_node(struct reading *reading, const char *name, const cJSON *fro
 
 /* ---- the file ---- */
 
-/* One of the two large objects: what reads an item, and what puts the last item at another place. */
+/*
+ * One of the two large objects: what reads an item, and what puts the last item at another place.
+ */
 struct kind {
     int (*read)(struct reading *reading, const char *name, const cJSON *from);
     void (*move_last)(struct rfs_doc *doc, uint32_t to);

@@ -168,7 +168,10 @@ static void detach(struct fuse_session *session)
     (void)umount2(".", MNT_FORCE | MNT_DETACH);
 }
 
-/* The same by fusermount3, which ends no calls. The file system for that may not be there. */
+/*
+ * Detaches the mount by fusermount3, which ends no calls. /sys/fs/fuse/connections does, where that
+ * file system is there.
+ */
 static void detach_as_user(const struct keeper *k)
 {
     char path[64];

@@ -29,8 +29,8 @@ struct rfs_keeper {
 #define RFS_KEEPER_NONE ((struct rfs_keeper){-1})
 
 /*
- * ARGV is main's, whose memory gets the keeper's title. FOLDER is the descriptor of the folder to be
- * mounted on, and MOUNTPOINT its absolute path. 0, or -errno with *err filled.
+ * ARGV is main's, whose memory gets the keeper's title. FOLDER is the descriptor of the folder to
+ * be mounted on, and MOUNTPOINT its absolute path. 0, or -errno with *err filled.
  */
 int rfs_keeper_start(const struct rfs_mount_options *options, const char *mountpoint, int folder,
                      char **argv, struct rfs_keeper *out, struct rfs_error *err);

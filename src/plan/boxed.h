@@ -30,8 +30,8 @@ int rfs_boxed_walk_block(struct rfs_boxed_walk *walk, struct rfs_block *block,
                          struct rfs_error *err);
 
 /*
- * Finds further copy COPY of the present chunk, from 0 on: 1 when it is one, 0 with *err filled (the
- * file cannot be read) or not (*out says that it has something else there), or -errno.
+ * Finds further copy COPY of the present chunk, from 0 on: 1 when it is one, 0 with *err filled
+ * (the file cannot be read) or not (*out says that it has something else there), or -errno.
  */
 int rfs_boxed_walk_copy(const struct rfs_boxed_walk *walk, uint32_t copy,
                         struct rfs_boxed_copy *out, struct rfs_error *err);

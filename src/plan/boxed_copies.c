@@ -166,7 +166,7 @@ static int compare_pair(void *ctx, size_t i)
     const struct comparing *comparing = ctx;
     const int rc = compare_one(comparing, &comparing->pairs.data[i], NULL);
 
-    /* But for strict, files that cannot be read are left to their readers. */
+    /* Without strict, files that cannot be read are left to their readers. */
     return comparing->planning->planner->config.strict || rc == -EINTR || rc == -ENOMEM ? rc : 0;
 }
 

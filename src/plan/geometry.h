@@ -56,7 +56,7 @@ void rfs_geometry_block(const struct rfs_geometry *geometry, const struct rfs_ce
                         const uint32_t *cell, const uint64_t *strides, struct rfs_block *block);
 
 /*
- * The same from a box of the whole tensor that begins at AT and has SIZE elements, with STRIDES in
+ * The copy from a box of the whole tensor that begins at AT and has SIZE elements, with STRIDES in
  * bytes; STRIDED: they are any, as in a block.
  */
 void rfs_geometry_block_from(const struct rfs_geometry *geometry, const struct rfs_cells *cells,

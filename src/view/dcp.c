@@ -40,7 +40,9 @@ struct shared {
 struct rfs_dcp_view {
     uint32_t *stages;            /* owned; of rfs_dcp_stages; or NULL */
     RFS_VEC(struct shared) list; /* under the view's lock */
-    /* The objects that are shown, and their numbers in the boxes; constant once the view is open. */
+    /*
+     * The objects that are shown, and their numbers in the boxes; constant once the view is open.
+     */
     RFS_VEC(struct rfs_dcp_object) objects;
     RFS_VEC(uint32_t) numbers;
     size_t objects_file; /* the file that has them; 0: there are none */

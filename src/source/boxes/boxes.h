@@ -19,11 +19,11 @@
  * which are kept as lists of files: chunks with the same list share it.
  *
  * Cost: 40 bytes a chunk, 4 for each cell of a grid (as many as chunks, where the chunks themselves
- * are a grid), 8 for each border; 64 a tensor; 136 for a chunk whose elements do not lie row by row.
- * Where chunks have further copies, 8 more for each chunk, 4 for each file of each distinct list,
- * and 8 for each further copy whose place is known from the start (FSDP's files and shards, but not
- * Checkpoint 2.0). So 1,024 ranks that save 10,000 tensors in 32 slices each take 2.5 MB for their
- * 10 million copies.
+ * are a grid), 8 for each border; 64 a tensor; 136 for a chunk whose elements do not lie row by
+ * row. Where chunks have further copies, 8 more for each chunk, 4 for each file of each distinct
+ * list, and 8 for each further copy whose place is known from the start (FSDP's files and shards,
+ * but not Checkpoint 2.0). So 1,024 ranks that save 10,000 tensors in 32 slices each take 2.5 MB
+ * for their 10 million copies.
  *
  * Threads: rfs_boxes_locate and all that reads, from any thread; the rest while they are built.
  */
@@ -219,9 +219,9 @@ int rfs_boxes_store_object(struct rfs_boxes *boxes, const char *name, size_t len
                            uint64_t item, uint64_t item_bytes, struct rfs_error *err);
 
 /*
- * Says that FILES[0 … N), numbers by rfs_boxes_copy_file or file ids, have further copies of a chunk
- * that is stored. PLACES (or NULL: the format finds them) are where their elements begin. 0 or
- * -ENOMEM with *err filled. Cost: as rfs_boxes_store, and O(N).
+ * Says that FILES[0 … N), numbers by rfs_boxes_copy_file or file ids, have further copies of a
+ * chunk that is stored. PLACES (or NULL: the format finds them) are where their elements begin. 0
+ * or -ENOMEM with *err filled. Cost: as rfs_boxes_store, and O(N).
  */
 int rfs_boxes_store_copies(struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
                            const uint64_t *offset, const uint32_t *files, const uint64_t *places,
@@ -314,8 +314,8 @@ struct rfs_stored_part {
 void rfs_boxes_place_part(struct rfs_boxes *boxes, const struct rfs_chunk_part *part, uint32_t file,
                           uint64_t at, struct rfs_stored_part *out);
 /*
- * Tells whether the elements of a chunk of TYPE and of its copy, with these values of at, lie in one
- * order without gaps, so that their bytes can be compared; and gives where both begin.
+ * Tells whether the elements of a chunk of TYPE and of its copy, with these values of at, lie in
+ * one order without gaps, so that their bytes can be compared; and gives where both begin.
  */
 bool rfs_boxes_alike(struct rfs_boxes *boxes, const struct rfs_type *type, uint64_t a, uint64_t b,
                      uint64_t begin[2]);

@@ -103,7 +103,8 @@ static int declare_chunk(struct reading *reading, const char *name, const struct
         return damaged(reading, name, "a chunk without offsets and sizes");
     /*
      * A few bytes can name a long list of chunks again and again. Of a few too many, the one that
-     * is described twice is a copy, and one that is stored nowhere is found, with its tensor, later.
+     * is described twice is a copy, and one that is stored nowhere is found, with its tensor,
+     * later.
      */
     if (++reading->chunks > reading->places + CHUNKS_BEYOND)
         return damaged(reading, NULL, "it stores fewer chunks than it describes");

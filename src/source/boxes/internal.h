@@ -32,7 +32,7 @@ void rfs_grid_walk_begin(const struct rfs_boxes *boxes, const struct rfs_boxed_t
 bool rfs_grid_walk_next(const struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
                         struct rfs_grid_walk *walk, uint32_t *chunk, uint64_t *at);
 
-/* The same as rfs_chunk_walk_begin and rfs_chunk_walk_next, of a tensor that was flattened. */
+/* Do what rfs_chunk_walk_begin and rfs_chunk_walk_next do, for a tensor that was flattened. */
 void rfs_flat_walk_begin(struct rfs_chunk_walk *walk, const uint64_t *lo, const uint64_t *hi);
 bool rfs_flat_walk_next(struct rfs_chunk_walk *walk, struct rfs_chunk_part *part);
 

@@ -26,7 +26,9 @@
 int rfs_credentials_get(struct rfs_credentials *out);
 /* The store refused them as ended: whether the next call asks for others of that kind. */
 bool rfs_credentials_renew(void);
-/* Overwrites parts of the secret key and of the session token in TEXT, such as a store's message. */
+/*
+ * Overwrites parts of the secret key and of the session token in TEXT, such as a store's message.
+ */
 void rfs_credentials_blank(char *text);
 /* Wipes all. */
 void rfs_credentials_forget(void);

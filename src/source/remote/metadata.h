@@ -12,7 +12,7 @@
 struct rfs_credentials;
 
 /*
- * Those of a role for a token in a file, of a container, of an instance. 0;
+ * Get the credentials of a role for a token in a file, of a container, of an instance. 0;
  * RFS_CREDENTIALS_UNASKED; or -errno with rfs_store_fail.
  */
 int rfs_metadata_web_identity(struct rfs_credentials *out);

@@ -92,8 +92,8 @@ static const char *part_of_aws(const char *host)
 }
 
 /*
- * Whether a host of AWS is one of S3: s3.eu-west-1, s3.dualstack.eu-west-1, s3-us-west-2, s3. Others
- * belong to customers, who choose a part of the name.
+ * Whether a host of AWS is one of S3: s3.eu-west-1, s3.dualstack.eu-west-1, s3-us-west-2, s3.
+ * Others belong to customers, who choose a part of the name.
  */
 static bool is_s3_of_aws(const char *host, const char *aws)
 {

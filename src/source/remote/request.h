@@ -7,7 +7,9 @@
 
 #include <sys/uio.h>
 
-/* Whether an ETag stands for bytes: weak ones stand for a meaning, and no server takes them here. */
+/*
+ * Whether an ETag stands for bytes: weak ones stand for a meaning, and no server takes them here.
+ */
 static inline bool rfs_etag_is_strong(const char *etag)
 {
     return *etag && strncmp(etag, "W/", 2) != 0;

@@ -7,8 +7,8 @@
  *   verl          global_step_100/actor/model_world_size_8_rank_0.pt, global_step_100/critic/…
  *   NeMo          NAME-step=100-last/weights/.metadata
  *
- * Of folders whose names differ in the numbers alone the last counts. The search goes a few levels
- * down, and ends when it has listed some folders.
+ * Where the names of folders differ in the numbers alone, the last one counts. The search goes a
+ * few levels down, and ends when it has listed some folders.
  */
 #include "base/cleanup.h"
 #include "base/text.h"
@@ -53,7 +53,7 @@ static int compare_series(const char *a, const char *b)
     return (unsigned char)x - (unsigned char)y;
 }
 
-/* Of a series the last comes first. */
+/* Puts the last of a series first. */
 static int compare(const void *a, const void *b)
 {
     const char *x = *(char *const *)a;

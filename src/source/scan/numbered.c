@@ -259,7 +259,10 @@ static int gather(struct gathering *g)
     return rc;
 }
 
-/* Of two names with equal numbers one is a renamed copy, and which of them is not known. */
+/*
+ * Leaves out names that are only similar. Refuses two with equal numbers: one is a renamed copy, and
+ * which of them is not known.
+ */
 static int settle_spellings(struct gathering *g)
 {
     size_t n = 0;

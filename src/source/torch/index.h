@@ -15,7 +15,8 @@ int rfs_torch_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file
                    struct rfs_error *err);
 
 /*
- * The dict at ENTRY of a file's object. 0 with *out set, or -EINVAL with *err filled: there is none.
+ * The dict at ENTRY of a file's object. 0 with *out set, or -EINVAL with *err filled: there is
+ * none.
  */
 int rfs_torch_find_dict(const struct rfs_torch *torch, const char *file, const char *entry,
                         const struct rfs_node **out, struct rfs_error *err);

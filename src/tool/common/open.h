@@ -40,7 +40,7 @@ int rfs_tool_share_store(struct rfs_settings *one, struct rfs_settings *other);
  */
 int rfs_tool_objects(const struct rfs_options *options, const char *path, struct rfs_error *err);
 /*
- * The same of N PATHS, each of which may be NULL, for a command that reads them without a view;
+ * Does so for N PATHS, each of which may be NULL, and for a command that reads them without a view;
  * OPTIONS NULL: it has none.
  */
 int rfs_tool_reach(const struct rfs_settings *options, const char *const *paths, size_t n,

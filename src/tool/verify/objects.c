@@ -87,7 +87,9 @@ static void join(struct comparing *comparing)
 
 /* ---- what they are --------------------------------------------------------------------------- */
 
-/* Gives 1 for a sound item, 0 for one that is among the findings now, or -errno with *err filled. */
+/*
+ * Gives 1 for a sound item, 0 for one that is among the findings now, or -errno with *err filled.
+ */
 static int prove(const struct comparing *comparing, const struct rfs_whole *whole,
                  const struct pair *pair, const struct rfs_boxed_object *object, const char *what,
                  struct rfs_error *err)
