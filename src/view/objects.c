@@ -42,7 +42,9 @@ int rfs_objects_check_unread(const struct rfs_view *view, struct rfs_error *err)
         if (!view->convert.made && !rfs_output_map_name(view->output_map, name))
             continue;
         return rfs_fail(err, -ENOTSUP, RFS_OF(rfs_files_path(boxes->files, boxes->metadata), name),
-                        "names= mapping it to null to leave it out", "is not read: %s",
+                        view->convert.made ? "convert= of an export that leaves it out (names=)"
+                                           : "names= mapping it to null to leave it out",
+                        "is not read: %s",
                         rfs_intern_text(names, boxes->unread.data[i].why));
     }
     return 0;

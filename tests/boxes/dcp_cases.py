@@ -810,7 +810,20 @@ class Complete(Ranks):
         want = {n: v for n, v in self.whole().items() if n != "cut"}
         said = check_export(source, os.path.join(folder, "hf"), f"view=huggingface,names={names}", want)
         strict = export(source, os.path.join(folder, "strict"), f"view=huggingface,names={names},strict")
-        return said or (None if strict and "is missing" in strict else f"strict: {strict}")
+        said = said or (None if strict and "is missing" in strict else f"strict: {strict}")
+        return said or self.check_converted(folder, source)
+
+    def check_converted(self, folder, source):
+        """With convert=, names= is of the names that are shown: the message says how to leave out others."""
+        files = {"config.json": '{"model_type": "tiny"}', "tiny.rules":
+                 "sides training model\nmodels tiny\ncut = model.cut [8, 2]\ncopied = model.copied [8, 2]\n"
+                 "buffer = model.buffer [3]\n", "shown.json": '{"model.cut": null}'}
+        for name, text in files.items():
+            with open(os.path.join(folder, name), "w", encoding="ascii") as file:
+                file.write(text)
+        have = export(source, os.path.join(folder, "converted"), f"view=huggingface,convert={folder}/tiny.rules,"
+                      f"hf_config={folder}/config.json,names={folder}/shown.json")
+        return None if have and "that is incomplete, and convert= of an export of that" in have else f"convert: {have}"
 
 
 @fixed_since_2_2
