@@ -44,8 +44,7 @@ int rfs_objects_check_unread(const struct rfs_view *view, struct rfs_error *err)
         return rfs_fail(err, -ENOTSUP, RFS_OF(rfs_files_path(boxes->files, boxes->metadata), name),
                         view->convert.made ? "convert= of an export that leaves it out (names=)"
                                            : "names= mapping it to null to leave it out",
-                        "is not read: %s",
-                        rfs_intern_text(names, boxes->unread.data[i].why));
+                        "is not read: %s", rfs_intern_text(names, boxes->unread.data[i].why));
     }
     return 0;
 }
