@@ -370,6 +370,26 @@ static int settle(struct compiling *c, uint32_t tensor)
     return 0;
 }
 
+/* Whether rules would drop a tensor of the source with that name. */
+static bool drops(const struct compiling *c, const char *name)
+{
+    if (rfs_convert_is_named(c, name))
+        return false;
+    for (size_t i = 0; i < c->waiting.n; i++) {
+        const struct statement *statement = c->waiting.data[i].statement;
+        const bool drop = statement->kind == STATEMENT_DROP && statement->side == c->source;
+        if ((drop || statement->kind == STATEMENT_KEEP) && like_any(statement->words, name))
+            return drop;
+    }
+    return false;
+}
+
+static void find_lost(struct compiling *c)
+{
+    while (c->map->lost < c->input->n_lost && drops(c, c->input->lost[c->map->lost]))
+        c->map->lost++;
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 /* The source's tensors, in its order, as those of a side. */
@@ -495,6 +515,7 @@ static int compile(const struct rfs_convert_rules *rules, const struct rfs_conve
         rc = rfs_convert_link_finish(&c);
     if (rc)
         return rc;
+    find_lost(&c);
     c.map->from_left = c.source == SIDE_LEFT;
     for (int side = 0; side < 2; side++) {
         const char *name = rules->sides[side];

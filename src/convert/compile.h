@@ -26,6 +26,8 @@ struct rfs_convert_input {
     const char *source;  /* its path, for messages */
     const struct rfs_convert_tensor *tensors;
     size_t n;
+    const char *const *lost; /* names of tensors of the source that no file has any more */
+    size_t n_lost;
 };
 
 /* 0 with *out owned by the caller, or -errno with *err filled. */

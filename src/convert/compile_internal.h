@@ -181,6 +181,8 @@ int rfs_convert_take_rows(struct compiling *c, int side, uint32_t tensor,
                           const struct taking *taking);
 /* Proves that every tensor is used once, and completely. */
 int rfs_convert_prove(struct compiling *c);
+/* Whether a rule or a copy has a tensor of the source with this name, whatever numbers are in it. */
+bool rfs_convert_is_named(const struct compiling *c, const char *name);
 
 /* links.c: the links of the present rule, from the pieces. */
 struct left_rows {

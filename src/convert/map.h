@@ -70,6 +70,7 @@ struct rfs_convert_map {
     RFS_VEC(struct rfs_convert_copy) copies;
     size_t dropped;            /* tensors of the source that rules leave out */
     const char *first_dropped; /* borrowed from the source */
+    size_t lost; /* the first of the input's lost names that rules do not drop; n_lost: none */
 };
 
 void rfs_convert_map_free(struct rfs_convert_map *map);

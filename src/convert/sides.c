@@ -192,8 +192,7 @@ static bool has_leaf(const struct node *node, const char *name)
     return false;
 }
 
-/* Whether a rule takes tensors with this name and other numbers in it. */
-static bool is_beyond(const struct compiling *c, const char *name)
+bool rfs_convert_is_named(const struct compiling *c, const char *name)
 {
     for (size_t i = 0; i < c->applied.n; i++) {
         const struct statement *rule = c->applied.data[i];
@@ -236,7 +235,7 @@ static int fail_unused(struct compiling *c, uint32_t tensor)
                                 rules);
     if (*like)
         snprintf(text, sizeof text, "; rules take '%s'", like);
-    if (is_beyond(c, name))
+    if (rfs_convert_is_named(c, name))
         return rfs_convert_fail(c->input->source, 0, name,
                                 "the config.json that belongs to these tensors", c->err,
                                 "is taken by no rule of %s, as by %s there are fewer of its "

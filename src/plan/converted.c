@@ -11,6 +11,8 @@ struct rfs_converted {
     struct rfs_convert_map *map;
     struct rfs_catalog *catalog;
     const struct rfs_index *index; /* of the catalogue, by number of the made tensor */
+    /* [made] owned; a source tensor that it needs and that is not complete, or RFS_NO_ID */
+    uint32_t *lost;
 };
 
 void rfs_converted_free(struct rfs_converted *converted)
@@ -19,6 +21,7 @@ void rfs_converted_free(struct rfs_converted *converted)
         return;
     rfs_catalog_close(converted->catalog);
     rfs_convert_map_free(converted->map);
+    free(converted->lost);
     free(converted);
 }
 
@@ -29,14 +32,17 @@ static int compile(struct rfs_converted *converted, struct rfs_error *err)
     struct rfs_catalog *catalog = converted->config.catalog;
     const struct rfs_params *params = converted->plan->params;
     RFS_FREE struct rfs_convert_tensor *tensors = calloc(params->n + 1, sizeof *tensors);
+    RFS_CLEANUP(rfs_plan_vanished_end) struct rfs_vanished vanished = {.names = {.n = 0}};
+
+    if (!tensors || rfs_plan_find_vanished(converted->config.whole, params, &vanished))
+        return rfs_fail_memory(err);
     const struct rfs_convert_input input = {.config = converted->config.hf_config,
                                             .options = converted->config.options,
                                             .source = rfs_catalog_path(catalog),
                                             .tensors = tensors,
-                                            .n = params->n};
-
-    if (!tensors)
-        return rfs_fail_memory(err);
+                                            .n = params->n,
+                                            .lost = vanished.names.data,
+                                            .n_lost = vanished.names.n};
     for (size_t i = 0; i < params->n; i++)
         tensors[i] =
             (struct rfs_convert_tensor){rfs_catalog_name(catalog, params->targets[i].name),
@@ -44,6 +50,10 @@ static int compile(struct rfs_converted *converted, struct rfs_error *err)
     const int rc = rfs_convert_compile(converted->config.rules, &input, &converted->map, err);
     if (rc)
         return rc;
+    const size_t lost = converted->map->lost;
+    if (lost < vanished.names.n)
+        return rfs_plan_fail_lost(converted->config.whole, vanished.names.data[lost],
+                                  vanished.ranks.data[lost], err);
     if (converted->map->dropped > 0)
         rfs_log(converted->config.log, RFS_INFO,
                 "conversion leaves out %zu of %zu values, which the rules drop: '%s'%s",
@@ -74,6 +84,113 @@ static int derive(struct rfs_converted *converted, struct rfs_error *err)
     return rc;
 }
 
+/* ---- tensors that are not complete ----------------------------------------------------------- */
+
+static bool is_incomplete(const struct rfs_converted *converted, uint32_t source)
+{
+    return rfs_plan_is_incomplete(converted->config.whole,
+                                  converted->plan->params->targets[source].name);
+}
+
+bool rfs_converted_can_compare(const struct rfs_converted *converted,
+                               const struct rfs_convert_copy *copy)
+{
+    return !is_incomplete(converted, copy->copy) && !is_incomplete(converted, copy->original);
+}
+
+/* The copy of a source tensor that is not complete, and so can't be compared with it. */
+static uint32_t find_lost_copy(const struct rfs_converted *converted, uint32_t original)
+{
+    const struct rfs_convert_map *map = converted->map;
+
+    for (size_t i = 0; i < map->copies.n; i++)
+        if (map->copies.data[i].original == original &&
+            is_incomplete(converted, map->copies.data[i].copy))
+            return map->copies.data[i].copy;
+    return RFS_NO_ID;
+}
+
+static uint32_t find_lost_source(const struct rfs_converted *converted,
+                                 const struct rfs_convert_made *made)
+{
+    uint32_t lost = RFS_NO_ID;
+
+    for (size_t i = 0; i < made->n && lost == RFS_NO_ID; i++) {
+        const uint32_t source = converted->map->links.data[made->links + i].source;
+        if (is_incomplete(converted, source))
+            lost = source;
+        else if (made->compared)
+            lost = find_lost_copy(converted, source);
+    }
+    return lost;
+}
+
+static int find_lost(struct rfs_converted *converted, struct rfs_error *err)
+{
+    const struct rfs_convert_map *map = converted->map;
+
+    converted->lost = malloc((map->made.n + 1) * sizeof *converted->lost);
+    if (!converted->lost)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; i < map->made.n; i++)
+        converted->lost[i] = find_lost_source(converted, &map->made.data[i]);
+    return 0;
+}
+
+bool rfs_converted_needs_lost(const struct rfs_converted *converted, uint32_t name,
+                              uint32_t *source)
+{
+    const struct rfs_convert_made *made = converted ? rfs_converted_made(converted, name) : NULL;
+
+    *source = made ? converted->lost[made - converted->map->made.data] : RFS_NO_ID;
+    return *source != RFS_NO_ID;
+}
+
+size_t rfs_converted_incomplete(const struct rfs_converted *converted)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < converted->map->made.n; i++)
+        n += converted->lost[i] != RFS_NO_ID;
+    return n;
+}
+
+uint32_t rfs_converted_lost(const struct rfs_converted *converted, uint32_t source)
+{
+    const struct rfs_lacking *incomplete = converted->config.whole->config.incomplete;
+
+    return incomplete->from.data[converted->plan->params->targets[source].name] - 1;
+}
+
+int rfs_plan_fail_made(const struct rfs_planner *planner, const char *made, uint32_t source,
+                       struct rfs_error *err)
+{
+    const struct rfs_converted *converted = planner->config.converted;
+    struct rfs_catalog *catalog = converted->config.catalog;
+    const uint32_t rank = rfs_converted_lost(converted, source);
+
+    return rfs_fail(err, -ENOENT, RFS_OF(rfs_catalog_path(catalog), made),
+                    "the checkpoint of that rank; or names=FILE with null for each tensor that is "
+                    "incomplete",
+                    "needs '%s', which is incomplete: rank_%u %s, and no other rank is known to "
+                    "hold the same",
+                    rfs_catalog_name(catalog, converted->plan->params->targets[source].name), rank,
+                    rfs_catalog_has(catalog, rank) ? "does not have its part"
+                                                   : "has no checkpoint");
+}
+
+int rfs_plan_check_made(const struct rfs_planner *planner, struct rfs_error *err)
+{
+    const struct rfs_converted *converted = planner->config.converted;
+    const struct rfs_convert_map *map = converted->map;
+
+    for (size_t i = 0; i < map->made.n; i++)
+        if (converted->lost[i] != RFS_NO_ID &&
+            rfs_output_map_name(planner->config.output_map, map->made.data[i].name))
+            return rfs_plan_fail_made(planner, map->made.data[i].name, converted->lost[i], err);
+    return 0;
+}
+
 int rfs_converted_new(const struct rfs_converted_config *config, struct rfs_converted **out,
                       struct rfs_error *err)
 {
@@ -85,7 +202,8 @@ int rfs_converted_new(const struct rfs_converted_config *config, struct rfs_conv
     converted->config = *config;
     int rc = rfs_planner_rank(config->whole, 0, &converted->plan, err)
             ?: compile(converted, err)
-            ?: derive(converted, err);
+            ?: derive(converted, err)
+            ?: find_lost(converted, err);
     if (!rc)
         *out = RFS_STEAL(converted);
     return rc;
@@ -285,9 +403,10 @@ static int take_target(struct slicing *slicing, struct rfs_planner *planner, uin
     const bool cut = target->geometry != RFS_NO_ID;
     struct rfs_geometry whole;
     struct rfs_use use;
+    uint32_t lost;
     int rc = 0;
 
-    if (!made)
+    if (!made || rfs_converted_needs_lost(converted, target->name, &lost))
         return -EIO;
     slicing->converted = converted;
     slicing->item = rfs_dtype_bytes((enum rfs_dtype)made->type.dtype);

@@ -16,7 +16,10 @@
 #include "plan/planner.h"
 
 struct rfs_converted_config {
-    /* of the source, borrowed; its destination is unsharded, and nothing is renamed */
+    /*
+     * of the source, borrowed; its destination is unsharded, and nothing is renamed; it lists what
+     * is not complete
+     */
     struct rfs_planner *whole;
     struct rfs_catalog *catalog; /* the planner's */
     const struct rfs_convert_rules *rules;
@@ -49,6 +52,19 @@ const struct rfs_target *rfs_converted_target(const struct rfs_converted *conver
 /* The made tensor of that name, id in the catalogue's names; or NULL. */
 const struct rfs_convert_made *rfs_converted_made(const struct rfs_converted *converted,
                                                   uint32_t name);
+/*
+ * Whether the made tensor of that name needs a tensor of the source that is not complete, so that
+ * it has no slices: *source gets that one's number. CONVERTED may be NULL, which needs nothing.
+ */
+bool rfs_converted_needs_lost(const struct rfs_converted *converted, uint32_t name,
+                              uint32_t *source);
+/* How many made tensors are such. */
+size_t rfs_converted_incomplete(const struct rfs_converted *converted);
+/* A rank that should have the lost part of a source tensor that is not complete. */
+uint32_t rfs_converted_lost(const struct rfs_converted *converted, uint32_t source);
+/* Whether a copy and its original are complete. If not, what is made of the original is not. */
+bool rfs_converted_can_compare(const struct rfs_converted *converted,
+                               const struct rfs_convert_copy *copy);
 /* Whether it is made of the original of a copy that the rules leave out. */
 bool rfs_converted_is_compared(const struct rfs_converted *converted, uint32_t name);
 /* The dtype that a cast gives it; FROM without one. */

@@ -179,6 +179,8 @@ int rfs_plan_lack(const struct rfs_planner *planner, uint32_t name, uint32_t ran
 int rfs_plan_lack_stage(const struct planning *planning, uint32_t s);
 int rfs_plan_lack_file(const struct rfs_planner *planner, uint32_t rank);
 bool rfs_plan_is_lacking(const struct rfs_planner *planner, uint32_t name);
+/* Whether the planner lists it, and some part of it is in no file; rfs_plan_lack noted it. */
+bool rfs_plan_is_incomplete(const struct rfs_planner *planner, uint32_t name);
 
 /*
  * Sets stages[s].needed for each source stage s whose files a destination stage takes something
@@ -202,6 +204,31 @@ bool rfs_plan_looks_swapped(const struct rfs_planner *planner);
  * -ENOENT with *err filled.
  */
 int rfs_plan_check_lost(const struct rfs_planner *planner, struct rfs_error *err);
+/*
+ * Parameters of the source strategy that are not in PARAMS, and of which lost ranks should have a
+ * slice that no other rank has: they were never saved, or lost. 0 or -ENOMEM.
+ */
+struct rfs_vanished {
+    RFS_VEC(const char *) names; /* borrowed from the strategy */
+    RFS_VEC(uint32_t) ranks;     /* one such rank for each name */
+};
+int rfs_plan_find_vanished(const struct rfs_planner *planner, const struct rfs_params *params,
+                           struct rfs_vanished *out);
+void rfs_plan_vanished_end(struct rfs_vanished *vanished);
+/* Fails for a parameter with a slice that RANK should have. -ENOENT. */
+int rfs_plan_fail_lost(const struct rfs_planner *planner, const char *param, uint32_t rank,
+                       struct rfs_error *err);
+/*
+ * Refuses a tensor that conversion rules make of SOURCE, a tensor that is not complete; converted.c.
+ * -ENOENT.
+ */
+int rfs_plan_fail_made(const struct rfs_planner *planner, const char *made, uint32_t source,
+                       struct rfs_error *err);
+/*
+ * Whether the tensors that conversion rules make, and that are shown, are made of complete ones;
+ * converted.c. 0, or -ENOENT with *err filled.
+ */
+int rfs_plan_check_made(const struct rfs_planner *planner, struct rfs_error *err);
 /*
  * Whether a checkpoint that describes itself has all files of its save, or names= leaves out what
  * is incomplete without them; and with strict, whether its metadata is of these files. 0, -EINVAL

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks and tensors that a planner goes without, so that the rest of a damaged source is shown. */
+/*
+ * Ranks and tensors that a planner goes without, so that the rest of a damaged source is shown; and
+ * tensors that it lists, and that are not complete.
+ */
 #include "plan/internal.h"
 
 int rfs_plan_lack(const struct rfs_planner *planner, uint32_t name, uint32_t rank)
 {
-    struct rfs_lacking *lacking = planner->config.lacking;
+    const struct rfs_planner_config *config = &planner->config;
+    struct rfs_lacking *lacking = config->lacking ? config->lacking : config->incomplete;
 
     while (lacking->from.n <= name)
         if (!RFS_PUSH(&lacking->from, 0))
@@ -13,11 +17,20 @@ int rfs_plan_lack(const struct rfs_planner *planner, uint32_t name, uint32_t ran
     return 0;
 }
 
+/* Whether the list, which may be NULL, has that name. */
+static bool is_in(const struct rfs_lacking *lacking, uint32_t name)
+{
+    return lacking && name < lacking->from.n && lacking->from.data[name] > 0;
+}
+
 bool rfs_plan_is_lacking(const struct rfs_planner *planner, uint32_t name)
 {
-    const struct rfs_lacking *lacking = planner->config.lacking;
+    return is_in(planner->config.lacking, name);
+}
 
-    return lacking && name < lacking->from.n && lacking->from.data[name] > 0;
+bool rfs_plan_is_incomplete(const struct rfs_planner *planner, uint32_t name)
+{
+    return is_in(planner->config.incomplete, name);
 }
 
 int rfs_plan_lack_file(const struct rfs_planner *planner, uint32_t rank)

@@ -49,37 +49,105 @@ static bool any_missing(const struct rfs_planner *planner)
     return false;
 }
 
+int rfs_plan_fail_lost(const struct rfs_planner *planner, const char *param, uint32_t rank,
+                       struct rfs_error *err)
+{
+    return rfs_fail(err, -ENOENT, RFS_OF(rfs_catalog_path(planner->config.catalog), param),
+                    rfs_plan_looks_swapped(planner) ? RFS_PLAN_SWAPPED
+                                                    : "the checkpoint of that rank",
+                    "rank_%u has no checkpoint, and no other rank that has one holds the "
+                    "same slice",
+                    rank);
+}
+
+/* Parameters that may have lost a slice. */
+struct losing {
+    const struct rfs_planner *planner;
+    unsigned char *held; /* scratch */
+    unsigned char *kept; /* [stages * layouts] no slice of that layout is lost */
+};
+
+static void losing_end(struct losing *losing)
+{
+    free(losing->held);
+    free(losing->kept);
+}
+
+static int losing_begin(const struct rfs_planner *planner, struct losing *losing)
+{
+    const size_t n_layouts = rfs_strategy_layouts(planner->config.src);
+
+    *losing = (struct losing){.planner = planner};
+    losing->held = malloc(planner->scale.src_devices);
+    losing->kept = calloc(n_layouts, planner->scale.src_stages);
+    return losing->held && losing->kept ? 0 : -ENOMEM;
+}
+
+/* The rank whose slice of the strategy's parameter I no other has, or RFS_NO_RANK. */
+static uint32_t lost_of(const struct losing *losing, size_t i)
+{
+    const struct rfs_planner *planner = losing->planner;
+    const struct rfs_strategy *src = planner->config.src;
+    const uint32_t stage = only_stage(src, i);
+
+    if (stage == RFS_NO_STAGE)
+        return RFS_NO_RANK;
+    const struct rfs_layout *layout = rfs_strategy_layout(src, i, stage);
+    unsigned char *kept = &losing->kept[(size_t)stage * rfs_strategy_layouts(src) + layout->id];
+    if (*kept)
+        return RFS_NO_RANK;
+    const uint32_t rank = lost_rank(planner, layout, rfs_plan_base(planner, stage), losing->held);
+    *kept = rank == RFS_NO_RANK;
+    return rank;
+}
+
 int rfs_plan_check_lost(const struct rfs_planner *planner, struct rfs_error *err)
 {
     const struct rfs_strategy *src = planner->config.src;
+    RFS_CLEANUP(losing_end) struct losing losing = {.held = NULL};
 
     if (!src || !any_missing(planner))
         return 0;
-    const size_t n_layouts = rfs_strategy_layouts(src);
-    RFS_FREE unsigned char *held = malloc(planner->scale.src_devices);
-    RFS_FREE unsigned char *seen = calloc(n_layouts, planner->scale.src_stages);
-    if (!held || !seen)
+    if (losing_begin(planner, &losing))
         return rfs_fail_memory(err);
     for (size_t i = 0; i < rfs_strategy_count(src); i++) {
         const struct rfs_role_name *name = &planner->params[i];
-        const uint32_t stage = only_stage(src, i);
-        if (stage == RFS_NO_STAGE || !name->shown ||
-            (planner->config.dst && name->dst == RFS_NO_ID))
+        if (!name->shown || (planner->config.dst && name->dst == RFS_NO_ID))
             continue;
-        const struct rfs_layout *layout = rfs_strategy_layout(src, i, stage);
-        unsigned char *done = &seen[(size_t)stage * n_layouts + layout->id];
-        if (*done)
-            continue;
-        *done = 1;
-        const uint32_t rank = lost_rank(planner, layout, rfs_plan_base(planner, stage), held);
+        const uint32_t rank = lost_of(&losing, i);
         if (rank != RFS_NO_RANK)
-            return rfs_fail(
-                err, -ENOENT,
-                RFS_OF(rfs_catalog_path(planner->config.catalog), rfs_strategy_param(src, i)),
-                rfs_plan_looks_swapped(planner) ? RFS_PLAN_SWAPPED : "the checkpoint of that rank",
-                "rank_%u has no checkpoint, and no other rank that has one holds the "
-                "same slice",
-                rank);
+            return rfs_plan_fail_lost(planner, rfs_strategy_param(src, i), rank, err);
+    }
+    return 0;
+}
+
+void rfs_plan_vanished_end(struct rfs_vanished *vanished)
+{
+    free(vanished->names.data);
+    free(vanished->ranks.data);
+}
+
+int rfs_plan_find_vanished(const struct rfs_planner *planner, const struct rfs_params *params,
+                           struct rfs_vanished *out)
+{
+    const struct rfs_strategy *src = planner->config.src;
+    RFS_CLEANUP(losing_end) struct losing losing = {.held = NULL};
+
+    if (!src || !any_missing(planner))
+        return 0;
+    RFS_FREE unsigned char *listed = calloc(rfs_strategy_count(src) + 1, 1);
+    if (!listed || losing_begin(planner, &losing))
+        return -ENOMEM;
+    for (size_t i = 0; i < params->n; i++) {
+        const uint32_t at = rfs_plan_name(planner, params->targets[i].name).src;
+        if (at != RFS_NO_ID)
+            listed[at] = 1;
+    }
+    for (size_t i = 0; i < rfs_strategy_count(src); i++) {
+        const uint32_t rank = listed[i] ? RFS_NO_RANK : lost_of(&losing, i);
+        if (rank != RFS_NO_RANK &&
+            (!RFS_PUSH(&out->names, rfs_strategy_param(src, i)) || !RFS_PUSH(&out->ranks, rank)))
+            return -ENOMEM;
     }
     return 0;
 }

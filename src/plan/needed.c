@@ -9,6 +9,7 @@
  * Ranks that would give parameters left out by the user's map are marked as well, as the order of
  * the rest may be theirs; errors of these parameters are ignored.
  */
+#include "plan/converted.h"
 #include "plan/internal.h"
 
 #define RANKS_SHOWN 6
@@ -78,13 +79,13 @@ static int nobody_gives(const struct planning *planning,
                                   : "does not have it");
 }
 
-/* Fails, or goes without the parameter. */
+/* Fails, or notes the parameter and goes on. */
 static int lose_param(const struct planning *planning, const struct provider_query *provider_query,
                       const struct piece *piece)
 {
     const struct rfs_planner *planner = planning->planner;
 
-    if (!planner->config.lacking)
+    if (!planner->config.lacking && !planner->config.incomplete)
         return nobody_gives(planning, provider_query, piece);
     return rfs_plan_lack(planner, provider_query->name,
                          provider_query->base + rfs_plan_first(provider_query, piece))
@@ -221,7 +222,9 @@ static int want_sliced(struct planning *planning, struct stage_use *use,
         return 0;
     rc = want_cells(planning, use, provider_query, role, rfs_plan_geometry_at(planner, id),
                     origin->type);
-    if (!rc && shared && !rfs_plan_is_lacking(planner, name)) /* each that is lacking is noted */
+    const bool whole =
+        !rfs_plan_is_lacking(planner, name) && !rfs_plan_is_incomplete(planner, name);
+    if (!rc && shared && whole) /* each that is not is noted */
         planning->seen.data[id] |= use_of(role);
     return rc;
 }
@@ -245,6 +248,19 @@ static int want_copied(struct planning *planning, struct stage_use *use,
     return 0;
 }
 
+/* Fails, or goes without what conversion rules make of SOURCE, a tensor that is not complete. */
+static int lose_made(const struct planning *planning, uint32_t name, uint32_t source)
+{
+    const struct rfs_planner *planner = planning->planner;
+    const char *made = rfs_catalog_name(planner->config.catalog, name);
+
+    if (!planner->config.lacking)
+        return rfs_plan_fail_made(planner, made, source, planning->err);
+    return rfs_plan_lack(planner, name, rfs_converted_lost(planner->config.converted, source))
+               ? rfs_fail_memory(planning->err)
+               : 0;
+}
+
 static int want_param(struct planning *planning, uint32_t s, uint32_t name)
 {
     struct rfs_planner *planner = planning->planner;
@@ -256,6 +272,9 @@ static int want_param(struct planning *planning, uint32_t s, uint32_t name)
     const struct rfs_role role = rfs_plan_role(planner, name, s, planning->stage);
     if (role.kind == RFS_ROLE_DROPPED)
         return 0;
+    uint32_t source;
+    if (role.shown && rfs_converted_needs_lost(planner->config.converted, name, &source))
+        return lose_made(planning, name, source);
     return rfs_plan_is_cut(&role,
                            rfs_catalog_type(planner->config.catalog, planning->origins[name].type))
                ? want_sliced(planning, use, &provider_query, &role)

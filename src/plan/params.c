@@ -28,7 +28,7 @@ static int check_unruled(struct planning *planning, const struct rfs_role *role,
                     "parameters");
 }
 
-/* Goes without the parameters that RANK should give: 1, or -ENOMEM with the error filled. */
+/* Notes a parameter that RANK should give: 1, or -ENOMEM with the error filled. */
 static int lose_copied(const struct planning *planning, uint32_t name, uint32_t rank)
 {
     if (rfs_plan_lack(planning->planner, name, rank))
@@ -36,6 +36,21 @@ static int lose_copied(const struct planning *planning, uint32_t name, uint32_t 
     if (planning->err)
         *planning->err = (struct rfs_error){0};
     return 1;
+}
+
+/* Lists a copied parameter that is not complete; its type is that of the files that have it. */
+static int keep_incomplete(const struct planning *planning, uint32_t name,
+                           struct rfs_target *target)
+{
+    target->type = planning->origins[name].type;
+    target->geometry = RFS_NO_ID;
+    return 0;
+}
+
+/* Whether RC says that nothing proves the value of a parameter. */
+static bool is_unknown(int rc)
+{
+    return rc == -ENOENT || rc == -EINVAL;
 }
 
 /* 0, 1 when the parameter list goes without it, or -errno. */
@@ -52,6 +67,8 @@ static int copied_entry(struct planning *planning, const struct rfs_role *role, 
     const struct rfs_entry *entry = index ? rfs_index_find(index, name) : NULL;
     const char *param = rfs_catalog_name(catalog, name);
 
+    if (rfs_plan_is_incomplete(planner, name))
+        return keep_incomplete(planning, name, target);
     if (!entry)
         return rfs_fail(planning->err, -EINVAL, RFS_OF(rfs_catalog_path(catalog), param), NULL,
                         "is copied from rank_%u, whose checkpoint does not have it", rank);
@@ -59,6 +76,10 @@ static int copied_entry(struct planning *planning, const struct rfs_role *role, 
         const int rc = rfs_plan_check_replicas(planning, use, entry, rank);
         if (rc && rc != -ENOMEM && planner->config.lacking)
             return lose_copied(planning, name, use->base + planning->template);
+        if (is_unknown(rc) && planner->config.incomplete)
+            return lose_copied(planning, name, use->base + planning->template) < 0
+                       ? -ENOMEM
+                       : keep_incomplete(planning, name, target);
         if (rc)
             return rc;
     }

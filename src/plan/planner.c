@@ -79,14 +79,16 @@ int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner 
     if (!planner)
         return rfs_fail_memory(err);
     assert(rfs_catalog_is_derived(config->catalog) == (config->converted != NULL));
+    assert(!config->lacking || !config->incomplete);
     planner->config = *config;
     pthread_mutex_init(&planner->lock, NULL);
     if (config->src && rfs_catalog_boxes(config->catalog))
         return rfs_fail_usage(err, "leave src_strategy and src_rules out",
                               "the source describes its own cuts, and takes no strategy");
     int rc = rfs_plan_check_strategies(planner, err);
-    if (!rc && !config->late && !config->lacking)
-        rc = rfs_plan_check_lost(planner, err);
+    if (!rc && !config->late && !config->lacking && !config->incomplete)
+        rc = config->converted ? rfs_plan_check_made(planner, err)
+                               : rfs_plan_check_lost(planner, err);
     if (!rc)
         rc = rfs_plan_check_boxes(planner, err);
     if (rc)

@@ -74,6 +74,12 @@ struct rfs_planner_config {
      */
     struct rfs_lacking *lacking;
     /*
+     * NULL, or gets the parameters with a part that no file has. They stay in the parameter lists,
+     * which have their types, but no slice of them may be taken. Ranks are planned one at a time.
+     * Not together with lacking.
+     */
+    struct rfs_lacking *incomplete;
+    /*
      * The result of conversion rules; then the catalogue is the one derived by them. NULL: the
      * catalogue is of files.
      */

@@ -119,7 +119,7 @@ int rfs_view_convert(struct rfs_view *view, struct rfs_error *err)
         .log = &view->log,
         .strict = options->strict,
         .keep_empty = true,
-        .late = view->set->late,
+        .incomplete = &view->convert.incomplete,
     };
     rc = rfs_planner_new(&whole, &view->convert.whole, err);
     if (rc)
@@ -155,6 +155,8 @@ void rfs_view_convert_free(struct rfs_view *view)
     rfs_converted_free(view->convert.made);
     rfs_planner_free(view->convert.whole);
     rfs_strategy_free(view->convert.src);
+    free(view->convert.incomplete.damaged.data);
+    free(view->convert.incomplete.from.data);
     free(view->convert.config);
 }
 

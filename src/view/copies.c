@@ -108,7 +108,8 @@ static int compare_all(struct rfs_view *view, struct rfs_error *err)
             "first is '%s'",
             map->copies.n, map->copies.n == 1 ? "" : "s", name_of(view, map->copies.data[0].copy));
     for (size_t i = 0; i < map->copies.n && rc == 0; i++)
-        rc = compare_pair(view, &map->copies.data[i], err);
+        if (rfs_converted_can_compare(view->convert.made, &map->copies.data[i]))
+            rc = compare_pair(view, &map->copies.data[i], err);
     return rc;
 }
 

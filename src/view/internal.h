@@ -95,11 +95,12 @@ struct rfs_view {
     struct {                     /* convert.h; all owned; NULL without rules */
         struct rfs_planner *whole;
         struct rfs_converted *made;
-        struct rfs_strategy *src; /* of the source */
-        char *config;             /* the path of the model's config.json */
-        struct rfs_left_out cut;  /* of the config; bytes 0: none */
-        struct rfs_once compared; /* copies.h; under the lock, as the next */
-        struct rfs_error differs; /* code 0: no copy does */
+        struct rfs_lacking incomplete; /* source tensors with a part that no file has */
+        struct rfs_strategy *src;      /* of the source */
+        char *config;                  /* the path of the model's config.json */
+        struct rfs_left_out cut;       /* of the config; bytes 0: none */
+        struct rfs_once compared;      /* copies.h; under the lock, as the next */
+        struct rfs_error differs;      /* code 0: no copy does */
     } convert;
     struct rfs_output_map *output_map; /* NULL: names and dtypes as they are */
     struct rfs_planner *planner;       /* NULL with hfai */

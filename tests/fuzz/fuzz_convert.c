@@ -62,7 +62,7 @@ static void apply(const struct rfs_convert_rules *rules, const struct rfs_hf_con
                   struct named *named, size_t n)
 {
     struct rfs_convert_tensor tensors[16];
-    const struct rfs_convert_input input = {config, "way=b", "source", tensors, n};
+    const struct rfs_convert_input input = {config, "way=b", "source", tensors, n, NULL, 0};
     struct rfs_convert_map *map;
     struct rfs_error err = {0};
 

@@ -58,6 +58,7 @@ static void print(const struct request *request, const struct rfs_view_plans *pl
 {
     const struct rfs_convert_map *map = rfs_converted_map(plans->converted);
     const size_t sources = rfs_converted_sources(plans->converted);
+    const size_t incomplete = rfs_converted_incomplete(plans->converted);
     struct rfs_table table = RFS_TABLE(columns, request->json);
 
     list_made(map, &table);
@@ -68,6 +69,7 @@ static void print(const struct request *request, const struct rfs_view_plans *pl
         rfs_json_put_text(&json, "to", map->side[map->from_left]);
         rfs_json_put_u64(&json, "source_tensors", sources);
         rfs_json_put_u64(&json, "dropped", map->dropped);
+        rfs_json_put_u64(&json, "incomplete", incomplete);
         rfs_table_put_json(&table, &json, "made");
         rfs_json_end(&json);
         putchar('\n');
@@ -77,6 +79,9 @@ static void print(const struct request *request, const struct rfs_view_plans *pl
         printf("%s: %zu tensors of %s make %zu of %s; %zu more are left out\n", request->source,
                sources - map->dropped, map->side[!map->from_left], map->made.n,
                map->side[map->from_left], map->dropped);
+        if (incomplete > 0)
+            printf("%zu of those that are made need a lost part of the source, and are left out\n",
+                   incomplete);
     }
     rfs_table_free(&table);
 }

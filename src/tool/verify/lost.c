@@ -6,6 +6,8 @@
  */
 #include "tool/verify/verify.h"
 
+#include "view/internal.h"
+
 static void find_lost(struct rfs_verify *verify, enum rfs_finding_kind kind, const char *name,
                       const struct rfs_whole *whole, uint32_t rank)
 {
@@ -13,9 +15,9 @@ static void find_lost(struct rfs_verify *verify, enum rfs_finding_kind kind, con
 
     snprintf(why, sizeof why, "rank %u%s %s", rank,
              kind == RFS_FOUND_UNCOMPARED ? " of the source" : "",
-             !rfs_catalog_has(whole->catalog, rank)    ? "is missing"
-             : rfs_lacking_file(&whole->lacking, rank) ? "is damaged"
-                                                       : "does not have it");
+             !rfs_catalog_has(whole->view->stored, rank) ? "is missing"
+             : rfs_lacking_file(&whole->lacking, rank)   ? "is damaged"
+                                                         : "does not have it");
     rfs_verify_find(verify, kind, name, RFS_NO_RANK, why);
 }
 

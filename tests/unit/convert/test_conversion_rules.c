@@ -66,7 +66,8 @@ static int apply(const char *text, const char *config, const char *options, cons
     int rc = rfs_hf_config_read("config.json", config, strlen(config), &hf, err);
     if (rc == 0)
         rc = rfs_convert_rules_parse("x.rules", whole, strlen(whole), NULL, NULL, &rules, err);
-    const struct rfs_convert_input input = {hf, options, "SRC", source->tensors, source->n};
+    const struct rfs_convert_input input = {hf,        options, "SRC", source->tensors,
+                                            source->n, NULL,    0};
     if (rc == 0)
         rc = rfs_convert_compile(rules, &input, map, err);
     rfs_convert_rules_free(rules);
