@@ -167,10 +167,12 @@ static const struct rfs_boxed_tensor *find_incomplete(const struct rfs_planner *
 
 int rfs_plan_check_boxes(const struct rfs_planner *planner, struct rfs_error *err)
 {
-    static const char remedy[] =
-        "all files of the save; or names=FILE with null for each parameter that is incomplete, and "
-        "convert= of an export of that";
     const struct rfs_planner_config *config = &planner->config;
+    /* Before conversion rules, names= is of other names. */
+    const char *remedy = config->incomplete
+                             ? "all files of the save"
+                             : "all files of the save; or names=FILE with null for each parameter "
+                               "that is incomplete";
     const struct rfs_boxes *boxes = rfs_catalog_boxes(config->catalog);
     const char *path = rfs_catalog_path(config->catalog);
 
