@@ -73,6 +73,31 @@ def test_states_of_an_optimizer_are_left_out():
               f"the log: {m.log()}")
 
 
+def test_a_lost_rank_below_a_converted_view():
+    """What needs it is refused by its name in the view, or left out everywhere; all else is shown."""
+    tree, beside, options = model(state=(Param("n", (4,), WHOLE, WHOLE), Param("m", (4,), WHOLE, WHOLE)))
+    with open(os.path.join(tree.dir, "tiny.rules"), "a") as file:
+        file.write("n = model.n [4]\nm = model.m [4]\n")
+    shutil.rmtree(os.path.join(tree.src, "rank_1"))
+    fails(1, f"{tree.src}: parameter 'model.w': needs 'w', which is incomplete: rank_1 has no checkpoint, and no other rank is "
+          "known to hold the same; try: the checkpoint of that rank; or names=FILE with null for each tensor that is incomplete",
+          tree.src, folder("refused"), "-o", options)
+    names = os.path.join(tree.dir, "names.json")
+    with open(names, "w") as file:
+        json.dump({"model.w": None}, file)
+    with Mount(tree.src, f"{options},names={names},file_size=16") as m:
+        files = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
+        equal(sorted(os.listdir(m.mnt)), ["config.json", *files, "model.safetensors.index.json", "tokenizer.json"], "what is there")
+        index = json.loads(read_all(os.path.join(m.mnt, "model.safetensors.index.json")))
+        equal(sorted(index["weight_map"]), ["model.m", "model.n"], "the index")
+        for name, file in index["weight_map"].items():
+            data = read_all(os.path.join(m.mnt, file))
+            same_bytes(data[8 + int.from_bytes(data[:8], "little"):], tree.full[name[-1]], name)
+        tensors = os.listdir(os.path.join(m.mnt, ".reshardfs", "tensors", "full"))
+        equal(sorted(name for name in tensors if name.endswith(".npy")), ["model.m.npy", "model.n.npy"], "tensors")
+        same_bytes(read_all(os.path.join(m.mnt, "config.json")), read_all(os.path.join(beside, "config.json")), "config.json")
+
+
 def with_a_copy(name, differs):
     """A training that also saved "out", cut along the other axis, which the rules take for a copy of w."""
     tree, beside, options = model()
