@@ -170,7 +170,8 @@ int rfs_plan_check_boxes(const struct rfs_planner *planner, struct rfs_error *er
     const struct rfs_planner_config *config = &planner->config;
     /* Before conversion rules, names= is of other names. */
     const char *remedy = config->incomplete
-                             ? "all files of the save"
+                             ? "all files of the save; or convert= of an export without what is "
+                               "incomplete"
                              : "all files of the save; or names=FILE with null for each parameter "
                                "that is incomplete";
     const struct rfs_boxes *boxes = rfs_catalog_boxes(config->catalog);

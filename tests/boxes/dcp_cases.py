@@ -823,7 +823,7 @@ class Complete(Ranks):
                 file.write(text)
         have = export(source, os.path.join(folder, "converted"), f"view=huggingface,convert={folder}/tiny.rules,"
                       f"hf_config={folder}/config.json,names={folder}/shown.json")
-        return None if have and "that is incomplete, and convert= of an export of that" in have else f"convert: {have}"
+        return None if have and "or convert= of an export without what is incomplete" in have else f"convert: {have}"
 
 
 @fixed_since_2_2
