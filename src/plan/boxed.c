@@ -143,7 +143,7 @@ struct locating {
     struct rfs_boxes *boxes;
     RFS_VEC(uint32_t) chunks;
     RFS_VEC(size_t) files; /* where the chunks of each begin */
-    unsigned char *needed; /* [files of the boxes] */
+    unsigned char *needed; /* [all files of the boxes] */
 };
 
 static void locating_end(struct locating *locating)
@@ -151,6 +151,14 @@ static void locating_end(struct locating *locating)
     free(locating->chunks.data);
     free(locating->files.data);
     free(locating->needed);
+}
+
+/* Notes the file that a located chunk is read from. */
+static void note_file(const struct locating *locating, uint32_t chunk)
+{
+    const struct rfs_boxes *boxes = locating->boxes;
+
+    locating->needed[rfs_boxes_file_of(boxes, chunk) - boxes->first_file] = 1;
 }
 
 static int note_target(struct planning *planning, const struct rfs_target *target,
@@ -163,9 +171,9 @@ static int note_target(struct planning *planning, const struct rfs_target *targe
     const int rc = rfs_boxed_walk_begin(planning->planner, planning->local, target, &walk);
     while (rc == 0 && rfs_boxed_walk_next(&walk)) {
         const struct rfs_chunk *chunk = &locating->boxes->chunks.data[walk.part.chunk];
-        locating->needed[chunk->file - locating->boxes->first_file] = 1;
-        if (atomic_load_explicit(&chunk->at, memory_order_relaxed) == RFS_NOT_LOCATED &&
-            !RFS_PUSH(&locating->chunks, walk.part.chunk))
+        if (atomic_load_explicit(&chunk->at, memory_order_acquire) != RFS_NOT_LOCATED)
+            note_file(locating, walk.part.chunk);
+        else if (!RFS_PUSH(&locating->chunks, walk.part.chunk))
             return -ENOMEM;
     }
     return rc;
@@ -259,17 +267,20 @@ static int check_times(struct planning *planning, struct rfs_boxes *boxes, struc
     return 0;
 }
 
-/* Takes the metadata and the needed files into the attributes of a plan. */
+/* Takes the metadata and the needed files into the attributes of a plan, when all is located. */
 static int add_files(struct planning *planning, const struct locating *locating,
                      struct rfs_rank_plan *plan)
 {
     struct rfs_boxes *boxes = locating->boxes;
+
+    for (size_t i = 0; i < locating->chunks.n; i++)
+        note_file(locating, locating->chunks.data[i]);
     int rc = rfs_plan_add_file(boxes->files, boxes->metadata, plan, planning->err);
     const struct timespec metadata = plan->mtime;
     struct timespec last = metadata;
     uint32_t newest = boxes->metadata;
 
-    for (uint32_t i = 0; rc == 0 && i < boxes->n_files; i++)
+    for (uint32_t i = 0; rc == 0 && i < boxes->n_all_files; i++)
         if (locating->needed[i]) {
             rc = rfs_plan_add_file(boxes->files, boxes->first_file + i, plan, planning->err);
             if (rc == 0 && later(plan->mtime, last)) {
@@ -287,7 +298,7 @@ int rfs_plan_boxed_attributes(struct planning *planning, struct rfs_rank_plan *p
     RFS_CLEANUP(locating_end) struct locating locating = {.boxes = boxes};
     int rc = 0;
 
-    locating.needed = calloc(boxes->n_files + 1, 1);
+    locating.needed = calloc((size_t)boxes->n_all_files + 1, 1);
     if (!locating.needed)
         return rfs_fail_memory(planning->err);
     for (size_t i = 0; rc == 0 && i < plan->params->n; i++)
@@ -298,7 +309,7 @@ int rfs_plan_boxed_attributes(struct planning *planning, struct rfs_rank_plan *p
     if (rc)
         return rc;
     plan->mode = 0444;
-    plan->sources = malloc((boxes->n_files + 1) * sizeof *plan->sources);
+    plan->sources = malloc(((size_t)boxes->n_all_files + 1) * sizeof *plan->sources);
     if (!plan->sources)
         return rfs_fail_memory(planning->err);
     return add_files(planning, &locating, plan);

@@ -403,6 +403,9 @@ int rfs_plan_boxed_bad_copies(struct rfs_planner *planner, uint32_t local,
 
     while (rc == 0 && walk.boxes->copies && rfs_boxed_walk_next(&walk)) {
         const uint32_t n = rfs_boxes_copies(walk.boxes, walk.part.chunk);
+        /* A damaged file is one of the copies then; its readers see other failures. */
+        rc = rfs_boxes_locate((struct rfs_boxes *)walk.boxes, walk.part.chunk, NULL);
+        rc = rc == -EINTR || rc == -ENOMEM ? rc : 0;
         for (uint32_t i = 0; rc >= 0 && i < n; i++) {
             struct rfs_boxed_copy copy;
             struct rfs_error why = {0};

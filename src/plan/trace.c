@@ -133,11 +133,12 @@ static int trace_boxed(struct rfs_planner *planner, uint32_t local, const struct
         struct rfs_piece_trace *piece = rfs_trace_add(out);
         if (!piece)
             return -ENOMEM;
-        piece->rank = piece->first = chunk->file - walk.boxes->first_file;
         piece->type = chunk->type;
         for (uint32_t i = 0; i < walk.geometry->ndim; i++)
             set_axis(&walk.cells, i, part->at[i], part->at[i] + part->size[i], 0, piece);
         rc = rfs_boxed_walk_block(&walk, &piece->block, NULL);
+        piece->rank = piece->first =
+            rfs_boxes_file_of(walk.boxes, part->chunk) - walk.boxes->first_file;
     }
     if (rc == 0 && out->n > 0)
         RFS_SORT(out->pieces, out->n, by_destination);

@@ -373,6 +373,20 @@ def dangling_copies(name):
 
 
 @fixed
+def truncated_copies(name):
+    """A file is cut short in its data, and one in its header."""
+    case = one(name, Layout([2, 2, 2], [0, -1]), (8, 6), Layout([4], [-1, -1]))
+    path = "CKP-model-000000{}-0000008.safetensors".format
+
+    def damage(folder):
+        os.truncate(os.path.join(folder, path(0)), os.path.getsize(os.path.join(folder, path(0))) - 1)
+        os.truncate(os.path.join(folder, path(1)), 20)
+    case.damage = damage
+    case.says = f"{path(0)}: slices come from copies in other files, such as '{path(2)}', as this one is damaged: "
+    return case
+
+
+@fixed
 def missing_slices(name):
     """One copy of each slice was saved, and a file is gone."""
     case = one(name, Layout([2, 2], [0, -1]), (8, 6), Layout([4], [-1, -1]), balanced=True)
@@ -525,6 +539,19 @@ def copies_that_are_no_files(name):
         return [case.path(6)]
     return Verified(name, damage, ["{0}: the metadata of the checkpoint names this file, but it is missing; "
                                    "try: copy it there, and mount again"])
+
+
+@fixed
+def first_copy_that_is_no_file(name):
+    """The one that would be shown: the others are compared with each other, and it is named."""
+    def damage(case):
+        with open(case.path(0), "r+b") as f:
+            header = int.from_bytes(f.read(8), "little")
+            f.truncate(40)
+        return [case.path(0), header, case.path(6), flip(case.path(6), "w", 4)]
+    return Verified(name, damage, [
+        "{0}: the file is truncated in its header: it has 40 bytes, the header {1}; try: compare the file with its "
+        "original, or save it again", f"w: {OTHER} [0, 1], {{2}} offset {{3}}"])
 
 
 class Checked(Verified):

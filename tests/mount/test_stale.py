@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sources that change under a mount: ESTALE from then on, and never bytes of two versions."""
 import errno
+import json
 import os
 import shutil
 import sys
@@ -165,6 +166,39 @@ def test_metadata_that_changes():
                 check(False, f"{view}: opened after {name} was changed")
             equal(read_errno(fd, 4096, 0), "ESTALE", f"{view}, what was open")
             os.close(fd)
+
+
+def test_copy_that_is_read_instead():
+    """A file of the mount depends on the copy that is read, and no longer on the damaged file."""
+    tree = Tree(folder("tree"), ROWS, 4, 2)
+    source = folder("copies") + "/view"
+    options = f"src_strategy={tree.dir}/src_strategy.ckpt,dst_strategy={tree.dir}/dst_strategy.ckpt,view=mindformers"
+    got = run(reshard, "export", tree.src, source, "--no-fsync", "-o", options)
+    equal(got.returncode, 0, f"exporting: {got.stderr}")
+    metadata = os.path.join(source, "metadata.json")
+    with open(metadata, encoding="utf-8") as file:
+        described = json.load(file)
+    names = {one["file_name"] for files in described["storage_data"].values() for one in files}
+    for files in described["storage_data"].values():
+        files.append({**files[0], "file_name": "copy-of-" + files[0]["file_name"], "storage_rank": 1})
+    os.chmod(metadata, 0o600)
+    with open(metadata, "w", encoding="utf-8") as file:
+        json.dump(described, file)
+    for name in names:
+        path = os.path.join(source, name)
+        shutil.copy2(path, os.path.join(source, "copy-of-" + name))
+        os.chmod(path, 0o600)
+        os.truncate(path, os.path.getsize(path) - 1)
+    with Mount(source, f"dst_strategy={tree.dir}/dst_strategy.ckpt") as m:
+        same_bytes(m.read(0), tree.expected(0), "from the copies")
+        for name in names:
+            os.utime(os.path.join(source, name), ns=(0, 0))
+        same_bytes(m.read(0), tree.expected(0), "after the damaged files changed")
+        fd = os.open(m.file(0), os.O_RDONLY)
+        for name in names:
+            os.utime(os.path.join(source, "copy-of-" + name), ns=(0, 0))
+        equal(read_errno(fd, 4096, os.fstat(fd).st_size - 4096), "ESTALE", "after the copies changed")
+        os.close(fd)
 
 
 def test_mounting_again_shows_the_new_bytes():

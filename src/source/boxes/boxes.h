@@ -16,14 +16,16 @@
  * and ranges of elements in its own. The elements of a chunk need not lie row by row in the file.
  *
  * Several files may have the same chunk. One of them is read. The others are its further copies,
- * which are kept as lists of files: chunks with the same list share it.
+ * which are kept as lists of files: chunks with the same list share it. In formats that look chunks
+ * up in headers (Checkpoint 2.0), a chunk whose file turns out to be damaged is located in a copy.
+ * It stays there: file and place are published once, together.
  *
  * Cost: 40 bytes a chunk, 4 for each cell of a grid (as many as chunks, where the chunks themselves
- * are a grid), 8 for each border; 64 a tensor; 136 for a chunk whose elements do not lie row by
- * row. Where chunks have further copies, 8 more for each chunk, 4 for each file of each distinct
- * list, and 8 for each further copy whose place is known from the start (FSDP's files and shards,
- * but not Checkpoint 2.0). So 1,024 ranks that save 10,000 tensors in 32 slices each take 2.5 MB
- * for their 10 million copies.
+ * are a grid), 8 for each border; 64 a tensor; 136 for a chunk whose elements do not lie row by row.
+ * Where chunks have further copies, 12 more for each chunk, 4 for each file of each distinct list,
+ * and 8 for each further copy whose place is known from the start (FSDP's files and shards, but not
+ * Checkpoint 2.0). So 1,024 ranks that save 10,000 tensors in 32 slices each take 3.8 MB for their
+ * 10 million copies.
  *
  * Threads: rfs_boxes_locate and all that reads, from any thread; the rest while they are built.
  */
@@ -48,7 +50,8 @@ struct rfs_chunk {
     /* where its elements begin in the file, row by row, or a value of rfs_boxes_strided */
     atomic_uint_least64_t at;
     uint32_t type; /* its shape and dtype; id in the tables' types */
-    uint32_t file; /* RFS_NO_ID: not stored yet */
+    /* RFS_NO_ID: not stored yet. rfs_boxes_file_of has the one that is read. */
+    uint32_t file;
 };
 
 /* The grid of a tensor's chunks; NULL where one chunk is the whole tensor. */
@@ -62,6 +65,8 @@ struct rfs_chunk_grid {
 struct rfs_chunk_copies {
     uint32_t list;  /* of their files: id in copy_lists; RFS_NO_ID: there are none */
     uint32_t first; /* number of the first one's place in copy_places, if that has places */
+    /* The file that is read, as the chunk's own is damaged; RFS_NO_ID: its own. Set before its at */
+    atomic_uint_least32_t instead;
 };
 
 /* A further copy of a chunk, once it is located. */
@@ -278,15 +283,28 @@ int rfs_boxes_set_checked(struct rfs_boxes *boxes);
 /* How many further copies a chunk has. */
 uint32_t rfs_boxes_copies(const struct rfs_boxes *boxes, uint32_t chunk);
 /*
- * Finds further copy COPY of a chunk, from 0 on. 0 with *out filled, whose type may differ from the
+ * Finds further copy COPY of a chunk, from 0 on. If that one is read instead of the chunk's own
+ * file, it is the own file that is found. 0 with *out filled, whose type may differ from the
  * chunk's; or -errno with *err and out's file filled: that file cannot be used. Headers that are
  * read for this are kept; copies with equal headers share them.
  */
 int rfs_boxes_locate_copy(struct rfs_boxes *boxes, uint32_t chunk, uint32_t copy,
                           struct rfs_boxed_copy *out, struct rfs_error *err);
 
-/* Looks up where a chunk's elements are in its file, at the first call. 0 or -errno. */
+/*
+ * Looks up where a chunk's elements are, at the first call: in its file, or in a copy if that file
+ * is damaged, which the log says. 0, or -errno with *err filled.
+ */
 int rfs_boxes_locate(struct rfs_boxes *boxes, uint32_t chunk, struct rfs_error *err);
+/* The file that a located chunk is read from; of others, its own. Below first_file + n_all_files. */
+static inline uint32_t rfs_boxes_file_of(const struct rfs_boxes *boxes, uint32_t chunk)
+{
+    const uint32_t instead =
+        boxes->copies ? atomic_load_explicit(&boxes->copies[chunk].instead, memory_order_relaxed)
+                      : RFS_NO_ID;
+
+    return instead == RFS_NO_ID ? boxes->chunks.data[chunk].file : instead;
+}
 /*
  * The value of a chunk's at whose elements have strides, in bytes; RFS_NOT_LOCATED: no memory. From
  * any thread.

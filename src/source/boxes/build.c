@@ -304,7 +304,7 @@ static bool begin_copies(struct rfs_boxes *boxes)
     boxes->copy_lists = rfs_intern_new();
     boxes->copies = malloc((boxes->chunks.n + 1) * sizeof *boxes->copies);
     for (size_t i = 0; boxes->copies && i < boxes->chunks.n; i++)
-        boxes->copies[i] = (struct rfs_chunk_copies){.list = RFS_NO_ID};
+        boxes->copies[i] = (struct rfs_chunk_copies){.list = RFS_NO_ID, .instead = RFS_NO_ID};
     return boxes->copies && boxes->copy_lists;
 }
 
@@ -321,7 +321,8 @@ int rfs_boxes_store_copies(struct rfs_boxes *boxes, const struct rfs_boxed_tenso
     bool room = begin_copies(boxes) && boxes->copy_places.n < CHUNKS_MOST - n;
     const struct rfs_chunk_copies copies = {
         .list = room ? rfs_intern_add(boxes->copy_lists, files, n * sizeof *files) : RFS_NO_ID,
-        .first = (uint32_t)boxes->copy_places.n};
+        .first = (uint32_t)boxes->copy_places.n,
+        .instead = RFS_NO_ID};
     room = copies.list != RFS_NO_ID;
     for (size_t i = 0; places && room && i < n; i++)
         room = RFS_PUSH(&boxes->copy_places, places[i]);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source/boxes/headers.h"
 
+#include "base/path.h"
 #include "base/text.h"
 #include "source/boxes/internal.h"
 #include "source/ckpt/crc.h"
@@ -12,12 +13,13 @@
 struct kept {
     struct rfs_index *index;
     struct rfs_error *failed;
+    bool told; /* the log says that it is damaged */
 };
 
 struct rfs_boxes_by_file {
     struct rfs_intern *others; /* names of tensors in the files that the metadata lacks */
     uint32_t *chunks;          /* numbers, by file */
-    pthread_mutex_t lock;      /* of the next; a leaf lock */
+    pthread_mutex_t lock;      /* of the next, and of setting places; a leaf lock */
     struct kept *kept;         /* [n_all_files] */
     uint32_t n_kept;
     uint32_t first[]; /* [n_files + 1] in chunks */
@@ -140,29 +142,6 @@ static void tell_others(const struct rfs_boxes *boxes, const struct rfs_boxes_by
                         rfs_files_path(boxes->files, file), n, first);
 }
 
-int rfs_boxes_locate_in_header(struct rfs_boxes *boxes, const struct rfs_boxes_by_file *by_file,
-                               uint32_t chunk, struct rfs_error *err)
-{
-    const uint32_t number = boxes->chunks.data[chunk].file - boxes->first_file;
-    struct rfs_index *index;
-    int rc = rfs_boxes_check_file(boxes, boxes->chunks.data[chunk].file, err)
-                 ?: read_header(boxes, boxes->chunks.data[chunk].file, NULL, &index, err);
-
-    if (rc < 0)
-        return rc;
-    for (uint32_t i = by_file->first[number]; i < by_file->first[number + 1]; i++) {
-        const uint32_t c = by_file->chunks[i];
-        const struct rfs_entry *entry = rfs_index_find(index, rfs_boxes_tensor_of(boxes, c)->name);
-        if (entry && entry->type == boxes->chunks.data[c].type)
-            atomic_store_explicit(&boxes->chunks.data[c].at, entry->offset, memory_order_release);
-        else if (c == chunk)
-            rc = fail_differs(boxes, c, entry, err);
-    }
-    tell_others(boxes, by_file, boxes->chunks.data[chunk].file, index);
-    rfs_index_free(index);
-    return rc;
-}
-
 /* ---- copies ---------------------------------------------------------------------------------- */
 
 /* What is kept of a file; false when it is to be read. */
@@ -177,7 +156,7 @@ static bool find_kept(struct rfs_boxes_by_file *by_file, uint32_t number, struct
 /* Keeps what was read, unless another thread was faster; *read is what is kept then. */
 static void keep(struct rfs_boxes_by_file *by_file, uint32_t number, struct kept *read)
 {
-    struct kept surplus = {NULL, NULL};
+    struct kept surplus = {NULL, NULL, false};
 
     pthread_mutex_lock(&by_file->lock);
     struct kept *slot = &by_file->kept[number];
@@ -253,6 +232,135 @@ int rfs_boxes_copy_in_header(struct rfs_boxes *boxes, struct rfs_boxes_by_file *
     out->type = entry ? entry->type : RFS_NO_ID;
     out->at = entry ? entry->offset : 0;
     return 0;
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+/* Sets where a chunk is, unless another thread did. */
+static void publish(struct rfs_boxes *boxes, struct rfs_boxes_by_file *by_file, uint32_t chunk,
+                    uint32_t file, uint64_t at)
+{
+    struct rfs_chunk *of = &boxes->chunks.data[chunk];
+
+    pthread_mutex_lock(&by_file->lock);
+    if (atomic_load_explicit(&of->at, memory_order_relaxed) == RFS_NOT_LOCATED) {
+        if (file != of->file)
+            atomic_store_explicit(&boxes->copies[chunk].instead, file, memory_order_relaxed);
+        atomic_store_explicit(&of->at, at, memory_order_release);
+    }
+    pthread_mutex_unlock(&by_file->lock);
+}
+
+/* The index of a chunk's own file, which is not kept; that it is damaged is remembered. */
+static int read_own(const struct rfs_boxes *boxes, struct rfs_boxes_by_file *by_file, uint32_t file,
+                    struct rfs_index **index, struct rfs_error *err)
+{
+    const uint32_t number = file - boxes->first_file;
+    struct kept kept = {NULL, NULL, false};
+
+    *index = NULL;
+    if (by_file->n_kept > 0 && find_kept(by_file, number, &kept) && kept.failed)
+        return recall(&kept, err);
+    const int rc = read_header(boxes, file, NULL, index, err);
+    if (rc == -EINVAL && by_file->n_kept > 0 && !kept.index) {
+        kept.failed = malloc(sizeof *err);
+        if (!kept.failed)
+            return rfs_fail_memory(err);
+        *kept.failed = *err;
+        keep(by_file, number, &kept);
+    }
+    return rc;
+}
+
+/* Tells once of a damaged file, WHY, that COPY's is read instead. */
+static void tell_damaged(const struct rfs_boxes *boxes, struct rfs_boxes_by_file *by_file,
+                         uint32_t file, const struct rfs_boxed_copy *copy,
+                         const struct rfs_error *why)
+{
+    const char *path = rfs_files_path(boxes->files, file);
+    const size_t n = strlen(path);
+    const bool named = strncmp(why->text, path, n) == 0 && why->text[n] == ':';
+
+    pthread_mutex_lock(&by_file->lock);
+    struct kept *kept = &by_file->kept[file - boxes->first_file];
+    const bool told = kept->told;
+    kept->told = true;
+    pthread_mutex_unlock(&by_file->lock);
+    if (!told)
+        rfs_log_limited(boxes->log, RFS_WARNING,
+                        "%s: slices come from copies in other files, such as '%s', as this one is "
+                        "damaged: %s",
+                        path, rfs_path_name(rfs_files_path(boxes->files, copy->file)),
+                        why->text + (named ? n + 2 : 0));
+}
+
+/* Whether a failure is of this moment alone, and not of the file. */
+static bool is_passing(int rc)
+{
+    return rfs_files_may_pass(rc) && rc != -EACCES && rc != -EPERM;
+}
+
+/* Locates a chunk whose own file is damaged, WHY, in the first of its copies that is sound. */
+static int locate_elsewhere(struct rfs_boxes *boxes, struct rfs_boxes_by_file *by_file,
+                            uint32_t chunk, const struct rfs_error *why, struct rfs_error *err)
+{
+    const struct rfs_chunk *of = &boxes->chunks.data[chunk];
+    const uint32_t n = rfs_boxes_copies(boxes, chunk);
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct rfs_boxed_copy copy = {.file = rfs_boxes_copy_at(boxes, chunk, i)};
+        const int rc = rfs_boxes_copy_in_header(boxes, by_file, chunk, &copy, err)
+                           ?: rfs_boxes_check_file(boxes, copy.file, err);
+        if (is_passing(rc))
+            return rc;
+        if (rc < 0 || copy.type != of->type)
+            continue;
+        publish(boxes, by_file, chunk, copy.file, copy.at);
+        tell_damaged(boxes, by_file, of->file, &copy, why);
+        return 0;
+    }
+    if (err)
+        *err = *why;
+    return why->code;
+}
+
+/* Locates all chunks of CHUNK's file by its index. */
+static int locate_all(struct rfs_boxes *boxes, struct rfs_boxes_by_file *by_file, uint32_t chunk,
+                      const struct rfs_index *index, struct rfs_error *err)
+{
+    const uint32_t file = boxes->chunks.data[chunk].file;
+    const uint32_t number = file - boxes->first_file;
+    int rc = 0;
+
+    for (uint32_t i = by_file->first[number]; i < by_file->first[number + 1]; i++) {
+        const uint32_t c = by_file->chunks[i];
+        const struct rfs_entry *entry = rfs_index_find(index, rfs_boxes_tensor_of(boxes, c)->name);
+        if (entry && entry->type == boxes->chunks.data[c].type)
+            publish(boxes, by_file, c, file, entry->offset);
+        else if (c == chunk)
+            rc = fail_differs(boxes, c, entry, err);
+    }
+    tell_others(boxes, by_file, file, index);
+    return rc;
+}
+
+int rfs_boxes_locate_in_header(struct rfs_boxes *boxes, struct rfs_boxes_by_file *by_file,
+                               uint32_t chunk, struct rfs_error *err)
+{
+    const uint32_t file = boxes->chunks.data[chunk].file;
+    struct rfs_error why = {0};
+    struct rfs_index *index;
+
+    int rc = read_own(boxes, by_file, file, &index, &why);
+    if (rc == -EINVAL)
+        return locate_elsewhere(boxes, by_file, chunk, &why, err);
+    if (rc < 0 && err)
+        *err = why;
+    if (rc == 0)
+        rc =
+            rfs_boxes_check_file(boxes, file, err) ?: locate_all(boxes, by_file, chunk, index, err);
+    rfs_index_free(index);
+    return rc;
 }
 
 /* ---- checksums ------------------------------------------------------------------------------- */

@@ -16,9 +16,10 @@ void rfs_boxes_by_file_free(struct rfs_boxes_by_file *by_file);
 
 /*
  * Locates CHUNK, and with it all chunks of its file: reads the header and compares dtype and shape
- * of each with the chunk's. 0, or -errno with *err filled.
+ * of each with the chunk's. If that file is damaged, CHUNK alone is located in the first sound copy
+ * of its list. 0, or -errno with *err filled, which is of the chunk's own file.
  */
-int rfs_boxes_locate_in_header(struct rfs_boxes *boxes, const struct rfs_boxes_by_file *by_file,
+int rfs_boxes_locate_in_header(struct rfs_boxes *boxes, struct rfs_boxes_by_file *by_file,
                                uint32_t chunk, struct rfs_error *err);
 /*
  * Finds what OUT's file has under the name of CHUNK's tensor, and sets its type and place. 0, or

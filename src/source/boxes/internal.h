@@ -22,6 +22,9 @@ int rfs_boxes_check_file(struct rfs_boxes *boxes, uint32_t file, struct rfs_erro
 void rfs_boxes_tell_none(struct rfs_boxes *boxes, enum rfs_format format, uint32_t file);
 void rfs_boxes_free_checks(struct rfs_boxes_checks *checks);
 
+/* The file of further copy COPY of a chunk, as the metadata has it. */
+uint32_t rfs_boxes_copy_at(const struct rfs_boxes *boxes, uint32_t chunk, uint32_t copy);
+
 /* The message about a file of the boxes that could not be taken into use. Returns RC. */
 int rfs_boxes_fail_file(const struct rfs_boxes *boxes, uint32_t file, int rc,
                         struct rfs_error *err);

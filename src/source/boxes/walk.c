@@ -129,7 +129,7 @@ int rfs_boxes_locate(struct rfs_boxes *boxes, uint32_t chunk, struct rfs_error *
 {
     struct rfs_chunk *of = &boxes->chunks.data[chunk];
 
-    if (atomic_load_explicit(&of->at, memory_order_relaxed) != RFS_NOT_LOCATED)
+    if (atomic_load_explicit(&of->at, memory_order_acquire) != RFS_NOT_LOCATED)
         return 0;
     return boxes->format->locate ? boxes->format->locate(boxes, chunk, err)
                                  : take_place(boxes, of, err);
@@ -156,15 +156,22 @@ uint32_t rfs_boxes_copies(const struct rfs_boxes *boxes, uint32_t chunk)
     return n;
 }
 
-int rfs_boxes_locate_copy(struct rfs_boxes *boxes, uint32_t chunk, uint32_t copy,
-                          struct rfs_boxed_copy *out, struct rfs_error *err)
+uint32_t rfs_boxes_copy_at(const struct rfs_boxes *boxes, uint32_t chunk, uint32_t copy)
 {
     uint32_t n;
     const uint32_t number = list_of(boxes, chunk, &n)[copy];
 
-    *out = (struct rfs_boxed_copy){.file = boxes->copy_files.n > 0 ? boxes->copy_files.data[number]
-                                                                   : number,
-                                   .type = boxes->chunks.data[chunk].type};
+    return boxes->copy_files.n > 0 ? boxes->copy_files.data[number] : number;
+}
+
+int rfs_boxes_locate_copy(struct rfs_boxes *boxes, uint32_t chunk, uint32_t copy,
+                          struct rfs_boxed_copy *out, struct rfs_error *err)
+{
+    const uint32_t file = rfs_boxes_copy_at(boxes, chunk, copy);
+    const struct rfs_chunk *of = &boxes->chunks.data[chunk];
+
+    *out = (struct rfs_boxed_copy){
+        .file = file == rfs_boxes_file_of(boxes, chunk) ? of->file : file, .type = of->type};
     const int rc = rfs_boxes_check_file(boxes, out->file, err);
     if (rc)
         return rc;
@@ -223,12 +230,11 @@ void rfs_boxes_place_part(struct rfs_boxes *boxes, const struct rfs_chunk_part *
 int rfs_boxes_locate_part(struct rfs_boxes *boxes, const struct rfs_chunk_part *part,
                           struct rfs_stored_part *out, struct rfs_error *err)
 {
-    const struct rfs_chunk *chunk = &boxes->chunks.data[part->chunk];
     const int rc = rfs_boxes_locate(boxes, part->chunk, err);
 
     if (rc == 0)
-        rfs_boxes_place_part(boxes, part, chunk->file,
-                             atomic_load_explicit(&chunk->at, memory_order_acquire), out);
+        rfs_boxes_place_part(boxes, part, rfs_boxes_file_of(boxes, part->chunk),
+                             atomic_load(&boxes->chunks.data[part->chunk].at), out);
     return rc;
 }
 

@@ -59,7 +59,7 @@ static int add_part(struct picture *picture, const struct rfs_chunk_part *part)
     }
     if (part->flat || tensor->n <= RFS_SVG_COLOURS)
         drawn.colour = k;
-    if (!rfs_drawn_add_rank(&drawn, picture->boxes->chunks.data[part->chunk].file -
+    if (!rfs_drawn_add_rank(&drawn, rfs_boxes_file_of(picture->boxes, part->chunk) -
                                         picture->boxes->first_file))
         return -1;
     if (RFS_PUSH(&picture->cells, drawn))

@@ -97,7 +97,8 @@ static bool chunk_lies_there(const struct frame *frame, const struct rfs_boxes *
     for (uint32_t i = 0; tensor && i < tensor->n; i++) {
         const struct rfs_chunk *chunk = &boxes->chunks.data[tensor->first + i];
         if (atomic_load(&chunk->at) == start &&
-            strcmp(rfs_files_path(boxes->files, chunk->file), frame->path) == 0)
+            strcmp(rfs_files_path(boxes->files, rfs_boxes_file_of(boxes, tensor->first + i)),
+                   frame->path) == 0)
             return true;
     }
     return false;

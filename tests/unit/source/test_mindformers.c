@@ -407,6 +407,72 @@ static void test_headers(void **state)
     assert_true(locate(w, 2, &at) < 0);
 }
 
+#define IN_THREE(number) SHARED(number, COPY("a", "0") "," COPY("b", "1") "," COPY("c", "2"))
+#define THIRDS WHOLE(HALF, IN_THREE("0") "," IN_THREE("1"))
+
+static const char *read_from(const struct world *w, uint64_t corner)
+{
+    const uint32_t chunk = (uint32_t)(chunk_at(w, "w", corner) - w->boxes->chunks.data);
+
+    return strrchr(rfs_files_path(w->files, rfs_boxes_file_of(w->boxes, chunk)), '/') + 1;
+}
+
+/* A file that is damaged, or of another kind: the next one that is sound is read. */
+static void test_damaged_files(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t n;
+        const char *why;
+    } damaged[] = {{"", 0, "as this one is damaged: "},
+                   {"\x50\0\0\0\0\0\0\0{", 9, "damaged: the file is truncated in its header"},
+                   {"version https://git-lfs", 23, "damaged: the file is a Git LFS pointer"}};
+    struct world *w = *state;
+    struct rfs_boxed_copy copy;
+    uint64_t at, sound;
+
+    put_tensor_file(w, "b", "w", "[2]", 8);
+    put_tensor_file(w, "c", "w", "[2]", 8);
+    for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
+        const unsigned lines = w->lines.n;
+        tree_file(&w->tree, "a", damaged[i].text, damaged[i].n);
+        opens(w, THIRDS);
+        assert_string_equal(read_from(w, 0), "a"); /* no header is read before it is needed */
+        assert_int_equal(locate(w, 0, &sound), 0);
+        assert_int_equal(locate(w, 2, &at), 0);
+        assert_true(at == sound && sound != RFS_NOT_LOCATED);
+        assert_string_equal(read_from(w, 0), "b");
+        assert_string_equal(read_from(w, 2), "b");
+        assert_int_equal(w->lines.n, lines + 1);
+        assert_non_null(strstr(w->lines.last, "/a: slices come from copies in other files, such "
+                                              "as 'b', "));
+        assert_non_null(strstr(w->lines.last, damaged[i].why));
+        /* The damaged file is a copy now, instead of the one that is read. */
+        assert_int_equal(rfs_boxes_copies(w->boxes, 0), 2);
+        assert_int_equal(rfs_boxes_locate_copy(w->boxes, 0, 0, &copy, &w->err), -EINVAL);
+        assert_string_equal(rfs_files_path(w->files, copy.file), tree_path(&w->tree, "a"));
+        assert_int_equal(rfs_boxes_locate_copy(w->boxes, 0, 1, &copy, &w->err), 0);
+        assert_string_equal(rfs_files_path(w->files, copy.file), tree_path(&w->tree, "c"));
+        assert_true(copy.at == sound);
+    }
+
+    put_tensor_file(w, "b", "w", "[4]", 16); /* of another save */
+    opens(w, THIRDS);
+    assert_int_equal(locate(w, 2, &at), 0);
+    assert_string_equal(read_from(w, 2), "c");
+    tree_file(&w->tree, "c", "", 0);
+    opens(w, THIRDS);
+    assert_int_equal(locate(w, 2, &at), -EINVAL);
+    assert_non_null(strstr(w->err.text, "/a: the file is a Git LFS pointer"));
+    assert_true(at == RFS_NOT_LOCATED);
+    /* A file that is sound, and of another save, is no damaged one. */
+    put_tensor_file(w, "a", "w", "[4]", 16);
+    put_tensor_file(w, "b", "w", "[2]", 8);
+    opens(w, THIRDS);
+    assert_int_equal(locate(w, 2, &at), -EINVAL);
+    assert_non_null(strstr(w->err.text, "/a: parameter 'w': the metadata describes its slice as"));
+}
+
 /* Two stages of four ranks: u is in the first, both is in both, a scalar has no layout. */
 #define RANKS(list) "`rank_group`: " list
 #define HELD(name, number, first, more)                                                            \
@@ -498,6 +564,7 @@ int main(void)
         TEST(test_refused_storage),
         TEST(test_damage),
         TEST(test_headers),
+        TEST(test_damaged_files),
         TEST(test_layouts),
         TEST(test_no_layouts),
     };
