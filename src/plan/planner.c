@@ -83,8 +83,7 @@ int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner 
     planner->config = *config;
     pthread_mutex_init(&planner->lock, NULL);
     if (config->src && rfs_catalog_boxes(config->catalog))
-        return rfs_fail_usage(err, "leave src_strategy and src_rules out",
-                              "the source describes its own cuts, and takes no strategy");
+        return rfs_fail_usage(err, "leave src_strategy and src_rules out", RFS_PLAN_DESCRIBED);
     int rc = rfs_plan_check_strategies(planner, err);
     if (!rc && !config->late && !config->lacking && !config->incomplete)
         rc = config->converted ? rfs_plan_check_made(planner, err)

@@ -37,6 +37,8 @@ struct rfs_planner;
 
 /* The remedy where a source needs a strategy and none is given. */
 #define RFS_PLAN_NO_STRATEGY "src_strategy=FILE, which says how they were cut"
+/* The refusal of a strategy for a source that needs none. */
+#define RFS_PLAN_DESCRIBED "the source describes its own cuts, and takes no strategy"
 
 /*
  * The data that a planner is missing: files that cannot be read, and parameters with a part that no

@@ -95,6 +95,16 @@ metadata.json: is of another size than in a mount
 changed: 15 tensors, 334.2 KiB: not right: 1 file
 (exit 1)
 
+# of a parameter in no strategy it has what a mount shows; without the view, the strategy would be that of its ranks
+$ flip() { change $1 $2 "(lambda d: d[:$3] + bytes([d[$3] ^ 1]) + d[$3 + 1:])(bytearray(b))"; }
+$ state() { python3 -c "import sys; b = open(sys.argv[1], 'rb').read(); print(b.index(open('direct/rank_0/checkpoint_0.ckpt', 'rb').read()[-16:]))" $1; }
+$ at=$(state mf/opt-0000000-0000004.safetensors); flip mf opt-0000000-0000004.safetensors $at; as_made changed -o view=mindformers | sed "s/ $at$/ AT/"
+rng_state: has other bytes than the source, first at [0], …/work/changed/opt-0000000-0000004.safetensors offset AT
+changed: 15 tensors, 334.2 KiB: not right: 1 tensor
+$ reshard verify mf --against src -s src_strategy.ckpt -d dst_strategy.ckpt
+reshard: error: TREE describes its own cuts, and takes no strategy but by its view; try: -o view=dcp or -o view=mindformers, with which such a tree is made
+(exit 2)
+
 # a parameter that only the source's strategy has is in such a view what rank 0 has of it
 $ reshard strategy new one.json --rules '*: whole' --ranks 2 -s src_strategy.ckpt; sed -i 's/"layer3.weight"/"of.another.network"/' one.json
 $ for view in dcp mindformers; do reshard export src one_$view -s src_strategy.ckpt -d one.json -o view=$view >/dev/null 2>&1; reshard verify one_$view --against src -s src_strategy.ckpt -d one.json -o view=$view 2>/dev/null; done

@@ -99,6 +99,17 @@ static int do_manifest(struct rfs_verify *verify, struct rfs_error *err)
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
+/*
+ * A tree that describes its own cuts got the destination's strategy: the view that makes such trees
+ * is missing in the options.
+ */
+static void name_view(struct rfs_error *err)
+{
+    if (strstr(err->text, RFS_PLAN_DESCRIBED))
+        rfs_fail_usage(err, "-o view=dcp or -o view=mindformers, with which such a tree is made",
+                       "TREE describes its own cuts, and takes no strategy but by its view");
+}
+
 static int open_all(struct rfs_verify *verify, struct rfs_error *err)
 {
     struct rfs_verify_options *options = verify->options;
@@ -109,6 +120,8 @@ static int open_all(struct rfs_verify *verify, struct rfs_error *err)
                             NULL, err);
 
     rfs_whole_name_strategy(options->against ? "-d" : "-s", err);
+    if (rc && options->against)
+        name_view(err);
     if (rc == 0 && options->against)
         rc = rfs_whole_open(options->against, &options->src_view, globs, &of_src, &verify->src,
                             options->described ? &verify->cut : &verify->shown, err);
