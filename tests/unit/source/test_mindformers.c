@@ -473,6 +473,63 @@ static void test_damaged_files(void **state)
     assert_non_null(strstr(w->err.text, "/a: parameter 'w': the metadata describes its slice as"));
 }
 
+#define READERS 4
+
+struct reader {
+    struct rfs_boxes *boxes;
+    pthread_barrier_t *begin;
+    pthread_t thread;
+    int failed;
+    uint32_t file[2]; /* of both chunks, once they are located */
+    uint64_t at[2];
+};
+
+static void *locate_both(void *arg)
+{
+    struct reader *reader = arg;
+
+    pthread_barrier_wait(reader->begin);
+    for (uint32_t c = 0; c < 2; c++) {
+        const int rc = rfs_boxes_locate(reader->boxes, c, NULL);
+        reader->failed = rc ? rc : reader->failed;
+        reader->file[c] = rfs_boxes_file_of(reader->boxes, c);
+        reader->at[c] = atomic_load(&reader->boxes->chunks.data[c].at);
+    }
+    return NULL;
+}
+
+/* Threads that need the slices of a damaged file at once read them from one place, told once. */
+static void test_damaged_file_by_threads(void **state)
+{
+    struct world *w = *state;
+
+    put_tensor_file(w, "b", "w", "[2]", 8);
+    put_tensor_file(w, "c", "w", "[2]", 8);
+    for (unsigned turn = 0; turn < 8; turn++) {
+        struct reader readers[READERS] = {{.failed = 0}};
+        pthread_barrier_t begin;
+        opens(w, THIRDS); /* a is empty */
+        const uint32_t b = w->boxes->copy_files.data[1];
+        assert_int_equal(pthread_barrier_init(&begin, NULL, READERS), 0);
+        for (unsigned i = 0; i < READERS; i++) {
+            readers[i].boxes = w->boxes;
+            readers[i].begin = &begin;
+            assert_int_equal(pthread_create(&readers[i].thread, NULL, locate_both, &readers[i]), 0);
+        }
+        for (unsigned i = 0; i < READERS; i++)
+            assert_int_equal(pthread_join(readers[i].thread, NULL), 0);
+        pthread_barrier_destroy(&begin);
+        assert_true(strcmp(rfs_files_path(w->files, b), tree_path(&w->tree, "b")) == 0);
+        for (unsigned i = 0; i < READERS; i++) {
+            assert_int_equal(readers[i].failed, 0);
+            for (unsigned c = 0; c < 2; c++)
+                assert_true(readers[i].file[c] == b && readers[i].at[c] == readers[0].at[0] &&
+                            readers[i].at[c] != RFS_NOT_LOCATED);
+        }
+        assert_int_equal(w->lines.n, turn + 1);
+    }
+}
+
 /* Two stages of four ranks: u is in the first, both is in both, a scalar has no layout. */
 #define RANKS(list) "`rank_group`: " list
 #define HELD(name, number, first, more)                                                            \
@@ -565,6 +622,7 @@ int main(void)
         TEST(test_damage),
         TEST(test_headers),
         TEST(test_damaged_files),
+        TEST(test_damaged_file_by_threads),
         TEST(test_layouts),
         TEST(test_no_layouts),
     };
