@@ -418,12 +418,12 @@ int rfs_zip_verify_entry(rfs_read_fn *read, void *ctx, uint64_t size, const char
 {
     const struct source source = {.read = read, .ctx = ctx, .size = size, .file = file, .err = err};
     const size_t most = (size_t)rfs_min_u64(entry->bytes, CONTENT_BYTES);
-    RFS_FREE unsigned char *buf = malloc(most + 1);
     uLong crc = crc32_z(0, NULL, 0);
     size_t n;
 
     if (entry->crc == 0 && entry->bytes > 0)
         return 1;
+    RFS_FREE unsigned char *buf = malloc(most + 1);
     if (!buf)
         return rfs_fail_memory_of(err, file);
     for (uint64_t at = 0; at < entry->bytes; at += n) {
