@@ -5,7 +5,7 @@
  * Opening lists the source (scan.h) and opens no checkpoint. A rank has one file, or several
  * (parts) whose values are taken together; its index says in which part each value is.
  *
- * Saved indexes (saved_index.h) are used as long as the files are unchanged; others are made from
+ * Saved indexes (saved/index.h) are used as long as the files are unchanged; others are made from
  * the files' headers.
  *
  * Threads: rfs_catalog_index from any thread; two threads never index the same rank twice (the

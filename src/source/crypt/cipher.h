@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Encrypted .ckpt files as MindSpore writes them: how to recognize them, where their blocks lie,
- * and a block's plain bytes. cipher.c draws the format; cipher_evp.c is the only file that knows
+ * and a block's plain bytes. cipher.c draws the format; evp.c is the only file that knows
  * OpenSSL, but for the wiping of a key.
  *
  * Threads: all functions; they keep nothing.

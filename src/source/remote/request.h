@@ -39,7 +39,7 @@ struct rfs_request {
     char *text; /* with a NUL behind it; owned */
     size_t text_n, text_cap;
 
-    /* of request.c */
+    /* of make.c */
     uint64_t done; /* bytes of the range that are there */
     unsigned tries;
     uint64_t due; /* when it is tried again, ns */

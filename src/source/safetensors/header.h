@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Builds the index of a safetensors file from its header: tensors are not read. safetensors.c draws
+ * Builds the index of a safetensors file from its header: tensors are not read. header.c draws
  * the format.
  */
 #pragma once

@@ -5,7 +5,7 @@
  *
  *     list      the view's files, planned (their headers are read), and divided over the tasks
  *     check     a file that is there already is kept if it has the bytes that would be written
- *     write     the others, in waves of files that take from the same sources (export_wave.h)
+ *     write     the others, in waves of files that take from the same sources (wave.h)
  *     verify    instead of these: the files against the manifest
  *
  * Nothing is written before all of the list is planned, all that is there is checked, and there is

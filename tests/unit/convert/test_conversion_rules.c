@@ -304,8 +304,7 @@ static void test_work(void **ctx)
         "index z = 0 .. 1000000000\na = b\nrepeat right c.{z} = b",
         "index z = 0 .. 1000000000\na = b\ncopy right c.{z} = b",
         "index z = 0 .. 1000000000\na = stack(z, 0, b)",
-        "index z = 0 .. 2000000000\nindex y = 0 .. 2000000000\na = b\nrepeat right c.{z - z + y} = "
-        "b",
+        "index z = 0 .. 2000000000\nindex y = 0 .. 2000000000\na = b\nrepeat right c.{z-z+y} = b",
     };
     const size_t lets = 100000;
     char *text = malloc(lets * 40);
