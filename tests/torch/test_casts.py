@@ -166,7 +166,7 @@ def test_a_cast_and_another_element_type():
         file.write("sides one other\nin.float64.bfloat16 = cast(same, bfloat16, out [_])\n")
     with open(os.path.join(place, "config.json"), "w", encoding="utf-8") as file:
         file.write("{}")
-    options = f"convert={place}/one.rules,hf_config={place}/config.json,view=unified"
+    options = f"convert={place}/one.rules,hf_config={place}/config.json,view=huggingface"
     for more, dtype, want in (("", "BF16", 0x3f80), (",dtype=bfloat16", "BF16", 0x3f80), (",dtype=float16", "F16", 0x3c04),
                               (",dtype=keep", "BF16", 0x3f80), (",dtype=float32", "F32", 0x3f808000)):
         with Mount(place, options + more) as m:
