@@ -121,7 +121,7 @@ static const struct condition conditions[] = {
     {"prlimit64", 0, ALL, 0},
 };
 
-/* Two conditions of one call, both of which must hold. */
+/* Both conditions of one call must hold. */
 static const struct condition pairs[][2] = {
     {{"prctl", 0, ALL, PR_SET_DUMPABLE}, {"prctl", 1, UINT64_MAX, 0}},
 };

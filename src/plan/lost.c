@@ -152,7 +152,7 @@ int rfs_plan_find_vanished(const struct rfs_planner *planner, const struct rfs_p
     return 0;
 }
 
-/* A tensor that is shown, and of which lost files had some; NULL: none. */
+/* Finds a tensor that is shown and has a part in a lost file. NULL: there is none. */
 static const struct rfs_boxed_tensor *find_incomplete(const struct rfs_planner *planner,
                                                       const struct rfs_boxes *boxes)
 {

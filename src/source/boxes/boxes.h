@@ -353,7 +353,7 @@ struct rfs_chunk_walk {
     const struct rfs_boxes *boxes;
     const struct rfs_boxed_tensor *tensor;
     struct rfs_grid_walk cells;
-    /* Of a tensor that was flattened: the box, the present piece, and what is left of a chunk. */
+    /* The box, the present piece, and the rest of a chunk, if the tensor was flattened. */
     uint64_t lo[RFS_MAX_DIMS], hi[RFS_MAX_DIMS];
     uint64_t side[RFS_MAX_DIMS]; /* of a piece */
     uint64_t piece[RFS_MAX_DIMS];
