@@ -20,15 +20,15 @@ dist_convert_DATA = \
 	convert/qwen3_moe.rules
 
 # The same as texts in the library, which finds them by their names wherever it is.
-nodist_librfs_la_SOURCES = src/convert/shipped.c
-CLEANFILES += src/convert/shipped.c
-src/convert/shipped.c: $(dist_convert_DATA) convert/local.mk
+nodist_librfs_la_SOURCES = src/rules/shipped.c
+CLEANFILES += src/rules/shipped.c
+src/rules/shipped.c: $(dist_convert_DATA) convert/local.mk
 	$(AM_V_GEN)$(MKDIR_P) $(@D) && { \
 	  echo '/* SPDX-License-Identifier: Apache-2.0 */'; \
 	  echo '/* Made of the folder convert. */'; \
 	  echo '/* clang-format off */'; \
-	  echo '#include "convert/shipped.h"'; \
-	  echo 'const struct rfs_convert_file rfs_convert_shipped[] = {'; \
+	  echo '#include "rules/shipped.h"'; \
+	  echo 'const struct rfs_rules_file rfs_rules_shipped[] = {'; \
 	  for name in $(dist_convert_DATA:convert/%=%); do \
 	    echo "{\"$$name\","; \
 	    sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n"/' $(top_srcdir)/convert/$$name || exit 1; \

@@ -27,8 +27,8 @@
 #include "assemble/gather.h"
 #include "assemble/place.h"
 #include "base/pool.h"
+#include "catalog/catalog.h"
 #include "plan/slice.h"
-#include "source/catalog/catalog.h"
 
 #include <sys/uio.h>
 

@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "source/dtype.h"
+#include "formats/dtype.h"
 
 /*
  * COUNT elements from src to dst; neither needs to be aligned; no overlap. FROM is a type for which

@@ -2,7 +2,7 @@
 /* The part of rfs_convert that AVX2 and F16C do faster. */
 #pragma once
 
-#include "source/dtype.h"
+#include "formats/dtype.h"
 
 /*
  * Converts as many of the first elements as it can and returns how many: 0 where the processor or

@@ -4,8 +4,8 @@
 
 #include "assemble/place.h"
 #include "base/vec.h"
+#include "catalog/catalog.h"
 #include "plan/slice.h"
-#include "source/catalog/catalog.h"
 
 /* Bytes of memory for source windows that a gathering thread brings; they stay in the L2 cache. */
 #define RFS_SCRATCH (UINT64_C(256) << 10)

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "assemble/shape.h"
-#include "source/io/files.h"
+#include "store/files.h"
 
 /* From this length on, a system call for each run costs less than copying it twice. */
 #define RFS_LONG_RUN (UINT64_C(16) << 10)

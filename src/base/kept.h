@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The folder of data that is kept on disk between views (source/saved/folder.h). A program with a
+ * The folder of data that is kept on disk between views (catalog/saved/folder.h). A program with a
  * sandbox makes it before it gives up that right.
  *
  * Threads: all functions, while none changes the environment.

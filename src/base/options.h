@@ -72,7 +72,7 @@ struct rfs_options {
     char *hf_config;       /* a path; NULL: that of the source */
     char *convert_options; /* of the rules */
 
-    char *rank_dir; /* source/spec.h documents these */
+    char *rank_dir; /* catalog/scan/spec.h documents these */
     char *file;
     char *files;
     char *group_info;
@@ -101,7 +101,7 @@ struct rfs_options {
     bool zip_crc;        /* compute the checksums of archives that take reading */
     char *prefix;        /* never NULL */
     bool strict;
-    char *endpoint; /* of objects: source/remote/settings.h */
+    char *endpoint; /* of objects: store/remote/settings.h */
     char *region;
     char *profile;
     bool path_style;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Where files lie: on the machine, or in an object store. A path says which, and all that reads
- * sources goes through here or through source/io/files.h: paths of the machine make the system
+ * sources goes through here or through store/files.h: paths of the machine make the system
  * calls that they would make without it, URLs go to the store of objects that is registered. Both
  * give names, attributes and bytes of the same kind, so that nothing above has to know.
  *

@@ -12,8 +12,8 @@
 #pragma once
 
 #include "base/vec.h"
-#include "source/catalog/catalog.h"
-#include "source/torch/archive.h"
+#include "catalog/catalog.h"
+#include "formats/torch/archive.h"
 
 struct rfs_params;
 

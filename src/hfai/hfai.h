@@ -5,16 +5,16 @@
  *
  * Opening reads the pickles of all parts and no tensor, but for the step counts of optimizers, and
  * proves that the parts belong together. Cost: the pickles (which list each optimizer's parameters
- * in every part) as graphs (source/torch/pickle.h) with 8 bytes more for each node, 128 for each
+ * in every part) as graphs (formats/torch/pickle.h) with 8 bytes more for each node, 128 for each
  * tensor or state entry, and 96 for each piece of a large tensor; all is linear in these, and
  * within the catalogue's index_most. Immutable once open, so any thread may use it.
  */
 #pragma once
 
 #include "base/error.h"
+#include "catalog/catalog.h"
 #include "hfai/document.h"
 #include "hfai/storages.h"
-#include "source/catalog/catalog.h"
 
 #define RFS_HFAI_LARGE UINT64_C(268435456) /* bytes; hfai calls larger tensors large */
 #define RFS_HFAI_PARTS 4096                /* more parts are refused, and not shown */

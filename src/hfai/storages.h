@@ -7,9 +7,9 @@
  */
 #pragma once
 
+#include "catalog/catalog.h"
 #include "hfai/document.h"
 #include "plan/slice.h"
-#include "source/catalog/catalog.h"
 
 struct rfs_storage_range {
     uint32_t file; /* in the catalogue's files */

@@ -18,9 +18,9 @@
  * Objects are made as pickle makes them: NEWOBJ, and BUILD with a dict of the fields.
  */
 #include "base/cleanup.h"
+#include "formats/torch/archive.h"
 #include "image/build.h"
 #include "image/dcp.h"
-#include "source/torch/archive.h"
 
 #define METADATA "torch.distributed.checkpoint.metadata"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A graph of nodes (source/torch/pickle.h) written as a pickle of protocol 2, as CPython's pickler
+ * A graph of nodes (formats/torch/pickle.h) written as a pickle of protocol 2, as CPython's pickler
  * writes the same objects: shared objects are written once, and objects that contain themselves can
  * be written.
  *
@@ -8,8 +8,8 @@
  */
 #pragma once
 
+#include "formats/torch/pickle.h"
 #include "image/build.h"
-#include "source/torch/pickle.h"
 
 /*
  * Called for each STORAGE node: gives its key in the written file, a number that is the same for

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The regions of a file of torch.save (source/torch/zip.c draws zip archives,
- * source/torch/archive.c their contents):
+ * The regions of a file of torch.save (formats/torch/zip.c draws zip archives,
+ * formats/torch/archive.c their contents):
  *
  *     STEM/data.pkl | STEM/byteorder | STEM/data/0 | STEM/data/1 | … | STEM/version | the directory
  *

@@ -14,11 +14,11 @@ librfs_la_SOURCES += \
 	src/layout/merge.c \
 	src/layout/merge.h \
 	src/layout/open.c \
-	src/layout/rules.c \
-	src/layout/rules.h \
-	src/layout/rules_layout.c \
-	src/layout/rules_parse.c \
-	src/layout/rules_internal.h \
+	src/layout/layout_rules.c \
+	src/layout/layout_rules.h \
+	src/layout/layout_rules_layout.c \
+	src/layout/layout_rules_parse.c \
+	src/layout/layout_rules_internal.h \
 	src/layout/strategy.c \
 	src/layout/strategy_build.c \
 	src/layout/strategy_internal.h \

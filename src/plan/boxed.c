@@ -5,30 +5,30 @@
 #include "base/order.h"
 #include "base/text.h"
 
-static void walk_box(struct rfs_boxed_walk *walk)
+static void walk_box(struct rfs_chunked_walk *walk)
 {
     rfs_chunk_walk_begin(walk->boxes, walk->tensor, walk->cells.lo, walk->cells.hi, &walk->chunks);
 }
 
-const struct rfs_boxed_tensor *rfs_plan_boxed_tensor(const struct rfs_planner *planner,
-                                                     const struct rfs_target *target)
+const struct rfs_chunked_tensor *rfs_plan_chunked_tensor(const struct rfs_planner *planner,
+                                                         const struct rfs_target *target)
 {
     struct rfs_catalog *catalog = planner->config.catalog;
     size_t length;
     const char *name =
         (const char *)rfs_intern_bytes(rfs_catalog_tables(catalog)->names, target->name, &length);
 
-    return rfs_boxes_find(rfs_catalog_boxes(catalog), name, length);
+    return rfs_chunks_find(rfs_catalog_chunks(catalog), name, length);
 }
 
-int rfs_boxed_walk_begin(struct rfs_planner *planner, uint32_t local,
-                         const struct rfs_target *target, struct rfs_boxed_walk *walk)
+int rfs_chunked_walk_begin(struct rfs_planner *planner, uint32_t local,
+                           const struct rfs_target *target, struct rfs_chunked_walk *walk)
 {
     struct rfs_catalog *catalog = planner->config.catalog;
     const char *name = rfs_catalog_name(catalog, target->name);
 
-    walk->boxes = rfs_catalog_boxes(catalog);
-    walk->tensor = rfs_plan_boxed_tensor(planner, target);
+    walk->boxes = rfs_catalog_chunks(catalog);
+    walk->tensor = rfs_plan_chunked_tensor(planner, target);
     walk->geometry = &walk->copied;
     if (!walk->tensor || walk->tensor->incomplete)
         return -EIO;
@@ -46,7 +46,7 @@ int rfs_boxed_walk_begin(struct rfs_planner *planner, uint32_t local,
     return 0;
 }
 
-bool rfs_boxed_walk_next(struct rfs_boxed_walk *walk)
+bool rfs_chunked_walk_next(struct rfs_chunked_walk *walk)
 {
     while (!rfs_chunk_walk_next(&walk->chunks, &walk->part)) {
         if (!rfs_cells_next(walk->geometry, &walk->cells, walk->cell))
@@ -56,7 +56,7 @@ bool rfs_boxed_walk_next(struct rfs_boxed_walk *walk)
     return true;
 }
 
-static void make_block(const struct rfs_boxed_walk *walk, const struct rfs_stored_part *stored,
+static void make_block(const struct rfs_chunked_walk *walk, const struct rfs_stored_part *stored,
                        struct rfs_block *block)
 {
     *block = (struct rfs_block){.file = stored->file, .content = {.offset = stored->at}};
@@ -64,12 +64,12 @@ static void make_block(const struct rfs_boxed_walk *walk, const struct rfs_store
                             stored->stride, stored->strided, block);
 }
 
-int rfs_boxed_walk_block(struct rfs_boxed_walk *walk, struct rfs_block *block,
-                         struct rfs_error *err)
+int rfs_chunked_walk_block(struct rfs_chunked_walk *walk, struct rfs_block *block,
+                           struct rfs_error *err)
 {
     struct rfs_stored_part stored;
     const int rc =
-        rfs_boxes_locate_part((struct rfs_boxes *)walk->boxes, &walk->part, &stored, err);
+        rfs_chunks_locate_part((struct rfs_chunks *)walk->boxes, &walk->part, &stored, err);
 
     if (rc == 0)
         make_block(walk, &stored, block);
@@ -84,11 +84,11 @@ static int tell(const struct rfs_planner *planner, int rc, const struct rfs_erro
     return rc;
 }
 
-int rfs_boxed_walk_copy(const struct rfs_boxed_walk *walk, uint32_t copy,
-                        struct rfs_boxed_copy *out, struct rfs_error *err)
+int rfs_chunked_walk_copy(const struct rfs_chunked_walk *walk, uint32_t copy,
+                          struct rfs_chunked_copy *out, struct rfs_error *err)
 {
     const int rc =
-        rfs_boxes_locate_copy((struct rfs_boxes *)walk->boxes, walk->part.chunk, copy, out, err);
+        rfs_chunks_locate_copy((struct rfs_chunks *)walk->boxes, walk->part.chunk, copy, out, err);
 
     if (rc == -EINTR || rc == -ENOMEM)
         return rc;
@@ -96,37 +96,37 @@ int rfs_boxed_walk_copy(const struct rfs_boxed_walk *walk, uint32_t copy,
 }
 
 /* Takes the present chunk's block from its copy number COPY, 1 or more, if it has such a one. */
-static int take_copy(const struct rfs_boxed_walk *walk, uint32_t copy, struct rfs_block *block,
+static int take_copy(const struct rfs_chunked_walk *walk, uint32_t copy, struct rfs_block *block,
                      size_t *others)
 {
-    struct rfs_boxed_copy other;
+    struct rfs_chunked_copy other;
     struct rfs_stored_part stored;
 
-    if (copy > rfs_boxes_copies(walk->boxes, walk->part.chunk))
+    if (copy > rfs_chunks_copies(walk->boxes, walk->part.chunk))
         return 0;
-    const int there = rfs_boxed_walk_copy(walk, copy - 1, &other, NULL);
+    const int there = rfs_chunked_walk_copy(walk, copy - 1, &other, NULL);
     if (there == 1) {
-        rfs_boxes_place_part((struct rfs_boxes *)walk->boxes, &walk->part, other.file, other.at,
-                             &stored);
+        rfs_chunks_place_part((struct rfs_chunks *)walk->boxes, &walk->part, other.file, other.at,
+                              &stored);
         make_block(walk, &stored, block);
         ++*others;
     }
     return there < 0 ? there : 0;
 }
 
-int rfs_plan_boxed_slice(struct rfs_planner *planner, uint32_t local,
-                         const struct rfs_target *target, uint32_t copy, struct rfs_slice *slice,
-                         size_t *others)
+int rfs_plan_chunked_slice(struct rfs_planner *planner, uint32_t local,
+                           const struct rfs_target *target, uint32_t copy, struct rfs_slice *slice,
+                           size_t *others)
 {
-    struct rfs_boxed_walk walk;
+    struct rfs_chunked_walk walk;
     struct rfs_error err = {0};
-    int rc = rfs_boxed_walk_begin(planner, local, target, &walk);
+    int rc = rfs_chunked_walk_begin(planner, local, target, &walk);
 
-    while (rc == 0 && rfs_boxed_walk_next(&walk)) {
+    while (rc == 0 && rfs_chunked_walk_next(&walk)) {
         struct rfs_block *block = rfs_slice_add(slice);
         if (!block)
             return -ENOMEM;
-        rc = rfs_boxed_walk_block(&walk, block, &err);
+        rc = rfs_chunked_walk_block(&walk, block, &err);
         if (rc == 0 && copy > 0)
             rc = take_copy(&walk, copy, block, others);
     }
@@ -140,7 +140,7 @@ int rfs_plan_boxed_slice(struct rfs_planner *planner, uint32_t local,
 
 /* The chunks of a plan that are to be located, by file. */
 struct locating {
-    struct rfs_boxes *boxes;
+    struct rfs_chunks *boxes;
     RFS_VEC(uint32_t) chunks;
     RFS_VEC(size_t) files; /* where the chunks of each begin */
     unsigned char *needed; /* [all files of the boxes] */
@@ -156,20 +156,20 @@ static void locating_end(struct locating *locating)
 /* Notes the file that a located chunk is read from. */
 static void note_file(const struct locating *locating, uint32_t chunk)
 {
-    const struct rfs_boxes *boxes = locating->boxes;
+    const struct rfs_chunks *boxes = locating->boxes;
 
-    locating->needed[rfs_boxes_file_of(boxes, chunk) - boxes->first_file] = 1;
+    locating->needed[rfs_chunks_file_of(boxes, chunk) - boxes->first_file] = 1;
 }
 
 static int note_target(struct planning *planning, const struct rfs_target *target,
                        struct locating *locating)
 {
-    struct rfs_boxed_walk walk;
+    struct rfs_chunked_walk walk;
 
     if (rfs_catalog_type(planning->planner->config.catalog, target->type)->bytes == 0)
         return 0;
-    const int rc = rfs_boxed_walk_begin(planning->planner, planning->local, target, &walk);
-    while (rc == 0 && rfs_boxed_walk_next(&walk)) {
+    const int rc = rfs_chunked_walk_begin(planning->planner, planning->local, target, &walk);
+    while (rc == 0 && rfs_chunked_walk_next(&walk)) {
         const struct rfs_chunk *chunk = &locating->boxes->chunks.data[walk.part.chunk];
         if (atomic_load_explicit(&chunk->at, memory_order_acquire) != RFS_NOT_LOCATED)
             note_file(locating, walk.part.chunk);
@@ -181,7 +181,7 @@ static int note_target(struct planning *planning, const struct rfs_target *targe
 
 static int by_file(const void *a, const void *b, void *ctx)
 {
-    const struct rfs_boxes *boxes = ctx;
+    const struct rfs_chunks *boxes = ctx;
     const uint32_t x = *(const uint32_t *)a;
     const uint32_t y = *(const uint32_t *)b;
     const uint32_t of_x = boxes->chunks.data[x].file;
@@ -210,7 +210,7 @@ static int locate_file(const struct locating *locating, size_t file, struct rfs_
     int rc = 0;
 
     for (size_t i = locating->files.data[file]; rc == 0 && i < locating->files.data[file + 1]; i++)
-        rc = rfs_boxes_locate(locating->boxes, locating->chunks.data[i], err);
+        rc = rfs_chunks_locate(locating->boxes, locating->chunks.data[i], err);
     return rc;
 }
 
@@ -242,8 +242,8 @@ static bool later(struct timespec a, struct timespec b)
  * Files that were written after the metadata, which is written last: when a save into the folder
  * breaks off, the metadata is that of the save before. Copies of a folder may look so, too.
  */
-static int check_times(struct planning *planning, struct rfs_boxes *boxes, struct timespec metadata,
-                       uint32_t newest, struct timespec time)
+static int check_times(struct planning *planning, struct rfs_chunks *boxes,
+                       struct timespec metadata, uint32_t newest, struct timespec time)
 {
     const struct rfs_planner_config *config = &planning->planner->config;
     const bool strict = config->strict || (config->template && config->template->config.strict);
@@ -271,7 +271,7 @@ static int check_times(struct planning *planning, struct rfs_boxes *boxes, struc
 static int add_files(struct planning *planning, const struct locating *locating,
                      struct rfs_rank_plan *plan)
 {
-    struct rfs_boxes *boxes = locating->boxes;
+    struct rfs_chunks *boxes = locating->boxes;
 
     for (size_t i = 0; i < locating->chunks.n; i++)
         note_file(locating, locating->chunks.data[i]);
@@ -291,10 +291,10 @@ static int add_files(struct planning *planning, const struct locating *locating,
     return rc ? rc : check_times(planning, boxes, metadata, newest, last);
 }
 
-int rfs_plan_boxed_attributes(struct planning *planning, struct rfs_rank_plan *plan)
+int rfs_plan_chunked_attributes(struct planning *planning, struct rfs_rank_plan *plan)
 {
     struct rfs_catalog *catalog = planning->planner->config.catalog;
-    struct rfs_boxes *boxes = rfs_catalog_boxes(catalog);
+    struct rfs_chunks *boxes = rfs_catalog_chunks(catalog);
     RFS_CLEANUP(locating_end) struct locating locating = {.boxes = boxes};
     int rc = 0;
 

@@ -6,13 +6,13 @@
  */
 #pragma once
 
+#include "formats/chunks/chunks.h"
 #include "plan/internal.h"
-#include "source/boxes/boxes.h"
 
 /* The chunks that a target of a local destination rank touches, box by box. */
-struct rfs_boxed_walk {
-    const struct rfs_boxes *boxes;
-    const struct rfs_boxed_tensor *tensor;
+struct rfs_chunked_walk {
+    const struct rfs_chunks *boxes;
+    const struct rfs_chunked_tensor *tensor;
     const struct rfs_geometry *geometry; /* the planner's, or copied */
     struct rfs_geometry copied;          /* of a target that is not cut */
     struct rfs_cells cells;              /* the box of the destination */
@@ -21,37 +21,37 @@ struct rfs_boxed_walk {
     struct rfs_chunk_part part; /* the present one */
 };
 /* TARGET has bytes. 0 or -errno. */
-int rfs_boxed_walk_begin(struct rfs_planner *planner, uint32_t local,
-                         const struct rfs_target *target, struct rfs_boxed_walk *walk);
+int rfs_chunked_walk_begin(struct rfs_planner *planner, uint32_t local,
+                           const struct rfs_target *target, struct rfs_chunked_walk *walk);
 /* The next part of a chunk; false at the end. */
-bool rfs_boxed_walk_next(struct rfs_boxed_walk *walk);
+bool rfs_chunked_walk_next(struct rfs_chunked_walk *walk);
 /* The bytes of the present part that the target takes. 0 or -errno with *err filled. */
-int rfs_boxed_walk_block(struct rfs_boxed_walk *walk, struct rfs_block *block,
-                         struct rfs_error *err);
+int rfs_chunked_walk_block(struct rfs_chunked_walk *walk, struct rfs_block *block,
+                           struct rfs_error *err);
 
 /*
  * Finds further copy COPY of the present chunk, from 0 on: 1 when it is one, 0 with *err filled
  * (the file cannot be read) or not (*out says that it has something else there), or -errno.
  */
-int rfs_boxed_walk_copy(const struct rfs_boxed_walk *walk, uint32_t copy,
-                        struct rfs_boxed_copy *out, struct rfs_error *err);
+int rfs_chunked_walk_copy(const struct rfs_chunked_walk *walk, uint32_t copy,
+                          struct rfs_chunked_copy *out, struct rfs_error *err);
 
 /* The tensor of a target; NULL: there is none. */
-const struct rfs_boxed_tensor *rfs_plan_boxed_tensor(const struct rfs_planner *planner,
-                                                     const struct rfs_target *target);
+const struct rfs_chunked_tensor *rfs_plan_chunked_tensor(const struct rfs_planner *planner,
+                                                         const struct rfs_target *target);
 /*
  * Adds the blocks of a target to an empty slice, ascending by destination; of copy COPY, as
  * rfs_planner_copy has it, with the number of blocks that are not those of copy 0 in *others. 0 or
  * -errno.
  */
-int rfs_plan_boxed_slice(struct rfs_planner *planner, uint32_t local,
-                         const struct rfs_target *target, uint32_t copy, struct rfs_slice *slice,
-                         size_t *others);
+int rfs_plan_chunked_slice(struct rfs_planner *planner, uint32_t local,
+                           const struct rfs_target *target, uint32_t copy, struct rfs_slice *slice,
+                           size_t *others);
 /*
  * Finds where all chunks of a plan are in their files, and takes those files into its attributes. 0
  * or -errno with *err filled.
  */
-int rfs_plan_boxed_attributes(struct planning *planning, struct rfs_rank_plan *plan);
+int rfs_plan_chunked_attributes(struct planning *planning, struct rfs_rank_plan *plan);
 /*
  * Compares copies of the tensors of a plan whose chunks are located; boxed_copies.c. Copies that
  * differ are refused by strict, else reported in the log. 0 or -errno with *err filled.

@@ -35,7 +35,7 @@ struct pair {
 
 struct comparing {
     struct planning *planning;
-    struct rfs_boxes *boxes;
+    struct rfs_chunks *boxes;
     RFS_VEC(struct pair) pairs;
 };
 
@@ -44,10 +44,10 @@ static void comparing_end(struct comparing *comparing)
     free(comparing->pairs.data);
 }
 
-static const struct rfs_boxed_tensor *tensor_of(const struct comparing *comparing,
-                                                const struct rfs_target *target)
+static const struct rfs_chunked_tensor *tensor_of(const struct comparing *comparing,
+                                                  const struct rfs_target *target)
 {
-    return rfs_plan_boxed_tensor(comparing->planning->planner, target);
+    return rfs_plan_chunked_tensor(comparing->planning->planner, target);
 }
 
 /* ---- comparing ------------------------------------------------------------------------------- */
@@ -98,7 +98,7 @@ static int compare_bytes(struct ranges *ranges, uint64_t bytes, bool whole, uint
 static int read_pair(const struct comparing *comparing, struct pair *pair, struct ranges *ranges)
 {
     const struct rfs_chunk *chunk = &comparing->boxes->chunks.data[pair->chunk];
-    const uint64_t bytes = rfs_boxes_type(comparing->boxes, chunk->type)->bytes;
+    const uint64_t bytes = rfs_chunks_type(comparing->boxes, chunk->type)->bytes;
     struct rfs_files *files = comparing->boxes->files;
     uint64_t at = NOWHERE;
 
@@ -120,9 +120,9 @@ static int read_pair(const struct comparing *comparing, struct pair *pair, struc
 /* Refuses a pair that differs. */
 static int refuse(const struct comparing *comparing, const struct pair *pair)
 {
-    const struct rfs_boxes *boxes = comparing->boxes;
+    const struct rfs_chunks *boxes = comparing->boxes;
     const struct rfs_where where = {rfs_files_path(boxes->files, pair->file), (int64_t)pair->offset,
-                                    rfs_boxes_name_of(boxes, pair->chunk)};
+                                    rfs_chunks_name_of(boxes, pair->chunk)};
 
     return rfs_fail(comparing->planning->err, -EINVAL, where,
                     "files of one save; or without -o strict, to copy it as one file has it",
@@ -132,24 +132,24 @@ static int refuse(const struct comparing *comparing, const struct pair *pair)
 
 static int compare_one(const struct comparing *comparing, struct pair *pair, struct rfs_error *err)
 {
-    const struct rfs_boxes *boxes = comparing->boxes;
+    const struct rfs_chunks *boxes = comparing->boxes;
     RFS_FREE unsigned char *bytes = malloc(2 * STEP);
     struct ranges ranges = {.bytes = bytes};
-    struct rfs_boxed_copy copy;
+    struct rfs_chunked_copy copy;
 
     if (!bytes)
         return rfs_fail_memory(err);
     /* This file may need other chunks of the tensor alone. */
-    int rc = rfs_boxes_locate(comparing->boxes, pair->chunk, err)
-                 ?: rfs_boxes_locate_copy(comparing->boxes, pair->chunk, pair->copy, &copy, err);
+    int rc = rfs_chunks_locate(comparing->boxes, pair->chunk, err)
+                 ?: rfs_chunks_locate_copy(comparing->boxes, pair->chunk, pair->copy, &copy, err);
     if (rc)
         return rc;
     pair->file = copy.file;
     const struct rfs_chunk *chunk = &boxes->chunks.data[pair->chunk];
     const struct rfs_where where =
-        RFS_OF(rfs_files_path(boxes->files, pair->file), rfs_boxes_name_of(boxes, pair->chunk));
-    if (!rfs_boxes_alike(comparing->boxes, rfs_boxes_type(boxes, chunk->type),
-                         atomic_load(&chunk->at), copy.at, ranges.at))
+        RFS_OF(rfs_files_path(boxes->files, pair->file), rfs_chunks_name_of(boxes, pair->chunk));
+    if (!rfs_chunks_alike(comparing->boxes, rfs_chunks_type(boxes, chunk->type),
+                          atomic_load(&chunk->at), copy.at, ranges.at))
         return rfs_fail(err, -ENOTSUP, where,
                         "reshard verify, which compares them; then without -o strict",
                         "has other strides than its copy in %s, or gaps between its elements, and "
@@ -214,11 +214,11 @@ static bool note_compared(struct rfs_planner *planner, uint32_t name)
 static int add_round(struct comparing *comparing, const struct rfs_target *target, uint32_t round,
                      bool bounded)
 {
-    const struct rfs_boxed_tensor *tensor = tensor_of(comparing, target);
+    const struct rfs_chunked_tensor *tensor = tensor_of(comparing, target);
     int added = 0;
 
     for (uint32_t c = tensor->first; c < tensor->first + tensor->n; c++) {
-        const uint32_t n = rfs_boxes_copies(comparing->boxes, c);
+        const uint32_t n = rfs_chunks_copies(comparing->boxes, c);
         if (round >= n || (bounded && !rfs_plan_may_look(comparing->planning->planner)))
             continue;
         const struct pair pair = {.target = target,
@@ -250,10 +250,10 @@ static int find_news(const struct comparing *comparing, const struct rfs_params 
 
     for (size_t i = 0; i < params->n; i++) {
         const struct rfs_target *target = &params->targets[i];
-        const struct rfs_boxed_tensor *tensor = tensor_of(comparing, target);
+        const struct rfs_chunked_tensor *tensor = tensor_of(comparing, target);
         bool any = false;
         for (uint32_t c = 0; tensor && !any && c < tensor->n; c++)
-            any = rfs_boxes_copies(comparing->boxes, tensor->first + c) > 0;
+            any = rfs_chunks_copies(comparing->boxes, tensor->first + c) > 0;
         if (any && !was_compared(planning->planner, target->name) && !RFS_PUSH(&news->list, target))
             return rfs_fail_memory(planning->err);
     }
@@ -330,7 +330,7 @@ static int note_all(struct comparing *comparing, const struct news *news)
     }
     for (size_t i = 0; rc == 0 && i < news->list.n; i++) {
         const struct rfs_target *target = news->list.data[i];
-        const struct rfs_boxed_tensor *tensor = tensor_of(comparing, target);
+        const struct rfs_chunked_tensor *tensor = tensor_of(comparing, target);
         if (tensor->on_trust && !rfs_plan_one_element(rfs_catalog_type(catalog, target->type)))
             rc = add_unproved(planning, target, chunks[tensor->first].file, RFS_NO_RANK);
         if (rc == 0 && !note_compared(planning->planner, target->name))
@@ -344,7 +344,7 @@ int rfs_plan_compare_copies(struct planning *planning, const struct rfs_params *
     struct rfs_planner *planner = planning->planner;
     RFS_CLEANUP(comparing_end)
     struct comparing comparing = {.planning = planning,
-                                  .boxes = rfs_catalog_boxes(planner->config.catalog)};
+                                  .boxes = rfs_catalog_chunks(planner->config.catalog)};
     RFS_CLEANUP(news_end) struct news news = {.list = {0}};
     const bool strict = planner->config.strict;
 
@@ -364,29 +364,29 @@ int rfs_plan_compare_copies(struct planning *planning, const struct rfs_params *
 
 /* ---- for verify ------------------------------------------------------------------------------ */
 
-uint32_t rfs_plan_boxed_copies(struct rfs_planner *planner, const struct rfs_target *target)
+uint32_t rfs_plan_chunked_copies(struct rfs_planner *planner, const struct rfs_target *target)
 {
-    const struct rfs_boxes *boxes = rfs_catalog_boxes(planner->config.catalog);
-    const struct rfs_boxed_tensor *tensor = rfs_plan_boxed_tensor(planner, target);
+    const struct rfs_chunks *boxes = rfs_catalog_chunks(planner->config.catalog);
+    const struct rfs_chunked_tensor *tensor = rfs_plan_chunked_tensor(planner, target);
     uint32_t most = 0;
 
     for (uint32_t i = 0; boxes->copies && tensor && i < tensor->n; i++) {
-        const uint32_t n = rfs_boxes_copies(boxes, tensor->first + i);
+        const uint32_t n = rfs_chunks_copies(boxes, tensor->first + i);
         most = n > most ? n : most;
     }
     return 1 + most;
 }
 
-static void tell_bad(const struct rfs_boxed_walk *walk, const struct rfs_boxed_copy *copy,
+static void tell_bad(const struct rfs_chunked_walk *walk, const struct rfs_chunked_copy *copy,
                      const struct rfs_error *why, rfs_bad_copy_fn *each, void *ctx)
 {
-    const struct rfs_boxes *boxes = walk->boxes;
+    const struct rfs_chunks *boxes = walk->boxes;
     const struct rfs_chunk *chunk = &boxes->chunks.data[walk->part.chunk];
-    const struct rfs_type *want = rfs_boxes_type(boxes, chunk->type);
+    const struct rfs_type *want = rfs_chunks_type(boxes, chunk->type);
     const struct rfs_bad_copy bad = {
         .file = rfs_files_path(boxes->files, copy->file),
         .why = why->code ? why : NULL,
-        .type = copy->type == RFS_NO_ID ? NULL : rfs_boxes_type(boxes, copy->type),
+        .type = copy->type == RFS_NO_ID ? NULL : rfs_chunks_type(boxes, copy->type),
         .at = copy->at,
         .want = want,
         .begin = chunk->corner * rfs_dtype_bytes((enum rfs_dtype)want->dtype),
@@ -395,21 +395,21 @@ static void tell_bad(const struct rfs_boxed_walk *walk, const struct rfs_boxed_c
     each(ctx, &bad);
 }
 
-int rfs_plan_boxed_bad_copies(struct rfs_planner *planner, uint32_t local,
-                              const struct rfs_target *target, rfs_bad_copy_fn *each, void *ctx)
+int rfs_plan_chunked_bad_copies(struct rfs_planner *planner, uint32_t local,
+                                const struct rfs_target *target, rfs_bad_copy_fn *each, void *ctx)
 {
-    struct rfs_boxed_walk walk;
-    int rc = rfs_boxed_walk_begin(planner, local, target, &walk);
+    struct rfs_chunked_walk walk;
+    int rc = rfs_chunked_walk_begin(planner, local, target, &walk);
 
-    while (rc == 0 && walk.boxes->copies && rfs_boxed_walk_next(&walk)) {
-        const uint32_t n = rfs_boxes_copies(walk.boxes, walk.part.chunk);
+    while (rc == 0 && walk.boxes->copies && rfs_chunked_walk_next(&walk)) {
+        const uint32_t n = rfs_chunks_copies(walk.boxes, walk.part.chunk);
         /* A damaged file is one of the copies then; its readers see other failures. */
-        rc = rfs_boxes_locate((struct rfs_boxes *)walk.boxes, walk.part.chunk, NULL);
+        rc = rfs_chunks_locate((struct rfs_chunks *)walk.boxes, walk.part.chunk, NULL);
         rc = rc == -EINTR || rc == -ENOMEM ? rc : 0;
         for (uint32_t i = 0; rc >= 0 && i < n; i++) {
-            struct rfs_boxed_copy copy;
+            struct rfs_chunked_copy copy;
             struct rfs_error why = {0};
-            rc = rfs_boxed_walk_copy(&walk, i, &copy, &why);
+            rc = rfs_chunked_walk_copy(&walk, i, &copy, &why);
             if (rc == 0)
                 tell_bad(&walk, &copy, &why, each, ctx);
         }

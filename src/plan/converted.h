@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The result of conversion rules (convert/map.h), as a source of its own: a derived catalogue lists
+ * The result of conversion rules (rules/map.h), as a source of its own: a derived catalogue lists
  * the made tensors as one whole checkpoint, which a planner cuts as any other. That planner's
  * slices are found in two steps: links lead from a box of the destination to elements of whole
  * source tensors, and an unsharded plan of the source says where those are stored.
@@ -12,22 +12,22 @@
  */
 #pragma once
 
-#include "convert/compile.h"
 #include "plan/planner.h"
+#include "rules/compile.h"
 
-struct rfs_converted_config {
+struct rfs_by_rules_config {
     /*
      * of the source, borrowed; its destination is unsharded, and nothing is renamed; it lists what
      * is not complete
      */
     struct rfs_planner *whole;
     struct rfs_catalog *catalog; /* the planner's */
-    const struct rfs_convert_rules *rules;
+    const struct rfs_rules *rules;
     const struct rfs_hf_config *hf_config;
     const char *options; /* of the rules, or NULL */
     struct rfs_log *log;
     /*
-     * Compares the copies that the rules leave out (struct rfs_convert_copy) with their originals.
+     * Compares the copies that the rules leave out (struct rfs_rules_copy) with their originals.
      * 0, or -errno. Slices of tensors that are made of an original are found only after it gave 0,
      * so it is called for each of them, and has to remember.
      */
@@ -36,55 +36,52 @@ struct rfs_converted_config {
 };
 
 /* Plans the source, and applies the rules. 0 with *out owned, or -errno with *err filled. */
-int rfs_converted_new(const struct rfs_converted_config *config, struct rfs_converted **out,
-                      struct rfs_error *err);
-void rfs_converted_free(struct rfs_converted *converted);
+int rfs_by_rules_new(const struct rfs_by_rules_config *config, struct rfs_by_rules **out,
+                     struct rfs_error *err);
+void rfs_by_rules_free(struct rfs_by_rules *converted);
 
 /* The catalogue of the made tensors; lives as long. */
-struct rfs_catalog *rfs_converted_catalog(const struct rfs_converted *converted);
-const struct rfs_convert_map *rfs_converted_map(const struct rfs_converted *converted);
+struct rfs_catalog *rfs_by_rules_catalog(const struct rfs_by_rules *converted);
+const struct rfs_rules_map *rfs_by_rules_map(const struct rfs_by_rules *converted);
 /* How many values the source has. */
-size_t rfs_converted_sources(const struct rfs_converted *converted);
+size_t rfs_by_rules_sources(const struct rfs_by_rules *converted);
 /* The unsharded plan of the source, and its target that a link's source number stands for. */
-struct rfs_planner *rfs_converted_whole(const struct rfs_converted *converted);
-const struct rfs_target *rfs_converted_target(const struct rfs_converted *converted,
-                                              uint32_t source);
+struct rfs_planner *rfs_by_rules_whole(const struct rfs_by_rules *converted);
+const struct rfs_target *rfs_by_rules_target(const struct rfs_by_rules *converted, uint32_t source);
 /* The made tensor of that name, id in the catalogue's names; or NULL. */
-const struct rfs_convert_made *rfs_converted_made(const struct rfs_converted *converted,
-                                                  uint32_t name);
+const struct rfs_rules_made *rfs_by_rules_made(const struct rfs_by_rules *converted, uint32_t name);
 /*
  * Whether the made tensor of that name needs a tensor of the source that is not complete, so that
  * it has no slices: *source gets that one's number. CONVERTED may be NULL, which needs nothing.
  */
-bool rfs_converted_needs_lost(const struct rfs_converted *converted, uint32_t name,
-                              uint32_t *source);
+bool rfs_by_rules_needs_lost(const struct rfs_by_rules *converted, uint32_t name, uint32_t *source);
 /* How many made tensors are such. */
-size_t rfs_converted_incomplete(const struct rfs_converted *converted);
+size_t rfs_by_rules_incomplete(const struct rfs_by_rules *converted);
 /* A rank that should have the lost part of a source tensor that is not complete. */
-uint32_t rfs_converted_lost(const struct rfs_converted *converted, uint32_t source);
+uint32_t rfs_by_rules_lost(const struct rfs_by_rules *converted, uint32_t source);
 /* Whether a copy and its original are complete. If not, what is made of the original is not. */
-bool rfs_converted_can_compare(const struct rfs_converted *converted,
-                               const struct rfs_convert_copy *copy);
+bool rfs_by_rules_can_compare(const struct rfs_by_rules *converted,
+                              const struct rfs_rules_copy *copy);
 /* Whether it is made of the original of a copy that the rules leave out. */
-bool rfs_converted_is_compared(const struct rfs_converted *converted, uint32_t name);
+bool rfs_by_rules_is_compared(const struct rfs_by_rules *converted, uint32_t name);
 /* The dtype that a cast gives it; FROM without one. */
-enum rfs_dtype rfs_converted_dtype(const struct rfs_converted *converted, uint32_t name,
-                                   enum rfs_dtype from);
+enum rfs_dtype rfs_by_rules_dtype(const struct rfs_by_rules *converted, uint32_t name,
+                                  enum rfs_dtype from);
 
 /* Elements of a slice that come from one link and one stored box. */
-struct rfs_converted_piece {
-    const struct rfs_convert_link *link;
-    const struct rfs_convert_span *span; /* of its digits */
+struct rfs_by_rules_piece {
+    const struct rfs_rules_link *link;
+    const struct rfs_rules_span *span; /* of its digits */
     uint32_t rank; /* of the source; of one that describes itself, the number of the file */
     const struct rfs_block *block;
     /* Where the stored box begins in the source tensor, and in that rank's slice of it. */
     const uint64_t *at, *slice_at;
 };
 /* 0 or -errno, which ends the walk. */
-typedef int rfs_converted_fn(void *ctx, const struct rfs_converted_piece *piece);
+typedef int rfs_by_rules_fn(void *ctx, const struct rfs_by_rules_piece *piece);
 /*
  * For diagnostics: the pieces of a target of a planned rank of a planner of what is made, in the
  * order of links. 0 or -errno.
  */
 int rfs_planner_converted_walk(struct rfs_planner *planner, uint32_t rank,
-                               const struct rfs_target *target, rfs_converted_fn *each, void *ctx);
+                               const struct rfs_target *target, rfs_by_rules_fn *each, void *ctx);

@@ -74,13 +74,13 @@ int rfs_planner_twin(struct rfs_planner *planner, uint32_t rank, const struct rf
 /* Whether the copies are those of chunks. */
 static bool has_boxes(const struct rfs_planner *planner)
 {
-    return !planner->config.converted && rfs_catalog_boxes(planner->config.catalog);
+    return !planner->config.converted && rfs_catalog_chunks(planner->config.catalog);
 }
 
 uint32_t rfs_planner_copies(struct rfs_planner *planner, const struct rfs_target *target)
 {
     if (has_boxes(planner))
-        return rfs_plan_boxed_copies(planner, target);
+        return rfs_plan_chunked_copies(planner, target);
     return target->geometry == RFS_NO_ID
                ? planner->scale.src_devices
                : rfs_plan_geometry_at(planner, target->geometry)->src.replicas;
@@ -222,7 +222,7 @@ int rfs_planner_copy(struct rfs_planner *planner, uint32_t rank, const struct rf
     if (slice->bytes > 0 && planner->config.converted)
         rc = rfs_plan_converted_slice(planner, local, target, slice);
     else if (slice->bytes > 0 && has_boxes(planner))
-        rc = rfs_plan_boxed_slice(planner, local, target, copy, slice, &taking.found.others);
+        rc = rfs_plan_chunked_slice(planner, local, target, copy, slice, &taking.found.others);
     else if (slice->bytes > 0)
         rc = taking.geometry ? cut_slice(&taking, local) : copied_slice(&taking);
     rfs_catalog_end(planner->config.catalog, &use);
@@ -245,5 +245,6 @@ int rfs_planner_bad_copies(struct rfs_planner *planner, uint32_t rank,
 {
     if (!has_boxes(planner) || rfs_catalog_type(planner->config.catalog, target->type)->bytes == 0)
         return 0;
-    return rfs_plan_boxed_bad_copies(planner, rank % planner->scale.dst_devices, target, each, ctx);
+    return rfs_plan_chunked_bad_copies(planner, rank % planner->scale.dst_devices, target, each,
+                                       ctx);
 }

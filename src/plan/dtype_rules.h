@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "source/dtype.h"
+#include "formats/dtype.h"
 
 struct rfs_dtype_rules;
 

@@ -234,7 +234,7 @@ int rfs_plan_check_made(const struct rfs_planner *planner, struct rfs_error *err
  * is incomplete without them; and with strict, whether its metadata is of these files. 0, -EINVAL
  * or -ENOENT with *err filled.
  */
-int rfs_plan_check_boxes(const struct rfs_planner *planner, struct rfs_error *err);
+int rfs_plan_check_chunks(const struct rfs_planner *planner, struct rfs_error *err);
 
 /*
  * The id of the geometry, resolved at the first call for its key: the role's layouts and TYPE, that
@@ -401,10 +401,10 @@ struct rfs_bad_copy;
  * rfs_planner_copies and rfs_planner_bad_copies of a checkpoint that describes itself, for a target
  * with bytes; boxed_copies.c.
  */
-uint32_t rfs_plan_boxed_copies(struct rfs_planner *planner, const struct rfs_target *target);
-int rfs_plan_boxed_bad_copies(struct rfs_planner *planner, uint32_t local,
-                              const struct rfs_target *target,
-                              void (*each)(void *ctx, const struct rfs_bad_copy *bad), void *ctx);
+uint32_t rfs_plan_chunked_copies(struct rfs_planner *planner, const struct rfs_target *target);
+int rfs_plan_chunked_bad_copies(struct rfs_planner *planner, uint32_t local,
+                                const struct rfs_target *target,
+                                void (*each)(void *ctx, const struct rfs_bad_copy *bad), void *ctx);
 /* Of a planner of converted tensors; converted.c. As those of boxed.h. */
 int rfs_plan_converted_slice(struct rfs_planner *planner, uint32_t local,
                              const struct rfs_target *target, struct rfs_slice *slice);

@@ -7,8 +7,8 @@
 #include "plan/internal.h"
 
 #include "base/cleanup.h"
+#include "formats/chunks/chunks.h"
 #include "layout/grid.h"
-#include "source/boxes/boxes.h"
 
 /*
  * The stage of a parameter that has only one, else RFS_NO_STAGE: the others may have a copy of a
@@ -153,11 +153,11 @@ int rfs_plan_find_vanished(const struct rfs_planner *planner, const struct rfs_p
 }
 
 /* Finds a tensor that is shown and has a part in a lost file. NULL: there is none. */
-static const struct rfs_boxed_tensor *find_incomplete(const struct rfs_planner *planner,
-                                                      const struct rfs_boxes *boxes)
+static const struct rfs_chunked_tensor *find_incomplete(const struct rfs_planner *planner,
+                                                        const struct rfs_chunks *boxes)
 {
     for (size_t i = 0; i < boxes->tensors.n; i++) {
-        const struct rfs_boxed_tensor *tensor = &boxes->tensors.data[i];
+        const struct rfs_chunked_tensor *tensor = &boxes->tensors.data[i];
         const char *name = rfs_catalog_name(planner->config.catalog, tensor->name);
         if (tensor->incomplete && rfs_output_map_name(planner->config.output_map, name))
             return tensor;
@@ -165,7 +165,7 @@ static const struct rfs_boxed_tensor *find_incomplete(const struct rfs_planner *
     return NULL;
 }
 
-int rfs_plan_check_boxes(const struct rfs_planner *planner, struct rfs_error *err)
+int rfs_plan_check_chunks(const struct rfs_planner *planner, struct rfs_error *err)
 {
     const struct rfs_planner_config *config = &planner->config;
     /* Before conversion rules, names= is of other names. */
@@ -174,7 +174,7 @@ int rfs_plan_check_boxes(const struct rfs_planner *planner, struct rfs_error *er
                                "incomplete"
                              : "all files of the save; or names=FILE with null for each parameter "
                                "that is incomplete";
-    const struct rfs_boxes *boxes = rfs_catalog_boxes(config->catalog);
+    const struct rfs_chunks *boxes = rfs_catalog_chunks(config->catalog);
     const char *path = rfs_catalog_path(config->catalog);
 
     if (boxes && boxes->doubt && config->strict)
@@ -182,7 +182,7 @@ int rfs_plan_check_boxes(const struct rfs_planner *planner, struct rfs_error *er
                         boxes->doubt);
     if (!boxes || !boxes->lost)
         return 0;
-    const struct rfs_boxed_tensor *lacks = find_incomplete(planner, boxes);
+    const struct rfs_chunked_tensor *lacks = find_incomplete(planner, boxes);
     if (lacks)
         return rfs_fail(err, -ENOENT, RFS_OF(path, rfs_catalog_name(config->catalog, lacks->name)),
                         remedy,

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "source/dtype.h"
+#include "formats/dtype.h"
 
 struct rfs_output_map;
 

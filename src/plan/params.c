@@ -115,11 +115,11 @@ static int sliced_entry(struct planning *planning, const struct rfs_role *role, 
 static enum rfs_dtype dtype_by_rules(const struct rfs_planner *planner,
                                      const struct rfs_target *target)
 {
-    const struct rfs_converted *converted = planner->config.converted;
+    const struct rfs_by_rules *converted = planner->config.converted;
     const struct rfs_type *type = rfs_catalog_type(planner->config.catalog, target->type);
     const enum rfs_dtype from = (enum rfs_dtype)type->dtype;
 
-    return converted ? rfs_converted_dtype(converted, target->name, from) : from;
+    return converted ? rfs_by_rules_dtype(converted, target->name, from) : from;
 }
 
 /* Sets a target's name in the file, SHOWN, and its type there. */

@@ -82,14 +82,14 @@ int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner 
     assert(!config->lacking || !config->incomplete);
     planner->config = *config;
     pthread_mutex_init(&planner->lock, NULL);
-    if (config->src && rfs_catalog_boxes(config->catalog))
+    if (config->src && rfs_catalog_chunks(config->catalog))
         return rfs_fail_usage(err, "leave src_strategy and src_rules out", RFS_PLAN_DESCRIBED);
     int rc = rfs_plan_check_strategies(planner, err);
     if (!rc && !config->late && !config->lacking && !config->incomplete)
         rc = config->converted ? rfs_plan_check_made(planner, err)
                                : rfs_plan_check_lost(planner, err);
     if (!rc)
-        rc = rfs_plan_check_boxes(planner, err);
+        rc = rfs_plan_check_chunks(planner, err);
     if (rc)
         return rc;
     rc = make_tables(planner);
@@ -150,8 +150,8 @@ static int make_plan(struct planning *planning, struct rfs_rank_plan *plan)
         rc = rfs_plan_params(planning, &plan->params);
     if (!rc)
         rc = planning->planner->config.converted ? rfs_plan_converted_attributes(planning, plan)
-             : rfs_catalog_boxes(planning->planner->config.catalog)
-                 ? rfs_plan_boxed_attributes(planning, plan)
+             : rfs_catalog_chunks(planning->planner->config.catalog)
+                 ? rfs_plan_chunked_attributes(planning, plan)
                  : rfs_plan_attributes(planning, plan);
     return !rc && rfs_cancelled() ? -EINTR : rc;
 }

@@ -24,15 +24,15 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "base/vec.h"
+#include "catalog/catalog.h"
 #include "layout/strategy.h"
 #include "plan/geometry.h"
 #include "plan/output_map.h"
 #include "plan/slice.h"
-#include "source/catalog/catalog.h"
 
 #include <time.h>
 
-struct rfs_converted;
+struct rfs_by_rules;
 struct rfs_planner;
 
 /* The remedy where a source needs a strategy and none is given. */
@@ -85,7 +85,7 @@ struct rfs_planner_config {
      * The result of conversion rules; then the catalogue is the one derived by them. NULL: the
      * catalogue is of files.
      */
-    const struct rfs_converted *converted;
+    const struct rfs_by_rules *converted;
     /* whether the source is one stage by itself is as there; or NULL */
     const struct rfs_planner *template;
 };

@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "source/catalog/catalog.h"
+#include "catalog/catalog.h"
 
 /* Of one name. */
 struct rfs_presence_view {

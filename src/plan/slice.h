@@ -13,7 +13,7 @@
  */
 #pragma once
 
-#include "source/index.h"
+#include "formats/index.h"
 
 struct rfs_loop {
     uint64_t count;

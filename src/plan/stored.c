@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/stored.h"
 
-#include "source/boxes/boxes.h"
+#include "formats/chunks/chunks.h"
 
 /* One walk, over the boxes of one target. */
 struct walk {
@@ -106,11 +106,11 @@ static int walk_cut(const struct walk *walk, const struct rfs_geometry *geometry
 static int walk_boxed(const struct walk *walk, const uint64_t *lo, const uint64_t *hi)
 {
     struct rfs_catalog *catalog = walk->planner->config.catalog;
-    struct rfs_boxes *boxes = rfs_catalog_boxes(catalog);
+    struct rfs_chunks *boxes = rfs_catalog_chunks(catalog);
     size_t length;
     const char *name = (const char *)rfs_intern_bytes(rfs_catalog_tables(catalog)->names,
                                                       walk->target->name, &length);
-    const struct rfs_boxed_tensor *tensor = rfs_boxes_find(boxes, name, length);
+    const struct rfs_chunked_tensor *tensor = rfs_chunks_find(boxes, name, length);
     struct rfs_chunk_walk chunks;
     struct rfs_chunk_part part;
 
@@ -121,7 +121,7 @@ static int walk_boxed(const struct walk *walk, const uint64_t *lo, const uint64_
         struct rfs_stored stored = {.begin = 0};
         struct rfs_stored_part place;
         struct rfs_error err = {0};
-        int rc = rfs_boxes_locate_part(boxes, &part, &place, &err);
+        int rc = rfs_chunks_locate_part(boxes, &part, &place, &err);
         if (rc && err.text[0])
             rfs_log_limited(walk->planner->config.log, RFS_ERROR, "%s", err.text);
         if (rc)
@@ -153,7 +153,7 @@ int rfs_plan_stored(struct rfs_planner *planner, const struct rfs_target *target
         .ctx = ctx,
     };
 
-    if (rfs_catalog_boxes(planner->config.catalog))
+    if (rfs_catalog_chunks(planner->config.catalog))
         return walk_boxed(&walk, lo, hi);
     return target->geometry == RFS_NO_ID
                ? walk_copied(&walk)

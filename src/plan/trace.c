@@ -123,11 +123,11 @@ static int trace_copied(const struct provider_query *provider_query,
 static int trace_boxed(struct rfs_planner *planner, uint32_t local, const struct rfs_target *target,
                        struct rfs_trace *out)
 {
-    struct rfs_boxed_walk walk;
-    int rc = rfs_boxed_walk_begin(planner, local, target, &walk);
+    struct rfs_chunked_walk walk;
+    int rc = rfs_chunked_walk_begin(planner, local, target, &walk);
 
     out->devices = 0;
-    while (rc == 0 && rfs_boxed_walk_next(&walk)) {
+    while (rc == 0 && rfs_chunked_walk_next(&walk)) {
         const struct rfs_chunk_part *part = &walk.part;
         const struct rfs_chunk *chunk = &walk.boxes->chunks.data[part->chunk];
         struct rfs_piece_trace *piece = rfs_trace_add(out);
@@ -136,9 +136,9 @@ static int trace_boxed(struct rfs_planner *planner, uint32_t local, const struct
         piece->type = chunk->type;
         for (uint32_t i = 0; i < walk.geometry->ndim; i++)
             set_axis(&walk.cells, i, part->at[i], part->at[i] + part->size[i], 0, piece);
-        rc = rfs_boxed_walk_block(&walk, &piece->block, NULL);
+        rc = rfs_chunked_walk_block(&walk, &piece->block, NULL);
         piece->rank = piece->first =
-            rfs_boxes_file_of(walk.boxes, part->chunk) - walk.boxes->first_file;
+            rfs_chunks_file_of(walk.boxes, part->chunk) - walk.boxes->first_file;
     }
     if (rc == 0 && out->n > 0)
         RFS_SORT(out->pieces, out->n, by_destination);
@@ -164,7 +164,7 @@ int rfs_planner_trace(struct rfs_planner *planner, uint32_t rank, const struct r
     out->differs = provider_query.presence != NULL;
     if (rfs_catalog_type(planner->config.catalog, target->type)->bytes == 0)
         return 0;
-    if (rfs_catalog_boxes(planner->config.catalog))
+    if (rfs_catalog_chunks(planner->config.catalog))
         return trace_boxed(planner, local, target, out);
     struct rfs_use use;
     rfs_catalog_begin(planner->config.catalog, &use);
@@ -180,7 +180,7 @@ bool rfs_trace_is_shared(const struct rfs_planner *planner, const struct rfs_tar
     const uint32_t base = rfs_plan_base(planner, target->stage);
 
     /* Chunks are a tensor's own; so are strides in torch's files, and the rank that has it. */
-    if (target->geometry == RFS_NO_ID || rfs_catalog_boxes(catalog) ||
+    if (target->geometry == RFS_NO_ID || rfs_catalog_chunks(catalog) ||
         rfs_catalog_format(catalog) == RFS_FORMAT_TORCH ||
         atomic_load_explicit(&planner->presences[target->stage], memory_order_acquire))
         return false;

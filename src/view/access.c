@@ -4,7 +4,7 @@
  * other users are allowed at all. The hidden folder has names and counters of everything, so access
  * to it needs access to all sources.
  */
-#include "source/io/access.h"
+#include "store/access.h"
 #include "base/store.h"
 #include "view/internal.h"
 

@@ -4,8 +4,8 @@
 #include "base/cleanup.h"
 #include "base/path.h"
 #include "base/store.h"
-#include "source/boxes/boxes.h"
-#include "source/io/beneath.h"
+#include "formats/chunks/chunks.h"
+#include "store/beneath.h"
 
 /* ---- the file that describes all others ------------------------------------------------------ */
 
@@ -126,7 +126,7 @@ int rfs_view_pass_on(struct rfs_view *view, const char *path, const char *name,
 
 int rfs_view_pass_on_own(struct rfs_view *view, const char *name, struct rfs_error *err)
 {
-    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->stored);
+    const struct rfs_chunks *boxes = rfs_catalog_chunks(view->stored);
     RFS_FREE char *path = boxes ? rfs_path_join(boxes->folder, name) : NULL;
 
     if (!boxes)

@@ -11,11 +11,10 @@
 #include "view/beside.h"
 #include "view/copies.h"
 
-int rfs_view_convert_rules(const char *value, struct rfs_convert_rules **out, struct rfs_error *err)
+int rfs_view_convert_rules(const char *value, struct rfs_rules **out, struct rfs_error *err)
 {
-    return strchr(value, '/') || rfs_text_ends(value, ".rules")
-               ? rfs_convert_rules_open(value, out, err)
-               : rfs_convert_rules_named(value, out, err);
+    return strchr(value, '/') || rfs_text_ends(value, ".rules") ? rfs_rules_open(value, out, err)
+                                                                : rfs_rules_named(value, out, err);
 }
 
 /* ---- the config ------------------------------------------------------------------------------ */
@@ -54,7 +53,7 @@ static char *find_config(const struct rfs_view *view, struct rfs_error *err)
     return NULL;
 }
 
-RFS_CLEANUP_OF(free_rules, struct rfs_convert_rules *, rfs_convert_rules_free)
+RFS_CLEANUP_OF(free_rules, struct rfs_rules *, rfs_rules_free)
 
 RFS_CLEANUP_OF(free_config, struct rfs_hf_config *, rfs_hf_config_free)
 
@@ -68,7 +67,7 @@ static int compare(void *ctx)
 }
 
 /* The first made tensor whose elements are no plain floating-point numbers, or NULL. */
-static const struct rfs_convert_made *find_coded(const struct rfs_convert_map *map)
+static const struct rfs_rules_made *find_coded(const struct rfs_rules_map *map)
 {
     for (size_t i = 0; i < map->made.n; i++)
         if (!rfs_dtype_is_float_target(map->made.data[i].shown))
@@ -79,7 +78,7 @@ static const struct rfs_convert_made *find_coded(const struct rfs_convert_map *m
 /* Weights that are not quantized need a config that does not say so. */
 static void cut_config(struct rfs_view *view, const struct rfs_hf_config *config)
 {
-    const struct rfs_convert_made *coded = find_coded(rfs_converted_map(view->convert.made));
+    const struct rfs_rules_made *coded = find_coded(rfs_by_rules_map(view->convert.made));
     struct rfs_left_out cut;
 
     if (view->options.shown != RFS_SHOW_HUGGINGFACE ||
@@ -100,7 +99,7 @@ static void cut_config(struct rfs_view *view, const struct rfs_hf_config *config
 int rfs_view_convert(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_options *options = &view->options;
-    RFS_CLEANUP(free_rules) struct rfs_convert_rules *rules = NULL;
+    RFS_CLEANUP(free_rules) struct rfs_rules *rules = NULL;
     RFS_CLEANUP(free_config) struct rfs_hf_config *config = NULL;
 
     if (!options->convert)
@@ -124,7 +123,7 @@ int rfs_view_convert(struct rfs_view *view, struct rfs_error *err)
     rc = rfs_planner_new(&whole, &view->convert.whole, err);
     if (rc)
         return rc;
-    const struct rfs_converted_config converted = {
+    const struct rfs_by_rules_config converted = {
         .whole = view->convert.whole,
         .catalog = view->stored,
         .rules = rules,
@@ -134,17 +133,17 @@ int rfs_view_convert(struct rfs_view *view, struct rfs_error *err)
         .compare = compare,
         .ctx = view,
     };
-    rc = rfs_converted_new(&converted, &view->convert.made, err);
+    rc = rfs_by_rules_new(&converted, &view->convert.made, err);
     if (rc)
         return rc;
-    const struct rfs_convert_map *map = rfs_converted_map(view->convert.made);
+    const struct rfs_rules_map *map = rfs_by_rules_map(view->convert.made);
     if (options->shown == RFS_SHOW_HUGGINGFACE && !map->from_left)
         return rfs_fail_usage(err, "view=unified or view=mindformers; or leave convert out",
                               "view=huggingface is for the names of %s, and of this source the "
                               "rules make those of %s",
                               map->side[1], map->side[0]);
     cut_config(view, config);
-    view->catalog = rfs_converted_catalog(view->convert.made);
+    view->catalog = rfs_by_rules_catalog(view->convert.made);
     view->convert.src = view->src;
     view->src = NULL;
     return 0;
@@ -152,7 +151,7 @@ int rfs_view_convert(struct rfs_view *view, struct rfs_error *err)
 
 void rfs_view_convert_free(struct rfs_view *view)
 {
-    rfs_converted_free(view->convert.made);
+    rfs_by_rules_free(view->convert.made);
     rfs_planner_free(view->convert.whole);
     rfs_strategy_free(view->convert.src);
     free(view->convert.incomplete.damaged.data);

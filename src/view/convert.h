@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Views through conversion rules (convert/rules.h): the source is planned as one whole checkpoint,
+ * Views through conversion rules (rules/rules.h): the source is planned as one whole checkpoint,
  * and the rules make of it the checkpoint that the view shows.
  */
 #pragma once
 
-#include "convert/rules.h"
+#include "rules/rules.h"
 #include "view/flat.h"
 
 /*
@@ -17,8 +17,7 @@ int rfs_view_convert(struct rfs_view *view, struct rfs_error *err);
  * The rules that the option names: a path, or a name of those that are installed. 0 with *out owned
  * by the caller, or -errno with *err filled.
  */
-int rfs_view_convert_rules(const char *value, struct rfs_convert_rules **out,
-                           struct rfs_error *err);
+int rfs_view_convert_rules(const char *value, struct rfs_rules **out, struct rfs_error *err);
 void rfs_view_convert_free(struct rfs_view *view);
 
 /*

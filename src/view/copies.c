@@ -23,7 +23,7 @@ static void pair_end(struct pair *pair)
 
 static const char *name_of(const struct rfs_view *view, uint32_t source)
 {
-    return rfs_catalog_name(view->stored, rfs_converted_target(view->convert.made, source)->name);
+    return rfs_catalog_name(view->stored, rfs_by_rules_target(view->convert.made, source)->name);
 }
 
 /* 0 if the bytes are the same, 1 if they differ, or -errno. TWICE: room for a piece of each. */
@@ -61,7 +61,7 @@ static int compare_lane(void *ctx, size_t lane)
     return rc;
 }
 
-static int fail(const struct rfs_view *view, const struct rfs_convert_copy *copy, int rc,
+static int fail(const struct rfs_view *view, const struct rfs_rules_copy *copy, int rc,
                 struct rfs_error *err)
 {
     const struct rfs_where where =
@@ -79,7 +79,7 @@ static int fail(const struct rfs_view *view, const struct rfs_convert_copy *copy
                           original, strerror(-rc));
 }
 
-static int compare_pair(struct rfs_view *view, const struct rfs_convert_copy *copy,
+static int compare_pair(struct rfs_view *view, const struct rfs_rules_copy *copy,
                         struct rfs_error *err)
 {
     RFS_CLEANUP(pair_end) struct pair pair = {.view = view};
@@ -87,9 +87,9 @@ static int compare_pair(struct rfs_view *view, const struct rfs_convert_copy *co
     int rc = 0;
 
     for (unsigned i = 0; i < 2 && rc == 0; i++)
-        rc = rfs_planner_slice(view->convert.whole, 0,
-                               rfs_converted_target(view->convert.made, sources[i]),
-                               &pair.slices[i]);
+        rc =
+            rfs_planner_slice(view->convert.whole, 0,
+                              rfs_by_rules_target(view->convert.made, sources[i]), &pair.slices[i]);
     if (rc == 0)
         rc = rfs_pool_for(
             view->set->pool,
@@ -100,7 +100,7 @@ static int compare_pair(struct rfs_view *view, const struct rfs_convert_copy *co
 
 static int compare_all(struct rfs_view *view, struct rfs_error *err)
 {
-    const struct rfs_convert_map *map = rfs_converted_map(view->convert.made);
+    const struct rfs_rules_map *map = rfs_by_rules_map(view->convert.made);
     int rc = 0;
 
     rfs_log(&view->log, RFS_INFO,
@@ -108,7 +108,7 @@ static int compare_all(struct rfs_view *view, struct rfs_error *err)
             "first is '%s'",
             map->copies.n, map->copies.n == 1 ? "" : "s", name_of(view, map->copies.data[0].copy));
     for (size_t i = 0; i < map->copies.n && rc == 0; i++)
-        if (rfs_converted_can_compare(view->convert.made, &map->copies.data[i]))
+        if (rfs_by_rules_can_compare(view->convert.made, &map->copies.data[i]))
             rc = compare_pair(view, &map->copies.data[i], err);
     return rc;
 }
@@ -117,7 +117,7 @@ int rfs_view_compare(struct rfs_view *view, struct rfs_error *err)
 {
     struct rfs_error own = {0};
 
-    if (!view->convert.made || rfs_converted_map(view->convert.made)->copies.n == 0)
+    if (!view->convert.made || rfs_by_rules_map(view->convert.made)->copies.n == 0)
         return 0;
     pthread_mutex_lock(&view->lock);
     int rc = rfs_once_begin(&view->convert.compared, &view->made, &view->lock);
@@ -141,13 +141,13 @@ int rfs_view_compare(struct rfs_view *view, struct rfs_error *err)
 int rfs_view_compare_for(struct rfs_view *view, const struct rfs_image *image,
                          struct rfs_error *err)
 {
-    if (!view->convert.made || rfs_converted_map(view->convert.made)->copies.n == 0 ||
+    if (!view->convert.made || rfs_by_rules_map(view->convert.made)->copies.n == 0 ||
         !image->params || image->storages)
         return 0;
     for (size_t i = 0; i < image->n; i++) {
         const uint32_t target = image->regions[i].target;
         if (target < RFS_NO_TARGET &&
-            rfs_converted_is_compared(view->convert.made, image->params->targets[target].name))
+            rfs_by_rules_is_compared(view->convert.made, image->params->targets[target].name))
             return rfs_view_compare(view, err);
     }
     return 0;

@@ -2,8 +2,8 @@
 #include "view/crypt.h"
 
 #include "base/checked.h"
-#include "source/crypt/cipher.h"
-#include "source/io/encrypted.h"
+#include "store/crypt/cipher.h"
+#include "store/encrypted.h"
 
 #define TRIED 2 /* sources: one may be damaged */
 

@@ -16,7 +16,7 @@
 #include "base/order.h"
 #include "base/pool.h"
 #include "base/text.h"
-#include "source/boxes/dcp.h"
+#include "formats/chunks/dcp.h"
 #include "view/beside.h"
 #include "view/dcp_chunks.h"
 #include "view/groups.h"
@@ -193,7 +193,7 @@ static int check_names(struct rfs_view *view, const struct items *items, struct 
 static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, struct rfs_image **out,
                          struct rfs_error *err)
 {
-    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
+    const struct rfs_chunks *boxes = rfs_catalog_chunks(view->catalog);
     RFS_CLEANUP(chunks_end) struct rfs_dcp_chunks chunks = {.n = 0};
     RFS_CLEANUP(items_end) struct items items = {.list = {0}};
     int rc = rfs_view_take_sources(view, plan, err);
@@ -220,12 +220,12 @@ static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, stru
 /* Lists the objects of the source that are shown. No file is read. */
 static int list_objects(struct rfs_view *view, struct rfs_error *err)
 {
-    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
+    const struct rfs_chunks *boxes = rfs_catalog_chunks(view->catalog);
     struct rfs_intern *names = rfs_catalog_tables(view->catalog)->names;
     uint64_t end = 0;
 
     for (size_t i = 0; i < boxes->objects.n; i++) {
-        const struct rfs_boxed_object *object = &boxes->objects.data[i];
+        const struct rfs_chunked_object *object = &boxes->objects.data[i];
         const char *shown =
             rfs_output_map_name(view->output_map, rfs_intern_text(names, object->name));
         if (!shown)
@@ -268,7 +268,7 @@ static int prove(void *ctx, size_t i)
 {
     struct proving *proving = ctx;
     struct rfs_view *view = proving->view;
-    struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
+    struct rfs_chunks *boxes = rfs_catalog_chunks(view->catalog);
     struct rfs_error err = {0};
     const int rc =
         rfs_dcp_prove_object(boxes, &boxes->objects.data[view->dcp->numbers.data[i]], false, &err);
@@ -280,7 +280,7 @@ static int prove(void *ctx, size_t i)
 static int prove_objects(struct rfs_view *view, struct rfs_error *err)
 {
     struct proving proving = {.view = view, .first = RFS_FIRST_ERROR};
-    const int rc = rfs_dcp_objects_apart(rfs_catalog_boxes(view->catalog), err);
+    const int rc = rfs_dcp_objects_apart(rfs_catalog_chunks(view->catalog), err);
 
     return rc ? rc
               : rfs_first_error_take(
@@ -292,14 +292,14 @@ static int prove_objects(struct rfs_view *view, struct rfs_error *err)
 static int make_objects(struct rfs_view *view, struct rfs_rank_plan *plan, struct rfs_image **out,
                         struct rfs_error *err)
 {
-    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
+    const struct rfs_chunks *boxes = rfs_catalog_chunks(view->catalog);
     const size_t n = view->dcp->numbers.n;
     RFS_FREE struct rfs_copied *copied = calloc(n + 1, sizeof *copied);
     RFS_FREE unsigned char *taken = calloc((size_t)boxes->n_files + 1, 1);
     int rc = copied && taken ? prove_objects(view, err) : rfs_fail_memory(err);
 
     for (size_t i = 0; rc == 0 && i < n; i++) {
-        const struct rfs_boxed_object *object = &boxes->objects.data[view->dcp->numbers.data[i]];
+        const struct rfs_chunked_object *object = &boxes->objects.data[view->dcp->numbers.data[i]];
         copied[i] = (struct rfs_copied){object->file, object->item, object->item_bytes};
         if (!taken[object->file - boxes->first_file]++)
             rc = rfs_plan_add_file(boxes->files, object->file, plan, err);
@@ -312,9 +312,9 @@ static int make_objects(struct rfs_view *view, struct rfs_rank_plan *plan, struc
 /* The files behind those of the ranks. */
 static int show_more(struct rfs_view *view, struct rfs_error *err)
 {
-    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
+    const struct rfs_chunks *boxes = rfs_catalog_chunks(view->catalog);
 
-    if (!boxes || !rfs_boxes_are_dcp(boxes))
+    if (!boxes || !rfs_chunks_are_dcp(boxes))
         return 0;
     int rc = show_objects(view, err);
     for (size_t i = 0; rc == 0 && i < N_PASSED_ON; i++)

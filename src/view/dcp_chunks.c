@@ -3,9 +3,9 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "formats/chunks/chunks.h"
+#include "formats/torch/archive.h"
 #include "plan/trace.h"
-#include "source/boxes/boxes.h"
-#include "source/torch/archive.h"
 
 #define CHUNK_BYTES (UINT64_C(256) << 20)
 
@@ -122,16 +122,16 @@ static int add_box(struct listing *listing, const struct rfs_box *box, uint64_t 
  */
 static bool is_flat(struct listing *listing, const struct rfs_target *target)
 {
-    const struct rfs_boxes *boxes = rfs_catalog_boxes(listing->view->catalog);
+    const struct rfs_chunks *boxes = rfs_catalog_chunks(listing->view->catalog);
     size_t length;
     const char *name = (const char *)rfs_intern_bytes(
         rfs_catalog_tables(listing->view->catalog)->names, target->name, &length);
-    const struct rfs_boxed_tensor *tensor = boxes ? rfs_boxes_find(boxes, name, length) : NULL;
+    const struct rfs_chunked_tensor *tensor = boxes ? rfs_chunks_find(boxes, name, length) : NULL;
 
-    if (!tensor || !rfs_boxed_is_flat(tensor) || rfs_boxes_type(boxes, tensor->type)->bytes == 0)
+    if (!tensor || !rfs_chunked_is_flat(tensor) || rfs_chunks_type(boxes, tensor->type)->bytes == 0)
         return false;
-    const struct rfs_type *type = rfs_boxes_type(boxes, tensor->type);
-    const struct rfs_type *stored = rfs_boxes_type(boxes, tensor->stored);
+    const struct rfs_type *type = rfs_chunks_type(boxes, tensor->type);
+    const struct rfs_type *stored = rfs_chunks_type(boxes, tensor->stored);
     listing->apart = 0;
     while (listing->apart < type->ndim &&
            stored->dims[listing->apart] == type->dims[listing->apart])

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "reshard.h"
-#include "source/crypt/cipher.h"
-#include "source/remote/remote.h"
+#include "store/crypt/cipher.h"
+#include "store/remote/remote.h"
 
 #include <pthread.h>
 

@@ -2,9 +2,9 @@
 /* Which folders a view uses, for a program that gives up the right to all others. */
 #include "base/cleanup.h"
 #include "base/store.h"
-#include "source/io/places.h"
-#include "source/remote/remote.h"
-#include "source/saved/folder.h"
+#include "catalog/saved/folder.h"
+#include "store/places.h"
+#include "store/remote/remote.h"
 #include "view/internal.h"
 
 #include <sys/stat.h>

@@ -16,10 +16,10 @@
 #include "assemble/assembler.h"
 #include "base/once.h"
 #include "base/vec.h"
+#include "catalog/scan/scan.h"
 #include "image/image.h"
 #include "reshard.h"
-#include "source/io/fds.h"
-#include "source/scan/scan.h"
+#include "store/fds.h"
 #include "view/counters.h"
 #include "view/options.h"
 #include "view/tensors.h"
@@ -94,7 +94,7 @@ struct rfs_view {
     struct rfs_catalog *catalog; /* that is planned: the same, or that of the converted tensors */
     struct {                     /* convert.h; all owned; NULL without rules */
         struct rfs_planner *whole;
-        struct rfs_converted *made;
+        struct rfs_by_rules *made;
         struct rfs_lacking incomplete; /* source tensors with a part that no file has */
         struct rfs_strategy *src;      /* of the source */
         char *config;                  /* the path of the model's config.json */

@@ -265,7 +265,7 @@ static int pass_on_common(struct rfs_view *view, struct rfs_error *err)
 {
     struct rfs_files *files = rfs_catalog_files(view->stored);
 
-    if (rfs_catalog_boxes(view->stored) || rfs_files_count_paths(files) == 0)
+    if (rfs_catalog_chunks(view->stored) || rfs_files_count_paths(files) == 0)
         return rfs_view_pass_on_own(view, COMMON, err);
     const char *file = rfs_files_path(files, 0);
     RFS_FREE char *path = rfs_text_printf("%.*s" COMMON, (int)(rfs_path_name(file) - file), file);

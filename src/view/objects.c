@@ -7,14 +7,14 @@
 #include "view/objects.h"
 
 #include "base/cleanup.h"
-#include "source/boxes/dcp.h"
+#include "formats/chunks/dcp.h"
 #include "view/outputs.h"
 
 #define MEMORY_MOST (UINT64_C(256) << 20)
 
 static void log_left_out(struct rfs_view *view, size_t n)
 {
-    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
+    const struct rfs_chunks *boxes = rfs_catalog_chunks(view->catalog);
 
     if (n > 0 && !atomic_exchange(&view->logged_left_out, true))
         rfs_log(&view->log, RFS_WARNING,
@@ -25,7 +25,7 @@ static void log_left_out(struct rfs_view *view, size_t n)
 
 void rfs_objects_tell(struct rfs_view *view)
 {
-    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
+    const struct rfs_chunks *boxes = rfs_catalog_chunks(view->catalog);
 
     if (boxes && rfs_view_format(&view->options) != RFS_FORMAT_TORCH && !view->set->late)
         log_left_out(view, boxes->objects.n);
@@ -33,7 +33,7 @@ void rfs_objects_tell(struct rfs_view *view)
 
 int rfs_objects_check_unread(const struct rfs_view *view, struct rfs_error *err)
 {
-    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->stored);
+    const struct rfs_chunks *boxes = rfs_catalog_chunks(view->stored);
 
     for (size_t i = 0; boxes && i < boxes->unread.n; i++) {
         struct rfs_intern *names = boxes->tables->names;
@@ -57,7 +57,7 @@ int rfs_objects_same_name(const char *source, const char *name, struct rfs_error
 
 int rfs_objects_check_names(struct rfs_view *view, struct rfs_error *err)
 {
-    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
+    const struct rfs_chunks *boxes = rfs_catalog_chunks(view->catalog);
     struct rfs_intern *seen = rfs_intern_new();
     int rc = seen ? 0 : rfs_fail_memory(err);
 
@@ -98,7 +98,7 @@ static bool has_storages(const struct rfs_torch *torch)
 }
 
 /* 1 with *out to be freed, 0 for an object that is left out, or -errno with *err filled. */
-static int open_object(struct rfs_boxes *boxes, const struct rfs_boxed_object *object,
+static int open_object(struct rfs_chunks *boxes, const struct rfs_chunked_object *object,
                        struct rfs_budget *budget, struct rfs_torch *out, struct rfs_error *err)
 {
     struct rfs_error why = {0};
@@ -153,7 +153,7 @@ int rfs_objects_add(struct rfs_view *view, const struct rfs_params *params,
                     struct rfs_document *document, struct rfs_objects *objects,
                     struct rfs_error *err)
 {
-    struct rfs_boxes *boxes = rfs_catalog_boxes(view->catalog);
+    struct rfs_chunks *boxes = rfs_catalog_chunks(view->catalog);
     RFS_FREE unsigned char *taken = boxes ? names_taken(view, params) : NULL;
     struct rfs_budget budget = {.most = MEMORY_MOST};
     size_t left_out = 0;
@@ -162,7 +162,7 @@ int rfs_objects_add(struct rfs_view *view, const struct rfs_params *params,
     if (boxes)
         rc = taken ? rfs_objects_check_names(view, err) : rfs_fail_memory(err);
     for (size_t i = 0; boxes && rc == 0 && i < boxes->objects.n; i++) {
-        const struct rfs_boxed_object *object = &boxes->objects.data[i];
+        const struct rfs_chunked_object *object = &boxes->objects.data[i];
         const char *shown =
             rfs_output_map_name(view->output_map, rfs_catalog_name(view->catalog, object->name));
         struct rfs_torch torch;

@@ -2,7 +2,7 @@
 #include "view/options.h"
 
 #include "base/checked.h"
-#include "source/remote/remote.h"
+#include "store/remote/remote.h"
 
 #define INDEX_LEAST (UINT64_C(64) << 20) /* bytes of memory for indexes */
 

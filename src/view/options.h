@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/options.h"
-#include "source/spec.h"
+#include "catalog/scan/spec.h"
 
 /*
  * The values of SETTINGS, in order. 0, -ENOMEM, or -EINVAL with *err filled as a mistake of usage;

@@ -16,8 +16,8 @@ struct rfs_view_plans {
     const struct rfs_hfai *hfai;              /* those; else NULL, as its division among the */
     const struct rfs_hfai_division *division; /* parts shown */
     struct rfs_catalog *catalog;
-    const struct rfs_converted *converted; /* NULL: no conversion rules */
-    const struct rfs_catalog *stored;      /* of the source's files; else as catalog */
+    const struct rfs_by_rules *converted; /* NULL: no conversion rules */
+    const struct rfs_catalog *stored;     /* of the source's files; else as catalog */
     struct rfs_pool *pool;
     const struct rfs_strategy *src, *dst; /* NULL: unsharded */
     uint32_t n_ranks;                     /* of the destination */

@@ -2,7 +2,7 @@
 #include "view/ranges.h"
 
 #include "base/checked.h"
-#include "source/io/encrypted.h"
+#include "store/encrypted.h"
 #include "view/internal.h"
 #include "view/saves.h"
 

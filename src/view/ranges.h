@@ -9,8 +9,8 @@
  */
 #pragma once
 
+#include "catalog/catalog.h"
 #include "reshard.h"
-#include "source/catalog/catalog.h"
 
 /* A part of a shown file that lies in one piece in one source file. */
 struct rfs_plain {

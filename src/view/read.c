@@ -12,7 +12,7 @@
 #include "base/cancel.h"
 #include "base/checked.h"
 #include "base/store.h"
-#include "source/boxes/boxes.h"
+#include "formats/chunks/chunks.h"
 
 #define BORROW_LEAST (UINT64_C(64) << 10) /* shorter spans are cheaper copied than sent apart */
 
@@ -379,7 +379,7 @@ static int init_tensor(struct rfs_view *view, const struct rfs_view_hidden_place
  */
 static int check_metadata(const struct rfs_view *view)
 {
-    const struct rfs_boxes *boxes = rfs_catalog_boxes(view->stored);
+    const struct rfs_chunks *boxes = rfs_catalog_chunks(view->stored);
 
     return boxes && !rfs_is_url(boxes->folder) ? rfs_files_check(boxes->files, boxes->metadata) : 0;
 }

@@ -10,7 +10,7 @@
 
 #include <sys/stat.h>
 
-RFS_CLEANUP_OF(free_rules, struct rfs_rules *, rfs_rules_free)
+RFS_CLEANUP_OF(free_rules, struct rfs_layout_rules *, rfs_layout_rules_free)
 
 /*
  * Rules have a colon in them, or several lines, or begin with "like": a path that does not exist
@@ -21,7 +21,7 @@ static bool is_text(const char *value)
     return strpbrk(value, ":;\n") || strncmp(value, "like ", 5) == 0;
 }
 
-static int parse_text(const char *option, const char *value, struct rfs_rules **out,
+static int parse_text(const char *option, const char *value, struct rfs_layout_rules **out,
                       struct rfs_error *err)
 {
     RFS_FREE char *lines = strdup(value);
@@ -31,10 +31,10 @@ static int parse_text(const char *option, const char *value, struct rfs_rules **
     for (char *c = lines; *c; c++)
         if (*c == ';')
             *c = '\n';
-    return rfs_rules_parse(option, lines, strlen(lines), out, err);
+    return rfs_layout_rules_parse(option, lines, strlen(lines), out, err);
 }
 
-int rfs_view_read_rules(const char *option, const char *value, struct rfs_rules **out,
+int rfs_view_read_rules(const char *option, const char *value, struct rfs_layout_rules **out,
                         struct rfs_error *err)
 {
     RFS_FREE char *data = NULL;
@@ -44,7 +44,7 @@ int rfs_view_read_rules(const char *option, const char *value, struct rfs_rules 
     if (rfs_store_stat(value, &st) != 0 && is_text(value))
         return parse_text(option, value, out, err);
     const int rc = rfs_read_whole(value, RFS_RULES_BYTES, &data, &size, err);
-    return rc ? rc : rfs_rules_parse(value, data, size, out, err);
+    return rc ? rc : rfs_layout_rules_parse(value, data, size, out, err);
 }
 
 /*
@@ -136,10 +136,10 @@ static int read_names(const struct rfs_view *view, struct names *names, struct r
  * that these had before they were EXPORTED.
  */
 static int make_strategy(struct rfs_view *view, const char *option, const char *value,
-                         const struct rfs_output_map *exported, struct rfs_rules_use *use,
+                         const struct rfs_output_map *exported, struct rfs_layout_rules_use *use,
                          struct rfs_strategy **out, struct rfs_error *err)
 {
-    RFS_CLEANUP(free_rules) struct rfs_rules *rules = NULL;
+    RFS_CLEANUP(free_rules) struct rfs_layout_rules *rules = NULL;
     RFS_CLEANUP(names_end) struct names names = {0};
     int rc = rfs_view_read_rules(option, value, &rules, err);
 
@@ -149,7 +149,7 @@ static int make_strategy(struct rfs_view *view, const char *option, const char *
         names.list.data[i] = rfs_output_map_source(exported, names.list.data[i]);
     use->names = names.list.data;
     use->n = names.list.n;
-    return rc ? rc : rfs_rules_strategy(rules, use, &view->log, out, err);
+    return rc ? rc : rfs_layout_rules_strategy(rules, use, &view->log, out, err);
 }
 
 /* The layout that rules give to a parameter, or NULL. */
@@ -194,7 +194,7 @@ static int check_rules(struct rfs_view *view, struct rfs_error *err)
 /* By the rules VALUE if they are given, or of the files that TEXT names, or none. */
 static int take_strategy(struct rfs_view *view, const char *text, const char *option,
                          const char *value, const struct rfs_output_map *exported,
-                         struct rfs_rules_use *use, struct rfs_strategy **out,
+                         struct rfs_layout_rules_use *use, struct rfs_strategy **out,
                          struct rfs_error *err)
 {
     return value  ? make_strategy(view, option, value, exported, use, out, err)
@@ -214,7 +214,7 @@ static int take_source(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_options *o = &view->options;
     RFS_CLEANUP(free_map) struct rfs_output_map *names = NULL;
-    struct rfs_rules_use use = {.ranks = o->src_ranks, .ranks_option = "src_ranks"};
+    struct rfs_layout_rules_use use = {.ranks = o->src_ranks, .ranks_option = "src_ranks"};
     const struct rfs_output_map_config config = {.names = view->set->exported_names};
 
     int rc = rfs_output_map_open(&config, &names, err)
@@ -228,7 +228,7 @@ static int take_source(struct rfs_view *view, struct rfs_error *err)
 int rfs_view_strategies(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_options *o = &view->options;
-    struct rfs_rules_use dst = {.ranks = o->dst_ranks, .ranks_option = "dst_ranks"};
+    struct rfs_layout_rules_use dst = {.ranks = o->dst_ranks, .ranks_option = "dst_ranks"};
 
     int rc = take_source(view, err) ?: rfs_view_convert(view, err);
     dst.source = view->src;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The strategies of a view: read from files, or made by rules (layout/rules.h). */
+/* The strategies of a view: read from files, or made by rules (layout/layout_rules.h). */
 #pragma once
 
-#include "layout/rules.h"
+#include "layout/layout_rules.h"
 #include "view/internal.h"
 
 /*
@@ -19,5 +19,5 @@ int rfs_view_strategies(struct rfs_view *view, struct rfs_error *err);
  * VALUE is the path of a file of rules, or the rules themselves with ';' between lines; OPTION is
  * their name in messages. 0 with *out owned by the caller, or -errno with *err filled.
  */
-int rfs_view_read_rules(const char *option, const char *value, struct rfs_rules **out,
+int rfs_view_read_rules(const char *option, const char *value, struct rfs_layout_rules **out,
                         struct rfs_error *err);

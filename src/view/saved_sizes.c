@@ -11,8 +11,8 @@
 #include "base/cleanup.h"
 #include "base/publish.h"
 #include "base/store.h"
+#include "catalog/saved/index.h"
 #include "layout/digest.h"
-#include "source/saved/index.h"
 
 #include <xxhash.h>
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sizes of the files of a view of ranks, kept on disk for the next view of the same source by the
- * same strategies and options (source/saved/folder.h describes the place), so that listing them
+ * same strategies and options (catalog/saved/folder.h describes the place), so that listing them
  * plans nothing.
  *
  * They are used only while all files of the source have the path, inode, size, mtime and ctime that
  * were saved with them. This is checked again after a second; the sources of a file's bytes are
  * compared each time. So a size is equal to the one that planning would give. They are saved when
- * all files of the source were settled (source/saved/index.h) before the view was opened.
+ * all files of the source were settled (catalog/saved/index.h) before the view was opened.
  *
  * Cost: 8 bytes a file shown, 4 for each of its sources, about 150 a source file, once one is
  * stat'ed.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The counters of a view and of the rooms below. */
-#include "source/io/blocks.h"
-#include "source/io/encrypted.h"
+#include "store/blocks.h"
+#include "store/encrypted.h"
 #include "view/internal.h"
 
 static void add_statistics(const struct rfs_view *view, reshard_statistics *sum)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names, ids and attributes of the entries shown. */
-#include "source/crypt/key.h"
+#include "store/crypt/key.h"
 #include "view/hidden.h"
 #include "view/internal.h"
 #include "view/saved_sizes.h"

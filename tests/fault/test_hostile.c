@@ -4,19 +4,19 @@
  * seconds, of the processor, that doc/SEMANTICS.md promises, and within the memory that it
  * promises.
  */
+#include "catalog/scan/group_proto.h"
+#include "formats/chunks/dcp.h"
+#include "formats/chunks/fsdp.h"
+#include "formats/chunks/mindformers.h"
+#include "formats/chunks/shards.h"
 #include "hfai/hfai.h"
 #include "layout/strategy.h"
-#include "source/boxes/dcp.h"
-#include "source/boxes/fsdp.h"
-#include "source/boxes/mindformers.h"
-#include "source/boxes/shards.h"
-#include "source/io/json_map.h"
-#include "source/scan/group_proto.h"
+#include "store/json_map.h"
 #ifdef WITH_OBJECTS
-#include "source/remote/listing.h"
-#include "source/remote/make.h"
+#include "store/remote/listing.h"
+#include "store/remote/make.h"
 #endif
-#include "source/torch/index.h"
+#include "formats/torch/index.h"
 #include "tests/support/hostile.h"
 #include "tests/support/smaps.h"
 
@@ -219,13 +219,13 @@ static void test_parts_kept(void **state)
 
 static int parse_dcp(const struct bytes *input, struct rfs_error *err)
 {
-    static const struct rfs_boxes_format format = {.name = "test"};
+    static const struct rfs_chunks_format format = {.name = "test"};
     struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
     struct rfs_files *files = rfs_files_new(NULL);
 
     if (!files || rfs_files_add(files, "/c/.metadata") != 0)
         abort();
-    struct rfs_boxes *boxes = rfs_boxes_new(&format, "/c", 0, files, &tables, NULL);
+    struct rfs_chunks *boxes = rfs_chunks_new(&format, "/c", 0, files, &tables, NULL);
     return rfs_dcp_describe(read_memory, (void *)(uintptr_t)input, input->n, boxes, err);
 }
 
@@ -285,7 +285,7 @@ static void test_groups(void **state)
 }
 
 typedef int open_fn(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
-                    struct rfs_log *log, struct rfs_boxes **out, struct rfs_error *err);
+                    struct rfs_log *log, struct rfs_chunks **out, struct rfs_error *err);
 
 /* As the file NAME, in a folder with the file "a"; and the layouts, of boxes that are good. */
 static int parse_boxes(const struct bytes *input, const char *name, open_fn *open,
@@ -293,7 +293,7 @@ static int parse_boxes(const struct bytes *input, const char *name, open_fn *ope
 {
     struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
     struct rfs_files *files = rfs_files_new(NULL);
-    struct rfs_boxes *boxes = NULL;
+    struct rfs_chunks *boxes = NULL;
     struct rfs_mf_layouts layouts;
     char *root = tree_new();
 
@@ -302,11 +302,11 @@ static int parse_boxes(const struct bytes *input, const char *name, open_fn *ope
     if (!files || rfs_files_add(files, tree_path(root, name)) != 0)
         abort();
     int rc = open(root, files, &tables, NULL, &boxes, err);
-    if (rc == 0 && rfs_boxes_are_mindformers(boxes)) {
+    if (rc == 0 && rfs_chunks_are_mindformers(boxes)) {
         rc = rfs_mindformers_layouts(boxes, &layouts, err);
         rfs_mf_layouts_free(&layouts);
     }
-    rfs_boxes_free(boxes);
+    rfs_chunks_free(boxes);
     rfs_files_free(files);
     tree_remove(root);
     return rc;
@@ -318,7 +318,7 @@ static int parse_metadata(const struct bytes *input, struct rfs_error *err)
 }
 
 static int open_fsdp(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
-                     struct rfs_log *log, struct rfs_boxes **out, struct rfs_error *err)
+                     struct rfs_log *log, struct rfs_chunks **out, struct rfs_error *err)
 {
     return rfs_fsdp_open(folder, NULL, NULL, files, tables, log, out, err);
 }

@@ -3,8 +3,8 @@
  * Any bytes as an encrypted file, with blocks of 64 bytes: its headers by any wanted mode, and then
  * all that can be read of it by one key.
  */
-#include "source/crypt/cipher.h"
-#include "source/crypt/key.h"
+#include "store/crypt/cipher.h"
+#include "store/crypt/key.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <errno.h>

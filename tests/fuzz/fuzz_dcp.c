@@ -3,7 +3,7 @@
  * Any bytes as the .metadata of a distributed checkpoint: the tensors that it describes are tiled
  * by chunks, each of which is stored in a file of the folder.
  */
-#include "source/boxes/dcp.h"
+#include "formats/chunks/dcp.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <errno.h>
@@ -11,35 +11,35 @@
 
 #define FOLDER "/checkpoint/"
 
-static const struct rfs_boxes_format format = {.name = "test"};
+static const struct rfs_chunks_format format = {.name = "test"};
 
-static uint64_t check_chunk(const struct rfs_boxes *boxes, const struct rfs_boxed_tensor *tensor,
+static uint64_t check_chunk(const struct rfs_chunks *boxes, const struct rfs_chunked_tensor *tensor,
                             uint32_t number)
 {
     const struct rfs_chunk *chunk = &boxes->chunks.data[number];
-    const struct rfs_type *whole = rfs_boxes_type(boxes, tensor->stored);
-    const struct rfs_type *type = rfs_boxes_type(boxes, chunk->type);
+    const struct rfs_type *whole = rfs_chunks_type(boxes, tensor->stored);
+    const struct rfs_type *type = rfs_chunks_type(boxes, chunk->type);
     uint64_t at[RFS_MAX_DIMS];
 
     REQUIRE(chunk->file >= boxes->first_file && chunk->file < rfs_files_count_paths(boxes->files));
     REQUIRE(strncmp(rfs_files_path(boxes->files, chunk->file), FOLDER, strlen(FOLDER)) == 0);
     REQUIRE(chunk->item <= INT64_MAX && chunk->item_bytes <= INT64_MAX - chunk->item);
-    REQUIRE(rfs_boxes_tensor_of(boxes, number) == tensor);
+    REQUIRE(rfs_chunks_tensor_of(boxes, number) == tensor);
     REQUIRE(type->ndim == whole->ndim && type->dtype == whole->dtype);
-    rfs_boxes_corner(boxes, tensor, number, at);
+    rfs_chunks_corner(boxes, tensor, number, at);
     for (uint32_t i = 0; i < whole->ndim; i++)
         REQUIRE(type->dims[i] <= whole->dims[i] && at[i] <= whole->dims[i] - type->dims[i]);
     return type->bytes;
 }
 
-static void check(const struct rfs_boxes *boxes)
+static void check(const struct rfs_chunks *boxes)
 {
     for (size_t i = 0; i < boxes->tensors.n; i++) {
-        const struct rfs_boxed_tensor *tensor = &boxes->tensors.data[i];
+        const struct rfs_chunked_tensor *tensor = &boxes->tensors.data[i];
         uint64_t bytes = 0;
         for (uint32_t c = tensor->first; c < tensor->first + tensor->n; c++)
             bytes += check_chunk(boxes, tensor, c);
-        REQUIRE(bytes == rfs_boxes_type(boxes, tensor->type)->bytes);
+        REQUIRE(bytes == rfs_chunks_type(boxes, tensor->type)->bytes);
     }
 }
 
@@ -50,12 +50,12 @@ static int describe(struct fuzz_input *input, struct rfs_error *err)
 
     REQUIRE(files && tables.names && tables.types);
     REQUIRE(rfs_files_add(files, FOLDER ".metadata") == 0);
-    struct rfs_boxes *boxes = rfs_boxes_new(&format, "/checkpoint", 0, files, &tables, NULL);
+    struct rfs_chunks *boxes = rfs_chunks_new(&format, "/checkpoint", 0, files, &tables, NULL);
     REQUIRE(boxes);
     const int rc = rfs_dcp_describe(fuzz_read, input, input->size, boxes, err);
     if (rc == 0)
         check(boxes);
-    rfs_boxes_free(boxes);
+    rfs_chunks_free(boxes);
     rfs_files_free(files);
     rfs_intern_free(tables.names);
     rfs_intern_free(tables.types);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as the only file of FSDP's, or as the pickle in it. */
-#include "source/boxes/fsdp.h"
+#include "formats/chunks/fsdp.h"
 #include "tests/fuzz/chunks.h"
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/wrap.h"
@@ -16,7 +16,7 @@ void fuzz_one(const uint8_t *data, size_t size)
     struct wrapped input = wrap_torch(data, size);
     struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
     struct rfs_files *files = rfs_files_new(NULL);
-    struct rfs_boxes *boxes = NULL;
+    struct rfs_chunks *boxes = NULL;
     struct rfs_error err = {0};
 
     REQUIRE(tables.names && tables.types && files);
@@ -25,7 +25,7 @@ void fuzz_one(const uint8_t *data, size_t size)
     if (require_result(rfs_fsdp_open(fuzz_folder(), NULL, lost, files, &tables, NULL, &boxes, &err),
                        &err))
         require_chunks(boxes, &(const uint64_t){input.size}, 1);
-    rfs_boxes_free(boxes);
+    rfs_chunks_free(boxes);
     rfs_files_free(files);
     rfs_intern_free(tables.names);
     rfs_intern_free(tables.types);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as what a store answers: a page of keys, an index of a folder, credentials, an error. */
-#include "source/remote/credentials.h"
-#include "source/remote/listing.h"
-#include "source/remote/markup.h"
+#include "store/remote/credentials.h"
+#include "store/remote/listing.h"
+#include "store/remote/markup.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <errno.h>

@@ -1,108 +1,96 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rules. The first byte says for how many ranks; its highest bit, that there is a source strategy
- * to be like. What parses is applied to a few names, and the layouts are resolved on tensors of any
- * number of axes.
+ * Conversion rules. What parses is applied to a small model of either side; what that makes must
+ * have each element once.
  */
-#include "layout/grid.h"
-#include "layout/rules.h"
+#include "rules/compile.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[] = {"embed", "layers.0.q.weight", "layers.0.o.weight", "a-b", "é"};
+static const char config_text[] =
+    "{\"model_type\": \"m\", \"hidden\": 4, \"heads\": 4, \"groups\": 2, \"head\": 2, \"ffn\": 6, "
+    "\"layers\": 2, \"experts\": 2, \"tied\": false, \"text\": {\"word\": \"sigmoid\"}}";
 
-#define LAYOUT(dev, map, shape, step, size)                                                        \
-    "{\"dev_matrix\":" dev ",\"tensor_map\":" map ",\"tensor_shape\":" shape                       \
-    ",\"field\":0,\"opt_weight_shard_step\":" step ",\"opt_weight_shard_size\":" size "}"
+#define TENSOR(tensor, ...)                                                                        \
+    {                                                                                              \
+        tensor,                                                                                    \
+        {                                                                                          \
+            .dims = {__VA_ARGS__}, .ndim = sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t),   \
+            .dtype = RFS_BFLOAT16, .kind = RFS_TENSOR                                              \
+        }                                                                                          \
+    }
 
-/* Two stages of eight devices: replicas, an optimizer shard over them, a nested map. */
-static const char source_text[] =
-    "{\"current_stage\":1,\"parallel_strategy_item\":{},\"parallel_layout_item\":{"
-    "\"0-embed\":" LAYOUT("[4,2]", "[0,-1]", "[8,8]", "0",
-                          "0") ","
-                               "\"0-layers.0.q.weight\":" LAYOUT(
-                                   "[4,2]", "[0,-1]", "[8,8]", "2",
-                                   "4") ","
-                                        "\"1-layers.0.o.weight\":" LAYOUT(
-                                            "[2,2,2]", "[1,0,-1]", "[2,4,8]", "0",
-                                            "0") ","
-                                                 "\"1-a\":" LAYOUT("[8]", "[-1]", "[8]", "0",
-                                                                   "0") "}}";
+struct named {
+    const char *name;
+    struct rfs_type type;
+};
+static struct named right[] = {TENSOR("q", 8, 4),    TENSOR("k", 4, 4),   TENSOR("v", 4, 4),
+                               TENSOR("gate", 6, 4), TENSOR("up", 6, 4),  TENSOR("m.0.x", 3),
+                               TENSOR("m.1.x", 3),   TENSOR("e.0", 6, 4), TENSOR("e.1", 6, 4)};
+static struct named left[] = {TENSOR("qkv", 16, 4), TENSOR("fc1", 12, 4), TENSOR("l.0.a", 3),
+                              TENSOR("l.1.a", 3), TENSOR("w", 8, 6)};
 
-static void resolve(const struct rfs_layout *layout, uint32_t ndim, uint64_t extent)
+static void check_made(const struct rfs_rules_map *map, const struct named *source)
 {
-    uint64_t dims[RFS_GRID_DIMS], whole[RFS_GRID_DIMS], slice[RFS_GRID_DIMS];
-    uint32_t cell[RFS_GRID_DIMS];
-    struct rfs_grid grid;
-    struct rfs_error err = {0};
-
-    for (uint32_t i = 0; i < ndim; i++)
-        dims[i] = extent;
-    for (int meaning = RFS_DIMS_OF_SLICE; meaning <= RFS_DIMS_OF_WHOLE; meaning++) {
-        if (rfs_grid_resolve(layout, ndim, dims, (enum rfs_dims_of)meaning, &grid, whole, slice,
-                             RFS_IN("f"), &err) != 0) {
-            require_refusal(&err);
-            continue;
+    for (size_t i = 0; i < map->made.n; i++) {
+        const struct rfs_rules_made *made = &map->made.data[i];
+        uint64_t elems = 0;
+        for (size_t k = 0; k < made->n; k++) {
+            const struct rfs_rules_link *link = &map->links.data[made->links + k];
+            const struct rfs_type *types[2] = {&made->type, &source[link->source].type};
+            struct rfs_rules_span all;
+            uint64_t n = 1;
+            rfs_rules_span_all(map, link, &all);
+            for (uint32_t d = 0; d < link->n; d++)
+                n *= all.end[d];
+            elems += n;
+            for (int side = 0; side < 2; side++) {
+                uint64_t lo[RFS_MAX_DIMS];
+                uint64_t hi[RFS_MAX_DIMS];
+                rfs_rules_span_box(map, link, side, types[side]->ndim, &all, lo, hi);
+                for (uint32_t a = 0; a < types[side]->ndim; a++)
+                    REQUIRE(hi[a] <= types[side]->dims[a]);
+            }
         }
-        for (uint32_t i = 0; i < ndim; i++)
-            REQUIRE(slice[i] * grid.pieces[i] == whole[i]);
-        for (uint32_t rank = 0; rank < grid.ranks; rank += 1 + grid.ranks / 3) {
-            rfs_grid_cell(&grid, rank, cell);
-            for (uint32_t i = 0; i < ndim; i++)
-                REQUIRE(cell[i] < grid.pieces[i]);
-            REQUIRE(rfs_grid_holder(&grid, cell, rank) == rank);
-        }
+        REQUIRE(elems * 2 == made->type.bytes);
     }
 }
 
-static void check_strategy(const struct rfs_strategy *strategy, uint32_t ranks)
+static void apply(const struct rfs_rules *rules, const struct rfs_hf_config *config,
+                  struct named *named, size_t n)
 {
-    REQUIRE(rfs_strategy_devices(strategy) * rfs_strategy_stages(strategy) == ranks);
-    for (size_t i = 0; i < rfs_strategy_count(strategy); i++)
-        for (uint32_t s = rfs_strategy_next_stage(strategy, i, 0); s != RFS_NO_STAGE;
-             s = rfs_strategy_next_stage(strategy, i, s + 1)) {
-            const struct rfs_layout *layout = rfs_strategy_layout(strategy, i, s);
-            REQUIRE(layout->line > 0);
-            for (uint32_t ndim = 0; ndim <= RFS_GRID_DIMS; ndim += ndim < 3 ? 1 : 5) {
-                resolve(layout, ndim, 0);
-                resolve(layout, ndim, 1);
-                resolve(layout, ndim, layout->devices);
-            }
-        }
-}
-
-static void apply(const struct rfs_rules *rules, const struct rfs_strategy *source, uint32_t ranks)
-{
-    const struct rfs_rules_use use = {source, names, sizeof names / sizeof *names, ranks, "n"};
-    struct rfs_strategy *strategy;
+    struct rfs_rules_tensor tensors[16];
+    const struct rfs_rules_input input = {config, "way=b", "source", tensors, n, NULL, 0};
+    struct rfs_rules_map *map;
     struct rfs_error err = {0};
 
-    if (rfs_rules_strategy(rules, &use, NULL, &strategy, &err) != 0) {
+    for (size_t i = 0; i < n; i++) {
+        REQUIRE(rfs_type_bytes(&named[i].type, &named[i].type.bytes));
+        tensors[i] = (struct rfs_rules_tensor){named[i].name, &named[i].type};
+    }
+    if (rfs_rules_compile(rules, &input, &map, &err) != 0) {
         require_refusal(&err);
         return;
     }
-    check_strategy(strategy, ranks);
-    rfs_strategy_free(strategy);
+    check_made(map, named);
+    rfs_rules_map_free(map);
 }
 
 void fuzz_one(const uint8_t *data, size_t size)
 {
-    struct rfs_strategy *source = NULL;
     struct rfs_rules *rules;
+    struct rfs_hf_config *config;
     struct rfs_error err = {0};
 
-    if (size == 0)
-        return;
-    if (rfs_rules_parse("f", (const char *)data + 1, size - 1, &rules, &err) != 0) {
+    if (rfs_rules_parse("f", (const char *)data, size, NULL, NULL, &rules, &err) != 0) {
         require_refusal(&err);
         return;
     }
-    if (data[0] & 128)
-        REQUIRE(rfs_strategy_parse("s.json", source_text, sizeof source_text - 1, &source, NULL) ==
-                0);
-    apply(rules, source, data[0] % 128);
-    rfs_strategy_free(source);
+    REQUIRE(rfs_hf_config_read("c", config_text, sizeof config_text - 1, &config, &err) == 0);
+    apply(rules, config, right, sizeof right / sizeof *right);
+    apply(rules, config, left, sizeof left / sizeof *left);
+    rfs_hf_config_free(config);
     rfs_rules_free(rules);
 }

@@ -4,8 +4,8 @@
  * checksum. Inputs that begin with a brace are headers alone, to which the length and the data are
  * added.
  */
-#include "source/ckpt/crc.h"
-#include "source/safetensors/header.h"
+#include "formats/ckpt/crc.h"
+#include "formats/safetensors/header.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <errno.h>

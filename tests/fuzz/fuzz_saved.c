@@ -5,8 +5,8 @@
  * whose checksum of the table is right, and the checksums of bodies are mended. What is believed
  * then refers to nothing outside of the file that it is of.
  */
-#include "source/catalog/catalog.h"
-#include "source/saved/index.h"
+#include "catalog/catalog.h"
+#include "catalog/saved/index.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>

@@ -3,9 +3,9 @@
  * What tells which files a source has: by the first byte a map in JSON, a group info file, or
  * names, in lines.
  */
-#include "source/io/json_map.h"
-#include "source/scan/group_proto.h"
-#include "source/scan/internal.h"
+#include "catalog/scan/group_proto.h"
+#include "catalog/scan/internal.h"
+#include "store/json_map.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

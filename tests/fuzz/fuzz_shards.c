@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a safetensors file of torch.distributed.checkpoint, beside a good one. */
-#include "source/boxes/shards.h"
+#include "formats/chunks/shards.h"
 #include "tests/fuzz/chunks.h"
 #include "tests/fuzz/folder.h"
 
@@ -26,7 +26,7 @@ void fuzz_one(const uint8_t *data, size_t size)
     const uint64_t sizes[2] = {size, 8 + sizeof OTHER - 1 + 16};
     struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
     struct rfs_files *files = rfs_files_new(NULL);
-    struct rfs_boxes *boxes = NULL;
+    struct rfs_chunks *boxes = NULL;
     struct rfs_error err = {0};
 
     REQUIRE(tables.names && tables.types && files);
@@ -34,7 +34,7 @@ void fuzz_one(const uint8_t *data, size_t size)
     REQUIRE(rfs_files_add(files, other) == 1);
     if (require_result(rfs_shards_open(fuzz_folder(), files, &tables, NULL, &boxes, &err), &err))
         require_chunks(boxes, sizes, 2);
-    rfs_boxes_free(boxes);
+    rfs_chunks_free(boxes);
     rfs_files_free(files);
     rfs_intern_free(tables.names);
     rfs_intern_free(tables.types);

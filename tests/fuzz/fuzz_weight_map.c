@@ -3,7 +3,7 @@
  * Any bytes as the map from parameters to files: HuggingFace's or MindSpore's. An odd first byte
  * means MindSpore's.
  */
-#include "source/catalog/part_map.h"
+#include "catalog/part_map.h"
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/fuzz.h"
 

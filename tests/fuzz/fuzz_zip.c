@@ -3,7 +3,7 @@
  * Any bytes as a zip archive: what the directory gives lies in the file and apart, and every name
  * is found.
  */
-#include "source/torch/zip.h"
+#include "formats/torch/zip.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <errno.h>

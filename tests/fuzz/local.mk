@@ -20,15 +20,15 @@ tests_fuzz_fuzz_ckpt_SOURCES = tests/fuzz/fuzz_ckpt.c $(FUZZ_MAIN)
 FUZZ_TARGETS += tests/fuzz/fuzz_strategy
 tests_fuzz_fuzz_strategy_SOURCES = tests/fuzz/fuzz_strategy.c $(FUZZ_MAIN)
 
-FUZZ_TARGETS += tests/fuzz/fuzz_convert
-tests_fuzz_fuzz_convert_SOURCES = tests/fuzz/fuzz_convert.c $(FUZZ_MAIN)
+FUZZ_TARGETS += tests/fuzz/fuzz_rules
+tests_fuzz_fuzz_rules_SOURCES = tests/fuzz/fuzz_rules.c $(FUZZ_MAIN)
 
 FUZZ_TARGETS += tests/fuzz/fuzz_options
 tests_fuzz_fuzz_options_SOURCES = tests/fuzz/fuzz_options.c $(FUZZ_MAIN) \
 	src/mount/options.c src/mount/paths.c src/mount/settings.c src/mount/table.c
 
-FUZZ_TARGETS += tests/fuzz/fuzz_rules
-tests_fuzz_fuzz_rules_SOURCES = tests/fuzz/fuzz_rules.c $(FUZZ_MAIN)
+FUZZ_TARGETS += tests/fuzz/fuzz_layout_rules
+tests_fuzz_fuzz_layout_rules_SOURCES = tests/fuzz/fuzz_layout_rules.c $(FUZZ_MAIN)
 
 FUZZ_TARGETS += tests/fuzz/fuzz_output_map
 tests_fuzz_fuzz_output_map_SOURCES = tests/fuzz/fuzz_output_map.c $(FUZZ_MAIN)

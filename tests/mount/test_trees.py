@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files a source has, as a mount tells it; more of it in tests/unit/source and tests/interop."""
+"""Which files a source has, as a mount tells it; more of it in tests/unit/catalog and tests/interop."""
 import os
 import shutil
 

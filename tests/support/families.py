@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs random and fixed cases of several families, each with a Python of its own: tests/boxes and tests/convert.
+"""Runs random and fixed cases of several families, each with a Python of its own: tests/chunks and tests/rules.
 
 A family is a module NAME_cases beside the program with FIXED, name -> function(name) that makes a case, make(seed, number)
 for the random ones, and prepare(). A case has write(folder), which gives the source and options of a view,

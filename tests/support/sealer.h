@@ -6,7 +6,7 @@
 #ifndef TESTS_SUPPORT_SEALER_H
 #define TESTS_SUPPORT_SEALER_H
 
-#include "source/crypt/cipher.h"
+#include "store/crypt/cipher.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "base/vec.h"
-#include "source/catalog/catalog.h"
+#include "catalog/catalog.h"
 #include "tool/common/progress.h"
 
 #define RFS_NO_KIND UINT32_MAX

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "source/index.h"
+#include "formats/index.h"
 
 /* Numbers in an element; 0: it has none. */
 uint32_t rfs_numbers_each(const struct rfs_type *type);

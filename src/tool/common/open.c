@@ -3,7 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/harden.h"
-#include "source/remote/remote.h"
+#include "store/remote/remote.h"
 #include "tool/common/tool.h"
 #include "view/internal.h"
 

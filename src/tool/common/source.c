@@ -2,8 +2,8 @@
 #include "tool/common/source.h"
 
 #include "base/store.h"
-#include "source/crypt/key.h"
-#include "source/io/encrypted.h"
+#include "store/crypt/key.h"
+#include "store/encrypted.h"
 #include "tool/common/open.h"
 #include "tool/common/tool.h"
 #include "view/crypt.h"

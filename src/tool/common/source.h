@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "base/settings.h"
-#include "source/catalog/catalog.h"
+#include "catalog/catalog.h"
 #include "view/options.h"
 
 struct rfs_key;

@@ -6,7 +6,7 @@
 #include "base/secret.h"
 #include "base/store.h"
 #include "base/text.h"
-#include "source/scan/scan.h"
+#include "catalog/scan/scan.h"
 #include "tool/common/open.h"
 #include "tool/common/whole_parts.h"
 #include "view/internal.h"
@@ -370,7 +370,7 @@ struct rfs_whole_place rfs_whole_locate(const struct rfs_whole *whole,
     place.offset = rfs_content_offset(&block->content, from);
     /* Files of a checkpoint that describes itself are those of ranks that it does not number. */
     const uint32_t ranks =
-        rfs_catalog_boxes(whole->catalog) ? 0 : rfs_catalog_ranks(whole->catalog);
+        rfs_catalog_chunks(whole->catalog) ? 0 : rfs_catalog_ranks(whole->catalog);
     for (uint32_t r = 0; r < ranks; r++)
         if (rfs_catalog_has(whole->catalog, r) && !rfs_catalog_stands_in(whole->catalog, r) &&
             block->file - rfs_catalog_file(whole->catalog, r) <

@@ -26,12 +26,12 @@ static int take_word(void *given, const char *word, struct rfs_error *err)
 }
 
 /* Of how many source tensors it is made. */
-static size_t count_sources(const struct rfs_convert_map *map, const struct rfs_convert_made *made)
+static size_t count_sources(const struct rfs_rules_map *map, const struct rfs_rules_made *made)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < made->n; i++) {
-        const struct rfs_convert_link *link = &map->links.data[made->links + i];
+        const struct rfs_rules_link *link = &map->links.data[made->links + i];
         n += i == 0 || link->source != link[-1].source;
     }
     return n;
@@ -42,10 +42,10 @@ static const struct rfs_column columns[] = {
     {"sources", RFS_CELL_NUMBER}, {"rule", RFS_CELL_TEXT},
 };
 
-static void list_made(const struct rfs_convert_map *map, struct rfs_table *table)
+static void list_made(const struct rfs_rules_map *map, struct rfs_table *table)
 {
     for (size_t i = 0; i < map->made.n; i++) {
-        const struct rfs_convert_made *made = &map->made.data[i];
+        const struct rfs_rules_made *made = &map->made.data[i];
         rfs_table_text(table, made->name);
         rfs_table_dims(table, made->type.ndim, made->type.dims);
         rfs_table_text(table, rfs_dtype_name(made->shown));
@@ -56,9 +56,9 @@ static void list_made(const struct rfs_convert_map *map, struct rfs_table *table
 
 static void print(const struct request *request, const struct rfs_view_plans *plans)
 {
-    const struct rfs_convert_map *map = rfs_converted_map(plans->converted);
-    const size_t sources = rfs_converted_sources(plans->converted);
-    const size_t incomplete = rfs_converted_incomplete(plans->converted);
+    const struct rfs_rules_map *map = rfs_by_rules_map(plans->converted);
+    const size_t sources = rfs_by_rules_sources(plans->converted);
+    const size_t incomplete = rfs_by_rules_incomplete(plans->converted);
     struct rfs_table table = RFS_TABLE(columns, request->json);
 
     list_made(map, &table);

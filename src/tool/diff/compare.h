@@ -13,7 +13,7 @@
  */
 #pragma once
 
-#include "source/index.h"
+#include "formats/index.h"
 
 struct rfs_tolerance {
     double relative, absolute; /* at least 0 */

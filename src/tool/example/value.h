@@ -16,7 +16,7 @@
  */
 #pragma once
 
-#include "source/dtype.h"
+#include "formats/dtype.h"
 
 uint64_t rfs_value_key(uint64_t seed, const char *name);
 

@@ -22,10 +22,10 @@ static uint32_t piece_at(const struct picture *picture, uint32_t axis, uint64_t 
 /* How long the pieces of an axis are whose elements were flattened; 0: they were not. */
 static uint64_t flattened_side(const struct picture *picture, uint32_t axis)
 {
-    const struct rfs_boxed_tensor *tensor = picture->boxed;
+    const struct rfs_chunked_tensor *tensor = picture->boxed;
 
-    return rfs_boxed_is_flat(tensor)
-               ? picture->whole[axis] / rfs_boxes_type(picture->boxes, tensor->stored)->dims[axis]
+    return rfs_chunked_is_flat(tensor)
+               ? picture->whole[axis] / rfs_chunks_type(picture->boxes, tensor->stored)->dims[axis]
                : 0;
 }
 
@@ -46,7 +46,7 @@ uint64_t rfs_picture_source_end(const struct picture *picture, uint32_t axis, ui
 
 static int add_part(struct picture *picture, const struct rfs_chunk_part *part)
 {
-    const struct rfs_boxed_tensor *tensor = picture->boxed;
+    const struct rfs_chunked_tensor *tensor = picture->boxed;
     const uint32_t k = part->chunk - tensor->first;
     struct drawn drawn = {.holders = 1};
     uint32_t step = 1;
@@ -59,7 +59,7 @@ static int add_part(struct picture *picture, const struct rfs_chunk_part *part)
     }
     if (part->flat || tensor->n <= RFS_SVG_COLOURS)
         drawn.colour = k;
-    if (!rfs_drawn_add_rank(&drawn, rfs_boxes_file_of(picture->boxes, part->chunk) -
+    if (!rfs_drawn_add_rank(&drawn, rfs_chunks_file_of(picture->boxes, part->chunk) -
                                         picture->boxes->first_file))
         return -1;
     if (RFS_PUSH(&picture->cells, drawn))
@@ -75,7 +75,7 @@ int rfs_picture_add_chunks(struct picture *picture)
     struct rfs_chunk_part part;
     int rc = 0;
 
-    if (rfs_boxes_type(picture->boxes, picture->boxed->type)->bytes == 0)
+    if (rfs_chunks_type(picture->boxes, picture->boxed->type)->bytes == 0)
         return 0;
     rfs_chunk_walk_begin(picture->boxes, picture->boxed, zeros, picture->whole, &walk);
     while (rc == 0 && rfs_chunk_walk_next(&walk, &part))

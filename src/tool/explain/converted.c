@@ -8,12 +8,12 @@
 void rfs_made_axis(const struct rfs_explain *explain, const struct rfs_explained_part *part,
                    int side, uint32_t number, struct rfs_made_axis *axis)
 {
-    const struct rfs_convert_map *map = rfs_converted_map(explain->plans.converted);
-    const struct rfs_convert_link *link = part->link;
+    const struct rfs_rules_map *map = rfs_by_rules_map(explain->plans.converted);
+    const struct rfs_rules_link *link = part->link;
 
     *axis = (struct rfs_made_axis){.first = map->ats.data[link->at[side] + number]};
     for (uint32_t k = 0; k < link->n; k++) {
-        const struct rfs_convert_digit *digit = &map->digits.data[link->digits + k];
+        const struct rfs_rules_digit *digit = &map->digits.data[link->digits + k];
         const uint64_t count = part->span.end[k] - part->span.first[k];
         uint32_t at = axis->n;
         if (digit->axis[side] != number)
@@ -34,7 +34,7 @@ void rfs_made_axis(const struct rfs_explain *explain, const struct rfs_explained
 const struct rfs_target *rfs_made_source(const struct rfs_explain *explain,
                                          const struct rfs_explained_part *part)
 {
-    return rfs_converted_target(explain->plans.converted, part->link->source);
+    return rfs_by_rules_target(explain->plans.converted, part->link->source);
 }
 
 void rfs_made_put_axis(FILE *out, const struct rfs_made_axis *axis, uint64_t size)

@@ -72,7 +72,7 @@ static void draw_tensors(const struct matrices *m, FILE *out)
     for (size_t i = 0; i < m->tensors.n && i < TENSORS; i++) {
         const struct tensor *tensor = &m->tensors.data[i];
         const struct rfs_target *target =
-            rfs_converted_target(m->explain->plans.converted, tensor->source);
+            rfs_by_rules_target(m->explain->plans.converted, tensor->source);
         struct rfs_printed shown;
         rfs_put_dims(rfs_printed_begin(&shown), tensor->type->ndim, tensor->type->dims);
         RFS_FREE char *dims = rfs_printed_end(&shown);

@@ -2,7 +2,7 @@
 #include "tool/explain/explained.h"
 
 #include "base/cleanup.h"
-#include "source/boxes/boxes.h"
+#include "formats/chunks/chunks.h"
 #include "tool/common/command.h"
 #include "tool/common/open.h"
 #include "tool/explain/parts.h"
@@ -107,8 +107,8 @@ static int prepare(struct rfs_explain *explain, struct rfs_error *err)
                                                    "parts", "from part", "from parts"};
     static const struct rfs_explain_words boxed = {"rank",  "ranks",     "file",
                                                    "files", "from file", "from files"};
-    const struct rfs_converted *converted = explain->plans.converted;
-    const struct rfs_boxes *boxes = rfs_catalog_boxes(explain->plans.stored);
+    const struct rfs_by_rules *converted = explain->plans.converted;
+    const struct rfs_chunks *boxes = rfs_catalog_chunks(explain->plans.stored);
     struct rfs_scale scale;
 
     explain->words = explain->plans.hfai ? &parts : boxes ? &boxed : &ranks;
@@ -116,7 +116,7 @@ static int prepare(struct rfs_explain *explain, struct rfs_error *err)
         explain->n_sources = rfs_hfai_parts(explain->plans.hfai);
         return rfs_explain_parts_open(explain, err);
     }
-    rfs_planner_scale(converted ? rfs_converted_whole(converted) : explain->plans.planner, &scale);
+    rfs_planner_scale(converted ? rfs_by_rules_whole(converted) : explain->plans.planner, &scale);
     explain->n_sources = boxes ? boxes->n_files : scale.src_devices * scale.src_stages;
     rfs_planner_report(explain->plans.planner, RFS_TELL_ONE_SIDED);
     return plan_all(explain, err);

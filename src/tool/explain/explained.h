@@ -58,9 +58,9 @@ struct rfs_explained_side {
 
 /* A part of a slice by conversion rules: elements of one source tensor, in one file. */
 struct rfs_explained_part {
-    const struct rfs_convert_link *link;
-    struct rfs_convert_span span; /* of its digits */
-    uint32_t rank;                /* of the source, as of rfs_converted_piece */
+    const struct rfs_rules_link *link;
+    struct rfs_rules_span span; /* of its digits */
+    uint32_t rank;              /* of the source, as of rfs_by_rules_piece */
     struct rfs_block block;
 };
 
@@ -69,8 +69,8 @@ struct rfs_explained {
     uint32_t rank;
     size_t position; /* in rfs_explain.selected */
     const struct rfs_target *target;
-    struct rfs_trace trace;              /* without pieces, if rules make it: */
-    const struct rfs_convert_made *made; /* NULL: no rules */
+    struct rfs_trace trace;            /* without pieces, if rules make it: */
+    const struct rfs_rules_made *made; /* NULL: no rules */
     RFS_VEC(struct rfs_explained_part) parts;
 
     const char *name, *shown_name;

@@ -164,11 +164,11 @@ static void put_begin(struct rfs_json_write *json, const char *key,
 static void put_steps(struct rfs_json_write *json, const struct rfs_explain *explain,
                       const struct rfs_explained_part *part)
 {
-    const struct rfs_convert_map *map = rfs_converted_map(explain->plans.converted);
+    const struct rfs_rules_map *map = rfs_by_rules_map(explain->plans.converted);
 
     rfs_json_array(json, "steps", RFS_JSON_TIGHT);
     for (uint32_t k = 0; k < part->link->n; k++) {
-        const struct rfs_convert_digit *digit = &map->digits.data[part->link->digits + k];
+        const struct rfs_rules_digit *digit = &map->digits.data[part->link->digits + k];
         const uint64_t count = part->span.end[k] - part->span.first[k];
         if (count == 1)
             continue;

@@ -11,8 +11,8 @@
 struct rfs_made_axis {
     uint32_t n;
     uint64_t first;
-    uint64_t count[RFS_CONVERT_DIGITS];
-    uint64_t step[RFS_CONVERT_DIGITS];
+    uint64_t count[RFS_RULES_DIGITS];
+    uint64_t step[RFS_RULES_DIGITS];
 };
 
 /* Those of a part along axis NUMBER of the made tensor (RFS_MADE) or of the source's. */

@@ -66,14 +66,14 @@ struct digit {
 
 struct digits {
     uint32_t n;
-    struct digit data[RFS_CONVERT_DIGITS];
+    struct digit data[RFS_RULES_DIGITS];
     struct region first[2];
 };
 
 static void read_digits(const struct matrices *m, const struct rfs_explained_part *part,
                         const struct rfs_type *const *types, struct digits *out)
 {
-    const struct rfs_convert_map *map = rfs_converted_map(m->explain->plans.converted);
+    const struct rfs_rules_map *map = rfs_by_rules_map(m->explain->plans.converted);
 
     *out = (struct digits){.n = 0};
     for (int side = 0; side < 2; side++)
@@ -81,7 +81,7 @@ static void read_digits(const struct matrices *m, const struct rfs_explained_par
             out->first[side].from[rfs_matrix_line(types[side], a)] +=
                 map->ats.data[part->link->at[side] + a] * rfs_matrix_scale(types[side], a);
     for (uint32_t k = 0; k < part->link->n; k++) {
-        const struct rfs_convert_digit *of = &map->digits.data[part->link->digits + k];
+        const struct rfs_rules_digit *of = &map->digits.data[part->link->digits + k];
         struct digit digit = {.count = part->span.end[k] - part->span.first[k], .dense = true};
         for (int side = 0; side < 2; side++) {
             digit.line[side] = rfs_matrix_line(types[side], of->axis[side]);
@@ -98,7 +98,7 @@ static void read_digits(const struct matrices *m, const struct rfs_explained_par
  */
 static uint64_t extent(struct digits *digits, int side, int line, bool *changed)
 {
-    bool seen[RFS_CONVERT_DIGITS] = {false};
+    bool seen[RFS_RULES_DIGITS] = {false};
     uint64_t lines = 1;
 
     for (bool more = true; more;) {

@@ -179,9 +179,9 @@ static int begin(struct picture *picture, const struct rfs_explained *slice, str
 
     picture->ndim = slice->type->ndim;
     memcpy(picture->whole, slice->whole, sizeof picture->whole);
-    picture->boxes = rfs_catalog_boxes(picture->explain->plans.catalog);
+    picture->boxes = rfs_catalog_chunks(picture->explain->plans.catalog);
     picture->boxed =
-        picture->boxes ? rfs_boxes_find(picture->boxes, slice->name, strlen(slice->name)) : NULL;
+        picture->boxes ? rfs_chunks_find(picture->boxes, slice->name, strlen(slice->name)) : NULL;
     picture->uncut = !geometry;
     picture->copied = !geometry && !picture->boxed;
     picture->dst = geometry ? geometry->dst : (struct rfs_grid){.ndim = picture->ndim, .ranks = 1};

@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "source/boxes/boxes.h"
+#include "formats/chunks/chunks.h"
 #include "tool/common/svg.h"
 #include "tool/explain/explained.h"
 
@@ -40,8 +40,8 @@ struct picture {
     bool copied;
     bool uncut; /* the destination has no grid; dst is that of one piece */
     struct rfs_grid src, dst;
-    const struct rfs_boxes *boxes; /* cells are chunks of this tensor; NULL: of src */
-    const struct rfs_boxed_tensor *boxed;
+    const struct rfs_chunks *boxes; /* cells are chunks of this tensor; NULL: of src */
+    const struct rfs_chunked_tensor *boxed;
     uint32_t base; /* the global rank of the source grid's rank 0 */
     RFS_VEC(struct drawn) cells, slices;
     RFS_VEC(struct drawn_piece) pieces;

@@ -2,7 +2,7 @@
 #include "tool/explain/ranges.h"
 
 #include "base/checked.h"
-#include "source/catalog/catalog.h"
+#include "catalog/catalog.h"
 
 uint64_t rfs_block_source_bytes(const struct rfs_block *block)
 {

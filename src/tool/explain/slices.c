@@ -4,7 +4,7 @@
 #include "base/cleanup.h"
 #include "base/suggest.h"
 #include "base/text.h"
-#include "source/boxes/boxes.h"
+#include "formats/chunks/chunks.h"
 #include "tool/common/show.h"
 #include "tool/explain/parts.h"
 
@@ -116,7 +116,7 @@ static int nobody_has(const struct rfs_explain *explain, struct rfs_error *err)
 
 /* ---- a slice --------------------------------------------------------------------------------- */
 
-static int add_part(void *ctx, const struct rfs_converted_piece *piece)
+static int add_part(void *ctx, const struct rfs_by_rules_piece *piece)
 {
     struct rfs_explained *slice = ctx;
     const struct rfs_explained_part part = {piece->link, *piece->span, piece->rank, *piece->block};
@@ -126,14 +126,14 @@ static int add_part(void *ctx, const struct rfs_converted_piece *piece)
 
 int rfs_explain_trace(const struct rfs_explain *explain, struct rfs_explained *slice)
 {
-    const struct rfs_converted *converted = explain->plans.converted;
+    const struct rfs_by_rules *converted = explain->plans.converted;
     struct rfs_planner *planner = explain->plans.planner;
     const int rc = rfs_planner_trace(planner, slice->rank, slice->target, &slice->trace);
 
     if (rc || !converted)
         return rc;
     slice->trace.n = slice->parts.n = 0;
-    slice->made = rfs_converted_made(converted, slice->target->name);
+    slice->made = rfs_by_rules_made(converted, slice->target->name);
     return rfs_planner_converted_walk(planner, slice->rank, slice->target, add_part, slice);
 }
 
@@ -150,10 +150,11 @@ static struct rfs_explained_side side_of(const struct rfs_layout *layout,
 }
 
 /* How a checkpoint that describes itself has a tensor. */
-static struct rfs_explained_side chunks_of(const struct rfs_boxes *boxes,
+static struct rfs_explained_side chunks_of(const struct rfs_chunks *boxes,
                                            struct rfs_explained *slice)
 {
-    const struct rfs_boxed_tensor *tensor = rfs_boxes_find(boxes, slice->name, strlen(slice->name));
+    const struct rfs_chunked_tensor *tensor =
+        rfs_chunks_find(boxes, slice->name, strlen(slice->name));
     const uint32_t n = tensor ? tensor->n : 0;
     size_t at = (size_t)snprintf(slice->chunks, sizeof slice->chunks, "%" PRIu32 " chunk%s", n,
                                  n == 1 ? "" : "s");
@@ -180,8 +181,8 @@ static bool describe(const struct rfs_explain *explain, struct rfs_explained *sl
     if (!explain->parts) {
         slice->n_dims = slice->type->ndim;
         slice->dims = slice->whole;
-        slice->source = rfs_catalog_boxes(catalog)
-                            ? chunks_of(rfs_catalog_boxes(catalog), slice)
+        slice->source = rfs_catalog_chunks(catalog)
+                            ? chunks_of(rfs_catalog_chunks(catalog), slice)
                             : side_of(slice->trace.src, geometry ? &geometry->src : NULL,
                                       geometry ? geometry->src_dims : NULL);
         slice->destination = side_of(slice->trace.dst, geometry ? &geometry->dst : NULL,

@@ -68,7 +68,7 @@ static bool add_box(struct rfs_totals *totals, const struct rfs_explain *explain
         of.ndim = type->ndim;
         of.item = rfs_dtype_bytes((enum rfs_dtype)type->dtype);
         /* A file may have several chunks of the tensor: they differ in the whole tensor alone. */
-        of.box = rfs_catalog_boxes(explain->plans.catalog) ? piece->whole : piece->source;
+        of.box = rfs_catalog_chunks(explain->plans.catalog) ? piece->whole : piece->source;
     }
     for (uint32_t i = 0; i < of.ndim; i++)
         if (piece->repeated >> i & 1) {
@@ -118,7 +118,7 @@ bool rfs_totals_next(struct rfs_totals *totals)
         for (end = i; end < n && by_file(&now[end], &now[i]) == 0; end++)
             if (!RFS_PUSH(&totals->boxes, now[end].box))
                 return false;
-        if (!rfs_boxes_volume(&totals->boxes, now[i].ndim, &volume) ||
+        if (!rfs_chunks_volume(&totals->boxes, now[i].ndim, &volume) ||
             !take(&totals->together, now[i].file, now[i].rank,
                   volume * now[i].item * totals->times))
             return false;

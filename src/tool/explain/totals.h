@@ -25,8 +25,8 @@ struct rfs_takings {
 /* The part that is taken of a parameter in a file. */
 struct rfs_totals_box {
     uint32_t file, rank, ndim;
-    uint64_t item;                       /* bytes of an element */
-    const struct rfs_convert_link *link; /* the box is one of its digits; or NULL */
+    uint64_t item;                     /* bytes of an element */
+    const struct rfs_rules_link *link; /* the box is one of its digits; or NULL */
     struct rfs_box box;
 };
 

@@ -94,7 +94,7 @@ static bool volume_from(const struct rfs_box *const *boxes, size_t n, uint32_t a
     return true;
 }
 
-bool rfs_boxes_volume(struct rfs_box_list *boxes, uint32_t ndim, uint64_t *volume)
+bool rfs_chunks_volume(struct rfs_box_list *boxes, uint32_t ndim, uint64_t *volume)
 {
     size_t n = 0;
 

@@ -15,4 +15,4 @@ struct rfs_box_list {
  * most the elements of the tensor that they are boxes of. O(n log n) a level for the cells of a
  * grid, however often each comes; n² at worst. False when out of memory.
  */
-bool rfs_boxes_volume(struct rfs_box_list *boxes, uint32_t ndim, uint64_t *volume);
+bool rfs_chunks_volume(struct rfs_box_list *boxes, uint32_t ndim, uint64_t *volume);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A checkpoint that describes itself: the tensors with their chunks, and the files. */
-#include "source/boxes/boxes.h"
 #include "base/cleanup.h"
+#include "formats/chunks/chunks.h"
 #include "tool/common/whole.h"
 #include "tool/info/info.h"
 
@@ -20,7 +20,8 @@ static const struct rfs_column file_columns[] = {
 };
 
 /* Into how many pieces each axis is cut. */
-static void add_cuts(struct rfs_table *table, const struct rfs_boxed_tensor *tensor, uint32_t ndim)
+static void add_cuts(struct rfs_table *table, const struct rfs_chunked_tensor *tensor,
+                     uint32_t ndim)
 {
     uint64_t pieces[RFS_MAX_DIMS];
 
@@ -29,13 +30,13 @@ static void add_cuts(struct rfs_table *table, const struct rfs_boxed_tensor *ten
     rfs_table_dims(table, ndim, pieces);
 }
 
-static void add_tensors(const struct rfs_boxes *boxes, const struct rfs_rows *rows,
+static void add_tensors(const struct rfs_chunks *boxes, const struct rfs_rows *rows,
                         struct rfs_table *table)
 {
     RFS_TABLE_DESCRIBE(table, tensor_columns);
     for (size_t i = 0; i < rows->list.n; i++) {
         const struct rfs_row *row = &rows->list.data[i];
-        const struct rfs_boxed_tensor *tensor = &boxes->tensors.data[row->id];
+        const struct rfs_chunked_tensor *tensor = &boxes->tensors.data[row->id];
         rfs_table_text(table, row->name);
         rfs_table_text(table, rfs_whole_dtype(row->type));
         rfs_table_dims(table, row->type->ndim, row->type->dims);
@@ -53,7 +54,7 @@ struct file_sum {
     uint64_t chunks, bytes;
 };
 
-static int add_files(struct rfs_boxes *boxes, struct rfs_table *table, uint64_t *total,
+static int add_files(struct rfs_chunks *boxes, struct rfs_table *table, uint64_t *total,
                      uint64_t *missing, struct rfs_error *err)
 {
     RFS_FREE struct file_sum *sums = calloc((size_t)boxes->n_files + 1, sizeof *sums);
@@ -63,7 +64,7 @@ static int add_files(struct rfs_boxes *boxes, struct rfs_table *table, uint64_t 
     for (size_t i = 0; i < boxes->chunks.n; i++) {
         struct file_sum *sum = &sums[boxes->chunks.data[i].file - boxes->first_file];
         sum->chunks++;
-        sum->bytes += rfs_boxes_type(boxes, boxes->chunks.data[i].type)->bytes;
+        sum->bytes += rfs_chunks_type(boxes, boxes->chunks.data[i].type)->bytes;
     }
     RFS_TABLE_DESCRIBE(table, file_columns);
     for (uint32_t i = 0; i < boxes->n_files; i++) {
@@ -83,7 +84,7 @@ static int add_files(struct rfs_boxes *boxes, struct rfs_table *table, uint64_t 
     return 0;
 }
 
-static int report_boxes(struct rfs_info_args *args, struct rfs_boxes *boxes,
+static int report_boxes(struct rfs_info_args *args, struct rfs_chunks *boxes,
                         const struct rfs_rows *rows, struct rfs_report *report,
                         struct rfs_error *err)
 {
@@ -130,7 +131,7 @@ static int report_boxes(struct rfs_info_args *args, struct rfs_boxes *boxes,
     return 0;
 }
 
-int rfs_info_boxes(struct rfs_info_args *args, struct rfs_report *report, struct rfs_error *err)
+int rfs_info_chunks(struct rfs_info_args *args, struct rfs_report *report, struct rfs_error *err)
 {
     struct rfs_rows rows = {.n = 0};
     int rc = rfs_tool_source_open(&args->source, report->path, err);
@@ -138,10 +139,10 @@ int rfs_info_boxes(struct rfs_info_args *args, struct rfs_report *report, struct
     report->kind = "boxes";
     if (rc)
         return rc;
-    struct rfs_boxes *boxes = rfs_catalog_boxes(args->source.catalog);
+    struct rfs_chunks *boxes = rfs_catalog_chunks(args->source.catalog);
     for (size_t i = 0; rc == 0 && i < boxes->tensors.n; i++) {
-        const struct rfs_boxed_tensor *tensor = &boxes->tensors.data[i];
-        const struct rfs_type *type = rfs_boxes_type(boxes, tensor->type);
+        const struct rfs_chunked_tensor *tensor = &boxes->tensors.data[i];
+        const struct rfs_type *type = rfs_chunks_type(boxes, tensor->type);
         const struct rfs_row row = {.name = rfs_catalog_name(args->source.catalog, tensor->name),
                                     .type = type,
                                     .bytes = type->bytes,

@@ -17,9 +17,9 @@
 #include "base/path.h"
 #include "base/store.h"
 #include "base/text.h"
-#include "source/crypt/cipher.h"
-#include "source/scan/group_proto.h"
-#include "source/scan/scan.h"
+#include "catalog/scan/group_proto.h"
+#include "catalog/scan/scan.h"
+#include "store/crypt/cipher.h"
 #include "tool/info/info.h"
 
 #include <sys/stat.h>
@@ -169,7 +169,7 @@ int rfs_info_detect(const char *path, bool keyed, enum rfs_info_kind *kind, stru
     *kind = parts ? RFS_INFO_PARTS : RFS_INFO_TREE;
     if (parts || ranks || rfs_scan_is_of_one_rank(path))
         return 0;
-    *kind = RFS_INFO_BOXES;
+    *kind = RFS_INFO_CHUNKS;
     if (rfs_scan_is_described(path))
         return 0;
     rc = rfs_scan_foreign(path, detect_rank(path, keyed, kind, err), err);

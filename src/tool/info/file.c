@@ -2,12 +2,12 @@
 /* One checkpoint file, of any format, and the folder of a rank's. */
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "source/ckpt/walk.h"
-#include "source/crypt/cipher.h"
-#include "source/io/files.h"
-#include "source/safetensors/header.h"
-#include "source/scan/scan.h"
-#include "source/torch/index.h"
+#include "catalog/scan/scan.h"
+#include "formats/ckpt/walk.h"
+#include "formats/safetensors/header.h"
+#include "formats/torch/index.h"
+#include "store/crypt/cipher.h"
+#include "store/files.h"
 #include "tool/info/info.h"
 
 /* A file that is being described. */

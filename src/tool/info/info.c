@@ -178,8 +178,8 @@ static int show(struct rfs_info_args *args, enum rfs_info_kind kind, struct rfs_
         return folder ? rfs_info_tree(args, folder, report, err) : rfs_fail_memory(err);
     case RFS_INFO_PARTS:
         return rfs_info_parts(args, report, err);
-    case RFS_INFO_BOXES:
-        rc = rfs_info_boxes(args, report, err);
+    case RFS_INFO_CHUNKS:
+        rc = rfs_info_chunks(args, report, err);
         return rc ? rc : rfs_info_manifest(report, args->path, err);
     case RFS_INFO_TREE:
         rc = rfs_info_tree(args, args->path, report, err);

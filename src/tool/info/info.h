@@ -45,7 +45,7 @@ enum rfs_info_kind {
     RFS_INFO_MANIFEST,
     RFS_INFO_TREE,
     RFS_INFO_PARTS,
-    RFS_INFO_BOXES,      /* a folder whose checkpoint describes itself */
+    RFS_INFO_CHUNKS,     /* a folder whose checkpoint describes itself */
     RFS_INFO_RANK,       /* a folder of checkpoints of one rank */
     RFS_INFO_STRATEGIES, /* a folder of strategies */
 };
@@ -59,7 +59,7 @@ int rfs_info_file(struct rfs_info_args *args, const char *path, enum rfs_info_ki
 int rfs_info_rank(struct rfs_info_args *args, struct rfs_report *report, struct rfs_error *err);
 int rfs_info_tree(struct rfs_info_args *args, const char *path, struct rfs_report *report,
                   struct rfs_error *err);
-int rfs_info_boxes(struct rfs_info_args *args, struct rfs_report *report, struct rfs_error *err);
+int rfs_info_chunks(struct rfs_info_args *args, struct rfs_report *report, struct rfs_error *err);
 int rfs_info_parts(struct rfs_info_args *args, struct rfs_report *report, struct rfs_error *err);
 int rfs_info_strategy(struct rfs_info_args *args, struct rfs_report *report, struct rfs_error *err);
 int rfs_info_group(struct rfs_report *report, struct rfs_error *err);

@@ -4,7 +4,7 @@
 
 #include "base/arena.h"
 #include "base/vec.h"
-#include "source/index.h"
+#include "formats/index.h"
 #include "tool/common/globs.h"
 #include "tool/common/table.h"
 

@@ -4,9 +4,9 @@
 #include "base/cleanup.h"
 #include "base/read_whole.h"
 #include "base/store.h"
-#include "layout/rules.h"
-#include "source/scan/group_proto.h"
-#include "source/scan/scan.h"
+#include "catalog/scan/group_proto.h"
+#include "catalog/scan/scan.h"
+#include "layout/layout_rules.h"
 #include "tool/info/info.h"
 #include "view/strategy_files.h"
 
@@ -61,14 +61,14 @@ int rfs_info_rules(struct rfs_report *report, struct rfs_error *err)
 {
     static const struct rfs_column columns[] = {{"line", RFS_CELL_NUMBER}, {"text", RFS_CELL_TEXT}};
     RFS_FREE char *text = NULL;
-    struct rfs_rules *rules = NULL;
+    struct rfs_layout_rules *rules = NULL;
     size_t size = 0;
     uint32_t number = 0;
     size_t shown = 0;
     int rc = rfs_read_whole(report->path, RFS_RULES_BYTES, &text, &size, err)
-                 ?: rfs_rules_parse(report->path, text, size, &rules, err);
+                 ?: rfs_layout_rules_parse(report->path, text, size, &rules, err);
 
-    rfs_rules_free(rules);
+    rfs_layout_rules_free(rules);
     if (rc)
         return rc;
     report->kind = "rules";

@@ -6,7 +6,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "source/torch/archive.h"
+#include "formats/torch/archive.h"
 #include "tool/info/info.h"
 
 struct walk {

@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/path.h"
 #include "base/store.h"
-#include "source/crypt/cipher.h"
+#include "store/crypt/cipher.h"
 #include "view/strategy_files.h"
 
 static const struct rfs_column rank_columns[] = {

@@ -2,7 +2,7 @@
 /* The facts of `reshard info` about a tree, and the parts of its output. Not thread-safe. */
 #pragma once
 
-#include "layout/rules.h"
+#include "layout/layout_rules.h"
 #include "tool/common/headers.h"
 #include "tool/info/info.h"
 

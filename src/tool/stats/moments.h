@@ -17,7 +17,7 @@
  */
 #pragma once
 
-#include "source/index.h"
+#include "formats/index.h"
 
 #define RFS_BINS 64
 

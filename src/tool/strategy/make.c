@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reshard strategy new: a strategy file from rules, or from a tree that says how it is cut. */
 #include "base/cleanup.h"
+#include "formats/chunks/mindformers.h"
 #include "layout/builder.h"
-#include "layout/rules.h"
-#include "source/boxes/mindformers.h"
+#include "layout/layout_rules.h"
 #include "tool/strategy/strategy.h"
 #include "view/rules.h"
 #include "view/strategy_files.h"
 
-RFS_CLEANUP_OF(free_rules, struct rfs_rules *, rfs_rules_free)
+RFS_CLEANUP_OF(free_rules, struct rfs_layout_rules *, rfs_layout_rules_free)
 
 RFS_CLEANUP_OF(free_strategy, struct rfs_strategy *, rfs_strategy_free)
 
@@ -41,7 +41,7 @@ static int fill(struct rfs_layout_builder *item, const struct rfs_mf_layouts *la
 }
 
 static int place(struct rfs_strategy_builder *builder, struct rfs_layout_builder *item,
-                 const struct rfs_boxes *boxes, const struct rfs_mf_layouts *layouts,
+                 const struct rfs_chunks *boxes, const struct rfs_mf_layouts *layouts,
                  const struct rfs_mf_held *held)
 {
     const char *name =
@@ -64,12 +64,12 @@ static int place(struct rfs_strategy_builder *builder, struct rfs_layout_builder
 static int derive(const struct rfs_strategy_tree *tree, const char *name, struct rfs_strategy **out,
                   struct rfs_error *err)
 {
-    struct rfs_boxes *boxes = rfs_catalog_boxes(tree->source.catalog);
+    struct rfs_chunks *boxes = rfs_catalog_chunks(tree->source.catalog);
     RFS_CLEANUP(rfs_mf_layouts_free) struct rfs_mf_layouts layouts = {0};
     RFS_CLEANUP(rfs_layout_end) struct rfs_layout_builder item = {.file = name, .err = err};
     RFS_CLEANUP(rfs_strategy_builder_cleanup) struct rfs_strategy_builder *builder = NULL;
 
-    if (!boxes || !rfs_boxes_are_mindformers(boxes))
+    if (!boxes || !rfs_chunks_are_mindformers(boxes))
         return rfs_fail(err, -EINVAL, RFS_IN(name), "--rules with --ranks",
                         "only a Checkpoint 2.0 with metadata.json says which ranks held what");
     int rc = rfs_mindformers_layouts(boxes, &layouts, err);
@@ -154,11 +154,12 @@ static int check_readable(const struct rfs_headers *headers, struct rfs_error *e
 
 /* RULES NULL: as the tree says itself. */
 static int make(const struct rfs_strategy_args *args, struct rfs_strategy_tree *tree,
-                const struct rfs_rules *rules, const struct rfs_strategy *source,
+                const struct rfs_layout_rules *rules, const struct rfs_strategy *source,
                 struct rfs_doc *doc, struct rfs_strategy **made, struct rfs_error *err)
 {
     RFS_FREE const char **names = NULL;
-    struct rfs_rules_use use = {.source = source, .ranks = args->ranks, .ranks_option = "--ranks"};
+    struct rfs_layout_rules_use use = {
+        .source = source, .ranks = args->ranks, .ranks_option = "--ranks"};
     struct known known = {&tree->headers, source};
     const struct rfs_doc_tensors tensors = {ndim_of, &known};
     int rc = rules ? list_names(&tree->headers, &names, &use.n, err)
@@ -166,7 +167,7 @@ static int make(const struct rfs_strategy_args *args, struct rfs_strategy_tree *
 
     use.names = names;
     if (rc == 0 && rules)
-        rc = rfs_rules_strategy(rules, &use, &tree->source.log, made, err);
+        rc = rfs_layout_rules_strategy(rules, &use, &tree->source.log, made, err);
     return rc ? rc : rfs_doc_make(*made, &tensors, doc, err);
 }
 
@@ -174,7 +175,7 @@ int rfs_strategy_new(const struct rfs_strategy_args *args, struct rfs_error *err
 {
     const char *out = args->places.data[0];
     RFS_CLEANUP(rfs_strategy_tree_close) struct rfs_strategy_tree tree = {0};
-    RFS_CLEANUP(free_rules) struct rfs_rules *rules = NULL;
+    RFS_CLEANUP(free_rules) struct rfs_layout_rules *rules = NULL;
     RFS_CLEANUP(free_strategy) struct rfs_strategy *source = NULL;
     RFS_CLEANUP(free_strategy) struct rfs_strategy *made = NULL;
     RFS_CLEANUP(rfs_doc_free) struct rfs_doc doc = {0};

@@ -8,7 +8,7 @@
 #include "base/arena.h"
 #include "base/intern.h"
 #include "base/vec.h"
-#include "source/catalog/catalog.h"
+#include "catalog/catalog.h"
 
 #include <pthread.h>
 

@@ -14,8 +14,8 @@
 #include "base/pool.h"
 #include "base/store.h"
 #include "base/text.h"
-#include "source/boxes/boxes.h"
-#include "source/io/files.h"
+#include "formats/chunks/chunks.h"
+#include "store/files.h"
 #include "view/dcp.h"
 #include "view/internal.h"
 
@@ -89,15 +89,15 @@ static int64_t compare_frame(struct frame *frame, struct rfs_error *err)
 }
 
 /* Whether a chunk of that tensor begins there, in a tree that describes itself. */
-static bool chunk_lies_there(const struct frame *frame, const struct rfs_boxes *boxes,
+static bool chunk_lies_there(const struct frame *frame, const struct rfs_chunks *boxes,
                              const char *name, uint64_t start)
 {
-    const struct rfs_boxed_tensor *tensor = rfs_boxes_find(boxes, name, strlen(name));
+    const struct rfs_chunked_tensor *tensor = rfs_chunks_find(boxes, name, strlen(name));
 
     for (uint32_t i = 0; tensor && i < tensor->n; i++) {
         const struct rfs_chunk *chunk = &boxes->chunks.data[tensor->first + i];
         if (atomic_load(&chunk->at) == start &&
-            strcmp(rfs_files_path(boxes->files, rfs_boxes_file_of(boxes, tensor->first + i)),
+            strcmp(rfs_files_path(boxes->files, rfs_chunks_file_of(boxes, tensor->first + i)),
                    frame->path) == 0)
             return true;
     }
@@ -111,7 +111,7 @@ static bool lies_there(const struct frame *frame, const struct rfs_index *index,
     struct rfs_catalog *catalog = frame->verify->tree.catalog;
     const struct rfs_target *target = &frame->image->params->targets[region->target];
     const char *name = rfs_catalog_name(frame->view->catalog, target->shown_name);
-    const struct rfs_boxes *boxes = rfs_catalog_boxes(catalog);
+    const struct rfs_chunks *boxes = rfs_catalog_chunks(catalog);
     const uint32_t id = rfs_intern_find(rfs_catalog_tables(catalog)->names, name, strlen(name));
     const struct rfs_entry *entry = id == RFS_NO_ID ? NULL : rfs_index_find(index, id);
 
@@ -223,7 +223,7 @@ static int compare_file(struct frame *frame, uint64_t *first, struct rfs_error *
 static int find_path(struct frame *frame)
 {
     const struct rfs_whole *tree = &frame->verify->tree;
-    const struct rfs_boxes *boxes = rfs_catalog_boxes(tree->catalog);
+    const struct rfs_chunks *boxes = rfs_catalog_chunks(tree->catalog);
 
     if (!frame->view->kind->by_rank) { /* parts, which have a folder, are not compared by file */
         frame->path = rfs_text_printf(

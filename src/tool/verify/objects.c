@@ -10,7 +10,7 @@
 #include "base/order.h"
 #include "base/pool.h"
 #include "base/text.h"
-#include "source/boxes/dcp.h"
+#include "formats/chunks/dcp.h"
 #include "tool/common/tool.h"
 #include "tool/verify/verify.h"
 #include "view/internal.h"
@@ -20,7 +20,7 @@
 /* A value of one side, or of both; a side that lacks it has NULL. */
 struct pair {
     const char *name; /* as shown; the view's */
-    const struct rfs_boxed_object *tree, *src;
+    const struct rfs_chunked_object *tree, *src;
 };
 
 struct comparing {
@@ -38,22 +38,22 @@ static void find(const struct comparing *comparing, const struct pair *pair, con
 /* ---- which there are ------------------------------------------------------------------------- */
 
 /* The boxes of a torch.distributed.checkpoint, or NULL. */
-static struct rfs_boxes *boxes_of(const struct rfs_whole *whole)
+static struct rfs_chunks *boxes_of(const struct rfs_whole *whole)
 {
-    struct rfs_boxes *boxes = whole->view ? rfs_catalog_boxes(whole->view->catalog) : NULL;
+    struct rfs_chunks *boxes = whole->view ? rfs_catalog_chunks(whole->view->catalog) : NULL;
 
-    return boxes && rfs_boxes_are_dcp(boxes) ? boxes : NULL;
+    return boxes && rfs_chunks_are_dcp(boxes) ? boxes : NULL;
 }
 
 /* Adds the objects of a side by the names that it shows them by. */
 static int add(struct comparing *comparing, const struct rfs_whole *whole, bool of_tree,
                struct rfs_error *err)
 {
-    const struct rfs_boxes *boxes = boxes_of(whole);
+    const struct rfs_chunks *boxes = boxes_of(whole);
     const int rc = boxes ? rfs_dcp_objects_apart(boxes, err) : 0;
 
     for (size_t i = 0; rc == 0 && boxes && i < boxes->objects.n; i++) {
-        const struct rfs_boxed_object *object = &boxes->objects.data[i];
+        const struct rfs_chunked_object *object = &boxes->objects.data[i];
         const struct pair pair = {
             .name = rfs_output_map_name(whole->view->output_map,
                                         rfs_catalog_name(whole->view->catalog, object->name)),
@@ -91,7 +91,7 @@ static void join(struct comparing *comparing)
  * Gives 1 for a sound item, 0 for one that is among the findings now, or -errno with *err filled.
  */
 static int prove(const struct comparing *comparing, const struct rfs_whole *whole,
-                 const struct pair *pair, const struct rfs_boxed_object *object, const char *what,
+                 const struct pair *pair, const struct rfs_chunked_object *object, const char *what,
                  struct rfs_error *err)
 {
     struct rfs_error why = {0};
@@ -109,7 +109,7 @@ static int prove(const struct comparing *comparing, const struct rfs_whole *whol
     return 0;
 }
 
-static int read_item(const struct rfs_whole *whole, const struct rfs_boxed_object *object,
+static int read_item(const struct rfs_whole *whole, const struct rfs_chunked_object *object,
                      uint64_t at, void *buf, size_t n, struct rfs_error *err)
 {
     struct rfs_files *files = boxes_of(whole)->files;
@@ -202,7 +202,7 @@ static void comparing_end(struct comparing *comparing)
 }
 
 /* Warns of values of the source, where the tree is of a format without such values. */
-static void tell(const struct rfs_boxes *src)
+static void tell(const struct rfs_chunks *src)
 {
     char line[96];
 
@@ -215,7 +215,7 @@ static void tell(const struct rfs_boxes *src)
 
 int rfs_verify_objects(struct rfs_verify *verify, struct rfs_error *err)
 {
-    const struct rfs_boxes *src = boxes_of(&verify->src);
+    const struct rfs_chunks *src = boxes_of(&verify->src);
     const bool shown = verify->src.view && verify->src.view->dcp;
     RFS_CLEANUP(comparing_end)
     struct comparing comparing = {.verify = verify,

@@ -10,8 +10,8 @@
 #include "tool/verify/verify.h"
 
 #include "base/cleanup.h"
+#include "formats/torch/archive.h"
 #include "hfai/hfai.h"
-#include "source/torch/archive.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

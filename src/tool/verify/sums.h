@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/intern.h"
 #include "base/vec.h"
-#include "source/index.h"
+#include "formats/index.h"
 #include "tool/common/hash.h"
 
 #define RFS_SUMS_BYTES ((size_t)256 << 20) /* larger ones are refused */

@@ -6,8 +6,8 @@
 #ifndef TESTS_UNIT_ASSEMBLE_SUPPORT_H
 #define TESTS_UNIT_ASSEMBLE_SUPPORT_H
 
+#include "catalog/catalog.h"
 #include "plan/slice.h"
-#include "source/catalog/catalog.h"
 
 struct random {
     uint64_t state;

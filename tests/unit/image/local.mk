@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 image_tests = \
-	tests/unit/image/test_files \
+	tests/unit/image/test_images \
 	tests/unit/image/test_image_safetensors \
 	tests/unit/image/test_messages \
 	tests/unit/image/test_npy \
@@ -14,8 +14,8 @@ image_support = \
 	tests/support/tree.h \
 	tests/unit/image/support.c \
 	tests/unit/image/support.h
-tests_unit_image_test_files_SOURCES = $(image_support) tests/unit/image/test_files.c
-tests_unit_image_test_files_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_image_test_images_SOURCES = $(image_support) tests/unit/image/test_images.c
+tests_unit_image_test_images_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_image_test_image_safetensors_SOURCES = $(image_support) tests/unit/image/test_image_safetensors.c
 tests_unit_image_test_image_safetensors_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_image_test_messages_SOURCES = $(image_support) tests/unit/image/test_messages.c

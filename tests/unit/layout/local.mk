@@ -7,8 +7,8 @@ LAYOUT_TESTS = \
 	tests/unit/layout/test_merge \
 	tests/unit/layout/test_model \
 	tests/unit/layout/test_refused \
-	tests/unit/layout/test_rules \
-	tests/unit/layout/test_rules_model \
+	tests/unit/layout/test_layout_rules \
+	tests/unit/layout/test_layout_rules_model \
 	tests/unit/layout/test_strategy \
 	tests/unit/layout/test_vectors \
 	tests/unit/layout/test_document
@@ -23,10 +23,10 @@ tests_unit_layout_test_model_SOURCES = tests/unit/layout/test_model.c $(LAYOUT_S
 tests_unit_layout_test_model_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_layout_test_refused_SOURCES = tests/unit/layout/test_refused.c $(LAYOUT_SUPPORT)
 tests_unit_layout_test_refused_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_layout_test_rules_SOURCES = tests/unit/layout/test_rules.c $(LAYOUT_SUPPORT)
-tests_unit_layout_test_rules_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_layout_test_rules_model_SOURCES = tests/unit/layout/test_rules_model.c $(LAYOUT_SUPPORT)
-tests_unit_layout_test_rules_model_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_layout_test_layout_rules_SOURCES = tests/unit/layout/test_layout_rules.c $(LAYOUT_SUPPORT)
+tests_unit_layout_test_layout_rules_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_layout_test_layout_rules_model_SOURCES = tests/unit/layout/test_layout_rules_model.c $(LAYOUT_SUPPORT)
+tests_unit_layout_test_layout_rules_model_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_layout_test_strategy_SOURCES = tests/unit/layout/test_strategy.c $(LAYOUT_SUPPORT)
 tests_unit_layout_test_strategy_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_layout_test_document_SOURCES = tests/unit/layout/test_document.c $(LAYOUT_SUPPORT)

@@ -5,9 +5,9 @@
  * room for indexes, so that each is dropped as soon as it is not in use, and some again by what a
  * first view has saved of them.
  */
+#include "catalog/saved/folder.h"
 #include "plan/planner.h"
 #include "plan/trace.h"
-#include "source/saved/folder.h"
 #include "tests/unit/plan/world.h"
 
 #include <errno.h>

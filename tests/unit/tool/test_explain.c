@@ -189,7 +189,7 @@ static void test_union(void **state)
         }
         for (size_t i = 0; i < sizeof marks; i++)
             want += (&marks[0][0][0])[i];
-        assert_true(rfs_boxes_volume(&boxes, ndim, &got));
+        assert_true(rfs_chunks_volume(&boxes, ndim, &got));
         assert_int_equal(got, want);
         free(boxes.data);
     }

@@ -3,10 +3,10 @@
  * What the tool writes, read back by the rooms: strategies by the layout room, whose grids must cut
  * as the network meant; source files by the scanner, with every element where its box says.
  */
+#include "formats/ckpt/walk.h"
 #include "image/image.h"
 #include "layout/grid.h"
 #include "layout/strategy.h"
-#include "source/ckpt/walk.h"
 #include "tool/example/value.h"
 #include "tool/example/write.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes that are kept for the next view: which are written, and what becomes of wrong ones. */
-#include "source/saved/folder.h"
+#include "catalog/saved/folder.h"
 #include "tests/unit/view/support.h"
 
 #include <dirent.h>

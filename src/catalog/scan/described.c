@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checkpoints that describe themselves: a folder of files, and one with the metadata of all
+ * tensors.
+ *
+ *   torch.distributed.checkpoint       .metadata, __0_0.distcp …
+ *   the same of Megatron, torch_dist   common.pt and metadata.json beside these
+ *   the same in safetensors            shard-00001-model-00001-of-00001.safetensors …
+ *   PyTorch's FSDP, rank by rank       model_world_size_8_rank_0.pt …
+ *   MindSpore Transformers, 2.0        metadata.json, CKP-model-0000000-0000008.safetensors …
+ *   the same, of one rank              CKP-model-0000000-0000001.safetensors, CKP-opt-0000000-0000001.…
+ *
+ * HyperParallel's are refused: 0.metadata or .rank0_metadata, _rank0_.safetensors. Each rank's file
+ * looks like one whole checkpoint.
+ */
+#include "base/cleanup.h"
+#include "base/glob.h"
+#include "base/text.h"
+#include "catalog/scan/internal.h"
+
+#define MANIFEST "reshard-manifest"
+
+struct seen {
+    bool dcp, distcp, alone, json, safetensors, shards, fsdp;
+    bool one_rank, many_ranks; /* files that MindSpore Transformers saved */
+    bool temporary, manifest;
+    bool local;      /* metadata of one rank of HyperParallel */
+    char hyper[256]; /* the name of a file with its tensors, or "" */
+};
+
+/* Whether a name is a number between two texts. */
+static bool is_number_in(const char *name, const char *before, const char *behind)
+{
+    const size_t n = strlen(before);
+    const size_t digits = strncmp(name, before, n) == 0 ? strspn(name + n, "0123456789") : 0;
+
+    return digits > 0 && strcmp(name + n + digits, behind) == 0;
+}
+
+/* https://github.com/mindspore-ai/hyper-parallel: core/checkpoint/filesystem_storage.py */
+static void look_for_hyper(struct seen *seen, const char *name)
+{
+    seen->local |= is_number_in(name, "", ".metadata") || is_number_in(name, ".rank", "_metadata");
+    if (is_number_in(name, "_rank", "_.safetensors"))
+        snprintf(seen->hyper, sizeof seen->hyper, "%s", name);
+}
+
+static int look(void *ctx, const struct dirent *entry)
+{
+    struct seen *seen = ctx;
+    const char *name = entry->d_name;
+    const uint32_t ranks = rfs_numbered_count(RFS_NUMBERED_MINDFORMERS, name);
+
+    seen->dcp |= strcmp(name, ".metadata") == 0;
+    seen->temporary |= strcmp(name, ".metadata.tmp") == 0;
+    seen->manifest |= strncmp(name, MANIFEST, sizeof MANIFEST - 1) == 0;
+    seen->json |= strcmp(name, "metadata.json") == 0;
+    seen->alone |= is_number_in(name, "__", ".metadata");
+    seen->distcp |= rfs_glob_match("*.distcp", name);
+    seen->fsdp |= rfs_numbered_like(RFS_NUMBERED_FSDP, name);
+    seen->shards |= rfs_numbered_like(RFS_NUMBERED_SHARDS, name);
+    seen->safetensors |= rfs_glob_match("*.safetensors", name);
+    seen->one_rank |= ranks == 1;
+    seen->many_ranks |= ranks > 1;
+    look_for_hyper(seen, name);
+    return 0;
+}
+
+/* Options that choose files have nothing to choose from. */
+static int check_options(const struct rfs_source_spec *spec, const char *by, struct rfs_error *err)
+{
+    if (spec->rank_dir || spec->file || spec->group_info || spec->segmented ||
+        spec->segmented_skip || spec->entry || spec->encrypted || rfs_spec_asks_save(spec))
+        return rfs_fail_usage(err, "the folder alone",
+                              "the source describes itself by '%s': rank_dir, file, group_info, "
+                              "segmented, step, epoch, entry and keys have no effect",
+                              by);
+    return 0;
+}
+
+static void set(struct rfs_scan *out, enum rfs_described described, enum rfs_format format)
+{
+    out->described = described;
+    out->format = format;
+    out->whole = true;
+    out->present = 1;
+}
+
+static int take(const struct rfs_source_spec *spec, enum rfs_described described, const char *name,
+                struct rfs_scan *out, struct rfs_error *err)
+{
+    const int rc = check_options(spec, name, err);
+    struct rfs_scanned *item = rc ? NULL : rfs_scan_add(out, 0, NULL);
+
+    set(out, described, described == RFS_DCP ? RFS_FORMAT_TORCH : RFS_FORMAT_SAFETENSORS);
+    if (rc == 0 && (!item || !rfs_scan_add_file(item, rfs_path_join(spec->path, name))))
+        return rfs_fail_memory(err);
+    return rc;
+}
+
+/* The time of a file of the folder. 0 or -errno. */
+static int time_of(const struct rfs_source_spec *spec, const char *name, char out[RFS_TIME_TEXT])
+{
+    RFS_FREE char *path = rfs_path_join(spec->path, name);
+    struct stat st;
+    const int rc = path ? rfs_beneath_stat(spec->beneath, path, &st) : -ENOMEM;
+
+    if (rc == 0)
+        rfs_text_time(out, st.st_mtim);
+    return rc;
+}
+
+/* torch's: a temporary file stays there when a save into the folder breaks off. */
+static int take_dcp(const struct rfs_source_spec *spec, const struct seen *seen,
+                    struct rfs_scan *out, struct rfs_error *err)
+{
+    char temporary[RFS_TIME_TEXT];
+    char metadata[RFS_TIME_TEXT];
+    const int rc = take(spec, RFS_DCP, ".metadata", out, err);
+
+    out->exported = seen->manifest;
+    if (rc || !seen->temporary || time_of(spec, ".metadata.tmp", temporary) ||
+        time_of(spec, ".metadata", metadata))
+        return rc;
+    out->doubt = rfs_text_printf("'.metadata.tmp' of %s is beside '.metadata' of %s: a later save "
+                                 "into the folder did not end, and may have replaced files",
+                                 temporary, metadata);
+    return out->doubt ? 0 : rfs_fail_memory(err);
+}
+
+/* Files that each describe their part of the whole, or that are whole: their names count them. */
+static int take_numbered(const struct rfs_source_spec *spec, enum rfs_described described,
+                         struct rfs_log *log, struct rfs_scan *out, struct rfs_error *err)
+{
+    const enum rfs_numbered kind = described == RFS_SHARDS ? RFS_NUMBERED_SHARDS
+                                   : described == RFS_FSDP ? RFS_NUMBERED_FSDP
+                                                           : RFS_NUMBERED_MINDFORMERS;
+    struct rfs_source_spec others = *spec;
+
+    others.file = NULL; /* chooses one of several saves */
+    if (described == RFS_SHARDS)
+        others.segmented = false; /* says that they are all of the save */
+    if (described == RFS_FSDP)
+        others.entry = NULL; /* says where in its files of torch.save the state dict is */
+    if (described == RFS_NOT_DESCRIBED)
+        others.encrypted = NULL;
+    const int rc = check_options(&others, "the names of its files", err);
+
+    set(out, described, described == RFS_FSDP ? RFS_FORMAT_TORCH : RFS_FORMAT_SAFETENSORS);
+    return rc ? rc : rfs_scan_numbered(spec, kind, log, out, err);
+}
+
+static int fail_hyper(const struct rfs_source_spec *spec, const struct seen *seen,
+                      struct rfs_error *err)
+{
+    return rfs_fail(err, -ENOTSUP, RFS_IN(spec->path),
+                    "save_checkpoint of MindSpore in that training, or another format that is read",
+                    "this is a checkpoint of HyperParallel, as '%s' shows; this format is not read",
+                    *seen->hyper ? seen->hyper : "the metadata of each rank");
+}
+
+/* A save that has not ended. */
+static int fail_unfinished(const struct rfs_source_spec *spec, struct rfs_scan *out,
+                           const char *remedy, const char *what, struct rfs_error *err)
+{
+    out->unfinished = true;
+    return rfs_fail(err, -EINVAL, RFS_IN(spec->path), remedy, "%s", what);
+}
+
+int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_log *log,
+                       struct rfs_scan *out, struct rfs_error *err)
+{
+    struct seen seen = {0};
+    const int rc = rfs_entry_each(spec->path, look, &seen, err);
+
+    if (rc)
+        return rc;
+    if ((*seen.hyper && !seen.distcp) || (seen.local && !seen.dcp))
+        return fail_hyper(spec, &seen, err);
+    if (seen.dcp)
+        return take_dcp(spec, &seen, out, err);
+    if (seen.alone)
+        return rfs_fail(err, -ENOTSUP, RFS_IN(spec->path),
+                        "torch.distributed.checkpoint.save with use_collectives=True, its default",
+                        "each rank was saved by itself, with metadata of its own "
+                        "('__0.metadata'): such a checkpoint is not read");
+    if (seen.distcp)
+        return fail_unfinished(
+            spec, out, "a save that has ended: torch.distributed.checkpoint writes .metadata last",
+            "the folder has .distcp files and no '.metadata'", err);
+    if (seen.shards)
+        return take_numbered(spec, RFS_SHARDS, log, out, err);
+    if (seen.fsdp)
+        return take_numbered(spec, RFS_FSDP, log, out, err);
+    if (seen.json && seen.safetensors)
+        return take(spec, RFS_MINDFORMERS, "metadata.json", out, err);
+    if (seen.many_ranks)
+        return fail_unfinished(spec, out,
+                               "another iteration: MindSpore Transformers writes metadata.json "
+                               "when all files are there",
+                               "the folder has the files of several ranks and no "
+                               "'metadata.json': its save has not ended",
+                               err);
+    return seen.one_rank ? take_numbered(spec, RFS_NOT_DESCRIBED, log, out, err) : 0;
+}
+
+/* As scanning a folder without options: the checkpoint, or the iteration, that it is of. */
+static int scan_plain(const char *path, struct rfs_scan *out)
+{
+    const struct rfs_source_spec spec = {
+        .path = path, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
+    struct rfs_error unused;
+    const int rc = rfs_scan_described(&spec, NULL, out, &unused);
+
+    return rc == 0 && out->n == 0 ? rfs_scan_iterations(&spec, NULL, out, NULL, &unused) : rc;
+}
+
+bool rfs_scan_is_described(const char *path)
+{
+    struct rfs_scan scan = {0};
+    const int rc = scan_plain(path, &scan);
+    /* One of a single rank is as any other file. */
+    const bool is = rc == -EINVAL || rc == -ENOTSUP || scan.described != RFS_NOT_DESCRIBED;
+
+    rfs_scan_free(&scan);
+    return is;
+}
+
+bool rfs_scan_is_of_one_rank(const char *path)
+{
+    struct rfs_scan scan = {0};
+    const int rc = scan_plain(path, &scan);
+    const bool is = rc == 0 && scan.n == 1 && scan.described == RFS_NOT_DESCRIBED;
+
+    rfs_scan_free(&scan);
+    return is;
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The folder that MindSpore Transformers and Megatron save to: iterations, each a checkpoint that
+ * describes itself.
+ *
+ *   latest_checkpointed_iteration.txt     "20", written last, but not at once: it may be empty
+ *   iteration_00000010/
+ *   iteration_00000020/                   metadata.json, CKP-model-0000000-0000008.safetensors …
+ *
+ *   iter_0000020/                         Megatron's: .metadata, __0_0.distcp, common.pt …
+ *   release/                              a model that was converted, if the tracker says "release"
+ *
+ * An iteration without its metadata is one whose save has not ended, unless MindSpore Transformers
+ * saved it of one rank.
+ */
+#include "base/cleanup.h"
+#include "base/order.h"
+#include "base/vec.h"
+#include "catalog/scan/internal.h"
+
+#define TRACKER "latest_checkpointed_iteration.txt"
+#define TRACKER_MOST 4096
+#define RELEASE "release"
+#define DIGITS_MOST 18
+#define NONE INT64_C(-1)
+
+static const struct style {
+    const char *prefix; /* of the folders' names, before */
+    int digits;         /* or more */
+    const char *lacks;  /* a file that only a save that has ended has */
+} styles[] = {
+    {"iteration_", 8, "'metadata.json' with safetensors files"},
+    {"iter_", 7, "'.metadata' of the format torch_dist"},
+};
+
+struct iterations {
+    const struct rfs_source_spec *spec;
+    const struct style *style;
+    struct rfs_error *err;
+    RFS_VEC(int64_t) numbers; /* ascending */
+    bool tracker, release;    /* what else the folder has */
+};
+
+static void free_iterations(struct iterations *all)
+{
+    free(all->numbers.data);
+}
+
+/* The number that decimal digits at TEXT are, up to END; NONE: they are something else. */
+static int64_t number_of(const char *text, const char *end)
+{
+    int64_t number = 0;
+
+    if (end == text || end - text > DIGITS_MOST)
+        return NONE;
+    for (; text < end; text++) {
+        if (*text < '0' || *text > '9')
+            return NONE;
+        number = number * 10 + (*text - '0');
+    }
+    return number;
+}
+
+static void name_of(const struct style *style, int64_t number, char *out, size_t size)
+{
+    snprintf(out, size, "%s%0*" PRId64, style->prefix, style->digits, number);
+}
+
+static int add(void *ctx, const struct dirent *entry)
+{
+    struct iterations *all = ctx;
+    const char *name = entry->d_name;
+    char expected[48];
+
+    const size_t prefix = strlen(all->style->prefix);
+
+    all->tracker |= strcmp(name, TRACKER) == 0;
+    all->release |= strcmp(name, RELEASE) == 0;
+    if (strncmp(name, all->style->prefix, prefix) != 0)
+        return 0;
+    const int64_t number = number_of(name + prefix, name + strlen(name));
+    name_of(all->style, number, expected, sizeof expected);
+    if (number == NONE || strcmp(name, expected) != 0)
+        return 0;
+    const int is = rfs_entry_is(all->spec->beneath, all->spec->path, entry, S_IFDIR, all->err);
+    if (is <= 0)
+        return is;
+    return RFS_PUSH(&all->numbers, number) ? 0 : rfs_fail_memory(all->err);
+}
+
+RFS_COMPARE(compare, int64_t, x, y, RFS_ORDER(*x, *y))
+
+static bool has(const struct iterations *all, int64_t number)
+{
+    return all->numbers.n > 0 &&
+           bsearch(&number, all->numbers.data, all->numbers.n, sizeof number, compare) != NULL;
+}
+
+/* What the tracker names: an iteration, or NONE where there is no such folder. 0 or -errno. */
+static int read_tracker(const struct iterations *all, int64_t *number, bool *release)
+{
+    RFS_FREE char *path = rfs_path_join(all->spec->path, TRACKER);
+    RFS_FREE char *text = NULL;
+    size_t n;
+
+    *number = NONE;
+    *release = false;
+    if (!path)
+        return rfs_fail_memory(all->err);
+    const int rc = rfs_read_beneath(all->spec->beneath, path, TRACKER_MOST, &text, &n, all->err);
+    if (rc == -ENOENT)
+        return 0;
+    if (rc)
+        return rc;
+    const char *begin = text + strspn(text, " \t\r\n");
+    const size_t length = strcspn(begin, " \t\r\n");
+    *number = number_of(begin, begin + length);
+    if (!has(all, *number))
+        *number = NONE;
+    *release = length == strlen(RELEASE) && memcmp(begin, RELEASE, length) == 0;
+    return 0;
+}
+
+/* ---- one iteration ---- */
+
+/* As rfs_scan_described of that folder; 1 when the folder is of no kind that is known. */
+static int scan_folder(const struct iterations *all, const char *name, struct rfs_log *log,
+                       struct rfs_scan *out, struct rfs_error *err)
+{
+    struct rfs_source_spec spec = *all->spec;
+
+    RFS_FREE char *path = rfs_path_join(all->spec->path, name);
+    if (!path)
+        return rfs_fail_memory(err);
+    spec.path = path;
+    spec.step = spec.epoch = RFS_ANY_NUMBER; /* they have chosen it */
+    const int rc = rfs_scan_described(&spec, log, out, err);
+    return rc < 0 ? rc : out->n == 0;
+}
+
+static int scan_one(const struct iterations *all, int64_t number, struct rfs_log *log,
+                    struct rfs_scan *out, struct rfs_error *err)
+{
+    char name[48];
+
+    name_of(all->style, number, name, sizeof name);
+    return scan_folder(all, name, log, out, err);
+}
+
+static bool is_finished(const struct iterations *all, int64_t number)
+{
+    struct rfs_scan scan = {0};
+    const int rc = scan_one(all, number, NULL, &scan, NULL);
+    const bool finished = rc != 1 && !scan.unfinished; /* another failure is for take to tell */
+
+    rfs_scan_free(&scan);
+    return finished;
+}
+
+/* The newest finished iteration below LIMIT, or NONE. */
+static int64_t newest(const struct iterations *all, int64_t limit)
+{
+    for (size_t i = all->numbers.n; i-- > 0;)
+        if (all->numbers.data[i] < limit && is_finished(all, all->numbers.data[i]))
+            return all->numbers.data[i];
+    return NONE;
+}
+
+/* After RC: replaces the message where the files of a folder are of a format that is not read. */
+static int explain(const struct iterations *all, const char *name, int rc)
+{
+    RFS_FREE char *path = rfs_path_join(all->spec->path, name);
+
+    return path ? rfs_scan_foreign(path, rc, all->err) : rc;
+}
+
+static int fail_unfinished(const struct iterations *all, int64_t number)
+{
+    const int64_t before = newest(all, number);
+    char name[48];
+    char remedy[80] = "the folder of another save";
+
+    name_of(all->style, number, name, sizeof name);
+    if (before != NONE)
+        snprintf(remedy, sizeof remedy, "step=%" PRId64 ", the last before it that is whole",
+                 before);
+    const int rc = rfs_fail(all->err, -EINVAL, RFS_IN(all->spec->path), remedy,
+                            "%s has no %s: its save has not ended", name, all->style->lacks);
+    return explain(all, name, rc);
+}
+
+static int take(const struct iterations *all, int64_t number, struct rfs_log *log,
+                struct rfs_scan *out)
+{
+    struct rfs_error why = {0};
+    const int rc = scan_one(all, number, log, out, &why);
+
+    if (out->unfinished || rc == 1)
+        return fail_unfinished(all, number);
+    if (rc < 0 && all->err)
+        *all->err = why;
+    return rc;
+}
+
+/* ---- which one ---- */
+
+static int fail_absent(const struct iterations *all)
+{
+    char last[48];
+
+    name_of(all->style, all->numbers.data[all->numbers.n - 1], last, sizeof last);
+    return rfs_fail(all->err, -ENOENT, RFS_IN(all->spec->path), "one of those",
+                    "no iteration %" PRId64 " in it; there are %zu, and the last is %s",
+                    all->spec->step, all->numbers.n, last);
+}
+
+/* Takes Megatron's folder of a converted model, if the tracker names it; else n stays 0. */
+static int take_release(const struct iterations *all, struct rfs_log *log, struct rfs_scan *out)
+{
+    struct rfs_error why = {0};
+    int64_t number;
+    bool named = false;
+    int rc = read_tracker(all, &number, &named);
+
+    if (rc || !named)
+        return rc;
+    rc = scan_folder(all, RELEASE, log, out, &why);
+    if (rc < 0 && all->err)
+        *all->err = why;
+    if (rc == 1)
+        rc = rfs_fail(
+            all->err, -EINVAL, RFS_IN(all->spec->path), "step=N, an iteration",
+            "'%s' names the folder 'release', which has no '.metadata' of the format torch_dist",
+            TRACKER);
+    return rc < 0 ? explain(all, RELEASE, rc) : rc;
+}
+
+static int choose(const struct iterations *all, struct rfs_log *log, int64_t *number)
+{
+    bool release;
+    const int64_t last = all->numbers.data[all->numbers.n - 1];
+
+    *number = all->spec->step;
+    if (*number != RFS_ANY_NUMBER)
+        return has(all, *number) ? 0 : fail_absent(all);
+    const int rc = read_tracker(all, number, &release);
+    if (rc || *number != NONE)
+        return rc;
+    *number = newest(all, INT64_MAX);
+    if (*number == NONE) {
+        *number = last; /* which take explains */
+        return 0;
+    }
+    rfs_log(log, RFS_WARNING,
+            "%s: '%s' names no iteration that is there: iteration %" PRId64 " is read%s",
+            all->spec->path, TRACKER, *number,
+            *number == last ? "" : ", the last whose save has ended");
+    return 0;
+}
+
+static int list_saves(const struct iterations *all, struct rfs_saves *saves)
+{
+    for (size_t i = 0; i < all->numbers.n; i++) {
+        const struct rfs_save save = {0, all->numbers.data[i]};
+        const bool asked = all->spec->step == RFS_ANY_NUMBER || all->spec->step == save.step;
+        if (asked && is_finished(all, save.step) && !RFS_PUSH(saves, save))
+            return rfs_fail_memory(all->err);
+    }
+    return 0;
+}
+
+int rfs_scan_iterations(const struct rfs_source_spec *spec, struct rfs_log *log,
+                        struct rfs_scan *out, struct rfs_saves *saves, struct rfs_error *err)
+{
+    RFS_CLEANUP(free_iterations) struct iterations all = {.spec = spec, .err = err};
+    int64_t number;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && all.numbers.n == 0 && i < sizeof styles / sizeof *styles; i++) {
+        all.style = &styles[i];
+        rc = rfs_entry_each(spec->path, add, &all, err);
+    }
+    RFS_SORT_ALL(&all.numbers, compare);
+    if (rc == 0 && all.tracker && all.release && !saves && spec->step == RFS_ANY_NUMBER)
+        rc = take_release(&all, log, out);
+    if (rc || out->n > 0 || all.numbers.n == 0)
+        return rc;
+    if (spec->epoch != RFS_ANY_NUMBER && spec->epoch != 0)
+        return rfs_fail_usage(err, "step=N", "option epoch: iterations have none");
+    if (saves)
+        return list_saves(&all, saves);
+    rc = choose(&all, log, &number);
+    return rc ? rc : take(&all, number, log, out);
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A map from rank to file, as checkpoint_files_map of transform_checkpoint_by_rank, in JSON:
+ *
+ *   {"0": "job_a/net-3_1000.ckpt", "1": "/mnt/b/net-3_1000.ckpt"}
+ *
+ * Paths that are not absolute begin in the folder of the map.
+ */
+#include "base/cleanup.h"
+#include "base/order.h"
+#include "catalog/scan/internal.h"
+#include "store/json_map.h"
+
+RFS_COMPARE(compare_ranks, struct rfs_scanned, x, y, RFS_ORDER(x->rank, y->rank))
+
+/*
+ * Resolves links in its folders, so that the map's entries hold as of now. Paths that cannot be
+ * reached are kept as they are.
+ */
+static int resolve(char **path, struct rfs_error *err)
+{
+    RFS_FREE char *folder = NULL;
+    RFS_FREE char *name = NULL;
+    struct rfs_error unreached;
+    const int rc = rfs_path_parent(*path, &folder, &name, &unreached);
+    if (rc < 0)
+        return rc == -ENOMEM ? rfs_fail_memory(err) : 0;
+    free(*path);
+    *path = rfs_path_join(folder, name);
+    return *path ? 0 : rfs_fail_memory(err);
+}
+
+static int check_file(const struct rfs_beneath *beneath, const char *map, const char *key,
+                      const char *path, struct rfs_error *err)
+{
+    struct stat st;
+    const int failed = rfs_beneath_stat(beneath, path, &st);
+    if (failed == -EXDEV)
+        return rfs_beneath_fail(err, path);
+    if (failed)
+        return rfs_fail(err, failed, RFS_IN(map),
+                        "paths in it begin in its own folder, unless they are absolute",
+                        "the file of rank %s, %s, cannot be found: %s", key, path,
+                        rfs_store_why(path, failed));
+    if (!S_ISREG(st.st_mode))
+        return rfs_fail(err, -EINVAL, RFS_IN(map), "name a checkpoint",
+                        "the file of rank %s, %s, is not a regular file", key, path);
+    return 0;
+}
+
+static int add_entry(const struct rfs_source_spec *spec, const char *folder,
+                     const struct rfs_json_pair *pair, struct rfs_scan *out, struct rfs_error *err)
+{
+    const char *map = spec->files;
+    enum rfs_format format;
+    uint32_t rank;
+    if (!rfs_name_decimal(pair->key, &rank))
+        return rfs_fail(err, -EINVAL, RFS_IN(map), "numbers such as \"0\" and \"12\"",
+                        "'%s' is not a rank", pair->key);
+    if (!rfs_name_format(pair->value, &format))
+        return rfs_fail(err, -EINVAL, RFS_IN(map), "files that end in .ckpt or .safetensors",
+                        "the file of rank %s, '%s', is not a checkpoint by its name", pair->key,
+                        pair->value);
+    if (out->n > 0 && format != out->format)
+        return rfs_fail(err, -EINVAL, RFS_IN(map), "files of one kind",
+                        "it names both .ckpt and .safetensors files");
+    out->format = format;
+    RFS_FREE char *path = pair->value[0] == '/' || rfs_is_url(pair->value)
+                              ? strdup(pair->value)
+                              : rfs_path_join(folder, pair->value);
+    struct rfs_scanned *item = path ? rfs_scan_add(out, rank, NULL) : NULL;
+    if (!item)
+        return rfs_fail_memory(err);
+    int rc = spec->beneath ? resolve(&path, err) : 0;
+    if (rc == 0)
+        rc = check_file(spec->beneath, map, pair->key, path, err);
+    if (rc < 0)
+        return rc;
+    return rfs_scan_add_file(item, RFS_STEAL(path)) ? 0 : rfs_fail_memory(err);
+}
+
+int rfs_scan_map(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_json_map_free) struct rfs_json_map map = {0};
+    RFS_FREE char *folder = NULL;
+    int rc = rfs_json_map_read(NULL, spec->files, RFS_JSON_PLAIN, &map, err);
+    if (rc == 0 && map.n == 0)
+        rc = rfs_fail(err, -EINVAL, RFS_IN(spec->files), "{\"0\": \"FILE\", \"1\": \"FILE\"}",
+                      "the map names no file");
+    if (rc == 0)
+        rc = rfs_path_parent(spec->files, &folder, NULL, err);
+    for (size_t i = 0; rc == 0 && i < map.n; i++)
+        rc = add_entry(spec, folder, &map.data[i], out, err);
+    if (rc < 0)
+        return rc;
+    out->present = out->n;
+    RFS_SORT_ALL(out, compare_ranks);
+    return 0;
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The files of a save that are named by numbers (formats/numbered.h): all of one save, none lost. */
+#include "base/cleanup.h"
+#include "base/order.h"
+#include "base/text.h"
+#include "base/vec.h"
+#include "catalog/scan/internal.h"
+
+#define NAMES_SHOWN 3
+
+/* ---- lists of names, for messages ---- */
+
+struct names {
+    char text[NAMES_SHOWN * 264 + 40];
+    size_t used;
+    uint64_t n;
+};
+
+static void add_name(struct names *names, const char *name)
+{
+    if (names->n++ < NAMES_SHOWN && names->used < sizeof names->text)
+        names->used += (size_t)snprintf(names->text + names->used, sizeof names->text - names->used,
+                                        "%s'%s'", names->n > 1 ? ", " : "", name);
+}
+
+static const char *end_names(struct names *names)
+{
+    if (names->n > NAMES_SHOWN && names->used < sizeof names->text)
+        snprintf(names->text + names->used, sizeof names->text - names->used,
+                 " and %" PRIu64 " more", names->n - NAMES_SHOWN);
+    return names->text;
+}
+
+/* The name that the writer gives a piece, in the save of FILE. */
+static void add_missing(struct names *names, const struct rfs_numbered_form *form,
+                        const struct rfs_numbered_name *file, const uint32_t *of)
+{
+    char name[300];
+    int used = snprintf(name, sizeof name, "%.*s", (int)file->prefix, file->name);
+
+    for (unsigned i = 0; i <= RFS_NUMBERED_ROLES && form->words[i]; i++) {
+        used += snprintf(name + used, sizeof name - (size_t)used, "%s", form->words[i]);
+        if (i < RFS_NUMBERED_ROLES && form->words[i + 1])
+            used += snprintf(name + used, sizeof name - (size_t)used, "%0*" PRIu32,
+                             (int)form->digits, of[form->roles[i]]);
+    }
+    add_name(names, name);
+}
+
+/* ---- the files of a folder ---- */
+
+struct gathering {
+    const struct rfs_source_spec *spec;
+    enum rfs_numbered kind;
+    struct rfs_log *log;
+    struct rfs_error *err;
+    RFS_VEC(struct rfs_numbered_name) files; /* that count, sorted */
+    struct names similar;                    /* left out */
+};
+
+static void gathering_end(struct gathering *g)
+{
+    for (size_t i = 0; i < g->files.n; i++)
+        free(g->files.data[i].name);
+    free(g->files.data);
+}
+
+static int order_of_save(const struct rfs_numbered_name *x, const struct rfs_numbered_name *y)
+{
+    const size_t n = x->prefix < y->prefix ? x->prefix : y->prefix;
+
+    return RFS_ORDER(x->of[RFS_NUMBERED_COUNT], y->of[RFS_NUMBERED_COUNT])
+           ?: memcmp(x->name, y->name, n)
+           ?: RFS_ORDER(x->prefix, y->prefix);
+}
+
+static int order_of_piece(const struct rfs_numbered_name *x, const struct rfs_numbered_name *y)
+{
+    return RFS_ORDER(x->of[RFS_NUMBERED_PIECE], y->of[RFS_NUMBERED_PIECE])
+               ?: RFS_ORDER(x->of[RFS_NUMBERED_PART], y->of[RFS_NUMBERED_PART]);
+}
+
+RFS_COMPARE(compare, struct rfs_numbered_name, x, y,
+            order_of_save(x, y) ?: order_of_piece(x, y)
+            ?: RFS_ORDER(y->exact, x->exact)
+            ?: strcmp(x->name, y->name))
+
+static int gather(struct gathering *g)
+{
+    RFS_CLEANUP(rfs_listing_free) struct rfs_listing listing = {0};
+    const int rc =
+        rfs_listing_read(g->spec->beneath, g->spec->path, g->spec->file, &listing, g->err);
+
+    for (size_t i = 0; rc == 0 && i < listing.n; i++) {
+        struct rfs_numbered_name file;
+        if (!rfs_numbered_read(g->kind, listing.data[i].name, &file)) {
+            if (rfs_numbered_like(g->kind, listing.data[i].name))
+                add_name(&g->similar, listing.data[i].name);
+            continue;
+        }
+        file.name = listing.data[i].name;
+        if (!RFS_PUSH(&g->files, file))
+            return rfs_fail_memory(g->err);
+        listing.data[i].name = NULL;
+    }
+    RFS_SORT_ALL(&g->files, compare);
+    return rc;
+}
+
+/*
+ * Leaves out names that are only similar. Refuses two with equal numbers: one is a renamed copy, and
+ * which of them is not known.
+ */
+static int settle_spellings(struct gathering *g)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < g->files.n; i++) {
+        struct rfs_numbered_name *file = &g->files.data[i];
+        const struct rfs_numbered_name *last = n > 0 ? &g->files.data[n - 1] : NULL;
+        if (last && order_of_save(last, file) == 0 && order_of_piece(last, file) == 0)
+            return rfs_fail(g->err, -EINVAL, RFS_IN(g->spec->path), "move one of them away",
+                            "'%s' and '%s' have the numbers of one piece", last->name, file->name);
+        if (file->exact) {
+            const struct rfs_numbered_name kept = *file;
+            *file = g->files.data[n];
+            g->files.data[n++] = kept;
+            continue;
+        }
+        add_name(&g->similar, file->name);
+    }
+    for (size_t i = n; i < g->files.n; i++)
+        free(g->files.data[i].name);
+    g->files.n = n;
+    return 0;
+}
+
+static int fail_none(struct gathering *g)
+{
+    if (g->similar.n > 0)
+        return rfs_fail(g->err, -EINVAL, RFS_IN(g->spec->path),
+                        "the names that the files had when they were saved",
+                        "no file has the name of a file of a save; %s %s like it",
+                        end_names(&g->similar), g->similar.n == 1 ? "is" : "are");
+    return rfs_fail(g->err, -ENOENT, RFS_IN(g->spec->path), "a pattern that names files of a save",
+                    "no file of a save in it matches '%s'", g->spec->file ? g->spec->file : "*");
+}
+
+/* A pattern that the files of one save match, and those of another don't. */
+static void show_choice(const struct rfs_numbered_name *file, char *out, size_t size)
+{
+    if (file->form->kind == RFS_NUMBERED_SHARDS)
+        snprintf(out, size, "file='*-of-%05" PRIu32 ".safetensors'", file->of[RFS_NUMBERED_COUNT]);
+    else if (file->form->kind == RFS_NUMBERED_FSDP)
+        snprintf(out, size, "file='model_world_size_%" PRIu32 "_*'", file->of[RFS_NUMBERED_COUNT]);
+    else
+        snprintf(out, size, "file='%.*s[mo]*-*'", (int)file->prefix, file->name);
+}
+
+static int check_one_save(const struct gathering *g)
+{
+    const struct rfs_numbered_name *first = &g->files.data[0];
+    const struct rfs_numbered_name *last = &g->files.data[g->files.n - 1];
+    char choices[2][300];
+    char remedy[640];
+
+    if (order_of_save(first, last) == 0)
+        return 0;
+    show_choice(first, choices[0], sizeof choices[0]);
+    show_choice(last, choices[1], sizeof choices[1]);
+    snprintf(remedy, sizeof remedy, "%s or %s", choices[0], choices[1]);
+    return rfs_fail(g->err, -EINVAL, RFS_IN(g->spec->path), remedy,
+                    "the folder has files of two saves, '%s' and '%s'", first->name, last->name);
+}
+
+/* ---- what is missing ---- */
+
+/* Names the numbers between two files, in the order of the pieces and parts up to PARTS. */
+static void note_gap(const struct gathering *g, uint32_t parts, uint64_t from, uint64_t to,
+                     struct names *missing)
+{
+    const struct rfs_numbered_name *file = &g->files.data[0];
+    const uint32_t first = file->form->first;
+
+    for (; from < to && missing->n < NAMES_SHOWN; from++) {
+        const uint32_t of[RFS_NUMBERED_ROLES] = {
+            [RFS_NUMBERED_PIECE] = first + (uint32_t)(from / parts),
+            [RFS_NUMBERED_PART] = first + (uint32_t)(from % parts),
+            [RFS_NUMBERED_COUNT] = file->of[RFS_NUMBERED_COUNT]};
+        add_missing(missing, file->form, file, of);
+    }
+    missing->n += to - from;
+}
+
+/* Shards have pieces up to the highest, each in all parts; others as many pieces as they count. */
+static void find_missing(const struct gathering *g, struct names *missing)
+{
+    const struct rfs_numbered_name *files = g->files.data;
+    const struct rfs_numbered_name *last = &files[g->files.n - 1];
+    const uint32_t first = last->form->first;
+    const bool shards = g->kind == RFS_NUMBERED_SHARDS;
+    const uint32_t parts = shards ? last->of[RFS_NUMBERED_COUNT] : 1;
+    uint64_t next = 0;
+
+    if (g->kind == RFS_NUMBERED_MINDFORMERS) { /* of one rank, maybe without its optimizer */
+        if (files[0].form != rfs_numbered_model_form())
+            add_missing(missing, rfs_numbered_model_form(), files, files[0].of);
+        return;
+    }
+    for (size_t i = 0; i < g->files.n; i++) {
+        const uint64_t at = (uint64_t)(files[i].of[RFS_NUMBERED_PIECE] - first) * parts +
+                            (shards ? files[i].of[RFS_NUMBERED_PART] - first : 0);
+        note_gap(g, parts, next, at, missing);
+        next = at + 1;
+    }
+    note_gap(g, parts, next,
+             shards ? (uint64_t)(last->of[RFS_NUMBERED_PIECE] - first + 1) * parts
+                    : last->of[RFS_NUMBERED_COUNT],
+             missing);
+}
+
+static int settle_missing(const struct gathering *g, struct rfs_scan *out)
+{
+    struct names missing = {.n = 0};
+
+    find_missing(g, &missing);
+    if (missing.n == 0)
+        return 0;
+    const char *list = end_names(&missing);
+    const char *are = missing.n == 1 ? "is" : "are";
+    if (g->kind == RFS_NUMBERED_FSDP) {
+        out->lost = rfs_text_printf("%s %s", list, are);
+        return out->lost ? 0 : rfs_fail_memory(g->err);
+    }
+    if (!g->spec->segmented)
+        return rfs_fail(g->err, -EINVAL, RFS_IN(g->spec->path),
+                        g->kind == RFS_NUMBERED_SHARDS
+                            ? "all files of the save; or segmented, if the ranks saved no others"
+                            : "all files of the save",
+                        "%s %s missing, by the numbers in the names of the other files", list, are);
+    rfs_log(g->log, RFS_WARNING,
+            "%s: %s %s not there; as segmented says, the other files are all of the checkpoint",
+            g->spec->path, list, are);
+    return 0;
+}
+
+int rfs_scan_numbered(const struct rfs_source_spec *spec, enum rfs_numbered kind,
+                      struct rfs_log *log, struct rfs_scan *out, struct rfs_error *err)
+{
+    RFS_CLEANUP(gathering_end)
+    struct gathering g = {.spec = spec, .kind = kind, .log = log, .err = err};
+    int rc = gather(&g) ?: settle_spellings(&g);
+
+    if (rc == 0)
+        rc = g.files.n == 0 ? fail_none(&g) : check_one_save(&g) ?: settle_missing(&g, out);
+    struct rfs_scanned *item = rc ? NULL : rfs_scan_add(out, 0, NULL);
+    if (rc)
+        return rc;
+    for (size_t i = 0; item && i < g.files.n; i++)
+        if (!rfs_scan_add_file(item, rfs_path_join(spec->path, g.files.data[i].name)))
+            item = NULL;
+    if (!item)
+        return rfs_fail_memory(err);
+    if (g.similar.n > 0)
+        rfs_log(log, RFS_WARNING, "%s: %s %s left out: no file of the save has such a name",
+                spec->path, end_names(&g.similar), g.similar.n == 1 ? "is" : "are");
+    return 0;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the kind of a source, and has the functions that all kinds share. */
+#include "catalog/scan/scan.h"
+
+#include "base/cleanup.h"
+#include "base/order.h"
+#include "base/vec.h"
+#include "catalog/scan/internal.h"
+
+void rfs_scan_free(struct rfs_scan *scan)
+{
+    for (size_t i = 0; i < scan->n; i++) {
+        struct rfs_scanned *item = &scan->data[i];
+        for (size_t k = 0; k < item->n_files; k++)
+            free(item->files[k]);
+        free(item->files);
+        free(item->folder);
+        free(item->weight_map);
+    }
+    free(scan->data);
+    free(scan->lost);
+    free(scan->doubt);
+    *scan = (struct rfs_scan){0};
+}
+
+struct rfs_scanned *rfs_scan_add(struct rfs_scan *scan, uint32_t rank, const char *folder)
+{
+    struct rfs_scanned item = {.rank = rank, .folder = folder ? strdup(folder) : NULL};
+    if ((folder && !item.folder) || !RFS_PUSH(scan, item)) {
+        free(item.folder);
+        return NULL;
+    }
+    return &scan->data[scan->n - 1];
+}
+
+bool rfs_scan_add_file(struct rfs_scanned *item, char *path)
+{
+    char **files = path ? reallocarray(item->files, item->n_files + 1, sizeof *files) : NULL;
+    if (!files) {
+        free(path);
+        return false;
+    }
+    item->files = files;
+    item->files[item->n_files++] = path;
+    return true;
+}
+
+int rfs_scan_saves_compare(const void *a, const void *b)
+{
+    const struct rfs_save *x = a, *y = b;
+    return RFS_ORDER(x->epoch, y->epoch) ?: RFS_ORDER(x->step, y->step);
+}
+
+bool rfs_scan_is_rank(const char *name)
+{
+    uint32_t rank;
+    return rfs_name_rank(RFS_RANK_DIR, name, &rank);
+}
+
+int rfs_scan_folder(const char *folder, char **file, struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_listing_free) struct rfs_listing listing = {0};
+    size_t chosen;
+    *file = NULL;
+    int rc = rfs_listing_read(NULL, folder, NULL, &listing, err);
+    const char *ckpt = rfs_listing_has(&listing, RFS_FORMAT_CKPT);
+    const char *safetensors = rfs_listing_has(&listing, RFS_FORMAT_SAFETENSORS);
+    if (rc == 0 && ckpt && safetensors)
+        rc = rfs_fail(err, -EINVAL, RFS_IN(folder), "name one of its files",
+                      "the folder holds both .ckpt files (%s) and .safetensors files (%s)", ckpt,
+                      safetensors);
+    if (rc == 0)
+        rc = rfs_listing_choose(&listing, folder,
+                                ckpt          ? RFS_FORMAT_CKPT
+                                : safetensors ? RFS_FORMAT_SAFETENSORS
+                                              : RFS_FORMAT_TORCH,
+                                NULL, &chosen, err);
+    if (rc < 0 || chosen == SIZE_MAX)
+        return rc;
+    *file = strdup(listing.data[chosen].name);
+    return *file ? 0 : rfs_fail_memory(err);
+}
+
+/* Options that are wrong for any source. */
+static int check_spec(const struct rfs_source_spec *spec, struct rfs_error *err)
+{
+    if (spec->rank_dir && !rfs_name_is_pattern(spec->rank_dir))
+        return rfs_fail_usage(err, "a name with one %d for the rank, such as rank_dir=node%d",
+                              "option rank_dir=%s: not the name of rank folders", spec->rank_dir);
+    if (spec->file && strchr(spec->file, '/'))
+        return rfs_fail_usage(err, "a pattern of names such as file=*_1.ckpt",
+                              "option file=%s: not the name of a file in a folder", spec->file);
+    if (spec->files &&
+        (spec->rank_dir || spec->file || rfs_spec_asks_save(spec) || spec->segmented))
+        return rfs_fail_usage(err, "files= alone",
+                              "the map of files= names the file of each rank: rank_dir, file, "
+                              "step, epoch and segmented have no effect");
+    return 0;
+}
+
+/* A folder: of rank folders, else one checkpoint. SAVES may be NULL. */
+static int scan_folders(const struct rfs_source_spec *spec, struct rfs_log *log,
+                        struct rfs_scan *out, struct rfs_saves *saves, struct rfs_error *err)
+{
+    int rc = rfs_scan_described(spec, log, out, err);
+    if (rc == 0 && out->n == 0)
+        rc = rfs_scan_iterations(spec, log, out, saves, err);
+    if (rc < 0 || out->n > 0 || (saves && saves->n > 0))
+        return rc;
+    if (!saves)
+        rc = rfs_scan_parts(spec, out, err);
+    if (rc == 0 && out->n == 0)
+        rc = rfs_scan_tree(spec, out, saves, err);
+    if (rc < 0 || out->n > 0)
+        return rc;
+    if (saves || spec->segmented || spec->file || rfs_spec_asks_save(spec))
+        return rfs_scan_flat(spec, out, saves, err);
+    return rfs_scan_whole(spec, out, err);
+}
+
+static int scan(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
+                struct rfs_saves *saves, struct rfs_error *err)
+{
+    struct stat st;
+    const int rc = check_spec(spec, err);
+    if (rc < 0)
+        return rc;
+    if (spec->files)
+        return rfs_scan_map(spec, out, err);
+    if (rfs_store_stat(spec->path, &st) == 0 && !S_ISDIR(st.st_mode))
+        return rfs_scan_file(spec, out, err);
+    return scan_folders(spec, log, out, saves, err);
+}
+
+int rfs_scan_open(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
+                  struct rfs_error *err)
+{
+    *out = (struct rfs_scan){0};
+    int rc = scan(spec, log, out, NULL, err);
+    if (rc == 0 && spec->group_info)
+        rc = rfs_scan_groups(spec, log, out, err);
+    if (rc < 0)
+        rfs_scan_free(out);
+    return rc;
+}
+
+int rfs_scan_saves(const struct rfs_source_spec *spec, struct rfs_saves *out, struct rfs_error *err)
+{
+    struct rfs_scan unused = {0};
+    *out = (struct rfs_saves){0};
+    int rc = scan(spec, NULL, &unused, out, err);
+    if (rc == 0 && out->n == 0)
+        rc = rfs_fail_usage(err, "a source with several checkpoints in a folder",
+                            "option step=all: the source is one checkpoint");
+    rfs_scan_free(&unused);
+    return rc;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which files each rank has: the source is listed, and no checkpoint is opened. */
+#pragma once
+
+#include "base/error.h"
+#include "base/log.h"
+#include "catalog/scan/spec.h"
+
+/* Highest rank number that is accepted. */
+#define RFS_MAX_RANK (1u << 20)
+
+struct rfs_scanned {
+    uint32_t rank;
+    char *folder;     /* name within the source, "rank_3"; NULL where there are no rank folders */
+    char **files;     /* absolute paths, in the order in which their values count; each owned */
+    size_t n_files;   /* 0: it has no checkpoint */
+    bool stands_in;   /* they are another rank's */
+    char *weight_map; /* path of the JSON file whose "weight_map" maps values to files; or NULL */
+};
+
+/* A checkpoint that describes itself, by the files of its folder. */
+enum rfs_described {
+    RFS_NOT_DESCRIBED,
+    RFS_DCP,
+    RFS_MINDFORMERS,
+    RFS_SHARDS, /* all its files do, each of itself; so do those */
+    RFS_FSDP,
+};
+
+struct rfs_scan {
+    enum rfs_format format;       /* of all files */
+    enum rfs_described described; /* then rank 0's first file has the metadata */
+    bool parts;                   /* the ranks are the parts of hfai's dist_ckpt */
+    bool whole;                   /* one checkpoint for all ranks: rank 0 is the only one */
+    struct rfs_scanned *data;     /* ascending by rank, each rank once */
+    size_t n, cap;
+    size_t present;  /* how many have a file; at least 1 */
+    char *lost;      /* files of the save that are missing, for messages: "'a' is"; NULL: none */
+    char *doubt;     /* why the metadata may be of another save than the files; NULL: nothing */
+    bool exported;   /* it has the manifest of an export */
+    bool unfinished; /* scanning failed because the save has not ended */
+};
+
+/*
+ * SPEC->path is absolute and resolved. LOG (may be NULL) hears which rank stands in for which.
+ * Nothing is owned by the caller on failure.
+ */
+int rfs_scan_open(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
+                  struct rfs_error *err);
+void rfs_scan_free(struct rfs_scan *scan);
+
+/* A save of ModelCheckpoint: the numbers of …-EPOCH_STEP.ckpt. */
+struct rfs_save {
+    int64_t epoch, step;
+};
+
+struct rfs_saves {
+    struct rfs_save *data; /* ascending, by epoch and then by step; owned */
+    size_t n, cap;
+};
+
+/*
+ * The saves that at least one rank has, as far as spec->step and spec->epoch let them through; at
+ * least one. SPEC->path is absolute and resolved. To be freed by free(out->data), on failure too.
+ */
+int rfs_scan_saves(const struct rfs_source_spec *spec, struct rfs_saves *out,
+                   struct rfs_error *err);
+
+/*
+ * Whether a folder has a checkpoint that describes itself, or the remains of one, for which opening
+ * it has the message.
+ */
+bool rfs_scan_is_described(const char *path);
+/* Whether it has a Checkpoint 2.0 of one rank, which has no metadata. */
+bool rfs_scan_is_of_one_rank(const char *path);
+/* Whether a folder of that name is a rank's: rank_ and digits. */
+bool rfs_scan_is_rank(const char *name);
+/*
+ * After scanning PATH has failed with RC: replaces the message where the files there are a
+ * checkpoint of a format that is not read, by their names. RC, or -ENOTSUP.
+ */
+int rfs_scan_foreign(const char *path, int rc, struct rfs_error *err);
+/* For a message: the first folder in PATH that holds folders of ranks, malloc'ed; NULL for none. */
+char *rfs_scan_below(const char *path);
+/*
+ * For a message: the checkpoints that describe themselves in folders below PATH, as "A or B",
+ * malloc'ed; NULL for none.
+ */
+char *rfs_scan_inside(const char *path);
+
+/*
+ * The name of the checkpoint that counts in FOLDER, malloc'ed; NULL when it holds none. 0 or
+ * -errno.
+ */
+int rfs_scan_folder(const char *folder, char **file, struct rfs_error *err);

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Unsharded sources: one file, or a folder that is one checkpoint by its own files.
+ *
+ *   HuggingFace                                 unified_safetensors of MindSpore
+ *     model.safetensors                           param_name_map.json       parameter → part
+ *   or                                            part0.safetensors …
+ *     model.safetensors.index.json                hyper_param.safetensors   the rest;
+ *     model-00001-of-00002.safetensors …                                    only if there is any
+ *
+ * A folder with one .safetensors file and nothing else of the kind is that file, as MindSpore's
+ * _load_parallel_checkpoint takes it; it needs no map then.
+ */
+#include "base/cleanup.h"
+#include "base/order.h"
+#include "base/text.h"
+#include "catalog/scan/internal.h"
+#include "store/json_map.h"
+
+#define MODEL "model.safetensors"
+#define INDEX ".safetensors.index.json"
+#define UNIFIED "param_name_map.json"
+#define HYPER "hyper_param.safetensors"
+#define REMEDY_ROOT "give the folder that holds rank_0, rank_1 and so on"
+
+static int take_path(struct rfs_scan *out, enum rfs_format format, char *path,
+                     struct rfs_error *err)
+{
+    struct rfs_scanned *item = out->n > 0 ? out->data : rfs_scan_add(out, 0, NULL);
+    out->whole = true;
+    out->present = 1;
+    out->format = format;
+    if (item && rfs_scan_add_file(item, path))
+        return 0;
+    if (!item)
+        free(path);
+    return rfs_fail_memory(err);
+}
+
+int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err)
+{
+    enum rfs_format format;
+    struct stat st;
+    if (rfs_store_stat(spec->path, &st) == 0 && !S_ISREG(st.st_mode))
+        return rfs_fail(err, -ENOTDIR, RFS_IN(spec->path), REMEDY_ROOT,
+                        "the source is neither a folder nor a file");
+    if (!rfs_name_format(spec->path, &format)) {
+        const int rc = rfs_fail(err, -EINVAL, RFS_IN(spec->path),
+                                "a .ckpt, .safetensors or .pt file, or a folder",
+                                "the source is not a checkpoint by its name");
+        return rfs_scan_foreign(spec->path, rc, err);
+    }
+    if (spec->rank_dir || spec->file || rfs_spec_asks_save(spec))
+        return rfs_fail_usage(
+            err, "the folder that the file is in",
+            "the source is one file: rank_dir, file, step and epoch have no effect");
+    return take_path(out, format, strdup(spec->path), err);
+}
+
+/* ---- files that a weight map names ---- */
+
+/* N of partN.safetensors, UINT32_MAX for another name. */
+static uint32_t part_number(const char *name)
+{
+    uint32_t number;
+    return rfs_name_rank("part%d.safetensors", name, &number) ? number : UINT32_MAX;
+}
+
+static int compare_files(const void *a, const void *b)
+{
+    const char *const *x = a;
+    const char *const *y = b;
+    const uint32_t i = part_number(*x);
+    const uint32_t k = part_number(*y);
+    if (i != k)
+        return i < k ? -1 : 1;
+    return strcmp(*x, *y);
+}
+
+static int check_name(const char *index, const struct rfs_json_pair *pair, struct rfs_error *err)
+{
+    enum rfs_format format;
+    if (strchr(pair->value, '/') || strcmp(pair->value, "..") == 0)
+        return rfs_fail(err, -EINVAL, RFS_OF(index, pair->key), "names of files beside it",
+                        "its file '%s' is not one of the same folder", pair->value);
+    if (!rfs_name_format(pair->value, &format) || format != RFS_FORMAT_SAFETENSORS)
+        return rfs_fail(err, -EINVAL, RFS_OF(index, pair->key), "names in .safetensors",
+                        "its file '%s' is not a safetensors file by its name", pair->value);
+    return 0;
+}
+
+static int take_named(const struct rfs_source_spec *spec, const char *index, const char *name,
+                      struct rfs_scan *out, struct rfs_error *err)
+{
+    struct stat st;
+    RFS_FREE char *path = rfs_path_join(spec->path, name);
+    if (!path)
+        return rfs_fail_memory(err);
+    const int failed = rfs_beneath_stat(spec->beneath, path, &st);
+    if (failed == -EXDEV)
+        return rfs_beneath_fail(err, path);
+    if (failed)
+        return rfs_fail(err, failed, RFS_IN(index), "copy it there",
+                        "it names '%s', which cannot be found: %s", name,
+                        rfs_store_why(path, failed));
+    if (!S_ISREG(st.st_mode))
+        return rfs_fail(err, -EINVAL, RFS_IN(index), NULL,
+                        "it names '%s', which is not a regular file", name);
+    return take_path(out, RFS_FORMAT_SAFETENSORS, RFS_STEAL(path), err);
+}
+
+/* Each file that the map names once, in order. */
+static int take_map(const struct rfs_source_spec *spec, const char *index,
+                    const struct rfs_json_map *map, struct rfs_scan *out, struct rfs_error *err)
+{
+    RFS_FREE const char **names = calloc(map->n > 0 ? map->n : 1, sizeof *names);
+    int rc = 0;
+    if (!names)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; i < map->n; i++) {
+        rc = check_name(index, &map->data[i], err);
+        if (rc < 0)
+            return rc;
+        names[i] = map->data[i].value;
+    }
+    if (map->n == 0)
+        return rfs_fail(err, -EINVAL, RFS_IN(index), "the file as it was written",
+                        "it names no file");
+    RFS_SORT(names, map->n, compare_files);
+    for (size_t i = 0; i < map->n && rc == 0; i++)
+        if (i == 0 || strcmp(names[i - 1], names[i]) != 0)
+            rc = take_named(spec, index, names[i], out, err);
+    return rc;
+}
+
+/* INDEX is taken over. */
+static int take_index(const struct rfs_source_spec *spec, char *index, enum rfs_json_map_kind kind,
+                      struct rfs_scan *out, struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_json_map_free) struct rfs_json_map map = {0};
+    RFS_FREE char *path = index;
+    if (!path)
+        return rfs_fail_memory(err);
+    int rc = rfs_json_map_read(spec->beneath, path, kind, &map, err)
+                 ?: take_map(spec, path, &map, out, err);
+    if (rc == 0)
+        out->data[0].weight_map = RFS_STEAL(path);
+    return rc;
+}
+
+/* ---- kinds of folders ---- */
+
+/* Files of the folder besides checkpoints. */
+struct seen {
+    const struct rfs_source_spec *spec;
+    struct rfs_error *err;
+    bool unified, hyper, model;
+    char *index, *other_index; /* names; owned */
+};
+
+static void free_seen(struct seen *seen)
+{
+    free(seen->index);
+    free(seen->other_index);
+}
+
+static bool is_index(const char *name)
+{
+    const size_t n = strlen(name);
+    return name[0] != '.' && n >= sizeof INDEX - 1 &&
+           strcmp(name + n - (sizeof INDEX - 1), INDEX) == 0;
+}
+
+static int note_entry(void *ctx, const struct dirent *entry)
+{
+    struct seen *seen = ctx;
+    const char *name = entry->d_name;
+    const bool unified = strcmp(name, UNIFIED) == 0;
+    const bool index = is_index(name);
+    if (!unified && !index)
+        return 0;
+    const int rc = rfs_entry_is(seen->spec->beneath, seen->spec->path, entry, S_IFREG, seen->err);
+    if (rc <= 0)
+        return rc;
+    seen->unified = seen->unified || unified;
+    if (!index)
+        return 0;
+    char **slot = seen->index ? &seen->other_index : &seen->index;
+    if (!*slot)
+        *slot = strdup(name);
+    return *slot ? 0 : rfs_fail_memory(seen->err);
+}
+
+static int take_unified(const struct rfs_source_spec *spec, bool hyper, struct rfs_scan *out,
+                        struct rfs_error *err)
+{
+    int rc = take_index(spec, rfs_path_join(spec->path, UNIFIED), RFS_JSON_WEIGHT_MAYBE, out, err);
+    if (rc < 0 || !hyper)
+        return rc;
+    char *path = rfs_path_join(spec->path, HYPER);
+    return path ? take_path(out, RFS_FORMAT_SAFETENSORS, path, err) : rfs_fail_memory(err);
+}
+
+static int take_huggingface(const struct rfs_source_spec *spec, const struct seen *seen,
+                            struct rfs_scan *out, struct rfs_error *err)
+{
+    if (seen->other_index)
+        return rfs_fail(err, -EINVAL, RFS_IN(spec->path), "move one of them away",
+                        "the folder has both '%s' and '%s'", seen->index, seen->other_index);
+    if (seen->model)
+        return rfs_fail(err, -EINVAL, RFS_IN(spec->path), "move one of them away",
+                        "the folder has both '%s' and '%s'", MODEL, seen->index);
+    return take_index(spec, rfs_path_join(spec->path, seen->index), RFS_JSON_WEIGHT_MAP, out, err);
+}
+
+static int take_name(const struct rfs_source_spec *spec, const char *name, struct rfs_scan *out,
+                     struct rfs_error *err)
+{
+    enum rfs_format format = RFS_FORMAT_SAFETENSORS;
+
+    rfs_name_format(name, &format);
+    return take_path(out, format, rfs_path_join(spec->path, name), err);
+}
+
+static int fail_unknown(const struct rfs_source_spec *spec, const struct rfs_listing *listing,
+                        struct rfs_error *err)
+{
+    RFS_FREE char *below = rfs_scan_below(spec->path);
+    RFS_FREE char *inside = below ? NULL : rfs_scan_inside(spec->path);
+
+    return rfs_fail(err, -ENOENT, RFS_IN(spec->path),
+                    below             ? below
+                    : inside          ? inside
+                    : listing->n == 0 ? REMEDY_ROOT
+                                      : REMEDY_ROOT
+                        "; or a checkpoint file itself, or segmented to take all files as one",
+                    "the folder has no rank_N folder in it");
+}
+
+/*
+ * The folder's one file, unless it is a program's own beside checkpoints: data.pt of verl,
+ * common.pt of Megatron.
+ */
+static int take_only(const struct rfs_source_spec *spec, const struct rfs_found *file,
+                     struct rfs_scan *out, struct rfs_error *err)
+{
+    /* MindSpore takes the only safetensors file. */
+    RFS_FREE char *inside = file->format == RFS_FORMAT_TORCH ? rfs_scan_inside(spec->path) : NULL;
+    RFS_FREE char *remedy =
+        inside ? rfs_text_printf("%s; or %s/%s", inside, spec->path, file->name) : NULL;
+
+    if (!inside && strcmp(file->name, "common.pt") == 0 &&
+        rfs_scan_foreign(spec->path, -EINVAL, err) == -ENOTSUP)
+        return -ENOTSUP;
+    if (!inside)
+        return take_name(spec, file->name, out, err);
+    return rfs_fail(err, -EINVAL, RFS_IN(spec->path), remedy,
+                    "the folder has '%s', and checkpoints in folders below", file->name);
+}
+
+int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_listing_free) struct rfs_listing listing = {0};
+    RFS_CLEANUP(free_seen) struct seen seen = {.spec = spec, .err = err};
+    int rc = rfs_entry_each(spec->path, note_entry, &seen, err)
+                 ?: rfs_listing_read(spec->beneath, spec->path, NULL, &listing, err);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < listing.n; i++) {
+        seen.hyper = seen.hyper || strcmp(listing.data[i].name, HYPER) == 0;
+        seen.model = seen.model || strcmp(listing.data[i].name, MODEL) == 0;
+    }
+    if (seen.unified)
+        return take_unified(spec, seen.hyper, out, err);
+    if (seen.index)
+        return take_huggingface(spec, &seen, out, err);
+    if (seen.model)
+        return take_name(spec, MODEL, out, err);
+    if (listing.n == 1 && listing.data[0].format != RFS_FORMAT_CKPT)
+        return take_only(spec, &listing.data[0], out, err);
+    return rfs_scan_foreign(spec->path, fail_unknown(spec, &listing, err), err);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The names and sizes are those of str(Tensor.dtype) and of the values that save_checkpoint writes
+ * for it; the other names are those of the safetensors library (tensor.rs). It has none for
+ * complex128, strings and Huawei's HiFloat8.
+ */
+#include "formats/dtype.h"
+
+static const struct {
+    const char *name;
+    uint32_t bytes;
+    const char *safetensors;
+} dtypes[RFS_DTYPE_COUNT] = {
+    [RFS_BOOL] = {"Bool", 1, "BOOL"},
+    [RFS_INT4] = {"Int4", 1, "I8"},
+    [RFS_INT8] = {"Int8", 1, "I8"},
+    [RFS_UINT8] = {"UInt8", 1, "U8"},
+    [RFS_INT16] = {"Int16", 2, "I16"},
+    [RFS_UINT16] = {"UInt16", 2, "U16"},
+    [RFS_INT32] = {"Int32", 4, "I32"},
+    [RFS_UINT32] = {"UInt32", 4, "U32"},
+    [RFS_INT64] = {"Int64", 8, "I64"},
+    [RFS_UINT64] = {"UInt64", 8, "U64"},
+    [RFS_FLOAT16] = {"Float16", 2, "F16"},
+    [RFS_BFLOAT16] = {"BFloat16", 2, "BF16"},
+    [RFS_FLOAT32] = {"Float32", 4, "F32"},
+    [RFS_FLOAT64] = {"Float64", 8, "F64"},
+    [RFS_COMPLEX64] = {"Complex64", 8, "C64"},
+    [RFS_COMPLEX128] = {"Complex128", 16, NULL},
+    [RFS_FLOAT8_E4M3FN] = {"Float8E4M3FN", 1, "F8_E4M3"},
+    [RFS_FLOAT8_E5M2] = {"Float8E5M2", 1, "F8_E5M2"},
+    [RFS_HIFLOAT8] = {"HiFloat8", 1, NULL},
+    [RFS_STR] = {"str", 4, NULL},
+};
+
+const char *rfs_dtype_name(enum rfs_dtype dtype)
+{
+    return dtype < RFS_DTYPE_COUNT ? dtypes[dtype].name : NULL;
+}
+
+bool rfs_dtype_parse(const char *name, size_t length, enum rfs_dtype *out)
+{
+    for (unsigned i = 0; i < RFS_DTYPE_COUNT; i++) {
+        if (strlen(dtypes[i].name) == length && memcmp(dtypes[i].name, name, length) == 0) {
+            *out = (enum rfs_dtype)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+uint32_t rfs_dtype_bytes(enum rfs_dtype dtype)
+{
+    return dtype < RFS_DTYPE_COUNT ? dtypes[dtype].bytes : 0;
+}
+
+const char *rfs_dtype_safetensors(enum rfs_dtype dtype)
+{
+    return dtype < RFS_DTYPE_COUNT ? dtypes[dtype].safetensors : NULL;
+}
+
+bool rfs_dtype_parse_safetensors(const char *name, size_t length, enum rfs_dtype *out)
+{
+    for (unsigned i = 0; i < RFS_DTYPE_COUNT; i++) {
+        const char *have = dtypes[i].safetensors;
+        if (i == RFS_INT4 || !have || strlen(have) != length || memcmp(have, name, length) != 0)
+            continue;
+        *out = (enum rfs_dtype)i;
+        return true;
+    }
+    return false;
+}
+
+bool rfs_dtype_is_float_target(enum rfs_dtype dtype)
+{
+    return dtype == RFS_FLOAT16 || dtype == RFS_BFLOAT16 || dtype == RFS_FLOAT32 ||
+           dtype == RFS_FLOAT64;
+}
+
+bool rfs_dtype_is_float(enum rfs_dtype dtype)
+{
+    return rfs_dtype_is_float_target(dtype) || dtype == RFS_FLOAT8_E4M3FN ||
+           dtype == RFS_FLOAT8_E5M2;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names of files that have the numbers of a save in them: how many files there are, and which it is.
+ *
+ *   shard-00001-model-00001-of-00003.safetensors   HuggingFaceStorageWriter of torch: 1 + the rank,
+ *                                                  the part of the model, the number of parts
+ *   model_world_size_8_rank_0.pt                   FSDP: the number of ranks, the rank
+ *   [PREFIX-]model-0000000-0000008.safetensors     MindSpore Transformers: the rank, the number of
+ *   [PREFIX-]opt-0000000-0000008.safetensors       ranks
+ *
+ * A name counts if it is exactly what the writer would write. Other names that are like these, such
+ * as those of copies, are left out with a warning.
+ */
+#pragma once
+
+#include "base/std.h"
+
+/* The saves whose files are named so. */
+enum rfs_numbered { RFS_NUMBERED_SHARDS, RFS_NUMBERED_FSDP, RFS_NUMBERED_MINDFORMERS };
+
+/* What a number in a name is. */
+enum rfs_numbered_role {
+    RFS_NUMBERED_PIECE,
+    RFS_NUMBERED_PART,
+    RFS_NUMBERED_COUNT,
+    RFS_NUMBERED_ROLES,
+};
+
+/* A form of names; a constant. */
+struct rfs_numbered_form {
+    enum rfs_numbered kind;
+    const char *similar;                              /* a pattern; NULL: nothing is like it */
+    const char *words[RFS_NUMBERED_ROLES + 1];        /* before, between and behind the numbers */
+    enum rfs_numbered_role roles[RFS_NUMBERED_ROLES]; /* of the numbers, one fewer than words */
+    unsigned digits;                                  /* at least, with leading zeros */
+    uint32_t first;                                   /* the lowest piece and part */
+    bool prefixed; /* a text of the user's and "-" may come before it */
+    uint32_t part; /* where no number is the part */
+};
+
+/* A name as its form reads it. */
+struct rfs_numbered_name {
+    const struct rfs_numbered_form *form;
+    char *name;    /* for users of the struct; rfs_numbered_read leaves it NULL */
+    size_t prefix; /* bytes of the name before the form's first word */
+    bool exact;    /* it is what the writer would write; else other digits for these numbers */
+    uint32_t of[RFS_NUMBERED_ROLES];
+};
+
+/* Reads the numbers of a NAME of this kind. False: it is no such name. */
+bool rfs_numbered_read(enum rfs_numbered kind, const char *name, struct rfs_numbered_name *out);
+/* Says whether NAME is like those of this kind: maybe a copy's. */
+bool rfs_numbered_like(enum rfs_numbered kind, const char *name);
+/* Returns how many files or ranks NAME counts; 0: it is no name of this kind. */
+uint32_t rfs_numbered_count(enum rfs_numbered kind, const char *name);
+/* Returns the form of the files of MindSpore Transformers that have the model. */
+const struct rfs_numbered_form *rfs_numbered_model_form(void);

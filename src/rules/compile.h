@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Applies rules to a source: the numbers come from a config, the shapes from the source's tensors.
+ * Proves that every tensor of the source is used once or left out on purpose, that every made
+ * tensor is complete, and that all shapes agree.
+ *
+ * The names of the source tell whether it is the left or the right side.
+ *
+ * Cost: time in the tensors of both sides; a name and a link for each.
+ */
+#pragma once
+
+#include "rules/config.h"
+#include "rules/map.h"
+#include "rules/rules.h"
+
+/* A tensor of the source. Borrowed. */
+struct rfs_rules_tensor {
+    const char *name;
+    const struct rfs_type *type; /* of any kind; only tensors can be taken by rules */
+};
+
+struct rfs_rules_input {
+    const struct rfs_hf_config *config;
+    const char *options; /* "NAME=WORD:NAME=WORD", or NULL */
+    const char *source;  /* its path, for messages */
+    const struct rfs_rules_tensor *tensors;
+    size_t n;
+    const char *const *lost; /* names of tensors of the source that no file has any more */
+    size_t n_lost;
+};
+
+/* 0 with *out owned by the caller, or -errno with *err filled. */
+int rfs_rules_compile(const struct rfs_rules *rules, const struct rfs_rules_input *input,
+                      struct rfs_rules_map **out, struct rfs_error *err);

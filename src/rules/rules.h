@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Conversion rules: how the tensors of a training program are made of those of HuggingFace, and
+ * these of those. doc/CONVERT.md has the language for its users.
+ *
+ *     file      = { [ statement ] newline }
+ *     statement = "sides" NAME NAME | "models" NAME { NAME } | "include" NAME
+ *               | "let" NAME "=" number | "option" NAME "=" NAME { "|" NAME }
+ *               | "index" NAME "=" number ".." number
+ *               | ( "repeat" | "copy" ) side name "=" name | "keep" PATTERN { PATTERN }
+ *               | "drop" side PATTERN { PATTERN } | "require" number
+ *               | "if" number | "else" [ "if" number ] | "end"
+ *               | tensor "=" tensor                          to the left a name, or rows of one
+ *     side      = "left" | "right"
+ *     tensor    = name [ "[" size { "," size } "]" ] | FUNCTION "(" argument { "," argument } ")"
+ *     size      = "_" | number
+ *     name      = text with holes "{" number "}"
+ *     number    = either { "??" either }                     a default for a key that the config lacks
+ *     either    = both { "or" both }     both = negation { "and" negation }
+ *     negation  = [ "not" ] compared     compared = sum [ ( "==" "!=" "<" "<=" ">" ">=" ) sum ]
+ *     sum       = product { ( "+" "-" ) product }     product = unary { ( "*" "/" "%" ) unary }
+ *     unary     = [ "-" ] ( INTEGER | "true" | "false" | NAME [ "is" WORD ]
+ *                 | "config." KEY [ "is" WORD ] | "(" number ")" )
+ *
+ * A statement goes on in the next line while a bracket is open, or after "=" or ",". "#" at the
+ * beginning or after a blank begins a comment.
+ *
+ * Parsing reads no config and no tensor; compile.h applies rules to those. Immutable once parsed,
+ * so any thread may use them. Cost: a few times the text.
+ */
+#pragma once
+
+#include "base/error.h"
+
+struct rfs_rules;
+
+/* Gives the text of an included file and its full name, for messages; the caller owns both. */
+typedef int rfs_rules_include(void *ctx, const char *from, const char *name, char **full,
+                              char **text, size_t *n, struct rfs_error *err);
+
+/*
+ * The rules in the file at PATH. An included file lies beside the one that includes it, or is
+ * shipped. 0 with *out owned by the caller, or -errno with *err filled: "PATH: line N".
+ */
+int rfs_rules_open(const char *path, struct rfs_rules **out, struct rfs_error *err);
+/* The same of shipped rules, by their name: "qwen3". */
+int rfs_rules_named(const char *name, struct rfs_rules **out, struct rfs_error *err);
+/* The same of a text; without INCLUDE no file can be included. */
+int rfs_rules_parse(const char *name, const char *text, size_t n, rfs_rules_include *include,
+                    void *ctx, struct rfs_rules **out, struct rfs_error *err);
+void rfs_rules_free(struct rfs_rules *rules);
+
+/* For messages: the file, and the names of the sides. */
+const char *rfs_rules_name(const struct rfs_rules *rules);
+const char *rfs_rules_side(const struct rfs_rules *rules, unsigned side);

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tensors of both sides, and the rules that use them: each once, and all of it. */
+#include "rules/compile_internal.h"
+
+#include "base/cleanup.h"
+#include "base/text.h"
+
+/* Rows of an axis that may be taken in parts. */
+#define MOST_ROWS (UINT64_C(1) << 26)
+
+uint32_t rfs_rules_tensor_add(struct compiling *c, int side, const char *name)
+{
+    struct side *of = &c->sides[side];
+    const struct side_tensor fresh = {.shape = {.known = false}};
+    const uint32_t id = rfs_intern_add(of->names, name, strlen(name));
+
+    if (id == RFS_NO_ID || id >= CONVERT_MOST_TENSORS) {
+        if (id == RFS_NO_ID)
+            rfs_fail_memory(c->err);
+        else
+            CONVERT_FAIL(c, name, NULL, "is one of more than %zu tensors", CONVERT_MOST_TENSORS);
+        return NO_TENSOR;
+    }
+    while (of->tensors.n <= id)
+        if (!RFS_PUSH(&of->tensors, fresh)) {
+            rfs_fail_memory(c->err);
+            return NO_TENSOR;
+        }
+    return id;
+}
+
+uint32_t rfs_rules_tensor_find(const struct compiling *c, int side, const char *name)
+{
+    const uint32_t id = rfs_intern_find(c->sides[side].names, name, strlen(name));
+
+    return id < c->sides[side].tensors.n ? id : NO_TENSOR;
+}
+
+const char *rfs_rules_tensor_name(const struct compiling *c, int side, uint32_t tensor)
+{
+    return rfs_intern_text(c->sides[side].names, tensor);
+}
+
+/* How many characters two names have in common, at their beginnings and ends. */
+static size_t likeness(const char *a, const char *b)
+{
+    const size_t of_a = strlen(a);
+    const size_t of_b = strlen(b);
+    const size_t most = of_a < of_b ? of_a : of_b;
+    size_t before = 0;
+    size_t behind = 0;
+
+    while (before < most && a[before] == b[before])
+        before++;
+    while (behind < most - before && a[of_a - 1 - behind] == b[of_b - 1 - behind])
+        behind++;
+    return before + behind;
+}
+
+/*
+ * The tensor of the side that is there and has the name that is most like NAME, by more than
+ * half of either; "" without.
+ */
+static const char *closest(const struct compiling *c, int side, const char *name, bool taken)
+{
+    const char *best = "";
+    size_t most = 0;
+
+    for (uint32_t i = 0; i < c->sides[side].tensors.n; i++) {
+        const struct side_tensor *tensor = &c->sides[side].tensors.data[i];
+        const char *other = rfs_rules_tensor_name(c, side, i);
+        const size_t like = likeness(name, other);
+        if (like > most && 2 * like > strlen(name) && 2 * like > strlen(other) &&
+            strcmp(name, other) != 0 && (tensor->taken != NULL) == taken) {
+            most = like;
+            best = other;
+        }
+    }
+    return best;
+}
+
+int rfs_rules_need(struct compiling *c, const char *name, uint32_t *tensor)
+{
+    *tensor = rfs_rules_tensor_find(c, c->source, name);
+    if (*tensor == NO_TENSOR) {
+        const char *like = closest(c, c->source, name, false);
+        return CONVERT_FAIL(c, name, "the config.json that belongs to these tensors",
+                            "is not in %s%s%s%s", c->input->source, *like ? ", which has '" : "",
+                            like, *like ? "'" : "");
+    }
+    if (c->sides[c->source].tensors.data[*tensor].kind != RFS_TENSOR)
+        return CONVERT_FAIL(c, name, "drop, for values that are not tensors", "is not a tensor");
+    return 0;
+}
+
+static int taken_twice(struct compiling *c, int side, uint32_t tensor, const struct statement *by)
+{
+    const char *name = rfs_rules_tensor_name(c, side, tensor);
+
+    return CONVERT_FAIL(c, name, NULL,
+                        side == c->source ? "is used a second time, after %s: line %u"
+                                          : "is made a second time, after %s: line %u",
+                        by->file, by->line);
+}
+
+int rfs_rules_take_all(struct compiling *c, int side, uint32_t tensor)
+{
+    struct side_tensor *of = &c->sides[side].tensors.data[tensor];
+
+    if (of->taken)
+        return taken_twice(c, side, tensor, of->taken);
+    of->taken = c->statement;
+    return 0;
+}
+
+int rfs_rules_take_rows(struct compiling *c, int side, uint32_t tensor, const struct taking *taking)
+{
+    struct side_tensor *of = &c->sides[side].tensors.data[tensor];
+    struct taking fresh = *taking;
+
+    if (of->taken && (of->takings == 0 || c->takings.data[of->takings - 1].axis != taking->axis))
+        return taken_twice(c, side, tensor, of->taken);
+    of->taken = c->statement;
+    fresh.next = of->takings;
+    if (!RFS_PUSH(&c->takings, fresh))
+        return rfs_fail_memory(c->err);
+    of->takings = (uint32_t)c->takings.n;
+    return 0;
+}
+
+/* Whether the parts of a tensor that rules take are all of it, and none is taken twice. */
+static int prove_rows(struct compiling *c, int side, uint32_t tensor)
+{
+    const struct side_tensor *of = &c->sides[side].tensors.data[tensor];
+    const char *name = rfs_rules_tensor_name(c, side, tensor);
+    const uint32_t axis = c->takings.data[of->takings - 1].axis;
+    const uint64_t rows = of->shape.dims[axis];
+    uint64_t sum = 0;
+
+    c->statement = of->taken;
+    if (rows > MOST_ROWS)
+        return CONVERT_FAIL(c, name, NULL, "has %llu rows; rules can take parts of at most %llu",
+                            (unsigned long long)rows, (unsigned long long)MOST_ROWS);
+    RFS_FREE unsigned char *seen = calloc((size_t)rows + 1, 1);
+    if (!seen)
+        return rfs_fail_memory(c->err);
+    for (uint32_t i = of->takings; i; i = c->takings.data[i - 1].next) {
+        const struct taking *taking = &c->takings.data[i - 1];
+        const int rc = rfs_rules_work(c, taking->count);
+        if (rc)
+            return rc;
+        for (uint64_t k = 0; k < taking->count; k++) {
+            const uint64_t row = taking->first + k * taking->step;
+            if (row >= rows || seen[row])
+                return CONVERT_FAIL(c, name, NULL,
+                                    row < rows ? "has row %llu taken twice"
+                                               : "has no row %llu, which a rule takes",
+                                    (unsigned long long)row);
+            seen[row] = 1;
+        }
+        sum += taking->count;
+    }
+    if (sum != rows && !of->loose)
+        return CONVERT_FAIL(c, name, NULL, "has %llu rows that no rule takes",
+                            (unsigned long long)(rows - sum));
+    return 0;
+}
+
+/* Whether TEXT is the name with numbers in its holes. */
+static bool is_like(const struct name_part *name, const char *text)
+{
+    for (; name; name = name->next) {
+        if (strncmp(text, name->text, name->n) != 0)
+            return false;
+        text += name->n;
+        const size_t digits = name->hole ? strspn(text, "0123456789") : 0;
+        if (name->hole && digits == 0)
+            return false;
+        text += digits;
+    }
+    return *text == '\0';
+}
+
+static bool has_leaf(const struct node *node, const char *name)
+{
+    if (node->kind == NODE_TENSOR)
+        return is_like(node->name, name);
+    for (const struct node *kid = node->kids; kid; kid = kid->next)
+        if (has_leaf(kid, name))
+            return true;
+    return false;
+}
+
+bool rfs_rules_is_named(const struct compiling *c, const char *name)
+{
+    for (size_t i = 0; i < c->applied.n; i++) {
+        const struct statement *rule = c->applied.data[i];
+        if (has_leaf(c->source == SIDE_LEFT ? rule->left : rule->right, name))
+            return true;
+    }
+    for (size_t i = 0; i < c->waiting.n; i++) {
+        const struct statement *copies = c->waiting.data[i].statement;
+        if (copies->names[0] && copies->side == c->source && is_like(copies->names[0], name))
+            return true;
+    }
+    return false;
+}
+
+/* Whether it is by its name a scale, or another part of weights that are quantized. */
+static bool is_of_quantized(const char *name)
+{
+    static const char *const ends[] = {"_scale_inv",  "weight_scale", "input_scale",
+                                       ".qweight",    ".qzeros",      ".g_idx",
+                                       "_zero_point", "weight_packed"};
+
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (rfs_text_ends(name, ends[i]))
+            return true;
+    return false;
+}
+
+static int fail_unused(struct compiling *c, uint32_t tensor)
+{
+    const char *name = rfs_rules_tensor_name(c, c->source, tensor);
+    const char *rules = rfs_rules_name(c->rules);
+    const char *like = closest(c, c->source, name, true);
+    char text[512] = "";
+
+    if (is_of_quantized(name))
+        return rfs_rules_fail(c->input->source, 0, name,
+                              "a conversion of the weights to bfloat16 first", c->err,
+                              "is taken by no rule of %s: the weights are quantized, and "
+                              "without it they have other values",
+                              rules);
+    if (*like)
+        snprintf(text, sizeof text, "; rules take '%s'", like);
+    if (rfs_rules_is_named(c, name))
+        return rfs_rules_fail(c->input->source, 0, name,
+                              "the config.json that belongs to these tensors", c->err,
+                              "is taken by no rule of %s, as by %s there are fewer of its "
+                              "kind%s",
+                              rules, rfs_hf_config_name(c->input->config), text);
+    return rfs_rules_fail(c->input->source, 0, name,
+                          c->source == SIDE_LEFT ? "drop left NAME, in the rules, if it is not "
+                                                   "part of the model"
+                                                 : "drop right NAME, in the rules, if it is not "
+                                                   "part of the model",
+                          c->err, "is taken by no rule of %s%s", rules, text);
+}
+
+int rfs_rules_prove(struct compiling *c)
+{
+    for (int side = 0; side < 2; side++)
+        for (uint32_t i = 0; i < c->sides[side].tensors.n; i++) {
+            const struct side_tensor *tensor = &c->sides[side].tensors.data[i];
+            const int rc = tensor->takings > 0 ? prove_rows(c, side, i) : 0;
+            if (rc)
+                return rc;
+            if (side == c->source && tensor->there && !tensor->taken && !tensor->dropped)
+                return fail_unused(c, i);
+        }
+    return 0;
+}

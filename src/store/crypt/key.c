@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/crypt/key.h"
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/secret.h"
+
+#include <fcntl.h>
+#include <openssl/crypto.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LONGEST 32u
+
+/* One page of its own. */
+struct rfs_key {
+    struct rfs_secret secret;
+    _Atomic pid_t locked_in; /* the process in which the page is locked; 0: none */
+    enum rfs_cipher_mode mode;
+    size_t n;
+    unsigned char bytes[LONGEST + 2]; /* room to see that there is a newline, or too much */
+};
+
+static size_t page_bytes(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static struct rfs_key *new_key(struct rfs_log *log)
+{
+    struct rfs_key *key =
+        mmap(NULL, page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (key == MAP_FAILED)
+        return NULL;
+    key->secret.log = log;
+    rfs_key_hold(key);
+    return key;
+}
+
+void rfs_key_hold(const struct rfs_key *key)
+{
+    struct rfs_key *own = (struct rfs_key *)(uintptr_t)key;
+    const pid_t process = getpid();
+    if (atomic_exchange_explicit(&own->locked_in, process, memory_order_relaxed) != process)
+        rfs_secret_guard(&own->secret, own, page_bytes());
+}
+
+void rfs_key_free(struct rfs_key *key)
+{
+    if (!key)
+        return;
+    OPENSSL_cleanse(key, page_bytes());
+    munmap(key, page_bytes());
+}
+
+const unsigned char *rfs_key_data(const struct rfs_key *key)
+{
+    return key->bytes;
+}
+
+size_t rfs_key_bytes(const struct rfs_key *key)
+{
+    return key->n;
+}
+
+enum rfs_cipher_mode rfs_key_mode(const struct rfs_key *key)
+{
+    return key->mode;
+}
+
+static bool is_length(size_t n)
+{
+    return n == 16 || n == 24 || n == 32;
+}
+
+/* Reads to the end, or until there is more than a key and a newline. 0 or -errno. */
+static int read_key(int fd, struct rfs_key *key)
+{
+    const ssize_t n = rfs_read_most(fd, key->bytes, sizeof key->bytes);
+
+    if (n < 0)
+        return (int)n;
+    key->n = (size_t)n;
+    return 0;
+}
+
+static int fail_call(struct rfs_error *err, const char *file, const char *remedy, int code)
+{
+    return rfs_fail(err, -code, RFS_IN(file), remedy, "the key cannot be read: %s", strerror(code));
+}
+
+static int load_file(const char *path, struct rfs_key *key, struct rfs_log *log,
+                     struct rfs_error *err)
+{
+    struct stat st;
+    RFS_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return fail_call(err, path, "check the path", errno);
+    const int rc = read_key(fd, key);
+    if (rc < 0)
+        return fail_call(err, path, "name a file that holds the key", -rc);
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & 077))
+        rfs_log(log, RFS_WARNING, "%s: the key may be read by others; try: chmod 600", path);
+    return 0;
+}
+
+/* Nothing opened later may get the number of a standard descriptor. */
+static void close_fd(int fd)
+{
+    RFS_CLOSE int null = fd <= STDERR_FILENO ? open("/dev/null", O_RDWR | O_CLOEXEC) : -1;
+    if (null >= 0)
+        dup2(null, fd);
+    else
+        close(fd);
+}
+
+static int load_fd(int fd, struct rfs_key *key, struct rfs_error *err)
+{
+    const int rc = read_key(fd, key);
+    if (rc != -EBADF)
+        close_fd(fd);
+    return rc < 0 ? fail_call(err, NULL, "open the key's file as that descriptor: 3< FILE", -rc)
+                  : 0;
+}
+
+static int load_env(const char *name, struct rfs_key *key, struct rfs_error *err)
+{
+    char *value = getenv(name);
+    if (!value)
+        return rfs_fail_usage(err, "key_env=NAME, without $",
+                              "the environment has no variable that key_env names");
+    const size_t n = strlen(value);
+    key->n = n < sizeof key->bytes ? n : sizeof key->bytes;
+    memcpy(key->bytes, value, key->n);
+    OPENSSL_cleanse(value, n);
+    unsetenv(name);
+    return 0;
+}
+
+static int load(const struct rfs_key_config *config, struct rfs_log *log, struct rfs_key *key,
+                struct rfs_error *err)
+{
+    int rc = config->file  ? load_file(config->file, key, log, err)
+             : config->env ? load_env(config->env, key, err)
+                           : load_fd(config->fd, key, err);
+    if (rc < 0)
+        return rc;
+    if (key->n > 0 && key->bytes[key->n - 1] == '\n' && is_length(key->n - 1))
+        key->bytes[--key->n] = 0;
+    if (is_length(key->n))
+        return 0;
+    if (key->n > LONGEST)
+        return rfs_fail_usage(err, "a key of 16, 24 or 32 bytes, as they are",
+                              "the key is longer than 32 bytes");
+    return rfs_fail_usage(err, "a key of 16, 24 or 32 bytes, as they are", "the key has %zu bytes",
+                          key->n);
+}
+
+int rfs_key_load(const struct rfs_key_config *config, struct rfs_log *log, struct rfs_key **out,
+                 struct rfs_error *err)
+{
+    *out = NULL;
+    if ((config->file != NULL) + (config->env != NULL) + (config->fd >= 0) != 1)
+        return rfs_fail_usage(err, "one of key_file, key_env and key_fd",
+                              "there is more than one place for the key, or none");
+    struct rfs_key *key = new_key(log);
+    if (!key)
+        return rfs_fail_memory(err);
+    key->mode = config->mode;
+    const int rc = load(config, log, key, err);
+    if (rc < 0)
+        rfs_key_free(key);
+    else
+        *out = key;
+    return rc;
+}

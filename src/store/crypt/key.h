@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A key: 16, 24 or 32 bytes in memory that is locked, left out of core files, and wiped in the end.
+ * Nothing ever shows a byte of it, nor any byte of a file that is no key.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "base/log.h"
+#include "store/crypt/cipher.h"
+
+/* Where it is; exactly one of the three. Borrowed. */
+struct rfs_key_config {
+    const char *file; /* path; or NULL */
+    const char *env;  /* name of an environment variable; or NULL */
+    int fd;           /* or -1 */
+    /* that all files must have; RFS_NOT_ENCRYPTED: each file states its own */
+    enum rfs_cipher_mode mode;
+};
+
+/*
+ * Reads the bytes as they are, but for a newline after 16, 24 or 32 of them. The descriptor is read
+ * to its end and closed (0 to 2 become /dev/null), the variable overwritten where it lies and
+ * removed from the environment, whether they hold a key or not. One thread only, while it does
+ * that. LOG may be NULL; a key file that others may read is logged. 0 with *out owned by the
+ * caller, or -errno with *err filled: usage for an invalid key length, and unless exactly one place
+ * is given.
+ */
+int rfs_key_load(const struct rfs_key_config *config, struct rfs_log *log, struct rfs_key **out,
+                 struct rfs_error *err);
+/* Wipes it. NULL is fine. */
+void rfs_key_free(struct rfs_key *key);
+
+/* Locks it in this process, as a lock does not last over a fork. Any thread. */
+void rfs_key_hold(const struct rfs_key *key);
+
+const unsigned char *rfs_key_data(const struct rfs_key *key);
+size_t rfs_key_bytes(const struct rfs_key *key);
+enum rfs_cipher_mode rfs_key_mode(const struct rfs_key *key);

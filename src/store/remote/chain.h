@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Credentials, found in the usual chain of AWS's tools.
+ *
+ *   1. AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN (unless a profile is named)
+ *   2. a role for a web identity: AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN (likewise)
+ *   3. the profile (option, AWS_PROFILE, "default") in the shared credentials file, then in the config file
+ *   4. a container's, by AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or …_FULL_URI
+ *   5. an instance's metadata, unless AWS_EC2_METADATA_DISABLED is true
+ *
+ * The first kind that is asked for counts: if it gives none, that is an error, and no other kind is
+ * tried. Those of 2, 4 and 5 end, and are asked for anew five minutes before, or when the store
+ * refuses them as ended: of the same kind. Others are read once. They are kept in memory that no
+ * core file holds (base/secret.h).
+ *
+ * Threads: all functions.
+ */
+#pragma once
+
+#include "store/remote/credentials.h"
+
+/*
+ * A copy of those that are valid now, which the caller wipes. 0; -ENOKEY where there are none; or
+ * another -errno. Messages by rfs_store_fail.
+ */
+int rfs_credentials_get(struct rfs_credentials *out);
+/* The store refused them as ended: whether the next call asks for others of that kind. */
+bool rfs_credentials_renew(void);
+/*
+ * Overwrites parts of the secret key and of the session token in TEXT, such as a store's message.
+ */
+void rfs_credentials_blank(char *text);
+/* Wipes all. */
+void rfs_credentials_forget(void);
+
+/*
+ * "region" or "endpoint_url" of the profile in the config file, which is read once; malloc'ed, NULL
+ * when it has none.
+ */
+char *rfs_credentials_setting(const char *name);

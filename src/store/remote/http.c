@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/remote/http.h"
+
+#include "base/cancel.h"
+#include "base/variables.h"
+#include "store/remote/settings.h"
+
+#include <curl/curl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <strings.h>
+#include <unistd.h>
+
+#define KEPT 32 /* idle lanes, the rest is closed */
+#define CONNECT_SECONDS 10
+/* Below the size from which malloc asks the system for memory each time (mount/main.c). */
+#define BUFFER_BYTES (120L << 10)
+#define CONNECTIONS_KEPT 32L /* of a lane */
+#define LEAST_RATE 1024L     /* bytes a second; a connection that gives fewer is stalled */
+
+/* One request, in the hands of curl. */
+struct handle {
+    CURL *easy;
+    struct curl_slist *headers; /* owned */
+    struct rfs_http *http;      /* NULL: idle */
+    char why[CURL_ERROR_SIZE];
+    struct handle *next; /* of the idle ones, or of those that are under way */
+};
+
+struct rfs_lane {
+    CURLM *multi;
+    struct handle *idle, *busy;
+    unsigned n_busy;
+    pid_t process;
+    struct rfs_lane *next;
+};
+
+static struct {
+    pthread_once_t begun;
+    pthread_mutex_t lock; /* of the rest; a leaf lock */
+    pthread_cond_t ended; /* an exchange did */
+    struct rfs_lane *idle;
+    unsigned n_idle, under_way;
+    pid_t process;
+} all = {.begun = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
+
+static atomic_uint_fast64_t round_trip; /* ns; 0: not known */
+
+uint64_t rfs_http_round_trip(void)
+{
+    return atomic_load_explicit(&round_trip, memory_order_relaxed);
+}
+
+static void begin(void)
+{
+    curl_global_init(CURL_GLOBAL_DEFAULT);
+    rfs_cancel_init_cond(&all.ended);
+}
+
+void rfs_http_load(void)
+{
+    pthread_once(&all.begun, begin);
+}
+
+/* ---- lanes ----------------------------------------------------------------------------------- */
+
+static void free_handle(struct handle *handle)
+{
+    curl_easy_cleanup(handle->easy);
+    curl_slist_free_all(handle->headers);
+    free(handle);
+}
+
+static void free_lane(struct rfs_lane *lane)
+{
+    for (struct handle *handle = lane->idle, *next; handle; handle = next) {
+        next = handle->next;
+        free_handle(handle);
+    }
+    curl_multi_cleanup(lane->multi);
+    free(lane);
+}
+
+static struct rfs_lane *new_lane(void)
+{
+    struct rfs_lane *lane = calloc(1, sizeof *lane);
+
+    if (!lane)
+        return NULL;
+    lane->process = getpid();
+    lane->multi = curl_multi_init();
+    if (lane->multi) {
+        curl_multi_setopt(lane->multi, CURLMOPT_MAXCONNECTS, CONNECTIONS_KEPT);
+        return lane;
+    }
+    free(lane);
+    return NULL;
+}
+
+struct rfs_lane *rfs_lane_take(void)
+{
+    rfs_http_load();
+    pthread_mutex_lock(&all.lock);
+    if (all.process != getpid()) {
+        /* The parent has these connections: a word on them from here would confuse its server. */
+        all.process = getpid();
+        all.idle = NULL;
+        all.n_idle = all.under_way = 0;
+    }
+    struct rfs_lane *lane = all.idle;
+    if (lane) {
+        all.idle = lane->next;
+        all.n_idle--;
+    }
+    pthread_mutex_unlock(&all.lock);
+    return lane ? lane : new_lane();
+}
+
+/* The exchange is over, or was given up: its handle is for the next. */
+static void retire(struct rfs_lane *lane, struct handle *handle)
+{
+    struct handle **at = &lane->busy;
+
+    curl_multi_remove_handle(lane->multi, handle->easy);
+    while (*at != handle)
+        at = &(*at)->next;
+    *at = handle->next;
+    handle->next = lane->idle;
+    lane->idle = handle;
+    handle->http = NULL;
+    lane->n_busy--;
+    for (struct curl_slist *line = handle->headers; line; line = line->next)
+        explicit_bzero(line->data, strlen(line->data));
+    curl_slist_free_all(handle->headers);
+    handle->headers = NULL;
+    curl_easy_reset(handle->easy); /* connections stay */
+    pthread_mutex_lock(&all.lock);
+    all.under_way--;
+    pthread_cond_broadcast(&all.ended);
+    pthread_mutex_unlock(&all.lock);
+}
+
+void rfs_lane_give(struct rfs_lane *lane)
+{
+    if (!lane)
+        return;
+    while (lane->busy)
+        retire(lane, lane->busy);
+    pthread_mutex_lock(&all.lock);
+    const bool keep = all.n_idle < KEPT && lane->process == all.process;
+    if (keep) {
+        lane->next = all.idle;
+        all.idle = lane;
+        all.n_idle++;
+    }
+    pthread_mutex_unlock(&all.lock);
+    if (!keep)
+        free_lane(lane);
+}
+
+void rfs_http_rest(void)
+{
+    pthread_mutex_lock(&all.lock);
+    struct rfs_lane *lane = all.process == getpid() ? all.idle : NULL;
+    all.idle = NULL;
+    all.n_idle = 0;
+    pthread_mutex_unlock(&all.lock);
+    for (struct rfs_lane *next; lane; lane = next) {
+        next = lane->next;
+        free_lane(lane);
+    }
+}
+
+int rfs_lane_queue(void)
+{
+    int rc = 0;
+
+    pthread_mutex_lock(&all.lock);
+    if (all.under_way >= rfs_remote_settings()->connections)
+        rc = rfs_cancel_wait(&all.ended, &all.lock);
+    pthread_mutex_unlock(&all.lock);
+    return rc;
+}
+
+unsigned rfs_lane_busy(const struct rfs_lane *lane)
+{
+    return lane->n_busy;
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static void take_text(char *out, size_t cap, const char *value, size_t n)
+{
+    if (n >= cap)
+        n = 0; /* cut, it would be another */
+    memcpy(out, value, n);
+    out[n] = '\0';
+}
+
+static void take_number(const char *value, int64_t *out)
+{
+    char *end;
+    const long long number = strtoll(value, &end, 10);
+
+    if (end != value && number >= 0)
+        *out = number;
+}
+
+/* Headers of an earlier answer, such as a redirection, do not count. Only its location stays. */
+static void forget_answer(struct rfs_http *http)
+{
+    http->etag[0] = http->modified[0] = http->type[0] = '\0';
+    http->region[0] = http->range[0] = '\0';
+    http->length = -1;
+    http->retry_after = 0;
+}
+
+static void take_header(struct rfs_http *http, const char *name, size_t n, const char *value,
+                        size_t m)
+{
+    const struct {
+        const char *name;
+        char *to;
+        size_t cap;
+    } texts[] = {
+        {"etag", http->etag, sizeof http->etag},
+        {"last-modified", http->modified, sizeof http->modified},
+        {"content-type", http->type, sizeof http->type},
+        {"location", http->location, sizeof http->location},
+        {"x-amz-bucket-region", http->region, sizeof http->region},
+        {"content-range", http->range, sizeof http->range},
+    };
+    int64_t number = -1;
+    char digits[32];
+
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (strlen(texts[i].name) == n && strncasecmp(name, texts[i].name, n) == 0)
+            take_text(texts[i].to, texts[i].cap, value, m);
+    take_text(digits, sizeof digits, value, m);
+    if (n == strlen("content-length") && strncasecmp(name, "content-length", n) == 0)
+        take_number(digits, &http->length);
+    if (n == strlen("retry-after") && strncasecmp(name, "retry-after", n) == 0) {
+        take_number(digits, &number);
+        http->retry_after = number > 0 && number < 3600 ? (unsigned)number : 0;
+    }
+}
+
+static size_t on_header(char *line, size_t size, size_t n, void *ctx)
+{
+    struct rfs_http *http = ctx;
+    const char *end = line + size * n;
+    const char *colon = memchr(line, ':', size * n);
+
+    if (size * n > 5 && strncasecmp(line, "HTTP/", 5) == 0)
+        forget_answer(http);
+    if (!colon)
+        return size * n;
+    const char *value = colon + 1;
+    while (value < end && strchr(" \t", *value))
+        value++;
+    while (end > value && strchr(" \t\r\n", end[-1]))
+        end--;
+    take_header(http, line, (size_t)(colon - line), value, (size_t)(end - value));
+    return size * n;
+}
+
+static size_t on_body(char *data, size_t size, size_t n, void *ctx)
+{
+    struct handle *handle = ctx;
+    struct rfs_http *http = handle->http;
+
+    curl_easy_getinfo(handle->easy, CURLINFO_RESPONSE_CODE, &http->status);
+    return http->body && !http->body(http->ctx, http, data, size * n) ? 0 : size * n;
+}
+
+/* ---- exchanges ------------------------------------------------------------------------------- */
+
+static void set_safety(CURL *easy, const struct rfs_http *http)
+{
+#if LIBCURL_VERSION_NUM >= 0x075500
+    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR,
+                     strncmp(http->url, "https:", 6) == 0 ? "https" : "http,https");
+#else
+    curl_easy_setopt(easy, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+    curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS,
+                     (long)(strncmp(http->url, "https:", 6) == 0
+                                ? CURLPROTO_HTTPS
+                                : CURLPROTO_HTTP | CURLPROTO_HTTPS));
+#endif
+    curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, http->follow ? 1L : 0L);
+    curl_easy_setopt(easy, CURLOPT_MAXREDIRS, 5L);
+    if (rfs_variable_certificates()) {
+        curl_easy_setopt(easy, CURLOPT_CAINFO, rfs_variable_certificates());
+        curl_easy_setopt(easy, CURLOPT_CAPATH, NULL); /* or the system's count, too */
+    }
+    if (http->direct)
+        curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
+}
+
+static bool set_headers(struct handle *handle, const char *const *headers)
+{
+    for (; headers && *headers; headers++) {
+        struct curl_slist *more = curl_slist_append(handle->headers, *headers);
+        if (!more)
+            return false;
+        handle->headers = more;
+    }
+    return true;
+}
+
+static bool set_up(struct handle *handle, struct rfs_http *http)
+{
+    CURL *easy = handle->easy;
+    const bool set = set_headers(handle, http->headers) &&
+                     curl_easy_setopt(easy, CURLOPT_URL, http->url) == CURLE_OK &&
+                     curl_easy_setopt(easy, CURLOPT_HTTPHEADER, handle->headers) == CURLE_OK;
+
+    handle->why[0] = '\0';
+    curl_easy_setopt(easy, CURLOPT_PRIVATE, handle);
+    curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, handle->why);
+    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
+    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, BUFFER_BYTES);
+    curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT,
+                     (long)(http->timeout < CONNECT_SECONDS ? http->timeout : CONNECT_SECONDS));
+    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, LEAST_RATE);
+    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, (long)http->timeout);
+    if (http->method == RFS_HTTP_HEAD)
+        curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
+    if (http->method == RFS_HTTP_PUT)
+        curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, "PUT");
+    if (http->method == RFS_HTTP_POST)
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDS, http->form);
+    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(easy, CURLOPT_HEADERDATA, http);
+    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(easy, CURLOPT_WRITEDATA, handle);
+    set_safety(easy, http);
+    return set;
+}
+
+static struct handle *idle_handle(struct rfs_lane *lane)
+{
+    struct handle *handle = lane->idle;
+
+    if (handle) {
+        lane->idle = handle->next;
+        return handle;
+    }
+    handle = calloc(1, sizeof *handle);
+    if (handle && !(handle->easy = curl_easy_init())) {
+        free(handle);
+        handle = NULL;
+    }
+    return handle;
+}
+
+static bool take_turn(void)
+{
+    pthread_mutex_lock(&all.lock);
+    const bool mine = all.under_way < rfs_remote_settings()->connections;
+    all.under_way += mine;
+    pthread_mutex_unlock(&all.lock);
+    return mine;
+}
+
+int rfs_lane_start(struct rfs_lane *lane, struct rfs_http *http)
+{
+    if (!take_turn())
+        return -EAGAIN;
+    struct handle *handle = idle_handle(lane);
+    if (!handle) {
+        pthread_mutex_lock(&all.lock);
+        all.under_way--;
+        pthread_mutex_unlock(&all.lock);
+        return -ENOMEM;
+    }
+    http->status = 0;
+    http->failed = 0;
+    http->refused_tls = false;
+    http->problem[0] = http->location[0] = '\0';
+    forget_answer(http);
+    handle->http = http;
+    handle->next = lane->busy;
+    lane->busy = handle;
+    lane->n_busy++;
+    if (set_up(handle, http) && curl_multi_add_handle(lane->multi, handle->easy) == CURLM_OK)
+        return 0;
+    retire(lane, handle);
+    return -ENOMEM;
+}
+
+static void note_failure(struct rfs_http *http, const struct handle *handle, CURLcode code)
+{
+    http->failed = code == CURLE_OK ? 0 : code == CURLE_OUT_OF_MEMORY ? -ENOMEM : -EIO;
+    http->refused_tls = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE;
+    if (code != CURLE_OK && !http->problem[0])
+        snprintf(http->problem, sizeof http->problem, "%s",
+                 handle->why[0] ? handle->why : curl_easy_strerror(code));
+}
+
+static void note_round_trip(const struct handle *handle)
+{
+    curl_off_t us = 0;
+
+    curl_easy_getinfo(handle->easy, CURLINFO_STARTTRANSFER_TIME_T, &us);
+    const uint64_t ns = us > 0 ? (uint64_t)us * 1000 : 0;
+    const uint64_t least = atomic_load_explicit(&round_trip, memory_order_relaxed);
+    /* If another thread's is lost, a later one comes. */
+    if (ns > 0 && (least == 0 || ns < least))
+        atomic_store_explicit(&round_trip, ns, memory_order_relaxed);
+}
+
+static struct rfs_http *finished(struct rfs_lane *lane)
+{
+    struct CURLMsg *message;
+    int left;
+
+    while ((message = curl_multi_info_read(lane->multi, &left))) {
+        struct handle *handle = NULL;
+        if (message->msg != CURLMSG_DONE)
+            continue;
+        const CURLcode code = message->data.result;
+        char *mine = NULL;
+        curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &mine);
+        handle = (struct handle *)(void *)mine;
+        struct rfs_http *http = handle->http;
+        curl_easy_getinfo(handle->easy, CURLINFO_RESPONSE_CODE, &http->status);
+        note_failure(http, handle, code);
+        if (code == CURLE_OK && http->status == 206)
+            note_round_trip(handle);
+        retire(lane, handle);
+        return http;
+    }
+    return NULL;
+}
+
+struct rfs_http *rfs_lane_wait(struct rfs_lane *lane, int ms)
+{
+    int running = 0;
+    struct rfs_http *http = finished(lane);
+
+    if (http)
+        return http;
+    curl_multi_perform(lane->multi, &running);
+    http = finished(lane);
+    if (http)
+        return http;
+    curl_multi_poll(lane->multi, NULL, 0, ms, NULL);
+    curl_multi_perform(lane->multi, &running);
+    return finished(lane);
+}
+
+time_t rfs_http_time(const char *text)
+{
+    const time_t time = text && *text ? curl_getdate(text, NULL) : -1;
+
+    return time < 0 ? 0 : time;
+}
+
+const char *rfs_http_library(void)
+{
+    static char text[64]; /* whoever asks writes the same */
+
+    snprintf(text, sizeof text, "libcurl %s", curl_version_info(CURLVERSION_NOW)->version);
+    return text;
+}

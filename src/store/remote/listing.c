@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/remote/listing.h"
+
+#include "base/cleanup.h"
+#include "base/json_read.h"
+#include "base/order.h"
+#include "base/store.h"
+#include "base/text.h"
+#include "base/vec.h"
+#include "store/remote/make.h"
+#include "store/remote/markup.h"
+#include "store/remote/sign.h"
+
+#define KEY_BYTES 4096 /* of a key of 1,024 bytes, percent-encoded */
+#define TOKEN_BYTES 4096
+
+/* What an entry takes, with its place in the list and the overhead of malloc. */
+static uint64_t entry_bytes(size_t name, size_t etag)
+{
+    return 2 * sizeof(struct rfs_remote_entry) + name + etag + 32;
+}
+
+static void free_entry(struct rfs_remote_entry *entry)
+{
+    rfs_lists_give(entry_bytes(strlen(entry->name), strlen(entry->etag)));
+    free(entry->name);
+}
+
+void rfs_remote_listing_free(struct rfs_remote_listing *listing)
+{
+    for (size_t i = 0; i < listing->n; i++)
+        free_entry(&listing->data[i]);
+    free(listing->data);
+    *listing = (struct rfs_remote_listing){0};
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static int digit(char c)
+{
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+
+/* In place. False where a NUL is encoded, or half a byte. */
+static bool decode(char *text, bool plus)
+{
+    char *to = text;
+
+    for (const char *from = text; *from; from++) {
+        if (*from != '%') {
+            *to++ = plus && *from == '+' ? ' ' : *from;
+            continue;
+        }
+        if (digit(from[1]) < 0 || digit(from[2]) < 0)
+            return false;
+        const char c = (char)(digit(from[1]) << 4 | digit(from[2]));
+        if (c == '\0')
+            return false;
+        *to++ = c;
+        from += 2;
+    }
+    *to = '\0';
+    return true;
+}
+
+/* Whether all parts of a path of LENGTH are names that a file or a folder can have. */
+static bool is_path(const char *path, size_t length)
+{
+    const char *end = path + length;
+
+    for (const char *at = path;;) {
+        const char *slash = memchr(at, '/', (size_t)(end - at));
+        const size_t n = (size_t)((slash ? slash : end) - at);
+        if (n == 0 || (n == 1 && at[0] == '.') || (n == 2 && at[0] == '.' && at[1] == '.'))
+            return false;
+        if (!slash)
+            return true;
+        at = slash + 1;
+    }
+}
+
+/* Adds it, without the slash at its end; a name that no file could have is left out. */
+static int add(struct rfs_remote_listing *out, const char *name,
+               const struct rfs_remote_entry *attributes, const char *etag)
+{
+    struct rfs_remote_entry entry = *attributes;
+    const size_t m = strlen(etag);
+    size_t n = strlen(name);
+
+    entry.folder = n > 0 && name[n - 1] == '/';
+    n -= entry.folder;
+    if (!is_path(name, n))
+        return 0;
+    if (!rfs_lists_take(entry_bytes(n, m)))
+        return -EFBIG;
+    entry.name = malloc(n + m + 2);
+    if (entry.name) {
+        memcpy(entry.name, name, n);
+        entry.name[n] = '\0';
+        entry.etag = memcpy(entry.name + n + 1, etag, m + 1);
+        if (RFS_PUSH(out, entry))
+            return 0;
+        free(entry.name);
+    }
+    rfs_lists_give(entry_bytes(n, m));
+    return -ENOMEM;
+}
+
+RFS_COMPARE(compare, struct rfs_remote_entry, x, y, strcmp(x->name, y->name))
+
+/* In order, each name once: a folder that has an object of its own beside those in it. */
+static void put_in_order(struct rfs_remote_listing *listing)
+{
+    size_t n = 0;
+
+    RFS_SORT_ALL(listing, compare);
+    for (size_t i = 0; i < listing->n; i++) {
+        struct rfs_remote_entry *entry = &listing->data[i];
+        if (n > 0 && strcmp(listing->data[n - 1].name, entry->name) == 0) {
+            free_entry(entry);
+            continue;
+        }
+        listing->data[n++] = *entry;
+    }
+    listing->n = n;
+}
+
+/* ---- S3 -------------------------------------------------------------------------------------- */
+
+/* 2009-10-12T17:50:30.000Z */
+static time_t time_of(const char *text)
+{
+    struct tm utc = {0};
+
+    return strptime(text, "%Y-%m-%dT%H:%M:%S", &utc) ? timegm(&utc) : 0;
+}
+
+static int add_object(const struct rfs_markup *object, const char *prefix,
+                      struct rfs_remote_listing *out)
+{
+    char key[KEY_BYTES], etag[256], size[32], modified[64];
+    struct rfs_remote_entry entry = {.known = true};
+    char *end;
+
+    if (!rfs_markup_find(object, "Key", key, sizeof key) || !decode(key, true) ||
+        !rfs_markup_find(object, "Size", size, sizeof size) ||
+        !rfs_markup_find(object, "ETag", etag, sizeof etag) ||
+        !rfs_markup_find(object, "LastModified", modified, sizeof modified))
+        return -EINVAL;
+    errno = 0;
+    entry.size = strtoull(size, &end, 10);
+    entry.modified = time_of(modified);
+    if (errno || *end || size[0] < '0' || size[0] > '9' || entry.size > INT64_MAX || !etag[0])
+        return -EINVAL;
+    const size_t n = strlen(prefix);
+    if (strncmp(key, prefix, n) != 0)
+        return -EINVAL;
+    return key[n] ? add(out, key + n, &entry, etag) : 0;
+}
+
+int rfs_listing_page(const char *text, size_t n, const char *prefix, struct rfs_remote_listing *out,
+                     char *next, size_t cap)
+{
+    struct rfs_markup rest = {text, n}, object;
+    const struct rfs_markup page = {text, n};
+    char truncated[8];
+
+    *next = '\0';
+    if (!rfs_markup_find(&page, "IsTruncated", truncated, sizeof truncated))
+        return -EINVAL;
+    while (rfs_markup_next(&rest, "Contents", &object)) {
+        const int rc = add_object(&object, prefix, out);
+        if (rc < 0)
+            return rc;
+    }
+    if (strcmp(truncated, "true") != 0)
+        return 0;
+    return rfs_markup_find(&page, "NextContinuationToken", next, cap) && *next ? 0 : -EINVAL;
+}
+
+static char *page_query(const char *prefix, const char *token)
+{
+    RFS_FREE char *coded = rfs_sign_encode(prefix, false);
+    RFS_FREE char *next = rfs_sign_encode(token, false);
+
+    if (!coded || !next)
+        return NULL;
+    return rfs_text_printf("%s%s%sencoding-type=url&list-type=2&prefix=%s",
+                           *next ? "continuation-token=" : "", next, *next ? "&" : "", coded);
+}
+
+static int refuse(int rc, const char *what)
+{
+    return rc == -ENOMEM  ? rfs_store_fail(rc, "out of memory")
+           : rc == -EFBIG ? rfs_lists_fail()
+                          : rfs_store_fail(-EIO, "%s", what);
+}
+
+static int fetch_page(const struct rfs_place *place, const char *url, const char *prefix,
+                      struct rfs_remote_listing *out, char token[TOKEN_BYTES])
+{
+    RFS_FREE char *query = page_query(prefix, token);
+    struct rfs_request request = {.place = place, .url = url, .key = "", .query = query};
+
+    if (!query)
+        return refuse(-ENOMEM, NULL);
+    int rc = rfs_requests_make(&request, 1);
+    if (rc == 0) {
+        rc = request.text
+                 ? rfs_listing_page(request.text, request.text_n, prefix, out, token, TOKEN_BYTES)
+                 : -EINVAL;
+        if (rc < 0)
+            rc = refuse(rc, "the store's list of objects is in an unknown form");
+    }
+    rfs_request_free(&request);
+    return rc;
+}
+
+static int fetch_keys(const struct rfs_place *place, const char *url,
+                      struct rfs_remote_listing *out)
+{
+    char token[TOKEN_BYTES] = "", last[TOKEN_BYTES];
+    unsigned pages = 0;
+    int rc;
+
+    RFS_FREE char *prefix = rfs_text_printf("%s%s", place->key, *place->key ? "/" : "");
+    if (!prefix)
+        return refuse(-ENOMEM, NULL);
+    out->deep = true;
+    do {
+        memcpy(last, token, sizeof last);
+        rc = fetch_page(place, url, prefix, out, token);
+        if (rc == 0 && *token && strcmp(token, last) == 0)
+            return refuse(-EINVAL, "the store's list of objects goes on with the same page");
+    } while (rc == 0 && *token && out->n <= RFS_LISTING_MOST && ++pages < RFS_LISTING_PAGES);
+    if (rc == 0 && pages == RFS_LISTING_PAGES)
+        return rfs_store_fail(-EFBIG,
+                              "the list of objects has more than %u pages; try: a longer prefix",
+                              RFS_LISTING_PAGES);
+    if (rc == 0 && *token)
+        return rfs_store_fail(-EFBIG,
+                              "there are more than %u objects below it; try: a longer prefix",
+                              RFS_LISTING_MOST);
+    return rc;
+}
+
+/* ---- other servers --------------------------------------------------------------------------- */
+
+/* A name of an index: of the folder itself, without a way out of it. */
+static int add_name(struct rfs_remote_listing *out, const char *name, bool folder)
+{
+    const struct rfs_remote_entry unknown = {0};
+    const size_t n = strlen(name);
+
+    if (n == 0 || memchr(name, '/', n - 1) || (n == 1 && *name == '/'))
+        return 0;
+    RFS_FREE char *slashed = rfs_text_printf("%s%s", name, folder && name[n - 1] != '/' ? "/" : "");
+    if (!slashed)
+        return -ENOMEM;
+    return add(out, slashed, &unknown, "");
+}
+
+static int add_links(const char *text, size_t n, struct rfs_remote_listing *out)
+{
+    struct rfs_markup rest = {text, n};
+    char link[KEY_BYTES];
+
+    while (rest.n > 0) {
+        if (!rfs_markup_link(&rest, link, sizeof link) || strpbrk(link, "?#:"))
+            continue;
+        if (!decode(link, false))
+            continue;
+        const char *name = strncmp(link, "./", 2) == 0 ? link + 2 : link;
+        const int rc = add_name(out, name, false);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* {"name": …, "type": …, …} */
+static bool read_item(struct rfs_json_read *json, char **name, bool *folder)
+{
+    bool first = true;
+
+    while (rfs_json_read_member(json, &first)) {
+        const bool is_name = rfs_json_read_is(json, "name");
+        const bool is_type = rfs_json_read_is(json, "type");
+        if (!is_name && !is_type) {
+            rfs_json_read_skip(json);
+            continue;
+        }
+        if (!rfs_json_read_string(json))
+            return false;
+        if (is_type)
+            *folder = rfs_json_read_is(json, "directory");
+        if (is_name) {
+            free(*name);
+            *name = strdup(json->text);
+        }
+    }
+    return !json->wrong && *name;
+}
+
+static int add_items(const char *text, size_t n, struct rfs_remote_listing *out)
+{
+    RFS_CLEANUP(rfs_json_read_free)
+    struct rfs_json_read json = rfs_json_read_begin(text, n);
+    bool first = true;
+    int rc = 0;
+
+    while (rc == 0 && rfs_json_read_element(&json, &first)) {
+        RFS_FREE char *name = NULL;
+        bool folder = false;
+        if (rfs_json_read_peek(&json, '{') ? !read_item(&json, &name, &folder)
+                                           : !rfs_json_read_string(&json))
+            return json.no_memory ? -ENOMEM : -EINVAL;
+        rc = add_name(out, name ? name : json.text, folder);
+    }
+    return rc ? rc : json.no_memory ? -ENOMEM : rfs_json_read_end(&json) ? 0 : -EINVAL;
+}
+
+int rfs_listing_index(const char *text, size_t n, bool json, struct rfs_remote_listing *out)
+{
+    return json ? add_items(text, n, out) : add_links(text, n, out);
+}
+
+/* Servers do not list names that begin with a dot; of these one file matters. */
+static int look_for_metadata(const struct rfs_place *place, const char *url, const char *folder,
+                             struct rfs_remote_listing *out)
+{
+    bool chunks = false;
+
+    for (size_t i = 0; i < out->n; i++) {
+        const char *end = strrchr(out->data[i].name, '.');
+        chunks |= end && strcmp(end, ".distcp") == 0;
+    }
+    if (!chunks)
+        return 0;
+    RFS_FREE char *key = rfs_text_printf("%s.metadata", folder);
+    if (!key)
+        return -ENOMEM;
+    struct rfs_request request = {.place = place, .url = url, .key = key, .head = true};
+    const int rc = rfs_requests_make(&request, 1);
+    rfs_request_free(&request);
+    if (rc == 0)
+        return add_name(out, ".metadata", false);
+    return rc == -ENOENT || rc == -EACCES ? 0 : rc;
+}
+
+static int read_index(const struct rfs_request *request, struct rfs_remote_listing *out)
+{
+    const bool json = strncmp(request->http.type, "application/json", 16) == 0;
+
+    if (!json && strncmp(request->http.type, "text/html", 9) != 0)
+        return rfs_store_fail(-ENOTDIR, "the server gives no index of that folder; try: files=MAP");
+    const int rc =
+        rfs_listing_index(request->text ? request->text : "", request->text_n, json, out);
+    return rc < 0 ? refuse(rc, "the server's index of that folder is in an unknown form") : 0;
+}
+
+static int fetch_index(struct rfs_folder *folders, struct rfs_request *requests, size_t n)
+{
+    int rc = rfs_requests_make(requests, n);
+
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = read_index(&requests[i], &folders[i].listing);
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = look_for_metadata(&folders[i].place, folders[i].url, requests[i].key,
+                               &folders[i].listing);
+    return rc;
+}
+
+/* Of all folders at once. */
+static int fetch_indexes(struct rfs_folder *folders, size_t n)
+{
+    RFS_FREE struct rfs_request *requests = calloc(n, sizeof *requests);
+    int rc = requests ? 0 : -ENOMEM;
+
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        const char *key = folders[i].place.key;
+        requests[i] = (struct rfs_request){.place = &folders[i].place,
+                                           .url = folders[i].url,
+                                           .key = rfs_text_printf("%s%s", key, *key ? "/" : "")};
+        rc = requests[i].key ? 0 : -ENOMEM;
+    }
+    rc = rc < 0 ? refuse(rc, NULL) : fetch_index(folders, requests, n);
+    for (size_t i = 0; requests && i < n; i++) {
+        free((char *)(uintptr_t)requests[i].key);
+        rfs_request_free(&requests[i]);
+    }
+    return rc;
+}
+
+int rfs_listing_fetch(struct rfs_folder *folders, size_t n)
+{
+    int rc = folders->place.s3 ? 0 : fetch_indexes(folders, n);
+
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        if (folders->place.s3)
+            rc = fetch_keys(&folders[i].place, folders[i].url, &folders[i].listing);
+        put_in_order(&folders[i].listing);
+    }
+    return rc;
+}

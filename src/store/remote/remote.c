@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/remote/remote.h"
+
+#include "base/store.h"
+#include "store/remote/chain.h"
+#include "store/remote/http.h"
+#include "store/remote/known.h"
+#include "store/remote/metadata.h"
+#include "store/remote/settings.h"
+
+#include <pthread.h>
+
+static struct {
+    pthread_mutex_t lock; /* of the users; held while credentials are looked for */
+    unsigned users;
+} now = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static bool any_url(const char *const *paths, size_t n, bool *s3)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < n; i++) {
+        const char *at = paths[i] ? paths[i] : "";
+        /* A list of paths, with ':' between. */
+        any |= rfs_is_url(at) || strstr(at, ":s3://") || strstr(at, ":https://") ||
+               strstr(at, ":http://");
+        *s3 |= strncmp(at, "s3://", 5) == 0 || strstr(at, ":s3://");
+    }
+    return any;
+}
+
+/* Missing credentials are reported before anything is read. */
+static int try_credentials(struct rfs_error *err)
+{
+    struct rfs_credentials who;
+    const int rc = rfs_credentials_get(&who);
+
+    explicit_bzero(&who, sizeof who);
+    return rc == 0
+               ? 0
+               : rfs_fail(
+                     err, rc, RFS_NOWHERE,
+                     "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or anonymous for public objects",
+                     "there are no credentials for s3://: %s", rfs_store_why("s3://", rc));
+}
+
+static int take(const struct rfs_options *options, bool s3, struct rfs_error *err)
+{
+    if (now.users > 0 && !rfs_remote_agrees(options))
+        return rfs_fail_usage(err, "the same values, or a process of its own",
+                              "another view of this process reads objects with other values of "
+                              "endpoint, region, profile, path_style or anonymous");
+    if (now.users == 0 && rfs_remote_adopt(options))
+        return rfs_fail_memory(err);
+    rfs_store_register(rfs_known_store());
+    rfs_known_forget();
+    const int rc = s3 && !options->anonymous ? try_credentials(err) : 0;
+    now.users += rc == 0;
+    return rc;
+}
+
+int rfs_remote_take(const struct rfs_options *options, const char *const *paths, size_t n,
+                    bool *taken, struct rfs_error *err)
+{
+    bool s3 = false;
+
+    *taken = false;
+    if (!any_url(paths, n, &s3))
+        return 0;
+    pthread_mutex_lock(&now.lock);
+    const int rc = take(options, s3, err);
+    pthread_mutex_unlock(&now.lock);
+    *taken = rc == 0;
+    return rc;
+}
+
+void rfs_remote_give(bool *taken)
+{
+    if (!*taken)
+        return;
+    *taken = false;
+    pthread_mutex_lock(&now.lock);
+    const bool last = --now.users == 0;
+    if (last) {
+        rfs_known_forget();
+        rfs_http_rest();
+        rfs_credentials_forget();
+    }
+    pthread_mutex_unlock(&now.lock);
+}
+
+const char *rfs_remote_library(void)
+{
+    return rfs_http_library();
+}
+
+const char *rfs_remote_token_file(void)
+{
+    return rfs_metadata_token_file();
+}
+
+void rfs_remote_load(void)
+{
+    rfs_http_load();
+}

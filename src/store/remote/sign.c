@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/remote/sign.h"
+
+#include "base/cleanup.h"
+#include "base/secret.h"
+#include "base/text.h"
+#include "store/crypt/hmac.h"
+
+#include <ctype.h>
+
+#define HEX_BYTES (2 * RFS_SHA256_BYTES + 1)
+
+static void to_hex(const unsigned char *data, char out[HEX_BYTES])
+{
+    for (size_t i = 0; i < RFS_SHA256_BYTES; i++)
+        snprintf(out + 2 * i, 3, "%02x", data[i]);
+}
+
+char *rfs_sign_encode(const char *text, bool slashes)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    char *out = malloc(3 * strlen(text) + 1);
+    char *to = out;
+
+    for (const unsigned char *c = (const unsigned char *)text; out && *c; c++) {
+        const bool plain =
+            (*c < 128 && isalnum(*c)) || strchr("-._~", *c) || (slashes && *c == '/');
+        if (plain) {
+            *to++ = (char)*c;
+            continue;
+        }
+        *to++ = '%';
+        *to++ = digits[*c >> 4];
+        *to++ = digits[*c & 15];
+    }
+    if (out)
+        *to = '\0';
+    return out;
+}
+
+/* "host;x-amz-date", and "host:…\nx-amz-date:…\n". */
+static bool join_headers(const struct rfs_sign *sign, char **names, char **lines)
+{
+    size_t n = 1, m = 1;
+
+    for (size_t i = 0; i < sign->n_headers; i++) {
+        n += strlen(sign->headers[i].name) + 1;
+        m += strlen(sign->headers[i].name) + strlen(sign->headers[i].value) + 2;
+    }
+    *names = calloc(n, 1);
+    *lines = calloc(m, 1);
+    if (!*names || !*lines)
+        return false;
+    char *to = *names, *line = *lines;
+    for (size_t i = 0; i < sign->n_headers; i++) {
+        const struct rfs_signed_header *header = &sign->headers[i];
+        to += sprintf(to, "%s%s", i > 0 ? ";" : "", header->name);
+        line += sprintf(line, "%s:%s\n", header->name, header->value);
+    }
+    return true;
+}
+
+/* The SHA-256 of the canonical request, in hexadecimal digits. */
+static bool digest_request(const struct rfs_sign *sign, const char *names, const char *lines,
+                           char out[HEX_BYTES])
+{
+    unsigned char digest[RFS_SHA256_BYTES];
+
+    RFS_FREE char *text = rfs_text_printf("%s\n%s\n%s\n%s\n%s\n%s", sign->method, sign->path,
+                                          sign->query, lines, names, RFS_SIGN_NO_BODY);
+    if (!text)
+        return false;
+    if (!rfs_sha256(text, strlen(text), digest))
+        return false;
+    to_hex(digest, out);
+    return true;
+}
+
+/* The key of one day, region and service signs TEXT. */
+static bool sign_text(const struct rfs_sign *sign, const char *text, char out[HEX_BYTES])
+{
+    unsigned char key[RFS_SHA256_BYTES];
+    char secret[512];
+    const int n = snprintf(secret, sizeof secret, "AWS4%s", sign->secret);
+    const bool signed_ =
+        n > 0 && (size_t)n < sizeof secret &&
+        rfs_hmac_sha256(secret, (size_t)n, sign->time, 8, key) &&
+        rfs_hmac_sha256(key, sizeof key, sign->region, strlen(sign->region), key) &&
+        rfs_hmac_sha256(key, sizeof key, sign->service, strlen(sign->service), key) &&
+        rfs_hmac_sha256(key, sizeof key, "aws4_request", strlen("aws4_request"), key) &&
+        rfs_hmac_sha256(key, sizeof key, text, strlen(text), key);
+
+    if (signed_)
+        to_hex(key, out);
+    rfs_wipe(secret, sizeof secret);
+    rfs_wipe(key, sizeof key);
+    return signed_;
+}
+
+char *rfs_sign_authorization(const struct rfs_sign *sign)
+{
+    RFS_FREE char *names = NULL;
+    RFS_FREE char *lines = NULL;
+    char digest[HEX_BYTES], signature[HEX_BYTES];
+
+    if (!join_headers(sign, &names, &lines) || !digest_request(sign, names, lines, digest))
+        return NULL;
+    RFS_FREE char *scope =
+        rfs_text_printf("%.8s/%s/%s/aws4_request", sign->time, sign->region, sign->service);
+    if (!scope)
+        return NULL;
+    RFS_FREE char *text =
+        rfs_text_printf("AWS4-HMAC-SHA256\n%s\n%s\n%s", sign->time, scope, digest);
+    if (!text)
+        return NULL;
+    if (!sign_text(sign, text, signature))
+        return NULL;
+    return rfs_text_printf("AWS4-HMAC-SHA256 Credential=%s/%s,SignedHeaders=%s,Signature=%s",
+                           sign->key_id, scope, names, signature);
+}

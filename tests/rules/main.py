@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the cases: see README.md. Started by ./run, which says where the Python of each family is."""
+import os
+import sys
+
+here = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [here, *(os.path.join(here, "..", folder) for folder in ("boxes", "interop", "support"))]
+
+import families  # noqa: E402
+
+sys.exit(families.main("tests/rules/run", {"language": 60, "mindformers": 70, "megatron": 15, "transformers": 10}))

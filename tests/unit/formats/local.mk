@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+check_PROGRAMS += $(FORMATS_TESTS)
+TESTS += $(FORMATS_TESTS)
+FORMATS_TESTS = \
+	tests/unit/formats/test_chunks \
+	tests/unit/formats/test_ckpt \
+	tests/unit/formats/test_ckpt_bad \
+	tests/unit/formats/test_ckpt_fixtures \
+	tests/unit/formats/test_ckpt_match \
+	tests/unit/formats/test_crc \
+	tests/unit/formats/test_dcp \
+	tests/unit/formats/test_dcp_item \
+	tests/unit/formats/test_dcp_pickle \
+	tests/unit/formats/test_dtype \
+	tests/unit/formats/test_mindformers \
+	tests/unit/formats/test_pickle \
+	tests/unit/formats/test_safetensors \
+	tests/unit/formats/test_safetensors_bad \
+	tests/unit/formats/test_shards \
+	tests/unit/formats/test_torch \
+	tests/unit/formats/test_zip
+tests_unit_formats_test_ckpt_SOURCES = tests/unit/formats/test_ckpt.c $(STORE_WRITER)
+tests_unit_formats_test_ckpt_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_formats_test_ckpt_bad_SOURCES = tests/unit/formats/test_ckpt_bad.c $(STORE_WRITER)
+tests_unit_formats_test_ckpt_bad_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_formats_test_ckpt_fixtures_SOURCES = \
+	tests/unit/formats/test_ckpt_fixtures.c $(STORE_WRITER)
+tests_unit_formats_test_ckpt_fixtures_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_formats_test_ckpt_match_SOURCES = tests/unit/formats/test_ckpt_match.c $(STORE_WRITER)
+tests_unit_formats_test_ckpt_match_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_formats_test_dcp_SOURCES = \
+	tests/support/dcp_file.c \
+	tests/support/dcp_file.h \
+	tests/support/tree.c \
+	tests/support/tree.h \
+	tests/unit/formats/test_dcp.c
+tests_unit_formats_test_dcp_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_formats_test_dcp_pickle_SOURCES = \
+	tests/unit/formats/test_dcp_pickle.c $(STORE_WRITER)
+tests_unit_formats_test_dcp_pickle_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_formats_test_dtype_SOURCES = tests/unit/formats/test_dtype.c
+tests_unit_formats_test_dtype_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_formats_test_crc_SOURCES = tests/unit/formats/test_crc.c $(STORE_WRITER)
+tests_unit_formats_test_crc_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_formats_test_safetensors_SOURCES = tests/unit/formats/test_safetensors.c $(STORE_WRITER)
+tests_unit_formats_test_safetensors_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_formats_test_safetensors_bad_SOURCES = \
+	tests/unit/formats/test_safetensors_bad.c $(STORE_WRITER)
+tests_unit_formats_test_safetensors_bad_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_formats_test_pickle_SOURCES = tests/unit/formats/test_pickle.c $(STORE_WRITER)
+tests_unit_formats_test_pickle_LDADD = librfs.la $(CMOCKA_LIBS)
+FORMATS_ARCHIVE = \
+	tests/support/archive.c \
+	tests/support/archive.h \
+	tests/support/tree.c \
+	tests/support/tree.h
+tests_unit_formats_test_zip_SOURCES = tests/unit/formats/test_zip.c $(FORMATS_ARCHIVE)
+tests_unit_formats_test_zip_LDADD = librfs.la $(CMOCKA_LIBS)
+FORMATS_TORCH = tests/support/torch_file.c tests/support/torch_file.h $(FORMATS_ARCHIVE)
+tests_unit_formats_test_torch_SOURCES = tests/unit/formats/test_torch.c $(FORMATS_TORCH)
+tests_unit_formats_test_torch_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_formats_test_dcp_item_SOURCES = tests/unit/formats/test_dcp_item.c $(FORMATS_TORCH)
+tests_unit_formats_test_dcp_item_LDADD = librfs.la $(CMOCKA_LIBS)
+EXTRA_DIST += tests/fixtures/dcp tests/fixtures/make_ckpt.py tests/fixtures/make_dcp.py tests/fixtures/ckpt
+tests_unit_formats_test_chunks_SOURCES = tests/unit/formats/test_chunks.c
+tests_unit_formats_test_chunks_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_formats_test_shards_SOURCES = tests/unit/formats/boxes.h tests/unit/formats/test_shards.c $(STORE_TREE)
+tests_unit_formats_test_shards_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_formats_test_mindformers_SOURCES = tests/unit/formats/boxes.h tests/unit/formats/test_mindformers.c $(STORE_TREE)
+tests_unit_formats_test_mindformers_LDADD = librfs.la $(CMOCKA_LIBS)

@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * .metadata of distributed checkpoints: those that four versions of torch wrote, against what torch
+ * finds in them (tests/fixtures/make_dcp.py), and wrong ones by hand.
+ */
+#include "formats/chunks/dcp.h"
+#include "tests/support/dcp_file.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+struct world {
+    struct rfs_files *files;
+    struct rfs_tables tables;
+    struct rfs_chunks *boxes;
+};
+
+static const struct rfs_chunks_format format = {.name = "test"};
+
+static int read_bytes(void *ctx, void *buf, size_t n, uint64_t offset)
+{
+    const struct bytes *bytes = ctx;
+    assert_true(offset <= bytes->n && n <= bytes->n - offset);
+    memcpy(buf, bytes->data + offset, n);
+    return 0;
+}
+
+static int describe(struct bytes *bytes, struct world *world, struct rfs_error *err)
+{
+    *world = (struct world){.files = rfs_files_new(NULL),
+                            .tables = {rfs_intern_new(), rfs_intern_new()}};
+    assert_int_equal(rfs_files_add(world->files, "/c/.metadata"), 0);
+    world->boxes = rfs_chunks_new(&format, "/c", 0, world->files, &world->tables, NULL);
+    assert_non_null(world->boxes);
+    return rfs_dcp_describe(read_bytes, bytes, bytes->n, world->boxes, err);
+}
+
+static void end(struct world *world)
+{
+    rfs_chunks_free(world->boxes);
+    rfs_files_free(world->files);
+    rfs_intern_free(world->tables.names);
+    rfs_intern_free(world->tables.types);
+}
+
+/* ---- what torch wrote ---- */
+
+static FILE *fixture(const char *name)
+{
+    char path[4096];
+    const char *top = getenv("top_srcdir");
+    snprintf(path, sizeof path, "%s/tests/fixtures/dcp/%s", top ? top : ".", name);
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        fail_msg("%s cannot be opened", path);
+    return file;
+}
+
+static void load(const char *name, struct bytes *bytes)
+{
+    unsigned char part[4096];
+    FILE *file = fixture(name);
+    for (size_t n; (n = fread(part, 1, sizeof part, file)) > 0;)
+        bytes_add(bytes, part, n);
+    fclose(file);
+}
+
+/* "2,3", or "-" for none. */
+static uint32_t numbers(const char *text, uint64_t *out)
+{
+    uint32_t n = 0;
+    for (const char *at = strcmp(text, "-") == 0 ? NULL : text; at; n++) {
+        out[n] = strtoull(at, NULL, 10);
+        at = strchr(at, ',');
+        at = at ? at + 1 : NULL;
+    }
+    return n;
+}
+
+static const char *torch_name(enum rfs_dtype dtype)
+{
+    return dtype == RFS_BFLOAT16  ? "bfloat16"
+           : dtype == RFS_FLOAT32 ? "float32"
+           : dtype == RFS_INT64   ? "int64"
+           : dtype == RFS_UINT8   ? "uint8"
+                                  : "other";
+}
+
+/* name, dtype, full shape, offset, sizes, path, item, bytes */
+static void check_chunk(const struct world *world, char **field)
+{
+    struct rfs_chunks *boxes = world->boxes;
+    const struct rfs_chunked_tensor *tensor = rfs_chunks_find(boxes, field[0], strlen(field[0]));
+    assert_non_null(tensor);
+    const struct rfs_type *whole = rfs_chunks_type(boxes, tensor->type);
+    uint64_t want[RFS_MAX_DIMS];
+    uint64_t at[RFS_MAX_DIMS];
+    assert_string_equal(torch_name((enum rfs_dtype)whole->dtype), field[1]);
+    assert_int_equal(numbers(field[2], want), whole->ndim);
+    if (whole->ndim > 0)
+        assert_memory_equal(want, whole->dims, whole->ndim * sizeof *want);
+    if (whole->bytes == 0) {
+        assert_int_equal(tensor->n, 0);
+        return;
+    }
+    assert_int_equal(numbers(field[3], want), whole->ndim);
+    for (uint32_t c = tensor->first; c < tensor->first + tensor->n; c++) {
+        const struct rfs_chunk *chunk = &boxes->chunks.data[c];
+        rfs_chunks_corner(boxes, tensor, c, at);
+        if (whole->ndim > 0 && memcmp(at, want, whole->ndim * sizeof *want) != 0)
+            continue;
+        const struct rfs_type *type = rfs_chunks_type(boxes, chunk->type);
+        assert_int_equal(numbers(field[4], want), type->ndim);
+        if (type->ndim > 0)
+            assert_memory_equal(want, type->dims, type->ndim * sizeof *want);
+        assert_string_equal(rfs_files_path(world->files, chunk->file) + strlen("/c/"), field[5]);
+        assert_int_equal(chunk->item, strtoull(field[6], NULL, 10));
+        assert_int_equal(chunk->item_bytes, strtoull(field[7], NULL, 10));
+        return;
+    }
+    fail_msg("%s has no chunk at %s", field[0], field[3]);
+}
+
+static void test_fixture(const char *version)
+{
+    char name[80];
+    char line[1024];
+    struct bytes bytes = {0};
+    struct world world;
+    struct rfs_error err = {0};
+    size_t chunks = 0;
+    size_t objects = 0;
+    snprintf(name, sizeof name, "torch-%s.metadata", version);
+    load(name, &bytes);
+    if (describe(&bytes, &world, &err))
+        fail_msg("%s", err.text);
+    FILE *expected = fixture("expected.tsv");
+    while (fgets(line, sizeof line, expected)) {
+        char *field[9] = {0};
+        char *rest = line;
+        for (int i = 0; i < 9 && (field[i] = strsep(&rest, "\t\n")); i++)
+            ;
+        if (strcmp(field[0], name) != 0)
+            continue;
+        if (strcmp(field[2], "object") == 0)
+            objects++;
+        else
+            check_chunk(&world, field + 1);
+        chunks += strcmp(field[2], "object") != 0 && strcmp(field[3], "0,4") != 0;
+    }
+    fclose(expected);
+    assert_int_equal(world.boxes->chunks.n, chunks);
+    assert_int_equal(world.boxes->objects.n, objects);
+    assert_int_equal(world.boxes->tensors.n, 5);
+    assert_true(chunks > 5);
+    end(&world);
+    /* Whatever is cut off is missed. */
+    for (size_t n = bytes.n; n-- > 0;) {
+        struct bytes part = {.data = bytes.data, .n = n};
+        assert_int_equal(describe(&part, &world, &err), -EINVAL);
+        assert_non_null(strstr(err.text, "damaged: it has no end"));
+        end(&world);
+    }
+    bytes_free(&bytes);
+}
+
+static void test_fixtures(void **state)
+{
+    (void)state;
+    test_fixture("2.1.2");
+    test_fixture("2.3.1");
+    test_fixture("2.9.1");
+    test_fixture("2.15.0");
+}
+
+/* ---- by hand ---- */
+
+static const int64_t zero[RFS_MAX_DIMS + 1];
+#define DIMS(...) ((const int64_t[]){__VA_ARGS__})
+
+/* A tensor "w" of float32 [4, 2] in two chunks of two rows. */
+static void put_chunks(struct bytes *out)
+{
+    dcp_begin(out);
+    dcp_tensor(out, "w", "float32", 2, DIMS(4, 2));
+    dcp_chunk(out, 2, zero, DIMS(2, 2));
+    dcp_chunk(out, 2, DIMS(2, 0), DIMS(2, 2));
+    dcp_tensor_end(out);
+}
+
+static void put_first(struct bytes *out)
+{
+    put_chunks(out);
+    dcp_storage(out);
+    dcp_place(out, "w", 2, zero, "a", 0, 1000);
+}
+
+static struct bytes whole(const char *path, int64_t at, int64_t bytes, const char *version)
+{
+    struct bytes out = {0};
+    put_first(&out);
+    dcp_place(&out, "w", 2, DIMS(2, 0), path, at, bytes);
+    dcp_end(&out, version);
+    return out;
+}
+
+static void accepted(struct bytes bytes)
+{
+    struct world world;
+    struct rfs_error err = {0};
+    if (describe(&bytes, &world, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(world.boxes->chunks.n, 2);
+    end(&world);
+    bytes_free(&bytes);
+}
+
+static void refused(struct bytes bytes, int code, const char *part)
+{
+    struct world world;
+    struct rfs_error err = {0};
+    const int rc = describe(&bytes, &world, &err);
+    if (rc != code || !strstr(err.text, part) || strncmp(err.text, "/c/.metadata: ", 14) != 0)
+        fail_msg("%d instead of %d, no '%s' in: %s", rc, code, part, err.text);
+    end(&world);
+    describe(&bytes, &world, NULL);
+    end(&world);
+    bytes_free(&bytes);
+}
+
+static void test_places(void **state)
+{
+    (void)state;
+    accepted(whole("b", 500, 700, NULL));
+    accepted(whole("sub/b..c", INT64_MAX - 5, 5, "1.0.0"));
+    refused(whole("../b", 0, 1, NULL), -EINVAL, "'../b' is not in the folder");
+    refused(whole("b/../../c", 0, 1, NULL), -EINVAL, "is not in the folder");
+    refused(whole("/etc/passwd", 0, 1, NULL), -EINVAL, "'/etc/passwd' is not in the folder");
+    refused(whole("", 0, 1, NULL), -EINVAL, "is not in the folder");
+    refused(whole("b", -1, 1, NULL), -EINVAL, "stored without a file, an offset or a length");
+    refused(whole("b", 0, -1, NULL), -EINVAL, "stored without a file, an offset or a length");
+    refused(whole("b", INT64_MAX, 1, NULL), -EINVAL, "stored without a file, an offset");
+    refused(whole("b", 0, 1, "2.0.0"), -ENOTSUP, "is of version 2.0.0; version 1 is read");
+    refused(whole("b", 0, 1, "10.0"), -ENOTSUP, "is of version 10.0;");
+}
+
+static void test_missing(void **state)
+{
+    (void)state;
+    struct bytes b = {0};
+    put_first(&b);
+    dcp_end(&b, NULL);
+    refused(b, -EINVAL, "parameter 'w': the metadata does not say where the chunk at [");
+    b = (struct bytes){0};
+    put_first(&b);
+    dcp_place(&b, "w", 2, zero, "a", 0, 1000);
+    dcp_end(&b, NULL);
+    refused(b, -EINVAL, "stores the chunk at [0, 0] twice");
+    b = (struct bytes){0};
+    put_first(&b);
+    dcp_place(&b, "w", 2, DIMS(1, 0), "a", 0, 1000);
+    dcp_end(&b, NULL);
+    refused(b, -EINVAL, "stores a chunk at [1, 0] that it does not describe");
+    b = (struct bytes){0};
+    put_first(&b);
+    dcp_place(&b, "w", 1, DIMS(2), "a", 0, 1000);
+    dcp_end(&b, NULL);
+    refused(b, -EINVAL, "it stores a chunk of a tensor that it does not describe");
+    b = (struct bytes){0};
+    put_first(&b);
+    dcp_place(&b, "v", 2, DIMS(2, 0), "a", 0, 1000);
+    dcp_end(&b, NULL);
+    refused(b, -EINVAL, "parameter 'v': the metadata is damaged: it stores a chunk of a tensor");
+    b = (struct bytes){0};
+    put_first(&b);
+    dcp_place(&b, "w", 2, NULL, "a", 0, 1000);
+    dcp_end(&b, NULL);
+    refused(b, -EINVAL, "it stores a chunk without an offset");
+}
+
+/* One chunk of a tensor [4, 2] and one that is given. */
+static struct bytes two_chunks(const int64_t *offset, const int64_t *size)
+{
+    struct bytes out = {0};
+    dcp_begin(&out);
+    dcp_tensor(&out, "w", "float32", 2, DIMS(4, 2));
+    dcp_chunk(&out, 2, zero, DIMS(2, 2));
+    dcp_chunk(&out, 2, offset, size);
+    dcp_tensor_end(&out);
+    dcp_storage(&out);
+    dcp_place(&out, "w", 2, zero, "a", 0, 1000);
+    dcp_place(&out, "w", 2, offset, "a", 1000, 1000);
+    dcp_end(&out, NULL);
+    return out;
+}
+
+static void test_boxes(void **state)
+{
+    (void)state;
+    accepted(two_chunks(DIMS(2, 0), DIMS(2, 2)));
+    refused(two_chunks(DIMS(1, 0), DIMS(3, 2)), -EINVAL, "overlap in [1:2, 0:2]");
+    refused(two_chunks(DIMS(3, 0), DIMS(1, 2)), -EINVAL, "no chunk for [2:3, 0:2]");
+    refused(two_chunks(DIMS(2, 0), DIMS(3, 2)), -EINVAL, "outside of the tensor");
+    refused(two_chunks(DIMS(2, 0), DIMS(INT64_MAX, 2)), -EINVAL, "outside of the tensor");
+    refused(two_chunks(DIMS(2, -1), DIMS(2, 2)), -EINVAL, "a chunk without offsets and sizes");
+}
+
+/* One tensor that is not read, and nothing else. */
+static void unread(struct bytes bytes, const char *why)
+{
+    struct world world;
+    struct rfs_error err = {0};
+    if (describe(&bytes, &world, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(world.boxes->tensors.n, 0);
+    assert_int_equal(world.boxes->unread.n, 1);
+    assert_string_equal(rfs_intern_text(world.tables.names, world.boxes->unread.data[0].why), why);
+    assert_null(rfs_chunks_find(world.boxes, "w", 1));
+    end(&world);
+    bytes_free(&bytes);
+}
+
+/* A tensor of a shape, with one chunk that is all of it. */
+static struct bytes one(const char *name, const char *dtype, unsigned ndim, const int64_t *dims,
+                        unsigned times)
+{
+    struct bytes out = {0};
+    dcp_begin(&out);
+    for (unsigned i = 0; i < times; i++) {
+        dcp_tensor(&out, name, dtype, ndim, dims);
+        dcp_chunk(&out, ndim, zero, dims);
+        dcp_tensor_end(&out);
+    }
+    dcp_storage(&out);
+    for (unsigned i = 0; i < times; i++)
+        dcp_place(&out, name, ndim, zero, "a", 0, 1000);
+    dcp_end(&out, NULL);
+    return out;
+}
+
+static void test_tensors(void **state)
+{
+    (void)state;
+    int64_t many[RFS_MAX_DIMS + 1];
+    for (size_t i = 0; i <= RFS_MAX_DIMS; i++)
+        many[i] = 1;
+    refused(one("w", "float32", RFS_MAX_DIMS + 1, many, 1), -EINVAL, "without a size or chunks");
+    refused(one("w", "float32", 2, DIMS(INT64_MAX, 9), 1), -EINVAL, "more than 2^63 bytes");
+    refused(one("w", "float32", 1, DIMS(2), 2), -EINVAL, "the metadata describes it twice");
+    refused(one("", "float32", 1, DIMS(2), 1), -EINVAL, "a name that is not UTF-8 text");
+    unread(one("w", "float8_e8m0fnu", 1, DIMS(2), 1), "its elements are torch.float8_e8m0fnu");
+    unread(one("w", "qint8", 1, DIMS(2), 1), "its elements are torch.qint8");
+    unread(one("w", "int4", 1, DIMS(2), 1), "its elements are torch.int4");
+    refused(one("w", "qint8", 1, DIMS(2), 2), -EINVAL, "describes it twice");
+    refused(one("w", "Size", 1, DIMS(2), 1), -EINVAL, "a tensor without a dtype or a layout");
+}
+
+/* The metadata of one tensor, with bytes of it replaced by as many others. */
+static struct bytes changed(const char *from, const char *to)
+{
+    struct bytes out = one("w", "float32", 1, DIMS(2), 1);
+    unsigned char *at = memmem(out.data, out.n, from, strlen(from));
+    assert_non_null(at);
+    assert_int_equal(strlen(from), strlen(to));
+    memcpy(at, to, strlen(to));
+    return out;
+}
+
+static void test_fields(void **state)
+{
+    (void)state;
+    unread(changed("torch.strided", "torch.sparse_"), "its layout is not torch.strided");
+    refused(changed("storage_data", "storage_date"), -EINVAL, "it has no storage_data");
+    refused(changed("state_dict_metadata", "state_dict_metadate"), -EINVAL,
+            "it has no state_dict_metadata");
+    refused(changed("chunks", "chunkz"), -EINVAL, "a tensor without a size or chunks");
+    refused(changed("properties", "propertiez"), -EINVAL, "a tensor without a dtype");
+    refused(changed("offsets", "offzets"), -EINVAL, "a chunk without offsets and sizes");
+    refused(changed("fqn", "fqm"), -EINVAL, "something else than places");
+    refused(changed("relative_path", "relative_pith"), -EINVAL, "without a file, an offset");
+}
+
+/* The state of a parameter, in two pieces, without the shape that it had. */
+static void test_flattened(void **state)
+{
+    (void)state;
+    static const char name[] = "optimizer.state.exp_avg.w";
+    struct bytes out = {0};
+    struct world world;
+    struct rfs_error err = {0};
+    dcp_begin(&out);
+    dcp_tensor(&out, name, "float32", 3, DIMS(1, 2, 4));
+    dcp_chunk(&out, 3, zero, DIMS(1, 1, 4));
+    dcp_chunk(&out, 3, DIMS(0, 1, 0), DIMS(1, 1, 4));
+    dcp_tensor_end(&out);
+    dcp_tensor(&out, "w", "bfloat16", 2, DIMS(2, 4));
+    dcp_chunk(&out, 2, zero, DIMS(2, 4));
+    dcp_tensor_end(&out);
+    dcp_storage(&out);
+    dcp_place(&out, name, 3, zero, "a", 0, 1000);
+    dcp_place(&out, name, 3, DIMS(0, 1, 0), "a", 1000, 1000);
+    dcp_place(&out, "w", 2, zero, "a", 2000, 1000);
+    dcp_end(&out, NULL);
+    if (describe(&out, &world, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(world.boxes->tensors.n, 2);
+    assert_int_equal(world.boxes->unread.n, 1);
+    assert_string_equal(rfs_intern_text(world.tables.names, world.boxes->unread.data[0].name),
+                        name);
+    assert_non_null(
+        strstr(rfs_intern_text(world.tables.names, world.boxes->unread.data[0].why), "mcore_data"));
+    end(&world);
+    bytes_free(&out);
+}
+
+static void test_transforms(void **state)
+{
+    (void)state;
+    struct bytes b = {0};
+    put_first(&b);
+    dcp_place(&b, "w", 2, DIMS(2, 0), "a", 1000, 1000);
+    b.n -= strlen(DCP_BUILD);
+    dcp_text(&b, "transform_descriptors");
+    dcp_ops(&b, "](");
+    dcp_text(&b, "stream.zstd/1");
+    dcp_ops(&b, "e" DCP_BUILD);
+    dcp_end(&b, NULL);
+    refused(b, -ENOTSUP, "parameter 'w': is stored compressed, or by another extension");
+}
+
+/* An object that is declared, and stored at these places. */
+static struct bytes object(const char *declared, const char *stored, unsigned times)
+{
+    struct bytes b = {0};
+
+    dcp_begin(&b);
+    dcp_left_out(&b, declared);
+    dcp_storage(&b);
+    for (unsigned i = 0; i < times; i++)
+        dcp_place(&b, stored, 0, NULL, "__0_0.distcp", 100 * (int64_t)i, 50);
+    dcp_end(&b, NULL);
+    return b;
+}
+
+static void test_objects(void **state)
+{
+    struct bytes b = object("step", "step", 1);
+    struct rfs_error err = {0};
+    struct world world;
+
+    (void)state;
+    assert_int_equal(describe(&b, &world, &err), 0);
+    assert_int_equal(world.boxes->objects.n, 1);
+    assert_true(world.boxes->objects.data[0].item == 0 &&
+                world.boxes->objects.data[0].item_bytes == 50);
+    assert_null(rfs_chunks_find(world.boxes, "step", 4));
+    end(&world);
+    bytes_free(&b);
+    refused(object("step", "step", 0), -EINVAL,
+            "parameter 'step': the metadata does not say where");
+    refused(object("step", "step", 2), -EINVAL, "parameter 'step': the metadata stores it twice");
+    refused(object("step", "other", 1), -EINVAL, "parameter 'other': the metadata stores it and");
+    b = (struct bytes){0};
+    dcp_begin(&b);
+    dcp_left_out(&b, "step");
+    dcp_left_out(&b, "step");
+    dcp_storage(&b);
+    dcp_end(&b, NULL);
+    refused(b, -EINVAL, "parameter 'step': the metadata describes it twice");
+}
+
+static void test_others(void **state)
+{
+    (void)state;
+    struct bytes b = {0};
+    DCP_BYTES(&b, "\x80\4}.");
+    refused(b, -EINVAL, "the metadata is damaged: it is another object");
+    b = (struct bytes){0};
+    dcp_begin(&b);
+    dcp_left_out(&b, "step");
+    dcp_text(&b, "odd");
+    dcp_ops(&b, "N");
+    dcp_storage(&b);
+    dcp_end(&b, NULL);
+    refused(b, -EINVAL, "parameter 'odd': the metadata is damaged: it is neither a tensor");
+    /* Megatron's further attribute. */
+    b = whole("b", 0, 1, NULL);
+    b.n -= strlen(DCP_BUILD ".");
+    dcp_text(&b, "mcore_data");
+    dcp_ops(&b, "}(");
+    dcp_text(&b, "w");
+    dcp_ops(&b, "}u" DCP_BUILD ".");
+    accepted(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fixtures),  cmocka_unit_test(test_places),
+        cmocka_unit_test(test_missing),   cmocka_unit_test(test_boxes),
+        cmocka_unit_test(test_tensors),   cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_flattened), cmocka_unit_test(test_transforms),
+        cmocka_unit_test(test_others),    cmocka_unit_test(test_objects),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

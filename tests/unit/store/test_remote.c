@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Object storage without a server: signatures, credentials, lists of objects. */
+#include "store/remote/credentials.h"
+#include "store/remote/jumps.h"
+#include "store/remote/listing.h"
+#include "store/remote/markup.h"
+#include "store/remote/metadata.h"
+#include "store/remote/place.h"
+#include "store/remote/settings.h"
+#include "store/remote/sign.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* The examples in AWS's documentation of S3's signatures. */
+#define KEY_ID "AKIAIOSFODNN7EXAMPLE"
+#define SECRET "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
+#define BUCKET_HOST "examplebucket.s3.amazonaws.com"
+
+static void expect_signature(const char *path, const char *query,
+                             const struct rfs_signed_header *headers, size_t n, const char *want)
+{
+    const struct rfs_sign sign = {
+        .key_id = KEY_ID,
+        .secret = SECRET,
+        .region = "us-east-1",
+        .service = "s3",
+        .time = "20130524T000000Z",
+        .method = "GET",
+        .path = path,
+        .query = query,
+        .headers = headers,
+        .n_headers = n,
+    };
+    char *got = rfs_sign_authorization(&sign);
+
+    assert_non_null(got);
+    assert_non_null(strstr(got, "Credential=" KEY_ID "/20130524/us-east-1/s3/aws4_request,"));
+    assert_string_equal(strstr(got, "Signature=") + strlen("Signature="), want);
+    free(got);
+}
+
+static void signatures_of_the_documentation(void **state)
+{
+    const struct rfs_signed_header plain[] = {{"host", BUCKET_HOST},
+                                              {"x-amz-content-sha256", RFS_SIGN_NO_BODY},
+                                              {"x-amz-date", "20130524T000000Z"}};
+    const struct rfs_signed_header ranged[] = {{"host", BUCKET_HOST},
+                                               {"range", "bytes=0-9"},
+                                               {"x-amz-content-sha256", RFS_SIGN_NO_BODY},
+                                               {"x-amz-date", "20130524T000000Z"}};
+
+    (void)state;
+    expect_signature("/test.txt", "", ranged, 4,
+                     "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41");
+    expect_signature("/", "lifecycle=", plain, 3,
+                     "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543");
+    expect_signature("/", "max-keys=2&prefix=J", plain, 3,
+                     "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7");
+}
+
+static void the_test_suite_of_version_4(void **state)
+{
+    const struct rfs_signed_header headers[] = {{"host", "example.amazonaws.com"},
+                                                {"x-amz-date", "20150830T123600Z"}};
+    const struct rfs_sign sign = {
+        .key_id = "AKIDEXAMPLE",
+        .secret = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY",
+        .region = "us-east-1",
+        .service = "service",
+        .time = "20150830T123600Z",
+        .method = "GET",
+        .path = "/",
+        .query = "",
+        .headers = headers,
+        .n_headers = 2,
+    };
+    char *got = rfs_sign_authorization(&sign);
+
+    (void)state;
+    assert_string_equal(
+        got, "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request,"
+             "SignedHeaders=host;x-amz-date,"
+             "Signature=5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31");
+    free(got);
+}
+
+static void names_are_encoded(void **state)
+{
+    char *path = rfs_sign_encode("a b/ä+~=&*'", true);
+    char *query = rfs_sign_encode("a/b", false);
+
+    (void)state;
+    assert_string_equal(path, "a%20b/%C3%A4%2B~%3D%26%2A%27");
+    assert_string_equal(query, "a%2Fb");
+    free(path);
+    free(query);
+}
+
+static void shared_files_have_profiles(void **state)
+{
+    static const char text[] = "# mine\n"
+                               "[default]\n"
+                               "aws_access_key_id = A\r\n"
+                               "aws_secret_access_key=B/=+ \n"
+                               "\n"
+                               "[profile train]\n"
+                               "  region =  eu-west-1\n"
+                               "; region = none\n"
+                               "[train2]\n"
+                               "region = x";
+    char out[16];
+
+    (void)state;
+    assert_true(rfs_credentials_find(text, "default", "aws_access_key_id", out, sizeof out));
+    assert_string_equal(out, "A");
+    assert_true(rfs_credentials_find(text, "default", "aws_secret_access_key", out, sizeof out));
+    assert_string_equal(out, "B/=+");
+    assert_true(rfs_credentials_find(text, "train", "region", out, sizeof out));
+    assert_string_equal(out, "eu-west-1");
+    assert_true(rfs_credentials_find(text, "train2", "region", out, sizeof out));
+    assert_string_equal(out, "x");
+    assert_false(rfs_credentials_find(text, "default", "region", out, sizeof out));
+    assert_false(rfs_credentials_find(text, "train", "region", out, 9));
+    assert_false(rfs_credentials_find("", "default", "region", out, sizeof out));
+    assert_false(rfs_credentials_find("[", "", "region", out, sizeof out));
+}
+
+static void metadata_services_give_credentials_for_a_while(void **state)
+{
+    static const char text[] =
+        "{\"Code\":\"Success\",\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"B\","
+        "\"Token\":\"C\",\"Expiration\":\"2030-01-02T03:04:05Z\",\"x\":[1]}";
+    struct rfs_credentials got;
+
+    (void)state;
+    assert_true(rfs_credentials_parse(text, strlen(text), &got));
+    assert_string_equal(got.key_id, "A");
+    assert_string_equal(got.secret, "B");
+    assert_string_equal(got.token, "C");
+    assert_int_equal(got.ends, 1893553445);
+    assert_false(rfs_credentials_parse("{\"AccessKeyId\":\"A\"}", 19, &got));
+    assert_false(rfs_credentials_parse("<html>", 6, &got));
+}
+
+#define OBJECT(key, size)                                                                          \
+    "<Contents><Key>" key "</Key><LastModified>2026-01-02T03:04:05.678Z</LastModified>"            \
+    "<ETag>&quot;abc&quot;</ETag><Size>" size "</Size></Contents>"
+
+static int page(const char *text, struct rfs_remote_listing *out, char next[64])
+{
+    return rfs_listing_page(text, strlen(text), "run/", out, next, 64);
+}
+
+static void pages_of_keys(void **state)
+{
+    struct rfs_remote_listing got = {0};
+    char next[64];
+
+    (void)state;
+    assert_int_equal(
+        page("<ListBucketResult><IsTruncated>true</IsTruncated>" OBJECT("run/", "0") OBJECT(
+                 "run/a%20b%2Bc+d", "8") OBJECT("run/../x", "1") OBJECT("run/r//x", "1")
+                 OBJECT("run/f%2F", "0") "<NextContinuationToken>t&amp;1</NextContinuationToken>"
+                                         "</ListBucketResult>",
+             &got, next),
+        0);
+    assert_string_equal(next, "t&1");
+    assert_int_equal(got.n, 2);
+    assert_string_equal(got.data[0].name, "a b+c d");
+    assert_string_equal(got.data[0].etag, "\"abc\"");
+    assert_int_equal(got.data[0].size, 8);
+    assert_int_equal(got.data[0].modified, 1767323045);
+    assert_true(got.data[1].folder);
+    rfs_remote_listing_free(&got);
+}
+
+static void pages_that_are_none(void **state)
+{
+    static const char *const texts[] = {
+        "",
+        "<html>",
+        "<IsTruncated>true</IsTruncated>",
+        "<IsTruncated>false</IsTruncated>" OBJECT("other/a", "1"),
+        "<IsTruncated>false</IsTruncated>" OBJECT("run/a", "-1"),
+        "<IsTruncated>false</IsTruncated>" OBJECT("run/a", "99999999999999999999"),
+        "<IsTruncated>false</IsTruncated>" OBJECT("run/a%0", "1"),
+        "<IsTruncated>false</IsTruncated>" OBJECT("run/a%00", "1"),
+        "<IsTruncated>false</IsTruncated><Contents><Key>run/a</Key></Contents>",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct rfs_remote_listing got = {0};
+        char next[64];
+        assert_int_equal(page(texts[i], &got, next), -EINVAL);
+        rfs_remote_listing_free(&got);
+    }
+}
+
+static void expect_index(const char *text, bool json, const char *want)
+{
+    struct rfs_remote_listing got = {0};
+    char shown[256] = "";
+
+    assert_int_equal(rfs_listing_index(text, strlen(text), json, &got), 0);
+    for (size_t i = 0; i < got.n; i++) {
+        strcat(shown, got.data[i].name);
+        strcat(shown, got.data[i].folder ? "/ " : " ");
+    }
+    assert_string_equal(shown, want);
+    rfs_remote_listing_free(&got);
+}
+
+static void indexes_of_folders(void **state)
+{
+    struct rfs_remote_listing none = {0};
+
+    (void)state;
+    expect_index(
+        "<a href=\"../\">../</a><a href=\"rank_0/\">rank_0/</a>\n"
+        "<A class='x' HREF='a%20b.ckpt'>a</A><a href=\"?C=N;O=D\">Name</a>"
+        "<a href=\"/up/\">Parent</a><a href=\"https://x/\">x</a><a href=y><abbr href=\"z\">",
+        false, "rank_0/ a b.ckpt ");
+    expect_index("[{\"name\":\"rank_0\",\"type\":\"directory\",\"mtime\":\"x\"},"
+                 "{\"type\":\"file\",\"name\":\"a.ckpt\",\"size\":3}]",
+                 true, "rank_0/ a.ckpt ");
+    expect_index("[\"rank_0/\", \"a.ckpt\", \"../x\", \"..\", \"\"]", true, "rank_0/ a.ckpt ");
+    assert_int_equal(rfs_listing_index("{}", 2, true, &none), -EINVAL);
+    rfs_remote_listing_free(&none);
+}
+
+static void expect_place(const char *url, const char *base, const char *path)
+{
+    struct rfs_place place;
+
+    assert_int_equal(rfs_place_of(url, &place), 0);
+    char *got = rfs_place_path(&place, place.key);
+    assert_string_equal(place.base, base);
+    assert_string_equal(got, path);
+    free(got);
+    rfs_place_free(&place);
+}
+
+static void urls_lead_to_places(void **state)
+{
+    static const char *const wrong[] = {"s3://",        "s3:///a",     "s3://b c/a", "https://",
+                                        "http://u@h/a", "https://h?a", "s3://b/a\nb"};
+
+    (void)state;
+    unsetenv("AWS_ENDPOINT_URL_S3");
+    unsetenv("AWS_ENDPOINT_URL");
+    setenv("AWS_CONFIG_FILE", "/dev/null", 1);
+    setenv("AWS_REGION", "eu-west-1", 1);
+    expect_place("s3://bucket/a b", "https://bucket.s3.eu-west-1.amazonaws.com", "/a%20b");
+    expect_place("s3://dot.bucket/a", "https://s3.eu-west-1.amazonaws.com", "/dot.bucket/a");
+    expect_place("https://host:1/a/b+c", "https://host:1", "/a/b%2Bc");
+    expect_place("http://host", "http://host", "/");
+    setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000/", 1);
+    expect_place("s3://bucket/a", "http://127.0.0.1:9000", "/bucket/a");
+    setenv("AWS_ENDPOINT_URL", "http://minio:9000", 1);
+    expect_place("s3://bucket/a", "http://minio:9000", "/bucket/a");
+    setenv("AWS_ENDPOINT_URL_S3", "https://obs.cn-north-4.myhuaweicloud.com", 1);
+    expect_place("s3://bucket/a", "https://bucket.obs.cn-north-4.myhuaweicloud.com", "/a");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct rfs_place place;
+        assert_int_equal(rfs_place_of(wrong[i], &place), -EINVAL);
+        rfs_place_free(&place);
+    }
+}
+
+/* Whether a bucket may be asked for at another host, and where it then is. */
+static void places_that_move(void **state)
+{
+    static const struct {
+        const char *endpoint, *location, *base; /* NULL: it stays */
+    } cases[] = {
+        {"https://s3.eu-west-1.amazonaws.com", "https://bucket.s3-us-west-2.amazonaws.com/a?x=1",
+         "https://bucket.s3-us-west-2.amazonaws.com"},
+        {"https://s3.eu-west-1.amazonaws.com", "https://s3.us-west-2.amazonaws.com/bucket/a",
+         "https://bucket.s3.us-west-2.amazonaws.com"},
+        {"https://s3.eu-west-1.amazonaws.com", "https://S3.amazonaws.com./bucket/a",
+         "https://bucket.s3.amazonaws.com"},
+        {"https://s3.eu-west-1.amazonaws.com",
+         "https://bucket.s3.dualstack.us-west-2.amazonaws.com:443",
+         "https://bucket.s3.dualstack.us-west-2.amazonaws.com:443"},
+        /* Customers of AWS have these. */
+        {"https://s3.eu-west-1.amazonaws.com",
+         "https://abc123.execute-api.us-east-1.amazonaws.com/", NULL},
+        {"https://s3.eu-west-1.amazonaws.com",
+         "https://s3.abc123.execute-api.us-east-1.amazonaws.com/", NULL},
+        {"https://s3.eu-west-1.amazonaws.com", "https://s3-1234.us-east-1.elb.amazonaws.com/",
+         NULL},
+        {"https://s3.eu-west-1.amazonaws.com", "https://evil-s3.us-east-1.amazonaws.com/", NULL},
+        {"https://s3.eu-west-1.amazonaws.com", "https://amazonaws.com/", NULL},
+        {"https://s3.eu-west-1.amazonaws.com", "https://s3.cn-north-1.amazonaws.com.cn/", NULL},
+        {"http://s3.provider.org", "https://eu.s3.provider.org:444/a",
+         "https://bucket.eu.s3.provider.org:444"},
+        {"http://s3.provider.org", "https://bucket.eu.s3.provider.org?a",
+         "https://bucket.eu.s3.provider.org"},
+        {"http://s3.provider.org", "https://eu.provider.org/a", NULL},
+        {"http://s3.provider.org", "https://evils3.provider.org/a", NULL},
+        {"https://me.duckdns.org", "https://other.duckdns.org/", NULL},
+        {"https://minio.acme.com.", "https://evil.com./", NULL},
+        {"https://minio.acme.com", "https://evil.com.:443/", NULL},
+        {"https://minio.acme.com.", "https://MINIO.acme.com/", "https://bucket.minio.acme.com"},
+        {"https://minio.acme.com", "https://.minio.acme.com/", NULL},
+        {"https://minio.acme.com", "https://eu..minio.acme.com/", NULL},
+        {"https://minio.acme.com", "https://evil.org%2e.minio.acme.com/", NULL},
+        {"https://minio.acme.com", "https://evil.org%23.minio.acme.com/", NULL},
+        {"https://minio.acme.com", "https://evil.org\t.minio.acme.com/", NULL},
+        {"https://minio.acme.com", "https://evil.org;.minio.acme.com/", NULL},
+        {"https://minio.acme.com", "https://eu.minio.acme.com:99999999/", NULL},
+        {"https://minio.acme.com", "https://eu.minio.acme.com:443@evil.org/", NULL},
+        {"https://minio.acme.com", "https:///eu.minio.acme.com/", NULL},
+        {"https://s3.cn-north-1.amazonaws.com.cn", "https://s3.cn-north-2.amazonaws.com.cn/",
+         "https://bucket.s3.cn-north-2.amazonaws.com.cn"},
+        {"https://s3.cn-north-1.amazonaws.com.cn", "https://s3.evil.com.cn/", NULL},
+        {"https://s3.eu-west-1.amazonaws.com", "https://s3.amazonaws.com.evil.org/", NULL},
+        {"https://s3.eu-west-1.amazonaws.com", "https://evilamazonaws.com/", NULL},
+        {"https://s3.eu-west-1.amazonaws.com", "http://s3.us-west-2.amazonaws.com/", NULL},
+        {"https://s3.eu-west-1.amazonaws.com", "https://x@s3.us-west-2.amazonaws.com/", NULL},
+        {"https://s3.eu-west-1.amazonaws.com", "https://evil.org\\@s3.us-west-2.amazonaws.com/",
+         NULL},
+        {"https://s3.eu-west-1.amazonaws.com", "/bucket/a", NULL},
+        {"http://127.0.0.1:9000", "http://10.0.0.1/bucket/a", NULL},
+        {"http://127.0.0.1:9000", "http://127.0.0.1:9001/bucket/a", NULL},
+        {"http://minio:9000", "http://other:9000/bucket/a", NULL},
+    };
+
+    (void)state;
+    unsetenv("AWS_ENDPOINT_URL_S3");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct rfs_place place;
+        setenv("AWS_ENDPOINT_URL", cases[i].endpoint, 1);
+        rfs_place_learn("other", "");
+        assert_int_equal(rfs_place_of("s3://bucket/a", &place), 0);
+        assert_int_equal(rfs_place_move(&place, cases[i].location), cases[i].base != NULL);
+        if (cases[i].base)
+            expect_place("s3://bucket/a", cases[i].base, "/a");
+        rfs_place_free(&place);
+    }
+    rfs_place_learn("other", "");
+    unsetenv("AWS_ENDPOINT_URL");
+}
+
+/* A bucket that is named as the endpoint begins is not in front of it when it is in the path. */
+static void places_of_a_bucket_in_the_path(void **state)
+{
+    struct rfs_options options = {.path_style = true};
+    const struct rfs_options none = {0};
+    struct rfs_place place;
+
+    (void)state;
+    setenv("AWS_ENDPOINT_URL", "https://minio.acme.com", 1);
+    assert_int_equal(rfs_remote_adopt(&options), 0);
+    assert_int_equal(rfs_place_of("s3://minio/a", &place), 0);
+    assert_string_equal(place.base, "https://minio.acme.com");
+    assert_false(rfs_place_move(&place, "https://evil.acme.com/"));
+    assert_false(rfs_place_move(&place, "https://acme.com/"));
+    assert_true(rfs_place_move(&place, "https://eu.minio.acme.com/"));
+    expect_place("s3://minio/a", "https://eu.minio.acme.com", "/minio/a");
+    rfs_place_free(&place);
+    rfs_place_learn("other", "");
+    assert_int_equal(rfs_remote_adopt(&none), 0);
+    unsetenv("AWS_ENDPOINT_URL");
+}
+
+/* A region is a part of a host's name. */
+static void regions_that_are_none(void **state)
+{
+    static const char *const regions[] = {"evil.org", "x/", "a b", "a:1", "a@b", "a#"};
+
+    (void)state;
+    setenv("AWS_REGION", "eu-west-1", 1);
+    for (size_t i = 0; i < sizeof regions / sizeof *regions; i++) {
+        rfs_place_learn("bucket", regions[i]);
+        expect_place("s3://bucket/a", "https://bucket.s3.eu-west-1.amazonaws.com", "/a");
+    }
+    rfs_place_learn("bucket", "us-west-2");
+    expect_place("s3://bucket/a", "https://bucket.s3.us-west-2.amazonaws.com", "/a");
+    rfs_place_learn("other", "");
+}
+
+/* A walk whose jumps repeat is expected to go on: of layers of three tensors, with longer names. */
+static void test_jumps_that_repeat(void **state)
+{
+    static const uint64_t sizes[] = {1 << 20, 3 << 20, 5 << 20};
+    struct rfs_jumps jumps = {.n = 0};
+    uint64_t guesses[RFS_JUMPS_AHEAD], at = 0, most = 0;
+
+    (void)state;
+    assert_int_equal(rfs_jumps_guess(&jumps, guesses), 0);
+    for (unsigned i = 0; i < 300; i++) {
+        rfs_jumps_note(&jumps, at);
+        rfs_jumps_note(&jumps, at + 4096); /* the same place */
+        const size_t n = rfs_jumps_guess(&jumps, guesses);
+        assert_true(i >= 6 || n == 0);
+        assert_true(i < 6 || n >= 6);
+        for (uint64_t k = 0, next = at; k < n; k++) {
+            next += sizes[(i + k) % 3] + (i + k) / 30;
+            assert_true(guesses[k] <= next && next - guesses[k] < 4096);
+        }
+        most = n > most ? n : most;
+        at += sizes[i % 3] + i / 30;
+    }
+    assert_true(most > 50);
+    rfs_jumps_note(&jumps, 7); /* back */
+    assert_int_equal(rfs_jumps_guess(&jumps, guesses), 0);
+}
+
+static void test_jumps_that_do_not(void **state)
+{
+    struct rfs_jumps jumps = {.n = 0};
+    uint64_t guesses[RFS_JUMPS_AHEAD], at = 0;
+
+    (void)state;
+    for (uint64_t i = 0; i < 200; i++, at += (i * i % 1013 + 1) << 16) {
+        rfs_jumps_note(&jumps, at);
+        assert_true(rfs_jumps_guess(&jumps, guesses) <= 2);
+    }
+    rfs_jumps_note(&jumps, UINT64_MAX - ((uint64_t)2 << 20));
+    rfs_jumps_note(&jumps, UINT64_MAX - ((uint64_t)1 << 20));
+    rfs_jumps_note(&jumps, UINT64_MAX);
+    assert_true(rfs_jumps_guess(&jumps, guesses) <= 2); /* no number beyond the last */
+}
+
+static void tokens_go_to_this_machine_or_by_tls(void **state)
+{
+    static const char *const good[] = {
+        "https://sts.amazonaws.com",
+        "http://localhost:1234/x",
+        "http://LOCALHOST/",
+        "http://127.0.0.1/",
+        "http://127.1.2.3:80/",
+        "http://[::1]:80/",
+        "http://169.254.170.2/v2/x",
+        "http://169.254.170.23/v1/credentials",
+        "http://[fd00:ec2::23]/v1/credentials",
+    };
+    static const char *const bad[] = {
+        "http://localhost:1@example.com/",
+        "http://localhost@example.com/",
+        "https://user@sts.amazonaws.com/",
+        "http://127.example.com/",
+        "http://127.0.0.1.example.com/",
+        "http://[::1].example.com/",
+        "http://localhost.example.com/",
+        "http://169.254.170.2.example.com/",
+        "http://169.254.170.2@example.com/",
+        "http://169.254.169.254/",
+        "http://example.com/",
+        "http://0.0.0.0/",
+        "ftp://localhost/",
+        "localhost/",
+        "",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        assert_true(rfs_metadata_trusts(good[i]));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_false(rfs_metadata_trusts(bad[i]));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_jumps_that_repeat),
+        cmocka_unit_test(test_jumps_that_do_not),
+        cmocka_unit_test(signatures_of_the_documentation),
+        cmocka_unit_test(the_test_suite_of_version_4),
+        cmocka_unit_test(names_are_encoded),
+        cmocka_unit_test(shared_files_have_profiles),
+        cmocka_unit_test(metadata_services_give_credentials_for_a_while),
+        cmocka_unit_test(tokens_go_to_this_machine_or_by_tls),
+        cmocka_unit_test(pages_of_keys),
+        cmocka_unit_test(pages_that_are_none),
+        cmocka_unit_test(indexes_of_folders),
+        cmocka_unit_test(urls_lead_to_places),
+        cmocka_unit_test(places_that_move),
+        cmocka_unit_test(places_of_a_bucket_in_the_path),
+        cmocka_unit_test(regions_that_are_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
