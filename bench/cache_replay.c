@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cache_replay SOURCE OPTIONS TRACE MIB... - what caches of those sizes would have had to assemble
- * for the reads of a trace: with the cache's own policy (src/assemble/cache_policy.c itself), with
+ * for the reads of a trace: with the cache's own policy (src/assemble/cache.c itself), with
  * plain LRU, and with the best that there is, Belady's, which knows the future.
  *
  * TRACE is what `reader -t TRACE` has recorded of readers of a mount of SOURCE with OPTIONS: a line
@@ -30,7 +30,7 @@
 #define NEVER SIZE_MAX
 
 struct visit {
-    struct rfs_piece_key key;
+    struct rfs_cache_key key;
     size_t size;
     size_t piece; /* pieces are numbered by their first visit */
     size_t next;  /* visit of the same piece, or NEVER */
@@ -54,7 +54,7 @@ static void *must(void *memory)
 
 /* ---- from reads to visits -------------------------------------------------------------------- */
 
-static bool same_piece(const struct rfs_piece_key *a, const struct rfs_piece_key *b)
+static bool same_piece(const struct rfs_cache_key *a, const struct rfs_cache_key *b)
 {
     return a->id[0] == b->id[0] && a->id[1] == b->id[1] && a->number == b->number;
 }
@@ -128,7 +128,7 @@ static bool find_file(struct reshard_view *view, char *path, size_t *file)
     const char *folder = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
     return reshard_lookup(view, RESHARD_ROOT, folder, &dir) == 0 &&
            reshard_lookup(view, dir, name, &id) == 0 &&
-           rfs_view_entry(rfs_view_only(view), id, file) == ENTRY_FILE;
+           rfs_view_entry(rfs_view_only(view), id, file) == RFS_ENTRY_FILE;
 }
 
 static int read_trace(struct reshard_view *view, const char *path, struct trace *trace)
@@ -187,7 +187,7 @@ static size_t replay_policy(const struct trace *trace, uint64_t budget)
     size_t hits = 0;
     for (size_t i = 0; i < trace->n; i++) {
         const struct visit *visit = &trace->visits[i];
-        struct rfs_piece *piece;
+        struct rfs_cache_piece *piece;
         const int got = rfs_cache_get(cache, &visit->key, visit->size, 1, RFS_WANT_MADE, &piece);
         hits += got == RFS_GOT_PIECE;
         if (got == RFS_GOT_CLAIM)

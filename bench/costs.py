@@ -124,11 +124,11 @@ KERNELS = ((1, 1.75), (2, 1.75), (4, 1.1), (8, 0.46), (16, 0.23), (64, 0.19), (1
 
 
 def instructions(bench, figures):
-    """Of rfs_copy_runs and what it calls, joining and splitting four ways."""
+    """Of rfs_kernels_copy and what it calls, joining and splitting four ways."""
     program = bench.program("bench/micro_kernels")
     for run, most in KERNELS:
         out = subprocess.run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null",
-                              "--toggle-collect=rfs_copy_runs", program, str(run)], check=True, capture_output=True,
+                              "--toggle-collect=rfs_kernels_copy", program, str(run)], check=True, capture_output=True,
                              text=True)
         count = next(int(line.split()[-1]) for line in out.stderr.splitlines() if "Collected" in line)
         figures.add(f"runs of {run} bytes: instructions / byte", count / int(out.stdout), most, at_most=True,

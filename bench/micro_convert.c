@@ -4,7 +4,7 @@
  * does, and what this one does. Beside them, memcpy of as many bytes. 256 KiB of source at a time,
  * as they are converted; the median of 7 rounds.
  */
-#include "assemble/convert.h"
+#include "assemble/cast.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,8 +73,8 @@ int main(void)
             if (sources[s] == targets[t])
                 continue;
             printf("%-14s %-9s", rfs_dtype_name(sources[s]), rfs_dtype_name(targets[t]));
-            printf(" %9.2f", speed(rfs_convert_portably, targets[t], dst, sources[s], src));
-            printf(" %9.2f", speed(rfs_convert, targets[t], dst, sources[s], src));
+            printf(" %9.2f", speed(rfs_cast_portably, targets[t], dst, sources[s], src));
+            printf(" %9.2f", speed(rfs_cast, targets[t], dst, sources[s], src));
             printf(" %9.2f\n", speed(copy, targets[t], dst, sources[s], src));
         }
     }

@@ -2,7 +2,7 @@
 /*
  * GB/s of reading a cached file, and of memcpy, by how far the destination is past the source
  * modulo
- * 4096. On some processors short distances are several times slower; src/assemble/place.h keeps
+ * 4096. On some processors short distances are several times slower; src/assemble/distance.h keeps
  *       clear
  * of them. The best of 7 rounds.
  *

@@ -91,8 +91,8 @@ static int copy_once(size_t run, unsigned char *dst, const unsigned char *src)
 {
     if (run == 0 || run > WINDOW / 4)
         return 2;
-    const size_t joined = join(rfs_copy_runs, dst, src, run, 4);
-    printf("%zu\n", joined + split(rfs_copy_runs, dst, src, run, 4));
+    const size_t joined = join(rfs_kernels_copy, dst, src, run, 4);
+    printf("%zu\n", joined + split(rfs_kernels_copy, dst, src, run, 4));
     return 0;
 }
 
@@ -114,9 +114,9 @@ int main(int argc, char **argv)
         for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
             printf("%-6zu %2zu", runs[i], ways[w]);
             printf(" %10.2f", speed(join, copy_plain, dst, src, runs[i], ways[w]));
-            printf(" %10.2f", speed(join, rfs_copy_runs, dst, src, runs[i], ways[w]));
+            printf(" %10.2f", speed(join, rfs_kernels_copy, dst, src, runs[i], ways[w]));
             printf(" %10.2f", speed(split, copy_plain, dst, src, runs[i], ways[w]));
-            printf(" %10.2f\n", speed(split, rfs_copy_runs, dst, src, runs[i], ways[w]));
+            printf(" %10.2f\n", speed(split, rfs_kernels_copy, dst, src, runs[i], ways[w]));
         }
     }
     free(dst);

@@ -68,7 +68,7 @@ static void copy(const struct input *in, const unsigned char *from, size_t run)
         const size_t left = in->window - at, n = left < step ? left : step;
 
         if (run)
-            rfs_copy_runs(in->buffer, run, from + at, 2 * run, run, n / (2 * run));
+            rfs_kernels_copy(in->buffer, run, from + at, 2 * run, run, n / (2 * run));
         else
             memcpy(in->buffer, from + at, n);
     }

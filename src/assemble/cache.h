@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pieces: at most BUDGET bytes of them, all in one range of memory (slots.h), so that no order in
+ * Caches pieces: at most BUDGET bytes of them, all in one range of memory, so that no order in
  * which pieces of all sizes come and go takes more. A piece is in the table from the moment its
  * assembly starts, so that a second reader finds it and waits.
  *
@@ -30,20 +30,21 @@
  */
 #pragma once
 
-#include "assemble/slots.h"
+#include "base/secret.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
+/* Bytes of a slot, of which the memory for pieces is made; longer pieces are not cached. */
+#define RFS_CACHE_SLOT_BYTES ((size_t)1 << 20)
 #define RFS_PROBATION_BYTES (UINT64_C(16) << 20)
 
-struct rfs_piece_key {
+struct rfs_cache_key {
     uint64_t id[2];
     uint64_t number;
 };
 
 enum rfs_piece_state {
-    RFS_PIECE_FILLING, /* its thread writes data; the others wait */
+    RFS_PIECE_FILLING, /* one thread writes its data; the others wait */
     RFS_PIECE_READY,
     RFS_PIECE_GONE, /* out of the table; freed with the last pin */
 };
@@ -55,85 +56,89 @@ enum rfs_segment {
     RFS_SEGMENT_COUNT
 };
 
-struct rfs_piece {
-    struct rfs_piece_key key;
-    struct rfs_piece *chain;         /* of the hash table */
-    struct rfs_piece *newer, *older; /* of those that are ready */
+struct rfs_cache_piece {
+    struct rfs_cache_key key;
+    struct rfs_cache_piece *chain;         /* next in its bucket of the hash table */
+    struct rfs_cache_piece *newer, *older; /* neighbours in its segment, once it is ready */
     enum rfs_piece_state state;
-    int rc; /* why it is gone */
+    int rc; /* reason why it is gone */
     uint32_t pins;
     uint32_t n_files;
-    uint32_t *files; /* that it was made from, each once; owned; constant once ready */
+    uint32_t *files; /* files that it was made from, each once; owned; constant once ready */
     size_t size;
-    enum rfs_segment segment; /* which it is in when it is ready */
-    bool returned;            /* the ghost list had it: it is protected when it was read */
-    uint64_t used;            /* when it was last requested, by the cache's clock */
-    uint32_t hits;            /* while it is pending */
+    enum rfs_segment segment; /* segment that it is in when it is ready */
+    bool returned;            /* found in the ghost list: protected once it was read */
+    uint64_t used;            /* clock of the cache when it was last requested */
+    uint32_t hits;            /* requests while it is pending */
     bool passing; /* read ahead for one reader: forgotten when that has read it; constant */
     bool unread;  /* made ahead, and not requested yet */
-    atomic_bool read_through; /* it has been read to its end */
-    uint64_t charge;          /* bytes on the budget */
-    uint32_t units;           /* of the data */
-    uint32_t slot;            /* that they are of */
-    struct rfs_piece *mate;   /* another of that slot, if it is cut */
+    atomic_bool read_through;     /* read to its end */
+    uint64_t charge;              /* bytes on the budget */
+    uint32_t units;               /* units of a slot that its data take */
+    uint32_t slot;                /* slot of these units */
+    struct rfs_cache_piece *mate; /* another piece of that slot, if it is cut */
     unsigned char *data;
 };
 
 struct rfs_cache;
 
+/* Makes an empty cache of BUDGET bytes; returns NULL when out of memory. */
 struct rfs_cache *rfs_cache_new(uint64_t budget);
 /*
- * The cache holds plain text of encrypted files, in memory guarded by SECRET (borrowed). Pieces
- * shorter than RFS_SECRET_LEAST are not kept then, as each takes a slot. Before the first use.
+ * Makes the cache hold plain text of encrypted files, in memory guarded by SECRET (borrowed).
+ * Pieces shorter than RFS_SECRET_LEAST are not cached then, as each takes a slot. Call it before
+ * the first use.
  */
 #define RFS_SECRET_LEAST ((size_t)64 << 10)
 void rfs_cache_keep_secret(struct rfs_cache *cache, struct rfs_secret *secret);
-/* Nothing may be pinned. */
+/* Frees the cache; nothing may be pinned. */
 void rfs_cache_free(struct rfs_cache *cache);
 
 enum rfs_cache_want {
-    RFS_WANT_PASSED, /* only if it is there or on its way; not counted */
-    RFS_WANT_FOUND,  /* the same, counted */
-    RFS_WANT_MADE,   /* and if not, the caller makes it */
-    RFS_WANT_ABSENT, /* only if it is neither: the caller makes it ahead */
+    RFS_WANT_PASSED, /* get it if it is cached or being made; do not count the request */
+    RFS_WANT_FOUND,  /* get it if it is cached or being made; count the request */
+    RFS_WANT_MADE,   /* get it, or claim it; count the request */
+    RFS_WANT_ABSENT, /* claim it, to be made ahead, only if it is neither cached nor being made */
 };
 enum rfs_cache_got {
-    RFS_GOT_NOTHING, /* it is not there, or must not be kept: there is no room */
+    RFS_GOT_NOTHING, /* nothing is cached, or there is no room for the piece */
     RFS_GOT_PIECE,   /* pinned, made by another thread: check its files before using it */
     RFS_GOT_CLAIM,   /* pinned, to be filled: rfs_cache_publish must follow */
 };
 
-/* An rfs_cache_got, or -errno: the assembling that it waited for failed. */
-int rfs_cache_get(struct rfs_cache *cache, const struct rfs_piece_key *key, size_t size,
-                  size_t max_files, enum rfs_cache_want want, struct rfs_piece **out);
+/* Returns an rfs_cache_got, or the -errno of the assembling that it waited for. */
+int rfs_cache_get(struct rfs_cache *cache, const struct rfs_cache_key *key, size_t size,
+                  size_t max_files, enum rfs_cache_want want, struct rfs_cache_piece **out);
 /*
  * Publishes a claimed piece. With RC 0 it is ready and stays pinned; else it is forgotten and
  * unpinned, and waiting threads get RC, or RFS_GOT_NOTHING if RC is RFS_PUBLISH_NOTHING.
  */
 #define RFS_PUBLISH_NOTHING 1
-void rfs_cache_publish(struct rfs_cache *cache, struct rfs_piece *piece, int rc);
-/* The last unpinning of a passing piece that was read to its end forgets it. */
-void rfs_cache_unpin(struct rfs_cache *cache, struct rfs_piece *piece);
-/* Takes a pinned piece out of the table, for it is stale. */
-void rfs_cache_drop(struct rfs_cache *cache, struct rfs_piece *piece);
+void rfs_cache_publish(struct rfs_cache *cache, struct rfs_cache_piece *piece, int rc);
+/* Unpins a piece. The last unpinning of a passing piece that was read to its end forgets it. */
+void rfs_cache_unpin(struct rfs_cache *cache, struct rfs_cache_piece *piece);
+/* Takes a pinned piece out of the table, because it is stale. */
+void rfs_cache_drop(struct rfs_cache *cache, struct rfs_cache_piece *piece);
 
 /*
- * So many pieces will be claimed at once, again and again: from now on the memory of as many that
- * went stays for the next ones.
+ * Announces that PIECES will be claimed at once, again and again: from now on the memory of as many
+ * that went stays for the next ones.
  */
 void rfs_cache_keep_warm(struct rfs_cache *cache, uint64_t pieces);
 
 /*
- * RFS_SLOT_BYTES of memory for other use, counted in the budget, with undefined content; release by
- * rfs_cache_give_room. NULL when there is no room.
+ * Takes RFS_CACHE_SLOT_BYTES of memory for other use, counted in the budget, with undefined
+ * content; release it by rfs_cache_give_room. Returns NULL when there is no room.
  */
 void *rfs_cache_take_room(struct rfs_cache *cache);
+/* Gives back memory that rfs_cache_take_room gave. */
 void rfs_cache_give_room(struct rfs_cache *cache, void *room);
 
 struct rfs_cache_counters {
     uint64_t bytes, hits, misses, evictions;
     uint64_t inserts;
-    uint64_t regrets; /* of the misses, those of pieces that were dropped not long ago */
+    uint64_t regrets; /* misses of pieces that were dropped not long ago */
     uint64_t unread;  /* pieces that were made ahead and evicted before they were requested */
 };
+/* Copies the counters. */
 void rfs_cache_count(struct rfs_cache *cache, struct rfs_cache_counters *out);

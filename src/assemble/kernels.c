@@ -11,7 +11,11 @@
 
 #include "assemble/kernels_x86.h"
 
-#define RFS_FIXED(n)                                                                               \
+/* Lengths that have a loop of their own. */
+#define EACH_LENGTH(X)                                                                             \
+    X(1) X(2) X(3) X(4) X(6) X(8) X(12) X(16) X(24) X(32) X(48) X(64) X(96) X(128)
+
+#define FIXED(n)                                                                                   \
     static void copy_##n(unsigned char *restrict dst, size_t dst_stride,                           \
                          const unsigned char *restrict src, size_t src_stride, size_t count)       \
     {                                                                                              \
@@ -30,8 +34,10 @@
         }                                                                                          \
     }
 
-/* Runs of n to 2 n bytes: the first n and the last n, both loaded before either is stored. */
-#define RFS_BETWEEN(n)                                                                             \
+/*
+ * Copies runs of n to 2 n bytes: the first n and the last n, both loaded before either is stored.
+ */
+#define BETWEEN(n)                                                                                 \
     static void copy_from_##n(unsigned char *restrict dst, size_t dst_stride,                      \
                               const unsigned char *restrict src, size_t src_stride, size_t run,    \
                               size_t count)                                                        \
@@ -48,26 +54,13 @@
         }                                                                                          \
     }
 
-RFS_FIXED(1)
-RFS_FIXED(2)
-RFS_FIXED(3)
-RFS_FIXED(4)
-RFS_FIXED(6)
-RFS_FIXED(8)
-RFS_FIXED(12)
-RFS_FIXED(16)
-RFS_FIXED(24)
-RFS_FIXED(32)
-RFS_FIXED(48)
-RFS_FIXED(64)
-RFS_FIXED(96)
-RFS_FIXED(128)
-RFS_BETWEEN(4)
-RFS_BETWEEN(8)
-RFS_BETWEEN(16)
-RFS_BETWEEN(32)
+EACH_LENGTH(FIXED)
+BETWEEN(4)
+BETWEEN(8)
+BETWEEN(16)
+BETWEEN(32)
 
-/* From 64 bytes on the call is lost in the copying. */
+/* Copies runs from 64 bytes on, where the cost of the call is lost in the copying. */
 static void copy_long(unsigned char *restrict dst, size_t dst_stride,
                       const unsigned char *restrict src, size_t src_stride, size_t run,
                       size_t count)
@@ -94,8 +87,8 @@ static void copy_between(unsigned char *dst, size_t dst_stride, const unsigned c
         copy_long(dst, dst_stride, src, src_stride, run, count);
 }
 
-void rfs_copy_runs(unsigned char *dst, size_t dst_stride, const unsigned char *src,
-                   size_t src_stride, size_t run, size_t count)
+void rfs_kernels_copy(unsigned char *dst, size_t dst_stride, const unsigned char *src,
+                      size_t src_stride, size_t run, size_t count)
 {
     if (run == 0 || count == 0)
         return;
@@ -103,33 +96,19 @@ void rfs_copy_runs(unsigned char *dst, size_t dst_stride, const unsigned char *s
         memcpy(dst, src, run * count);
         return;
     }
-    if (run <= RFS_SHUFFLE_RUN) {
-        const size_t done = rfs_copy_shuffled(dst, dst_stride, src, src_stride, run, count);
+    if (run <= RFS_KERNELS_SHUFFLE_RUN) {
+        const size_t done = rfs_kernels_shuffle(dst, dst_stride, src, src_stride, run, count);
         dst += done * dst_stride;
         src += done * src_stride;
         count -= done;
     }
-#define RFS_CASE(n)                                                                                \
+#define CASE(n)                                                                                    \
     case n:                                                                                        \
         copy_##n(dst, dst_stride, src, src_stride, count);                                         \
-        break
+        break;
     switch (run) {
-        RFS_CASE(1);
-        RFS_CASE(2);
-        RFS_CASE(3);
-        RFS_CASE(4);
-        RFS_CASE(6);
-        RFS_CASE(8);
-        RFS_CASE(12);
-        RFS_CASE(16);
-        RFS_CASE(24);
-        RFS_CASE(32);
-        RFS_CASE(48);
-        RFS_CASE(64);
-        RFS_CASE(96);
-        RFS_CASE(128);
+        EACH_LENGTH(CASE)
     default:
         copy_between(dst, dst_stride, src, src_stride, run, count);
     }
-#undef RFS_CASE
 }

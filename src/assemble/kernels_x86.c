@@ -19,9 +19,7 @@
 
 #define RFS_AVX2 __attribute__((target("avx2")))
 
-/*
- * How many steps of STEP runs fit when each touches REACH bytes of SPAN, STEP_BYTES further each.
- */
+/* Returns how many steps fit when each touches REACH bytes of SPAN, STEP_BYTES further each. */
 static size_t steps_within(size_t span, size_t reach, size_t step_bytes)
 {
     return span < reach ? 0 : (span - reach) / step_bytes + 1;
@@ -88,8 +86,8 @@ RFS_AVX2 static size_t pack(unsigned char *dst, const unsigned char *src, size_t
     return steps * per_step;
 }
 
-size_t rfs_copy_shuffled(unsigned char *dst, size_t dst_stride, const unsigned char *src,
-                         size_t src_stride, size_t run, size_t count)
+size_t rfs_kernels_shuffle(unsigned char *dst, size_t dst_stride, const unsigned char *src,
+                           size_t src_stride, size_t run, size_t count)
 {
     if (count < 16 || !__builtin_cpu_supports("avx2"))
         return 0;
@@ -104,8 +102,8 @@ size_t rfs_copy_shuffled(unsigned char *dst, size_t dst_stride, const unsigned c
 
 #else
 
-size_t rfs_copy_shuffled(unsigned char *dst, size_t dst_stride, const unsigned char *src,
-                         size_t src_stride, size_t run, size_t count)
+size_t rfs_kernels_shuffle(unsigned char *dst, size_t dst_stride, const unsigned char *src,
+                           size_t src_stride, size_t run, size_t count)
 {
     (void)dst, (void)dst_stride, (void)src, (void)src_stride, (void)run, (void)count;
     return 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of rfs_copy_runs that byte shuffles do faster than single moves. */
+/* Does the part of rfs_kernels_copy in which byte shuffles are faster than single moves. */
 #pragma once
 
 #include "base/std.h"
 
 /* The longest run that a shuffle is tried for. */
-#define RFS_SHUFFLE_RUN 8
+#define RFS_KERNELS_SHUFFLE_RUN 8
 
 /*
  * Copies as many of the first runs as it can and returns how many: 0 where the processor, the run
@@ -13,5 +13,5 @@
  * the runs of the destination are rewritten with their old values, so other threads must not write
  * there meanwhile; runs that are not done yet may hold any bytes.
  */
-size_t rfs_copy_shuffled(unsigned char *dst, size_t dst_stride, const unsigned char *src,
-                         size_t src_stride, size_t run, size_t count);
+size_t rfs_kernels_shuffle(unsigned char *dst, size_t dst_stride, const unsigned char *src,
+                           size_t src_stride, size_t run, size_t count);

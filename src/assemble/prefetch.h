@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading ahead of slow sources: windows of source files of up to a MiB, which are read by several
- * threads at once before gathering asks for them. Of object storage up to eight that follow each
- * other are one request (latency.h). The ranges of source files that a reader will need are noted
- * (gather.h); ranges of a file that lie near each other become one request, whichever parameters
- * and pieces they are for.
+ * Reads ahead of slow sources: windows of source files of up to a MiB, which several threads read
+ * at once before gathering asks for them. Up to eight windows of an object that follow each other
+ * are one request. The ranges of source files that a reader will need are noted (gather.h); ranges
+ * of a file that lie near each other become one request, whichever parameters and pieces they are
+ * for.
  *
- * Whether sources are slow is measured (latency.h). While they are fast, only this measurement is
- * done here; object storage is slow until it is found not to be. How many reads are under way at
- * once follows the storage, between 8 and 32 (of objects 64 and 256, in at most 64 requests);
- * waiting threads of the pool make them.
+ * Whether sources are slow is measured. While they are fast, only this measurement is done here;
+ * object storage is slow until it is found not to be. How many reads are under way at once follows
+ * the storage, between 8 and 32 (of objects 64 and 256, in at most 64 requests); waiting threads of
+ * the pool make them.
  *
  * A window that cannot be read is dropped: the thread that needs it reads the range itself, and
  * only its failure counts. Windows hold the bytes of the files at the time of reading; gathering
  * compares the files' identities around its use of them, as it does around its own reads.
  *
- * Encrypted sources are not read ahead here: their unit is the encrypted block
- * (store/blocks.h).
+ * Encrypted sources are not read ahead here: their unit is the encrypted block (store/encrypted.h).
  *
  * Memory: windows take room from the cache's budget, at most three quarters of it and 96 MiB (512
  * MiB of objects). A window is freed when all its requested bytes have been used, or when it was
@@ -30,64 +29,139 @@
 
 #include "assemble/cache.h"
 #include "assemble/gather.h"
-#include "assemble/latency.h"
-#include "assemble/prefetch_plan.h"
 #include "base/pool.h"
-#include "base/wait.h"
+
+#include <stdatomic.h>
+
+#define RFS_PREFETCH_WINDOW (UINT64_C(1) << 20)
+#define RFS_PREFETCH_PAGE UINT64_C(4096)
 
 struct rfs_prefetch;
 
 /*
- * All borrowed; the pool (NULL: nothing is read ahead) lasts until rfs_prefetch_stop. REMOTE: files
- * are objects. NULL when out of memory.
+ * Borrows everything; the pool (NULL: nothing is read ahead) lasts until rfs_prefetch_stop. REMOTE:
+ * files are objects. Returns NULL when out of memory.
  */
 struct rfs_prefetch *rfs_prefetch_new(struct rfs_files *files, bool remote, struct rfs_cache *cache,
                                       uint64_t budget, struct rfs_pool *pool);
 /* Drops reads that have not begun, and stops reading ahead. Does not wait. */
 void rfs_prefetch_stop(struct rfs_prefetch *prefetch);
-/* Stopped, or its pool freed; nothing is held. Waits for reads under way. NULL is fine. */
+/* Frees it once it is stopped, or its pool freed. Waits for reads under way. NULL is fine. */
 void rfs_prefetch_free(struct rfs_prefetch *prefetch);
 
-/*
- * Around a read of sources of SIZE bytes that is not of a window: how long it waited. {0} to begin
- * with, each thread its own.
- */
-void rfs_prefetch_watch(struct rfs_prefetch *prefetch, struct rfs_wait *wait, uint64_t size);
-
+/* Says whether sources are slow, and are read ahead. */
 bool rfs_prefetch_is_slow(const struct rfs_prefetch *prefetch);
-/* How many bytes are worth reading ahead of a reader in sequence: 0 while sources are fast. */
+/*
+ * Returns how many bytes are worth reading ahead of a reader in sequence: 0 while sources are fast.
+ */
 uint64_t rfs_prefetch_reach(struct rfs_prefetch *prefetch);
 
 /*
  * Queues reads of the ranges, in their order; those without room are left out. NOW: the caller is
- * about to hold them; they come before reads ahead, and are left to the caller where one request
+ * about to fetch them; they come before reads ahead, and are left to the caller where one request
  * reads them.
  */
 void rfs_prefetch_want(struct rfs_prefetch *prefetch, const struct rfs_gather_ranges *ranges,
                        bool now);
-
-/* Windows that a thread copies from. */
-struct rfs_prefetch_hold {
-    struct rfs_held parts[RFS_PREFETCH_MOST];
-    size_t n;
-    bool partly; /* there was no room for all: fewer ranges at once would be held whole */
-    uint16_t windows[RFS_PREFETCH_MOST]; /* each, also those that were not read */
-    uint64_t bytes[RFS_PREFETCH_MOST];   /* of each, which are wanted here */
-    size_t n_windows;
-};
-
 /*
- * Holds the windows of the ranges, after waiting for reads that are under way. Missing windows are
- * read first, all at once, if that takes several requests. Ranges that one request reads anyway are
- * left to the caller. Release must follow.
+ * Announces that bytes [begin, end) of the slice are about to be fetched, by one or more calls:
+ * what slow sources have of them is read at once.
  */
-void rfs_prefetch_hold(struct rfs_prefetch *prefetch, const struct rfs_gather_ranges *ranges,
-                       struct rfs_prefetch_hold *hold);
-void rfs_prefetch_release(struct rfs_prefetch *prefetch, const struct rfs_prefetch_hold *hold);
+void rfs_prefetch_soon(struct rfs_prefetch *prefetch, const struct rfs_slice *slice, uint64_t begin,
+                       uint64_t end);
+/*
+ * Reads bytes [begin, end) of the slice from its sources into DST, with SCRATCH as rfs_gather has
+ * it. AHEAD: no request depends on them yet, so a failed read does not count as a failure of its
+ * file. 0 or -errno; the bytes are valid only when 0, and PROOF is as for rfs_gather.
+ */
+int rfs_prefetch_fetch(struct rfs_prefetch *prefetch, const struct rfs_slice *slice, uint64_t begin,
+                       uint64_t end, unsigned char *scratch, unsigned char *dst,
+                       enum rfs_gather_proof proof, bool ahead);
 
 struct rfs_prefetch_counters {
-    uint64_t reads;   /* windows that were read */
-    unsigned at_once; /* the most of them at the same time */
-    unsigned windows; /* there now */
+    uint64_t reads;   /* requests that were answered */
+    unsigned at_once; /* most windows that were read at the same time */
+    unsigned windows; /* windows that there are now */
 };
 void rfs_prefetch_count(struct rfs_prefetch *prefetch, struct rfs_prefetch_counters *out);
+
+/* ---- how fast sources are: nothing here reads a clock, callers pass measured times ----------- */
+
+/*
+ * Measures whether reads of sources wait: a moving average of how long. Two of three that waited
+ * a ms make the sources slow, and about ten in a row that did not wait make them fast again; one
+ * that waits among many that do not changes nothing. Begins with {0}: fast. Any thread; an update
+ * that is lost to another one is no harm.
+ */
+struct rfs_latency {
+    _Atomic uint64_t waited; /* average, ns */
+    atomic_bool slow;
+};
+/* Notes that a read waited WAITED ns, or 0 if it did not. Returns true when that made it fast. */
+bool rfs_latency_note(struct rfs_latency *latency, uint64_t waited);
+static inline bool rfs_latency_is_slow(const struct rfs_latency *latency)
+{
+    return atomic_load_explicit(&latency->slow, memory_order_relaxed);
+}
+
+/*
+ * Finds how many reads to make at once: twice as many while that brings at least a quarter more
+ * bytes in the same time, and half as many when it did not, until it is tried again. Its owner
+ * locks.
+ *
+ * Reads of an object that follow each other are one request, of up to RFS_CONCURRENCY_TOGETHER; at
+ * most RFS_CONCURRENCY_REQUESTS are under way. It begins with as many reads as keep a network of 10
+ * Gbit/s busy, given the time until answers begin. Then a sixth more bytes are worth twice as many
+ * reads. But the time that a request takes, divided by the time until answers begin, decides
+ * sooner:
+ *   below 1.1   a request only waits: twice as many reads at once
+ *   from 7 on   the network is always busy: more reads cannot bring a sixth more bytes, so there are
+ *               fewer requests, and larger ones
+ *   below 4     there may be as many requests as before
+ */
+#define RFS_CONCURRENCY_LEAST 8u
+#define RFS_CONCURRENCY_MOST 32u
+#define RFS_CONCURRENCY_REMOTE 64u
+#define RFS_CONCURRENCY_MOST_REMOTE 256u
+#define RFS_CONCURRENCY_REQUESTS 64u
+#define RFS_CONCURRENCY_FEWEST 16u
+#define RFS_CONCURRENCY_TOGETHER 8u
+struct rfs_concurrency {
+    bool remote;
+    unsigned most, now;
+    unsigned requests; /* requests that make NOW reads, each of reads that follow each other */
+    bool busy;         /* the network is always busy */
+    bool expected;     /* NOW was set by the first answer */
+    unsigned rest;     /* rounds until more are tried again */
+    unsigned settling; /* reads that were begun before it changed */
+    double before;     /* bytes a ns that half as many brought; 0: not known */
+    uint64_t began;    /* time when the round began, ns */
+    uint64_t bytes;    /* bytes read in the round */
+    unsigned reads;    /* reads that ended in the round */
+    uint64_t taken;    /* ns of all reads since these times were last compared */
+    unsigned timed;    /* number of these reads */
+};
+/* Sets it before use. ROOM: reads that there is memory for. */
+void rfs_concurrency_init(struct rfs_concurrency *concurrency, bool remote, unsigned room);
+/* Returns how many reads one request makes, if they follow each other. */
+static inline unsigned rfs_concurrency_together(const struct rfs_concurrency *concurrency)
+{
+    return (concurrency->now + concurrency->requests - 1) / concurrency->requests;
+}
+
+/* The end of a request. */
+struct rfs_concurrency_end {
+    unsigned reads;
+    uint64_t bytes;
+    uint64_t now;        /* ns */
+    uint64_t took;       /* ns */
+    uint64_t round_trip; /* ns until answers begin; 0: not known */
+    /*
+     * There were fewer reads than there may be, because no read was waiting. Then the rate is
+     * ignored, and the round restarts.
+     */
+    bool starved;
+};
+/* Notes that a request has ended. */
+void rfs_concurrency_note(struct rfs_concurrency *concurrency,
+                          const struct rfs_concurrency_end *end);

@@ -66,7 +66,9 @@ uint64_t rfs_shape_dst(const struct rfs_shape *shape, uint64_t k)
     return offset;
 }
 
-/* Steps of a loop that begin at or before *offset, which becomes relative to the last of them. */
+/*
+ * Returns the last step of a loop that begins at or before *offset, which becomes relative to it.
+ */
 static uint64_t steps_before(uint64_t count, uint64_t stride, uint64_t *offset)
 {
     const uint64_t fit = stride > 0 ? *offset / stride : count - 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A block's loops in the form used for copying: loops of one step dropped, loops that continue each
- * other joined, contiguous ones taken into the run.
+ * Brings a block's loops into the form used for copying: loops of one step dropped, loops that
+ * continue each other joined, contiguous ones taken into the run.
  *
  * Runs are numbered in the order of the loops, which is ascending in the source and in the
  * destination, so that any range of either is a range of numbers.
@@ -12,18 +12,18 @@
 
 struct rfs_shape {
     uint64_t run; /* bytes */
-    bool empty;   /* the block moves nothing; the rest means nothing then */
+    bool empty;   /* the block moves nothing; the other members mean nothing then */
     uint32_t n;
     struct rfs_loop loop[RFS_MAX_DIMS];
-    uint64_t inner[RFS_MAX_DIMS];    /* runs in one step of the loop */
+    uint64_t inner[RFS_MAX_DIMS];    /* runs in one step of each loop */
     uint64_t src_span[RFS_MAX_DIMS]; /* source bytes from the first to the last of one step */
 };
 
 void rfs_shape_init(struct rfs_shape *shape, const struct rfs_block *block);
 
-/* Where run K begins, relative to the block's first. */
+/* Return where run K begins, relative to the block's first, in the source and destination. */
 uint64_t rfs_shape_src(const struct rfs_shape *shape, uint64_t k);
 uint64_t rfs_shape_dst(const struct rfs_shape *shape, uint64_t k);
-/* The last run that begins at or before the offset. */
+/* Return the last run that begins at or before the offset. */
 uint64_t rfs_shape_at_src(const struct rfs_shape *shape, uint64_t offset);
 uint64_t rfs_shape_at_dst(const struct rfs_shape *shape, uint64_t offset);

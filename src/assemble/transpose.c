@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * In blocks of a cache line of columns: what is read of a row is used at once, and what is written
- * of a column follows what was written before. Two bytes an element, as most weights have, go eight
- * by eight through vector registers.
+ * Works in squares of a cache line of columns: what is read of a row is used at once, and what is
+ * written of a column follows what was written before. Two bytes an element, as most weights have,
+ * go eight by eight through vector registers.
  *
  * A line that is written in parts is first read from memory, and a column's next part comes when no
  * cache has the line any more. So a far destination gets whole lines, made in a small buffer.
@@ -14,7 +14,9 @@
 #endif
 
 #define LINE RFS_TRANSPOSE_LINE
-/* Squares of so many rows and columns are transposed at once; lines of so many columns are made. */
+/*
+ * Rows and columns of the squares that are transposed at once; lines of so many columns are made.
+ */
 #define SIDE 8
 
 bool rfs_transpose_knows(size_t item)
@@ -45,8 +47,8 @@ static inline void store(unsigned char *dst, size_t dst_stride, __m128i a, __m12
 }
 
 /*
- * Four columns of eight rows of two bytes, whose pairs of rows are given: AB has rows 0 and 1 in
- * turn, and so on.
+ * Stores four columns of eight rows of two bytes, whose pairs of rows are given: AB has rows 0
+ * and 1 in turn, and so on.
  */
 static inline void store_four(unsigned char *dst, size_t stride, __m128i ab, __m128i cd, __m128i ef,
                               __m128i gh)
@@ -56,7 +58,8 @@ static inline void store_four(unsigned char *dst, size_t stride, __m128i ab, __m
 }
 
 /*
- * Eight rows of eight elements of two bytes. No loops, nor arrays: compilers leave those in memory.
+ * Transposes eight rows of eight elements of two bytes. No loops, nor arrays: compilers leave
+ * those in memory.
  */
 static inline void move_square(unsigned char *dst, size_t dst_stride, const unsigned char *src,
                                size_t stride)
@@ -147,7 +150,7 @@ static void end_lines(void)
 }
 #endif
 
-/* As many rows as a line of the destination has elements; columns in groups of SIDE. */
+/* Transposes as many rows as a line has elements; columns in groups of SIDE. */
 static void move_lines(unsigned char *dst, size_t dst_stride, const unsigned char *src,
                        size_t src_stride, size_t item, size_t cols)
 {

@@ -29,7 +29,7 @@ static struct rfs_arena_chunk *new_chunk(struct rfs_arena *arena, size_t cap)
     return chunk;
 }
 
-/* A chunk of its own, behind the one that is being filled, which stays in use. */
+/* Allocates a chunk of its own, behind the one that is being filled, which stays in use. */
 static void *alloc_apart(struct rfs_arena *arena, size_t size)
 {
     struct rfs_arena_chunk *chunk = new_chunk(arena, size);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A bump allocator: many small objects, freed together. Not thread-safe: its owner locks. Costs at
- * most one partly used chunk (64 KiB) beyond the requested bytes.
+ * most one partly used chunk (64 KiB) beyond the requested bytes. Begins as {0}.
  */
 #pragma once
 
@@ -12,14 +12,14 @@ struct rfs_arena {
     size_t bytes; /* allocated from the system */
 };
 
-/* Zero-initialise an arena with {0}. NULL when out of memory. Aligned for any object. */
+/* Allocates memory aligned for any object; NULL when out of memory. */
 void *rfs_arena_alloc(struct rfs_arena *arena, size_t size);
 /*
- * P, of SIZE bytes, with MORE bytes: where it is, if it is large and among the last ones to be
- * allocated, else a copy, and what P took is lost until the arena is freed. P may be NULL, SIZE 0
- * then.
+ * Enlarges P, of SIZE bytes, to MORE bytes: in place, if it is large and among the last ones to be
+ * allocated, else as a copy, and what P took is lost until the arena is freed. P may be NULL, SIZE
+ * 0 then.
  */
 void *rfs_arena_grow(struct rfs_arena *arena, void *p, size_t size, size_t more);
-/* A NUL-terminated copy. */
+/* Copies a text, with a NUL behind it; NULL when out of memory. */
 char *rfs_arena_text(struct rfs_arena *arena, const char *text, size_t length);
 void rfs_arena_free(struct rfs_arena *arena);

@@ -3,7 +3,7 @@
 
 #include <time.h>
 
-/* How long it takes a waiter to see that its work was given up, at most; ns. */
+/* The longest time until a waiter sees that its work was given up; ns. */
 #define LOOK_NS 50000000L
 
 static _Thread_local const struct rfs_cancel *mine;

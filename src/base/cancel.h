@@ -18,29 +18,28 @@
 #include <stdatomic.h>
 
 struct rfs_cancel {
-    atomic_bool now; /* it is cancelled; set and unset by any thread */
-    /* this is cancelled together with it; borrowed; constant; or NULL */
-    const struct rfs_cancel *above;
+    atomic_bool now;                /* the work is cancelled; set and unset by any thread */
+    const struct rfs_cancel *above; /* cancels this, too; borrowed; constant; or NULL */
 };
 
 /*
- * The calling thread works for CANCEL from now on, which it borrows; NULL: for none. Returns what
- * it worked for.
+ * Makes the calling thread work for CANCEL from now on, which it borrows; NULL: for none. Returns
+ * what it worked for.
  */
 const struct rfs_cancel *rfs_cancel_enter(const struct rfs_cancel *cancel);
 
-/* The struct that the calling thread works for; NULL: its work cannot be cancelled. */
+/* Returns the struct that the calling thread works for; NULL: it cannot be cancelled. */
 const struct rfs_cancel *rfs_cancel_mine(void);
 
-/* Whether the calling thread's work is cancelled. No system call. */
+/* Returns whether the calling thread's work is cancelled. No system call. */
 bool rfs_cancelled(void);
 
-/* A condition for rfs_cancel_wait. 0 or -errno. */
+/* Makes a condition for rfs_cancel_wait. 0 or -errno. */
 int rfs_cancel_init_cond(pthread_cond_t *cond);
 
 /*
- * As pthread_cond_wait. Returns 0, when the caller must check its condition again, or -EINTR when
- * its work was cancelled. Cancelling wakes no waiter: waiters check by themselves, some times a
- * second.
+ * Waits as pthread_cond_wait does. Returns 0, when the caller must check its condition again, or
+ * -EINTR when its work was cancelled. Cancelling wakes no waiter: waiters check by themselves, some
+ * times a second.
  */
 int rfs_cancel_wait(pthread_cond_t *cond, pthread_mutex_t *lock);

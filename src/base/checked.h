@@ -29,7 +29,7 @@ static inline uint64_t rfs_min_u64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* The greatest common divisor. */
+/* Returns the greatest common divisor. */
 static inline uint64_t rfs_gcd_u64(uint64_t a, uint64_t b)
 {
     while (b > 0) {

@@ -4,8 +4,8 @@
 #include "base/text.h"
 
 /*
- * The most characters of one part of the message, so that a long path never pushes the reason or
- * the remedy out.
+ * Limits of the parts of a message, in bytes, so that a long path never pushes the reason or the
+ * remedy out.
  */
 enum { FILE_SHOWN = 640, PARAM_SHOWN = 320, WRONG_SHOWN = 640 };
 

@@ -14,7 +14,7 @@ struct rfs_error {
     char text[2048];
 };
 
-/* Where something is wrong. NULL, and offset < 0, mean "does not apply". Borrowed, not kept. */
+/* The place of a fault. NULL, and offset < 0, mean "does not apply". Borrowed for a call. */
 struct rfs_where {
     const char *file;
     int64_t offset;
@@ -34,13 +34,13 @@ struct rfs_where {
 int rfs_fail(struct rfs_error *err, int code, struct rfs_where where, const char *remedy,
              const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
-/* As rfs_fail, with code -EINVAL, for a mistake in the options or the command line. */
+/* Fails with -EINVAL for a mistake in the options or the command line. */
 int rfs_fail_usage(struct rfs_error *err, const char *remedy, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* -ENOMEM, "out of memory"; about a file. */
+/* Fail with -ENOMEM, "out of memory"; the second names a file. */
 int rfs_fail_memory(struct rfs_error *err);
 int rfs_fail_memory_of(struct rfs_error *err, const char *file);
 
-/* CODE, a -errno that reading there gave. */
+/* Fails with CODE, a -errno that reading there gave. */
 int rfs_fail_read(struct rfs_error *err, struct rfs_where where, int code);

@@ -13,8 +13,8 @@
 #include <pthread.h>
 
 struct rfs_first_error {
-    pthread_mutex_t lock; /* of the rest; a leaf lock */
-    int code;             /* 0: none so far */
+    pthread_mutex_t lock; /* a leaf lock, for the rest */
+    int code;             /* the first failure; 0: none so far */
     struct rfs_error err;
 };
 #define RFS_FIRST_ERROR                                                                            \
@@ -22,7 +22,7 @@ struct rfs_first_error {
         .lock = PTHREAD_MUTEX_INITIALIZER                                                          \
     }
 
-/* A thread has failed with CODE (0: it has not). Gives CODE. From any thread. */
+/* Notes that a thread has failed with CODE (0: it has not). Returns CODE. From any thread. */
 static inline int rfs_first_error_note(struct rfs_first_error *first, int code,
                                        const struct rfs_error *err)
 {
@@ -38,8 +38,8 @@ static inline int rfs_first_error_note(struct rfs_first_error *first, int code,
 }
 
 /*
- * Once all threads have ended, and their loop gave CODE: the first failure with *err, which may be
- * NULL; CODE where it is 0, or no thread has failed.
+ * Returns the first failure with *err, which may be NULL, once all threads have ended and their
+ * loop gave CODE; CODE where it is 0, or no thread has failed.
  */
 static inline int rfs_first_error_take(const struct rfs_first_error *first, int code,
                                        struct rfs_error *err)

@@ -8,7 +8,7 @@
 
 #include <ctype.h>
 
-/* Bytes of the character at a text that is not at its end. */
+/* Counts the bytes of the character at a text that is not at its end. */
 static size_t character(const char *text)
 {
     size_t n = 1;
@@ -20,7 +20,7 @@ static size_t character(const char *text)
 
 /* ---- sets ------------------------------------------------------------------------------------ */
 
-/* Whether a byte of ASCII is of a class of POSIX, which has the name of N bytes. */
+/* Returns whether a byte of ASCII is of a class of POSIX, which has the name of N bytes. */
 static bool in_class(const char *name, size_t n, unsigned char byte)
 {
     static const struct {
@@ -37,7 +37,7 @@ static bool in_class(const char *name, size_t n, unsigned char byte)
     return false;
 }
 
-/* The end of a class [:NAME:] that begins here, at its last bracket, or NULL. */
+/* Finds the last bracket of a class [:NAME:] that begins here, or NULL. */
 static const char *class_end(const char *at)
 {
     const char *end = at[0] == '[' && at[1] == ':' ? at + 2 : NULL;
@@ -52,7 +52,7 @@ static bool is_inverted(const char *set)
     return set[1] == '!' || set[1] == '^';
 }
 
-/* One byte of a set, which may have a backslash before it; *at goes to the last of it. */
+/* Reads one byte of a set, which may have a backslash before it; *at goes to the last of it. */
 static unsigned char member(const char **at)
 {
     if (**at == '\\' && (*at)[1])
@@ -60,7 +60,7 @@ static unsigned char member(const char **at)
     return (unsigned char)**at;
 }
 
-/* The bracket that closes a set, or NULL. One that comes first is of the set. */
+/* Finds the bracket that closes a set, or NULL. One that comes first is of the set. */
 static const char *set_end(const char *set)
 {
     const char *first = set + 1 + is_inverted(set);

@@ -27,9 +27,9 @@ struct rfs_intern {
     pthread_mutex_t lock;
     uint64_t seed; /* hostile names should not be able to collide on purpose */
     struct rfs_arena arena;
-    uint32_t *slots; /* ids, or RFS_NO_ID; a power of two of them, at most 3/4 used */
-    size_t slot_count;
-    size_t item_bytes; /* in chunks */
+    uint32_t *slots;   /* ids, or RFS_NO_ID; at most 3/4 are used */
+    size_t slot_count; /* a power of two */
+    size_t item_bytes; /* memory of the chunks */
     _Atomic uint32_t count;
     _Atomic(struct item *) chunks[CHUNKS];
 };
@@ -94,7 +94,7 @@ static const struct item *item_of(const struct rfs_intern *table, uint32_t id)
     return atomic_load_explicit(&table->chunks[chunk], memory_order_acquire) + place;
 }
 
-/* The slot that holds these bytes, or the empty one where they belong. Under the lock. */
+/* Finds the slot that holds these bytes, or the empty one where they belong. Under the lock. */
 static size_t probe(const struct rfs_intern *table, const void *bytes, size_t length, uint32_t hash)
 {
     const size_t mask = table->slot_count - 1;
@@ -132,8 +132,7 @@ static bool make_room(struct rfs_intern *table, uint32_t count)
     return true;
 }
 
-/* Where the item of a new id goes, in a chunk that is made when it is the first there. Under the
- * lock. */
+/* Finds the place of a new id's item, whose chunk is made for the first. Under the lock. */
 static struct item *new_item(struct rfs_intern *table, uint32_t id)
 {
     struct item *items;

@@ -16,12 +16,12 @@ struct rfs_intern;
 struct rfs_intern *rfs_intern_new(void);
 void rfs_intern_free(struct rfs_intern *table);
 
-/* The id, or RFS_NO_ID when out of memory (or of ids). */
+/* Returns the id of bytes, or RFS_NO_ID when out of memory (or of ids). */
 uint32_t rfs_intern_add(struct rfs_intern *table, const void *bytes, size_t length);
-/* The id of bytes seen before, or RFS_NO_ID. */
+/* Returns the id of bytes seen before, or RFS_NO_ID. */
 uint32_t rfs_intern_find(struct rfs_intern *table, const void *bytes, size_t length);
 
-/* Valid as long as the table; followed by a NUL that does not count; aligned to 8. */
+/* Returns the bytes of an id: valid as long as the table, aligned to 8, with a NUL behind them. */
 const void *rfs_intern_bytes(const struct rfs_intern *table, uint32_t id, size_t *length);
 static inline const char *rfs_intern_text(const struct rfs_intern *table, uint32_t id)
 {

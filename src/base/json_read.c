@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/json_internal.h"
+#include "base/json_read.h"
+
+#include "base/text.h"
 
 struct rfs_json_read rfs_json_read_begin(const void *data, size_t n)
 {
@@ -31,7 +33,8 @@ bool rfs_json_read_fail(struct rfs_json_read *json, const char *wrong)
     return false;
 }
 
-bool rfs_json_fail_from(struct rfs_json_read *json, uint64_t place, const char *wrong)
+/* Fails at a place that was passed, whose block may be gone. */
+static bool fail_from(struct rfs_json_read *json, uint64_t place, const char *wrong)
 {
     if (!json->wrong && json->fill) {
         json->base = place;
@@ -42,13 +45,17 @@ bool rfs_json_fail_from(struct rfs_json_read *json, uint64_t place, const char *
     return rfs_json_read_fail(json, wrong);
 }
 
-bool rfs_json_fail_memory(struct rfs_json_read *json)
+static bool fail_memory(struct rfs_json_read *json)
 {
     json->no_memory = !json->wrong;
     return rfs_json_read_fail(json, "out of memory");
 }
 
-bool rfs_json_refill(struct rfs_json_read *json)
+/*
+ * Reads on where the text comes in blocks: bytes that are not passed yet move to the front. Returns
+ * false at the end of the text.
+ */
+static bool refill(struct rfs_json_read *json)
 {
     const size_t rest = json->n - json->at;
     size_t got = 0;
@@ -56,7 +63,7 @@ bool rfs_json_refill(struct rfs_json_read *json)
     if (!json->fill || json->wrong || rest == RFS_JSON_BLOCK)
         return false;
     if (!json->block && (json->block = malloc(RFS_JSON_BLOCK)) == NULL)
-        return rfs_json_fail_memory(json);
+        return fail_memory(json);
     if (rest > 0)
         memmove(json->block, json->data + json->at, rest);
     json->data = json->block;
@@ -71,10 +78,17 @@ bool rfs_json_refill(struct rfs_json_read *json)
     return got > 0;
 }
 
-bool rfs_json_ahead(struct rfs_json_read *json, size_t n)
+/* Returns whether there is another byte, data[at]. */
+static inline bool more(struct rfs_json_read *json)
+{
+    return json->at < json->n || refill(json);
+}
+
+/* Returns whether there are N more bytes. */
+static bool is_ahead(struct rfs_json_read *json, size_t n)
 {
     while (json->n - json->at < n)
-        if (!rfs_json_refill(json))
+        if (!refill(json))
             return false;
     return true;
 }
@@ -91,7 +105,7 @@ static inline bool is_space(unsigned char c)
 
 static void skip_space(struct rfs_json_read *json)
 {
-    while (rfs_json_more(json) && is_space(json->data[json->at]))
+    while (more(json) && is_space(json->data[json->at]))
         json->at++;
 }
 
@@ -100,7 +114,7 @@ bool rfs_json_read_peek(struct rfs_json_read *json, char c)
     if (json->wrong)
         return false;
     skip_space(json);
-    return rfs_json_more(json) && json->data[json->at] == (unsigned char)c;
+    return more(json) && json->data[json->at] == (unsigned char)c;
 }
 
 bool rfs_json_read_take(struct rfs_json_read *json, char c)
@@ -125,13 +139,183 @@ bool rfs_json_read_take(struct rfs_json_read *json, char c)
     }
 }
 
+/* ---- strings --------------------------------------------------------------------------------- */
+
+static bool reserve_text(struct rfs_json_read *json, size_t bytes)
+{
+    if (json->text_cap - json->text_n > bytes)
+        return true;
+    /* The text is in memory: no overflow. Without escapes the string is no longer than its text. */
+    const size_t cap = json->text_n + bytes + 64 + json->text_n / 2;
+    char *text = realloc(json->text, cap);
+    if (!text)
+        return fail_memory(json);
+    json->text = text;
+    json->text_cap = cap;
+    return true;
+}
+
+static bool add_bytes(struct rfs_json_read *json, const void *bytes, size_t n)
+{
+    if (json->passing)
+        return true;
+    if (json->fill && n > RFS_JSON_BLOCK - json->text_n)
+        return rfs_json_read_fail(json, "a string of more than 1 MiB");
+    if (!reserve_text(json, n))
+        return false;
+    memcpy(json->text + json->text_n, bytes, n);
+    json->text_n += n;
+    return true;
+}
+
+/* Reads four hexadecimal digits. */
+static bool read_unit(struct rfs_json_read *json, uint32_t *unit)
+{
+    *unit = 0;
+    for (unsigned i = 0; i < 4; i++) {
+        const unsigned char c = more(json) ? json->data[json->at] : 0;
+        uint32_t digit;
+        if (c >= '0' && c <= '9')
+            digit = c - '0';
+        else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
+            digit = (c | 0x20u) - 'a' + 10u;
+        else
+            return rfs_json_read_fail(json, "\\u is not followed by four hexadecimal digits");
+        *unit = *unit << 4 | digit;
+        json->at++;
+    }
+    return true;
+}
+
+/* Reads the digits after \u; a pair of surrogates is one character. */
+static bool read_unicode(struct rfs_json_read *json)
+{
+    uint32_t c;
+    uint32_t low;
+    unsigned char utf8[4];
+    size_t n = 0;
+    if (!read_unit(json, &c))
+        return false;
+    if (c >= 0xd800 && c < 0xdc00) {
+        if (!is_ahead(json, 2) || memcmp(json->data + json->at, "\\u", 2) != 0)
+            return rfs_json_read_fail(json, "half a surrogate pair is not a character");
+        json->at += 2;
+        if (!read_unit(json, &low))
+            return false;
+        if (low < 0xdc00 || low > 0xdfff)
+            return rfs_json_read_fail(json, "half a surrogate pair is not a character");
+        c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
+    } else if (c >= 0xdc00 && c <= 0xdfff) {
+        return rfs_json_read_fail(json, "half a surrogate pair is not a character");
+    }
+    if (c == 0)
+        return rfs_json_read_fail(json, "a string with a NUL");
+    if (c < 0x80) {
+        utf8[n++] = (unsigned char)c;
+    } else if (c < 0x800) {
+        utf8[n++] = (unsigned char)(0xc0 | c >> 6);
+    } else if (c < 0x10000) {
+        utf8[n++] = (unsigned char)(0xe0 | c >> 12);
+        utf8[n++] = (unsigned char)(0x80 | (c >> 6 & 0x3f));
+    } else {
+        utf8[n++] = (unsigned char)(0xf0 | c >> 18);
+        utf8[n++] = (unsigned char)(0x80 | (c >> 12 & 0x3f));
+        utf8[n++] = (unsigned char)(0x80 | (c >> 6 & 0x3f));
+    }
+    if (c >= 0x80)
+        utf8[n++] = (unsigned char)(0x80 | (c & 0x3f));
+    return add_bytes(json, utf8, n);
+}
+
+/* Reads the character after a backslash. */
+static bool read_escape(struct rfs_json_read *json)
+{
+    static const char from[] = "\"\\/bfnrt";
+    static const char to[] = "\"\\/\b\f\n\r\t";
+    if (!more(json))
+        return rfs_json_read_fail(json, "it ends in a string");
+    const unsigned char c = json->data[json->at];
+    const char *found = c ? strchr(from, c) : NULL;
+    if (!found && c != 'u')
+        return rfs_json_read_fail(json, "a backslash before a character that needs none");
+    json->at++;
+    return found ? add_bytes(json, &to[found - from], 1) : read_unicode(json);
+}
+
+/* Counts the bytes of the character that a text of N bytes ends within; 0: it ends behind one. */
+static size_t cut_character(const unsigned char *text, size_t n)
+{
+    for (size_t k = 1; k <= 3 && k <= n; k++) {
+        const unsigned char c = text[n - k];
+        const size_t length = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
+        if (c >= 0xc0)
+            return length > k ? k : 0;
+        if (c < 0x80)
+            return 0;
+    }
+    return 0;
+}
+
+/* Reads the bytes before the next quote, backslash or end of the block. */
+static bool read_plain(struct rfs_json_read *json, uint64_t begin)
+{
+    size_t end = json->at;
+
+    while (end < json->n && json->data[end] != '"' && json->data[end] != '\\' &&
+           json->data[end] >= 0x20)
+        end++;
+    if (end == json->n && json->fill)
+        end -= cut_character(json->data + json->at, end - json->at);
+    /* No character of several bytes has an escape in it. */
+    if (!rfs_text_is_utf8((const char *)json->data + json->at, end - json->at))
+        return fail_from(json, begin, "a string that is not UTF-8");
+    if (!add_bytes(json, json->data + json->at, end - json->at))
+        return false;
+    json->at = end;
+    return true;
+}
+
+bool rfs_json_read_string(struct rfs_json_read *json)
+{
+    if (!json->passing)
+        json->text_n = 0;
+    if (!rfs_json_read_peek(json, '"'))
+        return rfs_json_read_fail(json, json->at >= json->n ? "it ends too early"
+                                                            : "a string is expected here");
+    const uint64_t begin = rfs_json_read_place(json);
+    for (json->at++;;) {
+        if (!read_plain(json, begin))
+            return false;
+        /* The rest of a block is part of a character, or empty. */
+        const unsigned char c = json->at < json->n ? json->data[json->at] : 0x80;
+        if (c >= 0x80) {
+            if (!refill(json))
+                return json->at < json->n ? fail_from(json, begin, "a string that is not UTF-8")
+                                          : rfs_json_read_fail(json, "it ends in a string");
+            continue;
+        }
+        if (c < 0x20)
+            return rfs_json_read_fail(json, "a control character in a string");
+        json->at++;
+        if (c == '"')
+            break;
+        if (!read_escape(json))
+            return false;
+    }
+    if (!json->passing)
+        json->text[json->text_n] = '\0';
+    return true;
+}
+
+/* ---- numbers and words ----------------------------------------------------------------------- */
+
 static bool take_word(struct rfs_json_read *json, const char *word)
 {
     const size_t n = strlen(word);
     if (json->wrong)
         return false;
     skip_space(json);
-    if (!rfs_json_ahead(json, n) || memcmp(json->data + json->at, word, n) != 0)
+    if (!is_ahead(json, n) || memcmp(json->data + json->at, word, n) != 0)
         return false;
     json->at += n;
     return true;
@@ -149,8 +333,8 @@ bool rfs_json_read_u64(struct rfs_json_read *json, uint64_t *value)
         return false;
     skip_space(json);
     const uint64_t begin = rfs_json_read_place(json);
-    const bool zero = rfs_json_more(json) && json->data[json->at] == '0';
-    for (; rfs_json_more(json); json->at++) {
+    const bool zero = more(json) && json->data[json->at] == '0';
+    for (; more(json); json->at++) {
         const unsigned char c = json->data[json->at];
         if (!is_digit(c))
             break;
@@ -160,9 +344,9 @@ bool rfs_json_read_u64(struct rfs_json_read *json, uint64_t *value)
     }
     const uint64_t digits = rfs_json_read_place(json) - begin;
     if (digits > 0 && (digits == 1 || !zero) &&
-        (!rfs_json_more(json) || !memchr(".eE", json->data[json->at], 3)))
+        (!more(json) || !memchr(".eE", json->data[json->at], 3)))
         return true;
-    return rfs_json_fail_from(json, begin, "a whole number is expected here");
+    return fail_from(json, begin, "a whole number is expected here");
 }
 
 bool rfs_json_read_i64(struct rfs_json_read *json, int64_t *value)
@@ -172,21 +356,21 @@ bool rfs_json_read_i64(struct rfs_json_read *json, int64_t *value)
     uint64_t number;
 
     json->at += negative;
-    if (negative && (!rfs_json_more(json) || !is_digit(json->data[json->at])))
+    if (negative && (!more(json) || !is_digit(json->data[json->at])))
         return rfs_json_read_fail(json, "a whole number is expected here");
     if (!rfs_json_read_u64(json, &number))
         return false;
     *value = (int64_t)(negative ? 0 - number : number);
     if (number <= (uint64_t)INT64_MAX + negative)
         return true;
-    return rfs_json_fail_from(json, begin, "a number of more than 64 bits");
+    return fail_from(json, begin, "a number of more than 64 bits");
 }
 
-/* How many digits, at most 2: more are as good. */
+/* Passes digits and counts them, up to 2: more are as good. */
 static unsigned skip_digits(struct rfs_json_read *json)
 {
     unsigned n = 0;
-    for (; rfs_json_more(json) && is_digit(json->data[json->at]); json->at++)
+    for (; more(json) && is_digit(json->data[json->at]); json->at++)
         n += n < 2;
     return n;
 }
@@ -196,23 +380,25 @@ static bool skip_number(struct rfs_json_read *json)
     const uint64_t begin = rfs_json_read_place(json);
     if (json->data[json->at] == '-')
         json->at++;
-    const bool zero = rfs_json_more(json) && json->data[json->at] == '0';
+    const bool zero = more(json) && json->data[json->at] == '0';
     const unsigned whole = skip_digits(json);
     bool good = whole == 1 || (whole > 1 && !zero);
-    if (good && rfs_json_more(json) && json->data[json->at] == '.') {
+    if (good && more(json) && json->data[json->at] == '.') {
         json->at++;
         good = skip_digits(json) > 0;
     }
-    if (good && rfs_json_more(json) && (json->data[json->at] | 0x20) == 'e') {
+    if (good && more(json) && (json->data[json->at] | 0x20) == 'e') {
         json->at++;
-        if (rfs_json_more(json) && (json->data[json->at] == '+' || json->data[json->at] == '-'))
+        if (more(json) && (json->data[json->at] == '+' || json->data[json->at] == '-'))
             json->at++;
         good = skip_digits(json) > 0;
     }
-    return good || rfs_json_fail_from(json, begin, "a value is expected here");
+    return good || fail_from(json, begin, "a value is expected here");
 }
 
-/* A value that holds no others. */
+/* ---- values that are passed by --------------------------------------------------------------- */
+
+/* Passes a value that holds no others. */
 static bool skip_plain(struct rfs_json_read *json)
 {
     if (rfs_json_read_peek(json, '"'))
@@ -298,7 +484,7 @@ bool rfs_json_read_part(struct rfs_json_read *json, struct rfs_json_part *part)
     return skipped;
 }
 
-/* To the next item between these brackets; false at the end, or when the text is wrong. */
+/* Goes to the next item between these brackets. False at the end, or when the text is wrong. */
 static bool next(struct rfs_json_read *json, bool *first, char open, char close)
 {
     const bool was_first = *first;
@@ -328,8 +514,10 @@ bool rfs_json_read_end(struct rfs_json_read *json)
     if (json->wrong)
         return false;
     skip_space(json);
-    return !rfs_json_more(json) || rfs_json_read_fail(json, "something follows after its end");
+    return !more(json) || rfs_json_read_fail(json, "something follows after its end");
 }
+
+/* ---- objects of one fixed shape -------------------------------------------------------------- */
 
 bool rfs_json_read_object(struct rfs_json_read *json, const struct rfs_json_field *fields, size_t n,
                           const char *lacks, void *to)

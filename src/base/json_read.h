@@ -15,89 +15,91 @@
 #define RFS_JSON_DEPTH 64 /* of a value that is skipped */
 #define RFS_JSON_BLOCK ((size_t)1 << 20)
 
-/* Up to N bytes of the text from OFFSET on; *got is 0 at its end. 0 or -errno. */
+/* Reads up to N bytes of the text from OFFSET on; *got is 0 at its end. 0 or -errno. */
 typedef int rfs_json_fill(void *ctx, void *buf, size_t n, uint64_t offset, size_t *got);
 
 struct rfs_json_read {
     const unsigned char *data; /* the text, or the block at hand */
     size_t n;
     size_t at;
-    uint64_t base;       /* where the block begins in the text; 0 for one in memory */
-    rfs_json_fill *fill; /* NULL: the text is in memory */
+    uint64_t base;       /* place of DATA in the text; 0 for one in memory */
+    rfs_json_fill *fill; /* reads a block; NULL: the text is in memory */
     void *ctx;
     unsigned char *block; /* owned */
-    int failed;           /* -errno of FILL, when wrong is that */
-    const char *wrong;    /* NULL: nothing so far; a constant */
-    bool no_memory;       /* wrong is that */
-    bool passing;         /* values are skipped, not kept */
+    int failed;           /* -errno of FILL, if that is the reason */
+    const char *wrong;    /* the reason, a constant; NULL: nothing is wrong so far */
+    bool no_memory;       /* lack of memory is the reason */
+    bool passing;         /* values are skipped */
     char *text;           /* the string that was read last, with a NUL after it; owned */
     size_t text_n, text_cap;
 };
 
-/* DATA is borrowed. Ends with rfs_json_read_free. */
+/* Begins to read a text of N bytes, which is borrowed. Ends with rfs_json_read_free. */
 struct rfs_json_read rfs_json_read_begin(const void *data, size_t n);
-/* A text that FILL gives, from OFFSET on. rfs_json_read_part is not for these. */
+/* Begins to read a text that FILL gives, from OFFSET on. rfs_json_read_part is not for these. */
 struct rfs_json_read rfs_json_read_begin_blocks(rfs_json_fill *fill, void *ctx, uint64_t offset);
 void rfs_json_read_free(struct rfs_json_read *json);
-/* Where reading is, or where the text is wrong. */
+/* Returns the place where reading is, or where the text is wrong. */
 static inline uint64_t rfs_json_read_place(const struct rfs_json_read *json)
 {
     return json->base + json->at;
 }
-/* Whether the string that was read last is this one. */
+/* Returns whether the string that was read last is this one. */
 bool rfs_json_read_is(const struct rfs_json_read *json, const char *text);
 
 /* Fails with this reason, at the place where reading is. Returns false. */
 bool rfs_json_read_fail(struct rfs_json_read *json, const char *wrong);
-/* Whether C comes next, after spaces. Never fails. */
+/* Returns whether C comes next, after spaces. Never fails. */
 bool rfs_json_read_peek(struct rfs_json_read *json, char c);
 /* Passes C. */
 bool rfs_json_read_take(struct rfs_json_read *json, char c);
-/* Passes "null" if it is next; returns whether it was. */
+/* Passes "null" if that is next, and returns whether it was. */
 bool rfs_json_read_null(struct rfs_json_read *json);
-/* A string, into text. */
+/* Reads a string into text. */
 bool rfs_json_read_string(struct rfs_json_read *json);
-/* A whole number from 0 to 2^64 - 1, without sign, fraction and exponent. */
+/* Reads a whole number from 0 to 2^64 - 1, without sign, fraction and exponent. */
 bool rfs_json_read_u64(struct rfs_json_read *json, uint64_t *value);
-/* A whole number of 64 bits with or without a sign. */
+/* Reads a whole number of 64 bits with or without a sign. */
 bool rfs_json_read_i64(struct rfs_json_read *json, int64_t *value);
-/* Any value. text stays as it is. */
+/* Passes any value. text stays as it is. */
 bool rfs_json_read_skip(struct rfs_json_read *json);
 /*
- * The next member of an object, its key in text, up to its value. *first is true before the first
- * call, which takes the brace. False at the end, which is passed, or when the text is wrong.
+ * Goes to the value of the next member of an object, whose key is in text. *first is true before
+ * the first call, which takes the brace. False at the end, which is passed, or when the text is
+ * wrong.
  */
 bool rfs_json_read_member(struct rfs_json_read *json, bool *first);
-/* A value that is passed by, to be read later: where its text is. */
+/* The place of a value's text. */
 struct rfs_json_part {
     size_t at, n;
 };
+/* Passes a value by, to be read later. */
 bool rfs_json_read_part(struct rfs_json_read *json, struct rfs_json_part *part);
-/* The same for an array: false at its end or when the text is wrong. */
+/* Goes to the next element of an array. False at its end or when the text is wrong. */
 bool rfs_json_read_element(struct rfs_json_read *json, bool *first);
-/* Nothing but spaces is left. */
+/* Ends the text: nothing but spaces may be left. */
 bool rfs_json_read_end(struct rfs_json_read *json);
 
 /* A member of an object of one fixed shape, and the place of its value in a struct. */
 struct rfs_json_field {
     const char *name;
     bool (*read)(struct rfs_json_read *json, void *at); /* reads the value */
-    size_t offset;                                      /* of AT in the struct */
+    size_t offset;                                      /* place of AT in the struct */
     bool required;
 };
 /*
- * Reads an object by the table of its N fields, in any order, into the struct TO. Others are
- * skipped. Fails with LACKS if a required one is not there.
+ * Reads an object by the table of its N fields, in any order, into the struct TO. Other members are
+ * skipped. Fails with LACKS if a required one is missing.
  */
 bool rfs_json_read_object(struct rfs_json_read *json, const struct rfs_json_field *fields, size_t n,
                           const char *lacks, void *to);
-/* Reads for tables: an uint64_t, an uint32_t, and a copy of a string in an owned char *. */
+/* Read for tables: an uint64_t, an uint32_t, and a copy of a string in an owned char *. */
 bool rfs_json_field_u64(struct rfs_json_read *json, void *at);
 bool rfs_json_field_u32(struct rfs_json_read *json, void *at);
 bool rfs_json_field_text(struct rfs_json_read *json, void *at);
 
 /*
- * Reads a whole text that is such an object. 0, -ENOMEM, or -EINVAL with the place in *at and the
+ * Reads a whole text that is one object. 0, -ENOMEM, or -EINVAL with the place in *at and the
  * reason, a constant, in *wrong.
  */
 int rfs_json_read_whole(const char *text, size_t size, const struct rfs_json_field *fields,

@@ -8,7 +8,7 @@
 #define VALUE_BYTES (sizeof(cJSON) + 2 * 16)
 #define EXACT ((double)((int64_t)1 << 53)) /* whole numbers up to here are exact */
 
-/* Counts what a text may have of values: one before each comma, one in each bracket. */
+/* Counts the values that a text may have: one before each comma, one in each bracket. */
 static size_t count_values(const char *text, size_t n)
 {
     size_t count = 1;

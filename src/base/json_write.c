@@ -21,7 +21,7 @@ static void put_chars(struct rfs_json_write *json, const char *text)
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* The letter of a short escape, or 0. */
+/* Returns the letter of a short escape, or 0. */
 static char short_escape(unsigned char c)
 {
     static const char letters[] = "btn\0fr"; /* of 0x08 to 0x0d */
@@ -31,7 +31,7 @@ static char short_escape(unsigned char c)
     return c >= 0x08 && c <= 0x0d ? letters[c - 0x08] : 0;
 }
 
-/* A character as one unit of UTF-16 or two. */
+/* Puts a character as one unit of UTF-16 or two. */
 static void put_units(struct rfs_json_write *json, uint32_t character)
 {
     char text[16];
@@ -44,7 +44,7 @@ static void put_units(struct rfs_json_write *json, uint32_t character)
     put_chars(json, text);
 }
 
-/* The character at TEXT, which is valid UTF-8 and has LEFT bytes, and its length. */
+/* Decodes the character at TEXT, which is valid UTF-8 and has LEFT bytes, and its length. */
 static uint32_t decode(const unsigned char *text, size_t left, size_t *length)
 {
     const unsigned char c = text[0];
@@ -75,7 +75,9 @@ static void put_escaped(struct rfs_json_write *json, const char *text, size_t n)
     }
 }
 
-/* Character by character, as the text may be long, and a lack of memory could not be reported. */
+/*
+ * Goes character by character, as the text may be long, and a lack of memory could not be reported.
+ */
 static void put_shown(struct rfs_json_write *json, const char *text)
 {
     while (*text != '\0') {
@@ -114,7 +116,7 @@ static void put_line(struct rfs_json_write *json)
         put(json, " ", 1);
 }
 
-/* The separator before the next member or element. */
+/* Puts the separator before the next member or element. */
 static void separate(struct rfs_json_write *json)
 {
     if (json->depth == 0)
@@ -143,7 +145,7 @@ void rfs_json_put_key(struct rfs_json_write *json, const char *key, size_t n)
     json->keyed = true;
 }
 
-/* All that comes before a value. */
+/* Puts all that comes before a value. */
 static void begin_value(struct rfs_json_write *json, const char *key)
 {
     if (key)

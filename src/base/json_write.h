@@ -17,11 +17,11 @@
  */
 #pragma once
 
-#include "base/bytes.h"
+#include "base/vec.h"
 
 #define RFS_JSON_LEVELS 12 /* objects and arrays in each other, at most */
 
-/* How the members of an object or the elements of an array are set. An empty one is {} or []. */
+/* The form in which members or elements are set. An empty object or array is {} or []. */
 enum rfs_json_form {
     RFS_JSON_TIGHT,  /* {"a":1,"b":2} */
     RFS_JSON_SPACED, /* {"a": 1, "b": 2} */
@@ -29,7 +29,7 @@ enum rfs_json_form {
     RFS_JSON_LINES,  /* spaced, and all begin a line, indented; so does the closing bracket */
 };
 
-/* How texts are escaped, beside \" and \\. */
+/* The characters of texts that are escaped, beside \" and \\. */
 enum rfs_json_escapes {
     /* from any source: bytes that are not printable UTF-8 become \xNN in its value (base/text.h) */
     RFS_JSON_SHOWN,
@@ -43,7 +43,7 @@ struct rfs_json_write {
     struct rfs_bytes *bytes; /* borrowed */
     enum rfs_json_escapes escapes;
     unsigned indent; /* spaces a level, of lines */
-    /* The state. */
+    /* The state: */
     bool failed; /* the buffer is out of memory; for a file, check ferror */
     bool keyed;
     enum { RFS_JSON_BY_FORM, RFS_JSON_BREAK, RFS_JSON_STAY } next;
@@ -61,23 +61,23 @@ void rfs_json_end(struct rfs_json_write *json);
 /* Closes all that are open, and ends the line. */
 void rfs_json_finish(struct rfs_json_write *json);
 
-/* The next member or element begins a line, or stays in it, whatever the form is. */
+/* Begin a line with the next member or element, or stay in the line, whatever the form is. */
 void rfs_json_break(struct rfs_json_write *json);
 void rfs_json_stay(struct rfs_json_write *json);
 
-/* A key of N bytes; its value is put next. */
+/* Puts a key of N bytes; its value is put next. */
 void rfs_json_put_key(struct rfs_json_write *json, const char *key, size_t n);
-/* NULL: null. */
+/* Puts a string; NULL: null. */
 void rfs_json_put_text(struct rfs_json_write *json, const char *key, const char *text);
 void rfs_json_put_u64(struct rfs_json_write *json, const char *key, uint64_t number);
 void rfs_json_put_i64(struct rfs_json_write *json, const char *key, int64_t number);
 void rfs_json_put_bool(struct rfs_json_write *json, const char *key, bool value);
 void rfs_json_put_null(struct rfs_json_write *json, const char *key);
-/* Text that is JSON already, such as a number of some format. */
+/* Prints text that is JSON already, such as a number of some format. */
 void rfs_json_print(struct rfs_json_write *json, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Arrays of numbers. */
+/* Put arrays of numbers. */
 void rfs_json_put_u64s(struct rfs_json_write *json, const char *key, enum rfs_json_form form,
                        const uint64_t *numbers, size_t n);
 void rfs_json_put_u32s(struct rfs_json_write *json, const char *key, enum rfs_json_form form,

@@ -7,14 +7,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* With a slash behind it, a link would be followed. */
+/* Removes slashes at the end: with one behind it, a link would be followed. */
 static void trim_slashes(char *path)
 {
     for (size_t n = path ? strlen(path) : 0; n > 1 && path[n - 1] == '/'; n--)
         path[n - 1] = '\0';
 }
 
-/* The folder above our own by default: owned by the caller, or NULL. */
+/* Returns the folder above our own by default: owned by the caller, or NULL. */
 static char *default_place(void)
 {
     const char *cache = secure_getenv("XDG_CACHE_HOME");
@@ -28,7 +28,7 @@ static char *default_place(void)
     return home && home[0] == '/' ? rfs_text_printf("%s/.cache", home) : NULL;
 }
 
-/* The process may go elsewhere. */
+/* Makes a path absolute: the process may go elsewhere. */
 static char *absolute(const char *path)
 {
     RFS_FREE char *here = getcwd(NULL, 0);
@@ -73,7 +73,7 @@ static bool may_use(const char *path)
     return geteuid() != 0 || lstat(path, &st) != 0 || st.st_uid == 0;
 }
 
-/* Makes the folder above our own, if that is missing. Whether ours may be made in it. */
+/* Makes the folder above our own, if that is missing. Returns whether ours may be made in it. */
 static bool make_above(const char *above)
 {
     RFS_FREE char *parent = strdup(above);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The folder of data that is kept on disk between views (catalog/saved/folder.h). A program with a
- * sandbox makes it before it gives up that right.
+ * The folder of data that is kept on disk between views. A program with a sandbox makes it before
+ * it gives up that right.
  *
  * Threads: all functions, while none changes the environment.
  */
@@ -10,8 +10,8 @@
 #include "base/std.h"
 
 struct rfs_kept {
-    char *above; /* made if it is missing; or NULL; owned */
-    char *path;  /* absolute; owned */
+    char *above; /* the folder above, made if it is missing; or NULL; owned */
+    char *path;  /* the folder, absolute; owned */
 };
 
 /*
@@ -23,8 +23,8 @@ bool rfs_kept_find(const char *given, struct rfs_kept *out);
 void rfs_kept_free(struct rfs_kept *kept);
 
 /*
- * Returns whether the folder above may be used, which MAKE makes if it is missing. Root uses none
- * of another user.
+ * Returns whether the folder above may be used; with MAKE, makes it if it is missing. Root uses no
+ * folder of another user.
  */
 bool rfs_kept_reach(const struct rfs_kept *kept, bool make);
 /* Makes the folder, if it is missing. 0 or -errno; -EPERM where the one above may not be used. */

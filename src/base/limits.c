@@ -20,7 +20,7 @@ unsigned rfs_limits_files(unsigned most)
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return most;
     const rlim_t all = limit.rlim_cur;
-    /* Of very few a quarter: readers take turns with those. */
+    /* If there are very few, take a quarter: readers take turns with those. */
     const rlim_t ours = all >= 2 * RFS_LIMITS_FILES_KEPT ? all - RFS_LIMITS_FILES_KEPT : all / 4;
     return ours >= most ? most : ours > 0 ? (unsigned)ours : 1;
 }

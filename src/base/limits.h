@@ -4,12 +4,12 @@
 
 #include "base/std.h"
 
-/* Descriptors for other things than source files. */
+/* The number of descriptors for other things than source files. */
 #define RFS_LIMITS_FILES_KEPT 16u
 
-/* For programs, as they start: as many descriptors as the hard limit allows. */
+/* Allows as many descriptors as the hard limit does. For programs, as they start. */
 void rfs_limits_raise_files(void);
-/* How many source files may be open at a time: at most MOST, at least 1. */
+/* Returns how many source files may be open at a time: at most MOST, at least 1. */
 unsigned rfs_limits_files(unsigned most);
-/* Bytes of addresses (RLIMIT_AS); UINT64_MAX: any. */
+/* Returns the limit of addresses (RLIMIT_AS) in bytes; UINT64_MAX: any. */
 uint64_t rfs_limits_addresses(void);

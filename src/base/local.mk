@@ -1,46 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
 	src/base/arena.c src/base/arena.h \
-	src/base/bytes.c src/base/bytes.h \
 	src/base/budget.c src/base/budget.h \
 	src/base/cancel.c src/base/cancel.h \
 	src/base/checked.h \
 	src/base/cleanup.h \
 	src/base/error.c src/base/error.h \
-	src/base/fd.c src/base/fd.h \
 	src/base/first_error.h \
 	src/base/glob.c src/base/glob.h \
-	src/base/harden.c src/base/harden.h \
 	src/base/intern.c src/base/intern.h \
-	src/base/json_internal.h \
+	src/base/io.c src/base/io.h \
 	src/base/json_read.c src/base/json_read.h \
-	src/base/json_string.c \
-	src/base/json_tree.c \
-	src/base/json_tree.h \
+	src/base/json_tree.c src/base/json_tree.h \
 	src/base/json_write.c src/base/json_write.h \
 	src/base/kept.c src/base/kept.h \
 	src/base/limits.c src/base/limits.h \
 	src/base/log.c src/base/log.h \
 	src/base/mountinfo.c src/base/mountinfo.h \
-	src/base/once.c src/base/once.h \
-	src/base/option_values.c \
+	src/base/once.h \
 	src/base/options.c src/base/options.h \
 	src/base/order.h \
 	src/base/path.c src/base/path.h \
-	src/base/pathlist.c src/base/pathlist.h \
 	src/base/pool.c src/base/pool.h \
-	src/base/publish.h \
-	src/base/read_whole.c src/base/read_whole.h \
 	src/base/secret.c src/base/secret.h \
-	src/base/secret_slots.c src/base/secret_slots.h \
 	src/base/settings.c src/base/settings.h \
-	src/base/share.c src/base/share.h \
 	src/base/std.h \
 	src/base/store.c src/base/store.h \
 	src/base/suggest.c src/base/suggest.h \
-	src/base/term.c src/base/term.h \
 	src/base/text.c src/base/text.h \
 	src/base/variables.c src/base/variables.h \
 	src/base/vec.c src/base/vec.h \
-	src/base/wait.c src/base/wait.h \
-	src/base/write_whole.c src/base/write_whole.h
+	src/base/wait.c src/base/wait.h

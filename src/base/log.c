@@ -41,7 +41,7 @@ void rfs_log(struct rfs_log *log, enum rfs_level level, const char *fmt, ...)
     va_end(args);
 }
 
-/* Whether a line may pass now; *dropped is how many did not since the last one that did. */
+/* Returns whether a line may pass now; *dropped is how many did not since the last that did. */
 static bool admit(struct rfs_log *log, uint64_t *dropped)
 {
     struct timespec now;

@@ -16,7 +16,7 @@ enum rfs_level { RFS_ERROR, RFS_WARNING, RFS_INFO, RFS_DEBUG };
 typedef void rfs_log_sink(void *ctx, enum rfs_level level, const char *line);
 
 struct rfs_log {
-    rfs_log_sink *sink; /* NULL: silent */
+    rfs_log_sink *sink; /* takes each line; NULL: silent */
     void *ctx;
     pthread_mutex_t lock;
     time_t window; /* start of the current second of the limiter, CLOCK_MONOTONIC */
@@ -27,13 +27,13 @@ struct rfs_log {
 void rfs_log_init(struct rfs_log *log, rfs_log_sink *sink, void *ctx);
 void rfs_log_destroy(struct rfs_log *log);
 
-/* One line. log may be NULL. */
+/* Logs one line. log may be NULL. */
 void rfs_log(struct rfs_log *log, enum rfs_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /*
- * As rfs_log, for lines that a failing disk could produce by the thousand: at most 10 a second; the
- * next line that is logged has the number of those dropped.
+ * Logs a line that a failing disk could produce by the thousand: at most 10 a second; the next line
+ * that is logged has the number of those dropped.
  */
 void rfs_log_limited(struct rfs_log *log, enum rfs_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -12,7 +12,7 @@
 
 #include <sys/sysmacros.h>
 
-/* Undoes the escapes in place. */
+/* Undoes the escapes of a field in place. */
 static char *unescape(char *text)
 {
     char *to = text;
@@ -29,7 +29,7 @@ static char *unescape(char *text)
     return text;
 }
 
-/* Takes the next field off. */
+/* Takes the next field off a line. */
 static char *take_field(char **rest)
 {
     static char none[1];

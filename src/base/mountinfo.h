@@ -6,11 +6,11 @@
 
 #include <sys/types.h>
 
-/* Texts are those of the mount, and last until the next one. */
+/* One mount. Its texts last until the next one. */
 struct rfs_mountinfo {
     unsigned long id; /* from 1 up */
     dev_t device;
-    const char *point, *type, *source, *options; /* "": it is missing; options of the superblock */
+    const char *point, *type, *source, *options; /* options of the superblock; "": missing */
 };
 
 /*

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An object that one thread makes at its first use, while others that need it wait. The owner has
- * the lock and the condition (of rfs_cancel_init_cond), which may serve other things, too; nothing
- * is held while it is made.
+ * Objects that are made at their first use, and then only read.
+ *
+ * struct rfs_once is for what is costly to make twice: one thread makes it, while others that need
+ * it wait. The owner has the lock and the condition (of rfs_cancel_init_cond), which may serve
+ * other things, too; nothing is held while the object is made.
  *
  *     pthread_mutex_lock(&lock);
  *     int rc = rfs_once_begin(&once, &done, &lock);
@@ -13,22 +15,55 @@
  *         rfs_once_end(&once, &done, rc == 0);
  *     }
  *     pthread_mutex_unlock(&lock);
+ *
+ * RFS_PUBLISH is for pointers that are read without a lock, and are NULL until then: several
+ * threads may make the object at once, and the first to publish wins.
  */
 #pragma once
 
-#include "base/std.h"
+#include "base/cancel.h"
 
-#include <pthread.h>
-
-/* Under the owner's lock; {0} to begin with. */
+/* The state of one object, under the owner's lock; begins as {0}. */
 struct rfs_once {
     enum { RFS_ONCE_NOT_YET, RFS_ONCE_UNDER_WAY, RFS_ONCE_MADE } state;
 };
 
 /*
- * Under LOCK. 0: it is made. 1: the caller is to make it, and to call rfs_once_end. -EINTR: the
- * caller's work was given up while another thread made it (base/cancel.h).
+ * Waits, under LOCK, while another thread makes the object. 0: it is made. 1: the caller is to make
+ * it, and to call rfs_once_end. -EINTR: the caller's work was given up meanwhile (base/cancel.h).
  */
-int rfs_once_begin(struct rfs_once *once, pthread_cond_t *done, pthread_mutex_t *lock);
-/* Under the same lock. Unless it was MADE, the next thread tries again. */
-void rfs_once_end(struct rfs_once *once, pthread_cond_t *done, bool made);
+static inline int rfs_once_begin(struct rfs_once *once, pthread_cond_t *done, pthread_mutex_t *lock)
+{
+    int waited = 0;
+
+    while (once->state == RFS_ONCE_UNDER_WAY && waited == 0)
+        waited = rfs_cancel_wait(done, lock);
+    if (once->state != RFS_ONCE_NOT_YET)
+        return once->state == RFS_ONCE_MADE ? 0 : waited;
+    once->state = RFS_ONCE_UNDER_WAY;
+    return 1;
+}
+
+/* Tells the other threads, under the same lock. Unless it was MADE, the next thread tries again. */
+static inline void rfs_once_end(struct rfs_once *once, pthread_cond_t *done, bool made)
+{
+    once->state = made ? RFS_ONCE_MADE : RFS_ONCE_NOT_YET;
+    pthread_cond_broadcast(done);
+}
+
+/* Evaluates to the published object, or NULL. */
+#define RFS_PUBLISHED(slot) atomic_load_explicit((slot), memory_order_acquire)
+
+/*
+ * Publishes FRESH at SLOT, an _Atomic pointer, unless it is set already: then FRESH is dropped by
+ * DROP(fresh). Evaluates to the published pointer.
+ */
+#define RFS_PUBLISH(slot, fresh, drop)                                                             \
+    __extension__({                                                                                \
+        __typeof__(&*(fresh)) publish_mine = (fresh), publish_there = NULL;                        \
+        if (atomic_compare_exchange_strong((slot), &publish_there, publish_mine))                  \
+            publish_there = publish_mine;                                                          \
+        else                                                                                       \
+            drop(publish_mine);                                                                    \
+        publish_there;                                                                             \
+    })

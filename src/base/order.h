@@ -4,7 +4,7 @@
 
 #include "base/std.h"
 
-/* -1, 0 or 1, as A is below B, equal to it or above it. Evaluates both twice. */
+/* Evaluates to -1, 0 or 1, as A is below B, equal to it or above it. Evaluates both twice. */
 #define RFS_ORDER(a, b) (((a) > (b)) - ((a) < (b)))
 
 /*
@@ -27,7 +27,7 @@
 /* Sorts all of an RFS_VEC. */
 #define RFS_SORT_ALL(v, compare) RFS_SORT((v)->data, (v)->n, compare)
 
-/* As strings of bytes are compared: by the first that differs, else by length. */
+/* Compares strings of bytes: by the first that differs, else by length. */
 static inline int rfs_order_bytes(const char *a, size_t a_bytes, const char *b, size_t b_bytes)
 {
     return memcmp(a, b, a_bytes < b_bytes ? a_bytes : b_bytes) ?: RFS_ORDER(a_bytes, b_bytes);
@@ -41,8 +41,8 @@ static inline void rfs_sort(void *data, size_t n, size_t size,
 }
 
 /*
- * The lowest of the numbers [0, N) for which HOLDS, an expression of I, is true, or N. It must be
- * true for all that are higher. O(log N).
+ * Finds the lowest of the numbers [0, N) for which HOLDS, an expression of I, is true, or N. It
+ * must be true for all that are higher. O(log N).
  *
  *     const size_t at = RFS_BISECT(i, list->n, list->data[i].name >= name);
  *     return at < list->n && list->data[at].name == name ? &list->data[at] : NULL;

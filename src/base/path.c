@@ -2,8 +2,10 @@
 #include "base/path.h"
 
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "base/store.h"
 #include "base/text.h"
+#include "base/vec.h"
 
 #include <sys/stat.h>
 
@@ -42,9 +44,9 @@ static int fail_source(const char *source, int code, struct rfs_error *err)
     if (code == ENOENT)
         return rfs_fail(err, -code, RFS_IN(source), "check the path", "the source does not exist");
     return rfs_fail(err, -code, RFS_IN(source),
-                    rfs_is_url(source) ? rfs_store_remedy(source, code)
-                    : code == EACCES   ? "check the permissions of the folders above it"
-                                       : NULL,
+                    rfs_store_is_url(source) ? rfs_store_remedy(source, code)
+                    : code == EACCES         ? "check the permissions of the folders above it"
+                                             : NULL,
                     "the source cannot be reached: %s", rfs_store_why(source, code));
 }
 
@@ -56,13 +58,88 @@ int rfs_path_resolve(const char *source, char **path, struct rfs_error *err)
     if (!*path)
         return fail_source(source, errno, err);
     const int rc = rfs_store_stat(*path, &st);
-    if (rc < 0 && rfs_is_url(source)) {
+    if (rc < 0 && rfs_store_is_url(source)) {
         free(*path);
         *path = NULL;
         return fail_source(source, -rc, err);
     }
-    if (rc < 0 || !S_ISREG(st.st_mode) || rfs_is_url(source))
+    if (rc < 0 || !S_ISREG(st.st_mode) || rfs_store_is_url(source))
         return 0;
     free(*path);
     return resolve_file(source, path, err);
+}
+
+/* ---- lists of paths -------------------------------------------------------------------------- */
+
+static bool exists(const char *path)
+{
+    struct stat st;
+
+    return lstat(path, &st) == 0;
+}
+
+/* Counts the bytes of TEXT that are a URL: up to the first ':' behind its host and its port. */
+static size_t next_url(const char *text)
+{
+    const char *host = strstr(text, "://") + 3;
+    const char *path = host + strcspn(host, "/");
+
+    return (size_t)(path - text) + strcspn(path, ":");
+}
+
+/*
+ * Counts the bytes of TEXT, up to a ':' or the end, that are the next path. Names longer than the
+ * system takes do not exist, so that the time is in the length of the text, not its square.
+ */
+static size_t next_path(const char *text)
+{
+    const size_t first = strcspn(text, ":");
+    char path[PATH_MAX];
+
+    if (rfs_store_is_url(text))
+        return next_url(text);
+    for (size_t n = strnlen(text, sizeof path - 1); n > first; n--) {
+        if (text[n] != ':' && text[n] != '\0')
+            continue;
+        memcpy(path, text, n);
+        path[n] = '\0';
+        if (exists(path))
+            return n;
+    }
+    return first;
+}
+
+bool rfs_path_list_add(struct rfs_path_list *list, char *path)
+{
+    if (path && RFS_PUSH(list, path))
+        return true;
+    free(path);
+    return false;
+}
+
+int rfs_path_list_split(const char *text, struct rfs_path_list *out)
+{
+    for (;;) {
+        const size_t n = next_path(text);
+        if (!rfs_path_list_add(out, strndup(text, n)))
+            return -ENOMEM;
+        if (text[n] == '\0')
+            return 0;
+        text += n + 1;
+    }
+}
+
+RFS_COMPARE(by_bytes, char *, x, y, strcmp(*x, *y))
+
+void rfs_path_list_sort(struct rfs_path_list *list)
+{
+    RFS_SORT_ALL(list, by_bytes);
+}
+
+void rfs_path_list_free(struct rfs_path_list *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        free(list->data[i]);
+    free(list->data);
+    *list = (struct rfs_path_list){0};
 }

@@ -20,8 +20,8 @@ struct rfs_pool {
     size_t waiting; /* jobs in the queue */
     unsigned idle;  /* threads that wait for a job */
     unsigned started;
-    unsigned wanted;  /* for jobs that compute */
-    unsigned most;    /* with those for jobs that wait */
+    unsigned wanted;  /* threads for jobs that compute */
+    unsigned most;    /* threads, with those for jobs that wait */
     unsigned waiters; /* jobs that wait, in the queue or running */
     bool stopping;
     bool held;
@@ -129,7 +129,7 @@ struct rfs_cancel *rfs_pool_cancel(struct rfs_pool *pool)
     return &pool->cancel;
 }
 
-/* Whether jobs that compute, beside those that wait, may have one more thread. */
+/* Returns whether one more thread may start, for a job that computes or WAITS. */
 static bool may_start(const struct rfs_pool *pool, bool waits)
 {
     return pool->started < pool->most && (waits || pool->started < pool->wanted + pool->waiters);
@@ -211,7 +211,7 @@ struct loop {
     int result;
 };
 
-/* How often this thread has waited for the end of a loop: that is no waiting for storage. */
+/* The loops whose end this thread has waited for: that is no waiting for storage. */
 static _Thread_local unsigned loops_awaited;
 
 static void drop_loop(struct loop *loop)
@@ -231,8 +231,8 @@ static void drop_loop(struct loop *loop)
 static void help(void *arg);
 
 /*
- * A call waited while others are still to be made: one more thread makes them. The caller has the
- * lock, which is released meanwhile.
+ * Has one more thread make calls, because one waited while others are still to be made. The caller
+ * has the lock, which is released meanwhile.
  */
 static void call_waiter(struct loop *loop)
 {
@@ -288,8 +288,7 @@ static int run_alone(size_t n, int (*fn)(void *ctx, size_t i), void *ctx)
     return result;
 }
 
-/* Helpers wait in the queue beside other jobs; a few for each thread are enough to have them all.
- */
+/* Queues helpers, beside other jobs: a few for each thread are enough to have all threads. */
 static void call_helpers(struct rfs_pool *pool, struct loop *loop)
 {
     const size_t limit = (size_t)pool->wanted * 4;

@@ -14,11 +14,11 @@ struct rfs_pool;
 
 #define RFS_POOL_WAITERS 64u
 
-/* With THREADS 0 it never has one. */
+/* Makes a pool; with 0 THREADS it never has one. NULL when out of memory. */
 struct rfs_pool *rfs_pool_new(unsigned threads);
 /*
- * Calls of rfs_pool_for wait for storage that is far away: all threads that may be join from the
- * first call on, rather than one for each that waited. Before its first use.
+ * Announces, before the first use, that calls of rfs_pool_for wait for storage that is far away:
+ * all threads that may be join from the first call on, rather than one for each that waited.
  */
 void rfs_pool_expect_waits(struct rfs_pool *pool);
 bool rfs_pool_expects_waits(const struct rfs_pool *pool);
@@ -26,14 +26,14 @@ bool rfs_pool_expects_waits(const struct rfs_pool *pool);
 void rfs_pool_free(struct rfs_pool *pool);
 
 /*
- * While it is held, no job is queued, and so no thread is started by one: rfs_pool_for does all in
- * its caller's thread. For its owner, while no other thread uses it.
+ * Holds a pool: no job is queued until it is let go, so no thread is started, and rfs_pool_for does
+ * all in its caller's thread. For its owner, while no other thread uses it.
  */
 void rfs_pool_hold(struct rfs_pool *pool, bool held);
 
 /*
- * The work of the pool's threads, unless they help a caller of rfs_pool_for: given up, with all
- * that is below it, once the pool's work is not wanted any more. Lives as long as the pool.
+ * Returns what the pool's threads work for, unless they help a caller of rfs_pool_for: it is
+ * cancelled once the pool's work is not wanted any more. Lives as long as the pool.
  */
 struct rfs_cancel *rfs_pool_cancel(struct rfs_pool *pool);
 
@@ -44,7 +44,7 @@ struct rfs_cancel *rfs_pool_cancel(struct rfs_pool *pool);
 bool rfs_pool_submit(struct rfs_pool *pool, void (*fn)(void *arg), void *arg, size_t limit);
 
 /*
- * The same for a job that waits rather than computes: it gets a thread of its own. False also when
+ * Queues fn(arg), which waits rather than computes: it gets a thread of its own. False also when
  * there are RFS_POOL_WAITERS such jobs already.
  */
 bool rfs_pool_submit_waiting(struct rfs_pool *pool, void (*fn)(void *arg), void *arg);

@@ -1,17 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory for secrets: keys, and the plain text of encrypted files. It is left out of
- * core files, kept from the swap as far as the limits allow (RLIMIT_MEMLOCK), and wiped before it
- * is given back to the system.
+ * Memory for secrets: keys, and the plain text of encrypted files. It is left out of core files,
+ * kept from the swap as far as the limits allow (RLIMIT_MEMLOCK), and wiped before it is given back
+ * to the system.
  *
- * Threads: all functions. A lock on memory does not last over a fork: the child locks again what it
- * needs.
+ * Threads: all functions but harden and slots_open. A lock on memory does not last over a fork: the
+ * child locks again what it needs.
  */
 #pragma once
 
+#include "base/error.h"
 #include "base/log.h"
 
 #include <stdatomic.h>
+
+/*
+ * Prevents core files, and access to the memory of the process by other processes of the user, such
+ * as debuggers: neither it nor its children are dumpable. To be called before a key is read. 0, or
+ * -errno with *err filled.
+ */
+int rfs_secret_harden(struct rfs_error *err);
 
 /* The owner of secrets: remembers that a failure to lock was logged. Owns nothing. */
 struct rfs_secret {
@@ -19,19 +27,38 @@ struct rfs_secret {
     atomic_bool logged;
 };
 
-/* Whole pages, zeroed, guarded as below; NULL when out of memory. */
+/* Maps whole pages, zeroed, and guards them. NULL when out of memory. */
 void *rfs_secret_map(struct rfs_secret *secret, size_t bytes);
-/* Wipes them first. Does nothing with NULL. */
+/* Wipes and unmaps pages. Does nothing with NULL. */
 void rfs_secret_unmap(void *at, size_t bytes);
 
 /*
- * Keeps these pages out of core files and locks them; memory behind them is there afterwards. The
- * first failure to lock is logged; unlocked memory is used all the same. Returns whether it is
- * locked.
+ * Keeps pages out of core files and locks them; memory behind them is there afterwards. The first
+ * failure to lock is logged; unlocked memory is used all the same. Returns whether it is locked.
  */
 bool rfs_secret_guard(struct rfs_secret *secret, void *at, size_t bytes);
 /* Wipes and unlocks pages that stay mapped. */
 void rfs_secret_release(void *at, size_t bytes);
 
 /* Overwrites bytes; compilers do not remove it. */
-void rfs_wipe(void *at, size_t bytes);
+void rfs_secret_wipe(void *at, size_t bytes);
+
+/*
+ * Slots are small pieces of guarded memory, for another library that keeps part of a key for a
+ * moment. The process has one room for them, as the other library has one allocator. A leaf lock
+ * guards the free slots.
+ */
+#define RFS_SECRET_SLOT_BYTES 4096u
+#define RFS_SECRET_SLOTS 256u
+
+/* Makes the room, once. False when out of memory. */
+bool rfs_secret_slots_open(void);
+/*
+ * Takes a slot for N bytes. NULL when N is larger than a slot or none is free; its pages are
+ * locked, if they can be.
+ */
+void *rfs_secret_slots_take(size_t n);
+/* Returns whether AT is a slot. */
+bool rfs_secret_slots_has(const void *at);
+/* Wipes a slot and gives it back. */
+void rfs_secret_slots_give(void *at);

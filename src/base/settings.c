@@ -85,7 +85,7 @@ int rfs_settings_add_text(struct rfs_settings *settings, const char *text)
     return rc;
 }
 
-void rfs_setting_write(FILE *out, const char *name, const char *value)
+void rfs_settings_write(FILE *out, const char *name, const char *value)
 {
     fputs(name, out);
     if (value)
@@ -105,7 +105,7 @@ char *rfs_settings_text(const struct rfs_settings *settings)
 
     for (size_t i = 0; out && i < settings->list.n; i++) {
         fputs(i > 0 ? "," : "", out);
-        rfs_setting_write(out, settings->list.data[i].name, settings->list.data[i].value);
+        rfs_settings_write(out, settings->list.data[i].name, settings->list.data[i].value);
     }
     if (out && !ferror(out) && fclose(out) == 0)
         return text;

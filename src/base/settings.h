@@ -10,13 +10,9 @@
 #include "base/vec.h"
 
 struct rfs_setting {
-    char *name;  /* owned */
-    char *value; /* owned; NULL for a switch, which is on */
-    /*
-     * owned; where it was given, for messages: "FILE: line 3"; NULL: on the command line, or by a
-     * program
-     */
-    char *origin;
+    char *name;   /* owned */
+    char *value;  /* owned; NULL for a switch, which is on */
+    char *origin; /* place for messages, "FILE: line 3"; owned; NULL: the command line, a program */
 };
 
 /* Zero-initialise. */
@@ -29,15 +25,15 @@ void rfs_settings_free(struct rfs_settings *settings);
 /* Appends copies; VALUE and ORIGIN may be NULL. 0 or -ENOMEM. */
 int rfs_settings_add(struct rfs_settings *settings, const char *name, const char *value,
                      const char *origin);
-/* Appends those of a text; NULL is "". 0 or -ENOMEM. */
+/* Appends the settings of a text; NULL is "". 0 or -ENOMEM. */
 int rfs_settings_add_text(struct rfs_settings *settings, const char *text);
 /* Appends copies of all of MORE. 0 or -ENOMEM. */
 int rfs_settings_add_all(struct rfs_settings *settings, const struct rfs_settings *more);
 
-/* Of the names, the last setting, or NULL. */
+/* Finds the last setting of NAME, or NULL. */
 const struct rfs_setting *rfs_settings_last(const struct rfs_settings *settings, const char *name);
 
-/* All of them as such a text, malloc'ed; NULL when out of memory. */
+/* Writes all settings as a text, malloc'ed; NULL when out of memory. */
 char *rfs_settings_text(const struct rfs_settings *settings);
-/* Writes one as it stands in a text. */
-void rfs_setting_write(FILE *out, const char *name, const char *value);
+/* Writes a setting as it stands in a text. */
+void rfs_settings_write(FILE *out, const char *name, const char *value);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/store.h"
 
+#include "base/cancel.h"
 #include "base/cleanup.h"
-#include "base/fd.h"
+#include "base/io.h"
 
 #include <fcntl.h>
 
@@ -39,27 +40,19 @@ static int no_hold(const char *url, struct rfs_object **out, struct stat *st)
     return none();
 }
 
-static int no_read(struct rfs_object *object, struct iovec *spans, int count, uint64_t offset)
-{
-    (void)object;
-    (void)spans;
-    (void)count;
-    (void)offset;
-    return none();
-}
-
-static void no_let_go(struct rfs_object *object)
-{
-    (void)object;
-}
-
 static uint64_t no_round_trip(void)
 {
     return 0;
 }
 
-static const struct rfs_store no_objects = {no_stat, no_list,   no_forget,    no_hold,
-                                            no_read, no_let_go, no_round_trip};
+/* No version of an object is ever held, so there is nothing to read or to let go. */
+static const struct rfs_store no_objects = {
+    .stat = no_stat,
+    .list = no_list,
+    .forget = no_forget,
+    .hold = no_hold,
+    .round_trip = no_round_trip,
+};
 static const struct rfs_store *objects = &no_objects;
 
 void rfs_store_register(const struct rfs_store *store)
@@ -76,7 +69,7 @@ const struct rfs_store *rfs_store_objects(void)
 
 int rfs_store_stat(const char *path, struct stat *st)
 {
-    if (rfs_is_url(path))
+    if (rfs_store_is_url(path))
         return objects->stat(path, st);
     return stat(path, st) == 0 ? 0 : -errno;
 }
@@ -85,7 +78,7 @@ bool rfs_store_there(const char *path)
 {
     struct stat st;
 
-    return rfs_is_url(path) ? objects->stat(path, &st) == 0 : access(path, F_OK) == 0;
+    return rfs_store_is_url(path) ? objects->stat(path, &st) == 0 : access(path, F_OK) == 0;
 }
 
 char *rfs_store_without_slash(const char *url)
@@ -99,7 +92,7 @@ char *rfs_store_without_slash(const char *url)
 
 char *rfs_store_realpath(const char *path)
 {
-    return rfs_is_url(path) ? rfs_store_without_slash(path) : realpath(path, NULL);
+    return rfs_store_is_url(path) ? rfs_store_without_slash(path) : realpath(path, NULL);
 }
 
 char *rfs_store_folder(const char *path)
@@ -113,7 +106,7 @@ char *rfs_store_folder(const char *path)
 
 char *rfs_store_parent(const char *path)
 {
-    if (rfs_is_url(path))
+    if (rfs_store_is_url(path))
         return rfs_store_folder(path);
     RFS_FREE char *parent = rfs_store_folder(path);
     errno = ENOMEM;
@@ -125,7 +118,7 @@ char *rfs_store_parent(const char *path)
 int rfs_dir_open(const char *path, struct rfs_dir *out)
 {
     *out = (struct rfs_dir){0};
-    if (rfs_is_url(path))
+    if (rfs_store_is_url(path))
         return objects->list(path, &out->names);
     out->dir = opendir(path);
     return out->dir ? 0 : -errno;
@@ -167,32 +160,6 @@ void rfs_dir_close(struct rfs_dir *dir)
     *dir = (struct rfs_dir){0};
 }
 
-/* ---- bytes ----------------------------------------------------------------------------------- */
-
-static ssize_t object_head(const char *url, void *data, size_t size)
-{
-    struct rfs_object *object = NULL;
-    struct stat st;
-    int rc = objects->hold(url, &object, &st);
-
-    if (rc < 0)
-        return rc;
-    const size_t n = (uint64_t)st.st_size < size ? (size_t)st.st_size : size;
-    struct iovec span = {data, n};
-    if (n > 0)
-        rc = objects->read(object, &span, 1, 0);
-    objects->let_go(object);
-    return rc < 0 ? rc : (ssize_t)n;
-}
-
-ssize_t rfs_store_head(const char *path, void *data, size_t size)
-{
-    if (rfs_is_url(path))
-        return object_head(path, data, size);
-    RFS_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
-    return fd < 0 ? -errno : rfs_read_most(fd, data, size);
-}
-
 /* ---- why ------------------------------------------------------------------------------------- */
 
 static _Thread_local struct {
@@ -204,13 +171,13 @@ static _Thread_local struct {
 const char *rfs_store_why(const char *path, int code)
 {
     code = code < 0 ? -code : code;
-    return last.code == code && code != 0 && rfs_is_url(path) ? last.text : strerror(code);
+    return last.code == code && code != 0 && rfs_store_is_url(path) ? last.text : strerror(code);
 }
 
 const char *rfs_store_remedy(const char *path, int code)
 {
     code = code < 0 ? -code : code;
-    if (rfs_is_url(path))
+    if (rfs_store_is_url(path))
         return last.code == code && last.remedy
                    ? last.remedy
                    : "look at the store and at the network, then read again";
@@ -233,4 +200,126 @@ int rfs_store_fail(int code, const char *fmt, ...)
     last.code = code < 0 ? -code : code;
     last.remedy = NULL;
     return code;
+}
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+static ssize_t object_head(const char *url, void *data, size_t size)
+{
+    struct rfs_object *object = NULL;
+    struct stat st;
+    int rc = objects->hold(url, &object, &st);
+
+    if (rc < 0)
+        return rc;
+    const size_t n = (uint64_t)st.st_size < size ? (size_t)st.st_size : size;
+    struct iovec span = {data, n};
+    if (n > 0)
+        rc = objects->read(object, &span, 1, 0);
+    objects->let_go(object);
+    return rc < 0 ? rc : (ssize_t)n;
+}
+
+ssize_t rfs_store_head(const char *path, void *data, size_t size)
+{
+    if (rfs_store_is_url(path))
+        return object_head(path, data, size);
+    RFS_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? -errno : rfs_io_read_most(fd, data, size);
+}
+
+static int fail_errno(struct rfs_error *err, const char *path, int code)
+{
+    const char *remedy = code == ENOENT || code == ENOTDIR ? "check the path"
+                         : rfs_store_is_url(path)          ? rfs_store_remedy(path, code)
+                         : code == EACCES                  ? "check the file's permissions"
+                                                           : NULL;
+    return rfs_fail(err, -code, RFS_IN(path), remedy, "cannot be read: %s",
+                    rfs_store_why(path, code));
+}
+
+static int fail_limit(struct rfs_error *err, const char *path, size_t limit)
+{
+    return rfs_fail(err, -EFBIG, RFS_IN(path), "check that it is the file you meant",
+                    "the file is larger than %zu bytes", limit);
+}
+
+static int read_object(struct rfs_object *object, const struct stat *st, const char *url,
+                       size_t limit, char **data, size_t *size, struct rfs_error *err)
+{
+    if ((uint64_t)st->st_size > limit || limit >= SIZE_MAX - 1)
+        return fail_limit(err, url, limit);
+    const size_t n = (size_t)st->st_size;
+    RFS_FREE char *buf = malloc(n + 1);
+    if (!buf)
+        return rfs_fail_memory_of(err, url);
+    struct iovec span = {buf, n};
+    const int rc = n > 0 ? objects->read(object, &span, 1, 0) : 0;
+    if (rc < 0)
+        // cppcheck-suppress memleak; RFS_FREE frees it
+        return fail_errno(err, url, -rc);
+    buf[n] = '\0';
+    *data = RFS_STEAL(buf);
+    *size = n;
+    return 0;
+}
+
+static int read_url(const char *url, size_t limit, char **data, size_t *size, struct rfs_error *err)
+{
+    struct rfs_object *object = NULL;
+    struct stat st;
+    int rc = objects->hold(url, &object, &st);
+
+    if (rc < 0)
+        return fail_errno(err, url, -rc);
+    rc = read_object(object, &st, url, limit, data, size, err);
+    objects->let_go(object);
+    return rc;
+}
+
+int rfs_store_read_fd(int fd, const char *path, size_t limit, char **data, size_t *size,
+                      struct rfs_error *err)
+{
+    if (fd < 0)
+        return fail_errno(err, path, -fd);
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return fail_errno(err, path, errno);
+    if (S_ISDIR(st.st_mode))
+        return rfs_fail(err, -EISDIR, RFS_IN(path), "name a file in it", "is a folder");
+    if (!S_ISREG(st.st_mode))
+        return rfs_fail(err, -EINVAL, RFS_IN(path), "copy it to a file first",
+                        "is not a regular file");
+    if (st.st_size < 0 || (uint64_t)st.st_size > limit || limit >= SIZE_MAX - 1)
+        return fail_limit(err, path, limit);
+
+    /* One byte more than it should have, to see it grow. */
+    const size_t cap = (size_t)st.st_size + 1;
+    RFS_FREE char *buf = malloc(cap + 1);
+    if (!buf)
+        return rfs_fail_memory_of(err, path);
+    const ssize_t n = rfs_io_read_most(fd, buf, cap);
+    if (n < 0)
+        return fail_errno(err, path, (int)-n);
+    if (n != st.st_size)
+        return rfs_fail(err, -ESTALE, RFS_IN(path), "try again once nobody writes it",
+                        "the file changed while it was read");
+    buf[n] = '\0';
+    *data = RFS_STEAL(buf);
+    *size = (size_t)n;
+    return 0;
+}
+
+int rfs_store_read_whole(const char *path, size_t limit, char **data, size_t *size,
+                         struct rfs_error *err)
+{
+    int fd;
+
+    if (rfs_store_is_url(path))
+        return read_url(path, limit, data, size, err);
+    do
+        fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    while (fd < 0 && errno == EINTR && !rfs_cancelled());
+    RFS_CLOSE const int opened = fd < 0 ? -errno : fd;
+    return rfs_store_read_fd(opened, path, limit, data, size, err);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where files lie: on the machine, or in an object store. A path says which, and all that reads
+ * Files and folders of the machine and of object stores. A path says which, and all that reads
  * sources goes through here or through store/files.h: paths of the machine make the system
  * calls that they would make without it, URLs go to the store of objects that is registered. Both
  * give names, attributes and bytes of the same kind, so that nothing above has to know.
@@ -9,14 +9,14 @@
  */
 #pragma once
 
-#include "base/std.h"
+#include "base/error.h"
 
 #include <dirent.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 
-/* Whether a path names something in an object store. */
-static inline bool rfs_is_url(const char *path)
+/* Returns whether a path names something in an object store. */
+static inline bool rfs_store_is_url(const char *path)
 {
     return strncmp(path, "s3://", 5) == 0 || strncmp(path, "https://", 8) == 0 ||
            strncmp(path, "http://", 7) == 0;
@@ -35,41 +35,41 @@ struct rfs_store_names {
 };
 
 /*
- * A store of objects. Paths are URLs. Functions return 0 or -errno, with the details of a failure
- * kept by rfs_store_fail.
+ * A store of objects. Paths are URLs. Functions return 0 or -errno, and note the details of a
+ * failure by rfs_store_fail.
  */
 struct rfs_store {
-    /* As stat(2), of objects and of folders, which are there while something is in them. */
+    /* Looks at an object or a folder, as stat(2). A folder exists while something is in it. */
     int (*stat)(const char *url, struct stat *st);
-    /* The entries of a folder, to be freed in any case. */
+    /* Lists the entries of a folder, to be freed in any case. */
     int (*list)(const char *url, struct rfs_store_names *out);
     /* Forgets all that was learned, as a source is opened anew. */
     void (*forget)(void);
-    /* The object's present version, with its attributes; to be given back by let_go. */
+    /* Finds the object's present version and its attributes; to be given back by let_go. */
     int (*hold)(const char *url, struct rfs_object **out, struct stat *st);
     /* Fills all spans, which it changes, from OFFSET on; -ESTALE once it is another version. */
     int (*read)(struct rfs_object *object, struct iovec *spans, int count, uint64_t offset);
     void (*let_go)(struct rfs_object *object);
-    /* The shortest time until an answer with bytes of an object began, in ns; 0: none did. */
+    /* Returns the shortest time until an answer with bytes of an object began, in ns; 0: none. */
     uint64_t (*round_trip)(void);
 };
 
-/* Before any thread starts; STORE lasts for ever. */
+/* Sets the store of objects, before any thread starts; STORE lasts for ever. */
 void rfs_store_register(const struct rfs_store *store);
-/* The store of objects; never NULL: without one, its functions fail with -ENOTSUP. */
+/* Returns the store of objects, never NULL: without one, its functions fail with -ENOTSUP. */
 const struct rfs_store *rfs_store_objects(void);
 
-/* As stat(2): 0 or -errno. It is not tried again after a signal. */
+/* Looks at a path, as stat(2): 0 or -errno. It is not tried again after a signal. */
 int rfs_store_stat(const char *path, struct stat *st);
-/* Whether there is something of that name. */
+/* Returns whether there is something of that name. */
 bool rfs_store_there(const char *path);
-/* As realpath(3). A URL is not looked for: it only loses the slashes at its end. */
+/* Resolves a path, as realpath(3). A URL only loses the slashes at its end. */
 char *rfs_store_realpath(const char *path);
-/* A URL without the slashes at its end; malloc'ed. */
+/* Copies a URL without the slashes at its end; malloc'ed. */
 char *rfs_store_without_slash(const char *url);
-/* FOLDER of FOLDER/NAME, or "."; malloc'ed. */
+/* Returns FOLDER of FOLDER/NAME, or "."; malloc'ed. */
 char *rfs_store_folder(const char *path);
-/* The same as realpath(3) gives it, or NULL with errno. */
+/* Returns that folder as realpath(3) gives it, or NULL with errno. */
 char *rfs_store_parent(const char *path);
 
 /*
@@ -82,26 +82,40 @@ struct rfs_dir {
     size_t at;
     struct dirent entry;
 };
-/* 0 or -errno. */
+/* Opens a folder. 0 or -errno. */
 int rfs_dir_open(const char *path, struct rfs_dir *out);
-/* Of a descriptor, which belongs to *out afterwards, or is closed. */
+/* Opens the folder of a descriptor, which belongs to *out afterwards, or is closed. 0 or -errno. */
 int rfs_dir_of(int fd, struct rfs_dir *out);
-/* The next entry, until the next call; NULL at the end, and with errno where that failed. */
+/* Returns the next entry, until the next call; NULL at the end, with errno where that failed. */
 const struct dirent *rfs_dir_next(struct rfs_dir *dir);
 void rfs_dir_close(struct rfs_dir *dir);
 #define RFS_CLOSE_DIR RFS_CLEANUP(rfs_dir_close)
 
-/* SIZE bytes from OFFSET on, or fewer at the end: their number, or -errno. */
+/* Reads the first SIZE bytes, or fewer at the end: their number, or -errno. */
 ssize_t rfs_store_head(const char *path, void *data, size_t size);
+/*
+ * Reads a small file at once, such as a strategy, a map or a manifest: the bytes of the regular
+ * file at PATH, malloc'ed, with a NUL behind them that *SIZE does not count. 0, or -errno with *err
+ * filled: -EFBIG when it has more than LIMIT bytes, -EISDIR, -EINVAL when it is no file, -ESTALE
+ * when it changes meanwhile, -EINTR when the caller's work was given up.
+ */
+int rfs_store_read_whole(const char *path, size_t limit, char **data, size_t *size,
+                         struct rfs_error *err);
+/*
+ * Reads a file of this machine so that is open as FD; messages name PATH. -errno in place of a
+ * descriptor is what opening it gave.
+ */
+int rfs_store_read_fd(int fd, const char *path, size_t limit, char **data, size_t *size,
+                      struct rfs_error *err);
 
 /*
- * The text of an errno, positive or negative, as strerror has it; of a URL, where that is how the
- * calling thread's last call to the store failed, the text of the store.
+ * Returns the text of an errno, positive or negative, as strerror has it; for a URL, where the
+ * calling thread's last call to the store failed so, the text of the store.
  */
 const char *rfs_store_why(const char *path, int code);
-/* The remedy when reading PATH gave EIO or EACCES. */
+/* Returns the remedy when reading PATH gave EIO or EACCES. */
 const char *rfs_store_remedy(const char *path, int code);
-/* For stores: the remedy of the last failure; a constant. */
+/* Sets the remedy, a constant, of the last failure. For stores. */
 void rfs_store_fail_remedy(const char *remedy);
-/* For stores: keeps the details of a failure with CODE, which it returns. */
+/* Notes the details of a failure with CODE, which it returns. For stores. */
 int rfs_store_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

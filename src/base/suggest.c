@@ -52,7 +52,10 @@ bool rfs_suggest_offer(struct rfs_suggest *suggest, const char *word)
     return true;
 }
 
-/* Whether PATH, or what follows the last '=' or ':' in it, is there, with or without its list. */
+/*
+ * Returns whether PATH, or what follows the last '=' or ':' in it, is there, with or without its
+ * list.
+ */
 static bool is_there(const char *path)
 {
     char text[PATH_MAX];
@@ -70,7 +73,7 @@ static bool is_there(const char *path)
     return false;
 }
 
-/* The arguments from FIRST on that are one with blanks in it; cut to CAP. */
+/* Joins the arguments that are the name of one file with blanks in it. False when none is. */
 static bool join(int n, char **args, char *out, size_t cap)
 {
     size_t used = strlen(args[0]);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * "Did you mean …": the known word that takes the fewest edits to reach; an argument that the shell
- * took apart, in one piece.
+ * What a user probably meant: the known word that takes the fewest edits to reach, and an argument
+ * that the shell took apart, in one piece.
  */
 #pragma once
 
 #include "base/std.h"
 
 /*
- * Edits (insert, delete, replace, swap neighbours) from a to b; words over 63 bytes count as far.
+ * Counts the edits (insert, delete, replace, swap neighbours) from A to B; words over 63 bytes
+ * count as far.
  */
 unsigned rfs_suggest_distance(const char *a, const char *b);
 
@@ -17,15 +18,15 @@ unsigned rfs_suggest_distance(const char *a, const char *b);
  */
 struct rfs_suggest {
     const char *name, *nearest; /* borrowed; NULL: none so far */
-    unsigned within;            /* only names with fewer edits than this count */
+    unsigned within;            /* edits; only words with fewer count */
 };
 #define RFS_SUGGEST_WORD 3 /* edits of a short word; longer ones may take any number */
 struct rfs_suggest rfs_suggest_begin(const char *name, unsigned most_edits);
-/* Whether WORD is the nearest so far. */
+/* Offers a word. Returns whether it is the nearest so far. */
 bool rfs_suggest_offer(struct rfs_suggest *suggest, const char *word);
 
 /*
- * Whether the shell divided one of the N arguments at a blank: the parts are the name of a file
- * that exists, or one ends in the comma of a list of options. OUT is then the remedy.
+ * Returns whether the shell divided one of the N arguments at a blank: the parts are the name of a
+ * file that exists, or one ends in the comma of a list of options. OUT is then the remedy.
  */
 bool rfs_suggest_quotes(int n, char **args, char *out, size_t cap);

@@ -2,6 +2,11 @@
 #include "base/text.h"
 
 #include <time.h>
+#include <unistd.h>
+
+#define RED "\033[1;31m"
+#define YELLOW "\033[1;33m"
+#define PLAIN "\033[0m"
 
 char *rfs_text_vprintf(const char *fmt, va_list args)
 {
@@ -207,4 +212,22 @@ void rfs_text_ranks(FILE *out, const uint32_t *ranks, size_t n)
         if (next - i > 1)
             fprintf(out, "-%u", ranks[next - 1]);
     }
+}
+
+bool rfs_text_has_colours(int fd)
+{
+    const char *no = getenv("NO_COLOR");
+    const char *term = getenv("TERM");
+
+    return (!no || !*no) && term && *term && strcmp(term, "dumb") != 0 && isatty(fd) == 1;
+}
+
+const char *rfs_text_error_label(int fd)
+{
+    return rfs_text_has_colours(fd) ? RED "error:" PLAIN " " : "error: ";
+}
+
+const char *rfs_text_warning_label(int fd)
+{
+    return rfs_text_has_colours(fd) ? YELLOW "warning:" PLAIN " " : "warning: ";
 }

@@ -19,3 +19,38 @@ bool rfs_vec_reserve(void **data, size_t *cap, size_t n, size_t more, size_t siz
     *cap = want;
     return true;
 }
+
+unsigned char *rfs_bytes_room(struct rfs_bytes *bytes, size_t more)
+{
+    if (bytes->failed || !RFS_RESERVE(bytes, more)) {
+        bytes->failed = true;
+        return NULL;
+    }
+    return bytes->data + bytes->n;
+}
+
+bool rfs_bytes_put(struct rfs_bytes *bytes, const void *data, size_t n)
+{
+    if (n == 0)
+        return !bytes->failed;
+    unsigned char *to = rfs_bytes_room(bytes, n);
+    if (!to)
+        return false;
+    memcpy(to, data, n);
+    bytes->n += n;
+    return true;
+}
+
+bool rfs_bytes_put_number(struct rfs_bytes *bytes, uint64_t number)
+{
+    char text[24];
+
+    snprintf(text, sizeof text, "%" PRIu64, number);
+    return rfs_bytes_put_text(bytes, text);
+}
+
+void rfs_bytes_free(struct rfs_bytes *bytes)
+{
+    free(bytes->data);
+    *bytes = (struct rfs_bytes){0};
+}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long a thread waited for something outside of it, rather than for a processor: time in which
- * it gave the processor up by itself (RUSAGE_THREAD's voluntary context switches). A busy machine
- * makes everything slow, but not this.
+ * The time that a thread waited for something outside of it, rather than for a processor: time in
+ * which it gave the processor up by itself (RUSAGE_THREAD's voluntary context switches). A busy
+ * machine makes everything slow, but not this.
  *
  * This takes a getrusage call at either end, which is made at first, and later only when the times
  * before were long: the fast path costs two clock_gettime calls.
@@ -11,29 +11,24 @@
 
 #include "base/std.h"
 
-/* Shorter times are not waiting; ns. */
+/* The shortest time that counts as waiting; ns. */
 #define RFS_WAIT_LEAST UINT64_C(200000)
-/* So many are looked at closely, at first and after a long one. */
+/* The number of times that are looked at closely, at first and after a long one. */
 #define RFS_WAIT_CLOSELY 16u
 
-/* One thread's; {0} to begin with. */
+/* The state of one thread; begins as {0}. */
 struct rfs_wait {
     uint64_t begin; /* ns */
     long switches;
-    unsigned
-        /*
-         * times in a row that were not long, up to RFS_WAIT_CLOSELY: from then on getrusage is not
-         * called
-         */
-        calm;
+    unsigned calm; /* times in a row that were not long; from RFS_WAIT_CLOSELY on getrusage rests */
 };
 
 void rfs_wait_begin(struct rfs_wait *wait);
 /*
- * ns since then if it took longer than LEAST and the thread waited in it; else 0, also if getrusage
- * was not called.
+ * Returns the ns since then if it took longer than LEAST and the thread waited in it; else 0, also
+ * if getrusage was not called.
  */
 uint64_t rfs_wait_end(struct rfs_wait *wait, uint64_t least);
 
-/* ns of the monotonic clock. */
+/* Returns the ns of the monotonic clock. */
 uint64_t rfs_wait_now(void);

@@ -3,18 +3,187 @@
 
 #include "base/cancel.h"
 #include "base/cleanup.h"
+#include "base/once.h"
+#include "base/order.h"
 #include "base/path.h"
 #include "base/store.h"
-#include "catalog/described.h"
-#include "catalog/internal.h"
+#include "base/vec.h"
+#include "catalog/built.h"
+#include "catalog/saved_index.h"
 #include "catalog/scan/scan.h"
+#include "formats/chunks/dcp.h"
+#include "formats/chunks/fsdp.h"
+#include "formats/chunks/mindformers.h"
+#include "formats/chunks/shards.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-static int no_memory(struct rfs_error *err, const char *path)
+/* A rank, with its index once there is one. */
+struct catalog_rank {
+    uint32_t file;           /* id of its first file, UINT32_MAX: none */
+    uint32_t n_files;        /* their ids follow each other */
+    bool stands_in;          /* they are another rank's */
+    char *weight_map;        /* path of the file that maps parameters to files, or NULL; owned */
+    struct rfs_built *built; /* set before index; in catalog->owned */
+    _Atomic(const struct rfs_index *) index; /* that of built; NULL: it is absent */
+    atomic_uint_least64_t used;              /* number of uses begun when it was last requested */
+    /* Under the lock: */
+    bool busy;  /* a thread is indexing it */
+    int failed; /* 0, or the -errno of the failure that is remembered */
+    bool empty; /* that failure is that its file holds no parameters */
+    char *text; /* message of that failure; owned; NULL when there was no memory for it */
+};
+
+struct rfs_catalog {
+    const struct rfs_catalog *from; /* owns the files and tables of a derived one; or NULL */
+    char *path;
+    struct rfs_log *log; /* borrowed, as the pool */
+    struct rfs_pool *pool;
+    struct rfs_files *files;
+    struct rfs_tables tables;
+    struct rfs_builder builder;
+    uint32_t n_ranks;
+    uint32_t present;
+    struct catalog_rank *ranks; /* [n_ranks] */
+    pthread_mutex_t lock;       /* a leaf lock, not held while indexing */
+    pthread_cond_t done;
+    RFS_VEC(struct rfs_built *) owned; /* under the lock */
+    atomic_uint_fast64_t indexed, predicted, from_disk, index_bytes, dropped;
+    void (*indexed_fn)(const void *ctx, uint64_t done, uint64_t total); /* the spec's */
+    const void *indexed_ctx;
+    bool has_parts;
+    struct rfs_chunks *chunks;  /* owned; NULL: the ranks' own headers describe their values */
+    struct rfs_index *wholes;   /* rank 0's index of whole tensors, never dropped; owned */
+    struct rfs_intern *extents; /* lists of those of contents that the catalogue has copied */
+    struct rfs_intern *lengths; /* lists of those of the messages of map tensors */
+    uint64_t serials;           /* given to indexes; under the lock */
+
+    struct rfs_use *first, *last; /* the oldest and the latest use; under the lock */
+    atomic_uint_least64_t uses;   /* begun so far */
+    uint64_t most;                /* bytes of indexes; 0: any */
+    void (*marking)(void *ctx);   /* NULL, except in tests */
+    void *marking_ctx;
+
+    struct timespec opened;          /* before anything of the source was looked at */
+    struct rfs_saved *saved;         /* borrowed; NULL: nothing is saved */
+    char *key;                       /* names the saved indexes; owned */
+    struct rfs_once loading;         /* guards on_disk and from_saved; under the lock */
+    struct rfs_saved_index *on_disk; /* indexes of an earlier view, or NULL; owned */
+    struct rfs_built **from_saved;   /* [numbers of on_disk] those in memory; under the lock */
+    bool unsaved;                    /* there are indexes that are not on disk; under the lock */
+    bool saving;                     /* a thread is writing; under the lock */
+};
+
+/* Returns a catalogue of nothing yet, or NULL when out of memory. */
+static struct rfs_catalog *catalog_new(struct rfs_log *log, struct rfs_pool *pool)
 {
-    return rfs_fail_memory_of(err, path);
+    struct rfs_catalog *catalog = calloc(1, sizeof *catalog);
+
+    if (!catalog)
+        return NULL;
+    pthread_mutex_init(&catalog->lock, NULL);
+    rfs_cancel_init_cond(&catalog->done);
+    catalog->log = log;
+    catalog->pool = pool;
+    return catalog;
+}
+
+/*
+ * Makes rank 0's index of ENTRIES, malloc'ed and taken over in any case, which have no place in a
+ * file. False when out of memory, also for ENTRIES of NULL.
+ */
+static bool set_wholes(struct rfs_catalog *catalog, struct rfs_entry *entries, size_t n)
+{
+    struct rfs_index *index = catalog->wholes = calloc(1, sizeof *index);
+    size_t first;
+    size_t second;
+
+    if (!index || !entries) {
+        free(entries);
+        return false;
+    }
+    index->entries = entries;
+    index->n = n;
+    if (rfs_index_order_names(index, &first, &second) < 0)
+        return false;
+    index->serial = ++catalog->serials;
+    atomic_store(&catalog->indexed, 1);
+    atomic_store(&catalog->ranks[0].index, index);
+    return true;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* Readers of checkpoints that describe themselves: each declares tensors and chunks. */
+static int (*const readers[])(const char *folder, struct rfs_files *files,
+                              struct rfs_tables *tables, struct rfs_log *log,
+                              struct rfs_chunks **out, struct rfs_error *err) = {
+    [RFS_DCP] = rfs_dcp_open,
+    [RFS_MINDFORMERS] = rfs_mindformers_open,
+    [RFS_SHARDS] = rfs_shards_open,
+};
+
+/* Notes what the folder tells of the save as a whole. */
+static int note_doubt(const struct rfs_scan *scan, const char *folder, struct rfs_chunks *chunks,
+                      struct rfs_error *err)
+{
+    chunks->times_tell = scan->described == RFS_DCP && !scan->exported && !rfs_store_is_url(folder);
+    if (!scan->doubt)
+        return 0;
+    rfs_log(chunks->log, RFS_WARNING, "%s: %s", folder, scan->doubt);
+    chunks->doubt = strdup(scan->doubt);
+    return chunks->doubt ? 0 : rfs_fail_memory_of(err, folder);
+}
+
+/* Reads the metadata of a checkpoint that describes itself: the first file of rank 0. */
+static int read_chunks(struct rfs_catalog *catalog, const struct rfs_scan *scan, const char *entry,
+                       struct rfs_error *err)
+{
+    const char *metadata = rfs_files_path(catalog->files, 0);
+    const char *slash = strrchr(metadata, '/');
+    RFS_FREE char *folder = strndup(metadata, slash ? (size_t)(slash - metadata) : 0);
+    struct rfs_tables *tables = &catalog->tables;
+
+    if (!folder)
+        return rfs_fail_memory_of(err, metadata);
+    const int rc = scan->described == RFS_FSDP
+                       ? rfs_fsdp_open(folder, entry, scan->lost, catalog->files, tables,
+                                       catalog->log, &catalog->chunks, err)
+                       : readers[scan->described](folder, catalog->files, tables, catalog->log,
+                                                  &catalog->chunks, err);
+    return rc ? rc : note_doubt(scan, folder, catalog->chunks, err);
+}
+
+/* Makes rank 0's index of the tensors that chunks make up. */
+static int index_chunks(struct rfs_catalog *catalog, struct rfs_error *err)
+{
+    const struct rfs_chunks *chunks = catalog->chunks;
+    struct rfs_entry *entries = calloc(chunks->tensors.n + 1, sizeof *entries);
+
+    for (size_t i = 0; entries && i < chunks->tensors.n; i++) {
+        const struct rfs_chunked_tensor *tensor = &chunks->tensors.data[i];
+        entries[i] = (struct rfs_entry){.name = tensor->name, .type = tensor->type};
+    }
+    return set_wholes(catalog, entries, chunks->tensors.n) ? 0
+                                                           : rfs_fail_memory_of(err, catalog->path);
+}
+
+/* Sets the key by which a source is known again. 0 or -ENOMEM. */
+static int set_key(struct rfs_catalog *catalog, const struct rfs_source_spec *spec)
+{
+    size_t n;
+    FILE *out = open_memstream(&catalog->key, &n);
+
+    if (!out)
+        return -ENOMEM;
+    fprintf(out, "%s,%d,", PACKAGE_VERSION, (int)catalog->builder.format);
+    rfs_settings_write(out, "path", catalog->path); /* escaped, so that no two lists make one key */
+    fputc(',', out);
+    if (spec->options)
+        rfs_options_write(spec->options, RFS_OPTION_INDEX, out);
+    const bool bad = ferror(out) != 0;
+    return fclose(out) != 0 || bad || !catalog->key ? -ENOMEM : 0;
 }
 
 /* Registers each rank's files: the ids follow the ranks. */
@@ -28,7 +197,7 @@ static int add_files(struct rfs_catalog *catalog, const struct rfs_scan *scan,
     catalog->has_parts = scan->parts;
     catalog->ranks = calloc(catalog->n_ranks, sizeof *catalog->ranks);
     if (!catalog->ranks)
-        return no_memory(err, catalog->path);
+        return rfs_fail_memory_of(err, catalog->path);
     for (uint32_t rank = 0; rank < catalog->n_ranks; rank++)
         catalog->ranks[rank].file = UINT32_MAX;
     for (size_t i = 0; i < scan->n; i++) {
@@ -40,14 +209,14 @@ static int add_files(struct rfs_catalog *catalog, const struct rfs_scan *scan,
         if (item->weight_map) {
             rank->weight_map = strdup(item->weight_map);
             if (!rank->weight_map)
-                return no_memory(err, catalog->path);
+                return rfs_fail_memory_of(err, catalog->path);
         }
         for (size_t k = 0; k < item->n_files; k++) {
             const uint32_t id = rfs_files_add(catalog->files, item->files[k]);
             if (id == UINT32_MAX)
-                return no_memory(err, catalog->path);
+                return rfs_fail_memory_of(err, catalog->path);
             rank->file = k == 0 ? id : rank->file;
-            rank->parts++;
+            rank->n_files++;
         }
         catalog->present++;
     }
@@ -68,8 +237,8 @@ static void set_saving(struct rfs_catalog *catalog, const struct rfs_source_spec
      * Headers of encrypted files are not for the disk; a checksum is verified again by each view;
      * and the contents of a map of files do not show in the files.
      */
-    const bool never = spec->encrypted || spec->check_crc || catalog->has_parts || catalog->boxes ||
-                       has_weight_map(catalog);
+    const bool never = spec->encrypted || spec->check_crc || catalog->has_parts ||
+                       catalog->chunks || has_weight_map(catalog);
     catalog->saved = never ? NULL : spec->saved;
     catalog->most = spec->index_most;
     catalog->indexed_fn = spec->indexed;
@@ -89,84 +258,81 @@ static void set_builder(struct rfs_catalog *catalog, const struct rfs_source_spe
     builder->check_crc = spec->check_crc;
 }
 
-/* Rank 0's index of the tensors that boxes describe. */
-static int index_boxes(struct rfs_catalog *catalog, struct rfs_error *err)
-{
-    const struct rfs_chunks *boxes = catalog->boxes;
-    struct rfs_entry *entries = calloc(boxes->tensors.n + 1, sizeof *entries);
-
-    for (size_t i = 0; entries && i < boxes->tensors.n; i++) {
-        const struct rfs_chunked_tensor *tensor = &boxes->tensors.data[i];
-        entries[i] = (struct rfs_entry){.name = tensor->name, .type = tensor->type};
-    }
-    return rfs_catalog_set_wholes(catalog, entries, boxes->tensors.n)
-               ? 0
-               : no_memory(err, catalog->path);
-}
-
 /* A map names all files: what a web server says of SRC itself does not matter. */
 static int find_path(const struct rfs_source_spec *spec, char **path, struct rfs_error *err)
 {
-    if (!spec->files || !rfs_is_url(spec->path))
+    if (!spec->files || !rfs_store_is_url(spec->path))
         return rfs_path_resolve(spec->path, path, err);
     *path = rfs_store_without_slash(spec->path);
-    return *path ? 0 : no_memory(err, spec->path);
+    return *path ? 0 : rfs_fail_memory_of(err, spec->path);
 }
 
-int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_pool *pool,
-                     struct rfs_catalog **out, struct rfs_error *err)
+/* Finds the files of each rank, and reads the metadata of a checkpoint that describes itself. */
+static int find_files(struct rfs_catalog *catalog, const struct rfs_source_spec *spec,
+                      struct rfs_error *err)
 {
-    *out = NULL;
-    struct rfs_catalog *catalog = rfs_catalog_new(log, pool);
-    if (!catalog)
-        return no_memory(err, spec->path);
-    catalog->files = rfs_files_sharing(log, spec->fds);
+    RFS_CLEANUP(rfs_scan_free) struct rfs_scan scan = {0};
+    struct rfs_source_spec resolved = *spec;
+    int rc = find_path(spec, &catalog->path, err);
+
+    resolved.path = catalog->path;
+    if (rc == 0)
+        rc = rfs_scan_open(&resolved, catalog->log, &scan, err) ?: add_files(catalog, &scan, err);
+    if (rc || !scan.described)
+        return rc;
+    rc = read_chunks(catalog, &scan, spec->entry, err);
+    if (rc)
+        return rc;
+    if (spec->check_crc && rfs_chunks_set_checked(catalog->chunks))
+        return rfs_fail_memory_of(err, catalog->path);
+    return index_chunks(catalog, err);
+}
+
+/* Makes the tables, which derived catalogues borrow. False when out of memory. */
+static bool make_tables(struct rfs_catalog *catalog, const struct rfs_source_spec *spec)
+{
+    catalog->files = rfs_files_sharing(catalog->log, spec->fds);
     catalog->tables.names = rfs_intern_new();
     catalog->tables.types = rfs_intern_new();
     catalog->extents = rfs_intern_new();
     catalog->lengths = rfs_intern_new();
+    if (!catalog->files || !catalog->tables.names || !catalog->tables.types || !catalog->extents ||
+        !catalog->lengths)
+        return false;
+    rfs_files_set_encrypted(catalog->files, spec->encrypted);
+    rfs_files_set_beneath(catalog->files, spec->beneath);
+    if (spec->for_others)
+        rfs_files_set_for_others(catalog->files);
+    return true;
+}
+
+RFS_CLEANUP_OF(free_catalog, struct rfs_catalog *, rfs_catalog_close)
+
+int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_pool *pool,
+                     struct rfs_catalog **out, struct rfs_error *err)
+{
+    RFS_CLEANUP(free_catalog) struct rfs_catalog *catalog = catalog_new(log, pool);
+
+    *out = NULL;
+    if (!catalog || !make_tables(catalog, spec))
+        return rfs_fail_memory_of(err, spec->path);
     catalog->opened = spec->opened;
     if (spec->opened.tv_sec == 0)
         clock_gettime(CLOCK_REALTIME, &catalog->opened);
-    RFS_CLEANUP(rfs_scan_free) struct rfs_scan scan = {0};
-    int rc = 0;
-    if (!catalog->files || !catalog->tables.names || !catalog->tables.types || !catalog->extents ||
-        !catalog->lengths)
-        rc = no_memory(err, spec->path);
-    else
-        rfs_files_set_encrypted(catalog->files, spec->encrypted);
-    if (rc == 0)
-        rfs_files_set_beneath(catalog->files, spec->beneath);
-    if (rc == 0 && spec->for_others)
-        rfs_files_set_for_others(catalog->files);
-    if (rc == 0)
-        rc = find_path(spec, &catalog->path, err);
-    struct rfs_source_spec resolved = *spec;
-    resolved.path = catalog->path;
-    if (rc == 0)
-        rc = rfs_scan_open(&resolved, log, &scan, err);
-    if (rc == 0)
-        rc = add_files(catalog, &scan, err);
-    if (rc == 0 && scan.described)
-        rc = rfs_chunks_open(&scan, spec->entry, catalog->files, &catalog->tables, log,
-                             &catalog->boxes, err);
-    if (rc == 0 && scan.described && spec->check_crc && rfs_chunks_set_checked(catalog->boxes))
-        rc = no_memory(err, catalog->path);
-    if (rc == 0 && scan.described)
-        rc = index_boxes(catalog, err);
+    const int rc = find_files(catalog, spec, err);
+    if (rc)
+        return rc;
     set_builder(catalog, spec);
     set_saving(catalog, spec);
-    if (rc == 0 && catalog->saved)
-        rc = rfs_catalog_set_key(catalog, spec) ? no_memory(err, catalog->path) : 0;
-    if (rc < 0) {
-        rfs_catalog_close(catalog);
-        return rc;
-    }
-    *out = catalog;
+    if (catalog->saved && set_key(catalog, spec))
+        return rfs_fail_memory_of(err, catalog->path);
+    *out = RFS_STEAL(catalog);
     return 0;
 }
 
-/* The tables that a derived catalogue borrows. */
+/* ---- closing --------------------------------------------------------------------------------- */
+
+/* Frees what a derived catalogue borrows. */
 static void free_tables(struct rfs_catalog *catalog)
 {
     rfs_files_free(catalog->files);
@@ -195,7 +361,7 @@ void rfs_catalog_close(struct rfs_catalog *catalog)
     free(catalog->from_saved);
     free(catalog->key);
     rfs_index_free(catalog->wholes);
-    rfs_chunks_free(catalog->boxes);
+    rfs_chunks_free(catalog->chunks);
     if (!catalog->from)
         free_tables(catalog);
     pthread_cond_destroy(&catalog->done);
@@ -204,6 +370,48 @@ void rfs_catalog_close(struct rfs_catalog *catalog)
     free(catalog->path);
     free(catalog);
 }
+
+/* ---- derived catalogues ---------------------------------------------------------------------- */
+
+bool rfs_catalog_is_derived(const struct rfs_catalog *catalog)
+{
+    return catalog->from != NULL;
+}
+
+int rfs_catalog_derive(struct rfs_catalog *from, const struct rfs_entry *entries, size_t n,
+                       struct rfs_catalog **out, struct rfs_error *err)
+{
+    RFS_CLEANUP(free_catalog)
+    struct rfs_catalog *catalog = catalog_new(from->log, from->pool);
+    struct rfs_entry *copy;
+
+    *out = NULL;
+    if (!catalog)
+        return rfs_fail_memory(err);
+    catalog->from = from;
+    catalog->files = from->files;
+    catalog->tables = from->tables;
+    catalog->extents = from->extents;
+    catalog->lengths = from->lengths;
+    catalog->opened = from->opened;
+    catalog->builder.format = RFS_FORMAT_CKPT; /* entries are in the order of the list */
+    catalog->n_ranks = catalog->present = 1;
+    catalog->path = strdup(from->path);
+    catalog->ranks = calloc(1, sizeof *catalog->ranks);
+    if (!catalog->path || !catalog->ranks)
+        return rfs_fail_memory(err);
+    catalog->ranks[0].file = rfs_catalog_file(from, rfs_catalog_lowest(from));
+    catalog->ranks[0].n_files = 1;
+    copy = calloc(n + 1, sizeof *copy);
+    if (copy)
+        memcpy(copy, entries, n * sizeof *copy);
+    if (!set_wholes(catalog, copy, n))
+        return rfs_fail_memory(err);
+    *out = RFS_STEAL(catalog);
+    return 0;
+}
+
+/* ---- what it has ----------------------------------------------------------------------------- */
 
 const char *rfs_catalog_path(const struct rfs_catalog *catalog)
 {
@@ -225,9 +433,9 @@ uint32_t rfs_catalog_file(const struct rfs_catalog *catalog, uint32_t rank)
     return rank < catalog->n_ranks ? catalog->ranks[rank].file : UINT32_MAX;
 }
 
-uint32_t rfs_catalog_parts(const struct rfs_catalog *catalog, uint32_t rank)
+uint32_t rfs_catalog_file_count(const struct rfs_catalog *catalog, uint32_t rank)
 {
-    return rank < catalog->n_ranks ? catalog->ranks[rank].parts : 0;
+    return rank < catalog->n_ranks ? catalog->ranks[rank].n_files : 0;
 }
 
 bool rfs_catalog_has_parts(const struct rfs_catalog *catalog)
@@ -237,7 +445,7 @@ bool rfs_catalog_has_parts(const struct rfs_catalog *catalog)
 
 struct rfs_chunks *rfs_catalog_chunks(const struct rfs_catalog *catalog)
 {
-    return catalog->boxes;
+    return catalog->chunks;
 }
 
 enum rfs_format rfs_catalog_format(const struct rfs_catalog *catalog)
@@ -279,21 +487,194 @@ struct rfs_tables *rfs_catalog_tables(struct rfs_catalog *catalog)
     return &catalog->tables;
 }
 
+struct rfs_saved *rfs_catalog_saved(const struct rfs_catalog *catalog)
+{
+    return catalog->saved;
+}
+
+const char *rfs_catalog_key(const struct rfs_catalog *catalog)
+{
+    return catalog->key;
+}
+
+struct timespec rfs_catalog_opened(const struct rfs_catalog *catalog)
+{
+    return catalog->opened;
+}
+
+/* ---- uses ------------------------------------------------------------------------------------ */
+
+/*
+ * An index may be dropped to make room only if it was not requested since the oldest current use
+ * began: uses that requested it before have ended.
+ *
+ * rfs_catalog_ready takes no lock. It marks the rank as used and then loads the rank's index.
+ * Dropping makes the index absent and then loads the mark; indexes marked since the oldest use
+ * began are put back. Each side stores its own before it loads the other's, all in one order
+ * (memory_order_seq_cst), so at least one of the two sees the other: the reader finds no index, or
+ * the index stays. That needs marks that never fall. A thread may be held up between its look at
+ * the count of uses and its mark, while a later use marks the rank: so a mark is only ever raised.
+ */
+/* Marks the rank as requested by the uses that have begun. */
+static void mark(const struct rfs_catalog *catalog, struct catalog_rank *rank)
+{
+    const uint64_t uses = atomic_load(&catalog->uses);
+    uint64_t used = atomic_load(&rank->used);
+
+    if (catalog->marking)
+        catalog->marking(catalog->marking_ctx);
+    while (used < uses && !atomic_compare_exchange_weak(&rank->used, &used, uses))
+        continue;
+}
+
+void rfs_catalog_watch_marks(struct rfs_catalog *catalog, void (*fn)(void *ctx), void *ctx)
+{
+    catalog->marking_ctx = ctx;
+    catalog->marking = fn;
+}
+
+void rfs_catalog_begin(struct rfs_catalog *catalog, struct rfs_use *use)
+{
+    pthread_mutex_lock(&catalog->lock);
+    *use = (struct rfs_use){atomic_fetch_add(&catalog->uses, 1) + 1, catalog->last, NULL};
+    if (use->before)
+        use->before->after = use;
+    else
+        catalog->first = use;
+    catalog->last = use;
+    pthread_mutex_unlock(&catalog->lock);
+}
+
+/* ---- making room ----------------------------------------------------------------------------- */
+
+RFS_COMPARE(by_use, struct rfs_built *, x, y, RFS_ORDER((*x)->used, (*y)->used))
+
+/* Chooses the indexes to drop among those requested before OLDEST. Returns whether there is any. */
+static bool choose(struct rfs_catalog *catalog, uint64_t oldest, uint64_t bytes)
+{
+    const uint64_t enough = catalog->most - catalog->most / 4; /* the next index finds room, too */
+    bool any = false;
+
+    for (size_t i = 0; i < catalog->owned.n; i++) {
+        catalog->owned.data[i]->used = 0;
+        catalog->owned.data[i]->dropped = false;
+    }
+    for (uint32_t r = 0; r < catalog->n_ranks; r++) {
+        struct rfs_built *built = catalog->ranks[r].built;
+        const uint64_t used = atomic_load(&catalog->ranks[r].used);
+        if (built && built->used < used)
+            built->used = used;
+    }
+    RFS_SORT_ALL(&catalog->owned, by_use);
+    for (size_t i = 0; i < catalog->owned.n && bytes > enough; i++) {
+        struct rfs_built *built = catalog->owned.data[i];
+        const uint64_t less = rfs_built_memory(built);
+        if (built->used >= oldest)
+            break;
+        built->dropped = true;
+        any = true;
+        bytes -= less < bytes ? less : bytes;
+    }
+    return any;
+}
+
+static void make_absent(struct rfs_catalog *catalog, uint64_t oldest)
+{
+    for (uint32_t r = 0; r < catalog->n_ranks; r++)
+        if (catalog->ranks[r].built && catalog->ranks[r].built->dropped)
+            atomic_store(&catalog->ranks[r].index, NULL);
+    for (uint32_t r = 0; r < catalog->n_ranks; r++)
+        if (catalog->ranks[r].built && atomic_load(&catalog->ranks[r].used) >= oldest)
+            catalog->ranks[r].built->dropped = false;
+    for (uint32_t r = 0; r < catalog->n_ranks; r++) {
+        struct catalog_rank *rank = &catalog->ranks[r];
+        if (rank->built && rank->built->dropped)
+            rank->built = NULL;
+        else if (rank->built)
+            atomic_store(&rank->index, rank->built->index);
+    }
+}
+
+static void make_room(struct rfs_catalog *catalog)
+{
+    const uint64_t oldest = catalog->first ? catalog->first->since : UINT64_MAX;
+    size_t left = 0;
+
+    if (!choose(catalog, oldest, atomic_load(&catalog->index_bytes)))
+        return;
+    make_absent(catalog, oldest);
+    for (size_t i = 0; i < catalog->owned.n; i++) {
+        struct rfs_built *built = catalog->owned.data[i];
+        if (!built->dropped) {
+            catalog->owned.data[left++] = built;
+            continue;
+        }
+        if (built->from != RFS_NO_ID)
+            catalog->from_saved[built->from] = NULL;
+        atomic_fetch_sub(&catalog->index_bytes, rfs_built_free(built));
+        atomic_fetch_add(&catalog->dropped, 1);
+    }
+    catalog->owned.n = left;
+}
+
+void rfs_catalog_end(struct rfs_catalog *catalog, struct rfs_use *use)
+{
+    pthread_mutex_lock(&catalog->lock);
+    if (use->before)
+        use->before->after = use->after;
+    else
+        catalog->first = use->after;
+    if (use->after)
+        use->after->before = use->before;
+    else
+        catalog->last = use->before;
+    if (catalog->most > 0 && atomic_load(&catalog->index_bytes) > catalog->most)
+        make_room(catalog);
+    pthread_mutex_unlock(&catalog->lock);
+}
+
+/* ---- indexing -------------------------------------------------------------------------------- */
+
+/*
+ * Loads the indexes of an earlier view, once. Called with the lock held, which is released
+ * meanwhile. 0 or -EINTR.
+ */
+static int load_saved(struct rfs_catalog *catalog)
+{
+    const int rc = rfs_once_begin(&catalog->loading, &catalog->done, &catalog->lock);
+
+    if (rc <= 0)
+        return rc;
+    pthread_mutex_unlock(&catalog->lock);
+    struct rfs_saved_index *index =
+        rfs_saved_index_load(catalog->saved, catalog->key, &catalog->tables);
+    struct rfs_built **built = index ? calloc(index->builts.n + 1, sizeof *built) : NULL;
+    if (!built) {
+        rfs_saved_index_free(index);
+        index = NULL;
+    }
+    pthread_mutex_lock(&catalog->lock);
+    catalog->on_disk = index;
+    catalog->from_saved = built;
+    rfs_once_end(&catalog->loading, &catalog->done, true);
+    return 0;
+}
+
 const struct rfs_index *rfs_catalog_ready(const struct rfs_catalog *catalog, uint32_t rank)
 {
     if (!rfs_catalog_has(catalog, rank))
         return NULL;
     struct catalog_rank *slot = &catalog->ranks[rank];
-    rfs_catalog_mark(catalog, slot);
+    mark(catalog, slot);
     return atomic_load(&slot->index);
 }
 
-/* Where an index comes from. */
-enum origin { WALKED, PREDICTED, FROM_DISK, FROM_DISK_SHARED };
+/* Sources of an index. */
+enum index_origin { WALKED, PREDICTED, FROM_DISK, FROM_DISK_SHARED };
 
 /* Gives a rank its index; *built is freed when it cannot be kept. Called with the lock held. */
 static int keep(struct rfs_catalog *catalog, struct catalog_rank *rank, struct rfs_built *built,
-                enum origin origin, struct rfs_error *err)
+                enum index_origin origin, struct rfs_error *err)
 {
     const bool fresh = origin == WALKED || origin == FROM_DISK;
     if (fresh && !RFS_PUSH(&catalog->owned, built)) {
@@ -302,7 +683,7 @@ static int keep(struct rfs_catalog *catalog, struct catalog_rank *rank, struct r
     }
     if (fresh) {
         atomic_fetch_add(&catalog->index_bytes, rfs_built_memory(built));
-        struct rfs_index *index = built->merged ? built->merged : built->pieces[0];
+        struct rfs_index *index = built->merged ? built->merged : built->files[0];
         index->serial = index->serial ? index->serial : ++catalog->serials;
     }
     atomic_fetch_add(&catalog->indexed, 1);
@@ -313,7 +694,7 @@ static int keep(struct rfs_catalog *catalog, struct catalog_rank *rank, struct r
     else if (!atomic_load(&built->warned))
         catalog->unsaved = true;
     rank->built = built;
-    rfs_catalog_mark(catalog, rank);
+    mark(catalog, rank);
     atomic_store(&rank->index, built->index);
     return 0;
 }
@@ -324,9 +705,9 @@ static void end_busy(struct rfs_catalog *catalog, struct catalog_rank *rank)
     pthread_cond_broadcast(&catalog->done);
 }
 
-/* Publishes an index, or that there is none. Called with the lock held. */
+/* Publishes an index, or the failure to make one. Called with the lock held. */
 static int publish(struct rfs_catalog *catalog, struct catalog_rank *rank, int rc,
-                   struct rfs_built *built, enum origin origin, struct rfs_error *err)
+                   struct rfs_built *built, enum index_origin origin, struct rfs_error *err)
 {
     if (rc == 0)
         rc = keep(catalog, rank, built, origin, err);
@@ -341,9 +722,12 @@ static int publish(struct rfs_catalog *catalog, struct catalog_rank *rank, int r
     return rc;
 }
 
-/* The same of one from the disk; without it the rank stays busy, as it is to be built then. */
+/*
+ * Publishes an index from the disk. False when it cannot be kept: the rank stays busy then, to be
+ * built.
+ */
 static bool publish_saved(struct rfs_catalog *catalog, struct catalog_rank *rank,
-                          struct rfs_built *built, enum origin origin)
+                          struct rfs_built *built, enum index_origin origin)
 {
     if (keep(catalog, rank, built, origin, NULL) < 0)
         return false;
@@ -357,7 +741,7 @@ static bool take_saved(struct rfs_catalog *catalog, struct catalog_rank *slot, u
     if (!catalog->on_disk)
         return false;
     const uint32_t number =
-        rfs_saved_index_find(catalog->on_disk, rank, catalog->files, slot->file, slot->parts);
+        rfs_saved_index_find(catalog->on_disk, rank, catalog->files, slot->file, slot->n_files);
     if (number == RFS_NO_ID)
         return false;
     pthread_mutex_lock(&catalog->lock);
@@ -378,26 +762,26 @@ static bool take_saved(struct rfs_catalog *catalog, struct catalog_rank *slot, u
         rfs_built_free(fresh);
     else
         fresh->from = number;
-    const bool kept =
+    const bool good =
         publish_saved(catalog, slot, there ? built : fresh, there ? FROM_DISK_SHARED : FROM_DISK);
-    if (kept)
+    if (good)
         catalog->from_saved[number] = slot->built;
     pthread_mutex_unlock(&catalog->lock);
-    return kept;
+    return good;
 }
 
 /* Builds a rank's index from its files. */
 static int make(struct rfs_catalog *catalog, struct catalog_rank *slot, uint32_t template,
                 struct rfs_error *err)
 {
-    /* An error of our own, as its text is kept even if the caller wants none. */
+    /* The text is remembered even if the caller wants none. */
     struct rfs_error failure = {0};
     struct rfs_built *built = NULL;
     struct rfs_built *prediction = NULL;
     if (template != RFS_NO_RANK && rfs_catalog_ready(catalog, template))
         prediction = catalog->ranks[template].built;
-    int rc = rfs_build(&catalog->builder, slot->file, slot->parts, slot->weight_map, prediction,
-                       &built, &failure);
+    int rc = rfs_built_make(&catalog->builder, slot->file, slot->n_files, slot->weight_map,
+                            prediction, &built, &failure);
 
     pthread_mutex_lock(&catalog->lock);
     rc = publish(catalog, slot, rc, built, built == prediction ? PREDICTED : WALKED, &failure);
@@ -407,7 +791,7 @@ static int make(struct rfs_catalog *catalog, struct catalog_rank *slot, uint32_t
     return rc;
 }
 
-/* The failure that is remembered. Called with the lock held. */
+/* Gives the failure that is remembered. Called with the lock held. */
 static int recall(const struct catalog_rank *rank, struct rfs_error *err)
 {
     if (err) {
@@ -424,7 +808,7 @@ int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t templ
     const uint32_t id = rfs_catalog_file(catalog, rank);
     struct rfs_error own = {0};
     if (!err)
-        err = &own; /* its text is kept for later requests */
+        err = &own; /* its text is remembered for later requests */
     if (id == UINT32_MAX)
         return rfs_fail(err, -ENOENT, RFS_IN(catalog->path), "copy it there",
                         "rank %u has no checkpoint", rank);
@@ -433,7 +817,7 @@ int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t templ
         return 0;
     struct catalog_rank *slot = &catalog->ranks[rank];
     pthread_mutex_lock(&catalog->lock);
-    int waited = catalog->saved ? rfs_catalog_load(catalog) : 0;
+    int waited = catalog->saved ? load_saved(catalog) : 0;
     while (slot->busy && waited == 0)
         waited = rfs_cancel_wait(&catalog->done, &catalog->lock);
     if (waited || slot->busy) {
@@ -461,9 +845,9 @@ int rfs_catalog_resembles(struct rfs_catalog *catalog, uint32_t rank, uint32_t t
                           size_t samples)
 {
     const struct catalog_rank *slot = &catalog->ranks[rank];
-    if (slot->parts != 1 || slot->weight_map)
+    if (slot->n_files != 1 || slot->weight_map)
         return 0;
-    return rfs_build_resembles(&catalog->builder, slot->file, catalog->ranks[template].built,
+    return rfs_built_resembles(&catalog->builder, slot->file, catalog->ranks[template].built,
                                samples);
 }
 
@@ -484,4 +868,149 @@ void rfs_catalog_count(struct rfs_catalog *catalog, struct rfs_catalog_counters 
     out->saved = atomic_load(&catalog->from_disk);
     out->index_bytes = atomic_load(&catalog->index_bytes);
     out->dropped = atomic_load(&catalog->dropped);
+}
+
+/* ---- saving ---------------------------------------------------------------------------------- */
+
+/*
+ * Lists the ranks that can be saved. Indexes that are in memory stay there as long as the use that
+ * the caller has begun.
+ */
+static size_t collect(struct rfs_catalog *catalog, struct rfs_saving *list)
+{
+    size_t n = 0;
+
+    for (uint32_t r = 0; r < catalog->n_ranks; r++) {
+        struct catalog_rank *rank = &catalog->ranks[r];
+        struct rfs_saving one = {r, rank->file, rank->n_files, rank->built, RFS_NO_ID};
+        if (rank->file == UINT32_MAX || rank->failed ||
+            (rank->built && atomic_load(&rank->built->warned)))
+            continue;
+        atomic_store(&rank->used, atomic_load(&catalog->uses));
+        if (one.built || catalog->on_disk)
+            list[n++] = one;
+    }
+    return n;
+}
+
+/* Finds the saved data of ranks that are not in memory, and leaves out ranks without any. */
+static size_t find_before(struct rfs_catalog *catalog, struct rfs_saving *list, size_t n)
+{
+    size_t found = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!list[i].built)
+            list[i].before = rfs_saved_index_find(catalog->on_disk, list[i].rank, catalog->files,
+                                                  list[i].first, list[i].n_files);
+        if (list[i].built || list[i].before != RFS_NO_ID)
+            list[found++] = list[i];
+    }
+    return found;
+}
+
+void rfs_catalog_save(struct rfs_catalog *catalog)
+{
+    if (!catalog->saved)
+        return;
+    RFS_FREE struct rfs_saving *list = malloc(catalog->n_ranks * sizeof *list);
+    struct rfs_use use;
+    size_t n = 0;
+
+    if (!list)
+        return;
+    rfs_catalog_begin(catalog, &use);
+    pthread_mutex_lock(&catalog->lock);
+    const bool mine = catalog->unsaved && !catalog->saving;
+    if (mine) {
+        catalog->saving = true;
+        catalog->unsaved = false;
+        n = collect(catalog, list);
+    }
+    pthread_mutex_unlock(&catalog->lock);
+    if (mine) {
+        n = find_before(catalog, list, n);
+        rfs_saved_index_store(catalog->saved, catalog->key, &catalog->tables, catalog->files,
+                              catalog->opened, catalog->on_disk, list, n);
+        pthread_mutex_lock(&catalog->lock);
+        catalog->saving = false;
+        pthread_mutex_unlock(&catalog->lock);
+    }
+    rfs_catalog_end(catalog, &use);
+}
+
+/* ---- contents -------------------------------------------------------------------------------- */
+
+int rfs_catalog_content(struct rfs_catalog *catalog, const struct rfs_index *index,
+                        const struct rfs_entry *entry, struct rfs_content *out)
+{
+    *out = rfs_catalog_content_of(index, entry);
+    if (out->n == 0)
+        return 0;
+    const uint32_t id =
+        rfs_intern_add(catalog->extents, out->extents, out->n * sizeof *out->extents);
+    if (id == RFS_NO_ID)
+        return -ENOMEM;
+    out->extents = rfs_intern_bytes(catalog->extents, id, NULL);
+    return 0;
+}
+
+int rfs_catalog_lengths(struct rfs_catalog *catalog, const struct rfs_index *index,
+                        const struct rfs_entry *entry, uint32_t *id)
+{
+    const struct rfs_content content = rfs_catalog_content_of(index, entry);
+    const struct rfs_type *type = rfs_catalog_type(catalog, entry->type);
+    const uint32_t n = content.n > 0 ? content.n : 1;
+    RFS_FREE uint64_t *lengths = malloc(n * sizeof *lengths);
+
+    if (!lengths)
+        return -ENOMEM;
+    lengths[0] = type->bytes;
+    for (uint32_t i = 0; i < content.n; i++)
+        lengths[i] = content.extents[i].bytes;
+    *id = rfs_intern_add(catalog->lengths, lengths, n * sizeof *lengths);
+    return *id == RFS_NO_ID ? -ENOMEM : 0;
+}
+
+const uint64_t *rfs_catalog_lengths_of(const struct rfs_catalog *catalog, uint32_t id, size_t *n)
+{
+    const uint64_t *lengths = rfs_intern_bytes(catalog->lengths, id, n);
+
+    *n /= sizeof *lengths;
+    return lengths;
+}
+
+uint64_t rfs_catalog_content_offset(const struct rfs_content *content, uint64_t offset)
+{
+    const struct rfs_extent *extent = content->extents;
+    if (content->n == 0)
+        return content->offset + offset;
+    for (uint32_t i = 1; i < content->n && offset >= extent->bytes; i++, extent++)
+        offset -= extent->bytes;
+    return extent->offset + offset;
+}
+
+int rfs_catalog_content_pread(struct rfs_reading *reading, const struct rfs_content *content,
+                              void *buf, size_t size, uint64_t offset)
+{
+    unsigned char *p = buf;
+    if (content->n == 0)
+        return content->offset > UINT64_MAX - offset
+                   ? -EINVAL
+                   : rfs_reading_pread(reading, p, size, content->offset + offset);
+    const struct rfs_extent *extent = content->extents;
+    for (uint32_t i = 0; i < content->n && size > 0; i++, extent++) {
+        if (offset >= extent->bytes) {
+            offset -= extent->bytes;
+            continue;
+        }
+        const uint64_t left = extent->bytes - offset;
+        const size_t take = size < left ? size : (size_t)left;
+        const int rc = rfs_reading_pread(reading, p, take, extent->offset + offset);
+        if (rc < 0)
+            return rc;
+        p += take;
+        size -= take;
+        offset = 0;
+    }
+    return size == 0 ? 0 : -EINVAL;
 }

@@ -1,41 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
-	src/catalog/build.c \
-	src/catalog/build.h \
+	src/catalog/built.c \
+	src/catalog/built.h \
 	src/catalog/catalog.c \
 	src/catalog/catalog.h \
-	src/catalog/content.c \
-	src/catalog/derived.c \
-	src/catalog/described.c \
-	src/catalog/described.h \
-	src/catalog/evict.c \
-	src/catalog/internal.h \
-	src/catalog/kept.c \
 	src/catalog/merge.c \
 	src/catalog/merge.h \
-	src/catalog/part_map.c \
-	src/catalog/part_map.h \
-	src/catalog/saved/body.c \
-	src/catalog/saved/built.c \
-	src/catalog/saved/built.h \
-	src/catalog/saved/bytes.c \
-	src/catalog/saved/bytes.h \
-	src/catalog/saved/folder.c \
-	src/catalog/saved/folder.h \
-	src/catalog/saved/index.c \
-	src/catalog/saved/index.h \
-	src/catalog/saved/write.c \
+	src/catalog/saved.c \
+	src/catalog/saved.h \
+	src/catalog/saved_index.c \
+	src/catalog/saved_index.h \
 	src/catalog/scan/described.c \
 	src/catalog/scan/folder.c \
-	src/catalog/scan/foreign.c \
 	src/catalog/scan/group.c \
-	src/catalog/scan/group_proto.c \
-	src/catalog/scan/group_proto.h \
-	src/catalog/scan/inside.c \
+	src/catalog/scan/group.h \
+	src/catalog/scan/hints.c \
 	src/catalog/scan/internal.h \
 	src/catalog/scan/iterations.c \
 	src/catalog/scan/map.c \
-	src/catalog/scan/name.c \
 	src/catalog/scan/numbered_save.c \
 	src/catalog/scan/parts.c \
 	src/catalog/scan/scan.c \

@@ -13,24 +13,150 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/order.h"
+#include "base/path.h"
+#include "base/vec.h"
+#include "store/mapfile.h"
 
+#define MINDSPORE_NAME "param_name_map.json"
 #define REMEDY_SAVE "copy the folder again, or save the checkpoint again"
+
+/* ---- the map --------------------------------------------------------------------------------- */
+
+/* A map that is being read. */
+struct mapping {
+    struct rfs_merge_map *map;
+    struct rfs_tables *tables;
+    const char *const *files;
+    size_t n_files;
+    struct rfs_intern *tails; /* the files' last components */
+    uint32_t *file_of;        /* [ids of tails] numbers of the first files that have them */
+    struct rfs_error *err;
+};
+
+static int fail_map_memory(const struct mapping *m)
+{
+    return rfs_fail_memory_of(m->err, m->map->path);
+}
+
+static int index_files(struct mapping *m)
+{
+    m->tails = rfs_intern_new();
+    m->file_of = malloc(m->n_files * sizeof *m->file_of + 1);
+    if (!m->tails || !m->file_of)
+        return fail_map_memory(m);
+    for (size_t i = 0; i < m->n_files; i++) {
+        const char *tail = rfs_path_name(m->files[i]);
+        const uint32_t before = rfs_intern_count(m->tails);
+        const uint32_t id = rfs_intern_add(m->tails, tail, strlen(tail));
+        if (id == RFS_NO_ID)
+            return fail_map_memory(m);
+        if (id == before)
+            m->file_of[id] = (uint32_t)i;
+    }
+    return 0;
+}
+
+static int add_pair(struct mapping *m, const struct rfs_mapfile_pair *pair)
+{
+    struct rfs_merge_mapped mapped = {0};
+    const uint32_t id = rfs_intern_find(m->tails, pair->value, strlen(pair->value));
+    if (id == RFS_NO_ID)
+        return rfs_fail(m->err, -ENOENT, RFS_OF(m->map->path, pair->key), REMEDY_SAVE,
+                        "should be in '%.200s', and that file is missing", pair->value);
+    mapped.file = m->file_of[id];
+    mapped.name = rfs_intern_add(m->tables->names, pair->key, strlen(pair->key));
+    if (mapped.name == RFS_NO_ID || m->map->n >= UINT32_MAX || !RFS_PUSH(m->map, mapped))
+        return fail_map_memory(m);
+    return 0;
+}
+
+static int by_mapped_name(const void *a, const void *b, void *ctx)
+{
+    const struct rfs_merge_mapped *list = ctx;
+    const uint32_t x = list[*(const uint32_t *)a].name;
+    const uint32_t y = list[*(const uint32_t *)b].name;
+    return x < y ? -1 : x > y;
+}
+
+static int order_names(struct mapping *m)
+{
+    struct rfs_merge_map *map = m->map;
+    map->by_name = malloc(map->n * sizeof *map->by_name + 1);
+    if (!map->by_name)
+        return fail_map_memory(m);
+    for (size_t i = 0; i < map->n; i++)
+        map->by_name[i] = (uint32_t)i;
+    qsort_r(map->by_name, map->n, sizeof *map->by_name, by_mapped_name, map->data);
+    return 0;
+}
+
+int rfs_merge_map_read(const struct rfs_beneath *beneath, const char *path,
+                       const char *const *files, size_t n_files, struct rfs_tables *tables,
+                       struct rfs_merge_map *out, struct rfs_error *err)
+{
+    struct mapping m = {.map = out, .tables = tables, .files = files, .n_files = n_files};
+    RFS_CLEANUP(rfs_mapfile_free) struct rfs_mapfile json = {0};
+    *out = (struct rfs_merge_map){.path = strdup(path)};
+    m.err = err;
+    if (!out->path)
+        return rfs_fail_memory_of(err, path);
+    const bool mindspore = strcmp(rfs_path_name(path), MINDSPORE_NAME) == 0;
+    out->closed = mindspore && n_files > 1;
+    int rc = rfs_mapfile_read(
+        beneath, path, mindspore ? RFS_MAPFILE_WEIGHTS_MAYBE : RFS_MAPFILE_WEIGHTS, &json, err);
+    if (rc == 0)
+        rc = index_files(&m);
+    for (size_t i = 0; rc == 0 && i < json.n; i++)
+        rc = add_pair(&m, &json.data[i]);
+    if (rc == 0)
+        rc = order_names(&m);
+    if (m.tails)
+        rfs_intern_free(m.tails);
+    free(m.file_of);
+    return rc;
+}
+
+void rfs_merge_map_free(struct rfs_merge_map *map)
+{
+    free(map->data);
+    free(map->by_name);
+    free(map->path);
+    *map = (struct rfs_merge_map){0};
+}
+
+const struct rfs_merge_mapped *rfs_merge_map_find(const struct rfs_merge_map *map, uint32_t name)
+{
+    const size_t at = RFS_BISECT(i, map->n, map->data[map->by_name[i]].name >= name);
+    const struct rfs_merge_mapped *mapped = at < map->n ? &map->data[map->by_name[at]] : NULL;
+
+    return mapped && mapped->name == name ? mapped : NULL;
+}
+
+/* ---- merging --------------------------------------------------------------------------------- */
 
 /* A value that may get into the index. */
 struct candidate {
     uint64_t order; /* ascending in the result */
     const struct rfs_entry *entry;
-    uint32_t part;
+    uint32_t file;
 };
 
 struct work {
     const struct rfs_merge *merge;
+    struct rfs_merge_map map; /* without a path if there is none; owned */
     struct rfs_error *err;
     struct candidate *list; /* owned */
     size_t n;
     bool *named; /* [merge->n] whether the map names the file; owned */
     size_t unlisted;
 };
+
+static void free_work(struct work *work)
+{
+    free(work->list);
+    free(work->named);
+    rfs_merge_map_free(&work->map);
+}
 
 static int fail_memory(const struct work *work)
 {
@@ -53,40 +179,38 @@ static bool is_skipped(const char *skip, const char *name)
     return false;
 }
 
-/* Every entry of the map must be in its file. */
+/* Checks that every entry of the map is in its file. */
 static int check_map(const struct work *work)
 {
     const struct rfs_merge *merge = work->merge;
-    for (size_t i = 0; merge->map && i < merge->map->n; i++) {
-        const struct rfs_mapped *mapped = &merge->map->data[i];
-        work->named[mapped->part] = true;
-        if (!rfs_index_find(merge->indexes[mapped->part], mapped->name))
+    for (size_t i = 0; i < work->map.n; i++) {
+        const struct rfs_merge_mapped *mapped = &work->map.data[i];
+        work->named[mapped->file] = true;
+        if (!rfs_index_find(merge->indexes[mapped->file], mapped->name))
             return rfs_fail(work->err, -EINVAL,
-                            RFS_OF(merge->map->path, name_text(work, mapped->name)), REMEDY_SAVE,
-                            "should be in %s, but is not", merge->files[mapped->part]);
+                            RFS_OF(work->map.path, name_text(work, mapped->name)), REMEDY_SAVE,
+                            "should be in %s, but is not", merge->files[mapped->file]);
     }
     return 0;
 }
 
-static void add(struct work *work, uint32_t part, const struct rfs_entry *entry)
+static void add(struct work *work, uint32_t file, const struct rfs_entry *entry)
 {
-    const struct rfs_merge *merge = work->merge;
-    const struct rfs_mapped *mapped =
-        merge->map ? rfs_part_map_find(merge->map, entry->name) : NULL;
-    uint64_t order = (merge->map ? merge->map->n : 0) + work->n;
-    if (is_skipped(merge->skip, name_text(work, entry->name)))
+    const struct rfs_merge_mapped *mapped = rfs_merge_map_find(&work->map, entry->name);
+    uint64_t order = work->map.n + work->n;
+    if (is_skipped(work->merge->skip, name_text(work, entry->name)))
         return;
-    if (mapped && mapped->part == part)
-        order = (uint64_t)(mapped - merge->map->data);
-    else if (merge->map && merge->map->closed && work->named[part]) {
+    if (mapped && mapped->file == file)
+        order = (uint64_t)(mapped - work->map.data);
+    else if (work->map.closed && work->named[file]) {
         work->unlisted++;
         return;
     }
-    work->list[work->n++] = (struct candidate){order, entry, part};
+    work->list[work->n++] = (struct candidate){order, entry, file};
 }
 
 RFS_COMPARE(compare_names, struct candidate, x, y,
-            RFS_ORDER(x->entry->name, y->entry->name) ?: RFS_ORDER(x->part, y->part))
+            RFS_ORDER(x->entry->name, y->entry->name) ?: RFS_ORDER(x->file, y->file))
 
 RFS_COMPARE(compare_orders, struct candidate, x, y, RFS_ORDER(x->order, y->order))
 
@@ -105,13 +229,13 @@ static int settle_names(struct work *work)
         }
         if (!merge->last_counts)
             return rfs_fail(work->err, -EINVAL,
-                            RFS_OF(merge->files[one->part], name_text(work, one->entry->name)),
+                            RFS_OF(merge->files[one->file], name_text(work, one->entry->name)),
                             "remove the file that does not belong there",
                             "is in %s, too, and only one of the two can count",
-                            merge->files[last->part]);
+                            merge->files[last->file]);
         last->order = rfs_min_u64(last->order, one->order);
         last->entry = one->entry;
-        last->part = one->part;
+        last->file = one->file;
     }
     work->n = n;
     RFS_SORT(work->list, work->n, compare_orders);
@@ -161,7 +285,7 @@ static bool take(struct rfs_index *index, const struct candidate *one, const str
         memcpy(strided->stride, strides, sizeof strided->stride);
     }
     if (index->part_of)
-        index->part_of[index->n] = one->part;
+        index->part_of[index->n] = one->file;
     index->n++;
     return true;
 }
@@ -170,7 +294,7 @@ static int fill(const struct work *work, struct rfs_index *index)
 {
     const struct rfs_merge *merge = work->merge;
     for (size_t i = 0; i < work->n; i++)
-        if (!take(index, &work->list[i], merge->indexes[work->list[i].part]))
+        if (!take(index, &work->list[i], merge->indexes[work->list[i].file]))
             return -ENOMEM;
     for (size_t i = 0; i < merge->n; i++) {
         if (!rfs_add_u64(index->file_bytes, merge->indexes[i]->file_bytes, &index->file_bytes))
@@ -202,29 +326,30 @@ static int collect(struct work *work)
 
 int rfs_merge(const struct rfs_merge *merge, struct rfs_index **out, struct rfs_error *err)
 {
-    struct work work = {.merge = merge, .err = err};
-    struct rfs_index *index = NULL;
+    RFS_CLEANUP(free_work) struct work work = {.merge = merge, .err = err};
+    int rc = 0;
     *out = NULL;
-    int rc = collect(&work) ?: settle_names(&work);
-    if (rc == 0 && (work.n == 0 || work.n > UINT32_MAX))
-        rc = rfs_fail(err, -EINVAL, RFS_IN(merge->files[0]),
-                      merge->skip ? "fewer prefixes in segmented_skip" : REMEDY_SAVE,
-                      work.n == 0 ? "no parameter is left" : "too many parameters");
-    if (rc == 0) {
-        index = allocate(&work);
-        if (!index || fill(&work, index) != 0)
-            rc = fail_memory(&work);
+    if (merge->weight_map)
+        rc = rfs_merge_map_read(merge->beneath, merge->weight_map, merge->files, merge->n,
+                                merge->tables, &work.map, err);
+    if (rc == 0)
+        rc = collect(&work) ?: settle_names(&work);
+    if (rc)
+        return rc;
+    if (work.n == 0 || work.n > UINT32_MAX)
+        return rfs_fail(err, -EINVAL, RFS_IN(merge->files[0]),
+                        merge->skip ? "fewer prefixes in segmented_skip" : REMEDY_SAVE,
+                        work.n == 0 ? "no parameter is left" : "too many parameters");
+    struct rfs_index *index = allocate(&work);
+    if (!index || fill(&work, index) != 0) {
+        rfs_index_free(index);
+        return fail_memory(&work);
     }
-    if (rc == 0 && work.unlisted > 0)
+    if (work.unlisted > 0)
         rfs_log(merge->log, RFS_WARNING,
                 "%s: lists %zu of the parameters fewer than the files have; "
                 "they are left out, as MindSpore leaves them",
-                merge->map->path, work.unlisted);
-    if (rc < 0)
-        rfs_index_free(index);
-    else
-        *out = index;
-    free(work.list);
-    free(work.named);
-    return rc;
+                work.map.path, work.unlisted);
+    *out = index;
+    return 0;
 }

@@ -1,28 +1,69 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One index of several files that make one checkpoint together. */
+/* One index of several files that make one checkpoint together, and the map of their parameters. */
 #pragma once
 
+#include "base/error.h"
 #include "base/log.h"
-#include "catalog/part_map.h"
+#include "formats/index.h"
+#include "formats/walker.h"
 
-/* The files to merge, and the rules; all borrowed. */
+struct rfs_beneath;
+
+/* ---- the map --------------------------------------------------------------------------------- */
+
+struct rfs_merge_mapped {
+    uint32_t name; /* id in the tables */
+    uint32_t file; /* number among the files */
+};
+
+/*
+ * The JSON file that says which file has each parameter: model.safetensors.index.json of
+ * HuggingFace or param_name_map.json of MindSpore. mapfile.c draws them.
+ */
+struct rfs_merge_map {
+    struct rfs_merge_mapped *data; /* entries in the order of the text, each name once; owned */
+    size_t n, cap;
+    uint32_t *by_name; /* positions in data, ascending by name; owned */
+    char *path;        /* owned */
+    /*
+     * Parameters that are not in the map are not part of the checkpoint, as in MindSpore. (With a
+     * single file MindSpore ignores the map.)
+     */
+    bool closed;
+};
+
+/*
+ * Reads the map at PATH of a checkpoint that consists of these FILES, in the folder of the map.
+ * Returns 0 with *out to be freed by rfs_merge_map_free, also after a failure: -EINVAL for another
+ * kind of file, -ENOENT when it names another file, -EFBIG, -ENOMEM, or the system's error, each
+ * with *err filled.
+ */
+int rfs_merge_map_read(const struct rfs_beneath *beneath, const char *path,
+                       const char *const *files, size_t n_files, struct rfs_tables *tables,
+                       struct rfs_merge_map *out, struct rfs_error *err);
+void rfs_merge_map_free(struct rfs_merge_map *map);
+/* Returns the name's entry in data; NULL when the map does not have it. */
+const struct rfs_merge_mapped *rfs_merge_map_find(const struct rfs_merge_map *map, uint32_t name);
+
+/* ---- merging --------------------------------------------------------------------------------- */
+
+/* The files to merge, and how; all borrowed. */
 struct rfs_merge {
-    const char *const *files; /* [n] paths */
-    /* [n] of these files, in the order in which they count */
-    const struct rfs_index *const *indexes;
+    const char *const *files;               /* [n] paths */
+    const struct rfs_index *const *indexes; /* [n] by file, in the order in which they count */
     size_t n;
-    const struct rfs_part_map *map; /* NULL: there is none */
-    /* of a name in several files, the last's value is taken; else it is refused */
-    bool last_counts;
+    const struct rfs_beneath *beneath; /* where the map is opened; NULL: links are followed */
+    const char *weight_map;            /* path of the map; NULL: there is none */
+    bool last_counts; /* a name in several files has the last one's value; else it is refused */
     const char *skip; /* "a:b": names that begin so are left out; or NULL */
     struct rfs_tables *tables;
     struct rfs_log *log; /* may be NULL */
 };
 
 /*
- * Entries are in the order of the map and then file by file, in the order of each; a name that is
- * in several files is where it came first. Returns 0 with *out owned by the caller, else *out is
- * NULL: -EINVAL when the map does not match the files, a name is in two files, or nothing is left;
- * -ENOMEM; each with *err filled.
+ * Merges indexes. Entries are in the order of the map and then file by file, in the order of each;
+ * a name that is in several files is where it came first. Returns 0 with *out owned by the caller,
+ * else *out is NULL: -EINVAL when the map does not match the files, a name is in two files, or
+ * nothing is left; -ENOMEM; or an error of rfs_merge_map_read; each with *err filled.
  */
 int rfs_merge(const struct rfs_merge *merge, struct rfs_index **out, struct rfs_error *err);

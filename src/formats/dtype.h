@@ -28,23 +28,23 @@ enum rfs_dtype {
     RFS_DTYPE_COUNT
 };
 
-/* "Float32" and so on; never NULL for a valid dtype. */
+/* Returns "Float32" and so on; never NULL for a valid dtype. */
 const char *rfs_dtype_name(enum rfs_dtype dtype);
-/* False for a name that is not known. */
+/* Finds the dtype with that name. False for a name that is not known. */
 bool rfs_dtype_parse(const char *name, size_t length, enum rfs_dtype *out);
-/* Bytes of an element as stored in a .ckpt; 4 (a code point) for RFS_STR. */
+/* Returns the bytes of an element in a .ckpt; 4 (a code point) for RFS_STR. */
 uint32_t rfs_dtype_bytes(enum rfs_dtype dtype);
 
-/* Whether its elements can be converted to other floating-point types; not so RFS_HIFLOAT8. */
+/* Says whether elements can be cast to other floating-point types; RFS_HIFLOAT8 cannot. */
 bool rfs_dtype_is_float(enum rfs_dtype dtype);
-/* Whether they can be converted to it: the floating-point types of 16 bits and more. */
+/* Says whether elements can be cast to it: the floating-point types of 16 bits and more. */
 bool rfs_dtype_is_float_target(enum rfs_dtype dtype);
 
 /*
- * "F32" and so on; NULL for a dtype that a safetensors file cannot hold. That of RFS_INT4 is "I8",
- * as MindSpore writes it, with "Int4" under the parameter's name in the metadata. (safetensors
- * 0.5.3 does not know "C64" yet.)
+ * Returns "F32" and so on; NULL for a dtype that a safetensors file cannot hold. RFS_INT4 is "I8", as
+ * MindSpore writes it, with "Int4" under the parameter's name in the metadata. (safetensors 0.5.3
+ * does not know "C64" yet.)
  */
 const char *rfs_dtype_safetensors(enum rfs_dtype dtype);
-/* False for a name that is not known. Never gives RFS_INT4. */
+/* Finds the dtype with that name in safetensors, never RFS_INT4. False: it is not known. */
 bool rfs_dtype_parse_safetensors(const char *name, size_t length, enum rfs_dtype *out);

@@ -2,7 +2,7 @@
 /*
  * The contents of one source file: the name, type and place of each value. Immutable once built, so
  * readers take no lock. Files of one pipeline stage differ in content only, so ranks whose headers
- * are the same byte for byte share one index.
+ * are equal byte for byte share one index.
  *
  * Cost: 24 bytes an entry + 4 for the order by name, and 16 an extra extent (tensors over 512 MiB).
  * A rank of several files (parts) takes 4 more an entry; a strided entry 136.
@@ -17,7 +17,7 @@
 
 enum rfs_kind {
     RFS_TENSOR, /* dims, dtype, content; a scalar has ndim 0 */
-    RFS_STRING, /* dtype RFS_STR; dims are kept as stored ([0]) */
+    RFS_STRING, /* dtype RFS_STR; dims as they are stored ([0]) */
     RFS_MAP, /* a map tensor: an extent for each message of it, which covers its MapTensorProto */
 };
 
@@ -26,7 +26,7 @@ enum rfs_kind {
  * and padding are zero. A .ckpt scalar stored with dims [0] has ndim 0 here.
  */
 struct rfs_type {
-    uint64_t bytes; /* of the content */
+    uint64_t bytes; /* bytes of the content */
     uint64_t dims[RFS_MAX_DIMS];
     uint8_t ndim;
     uint8_t dtype; /* enum rfs_dtype */
@@ -35,11 +35,11 @@ struct rfs_type {
 };
 
 struct rfs_extent {
-    uint64_t offset; /* in the file */
+    uint64_t offset; /* from the beginning of the file */
     uint64_t bytes;
 };
 
-/* Where a content is: extents in its order, or with none, one piece at offset. */
+/* The place of a content: extents in its order, or with none, one range at offset. */
 struct rfs_content {
     uint64_t offset;
     uint32_t n;
@@ -47,64 +47,63 @@ struct rfs_content {
 };
 
 struct rfs_entry {
-    uint64_t offset; /* of the content in the file; the first extent's when there are several */
-    uint32_t name;   /* id in the catalogue's names */
-    uint32_t type;   /* id in the catalogue's types */
-    uint32_t extent; /* of the first in rfs_index.extents, when extent_count > 0 */
-    uint32_t extent_count; /* 0: one piece of type.bytes at offset */
+    uint64_t offset;       /* where the content, or its first extent, begins in the file */
+    uint32_t name;         /* id in the catalogue's names */
+    uint32_t type;         /* id in the catalogue's types */
+    uint32_t extent;       /* position of the first in rfs_index.extents, when extent_count > 0 */
+    uint32_t extent_count; /* number of extents; 0: one range of type.bytes at offset */
 };
 
 /* An entry whose content does not lie row by row: strides in bytes, one for each axis. */
 struct rfs_strided {
-    uint32_t entry; /* its position */
+    uint32_t entry; /* position in rfs_index.entries */
     uint64_t stride[RFS_MAX_DIMS];
 };
 
 struct rfs_index {
     size_t n;
-    struct rfs_entry *entries; /* in file order, each name once */
+    struct rfs_entry *entries; /* entries in file order, each name once */
     uint32_t *by_name;         /* positions in entries, ascending by name id */
     size_t n_extents;
     struct rfs_extent *extents; /* an entry's extents are consecutive and in content order */
     size_t n_strided;
-    struct rfs_strided *strided; /* ascending by entry; of torch's files only */
-    uint32_t *part_of;   /* [n] which of the rank's files the entry is in; NULL: it has one */
+    struct rfs_strided *strided; /* ascending by entry; only files of torch have any */
+    uint32_t *part_of; /* [n] number of the file, of the rank's, with the entry; NULL: it has one */
     uint64_t file_bytes; /* size of the file it was built from */
-    bool has_crc;        /* it carries a checksum: a crc_num trailer, or metadata of that name */
-    bool redundancy_removed; /* it records that parameters kept by other ranks were left out */
-    /*
-     * Of the safetensors file that it was built from; another one that shares it may differ in crc.
-     */
-    uint64_t crc;            /* its crc_num, when has_crc; UINT64_MAX: no number */
-    uint64_t header_bytes;   /* of the JSON text, and */
-    uint64_t header_hash[2]; /* its XXH3-128 */
-    uint64_t serial;         /* of no other index of the process, also when memory is used again */
+    bool has_crc;        /* the file has a checksum: a crc_num trailer, or metadata of that name */
+    bool redundancy_removed; /* the file says that parameters of other ranks were left out */
+    /* The safetensors file that it was built from; another that shares it may differ in crc. */
+    uint64_t crc;            /* crc_num, when has_crc; UINT64_MAX: no number */
+    uint64_t header_bytes;   /* bytes of the JSON text */
+    uint64_t header_hash[2]; /* XXH3-128 of the JSON text */
+    uint64_t serial;         /* a number that no other index of the process has, or had */
     atomic_uint shares;      /* owners but for one */
-    uint32_t number;         /* used while indexes are saved; saved/write.c */
+    uint32_t number;         /* scratch while indexes are saved; catalog/saved_index.c */
 };
 
-/* The entry of that name, or NULL. O(log n). */
+/* Returns the entry of that name, or NULL. O(log n). */
 const struct rfs_entry *rfs_index_find(const struct rfs_index *index, uint32_t name);
-/* The strides of an entry of the index, or NULL when its content is row-major. O(log n_strided). */
+/* Returns the strides of an entry, or NULL when its content is row-major. O(log n_strided). */
 const uint64_t *rfs_index_strides(const struct rfs_index *index, const struct rfs_entry *entry);
-/* Bytes of memory it takes. */
+/* Returns the bytes of memory that an index takes. */
 size_t rfs_index_memory(const struct rfs_index *index);
-/* One owner more. */
+/* Adds an owner. */
 struct rfs_index *rfs_index_share(struct rfs_index *index);
-/* One owner less; how many bytes are free then. NULL is fine. */
+/* Removes an owner, and frees the index of the last one. Returns the bytes freed. NULL is fine. */
 size_t rfs_index_free(struct rfs_index *index);
 
 /*
- * The bytes of a tensor, whose dims and dtype are set; a file's content may be another number.
- * False when they are more than 2^63 - 1, with 1 for each dimension that is 0.
+ * Computes the bytes of a tensor, whose dims and dtype are set; a content in a file may have another
+ * number. False when they are more than 2^63 - 1, with 1 for each dimension that is 0.
  */
 bool rfs_type_bytes(const struct rfs_type *type, uint64_t *bytes);
-/* The number of the element at a place of a tensor, row by row; and the place of a number. */
+/* Returns the number of the element at PLACE of a tensor, row by row. */
 uint64_t rfs_type_number(const struct rfs_type *type, const uint64_t *place);
+/* Gives the place of the element with that number. */
 void rfs_type_place(const struct rfs_type *type, uint64_t number, uint64_t *place);
 
 /*
- * While it is built: sorts by_name, which it allocates if it is NULL, for the given entries. 0,
- * -ENOMEM, or 1 when a name comes twice: *first and *second are two positions that have it then.
+ * Sorts by_name, which it allocates if it is NULL, while an index is built. 0, -ENOMEM, or 1 when a
+ * name comes twice: *first and *second are two positions that have it then.
  */
 int rfs_index_order_names(struct rfs_index *index, size_t *first, size_t *second);

@@ -4,64 +4,34 @@ librfs_la_SOURCES += \
 	src/formats/chunks/chunks.h \
 	src/formats/chunks/dcp.c \
 	src/formats/chunks/dcp.h \
-	src/formats/chunks/dcp_item.c \
-	src/formats/chunks/dcp_item.h \
-	src/formats/chunks/dcp_machine.h \
-	src/formats/chunks/dcp_make.c \
 	src/formats/chunks/dcp_metadata.c \
-	src/formats/chunks/dcp_names.c \
-	src/formats/chunks/dcp_names.h \
-	src/formats/chunks/dcp_pickle.c \
-	src/formats/chunks/dcp_pickle.h \
-	src/formats/chunks/dcp_value.c \
-	src/formats/chunks/dcp_value.h \
-	src/formats/chunks/flat.c \
+	src/formats/chunks/dcp_metadata.h \
 	src/formats/chunks/fsdp.c \
 	src/formats/chunks/fsdp.h \
-	src/formats/chunks/grid.c \
 	src/formats/chunks/headers.c \
 	src/formats/chunks/headers.h \
 	src/formats/chunks/internal.h \
 	src/formats/chunks/mindformers.c \
 	src/formats/chunks/mindformers.h \
-	src/formats/chunks/mindformers_internal.h \
-	src/formats/chunks/mindformers_layouts.c \
-	src/formats/chunks/mindformers_storage.c \
-	src/formats/chunks/mindformers_tensors.c \
-	src/formats/chunks/pieces.c \
-	src/formats/chunks/pieces.h \
 	src/formats/chunks/shards.c \
 	src/formats/chunks/shards.h \
 	src/formats/chunks/walk.c \
+	src/formats/ckpt/ckpt.c \
+	src/formats/ckpt/ckpt.h \
 	src/formats/ckpt/crc.c \
 	src/formats/ckpt/crc.h \
-	src/formats/ckpt/match.c \
-	src/formats/ckpt/value.c \
-	src/formats/ckpt/value.h \
-	src/formats/ckpt/walk.c \
-	src/formats/ckpt/walk.h \
-	src/formats/ckpt/wire.c \
-	src/formats/ckpt/wire.h \
 	src/formats/dtype.c \
 	src/formats/dtype.h \
 	src/formats/index.c \
 	src/formats/index.h \
 	src/formats/numbered.c \
 	src/formats/numbered.h \
-	src/formats/safetensors/header.c \
-	src/formats/safetensors/header.h \
-	src/formats/torch/archive.c \
-	src/formats/torch/archive.h \
-	src/formats/torch/check.c \
-	src/formats/torch/index.c \
-	src/formats/torch/index.h \
+	src/formats/safetensors/safetensors.c \
+	src/formats/safetensors/safetensors.h \
 	src/formats/torch/pickle.c \
 	src/formats/torch/pickle.h \
-	src/formats/torch/pickle_internal.h \
-	src/formats/torch/pickle_make.c \
-	src/formats/torch/pickle_names.c \
-	src/formats/torch/pickle_node.c \
-	src/formats/torch/tensor.c \
+	src/formats/torch/torch.c \
+	src/formats/torch/torch.h \
 	src/formats/torch/zip.c \
 	src/formats/torch/zip.h \
 	src/formats/walker.h

@@ -4,7 +4,7 @@
 #include "base/glob.h"
 
 #define NUMBER_MOST 9        /* digits that are read */
-#define RANK_MOST (1u << 20) /* the highest number of a piece that is believed */
+#define RANK_MOST (1u << 20) /* the highest rank that is believed */
 
 enum { SHARD_FORM, FSDP_FORM, MODEL_FORM, OPT_FORM, N_FORMS };
 
@@ -12,29 +12,29 @@ static const struct rfs_numbered_form forms[N_FORMS] = {
     [SHARD_FORM] = {.kind = RFS_NUMBERED_SHARDS,
                     .similar = "shard-*-model-*-of-*.safetensors",
                     .words = {"shard-", "-model-", "-of-", ".safetensors"},
-                    .roles = {RFS_NUMBERED_PIECE, RFS_NUMBERED_PART, RFS_NUMBERED_COUNT},
+                    .roles = {RFS_NUMBERED_RANK, RFS_NUMBERED_PART, RFS_NUMBERED_COUNT},
                     .digits = 5,
                     .first = 1},
     [FSDP_FORM] = {.kind = RFS_NUMBERED_FSDP,
                    .similar = "model_world_size_*_rank_*.pt",
                    .words = {"model_world_size_", "_rank_", ".pt"},
-                   .roles = {RFS_NUMBERED_COUNT, RFS_NUMBERED_PIECE},
+                   .roles = {RFS_NUMBERED_COUNT, RFS_NUMBERED_RANK},
                    .digits = 1},
     [MODEL_FORM] = {.kind = RFS_NUMBERED_MINDFORMERS,
                     .similar = "*.safetensors",
                     .words = {"model-", "-", ".safetensors"},
-                    .roles = {RFS_NUMBERED_PIECE, RFS_NUMBERED_COUNT},
+                    .roles = {RFS_NUMBERED_RANK, RFS_NUMBERED_COUNT},
                     .digits = 7,
                     .prefixed = true},
     [OPT_FORM] = {.kind = RFS_NUMBERED_MINDFORMERS,
                   .words = {"opt-", "-", ".safetensors"},
-                  .roles = {RFS_NUMBERED_PIECE, RFS_NUMBERED_COUNT},
+                  .roles = {RFS_NUMBERED_RANK, RFS_NUMBERED_COUNT},
                   .digits = 7,
                   .prefixed = true,
                   .part = 1},
 };
 
-/* The digits at *AT, which is moved behind them. False: none, or too many. */
+/* Reads the digits at *AT, which is moved behind them. False: none, or too many. */
 static bool read_number(const char **at, unsigned digits, uint32_t *number, bool *exact)
 {
     const size_t n = strspn(*at, "0123456789");
@@ -53,13 +53,13 @@ static bool in_bounds(const struct rfs_numbered_name *file)
 {
     const uint32_t first = file->form->first;
     const uint32_t count = file->of[RFS_NUMBERED_COUNT];
-    const uint32_t piece = file->of[RFS_NUMBERED_PIECE];
+    const uint32_t rank = file->of[RFS_NUMBERED_RANK];
     const bool in_count =
         file->form == &forms[SHARD_FORM]
             ? file->of[RFS_NUMBERED_PART] >= first && file->of[RFS_NUMBERED_PART] <= count
-            : piece < count;
+            : rank < count;
 
-    return count > 0 && count <= RANK_MOST && piece >= first && piece - first <= RANK_MOST &&
+    return count > 0 && count <= RANK_MOST && rank >= first && rank - first <= RANK_MOST &&
            in_count;
 }
 
@@ -82,7 +82,8 @@ static bool read_form(const struct rfs_numbered_form *form, const char *at,
 }
 
 /*
- * Where the form begins behind a prefix, in a name that its writer would write: SIZE_MAX for none.
+ * Finds where the form begins behind a prefix, in a name that its writer would write. SIZE_MAX: it
+ * does not.
  */
 static size_t find_prefix(const struct rfs_numbered_form *form, const char *name)
 {

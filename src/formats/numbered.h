@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of files that have the numbers of a save in them: how many files there are, and which it is.
+ * Names of files with the numbers of a save in them: how many files there are, and which one it is.
  *
  *   shard-00001-model-00001-of-00003.safetensors   HuggingFaceStorageWriter of torch: 1 + the rank,
  *                                                  the part of the model, the number of parts
@@ -18,9 +18,9 @@
 /* The saves whose files are named so. */
 enum rfs_numbered { RFS_NUMBERED_SHARDS, RFS_NUMBERED_FSDP, RFS_NUMBERED_MINDFORMERS };
 
-/* What a number in a name is. */
+/* The meaning of a number in a name. */
 enum rfs_numbered_role {
-    RFS_NUMBERED_PIECE,
+    RFS_NUMBERED_RANK,
     RFS_NUMBERED_PART,
     RFS_NUMBERED_COUNT,
     RFS_NUMBERED_ROLES,
@@ -29,22 +29,24 @@ enum rfs_numbered_role {
 /* A form of names; a constant. */
 struct rfs_numbered_form {
     enum rfs_numbered kind;
-    const char *similar;                              /* a pattern; NULL: nothing is like it */
-    const char *words[RFS_NUMBERED_ROLES + 1];        /* before, between and behind the numbers */
-    enum rfs_numbered_role roles[RFS_NUMBERED_ROLES]; /* of the numbers, one fewer than words */
-    unsigned digits;                                  /* at least, with leading zeros */
-    uint32_t first;                                   /* the lowest piece and part */
-    bool prefixed; /* a text of the user's and "-" may come before it */
-    uint32_t part; /* where no number is the part */
+    const char *similar;                       /* a pattern; NULL: nothing is like it */
+    const char *words[RFS_NUMBERED_ROLES + 1]; /* text before, between and behind the numbers */
+    enum rfs_numbered_role
+        roles[RFS_NUMBERED_ROLES]; /* roles of the numbers, one fewer than words */
+    unsigned digits;               /* fewest digits of a number */
+    uint32_t first;                /* the lowest rank and part */
+    bool prefixed;                 /* a text of the user's and "-" may come before it */
+    uint32_t part;                 /* the part, where no number is */
 };
 
 /* A name as its form reads it. */
 struct rfs_numbered_name {
     const struct rfs_numbered_form *form;
-    char *name;    /* for users of the struct; rfs_numbered_read leaves it NULL */
+    char *name;    /* name, for users of the struct; rfs_numbered_read leaves it NULL */
     size_t prefix; /* bytes of the name before the form's first word */
-    bool exact;    /* it is what the writer would write; else other digits for these numbers */
-    uint32_t of[RFS_NUMBERED_ROLES];
+    bool
+        exact; /* the name is what the writer would write; else it has other digits for these numbers */
+    uint32_t of[RFS_NUMBERED_ROLES]; /* the numbers, by role */
 };
 
 /* Reads the numbers of a NAME of this kind. False: it is no such name. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The two arguments of every walker of a file's headers: a read function, and the tables that it
- * fills.
+ * Two arguments of every walker of a file's headers: the function that reads, and the tables that the
+ * walker fills.
  */
 #pragma once
 
 #include "base/intern.h"
 
-/* Gives 0 and N whole bytes from OFFSET, or -errno, which the walker passes on. */
+/* Reads N whole bytes from OFFSET. Returns 0, or -errno, which the walker passes on. */
 typedef int rfs_read_fn(void *ctx, void *buf, size_t n, uint64_t offset);
 
 /*
@@ -15,5 +15,5 @@ typedef int rfs_read_fn(void *ctx, void *buf, size_t n, uint64_t offset);
  */
 struct rfs_tables {
     struct rfs_intern *names;
-    struct rfs_intern *types; /* of struct rfs_type */
+    struct rfs_intern *types; /* each a struct rfs_type */
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The state that hfai's dist_ckpt.save wrote in parts, PART_000.pt to PART_{n-1}.pt (format 2.0.0),
- * and the same state in another number of parts, or whole. read.c draws the format.
+ * and the same state in another number of parts, or whole. state.c draws the format.
  *
  * Opening reads the pickles of all parts and no tensor, but for the step counts of optimizers, and
  * proves that the parts belong together. Cost: the pickles (which list each optimizer's parameters
@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "catalog/catalog.h"
-#include "hfai/document.h"
+#include "hfai/hfai_document.h"
 #include "hfai/storages.h"
 
 #define RFS_HFAI_LARGE UINT64_C(268435456) /* bytes; hfai calls larger tensors large */
@@ -22,11 +22,11 @@
 struct rfs_hfai;
 
 /*
- * CATALOG's ranks are the parts; it is borrowed and outlives the result. UNEVEN_STEPS: parts whose
- * optimizers count different steps are accepted as one save. 0 with *out owned by the caller;
- * -EINVAL for parts that are damaged or not of one save, -ENOENT for a missing one, -EFBIG for
- * those that need more memory than that, errors of rfs_torch_open and of reads, -ENOMEM; each with
- * *err filled.
+ * Opens a state. CATALOG's ranks are the parts; it is borrowed and outlives the result.
+ * UNEVEN_STEPS: parts whose optimizers count different steps are accepted as one save. 0 with *out
+ * owned by the caller; -EINVAL for parts that are damaged or not of one save, -ENOENT for a missing
+ * one, -EFBIG for those that need more memory than that, errors of rfs_torch_open and of reads,
+ * -ENOMEM; each with *err filled.
  */
 int rfs_hfai_open(struct rfs_catalog *catalog, bool uneven_steps, struct rfs_hfai **out,
                   struct rfs_error *err);
@@ -35,13 +35,13 @@ void rfs_hfai_free(struct rfs_hfai *hfai);
 uint32_t rfs_hfai_parts(const struct rfs_hfai *hfai);
 size_t rfs_hfai_models(const struct rfs_hfai *hfai);
 size_t rfs_hfai_optimizers(const struct rfs_hfai *hfai);
-/* The opened file of a part. */
+/* Returns the opened file of a part. */
 const struct rfs_torch *rfs_hfai_torch(const struct rfs_hfai *hfai, uint32_t part);
 
 /*
- * The division of the state into N parts, with tensors of more than LARGE bytes cut over all of
- * them. 0 with *out owned by the caller, which does not outlive HFAI, or -ENOMEM with *err filled.
- * O(e log e) for e entries; 4 bytes for each, 12 for each tensor that is cut.
+ * Divides the state into N parts, with tensors of more than LARGE bytes cut over all of them. 0
+ * with *out owned by the caller, which does not outlive HFAI, or -ENOMEM with *err filled. O(e log
+ * e) for e entries; 4 bytes for each, 12 for each tensor that is cut.
  */
 struct rfs_hfai_division;
 int rfs_hfai_divide(const struct rfs_hfai *hfai, uint32_t n, uint64_t large,
@@ -49,36 +49,33 @@ int rfs_hfai_divide(const struct rfs_hfai *hfai, uint32_t n, uint64_t large,
 void rfs_hfai_division_free(struct rfs_hfai_division *division);
 
 /*
- * The files, as documents for the caller to free (rfs_document_free) in any case. 0, -ENOMEM or
- * -EINVAL, with *err filled.
+ * The functions below make files, as documents that the caller frees (rfs_hfai_document_free) in
+ * any case. 0, -ENOMEM or -EINVAL, with *err filled.
  */
-/* One part. O(its values), with a piece of each tensor that is cut. */
-int rfs_hfai_part(const struct rfs_hfai_division *division, uint32_t part, struct rfs_document *out,
-                  struct rfs_error *err);
-/* All that dist_ckpt.load returns. */
-int rfs_hfai_whole(const struct rfs_hfai *hfai, struct rfs_document *out, struct rfs_error *err);
-/*
- * The Ith tensor of a model, in the order of rfs_hfai_model: its name (not terminated), its type,
- * and its item in STORAGES, which is added. 1, 0 past the last, or -errno with *err filled.
- */
+/* Makes one part, with a piece of each tensor that is cut. O(its values). */
+int rfs_hfai_part(const struct rfs_hfai_division *division, uint32_t part,
+                  struct rfs_hfai_document *out, struct rfs_error *err);
+/* Makes a file of all that dist_ckpt.load returns. */
+int rfs_hfai_whole(const struct rfs_hfai *hfai, struct rfs_hfai_document *out,
+                   struct rfs_error *err);
+/* A tensor of a model. */
 struct rfs_hfai_tensor {
-    const char *name;
+    const char *name; /* not terminated */
     uint32_t name_bytes;
     struct rfs_type type;
 };
+/*
+ * Gives the Ith tensor of a model, in the order of rfs_hfai_model, and adds its item to STORAGES.
+ * 1, 0 past the last, or -errno with *err filled.
+ */
 int rfs_hfai_tensor(const struct rfs_hfai *hfai, size_t model, size_t i,
                     struct rfs_storages *storages, struct rfs_hfai_tensor *out,
                     struct rfs_error *err);
-/*
- * All that dist_ckpt.load returns but the number of parts and the format, by its path there:
- * "optimizer.state.0.exp_avg", "ema.2.weight"; entries of the only model by their own names. The
- * list does not depend on the number of parts, but for the order.
- */
 /* The item that a tensor goes with when the state is divided; for rfs_hfai_hold. */
 struct rfs_hfai_owner {
-    uint32_t state;               /* a model, or models + an optimizer; models + optimizers: none */
-    uint32_t item;                /* of it: an entry, or entries + a large tensor; or UINT32_MAX */
-    const struct rfs_node *value; /* that is cut by itself if it is large; or NULL */
+    uint32_t state; /* a model, or models + an optimizer; models + optimizers: none */
+    uint32_t item;  /* of that state: an entry, or entries + a large tensor; or UINT32_MAX */
+    const struct rfs_node *value; /* a value that is cut by itself if it is large; or NULL */
 };
 struct rfs_hfai_listed {
     const char *name; /* UTF-8, terminated; the list's */
@@ -88,29 +85,31 @@ struct rfs_hfai_listed {
 };
 struct rfs_hfai_value {
     const char *name;
-    uint64_t hash[2]; /* XXH3-128 of all its data in the pickle */
+    uint64_t hash[2]; /* XXH3-128 of the value's data in the pickle */
 };
+/*
+ * List of all that dist_ckpt.load returns but the number of parts and the format, by its path
+ * there: "optimizer.state.0.exp_avg", "ema.2.weight"; entries of the only model by their own names.
+ * The list does not depend on the number of parts, but for the order.
+ */
 struct rfs_hfai_list {
     struct rfs_arena arena;
     struct rfs_storages storages; /* item I is tensor I */
     RFS_VEC(struct rfs_hfai_listed) tensors;
-    size_t n_models; /* the first of them, which are the models' */
+    size_t n_models; /* number of the first tensors, which are the models' */
     RFS_VEC(struct rfs_hfai_value)
     values; /* values other than tensors; containers, too, without their items */
 };
 /*
- * 0, -EFBIG for pickles whose list takes more than HFAI_WORK_TIMES their bytes, as rfs_hfai_tensor,
- * or -ENOMEM, with *err filled; *out to be freed in any case.
+ * Lists the state. 0, -EFBIG for pickles whose list takes more than HFAI_WORK_TIMES their bytes, an
+ * error of rfs_hfai_tensor, or -ENOMEM, with *err filled. The caller frees *out in any case.
  */
 int rfs_hfai_list(const struct rfs_hfai *hfai, struct rfs_hfai_list *out, struct rfs_error *err);
 void rfs_hfai_list_free(struct rfs_hfai_list *list);
 
-/*
- * Instead of a part: each has a piece of the tensor; or all of it, as of an optimizer's values
- * beside its state.
- */
-#define RFS_HFAI_PIECES UINT32_MAX
-#define RFS_HFAI_EVERY (UINT32_MAX - 1)
+/* Values that stand for several parts. */
+#define RFS_HFAI_PIECES UINT32_MAX      /* each part has a piece of the tensor */
+#define RFS_HFAI_EVERY (UINT32_MAX - 1) /* each has all of it: an optimizer's, beside its state */
 /*
  * Sets PARTS[i] to the part of the division that holds tensor I of the list. O(tensors). 0 or
  * -ENOMEM with *err filled.
@@ -118,13 +117,13 @@ void rfs_hfai_list_free(struct rfs_hfai_list *list);
 int rfs_hfai_hold(const struct rfs_hfai_division *division, const struct rfs_hfai_list *list,
                   uint32_t *parts, struct rfs_error *err);
 /*
- * The piece that torch.chunk gives of a tensor that is cut over N parts: elements [*begin, *end)
- * for this part; later parts may get nothing.
+ * Gives the piece that torch.chunk makes of a tensor that is cut over N parts: elements [*begin,
+ * *end) for this part; later parts may get nothing.
  */
 void rfs_hfai_chunk(uint64_t elements, uint32_t n, uint32_t part, uint64_t *begin, uint64_t *end);
 
-/* The state dict of one model, of one optimizer. */
-int rfs_hfai_model(const struct rfs_hfai *hfai, size_t model, struct rfs_document *out,
+/* Make a file of the state dict of one model, of one optimizer. */
+int rfs_hfai_model(const struct rfs_hfai *hfai, size_t model, struct rfs_hfai_document *out,
                    struct rfs_error *err);
-int rfs_hfai_optimizer(const struct rfs_hfai *hfai, size_t optimizer, struct rfs_document *out,
+int rfs_hfai_optimizer(const struct rfs_hfai *hfai, size_t optimizer, struct rfs_hfai_document *out,
                        struct rfs_error *err);

@@ -73,7 +73,7 @@ int rfs_storages_slice(const struct rfs_storages *storages, uint32_t number,
                                     .dst_end = at + range->bytes};
         if (item->strided > 0) {
             const struct rfs_storages_strided *strided = &storages->strided.data[item->strided - 1];
-            rfs_block_whole(block, &strided->type, strided->stride);
+            rfs_slice_block_whole(block, &strided->type, strided->stride);
         }
         at += range->bytes;
     }

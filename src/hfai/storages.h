@@ -8,7 +8,7 @@
 #pragma once
 
 #include "catalog/catalog.h"
-#include "hfai/document.h"
+#include "hfai/hfai_document.h"
 #include "plan/slice.h"
 
 struct rfs_storage_range {
@@ -18,12 +18,12 @@ struct rfs_storage_range {
 };
 
 struct rfs_storage_item {
-    size_t first; /* of its ranges */
-    size_t n;
+    size_t first; /* its first range */
+    size_t n;     /* number of its ranges */
     uint64_t bytes;
-    uint32_t crc;   /* if it is known without reading: of whole records of the sources */
-    bool crc_known; /* by the sources' directories */
-    /* 1 + its number in strided, when it is a tensor that is not row-major; else 0 */
+    uint32_t crc;   /* CRC-32 of its bytes, if crc_known */
+    bool crc_known; /* it consists of whole records, whose directories have checksums */
+    /* index in strided + 1 of a tensor that is not row-major; else 0 */
     uint32_t strided;
 };
 
@@ -37,7 +37,7 @@ struct rfs_storages {
     RFS_VEC(struct rfs_storage_range) ranges;
     RFS_VEC(struct rfs_storage_item) items;
     RFS_VEC(struct rfs_storages_strided) strided;
-    uint64_t shown; /* bytes of tensors that were added as such, for rfs_torch_show */
+    uint64_t shown; /* bytes of the items that are shown as tensors, for rfs_torch_show */
 };
 
 void rfs_storages_free(struct rfs_storages *storages);
@@ -52,5 +52,8 @@ bool rfs_storages_add(struct rfs_storages *storages, uint32_t file, const struct
 bool rfs_storages_set_strided(struct rfs_storages *storages, const struct rfs_type *type,
                               const uint64_t *strides);
 
-/* The slice of an item: zero-initialised or one to use again; freed by the caller. 0 or -ENOMEM. */
+/*
+ * Makes the slice of an item. slice is zero-initialised or one to use again; the caller frees it. 0
+ * or -ENOMEM.
+ */
 int rfs_storages_slice(const struct rfs_storages *storages, uint32_t item, struct rfs_slice *slice);

@@ -21,7 +21,7 @@
  * of all that stands before them, which load_checkpoint checks. (save_checkpoint leaves map tensors
  * out of it, so that MindSpore refuses its own file; here they count.)
  */
-#include "image/build.h"
+#include "image/image.h"
 
 #include "base/checked.h"
 #include "base/cleanup.h"
@@ -59,13 +59,13 @@ static void put_text(struct rfs_bytes *out, unsigned char tag, const char *text,
     rfs_bytes_put(out, text, length);
 }
 
-/* Bytes of a length-delimited field: its tag, its length and itself. */
+/* Returns the bytes of a length-delimited field: its tag, its length and itself. */
 static uint64_t field_length(uint64_t length)
 {
     return 1 + varint_length(length) + length;
 }
 
-/* The dims as stored: a string's are [0]. */
+/* Returns the number of dims as stored, and the dims: a string's are [0]. */
 static uint32_t stored_dims(const struct rfs_type *type, const uint64_t **dims)
 {
     static const uint64_t none[1] = {0};
@@ -99,7 +99,7 @@ bool rfs_image_ckpt_head(struct rfs_bytes *out, const char *name, size_t name_by
     return !out->failed;
 }
 
-/* The messages of a map tensor, each as long as in the source. */
+/* Adds the messages of a map tensor, each as long as in the source. */
 static void add_map(struct rfs_image_builder *builder, struct rfs_catalog *catalog,
                     const struct rfs_target *target, uint32_t i, const char *name,
                     size_t name_bytes)

@@ -2,16 +2,36 @@
 /*
  * __R_0.distcp: items end to end, each a complete zip archive as torch.save writes it for a bare
  * tensor. An archive may begin anywhere; its offsets and its padding count from its own beginning.
+ *
+ * .metadata of torch.distributed.checkpoint: a pickle of protocol 4, without frames. It has
+ * dataclasses of torch.distributed.checkpoint.metadata, and _StorageInfo of filesystem:
+ *
+ *     Metadata
+ *       state_dict_metadata  {name: TensorStorageMetadata, or BytesStorageMetadata}
+ *                              properties  TensorProperties, whose state is a tuple
+ *                              size        torch.Size of the whole tensor
+ *                              chunks      [ChunkStorageMetadata: offsets, sizes]
+ *       planner_data         {name: (name,)}
+ *       storage_data         {MetadataIndex: fqn, offset, index (both None of bytes):
+ *                               _StorageInfo: relative_path, offset, length}
+ *       storage_meta, version  None, "1.0.0"
+ *       mcore_data           {name: {} or {"nd_reformulated_orig_global_shape": (dims)}}; of
+ *                            Megatron-Core, if the source has it
+ *
+ * Objects are made as pickle makes them: NEWOBJ, and BUILD with a dict of the fields.
  */
 #include "image/dcp.h"
 
 #include "base/cleanup.h"
-#include "image/build.h"
+#include "formats/torch/torch.h"
+#include "image/image.h"
 #include "image/pt.h"
 
+/* ---- files of chunks ------------------------------------------------------------------------- */
+
 int rfs_image_dcp(struct rfs_catalog *catalog, const struct rfs_params *params,
-                  const struct rfs_dcp_chunk *chunks, size_t n, bool crc, struct rfs_image **out,
-                  uint64_t *ends, struct rfs_error *err)
+                  const struct rfs_image_dcp_chunk *chunks, size_t n, bool crc,
+                  struct rfs_image **out, uint64_t *ends, struct rfs_error *err)
 {
     RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
     int rc = 0;
@@ -34,4 +54,357 @@ int rfs_image_dcp(struct rfs_catalog *catalog, const struct rfs_params *params,
         return rfs_fail(err, rc, RFS_IN(rfs_catalog_path(catalog)), NULL,
                         "a .distcp file would be larger than a file can be");
     return rc ? rfs_fail_memory(err) : 0;
+}
+
+/* ---- .metadata ------------------------------------------------------------------------------- */
+
+#define METADATA "torch.distributed.checkpoint.metadata"
+
+/* Classes that are written. */
+enum class {
+    CLASS_METADATA,
+    CLASS_TENSOR,
+    CLASS_PROPERTIES,
+    CLASS_BYTES,
+    CLASS_CHUNK,
+    CLASS_INDEX,
+    CLASS_INFO,
+    CLASS_SIZE,
+    N_CLASSES
+};
+static const struct {
+    const char *module, *name;
+} classes[N_CLASSES] = {
+    [CLASS_METADATA] = {METADATA, "Metadata"},
+    [CLASS_TENSOR] = {METADATA, "TensorStorageMetadata"},
+    [CLASS_PROPERTIES] = {METADATA, "TensorProperties"},
+    [CLASS_BYTES] = {METADATA, "BytesStorageMetadata"},
+    [CLASS_CHUNK] = {METADATA, "ChunkStorageMetadata"},
+    [CLASS_INDEX] = {METADATA, "MetadataIndex"},
+    [CLASS_INFO] = {"torch.distributed.checkpoint.filesystem", "_StorageInfo"},
+    [CLASS_SIZE] = {"torch", "Size"},
+};
+
+/* Fields whose names are written. */
+enum field { PROPERTIES, SIZE, CHUNKS, OFFSETS, SIZES, FQN, OFFSET, INDEX, PATH, LENGTH, N_FIELDS };
+static const char *const fields[N_FIELDS] = {"properties",    "size",  "chunks", "offsets",
+                                             "sizes",         "fqn",   "offset", "index",
+                                             "relative_path", "length"};
+
+struct pickler {
+    struct rfs_catalog *catalog;
+    struct rfs_bytes *out;
+    uint32_t memo; /* next memo number */
+    /* memo numbers + 1; 0: not written yet */
+    uint32_t class_memo[N_CLASSES];
+    uint32_t field_memo[N_FIELDS];
+    uint32_t properties[RFS_DTYPE_COUNT]; /* properties of each dtype */
+};
+
+static void put(struct pickler *p, char op)
+{
+    rfs_bytes_put(p->out, &op, 1);
+}
+
+static void put_little(struct pickler *p, char op, uint64_t number, unsigned bytes)
+{
+    put(p, op);
+    rfs_image_put_little(p->out, number, bytes);
+}
+
+static void put_int(struct pickler *p, uint64_t number)
+{
+    if (number <= INT32_MAX) {
+        put_little(p, 'J', number, 4);
+        return;
+    }
+    put(p, '\x8a'); /* LONG1 of 8 bytes; numbers are below 2^63 */
+    put_little(p, 8, number, 8);
+}
+
+static void put_text(struct pickler *p, const char *text)
+{
+    put_little(p, 'X', strlen(text), 4);
+    rfs_bytes_put_text(p->out, text);
+}
+
+/* Numbers the object on the stack (MEMOIZE). Returns the number + 1. */
+static uint32_t memoize(struct pickler *p)
+{
+    put(p, '\x94');
+    return ++p->memo;
+}
+
+/* Puts the object with MEMO on the stack again; returns false when MEMO is not set. */
+static bool recall(struct pickler *p, uint32_t memo)
+{
+    if (memo > 0)
+        put_little(p, 'j', memo - 1, 4);
+    return memo > 0;
+}
+
+static void put_global(struct pickler *p, const char *module, const char *name)
+{
+    put_text(p, module);
+    put_text(p, name);
+    put(p, '\x93'); /* STACK_GLOBAL */
+}
+
+static void put_class(struct pickler *p, enum class class)
+{
+    if (recall(p, p->class_memo[class]))
+        return;
+    put_global(p, classes[class].module, classes[class].name);
+    p->class_memo[class] = memoize(p);
+}
+
+static void put_field(struct pickler *p, enum field field)
+{
+    if (recall(p, p->field_memo[field]))
+        return;
+    put_text(p, fields[field]);
+    p->field_memo[field] = memoize(p);
+}
+
+/* Begins an object of a class, and the dict of its fields, which end_object sets. */
+static void begin_object(struct pickler *p, enum class class)
+{
+    put_class(p, class);
+    rfs_bytes_put_text(p->out, ")\x81}("); /* EMPTY_TUPLE NEWOBJ EMPTY_DICT MARK */
+}
+
+static void end_object(struct pickler *p)
+{
+    rfs_bytes_put_text(p->out, "ub"); /* SETITEMS BUILD */
+}
+
+/* Puts a tuple of numbers. */
+static void put_numbers(struct pickler *p, uint32_t n, const uint64_t *numbers)
+{
+    put(p, '(');
+    for (uint32_t i = 0; i < n; i++)
+        put_int(p, numbers[i]);
+    put(p, 't');
+}
+
+static void put_size(struct pickler *p, uint32_t ndim, const uint64_t *dims)
+{
+    put_class(p, CLASS_SIZE);
+    put_numbers(p, ndim, dims);
+    rfs_bytes_put_text(p->out, "\x85R"); /* TUPLE1 REDUCE */
+}
+
+/* Puts (dtype, layout, requires_grad, memory_format, pin_memory). */
+static void put_properties(struct pickler *p, enum rfs_dtype dtype)
+{
+    if (recall(p, p->properties[dtype]))
+        return;
+    put_class(p, CLASS_PROPERTIES);
+    rfs_bytes_put_text(p->out, ")\x81(");
+    put_global(p, "torch", rfs_torch_dtype_name(dtype));
+    put_global(p, "torch.serialization", "_get_layout");
+    put_text(p, "torch.strided");
+    rfs_bytes_put_text(p->out, "\x85R\x89"); /* TUPLE1 REDUCE NEWFALSE */
+    put_global(p, METADATA, "_MEM_FORMAT_ENCODING");
+    put_little(p, 'K', 0, 1);                  /* torch_contiguous_format */
+    rfs_bytes_put_text(p->out, "\x85R\x89tb"); /* and NEWFALSE TUPLE BUILD */
+    p->properties[dtype] = memoize(p);
+}
+
+static const struct rfs_type *type_of(const struct pickler *p, uint32_t type)
+{
+    return rfs_catalog_type(p->catalog, type);
+}
+
+/* Puts the TensorStorageMetadata of a tensor with N items. */
+static void put_tensor(struct pickler *p, const struct rfs_image_dcp_item *items, size_t n)
+{
+    const struct rfs_type *whole = type_of(p, items->whole);
+    uint64_t at[RFS_MAX_DIMS];
+
+    begin_object(p, CLASS_TENSOR);
+    put_field(p, PROPERTIES);
+    put_properties(p, (enum rfs_dtype)whole->dtype);
+    put_field(p, SIZE);
+    put_size(p, whole->ndim, whole->dims);
+    put_field(p, CHUNKS);
+    rfs_bytes_put_text(p->out, "](");
+    for (size_t i = 0; i < n; i++) {
+        rfs_type_place(whole, items[i].corner, at);
+        begin_object(p, CLASS_CHUNK);
+        put_field(p, OFFSETS);
+        put_size(p, whole->ndim, at);
+        put_field(p, SIZES);
+        put_size(p, whole->ndim, type_of(p, items[i].type)->dims);
+        end_object(p);
+    }
+    put(p, 'e');
+    end_object(p);
+}
+
+/* Puts a MetadataIndex: of a value that is no tensor when WHOLE is NULL. */
+static void put_index(struct pickler *p, uint32_t name, const struct rfs_type *whole,
+                      const uint64_t *at, uint64_t number)
+{
+    begin_object(p, CLASS_INDEX);
+    put_field(p, FQN);
+    recall(p, name);
+    put_field(p, OFFSET);
+    if (whole)
+        put_size(p, whole->ndim, at);
+    else
+        put(p, 'N');
+    put_field(p, INDEX);
+    if (whole)
+        put_int(p, number);
+    else
+        put(p, 'N');
+    end_object(p);
+}
+
+static void put_info(struct pickler *p, const char *path, uint64_t begin, uint64_t bytes)
+{
+    begin_object(p, CLASS_INFO);
+    put_field(p, PATH);
+    put_text(p, path);
+    put_field(p, OFFSET);
+    put_int(p, begin);
+    put_field(p, LENGTH);
+    put_int(p, bytes);
+    end_object(p);
+}
+
+/* Puts a MetadataIndex and its _StorageInfo. */
+static void put_item(struct pickler *p, const struct rfs_image_dcp_item *item, uint32_t name,
+                     uint64_t number)
+{
+    const struct rfs_type *whole = type_of(p, item->whole);
+    uint64_t at[RFS_MAX_DIMS];
+    char path[48];
+
+    rfs_type_place(whole, item->corner, at);
+    snprintf(path, sizeof path, "__%u_0.distcp", item->file);
+    put_index(p, name, whole, at, number);
+    put_info(p, path, item->begin, item->bytes);
+}
+
+/* Returns where the items with the name of item I end. */
+static size_t end_of(const struct rfs_image_dcp_item *items, size_t n, size_t i)
+{
+    size_t end = i;
+
+    while (end < n && items[end].name == items[i].name)
+        end++;
+    return end;
+}
+
+/* Puts a name as the key of the value that follows. Returns its memo number. */
+static uint32_t put_name(struct pickler *p, uint32_t name)
+{
+    put_text(p, rfs_catalog_name(p->catalog, name));
+    return memoize(p);
+}
+
+/*
+ * Puts state_dict_metadata. Returns how many names there are; NAMES gets the memo number of each.
+ */
+static size_t put_values(struct pickler *p, const struct rfs_image_dcp_listing *listing,
+                         uint32_t *names)
+{
+    size_t k = 0;
+
+    for (size_t i = 0, end; i < listing->n; i = end) {
+        end = end_of(listing->items, listing->n, i);
+        names[k++] = put_name(p, listing->items[i].name);
+        put_tensor(p, listing->items + i, end - i);
+    }
+    for (size_t i = 0; i < listing->n_objects; i++) {
+        names[k++] = put_name(p, listing->objects[i].name);
+        put_class(p, CLASS_BYTES);
+        rfs_bytes_put_text(p->out, ")\x81"); /* EMPTY_TUPLE NEWOBJ */
+    }
+    return k;
+}
+
+/* storage_data. */
+static void put_infos(struct pickler *p, const struct rfs_image_dcp_listing *listing,
+                      const uint32_t *names)
+{
+    size_t k = 0;
+
+    for (size_t i = 0, end; i < listing->n; i = end, k++) {
+        end = end_of(listing->items, listing->n, i);
+        for (size_t item = i; item < end; item++)
+            put_item(p, &listing->items[item], names[k], item - i);
+    }
+    for (size_t i = 0; i < listing->n_objects; i++) {
+        put_index(p, names[k++], NULL, NULL, 0);
+        put_info(p, listing->objects_file, listing->objects[i].begin, listing->objects[i].bytes);
+    }
+}
+
+/* Puts mcore_data. */
+static void put_shapes(struct pickler *p, const struct rfs_image_dcp_listing *listing,
+                       const uint32_t *names)
+{
+    size_t k = 0;
+
+    put_text(p, "mcore_data");
+    rfs_bytes_put_text(p->out, "}(");
+    for (size_t i = 0; i < listing->n; i = end_of(listing->items, listing->n, i)) {
+        const uint32_t shape = listing->items[i].shape;
+        recall(p, names[k++]);
+        put(p, '}');
+        if (shape == RFS_NO_ID)
+            continue;
+        put_text(p, "nd_reformulated_orig_global_shape");
+        put_numbers(p, type_of(p, shape)->ndim, type_of(p, shape)->dims);
+        put(p, 's'); /* SETITEM */
+    }
+    put(p, 'u');
+}
+
+/* Puts all; NAMES has room for the memo number of each name. */
+static void put_all(struct pickler *p, const struct rfs_image_dcp_listing *listing, uint32_t *names)
+{
+    rfs_bytes_put(p->out, "\x80\x04", 2);
+    begin_object(p, CLASS_METADATA);
+    put_text(p, "state_dict_metadata");
+    rfs_bytes_put_text(p->out, "}(");
+    const size_t n = put_values(p, listing, names);
+    put(p, 'u');
+    put_text(p, "planner_data");
+    rfs_bytes_put_text(p->out, "}(");
+    for (size_t i = 0; i < n; i++) {
+        recall(p, names[i]);
+        recall(p, names[i]);
+        put(p, '\x85'); /* TUPLE1 */
+    }
+    put(p, 'u');
+    put_text(p, "storage_data");
+    rfs_bytes_put_text(p->out, "}(");
+    put_infos(p, listing, names);
+    put(p, 'u');
+    put_text(p, "storage_meta");
+    put(p, 'N');
+    put_text(p, "version");
+    put_text(p, "1.0.0");
+    if (listing->mcore_data)
+        put_shapes(p, listing, names);
+    end_object(p);
+    put(p, '.');
+}
+
+int rfs_image_dcp_metadata(struct rfs_catalog *catalog, const struct rfs_image_dcp_listing *listing,
+                           struct rfs_image **out)
+{
+    RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
+    RFS_FREE uint32_t *names = calloc(listing->n + listing->n_objects + 1, sizeof *names);
+    struct pickler pickler = {.catalog = catalog, .out = &builder.literals};
+
+    *out = NULL;
+    if (!names)
+        return -ENOMEM;
+    put_all(&pickler, listing, names);
+    return rfs_image_finish(&builder, NULL, out);
 }

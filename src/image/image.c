@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "image/image.h"
 
+#include "base/checked.h"
+#include "base/cleanup.h"
 #include "base/order.h"
 
 void rfs_image_free(struct rfs_image *image)
@@ -20,4 +22,109 @@ size_t rfs_image_find(const struct rfs_image *image, uint64_t offset)
     const size_t behind = RFS_BISECT(i, image->n, image->regions[i].start > offset);
 
     return behind > 0 ? behind - 1 : 0;
+}
+
+/* ---- builders -------------------------------------------------------------------------------- */
+
+bool rfs_image_put_little(struct rfs_bytes *bytes, uint64_t number, unsigned n)
+{
+    unsigned char little[8];
+
+    for (unsigned i = 0; i < n; i++)
+        little[i] = (unsigned char)(number >> (8 * i));
+    return rfs_bytes_put(bytes, little, n);
+}
+
+static void add_region(struct rfs_image_builder *builder, uint32_t target, uint64_t at,
+                       uint64_t bytes)
+{
+    const struct rfs_region region = {builder->offset, at, target};
+
+    if (!rfs_add_u64(builder->offset, bytes, &builder->offset) || builder->offset > INT64_MAX)
+        builder->too_large = true;
+    if (!RFS_PUSH(&builder->regions, region))
+        builder->failed = true;
+}
+
+static void cover_literals(struct rfs_image_builder *builder)
+{
+    const size_t at = builder->covered;
+
+    builder->covered = builder->literals.n;
+    if (builder->covered > at)
+        add_region(builder, RFS_LITERAL, at, builder->covered - at);
+}
+
+size_t rfs_image_add(struct rfs_image_builder *builder, uint32_t target, uint64_t at,
+                     uint64_t bytes)
+{
+    if (bytes == 0)
+        return builder->regions.n;
+    cover_literals(builder);
+    add_region(builder, target, at, bytes);
+    return builder->regions.n - 1;
+}
+
+int rfs_image_finish(struct rfs_image_builder *builder, const struct rfs_params *params,
+                     struct rfs_image **out)
+{
+    struct rfs_image *image = *out = NULL;
+
+    cover_literals(builder);
+    if (builder->too_large)
+        return -EFBIG;
+    if (builder->failed || builder->literals.failed || !(image = calloc(1, sizeof *image)))
+        return -ENOMEM;
+    image->params = params;
+    image->bytes = builder->offset;
+    image->n = builder->regions.n;
+    image->literal_bytes = builder->literals.n;
+    image->regions = RFS_STEAL(builder->regions.data);
+    image->literals = RFS_STEAL(builder->literals.data);
+    *out = image;
+    return 0;
+}
+
+void rfs_image_builder_end(struct rfs_image_builder *builder)
+{
+    free(builder->regions.data);
+    free(builder->literals.data);
+}
+
+bool rfs_image_take_storages(struct rfs_image *image, struct rfs_storages *storages)
+{
+    image->storages = calloc(1, sizeof *image->storages);
+    if (!image->storages)
+        return false;
+    *image->storages = *storages;
+    *storages = (struct rfs_storages){0};
+    return true;
+}
+
+static bool add_range(struct rfs_storages *storages, const struct rfs_copied *copied)
+{
+    const struct rfs_zip_entry record = {.offset = copied->offset, .bytes = copied->bytes};
+    const struct rfs_range range = {.record = &record, .bytes = copied->bytes};
+
+    return rfs_storages_begin(storages) && rfs_storages_add(storages, copied->file, &range);
+}
+
+int rfs_image_copied(const struct rfs_copied *copied, size_t n, struct rfs_image **out)
+{
+    RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
+    struct rfs_storages storages = {.shown = 0};
+    bool ok = true;
+
+    *out = NULL;
+    for (size_t i = 0; ok && i < n; i++) {
+        ok = add_range(&storages, &copied[i]);
+        rfs_image_add(&builder, (uint32_t)i, 0, copied[i].bytes);
+    }
+    const int rc = ok ? rfs_image_finish(&builder, NULL, out) : -ENOMEM;
+    if (rc == 0 && rfs_image_take_storages(*out, &storages))
+        return 0;
+    rfs_storages_free(&storages);
+    rfs_image_free(*out);
+    *out = NULL;
+    return rc ? rc : -ENOMEM;
 }

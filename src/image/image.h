@@ -1,45 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A virtual file: sorted regions that cover it without a hole, each literal bytes (headers), a
- * range of a target's bytes, or computed bytes (a checksum). Immutable once encoded, and the same
- * for all ranks that share a parameter list: which rank's bytes fill the tensor regions, and what
- * they sum up to, is the reader's business.
+ * Images of virtual files: sorted regions that cover a file without a hole, each literal bytes
+ * (headers), a range of a target's bytes, or computed bytes (a checksum). Immutable once encoded,
+ * and the same for all ranks that share a parameter list: which rank's bytes fill the tensor
+ * regions, and what they sum up to, is the reader's business.
  *
  * Cost: 24 bytes a region (two for each tensor of up to 512 MiB of a .ckpt, one for each of a
  * safetensors file) and the header bytes.
  */
 #pragma once
 
-#include "base/bytes.h"
+#include "base/vec.h"
 #include "hfai/storages.h"
 #include "plan/planner.h"
 
 #define RFS_LITERAL UINT32_MAX
 /*
- * The last bytes of a file: the crc32 of its bytes before the trailer that ends with them,
- * big-endian.
+ * Target of the last bytes of a file: the crc32 of its bytes before the trailer that ends with
+ * them, big-endian.
  */
 #define RFS_CRC (UINT32_MAX - 1)
 #define RFS_CRC_BYTES 4
 #define RFS_CRC_TRAILER 17
 /*
- * Four bytes: the crc32 of the bytes of region number region.at >> 3, little-endian, from byte
- * region.at & 7 on.
+ * Target of four bytes: the crc32 of the bytes of region number region.at >> 3, little-endian,
+ * from byte region.at & 7 on.
  */
 #define RFS_STORAGE_CRC (UINT32_MAX - 2)
-#define RFS_NO_TARGET RFS_STORAGE_CRC /* from here on it is no target */
+#define RFS_NO_TARGET RFS_STORAGE_CRC /* numbers from here on are no targets */
 
 struct rfs_region {
-    uint64_t start;  /* in the file; it ends where the next one starts */
-    uint64_t at;     /* in image.literals, or in the target's bytes */
+    uint64_t start;  /* offset in the file; it ends where the next one starts */
+    uint64_t at;     /* offset in image.literals, or in the target's bytes */
     uint32_t target; /* position in the parameter list or the storages, RFS_LITERAL, or RFS_CRC… */
 };
 
 struct rfs_image {
     const struct rfs_params *params; /* NULL: it has literal regions only, or storages */
-    /* owned; the targets are its items then; NULL: the parameter list's */
+    /* owned; its items are the targets; NULL: targets are the parameter list's */
     struct rfs_storages *storages;
-    uint64_t bytes; /* of the file */
+    uint64_t bytes; /* bytes of the file */
     size_t n;
     struct rfs_region *regions;
     unsigned char *literals;
@@ -47,14 +47,14 @@ struct rfs_image {
 };
 
 /*
- * The .ckpt file that save_checkpoint writes for the parameter list; ckpt.c draws it. CRC: with its
- * trailer. 0, -ENOMEM, or -EFBIG when it would be larger than a file can be.
+ * Makes the .ckpt file that save_checkpoint writes for the parameter list; ckpt.c draws it. CRC:
+ * with its trailer. 0, -ENOMEM, or -EFBIG when it would be larger than a file can be.
  */
 int rfs_image_ckpt(struct rfs_catalog *catalog, const struct rfs_params *params, bool crc,
                    struct rfs_image **out);
 /*
- * The bytes that such a file has before CONTENT bytes of a tensor, or of a chunk of one; TYPE has
- * the dims of the whole tensor. False when out of memory.
+ * Appends the bytes that a .ckpt file has before CONTENT bytes of a tensor, or of a chunk of one;
+ * TYPE has the dims of the whole tensor. False when out of memory.
  */
 #define RFS_CKPT_CHUNK (UINT64_C(512) << 20)
 bool rfs_image_ckpt_head(struct rfs_bytes *out, const char *name, size_t name_bytes,
@@ -63,51 +63,89 @@ bool rfs_image_ckpt_head(struct rfs_bytes *out, const char *name, size_t name_by
 /* The targets of a parameter list that a file holds. */
 struct rfs_selection {
     const struct rfs_params *params;
-    const uint32_t *positions; /* NULL: all of them */
-    size_t n;                  /* of positions */
-    /*
-     * the option that makes more and smaller files, for a message; NULL: the format can be another
-     */
+    const uint32_t *positions; /* [n] numbers of targets; NULL: all of them */
+    size_t n;
+    /* option that makes more and smaller files, for a message; NULL: the format can be another */
     const char *divide;
 };
 
 /*
- * The safetensors file that the library writes for these targets with the metadata "format":
- * FORMAT, or as its save_file does by itself, for NULL; safetensors.c draws it. 0, -ENOMEM, or
- * -EINVAL with *err filled for what the format cannot hold.
+ * Makes the safetensors file that the library writes for these targets with the metadata
+ * "format": FORMAT, or with none for NULL, as its save_file does by itself; safetensors.c draws it.
+ * 0, -ENOMEM, or -EINVAL with *err filled for what the format cannot hold.
  */
 int rfs_image_safetensors(struct rfs_catalog *catalog, const struct rfs_selection *selection,
                           const char *format, struct rfs_image **out, struct rfs_error *err);
 
-/* The file of each parameter; weight_map.c draws the JSON file. */
+/* Styles of the JSON file with the file of each parameter, which weight_map.c draws. */
 enum rfs_weight_map_style { RFS_WEIGHT_MAP_HUGGINGFACE, RFS_WEIGHT_MAP_MINDSPORE };
 struct rfs_weight_map {
     enum rfs_weight_map_style style;
     uint64_t total_size; /* bytes of all tensors */
     size_t n;
     const uint32_t *names;    /* [n] ids in the catalogue's names */
-    const char *const *files; /* [n] borrowed, not kept */
+    const char *const *files; /* [n] borrowed for the call */
 };
-/* 0 or -ENOMEM. */
+/* Makes the JSON file with the file of each parameter. 0 or -ENOMEM. */
 int rfs_image_weight_map(struct rfs_catalog *catalog, const struct rfs_weight_map *map,
                          struct rfs_image **out);
 
-/* A file of these bytes, which it takes over. 0 or -ENOMEM. */
-int rfs_image_bytes(struct rfs_bytes *bytes, struct rfs_image **out);
-
 /* A range of a source file. */
 struct rfs_copied {
-    uint32_t file; /* in the catalogue's files */
+    uint32_t file; /* number in the catalogue's files */
     uint64_t offset, bytes;
 };
-/* A file of these ranges, one after the other. 0, -ENOMEM, or -EFBIG. */
+/* Makes a file of ranges that lie in source files, one after the other. 0, -ENOMEM, or -EFBIG. */
 int rfs_image_copied(const struct rfs_copied *copied, size_t n, struct rfs_image **out);
 
 void rfs_image_free(struct rfs_image *image);
 
-/* The region that holds byte OFFSET, which is below image->bytes. O(log n). */
+/* Returns the region that holds byte OFFSET, which is below image->bytes. O(log n). */
 size_t rfs_image_find(const struct rfs_image *image, uint64_t offset);
+/* Returns the offset in the file where a region ends. */
 static inline uint64_t rfs_image_end(const struct rfs_image *image, size_t region)
 {
     return region + 1 < image->n ? image->regions[region + 1].start : image->bytes;
 }
+
+/* ---- for encoders: putting images together --------------------------------------------------- */
+
+/*
+ * An image in the making. Bytes are put into the literals, and regions of targets between them
+ * are added, in the order of the file. rfs_image_finish returns failures. Zero-initialise;
+ * rfs_image_builder_end frees data that was not taken over.
+ */
+struct rfs_image_builder {
+    struct rfs_bytes literals;
+    size_t covered;  /* bytes of the literals that are in a region */
+    uint64_t offset; /* offset in the file of the literals that are in none */
+    RFS_VEC(struct rfs_region) regions;
+    bool failed;    /* out of memory */
+    bool too_large; /* the file would be larger than a file can be */
+};
+
+/* Returns the offset in the file of the next data put or added. */
+static inline uint64_t rfs_image_here(const struct rfs_image_builder *builder)
+{
+    return builder->offset + (builder->literals.n - builder->covered);
+}
+
+/* Appends a little-endian number of N bytes, at most 8. */
+bool rfs_image_put_little(struct rfs_bytes *bytes, uint64_t number, unsigned n);
+
+/* Adds a region of a target's bytes, or RFS_CRC…, and returns its number; none when BYTES is 0. */
+size_t rfs_image_add(struct rfs_image_builder *builder, uint32_t target, uint64_t at,
+                     uint64_t bytes);
+/*
+ * Makes the image, which takes the builder's arrays over. 0, -ENOMEM, or -EFBIG when it is larger
+ * than a file can be.
+ */
+int rfs_image_finish(struct rfs_image_builder *builder, const struct rfs_params *params,
+                     struct rfs_image **out);
+/* Frees what the builder still has. */
+void rfs_image_builder_end(struct rfs_image_builder *builder);
+/*
+ * Makes storages the targets of an image, which takes them over. False when out of memory: they are
+ * still the caller's then.
+ */
+bool rfs_image_take_storages(struct rfs_image *image, struct rfs_storages *storages);

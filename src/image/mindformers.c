@@ -21,9 +21,9 @@
 #include "base/cleanup.h"
 #include "base/json_write.h"
 #include "base/order.h"
-#include "image/build.h"
+#include "image/image.h"
 
-/* The digits of a grid that have more than one value, the outermost first. */
+/* A device matrix: the digits of a grid that have more than one value, the outermost first. */
 struct matrix {
     uint32_t n;
     const struct rfs_digit *axis[RFS_MAX_DIGITS];
@@ -40,7 +40,7 @@ static void make_matrix(const struct rfs_grid *grid, struct matrix *matrix)
     RFS_SORT(matrix->axis, matrix->n, by_stride);
 }
 
-/* The entries of a tensor's axis, the outermost first. */
+/* Lists the entries of a tensor's axis, the outermost first. Returns how many there are. */
 static uint32_t entries_of(const struct matrix *matrix, uint32_t axis, int64_t *entries)
 {
     uint32_t n = 0;
@@ -76,8 +76,8 @@ static void put_map(struct rfs_json_write *json, const struct matrix *matrix, ui
     rfs_json_end(json);
 }
 
-static void put_layout(struct rfs_json_write *json, const struct rfs_mf_tensor *tensor,
-                       uint32_t ndim)
+static void put_layout(struct rfs_json_write *json,
+                       const struct rfs_image_mindformers_tensor *tensor, uint32_t ndim)
 {
     struct matrix matrix;
 
@@ -109,8 +109,9 @@ static void put_layout(struct rfs_json_write *json, const struct rfs_mf_tensor *
     rfs_json_end(json);
 }
 
-/* The cell of slice NUMBER; false beyond the last. */
-static bool cell_of(const struct rfs_mf_tensor *tensor, uint64_t number, uint32_t *cell)
+/* Finds the cell of slice NUMBER; returns false beyond the last. */
+static bool cell_of(const struct rfs_image_mindformers_tensor *tensor, uint64_t number,
+                    uint32_t *cell)
 {
     for (uint32_t i = tensor->grid ? tensor->grid->ndim : 0; i-- > 0;) {
         cell[i] = (uint32_t)(number % tensor->grid->pieces[i]);
@@ -120,7 +121,7 @@ static bool cell_of(const struct rfs_mf_tensor *tensor, uint64_t number, uint32_
 }
 
 static void put_tensor(struct rfs_json_write *json, struct rfs_catalog *catalog,
-                       const struct rfs_mf_tensor *tensor)
+                       const struct rfs_image_mindformers_tensor *tensor)
 {
     const struct rfs_type *type = rfs_catalog_type(catalog, tensor->type);
     uint64_t pieces[RFS_MAX_DIMS];
@@ -152,7 +153,7 @@ static void put_tensor(struct rfs_json_write *json, struct rfs_catalog *catalog,
     rfs_json_end(json);
 }
 
-/* The key of a slice: the tuple as Python prints it. */
+/* Puts the key of a slice: the tuple as Python prints it. */
 static void put_key(struct rfs_json_write *json, struct rfs_bytes *key, const char *name,
                     uint64_t number)
 {
@@ -171,7 +172,8 @@ static void put_key(struct rfs_json_write *json, struct rfs_bytes *key, const ch
 }
 
 static void put_slices(struct rfs_json_write *json, struct rfs_bytes *key,
-                       struct rfs_catalog *catalog, const struct rfs_mf_tensor *tensor)
+                       struct rfs_catalog *catalog,
+                       const struct rfs_image_mindformers_tensor *tensor)
 {
     const char *name = rfs_catalog_name(catalog, tensor->name);
     uint32_t cell[RFS_MAX_DIMS];
@@ -195,8 +197,9 @@ static void put_slices(struct rfs_json_write *json, struct rfs_bytes *key,
     }
 }
 
-int rfs_image_mf_metadata(struct rfs_catalog *catalog, const struct rfs_mf_tensor *tensors,
-                          size_t n, struct rfs_image **out)
+int rfs_image_mindformers(struct rfs_catalog *catalog,
+                          const struct rfs_image_mindformers_tensor *tensors, size_t n,
+                          struct rfs_image **out)
 {
     RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
     RFS_CLEANUP(rfs_bytes_free) struct rfs_bytes key = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The regions of a file of torch.save (formats/torch/zip.c draws zip archives,
- * formats/torch/archive.c their contents):
+ * formats/torch/torch.c their contents):
  *
  *     STEM/data.pkl | STEM/byteorder | STEM/data/0 | STEM/data/1 | … | STEM/version | the directory
  *
@@ -14,8 +14,8 @@
 #include "image/pt.h"
 
 #include "base/cleanup.h"
-#include "image/build.h"
-#include "image/pickle_out.h"
+#include "image/image.h"
+#include "image/pickler.h"
 
 #include <zlib.h>
 
@@ -26,26 +26,26 @@ enum { ALIGN = 64, LOCAL_BYTES = 30, EXTRA_HEAD = 4, EXTRA64_LOCAL = 28 };
 
 /* An entry of the archive. */
 struct entry {
-    const char *name; /* in the folder; NULL: data/ and the number */
+    const char *name; /* name in the folder; NULL: data/ and the number */
     uint32_t number;
-    uint64_t header; /* where its local header is */
+    uint64_t header; /* offset of its local header in the archive */
     uint64_t bytes;
     uint32_t crc;
-    bool summed;   /* the checksum is to be computed, of */
-    size_t region; /* this region */
+    bool summed;   /* the checksum is to be computed */
+    size_t region; /* number of the region with its bytes */
 };
 
 struct encoder {
     const struct rfs_pt_config *config;
     struct rfs_image_builder *builder;
-    uint64_t base;   /* where the archive begins in the file */
-    uint32_t target; /* that of made storage 0, whose bytes */
-    uint64_t at;     /* begin here in the target */
+    uint64_t base;   /* offset of the archive in the file */
+    uint32_t target; /* target of made storage 0 */
+    uint64_t at;     /* offset of its bytes in the target */
     struct rfs_bytes pickle;
     struct rfs_storages storages;
-    RFS_VEC(uint64_t) sizes;   /* of the storages */
-    RFS_VEC(uint32_t) targets; /* of the storages: in them or in the parameter list */
-    RFS_VEC(const void *) met; /* by storage: the record or the made storage that it is */
+    RFS_VEC(uint64_t) sizes;   /* bytes of each storage */
+    RFS_VEC(uint32_t) targets; /* number of each storage in storages or the parameter list */
+    RFS_VEC(const void *) met; /* record or made storage of each storage */
     uint32_t *table;           /* open addressing over met: number + 1 */
     size_t cap;
     RFS_VEC(struct entry) entries;
@@ -63,7 +63,7 @@ static void encoder_end(struct encoder *encoder)
     free(encoder->entries.data);
 }
 
-/* The offset in the archive of the next item. */
+/* Returns the offset in the archive of the next item. */
 static uint64_t here(const struct encoder *encoder)
 {
     return rfs_image_here(encoder->builder) - encoder->base;
@@ -97,7 +97,7 @@ static bool grow(struct encoder *encoder)
 
 static bool add_made(struct encoder *encoder, const struct rfs_made_storage *made)
 {
-    const struct rfs_document *document = encoder->config->document;
+    const struct rfs_hfai_document *document = encoder->config->document;
 
     if (encoder->config->params)
         return RFS_PUSH(&encoder->sizes, made->bytes) &&
@@ -126,7 +126,7 @@ static bool add_record(struct encoder *encoder, const struct rfs_zip_entry *reco
            RFS_PUSH(&encoder->targets, (uint32_t)encoder->storages.items.n - 1);
 }
 
-/* The number of a storage: the next one when it is met for the first time. */
+/* Gives a storage its number: the next one when it is met for the first time. */
 static int number_storage(void *ctx, const struct rfs_node *storage, uint32_t *key)
 {
     struct encoder *encoder = ctx;
@@ -161,16 +161,7 @@ static int number_storage(void *ctx, const struct rfs_node *storage, uint32_t *k
     return 0;
 }
 
-static void put_little(struct rfs_bytes *bytes, uint64_t number, unsigned n)
-{
-    unsigned char little[8];
-
-    for (unsigned i = 0; i < n; i++)
-        little[i] = (unsigned char)(number >> (8 * i));
-    rfs_bytes_put(bytes, little, n);
-}
-
-/* A record of fields: each number in so many bytes. */
+/* A field of a header: a number in so many bytes. */
 struct field {
     uint64_t number;
     unsigned bytes;
@@ -181,7 +172,7 @@ static void put_fields(struct rfs_bytes *bytes, const char *magic, const struct 
 {
     rfs_bytes_put(bytes, magic, magic[0] ? 4 : 0);
     for (size_t i = 0; i < n; i++)
-        put_little(bytes, fields[i].number, fields[i].bytes);
+        rfs_image_put_little(bytes, fields[i].number, fields[i].bytes);
 }
 #define PUT(bytes, magic, ...)                                                                     \
     put_fields(bytes, magic, (const struct field[]){__VA_ARGS__},                                  \
@@ -194,22 +185,25 @@ static void put_fill(struct rfs_bytes *bytes, size_t n)
     rfs_bytes_put(bytes, fill, n);
 }
 
-/* An entry's name with that of the folder; its length. */
+/* Writes an entry's name with the folder's to NAME; returns its length. */
 static size_t name_of(const struct encoder *encoder, const struct entry *entry, char *name)
 {
     const char *stem = encoder->config->stem;
     const int n = entry->name ? snprintf(name, NAME_MOST, "%s/%s", stem, entry->name)
                               : snprintf(name, NAME_MOST, "%s/data/%u", stem, entry->number);
-    return (size_t)n; /* it has room: a stem is not longer than a file's name */
+    return (size_t)n; /* NAME has room: a stem is not longer than a file's name */
 }
 
-/* Flags of an entry's headers: names are UTF-8, and checksum and sizes follow the content. */
+/*
+ * Returns the flags of an entry's headers: names are UTF-8, and checksum and sizes follow the
+ * content.
+ */
 static unsigned flags_of(const struct entry *entry)
 {
     return entry->bytes > 0 ? 0x0808 : 0x0800;
 }
 
-/* The local header, up to the content. */
+/* Puts the local header, up to the content. */
 static void put_local(struct encoder *encoder, struct entry *entry)
 {
     struct rfs_bytes *out = &encoder->builder->literals;
@@ -229,20 +223,20 @@ static void put_local(struct encoder *encoder, struct entry *entry)
     if (wide)
         PUT(out, "", {1, 2}, {EXTRA64_LOCAL - 4, 2}, {0, 8}, {0, 8}, {entry->header, 8});
     rfs_bytes_put(out, "FB", 2);
-    put_little(out, fill, 2);
+    rfs_image_put_little(out, fill, 2);
     put_fill(out, fill);
 }
 
-/* Four bytes of checksum: as known, or to be computed. */
+/* Puts four bytes of checksum: known, or to be computed. */
 static void put_crc(struct encoder *encoder, const struct entry *entry)
 {
     if (entry->summed)
         rfs_image_add(encoder->builder, RFS_STORAGE_CRC, (uint64_t)entry->region << 3, 4);
     else
-        put_little(&encoder->builder->literals, entry->crc, 4);
+        rfs_image_put_little(&encoder->builder->literals, entry->crc, 4);
 }
 
-/* The padding and headers behind a content of at least one byte. */
+/* Puts the header behind a content of at least one byte. */
 static void put_descriptor(struct encoder *encoder, const struct entry *entry)
 {
     struct rfs_bytes *out = &encoder->builder->literals;
@@ -253,8 +247,8 @@ static void put_descriptor(struct encoder *encoder, const struct entry *entry)
     PUT(out, "", {entry->bytes, width}, {entry->bytes, width});
 }
 
-/* Keeps an entry for the directory. */
-static void keep_entry(struct encoder *encoder, const struct entry *entry)
+/* Adds an entry to the directory. */
+static void list_entry(struct encoder *encoder, const struct entry *entry)
 {
     if (!RFS_PUSH(&encoder->entries, *entry))
         encoder->builder->failed = true;
@@ -268,7 +262,7 @@ static void add_small(struct encoder *encoder, const char *name, const void *con
     put_local(encoder, &entry);
     rfs_bytes_put(&encoder->builder->literals, content, n);
     put_descriptor(encoder, &entry);
-    keep_entry(encoder, &entry);
+    list_entry(encoder, &entry);
 }
 
 static void add_storage(struct encoder *encoder, uint32_t number)
@@ -286,7 +280,7 @@ static void add_storage(struct encoder *encoder, uint32_t number)
     entry.region = rfs_image_add(encoder->builder, target, encoder->at, entry.bytes);
     if (entry.bytes > 0)
         put_descriptor(encoder, &entry);
-    keep_entry(encoder, &entry);
+    list_entry(encoder, &entry);
 }
 
 static void put_central(struct encoder *encoder, const struct entry *entry)
@@ -309,10 +303,10 @@ static void put_central(struct encoder *encoder, const struct entry *entry)
     if (wide_size)
         PUT(out, "", {entry->bytes, 8}, {entry->bytes, 8});
     if (wide_offset)
-        put_little(out, entry->header, 8);
+        rfs_image_put_little(out, entry->header, 8);
 }
 
-/* The directory and the ends, that of zip64 always, as torch writes it. */
+/* Puts the directory and the ends, the one of zip64 always, as torch writes it. */
 static void put_directory(struct encoder *encoder)
 {
     struct rfs_bytes *out = &encoder->builder->literals;
@@ -344,7 +338,7 @@ static void encode(struct encoder *encoder)
 int rfs_image_pt_tensor(struct rfs_image_builder *builder, const struct rfs_pt_tensor *tensor,
                         struct rfs_error *err)
 {
-    struct rfs_document document = {0};
+    struct rfs_hfai_document document = {0};
     const struct rfs_pt_config config = {
         .document = &document, .params = tensor->params, .stem = "archive", .crc = tensor->crc};
     RFS_CLEANUP(encoder_end)
@@ -355,15 +349,15 @@ int rfs_image_pt_tensor(struct rfs_image_builder *builder, const struct rfs_pt_t
                               .at = tensor->at,
                               .err = err};
 
-    if (rfs_document_reserve(&document, tensor->type->bytes))
-        document.root = rfs_document_tensor(&document, (enum rfs_dtype)tensor->type->dtype,
-                                            tensor->type->ndim, tensor->type->dims);
-    const int rc = document.root ? rfs_pickle_write(document.root, number_storage, &encoder,
-                                                    &encoder.pickle, err)
+    if (rfs_hfai_document_reserve(&document, tensor->type->bytes))
+        document.root = rfs_hfai_document_tensor(&document, (enum rfs_dtype)tensor->type->dtype,
+                                                 tensor->type->ndim, tensor->type->dims);
+    const int rc = document.root ? rfs_pickler_write(document.root, number_storage, &encoder,
+                                                     &encoder.pickle, err)
                                  : rfs_fail_memory(err);
     if (rc == 0)
         encode(&encoder);
-    rfs_document_free(&document);
+    rfs_hfai_document_free(&document);
     return rc;
 }
 
@@ -375,7 +369,7 @@ int rfs_image_pt(const struct rfs_pt_config *config, struct rfs_image **out, str
 
     *out = NULL;
     int rc =
-        rfs_pickle_write(config->document->root, number_storage, &encoder, &encoder.pickle, err);
+        rfs_pickler_write(config->document->root, number_storage, &encoder, &encoder.pickle, err);
     if (rc)
         return rc;
     encode(&encoder);
@@ -385,15 +379,9 @@ int rfs_image_pt(const struct rfs_pt_config *config, struct rfs_image **out, str
                         "'%s.pt' would be larger than a file can be", config->stem);
     if (rc)
         return rfs_fail_memory(err);
-    if (!config->params) {
-        (*out)->storages = calloc(1, sizeof *(*out)->storages);
-        if (!(*out)->storages) {
-            rfs_image_free(*out);
-            *out = NULL;
-            return rfs_fail_memory(err);
-        }
-        *(*out)->storages = encoder.storages;
-        encoder.storages = (struct rfs_storages){0};
-    }
-    return 0;
+    if (config->params || rfs_image_take_storages(*out, &encoder.storages))
+        return 0;
+    rfs_image_free(*out);
+    *out = NULL;
+    return rfs_fail_memory(err);
 }

@@ -14,7 +14,7 @@
  * metadata says "name":"Int4". The library writes metadata of more than one key in an order of
  * chance; here they are sorted by their bytes.
  */
-#include "image/build.h"
+#include "image/image.h"
 
 #include "base/checked.h"
 #include "base/cleanup.h"
@@ -39,7 +39,7 @@ struct tensor {
     const char *name;
     size_t name_bytes;
     const struct rfs_type *type;
-    uint32_t position; /* in the parameter list */
+    uint32_t position; /* number in the parameter list */
 };
 
 RFS_COMPARE(by_name, struct tensor, x, y,
@@ -53,7 +53,7 @@ static bool is_text(const struct tensor *tensor, const char *text)
            memcmp(tensor->name, text, tensor->name_bytes) == 0;
 }
 
-/* Values that the format cannot hold. */
+/* Refuses values that the format cannot hold. */
 static int check_tensor(const struct rfs_catalog *catalog, const struct tensor *tensor, bool alone,
                         bool any_format, struct rfs_error *err)
 {
@@ -79,7 +79,7 @@ static int check_tensor(const struct rfs_catalog *catalog, const struct tensor *
     return 0;
 }
 
-/* The targets as tensors, in the order of the file. */
+/* Lists the targets as tensors, in the order of the file. */
 static int collect(struct rfs_catalog *catalog, const struct rfs_selection *selection, bool alone,
                    struct tensor **out, size_t *n, struct rfs_error *err)
 {
@@ -104,8 +104,8 @@ static int collect(struct rfs_catalog *catalog, const struct rfs_selection *sele
 }
 
 /*
- * The format if there is one, and the names of Int4 tensors; nothing where that is none. One called
- * "format" replaces the format, as in MindSpore.
+ * Puts the format, if there is one, and the names of Int4 tensors; nothing if there is neither. A
+ * tensor that is called "format" replaces the format, as in MindSpore.
  */
 static bool put_metadata(struct rfs_json_write *json, const struct tensor *tensors, size_t n,
                          const char *format)
@@ -149,7 +149,7 @@ static void put_tensor(struct rfs_json_write *json, const struct tensor *tensor,
     rfs_json_end(json);
 }
 
-/* The header with its length before it. */
+/* Puts the header with its length before it. */
 static int put_header(const struct rfs_catalog *catalog, struct rfs_bytes *header,
                       const struct tensor *tensors, size_t n, const char *format,
                       const char *divide, struct rfs_error *err)

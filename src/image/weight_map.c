@@ -9,23 +9,24 @@
  * newline at the end. param_name_map.json of MindSpore's unified_safetensors: indent 4, in the
  * order given, no newline.
  */
-#include "image/build.h"
+#include "image/image.h"
 
 #include "base/cleanup.h"
 #include "base/json_write.h"
 #include "base/order.h"
 
-struct placed {
+/* An entry of the map. */
+struct row {
     const char *name;
     size_t name_bytes;
     const char *file;
 };
 
 /* UTF-8 sorts as the code points do, by which Python compares. */
-RFS_COMPARE(by_name, struct placed, x, y,
+RFS_COMPARE(by_name, struct row, x, y,
             rfs_order_bytes(x->name, x->name_bytes, y->name, y->name_bytes))
 
-static void put_map(struct rfs_json_write *json, const struct placed *placed,
+static void put_map(struct rfs_json_write *json, const struct row *rows,
                     const struct rfs_weight_map *map)
 {
     rfs_json_object(json, NULL, RFS_JSON_LINES);
@@ -34,8 +35,8 @@ static void put_map(struct rfs_json_write *json, const struct placed *placed,
     rfs_json_end(json);
     rfs_json_object(json, "weight_map", RFS_JSON_LINES);
     for (size_t i = 0; i < map->n; i++) {
-        rfs_json_put_key(json, placed[i].name, placed[i].name_bytes);
-        rfs_json_put_text(json, NULL, placed[i].file);
+        rfs_json_put_key(json, rows[i].name, rows[i].name_bytes);
+        rfs_json_put_text(json, NULL, rows[i].file);
     }
     rfs_json_end(json);
     rfs_json_end(json);
@@ -47,20 +48,20 @@ int rfs_image_weight_map(struct rfs_catalog *catalog, const struct rfs_weight_ma
     const struct rfs_intern *names = rfs_catalog_tables(catalog)->names;
     const bool sorted = map->style == RFS_WEIGHT_MAP_HUGGINGFACE;
     RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
-    RFS_FREE struct placed *placed = calloc(map->n + 1, sizeof *placed);
+    RFS_FREE struct row *rows = calloc(map->n + 1, sizeof *rows);
     struct rfs_json_write json = {
         .bytes = &builder.literals, .escapes = RFS_JSON_ASCII, .indent = sorted ? 2 : 4};
 
     *out = NULL;
-    if (!placed)
+    if (!rows)
         return -ENOMEM;
     for (size_t i = 0; i < map->n; i++) {
-        placed[i].name = rfs_intern_bytes(names, map->names[i], &placed[i].name_bytes);
-        placed[i].file = map->files[i];
+        rows[i].name = rfs_intern_bytes(names, map->names[i], &rows[i].name_bytes);
+        rows[i].file = map->files[i];
     }
     if (sorted)
-        RFS_SORT(placed, map->n, by_name);
-    put_map(&json, placed, map);
+        RFS_SORT(rows, map->n, by_name);
+    put_map(&json, rows, map);
     if (sorted)
         rfs_bytes_put_text(&builder.literals, "\n");
     return rfs_image_finish(&builder, NULL, out);

@@ -28,7 +28,7 @@ struct rfs_digit {
 struct rfs_grid {
     uint32_t ndim;
     uint32_t ranks;
-    uint32_t replicas;              /* ranks that hold the same cell */
+    uint32_t replicas;              /* ranks that hold one cell */
     uint32_t pieces[RFS_GRID_DIMS]; /* of each tensor axis; axis 0 includes the optimizer shard */
     /* cells that a rank holds; 1 but for field slicing, where it divides pieces[0] */
     uint32_t rounds;
@@ -38,11 +38,11 @@ struct rfs_grid {
     struct rfs_digit digits[RFS_MAX_DIGITS]; /* together they are the rank, exactly once */
 };
 
-/* How the dims given to rfs_grid_resolve are meant. */
+/* Says what the dims given to rfs_grid_resolve are. */
 enum rfs_dims_of { RFS_DIMS_OF_SLICE, RFS_DIMS_OF_WHOLE };
 
 /*
- * The grid of LAYOUT on a tensor with NDIM dims. The dims serve to find the axes of flattened
+ * Makes the grid of LAYOUT on a tensor with NDIM dims. The dims serve to find the axes of flattened
  * (JSON) nested maps again, and to check that a whole tensor divides. On success also gives the
  * dims of the whole tensor and of the slice of rank 0 (either may be NULL). -EINVAL with *err (file
  * = strategy's name WHERE, param = PARAM) when the layout does not fit the tensor.
@@ -52,45 +52,36 @@ int rfs_grid_resolve(const struct rfs_layout *layout, uint32_t ndim, const uint6
                      uint64_t *slice, struct rfs_where where, struct rfs_error *err);
 
 /*
- * As rfs_grid_resolve, for a tensor that PEER (may be NULL) is to fit too: the layout of the other
- * side. Where a flattened map and the slices leave several whole shapes possible, which
- * rfs_grid_resolve refuses, the one that PEER fits is taken.
+ * Makes a grid as rfs_grid_resolve does, for a tensor that PEER (may be NULL) is to fit too: the
+ * layout of the other side. Where a flattened map and the slices leave several whole shapes
+ * possible, which rfs_grid_resolve refuses, the one that PEER fits is taken.
  */
 int rfs_grid_resolve_for(const struct rfs_layout *layout, const struct rfs_layout *peer,
                          uint32_t ndim, const uint64_t *dims, enum rfs_dims_of meaning,
                          struct rfs_grid *grid, uint64_t *whole, uint64_t *slice,
                          struct rfs_where where, struct rfs_error *err);
 
-/*
- * Which slice a rank holds, as an opaque number below layout->devices: ranks with the same number
- * hold the same slice of any tensor. Needs no tensor.
- */
-uint32_t rfs_layout_slice(const struct rfs_layout *layout, uint32_t rank);
-
-/*
- * How many rows (extent of axis 0) a rank's slice has under a layout with edges, of any tensor. 0
- * for layouts without.
- */
-uint64_t rfs_layout_rows(const struct rfs_layout *layout, uint32_t rank);
-
-/* One device that holds the whole tensor. */
+/* Makes the grid of one device that holds the whole tensor. */
 void rfs_grid_single(uint32_t ndim, struct rfs_grid *grid);
 
-/* Where a piece of an axis begins in a tensor of WHOLE dims, and how long it is. */
+/* Returns where a piece of an axis begins in a tensor of WHOLE dims. */
 uint64_t rfs_grid_begin(const struct rfs_grid *grid, const uint64_t *whole, uint32_t axis,
                         uint32_t piece);
+/* Returns the length of a piece of an axis in a tensor of WHOLE dims. */
 uint64_t rfs_grid_length(const struct rfs_grid *grid, const uint64_t *whole, uint32_t axis,
                          uint32_t piece);
-/* The piece of an axis that position AT of it, which must be below whole[axis], is in. */
+/* Returns the piece of an axis that position AT of it, which must be below whole[axis], is in. */
 uint32_t rfs_grid_piece(const struct rfs_grid *grid, const uint64_t *whole, uint32_t axis,
                         uint64_t at);
-/* The dims of the slice of a rank. */
+/* Gives the dims of the slice of a rank. */
 void rfs_grid_slice(const struct rfs_grid *grid, const uint64_t *whole, uint32_t rank,
                     uint64_t *dims);
 
-/* Cell coordinates of a rank; of its first cell. */
+/* Gives the cell of a rank; of several, the first. */
 void rfs_grid_cell(const struct rfs_grid *grid, uint32_t rank, uint32_t *cell);
-/* The rank that holds CELL and has the digits of TEMPLATE in every digit that cuts nothing. */
+/*
+ * Returns the rank that holds CELL and has the digits of TEMPLATE in every digit that cuts nothing.
+ */
 uint32_t rfs_grid_holder(const struct rfs_grid *grid, const uint32_t *cell, uint32_t template);
-/* The k-th rank, ascending, of the replicas of the cell that RANK holds; k < replicas. */
+/* Returns the k-th rank, ascending, of the replicas of the cell that RANK holds; k < replicas. */
 uint32_t rfs_grid_replica(const struct rfs_grid *grid, uint32_t rank, uint32_t k);

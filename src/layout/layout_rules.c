@@ -1,14 +1,709 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * A strategy from rules: each parameter takes the layout of the first rule that matches its name.
- */
 #include "layout/layout_rules.h"
 
+#include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/glob.h"
-#include "layout/layout_rules_internal.h"
+#include "base/intern.h"
+#include "base/vec.h"
+#include "layout/grid.h"
 
+#define REMEDY_RULE "a line such as \"*.weight: axis 0 over tp\", or \"*: whole\""
 #define NO_RULE UINT32_MAX
+
+#define REMEDY_AXES "a line such as \"axes dp=2 tp=4\""
+#define REMEDY_ALONE "a rule for this parameter alone"
+#define REMEDY_LIKE "\"like source\", or \"like source with dp 8 -> 6\""
+
+#define RULES_ALL "all" /* the device axis when no others are named */
+#define RULES_AXIS_NAME 32
+
+/* Pieces of an optimizer shard over all that is left. */
+#define RULES_REST UINT32_MAX
+
+struct rule {
+    const char *pattern;
+    uint32_t line;
+    bool literal; /* no character in it means anything but itself */
+    /*
+     * Tensor axis axis[k] is cut by device axis by[k], a position in the matrix; outer to inner
+     * where an axis comes several times.
+     */
+    uint8_t n_cuts;
+    int8_t axis[RFS_MAX_DEVICE_AXES];
+    uint8_t by[RFS_MAX_DEVICE_AXES];
+    uint32_t optimizer; /* pieces; 0: none */
+};
+
+struct rfs_layout_rules {
+    char *name;
+    struct rfs_arena arena;       /* of patterns */
+    struct rfs_intern *literals;  /* literal patterns */
+    RFS_VEC(uint32_t) literal_at; /* the first rule of each, a position in rules */
+
+    uint32_t axes_line; /* the line of axes; 0: there is none */
+    uint32_t n_dev;     /* device axes; 1 without a line of axes */
+    struct {
+        char name[RULES_AXIS_NAME];
+        uint32_t extent; /* devices; 0: all ranks */
+    } dev[RFS_MAX_DEVICE_AXES];
+
+    uint32_t like_line; /* the line "like source"; 0: there is none */
+    uint32_t from, to;  /* replicas; 0: they stay */
+
+    RFS_VEC(struct rule) rules;
+};
+
+/* ---- from text to rules; layout_rules.h has the grammar -------------------------------------- */
+
+/* A line of the text being parsed. */
+struct parser {
+    struct rfs_layout_rules *rules;
+    struct rfs_error *err;
+    uint32_t line;
+    const char *at;
+    const char *end;
+};
+
+/* Part of a line, for messages. */
+struct shown {
+    char text[64];
+};
+
+static struct shown show(const char *text, size_t n)
+{
+    struct shown out;
+
+    snprintf(out.text, sizeof out.text, "%.*s%s", (int)(n < 48 ? n : 48), text, n > 48 ? "…" : "");
+    return out;
+}
+
+/* Reports an error about a line of the rules; 0: about all. -EINVAL. */
+static __attribute__((format(printf, 6, 7))) int fail(const struct rfs_layout_rules *rules,
+                                                      uint32_t line, const char *param,
+                                                      const char *remedy, struct rfs_error *err,
+                                                      const char *fmt, ...)
+{
+    char named[1024];
+    char text[512];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (line > 0)
+        snprintf(named, sizeof named, "%s: line %u", rules->name, line);
+    else
+        snprintf(named, sizeof named, "%s", rules->name);
+    return rfs_fail(err, -EINVAL, RFS_OF(named, param), remedy, "%s", text);
+}
+
+#define FAIL(p, remedy, ...) fail((p)->rules, (p)->line, NULL, remedy, (p)->err, __VA_ARGS__)
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+static bool is_word(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static void skip_blanks(struct parser *p)
+{
+    while (p->at < p->end && is_blank(*p->at))
+        p->at++;
+}
+
+/* Returns the next text, for a message that something else was expected. */
+static struct shown next(struct parser *p)
+{
+    skip_blanks(p);
+    return p->at < p->end ? show(p->at, (size_t)(p->end - p->at)) : show("the end of the line", 19);
+}
+
+/* Returns the word that is next, without taking it. */
+static size_t peek_word(struct parser *p)
+{
+    size_t n = 0;
+
+    skip_blanks(p);
+    while (p->at + n < p->end && is_word(p->at[n]))
+        n++;
+    return n;
+}
+
+static bool take(struct parser *p, const char *text)
+{
+    const size_t n = strlen(text);
+
+    skip_blanks(p);
+    if ((size_t)(p->end - p->at) < n || memcmp(p->at, text, n) != 0)
+        return false;
+    p->at += n;
+    return true;
+}
+
+static bool take_word(struct parser *p, const char *word)
+{
+    const size_t n = peek_word(p);
+
+    return n == strlen(word) && take(p, word);
+}
+
+/* Takes a number from 0 to RFS_MAX_DEVICES. */
+static bool take_number(struct parser *p, uint32_t *number)
+{
+    const size_t n = peek_word(p);
+
+    *number = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!is_digit(p->at[i]))
+            return false;
+        *number = *number * 10 + (uint32_t)(p->at[i] - '0');
+        if (*number > RFS_MAX_DEVICES)
+            return false;
+    }
+    p->at += n;
+    return n > 0;
+}
+
+static bool at_end(struct parser *p)
+{
+    skip_blanks(p);
+    return p->at == p->end;
+}
+
+static bool is_reserved(const char *word, size_t n)
+{
+    static const char *const words[] = {"and",  "axes",      "axis", "like",
+                                        "over", "optimizer", "with", "whole"};
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strlen(words[i]) == n && memcmp(words[i], word, n) == 0)
+            return true;
+    return false;
+}
+
+/* Returns the position of the device axis of that name, or -1. */
+static int find_axis(const struct rfs_layout_rules *rules, const char *name, size_t n)
+{
+    for (uint32_t i = 0; i < rules->n_dev; i++)
+        if (strlen(rules->dev[i].name) == n && memcmp(rules->dev[i].name, name, n) == 0)
+            return (int)i;
+    return -1;
+}
+
+static int parse_device_axis(struct parser *p, uint64_t *devices)
+{
+    struct rfs_layout_rules *rules = p->rules;
+    const size_t n = peek_word(p);
+    const char *name = p->at;
+    uint32_t extent;
+
+    if (n == 0 || is_digit(*name) || is_reserved(name, n))
+        return FAIL(p, REMEDY_AXES, "'%s' is not the name of a device axis", next(p).text);
+    if (n >= RULES_AXIS_NAME)
+        return FAIL(p, NULL, "the name of a device axis has more than %d characters",
+                    RULES_AXIS_NAME - 1);
+    if (find_axis(rules, name, n) >= 0)
+        return FAIL(p, NULL, "there are two device axes '%s'", show(name, n).text);
+    if (rules->n_dev == RFS_MAX_DEVICE_AXES)
+        return FAIL(p, NULL, "there are more than %d device axes", RFS_MAX_DEVICE_AXES);
+    p->at += n;
+    if (!take(p, "=") || !take_number(p, &extent) || extent == 0)
+        return FAIL(p, REMEDY_AXES, "device axis '%s' has no number of devices",
+                    show(name, n).text);
+    *devices *= extent;
+    if (*devices > RFS_MAX_DEVICES)
+        return FAIL(p, NULL, "the device axes have more than %u devices", RFS_MAX_DEVICES);
+    memcpy(rules->dev[rules->n_dev].name, name, n);
+    rules->dev[rules->n_dev++].extent = extent;
+    return 0;
+}
+
+static int parse_axes(struct parser *p)
+{
+    struct rfs_layout_rules *rules = p->rules;
+    uint64_t devices = 1;
+    int rc = 0;
+
+    if (rules->axes_line > 0)
+        return FAIL(p, NULL, "the device axes are given already, in line %u", rules->axes_line);
+    if (rules->rules.n > 0)
+        return FAIL(p, NULL, "the device axes must be given before the first rule");
+    rules->axes_line = p->line;
+    memset(rules->dev, 0, sizeof rules->dev);
+    rules->n_dev = 0;
+    if (at_end(p))
+        return FAIL(p, REMEDY_AXES, "no device axis is named");
+    while (rc == 0 && !at_end(p))
+        rc = parse_device_axis(p, &devices);
+    return rc;
+}
+
+static int parse_like(struct parser *p)
+{
+    struct rfs_layout_rules *rules = p->rules;
+
+    if (rules->like_line > 0)
+        return FAIL(p, NULL, "\"like source\" stands already in line %u", rules->like_line);
+    rules->like_line = p->line;
+    if (!take_word(p, "source"))
+        return FAIL(p, REMEDY_LIKE, "'source' must follow 'like', not '%s'", next(p).text);
+    if (at_end(p))
+        return 0;
+    if (!take_word(p, "with") || !take_word(p, "dp") || !take_number(p, &rules->from) ||
+        !take(p, "->") || !take_number(p, &rules->to) || !at_end(p))
+        return FAIL(p, REMEDY_LIKE, "'%s' does not belong here", next(p).text);
+    if (rules->from == 0 || rules->to == 0)
+        return FAIL(p, REMEDY_LIKE, "a device axis of 0");
+    return 0;
+}
+
+static int parse_tensor_axis(struct parser *p, const struct rule *rule, int8_t *axis)
+{
+    const bool negative = take(p, "-");
+    uint32_t number;
+
+    if (!take_number(p, &number) || (negative && number == 0))
+        return FAIL(p, REMEDY_RULE, "'axis' needs the number of an axis, not '%s'", next(p).text);
+    if (number > RFS_GRID_DIMS - (negative ? 0 : 1))
+        return FAIL(p, NULL, "axis %s%u is beyond the %d axes that a tensor may have",
+                    negative ? "-" : "", number, RFS_GRID_DIMS);
+    *axis = (int8_t)(negative ? -(int)number : (int)number);
+    for (uint32_t k = 0; k < rule->n_cuts; k++)
+        if (rule->axis[k] == *axis)
+            return FAIL(p, "the device axes of both in one: axis 0 over dp tp",
+                        "axis %d is cut twice", *axis);
+    return 0;
+}
+
+/* Parses the device axes after "over". */
+static int parse_over(struct parser *p, struct rule *rule, int8_t axis)
+{
+    size_t n = peek_word(p);
+
+    if (n == 0 || is_reserved(p->at, n))
+        return FAIL(p, REMEDY_RULE, "'over' needs the name of a device axis, not '%s'",
+                    next(p).text);
+    for (; n > 0 && !is_reserved(p->at, n); n = peek_word(p)) {
+        const int by = find_axis(p->rules, p->at, n);
+        const struct shown name = show(p->at, n);
+        if (by < 0)
+            return FAIL(p,
+                        p->rules->axes_line > 0 ? "one of those in the line of axes" : REMEDY_AXES,
+                        "there is no device axis '%s'", name.text);
+        for (uint32_t k = 0; k < rule->n_cuts; k++)
+            if (rule->by[k] == by)
+                return FAIL(p, NULL, "device axis '%s' is used twice", name.text);
+        rule->axis[rule->n_cuts] = axis;
+        rule->by[rule->n_cuts++] = (uint8_t)by;
+        p->at += n;
+    }
+    return 0;
+}
+
+static int parse_optimizer(struct parser *p, struct rule *rule)
+{
+    if (rule->optimizer != 0)
+        return FAIL(p, NULL, "there are two optimizer shards");
+    if (peek_word(p) == 0 || !is_digit(*p->at)) {
+        rule->optimizer = RULES_REST;
+        return 0;
+    }
+    const struct shown given = next(p);
+    if (take_number(p, &rule->optimizer) && rule->optimizer > 0)
+        return 0;
+    return FAIL(p, NULL, "'%s' is not a number of pieces", given.text);
+}
+
+static int parse_cut(struct parser *p, struct rule *rule)
+{
+    int8_t axis = 0;
+    int rc;
+
+    if (take_word(p, "optimizer"))
+        return parse_optimizer(p, rule);
+    if (!take_word(p, "axis"))
+        return FAIL(p, REMEDY_RULE, "'axis', 'optimizer' or 'whole' must stand here, not '%s'",
+                    next(p).text);
+    rc = parse_tensor_axis(p, rule, &axis);
+    if (rc == 0 && !take_word(p, "over"))
+        return FAIL(p, REMEDY_RULE, "'over' must follow the number of the axis, not '%s'",
+                    next(p).text);
+    return rc == 0 ? parse_over(p, rule, axis) : rc;
+}
+
+static int parse_cuts(struct parser *p, struct rule *rule)
+{
+    int rc = 0;
+
+    if (!take_word(p, "whole")) {
+        do
+            rc = parse_cut(p, rule);
+        while (rc == 0 && (take(p, ",") || take_word(p, "and")));
+        if (rc != 0)
+            return rc;
+    }
+    return at_end(p) ? 0 : FAIL(p, REMEDY_RULE, "'%s' does not belong here", next(p).text);
+}
+
+static int keep(struct parser *p, const struct rule *rule)
+{
+    struct rfs_layout_rules *rules = p->rules;
+
+    if (rules->rules.n >= UINT32_MAX || !RFS_PUSH(&rules->rules, *rule))
+        return rfs_fail_memory(p->err);
+    if (!rule->literal)
+        return 0;
+    const uint32_t id = rfs_intern_add(rules->literals, rule->pattern, strlen(rule->pattern));
+    if (id == RFS_NO_ID)
+        return rfs_fail_memory(p->err);
+    if (id < rules->literal_at.n)
+        return 0;
+    return RFS_PUSH(&rules->literal_at, (uint32_t)rules->rules.n - 1) ? 0 : rfs_fail_memory(p->err);
+}
+
+/* Parses a rule. The cuts never have a colon, so the last of the line ends the pattern. */
+static int parse_rule(struct parser *p, const char *colon)
+{
+    struct rule rule = {.line = p->line};
+    const char *end = colon;
+    int rc;
+
+    skip_blanks(p);
+    while (end > p->at && is_blank(end[-1]))
+        end--;
+    if (end == p->at)
+        return FAIL(p, REMEDY_RULE, "no parameter's name stands before ':'");
+    rule.pattern = rfs_arena_text(&p->rules->arena, p->at, (size_t)(end - p->at));
+    if (rule.pattern == NULL)
+        return rfs_fail_memory(p->err);
+    rule.literal = !rfs_glob_is_pattern(rule.pattern);
+    p->at = colon + 1;
+    rc = parse_cuts(p, &rule);
+    return rc == 0 ? keep(p, &rule) : rc;
+}
+
+static int check_characters(struct parser *p)
+{
+    for (const char *c = p->at; c < p->end; c++)
+        if ((unsigned char)*c < 0x20 && !is_blank(*c))
+            return FAIL(p, "rules in plain text", "a control character, 0x%02x", (unsigned char)*c);
+    return 0;
+}
+
+static int parse_line(struct parser *p)
+{
+    const char *colon;
+    int rc;
+
+    for (const char *c = p->at; c < p->end; c++)
+        if (*c == '#' && (c == p->at || is_blank(c[-1]))) {
+            p->end = c;
+            break;
+        }
+    rc = check_characters(p);
+    if (rc != 0 || at_end(p))
+        return rc;
+    colon = memrchr(p->at, ':', (size_t)(p->end - p->at));
+    if (colon != NULL)
+        return parse_rule(p, colon);
+    if (take_word(p, "axes"))
+        return parse_axes(p);
+    if (take_word(p, "like"))
+        return parse_like(p);
+    return FAIL(p, REMEDY_RULE, "'%s' is not a rule", next(p).text);
+}
+
+static int parse_lines(struct rfs_layout_rules *rules, const char *text, size_t size,
+                       struct rfs_error *err)
+{
+    struct parser p = {.rules = rules, .err = err, .line = 1, .at = text};
+    const char *end = text + size;
+    int rc = 0;
+
+    while (rc == 0 && p.at < end) {
+        const char *newline = memchr(p.at, '\n', (size_t)(end - p.at));
+        p.end = newline != NULL ? newline : end;
+        rc = parse_line(&p);
+        p.at = newline != NULL ? newline + 1 : end;
+        p.line++;
+    }
+    if (rc == 0 && rules->rules.n == 0 && rules->like_line == 0)
+        return fail(rules, 0, NULL, REMEDY_RULE, err, "there are no rules in it");
+    return rc;
+}
+
+int rfs_layout_rules_parse(const char *name, const char *text, size_t size,
+                           struct rfs_layout_rules **out, struct rfs_error *err)
+{
+    struct rfs_layout_rules *rules = calloc(1, sizeof *rules);
+    int rc = 0;
+
+    *out = rules;
+    if (rules == NULL)
+        return rfs_fail_memory(err);
+    rules->name = strdup(name);
+    rules->literals = rfs_intern_new();
+    rules->n_dev = 1;
+    strcpy(rules->dev[0].name, RULES_ALL);
+    if (rules->name == NULL || rules->literals == NULL)
+        rc = rfs_fail_memory(err);
+    if (rc == 0)
+        rc = parse_lines(rules, text, size, err);
+    if (rc != 0) {
+        rfs_layout_rules_free(rules);
+        *out = NULL;
+    }
+    return rc;
+}
+
+void rfs_layout_rules_free(struct rfs_layout_rules *rules)
+{
+    if (rules == NULL)
+        return;
+    free(rules->rules.data);
+    free(rules->literal_at.data);
+    rfs_intern_free(rules->literals);
+    rfs_arena_free(&rules->arena);
+    free(rules->name);
+    free(rules);
+}
+
+/* ---- layouts: of a rule, and of a source with another number of replicas --------------------- */
+
+/*
+ * Returns the stride in ranks of the rightmost device axis that is left for an optimizer shard; 0:
+ * there is none.
+ */
+static uint32_t free_stride(const struct rfs_layout *layout)
+{
+    const uint32_t used = rfs_layout_used(layout);
+    uint32_t stride = 1;
+
+    for (uint32_t p = layout->n_dev; p-- > 0; stride *= layout->dev[p])
+        if (layout->dev[p] > 1 && !(used >> p & 1))
+            return stride;
+    return 0;
+}
+
+/* Returns the number of devices that hold one slice, optimizer shards aside. */
+static uint32_t repeats(const struct rfs_layout *layout)
+{
+    const uint32_t used = rfs_layout_used(layout);
+    uint32_t devices = 1;
+
+    for (uint32_t p = 0; p < layout->n_dev; p++)
+        devices *= used >> p & 1 ? 1 : layout->dev[p];
+    return devices;
+}
+
+/* Makes the map entries of the tensor axis that the rule calls AXIS. */
+static void add_axis(const struct rule *rule, int axis, struct rfs_layout *out)
+{
+    uint32_t end = out->start[out->n_axes];
+
+    for (uint32_t k = 0; k < rule->n_cuts; k++)
+        if (rule->axis[k] == axis)
+            out->map[end++] = (int32_t)(out->n_dev - 1 - rule->by[k]);
+    out->start[++out->n_axes] = end;
+}
+
+static int set_optimizer(const struct rfs_layout_rules *rules, const struct rule *rule,
+                         struct rfs_layout *out, struct rfs_error *err)
+{
+    const uint32_t most = repeats(out);
+    const uint32_t size = rule->optimizer == RULES_REST ? most : rule->optimizer;
+    uint32_t part[RFS_MAX_DEVICE_AXES];
+
+    if (rule->optimizer == RULES_REST && most == 1)
+        return fail(rules, rule->line, NULL, NULL, err,
+                    "no device axis is left for an optimizer shard");
+    if (size > most || !rfs_layout_opt_parts(out, size, part))
+        return fail(rules, rule->line, NULL, NULL, err,
+                    "an optimizer shard of %u does not fit the device axes that are left "
+                    "for it, %u devices in all",
+                    size, most);
+    if (size > 1) {
+        out->opt_size = size;
+        out->opt_step = free_stride(out);
+    }
+    return 0;
+}
+
+static int make_layout(const struct rfs_layout_rules *rules, const struct rule *rule,
+                       const uint32_t *dev, struct rfs_layout *out, struct rfs_error *err)
+{
+    int head = 0, tail = 0;
+
+    memset(out, 0, sizeof *out);
+    out->open = true;
+    out->line = rule->line;
+    out->n_dev = rules->n_dev;
+    out->devices = 1;
+    for (uint32_t p = 0; p < rules->n_dev; p++) {
+        out->dev[p] = dev[p];
+        out->devices *= dev[p];
+    }
+    for (uint32_t k = 0; k < rule->n_cuts; k++) {
+        head = rule->axis[k] >= head ? rule->axis[k] + 1 : head;
+        tail = -rule->axis[k] > tail ? -rule->axis[k] : tail;
+    }
+    for (int axis = 0; axis < head; axis++)
+        add_axis(rule, axis, out);
+    for (int axis = -tail; axis < 0; axis++)
+        add_axis(rule, axis, out);
+    out->n_tail = (uint32_t)tail;
+    return rule->optimizer > 0 ? set_optimizer(rules, rule, out, err) : 0;
+}
+
+#define FAIL_LIKE(rules, param, err, ...)                                                          \
+    fail(rules, (rules)->like_line, param, REMEDY_ALONE, err, __VA_ARGS__)
+
+/*
+ * Says whether the tensor is whole in all devices, or cut by an optimizer shard over all of them.
+ */
+static bool is_alike(const struct rfs_layout *layout)
+{
+    return repeats(layout) == layout->devices &&
+           (layout->opt_size <= 1 || layout->opt_size == layout->devices);
+}
+
+static int put_outermost(const struct rfs_layout_rules *rules, const char *param, uint32_t extent,
+                         struct rfs_layout *out, struct rfs_error *err)
+{
+    if (out->n_dev == RFS_MAX_DEVICE_AXES)
+        return FAIL_LIKE(rules, param, err, "its device matrix has no room for one more axis");
+    memmove(out->dev + 1, out->dev, out->n_dev * sizeof *out->dev);
+    out->dev[0] = extent;
+    out->n_dev++;
+    return 0;
+}
+
+/*
+ * Scales a layout of which only the number of devices matters, not how they are arranged. The map
+ * still names axes of one.
+ */
+static int scale_alike(const struct rfs_layout_rules *rules, const char *param,
+                       struct rfs_layout *out, struct rfs_error *err)
+{
+    const uint64_t devices = (uint64_t)out->devices * rules->to;
+
+    if (devices % rules->from != 0)
+        return FAIL_LIKE(rules, param, err, "its %u devices cannot become %u/%u of them",
+                         out->devices, rules->to, rules->from);
+    if (out->opt_size > 1)
+        out->opt_size = (uint32_t)(devices / rules->from);
+    for (uint32_t p = 0; p < out->n_dev; p++)
+        out->dev[p] = 1;
+    for (uint32_t p = 0; p < out->n_dev; p++)
+        if (!(rfs_layout_used(out) >> p & 1)) {
+            out->dev[p] = (uint32_t)(devices / rules->from);
+            return 0;
+        }
+    return put_outermost(rules, param, (uint32_t)(devices / rules->from), out, err);
+}
+
+/* Gives the position of the axis of replicas, n_dev when there is none. */
+static int find_replicas(const struct rfs_layout_rules *rules, const struct rfs_layout *layout,
+                         const char *param, uint32_t *at, struct rfs_error *err)
+{
+    const uint32_t used = rfs_layout_used(layout);
+    uint32_t found = 0;
+    bool cut_between = false, matters = layout->opt_size > 1;
+
+    *at = layout->n_dev;
+    for (uint32_t p = 0; p < layout->n_dev; p++) {
+        if (used >> p & 1) {
+            cut_between |= found > 0 && layout->dev[p] > 1;
+        } else if (layout->dev[p] == rules->from) {
+            *at = found == 0 ? p : *at;
+            matters |= found > 0 && cut_between;
+            found++;
+        }
+    }
+    if (found > 1 && matters)
+        return FAIL_LIKE(
+            rules, param, err,
+            "%u of its device axes have %u devices and cut no axis of the tensor, and the "
+            "choice between them matters",
+            found, rules->from);
+    return 0;
+}
+
+/* Scales the axis at AT, of which the optimizer shard cuts PART. */
+static int scale_axis(const struct rfs_layout_rules *rules, const char *param, uint32_t at,
+                      uint32_t part, struct rfs_layout *out, struct rfs_error *err)
+{
+    out->dev[at] = rules->to;
+    if (part == rules->from)
+        out->opt_size = out->opt_size / rules->from * rules->to;
+    else if (rules->to % part != 0)
+        return FAIL_LIKE(
+            rules, param, err,
+            "%u of the %u devices along that axis cut it as an optimizer shard, which %u "
+            "devices cannot",
+            part, rules->from, rules->to);
+    return 0;
+}
+
+static int change_replicas(const struct rfs_layout_rules *rules, const char *param,
+                           struct rfs_layout *out, struct rfs_error *err)
+{
+    uint32_t part[RFS_MAX_DEVICE_AXES];
+    uint32_t at;
+    int rc;
+
+    if (out->field > 0)
+        return FAIL_LIKE(rules, param, err,
+                         "it is cut by field over all devices, so none of them are replicas");
+    if (is_alike(out))
+        return scale_alike(rules, param, out, err);
+    if (rules->from == 1)
+        return put_outermost(rules, param, rules->to, out, err);
+    rc = find_replicas(rules, out, param, &at, err);
+    if (rc != 0)
+        return rc;
+    if (at == out->n_dev)
+        return FAIL_LIKE(rules, param, err,
+                         "none of its device axes has %u devices and cuts no axis of the tensor",
+                         rules->from);
+    rfs_layout_opt_parts(out, out->opt_size, part);
+    return scale_axis(rules, param, at, part[at], out, err);
+}
+
+static int make_like(const struct rfs_layout_rules *rules, const struct rfs_layout *source,
+                     const char *param, struct rfs_layout *out, struct rfs_error *err)
+{
+    int rc;
+
+    *out = *source;
+    out->line = rules->like_line;
+    if (rules->from == rules->to)
+        return 0;
+    const uint64_t devices = (uint64_t)source->devices * rules->to / rules->from;
+    if (devices > RFS_MAX_DEVICES)
+        return FAIL_LIKE(rules, param, err, "its device matrix would have more than %u devices",
+                         RFS_MAX_DEVICES);
+    rc = change_replicas(rules, param, out, err);
+    if (rc != 0)
+        return rc;
+    out->devices = (uint32_t)devices;
+    if (out->opt_size <= 1)
+        out->opt_size = 0;
+    out->opt_step = out->opt_size > 0 ? free_stride(out) : 0;
+    return 0;
+}
+
+/* ---- strategies: a parameter takes the layout of the first rule that matches ----------------- */
 
 /* A strategy being made. */
 struct making {
@@ -32,8 +727,8 @@ static void making_end(struct making *making)
 }
 
 /*
- * The first rule that matches, or NO_RULE. Names written out are looked up; globs are tried in
- * turn.
+ * Returns the first rule that matches, or NO_RULE. Names written out are looked up; globs are tried
+ * in turn.
  */
 static uint32_t find_rule(const struct rfs_layout_rules *rules, const char *name)
 {
@@ -57,18 +752,17 @@ static int set_scale(struct making *making)
     making->stages = rules->like_line > 0 ? rfs_strategy_stages(use->source) : 1;
     making->devices = use->ranks / making->stages;
     if (use->ranks == 0 || use->ranks % making->stages != 0 || use->ranks > RFS_MAX_DEVICES)
-        return rfs_layout_rules_fail(rules, 0, NULL, NULL, making->err,
-                                     "%s=%u ranks cannot be made of %u stage%s", use->ranks_option,
-                                     use->ranks, making->stages, making->stages == 1 ? "" : "s");
+        return fail(rules, 0, NULL, NULL, making->err, "%s=%u ranks cannot be made of %u stage%s",
+                    use->ranks_option, use->ranks, making->stages, making->stages == 1 ? "" : "s");
     if (rules->axes_line == 0)
         return 0;
     for (uint32_t p = 0; p < rules->n_dev; p++)
         devices *= rules->dev[p].extent;
     if (devices != making->devices)
-        return rfs_layout_rules_fail(rules, rules->axes_line, NULL, NULL, making->err,
-                                     "the device axes have %u devices, but %s=%u asks for %u%s",
-                                     devices, use->ranks_option, use->ranks, making->devices,
-                                     making->stages > 1 ? " in each stage" : "");
+        return fail(rules, rules->axes_line, NULL, NULL, making->err,
+                    "the device axes have %u devices, but %s=%u asks for %u%s", devices,
+                    use->ranks_option, use->ranks, making->devices,
+                    making->stages > 1 ? " in each stage" : "");
     return 0;
 }
 
@@ -81,8 +775,7 @@ static int make_layouts(struct making *making)
     for (uint32_t p = 0; p < rules->n_dev; p++)
         dev[p] = rules->dev[p].extent > 0 ? rules->dev[p].extent : making->devices;
     for (size_t i = 0; i < rules->rules.n; i++) {
-        const int rc =
-            rfs_layout_rules_layout(rules, &rules->rules.data[i], dev, &layout, making->err);
+        const int rc = make_layout(rules, &rules->rules.data[i], dev, &layout, making->err);
         if (rc != 0)
             return rc;
         if (!rfs_strategy_builder_layout(making->builder, &layout, &making->layout_of[i]))
@@ -100,15 +793,14 @@ static int like_source(struct making *making, const char *param, const struct rf
     *id = making->like[source->id];
     if (*id != RFS_NO_ID)
         return 0;
-    rc = rfs_layout_rules_like(making->rules, source, param, &layout, making->err);
+    rc = make_like(making->rules, source, param, &layout, making->err);
     if (rc != 0)
         return rc;
     if (layout.devices != making->devices)
-        return rfs_layout_rules_fail(
-            making->rules, making->rules->like_line, param, NULL, making->err,
-            "it would have %u devices%s, but %s=%u asks for %u", layout.devices,
-            making->stages > 1 ? " in each stage" : "", making->use->ranks_option,
-            making->use->ranks, making->devices);
+        return fail(making->rules, making->rules->like_line, param, NULL, making->err,
+                    "it would have %u devices%s, but %s=%u asks for %u", layout.devices,
+                    making->stages > 1 ? " in each stage" : "", making->use->ranks_option,
+                    making->use->ranks, making->devices);
     if (!rfs_strategy_builder_layout(making->builder, &layout, id))
         return rfs_fail_memory(making->err);
     making->like[source->id] = *id;
@@ -121,7 +813,7 @@ static int place(struct making *making, const char *param, uint32_t stage, uint3
                                       making->err);
 }
 
-/* "like source": in the stages in which the source has it. */
+/* Places a parameter of "like source" in the stages in which the source has it. */
 static int place_in_stages(struct making *making, size_t i, uint32_t rule)
 {
     const struct rfs_strategy *source = making->use->source;
@@ -151,8 +843,7 @@ static int place_parameter(struct making *making, size_t i)
     if (rules->like_line > 0)
         return place_in_stages(making, i, rule);
     if (rule == NO_RULE)
-        return rfs_layout_rules_fail(rules, 0, param, "a last rule \"*: whole\"", making->err,
-                                     "no rule matches it");
+        return fail(rules, 0, param, "a last rule \"*: whole\"", making->err, "no rule matches it");
     return place(making, param, 0, making->layout_of[rule]);
 }
 
@@ -204,10 +895,10 @@ int rfs_layout_rules_strategy(const struct rfs_layout_rules *rules,
 
     *out = NULL;
     if (rules->like_line > 0 && use->source == NULL)
-        return rfs_layout_rules_fail(rules, rules->like_line, NULL, "rules for all parameters", err,
-                                     "there is no source strategy to be like");
+        return fail(rules, rules->like_line, NULL, "rules for all parameters", err,
+                    "there is no source strategy to be like");
     if (n == 0)
-        return rfs_layout_rules_fail(rules, 0, NULL, NULL, err, "there is no tensor for its rules");
+        return fail(rules, 0, NULL, NULL, err, "there is no tensor for its rules");
     rc = set_scale(&making) ?: prepare(&making) ?: make_layouts(&making);
     for (size_t i = 0; rc == 0 && i < n; i++)
         rc = place_parameter(&making, i);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rules: a strategy in a few lines of text, for checkpoints that have no strategy file.
+ * Layout rules: a strategy in a few lines of text, for checkpoints that have no strategy file.
  *
  *   # a comment, to the end of the line; at its beginning or after a blank
  *   axes dp=2 tp=4                the device matrix, outermost axis first; ranks count row by row in it
@@ -42,13 +42,14 @@
 #include "base/log.h"
 #include "layout/strategy.h"
 
-/* No longer text is read. */
-#define RFS_RULES_BYTES ((size_t)16 << 20)
+/* The longest text that is read. */
+#define RFS_LAYOUT_RULES_BYTES ((size_t)16 << 20)
 
 struct rfs_layout_rules;
 
 /*
- * NAME is that of a file, or of the option that TEXT was given to; messages begin "NAME: line N".
+ * Parses rules. NAME is that of a file, or of the option that TEXT was given to; messages begin
+ * "NAME: line N". 0 with *out owned by the caller, or -errno with *err filled.
  */
 int rfs_layout_rules_parse(const char *name, const char *text, size_t size,
                            struct rfs_layout_rules **out, struct rfs_error *err);
@@ -64,8 +65,8 @@ struct rfs_layout_rules_use {
 };
 
 /*
- * The strategy that the rules describe. It names each parameter's layout by its line and leaves the
- * number of its axes open (rfs_layout.open), so whether a rule fits a tensor shows in
+ * Makes the strategy that the rules describe. It names each parameter's layout by its line and
+ * leaves the number of its axes open (rfs_layout.open), so whether a rule fits a tensor shows in
  * rfs_grid_resolve. 0 with *out owned by the caller, -ENOMEM, or -EINVAL with *err filled.
  */
 int rfs_layout_rules_strategy(const struct rfs_layout_rules *rules,

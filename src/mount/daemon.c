@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mount/daemon.h"
 
-#include "mount/report.h"
+#include "mount/message.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -37,11 +37,11 @@ int rfs_daemon_start(struct rfs_daemon *daemon, pid_t *child, struct rfs_error *
     close(ends[0]);
     daemon->pipe = ends[1];
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
-    rfs_report_reach_syslog();
+    rfs_message_reach_syslog();
     return 0;
 }
 
-/* Why there was no word. */
+/* Says why there was no word. */
 static int report_end(pid_t child, struct rfs_error *err)
 {
     int status = 0;
@@ -90,7 +90,7 @@ static int send_word(struct rfs_daemon *daemon, const struct rfs_error *word)
     return rc;
 }
 
-/* 0 or -errno. */
+/* Lets go of the terminal. 0 or -errno. */
 static int leave_terminal(void)
 {
     const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -98,7 +98,7 @@ static int leave_terminal(void)
     setsid();
     if (chdir("/") != 0)
         return -errno;
-    rfs_report_to_syslog();
+    rfs_message_use_syslog();
     if (null < 0)
         return -errno;
     for (int fd = 0; fd <= 2; fd++)

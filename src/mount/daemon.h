@@ -23,20 +23,20 @@ struct rfs_daemon {
  */
 int rfs_daemon_start(struct rfs_daemon *daemon, pid_t *child, struct rfs_error *err);
 
-/* In the child, by the thread that began in it: it does not end with its parent any more. */
+/* Makes the child outlive its parent from now on. By the thread that began in it. */
 void rfs_daemon_outlive(void);
 
 /*
- * In the parent: waits for the child's word. 0 when it is ready, or -errno with the child's error.
+ * Waits, in the parent, for the child's word. 0 when it is ready, or -errno with the child's error.
  */
 int rfs_daemon_wait(struct rfs_daemon *daemon, pid_t child, struct rfs_error *err);
 
 /*
- * In the child: lets go of the terminal, leads a session of its own in "/", and sends the word.
+ * Lets the child go of the terminal, lead a session of its own in "/", and send the word. 0, or
  * -EPIPE when the parent has gone (it was interrupted), and so wants no mount. Does nothing in the
  * foreground.
  */
 int rfs_daemon_ready(struct rfs_daemon *daemon);
 
-/* In the child: hands the parent the error to print. Whether there was a parent to take it. */
+/* Hands the parent the error to print. Returns whether there was a parent to take it. */
 bool rfs_daemon_fail(struct rfs_daemon *daemon, const struct rfs_error *err);

@@ -7,12 +7,10 @@
 
 #include "base/log.h"
 #include "base/secret.h"
-#include "mount/bell.h"
-#include "mount/channel.h"
+#include "base/vec.h"
 #include "mount/fuse.h"
-#include "mount/guard.h"
 #include "mount/keeper.h"
-#include "mount/options.h"
+#include "mount/mount_options.h"
 #include "mount/request.h"
 #include "mount/sandbox.h"
 #include "reshard.h"
@@ -22,10 +20,10 @@
 
 /* An open file. */
 struct rfs_handle {
-    reshard_reader *reader; /* owned; NULL: it is one of the mount's own, with a text */
+    reshard_reader *reader; /* owned; NULL: the file is one of the mount's own, with a text */
     char *text;             /* owned */
-    size_t bytes;           /* of it */
-    atomic_uint users; /* it is open, and reads: one that was given up may outlast its closing */
+    size_t bytes;           /* length of the text */
+    atomic_uint users; /* the opener, and reads: one that was given up may outlast its closing */
     struct rfs_handle *next, *previous;
 };
 
@@ -36,21 +34,19 @@ struct rfs_mount {
     const char *mountpoint;                  /* borrowed */
     const struct rfs_sandbox *sandbox;       /* borrowed; constant */
     uint64_t hidden;                         /* id of the hidden folder */
-    time_t since;                            /* seconds of CLOCK_MONOTONIC; constant */
-    struct timespec made;                    /* the same moment, of CLOCK_REALTIME; constant */
+    time_t since;                            /* begin in seconds of CLOCK_MONOTONIC; constant */
+    struct timespec made;                    /* begin by CLOCK_REALTIME; constant */
     unsigned protocol[2]; /* of the kernel's FUSE, major and minor; set by the first request */
-    struct rfs_channel channel;
     const struct rfs_keeper *keeper; /* borrowed; set before the first request */
     atomic_bool gone;                /* it was let go of */
     struct rfs_requests requests;
-    struct rfs_bell *bell; /* of the guard; borrowed; set before the first request */
     struct rfs_log log;
     bool cached;              /* files go through the page cache; constant */
     bool by_file;             /* but only those that are mapped by their readers; constant */
-    struct rfs_secret secret; /* that guarded buffers belong to, with a key */
+    struct rfs_secret secret; /* the owner of guarded buffers, with a key */
 
     /* Files that are open, because the kernel releases none of those that an unmount cuts off. */
-    pthread_mutex_t handles_lock; /* of the lists of handles and drops; a leaf lock */
+    pthread_mutex_t handles_lock; /* guards the lists of handles and drops; a leaf lock */
     struct rfs_handle *handles;
 
     /*
@@ -72,8 +68,6 @@ struct rfs_mount {
 
 /*
  * Ends the mount: waiting calls get an error, and the keeper unmounts. Does nothing the second
- * time; from any thread.
+ * time; from any thread. Defined in session.c.
  */
 void rfs_mount_let_go(struct rfs_mount *mount);
-/* One user of an open file less; the last one closes it. */
-void rfs_handle_leave(struct rfs_mount *mount, struct rfs_handle *handle);

@@ -2,13 +2,10 @@
 #include "mount/keeper.h"
 
 #include "base/cleanup.h"
-#include "mount/arguments.h"
-#include "mount/capture.h"
-#include "mount/paths.h"
-#include "mount/readahead.h"
-#include "mount/report.h"
+#include "mount/fuse.h"
+#include "mount/message.h"
+#include "mount/mountpoint.h"
 #include "mount/sandbox.h"
-#include "mount/table.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -19,7 +16,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-enum word { MOUNT = 'm', RAISE = 'r' };
+enum command { MOUNT = 'm', RAISE = 'r' };
 
 struct reply {
     struct rfs_error err; /* code 0: done */
@@ -29,7 +26,8 @@ struct reply {
 /* The server's side of the conversation has this number in the keeper. */
 enum { TALK = 3 };
 
-#define LOOK 1000 /* milliseconds from one look at the server to the next */
+#define WANTED_KIB "1024" /* of read-ahead */
+#define LOOK 1000         /* milliseconds from one look at the server to the next */
 
 struct keeper {
     const struct rfs_mount_options *options;
@@ -39,9 +37,9 @@ struct keeper {
     struct rfs_mounted mounted;
 };
 
-/* ---- in the keeper ---- */
+/* ---- in the keeper --------------------------------------------------------------------------- */
 
-/* The string of a list that begins at a place, or NULL. (getopt has changed the order.) */
+/* Finds the string of a list that begins at a place, or NULL. (getopt has changed the order.) */
 static char *string_at(char **list, const char *at)
 {
     for (size_t i = 0; list && list[i]; i++)
@@ -112,44 +110,43 @@ static const char *remedy_for(const char *said)
     return NULL;
 }
 
-/* Finds the mount on the current folder, wherever that is now. Returns what rfs_table_find does. */
+/*
+ * Finds the mount on the current folder, wherever that is now. Returns what
+ * rfs_mountpoint_find_mount does.
+ */
 static int find_mount(struct rfs_mounted *out)
 {
     RFS_FREE char *here = getcwd(NULL, 0);
 
     *out = (struct rfs_mounted){.id = 0};
-    return here ? rfs_table_find(here, out) : -ENOENT;
+    return here ? rfs_mountpoint_find_mount(here, out) : -ENOENT;
 }
 
-/* Whether the path still leads to the folder that was looked at. */
+/* Returns whether the path still leads to the folder that was looked at. */
 static bool is_in_place(const char *mountpoint)
 {
     struct stat there, here;
 
     return stat(mountpoint, &there) == 0 && stat(".", &here) == 0 &&
-           rfs_path_is_same(&there, &here);
+           rfs_mountpoint_is_same(&there, &here);
 }
 
 static int mount_here(struct keeper *k, struct fuse_session *session, struct rfs_error *err)
 {
-    struct rfs_capture capture;
     struct rfs_mounted before;
     char said[512];
 
     (void)find_mount(&before);
-    rfs_capture_start(&capture);
-    const int rc = fuse_session_mount(session, ".");
-    rfs_capture_end(&capture, said, sizeof said);
-    if (rc != 0)
-        return rfs_fail(err, -EIO, RFS_IN(k->mountpoint), remedy_for(said), "cannot mount: %s",
-                        said[0] ? said : "no reason was given");
+    const int rc = rfs_fuse_mount(session, ".", said, sizeof said);
+    if (rc < 0)
+        return rfs_fail(err, rc, RFS_IN(k->mountpoint), remedy_for(said), "cannot mount: %s", said);
     k->session = session;
     const bool found = find_mount(&k->mounted) == -EIO || k->mounted.id != before.id;
     /* Root mounts on its folder. fusermount3 goes by the path. */
     if (!found && (geteuid() != 0 || k->options->set.auto_unmount)) {
         fuse_session_unmount(session);
         k->session = NULL;
-        return rfs_path_fail_replaced(k->mountpoint, err);
+        return rfs_mountpoint_fail_replaced(k->mountpoint, err);
     }
     return 0;
 }
@@ -186,8 +183,8 @@ static void detach_as_user(const struct keeper *k)
 }
 
 /*
- * Libfuse checks whether the kernel has ended the mount, and then unmounts any file system at the
- * mount point. After fusermount3 -uz that may be another one.
+ * Unmounts. Libfuse checks whether the kernel has ended the mount, and then unmounts any file
+ * system at the mount point. After fusermount3 -uz that may be another one.
  */
 static void unmount_it(struct keeper *k)
 {
@@ -211,9 +208,8 @@ static int mount_it(struct keeper *k, struct rfs_error *err)
     if (k->session)
         return rfs_fail(err, -EBUSY, RFS_IN(k->mountpoint), NULL, "is mounted already");
     if (!is_in_place(k->mountpoint))
-        return rfs_path_fail_replaced(k->mountpoint, err);
-    struct fuse_session *session =
-        rfs_arguments_session(k->options, &none, NULL, k->mountpoint, err);
+        return rfs_mountpoint_fail_replaced(k->mountpoint, err);
+    struct fuse_session *session = rfs_fuse_session(k->options, &none, NULL, k->mountpoint, err);
     if (!session)
         return err->code;
     if (mount_here(k, session, err) < 0) {
@@ -225,6 +221,38 @@ static int mount_it(struct keeper *k, struct rfs_error *err)
     unmount_it(k);
     k->session = NULL;
     return err->code;
+}
+
+/* Writes a text to a file. 0 or -errno. */
+static int put_text(const char *path, const char *text)
+{
+    const int fd = open(path, O_WRONLY | O_CLOEXEC);
+    ssize_t n;
+    int code;
+
+    if (fd < 0)
+        return -errno;
+    n = write(fd, text, strlen(text));
+    code = n < 0 ? -errno : 0;
+    close(fd);
+    return code;
+}
+
+static void name_setting(dev_t dev, char *path, size_t cap)
+{
+    snprintf(path, cap, "/sys/class/bdi/%u:%u/read_ahead_kb", major(dev), minor(dev));
+}
+
+/*
+ * Raises the read-ahead of the mount with device DEV, which the kernel otherwise holds at 128 KiB.
+ * 0, or -errno where this process may not.
+ */
+static int raise_read_ahead(dev_t dev)
+{
+    char path[64];
+
+    name_setting(dev, path, sizeof path);
+    return put_text(path, WANTED_KIB);
 }
 
 static int send_reply(const struct reply *reply, int device)
@@ -248,10 +276,10 @@ static int send_reply(const struct reply *reply, int device)
 }
 
 /*
- * Whether the server was killed. It keeps its end of the conversation open while one of its threads
- * waits in the kernel for storage that hangs. But its first thread ends at once, as it reads no
- * source once it is mounted. Nothing tells of that: the kernel's signal for it does not leave
- * Landlock, and descriptors of processes wait for all threads.
+ * Returns whether the server was killed. It keeps its end of the conversation open while one of its
+ * threads waits in the kernel for storage that hangs. But its first thread ends at once, as it
+ * reads no source once it is mounted. Nothing tells of that: the kernel's signal for it does not
+ * leave Landlock, and descriptors of processes wait for all threads.
  */
 static bool has_died(const struct keeper *k)
 {
@@ -280,7 +308,7 @@ static bool wait_for_word(const struct keeper *k)
     return true;
 }
 
-/* False when the conversation is over. */
+/* Answers the next word. False when the conversation is over. */
 static bool answer(struct keeper *k)
 {
     struct reply reply = {0};
@@ -300,7 +328,7 @@ static bool answer(struct keeper *k)
         reply.number = k->mounted.device;
         break;
     case RAISE:
-        reply.err.code = k->mounted.id ? rfs_readahead_raise(k->mounted.device) : -ENODEV;
+        reply.err.code = k->mounted.id ? raise_read_ahead(k->mounted.device) : -ENODEV;
         break;
     default:
         return false;
@@ -319,7 +347,7 @@ static _Noreturn void keep(struct keeper *k)
     _exit(0);
 }
 
-/* ---- in the server ---- */
+/* ---- in the server --------------------------------------------------------------------------- */
 
 int rfs_keeper_start(const struct rfs_mount_options *options, const char *mountpoint, int folder,
                      char **argv, struct rfs_keeper *out, struct rfs_error *err)
@@ -350,7 +378,7 @@ int rfs_keeper_start(const struct rfs_mount_options *options, const char *mountp
     return 0;
 }
 
-/* The descriptor that came with a message, or -1. */
+/* Returns the descriptor that came with a message, or -1. */
 static int take_device(struct msghdr *message)
 {
     const struct cmsghdr *head = CMSG_FIRSTHDR(message);
@@ -362,8 +390,8 @@ static int take_device(struct msghdr *message)
     return device;
 }
 
-/* 0 once there is an answer, or -errno. */
-static int ask(const struct rfs_keeper *keeper, enum word what, struct reply *reply, int *device)
+/* Asks the keeper, and waits for its answer. 0 or -errno. */
+static int ask(const struct rfs_keeper *keeper, enum command what, struct reply *reply, int *device)
 {
     const unsigned char word = (unsigned char)what;
     struct iovec part = {.iov_base = reply, .iov_len = sizeof *reply};
@@ -407,13 +435,27 @@ int rfs_keeper_mount(const struct rfs_keeper *keeper, const char *mountpoint, in
     return err->code;
 }
 
-int rfs_keeper_raise(const struct rfs_keeper *keeper)
+/* Logs how root can raise the read-ahead, if RC says that it was not. */
+static void report_read_ahead(dev_t dev, int rc)
+{
+    char path[64], line[256];
+
+    if (rc == 0)
+        return;
+    name_setting(dev, path, sizeof path);
+    snprintf(line, sizeof line,
+             "read-ahead stays at the kernel's default (%s); as root: echo " WANTED_KIB " > %s",
+             strerror(-rc), path);
+    rfs_message_put(NULL, RESHARD_LOG_INFO, line);
+}
+
+void rfs_keeper_raise(const struct rfs_keeper *keeper, dev_t device)
 {
     struct reply reply;
-    int none, rc;
+    int none;
+    const int rc = ask(keeper, RAISE, &reply, &none);
 
-    rc = ask(keeper, RAISE, &reply, &none);
-    return rc == 0 ? reply.err.code : rc;
+    report_read_ahead(device, rc == 0 ? reply.err.code : rc);
 }
 
 void rfs_keeper_release(const struct rfs_keeper *keeper)

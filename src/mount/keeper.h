@@ -13,14 +13,16 @@
  *
  * A server that is killed ends the conversation as well, so that it leaves no dead mount behind.
  * The keeper takes no signal but SIGKILL, as it is to outlive the server by a moment, and has no
- * descriptor, terminal or key of it.
+ * descriptor, terminal or key of the server.
  *
  * Threads: none may exist when it is started; the functions are called by one thread at a time.
  */
 #pragma once
 
 #include "base/error.h"
-#include "mount/options.h"
+#include "mount/mount_options.h"
+
+#include <sys/types.h>
 
 struct rfs_keeper {
     int fd; /* the conversation; -1: there is no keeper */
@@ -29,27 +31,31 @@ struct rfs_keeper {
 #define RFS_KEEPER_NONE ((struct rfs_keeper){-1})
 
 /*
- * ARGV is main's, whose memory gets the keeper's title. FOLDER is the descriptor of the folder to
- * be mounted on, and MOUNTPOINT its absolute path. 0, or -errno with *err filled.
+ * Starts the keeper. ARGV is main's, whose memory gets the keeper's title. FOLDER is the descriptor
+ * of the folder to be mounted on, and MOUNTPOINT its absolute path. 0, or -errno with *err filled.
  */
 int rfs_keeper_start(const struct rfs_mount_options *options, const char *mountpoint, int folder,
                      char **argv, struct rfs_keeper *out, struct rfs_error *err);
 
 /*
- * *device, of /dev/fuse, is the caller's; *number is the device number of the mount, 0 where it is
- * unknown. 0, or -errno with *err filled.
+ * Mounts. *device, of /dev/fuse, is the caller's; *number is the device number of the mount, 0
+ * where it is unknown. 0, or -errno with *err filled.
  */
 int rfs_keeper_mount(const struct rfs_keeper *keeper, const char *mountpoint, int *device,
                      dev_t *number, struct rfs_error *err);
 
-/* 0 or -errno. Once the mount answers: until then the kernel would set it back. */
-int rfs_keeper_raise(const struct rfs_keeper *keeper);
+/*
+ * Raises the kernel's read-ahead for the mount with that DEVICE to 1 MiB, or logs how root can
+ * raise it. Only once the mount answers: until then the kernel would set it back.
+ */
+void rfs_keeper_raise(const struct rfs_keeper *keeper, dev_t device);
 
-/* The caller has let go of the device. */
+/* Tells the keeper that the caller has let go of the device. */
 void rfs_keeper_release(const struct rfs_keeper *keeper);
 /*
- * Until it has unmounted, but no longer than that. Takes nothing that rfs_keeper_wait is to take.
+ * Waits until the keeper has unmounted, but no longer than MILLISECONDS. Takes nothing that
+ * rfs_keeper_wait is to take.
  */
 void rfs_keeper_linger(const struct rfs_keeper *keeper, int milliseconds);
-/* Whether it ended as it should. *keeper is none then. */
+/* Waits for the keeper's end. Returns whether it ended as it should. *keeper is none then. */
 bool rfs_keeper_wait(struct rfs_keeper *keeper);

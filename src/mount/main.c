@@ -4,23 +4,23 @@
  * the view (which finds most mistakes before anything is mounted), then the mount.
  */
 #include "base/cleanup.h"
-#include "base/harden.h"
 #include "base/kept.h"
 #include "base/limits.h"
+#include "base/secret.h"
 #include "base/variables.h"
 #include "mount/daemon.h"
 #include "mount/fuse.h"
-#include "mount/guard.h"
 #include "mount/keeper.h"
-#include "mount/options.h"
-#include "mount/paths.h"
-#include "mount/report.h"
+#include "mount/message.h"
+#include "mount/mount_options.h"
+#include "mount/mountpoint.h"
+#include "mount/request.h"
 #include "mount/sandbox.h"
 #include "mount/session.h"
-#include "mount/unwind.h"
 #include "reshard.h"
 
 #include <fcntl.h>
+#include <langinfo.h>
 #include <locale.h>
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -39,6 +39,29 @@ static void show_version(void)
     printf("reshardfs %s\nlibfuse %s\n%s\nsandbox: %s%s\n", reshard_version(), fuse_pkgversion(),
            reshard_features(), text,
            RFS_SANDBOX_DEFAULT == RFS_SANDBOX_OFF ? "; not by default" : "");
+}
+
+/* Copies the library's failure into our own form. */
+static void adopt(struct rfs_error *err, const reshard_error *from)
+{
+    err->code = from->code;
+    err->usage = from->usage != 0;
+    snprintf(err->text, sizeof err->text, "%s", from->message);
+}
+
+/* Writes "8 → 4 ranks, 412 parameters", with an ASCII arrow where the locale is not UTF-8. */
+static void summarize(char *out, size_t cap, reshard_view *view)
+{
+    const char *arrow = strcmp(nl_langinfo(CODESET), "UTF-8") == 0 ? "\u2192" : "->";
+    reshard_summary sum = {.struct_size = sizeof sum};
+    int n;
+
+    reshard_summarize(view, &sum);
+    n = snprintf(out, cap, "%" PRIu32 " %s %" PRIu32 " %s", sum.source_ranks, arrow,
+                 sum.target_ranks, sum.target_ranks == 1 ? "rank" : "ranks");
+    if (sum.parameters > 0 && n >= 0 && (size_t)n < cap)
+        snprintf(out + n, cap - (size_t)n, ", %" PRIu64 " %s", sum.parameters,
+                 sum.parameters == 1 ? "parameter" : "parameters");
 }
 
 /* The count of ranks that are read or planned, shown on a terminal after half a second. */
@@ -67,7 +90,7 @@ static void show_progress(void *ctx, uint64_t done, uint64_t total)
     progress->shown = true;
 }
 
-/* The function that shows progress; NULL without a terminal. */
+/* Returns the function that shows progress; NULL without a terminal. */
 static reshard_progress_fn *begin_progress(struct progress *progress, const char *what)
 {
     *progress = (struct progress){.what = what};
@@ -89,7 +112,7 @@ static int open_view(const struct rfs_mount_options *options, reshard_view **vie
     RFS_FREE reshard_option *pairs = calloc(n + 1, sizeof *pairs);
     const reshard_config config = {
         .struct_size = sizeof config,
-        .log = rfs_report_line,
+        .log = rfs_message_put,
         .progress = begin_progress(&progress, "headers of"),
         .progress_ctx = &progress,
         .for_others = options->set.allow_other || options->set.allow_root,
@@ -107,11 +130,11 @@ static int open_view(const struct rfs_mount_options *options, reshard_view **vie
     rc = reshard_open(options->source, &config, view, &why);
     end_progress(&progress);
     if (rc < 0)
-        rfs_report_adopt(err, &why);
+        adopt(err, &why);
     return rc;
 }
 
-/* Whether each file can be made. */
+/* Plans each file. 0, or -errno with *err filled. */
 static int check_all(reshard_view *view, struct rfs_error *err)
 {
     reshard_error why = {.struct_size = sizeof why};
@@ -121,7 +144,7 @@ static int check_all(reshard_view *view, struct rfs_error *err)
 
     end_progress(&progress);
     if (rc < 0)
-        rfs_report_adopt(err, &why);
+        adopt(err, &why);
     return rc;
 }
 
@@ -135,7 +158,7 @@ static int check_first(const struct rfs_mount_options *options, reshard_view *vi
         return check_all(view, err);
     const int rc = reshard_check_strategies(view, &why);
     if (rc < 0)
-        rfs_report_adopt(err, &why);
+        adopt(err, &why);
     return rc;
 }
 
@@ -146,12 +169,12 @@ static int check(reshard_view *view, struct rfs_error *err)
 
     if (rc < 0)
         return rc;
-    rfs_report_summary(summary, sizeof summary, view);
+    summarize(summary, sizeof summary, view);
     printf("%s: %s; every rank can be read\n", RFS_PROGRAM, summary);
     return 0;
 }
 
-/* The line that a user at a terminal sees; scripts get none. */
+/* Prints the line that a user at a terminal sees; scripts get none. */
 static void greet(const char *summary, const char *mountpoint)
 {
     if (isatty(STDOUT_FILENO)) {
@@ -196,13 +219,13 @@ static int mount_view(const struct rfs_mount_options *options, struct place *pla
     const int rc = check_first(options, view, err);
     if (rc < 0)
         return rc;
-    rfs_report_summary(summary, sizeof summary, view);
+    summarize(summary, sizeof summary, view);
     rfs_daemon_outlive();
     return rfs_session_run(options, place->resolved, &place->keeper, sandbox, view, answers,
                            &greeting, err);
 }
 
-/* The folder of index_cache=, which the sandbox does not let the server make. */
+/* Makes the folder of index_cache=, which the sandbox does not let the server make. */
 static void make_kept(const struct rfs_mount_options *options)
 {
     struct rfs_kept kept;
@@ -219,13 +242,13 @@ static void make_kept(const struct rfs_mount_options *options)
 }
 
 /*
- * From here on there is one process, with a keeper if it mounts. The sandbox begins before any file
- * of the source is read.
+ * Serves the mount, or checks the source. From here on there is one process, with a keeper if it
+ * mounts. The sandbox begins before any file of the source is read.
  */
 static int serve(const struct rfs_mount_options *options, struct place *place, char **argv,
                  struct rfs_error *err)
 {
-    const bool mounts = place->resolved && !rfs_path_is_descriptor(place->resolved);
+    const bool mounts = place->resolved && !rfs_mountpoint_is_descriptor(place->resolved);
     struct rfs_sandbox sandbox = {0};
     reshard_view *view = NULL;
     int rc = 0;
@@ -235,7 +258,7 @@ static int serve(const struct rfs_mount_options *options, struct place *place, c
     close_folder(place);
     /* The sandbox opens no library. */
     if (rc == 0 && place->resolved)
-        rc = rfs_unwind_load(err);
+        rc = rfs_session_load_unwind(err);
     if (rc == 0)
         make_kept(options);
     if (rc == 0 && (rfs_options_keyed(&options->set) || rfs_mount_options_objects(options)))
@@ -248,7 +271,7 @@ static int serve(const struct rfs_mount_options *options, struct place *place, c
     if (rfs_mount_options_objects(options))
         rfs_variables_wipe(); /* the view has its copies, in memory of their own */
     if (rc == 0 && mounts)
-        rc = rfs_path_device(err);
+        rc = rfs_mountpoint_check_device(err);
     if (rc == 0)
         rc = rfs_sandbox_close((enum rfs_sandbox_mode)options->set.sandbox, view, &sandbox, err);
     if (rc == 0)
@@ -268,10 +291,10 @@ static int run(const struct rfs_mount_options *options, char **argv, struct rfs_
     int rc = 0;
 
     if (mounts)
-        rc = rfs_path_mountpoint(options->mountpoint, options->source, options->set.nonempty,
+        rc = rfs_mountpoint_open(options->mountpoint, options->source, options->set.nonempty,
                                  &place.resolved, &place.folder, err);
     if (rc == 0 && (rfs_options_keyed(&options->set) || rfs_mount_options_objects(options)))
-        rc = rfs_harden(err);
+        rc = rfs_secret_harden(err);
     if (rc == 0 && rfs_options_keyed(&options->set))
         (void)reshard_guard_keys(); /* nothing has used OpenSSL yet */
     if (rc == 0 && mounts && !options->foreground) {
@@ -287,8 +310,8 @@ static int run(const struct rfs_mount_options *options, char **argv, struct rfs_
 }
 
 /*
- * The parent process may have closed some of 0 to 2. Nothing opened later may get their numbers,
- * because the background replaces these three.
+ * Opens the descriptors of 0 to 2 that the parent process has closed. Nothing opened later may get
+ * their numbers, because the background replaces these three.
  */
 static void fill_standard_descriptors(void)
 {
@@ -302,8 +325,9 @@ static void fill_standard_descriptors(void)
 }
 
 /*
- * A heap for each thread would keep freed memory for that thread alone. Reads allocate little, so
- * two heaps are enough for all threads. Large blocks go back to the system when they are freed.
+ * Bounds the memory of malloc. A heap for each thread would keep freed memory for that thread
+ * alone. Reads allocate little, so two heaps are enough for all threads. Large blocks go back to
+ * the system when they are freed.
  */
 static void bound_memory(void)
 {
@@ -314,7 +338,7 @@ static void bound_memory(void)
 #endif
 }
 
-/* A success whose output was not written is a failure. */
+/* Ends the output: a success whose output was not written is a failure. */
 static int finish_output(struct rfs_error *err)
 {
     return fflush(stdout) == 0 && !ferror(stdout)
@@ -341,7 +365,7 @@ int main(int argc, char **argv)
     setlocale(LC_CTYPE, "");
     rc = rfs_mount_options_parse(argc, argv, &options, &err);
     if (rc == 0) {
-        rfs_report_level((enum reshard_level)options.set.log_level);
+        rfs_message_set_level((enum reshard_level)options.set.log_level);
         if (options.action == RFS_ACTION_HELP)
             rfs_mount_options_help();
         else if (options.action == RFS_ACTION_HELP_ALL)
@@ -354,7 +378,7 @@ int main(int argc, char **argv)
             rc = finish_output(&err);
     }
     if (rc < 0)
-        status = err.text[0] ? rfs_report_error(&err) : RFS_EXIT_INPUT;
+        status = err.text[0] ? rfs_message_put_error(&err) : RFS_EXIT_INPUT;
     rfs_mount_options_free(&options);
     return status;
 }

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mount/ops.h"
 
-#include "mount/hidden.h"
-#include "mount/internal.h"
-#include "mount/pages.h"
-#include "mount/scratch.h"
-#include "mount/waits.h"
+#include "mount/control.h"
+#include "mount/request_buffer.h"
 
 #include <fcntl.h>
 #include <sys/statvfs.h>
@@ -15,15 +12,17 @@
 
 enum { SPANS = 64, NAME_BYTES = 255, SECTOR = 512 };
 
+/* ---- attributes ------------------------------------------------------------------------------ */
+
 static struct rfs_mount *mount_of(fuse_req_t req)
 {
     return fuse_req_userdata(req);
 }
 
 /*
- * The change time is that of the mount. Another mount at this place may have the same device,
- * inodes, sizes and modification times, and other bytes; a program that keeps indexes must see
- * that.
+ * Converts attributes. The change time is that of the mount. Another mount at this place may have
+ * the same device, inodes, sizes and modification times, and other bytes; a program that keeps
+ * indexes must see that.
  */
 static void to_stat(const struct rfs_mount *m, const reshard_stat *from, struct stat *st)
 {
@@ -42,35 +41,74 @@ static void to_stat(const struct rfs_mount *m, const reshard_stat *from, struct 
     };
 }
 
-/* Attributes of ID; the reason of a failure goes to the log, as the caller only gets an errno. */
+/* Gets attributes of ID. Logs the reason of a failure, as the caller only gets an errno. */
 static int attributes(struct rfs_mount *m, uint64_t id, struct stat *st)
 {
     reshard_stat known = {.struct_size = sizeof known};
     reshard_error err = {.struct_size = sizeof err};
     int rc;
 
-    if (rfs_hidden_is_own(id))
-        return rfs_hidden_stat(m, id, st);
+    if (rfs_control_owns(id))
+        return rfs_control_stat(m, id, st);
     rc = reshard_getattr(m->view, id, &known, &err);
     if (rc == 0)
         to_stat(m, &known, st);
     else if (err.message[0] && rc != -EINTR)
         rfs_log_limited(&m->log, RFS_ERROR, "%s", err.message);
-    if (id == RESHARD_ROOT && m->options->set.control == RFS_HIDDEN_LISTED)
+    if (id == RESHARD_ROOT && m->options->set.control == RFS_CONTROL_LISTED)
         st->st_nlink++;
     /* The entry exists; its sources do not. */
     return rc == -ENOENT ? -EIO : rc;
 }
 
-/* How long attributes hold: the mount's own files have other texts each time. Seconds. */
+/* Returns how many seconds attributes hold: the mount's files have other texts each time. */
 static double lasting(uint64_t id)
 {
-    return rfs_hidden_is_own(id) ? 0 : FOREVER;
+    return rfs_control_owns(id) ? 0 : FOREVER;
+}
+
+/* ---- requests that may wait for sources ------------------------------------------------------ */
+
+/*
+ * All others are answered from memory, at once: the guard does that itself where no other thread is
+ * free.
+ */
+
+static bool is_folder(const struct rfs_mount *m, uint64_t id)
+{
+    uint64_t above;
+
+    return reshard_lookup(m->view, id, "..", &above) == 0;
 }
 
 /*
- * Whether REQ is left to another thread, as it may wait for sources and this is the guard's thread.
+ * Returns whether listing folder DIR without attributes may wait: the entries of folders of tensors
+ * are known once the rank is planned.
  */
+static bool list_waits(const struct rfs_mount *m, uint64_t dir)
+{
+    reshard_stat st = {.struct_size = sizeof st};
+
+    return dir != RESHARD_ROOT && dir != m->hidden && is_folder(m, dir) &&
+           reshard_getattr(m->view, dir, &st, NULL) == 0 && st.hidden;
+}
+
+/* Returns whether getting attributes may wait: even a known size may be compared with sources. */
+static bool getattr_waits(const struct rfs_mount *m, uint64_t id)
+{
+    return !rfs_control_owns(id) && !is_folder(m, id);
+}
+
+/* Returns whether finding NAME in folder PARENT, with its attributes, may wait. */
+static bool lookup_waits(const struct rfs_mount *m, uint64_t parent, const char *name)
+{
+    uint64_t id;
+
+    return list_waits(m, parent) ||
+           (rfs_control_lookup(m, parent, name, &id) == 0 && getattr_waits(m, id));
+}
+
+/* Returns whether REQ is left to another thread, since it WAITS and this is the guard's thread. */
 static bool defers(fuse_req_t req, bool waits)
 {
     if (!waits)
@@ -78,6 +116,8 @@ static bool defers(fuse_req_t req, bool waits)
     rfs_guard_defer(req);
     return true;
 }
+
+/* ---- the tree -------------------------------------------------------------------------------- */
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
@@ -110,10 +150,10 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
         fuse_reply_err(req, ELOOP);
         return;
     }
-    if (defers(req, rfs_guard_is_me() && rfs_waits_lookup(m, parent, name)))
+    if (defers(req, rfs_guard_is_me() && lookup_waits(m, parent, name)))
         return;
     struct rfs_request *request = rfs_request_begin(req);
-    int rc = rfs_hidden_lookup(m, parent, name, &id);
+    int rc = rfs_control_lookup(m, parent, name, &id);
     const bool absent = rc == -ENOENT;
     if (rc == 0)
         rc = attributes(m, id, &e.attr);
@@ -138,7 +178,7 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
     struct stat st;
 
     (void)fi;
-    if (defers(req, rfs_guard_is_me() && rfs_waits_getattr(m, ino)))
+    if (defers(req, rfs_guard_is_me() && getattr_waits(m, ino)))
         return;
     struct rfs_request *request = rfs_request_begin(req);
     const int rc = attributes(m, ino, &st);
@@ -173,12 +213,13 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 }
 
 /*
- * Position 0 is ".", 1 is "..", N + 2 is the folder's entry N. 1 when there is one, 0 at the end.
+ * Lists an entry: position 0 is ".", 1 is "..", N + 2 is the folder's entry N. 1 when there is one,
+ * 0 at the end.
  */
 static int list(struct rfs_mount *m, uint64_t dir, uint64_t position, reshard_dirent *out)
 {
     if (position >= 2)
-        return rfs_hidden_list(m, dir, position - 2, out);
+        return rfs_control_list(m, dir, position - 2, out);
     uint64_t above = RESHARD_ROOT;
     if (position == 1)
         (void)reshard_lookup(m->view, dir, "..", &above);
@@ -192,14 +233,14 @@ static int list(struct rfs_mount *m, uint64_t dir, uint64_t position, reshard_di
 }
 
 /*
- * An entry without attributes has inode 0 and says its number and type in attr only. So it goes for
- * files that are not indexed yet: listing a folder opens no source.
+ * Describes an entry of a list. One without attributes has inode 0 and says its number and type in
+ * attr only. Files that are not indexed yet have none: listing a folder opens no source.
  */
 static void describe(struct rfs_mount *m, const reshard_dirent *entry, bool plus,
                      struct fuse_entry_param *e)
 {
     *e = (struct fuse_entry_param){.attr_timeout = FOREVER, .entry_timeout = FOREVER};
-    if (plus && !rfs_guard_is_me() && entry->name[0] != '.' && !rfs_hidden_is_own(entry->id) &&
+    if (plus && !rfs_guard_is_me() && entry->name[0] != '.' && !rfs_control_owns(entry->id) &&
         reshard_is_ready(m->view, entry->id) && attributes(m, entry->id, &e->attr) == 0) {
         e->ino = entry->id;
         return;
@@ -219,9 +260,9 @@ static void reply_list(fuse_req_t req, fuse_ino_t dir, size_t size, off_t offset
     size_t used = 0;
     int rc;
 
-    if (defers(req, rfs_guard_is_me() && rfs_waits_list(m, dir)))
+    if (defers(req, rfs_guard_is_me() && list_waits(m, dir)))
         return;
-    char *buf = rfs_scratch_get(size);
+    char *buf = rfs_request_buffer_get(size);
     if (!buf) {
         fuse_reply_err(req, ENOMEM);
         return;
@@ -261,7 +302,52 @@ static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
     reply_list(req, ino, size, offset, true);
 }
 
-void rfs_handle_leave(struct rfs_mount *m, struct rfs_handle *handle)
+/* ---- pages that the kernel keeps of files ---------------------------------------------------- */
+
+/*
+ * Returns whether pages may be dropped at any time. With a single thread they may not, since only
+ * it could answer the reads that dropping waits for: the next open drops them then.
+ */
+static bool pages_can_go(const struct rfs_mount *mount)
+{
+    return mount->options->set.max_threads >= 2;
+}
+
+/*
+ * Adds an inode to the list of those whose pages go. Under the lock of handles. False: no memory.
+ */
+static bool note_drop(struct rfs_mount *mount, fuse_ino_t ino)
+{
+    for (size_t i = 0; i < mount->drops.n; i++)
+        if (mount->drops.data[i] == ino)
+            return true;
+    return RFS_PUSH(&mount->drops, ino);
+}
+
+/*
+ * Drops the pages that the kernel keeps of an inode: after the reply, because it waits for pages
+ * that are being read, and not from the guard's thread. While one thread drops pages, the others
+ * leave theirs to it.
+ */
+static void drop_pages(struct rfs_mount *mount, fuse_ino_t ino)
+{
+    pthread_mutex_lock(&mount->handles_lock);
+    const bool mine = note_drop(mount, ino) && !mount->dropping;
+    mount->dropping |= mine;
+    while (mine && mount->drops.n > 0) {
+        const fuse_ino_t next = mount->drops.data[--mount->drops.n];
+        pthread_mutex_unlock(&mount->handles_lock);
+        fuse_lowlevel_notify_inval_inode(mount->session, next, 0, 0);
+        pthread_mutex_lock(&mount->handles_lock);
+    }
+    if (mine)
+        mount->dropping = false;
+    pthread_mutex_unlock(&mount->handles_lock);
+}
+
+/* ---- open files ------------------------------------------------------------------------------ */
+
+void rfs_ops_leave_handle(struct rfs_mount *m, struct rfs_handle *handle)
 {
     if (atomic_fetch_sub(&handle->users, 1) > 1)
         return;
@@ -285,8 +371,8 @@ static int open_handle(struct rfs_mount *m, uint64_t id, struct rfs_handle **out
 
     if (!handle)
         return -ENOMEM;
-    rc = rfs_hidden_is_own(id) ? rfs_hidden_text(m, id, &handle->text, &handle->bytes)
-                               : reshard_reader_open(m->view, id, &handle->reader);
+    rc = rfs_control_owns(id) ? rfs_control_text(m, id, &handle->text, &handle->bytes)
+                              : reshard_reader_open(m->view, id, &handle->reader);
     if (rc < 0) {
         free(handle);
         return rc;
@@ -302,17 +388,17 @@ static int open_handle(struct rfs_mount *m, uint64_t id, struct rfs_handle **out
     return 0;
 }
 
-/* Whether the kernel may keep pages of a file after it was closed. */
+/* Returns whether the kernel may keep pages of a file after it was closed. */
 static bool may_have_pages(const struct rfs_mount *m, uint64_t id)
 {
-    return !rfs_hidden_is_own(id) && !rfs_options_keyed(&m->options->set);
+    return !rfs_control_owns(id) && !rfs_options_keyed(&m->options->set);
 }
 
 /*
- * Whether a file is opened for reading through the page cache. Tensors by themselves are there to
- * be mapped, whatever is said of checkpoints. While pages of a file are being read, because others
- * map it, mapping it with direct_io would wait for these pages, which no signal ends, and drop
- * them.
+ * Returns whether a file is opened for reading through the page cache. Tensors by themselves are
+ * there to be mapped, whatever is said of checkpoints. While pages of a file are being read,
+ * because others map it, mapping it with direct_io would wait for these pages, which no signal
+ * ends, and drop them.
  */
 static bool is_cached(struct rfs_mount *m, uint64_t id)
 {
@@ -340,14 +426,14 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         fuse_reply_err(req, ELOOP);
         return;
     }
-    if (defers(req, rfs_guard_is_me() && !rfs_hidden_is_own(ino)))
+    if (defers(req, rfs_guard_is_me() && !rfs_control_owns(ino)))
         return;
     struct rfs_request *request = rfs_request_begin(req);
     rc = open_handle(m, ino, &handle);
     const bool cached = rc == 0 && is_cached(m, ino);
     if (!rfs_request_end(request, req)) {
         if (rc == 0)
-            rfs_handle_leave(m, handle);
+            rfs_ops_leave_handle(m, handle);
         return;
     }
     if (rc < 0) {
@@ -355,33 +441,31 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         return;
     }
     fi->direct_io = !cached;
-    /* With direct_io, too, mappings and sendfile have pages. To drop them is to wait for them. */
+    /* Mappings and sendfile have pages with direct_io, too. To drop them is to wait for them. */
     fi->keep_cache = may_have_pages(m, ino) && !atomic_load(&m->stale);
     fi->fh = (uintptr_t)handle;
     if (fuse_reply_open(req, fi) < 0) /* interrupted: no release will come */
-        rfs_handle_leave(m, handle);
+        rfs_ops_leave_handle(m, handle);
 }
 
-/*
- * With a key, only private mappings have pages, and this may have been the last mapping.
- */
+/* Closes a file. With a key, only private mappings have pages: this may have been the last one. */
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct rfs_mount *m = mount_of(req);
     const bool drops =
-        rfs_options_keyed(&m->options->set) && !rfs_hidden_is_own(ino) && rfs_pages_can_go(m);
+        rfs_options_keyed(&m->options->set) && !rfs_control_owns(ino) && pages_can_go(m);
 
     if (defers(req, rfs_guard_is_me() && drops))
         return;
-    rfs_handle_leave(m, (struct rfs_handle *)(uintptr_t)fi->fh);
+    rfs_ops_leave_handle(m, (struct rfs_handle *)(uintptr_t)fi->fh);
     fuse_reply_err(req, 0);
     if (drops)
-        rfs_pages_drop(m, ino);
+        drop_pages(m, ino);
 }
 
 /*
- * From the thread's own memory: once the kernel has the reply, the handle may be closed before
- * sending it returns.
+ * Replies from the thread's own memory: once the kernel has the reply, the handle may be closed
+ * before sending it returns.
  */
 static void reply_text(fuse_req_t req, const struct rfs_handle *handle, char *scratch, size_t size,
                        off_t offset)
@@ -406,7 +490,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 
     if (defers(req, rfs_guard_is_me() && handle->reader))
         return;
-    void *scratch = rfs_scratch_get(size + RESHARD_SCRATCH_EXTRA);
+    void *scratch = rfs_request_buffer_get(size + RESHARD_SCRATCH_EXTRA);
     if (!scratch) {
         fuse_reply_err(req, ENOMEM);
         return;
@@ -422,7 +506,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
         rfs_request_locks_pages(request, ino);
     n = reshard_reader_borrow(handle->reader, scratch, size, (uint64_t)offset, spans, SPANS, &count,
                               &loan);
-    rfs_handle_leave(m, handle);
+    rfs_ops_leave_handle(m, handle);
     const bool ours = rfs_request_end(request, req);
     if (ours && n < 0)
         fuse_reply_err(req, (int)-n);
@@ -432,9 +516,111 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
         reshard_return(loan);
     if (ours && n == -ESTALE) {
         atomic_store(&m->stale, true);
-        if (rfs_pages_can_go(m))
-            rfs_pages_drop(m, ino);
+        if (pages_can_go(m))
+            drop_pages(m, ino);
     }
+}
+
+/* ---- requests that would write --------------------------------------------------------------- */
+
+/*
+ * EROFS for every request that would change something. The kernel gives it by itself while the
+ * mount is "ro"; these answer after a remount with "rw".
+ */
+
+static void no_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
+                       struct fuse_file_info *fi)
+{
+    (void)ino, (void)attr, (void)to_set, (void)fi;
+    fuse_reply_err(req, EROFS);
+}
+
+static void no_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
+{
+    (void)parent, (void)name, (void)mode, (void)rdev;
+    fuse_reply_err(req, EROFS);
+}
+
+static void no_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+    (void)parent, (void)name, (void)mode;
+    fuse_reply_err(req, EROFS);
+}
+
+static void no_remove(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    (void)parent, (void)name;
+    fuse_reply_err(req, EROFS);
+}
+
+static void no_symlink(fuse_req_t req, const char *link, fuse_ino_t parent, const char *name)
+{
+    (void)link, (void)parent, (void)name;
+    fuse_reply_err(req, EROFS);
+}
+
+static void no_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
+                      const char *new_name, unsigned flags)
+{
+    (void)parent, (void)name, (void)new_parent, (void)new_name, (void)flags;
+    fuse_reply_err(req, EROFS);
+}
+
+static void no_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *new_name)
+{
+    (void)ino, (void)new_parent, (void)new_name;
+    fuse_reply_err(req, EROFS);
+}
+
+static void no_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t offset,
+                     struct fuse_file_info *fi)
+{
+    (void)ino, (void)buf, (void)size, (void)offset, (void)fi;
+    fuse_reply_err(req, EROFS);
+}
+
+static void no_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+                      struct fuse_file_info *fi)
+{
+    (void)parent, (void)name, (void)mode, (void)fi;
+    fuse_reply_err(req, EROFS);
+}
+
+static void no_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
+                        size_t size, int flags)
+{
+    (void)ino, (void)name, (void)value, (void)size, (void)flags;
+    fuse_reply_err(req, EROFS);
+}
+
+static void no_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+    (void)ino, (void)name;
+    fuse_reply_err(req, EROFS);
+}
+
+static void no_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
+                         struct fuse_file_info *fi)
+{
+    (void)ino, (void)mode, (void)offset, (void)length, (void)fi;
+    fuse_reply_err(req, EROFS);
+}
+
+static void refuse_writes(struct fuse_lowlevel_ops *ops)
+{
+    ops->setattr = no_setattr;
+    ops->mknod = no_mknod;
+    ops->mkdir = no_mkdir;
+    ops->unlink = no_remove;
+    ops->rmdir = no_remove;
+    ops->symlink = no_symlink;
+    ops->rename = no_rename;
+    ops->link = no_link;
+    ops->write = no_write;
+    ops->create = no_create;
+    ops->setxattr = no_setxattr;
+    ops->removexattr = no_removexattr;
+    ops->fallocate = no_fallocate;
 }
 
 void rfs_ops_fill(struct fuse_lowlevel_ops *ops)
@@ -450,8 +636,8 @@ void rfs_ops_fill(struct fuse_lowlevel_ops *ops)
         .open = op_open,
         .release = op_release,
         .read = op_read,
-        .getxattr = rfs_hidden_getxattr,
-        .listxattr = rfs_hidden_listxattr,
+        .getxattr = rfs_control_getxattr,
+        .listxattr = rfs_control_listxattr,
     };
-    rfs_ops_refuse_writes(ops);
+    refuse_writes(ops);
 }

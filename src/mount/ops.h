@@ -5,9 +5,10 @@
  */
 #pragma once
 
-#include "base/std.h"
-#include "mount/fuse.h"
+#include "mount/internal.h"
 
-/* The operations that are answered, and those that would write and are refused. */
+/* Fills in the operations that are answered, and those that would write and are refused. */
 void rfs_ops_fill(struct fuse_lowlevel_ops *ops);
-void rfs_ops_refuse_writes(struct fuse_lowlevel_ops *ops);
+
+/* Takes one user from an open file; the last one closes it. */
+void rfs_ops_leave_handle(struct rfs_mount *mount, struct rfs_handle *handle);

@@ -1,19 +1,106 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mount/request.h"
 
-#include "mount/bell.h"
 #include "mount/internal.h"
+#include "mount/message.h"
+#include "mount/request_buffer.h"
+#include "mount/signals.h"
 
 #include <fcntl.h>
+#include <linux/fuse.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
+
+#define TICK 100  /* milliseconds, of the guard */
+#define QUIET 20u /* ticks without anything to look after, until the guard sleeps */
+
+/*
+ * The number of threads that watch. On two processors, 4 gave a tenth to a seventh more than
+ * read(2) to one reader of gathered bytes, 2 nothing, and 16 less than 4.
+ */
+#define WATCHERS 4
+
+/* The kernel wants room for the largest request, a write of so much, even if none is ever sent. */
+#define ROOM (RFS_REQUEST_BYTES + (64 << 10))
+
+/* A request that no thread was free for. */
+struct rfs_held_request {
+    struct rfs_held_request *next;
+    int64_t signalled; /* when its caller got a signal, in milliseconds; 0: it did not */
+    size_t size;
+    struct fuse_in_header bytes[]; /* SIZE bytes: the header and what follows it */
+};
+
+/*
+ * The guard: one in a process, which outlives the mount, because it may have to end the process
+ * while that is taken down.
+ */
+struct guard {
+    int signals;         /* descriptor of the signals that it takes (signals.h) */
+    int bell;            /* event descriptor that wakes it */
+    atomic_bool asleep;  /* there is nothing to watch */
+    atomic_bool ending;  /* the mount is to end */
+    atomic_bool resting; /* nothing can hang any more */
+
+    pthread_mutex_t lock; /* held while it looks at the mount, over system calls that do not wait */
+    struct rfs_mount *mount; /* borrowed; NULL: it is being taken down */
+    int64_t ends;            /* when it ends the process; 0: the mount does not end */
+
+    /* The thread's own. */
+    bool foreground;
+    int takes;      /* descriptor of the kernel's requests, while it takes them; or -1 */
+    bool deferred;  /* the request at hand may wait */
+    uint64_t turns; /* of the requests, at the last tick */
+    unsigned quiet; /* ticks without anything to look after */
+};
+
+static _Thread_local bool is_guard;
+
+static struct guard the_guard = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- waking the guard ------------------------------------------------------------------------ */
+
+/* Returns the milliseconds of a clock that never goes back. */
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Makes the guard look at requests, or ends its sleep. */
+static void wake_guard(void)
+{
+    eventfd_write(the_guard.bell, 1);
+}
+
+/* Ends the guard's sleep; makes no system call if it is awake. */
+static void rouse_guard(void)
+{
+    if (atomic_exchange(&the_guard.asleep, false))
+        wake_guard();
+}
+
+void rfs_guard_end(void)
+{
+    if (!atomic_exchange(&the_guard.ending, true))
+        wake_guard();
+}
+
+/* ---- the requests of threads ----------------------------------------------------------------- */
 
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int key_error;
 
-/* A thread ends: another thread may take its slot. */
+/* Lets another thread take the slot of one that ends. */
 static void leave(void *p)
 {
     struct rfs_request *request = p;
@@ -43,7 +130,7 @@ static struct rfs_request *make(struct rfs_mount *m)
     return request;
 }
 
-/* The calling thread's own. */
+/* Returns the calling thread's own request, made at the first call; NULL: out of memory. */
 static struct rfs_request *mine(struct rfs_mount *m)
 {
     struct rfs_request *request;
@@ -69,24 +156,9 @@ static struct rfs_request *mine(struct rfs_mount *m)
     return request;
 }
 
-void rfs_requests_end(struct rfs_requests *all)
-{
-    reshard_cancel_use(NULL);
-    if (!key_error && atomic_load(&all->first))
-        pthread_setspecific(key, NULL);
-    for (struct rfs_request *request = atomic_exchange(&all->first, NULL); request;) {
-        struct rfs_request *next = request->next;
-
-        reshard_cancel_free(request->cancel);
-        pthread_mutex_destroy(&request->lock);
-        free(request);
-        request = next;
-    }
-}
-
 /* ---- the callers ----------------------------------------------------------------------------- */
 
-/* The number behind NAME in TEXT of base 16; 0 when it is not there. */
+/* Reads the number behind NAME in TEXT, of base 16; 0 when it is not there. */
 static unsigned long long mask_of(const char *text, const char *name)
 {
     const char *at = strstr(text, name);
@@ -100,7 +172,8 @@ static unsigned long long bit(int number)
 }
 
 /*
- * Whether the process or thread PID has a signal that ends it: 1, 0, or -1 when that can't be seen.
+ * Returns whether the process or thread PID has a signal that ends it: 1, 0, or -1 when that can't
+ * be seen.
  */
 static int is_dying(pid_t pid)
 {
@@ -129,16 +202,20 @@ static int is_dying(pid_t pid)
     return (pending & ~harmless) != 0;
 }
 
-bool rfs_request_is_over(pid_t pid, int64_t signalled)
+/*
+ * Returns whether a request is to be given up whose caller PID got a signal at SIGNALLED, in
+ * milliseconds: the caller is about to end by it, or can't be seen and has waited long enough.
+ */
+static bool is_over(pid_t pid, int64_t signalled)
 {
     const int dying = is_dying(pid);
 
-    return dying > 0 || (dying < 0 && rfs_bell_now() - signalled >= RFS_REQUEST_GRACE);
+    return dying > 0 || (dying < 0 && now_ms() - signalled >= RFS_REQUEST_GRACE);
 }
 
 /* ---- one request ----------------------------------------------------------------------------- */
 
-/* The caller has the lock. */
+/* Answers a request by CODE, and cancels its work. The caller has the lock. */
 static void give_up(struct rfs_request *request, int code)
 {
     const fuse_req_t req = request->req;
@@ -150,28 +227,29 @@ static void give_up(struct rfs_request *request, int code)
 }
 
 /*
- * Runs in the thread that gets the kernel's note of a signal, while the one that works on REQ goes
- * on; or, if the signal came first, in rfs_request_begin, where nothing may be given up yet.
+ * Notes a signal to the caller of REQ. Runs in the thread that gets the kernel's note of a signal,
+ * while the one that works on REQ goes on; or, if the signal came first, in rfs_request_begin,
+ * where nothing may be given up yet.
  */
 static void on_signal(fuse_req_t req, void *data)
 {
     struct rfs_request *request = data;
-    struct rfs_mount *m = fuse_req_userdata(req);
     bool watch = false;
 
     pthread_mutex_lock(&request->lock);
     if (request->about == req) {
-        request->signalled = rfs_bell_now();
-        watch = !request->req || !rfs_request_is_over(request->pid, request->signalled);
+        request->signalled = now_ms();
+        watch = !request->req || !is_over(request->pid, request->signalled);
         if (!watch)
             give_up(request, EINTR);
     }
     pthread_mutex_unlock(&request->lock);
     if (watch)
-        rfs_bell_ring(m->bell);
+        wake_guard();
 }
 
-void rfs_request_was_signalled(struct rfs_mount *mount, int64_t signalled)
+/* Notes that the caller of the request that this thread is about to begin got a signal. */
+static void note_signalled(struct rfs_mount *mount, int64_t signalled)
 {
     struct rfs_request *request = mine(mount);
 
@@ -233,14 +311,18 @@ bool rfs_request_is_own(fuse_req_t req)
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-bool rfs_requests_look(struct rfs_requests *all)
+/*
+ * Gives up requests whose callers are about to end. Returns whether there are others whose callers
+ * got a signal.
+ */
+static bool look_at_requests(struct rfs_requests *all)
 {
     bool left = false;
 
     for (struct rfs_request *request = atomic_load(&all->first); request; request = request->next) {
         pthread_mutex_lock(&request->lock);
         const bool signalled = request->about && request->signalled;
-        const bool over = signalled && rfs_request_is_over(request->pid, request->signalled);
+        const bool over = signalled && is_over(request->pid, request->signalled);
         left |= signalled && !(over && request->req);
         if (over && request->req)
             give_up(request, EINTR);
@@ -262,7 +344,8 @@ bool rfs_requests_lock_pages(struct rfs_requests *all, fuse_ino_t ino)
     return found;
 }
 
-void rfs_requests_give_up(struct rfs_requests *all, int code)
+/* Gives up all requests, as CODE, an errno. */
+static void give_up_all(struct rfs_requests *all, int code)
 {
     for (struct rfs_request *request = atomic_load(&all->first); request; request = request->next) {
         pthread_mutex_lock(&request->lock);
@@ -270,4 +353,484 @@ void rfs_requests_give_up(struct rfs_requests *all, int code)
             give_up(request, code);
         pthread_mutex_unlock(&request->lock);
     }
+}
+
+int rfs_requests_init(struct rfs_requests *all)
+{
+    *all = (struct rfs_requests){.wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
+    all->last = &all->held;
+    pthread_mutex_init(&all->lock, NULL);
+    sem_init(&all->turn, 0, 0);
+    return all->wake < 0 ? -errno : 0;
+}
+
+void rfs_requests_end(struct rfs_requests *all)
+{
+    reshard_cancel_use(NULL);
+    if (!key_error && atomic_load(&all->first))
+        pthread_setspecific(key, NULL);
+    for (struct rfs_request *request = atomic_exchange(&all->first, NULL); request;) {
+        struct rfs_request *next = request->next;
+
+        reshard_cancel_free(request->cancel);
+        pthread_mutex_destroy(&request->lock);
+        free(request);
+        request = next;
+    }
+    while (all->held) {
+        struct rfs_held_request *held = all->held;
+
+        all->held = held->next;
+        free(held);
+    }
+    if (all->room)
+        munmap(all->room, ROOM);
+    if (all->wake >= 0)
+        close(all->wake);
+    sem_destroy(&all->turn);
+    pthread_mutex_destroy(&all->lock);
+}
+
+/* ---- threads that wait for requests ---------------------------------------------------------- */
+
+/* Returns when the calling thread is a watcher: at once, or when another thread made it one. */
+static void watch(struct rfs_requests *all)
+{
+    pthread_mutex_lock(&all->lock);
+    const bool park = all->watchers == WATCHERS;
+    *(park ? &all->parked : &all->watchers) += 1;
+    all->turns++;
+    pthread_mutex_unlock(&all->lock);
+    while (park && sem_wait(&all->turn) < 0)
+        continue;
+}
+
+/* Ends the calling thread's watch. Returns whether another thread watches now. */
+static bool turn_away(struct rfs_requests *all)
+{
+    pthread_mutex_lock(&all->lock);
+    const bool last = --all->watchers == 0;
+    const bool next = last && all->parked > 0;
+    all->parked -= next;
+    all->watchers += next;
+    pthread_mutex_unlock(&all->lock);
+    if (next)
+        sem_post(&all->turn);
+    return next || !last;
+}
+
+/* Returns whether no thread waits for requests now, and (unless NULL) how often one came so far. */
+static bool is_unwatched(struct rfs_requests *all, uint64_t *turns)
+{
+    pthread_mutex_lock(&all->lock);
+    const bool unwatched = all->watchers == 0 && all->parked == 0;
+    if (turns)
+        *turns = all->turns;
+    pthread_mutex_unlock(&all->lock);
+    return unwatched;
+}
+
+/* Makes no thread wait any more: as if each had got a signal. */
+static void close_requests(struct rfs_requests *all)
+{
+    pthread_mutex_lock(&all->lock);
+    all->closed = true;
+    pthread_mutex_unlock(&all->lock);
+    eventfd_write(all->wake, 1);
+}
+
+/* ---- requests that are held ------------------------------------------------------------------ */
+
+/* Takes the first held request; NULL when there is none. The caller has the lock. */
+static struct rfs_held_request *take_held(struct rfs_requests *all)
+{
+    struct rfs_held_request *held = all->held;
+
+    if (!held)
+        return NULL;
+    all->held = held->next;
+    if (!all->held)
+        all->last = &all->held;
+    return held;
+}
+
+/*
+ * Receives the first request that is held, as if it had just been read; -1 with EAGAIN for none,
+ * with EINTR once all is closed. Watchers are woken again if there is more to report.
+ */
+static ssize_t receive_held(struct rfs_mount *m, void *buf, size_t size)
+{
+    struct rfs_requests *all = &m->requests;
+    eventfd_t rings;
+    ssize_t n = -1;
+
+    eventfd_read(all->wake, &rings);
+    pthread_mutex_lock(&all->lock);
+    struct rfs_held_request *held = take_held(all);
+    const bool closed = all->closed;
+    const bool more = all->held || closed;
+    pthread_mutex_unlock(&all->lock);
+    if (more)
+        eventfd_write(all->wake, 1);
+    if (held && held->size <= size) {
+        memcpy(buf, held->bytes, held->size);
+        n = (ssize_t)held->size;
+        note_signalled(m, held->signalled);
+    }
+    free(held);
+    if (n < 0)
+        errno = closed ? EINTR : EAGAIN;
+    return n;
+}
+
+/* Answers a request that nothing has been done about by ERROR, an errno. */
+static void refuse(struct fuse_session *session, const struct fuse_in_header *in, int error)
+{
+    const struct fuse_out_header out = {sizeof out, -error, in->unique};
+
+    if (write(fuse_session_fd(session), &out, sizeof out) < 0)
+        return; /* the mount and its callers are gone */
+}
+
+/* Notes that a caller got a signal. Returns whether its request is held. */
+static bool note_signal(struct rfs_requests *all, const struct fuse_interrupt_in *about)
+{
+    pthread_mutex_lock(&all->lock);
+    struct rfs_held_request *held = all->held;
+    while (held && held->bytes->unique != about->unique)
+        held = held->next;
+    if (held)
+        held->signalled = now_ms();
+    pthread_mutex_unlock(&all->lock);
+    return held;
+}
+
+/*
+ * Takes one request of the kernel, if there is any while no thread waits. Notes signals to the
+ * callers of held requests. *buf is the memory of ALL, until the next call. 1, 0 for none, or
+ * -ENODEV when the mount is gone.
+ */
+static int take_request(struct rfs_requests *all, struct fuse_session *session,
+                        struct fuse_buf *buf)
+{
+    if (!all->room) {
+        void *room = mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        all->room = room == MAP_FAILED ? NULL : room;
+    }
+    while (all->room && is_unwatched(all, NULL)) {
+        const struct fuse_in_header *in = all->room;
+        const ssize_t n = read(fuse_session_fd(session), all->room, ROOM);
+
+        if (n < (ssize_t)sizeof *in)
+            return n < 0 && errno == ENODEV ? -ENODEV : 0;
+        if (in->opcode == FUSE_INTERRUPT &&
+            (size_t)n >= sizeof *in + sizeof(struct fuse_interrupt_in) &&
+            note_signal(all, (const struct fuse_interrupt_in *)(in + 1)))
+            continue;
+        *buf = (struct fuse_buf){.mem = all->room, .size = (size_t)n};
+        return 1;
+    }
+    return 0;
+}
+
+/* Holds the request that was taken last. */
+static void hold_request(struct rfs_requests *all, struct fuse_session *session,
+                         const struct fuse_buf *buf)
+{
+    struct rfs_held_request *held = malloc(sizeof *held + buf->size);
+
+    if (!held) {
+        refuse(session, buf->mem, ENOMEM);
+        return;
+    }
+    *held = (struct rfs_held_request){.size = buf->size};
+    memcpy(held->bytes, buf->mem, buf->size);
+    pthread_mutex_lock(&all->lock);
+    *all->last = held;
+    all->last = &held->next;
+    pthread_mutex_unlock(&all->lock);
+    eventfd_write(all->wake, 1);
+}
+
+/*
+ * Moves held requests that are to be given up to *OUT. Returns whether others are left whose
+ * callers got a signal. The caller has the lock.
+ */
+static bool sort_out(struct rfs_requests *all, struct rfs_held_request **out)
+{
+    bool left = false;
+
+    all->last = &all->held;
+    while (*all->last) {
+        struct rfs_held_request *held = *all->last;
+
+        if (held->signalled && is_over((pid_t)held->bytes->pid, held->signalled)) {
+            *all->last = held->next;
+            held->next = *out;
+            *out = held;
+        } else {
+            left |= held->signalled != 0;
+            all->last = &held->next;
+        }
+    }
+    return left;
+}
+
+/*
+ * Gives up held requests whose callers are about to end. Returns whether there are others whose
+ * callers got a signal.
+ */
+static bool look_at_held(struct rfs_requests *all, struct fuse_session *session)
+{
+    struct rfs_held_request *over = NULL;
+
+    pthread_mutex_lock(&all->lock);
+    const bool left = sort_out(all, &over);
+    pthread_mutex_unlock(&all->lock);
+    while (over) {
+        struct rfs_held_request *held = over;
+
+        over = held->next;
+        refuse(session, held->bytes, EINTR);
+        free(held);
+    }
+    return left;
+}
+
+/* ---- receiving and answering ----------------------------------------------------------------- */
+
+/*
+ * Receives a request. The session's end cancels threads, here in sem_wait, poll or read: the counts
+ * don't matter any more then.
+ */
+static ssize_t receive(int fd, void *buf, size_t size, void *userdata)
+{
+    struct rfs_mount *m = userdata;
+    struct rfs_requests *all = &m->requests;
+    struct pollfd wanted[] = {{.fd = fd, .events = POLLIN}, {.fd = all->wake, .events = POLLIN}};
+    ssize_t n;
+
+    watch(all);
+    do
+        n = poll(wanted, 2, -1) < 0  ? -1
+            : wanted[1].revents != 0 ? receive_held(m, buf, size)
+                                     : read(fd, buf, size);
+    while (n < 0 && errno == EAGAIN);
+    const int code = errno;
+    if (!turn_away(all))
+        rouse_guard();
+    if (n < 0 && code == ENODEV)
+        rfs_guard_end();
+    errno = code;
+    return n;
+}
+
+/*
+ * Libfuse before 3.16 does not pass this wish of op_init on. Without it, one lookup blocks all
+ * other lookups in the same folder, and nothing wakes those.
+ */
+static void allow_parallel_lookups(const struct iovec *iov, int count)
+{
+    struct fuse_init_out *out = count > 1 ? iov[1].iov_base : NULL;
+
+    if (out && iov[1].iov_len >= offsetof(struct fuse_init_out, flags) + sizeof out->flags)
+        out->flags |= FUSE_PARALLEL_DIROPS;
+}
+
+static ssize_t answer(int fd, struct iovec *iov, int count, void *userdata)
+{
+    struct rfs_mount *m = userdata;
+    atomic_bool *begun = &m->requests.begun;
+
+    if (atomic_load_explicit(begun, memory_order_relaxed) || atomic_exchange(begun, true))
+        return writev(fd, iov, count);
+    allow_parallel_lookups(iov, count);
+    const ssize_t n = writev(fd, iov, count);
+    if (n >= 0)
+        m->started(m->started_ctx);
+    return n;
+}
+
+int rfs_requests_open(struct fuse_session *session)
+{
+    const struct fuse_custom_io io = {.writev = answer, .read = receive};
+    const int fd = fuse_session_fd(session);
+    const int flags = fcntl(fd, F_GETFL);
+
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+        return -errno;
+    return fuse_session_custom_io(session, &io, fd);
+}
+
+/* ---- the guard's thread ---------------------------------------------------------------------- */
+
+/* Ends the session and all requests. The caller has the lock. */
+static void begin_to_end(struct guard *g)
+{
+    g->ends = now_ms() + RFS_GUARD_PATIENCE;
+    if (!g->mount)
+        return;
+    fuse_session_exit(g->mount->session);
+    reshard_cancel_all(g->mount->view);
+    give_up_all(&g->mount->requests, ENOTCONN);
+    close_requests(&g->mount->requests);
+}
+
+static void end_process(struct guard *g)
+{
+    if (atomic_load(&g->resting))
+        return;
+    rfs_message_put(NULL, RESHARD_LOG_WARNING,
+                    "it ends while calls on its sources are under way: they have not returned");
+    pthread_mutex_lock(&g->lock);
+    if (g->mount) {
+        rfs_mount_let_go(g->mount);
+        /* A caller that waits for the process may mount at the same place at once. */
+        rfs_keeper_linger(g->mount->keeper, RFS_GUARD_PATIENCE);
+    }
+    /* Threads stop in the middle of their work; no exit handler may see that. */
+    syscall(SYS_exit_group, 0);
+}
+
+/* Takes requests while no other thread takes them. The caller has the lock. */
+static void take_requests(struct guard *g)
+{
+    struct rfs_requests *all = &g->mount->requests;
+    struct fuse_buf buf = {.mem = NULL};
+    int rc;
+
+    while ((rc = take_request(all, g->mount->session, &buf)) > 0) {
+        g->deferred = false;
+        fuse_session_process_buf(g->mount->session, &buf);
+        if (g->deferred)
+            hold_request(all, g->mount->session, &buf);
+    }
+    if (rc == -ENODEV)
+        atomic_store(&g->ending, true);
+}
+
+/* Looks after requests, at each tick. The caller has the lock. */
+static void look(struct guard *g)
+{
+    struct rfs_mount *m = g->mount;
+    /* Both are looked at, whatever the first one says. */
+    const bool asked = look_at_requests(&m->requests);
+    const bool signalled = look_at_held(&m->requests, m->session) || asked;
+    uint64_t turns;
+    const bool unwatched = is_unwatched(&m->requests, &turns);
+
+    g->takes = unwatched && turns == g->turns ? fuse_session_fd(m->session) : -1;
+    g->turns = turns;
+    g->quiet = signalled || unwatched ? 0 : g->quiet + 1;
+}
+
+static void *run(void *arg)
+{
+    struct guard *g = arg;
+    int64_t tick = now_ms() + TICK;
+
+    is_guard = true;
+    for (;;) {
+        struct pollfd wanted[] = {{.fd = g->signals, .events = POLLIN},
+                                  {.fd = g->bell, .events = POLLIN},
+                                  {.fd = g->takes, .events = POLLIN}};
+        eventfd_t rings;
+        const int64_t now = now_ms();
+
+        poll(wanted, 3, atomic_load(&g->asleep) ? -1 : tick > now ? (int)(tick - now) : 0);
+        if (wanted[0].revents && rfs_signals_take(g->signals, g->foreground))
+            atomic_store(&g->ending, true);
+        if (wanted[1].revents) {
+            eventfd_read(g->bell, &rings);
+            atomic_store(&g->asleep, false);
+            g->quiet = 0;
+        }
+        pthread_mutex_lock(&g->lock);
+        if (atomic_load(&g->ending) && g->ends == 0)
+            begin_to_end(g);
+        const bool looks = g->mount && g->ends == 0;
+        if (looks && wanted[2].revents)
+            take_requests(g);
+        if (now_ms() >= tick) {
+            if (looks)
+                look(g);
+            tick = now_ms() + TICK;
+        }
+        if (!looks)
+            g->takes = -1;
+        /* The last thread that waited wakes the guard later, or is seen here. */
+        atomic_store(&g->asleep, g->quiet >= QUIET && g->ends == 0);
+        if (looks && is_unwatched(&g->mount->requests, NULL))
+            atomic_store(&g->asleep, false);
+        const bool late = g->ends && now_ms() >= g->ends;
+        pthread_mutex_unlock(&g->lock);
+        if (late)
+            end_process(g);
+    }
+    return NULL;
+}
+
+/* ---- the guard, for the others --------------------------------------------------------------- */
+
+static int start_thread(struct guard *g)
+{
+    pthread_t thread;
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    int rc;
+
+    sigfillset(&all);
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = pthread_create(&thread, &attributes, run, g);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return rc;
+}
+
+int rfs_guard_start(struct rfs_mount *mount, struct rfs_error *err)
+{
+    struct guard *g = &the_guard;
+    int rc;
+
+    g->mount = mount;
+    g->takes = -1;
+    g->foreground = mount->options->foreground;
+    g->signals = rfs_signals_open(g->foreground);
+    g->bell = g->signals < 0 ? -1 : eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    rc = g->bell < 0 ? errno : 0;
+    if (rc == 0)
+        rc = start_thread(g);
+    if (rc == 0)
+        return 0;
+    return rfs_fail(err, -rc, RFS_NOWHERE, "a higher limit of descriptors and threads",
+                    "no thread for signals: %s", strerror(rc));
+}
+
+void rfs_guard_leave(void)
+{
+    struct guard *g = &the_guard;
+
+    pthread_mutex_lock(&g->lock);
+    g->mount = NULL;
+    if (g->ends)
+        g->ends += RFS_GUARD_SAVING;
+    pthread_mutex_unlock(&g->lock);
+}
+
+void rfs_guard_rest(void)
+{
+    atomic_store(&the_guard.resting, true);
+}
+
+bool rfs_guard_is_me(void)
+{
+    return is_guard;
+}
+
+void rfs_guard_defer(fuse_req_t req)
+{
+    the_guard.deferred = true;
+    fuse_reply_none(req);
 }

@@ -13,62 +13,41 @@
 #pragma once
 
 #include "base/error.h"
-#include "mount/options.h"
+#include "mount/mount_options.h"
 #include "reshard.h"
 
 enum rfs_sandbox_filter {
     RFS_FILTER_NONE,
     RFS_FILTER_LOG,  /* the kernel logs system calls that are not allowed */
-    RFS_FILTER_KILL, /* which end the process */
+    RFS_FILTER_KILL, /* the kernel ends a process that makes one */
 };
 
 /* The parts in effect, or possible. Zero-initialise. */
 struct rfs_sandbox {
-    bool entered;       /* no new privileges */
-    bool few_rights;    /* no capability but those that reading takes */
-    uint64_t kept;      /* the capabilities that are kept: bit N is that with the number N */
-    bool in_background; /* the parent reports how it ended */
+    bool entered;    /* no new privileges */
+    bool few_rights; /* no capabilities but those that reading takes */
+    uint64_t kept;   /* the capabilities that are left: bit N is number N */
     enum rfs_sandbox_filter filter;
-    int landlock; /* its version; 0: none */
+    int landlock; /* version of Landlock; 0: none */
     bool network; /* connections may be made */
 };
 
 /*
- * The first step. NETWORK: a source is in object storage, so that connections may be made. 0, or
- * -errno with *err filled.
+ * Takes the first step. NETWORK: a source is in object storage, so that connections may be made. 0,
+ * or -errno with *err filled.
  */
 int rfs_sandbox_enter(enum rfs_sandbox_mode mode, bool network, struct rfs_sandbox *out,
                       struct rfs_error *err);
-/* The second, for the files of VIEW; logs the parts in effect. */
+/* Takes the second step, for the files of VIEW; logs the parts in effect. 0 or -errno. */
 int rfs_sandbox_close(enum rfs_sandbox_mode mode, reshard_view *view, struct rfs_sandbox *out,
                       struct rfs_error *err);
 /*
- * In the keeper of root, once it has mounted: gives up all capabilities but that of unmounting, and
- * all system calls that it makes no more. An ordinary user's runs fusermount3, with the rights of
- * that. 0, or -errno with *err filled.
+ * Gives up, in the keeper of root once it has mounted, all capabilities but that of unmounting, and
+ * all system calls that it makes no more. The keeper of an ordinary user runs fusermount3, with the
+ * rights of that. 0, or -errno with *err filled.
  */
 int rfs_sandbox_enter_keeper(enum rfs_sandbox_mode mode, struct rfs_error *err);
-/* The parts that this build and this kernel have; nothing is given up. */
+/* Finds the parts that this build and this kernel have; nothing is given up. */
 void rfs_sandbox_look(struct rfs_sandbox *out);
-/* "no new privileges, no capabilities, ...", or "off". */
+/* Writes "no new privileges, no capabilities, ...", or "off". */
 void rfs_sandbox_describe(const struct rfs_sandbox *sandbox, char *out, size_t cap);
-
-/* ---- the parts ---- */
-
-enum rfs_sandbox_process { RFS_SERVER, RFS_SERVER_OF_OBJECTS, RFS_THE_KEEPER };
-
-/*
- * The filter of system calls of a process (sandbox_calls.c). 0, or -errno: -ENOSYS where the build
- * or the kernel has none.
- */
-int rfs_sandbox_calls(enum rfs_sandbox_filter filter, enum rfs_sandbox_process process);
-/* Whether there is a filter in this build and this kernel. */
-bool rfs_sandbox_has_calls(void);
-
-/* Landlock (sandbox_files.c): its version, or 0. */
-int rfs_sandbox_landlock(void);
-/*
- * From now on only the files that VIEW reads and writes can be opened; with NETWORK also those that
- * names of hosts and certificates take. 0 or -errno.
- */
-int rfs_sandbox_files(reshard_view *view, int landlock, bool network);

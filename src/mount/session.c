@@ -2,27 +2,73 @@
 #include "mount/session.h"
 
 #include "base/log.h"
-#include "mount/arguments.h"
-#include "mount/capture.h"
-#include "mount/channel.h"
-#include "mount/guard.h"
 #include "mount/internal.h"
+#include "mount/message.h"
 #include "mount/ops.h"
-#include "mount/readahead.h"
-#include "mount/report.h"
-#include "mount/scratch.h"
+#include "mount/request_buffer.h"
+#include "mount/signals.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 
-/* The loop runs in the main thread. Beside the session's threads there is the guard (guard.h). */
+/* ---- ending threads -------------------------------------------------------------------------- */
+
+/* Ends the thread that it runs in. */
+static void *end(void *arg)
+{
+    (void)arg;
+    pthread_exit(NULL); /* this loads it, and keeps where its functions are */
+}
+
+/* Fails where the library cannot be loaded: pthread_exit, too, would abort then. */
+static int check(struct rfs_error *err)
+{
+#ifdef __GLIBC__
+    void *library = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_NODELETE);
+
+    if (!library)
+        return rfs_fail(err, -ENOENT, RFS_NOWHERE,
+                        "install libgcc_s, or a higher limit (ulimit -n, -v)",
+                        "threads cannot be ended: %s", dlerror());
+    dlclose(library);
+#else
+    (void)err;
+#endif
+    return 0;
+}
+
+int rfs_session_load_unwind(struct rfs_error *err)
+{
+    pthread_t thread;
+    sigset_t all;
+    sigset_t before;
+    int rc = check(err);
+
+    if (rc < 0)
+        return rc;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = pthread_create(&thread, NULL, end, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0)
+        return rfs_fail(err, -rc, RFS_NOWHERE, NULL, "no thread can be started: %s", strerror(rc));
+    pthread_join(thread, NULL);
+    return 0;
+}
+
+/* ---- the session ----------------------------------------------------------------------------- */
+
+/* The loop runs in the main thread. Beside the session's threads there is the guard (request.h). */
 struct session {
     struct rfs_mount mount;
     const char *mountpoint;
     struct rfs_keeper *keeper;
     rfs_session_answers_fn *answers;
     void *answers_ctx;
-    dev_t device; /* that of the mount; 0: unknown */
+    dev_t device; /* device of the mount; 0: unknown */
 };
 
 /* libfuse gives its lines no context. */
@@ -30,11 +76,12 @@ static struct rfs_log fuse_log_lines;
 
 static void report_line(void *ctx, enum rfs_level level, const char *line)
 {
-    rfs_report_line(ctx, (enum reshard_level)level, line);
+    rfs_message_put(ctx, (enum reshard_level)level, line);
 }
 
 /*
- * It has a line for each request that there is no thread or memory for. Lines of debug come whole.
+ * Logs a line of libfuse. It has one for each request that there is no thread or memory for. Lines
+ * of debug come whole.
  */
 static void fuse_line(enum fuse_log_level level, const char *fmt, va_list args)
 {
@@ -53,34 +100,27 @@ static void fuse_line(enum fuse_log_level level, const char *fmt, va_list args)
 }
 
 /*
- * INIT was answered: the mount is ready, and the kernel has set its read-ahead. Nothing looks at
- * the mount from outside to find that out, because an unmount during such a look would fail with
- * EBUSY.
+ * Greets once INIT was answered: the mount is ready, and the kernel has set its read-ahead. Nothing
+ * looks at the mount from outside to find that out, because an unmount during such a look would
+ * fail with EBUSY.
  */
 static void ready(void *ctx)
 {
     struct session *s = ctx;
 
     if (s->mount.cached && s->keeper->fd >= 0)
-        rfs_readahead_report(s->device, rfs_keeper_raise(s->keeper));
+        rfs_keeper_raise(s->keeper, s->device);
     if (s->answers(s->answers_ctx) != 0)
-        rfs_bell_end(s->mount.bell);
+        rfs_guard_end();
 }
 
-/* libfuse takes a mounted descriptor by this name. */
+/* Gives libfuse a mounted descriptor, by its name. */
 static int take_device(struct session *s, const char *name, struct rfs_error *err)
 {
-    struct rfs_capture capture;
     char said[512];
-    int rc;
+    const int rc = rfs_fuse_mount(s->mount.session, name, said, sizeof said);
 
-    rfs_capture_start(&capture);
-    rc = fuse_session_mount(s->mount.session, name);
-    rfs_capture_end(&capture, said, sizeof said);
-    if (rc == 0)
-        return 0;
-    return rfs_fail(err, -EIO, RFS_IN(s->mountpoint), NULL, "cannot mount: %s",
-                    said[0] ? said : "no reason was given");
+    return rc == 0 ? 0 : rfs_fail(err, rc, RFS_IN(s->mountpoint), NULL, "cannot mount: %s", said);
 }
 
 static int mount_session(struct session *s, struct rfs_error *err)
@@ -98,8 +138,8 @@ static int mount_session(struct session *s, struct rfs_error *err)
 }
 
 /*
- * The calling thread answers no request, also where one thread alone does. So it never waits for
- * sources, and ends at once if the process is killed (keeper.c).
+ * Runs the loop. The calling thread answers no request, also where one thread alone does. So it
+ * never waits for sources, and ends at once if the process is killed (keeper.c).
  */
 static int run_loop(struct session *s)
 {
@@ -114,7 +154,7 @@ static int run_loop(struct session *s)
     return rc;
 }
 
-/* The descriptor's number stays taken, for libfuse to close. */
+/* Closes the device; its number stays taken, for libfuse to close. */
 void rfs_mount_let_go(struct rfs_mount *mount)
 {
     if (atomic_exchange(&mount->gone, true))
@@ -131,7 +171,7 @@ static void unmount_session(struct session *s)
 {
     rfs_mount_let_go(&s->mount);
     if (!rfs_keeper_wait(s->keeper))
-        rfs_report_line(NULL, RESHARD_LOG_WARNING,
+        rfs_message_put(NULL, RESHARD_LOG_WARNING,
                         "the process that unmounts has ended before: the mount may be left");
 }
 
@@ -143,7 +183,7 @@ static int mount_and_loop(struct session *s, struct rfs_error *err)
     if (rc < 0)
         return rc;
     /* Until here, a signal ends the process, even if it hangs. */
-    rfs_guard_block(s->mount.options->foreground);
+    rfs_signals_block(s->mount.options->foreground);
     rfs_log_init(&fuse_log_lines, report_line, NULL);
     fuse_set_log_func(fuse_line);
     if (s->device)
@@ -153,8 +193,8 @@ static int mount_and_loop(struct session *s, struct rfs_error *err)
         unmount_session(s);
         return rc;
     }
-    rc = rfs_channel_open(s->mount.session) ?: run_loop(s);
-    rfs_bell_end(s->mount.bell);
+    rc = rfs_requests_open(s->mount.session) ?: run_loop(s);
+    rfs_guard_end();
     unmount_session(s);
     rfs_guard_leave();
     if (rc < 0)
@@ -162,7 +202,7 @@ static int mount_and_loop(struct session *s, struct rfs_error *err)
     return 0;
 }
 
-/* Borrows all. 0 or -errno; it is to be ended all the same. */
+/* Fills in a mount, which borrows all. 0 or -errno; it is to be ended all the same. */
 static int mount_init(struct rfs_mount *mount, reshard_view *view,
                       const struct rfs_mount_options *options, const char *mountpoint)
 {
@@ -190,10 +230,10 @@ static int mount_init(struct rfs_mount *mount, reshard_view *view,
         !rfs_options_keyed(&options->set) &&
         (options->set.io == RFS_IO_CACHED || (options->set.io == RFS_IO_AUTO && sum.mapped));
     pthread_mutex_init(&mount->handles_lock, NULL);
-    const int rc = rfs_channel_init(&mount->channel);
+    const int rc = rfs_requests_init(&mount->requests);
     rfs_log_init(&mount->log, report_line, NULL);
     mount->secret.log = &mount->log;
-    rfs_scratch_keep_secret(rfs_options_keyed(&options->set) ? &mount->secret : NULL);
+    rfs_request_buffer_keep_secret(rfs_options_keyed(&options->set) ? &mount->secret : NULL);
     return rc;
 }
 
@@ -201,12 +241,11 @@ static int mount_init(struct rfs_mount *mount, reshard_view *view,
 static void mount_end(struct rfs_mount *mount)
 {
     while (mount->handles)
-        rfs_handle_leave(mount, mount->handles);
+        rfs_ops_leave_handle(mount, mount->handles);
     free(mount->drops.data);
     rfs_requests_end(&mount->requests);
-    rfs_scratch_drop();
+    rfs_request_buffer_drop();
     rfs_log_destroy(&mount->log);
-    rfs_channel_destroy(&mount->channel);
     pthread_mutex_destroy(&mount->handles_lock);
 }
 
@@ -232,7 +271,7 @@ int rfs_session_run(const struct rfs_mount_options *options, const char *mountpo
     rfs_ops_fill(&ops);
     if (rc < 0)
         rc = rfs_fail(err, rc, RFS_NOWHERE, NULL, "no mount: %s", strerror(-rc));
-    else if (!(s.mount.session = rfs_arguments_session(options, &ops, &s.mount, mountpoint, err)))
+    else if (!(s.mount.session = rfs_fuse_session(options, &ops, &s.mount, mountpoint, err)))
         rc = -EINVAL;
     if (rc == 0)
         rc = mount_and_loop(&s, err);

@@ -4,10 +4,12 @@
 
 #include "base/error.h"
 #include "mount/keeper.h"
-#include "mount/options.h"
+#include "mount/mount_options.h"
 #include "mount/sandbox.h"
 #include "reshard.h"
 
+/* Returns whether the mount is not wanted any more; 0: it is. */
+typedef int rfs_session_answers_fn(void *ctx);
 /*
  * Has KEEPER mount VIEW on MOUNTPOINT (absolute; /dev/fd/N without a keeper) and answers until it
  * is unmounted or a signal (INT, TERM, in the foreground HUP as well) asks for that. answers(ctx)
@@ -15,8 +17,15 @@
  * the mount is not wanted any more and goes at once. Returns 0, or -errno with *err filled when the
  * mount cannot be made or broke.
  */
-typedef int rfs_session_answers_fn(void *ctx);
 int rfs_session_run(const struct rfs_mount_options *options, const char *mountpoint,
                     struct rfs_keeper *keeper, const struct rfs_sandbox *sandbox,
                     reshard_view *view, rfs_session_answers_fn *answers, void *ctx,
                     struct rfs_error *err);
+
+/*
+ * Loads what ending threads takes: libfuse ends its threads by pthread_cancel(3), for which the GNU
+ * C library loads libgcc_s.so.1 when it is first called, and aborts where it cannot: when the
+ * server is to end, and no descriptor or address is left. Here it is loaded while there are some.
+ * Starts a thread, which has ended on return. 0, or -errno with *err filled.
+ */
+int rfs_session_load_unwind(struct rfs_error *err);

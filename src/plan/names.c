@@ -1,110 +1,416 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The layouts and mapped names of each name of the catalogue, by the strategies and the user's map,
- * looked up when the name is first asked for.
+ * How outputs are named and typed. The file of names= leads from names in the source to those
+ * shown:
  *
- * Names lie in chunks that never move, as in base/intern.c: chunk k holds 2^(k + FIRST_BITS) of
- * them. The first thread that needs a place writes it. Several may do so at once: they write the
- * same. src comes last; with it the others are there. Without memory for a chunk, the name is
- * looked up each time.
+ *     {"model.embed.weight": "embedding_table", "old.scale": null, …}        null: left out
+ *
+ * as the name_map of ckpt_to_safetensors and safetensors_to_ckpt of MindSpore 2.10 has it (the
+ * name_map of load_distributed_checkpoint goes the other way). Other parameters keep their names.
+ * When a key is given twice, Python would take the last; here it is refused, and so are two
+ * parameters that are shown by one name.
+ *
+ * The rules of dtype=:
+ *
+ *     RULES    RULE [ ; RULE ] …           spaces around a rule and around its = are dropped
+ *     RULE     PATTERN = TO | TO           the one without a pattern is for all that no pattern is like
+ *     TO       float16 | bfloat16 | float32 | float64 | keep          in any case; or F16, BF16, F32, F64
+ *
+ * PATTERN is as base/glob.h says, and may hold a = itself: the last one counts. The first pattern
+ * that a name is like counts.
  */
-#include "plan/internal.h"
+#include "plan/names.h"
 
-enum { FIRST_BITS = 8, CHUNKS = 33 - FIRST_BITS };
+#include "base/cleanup.h"
+#include "base/glob.h"
+#include "base/intern.h"
+#include "base/json_read.h"
+#include "base/store.h"
+#include "base/vec.h"
 
-struct place {
-    _Atomic(const char *) shown;
-    atomic_uint_least32_t dst;
-    atomic_uint_least32_t src; /* 1 + its position, or RFS_NO_ID; 0: not looked up yet */
+#include <stdatomic.h>
+#include <strings.h>
+#include <xxhash.h>
+
+/* ---- dtype= ---------------------------------------------------------------------------------- */
+
+#define DTYPE_REMEDY "dtype=bfloat16, or dtype=bfloat16;*.norm.*=float32;lm_head.*=keep"
+#define KEEP RFS_DTYPE_COUNT
+
+struct dtype_rule {
+    const char *pattern; /* in text */
+    enum rfs_dtype to;   /* or KEEP */
 };
 
-struct rfs_plan_names {
-    _Atomic(struct place *) chunks[CHUNKS];
+struct dtype_rules {
+    char *text; /* owned; cut into rules */
+    RFS_VEC(struct dtype_rule) rules;
+    bool has_other; /* a rule without a pattern was there: */
+    enum rfs_dtype other;
 };
 
-struct rfs_plan_names *rfs_plan_names_new(void)
+static void free_rules(struct dtype_rules *rules)
 {
-    return calloc(1, sizeof(struct rfs_plan_names));
+    if (!rules)
+        return;
+    free(rules->rules.data);
+    free(rules->text);
+    free(rules);
 }
 
-void rfs_plan_names_free(struct rfs_plan_names *names)
+RFS_CLEANUP_OF(rules_cleanup, struct dtype_rules *, free_rules)
+
+/* Removes the spaces around a text. */
+static char *trim(char *text)
 {
-    for (size_t k = 0; names && k < CHUNKS; k++)
-        free(atomic_load_explicit(&names->chunks[k], memory_order_relaxed));
+    size_t n;
+
+    while (*text == ' ')
+        text++;
+    for (n = strlen(text); n > 0 && text[n - 1] == ' '; n--)
+        text[n - 1] = '\0';
+    return text;
+}
+
+static bool parse_target(const char *text, enum rfs_dtype *to)
+{
+    if (strcasecmp(text, "keep") == 0) {
+        *to = KEEP;
+        return true;
+    }
+    for (unsigned d = 0; d < RFS_DTYPE_COUNT; d++) {
+        *to = (enum rfs_dtype)d;
+        if (rfs_dtype_is_float_target(*to) && (strcasecmp(text, rfs_dtype_name(*to)) == 0 ||
+                                               strcasecmp(text, rfs_dtype_safetensors(*to)) == 0))
+            return true;
+    }
+    return false;
+}
+
+static int add_rule(struct dtype_rules *rules, char *text, struct rfs_error *err)
+{
+    char *equals = strrchr(text, '=');
+    struct dtype_rule rule = {.pattern = NULL};
+
+    if (equals) {
+        *equals = '\0';
+        rule.pattern = trim(text);
+    }
+    const char *to = trim(equals ? equals + 1 : text);
+    if (!parse_target(to, &rule.to))
+        return rfs_fail_usage(
+            err, DTYPE_REMEDY,
+            "option dtype: '%s' is not float16, bfloat16, float32, float64 or keep", to);
+    if (rule.pattern && !*rule.pattern)
+        return rfs_fail_usage(err, DTYPE_REMEDY,
+                              "option dtype: a rule has no pattern before its =");
+    if (rule.pattern)
+        return RFS_PUSH(&rules->rules, rule) ? 0 : rfs_fail_memory(err);
+    if (rules->has_other)
+        return rfs_fail_usage(err, DTYPE_REMEDY, "option dtype: two rules are without a pattern");
+    rules->has_other = true;
+    rules->other = rule.to;
+    return 0;
+}
+
+/* Parses rules. 0 with *out owned, or -EINVAL (a mistake of usage) or -ENOMEM with *err filled. */
+static int parse_rules(const char *text, struct dtype_rules **out, struct rfs_error *err)
+{
+    RFS_CLEANUP(rules_cleanup) struct dtype_rules *rules = calloc(1, sizeof *rules);
+
+    *out = NULL;
+    if (!rules || !(rules->text = strdup(text)))
+        return rfs_fail_memory(err);
+    for (char *rest = rules->text; rest;) {
+        char *rule = rest;
+        rest = strchr(rule, ';');
+        if (rest)
+            *rest++ = '\0';
+        const int rc = add_rule(rules, trim(rule), err);
+        if (rc)
+            return rc;
+    }
+    *out = RFS_STEAL(rules);
+    return 0;
+}
+
+/* Returns the dtype of a parameter of that name: FROM where no rule says otherwise. */
+static enum rfs_dtype find_dtype(const struct dtype_rules *rules, const char *name,
+                                 enum rfs_dtype from)
+{
+    enum rfs_dtype to = rules->has_other ? rules->other : KEEP;
+
+    for (size_t i = 0; i < rules->rules.n; i++)
+        if (rfs_glob_match(rules->rules.data[i].pattern, name)) {
+            to = rules->rules.data[i].to;
+            break;
+        }
+    return to == KEEP ? from : to;
+}
+
+/* ---- names= ---------------------------------------------------------------------------------- */
+
+#define NAMES_FILE_BYTES ((size_t)64 << 20) /* a hundred thousand names and more */
+#define NAME_BYTES ((size_t)64 << 10)
+#define REMEDY                                                                                     \
+    "a JSON object such as {\"name in the source\": \"name shown\", \"name left out\": null}"
+#define NAMES_TOLD 5
+
+/* The map of names=. */
+struct name_map {
+    char *path;               /* owned */
+    struct rfs_intern *from;  /* names in the source */
+    struct rfs_intern *to;    /* names shown */
+    RFS_VEC(uint32_t) shown;  /* by id in from: id in to, or RFS_NO_ID for one that is left out */
+    RFS_VEC(uint32_t) source; /* by id in to: id in from */
+    _Atomic unsigned char *used; /* by id in from: a parameter has that name */
+    atomic_bool reported;        /* which are not used */
+};
+
+struct rfs_names {
+    struct name_map *map;      /* NULL: parameters keep their names */
+    struct dtype_rules *rules; /* NULL: dtypes as they are */
+};
+
+static void free_map(struct name_map *map)
+{
+    if (!map)
+        return;
+    rfs_intern_free(map->from);
+    rfs_intern_free(map->to);
+    free(map->shown.data);
+    free(map->source.data);
+    free(map->used);
+    free(map->path);
+    free(map);
+}
+
+void rfs_names_free(struct rfs_names *names)
+{
+    if (!names)
+        return;
+    free_map(names->map);
+    free_rules(names->rules);
     free(names);
 }
 
-/* NULL: no memory. */
-static struct place *make_chunk(_Atomic(struct place *) *chunk, size_t n)
-{
-    struct place *fresh = calloc(n, sizeof *fresh);
-    struct place *shared = NULL;
+RFS_CLEANUP_OF(names_cleanup, struct rfs_names *, rfs_names_free)
 
-    if (!fresh || atomic_compare_exchange_strong(chunk, &shared, fresh))
-        return fresh;
-    free(fresh);
-    return shared;
+static bool has_control(const char *name)
+{
+    for (; *name; name++)
+        if ((unsigned char)*name < 0x20 || *name == 0x7f)
+            return true;
+    return false;
 }
 
-static struct place *place_of(struct rfs_plan_names *names, uint32_t name)
+static int check_name(const struct name_map *map, const char *key, const char *name,
+                      struct rfs_error *err)
 {
-    const uint64_t at = (uint64_t)name + (UINT64_C(1) << FIRST_BITS);
-    const unsigned high = 63U - (unsigned)__builtin_clzll(at);
-    const size_t n = (size_t)1 << high;
-    _Atomic(struct place *) *chunk = &names->chunks[high - FIRST_BITS];
-    struct place *places = atomic_load_explicit(chunk, memory_order_acquire);
-
-    if (!places)
-        places = make_chunk(chunk, n);
-    return places ? &places[at - n] : NULL;
+    const char *wrong = !*name                          ? "is empty"
+                        : strlen(name) > NAME_BYTES     ? "has more than 64 KiB"
+                        : has_control(name)             ? "has a control character"
+                        : !strcmp(name, "__metadata__") ? "is __metadata__, which safetensors "
+                                                          "keeps for itself"
+                                                        : NULL;
+    return wrong ? rfs_fail(err, -EINVAL, RFS_OF(map->path, key), REMEDY, "the name %s", wrong) : 0;
 }
 
-struct rfs_role_name rfs_plan_name(const struct rfs_planner *planner, uint32_t name)
+/* Adds a name that must not be in the table yet. KEY and WRONG are for the message. */
+static int add_once(const struct name_map *map, struct rfs_intern *table, const char *key,
+                    const char *name, const char *wrong, uint32_t *id, struct rfs_error *err)
 {
-    struct place *place = place_of(planner->names, name);
-    const uint32_t src = place ? atomic_load_explicit(&place->src, memory_order_acquire) : 0;
+    const uint32_t before = rfs_intern_count(table);
 
-    if (src != 0)
-        return (struct rfs_role_name){
-            atomic_load_explicit(&place->shown, memory_order_relaxed),
-            src == RFS_NO_ID ? RFS_NO_ID : src - 1,
-            atomic_load_explicit(&place->dst, memory_order_relaxed),
-        };
-    const struct rfs_role_rules rules = rfs_plan_rules(planner);
-    const struct rfs_role_name found =
-        rfs_role_look_up(&rules, rfs_catalog_name(planner->config.catalog, name));
-    if (!place)
-        return found;
-    atomic_store_explicit(&place->shown, found.shown, memory_order_relaxed);
-    atomic_store_explicit(&place->dst, found.dst, memory_order_relaxed);
-    atomic_store_explicit(&place->src, found.src == RFS_NO_ID ? RFS_NO_ID : found.src + 1,
-                          memory_order_release);
-    return found;
+    *id = rfs_intern_add(table, name, strlen(name));
+    if (*id == RFS_NO_ID)
+        return rfs_fail_memory(err);
+    return *id == before ? 0
+                         : rfs_fail(err, -EINVAL, RFS_OF(map->path, key), "leave one of them out",
+                                    "%s", wrong);
 }
 
-struct rfs_role rfs_plan_role(const struct rfs_planner *planner, uint32_t name, uint32_t src_stage,
-                              uint32_t dst_stage)
+static int fail_json(const struct name_map *map, const struct rfs_json_read *json,
+                     struct rfs_error *err)
 {
-    const struct rfs_role_rules rules = rfs_plan_rules(planner);
-    const struct rfs_role_name known =
-        rfs_plan_is_lacking(planner, name)
-            ? rfs_role_look_up_left_out(&rules, rfs_catalog_name(planner->config.catalog, name))
-            : rfs_plan_name(planner, name);
-
-    return rfs_role_of(&rules, &known, src_stage, dst_stage);
+    return json->no_memory ? rfs_fail_memory(err)
+                           : rfs_fail(err, -EINVAL, RFS_AT(map->path, json->at), REMEDY,
+                                      "the names cannot be read: %s", json->wrong);
 }
 
-struct rfs_role rfs_plan_role_of_param(const struct rfs_planner *planner, size_t i,
-                                       uint32_t src_stage, uint32_t dst_stage)
+/* Reads the value of KEY, the name that it is shown by. */
+static int read_shown(struct name_map *map, struct rfs_json_read *json, const char *key,
+                      uint32_t *to, struct rfs_error *err)
 {
-    const struct rfs_role_rules rules = rfs_plan_rules(planner);
-    struct rfs_role_name known = planner->params[i];
+    *to = RFS_NO_ID;
+    if (rfs_json_read_null(json))
+        return 0;
+    if (!rfs_json_read_peek(json, '"'))
+        return rfs_fail(err, -EINVAL, RFS_OF(map->path, key), REMEDY,
+                        "its value is neither a text nor null");
+    if (!rfs_json_read_string(json))
+        return fail_json(map, json, err);
+    const int rc = check_name(map, key, json->text, err);
+    return rc ? rc
+              : add_once(map, map->to, key, json->text,
+                         "another parameter is shown by the same name", to, err);
+}
 
-    if (planner->config.lacking) {
-        const char *param = rfs_strategy_param(rules.src, i);
-        struct rfs_intern *names = rfs_catalog_tables(planner->config.catalog)->names;
-        if (rfs_plan_is_lacking(planner, rfs_intern_find(names, param, strlen(param))))
-            known = rfs_role_look_up_left_out(&rules, param);
+static int read_pairs(struct name_map *map, struct rfs_json_read *json, struct rfs_error *err)
+{
+    uint32_t from, to;
+    bool first = true;
+
+    while (rfs_json_read_member(json, &first)) {
+        int rc = check_name(map, json->text, json->text, err)
+                ?: add_once(map, map->from, json->text, json->text, "it comes twice", &from,
+                            err)
+                ?: read_shown(map, json, rfs_intern_text(map->from, from), &to, err);
+        if (!rc &&
+            (!RFS_PUSH(&map->shown, to) || (to != RFS_NO_ID && !RFS_PUSH(&map->source, from))))
+            rc = rfs_fail_memory(err);
+        if (rc)
+            return rc;
     }
-    return rfs_role_of(&rules, &known, src_stage, dst_stage);
+    return rfs_json_read_end(json) ? 0 : fail_json(map, json, err);
+}
+
+static int read_map(struct name_map *map, struct rfs_error *err)
+{
+    RFS_FREE char *data = NULL;
+    size_t size;
+    int rc = rfs_store_read_whole(map->path, NAMES_FILE_BYTES, &data, &size, err);
+
+    if (rc)
+        return rc;
+    struct rfs_json_read json = rfs_json_read_begin(data, size);
+    rc = read_pairs(map, &json, err);
+    rfs_json_read_free(&json);
+    if (rc)
+        return rc;
+    map->used = calloc(map->shown.n + 1, sizeof *map->used);
+    return map->used ? 0 : rfs_fail_memory(err);
+}
+
+static int open_map(const char *path, struct name_map **out, struct rfs_error *err)
+{
+    struct name_map *map = *out = calloc(1, sizeof *map);
+
+    if (!map || !(map->path = strdup(path)) || !(map->from = rfs_intern_new()) ||
+        !(map->to = rfs_intern_new()))
+        return rfs_fail_memory(err);
+    return read_map(map, err);
+}
+
+int rfs_names_open(const struct rfs_names_config *config, struct rfs_names **out,
+                   struct rfs_error *err)
+{
+    *out = NULL;
+    if (!config->names && !config->dtype)
+        return 0;
+    RFS_CLEANUP(names_cleanup) struct rfs_names *names = calloc(1, sizeof *names);
+    int rc = names ? 0 : rfs_fail_memory(err);
+    if (!rc && config->names)
+        rc = open_map(config->names, &names->map, err);
+    if (!rc && config->dtype)
+        rc = parse_rules(config->dtype, &names->rules, err);
+    if (!rc)
+        *out = RFS_STEAL(names);
+    return rc;
+}
+
+bool rfs_names_has_map(const struct rfs_names *names)
+{
+    return names && names->map;
+}
+
+int rfs_names_digest(const struct rfs_names *names, uint64_t digest[2])
+{
+    const struct name_map *map = names ? names->map : NULL;
+
+    digest[0] = digest[1] = 0;
+    if (!map)
+        return 0;
+    XXH3_state_t *state = XXH3_createState();
+    if (!state)
+        return -1;
+    XXH3_128bits_reset(state);
+    for (uint32_t id = 0; id < map->shown.n; id++) {
+        const uint32_t shown = map->shown.data[id];
+        const char *from = rfs_intern_text(map->from, id);
+        const char *to = shown == RFS_NO_ID ? "" : rfs_intern_text(map->to, shown);
+        const uint64_t words[] = {strlen(from), strlen(to), shown == RFS_NO_ID};
+        XXH3_128bits_update(state, words, sizeof words);
+        XXH3_128bits_update(state, from, strlen(from));
+        XXH3_128bits_update(state, to, strlen(to));
+    }
+    const XXH128_hash_t hash = XXH3_128bits_digest(state);
+    XXH3_freeState(state);
+    digest[0] = hash.low64;
+    digest[1] = hash.high64;
+    return 0;
+}
+
+const char *rfs_names_shown(const struct rfs_names *names, const char *name)
+{
+    const struct name_map *map = names ? names->map : NULL;
+    const uint32_t id = map ? rfs_intern_find(map->from, name, strlen(name)) : RFS_NO_ID;
+
+    if (id == RFS_NO_ID)
+        return name;
+    atomic_store_explicit(&map->used[id], 1, memory_order_relaxed);
+    const uint32_t shown = map->shown.data[id];
+    return shown == RFS_NO_ID ? NULL : rfs_intern_text(map->to, shown);
+}
+
+const char *rfs_names_source(const struct rfs_names *names, const char *name)
+{
+    const struct name_map *map = names ? names->map : NULL;
+    const uint32_t id = map ? rfs_intern_find(map->to, name, strlen(name)) : RFS_NO_ID;
+
+    return id == RFS_NO_ID ? name : rfs_intern_text(map->from, map->source.data[id]);
+}
+
+enum rfs_dtype rfs_names_dtype(const struct rfs_names *names, const char *name, enum rfs_dtype from)
+{
+    return names && names->rules && rfs_dtype_is_float(from) ? find_dtype(names->rules, name, from)
+                                                             : from;
+}
+
+/* Returns the number of names that no parameter has, with the first few of them in TEXT. */
+static size_t list_unused(const struct name_map *map, char *text, size_t cap)
+{
+    size_t n = 0, used = 0;
+
+    text[0] = '\0';
+    for (uint32_t id = 0; id < map->shown.n; id++) {
+        if (atomic_load_explicit(&map->used[id], memory_order_relaxed))
+            continue;
+        const char *name = n < NAMES_TOLD    ? rfs_intern_text(map->from, id)
+                           : n == NAMES_TOLD ? "…"
+                                             : NULL;
+        const int wrote =
+            name && used < cap ? snprintf(text + used, cap - used, "%s%s", n ? ", " : "", name) : 0;
+        used += wrote > 0 ? (size_t)wrote : 0;
+        n++;
+    }
+    return n;
+}
+
+void rfs_names_report(const struct rfs_names *names, struct rfs_log *log)
+{
+    struct name_map *map = names ? names->map : NULL;
+    char text[400];
+
+    if (!map || atomic_exchange(&map->reported, true))
+        return;
+    const size_t n = list_unused(map, text, sizeof text);
+    if (n > 0 && n == map->shown.n)
+        rfs_log(log, RFS_WARNING,
+                "%s: none of its names is a parameter of the source; they go from the source's "
+                "names to those shown: %s",
+                map->path, text);
+    else if (n > 0)
+        rfs_log(log, RFS_WARNING, "%s: %zu of its names are not parameters of the source: %s",
+                map->path, n, text);
 }

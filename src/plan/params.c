@@ -6,14 +6,17 @@
  * order). Where redundancy was removed MindSpore has no order; the same one is taken over all files
  * of those stages.
  */
-#include "plan/converted.h"
 #include "plan/internal.h"
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "plan/by_rules.h"
 
-/* Rules for a source cover all of its tensors; others may be cut in any way. */
-static int check_unruled(struct planning *planning, const struct rfs_role *role,
+/*
+ * Refuses a tensor that the rules for the source did not see: they cover all tensors, so another
+ * one may be cut in any way.
+ */
+static int check_unruled(struct rfs_planning *planning, const struct rfs_role *role,
                          const struct rfs_type *type, const char *param)
 {
     const struct rfs_planner *planner = planning->planner;
@@ -29,7 +32,7 @@ static int check_unruled(struct planning *planning, const struct rfs_role *role,
 }
 
 /* Notes a parameter that RANK should give: 1, or -ENOMEM with the error filled. */
-static int lose_copied(const struct planning *planning, uint32_t name, uint32_t rank)
+static int lose_copied(const struct rfs_planning *planning, uint32_t name, uint32_t rank)
 {
     if (rfs_plan_lack(planning->planner, name, rank))
         return rfs_fail_memory(planning->err);
@@ -39,7 +42,7 @@ static int lose_copied(const struct planning *planning, uint32_t name, uint32_t 
 }
 
 /* Lists a copied parameter that is not complete; its type is that of the files that have it. */
-static int keep_incomplete(const struct planning *planning, uint32_t name,
+static int keep_incomplete(const struct rfs_planning *planning, uint32_t name,
                            struct rfs_target *target)
 {
     target->type = planning->origins[name].type;
@@ -47,22 +50,22 @@ static int keep_incomplete(const struct planning *planning, uint32_t name,
     return 0;
 }
 
-/* Whether RC says that nothing proves the value of a parameter. */
+/* Says whether RC means that nothing proves the value of a parameter. */
 static bool is_unknown(int rc)
 {
     return rc == -ENOENT || rc == -EINVAL;
 }
 
-/* 0, 1 when the parameter list goes without it, or -errno. */
-static int copied_entry(struct planning *planning, const struct rfs_role *role, uint32_t s,
+/* Makes the target of a copied parameter. 0, 1 when the list goes without it, or -errno. */
+static int copied_entry(struct rfs_planning *planning, const struct rfs_role *role, uint32_t s,
                         uint32_t name, struct rfs_target *target)
 {
     struct rfs_planner *planner = planning->planner;
     struct rfs_catalog *catalog = planner->config.catalog;
-    const struct stage_use *use = &planning->stages[s];
-    const struct provider_query provider_query = rfs_plan_query(planning, use, name);
-    const struct piece piece = rfs_piece_slice(role->src, planning->template);
-    const uint32_t rank = rfs_plan_provider(&provider_query, &piece);
+    const struct rfs_stage_use *use = &planning->stages[s];
+    const struct rfs_provider_query query = rfs_plan_query(planning, use, name);
+    const struct rfs_plan_piece piece = rfs_plan_piece_slice(role->src, planning->template);
+    const uint32_t rank = rfs_plan_provider(&query, &piece);
     const struct rfs_index *index = rfs_catalog_ready(catalog, rank);
     const struct rfs_entry *entry = index ? rfs_index_find(index, name) : NULL;
     const char *param = rfs_catalog_name(catalog, name);
@@ -88,15 +91,15 @@ static int copied_entry(struct planning *planning, const struct rfs_role *role, 
     const struct rfs_type *type = rfs_catalog_type(catalog, entry->type);
     if (type->kind == RFS_MAP && rfs_catalog_lengths(catalog, index, entry, &target->lengths))
         return rfs_fail_memory(planning->err);
-    const int rc = check_unruled(planning, role, type, param);
-    return rc ? rc : rfs_plan_unproved(planning, role, entry, rank);
+    return check_unruled(planning, role, type, param)
+               ?: rfs_plan_unproved(planning, role, entry, rank);
 }
 
-static int sliced_entry(struct planning *planning, const struct rfs_role *role, uint32_t name,
+static int sliced_entry(struct rfs_planning *planning, const struct rfs_role *role, uint32_t name,
                         struct rfs_target *target)
 {
     struct rfs_planner *planner = planning->planner;
-    const struct origin *origin = &planning->origins[name];
+    const struct rfs_plan_origin *origin = &planning->origins[name];
 
     target->geometry = origin->geometry;
     if (target->geometry == RFS_NO_ID) {
@@ -111,15 +114,15 @@ static int sliced_entry(struct planning *planning, const struct rfs_role *role, 
                : 0;
 }
 
-/* The dtype that conversion rules give a target. */
+/* Returns the dtype that conversion rules give a target. */
 static enum rfs_dtype dtype_by_rules(const struct rfs_planner *planner,
                                      const struct rfs_target *target)
 {
-    const struct rfs_by_rules *converted = planner->config.converted;
+    const struct rfs_by_rules *by_rules = planner->config.converted;
     const struct rfs_type *type = rfs_catalog_type(planner->config.catalog, target->type);
     const enum rfs_dtype from = (enum rfs_dtype)type->dtype;
 
-    return converted ? rfs_by_rules_dtype(converted, target->name, from) : from;
+    return by_rules ? rfs_by_rules_dtype(by_rules, target->name, from) : from;
 }
 
 /* Sets a target's name in the file, SHOWN, and its type there. */
@@ -128,7 +131,7 @@ static int show(struct rfs_planner *planner, const char *shown, struct rfs_targe
 {
     struct rfs_catalog *catalog = planner->config.catalog;
     struct rfs_tables *tables = rfs_catalog_tables(catalog);
-    const struct rfs_output_map *output_map = planner->config.output_map;
+    const struct rfs_names *output_map = planner->config.output_map;
     const struct rfs_type *type = rfs_catalog_type(catalog, target->type);
     const enum rfs_dtype from = (enum rfs_dtype)type->dtype;
 
@@ -138,7 +141,7 @@ static int show(struct rfs_planner *planner, const char *shown, struct rfs_targe
         target->shown_name = rfs_intern_add(tables->names, shown, strlen(shown));
     const enum rfs_dtype to =
         type->kind == RFS_TENSOR
-            ? rfs_output_map_dtype(output_map, shown, dtype_by_rules(planner, target))
+            ? rfs_names_dtype(output_map, shown, dtype_by_rules(planner, target))
             : from;
     if (to != from) {
         struct rfs_type changed = *type;
@@ -154,7 +157,7 @@ static int show(struct rfs_planner *planner, const char *shown, struct rfs_targe
 int rfs_planner_show(struct rfs_planner *planner, struct rfs_target *target, struct rfs_error *err)
 {
     const char *name = rfs_catalog_name(planner->config.catalog, target->name);
-    const char *shown = rfs_output_map_name(planner->config.output_map, name);
+    const char *shown = rfs_names_shown(planner->config.output_map, name);
 
     target->shown_name = RFS_NO_ID;
     return shown ? show(planner, shown, target, err) : 0;
@@ -167,13 +170,13 @@ bool rfs_planner_casts(const struct rfs_planner *planner, const struct rfs_targe
     return target->shown_type != target->type && dtype_by_rules(planner, target) == shown->dtype;
 }
 
-/* Adds a parameter that has that role. */
-static int add_param(struct planning *planning, uint32_t name, const struct rfs_role *role,
+/* Adds a parameter that has a certain role. */
+static int add_param(struct rfs_planning *planning, uint32_t name, const struct rfs_role *role,
                      struct rfs_params *params)
 {
     struct rfs_planner *planner = planning->planner;
     struct rfs_catalog *catalog = planner->config.catalog;
-    const struct origin *origin = &planning->origins[name];
+    const struct rfs_plan_origin *origin = &planning->origins[name];
     struct rfs_target target = {.name = name, .stage = origin->stage, .lengths = RFS_NO_ID};
     const bool cut = rfs_plan_is_cut(role, rfs_catalog_type(catalog, origin->type));
     int rc = cut ? sliced_entry(planning, role, name, &target)
@@ -183,30 +186,30 @@ static int add_param(struct planning *planning, uint32_t name, const struct rfs_
         return rc < 0 ? rc : 0;
     const struct rfs_type *type = rfs_catalog_type(catalog, target.type);
     if (type->bytes == 0 && type->kind == RFS_TENSOR && !planner->config.keep_empty)
-        return 0; /* MindSpore saves no such in a .ckpt */
+        return 0; /* MindSpore saves no empty tensor in a .ckpt */
     rc = show(planner, role->shown, &target, planning->err);
     if (!rc)
         params->targets[params->n++] = target;
     return rc;
 }
 
-static struct rfs_role role_in(const struct planning *planning, uint32_t name)
+static struct rfs_role role_in(const struct rfs_planning *planning, uint32_t name)
 {
     return rfs_plan_role(planning->planner, name, planning->origins[name].stage, planning->stage);
 }
 
-/* Names that both strategies have come first, and these after all of them. */
+/* Names that come last, after all that both strategies have. */
 struct rest {
-    unsigned char *listed; /* [names] by name id: it is in the list, left out, or one of: */
+    unsigned char *listed; /* by name id: it is in the list, left out, or in names */
     uint32_t *names;
     size_t n;
 };
 
 /* Adds the parameters that appear first in the files of one stage, or puts them off. */
-static int add_stage(struct planning *planning, uint32_t s, struct rest *rest,
+static int add_stage(struct rfs_planning *planning, uint32_t s, struct rest *rest,
                      struct rfs_params *params)
 {
-    const struct stage_use *use = &planning->stages[s];
+    const struct rfs_stage_use *use = &planning->stages[s];
     const size_t n = use->presence ? use->presence->n : use->order->n;
     int rc = 0;
 
@@ -225,8 +228,8 @@ static int add_stage(struct planning *planning, uint32_t s, struct rest *rest,
 }
 
 /*
- * Gives the parameter list that is equal to FRESH, or FRESH itself, which then belongs to the
- * planner.
+ * Returns the parameter list that is equal to FRESH, or FRESH itself, which then belongs to the
+ * planner. NULL when out of memory.
  */
 static const struct rfs_params *share_params(struct rfs_planner *planner, struct rfs_params **fresh)
 {
@@ -251,8 +254,8 @@ static const struct rfs_params *share_params(struct rfs_planner *planner, struct
     return shared;
 }
 
-/* MOST: how many there may be at most. */
-static int fill_params(struct planning *planning, size_t most, struct rfs_params *params)
+/* Fills a list, which has room for MOST parameters. */
+static int fill_params(struct rfs_planning *planning, size_t most, struct rfs_params *params)
 {
     RFS_FREE unsigned char *listed = calloc(planning->n_names + 1, 1);
     RFS_FREE uint32_t *names = malloc((most + 1) * sizeof *names);
@@ -270,10 +273,10 @@ static int fill_params(struct planning *planning, size_t most, struct rfs_params
 }
 
 /*
- * An image costs memory for each 512 MiB, and headers of sparse files can promise 2^63 bytes for
- * nothing.
+ * Refuses a file of too many bytes. An image costs memory for each 512 MiB, and headers of sparse
+ * files can promise 2^63 bytes for nothing.
  */
-static int check_bytes(const struct planning *planning, const struct rfs_params *params)
+static int check_bytes(const struct rfs_planning *planning, const struct rfs_params *params)
 {
     struct rfs_catalog *catalog = planning->planner->config.catalog;
     uint64_t bytes = 0;
@@ -292,8 +295,8 @@ static int check_bytes(const struct planning *planning, const struct rfs_params 
     return 0;
 }
 
-/* Two parameters that the user's map gives one name would be one of the file's. */
-static int check_names(const struct planning *planning, const struct rfs_params *params)
+/* Refuses two parameters that the user's map gives one name. */
+static int check_names(const struct rfs_planning *planning, const struct rfs_params *params)
 {
     struct rfs_catalog *catalog = planning->planner->config.catalog;
 
@@ -319,13 +322,13 @@ static int check_names(const struct planning *planning, const struct rfs_params 
     return 0;
 }
 
-int rfs_plan_params(struct planning *planning, const struct rfs_params **out)
+int rfs_plan_params(struct rfs_planning *planning, const struct rfs_params **out)
 {
     struct rfs_planner *planner = planning->planner;
     size_t most = 0;
 
     for (uint32_t s = 0; s < planning->n_stages; s++) {
-        const struct stage_use *use = &planning->stages[s];
+        const struct rfs_stage_use *use = &planning->stages[s];
         if (use->needed)
             most += use->presence ? use->presence->n : use->order->n;
     }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plan/boxed.h"
+#include "plan/chunked.h"
 
 #include "base/cancel.h"
 #include "base/cleanup.h"
+#include "base/suggest.h"
 
 #include <assert.h>
 
@@ -24,16 +25,10 @@ void rfs_planner_free(struct rfs_planner *planner)
     free(planner->ranks);
     free(planner->params);
     rfs_plan_names_free(planner->names);
-    free(planner->lost);
-    free(planner->leads);
-    for (uint32_t s = 0; planner->presences && s < planner->scale.src_stages; s++)
-        rfs_presence_free(atomic_load_explicit(&planner->presences[s], memory_order_relaxed));
-    free(planner->presences);
-    free(planner->sizes);
-    free(planner->reported_presence);
-    free(planner->reported_damaged);
-    free(planner->resembled);
-    free(planner->sampled);
+    for (uint32_t s = 0; planner->stages && s < planner->scale.src_stages; s++)
+        rfs_presence_free(atomic_load_explicit(&planner->stages[s].presence, memory_order_relaxed));
+    free(planner->stages);
+    free(planner->sources);
     for (size_t i = 0; i < planner->geometries.n; i++)
         free(planner->geometries.data[i].geometry);
     free(planner->geometries.data);
@@ -48,26 +43,20 @@ void rfs_planner_free(struct rfs_planner *planner)
 
 RFS_CLEANUP_OF(planner_cleanup, struct rfs_planner *, rfs_planner_free)
 
-static int make_tables(struct rfs_planner *planner)
+static int make_tables(struct rfs_planner *planner, struct rfs_error *err)
 {
     const size_t stages = planner->scale.src_stages;
     const size_t ranks = stages * planner->scale.src_devices;
 
     planner->names = rfs_plan_names_new();
     planner->ranks = calloc(planner->n_ranks, sizeof *planner->ranks);
-    planner->lost = calloc(ranks, sizeof *planner->lost);
-    planner->resembled = calloc(ranks, sizeof *planner->resembled);
-    planner->leads = calloc(stages, sizeof *planner->leads);
-    planner->presences = calloc(stages, sizeof *planner->presences);
-    planner->sizes = calloc(stages, sizeof *planner->sizes);
-    planner->sampled = calloc(stages, sizeof *planner->sampled);
-    planner->reported_presence = calloc(stages, sizeof *planner->reported_presence);
-    planner->reported_damaged = calloc(stages, sizeof *planner->reported_damaged);
-    return planner->names && planner->ranks && planner->lost && planner->resembled &&
-                   planner->leads && planner->presences && planner->sizes && planner->sampled &&
-                   planner->reported_presence && planner->reported_damaged
-               ? 0
-               : -ENOMEM;
+    planner->stages = calloc(stages, sizeof *planner->stages);
+    planner->sources = calloc(ranks, sizeof *planner->sources);
+    if (!planner->names || !planner->ranks || !planner->stages || !planner->sources)
+        return rfs_fail_memory(err);
+    for (size_t s = 0; s < stages; s++)
+        atomic_init(&planner->stages[s].lead, RFS_NO_RANK);
+    return 0;
 }
 
 int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner **out,
@@ -86,17 +75,11 @@ int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner 
         return rfs_fail_usage(err, "leave src_strategy and src_rules out", RFS_PLAN_DESCRIBED);
     int rc = rfs_plan_check_strategies(planner, err);
     if (!rc && !config->late && !config->lacking && !config->incomplete)
-        rc = config->converted ? rfs_plan_check_made(planner, err)
+        rc = config->converted ? rfs_by_rules_check_lost(planner, err)
                                : rfs_plan_check_lost(planner, err);
-    if (!rc)
-        rc = rfs_plan_check_chunks(planner, err);
+    rc = rc ?: rfs_plan_check_chunks(planner, err) ?: make_tables(planner, err);
     if (rc)
         return rc;
-    rc = make_tables(planner);
-    if (rc)
-        return rfs_fail_memory(err);
-    for (uint32_t s = 0; s < planner->scale.src_stages; s++)
-        atomic_init(&planner->leads[s], RFS_NO_RANK);
     *out = RFS_STEAL(planner);
     return 0;
 }
@@ -108,15 +91,242 @@ void rfs_planner_scale(const struct rfs_planner *planner, struct rfs_scale *out)
 
 int64_t rfs_planner_part(const struct rfs_planner *planner)
 {
-    return planner->part ? (int64_t)planner->first_stage : -1;
+    return planner->by_stage ? (int64_t)planner->first_stage : -1;
 }
 
-int rfs_planning_begin(struct rfs_planner *planner, uint32_t rank, struct planning *planning,
-                       struct rfs_error *err)
+const struct rfs_rank_plan *rfs_planner_ready(const struct rfs_planner *planner, uint32_t rank)
+{
+    return atomic_load_explicit(&planner->ranks[rank], memory_order_acquire);
+}
+
+const struct rfs_geometry *rfs_planner_geometry(struct rfs_planner *planner,
+                                                const struct rfs_target *target)
+{
+    return target->geometry == RFS_NO_ID ? NULL : rfs_plan_geometry_at(planner, target->geometry);
+}
+
+/* ---- the attributes of a file ---------------------------------------------------------------- */
+
+static struct rfs_access access_of(const struct rfs_rank_plan *plan)
+{
+    return (struct rfs_access){plan->uid, plan->gid, plan->mode & S_IRUSR, plan->mode & S_IRGRP,
+                               plan->mode & S_IROTH};
+}
+
+int rfs_plan_add_file(struct rfs_files *files, uint32_t file, struct rfs_rank_plan *plan,
+                      struct rfs_error *err)
+{
+    const bool first = plan->n_sources == 0;
+    struct stat st;
+
+    const int rc = rfs_files_stat(files, file, &st);
+    if (rc) {
+        rfs_fail(err, rc, RFS_IN(rfs_files_path(files, file)), NULL, "cannot be examined: %s",
+                 strerror(-rc));
+        rfs_files_reason(files, file, rc, err);
+        return rc;
+    }
+    struct rfs_access access = rfs_files_access(files, file, &st);
+    if (!first)
+        access = rfs_access_both(access, access_of(plan));
+    plan->mode = rfs_access_mode(access, 0444);
+    plan->uid = access.uid;
+    plan->gid = access.gid;
+    if (first || rfs_plan_is_later(st.st_mtim, plan->mtime))
+        plan->mtime = st.st_mtim;
+    plan->sources[plan->n_sources++] = file;
+    return 0;
+}
+
+static int add_source(struct rfs_planning *planning, uint32_t rank, struct rfs_rank_plan *plan)
+{
+    struct rfs_catalog *catalog = planning->planner->config.catalog;
+    int rc = 0;
+
+    for (uint32_t part = 0; rc == 0 && part < rfs_catalog_file_count(catalog, rank); part++)
+        rc = rfs_plan_add_file(rfs_catalog_files(catalog), rfs_catalog_file(catalog, rank) + part,
+                               plan, planning->err);
+    return rc;
+}
+
+/* Gives a plan the attributes of the source files that give it something. */
+static int take_attributes(struct rfs_planning *planning, struct rfs_rank_plan *plan)
+{
+    const uint32_t devices = planning->planner->scale.src_devices;
+    size_t n = 0;
+    int rc = 0;
+
+    for (uint32_t s = 0; s < planning->n_stages; s++)
+        for (uint32_t local = 0; planning->stages[s].needed && local < devices; local++)
+            if (planning->stages[s].wanted[local] & RFS_PROVIDES)
+                n += rfs_catalog_file_count(planning->planner->config.catalog,
+                                            planning->stages[s].base + local);
+    plan->mode = 0444;
+    plan->sources = malloc(n * sizeof *plan->sources);
+    if (!plan->sources)
+        return rfs_fail_memory(planning->err);
+    for (uint32_t s = 0; s < planning->n_stages; s++) {
+        const struct rfs_stage_use *use = &planning->stages[s];
+        for (uint32_t local = 0; rc == 0 && use->needed && local < devices; local++)
+            if (use->wanted[local] & RFS_PROVIDES)
+                rc = add_source(planning, use->base + local, plan);
+    }
+    return rc;
+}
+
+/* ---- whether the strategies are those of the files ------------------------------------------- */
+
+#define NAMES_MOST 32 /* of each side, to be compared with each other */
+#define NAME_SHOWN 200
+
+/*
+ * Names of the files that a strategy has. One of another network has no name in common with them:
+ * everything would be copied as one rank has it. What was indexed for a plan is looked at, and the
+ * headers of one rank of each stage that it does not need, but only if nothing matches before.
+ */
+struct matching {
+    const struct rfs_planner *planner;
+    const struct rfs_strategy *strategy; /* the source's, or without one the destination's */
+    size_t known;                        /* number of names that the strategy has */
+    size_t tensors; /* number of those that a strategy may cut: more than one element, or a map */
+    size_t known_tensors;
+    const char *names[NAMES_MOST]; /* of tensors that it does not have */
+    size_t n_names;
+};
+
+static bool is_known(const struct matching *matching, uint32_t name)
+{
+    const struct rfs_role_name known = rfs_plan_name(matching->planner, name);
+
+    return (matching->planner->config.src ? known.src : known.dst) != RFS_NO_ID;
+}
+
+static void add(struct matching *matching, uint32_t name, uint32_t type)
+{
+    struct rfs_catalog *catalog = matching->planner->config.catalog;
+    const struct rfs_type *of = rfs_catalog_type(catalog, type);
+    const bool known = is_known(matching, name);
+    const bool tensor = of->kind != RFS_STRING && !rfs_plan_one_element(of) && of->bytes > 0;
+
+    matching->known += known;
+    matching->tensors += tensor;
+    matching->known_tensors += known && tensor;
+    if (tensor && !known && matching->n_names < NAMES_MOST)
+        matching->names[matching->n_names++] = rfs_catalog_name(catalog, name);
+}
+
+static void add_needed(struct rfs_planning *planning, struct matching *matching)
+{
+    for (uint32_t s = 0; s < planning->n_stages; s++) {
+        const struct rfs_stage_use *use = &planning->stages[s];
+        for (size_t i = 0; use->needed && i < rfs_stage_use_count(use); i++) {
+            const uint32_t name = rfs_stage_use_name(use, i);
+            if (planning->origins[name].stage == s)
+                add(matching, name, planning->origins[name].type);
+        }
+    }
+}
+
+/* Says whether a rank of a stage that is not needed has a name of the strategy. */
+static bool others_match(struct rfs_planning *planning, struct matching *matching)
+{
+    struct rfs_catalog *catalog = planning->planner->config.catalog;
+    const uint32_t devices = planning->planner->scale.src_devices;
+
+    for (uint32_t s = 0; s < planning->n_stages; s++) {
+        const uint32_t base = rfs_plan_base(planning->planner, s);
+        const struct rfs_index *index;
+        uint32_t local = 0;
+        while (local < devices && !rfs_catalog_has(catalog, base + local))
+            local++;
+        if (planning->stages[s].needed || local == devices ||
+            rfs_catalog_index(catalog, base + local, RFS_NO_RANK, &index, NULL) != 0)
+            continue;
+        for (size_t i = 0; i < index->n; i++)
+            if (is_known(matching, index->entries[i].name))
+                return true;
+    }
+    return false;
+}
+
+/*
+ * Finds the two names that are closest to each other: one that the files have, and one of the
+ * strategy.
+ */
+static void find_closest(const struct matching *matching, const char **there, const char **here)
+{
+    const size_t count = rfs_strategy_count(matching->strategy);
+    const size_t n = count < NAMES_MOST ? count : NAMES_MOST;
+    unsigned least = UINT32_MAX;
+
+    *there = matching->names[0];
+    *here = rfs_strategy_param(matching->strategy, 0);
+    for (size_t i = 0; i < matching->n_names && least > 0; i++)
+        for (size_t k = 0; k < n; k++) {
+            const char *param = rfs_strategy_param(matching->strategy, count * k / n);
+            const unsigned edits = rfs_suggest_distance(matching->names[i], param);
+            if (edits < least) {
+                least = edits;
+                *there = matching->names[i];
+                *here = param;
+            }
+        }
+}
+
+/* Says whether most of the tensors have names that the strategy does not have. */
+static bool matches_little(struct rfs_planning *planning, struct matching *matching)
+{
+    const struct rfs_planner_config *config = &planning->planner->config;
+
+    *matching = (struct matching){.planner = planning->planner,
+                                  .strategy = config->src ? config->src : config->dst};
+    if (!matching->strategy || rfs_strategy_count(matching->strategy) == 0 ||
+        rfs_strategy_by_rules(matching->strategy))
+        return false;
+    add_needed(planning, matching);
+    return matching->known_tensors * 2 < matching->tensors && matching->n_names > 0;
+}
+
+/*
+ * Refuses a strategy without any parameter of the files, and warns of one with few. After
+ * rfs_plan_sources. 0 or -EINVAL.
+ */
+static int check_match(struct rfs_planning *planning)
+{
+    struct rfs_planner *planner = planning->planner;
+    const struct rfs_planner_config *config = &planner->config;
+    struct matching matching;
+    const char *there;
+    const char *here;
+
+    if (!matches_little(planning, &matching))
+        return 0;
+    const bool none = matching.known == 0 && !others_match(planning, &matching);
+    if (!none && atomic_exchange(&planner->reported_match, true))
+        return 0;
+    find_closest(&matching, &there, &here);
+    if (none)
+        return rfs_fail(planning->err, -EINVAL, RFS_IN(rfs_strategy_name(matching.strategy)),
+                        "the strategy file of the network that was saved",
+                        "none of its parameters is in the checkpoint %s; the closest names are "
+                        "'%.*s' there and '%.*s' here",
+                        rfs_catalog_path(config->catalog), NAME_SHOWN, there, NAME_SHOWN, here);
+    rfs_log(config->log, RFS_WARNING,
+            "%s: has only %zu of %zu tensors of the checkpoint, and may be of another network; the "
+            "closest names are '%.*s' there and '%.*s' here",
+            rfs_strategy_name(matching.strategy), matching.known_tensors, matching.tensors,
+            NAME_SHOWN, there, NAME_SHOWN, here);
+    return 0;
+}
+
+/* ---- the plan of a rank ---------------------------------------------------------------------- */
+
+static int planning_begin(struct rfs_planner *planner, uint32_t rank, struct rfs_planning *planning,
+                          struct rfs_error *err)
 {
     const struct rfs_scale *scale = &planner->scale;
 
-    *planning = (struct planning){
+    *planning = (struct rfs_planning){
         .planner = planner,
         .rank = rank,
         .stage = rank / scale->dst_devices,
@@ -129,7 +339,7 @@ int rfs_planning_begin(struct rfs_planner *planner, uint32_t rank, struct planni
     return planning->stages ? 0 : rfs_fail_memory(err);
 }
 
-void rfs_planning_end(struct planning *planning)
+static void planning_end(struct rfs_planning *planning)
 {
     for (uint32_t s = 0; planning->stages && s < planning->n_stages; s++) {
         free(planning->stages[s].wanted);
@@ -141,30 +351,28 @@ void rfs_planning_end(struct planning *planning)
     free(planning->origins);
 }
 
-static int make_plan(struct planning *planning, struct rfs_rank_plan *plan)
+static int make_plan(struct rfs_planning *planning, struct rfs_rank_plan *plan)
 {
-    int rc = rfs_plan_sources(planning);
+    int rc = rfs_plan_sources(planning)
+                 ?: check_match(planning)
+                 ?: rfs_plan_params(planning, &plan->params);
     if (!rc)
-        rc = rfs_plan_check_match(planning);
-    if (!rc)
-        rc = rfs_plan_params(planning, &plan->params);
-    if (!rc)
-        rc = planning->planner->config.converted ? rfs_plan_converted_attributes(planning, plan)
+        rc = planning->planner->config.converted ? rfs_by_rules_attributes(planning, plan)
              : rfs_catalog_chunks(planning->planner->config.catalog)
                  ? rfs_plan_chunked_attributes(planning, plan)
-                 : rfs_plan_attributes(planning, plan);
+                 : take_attributes(planning, plan);
     return !rc && rfs_cancelled() ? -EINTR : rc;
 }
 
 int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rfs_rank_plan **out,
                      struct rfs_error *err)
 {
-    RFS_CLEANUP(rfs_planning_end) struct planning planning = {.planner = planner};
+    RFS_CLEANUP(planning_end) struct rfs_planning planning = {.planner = planner};
 
     *out = rfs_planner_ready(planner, rank);
     if (*out)
         return 0;
-    if (rfs_planning_begin(planner, rank, &planning, err))
+    if (planning_begin(planner, rank, &planning, err))
         return -ENOMEM;
     RFS_CLEANUP(plan_free) struct rfs_rank_plan *plan = calloc(1, sizeof *plan);
     if (!plan)
@@ -179,18 +387,79 @@ int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rf
     struct rfs_rank_plan *expected = NULL;
     if (atomic_compare_exchange_strong(&planner->ranks[rank], &expected, plan))
         expected = RFS_STEAL(plan);
-    rfs_output_map_report(planner->config.output_map, planner->config.log);
+    rfs_names_report(planner->config.output_map, planner->config.log);
     *out = expected; /* ours, or the equal one of a thread that was faster */
     return 0;
 }
 
-const struct rfs_rank_plan *rfs_planner_ready(const struct rfs_planner *planner, uint32_t rank)
+/* ---- a quick look ---------------------------------------------------------------------------- */
+
+/*
+ * A quick look at whether the strategies are those of the source's network, by the headers of one
+ * rank of each stage: their tensors have names that a strategy knows, and shapes that both
+ * strategies divide. So a mount is refused before it answers. One rank may keep less than the
+ * others (remove_redundancy). So a suspicion is proved by planning a rank, and the error is that of
+ * the plan. Files that are missing or damaged concern the ranks that need them.
+ */
+#define STAGES_MOST 64 /* of the destination, so that strategies of very many cost no more */
+
+/* Says whether the tensors that stage S gives can be cut. */
+static bool is_divided(struct rfs_planning *planning, uint32_t s)
 {
-    return atomic_load_explicit(&planner->ranks[rank], memory_order_acquire);
+    struct rfs_planner *planner = planning->planner;
+    struct rfs_catalog *catalog = planner->config.catalog;
+    const struct rfs_index *lead = planning->stages[s].lead_index;
+
+    for (size_t i = 0; i < lead->n; i++) {
+        const uint32_t name = lead->entries[i].name;
+        struct rfs_plan_origin *origin = &planning->origins[name];
+        const struct rfs_type *type = rfs_catalog_type(catalog, lead->entries[i].type);
+        const struct rfs_role role = rfs_plan_role(planner, name, s, planning->stage);
+
+        if (origin->stage == s && role.shown && type->kind == RFS_TENSOR && type->bytes > 0 &&
+            rfs_plan_is_cut(&role, type) &&
+            rfs_plan_geometry(planner, &role, origin->type, name, &origin->geometry, NULL))
+            return false;
+    }
+    return true;
 }
 
-const struct rfs_geometry *rfs_planner_geometry(struct rfs_planner *planner,
-                                                const struct rfs_target *target)
+/*
+ * Says whether check_match would refuse the strategy, by the indexes that are there. After
+ * rfs_plan_leads, which may not have all names.
+ */
+static bool matches_nothing(struct rfs_planning *planning)
 {
-    return target->geometry == RFS_NO_ID ? NULL : rfs_plan_geometry_at(planner, target->geometry);
+    struct matching matching;
+
+    return matches_little(planning, &matching) && matching.known == 0 &&
+           !others_match(planning, &matching);
+}
+
+/* Says whether the first rank of a destination stage looks as if it could be planned. */
+static bool looks_right(struct rfs_planner *planner, uint32_t rank)
+{
+    RFS_CLEANUP(planning_end) struct rfs_planning planning = {.planner = planner};
+    bool right = true;
+
+    if (planning_begin(planner, rank, &planning, NULL) || rfs_plan_leads(&planning))
+        return true; /* it is not known */
+    for (uint32_t s = 0; right && s < planning.n_stages; s++)
+        right = !planning.stages[s].needed || is_divided(&planning, s);
+    return right && !matches_nothing(&planning);
+}
+
+int rfs_planner_check_shapes(struct rfs_planner *planner, struct rfs_error *err)
+{
+    const struct rfs_scale *scale = &planner->scale;
+    const struct rfs_rank_plan *plan;
+    struct rfs_use use;
+    int rc = 0;
+
+    rfs_catalog_begin(planner->config.catalog, &use);
+    for (uint32_t d = 0; rc == 0 && d < scale->dst_stages && d < STAGES_MOST; d++)
+        if (!looks_right(planner, d * scale->dst_devices))
+            rc = rfs_planner_rank(planner, d * scale->dst_devices, &plan, err);
+    rfs_catalog_end(planner->config.catalog, &use);
+    return rc;
 }

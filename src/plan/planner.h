@@ -27,7 +27,7 @@
 #include "catalog/catalog.h"
 #include "layout/strategy.h"
 #include "plan/geometry.h"
-#include "plan/output_map.h"
+#include "plan/names.h"
 #include "plan/slice.h"
 
 #include <time.h>
@@ -50,6 +50,7 @@ struct rfs_lacking {
     RFS_VEC(uint32_t) from; /* by name: 1 + a rank that should have such a part; 0: none is known */
 };
 
+/* Says whether a rank's file cannot be read. */
 static inline bool rfs_lacking_file(const struct rfs_lacking *lacking, uint32_t rank)
 {
     for (size_t i = 0; i < lacking->damaged.n; i++)
@@ -67,26 +68,28 @@ struct rfs_planner_config {
     bool strict;     /* refuse parameters that are copied without a proof that they are whole */
     bool keep_empty; /* tensors without bytes stay: safetensors has them, a .ckpt does not */
     /* names and dtypes of the outputs; NULL: as in the source */
-    const struct rfs_output_map *output_map;
+    const struct rfs_names *output_map;
     /* slices that were lost are reported by the plans that need them, not by rfs_planner_new */
     bool late;
     /*
-     * NULL: a plan fails when a file is missing. Else it continues without the file, and ranks are
-     * planned one at a time.
+     * NULL: a plan fails when a file is missing. Else the plan goes on without the file, and ranks
+     * are planned one at a time.
      */
     struct rfs_lacking *lacking;
     /*
      * NULL, or gets the parameters with a part that no file has. They stay in the parameter lists,
      * which have their types, but no slice of them may be taken. Ranks are planned one at a time.
-     * Not together with lacking.
+     * Excludes lacking.
      */
     struct rfs_lacking *incomplete;
     /*
-     * The result of conversion rules; then the catalogue is the one derived by them. NULL: the
+     * Result of conversion rules; then the catalogue is the one derived by them. NULL: the
      * catalogue is of files.
      */
     const struct rfs_by_rules *converted;
-    /* whether the source is one stage by itself is as there; or NULL */
+    /*
+     * another planner of the source, which has decided whether it is one stage by itself; or NULL
+     */
     const struct rfs_planner *template;
 };
 
@@ -105,13 +108,13 @@ struct rfs_scale {
 };
 void rfs_planner_scale(const struct rfs_planner *planner, struct rfs_scale *out);
 /*
- * The stage that the destination files are parts of (MindSpore's transformation by stage: both
- * strategies have one stage and the source's parameters are a part of the destination's; or there
- * is no destination, and the source strategy is of a later stage), or -1.
+ * Returns the stage that the destination files are parts of (MindSpore's transformation by stage:
+ * both strategies have one stage and the source's parameters are a part of the destination's; or
+ * there is no destination, and the source strategy is of a later stage), or -1.
  */
 int64_t rfs_planner_part(const struct rfs_planner *planner);
 
-/* One parameter of a destination file. No two of a file have the same shown name. */
+/* A parameter of a destination file. No two in a file have one shown name. */
 struct rfs_target {
     uint32_t name;
     uint32_t type;       /* of the destination slice; id in the catalogue's types */
@@ -119,7 +122,7 @@ struct rfs_target {
     uint32_t geometry;   /* of the planner's; RFS_NO_ID: copied unsliced */
     uint32_t shown_name; /* in the file; id in the catalogue's names */
     uint32_t shown_type; /* its type there; differs from type in the dtype and the bytes only */
-    uint32_t lengths; /* of a map tensor's messages; id as of rfs_catalog_lengths. Else RFS_NO_ID */
+    uint32_t lengths;    /* of a map tensor's messages; id of rfs_catalog_lengths; else RFS_NO_ID */
 };
 
 /* The parameters of a destination file, in its order. Immutable; lives as long as the planner. */
@@ -136,7 +139,7 @@ struct rfs_rank_plan {
     uint32_t mode;         /* permissions that hold for all of its sources, & 0444 */
     uint32_t uid, gid;     /* as rfs_access_both makes them of the sources' */
     uint32_t n_sources;
-    uint32_t *sources; /* owned: the files that it depends on, ids in the catalogue's files */
+    uint32_t *sources; /* files that it depends on, ids in the catalogue's files; owned */
 };
 
 /*
@@ -146,15 +149,15 @@ struct rfs_rank_plan {
 int rfs_plan_add_file(struct rfs_files *files, uint32_t file, struct rfs_rank_plan *plan,
                       struct rfs_error *err);
 
-/* The plan of destination rank RANK, made at the first call. 0, or -errno with *err filled. */
+/* Gives the plan of a destination rank, made at the first call. 0, or -errno with *err filled. */
 int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rfs_rank_plan **out,
                      struct rfs_error *err);
 /*
- * Whether the strategies look like those of the source's network: one rank of each source stage is
- * indexed. 0, or the error of planning a rank with *err filled.
+ * Proves that the strategies look like those of the source's network: one rank of each source stage
+ * is indexed. 0, or the error of planning a rank with *err filled.
  */
 int rfs_planner_check_shapes(struct rfs_planner *planner, struct rfs_error *err);
-/* The plan if it is made already, else NULL. Lock-free. */
+/* Returns the plan of a rank if it is made already, else NULL. Lock-free. */
 const struct rfs_rank_plan *rfs_planner_ready(const struct rfs_planner *planner, uint32_t rank);
 
 /*
@@ -164,27 +167,90 @@ const struct rfs_rank_plan *rfs_planner_ready(const struct rfs_planner *planner,
 int rfs_planner_show(struct rfs_planner *planner, struct rfs_target *target, struct rfs_error *err);
 
 /*
- * Whether a cast of conversion rules names a target's shown dtype, so that it is not dtype= alone.
+ * Says whether a cast of conversion rules names a target's shown dtype, so that it is not dtype=
+ * alone.
  */
 bool rfs_planner_casts(const struct rfs_planner *planner, const struct rfs_target *target);
 
 /*
- * How the log reports, once, parameters that are copied without a proof that they are whole:
- * several in one line that names the first few; each in a line of its own; or without those that no
- * strategy has, because the caller reports them itself.
+ * Parameters that are copied without a proof that they are whole, in the log, once: several in one
+ * line that names the first few; each in a line of its own; or without those that no strategy has,
+ * because the caller reports them itself.
  */
 enum rfs_telling { RFS_TELL_SOME, RFS_TELL_EACH, RFS_TELL_ONE_SIDED };
+/* Sets how the log reports them. */
 void rfs_planner_report(struct rfs_planner *planner, enum rfs_telling telling);
 
-/* How a target of a planned rank is cut: the planner's. NULL when it is copied unsliced. */
+/*
+ * Returns the geometry of a target of a planned rank, which is the planner's, or NULL when it is
+ * copied unsliced.
+ */
 const struct rfs_geometry *rfs_planner_geometry(struct rfs_planner *planner,
                                                 const struct rfs_target *target);
 
 /*
- * Where the bytes of a target of a planned rank come from. slice is zero-initialised or one to use
- * again; the caller frees it by rfs_slice_free. 0, -ENOMEM, or the error of rebuilding an index
- * that was dropped to save memory (-ESTALE: one was changed). A target without bytes has a slice
- * without blocks.
+ * Finds where the bytes of a target of a planned rank come from. slice is zero-initialised or one
+ * to use again; the caller frees it by rfs_slice_free. A target without bytes has a slice without
+ * blocks. 0, -ENOMEM, or the error of rebuilding an index that was dropped to save memory (-ESTALE:
+ * one was changed).
  */
 int rfs_planner_slice(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
                       struct rfs_slice *slice);
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+/*
+ * All copies of a target's data that the source ranks hold, not only the one that is shown:
+ * replicas, and the files of other stages. For comparing them. Ranks are indexed as they are
+ * needed; one that cannot be counts as lacking the parameter.
+ *
+ * Copies are numbered: 0 is made of the pieces that rfs_planner_slice takes, each further one of
+ * pieces of the next rank that holds the same, so that all copies together read every piece of
+ * every rank once. In a checkpoint that describes itself, files count instead of ranks.
+ */
+
+/* Findings about a copy. */
+struct rfs_copy {
+    size_t others; /* blocks that are not those of copy 0; 0: it is copy 0 */
+    /* a source rank that has another type there, so that its piece is left out, or RFS_NO_RANK */
+    uint32_t odd;
+};
+
+/*
+ * Gives a target as source STAGE has it, for a destination rank: 1 with *out filled, whose type may
+ * differ, 0 when that stage has none, or -errno with *err filled. O(ranks of the stage) when most
+ * lack it.
+ */
+int rfs_planner_twin(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
+                     uint32_t stage, struct rfs_target *out, struct rfs_error *err);
+
+/*
+ * Returns how many copies there may be: the source ranks that hold each piece, or all of a stage if
+ * no strategy knows it; in a checkpoint that describes itself, the files that hold one part at
+ * most.
+ */
+uint32_t rfs_planner_copies(struct rfs_planner *planner, const struct rfs_target *target);
+
+/*
+ * Does what rfs_planner_slice does, for copy number COPY. A piece that this copy lacks is that of
+ * copy 0.
+ */
+int rfs_planner_copy(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
+                     uint32_t copy, struct rfs_slice *slice, struct rfs_copy *out);
+
+/* A further copy of a chunk that cannot be compared. */
+struct rfs_bad_copy {
+    const char *file;            /* path; the catalogue's */
+    const struct rfs_error *why; /* why it cannot be read; NULL: it has something else there */
+    const struct rfs_type *type; /* of that; NULL: nothing */
+    uint64_t at;                 /* where that begins in the file */
+    const struct rfs_type *want; /* the chunk's */
+    uint64_t begin;              /* where the chunk begins in the tensor, in bytes row by row */
+};
+typedef void rfs_bad_copy_fn(void *ctx, const struct rfs_bad_copy *bad);
+/*
+ * Calls EACH for all further copies of a target of a destination rank that rfs_planner_copy leaves
+ * out. Only a checkpoint that describes itself has such. 0 or -errno. O(copies).
+ */
+int rfs_planner_bad_copies(struct rfs_planner *planner, uint32_t rank,
+                           const struct rfs_target *target, rfs_bad_copy_fn *each, void *ctx);

@@ -1,97 +1,325 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * A parameter without a layout is copied from one certain rank. When that rank is lost, or its file
- * does not have it, nothing says that another has the same value, so it is refused; but for
- *
- * - one element (global_step, learning_rate), which MindSpore keeps the same on all ranks: one that
- *   is the same, bit for bit, on all ranks of the stage that have it is taken from the lowest of
- *   them, and the log says so when a rank was lost. strict refuses that too.
- * - parameters of one rank alone, while others of the stage have files without them:
- *   remove_redundancy, which takes all ranks for replicas where a network has no layouts, made that
- *   rank the one that keeps them.
- */
+#include "plan/replicas.h"
+
+#include "base/cleanup.h"
+#include "base/order.h"
 #include "plan/internal.h"
 
-#define ELEMENT_MOST 16 /* bytes of the largest element */
+/* A presence map while it is being made. */
+struct making {
+    struct rfs_catalog *catalog;
+    uint32_t base;
+    const struct rfs_index **indexes; /* [n_lists] by number */
+};
 
-static int read_value(const struct planning *planning, uint32_t rank, uint32_t name, uint32_t type,
-                      struct rfs_sample *value)
+void rfs_presence_free(struct rfs_presence *presence)
 {
-    const struct rfs_index *index = rfs_catalog_ready(planning->planner->config.catalog, rank);
-    const struct rfs_entry *entry = index ? rfs_index_find(index, name) : NULL;
-
-    if (!entry || entry->type != type)
-        return -ENOENT;
-    return rfs_plan_sample(planning, rank, index, entry, value);
+    if (!presence)
+        return;
+    free(presence->order);
+    free(presence->of);
+    free(presence->lists);
+    free(presence->list_of);
+    free(presence->members);
+    free(presence->member);
+    free(presence);
 }
 
-bool rfs_plan_one_element(const struct rfs_type *type)
+RFS_CLEANUP_OF(presence_cleanup, struct rfs_presence *, rfs_presence_free)
+
+static const struct rfs_index *index_of(const struct making *making, uint32_t rank)
 {
-    return type->kind == RFS_TENSOR && type->bytes <= ELEMENT_MOST &&
-           type->bytes == rfs_dtype_bytes((enum rfs_dtype)type->dtype);
+    return rfs_catalog_ready(making->catalog, making->base + rank);
 }
 
-/* 0 when all ranks that have it have the same value, -ENOENT when not, or another -errno. */
-static int compare_values(struct planning *planning, const struct provider_query *provider_query,
-                          uint32_t from, const struct rfs_entry *entry)
-{
-    struct rfs_sample value;
-    struct rfs_sample other;
-    int rc = read_value(planning, from, entry->name, entry->type, &value);
+/* A rank and its index. */
+struct keyed {
+    const struct rfs_index *index;
+    uint32_t rank;
+};
 
-    for (uint32_t rank = 0; !rc && rank < planning->planner->scale.src_devices; rank++) {
-        if (provider_query->base + rank == from || !rfs_plan_has(provider_query, rank))
-            continue;
-        rc = read_value(planning, provider_query->base + rank, entry->name, entry->type, &other);
-        if (!rc && memcmp(value.data, other.data, value.n) != 0)
-            rc = -ENOENT;
+RFS_COMPARE(by_index, struct keyed, x, y,
+            RFS_ORDER((uintptr_t)x->index, (uintptr_t)y->index) ?: RFS_ORDER(x->rank, y->rank))
+
+/* Numbers the distinct indexes and sets each rank's number. */
+static int number_lists(struct making *making, struct rfs_presence *presence)
+{
+    RFS_FREE struct keyed *keyed = malloc(presence->devices * sizeof *keyed);
+    uint32_t n = 0;
+
+    presence->list_of = malloc(presence->devices * sizeof *presence->list_of);
+    presence->members = malloc(presence->devices * sizeof *presence->members);
+    presence->member = malloc(((size_t)presence->devices + 1) * sizeof *presence->member);
+    making->indexes = malloc(presence->devices * sizeof(struct rfs_index *));
+    if (!keyed || !presence->list_of || !presence->members || !presence->member || !making->indexes)
+        return -ENOMEM;
+    for (uint32_t rank = 0; rank < presence->devices; rank++) {
+        const struct rfs_index *index = index_of(making, rank);
+        presence->present += rfs_catalog_has(making->catalog, making->base + rank);
+        if (index)
+            keyed[n++] = (struct keyed){index, rank};
     }
+    RFS_SORT(keyed, n, by_index);
+    for (uint32_t i = 0; i < n; i++) {
+        if (i == 0 || keyed[i].index != keyed[i - 1].index) {
+            presence->member[presence->n_lists] = i;
+            making->indexes[presence->n_lists++] = keyed[i].index;
+        }
+        presence->members[i] = keyed[i].rank;
+    }
+    presence->member[presence->n_lists] = n;
+    for (uint32_t rank = 0; rank < presence->devices; rank++)
+        presence->list_of[rank] = presence->n_lists;
+    for (uint32_t list = 0; list < presence->n_lists; list++)
+        for (size_t i = presence->member[list]; i < presence->member[list + 1]; i++)
+            presence->list_of[presence->members[i]] = list;
+    return 0;
+}
+
+/* Counts the ranks that have each name, and lists their indexes. */
+static int list_names(const struct making *making, struct rfs_presence *presence)
+{
+    size_t total = 0;
+
+    presence->n_names = rfs_intern_count(rfs_catalog_tables(making->catalog)->names);
+    presence->of = calloc((size_t)presence->n_names + 1, sizeof *presence->of);
+    if (!presence->of)
+        return -ENOMEM;
+    for (uint32_t list = 0; list < presence->n_lists; list++) {
+        const struct rfs_index *index = making->indexes[list];
+        for (size_t i = 0; i < index->n; i++)
+            presence->of[index->entries[i].name].lists++;
+        total += index->n;
+    }
+    presence->lists = malloc(total * sizeof *presence->lists + 1);
+    if (!presence->lists)
+        return -ENOMEM;
+    size_t next = 0;
+    for (uint32_t name = 0; name < presence->n_names; name++) {
+        presence->of[name].first = next;
+        next += presence->of[name].lists;
+        presence->of[name].lists = 0;
+    }
+    for (uint32_t list = 0; list < presence->n_lists; list++) {
+        const struct rfs_index *index = making->indexes[list];
+        for (size_t i = 0; i < index->n; i++) {
+            struct rfs_presence_view *of = &presence->of[index->entries[i].name];
+            presence->lists[of->first + of->lists++] = list;
+            of->ranks += (uint32_t)(presence->member[list + 1] - presence->member[list]);
+        }
+    }
+    return 0;
+}
+
+/* Takes the types from the lowest rank up: each distinct index once, at its lowest rank. */
+static void take_types(const struct making *making, struct rfs_presence *presence)
+{
+    for (uint32_t rank = 0; rank < presence->devices; rank++) {
+        const uint32_t list = presence->list_of[rank];
+        if (list == presence->n_lists || presence->members[presence->member[list]] != rank)
+            continue;
+        const struct rfs_index *index = making->indexes[list];
+        for (size_t i = 0; i < index->n; i++) {
+            struct rfs_presence_view *of = &presence->of[index->entries[i].name];
+            if (of->type == RFS_NO_ID)
+                of->type = index->entries[i].type;
+            of->mixed |= of->type != index->entries[i].type;
+        }
+    }
+}
+
+/*
+ * Puts the names in the order of the files. A distinct index adds something only when it comes
+ * first.
+ */
+static int put_in_order(const struct making *making, struct rfs_presence *presence, bool ascending)
+{
+    size_t most = 0;
+
+    for (uint32_t name = 0; name < presence->n_names; name++)
+        most += presence->of[name].ranks > 0;
+    presence->order = malloc(most * sizeof *presence->order + 1);
+    RFS_FREE unsigned char *taken = calloc((size_t)presence->n_names + 1, 1);
+    RFS_FREE unsigned char *seen = calloc((size_t)presence->n_lists + 1, 1);
+    if (!presence->order || !taken || !seen)
+        return -ENOMEM;
+    for (uint32_t k = 0; k < presence->devices; k++) {
+        const uint32_t list = presence->list_of[ascending ? k : presence->devices - 1 - k];
+        if (list == presence->n_lists || seen[list])
+            continue;
+        seen[list] = 1;
+        const struct rfs_index *index = making->indexes[list];
+        for (size_t i = 0; i < index->n; i++) {
+            const uint32_t name = index->entries[i].name;
+            if (!taken[name])
+                presence->order[presence->n++] = name;
+            taken[name] = 1;
+        }
+    }
+    return 0;
+}
+
+static int make(struct making *making, struct rfs_presence *presence, bool ascending)
+{
+    int rc = number_lists(making, presence) ?: list_names(making, presence);
+
+    if (rc)
+        return rc;
+    for (uint32_t name = 0; name < presence->n_names; name++)
+        presence->of[name].type = RFS_NO_ID;
+    take_types(making, presence);
+    return put_in_order(making, presence, ascending);
+}
+
+int rfs_presence_make(struct rfs_catalog *catalog, uint32_t base, uint32_t devices, bool ascending,
+                      struct rfs_presence **out)
+{
+    RFS_CLEANUP(presence_cleanup) struct rfs_presence *presence = calloc(1, sizeof *presence);
+    struct making making = {catalog, base, NULL};
+
+    *out = NULL;
+    if (!presence)
+        return -ENOMEM;
+    presence->devices = devices;
+    const int rc = make(&making, presence, ascending);
+    free(making.indexes);
+    if (!rc)
+        *out = RFS_STEAL(presence);
     return rc;
 }
 
-static bool kept_by_one(const struct stage_use *use, uint32_t name)
+/* Says whether a rank has a name. O(log indexes that list it). */
+static bool has_name(const struct rfs_presence *presence, uint32_t name, uint32_t rank)
 {
-    const struct rfs_presence_view *of =
-        use->presence ? rfs_presence_of(use->presence, name) : NULL;
-    return of && of->ranks == 1 && use->presence->present > 1;
+    const struct rfs_presence_view *of = rfs_presence_of(presence, name);
+    const uint32_t list = presence->list_of[rank];
+
+    if (!of || list == presence->n_lists)
+        return false;
+    const uint32_t *lists = &presence->lists[of->first];
+    const size_t at = RFS_BISECT(i, of->lists, lists[i] >= list);
+    return at < of->lists && lists[at] == list;
 }
 
-int rfs_plan_check_replicas(struct planning *planning, const struct stage_use *use,
-                            const struct rfs_entry *entry, uint32_t from)
+uint32_t rfs_presence_lowest(const struct rfs_presence *presence, uint32_t name,
+                             bool (*fits)(const void *ctx, uint32_t rank), const void *ctx)
 {
-    const struct rfs_planner_config *config = &planning->planner->config;
-    const struct rfs_type *type = rfs_catalog_type(config->catalog, entry->type);
-    const char *param = rfs_catalog_name(config->catalog, entry->name);
-    const struct rfs_where where = RFS_OF(rfs_catalog_path(config->catalog), param);
-    const struct provider_query provider_query = rfs_plan_query(planning, use, entry->name);
-    const uint32_t template = use->base + planning->template;
-    const bool lost = !rfs_catalog_has(config->catalog, template);
-    int rc = -ENOENT;
+    const struct rfs_presence_view *of = rfs_presence_of(presence, name);
+    uint32_t lowest = RFS_NO_RANK;
 
-    if (kept_by_one(use, entry->name))
-        return 0;
-    if (!config->strict && rfs_plan_one_element(type))
-        rc = compare_values(planning, &provider_query, from, entry);
-    if (rc == -ENOENT && lost)
-        return rfs_fail(
-            planning->err, rc, where, "the checkpoint of that rank",
-            "has no layout and is copied from rank_%u, whose checkpoint is missing; the "
-            "ranks that are left do not prove its value",
-            template);
-    if (rc == -ENOENT)
-        return rfs_fail(
-            planning->err, -EINVAL, where, "the checkpoints as they were saved",
-            "has no layout and is copied from rank_%u, whose checkpoint does not have it; the "
-            "ranks that have it do not prove its value",
-            template);
-    if (rc)
-        return rfs_fail(planning->err, rc, where, NULL,
-                        "cannot be compared over the ranks that are left: %s", strerror(-rc));
-    if (lost)
-        rfs_log_limited(
-            config->log, RFS_WARNING,
-            "parameter '%s': rank_%u is missing; the same value in all other ranks of its "
-            "stage is used",
-            param, template);
-    return 0;
+    for (uint32_t k = 0; of && k < of->lists; k++) {
+        const uint32_t list = presence->lists[of->first + k];
+        for (size_t i = presence->member[list];
+             i < presence->member[list + 1] && presence->members[i] < lowest; i++)
+            if (fits(ctx, presence->members[i])) {
+                lowest = presence->members[i];
+                break;
+            }
+    }
+    return lowest;
+}
+
+/*
+ * Without a presence map every rank that has a file counts as having the parameter: planning proves
+ * that of the ranks it takes. So a presence map that is made later, for another destination rank,
+ * changes no answer.
+ */
+
+/* ---- who gives a piece ----------------------------------------------------------------------- */
+
+struct rfs_provider_query rfs_plan_query_of(const struct rfs_planner *planner, uint32_t local,
+                                            const struct rfs_target *target)
+{
+    return (struct rfs_provider_query){
+        planner,
+        atomic_load_explicit(&planner->stages[target->stage].presence, memory_order_acquire),
+        rfs_plan_base(planner, target->stage), target->name, local % planner->scale.src_devices};
+}
+
+struct rfs_provider_query rfs_plan_query(const struct rfs_planning *planning,
+                                         const struct rfs_stage_use *use, uint32_t name)
+{
+    return (struct rfs_provider_query){planning->planner, use->presence, use->base, name,
+                                       planning->template};
+}
+
+struct rfs_plan_piece rfs_plan_piece_copied(const struct rfs_provider_query *query, uint32_t stage)
+{
+    const struct rfs_role_rules rules = rfs_plan_rules(query->planner);
+    const struct rfs_role_name name = rfs_plan_name(query->planner, query->name);
+
+    return rfs_plan_piece_slice(rfs_role_source_layout(&rules, &name, stage), query->template);
+}
+
+uint32_t rfs_plan_base(const struct rfs_planner *planner, uint32_t src_stage)
+{
+    return planner->scale.src_base + src_stage * planner->scale.src_devices;
+}
+
+bool rfs_plan_has(const struct rfs_provider_query *query, uint32_t rank)
+{
+    if (query->presence)
+        return has_name(query->presence, query->name, rank);
+    return rfs_catalog_has(query->planner->config.catalog, query->base + rank);
+}
+
+bool rfs_plan_holds(const void *ctx, uint32_t rank)
+{
+    const struct rfs_plan_piece *piece = ctx;
+
+    if (piece->grid)
+        return rfs_grid_holder(piece->grid, piece->cell, rank) == rank;
+    return !piece->layout || rfs_layout_slice(piece->layout, rank) == piece->slice;
+}
+
+uint32_t rfs_plan_first(const struct rfs_provider_query *query, const struct rfs_plan_piece *piece)
+{
+    return piece->grid ? rfs_grid_holder(piece->grid, piece->cell, query->template)
+                       : query->template;
+}
+
+/*
+ * Returns the lowest rank that holds a piece and has a file. Only its replicas are asked, which are
+ * few, where a grid says which they are.
+ */
+static uint32_t lowest_file(const struct rfs_provider_query *query,
+                            const struct rfs_plan_piece *piece)
+{
+    const uint32_t first = rfs_plan_first(query, piece);
+    const uint32_t devices = query->planner->scale.src_devices;
+
+    for (uint32_t k = 0; piece->grid && k < piece->grid->replicas; k++) {
+        const uint32_t rank = rfs_grid_replica(piece->grid, first, k);
+        if (rfs_plan_has(query, rank))
+            return rank;
+    }
+    for (uint32_t rank = 0; !piece->grid && rank < devices; rank++)
+        if (rfs_plan_has(query, rank) && rfs_plan_holds(piece, rank))
+            return rank;
+    return RFS_NO_RANK;
+}
+
+uint32_t rfs_plan_provider(const struct rfs_provider_query *query,
+                           const struct rfs_plan_piece *piece)
+{
+    uint32_t rank = rfs_plan_first(query, piece);
+
+    if (!rfs_plan_has(query, rank))
+        rank = query->presence
+                   ? rfs_presence_lowest(query->presence, query->name, rfs_plan_holds, piece)
+                   : lowest_file(query, piece);
+    return rank == RFS_NO_RANK ? RFS_NO_RANK : query->base + rank;
+}
+
+int rfs_plan_find_entry(const struct rfs_provider_query *query, uint32_t stage, uint32_t rank,
+                        const struct rfs_index **index, const struct rfs_entry **entry)
+{
+    const struct rfs_planner *planner = query->planner;
+
+    if (rank == RFS_NO_RANK)
+        return -EIO;
+    const int rc = rfs_catalog_index(planner->config.catalog, rank,
+                                     atomic_load(&planner->stages[stage].lead), index, NULL);
+    *entry = rc ? NULL : rfs_index_find(*index, query->name);
+    return rc || *entry ? rc : -EIO;
 }

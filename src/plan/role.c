@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/role.h"
 
-/* The layout of a parameter in a stage, or in the lowest stage that has one. */
+#include "plan/internal.h"
+
+/* Returns the layout of a parameter in a stage, or in the lowest stage that has one. */
 static const struct rfs_layout *layout_near(const struct rfs_strategy *strategy, size_t i,
                                             uint32_t stage)
 {
@@ -10,7 +12,7 @@ static const struct rfs_layout *layout_near(const struct rfs_strategy *strategy,
                   : rfs_strategy_layout(strategy, i, rfs_strategy_next_stage(strategy, i, 0));
 }
 
-/* The position of a name in a strategy, which may be NULL. */
+/* Returns the position of a name in a strategy, which may be NULL, or RFS_NO_ID. */
 static uint32_t find(const struct rfs_strategy *strategy, const char *name)
 {
     const ptrdiff_t i = strategy ? rfs_strategy_find(strategy, name) : -1;
@@ -19,8 +21,8 @@ static uint32_t find(const struct rfs_strategy *strategy, const char *name)
 }
 
 /*
- * A strategy file calls parameters as its run does; rules were made for the names of the source. A
- * parameter that is left out (SHOWN is NULL) keeps its own name.
+ * Looks up a name. A strategy file calls parameters as its run does; rules were made for the names
+ * of the source. A parameter that is left out (SHOWN is NULL) keeps its own name.
  */
 static struct rfs_role_name look_up(const struct rfs_role_rules *rules, const char *name,
                                     const char *shown)
@@ -34,14 +36,10 @@ static struct rfs_role_name look_up(const struct rfs_role_rules *rules, const ch
     return out;
 }
 
-struct rfs_role_name rfs_role_look_up(const struct rfs_role_rules *rules, const char *name)
+/* Looks up a name in the source as the strategies and the map know it. */
+static struct rfs_role_name look_up_by_map(const struct rfs_role_rules *rules, const char *name)
 {
-    return look_up(rules, name, rfs_output_map_name(rules->output_map, name));
-}
-
-struct rfs_role_name rfs_role_look_up_left_out(const struct rfs_role_rules *rules, const char *name)
-{
-    return look_up(rules, name, NULL);
+    return look_up(rules, name, rfs_names_shown(rules->output_map, name));
 }
 
 int rfs_role_look_up_all(const struct rfs_role_rules *rules, struct rfs_role_name **out,
@@ -54,7 +52,7 @@ int rfs_role_look_up_all(const struct rfs_role_rules *rules, struct rfs_role_nam
     if (!names)
         return rfs_fail_memory(err);
     for (size_t i = 0; i < n; i++) {
-        names[i] = rfs_role_look_up(rules, rfs_strategy_param(rules->src, i));
+        names[i] = look_up_by_map(rules, rfs_strategy_param(rules->src, i));
         common = common || names[i].dst != RFS_NO_ID;
     }
     if (common)
@@ -96,4 +94,144 @@ bool rfs_role_is_needed(const struct rfs_role_rules *rules, const struct rfs_rol
                         uint32_t dst_stage)
 {
     return name->dst == RFS_NO_ID || rfs_strategy_layout(rules->dst, name->dst, dst_stage) != NULL;
+}
+
+/* ---- what a planner goes without ------------------------------------------------------------- */
+
+int rfs_plan_lack(const struct rfs_planner *planner, uint32_t name, uint32_t rank)
+{
+    const struct rfs_planner_config *config = &planner->config;
+    struct rfs_lacking *lacking = config->lacking ? config->lacking : config->incomplete;
+
+    while (lacking->from.n <= name)
+        if (!RFS_PUSH(&lacking->from, 0))
+            return -ENOMEM;
+    lacking->from.data[name] = rank + 1;
+    return 0;
+}
+
+/* Says whether a list, which may be NULL, has a name. */
+static bool is_in(const struct rfs_lacking *lacking, uint32_t name)
+{
+    return lacking && name < lacking->from.n && lacking->from.data[name] > 0;
+}
+
+bool rfs_plan_is_lacking(const struct rfs_planner *planner, uint32_t name)
+{
+    return is_in(planner->config.lacking, name);
+}
+
+bool rfs_plan_is_incomplete(const struct rfs_planner *planner, uint32_t name)
+{
+    return is_in(planner->config.incomplete, name);
+}
+
+/* ---- the roles of a planner ------------------------------------------------------------------ */
+
+/*
+ * The layouts and mapped names of each name of the catalogue, by the strategies and the user's map,
+ * looked up when the name is first asked for.
+ *
+ * Names lie in chunks that never move, as in base/intern.c: chunk k holds 2^(k + FIRST_BITS) of
+ * them. The first thread that needs a name writes it. Several may do so at once: they write the
+ * same. src comes last; with it the others are there. Without memory for a chunk, the name is
+ * looked up each time.
+ */
+enum { FIRST_BITS = 8, CHUNKS = 33 - FIRST_BITS };
+
+struct known_name {
+    _Atomic(const char *) shown;
+    atomic_uint_least32_t dst;
+    atomic_uint_least32_t src; /* position + 1, or RFS_NO_ID; 0: not looked up yet */
+};
+
+struct rfs_plan_names {
+    _Atomic(struct known_name *) chunks[CHUNKS];
+};
+
+struct rfs_plan_names *rfs_plan_names_new(void)
+{
+    return calloc(1, sizeof(struct rfs_plan_names));
+}
+
+void rfs_plan_names_free(struct rfs_plan_names *names)
+{
+    for (size_t k = 0; names && k < CHUNKS; k++)
+        free(atomic_load_explicit(&names->chunks[k], memory_order_relaxed));
+    free(names);
+}
+
+/* Makes a chunk of N names, or takes that of a faster thread. NULL when out of memory. */
+static struct known_name *make_chunk(_Atomic(struct known_name *) *chunk, size_t n)
+{
+    struct known_name *fresh = calloc(n, sizeof *fresh);
+    struct known_name *shared = NULL;
+
+    if (!fresh || atomic_compare_exchange_strong(chunk, &shared, fresh))
+        return fresh;
+    free(fresh);
+    return shared;
+}
+
+static struct known_name *known_name_of(struct rfs_plan_names *names, uint32_t name)
+{
+    const uint64_t at = (uint64_t)name + (UINT64_C(1) << FIRST_BITS);
+    const unsigned high = 63U - (unsigned)__builtin_clzll(at);
+    const size_t n = (size_t)1 << high;
+    _Atomic(struct known_name *) *chunk = &names->chunks[high - FIRST_BITS];
+    struct known_name *chunk_names = atomic_load_explicit(chunk, memory_order_acquire);
+
+    if (!chunk_names)
+        chunk_names = make_chunk(chunk, n);
+    return chunk_names ? &chunk_names[at - n] : NULL;
+}
+
+struct rfs_role_name rfs_plan_name(const struct rfs_planner *planner, uint32_t name)
+{
+    struct known_name *memo = known_name_of(planner->names, name);
+    const uint32_t src = memo ? atomic_load_explicit(&memo->src, memory_order_acquire) : 0;
+
+    if (src != 0)
+        return (struct rfs_role_name){
+            atomic_load_explicit(&memo->shown, memory_order_relaxed),
+            src == RFS_NO_ID ? RFS_NO_ID : src - 1,
+            atomic_load_explicit(&memo->dst, memory_order_relaxed),
+        };
+    const struct rfs_role_rules rules = rfs_plan_rules(planner);
+    const struct rfs_role_name found =
+        look_up_by_map(&rules, rfs_catalog_name(planner->config.catalog, name));
+    if (!memo)
+        return found;
+    atomic_store_explicit(&memo->shown, found.shown, memory_order_relaxed);
+    atomic_store_explicit(&memo->dst, found.dst, memory_order_relaxed);
+    atomic_store_explicit(&memo->src, found.src == RFS_NO_ID ? RFS_NO_ID : found.src + 1,
+                          memory_order_release);
+    return found;
+}
+
+struct rfs_role rfs_plan_role(const struct rfs_planner *planner, uint32_t name, uint32_t src_stage,
+                              uint32_t dst_stage)
+{
+    const struct rfs_role_rules rules = rfs_plan_rules(planner);
+    const struct rfs_role_name known =
+        rfs_plan_is_lacking(planner, name)
+            ? look_up(&rules, rfs_catalog_name(planner->config.catalog, name), NULL)
+            : rfs_plan_name(planner, name);
+
+    return rfs_role_of(&rules, &known, src_stage, dst_stage);
+}
+
+struct rfs_role rfs_plan_role_of_param(const struct rfs_planner *planner, size_t i,
+                                       uint32_t src_stage, uint32_t dst_stage)
+{
+    const struct rfs_role_rules rules = rfs_plan_rules(planner);
+    struct rfs_role_name known = planner->params[i];
+
+    if (planner->config.lacking) {
+        const char *param = rfs_strategy_param(rules.src, i);
+        struct rfs_intern *names = rfs_catalog_tables(planner->config.catalog)->names;
+        if (rfs_plan_is_lacking(planner, rfs_intern_find(names, param, strlen(param))))
+            known = look_up(&rules, param, NULL);
+    }
+    return rfs_role_of(&rules, &known, src_stage, dst_stage);
 }

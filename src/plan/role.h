@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which layouts apply to a parameter, and so whether it is cut, copied or left out: functions of
- * the two strategies and the user's map alone. The source strategy knows a parameter by its name,
- * the destination's by the name that it is shown by, or else by its own.
+ * Which layouts apply to a parameter, and so whether it is cut, copied or left out. All of it
+ * follows from the two strategies and the user's map. The source strategy knows a parameter by its
+ * name, the destination's by the name that it is shown by, or else by its own.
  *
  * The rules are those of transform_checkpoints in MindSpore 2.10 (parallel/checkpoint_transform.py
  * and parallel/_parallel_serialization.py), described in doc/SEMANTICS.md. Thread-safe; O(1) each,
@@ -12,12 +12,12 @@
 
 #include "base/intern.h"
 #include "layout/strategy.h"
-#include "plan/output_map.h"
+#include "plan/names.h"
 
-/* Each may be NULL: a side that is not sharded, and names as they are. Borrowed. */
+/* The strategies and the map, borrowed. NULL: a side that is not sharded; names as they are. */
 struct rfs_role_rules {
     const struct rfs_strategy *src, *dst;
-    const struct rfs_output_map *output_map;
+    const struct rfs_names *output_map;
 };
 
 enum rfs_role_kind { RFS_ROLE_SLICED, RFS_ROLE_COPIED, RFS_ROLE_DROPPED };
@@ -30,23 +30,20 @@ enum rfs_role_kind { RFS_ROLE_SLICED, RFS_ROLE_COPIED, RFS_ROLE_DROPPED };
 struct rfs_role {
     enum rfs_role_kind kind;
     const char *shown;   /* the name in the destination's file; NULL: left out by the user's map */
-    bool in_src, in_dst; /* in that strategy at all */
+    bool in_src, in_dst; /* that strategy has it at all */
     const struct rfs_layout *src, *dst; /* the strategies' */
 };
 
 /*
- * A name in the source, as the strategies and the map know it. To be looked up once: the functions
+ * A name in the source, as the strategies and the map know it. It is looked up once: the functions
  * that take it look up no name.
  */
 struct rfs_role_name {
-    const char *shown; /* as in rfs_role; the name itself, the same pointer, if it has no other */
+    const char
+        *shown; /* that of rfs_role; the name itself, this very pointer, if it has no other */
     /* positions in the strategies; RFS_NO_ID: it is not there, or there is no strategy */
     uint32_t src, dst;
 };
-struct rfs_role_name rfs_role_look_up(const struct rfs_role_rules *rules, const char *name);
-/* The same of one that is left out for another reason than the map. */
-struct rfs_role_name rfs_role_look_up_left_out(const struct rfs_role_rules *rules,
-                                               const char *name);
 /*
  * Looks up the parameters of the source strategy, by their positions in it; *out is the caller's to
  * free. Refuses two strategies without a common parameter. 0, -ENOMEM, or -EINVAL with *err filled.
@@ -54,19 +51,19 @@ struct rfs_role_name rfs_role_look_up_left_out(const struct rfs_role_rules *rule
 int rfs_role_look_up_all(const struct rfs_role_rules *rules, struct rfs_role_name **out,
                          struct rfs_error *err);
 
-/* Of a parameter that a source stage's files have, in the files of a destination stage. */
+/* Returns the role of a parameter of a source stage's files in those of a destination stage. */
 struct rfs_role rfs_role_of(const struct rfs_role_rules *rules, const struct rfs_role_name *name,
                             uint32_t src_stage, uint32_t dst_stage);
 /*
- * Its layout in a source stage, or in the lowest that has one; NULL when the strategy does not know
- * it.
+ * Returns the layout of a parameter in a source stage, or in the lowest that has one; NULL when the
+ * strategy does not know it.
  */
 const struct rfs_layout *rfs_role_source_layout(const struct rfs_role_rules *rules,
                                                 const struct rfs_role_name *name,
                                                 uint32_t src_stage);
 /*
- * Whether a destination stage takes a parameter of the source strategy from each source stage that
- * has it.
+ * Says whether a destination stage takes a parameter of the source strategy from each source stage
+ * that has it.
  */
 bool rfs_role_is_needed(const struct rfs_role_rules *rules, const struct rfs_role_name *name,
                         uint32_t dst_stage);

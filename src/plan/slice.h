@@ -6,10 +6,10 @@
  * A block is a strided copy: for loop counters i0, i1, … it moves RUN bytes from src + Σ i_k *
  * loop[k].src_stride in the source content to dst + Σ i_k * loop[k].dst_stride in the slice. Axes
  * that are whole on both sides are folded into the run, so n_loops is 0 when the block is
- * contiguous on both sides. Strides decrease from loop to loop, but those of the source of a
+ * contiguous on both sides. Strides decrease from loop to loop, but for those of the source of a
  * strided block.
  *
- * Cost: 48 bytes + 24 a loop for each block, made on demand and never kept beyond the read.
+ * Cost: 48 bytes + 24 a loop for each block, made on demand and freed with the read.
  */
 #pragma once
 
@@ -24,42 +24,46 @@ struct rfs_loop {
 struct rfs_block {
     uint32_t file;              /* id in the catalogue's files */
     struct rfs_content content; /* its extents live as long as the catalogue, or the storages */
-    uint64_t dst;               /* of the first run, in the slice */
-    uint64_t src;               /* of the first run, in the content */
+    uint64_t dst;               /* place of the first run in the slice */
+    uint64_t src;               /* place of the first run in the content */
     uint64_t run;               /* bytes */
     uint64_t dst_end;           /* one past the last byte that the block writes */
     uint32_t n_loops;
-    /* source strides are any, as of a transposed tensor: they may grow inwards, or be 0 */
+    /* source strides may grow inwards, or be 0, such as those of a transposed tensor */
     bool strided;
     struct rfs_loop loop[RFS_MAX_DIMS]; /* outermost first */
 };
 
 struct rfs_slice {
     uint64_t bytes;
-    uint64_t id[2]; /* equal for equal parameter, box and sources: XXH3-128 of those */
+    uint64_t id[2]; /* XXH3-128 of which source bytes go where */
     size_t n;
     size_t cap;
     struct rfs_block *blocks; /* ascending by dst */
 };
 
 /*
- * Sets the box that a block moves: LEN elements along each of NDIM axes, with strides in bytes; dst
- * and src, the first element's places, are set already.
+ * Makes a block move a box: LEN elements along each of NDIM axes, with strides in bytes. dst and
+ * src, the first element's places, are set already.
  */
-void rfs_block_box(struct rfs_block *block, uint32_t ndim, const uint64_t *len, uint64_t item,
-                   const uint64_t *dst_stride, const uint64_t *src_stride);
-/* Sets a block to move a whole value; its strides are row-major if STRIDES is NULL. */
-void rfs_block_whole(struct rfs_block *block, const struct rfs_type *type, const uint64_t *strides);
-/* Compares blocks by where they begin in the slice, for qsort. */
-int rfs_block_by_destination(const void *a, const void *b);
-/* Sets the id of a slice whose bytes and blocks are set: which source bytes go where. */
+void rfs_slice_block_box(struct rfs_block *block, uint32_t ndim, const uint64_t *len, uint64_t item,
+                         const uint64_t *dst_stride, const uint64_t *src_stride);
+/* Makes a block move a whole value; the source is row-major if STRIDES is NULL. */
+void rfs_slice_block_whole(struct rfs_block *block, const struct rfs_type *type,
+                           const uint64_t *strides);
+/* Sorts the blocks by where they begin in the slice. */
+void rfs_slice_sort(struct rfs_slice *slice);
+/* Sets the id of a slice whose bytes and blocks are set. */
 void rfs_slice_name(struct rfs_slice *slice);
 void rfs_slice_free(struct rfs_slice *slice);
-/* A block more, to be set whole; the caller keeps the order. NULL when out of memory. */
+/*
+ * Adds a block, which the caller sets whole; the order is the caller's, too. NULL when out of
+ * memory.
+ */
 struct rfs_block *rfs_slice_add(struct rfs_slice *slice);
 /*
- * The block that byte AT of the slice comes from, which byte of the entry's content it is in *from,
- * and how many bytes go on from there in one run in *left; NULL beyond the end. O(blocks).
+ * Finds the block that byte AT of the slice comes from, its place in the content (*from), and how
+ * many bytes go on from there in one run (*left). NULL beyond the end. O(blocks).
  */
 const struct rfs_block *rfs_slice_find(const struct rfs_slice *slice, uint64_t at, uint64_t *from,
                                        uint64_t *left);

@@ -1,30 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How the planner uses its strategies, and the proof that they go with each other and with the rank
- * folders.
+ * Whether the strategies go with each other and with the rank folders, before a file is read.
  */
 #include "plan/internal.h"
 
-void rfs_plan_needed_stages(const struct rfs_planner *planner, uint32_t dst_stage,
-                            struct stage_use *stages)
-{
-    const struct rfs_role_rules rules = rfs_plan_rules(planner);
+#include "base/cleanup.h"
+#include "formats/chunks/chunks.h"
+#include "layout/grid.h"
 
-    if (!rules.src || planner->part) {
-        stages[0].needed = true;
-        return;
-    }
-    uint32_t left = planner->scale.src_stages;
-    for (size_t i = 0; left > 0 && i < rfs_strategy_count(rules.src); i++) {
-        if (!rfs_role_is_needed(&rules, &planner->params[i], dst_stage))
-            continue;
-        for (uint32_t s = rfs_strategy_next_stage(rules.src, i, 0); s != RFS_NO_STAGE;
-             s = rfs_strategy_next_stage(rules.src, i, s + 1)) {
-            left -= !stages[s].needed;
-            stages[s].needed = true;
-        }
-    }
-}
+/* ---- each other, and the rank folders -------------------------------------------------------- */
 
 static bool is_state(const char *name)
 {
@@ -33,12 +17,12 @@ static bool is_state(const char *name)
 }
 
 /*
- * Whether MindSpore transforms by stage: both strategies have one stage, and the source's
+ * Says whether MindSpore transforms by stage: both strategies have one stage, and the source's
  * parameters, gradients and moments aside, are fewer than the destination's and all among them.
  * (Those that the user leaves out count, too.) It does so with .ckpt files only. Rules have no
  * stages, so this does not apply to them.
  */
-static bool is_part(const struct rfs_planner *planner)
+static bool is_by_stage(const struct rfs_planner *planner)
 {
     const struct rfs_strategy *src = planner->config.src;
     const struct rfs_strategy *dst = planner->config.dst;
@@ -62,10 +46,10 @@ static bool is_part(const struct rfs_planner *planner)
 }
 
 /*
- * Whether one whole checkpoint is to be made of a source that is a stage by itself: its strategy is
- * of that stage, not the first, and the tree has more ranks than the strategy.
+ * Says whether one whole checkpoint is to be made of a source that is a stage by itself: its
+ * strategy is of that stage, not the first, and the tree has more ranks than the strategy.
  */
-static bool is_whole_part(const struct rfs_planner *planner)
+static bool is_single_stage(const struct rfs_planner *planner)
 {
     const struct rfs_strategy *src = planner->config.src;
 
@@ -74,7 +58,7 @@ static bool is_whole_part(const struct rfs_planner *planner)
            rfs_catalog_ranks(planner->config.catalog) > rfs_strategy_devices(src);
 }
 
-static void report_whole_part(const struct rfs_planner *planner)
+static void report_single_stage(const struct rfs_planner *planner)
 {
     const struct rfs_catalog *catalog = planner->config.catalog;
     const uint32_t base = planner->scale.src_base;
@@ -95,7 +79,7 @@ bool rfs_plan_looks_swapped(const struct rfs_planner *planner)
     const struct rfs_scale *scale = &planner->scale;
     const uint32_t found = rfs_catalog_ranks(catalog);
 
-    if (!planner->config.src || !planner->config.dst || planner->part ||
+    if (!planner->config.src || !planner->config.dst || planner->by_stage ||
         found != (uint64_t)scale->dst_devices * scale->dst_stages ||
         found == (uint64_t)scale->src_devices * scale->src_stages)
         return false;
@@ -120,10 +104,10 @@ int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err
     const int rc = rfs_role_look_up_all(&rules, &planner->params, err);
     if (rc)
         return rc;
-    const bool whole_part = is_whole_part(planner);
-    planner->part =
-        planner->config.template ? planner->config.template->part : whole_part || is_part(planner);
-    planner->first_stage = planner->part ? rfs_strategy_first_item_stage(src) : 0;
+    const bool single_stage = is_single_stage(planner);
+    planner->by_stage = planner->config.template ? planner->config.template->by_stage
+                                                 : single_stage || is_by_stage(planner);
+    planner->first_stage = planner->by_stage ? rfs_strategy_first_item_stage(src) : 0;
 
     if (((uint64_t)planner->first_stage + 1) * scale->src_devices > RFS_MAX_DEVICES)
         return rfs_fail(err, -EINVAL, RFS_IN(rfs_strategy_name(src)),
@@ -133,10 +117,10 @@ int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err
                         planner->first_stage, scale->src_devices, RFS_MAX_DEVICES - 1);
     scale->src_base = planner->first_stage * scale->src_devices;
     const uint64_t ranks = (uint64_t)scale->src_devices * scale->src_stages;
-    if (whole_part && !planner->config.template)
-        report_whole_part(planner);
+    if (single_stage && !planner->config.template)
+        report_single_stage(planner);
     const uint32_t found = rfs_catalog_ranks(catalog);
-    if (!planner->part && found > ranks)
+    if (!planner->by_stage && found > ranks)
         return rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(catalog)),
                         rfs_plan_looks_swapped(planner) ? RFS_PLAN_SWAPPED
                         : src ? "the strategy file that was saved with this checkpoint"
@@ -150,5 +134,203 @@ int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err
                         "describes %llu ranks; at most %u can be shown",
                         (unsigned long long)targets, RFS_MAX_DEVICES);
     planner->n_ranks = (uint32_t)targets;
+    return 0;
+}
+
+/* ---- lost ranks ------------------------------------------------------------------------------ */
+
+/*
+ * A slice whose ranks are all missing is in no checkpoint, so some destination file could not be
+ * made. This is reported before anything is mounted. Costs nothing when no rank is missing.
+ */
+
+/*
+ * Returns the stage of a parameter that has only one, else RFS_NO_STAGE: other stages may have a
+ * copy of a lost one.
+ */
+static uint32_t only_stage(const struct rfs_strategy *strategy, size_t i)
+{
+    const uint32_t first = rfs_strategy_next_stage(strategy, i, 0);
+
+    return rfs_strategy_next_stage(strategy, i, first + 1) == RFS_NO_STAGE ? first : RFS_NO_STAGE;
+}
+
+/*
+ * Returns the first rank of a stage whose slice has no holder left, or RFS_NO_RANK. HELD is
+ * scratch.
+ */
+static uint32_t lost_rank(const struct rfs_planner *planner, const struct rfs_layout *layout,
+                          uint32_t base, unsigned char *held)
+{
+    const struct rfs_catalog *catalog = planner->config.catalog;
+
+    memset(held, 0, layout->devices);
+    for (uint32_t rank = 0; rank < layout->devices; rank++)
+        if (rfs_catalog_has(catalog, base + rank))
+            held[rfs_layout_slice(layout, rank)] = 1;
+    for (uint32_t rank = 0; rank < layout->devices; rank++)
+        if (!held[rfs_layout_slice(layout, rank)])
+            return base + rank;
+    return RFS_NO_RANK;
+}
+
+static bool any_missing(const struct rfs_planner *planner)
+{
+    const uint32_t base = rfs_plan_base(planner, 0);
+    const uint32_t end =
+        rfs_plan_base(planner, planner->scale.src_stages - 1) + planner->scale.src_devices;
+
+    for (uint32_t rank = base; rank < end; rank++)
+        if (!rfs_catalog_has(planner->config.catalog, rank))
+            return true;
+    return false;
+}
+
+int rfs_plan_fail_lost(const struct rfs_planner *planner, const char *param, uint32_t rank,
+                       struct rfs_error *err)
+{
+    return rfs_fail(err, -ENOENT, RFS_OF(rfs_catalog_path(planner->config.catalog), param),
+                    rfs_plan_looks_swapped(planner) ? RFS_PLAN_SWAPPED
+                                                    : "the checkpoint of that rank",
+                    "rank_%u has no checkpoint, and no other rank that has one holds the "
+                    "same slice",
+                    rank);
+}
+
+/* Parameters that may have lost a slice. */
+struct losing {
+    const struct rfs_planner *planner;
+    unsigned char *held;  /* scratch */
+    unsigned char *whole; /* [stages * layouts] no slice of that layout is lost */
+};
+
+static void losing_end(struct losing *losing)
+{
+    free(losing->held);
+    free(losing->whole);
+}
+
+static int losing_begin(const struct rfs_planner *planner, struct losing *losing)
+{
+    const size_t n_layouts = rfs_strategy_layouts(planner->config.src);
+
+    *losing = (struct losing){.planner = planner};
+    losing->held = malloc(planner->scale.src_devices);
+    losing->whole = calloc(n_layouts, planner->scale.src_stages);
+    return losing->held && losing->whole ? 0 : -ENOMEM;
+}
+
+/* Returns a lost rank whose slice of the strategy's parameter I no other has, or RFS_NO_RANK. */
+static uint32_t lost_of(const struct losing *losing, size_t i)
+{
+    const struct rfs_planner *planner = losing->planner;
+    const struct rfs_strategy *src = planner->config.src;
+    const uint32_t stage = only_stage(src, i);
+
+    if (stage == RFS_NO_STAGE)
+        return RFS_NO_RANK;
+    const struct rfs_layout *layout = rfs_strategy_layout(src, i, stage);
+    unsigned char *whole = &losing->whole[(size_t)stage * rfs_strategy_layouts(src) + layout->id];
+    if (*whole)
+        return RFS_NO_RANK;
+    const uint32_t rank = lost_rank(planner, layout, rfs_plan_base(planner, stage), losing->held);
+    *whole = rank == RFS_NO_RANK;
+    return rank;
+}
+
+int rfs_plan_check_lost(const struct rfs_planner *planner, struct rfs_error *err)
+{
+    const struct rfs_strategy *src = planner->config.src;
+    RFS_CLEANUP(losing_end) struct losing losing = {.held = NULL};
+
+    if (!src || !any_missing(planner))
+        return 0;
+    if (losing_begin(planner, &losing))
+        return rfs_fail_memory(err);
+    for (size_t i = 0; i < rfs_strategy_count(src); i++) {
+        const struct rfs_role_name *name = &planner->params[i];
+        if (!name->shown || (planner->config.dst && name->dst == RFS_NO_ID))
+            continue;
+        const uint32_t rank = lost_of(&losing, i);
+        if (rank != RFS_NO_RANK)
+            return rfs_plan_fail_lost(planner, rfs_strategy_param(src, i), rank, err);
+    }
+    return 0;
+}
+
+void rfs_plan_vanished_end(struct rfs_vanished *vanished)
+{
+    free(vanished->names.data);
+    free(vanished->ranks.data);
+}
+
+int rfs_plan_find_vanished(const struct rfs_planner *planner, const struct rfs_params *params,
+                           struct rfs_vanished *out)
+{
+    const struct rfs_strategy *src = planner->config.src;
+    RFS_CLEANUP(losing_end) struct losing losing = {.held = NULL};
+
+    if (!src || !any_missing(planner))
+        return 0;
+    RFS_FREE unsigned char *listed = calloc(rfs_strategy_count(src) + 1, 1);
+    if (!listed || losing_begin(planner, &losing))
+        return -ENOMEM;
+    for (size_t i = 0; i < params->n; i++) {
+        const uint32_t at = rfs_plan_name(planner, params->targets[i].name).src;
+        if (at != RFS_NO_ID)
+            listed[at] = 1;
+    }
+    for (size_t i = 0; i < rfs_strategy_count(src); i++) {
+        const uint32_t rank = listed[i] ? RFS_NO_RANK : lost_of(&losing, i);
+        if (rank != RFS_NO_RANK &&
+            (!RFS_PUSH(&out->names, rfs_strategy_param(src, i)) || !RFS_PUSH(&out->ranks, rank)))
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+/* Finds a tensor that is shown and has a part in a lost file. NULL: there is none. */
+static const struct rfs_chunked_tensor *find_incomplete(const struct rfs_planner *planner,
+                                                        const struct rfs_chunks *chunks)
+{
+    for (size_t i = 0; i < chunks->tensors.n; i++) {
+        const struct rfs_chunked_tensor *tensor = &chunks->tensors.data[i];
+        const char *name = rfs_catalog_name(planner->config.catalog, tensor->name);
+        if (tensor->incomplete && rfs_names_shown(planner->config.output_map, name))
+            return tensor;
+    }
+    return NULL;
+}
+
+int rfs_plan_check_chunks(const struct rfs_planner *planner, struct rfs_error *err)
+{
+    const struct rfs_planner_config *config = &planner->config;
+    /* Before conversion rules, names= is of other names. */
+    const char *remedy = config->incomplete
+                             ? "all files of the save; or convert= of an export without what is "
+                               "incomplete"
+                             : "all files of the save; or names=FILE with null for each parameter "
+                               "that is incomplete";
+    const struct rfs_chunks *chunks = rfs_catalog_chunks(config->catalog);
+    const char *path = rfs_catalog_path(config->catalog);
+
+    if (chunks && chunks->doubt && config->strict)
+        return rfs_fail(err, -EINVAL, RFS_IN(path), "a folder whose last save has ended", "%s",
+                        chunks->doubt);
+    if (!chunks || !chunks->lost)
+        return 0;
+    const struct rfs_chunked_tensor *lacks = find_incomplete(planner, chunks);
+    if (lacks)
+        return rfs_fail(err, -ENOENT, RFS_OF(path, rfs_catalog_name(config->catalog, lacks->name)),
+                        remedy,
+                        "is incomplete: %s missing, by the numbers in the names of the other files",
+                        chunks->lost);
+    if (config->strict || !rfs_names_has_map(config->output_map))
+        return rfs_fail(err, -ENOENT, RFS_IN(path), remedy,
+                        "%s missing, by the numbers in the names of the other files", chunks->lost);
+    if (!config->template)
+        rfs_log(config->log, RFS_WARNING,
+                "%s: %s missing: parameters that no other file has are not shown", path,
+                chunks->lost);
     return 0;
 }

@@ -1,9 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parameters that are copied from one rank because a given strategy lacks them: nothing proves that
- * they are not slices.
+ * Parameters that are copied from one rank, and that nothing proves to be whole, or the same on
+ * other ranks.
  *
- * A single value (one element, or a string) that no strategy cuts is whole. All others are reported
+ * A parameter without a layout is copied from one certain rank. When that rank is lost, or its file
+ * does not have it, nothing says that another has the same value, so it is refused; but for
+ *
+ * - one element (global_step, learning_rate), which MindSpore keeps the same on all ranks: one that
+ *   is the same, bit for bit, on all ranks of the stage that have it is taken from the lowest of
+ *   them, and the log says so when a rank was lost. strict refuses that too.
+ * - parameters of one rank alone, while others of the stage have files without them:
+ *   remove_redundancy, which takes all ranks for replicas where a network has no layouts, made that
+ *   rank the one that keeps them.
+ *
+ * When a given strategy lacks a parameter, nothing proves that what ranks have is no slice. A
+ * single value (one element, or a string) that no strategy cuts is whole. All others are reported
  * in the log, with their shapes, and refused by strict. Whether the ranks that a file is made from
  * differ in it is seen by samples of its bytes, as slices differ nearly everywhere; SAMPLES_MOST
  * bounds the reads of a planner for that. Under strict these ranks must agree in single values,
@@ -20,13 +31,39 @@
 #define NAME_SHOWN 120
 #define UNSLICED "without -o strict, to copy it unsliced"
 
-int rfs_plan_sample(const struct planning *planning, uint32_t rank, const struct rfs_index *index,
-                    const struct rfs_entry *entry, struct rfs_sample *sample)
+#define ELEMENT_MOST 16 /* bytes of the largest element */
+
+#define NAMES_SHOWN 5
+
+void rfs_plan_note(struct rfs_plan_note *note, const char *param)
+{
+    if (note->n++ < NAMES_SHOWN) {
+        const int wrote = snprintf(note->names + note->used, sizeof note->names - note->used,
+                                   "%s%s", note->n > 1 ? ", " : "", param);
+        if (wrote > 0)
+            note->used = (note->used + (size_t)wrote < sizeof note->names)
+                             ? note->used + (size_t)wrote
+                             : sizeof note->names - 1;
+    } else if (note->n == NAMES_SHOWN + 1) {
+        snprintf(note->names + note->used, sizeof note->names - note->used, ", …");
+    }
+}
+
+/* Bytes of a value: all, or some from its beginning, middle and end. */
+struct sample {
+    size_t n;
+    unsigned char data[RFS_SAMPLE_BYTES];
+};
+
+/* Reads a sample of an entry of a rank's index. 0 or -errno. */
+static int take_sample(const struct rfs_planning *planning, uint32_t rank,
+                       const struct rfs_index *index, const struct rfs_entry *entry,
+                       struct sample *sample)
 {
     struct rfs_catalog *catalog = planning->planner->config.catalog;
     const uint64_t bytes = rfs_catalog_type(catalog, entry->type)->bytes;
     const bool all = bytes <= sizeof sample->data;
-    const struct rfs_content content = rfs_content_of(index, entry);
+    const struct rfs_content content = rfs_catalog_content_of(index, entry);
     struct rfs_reading reading;
 
     sample->n = all ? (size_t)bytes : sizeof sample->data;
@@ -35,13 +72,102 @@ int rfs_plan_sample(const struct planning *planning, uint32_t rank, const struct
     if (rc)
         return rc;
     if (all)
-        rc = rfs_content_pread(&reading, &content, sample->data, sample->n, 0);
+        rc = rfs_catalog_content_pread(&reading, &content, sample->data, sample->n, 0);
     for (unsigned i = 0; !all && !rc && i < 3; i++)
-        rc = rfs_content_pread(&reading, &content, sample->data + i * SAMPLE_PART, SAMPLE_PART,
-                               (bytes - SAMPLE_PART) / 2 * i);
+        rc = rfs_catalog_content_pread(&reading, &content, sample->data + i * SAMPLE_PART,
+                                       SAMPLE_PART, (bytes - SAMPLE_PART) / 2 * i);
     const int ended = rfs_reading_end(&reading);
     return rc ? rc : ended;
 }
+
+bool rfs_plan_one_element(const struct rfs_type *type)
+{
+    return type->kind == RFS_TENSOR && type->bytes <= ELEMENT_MOST &&
+           type->bytes == rfs_dtype_bytes((enum rfs_dtype)type->dtype);
+}
+
+/* ---- parameters without a layout ------------------------------------------------------------- */
+
+static int read_value(const struct rfs_planning *planning, uint32_t rank, uint32_t name,
+                      uint32_t type, struct sample *value)
+{
+    const struct rfs_index *index = rfs_catalog_ready(planning->planner->config.catalog, rank);
+    const struct rfs_entry *entry = index ? rfs_index_find(index, name) : NULL;
+
+    if (!entry || entry->type != type)
+        return -ENOENT;
+    return take_sample(planning, rank, index, entry, value);
+}
+
+/*
+ * Compares the values of all ranks that have a parameter. 0 when they are equal, -ENOENT when not,
+ * or another -errno.
+ */
+static int compare_values(struct rfs_planning *planning, const struct rfs_provider_query *query,
+                          uint32_t from, const struct rfs_entry *entry)
+{
+    struct sample value;
+    struct sample other;
+    int rc = read_value(planning, from, entry->name, entry->type, &value);
+
+    for (uint32_t rank = 0; !rc && rank < planning->planner->scale.src_devices; rank++) {
+        if (query->base + rank == from || !rfs_plan_has(query, rank))
+            continue;
+        rc = read_value(planning, query->base + rank, entry->name, entry->type, &other);
+        if (!rc && memcmp(value.data, other.data, value.n) != 0)
+            rc = -ENOENT;
+    }
+    return rc;
+}
+
+static bool has_one_owner(const struct rfs_stage_use *use, uint32_t name)
+{
+    const struct rfs_presence_view *of =
+        use->presence ? rfs_presence_of(use->presence, name) : NULL;
+    return of && of->ranks == 1 && use->presence->present > 1;
+}
+
+int rfs_plan_check_replicas(struct rfs_planning *planning, const struct rfs_stage_use *use,
+                            const struct rfs_entry *entry, uint32_t from)
+{
+    const struct rfs_planner_config *config = &planning->planner->config;
+    const struct rfs_type *type = rfs_catalog_type(config->catalog, entry->type);
+    const char *param = rfs_catalog_name(config->catalog, entry->name);
+    const struct rfs_where where = RFS_OF(rfs_catalog_path(config->catalog), param);
+    const struct rfs_provider_query query = rfs_plan_query(planning, use, entry->name);
+    const uint32_t template = use->base + planning->template;
+    const bool lost = !rfs_catalog_has(config->catalog, template);
+    int rc = -ENOENT;
+
+    if (has_one_owner(use, entry->name))
+        return 0;
+    if (!config->strict && rfs_plan_one_element(type))
+        rc = compare_values(planning, &query, from, entry);
+    if (rc == -ENOENT && lost)
+        return rfs_fail(
+            planning->err, rc, where, "the checkpoint of that rank",
+            "has no layout and is copied from rank_%u, whose checkpoint is missing; the "
+            "ranks that are left do not prove its value",
+            template);
+    if (rc == -ENOENT)
+        return rfs_fail(
+            planning->err, -EINVAL, where, "the checkpoints as they were saved",
+            "has no layout and is copied from rank_%u, whose checkpoint does not have it; the "
+            "ranks that have it do not prove its value",
+            template);
+    if (rc)
+        return rfs_fail(planning->err, rc, where, NULL,
+                        "cannot be compared over the ranks that are left: %s", strerror(-rc));
+    if (lost)
+        rfs_log_limited(
+            config->log, RFS_WARNING,
+            "parameter '%s': rank_%u is missing; the same value in all other ranks of its "
+            "stage is used",
+            param, template);
+    return 0;
+}
+
+/* ---- parameters that a strategy lacks -------------------------------------------------------- */
 
 static bool cuts(const struct rfs_layout *layout)
 {
@@ -60,33 +186,33 @@ bool rfs_plan_may_look(struct rfs_planner *planner)
            atomic_fetch_add_explicit(&planner->looked, 1, memory_order_relaxed) < SAMPLES_MOST;
 }
 
-/* Whether a rank has another value than MINE under the name; 1, 0, or -errno. */
-static int differs(const struct planning *planning, uint32_t rank, const struct rfs_entry *entry,
-                   const struct rfs_sample *mine)
+/* Says whether a rank has another value than MINE under the name: 1, 0, or -errno. */
+static int differs(const struct rfs_planning *planning, uint32_t rank,
+                   const struct rfs_entry *entry, const struct sample *mine)
 {
     const struct rfs_index *index = rfs_catalog_ready(planning->planner->config.catalog, rank);
     const struct rfs_entry *here = index ? rfs_index_find(index, entry->name) : NULL;
-    struct rfs_sample sample;
+    struct sample sample;
 
     if (!here)
         return 0;
     if (here->type != entry->type)
         return 1;
-    const int rc = rfs_plan_sample(planning, rank, index, here, &sample);
-    return rc ? rc : memcmp(sample.data, mine->data, mine->n) != 0;
+    return take_sample(planning, rank, index, here, &sample)
+               ?: memcmp(sample.data, mine->data, mine->n) != 0;
 }
 
 /*
  * Sets *other to a rank that the file is made from and that has another value than FROM, or to
- * RFS_NO_RANK. Not BOUNDED: all are looked at. 0 or -errno.
+ * RFS_NO_RANK. Unless BOUNDED, all ranks are looked at. 0 or -errno.
  */
-static int find_other(struct planning *planning, const struct rfs_entry *entry, uint32_t from,
+static int find_other(struct rfs_planning *planning, const struct rfs_entry *entry, uint32_t from,
                       bool bounded, uint32_t *other)
 {
     struct rfs_planner *planner = planning->planner;
     const struct rfs_index *index = rfs_catalog_ready(planner->config.catalog, from);
     const uint32_t devices = planner->scale.src_devices;
-    struct rfs_sample mine = {.n = 0};
+    struct sample mine = {.n = 0};
     int rc = 0;
 
     *other = RFS_NO_RANK;
@@ -95,12 +221,12 @@ static int find_other(struct planning *planning, const struct rfs_entry *entry, 
     for (uint32_t s = 0; s < planning->n_stages; s++)
         for (uint32_t local = 0; planning->stages[s].needed && local < devices; local++) {
             const uint32_t rank = planning->stages[s].base + local;
-            if (rank == from || !(planning->stages[s].wanted[local] & PROVIDES))
+            if (rank == from || !(planning->stages[s].wanted[local] & RFS_PROVIDES))
                 continue;
             if (bounded && !rfs_plan_may_look(planner))
                 return 0;
             if (mine.n == 0)
-                rc = rfs_plan_sample(planning, from, index, entry, &mine);
+                rc = take_sample(planning, from, index, entry, &mine);
             rc = rc ? rc : differs(planning, rank, entry, &mine);
             if (rc > 0)
                 *other = rank;
@@ -110,7 +236,7 @@ static int find_other(struct planning *planning, const struct rfs_entry *entry, 
     return 0;
 }
 
-static int refuse(struct planning *planning, const struct rfs_role *role,
+static int refuse(struct rfs_planning *planning, const struct rfs_role *role,
                   const struct rfs_entry *entry, uint32_t from)
 {
     const struct rfs_planner *planner = planning->planner;
@@ -139,18 +265,18 @@ static int refuse(struct planning *planning, const struct rfs_role *role,
                           other, from);
 }
 
-int rfs_plan_unproved(struct planning *planning, const struct rfs_role *role,
+int rfs_plan_unproved(struct rfs_planning *planning, const struct rfs_role *role,
                       const struct rfs_entry *entry, uint32_t from)
 {
     const struct rfs_planner_config *config = &planning->planner->config;
     const struct rfs_type *type = rfs_catalog_type(config->catalog, entry->type);
     const bool one_side = config->src && config->dst && role->in_src != role->in_dst;
-    struct unproved found = {.name = entry->name,
-                             .type = entry->type,
-                             .from = from,
-                             .other = RFS_NO_RANK,
-                             .where = one_side ? RFS_IN_ONE_STRATEGY : RFS_IN_NO_STRATEGY,
-                             .slice = cuts(role->src)};
+    struct rfs_unproved found = {.name = entry->name,
+                                 .type = entry->type,
+                                 .from = from,
+                                 .other = RFS_NO_RANK,
+                                 .where = one_side ? RFS_IN_ONE_STRATEGY : RFS_IN_NO_STRATEGY,
+                                 .slice = cuts(role->src)};
 
     if (role->kind != RFS_ROLE_COPIED)
         return 0; /* all strategies that are given have it */
@@ -164,8 +290,8 @@ int rfs_plan_unproved(struct planning *planning, const struct rfs_role *role,
     return RFS_PUSH(&planning->unproved, found) ? 0 : rfs_fail_memory(planning->err);
 }
 
-/* Keeps those of the list that are not reported yet, and remembers them. 0 or -ENOMEM. */
-static int keep_news(struct planning *planning)
+/* Shortens the list to what is not reported yet, and notes that it is. 0 or -ENOMEM. */
+static int take_news(struct rfs_planning *planning)
 {
     struct rfs_planner *planner = planning->planner;
     size_t n = 0;
@@ -173,9 +299,9 @@ static int keep_news(struct planning *planning)
 
     pthread_mutex_lock(&planner->lock);
     for (size_t i = 0; room && i < planning->unproved.n; i++) {
-        const struct unproved found = planning->unproved.data[i];
+        const struct rfs_unproved found = planning->unproved.data[i];
         const unsigned char news =
-            found.other == RFS_NO_RANK ? RFS_TOLD : RFS_TOLD | RFS_TOLD_TO_DIFFER;
+            found.other == RFS_NO_RANK ? RFS_REPORTED : RFS_REPORTED | RFS_REPORTED_TO_DIFFER;
         while (room && planner->reported.n <= found.name)
             room = RFS_PUSH(&planner->reported, 0);
         if (!room || (news & ~planner->reported.data[found.name]) == 0)
@@ -188,8 +314,11 @@ static int keep_news(struct planning *planning)
     return room ? 0 : -ENOMEM;
 }
 
-/* "model_world_size_8_rank_1.pt has other bytes than model_world_size_8_rank_0.pt", or "". */
-static const char *show_other(const struct planning *planning, const struct unproved *found,
+/*
+ * Writes what differs: "model_world_size_8_rank_1.pt has other bytes than
+ * model_world_size_8_rank_0.pt", or "".
+ */
+static const char *show_other(const struct rfs_planning *planning, const struct rfs_unproved *found,
                               char *out, size_t size)
 {
     struct rfs_files *files = rfs_catalog_files(planning->planner->config.catalog);
@@ -208,8 +337,8 @@ static const char *show_other(const struct planning *planning, const struct unpr
     return out;
 }
 
-/* A line about one of them. */
-static void report_each(const struct planning *planning, const struct unproved *found,
+/* Reports a parameter in a line of its own. */
+static void report_each(const struct rfs_planning *planning, const struct rfs_unproved *found,
                         const char *shape, const char *where, const char *how)
 {
     struct rfs_planner *planner = planning->planner;
@@ -229,8 +358,8 @@ static void report_each(const struct planning *planning, const struct unproved *
             *how ? "; " : "", how);
 }
 
-/* Those of one kind: the first few in one line, or a line each. */
-static void report_kind(const struct planning *planning, enum rfs_unproved_in in)
+/* Reports the parameters of one kind: the first few in one line, or each in a line. */
+static void report_kind(const struct rfs_planning *planning, enum rfs_unproved_in in)
 {
     static const char *const places[] = {
         [RFS_IN_ONE_STRATEGY] = "only one strategy",
@@ -241,10 +370,10 @@ static void report_kind(const struct planning *planning, enum rfs_unproved_in in
     struct rfs_catalog *catalog = planner->config.catalog;
     const bool each = atomic_load(&planner->telling) == RFS_TELL_EACH;
     bool differ = false;
-    struct note note = {0};
+    struct rfs_plan_note note = {0};
 
     for (size_t i = 0; i < planning->unproved.n; i++) {
-        const struct unproved *found = &planning->unproved.data[i];
+        const struct rfs_unproved *found = &planning->unproved.data[i];
         const struct rfs_type *type = rfs_catalog_type(catalog, found->type);
         char shape[RFS_MAX_DIMS * 22 + 3];
         char how[2 * NAME_SHOWN + 32];
@@ -267,11 +396,11 @@ static void report_kind(const struct planning *planning, enum rfs_unproved_in in
                 in == RFS_IN_SEVERAL_FILES ? "as one of them has it" : "unsliced", note.names);
 }
 
-int rfs_plan_report_unproved(struct planning *planning)
+int rfs_plan_report_unproved(struct rfs_planning *planning)
 {
     if (planning->unproved.n == 0)
         return 0;
-    if (keep_news(planning))
+    if (take_news(planning))
         return rfs_fail_memory(planning->err);
     report_kind(planning, RFS_IN_ONE_STRATEGY);
     report_kind(planning, RFS_IN_NO_STRATEGY);

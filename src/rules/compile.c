@@ -3,14 +3,15 @@
 
 #include "base/cleanup.h"
 #include "base/glob.h"
+#include "base/order.h"
 #include "base/text.h"
 #include "rules/compile_internal.h"
 
-/* Rules run twice: for the names that they know, then for the links. */
+/* Passes of the rules: for the names that they know, then for the links. */
 enum pass { FIND_SIDE, MAKE };
 
 /* The words of options that are tried where the rules do not fit. */
-#define CONVERT_MOST_WORDS 6
+#define RULES_MOST_WORDS 6
 
 static void compiling_end(struct compiling *c)
 {
@@ -45,11 +46,12 @@ static void see(struct compiling *c, struct sighting *sighting, int side, const 
         snprintf(sighting->names[side], sizeof sighting->names[side], "%s", name);
 }
 
-/* Names that a rule knows, with the first value of each index. */
+/* Sees the names that a rule knows, with the first value of each index. */
 static int sight_right(struct compiling *c, const struct node *node, const char *left,
                        struct sighting *sighting)
 {
-    struct known *index = node->kind == NODE_STACK ? rfs_rules_known(c, node->index) : NULL;
+    struct rfs_rules_known *index =
+        node->kind == NODE_STACK ? rfs_rules_known(c, node->index) : NULL;
     int rc = 0;
 
     if (node->kind == NODE_TENSOR) {
@@ -71,13 +73,11 @@ static int sight_right(struct compiling *c, const struct node *node, const char 
 
 static int sight_rule(struct compiling *c, struct sighting *sighting)
 {
-    const struct node *left = c->statement->left;
+    const struct node *left = rfs_rules_left_tensor(c->statement->left);
     const struct node *right = c->statement->right;
     struct turns turns;
-    int rc = rfs_rules_turns_begin(c, left, &turns);
+    int rc = rfs_rules_turns_begin(c, left->name, &turns);
 
-    while (left->kind == NODE_ROWS)
-        left = left->kids;
     if (rc == 0 && rfs_rules_turns_next(&turns)) {
         rc = rfs_rules_spell(c, left->name);
         RFS_FREE char *name = rc == 0 ? strdup(c->text.data) : NULL;
@@ -92,165 +92,210 @@ static int sight_rule(struct compiling *c, struct sighting *sighting)
     return rc;
 }
 
-/* ---- rules ----------------------------------------------------------------------------------- */
+/* ---- statements ------------------------------------------------------------------------------ */
 
-/* The rows that a left side takes of its tensor. */
-static int read_left_rows(struct compiling *c, const struct node *left, const struct shape *real,
-                          struct left_rows *rows, struct taking *taking, struct shape *taken)
+static int check_model(struct compiling *c)
 {
-    int rc = rfs_rules_axis(c, left->axis, real->ndim, &taking->axis);
+    const struct rfs_hf_value *model = rfs_hf_config_find(c->input->config, "model_type");
+    char known[200] = "";
+    size_t n = 0;
 
-    taking->step = 1;
-    if (!rc)
-        rc = rfs_rules_count(c, left->first, "the first row", 0, &taking->first);
-    if (!rc)
-        rc = rfs_rules_count(c, left->n, "the number of rows", 1, &taking->count);
-    if (!rc && left->step)
-        rc = rfs_rules_count(c, left->step, "the step from row to row", 1, &taking->step);
-    if (rc)
-        return rc;
-    *taken = *real;
-    taken->dims[taking->axis] = taking->count;
-    *rows = (struct left_rows){taking->axis, taking->first, taking->step};
-    return 0;
+    for (const struct rfs_rules_word *word = c->statement->words; word; word = word->next) {
+        if (model && model->kind == RFS_HF_TEXT && strcmp(model->text, word->text) == 0)
+            return 0;
+        if (n < sizeof known)
+            n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", n > 0 ? ", " : "",
+                                  word->text);
+    }
+    return rfs_rules_fail(rfs_hf_config_name(c->input->config), 0, NULL,
+                          "the rules for that model, or its own config.json", c->err,
+                          "is for a model of type '%s', and the rules %s for %s",
+                          model && model->kind == RFS_HF_TEXT ? model->text : "", c->rules->name,
+                          known);
+}
+
+static int learn(struct compiling *c, const struct rfs_rules_known *known)
+{
+    if (rfs_rules_known(c, known->name))
+        return RULES_FAIL(c, NULL, NULL, "'%s' is given twice", known->name);
+    return rfs_intern_add(c->known_names, known->name, strlen(known->name)) != RFS_NO_ID &&
+                   RFS_PUSH(&c->known, *known)
+               ? 0
+               : rfs_fail_memory(c->err);
+}
+
+static int learn_number(struct compiling *c)
+{
+    struct rfs_rules_known known = {.kind = KNOWN_NUMBER, .name = c->statement->name};
+
+    c->tied = false;
+    const int rc = rfs_rules_number(c, c->statement->a, &known.value);
+    known.tied = c->tied;
+    return rc ? rc : learn(c, &known);
+}
+
+static int learn_index(struct compiling *c)
+{
+    struct rfs_rules_known known = {.kind = KNOWN_INDEX, .name = c->statement->name};
+    int rc = rfs_rules_number(c, c->statement->a, &known.from);
+
+    if (rc == 0)
+        rc = rfs_rules_number(c, c->statement->b, &known.to);
+    if (rc == 0 && (known.from < 0 || known.to < known.from || known.to > INT32_MAX))
+        return RULES_FAIL(c, NULL, "the config.json that belongs to the tensors",
+                          "index '%s' would go from %lld to %lld", known.name,
+                          (long long)known.from, (long long)known.to);
+    return rc ? rc : learn(c, &known);
+}
+
+/* Shows the words of an option, for a message. */
+static void show_words(const struct rfs_rules_word *words, char *out, size_t cap)
+{
+    size_t n = 0;
+
+    for (; words && n < cap; words = words->next)
+        n += (size_t)snprintf(out + n, cap - n, "%s%s", n > 0 ? " or " : "", words->text);
 }
 
 /*
- * The shape that an expression makes. A tensor of the source may have the axes that the rule joins
- * or splits in the end: its elements are in the same order.
+ * Passes the user's options from *AT on until OPTION=WORD is passed. Returns WORD, of N characters,
+ * or NULL.
  */
-static int find_shape(struct compiling *c, const struct node **right, uint32_t ndim,
-                      struct shape *shape)
+static const char *next_given(const char **at, const char *option, size_t *n)
 {
-    int rc = rfs_rules_shape(c, *right, shape);
+    const size_t length = strlen(option);
 
-    while (rc == 0 && shape->known &&
-           (((*right)->kind == NODE_JOIN && ndim > shape->ndim) ||
-            ((*right)->kind == NODE_SPLIT && ndim < shape->ndim))) {
-        *right = (*right)->kids;
-        rc = rfs_rules_shape(c, *right, shape);
+    while (*at && **at) {
+        const char *one = *at;
+        const size_t size = strcspn(one, ":");
+        *at += size + (one[size] == ':');
+        if (size > length && one[length] == '=' && memcmp(one, option, length) == 0) {
+            *n = size - length - 1;
+            return one + length + 1;
+        }
     }
-    return rc;
+    return NULL;
 }
 
-/* The source is on the left: its tensor has the shape that the rule has to make. */
-static int make_from_left(struct compiling *c, const struct node *left)
+/* Gives an option the word that the user gives it, or its first. */
+static int learn_option(struct compiling *c)
 {
-    const struct node *right = c->statement->right;
-    const struct node *leaf = left;
-    struct left_rows rows;
-    struct taking taking;
-    struct shape want;
-    struct shape shape;
-    uint32_t tensor;
+    const struct statement *statement = c->statement;
+    struct rfs_rules_known known = {.kind = KNOWN_OPTION,
+                                    .name = statement->name,
+                                    .word = statement->words->text,
+                                    .words = statement->words};
+    const char *at = c->input->options;
+    const char *given;
+    size_t n;
 
-    while (leaf->kind == NODE_ROWS)
-        leaf = leaf->kids;
-    int rc = rfs_rules_spell(c, leaf->name);
-    if (!rc)
-        rc = rfs_rules_need(c, c->text.data, &tensor);
-    if (rc)
-        return rc;
-    const char *name = rfs_rules_tensor_name(c, SIDE_LEFT, tensor);
-    struct side_tensor *of = &c->sides[SIDE_LEFT].tensors.data[tensor];
-    want = of->shape;
-    rc = rfs_rules_annotated(c, leaf, &shape);
-    if (!rc)
-        rc = rfs_rules_unify(c, name, &want, &shape);
-    if (!rc && left != leaf && left->kids != leaf)
-        rc = CONVERT_FAIL(c, name, NULL, "takes rows of rows");
-    if (!rc && left != leaf) {
-        of->loose = true;
-        rc = read_left_rows(c, left, &of->shape, &rows, &taking, &want);
+    while ((given = next_given(&at, statement->name, &n)) != NULL) {
+        const struct rfs_rules_word *word = statement->words;
+        while (word && (strlen(word->text) != n || memcmp(word->text, given, n) != 0))
+            word = word->next;
+        if (!word) {
+            char words[200] = "";
+            show_words(statement->words, words, sizeof words);
+            return rfs_fail_usage(c->err, words, "convert_options: '%s' cannot be '%.*s'",
+                                  statement->name, (int)n, given);
+        }
+        known.word = word->text;
     }
-    if (!rc)
-        rc = left != leaf ? rfs_rules_take_rows(c, SIDE_LEFT, tensor, &taking)
-                          : rfs_rules_take_all(c, SIDE_LEFT, tensor);
-    if (!rc)
-        rc = find_shape(c, &right, want.ndim, &shape);
-    if (rc)
-        return rc;
-    rc = rfs_rules_unify(c, name, &want, &shape);
-    if (!rc)
-        rc = rfs_rules_pieces(c, right, &shape);
-    return rc ? rc : rfs_rules_link(c, tensor, &rows, left != leaf, &want);
+    return learn(c, &known);
 }
 
-/* The source is on the right. */
-static int make_from_right(struct compiling *c, const struct node *left)
+static bool is_given(const struct compiling *c, const char *option)
 {
-    struct shape shape;
-    struct shape annotated;
+    const char *at = c->input->options;
+    size_t n;
 
-    if (left->kind == NODE_ROWS)
-        return CONVERT_FAIL(c, rfs_rules_leaf_name(c, left), "the other direction",
-                            "is made of rows alone: this rule cannot be inverted");
-    int rc = rfs_rules_shape(c, c->statement->right, &shape);
-    if (!rc)
-        rc = rfs_rules_annotated(c, left, &annotated);
-    if (!rc)
-        rc = rfs_rules_spell(c, left->name);
-    if (rc)
-        return rc;
-    const uint32_t tensor = rfs_rules_tensor_add(c, SIDE_LEFT, c->text.data);
-    if (tensor == NO_TENSOR)
-        return -EINVAL;
-    const char *name = rfs_rules_tensor_name(c, SIDE_LEFT, tensor);
-    rc = rfs_rules_unify(c, name, &annotated, &shape);
-    if (!rc)
-        rc = rfs_rules_take_all(c, SIDE_LEFT, tensor);
-    if (!rc)
-        rc = rfs_rules_pieces(c, c->statement->right, &shape);
-    return rc ? rc : rfs_rules_link(c, tensor, NULL, 0, &shape);
+    return next_given(&at, option, &n) != NULL;
 }
 
-static int make_rule(struct compiling *c)
+/* Refuses options of the user that the rules do not have. */
+static int check_options(const struct compiling *c)
 {
-    const struct node *left = c->statement->left;
-    struct turns turns;
-    int rc = rfs_rules_turns_begin(c, left, &turns);
-
-    while (rc == 0 && rfs_rules_turns_next(&turns)) {
-        c->pieces.n = 0;
-        rc = c->source == SIDE_LEFT ? make_from_left(c, left) : make_from_right(c, left);
+    for (const char *at = c->input->options; at && *at;) {
+        const size_t n = strcspn(at, ":");
+        const char *equals = memchr(at, '=', n);
+        const size_t length = equals ? (size_t)(equals - at) : n;
+        const struct rfs_rules_known *found = NULL;
+        char names[300] = "";
+        size_t used = 0;
+        for (size_t i = 0; i < c->known.n; i++) {
+            const struct rfs_rules_known *known = &c->known.data[i];
+            if (known->kind != KNOWN_OPTION)
+                continue;
+            if (strlen(known->name) == length && memcmp(known->name, at, length) == 0)
+                found = known;
+            if (used < sizeof names)
+                used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
+                                         used > 0 ? ", " : "", known->name);
+        }
+        if (!found)
+            return rfs_fail_usage(
+                c->err, "convert_options=NAME=WORD:NAME=WORD",
+                "convert_options: '%.*s' is not an option of the rules %s; they have "
+                "%s",
+                (int)n, at, c->rules->name, used > 0 ? names : "none");
+        if (!equals) {
+            show_words(found->words, names, sizeof names);
+            return rfs_fail_usage(c->err, names, "convert_options: '%s' has no word after it",
+                                  found->name);
+        }
+        at += n + (at[n] == ':');
     }
-    rfs_rules_turns_end(&turns);
-    return rc;
+    return 0;
+}
+
+static int check_required(struct compiling *c)
+{
+    int64_t value;
+    const int rc = rfs_rules_number(c, c->statement->a, &value);
+
+    if (rc || value)
+        return rc;
+    return RULES_FAIL(c, NULL, "the rules for that model, or its own config.json",
+                      "requires %s, and %s has another value", c->statement->text,
+                      rfs_hf_config_name(c->input->config));
 }
 
 /* ---- running the statements ------------------------------------------------------------------ */
 
-/* TIED: the statement counts because of tie_word_embeddings. */
+/* Runs a statement. TIED: it counts because of tie_word_embeddings. */
 static int run_statement(struct compiling *c, enum pass pass, struct sighting *sighting, bool tied)
 {
     const struct waiting waiting = {c->statement, tied};
 
     switch (c->statement->kind) {
     case STATEMENT_MODELS:
-        return rfs_rules_check_model(c);
+        return check_model(c);
     case STATEMENT_LET:
-        return rfs_rules_learn_number(c);
+        return learn_number(c);
     case STATEMENT_OPTION:
-        return rfs_rules_learn_option(c);
+        return learn_option(c);
     case STATEMENT_INDEX:
-        return rfs_rules_learn_index(c);
+        return learn_index(c);
     case STATEMENT_REQUIRE:
-        return rfs_rules_check_required(c);
+        return check_required(c);
     case STATEMENT_RULE:
         if (pass == FIND_SIDE)
             return sight_rule(c, sighting);
-        return RFS_PUSH(&c->applied, c->statement) ? make_rule(c) : rfs_fail_memory(c->err);
+        return RFS_PUSH(&c->applied, c->statement) ? rfs_rules_make(c) : rfs_fail_memory(c->err);
     default:
         return pass == FIND_SIDE || RFS_PUSH(&c->waiting, waiting) ? 0 : rfs_fail_memory(c->err);
     }
 }
 
-/* The branches that are open: whether this one counts, and whether one of its condition did. */
+/* A branch of a condition that is open. */
+struct open {
+    bool counts, done; /* this branch counts, or one before it did */
+    bool outer, last;  /* the branch around it counts; no other branch may follow */
+    bool tied;         /* its condition holds because of tie_word_embeddings */
+};
+
 struct branches {
-    struct {
-        bool counts, done, outer, last;
-        bool tied; /* its condition holds because of tie_word_embeddings */
-    } open[CONVERT_LEVELS];
+    struct open open[RULES_LEVELS];
     unsigned n;
 };
 
@@ -267,47 +312,44 @@ static bool is_tied(const struct branches *branches)
     return false;
 }
 
-static int condition(struct compiling *c, bool asked, bool *value, bool *tied)
+/* Says whether a branch counts, if that is ASKED. */
+static int condition(struct compiling *c, bool asked, struct open *open)
 {
     int64_t number = 1;
 
     c->tied = false;
     const int rc = asked && c->statement->a ? rfs_rules_number(c, c->statement->a, &number) : 0;
-    *value = asked && number != 0;
-    *tied = c->tied;
+    open->counts = asked && number != 0;
+    open->tied = c->tied;
     return rc;
 }
 
 static int branch(struct compiling *c, struct branches *branches)
 {
     const bool outer = counts(branches);
+    struct open *open = &branches->open[branches->n];
+    int rc;
 
     if (c->statement->kind == STATEMENT_IF) {
-        if (branches->n == CONVERT_LEVELS)
-            return CONVERT_FAIL(c, NULL, NULL, "conditions are nested more than %d times",
-                                CONVERT_LEVELS);
-        branches->open[branches->n].outer = outer;
-        branches->open[branches->n].last = false;
-        const int rc = condition(c, outer, &branches->open[branches->n].counts,
-                                 &branches->open[branches->n].tied);
-        branches->open[branches->n].done = branches->open[branches->n].counts;
+        if (branches->n == RULES_LEVELS)
+            return RULES_FAIL(c, NULL, NULL, "conditions are nested more than %d times",
+                              RULES_LEVELS);
         branches->n++;
+        open->outer = outer;
+        open->last = false;
+        rc = condition(c, outer, open);
+        open->done = open->counts;
         return rc;
     }
-    if (branches->n == 0)
-        return CONVERT_FAIL(c, NULL, NULL, "there is no 'if' before this");
-    if (c->statement->kind == STATEMENT_END) {
+    if (branches->n > 0 && c->statement->kind == STATEMENT_END) {
         branches->n--;
         return 0;
     }
-    struct branches *b = branches;
-    const unsigned i = b->n - 1;
-    if (b->open[i].last)
-        return CONVERT_FAIL(c, NULL, NULL, "there is no 'if' before this");
-    b->open[i].last = c->statement->a == NULL;
-    const int rc =
-        condition(c, b->open[i].outer && !b->open[i].done, &b->open[i].counts, &b->open[i].tied);
-    b->open[i].done |= b->open[i].counts;
+    if (branches->n == 0 || (--open)->last)
+        return RULES_FAIL(c, NULL, NULL, "there is no 'if' before this");
+    open->last = c->statement->a == NULL;
+    rc = condition(c, open->outer && !open->done, open);
+    open->done |= open->counts;
     return rc;
 }
 
@@ -326,13 +368,13 @@ static int run(struct compiling *c, enum pass pass, struct sighting *sighting)
             rc = run_statement(c, pass, sighting, is_tied(&branches));
     }
     if (rc == 0 && branches.n > 0)
-        return CONVERT_FAIL(c, NULL, NULL, "the rules end before the 'end' of a condition");
+        return RULES_FAIL(c, NULL, NULL, "the rules end before the 'end' of a condition");
     return rc;
 }
 
 /* ---- tensors of no rule ---------------------------------------------------------------------- */
 
-static bool like_any(const struct word *patterns, const char *name)
+static bool like_any(const struct rfs_rules_word *patterns, const char *name)
 {
     for (; patterns; patterns = patterns->next)
         if (rfs_glob_match(patterns->text, name))
@@ -340,7 +382,8 @@ static bool like_any(const struct word *patterns, const char *name)
     return false;
 }
 
-void rfs_rules_drop(struct compiling *c, uint32_t tensor)
+/* Leaves out a tensor of the source. */
+static void drop(struct compiling *c, uint32_t tensor)
 {
     c->sides[c->source].tensors.data[tensor].dropped = true;
     if (c->map->dropped++ == 0)
@@ -356,21 +399,20 @@ static int settle(struct compiling *c, uint32_t tensor)
         c->statement = statement;
         if (statement->kind == STATEMENT_DROP && statement->side == c->source &&
             like_any(statement->words, name)) {
-            rfs_rules_drop(c, tensor);
+            drop(c, tensor);
             return 0;
         }
         if (statement->kind == STATEMENT_KEEP && like_any(statement->words, name)) {
             uint32_t same;
-            int rc = rfs_rules_need(c, name, &same);
-            if (rc == 0)
-                rc = rfs_rules_take_all(c, c->source, tensor);
-            return rc ? rc : rfs_rules_link_same(c, tensor, name);
+            return rfs_rules_need(c, name, &same)
+                   ?: rfs_rules_take_all(c, c->source, tensor)
+                   ?: rfs_rules_link_same(c, tensor, name);
         }
     }
     return 0;
 }
 
-/* Whether rules would drop a tensor of the source with that name. */
+/* Says whether rules would drop a tensor of the source with that name. */
 static bool drops(const struct compiling *c, const char *name)
 {
     if (rfs_rules_is_named(c, name))
@@ -390,9 +432,190 @@ static void find_lost(struct compiling *c)
         c->map->lost++;
 }
 
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+/* Gives the tensor NAME of the made side the links of another. */
+static int repeat_links(struct compiling *c, uint32_t from, const char *name)
+{
+    struct rfs_rules_map *map = c->map;
+    const int side = !c->source;
+    const uint32_t to = rfs_rules_tensor_add(c, side, name);
+
+    if (to == NO_TENSOR)
+        return -EINVAL;
+    struct side_tensor *tensors = c->sides[side].tensors.data;
+    if (tensors[to].taken)
+        return rfs_rules_take_all(c, side, to);
+    tensors[to] = tensors[from];
+    tensors[to].takings = 0;
+    tensors[to].taken = c->statement;
+    const size_t n = map->links.n;
+    for (size_t i = 0; i < n; i++) {
+        struct rfs_rules_link link = map->links.data[i];
+        if (link.made != from)
+            continue;
+        link.made = to;
+        if (!RFS_PUSH(&map->links, link))
+            return rfs_fail_memory(c->err);
+    }
+    return 0;
+}
+
+/* Returns, in the map's arena, how the bytes of a copy can be made to agree. */
+static const char *remedy_of(struct compiling *c, bool tied)
+{
+    RFS_FREE char *text =
+        tied ? rfs_text_printf("\"tie_word_embeddings\": false in %s, if the model's output has "
+                               "weights of its own",
+                               rfs_hf_config_name(c->input->config))
+             : strdup("rules of your own that make a tensor of each");
+
+    return text ? rfs_arena_text(&c->map->arena, text, strlen(text)) : NULL;
+}
+
+/* Leaves out a tensor of the source that should be a copy of another. */
+static int leave_out(struct compiling *c, uint32_t original, uint32_t copy, bool tied)
+{
+    const struct side_tensor *of = &c->sides[c->source].tensors.data[original];
+    const struct side_tensor *like = &c->sides[c->source].tensors.data[copy];
+    struct rfs_rules_copy found = {.copy = copy, .original = original, .line = c->statement->line};
+
+    found.remedy = remedy_of(c, tied);
+    found.file = rfs_arena_text(&c->map->arena, c->statement->file, strlen(c->statement->file));
+    if (!found.file || !found.remedy)
+        return rfs_fail_memory(c->err);
+    if (like->kind != of->kind || like->dtype != of->dtype || like->shape.ndim != of->shape.ndim ||
+        memcmp(like->shape.dims, of->shape.dims, sizeof of->shape.dims) != 0)
+        return RULES_FAIL(
+            c, rfs_rules_tensor_name(c, c->source, copy), found.remedy,
+            "is %s %s, and '%s', of which it should be a copy, is %s %s",
+            rfs_dtype_name((enum rfs_dtype)like->dtype), rfs_rules_show(&like->shape).text,
+            rfs_rules_tensor_name(c, c->source, original),
+            rfs_dtype_name((enum rfs_dtype)of->dtype), rfs_rules_show(&of->shape).text);
+    drop(c, copy);
+    c->sides[c->source].tensors.data[original].original = true;
+    return RFS_PUSH(&c->map->copies, found) ? 0 : rfs_fail_memory(c->err);
+}
+
+static int repeat_one(struct compiling *c, bool tied)
+{
+    const struct statement *statement = c->statement;
+    int rc = rfs_rules_spell(c, statement->names[1]);
+
+    if (rc)
+        return rc;
+    const uint32_t from = rfs_rules_tensor_find(c, statement->side, c->text.data);
+    if (from == NO_TENSOR || !c->sides[statement->side].tensors.data[from].taken)
+        return RULES_FAIL(c, c->text.data, NULL, "is repeated, but no rule %s it",
+                          statement->side == c->source ? "uses" : "makes");
+    rc = rfs_rules_spell(c, statement->names[0]);
+    if (rc)
+        return rc;
+    if (statement->side != c->source)
+        return statement->kind == STATEMENT_COPY ? 0 : repeat_links(c, from, c->text.data);
+    const uint32_t copy = rfs_rules_tensor_find(c, c->source, c->text.data);
+    if (copy == NO_TENSOR || c->sides[c->source].tensors.data[copy].taken ||
+        c->sides[c->source].tensors.data[copy].dropped)
+        return 0;
+    return leave_out(c, from, copy, tied);
+}
+
+/*
+ * Makes the copies that rules name, or leaves them out of the source and notes with what they are
+ * to be compared.
+ */
+static int repeat(struct compiling *c)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < c->waiting.n && rc == 0; i++) {
+        struct turns turns;
+        c->statement = c->waiting.data[i].statement;
+        if (c->statement->kind != STATEMENT_REPEAT && c->statement->kind != STATEMENT_COPY)
+            continue;
+        rc = rfs_rules_turns_begin(c, c->statement->names[0], &turns);
+        while (rc == 0 && rfs_rules_turns_next(&turns))
+            rc = repeat_one(c, c->waiting.data[i].tied);
+        rfs_rules_turns_end(&turns);
+    }
+    return rc;
+}
+
+/* ---- made tensors ---------------------------------------------------------------------------- */
+
+/* A tensor to be made, and the first source tensor that it is made of. */
+struct order {
+    uint32_t made, source;
+};
+
+RFS_COMPARE(by_source, struct order, x, y,
+            RFS_ORDER(x->source, y->source) ?: RFS_ORDER(x->made, y->made))
+
+RFS_COMPARE(by_made, struct rfs_rules_link, x, y,
+            RFS_ORDER(x->made, y->made) ?: RFS_ORDER(x->digits, y->digits))
+
+static int add_made(struct compiling *c, uint32_t tensor)
+{
+    struct rfs_rules_map *map = c->map;
+    const int side = !c->source;
+    const struct side_tensor *of = &c->sides[side].tensors.data[tensor];
+    const char *name = rfs_rules_tensor_name(c, side, tensor);
+    struct rfs_rules_made made = {
+        .shown = (enum rfs_dtype)of->kind, .file = of->taken->file, .line = of->taken->line};
+
+    c->statement = of->taken;
+    made.name = rfs_arena_text(&map->arena, name, strlen(name));
+    made.file = rfs_arena_text(&map->arena, made.file, strlen(made.file));
+    made.type.ndim = (uint8_t)of->shape.ndim;
+    made.type.dtype = of->dtype;
+    made.type.kind = RFS_TENSOR;
+    memcpy(made.type.dims, of->shape.dims, of->shape.ndim * sizeof *of->shape.dims);
+    if (!rfs_type_bytes(&made.type, &made.type.bytes))
+        return RULES_FAIL(c, name, NULL, "would have more than 2^63 bytes");
+    return made.name && made.file && RFS_PUSH(&map->made, made) ? 0 : rfs_fail_memory(c->err);
+}
+
+/* Orders links by the tensor that they make, and lists those tensors. */
+static int finish_made(struct compiling *c)
+{
+    struct rfs_rules_map *map = c->map;
+    const size_t n = c->sides[!c->source].tensors.n;
+    RFS_FREE struct order *order = calloc(n + 1, sizeof *order);
+    RFS_FREE uint32_t *position = calloc(n + 1, sizeof *position);
+    size_t used = 0;
+
+    if (!order || !position)
+        return rfs_fail_memory(c->err);
+    for (uint32_t i = 0; i < n; i++)
+        order[i] = (struct order){i, UINT32_MAX};
+    for (size_t i = 0; i < map->links.n; i++) {
+        struct order *of = &order[map->links.data[i].made];
+        if (map->links.data[i].source < of->source)
+            of->source = map->links.data[i].source;
+    }
+    RFS_SORT(order, n, by_source);
+    for (size_t i = 0; i < n; i++) {
+        if (!c->sides[!c->source].tensors.data[order[i].made].there)
+            continue;
+        position[order[i].made] = (uint32_t)used++;
+        const int rc = add_made(c, order[i].made);
+        if (rc)
+            return rc;
+    }
+    for (size_t i = 0; i < map->links.n; i++)
+        map->links.data[i].made = position[map->links.data[i].made];
+    RFS_SORT_ALL(&map->links, by_made);
+    for (size_t i = 0; i < map->links.n; i++) {
+        struct rfs_rules_made *made = &map->made.data[map->links.data[i].made];
+        made->links = made->n++ == 0 ? i : made->links;
+        made->compared |= c->sides[c->source].tensors.data[map->links.data[i].source].original;
+    }
+    return 0;
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* The source's tensors, in its order, as those of a side. */
+/* Adds the source's tensors to a side, in their order. */
 static int take_source(struct compiling *c, int side)
 {
     for (size_t i = 0; i < c->input->n; i++) {
@@ -431,15 +654,12 @@ static int renew_names(struct compiling *c)
 static int find_side(struct compiling *c)
 {
     struct sighting sighting = {.seen = {0, 0}};
-    const char *rules = rfs_rules_name(c->rules);
-    int rc = renew_names(c);
+    const char *rules = c->rules->name;
+    const int rc = renew_names(c)
+                   ?: take_source(c, SIDE_LEFT) /* names alone matter here */
+                   ?: run(c, FIND_SIDE, &sighting)
+                   ?: check_options(c);
 
-    if (!rc)
-        rc = take_source(c, SIDE_LEFT); /* names alone matter here */
-    if (!rc)
-        rc = run(c, FIND_SIDE, &sighting);
-    if (!rc)
-        rc = rfs_rules_check_options(c);
     if (rc)
         return rc;
     if (sighting.seen[SIDE_LEFT] > 0 && sighting.seen[SIDE_RIGHT] > 0)
@@ -462,18 +682,18 @@ struct options {
     size_t n;
     struct {
         char text[80];
-        size_t number; /* of the option */
-    } data[CONVERT_MOST_WORDS];
+        size_t number; /* the option's, in known */
+    } data[RULES_MOST_WORDS];
 };
 
 static void take_options(const struct compiling *c, struct options *options)
 {
     for (size_t i = 0; i < c->known.n; i++) {
-        const struct known *known = &c->known.data[i];
-        if (known->kind != KNOWN_OPTION || rfs_rules_is_given(c, known->name))
+        const struct rfs_rules_known *known = &c->known.data[i];
+        if (known->kind != KNOWN_OPTION || is_given(c, known->name))
             continue;
-        for (const struct word *word = known->words->next; word && options->n < CONVERT_MOST_WORDS;
-             word = word->next) {
+        for (const struct rfs_rules_word *word = known->words->next;
+             word && options->n < RULES_MOST_WORDS; word = word->next) {
             const size_t cap = sizeof options->data[0].text;
             char *text = options->data[options->n].text;
             if ((size_t)snprintf(text, cap, "%s=%s", known->name, word->text) >= cap)
@@ -483,7 +703,10 @@ static void take_options(const struct compiling *c, struct options *options)
     }
 }
 
-/* WORK is counted on. OPTIONS, if it is not NULL, gets the words that might be given. */
+/*
+ * Compiles the rules once. WORK is counted on. OPTIONS, if it is not NULL, gets the words that
+ * might be given.
+ */
 static int compile(const struct rfs_rules *rules, const struct rfs_rules_input *input,
                    uint64_t *work, struct options *options, struct rfs_rules_map **out,
                    struct rfs_error *err)
@@ -498,21 +721,11 @@ static int compile(const struct rfs_rules *rules, const struct rfs_rules_input *
     int rc = find_side(&c);
     if (!rc && options)
         take_options(&c, options);
-    if (!rc)
-        rc = renew_names(&c);
-    if (!rc)
-        rc = take_source(&c, c.source);
-    if (!rc)
-        rc = run(&c, MAKE, NULL);
-    if (!rc)
-        rc = rfs_rules_repeat(&c);
+    rc = rc ?: renew_names(&c) ?: take_source(&c, c.source) ?: run(&c, MAKE, NULL) ?: repeat(&c);
     for (uint32_t i = 0; !rc && i < input->n; i++)
         if (!c.sides[c.source].tensors.data[i].taken && !c.sides[c.source].tensors.data[i].dropped)
             rc = settle(&c, i);
-    if (!rc)
-        rc = rfs_rules_prove(&c);
-    if (!rc)
-        rc = rfs_rules_link_finish(&c);
+    rc = rc ?: rfs_rules_prove(&c) ?: finish_made(&c);
     if (rc)
         return rc;
     find_lost(&c);
@@ -529,7 +742,7 @@ static int compile(const struct rfs_rules *rules, const struct rfs_rules_input *
 
 /* ---- options that would fit ------------------------------------------------------------------ */
 
-/* Whether the rules fit with MORE options, one or two of them, than the user gave. */
+/* Says whether the rules fit with MORE options, one or two of them, than the user gave. */
 static bool fits(const struct rfs_rules *rules, const struct rfs_rules_input *input, uint64_t *work,
                  const char *more)
 {
@@ -546,7 +759,7 @@ static bool fits(const struct rfs_rules *rules, const struct rfs_rules_input *in
     return good;
 }
 
-/* The fewest options by which the rules fit, or NULL; owned. */
+/* Returns the fewest options by which the rules fit, or NULL; the caller's. */
 static char *find_fitting(const struct rfs_rules *rules, const struct rfs_rules_input *input,
                           uint64_t *work, const struct options *options)
 {
@@ -585,7 +798,7 @@ int rfs_rules_compile(const struct rfs_rules *rules, const struct rfs_rules_inpu
     uint64_t work = 0;
     const int rc = compile(rules, input, &work, &options, out, &own);
 
-    if (rc == -EINVAL && !own.usage && work <= CONVERT_MOST_WORK) {
+    if (rc == -EINVAL && !own.usage && work <= RULES_MOST_WORK) {
         RFS_FREE char *fitting = find_fitting(rules, input, &work, &options);
         if (fitting)
             name_fitting(fitting, &own);

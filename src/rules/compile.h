@@ -10,14 +10,14 @@
  */
 #pragma once
 
-#include "rules/config.h"
-#include "rules/map.h"
+#include "rules/hf_config.h"
+#include "rules/links.h"
 #include "rules/rules.h"
 
 /* A tensor of the source. Borrowed. */
 struct rfs_rules_tensor {
     const char *name;
-    const struct rfs_type *type; /* of any kind; only tensors can be taken by rules */
+    const struct rfs_type *type; /* type of any kind; rules can take tensors only */
 };
 
 struct rfs_rules_input {
@@ -30,6 +30,6 @@ struct rfs_rules_input {
     size_t n_lost;
 };
 
-/* 0 with *out owned by the caller, or -errno with *err filled. */
+/* Applies the rules. 0 with *out owned by the caller, or -errno with *err filled. */
 int rfs_rules_compile(const struct rfs_rules *rules, const struct rfs_rules_input *input,
                       struct rfs_rules_map **out, struct rfs_error *err);

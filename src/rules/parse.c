@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the text of rules to statements; rules.h has the grammar. */
+/* From files and texts of rules to statements; rules.h has the grammar. */
 #include "base/cleanup.h"
-#include "rules/internal.h"
+#include "base/store.h"
+#include "base/text.h"
+#include "rules/shipped.h"
+#include "rules/statements.h"
 
-/* One file while it is read. */
-struct reader {
-    struct rfs_rules *rules;
-    rfs_rules_include *include;
-    void *ctx;
-    unsigned level; /* of included files */
-    size_t *bytes;  /* of all files so far */
-    struct rfs_error *err;
-};
+#include <strings.h>
+#include <unistd.h>
+
+#define MOST_INCLUDES 8 /* nesting of included files */
+#define MOST_BYTES ((size_t)4 << 20)
 
 void rfs_rules_free(struct rfs_rules *rules)
 {
@@ -24,112 +23,694 @@ void rfs_rules_free(struct rfs_rules *rules)
 
 RFS_CLEANUP_OF(rules_cleanup, struct rfs_rules *, rfs_rules_free)
 
-const char *rfs_rules_name(const struct rfs_rules *rules)
+/* ---- words ----------------------------------------------------------------------------------- */
+
+/* Fails at the present statement. */
+#define PARSE_FAIL(p, ...) rfs_rules_fail((p)->file, (p)->line, NULL, NULL, (p)->err, __VA_ARGS__)
+
+/* The parser at work on one statement of a file: its lines, without comments. */
+struct parser {
+    struct rfs_rules *rules;
+    struct rfs_error *err;
+    const char *file;
+    uint32_t line;
+    const char *at, *end;
+    unsigned level;
+};
+
+int rfs_rules_fail(const char *file, uint32_t line, const char *param, const char *remedy,
+                   struct rfs_error *err, const char *fmt, ...)
 {
-    return rules->name;
+    char place[1024];
+    char text[1200];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (line > 0)
+        snprintf(place, sizeof place, "%s: line %u", file, line);
+    else
+        snprintf(place, sizeof place, "%s", file);
+    return rfs_fail(err, -EINVAL, RFS_OF(place, param), remedy, "%s", text);
 }
 
-const char *rfs_rules_side(const struct rfs_rules *rules, unsigned side)
+static bool is_word(char c)
 {
-    return rules->sides[side];
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+static void skip_blanks(struct parser *p)
+{
+    while (p->at < p->end && (*p->at == ' ' || *p->at == '\t' || *p->at == '\r' || *p->at == '\n'))
+        p->at++;
+}
+
+/* Moves behind TEXT if it is next, after blanks; else false. */
+static bool accept(struct parser *p, const char *text)
+{
+    const size_t n = strlen(text);
+
+    skip_blanks(p);
+    if ((size_t)(p->end - p->at) < n || memcmp(p->at, text, n) != 0)
+        return false;
+    p->at += n;
+    return true;
+}
+
+/* Returns the length of the word (letters, digits, _) that is next. */
+static size_t word_length(struct parser *p)
+{
+    size_t n = 0;
+
+    skip_blanks(p);
+    while (p->at + n < p->end && is_word(p->at[n]))
+        n++;
+    return n;
+}
+
+/* Moves behind a whole word if it is next; else false. */
+static bool accept_word(struct parser *p, const char *word)
+{
+    return word_length(p) == strlen(word) && accept(p, word);
+}
+
+/* Copies a text into the arena. NULL: it failed, p->err is filled. */
+static const char *copy_text(struct parser *p, const char *text, size_t n)
+{
+    const char *copy = rfs_arena_text(&p->rules->arena, text, n);
+
+    if (!copy)
+        rfs_fail_memory(p->err);
+    return copy;
+}
+
+/* Takes zeroed memory of the arena. NULL: it failed, p->err is filled. */
+static void *alloc(struct parser *p, size_t size)
+{
+    void *fresh = rfs_arena_alloc(&p->rules->arena, size);
+
+    if (!fresh)
+        rfs_fail_memory(p->err);
+    else
+        memset(fresh, 0, size);
+    return fresh;
+}
+
+/* Fails: SOMETHING was expected and something else comes. Returns NULL. */
+static void *expected(struct parser *p, const char *something)
+{
+    skip_blanks(p);
+    const size_t left = (size_t)(p->end - p->at);
+
+    if (left == 0)
+        PARSE_FAIL(p, "the statement ends where %s should be", something);
+    else
+        PARSE_FAIL(p, "'%.*s%s' stands where %s should be", (int)(left < 40 ? left : 40), p->at,
+                   left > 40 ? "…" : "", something);
+    return NULL;
+}
+
+/* Passes a word that begins with a letter or _, and copies it. NULL: it failed. */
+static const char *parse_word(struct parser *p, const char *what)
+{
+    const size_t n = word_length(p);
+
+    if (n == 0 || (*p->at >= '0' && *p->at <= '9'))
+        return expected(p, what);
+    const char *name = copy_text(p, p->at, n);
+    p->at += n;
+    return name;
+}
+
+/* Goes one level deeper. False, having failed, when expressions are nested too deeply. */
+static bool nest(struct parser *p)
+{
+    if (p->level == RULES_LEVELS)
+        PARSE_FAIL(p, "expressions are nested more than %d times", RULES_LEVELS);
+    return p->level++ < RULES_LEVELS;
+}
+
+/* ---- numbers and conditions ------------------------------------------------------------------ */
+
+#define MOST_TERMS 200 /* nested as they are evaluated */
+
+static const struct number *make(struct parser *p, enum number_kind kind, const struct number *a,
+                                 const struct number *b)
+{
+    const unsigned of_b = b ? b->depth : 0;
+    struct number *number = alloc(p, sizeof *number);
+
+    if (number)
+        *number = (struct number){.kind = kind, .a = a, .b = b};
+    if (number)
+        number->depth = 1 + (a->depth > of_b ? a->depth : of_b);
+    if (!number || number->depth <= MOST_TERMS)
+        return number;
+    PARSE_FAIL(p, "a number has more than %d terms", MOST_TERMS);
+    return NULL;
+}
+
+static const struct number *parse_integer(struct parser *p, size_t n)
+{
+    char text[24] = "";
+    char *end;
+
+    if (n < sizeof text)
+        memcpy(text, p->at, n);
+    errno = 0;
+    const long long value = strtoll(text, &end, 10);
+    if (end == text || *end || errno)
+        return expected(p, "a number");
+    struct number *number = alloc(p, sizeof *number);
+    if (number)
+        *number = (struct number){.kind = NUMBER_INTEGER, .value = value};
+    p->at += n;
+    return number;
+}
+
+static const char *parse_key(struct parser *p)
+{
+    const char *key = p->at;
+
+    do {
+        const size_t n = word_length(p);
+        if (n == 0)
+            return expected(p, "a key of the config");
+        p->at += n;
+    } while (p->at < p->end && *p->at == '.' && p->at + 1 < p->end && p->at[1] != '.' &&
+             p->at++ != NULL);
+    return copy_text(p, key, (size_t)(p->at - key));
+}
+
+/* Passes "is WORD" behind a name or a key. */
+static const struct number *parse_is(struct parser *p, const struct number *a)
+{
+    if (!a || !accept_word(p, "is"))
+        return a;
+    struct number *number = alloc(p, sizeof *number);
+    if (!number)
+        return NULL;
+    const size_t n = word_length(p);
+    if (n == 0)
+        return expected(p, "a word");
+    *number = (struct number){.kind = NUMBER_IS, .a = a, .name = copy_text(p, p->at, n)};
+    p->at += n;
+    return number->name ? number : NULL;
+}
+
+static const struct number *parse_number(struct parser *p);
+
+static const struct number *parse_primary(struct parser *p)
+{
+    const size_t n = word_length(p);
+
+    if (n == 0 && accept(p, "(")) {
+        const struct number *inner = parse_number(p);
+        if (inner && !accept(p, ")"))
+            return expected(p, "')'");
+        return inner;
+    }
+    if (n == 0)
+        return expected(p, "a number");
+    if (*p->at >= '0' && *p->at <= '9')
+        return parse_integer(p, n);
+    struct number *number = alloc(p, sizeof *number);
+    if (!number)
+        return NULL;
+    if (accept_word(p, "true") || accept_word(p, "false")) {
+        *number = (struct number){.kind = NUMBER_INTEGER, .value = n == strlen("true")};
+        return number;
+    }
+    if (accept(p, "config."))
+        *number = (struct number){.kind = NUMBER_CONFIG, .name = parse_key(p)};
+    else
+        *number = (struct number){.kind = NUMBER_NAME, .name = parse_word(p, "a number")};
+    return number->name ? parse_is(p, number) : NULL;
+}
+
+static const struct number *parse_unary(struct parser *p)
+{
+    if (!nest(p))
+        return NULL;
+    const bool negative = accept(p, "-");
+    const struct number *a = negative ? parse_unary(p) : parse_primary(p);
+    p->level--;
+    return a && negative ? make(p, NUMBER_NEGATIVE, a, NULL) : a;
+}
+
+/* Operators of one strength, from the left. */
+struct op {
+    const char *text;
+    enum number_kind kind;
+};
+
+static bool take_operator(struct parser *p, const struct op *op)
+{
+    const bool word = op->text[0] == 'a' || op->text[0] == 'o';
+
+    return word ? accept_word(p, op->text) : accept(p, op->text);
+}
+
+static const struct number *parse_chain(struct parser *p, const struct op *ops,
+                                        const struct number *(*parse)(struct parser *))
+{
+    const struct number *a = parse(p);
+
+    while (a) {
+        const struct op *op = ops;
+        while (op->text && !take_operator(p, op))
+            op++;
+        if (!op->text)
+            return a;
+        const struct number *b = parse(p);
+        a = b ? make(p, op->kind, a, b) : NULL;
+    }
+    return NULL;
+}
+
+static const struct number *parse_product(struct parser *p)
+{
+    static const struct op operators[] = {
+        {"*", NUMBER_MULTIPLY}, {"/", NUMBER_DIVIDE}, {"%", NUMBER_REMAINDER}, {NULL, 0}};
+
+    return parse_chain(p, operators, parse_unary);
+}
+
+static const struct number *parse_sum(struct parser *p)
+{
+    static const struct op operators[] = {{"+", NUMBER_ADD}, {"-", NUMBER_SUBTRACT}, {NULL, 0}};
+
+    return parse_chain(p, operators, parse_product);
+}
+
+static const struct number *parse_compared(struct parser *p)
+{
+    static const struct op operators[] = {{"==", NUMBER_EQUAL},
+                                          {"!=", NUMBER_UNEQUAL},
+                                          {"<=", NUMBER_AT_MOST},
+                                          {">=", NUMBER_AT_LEAST},
+                                          {"<", NUMBER_LESS},
+                                          {">", NUMBER_MORE},
+                                          {NULL, 0}};
+
+    return parse_chain(p, operators, parse_sum);
+}
+
+static const struct number *parse_negation(struct parser *p)
+{
+    if (!nest(p))
+        return NULL;
+    const bool negated = accept_word(p, "not");
+    const struct number *a = negated ? parse_negation(p) : parse_compared(p);
+    p->level--;
+    return a && negated ? make(p, NUMBER_NOT, a, NULL) : a;
+}
+
+static const struct number *parse_both(struct parser *p)
+{
+    static const struct op operators[] = {{"and", NUMBER_AND}, {NULL, 0}};
+
+    return parse_chain(p, operators, parse_negation);
+}
+
+static const struct number *parse_either(struct parser *p)
+{
+    static const struct op operators[] = {{"or", NUMBER_OR}, {NULL, 0}};
+
+    return parse_chain(p, operators, parse_both);
+}
+
+static const struct number *parse_number(struct parser *p)
+{
+    static const struct op operators[] = {{"??", NUMBER_DEFAULT}, {NULL, 0}};
+
+    if (!nest(p))
+        return NULL;
+    const struct number *number = parse_chain(p, operators, parse_either);
+    p->level--;
+    return number;
+}
+
+/* ---- names and tensors ----------------------------------------------------------------------- */
+
+#define MOST_SIZES 16
+
+static bool ends_name(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == ',' || c == '(' || c == ')' ||
+           c == '[' || c == ']' || c == '=';
+}
+
+/* Returns the length of a name, with its braces. */
+static size_t name_length(struct parser *p)
+{
+    size_t n = 0;
+    bool hole = false;
+
+    skip_blanks(p);
+    while (p->at + n < p->end && (hole || !ends_name(p->at[n]))) {
+        hole = p->at[n] == '{' || (hole && p->at[n] != '}');
+        n++;
+    }
+    return n;
+}
+
+/* Passes the number in a hole, whose brace is passed already. */
+static const struct number *parse_hole(struct parser *p, const char *end)
+{
+    const char *close = memchr(p->at, '}', (size_t)(end - p->at));
+
+    if (!close)
+        return expected(p, "a number and '}'");
+    struct parser inner = *p;
+    inner.end = close;
+    const struct number *number = parse_number(&inner);
+    skip_blanks(&inner);
+    if (number && inner.at < inner.end)
+        return expected(&inner, "'}'");
+    p->at = close + 1;
+    return number;
+}
+
+static const struct name_part *parse_name(struct parser *p)
+{
+    const size_t n = name_length(p);
+    const char *end = p->at + n;
+    const struct name_part *first = NULL;
+    const struct name_part **last = &first;
+
+    if (n == 0)
+        return expected(p, "the name of a tensor");
+    if (memchr(p->at, '"', n) || memchr(p->at, '\'', n))
+        return expected(p, "a name without quotes");
+    while (p->at < end) {
+        struct name_part *part = alloc(p, sizeof *part);
+        if (!part)
+            return NULL;
+        const char *open = memchr(p->at, '{', (size_t)(end - p->at));
+        part->n = (size_t)((open ? open : end) - p->at);
+        if (memchr(p->at, '*', part->n))
+            return expected(p, "the name of one tensor, without '*',");
+        part->text = copy_text(p, p->at, part->n);
+        p->at += part->n;
+        if (open) {
+            p->at++;
+            part->hole = parse_hole(p, end);
+        }
+        if (!part->text || (open && !part->hole))
+            return NULL;
+        *last = part;
+        last = (const struct name_part **)&part->next;
+    }
+    return first;
+}
+
+/* ---- a tensor with its sizes ----------------------------------------------------------------- */
+
+static const struct size *parse_size(struct parser *p)
+{
+    struct size *size = alloc(p, sizeof *size);
+
+    if (!size)
+        return NULL;
+    skip_blanks(p);
+    const char *begin = p->at;
+    if (!accept_word(p, "_")) {
+        size->number = parse_number(p);
+        if (!size->number)
+            return NULL;
+    }
+    size->text = copy_text(p, begin, (size_t)(p->at - begin));
+    return size->text ? size : NULL;
+}
+
+static bool parse_sizes(struct parser *p, struct node *node)
+{
+    const struct size **last = &node->sizes;
+    unsigned n = 0;
+
+    node->sized = accept(p, "[");
+    if (!node->sized || accept(p, "]"))
+        return true;
+    do {
+        const struct size *size = parse_size(p);
+        if (!size)
+            return false;
+        if (++n > MOST_SIZES)
+            return expected(p, "']', as a tensor has 16 axes at most,") != NULL;
+        *last = size;
+        last = (const struct size **)&((struct size *)size)->next;
+    } while (accept(p, ","));
+    return accept(p, "]") || expected(p, "',' or ']'") != NULL;
+}
+
+static const struct node *parse_leaf(struct parser *p)
+{
+    struct node *node = alloc(p, sizeof *node);
+
+    if (!node)
+        return NULL;
+    node->kind = NODE_TENSOR;
+    node->name = parse_name(p);
+    return node->name && parse_sizes(p, node) ? node : NULL;
+}
+
+/* ---- functions ------------------------------------------------------------------------------- */
+
+/* Says whether another argument follows before the last one of the function. */
+static bool has_step(const struct parser *p)
+{
+    unsigned open = 0;
+
+    for (const char *c = p->at; c < p->end; c++) {
+        open += *c == '(' || *c == '[' || *c == '{';
+        if (*c == ')' || *c == ']' || *c == '}') {
+            if (open == 0)
+                return false;
+            open--;
+        }
+        if (*c == ',' && open == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool parse_dtype(struct parser *p, struct node *node, int side)
+{
+    const size_t n = word_length(p);
+
+    for (unsigned d = 0; d < RFS_DTYPE_COUNT; d++) {
+        const enum rfs_dtype dtype = (enum rfs_dtype)d;
+        const char *name = rfs_dtype_name(dtype);
+        if (rfs_dtype_is_float_target(dtype) && strlen(name) == n &&
+            strncasecmp(p->at, name, n) == 0) {
+            node->casts[side] = true;
+            node->dtypes[side] = dtype;
+            p->at += n;
+            return true;
+        }
+    }
+    return accept_word(p, "same") ||
+           expected(p, "float16, bfloat16, float32, float64 or same") != NULL;
+}
+
+/* Passes the argument that LETTER stands for in the table of functions. */
+static bool parse_argument(struct parser *p, char letter, struct node *node)
+{
+    switch (letter) {
+    case 'a':
+        return (node->axis = parse_number(p)) != NULL;
+    case 'n':
+        return (node->n = parse_number(p)) != NULL;
+    case 'f':
+        return (node->first = parse_number(p)) != NULL;
+    case 's':
+        return (node->step = parse_number(p)) != NULL;
+    case 'i':
+        return (node->index = parse_word(p, "the name of an index")) != NULL;
+    default:
+        return parse_dtype(p, node, letter == 'l' ? SIDE_LEFT : SIDE_RIGHT);
+    }
+}
+
+static const struct node *parse_tensor(struct parser *p);
+
+static bool parse_kids(struct parser *p, struct node *node, bool several)
+{
+    const struct node **last = &node->kids;
+
+    do {
+        const struct node *kid = parse_tensor(p);
+        if (!kid)
+            return false;
+        *last = kid;
+        last = (const struct node **)&((struct node *)kid)->next;
+    } while (several && accept(p, ","));
+    return true;
+}
+
+static const struct function {
+    const char *name;
+    enum node_kind kind;
+    /*
+     * Arguments before the tensors: axis, n, first, step (which may be missing), index, dtypes to
+     * the left and right.
+     */
+    const char *arguments;
+    bool several; /* it takes any number of tensors */
+} functions[] = {
+    {"concat", NODE_CONCAT, "a", true}, {"groups", NODE_GROUPS, "na", true},
+    {"stack", NODE_STACK, "ia", false}, {"transpose", NODE_TRANSPOSE, "", false},
+    {"join", NODE_JOIN, "a", false},    {"split", NODE_SPLIT, "an", false},
+    {"rows", NODE_ROWS, "afns", false}, {"cast", NODE_CAST, "lr", false},
+};
+
+static bool parse_arguments(struct parser *p, const struct function *function, struct node *node)
+{
+    for (const char *letter = function->arguments; *letter; letter++) {
+        if (*letter == 's' && !has_step(p))
+            continue;
+        if (!parse_argument(p, *letter, node))
+            return false;
+        if (!accept(p, ","))
+            return expected(p, "','") != NULL;
+    }
+    return parse_kids(p, node, function->several);
+}
+
+/* Passes a function that is next, with its bracket; *CALLED: there is one, known or not. */
+static const struct function *accept_function(struct parser *p, bool *called)
+{
+    const size_t n = word_length(p);
+    const char *next = p->at + n;
+
+    while (next < p->end && *next == ' ')
+        next++;
+    *called = n > 0 && next < p->end && *next == '(';
+    if (!*called)
+        return NULL;
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        if (strlen(functions[i].name) == n && memcmp(functions[i].name, p->at, n) == 0) {
+            p->at = next + 1;
+            return &functions[i];
+        }
+    return NULL;
+}
+
+static const struct node *parse_tensor(struct parser *p)
+{
+    if (!nest(p))
+        return NULL;
+    bool called;
+    const struct function *function = accept_function(p, &called);
+    if (!function && called)
+        return expected(p, "concat, groups, stack, transpose, join, split, rows or cast");
+    if (!function) {
+        p->level--;
+        return parse_leaf(p);
+    }
+    struct node *node = alloc(p, sizeof *node);
+    if (!node)
+        return NULL;
+    node->kind = function->kind;
+    if (!parse_arguments(p, function, node))
+        return NULL;
+    p->level--;
+    return accept(p, ")") ? node : expected(p, "')'");
 }
 
 /* ---- statements ------------------------------------------------------------------------------ */
 
-static int failed(const struct convert_parser *p)
+static int failed(const struct parser *p)
 {
     return p->err && p->err->code == -ENOMEM ? -ENOMEM : -EINVAL;
 }
 
-static bool at_end(struct convert_parser *p)
+static bool at_end(struct parser *p)
 {
-    rfs_rules_skip_blanks(p);
+    skip_blanks(p);
     return p->at == p->end;
 }
 
-/* Words up to the end of the statement, with BETWEEN in between, or blanks alone. */
-static bool parse_words(struct convert_parser *p, const char *between, const struct word **out)
+/* Passes words up to the end of the statement, with BETWEEN in between, or blanks alone. */
+static bool parse_words(struct parser *p, const char *between, const struct rfs_rules_word **out)
 {
-    const struct word **last = out;
+    const struct rfs_rules_word **last = out;
 
     do {
         size_t n = 0;
-        rfs_rules_skip_blanks(p);
+        skip_blanks(p);
         while (p->at + n < p->end && p->at[n] != ' ' && p->at[n] != '\t' &&
                (!between || p->at[n] != *between))
             n++;
         if (n == 0)
-            return rfs_rules_expected(p, "a word") != NULL;
-        struct word *word = rfs_rules_alloc(p, sizeof *word);
-        if (!word || !(word->text = rfs_rules_copy_text(p, p->at, n)))
+            return expected(p, "a word") != NULL;
+        struct rfs_rules_word *word = alloc(p, sizeof *word);
+        if (!word || !(word->text = copy_text(p, p->at, n)))
             return false;
         p->at += n;
         *last = word;
         last = &word->next;
-    } while (between ? rfs_rules_accept(p, between) : !at_end(p));
+    } while (between ? accept(p, between) : !at_end(p));
     return true;
 }
 
-static bool parse_side(struct convert_parser *p, struct statement *statement)
+static bool parse_side(struct parser *p, struct statement *statement)
 {
-    statement->side = rfs_rules_accept_word(p, "left")    ? SIDE_LEFT
-                      : rfs_rules_accept_word(p, "right") ? SIDE_RIGHT
-                                                          : -1;
-    return statement->side >= 0 || rfs_rules_expected(p, "left or right") != NULL;
+    statement->side = accept_word(p, "left")    ? SIDE_LEFT
+                      : accept_word(p, "right") ? SIDE_RIGHT
+                                                : -1;
+    return statement->side >= 0 || expected(p, "left or right") != NULL;
 }
 
-static bool take_equals(struct convert_parser *p)
+static bool take_equals(struct parser *p)
 {
-    return rfs_rules_accept(p, "=") || rfs_rules_expected(p, "'='") != NULL;
+    return accept(p, "=") || expected(p, "'='") != NULL;
 }
 
-static bool parse_models(struct convert_parser *p, struct statement *statement)
+static bool parse_patterns(struct parser *p, struct statement *statement)
 {
     return parse_words(p, NULL, &statement->words);
 }
 
-static bool parse_let(struct convert_parser *p, struct statement *statement)
+static bool parse_let(struct parser *p, struct statement *statement)
 {
-    statement->name = rfs_rules_parse_word(p, "a name");
-    return statement->name && take_equals(p) && (statement->a = rfs_rules_parse_number(p));
+    statement->name = parse_word(p, "a name");
+    return statement->name && take_equals(p) && (statement->a = parse_number(p));
 }
 
-static bool parse_option(struct convert_parser *p, struct statement *statement)
+static bool parse_option(struct parser *p, struct statement *statement)
 {
-    statement->name = rfs_rules_parse_word(p, "a name");
+    statement->name = parse_word(p, "a name");
     return statement->name && take_equals(p) && parse_words(p, "|", &statement->words);
 }
 
-static bool parse_index(struct convert_parser *p, struct statement *statement)
+static bool parse_index(struct parser *p, struct statement *statement)
 {
-    statement->name = rfs_rules_parse_word(p, "a name");
-    if (!statement->name || !take_equals(p) || !(statement->a = rfs_rules_parse_number(p)))
+    statement->name = parse_word(p, "a name");
+    if (!statement->name || !take_equals(p) || !(statement->a = parse_number(p)))
         return false;
-    if (!rfs_rules_accept(p, ".."))
-        return rfs_rules_expected(p, "'..'") != NULL;
-    return (statement->b = rfs_rules_parse_number(p)) != NULL;
+    if (!accept(p, ".."))
+        return expected(p, "'..'") != NULL;
+    return (statement->b = parse_number(p)) != NULL;
 }
 
-static bool parse_repeat(struct convert_parser *p, struct statement *statement)
+static bool parse_repeat(struct parser *p, struct statement *statement)
 {
-    return parse_side(p, statement) && (statement->names[0] = rfs_rules_parse_name(p)) &&
-           take_equals(p) && (statement->names[1] = rfs_rules_parse_name(p));
+    return parse_side(p, statement) && (statement->names[0] = parse_name(p)) && take_equals(p) &&
+           (statement->names[1] = parse_name(p));
 }
 
-static bool parse_keep(struct convert_parser *p, struct statement *statement)
-{
-    return parse_words(p, NULL, &statement->words);
-}
-
-static bool parse_drop(struct convert_parser *p, struct statement *statement)
+static bool parse_drop(struct parser *p, struct statement *statement)
 {
     return parse_side(p, statement) && parse_words(p, NULL, &statement->words);
 }
 
-/* The text from BEGIN to here, in one line. */
-static const char *text_since(struct convert_parser *p, const char *begin)
+/* Copies the text from BEGIN to here, in one line. */
+static const char *text_since(struct parser *p, const char *begin)
 {
-    char *text = rfs_rules_alloc(p, (size_t)(p->at - begin) + 1);
+    char *text = alloc(p, (size_t)(p->at - begin) + 1);
     size_t n = 0;
 
     for (; text && begin < p->at; begin++)
@@ -140,59 +721,51 @@ static const char *text_since(struct convert_parser *p, const char *begin)
     return text;
 }
 
-static bool parse_condition(struct convert_parser *p, struct statement *statement)
+static bool parse_condition(struct parser *p, struct statement *statement)
 {
     const char *begin = p->at;
 
-    return (statement->a = rfs_rules_parse_number(p)) && (statement->text = text_since(p, begin));
+    return (statement->a = parse_number(p)) && (statement->text = text_since(p, begin));
 }
 
-static bool parse_else(struct convert_parser *p, struct statement *statement)
+static bool parse_else(struct parser *p, struct statement *statement)
 {
-    return !rfs_rules_accept_word(p, "if") || parse_condition(p, statement);
+    return !accept_word(p, "if") || parse_condition(p, statement);
 }
 
-static bool parse_end(struct convert_parser *p, struct statement *statement)
+static bool parse_end(struct parser *p, struct statement *statement)
 {
     (void)p;
     (void)statement;
     return true;
 }
 
-static bool is_left(const struct node *node)
-{
-    while (node->kind == NODE_ROWS)
-        node = node->kids;
-    return node->kind == NODE_TENSOR;
-}
-
-static bool parse_rule(struct convert_parser *p, struct statement *statement)
+static bool parse_rule(struct parser *p, struct statement *statement)
 {
     statement->kind = STATEMENT_RULE;
-    statement->left = rfs_rules_parse_tensor(p);
+    statement->left = parse_tensor(p);
     if (!statement->left)
         return false;
-    if (!is_left(statement->left))
-        return rfs_rules_expected(p, "a rule with one tensor to the left, or rows of one,") != NULL;
+    if (rfs_rules_left_tensor(statement->left)->kind != NODE_TENSOR)
+        return expected(p, "a rule with one tensor to the left, or rows of one,") != NULL;
     if (!take_equals(p))
         return false;
     const char *begin = p->at;
-    return (statement->right = rfs_rules_parse_tensor(p)) &&
-           (statement->text = text_since(p, begin));
+    return (statement->right = parse_tensor(p)) && (statement->text = text_since(p, begin));
 }
 
 static const struct keyword {
     const char *word;
     enum statement_kind kind;
-    bool (*parse)(struct convert_parser *p, struct statement *statement);
+    bool (*parse)(struct parser *p, struct statement *statement);
 } keywords[] = {
-    {"models", STATEMENT_MODELS, parse_models},
+    {"models", STATEMENT_MODELS, parse_patterns},
     {"let", STATEMENT_LET, parse_let},
     {"option", STATEMENT_OPTION, parse_option},
     {"index", STATEMENT_INDEX, parse_index},
     {"repeat", STATEMENT_REPEAT, parse_repeat},
     {"copy", STATEMENT_COPY, parse_repeat},
-    {"keep", STATEMENT_KEEP, parse_keep},
+    {"keep", STATEMENT_KEEP, parse_patterns},
     {"drop", STATEMENT_DROP, parse_drop},
     {"require", STATEMENT_REQUIRE, parse_condition},
     {"if", STATEMENT_IF, parse_condition},
@@ -201,42 +774,51 @@ static const struct keyword {
 };
 
 /* Passes WORD if it begins a statement: it is alone, and no "=" follows. */
-static bool take_keyword(struct convert_parser *p, const char *word)
+static bool take_keyword(struct parser *p, const char *word)
 {
     const size_t n = strlen(word);
     const char *begin = p->at;
 
-    if (rfs_rules_word_length(p) != n || memcmp(p->at, word, n) != 0 ||
+    if (word_length(p) != n || memcmp(p->at, word, n) != 0 ||
         (p->at + n < p->end && p->at[n] != ' ' && p->at[n] != '\t'))
         return false;
     p->at += n;
-    rfs_rules_skip_blanks(p);
+    skip_blanks(p);
     const bool name = p->at < p->end && *p->at == '=';
     if (name)
         p->at = begin;
     return !name;
 }
 
-static int parse_sides(struct convert_parser *p)
+static int parse_sides(struct parser *p)
 {
     struct rfs_rules *rules = p->rules;
 
     if (rules->sides[0])
-        return rfs_rules_fail(p->file, p->line, NULL, NULL, p->err,
-                              "the sides have their names already");
+        return PARSE_FAIL(p, "the sides have their names already");
     for (unsigned side = 0; side < 2; side++) {
-        rules->sides[side] = rfs_rules_parse_word(p, "the name of a side");
+        rules->sides[side] = parse_word(p, "the name of a side");
         if (!rules->sides[side])
             return failed(p);
     }
     return 0;
 }
 
+/* One file while it is read. */
+struct reader {
+    struct rfs_rules *rules;
+    rfs_rules_include *include;
+    void *ctx;
+    unsigned level; /* nesting of included files */
+    size_t *bytes;  /* sum of all files so far */
+    struct rfs_error *err;
+};
+
 static int read_text(const struct reader *reader, const char *name, const char *text, size_t n);
 
-static int parse_include(struct convert_parser *p, const struct reader *reader)
+static int parse_include(struct parser *p, const struct reader *reader)
 {
-    const struct word *file;
+    const struct rfs_rules_word *file;
     RFS_FREE char *full = NULL;
     RFS_FREE char *text = NULL;
     struct reader inner = *reader;
@@ -245,27 +827,24 @@ static int parse_include(struct convert_parser *p, const struct reader *reader)
     if (!parse_words(p, NULL, &file))
         return failed(p);
     if (file->next || !reader->include)
-        return rfs_rules_fail(p->file, p->line, NULL, NULL, p->err,
-                              file->next ? "an include names one file"
-                                         : "no file can be included here");
-    if (++inner.level > CONVERT_INCLUDES)
-        return rfs_rules_fail(p->file, p->line, NULL, NULL, p->err,
-                              "files include each other more than %d times", CONVERT_INCLUDES);
+        return PARSE_FAIL(p, file->next ? "an include names one file"
+                                        : "no file can be included here");
+    if (++inner.level > MOST_INCLUDES)
+        return PARSE_FAIL(p, "files include each other more than %d times", MOST_INCLUDES);
     const int rc = reader->include(reader->ctx, p->file, file->text, &full, &text, &n, p->err);
     return rc ? rc : read_text(&inner, full, text, n);
 }
 
-static int parse_statement(struct convert_parser *p, const struct reader *reader)
+static int parse_statement(struct parser *p, const struct reader *reader)
 {
     struct statement statement = {.kind = STATEMENT_RULE, .file = p->file, .line = p->line};
-    bool (*parse)(struct convert_parser *, struct statement *) = parse_rule;
+    bool (*parse)(struct parser *, struct statement *) = parse_rule;
 
     if (take_keyword(p, "include"))
         return parse_include(p, reader);
     if (take_keyword(p, "sides")) {
         const int rc = parse_sides(p);
-        return rc || at_end(p) ? rc
-                               : (rfs_rules_expected(p, "the end of the statement"), failed(p));
+        return rc || at_end(p) ? rc : (expected(p, "the end of the statement"), failed(p));
     }
     for (size_t i = 0; parse == parse_rule && i < sizeof keywords / sizeof *keywords; i++)
         if (take_keyword(p, keywords[i].word)) {
@@ -275,7 +854,7 @@ static int parse_statement(struct convert_parser *p, const struct reader *reader
     if (!parse(p, &statement))
         return failed(p);
     if (!at_end(p)) {
-        rfs_rules_expected(p, "the end of the statement");
+        expected(p, "the end of the statement");
         return failed(p);
     }
     return RFS_PUSH(&p->rules->statements, statement) ? 0 : rfs_fail_memory(p->err);
@@ -283,7 +862,7 @@ static int parse_statement(struct convert_parser *p, const struct reader *reader
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-/* Where a statement ends that begins at TEXT; *LINES gets how many lines it takes. */
+/* Returns the length of a statement that begins at TEXT; *LINES gets how many lines it takes. */
 static size_t statement_length(const char *text, size_t n, uint32_t *lines)
 {
     unsigned open = 0;
@@ -304,7 +883,7 @@ static size_t statement_length(const char *text, size_t n, uint32_t *lines)
     return i;
 }
 
-/* Comments become blanks. */
+/* Turns comments into blanks. */
 static void blank_comments(char *text, size_t n)
 {
     bool comment = false;
@@ -320,8 +899,8 @@ static void blank_comments(char *text, size_t n)
     }
 }
 
-/* Comments may be in any language; a NUL or another byte elsewhere would end or hide a name. */
-static int check_ascii(const struct convert_parser *p, const char *text, size_t n)
+/* Refuses bytes outside of comments that would end or hide a name, such as NUL. */
+static int check_ascii(const struct parser *p, const char *text, size_t n)
 {
     uint32_t line = 1;
 
@@ -338,16 +917,16 @@ static int check_ascii(const struct convert_parser *p, const char *text, size_t 
 static int read_text(const struct reader *reader, const char *name, const char *text, size_t n)
 {
     struct rfs_rules *rules = reader->rules;
-    struct convert_parser p = {.rules = rules, .err = reader->err, .line = 1};
+    struct parser p = {.rules = rules, .err = reader->err, .line = 1};
     char *copy = rfs_arena_text(&rules->arena, text, n);
 
     p.file = rfs_arena_text(&rules->arena, name, strlen(name));
     if (!copy || !p.file)
         return rfs_fail_memory(reader->err);
     *reader->bytes += n;
-    if (*reader->bytes > CONVERT_BYTES)
+    if (*reader->bytes > MOST_BYTES)
         return rfs_rules_fail(p.file, 0, NULL, NULL, reader->err,
-                              "the rules have more than %zu bytes", CONVERT_BYTES);
+                              "the rules have more than %zu bytes", MOST_BYTES);
     blank_comments(copy, n);
     const int wrong = check_ascii(&p, copy, n);
     if (wrong)
@@ -386,4 +965,76 @@ int rfs_rules_parse(const char *name, const char *text, size_t n, rfs_rules_incl
                               "the rules do not name the two sides");
     *out = RFS_STEAL(rules);
     return 0;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* The name of the folder of shipped rules in messages. */
+#define FOLDER "share/reshardfs/convert/"
+#define ENDING ".rules"
+
+static const struct rfs_rules_file *find_shipped(const char *name)
+{
+    const struct rfs_rules_file *file = rfs_rules_shipped;
+
+    while (file->name && strcmp(file->name, name) != 0)
+        file++;
+    return file->name ? file : NULL;
+}
+
+static bool is_shipped(const char *path)
+{
+    return strncmp(path, FOLDER, strlen(FOLDER)) == 0 && find_shipped(path + strlen(FOLDER));
+}
+
+/*
+ * Reads a file beside the one that includes it, or a shipped one; these include only shipped ones.
+ */
+static int include_file(void *ctx, const char *from, const char *name, char **full, char **text,
+                        size_t *n, struct rfs_error *err)
+{
+    const char *slash = strrchr(from, '/');
+    const struct rfs_rules_file *shipped = find_shipped(name);
+
+    (void)ctx;
+    *full = rfs_text_printf("%.*s/%s", slash ? (int)(slash - from) : 1, slash ? from : ".", name);
+    if (!*full)
+        return rfs_fail_memory(err);
+    if (!shipped || (!is_shipped(from) && access(*full, F_OK) == 0))
+        return rfs_store_read_whole(*full, MOST_BYTES, text, n, err);
+    free(*full);
+    *full = rfs_text_printf(FOLDER "%s", name);
+    *text = strdup(shipped->text);
+    *n = strlen(shipped->text);
+    return *full && *text ? 0 : rfs_fail_memory(err);
+}
+
+int rfs_rules_open(const char *path, struct rfs_rules **out, struct rfs_error *err)
+{
+    RFS_FREE char *text = NULL;
+    size_t n;
+
+    *out = NULL;
+    const int rc = rfs_store_read_whole(path, MOST_BYTES, &text, &n, err);
+    return rc ? rc : rfs_rules_parse(path, text, n, include_file, NULL, out, err);
+}
+
+int rfs_rules_named(const char *name, struct rfs_rules **out, struct rfs_error *err)
+{
+    *out = NULL;
+    RFS_FREE char *path = rfs_text_printf(FOLDER "%s" ENDING, name);
+    if (!path)
+        return rfs_fail_memory(err);
+    const struct rfs_rules_file *shipped = find_shipped(path + strlen(FOLDER));
+    if (shipped)
+        return rfs_rules_parse(path, shipped->text, strlen(shipped->text), include_file, NULL, out,
+                               err);
+    char names[400] = "";
+    size_t n = 0;
+    for (const struct rfs_rules_file *file = rfs_rules_shipped; file->name && n < sizeof names;
+         file++)
+        if (strncmp(file->name, "common", strlen("common")) != 0)
+            n += (size_t)snprintf(names + n, sizeof names - n, "%s%.*s", n > 0 ? ", " : "convert=",
+                                  (int)(strlen(file->name) - strlen(ENDING)), file->name);
+    return rfs_fail_usage(err, names, "there are no conversion rules '%s'", name);
 }

@@ -39,17 +39,13 @@ typedef int rfs_rules_include(void *ctx, const char *from, const char *name, cha
                               char **text, size_t *n, struct rfs_error *err);
 
 /*
- * The rules in the file at PATH. An included file lies beside the one that includes it, or is
+ * Reads the rules in the file at PATH. An included file lies beside the one that includes it, or is
  * shipped. 0 with *out owned by the caller, or -errno with *err filled: "PATH: line N".
  */
 int rfs_rules_open(const char *path, struct rfs_rules **out, struct rfs_error *err);
-/* The same of shipped rules, by their name: "qwen3". */
+/* Reads shipped rules, by their name: "qwen3". */
 int rfs_rules_named(const char *name, struct rfs_rules **out, struct rfs_error *err);
-/* The same of a text; without INCLUDE no file can be included. */
+/* Reads the rules in a text; without INCLUDE no file can be included. */
 int rfs_rules_parse(const char *name, const char *text, size_t n, rfs_rules_include *include,
                     void *ctx, struct rfs_rules **out, struct rfs_error *err);
 void rfs_rules_free(struct rfs_rules *rules);
-
-/* For messages: the file, and the names of the sides. */
-const char *rfs_rules_name(const struct rfs_rules *rules);
-const char *rfs_rules_side(const struct rfs_rules *rules, unsigned side);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside the room: the rules that are shipped, as texts in the library. So they are there wherever
- * it is, and of its version. rules/local.mk makes shipped.c of the files.
+ * The rules that are shipped, as texts in the library: they are there wherever it is, and of its
+ * version. convert/local.mk makes shipped.c of the files. Inside the room only.
  */
 #pragma once
 

@@ -5,8 +5,8 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 
-/* Rows of an axis that may be taken in parts. */
-#define MOST_ROWS (UINT64_C(1) << 26)
+#define MOST_TENSORS ((size_t)1 << 22) /* a config may have hostile numbers */
+#define MOST_ROWS (UINT64_C(1) << 26)  /* size of an axis of which rules may take rows */
 
 uint32_t rfs_rules_tensor_add(struct compiling *c, int side, const char *name)
 {
@@ -14,11 +14,11 @@ uint32_t rfs_rules_tensor_add(struct compiling *c, int side, const char *name)
     const struct side_tensor fresh = {.shape = {.known = false}};
     const uint32_t id = rfs_intern_add(of->names, name, strlen(name));
 
-    if (id == RFS_NO_ID || id >= CONVERT_MOST_TENSORS) {
+    if (id == RFS_NO_ID || id >= MOST_TENSORS) {
         if (id == RFS_NO_ID)
             rfs_fail_memory(c->err);
         else
-            CONVERT_FAIL(c, name, NULL, "is one of more than %zu tensors", CONVERT_MOST_TENSORS);
+            RULES_FAIL(c, name, NULL, "is one of more than %zu tensors", MOST_TENSORS);
         return NO_TENSOR;
     }
     while (of->tensors.n <= id)
@@ -41,7 +41,7 @@ const char *rfs_rules_tensor_name(const struct compiling *c, int side, uint32_t 
     return rfs_intern_text(c->sides[side].names, tensor);
 }
 
-/* How many characters two names have in common, at their beginnings and ends. */
+/* Counts the characters that two names have in common, at their beginnings and ends. */
 static size_t likeness(const char *a, const char *b)
 {
     const size_t of_a = strlen(a);
@@ -58,8 +58,8 @@ static size_t likeness(const char *a, const char *b)
 }
 
 /*
- * The tensor of the side that is there and has the name that is most like NAME, by more than
- * half of either; "" without.
+ * Returns the name of a tensor of the side that is most like NAME, by more than half of either; ""
+ * without. TAKEN: a rule takes the tensor, or none does.
  */
 static const char *closest(const struct compiling *c, int side, const char *name, bool taken)
 {
@@ -84,12 +84,12 @@ int rfs_rules_need(struct compiling *c, const char *name, uint32_t *tensor)
     *tensor = rfs_rules_tensor_find(c, c->source, name);
     if (*tensor == NO_TENSOR) {
         const char *like = closest(c, c->source, name, false);
-        return CONVERT_FAIL(c, name, "the config.json that belongs to these tensors",
-                            "is not in %s%s%s%s", c->input->source, *like ? ", which has '" : "",
-                            like, *like ? "'" : "");
+        return RULES_FAIL(c, name, "the config.json that belongs to these tensors",
+                          "is not in %s%s%s%s", c->input->source, *like ? ", which has '" : "",
+                          like, *like ? "'" : "");
     }
     if (c->sides[c->source].tensors.data[*tensor].kind != RFS_TENSOR)
-        return CONVERT_FAIL(c, name, "drop, for values that are not tensors", "is not a tensor");
+        return RULES_FAIL(c, name, "drop, for values that are not tensors", "is not a tensor");
     return 0;
 }
 
@@ -97,10 +97,10 @@ static int taken_twice(struct compiling *c, int side, uint32_t tensor, const str
 {
     const char *name = rfs_rules_tensor_name(c, side, tensor);
 
-    return CONVERT_FAIL(c, name, NULL,
-                        side == c->source ? "is used a second time, after %s: line %u"
-                                          : "is made a second time, after %s: line %u",
-                        by->file, by->line);
+    return RULES_FAIL(c, name, NULL,
+                      side == c->source ? "is used a second time, after %s: line %u"
+                                        : "is made a second time, after %s: line %u",
+                      by->file, by->line);
 }
 
 int rfs_rules_take_all(struct compiling *c, int side, uint32_t tensor)
@@ -113,12 +113,13 @@ int rfs_rules_take_all(struct compiling *c, int side, uint32_t tensor)
     return 0;
 }
 
-int rfs_rules_take_rows(struct compiling *c, int side, uint32_t tensor, const struct taking *taking)
+int rfs_rules_take_rows(struct compiling *c, int side, uint32_t tensor,
+                        const struct rfs_rules_rows *rows)
 {
     struct side_tensor *of = &c->sides[side].tensors.data[tensor];
-    struct taking fresh = *taking;
+    struct rfs_rules_rows fresh = *rows;
 
-    if (of->taken && (of->takings == 0 || c->takings.data[of->takings - 1].axis != taking->axis))
+    if (of->taken && (of->takings == 0 || c->takings.data[of->takings - 1].axis != rows->axis))
         return taken_twice(c, side, tensor, of->taken);
     of->taken = c->statement;
     fresh.next = of->takings;
@@ -128,7 +129,7 @@ int rfs_rules_take_rows(struct compiling *c, int side, uint32_t tensor, const st
     return 0;
 }
 
-/* Whether the parts of a tensor that rules take are all of it, and none is taken twice. */
+/* Proves that the rows of a tensor that rules take are all of it, and none is taken twice. */
 static int prove_rows(struct compiling *c, int side, uint32_t tensor)
 {
     const struct side_tensor *of = &c->sides[side].tensors.data[tensor];
@@ -139,34 +140,34 @@ static int prove_rows(struct compiling *c, int side, uint32_t tensor)
 
     c->statement = of->taken;
     if (rows > MOST_ROWS)
-        return CONVERT_FAIL(c, name, NULL, "has %llu rows; rules can take parts of at most %llu",
-                            (unsigned long long)rows, (unsigned long long)MOST_ROWS);
+        return RULES_FAIL(c, name, NULL, "has %llu rows; rules can take parts of at most %llu",
+                          (unsigned long long)rows, (unsigned long long)MOST_ROWS);
     RFS_FREE unsigned char *seen = calloc((size_t)rows + 1, 1);
     if (!seen)
         return rfs_fail_memory(c->err);
     for (uint32_t i = of->takings; i; i = c->takings.data[i - 1].next) {
-        const struct taking *taking = &c->takings.data[i - 1];
+        const struct rfs_rules_rows *taking = &c->takings.data[i - 1];
         const int rc = rfs_rules_work(c, taking->count);
         if (rc)
             return rc;
         for (uint64_t k = 0; k < taking->count; k++) {
             const uint64_t row = taking->first + k * taking->step;
             if (row >= rows || seen[row])
-                return CONVERT_FAIL(c, name, NULL,
-                                    row < rows ? "has row %llu taken twice"
-                                               : "has no row %llu, which a rule takes",
-                                    (unsigned long long)row);
+                return RULES_FAIL(c, name, NULL,
+                                  row < rows ? "has row %llu taken twice"
+                                             : "has no row %llu, which a rule takes",
+                                  (unsigned long long)row);
             seen[row] = 1;
         }
         sum += taking->count;
     }
     if (sum != rows && !of->loose)
-        return CONVERT_FAIL(c, name, NULL, "has %llu rows that no rule takes",
-                            (unsigned long long)(rows - sum));
+        return RULES_FAIL(c, name, NULL, "has %llu rows that no rule takes",
+                          (unsigned long long)(rows - sum));
     return 0;
 }
 
-/* Whether TEXT is the name with numbers in its holes. */
+/* Says whether TEXT is the name with numbers in its holes. */
 static bool is_like(const struct name_part *name, const char *text)
 {
     for (; name; name = name->next) {
@@ -206,7 +207,7 @@ bool rfs_rules_is_named(const struct compiling *c, const char *name)
     return false;
 }
 
-/* Whether it is by its name a scale, or another part of weights that are quantized. */
+/* Says whether a name is that of a scale, or of another part of quantized weights. */
 static bool is_of_quantized(const char *name)
 {
     static const char *const ends[] = {"_scale_inv",  "weight_scale", "input_scale",
@@ -222,7 +223,7 @@ static bool is_of_quantized(const char *name)
 static int fail_unused(struct compiling *c, uint32_t tensor)
 {
     const char *name = rfs_rules_tensor_name(c, c->source, tensor);
-    const char *rules = rfs_rules_name(c->rules);
+    const char *rules = c->rules->name;
     const char *like = closest(c, c->source, name, true);
     char text[512] = "";
 

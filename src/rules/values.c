@@ -10,14 +10,13 @@
 int rfs_rules_work(struct compiling *c, uint64_t work)
 {
     *c->work += work;
-    return *c->work <= CONVERT_MOST_WORK
+    return *c->work <= RULES_MOST_WORK
                ? 0
-               : CONVERT_FAIL(c, NULL, "indexes with fewer values",
-                              "the rules take more than %" PRIu64 " steps of work",
-                              CONVERT_MOST_WORK);
+               : RULES_FAIL(c, NULL, "indexes with fewer values",
+                            "the rules take more than %" PRIu64 " steps of work", RULES_MOST_WORK);
 }
 
-struct known *rfs_rules_known(struct compiling *c, const char *name)
+struct rfs_rules_known *rfs_rules_known(struct compiling *c, const char *name)
 {
     const uint32_t id = rfs_intern_find(c->known_names, name, strlen(name));
 
@@ -28,24 +27,24 @@ static int evaluate(struct compiling *c, const struct number *number, int64_t *v
 
 static int of_name(struct compiling *c, const struct number *number, int64_t *value)
 {
-    const struct known *known = rfs_rules_known(c, number->name);
+    const struct rfs_rules_known *known = rfs_rules_known(c, number->name);
 
     if (!known)
-        return CONVERT_FAIL(c, NULL,
-                            "let NAME = …, index NAME = …, or config.NAME for a key of the config",
-                            "'%s' is not defined", number->name);
+        return RULES_FAIL(c, NULL,
+                          "let NAME = …, index NAME = …, or config.NAME for a key of the config",
+                          "'%s' is not defined", number->name);
     if (known->kind == KNOWN_OPTION)
-        return CONVERT_FAIL(c, NULL, "NAME is WORD", "option '%s' has a word, not a number",
-                            number->name);
+        return RULES_FAIL(c, NULL, "NAME is WORD", "option '%s' has a word, not a number",
+                          number->name);
     if (known->kind == KNOWN_INDEX && !known->bound)
-        return CONVERT_FAIL(c, NULL, "stack(INDEX, …), or a name to the left with that index",
-                            "index '%s' has no value here", number->name);
+        return RULES_FAIL(c, NULL, "stack(INDEX, …), or a name to the left with that index",
+                          "index '%s' has no value here", number->name);
     *value = known->value;
     c->tied |= known->tied;
     return 0;
 }
 
-/* The embeddings are the output's weights, too. */
+/* Says whether a key tells that the embeddings are the output's weights, too. */
 static bool ties(const char *key)
 {
     return rfs_text_ends(key, "tie_word_embeddings");
@@ -59,19 +58,19 @@ static int of_config(struct compiling *c, const struct number *number, int64_t *
     if (!found && rfs_rules_work(c, 64)) /* for the message that a default makes needless */
         return -EINVAL;
     if (!found) {
-        CONVERT_FAIL(c, NULL, "the config.json that belongs to the tensors",
-                     "needs '%s' of %s, which does not have it", number->name, config);
+        RULES_FAIL(c, NULL, "the config.json that belongs to the tensors",
+                   "needs '%s' of %s, which does not have it", number->name, config);
         return LACKING;
     }
     if (found->kind != RFS_HF_NUMBER)
-        return CONVERT_FAIL(c, NULL, "the config.json that belongs to the tensors",
-                            "'%s' of %s is not a whole number", number->name, config);
+        return RULES_FAIL(c, NULL, "the config.json that belongs to the tensors",
+                          "'%s' of %s is not a whole number", number->name, config);
     *value = found->number;
     c->tied |= *value != 0 && ties(number->name);
     return 0;
 }
 
-static bool has_word(const struct word *words, const char *word)
+static bool has_word(const struct rfs_rules_word *words, const char *word)
 {
     for (; words; words = words->next)
         if (strcmp(words->text, word) == 0)
@@ -79,7 +78,7 @@ static bool has_word(const struct word *words, const char *word)
     return false;
 }
 
-/* Whether an option, or a text of the config, is a word. */
+/* Says whether an option, or a text of the config, is a word. */
 static int of_is(struct compiling *c, const struct number *number, int64_t *value)
 {
     const char *name = number->a->name;
@@ -90,32 +89,33 @@ static int of_is(struct compiling *c, const struct number *number, int64_t *valu
         *value = found && found->kind == RFS_HF_TEXT && strcmp(found->text, number->name) == 0;
         return 0;
     }
-    const struct known *known = number->a->kind == NUMBER_NAME ? rfs_rules_known(c, name) : NULL;
+    const struct rfs_rules_known *known =
+        number->a->kind == NUMBER_NAME ? rfs_rules_known(c, name) : NULL;
     if (!known || known->kind != KNOWN_OPTION)
-        return CONVERT_FAIL(c, NULL, "an option, or a key of the config",
-                            "'is %s' follows something that has no words", number->name);
+        return RULES_FAIL(c, NULL, "an option, or a key of the config",
+                          "'is %s' follows something that has no words", number->name);
     if (!has_word(known->words, number->name))
-        return CONVERT_FAIL(c, NULL, NULL, "option '%s' is never '%s'", name, number->name);
+        return RULES_FAIL(c, NULL, NULL, "option '%s' is never '%s'", name, number->name);
     *value = strcmp(known->word, number->name) == 0;
     return 0;
 }
 
 static int overflow(struct compiling *c)
 {
-    return CONVERT_FAIL(c, NULL, NULL, "a number has more than 64 bits");
+    return RULES_FAIL(c, NULL, NULL, "a number has more than 64 bits");
 }
 
 static int divide(struct compiling *c, enum number_kind kind, int64_t a, int64_t b, int64_t *value)
 {
     if (b == 0 || (a == INT64_MIN && b == -1))
-        return CONVERT_FAIL(c, NULL, NULL, "%lld cannot be divided by %lld", (long long)a,
-                            (long long)b);
+        return RULES_FAIL(c, NULL, NULL, "%lld cannot be divided by %lld", (long long)a,
+                          (long long)b);
     *value = a % b;
     if (kind == NUMBER_REMAINDER)
         return 0;
     if (*value != 0)
-        return CONVERT_FAIL(c, NULL, "the config.json that belongs to the tensors",
-                            "%lld is not divisible by %lld", (long long)a, (long long)b);
+        return RULES_FAIL(c, NULL, "the config.json that belongs to the tensors",
+                          "%lld is not divisible by %lld", (long long)a, (long long)b);
     *value = a / b;
     return 0;
 }
@@ -166,7 +166,7 @@ static int of_two(struct compiling *c, const struct number *number, int64_t *val
     case NUMBER_AT_LEAST:
         *value = a >= b;
         return 0;
-    default: /* and, or: the first did not say it */
+    default: /* and, or: the second one decides */
         *value = b != 0;
         return 0;
     }
@@ -218,8 +218,8 @@ int rfs_rules_count(struct compiling *c, const struct number *number, const char
     const int rc = rfs_rules_number(c, number, &of);
 
     if (!rc && of < least)
-        return CONVERT_FAIL(c, NULL, NULL, "%s is %lld, less than %lld", name, (long long)of,
-                            (long long)least);
+        return RULES_FAIL(c, NULL, NULL, "%s is %lld, less than %lld", name, (long long)of,
+                          (long long)least);
     *value = (uint64_t)of;
     return rc;
 }
@@ -265,20 +265,21 @@ static int add_turns(struct compiling *c, const struct number *number, struct tu
 {
     if (!number)
         return 0;
-    struct known *known = number->kind == NUMBER_NAME ? rfs_rules_known(c, number->name) : NULL;
+    struct rfs_rules_known *known =
+        number->kind == NUMBER_NAME ? rfs_rules_known(c, number->name) : NULL;
     if (known && known->kind == KNOWN_INDEX) {
         for (uint32_t i = 0; i < turns->n; i++)
             if (turns->index[i] == known)
                 return 0;
         if (turns->n == sizeof turns->index / sizeof *turns->index)
-            return CONVERT_FAIL(c, NULL, NULL, "a name has more than 4 indexes");
+            return RULES_FAIL(c, NULL, NULL, "a name has more than 4 indexes");
         turns->index[turns->n++] = known;
     }
     const int rc = add_turns(c, number->kind == NUMBER_NAME ? NULL : number->a, turns);
     return rc ? rc : add_turns(c, number->kind == NUMBER_NAME ? NULL : number->b, turns);
 }
 
-int rfs_rules_turns_of_name(struct compiling *c, const struct name_part *name, struct turns *turns)
+int rfs_rules_turns_begin(struct compiling *c, const struct name_part *name, struct turns *turns)
 {
     int rc = 0;
 
@@ -288,13 +289,6 @@ int rfs_rules_turns_of_name(struct compiling *c, const struct name_part *name, s
     for (uint32_t i = 0; rc == 0 && i < turns->n; i++)
         turns->index[i]->value = turns->index[i]->from;
     return rc;
-}
-
-int rfs_rules_turns_begin(struct compiling *c, const struct node *left, struct turns *turns)
-{
-    while (left->kind == NODE_ROWS)
-        left = left->kids;
-    return rfs_rules_turns_of_name(c, left->name, turns);
 }
 
 bool rfs_rules_turns_next(struct turns *turns)

@@ -43,7 +43,7 @@ static unsigned u16(const unsigned char *at)
     return at[0] | (unsigned)at[1] << 8;
 }
 
-/* The permissions of the mask; all, where there is none. */
+/* Returns the permissions of the mask; all, where there is none. */
 static unsigned mask_of(const unsigned char *entries, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -52,7 +52,10 @@ static unsigned mask_of(const unsigned char *entries, size_t n)
     return 07;
 }
 
-/* A named user or group that is denied may be among those that the mode would allow. */
+/*
+ * Takes an entry of a list into account. A named user or group that is denied may be among those
+ * that the mode would allow.
+ */
 static bool take_entry(struct rfs_access *access, unsigned tag, bool may)
 {
     switch (tag) {
@@ -113,7 +116,7 @@ struct rfs_access rfs_access_of(const char *path, const struct stat *st, unsigne
     char small[256];
     RFS_FREE char *large = NULL;
 
-    if (rfs_is_url(path) || (!access.group && !access.others))
+    if (rfs_store_is_url(path) || (!access.group && !access.others))
         return access; /* a list grants no more, as the group's bits are its mask */
     ssize_t n = getxattr(path, LIST, small, sizeof small);
     if (n < 0 && errno == ERANGE && (large = malloc(LIST_BYTES)))
@@ -131,14 +134,14 @@ static bool is_open(struct rfs_access a)
     return a.user && a.group && a.others;
 }
 
-/* Users other than the owner, by group. */
+/* Joins the access of users other than the owner, by group. */
 static void join_groups(struct rfs_access a, struct rfs_access b, struct rfs_access *out)
 {
     const bool a_for_all = a.group && a.others;
     const bool b_for_all = b.group && b.others;
 
     if (a.gid == b.gid || a_for_all == b_for_all) {
-        /* Of two groups that count, none can be named. */
+        /* No group can be named if two of them count. */
         const bool alike = a.gid == b.gid || a_for_all;
         out->gid = a.gid == b.gid ? a.gid : getegid();
         out->group = alike && a.group && b.group;
@@ -206,7 +209,7 @@ static void join_search(void *ctx, const char *folder)
     *access = rfs_access_both(*access, search(folder));
 }
 
-/* The folder PATH, and all above it. */
+/* Returns search access to the folder PATH, and all above it. */
 static struct rfs_access down_to(const char *path)
 {
     struct rfs_access access = search("/");
@@ -214,7 +217,7 @@ static struct rfs_access down_to(const char *path)
     return each_down_to(path, join_search, &access) ? access : rfs_access_own();
 }
 
-/* What changes with the rights of a folder, or when another one is in its place. */
+/* The properties of a folder that change with its rights, or when another is in its place. */
 struct state {
     uint64_t dev, ino, seconds, nanoseconds, before;
 };
@@ -250,7 +253,7 @@ static bool cut_name(char *path)
 
 static struct rfs_access down_to_known(struct rfs_access_above *above, const char *path)
 {
-    /* Before the rights: a change in between makes the next call look again. */
+    /* The state comes before the rights: a change in between makes the next call look again. */
     const uint64_t state = state_of(path);
     struct rfs_access access;
 
@@ -279,7 +282,7 @@ struct rfs_access rfs_access_above(struct rfs_access_above *above, const char *p
 {
     RFS_FREE char *folder = strdup(path);
 
-    if (!folder || rfs_is_url(path))
+    if (!folder || rfs_store_is_url(path))
         return rfs_access_own();
     if (!cut_name(folder))
         return search("/");

@@ -22,21 +22,24 @@ struct rfs_access {
 /* The requested access: permission bits of others. */
 enum { RFS_MAY_READ = 04, RFS_MAY_SEARCH = 01 };
 
-/* Access for this process only. */
+/* Returns access for this process only. */
 struct rfs_access rfs_access_own(void);
 /*
- * Access to the file at PATH with attributes ST: by these and its access control list, if any.
- * Access that cannot be determined or expressed is denied.
+ * Returns access to the file at PATH with attributes ST: by these and its access control list, if
+ * any. Access that cannot be determined or expressed is denied.
  */
 struct rfs_access rfs_access_of(const char *path, const struct stat *st, unsigned wanted);
-/* The same of the N bytes of a list, as the kernel gives it. */
+/*
+ * Returns access by attributes ST and the N bytes of an access control list, as the kernel gives
+ * it.
+ */
 struct rfs_access rfs_access_listed(const struct stat *st, unsigned wanted, const void *list,
                                     size_t n);
-/* Access to both. Where owners or groups differ and matter, they become this process's. */
+/* Returns access to both. Where owners or groups differ and matter, they become this process's. */
 struct rfs_access rfs_access_both(struct rfs_access a, struct rfs_access b);
 /*
- * Access to a file below folders with access ABOVE: owner and group stay the file's where the
- * folders are open to all.
+ * Returns access to a file below folders with access ABOVE: owner and group stay the file's where
+ * the folders are open to all.
  */
 struct rfs_access rfs_access_below(struct rfs_access above, struct rfs_access file);
 
@@ -51,17 +54,17 @@ struct rfs_access_above {
     struct rfs_access access;
 };
 /*
- * Search access to all folders above PATH, which is absolute and without links. ABOVE may be NULL;
- * its lock guards all of it.
+ * Returns search access to all folders above PATH, which is absolute and without links. ABOVE may
+ * be NULL; its lock guards all of it.
  */
 struct rfs_access rfs_access_above(struct rfs_access_above *above, const char *path);
 /*
- * Whether a name still has the file whose attributes were THEN: a list and folders are looked up by
- * name, and the name may have been given to another file meanwhile.
+ * Says whether a name still has the file whose attributes were THEN: a list and folders are looked
+ * up by name, and the name may have been given to another file meanwhile.
  */
 bool rfs_access_is_of(const struct stat *then, const struct stat *now);
 
-/* Permission bits: those of BITS, such as 0444 or 0555, that the access grants. */
+/* Returns those permission bits of BITS, such as 0444 or 0555, that the access grants. */
 static inline unsigned rfs_access_mode(struct rfs_access access, unsigned bits)
 {
     return bits &

@@ -17,8 +17,8 @@
  * A file that is not encrypted, or not with this key, fails permanently as well (-EINVAL, -EBADMSG,
  * -ENOTSUP).
  *
- * Threads: all functions but new, set_encrypted, add and free. The pool's lock is a leaf lock and
- * is not held across any system call.
+ * Threads: all functions but new, sharing, set_encrypted, set_beneath, add and free. The locks are
+ * leaf locks and are not held across any system call.
  */
 #pragma once
 
@@ -31,83 +31,123 @@
 
 #define RFS_MAX_OPEN 256
 
-struct rfs_fds;
-struct rfs_files;
+/* ---- descriptors ---- */
 
-struct rfs_files_counters {
-    uint64_t opens, reads, bytes;
-    uint64_t checks; /* comparisons of an identity by path, a system call each */
-    uint64_t
-        /* failures that stuck, each once, and failed system calls that are not the file's fault */
-        errors;
+/*
+ * A bounded set of open descriptors, each for one path. Idle ones stay open until another path
+ * needs the room.
+ */
+struct rfs_fds {
+    pthread_mutex_t lock; /* of all members; a leaf lock, not held across open or close */
+    pthread_cond_t changed;
+    unsigned limit;
+    unsigned used; /* open, being opened or being closed; at most limit */
+    unsigned waiters;
+    struct rfs_fd *oldest, *newest; /* idle ones, by last use */
 };
 
+/* Prepares an empty set. 0 or -errno. */
+int rfs_fds_init(struct rfs_fds *fds, unsigned limit);
+/* Closes the idle descriptors; none may be pinned. */
+void rfs_fds_destroy(struct rfs_fds *fds);
+
+/* ---- files ---- */
+
+struct rfs_files;
 struct rfs_beneath;
 struct rfs_encrypted;
 struct rfs_secret;
 
+/* Makes an empty list of files with descriptors of its own. NULL without memory. */
 struct rfs_files *rfs_files_new(struct rfs_log *log);
 /*
- * With descriptors that several share (NULL: its own), which outlive it; the limit is theirs then.
+ * Makes an empty list of files that shares FDS with others (NULL: has its own). FDS must live
+ * longer; its limit counts. NULL without memory.
  */
 struct rfs_files *rfs_files_sharing(struct rfs_log *log, struct rfs_fds *fds);
 void rfs_files_free(struct rfs_files *files);
 /*
- * Files are encrypted, and ENCRYPTED opens them: borrowed until they are freed. Before the first
- * use of a file.
+ * Makes all files encrypted ones, which ENCRYPTED opens: borrowed until the files are freed. To be
+ * called before the first use of a file.
  */
 void rfs_files_set_encrypted(struct rfs_files *files, struct rfs_encrypted *encrypted);
 /*
- * Files are opened beneath a folder, as beneath.h has it: borrowed until they are freed. Before the
- * first use of a file.
+ * Lets files be opened only beneath a folder, as beneath.h explains: borrowed until the files are
+ * freed. To be called before the first use of a file.
  */
 void rfs_files_set_beneath(struct rfs_files *files, const struct rfs_beneath *beneath);
 const struct rfs_beneath *rfs_files_beneath(const struct rfs_files *files);
 /*
- * Data read from them is served to other users, too: access also depends on the folders above them.
+ * Notes that data is served to other users, too: access then also depends on the folders above the
+ * files.
  */
 void rfs_files_set_for_others(struct rfs_files *files);
 /*
- * Read access to a file with these attributes, as rfs_files_stat or rfs_files_look just returned
- * them.
+ * Returns who may read a file whose attributes are ST, as rfs_files_stat or rfs_files_look just
+ * returned them.
  */
 struct rfs_access rfs_files_access(struct rfs_files *files, uint32_t id, const struct stat *st);
 /*
- * Files that lie on file system DEVICE, or whose paths lead through it, fail with -ELOOP: see
- * home.h. From any thread.
+ * Makes files fail with -ELOOP that lie on file system DEVICE, or whose paths lead through it:
+ * rfs_beneath_leads_to. From any thread.
  */
 void rfs_files_set_home(struct rfs_files *files, dev_t device);
-/* Whether a file does. Looked at once for each, unless it does. */
+/* Says whether a file fails for that. A path that does not lead there is looked at once. */
 bool rfs_files_leads_home(struct rfs_files *files, uint32_t id);
-/* The owner of the guarded memory for plain text; NULL: files are plain anyway. */
+/* Returns the owner of the guarded memory for plain text; NULL: files are plain anyway. */
 struct rfs_secret *rfs_files_secret(const struct rfs_files *files);
 /*
  * Registers a path (copied) and returns its id, from 0 up in order; UINT32_MAX when out of memory.
  */
 uint32_t rfs_files_add(struct rfs_files *files, const char *path);
-/* How many were registered. */
+/* Returns how many paths were registered. */
 uint32_t rfs_files_count_paths(const struct rfs_files *files);
 const char *rfs_files_path(const struct rfs_files *files, uint32_t id);
 /*
- * Whether a failure (-errno) is one that does not stick, as the next try may end otherwise: the
- * process is short of something, or may not read the file.
+ * Says whether a failure (-errno) is one that does not stick, as the next try may end otherwise:
+ * the process is short of something, or may not read the file.
  */
 bool rfs_files_may_pass(int code);
-/* 0, or -errno of the failure that stuck. Makes no system call. */
+/* Returns 0, or -errno of the failure that stuck. Makes no system call. */
 int rfs_files_state(const struct rfs_files *files, uint32_t id);
 /*
- * Whether CODE stuck for a reason that the errno does not express: an invalid encrypted file, or a
- * link that leads out of the source. *err (may be NULL) is filled then.
+ * Says whether CODE stuck for a reason that the errno does not express: an invalid encrypted file,
+ * or a link that leads out of the source. *err (may be NULL) is filled then.
  */
 bool rfs_files_reason(const struct rfs_files *files, uint32_t id, int code, struct rfs_error *err);
-/* Attributes without opening; records the identity if it is not recorded yet. 0 or -errno. */
+/*
+ * Gets a file's attributes without opening it; records the identity if it is not recorded yet. 0 or
+ * -errno.
+ */
 int rfs_files_stat(struct rfs_files *files, uint32_t id, struct stat *st);
-/* The same, but an identity that is not recorded yet stays so. */
+/* Gets a file's attributes, but records no identity. 0 or -errno. */
 int rfs_files_look(struct rfs_files *files, uint32_t id, struct stat *st);
 /* Compares the identity now, without opening or reading. 0 or -errno. */
 int rfs_files_check(struct rfs_files *files, uint32_t id);
+/* Reports that a file could not be read, with a remedy; returns CODE, a -errno of the above. */
+int rfs_files_fail(struct rfs_error *err, const char *path, int code);
 
-/* Bytes [from, to) of a file, in memory. */
+struct rfs_files_counters {
+    uint64_t opens, reads, bytes;
+    uint64_t checks; /* comparisons of an identity by path, a system call each */
+    uint64_t errors; /* failures that stuck, each once, and calls that failed for other reasons */
+};
+void rfs_files_count(struct rfs_files *files, struct rfs_files_counters *out);
+
+/* Takes PATH, absolute and without links. A nonzero result ends the enumeration and is returned. */
+typedef int rfs_files_outside_fn(void *ctx, const char *path);
+/*
+ * Gives FN the folders that files really are in, unless beneath ROOT (absolute, without links):
+ * those that links lead to, and those of a map, for a sandbox that forbids all other places. A
+ * folder may be given several times; files that do not exist are skipped. Opens no file: two system
+ * calls for each that is in a folder of ROOT. 0, -ENOMEM, or the result of FN.
+ */
+int rfs_files_outside(const struct rfs_files *files, const char *root, rfs_files_outside_fn *fn,
+                      void *ctx);
+
+/* ---- reading ---- */
+
+/* Bytes [from, to) of a file that are in memory already. */
 struct rfs_held {
     uint32_t file;
     uint64_t from, to;
@@ -135,44 +175,42 @@ struct rfs_reading {
 };
 
 /*
- * 0 or -errno. When 0, rfs_reading_end must follow, and the bytes read are good only if it gives 0.
+ * Begins to read a file. 0 or -errno. When 0, rfs_reading_end must follow, and the bytes read are
+ * good only if it gives 0.
  */
 int rfs_reading_begin(struct rfs_files *files, uint32_t id, struct rfs_reading *reading);
 /*
- * The same, for a caller that reports the text of rfs_files_reason itself, so that failures are not
- * logged.
+ * Begins to read for a caller that reports the text of rfs_files_reason itself, so that failures
+ * are not logged.
  */
 int rfs_reading_begin_quiet(struct rfs_files *files, uint32_t id, struct rfs_reading *reading);
 /*
- * The same, to read ahead: the identity is compared only when the file is opened, so the data is
- * valid only within another reading that ends well. Failures but those of that comparison do not
- * stick. rfs_reading_leave must follow.
+ * Begins to read ahead: the identity is compared only when the file is opened, so the data is valid
+ * only within another reading that ends well. Failures but those of that comparison do not stick.
+ * rfs_reading_leave must follow.
  */
 int rfs_reading_begin_ahead(struct rfs_files *files, uint32_t id, struct rfs_reading *reading);
-/* Where SIZE bytes at OFFSET are held in one piece, or NULL. */
+/*
+ * Begins one of many reads. A file that is already open is used without a check: data is valid once
+ * the identity compares afterwards, by rfs_reading_end or, for all data read until then, by one
+ * rfs_files_check.
+ */
+int rfs_reading_take(struct rfs_files *files, uint32_t id, struct rfs_reading *reading);
+/* Compares the identity again and unpins. 0 or -errno. */
+int rfs_reading_end(struct rfs_reading *reading);
+/* Unpins without a comparison. */
+void rfs_reading_leave(struct rfs_reading *reading);
+
+/* Returns where SIZE bytes at OFFSET are held in one piece, or NULL. */
 const unsigned char *rfs_reading_find(const struct rfs_reading *reading, size_t size,
                                       uint64_t offset);
 /*
- * All of SIZE bytes at OFFSET, or -errno; beyond the recorded size is -ESTALE. EINTR and short
+ * Reads all of SIZE bytes at OFFSET. 0 or -errno; -ESTALE beyond the recorded size. EINTR and short
  * reads are retried.
  */
 int rfs_reading_pread(struct rfs_reading *reading, void *buf, size_t size, uint64_t offset);
-/* The same as an rfs_read_fn. */
+/* Does what rfs_reading_pread does; an rfs_read_fn. */
 int rfs_reading_read(void *reading, void *buf, size_t size, uint64_t offset);
-/* To several places, which it changes; of files that are not encrypted, nothing held. */
+/* Reads to several spans, which it changes; of files that are not encrypted, nothing held. */
 int rfs_reading_preadv(struct rfs_reading *reading, struct iovec *spans, int count,
                        uint64_t offset);
-/* Compares the identity again and unpins. 0 or -errno. */
-int rfs_reading_end(struct rfs_reading *reading);
-/*
- * The same pair for frequent reads. A file that is already open is used without a check: data is
- * valid once the identity compares afterwards, by rfs_reading_end or, for all data read until then,
- * by one rfs_files_check.
- */
-int rfs_reading_take(struct rfs_files *files, uint32_t id, struct rfs_reading *reading);
-void rfs_reading_leave(struct rfs_reading *reading);
-
-/* Reports that a file could not be read, with a remedy; returns CODE, a -errno of the above. */
-int rfs_files_fail(struct rfs_error *err, const char *path, int code);
-
-void rfs_files_count(struct rfs_files *files, struct rfs_files_counters *out);

@@ -5,25 +5,17 @@ librfstool_la_LIBADD = librfs.la -lm
 librfstool_la_SOURCES = \
 	src/tool/common/args.c src/tool/common/args.h \
 	src/tool/common/command.h \
+	src/tool/common/fit.c src/tool/common/fit.h \
 	src/tool/common/hash.c src/tool/common/hash.h \
 	src/tool/common/numbers.c src/tool/common/numbers.h \
-	src/tool/common/fit.c src/tool/common/fit.h \
-	src/tool/common/globs.c src/tool/common/globs.h \
-	src/tool/common/headers.c src/tool/common/headers.h \
-	src/tool/common/layout_text.c src/tool/common/layout_text.h \
-	src/tool/common/open.c src/tool/common/open.h \
 	src/tool/common/output.c src/tool/common/output.h \
 	src/tool/common/progress.c src/tool/common/progress.h \
-	src/tool/common/ranks.c src/tool/common/ranks.h \
 	src/tool/common/show.c src/tool/common/show.h \
-	src/tool/common/stop.c src/tool/common/stop.h \
+	src/tool/common/source.c src/tool/common/source.h \
 	src/tool/common/svg.c src/tool/common/svg.h \
 	src/tool/common/sweep.c src/tool/common/sweep.h \
-	src/tool/common/source.c src/tool/common/source.h \
-	src/tool/common/table.c src/tool/common/table.h \
 	src/tool/common/tool.c src/tool/common/tool.h \
-	src/tool/common/whole.c src/tool/common/whole.h \
-	src/tool/common/whole_parts.c src/tool/common/whole_parts.h
+	src/tool/common/whole_tensors.c src/tool/common/whole_tensors.h
 
 include src/tool/convert/local.mk
 include src/tool/diff/local.mk

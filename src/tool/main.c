@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cleanup.h"
-#include "base/harden.h"
 #include "base/limits.h"
+#include "base/secret.h"
 #include "base/suggest.h"
 #include "base/variables.h"
 #include "reshard.h"
 #include "tool/common/command.h"
-#include "tool/common/stop.h"
 #include "tool/common/tool.h"
 
 #include <unistd.h>
 
-/* In the order of their help. */
+/* The commands, in the order of their help. */
 static const struct rfs_command *const commands[] = {
     &rfs_command_info,   &rfs_command_strategy, &rfs_command_explain, &rfs_command_ranks,
     &rfs_command_layout, &rfs_command_verify,   &rfs_command_diff,    &rfs_command_stats,
@@ -69,7 +68,7 @@ static int help(const char *name)
     return rfs_tool_done();
 }
 
-/* There is no such command, but perhaps one that was meant. */
+/* Refuses an unknown command, and names one that may be meant. */
 static void refuse(const char *name, struct rfs_error *err)
 {
     char remedy[64] = "reshard --help";
@@ -113,14 +112,14 @@ static bool has_url(char *const *list, const char *beginning)
 }
 
 /*
- * A command that reads objects holds credentials: no core file has them, nor /proc, which other
- * processes of the user can read.
+ * Guards the credentials of a command that reads objects: no core file has them, nor /proc, which
+ * other processes of the user can read.
  */
 static int guard_credentials(char *const *argv, struct rfs_error *err)
 {
     if (!has_url(argv, "") && !has_url(environ, "RESHARDFS_"))
         return 0;
-    return rfs_harden(err) ?: (rfs_variables_hide() ? 0 : rfs_fail_memory(err));
+    return rfs_secret_harden(err) ?: (rfs_variables_hide() ? 0 : rfs_fail_memory(err));
 }
 
 static int run(const struct rfs_command *command, int argc, char **argv)
@@ -137,7 +136,7 @@ static int run(const struct rfs_command *command, int argc, char **argv)
         rfs_args_free(command->arguments, request);
     if (rc < 0) {
         rc = rfs_tool_failed(&err);
-        rfs_stop_end();
+        rfs_tool_end_by_signal();
         return command->trouble ? command->trouble : rc;
     }
     const int done = rfs_tool_done();

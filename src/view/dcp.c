@@ -5,8 +5,12 @@
  * depends on all ranks. Of such a folder the objects are passed on, in a second file of rank 0, and
  * the files that Megatron keeps beside the metadata.
  *
- * Ranks whose chunks have the same shapes share an image: an item says nothing of the place of its
- * chunk in the tensor. Only .metadata does.
+ * A destination strategy gives each rank its boxes, and a box of several ranks is the lowest one's.
+ * Without a strategy the rows of each tensor are divided over dst_ranks=N files, as torch.chunk
+ * divides them. Chunks that are larger than chunk_size are cut by rows.
+ *
+ * Ranks whose chunks have equal shapes share an image: an item does not say where in the tensor its
+ * chunk lies. Only .metadata does.
  */
 #include "view/dcp.h"
 
@@ -16,71 +20,414 @@
 #include "base/order.h"
 #include "base/pool.h"
 #include "base/text.h"
+#include "formats/chunks/chunks.h"
 #include "formats/chunks/dcp.h"
-#include "view/beside.h"
-#include "view/dcp_chunks.h"
-#include "view/groups.h"
+#include "formats/torch/torch.h"
+#include "image/dcp.h"
+#include "plan/trace.h"
+#include "view/hidden.h"
+#include "view/internal.h"
 #include "view/objects.h"
 
 #define XXH_STATIC_LINKING_ONLY /* a hash state on the stack */
 #include <xxhash.h>
 
 #define OBJECTS_NAME "__0_1.distcp"
-/* Megatron's: everything that is not sharded, and the format's name. */
+/* The files of Megatron with everything that is not sharded, and with the format's name. */
 static const char *const passed_on[] = {"common.pt", "metadata.json"};
 enum { N_PASSED_ON = sizeof passed_on / sizeof *passed_on };
 
-/* The image of some ranks, and where its items begin and end. */
+#define CHUNK_BYTES (UINT64_C(256) << 20) /* the default of chunk_size */
+
+/* The chunks of a rank's file; zero-initialise. */
+struct rank_chunks {
+    const struct rfs_rank_plan *plan;
+    struct rfs_image_dcp_chunk *data; /* owned; by target */
+    size_t n, cap;
+};
+
+static void chunks_end(struct rank_chunks *chunks)
+{
+    free(chunks->data);
+}
+
+/* The image that some ranks share, and where its items begin and end. */
 struct shared {
     XXH128_hash_t key;
     struct rfs_image *image; /* owned */
     uint64_t *ends;          /* owned; one more than there are chunks */
 };
 
-struct rfs_dcp_view {
-    uint32_t *stages;            /* owned; of rfs_dcp_stages; or NULL */
+struct rfs_view_dcp {
+    uint32_t *stages;            /* owned; made by find_stages; or NULL */
     RFS_VEC(struct shared) list; /* under the view's lock */
     /*
-     * The objects that are shown, and their numbers in the boxes; constant once the view is open.
+     * The objects that are shown, and their numbers in the source; constant once the view is open.
      */
-    RFS_VEC(struct rfs_dcp_object) objects;
+    RFS_VEC(struct rfs_image_dcp_object) objects;
     RFS_VEC(uint32_t) numbers;
     size_t objects_file; /* the file that has them; 0: there are none */
 };
 
-void rfs_dcp_view_free(struct rfs_dcp_view *dcp)
+/* ---- the chunks of a rank -------------------------------------------------------------------- */
+
+/*
+ * Finds the stage of the destination that shows each name, by its id, for a destination of several
+ * stages; plans the first rank of each. *OUT is owned by the caller, and NULL where there is one
+ * stage. Returns 0 or -errno with *err filled.
+ */
+static int find_stages(struct rfs_view *view, uint32_t **out, struct rfs_error *err)
 {
-    if (!dcp)
-        return;
-    for (size_t i = 0; i < dcp->list.n; i++) {
-        rfs_image_free(dcp->list.data[i].image);
-        free(dcp->list.data[i].ends);
+    const struct rfs_scale *scale = &view->scale;
+    RFS_FREE uint32_t *stages = NULL;
+    size_t n = 0;
+
+    *out = NULL;
+    if (!view->dst || scale->dst_stages == 1)
+        return 0;
+    for (uint32_t s = scale->dst_stages; s-- > 0;) { /* the lowest counts */
+        const struct rfs_rank_plan *plan;
+        const int rc = rfs_planner_rank(view->planner, s * scale->dst_devices, &plan, err);
+        if (rc)
+            return rc;
+        for (size_t i = 0; i < plan->params->n; i++) {
+            const uint32_t name = plan->params->targets[i].shown_name;
+            if (name >= n) {
+                uint32_t *more = reallocarray(stages, (size_t)name + 1, sizeof *more);
+                if (!more)
+                    return rfs_fail_memory(err);
+                memset(more + n, 0xff, (name + 1 - n) * sizeof *more);
+                n = (size_t)name + 1;
+                stages = more;
+            }
+            stages[name] = s;
+        }
     }
-    free(dcp->list.data);
-    free(dcp->stages);
-    free(dcp->objects.data);
-    free(dcp->numbers.data);
-    free(dcp);
+    *out = RFS_STEAL(stages);
+    return 0;
+}
+
+struct listing {
+    struct rfs_view *view;
+    struct rank_chunks *out;
+    uint32_t target;             /* position in the parameter list */
+    const struct rfs_type *type; /* shown type of the target */
+    uint32_t whole;              /* id of the type of the whole tensor, and */
+    uint32_t shape;              /* its shape in struct rfs_image_dcp_chunk */
+    uint32_t apart;              /* axes at the front of a flattened one whose steps are pieces */
+    struct rfs_error *err;
+};
+
+static struct rfs_where where(const struct listing *listing)
+{
+    struct rfs_catalog *catalog = listing->view->catalog;
+    const struct rfs_target *target = &listing->out->plan->params->targets[listing->target];
+
+    return RFS_OF(rfs_catalog_path(catalog), rfs_catalog_name(catalog, target->name));
+}
+
+static uint64_t chunk_bytes(const struct listing *listing)
+{
+    const uint64_t given = listing->view->options.chunk_size;
+    return given ? given : CHUNK_BYTES;
+}
+
+/* Adds a chunk of TYPE at CORNER, which begins AT bytes into the target. */
+static int add_chunk(struct listing *listing, const struct rfs_type *type, const uint64_t *corner,
+                     uint64_t at)
+{
+    struct rfs_image_dcp_chunk chunk = {
+        .target = listing->target, .whole = listing->whole, .at = at, .shape = listing->shape};
+
+    memcpy(chunk.corner, corner, type->ndim * sizeof *corner);
+    chunk.type =
+        rfs_intern_add(rfs_catalog_tables(listing->view->catalog)->types, type, sizeof *type);
+    return chunk.type != RFS_NO_ID && RFS_PUSH(listing->out, chunk) ? 0
+                                                                    : rfs_fail_memory(listing->err);
+}
+
+/* Adds rows of a box, which begin AT bytes into the target. */
+static int add_rows(struct listing *listing, const struct rfs_box *box, uint64_t at)
+{
+    struct rfs_type type = *listing->type;
+
+    memcpy(type.dims, box->len, type.ndim * sizeof *type.dims);
+    if (!rfs_type_bytes(&type, &type.bytes))
+        return -EFBIG; /* no more than the target's */
+    return add_chunk(listing, &type, box->at, at);
+}
+
+/* Adds a box, whose bytes begin AT bytes into the target, in pieces of at most chunk_size. */
+static int add_box(struct listing *listing, const struct rfs_box *box, uint64_t at)
+{
+    const uint64_t most = chunk_bytes(listing);
+    const uint32_t ndim = listing->type->ndim;
+    uint64_t row = rfs_dtype_bytes((enum rfs_dtype)listing->type->dtype);
+    uint64_t rows;
+    int rc = 0;
+
+    for (uint32_t i = 1; i < ndim; i++)
+        row *= box->len[i];
+    if (ndim == 0 || row == 0 || box->len[0] == 0)
+        return add_rows(listing, box, at);
+    rows = rfs_max_u64(most / row, 1);
+    for (uint64_t done = 0; rc == 0 && done < box->len[0]; done += rows) {
+        struct rfs_box piece = *box;
+        piece.at[0] += done;
+        piece.len[0] = rfs_min_u64(rows, box->len[0] - done);
+        rc = add_rows(listing, &piece, at + done * row);
+    }
+    return rc;
+}
+
+/* ---- flattened tensors, which formats/chunks/walk.c draws ---- */
+
+/*
+ * Returns whether the source has the tensor of a target flattened: then so has the view. A piece of
+ * it is a single step of each axis at the front that the source has in pieces of one, such as the
+ * layers: Megatron-Core wants it so of axes that it has put in front.
+ */
+static bool is_flat(struct listing *listing, const struct rfs_target *target)
+{
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(listing->view->catalog);
+    size_t length;
+    const char *name = (const char *)rfs_intern_bytes(
+        rfs_catalog_tables(listing->view->catalog)->names, target->name, &length);
+    const struct rfs_chunked_tensor *tensor =
+        chunked ? rfs_chunks_find(chunked, name, length) : NULL;
+
+    if (!tensor || !rfs_chunks_is_flat(tensor) ||
+        rfs_chunks_type(chunked, tensor->type)->bytes == 0)
+        return false;
+    const struct rfs_type *type = rfs_chunks_type(chunked, tensor->type);
+    const struct rfs_type *stored = rfs_chunks_type(chunked, tensor->stored);
+    listing->apart = 0;
+    while (listing->apart < type->ndim &&
+           stored->dims[listing->apart] == type->dims[listing->apart])
+        listing->apart++;
+    return true;
+}
+
+/* Sets the type that a tensor of WHOLE dims is stored as, in pieces of SIDE. */
+static int set_flat_whole(struct listing *listing, const uint64_t *whole, const uint64_t *side)
+{
+    struct rfs_intern *types = rfs_catalog_tables(listing->view->catalog)->types;
+    const uint32_t ndim = listing->type->ndim;
+    struct rfs_type shape = *listing->type;
+    struct rfs_type stored = *listing->type;
+
+    stored.ndim = (uint8_t)(ndim + 1); /* the source's types have it, too */
+    stored.dims[ndim] = 1;
+    for (uint32_t i = 0; i < ndim; i++) {
+        shape.dims[i] = whole[i];
+        stored.dims[i] = whole[i] / side[i];
+        stored.dims[ndim] *= side[i];
+    }
+    if (!rfs_type_bytes(&shape, &shape.bytes))
+        return -EFBIG; /* refused when the geometry was resolved */
+    stored.bytes = shape.bytes;
+    listing->shape = rfs_intern_add(types, &shape, sizeof shape);
+    listing->whole = rfs_intern_add(types, &stored, sizeof stored);
+    return listing->shape != RFS_NO_ID && listing->whole != RFS_NO_ID
+               ? 0
+               : rfs_fail_memory(listing->err);
+}
+
+/* Adds elements FIRST to END of the piece at CORNER, which begins AT bytes into the target. */
+static int add_range(struct listing *listing, uint64_t *corner, uint64_t at, uint64_t first,
+                     uint64_t end)
+{
+    const uint64_t item = rfs_dtype_bytes((enum rfs_dtype)listing->type->dtype);
+    const uint64_t most = rfs_max_u64(chunk_bytes(listing) / item, 1);
+    const uint32_t ndim = listing->type->ndim;
+    struct rfs_type type = *listing->type;
+    int rc = 0;
+
+    type.ndim = (uint8_t)(ndim + 1);
+    for (uint32_t i = 0; i < ndim; i++)
+        type.dims[i] = 1;
+    for (uint64_t n; rc == 0 && first < end; first += n) {
+        n = rfs_min_u64(most, end - first);
+        corner[ndim] = first;
+        type.dims[ndim] = n;
+        type.bytes = n * item;
+        rc = add_chunk(listing, &type, corner, at + first * item);
+    }
+    return rc;
+}
+
+/* Adds a box of a tensor of WHOLE dims, whose bytes begin AT bytes into the target. */
+static int add_flat_box(struct listing *listing, const uint64_t *whole, const struct rfs_box *box,
+                        uint64_t at)
+{
+    const uint32_t ndim = listing->type->ndim;
+    uint64_t side[RFS_MAX_DIMS];
+    uint64_t corner[RFS_MAX_DIMS];
+    uint64_t elements = 1; /* in a piece */
+    uint64_t pieces = 1;
+
+    for (uint32_t i = 0; i < ndim; i++) {
+        side[i] = i < listing->apart ? 1 : box->len[i];
+        if (box->at[i] % side[i] != 0 || whole[i] % side[i] != 0)
+            return rfs_fail(listing->err, -ENOTSUP, where(listing),
+                            "dst_ranks=N without a strategy",
+                            "is stored flattened in equal pieces, and the destination has others");
+        corner[i] = box->at[i] / side[i];
+        elements *= side[i];
+        pieces *= box->len[i] / side[i];
+    }
+    int rc = set_flat_whole(listing, whole, side);
+    for (uint64_t k = 0; rc == 0 && k < pieces; k++) {
+        uint64_t rest = k;
+        for (uint32_t i = listing->apart; i-- > 0; rest /= box->len[i])
+            corner[i] = box->at[i] + rest % box->len[i];
+        const uint64_t item = rfs_dtype_bytes((enum rfs_dtype)listing->type->dtype);
+        rc = add_range(listing, corner, at + k * elements * item, 0, elements);
+    }
+    return rc;
+}
+
+/* Adds what rank R of N has of a whole flattened tensor: steps of axis 0, or elements. */
+static int add_flat_divided(struct listing *listing, uint32_t r, uint32_t n)
+{
+    const struct rfs_type *type = listing->type;
+    const uint64_t item = rfs_dtype_bytes((enum rfs_dtype)type->dtype);
+    const uint64_t all = listing->apart > 0 ? type->dims[0] : type->bytes / item;
+    const uint64_t each = all / n + (all % n != 0);
+    const uint64_t begin = rfs_min_u64(each * r, all);
+    const uint64_t end = rfs_min_u64(begin + each, all);
+    uint64_t corner[RFS_MAX_DIMS] = {0};
+    struct rfs_box box = {.at = {begin}};
+
+    if (begin == end)
+        return 0;
+    if (listing->apart == 0)
+        return set_flat_whole(listing, type->dims, type->dims)
+                   ?: add_range(listing, corner, 0, begin, end);
+    memcpy(box.len, type->dims, sizeof box.len);
+    box.len[0] = end - begin;
+    return add_flat_box(listing, type->dims, &box, type->bytes / type->dims[0] * begin);
+}
+
+/* ---- whole tensors, and those of a strategy ---- */
+
+/*
+ * Adds the rows of a whole tensor that rank R of N has: as torch.chunk divides, the first have
+ * more.
+ */
+static int add_divided(struct listing *listing, uint32_t r, uint32_t n)
+{
+    const struct rfs_type *type = listing->type;
+    struct rfs_box box = {.at = {0}};
+    uint64_t row = 1;
+
+    memcpy(box.len, type->dims, sizeof box.len);
+    if (type->ndim == 0 || type->bytes == 0)
+        return r == 0 ? add_box(listing, &box, 0) : 0;
+    const uint64_t each = type->dims[0] / n + (type->dims[0] % n != 0);
+    const uint64_t begin = rfs_min_u64(each * r, type->dims[0]);
+    box.at[0] = begin;
+    box.len[0] = rfs_min_u64(each, type->dims[0] - begin);
+    row = type->bytes / type->dims[0];
+    return box.len[0] > 0 ? add_box(listing, &box, begin * row) : 0;
+}
+
+/* Adds the boxes of a rank of a strategy, unless a lower rank holds them. */
+static int add_held(struct listing *listing, const struct rfs_target *target, bool flat,
+                    uint32_t local)
+{
+    const struct rfs_geometry *geometry = rfs_planner_geometry(listing->view->planner, target);
+    struct rfs_box box = {.at = {0}};
+    uint64_t at = 0;
+    int rc = 0;
+
+    memcpy(box.len, listing->type->dims, sizeof box.len);
+    if (!geometry && flat)
+        return local == 0 ? add_flat_divided(listing, 0, 1) : 0;
+    if (!geometry)
+        return local == 0 ? add_box(listing, &box, 0) : 0;
+    struct rfs_type whole = *listing->type;
+    memcpy(whole.dims, geometry->whole, sizeof whole.dims);
+    if (!rfs_type_bytes(&whole, &whole.bytes))
+        return -EFBIG; /* refused when the geometry was resolved */
+    listing->whole =
+        rfs_intern_add(rfs_catalog_tables(listing->view->catalog)->types, &whole, sizeof whole);
+    if (listing->whole == RFS_NO_ID)
+        return rfs_fail_memory(listing->err);
+    if (rfs_grid_replica(&geometry->dst, local, 0) != local)
+        return 0;
+    for (uint32_t k = 0; rc == 0 && k < geometry->dst.rounds; k++) {
+        struct rfs_type piece = whole;
+        box = (struct rfs_box){.at = {0}};
+        rfs_trace_box(&geometry->dst, geometry->whole, local, k, &box);
+        memcpy(piece.dims, box.len, piece.ndim * sizeof *piece.dims);
+        rfs_type_bytes(&piece, &piece.bytes); /* no more than the whole's */
+        rc = flat ? add_flat_box(listing, geometry->whole, &box, at) : add_box(listing, &box, at);
+        at += piece.bytes;
+    }
+    return rc;
+}
+
+static int check_type(const struct listing *listing)
+{
+    if (listing->type->kind == RFS_TENSOR &&
+        rfs_torch_dtype_name((enum rfs_dtype)listing->type->dtype))
+        return 0;
+    return rfs_fail(listing->err, -EINVAL, where(listing),
+                    "names= mapping it to null to leave it out",
+                    "torch has no tensors of its type, and view=dcp has only those of torch");
+}
+
+/*
+ * Plans a rank, and lists its chunks; *out is zero-initialised or one to use again. Returns 0 or
+ * -errno with *err filled.
+ */
+static int list_chunks(struct rfs_view *view, uint32_t rank, struct rank_chunks *out,
+                       struct rfs_error *err)
+{
+    const uint32_t *stages = view->dcp->stages;
+    const uint32_t devices = view->scale.dst_devices;
+    struct listing listing = {.view = view, .out = out, .err = err};
+
+    out->n = 0;
+    int rc = rfs_planner_rank(view->planner, view->dst ? rank : 0, &out->plan, err);
+    for (size_t i = 0; rc == 0 && i < out->plan->params->n; i++) {
+        const struct rfs_target *target = &out->plan->params->targets[i];
+        if (stages && stages[target->shown_name] != rank / devices)
+            continue;
+        listing.target = (uint32_t)i;
+        listing.whole = target->shown_type;
+        listing.type = rfs_catalog_type(view->catalog, target->shown_type);
+        listing.shape = RFS_NO_ID;
+        rc = check_type(&listing);
+        const bool flat = is_flat(&listing, target);
+        if (rc == 0 && view->dst)
+            rc = add_held(&listing, target, flat, rank % devices);
+        else if (rc == 0)
+            rc = flat ? add_flat_divided(&listing, rank, view->n_ranks)
+                      : add_divided(&listing, rank, view->n_ranks);
+    }
+    return rc;
 }
 
 /* ---- the file of a rank ---------------------------------------------------------------------- */
 
-/* A name for the image of chunks: equal for equal images. */
-static XXH128_hash_t key_of(const struct rfs_dcp_chunks *chunks)
+/* Makes a name for the image of chunks, which is equal for equal images. */
+static XXH128_hash_t key_of(const struct rank_chunks *chunks)
 {
     XXH3_state_t state;
 
     XXH3_128bits_reset(&state);
     XXH3_128bits_update(&state, &chunks->plan->params->id, sizeof chunks->plan->params->id);
     for (size_t i = 0; i < chunks->n; i++) {
-        const struct rfs_dcp_chunk *chunk = &chunks->data[i];
+        const struct rfs_image_dcp_chunk *chunk = &chunks->data[i];
         const uint64_t words[] = {chunk->target, chunk->type, chunk->at};
         XXH3_128bits_update(&state, words, sizeof words);
     }
     return XXH3_128bits_digest(&state);
 }
 
-static const struct shared *find(const struct rfs_dcp_view *dcp, XXH128_hash_t key)
+static const struct shared *find(const struct rfs_view_dcp *dcp, XXH128_hash_t key)
 {
     for (size_t i = 0; i < dcp->list.n; i++)
         if (XXH128_isEqual(dcp->list.data[i].key, key))
@@ -94,11 +441,14 @@ static void shared_end(struct shared *shared)
     free(shared->ends);
 }
 
-/* The image of chunks, encoded once; a copy of the shared struct. 0 or -errno with *err filled. */
-static int share(struct rfs_view *view, const struct rfs_dcp_chunks *chunks, struct shared *out,
+/*
+ * Encodes the image of chunks once. *OUT is a copy of the shared struct. 0 or -errno with *err
+ * filled.
+ */
+static int share(struct rfs_view *view, const struct rank_chunks *chunks, struct shared *out,
                  struct rfs_error *err)
 {
-    struct rfs_dcp_view *dcp = view->dcp;
+    struct rfs_view_dcp *dcp = view->dcp;
     RFS_CLEANUP(shared_end) struct shared fresh = {.key = key_of(chunks)};
 
     pthread_mutex_lock(&view->lock);
@@ -126,15 +476,10 @@ static int share(struct rfs_view *view, const struct rfs_dcp_chunks *chunks, str
     return found ? 0 : rfs_fail_memory(err);
 }
 
-static void chunks_end(struct rfs_dcp_chunks *chunks)
-{
-    free(chunks->data);
-}
-
 /* ---- .metadata ------------------------------------------------------------------------------- */
 
 struct items {
-    RFS_VEC(struct rfs_dcp_item) list;
+    RFS_VEC(struct rfs_image_dcp_item) list;
 };
 
 static void items_end(struct items *items)
@@ -142,18 +487,17 @@ static void items_end(struct items *items)
     free(items->list.data);
 }
 
-static int add_rank(struct rfs_view *view, uint32_t rank, struct rfs_dcp_chunks *chunks,
+static int add_rank(struct rfs_view *view, uint32_t rank, struct rank_chunks *chunks,
                     struct items *items, struct rfs_error *err)
 {
     struct shared shared;
 
-    int rc = rfs_dcp_chunks(view, view->dcp->stages, rank, chunks, err)
-                 ?: share(view, chunks, &shared, err);
+    int rc = list_chunks(view, rank, chunks, err) ?: share(view, chunks, &shared, err);
     if (rc)
         return rc;
     for (size_t i = 0; i < chunks->n; i++) {
-        const struct rfs_dcp_chunk *chunk = &chunks->data[i];
-        const struct rfs_dcp_item item = {
+        const struct rfs_image_dcp_chunk *chunk = &chunks->data[i];
+        const struct rfs_image_dcp_item item = {
             .name = chunks->plan->params->targets[chunk->target].shown_name,
             .whole = chunk->whole,
             .type = chunk->type,
@@ -169,23 +513,23 @@ static int add_rank(struct rfs_view *view, uint32_t rank, struct rfs_dcp_chunks 
     return 0;
 }
 
-RFS_COMPARE(by_name, struct rfs_dcp_item, x, y,
+RFS_COMPARE(by_name, struct rfs_image_dcp_item, x, y,
             RFS_ORDER(x->name, y->name)
                 ?: RFS_ORDER(x->corner, y->corner)
                 ?: RFS_ORDER(x->file, y->file))
 
-/* A name that an object has is no tensor's, as names= could have it. */
+/* Checks that no object has the name of a tensor, as names= could have it. */
 static int check_names(struct rfs_view *view, const struct items *items, struct rfs_error *err)
 {
-    const struct rfs_dcp_item *list = items->list.data;
+    const struct rfs_image_dcp_item *list = items->list.data;
     const size_t n = items->list.n;
 
     for (size_t i = 0; i < view->dcp->objects.n; i++) {
         const uint32_t name = view->dcp->objects.data[i].name;
         const size_t at = RFS_BISECT(k, n, list[k].name >= name);
         if (at < n && list[at].name == name)
-            return rfs_objects_same_name(rfs_catalog_path(view->catalog),
-                                         rfs_catalog_name(view->catalog, name), err);
+            return rfs_view_objects_same_name(rfs_catalog_path(view->catalog),
+                                              rfs_catalog_name(view->catalog, name), err);
     }
     return 0;
 }
@@ -193,8 +537,8 @@ static int check_names(struct rfs_view *view, const struct items *items, struct 
 static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, struct rfs_image **out,
                          struct rfs_error *err)
 {
-    const struct rfs_chunks *boxes = rfs_catalog_chunks(view->catalog);
-    RFS_CLEANUP(chunks_end) struct rfs_dcp_chunks chunks = {.n = 0};
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
+    RFS_CLEANUP(chunks_end) struct rank_chunks chunks = {.n = 0};
     RFS_CLEANUP(items_end) struct items items = {.list = {0}};
     int rc = rfs_view_take_sources(view, plan, err);
 
@@ -206,12 +550,12 @@ static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, stru
     rc = check_names(view, &items, err);
     if (rc)
         return rc;
-    const struct rfs_dcp_listing listing = {.items = items.list.data,
-                                            .n = items.list.n,
-                                            .objects = view->dcp->objects.data,
-                                            .n_objects = view->dcp->objects.n,
-                                            .objects_file = OBJECTS_NAME,
-                                            .mcore_data = boxes && boxes->mcore_data};
+    const struct rfs_image_dcp_listing listing = {.items = items.list.data,
+                                                  .n = items.list.n,
+                                                  .objects = view->dcp->objects.data,
+                                                  .n_objects = view->dcp->objects.n,
+                                                  .objects_file = OBJECTS_NAME,
+                                                  .mcore_data = chunked && chunked->mcore_data};
     return rfs_image_dcp_metadata(view->catalog, &listing, out) ? rfs_fail_memory(err) : 0;
 }
 
@@ -220,19 +564,19 @@ static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, stru
 /* Lists the objects of the source that are shown. No file is read. */
 static int list_objects(struct rfs_view *view, struct rfs_error *err)
 {
-    const struct rfs_chunks *boxes = rfs_catalog_chunks(view->catalog);
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
     struct rfs_intern *names = rfs_catalog_tables(view->catalog)->names;
     uint64_t end = 0;
 
-    for (size_t i = 0; i < boxes->objects.n; i++) {
-        const struct rfs_chunked_object *object = &boxes->objects.data[i];
-        const char *shown =
-            rfs_output_map_name(view->output_map, rfs_intern_text(names, object->name));
+    for (size_t i = 0; i < chunked->objects.n; i++) {
+        const struct rfs_chunked_object *object = &chunked->objects.data[i];
+        const char *shown = rfs_names_shown(view->output_map, rfs_intern_text(names, object->name));
         if (!shown)
             continue;
-        const struct rfs_dcp_object item = {.name = rfs_intern_add(names, shown, strlen(shown)),
-                                            .begin = end,
-                                            .bytes = object->item_bytes};
+        const struct rfs_image_dcp_object item = {.name =
+                                                      rfs_intern_add(names, shown, strlen(shown)),
+                                                  .begin = end,
+                                                  .bytes = object->item_bytes};
         if (item.name == RFS_NO_ID || !RFS_PUSH(&view->dcp->objects, item) ||
             !RFS_PUSH(&view->dcp->numbers, (uint32_t)i))
             return rfs_fail_memory(err);
@@ -245,7 +589,7 @@ static int list_objects(struct rfs_view *view, struct rfs_error *err)
 
 static int show_objects(struct rfs_view *view, struct rfs_error *err)
 {
-    const int rc = rfs_objects_check_names(view, err) ?: list_objects(view, err);
+    const int rc = rfs_view_objects_check_names(view, err) ?: list_objects(view, err);
 
     if (rc || view->dcp->objects.n == 0)
         return rc;
@@ -254,7 +598,7 @@ static int show_objects(struct rfs_view *view, struct rfs_error *err)
     return view->files[view->dcp->objects_file].name ? 0 : rfs_fail_memory(err);
 }
 
-size_t rfs_dcp_objects_file(const struct rfs_view *view)
+size_t rfs_view_dcp_objects_file(const struct rfs_view *view)
 {
     return view->dcp ? view->dcp->objects_file : 0;
 }
@@ -268,15 +612,15 @@ static int prove(void *ctx, size_t i)
 {
     struct proving *proving = ctx;
     struct rfs_view *view = proving->view;
-    struct rfs_chunks *boxes = rfs_catalog_chunks(view->catalog);
+    struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
     struct rfs_error err = {0};
-    const int rc =
-        rfs_dcp_prove_object(boxes, &boxes->objects.data[view->dcp->numbers.data[i]], false, &err);
+    const int rc = rfs_dcp_prove_object(chunked, &chunked->objects.data[view->dcp->numbers.data[i]],
+                                        false, &err);
 
     return rfs_first_error_note(&proving->first, rc, &err);
 }
 
-/* Nothing but the pickle says what an object is: torch must find one in each item. */
+/* Proves that torch finds an object in each item: nothing but the pickle says what an object is. */
 static int prove_objects(struct rfs_view *view, struct rfs_error *err)
 {
     struct proving proving = {.view = view, .first = RFS_FIRST_ERROR};
@@ -288,33 +632,34 @@ static int prove_objects(struct rfs_view *view, struct rfs_error *err)
                     rfs_pool_for(view->set->pool, view->dcp->numbers.n, prove, &proving), err);
 }
 
-/* The file of the objects: it depends on all files that have one. */
+/* Makes the file of the objects, which depends on all files that have one. */
 static int make_objects(struct rfs_view *view, struct rfs_rank_plan *plan, struct rfs_image **out,
                         struct rfs_error *err)
 {
-    const struct rfs_chunks *boxes = rfs_catalog_chunks(view->catalog);
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
     const size_t n = view->dcp->numbers.n;
     RFS_FREE struct rfs_copied *copied = calloc(n + 1, sizeof *copied);
-    RFS_FREE unsigned char *taken = calloc((size_t)boxes->n_files + 1, 1);
+    RFS_FREE unsigned char *taken = calloc((size_t)chunked->n_files + 1, 1);
     int rc = copied && taken ? prove_objects(view, err) : rfs_fail_memory(err);
 
     for (size_t i = 0; rc == 0 && i < n; i++) {
-        const struct rfs_chunked_object *object = &boxes->objects.data[view->dcp->numbers.data[i]];
+        const struct rfs_chunked_object *object =
+            &chunked->objects.data[view->dcp->numbers.data[i]];
         copied[i] = (struct rfs_copied){object->file, object->item, object->item_bytes};
-        if (!taken[object->file - boxes->first_file]++)
-            rc = rfs_plan_add_file(boxes->files, object->file, plan, err);
+        if (!taken[object->file - chunked->first_file]++)
+            rc = rfs_plan_add_file(chunked->files, object->file, plan, err);
     }
     if (rc)
         return rc;
     return rfs_image_copied(copied, n, out) ? rfs_fail_memory(err) : 0;
 }
 
-/* The files behind those of the ranks. */
+/* Shows the files behind those of the ranks. */
 static int show_more(struct rfs_view *view, struct rfs_error *err)
 {
-    const struct rfs_chunks *boxes = rfs_catalog_chunks(view->catalog);
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
 
-    if (!boxes || !rfs_chunks_are_dcp(boxes))
+    if (!chunked || !rfs_dcp_owns(chunked))
         return 0;
     int rc = show_objects(view, err);
     for (size_t i = 0; rc == 0 && i < N_PASSED_ON; i++)
@@ -325,31 +670,47 @@ static int show_more(struct rfs_view *view, struct rfs_error *err)
 /* ---- the kind of view ------------------------------------------------------------------------ */
 
 /*
- * File 0 is .metadata; file 1 + R is rank R's. Those behind are ready, but for that of the objects.
+ * Makes the image of a file: 0 is .metadata, 1 + R is rank R's. Files behind those are ready, but
+ * for that of the objects.
  */
 static int image_of(struct rfs_view *view, size_t file, const struct rfs_image **out,
                     struct rfs_error *err)
 {
-    RFS_CLEANUP(chunks_end) struct rfs_dcp_chunks chunks = {.n = 0};
+    RFS_CLEANUP(chunks_end) struct rank_chunks chunks = {.n = 0};
     struct shared shared;
 
     if (file == 0)
         return rfs_view_describe(view, 0, make_metadata, out, err);
     if (file == view->dcp->objects_file)
         return rfs_view_describe(view, file, make_objects, out, err);
-    int rc = rfs_dcp_chunks(view, view->dcp->stages, (uint32_t)file - 1, &chunks, err)
-                 ?: share(view, &chunks, &shared, err);
+    int rc =
+        list_chunks(view, (uint32_t)file - 1, &chunks, err) ?: share(view, &chunks, &shared, err);
     if (rc == 0)
         *out = shared.image;
     return rc;
 }
 
-static const struct rfs_view_kind kind = {.image = image_of, RFS_GROUPS};
+static void free_dcp(struct rfs_view *view)
+{
+    struct rfs_view_dcp *dcp = view->dcp;
 
-int rfs_view_dcp(struct rfs_view *view, struct rfs_error *err)
+    if (!dcp)
+        return;
+    for (size_t i = 0; i < dcp->list.n; i++)
+        shared_end(&dcp->list.data[i]);
+    free(dcp->list.data);
+    free(dcp->stages);
+    free(dcp->objects.data);
+    free(dcp->numbers.data);
+    free(dcp);
+}
+
+static const struct rfs_view_kind kind = {.image = image_of, .free = free_dcp};
+
+int rfs_view_dcp_open(struct rfs_view *view, struct rfs_error *err)
 {
     view->kind = &kind;
-    view->n_groups = view->dst ? rfs_groups_count(view) : 1;
+    view->n_groups = view->dst ? rfs_view_hidden_count_groups(view) : 1;
     if (!view->dst)
         view->n_ranks = view->options.dst_ranks ? view->options.dst_ranks : 1;
     view->dcp = calloc(1, sizeof *view->dcp);
@@ -358,7 +719,7 @@ int rfs_view_dcp(struct rfs_view *view, struct rfs_error *err)
         return rfs_fail_memory(err);
     view->n_files = (size_t)view->n_ranks + 1;
     for (uint32_t rank = 0; rank <= view->n_ranks; rank++) {
-        struct shown_file *file = &view->files[rank];
+        struct rfs_view_file *file = &view->files[rank];
         file->name = rank == 0 ? strdup(".metadata") : rfs_text_printf("__%u_0.distcp", rank - 1);
         if (!file->name)
             return rfs_fail_memory(err);
@@ -366,5 +727,5 @@ int rfs_view_dcp(struct rfs_view *view, struct rfs_error *err)
         file->parameters = rank == 0 ? 0 : RFS_IN_PLAN;
     }
     const int rc = show_more(view, err);
-    return rc ? rc : rfs_dcp_stages(view, &view->dcp->stages, err);
+    return rc ? rc : find_stages(view, &view->dcp->stages, err);
 }

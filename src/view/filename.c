@@ -10,7 +10,7 @@
 #define SHORT_TAIL (2 + HASH_DIGITS) /* "%~" and the digits */
 #define SHORT_HEAD (RFS_FILENAME_STEM - SHORT_TAIL)
 
-/* The next character of NAME as it is written, to OUT, and how many bytes of NAME it is. */
+/* Writes the next character of NAME to OUT; returns how many bytes of NAME it is. */
 static size_t write_character(const char *name, bool first, char out[5], size_t *written)
 {
     const size_t shown = rfs_text_shown_length(name);

@@ -14,14 +14,15 @@
 
 #define RFS_FILENAME_STEM 250 /* bytes; file systems allow 255, and ".json" takes 5 */
 
-/* The file name, without an ending, and a NUL. Returns its length. */
+/* Writes the file name of a parameter, without an ending, and a NUL. Returns its length. */
 size_t rfs_filename_make(const char *name, char out[RFS_FILENAME_STEM + 1]);
 /*
- * The name of a file name of N bytes, and a NUL. False when rfs_filename_make makes no such file
- * name, or only as a shortened one.
+ * Writes the parameter of a file name of N bytes, and a NUL. False when rfs_filename_make makes no
+ * such file name, or only as a shortened one.
  */
 bool rfs_filename_read(const char *stem, size_t n, char out[RFS_FILENAME_STEM + 1]);
 /*
- * Whether it looks like a shortened one, which can only be resolved by comparing it with all names.
+ * Returns whether a file name looks shortened: it can only be resolved by comparing it with all
+ * names.
  */
 bool rfs_filename_is_short(const char *stem, size_t n);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which folders a view uses, for a program that gives up the right to all others. */
+/* The folders that a view uses, for a program that gives up the right to all others. */
 #include "base/cleanup.h"
 #include "base/store.h"
-#include "catalog/saved/folder.h"
-#include "store/places.h"
+#include "catalog/saved.h"
+#include "store/files.h"
 #include "store/remote/remote.h"
 #include "view/internal.h"
 
@@ -21,7 +21,9 @@ static int tell_read(void *ctx, const char *path)
     return teller->fn(teller->ctx, path, false);
 }
 
-/* The source itself, or the folder of a source that is a file; then files that lie elsewhere. */
+/*
+ * Tells the source itself, or the folder of a source that is a file; then files that lie elsewhere.
+ */
 static int tell_sources(struct rfs_view *view, struct teller *teller)
 {
     RFS_FREE char *root = strdup(rfs_catalog_path(view->catalog));
@@ -29,19 +31,19 @@ static int tell_sources(struct rfs_view *view, struct teller *teller)
 
     if (!root)
         return -ENOMEM;
-    if (rfs_is_url(root))
-        return rfs_places_outside(rfs_catalog_files(view->catalog), root, tell_read, teller);
+    if (rfs_store_is_url(root))
+        return rfs_files_outside(rfs_catalog_files(view->catalog), root, tell_read, teller);
     if (stat(root, &st) == 0 && !S_ISDIR(st.st_mode)) {
         char *slash = strrchr(root, '/');
         slash[slash == root] = '\0'; /* "/" stays */
     }
     const int rc = tell_read(teller, root);
-    return rc ? rc : rfs_places_outside(rfs_catalog_files(view->catalog), root, tell_read, teller);
+    return rc ? rc : rfs_files_outside(rfs_catalog_files(view->catalog), root, tell_read, teller);
 }
 
 /*
- * The file of a token that is read again, or the folder of a link, which leads to another file from
- * time to time, as Kubernetes has it.
+ * Tells the file of a token that is read again, or the folder of a link to it, which leads to
+ * another file from time to time, as Kubernetes has it.
  */
 static int tell_token(struct teller *teller)
 {
@@ -65,8 +67,8 @@ static int tell_token(struct teller *teller)
 int reshard_folders(reshard_view *set, reshard_folder_fn *fn, void *ctx)
 {
     struct teller teller = {fn, ctx};
-    const char *kept = set->saved ? rfs_saved_make(set->saved) : NULL;
-    int rc = kept ? fn(ctx, kept, true) : 0;
+    const char *saved = set->saved ? rfs_saved_make(set->saved) : NULL;
+    int rc = saved ? fn(ctx, saved, true) : 0;
 
     for (size_t i = 0; rc == 0 && i < set->n; i++)
         rc = tell_sources(set->data[i], &teller);

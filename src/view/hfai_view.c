@@ -2,24 +2,24 @@
 #include "view/hfai_view.h"
 
 #include "base/cleanup.h"
-#include "base/publish.h"
+#include "base/once.h"
 #include "base/text.h"
 #include "image/pt.h"
 #include "view/hidden.h"
 
 #define FOLDER "merged"
 
-/* A model's tensors as a parameter list of its own, and where they are. */
+/* A model: its tensors as a parameter list of its own, and where they are. */
 struct model {
     struct rfs_params *params;
     struct rfs_storages *storages;
 };
 
-struct rfs_hfai_view {
+struct rfs_view_hfai {
     struct rfs_hfai *hfai;
-    struct rfs_hfai_division *division; /* of the parts shown */
+    struct rfs_hfai_division *division; /* division among the parts shown */
     uint32_t n_shown;                   /* parts in the root; merged files follow */
-    struct rfs_rank_plan plan;          /* of all files: every part */
+    struct rfs_rank_plan plan;          /* plan of each file, with every part */
     size_t n_models;
     _Atomic(struct model *) *models; /* [n_models] owned; NULL until needed */
 };
@@ -37,24 +37,11 @@ static void free_model(struct model *model)
 
 RFS_CLEANUP_OF(drop_model, struct model *, free_model)
 
-void rfs_hfai_view_parts(const struct rfs_view *view, const struct rfs_hfai **hfai,
+void rfs_view_hfai_parts(const struct rfs_view *view, const struct rfs_hfai **hfai,
                          const struct rfs_hfai_division **division)
 {
     *hfai = view->hfai->hfai;
     *division = view->hfai->division;
-}
-
-void rfs_hfai_view_free(struct rfs_hfai_view *hfai)
-{
-    if (!hfai)
-        return;
-    for (size_t i = 0; hfai->models && i < hfai->n_models; i++)
-        free_model(atomic_load(&hfai->models[i]));
-    free(hfai->models);
-    rfs_hfai_division_free(hfai->division);
-    rfs_hfai_free(hfai->hfai);
-    free(hfai->plan.sources);
-    free(hfai);
 }
 
 /* ---- the tensors that are shown -------------------------------------------------------------- */
@@ -97,7 +84,7 @@ static int collect_tensors(struct rfs_view *view, size_t number, struct model *m
     return rc;
 }
 
-/* The tensors of a model: *out is to be freed in any case. */
+/* Collects the tensors of a model; *out is to be freed in any case. */
 static int collect_model(struct rfs_view *view, size_t number, struct model **out,
                          struct rfs_error *err)
 {
@@ -129,14 +116,6 @@ static int tensors_of(struct rfs_view *view, uint32_t group, struct rfs_tensors 
     return 0;
 }
 
-/* All their data is in the pickles, which have been read. */
-static bool tensors_are_ready(struct rfs_view *view, uint32_t group)
-{
-    (void)view;
-    (void)group;
-    return true;
-}
-
 static void name_group(const struct rfs_view *view, uint32_t group, char out[32])
 {
     if (view->n_groups > 1)
@@ -145,8 +124,8 @@ static void name_group(const struct rfs_view *view, uint32_t group, char out[32]
         snprintf(out, 32, "full");
 }
 
-static int make_document(const struct rfs_hfai_view *hfai, size_t file, struct rfs_document *out,
-                         struct rfs_error *err)
+static int make_document(const struct rfs_view_hfai *hfai, size_t file,
+                         struct rfs_hfai_document *out, struct rfs_error *err)
 {
     if (file < hfai->n_shown)
         return rfs_hfai_part(hfai->division, (uint32_t)file, out, err);
@@ -166,7 +145,7 @@ static const struct rfs_torch *torch_of(void *ctx, uint16_t origin)
 static int image_of(struct rfs_view *view, size_t file, const struct rfs_image **out,
                     struct rfs_error *err)
 {
-    struct rfs_document document = {0};
+    struct rfs_hfai_document document = {0};
     struct rfs_image *fresh;
 
     RFS_FREE char *stem = strdup(view->files[file].name);
@@ -184,21 +163,36 @@ static int image_of(struct rfs_view *view, size_t file, const struct rfs_image *
     };
     if (rc == 0)
         rc = rfs_image_pt(&config, &fresh, err);
-    rfs_document_free(&document);
+    rfs_hfai_document_free(&document);
     if (rc == 0)
         *out = rfs_view_publish(&view->files[file], fresh);
     return rc;
 }
 
+static void free_hfai(struct rfs_view *view)
+{
+    struct rfs_view_hfai *hfai = view->hfai;
+
+    if (!hfai)
+        return;
+    for (size_t i = 0; hfai->models && i < hfai->n_models; i++)
+        free_model(atomic_load(&hfai->models[i]));
+    free(hfai->models);
+    rfs_hfai_division_free(hfai->division);
+    rfs_hfai_free(hfai->hfai);
+    free(hfai->plan.sources);
+    free(hfai);
+}
+
 static const struct rfs_view_kind kind = {.image = image_of,
                                           .plan = plan_of,
                                           .tensors = tensors_of,
-                                          .tensors_are_ready = tensors_are_ready,
-                                          .name_group = name_group};
+                                          .name_group = name_group,
+                                          .free = free_hfai};
 
 /* ---- which files there are ------------------------------------------------------------------- */
 
-/* Attributes as of a file that depends on every part. */
+/* Takes the attributes of files that depend on every part. */
 static int take_attributes(struct rfs_view *view, struct rfs_error *err)
 {
     struct rfs_rank_plan *plan = &view->hfai->plan;
@@ -215,11 +209,11 @@ static int take_attributes(struct rfs_view *view, struct rfs_error *err)
     return rc;
 }
 
-/* "model.pt" by "model%s.pt", or "model_0.pt" and so on when there are several. */
-static struct shown_file *show(struct rfs_view *view, const char *form, size_t number, size_t n,
-                               struct rfs_error *err)
+/* Shows "model.pt" by FORM "model%s.pt", or "model_0.pt" and so on when there are several. */
+static struct rfs_view_file *show(struct rfs_view *view, const char *form, size_t number, size_t n,
+                                  struct rfs_error *err)
 {
-    struct shown_file *file = &view->files[view->n_files];
+    struct rfs_view_file *file = &view->files[view->n_files];
     char digits[24] = "";
 
     if (n > 1)
@@ -233,15 +227,13 @@ static struct shown_file *show(struct rfs_view *view, const char *form, size_t n
     return file;
 }
 
-/*
- * A model whose tensors fit that format; for others, the log has the reason why they are not shown.
- */
+/* Shows a model whose tensors fit safetensors; the log says why others are not shown. */
 static int show_safetensors(struct rfs_view *view, size_t number, struct rfs_error *err)
 {
     RFS_CLEANUP(drop_model) struct model *model = NULL;
     struct rfs_image *image = NULL;
     struct rfs_error failure = {0};
-    struct shown_file *file =
+    struct rfs_view_file *file =
         show(view, "model%s.safetensors", number, view->hfai->n_models, &failure);
 
     int rc = file ? collect_model(view, number, &model, &failure) : -ENOMEM;
@@ -251,7 +243,7 @@ static int show_safetensors(struct rfs_view *view, size_t number, struct rfs_err
     if (rc == -EINVAL || rc == -EFBIG) {
         rfs_log(&view->log, RFS_WARNING, FOLDER "/%s is left out: %s", file->name, failure.text);
         free(file->name);
-        *file = (struct shown_file){0};
+        *file = (struct rfs_view_file){0};
         view->n_files--;
         return 0;
     }
@@ -288,7 +280,7 @@ static int show_parts(struct rfs_view *view, struct rfs_error *err)
 
 static int show_files(struct rfs_view *view, struct rfs_error *err)
 {
-    const struct rfs_hfai_view *hfai = view->hfai;
+    const struct rfs_view_hfai *hfai = view->hfai;
     const size_t optimizers = rfs_hfai_optimizers(hfai->hfai);
 
     view->files = calloc(hfai->n_shown + 1 + 2 * hfai->n_models + optimizers, sizeof *view->files);
@@ -297,13 +289,10 @@ static int show_files(struct rfs_view *view, struct rfs_error *err)
         return rfs_fail_memory(err);
     view->n_folders = 1;
     view->folders->name = strdup(FOLDER);
-    int rc = view->folders->name ? show_parts(view, err) : rfs_fail_memory(err);
-    if (rc == 0)
-        rc = show_all(view, "checkpoint%s.pt", 1, err);
-    if (rc == 0)
-        rc = show_all(view, "model%s.pt", hfai->n_models, err);
-    if (rc == 0)
-        rc = show_all(view, "optimizer%s.pt", optimizers, err);
+    int rc = (view->folders->name ? show_parts(view, err) : rfs_fail_memory(err))
+            ?: show_all(view, "checkpoint%s.pt", 1, err)
+            ?: show_all(view, "model%s.pt", hfai->n_models, err)
+            ?: show_all(view, "optimizer%s.pt", optimizers, err);
     for (size_t i = 0; rc == 0 && i < hfai->n_models; i++)
         rc = show_safetensors(view, i, err);
     view->folders->first = hfai->n_shown;
@@ -311,7 +300,7 @@ static int show_files(struct rfs_view *view, struct rfs_error *err)
     return rc;
 }
 
-/* An option that is given, and is for other sources. */
+/* Returns an option that is given and is for other sources, or NULL. */
 static const char *unused_option(const struct rfs_options *options)
 {
     const struct rfs_option *unused =
@@ -335,14 +324,15 @@ static int check_options(const struct rfs_options *options, struct rfs_error *er
     return 0;
 }
 
-int rfs_hfai_view_open(struct rfs_view *view, struct rfs_error *err)
+int rfs_view_hfai_open(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_options *options = &view->options;
-    struct rfs_hfai_view *hfai;
+    struct rfs_view_hfai *hfai;
 
     int rc = check_options(options, err);
     if (rc)
         return rc;
+    view->kind = &kind;
     hfai = view->hfai = calloc(1, sizeof *view->hfai);
     if (!hfai)
         return rfs_fail_memory(err);
@@ -356,7 +346,6 @@ int rfs_hfai_view_open(struct rfs_view *view, struct rfs_error *err)
     hfai->models = calloc(hfai->n_models + 1, sizeof *hfai->models);
     if (!hfai->models)
         return rfs_fail_memory(err);
-    view->kind = &kind;
     view->format = RFS_FORMAT_TORCH;
     view->scale = (struct rfs_scale){parts, 1, hfai->n_shown, 1, 0};
     view->n_ranks = hfai->n_shown;

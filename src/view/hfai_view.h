@@ -8,9 +8,13 @@
 #include "hfai/hfai.h"
 #include "view/internal.h"
 
-/* Reads the parts, and shows files of them. The catalogue is open. 0 or -errno with *err filled. */
-int rfs_hfai_view_open(struct rfs_view *view, struct rfs_error *err);
-void rfs_hfai_view_free(struct rfs_hfai_view *hfai);
-/* The parts of the source, and how they are divided among those that are shown: the view's. */
-void rfs_hfai_view_parts(const struct rfs_view *view, const struct rfs_hfai **hfai,
+/*
+ * Reads the parts, and shows files of them. The catalogue is open. Returns 0 or -errno with *err
+ * filled.
+ */
+int rfs_view_hfai_open(struct rfs_view *view, struct rfs_error *err);
+/*
+ * Gives the parts of the source, and how they are divided among those that are shown: the view's.
+ */
+void rfs_view_hfai_parts(const struct rfs_view *view, const struct rfs_hfai **hfai,
                          const struct rfs_hfai_division **division);

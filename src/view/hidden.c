@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "view/hidden.h"
 
+#include "base/cleanup.h"
+#include "base/once.h"
 #include "image/npy.h"
+#include "plan/geometry.h"
 #include "view/filename.h"
+#include "view/view_options.h"
 
 /*
- * Below RFS_HIDDEN_BIT: group << ITEM_BITS | item. Group 0 are the folders above: item 0 is
+ * Below RFS_HIDDEN_BIT: group << ITEM_BITS | item. Group 0 has the folders above: item 0 is
  * .reshardfs, item 1 is tensors. Group G + 1 is the G-th folder below tensors: item 0 is itself,
  * items 2 + 2T and 3 + 2T are the files of target T.
  */
@@ -22,52 +26,227 @@ static uint64_t make_id(const struct rfs_view *view, uint64_t group, uint64_t it
     return view->base | RFS_HIDDEN_BIT | group << ITEM_BITS | item;
 }
 
-struct rfs_view_hidden_place rfs_view_hidden_find(const struct rfs_view *view, uint64_t id)
+struct rfs_view_hidden_object rfs_view_hidden_find(const struct rfs_view *view, uint64_t id)
 {
     const uint64_t number = (id - view->base) ^ RFS_HIDDEN_BIT;
     const uint64_t group = number >> ITEM_BITS;
     const uint64_t item = number & (ITEMS - 1);
-    struct rfs_view_hidden_place place = {.kind = RFS_PLACE_NONE};
+    struct rfs_view_hidden_object object = {.kind = RFS_VIEW_HIDDEN_NONE};
 
     if (group == 0 && item == 1)
-        place.kind = RFS_PLACE_TENSORS;
+        object.kind = RFS_VIEW_HIDDEN_TENSORS;
     if (group == 0 || group > view->n_groups || item == 1)
-        return place;
-    place.kind = item == 0 ? RFS_PLACE_GROUP : RFS_PLACE_FILE;
-    place.group = (uint32_t)(group - 1);
-    place.target = item == 0 ? 0 : (uint32_t)((item - 2) / 2);
-    place.about = item % 2 != 0;
-    return place;
+        return object;
+    object.kind = item == 0 ? RFS_VIEW_HIDDEN_GROUP : RFS_VIEW_HIDDEN_FILE;
+    object.group = (uint32_t)(group - 1);
+    object.target = item == 0 ? 0 : (uint32_t)((item - 2) / 2);
+    object.about = item % 2 != 0;
+    return object;
 }
 
-bool rfs_view_hidden_is_known(struct rfs_view *view, uint64_t id)
+/* ---- the tensors of a planner ---------------------------------------------------------------- */
+
+/* Returns the planner of one whole checkpoint, the view's own where that shows one, or NULL. */
+static struct rfs_planner *ready_whole(const struct rfs_view *view)
 {
-    const struct rfs_view_hidden_place place = rfs_view_hidden_find(view, id);
-
-    return place.kind != RFS_PLACE_FILE ||
-           (!place.about && view->kind->tensors_are_ready(view, place.group));
+    return view->dst ? RFS_PUBLISHED(&view->hidden.whole) : view->planner;
 }
 
-int rfs_view_hidden_image(struct rfs_view *view, const struct rfs_view_hidden_place *place,
+static int whole_planner(struct rfs_view *view, struct rfs_planner **out, struct rfs_error *err)
+{
+    const struct rfs_planner_config config = {
+        .catalog = view->catalog,
+        .src = view->src,
+        .pool = view->set->pool,
+        .keep_empty = rfs_view_options_format(&view->options) != RFS_FORMAT_CKPT,
+        .output_map = view->output_map,
+        .template = view->planner,
+        .converted = view->rules.made,
+    };
+    struct rfs_planner *fresh = NULL;
+
+    *out = ready_whole(view);
+    const int rc = *out ? 0 : rfs_planner_new(&config, &fresh, err);
+    if (*out || rc)
+        return rc;
+    *out = RFS_PUBLISH(&view->hidden.whole, fresh, rfs_planner_free);
+    return 0;
+}
+
+static int plan_tensors(struct rfs_view *view, uint32_t group, struct rfs_tensors *out,
+                        struct rfs_error *err)
+{
+    *out = (struct rfs_tensors){.rank = group > 0 ? group - 1 : 0, .planner = view->planner};
+    const int rc = (group == 0 ? whole_planner(view, &out->planner, err) : 0)
+                       ?: rfs_planner_rank(out->planner, out->rank, &out->plan, err);
+    if (rc == 0)
+        out->params = out->plan->params;
+    return rc;
+}
+
+int rfs_view_hidden_tensors(struct rfs_view *view, uint32_t group, struct rfs_tensors *out,
+                            struct rfs_error *err)
+{
+    return view->kind->tensors ? view->kind->tensors(view, group, out, err)
+                               : plan_tensors(view, group, out, err);
+}
+
+/* Returns whether the tensors of a group are planned; those of a kind of its own always are. */
+static bool tensors_are_ready(struct rfs_view *view, uint32_t group)
+{
+    const struct rfs_planner *planner = group == 0 ? ready_whole(view) : view->planner;
+
+    return view->kind->tensors ||
+           (planner && rfs_planner_ready(planner, group == 0 ? 0 : group - 1));
+}
+
+static void name_group(const struct rfs_view *view, uint32_t group, char out[32])
+{
+    if (view->kind->name_group)
+        view->kind->name_group(view, group, out);
+    else if (group == 0)
+        snprintf(out, 32, "full");
+    else
+        snprintf(out, 32, "rank_%u", group - 1);
+}
+
+uint32_t rfs_view_hidden_count_groups(const struct rfs_view *view)
+{
+    return view->n_ranks < RFS_HIDDEN_GROUPS ? view->n_ranks + 1 : RFS_HIDDEN_GROUPS;
+}
+
+/* ---- the description of a tensor ------------------------------------------------------------- */
+
+/* Makes the boxes of a rank, one for each round; owned by the caller. NULL when out of memory. */
+static uint64_t *make_boxes(const struct rfs_geometry *geometry, uint32_t local)
+{
+    const uint32_t rounds = geometry->dst.rounds;
+    uint64_t *boxes = calloc((size_t)rounds * geometry->ndim, 2 * sizeof *boxes);
+    struct rfs_cells cells;
+    uint32_t cell[RFS_MAX_DIMS];
+    uint64_t *at = boxes;
+    uint32_t round = UINT32_MAX;
+
+    if (!boxes)
+        return NULL;
+    rfs_geometry_cells(geometry, local, &cells, cell);
+    do {
+        if (cells.round == round)
+            continue;
+        round = cells.round;
+        for (uint32_t i = 0; i < geometry->ndim; i++) {
+            *at++ = cells.lo[i];
+            *at++ = cells.hi[i];
+        }
+    } while (rfs_geometry_cells_next(geometry, &cells, cell));
+    return boxes;
+}
+
+/* Describes how a target that has bytes is cut. 0 or -ENOMEM; *boxes is owned by the caller. */
+static int describe_cut(const struct rfs_tensors *tensors, const struct rfs_target *target,
+                        struct rfs_about *about, uint64_t **boxes)
+{
+    const struct rfs_geometry *geometry =
+        tensors->planner ? rfs_planner_geometry(tensors->planner, target) : NULL;
+    struct rfs_scale scale;
+
+    if (!geometry || geometry->ndim == 0 || about->type->bytes == 0)
+        return 0;
+    rfs_planner_scale(tensors->planner, &scale);
+    *boxes = make_boxes(geometry, tensors->rank % scale.dst_devices);
+    about->ndim = geometry->ndim;
+    about->whole = geometry->whole;
+    about->source_pieces = geometry->src.pieces;
+    about->pieces = geometry->dst.pieces;
+    about->boxes = *boxes;
+    about->n_boxes = geometry->dst.rounds;
+    return *boxes ? 0 : -ENOMEM;
+}
+
+/*
+ * Lists the paths of files, which are borrowed, in an array for the caller. NULL when out of
+ * memory.
+ */
+static const char **make_paths(struct rfs_view *view, const struct rfs_view_origins *origins)
+{
+    const struct rfs_files *files = rfs_catalog_files(view->catalog);
+    const char **paths = calloc(origins->n_files + 1, sizeof *paths);
+
+    for (size_t i = 0; paths && i < origins->n_files; i++)
+        paths[i] = rfs_files_path(files, origins->files[i]);
+    return paths;
+}
+
+static int make_about(struct rfs_view *view, const struct rfs_view_hidden_object *object,
+                      const struct rfs_tensors *tensors, const struct rfs_view_origins *origins,
+                      struct rfs_image **out)
+{
+    const struct rfs_target *target = &tensors->params->targets[object->target];
+    RFS_FREE const char **paths = make_paths(view, origins);
+    RFS_FREE uint64_t *boxes = NULL;
+    struct rfs_about about = {
+        .name = rfs_catalog_name(view->catalog, target->shown_name),
+        .source_name = rfs_catalog_name(view->catalog, target->name),
+        .type = rfs_catalog_type(view->catalog, target->shown_type),
+        .source_type = rfs_catalog_type(view->catalog, target->type),
+        .rank = object->group > 0 && tensors->planner ? (int64_t)object->group - 1 : -1,
+        .n_ranks = origins->n_ranks,
+        .ranks = origins->ranks,
+        .n_files = origins->n_files,
+        .files = paths,
+    };
+
+    const int rc = paths ? describe_cut(tensors, target, &about, &boxes) : -ENOMEM;
+    return rc ? rc : rfs_image_about(&about, out);
+}
+
+/* Makes the JSON file of a tensor. Returns 0 or -errno with *err filled. */
+static int describe(struct rfs_view *view, const struct rfs_view_hidden_object *object,
+                    const struct rfs_tensors *tensors, struct rfs_image **out,
+                    struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_view_origins_free) struct rfs_view_origins origins = {0};
+
+    int rc = rfs_view_origins_of_target(view, tensors, object->target, &origins)
+                 ?: make_about(view, object, tensors, &origins, out);
+    return rc == -ENOMEM ? rfs_fail_memory(err)
+           : rc          ? rfs_fail(err, rc, RFS_IN(rfs_catalog_path(view->catalog)), NULL, "%s",
+                                    strerror(-rc))
+                         : 0;
+}
+
+/* ---- images ---------------------------------------------------------------------------------- */
+
+int rfs_view_hidden_image(struct rfs_view *view, const struct rfs_view_hidden_object *object,
                           struct rfs_tensors *tensors, struct rfs_image **out,
                           struct rfs_error *err)
 {
-    int rc = view->kind->tensors(view, place->group, tensors, err);
+    int rc = rfs_view_hidden_tensors(view, object->group, tensors, err);
 
     *out = NULL;
     if (rc)
         return rc;
-    if (place->target >= tensors->params->n)
+    if (object->target >= tensors->params->n)
         return rfs_fail(err, -ENOENT, RFS_NOWHERE, NULL, "there is no parameter with that number");
-    if (place->about)
-        return rfs_view_hidden_about(view, place, tensors, out, err);
-    rc = rfs_image_npy(view->catalog, tensors->params, place->target, out);
+    if (object->about)
+        return describe(view, object, tensors, out, err);
+    rc = rfs_image_npy(view->catalog, tensors->params, object->target, out);
     return rc == -ENOMEM ? rfs_fail_memory(err)
            : rc          ? rfs_fail(err, rc, RFS_NOWHERE, NULL, "the file would be too large")
                          : 0;
 }
 
-/* The number in a name is that of its group, or the one before it. */
+bool rfs_view_hidden_is_known(struct rfs_view *view, uint64_t id)
+{
+    const struct rfs_view_hidden_object object = rfs_view_hidden_find(view, id);
+
+    return object.kind != RFS_VIEW_HIDDEN_FILE ||
+           (!object.about && tensors_are_ready(view, object.group));
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* Finds a group by the number in its name, or the one after it. */
 static int lookup_group(const struct rfs_view *view, const char *name, uint64_t *id)
 {
     const char *digits = strchr(name, '_');
@@ -75,7 +254,7 @@ static int lookup_group(const struct rfs_view *view, const char *name, uint64_t 
     char again[32];
 
     for (uint64_t group = number; group < view->n_groups && group <= number + 1; group++) {
-        view->kind->name_group(view, (uint32_t)group, again);
+        name_group(view, (uint32_t)group, again);
         if (strcmp(name, again) != 0)
             continue;
         *id = make_id(view, group + 1, 0);
@@ -96,8 +275,8 @@ static size_t count_targets(const struct rfs_tensors *tensors)
 }
 
 /*
- * The position of a parameter by its name, the number of targets when there is none. Names are
- * looked up one after the other in their order mostly, so the one after the last is tried first.
+ * Finds the position of a parameter by its name; returns the number of targets when there is none.
+ * Names are mostly looked up in their order, so the one after the last is tried first.
  */
 static size_t find_name(struct rfs_view *view, const struct rfs_tensors *tensors, const char *name)
 {
@@ -119,7 +298,7 @@ static size_t find_name(struct rfs_view *view, const struct rfs_tensors *tensors
     return at;
 }
 
-/* A shortened name is resolved by comparing all names. */
+/* Finds a parameter by its shortened name, which is compared with all names. */
 static size_t find_short(const struct rfs_view *view, const struct rfs_tensors *tensors,
                          const char *stem, size_t length)
 {
@@ -133,7 +312,7 @@ static size_t find_short(const struct rfs_view *view, const struct rfs_tensors *
     return at;
 }
 
-/* A failure that only the log can report; it must not look like a missing entry. */
+/* Logs a failure that only the log can report; it must not look like a missing entry. */
 static int failed(struct rfs_view *view, int rc, const struct rfs_error *err)
 {
     rfs_view_log_failure(view, rc, err);
@@ -156,7 +335,7 @@ static int lookup_file(struct rfs_view *view, uint32_t group, const char *name, 
     const bool is_short = rfs_filename_is_short(name, stem);
     if (!is_short && !rfs_filename_read(name, stem, parameter))
         return -ENOENT;
-    const int rc = view->kind->tensors(view, group, &tensors, &err);
+    const int rc = rfs_view_hidden_tensors(view, group, &tensors, &err);
     if (rc)
         return failed(view, rc, &err);
     const size_t target =
@@ -169,25 +348,25 @@ static int lookup_file(struct rfs_view *view, uint32_t group, const char *name, 
 
 int rfs_view_hidden_lookup(struct rfs_view *view, uint64_t parent, const char *name, uint64_t *id)
 {
-    const struct rfs_view_hidden_place place = rfs_view_hidden_find(view, parent);
+    const struct rfs_view_hidden_object object = rfs_view_hidden_find(view, parent);
     const bool above = strcmp(name, "..") == 0;
 
-    switch (place.kind) {
-    case RFS_PLACE_TENSORS:
+    switch (object.kind) {
+    case RFS_VIEW_HIDDEN_TENSORS:
         *id = view->base ? RFS_HIDDEN_TENSORS : RFS_HIDDEN_TOP;
         return above ? 0 : lookup_group(view, name, id);
-    case RFS_PLACE_GROUP:
+    case RFS_VIEW_HIDDEN_GROUP:
         *id = make_id(view, 0, 1);
-        return above ? 0 : lookup_file(view, place.group, name, id);
-    case RFS_PLACE_FILE:
+        return above ? 0 : lookup_file(view, object.group, name, id);
+    case RFS_VIEW_HIDDEN_FILE:
         return -ENOTDIR;
     default:
         return -ENOENT;
     }
 }
 
-/* A text that stays until the view is closed; NULL when out of memory. */
-static const char *keep_name(struct rfs_view *view, const char *name)
+/* Interns a text until the view is closed; NULL when out of memory. */
+static const char *intern_name(struct rfs_view *view, const char *name)
 {
     pthread_mutex_lock(&view->lock);
     if (!view->hidden.names)
@@ -204,7 +383,7 @@ static int list_file(struct rfs_view *view, uint32_t group, uint64_t position, r
     struct rfs_error err = {0};
     char name[RFS_FILENAME_STEM + 6];
 
-    const int rc = view->kind->tensors(view, group, &tensors, &err);
+    const int rc = rfs_view_hidden_tensors(view, group, &tensors, &err);
     if (rc)
         return failed(view, rc, &err);
     if (position / 2 >= count_targets(&tensors))
@@ -212,7 +391,7 @@ static int list_file(struct rfs_view *view, uint32_t group, uint64_t position, r
     const size_t n = rfs_filename_make(shown_name(view, &tensors, position / 2), name);
     strcpy(name + n, endings[position % 2]);
     full->id = make_id(view, (uint64_t)group + 1, 2 + position);
-    full->name = keep_name(view, name);
+    full->name = intern_name(view, name);
     return full->name ? 1 : -ENOMEM;
 }
 
@@ -222,41 +401,41 @@ static int list_group(struct rfs_view *view, uint64_t position, reshard_dirent *
 
     if (position >= view->n_groups)
         return 0;
-    view->kind->name_group(view, (uint32_t)position, name);
+    name_group(view, (uint32_t)position, name);
     full->is_dir = true;
     full->id = make_id(view, position + 1, 0);
-    full->name = keep_name(view, name);
+    full->name = intern_name(view, name);
     return full->name ? 1 : -ENOMEM;
 }
 
 int rfs_view_hidden_list(struct rfs_view *view, uint64_t dir, uint64_t position,
                          reshard_dirent *full)
 {
-    const struct rfs_view_hidden_place place = rfs_view_hidden_find(view, dir);
+    const struct rfs_view_hidden_object object = rfs_view_hidden_find(view, dir);
 
-    switch (place.kind) {
-    case RFS_PLACE_TENSORS:
+    switch (object.kind) {
+    case RFS_VIEW_HIDDEN_TENSORS:
         return list_group(view, position, full);
-    case RFS_PLACE_GROUP:
-        return list_file(view, place.group, position, full);
-    case RFS_PLACE_FILE:
+    case RFS_VIEW_HIDDEN_GROUP:
+        return list_file(view, object.group, position, full);
+    case RFS_VIEW_HIDDEN_FILE:
         return -ENOTDIR;
     default:
         return -ENOENT;
     }
 }
 
-static int stat_file(struct rfs_view *view, const struct rfs_view_hidden_place *place,
+static int stat_file(struct rfs_view *view, const struct rfs_view_hidden_object *object,
                      reshard_stat *full, struct rfs_error *err)
 {
     struct rfs_tensors tensors;
     struct rfs_image *image;
 
-    const int rc = rfs_view_hidden_image(view, place, &tensors, &image, err);
+    const int rc = rfs_view_hidden_image(view, object, &tensors, &image, err);
     if (rc)
         return rc;
     rfs_view_fill_stat(view, tensors.plan, image->bytes, full);
-    full->mapped = !place->about;
+    full->mapped = !object->about;
     rfs_image_free(image);
     return 0;
 }
@@ -264,15 +443,15 @@ static int stat_file(struct rfs_view *view, const struct rfs_view_hidden_place *
 int rfs_view_hidden_stat(struct rfs_view *view, uint64_t id, reshard_stat *full,
                          struct rfs_error *err)
 {
-    const struct rfs_view_hidden_place place = rfs_view_hidden_find(view, id);
+    const struct rfs_view_hidden_object object = rfs_view_hidden_find(view, id);
 
     full->hidden = true;
-    if (place.kind == RFS_PLACE_NONE)
+    if (object.kind == RFS_VIEW_HIDDEN_NONE)
         return rfs_view_no_entry(id, err);
-    if (place.kind == RFS_PLACE_FILE)
-        return stat_file(view, &place, full, err);
+    if (object.kind == RFS_VIEW_HIDDEN_FILE)
+        return stat_file(view, &object, full, err);
     rfs_view_fill_dir(view->set, full);
-    full->nlink += place.kind == RFS_PLACE_TENSORS ? view->n_groups : 0;
+    full->nlink += object.kind == RFS_VIEW_HIDDEN_TENSORS ? view->n_groups : 0;
     return 0;
 }
 

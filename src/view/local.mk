@@ -1,49 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
-	src/view/access.c \
-	src/view/attributes.c \
-	src/view/beside.c \
-	src/view/beside.h \
-	src/view/budget.c \
-	src/view/budget.h \
-	src/view/check.c \
-	src/view/cancel.c \
-	src/view/convert.c \
-	src/view/convert.h \
-	src/view/copies.c \
-	src/view/copies.h \
-	src/view/counters.c \
-	src/view/counters.h \
-	src/view/crc.c \
-	src/view/crypt.c \
-	src/view/crypt.h \
 	src/view/dcp.c \
 	src/view/dcp.h \
-	src/view/dcp_chunks.c \
-	src/view/dcp_chunks.h \
-	src/view/features.c \
+	src/view/entries.c \
 	src/view/filename.c \
 	src/view/filename.h \
-	src/view/flat.c \
-	src/view/flat.h \
+	src/view/flat_view.c \
+	src/view/flat_view.h \
 	src/view/folders.c \
-	src/view/groups.c \
-	src/view/groups.h \
 	src/view/hfai_view.c \
 	src/view/hfai_view.h \
 	src/view/hidden.c \
 	src/view/hidden.h \
-	src/view/hidden_about.c \
-	src/view/huggingface.c \
 	src/view/internal.h \
+	src/view/library.c \
+	src/view/memory_limit.c \
+	src/view/memory_limit.h \
 	src/view/mindformers.c \
 	src/view/mindformers.h \
 	src/view/objects.c \
 	src/view/objects.h \
-	src/view/options.c \
-	src/view/options.h \
-	src/view/outputs.c \
-	src/view/outputs.h \
 	src/view/planned.c \
 	src/view/planned.h \
 	src/view/plans.c \
@@ -51,20 +27,18 @@ librfs_la_SOURCES += \
 	src/view/ranges.c \
 	src/view/ranges.h \
 	src/view/read.c \
-	src/view/rules.c \
-	src/view/rules.h \
+	src/view/rules_view.c \
+	src/view/rules_view.h \
 	src/view/saved_sizes.c \
 	src/view/saved_sizes.h \
-	src/view/saves.c \
-	src/view/saves.h \
 	src/view/sequential.c \
 	src/view/sequential.h \
-	src/view/sources.c \
-	src/view/sources.h \
+	src/view/shown.c \
 	src/view/statistics.c \
-	src/view/strategy_files.c \
-	src/view/strategy_files.h \
-	src/view/tensors.h \
-	src/view/tree.c \
-	src/view/unified.c \
-	src/view/view.c
+	src/view/statistics.h \
+	src/view/strategy_options.c \
+	src/view/strategy_options.h \
+	src/view/view.c \
+	src/view/view_options.c \
+	src/view/view_options.h \
+	src/view/xattrs.c

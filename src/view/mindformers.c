@@ -6,7 +6,7 @@
  *     metadata.json
  *     common.json                           that of the source, if it has one beside its files
  *     model-0000000-0000004.safetensors …   of the ranks that store something of the model
- *     opt-0000000-0000004.safetensors …     the same of the optimizer's state
+ *     opt-0000000-0000004.safetensors …     of those that store some of the optimizer's state
  *
  * A slice that several ranks hold is stored by the lowest. A tensor is the optimizer's when its
  * name is that of another tensor behind a word ("adam_m.layer.weight"), or has no dot at all
@@ -18,41 +18,30 @@
 #include "base/path.h"
 #include "base/text.h"
 #include "image/mindformers.h"
-#include "view/beside.h"
-#include "view/groups.h"
+#include "view/hidden.h"
+#include "view/internal.h"
 
 #define COMMON "common.json"
 
 enum kind_of_file { MODEL, OPTIMIZER, N_KINDS };
 
-/* A tensor, in the stage of the destination that stores it. */
+/* A tensor, and the stage of the destination that stores it. */
 struct stored {
-    const struct rfs_target *target; /* of the first rank of the stage */
+    const struct rfs_target *target; /* target of the first rank of the stage */
     uint32_t stage;
     enum kind_of_file kind;
 };
 
-struct rfs_mf_view {
+struct rfs_view_mindformers {
     RFS_VEC(struct stored) tensors;
     uint32_t *by_name; /* owned; by name id: 1 + the tensor, or 0 */
     size_t n_names;
     const char **files[N_KINDS]; /* owned; [n_ranks] names of the shown files, or NULL */
 };
 
-void rfs_mf_view_free(struct rfs_mf_view *mf)
-{
-    if (!mf)
-        return;
-    free(mf->tensors.data);
-    free(mf->by_name);
-    for (int k = 0; k < N_KINDS; k++)
-        free(mf->files[k]);
-    free(mf);
-}
-
 /* ---- which tensors there are ----------------------------------------------------------------- */
 
-static bool note_name(struct rfs_mf_view *mf, uint32_t name, uint32_t number)
+static bool note_name(struct rfs_view_mindformers *mf, uint32_t name, uint32_t number)
 {
     if (name >= mf->n_names) {
         const size_t n = (size_t)name + 1 + mf->n_names;
@@ -67,7 +56,7 @@ static bool note_name(struct rfs_mf_view *mf, uint32_t name, uint32_t number)
     return true;
 }
 
-static const struct stored *find(const struct rfs_mf_view *mf, uint32_t name)
+static const struct stored *find(const struct rfs_view_mindformers *mf, uint32_t name)
 {
     return name < mf->n_names && mf->by_name[name] ? &mf->tensors.data[mf->by_name[name] - 1]
                                                    : NULL;
@@ -79,17 +68,16 @@ static int check_target(struct rfs_view *view, const struct rfs_target *target,
     const struct rfs_geometry *geometry = rfs_planner_geometry(view->planner, target);
     const struct rfs_type *type = rfs_catalog_type(view->catalog, target->shown_type);
     const char *name = rfs_catalog_name(view->catalog, target->shown_name);
+    const struct rfs_where where = RFS_OF(rfs_catalog_path(view->catalog), name);
 
     if (type->kind != RFS_TENSOR)
-        return rfs_fail(err, -EINVAL, RFS_OF(rfs_catalog_path(view->catalog), name),
-                        "names= mapping it to null to leave it out",
+        return rfs_fail(err, -EINVAL, where, "names= mapping it to null to leave it out",
                         "is not a tensor, and view=mindformers has only tensors");
     if (strpbrk(name, ",'\"\\"))
-        return rfs_fail(err, -EINVAL, RFS_OF(rfs_catalog_path(view->catalog), name),
-                        "names= with another name",
+        return rfs_fail(err, -EINVAL, where, "names= with another name",
                         "MindSpore Transformers cannot read names with commas or quotes");
     if (geometry && (geometry->dst.edge || geometry->dst.rounds > 1))
-        return rfs_fail(err, -ENOTSUP, RFS_OF(rfs_catalog_path(view->catalog), name), "view=dcp",
+        return rfs_fail(err, -ENOTSUP, where, "view=dcp",
                         "has slices of different sizes or fields, which a Checkpoint 2.0 cannot "
                         "describe");
     return 0;
@@ -97,7 +85,7 @@ static int check_target(struct rfs_view *view, const struct rfs_target *target,
 
 static int add_stage(struct rfs_view *view, uint32_t stage, struct rfs_error *err)
 {
-    struct rfs_mf_view *mf = view->mf;
+    struct rfs_view_mindformers *mf = view->mf;
     const struct rfs_rank_plan *plan;
     int rc = rfs_planner_rank(view->planner, stage * view->scale.dst_devices, &plan, err);
 
@@ -115,7 +103,7 @@ static int add_stage(struct rfs_view *view, uint32_t stage, struct rfs_error *er
 
 static void set_kinds(struct rfs_view *view)
 {
-    struct rfs_mf_view *mf = view->mf;
+    struct rfs_view_mindformers *mf = view->mf;
     struct rfs_intern *names = rfs_catalog_tables(view->catalog)->names;
 
     for (size_t i = 0; i < mf->tensors.n; i++) {
@@ -127,7 +115,7 @@ static void set_kinds(struct rfs_view *view)
     }
 }
 
-/* Whether a local rank of a tensor's stage stores something of it. */
+/* Returns whether a local rank of a tensor's stage stores something of it. */
 static bool owns(struct rfs_view *view, const struct rfs_target *target, uint32_t local)
 {
     const struct rfs_geometry *geometry = rfs_planner_geometry(view->planner, target);
@@ -137,7 +125,7 @@ static bool owns(struct rfs_view *view, const struct rfs_target *target, uint32_
 
 /* ---- the files ------------------------------------------------------------------------------- */
 
-/* Which ranks store something of a kind; how many. */
+/* Marks the ranks that store something of a kind; returns how many they are. */
 static uint32_t mark_owners(struct rfs_view *view, enum kind_of_file kind, unsigned char *owners)
 {
     const uint32_t devices = view->scale.dst_devices;
@@ -165,7 +153,7 @@ static int show_kind(struct rfs_view *view, enum kind_of_file kind, struct rfs_e
         return rfs_fail_memory(err);
     const uint32_t n = mark_owners(view, kind, owners);
     for (uint32_t rank = 0; rank < view->n_ranks; rank++) {
-        struct shown_file *file = &view->files[view->n_files];
+        struct rfs_view_file *file = &view->files[view->n_files];
         if (!owners[rank])
             continue;
         file->name = rfs_text_printf("%s-%07u-%07u.safetensors", kind == MODEL ? "model" : "opt",
@@ -181,7 +169,7 @@ static int show_kind(struct rfs_view *view, enum kind_of_file kind, struct rfs_e
     return 0;
 }
 
-/* The kind of a rank's file. */
+/* Returns the kind of a rank's file. */
 static enum kind_of_file kind_of(const struct rfs_view *view, size_t file)
 {
     return view->mf->files[MODEL][view->files[file].rank] == view->files[file].name ? MODEL
@@ -222,20 +210,21 @@ static int show_rank(struct rfs_view *view, size_t file, const struct rfs_image 
 static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, struct rfs_image **out,
                          struct rfs_error *err)
 {
-    const struct rfs_mf_view *mf = view->mf;
+    const struct rfs_view_mindformers *mf = view->mf;
     const uint32_t devices = view->scale.dst_devices;
     const int rc = rfs_view_take_sources(view, plan, err);
 
     if (rc)
         return rc;
-    RFS_FREE struct rfs_mf_tensor *tensors = calloc(mf->tensors.n + 1, sizeof *tensors);
+    RFS_FREE struct rfs_image_mindformers_tensor *tensors =
+        calloc(mf->tensors.n + 1, sizeof *tensors);
     if (!tensors)
         return rfs_fail_memory(err);
     for (size_t i = 0; i < mf->tensors.n; i++) {
         const struct stored *stored = &mf->tensors.data[i];
         const struct rfs_geometry *geometry = rfs_planner_geometry(view->planner, stored->target);
         const bool cut = geometry && geometry->dst.ranks > 1;
-        tensors[i] = (struct rfs_mf_tensor){
+        tensors[i] = (struct rfs_image_mindformers_tensor){
             .name = stored->target->shown_name,
             .type = stored->target->shown_type,
             .whole = geometry ? geometry->whole
@@ -245,7 +234,7 @@ static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, stru
             .ranks = devices,
             .files = mf->files[stored->kind] + (size_t)stored->stage * devices};
     }
-    return rfs_image_mf_metadata(view->catalog, tensors, mf->tensors.n, out) ? rfs_fail_memory(err)
+    return rfs_image_mindformers(view->catalog, tensors, mf->tensors.n, out) ? rfs_fail_memory(err)
                                                                              : 0;
 }
 
@@ -258,9 +247,22 @@ static int image_of(struct rfs_view *view, size_t file, const struct rfs_image *
                      : show_rank(view, file, out, err);
 }
 
-static const struct rfs_view_kind kind = {.image = image_of, RFS_GROUPS};
+static void free_mindformers(struct rfs_view *view)
+{
+    struct rfs_view_mindformers *mf = view->mf;
 
-/* common.json, which a save of a single card has, too: without metadata.json. */
+    if (!mf)
+        return;
+    free(mf->tensors.data);
+    free(mf->by_name);
+    for (int k = 0; k < N_KINDS; k++)
+        free(mf->files[k]);
+    free(mf);
+}
+
+static const struct rfs_view_kind kind = {.image = image_of, .free = free_mindformers};
+
+/* Shows common.json, which a save of a single card has, too, without metadata.json. */
 static int pass_on_common(struct rfs_view *view, struct rfs_error *err)
 {
     struct rfs_files *files = rfs_catalog_files(view->stored);
@@ -272,10 +274,10 @@ static int pass_on_common(struct rfs_view *view, struct rfs_error *err)
     return path ? rfs_view_pass_on(view, path, COMMON, NULL, err) : rfs_fail_memory(err);
 }
 
-int rfs_view_mindformers(struct rfs_view *view, struct rfs_error *err)
+int rfs_view_mindformers_open(struct rfs_view *view, struct rfs_error *err)
 {
     view->kind = &kind;
-    view->n_groups = view->dst ? rfs_groups_count(view) : 1;
+    view->n_groups = view->dst ? rfs_view_hidden_count_groups(view) : 1;
     view->mf = calloc(1, sizeof *view->mf);
     view->files = calloc(2 * (size_t)view->n_ranks + 2, sizeof *view->files);
     if (!view->mf || !view->files)

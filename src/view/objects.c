@@ -1,89 +1,90 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * In a file of torch.save an object is written again as a part of its dict, from the nodes of its
- * own pickle. Left out: an object with tensors in it, whose storages the file would need; one with
- * names that are not read; and the rest once the memory for all of them is used up.
+ * A file of torch.save has an object as a part of its dict, which is written again from the nodes
+ * of the object's own pickle. Left out are an object with tensors in it, whose storages the file
+ * would need; one with names that are not read; and the rest once the memory for all of them is
+ * used up.
  */
 #include "view/objects.h"
 
 #include "base/cleanup.h"
 #include "formats/chunks/dcp.h"
-#include "view/outputs.h"
 
 #define MEMORY_MOST (UINT64_C(256) << 20)
 
 static void log_left_out(struct rfs_view *view, size_t n)
 {
-    const struct rfs_chunks *boxes = rfs_catalog_chunks(view->catalog);
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
 
     if (n > 0 && !atomic_exchange(&view->logged_left_out, true))
         rfs_log(&view->log, RFS_WARNING,
                 n == 1 ? "%s: %zu value that is not a tensor is left out"
                        : "%s: %zu values that are not tensors are left out",
-                rfs_files_path(boxes->files, boxes->metadata), n);
+                rfs_files_path(chunked->files, chunked->metadata), n);
 }
 
-void rfs_objects_tell(struct rfs_view *view)
+void rfs_view_objects_log(struct rfs_view *view)
 {
-    const struct rfs_chunks *boxes = rfs_catalog_chunks(view->catalog);
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
 
-    if (boxes && rfs_view_format(&view->options) != RFS_FORMAT_TORCH && !view->set->late)
-        log_left_out(view, boxes->objects.n);
+    if (chunked && rfs_view_options_format(&view->options) != RFS_FORMAT_TORCH && !view->set->late)
+        log_left_out(view, chunked->objects.n);
 }
 
-int rfs_objects_check_unread(const struct rfs_view *view, struct rfs_error *err)
+int rfs_view_objects_check_unread(const struct rfs_view *view, struct rfs_error *err)
 {
-    const struct rfs_chunks *boxes = rfs_catalog_chunks(view->stored);
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->stored);
 
-    for (size_t i = 0; boxes && i < boxes->unread.n; i++) {
-        struct rfs_intern *names = boxes->tables->names;
-        const char *name = rfs_intern_text(names, boxes->unread.data[i].name);
-        /* With convert=, names= is of other names. */
-        if (!view->convert.made && !rfs_output_map_name(view->output_map, name))
+    for (size_t i = 0; chunked && i < chunked->unread.n; i++) {
+        struct rfs_intern *names = chunked->tables->names;
+        const char *name = rfs_intern_text(names, chunked->unread.data[i].name);
+        /* If convert= is given, names= has other names. */
+        if (!view->rules.made && !rfs_names_shown(view->output_map, name))
             continue;
-        return rfs_fail(err, -ENOTSUP, RFS_OF(rfs_files_path(boxes->files, boxes->metadata), name),
-                        view->convert.made ? "convert= of an export that leaves it out (names=)"
-                                           : "names= mapping it to null to leave it out",
-                        "is not read: %s", rfs_intern_text(names, boxes->unread.data[i].why));
+        return rfs_fail(err, -ENOTSUP,
+                        RFS_OF(rfs_files_path(chunked->files, chunked->metadata), name),
+                        view->rules.made ? "convert= of an export that leaves it out (names=)"
+                                         : "names= mapping it to null to leave it out",
+                        "is not read: %s", rfs_intern_text(names, chunked->unread.data[i].why));
     }
     return 0;
 }
 
-int rfs_objects_same_name(const char *source, const char *name, struct rfs_error *err)
+int rfs_view_objects_same_name(const char *source, const char *name, struct rfs_error *err)
 {
     return rfs_fail(err, -EINVAL, RFS_OF(source, name), "names= with another name for one of them",
                     "two values, of which one is no tensor, are both shown by this name");
 }
 
-int rfs_objects_check_names(struct rfs_view *view, struct rfs_error *err)
+int rfs_view_objects_check_names(struct rfs_view *view, struct rfs_error *err)
 {
-    const struct rfs_chunks *boxes = rfs_catalog_chunks(view->catalog);
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
     struct rfs_intern *seen = rfs_intern_new();
     int rc = seen ? 0 : rfs_fail_memory(err);
 
-    for (size_t i = 0; rc == 0 && i < boxes->objects.n; i++) {
-        const char *shown = rfs_output_map_name(
-            view->output_map, rfs_catalog_name(view->catalog, boxes->objects.data[i].name));
+    for (size_t i = 0; rc == 0 && i < chunked->objects.n; i++) {
+        const char *shown = rfs_names_shown(
+            view->output_map, rfs_catalog_name(view->catalog, chunked->objects.data[i].name));
         const uint32_t n = rfs_intern_count(seen);
         const uint32_t id = shown ? rfs_intern_add(seen, shown, strlen(shown)) : n;
         if (id == RFS_NO_ID)
             rc = rfs_fail_memory(err);
         else if (id < n)
-            rc = rfs_objects_same_name(rfs_catalog_path(view->catalog), shown, err);
+            rc = rfs_view_objects_same_name(rfs_catalog_path(view->catalog), shown, err);
     }
     if (seen)
         rfs_intern_free(seen);
     return rc;
 }
 
-void rfs_objects_end(struct rfs_objects *objects)
+void rfs_view_objects_end(struct rfs_view_objects *objects)
 {
     for (size_t i = 0; i < objects->open.n; i++)
         rfs_torch_free(&objects->open.data[i]);
     free(objects->open.data);
 }
 
-/* Whether its pickle names storages: the archive has them, in its folder data. */
+/* Returns whether a pickle names storages, which the archive then has in its folder data. */
 static bool has_storages(const struct rfs_torch *torch)
 {
     static const char data[] = "/data/";
@@ -97,12 +98,15 @@ static bool has_storages(const struct rfs_torch *torch)
     return false;
 }
 
-/* 1 with *out to be freed, 0 for an object that is left out, or -errno with *err filled. */
-static int open_object(struct rfs_chunks *boxes, const struct rfs_chunked_object *object,
+/*
+ * Opens an object. Returns 1 with *out to be freed, 0 if it is left out, or -errno with *err
+ * filled.
+ */
+static int open_object(struct rfs_chunks *chunked, const struct rfs_chunked_object *object,
                        struct rfs_budget *budget, struct rfs_torch *out, struct rfs_error *err)
 {
     struct rfs_error why = {0};
-    const int rc = rfs_dcp_open_object(boxes, object, budget, out, &why);
+    const int rc = rfs_dcp_open_object(chunked, object, budget, out, &why);
 
     if (rc == -ENOTSUP || rc == -EFBIG)
         return 0;
@@ -116,7 +120,7 @@ static int open_object(struct rfs_chunks *boxes, const struct rfs_chunked_object
     return 0;
 }
 
-/* Which names, by id, the tensors have. NULL when out of memory. */
+/* Marks the names, by id, that the tensors have. NULL when out of memory. */
 static unsigned char *names_taken(struct rfs_view *view, const struct rfs_params *params)
 {
     const size_t n = rfs_intern_count(rfs_catalog_tables(view->catalog)->names);
@@ -135,43 +139,43 @@ static int check_name(struct rfs_view *view, const unsigned char *taken, const c
 
     return id == RFS_NO_ID || !taken[id]
                ? 0
-               : rfs_objects_same_name(rfs_catalog_path(view->catalog), shown, err);
+               : rfs_view_objects_same_name(rfs_catalog_path(view->catalog), shown, err);
 }
 
-static int add(struct rfs_document *document, const char *name, const struct rfs_torch *torch,
+static int add(struct rfs_hfai_document *document, const char *name, const struct rfs_torch *torch,
                struct rfs_error *err)
 {
     struct rfs_node *dict = (struct rfs_node *)(uintptr_t)document->root; /* its own */
 
-    return rfs_document_add(document, dict, rfs_document_text(document, name)) &&
-                   rfs_document_add(document, dict, torch->pickle.root)
+    return rfs_hfai_document_add(document, dict, rfs_hfai_document_text(document, name)) &&
+                   rfs_hfai_document_add(document, dict, torch->pickle.root)
                ? 0
                : rfs_fail_memory(err);
 }
 
-int rfs_objects_add(struct rfs_view *view, const struct rfs_params *params,
-                    struct rfs_document *document, struct rfs_objects *objects,
-                    struct rfs_error *err)
+int rfs_view_objects_add(struct rfs_view *view, const struct rfs_params *params,
+                         struct rfs_hfai_document *document, struct rfs_view_objects *objects,
+                         struct rfs_error *err)
 {
-    struct rfs_chunks *boxes = rfs_catalog_chunks(view->catalog);
-    RFS_FREE unsigned char *taken = boxes ? names_taken(view, params) : NULL;
+    struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
+    RFS_FREE unsigned char *taken = chunked ? names_taken(view, params) : NULL;
     struct rfs_budget budget = {.most = MEMORY_MOST};
     size_t left_out = 0;
     int rc = 0;
 
-    if (boxes)
-        rc = taken ? rfs_objects_check_names(view, err) : rfs_fail_memory(err);
-    for (size_t i = 0; boxes && rc == 0 && i < boxes->objects.n; i++) {
-        const struct rfs_chunked_object *object = &boxes->objects.data[i];
+    if (chunked)
+        rc = taken ? rfs_view_objects_check_names(view, err) : rfs_fail_memory(err);
+    for (size_t i = 0; chunked && rc == 0 && i < chunked->objects.n; i++) {
+        const struct rfs_chunked_object *object = &chunked->objects.data[i];
         const char *shown =
-            rfs_output_map_name(view->output_map, rfs_catalog_name(view->catalog, object->name));
+            rfs_names_shown(view->output_map, rfs_catalog_name(view->catalog, object->name));
         struct rfs_torch torch;
         if (!shown)
             continue;
         rc = check_name(view, taken, shown, err);
         if (rc)
             return rc;
-        rc = open_object(boxes, object, &budget, &torch, err);
+        rc = open_object(chunked, object, &budget, &torch, err);
         left_out += rc == 0;
         if (rc <= 0)
             continue;

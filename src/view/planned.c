@@ -1,25 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The files that a planner plans: one for each destination rank, or in the root those of one whole
- * checkpoint, whose images are all made when the view is opened.
+ * Views whose files a planner plans: one for each destination rank, or in the root those of one
+ * whole checkpoint, whose images are all made when the view is opened.
  */
 #include "view/planned.h"
 
 #include "base/text.h"
 #include "image/pt.h"
 #include "view/dcp.h"
-#include "view/flat.h"
-#include "view/groups.h"
+#include "view/flat_view.h"
+#include "view/hidden.h"
+#include "view/internal.h"
 #include "view/mindformers.h"
 #include "view/objects.h"
-#include "view/outputs.h"
+#include "view/strategy_options.h"
 
-/* A dict of tensors and objects, as torch.save writes it. */
+/* ---- images ---------------------------------------------------------------------------------- */
+
+/* Makes a dict of tensors and objects, as torch.save writes it. */
 static int encode_torch(struct rfs_view *view, const struct rfs_params *params,
                         struct rfs_image **out, struct rfs_error *err)
 {
-    struct rfs_document document = {0};
-    struct rfs_objects objects = {.open = {0}};
+    struct rfs_hfai_document document = {0};
+    struct rfs_view_objects objects = {.open = {0}};
     const struct rfs_pt_config config = {
         .catalog = view->catalog,
         .document = &document,
@@ -28,11 +31,11 @@ static int encode_torch(struct rfs_view *view, const struct rfs_params *params,
         .crc = view->options.zip_crc,
     };
 
-    int rc = rfs_document_params(&document, view->catalog, params, err)
-            ?: rfs_objects_add(view, params, &document, &objects, err)
+    int rc = rfs_hfai_document_params(&document, view->catalog, params, err)
+            ?: rfs_view_objects_add(view, params, &document, &objects, err)
             ?: rfs_image_pt(&config, out, err);
-    rfs_document_free(&document);
-    rfs_objects_end(&objects);
+    rfs_hfai_document_free(&document);
+    rfs_view_objects_end(&objects);
     return rc;
 }
 
@@ -41,9 +44,9 @@ static int encode(struct rfs_view *view, const struct rfs_params *params, struct
 {
     const struct rfs_selection all = {.params = params};
 
-    if (rfs_view_format(&view->options) == RFS_FORMAT_SAFETENSORS)
+    if (rfs_view_options_format(&view->options) == RFS_FORMAT_SAFETENSORS)
         return rfs_image_safetensors(view->catalog, &all, "ms", out, err);
-    if (rfs_view_format(&view->options) == RFS_FORMAT_TORCH)
+    if (rfs_view_options_format(&view->options) == RFS_FORMAT_TORCH)
         return encode_torch(view, params, out, err);
     const int rc = rfs_image_ckpt(view->catalog, params, view->options.crc, out);
     if (rc == -EFBIG)
@@ -52,10 +55,7 @@ static int encode(struct rfs_view *view, const struct rfs_params *params, struct
     return rc ? rfs_fail_memory(err) : 0;
 }
 
-/*
- * The image of a parameter list, encoded once and shared by the ranks that have that parameter
- * list.
- */
+/* Encodes the image of a parameter list once; the ranks that have that list share it. */
 static int share_image(struct rfs_view *view, const struct rfs_params *params,
                        const struct rfs_image **out, struct rfs_error *err)
 {
@@ -96,32 +96,29 @@ static int image_of(struct rfs_view *view, size_t file, const struct rfs_image *
     return rc ? rc : share_image(view, plan->params, out, err);
 }
 
-/* ---- the kinds ------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
-static const struct rfs_view_kind ranks = {.by_rank = true, .image = image_of, RFS_GROUPS};
-/* Its image_of is never called: all are ready. */
-static const struct rfs_view_kind flat = {.image = image_of, RFS_GROUPS};
+static const struct rfs_view_kind ranks = {.by_rank = true, .image = image_of};
 
-/* ---- the files ------------------------------------------------------------------------------- */
-
-/* rank_R/{prefix}R.ckpt, or rank_R/{prefix}R_part{stage}.ckpt by stage. */
+/* Shows rank_R/{prefix}R.ckpt, or rank_R/{prefix}R_part{stage}.ckpt by stage. */
 static int show_rank(struct rfs_view *view, uint32_t rank, struct rfs_error *err)
 {
-    struct shown_file *file = &view->files[rank];
-    struct shown_folder *folder = &view->folders[rank];
+    struct rfs_view_file *file = &view->files[rank];
+    struct rfs_view_folder *folder = &view->folders[rank];
     const int64_t part = rfs_planner_part(view->planner);
     const char *prefix = view->options.prefix;
     char stage[32] = "";
 
     if (part >= 0)
         snprintf(stage, sizeof stage, "_part%lld", (long long)part);
-    *file =
-        (struct shown_file){.rank = rank,
-                            .parameters = RFS_IN_PLAN,
-                            .mapped = rfs_view_format(&view->options) == RFS_FORMAT_SAFETENSORS};
-    *folder = (struct shown_folder){.first = rank, .n = 1};
+    *file = (struct rfs_view_file){.rank = rank,
+                                   .parameters = RFS_IN_PLAN,
+                                   .mapped = rfs_view_options_format(&view->options) ==
+                                             RFS_FORMAT_SAFETENSORS};
+    *folder = (struct rfs_view_folder){.first = rank, .n = 1};
     folder->name = rfs_text_printf("rank_%u", rank);
-    file->name = rfs_text_printf("%s%u%s.%s", prefix, rank, stage, rfs_format_name(view->format));
+    file->name =
+        rfs_text_printf("%s%u%s.%s", prefix, rank, stage, rfs_options_format_name(view->format));
     return folder->name && file->name ? 0 : rfs_fail_memory(err);
 }
 
@@ -130,7 +127,7 @@ static int show_ranks(struct rfs_view *view, struct rfs_error *err)
     int rc = 0;
 
     view->kind = &ranks;
-    view->n_groups = rfs_groups_count(view);
+    view->n_groups = rfs_view_hidden_count_groups(view);
     view->files = calloc(view->n_ranks, sizeof *view->files);
     view->folders = calloc(view->n_ranks, sizeof *view->folders);
     if (!view->files || !view->folders)
@@ -141,24 +138,82 @@ static int show_ranks(struct rfs_view *view, struct rfs_error *err)
     return rc;
 }
 
-int rfs_view_show_planned(struct rfs_view *view, struct rfs_error *err)
+static int show_files(struct rfs_view *view, struct rfs_error *err)
 {
-    const struct rfs_rank_plan *plan;
-
-    view->format = rfs_view_format(&view->options);
-    rfs_objects_tell(view);
-    if (view->options.shown == RFS_SHOW_RANKS)
+    view->format = rfs_view_options_format(&view->options);
+    rfs_view_objects_log(view);
+    switch (view->options.shown) {
+    case RFS_SHOW_RANKS:
         return show_ranks(view, err);
-    if (view->options.shown == RFS_SHOW_DCP)
-        return rfs_view_dcp(view, err);
-    if (view->options.shown == RFS_SHOW_MINDFORMERS)
-        return rfs_view_mindformers(view, err);
-    view->kind = &flat;
-    view->n_groups = 1;
-    const int rc = rfs_planner_rank(view->planner, 0, &plan, err);
+    case RFS_SHOW_DCP:
+        return rfs_view_dcp_open(view, err);
+    case RFS_SHOW_MINDFORMERS:
+        return rfs_view_mindformers_open(view, err);
+    default:
+        return rfs_view_flat_open(view, err);
+    }
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* Refuses options for sources or outputs of torch.save where there are none. */
+static int check_torch_options(const struct rfs_view *view, struct rfs_error *err)
+{
+    const struct rfs_options *options = &view->options;
+    const struct rfs_option *unused =
+        rfs_options_first(options, RFS_OPTION_OF_PARTS, RFS_OPTION_OF_RANKS);
+
+    if (unused)
+        return rfs_fail_usage(err, "the folder that dist_ckpt.save wrote",
+                              "option %s is for hfai's PART_000.pt and so on, which the source "
+                              "does not have",
+                              unused->name);
+    if (options->entry && rfs_catalog_format(view->stored) != RFS_FORMAT_TORCH)
+        return rfs_fail_usage(err, "leave entry out",
+                              "option entry says where in a .pt file the tensors are, and the "
+                              "source has none");
+    if (options->zip_crc && rfs_view_options_format(options) != RFS_FORMAT_TORCH)
+        return rfs_fail_usage(err, "-o format=pt", "option zip_crc is for .pt files");
+    return 0;
+}
+
+/* Returns how many distinct names the strategies have. */
+static uint64_t count_parameters(const struct rfs_view *view)
+{
+    uint64_t n = view->src ? rfs_strategy_count(view->src) : 0;
+
+    for (size_t i = 0; view->dst && i < rfs_strategy_count(view->dst); i++)
+        n += !view->src || rfs_strategy_find(view->src, rfs_strategy_param(view->dst, i)) < 0;
+    return n;
+}
+
+int rfs_view_planned_open(struct rfs_view *view, struct rfs_error *err)
+{
+    const struct rfs_names_config output_map = {view->options.names, view->options.dtype};
+    int rc = rfs_view_take_strategies(view, err)
+            ?: check_torch_options(view, err)
+            ?: rfs_names_open(&output_map, &view->output_map, err)
+            ?: rfs_view_objects_check_unread(view, err);
+
     if (rc)
         return rc;
-    return view->options.shown == RFS_SHOW_HUGGINGFACE
-               ? rfs_view_huggingface(view, plan->params, err)
-               : rfs_view_unified(view, plan->params, err);
+    const struct rfs_planner_config config = {
+        .catalog = view->catalog,
+        .src = view->src,
+        .dst = view->dst,
+        .pool = view->set->pool,
+        .log = &view->log,
+        .strict = view->options.strict,
+        .keep_empty = rfs_view_options_format(&view->options) != RFS_FORMAT_CKPT,
+        .output_map = view->output_map,
+        .late = view->set->late,
+        .converted = view->rules.made,
+    };
+    rc = rfs_planner_new(&config, &view->planner, err);
+    if (rc)
+        return rc;
+    rfs_planner_scale(view->planner, &view->scale);
+    view->n_ranks = view->scale.dst_devices * view->scale.dst_stages;
+    view->parameters = count_parameters(view);
+    return show_files(view, err);
 }

@@ -5,8 +5,8 @@
 #include "view/internal.h"
 
 /*
- * The kind and the files of a view, once its planner is there. Those of a flat view depend on the
- * parameters and their sizes: the destination is planned, and their images are ready. 0 or -errno
- * with *err filled.
+ * Reads the strategies, makes the planner, and shows files. The catalogue is open. The files of a
+ * flat view depend on the parameters and their sizes: the destination is planned, and their images
+ * are ready. Returns 0 or -errno with *err filled.
  */
-int rfs_view_show_planned(struct rfs_view *view, struct rfs_error *err);
+int rfs_view_planned_open(struct rfs_view *view, struct rfs_error *err);

@@ -11,7 +11,7 @@ int rfs_view_plans(struct reshard_view *set, struct rfs_view_plans *out, struct 
         return rfs_fail_usage(err, "-o step=N, or -o epoch=N", "step=all shows several saves");
     *out = (struct rfs_view_plans){.planner = view->planner,
                                    .catalog = view->catalog,
-                                   .converted = view->convert.made,
+                                   .converted = view->rules.made,
                                    .stored = view->stored,
                                    .pool = set->pool,
                                    .src = view->src,
@@ -19,7 +19,7 @@ int rfs_view_plans(struct reshard_view *set, struct rfs_view_plans *out, struct 
                                    .n_ranks = view->n_ranks,
                                    .keyed = set->encrypted != NULL};
     if (view->hfai)
-        rfs_hfai_view_parts(view, &out->hfai, &out->division);
+        rfs_view_hfai_parts(view, &out->hfai, &out->division);
     else if (!view->dst && view->n_ranks > 1)
         return rfs_fail_usage(err, "-d, or -o dst_rules=",
                               "without a strategy view=dcp divides rows over its files, and ranks "
@@ -28,7 +28,7 @@ int rfs_view_plans(struct reshard_view *set, struct rfs_view_plans *out, struct 
 }
 
 int rfs_view_shown_at(struct reshard_view *set, uint32_t rank, uint32_t target,
-                      struct rfs_shown_at *out)
+                      struct rfs_view_location *out)
 {
     struct rfs_view *view = rfs_view_only(set);
     const struct rfs_image *image;
@@ -40,16 +40,16 @@ int rfs_view_shown_at(struct reshard_view *set, uint32_t rank, uint32_t target,
         return rc;
     for (size_t i = 0; i < image->n; i++)
         if (image->regions[i].target == target && image->regions[i].at == 0) {
-            *out = (struct rfs_shown_at){view->folders[rank].name, view->files[rank].name,
-                                         image->regions[i].start};
+            *out = (struct rfs_view_location){view->folders[rank].name, view->files[rank].name,
+                                              image->regions[i].start};
             return 1;
         }
     return 0;
 }
 
 /*
- * Whether ranges of an item from R on are the same bytes as the pieces; then where those begin in
- * the first.
+ * Returns whether the next ranges of an item are the bytes of the pieces; sets where these begin in
+ * the first range.
  */
 static bool is_stored(const struct rfs_storage_range *ranges, size_t left,
                       const struct rfs_piece_trace *pieces, size_t n, uint64_t *in)
@@ -69,7 +69,7 @@ static bool is_stored(const struct rfs_storage_range *ranges, size_t left,
     return true;
 }
 
-/* Where the pieces begin in an item: 1, or 0 if they are not in it. */
+/* Finds where the pieces begin in an item; false if they are not in it. */
 static bool find_stored(const struct rfs_storages *storages, uint32_t item,
                         const struct rfs_piece_trace *pieces, size_t n, uint64_t *in)
 {
@@ -88,7 +88,8 @@ static bool find_stored(const struct rfs_storages *storages, uint32_t item,
 }
 
 int rfs_view_stored_at(struct reshard_view *set, uint32_t part,
-                       const struct rfs_piece_trace *pieces, size_t n, struct rfs_shown_at *out)
+                       const struct rfs_piece_trace *pieces, size_t n,
+                       struct rfs_view_location *out)
 {
     struct rfs_view *view = rfs_view_only(set);
     const struct rfs_image *image;
@@ -105,8 +106,8 @@ int rfs_view_stored_at(struct reshard_view *set, uint32_t part,
     for (size_t i = 0; i < image->n; i++)
         if (image->regions[i].target < image->storages->items.n && image->regions[i].at == 0 &&
             find_stored(image->storages, image->regions[i].target, pieces, n, &in)) {
-            *out =
-                (struct rfs_shown_at){NULL, view->files[part].name, image->regions[i].start + in};
+            *out = (struct rfs_view_location){NULL, view->files[part].name,
+                                              image->regions[i].start + in};
             return 1;
         }
     return 0;

@@ -4,16 +4,15 @@
 #include "base/checked.h"
 #include "store/encrypted.h"
 #include "view/internal.h"
-#include "view/saves.h"
 
 #define XXH_STATIC_LINKING_ONLY /* a hash state on the stack */
 #include <xxhash.h>
 
 /* The first word of a key, so that keys of different things never meet. */
-enum { LITERAL = 1, TARGET, CONVERTED, FILE_CRC, STORAGE_CRC };
+enum { LITERAL = 1, TARGET, CAST, FILE_CRC, STORAGE_CRC };
 
 /* A shown file whose image is ready. */
-struct place {
+struct shown {
     struct rfs_view *view;
     size_t file;
     const struct rfs_image *image;
@@ -23,11 +22,11 @@ struct place {
 static bool find_file(struct reshard_view *set, uint64_t id, struct rfs_view **view, size_t *file)
 {
     *view = rfs_view_pick(set, id);
-    return *view && rfs_view_entry(*view, id, file) == ENTRY_FILE;
+    return *view && rfs_view_entry(*view, id, file) == RFS_ENTRY_FILE;
 }
 
-/* False when there is no such file, or it is not planned. */
-static bool find(struct reshard_view *set, uint64_t id, struct place *out)
+/* Finds a planned file. False when there is no such file, or it is not planned. */
+static bool find(struct reshard_view *set, uint64_t id, struct shown *out)
 {
     if (!find_file(set, id, &out->view, &out->file))
         return false;
@@ -40,9 +39,10 @@ static bool find(struct reshard_view *set, uint64_t id, struct place *out)
 /* ---- ranges of sources ----------------------------------------------------------------------- */
 
 /*
- * The part of a block's one run that lies in one piece in its file, from byte SKIP of the run on.
+ * Finds the part of a block's one run that lies in one piece in its file, from byte SKIP of the run
+ * on.
  */
-static void run_piece(const struct rfs_block *block, uint64_t skip, struct rfs_plain *out,
+static void run_piece(const struct rfs_block *block, uint64_t skip, struct rfs_view_run *out,
                       uint64_t *bytes)
 {
     const struct rfs_content *content = &block->content;
@@ -50,7 +50,7 @@ static void run_piece(const struct rfs_block *block, uint64_t skip, struct rfs_p
 
     *bytes = block->run - skip;
     out->file = block->file;
-    out->source = rfs_content_offset(content, at);
+    out->source = rfs_catalog_content_offset(content, at);
     const struct rfs_extent *extent = content->extents;
     for (uint32_t i = 0; i < content->n; i++, extent++) {
         if (at < extent->bytes) {
@@ -62,14 +62,14 @@ static void run_piece(const struct rfs_block *block, uint64_t skip, struct rfs_p
 }
 
 /*
- * The first piece of [begin, end) of the slice, of at least LEAST bytes; *out is in the slice's
- * bytes then. Blocks that go on where the one before ends, in the slice and in the file, are one
- * piece.
+ * Finds the first piece of [begin, end) of the slice, of at least LEAST bytes; *out is in the
+ * slice's bytes then. Blocks that go on where the one before ends, in the slice and in the file,
+ * are one piece.
  */
 static bool find_piece(const struct rfs_slice *slice, uint64_t begin, uint64_t end, uint64_t least,
-                       struct rfs_plain *out)
+                       struct rfs_view_run *out)
 {
-    struct rfs_plain found = {0};
+    struct rfs_view_run found = {0};
 
     for (size_t i = 0; i < slice->n && slice->blocks[i].dst < end; i++) {
         const struct rfs_block *block = &slice->blocks[i];
@@ -79,7 +79,7 @@ static bool find_piece(const struct rfs_slice *slice, uint64_t begin, uint64_t e
         if (block->n_loops > 0)
             continue;
         for (; at < rfs_min_u64(end, block->dst_end); at += bytes) {
-            struct rfs_plain piece = {.begin = at};
+            struct rfs_view_run piece = {.begin = at};
             run_piece(block, at - block->dst, &piece, &bytes);
             bytes = rfs_min_u64(bytes, end - at);
             const bool goes_on = found.end == at && found.end > 0 && found.file == piece.file &&
@@ -97,17 +97,17 @@ static bool find_piece(const struct rfs_slice *slice, uint64_t begin, uint64_t e
     return found.end - found.begin >= least;
 }
 
-static int plain_in_region(const struct place *place, const struct rfs_region *region,
-                           uint64_t from, uint64_t to, uint64_t least, struct rfs_plain *out)
+static int find_in_region(const struct shown *shown, const struct rfs_region *region, uint64_t from,
+                          uint64_t to, uint64_t least, struct rfs_view_run *out)
 {
     struct rfs_slice slice = {0};
-    struct rfs_conversion conversion;
+    struct rfs_casting cast;
 
     if (region->target >= RFS_NO_TARGET || to - from < least ||
-        rfs_view_conversion(place->view, place->image, region->target, &conversion))
+        rfs_view_cast(shown->view, shown->image, region->target, &cast))
         return 0;
     const uint64_t shift = region->at - region->start; /* modulo 2^64 */
-    int rc = rfs_tensors_slice(&place->tensors, region->target, &slice);
+    int rc = rfs_tensors_slice(&shown->tensors, region->target, &slice);
     if (rc == 0 && find_piece(&slice, from + shift, to + shift, least, out)) {
         out->begin -= shift;
         out->end -= shift;
@@ -117,62 +117,57 @@ static int plain_in_region(const struct place *place, const struct rfs_region *r
     return rc;
 }
 
-int rfs_view_plain(struct reshard_view *view, uint64_t id, uint64_t begin, uint64_t end,
-                   uint64_t least, struct rfs_plain *out)
+int rfs_view_find_run(struct reshard_view *view, uint64_t id, uint64_t begin, uint64_t end,
+                      uint64_t least, struct rfs_view_run *out)
 {
-    struct place place;
+    struct shown shown;
     int rc = 0;
 
-    if (!find(view, id, &place))
+    if (!find(view, id, &shown))
         return -ENOENT;
-    end = rfs_min_u64(end, place.image->bytes);
+    end = rfs_min_u64(end, shown.image->bytes);
     if (begin >= end || rfs_view_secret(view))
         return 0;
-    for (size_t i = rfs_image_find(place.image, begin); rc == 0 && i < place.image->n; i++) {
-        const struct rfs_region *region = &place.image->regions[i];
+    for (size_t i = rfs_image_find(shown.image, begin); rc == 0 && i < shown.image->n; i++) {
+        const struct rfs_region *region = &shown.image->regions[i];
         if (region->start >= end)
             break;
-        rc = plain_in_region(&place, region, rfs_max_u64(begin, region->start),
-                             rfs_min_u64(end, rfs_image_end(place.image, i)), least, out);
+        rc = find_in_region(&shown, region, rfs_max_u64(begin, region->start),
+                            rfs_min_u64(end, rfs_image_end(shown.image, i)), least, out);
     }
     return rc;
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-static int add_target(XXH3_state_t *state, const struct place *place, uint32_t target,
+static int add_target(XXH3_state_t *state, const struct shown *shown, uint32_t target,
                       uint64_t from, uint64_t bytes)
 {
     struct rfs_slice slice = {0};
-    struct rfs_conversion conversion = {0};
+    struct rfs_casting cast = {0};
 
-    const bool converted = rfs_view_conversion(place->view, place->image, target, &conversion);
-    const int rc = rfs_tensors_slice(&place->tensors, target, &slice);
+    const bool is_cast = rfs_view_cast(shown->view, shown->image, target, &cast);
+    const int rc = rfs_tensors_slice(&shown->tensors, target, &slice);
     if (rc == 0) {
-        const uint64_t words[] = {converted ? CONVERTED : TARGET,
-                                  slice.id[0],
-                                  slice.id[1],
-                                  from,
-                                  bytes,
-                                  conversion.from,
-                                  conversion.to,
-                                  conversion.by_float32};
+        const uint64_t words[] = {
+            is_cast ? CAST : TARGET, slice.id[0], slice.id[1], from, bytes, cast.from, cast.to,
+            cast.by_float32};
         XXH3_128bits_update(state, words, sizeof words);
     }
     rfs_slice_free(&slice);
     return rc;
 }
 
-/* Bytes [from, to) of a region, counted from its start. */
-static int add_region(XXH3_state_t *state, const struct place *place, uint64_t id, size_t number,
+/* Adds bytes [from, to) of a region, counted from its start. */
+static int add_region(XXH3_state_t *state, const struct shown *shown, uint64_t id, size_t number,
                       uint64_t from, uint64_t to)
 {
-    const struct rfs_region *region = &place->image->regions[number];
+    const struct rfs_region *region = &shown->image->regions[number];
 
     if (region->target == RFS_LITERAL) {
         const uint64_t words[] = {LITERAL, to - from};
         XXH3_128bits_update(state, words, sizeof words);
-        XXH3_128bits_update(state, place->image->literals + region->at + from, (size_t)(to - from));
+        XXH3_128bits_update(state, shown->image->literals + region->at + from, (size_t)(to - from));
         return 0;
     }
     if (region->target == RFS_CRC) {
@@ -181,13 +176,13 @@ static int add_region(XXH3_state_t *state, const struct place *place, uint64_t i
         return 0;
     }
     if (region->target != RFS_STORAGE_CRC)
-        return add_target(state, place, region->target, region->at + from, to - from);
-    /* Of another region, which is no checksum. */
+        return add_target(state, shown, region->target, region->at + from, to - from);
+    /* The checksum is that of another region, which is no checksum. */
     const size_t of = (size_t)(region->at >> 3);
-    const uint64_t bytes = rfs_image_end(place->image, of) - place->image->regions[of].start;
+    const uint64_t bytes = rfs_image_end(shown->image, of) - shown->image->regions[of].start;
     const uint64_t words[] = {STORAGE_CRC, (region->at & 7) + from, to - from};
     XXH3_128bits_update(state, words, sizeof words);
-    return add_target(state, place, place->image->regions[of].target, place->image->regions[of].at,
+    return add_target(state, shown, shown->image->regions[of].target, shown->image->regions[of].at,
                       bytes);
 }
 
@@ -195,20 +190,20 @@ int rfs_view_key(struct reshard_view *view, uint64_t id, uint64_t begin, uint64_
                  uint64_t key[2])
 {
     XXH3_state_t state;
-    struct place place;
+    struct shown shown;
     int rc = 0;
 
-    if (!find(view, id, &place))
+    if (!find(view, id, &shown))
         return -ENOENT;
     XXH3_128bits_reset(&state);
-    end = rfs_min_u64(end, place.image->bytes);
-    for (size_t i = begin < end ? rfs_image_find(place.image, begin) : place.image->n;
-         rc == 0 && i < place.image->n; i++) {
-        const struct rfs_region *region = &place.image->regions[i];
+    end = rfs_min_u64(end, shown.image->bytes);
+    for (size_t i = begin < end ? rfs_image_find(shown.image, begin) : shown.image->n;
+         rc == 0 && i < shown.image->n; i++) {
+        const struct rfs_region *region = &shown.image->regions[i];
         if (region->start >= end)
             break;
-        rc = add_region(&state, &place, id, i, rfs_max_u64(begin, region->start) - region->start,
-                        rfs_min_u64(end, rfs_image_end(place.image, i)) - region->start);
+        rc = add_region(&state, &shown, id, i, rfs_max_u64(begin, region->start) - region->start,
+                        rfs_min_u64(end, rfs_image_end(shown.image, i)) - region->start);
     }
     const XXH128_hash_t hash = XXH3_128bits_digest(&state);
     key[0] = hash.low64;
@@ -232,14 +227,14 @@ int rfs_view_plan_file(struct reshard_view *set, uint64_t id, struct rfs_error *
 const uint32_t *rfs_view_sources(struct reshard_view *set, uint64_t id, uint32_t *n,
                                  struct rfs_files **files)
 {
-    struct place place;
+    struct shown shown;
 
     *n = 0;
-    if (!find(set, id, &place))
+    if (!find(set, id, &shown))
         return NULL;
-    *n = place.tensors.plan->n_sources;
-    *files = rfs_catalog_files(place.view->catalog);
-    return place.tensors.plan->sources;
+    *n = shown.tensors.plan->n_sources;
+    *files = rfs_catalog_files(shown.view->catalog);
+    return shown.tensors.plan->sources;
 }
 
 const char *rfs_view_source_path(struct reshard_view *set, uint64_t id)
@@ -265,35 +260,27 @@ uint64_t rfs_view_kin(struct reshard_view *set, uint64_t id)
     if (rank == RFS_NO_RANK)
         return id; /* each for itself */
     const uint32_t devices = rfs_view_pick(set, id)->scale.dst_devices;
-    return (id >> RFS_SAVE_SHIFT) << 32 | rank / (devices > 0 ? devices : 1);
+    return (id >> RFS_VIEW_SAVE_SHIFT) << 32 | rank / (devices > 0 ? devices : 1);
 }
 
 bool rfs_view_has_crc(struct reshard_view *view, uint64_t id, uint64_t *trailer)
 {
-    struct place place;
+    struct shown shown;
 
-    if (!find(view, id, &place) || place.image->n == 0 ||
-        place.image->regions[place.image->n - 1].target != RFS_CRC)
+    if (!find(view, id, &shown) || shown.image->n == 0 ||
+        shown.image->regions[shown.image->n - 1].target != RFS_CRC)
         return false;
-    *trailer = place.image->bytes - RFS_CRC_TRAILER;
+    *trailer = shown.image->bytes - RFS_CRC_TRAILER;
     return true;
 }
 
-void rfs_view_tell_crc(struct reshard_view *set, uint64_t id, uint32_t crc)
-{
-    struct rfs_view *view;
-    size_t file;
-
-    if (find_file(set, id, &view, &file))
-        rfs_view_know_crc(view, file, crc);
-}
-
-int rfs_view_reader_scattered(struct reshard_view *view, uint64_t id, struct reshard_reader **out)
+int rfs_view_reader_open_scattered(struct reshard_view *view, uint64_t id,
+                                   struct reshard_reader **out)
 {
     const int rc = reshard_reader_open(view, id, out);
 
     if (rc == 0)
-        rfs_view_scatter(*out);
+        rfs_view_reader_scatter(*out);
     return rc;
 }
 

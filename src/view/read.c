@@ -1,33 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reading: regions to bytes. A reader that goes on from where it was is read ahead of: pieces of
- * the next ones are assembled in the background while the kernel takes this answer.
+ * the next regions are assembled in the background while the kernel takes this answer.
+ *
+ * The checksum at the end of a .ckpt file, and those of storages in an archive, are summed up when
+ * their bytes are read: the file's own bytes are read through once. Other readers of a .ckpt file's
+ * checksum wait meanwhile.
  */
-#include "view/copies.h"
-#include "view/hidden.h"
-#include "view/internal.h"
-#include "view/saves.h"
-#include "view/sequential.h"
-
 #include "base/cancel.h"
 #include "base/checked.h"
+#include "base/once.h"
+#include "base/secret.h"
 #include "base/store.h"
+#include "base/wait.h"
 #include "formats/chunks/chunks.h"
+#include "view/hidden.h"
+#include "view/internal.h"
+#include "view/ranges.h"
+#include "view/rules_view.h"
+#include "view/sequential.h"
+
+#include <zlib.h>
 
 #define BORROW_LEAST (UINT64_C(64) << 10) /* shorter spans are cheaper copied than sent apart */
 
-_Static_assert(RESHARD_SCRATCH_EXTRA >= RFS_PLACE_STEP, "callers' scratch has room for moving");
+_Static_assert(RESHARD_SCRATCH_EXTRA >= RFS_DISTANCE_STEP, "callers' scratch has room for moving");
 
 struct reshard_reader {
     struct rfs_view *view;
-    size_t file; /* of the view's; of a tensor's own file nothing */
+    size_t file; /* number of a shown file; unused for a tensor's own file */
     const struct rfs_image *image;
-    struct rfs_tensors tensors; /* with the targets of the image */
-    struct rfs_image *own;      /* owned; image, of a tensor's own file; else NULL */
+    struct rfs_tensors tensors; /* the targets of the image */
+    struct rfs_image *own;      /* owned; the image of a tensor's own file; else NULL */
     bool scattered;             /* nothing is read ahead; constant once it is used */
-    pthread_mutex_t lock;       /* of the rest; a leaf lock */
+    pthread_mutex_t lock;       /* guards the rest; a leaf lock */
     struct rfs_sequential sequential;
-    struct rfs_slice slice; /* of slice_target, when slice.n > 0 and it is not taken */
+    struct rfs_slice
+        slice; /* slice of slice_target; slice.n is 0 while it is taken, or there is none */
     uint32_t slice_target;
 };
 
@@ -36,59 +45,41 @@ struct reshard_loan {
     struct rfs_pins pins;
 };
 
-/* Copied to BUF, or given as a REPLY. */
+/* An answer: bytes copied to BUF, or given as a REPLY. */
 struct answer {
     unsigned char *buf; /* where the next bytes go; NULL with a reply */
     struct rfs_reply *reply;
     size_t done;
 };
 
-/* Where the next bytes are to be copied. */
+/* Returns where the next bytes are to be copied. */
 static unsigned char *answer_at(const struct answer *answer)
 {
     return answer->reply ? answer->reply->at : answer->buf;
 }
 
-/* SIZE bytes were put at answer_at. */
+/* Notes that SIZE bytes were put at answer_at. */
 static int answer_copied(struct answer *answer, size_t size)
 {
     answer->done += size;
     if (answer->reply)
-        return rfs_reply_copied(answer->reply, size);
+        return rfs_assemble_copied(answer->reply, size);
     answer->buf += size;
     return 0;
 }
 
-bool rfs_target_conversion(const struct rfs_view *view, const struct rfs_target *target,
-                           struct rfs_conversion *conversion)
-{
-    if (target->shown_type == target->type)
-        return false;
-    const struct rfs_type *from = rfs_catalog_type(view->catalog, target->type);
-    const struct rfs_type *to = rfs_catalog_type(view->catalog, target->shown_type);
-    *conversion = (struct rfs_conversion){(enum rfs_dtype)from->dtype, (enum rfs_dtype)to->dtype,
-                                          from->dtype == RFS_FLOAT64 && to->dtype != RFS_FLOAT32 &&
-                                              rfs_planner_casts(view->planner, target)};
-    return true;
-}
-
-bool rfs_view_conversion(const struct rfs_view *view, const struct rfs_image *image,
-                         uint32_t number, struct rfs_conversion *conversion)
-{
-    return !image->storages &&
-           rfs_target_conversion(view, &image->params->targets[number], conversion);
-}
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 static int answer_slice(const struct reshard_reader *reader, uint32_t target,
                         const struct rfs_slice *slice, uint64_t begin, size_t size, bool sequential,
                         struct answer *answer)
 {
     struct rfs_view *view = reader->view;
-    struct rfs_conversion conversion;
+    struct rfs_casting cast;
 
-    if (rfs_view_conversion(view, reader->image, target, &conversion)) {
-        const int rc = rfs_assemble_converted(view->assembler, slice, &conversion, begin, size,
-                                              sequential, answer_at(answer));
+    if (rfs_view_cast(view, reader->image, target, &cast)) {
+        const int rc = rfs_assemble_cast(view->assembler, slice, &cast, begin, size, sequential,
+                                         answer_at(answer));
         return rc ? rc : answer_copied(answer, size);
     }
     struct rfs_reply *reply = answer->reply;
@@ -105,7 +96,7 @@ static int answer_slice(const struct reshard_reader *reader, uint32_t target,
     return rc ? rc : answer_copied(answer, size);
 }
 
-/* The reader's slice of a target, or a fresh one; to be put back by keep_slice. */
+/* Takes the reader's slice of a target, or makes one; put_slice puts it back. */
 static int take_slice(struct reshard_reader *reader, uint32_t target, struct rfs_slice *slice)
 {
     *slice = (struct rfs_slice){0};
@@ -121,7 +112,7 @@ static int take_slice(struct reshard_reader *reader, uint32_t target, struct rfs
     return rfs_tensors_slice(&reader->tensors, target, slice);
 }
 
-static void keep_slice(struct reshard_reader *reader, uint32_t target, struct rfs_slice *slice)
+static void put_slice(struct reshard_reader *reader, uint32_t target, struct rfs_slice *slice)
 {
     pthread_mutex_lock(&reader->lock);
     struct rfs_slice old = reader->slice;
@@ -132,65 +123,19 @@ static void keep_slice(struct reshard_reader *reader, uint32_t target, struct rf
     *slice = (struct rfs_slice){0};
 }
 
-static int answer_crc(struct reshard_reader *reader, uint64_t skip, size_t size,
-                      struct answer *answer)
-{
-    uint32_t crc;
-    const int rc = rfs_view_crc(reader->view, reader->file, &crc);
-    if (rc)
-        return rc;
-    for (size_t i = 0; i < size; i++)
-        answer_at(answer)[i] = (unsigned char)(crc >> 8 * (RFS_CRC_BYTES - 1 - skip - i));
-    return answer_copied(answer, size);
-}
+/* ---- reading ahead --------------------------------------------------------------------------- */
 
-static int answer_storage_crc(struct reshard_reader *reader, uint64_t at, size_t size,
-                              struct answer *answer)
-{
-    uint32_t crc;
-    const int rc =
-        rfs_view_storage_crc(reader->view, reader->file, reader->image, (size_t)(at >> 3), &crc);
-    if (rc)
-        return rc;
-    for (size_t i = 0; i < size; i++)
-        answer_at(answer)[i] = (unsigned char)(crc >> 8 * ((at & 7) + i));
-    return answer_copied(answer, size);
-}
-
-static int answer_region(struct reshard_reader *reader, const struct rfs_region *region,
-                         uint64_t skip, size_t size, bool sequential, struct answer *answer)
-{
-    struct rfs_slice slice;
-
-    if (region->target == RFS_CRC)
-        return answer_crc(reader, skip, size, answer);
-    if (region->target == RFS_STORAGE_CRC)
-        return answer_storage_crc(reader, region->at + skip, size, answer);
-    if (region->target == RFS_LITERAL) {
-        memcpy(answer_at(answer), reader->image->literals + region->at + skip, size);
-        return answer_copied(answer, size);
-    }
-    int rc = take_slice(reader, region->target, &slice)
-                 ?: answer_slice(reader, region->target, &slice, region->at + skip, size,
-                                 sequential, answer);
-    if (rc)
-        rfs_slice_free(&slice);
-    else
-        keep_slice(reader, region->target, &slice);
-    return rc;
-}
-
-/* NEXT: the target behind it in the file. */
+/* Reads ahead in a target; NEXT is the target behind it in the file. */
 static void ahead_of_target(struct reshard_reader *reader, uint32_t target, uint32_t next,
                             struct rfs_windows *windows)
 {
     struct rfs_slice slice = {0};
     struct rfs_slice beside = {0};
-    struct rfs_conversion conversion;
+    struct rfs_casting cast;
 
-    if (rfs_view_conversion(reader->view, reader->image, target, &conversion)) {
-        rfs_assemble_unconverted(&conversion, &windows->kept.begin, &windows->kept.end);
-        rfs_assemble_unconverted(&conversion, &windows->lent.begin, &windows->lent.end);
+    if (rfs_view_cast(reader->view, reader->image, target, &cast)) {
+        rfs_assemble_uncast(&cast, &windows->kept.begin, &windows->kept.end);
+        rfs_assemble_uncast(&cast, &windows->lent.begin, &windows->lent.end);
     }
     if (rfs_tensors_slice(&reader->tensors, target, &slice)) {
         rfs_slice_free(&slice);
@@ -202,9 +147,9 @@ static void ahead_of_target(struct reshard_reader *reader, uint32_t target, uint
     rfs_assemble_ahead(reader->view->assembler, &slice, &beside, windows);
 }
 
-/* A window's part in a region, as bytes of the region's target. */
-static struct rfs_window part_of(const struct rfs_window *window, const struct rfs_region *region,
-                                 uint64_t region_end)
+/* Returns what a window has of a region, as bytes of the region's target. */
+static struct rfs_window clip(const struct rfs_window *window, const struct rfs_region *region,
+                              uint64_t region_end)
 {
     const uint64_t from = rfs_max_u64(region->start, window->begin);
     const uint64_t to = rfs_min_u64(region_end, window->end);
@@ -218,7 +163,7 @@ static struct rfs_window part_of(const struct rfs_window *window, const struct r
 static void read_ahead(struct reshard_reader *reader, const struct rfs_windows *windows)
 {
     const struct rfs_image *image = reader->image;
-    const struct rfs_window hull = rfs_windows_hull(windows);
+    const struct rfs_window hull = rfs_assemble_hull(windows);
 
     if (hull.begin >= rfs_min_u64(hull.end, image->bytes))
         return;
@@ -229,8 +174,8 @@ static void read_ahead(struct reshard_reader *reader, const struct rfs_windows *
             break;
         if (region->target >= RFS_NO_TARGET || region_end - region->start < RFS_SMALL)
             continue;
-        struct rfs_windows parts = {part_of(&windows->kept, region, region_end),
-                                    part_of(&windows->lent, region, region_end), windows->bytes};
+        struct rfs_windows parts = {clip(&windows->kept, region, region_end),
+                                    clip(&windows->lent, region, region_end), windows->bytes};
         const uint32_t next = i + 1 < image->n ? region[1].target : RFS_NO_TARGET;
         if (parts.kept.end > 0 || parts.lent.end > 0)
             ahead_of_target(reader, region->target, next, &parts);
@@ -252,12 +197,12 @@ static void stage_ahead(struct reshard_reader *reader, const struct rfs_window *
          rc == 0 && i < image->n && image->regions[i].start < end; i++) {
         const struct rfs_region *region = &image->regions[i];
         struct rfs_slice slice = {0};
-        struct rfs_conversion conversion;
+        struct rfs_casting cast;
         if (region->target >= RFS_NO_TARGET)
             continue;
-        struct rfs_window part = part_of(window, region, rfs_image_end(image, i));
-        if (rfs_view_conversion(reader->view, image, region->target, &conversion))
-            rfs_assemble_unconverted(&conversion, &part.begin, &part.end);
+        struct rfs_window part = clip(window, region, rfs_image_end(image, i));
+        if (rfs_view_cast(reader->view, image, region->target, &cast))
+            rfs_assemble_uncast(&cast, &part.begin, &part.end);
         rc = rfs_tensors_slice(&reader->tensors, region->target, &slice)
                  ?: rfs_gather_note(&slice, part.begin, part.end, &ranges);
         rfs_slice_free(&slice);
@@ -280,7 +225,7 @@ static bool note_read(struct reshard_reader *reader, uint64_t offset, uint64_t e
     if (sequential && reach > 0)
         staged = rfs_sequential_prefetch(
             &reader->sequential, reach,
-            rfs_is_url(rfs_catalog_path(reader->view->catalog)) ? RFS_REMOTE_TIMES : 1);
+            rfs_store_is_url(rfs_catalog_path(reader->view->catalog)) ? RFS_REMOTE_TIMES : 1);
     pthread_mutex_unlock(&reader->lock);
     if (staged.end > 0)
         stage_ahead(reader, &staged);
@@ -289,7 +234,160 @@ static bool note_read(struct reshard_reader *reader, uint64_t offset, uint64_t e
     return sequential;
 }
 
-/* A file fails as a whole once one of its sources has: its headers came from there too. */
+/* ---- checksums ------------------------------------------------------------------------------- */
+
+/* Allocates RFS_PIECE bytes for content, for free_buffer; NULL when out of memory. */
+static unsigned char *new_buffer(const struct rfs_view *view)
+{
+    struct rfs_secret *secret = rfs_files_secret(rfs_catalog_files(view->catalog));
+    return secret ? rfs_secret_map(secret, RFS_PIECE) : malloc(RFS_PIECE);
+}
+
+static void free_buffer(const struct rfs_view *view, unsigned char *buf)
+{
+    if (rfs_files_secret(rfs_catalog_files(view->catalog)))
+        rfs_secret_unmap(buf, RFS_PIECE);
+    else
+        free(buf);
+}
+
+/* Sums up the checksum of the file's bytes [begin, end). */
+static int sum_up(struct rfs_view *view, size_t file, uint64_t begin, uint64_t end, uint32_t *crc)
+{
+    unsigned char *buf = new_buffer(view);
+    struct reshard_reader *reader = NULL;
+    uLong sum = crc32_z(0, NULL, 0);
+    ssize_t n = 0;
+
+    int rc = buf ? rfs_view_reader_open(view, file, &reader) : -ENOMEM;
+    for (uint64_t at = begin; at < end && rc == 0; at += (uint64_t)n) {
+        if (rfs_cancelled()) { /* all that it reads may be there already */
+            rc = -EINTR;
+            break;
+        }
+        n = rfs_view_reader_read(reader, buf, (size_t)rfs_min_u64(RFS_PIECE, end - at), at);
+        rc = n < 0 ? (int)n : n == 0 ? -EIO : 0;
+        if (rc == 0)
+            sum = crc32_z(sum, buf, (size_t)n);
+    }
+    reshard_reader_close(reader);
+    free_buffer(view, buf);
+    *crc = (uint32_t)sum;
+    return rc;
+}
+
+static int file_crc(struct rfs_view *view, size_t file, uint32_t *crc)
+{
+    struct rfs_view_file *shown = &view->files[file];
+
+    pthread_mutex_lock(&view->lock);
+    int rc = rfs_once_begin(&shown->crc_made, &view->made, &view->lock);
+    if (rc == 1) {
+        pthread_mutex_unlock(&view->lock);
+        const struct rfs_image *image = RFS_PUBLISHED(&shown->image);
+        rc = sum_up(view, file, 0, image->bytes - RFS_CRC_TRAILER, crc);
+        pthread_mutex_lock(&view->lock);
+        shown->crc = *crc;
+        rfs_once_end(&shown->crc_made, &view->made, rc == 0);
+    }
+    *crc = shown->crc;
+    pthread_mutex_unlock(&view->lock);
+    return rc;
+}
+
+void rfs_view_set_crc(struct reshard_view *set, uint64_t id, uint32_t crc)
+{
+    struct rfs_view *view = rfs_view_pick(set, id);
+    size_t file;
+
+    if (!view || rfs_view_entry(view, id, &file) != RFS_ENTRY_FILE)
+        return;
+    struct rfs_view_file *shown = &view->files[file];
+    pthread_mutex_lock(&view->lock);
+    if (shown->crc_made.state == RFS_ONCE_NOT_YET) {
+        shown->crc_made.state = RFS_ONCE_MADE;
+        shown->crc = crc;
+    }
+    pthread_mutex_unlock(&view->lock);
+}
+
+/* Returns how many targets an image has. */
+static size_t count_targets(const struct rfs_image *image)
+{
+    return image->storages ? image->storages->items.n : image->params->n;
+}
+
+/*
+ * Gives the checksum of a storage; two readers of it at once both compute it, with equal results.
+ */
+static int storage_crc(struct rfs_view *view, size_t file, const struct rfs_image *image,
+                       size_t region, uint32_t *crc)
+{
+    struct rfs_view_file *shown = &view->files[file];
+    const uint32_t target = image->regions[region].target;
+
+    pthread_mutex_lock(&view->lock);
+    if (!shown->storage_crcs)
+        shown->storage_crcs = calloc(count_targets(image), sizeof *shown->storage_crcs);
+    const bool room = shown->storage_crcs != NULL;
+    const uint64_t known = room ? shown->storage_crcs[target] : 0;
+    pthread_mutex_unlock(&view->lock);
+    *crc = (uint32_t)known;
+    if (known || !room)
+        return room ? 0 : -ENOMEM;
+    const int rc =
+        sum_up(view, file, image->regions[region].start, rfs_image_end(image, region), crc);
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&view->lock);
+    shown->storage_crcs[target] = UINT64_C(1) << 32 | *crc;
+    pthread_mutex_unlock(&view->lock);
+    return 0;
+}
+
+/* Answers bytes of a checksum: a file's has its highest byte first, a storage's its lowest. */
+static int answer_crc(struct reshard_reader *reader, const struct rfs_region *region, uint64_t skip,
+                      size_t size, struct answer *answer)
+{
+    const bool of_file = region->target == RFS_CRC;
+    const uint64_t at =
+        region->at + skip; /* for a storage: number of its region << 3 | number of the byte */
+    uint32_t crc;
+    const int rc =
+        of_file ? file_crc(reader->view, reader->file, &crc)
+                : storage_crc(reader->view, reader->file, reader->image, (size_t)(at >> 3), &crc);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < size; i++)
+        answer_at(answer)[i] =
+            (unsigned char)(crc >> 8 * (of_file ? RFS_CRC_BYTES - 1 - skip - i : (at & 7) + i));
+    return answer_copied(answer, size);
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static int answer_region(struct reshard_reader *reader, const struct rfs_region *region,
+                         uint64_t skip, size_t size, bool sequential, struct answer *answer)
+{
+    struct rfs_slice slice;
+
+    if (region->target == RFS_CRC || region->target == RFS_STORAGE_CRC)
+        return answer_crc(reader, region, skip, size, answer);
+    if (region->target == RFS_LITERAL) {
+        memcpy(answer_at(answer), reader->image->literals + region->at + skip, size);
+        return answer_copied(answer, size);
+    }
+    int rc = take_slice(reader, region->target, &slice)
+                 ?: answer_slice(reader, region->target, &slice, region->at + skip, size,
+                                 sequential, answer);
+    if (rc)
+        rfs_slice_free(&slice);
+    else
+        put_slice(reader, region->target, &slice);
+    return rc;
+}
+
+/* Fails if a source of the file has failed, as its headers came from there, too. */
 static int check_sources(const struct reshard_reader *reader)
 {
     const struct rfs_rank_plan *plan = reader->tensors.plan;
@@ -331,16 +429,18 @@ static ssize_t answer_bytes(struct reshard_reader *reader, size_t size, uint64_t
     return (ssize_t)size;
 }
 
-/* Requested bytes are counted. */
+/* Answers a read, and counts it. */
 static ssize_t answer_read(struct reshard_reader *reader, size_t size, uint64_t offset,
                            struct answer *answer)
 {
-    const uint64_t since = rfs_counters_clock();
+    const uint64_t since = rfs_wait_now();
     const ssize_t n = answer_bytes(reader, size, offset, answer);
 
-    rfs_counters_read(&reader->view->counters, size, n, rfs_counters_clock() - since);
+    rfs_view_count_read(&reader->view->counters, size, n, rfs_wait_now() - since);
     return n;
 }
+
+/* ---- readers --------------------------------------------------------------------------------- */
 
 static int init_shown(struct rfs_view *view, size_t file, struct reshard_reader *reader)
 {
@@ -348,7 +448,7 @@ static int init_shown(struct rfs_view *view, size_t file, struct reshard_reader 
 
     *reader = (struct reshard_reader){.view = view, .file = file};
     const int rc = rfs_view_image(view, file, &reader->image, &err)
-                       ?: rfs_view_compare_for(view, reader->image, &err);
+                       ?: rfs_view_compare_copies_for(view, reader->image, &err);
     if (rc)
         return rfs_view_log_failure(view, rc, &err);
     reader->tensors = rfs_view_tensors(view, file, reader->image);
@@ -356,14 +456,14 @@ static int init_shown(struct rfs_view *view, size_t file, struct reshard_reader 
     return 0;
 }
 
-static int init_tensor(struct rfs_view *view, const struct rfs_view_hidden_place *place,
+static int init_tensor(struct rfs_view *view, const struct rfs_view_hidden_object *object,
                        struct reshard_reader *reader)
 {
     struct rfs_error err = {0};
 
     *reader = (struct reshard_reader){.view = view};
-    const int rc = rfs_view_hidden_image(view, place, &reader->tensors, &reader->own, &err)
-                       ?: rfs_view_compare_for(view, reader->own, &err);
+    const int rc = rfs_view_hidden_image(view, object, &reader->tensors, &reader->own, &err)
+                       ?: rfs_view_compare_copies_for(view, reader->own, &err);
     if (rc) {
         rfs_image_free(reader->own);
         return rfs_view_log_failure(view, rc, &err);
@@ -374,14 +474,16 @@ static int init_tensor(struct rfs_view *view, const struct rfs_view_hidden_place
 }
 
 /*
- * The metadata of a checkpoint that describes itself: no read needs it again, and a change of it
- * means that all of the checkpoint is another.
+ * Checks the metadata of a source in chunks: no read needs it again, and a change of it means that
+ * all of the checkpoint is another.
  */
 static int check_metadata(const struct rfs_view *view)
 {
-    const struct rfs_chunks *boxes = rfs_catalog_chunks(view->stored);
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->stored);
 
-    return boxes && !rfs_is_url(boxes->folder) ? rfs_files_check(boxes->files, boxes->metadata) : 0;
+    return chunked && !rfs_store_is_url(chunked->folder)
+               ? rfs_files_check(chunked->files, chunked->metadata)
+               : 0;
 }
 
 static int reader_init(reshard_view *set, uint64_t id, struct reshard_reader *reader)
@@ -396,15 +498,15 @@ static int reader_init(reshard_view *set, uint64_t id, struct reshard_reader *re
     if (changed)
         return changed;
     if (rfs_view_hidden_owns(view, id)) {
-        const struct rfs_view_hidden_place place = rfs_view_hidden_find(view, id);
-        return place.kind == RFS_PLACE_FILE ? init_tensor(view, &place, reader)
-               : place.kind == RFS_PLACE_NONE && id != RFS_HIDDEN_TOP ? -ENOENT
-                                                                      : -EISDIR;
+        const struct rfs_view_hidden_object object = rfs_view_hidden_find(view, id);
+        return object.kind == RFS_VIEW_HIDDEN_FILE ? init_tensor(view, &object, reader)
+               : object.kind == RFS_VIEW_HIDDEN_NONE && id != RFS_HIDDEN_TOP ? -ENOENT
+                                                                             : -EISDIR;
     }
-    const enum entry_kind kind = rfs_view_entry(view, id, &file);
-    return kind == ENTRY_FILE   ? init_shown(view, file, reader)
-           : kind == ENTRY_NONE ? -ENOENT
-                                : -EISDIR;
+    const enum rfs_view_entry_kind kind = rfs_view_entry(view, id, &file);
+    return kind == RFS_ENTRY_FILE   ? init_shown(view, file, reader)
+           : kind == RFS_ENTRY_NONE ? -ENOENT
+                                    : -EISDIR;
 }
 
 static void reader_end(struct reshard_reader *reader)
@@ -422,14 +524,14 @@ static int give_reader(struct reshard_reader *reader, int rc, struct reshard_rea
     return rc;
 }
 
-int rfs_view_reader(struct rfs_view *view, size_t file, struct reshard_reader **out)
+int rfs_view_reader_open(struct rfs_view *view, size_t file, struct reshard_reader **out)
 {
     struct reshard_reader *reader = malloc(sizeof *reader);
 
     return give_reader(reader, reader ? init_shown(view, file, reader) : -ENOMEM, out);
 }
 
-void rfs_view_scatter(struct reshard_reader *reader)
+void rfs_view_reader_scatter(struct reshard_reader *reader)
 {
     reader->scattered = true;
 }
@@ -455,7 +557,7 @@ ssize_t reshard_reader_pread(reshard_reader *reader, void *buf, size_t size, uin
     return answer_read(reader, size, offset, &answer);
 }
 
-ssize_t rfs_view_fetch(struct reshard_reader *reader, void *buf, size_t size, uint64_t offset)
+ssize_t rfs_view_reader_read(struct reshard_reader *reader, void *buf, size_t size, uint64_t offset)
 {
     struct answer answer = {.buf = buf};
     return answer_bytes(reader, size, offset, &answer);
@@ -474,7 +576,7 @@ ssize_t reshard_pread(reshard_view *view, uint64_t id, void *buf, size_t size, u
     return n;
 }
 
-/* The owner of the pins; NULL with 0 when there are none. */
+/* Makes the owner of the pins; *LOAN is NULL when there are none. */
 static int make_loan(struct rfs_assembler *assembler, const struct rfs_pins *pins,
                      struct reshard_loan **loan)
 {
@@ -504,7 +606,7 @@ ssize_t reshard_reader_borrow(reshard_reader *reader, void *scratch, size_t size
         n = rc < 0 ? rc : n;
     }
     if (n < 0) {
-        rfs_pins_release(assembler, &pins);
+        rfs_assemble_unpin(assembler, &pins);
         return n;
     }
     *iov_count = reply.iov_count;
@@ -515,6 +617,6 @@ void reshard_return(reshard_loan *loan)
 {
     if (!loan)
         return;
-    rfs_pins_release(loan->assembler, &loan->pins);
+    rfs_assemble_unpin(loan->assembler, &loan->pins);
     free(loan);
 }

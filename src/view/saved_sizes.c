@@ -2,17 +2,18 @@
 /*
  * The table of saved sizes, behind the key:
  *
- *   u32 n, source files by id: u32 length, path, u64 inode, size, mtime, its ns, ctime, its ns u32
- *   n, files shown: u64 size, or UINT64_MAX for one that is not known; u32 sources; for each u32 id
+ *   u32 n, source files by id: u32 length, path, u64 inode, size, mtime, its ns, ctime, its ns
+ *   u32 n, files shown: u64 size, or UINT64_MAX for one that is not known; u32 sources; for each
+ *                       u32 id
  */
 #include "view/saved_sizes.h"
 
 #include "base/cancel.h"
 #include "base/cleanup.h"
-#include "base/publish.h"
+#include "base/once.h"
 #include "base/store.h"
-#include "catalog/saved/index.h"
-#include "layout/digest.h"
+#include "catalog/saved_index.h"
+#include "layout/strategy.h"
 
 #include <xxhash.h>
 
@@ -21,26 +22,26 @@
 #define FRESH_SECONDS 1 /* after which they are looked at again */
 
 struct saved_source {
-    const char *path; /* in the table */
+    const char *path; /* lies in the table */
     size_t length;
-    struct rfs_mark mark;
+    struct rfs_saved_mark mark;
 };
 
 struct saved_file {
     uint64_t size;
-    const unsigned char *sources; /* in the table; n times u32 */
+    const unsigned char *sources; /* [n] u32, in the table */
     uint32_t n;
 };
 
-/* Immutable once loaded, but for the time. */
-struct rfs_sizes {
+/* The sizes that were saved: immutable once loaded, but for the time. */
+struct rfs_view_sizes {
     struct rfs_saved_file table;
     RFS_VEC(struct saved_source) sources;
     RFS_VEC(struct saved_file) files;
     atomic_llong checked; /* when the sources were, in seconds of CLOCK_MONOTONIC */
 };
 
-void rfs_view_sizes_free(struct rfs_sizes *sizes)
+static void sizes_free(struct rfs_view_sizes *sizes)
 {
     if (!sizes)
         return;
@@ -51,7 +52,7 @@ void rfs_view_sizes_free(struct rfs_sizes *sizes)
 }
 
 /*
- * The files of each rank of the source, which the list of all files lacks. False when out of
+ * Hashes the files of each rank of the source, which the list of all files lacks. False when out of
  * memory.
  */
 static bool hash_ranks(const struct rfs_catalog *catalog, uint64_t *hash)
@@ -60,7 +61,7 @@ static bool hash_ranks(const struct rfs_catalog *catalog, uint64_t *hash)
 
     for (uint32_t r = 0; r < rfs_catalog_ranks(catalog); r++) {
         rfs_saved_put_u32(&out, rfs_catalog_file(catalog, r));
-        rfs_saved_put_u32(&out, rfs_catalog_parts(catalog, r));
+        rfs_saved_put_u32(&out, rfs_catalog_file_count(catalog, r));
         rfs_saved_put_u32(&out, rfs_catalog_stands_in(catalog, r));
     }
     *hash = XXH3_64bits(out.data, out.n);
@@ -69,9 +70,9 @@ static bool hash_ranks(const struct rfs_catalog *catalog, uint64_t *hash)
 }
 
 /*
- * Everything that a size depends on but for the files of the source: digests of strategies and
- * maps, and the options that change the contents of files. The caller owns it; NULL when there is
- * none.
+ * Makes the key of the sizes. It has everything that they depend on but for the files of the
+ * source: digests of strategies and maps, and the options that change the contents of files. The
+ * caller owns it; NULL when there is none.
  */
 static char *make_key(const struct rfs_view *view)
 {
@@ -84,7 +85,7 @@ static char *make_key(const struct rfs_view *view)
     if (!view->kind->by_rank || !rfs_catalog_key(view->catalog) ||
         (view->src && rfs_strategy_digest(view->src, digests)) ||
         (view->dst && rfs_strategy_digest(view->dst, digests + 2)) ||
-        rfs_output_map_digest(view->output_map, digests + 4) || !hash_ranks(view->catalog, &ranks))
+        rfs_names_digest(view->output_map, digests + 4) || !hash_ranks(view->catalog, &ranks))
         return NULL;
     FILE *out = open_memstream(&key, &n);
     if (!out)
@@ -103,14 +104,14 @@ static char *make_key(const struct rfs_view *view)
     return NULL;
 }
 
-static bool take_files(struct rfs_sizes *sizes)
+static bool take_files(struct rfs_view_sizes *sizes)
 {
     struct rfs_saved_in *in = &sizes->table.in;
-    uint32_t n = rfs_saved_take_count(in, sizeof(struct rfs_mark));
+    uint32_t n = rfs_saved_take_count(in, sizeof(struct rfs_saved_mark));
 
     for (uint32_t i = 0; i < n && !in->bad; i++) {
         struct saved_source source;
-        if (!rfs_mark_take(in, &source.path, &source.length, &source.mark) ||
+        if (!rfs_saved_mark_take(in, &source.path, &source.length, &source.mark) ||
             !RFS_PUSH(&sizes->sources, source))
             return false;
     }
@@ -136,7 +137,7 @@ static bool take_files(struct rfs_sizes *sizes)
 /* Examines files without recording their identities, as they are not read yet. */
 struct looking {
     const struct rfs_view *view;
-    const struct rfs_sizes *sizes;
+    const struct rfs_view_sizes *sizes;
     size_t batch; /* how many in one task */
 };
 
@@ -154,7 +155,7 @@ static int look_at(void *ctx, size_t batch)
             rfs_cancelled() || rfs_files_leads_home(files, (uint32_t)i) ||
             rfs_store_stat(path, &st) != 0)
             return -1;
-        const struct rfs_mark mark = rfs_mark_of(&st);
+        const struct rfs_saved_mark mark = rfs_saved_mark_of(&st);
         if (memcmp(&mark, &source->mark, sizeof mark) != 0)
             return -1;
     }
@@ -169,8 +170,8 @@ static long long now(void)
     return time.tv_sec;
 }
 
-/* Whether no file of the source has changed, as of a moment ago. */
-static bool is_unchanged(const struct rfs_view *view, struct rfs_sizes *sizes)
+/* Returns whether no file of the source had changed a moment ago. */
+static bool is_unchanged(const struct rfs_view *view, struct rfs_view_sizes *sizes)
 {
     const long long time = now();
     const size_t batch = rfs_pool_expects_waits(view->set->pool) ? 1 : BATCH;
@@ -185,14 +186,14 @@ static bool is_unchanged(const struct rfs_view *view, struct rfs_sizes *sizes)
     return true;
 }
 
-static struct rfs_sizes *load(const struct rfs_view *view)
+static struct rfs_view_sizes *load(const struct rfs_view *view)
 {
     RFS_FREE char *key = make_key(view);
     struct rfs_saved_file table;
 
     if (!key || !rfs_saved_read(rfs_catalog_saved(view->catalog), RFS_SAVED_SIZES, key, &table))
         return NULL;
-    struct rfs_sizes *sizes = calloc(1, sizeof *sizes);
+    struct rfs_view_sizes *sizes = calloc(1, sizeof *sizes);
     if (!sizes) {
         rfs_saved_end(&table);
         return NULL;
@@ -203,19 +204,19 @@ static struct rfs_sizes *load(const struct rfs_view *view)
         sizes->sources.n == rfs_files_count_paths(rfs_catalog_files(view->catalog)) &&
         is_unchanged(view, sizes))
         return sizes;
-    rfs_view_sizes_free(sizes);
+    sizes_free(sizes);
     return NULL;
 }
 
-/* The saved sizes, loaded at the first call; NULL when there are none that hold. */
-static struct rfs_sizes *sizes_of(struct rfs_view *view)
+/* Returns the saved sizes, loaded at the first call; NULL when there are none that hold. */
+static struct rfs_view_sizes *sizes_of(struct rfs_view *view)
 {
     if (!view->catalog || !rfs_catalog_saved(view->catalog))
         return NULL;
     pthread_mutex_lock(&view->lock);
     if (rfs_once_begin(&view->sizes.once, &view->made, &view->lock) == 1) {
         pthread_mutex_unlock(&view->lock);
-        struct rfs_sizes *sizes = load(view);
+        struct rfs_view_sizes *sizes = load(view);
         pthread_mutex_lock(&view->lock);
         atomic_store_explicit(&view->sizes.loaded, sizes, memory_order_release);
         rfs_once_end(&view->sizes.once, &view->made, sizes || !rfs_cancelled());
@@ -226,7 +227,7 @@ static struct rfs_sizes *sizes_of(struct rfs_view *view)
 
 bool rfs_view_sizes_known(const struct rfs_view *view, size_t file)
 {
-    const struct rfs_sizes *sizes = RFS_PUBLISHED(&view->sizes.loaded);
+    const struct rfs_view_sizes *sizes = RFS_PUBLISHED(&view->sizes.loaded);
 
     return sizes && sizes->files.data[file].size != UNKNOWN &&
            !atomic_load_explicit(&view->sizes.gone, memory_order_relaxed);
@@ -238,14 +239,8 @@ void rfs_view_sizes_refute(struct rfs_view *view)
     atomic_store(&view->sizes.wrong, true);
 }
 
-void rfs_view_sizes_end(struct rfs_rank_plan *plan)
-{
-    free(plan->sources);
-    *plan = (struct rfs_rank_plan){0};
-}
-
-/* Takes the attributes of a file's sources, and whether these are unchanged. */
-static bool take_attributes(struct rfs_view *view, const struct rfs_sizes *sizes,
+/* Takes the attributes of a file's sources; false if one has changed. */
+static bool take_attributes(struct rfs_view *view, const struct rfs_view_sizes *sizes,
                             const struct saved_file *saved, struct rfs_rank_plan *plan)
 {
     struct rfs_files *files = rfs_catalog_files(view->catalog);
@@ -258,17 +253,17 @@ static bool take_attributes(struct rfs_view *view, const struct rfs_sizes *sizes
         memcpy(&id, saved->sources + k * sizeof id, sizeof id);
         if (rfs_plan_add_file(files, id, plan, NULL) != 0 || rfs_files_stat(files, id, &st) != 0)
             return false;
-        const struct rfs_mark mark = rfs_mark_of(&st);
+        const struct rfs_saved_mark mark = rfs_saved_mark_of(&st);
         if (memcmp(&mark, &sizes->sources.data[id].mark, sizeof mark) != 0)
             return false;
     }
     return plan->sources != NULL;
 }
 
-bool rfs_view_saved_size(struct rfs_view *view, size_t file, struct rfs_rank_plan *plan,
+bool rfs_view_sizes_find(struct rfs_view *view, size_t file, struct rfs_rank_plan *plan,
                          uint64_t *size)
 {
-    struct rfs_sizes *sizes = sizes_of(view);
+    struct rfs_view_sizes *sizes = sizes_of(view);
 
     *plan = (struct rfs_rank_plan){0};
     if (!sizes || !rfs_view_sizes_known(view, file))
@@ -280,41 +275,42 @@ bool rfs_view_saved_size(struct rfs_view *view, size_t file, struct rfs_rank_pla
     }
     if (!rfs_cancelled()) /* else no check was made */
         atomic_store_explicit(&view->sizes.gone, true, memory_order_relaxed);
-    rfs_view_sizes_end(plan);
+    free(plan->sources);
+    *plan = (struct rfs_rank_plan){0};
     return false;
 }
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
 /*
- * The marks of all files of the source; false unless all were settled before the view was opened,
- * and those that were used are still the same. *sizes is NULL then if those that were saved are of
- * other files.
+ * Puts the marks of all files of the source; false unless all were settled before the view was
+ * opened, and those that were used are unchanged. Sets *sizes to NULL if the sizes that were saved
+ * are of other files.
  */
-static bool put_sources(const struct rfs_view *view, const struct rfs_sizes **sizes,
+static bool put_sources(const struct rfs_view *view, const struct rfs_view_sizes **sizes,
                         struct rfs_bytes *out)
 {
     struct rfs_files *files = rfs_catalog_files(view->catalog);
     const uint32_t n = rfs_files_count_paths(files);
-    struct rfs_mark_place place = {0};
+    struct rfs_saved_device place = {0};
 
     rfs_saved_put_u32(out, n);
     for (uint32_t id = 0; id < n; id++) {
         struct stat st;
         if (rfs_files_look(files, id, &st) != 0)
             return false;
-        const struct rfs_mark mark = rfs_mark_of(&st);
-        if (!rfs_mark_is_settled(&mark, rfs_catalog_opened(view->catalog)) ||
-            !rfs_mark_tells(rfs_files_path(files, id), &st, &place))
+        const struct rfs_saved_mark mark = rfs_saved_mark_of(&st);
+        if (!rfs_saved_mark_is_settled(&mark, rfs_catalog_opened(view->catalog)) ||
+            !rfs_saved_mark_tells(rfs_files_path(files, id), &st, &place))
             return false;
         if (*sizes && memcmp(&mark, &(*sizes)->sources.data[id].mark, sizeof mark) != 0)
             *sizes = NULL;
-        rfs_mark_put(out, rfs_files_path(files, id), &mark);
+        rfs_saved_mark_put(out, rfs_files_path(files, id), &mark);
     }
     return true;
 }
 
-static void put_file(const struct rfs_view *view, size_t file, const struct rfs_sizes *sizes,
+static void put_file(const struct rfs_view *view, size_t file, const struct rfs_view_sizes *sizes,
                      struct rfs_bytes *out)
 {
     const struct rfs_image *image = RFS_PUBLISHED(&view->files[file].image);
@@ -333,7 +329,7 @@ static void put_file(const struct rfs_view *view, size_t file, const struct rfs_
     }
 }
 
-/* How many files are planned. */
+/* Returns how many files are planned. */
 static size_t count_planned(const struct rfs_view *view)
 {
     size_t n = 0;
@@ -345,9 +341,10 @@ static size_t count_planned(const struct rfs_view *view)
 
 static void save_sizes(struct rfs_view *view)
 {
-    const struct rfs_sizes *sizes = atomic_load_explicit(&view->sizes.gone, memory_order_relaxed)
-                                        ? NULL
-                                        : RFS_PUBLISHED(&view->sizes.loaded);
+    const struct rfs_view_sizes *sizes =
+        atomic_load_explicit(&view->sizes.gone, memory_order_relaxed)
+            ? NULL
+            : RFS_PUBLISHED(&view->sizes.loaded);
     RFS_FREE char *key = make_key(view);
     struct rfs_bytes table = {0};
     struct rfs_saved_draft draft;
@@ -362,7 +359,7 @@ static void save_sizes(struct rfs_view *view)
     free(table.data);
 }
 
-void rfs_view_save(struct rfs_view *view)
+static void save(struct rfs_view *view)
 {
     if (!view->stored || !rfs_catalog_saved(view->stored) || view->n_files == 0)
         return;
@@ -377,12 +374,12 @@ void rfs_view_save(struct rfs_view *view)
         save_sizes(view);
 }
 
-/* Not given up with the view's other work: it would not be begun again, and nothing be kept. */
+/* Saves, also if the view's other work is given up: this would not be begun again. */
 static void save_later(void *arg)
 {
     const struct rfs_cancel *before = rfs_cancel_enter(NULL);
 
-    rfs_view_save(arg);
+    save(arg);
     rfs_cancel_enter(before);
 }
 
@@ -391,4 +388,11 @@ void rfs_view_sizes_planned(struct rfs_view *view)
     if (atomic_fetch_add(&view->sizes.planned, 1) + 1 == view->n_files &&
         rfs_catalog_saved(view->stored))
         rfs_pool_submit(view->set->pool, save_later, view, 1024);
+}
+
+void rfs_view_sizes_close(struct rfs_view *view)
+{
+    if (view->opened)
+        save(view);
+    sizes_free(atomic_load(&view->sizes.loaded));
 }

@@ -8,14 +8,14 @@
 /* Windows are given in steps, as each makes work. */
 #define STEP (RFS_PIECE / 4)
 
-/* The bytes that were skipped between the ranges that were read. */
+/* Returns the bytes that were skipped between the ranges that were read. */
 static uint64_t holes(const struct rfs_sequential *sequential)
 {
     const uint64_t span = sequential->end - sequential->begin;
     return span > sequential->bytes ? span - sequential->bytes : 0;
 }
 
-/* After a jump by more than was read before, a new run begins. */
+/* Returns whether a run goes on; after a jump by more than it has read, a new one begins. */
 static bool goes_on(const struct rfs_sequential *sequential, uint64_t offset)
 {
     const uint64_t gap = offset > sequential->end ? offset - sequential->end : 0;
@@ -23,7 +23,10 @@ static bool goes_on(const struct rfs_sequential *sequential, uint64_t offset)
     return near && gap <= sequential->bytes && holes(sequential) <= NEAR_BYTES;
 }
 
-/* The range beyond *asked, between the sequential run's end and BYTES after it less the holes. */
+/*
+ * Returns the range beyond *asked, between the sequential run's end and BYTES after it less the
+ * holes.
+ */
 static struct rfs_window window(const struct rfs_sequential *sequential, uint64_t bytes,
                                 uint64_t *asked)
 {

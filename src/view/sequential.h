@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a reader goes through its file, and how far ahead of it is worth reading.
+ * The way of a reader through its file, and how far ahead of it is worth reading.
  *
  * A sequential run is the reads close to each other since the reader last jumped. Bytes read in
  * sequence count for it, holes against it. Ahead of it may be read
@@ -23,29 +23,31 @@
 #define RFS_AHEAD_BYTES (UINT64_C(4) << 20)
 #define RFS_AHEAD_SHARE 10 /* the part, of the bytes read in sequence, that may be read in vain */
 
-#define RFS_REMOTE_TIMES 16 /* of what was read, what is read ahead of object storage */
+#define RFS_REMOTE_TIMES 16 /* so many times what was read is read ahead of object storage */
 
-/* All 0 for a reader that has read nothing. */
+/* The reads of a reader; all 0 before its first. */
 struct rfs_sequential {
-    uint64_t begin, end; /* of the file: the bytes read lie between */
-    uint64_t bytes;      /* that were read */
-    uint64_t kept_to;    /* reading ahead was requested up to here: of gathered bytes */
-    uint64_t lent_to;    /* and of contiguous ones, that are passed on and forgotten */
-    uint64_t staged_to;  /* and of slow sources */
+    uint64_t begin, end; /* range of the file that has the bytes read */
+    uint64_t bytes;      /* bytes that were read */
+    /* Ends of what was requested to be read ahead: */
+    uint64_t kept_to;   /* gathered bytes, which stay in the cache */
+    uint64_t lent_to;   /* contiguous ones, which are passed on and forgotten */
+    uint64_t staged_to; /* bytes of slow sources */
 };
 
 /*
- * [offset, end) is being read, end > offset. Whether the reader goes on from where it was: only
- * then are there windows of the file to read ahead in, which were not given before; else they are
- * 0.
+ * Notes that [offset, end) is being read, end > offset. Returns whether the reader goes on from
+ * where it was: only then are there windows of the file to read ahead in, which were not given
+ * before; else they are 0.
  */
 bool rfs_sequential_note(struct rfs_sequential *sequential, uint64_t offset, uint64_t end,
                          struct rfs_windows *ahead);
 
 /*
- * The same for slow sources, up to REACH bytes ahead, and TIMES as many as it has read, after a
- * note of a reader that goes on. In steps of the TIMESth part of REACH, at most a quarter, to make
- * few large requests; the requests of larger steps would end together, and leave the storage idle.
+ * Returns the window to read ahead in slow sources, up to REACH bytes ahead, and TIMES as many as
+ * it has read, after a note of a reader that goes on. It comes in steps of the TIMESth part of
+ * REACH, at most a quarter, to make few large requests; the requests of larger steps would end
+ * together, and leave the storage idle.
  */
 struct rfs_window rfs_sequential_prefetch(struct rfs_sequential *sequential, uint64_t reach,
                                           unsigned times);

@@ -1,8 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The counters of a view and of the rooms below. */
-#include "store/blocks.h"
+/* The counters of a view, and their sum with those of the rooms below. */
+#include "view/statistics.h"
+
 #include "store/encrypted.h"
 #include "view/internal.h"
+
+#include <time.h>
+
+static void add(atomic_uint_least64_t *counter, uint64_t n)
+{
+    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+uint64_t rfs_view_count_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* Returns the number of binary digits of a latency in microseconds. */
+static unsigned bucket_of(uint64_t nanoseconds)
+{
+    unsigned bucket = 0;
+    for (uint64_t left = nanoseconds / 1000; left > 0 && bucket < RESHARD_LATENCIES - 1; left >>= 1)
+        bucket++;
+    return bucket;
+}
+
+void rfs_view_count_read(struct rfs_view_counters *counters, size_t asked, ssize_t n,
+                         uint64_t nanoseconds)
+{
+    add(&counters->asked, asked);
+    if (n < 0)
+        add(&counters->failed, 1);
+    if (n <= 0)
+        return;
+    add(&counters->reads, 1);
+    add(&counters->replied, (uint64_t)n);
+    add(&counters->nanoseconds, nanoseconds);
+    add(&counters->latency[bucket_of(nanoseconds)], 1);
+}
+
+static uint64_t get(const atomic_uint_least64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+static void add_counters(const struct rfs_view_counters *counters, reshard_statistics *sum)
+{
+    sum->reads += get(&counters->reads);
+    sum->bytes_replied += get(&counters->replied);
+    sum->bytes_asked += get(&counters->asked);
+    sum->reads_failed += get(&counters->failed);
+    sum->latency_sum += get(&counters->nanoseconds);
+    for (unsigned i = 0; i < RESHARD_LATENCIES; i++)
+        sum->latency[i] += get(&counters->latency[i]);
+}
 
 static void add_statistics(const struct rfs_view *view, reshard_statistics *sum)
 {
@@ -13,7 +67,7 @@ static void add_statistics(const struct rfs_view *view, reshard_statistics *sum)
     rfs_files_count(rfs_catalog_files(view->catalog), &files);
     rfs_catalog_count(view->stored, &catalog);
     rfs_assembler_count(view->assembler, &assembler);
-    rfs_counters_add(&view->counters, sum);
+    add_counters(&view->counters, sum);
     sum->source_reads += files.reads;
     sum->source_bytes += files.bytes;
     sum->source_opens += files.opens;

@@ -1,77 +1,126 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening and closing a view, and its general properties. */
+/*
+ * Opening, checking, cancelling and closing a view. A set has one plain view, or one for each of
+ * several saves, which lie side by side (step=all) and share the pool, the descriptors, the key
+ * and, in equal parts, the budget of the cache.
+ */
 #include "base/cancel.h"
+#include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/limits.h"
+#include "base/path.h"
 #include "base/store.h"
 #include "base/text.h"
-#include "catalog/saved/folder.h"
+#include "catalog/saved.h"
+#include "store/access.h"
 #include "store/beneath.h"
+#include "store/crypt/cipher.h"
 #include "store/encrypted.h"
 #include "store/remote/remote.h"
-#include "view/convert.h"
-#include "view/crypt.h"
-#include "view/dcp.h"
 #include "view/hfai_view.h"
 #include "view/hidden.h"
 #include "view/internal.h"
-#include "view/mindformers.h"
-#include "view/objects.h"
-#include "view/outputs.h"
 #include "view/planned.h"
-#include "view/rules.h"
+#include "view/rules_view.h"
 #include "view/saved_sizes.h"
-#include "view/saves.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define POOL_MAX 8
 #define LINE_BYTES 2200 /* a message, and the name of its save before it */
+#define KEYS_TRIED 2    /* sources: one may be damaged */
+#define SAVES_MOST 4096
+/* The least cache with a key: room for one block, and for the pieces that are made of blocks. */
+#define KEYED_CACHE (RFS_CIPHER_BLOCK + (UINT64_C(16) << 20))
 
-void rfs_view_give(void *to, void *from, size_t size)
+/* ---- the key --------------------------------------------------------------------------------- */
+
+/*
+ * Gives decrypted blocks their share of the cache: half, if that is enough for one. A default cache
+ * that is too small for a key is enlarged; an explicit one is refused.
+ */
+static int share_cache(struct reshard_view *set, struct rfs_error *err)
 {
-    size_t theirs;
-
-    memcpy(&theirs, to, sizeof theirs);
-    memcpy(from, &theirs, sizeof theirs);
-    memcpy(to, from, theirs < size ? theirs : size);
+    uint64_t *cache = &set->options.cache;
+    if (*cache < KEYED_CACHE && !set->options.cache_given)
+        *cache = KEYED_CACHE;
+    if (*cache < KEYED_CACHE)
+        return rfs_fail_usage(
+            err, "cache=80M or more",
+            "the cache is too small for encrypted sources: a block of 64 MiB must "
+            "fit, and 16 MiB beside it");
+    const uint64_t share = rfs_max_u64(*cache / 2, RFS_CIPHER_BLOCK);
+    set->encrypted = rfs_encrypted_new(set->key, share, &set->log);
+    *cache -= share;
+    return set->encrypted ? 0 : rfs_fail_memory(err);
 }
 
-int rfs_view_report(reshard_error *out, const struct rfs_error *err, int code)
+/* Loads the key, if the options name one, and sets set->encrypted. Before a catalogue is opened. */
+static int load_key(struct reshard_view *set, struct rfs_error *err)
 {
-    reshard_error full = {.code = code, .usage = err->usage};
-
-    if (!out || code == 0)
-        return code;
-    snprintf(full.message, sizeof full.message, "%s", err->text);
-    rfs_view_give(out, &full, sizeof full);
-    return code;
-}
-
-int rfs_view_log_failure(struct rfs_view *view, int rc, const struct rfs_error *err)
-{
-    if (rc != -EINTR && err->text[0])
-        rfs_log_limited(&view->log, RFS_ERROR, "%s", err->text);
-    return rc;
-}
-
-static uint64_t count_parameters(const struct rfs_view *view)
-{
-    uint64_t n = view->src ? rfs_strategy_count(view->src) : 0;
-
-    for (size_t i = 0; view->dst && i < rfs_strategy_count(view->dst); i++)
-        n += !view->src || rfs_strategy_find(view->src, rfs_strategy_param(view->dst, i)) < 0;
-    return n;
-}
-
-static unsigned pool_threads(void)
-{
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    return cores < 2 ? 2 : cores > POOL_MAX ? POOL_MAX : (unsigned)cores;
+    if (!rfs_options_keyed(&set->options))
+        return set->options.key_mode >= 0
+                   ? rfs_fail_usage(err, "key_file=FILE", "there is a key_mode, but no key")
+                   : 0;
+    const int rc = rfs_view_options_key(&set->options, &set->log, &set->key, err);
+    return rc < 0 ? rc : share_cache(set, err);
 }
 
 /*
- * Only while the view is opened: later, several threads may call it. Not reported for several
- * saves.
+ * Opens a file and reads its last byte, which lies in its last and shortest block. Returns 1 if the
+ * file is empty.
+ */
+static int try_file(struct rfs_files *files, uint32_t id)
+{
+    struct rfs_reading reading;
+    unsigned char byte = 0;
+    int rc = rfs_reading_begin_quiet(files, id, &reading);
+    if (rc < 0)
+        return rc;
+    if (reading.size > 0)
+        rc = rfs_reading_pread(&reading, &byte, 1, reading.size - 1);
+    else
+        rc = 1;
+    rfs_secret_wipe(&byte, 1);
+    const int end = rfs_reading_end(&reading);
+    return end < 0 ? end : rc;
+}
+
+/*
+ * Checks that the key, if any, opens the first source, or else the second, so that a wrong key is
+ * reported now. Starts no thread. Returns 0, or -errno with *err filled for the first.
+ */
+static int try_key(struct rfs_view *view, struct rfs_error *err)
+{
+    struct rfs_files *files = rfs_catalog_files(view->stored);
+    int first = 0;
+    unsigned tried = 0;
+    if (!view->set->encrypted || view->set->key_fits)
+        return 0;
+    for (uint32_t rank = 0; rank < rfs_catalog_ranks(view->stored) && tried < KEYS_TRIED; rank++) {
+        if (!rfs_catalog_has(view->stored, rank))
+            continue;
+        const uint32_t id = rfs_catalog_file(view->stored, rank);
+        const int rc = try_file(files, id);
+        tried += rc <= 0;
+        if (rc == 0) {
+            view->set->key_fits = true;
+            first = 0;
+            break;
+        }
+        /* Errors unrelated to the key are reported when the file is needed. */
+        if (first == 0 && rfs_files_reason(files, id, rc, err))
+            first = rc;
+    }
+    return first;
+}
+
+/* ---- a plain view ---------------------------------------------------------------------------- */
+
+/*
+ * Reports progress while the view is opened, by one thread; later several might call it. Nothing is
+ * reported of several saves.
  */
 static void forward_progress(const void *ctx, uint64_t done, uint64_t total)
 {
@@ -81,10 +130,14 @@ static void forward_progress(const void *ctx, uint64_t done, uint64_t total)
         set->config.progress(set->config.progress_ctx, done, total);
 }
 
-struct rfs_source_spec rfs_view_spec(const struct reshard_view *set,
-                                     const struct rfs_options *options, const char *source)
+/*
+ * Makes the specification for reading SOURCE by OPTIONS, the set's or a save's; it borrows all
+ * three.
+ */
+static struct rfs_source_spec make_spec(const struct reshard_view *set,
+                                        const struct rfs_options *options, const char *source)
 {
-    struct rfs_source_spec spec = rfs_options_spec(options, source);
+    struct rfs_source_spec spec = rfs_view_options_spec(options, source);
 
     spec.fds = set->has_fds ? (struct rfs_fds *)&set->fds : NULL;
     spec.beneath = set->beneath;
@@ -96,58 +149,6 @@ struct rfs_source_spec rfs_view_spec(const struct reshard_view *set,
     return spec;
 }
 
-/* Options for sources or outputs of torch.save, and there are none. */
-static int check_torch_options(const struct rfs_view *view, struct rfs_error *err)
-{
-    const struct rfs_options *options = &view->options;
-    const struct rfs_option *unused =
-        rfs_options_first(options, RFS_OPTION_OF_PARTS, RFS_OPTION_OF_RANKS);
-
-    if (unused)
-        return rfs_fail_usage(err, "the folder that dist_ckpt.save wrote",
-                              "option %s is for hfai's PART_000.pt and so on, which the source "
-                              "does not have",
-                              unused->name);
-    if (options->entry && rfs_catalog_format(view->stored) != RFS_FORMAT_TORCH)
-        return rfs_fail_usage(err, "leave entry out",
-                              "option entry says where in a .pt file the tensors are, and the "
-                              "source has none");
-    if (options->zip_crc && rfs_view_format(options) != RFS_FORMAT_TORCH)
-        return rfs_fail_usage(err, "-o format=pt", "option zip_crc is for .pt files");
-    return 0;
-}
-
-static int open_planned(struct rfs_view *view, struct rfs_error *err)
-{
-    const struct rfs_output_map_config output_map = {view->options.names, view->options.dtype};
-    int rc = rfs_view_strategies(view, err)
-            ?: check_torch_options(view, err)
-            ?: rfs_output_map_open(&output_map, &view->output_map, err)
-            ?: rfs_objects_check_unread(view, err);
-
-    if (rc)
-        return rc;
-    const struct rfs_planner_config config = {
-        .catalog = view->catalog,
-        .src = view->src,
-        .dst = view->dst,
-        .pool = view->set->pool,
-        .log = &view->log,
-        .strict = view->options.strict,
-        .keep_empty = rfs_view_format(&view->options) != RFS_FORMAT_CKPT,
-        .output_map = view->output_map,
-        .late = view->set->late,
-        .converted = view->convert.made,
-    };
-    rc = rfs_planner_new(&config, &view->planner, err);
-    if (rc)
-        return rc;
-    rfs_planner_scale(view->planner, &view->scale);
-    view->n_ranks = view->scale.dst_devices * view->scale.dst_stages;
-    view->parameters = count_parameters(view);
-    return rfs_view_show_planned(view, err);
-}
-
 static int open_files(struct rfs_view *view, struct rfs_error *err)
 {
     struct rfs_use use; /* opening uses indexes of planned ranks */
@@ -156,13 +157,13 @@ static int open_files(struct rfs_view *view, struct rfs_error *err)
     if (!view->assembler)
         return rfs_fail_memory(err);
     rfs_catalog_begin(view->stored, &use);
-    const int rc = rfs_catalog_has_parts(view->stored) ? rfs_hfai_view_open(view, err)
-                                                       : open_planned(view, err);
+    const int rc = rfs_catalog_has_parts(view->stored) ? rfs_view_hfai_open(view, err)
+                                                       : rfs_view_planned_open(view, err);
     rfs_catalog_end(view->stored, &use);
     return rc;
 }
 
-/* Of several saves, each line begins with its name. */
+/* Logs a line of a plain view; of several, it begins with the name of the save. */
 static void forward_log(void *ctx, enum rfs_level level, const char *line)
 {
     const struct rfs_view *view = ctx;
@@ -178,31 +179,25 @@ static void forward_log(void *ctx, enum rfs_level level, const char *line)
 
 static int open_plain(struct rfs_view *view, const char *source, struct rfs_error *err)
 {
-    const struct rfs_source_spec spec = rfs_view_spec(view->set, &view->options, source);
+    const struct rfs_source_spec spec = make_spec(view->set, &view->options, source);
 
     int rc = rfs_catalog_open(&spec, &view->log, view->set->pool, &view->stored, err);
     view->catalog = view->stored;
-    if (rc == 0)
-        rc = rfs_view_try_key(view, err);
-    if (rc == 0)
-        rc = open_files(view, err);
+    rc = rc ?: try_key(view, err) ?: open_files(view, err);
     view->opened = rc == 0;
     return rc;
 }
 
 static void close_plain(struct rfs_view *view)
 {
-    if (view->opened)
-        rfs_view_save(view);
-    rfs_view_sizes_free(atomic_load(&view->sizes.loaded));
+    rfs_view_sizes_close(view);
     rfs_view_hidden_end(view);
     rfs_assembler_free(view->assembler);
-    rfs_hfai_view_free(view->hfai);
-    rfs_dcp_view_free(view->dcp);
-    rfs_mf_view_free(view->mf);
+    if (view->kind && view->kind->free)
+        view->kind->free(view);
     rfs_planner_free(view->planner);
-    rfs_output_map_free(view->output_map);
-    rfs_view_convert_free(view);
+    rfs_names_free(view->output_map);
+    rfs_view_rules_free(view);
     rfs_catalog_close(view->stored);
     rfs_strategy_free(view->src);
     rfs_strategy_free(view->dst);
@@ -228,8 +223,18 @@ static void close_plain(struct rfs_view *view)
     free(view);
 }
 
-int rfs_view_add(struct reshard_view *set, const char *source, const struct rfs_save *save,
-                 uint64_t cache, struct rfs_error *err)
+/* Writes EPOCH_STEP. */
+static void name_save(const struct rfs_save *save, char out[48])
+{
+    snprintf(out, 48, "%" PRId64 "_%" PRId64, save->epoch, save->step);
+}
+
+/*
+ * Opens a plain view in the next place of a set, which stays free when that fails; SAVE NULL: the
+ * only one. Returns 0, or -errno with *err filled.
+ */
+static int open_next(struct reshard_view *set, const char *source, const struct rfs_save *save,
+                     uint64_t cache, struct rfs_error *err)
 {
     struct rfs_view *view = calloc(1, sizeof *view);
 
@@ -239,8 +244,8 @@ int rfs_view_add(struct reshard_view *set, const char *source, const struct rfs_
     view->options = set->options;
     view->options.cache = cache;
     if (save) {
-        view->base = (uint64_t)(set->n + 1) << RFS_SAVE_SHIFT;
-        rfs_save_name(save, view->save);
+        view->base = (uint64_t)(set->n + 1) << RFS_VIEW_SAVE_SHIFT;
+        name_save(save, view->save);
         view->options.all_steps = false;
         view->options.step = save->step;
         view->options.epoch = save->epoch;
@@ -256,9 +261,87 @@ int rfs_view_add(struct reshard_view *set, const char *source, const struct rfs_
     return rc;
 }
 
+static int open_only(struct reshard_view *set, const char *source, struct rfs_error *err)
+{
+    set->data = calloc(1, sizeof *set->data);
+    return set->data ? open_next(set, source, NULL, set->options.cache, err) : rfs_fail_memory(err);
+}
+
+/* ---- several saves --------------------------------------------------------------------------- */
+
+/* Returns whether another save could be opened nevertheless. */
+static bool is_of_one_save(const struct rfs_error *err)
+{
+    return !err->usage && err->code != -ENOMEM && err->code != -EMFILE && err->code != -ENFILE;
+}
+
+static int open_saves(struct reshard_view *set, const char *source, const struct rfs_saves *saves,
+                      struct rfs_error *err)
+{
+    struct rfs_error first = {0};
+
+    set->data = calloc(saves->n, sizeof *set->data);
+    if (!set->data)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; i < saves->n; i++) {
+        struct rfs_error failure = {0};
+        char name[48];
+        const int rc =
+            open_next(set, source, &saves->data[i], set->options.cache / saves->n, &failure);
+        if (rc == 0)
+            continue;
+        if (!is_of_one_save(&failure) || set->options.strict) {
+            *err = failure;
+            return rc;
+        }
+        if (first.code == 0)
+            first = failure;
+        name_save(&saves->data[i], name);
+        rfs_log(&set->log, RFS_WARNING, "%s: left out: %s", name, failure.text);
+    }
+    if (set->n > 0)
+        return 0;
+    *err = first;
+    return first.code;
+}
+
 /*
- * Without a strategy the view is one whole checkpoint of another: worth having if something
- * changes.
+ * Opens the view of each save in SOURCE. A save that cannot be opened is left out with a line in
+ * the log, unless the view is strict; at least one is opened.
+ */
+static int open_all_saves(struct reshard_view *set, const char *source, struct rfs_error *err)
+{
+    RFS_FREE char *path = NULL;
+    struct rfs_saves saves = {0};
+
+    if (rfs_fds_init(&set->fds, rfs_limits_files(RFS_MAX_OPEN)))
+        return rfs_fail_memory(err);
+    set->has_fds = true;
+    int rc = rfs_path_resolve(source, &path, err);
+    if (rc)
+        return rc;
+    const struct rfs_source_spec spec = make_spec(set, &set->options, path);
+    rc = rfs_scan_saves(&spec, &saves, err);
+    if (rc == 0 && saves.n > SAVES_MOST)
+        rc = rfs_fail(err, -EINVAL, RFS_IN(path), "those of one epoch, by epoch=",
+                      "there are %zu saves, and %d can be shown side by side", saves.n, SAVES_MOST);
+    if (rc == 0)
+        rc = open_saves(set, path, &saves, err);
+    free(saves.data);
+    return rc;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static unsigned pool_threads(void)
+{
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return cores < 2 ? 2 : cores > POOL_MAX ? POOL_MAX : (unsigned)cores;
+}
+
+/*
+ * Returns whether options change anything: without a strategy, a view is one whole checkpoint made
+ * of another.
  */
 static bool asks_for_something(const struct rfs_options *options)
 {
@@ -272,25 +355,54 @@ bool rfs_view_has_parts(const char *source)
     return first && rfs_store_there(first);
 }
 
-/* Users that may write to the source must not choose the files that root reads for others. */
+/*
+ * Returns whether links that lead out of the source are refused: users that may write to the source
+ * must not choose the files that root reads for others.
+ */
 static bool stays_beneath(const struct reshard_view *set)
 {
     return !set->options.follow_links && (geteuid() == 0 || set->config.for_others);
 }
 
-static int open_only(struct reshard_view *set, const char *source, struct rfs_error *err)
+/*
+ * Takes the access to the folders shown from the source at PATH, which is resolved, and from the
+ * folders above it if other users are allowed at all.
+ */
+static void take_folder(struct reshard_view *set, const char *path)
 {
-    set->data = calloc(1, sizeof *set->data);
-    return set->data ? rfs_view_add(set, source, NULL, set->options.cache, err)
-                     : rfs_fail_memory(err);
+    struct rfs_access access = rfs_access_own();
+    unsigned list = 0444;
+    struct stat st, now;
+
+    if (rfs_store_stat(path, &st) == 0) {
+        const bool folder = S_ISDIR(st.st_mode);
+        access = rfs_access_of(path, &st, folder ? RFS_MAY_SEARCH : RFS_MAY_READ);
+        if (set->config.for_others)
+            access = rfs_access_below(rfs_access_above(NULL, path), access);
+        if (folder)
+            list = rfs_access_mode(rfs_access_of(path, &st, RFS_MAY_READ), 0444);
+        if (set->config.for_others &&
+            (rfs_store_stat(path, &now) != 0 || !rfs_access_is_of(&st, &now)))
+            access = rfs_access_own();
+        if (list != 0444 && (access.uid != st.st_uid || access.gid != st.st_gid))
+            list = 0400; /* they are not the same people */
+        set->dir_mtime = st.st_mtim;
+    }
+    set->dir_uid = access.uid;
+    set->dir_gid = access.gid;
+    /*
+     * cp -r gives a copy this mode: without S_IWUSR its owner could not remove it. Writing here is
+     * EROFS.
+     */
+    set->dir_mode = S_IWUSR | rfs_access_mode(access, 0111 | list);
 }
 
 static int open_set(struct reshard_view *set, const char *source,
                     const struct rfs_settings *settings, struct rfs_error *err)
 {
     const struct rfs_options *options = &set->options;
-    int rc = rfs_options_take(settings, &set->options, err)
-                 ?: rfs_options_take_objects(options, source, &set->objects, err);
+    int rc = rfs_view_options_take(settings, &set->options, err)
+                 ?: rfs_view_options_take_objects(options, source, &set->objects, err);
 
     if (rc)
         return rc;
@@ -300,25 +412,25 @@ static int open_set(struct reshard_view *set, const char *source,
         return rfs_fail_usage(err, "-o src_strategy=FILE,dst_strategy=FILE",
                               "neither src_strategy nor dst_strategy is given, so there is "
                               "nothing to reshard");
-    rc = rfs_view_check_outputs(options, err);
+    rc = rfs_view_options_check(options, err);
     if (rc)
         return rc;
     set->several = options->all_steps;
     set->pool = rfs_pool_new(pool_threads());
     if (!set->pool)
         return rfs_fail_memory(err);
-    if (rfs_is_url(source))
+    if (rfs_store_is_url(source))
         rfs_pool_expect_waits(set->pool);
     rfs_pool_hold(set->pool, true); /* the caller may fork yet */
     if (!options->index_cache || strcmp(options->index_cache, "no") != 0)
         set->saved = rfs_saved_open(options->index_cache, &set->log);
-    rc = rfs_view_load_key(set, err);
+    rc = load_key(set, err);
     if (rc == 0 && stays_beneath(set))
         rc = rfs_beneath_open(source, &set->beneath, err);
     if (rc == 0)
-        rc = set->several ? rfs_saves_open(set, source, err) : open_only(set, source, err);
+        rc = set->several ? open_all_saves(set, source, err) : open_only(set, source, err);
     if (rc == 0)
-        rfs_view_take_folder(set, rfs_catalog_path(set->data[0]->catalog));
+        take_folder(set, rfs_catalog_path(set->data[0]->catalog));
     return rc;
 }
 
@@ -359,7 +471,7 @@ int rfs_view_start(const char *source, const struct rfs_settings *settings,
     return 0;
 }
 
-/* The options of a caller that may use an older struct with fewer members. */
+/* Takes the options of a caller, whose struct may be older and have fewer members. */
 static int take_config(const reshard_config *config, struct rfs_settings *out)
 {
     reshard_config full = {0};
@@ -416,6 +528,8 @@ void reshard_close(reshard_view *set)
     free(set);
 }
 
+/* ---- an open view ---------------------------------------------------------------------------- */
+
 void reshard_summarize(reshard_view *set, reshard_summary *out)
 {
     /* Strategies and options are the same for all saves. */
@@ -433,4 +547,83 @@ void reshard_summarize(reshard_view *set, reshard_summary *out)
     for (size_t i = 0; i < set->n; i++)
         full.entries += 1 + set->data[i]->n_files + set->data[i]->n_folders;
     rfs_view_give(out, &full, sizeof full);
+}
+
+/* Plans the files of one plain view; DONE of TOTAL files of the set were planned before. */
+static int check_files(struct rfs_view *view, reshard_progress_fn *progress, void *ctx,
+                       uint64_t *done, uint64_t total, struct rfs_error *err)
+{
+    const struct rfs_image *image;
+    int rc = 0;
+
+    if (view->planner)
+        rfs_planner_report(view->planner, RFS_TELL_EACH);
+    for (size_t f = 0; f < view->n_files && (rc = rfs_view_image(view, f, &image, err)) == 0; f++)
+        if (++*done, progress)
+            progress(ctx, *done, total);
+    if (view->planner)
+        rfs_planner_report(view->planner, RFS_TELL_SOME);
+    return rc ? rc : rfs_view_compare_copies(view, err);
+}
+
+int reshard_check(reshard_view *set, reshard_progress_fn *progress, void *ctx, reshard_error *err)
+{
+    struct rfs_error failure = {0};
+    uint64_t done = 0;
+    uint64_t total = 0;
+    int rc = 0;
+
+    for (size_t i = 0; i < set->n; i++)
+        total += set->data[i]->n_files;
+    for (size_t i = 0; i < set->n && rc == 0; i++)
+        rc = check_files(set->data[i], progress, ctx, &done, total, &failure);
+    return rfs_view_report(err, &failure, rc);
+}
+
+int reshard_check_strategies(reshard_view *set, reshard_error *err)
+{
+    struct rfs_error failure = {0};
+    int rc = 0;
+
+    for (size_t i = 0; i < set->n; i++) {
+        struct rfs_planner *planner = set->data[i]->planner;
+        rc = planner ? rfs_planner_check_shapes(planner, &failure) : 0;
+        if (rc == 0) /* another save may be of another network */
+            break;
+    }
+    return rfs_view_report(err, &failure, rc);
+}
+
+/* A thread's wish to cancel, below that of the view's own threads. */
+struct reshard_cancel {
+    struct rfs_cancel work;
+};
+
+int reshard_cancel_new(reshard_view *view, reshard_cancel **out)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return -ENOMEM;
+    (*out)->work.above = rfs_pool_cancel(view->pool);
+    return 0;
+}
+
+void reshard_cancel_free(reshard_cancel *cancel)
+{
+    free(cancel);
+}
+
+void reshard_cancel_use(reshard_cancel *cancel)
+{
+    rfs_cancel_enter(cancel ? &cancel->work : NULL);
+}
+
+void reshard_cancel_set(reshard_cancel *cancel, bool cancelled)
+{
+    atomic_store(&cancel->work.now, cancelled);
+}
+
+void reshard_cancel_all(reshard_view *view)
+{
+    atomic_store(&rfs_pool_cancel(view->pool)->now, true);
 }

@@ -4,19 +4,19 @@
  * seconds, of the processor, that doc/SEMANTICS.md promises, and within the memory that it
  * promises.
  */
-#include "catalog/scan/group_proto.h"
+#include "catalog/scan/group.h"
 #include "formats/chunks/dcp.h"
 #include "formats/chunks/fsdp.h"
 #include "formats/chunks/mindformers.h"
 #include "formats/chunks/shards.h"
 #include "hfai/hfai.h"
 #include "layout/strategy.h"
-#include "store/json_map.h"
+#include "store/mapfile.h"
 #ifdef WITH_OBJECTS
 #include "store/remote/listing.h"
-#include "store/remote/make.h"
+#include "store/remote/retries.h"
 #endif
-#include "formats/torch/index.h"
+#include "formats/torch/torch.h"
 #include "tests/support/hostile.h"
 #include "tests/support/smaps.h"
 
@@ -166,7 +166,7 @@ static int parse_within(const struct bytes *input, uint64_t index_most, struct r
     struct rfs_catalog *catalog;
     struct rfs_hfai *hfai;
     struct rfs_hfai_division *division;
-    struct rfs_document document;
+    struct rfs_hfai_document document;
     struct rfs_hfai_list list;
 
     tree_write(root, "PART_000.pt", input->data, input->n);
@@ -180,7 +180,7 @@ static int parse_within(const struct bytes *input, uint64_t index_most, struct r
             rc = rfs_hfai_divide(hfai, 3, 2, &division, err);
         for (uint32_t p = 0; rc == 0 && p < 3; p++) {
             rc = rfs_hfai_part(division, p, &document, err);
-            rfs_document_free(&document);
+            rfs_hfai_document_free(&document);
         }
         if (rc == 0) {
             rc = rfs_hfai_list(hfai, &list, err);
@@ -225,8 +225,8 @@ static int parse_dcp(const struct bytes *input, struct rfs_error *err)
 
     if (!files || rfs_files_add(files, "/c/.metadata") != 0)
         abort();
-    struct rfs_chunks *boxes = rfs_chunks_new(&format, "/c", 0, files, &tables, NULL);
-    return rfs_dcp_describe(read_memory, (void *)(uintptr_t)input, input->n, boxes, err);
+    struct rfs_chunks *chunks = rfs_chunks_new(&format, "/c", 0, files, &tables, NULL);
+    return rfs_dcp_describe(read_memory, (void *)(uintptr_t)input, input->n, chunks, err);
 }
 
 static void test_dcp(void **state)
@@ -237,14 +237,14 @@ static void test_dcp(void **state)
 
 static int parse_map(const struct bytes *input, struct rfs_error *err)
 {
-    struct rfs_json_map map;
+    struct rfs_mapfile map;
     char *data = malloc(input->n + 1);
 
     if (!data)
         abort();
     memcpy(data, input->data, input->n);
     data[input->n] = '\0';
-    return rfs_json_map_parse("map.json", data, input->n, RFS_JSON_WEIGHT_MAYBE, &map, err);
+    return rfs_mapfile_parse("map.json", data, input->n, RFS_MAPFILE_WEIGHTS_MAYBE, &map, err);
 }
 
 static int parse_json(const struct bytes *input, struct rfs_error *err)
@@ -262,7 +262,7 @@ static int parse_protobuf(const struct bytes *input, struct rfs_error *err)
 static int parse_group(const struct bytes *input, struct rfs_error *err)
 {
     struct rfs_group group;
-    return rfs_group_parse("g.pb", input->data, input->n, &group, err);
+    return rfs_scan_group_parse("g.pb", input->data, input->n, &group, err);
 }
 
 static void test_maps(void **state)
@@ -287,26 +287,26 @@ static void test_groups(void **state)
 typedef int open_fn(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
                     struct rfs_log *log, struct rfs_chunks **out, struct rfs_error *err);
 
-/* As the file NAME, in a folder with the file "a"; and the layouts, of boxes that are good. */
-static int parse_boxes(const struct bytes *input, const char *name, open_fn *open,
-                       struct rfs_error *err)
+/* As the file NAME, in a folder with the file "a"; and the layouts, of chunks that are good. */
+static int parse_chunks(const struct bytes *input, const char *name, open_fn *open,
+                        struct rfs_error *err)
 {
     struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
     struct rfs_files *files = rfs_files_new(NULL);
-    struct rfs_chunks *boxes = NULL;
-    struct rfs_mf_layouts layouts;
+    struct rfs_chunks *chunks = NULL;
+    struct rfs_mindformers_strategy layouts;
     char *root = tree_new();
 
     tree_write(root, "a", "", 0);
     tree_write(root, name, input->data, input->n);
     if (!files || rfs_files_add(files, tree_path(root, name)) != 0)
         abort();
-    int rc = open(root, files, &tables, NULL, &boxes, err);
-    if (rc == 0 && rfs_chunks_are_mindformers(boxes)) {
-        rc = rfs_mindformers_layouts(boxes, &layouts, err);
-        rfs_mf_layouts_free(&layouts);
+    int rc = open(root, files, &tables, NULL, &chunks, err);
+    if (rc == 0 && rfs_mindformers_owns(chunks)) {
+        rc = rfs_mindformers_read_strategy(chunks, &layouts, err);
+        rfs_mindformers_strategy_free(&layouts);
     }
-    rfs_chunks_free(boxes);
+    rfs_chunks_free(chunks);
     rfs_files_free(files);
     tree_remove(root);
     return rc;
@@ -314,7 +314,7 @@ static int parse_boxes(const struct bytes *input, const char *name, open_fn *ope
 
 static int parse_metadata(const struct bytes *input, struct rfs_error *err)
 {
-    return parse_boxes(input, "metadata.json", rfs_mindformers_open, err);
+    return parse_chunks(input, "metadata.json", rfs_mindformers_open, err);
 }
 
 static int open_fsdp(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
@@ -325,12 +325,13 @@ static int open_fsdp(const char *folder, struct rfs_files *files, struct rfs_tab
 
 static int parse_fsdp(const struct bytes *input, struct rfs_error *err)
 {
-    return parse_boxes(input, "model_world_size_1_rank_0.pt", open_fsdp, err);
+    return parse_chunks(input, "model_world_size_1_rank_0.pt", open_fsdp, err);
 }
 
 static int parse_shards(const struct bytes *input, struct rfs_error *err)
 {
-    return parse_boxes(input, "shard-00001-model-00001-of-00001.safetensors", rfs_shards_open, err);
+    return parse_chunks(input, "shard-00001-model-00001-of-00001.safetensors", rfs_shards_open,
+                        err);
 }
 
 static void test_metadata(void **state)
@@ -384,9 +385,9 @@ static int parse_list(const struct bytes *input, struct rfs_error *err)
 static void test_lists_of_objects(void **state)
 {
     (void)state;
-    check_all(hostile_pages, parse_page, RFS_LISTS_BYTES);
-    check_all(hostile_links, parse_links, RFS_LISTS_BYTES);
-    check_all(hostile_lists, parse_list, RFS_LISTS_BYTES);
+    check_all(hostile_pages, parse_page, RFS_RETRIES_MEMORY);
+    check_all(hostile_links, parse_links, RFS_RETRIES_MEMORY);
+    check_all(hostile_lists, parse_list, RFS_RETRIES_MEMORY);
 }
 #endif
 

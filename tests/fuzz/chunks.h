@@ -7,19 +7,19 @@
 #include "tests/fuzz/fuzz.h"
 
 /* Each tensor's chunks have as many bytes as it, and lie in the files of these N sizes. */
-static inline void require_chunks(struct rfs_chunks *boxes, const uint64_t *sizes, size_t n)
+static inline void require_chunks(struct rfs_chunks *chunks, const uint64_t *sizes, size_t n)
 {
-    for (size_t t = 0; t < boxes->tensors.n; t++) {
-        const struct rfs_chunked_tensor *tensor = &boxes->tensors.data[t];
-        uint64_t left = rfs_chunks_type(boxes, tensor->type)->bytes;
+    for (size_t t = 0; t < chunks->tensors.n; t++) {
+        const struct rfs_chunked_tensor *tensor = &chunks->tensors.data[t];
+        uint64_t left = rfs_chunks_type(chunks, tensor->type)->bytes;
         for (uint32_t i = tensor->first; i < tensor->first + tensor->n; i++) {
-            const struct rfs_chunk *chunk = &boxes->chunks.data[i];
-            const uint64_t bytes = rfs_chunks_type(boxes, chunk->type)->bytes;
+            const struct rfs_chunk *chunk = &chunks->chunks.data[i];
+            const uint64_t bytes = rfs_chunks_type(chunks, chunk->type)->bytes;
             REQUIRE(bytes <= left);
             left -= bytes;
             REQUIRE(chunk->file < n && chunk->at <= sizes[chunk->file] &&
                     bytes <= sizes[chunk->file] - chunk->at);
-            REQUIRE(rfs_chunks_locate(boxes, i, NULL) == 0);
+            REQUIRE(rfs_chunks_locate(chunks, i, NULL) == 0);
         }
         REQUIRE(tensor->incomplete == (left > 0));
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a .ckpt file: the walk, and the prediction from whatever index it gives. */
-#include "formats/ckpt/walk.h"
+#include "formats/ckpt/ckpt.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <errno.h>

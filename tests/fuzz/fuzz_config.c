@@ -3,8 +3,7 @@
  * Any bytes as a file of options (config=), of lines or of JSON, and as variables of the
  * environment. What is taken goes through the parser of the mount's options.
  */
-#include "mount/options.h"
-#include "mount/settings.h"
+#include "mount/mount_options.h"
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -26,7 +25,7 @@ static void read_file(const char *path)
     struct rfs_settings settings = {0};
     struct rfs_error err = {0};
 
-    if (rfs_settings_add_file(&settings, path, &err) == 0)
+    if (rfs_mount_options_add_file(&settings, path, &err) == 0)
         check_settings(&settings);
     else
         require_refusal(&err);
@@ -58,7 +57,7 @@ static void read_environment(const uint8_t *data, size_t size)
         memcpy(variable + sizeof RFS_OPTIONS_VARIABLE - 1, data, size);
     variable[size + sizeof RFS_OPTIONS_VARIABLE - 1] = '\0';
     char *environment[] = {variable, NULL};
-    REQUIRE(rfs_settings_add_environment(&settings, environment) == 0);
+    REQUIRE(rfs_mount_options_add_environment(&settings, environment) == 0);
     check_settings(&settings);
     rfs_settings_free(&settings);
     free(variable);

@@ -13,33 +13,34 @@
 
 static const struct rfs_chunks_format format = {.name = "test"};
 
-static uint64_t check_chunk(const struct rfs_chunks *boxes, const struct rfs_chunked_tensor *tensor,
-                            uint32_t number)
+static uint64_t check_chunk(const struct rfs_chunks *chunks,
+                            const struct rfs_chunked_tensor *tensor, uint32_t number)
 {
-    const struct rfs_chunk *chunk = &boxes->chunks.data[number];
-    const struct rfs_type *whole = rfs_chunks_type(boxes, tensor->stored);
-    const struct rfs_type *type = rfs_chunks_type(boxes, chunk->type);
+    const struct rfs_chunk *chunk = &chunks->chunks.data[number];
+    const struct rfs_type *whole = rfs_chunks_type(chunks, tensor->stored);
+    const struct rfs_type *type = rfs_chunks_type(chunks, chunk->type);
     uint64_t at[RFS_MAX_DIMS];
 
-    REQUIRE(chunk->file >= boxes->first_file && chunk->file < rfs_files_count_paths(boxes->files));
-    REQUIRE(strncmp(rfs_files_path(boxes->files, chunk->file), FOLDER, strlen(FOLDER)) == 0);
+    REQUIRE(chunk->file >= chunks->first_file &&
+            chunk->file < rfs_files_count_paths(chunks->files));
+    REQUIRE(strncmp(rfs_files_path(chunks->files, chunk->file), FOLDER, strlen(FOLDER)) == 0);
     REQUIRE(chunk->item <= INT64_MAX && chunk->item_bytes <= INT64_MAX - chunk->item);
-    REQUIRE(rfs_chunks_tensor_of(boxes, number) == tensor);
+    REQUIRE(rfs_chunks_tensor_of(chunks, number) == tensor);
     REQUIRE(type->ndim == whole->ndim && type->dtype == whole->dtype);
-    rfs_chunks_corner(boxes, tensor, number, at);
+    rfs_chunks_corner(chunks, tensor, number, at);
     for (uint32_t i = 0; i < whole->ndim; i++)
         REQUIRE(type->dims[i] <= whole->dims[i] && at[i] <= whole->dims[i] - type->dims[i]);
     return type->bytes;
 }
 
-static void check(const struct rfs_chunks *boxes)
+static void check(const struct rfs_chunks *chunks)
 {
-    for (size_t i = 0; i < boxes->tensors.n; i++) {
-        const struct rfs_chunked_tensor *tensor = &boxes->tensors.data[i];
+    for (size_t i = 0; i < chunks->tensors.n; i++) {
+        const struct rfs_chunked_tensor *tensor = &chunks->tensors.data[i];
         uint64_t bytes = 0;
         for (uint32_t c = tensor->first; c < tensor->first + tensor->n; c++)
-            bytes += check_chunk(boxes, tensor, c);
-        REQUIRE(bytes == rfs_chunks_type(boxes, tensor->type)->bytes);
+            bytes += check_chunk(chunks, tensor, c);
+        REQUIRE(bytes == rfs_chunks_type(chunks, tensor->type)->bytes);
     }
 }
 
@@ -50,12 +51,12 @@ static int describe(struct fuzz_input *input, struct rfs_error *err)
 
     REQUIRE(files && tables.names && tables.types);
     REQUIRE(rfs_files_add(files, FOLDER ".metadata") == 0);
-    struct rfs_chunks *boxes = rfs_chunks_new(&format, "/checkpoint", 0, files, &tables, NULL);
-    REQUIRE(boxes);
-    const int rc = rfs_dcp_describe(fuzz_read, input, input->size, boxes, err);
+    struct rfs_chunks *chunks = rfs_chunks_new(&format, "/checkpoint", 0, files, &tables, NULL);
+    REQUIRE(chunks);
+    const int rc = rfs_dcp_describe(fuzz_read, input, input->size, chunks, err);
     if (rc == 0)
-        check(boxes);
-    rfs_chunks_free(boxes);
+        check(chunks);
+    rfs_chunks_free(chunks);
     rfs_files_free(files);
     rfs_intern_free(tables.names);
     rfs_intern_free(tables.types);

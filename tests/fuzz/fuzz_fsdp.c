@@ -16,16 +16,16 @@ void fuzz_one(const uint8_t *data, size_t size)
     struct wrapped input = wrap_torch(data, size);
     struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
     struct rfs_files *files = rfs_files_new(NULL);
-    struct rfs_chunks *boxes = NULL;
+    struct rfs_chunks *chunks = NULL;
     struct rfs_error err = {0};
 
     REQUIRE(tables.names && tables.types && files);
     REQUIRE(rfs_files_add(files, fuzz_file("a.pt", input.data, input.size)) == 0);
     const char *lost = size % 2 ? "'b.pt' is" : NULL;
-    if (require_result(rfs_fsdp_open(fuzz_folder(), NULL, lost, files, &tables, NULL, &boxes, &err),
-                       &err))
-        require_chunks(boxes, &(const uint64_t){input.size}, 1);
-    rfs_chunks_free(boxes);
+    if (require_result(
+            rfs_fsdp_open(fuzz_folder(), NULL, lost, files, &tables, NULL, &chunks, &err), &err))
+        require_chunks(chunks, &(const uint64_t){input.size}, 1);
+    rfs_chunks_free(chunks);
     rfs_files_free(files);
     rfs_intern_free(tables.names);
     rfs_intern_free(tables.types);

@@ -3,7 +3,7 @@
  * Any bytes as the only part of an hfai checkpoint, or as the pickle in it, shown by the library as
  * other parts and merged: each file of the view can be read, and is a sound file of torch.save.
  */
-#include "formats/torch/archive.h"
+#include "formats/torch/torch.h"
 #include "reshard.h"
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/fuzz.h"

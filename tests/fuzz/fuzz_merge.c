@@ -5,8 +5,8 @@
  * written in its own form and read again. Files that merge are, as one strategy, what reading their
  * merged file gives.
  */
-#include "layout/document.h"
-#include "layout/merge.h"
+#include "layout/stages.h"
+#include "layout/strategy_doc.h"
 #include "tests/fuzz/fuzz.h"
 
 struct form {
@@ -14,12 +14,12 @@ struct form {
     bool json;
 };
 
-static int write_form(const struct form *form, bool merged, const struct rfs_doc *doc, char **data,
-                      size_t *size)
+static int write_form(const struct form *form, bool merged, const struct rfs_strategy_doc *doc,
+                      char **data, size_t *size)
 {
     struct rfs_error err = {0};
-    const int rc = form->json ? rfs_doc_json(doc, merged, data, size, &err)
-                              : rfs_doc_protobuf(doc, data, size, &err);
+    const int rc = form->json ? rfs_strategy_doc_json(doc, merged, data, size, &err)
+                              : rfs_strategy_doc_protobuf(doc, data, size, &err);
 
     if (rc)
         require_refusal(&err);
@@ -50,7 +50,7 @@ static void require_same(const struct rfs_strategy *a, const struct rfs_strategy
     }
 }
 
-static void write_again(const struct form *form, bool merged, const struct rfs_doc *doc,
+static void write_again(const struct form *form, bool merged, const struct rfs_strategy_doc *doc,
                         const struct rfs_strategy *strategy)
 {
     struct rfs_strategy *again;
@@ -70,26 +70,27 @@ static void write_again(const struct form *form, bool merged, const struct rfs_d
 static void try_file(const struct form *form, const uint8_t *data, size_t size)
 {
     struct rfs_strategy *strategy = NULL;
-    struct rfs_doc doc;
+    struct rfs_strategy_doc doc;
     struct rfs_error err = {0};
 
-    rfs_doc_begin(&doc, form->name);
-    if (rfs_doc_parse(&doc, data, size, &err) || rfs_doc_strategy(&doc, &strategy, &err))
+    rfs_strategy_doc_begin(&doc, form->name);
+    if (rfs_strategy_doc_parse(&doc, data, size, &err) ||
+        rfs_strategy_doc_build(&doc, &strategy, &err))
         require_refusal(&err);
     else
         write_again(form, false, &doc, strategy);
     rfs_strategy_free(strategy);
-    rfs_doc_free(&doc);
+    rfs_strategy_doc_free(&doc);
 }
 
 /* Adds a file to the merge. Returns whether it is in it. */
-static bool add_file(struct rfs_merge *merge, const struct form *form, const uint8_t *data,
+static bool add_file(struct rfs_stages *merge, const struct form *form, const uint8_t *data,
                      size_t size)
 {
     struct rfs_error err = {0};
 
     try_file(form, data, size);
-    const int rc = rfs_merge_add(merge, form->name, data, size, &err);
+    const int rc = rfs_stages_add(merge, form->name, data, size, &err);
     if (rc)
         require_refusal(&err);
     return rc == 0;
@@ -100,11 +101,11 @@ void fuzz_one(const uint8_t *data, size_t size)
     if (size == 0)
         return;
     const struct form form = {data[0] % 2 ? "s.json" : "s.ckpt", data[0] % 2};
-    struct rfs_merge *merge;
+    struct rfs_stages *merge;
     struct rfs_strategy *strategy = NULL;
     struct rfs_error err = {0};
 
-    REQUIRE(rfs_merge_new("folder", &merge, &err) == 0);
+    REQUIRE(rfs_stages_new("folder", &merge, &err) == 0);
     for (size_t at = 1; size - at >= 2;) {
         const size_t n = data[at] | (size_t)data[at + 1] << 8;
         const size_t most = size - at - 2;
@@ -117,10 +118,10 @@ void fuzz_one(const uint8_t *data, size_t size)
         free(file);
         at += 2 + taken;
     }
-    if (rfs_merge_finish(merge, &strategy, &err) == 0)
-        write_again(&form, true, rfs_merge_document(merge), strategy);
+    if (rfs_stages_finish(merge, &strategy, &err) == 0)
+        write_again(&form, true, rfs_stages_document(merge), strategy);
     else
         require_refusal(&err);
     rfs_strategy_free(strategy);
-    rfs_merge_free(merge);
+    rfs_stages_free(merge);
 }

@@ -3,9 +3,9 @@
  * The text after -o. It goes through the mount's parser, and what that passes on through the
  * view's. Then it is the value of an option itself: escaped, it must come back as it was.
  */
-#include "mount/options.h"
+#include "mount/mount_options.h"
 #include "tests/fuzz/fuzz.h"
-#include "view/options.h"
+#include "view/view_options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static bool take_view(const struct rfs_settings *settings, struct rfs_options *o
 {
     struct rfs_error err = {0};
 
-    if (rfs_options_take(settings, out, &err) != 0) {
+    if (rfs_view_options_take(settings, out, &err) != 0) {
         require_refusal(&err);
         REQUIRE(err.usage);
         return false;
@@ -61,7 +61,7 @@ static void round_trip(const char *text)
 
     if (out) {
         fputs("strict,", out);
-        rfs_setting_write(out, "src_strategy", text);
+        rfs_settings_write(out, "src_strategy", text);
         fputs(",cache=1K", out);
         REQUIRE(fclose(out) == 0);
         if (parse_view(option, &view)) {

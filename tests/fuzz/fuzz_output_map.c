@@ -3,7 +3,7 @@
  * How outputs are named and converted: an odd first byte means a map of names in JSON, an even one
  * the rules of dtype=, a line break and a name to look up.
  */
-#include "plan/output_map.h"
+#include "plan/names.h"
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -11,48 +11,47 @@
 #include <string.h>
 
 /* No two are shown by one name; what is shown has no control character. */
-static void check_names(const struct rfs_output_map *output_map, const char *name)
+static void check_names(const struct rfs_names *output_map, const char *name)
 {
-    const char *shown = rfs_output_map_name(output_map, name);
+    const char *shown = rfs_names_shown(output_map, name);
 
-    REQUIRE(rfs_output_map_dtype(output_map, name, RFS_FLOAT32) == RFS_FLOAT32);
+    REQUIRE(rfs_names_dtype(output_map, name, RFS_FLOAT32) == RFS_FLOAT32);
     if (shown && shown != name)
         for (const char *at = shown; *at || at == shown; at++)
             REQUIRE((unsigned char)*at >= 0x20 && *at != 0x7f);
-    rfs_output_map_report(output_map, NULL);
+    rfs_names_report(output_map, NULL);
 }
 
 static void parse_names(const uint8_t *data, size_t size)
 {
-    struct rfs_output_map *output_map = NULL;
+    struct rfs_names *output_map = NULL;
     struct rfs_error err = {0};
-    const struct rfs_output_map_config config = {.names = fuzz_file("names", data, size)};
+    const struct rfs_names_config config = {.names = fuzz_file("names", data, size)};
 
-    if (rfs_output_map_open(&config, &output_map, &err))
+    if (rfs_names_open(&config, &output_map, &err))
         require_refusal(&err);
     else
         check_names(output_map, "a");
-    rfs_output_map_free(output_map);
+    rfs_names_free(output_map);
 }
 
 static void parse_rules(char *text)
 {
     char *name = strchr(text, '\n');
-    struct rfs_output_map *output_map = NULL;
+    struct rfs_names *output_map = NULL;
     struct rfs_error err = {0};
 
     if (name)
         *name++ = '\0';
-    const struct rfs_output_map_config config = {.dtype = text};
-    if (rfs_output_map_open(&config, &output_map, &err))
+    const struct rfs_names_config config = {.dtype = text};
+    if (rfs_names_open(&config, &output_map, &err))
         REQUIRE(err.code < 0 && err.usage && err.text[0] && !strpbrk(err.text, "\n\r\t\033"));
     for (unsigned d = 0; output_map && d < RFS_DTYPE_COUNT; d++) {
-        const enum rfs_dtype to =
-            rfs_output_map_dtype(output_map, name ? name : "a", (enum rfs_dtype)d);
+        const enum rfs_dtype to = rfs_names_dtype(output_map, name ? name : "a", (enum rfs_dtype)d);
         REQUIRE(to == d ||
                 (rfs_dtype_is_float((enum rfs_dtype)d) && rfs_dtype_is_float_target(to)));
     }
-    rfs_output_map_free(output_map);
+    rfs_names_free(output_map);
 }
 
 void fuzz_one(const uint8_t *data, size_t size)

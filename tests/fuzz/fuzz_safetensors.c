@@ -5,7 +5,7 @@
  * added.
  */
 #include "formats/ckpt/crc.h"
-#include "formats/safetensors/header.h"
+#include "formats/safetensors/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <errno.h>

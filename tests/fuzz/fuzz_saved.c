@@ -6,7 +6,7 @@
  * then refers to nothing outside of the file that it is of.
  */
 #include "catalog/catalog.h"
-#include "catalog/saved/index.h"
+#include "catalog/saved_index.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>
@@ -29,7 +29,7 @@ static void check_index(const struct rfs_index *index, const struct rfs_tables *
         REQUIRE(length == sizeof *type && type->ndim <= RFS_MAX_DIMS);
         REQUIRE(rfs_index_find(index, entry->name) == entry);
         REQUIRE(!index->part_of || index->part_of[i] < PARTS_MOST);
-        const struct rfs_content content = rfs_content_of(index, entry);
+        const struct rfs_content content = rfs_catalog_content_of(index, entry);
         for (uint32_t k = 0; k < content.n; k++)
             REQUIRE(content.extents[k].offset <= FILE_BYTES &&
                     content.extents[k].bytes <= FILE_BYTES - content.extents[k].offset);
@@ -47,13 +47,13 @@ static void check_index(const struct rfs_index *index, const struct rfs_tables *
 /* Every index of the table, with the sizes that a rank's files would have. */
 static void check_all(const struct rfs_saved_index *saved, const struct rfs_tables *tables)
 {
-    const struct rfs_numbers numbers = {(uint32_t)saved->names.n, (uint32_t)saved->types.n,
-                                        saved->names.data, saved->types.data};
+    const struct rfs_saved_numbers numbers = {(uint32_t)saved->names.n, (uint32_t)saved->types.n,
+                                              saved->names.data, saved->types.data};
     static const uint64_t sizes[PARTS_MOST] = {FILE_BYTES, FILE_BYTES, FILE_BYTES, FILE_BYTES};
 
     for (uint32_t i = 0; i < saved->n_indexes && i < 64; i++) {
         size_t n;
-        void *body = rfs_saved_index_body(saved, i, &n);
+        void *body = rfs_saved_index_read_body(saved, i, &n);
         for (uint32_t parts = 1; body && parts <= PARTS_MOST; parts += PARTS_MOST - 1) {
             struct rfs_index *index =
                 rfs_saved_body_take(body, n, &numbers, tables->types, sizes, parts);

@@ -3,26 +3,26 @@
  * What tells which files a source has: by the first byte a map in JSON, a group info file, or
  * names, in lines.
  */
-#include "catalog/scan/group_proto.h"
+#include "catalog/scan/group.h"
 #include "catalog/scan/internal.h"
-#include "store/json_map.h"
+#include "store/mapfile.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static void try_map(const char *text, size_t size, enum rfs_json_map_kind kind)
+static void try_map(const char *text, size_t size, enum rfs_mapfile_kind kind)
 {
-    struct rfs_json_map map;
+    struct rfs_mapfile map;
     struct rfs_error err = {0};
     char *copy = fuzz_text((const uint8_t *)text, size);
 
-    if (rfs_json_map_parse("map.json", copy, size, kind, &map, &err) == 0)
+    if (rfs_mapfile_parse("map.json", copy, size, kind, &map, &err) == 0)
         for (size_t i = 0; i < map.n; i++)
             REQUIRE(strlen(map.data[i].key) + strlen(map.data[i].value) < size);
     else
         REQUIRE(err.text[0] != '\0');
-    rfs_json_map_free(&map);
+    rfs_mapfile_free(&map);
 }
 
 static void try_group(const char *data, size_t size)
@@ -30,7 +30,7 @@ static void try_group(const char *data, size_t size)
     struct rfs_group group;
     struct rfs_error err = {0};
 
-    if (rfs_group_parse("group.pb", data, size, &group, &err) == 0)
+    if (rfs_scan_group_parse("group.pb", data, size, &group, &err) == 0)
         for (size_t i = 0; i < group.n; i++)
             REQUIRE(group.ranks[i] <= RFS_MAX_RANK &&
                     (i == 0 || group.ranks[i - 1] < group.ranks[i]));
@@ -47,15 +47,15 @@ static void try_names(char *text)
         struct rfs_save save = {0};
         uint32_t rank = 0;
         enum rfs_format format;
-        const int order = rfs_name_compare(name, last);
-        const int back = rfs_name_compare(last, name);
+        const int order = rfs_scan_name_compare(name, last);
+        const int back = rfs_scan_name_compare(last, name);
         REQUIRE((order > 0) == (back < 0) && (order == 0) == (back == 0));
-        REQUIRE(rfs_name_compare(name, name) == 0);
-        if (rfs_name_save(name, &save))
-            REQUIRE(save.epoch >= 0 && save.step >= 0 && rfs_name_format(name, &format));
-        if (rfs_name_is_pattern(pattern) && rfs_name_rank(pattern, name, &rank))
+        REQUIRE(rfs_scan_name_compare(name, name) == 0);
+        if (rfs_scan_name_save(name, &save))
+            REQUIRE(save.epoch >= 0 && save.step >= 0 && rfs_scan_name_format(name, &format));
+        if (rfs_scan_name_is_pattern(pattern) && rfs_scan_name_rank(pattern, name, &rank))
             REQUIRE(rank <= RFS_MAX_RANK || rank == UINT32_MAX);
-        if (rfs_name_decimal(name, &rank))
+        if (rfs_scan_name_decimal(name, &rank))
             REQUIRE(rank <= RFS_MAX_RANK);
         last = name;
     }
@@ -70,7 +70,7 @@ void fuzz_one(const uint8_t *data, size_t size)
     case 0:
     case 1:
     case 2:
-        try_map(text, size - 1, (enum rfs_json_map_kind)(data[0] % 5));
+        try_map(text, size - 1, (enum rfs_mapfile_kind)(data[0] % 5));
         break;
     case 3:
         try_group(text, size - 1);

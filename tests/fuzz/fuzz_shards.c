@@ -26,15 +26,15 @@ void fuzz_one(const uint8_t *data, size_t size)
     const uint64_t sizes[2] = {size, 8 + sizeof OTHER - 1 + 16};
     struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
     struct rfs_files *files = rfs_files_new(NULL);
-    struct rfs_chunks *boxes = NULL;
+    struct rfs_chunks *chunks = NULL;
     struct rfs_error err = {0};
 
     REQUIRE(tables.names && tables.types && files);
     REQUIRE(rfs_files_add(files, fuzz_file("a", data, size)) == 0);
     REQUIRE(rfs_files_add(files, other) == 1);
-    if (require_result(rfs_shards_open(fuzz_folder(), files, &tables, NULL, &boxes, &err), &err))
-        require_chunks(boxes, sizes, 2);
-    rfs_chunks_free(boxes);
+    if (require_result(rfs_shards_open(fuzz_folder(), files, &tables, NULL, &chunks, &err), &err))
+        require_chunks(chunks, sizes, 2);
+    rfs_chunks_free(chunks);
     rfs_files_free(files);
     rfs_intern_free(tables.names);
     rfs_intern_free(tables.types);

@@ -5,7 +5,7 @@
  * merged, too.
  */
 #include "layout/grid.h"
-#include "layout/merge.h"
+#include "layout/stages.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
@@ -79,20 +79,20 @@ static void resolve(const struct rfs_layout *layout, uint32_t ndim, uint64_t ext
 static void merge_alone(const char *name, const uint8_t *data, size_t size,
                         const struct rfs_strategy *strategy)
 {
-    struct rfs_merge *merge;
+    struct rfs_stages *merge;
     struct rfs_strategy *merged = NULL;
     struct rfs_error err = {0};
 
-    REQUIRE(rfs_merge_new("folder", &merge, &err) == 0);
-    if (rfs_merge_add(merge, name, data, size, &err) == 0 &&
-        rfs_merge_add(merge, name, data, size, &err) == 0 &&
-        rfs_merge_finish(merge, &merged, &err) == 0) {
+    REQUIRE(rfs_stages_new("folder", &merge, &err) == 0);
+    if (rfs_stages_add(merge, name, data, size, &err) == 0 &&
+        rfs_stages_add(merge, name, data, size, &err) == 0 &&
+        rfs_stages_finish(merge, &merged, &err) == 0) {
         REQUIRE(rfs_strategy_stages(merged) == 1 && rfs_strategy_stages(strategy) == 1);
         REQUIRE(rfs_strategy_count(merged) == rfs_strategy_count(strategy));
         REQUIRE(rfs_strategy_layouts(merged) <= rfs_strategy_layouts(strategy));
     }
     rfs_strategy_free(merged);
-    rfs_merge_free(merge);
+    rfs_stages_free(merge);
 }
 
 void fuzz_one(const uint8_t *data, size_t size)

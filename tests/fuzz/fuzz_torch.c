@@ -3,8 +3,8 @@
  * Any bytes as a file of torch.save, or as the pickle in one: the graph, its tensors, the index of
  * a state dict, and the pickle written again, which must say the same.
  */
-#include "formats/torch/index.h"
-#include "image/pickle_out.h"
+#include "formats/torch/torch.h"
+#include "image/pickler.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/wrap.h"
 
@@ -84,12 +84,12 @@ static void check_written(const struct rfs_pickle *pickle)
     struct rfs_pickle second;
     struct rfs_error err = {0};
 
-    REQUIRE(rfs_pickle_write(pickle->root, key_of, NULL, &out, &err) == 0);
+    REQUIRE(rfs_pickler_write(pickle->root, key_of, NULL, &out, &err) == 0);
     unsigned char *copy = malloc(out.n);
     REQUIRE(copy != NULL);
     memcpy(copy, out.data, out.n);
     REQUIRE(rfs_pickle_read(copy, out.n, &from, &second, &err) == 0);
-    REQUIRE(rfs_pickle_write(second.root, key_of, NULL, &again, &err) == 0);
+    REQUIRE(rfs_pickler_write(second.root, key_of, NULL, &again, &err) == 0);
     REQUIRE(again.n == out.n && memcmp(again.data, out.data, out.n) == 0);
     rfs_pickle_free(&second);
     free(out.data);

@@ -3,18 +3,18 @@
  * Any bytes as the map from parameters to files: HuggingFace's or MindSpore's. An odd first byte
  * means MindSpore's.
  */
-#include "catalog/part_map.h"
+#include "catalog/merge.h"
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/fuzz.h"
 
-static void check_map(const struct rfs_part_map *map, const struct rfs_tables *tables,
+static void check_map(const struct rfs_merge_map *map, const struct rfs_tables *tables,
                       size_t n_files)
 {
     for (size_t i = 0; i < map->n; i++) {
-        const struct rfs_mapped *mapped = &map->data[i];
+        const struct rfs_merge_mapped *mapped = &map->data[i];
 
-        REQUIRE(mapped->name < rfs_intern_count(tables->names) && mapped->part < n_files);
-        REQUIRE(rfs_part_map_find(map, mapped->name) == mapped);
+        REQUIRE(mapped->name < rfs_intern_count(tables->names) && mapped->file < n_files);
+        REQUIRE(rfs_merge_map_find(map, mapped->name) == mapped);
         REQUIRE(i == 0 || map->data[map->by_name[i - 1]].name < map->data[map->by_name[i]].name);
     }
 }
@@ -24,18 +24,18 @@ void fuzz_one(const uint8_t *data, size_t size)
     static const char *const files[] = {"a", "b.safetensors", "model-00001-of-00002.safetensors"};
     const size_t n = sizeof files / sizeof *files;
     struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
-    struct rfs_part_map map = {0};
+    struct rfs_merge_map map = {0};
     struct rfs_error err = {0};
 
     REQUIRE(tables.names && tables.types);
     const char *name =
         size > 0 && data[0] % 2 ? "param_name_map.json" : "model.safetensors.index.json";
-    if (rfs_part_map_read(NULL, fuzz_file(name, data + (size > 0), size - (size > 0)), files, n,
-                          &tables, &map, &err) == 0)
+    if (rfs_merge_map_read(NULL, fuzz_file(name, data + (size > 0), size - (size > 0)), files, n,
+                           &tables, &map, &err) == 0)
         check_map(&map, &tables, n);
     else
         require_refusal(&err);
-    rfs_part_map_free(&map);
+    rfs_merge_map_free(&map);
     rfs_intern_free(tables.names);
     rfs_intern_free(tables.types);
 }

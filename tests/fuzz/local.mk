@@ -25,7 +25,7 @@ tests_fuzz_fuzz_rules_SOURCES = tests/fuzz/fuzz_rules.c $(FUZZ_MAIN)
 
 FUZZ_TARGETS += tests/fuzz/fuzz_options
 tests_fuzz_fuzz_options_SOURCES = tests/fuzz/fuzz_options.c $(FUZZ_MAIN) \
-	src/mount/options.c src/mount/paths.c src/mount/settings.c src/mount/table.c
+	src/mount/mount_options.c
 
 FUZZ_TARGETS += tests/fuzz/fuzz_layout_rules
 tests_fuzz_fuzz_layout_rules_SOURCES = tests/fuzz/fuzz_layout_rules.c $(FUZZ_MAIN)
@@ -78,7 +78,7 @@ tests_fuzz_fuzz_sums_LDADD = librfstool.la $(FUZZ_LIBS)
 
 FUZZ_TARGETS += tests/fuzz/fuzz_config
 tests_fuzz_fuzz_config_SOURCES = tests/fuzz/fuzz_config.c $(FUZZ_MAIN) \
-	src/mount/options.c src/mount/paths.c src/mount/settings.c src/mount/table.c
+	src/mount/mount_options.c
 
 FUZZ_TARGETS += tests/fuzz/fuzz_weight_map
 tests_fuzz_fuzz_weight_map_SOURCES = tests/fuzz/fuzz_weight_map.c $(FUZZ_MAIN)

@@ -4,7 +4,7 @@ import os
 import sys
 
 here = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [here, *(os.path.join(here, "..", folder) for folder in ("boxes", "interop", "support"))]
+sys.path[:0] = [here, *(os.path.join(here, "..", folder) for folder in ("chunks", "interop", "support"))]
 
 import families  # noqa: E402
 

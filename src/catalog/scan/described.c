@@ -4,11 +4,11 @@
  * tensors.
  *
  *   torch.distributed.checkpoint       .metadata, __0_0.distcp …
- *   the same of Megatron, torch_dist   common.pt and metadata.json beside these
- *   the same in safetensors            shard-00001-model-00001-of-00001.safetensors …
+ *   Megatron, torch_dist               .metadata, __0_0.distcp …, common.pt, metadata.json
+ *   torch's, in safetensors            shard-00001-model-00001-of-00001.safetensors …
  *   PyTorch's FSDP, rank by rank       model_world_size_8_rank_0.pt …
  *   MindSpore Transformers, 2.0        metadata.json, CKP-model-0000000-0000008.safetensors …
- *   the same, of one rank              CKP-model-0000000-0000001.safetensors, CKP-opt-0000000-0000001.…
+ *   MindSpore Transformers, one rank   CKP-model-0000000-0000001.safetensors, CKP-opt-0000000-0000001.…
  *
  * HyperParallel's are refused: 0.metadata or .rank0_metadata, _rank0_.safetensors. Each rank's file
  * looks like one whole checkpoint.
@@ -28,7 +28,7 @@ struct seen {
     char hyper[256]; /* the name of a file with its tensors, or "" */
 };
 
-/* Whether a name is a number between two texts. */
+/* Says whether a name is a number between two texts. */
 static bool is_number_in(const char *name, const char *before, const char *behind)
 {
     const size_t n = strlen(before);
@@ -66,11 +66,11 @@ static int look(void *ctx, const struct dirent *entry)
     return 0;
 }
 
-/* Options that choose files have nothing to choose from. */
+/* Refuses options that choose files: they have nothing to choose from. */
 static int check_options(const struct rfs_source_spec *spec, const char *by, struct rfs_error *err)
 {
     if (spec->rank_dir || spec->file || spec->group_info || spec->segmented ||
-        spec->segmented_skip || spec->entry || spec->encrypted || rfs_spec_asks_save(spec))
+        spec->segmented_skip || spec->entry || spec->encrypted || rfs_scan_asks_save(spec))
         return rfs_fail_usage(err, "the folder alone",
                               "the source describes itself by '%s': rank_dir, file, group_info, "
                               "segmented, step, epoch, entry and keys have no effect",
@@ -98,7 +98,7 @@ static int take(const struct rfs_source_spec *spec, enum rfs_described described
     return rc;
 }
 
-/* The time of a file of the folder. 0 or -errno. */
+/* Formats the time of a file of the folder. 0 or -errno. */
 static int time_of(const struct rfs_source_spec *spec, const char *name, char out[RFS_TIME_TEXT])
 {
     RFS_FREE char *path = rfs_path_join(spec->path, name);
@@ -110,7 +110,7 @@ static int time_of(const struct rfs_source_spec *spec, const char *name, char ou
     return rc;
 }
 
-/* torch's: a temporary file stays there when a save into the folder breaks off. */
+/* Takes a checkpoint of torch. A temporary file stays there when a save breaks off. */
 static int take_dcp(const struct rfs_source_spec *spec, const struct seen *seen,
                     struct rfs_scan *out, struct rfs_error *err)
 {
@@ -128,7 +128,7 @@ static int take_dcp(const struct rfs_source_spec *spec, const struct seen *seen,
     return out->doubt ? 0 : rfs_fail_memory(err);
 }
 
-/* Files that each describe their part of the whole, or that are whole: their names count them. */
+/* Takes files that each describe their tensors, or that are whole: their names count them. */
 static int take_numbered(const struct rfs_source_spec *spec, enum rfs_described described,
                          struct rfs_log *log, struct rfs_scan *out, struct rfs_error *err)
 {
@@ -159,7 +159,7 @@ static int fail_hyper(const struct rfs_source_spec *spec, const struct seen *see
                     *seen->hyper ? seen->hyper : "the metadata of each rank");
 }
 
-/* A save that has not ended. */
+/* Refuses a save that has not ended. */
 static int fail_unfinished(const struct rfs_source_spec *spec, struct rfs_scan *out,
                            const char *remedy, const char *what, struct rfs_error *err)
 {
@@ -171,7 +171,7 @@ int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_log *log,
                        struct rfs_scan *out, struct rfs_error *err)
 {
     struct seen seen = {0};
-    const int rc = rfs_entry_each(spec->path, look, &seen, err);
+    const int rc = rfs_scan_entry_each(spec->path, look, &seen, err);
 
     if (rc)
         return rc;
@@ -202,36 +202,4 @@ int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_log *log,
                                "'metadata.json': its save has not ended",
                                err);
     return seen.one_rank ? take_numbered(spec, RFS_NOT_DESCRIBED, log, out, err) : 0;
-}
-
-/* As scanning a folder without options: the checkpoint, or the iteration, that it is of. */
-static int scan_plain(const char *path, struct rfs_scan *out)
-{
-    const struct rfs_source_spec spec = {
-        .path = path, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
-    struct rfs_error unused;
-    const int rc = rfs_scan_described(&spec, NULL, out, &unused);
-
-    return rc == 0 && out->n == 0 ? rfs_scan_iterations(&spec, NULL, out, NULL, &unused) : rc;
-}
-
-bool rfs_scan_is_described(const char *path)
-{
-    struct rfs_scan scan = {0};
-    const int rc = scan_plain(path, &scan);
-    /* One of a single rank is as any other file. */
-    const bool is = rc == -EINVAL || rc == -ENOTSUP || scan.described != RFS_NOT_DESCRIBED;
-
-    rfs_scan_free(&scan);
-    return is;
-}
-
-bool rfs_scan_is_of_one_rank(const char *path)
-{
-    struct rfs_scan scan = {0};
-    const int rc = scan_plain(path, &scan);
-    const bool is = rc == 0 && scan.n == 1 && scan.described == RFS_NOT_DESCRIBED;
-
-    rfs_scan_free(&scan);
-    return is;
 }

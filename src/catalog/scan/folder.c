@@ -1,17 +1,178 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The checkpoints of one folder, and which of them counts. Names with a leading dot don't, as glob
- * passes over them. Of .ckpt files it is the last in byte order (_transform_checkpoints of
- * MindSpore 2.10); of .safetensors files the one whose path ends with the greatest two numbers
- * (_find_most_matching_file), which is not settled by the names where two paths end with the same
- * ones: MindSpore then takes whichever the folder lists last.
+ * A folder: its entries, the numbers in their names, its checkpoints, and which of them counts.
+ *
+ *   prefix-EPOCH_STEP.ckpt       ModelCheckpoint; prefix_N-… from the second run into a folder on
+ *   prefix-EPOCH_STEP_breakpoint.ckpt   saved when training broke off
+ *   rank_N, rank_00N             a rank's folder, its number read as int() does
+ *
+ * Names with a leading dot don't count, as glob passes over them. Of .ckpt files it is the last in
+ * byte order (_transform_checkpoints of MindSpore 2.10); of .safetensors files the one whose path
+ * ends with the greatest two numbers (_find_most_matching_file), which is not settled by the names
+ * where two paths end with equal ones: MindSpore then takes whichever the folder lists last.
  */
 #include "base/cleanup.h"
 #include "base/glob.h"
 #include "base/order.h"
 #include "base/store.h"
+#include "base/text.h"
 #include "base/vec.h"
 #include "catalog/scan/internal.h"
+
+/* ---- numbers in names ------------------------------------------------------------------------ */
+
+#define SAVE_DIGITS 18 /* fit 63 bits */
+#define BROKEN "_breakpoint"
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool ends_with(const char *text, size_t n, const char *ending)
+{
+    const size_t k = strlen(ending);
+    return n >= k && memcmp(text + n - k, ending, k) == 0;
+}
+
+static const char *ending_of(enum rfs_format format)
+{
+    static const char *const endings[] = {".ckpt", ".safetensors", ".pt"};
+
+    return endings[format];
+}
+
+bool rfs_scan_name_format(const char *name, enum rfs_format *format)
+{
+    for (int i = 0; i < RFS_FORMAT_COUNT; i++) {
+        *format = (enum rfs_format)i;
+        if (ends_with(name, strlen(name), ending_of(*format)))
+            return true;
+    }
+    return false;
+}
+
+/*
+ * Takes the digits off the end of TEXT[0, *n), with the character before them, which must be
+ * BEFORE.
+ */
+static bool take_number(const char *text, size_t *n, char before, int64_t *number)
+{
+    size_t start = *n;
+    while (start > 0 && is_digit(text[start - 1]))
+        start--;
+    if (start == *n || *n - start > SAVE_DIGITS || start == 0 || text[start - 1] != before)
+        return false;
+    *number = 0;
+    for (size_t i = start; i < *n; i++)
+        *number = *number * 10 + (text[i] - '0');
+    *n = start - 1;
+    return true;
+}
+
+bool rfs_scan_name_save(const char *name, struct rfs_save *save)
+{
+    enum rfs_format format;
+    if (!rfs_scan_name_format(name, &format))
+        return false;
+    size_t n = strlen(name) - strlen(ending_of(format));
+    if (ends_with(name, n, BROKEN))
+        n -= strlen(BROKEN);
+    return take_number(name, &n, '_', &save->step) && take_number(name, &n, '-', &save->epoch);
+}
+
+bool rfs_scan_name_is_pattern(const char *pattern)
+{
+    const char *at = strchr(pattern, '%');
+    return at && at[1] == 'd' && !strchr(at + 1, '%') && !strchr(pattern, '/');
+}
+
+/* Reads N digits as a rank, or returns UINT32_MAX. */
+static uint32_t read_rank(const char *digits, size_t n)
+{
+    uint64_t number = 0;
+    for (size_t i = 0; i < n; i++) {
+        number = number * 10 + (uint64_t)(digits[i] - '0');
+        if (number > RFS_MAX_RANK)
+            return UINT32_MAX;
+    }
+    return (uint32_t)number;
+}
+
+bool rfs_scan_name_rank(const char *pattern, const char *name, uint32_t *rank)
+{
+    const size_t before = (size_t)(strchr(pattern, '%') - pattern);
+    const char *after = pattern + before + 2;
+    if (strncmp(name, pattern, before) != 0)
+        return false;
+    name += before;
+    const size_t n = strlen(name);
+    if (n <= strlen(after) || !ends_with(name, n, after))
+        return false;
+    const size_t digits = n - strlen(after);
+    for (size_t i = 0; i < digits; i++)
+        if (!is_digit(name[i]))
+            return false;
+    *rank = read_rank(name, digits);
+    return true;
+}
+
+bool rfs_scan_name_decimal(const char *text, uint32_t *rank)
+{
+    const size_t n = strspn(text, "0123456789");
+    if (n == 0 || text[n] != '\0' || (text[0] == '0' && n > 1))
+        return false;
+    *rank = read_rank(text, n);
+    return *rank <= RFS_MAX_RANK;
+}
+
+/* A run of digits without leading zeros. */
+struct run {
+    const char *data;
+    size_t n;
+};
+
+/* Finds the last two runs of digits, in their order. Returns how many there are. */
+static size_t last_runs(const char *text, struct run runs[2])
+{
+    size_t end = strlen(text);
+    size_t found = 0;
+    while (found < 2) {
+        while (end > 0 && !is_digit(text[end - 1]))
+            end--;
+        if (end == 0)
+            break;
+        size_t start = end;
+        while (start > 0 && is_digit(text[start - 1]))
+            start--;
+        struct run run = {text + start, end - start};
+        for (; run.n > 1 && *run.data == '0'; run.n--)
+            run.data++;
+        runs[1] = runs[0];
+        runs[0] = run;
+        found++;
+        end = start;
+    }
+    return found;
+}
+
+int rfs_scan_name_compare(const char *a, const char *b)
+{
+    struct run x[2] = {{0}};
+    struct run y[2] = {{0}};
+    const size_t n = last_runs(a, x);
+    const size_t m = last_runs(b, y);
+    for (size_t i = 0; i < n && i < m; i++) {
+        if (x[i].n != y[i].n)
+            return x[i].n < y[i].n ? -1 : 1;
+        const int order = memcmp(x[i].data, y[i].data, x[i].n);
+        if (order != 0)
+            return order;
+    }
+    return n < m ? -1 : n > m;
+}
+
+/* ---- entries --------------------------------------------------------------------------------- */
 
 static int fail_folder(struct rfs_error *err, const char *path, int code)
 {
@@ -21,14 +182,14 @@ static int fail_folder(struct rfs_error *err, const char *path, int code)
                     "the folder cannot be listed: %s", rfs_store_why(path, code));
 }
 
-int rfs_entry_next(struct rfs_dir *dir, const char *path, const struct dirent **entry,
-                   struct rfs_error *err)
+int rfs_scan_entry_next(struct rfs_dir *dir, const char *path, const struct dirent **entry,
+                        struct rfs_error *err)
 {
     *entry = rfs_dir_next(dir);
     return *entry || errno == 0 ? 0 : fail_folder(err, path, errno);
 }
 
-int rfs_entry_each(const char *path, rfs_entry_fn *each, void *ctx, struct rfs_error *err)
+int rfs_scan_entry_each(const char *path, rfs_scan_entry_fn *each, void *ctx, struct rfs_error *err)
 {
     RFS_CLOSE_DIR struct rfs_dir dir = {0};
     const struct dirent *entry = NULL;
@@ -36,16 +197,16 @@ int rfs_entry_each(const char *path, rfs_entry_fn *each, void *ctx, struct rfs_e
 
     if (rc < 0)
         return rfs_fail(err, rc, RFS_IN(path),
-                        rfs_is_url(path) ? rfs_store_remedy(path, rc)
-                                         : "check the folder's permissions",
+                        rfs_store_is_url(path) ? rfs_store_remedy(path, rc)
+                                               : "check the folder's permissions",
                         "the source cannot be listed: %s", rfs_store_why(path, rc));
-    while (rc == 0 && (rc = rfs_entry_next(&dir, path, &entry, err)) == 0 && entry)
+    while (rc == 0 && (rc = rfs_scan_entry_next(&dir, path, &entry, err)) == 0 && entry)
         rc = each(ctx, entry);
     return rc;
 }
 
-int rfs_entry_is(const struct rfs_beneath *beneath, const char *path, const struct dirent *entry,
-                 mode_t type, struct rfs_error *err)
+int rfs_scan_entry_is(const struct rfs_beneath *beneath, const char *path,
+                      const struct dirent *entry, mode_t type, struct rfs_error *err)
 {
     struct stat st;
     if (entry->d_type != DT_UNKNOWN && entry->d_type != DT_LNK)
@@ -64,23 +225,26 @@ int rfs_entry_is(const struct rfs_beneath *beneath, const char *path, const stru
                     "cannot be looked at: %s", strerror(-failed));
 }
 
-void rfs_listing_free(struct rfs_listing *listing)
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+
+void rfs_scan_listing_free(struct rfs_scan_listing *listing)
 {
     for (size_t i = 0; i < listing->n; i++)
         free(listing->data[i].name);
     free(listing->data);
-    *listing = (struct rfs_listing){0};
+    *listing = (struct rfs_scan_listing){0};
 }
 
-RFS_COMPARE(compare_found, struct rfs_found, x, y, strcmp(x->name, y->name))
+RFS_COMPARE(compare_found, struct rfs_scan_found, x, y, strcmp(x->name, y->name))
 
 static bool is_wanted(const char *name, const char *glob)
 {
     return glob ? rfs_glob_match_file(glob, name) : name[0] != '.';
 }
 
-/* False when out of memory. */
-static bool add_found(struct rfs_listing *listing, struct rfs_found *found, const char *name)
+/* Adds a checkpoint. False when out of memory. */
+static bool add_found(struct rfs_scan_listing *listing, struct rfs_scan_found *found,
+                      const char *name)
 {
     found->name = strdup(name);
     if (found->name && RFS_PUSH(listing, *found))
@@ -89,8 +253,8 @@ static bool add_found(struct rfs_listing *listing, struct rfs_found *found, cons
     return false;
 }
 
-int rfs_listing_read(const struct rfs_beneath *beneath, const char *path, const char *glob,
-                     struct rfs_listing *out, struct rfs_error *err)
+int rfs_scan_listing_read(const struct rfs_beneath *beneath, const char *path, const char *glob,
+                          struct rfs_scan_listing *out, struct rfs_error *err)
 {
     RFS_CLOSE_DIR struct rfs_dir dir = {0};
     const int failed = rfs_beneath_dir(beneath, path, &dir);
@@ -98,20 +262,20 @@ int rfs_listing_read(const struct rfs_beneath *beneath, const char *path, const 
         return fail_folder(err, path, -failed);
     for (;;) {
         const struct dirent *entry;
-        struct rfs_found found = {0};
-        int rc = rfs_entry_next(&dir, path, &entry, err);
+        struct rfs_scan_found found = {0};
+        int rc = rfs_scan_entry_next(&dir, path, &entry, err);
         if (rc < 0)
             return rc;
         if (!entry)
             break;
-        if (!rfs_name_format(entry->d_name, &found.format) || !is_wanted(entry->d_name, glob))
+        if (!rfs_scan_name_format(entry->d_name, &found.format) || !is_wanted(entry->d_name, glob))
             continue;
-        rc = rfs_entry_is(beneath, path, entry, S_IFREG, err);
+        rc = rfs_scan_entry_is(beneath, path, entry, S_IFREG, err);
         if (rc < 0)
             return rc;
         if (rc == 0)
             continue;
-        found.saved = rfs_name_save(entry->d_name, &found.save);
+        found.saved = rfs_scan_name_save(entry->d_name, &found.save);
         if (!add_found(out, &found, entry->d_name))
             return rfs_fail_memory(err);
     }
@@ -119,7 +283,7 @@ int rfs_listing_read(const struct rfs_beneath *beneath, const char *path, const 
     return 0;
 }
 
-const char *rfs_listing_has(const struct rfs_listing *listing, enum rfs_format format)
+const char *rfs_scan_listing_has(const struct rfs_scan_listing *listing, enum rfs_format format)
 {
     for (size_t i = listing->n; i-- > 0;)
         if (listing->data[i].format == format)
@@ -137,22 +301,24 @@ static int fail_tie(struct rfs_error *err, enum rfs_format format, const char *p
                     "the numbers in '%s' and '%s' don't say which one is the last", a, b);
 }
 
-int rfs_listing_choose(const struct rfs_listing *listing, const char *path, enum rfs_format format,
-                       const struct rfs_save *save, size_t *out, struct rfs_error *err)
+int rfs_scan_listing_choose(const struct rfs_scan_listing *listing, const char *path,
+                            enum rfs_format format, const struct rfs_save *save, size_t *out,
+                            struct rfs_error *err)
 {
     RFS_FREE char *best = NULL; /* path of *out */
     size_t rival = SIZE_MAX;    /* has the same numbers as *out */
     *out = SIZE_MAX;
     for (size_t i = 0; i < listing->n; i++) {
-        const struct rfs_found *found = &listing->data[i];
+        const struct rfs_scan_found *found = &listing->data[i];
         if (found->format != format ||
             (save && (!found->saved || rfs_scan_saves_compare(&found->save, save) != 0)))
             continue;
         RFS_FREE char *whole = rfs_path_join(path, found->name);
         if (!whole)
             return rfs_fail_memory(err);
-        /* They come in byte order. */
-        const int order = best && format == RFS_FORMAT_SAFETENSORS ? rfs_name_compare(whole, best)
+        /* Names come in byte order. */
+        const int order = best && format == RFS_FORMAT_SAFETENSORS
+                              ? rfs_scan_name_compare(whole, best)
                           : best && format == RFS_FORMAT_TORCH ? 0 /* there is no rule for them */
                                                                : 1;
         if (order == 0)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which ranks can stand in for each other. Each rank saves the list of those that hold the slices
- * that it holds, itself among them, in a file of its own; MindSpore's tutorials put it into the
- * folder of the rank's checkpoints:
+ * Group info: which ranks can stand in for each other. Each rank saves the list of those that hold
+ * the slices that it holds, itself among them, in a file of its own (ParallelGroupMap of
+ * proto/node_strategy.proto); MindSpore's tutorials put it into the folder of the rank's
+ * checkpoints:
  *
  *   rank_0/group_info.pb   [0, 4]      or all in one folder:   group_info_0.pb
  *   rank_4/group_info.pb   [0, 4]                              group_info_4.pb
@@ -10,12 +11,120 @@
  * So a folder of them is that folder or the folder of the ranks' folders; the files are known by
  * "group" in their names and .pb at the end; their ranks do not matter.
  */
+#include "catalog/scan/group.h"
+
 #include "base/cleanup.h"
 #include "base/order.h"
+#include "base/store.h"
 #include "base/text.h"
 #include "base/vec.h"
-#include "catalog/scan/group_proto.h"
 #include "catalog/scan/internal.h"
+
+#include "proto/node_strategy.pb-c.h"
+
+/* ---- a file ---------------------------------------------------------------------------------- */
+
+/* Room for thousands of groups of thousands of ranks. */
+#define GROUP_BYTES ((size_t)8 << 20)
+/* Memory of such messages; a file that takes more has groups without ranks. */
+#define MESSAGE_BYTES ((size_t)15 << 20)
+
+/* Memory of a message, with its size. */
+struct sized {
+    size_t bytes;
+    max_align_t data[];
+};
+
+/* The memory that messages may take. */
+struct room {
+    size_t left;
+    int refused; /* 0, -ENOMEM, or -EFBIG: something did not fit */
+};
+
+static void *take(void *ctx, size_t bytes)
+{
+    struct room *room = ctx;
+    const bool fits = bytes < room->left;
+    struct sized *sized = fits ? malloc(sizeof *sized + bytes) : NULL;
+
+    if (!sized) {
+        room->refused = fits ? -ENOMEM : -EFBIG;
+        return NULL;
+    }
+    sized->bytes = bytes;
+    room->left -= bytes;
+    return sized->data;
+}
+
+static void give_back(void *ctx, void *data)
+{
+    struct room *room = ctx;
+    struct sized *sized = (struct sized *)((char *)data - offsetof(struct sized, data));
+
+    if (!data)
+        return;
+    room->left += sized->bytes;
+    free(sized);
+}
+
+/* Copies the ranks of a list, which may have one any number of times. */
+static int copy_ranks(const char *path, const Straspb__ParallelGroupRanks *list,
+                      struct rfs_group *out, struct rfs_error *err)
+{
+    RFS_FREE unsigned char *set = calloc(RFS_MAX_RANK / 8 + 1, 1);
+    size_t n = 0;
+
+    for (size_t i = 0; set && i < list->n_dim; i++) {
+        const uint32_t rank = list->dim[i];
+        if (rank > RFS_MAX_RANK)
+            return rfs_fail(err, -EINVAL, RFS_IN(path), NULL,
+                            "it names rank %u: ranks above %u are not supported", rank,
+                            RFS_MAX_RANK);
+        n += !(set[rank / 8] >> rank % 8 & 1);
+        set[rank / 8] = (unsigned char)(set[rank / 8] | 1u << rank % 8);
+    }
+    out->ranks = set ? calloc(n > 0 ? n : 1, sizeof *out->ranks) : NULL;
+    if (!out->ranks)
+        return rfs_fail_memory(err);
+    for (uint32_t rank = 0; rank <= RFS_MAX_RANK; rank++)
+        if (set[rank / 8] >> rank % 8 & 1)
+            out->ranks[out->n++] = rank;
+    return 0;
+}
+
+int rfs_scan_group_parse(const char *path, const void *data, size_t size, struct rfs_group *out,
+                         struct rfs_error *err)
+{
+    struct room room = {.left = MESSAGE_BYTES};
+    ProtobufCAllocator allocator = {take, give_back, &room};
+    Straspb__ParallelGroupMap *map = straspb__parallel_group_map__unpack(&allocator, size, data);
+
+    *out = (struct rfs_group){0};
+    if (!map && room.refused == -ENOMEM)
+        return rfs_fail_memory(err);
+    if (!map && room.refused)
+        return rfs_fail(err, -EFBIG, RFS_IN(path),
+                        "the file that MindSpore saved at GROUP_INFO_FILE",
+                        "reading it takes more than %zu MiB of memory", MESSAGE_BYTES >> 20);
+    if (!map)
+        return rfs_fail(err, -EINVAL, RFS_IN(path),
+                        "the file that MindSpore saved at GROUP_INFO_FILE",
+                        "not a group info file");
+    const int rc = copy_ranks(path, map->ckpt_restore_rank_list, out, err);
+    straspb__parallel_group_map__free_unpacked(map, &allocator);
+    return rc;
+}
+
+int rfs_scan_group_read(const char *path, struct rfs_group *out, struct rfs_error *err)
+{
+    RFS_FREE char *data = NULL;
+    size_t size;
+    *out = (struct rfs_group){0};
+    const int rc = rfs_store_read_whole(path, GROUP_BYTES, &data, &size, err);
+    return rc < 0 ? rc : rfs_scan_group_parse(path, data, size, out, err);
+}
+
+/* ---- all files ------------------------------------------------------------------------------- */
 
 /* A rank and its group. */
 struct member {
@@ -41,13 +150,13 @@ static void free_groups(struct groups *groups)
     free(groups->data);
 }
 
-/* PATH is taken over. */
+/* Reads a group file. PATH is taken over. */
 static int add_file(struct groups *groups, char *path)
 {
     struct rfs_group list = {0};
     if (!path)
         return rfs_fail_memory(groups->err);
-    int rc = rfs_group_read(path, &list, groups->err);
+    int rc = rfs_scan_group_read(path, &list, groups->err);
     if (rc == 0 && !RFS_PUSH(groups, (__typeof__(*groups->data)){path, list}))
         rc = rfs_fail_memory(groups->err);
     if (rc < 0) {
@@ -72,13 +181,13 @@ static int add_folder(struct groups *groups, const char *path, bool deeper)
                         rfs_store_why(path, failed));
     for (;;) {
         const struct dirent *entry;
-        int rc = rfs_entry_next(&dir, path, &entry, groups->err);
+        int rc = rfs_scan_entry_next(&dir, path, &entry, groups->err);
         if (rc < 0 || !entry)
             return rc;
         const bool file = is_group_file(entry->d_name);
         if (entry->d_name[0] == '.' || (!file && !deeper))
             continue;
-        rc = rfs_entry_is(NULL, path, entry, file ? S_IFREG : S_IFDIR, groups->err);
+        rc = rfs_scan_entry_is(NULL, path, entry, file ? S_IFREG : S_IFDIR, groups->err);
         if (rc == 1 && file)
             rc = add_file(groups, rfs_path_join(path, entry->d_name));
         else if (rc == 1) {
@@ -109,7 +218,7 @@ static int read_groups(const char *path, struct groups *groups)
                                 "it names no equal ranks");
 }
 
-static bool same_list(const struct rfs_group *a, const struct rfs_group *b)
+static bool are_equal(const struct rfs_group *a, const struct rfs_group *b)
 {
     return a->n == b->n && memcmp(a->ranks, b->ranks, a->n * sizeof *a->ranks) == 0;
 }
@@ -125,7 +234,7 @@ static int fail_contradiction(const struct groups *groups, const struct member *
         "it and %s name different ranks as equal to rank %u", groups->data[b->group].path, a->rank);
 }
 
-/* Each rank with a group that names it, ascending; *out is malloc'ed. */
+/* Lists each rank with a group that names it, ascending; *out is malloc'ed. */
 static int list_members(const struct groups *groups, struct member **out, size_t *n)
 {
     size_t total = 0;
@@ -140,15 +249,15 @@ static int list_members(const struct groups *groups, struct member **out, size_t
         for (size_t k = 0; k < groups->data[i].list.n; k++)
             members[(*n)++] = (struct member){groups->data[i].list.ranks[k], (uint32_t)i};
     RFS_SORT(members, total, compare_members);
-    size_t kept = 0;
+    size_t left = 0;
     for (size_t i = 0; i < total; i++) {
-        const struct member *last = kept > 0 ? &members[kept - 1] : NULL;
+        const struct member *last = left > 0 ? &members[left - 1] : NULL;
         if (!last || last->rank != members[i].rank)
-            members[kept++] = members[i];
-        else if (!same_list(&groups->data[last->group].list, &groups->data[members[i].group].list))
+            members[left++] = members[i];
+        else if (!are_equal(&groups->data[last->group].list, &groups->data[members[i].group].list))
             return fail_contradiction(groups, last, &members[i]);
     }
-    *n = kept;
+    *n = left;
     return 0;
 }
 
@@ -160,7 +269,8 @@ static struct rfs_scanned *find_rank(const struct rfs_scan *scan, size_t n, uint
 }
 
 /*
- * The ranks of the scan are its first N; of those only the ones that had files of their own count.
+ * Gives a rank without files those of its group's first rank that had its OWN. The ranks that were
+ * found are the first N of the scan.
  */
 static int stand_in(const struct groups *groups, const struct member *member, struct rfs_scan *scan,
                     size_t n, const bool *own, struct rfs_log *log)
@@ -177,11 +287,11 @@ static int stand_in(const struct groups *groups, const struct member *member, st
     }
     if (!from)
         return 0;
-    const size_t place = (size_t)(from - scan->data);
+    const size_t at = (size_t)(from - scan->data);
     if (!item)
         item = rfs_scan_add(scan, member->rank, NULL);
-    for (size_t k = 0; item && k < scan->data[place].n_files; k++)
-        if (!rfs_scan_add_file(item, strdup(scan->data[place].files[k])))
+    for (size_t k = 0; item && k < scan->data[at].n_files; k++)
+        if (!rfs_scan_add_file(item, strdup(scan->data[at].files[k])))
             item = NULL;
     if (!item)
         return rfs_fail_memory(groups->err);
@@ -189,7 +299,7 @@ static int stand_in(const struct groups *groups, const struct member *member, st
     scan->present++;
     rfs_log(log, RFS_WARNING,
             "rank %u has no checkpoint: that of rank %u is used, because %s names them as equal",
-            member->rank, scan->data[place].rank, groups->data[member->group].path);
+            member->rank, scan->data[at].rank, groups->data[member->group].path);
     return 0;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the room only: shared by the files of the scan. */
+/* Shared by the files of the scan: folders, and a function for each kind of source. */
 #pragma once
 
 #include "base/path.h"
@@ -10,41 +10,41 @@
 
 #include <sys/stat.h>
 
-/* ---- names (name.c) ---- */
+/* ---- numbers in names (folder.c) ------------------------------------------------------------- */
 
-/* The format given by a file name's extension. */
-bool rfs_name_format(const char *name, enum rfs_format *format);
-const char *rfs_format_ending(enum rfs_format format); /* ".ckpt" */
-/* True for a name …-EPOCH_STEP.ckpt, or .safetensors, as ModelCheckpoint gives. */
-bool rfs_name_save(const char *name, struct rfs_save *save);
-/* Whether a pattern of rank folders has one %d, no other % and no /. */
-bool rfs_name_is_pattern(const char *pattern);
-/* True for the pattern with digits for %d; a number too large becomes UINT32_MAX. */
-bool rfs_name_rank(const char *pattern, const char *name, uint32_t *rank);
-/* A rank written in decimal, without leading zeros, up to RFS_MAX_RANK. */
-bool rfs_name_decimal(const char *text, uint32_t *rank);
-/* Paths by their last two runs of digits, as numbers of any length: <0, 0 or >0. */
-int rfs_name_compare(const char *a, const char *b);
+/* Gives the format of a file by the ending of its name. */
+bool rfs_scan_name_format(const char *name, enum rfs_format *format);
+/* Reads the numbers of …-EPOCH_STEP.ckpt, or .safetensors, as ModelCheckpoint names files. */
+bool rfs_scan_name_save(const char *name, struct rfs_save *save);
+/* Says whether a pattern of rank folders has one %d, no other % and no /. */
+bool rfs_scan_name_is_pattern(const char *pattern);
+/* Matches the pattern, with digits for %d; a number too large becomes UINT32_MAX. */
+bool rfs_scan_name_rank(const char *pattern, const char *name, uint32_t *rank);
+/* Reads a rank in decimal, without leading zeros, up to RFS_MAX_RANK. */
+bool rfs_scan_name_decimal(const char *text, uint32_t *rank);
+/* Compares paths by their last two runs of digits, as numbers of any length: <0, 0 or >0. */
+int rfs_scan_name_compare(const char *a, const char *b);
 
-/* ---- folders (folder.c) ---- */
+/* ---- folders (folder.c) ---------------------------------------------------------------------- */
 
-/* The next entry, NULL at the end. 0, or -errno with a message about PATH. */
-int rfs_entry_next(struct rfs_dir *dir, const char *path, const struct dirent **entry,
-                   struct rfs_error *err);
+/* Gives the next entry, NULL at the end. 0, or -errno with a message about PATH. */
+int rfs_scan_entry_next(struct rfs_dir *dir, const char *path, const struct dirent **entry,
+                        struct rfs_error *err);
 /* Calls EACH, until one fails, for all entries of the source's folder PATH. */
-typedef int rfs_entry_fn(void *ctx, const struct dirent *entry);
-int rfs_entry_each(const char *path, rfs_entry_fn *each, void *ctx, struct rfs_error *err);
+typedef int rfs_scan_entry_fn(void *ctx, const struct dirent *entry);
+int rfs_scan_entry_each(const char *path, rfs_scan_entry_fn *each, void *ctx,
+                        struct rfs_error *err);
 /*
- * Whether an entry of the folder PATH is of a type (S_IFREG, S_IFDIR), by the listing if it has the
- * type, else by stat, which follows links, as far as BENEATH lets them lead (NULL: anywhere): 1, 0
- * (as a link to nothing), or -errno with a message. An entry that cannot be examined is an error:
- * skipping it could select another file instead.
+ * Says whether an entry of the folder PATH is of a type (S_IFREG, S_IFDIR), by the listing if it
+ * has the type, else by stat, which follows links, as far as BENEATH lets them lead (NULL:
+ * anywhere): 1, 0 (also for a link to nothing), or -errno with a message. An entry that cannot be
+ * examined is an error: skipping it could select another file instead.
  */
-int rfs_entry_is(const struct rfs_beneath *beneath, const char *path, const struct dirent *entry,
-                 mode_t type, struct rfs_error *err);
+int rfs_scan_entry_is(const struct rfs_beneath *beneath, const char *path,
+                      const struct dirent *entry, mode_t type, struct rfs_error *err);
 
 /* A checkpoint file by its name. */
-struct rfs_found {
+struct rfs_scan_found {
     char *name; /* owned */
     enum rfs_format format;
     bool saved; /* the name contains the save's numbers */
@@ -52,30 +52,31 @@ struct rfs_found {
 };
 
 /* The checkpoints of a folder, in the byte order of their names. */
-struct rfs_listing {
-    struct rfs_found *data;
+struct rfs_scan_listing {
+    struct rfs_scan_found *data;
     size_t n, cap;
 };
 
-void rfs_listing_free(struct rfs_listing *listing);
+void rfs_scan_listing_free(struct rfs_scan_listing *listing);
 /*
- * Lists PATH, which is absolute where there is BENEATH; that is as above. GLOB (or NULL) chooses
- * names; without one those with a leading dot are left out.
+ * Lists PATH, which is absolute if BENEATH is not NULL; links are followed as far as that lets them
+ * lead. GLOB (or NULL) chooses names; without one those with a leading dot are left out.
  */
-int rfs_listing_read(const struct rfs_beneath *beneath, const char *path, const char *glob,
-                     struct rfs_listing *out, struct rfs_error *err);
-/* The name of a file of that format; NULL when there is none. */
-const char *rfs_listing_has(const struct rfs_listing *listing, enum rfs_format format);
+int rfs_scan_listing_read(const struct rfs_beneath *beneath, const char *path, const char *glob,
+                          struct rfs_scan_listing *out, struct rfs_error *err);
+/* Returns the name of a file of that format; NULL when there is none. */
+const char *rfs_scan_listing_has(const struct rfs_scan_listing *listing, enum rfs_format format);
 /*
- * The checkpoint of the folder PATH that counts, of a format and (unless SAVE is NULL) of a save:
- * *out is its place, or SIZE_MAX when there is none.
+ * Chooses the checkpoint of the folder PATH that counts, of a format and (unless SAVE is NULL) of a
+ * save: *out is its position, or SIZE_MAX when there is none.
  */
-int rfs_listing_choose(const struct rfs_listing *listing, const char *path, enum rfs_format format,
-                       const struct rfs_save *save, size_t *out, struct rfs_error *err);
+int rfs_scan_listing_choose(const struct rfs_scan_listing *listing, const char *path,
+                            enum rfs_format format, const struct rfs_save *save, size_t *out,
+                            struct rfs_error *err);
 
-/* ---- the contents of SRC ---- */
+/* ---- what is found (scan.c) ------------------------------------------------------------------ */
 
-static inline bool rfs_spec_asks_save(const struct rfs_source_spec *spec)
+static inline bool rfs_scan_asks_save(const struct rfs_source_spec *spec)
 {
     return spec->step != RFS_ANY_NUMBER || spec->epoch != RFS_ANY_NUMBER;
 }
@@ -87,40 +88,42 @@ struct rfs_scanned *rfs_scan_add(struct rfs_scan *scan, uint32_t rank, const cha
 /* Appends a file; the path is taken over, and freed on failure. NULL counts as out of memory. */
 bool rfs_scan_add_file(struct rfs_scanned *item, char *path);
 
-/* Rank folders of SRC (tree.c); n stays 0 where there is none. */
+/* ---- kinds of sources ------------------------------------------------------------------------ */
+
+/* Takes the rank folders of SRC (tree.c); n stays 0 where there is none. */
 int rfs_scan_tree(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_saves *saves,
                   struct rfs_error *err);
-/* The checkpoints in SRC itself, chosen as in a rank folder (tree.c). */
+/* Takes the checkpoints in SRC itself, chosen as in a rank folder (tree.c). */
 int rfs_scan_flat(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_saves *saves,
                   struct rfs_error *err);
-/* The files that a map names (map.c). */
+/* Takes the files that a map names (map.c). */
 int rfs_scan_map(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
-/* One file, or a folder that is one unsharded checkpoint by its own files (whole.c). */
+/* Takes one file, or a folder that is one unsharded checkpoint by its own files (whole.c). */
 int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
 int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
 /*
- * A folder whose checkpoint describes itself: out->n is 1, or 0 when it is of another kind. 0, or
- * -errno with *err filled.
+ * Takes a folder whose checkpoint describes itself (described.c): out->n is 1, or 0 when it is of
+ * another kind. 0, or -errno with *err filled.
  */
 int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_log *log,
                        struct rfs_scan *out, struct rfs_error *err);
 
 /*
- * Takes the files of the one save in SPEC->path as rank 0's, in the order of their numbers.
- * SPEC->file chooses names. Two saves, two files of one piece and missing files are refused, but:
- * out->lost names those of FSDP, and with SPEC->segmented the log those of shards. LOG (may be
- * NULL) hears the names that are only similar. 0, or -errno with *err filled.
+ * Takes the files of the one save in SPEC->path as rank 0's, in the order of their numbers
+ * (numbered_save.c). SPEC->file chooses names. Refuses two saves, two files with the numbers of one
+ * and missing files, but: out->lost names those of FSDP, and with SPEC->segmented the log those of
+ * shards. LOG (may be NULL) hears the names that are only similar. 0, or -errno with *err filled.
  */
 int rfs_scan_numbered(const struct rfs_source_spec *spec, enum rfs_numbered kind,
                       struct rfs_log *log, struct rfs_scan *out, struct rfs_error *err);
 /*
- * A folder of iterations of MindSpore Transformers or Megatron (iterations.c): the one that SPEC
- * asks for, or the last; n stays 0 where there is none. With SAVES (or NULL) all of them are listed
- * instead.
+ * Takes an iteration out of a folder of MindSpore Transformers or Megatron (iterations.c): the one
+ * that SPEC asks for, or the last; n stays 0 where there is none. With SAVES (or NULL) all of them
+ * are listed instead.
  */
 int rfs_scan_iterations(const struct rfs_source_spec *spec, struct rfs_log *log,
                         struct rfs_scan *out, struct rfs_saves *saves, struct rfs_error *err);
-/* The parts of hfai's dist_ckpt in SRC (parts.c); n stays 0 where there is none. */
+/* Takes the parts of hfai's dist_ckpt in SRC (parts.c); n stays 0 where there is none. */
 int rfs_scan_parts(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
 /* Gives ranks without a checkpoint those of their groups (group.c). */
 int rfs_scan_groups(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *scan,

@@ -25,8 +25,8 @@
 #define NONE INT64_C(-1)
 
 static const struct style {
-    const char *prefix; /* of the folders' names, before */
-    int digits;         /* or more */
+    const char *prefix; /* beginning of the folders' names */
+    int digits;         /* at least so many follow */
     const char *lacks;  /* a file that only a save that has ended has */
 } styles[] = {
     {"iteration_", 8, "'metadata.json' with safetensors files"},
@@ -46,7 +46,7 @@ static void free_iterations(struct iterations *all)
     free(all->numbers.data);
 }
 
-/* The number that decimal digits at TEXT are, up to END; NONE: they are something else. */
+/* Returns the number of the decimal digits at TEXT, up to END; NONE for anything else. */
 static int64_t number_of(const char *text, const char *end)
 {
     int64_t number = 0;
@@ -82,7 +82,7 @@ static int add(void *ctx, const struct dirent *entry)
     name_of(all->style, number, expected, sizeof expected);
     if (number == NONE || strcmp(name, expected) != 0)
         return 0;
-    const int is = rfs_entry_is(all->spec->beneath, all->spec->path, entry, S_IFDIR, all->err);
+    const int is = rfs_scan_entry_is(all->spec->beneath, all->spec->path, entry, S_IFDIR, all->err);
     if (is <= 0)
         return is;
     return RFS_PUSH(&all->numbers, number) ? 0 : rfs_fail_memory(all->err);
@@ -96,7 +96,7 @@ static bool has(const struct iterations *all, int64_t number)
            bsearch(&number, all->numbers.data, all->numbers.n, sizeof number, compare) != NULL;
 }
 
-/* What the tracker names: an iteration, or NONE where there is no such folder. 0 or -errno. */
+/* Gives the iteration that the tracker names, NONE where it has no folder. 0 or -errno. */
 static int read_tracker(const struct iterations *all, int64_t *number, bool *release)
 {
     RFS_FREE char *path = rfs_path_join(all->spec->path, TRACKER);
@@ -107,7 +107,7 @@ static int read_tracker(const struct iterations *all, int64_t *number, bool *rel
     *release = false;
     if (!path)
         return rfs_fail_memory(all->err);
-    const int rc = rfs_read_beneath(all->spec->beneath, path, TRACKER_MOST, &text, &n, all->err);
+    const int rc = rfs_beneath_read(all->spec->beneath, path, TRACKER_MOST, &text, &n, all->err);
     if (rc == -ENOENT)
         return 0;
     if (rc)
@@ -121,9 +121,9 @@ static int read_tracker(const struct iterations *all, int64_t *number, bool *rel
     return 0;
 }
 
-/* ---- one iteration ---- */
+/* ---- one iteration --------------------------------------------------------------------------- */
 
-/* As rfs_scan_described of that folder; 1 when the folder is of no kind that is known. */
+/* Scans a folder as rfs_scan_described does; 1 when it is of no kind that is known. */
 static int scan_folder(const struct iterations *all, const char *name, struct rfs_log *log,
                        struct rfs_scan *out, struct rfs_error *err)
 {
@@ -133,7 +133,7 @@ static int scan_folder(const struct iterations *all, const char *name, struct rf
     if (!path)
         return rfs_fail_memory(err);
     spec.path = path;
-    spec.step = spec.epoch = RFS_ANY_NUMBER; /* they have chosen it */
+    spec.step = spec.epoch = RFS_ANY_NUMBER; /* they have chosen the iteration */
     const int rc = rfs_scan_described(&spec, log, out, err);
     return rc < 0 ? rc : out->n == 0;
 }
@@ -151,13 +151,13 @@ static bool is_finished(const struct iterations *all, int64_t number)
 {
     struct rfs_scan scan = {0};
     const int rc = scan_one(all, number, NULL, &scan, NULL);
-    const bool finished = rc != 1 && !scan.unfinished; /* another failure is for take to tell */
+    const bool finished = rc != 1 && !scan.unfinished; /* take has messages of other failures */
 
     rfs_scan_free(&scan);
     return finished;
 }
 
-/* The newest finished iteration below LIMIT, or NONE. */
+/* Returns the newest finished iteration below LIMIT, or NONE. */
 static int64_t newest(const struct iterations *all, int64_t limit)
 {
     for (size_t i = all->numbers.n; i-- > 0;)
@@ -166,7 +166,7 @@ static int64_t newest(const struct iterations *all, int64_t limit)
     return NONE;
 }
 
-/* After RC: replaces the message where the files of a folder are of a format that is not read. */
+/* Replaces the message of RC where the files of a folder are of a format that is not read. */
 static int explain(const struct iterations *all, const char *name, int rc)
 {
     RFS_FREE char *path = rfs_path_join(all->spec->path, name);
@@ -202,7 +202,7 @@ static int take(const struct iterations *all, int64_t number, struct rfs_log *lo
     return rc;
 }
 
-/* ---- which one ---- */
+/* ---- which one ------------------------------------------------------------------------------- */
 
 static int fail_absent(const struct iterations *all)
 {
@@ -248,7 +248,7 @@ static int choose(const struct iterations *all, struct rfs_log *log, int64_t *nu
         return rc;
     *number = newest(all, INT64_MAX);
     if (*number == NONE) {
-        *number = last; /* which take explains */
+        *number = last; /* take has the message */
         return 0;
     }
     rfs_log(log, RFS_WARNING,
@@ -278,7 +278,7 @@ int rfs_scan_iterations(const struct rfs_source_spec *spec, struct rfs_log *log,
 
     for (size_t i = 0; rc == 0 && all.numbers.n == 0 && i < sizeof styles / sizeof *styles; i++) {
         all.style = &styles[i];
-        rc = rfs_entry_each(spec->path, add, &all, err);
+        rc = rfs_scan_entry_each(spec->path, add, &all, err);
     }
     RFS_SORT_ALL(&all.numbers, compare);
     if (rc == 0 && all.tracker && all.release && !saves && spec->step == RFS_ANY_NUMBER)

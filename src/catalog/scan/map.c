@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A map from rank to file, as checkpoint_files_map of transform_checkpoint_by_rank, in JSON:
+ * The map of files=, from rank to file, as checkpoint_files_map of transform_checkpoint_by_rank:
  *
  *   {"0": "job_a/net-3_1000.ckpt", "1": "/mnt/b/net-3_1000.ckpt"}
  *
@@ -9,13 +9,13 @@
 #include "base/cleanup.h"
 #include "base/order.h"
 #include "catalog/scan/internal.h"
-#include "store/json_map.h"
+#include "store/mapfile.h"
 
 RFS_COMPARE(compare_ranks, struct rfs_scanned, x, y, RFS_ORDER(x->rank, y->rank))
 
 /*
- * Resolves links in its folders, so that the map's entries hold as of now. Paths that cannot be
- * reached are kept as they are.
+ * Resolves links in a path's folders, so that the map's entries hold as of now. Paths that cannot
+ * be reached stay as they are.
  */
 static int resolve(char **path, struct rfs_error *err)
 {
@@ -49,15 +49,16 @@ static int check_file(const struct rfs_beneath *beneath, const char *map, const 
 }
 
 static int add_entry(const struct rfs_source_spec *spec, const char *folder,
-                     const struct rfs_json_pair *pair, struct rfs_scan *out, struct rfs_error *err)
+                     const struct rfs_mapfile_pair *pair, struct rfs_scan *out,
+                     struct rfs_error *err)
 {
     const char *map = spec->files;
     enum rfs_format format;
     uint32_t rank;
-    if (!rfs_name_decimal(pair->key, &rank))
+    if (!rfs_scan_name_decimal(pair->key, &rank))
         return rfs_fail(err, -EINVAL, RFS_IN(map), "numbers such as \"0\" and \"12\"",
                         "'%s' is not a rank", pair->key);
-    if (!rfs_name_format(pair->value, &format))
+    if (!rfs_scan_name_format(pair->value, &format))
         return rfs_fail(err, -EINVAL, RFS_IN(map), "files that end in .ckpt or .safetensors",
                         "the file of rank %s, '%s', is not a checkpoint by its name", pair->key,
                         pair->value);
@@ -65,7 +66,7 @@ static int add_entry(const struct rfs_source_spec *spec, const char *folder,
         return rfs_fail(err, -EINVAL, RFS_IN(map), "files of one kind",
                         "it names both .ckpt and .safetensors files");
     out->format = format;
-    RFS_FREE char *path = pair->value[0] == '/' || rfs_is_url(pair->value)
+    RFS_FREE char *path = pair->value[0] == '/' || rfs_store_is_url(pair->value)
                               ? strdup(pair->value)
                               : rfs_path_join(folder, pair->value);
     struct rfs_scanned *item = path ? rfs_scan_add(out, rank, NULL) : NULL;
@@ -81,9 +82,9 @@ static int add_entry(const struct rfs_source_spec *spec, const char *folder,
 
 int rfs_scan_map(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err)
 {
-    RFS_CLEANUP(rfs_json_map_free) struct rfs_json_map map = {0};
+    RFS_CLEANUP(rfs_mapfile_free) struct rfs_mapfile map = {0};
     RFS_FREE char *folder = NULL;
-    int rc = rfs_json_map_read(NULL, spec->files, RFS_JSON_PLAIN, &map, err);
+    int rc = rfs_mapfile_read(NULL, spec->files, RFS_MAPFILE_PLAIN, &map, err);
     if (rc == 0 && map.n == 0)
         rc = rfs_fail(err, -EINVAL, RFS_IN(spec->files), "{\"0\": \"FILE\", \"1\": \"FILE\"}",
                       "the map names no file");

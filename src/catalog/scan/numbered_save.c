@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of a save that are named by numbers (formats/numbered.h): all of one save, none lost. */
+/* Files that are named by numbers (formats/numbered.h): all of one save, none lost. */
 #include "base/cleanup.h"
 #include "base/order.h"
 #include "base/text.h"
@@ -8,7 +8,7 @@
 
 #define NAMES_SHOWN 3
 
-/* ---- lists of names, for messages ---- */
+/* ---- lists of names, for messages ------------------------------------------------------------ */
 
 struct names {
     char text[NAMES_SHOWN * 264 + 40];
@@ -31,7 +31,7 @@ static const char *end_names(struct names *names)
     return names->text;
 }
 
-/* The name that the writer gives a piece, in the save of FILE. */
+/* Adds the name that the writer gives the file of those numbers, in the save of FILE. */
 static void add_missing(struct names *names, const struct rfs_numbered_form *form,
                         const struct rfs_numbered_name *file, const uint32_t *of)
 {
@@ -47,15 +47,15 @@ static void add_missing(struct names *names, const struct rfs_numbered_form *for
     add_name(names, name);
 }
 
-/* ---- the files of a folder ---- */
+/* ---- the files of a folder ------------------------------------------------------------------- */
 
 struct gathering {
     const struct rfs_source_spec *spec;
     enum rfs_numbered kind;
     struct rfs_log *log;
     struct rfs_error *err;
-    RFS_VEC(struct rfs_numbered_name) files; /* that count, sorted */
-    struct names similar;                    /* left out */
+    RFS_VEC(struct rfs_numbered_name) files; /* those that count, sorted */
+    struct names similar;                    /* files that are left out */
 };
 
 static void gathering_end(struct gathering *g)
@@ -76,7 +76,7 @@ static int order_of_save(const struct rfs_numbered_name *x, const struct rfs_num
 
 static int order_of_piece(const struct rfs_numbered_name *x, const struct rfs_numbered_name *y)
 {
-    return RFS_ORDER(x->of[RFS_NUMBERED_PIECE], y->of[RFS_NUMBERED_PIECE])
+    return RFS_ORDER(x->of[RFS_NUMBERED_RANK], y->of[RFS_NUMBERED_RANK])
                ?: RFS_ORDER(x->of[RFS_NUMBERED_PART], y->of[RFS_NUMBERED_PART]);
 }
 
@@ -87,9 +87,9 @@ RFS_COMPARE(compare, struct rfs_numbered_name, x, y,
 
 static int gather(struct gathering *g)
 {
-    RFS_CLEANUP(rfs_listing_free) struct rfs_listing listing = {0};
+    RFS_CLEANUP(rfs_scan_listing_free) struct rfs_scan_listing listing = {0};
     const int rc =
-        rfs_listing_read(g->spec->beneath, g->spec->path, g->spec->file, &listing, g->err);
+        rfs_scan_listing_read(g->spec->beneath, g->spec->path, g->spec->file, &listing, g->err);
 
     for (size_t i = 0; rc == 0 && i < listing.n; i++) {
         struct rfs_numbered_name file;
@@ -108,8 +108,8 @@ static int gather(struct gathering *g)
 }
 
 /*
- * Leaves out names that are only similar. Refuses two with equal numbers: one is a renamed copy, and
- * which of them is not known.
+ * Leaves out names that are only similar. Refuses two with equal numbers: one is a renamed copy,
+ * and which of them is not known.
  */
 static int settle_spellings(struct gathering *g)
 {
@@ -122,9 +122,9 @@ static int settle_spellings(struct gathering *g)
             return rfs_fail(g->err, -EINVAL, RFS_IN(g->spec->path), "move one of them away",
                             "'%s' and '%s' have the numbers of one piece", last->name, file->name);
         if (file->exact) {
-            const struct rfs_numbered_name kept = *file;
+            const struct rfs_numbered_name good = *file;
             *file = g->files.data[n];
-            g->files.data[n++] = kept;
+            g->files.data[n++] = good;
             continue;
         }
         add_name(&g->similar, file->name);
@@ -146,7 +146,7 @@ static int fail_none(struct gathering *g)
                     "no file of a save in it matches '%s'", g->spec->file ? g->spec->file : "*");
 }
 
-/* A pattern that the files of one save match, and those of another don't. */
+/* Shows a pattern that the files of one save match, and those of another don't. */
 static void show_choice(const struct rfs_numbered_name *file, char *out, size_t size)
 {
     if (file->form->kind == RFS_NUMBERED_SHARDS)
@@ -173,7 +173,7 @@ static int check_one_save(const struct gathering *g)
                     "the folder has files of two saves, '%s' and '%s'", first->name, last->name);
 }
 
-/* ---- what is missing ---- */
+/* ---- what is missing ------------------------------------------------------------------------- */
 
 /* Names the numbers between two files, in the order of the pieces and parts up to PARTS. */
 static void note_gap(const struct gathering *g, uint32_t parts, uint64_t from, uint64_t to,
@@ -184,7 +184,7 @@ static void note_gap(const struct gathering *g, uint32_t parts, uint64_t from, u
 
     for (; from < to && missing->n < NAMES_SHOWN; from++) {
         const uint32_t of[RFS_NUMBERED_ROLES] = {
-            [RFS_NUMBERED_PIECE] = first + (uint32_t)(from / parts),
+            [RFS_NUMBERED_RANK] = first + (uint32_t)(from / parts),
             [RFS_NUMBERED_PART] = first + (uint32_t)(from % parts),
             [RFS_NUMBERED_COUNT] = file->of[RFS_NUMBERED_COUNT]};
         add_missing(missing, file->form, file, of);
@@ -202,19 +202,19 @@ static void find_missing(const struct gathering *g, struct names *missing)
     const uint32_t parts = shards ? last->of[RFS_NUMBERED_COUNT] : 1;
     uint64_t next = 0;
 
-    if (g->kind == RFS_NUMBERED_MINDFORMERS) { /* of one rank, maybe without its optimizer */
+    if (g->kind == RFS_NUMBERED_MINDFORMERS) { /* one rank, maybe without its optimizer */
         if (files[0].form != rfs_numbered_model_form())
             add_missing(missing, rfs_numbered_model_form(), files, files[0].of);
         return;
     }
     for (size_t i = 0; i < g->files.n; i++) {
-        const uint64_t at = (uint64_t)(files[i].of[RFS_NUMBERED_PIECE] - first) * parts +
+        const uint64_t at = (uint64_t)(files[i].of[RFS_NUMBERED_RANK] - first) * parts +
                             (shards ? files[i].of[RFS_NUMBERED_PART] - first : 0);
         note_gap(g, parts, next, at, missing);
         next = at + 1;
     }
     note_gap(g, parts, next,
-             shards ? (uint64_t)(last->of[RFS_NUMBERED_PIECE] - first + 1) * parts
+             shards ? (uint64_t)(last->of[RFS_NUMBERED_RANK] - first + 1) * parts
                     : last->of[RFS_NUMBERED_COUNT],
              missing);
 }

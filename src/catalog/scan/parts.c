@@ -30,13 +30,13 @@ static void free_names(struct part_names *names)
     free(names->data);
 }
 
-/* As glob("PART_*.pt") finds it. */
+/* Matches as glob("PART_*.pt") does. */
 static bool is_part(const char *name)
 {
     return strncmp(name, "PART_", 5) == 0 && rfs_text_ends(name, ".pt");
 }
 
-/* The number of a part named PART_%03d.pt, and nothing else; UINT32_MAX when it is not. */
+/* Returns the number of a part named PART_%03d.pt, and nothing else; or UINT32_MAX. */
 static uint32_t number_of(const char *name)
 {
     char expected[32];
@@ -82,7 +82,7 @@ static int add_parts(const struct rfs_source_spec *spec, struct rfs_scan *out,
 int rfs_scan_parts(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err)
 {
     RFS_CLEANUP(free_names) struct part_names names = {.err = err};
-    const int rc = rfs_entry_each(spec->path, add_name, &names, err);
+    const int rc = rfs_scan_entry_each(spec->path, add_name, &names, err);
 
     if (rc < 0 || names.n == 0)
         return rc;

@@ -54,51 +54,51 @@ int rfs_scan_saves_compare(const void *a, const void *b)
 bool rfs_scan_is_rank(const char *name)
 {
     uint32_t rank;
-    return rfs_name_rank(RFS_RANK_DIR, name, &rank);
+    return rfs_scan_name_rank(RFS_RANK_DIR, name, &rank);
 }
 
 int rfs_scan_folder(const char *folder, char **file, struct rfs_error *err)
 {
-    RFS_CLEANUP(rfs_listing_free) struct rfs_listing listing = {0};
+    RFS_CLEANUP(rfs_scan_listing_free) struct rfs_scan_listing listing = {0};
     size_t chosen;
     *file = NULL;
-    int rc = rfs_listing_read(NULL, folder, NULL, &listing, err);
-    const char *ckpt = rfs_listing_has(&listing, RFS_FORMAT_CKPT);
-    const char *safetensors = rfs_listing_has(&listing, RFS_FORMAT_SAFETENSORS);
+    int rc = rfs_scan_listing_read(NULL, folder, NULL, &listing, err);
+    const char *ckpt = rfs_scan_listing_has(&listing, RFS_FORMAT_CKPT);
+    const char *safetensors = rfs_scan_listing_has(&listing, RFS_FORMAT_SAFETENSORS);
     if (rc == 0 && ckpt && safetensors)
         rc = rfs_fail(err, -EINVAL, RFS_IN(folder), "name one of its files",
                       "the folder holds both .ckpt files (%s) and .safetensors files (%s)", ckpt,
                       safetensors);
     if (rc == 0)
-        rc = rfs_listing_choose(&listing, folder,
-                                ckpt          ? RFS_FORMAT_CKPT
-                                : safetensors ? RFS_FORMAT_SAFETENSORS
-                                              : RFS_FORMAT_TORCH,
-                                NULL, &chosen, err);
+        rc = rfs_scan_listing_choose(&listing, folder,
+                                     ckpt          ? RFS_FORMAT_CKPT
+                                     : safetensors ? RFS_FORMAT_SAFETENSORS
+                                                   : RFS_FORMAT_TORCH,
+                                     NULL, &chosen, err);
     if (rc < 0 || chosen == SIZE_MAX)
         return rc;
     *file = strdup(listing.data[chosen].name);
     return *file ? 0 : rfs_fail_memory(err);
 }
 
-/* Options that are wrong for any source. */
+/* Refuses options that are wrong for any source. */
 static int check_spec(const struct rfs_source_spec *spec, struct rfs_error *err)
 {
-    if (spec->rank_dir && !rfs_name_is_pattern(spec->rank_dir))
+    if (spec->rank_dir && !rfs_scan_name_is_pattern(spec->rank_dir))
         return rfs_fail_usage(err, "a name with one %d for the rank, such as rank_dir=node%d",
                               "option rank_dir=%s: not the name of rank folders", spec->rank_dir);
     if (spec->file && strchr(spec->file, '/'))
         return rfs_fail_usage(err, "a pattern of names such as file=*_1.ckpt",
                               "option file=%s: not the name of a file in a folder", spec->file);
     if (spec->files &&
-        (spec->rank_dir || spec->file || rfs_spec_asks_save(spec) || spec->segmented))
+        (spec->rank_dir || spec->file || rfs_scan_asks_save(spec) || spec->segmented))
         return rfs_fail_usage(err, "files= alone",
                               "the map of files= names the file of each rank: rank_dir, file, "
                               "step, epoch and segmented have no effect");
     return 0;
 }
 
-/* A folder: of rank folders, else one checkpoint. SAVES may be NULL. */
+/* Scans a folder: rank folders, else one checkpoint. SAVES may be NULL. */
 static int scan_folders(const struct rfs_source_spec *spec, struct rfs_log *log,
                         struct rfs_scan *out, struct rfs_saves *saves, struct rfs_error *err)
 {
@@ -113,7 +113,7 @@ static int scan_folders(const struct rfs_source_spec *spec, struct rfs_log *log,
         rc = rfs_scan_tree(spec, out, saves, err);
     if (rc < 0 || out->n > 0)
         return rc;
-    if (saves || spec->segmented || spec->file || rfs_spec_asks_save(spec))
+    if (saves || spec->segmented || spec->file || rfs_scan_asks_save(spec))
         return rfs_scan_flat(spec, out, saves, err);
     return rfs_scan_whole(spec, out, err);
 }
@@ -154,4 +154,36 @@ int rfs_scan_saves(const struct rfs_source_spec *spec, struct rfs_saves *out, st
                             "option step=all: the source is one checkpoint");
     rfs_scan_free(&unused);
     return rc;
+}
+
+/* Scans a folder without options for a checkpoint that describes itself, or an iteration. */
+static int scan_plain(const char *path, struct rfs_scan *out)
+{
+    const struct rfs_source_spec spec = {
+        .path = path, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
+    struct rfs_error unused;
+    const int rc = rfs_scan_described(&spec, NULL, out, &unused);
+
+    return rc == 0 && out->n == 0 ? rfs_scan_iterations(&spec, NULL, out, NULL, &unused) : rc;
+}
+
+bool rfs_scan_is_described(const char *path)
+{
+    struct rfs_scan scan = {0};
+    const int rc = scan_plain(path, &scan);
+    /* A checkpoint of a single rank is as any other file. */
+    const bool is = rc == -EINVAL || rc == -ENOTSUP || scan.described != RFS_NOT_DESCRIBED;
+
+    rfs_scan_free(&scan);
+    return is;
+}
+
+bool rfs_scan_is_of_one_rank(const char *path)
+{
+    struct rfs_scan scan = {0};
+    const int rc = scan_plain(path, &scan);
+    const bool is = rc == 0 && scan.n == 1 && scan.described == RFS_NOT_DESCRIBED;
+
+    rfs_scan_free(&scan);
+    return is;
 }

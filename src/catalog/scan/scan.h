@@ -13,7 +13,7 @@ struct rfs_scanned {
     uint32_t rank;
     char *folder;     /* name within the source, "rank_3"; NULL where there are no rank folders */
     char **files;     /* absolute paths, in the order in which their values count; each owned */
-    size_t n_files;   /* 0: it has no checkpoint */
+    size_t n_files;   /* without any the rank has no checkpoint */
     bool stands_in;   /* they are another rank's */
     char *weight_map; /* path of the JSON file whose "weight_map" maps values to files; or NULL */
 };
@@ -23,18 +23,18 @@ enum rfs_described {
     RFS_NOT_DESCRIBED,
     RFS_DCP,
     RFS_MINDFORMERS,
-    RFS_SHARDS, /* all its files do, each of itself; so do those */
-    RFS_FSDP,
+    RFS_SHARDS, /* each file describes its own tensors */
+    RFS_FSDP,   /* each file describes its own tensors */
 };
 
 struct rfs_scan {
-    enum rfs_format format;       /* of all files */
+    enum rfs_format format;       /* the one of all files */
     enum rfs_described described; /* then rank 0's first file has the metadata */
     bool parts;                   /* the ranks are the parts of hfai's dist_ckpt */
     bool whole;                   /* one checkpoint for all ranks: rank 0 is the only one */
     struct rfs_scanned *data;     /* ascending by rank, each rank once */
     size_t n, cap;
-    size_t present;  /* how many have a file; at least 1 */
+    size_t present;  /* ranks that have a file; at least 1 */
     char *lost;      /* files of the save that are missing, for messages: "'a' is"; NULL: none */
     char *doubt;     /* why the metadata may be of another save than the files; NULL: nothing */
     bool exported;   /* it has the manifest of an export */
@@ -42,8 +42,8 @@ struct rfs_scan {
 };
 
 /*
- * SPEC->path is absolute and resolved. LOG (may be NULL) hears which rank stands in for which.
- * Nothing is owned by the caller on failure.
+ * Scans a source. SPEC->path is absolute and resolved. LOG (may be NULL) hears which rank stands in
+ * for which. *out is empty after a failure.
  */
 int rfs_scan_open(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
                   struct rfs_error *err);
@@ -60,36 +60,39 @@ struct rfs_saves {
 };
 
 /*
- * The saves that at least one rank has, as far as spec->step and spec->epoch let them through; at
- * least one. SPEC->path is absolute and resolved. To be freed by free(out->data), on failure too.
+ * Lists the saves that at least one rank has, as far as spec->step and spec->epoch let them
+ * through; at least one. SPEC->path is absolute and resolved. To be freed by free(out->data), on
+ * failure too.
  */
 int rfs_scan_saves(const struct rfs_source_spec *spec, struct rfs_saves *out,
                    struct rfs_error *err);
 
 /*
- * Whether a folder has a checkpoint that describes itself, or the remains of one, for which opening
- * it has the message.
+ * Says whether a folder has a checkpoint that describes itself, or the remains of one, for which
+ * opening it has the message.
  */
 bool rfs_scan_is_described(const char *path);
-/* Whether it has a Checkpoint 2.0 of one rank, which has no metadata. */
+/* Says whether a folder has a Checkpoint 2.0 of one rank, which has no metadata. */
 bool rfs_scan_is_of_one_rank(const char *path);
-/* Whether a folder of that name is a rank's: rank_ and digits. */
+/* Says whether a folder of that name is a rank's: rank_ and digits. */
 bool rfs_scan_is_rank(const char *name);
 /*
- * After scanning PATH has failed with RC: replaces the message where the files there are a
- * checkpoint of a format that is not read, by their names. RC, or -ENOTSUP.
+ * Replaces the message of RC, with which scanning PATH failed, if the names of the files there show
+ * a checkpoint of a format that is not read. Returns RC, or -ENOTSUP.
  */
 int rfs_scan_foreign(const char *path, int rc, struct rfs_error *err);
-/* For a message: the first folder in PATH that holds folders of ranks, malloc'ed; NULL for none. */
+/*
+ * Returns, for a message, the first folder in PATH that holds folders of ranks, malloc'ed, or NULL.
+ */
 char *rfs_scan_below(const char *path);
 /*
- * For a message: the checkpoints that describe themselves in folders below PATH, as "A or B",
- * malloc'ed; NULL for none.
+ * Returns, for a message, the checkpoints that describe themselves in folders below PATH, as "A or
+ * B", malloc'ed; NULL for none.
  */
 char *rfs_scan_inside(const char *path);
 
 /*
- * The name of the checkpoint that counts in FOLDER, malloc'ed; NULL when it holds none. 0 or
+ * Gives the name of the checkpoint that counts in FOLDER, malloc'ed; NULL when it holds none. 0 or
  * -errno.
  */
 int rfs_scan_folder(const char *folder, char **file, struct rfs_error *err);

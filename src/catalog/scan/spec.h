@@ -19,26 +19,25 @@ struct rfs_encrypted;
 struct rfs_source_spec {
     const char *path;       /* a tree of rank folders, a folder of files, or one file */
     const char *rank_dir;   /* the names of rank folders, with one %d; NULL: RFS_RANK_DIR */
-    const char *file;       /* glob of file names in them; NULL: MindSpore's choice */
+    const char *file;       /* glob of names of files; NULL: MindSpore's choice */
     const char *files;      /* path of a JSON map from rank to file, instead of folders; or NULL */
     const char *group_info; /* path of a group info file, or a folder of them; or NULL */
-    int64_t step, epoch; /* of the checkpoint to take where there are several; or RFS_ANY_NUMBER */
-    bool segmented;      /* all checkpoints of a folder make one */
-    const char *segmented_skip; /* "a:b": without the parameters that begin so; or NULL */
+    int64_t step, epoch;    /* numbers of the checkpoint to take, or RFS_ANY_NUMBER */
+    bool segmented;         /* all checkpoints of a folder make one */
+    const char *segmented_skip; /* "a:b": parameters that begin so are left out; or NULL */
     const char *entry; /* where in a file of torch.save the state dict is; NULL: it is all of it */
     bool check_crc;    /* verify files that carry a checksum before their first use */
     struct rfs_encrypted *encrypted;   /* opens encrypted files; NULL: files are plain */
     const struct rfs_beneath *beneath; /* where its files are opened; NULL: links are followed */
     bool for_others;                   /* its data is served to other users, too */
     struct rfs_saved *saved; /* where indexes are saved for the next view; NULL: nowhere */
-    /* the text of these options: for the key of saved data; or NULL */
-    const struct rfs_options *options;
-    struct timespec opened; /* a moment before anything of the source is looked at; 0: now */
+    const struct rfs_options *options; /* these options, for the key of saved data; or NULL */
+    struct timespec opened; /* moment before anything of the source is looked at; 0: now */
     uint64_t index_most;    /* bytes of memory that indexes, or hfai's pickles, may keep; 0: any */
     struct rfs_fds *fds;    /* descriptors that it shares with other sources; NULL: its own */
     /*
-     * Called by the reading thread after the headers of a rank were read, with the number done and
-     * the total; or NULL
+     * Callback of the thread that has read the headers of a rank, with the number done and the
+     * total; or NULL.
      */
     void (*indexed)(const void *ctx, uint64_t done, uint64_t total);
     const void *indexed_ctx;

@@ -10,13 +10,13 @@
 #include "catalog/scan/internal.h"
 
 #define LISTED 8 /* saves that a message lists */
-#define TRIED 64 /* of the last ones, to find one that all ranks have */
+#define TRIED 64 /* saves, from the last on, among which one is looked for that all ranks have */
 
 /* The listed files, and those chosen from them. */
 struct tree {
     const struct rfs_source_spec *spec;
     struct rfs_scan *scan;
-    struct rfs_listing *listings; /* of scan->data[i] */
+    struct rfs_scan_listing *listings; /* [n_listings] files of scan->data[i] */
     size_t n_listings;
     struct rfs_error *err;
 };
@@ -24,7 +24,7 @@ struct tree {
 static void free_tree(struct tree *tree)
 {
     for (size_t i = 0; i < tree->n_listings; i++)
-        rfs_listing_free(&tree->listings[i]);
+        rfs_scan_listing_free(&tree->listings[i]);
     free(tree->listings);
 }
 
@@ -33,14 +33,14 @@ static void free_saves(struct rfs_saves *saves)
     free(saves->data);
 }
 
-/* The folder of a rank, malloc'ed. */
+/* Returns the path of a rank's folder, malloc'ed. */
 static char *folder_path(const struct tree *tree, size_t i)
 {
     const char *folder = tree->scan->data[i].folder;
     return folder ? rfs_path_join(tree->spec->path, folder) : strdup(tree->spec->path);
 }
 
-/* How messages show the pattern: rank_N. */
+/* Shows the pattern as messages have it: rank_N. */
 static void show_pattern(const struct rfs_source_spec *spec, char *out, size_t size)
 {
     const char *pattern = spec->rank_dir ? spec->rank_dir : RFS_RANK_DIR;
@@ -48,7 +48,7 @@ static void show_pattern(const struct rfs_source_spec *spec, char *out, size_t s
     snprintf(out, size, "%.*sN%s", before, pattern, pattern + before + 2);
 }
 
-/* ---- listing ---- */
+/* ---- listing --------------------------------------------------------------------------------- */
 
 RFS_COMPARE(compare_ranks, struct rfs_scanned, x, y,
             RFS_ORDER(x->rank, y->rank) ?: strcmp(x->folder, y->folder))
@@ -59,9 +59,9 @@ static int add_folder(void *ctx, const struct dirent *entry)
     const struct tree *tree = ctx;
     const struct rfs_source_spec *spec = tree->spec;
     uint32_t rank;
-    if (!rfs_name_rank(spec->rank_dir ? spec->rank_dir : RFS_RANK_DIR, entry->d_name, &rank))
+    if (!rfs_scan_name_rank(spec->rank_dir ? spec->rank_dir : RFS_RANK_DIR, entry->d_name, &rank))
         return 0;
-    const int rc = rfs_entry_is(spec->beneath, spec->path, entry, S_IFDIR, tree->err);
+    const int rc = rfs_scan_entry_is(spec->beneath, spec->path, entry, S_IFDIR, tree->err);
     if (rc <= 0)
         return rc;
     if (rank > RFS_MAX_RANK)
@@ -75,7 +75,7 @@ static int list_ranks(struct tree *tree)
 {
     const char *root = tree->spec->path;
     struct rfs_scan *scan = tree->scan;
-    const int rc = rfs_entry_each(root, add_folder, tree, tree->err);
+    const int rc = rfs_scan_entry_each(root, add_folder, tree, tree->err);
     if (rc < 0)
         return rc;
     RFS_SORT_ALL(scan, compare_ranks);
@@ -97,22 +97,22 @@ static int list_files(struct tree *tree)
         RFS_FREE char *path = folder_path(tree, i);
         if (!path)
             return rfs_fail_memory(tree->err);
-        const int rc = rfs_listing_read(tree->spec->beneath, path, tree->spec->file,
-                                        &tree->listings[i], tree->err);
+        const int rc = rfs_scan_listing_read(tree->spec->beneath, path, tree->spec->file,
+                                             &tree->listings[i], tree->err);
         if (rc < 0)
             return rc;
     }
     return 0;
 }
 
-/* ---- one format ---- */
+/* ---- one format ------------------------------------------------------------------------------ */
 
-/* The first file of that format as messages show it, "rank_0/a.ckpt"; empty when there is none. */
+/* Shows the first file of that format, "rank_0/a.ckpt"; nothing when there is none. */
 static void show_first(const struct tree *tree, enum rfs_format format, char *out, size_t size)
 {
     *out = '\0';
     for (size_t i = 0; i < tree->n_listings && !*out; i++) {
-        const char *name = rfs_listing_has(&tree->listings[i], format);
+        const char *name = rfs_scan_listing_has(&tree->listings[i], format);
         const char *folder = tree->scan->data[i].folder;
         if (name)
             snprintf(out, size, "%s%s%s", folder ? folder : "", folder ? "/" : "", name);
@@ -157,11 +157,11 @@ static int settle_format(const struct tree *tree)
     return 0;
 }
 
-/* Drops files of another format, as .pt files beside those of MindSpore. */
-static void keep_format(const struct tree *tree)
+/* Drops files of other formats, such as .pt files beside those of MindSpore. */
+static void drop_others(const struct tree *tree)
 {
     for (size_t i = 0; i < tree->n_listings; i++) {
-        struct rfs_listing *listing = &tree->listings[i];
+        struct rfs_scan_listing *listing = &tree->listings[i];
         size_t n = 0;
         for (size_t k = 0; k < listing->n; k++)
             if (listing->data[k].format == tree->scan->format)
@@ -172,20 +172,20 @@ static void keep_format(const struct tree *tree)
     }
 }
 
-/* ---- one save ---- */
+/* ---- one save -------------------------------------------------------------------------------- */
 
-static bool is_asked(const struct rfs_source_spec *spec, const struct rfs_found *found)
+static bool is_asked(const struct rfs_source_spec *spec, const struct rfs_scan_found *found)
 {
     return found->saved && (spec->step == RFS_ANY_NUMBER || spec->step == found->save.step) &&
            (spec->epoch == RFS_ANY_NUMBER || spec->epoch == found->save.epoch);
 }
 
-/* All saves by their names, or only the requested ones. */
+/* Collects all saves by their names, or only the requested ones. */
 static int collect_saves(const struct tree *tree, bool only_asked, struct rfs_saves *out)
 {
     for (size_t i = 0; i < tree->n_listings; i++)
         for (size_t k = 0; k < tree->listings[i].n; k++) {
-            const struct rfs_found *found = &tree->listings[i].data[k];
+            const struct rfs_scan_found *found = &tree->listings[i].data[k];
             if (only_asked ? !is_asked(tree->spec, found) : !found->saved)
                 continue;
             if (!RFS_PUSH(out, found->save))
@@ -200,7 +200,7 @@ static int collect_saves(const struct tree *tree, bool only_asked, struct rfs_sa
     return 0;
 }
 
-/* "3_1000, 4_1000 and 2 more" */
+/* Shows "3_1000, 4_1000 and 2 more". */
 static void show_saves(const struct rfs_saves *saves, char *out, size_t size)
 {
     size_t at = 0;
@@ -212,7 +212,7 @@ static void show_saves(const struct rfs_saves *saves, char *out, size_t size)
         snprintf(out + at, size - at, " and %zu more", saves->n - LISTED);
 }
 
-/* "epoch 3, step 1000" */
+/* Shows "epoch 3, step 1000". */
 static void show_asked(const struct rfs_source_spec *spec, char *out, size_t size)
 {
     char epoch[40] = "";
@@ -244,7 +244,7 @@ static int fail_no_save(const struct tree *tree)
                     "no checkpoint of %s; the saves here (epoch_step) are %s", asked, list);
 }
 
-/* The one save that step= and epoch= mean. */
+/* Finds the one save that step= and epoch= mean. */
 static int settle_save(const struct tree *tree, struct rfs_save *save)
 {
     RFS_CLEANUP(free_saves) struct rfs_saves asked = {0};
@@ -265,11 +265,11 @@ static int settle_save(const struct tree *tree, struct rfs_save *save)
                     list);
 }
 
-/* Whether all ranks that have a checkpoint have one of that save. */
+/* Says whether all ranks that have a checkpoint have one of that save. */
 static bool all_have(const struct tree *tree, const struct rfs_save *save)
 {
     for (size_t i = 0; i < tree->n_listings; i++) {
-        const struct rfs_listing *listing = &tree->listings[i];
+        const struct rfs_scan_listing *listing = &tree->listings[i];
         bool has = listing->n == 0;
         for (size_t k = 0; k < listing->n && !has; k++)
             has =
@@ -303,7 +303,7 @@ static int fail_mixed(const struct tree *tree, size_t a, const char *in_a, size_
 }
 
 /*
- * That no output is made of two saves. A name that ends like a save's but counts the ranks,
+ * Checks that no output is made of two saves. A name that ends like a save's but counts the ranks,
  * part-0_8 for rank 0 to part-7_8 for rank 7, is none.
  */
 static int check_one_save(const struct tree *tree, const size_t *chosen)
@@ -331,7 +331,7 @@ static int check_one_save(const struct tree *tree, const size_t *chosen)
                       tree->listings[other].data[chosen[other]].name);
 }
 
-/* ---- the files ---- */
+/* ---- the files ------------------------------------------------------------------------------- */
 
 static int add_file(const struct tree *tree, size_t i, const char *folder, size_t file)
 {
@@ -339,13 +339,13 @@ static int add_file(const struct tree *tree, size_t i, const char *folder, size_
     return rfs_scan_add_file(&tree->scan->data[i], path) ? 0 : rfs_fail_memory(tree->err);
 }
 
-/* All of the folder's files, or those of the save. */
+/* Takes all of the folder's files, or those of the save. */
 static int take_all(const struct tree *tree, size_t i, const char *folder,
                     const struct rfs_save *save)
 {
-    const struct rfs_listing *listing = &tree->listings[i];
+    const struct rfs_scan_listing *listing = &tree->listings[i];
     for (size_t k = 0; k < listing->n; k++) {
-        const struct rfs_found *found = &listing->data[k];
+        const struct rfs_scan_found *found = &listing->data[k];
         if (save && (!found->saved || rfs_scan_saves_compare(&found->save, save) != 0))
             continue;
         const int rc = add_file(tree, i, folder, k);
@@ -365,8 +365,8 @@ static int take_files(const struct tree *tree, const struct rfs_save *save, size
         chosen[i] = SIZE_MAX;
         int rc = tree->spec->segmented
                      ? take_all(tree, i, folder, save)
-                     : rfs_listing_choose(&tree->listings[i], folder, scan->format, save,
-                                          &chosen[i], tree->err);
+                     : rfs_scan_listing_choose(&tree->listings[i], folder, scan->format, save,
+                                               &chosen[i], tree->err);
         if (rc == 0 && chosen[i] != SIZE_MAX)
             rc = add_file(tree, i, folder, chosen[i]);
         if (rc < 0)
@@ -379,7 +379,7 @@ static int take_files(const struct tree *tree, const struct rfs_save *save, size
 static int choose_files(const struct tree *tree)
 {
     struct rfs_save save;
-    const bool asked = rfs_spec_asks_save(tree->spec);
+    const bool asked = rfs_scan_asks_save(tree->spec);
     RFS_FREE size_t *chosen = calloc(tree->scan->n, sizeof *chosen);
     if (!chosen)
         return rfs_fail_memory(tree->err);
@@ -391,13 +391,13 @@ static int choose_files(const struct tree *tree)
     return rc;
 }
 
-/* From the ranks, once they are known, to their files, or to the saves that there are. */
+/* Finds the files of the ranks that were found, or the saves that they have. */
 static int look_into_folders(struct tree *tree, struct rfs_saves *saves)
 {
     int rc = list_files(tree) ?: settle_format(tree);
     if (rc < 0)
         return rc;
-    keep_format(tree);
+    drop_others(tree);
     if (!saves)
         return choose_files(tree);
     rc = collect_saves(tree, true, saves);

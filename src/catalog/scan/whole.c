@@ -15,7 +15,7 @@
 #include "base/order.h"
 #include "base/text.h"
 #include "catalog/scan/internal.h"
-#include "store/json_map.h"
+#include "store/mapfile.h"
 
 #define MODEL "model.safetensors"
 #define INDEX ".safetensors.index.json"
@@ -44,26 +44,26 @@ int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_scan *out, stru
     if (rfs_store_stat(spec->path, &st) == 0 && !S_ISREG(st.st_mode))
         return rfs_fail(err, -ENOTDIR, RFS_IN(spec->path), REMEDY_ROOT,
                         "the source is neither a folder nor a file");
-    if (!rfs_name_format(spec->path, &format)) {
+    if (!rfs_scan_name_format(spec->path, &format)) {
         const int rc = rfs_fail(err, -EINVAL, RFS_IN(spec->path),
                                 "a .ckpt, .safetensors or .pt file, or a folder",
                                 "the source is not a checkpoint by its name");
         return rfs_scan_foreign(spec->path, rc, err);
     }
-    if (spec->rank_dir || spec->file || rfs_spec_asks_save(spec))
+    if (spec->rank_dir || spec->file || rfs_scan_asks_save(spec))
         return rfs_fail_usage(
             err, "the folder that the file is in",
             "the source is one file: rank_dir, file, step and epoch have no effect");
     return take_path(out, format, strdup(spec->path), err);
 }
 
-/* ---- files that a weight map names ---- */
+/* ---- files that a weight map names ----------------------------------------------------------- */
 
-/* N of partN.safetensors, UINT32_MAX for another name. */
+/* Returns N of partN.safetensors, or UINT32_MAX for another name. */
 static uint32_t part_number(const char *name)
 {
     uint32_t number;
-    return rfs_name_rank("part%d.safetensors", name, &number) ? number : UINT32_MAX;
+    return rfs_scan_name_rank("part%d.safetensors", name, &number) ? number : UINT32_MAX;
 }
 
 static int compare_files(const void *a, const void *b)
@@ -77,13 +77,13 @@ static int compare_files(const void *a, const void *b)
     return strcmp(*x, *y);
 }
 
-static int check_name(const char *index, const struct rfs_json_pair *pair, struct rfs_error *err)
+static int check_name(const char *index, const struct rfs_mapfile_pair *pair, struct rfs_error *err)
 {
     enum rfs_format format;
     if (strchr(pair->value, '/') || strcmp(pair->value, "..") == 0)
         return rfs_fail(err, -EINVAL, RFS_OF(index, pair->key), "names of files beside it",
                         "its file '%s' is not one of the same folder", pair->value);
-    if (!rfs_name_format(pair->value, &format) || format != RFS_FORMAT_SAFETENSORS)
+    if (!rfs_scan_name_format(pair->value, &format) || format != RFS_FORMAT_SAFETENSORS)
         return rfs_fail(err, -EINVAL, RFS_OF(index, pair->key), "names in .safetensors",
                         "its file '%s' is not a safetensors file by its name", pair->value);
     return 0;
@@ -109,9 +109,9 @@ static int take_named(const struct rfs_source_spec *spec, const char *index, con
     return take_path(out, RFS_FORMAT_SAFETENSORS, RFS_STEAL(path), err);
 }
 
-/* Each file that the map names once, in order. */
+/* Takes each file that the map names once, in order. */
 static int take_map(const struct rfs_source_spec *spec, const char *index,
-                    const struct rfs_json_map *map, struct rfs_scan *out, struct rfs_error *err)
+                    const struct rfs_mapfile *map, struct rfs_scan *out, struct rfs_error *err)
 {
     RFS_FREE const char **names = calloc(map->n > 0 ? map->n : 1, sizeof *names);
     int rc = 0;
@@ -133,22 +133,22 @@ static int take_map(const struct rfs_source_spec *spec, const char *index,
     return rc;
 }
 
-/* INDEX is taken over. */
-static int take_index(const struct rfs_source_spec *spec, char *index, enum rfs_json_map_kind kind,
+/* Takes the files that a weight map names. INDEX is taken over. */
+static int take_index(const struct rfs_source_spec *spec, char *index, enum rfs_mapfile_kind kind,
                       struct rfs_scan *out, struct rfs_error *err)
 {
-    RFS_CLEANUP(rfs_json_map_free) struct rfs_json_map map = {0};
+    RFS_CLEANUP(rfs_mapfile_free) struct rfs_mapfile map = {0};
     RFS_FREE char *path = index;
     if (!path)
         return rfs_fail_memory(err);
-    int rc = rfs_json_map_read(spec->beneath, path, kind, &map, err)
+    int rc = rfs_mapfile_read(spec->beneath, path, kind, &map, err)
                  ?: take_map(spec, path, &map, out, err);
     if (rc == 0)
         out->data[0].weight_map = RFS_STEAL(path);
     return rc;
 }
 
-/* ---- kinds of folders ---- */
+/* ---- kinds of folders ------------------------------------------------------------------------ */
 
 /* Files of the folder besides checkpoints. */
 struct seen {
@@ -179,7 +179,8 @@ static int note_entry(void *ctx, const struct dirent *entry)
     const bool index = is_index(name);
     if (!unified && !index)
         return 0;
-    const int rc = rfs_entry_is(seen->spec->beneath, seen->spec->path, entry, S_IFREG, seen->err);
+    const int rc =
+        rfs_scan_entry_is(seen->spec->beneath, seen->spec->path, entry, S_IFREG, seen->err);
     if (rc <= 0)
         return rc;
     seen->unified = seen->unified || unified;
@@ -194,7 +195,8 @@ static int note_entry(void *ctx, const struct dirent *entry)
 static int take_unified(const struct rfs_source_spec *spec, bool hyper, struct rfs_scan *out,
                         struct rfs_error *err)
 {
-    int rc = take_index(spec, rfs_path_join(spec->path, UNIFIED), RFS_JSON_WEIGHT_MAYBE, out, err);
+    int rc =
+        take_index(spec, rfs_path_join(spec->path, UNIFIED), RFS_MAPFILE_WEIGHTS_MAYBE, out, err);
     if (rc < 0 || !hyper)
         return rc;
     char *path = rfs_path_join(spec->path, HYPER);
@@ -210,7 +212,7 @@ static int take_huggingface(const struct rfs_source_spec *spec, const struct see
     if (seen->model)
         return rfs_fail(err, -EINVAL, RFS_IN(spec->path), "move one of them away",
                         "the folder has both '%s' and '%s'", MODEL, seen->index);
-    return take_index(spec, rfs_path_join(spec->path, seen->index), RFS_JSON_WEIGHT_MAP, out, err);
+    return take_index(spec, rfs_path_join(spec->path, seen->index), RFS_MAPFILE_WEIGHTS, out, err);
 }
 
 static int take_name(const struct rfs_source_spec *spec, const char *name, struct rfs_scan *out,
@@ -218,11 +220,11 @@ static int take_name(const struct rfs_source_spec *spec, const char *name, struc
 {
     enum rfs_format format = RFS_FORMAT_SAFETENSORS;
 
-    rfs_name_format(name, &format);
+    rfs_scan_name_format(name, &format);
     return take_path(out, format, rfs_path_join(spec->path, name), err);
 }
 
-static int fail_unknown(const struct rfs_source_spec *spec, const struct rfs_listing *listing,
+static int fail_unknown(const struct rfs_source_spec *spec, const struct rfs_scan_listing *listing,
                         struct rfs_error *err)
 {
     RFS_FREE char *below = rfs_scan_below(spec->path);
@@ -238,10 +240,10 @@ static int fail_unknown(const struct rfs_source_spec *spec, const struct rfs_lis
 }
 
 /*
- * The folder's one file, unless it is a program's own beside checkpoints: data.pt of verl,
+ * Takes the folder's one file, unless it is a program's own beside checkpoints: data.pt of verl,
  * common.pt of Megatron.
  */
-static int take_only(const struct rfs_source_spec *spec, const struct rfs_found *file,
+static int take_only(const struct rfs_source_spec *spec, const struct rfs_scan_found *file,
                      struct rfs_scan *out, struct rfs_error *err)
 {
     /* MindSpore takes the only safetensors file. */
@@ -260,10 +262,10 @@ static int take_only(const struct rfs_source_spec *spec, const struct rfs_found 
 
 int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err)
 {
-    RFS_CLEANUP(rfs_listing_free) struct rfs_listing listing = {0};
+    RFS_CLEANUP(rfs_scan_listing_free) struct rfs_scan_listing listing = {0};
     RFS_CLEANUP(free_seen) struct seen seen = {.spec = spec, .err = err};
-    int rc = rfs_entry_each(spec->path, note_entry, &seen, err)
-                 ?: rfs_listing_read(spec->beneath, spec->path, NULL, &listing, err);
+    int rc = rfs_scan_entry_each(spec->path, note_entry, &seen, err)
+                 ?: rfs_scan_listing_read(spec->beneath, spec->path, NULL, &listing, err);
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < listing.n; i++) {

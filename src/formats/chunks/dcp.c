@@ -3,12 +3,202 @@
 
 #include "base/cleanup.h"
 #include "base/order.h"
-#include "formats/chunks/dcp_item.h"
+#include "base/text.h"
 #include "formats/chunks/internal.h"
 
+#define REMEDY_COPY "compare the file with its original, or save the checkpoint again"
+
+/* ---- an item of a file ----------------------------------------------------------------------- */
+
+/* The ends of an archive: torch writes less than 1 KiB before a tensor's bytes and behind them. */
+enum { END_BYTES = 4096, LABEL_BYTES = 4200, NAME_SHOWN = 320 };
+
+struct end {
+    uint64_t offset;
+    size_t n; /* bytes; 0: nothing was read yet */
+    unsigned char data[END_BYTES];
+};
+
+/* An item as a file of its own. */
+struct window {
+    const struct rfs_dcp_file_item *item;
+    rfs_read_fn *read;
+    void *ctx;
+    struct end head, tail;
+};
+
+static int fill(const struct window *window, struct end *end, uint64_t offset)
+{
+    const uint64_t left = window->item->bytes - offset;
+    const size_t n = left < END_BYTES ? (size_t)left : END_BYTES;
+    const int rc = window->read(window->ctx, end->data, n, window->item->offset + offset);
+
+    end->offset = offset;
+    end->n = rc ? 0 : n;
+    return rc;
+}
+
+static int read_window(void *ctx, void *buf, size_t n, uint64_t offset)
+{
+    struct window *window = ctx;
+    const uint64_t bytes = window->item->bytes;
+    const uint64_t tail = bytes > END_BYTES ? bytes - END_BYTES : 0;
+    struct end *end = offset < END_BYTES ? &window->head : &window->tail;
+
+    if (offset > bytes || n > bytes - offset)
+        return -EINVAL;
+    int rc = end->n > 0 ? 0 : fill(window, end, end == &window->head ? 0 : tail);
+    if (rc)
+        return rc;
+    if (offset < end->offset || n > end->n || offset - end->offset > end->n - n)
+        return window->read(window->ctx, buf, n, window->item->offset + offset);
+    memcpy(buf, end->data + (offset - end->offset), n);
+    return 0;
+}
+
+/* Refuses an item of torch's other format. */
+static int check_format(struct window *window, struct rfs_error *err)
+{
+    const struct rfs_dcp_file_item *item = window->item;
+    unsigned char head[9] = {0};
+    const int rc = item->bytes < sizeof head ? 0 : read_window(window, head, sizeof head, 0);
+
+    if (rc)
+        return rfs_fail_read(err, RFS_AT(item->file, item->offset), rc);
+    if (memcmp(head + 3, "\0\0\0\0\0{", 6) != 0)
+        return 0;
+    return rfs_fail(err, -ENOTSUP, RFS_OF(item->file, item->param),
+                    "save it with SerializationFormat.TORCH_SAVE, which is the default",
+                    "is stored as safetensors in the checkpoint's file (SerializationFormat."
+                    "SAFETENSORS)");
+}
+
+static bool is_tensor_of(const struct rfs_torch_tensor *tensor,
+                         const struct rfs_dcp_file_item *item)
+{
+    return tensor->dtype == item->dtype && tensor->ndim == item->ndim &&
+           (item->ndim == 0 ||
+            memcmp(tensor->dims, item->sizes, item->ndim * sizeof *item->sizes) == 0);
+}
+
+static int check_tensor(const struct rfs_torch_tensor *tensor, const struct rfs_dcp_file_item *item,
+                        const char *label, struct rfs_error *err)
+{
+    char have[RFS_DIMS_TEXT(RFS_MAX_DIMS)];
+    char want[RFS_DIMS_TEXT(RFS_MAX_DIMS)];
+
+    if (!is_tensor_of(tensor, item))
+        return rfs_fail(err, -EINVAL, RFS_OF(label, item->param), REMEDY_COPY,
+                        "is %s %s here, and %s %s in the metadata", rfs_dtype_name(tensor->dtype),
+                        rfs_text_dims(have, sizeof have, tensor->ndim, tensor->dims),
+                        rfs_dtype_name(item->dtype),
+                        rfs_text_dims(want, sizeof want, item->ndim, item->sizes));
+    if (tensor->elements > tensor->record->bytes / rfs_dtype_bytes(tensor->dtype))
+        return rfs_fail(err, -ENOTSUP, RFS_OF(label, item->param),
+                        "save the tensor after contiguous()",
+                        "the tensor has more elements than are stored");
+    return 0;
+}
+
+static void place_of(const struct rfs_torch_tensor *tensor, const struct rfs_dcp_file_item *item,
+                     struct rfs_stored_box *out)
+{
+    const uint64_t bytes = rfs_dtype_bytes(tensor->dtype);
+
+    *out = (struct rfs_stored_box){.at = item->offset + tensor->record->offset +
+                                         tensor->offset * bytes,
+                                   .strided = !tensor->contiguous};
+    for (uint32_t i = 0; i < tensor->ndim; i++)
+        out->stride[i] = tensor->strides[i] * bytes;
+}
+
+/* Checks that the item is in the file, and an archive. */
+static int check_item(struct window *window, uint64_t file_bytes, struct rfs_error *err)
+{
+    const struct rfs_dcp_file_item *item = window->item;
+
+    if (item->offset > file_bytes || item->bytes > file_bytes - item->offset)
+        return rfs_fail(err, -EINVAL, RFS_OF(item->file, item->param), REMEDY_COPY,
+                        "lies at offset %llu with %llu bytes, and the file has only %llu",
+                        (unsigned long long)item->offset, (unsigned long long)item->bytes,
+                        (unsigned long long)file_bytes);
+    return check_format(window, err);
+}
+
+static const char *name_item(const struct rfs_dcp_file_item *item, char label[LABEL_BYTES])
+{
+    snprintf(label, LABEL_BYTES, "%s (item at %llu)", item->file, (unsigned long long)item->offset);
+    return label;
+}
+
+/* Opens an item that holds anything, and keeps it. BUDGET pays for its memory. */
+static int open_item(const struct rfs_dcp_file_item *item, rfs_read_fn *read, void *ctx,
+                     uint64_t file_bytes, struct rfs_budget *budget, struct rfs_torch *out,
+                     struct rfs_error *err)
+{
+    struct window window = {.item = item, .read = read, .ctx = ctx};
+    char label[LABEL_BYTES];
+    const int rc = check_item(&window, file_bytes, err);
+
+    return rc ? rc
+              : rfs_torch_keep(read_window, &window, item->bytes, 0, name_item(item, label), budget,
+                               out, err);
+}
+
+int rfs_dcp_item_prove(const struct rfs_dcp_file_item *item, rfs_read_fn *read, void *ctx,
+                       uint64_t file_bytes, bool all, struct rfs_error *err)
+{
+    struct window window = {.item = item, .read = read, .ctx = ctx};
+    char label[LABEL_BYTES];
+    const int rc = check_item(&window, file_bytes, err);
+
+    snprintf(label, sizeof label, "%s (item at %llu, '%.*s')", item->file,
+             (unsigned long long)item->offset, NAME_SHOWN, item->param);
+    return rc ? rc : rfs_torch_prove(read_window, &window, item->bytes, label, all, err);
+}
+
+int rfs_dcp_item_find(const struct rfs_dcp_file_item *item, rfs_read_fn *read, void *ctx,
+                      uint64_t file_bytes, struct rfs_stored_box *out, struct rfs_error *err)
+{
+    struct window window = {.item = item, .read = read, .ctx = ctx};
+    struct rfs_torch torch;
+    struct rfs_torch_tensor tensor;
+    char label[LABEL_BYTES];
+
+    int rc = check_item(&window, file_bytes, err);
+    if (rc)
+        return rc;
+    name_item(item, label);
+    rc = rfs_torch_open(read_window, &window, item->bytes, 0, label, &torch, err);
+    if (rc)
+        return rc;
+    rc = rfs_torch_tensor(&torch, torch.pickle.root, label, item->param, &tensor, err);
+    if (rc == 0)
+        rc = rfs_fail(err, -EINVAL, RFS_OF(label, item->param), REMEDY_COPY,
+                      "there is no tensor here");
+    else if (rc == 1)
+        rc = check_tensor(&tensor, item, label, err);
+    if (rc == 0)
+        place_of(&tensor, item, out);
+    rfs_torch_free(&torch);
+    return rc;
+}
+
+/* Compares the CRC-32 of each record of an item. Returns and cost are those of rfs_zip_verify. */
+static int verify_item(const struct rfs_dcp_file_item *item, rfs_read_fn *read, void *ctx,
+                       struct rfs_error *err)
+{
+    struct window window = {.item = item, .read = read, .ctx = ctx};
+    char label[LABEL_BYTES];
+
+    return rfs_zip_verify(read_window, &window, item->bytes, name_item(item, label), err);
+}
+
+/* ---- chunks and objects ---------------------------------------------------------------------- */
+
 /* Ends a reading that gave RC: a change of the file meanwhile is the better explanation. */
-static int end(struct rfs_files *files, uint32_t file, struct rfs_reading *reading, int rc,
-               struct rfs_error *err)
+static int end_reading(struct rfs_files *files, uint32_t file, struct rfs_reading *reading, int rc,
+                       struct rfs_error *err)
 {
     const int ended = rfs_reading_end(reading);
 
@@ -19,11 +209,11 @@ static int end(struct rfs_files *files, uint32_t file, struct rfs_reading *readi
     return rc;
 }
 
-static int set_place(struct rfs_chunks *boxes, struct rfs_chunk *chunk, uint32_t ndim,
-                     const struct rfs_dcp_place *place, struct rfs_error *err)
+static int set_place(struct rfs_chunks *chunks, struct rfs_chunk *chunk, uint32_t ndim,
+                     const struct rfs_stored_box *place, struct rfs_error *err)
 {
     const uint64_t at =
-        place->strided ? rfs_chunks_strided(boxes, place->at, ndim, place->stride) : place->at;
+        place->strided ? rfs_chunks_add_strided(chunks, place->at, ndim, place->stride) : place->at;
 
     if (at == RFS_NOT_LOCATED)
         return rfs_fail_memory(err);
@@ -32,104 +222,104 @@ static int set_place(struct rfs_chunks *boxes, struct rfs_chunk *chunk, uint32_t
 }
 
 /* Compares the checksums of an item. 0 or -errno. */
-static int check_item(struct rfs_chunks *boxes, const struct rfs_dcp_item *item, uint32_t file,
-                      struct rfs_reading *reading, struct rfs_error *err)
+static int check_sums(struct rfs_chunks *chunks, const struct rfs_dcp_file_item *item,
+                      uint32_t file, struct rfs_reading *reading, struct rfs_error *err)
 {
-    const int rc = rfs_dcp_item_verify(item, rfs_reading_read, reading, err);
+    const int rc = verify_item(item, rfs_reading_read, reading, err);
 
     if (rc == 1)
-        rfs_chunks_tell_none(boxes, RFS_FORMAT_TORCH, file);
+        rfs_chunks_tell_none(chunks, RFS_FORMAT_TORCH, file);
     return rc < 0 ? rc : 0;
 }
 
-static int locate(struct rfs_chunks *boxes, uint32_t number, struct rfs_error *err)
+static int locate(struct rfs_chunks *chunks, uint32_t number, struct rfs_error *err)
 {
-    struct rfs_chunk *chunk = &boxes->chunks.data[number];
-    const struct rfs_type *type = rfs_chunks_type(boxes, chunk->type);
-    const struct rfs_dcp_item item = {.file = rfs_files_path(boxes->files, chunk->file),
-                                      .param = rfs_chunks_name_of(boxes, number),
-                                      .offset = chunk->item,
-                                      .bytes = chunk->item_bytes,
-                                      .dtype = (enum rfs_dtype)type->dtype,
-                                      .ndim = type->ndim,
-                                      .sizes = type->dims};
+    struct rfs_chunk *chunk = &chunks->chunks.data[number];
+    const struct rfs_type *type = rfs_chunks_type(chunks, chunk->type);
+    const struct rfs_dcp_file_item item = {.file = rfs_files_path(chunks->files, chunk->file),
+                                           .param = rfs_chunks_name_of(chunks, number),
+                                           .offset = chunk->item,
+                                           .bytes = chunk->item_bytes,
+                                           .dtype = (enum rfs_dtype)type->dtype,
+                                           .ndim = type->ndim,
+                                           .sizes = type->dims};
     struct rfs_reading reading;
-    struct rfs_dcp_place place;
-    int rc = rfs_reading_begin_quiet(boxes->files, chunk->file, &reading);
+    struct rfs_stored_box place;
+    int rc = rfs_reading_begin_quiet(chunks->files, chunk->file, &reading);
 
     if (rc < 0)
-        return rfs_chunks_fail_file(boxes, chunk->file, rc, err);
+        return rfs_chunks_fail_file(chunks, chunk->file, rc, err);
     rc = rfs_dcp_item_find(&item, rfs_reading_read, &reading, reading.size, &place, err);
-    if (rc == 0 && boxes->checks)
-        rc = check_item(boxes, &item, chunk->file, &reading, err);
-    rc = end(boxes->files, chunk->file, &reading, rc, err);
-    return rc ? rc : set_place(boxes, chunk, type->ndim, &place, err);
+    if (rc == 0 && chunks->checks)
+        rc = check_sums(chunks, &item, chunk->file, &reading, err);
+    rc = end_reading(chunks->files, chunk->file, &reading, rc, err);
+    return rc ? rc : set_place(chunks, chunk, type->ndim, &place, err);
 }
 
-static struct rfs_dcp_item item_of(const struct rfs_chunks *boxes,
-                                   const struct rfs_chunked_object *object)
+static struct rfs_dcp_file_item item_of(const struct rfs_chunks *chunks,
+                                        const struct rfs_chunked_object *object)
 {
-    return (struct rfs_dcp_item){.file = rfs_files_path(boxes->files, object->file),
-                                 .param = rfs_intern_text(boxes->tables->names, object->name),
-                                 .offset = object->item,
-                                 .bytes = object->item_bytes};
+    return (struct rfs_dcp_file_item){.file = rfs_files_path(chunks->files, object->file),
+                                      .param = rfs_intern_text(chunks->tables->names, object->name),
+                                      .offset = object->item,
+                                      .bytes = object->item_bytes};
 }
 
 RFS_COMPARE(by_place, struct rfs_chunked_object, x, y,
             RFS_ORDER(x->file, y->file) ?: RFS_ORDER(x->item, y->item))
 
-int rfs_dcp_objects_apart(const struct rfs_chunks *boxes, struct rfs_error *err)
+int rfs_dcp_objects_apart(const struct rfs_chunks *chunks, struct rfs_error *err)
 {
-    const size_t n = boxes->objects.n;
+    const size_t n = chunks->objects.n;
     RFS_FREE struct rfs_chunked_object *objects = calloc(n + 1, sizeof *objects);
 
     if (!objects)
         return rfs_fail_memory(err);
     if (n > 0)
-        memcpy(objects, boxes->objects.data, n * sizeof *objects);
+        memcpy(objects, chunks->objects.data, n * sizeof *objects);
     RFS_SORT(objects, n, by_place);
     for (size_t i = 1; i < n; i++) {
         const struct rfs_chunked_object *before = &objects[i - 1];
         if (objects[i].file == before->file && objects[i].item - before->item < before->item_bytes)
-            return rfs_fail(err, -EINVAL, RFS_CHUNKS_NAMED(boxes, objects[i].name), NULL,
+            return rfs_fail(err, -EINVAL, RFS_CHUNKS_NAMED(chunks, objects[i].name), NULL,
                             "the metadata stores it in the bytes of another value, '%s'",
-                            rfs_intern_text(boxes->tables->names, before->name));
+                            rfs_intern_text(chunks->tables->names, before->name));
     }
     return 0;
 }
 
-int rfs_dcp_prove_object(struct rfs_chunks *boxes, const struct rfs_chunked_object *object,
+int rfs_dcp_prove_object(struct rfs_chunks *chunks, const struct rfs_chunked_object *object,
                          bool all, struct rfs_error *err)
 {
-    const struct rfs_dcp_item item = item_of(boxes, object);
+    const struct rfs_dcp_file_item item = item_of(chunks, object);
     struct rfs_reading reading;
-    int rc = rfs_reading_begin_quiet(boxes->files, object->file, &reading);
+    int rc = rfs_reading_begin_quiet(chunks->files, object->file, &reading);
 
     if (rc < 0)
-        return rfs_chunks_fail_file(boxes, object->file, rc, err);
-    rc = rfs_dcp_item_prove(&item, rfs_reading_read, &reading, reading.size, all || boxes->checks,
+        return rfs_chunks_fail_file(chunks, object->file, rc, err);
+    rc = rfs_dcp_item_prove(&item, rfs_reading_read, &reading, reading.size, all || chunks->checks,
                             err);
-    if (rc == 1 && boxes->checks)
-        rfs_chunks_tell_none(boxes, RFS_FORMAT_TORCH, object->file);
-    return end(boxes->files, object->file, &reading, rc < 0 ? rc : 0, err);
+    if (rc == 1 && chunks->checks)
+        rfs_chunks_tell_none(chunks, RFS_FORMAT_TORCH, object->file);
+    return end_reading(chunks->files, object->file, &reading, rc < 0 ? rc : 0, err);
 }
 
-int rfs_dcp_open_object(struct rfs_chunks *boxes, const struct rfs_chunked_object *object,
+int rfs_dcp_open_object(struct rfs_chunks *chunks, const struct rfs_chunked_object *object,
                         struct rfs_budget *budget, struct rfs_torch *out, struct rfs_error *err)
 {
-    const struct rfs_dcp_item item = item_of(boxes, object);
+    const struct rfs_dcp_file_item item = item_of(chunks, object);
     struct rfs_reading reading;
-    int rc = rfs_reading_begin_quiet(boxes->files, object->file, &reading);
+    int rc = rfs_reading_begin_quiet(chunks->files, object->file, &reading);
 
     if (rc < 0)
-        return rfs_chunks_fail_file(boxes, object->file, rc, err);
-    rc = rfs_dcp_item_open(&item, rfs_reading_read, &reading, reading.size, budget, out, err);
-    if (rc == 0 && boxes->checks) {
-        rc = check_item(boxes, &item, object->file, &reading, err);
+        return rfs_chunks_fail_file(chunks, object->file, rc, err);
+    rc = open_item(&item, rfs_reading_read, &reading, reading.size, budget, out, err);
+    if (rc == 0 && chunks->checks) {
+        rc = check_sums(chunks, &item, object->file, &reading, err);
         if (rc)
             rfs_torch_free(out);
     }
-    const int ended = end(boxes->files, object->file, &reading, rc, err);
+    const int ended = end_reading(chunks->files, object->file, &reading, rc, err);
     if (rc == 0 && ended)
         rfs_torch_free(out);
     return ended;
@@ -138,36 +328,36 @@ int rfs_dcp_open_object(struct rfs_chunks *boxes, const struct rfs_chunked_objec
 static const struct rfs_chunks_format format = {.name = "torch.distributed.checkpoint",
                                                 .locate = locate};
 
-bool rfs_chunks_are_dcp(const struct rfs_chunks *boxes)
+bool rfs_dcp_owns(const struct rfs_chunks *chunks)
 {
-    return boxes->format == &format;
+    return chunks->format == &format;
 }
 
-static int read_metadata(struct rfs_chunks *boxes, struct rfs_error *err)
+static int read_metadata(struct rfs_chunks *chunks, struct rfs_error *err)
 {
-    const char *path = rfs_files_path(boxes->files, boxes->metadata);
+    const char *path = rfs_files_path(chunks->files, chunks->metadata);
     struct rfs_reading reading;
-    int rc = rfs_reading_begin_quiet(boxes->files, boxes->metadata, &reading);
+    int rc = rfs_reading_begin_quiet(chunks->files, chunks->metadata, &reading);
 
     if (rc < 0) {
         rfs_files_fail(err, path, rc);
-        rfs_files_reason(boxes->files, boxes->metadata, rc, err);
+        rfs_files_reason(chunks->files, chunks->metadata, rc, err);
         return rc;
     }
-    rc = rfs_dcp_describe(rfs_reading_read, &reading, reading.size, boxes, err);
-    return end(boxes->files, boxes->metadata, &reading, rc, err);
+    rc = rfs_dcp_describe(rfs_reading_read, &reading, reading.size, chunks, err);
+    return end_reading(chunks->files, chunks->metadata, &reading, rc, err);
 }
 
 int rfs_dcp_open(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
                  struct rfs_log *log, struct rfs_chunks **out, struct rfs_error *err)
 {
-    struct rfs_chunks *boxes = rfs_chunks_new(&format, folder, 0, files, tables, log);
-    const int rc = boxes ? read_metadata(boxes, err) : rfs_fail_memory(err);
+    struct rfs_chunks *chunks = rfs_chunks_new(&format, folder, 0, files, tables, log);
+    const int rc = chunks ? read_metadata(chunks, err) : rfs_fail_memory(err);
 
     if (rc < 0) {
-        rfs_chunks_free(boxes);
-        boxes = NULL;
+        rfs_chunks_free(chunks);
+        chunks = NULL;
     }
-    *out = boxes;
+    *out = chunks;
     return rc;
 }

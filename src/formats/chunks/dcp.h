@@ -2,57 +2,88 @@
 /*
  * A folder of torch.distributed.checkpoint: .metadata has the dtype and the full shape
  * of each tensor, and its chunks. For each chunk it names a file and a range of bytes: its item, an
- * archive of torch.save. dcp_metadata.c draws the first, dcp_item.c finds a chunk's
- * elements in the second.
+ * archive of torch.save. dcp_metadata.c draws .metadata.
  *
  * Tensors have the names of the metadata: the keys of nested dicts, joined by dots. Values that are
- * no tensors are stored as items, too: they are the objects of the boxes.
+ * no tensors are stored as items, too: they are the objects of the checkpoint.
  *
- * Cost of opening: linear time, but for sorting the chunks of each tensor; memory for a moment
- * rfs_dcp_memory. Of locating a chunk: two reads of 4 KiB.
+ * Cost: opening takes linear time, but for sorting the chunks of each tensor, and for a moment the
+ * memory of rfs_dcp_memory; locating a chunk takes two reads of 4 KiB.
  */
 #pragma once
 
 #include "base/budget.h"
 #include "formats/chunks/chunks.h"
-#include "formats/torch/archive.h"
+#include "formats/torch/torch.h"
 
 /*
- * As rfs_chunks_open, of a FOLDER whose .metadata is file 0 of FILES. Errors: -EINVAL for metadata
+ * Opens a FOLDER whose .metadata is file 0 of FILES. 0 with *out owned by the caller, or: -EINVAL for metadata
  * that is damaged or contradicts itself, -ENOTSUP for a kind that is not read, -EFBIG for a file
  * that would take too much memory.
  */
 int rfs_dcp_open(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
                  struct rfs_log *log, struct rfs_chunks **out, struct rfs_error *err);
 
-/* Whether boxes are of this format. */
-bool rfs_chunks_are_dcp(const struct rfs_chunks *boxes);
+/* Says whether a checkpoint is of this format. */
+bool rfs_dcp_owns(const struct rfs_chunks *chunks);
 
 /*
- * Opens the item of an object of such boxes, whose memory BUDGET pays. 0; -ENOTSUP for one with
+ * Opens the item of an object of such a checkpoint. BUDGET pays for its memory. 0; -ENOTSUP for one with
  * names that are not read, -EFBIG beyond the budget, -EINVAL for a damaged one, or a read's error,
  * each with *err filled. Any thread may do so.
  */
-int rfs_dcp_open_object(struct rfs_chunks *boxes, const struct rfs_chunked_object *object,
+int rfs_dcp_open_object(struct rfs_chunks *chunks, const struct rfs_chunked_object *object,
                         struct rfs_budget *budget, struct rfs_torch *out, struct rfs_error *err);
 
 /*
- * Whether no two objects of such boxes share bytes, so that reading all of them costs no more than
- * their files have: 0, -EINVAL or -ENOMEM with *err filled.
+ * Checks that no two objects of such a checkpoint share bytes, so that reading all of them costs no
+ * more than their files have. 0, -EINVAL or -ENOMEM with *err filled.
  */
-int rfs_dcp_objects_apart(const struct rfs_chunks *boxes, struct rfs_error *err);
+int rfs_dcp_objects_apart(const struct rfs_chunks *chunks, struct rfs_error *err);
 
 /*
- * Proves that the item of an object is in its file, and a file of torch.save; rfs_torch_prove says
- * how, and what ALL adds, which boxes that are checked (rfs_chunks_set_checked) always do. Returns
- * 0, or an error of rfs_dcp_open_object with *err filled. Any thread may call it.
+ * Proves that the item of an object is in its file, and a file of torch.save. rfs_torch_prove says
+ * how, and what ALL adds; a checkpoint that is checked (rfs_chunks_set_checked) always adds it.
+ * Returns 0, or an error of rfs_dcp_open_object with *err filled. Any thread may call it.
  */
-int rfs_dcp_prove_object(struct rfs_chunks *boxes, const struct rfs_chunked_object *object,
+int rfs_dcp_prove_object(struct rfs_chunks *chunks, const struct rfs_chunked_object *object,
                          bool all, struct rfs_error *err);
 
 /*
- * The part of it that reads: READ and SIZE, as of rfs_ckpt_walk, of the .metadata. Declares, stores
- * and finishes.
+ * Reads a .metadata, and declares, stores and finishes what it describes. READ and SIZE are as for
+ * rfs_ckpt_walk. Returns and errors are those of rfs_dcp_open.
  */
-int rfs_dcp_describe(rfs_read_fn *read, void *ctx, uint64_t size, struct rfs_chunks *boxes,
+int rfs_dcp_describe(rfs_read_fn *read, void *ctx, uint64_t size, struct rfs_chunks *chunks,
                      struct rfs_error *err);
+
+/* ---- items ----------------------------------------------------------------------------------- */
+
+/* An item of a file: an archive of torch.save between two offsets, with one tensor in it. */
+struct rfs_dcp_file_item {
+    const char *file;  /* for messages */
+    const char *param; /* the tensor's name, for messages */
+    uint64_t offset;   /* where the item begins in the file */
+    uint64_t bytes;
+    /* The tensor in it, by the metadata. */
+    enum rfs_dtype dtype;
+    uint32_t ndim;
+    const uint64_t *sizes;
+};
+
+/*
+ * Finds the elements of an item's tensor. READ and CTX are as for rfs_ckpt_walk, for the whole file,
+ * which has FILE_BYTES. 0 with *out filled but for its file; -EINVAL for an item that runs over the
+ * end of the file, is damaged, or holds another tensor than the metadata says; -ENOTSUP for one that
+ * is not an archive of torch.save, or which stores fewer elements than it has; -ENOMEM, or READ's
+ * error; each with *err filled. Takes two reads of 4 KiB for items of torch, as all but the tensor's
+ * bytes is at the ends.
+ */
+int rfs_dcp_item_find(const struct rfs_dcp_file_item *item, rfs_read_fn *read, void *ctx,
+                      uint64_t file_bytes, struct rfs_stored_box *out, struct rfs_error *err);
+
+/*
+ * Proves that an item is in the file, and what rfs_torch_prove proves of it, whatever it holds.
+ * Returns and errors are those of rfs_dcp_item_find and rfs_torch_prove.
+ */
+int rfs_dcp_item_prove(const struct rfs_dcp_file_item *item, rfs_read_fn *read, void *ctx,
+                       uint64_t file_bytes, bool all, struct rfs_error *err);

@@ -5,7 +5,7 @@
  *     _rebuild_from_type_v2(_rebuild_wrapper_subclass, DTensor,
  *                           (DTensor, dtype, SIZE of the whole, strides, 0, layout, device, grad),
  *                           (None, {"_local_tensor": TENSOR, "_spec": DTensorSpec}));
- *                           of a parameter {"_is_param": True} in place of None
+ *                           a parameter has {"_is_param": True} in place of None
  *     DTensorSpec   mesh: DeviceMesh, placements: (Replicate(), Shard(dim=0), …), tensor_meta: …
  *     DeviceMesh    mesh: a tensor of ranks, with an axis for each placement; and where this rank is,
  *                   _coordinate_on_dim: [0, 1]; since torch 2.15 its sizes are in _layout instead, a
@@ -23,21 +23,20 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "formats/chunks/internal.h"
-#include "formats/chunks/pieces.h"
-#include "formats/torch/index.h"
+#include "formats/torch/torch.h"
 
 #define REMEDY "files of one save, as torch.save wrote them"
-/* Fields that are looked at, for each byte of the pickle: many DTensors may share one long dict. */
+/* Most fields that are looked at, for each byte of the pickle: DTensors may share one long dict. */
 #define WORK_TIMES 4
 
 struct rank_file {
-    struct rfs_pieces *pieces;
+    struct rfs_local_chunks *locals;
     struct rfs_torch torch;
     const char *path;
     uint32_t file;
     size_t *left_out;
     struct rfs_torch_shown shown;
-    uint64_t work; /* fields that were looked at */
+    uint64_t work; /* number of fields that were looked at */
     struct rfs_error *err;
 };
 
@@ -47,21 +46,17 @@ static int damaged(const struct rank_file *rank, const char *param, const char *
                     "the DTensor is damaged: %s", what);
 }
 
-static bool is_call(const struct rfs_node *node, enum rfs_callable callable)
-{
-    return node->kind == RFS_NODE_CALL && node->of.call.callee->callable == callable;
-}
-
+/* Returns the value of a dict by NAME, or NULL. */
 static const struct rfs_node *value_of(struct rank_file *rank, const struct rfs_node *dict,
                                        const char *name)
 {
-    const struct rfs_items *pairs = rfs_node_pairs(dict);
+    const struct rfs_items *pairs = rfs_pickle_pairs(dict);
 
     rank->work += pairs ? pairs->n : 0;
-    return rfs_node_get(dict, name);
+    return rfs_pickle_get(dict, name);
 }
 
-/* A field of an object that was made by __new__ and given a dict; NULL: it is not there. */
+/* Returns a field of an object that was made by __new__ and given a dict; NULL: it is not there. */
 static const struct rfs_node *field(struct rank_file *rank, const struct rfs_node *object,
                                     const char *name)
 {
@@ -71,59 +66,38 @@ static const struct rfs_node *field(struct rank_file *rank, const struct rfs_nod
     return value_of(rank, object->of.call.after->state, name);
 }
 
-/* Whether an object is of a class of that name. */
+/* Says whether an object is of a class of that name. */
 static bool is_of(const struct rfs_node *object, const char *name)
 {
-    const struct rfs_node *class = object->kind == RFS_NODE_NEW ? object->of.call.callee : NULL;
-
-    return class && class->of.global.name_bytes == strlen(name) &&
-           memcmp(rfs_node_global_name(class), name, strlen(name)) == 0;
+    return object->kind == RFS_NODE_NEW && rfs_pickle_is_named(object->of.call.callee, name);
 }
 
-/* Numbers of a tuple or list, or of torch.Size; false when these are none, or too many. */
-static bool numbers_of(const struct rfs_node *node, uint32_t *n, uint64_t *out)
-{
-    if (node && is_call(node, RFS_CALL_SIZE))
-        node = node->of.call.args->of.items.data[0];
-    if (!node || (node->kind != RFS_NODE_TUPLE && node->kind != RFS_NODE_LIST) ||
-        node->of.items.n > RFS_MAX_DIMS)
-        return false;
-    *n = node->of.items.n;
-    for (uint32_t i = 0; i < *n; i++) {
-        const struct rfs_node *item = node->of.items.data[i];
-        if (item->kind != RFS_NODE_INT || item->of.integer < 0)
-            return false;
-        out[i] = (uint64_t)item->of.integer;
-    }
-    return true;
-}
-
-/* ---- where a piece lies ---- */
+/* ---- where a rank's chunk lies --------------------------------------------------------------- */
 
 struct mesh {
-    uint32_t replicas; /* ranks that have the same piece */
+    uint32_t replicas; /* ranks that have one chunk */
     uint32_t n;
     uint64_t sizes[RFS_MAX_DIMS];
-    uint64_t at[RFS_MAX_DIMS]; /* this rank */
+    uint64_t at[RFS_MAX_DIMS]; /* place of this rank */
     const struct rfs_node *placements;
 };
 
-/* How many ranks each axis of a mesh has. False when it does not say so. */
+/* Reads how many ranks each axis of a mesh has. False when it does not say so. */
 static bool read_sizes(struct rank_file *rank, const struct rfs_node *mesh, struct mesh *out)
 {
     const struct rfs_node *ranks = field(rank, mesh, "mesh");
     const struct rfs_node *axes = field(rank, field(rank, mesh, "_layout"), "axes");
 
     if (ranks)
-        return is_call(ranks, RFS_CALL_TENSOR) &&
-               numbers_of(ranks->of.call.args->of.items.data[2], &out->n, out->sizes);
+        return rfs_pickle_is_call(ranks, RFS_CALL_TENSOR) &&
+               rfs_torch_numbers(ranks->of.call.args->of.items.data[2], &out->n, out->sizes);
     if (!axes || axes->kind != RFS_NODE_TUPLE || axes->of.items.n > RFS_MAX_DIMS)
         return false;
     out->n = axes->of.items.n;
     for (uint32_t i = 0; i < out->n; i++) {
         uint64_t shape[RFS_MAX_DIMS];
         uint32_t n = 0;
-        if (!numbers_of(field(rank, axes->of.items.data[i], "shape"), &n, shape))
+        if (!rfs_torch_numbers(field(rank, axes->of.items.data[i], "shape"), &n, shape))
             return false;
         out->sizes[i] = 1;
         for (uint32_t k = 0; k < n; k++)
@@ -133,7 +107,7 @@ static bool read_sizes(struct rank_file *rank, const struct rfs_node *mesh, stru
     return true;
 }
 
-/* Whether mesh axes cut in their own order: the axes of each ShardOrderEntry ascend. */
+/* Says whether mesh axes cut in their own order: the axes of each ShardOrderEntry ascend. */
 static bool is_in_order(struct rank_file *rank, const struct rfs_node *spec)
 {
     const struct rfs_node *order = field(rank, spec, "shard_order");
@@ -146,7 +120,7 @@ static bool is_in_order(struct rank_file *rank, const struct rfs_node *spec)
         uint64_t axes[RFS_MAX_DIMS];
         uint32_t n = 0;
         if (!is_of(entry, "ShardOrderEntry") ||
-            !numbers_of(entry->of.call.args->of.items.data[1], &n, axes))
+            !rfs_torch_numbers(entry->of.call.args->of.items.data[1], &n, axes))
             return false;
         for (uint32_t k = 1; k < n; k++)
             if (axes[k] <= axes[k - 1])
@@ -163,7 +137,7 @@ static int read_mesh(struct rank_file *rank, const char *param, const struct rfs
     uint32_t n = 0;
 
     if (!read_sizes(rank, mesh, out) || !placements || placements->kind != RFS_NODE_TUPLE ||
-        !numbers_of(field(rank, mesh, "_coordinate_on_dim"), &n, out->at) || n != out->n ||
+        !rfs_torch_numbers(field(rank, mesh, "_coordinate_on_dim"), &n, out->at) || n != out->n ||
         placements->of.items.n != n)
         return damaged(rank, param, "it has no mesh, no place in it or no placements");
     if (!is_in_order(rank, spec))
@@ -177,7 +151,7 @@ static int read_mesh(struct rank_file *rank, const char *param, const struct rfs
     return 0;
 }
 
-/* Takes the range that torch.chunk gives part AT of N, of an axis that begins at *begin. */
+/* Cuts the range of an axis in N as torch.chunk does, and takes number AT. */
 static void cut(uint64_t n, uint64_t at, uint64_t *begin, uint64_t *length)
 {
     const uint64_t each = *length / n + (*length % n != 0);
@@ -189,9 +163,9 @@ static void cut(uint64_t n, uint64_t at, uint64_t *begin, uint64_t *length)
     *length = rfs_min_u64(each, *length - skip);
 }
 
-/* The box of a rank, of a tensor of type WHOLE. */
-static int place_piece(struct rank_file *rank, const char *param, struct mesh *mesh,
-                       const struct rfs_type *whole, uint64_t *begin, uint64_t *length)
+/* Finds the box of a rank, in a tensor of type WHOLE. */
+static int find_box(struct rank_file *rank, const char *param, struct mesh *mesh,
+                    const struct rfs_type *whole, uint64_t *begin, uint64_t *length)
 {
     uint64_t replicas = 1;
 
@@ -214,10 +188,10 @@ static int place_piece(struct rank_file *rank, const char *param, struct mesh *m
     return 0;
 }
 
-/* ---- tensors ---- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
-/* Where the elements of a stored tensor lie; RFS_NOT_LOCATED when out of memory. */
-static uint64_t place(struct rank_file *rank, const struct rfs_torch_tensor *tensor)
+/* Returns where the elements of a stored tensor lie; RFS_NOT_LOCATED when out of memory. */
+static uint64_t place_of(struct rank_file *rank, const struct rfs_torch_tensor *tensor)
 {
     const uint64_t item = rfs_dtype_bytes(tensor->dtype);
     const uint64_t at = tensor->record ? tensor->record->offset + tensor->offset * item : 0;
@@ -225,19 +199,20 @@ static uint64_t place(struct rank_file *rank, const struct rfs_torch_tensor *ten
 
     for (uint32_t i = 0; i < tensor->ndim; i++)
         stride[i] = tensor->strides[i] * item;
-    return tensor->contiguous ? at
-                              : rfs_chunks_strided(rank->pieces->boxes, at, tensor->ndim, stride);
+    return tensor->contiguous
+               ? at
+               : rfs_chunks_add_strided(rank->locals->chunks, at, tensor->ndim, stride);
 }
 
 /*
- * Adds a stored tensor that begins at CORNER of one of type WHOLE (NULL: it is that itself). By its
- * placements REPLICAS files have it.
+ * Adds a stored tensor that begins at CORNER of one of type WHOLE (NULL: its own). By its placements
+ * REPLICAS files have it.
  */
 static int add(struct rank_file *rank, const char *param, uint32_t name,
                const struct rfs_torch_tensor *tensor, const struct rfs_type *whole,
                const uint64_t *corner, uint32_t replicas)
 {
-    struct rfs_intern *types = rank->pieces->boxes->tables->types;
+    struct rfs_intern *types = rank->locals->chunks->tables->types;
     const uint64_t item = rfs_dtype_bytes(tensor->dtype);
     struct rfs_type type = {.bytes = tensor->elements * item,
                             .ndim = (uint8_t)tensor->ndim,
@@ -248,15 +223,15 @@ static int add(struct rank_file *rank, const char *param, uint32_t name,
     if (rc)
         return rc;
     memcpy(type.dims, tensor->dims, tensor->ndim * sizeof *type.dims);
-    const struct rfs_piece piece = {.name = name,
-                                    .type = rfs_intern_add(types, &type, sizeof type),
-                                    .whole =
-                                        rfs_intern_add(types, whole ? whole : &type, sizeof type),
-                                    .file = rank->file,
-                                    .promised = replicas,
-                                    .at = place(rank, tensor)};
-    return piece.at != RFS_NOT_LOCATED && piece.type != RFS_NO_ID && piece.whole != RFS_NO_ID &&
-                   rfs_pieces_add(rank->pieces, &piece, corner)
+    const struct rfs_local_chunk local = {
+        .name = name,
+        .type = rfs_intern_add(types, &type, sizeof type),
+        .whole = rfs_intern_add(types, whole ? whole : &type, sizeof type),
+        .file = rank->file,
+        .promised = replicas,
+        .at = place_of(rank, tensor)};
+    return local.at != RFS_NOT_LOCATED && local.type != RFS_NO_ID && local.whole != RFS_NO_ID &&
+                   rfs_chunks_add_local(rank->locals, &local, corner)
                ? 0
                : rfs_fail_memory(rank->err);
 }
@@ -266,9 +241,9 @@ static bool same_shape(const struct rfs_torch_tensor *tensor, uint32_t ndim, con
     return tensor->ndim == ndim && memcmp(tensor->dims, dims, ndim * sizeof *dims) == 0;
 }
 
-/* A DTensor, by the arguments of the call that makes it. */
-static int read_piece(struct rank_file *rank, const char *param, uint32_t name,
-                      const struct rfs_items *args)
+/* Reads a DTensor, by the arguments of the call that makes it. */
+static int read_dtensor(struct rank_file *rank, const char *param, uint32_t name,
+                        const struct rfs_items *args)
 {
     const struct rfs_items *made = &args->data[2]->of.items;
     const struct rfs_node *slots = args->data[3]->of.items.data[1];
@@ -280,7 +255,7 @@ static int read_piece(struct rank_file *rank, const char *param, uint32_t name,
     uint64_t length[RFS_MAX_DIMS];
     uint32_t ndim = 0;
 
-    if (!local || made->n < 3 || !numbers_of(made->data[2], &ndim, whole.dims))
+    if (!local || made->n < 3 || !rfs_torch_numbers(made->data[2], &ndim, whole.dims))
         return damaged(rank, param, "it has no size, or no tensor");
     whole.ndim = (uint8_t)ndim;
     int rc = rfs_torch_tensor(&rank->torch, local, rank->path, param, &tensor, rank->err);
@@ -289,7 +264,7 @@ static int read_piece(struct rank_file *rank, const char *param, uint32_t name,
     else if (rc == 0)
         rc = damaged(rank, param, "it has no size, or no tensor");
     if (rc == 0)
-        rc = place_piece(rank, param, &mesh, &whole, begin, length);
+        rc = find_box(rank, param, &mesh, &whole, begin, length);
     if (rc)
         return rc;
     if (rank->work / WORK_TIMES > rank->torch.pickle.n_bytes)
@@ -306,10 +281,10 @@ static int read_value(struct rank_file *rank, const struct rfs_node *key,
                       const struct rfs_node *value)
 {
     static const uint64_t zeros[RFS_MAX_DIMS];
-    struct rfs_tables *tables = rank->pieces->boxes->tables;
+    struct rfs_tables *tables = rank->locals->chunks->tables;
     struct rfs_torch_tensor tensor;
 
-    if (is_call(value, RFS_CALL_PARAMETER))
+    if (rfs_pickle_is_call(value, RFS_CALL_PARAMETER))
         value = value->of.call.args->of.items.data[0];
     if (key->kind != RFS_NODE_TEXT || key->of.text.n == 0 ||
         !rfs_text_is_utf8(key->of.text.data, key->of.text.n))
@@ -319,20 +294,20 @@ static int read_value(struct rank_file *rank, const struct rfs_node *key,
     if (name == RFS_NO_ID)
         return rfs_fail_memory(rank->err);
     const char *param = rfs_intern_text(tables->names, name);
-    if (is_call(value, RFS_CALL_WRAPPED))
-        return read_piece(rank, param, name, &value->of.call.args->of.items);
+    if (rfs_pickle_is_call(value, RFS_CALL_WRAPPED))
+        return read_dtensor(rank, param, name, &value->of.call.args->of.items);
     const int rc = rfs_torch_tensor(&rank->torch, value, rank->path, param, &tensor, rank->err);
     *rank->left_out += rc == 0 && rank->file == 0;
     return rc == 1 ? add(rank, param, name, &tensor, NULL, zeros, 1) : rc;
 }
 
-/* ---- files ---- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static int read_dict(struct rank_file *rank, const char *entry)
 {
     const struct rfs_node *dict = NULL;
     int rc = rfs_torch_find_dict(&rank->torch, rank->path, entry, &dict, rank->err);
-    const struct rfs_items *pairs = rc ? NULL : rfs_node_pairs(dict);
+    const struct rfs_items *pairs = rc ? NULL : rfs_pickle_pairs(dict);
 
     if (!pairs)
         return rc;
@@ -341,14 +316,21 @@ static int read_dict(struct rank_file *rank, const char *entry)
     return rc;
 }
 
-static int read_file(struct rfs_pieces *pieces, uint32_t file, const char *entry, size_t *left_out,
+/* Arguments of opening, and a count over all files. */
+struct opening {
+    const char *entry;
+    size_t left_out;
+};
+
+static int read_file(void *ctx, struct rfs_local_chunks *locals, uint32_t file,
                      struct rfs_error *err)
 {
-    struct rfs_files *files = pieces->boxes->files;
-    struct rank_file rank = {.pieces = pieces,
+    struct opening *opening = ctx;
+    struct rfs_files *files = locals->chunks->files;
+    struct rank_file rank = {.locals = locals,
                              .path = rfs_files_path(files, file),
                              .file = file,
-                             .left_out = left_out,
+                             .left_out = &opening->left_out,
                              .err = err};
     struct rfs_reading reading;
     int rc = rfs_reading_begin_quiet(files, file, &reading);
@@ -356,28 +338,28 @@ static int read_file(struct rfs_pieces *pieces, uint32_t file, const char *entry
     if (rc < 0)
         return rfs_files_fail(err, rank.path, rc);
     rank.shown.file_bytes = reading.size;
-    rc = rfs_torch_open_pieces(rfs_reading_read, &reading, reading.size, rank.path, &rank.torch,
-                               err);
+    rc = rfs_torch_open_dtensors(rfs_reading_read, &reading, reading.size, rank.path, &rank.torch,
+                                 err);
     if (rc == 0) {
-        rc = read_dict(&rank, entry);
+        rc = read_dict(&rank, opening->entry);
         rfs_torch_free(&rank.torch);
     }
     const int ended = rfs_reading_end(&reading);
     return ended < 0 ? rfs_files_fail(err, rank.path, ended) : rc;
 }
 
-static int check(struct rfs_chunks *boxes, uint32_t file, struct rfs_error *err)
+static int check(struct rfs_chunks *chunks, uint32_t file, struct rfs_error *err)
 {
-    const char *path = rfs_files_path(boxes->files, file);
+    const char *path = rfs_files_path(chunks->files, file);
     struct rfs_reading reading;
-    int rc = rfs_reading_begin_quiet(boxes->files, file, &reading);
+    int rc = rfs_reading_begin_quiet(chunks->files, file, &reading);
 
     if (rc < 0)
-        return rfs_chunks_fail_file(boxes, file, rc, err);
+        return rfs_chunks_fail_file(chunks, file, rc, err);
     rc = rfs_zip_verify(rfs_reading_read, &reading, reading.size, path, err);
     const int ended = rfs_reading_end(&reading);
     if (rc == 1)
-        rfs_chunks_tell_none(boxes, RFS_FORMAT_TORCH, file);
+        rfs_chunks_tell_none(chunks, RFS_FORMAT_TORCH, file);
     return ended < 0 ? rfs_files_fail(err, path, ended) : rc;
 }
 
@@ -389,28 +371,14 @@ int rfs_fsdp_open(const char *folder, const char *entry, const char *lost, struc
                   struct rfs_tables *tables, struct rfs_log *log, struct rfs_chunks **out,
                   struct rfs_error *err)
 {
-    struct rfs_pieces pieces = {.boxes = rfs_chunks_new(&format, folder, 0, files, tables, log)};
-    const uint32_t n = rfs_files_count_paths(files);
-    struct rfs_error own = {0};
-    size_t left_out = 0;
-    int rc = pieces.boxes ? 0 : rfs_fail_memory(err);
+    struct opening opening = {.entry = entry};
+    const int rc = rfs_chunks_open_local(&format, folder, lost, files, tables, log, read_file,
+                                         &opening, out, err);
 
-    if (rc == 0 && lost && (pieces.boxes->lost = strdup(lost)) == NULL)
-        rc = rfs_fail_memory(err);
-    for (uint32_t file = 0; rc == 0 && file < n; file++)
-        rc = read_file(&pieces, file, entry, &left_out, err ? err : &own);
-    if (rc == 0)
-        rc = rfs_pieces_finish(&pieces, err);
-    rfs_pieces_free(&pieces);
-    if (rc == 0 && left_out > 0)
+    if (rc == 0 && opening.left_out > 0)
         rfs_log(log, RFS_WARNING,
-                left_out == 1 ? "%s: %zu value that is not a tensor is left out"
-                              : "%s: %zu values that are not tensors are left out",
-                rfs_files_path(files, 0), left_out);
-    if (rc) {
-        rfs_chunks_free(pieces.boxes);
-        pieces.boxes = NULL;
-    }
-    *out = pieces.boxes;
+                opening.left_out == 1 ? "%s: %zu value that is not a tensor is left out"
+                                      : "%s: %zu values that are not tensors are left out",
+                rfs_files_path(files, 0), opening.left_out);
     return rc;
 }

@@ -10,9 +10,9 @@
 #include "formats/chunks/chunks.h"
 
 /*
- * As rfs_chunks_open, of the files of FOLDER that are in FILES; ENTRY as of rfs_torch_walk. LOST (or
- * NULL) names files of the save that are not there, so that tensors may be incomplete. 0 with *out
- * owned by the caller, or -errno with *err filled: -ENOTSUP for placements other than Shard and
+ * Opens the files of FOLDER that are in FILES. ENTRY is as for rfs_torch_walk. LOST (or NULL) names
+ * files of the save that are not there, so that tensors may be incomplete. 0 with *out owned by the
+ * caller, or -errno with *err filled: -ENOTSUP for placements other than Shard and
  * Replicate.
  */
 int rfs_fsdp_open(const char *folder, const char *entry, const char *lost, struct rfs_files *files,

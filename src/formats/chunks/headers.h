@@ -4,14 +4,14 @@
 
 #include "formats/chunks/chunks.h"
 
-/* The chunks of finished boxes, by file, and headers that are kept. From any thread. */
+/* The chunks of a finished checkpoint, by file, and headers of files. Any thread may use it. */
 struct rfs_chunks_by_file;
 
 /*
- * NULL when out of memory. 4 bytes a chunk and 8 a file; the headers of files whose copies were
- * located take 32 bytes for each tensor, and equal headers share them.
+ * Sorts the chunks by file. NULL when out of memory. 4 bytes a chunk and 8 a file; the headers of
+ * files whose copies were located take 32 bytes for each tensor, and equal headers share them.
  */
-struct rfs_chunks_by_file *rfs_chunks_by_file_new(const struct rfs_chunks *boxes);
+struct rfs_chunks_by_file *rfs_chunks_by_file_new(const struct rfs_chunks *chunks);
 void rfs_chunks_by_file_free(struct rfs_chunks_by_file *by_file);
 
 /*
@@ -19,13 +19,13 @@ void rfs_chunks_by_file_free(struct rfs_chunks_by_file *by_file);
  * of each with the chunk's. If that file is damaged, CHUNK alone is located in the first sound copy
  * of its list. 0, or -errno with *err filled, which is of the chunk's own file.
  */
-int rfs_chunks_locate_in_header(struct rfs_chunks *boxes, struct rfs_chunks_by_file *by_file,
+int rfs_chunks_locate_in_header(struct rfs_chunks *chunks, struct rfs_chunks_by_file *by_file,
                                 uint32_t chunk, struct rfs_error *err);
 /*
  * Finds what OUT's file has under the name of CHUNK's tensor, and sets its type and place. 0, or
  * -errno with *err filled: the file cannot be read, which is remembered.
  */
-int rfs_chunks_copy_in_header(struct rfs_chunks *boxes, struct rfs_chunks_by_file *by_file,
+int rfs_chunks_copy_in_header(struct rfs_chunks *chunks, struct rfs_chunks_by_file *by_file,
                               uint32_t chunk, struct rfs_chunked_copy *out, struct rfs_error *err);
-/* Compares crc_num in a file's header with its tensors: the check of a format. */
-int rfs_chunks_check_header(struct rfs_chunks *boxes, uint32_t file, struct rfs_error *err);
+/* Compares crc_num in a file's header with its tensors, as the check of a format does. */
+int rfs_chunks_check_header(struct rfs_chunks *chunks, uint32_t file, struct rfs_error *err);

@@ -1,53 +1,70 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the files of the boxes only. */
+/* Functions for the readers of formats only. */
 #pragma once
 
 #include "base/options.h"
 #include "formats/chunks/chunks.h"
 
-/*
- * Proves that the chunks of a tensor, which are sorted, tile it, and makes their grid. 0, or -errno
- * with *err filled.
- */
-int rfs_chunks_make_grid(const struct rfs_chunks *boxes, struct rfs_chunked_tensor *tensor,
+/* The place of a message about a name of the metadata, and about a tensor. */
+#define RFS_CHUNKS_NAMED(chunks, name)                                                             \
+    RFS_OF(rfs_files_path((chunks)->files, (chunks)->metadata),                                    \
+           rfs_intern_text((chunks)->tables->names, name))
+#define RFS_CHUNKS_OF(chunks, tensor) RFS_CHUNKS_NAMED(chunks, (tensor)->name)
+
+/* Fails because a file of the checkpoint could not be taken into use. Returns RC. */
+int rfs_chunks_fail_file(const struct rfs_chunks *chunks, uint32_t file, int rc,
                          struct rfs_error *err);
-void rfs_chunks_free_grid(struct rfs_chunk_grid *grid);
 
 /*
- * Compares the checksums of a file at its first use, if boxes are checked; threads that need the
- * same file wait. 0 or -errno, which is remembered if the file is damaged.
+ * Compares the checksums of a file at its first use, if the checkpoint is checked; threads that need
+ * one file wait. 0 or -errno, which is remembered if the file is damaged.
  */
-int rfs_chunks_check_file(struct rfs_chunks *boxes, uint32_t file, struct rfs_error *err);
+int rfs_chunks_check_file(struct rfs_chunks *chunks, uint32_t file, struct rfs_error *err);
 /* Logs once that a file has no checksum, or not for all of it. */
-void rfs_chunks_tell_none(struct rfs_chunks *boxes, enum rfs_format format, uint32_t file);
-void rfs_chunks_free_checks(struct rfs_chunks_checks *checks);
+void rfs_chunks_tell_none(struct rfs_chunks *chunks, enum rfs_format format, uint32_t file);
 
-/* The file of further copy COPY of a chunk, as the metadata has it. */
-uint32_t rfs_chunks_copy_at(const struct rfs_chunks *boxes, uint32_t chunk, uint32_t copy);
+/* Returns the file of further copy COPY of a chunk, as the metadata has it. */
+uint32_t rfs_chunks_copy_at(const struct rfs_chunks *chunks, uint32_t chunk, uint32_t copy);
 
-/* The message about a file of the boxes that could not be taken into use. Returns RC. */
-int rfs_chunks_fail_file(const struct rfs_chunks *boxes, uint32_t file, int rc,
-                         struct rfs_error *err);
+/* ---- checkpoints without a file of metadata -------------------------------------------------- */
 
-/* The cells that a box of the tensor as it is stored touches; the chunks of the next ones. */
-void rfs_grid_walk_begin(const struct rfs_chunks *boxes, const struct rfs_chunked_tensor *tensor,
-                         const uint64_t *lo, const uint64_t *hi, struct rfs_grid_walk *walk);
-bool rfs_grid_walk_next(const struct rfs_chunks *boxes, const struct rfs_chunked_tensor *tensor,
-                        struct rfs_grid_walk *walk, uint32_t *chunk, uint64_t *at);
-
-/* Do what rfs_chunk_walk_begin and rfs_chunk_walk_next do, for a tensor that was flattened. */
-void rfs_flat_walk_begin(struct rfs_chunk_walk *walk, const uint64_t *lo, const uint64_t *hi);
-bool rfs_flat_walk_next(struct rfs_chunk_walk *walk, struct rfs_chunk_part *part);
-
-/* "[0:4, 8:16]", for messages. */
-struct rfs_box_text {
-    char text[RFS_MAX_DIMS * 44 + 8];
+/*
+ * Each file names its tensors, and the chunk of each that it holds. All files together are the
+ * checkpoint. They are those that were registered before, from 0 on; file 0 stands for the metadata.
+ * Cost: 40 bytes a chunk and 8 for each of its axes while it is built, and O(n log n) time.
+ */
+struct rfs_local_chunk {
+    uint32_t name, type; /* name of the tensor, type of the chunk; ids in the tables */
+    uint32_t whole;      /* type of the tensor; RFS_NO_ID: it ends where its chunks end */
+    uint32_t file;
+    uint32_t promised; /* files that have this chunk, by what the file itself says; 1: nothing */
+    uint64_t at;       /* where it is in the file: a value for rfs_chunk.at */
+    size_t corner;     /* position in corners of where it begins in the tensor */
 };
-const char *rfs_chunks_print(uint32_t ndim, const uint64_t *lo, const uint64_t *hi,
-                             struct rfs_box_text *out);
 
-/* A message about a name of the metadata, and about a tensor. */
-#define RFS_CHUNKS_NAMED(boxes, name)                                                              \
-    RFS_OF(rfs_files_path((boxes)->files, (boxes)->metadata),                                      \
-           rfs_intern_text((boxes)->tables->names, name))
-#define RFS_CHUNKS_OF(boxes, tensor) RFS_CHUNKS_NAMED(boxes, (tensor)->name)
+/* Chunks of the files so far. */
+struct rfs_local_chunks {
+    struct rfs_chunks *chunks;
+    RFS_VEC(struct rfs_local_chunk) list;
+    RFS_VEC(uint64_t) corners;
+};
+
+/*
+ * Adds a chunk that begins at CORNER, a number for each axis; LOCAL's own corner is ignored. False
+ * when out of memory.
+ */
+bool rfs_chunks_add_local(struct rfs_local_chunks *locals, const struct rfs_local_chunk *local,
+                          const uint64_t *corner);
+/* Adds the chunks of a file. 0, or -errno with *err filled. */
+typedef int rfs_read_local_fn(void *ctx, struct rfs_local_chunks *locals, uint32_t file,
+                              struct rfs_error *err);
+/*
+ * Opens the files of FOLDER that are in FILES. Of equal chunks the one in the first file counts, and
+ * the others are its further copies; where these are more than promised, the tensor is taken on
+ * trust. LOST (or NULL) becomes rfs_chunks.lost. 0 with *out owned by the caller, or -errno with *err
+ * filled: chunks that do not make one tensor, with its name.
+ */
+int rfs_chunks_open_local(const struct rfs_chunks_format *format, const char *folder,
+                          const char *lost, struct rfs_files *files, struct rfs_tables *tables,
+                          struct rfs_log *log, rfs_read_local_fn *read, void *ctx,
+                          struct rfs_chunks **out, struct rfs_error *err);

@@ -1,35 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * shard-00001-model-00001-of-00001.safetensors and so on, safetensors files whose shapes are those
- * of the pieces. Their places in the whole tensors are a text of JSON in the metadata:
+ * of the chunks. Their places in the whole tensors are a text of JSON in the metadata:
  *
  *     {"__metadata__": {"format": "pt", "DCP_VERSION": "1.0",
  *                       "DCP_SHARDING_INFO": "{\"w\": {\"saved_offsets\": [4, 0]}}"},
  *      "w": {"dtype": "BF16", "shape": [4, 3], "data_offsets": [0, 24]}}
  *
  * Nothing says how large the whole tensors are, or how many files there are: they end where their
- * pieces end.
+ * chunks end.
  *
  * Source: torch/distributed/checkpoint/hf_storage.py and filesystem.py of torch 2.9.
  */
 #include "formats/chunks/shards.h"
 
+#include "base/budget.h"
 #include "base/cleanup.h"
 #include "base/json_read.h"
-#include "base/share.h"
 #include "formats/chunks/headers.h"
-#include "formats/chunks/pieces.h"
-#include "formats/safetensors/header.h"
+#include "formats/chunks/internal.h"
+#include "formats/safetensors/safetensors.h"
 
 #define INFO "DCP_SHARDING_INFO"
 #define REMEDY "files of one save by HuggingFaceStorageWriter with save_distributed=True"
 
 struct shard {
-    struct rfs_pieces *pieces;
+    struct rfs_local_chunks *locals;
     const char *path;
     uint32_t file;
     struct rfs_index *index;
-    unsigned char *taken; /* by entry: it has offsets */
+    unsigned char *taken; /* by entry: whether it has offsets */
     struct rfs_error *err;
 };
 
@@ -45,9 +45,9 @@ static int damaged(const struct shard *shard, const char *param, const char *wha
                     "DCP_SHARDING_INFO in its header is damaged: %s", what);
 }
 
-/* ---- the text in the metadata ---- */
+/* ---- the text in the metadata ---------------------------------------------------------------- */
 
-/* The numbers of "saved_offsets". False when the text is wrong. */
+/* Reads the numbers of "saved_offsets". False when the text is wrong. */
 static bool read_offsets(struct rfs_json_read *json, uint32_t *n, uint64_t *offsets)
 {
     bool first = true;
@@ -62,10 +62,10 @@ static bool read_offsets(struct rfs_json_read *json, uint32_t *n, uint64_t *offs
     return !json->wrong;
 }
 
-/* The members of one tensor, whose name was read. */
+/* Reads the members of a tensor, whose name was read. */
 static int read_tensor(struct shard *shard, struct rfs_json_read *json)
 {
-    const struct rfs_tables *tables = shard->pieces->boxes->tables;
+    const struct rfs_tables *tables = shard->locals->chunks->tables;
     const uint32_t name = rfs_intern_find(tables->names, json->text, json->text_n);
     const struct rfs_entry *entry = name == RFS_NO_ID ? NULL : rfs_index_find(shard->index, name);
     uint64_t offsets[RFS_MAX_DIMS];
@@ -78,21 +78,22 @@ static int read_tensor(struct shard *shard, struct rfs_json_read *json)
         else
             read_offsets(json, &n, offsets);
     }
-    if (json->wrong || !entry)
-        /* of a tensor that the file lacks */
-        return json->wrong ? damaged(shard, NULL, json->wrong) : 0;
+    if (json->wrong)
+        return damaged(shard, NULL, json->wrong);
+    if (!entry)
+        return 0; /* the file lacks that tensor */
     const char *text = rfs_intern_text(tables->names, name);
-    if (n != rfs_chunks_type(shard->pieces->boxes, entry->type)->ndim)
+    if (n != rfs_chunks_type(shard->locals->chunks, entry->type)->ndim)
         return damaged(shard, text, "its numbers of offsets and axes differ");
     if (shard->taken[entry - shard->index->entries]++)
         return damaged(shard, text, "it names it twice");
-    const struct rfs_piece piece = {.name = name,
-                                    .type = entry->type,
-                                    .whole = RFS_NO_ID,
-                                    .file = shard->file,
-                                    .promised = 1,
-                                    .at = entry->offset};
-    return rfs_pieces_add(shard->pieces, &piece, offsets) ? 0 : rfs_fail_memory(shard->err);
+    const struct rfs_local_chunk local = {.name = name,
+                                          .type = entry->type,
+                                          .whole = RFS_NO_ID,
+                                          .file = shard->file,
+                                          .promised = 1,
+                                          .at = entry->offset};
+    return rfs_chunks_add_local(shard->locals, &local, offsets) ? 0 : rfs_fail_memory(shard->err);
 }
 
 static int read_info(struct shard *shard, const char *text, size_t n)
@@ -107,14 +108,14 @@ static int read_info(struct shard *shard, const char *text, size_t n)
         rc = damaged(shard, NULL, json.wrong);
     for (size_t i = 0; rc == 0 && i < shard->index->n; i++)
         if (!shard->taken[i])
-            rc = damaged(
-                shard,
-                rfs_intern_text(shard->pieces->boxes->tables->names, shard->index->entries[i].name),
-                "the beginning of its piece is missing");
+            rc = damaged(shard,
+                         rfs_intern_text(shard->locals->chunks->tables->names,
+                                         shard->index->entries[i].name),
+                         "the beginning of its piece is missing");
     return rc;
 }
 
-/* ---- the header ---- */
+/* ---- the header ------------------------------------------------------------------------------ */
 
 /* Finds the text in a header, which is valid. */
 static int read_header(struct shard *shard, const char *header, size_t n)
@@ -140,17 +141,17 @@ static int read_header(struct shard *shard, const char *header, size_t n)
 
 static int read_shard(struct shard *shard, struct rfs_reading *reading)
 {
-    struct rfs_chunks *boxes = shard->pieces->boxes;
-    RFS_SHARED share = 0;
+    struct rfs_chunks *chunks = shard->locals->chunks;
+    RFS_BUDGET_SHARE share = 0;
     int rc = rfs_safetensors_walk(rfs_reading_read, reading, reading->size, shard->path,
-                                  boxes->tables, NULL, &shard->index, shard->err);
+                                  chunks->tables, NULL, &shard->index, shard->err);
 
     if (rc == -ENODATA)
-        return 0; /* a rank without any */
+        return 0; /* the rank has no tensors */
     if (rc)
         return rc;
     const size_t n = (size_t)shard->index->header_bytes;
-    rc = rfs_share_take(&share, 3 * n);
+    rc = rfs_budget_share_take(&share, 3 * n);
     if (rc)
         return rfs_files_fail(shard->err, shard->path, rc);
     RFS_FREE char *header = malloc(n + 1);
@@ -161,15 +162,17 @@ static int read_shard(struct shard *shard, struct rfs_reading *reading)
     return rc ? rfs_files_fail(shard->err, shard->path, rc) : read_header(shard, header, n);
 }
 
-static int read_file(struct rfs_pieces *pieces, uint32_t file, struct rfs_error *err)
+static int read_file(void *ctx, struct rfs_local_chunks *locals, uint32_t file,
+                     struct rfs_error *err)
 {
-    struct rfs_files *files = pieces->boxes->files;
+    struct rfs_files *files = locals->chunks->files;
     RFS_CLEANUP(shard_end)
     struct shard shard = {
-        .pieces = pieces, .path = rfs_files_path(files, file), .file = file, .err = err};
+        .locals = locals, .path = rfs_files_path(files, file), .file = file, .err = err};
     struct rfs_reading reading;
     int rc = rfs_reading_begin_quiet(files, file, &reading);
 
+    (void)ctx;
     if (rc < 0)
         return rfs_files_fail(err, shard.path, rc);
     rc = read_shard(&shard, &reading);
@@ -184,20 +187,6 @@ static const struct rfs_chunks_format format = {
 int rfs_shards_open(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
                     struct rfs_log *log, struct rfs_chunks **out, struct rfs_error *err)
 {
-    struct rfs_pieces pieces = {.boxes = rfs_chunks_new(&format, folder, 0, files, tables, log)};
-    const uint32_t n = rfs_files_count_paths(files);
-    struct rfs_error own = {0};
-    int rc = pieces.boxes ? 0 : rfs_fail_memory(err);
-
-    for (uint32_t file = 0; rc == 0 && file < n; file++)
-        rc = read_file(&pieces, file, err ? err : &own);
-    if (rc == 0)
-        rc = rfs_pieces_finish(&pieces, err);
-    rfs_pieces_free(&pieces);
-    if (rc) {
-        rfs_chunks_free(pieces.boxes);
-        pieces.boxes = NULL;
-    }
-    *out = pieces.boxes;
-    return rc;
+    return rfs_chunks_open_local(&format, folder, NULL, files, tables, log, read_file, NULL, out,
+                                 err);
 }

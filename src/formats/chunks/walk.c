@@ -1,247 +1,182 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finished boxes: where chunks are, and the chunks that a box touches. */
-#include "base/cancel.h"
+/*
+ * Finished chunks: where their elements are, and the chunks that a box touches.
+ *
+ * Megatron-Core before 0.14 flattens the state of its optimizer before it stores it. A tensor of
+ * [X, Y] is cut in a grid of equal tiles of [x, y]; each tile is flattened, and cut anywhere:
+ *
+ *     stored as  [X / x, Y / y, x * y], in chunks of [1, 1, n]
+ *
+ * A chunk is a range of the elements of one tile, row by row. Such a range is a few boxes: the rest
+ * of a row, whole rows, the beginning of a row, and so on along each axis.
+ *
+ *     ....####    the rest of a row
+ *     ########    whole rows
+ *     ########
+ *     ###.....    the beginning of a row
+ *
+ * Source: dist_checkpointing/strategies/resharding.py of Megatron-Core 0.13.
+ */
+#include "formats/chunks/chunks.h"
+
 #include "base/checked.h"
-#include "base/once.h"
 #include "base/order.h"
 #include "base/store.h"
 #include "formats/chunks/internal.h"
-#include "formats/ckpt/crc.h"
 
-const struct rfs_chunked_tensor *rfs_chunks_tensor_of(const struct rfs_chunks *boxes,
+const struct rfs_chunked_tensor *rfs_chunks_tensor_of(const struct rfs_chunks *chunks,
                                                       uint32_t chunk)
 {
-    const struct rfs_chunked_tensor *tensors = boxes->tensors.data;
+    const struct rfs_chunked_tensor *tensors = chunks->tensors.data;
 
     /* The last that begins at or before it: tensors without chunks begin where the next does. */
-    return &tensors[RFS_BISECT(i, boxes->tensors.n, tensors[i].first > chunk) - 1];
+    return &tensors[RFS_BISECT(i, chunks->tensors.n, tensors[i].first > chunk) - 1];
 }
 
-const char *rfs_chunks_name_of(const struct rfs_chunks *boxes, uint32_t chunk)
+const char *rfs_chunks_name_of(const struct rfs_chunks *chunks, uint32_t chunk)
 {
-    return rfs_intern_text(boxes->tables->names, rfs_chunks_tensor_of(boxes, chunk)->name);
+    return rfs_intern_text(chunks->tables->names, rfs_chunks_tensor_of(chunks, chunk)->name);
 }
 
-void rfs_chunks_corner(const struct rfs_chunks *boxes, const struct rfs_chunked_tensor *tensor,
-                       uint32_t chunk, uint64_t *offset)
-{
-    rfs_type_place(rfs_chunks_type(boxes, tensor->stored), boxes->chunks.data[chunk].corner,
-                   offset);
-}
-
-int rfs_chunks_fail_file(const struct rfs_chunks *boxes, uint32_t file, int rc,
+int rfs_chunks_fail_file(const struct rfs_chunks *chunks, uint32_t file, int rc,
                          struct rfs_error *err)
 {
-    const char *path = rfs_files_path(boxes->files, file);
+    const char *path = rfs_files_path(chunks->files, file);
 
     if (rc == -ESTALE && !rfs_store_there(path))
         return rfs_fail(err, rc, RFS_IN(path), "copy it there, and mount again",
                         "the metadata of the checkpoint names this file, but it is missing");
     rfs_files_fail(err, path, rc);
-    rfs_files_reason(boxes->files, file, rc, err);
+    rfs_files_reason(chunks->files, file, rc, err);
     return rc;
-}
-
-/* ---- checksums ------------------------------------------------------------------------------- */
-
-struct file_check {
-    struct rfs_once once; /* under the lock */
-    char *damage;         /* the error of a damaged file, once it is made; owned; or NULL */
-};
-
-struct rfs_chunks_checks {
-    pthread_mutex_t lock; /* a leaf lock */
-    pthread_cond_t done;
-    atomic_bool told_none; /* the log says that a file has no checksum */
-    uint32_t n;
-    struct file_check files[]; /* [n] all files */
-};
-
-int rfs_chunks_set_checked(struct rfs_chunks *boxes)
-{
-    struct rfs_chunks_checks *checks =
-        calloc(1, sizeof *checks + boxes->n_all_files * sizeof *checks->files);
-
-    if (!checks)
-        return -ENOMEM;
-    pthread_mutex_init(&checks->lock, NULL);
-    rfs_cancel_init_cond(&checks->done);
-    checks->n = boxes->n_all_files;
-    boxes->checks = checks;
-    /* Chunks that are located wait for their file's checksum. */
-    for (size_t i = 0; !boxes->format->locate && i < boxes->chunks.n; i++)
-        atomic_init(&boxes->chunks.data[i].at, RFS_NOT_LOCATED);
-    return 0;
-}
-
-void rfs_chunks_free_checks(struct rfs_chunks_checks *checks)
-{
-    if (!checks)
-        return;
-    for (uint32_t i = 0; i < checks->n; i++)
-        free(checks->files[i].damage);
-    pthread_cond_destroy(&checks->done);
-    pthread_mutex_destroy(&checks->lock);
-    free(checks);
-}
-
-int rfs_chunks_check_file(struct rfs_chunks *boxes, uint32_t file, struct rfs_error *err)
-{
-    struct rfs_chunks_checks *checks = boxes->checks;
-    struct rfs_error own = {0};
-
-    if (!checks || !boxes->format->check)
-        return 0;
-    struct file_check *one = &checks->files[file - boxes->first_file];
-    err = err ? err : &own;
-    pthread_mutex_lock(&checks->lock);
-    int rc = rfs_once_begin(&one->once, &checks->done, &checks->lock);
-    if (rc == 1) {
-        pthread_mutex_unlock(&checks->lock);
-        rc = boxes->format->check(boxes, file, err);
-        pthread_mutex_lock(&checks->lock);
-        one->damage = rc == -EINVAL ? strdup(err->text) : NULL;
-        rfs_once_end(&one->once, &checks->done, rc >= 0 || one->damage);
-    } else if (rc == 0 && one->damage) {
-        *err = (struct rfs_error){.code = rc = -EINVAL};
-        snprintf(err->text, sizeof err->text, "%s", one->damage);
-    }
-    pthread_mutex_unlock(&checks->lock);
-    return rc < 0 ? rc : 0;
-}
-
-void rfs_chunks_tell_none(struct rfs_chunks *boxes, enum rfs_format format, uint32_t file)
-{
-    rfs_crc_tell_none(boxes->log, &boxes->checks->told_none, format,
-                      rfs_files_path(boxes->files, file));
 }
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-/* Takes the place that was known when the boxes were built. */
-static int take_place(struct rfs_chunks *boxes, struct rfs_chunk *chunk, struct rfs_error *err)
+/* Takes the place that was known when the checkpoint was built. */
+static int take_place(struct rfs_chunks *chunks, struct rfs_chunk *chunk, struct rfs_error *err)
 {
-    const int rc = rfs_chunks_check_file(boxes, chunk->file, err);
+    const int rc = rfs_chunks_check_file(chunks, chunk->file, err);
 
     if (rc == 0)
         atomic_store(&chunk->at, chunk->item);
     return rc;
 }
 
-int rfs_chunks_locate(struct rfs_chunks *boxes, uint32_t chunk, struct rfs_error *err)
+int rfs_chunks_locate(struct rfs_chunks *chunks, uint32_t chunk, struct rfs_error *err)
 {
-    struct rfs_chunk *of = &boxes->chunks.data[chunk];
+    struct rfs_chunk *of = &chunks->chunks.data[chunk];
 
     if (atomic_load_explicit(&of->at, memory_order_acquire) != RFS_NOT_LOCATED)
         return 0;
-    return boxes->format->locate ? boxes->format->locate(boxes, chunk, err)
-                                 : take_place(boxes, of, err);
+    return chunks->format->locate ? chunks->format->locate(chunks, chunk, err)
+                                  : take_place(chunks, of, err);
 }
 
-/* The list of the numbers of files with further copies of a chunk. */
-static const uint32_t *list_of(const struct rfs_chunks *boxes, uint32_t chunk, uint32_t *n)
+/* Returns the numbers of the files with further copies of a chunk. */
+static const uint32_t *list_of(const struct rfs_chunks *chunks, uint32_t chunk, uint32_t *n)
 {
-    const uint32_t list = boxes->copies ? boxes->copies[chunk].list : RFS_NO_ID;
+    const uint32_t list = chunks->copies ? chunks->copies[chunk].list : RFS_NO_ID;
     size_t bytes = 0;
     const uint32_t *numbers =
         list == RFS_NO_ID ? NULL
-                          : (const uint32_t *)rfs_intern_bytes(boxes->copy_lists, list, &bytes);
+                          : (const uint32_t *)rfs_intern_bytes(chunks->copy_lists, list, &bytes);
 
     *n = (uint32_t)(bytes / sizeof *numbers);
     return numbers;
 }
 
-uint32_t rfs_chunks_copies(const struct rfs_chunks *boxes, uint32_t chunk)
+uint32_t rfs_chunks_count_copies(const struct rfs_chunks *chunks, uint32_t chunk)
 {
     uint32_t n;
 
-    list_of(boxes, chunk, &n);
+    list_of(chunks, chunk, &n);
     return n;
 }
 
-uint32_t rfs_chunks_copy_at(const struct rfs_chunks *boxes, uint32_t chunk, uint32_t copy)
+uint32_t rfs_chunks_copy_at(const struct rfs_chunks *chunks, uint32_t chunk, uint32_t copy)
 {
     uint32_t n;
-    const uint32_t number = list_of(boxes, chunk, &n)[copy];
+    const uint32_t number = list_of(chunks, chunk, &n)[copy];
 
-    return boxes->copy_files.n > 0 ? boxes->copy_files.data[number] : number;
+    return chunks->copy_files.n > 0 ? chunks->copy_files.data[number] : number;
 }
 
-int rfs_chunks_locate_copy(struct rfs_chunks *boxes, uint32_t chunk, uint32_t copy,
+int rfs_chunks_locate_copy(struct rfs_chunks *chunks, uint32_t chunk, uint32_t copy,
                            struct rfs_chunked_copy *out, struct rfs_error *err)
 {
-    const uint32_t file = rfs_chunks_copy_at(boxes, chunk, copy);
-    const struct rfs_chunk *of = &boxes->chunks.data[chunk];
+    const uint32_t file = rfs_chunks_copy_at(chunks, chunk, copy);
+    const struct rfs_chunk *of = &chunks->chunks.data[chunk];
 
     *out = (struct rfs_chunked_copy){
-        .file = file == rfs_chunks_file_of(boxes, chunk) ? of->file : file, .type = of->type};
-    const int rc = rfs_chunks_check_file(boxes, out->file, err);
+        .file = file == rfs_chunks_file_of(chunks, chunk) ? of->file : file, .type = of->type};
+    const int rc = rfs_chunks_check_file(chunks, out->file, err);
     if (rc)
         return rc;
-    if (boxes->format->locate_copy)
-        return boxes->format->locate_copy(boxes, chunk, out, err);
-    out->at = boxes->copy_places.data[boxes->copies[chunk].first + copy];
+    if (chunks->format->locate_copy)
+        return chunks->format->locate_copy(chunks, chunk, out, err);
+    out->at = chunks->copy_places.data[chunks->copies[chunk].first + copy];
     return 0;
 }
 
-/* Marks a chunk's at that is a position in the strided ones. */
+/* Marks a value of at that is a position in the strided ones. */
 #define STRIDED (UINT64_C(1) << 63)
 
-uint64_t rfs_chunks_strided(struct rfs_chunks *boxes, uint64_t at, uint32_t ndim,
-                            const uint64_t *stride)
+uint64_t rfs_chunks_add_strided(struct rfs_chunks *chunks, uint64_t at, uint32_t ndim,
+                                const uint64_t *stride)
 {
     struct rfs_strided_chunk chunk = {.at = at};
     uint64_t value = RFS_NOT_LOCATED;
 
     memcpy(chunk.stride, stride, ndim * sizeof *stride);
-    pthread_mutex_lock(&boxes->lock);
-    if (RFS_PUSH(&boxes->strided, chunk))
-        value = STRIDED | (boxes->strided.n - 1);
-    pthread_mutex_unlock(&boxes->lock);
+    pthread_mutex_lock(&chunks->lock);
+    if (RFS_PUSH(&chunks->strided, chunk))
+        value = STRIDED | (chunks->strided.n - 1);
+    pthread_mutex_unlock(&chunks->lock);
     return value;
 }
 
-/* Gives where elements with that value of at are; false: they lie row by row. */
-static bool find_strided(struct rfs_chunks *boxes, uint64_t at, struct rfs_strided_chunk *out)
+/* Finds the elements with that value of at; false: they lie row by row. */
+static bool find_strided(struct rfs_chunks *chunks, uint64_t at, struct rfs_strided_chunk *out)
 {
     *out = (struct rfs_strided_chunk){.at = at};
     if (!(at & STRIDED))
         return false;
-    pthread_mutex_lock(&boxes->lock);
-    *out = boxes->strided.data[at & ~STRIDED];
-    pthread_mutex_unlock(&boxes->lock);
+    pthread_mutex_lock(&chunks->lock);
+    *out = chunks->strided.data[at & ~STRIDED];
+    pthread_mutex_unlock(&chunks->lock);
     return true;
 }
 
-void rfs_chunks_place_part(struct rfs_chunks *boxes, const struct rfs_chunk_part *part,
-                           uint32_t file, uint64_t at, struct rfs_stored_part *out)
+void rfs_chunks_place_box(struct rfs_chunks *chunks, const struct rfs_chunk_box *box, uint32_t file,
+                          uint64_t at, struct rfs_stored_box *out)
 {
-    const struct rfs_type *type = rfs_chunks_type(boxes, boxes->chunks.data[part->chunk].type);
+    const struct rfs_type *type = rfs_chunks_type_of(chunks, box->chunk);
     uint64_t step = rfs_dtype_bytes((enum rfs_dtype)type->dtype);
     struct rfs_strided_chunk place;
 
-    *out = (struct rfs_stored_part){.file = file, .strided = find_strided(boxes, at, &place)};
-    if (out->strided && !part->flat)
+    *out = (struct rfs_stored_box){.file = file, .strided = find_strided(chunks, at, &place)};
+    if (out->strided && !box->flat)
         memcpy(out->stride, place.stride, sizeof place.stride);
-    else if (out->strided) /* a row of elements */
+    else if (out->strided) /* the elements are a row */
         step = place.stride[type->ndim - 1];
-    for (uint32_t i = 0; i < RFS_MAX_DIMS && !(out->strided && !part->flat); i++)
-        out->stride[i] = part->step[i] * step;
-    out->at = place.at + part->first * step; /* of a whole chunk, 0 is the first */
+    for (uint32_t i = 0; i < RFS_MAX_DIMS && !(out->strided && !box->flat); i++)
+        out->stride[i] = box->step[i] * step;
+    out->at = place.at + box->first * step; /* first is 0 for a whole chunk */
 }
 
-int rfs_chunks_locate_part(struct rfs_chunks *boxes, const struct rfs_chunk_part *part,
-                           struct rfs_stored_part *out, struct rfs_error *err)
+int rfs_chunks_locate_box(struct rfs_chunks *chunks, const struct rfs_chunk_box *box,
+                          struct rfs_stored_box *out, struct rfs_error *err)
 {
-    const int rc = rfs_chunks_locate(boxes, part->chunk, err);
+    const int rc = rfs_chunks_locate(chunks, box->chunk, err);
 
     if (rc == 0)
-        rfs_chunks_place_part(boxes, part, rfs_chunks_file_of(boxes, part->chunk),
-                              atomic_load(&boxes->chunks.data[part->chunk].at), out);
+        rfs_chunks_place_box(chunks, box, rfs_chunks_file_of(chunks, box->chunk),
+                             atomic_load(&chunks->chunks.data[box->chunk].at), out);
     return rc;
 }
 
-/* Whether elements lie in one order without gaps, and in that of the other. */
+/* Says whether elements lie without gaps, and both in one order. */
 static bool are_alike(const struct rfs_type *type, const uint64_t *a, const uint64_t *b)
 {
     uint64_t last = 0;
@@ -257,11 +192,12 @@ static bool are_alike(const struct rfs_type *type, const uint64_t *a, const uint
     return last + rfs_dtype_bytes((enum rfs_dtype)type->dtype) == type->bytes;
 }
 
-bool rfs_chunks_alike(struct rfs_chunks *boxes, const struct rfs_type *type, uint64_t a, uint64_t b,
-                      uint64_t begin[2])
+bool rfs_chunks_are_alike(struct rfs_chunks *chunks, const struct rfs_type *type, uint64_t a,
+                          uint64_t b, uint64_t begin[2])
 {
     struct rfs_strided_chunk places[2];
-    const bool strided[] = {find_strided(boxes, a, &places[0]), find_strided(boxes, b, &places[1])};
+    const bool strided[] = {find_strided(chunks, a, &places[0]),
+                            find_strided(chunks, b, &places[1])};
 
     begin[0] = places[0].at;
     begin[1] = places[1].at;
@@ -269,16 +205,19 @@ bool rfs_chunks_alike(struct rfs_chunks *boxes, const struct rfs_type *type, uin
            (!strided[0] || are_alike(type, places[0].stride, places[1].stride));
 }
 
-/* The last piece of an axis that begins at or before AT. */
+/* ---- the cells of a grid --------------------------------------------------------------------- */
+
+/* Returns the last piece of an axis that begins at or before AT. */
 static uint32_t piece_of(const struct rfs_chunk_grid *grid, uint32_t axis, uint64_t at)
 {
     return (uint32_t)RFS_BISECT(i, grid->pieces[axis], grid->edge[axis][i] > at) - 1;
 }
 
-void rfs_grid_walk_begin(const struct rfs_chunks *boxes, const struct rfs_chunked_tensor *tensor,
-                         const uint64_t *lo, const uint64_t *hi, struct rfs_grid_walk *walk)
+/* Begins a walk over the cells that a box of the tensor, as it is stored, touches. */
+static void begin_cells(const struct rfs_chunks *chunks, const struct rfs_chunked_tensor *tensor,
+                        const uint64_t *lo, const uint64_t *hi, struct rfs_chunk_cells *walk)
 {
-    walk->ndim = tensor->grid ? rfs_chunks_type(boxes, tensor->stored)->ndim : 0;
+    walk->ndim = tensor->grid ? rfs_chunks_type(chunks, tensor->stored)->ndim : 0;
     walk->ended = false;
     for (uint32_t i = 0; i < walk->ndim; i++) {
         walk->first[i] = walk->cell[i] = piece_of(tensor->grid, i, lo[i]);
@@ -287,7 +226,7 @@ void rfs_grid_walk_begin(const struct rfs_chunks *boxes, const struct rfs_chunke
 }
 
 /* Steps to the next cell, row by row. */
-static void step(struct rfs_grid_walk *walk)
+static void step(struct rfs_chunk_cells *walk)
 {
     for (uint32_t i = walk->ndim; i-- > 0;) {
         if (walk->cell[i] < walk->last[i]) {
@@ -299,8 +238,9 @@ static void step(struct rfs_grid_walk *walk)
     walk->ended = true;
 }
 
-bool rfs_grid_walk_next(const struct rfs_chunks *boxes, const struct rfs_chunked_tensor *tensor,
-                        struct rfs_grid_walk *walk, uint32_t *chunk, uint64_t *at)
+/* Gives the next chunk and where it begins; false at the end. */
+static bool next_cell(const struct rfs_chunks *chunks, const struct rfs_chunked_tensor *tensor,
+                      struct rfs_chunk_cells *walk, uint32_t *chunk, uint64_t *at)
 {
     const struct rfs_chunk_grid *grid = tensor->grid;
 
@@ -310,7 +250,7 @@ bool rfs_grid_walk_next(const struct rfs_chunks *boxes, const struct rfs_chunked
         for (uint32_t i = 0; i < walk->ndim; i++)
             number = number * grid->pieces[i] + walk->cell[i];
         *chunk = tensor->first + (grid ? grid->cells[number] : 0);
-        rfs_chunks_corner(boxes, tensor, *chunk, at);
+        rfs_chunks_corner(chunks, tensor, *chunk, at);
         /* A chunk of several cells counts in the first of them that the box touches. */
         for (uint32_t i = 0; i < walk->ndim; i++)
             first &= walk->cell[i] == walk->first[i] || grid->edge[i][walk->cell[i]] == at[i];
@@ -321,29 +261,151 @@ bool rfs_grid_walk_next(const struct rfs_chunks *boxes, const struct rfs_chunked
     return false;
 }
 
-void rfs_chunk_walk_begin(const struct rfs_chunks *boxes, const struct rfs_chunked_tensor *tensor,
-                          const uint64_t *lo, const uint64_t *hi, struct rfs_chunk_walk *walk)
+/* ---- boxes of tensors that were flattened ---------------------------------------------------- */
+
+static const struct rfs_type *type_of(const struct rfs_chunks_walk *walk)
 {
-    walk->boxes = boxes;
-    walk->tensor = tensor;
-    if (rfs_chunked_is_flat(tensor))
-        rfs_flat_walk_begin(walk, lo, hi);
-    else
-        rfs_grid_walk_begin(boxes, tensor, lo, hi, &walk->cells);
+    return rfs_chunks_type(walk->chunks, walk->tensor->type);
 }
 
-bool rfs_chunk_walk_next(struct rfs_chunk_walk *walk, struct rfs_chunk_part *part)
+/* Walks over the chunks of the present tile that the box touches. */
+static void enter(struct rfs_chunks_walk *walk)
 {
-    const struct rfs_chunks *boxes = walk->boxes;
+    const uint32_t ndim = type_of(walk)->ndim;
+    uint64_t lo[RFS_MAX_DIMS];
+    uint64_t hi[RFS_MAX_DIMS];
+    uint64_t first = 0; /* numbers in the tile */
+    uint64_t last = 0;
 
-    *part = (struct rfs_chunk_part){.chunk = 0};
-    if (rfs_chunked_is_flat(walk->tensor))
-        return rfs_flat_walk_next(walk, part);
-    if (!rfs_grid_walk_next(boxes, walk->tensor, &walk->cells, &part->chunk, part->at))
+    for (uint32_t i = 0; i < ndim; i++) {
+        const uint64_t at = walk->tile[i] * walk->side[i];
+        const uint64_t from = rfs_max_u64(walk->lo[i], at);
+        const uint64_t end = rfs_min_u64(walk->hi[i], at + walk->side[i]);
+        first = first * walk->side[i] + (from - at);
+        last = last * walk->side[i] + (end - 1 - at);
+        lo[i] = walk->tile[i];
+        hi[i] = walk->tile[i] + 1;
+    }
+    lo[ndim] = first;
+    hi[ndim] = last + 1;
+    begin_cells(walk->chunks, walk->tensor, lo, hi, &walk->cells);
+}
+
+static void begin_flat(struct rfs_chunks_walk *walk, const uint64_t *lo, const uint64_t *hi)
+{
+    const struct rfs_type *type = type_of(walk);
+    const struct rfs_type *stored = rfs_chunks_type(walk->chunks, walk->tensor->stored);
+
+    for (uint32_t i = 0; i < type->ndim; i++) {
+        walk->lo[i] = lo[i];
+        walk->hi[i] = hi[i];
+        walk->side[i] = type->dims[i] / stored->dims[i];
+        walk->tile[i] = lo[i] / walk->side[i];
+    }
+    walk->next = walk->end = 0;
+    enter(walk);
+}
+
+/* Goes on to the next tile that the box touches; false behind the last one. */
+static bool next_tile(struct rfs_chunks_walk *walk)
+{
+    for (uint32_t i = type_of(walk)->ndim; i-- > 0;) {
+        if (walk->tile[i] < (walk->hi[i] - 1) / walk->side[i]) {
+            walk->tile[i]++;
+            enter(walk);
+            return true;
+        }
+        walk->tile[i] = walk->lo[i] / walk->side[i];
+    }
+    return false;
+}
+
+/* Takes the largest box off the range that is left of a chunk. */
+static void take_box(struct rfs_chunks_walk *walk, struct rfs_chunk_box *box)
+{
+    const uint32_t ndim = type_of(walk)->ndim;
+    uint64_t place[RFS_MAX_DIMS]; /* place in the tile */
+    uint64_t rest = walk->next;
+    uint64_t step = 1;
+    uint32_t axis = 0;
+
+    for (uint32_t i = ndim; i-- > 0; rest /= walk->side[i], step *= walk->side[i]) {
+        place[i] = rest % walk->side[i];
+        box->step[i] = step;
+        box->at[i] = walk->tile[i] * walk->side[i] + place[i];
+        box->size[i] = 1;
+    }
+    box->chunk = walk->chunk;
+    box->flat = true;
+    box->first = walk->next - walk->begin;
+    /* The first axis along which whole steps follow. */
+    while (axis + 1 < ndim &&
+           (walk->next % box->step[axis] != 0 || walk->end - walk->next < box->step[axis]))
+        axis++;
+    if (ndim == 0) {
+        walk->next++;
+        return;
+    }
+    box->size[axis] =
+        rfs_min_u64(walk->side[axis] - place[axis], (walk->end - walk->next) / box->step[axis]);
+    for (uint32_t i = axis + 1; i < ndim; i++)
+        box->size[i] = walk->side[i];
+    walk->next += box->size[axis] * box->step[axis];
+}
+
+static bool touches(const struct rfs_chunks_walk *walk, const struct rfs_chunk_box *box)
+{
+    for (uint32_t i = 0; i < type_of(walk)->ndim; i++)
+        if (box->at[i] >= walk->hi[i] || box->at[i] + box->size[i] <= walk->lo[i])
+            return false;
+    return true;
+}
+
+static bool next_flat(struct rfs_chunks_walk *walk, struct rfs_chunk_box *box)
+{
+    const uint32_t ndim = type_of(walk)->ndim;
+    uint64_t at[RFS_MAX_DIMS];
+
+    for (;;) {
+        while (walk->next < walk->end) {
+            take_box(walk, box);
+            if (touches(walk, box))
+                return true;
+        }
+        while (!next_cell(walk->chunks, walk->tensor, &walk->cells, &walk->chunk, at))
+            if (!next_tile(walk))
+                return false;
+        const struct rfs_chunk *chunk = &walk->chunks->chunks.data[walk->chunk];
+        walk->begin = walk->next = at[ndim];
+        walk->end = walk->next + rfs_chunks_type(walk->chunks, chunk->type)->dims[ndim];
+    }
+}
+
+/* ---- boxes of all tensors -------------------------------------------------------------------- */
+
+void rfs_chunks_walk_begin(const struct rfs_chunks *chunks, const struct rfs_chunked_tensor *tensor,
+                           const uint64_t *lo, const uint64_t *hi, struct rfs_chunks_walk *walk)
+{
+    walk->chunks = chunks;
+    walk->tensor = tensor;
+    if (rfs_chunks_is_flat(tensor))
+        begin_flat(walk, lo, hi);
+    else
+        begin_cells(chunks, tensor, lo, hi, &walk->cells);
+}
+
+bool rfs_chunks_walk_next(struct rfs_chunks_walk *walk, struct rfs_chunk_box *box)
+{
+    const struct rfs_chunks *chunks = walk->chunks;
+
+    *box = (struct rfs_chunk_box){.chunk = 0};
+    if (rfs_chunks_is_flat(walk->tensor))
+        return next_flat(walk, box);
+    if (!next_cell(chunks, walk->tensor, &walk->cells, &box->chunk, box->at))
         return false;
-    const struct rfs_type *type = rfs_chunks_type(boxes, boxes->chunks.data[part->chunk].type);
-    memcpy(part->size, type->dims, sizeof part->size);
+    const struct rfs_type *type = rfs_chunks_type_of(chunks, box->chunk);
+    memcpy(box->size, type->dims, sizeof box->size);
     for (uint32_t i = type->ndim; i-- > 0;)
-        part->step[i] = i + 1 < type->ndim ? part->step[i + 1] * type->dims[i + 1] : 1;
+        box->step[i] = i + 1 < type->ndim ? box->step[i + 1] * type->dims[i + 1] : 1;
     return true;
 }

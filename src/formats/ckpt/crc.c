@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Both are zlib's crc32 (_exec_save and load_checkpoint in mindspore/train/serialization.py):
+ * Both checksums are zlib's crc32 (_exec_save and load_checkpoint in mindspore/train/serialization.py):
  *
  *   .ckpt         of everything before the trailer "crc_num" + 10 bytes, which are the number, big-endian
  *   .safetensors  run over the tensors, sorted by name (as UTF-8): the name, then the bytes of the content;
@@ -20,7 +20,7 @@
 
 #define TRAILER_BYTES 17u
 #define TAG_BYTES 7u
-#define CHUNK ((size_t)1 << 20)
+#define BUFFER ((size_t)1 << 20)
 
 struct work {
     rfs_read_fn *read;
@@ -29,7 +29,7 @@ struct work {
     const struct rfs_tables *tables;
     const char *file;
     struct rfs_error *err;
-    unsigned char *buf; /* of CHUNK bytes; owned */
+    unsigned char *buf; /* BUFFER bytes; owned */
     uLong crc;
 };
 
@@ -42,7 +42,7 @@ static int read_some(struct work *work, void *buf, size_t n, uint64_t offset)
 static int add_range(struct work *work, uint64_t offset, uint64_t bytes)
 {
     while (bytes > 0) {
-        const size_t n = (size_t)rfs_min_u64(bytes, CHUNK);
+        const size_t n = (size_t)rfs_min_u64(bytes, BUFFER);
         const int rc = read_some(work, work->buf, n, offset);
         if (rc < 0)
             return rc;
@@ -53,11 +53,11 @@ static int add_range(struct work *work, uint64_t offset, uint64_t bytes)
     return 0;
 }
 
-/* N zero bytes, however many, by doubling. */
+/* Adds N zero bytes, however many, by doubling. */
 static void add_zeros(struct work *work, uint64_t n)
 {
     static const unsigned char zero;
-    uLong run = crc32(0, &zero, 1); /* of LENGTH zeros */
+    uLong run = crc32(0, &zero, 1); /* the checksum of LENGTH zeros */
     for (uint64_t length = 1; n > 0; length *= 2) {
         if (n & length) {
             work->crc = crc32_combine(work->crc, run, (z_off_t)length);
@@ -90,7 +90,8 @@ static bool is_whole(enum rfs_dtype dtype, bool *has_sign)
 }
 
 /*
- * A negative number has no such bytes(), nor has one above 2^63 - 1: MindSpore wrote no such file.
+ * Adds a whole number without dimensions. A negative number has no such bytes(), nor has one above
+ * 2^63 - 1: MindSpore wrote no such file.
  */
 static int add_scalar(struct work *work, const struct rfs_entry *entry, uint32_t bytes, bool sign)
 {
@@ -120,7 +121,7 @@ static int add_entry(struct work *work, const struct rfs_entry *entry)
     return add_range(work, entry->offset, type->bytes);
 }
 
-/* As the bytes are, which is as Python sorts text. */
+/* Compares names by their bytes, which is as Python sorts text. */
 static int compare_names(const void *a, const void *b, void *ctx)
 {
     const struct work *work = ctx;
@@ -144,7 +145,7 @@ static int sum_tensors(struct work *work)
     return rc;
 }
 
-/* The trailer's number; UINT64_MAX if it is too large. */
+/* Reads the trailer's number; UINT64_MAX if it is too large. */
 static int read_trailer(struct work *work, uint64_t *says)
 {
     unsigned char trailer[TRAILER_BYTES];
@@ -165,7 +166,7 @@ int rfs_crc_verify(rfs_read_fn *read, void *ctx, enum rfs_format format,
     int rc = 0;
     if (!index->has_crc)
         return 1;
-    work.buf = malloc(CHUNK);
+    work.buf = malloc(BUFFER);
     if (!work.buf)
         return rfs_fail_memory_of(err, file);
     if (format == RFS_FORMAT_CKPT) {
@@ -173,7 +174,7 @@ int rfs_crc_verify(rfs_read_fn *read, void *ctx, enum rfs_format format,
     } else {
         rc = sum_tensors(&work);
     }
-    rfs_wipe(work.buf, CHUNK); /* the file may be encrypted */
+    rfs_secret_wipe(work.buf, BUFFER); /* the file may be encrypted */
     free(work.buf);
     if (rc < 0 || says == work.crc)
         return rc;

@@ -20,7 +20,7 @@
 
 #define RFS_PICKLE_MOST ((size_t)256 << 20) /* bytes of a pickle that is read */
 /*
- * Bytes of memory that a pickle of N bytes may take besides those: a pickle of torch.save
+ * Returns how many bytes of memory a pickle of N bytes may take besides those: one of torch.save
  * takes about 4 times its bytes, lists of numbers 6 times, lists of pairs 8 times. Opcodes that
  * take 40 times theirs are refused.
  */
@@ -64,10 +64,10 @@ struct rfs_after {
 
 struct rfs_node {
     uint8_t kind; /* enum rfs_node_kind */
-    /* enum rfs_callable, of a GLOBAL; of a TUPLE that was read: it holds counts only */
-    uint8_t callable;
-    uint16_t origin; /* number of its file, of several; meaningless for constants, */
-    uint32_t number; /* nor does this: dense, from 0, in the order of the pickle */
+    uint8_t
+        callable; /* enum rfs_callable of a GLOBAL; whether a TUPLE that was read has counts only */
+    uint16_t origin; /* number of its file, of several; meaningless for constants */
+    uint32_t number; /* from 0 on, in the order of the pickle; meaningless for constants */
     union {
         bool truth;
         int64_t integer;
@@ -81,7 +81,7 @@ struct rfs_node {
             const char *module; /* in the pickle, not terminated; the name follows after one byte */
             uint16_t module_bytes;
             uint16_t name_bytes;
-            uint16_t place; /* of one that was read: pickle_names.c */
+            uint16_t allowed; /* position among the names that may be read; pickle.c */
         } global;
         struct {
             struct rfs_node *callee; /* a GLOBAL */
@@ -112,17 +112,17 @@ struct rfs_pickle {
     uint32_t n_nodes;
 };
 
-/* Where a pickle is from: for messages, and the origin of its nodes. */
+/* The source of a pickle: for messages, and the origin of its nodes. */
 struct rfs_pickle_from {
     const char *file;
-    uint64_t offset;
+    uint64_t offset; /* where it begins in the file */
     uint16_t origin;
-    struct rfs_budget *budget; /* that pays for it if it is valid; or NULL */
-    bool pieces;               /* DTensors and their parts may be named */
+    struct rfs_budget *budget; /* pays for the pickle if it is valid; or NULL */
+    bool dtensors;             /* DTensors and their parts may be named */
 };
 
 /*
- * Takes BYTES (from malloc) over in any case. 0, -ENOMEM, -EINVAL for an invalid pickle, -ENOTSUP
+ * Reads a pickle, and takes BYTES (from malloc) over in any case. 0, -ENOMEM, -EINVAL for an invalid pickle, -ENOTSUP
  * for a name or call that is not allowed, or another protocol, -EFBIG for one that takes more
  * memory than allowed; *err (may be NULL) is filled.
  */
@@ -131,23 +131,29 @@ int rfs_pickle_read(unsigned char *bytes, size_t n, const struct rfs_pickle_from
 void rfs_pickle_free(struct rfs_pickle *pickle);
 
 /* Adds N nodes to items of the arena. False when out of memory. */
-bool rfs_items_add(struct rfs_arena *arena, struct rfs_items *items, struct rfs_node *const *nodes,
-                   size_t n);
-/* Whether two GLOBALs are the same name. */
-bool rfs_node_same_name(const struct rfs_node *a, const struct rfs_node *b);
-/* Whether a TEXT is exactly this. */
-bool rfs_node_is_text(const struct rfs_node *node, const char *text);
-/*
- * The value of a dict (or of the items set on a call) by a text key; NULL when it is not there.
- * O(n).
- */
-const struct rfs_node *rfs_node_get(const struct rfs_node *node, const char *key);
-/*
- * Pairs of a dict, an OrderedDict or another call that items were set on; n is twice their number.
- */
-const struct rfs_items *rfs_node_pairs(const struct rfs_node *node);
-/* A name's text: module and name, for messages and for writing it again. */
-static inline const char *rfs_node_global_name(const struct rfs_node *node)
+bool rfs_pickle_add_items(struct rfs_arena *arena, struct rfs_items *items,
+                          struct rfs_node *const *nodes, size_t n);
+/* Says whether a node is a CALL of that. */
+static inline bool rfs_pickle_is_call(const struct rfs_node *node, enum rfs_callable callable)
+{
+    return node->kind == RFS_NODE_CALL && node->of.call.callee->callable == callable;
+}
+/* Says whether two GLOBALs are one name. */
+bool rfs_pickle_same_name(const struct rfs_node *a, const struct rfs_node *b);
+/* Says whether a node is this TEXT. */
+bool rfs_pickle_is_text(const struct rfs_node *node, const char *text);
+/* Returns the value by a key of what has pairs, the last one; NULL when it is not there. O(n). */
+const struct rfs_node *rfs_pickle_get(const struct rfs_node *node, const char *key);
+/* Returns the pairs of a dict or an OrderedDict, n twice their number; NULL of all else. */
+const struct rfs_items *rfs_pickle_pairs(const struct rfs_node *node);
+/* Returns the name of a GLOBAL within its module; not terminated. */
+static inline const char *rfs_pickle_global_name(const struct rfs_node *node)
 {
     return node->of.global.module + node->of.global.module_bytes + 1;
+}
+/* Says whether a GLOBAL has that name within its module. */
+static inline bool rfs_pickle_is_named(const struct rfs_node *node, const char *name)
+{
+    return node->of.global.name_bytes == strlen(name) &&
+           memcmp(rfs_pickle_global_name(node), name, strlen(name)) == 0;
 }

@@ -20,10 +20,10 @@
  */
 #include "formats/torch/zip.h"
 
+#include "base/budget.h"
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/order.h"
-#include "base/share.h"
 #include "store/files.h"
 
 #include <zlib.h>
@@ -54,7 +54,7 @@ struct source {
     struct rfs_budget *budget; /* or NULL */
     struct rfs_error *err;
     uint64_t window_offset;
-    size_t window_bytes; /* 0: nothing was read yet */
+    size_t window_bytes; /* bytes in the window; 0: nothing was read yet */
     unsigned char window[WINDOW_BYTES];
 };
 
@@ -122,8 +122,8 @@ static int find_end64(const struct source *source, uint64_t end, struct director
 }
 
 /*
- * The end record in the last N bytes, copied to RECORD: its offset, 0 when there is none, or
- * -errno.
+ * Copies the end record, which is in the last N bytes, to RECORD. Returns its offset, 0 when there is
+ * none, or -errno.
  */
 static int64_t find_end(const struct source *source, size_t n, unsigned char *record)
 {
@@ -142,7 +142,7 @@ static int64_t find_end(const struct source *source, size_t n, unsigned char *re
     return 0;
 }
 
-/* Whether a number of the end record is that of the zip64 end, as far as it fits there. */
+/* Says whether a number of the end record is that of the zip64 end, as far as it fits there. */
 static bool fits(uint64_t number, uint64_t wide, uint64_t most)
 {
     return number == most || number == wide;
@@ -217,7 +217,7 @@ static bool take_extra64(const unsigned char *extra, size_t n, uint64_t *size, u
     return true;
 }
 
-/* All but where the content begins. */
+/* Reads all of an entry but where its content begins. */
 static int read_central(const struct source *source, const struct directory *directory,
                         const unsigned char *bytes, uint64_t at, struct rfs_zip_entry *entry,
                         char **names, size_t *used)
@@ -259,7 +259,7 @@ static int read_central(const struct source *source, const struct directory *dir
     return 0;
 }
 
-/* N bytes of the file, valid until the next call; *bytes is NULL on failure. */
+/* Gives N bytes of the file, valid until the next call; *bytes is NULL on failure. */
 static int look(struct source *source, size_t n, uint64_t offset, const unsigned char **bytes)
 {
     *bytes = NULL;
@@ -277,7 +277,7 @@ static int look(struct source *source, size_t n, uint64_t offset, const unsigned
     return 0;
 }
 
-/* Whether the local header agrees with the directory; it may leave out sizes. */
+/* Says whether the local header agrees with the directory; it may leave out sizes. */
 static bool agrees(const unsigned char *header, const struct rfs_zip_entry *entry)
 {
     const uint32_t flags = get16(header + 6);
@@ -291,7 +291,7 @@ static bool agrees(const unsigned char *header, const struct rfs_zip_entry *entr
            (!stated || (csize == entry->bytes && size == entry->bytes));
 }
 
-/* Where the content begins, which only the local header has. */
+/* Finds where the content begins, which only the local header has. */
 static int read_local(struct source *source, const struct directory *directory,
                       struct rfs_zip_entry *entry)
 {
@@ -321,8 +321,8 @@ RFS_COMPARE(by_name, struct rfs_zip_entry, x, y,
             rfs_order_bytes(x->name, x->name_bytes, y->name, y->name_bytes))
 
 /*
- * Entries, header included, that share bytes would let one file show different things to different
- * readers.
+ * Checks that no entries, headers included, share bytes, and none have one name: such a file would
+ * show different things to different readers.
  */
 static int check_apart(const struct source *source, struct rfs_zip *zip)
 {
@@ -345,13 +345,13 @@ static int check_apart(const struct source *source, struct rfs_zip *zip)
 static int read_directory(struct source *source, const struct directory *directory,
                           struct rfs_zip *zip)
 {
-    const uint64_t kept = directory->bytes + directory->entries * (sizeof *zip->entries + 1);
-    RFS_SHARED share = 0;
+    const uint64_t owned = directory->bytes + directory->entries * (sizeof *zip->entries + 1);
+    RFS_BUDGET_SHARE share = 0;
 
-    int rc = source->budget ? rfs_budget_take(source->budget, kept, source->file, source->err) : 0;
+    int rc = source->budget ? rfs_budget_take(source->budget, owned, source->file, source->err) : 0;
     if (rc)
         return rc;
-    rc = rfs_share_take(&share, (size_t)(directory->bytes + kept));
+    rc = rfs_budget_share_take(&share, (size_t)(directory->bytes + owned));
     if (rc)
         return rfs_files_fail(source->err, source->file, rc);
     RFS_FREE unsigned char *bytes = malloc((size_t)directory->bytes + 1);
@@ -413,10 +413,9 @@ const struct rfs_zip_entry *rfs_zip_find(const struct rfs_zip *zip, const char *
 
 #define CONTENT_BYTES ((size_t)1 << 20)
 
-int rfs_zip_verify_entry(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
-                         const struct rfs_zip_entry *entry, struct rfs_error *err)
+/* Compares the CRC-32 of an entry: 0, 1 when there is content and no CRC-32, or -errno. */
+static int verify_entry(const struct source *source, const struct rfs_zip_entry *entry)
 {
-    const struct source source = {.read = read, .ctx = ctx, .size = size, .file = file, .err = err};
     const size_t most = (size_t)rfs_min_u64(entry->bytes, CONTENT_BYTES);
     uLong crc = crc32_z(0, NULL, 0);
     size_t n;
@@ -425,10 +424,10 @@ int rfs_zip_verify_entry(rfs_read_fn *read, void *ctx, uint64_t size, const char
         return 1;
     RFS_FREE unsigned char *buf = malloc(most + 1);
     if (!buf)
-        return rfs_fail_memory_of(err, file);
+        return rfs_fail_memory_of(source->err, source->file);
     for (uint64_t at = 0; at < entry->bytes; at += n) {
         n = (size_t)rfs_min_u64(entry->bytes - at, most);
-        const int rc = fetch(&source, buf, n, entry->offset + at);
+        const int rc = fetch(source, buf, n, entry->offset + at);
         if (rc)
             return rc;
         crc = crc32_z(crc, buf, n);
@@ -436,23 +435,33 @@ int rfs_zip_verify_entry(rfs_read_fn *read, void *ctx, uint64_t size, const char
     if (crc == entry->crc)
         return 0;
     return rfs_fail(
-        err, -EINVAL, (struct rfs_where){file, (int64_t)entry->offset, entry->name},
+        source->err, -EINVAL, (struct rfs_where){source->file, (int64_t)entry->offset, entry->name},
         "copy the file again from where it is whole",
         "the archive's entry is damaged: its CRC-32 is %08x, but its content makes it %08lx",
         entry->crc, crc);
+}
+
+int rfs_zip_verify_entries(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
+                           const struct rfs_zip_entry *entries, size_t n, struct rfs_error *err)
+{
+    const struct source source = {.read = read, .ctx = ctx, .size = size, .file = file, .err = err};
+    bool lacks = false;
+    int rc = 0;
+
+    for (size_t i = 0; rc >= 0 && i < n; i++) {
+        rc = verify_entry(&source, &entries[i]);
+        lacks |= rc == 1;
+    }
+    return rc < 0 ? rc : lacks;
 }
 
 int rfs_zip_verify(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
                    struct rfs_error *err)
 {
     struct rfs_zip zip;
-    bool lacks = false;
+    const int rc = rfs_zip_open(read, ctx, size, file, NULL, &zip, err)
+                       ?: rfs_zip_verify_entries(read, ctx, size, file, zip.entries, zip.n, err);
 
-    int rc = rfs_zip_open(read, ctx, size, file, NULL, &zip, err);
-    for (size_t i = 0; rc >= 0 && i < zip.n; i++) {
-        rc = rfs_zip_verify_entry(read, ctx, size, file, &zip.entries[i], err);
-        lacks |= rc == 1;
-    }
     rfs_zip_free(&zip);
-    return rc < 0 ? rc : lacks;
+    return rc;
 }

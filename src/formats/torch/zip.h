@@ -18,11 +18,11 @@
 #define RFS_ZIP_DIRECTORY_MOST (UINT64_C(256) << 20) /* bytes of a directory that is read */
 
 struct rfs_zip_entry {
-    const char *name; /* the archive's; no NUL in it, one after it */
+    const char *name; /* owned by the archive; no NUL in it, one after it */
     uint32_t name_bytes;
-    uint32_t crc;    /* as in the directory; 0 means that it was not computed, or is 0 */
+    uint32_t crc;    /* CRC-32 in the directory; 0 means that it was not computed, or is 0 */
     uint64_t header; /* where its local header is in the file */
-    uint64_t offset; /* of the content in the file */
+    uint64_t offset; /* where the content is in the file */
     uint64_t bytes;
 };
 
@@ -34,30 +34,26 @@ struct rfs_zip {
 };
 
 /*
- * READ, SIZE and FILE as of rfs_ckpt_walk. 0; -EINVAL for an invalid archive, -ENOTSUP for
+ * Reads the directory of an archive. READ, SIZE and FILE are as for rfs_ckpt_walk. 0; -EINVAL for an invalid archive, -ENOTSUP for
  * compressed, encrypted or split ones, -EFBIG beyond the BUDGET (or NULL) for its memory,
- * -ENOMEM, or READ's error, each with *err filled. The caller must hold no share (base/share.h).
+ * -ENOMEM, or READ's error, each with *err filled. The caller must hold no share (base/budget.h).
  */
 int rfs_zip_open(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
                  struct rfs_budget *budget, struct rfs_zip *out, struct rfs_error *err);
 void rfs_zip_free(struct rfs_zip *zip);
 
-/* The entry of that name, or NULL. O(log n). */
+/* Returns the entry of that name, or NULL. O(log n). */
 const struct rfs_zip_entry *rfs_zip_find(const struct rfs_zip *zip, const char *name,
                                          size_t length);
 
 /*
- * Reads the content of an entry of that file and compares it with the CRC-32 of the directory.
- * Returns 0 when it is right, 1 when there is content and no CRC-32 (it is 0), or -errno with *err
- * filled: -EINVAL for another one. Takes up to 1 MiB.
+ * Reads the contents of N entries of that file and compares each with the CRC-32 of the directory.
+ * Returns 0 when all are right, 1 when entries with content have no CRC-32 (it is 0 there; all
+ * others are right), or -errno with *err filled: -EINVAL for an entry with another one. Takes up to
+ * 1 MiB.
  */
-int rfs_zip_verify_entry(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
-                         const struct rfs_zip_entry *entry, struct rfs_error *err);
-/*
- * Reads the contents of all entries and compares each with the CRC-32 of the directory. Arguments
- * and errors are those of rfs_zip_open. Returns 0 when all are right, 1 when entries with content
- * have no CRC-32 (it is 0 there; all others are right), or -EINVAL with *err filled for an entry
- * with another one. Takes 1 MiB beside the directory.
- */
+int rfs_zip_verify_entries(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
+                           const struct rfs_zip_entry *entries, size_t n, struct rfs_error *err);
+/* Opens an archive and verifies all of its entries. Errors are also those of rfs_zip_open. */
 int rfs_zip_verify(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
                    struct rfs_error *err);

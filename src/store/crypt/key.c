@@ -2,7 +2,7 @@
 #include "store/crypt/key.h"
 
 #include "base/cleanup.h"
-#include "base/fd.h"
+#include "base/io.h"
 #include "base/secret.h"
 
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 
 #define LONGEST 32u
 
-/* One page of its own. */
+/* A key lies in a page of its own. */
 struct rfs_key {
     struct rfs_secret secret;
     _Atomic pid_t locked_in; /* the process in which the page is locked; 0: none */
@@ -78,7 +78,7 @@ static bool is_length(size_t n)
 /* Reads to the end, or until there is more than a key and a newline. 0 or -errno. */
 static int read_key(int fd, struct rfs_key *key)
 {
-    const ssize_t n = rfs_read_most(fd, key->bytes, sizeof key->bytes);
+    const ssize_t n = rfs_io_read_most(fd, key->bytes, sizeof key->bytes);
 
     if (n < 0)
         return (int)n;
@@ -106,7 +106,7 @@ static int load_file(const char *path, struct rfs_key *key, struct rfs_log *log,
     return 0;
 }
 
-/* Nothing opened later may get the number of a standard descriptor. */
+/* Closes a descriptor. Nothing opened later may get the number of a standard one. */
 static void close_fd(int fd)
 {
     RFS_CLOSE int null = fd <= STDERR_FILENO ? open("/dev/null", O_RDWR | O_CLOEXEC) : -1;

@@ -7,33 +7,46 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "store/crypt/cipher.h"
 
-/* Where it is; exactly one of the three. Borrowed. */
+struct rfs_key;
+
+/* The ways to encrypt files; after the first, in the order of the words of option key_mode. */
+enum rfs_cipher_mode {
+    RFS_NOT_ENCRYPTED,
+    RFS_AES_GCM,
+    RFS_AES_CBC,
+    RFS_SM4_CBC,
+    RFS_AES_GCM_UNTAGGED, /* of MindSpore 1: GCM without its tag, which is CTR */
+    RFS_CIPHER_COUNT
+};
+
+/* The place of a key: exactly one of the first three. Borrowed. */
 struct rfs_key_config {
     const char *file; /* path; or NULL */
     const char *env;  /* name of an environment variable; or NULL */
     int fd;           /* or -1 */
-    /* that all files must have; RFS_NOT_ENCRYPTED: each file states its own */
+    /* The mode that all files must have; RFS_NOT_ENCRYPTED: each file states its own */
     enum rfs_cipher_mode mode;
 };
 
 /*
- * Reads the bytes as they are, but for a newline after 16, 24 or 32 of them. The descriptor is read
- * to its end and closed (0 to 2 become /dev/null), the variable overwritten where it lies and
- * removed from the environment, whether they hold a key or not. One thread only, while it does
- * that. LOG may be NULL; a key file that others may read is logged. 0 with *out owned by the
- * caller, or -errno with *err filled: usage for an invalid key length, and unless exactly one place
- * is given.
+ * Reads the bytes of a key as they are, but for a newline after 16, 24 or 32 of them. The
+ * descriptor is read to its end and closed (0 to 2 become /dev/null), the variable overwritten
+ * where it lies and removed from the environment, whether they hold a key or not. One thread only,
+ * while it does that. LOG may be NULL; a key file that others may read is logged. 0 with *out owned
+ * by the caller, or -errno with *err filled: usage for an invalid key length, and unless exactly
+ * one place is given.
  */
 int rfs_key_load(const struct rfs_key_config *config, struct rfs_log *log, struct rfs_key **out,
                  struct rfs_error *err);
-/* Wipes it. NULL is fine. */
+/* Wipes the key. NULL is fine. */
 void rfs_key_free(struct rfs_key *key);
 
-/* Locks it in this process, as a lock does not last over a fork. Any thread. */
+/* Locks the key in this process, as a lock does not last over a fork. Any thread. */
 void rfs_key_hold(const struct rfs_key *key);
 
+/* Returns the bytes of the key. */
 const unsigned char *rfs_key_data(const struct rfs_key *key);
 size_t rfs_key_bytes(const struct rfs_key *key);
+/* Returns the mode of its config. */
 enum rfs_cipher_mode rfs_key_mode(const struct rfs_key *key);

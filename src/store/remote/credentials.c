@@ -1,16 +1,71 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Services that give credentials for some hours:
+ *
+ *   web         POST https://sts.REGION.amazonaws.com   Action=AssumeRoleWithWebIdentity&…, answered by XML
+ *   container   GET http://169.254.170.2$AWS_CONTAINER_CREDENTIALS_RELATIVE_URI, or …_FULL_URI
+ *   instance    PUT http://169.254.169.254/latest/api/token           a token for the next two
+ *               GET …/latest/meta-data/iam/security-credentials/      the name of the role
+ *               GET …/latest/meta-data/iam/security-credentials/ROLE
+ */
 #include "store/remote/credentials.h"
 
+#include "base/cancel.h"
 #include "base/cleanup.h"
 #include "base/json_read.h"
 #include "base/secret.h"
+#include "base/store.h"
+#include "base/text.h"
+#include "base/variables.h"
+#include "store/remote/http.h"
+#include "store/remote/markup.h"
+#include "store/remote/remote_settings.h"
+#include "store/remote/sign.h"
+
+#include <arpa/inet.h>
+#include <curl/curl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <strings.h>
+
+#define CONTAINER "http://169.254.170.2"
+#define INSTANCE "http://169.254.169.254"
+#define ROLE "/latest/meta-data/iam/security-credentials/"
+#define SECONDS 2
+#define TOKEN_BYTES 4096
+#define BEFORE_END 300 /* seconds */
+#define FILE_BYTES ((size_t)1 << 20)
+
+/* There are no credentials of a kind because nothing asks for that kind. */
+#define UNASKED 1
+
+static struct {
+    /* a leaf lock, held over a look for credentials: others wait for them */
+    pthread_mutex_t lock;
+    struct rfs_credentials *found; /* in guarded memory; NULL: none yet */
+    const struct kind *kind;       /* that gave them */
+    bool renew, has_settings;
+    char *region, *endpoint; /* of the profile, once it was read; owned; NULL: it has none */
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct rfs_secret owner;
+
+/*
+ * AWS_CONTAINER_AUTHORIZATION_TOKEN, from its first use on: a mount wipes it from its environment.
+ */
+static char *container_token; /* in guarded memory; under the lock */
+
+/* The file of the token that gave the last credentials; NULL: they took none. */
+static _Atomic(const char *) token_file;
+
+/* ---- texts that hold them -------------------------------------------------------------------- */
 
 static bool is_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* A line's text without the spaces around it. */
+/* Returns a line's text without the spaces around it. */
 static const char *trim(const char *at, size_t *n)
 {
     while (*n > 0 && is_space(*at)) {
@@ -22,7 +77,7 @@ static const char *trim(const char *at, size_t *n)
     return at;
 }
 
-/* Whether a line is [SECTION] or [profile SECTION]. */
+/* Says whether a line is [SECTION] or [profile SECTION]. */
 static bool is_section(const char *line, size_t n, const char *section)
 {
     if (n < 2 || line[n - 1] != ']')
@@ -64,7 +119,8 @@ bool rfs_credentials_find(const char *text, const char *section, const char *nam
     return false;
 }
 
-bool rfs_credentials_time(const char *text, time_t *out)
+/* Reads "2026-01-01T00:00:00Z"; false when it is none. */
+static bool read_time(const char *text, time_t *out)
 {
     struct tm utc = {0};
 
@@ -74,7 +130,10 @@ bool rfs_credentials_time(const char *text, time_t *out)
     return true;
 }
 
-/* {"AccessKeyId": …, "SecretAccessKey": …, "Token": …, "Expiration": "2026-01-01T00:00:00Z", …} */
+/*
+ * Reads a member of {"AccessKeyId": …, "SecretAccessKey": …, "Token": …, "Expiration":
+ * "2026-01-01T00:00:00Z", …}
+ */
 static bool take_member(struct rfs_json_read *json, struct rfs_credentials *out)
 {
     const struct {
@@ -95,12 +154,12 @@ static bool take_member(struct rfs_json_read *json, struct rfs_credentials *out)
         if (!rfs_json_read_string(json) || json->text_n >= texts[i].cap)
             return false;
         memcpy(texts[i].to, json->text, json->text_n + 1);
-        rfs_wipe(json->text, json->text_n);
+        rfs_secret_wipe(json->text, json->text_n);
         return true;
     }
     if (!ends)
         return rfs_json_read_skip(json);
-    return rfs_json_read_string(json) && rfs_credentials_time(json->text, &out->ends);
+    return rfs_json_read_string(json) && read_time(json->text, &out->ends);
 }
 
 bool rfs_credentials_parse(const char *json, size_t n, struct rfs_credentials *out)
@@ -114,4 +173,520 @@ bool rfs_credentials_parse(const char *json, size_t n, struct rfs_credentials *o
         if (!take_member(&read, out))
             return false;
     return !read.wrong && out->key_id[0] && out->secret[0];
+}
+
+/* ---- services that give them for some hours -------------------------------------------------- */
+
+struct answer {
+    char text[16384];
+    size_t n;
+};
+
+static bool on_body(void *ctx, struct rfs_http *http, const char *data, size_t n)
+{
+    struct answer *answer = ctx;
+
+    (void)http;
+    if (n >= sizeof answer->text - answer->n)
+        return false;
+    memcpy(answer->text + answer->n, data, n);
+    answer->n += n;
+    answer->text[answer->n] = '\0';
+    return true;
+}
+
+/* Makes a request. True with the whole answer when it was granted. */
+static bool make(struct rfs_http *http, struct answer *out)
+{
+    struct rfs_http_lane *lane = rfs_http_take_lane();
+    bool ended = false;
+
+    http->body = on_body;
+    http->ctx = out;
+    out->n = 0;
+    out->text[0] = '\0';
+    if (lane && rfs_http_start(lane, http) == 0)
+        while (!ended && !rfs_cancelled())
+            ended = rfs_http_wait(lane, 50) != NULL;
+    rfs_http_give_lane(lane);
+    return ended && !http->failed && http->status == 200;
+}
+
+static bool ask(enum rfs_http_method method, const char *url, const char *header,
+                struct answer *out)
+{
+    const char *const headers[] = {header, NULL};
+    struct rfs_http http = {
+        .url = url, .method = method, .headers = headers, .timeout = SECONDS, .direct = true};
+
+    return make(&http, out);
+}
+
+static bool is_line(const char *text)
+{
+    return *text && !strpbrk(text, "\r\n");
+}
+
+/* Writes "Authorization: …" for a container, by a variable or a file; "" where it needs none. */
+static bool container_header(char *out, size_t cap)
+{
+    const char *given = rfs_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+    const char *path = rfs_variable(RFS_AWS_CONTAINER_TOKEN);
+    RFS_FREE char *text = NULL;
+    size_t n = 0;
+
+    *out = '\0';
+    if (given && !container_token && strlen(given) < TOKEN_BYTES &&
+        (container_token = rfs_secret_map(&owner, TOKEN_BYTES)))
+        memcpy(container_token, given, strlen(given) + 1);
+    const char *token = given ? given : container_token;
+    if (path && rfs_store_read_whole(path, TOKEN_BYTES, &text, &n, NULL) == 0) {
+        text[strcspn(text, "\r\n")] = '\0';
+        token = text;
+    }
+    const bool good =
+        !token || (is_line(token) && (size_t)snprintf(out, cap, "Authorization: %s", token) < cap);
+    if (text)
+        rfs_secret_wipe(text, n);
+    return good;
+}
+
+/* Returns whether HOST is this machine, or an address that containers use. */
+static bool is_near(const char *host)
+{
+    static const char *const known[] = {"169.254.170.2", "169.254.170.23", "::1", "fd00:ec2::23"};
+    const size_t n = strlen(host);
+    const bool bracket = n > 2 && host[0] == '[' && host[n - 1] == ']';
+    RFS_FREE char *name = bracket ? strndup(host + 1, n - 2) : strdup(host);
+    struct in_addr address;
+    bool found = name && strcasecmp(name, "localhost") == 0;
+
+    for (size_t i = 0; name && i < sizeof known / sizeof *known; i++)
+        found |= strcasecmp(name, known[i]) == 0;
+    return found ||
+           (name && inet_pton(AF_INET, name, &address) == 1 && ntohl(address.s_addr) >> 24 == 127);
+}
+
+bool rfs_credentials_trusts(const char *url)
+{
+    /* The parser is that of the requests: no text is one host here and another there. */
+    CURLU *parts = curl_url();
+    char *scheme = NULL, *host = NULL, *user = NULL;
+    bool trusts = false;
+
+    if (parts && curl_url_set(parts, CURLUPART_URL, url, 0) == CURLUE_OK &&
+        curl_url_get(parts, CURLUPART_USER, &user, 0) == CURLUE_NO_USER &&
+        curl_url_get(parts, CURLUPART_SCHEME, &scheme, 0) == CURLUE_OK &&
+        curl_url_get(parts, CURLUPART_HOST, &host, 0) == CURLUE_OK)
+        trusts = strcmp(scheme, "https") == 0 || (strcmp(scheme, "http") == 0 && is_near(host));
+    curl_free(user);
+    curl_free(scheme);
+    curl_free(host);
+    curl_url_cleanup(parts);
+    return trusts;
+}
+
+/* Reports that the service of a kind gave none. */
+static int fail_service(const char *why)
+{
+    return rfs_store_fail(rfs_cancelled() ? -EINTR : -ENOKEY, "%s", why);
+}
+
+static int from_container(struct rfs_credentials *out)
+{
+    const char *relative = rfs_variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+    const char *full = rfs_variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+    char url[1024], header[TOKEN_BYTES + 32];
+    struct answer answer;
+
+    if (!relative && !full)
+        return UNASKED;
+    snprintf(url, sizeof url, "%s%s", relative ? CONTAINER : "", relative ? relative : full);
+    const bool found = rfs_credentials_trusts(url) && container_header(header, sizeof header) &&
+                       ask(RFS_HTTP_GET, url, *header ? header : NULL, &answer) &&
+                       rfs_credentials_parse(answer.text, answer.n, out);
+    token_file = found ? rfs_variable(RFS_AWS_CONTAINER_TOKEN) : NULL;
+    rfs_secret_wipe(header, sizeof header);
+    rfs_secret_wipe(&answer, sizeof answer);
+    return found ? 0
+                 : fail_service("the container's service, which the environment names, gave none");
+}
+
+static bool read_instance(struct rfs_credentials *out)
+{
+    const char *base = rfs_variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+    char url[1024], header[TOKEN_BYTES + 64], role[256];
+    struct answer answer;
+
+    base = base ? base : INSTANCE;
+    snprintf(url, sizeof url, "%s/latest/api/token", base);
+    if (!ask(RFS_HTTP_PUT, url, "X-aws-ec2-metadata-token-ttl-seconds: 300", &answer) ||
+        !is_line(answer.text) ||
+        (size_t)snprintf(header, sizeof header, "X-aws-ec2-metadata-token: %s", answer.text) >=
+            sizeof header)
+        return false;
+    snprintf(url, sizeof url, "%s" ROLE, base);
+    if (!ask(RFS_HTTP_GET, url, header, &answer) ||
+        (size_t)snprintf(role, sizeof role, "%.*s", (int)strcspn(answer.text, "\r\n"),
+                         answer.text) >= sizeof role)
+        return false;
+    snprintf(url, sizeof url, "%s" ROLE "%s", base, role);
+    const bool found = ask(RFS_HTTP_GET, url, header, &answer) &&
+                       rfs_credentials_parse(answer.text, answer.n, out);
+    rfs_secret_wipe(header, sizeof header);
+    rfs_secret_wipe(&answer, sizeof answer);
+    return found;
+}
+
+static int from_instance(struct rfs_credentials *out)
+{
+    const char *off = rfs_variable("AWS_EC2_METADATA_DISABLED");
+
+    if (off && strcasecmp(off, "true") == 0)
+        return UNASKED;
+    return read_instance(out) ? 0 : fail_service("the instance's metadata service gave none");
+}
+
+/* Exchanges a file's token for a role's credentials, as Kubernetes has it for its pods. */
+static bool read_web_identity(struct answer *answer, const char *role, const char *token)
+{
+    const char *name = rfs_variable("AWS_ROLE_SESSION_NAME");
+    const char *endpoint = rfs_variable("AWS_ENDPOINT_URL_STS");
+    const char *region = rfs_variable("AWS_REGION");
+    RFS_FREE char *coded_role = rfs_sign_encode(role, false);
+    RFS_FREE char *coded_name = rfs_sign_encode(name ? name : "reshardfs", false);
+    RFS_FREE char *coded_token = rfs_sign_encode(token, false);
+    RFS_FREE char *form = NULL;
+    char url[512];
+
+    region = region ? region : rfs_variable("AWS_DEFAULT_REGION");
+    const int n = endpoint ? snprintf(url, sizeof url, "%s", endpoint)
+                           : snprintf(url, sizeof url, "https://sts.%s%samazonaws.com",
+                                      region ? region : "", region ? "." : "");
+    if (!coded_role || !coded_name || !coded_token ||
+        asprintf(&form,
+                 "Action=AssumeRoleWithWebIdentity&RoleArn=%s&RoleSessionName=%s"
+                 "&Version=2011-06-15&WebIdentityToken=%s",
+                 coded_role, coded_name, coded_token) < 0) {
+        form = NULL;
+        return false;
+    }
+    struct rfs_http http = {.url = url,
+                            .method = RFS_HTTP_POST,
+                            .form = form,
+                            .timeout = rfs_remote_settings()->timeout};
+    const bool answered =
+        (size_t)n < sizeof url && rfs_credentials_trusts(url) && make(&http, answer);
+    rfs_secret_wipe(form, strlen(form));
+    rfs_secret_wipe(coded_token, strlen(coded_token));
+    return answered;
+}
+
+static int from_web_identity(struct rfs_credentials *out)
+{
+    const char *path = rfs_variable(RFS_AWS_WEB_TOKEN);
+    const char *role = rfs_variable("AWS_ROLE_ARN");
+    RFS_FREE char *token = NULL;
+    struct answer answer;
+    char ends[64];
+    size_t n = 0;
+
+    *out = (struct rfs_credentials){0};
+    if (rfs_remote_settings()->profile || !path)
+        return UNASKED;
+    if (!role)
+        return fail_service("AWS_WEB_IDENTITY_TOKEN_FILE is set, and AWS_ROLE_ARN is not");
+    if (rfs_store_read_whole(path, TOKEN_BYTES, &token, &n, NULL) != 0)
+        return fail_service("the file of AWS_WEB_IDENTITY_TOKEN_FILE cannot be read");
+    token[strcspn(token, "\r\n")] = '\0';
+    const bool found =
+        read_web_identity(&answer, role, token) &&
+        rfs_markup_text(answer.text, "AccessKeyId", out->key_id, sizeof out->key_id) &&
+        rfs_markup_text(answer.text, "SecretAccessKey", out->secret, sizeof out->secret) &&
+        rfs_markup_text(answer.text, "SessionToken", out->token, sizeof out->token) &&
+        rfs_markup_text(answer.text, "Expiration", ends, sizeof ends) &&
+        read_time(ends, &out->ends);
+    token_file = found ? path : NULL;
+    rfs_secret_wipe(token, n);
+    rfs_secret_wipe(&answer, sizeof answer);
+    return found ? 0 : fail_service("AWS_ROLE_ARN was not given to AWS_WEB_IDENTITY_TOKEN_FILE");
+}
+
+/* ---- the chain ------------------------------------------------------------------------------- */
+
+static bool copy(char *out, size_t cap, const char *value)
+{
+    const size_t n = strlen(value);
+
+    if (n >= cap)
+        return false;
+    memcpy(out, value, n + 1);
+    return true;
+}
+
+/* Returns the profile that is asked for; NULL: none by name. */
+static const char *profile(void)
+{
+    const char *named = rfs_remote_settings()->profile;
+
+    return named ? named : rfs_variable("AWS_PROFILE");
+}
+
+/* Reports that a kind which was asked for has none. */
+static int fail(const char *why)
+{
+    return rfs_store_fail(-ENOKEY, "%s", why);
+}
+
+static int from_environment(struct rfs_credentials *out)
+{
+    const char *id = rfs_variable("AWS_ACCESS_KEY_ID");
+    const char *secret = rfs_variable("AWS_SECRET_ACCESS_KEY");
+    const char *token = rfs_variable("AWS_SESSION_TOKEN");
+
+    if (rfs_remote_settings()->profile || !id)
+        return UNASKED;
+    if (!secret)
+        return fail("AWS_ACCESS_KEY_ID is set, and AWS_SECRET_ACCESS_KEY is not");
+    return copy(out->key_id, sizeof out->key_id, id) &&
+                   copy(out->secret, sizeof out->secret, secret) &&
+                   copy(out->token, sizeof out->token, token ? token : "")
+               ? 0
+               : fail("those of the environment are too long");
+}
+
+/* Reads a shared file, to be wiped; NULL when there is none that can be read. */
+static char *read_shared(const char *of, const char *name, size_t *n)
+{
+    RFS_FREE char *path = NULL;
+    const char *given = rfs_variable(of);
+    const char *home = rfs_variable("HOME");
+    char *text = NULL;
+
+    if (given)
+        path = strdup(given);
+    else if (home)
+        path = rfs_text_printf("%s/.aws/%s", home, name);
+    return path && rfs_store_read_whole(path, FILE_BYTES, &text, n, NULL) == 0 ? text : NULL;
+}
+
+/* Returns the setting of a profile that other tools go by instead of keys, or NULL. */
+static const char *other_way(const char *text, const char *section)
+{
+    static const char *const ways[] = {"role_arn", "credential_process", "sso_session",
+                                       "sso_start_url", "login_session"};
+    char value[512];
+
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        if (rfs_credentials_find(text, section, ways[i], value, sizeof value))
+            return ways[i];
+    return NULL;
+}
+
+static int from_text(const char *text, struct rfs_credentials *out)
+{
+    const char *section = profile() ? profile() : "default";
+
+    if (!rfs_credentials_find(text, section, "aws_access_key_id", out->key_id,
+                              sizeof out->key_id)) {
+        const char *way = other_way(text, section);
+        return way ? rfs_store_fail(-ENOKEY, "the profile '%.100s' has %s, which is not read",
+                                    section, way)
+                   : UNASKED;
+    }
+    if (!rfs_credentials_find(text, section, "aws_secret_access_key", out->secret,
+                              sizeof out->secret))
+        return rfs_store_fail(-ENOKEY,
+                              "the profile '%.100s' has aws_access_key_id and no "
+                              "aws_secret_access_key",
+                              section);
+    if (!rfs_credentials_find(text, section, "aws_session_token", out->token, sizeof out->token))
+        out->token[0] = '\0';
+    return 0;
+}
+
+static int from_file(const char *of, const char *name, struct rfs_credentials *out)
+{
+    size_t n = 0;
+    RFS_FREE char *text = read_shared(of, name, &n);
+    const int rc = text ? from_text(text, out) : UNASKED;
+
+    if (text)
+        rfs_secret_wipe(text, n);
+    return rc;
+}
+
+static int from_profile(struct rfs_credentials *out)
+{
+    int rc = from_file(RFS_AWS_SHARED, "credentials", out);
+
+    if (rc == UNASKED)
+        rc = from_file(RFS_AWS_CONFIG, "config", out);
+    if (rc == UNASKED && profile())
+        rc = rfs_store_fail(-ENOKEY, "the profile '%.100s' has none in ~/.aws/credentials",
+                            profile());
+    return rc;
+}
+
+/* The kinds of credentials, in the order in which they are looked for. */
+static const struct kind {
+    int (*get)(struct rfs_credentials *out); /* gives 0, UNASKED, or -errno with rfs_store_fail */
+    bool ends;
+} kinds[] = {
+    {from_environment, false}, {from_web_identity, true}, {from_profile, false},
+    {from_container, true},    {from_instance, true},
+};
+
+/*
+ * Gets credentials of the kind that gave those at hand, or (NULL) of the first that is asked for.
+ */
+static int look(const struct kind **kind, struct rfs_credentials *out)
+{
+    const size_t n = sizeof kinds / sizeof *kinds;
+    int rc = UNASKED;
+
+    *out = (struct rfs_credentials){0};
+    if (*kind)
+        return (*kind)->get(out);
+    for (size_t i = 0; rc == UNASKED && i < n; i++) {
+        rc = kinds[i].get(out);
+        *kind = rc == 0 ? &kinds[i] : NULL;
+        /* An instance is asked for by nothing but that all others are not. */
+        if (rc == -ENOKEY && i == n - 1)
+            rc = UNASKED;
+    }
+    return rc == UNASKED
+               ? fail("neither the environment, nor ~/.aws, nor a metadata service has some")
+               : rc;
+}
+
+/* ---- settings of the profile ----------------------------------------------------------------- */
+
+static void read_settings(void)
+{
+    static const char *const names[] = {"region", "endpoint_url"};
+    char **const values[] = {&all.region, &all.endpoint};
+    char value[512];
+    size_t n = 0;
+    RFS_FREE char *text = read_shared(RFS_AWS_CONFIG, "config", &n);
+
+    for (size_t i = 0; text && i < sizeof names / sizeof *names; i++)
+        if (rfs_credentials_find(text, profile() ? profile() : "default", names[i], value,
+                                 sizeof value) &&
+            value[0])
+            *values[i] = strdup(value);
+    if (text)
+        rfs_secret_wipe(text, n);
+    all.has_settings = true;
+}
+
+char *rfs_credentials_setting(const char *name)
+{
+    pthread_mutex_lock(&all.lock);
+    if (!all.has_settings)
+        read_settings();
+    const char *value = strcmp(name, "region") == 0 ? all.region : all.endpoint;
+    char *copied = value ? strdup(value) : NULL;
+    pthread_mutex_unlock(&all.lock);
+    return copied;
+}
+
+/* ---- those at hand --------------------------------------------------------------------------- */
+
+static bool is_valid(void)
+{
+    return all.found && !all.renew &&
+           (all.found->ends == 0 || time(NULL) + BEFORE_END < all.found->ends);
+}
+
+int rfs_credentials_get(struct rfs_credentials *out)
+{
+    int rc = 0;
+
+    pthread_mutex_lock(&all.lock);
+    if (!all.found)
+        all.found = rfs_secret_map(&owner, sizeof *all.found);
+    if (!all.found)
+        rc = rfs_store_fail(-ENOMEM, "out of memory");
+    else if (!all.found->key_id[0] || !is_valid()) {
+        rc = look(&all.kind, out);
+        /* Credentials that have not ended yet serve while no others are to be had. */
+        const bool serves =
+            all.found->key_id[0] && (all.found->ends == 0 || all.found->ends > time(NULL));
+        if (rc == 0)
+            *all.found = *out;
+        else if (serves)
+            rc = 0;
+        all.renew = false;
+    }
+    if (rc == 0)
+        *out = *all.found;
+    else
+        rfs_secret_wipe(out, sizeof *out);
+    pthread_mutex_unlock(&all.lock);
+    return rc;
+}
+
+const char *rfs_credentials_token_file(void)
+{
+    return token_file;
+}
+
+bool rfs_credentials_renew(void)
+{
+    pthread_mutex_lock(&all.lock);
+    all.renew = all.kind && all.kind->ends;
+    const bool renews = all.renew;
+    pthread_mutex_unlock(&all.lock);
+    return renews;
+}
+
+void rfs_credentials_forget(void)
+{
+    pthread_mutex_lock(&all.lock);
+    rfs_secret_unmap(all.found, sizeof *all.found);
+    all.found = NULL;
+    all.kind = NULL;
+    free(all.region);
+    free(all.endpoint);
+    all.region = all.endpoint = NULL;
+    all.has_settings = false;
+    token_file = NULL;
+    rfs_secret_unmap(container_token, TOKEN_BYTES);
+    container_token = NULL;
+    pthread_mutex_unlock(&all.lock);
+}
+
+/* ---- in messages ----------------------------------------------------------------------------- */
+
+#define TELLING 8 /* characters: so many in a row are no accident */
+
+/* Counts the characters at AT that are a part of SECRET. */
+static size_t part_of(const char *at, const char *secret)
+{
+    size_t longest = 0;
+
+    for (; *secret; secret++) {
+        size_t n = 0;
+
+        while (at[n] && at[n] == secret[n])
+            n++;
+        longest = n > longest ? n : longest;
+    }
+    return longest;
+}
+
+void rfs_credentials_blank(char *text)
+{
+    pthread_mutex_lock(&all.lock);
+    for (char *at = text; all.found && *at; at++) {
+        const size_t secret = part_of(at, all.found->secret), token = part_of(at, all.found->token);
+        const size_t n = secret > token ? secret : token;
+
+        if (n >= TELLING) {
+            memset(at, '*', n);
+            at += n - 1;
+        }
+    }
+    pthread_mutex_unlock(&all.lock);
 }

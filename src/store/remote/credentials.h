@@ -1,9 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Credentials, and the texts that hold them: shared files of AWS's tools, answers of metadata
- * services.
+ * Credentials, found in the usual chain of AWS's tools.
  *
- * Threads: all functions; they keep nothing.
+ *   1. AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN (unless a profile is named)
+ *   2. a role for a web identity: AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN (likewise)
+ *   3. the profile (option, AWS_PROFILE, "default") in the shared credentials file, then in the config file
+ *   4. a container's, by AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or …_FULL_URI
+ *   5. an instance's metadata, unless AWS_EC2_METADATA_DISABLED is true
+ *
+ * The first kind that is asked for counts: if it gives none, that is an error, and no other kind is
+ * tried. Those of 2, 4 and 5 end, and are asked for anew five minutes before, or when the store
+ * refuses them as ended: from the service that gave them. Others are read once. Credentials lie in
+ * memory that no core file holds (base/secret.h).
+ *
+ * Threads: all functions.
  */
 #pragma once
 
@@ -11,13 +21,35 @@
 
 #include <time.h>
 
-/* There are no credentials of a kind because nothing asks for that kind. */
-#define RFS_CREDENTIALS_UNASKED 1
-
 struct rfs_credentials {
     char key_id[256], secret[256], token[8192]; /* "" where there is none */
-    time_t ends;                                /* 0: never */
+    time_t ends;                                /* when they end; 0: never */
 };
+
+/*
+ * Copies those that are valid now; the caller wipes the copy. 0; -ENOKEY where there are none; or
+ * another -errno. Messages by rfs_store_fail.
+ */
+int rfs_credentials_get(struct rfs_credentials *out);
+/*
+ * Notes that the store refused them as ended. Says whether the next call asks for others of that
+ * kind.
+ */
+bool rfs_credentials_renew(void);
+/*
+ * Overwrites parts of the secret key and of the session token in TEXT, such as a store's message.
+ */
+void rfs_credentials_blank(char *text);
+/* Wipes all credentials and settings. */
+void rfs_credentials_forget(void);
+
+/*
+ * Returns "region" or "endpoint_url" of the profile in the config file, which is read once;
+ * malloc'ed, NULL when it has none.
+ */
+char *rfs_credentials_setting(const char *name);
+/* Returns the file of the token that gave the last credentials; NULL: they took none. */
+const char *rfs_credentials_token_file(void);
 
 /*
  * Writes to OUT the value of NAME in [SECTION] or [profile SECTION] of a shared file's text, or
@@ -25,7 +57,10 @@ struct rfs_credentials {
  */
 bool rfs_credentials_find(const char *text, const char *section, const char *name, char *out,
                           size_t cap);
-/* Of "2026-01-01T00:00:00Z"; false when it is none. */
-bool rfs_credentials_time(const char *text, time_t *out);
-/* The answer of a metadata service. False when it has no credentials. */
+/* Reads the answer of a metadata service. False when it has no credentials. */
 bool rfs_credentials_parse(const char *json, size_t n, struct rfs_credentials *out);
+/*
+ * Says whether a token may be sent to URL: over the network by TLS alone, else to this machine or
+ * the addresses that containers use.
+ */
+bool rfs_credentials_trusts(const char *url);

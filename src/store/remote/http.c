@@ -3,7 +3,7 @@
 
 #include "base/cancel.h"
 #include "base/variables.h"
-#include "store/remote/settings.h"
+#include "store/remote/remote_settings.h"
 
 #include <curl/curl.h>
 #include <pthread.h>
@@ -18,28 +18,28 @@
 #define CONNECTIONS_KEPT 32L /* of a lane */
 #define LEAST_RATE 1024L     /* bytes a second; a connection that gives fewer is stalled */
 
-/* One request, in the hands of curl. */
+/* A request in the hands of curl. */
 struct handle {
     CURL *easy;
     struct curl_slist *headers; /* owned */
-    struct rfs_http *http;      /* NULL: idle */
+    struct rfs_http *http;      /* the exchange under way; NULL: none */
     char why[CURL_ERROR_SIZE];
     struct handle *next; /* of the idle ones, or of those that are under way */
 };
 
-struct rfs_lane {
+struct rfs_http_lane {
     CURLM *multi;
     struct handle *idle, *busy;
     unsigned n_busy;
     pid_t process;
-    struct rfs_lane *next;
+    struct rfs_http_lane *next;
 };
 
 static struct {
     pthread_once_t begun;
     pthread_mutex_t lock; /* of the rest; a leaf lock */
     pthread_cond_t ended; /* an exchange did */
-    struct rfs_lane *idle;
+    struct rfs_http_lane *idle;
     unsigned n_idle, under_way;
     pid_t process;
 } all = {.begun = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
@@ -71,7 +71,7 @@ static void free_handle(struct handle *handle)
     free(handle);
 }
 
-static void free_lane(struct rfs_lane *lane)
+static void free_lane(struct rfs_http_lane *lane)
 {
     for (struct handle *handle = lane->idle, *next; handle; handle = next) {
         next = handle->next;
@@ -81,9 +81,9 @@ static void free_lane(struct rfs_lane *lane)
     free(lane);
 }
 
-static struct rfs_lane *new_lane(void)
+static struct rfs_http_lane *new_lane(void)
 {
-    struct rfs_lane *lane = calloc(1, sizeof *lane);
+    struct rfs_http_lane *lane = calloc(1, sizeof *lane);
 
     if (!lane)
         return NULL;
@@ -97,7 +97,7 @@ static struct rfs_lane *new_lane(void)
     return NULL;
 }
 
-struct rfs_lane *rfs_lane_take(void)
+struct rfs_http_lane *rfs_http_take_lane(void)
 {
     rfs_http_load();
     pthread_mutex_lock(&all.lock);
@@ -107,7 +107,7 @@ struct rfs_lane *rfs_lane_take(void)
         all.idle = NULL;
         all.n_idle = all.under_way = 0;
     }
-    struct rfs_lane *lane = all.idle;
+    struct rfs_http_lane *lane = all.idle;
     if (lane) {
         all.idle = lane->next;
         all.n_idle--;
@@ -116,8 +116,8 @@ struct rfs_lane *rfs_lane_take(void)
     return lane ? lane : new_lane();
 }
 
-/* The exchange is over, or was given up: its handle is for the next. */
-static void retire(struct rfs_lane *lane, struct handle *handle)
+/* Ends an exchange that is over, or was given up: its handle is for the next. */
+static void retire(struct rfs_http_lane *lane, struct handle *handle)
 {
     struct handle **at = &lane->busy;
 
@@ -140,7 +140,7 @@ static void retire(struct rfs_lane *lane, struct handle *handle)
     pthread_mutex_unlock(&all.lock);
 }
 
-void rfs_lane_give(struct rfs_lane *lane)
+void rfs_http_give_lane(struct rfs_http_lane *lane)
 {
     if (!lane)
         return;
@@ -158,20 +158,20 @@ void rfs_lane_give(struct rfs_lane *lane)
         free_lane(lane);
 }
 
-void rfs_http_rest(void)
+void rfs_http_close_idle(void)
 {
     pthread_mutex_lock(&all.lock);
-    struct rfs_lane *lane = all.process == getpid() ? all.idle : NULL;
+    struct rfs_http_lane *lane = all.process == getpid() ? all.idle : NULL;
     all.idle = NULL;
     all.n_idle = 0;
     pthread_mutex_unlock(&all.lock);
-    for (struct rfs_lane *next; lane; lane = next) {
+    for (struct rfs_http_lane *next; lane; lane = next) {
         next = lane->next;
         free_lane(lane);
     }
 }
 
-int rfs_lane_queue(void)
+int rfs_http_queue(void)
 {
     int rc = 0;
 
@@ -182,7 +182,7 @@ int rfs_lane_queue(void)
     return rc;
 }
 
-unsigned rfs_lane_busy(const struct rfs_lane *lane)
+unsigned rfs_http_busy(const struct rfs_http_lane *lane)
 {
     return lane->n_busy;
 }
@@ -206,7 +206,7 @@ static void take_number(const char *value, int64_t *out)
         *out = number;
 }
 
-/* Headers of an earlier answer, such as a redirection, do not count. Only its location stays. */
+/* Forgets headers of an earlier answer, such as a redirection. Only its location stays. */
 static void forget_answer(struct rfs_http *http)
 {
     http->etag[0] = http->modified[0] = http->type[0] = '\0';
@@ -341,7 +341,7 @@ static bool set_up(struct handle *handle, struct rfs_http *http)
     return set;
 }
 
-static struct handle *idle_handle(struct rfs_lane *lane)
+static struct handle *idle_handle(struct rfs_http_lane *lane)
 {
     struct handle *handle = lane->idle;
 
@@ -366,7 +366,7 @@ static bool take_turn(void)
     return mine;
 }
 
-int rfs_lane_start(struct rfs_lane *lane, struct rfs_http *http)
+int rfs_http_start(struct rfs_http_lane *lane, struct rfs_http *http)
 {
     if (!take_turn())
         return -EAGAIN;
@@ -413,7 +413,7 @@ static void note_round_trip(const struct handle *handle)
         atomic_store_explicit(&round_trip, ns, memory_order_relaxed);
 }
 
-static struct rfs_http *finished(struct rfs_lane *lane)
+static struct rfs_http *finished(struct rfs_http_lane *lane)
 {
     struct CURLMsg *message;
     int left;
@@ -437,7 +437,7 @@ static struct rfs_http *finished(struct rfs_lane *lane)
     return NULL;
 }
 
-struct rfs_http *rfs_lane_wait(struct rfs_lane *lane, int ms)
+struct rfs_http *rfs_http_wait(struct rfs_http_lane *lane, int ms)
 {
     int running = 0;
     struct rfs_http *http = finished(lane);
@@ -462,7 +462,7 @@ time_t rfs_http_time(const char *text)
 
 const char *rfs_http_library(void)
 {
-    static char text[64]; /* whoever asks writes the same */
+    static char text[64]; /* whoever asks writes one text */
 
     snprintf(text, sizeof text, "libcurl %s", curl_version_info(CURLVERSION_NOW)->version);
     return text;

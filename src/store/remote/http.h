@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Exchanges of HTTP, by libcurl. A thread takes a lane, starts exchanges on it and waits for them;
- * lanes keep their connections for the next thread. All lanes together have at most as many
- * exchanges under way as the settings allow.
+ * Exchanges of HTTP, a request and its answer, by libcurl. A thread takes a lane, starts exchanges
+ * on it and waits for them; lanes keep their connections for the next thread. All lanes together
+ * have at most as many exchanges under way as the settings allow. retries.h tries again what
+ * failed.
  *
  * Threads: all functions; a lane belongs to one thread at a time. The lock of the idle lanes is a
  * leaf lock, not held across any system call.
@@ -14,7 +15,7 @@
 #include <sys/types.h>
 #include <time.h>
 
-struct rfs_lane;
+struct rfs_http_lane;
 
 enum rfs_http_method { RFS_HTTP_GET, RFS_HTTP_HEAD, RFS_HTTP_PUT, RFS_HTTP_POST };
 
@@ -32,13 +33,13 @@ struct rfs_http {
     void *ctx;
 
     /* the answer */
-    long status; /* 0: nothing was */
+    long status; /* of the answer; 0: there was none */
     char etag[256], modified[64], type[128], location[1024], region[64], range[96];
     int64_t length; /* -1: it was not said */
     unsigned retry_after;
-    int failed;        /* 0, or -errno of an exchange without a whole answer */
-    bool refused_tls;  /* that is because the server's certificate is not trusted */
-    char problem[256]; /* of a failed one */
+    int failed;        /* the -errno of an exchange without a whole answer, or 0 */
+    bool refused_tls;  /* the failure: the server's certificate is not trusted */
+    char problem[256]; /* text of the failure */
 
     void *handle; /* the lane's */
 };
@@ -46,28 +47,40 @@ struct rfs_http {
 /* Loads what libcurl loads at its first use. */
 void rfs_http_load(void);
 
-/* NULL when out of memory. */
-struct rfs_lane *rfs_lane_take(void);
-/* Stops its exchanges. */
-void rfs_lane_give(struct rfs_lane *lane);
+/* Returns an idle lane, or a new one; NULL when out of memory. */
+struct rfs_http_lane *rfs_http_take_lane(void);
+/* Stops the lane's exchanges, and gives it to the next thread. */
+void rfs_http_give_lane(struct rfs_http_lane *lane);
 /*
- * 0; -EAGAIN when too many exchanges are under way, of all lanes; or -ENOMEM. In the first case
- * with nothing of its own under way the caller may wait by rfs_lane_queue.
+ * Starts an exchange. 0; -EAGAIN when too many exchanges are under way, of all lanes; or -ENOMEM.
+ * After -EAGAIN, with nothing of its own under way, the caller may wait by rfs_http_queue.
  */
-int rfs_lane_start(struct rfs_lane *lane, struct rfs_http *http);
-/* Until another exchange ends: 0, or -EINTR when the caller's work is cancelled. */
-int rfs_lane_queue(void);
-/* The next that is finished, or NULL after MS milliseconds, or some time before. */
-struct rfs_http *rfs_lane_wait(struct rfs_lane *lane, int ms);
-unsigned rfs_lane_busy(const struct rfs_lane *lane);
+int rfs_http_start(struct rfs_http_lane *lane, struct rfs_http *http);
+/* Waits until another exchange ends: 0, or -EINTR when the caller's work is cancelled. */
+int rfs_http_queue(void);
+/* Returns the next exchange that is finished, or NULL after at most MS milliseconds. */
+struct rfs_http *rfs_http_wait(struct rfs_http_lane *lane, int ms);
+/* Returns how many exchanges of the lane are under way. */
+unsigned rfs_http_busy(const struct rfs_http_lane *lane);
 
-/* The shortest time from a request for a range to the first byte of its answer, in ns; 0: none. */
+/*
+ * Returns the shortest time from a request for a range to the first byte of its answer, in ns; 0:
+ * there was none.
+ */
 uint64_t rfs_http_round_trip(void);
 
-/* The time of "Sun, 06 Nov 1994 08:49:37 GMT"; 0 when it is none. */
+/* Returns the time of "Sun, 06 Nov 1994 08:49:37 GMT"; 0 when it is none. */
 time_t rfs_http_time(const char *text);
+/*
+ * Says whether an ETag stands for bytes: weak ones stand for a meaning, and no server takes them
+ * here.
+ */
+static inline bool rfs_http_etag_is_strong(const char *etag)
+{
+    return *etag && strncmp(etag, "W/", 2) != 0;
+}
 
-/* "libcurl 8.5.0" */
+/* Returns the name and version of the library: "libcurl 8.5.0". */
 const char *rfs_http_library(void);
 /* Closes connections that nobody uses. */
-void rfs_http_rest(void);
+void rfs_http_close_idle(void);

@@ -7,14 +7,17 @@
 #include "base/store.h"
 #include "base/text.h"
 #include "base/vec.h"
-#include "store/remote/make.h"
 #include "store/remote/markup.h"
+#include "store/remote/retries.h"
 #include "store/remote/sign.h"
 
 #define KEY_BYTES 4096 /* of a key of 1,024 bytes, percent-encoded */
 #define TOKEN_BYTES 4096
+/* More keys below one prefix are refused, or more pages of them. */
+#define KEYS_MOST 1000000u
+#define PAGES_MOST 10000u
 
-/* What an entry takes, with its place in the list and the overhead of malloc. */
+/* Returns the bytes that an entry takes, with its place in the list and the overhead of malloc. */
 static uint64_t entry_bytes(size_t name, size_t etag)
 {
     return 2 * sizeof(struct rfs_remote_entry) + name + etag + 32;
@@ -22,7 +25,7 @@ static uint64_t entry_bytes(size_t name, size_t etag)
 
 static void free_entry(struct rfs_remote_entry *entry)
 {
-    rfs_lists_give(entry_bytes(strlen(entry->name), strlen(entry->etag)));
+    rfs_retries_give_memory(entry_bytes(strlen(entry->name), strlen(entry->etag)));
     free(entry->name);
 }
 
@@ -44,7 +47,7 @@ static int digit(char c)
                                   : -1;
 }
 
-/* In place. False where a NUL is encoded, or half a byte. */
+/* Decodes in place. False where a NUL is encoded, or half a byte. */
 static bool decode(char *text, bool plus)
 {
     char *to = text;
@@ -66,7 +69,7 @@ static bool decode(char *text, bool plus)
     return true;
 }
 
-/* Whether all parts of a path of LENGTH are names that a file or a folder can have. */
+/* Says whether all parts of a path of LENGTH are names that a file or a folder can have. */
 static bool is_path(const char *path, size_t length)
 {
     const char *end = path + length;
@@ -94,7 +97,7 @@ static int add(struct rfs_remote_listing *out, const char *name,
     n -= entry.folder;
     if (!is_path(name, n))
         return 0;
-    if (!rfs_lists_take(entry_bytes(n, m)))
+    if (!rfs_retries_take_memory(entry_bytes(n, m)))
         return -EFBIG;
     entry.name = malloc(n + m + 2);
     if (entry.name) {
@@ -105,13 +108,13 @@ static int add(struct rfs_remote_listing *out, const char *name,
             return 0;
         free(entry.name);
     }
-    rfs_lists_give(entry_bytes(n, m));
+    rfs_retries_give_memory(entry_bytes(n, m));
     return -ENOMEM;
 }
 
 RFS_COMPARE(compare, struct rfs_remote_entry, x, y, strcmp(x->name, y->name))
 
-/* In order, each name once: a folder that has an object of its own beside those in it. */
+/* Sorts entries, each name once: a folder may have an object of its own beside those in it. */
 static void put_in_order(struct rfs_remote_listing *listing)
 {
     size_t n = 0;
@@ -130,7 +133,7 @@ static void put_in_order(struct rfs_remote_listing *listing)
 
 /* ---- S3 -------------------------------------------------------------------------------------- */
 
-/* 2009-10-12T17:50:30.000Z */
+/* Returns the time of 2009-10-12T17:50:30.000Z; 0 when it is none. */
 static time_t time_of(const char *text)
 {
     struct tm utc = {0};
@@ -195,19 +198,19 @@ static char *page_query(const char *prefix, const char *token)
 static int refuse(int rc, const char *what)
 {
     return rc == -ENOMEM  ? rfs_store_fail(rc, "out of memory")
-           : rc == -EFBIG ? rfs_lists_fail()
+           : rc == -EFBIG ? rfs_retries_fail_memory()
                           : rfs_store_fail(-EIO, "%s", what);
 }
 
-static int fetch_page(const struct rfs_place *place, const char *url, const char *prefix,
+static int fetch_page(const struct rfs_bucket *bucket, const char *url, const char *prefix,
                       struct rfs_remote_listing *out, char token[TOKEN_BYTES])
 {
     RFS_FREE char *query = page_query(prefix, token);
-    struct rfs_request request = {.place = place, .url = url, .key = "", .query = query};
+    struct rfs_remote_request request = {.bucket = bucket, .url = url, .key = "", .query = query};
 
     if (!query)
         return refuse(-ENOMEM, NULL);
-    int rc = rfs_requests_make(&request, 1);
+    int rc = rfs_retries_make(&request, 1);
     if (rc == 0) {
         rc = request.text
                  ? rfs_listing_page(request.text, request.text_n, prefix, out, token, TOKEN_BYTES)
@@ -215,41 +218,39 @@ static int fetch_page(const struct rfs_place *place, const char *url, const char
         if (rc < 0)
             rc = refuse(rc, "the store's list of objects is in an unknown form");
     }
-    rfs_request_free(&request);
+    rfs_retries_free(&request);
     return rc;
 }
 
-static int fetch_keys(const struct rfs_place *place, const char *url,
+static int fetch_keys(const struct rfs_bucket *bucket, const char *url,
                       struct rfs_remote_listing *out)
 {
     char token[TOKEN_BYTES] = "", last[TOKEN_BYTES];
     unsigned pages = 0;
     int rc;
 
-    RFS_FREE char *prefix = rfs_text_printf("%s%s", place->key, *place->key ? "/" : "");
+    RFS_FREE char *prefix = rfs_text_printf("%s%s", bucket->key, *bucket->key ? "/" : "");
     if (!prefix)
         return refuse(-ENOMEM, NULL);
     out->deep = true;
     do {
         memcpy(last, token, sizeof last);
-        rc = fetch_page(place, url, prefix, out, token);
+        rc = fetch_page(bucket, url, prefix, out, token);
         if (rc == 0 && *token && strcmp(token, last) == 0)
             return refuse(-EINVAL, "the store's list of objects goes on with the same page");
-    } while (rc == 0 && *token && out->n <= RFS_LISTING_MOST && ++pages < RFS_LISTING_PAGES);
-    if (rc == 0 && pages == RFS_LISTING_PAGES)
-        return rfs_store_fail(-EFBIG,
-                              "the list of objects has more than %u pages; try: a longer prefix",
-                              RFS_LISTING_PAGES);
+    } while (rc == 0 && *token && out->n <= KEYS_MOST && ++pages < PAGES_MOST);
+    if (rc == 0 && pages == PAGES_MOST)
+        return rfs_store_fail(
+            -EFBIG, "the list of objects has more than %u pages; try: a longer prefix", PAGES_MOST);
     if (rc == 0 && *token)
-        return rfs_store_fail(-EFBIG,
-                              "there are more than %u objects below it; try: a longer prefix",
-                              RFS_LISTING_MOST);
+        return rfs_store_fail(
+            -EFBIG, "there are more than %u objects below it; try: a longer prefix", KEYS_MOST);
     return rc;
 }
 
 /* ---- other servers --------------------------------------------------------------------------- */
 
-/* A name of an index: of the folder itself, without a way out of it. */
+/* Adds a name of an index: of the folder itself, without a way out of it. */
 static int add_name(struct rfs_remote_listing *out, const char *name, bool folder)
 {
     const struct rfs_remote_entry unknown = {0};
@@ -281,7 +282,7 @@ static int add_links(const char *text, size_t n, struct rfs_remote_listing *out)
     return 0;
 }
 
-/* {"name": …, "type": …, …} */
+/* Reads {"name": …, "type": …, …} */
 static bool read_item(struct rfs_json_read *json, char **name, bool *folder)
 {
     bool first = true;
@@ -328,8 +329,8 @@ int rfs_listing_index(const char *text, size_t n, bool json, struct rfs_remote_l
     return json ? add_items(text, n, out) : add_links(text, n, out);
 }
 
-/* Servers do not list names that begin with a dot; of these one file matters. */
-static int look_for_metadata(const struct rfs_place *place, const char *url, const char *folder,
+/* Looks for .metadata: servers do not list names that begin with a dot, and of these it matters. */
+static int look_for_metadata(const struct rfs_bucket *bucket, const char *url, const char *folder,
                              struct rfs_remote_listing *out)
 {
     bool chunks = false;
@@ -343,15 +344,15 @@ static int look_for_metadata(const struct rfs_place *place, const char *url, con
     RFS_FREE char *key = rfs_text_printf("%s.metadata", folder);
     if (!key)
         return -ENOMEM;
-    struct rfs_request request = {.place = place, .url = url, .key = key, .head = true};
-    const int rc = rfs_requests_make(&request, 1);
-    rfs_request_free(&request);
+    struct rfs_remote_request request = {.bucket = bucket, .url = url, .key = key, .head = true};
+    const int rc = rfs_retries_make(&request, 1);
+    rfs_retries_free(&request);
     if (rc == 0)
         return add_name(out, ".metadata", false);
     return rc == -ENOENT || rc == -EACCES ? 0 : rc;
 }
 
-static int read_index(const struct rfs_request *request, struct rfs_remote_listing *out)
+static int read_index(const struct rfs_remote_request *request, struct rfs_remote_listing *out)
 {
     const bool json = strncmp(request->http.type, "application/json", 16) == 0;
 
@@ -362,46 +363,48 @@ static int read_index(const struct rfs_request *request, struct rfs_remote_listi
     return rc < 0 ? refuse(rc, "the server's index of that folder is in an unknown form") : 0;
 }
 
-static int fetch_index(struct rfs_folder *folders, struct rfs_request *requests, size_t n)
+static int fetch_index(struct rfs_remote_folder *folders, struct rfs_remote_request *requests,
+                       size_t n)
 {
-    int rc = rfs_requests_make(requests, n);
+    int rc = rfs_retries_make(requests, n);
 
     for (size_t i = 0; rc == 0 && i < n; i++)
         rc = read_index(&requests[i], &folders[i].listing);
     for (size_t i = 0; rc == 0 && i < n; i++)
-        rc = look_for_metadata(&folders[i].place, folders[i].url, requests[i].key,
+        rc = look_for_metadata(&folders[i].bucket, folders[i].url, requests[i].key,
                                &folders[i].listing);
     return rc;
 }
 
-/* Of all folders at once. */
-static int fetch_indexes(struct rfs_folder *folders, size_t n)
+/* Lists folders by their indexes, at once. */
+static int fetch_indexes(struct rfs_remote_folder *folders, size_t n)
 {
-    RFS_FREE struct rfs_request *requests = calloc(n, sizeof *requests);
+    RFS_FREE struct rfs_remote_request *requests = calloc(n, sizeof *requests);
     int rc = requests ? 0 : -ENOMEM;
 
     for (size_t i = 0; rc == 0 && i < n; i++) {
-        const char *key = folders[i].place.key;
-        requests[i] = (struct rfs_request){.place = &folders[i].place,
-                                           .url = folders[i].url,
-                                           .key = rfs_text_printf("%s%s", key, *key ? "/" : "")};
+        const char *key = folders[i].bucket.key;
+        requests[i] =
+            (struct rfs_remote_request){.bucket = &folders[i].bucket,
+                                        .url = folders[i].url,
+                                        .key = rfs_text_printf("%s%s", key, *key ? "/" : "")};
         rc = requests[i].key ? 0 : -ENOMEM;
     }
     rc = rc < 0 ? refuse(rc, NULL) : fetch_index(folders, requests, n);
     for (size_t i = 0; requests && i < n; i++) {
         free((char *)(uintptr_t)requests[i].key);
-        rfs_request_free(&requests[i]);
+        rfs_retries_free(&requests[i]);
     }
     return rc;
 }
 
-int rfs_listing_fetch(struct rfs_folder *folders, size_t n)
+int rfs_listing_fetch(struct rfs_remote_folder *folders, size_t n)
 {
-    int rc = folders->place.s3 ? 0 : fetch_indexes(folders, n);
+    int rc = folders->bucket.s3 ? 0 : fetch_indexes(folders, n);
 
     for (size_t i = 0; rc == 0 && i < n; i++) {
-        if (folders->place.s3)
-            rc = fetch_keys(&folders[i].place, folders[i].url, &folders[i].listing);
+        if (folders->bucket.s3)
+            rc = fetch_keys(&folders[i].bucket, folders[i].url, &folders[i].listing);
         put_in_order(&folders[i].listing);
     }
     return rc;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The names below a URL. Of S3 they are all keys with that prefix, by ListObjectsV2 in pages, with
- * the attributes of each. Other servers have an index of each folder: a JSON list of nginx
- * (autoindex_format json), or of names, or the HTML of nginx and Apache; attributes are asked for
- * one by one.
+ * Lists of objects, which object.c remembers. Of S3 a list has all keys with a prefix, by
+ * ListObjectsV2 in pages, with the attributes of each. Other servers have an index of each folder:
+ * a JSON list of nginx (autoindex_format json), or of names, or the HTML of nginx and Apache;
+ * attributes are asked for one by one.
  *
  *     <ListBucketResult> <Contents><Key>a%2Fb</Key><LastModified>…</LastModified><ETag>"…"</ETag><Size>8</Size></Contents> …
  *       <IsTruncated>true</IsTruncated><NextContinuationToken>…</NextContinuationToken></ListBucketResult>
@@ -13,14 +13,15 @@
  */
 #pragma once
 
-#include "store/remote/place.h"
+#include "store/remote/bucket.h"
 
 #include <time.h>
 
+/* An object or a folder of a list. */
 struct rfs_remote_entry {
     char *name;  /* below the folder, "rank_0/a.ckpt"; owned, with the ETag in the same block */
-    bool folder; /* it ends there with a slash */
-    bool known;  /* its attributes are: */
+    bool folder; /* the name ended with a slash */
+    bool known;  /* its attributes below are known */
     uint64_t size;
     time_t modified;
     const char *etag; /* "" where there is none */
@@ -32,14 +33,10 @@ struct rfs_remote_listing {
     size_t n, cap;
 };
 
-/* More keys below one prefix are refused, or more pages of them. */
-#define RFS_LISTING_MOST 1000000u
-#define RFS_LISTING_PAGES 10000u
-
 /* A folder that is listed. */
-struct rfs_folder {
+struct rfs_remote_folder {
     char *url; /* this and the next are the caller's */
-    struct rfs_place place;
+    struct rfs_bucket bucket;
     struct rfs_remote_listing listing; /* to be freed in any case */
 };
 
@@ -47,14 +44,13 @@ struct rfs_folder {
  * Lists N folders of one server at once. 0, or -errno of one of them with rfs_store_fail; -EREMOTE
  * where the bucket's region became known, and it is to be asked again.
  */
-int rfs_listing_fetch(struct rfs_folder *folders, size_t n);
+int rfs_listing_fetch(struct rfs_remote_folder *folders, size_t n);
 void rfs_remote_listing_free(struct rfs_remote_listing *listing);
-
 /*
- * One page of ListObjectsV2, of the keys that begin with PREFIX: 0, -EINVAL, -ENOMEM, or -EFBIG
- * when lists take too much memory (make.h).
+ * Reads one page of ListObjectsV2, of the keys that begin with PREFIX. 0, -EINVAL, -ENOMEM, or
+ * -EFBIG when lists take too much memory (retries.h).
  */
 int rfs_listing_page(const char *text, size_t n, const char *prefix, struct rfs_remote_listing *out,
                      char *next, size_t cap);
-/* The index of a folder, by its type. The same. */
+/* Reads the index of a folder, in JSON or HTML. Fails as rfs_listing_page does. */
 int rfs_listing_index(const char *text, size_t n, bool json, struct rfs_remote_listing *out);

@@ -5,7 +5,7 @@
 
 #define TAG_BYTES 16384 /* a tag that is longer is no link */
 
-/* Behind "<NAME>" or "</NAME>" in [at, end), or NULL. */
+/* Returns what is behind "<NAME>" or "</NAME>" in [at, end), or NULL. */
 static const char *find_tag(const char *at, const char *end, const char *name, bool closing,
                             const char **before)
 {
@@ -37,7 +37,9 @@ bool rfs_markup_next(struct rfs_markup *rest, const char *name, struct rfs_marku
     return true;
 }
 
-/* The character that an entity at [at, end) stands for; 0 where it is none, or not a byte. */
+/*
+ * Returns the character that an entity at [at, end) stands for; 0 where it is none, or not a byte.
+ */
 static char entity(const char *at, const char *end, size_t *used)
 {
     static const struct {
@@ -96,7 +98,7 @@ bool rfs_markup_text(const char *text, const char *name, char *out, size_t cap)
     return true;
 }
 
-/* The value of the attribute href of a tag, in quotes; false when it has none. */
+/* Finds the value of the attribute href of a tag, in quotes; false when it has none. */
 static bool find_href(const char *tag, const char *close, struct rfs_markup *value)
 {
     const char *href = tag;

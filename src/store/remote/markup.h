@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * As much of XML and HTML as listings need: elements and attributes are found by their names, in
- * order. Whatever the text is, nothing is read outside of it and the time is in its length.
+ * Reads as much of XML and HTML as lists of objects need: elements and attributes are found by
+ * their names, in order. Whatever the text is, nothing is read outside of it and the time is in its
+ * length.
  *
  * Threads: all functions; they keep nothing.
  */
@@ -16,16 +17,19 @@ struct rfs_markup {
 };
 
 /*
- * The next element NAME of *rest, which goes on behind it; it has no element of that name inside.
- * False when there is none.
+ * Finds the next element NAME of *rest, which goes on behind it; it has no element of that name
+ * inside. False when there is none.
  */
 bool rfs_markup_next(struct rfs_markup *rest, const char *name, struct rfs_markup *inside);
 /*
- * The text of the first element NAME in a text that ends with a NUL, without entities and control
- * characters, cut to CAP; false when there is none.
+ * Copies the text of the first element NAME in a text that ends with a NUL, without entities and
+ * control characters, cut to CAP; false when there is none.
  */
 bool rfs_markup_text(const char *text, const char *name, char *out, size_t cap);
-/* The same in a part; false, too, where OUT is too small. */
+/*
+ * Copies the text of the first element NAME of a part; false when there is none, or OUT is too
+ * small.
+ */
 bool rfs_markup_find(const struct rfs_markup *in, const char *name, char *out, size_t cap);
-/* The value of the next attribute href of an element a. */
+/* Copies the value of the next attribute href of an element a; false when there is none. */
 bool rfs_markup_link(struct rfs_markup *rest, char *out, size_t cap);

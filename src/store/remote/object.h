@@ -1,38 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One object: its attributes, and the bytes of a version. known.h explains how they belong
- * together.
+ * The store of objects (base/store.h): what is known of names and attributes, from lists and single
+ * questions, until it is forgotten; versions of objects, and their bytes.
  *
- * Threads: all functions.
+ * An object's identity is its ETag, or else the time of its last change, with its size. All bytes
+ * of a version that is held are asked for by If-Match (or If-Unmodified-Since), and each answer is
+ * compared; no request is needed to know that they belong together. A change is noticed with the
+ * next request for the object, or when names are asked for anew.
+ *
+ * Large reads are cut into ranges that are asked for at once. Small ones, as of headers, take
+ * blocks that grow while they follow each other; blocks take at most 16 MiB.
+ *
+ * Threads: all functions. The locks are leaf locks, not held across any request; that of the blocks
+ * is held over copies of small reads.
  */
 #pragma once
 
 #include "base/store.h"
-#include "store/remote/place.h"
 
-#include <time.h>
+/* Returns the store of objects: a constant. */
+const struct rfs_store *rfs_object_store(void);
+/* Forgets names, attributes and lists; versions of objects that are held stay. */
+void rfs_object_forget(void);
 
-#define RFS_PART_BYTES ((uint64_t)8 << 20)
+/* ---- where headers will be read ---- */
 
-struct rfs_attributes {
-    bool folder;
-    uint64_t size;
-    time_t modified;
-    char etag[256], when[64]; /* "" where there is none; the second as the server wrote it */
+#define RFS_OBJECT_JUMPS_MOST 65
+#define RFS_OBJECT_JUMPS_AHEAD 63
+
+/*
+ * The last small reads. A .ckpt has a header before each tensor, so that a walk jumps from one to
+ * the next, and layers of a model that are alike make jumps that repeat. Jumps that did are
+ * expected to go on so: twice as many as have repeated. All 0 to begin with; the owner locks.
+ */
+struct rfs_object_jumps {
+    uint64_t at[RFS_OBJECT_JUMPS_MOST]; /* offsets, ascending */
+    size_t n;
 };
 
-/* False when they do not distinguish versions: by a strong ETag, or by the text WHEN. */
-bool rfs_attributes_set(struct rfs_attributes *out, uint64_t size, time_t modified,
-                        const char *etag, const char *when);
-/* As stat(2): the inode stands for the version. */
-void rfs_attributes_stat(const struct rfs_attributes *attributes, const char *url, struct stat *st);
-
-/* Asks the store for them. 0 or -errno; -EREMOTE: to be asked again, with the place found anew. */
-int rfs_object_ask(const struct rfs_place *place, const char *url, struct rfs_attributes *out);
-
-/* The version with these attributes. 0 or -errno. */
-int rfs_object_new(const char *url, const struct rfs_attributes *attributes,
-                   struct rfs_object **out);
-void rfs_object_free(struct rfs_object *object);
-/* As in base/store.h. */
-int rfs_object_read(struct rfs_object *object, struct iovec *spans, int count, uint64_t offset);
+/* Notes a small read at OFFSET. */
+void rfs_object_note_jump(struct rfs_object_jumps *jumps, uint64_t offset);
+/* Writes where the next reads are expected, ascending; returns how many. */
+size_t rfs_object_guess_jumps(const struct rfs_object_jumps *jumps,
+                              uint64_t out[RFS_OBJECT_JUMPS_AHEAD]);

@@ -2,11 +2,10 @@
 #include "store/remote/remote.h"
 
 #include "base/store.h"
-#include "store/remote/chain.h"
+#include "store/remote/credentials.h"
 #include "store/remote/http.h"
-#include "store/remote/known.h"
-#include "store/remote/metadata.h"
-#include "store/remote/settings.h"
+#include "store/remote/object.h"
+#include "store/remote/remote_settings.h"
 
 #include <pthread.h>
 
@@ -22,14 +21,14 @@ static bool any_url(const char *const *paths, size_t n, bool *s3)
     for (size_t i = 0; i < n; i++) {
         const char *at = paths[i] ? paths[i] : "";
         /* A list of paths, with ':' between. */
-        any |= rfs_is_url(at) || strstr(at, ":s3://") || strstr(at, ":https://") ||
+        any |= rfs_store_is_url(at) || strstr(at, ":s3://") || strstr(at, ":https://") ||
                strstr(at, ":http://");
         *s3 |= strncmp(at, "s3://", 5) == 0 || strstr(at, ":s3://");
     }
     return any;
 }
 
-/* Missing credentials are reported before anything is read. */
+/* Reports missing credentials before anything is read. */
 static int try_credentials(struct rfs_error *err)
 {
     struct rfs_credentials who;
@@ -52,8 +51,8 @@ static int take(const struct rfs_options *options, bool s3, struct rfs_error *er
                               "endpoint, region, profile, path_style or anonymous");
     if (now.users == 0 && rfs_remote_adopt(options))
         return rfs_fail_memory(err);
-    rfs_store_register(rfs_known_store());
-    rfs_known_forget();
+    rfs_store_register(rfs_object_store());
+    rfs_object_forget();
     const int rc = s3 && !options->anonymous ? try_credentials(err) : 0;
     now.users += rc == 0;
     return rc;
@@ -82,8 +81,8 @@ void rfs_remote_give(bool *taken)
     pthread_mutex_lock(&now.lock);
     const bool last = --now.users == 0;
     if (last) {
-        rfs_known_forget();
-        rfs_http_rest();
+        rfs_object_forget();
+        rfs_http_close_idle();
         rfs_credentials_forget();
     }
     pthread_mutex_unlock(&now.lock);
@@ -96,7 +95,7 @@ const char *rfs_remote_library(void)
 
 const char *rfs_remote_token_file(void)
 {
-    return rfs_metadata_token_file();
+    return rfs_credentials_token_file();
 }
 
 void rfs_remote_load(void)

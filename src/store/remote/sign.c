@@ -4,15 +4,30 @@
 #include "base/cleanup.h"
 #include "base/secret.h"
 #include "base/text.h"
-#include "store/crypt/hmac.h"
 
 #include <ctype.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 
-#define HEX_BYTES (2 * RFS_SHA256_BYTES + 1)
+#define SHA256_BYTES 32
+#define HEX_BYTES (2 * SHA256_BYTES + 1)
+
+/* Computes a SHA-256. False when out of memory. */
+static bool sha256(const void *data, size_t n, unsigned char out[SHA256_BYTES])
+{
+    return EVP_Digest(data, n, out, NULL, EVP_sha256(), NULL) == 1;
+}
+
+/* Computes an HMAC of SHA-256; OUT may be KEY. False when out of memory. */
+static bool hmac(const void *key, size_t key_bytes, const void *data, size_t n,
+                 unsigned char out[SHA256_BYTES])
+{
+    return HMAC(EVP_sha256(), key, (int)key_bytes, data, n, out, NULL) != NULL;
+}
 
 static void to_hex(const unsigned char *data, char out[HEX_BYTES])
 {
-    for (size_t i = 0; i < RFS_SHA256_BYTES; i++)
+    for (size_t i = 0; i < SHA256_BYTES; i++)
         snprintf(out + 2 * i, 3, "%02x", data[i]);
 }
 
@@ -38,7 +53,7 @@ char *rfs_sign_encode(const char *text, bool slashes)
     return out;
 }
 
-/* "host;x-amz-date", and "host:…\nx-amz-date:…\n". */
+/* Makes "host;x-amz-date", and "host:…\nx-amz-date:…\n". */
 static bool join_headers(const struct rfs_sign *sign, char **names, char **lines)
 {
     size_t n = 1, m = 1;
@@ -53,47 +68,46 @@ static bool join_headers(const struct rfs_sign *sign, char **names, char **lines
         return false;
     char *to = *names, *line = *lines;
     for (size_t i = 0; i < sign->n_headers; i++) {
-        const struct rfs_signed_header *header = &sign->headers[i];
+        const struct rfs_sign_header *header = &sign->headers[i];
         to += sprintf(to, "%s%s", i > 0 ? ";" : "", header->name);
         line += sprintf(line, "%s:%s\n", header->name, header->value);
     }
     return true;
 }
 
-/* The SHA-256 of the canonical request, in hexadecimal digits. */
+/* Computes the SHA-256 of the canonical request, in hexadecimal digits. */
 static bool digest_request(const struct rfs_sign *sign, const char *names, const char *lines,
                            char out[HEX_BYTES])
 {
-    unsigned char digest[RFS_SHA256_BYTES];
+    unsigned char digest[SHA256_BYTES];
 
     RFS_FREE char *text = rfs_text_printf("%s\n%s\n%s\n%s\n%s\n%s", sign->method, sign->path,
                                           sign->query, lines, names, RFS_SIGN_NO_BODY);
     if (!text)
         return false;
-    if (!rfs_sha256(text, strlen(text), digest))
+    if (!sha256(text, strlen(text), digest))
         return false;
     to_hex(digest, out);
     return true;
 }
 
-/* The key of one day, region and service signs TEXT. */
+/* Signs TEXT by the key of one day, region and service. */
 static bool sign_text(const struct rfs_sign *sign, const char *text, char out[HEX_BYTES])
 {
-    unsigned char key[RFS_SHA256_BYTES];
+    unsigned char key[SHA256_BYTES];
     char secret[512];
     const int n = snprintf(secret, sizeof secret, "AWS4%s", sign->secret);
-    const bool signed_ =
-        n > 0 && (size_t)n < sizeof secret &&
-        rfs_hmac_sha256(secret, (size_t)n, sign->time, 8, key) &&
-        rfs_hmac_sha256(key, sizeof key, sign->region, strlen(sign->region), key) &&
-        rfs_hmac_sha256(key, sizeof key, sign->service, strlen(sign->service), key) &&
-        rfs_hmac_sha256(key, sizeof key, "aws4_request", strlen("aws4_request"), key) &&
-        rfs_hmac_sha256(key, sizeof key, text, strlen(text), key);
+    const bool signed_ = n > 0 && (size_t)n < sizeof secret &&
+                         hmac(secret, (size_t)n, sign->time, 8, key) &&
+                         hmac(key, sizeof key, sign->region, strlen(sign->region), key) &&
+                         hmac(key, sizeof key, sign->service, strlen(sign->service), key) &&
+                         hmac(key, sizeof key, "aws4_request", strlen("aws4_request"), key) &&
+                         hmac(key, sizeof key, text, strlen(text), key);
 
     if (signed_)
         to_hex(key, out);
-    rfs_wipe(secret, sizeof secret);
-    rfs_wipe(key, sizeof key);
+    rfs_secret_wipe(secret, sizeof secret);
+    rfs_secret_wipe(key, sizeof key);
     return signed_;
 }
 

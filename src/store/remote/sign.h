@@ -15,26 +15,26 @@
 /* The SHA-256 of nothing. */
 #define RFS_SIGN_NO_BODY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-struct rfs_signed_header {
+struct rfs_sign_header {
     const char *name; /* in small letters */
     const char *value;
 };
 
 struct rfs_sign {
     const char *key_id, *secret, *region, *service;
-    const char *time;                        /* 20130524T000000Z */
-    const char *method;                      /* "GET" */
-    const char *path;                        /* as it is sent: percent-encoded, from '/' on */
-    const char *query;                       /* likewise, its parts sorted; or "" */
-    const struct rfs_signed_header *headers; /* sorted by name; all that are signed */
+    const char *time;                      /* such as 20130524T000000Z */
+    const char *method;                    /* "GET" */
+    const char *path;                      /* as it is sent: percent-encoded, from '/' on */
+    const char *query;                     /* likewise, its parts sorted; or "" */
+    const struct rfs_sign_header *headers; /* sorted by name; all that are signed */
     size_t n_headers;
 };
 
-/* The value of the header Authorization, malloc'ed; NULL when out of memory. */
+/* Returns the value of the header Authorization, malloc'ed; NULL when out of memory. */
 char *rfs_sign_authorization(const struct rfs_sign *sign);
 
 /*
- * TEXT with all bytes but letters, digits and "-._~" (and '/', with SLASHES) as %XX, malloc'ed;
- * NULL when out of memory.
+ * Returns TEXT with all bytes but letters, digits and "-._~" (and '/', with SLASHES) as %XX,
+ * malloc'ed; NULL when out of memory.
  */
 char *rfs_sign_encode(const char *text, bool slashes);

@@ -1,17 +1,172 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/common/args.h"
 
+#include "base/cleanup.h"
+#include "base/glob.h"
 #include "base/suggest.h"
 #include "base/text.h"
-#include "base/vec.h"
-#include "tool/common/ranks.h"
+#include "tool/common/show.h"
 #include "tool/common/tool.h"
 
 #include <assert.h>
 #include <getopt.h>
 #include <math.h>
 
-enum { ROWS = 32, PLACE = 1, FIRST_ROW = 256 /* above all letters */ };
+/* ---- lists of ranks -------------------------------------------------------------------------- */
+
+void rfs_ranks_free(struct rfs_ranks *ranks)
+{
+    free(ranks->data);
+    *ranks = (struct rfs_ranks){0};
+}
+
+int rfs_ranks_check(const struct rfs_ranks *ranks, uint32_t n, const char *before,
+                    struct rfs_error *err)
+{
+    char remedy[32];
+
+    snprintf(remedy, sizeof remedy, n > 1 ? "ranks 0 to %u" : "rank %u", n > 1 ? n - 1 : 0);
+    for (size_t i = 0; i < ranks->n; i++)
+        if (ranks->data[i].last >= n)
+            return rfs_fail_usage(err, remedy, "%sthere is no rank %u of %u", before,
+                                  ranks->data[i].last, n);
+    return 0;
+}
+
+/* Parses "N" or "N-M". */
+static bool parse_range(char *text, struct rfs_ranks_range *out)
+{
+    char *dash = strchr(text, '-');
+    uint64_t first = 0;
+    uint64_t last = 0;
+
+    if (dash)
+        *dash = '\0';
+    if (!rfs_tool_number(text, false, 0, UINT32_MAX - 1, &first))
+        return false;
+    last = first;
+    if (dash && !rfs_tool_number(dash + 1, false, first, UINT32_MAX - 1, &last))
+        return false;
+    *out = (struct rfs_ranks_range){(uint32_t)first, (uint32_t)last};
+    return true;
+}
+
+int rfs_ranks_parse(const char *text, struct rfs_ranks *out)
+{
+    RFS_FREE char *copy = strdup(text);
+
+    if (!copy)
+        return -ENOMEM;
+    for (char *part = copy, *next; part; part = next) {
+        struct rfs_ranks_range range;
+
+        next = strchr(part, ',');
+        if (next)
+            *next++ = '\0';
+        if (!parse_range(part, &range))
+            return -EINVAL;
+        if (!RFS_PUSH(out, range))
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+bool rfs_ranks_has(const struct rfs_ranks *ranks, uint32_t rank)
+{
+    bool has = ranks->n == 0;
+
+    for (size_t i = 0; !has && i < ranks->n; i++)
+        has = rank >= ranks->data[i].first && rank <= ranks->data[i].last;
+    return has;
+}
+
+char *rfs_ranks_text(const uint32_t *ranks, size_t n)
+{
+    struct rfs_printed shown;
+    FILE *out = rfs_printed_begin(&shown);
+
+    rfs_text_ranks(out, ranks, n);
+    return rfs_printed_end(&shown);
+}
+
+/* ---- patterns of names ----------------------------------------------------------------------- */
+
+bool rfs_globs_match(const struct rfs_globs *globs, const char *name)
+{
+    for (size_t i = 0; i < globs->n; i++)
+        if (rfs_glob_match(globs->data[i], name))
+            return true;
+    return globs->n == 0;
+}
+
+/* Returns the edits from the SIZE bytes at TEXT to the whole of WORD. */
+static unsigned edits_of(const char *word, const char *text, size_t size)
+{
+    char part[64];
+
+    snprintf(part, sizeof part, "%.*s", (int)(size < sizeof part ? size : sizeof part), text);
+    return rfs_suggest_distance(word, part);
+}
+
+/*
+ * Returns how far a name is from a pattern whose only stars are at its beginning or its end: edits
+ * of the rest, against as much of the name, one more or one less. UINT_MAX for other patterns.
+ */
+static unsigned distance(const char *pattern, const char *name)
+{
+    const bool open = *pattern == '*';
+    const size_t n = strlen(pattern += open);
+    const bool ends = n > 0 && pattern[n - 1] == '*';
+    const size_t length = strlen(name);
+    unsigned least = UINT_MAX;
+    char word[64];
+
+    if (n - ends >= sizeof word)
+        return UINT_MAX;
+    snprintf(word, sizeof word, "%.*s", (int)(n - ends), pattern);
+    if (rfs_glob_is_pattern(word) || open + ends == 2)
+        return UINT_MAX;
+    if (!open && !ends)
+        return edits_of(word, name, length);
+    for (size_t size = n > 1 + (size_t)ends ? n - ends - 1 : 0; size <= n - ends + 1; size++) {
+        const size_t part = size < length ? size : length;
+        const unsigned edits = edits_of(word, open ? name + length - part : name, part);
+        least = edits < least ? edits : least;
+    }
+    return least;
+}
+
+bool rfs_globs_take(struct rfs_globs *globs, const char *name)
+{
+    if (globs->matched || globs->n == 0)
+        return rfs_globs_match(globs, name);
+    globs->matched = rfs_globs_match(globs, name);
+    for (size_t i = 0; !globs->matched && i < globs->n; i++) {
+        const unsigned edits = distance(globs->data[i], name);
+        if (*globs->nearest && edits >= globs->edits)
+            continue;
+        globs->edits = edits;
+        rfs_text_printable(globs->nearest, sizeof globs->nearest, name);
+    }
+    return globs->matched;
+}
+
+int rfs_globs_check(const struct rfs_globs *globs, struct rfs_error *err)
+{
+    char remedy[sizeof globs->nearest + 16];
+
+    if (globs->n == 0 || globs->matched)
+        return 0;
+    snprintf(remedy, sizeof remedy, "--name '%s'", globs->nearest);
+    rfs_fail_usage(err, *globs->nearest ? remedy : "a checkpoint with tensors",
+                   "no name is like '%s'%s", globs->data[0],
+                   globs->n > 1 ? ", nor like those of the other options --name" : "");
+    return -ENOENT;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+enum { ROWS = 32, OPERAND = 1, FIRST_ROW = 256 /* above all letters */ };
 
 static bool is_end(const struct rfs_argument *row)
 {
@@ -22,8 +177,6 @@ static bool is_option(const struct rfs_argument *row)
 {
     return row->letter || row->name;
 }
-
-/* ---- values ---------------------------------------------------------------------------------- */
 
 int rfs_args_refuse(const struct rfs_given *given, const char *remedy, struct rfs_error *err)
 {
@@ -127,8 +280,8 @@ static int take(const struct rfs_given *given, void *request, struct rfs_error *
 
 /* The rows as getopt wants them. */
 struct reading {
-    const struct rfs_argument *rows, *place; /* the place that is to be filled next */
-    unsigned filled;                         /* places */
+    const struct rfs_argument *rows, *operand; /* the operand that is to be filled next */
+    unsigned filled;                           /* operands that are filled */
     int argc;
     char **argv;
     char letters[2 * ROWS + 3];
@@ -143,8 +296,8 @@ static void begin(struct reading *reading, const struct rfs_argument *rows)
     reading->rows = rows;
     for (int i = 0; !is_end(&rows[i]); i++) {
         assert(i < ROWS);
-        if (!is_option(&rows[i]) && !reading->place)
-            reading->place = &rows[i];
+        if (!is_option(&rows[i]) && !reading->operand)
+            reading->operand = &rows[i];
         if (rows[i].letter)
             *letter++ = rows[i].letter;
         if (rows[i].letter && rows[i].value)
@@ -158,10 +311,10 @@ static void begin(struct reading *reading, const struct rfs_argument *rows)
     optind = 0; /* glibc's: begin anew, and read the first characters of the letters again */
 }
 
-static int take_place(struct reading *reading, const char *value, void *request,
-                      struct rfs_error *err)
+static int take_operand(struct reading *reading, const char *value, void *request,
+                        struct rfs_error *err)
 {
-    const struct rfs_argument *row = reading->place;
+    const struct rfs_argument *row = reading->operand;
     char remedy[512];
 
     if (is_end(row) || is_option(row))
@@ -174,7 +327,7 @@ static int take_place(struct reading *reading, const char *value, void *request,
             : reading->filled == 1 ? "'%s' is a second path"
                                    : "'%s' is a third path",
             value);
-    reading->place += row->as == RFS_AS_TEXT;
+    reading->operand += row->as == RFS_AS_TEXT;
     reading->filled++;
     return take(&(struct rfs_given){row, row->value, value}, request, err);
 }
@@ -195,7 +348,7 @@ static int take_option(const struct reading *reading, int option, const char *ar
     return take(&given, request, err);
 }
 
-/* "reshard COMMAND --help" */
+/* Refuses an argument; the remedy is "reshard COMMAND --help". */
 static int refuse(const char *command, const char *what, const char *argument,
                   struct rfs_error *err)
 {
@@ -218,13 +371,13 @@ int rfs_args_parse(const struct rfs_argument *rows, int argc, char **argv, void 
 
         if (option < 0)
             break;
-        rc = option == '?'     ? refuse(argv[0], "unknown option", argv[at], err)
-             : option == ':'   ? refuse(argv[0], "a value is missing after", argv[at], err)
-             : option == PLACE ? take_place(&reading, optarg, request, err)
-                               : take_option(&reading, option, argv[at], request, err);
+        rc = option == '?'       ? refuse(argv[0], "unknown option", argv[at], err)
+             : option == ':'     ? refuse(argv[0], "a value is missing after", argv[at], err)
+             : option == OPERAND ? take_operand(&reading, optarg, request, err)
+                                 : take_option(&reading, option, argv[at], request, err);
     }
     while (rc == 0 && optind < argc)
-        rc = take_place(&reading, argv[optind++], request, err);
+        rc = take_operand(&reading, argv[optind++], request, err);
     for (const struct rfs_argument *row = rows; !is_end(row); row++) {
         unsigned *threads = (unsigned *)((char *)request + row->at);
         if (row->as == RFS_AS_THREADS && *threads == 0)
@@ -253,7 +406,7 @@ void rfs_args_free(const struct rfs_argument *rows, void *request)
 
 enum { HELP_COLUMN = 21 };
 
-/* "-j, --threads N"; the columns it takes. */
+/* Prints "-j, --threads N"; returns the columns it takes. */
 static size_t put_head(const struct rfs_argument *row, FILE *out)
 {
     char text[128];

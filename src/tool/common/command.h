@@ -9,18 +9,19 @@
 
 struct rfs_command {
     const char *name;
-    const char *usage; /* its forms, a line each: "reshard info [--json] PATH\n" */
-    /* one line of the list of commands: "info shows what …\n" less the name */
+    const char *usage; /* the forms of the command, a line each: "reshard info [--json] PATH\n" */
+    /* the line in the list of commands, without the name: "shows what …" */
     const char *summary;
-    const struct rfs_argument *arguments; /* to a row of zeros */
+    const struct rfs_argument *arguments; /* rows, to a row of zeros */
     const char *after;                    /* the end of --help; NULL: nothing */
     size_t request_bytes;                 /* the members of its arguments, and whatever it likes */
-    const void *defaults;                 /* of the request; NULL: zeros */
-    int trouble;                          /* exit status of any failure; 0: as of other commands */
-    /* NULL, or takes the word before all arguments. 0, or -errno with *err filled. */
+    const void *defaults;                 /* defaults of the request; NULL: zeros */
+    int trouble;                          /* exit status of any failure; 0: the usual one */
+    /* Takes the word before all arguments; or NULL. Returns 0, or -errno with *err filled. */
     int (*take_word)(void *request, const char *word, struct rfs_error *err);
     /*
-     * The exit status, or -errno with *err filled. The lists of the arguments are not its to free.
+     * Runs the command. Returns the exit status, or -errno with *err filled. The lists of the
+     * arguments are not its to free.
      */
     int (*run)(void *request, struct rfs_error *err);
 };

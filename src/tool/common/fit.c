@@ -55,7 +55,7 @@ void rfs_fit_begin(const struct rfs_headers *headers, const struct rfs_strategy 
                             .strategy = strategy,
                             .stages = stages,
                             .devices = devices,
-                            /* One that is absurd is of no rank. */
+                            /* A stage that is absurd has no rank. */
                             .base = first <= RFS_MAX_DEVICES / devices ? first * devices : 0};
 }
 
@@ -77,7 +77,7 @@ static uint32_t name_id(const struct rfs_headers *headers, const char *param)
     return rfs_intern_find(rfs_catalog_tables(headers->catalog)->names, param, strlen(param));
 }
 
-/* The first rank of the stage that has a tensor of that name. */
+/* Finds the first rank of the stage that has a tensor of that name. */
 static const struct rfs_type *find_slice(const struct rfs_fit *fit, const char *param,
                                          uint32_t stage, uint32_t *rank)
 {
@@ -98,7 +98,7 @@ static const struct rfs_type *find_slice(const struct rfs_fit *fit, const char *
     return NULL;
 }
 
-/* The tensor of another stage or strategy, whole. 1, 0 or -EINVAL. */
+/* Finds the whole tensor of the strategy that the tree is cut by. Returns 1, 0 or -EINVAL. */
 static int find_whole(const struct rfs_fit *fit, const char *param, uint32_t *ndim, uint64_t *whole,
                       const struct rfs_type **type, uint32_t *rank, struct rfs_error *err)
 {
@@ -220,8 +220,8 @@ static bool same_dims(const struct rfs_type *type, const uint64_t *dims)
 #define SHAPE RFS_DIMS_TEXT(RFS_MAX_DIMS)
 
 /*
- * One rank's slice against the tensor that the others make. True: worth no more words about this
- * parameter.
+ * Checks one rank's slice against the tensor that the others make. Returns whether the parameter is
+ * worth no more words.
  */
 static bool check_slice(struct checking *c, const char *param, uint32_t stage,
                         const struct rfs_fit_tensor *tensor, uint32_t rank,
@@ -250,7 +250,7 @@ static bool check_slice(struct checking *c, const char *param, uint32_t stage,
     return true;
 }
 
-/* Slices that no rank of the stage holds; HELD is by slice, of this parameter. */
+/* Finds slices of a parameter that no rank of the stage holds; HELD is by slice. */
 static void check_holes(struct checking *c, const char *param, uint32_t stage,
                         const struct rfs_layout *layout, const bool *held)
 {
@@ -277,7 +277,7 @@ static void check_stage(struct checking *c, size_t i, uint32_t stage,
     const uint32_t name = name_id(fit->headers, param);
     const uint32_t first = fit->base + stage * fit->devices;
     uint32_t seen = RFS_NO_KIND;   /* a kind that was found right, unless slices differ by rank */
-    uint32_t looked = RFS_NO_KIND; /* the kind that TYPE is of */
+    uint32_t looked = RFS_NO_KIND; /* the kind with TYPE */
     const struct rfs_type *type = NULL;
     bool odd = false;
 
@@ -301,7 +301,7 @@ static void check_stage(struct checking *c, size_t i, uint32_t stage,
     check_holes(c, param, stage, tensor->layout, held);
 }
 
-/* Whole shapes of the stages that share a parameter. */
+/* Compares the whole shapes of the stages that share a parameter. */
 static void check_stages_agree(struct checking *c, const char *param, uint32_t stage,
                                const struct rfs_fit_tensor *first,
                                const struct rfs_fit_tensor *tensor)
@@ -350,8 +350,8 @@ static void check_param(struct checking *c, size_t i, bool *held)
 }
 
 /*
- * Parameters of the tree that the strategy lacks: as a step or a rate, which are the same on all
- * ranks.
+ * Finds parameters of the tree that the strategy lacks, such as a step or a rate, which are equal
+ * on all ranks.
  */
 static void check_others(struct checking *c)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether a strategy is that of a tree: each parameter's whole shape, from the slices and the cuts,
- * and all that does not go together.
+ * Compares a strategy with a tree: each parameter's whole shape, from the slices and the cuts, and
+ * all that does not go together.
  *
  * A strategy of one stage whose operators are of a later one is that part of a pipeline: its ranks
  * are counted from there, as a mount does.
@@ -10,43 +10,41 @@
 
 #include "base/arena.h"
 #include "layout/grid.h"
-#include "tool/common/headers.h"
+#include "tool/common/source.h"
 
 struct rfs_fit {
     const struct rfs_headers *headers;
     const struct rfs_strategy *strategy;
     uint32_t stages, devices;
     uint32_t base; /* the rank of device 0 of stage 0 */
-    /*
-     * Not NULL: the tree is cut as this one says, and the strategy is asked for its whole tensors.
-     * WHOLE: the same of tensors that are not cut at all.
-     */
+    /* The comparison that says how the tree is cut; NULL: the strategy does, or WHOLE. */
     const struct rfs_fit *source;
-    bool whole;
+    bool whole; /* the tensors of the tree are not cut at all */
 };
 
+/* Sets how a strategy is compared with a tree; it borrows both. */
 void rfs_fit_begin(const struct rfs_headers *headers, const struct rfs_strategy *strategy,
                    struct rfs_fit *out);
 
 /*
  * Proves that the last rank of the tree is the strategy's: shapes of a tree of other ranks are
- * wrong. Nothing is proved of parameters that this strategy does not cut. 0, or -EINVAL with *err
- * filled.
+ * wrong. Nothing is proved of parameters that this strategy does not cut. Returns 0, or -EINVAL
+ * with *err filled.
  */
 int rfs_fit_ranks(const struct rfs_fit *fit, struct rfs_error *err);
 
 /* A parameter on a stage. */
 struct rfs_fit_tensor {
     const struct rfs_layout *layout;
-    const struct rfs_type *slice; /* that the tree holds, of RANK */
+    const struct rfs_type *slice; /* type that the tree holds in RANK */
     uint32_t rank;
     struct rfs_grid grid; /* it borrows the layout */
     uint64_t whole[RFS_MAX_DIMS];
 };
 
 /*
- * 1 with *out filled, 0 when the tree does not hold it there, or -EINVAL with *err filled when it
- * does not fit.
+ * Finds a parameter on a stage. Returns 1 with *out filled, 0 when the tree does not hold it there,
+ * or -EINVAL with *err filled when it does not fit.
  */
 int rfs_fit_tensor(const struct rfs_fit *fit, size_t param, uint32_t stage,
                    struct rfs_fit_tensor *out, struct rfs_error *err);
@@ -59,8 +57,8 @@ struct rfs_fit_finding {
      */
     const char *kind;
     bool bad;            /* else it is worth knowing, and no reason to refuse */
-    const char *param;   /* NULL: of all */
-    int64_t stage, rank; /* -1: of all */
+    const char *param;   /* NULL: all parameters */
+    int64_t stage, rank; /* -1: all of them */
     const char *text;
 };
 
@@ -70,17 +68,17 @@ struct rfs_fit_findings {
     size_t bad;
 };
 void rfs_fit_findings_free(struct rfs_fit_findings *findings);
-/* False when out of memory. */
+/* Adds a finding with a text. False when out of memory. */
 bool rfs_fit_findings_add(struct rfs_fit_findings *findings, struct rfs_fit_finding finding,
                           const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /*
- * Prints them, a line each: "BAD: kind: 'parameter': text" or "note: …"; not more than MOST, and
- * how many more there are. STRICT: all are bad.
+ * Prints findings, a line each: "BAD: kind: 'parameter': text" or "note: …"; not more than MOST,
+ * and how many more there are. STRICT: all are bad.
  */
 void rfs_fit_findings_print(const struct rfs_fit_findings *findings, const char *bad, bool strict,
                             size_t most);
 
-/* Adds all there are. 0 or -ENOMEM with *err filled. O(parameters x (kinds + ranks)). */
+/* Adds all findings. Returns 0 or -ENOMEM with *err filled. O(parameters x (kinds + ranks)). */
 int rfs_fit_check(const struct rfs_fit *fit, struct rfs_fit_findings *findings,
                   struct rfs_error *err);

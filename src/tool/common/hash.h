@@ -15,7 +15,7 @@ static inline bool rfs_hash_equal(struct rfs_hash a, struct rfs_hash b)
     return a.high == b.high && a.low == b.low;
 }
 
-/* Of a state of XXH3_128bits. */
+/* Returns the hash of a state of XXH3_128bits. */
 static inline struct rfs_hash rfs_hash_of(const XXH3_state_t *state)
 {
     const XXH128_hash_t hash = XXH3_128bits_digest(state);
@@ -24,9 +24,9 @@ static inline struct rfs_hash rfs_hash_of(const XXH3_state_t *state)
 }
 
 #define RFS_HASH_TEXT 33
-/* Returns OUT. */
+/* Writes the 32 digits; returns OUT. */
 const char *rfs_hash_text(struct rfs_hash hash, char out[RFS_HASH_TEXT]);
-/* N characters. False when they are not 32 lower-case hexadecimal digits. */
+/* Parses N characters. False when they are not 32 lower-case hexadecimal digits. */
 bool rfs_hash_parse(const char *text, size_t n, struct rfs_hash *out);
 /* Reads a string that is a hash, for tables of JSON fields: AT is a struct rfs_hash. */
 bool rfs_hash_read(struct rfs_json_read *json, void *at);

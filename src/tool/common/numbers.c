@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/common/numbers.h"
 
-#include "assemble/convert.h"
+#include "assemble/cast.h"
 
 #define BLOCK 1024 /* floats on the stack */
 
@@ -43,7 +43,7 @@ uint64_t rfs_numbers_count(const struct rfs_type *type)
         }                                                                                          \
     } while (0)
 
-/* By way of floats, which hold all of them exactly. */
+/* Decodes numbers by way of floats, which hold all of them exactly. */
 static void decode_short(enum rfs_dtype dtype, const unsigned char *src, size_t n, double *out)
 {
     const size_t bytes = rfs_dtype_bytes(dtype);
@@ -51,7 +51,7 @@ static void decode_short(enum rfs_dtype dtype, const unsigned char *src, size_t 
 
     for (size_t at = 0; at < n; at += BLOCK) {
         const size_t some = n - at < BLOCK ? n - at : BLOCK;
-        rfs_convert(RFS_FLOAT32, values, dtype, src + at * bytes, some);
+        rfs_cast(RFS_FLOAT32, values, dtype, src + at * bytes, some);
         for (size_t i = 0; i < some; i++)
             out[at + i] = (double)values[i];
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The numbers that the elements of a tensor are. Each is a double, exactly, but for integers of 64
+ * The elements of a tensor as numbers. Each is a double, exactly, but for integers of 64
  * bits, which are rounded; a complex one is two numbers, its real and its imaginary part; a bool is
  * 0 or 1; an int4 lies in a byte. Texts, map tensors and HiFloat8 have no numbers here.
  */
@@ -8,14 +8,14 @@
 
 #include "formats/index.h"
 
-/* Numbers in an element; 0: it has none. */
+/* Returns how many numbers an element has; 0: none. */
 uint32_t rfs_numbers_each(const struct rfs_type *type);
-/* Bytes of one of the numbers. */
+/* Returns the bytes of one of the numbers. */
 uint32_t rfs_numbers_bytes(const struct rfs_type *type);
-/* How many a tensor has. */
+/* Returns how many numbers a tensor has. */
 uint64_t rfs_numbers_count(const struct rfs_type *type);
 
-/* Integers of 64 bits, which doubles do not tell apart. */
+/* Returns whether they are integers of 64 bits, which doubles do not tell apart. */
 static inline bool rfs_numbers_are_long(const struct rfs_type *type)
 {
     return type->dtype == RFS_INT64 || type->dtype == RFS_UINT64;
@@ -25,5 +25,5 @@ static inline bool rfs_numbers_are_integers(const struct rfs_type *type)
     return type->dtype <= RFS_UINT64;
 }
 
-/* N numbers from SRC, which needs no alignment. */
+/* Decodes N numbers from SRC, which needs no alignment. */
 void rfs_numbers_decode(const struct rfs_type *type, const void *src, size_t n, double *out);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/common/output.h"
 
-#include "base/fd.h"
-#include "base/write_whole.h"
+#include "base/io.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,8 +20,8 @@ static int fail_stdout(struct rfs_error *err)
     return rfs_fail(err, -EIO, RFS_NOWHERE, NULL, "cannot write to the standard output");
 }
 
-/* PATH is there, and may not be replaced. */
-static int check_place(const char *path, bool force, struct rfs_error *err)
+/* Refuses a PATH that is there and may not be replaced. */
+static int check_path(const char *path, bool force, struct rfs_error *err)
 {
     struct stat st;
 
@@ -59,10 +58,10 @@ int rfs_output_begin(const char *path, bool force, struct rfs_output *out, struc
     *out = (struct rfs_output){.path = path, .fd = -1, .force = force};
     if (is_stdout(path))
         return 0;
-    int rc = check_place(path, force, err);
+    int rc = check_path(path, force, err);
     if (rc)
         return rc;
-    rc = rfs_temporary_open(path, &out->temporary, &out->fd);
+    rc = rfs_io_temporary_open(path, &out->temporary, &out->fd);
     return rc == -ENOMEM ? rfs_fail_memory(err)
            : rc          ? fail_write(path, "cannot create", -rc, err)
                          : 0;
@@ -71,7 +70,7 @@ int rfs_output_begin(const char *path, bool force, struct rfs_output *out, struc
 int rfs_output_add(struct rfs_output *out, const void *data, size_t size, struct rfs_error *err)
 {
     const bool printed = is_stdout(out->path);
-    const int rc = rfs_write_all(printed ? STDOUT_FILENO : out->fd, data, size);
+    const int rc = rfs_io_write_all(printed ? STDOUT_FILENO : out->fd, data, size);
 
     return rc == 0   ? 0
            : printed ? fail_stdout(err)
@@ -82,11 +81,11 @@ int rfs_output_end(struct rfs_output *out, struct rfs_error *err)
 {
     if (is_stdout(out->path))
         return 0;
-    const int rc = rfs_temporary_finish(&out->temporary, &out->fd, out->path, out->force);
+    const int rc = rfs_io_temporary_finish(&out->temporary, &out->fd, out->path, out->force);
     return rc ? fail_write(out->path, "cannot write", -rc, err) : 0;
 }
 
 void rfs_output_drop(struct rfs_output *out)
 {
-    rfs_temporary_drop(&out->temporary, &out->fd);
+    rfs_io_temporary_drop(&out->temporary, &out->fd);
 }

@@ -57,7 +57,7 @@ void rfs_progress_file(struct rfs_progress *progress)
     atomic_fetch_add_explicit(&progress->files_done, 1, memory_order_relaxed);
 }
 
-/* The caller has the lock. */
+/* Measures the rate. The caller has the lock. */
 static void measure(struct rfs_progress *progress, double now, uint64_t done)
 {
     const double passed = now - progress->mark;
@@ -90,7 +90,7 @@ static void draw_bar(const struct rfs_progress *progress, uint64_t done, char *l
              progress->rate > 0 ? " left" : "");
 }
 
-/* The caller has the lock. */
+/* Draws the line. The caller has the lock. */
 static void draw(struct rfs_progress *progress, uint64_t done, uint64_t files)
 {
     char line[160];
@@ -105,7 +105,7 @@ static void draw(struct rfs_progress *progress, uint64_t done, uint64_t files)
     progress->shown = true;
 }
 
-/* The caller has the lock. */
+/* Prints the line of JSON. The caller has the lock. */
 static void print_json(const struct rfs_progress *progress, double now, uint64_t done,
                        uint64_t files)
 {

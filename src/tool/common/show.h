@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes and times as people read them, and other short texts that a command prints. */
+/*
+ * The texts that commands print: sizes and times, shapes and layouts as people read them, and
+ * tables.
+ */
 #pragma once
 
-#include "base/std.h"
+#include "base/arena.h"
+#include "base/json_write.h"
+#include "base/vec.h"
+#include "layout/grid.h"
 
 #define RFS_SHOWN_BYTES 32
 
-/* "1.4 GiB"; returns OUT. */
+/* Writes "1.4 GiB"; returns OUT. */
 const char *rfs_show_bytes(uint64_t bytes, char out[RFS_SHOWN_BYTES]);
-/* "2:05" or "1:02:05", hours beyond 99 as "99:59:59"; returns OUT. */
+/* Writes "2:05" or "1:02:05", hours beyond 99 as "99:59:59"; returns OUT. */
 const char *rfs_show_seconds(double seconds, char out[RFS_SHOWN_BYTES]);
 
 /*
@@ -16,14 +22,106 @@ const char *rfs_show_seconds(double seconds, char out[RFS_SHOWN_BYTES]);
  * it prints would be incomplete. By the main thread only.
  */
 struct rfs_printed {
-    FILE *out; /* to be written to, until it is ended */
+    FILE *out; /* the stream to write to, until the text is ended */
     char *text;
     size_t size;
 };
 
 FILE *rfs_printed_begin(struct rfs_printed *shown);
-/* The text, malloc'ed; never NULL. */
+/* Returns the text, malloc'ed and never NULL. */
 char *rfs_printed_end(struct rfs_printed *shown);
 
-/* MEMORY, which was allocated for output: never NULL. */
+/* Returns MEMORY, which was allocated for output and is checked here: never NULL. */
 void *rfs_printed_memory(void *memory);
+
+/* ---- shapes and layouts, as people read them and as JSON arrays ------------------------------ */
+
+/* Prints "[768, 48]". */
+void rfs_show_dims(FILE *out, uint32_t ndim, const uint64_t *dims);
+/* Prints the device matrix: "[2, 4]". */
+void rfs_show_matrix(FILE *out, const struct rfs_layout *layout);
+/*
+ * Prints the tensor map: "[-1, 1]"; an axis that several device axes cut is a list of its own:
+ * "[[1, 0], -1]".
+ */
+void rfs_show_map(FILE *out, const struct rfs_layout *layout);
+/* Prints a box as numpy indexes: "[0:192, :]"; ":" for an axis that is whole. */
+void rfs_show_box(FILE *out, uint32_t ndim, const uint64_t *whole, const uint64_t *at,
+                  const uint64_t *len);
+/* Prints "axis 0 in 4, axis 1 in 2, on 2 ranks each", or "whole on each of 8 devices". */
+void rfs_show_cuts(FILE *out, const struct rfs_grid *grid);
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+/*
+ * A table, whose columns are described once: aligned text for people, or an array of JSON objects
+ * for scripts. Cells are added from left to right, row by row, each of them in either form; those
+ * of columns that the form lacks are dropped.
+ *
+ *     static const struct rfs_column columns[] = {
+ *         {"name", RFS_CELL_TEXT},
+ *         {"bytes", RFS_CELL_NUMBER},
+ *         {"shared", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
+ *     };
+ *     struct rfs_table table = RFS_TABLE(columns, json);
+ */
+enum {
+    RFS_CELL_TEXT = 0,   /* a string */
+    RFS_CELL_NUMBER = 1, /* aligned to the right; in JSON it stands as it is */
+    RFS_CELL_JSON = 2,   /* stands in JSON as it is */
+    RFS_FOR_PEOPLE = 4,  /* a column of that form alone */
+    RFS_FOR_SCRIPTS = 8,
+};
+
+struct rfs_column {
+    const char *title; /* the heading, and the key in JSON with '_' for spaces */
+    unsigned cells;    /* RFS_CELL_…, and RFS_FOR_… */
+};
+
+#define RFS_TABLE_COLUMNS 24 /* at most */
+
+/* Zero-initialise, then set columns. */
+struct rfs_table {
+    const struct rfs_column *columns; /* borrowed */
+    size_t n_columns;
+    bool json;                   /* the form is that for scripts */
+    size_t at;                   /* column of the next cell */
+    struct rfs_printed cell;     /* the cell that is being written */
+    RFS_VEC(const char *) cells; /* cells of the form's columns */
+    struct rfs_arena arena;      /* the cells' text */
+};
+#define RFS_TABLE(list, for_scripts)                                                               \
+    {                                                                                              \
+        .columns = (list), .n_columns = sizeof(list) / sizeof *(list), .json = (for_scripts)       \
+    }
+/* Sets the columns of a table whose form is set. */
+#define RFS_TABLE_DESCRIBE(table, list)                                                            \
+    ((table)->columns = (list), (table)->n_columns = sizeof(list) / sizeof *(list))
+
+/*
+ * Each of these adds the next cell. Bytes that are not printable UTF-8 become \xNN. Where memory is
+ * short, the command ends as with a struct rfs_printed.
+ */
+void rfs_table_add(struct rfs_table *table, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+void rfs_table_text(struct rfs_table *table, const char *text);
+void rfs_table_u64(struct rfs_table *table, uint64_t number);
+/* Adds a number: DIGITS for people, and all digits for scripts, or null if it is not finite. */
+void rfs_table_real(struct rfs_table *table, int digits, double number);
+void rfs_table_bool(struct rfs_table *table, bool value);
+/* Adds "[768, 24]". */
+void rfs_table_dims(struct rfs_table *table, uint32_t ndim, const uint64_t *dims);
+/* Adds a cell without a value: null for scripts. */
+void rfs_table_none(struct rfs_table *table, const char *for_people);
+/* Add the text that is written between the two calls. */
+FILE *rfs_table_cell(struct rfs_table *table);
+void rfs_table_cell_end(struct rfs_table *table);
+/* Adds three cells: the device matrix, the tensor map, and the size of the optimizer shard. */
+void rfs_table_layout(struct rfs_table *table, const struct rfs_layout *layout);
+
+/* Prints the table for people. */
+void rfs_table_print(const struct rfs_table *table, FILE *out);
+/* Puts the table for scripts: an array of objects, one a row. */
+void rfs_table_put_json(const struct rfs_table *table, struct rfs_json_write *json,
+                        const char *key);
+void rfs_table_free(struct rfs_table *table);

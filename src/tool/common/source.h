@@ -1,36 +1,136 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A source alone, as the options of a view say that it is to be read, without a view of it. */
+/* The sources of commands: views of them, a source alone, and the headers of all its ranks. */
 #pragma once
 
 #include "base/log.h"
 #include "base/settings.h"
+#include "base/vec.h"
 #include "catalog/catalog.h"
-#include "view/options.h"
+#include "reshard.h"
+#include "tool/common/progress.h"
+#include "view/view_options.h"
+
+#include <pthread.h>
 
 struct rfs_key;
 struct rfs_strategy;
+struct rfs_view_how;
 
+/* ---- views ----------------------------------------------------------------------------------- */
+
+/* The default of cache=. With a key, blocks of 64 MiB must fit. */
+#define RFS_TOOL_CACHE "128M"
+#define RFS_TOOL_CACHE_KEYED "256M"
+
+/*
+ * A reshard_log_fn: prints errors and warnings to the standard error, as the tool prints its own.
+ */
+void rfs_tool_log(void *ctx, enum reshard_level level, const char *line);
+
+/*
+ * Opens SOURCE with OPTIONS, after hardening the process if they name a key. LOG may be NULL:
+ * rfs_tool_log. rfs_view_start takes HOW. Returns 0, or -errno with *err filled; *out is the
+ * caller's, NULL on failure.
+ */
+int rfs_tool_open(const char *source, const struct rfs_settings *options, reshard_log_fn *log,
+                  void *log_ctx, const struct rfs_view_how *how, reshard_view **out,
+                  struct rfs_error *err);
+
+/*
+ * Gives each of two views the options of a store that the other one has, unless it has its own: a
+ * process reads from one store. Returns 0 or -ENOMEM.
+ */
+int rfs_tool_share_store(struct rfs_settings *one, struct rfs_settings *other);
+
+/*
+ * Has URLs that this command reads be read by these options, until it ends; PATH may be NULL.
+ * Returns 0, or -errno with *err filled.
+ */
+int rfs_tool_objects(const struct rfs_options *options, const char *path, struct rfs_error *err);
+/*
+ * Does so for N PATHS, each of which may be NULL, and for a command that reads them without a view;
+ * OPTIONS NULL: it has none.
+ */
+int rfs_tool_reach(const struct rfs_settings *options, const char *const *paths, size_t n,
+                   struct rfs_error *err);
+
+/* ---- a source alone -------------------------------------------------------------------------- */
+
+/* A source as the options of a view say that it is to be read, without a view of it. */
 struct rfs_tool_source {
     struct rfs_options options;
     struct rfs_log log;
     struct rfs_pool *pool;
-    struct rfs_key *key; /* of encrypted sources; NULL: they are plain, as below */
-    struct rfs_encrypted *encrypted;
-    struct rfs_catalog *catalog; /* NULL before rfs_tool_source_open */
+    struct rfs_key *key;             /* opens encrypted sources; NULL: they are plain */
+    struct rfs_encrypted *encrypted; /* NULL: sources are plain */
+    struct rfs_catalog *catalog;     /* NULL before rfs_tool_source_open */
 };
 
 /*
- * Takes OPTIONS for PATH (may be NULL), and reads the key if they name one, after
- * hardening the process. SINK NULL: warnings go to the standard error. 0, or -errno with *err
- * filled; to be closed in any case.
+ * Takes OPTIONS for PATH (may be NULL), and reads the key if they name one, after hardening the
+ * process. SINK NULL: warnings go to the standard error. Returns 0, or -errno with *err filled; to
+ * be closed in any case.
  */
 int rfs_tool_source_prepare(const struct rfs_settings *options, const char *path,
                             rfs_log_sink *sink, void *ctx, struct rfs_tool_source *out,
                             struct rfs_error *err);
 /* Lists the source. */
 int rfs_tool_source_open(struct rfs_tool_source *source, const char *path, struct rfs_error *err);
-/* Also one that is zero. */
+/* Closes a source, also one that is zero. */
 void rfs_tool_source_close(struct rfs_tool_source *source);
 
-/* How its files are to be read, for readers without a catalogue; borrows both. */
-struct rfs_source_spec rfs_tool_source_spec(const struct rfs_tool_source *source, const char *path);
+/* ---- headers --------------------------------------------------------------------------------- */
+
+/*
+ * The headers of all ranks of a source, and which ranks have equal ones.
+ *
+ * Every rank's headers are read, in parallel, or of a large tree the first of each kind and samples
+ * of the others (rfs_catalog_resembles): then a rank of 10,000 parameters costs a dozen small
+ * reads. Costs 64 bytes a rank beside the indexes; ranks that are alike share one.
+ */
+#define RFS_NO_KIND UINT32_MAX
+
+struct rfs_headers_rank {
+    uint32_t rank;
+    uint32_t kind;  /* which of the kinds; RFS_NO_KIND: none, for the reason below */
+    uint64_t bytes; /* size of its files, as they are on disk */
+    bool sampled;   /* the kind was found by samples */
+    bool empty;     /* the file holds no parameters */
+    int code;       /* why it could not be read; 0 */
+    char *why;      /* the message; owned */
+};
+
+/* Ranks with equal indexes. */
+struct rfs_headers_kind {
+    const struct rfs_index *index; /* the catalogue's */
+    uint32_t lead;                 /* the lowest of them that was read */
+    uint32_t ranks;                /* how many they are */
+};
+
+struct rfs_headers {
+    struct rfs_catalog *catalog;    /* borrowed */
+    struct rfs_headers_rank *ranks; /* [n] owned; those that have files, ascending */
+    uint32_t n;
+    RFS_VEC(struct rfs_headers_kind) kinds; /* ordered by their leads */
+    bool sampled;                           /* some ranks are */
+};
+
+/*
+ * Reads the headers. ALL: samples are never enough. PROGRESS may be NULL. Returns 0 or -ENOMEM with
+ * *err filled: ranks that cannot be read have their own messages. To be freed in any case.
+ */
+int rfs_headers_read(struct rfs_catalog *catalog, struct rfs_pool *pool, bool all,
+                     struct rfs_progress *progress, struct rfs_headers *out, struct rfs_error *err);
+void rfs_headers_free(struct rfs_headers *headers);
+
+/* Returns the rank, or NULL. O(log n). */
+const struct rfs_headers_rank *rfs_headers_find(const struct rfs_headers *headers, uint32_t rank);
+/* Returns the index of a rank's kind, or NULL. */
+static inline const struct rfs_index *rfs_headers_index(const struct rfs_headers *headers,
+                                                        const struct rfs_headers_rank *rank)
+{
+    return rank->kind == RFS_NO_KIND ? NULL : headers->kinds.data[rank->kind].index;
+}
+/* Returns the type of the value of that name in a rank, or NULL. */
+const struct rfs_type *rfs_headers_type(const struct rfs_headers *headers,
+                                        const struct rfs_headers_rank *rank, uint32_t name);

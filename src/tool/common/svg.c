@@ -8,7 +8,7 @@ static const char *const colours[] = {"#a6d3ee", "#f4c56a", "#86d0b3", "#f0e794"
                                       "#93b4e3", "#f2ab8c", "#dcaacb", "#cdcdcd"};
 #define PLAIN (sizeof colours / sizeof *colours)
 
-/* A number without zeros that say nothing. */
+/* Prints a number without zeros that say nothing. */
 static void put(FILE *out, const char *before, double number)
 {
     char text[32];
@@ -30,25 +30,17 @@ static void put_box(FILE *out, double x, double y, double width, double height)
 
 void rfs_svg_escape(FILE *out, const char *text)
 {
+    static const char specials[] = "<>&\"";
+    static const char *const escaped[] = {"&lt;", "&gt;", "&amp;", "&quot;"};
     RFS_FREE char *clean = rfs_text_printable_copy(text);
 
-    for (const char *at = clean ? clean : ""; *at; at++)
-        switch (*at) {
-        case '<':
-            fputs("&lt;", out);
-            break;
-        case '>':
-            fputs("&gt;", out);
-            break;
-        case '&':
-            fputs("&amp;", out);
-            break;
-        case '"':
-            fputs("&quot;", out);
-            break;
-        default:
+    for (const char *at = clean ? clean : ""; *at; at++) {
+        const char *special = strchr(specials, *at);
+        if (special)
+            fputs(escaped[special - specials], out);
+        else
             fputc(*at, out);
-        }
+    }
 }
 
 void rfs_svg_begin(FILE *out, double width, double height, const char *title)

@@ -11,37 +11,37 @@
 
 #include "base/error.h"
 
-#define RFS_SVG_COLOURS 16 /* 8 plain, 8 striped */
+#define RFS_SVG_COLOURS 16 /* plain ones, then striped ones */
 
-/* The size comes first in the file, so it is known by then. TITLE is for screen readers. */
+/* Begins a picture, whose size comes first in the file. TITLE is for screen readers. */
 void rfs_svg_begin(FILE *out, double width, double height, const char *title);
 void rfs_svg_end(FILE *out);
 
-/* TEXT with XML's characters escaped, and bytes that are not printable UTF-8 as \xNN. */
+/* Prints TEXT with XML's characters escaped, and bytes that are not printable UTF-8 as \xNN. */
 void rfs_svg_escape(FILE *out, const char *text);
 /*
- * A line of text at its baseline. Classes: "h" heading, "t" text, "s" small, "k" on a colour; "m"
- * middle, "e" at its end, as in "s e".
+ * Draws a line of text at its baseline. Classes: "h" heading, "t" text, "s" small, "k" on a colour;
+ * "m" middle, "e" at its end, as in "s e".
  */
 void rfs_svg_text(FILE *out, double x, double y, const char *style, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 /*
- * Classes: "o" outline, "g" faint outline, "b" bold outline, "f" background of parts that are left
- * out.
+ * Draws a rectangle. Classes: "o" outline, "g" faint outline, "b" bold outline, "f" background of
+ * what is left out.
  */
 void rfs_svg_rect(FILE *out, double x, double y, double width, double height, const char *style);
-/* Filled with a colour, taken modulo RFS_SVG_COLOURS; FAINT: mostly not. */
+/* Fills a rectangle with a colour, taken modulo RFS_SVG_COLOURS; FAINT: mostly transparent. */
 void rfs_svg_fill(FILE *out, double x, double y, double width, double height, uint32_t colour,
                   bool faint);
-/* A band from a piece of the line x = X0 to one of x = X1, in a colour. */
+/* Draws a band from a piece of the line x = X0 to one of x = X1, in a colour. */
 void rfs_svg_band(FILE *out, double x0, double from0, double to0, double x1, double from1,
                   double to1, uint32_t colour);
-/* About how wide a text of the small class is. */
+/* Returns about how wide a text of the small class is. */
 double rfs_svg_width(const char *text);
 
 /*
- * Opens PATH ("-": the standard output) for a picture, and closes it, so that it is whole or an
- * error. -errno with *err filled.
+ * Open PATH ("-": the standard output) for a picture, and close it, so that it is whole or an
+ * error. Return 0, or -errno with *err filled.
  */
 int rfs_svg_open(const char *path, FILE **out, struct rfs_error *err);
 int rfs_svg_close(const char *path, FILE *out, struct rfs_error *err);

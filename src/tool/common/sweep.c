@@ -9,10 +9,10 @@
 
 struct run {
     const struct rfs_sweep *sweep;
-    pthread_mutex_t lock; /* of the next members; a leaf lock */
+    pthread_mutex_t lock; /* guards the next members; a leaf lock */
     pthread_cond_t turn;  /* somebody's turn has come, or it is over */
-    size_t item;          /* of the next piece, and */
-    uint64_t at;          /* where that begins */
+    size_t item;          /* the item of the next piece */
+    uint64_t at;          /* where that piece begins */
     uint64_t *folded;     /* [n] units */
     int failed;
     struct rfs_error *err;
@@ -32,7 +32,7 @@ static void fail(struct run *run, int code, const struct rfs_error *err)
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-/* Whose memory is guarded: content of any side may be encrypted in its files. */
+/* Returns the side whose memory is guarded: content of any may be encrypted in its files. */
 static const struct rfs_whole *guard(const struct rfs_sweep *sweep)
 {
     for (unsigned side = 0; side < sweep->sides; side++)
@@ -78,8 +78,8 @@ static uint64_t unit_of(const struct rfs_sweep *sweep, size_t item, unsigned sid
 }
 
 /*
- * The bytes that all sides read for so many units, for the progress; without units of their own,
- * that of the first.
+ * Returns the bytes that all sides read for so many units, for the progress; if sides have no units
+ * of their own, those of the first side.
  */
 static uint64_t bytes_of(const struct rfs_sweep *sweep, size_t item, uint64_t n)
 {
@@ -90,7 +90,10 @@ static uint64_t bytes_of(const struct rfs_sweep *sweep, size_t item, uint64_t n)
     return sum;
 }
 
-/* Pieces begin where a multiple of 1 MiB does, on each side, as the assembler's do. */
+/*
+ * Returns the units of a piece: pieces begin at multiples of 1 MiB on each side, as the assembler's
+ * do.
+ */
 static uint64_t step_of(const struct rfs_sweep *sweep, size_t item)
 {
     uint64_t widest = sweep->unit ? 4 : 1;
@@ -128,7 +131,7 @@ static int fetch(const struct rfs_sweep *sweep, struct rfs_sweep_worker *worker,
 
 /* ---- turns ----------------------------------------------------------------------------------- */
 
-/* False when there is none left, or one has failed. */
+/* Takes the next piece. False when there is none left, or one has failed. */
 static bool next(struct run *run, struct rfs_sweep_piece *piece)
 {
     const struct rfs_sweep *sweep = run->sweep;
@@ -146,7 +149,7 @@ static bool next(struct run *run, struct rfs_sweep_piece *piece)
     return more;
 }
 
-/* False when one has failed meanwhile. */
+/* Waits until a piece is the next of its item. False when one has failed meanwhile. */
 static bool wait_turn(struct run *run, const struct rfs_sweep_piece *piece)
 {
     pthread_mutex_lock(&run->lock);

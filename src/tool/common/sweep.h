@@ -12,52 +12,56 @@
 
 #include "base/error.h"
 #include "tool/common/progress.h"
-#include "tool/common/whole.h"
+#include "tool/common/whole_tensors.h"
 
-#define RFS_SWEEP_PIECE ((uint64_t)4 << 20) /* bytes; a multiple of those of a piece */
+#define RFS_SWEEP_PIECE ((uint64_t)4 << 20) /* bytes; a multiple of the assembler's pieces */
 #define RFS_SWEEP_SIDES 3
 
+/* Units BEGIN to BEGIN + N - 1 of an item. */
 struct rfs_sweep_piece {
     size_t item;
-    uint64_t begin, n; /* units; n is 0 for the one piece of an item without any */
+    uint64_t begin, n; /* N is 0 for the one piece of an item without any */
     bool last;
 };
 
-/* Of one thread. */
+/* The buffers and slices of a thread. */
 struct rfs_sweep_worker {
-    /* RFS_SWEEP_PIECE each: the bytes of each side, and spare ones. */
+    /* Buffers of RFS_SWEEP_PIECE: the bytes of each side, and spare ones. */
     unsigned char *bytes[RFS_SWEEP_SIDES];
-    struct rfs_slice slice[RFS_SWEEP_SIDES]; /* of the sides that are read: the item's */
-    size_t of;                               /* the item of those; SIZE_MAX: none */
+    struct rfs_slice slice[RFS_SWEEP_SIDES]; /* slices of item OF, on the sides that are read */
+    size_t of;                               /* SIZE_MAX: none */
     void *own;                               /* OWN_BYTES, zero before each piece */
 };
 
 struct rfs_sweep {
     void *ctx;
     size_t n; /* items */
-    /* that are read; NULL or without a view: a spare buffer */
+    /* The checkpoints that are read; NULL or without a view: a spare buffer. */
     const struct rfs_whole *whole[RFS_SWEEP_SIDES];
-    unsigned sides; /* with spare ones */
+    unsigned sides; /* how many, with spare ones */
     size_t own_bytes;
-    /* The tensor of an item on a side; NULL: none. */
+    /* Returns the tensor of an item on a side; NULL: none. */
     const struct rfs_whole_tensor *(*tensor)(void *ctx, size_t item, unsigned side);
     uint64_t (*units)(void *ctx, size_t item);               /* how long an item is */
     uint64_t (*unit)(void *ctx, size_t item, unsigned side); /* bytes of a unit; NULL: 1 */
     /*
-     * 0, or -errno with *err filled, which ends it all. Of any pieces at once; of those of an item
-     * in order.
+     * Work on any pieces at once, and fold those of an item in order. Return 0, or -errno with *err
+     * filled, which ends it all.
      */
     int (*work)(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sweep_piece *piece,
                 struct rfs_error *err);
     int (*fold)(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sweep_piece *piece,
                 struct rfs_error *err);
-    struct rfs_progress *progress; /* begun and ended here */
+    struct rfs_progress *progress; /* the sweep begins and ends it */
     const char *phase;
 };
 
-/* 0, or -errno with *err filled: that of a piece that failed, or -ENOMEM. */
+/*
+ * Sweeps over all items. Returns 0, or -errno with *err filled: the error of a piece that failed,
+ * or -ENOMEM.
+ */
 int rfs_sweep_run(const struct rfs_sweep *sweep, unsigned threads, struct rfs_error *err);
 
-/* A worker for other work on the same. NULL when out of memory. */
+/* Makes a worker for other work on a sweep's items. NULL when out of memory. */
 struct rfs_sweep_worker *rfs_sweep_worker_new(const struct rfs_sweep *sweep);
 void rfs_sweep_worker_free(const struct rfs_sweep *sweep, struct rfs_sweep_worker *worker);

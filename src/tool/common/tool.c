@@ -2,14 +2,17 @@
 #include "tool/common/tool.h"
 
 #include "base/checked.h"
-#include "base/term.h"
+#include "base/text.h"
 
+#include <assert.h>
 #include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 void rfs_tool_print_error(const char *line)
 {
-    fprintf(stderr, "reshard: %s%s\n", rfs_term_error(STDERR_FILENO), line);
+    fprintf(stderr, "reshard: %s%s\n", rfs_text_error_label(STDERR_FILENO), line);
 }
 
 int rfs_tool_failed(const struct rfs_error *err)
@@ -20,7 +23,7 @@ int rfs_tool_failed(const struct rfs_error *err)
 
 void rfs_tool_warn(const char *line, const char *remedy)
 {
-    fprintf(stderr, "reshard: %s%s%s%s\n", rfs_term_warning(STDERR_FILENO), line,
+    fprintf(stderr, "reshard: %s%s%s%s\n", rfs_text_warning_label(STDERR_FILENO), line,
             remedy ? "; try: " : "", remedy ? remedy : "");
 }
 
@@ -64,4 +67,53 @@ unsigned rfs_tool_processors(unsigned most)
                                                                : sysconf(_SC_NPROCESSORS_ONLN);
 
     return n < 1 ? 1 : n > (long)most ? most : (unsigned)n;
+}
+
+/* ---- signals --------------------------------------------------------------------------------- */
+
+/*
+ * The signal that came, or 0, and where to write a byte then. Signal handlers write while other
+ * threads read, without a lock on every machine that there is.
+ */
+static atomic_int stopped;
+static atomic_int wake_fd = -1;
+static_assert(ATOMIC_INT_LOCK_FREE == 2, "a signal handler may not wait for a lock");
+
+int rfs_tool_stopped(void)
+{
+    return stopped;
+}
+
+void rfs_tool_wake(int fd)
+{
+    wake_fd = fd;
+}
+
+static void on_signal(int number)
+{
+    const int before = errno;
+    const int fd = wake_fd;
+    stopped = number;
+    if (fd >= 0 && write(fd, "", 1) < 0)
+        errno = before; /* full: somebody is awake */
+    errno = before;
+}
+
+void rfs_tool_catch_signals(void)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+    struct sigaction before;
+
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(numbers[i], &act, NULL);
+}
+
+void rfs_tool_end_by_signal(void)
+{
+    if (!stopped)
+        return;
+    signal(stopped, SIG_DFL);
+    raise(stopped);
 }

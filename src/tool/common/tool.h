@@ -1,26 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages, exit codes and numbers of all commands of `reshard`. */
+/* A command of `reshard` as a process: its messages, exit status, signals, and numbers for it. */
 #pragma once
 
 #include "base/error.h"
 
 enum { RFS_EXIT_OK = 0, RFS_EXIT_INPUT = 1, RFS_EXIT_USAGE = 2 };
 
-/* Prints "reshard: error: …" and gives the exit code. */
+/* Prints "reshard: error: …", and returns the exit status. */
 int rfs_tool_failed(const struct rfs_error *err);
 
 /*
- * "reshard: error: …" and "reshard: warning: …; try: REMEDY" (NULL: none), for failures that do not
- * end the command.
+ * Print "reshard: error: …" and "reshard: warning: …; try: REMEDY" (NULL: none), for failures that
+ * do not end the command.
  */
 void rfs_tool_print_error(const char *line);
 void rfs_tool_warn(const char *line, const char *remedy);
 
-/* Flushes the standard output: it fails if not all could be written. Gives the exit code. */
+/* Flushes the standard output: it fails if not all could be written. Returns the exit status. */
 int rfs_tool_done(void);
 
-/* A decimal number in [MIN, MAX], with a suffix K, M, G or T (powers of 1024) if SUFFIX. */
+/*
+ * Parses a decimal number in [MIN, MAX], with a suffix K, M, G or T (powers of 1024) if SUFFIX.
+ * False when TEXT is none.
+ */
 bool rfs_tool_number(const char *text, bool suffix, uint64_t min, uint64_t max, uint64_t *out);
 
-/* How many processors this process may use, as engines of clusters bind it; from 1 to MOST. */
+/* Returns how many processors this process may use, as engines of clusters bind it: 1 to MOST. */
 unsigned rfs_tool_processors(unsigned most);
+
+/*
+ * Signals that end a command which has something to clean up first: SIGINT, SIGTERM and SIGHUP.
+ * There is one state for the whole process, because a signal handler has nothing else to know it
+ * by.
+ *
+ * From rfs_tool_catch_signals on, they are only noted. A second one of a kind ends the process; an
+ * ignored one stays so.
+ */
+void rfs_tool_catch_signals(void);
+/* Returns the signal that asked to stop, or 0. Any thread. */
+int rfs_tool_stopped(void);
+/* Has a byte written to FD when a signal comes; FD is not blocking, or -1 for none. */
+void rfs_tool_wake(int fd);
+/*
+ * Ends the process as if nobody had caught the signal, for processes that wait for it. Does nothing
+ * before a signal came.
+ */
+void rfs_tool_end_by_signal(void);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reshard convert check: whether conversion rules fit a source, and their result. */
+/* `reshard convert check`: shows whether conversion rules fit a source, and their result. */
 #include "base/cleanup.h"
-#include "plan/converted.h"
+#include "plan/by_rules.h"
 #include "tool/common/command.h"
-#include "tool/common/open.h"
-#include "tool/common/table.h"
-#include "view/copies.h"
+#include "tool/common/show.h"
+#include "tool/common/source.h"
 #include "view/plans.h"
+#include "view/rules_view.h"
 
 struct request {
     const char *rules, *source;
-    struct rfs_settings options; /* of the view */
+    struct rfs_settings options; /* options of the view */
     bool list, json;
-    bool checks; /* the word before the arguments was there */
+    bool checks; /* "check" stood before the arguments */
 };
 
 static int take_word(void *given, const char *word, struct rfs_error *err)
@@ -25,7 +25,7 @@ static int take_word(void *given, const char *word, struct rfs_error *err)
                : rfs_fail_usage(err, "reshard convert check", "unknown action '%s'", word);
 }
 
-/* Of how many source tensors it is made. */
+/* Returns of how many source tensors a tensor is made. */
 static size_t count_sources(const struct rfs_rules_map *map, const struct rfs_rules_made *made)
 {
     size_t n = 0;
@@ -107,15 +107,15 @@ static int run(void *given, struct rfs_error *err)
     if (rc == 0 && !plans.converted)
         rc = rfs_fail_usage(err, "a checkpoint of a model", "the source cannot be converted");
     if (rc == 0)
-        rc = rfs_view_compare(rfs_view_only(view), err);
+        rc = rfs_view_compare_copies(rfs_view_only(view), err);
     if (rc == 0)
         print(request, &plans);
     return rc;
 }
 
 static const struct rfs_argument arguments[] = {
-    RFS_ARG_PLACE("RULES", struct request, rules, NULL),
-    RFS_ARG_PLACE("SRC", struct request, source, "one RULES and one SRC"),
+    RFS_ARG_OPERAND("RULES", struct request, rules, NULL),
+    RFS_ARG_OPERAND("SRC", struct request, source, "one RULES and one SRC"),
     RFS_ARG_VIEW_NAMED("hf-config", "FILE", "hf_config", struct request, options,
                        "the model's config.json (that of SRC, if it has one)"),
     RFS_ARG_VIEW_NAMED("convert-options", "NAME=WORD:…", "convert_options", struct request, options,

@@ -1,81 +1,627 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line of `reshard diff`. */
+/* `reshard diff`: two checkpoints, tensor by tensor. */
 #include "tool/diff/diff.h"
 
+#include "base/settings.h"
 #include "tool/common/command.h"
-#include "tool/common/open.h"
+#include "tool/common/numbers.h"
+#include "tool/common/progress.h"
+#include "tool/common/show.h"
+#include "tool/common/source.h"
 #include "tool/common/sweep.h"
+#include "tool/common/whole_tensors.h"
 
-/* As diff(1). */
+#include <math.h>
+
+#define BLOCK 4096
+#define LANES 8
+
+static void add(struct rfs_sum *sum, double value)
+{
+    const double next = sum->sum + value;
+
+    sum->lost +=
+        fabs(sum->sum) >= fabs(value) ? (sum->sum - next) + value : (value - next) + sum->sum;
+    sum->sum = next;
+}
+
+static double total(const struct rfs_sum *sum)
+{
+    return isfinite(sum->sum) ? sum->sum + sum->lost : sum->sum;
+}
+
+static double of_lanes(const double *lane)
+{
+    return ((lane[0] + lane[1]) + (lane[2] + lane[3])) +
+           ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+static void add_products(struct rfs_comparison *out, const double *a, const double *b, size_t n)
+{
+    double ab[LANES] = {0}, aa[LANES] = {0}, bb[LANES] = {0};
+
+    for (size_t i = 0; i < n; i += LANES) {
+        const size_t lanes = n - i < LANES ? n - i : LANES;
+        for (size_t k = 0; k < lanes; k++) {
+            ab[k] += a[i + k] * b[i + k];
+            aa[k] += a[i + k] * a[i + k];
+            bb[k] += b[i + k] * b[i + k];
+        }
+    }
+    add(&out->ab, of_lanes(ab));
+    add(&out->aa, of_lanes(aa));
+    add(&out->bb, of_lanes(bb));
+}
+
+/* Compares numbers that are all finite. */
+static void compare_finite(struct rfs_comparison *out, const struct rfs_tolerance *tolerance,
+                           const double *a, const double *b, size_t n)
+{
+    double most = out->most;
+    double most_relative = out->most_relative;
+    uint64_t same = 0;
+    uint64_t beyond = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const double far = fabs(a[i] - b[i]);
+        const double size = fabs(b[i]);
+        const double relative = far / (size > 0 ? size : (double)INFINITY);
+        most = far > most ? far : most;
+        most_relative = relative > most_relative ? relative : most_relative;
+        same += far == 0;
+        beyond += far > tolerance->absolute + tolerance->relative * size;
+    }
+    out->most = most;
+    out->most_relative = most_relative;
+    out->same += same;
+    out->beyond += beyond;
+    add_products(out, a, b, n);
+}
+
+/*
+ * Takes out the pairs that are not finite on both sides, and counts them. Returns how many are
+ * left.
+ */
+static size_t take_out(struct rfs_comparison *out, double *a, double *b, size_t n)
+{
+    size_t left = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (isfinite(a[i]) && isfinite(b[i])) {
+            a[left] = a[i];
+            b[left++] = b[i];
+            continue;
+        }
+        const bool same = a[i] == b[i] || (isnan(a[i]) && isnan(b[i]));
+        out->nan_a += isnan(a[i]) != 0;
+        out->nan_b += isnan(b[i]) != 0;
+        out->same += same;
+        out->beyond += !same;
+    }
+    return left;
+}
+
+static bool are_finite(const double *values, size_t n)
+{
+    double nothing[LANES] = {0}; /* stays 0, or becomes NaN */
+
+    for (size_t i = 0; i < n; i += LANES) {
+        const size_t lanes = n - i < LANES ? n - i : LANES;
+        for (size_t k = 0; k < lanes; k++)
+            nothing[k] += values[i + k] * 0;
+    }
+    return of_lanes(nothing) == 0;
+}
+
+/* Compares 64-bit integers, whose differences doubles would lose. */
+static void compare_long(struct rfs_comparison *out, const struct rfs_tolerance *tolerance,
+                         bool has_sign, const unsigned char *a, const unsigned char *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint64_t x, y;
+        memcpy(&x, a + i * sizeof x, sizeof x);
+        memcpy(&y, b + i * sizeof y, sizeof y);
+        const bool less = has_sign ? (int64_t)x < (int64_t)y : x < y;
+        const double far = (double)(less ? y - x : x - y);
+        const double size = fabs(has_sign ? (double)(int64_t)y : (double)y);
+        const double relative = size > 0 ? far / size : 0;
+        out->most = far > out->most ? far : out->most;
+        out->most_relative = relative > out->most_relative ? relative : out->most_relative;
+        out->same += x == y;
+        out->beyond += far > tolerance->absolute + tolerance->relative * size;
+    }
+}
+
+void rfs_diff_add(struct rfs_comparison *comparison, const struct rfs_tolerance *tolerance,
+                  const struct rfs_type *type_a, const void *a, const struct rfs_type *type_b,
+                  const void *b, size_t n)
+{
+    const bool exact = rfs_numbers_are_long(type_a) && type_a->dtype == type_b->dtype;
+    const unsigned char *from_a = a;
+    const unsigned char *from_b = b;
+    double x[BLOCK], y[BLOCK];
+
+    comparison->numbers += n;
+    for (size_t some; n > 0; n -= some) {
+        some = n < BLOCK ? n : BLOCK;
+        rfs_numbers_decode(type_a, from_a, some, x);
+        rfs_numbers_decode(type_b, from_b, some, y);
+        if (exact) {
+            compare_long(comparison, tolerance, type_a->dtype == RFS_INT64, from_a, from_b, some);
+            add_products(comparison, x, y, some);
+        } else {
+            const size_t left = are_finite(x, some) && are_finite(y, some)
+                                    ? some
+                                    : take_out(comparison, x, y, some);
+            compare_finite(comparison, tolerance, x, y, left);
+        }
+        from_a += some * rfs_numbers_bytes(type_a);
+        from_b += some * rfs_numbers_bytes(type_b);
+    }
+}
+
+static void add_sum(struct rfs_sum *sum, const struct rfs_sum *other)
+{
+    add(sum, other->sum);
+    sum->lost += other->lost;
+}
+
+void rfs_diff_merge(struct rfs_comparison *comparison, const struct rfs_comparison *other)
+{
+    comparison->numbers += other->numbers;
+    comparison->same += other->same;
+    comparison->beyond += other->beyond;
+    comparison->nan_a += other->nan_a;
+    comparison->nan_b += other->nan_b;
+    if (other->most > comparison->most)
+        comparison->most = other->most;
+    if (other->most_relative > comparison->most_relative)
+        comparison->most_relative = other->most_relative;
+    add_sum(&comparison->ab, &other->ab);
+    add_sum(&comparison->aa, &other->aa);
+    add_sum(&comparison->bb, &other->bb);
+}
+
+double rfs_diff_cosine(const struct rfs_comparison *comparison)
+{
+    const double size = sqrt(total(&comparison->aa)) * sqrt(total(&comparison->bb));
+    const double cosine = total(&comparison->ab) / size;
+
+    if (!(size > 0) || isnan(cosine))
+        return (double)NAN;
+    return cosine > 1 ? 1 : cosine < -1 ? -1 : cosine; /* rounded */
+}
+
+/* ---- pairs ----------------------------------------------------------------------------------- */
+
+enum depth { NAMES, HEADERS, VALUES };
+
+struct request {
+    const char *path[2];
+    struct rfs_settings view[2]; /* options of A's and B's view */
+    struct rfs_globs globs;
+    struct rfs_tolerance tolerance;
+    enum depth depth;
+    bool any_dtype; /* accept another element type */
+    bool all;       /* show also equal tensors */
+    bool json;
+    unsigned threads;
+};
+
+/* A name, and each side's tensor. */
+struct pair {
+    const struct rfs_whole_tensor *of[2]; /* A's and B's; either may be NULL */
+    bool other_shape, other_dtype;
+    bool read;                   /* values were compared */
+    uint64_t other_bytes;        /* number of pieces of up to 4 MiB whose bytes differ */
+    struct rfs_comparison found; /* differences of tensors with numbers */
+};
+
+struct diff {
+    struct request *request;
+    struct rfs_whole whole[2];
+    /* side that is hfai's parts: only their models are compared; NULL: all is compared */
+    const char *parts;
+    RFS_VEC(struct pair) pairs; /* pairs in A's order, then those that only B has */
+    struct rfs_progress progress;
+};
+
+static const char *pair_name(const struct pair *pair)
+{
+    return pair->of[pair->of[0] == NULL]->name;
+}
+static bool same_shape(const struct rfs_type *a, const struct rfs_type *b)
+{
+    return a->ndim == b->ndim && memcmp(a->dims, b->dims, sizeof a->dims) == 0;
+}
+
+static bool same_dtype(const struct rfs_type *a, const struct rfs_type *b)
+{
+    return a->dtype == b->dtype && a->kind == b->kind;
+}
+
+static int pair_up(struct diff *diff, struct rfs_error *err)
+{
+    const struct rfs_whole *a = &diff->whole[0];
+    const struct rfs_whole *b = &diff->whole[1];
+
+    for (size_t i = 0; i < a->n + b->n; i++) {
+        struct pair pair = {0};
+        if (i < a->n) {
+            pair.of[0] = &a->tensors[i];
+            pair.of[1] = rfs_whole_find(b, pair.of[0]->name);
+        } else {
+            pair.of[1] = &b->tensors[i - a->n];
+            if (rfs_whole_find(a, pair.of[1]->name))
+                continue;
+        }
+        if (pair.of[0] && pair.of[1]) {
+            pair.other_shape = !same_shape(pair.of[0]->type, pair.of[1]->type);
+            pair.other_dtype = !same_dtype(pair.of[0]->type, pair.of[1]->type);
+        }
+        if (!RFS_PUSH(&diff->pairs, pair))
+            return rfs_fail_memory(err);
+    }
+    return 0;
+}
+
+/* Says whether the numbers of a pair can be compared one by one. */
+static bool have_numbers(const struct pair *pair)
+{
+    const uint32_t each = rfs_numbers_each(pair->of[0]->type);
+
+    return each > 0 && each == rfs_numbers_each(pair->of[1]->type);
+}
+
+static bool is_readable(const struct request *request, const struct pair *pair)
+{
+    if (request->depth < VALUES || !pair->of[0] || !pair->of[1] || pair->other_shape)
+        return false;
+    return have_numbers(pair) ||
+           (!pair->other_dtype && pair->of[0]->type->bytes == pair->of[1]->type->bytes);
+}
+
+/* Says whether the two are the same, as far as the request asks. */
+static bool is_same(const struct request *request, const struct pair *pair)
+{
+    if (!pair->of[0] || !pair->of[1])
+        return false;
+    if (request->depth == NAMES)
+        return true;
+    if (pair->other_shape || (pair->other_dtype && !request->any_dtype))
+        return false;
+    if (request->depth == HEADERS)
+        return true;
+    if (!pair->read)
+        return false;
+    return have_numbers(pair) ? pair->found.beyond == 0 : pair->other_bytes == 0;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* The result of a piece. */
+struct found {
+    struct rfs_comparison numbers;
+    bool other_bytes;
+};
+
+static const struct rfs_whole_tensor *tensor_of(void *ctx, size_t item, unsigned side)
+{
+    const struct diff *diff = ctx;
+
+    return diff->pairs.data[item].of[side];
+}
+
+/* Returns the bytes of a unit: of a number, or 1 where there are none. */
+static uint64_t unit_bytes(void *ctx, size_t item, unsigned side)
+{
+    const struct diff *diff = ctx;
+    const struct pair *pair = &diff->pairs.data[item];
+
+    return pair->read && have_numbers(pair) ? rfs_numbers_bytes(pair->of[side]->type) : 1;
+}
+
+static uint64_t units(void *ctx, size_t item)
+{
+    const struct diff *diff = ctx;
+    const struct pair *pair = &diff->pairs.data[item];
+
+    return pair->read ? pair->of[0]->type->bytes / unit_bytes(ctx, item, 0) : 0;
+}
+
+static int compare(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sweep_piece *piece,
+                   struct rfs_error *err)
+{
+    const struct diff *diff = ctx;
+    const struct pair *pair = &diff->pairs.data[piece->item];
+    struct found *found = worker->own;
+
+    (void)err;
+    if (piece->n == 0)
+        return 0;
+    found->other_bytes =
+        pair->other_dtype ||
+        memcmp(worker->bytes[0], worker->bytes[1], piece->n * unit_bytes(ctx, piece->item, 0)) != 0;
+    if (have_numbers(pair))
+        rfs_diff_add(&found->numbers, &diff->request->tolerance, pair->of[0]->type,
+                     worker->bytes[0], pair->of[1]->type, worker->bytes[1], (size_t)piece->n);
+    return 0;
+}
+
+static int merge(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sweep_piece *piece,
+                 struct rfs_error *err)
+{
+    struct diff *diff = ctx;
+    struct pair *pair = &diff->pairs.data[piece->item];
+    const struct found *found = worker->own;
+
+    (void)err;
+    rfs_diff_merge(&pair->found, &found->numbers);
+    pair->other_bytes += found->other_bytes;
+    return 0;
+}
+
+static int read_pairs(struct diff *diff, struct rfs_error *err)
+{
+    const struct rfs_sweep sweep = {
+        .ctx = diff,
+        .n = diff->pairs.n,
+        .whole = {&diff->whole[0], &diff->whole[1]},
+        .sides = 2,
+        .own_bytes = sizeof(struct found),
+        .tensor = tensor_of,
+        .units = units,
+        .unit = unit_bytes,
+        .work = compare,
+        .fold = merge,
+        .progress = &diff->progress,
+        .phase = "comparing",
+    };
+
+    for (size_t i = 0; i < diff->pairs.n; i++)
+        diff->pairs.data[i].read = is_readable(diff->request, &diff->pairs.data[i]);
+    if (diff->request->depth < VALUES)
+        return 0;
+    rfs_progress_init(&diff->progress, false);
+    const int rc = rfs_sweep_run(&sweep, diff->request->threads, err);
+    rfs_progress_destroy(&diff->progress);
+    return rc;
+}
+
+/* ---- showing them ---------------------------------------------------------------------------- */
+
+static const struct rfs_column columns[] = {
+    {"", RFS_CELL_TEXT | RFS_FOR_PEOPLE},
+    {"name", RFS_CELL_TEXT},
+    {"state", RFS_CELL_TEXT | RFS_FOR_SCRIPTS},
+    {"dtype", RFS_CELL_TEXT | RFS_FOR_PEOPLE},
+    {"dtype_a", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
+    {"dtype_b", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
+    {"shape", RFS_CELL_TEXT | RFS_FOR_PEOPLE},
+    {"shape_a", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
+    {"shape_b", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
+    {"bytes_equal", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
+    {"differ", RFS_CELL_NUMBER | RFS_FOR_PEOPLE},
+    {"count", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
+    {"equal", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
+    {"beyond", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
+    {"max abs", RFS_CELL_NUMBER},
+    {"max rel", RFS_CELL_NUMBER},
+    {"NaN", RFS_CELL_NUMBER | RFS_FOR_PEOPLE},
+    {"nan_a", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
+    {"nan_b", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
+    {"cosine", RFS_CELL_NUMBER},
+};
+enum { NUMBERS = 9 }; /* columns from count on */
+
+struct counts {
+    size_t same, different, only[2];
+};
+
+/* Adds, for people, one value for both sides, or "A → B"; for scripts both, QUOTED as strings. */
+static void add_both(struct rfs_table *table, const struct pair *pair, bool other, const char *a,
+                     const char *b, bool quoted)
+{
+    const char *of[2] = {a, b};
+
+    rfs_table_add(table, "%s%s%s", pair->of[0] ? a : b, other ? " → " : "", other ? b : "");
+    for (int side = 0; side < 2; side++)
+        if (pair->of[side])
+            rfs_table_add(table, quoted ? "\"%s\"" : "%s", of[side]);
+        else
+            rfs_table_none(table, "");
+}
+
+static void add_headers(struct rfs_table *table, const struct pair *pair)
+{
+    const char *dtype[2] = {"", ""};
+    char shape[2][RFS_SHAPE_TEXT] = {"", ""};
+
+    for (int side = 0; side < 2; side++) {
+        if (!pair->of[side])
+            continue;
+        dtype[side] = rfs_whole_dtype(pair->of[side]->type);
+        rfs_whole_shape(pair->of[side]->type, shape[side]);
+    }
+    add_both(table, pair, pair->other_dtype, dtype[0], dtype[1], true);
+    add_both(table, pair, pair->other_shape, shape[0], shape[1], false);
+}
+
+static void add_values(struct rfs_table *table, const struct pair *pair)
+{
+    const struct rfs_comparison *found = &pair->found;
+    const bool numbers = pair->read && found->numbers > 0;
+    const double cosine = rfs_diff_cosine(found);
+
+    if (pair->read)
+        rfs_table_bool(table, pair->other_bytes == 0);
+    else
+        rfs_table_none(table, "");
+    if (numbers)
+        rfs_table_u64(table, found->numbers - found->same);
+    else
+        rfs_table_text(table, pair->other_bytes > 0 ? "bytes" : "");
+    for (int i = 0; !numbers && i < NUMBERS; i++)
+        rfs_table_none(table, "");
+    if (!numbers)
+        return;
+    rfs_table_u64(table, found->numbers);
+    rfs_table_u64(table, found->same);
+    rfs_table_u64(table, found->beyond);
+    rfs_table_real(table, 3, found->most);
+    rfs_table_real(table, 3, found->most_relative);
+    if (found->nan_a == found->nan_b)
+        rfs_table_u64(table, found->nan_a);
+    else
+        rfs_table_add(table, "%" PRIu64 " → %" PRIu64, found->nan_a, found->nan_b);
+    rfs_table_u64(table, found->nan_a);
+    rfs_table_u64(table, found->nan_b);
+    if (isnan(cosine))
+        rfs_table_none(table, "-");
+    else
+        rfs_table_real(table, 9, cosine);
+}
+
+static void add_row(struct rfs_table *table, const struct pair *pair, bool same)
+{
+    static const struct {
+        const char *sign, *word;
+    } states[] = {{"-", "only_a"}, {"+", "only_b"}, {"=", "same"}, {"!", "different"}};
+    const int state = !pair->of[1] ? 0 : !pair->of[0] ? 1 : same ? 2 : 3;
+
+    rfs_table_text(table, states[state].sign);
+    rfs_table_text(table, pair_name(pair));
+    rfs_table_text(table, states[state].word);
+    add_headers(table, pair);
+    add_values(table, pair);
+}
+
+static void print_summary(const struct diff *diff, const struct counts *counts, bool rows)
+{
+    if (rows)
+        putchar('\n');
+    if (diff->parts)
+        printf("note: of %s the models' tensors were compared, and nothing else\n", diff->parts);
+    if (counts->different + counts->only[0] + counts->only[1] == 0)
+        printf("%zu tensor%s the same\n", counts->same, counts->same == 1 ? " is" : "s are");
+    else
+        printf("the same: %zu, different: %zu, only in %s: %zu, only in %s: %zu\n", counts->same,
+               counts->different, diff->request->path[0], counts->only[0], diff->request->path[1],
+               counts->only[1]);
+}
+
+static void print_json(const struct diff *diff, const struct rfs_table *table, bool same)
+{
+    struct rfs_json_write json = {.file = stdout};
+
+    rfs_json_object(&json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_text(&json, "a", diff->request->path[0]);
+    rfs_json_put_text(&json, "b", diff->request->path[1]);
+    rfs_json_put_bool(&json, "same", same);
+    rfs_json_put_bool(&json, "models_only", diff->parts != NULL);
+    rfs_table_put_json(table, &json, "rows");
+    rfs_json_finish(&json);
+}
+
+/* Prints to the standard output. */
+static void write_diff(const struct diff *diff)
+{
+    const bool json = diff->request->json;
+    struct rfs_table table = RFS_TABLE(columns, json);
+    struct counts counts = {0};
+
+    for (size_t i = 0; i < diff->pairs.n; i++) {
+        const struct pair *pair = &diff->pairs.data[i];
+        const bool same = is_same(diff->request, pair);
+        counts.same += same;
+        counts.different += !same && pair->of[0] && pair->of[1];
+        counts.only[0] += !pair->of[1];
+        counts.only[1] += !pair->of[0];
+        if (json || !same || diff->request->all)
+            add_row(&table, pair, same);
+    }
+    const bool rows = table.cells.n > 0;
+    if (json) {
+        print_json(diff, &table, counts.same == diff->pairs.n);
+    } else {
+        if (rows)
+            rfs_table_print(&table, stdout);
+        print_summary(diff, &counts, rows);
+    }
+    rfs_table_free(&table);
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+/* Exit codes, the ones of diff(1). */
 enum { SAME = 0, DIFFERENT = 1, TROUBLE = 2 };
 
 static const struct rfs_argument arguments[] = {
-    RFS_ARG_PLACE("A", struct rfs_diff_options, path[0], NULL),
-    RFS_ARG_PLACE("B", struct rfs_diff_options, path[1], "reshard diff A B"),
-    RFS_ARG_VIEW('s', "FILE", "src_strategy", struct rfs_diff_options, view[0], NULL),
-    RFS_ARG_VIEW('d', "FILE", "src_strategy", struct rfs_diff_options, view[1],
+    RFS_ARG_OPERAND("A", struct request, path[0], NULL),
+    RFS_ARG_OPERAND("B", struct request, path[1], "reshard diff A B"),
+    RFS_ARG_VIEW('s', "FILE", "src_strategy", struct request, view[0], NULL),
+    RFS_ARG_VIEW('d', "FILE", "src_strategy", struct request, view[1],
                  "the strategies of A and of B, where they are sharded"),
-    RFS_ARG_VIEW('o', "OPTION,…", NULL, struct rfs_diff_options, view[0], "options to read A by"),
-    RFS_ARG_VIEW_NAMED("options-b", "OPTION,…", NULL, struct rfs_diff_options, view[1],
-                       "the same for B"),
-    RFS_ARG_REAL("rtol", "R", struct rfs_diff_options, tolerance.relative, NULL),
-    RFS_ARG_REAL("atol", "A", struct rfs_diff_options, tolerance.absolute,
-                 "accept |a - b| <= A + R * |b|"),
-    RFS_ARG_FLAG("any-dtype", struct rfs_diff_options, any_dtype, "accept another element type"),
-    RFS_ARG_CHOICE("names-only", struct rfs_diff_options, depth, RFS_DIFF_NAMES,
-                   "compare only names"),
-    RFS_ARG_CHOICE("headers", struct rfs_diff_options, depth, RFS_DIFF_HEADERS,
+    RFS_ARG_VIEW('o', "OPTION,…", NULL, struct request, view[0], "options to read A by"),
+    RFS_ARG_VIEW_NAMED("options-b", "OPTION,…", NULL, struct request, view[1], "the same for B"),
+    RFS_ARG_REAL("rtol", "R", struct request, tolerance.relative, NULL),
+    RFS_ARG_REAL("atol", "A", struct request, tolerance.absolute, "accept |a - b| <= A + R * |b|"),
+    RFS_ARG_FLAG("any-dtype", struct request, any_dtype, "accept another element type"),
+    RFS_ARG_CHOICE("names-only", struct request, depth, NAMES, "compare only names"),
+    RFS_ARG_CHOICE("headers", struct request, depth, HEADERS,
                    "compare only names, shapes and element types"),
-    RFS_ARG_TEXTS("name", "GLOB", struct rfs_diff_options, globs,
+    RFS_ARG_TEXTS("name", "GLOB", struct request, globs,
                   "only these tensors; may be given several times"),
-    RFS_ARG_FLAG("all", struct rfs_diff_options, all, "list equal tensors, too"),
-    RFS_ARG_THREADS("threads", struct rfs_diff_options, threads),
-    RFS_ARG_FLAG("json", struct rfs_diff_options, json, "for scripts"),
+    RFS_ARG_FLAG("all", struct request, all, "list equal tensors, too"),
+    RFS_ARG_THREADS("threads", struct request, threads),
+    RFS_ARG_FLAG("json", struct request, json, "for scripts"),
     {0},
 };
 
-static int compare(struct rfs_diff *diff, bool *same, struct rfs_error *err)
+static int diff_both(struct diff *diff, bool *same, struct rfs_error *err)
 {
-    struct rfs_diff_options *options = diff->options;
-    int rc = rfs_tool_share_store(&options->view[0], &options->view[1]) ? rfs_fail_memory(err) : 0;
+    struct request *request = diff->request;
+    int rc = rfs_tool_share_store(&request->view[0], &request->view[1]) ? rfs_fail_memory(err) : 0;
 
     for (int side = 0; rc == 0 && side < 2; side++) {
-        rc = rfs_whole_open(options->path[side], &options->view[side], &options->globs, NULL,
+        rc = rfs_whole_open(request->path[side], &request->view[side], &request->globs, NULL,
                             &diff->whole[side], NULL, err);
         rfs_whole_name_strategy(side == 0 ? "-s" : "-d", err);
     }
     if (rc == 0)
-        rc = rfs_globs_check(&options->globs, err);
+        rc = rfs_globs_check(&request->globs, err);
     if (rc == 0)
         diff->parts = rfs_whole_match(&diff->whole[0], &diff->whole[1]);
     if (rc == 0)
-        rc = rfs_diff_pair(diff, err);
+        rc = pair_up(diff, err);
     if (rc == 0)
-        rc = rfs_diff_read(diff, err);
+        rc = read_pairs(diff, err);
     if (rc == 0)
-        rfs_diff_write(diff);
+        write_diff(diff);
     *same = true;
     for (size_t i = 0; i < diff->pairs.n; i++)
-        *same &= rfs_pair_is_same(options, &diff->pairs.data[i]);
+        *same &= is_same(request, &diff->pairs.data[i]);
     return rc;
 }
 
 static int run(void *request, struct rfs_error *err)
 {
-    struct rfs_diff diff = {.options = request};
+    struct diff diff = {.request = request};
     bool same = false;
     int rc = 0;
 
-    if (!diff.options->path[1])
+    if (!diff.request->path[1])
         return rfs_fail_usage(err, "reshard diff A B", "diff takes two paths");
-    rc = compare(&diff, &same, err);
+    rc = diff_both(&diff, &same, err);
     for (int side = 0; side < 2; side++)
         rfs_whole_close(&diff.whole[side]);
     free(diff.pairs.data);
     return rc ? rc : same ? SAME : DIFFERENT;
 }
 
-static const struct rfs_diff_options defaults = {.depth = RFS_DIFF_VALUES};
+static const struct request defaults = {.depth = VALUES};
 
 const struct rfs_command rfs_command_diff = {
     .name = "diff",

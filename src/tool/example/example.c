@@ -1,20 +1,457 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/common/command.h"
-#include "tool/example/write_tree.h"
+/*
+ * `reshard example`: writes an example.
+ *
+ *     DIR/src/rank_N/checkpoint_N.ckpt    for each source rank, mode 0400 in folders of mode 0700
+ *     DIR/src_strategy.ckpt
+ *     DIR/dst_strategy.ckpt
+ */
+#include "tool/example/example.h"
 
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/first_error.h"
+#include "base/io.h"
+#include "base/order.h"
+#include "base/path.h"
+#include "base/pool.h"
+#include "base/text.h"
+#include "image/image.h"
+#include "layout/strategy_doc.h"
+#include "tool/common/command.h"
+#include "tool/common/tool.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+#define BUFFER ((size_t)1 << 20)
+#define MAX_THREADS 8
 #define MAX_RANKS 65536
 #define REMEDY_RANKS "a number from 1 to 65536"
 #define REMEDY "reshard example --help"
 
+/* ---- a rank's .ckpt file, which image/ckpt.c draws ------------------------------------------- */
+
+/* A rank's slice of a tensor, as a sequence of runs that are contiguous in the whole tensor. */
+struct slice {
+    uint64_t key;
+    enum rfs_dtype dtype;
+    uint64_t run;    /* elements of a run */
+    uint64_t stride; /* elements from run to run */
+    uint64_t first;  /* number of the first element in the whole tensor */
+    struct rfs_type type;
+    uint64_t elements;
+};
+
+static struct slice slice_of(const struct rfs_net_param *param, uint64_t seed, uint32_t rank)
+{
+    struct slice slice = {.dtype = param->dtype, .elements = 1};
+    uint64_t dims[RFS_NET_DIMS] = {1, 1};
+    uint32_t pieces[RFS_NET_DIMS] = {1, 1};
+    uint32_t cell[RFS_NET_DIMS] = {0, 0};
+    char name[sizeof param->name + 16];
+    snprintf(name, sizeof name, "%s", param->name);
+    if (param->per_rank)
+        snprintf(name, sizeof name, "%s@%u", param->name, rank);
+    slice.key = rfs_net_value_key(seed, name);
+    if (param->shared) {
+        rfs_net_cut_pieces(&param->cut[0], param->ndim, pieces);
+        rfs_net_cut_cell(&param->cut[0], param->ndim, rank, cell);
+    }
+    for (uint32_t axis = 0; axis < param->ndim; axis++) {
+        dims[axis] = param->dims[axis] / pieces[axis];
+        slice.elements *= dims[axis];
+    }
+    slice.type = (struct rfs_type){.ndim = (uint8_t)param->ndim,
+                                   .dtype = (uint8_t)param->dtype,
+                                   .kind = RFS_TENSOR,
+                                   .dims = {dims[0], dims[1]}};
+    const uint64_t row = param->ndim == 2 ? param->dims[1] : 1;
+    slice.first = cell[0] * dims[0] * row + cell[1] * dims[1];
+    slice.run = pieces[1] == 1 ? slice.elements : dims[1];
+    slice.stride = row;
+    return slice;
+}
+
+/* Writes COUNT elements from the slice's element BEGIN on to OUT. */
+static void fill(const struct slice *slice, uint64_t begin, uint64_t count, unsigned char *out)
+{
+    const uint32_t bytes = rfs_net_value_bytes(slice->dtype);
+    uint64_t run = begin / slice->run;
+    uint64_t in_run = begin % slice->run;
+    while (count > 0) {
+        const uint64_t n = rfs_min_u64(count, slice->run - in_run);
+        rfs_net_value_fill(slice->key, slice->dtype, slice->first + run * slice->stride + in_run, n,
+                           out);
+        out += n * bytes;
+        count -= n;
+        in_run = 0;
+        run++;
+    }
+}
+
+/* A file in the making, written in large pieces. */
+struct sink {
+    int fd;
+    unsigned char *buffer; /* [BUFFER] */
+    size_t used;
+    const char *param;   /* parameter whose bytes are added */
+    const char *pending; /* parameter of the oldest bytes that are not, or could not be, written */
+};
+
+static int flush(struct sink *sink)
+{
+    const size_t n = sink->used;
+    const int rc = rfs_io_write_all(sink->fd, sink->buffer, n);
+    sink->used = 0;
+    if (rc == 0)
+        sink->pending = sink->param;
+    return rc;
+}
+
+static int write_head(struct sink *sink, const struct rfs_bytes *head)
+{
+    const int rc = head->n > BUFFER - sink->used ? flush(sink) : 0;
+    if (rc != 0 || head->n > BUFFER)
+        return rc != 0 ? rc : rfs_io_write_all(sink->fd, head->data, head->n);
+    memcpy(sink->buffer + sink->used, head->data, head->n);
+    sink->used += head->n;
+    return 0;
+}
+
+/* Writes BYTES of the slice's content, from AT on. */
+static int write_content(struct sink *sink, const struct slice *slice, uint64_t at, uint64_t bytes)
+{
+    const uint64_t element = rfs_net_value_bytes(slice->dtype);
+    int rc = 0;
+    for (uint64_t done = 0; rc == 0 && done < bytes;) {
+        const uint64_t n = rfs_min_u64((bytes - done) / element, (BUFFER - sink->used) / element);
+        fill(slice, (at + done) / element, n, sink->buffer + sink->used);
+        sink->used += (size_t)(n * element);
+        done += n * element;
+        if (done < bytes)
+            rc = flush(sink);
+    }
+    return rc;
+}
+
+static int write_param(const struct rfs_net_param *param, const struct slice *slice,
+                       struct rfs_bytes *head, struct sink *sink)
+{
+    const uint64_t whole = slice->elements * rfs_net_value_bytes(param->dtype);
+    int rc = 0;
+    for (uint64_t at = 0; rc == 0 && at < whole; at += RFS_CKPT_CHUNK) {
+        const uint64_t chunk = rfs_min_u64(whole - at, RFS_CKPT_CHUNK);
+        head->n = 0;
+        rc = rfs_image_ckpt_head(head, param->name, strlen(param->name), &slice->type, chunk)
+                 ? write_head(sink, head)
+                 : -ENOMEM;
+        if (rc == 0)
+            rc = write_content(sink, slice, at, chunk);
+    }
+    return rc;
+}
+
+int rfs_example_write_rank(const struct rfs_net *net, uint64_t seed, uint32_t rank, int fd,
+                           const char *path, struct rfs_error *err)
+{
+    RFS_FREE unsigned char *buffer = malloc(BUFFER);
+    struct sink sink = {fd, buffer, 0, NULL, NULL};
+    struct rfs_bytes head = {0};
+    int rc = buffer == NULL ? -ENOMEM : 0;
+    for (size_t i = 0; rc == 0 && i < net->params.n; i++) {
+        const struct slice slice = slice_of(&net->params.data[i], seed, rank);
+        sink.param = net->params.data[i].name;
+        sink.pending = sink.used == 0 ? sink.param : sink.pending;
+        rc = write_param(&net->params.data[i], &slice, &head, &sink);
+    }
+    if (rc == 0)
+        rc = flush(&sink);
+    if (buffer == NULL)
+        rfs_fail(err, rc, RFS_NOWHERE, NULL, "out of memory");
+    else if (rc != 0)
+        rfs_fail(err, rc, RFS_OF(path, sink.pending), "a file system with more room",
+                 "cannot write: %s", strerror(-rc));
+    rfs_bytes_free(&head);
+    return rc;
+}
+
+/* ---- strategies ------------------------------------------------------------------------------ */
+
+/* Puts how the operator that uses a weight cuts its two inputs. */
+static bool put_operator(struct rfs_strategy_doc *doc, const struct rfs_net_param *param,
+                         const struct rfs_net_cut *cut, uint32_t ranks)
+{
+    struct rfs_net_cut plain = *cut;
+    uint32_t pieces[RFS_NET_DIMS] = {1, 1};
+    char name[sizeof param->name + 8];
+
+    plain.opt = false;
+    rfs_net_cut_pieces(&plain, param->ndim, pieces);
+    const int n =
+        snprintf(name, sizeof name, "%s%s", param->ndim == 2 ? "MatMul_" : "Add_", param->name);
+    const uint32_t input[] = {ranks / pieces[0] / pieces[1], pieces[0]};
+    Straspb__ParallelStrategys *node = rfs_strategy_doc_add_node(doc, name, (size_t)n, 0);
+    return node && rfs_strategy_doc_add_input(doc, node, input, 2) &&
+           rfs_strategy_doc_add_input(doc, node, pieces, param->ndim);
+}
+
+static bool put_layout(struct rfs_strategy_doc *doc, const struct rfs_net_param *from,
+                       const struct rfs_net_cut *cut)
+{
+    struct rfs_layout layout = {.n_dev = cut->n_dev, .n_axes = from->ndim};
+    const size_t i = doc->map.n_parallel_layout_item;
+    uint32_t size;
+
+    for (uint32_t p = 0; p < cut->n_dev; p++)
+        layout.dev[p] = cut->dev[p];
+    for (uint32_t k = 0; k < from->ndim; k++) {
+        layout.map[k] = cut->map[k];
+        layout.start[k + 1] = k + 1;
+    }
+    rfs_net_cut_shard(cut, from->ndim, &size, &layout.opt_step);
+    if (!rfs_strategy_doc_make_layout(doc, from->name, &layout))
+        return false;
+    if (size > 1) /* over all repeats */
+        doc->map.parallel_layout_item[i]->parallel_layouts->opt_weight_shard_size = -1;
+    return true;
+}
+
+struct hashed {
+    uint64_t hash;
+    const struct rfs_net_param *param;
+};
+
+RFS_COMPARE(by_hash, struct hashed, x, y, RFS_ORDER(x->hash, y->hash))
+
+/*
+ * The compiler's order is that of a hash table; here it is the order of the names' hashes.
+ */
+int rfs_example_write_strategy(const struct rfs_net *net, unsigned side, char **data, size_t *size,
+                               struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_strategy_doc_free) struct rfs_strategy_doc doc;
+    RFS_FREE struct hashed *order = calloc(net->params.n + 1, sizeof *order);
+    size_t n = 0;
+
+    rfs_strategy_doc_begin(&doc, NULL);
+    bool ok = order && rfs_strategy_doc_reserve(&doc, net->params.n, net->params.n);
+
+    for (size_t i = 0; ok && i < net->params.n; i++)
+        if (net->params.data[i].shared)
+            order[n++] = (struct hashed){rfs_net_value_key(side, net->params.data[i].name),
+                                         &net->params.data[i]};
+    if (ok)
+        RFS_SORT(order, n, by_hash);
+    for (size_t i = 0; ok && i < n; i++) {
+        const struct rfs_net_param *param = order[i].param;
+        ok = (param->moment || put_operator(&doc, param, &param->cut[side], net->ranks[side])) &&
+             put_layout(&doc, param, &param->cut[side]);
+    }
+    doc.map.current_stage = 2;
+    return ok ? rfs_strategy_doc_protobuf(&doc, data, size, err) : rfs_fail_memory(err);
+}
+
+/* ---- the files ------------------------------------------------------------------------------- */
+
+struct job {
+    const char *dir;
+    const struct rfs_net *net;
+    uint64_t seed;
+    atomic_uint_least64_t bytes;
+    struct rfs_first_error first;
+};
+
+static int make_dir(const char *path, mode_t mode, struct rfs_error *err)
+{
+    if (mkdir(path, mode) != 0 && errno != EEXIST)
+        return rfs_fail(err, -errno, RFS_IN(path), "a folder that you may write to",
+                        "cannot make the folder: %s", strerror(errno));
+    return 0;
+}
+
+/* Says whether NAME is PREFIX, a decimal number, SUFFIX. */
+static bool is_numbered(const char *name, const char *prefix, const char *suffix)
+{
+    const size_t n = strlen(prefix);
+    if (strncmp(name, prefix, n) != 0)
+        return false;
+    const size_t digits = strspn(name + n, "0123456789");
+    return digits > 0 && strcmp(name + n + digits, suffix) == 0;
+}
+
+static int unlink_one(const char *path, bool is_dir, struct rfs_error *err)
+{
+    if ((is_dir ? rmdir(path) : unlink(path)) != 0 && errno != ENOENT)
+        return rfs_fail(err, -errno, RFS_IN(path), "another DIR", "cannot remove: %s",
+                        strerror(errno));
+    return 0;
+}
+
+static int fail_list(const char *path, struct rfs_error *err)
+{
+    return rfs_fail(err, -errno, RFS_IN(path), "another DIR", "cannot list: %s", strerror(errno));
+}
+
+/*
+ * Removes from FOLDER the example's entries of that pattern, folders of ranks or files, then FOLDER
+ * itself.
+ */
+static int remove_folder(const char *folder, const char *prefix, const char *suffix, bool of_ranks,
+                         struct rfs_error *err)
+{
+    DIR *dir = opendir(folder);
+    int rc = 0;
+
+    if (!dir)
+        return errno == ENOENT ? 0 : fail_list(folder, err);
+    for (struct dirent *entry; rc == 0 && (entry = readdir(dir)) != NULL;) {
+        if (!is_numbered(entry->d_name, prefix, suffix))
+            continue;
+        RFS_FREE char *path = rfs_path_join(folder, entry->d_name);
+        rc = !path      ? rfs_fail_memory(err)
+             : of_ranks ? remove_folder(path, "checkpoint_", ".ckpt", false, err)
+                        : unlink_one(path, false, err);
+    }
+    closedir(dir);
+    return rc == 0 ? unlink_one(folder, true, err) : rc;
+}
+
+static int remove_example(const char *dir, struct rfs_error *err)
+{
+    RFS_FREE char *src = rfs_path_join(dir, "src");
+    RFS_FREE char *one = rfs_path_join(dir, "src_strategy.ckpt");
+    RFS_FREE char *two = rfs_path_join(dir, "dst_strategy.ckpt");
+    if (src == NULL || one == NULL || two == NULL)
+        return rfs_fail_memory(err);
+    int rc = remove_folder(src, "rank_", "", true, err) ?: unlink_one(one, false, err);
+    return rc == 0 ? unlink_one(two, false, err) : rc;
+}
+
+static int require_empty(const char *path, struct rfs_error *err)
+{
+    DIR *dir = opendir(path);
+    if (dir == NULL)
+        return fail_list(path, err);
+    bool empty = true;
+    for (struct dirent *entry; empty && (entry = readdir(dir)) != NULL;)
+        empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+    closedir(dir);
+    return empty ? 0
+                 : rfs_fail(err, -ENOTEMPTY, RFS_IN(path),
+                            "another DIR, or --force to replace an example", "not empty");
+}
+
+/* Creates a file with mode 0400. Returns a descriptor, or -errno with *err filled. */
+static int create(const char *path, struct rfs_error *err)
+{
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0400);
+
+    return fd >= 0 ? fd
+                   : rfs_fail(err, -errno, RFS_IN(path), "a folder that you may write to",
+                              "cannot create: %s", strerror(errno));
+}
+
+/* Closes a file, once writing it has given RC, or removes it again. *bytes is its size. */
+static int finish(int fd, const char *path, int rc, uint64_t *bytes, struct rfs_error *err)
+{
+    struct stat st = {0};
+
+    if (rc == 0 && fstat(fd, &st) != 0)
+        rc = -errno;
+    if (close(fd) != 0 && rc == 0)
+        rc = -errno;
+    *bytes = (uint64_t)st.st_size;
+    if (rc == 0)
+        return 0;
+    unlink(path);
+    return err->code ? rc
+                     : rfs_fail(err, rc, RFS_IN(path), "a file system with more room",
+                                "cannot write: %s", strerror(-rc));
+}
+
+static int create_rank(void *ctx, size_t i)
+{
+    struct job *job = ctx;
+    struct rfs_error err = {0};
+    uint64_t bytes = 0;
+    RFS_FREE char *folder = rfs_text_printf("%s/src/rank_%zu", job->dir, i);
+    RFS_FREE char *path = rfs_text_printf("%s/src/rank_%zu/checkpoint_%zu.ckpt", job->dir, i, i);
+    const int made =
+        folder == NULL || path == NULL ? rfs_fail_memory(&err) : make_dir(folder, 0700, &err);
+    const int fd = made == 0 ? create(path, &err) : made;
+    const int rc =
+        fd < 0 ? fd
+               : finish(fd, path,
+                        rfs_example_write_rank(job->net, job->seed, (uint32_t)i, fd, path, &err),
+                        &bytes, &err);
+    atomic_fetch_add(&job->bytes, bytes);
+    return rfs_first_error_note(&job->first, rc, &err);
+}
+
+static int create_strategy(const struct job *job, unsigned side, struct rfs_error *err)
+{
+    RFS_FREE char *path =
+        rfs_text_printf("%s/%s_strategy.ckpt", job->dir, side == 0 ? "src" : "dst");
+    RFS_FREE char *data = NULL;
+    size_t size = 0;
+    uint64_t bytes;
+    const int rc =
+        path ? rfs_example_write_strategy(job->net, side, &data, &size, err) : rfs_fail_memory(err);
+    const int fd = rc == 0 ? create(path, err) : rc;
+
+    return fd < 0 ? fd : finish(fd, path, rfs_io_write_all(fd, data, size), &bytes, err);
+}
+
+static int write_ranks(struct job *job, struct rfs_error *err)
+{
+    struct rfs_pool *pool = rfs_pool_new(rfs_tool_processors(MAX_THREADS));
+    if (pool == NULL)
+        return rfs_fail_memory(err);
+    const int rc = rfs_pool_for(pool, job->net->ranks[0], create_rank, job);
+    rfs_pool_free(pool);
+    return rfs_first_error_take(&job->first, rc, err);
+}
+
+/*
+ * Writes the files, several ranks at a time. DIR is made if it is not there, and must be empty
+ * unless FORCE: then an example in it (and nothing else) is removed first. A tree that was begun is
+ * removed on failure. *bytes is the size of all source files. 0 or -errno with *err filled.
+ */
+static int write_tree(const char *dir, const struct rfs_net *net, uint64_t seed, bool force,
+                      uint64_t *bytes, struct rfs_error *err)
+{
+    struct job job = {.dir = dir, .net = net, .seed = seed, .first = RFS_FIRST_ERROR};
+    RFS_FREE char *src = rfs_path_join(dir, "src");
+    int rc = src == NULL ? rfs_fail_memory(err) : make_dir(dir, 0777, err);
+    if (rc == 0 && force)
+        rc = remove_example(dir, err);
+    if (rc == 0)
+        rc = require_empty(dir, err);
+    if (rc)
+        return rc;
+    rc = make_dir(src, 0777, err) ?: write_ranks(&job, err);
+    for (unsigned side = 0; rc == 0 && side < 2; side++)
+        rc = create_strategy(&job, side, err);
+    if (rc != 0)
+        remove_example(dir, NULL);
+    *bytes = atomic_load(&job.bytes);
+    return rc;
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
 struct request {
     struct rfs_net_options net;
     uint64_t seed;
-    int dtype; /* of dtypes */
+    int dtype; /* number in dtypes */
     bool force;
     const char *dir;
 };
 
-/* By their numbers in enum rfs_net_kind, but for the tutorial's. */
+/* Words of --cut, by their numbers in enum rfs_net_kind; the tutorial has none. */
 static const char *const cuts[] = {"tp", "mixed", "opt", "cols", "rows", NULL};
 
 static const char *const dtypes[] = {"float32", "float16", "bfloat16", "float64",
@@ -73,7 +510,7 @@ static int run(void *given, struct rfs_error *err)
     uint64_t bytes = 0;
     int rc = settle(request, err)
             ?: rfs_net_make(&request->net, &net, err)
-            ?: rfs_tree_write(request->dir, &net, request->seed, request->force, &bytes, err);
+            ?: write_tree(request->dir, &net, request->seed, request->force, &bytes, err);
 
     if (rc == 0)
         printf("%s: %" PRIu32 " → %" PRIu32 " ranks, %zu parameters, %" PRIu64

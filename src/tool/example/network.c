@@ -2,20 +2,171 @@
 #include "tool/example/network.h"
 
 #include "base/checked.h"
-#include "tool/example/value.h"
+
+#include <endian.h>
 
 #define MAX_DIM (UINT64_C(1) << 40)
 #define MAX_LAYERS 10000
 
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static uint64_t mix(uint64_t z)
+{
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+uint64_t rfs_net_value_key(uint64_t seed, const char *name)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (; *name != '\0'; name++)
+        hash = (hash ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
+    return mix(hash ^ mix(seed));
+}
+
+/*
+ * Masks that are repeated over 8 bytes. Floats keep the sign, two bits of the exponent and the
+ * mantissa; the other bits of the exponent are fixed, so that it is 1, 3, 5 or 7 below the one of
+ * 1.0.
+ */
+struct masks {
+    uint32_t bytes;
+    uint64_t and, or ;
+};
+
+static const struct masks masks_of[RFS_DTYPE_COUNT] = {
+    [RFS_BOOL] = {1, UINT64_C(0x0101010101010101), 0},
+    [RFS_INT8] = {1, UINT64_MAX, 0},
+    [RFS_UINT8] = {1, UINT64_MAX, 0},
+    [RFS_INT16] = {2, UINT64_MAX, 0},
+    [RFS_UINT16] = {2, UINT64_MAX, 0},
+    [RFS_INT32] = {4, UINT64_MAX, 0},
+    [RFS_UINT32] = {4, UINT64_MAX, 0},
+    [RFS_INT64] = {8, UINT64_MAX, 0},
+    [RFS_UINT64] = {8, UINT64_MAX, 0},
+    [RFS_FLOAT16] = {2, UINT64_C(0x9bff9bff9bff9bff), UINT64_C(0x2000200020002000)},
+    [RFS_BFLOAT16] = {2, UINT64_C(0x837f837f837f837f), UINT64_C(0x3c003c003c003c00)},
+    [RFS_FLOAT32] = {4, UINT64_C(0x837fffff837fffff), UINT64_C(0x3c0000003c000000)},
+    [RFS_FLOAT64] = {8, UINT64_C(0x806fffffffffffff), UINT64_C(0x3f80000000000000)},
+};
+
+uint32_t rfs_net_value_bytes(enum rfs_dtype dtype)
+{
+    return masks_of[dtype].bytes;
+}
+
+static uint64_t word(uint64_t key, const struct masks *masks, uint64_t j)
+{
+    return htole64((mix(key + (j + 1) * UINT64_C(0x9e3779b97f4a7c15)) & masks->and) | masks->or);
+}
+
+void rfs_net_value_fill(uint64_t key, enum rfs_dtype dtype, uint64_t first, uint64_t count,
+                        void *out)
+{
+    const struct masks *masks = &masks_of[dtype];
+    unsigned char *to = out;
+    uint64_t at = first * masks->bytes;
+    const uint64_t end = at + count * masks->bytes;
+    while (at < end) {
+        const uint64_t w = word(key, masks, at / 8);
+        const size_t skip = (size_t)(at % 8);
+        const size_t left = (size_t)(end - at);
+        const size_t n = left < 8 - skip ? left : 8 - skip;
+        if (n == 8)
+            memcpy(to, &w, 8);
+        else
+            memcpy(to, (const unsigned char *)&w + skip, n);
+        to += n;
+        at += n;
+    }
+}
+
+/* ---- cuts ------------------------------------------------------------------------------------ */
+
+/*
+ * Cuts follow the definition: a rank's coordinates are its row-major index in the device matrix.
+ * No code is shared with the layout room, so that the examples do not share its mistakes.
+ */
+/* Returns the position in dev of the device axis that cuts tensor axis AXIS, or -1. */
+static int dev_axis(const struct rfs_net_cut *cut, uint32_t axis)
+{
+    return cut->map[axis] < 0 ? -1 : (int)cut->n_dev - 1 - cut->map[axis];
+}
+
+static bool is_repeated(const struct rfs_net_cut *cut, uint32_t ndim, uint32_t dev)
+{
+    for (uint32_t axis = 0; axis < ndim; axis++)
+        if (dev_axis(cut, axis) == (int)dev)
+            return false;
+    return true;
+}
+
+static void coordinates(const struct rfs_net_cut *cut, uint32_t rank, uint32_t *at)
+{
+    for (uint32_t i = cut->n_dev; i-- > 0;) {
+        at[i] = rank % cut->dev[i];
+        rank /= cut->dev[i];
+    }
+}
+
+void rfs_net_cut_shard(const struct rfs_net_cut *cut, uint32_t ndim, uint32_t *size, uint32_t *step)
+{
+    *size = *step = 0;
+    if (!cut->opt)
+        return;
+    uint32_t stride = 1;
+    uint32_t pieces = 1;
+    for (uint32_t i = cut->n_dev; i-- > 0; stride *= cut->dev[i]) {
+        if (!is_repeated(cut, ndim, i) || cut->dev[i] == 1)
+            continue;
+        if (*step == 0)
+            *step = stride;
+        pieces *= cut->dev[i];
+    }
+    if (pieces > 1)
+        *size = pieces;
+}
+
+void rfs_net_cut_pieces(const struct rfs_net_cut *cut, uint32_t ndim, uint32_t *pieces)
+{
+    for (uint32_t axis = 0; axis < ndim; axis++) {
+        const int dev = dev_axis(cut, axis);
+        pieces[axis] = dev < 0 ? 1 : cut->dev[dev];
+    }
+    uint32_t size;
+    uint32_t step;
+    rfs_net_cut_shard(cut, ndim, &size, &step);
+    if (size > 1)
+        pieces[0] *= size;
+}
+
+void rfs_net_cut_cell(const struct rfs_net_cut *cut, uint32_t ndim, uint32_t rank, uint32_t *cell)
+{
+    uint32_t at[RFS_NET_AXES];
+    coordinates(cut, rank, at);
+    for (uint32_t axis = 0; axis < ndim; axis++) {
+        const int dev = dev_axis(cut, axis);
+        cell[axis] = dev < 0 ? 0 : at[dev];
+    }
+    if (!cut->opt || ndim == 0)
+        return;
+    for (uint32_t i = 0; i < cut->n_dev; i++)
+        if (is_repeated(cut, ndim, i))
+            cell[0] = cell[0] * cut->dev[i] + at[i];
+}
+
+/* ---- networks -------------------------------------------------------------------------------- */
+
 enum { SRC, DST };
 
-/* How a matrix or a vector is cut by tensor parallelism. */
+/* Ways in which tensor parallelism cuts a matrix or a vector. */
 enum way { WHOLE, BY_ROW, BY_COLUMN };
 
 struct maker {
     const struct rfs_net_options *options;
     struct rfs_net *net;
-    uint64_t lcm; /* of the ranks of both sides */
+    uint64_t lcm; /* least common multiple of the ranks of both sides */
     bool failed;  /* out of memory */
 };
 
@@ -24,7 +175,7 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
     return value == 0 ? unit : (value + unit - 1) / unit * unit;
 }
 
-/* The smallest divisor over 1, or 1 for a prime. */
+/* Returns the smallest divisor over 1, or 1 for a prime. */
 static uint32_t data_parallel(uint32_t ranks)
 {
     for (uint32_t d = 2; d <= ranks / d; d++)
@@ -46,7 +197,7 @@ static struct rfs_net_param *add(struct maker *maker, enum rfs_dtype dtype, uint
     return &maker->net->params.data[maker->net->params.n - 1];
 }
 
-/* A scalar or a small vector that is in neither strategy. */
+/* Adds a scalar or a small vector that is in neither strategy. */
 static void add_alone(struct maker *maker, const char *name, enum rfs_dtype dtype, uint32_t ndim,
                       uint64_t length, bool per_rank)
 {
@@ -73,21 +224,21 @@ static void add_moments(struct maker *maker, const char *prefix)
     }
 }
 
-static struct rfs_cut replicated(uint32_t ranks)
+static struct rfs_net_cut replicated(uint32_t ranks)
 {
-    return (struct rfs_cut){.n_dev = 1, .dev = {ranks}, .map = {-1, -1}};
+    return (struct rfs_net_cut){.n_dev = 1, .dev = {ranks}, .map = {-1, -1}};
 }
 
-/* Over all ranks along one axis. */
-static struct rfs_cut over_all(uint32_t ranks, enum way way)
+/* Returns a cut over all ranks along one axis. */
+static struct rfs_net_cut over_all(uint32_t ranks, enum way way)
 {
-    struct rfs_cut cut = replicated(ranks);
+    struct rfs_net_cut cut = replicated(ranks);
     if (way != WHOLE)
         cut.map[way == BY_COLUMN] = 0;
     return cut;
 }
 
-/* The cuts of MindSpore's tutorial: src8 and dst4 with optimizer parallel. */
+/* Adds a layer, cut as in MindSpore's tutorial: src8 and dst4 with optimizer parallel. */
 static void tutorial_layer(struct maker *maker, unsigned layer, uint64_t in, uint64_t out)
 {
     char name[64];
@@ -102,7 +253,7 @@ static void tutorial_layer(struct maker *maker, unsigned layer, uint64_t in, uin
     if (layer == 2) {
         weight->cut[DST].opt = true;
     } else if (m % 4 == 0) {
-        weight->cut[SRC] = (struct rfs_cut){
+        weight->cut[SRC] = (struct rfs_net_cut){
             .n_dev = 3, .dev = {2, 2, m / 4}, .map = {layer == 1 ? -1 : 1, layer == 1 ? 1 : -1}};
     } else {
         weight->cut[SRC] = over_all(m, layer == 1 ? BY_COLUMN : BY_ROW);
@@ -113,7 +264,7 @@ static void tutorial_layer(struct maker *maker, unsigned layer, uint64_t in, uin
         weight->cut[DST] = over_all(n, BY_ROW);
         if (n % 2 == 0 && n > 2)
             weight->cut[DST] =
-                (struct rfs_cut){.n_dev = 2, .dev = {n / 2, 2}, .map = {0, -1}, .opt = true};
+                (struct rfs_net_cut){.n_dev = 2, .dev = {n / 2, 2}, .map = {0, -1}, .opt = true};
     }
     snprintf(name, sizeof name, "layer%u.bias", layer);
     struct rfs_net_param *bias = add(maker, maker->options->dtype, 1, out, 1, name);
@@ -148,8 +299,8 @@ static void add_cut(struct maker *maker, const char *layer, const char *part, en
     for (int side = SRC; side <= DST; side++) {
         const uint32_t ranks = maker->net->ranks[side];
         const uint32_t dp = maker->options->kind == RFS_NET_TP ? 1 : data_parallel(ranks);
-        struct rfs_cut *cut = &param->cut[side];
-        *cut = (struct rfs_cut){.n_dev = 2, .dev = {dp, ranks / dp}, .map = {-1, -1}};
+        struct rfs_net_cut *cut = &param->cut[side];
+        *cut = (struct rfs_net_cut){.n_dev = 2, .dev = {dp, ranks / dp}, .map = {-1, -1}};
         if (dp == 1)
             *cut = replicated(ranks);
         if (way != WHOLE)
@@ -177,12 +328,12 @@ static void transformer_layer(struct maker *maker, uint32_t i, uint64_t hidden)
     add_cut(maker, layer, "mlp.down.bias", WHOLE, 1, hidden, 1);
 }
 
-/* Bytes of the whole tensors, states included. See transformer_layer for the 12 and the 13. */
+/* Returns the bytes of the whole tensors, states included. See transformer_layer for 12 and 13. */
 static double transformer_bytes(const struct maker *maker, double layers, double hidden)
 {
     const double elements = layers * (12 * hidden * hidden + 13 * hidden) + 4 * hidden * hidden +
                             128 * hidden + 2 * hidden;
-    return elements * (rfs_value_bytes(maker->options->dtype) + 2.0 * 4);
+    return elements * (rfs_net_value_bytes(maker->options->dtype) + 2.0 * 4);
 }
 
 static void make_transformer(struct maker *maker)
@@ -213,11 +364,11 @@ static void make_transformer(struct maker *maker)
     add_alone(maker, "rng_state", RFS_INT32, 1, 4, true);
 }
 
-/* Plain matrices for measuring: a destination reads runs of a known length. */
+/* Makes plain matrices for measuring: a destination reads runs of a known length. */
 static int make_matrices(struct maker *maker, struct rfs_error *err)
 {
     const struct rfs_net_options *options = maker->options;
-    const uint64_t element = rfs_value_bytes(options->dtype);
+    const uint64_t element = rfs_net_value_bytes(options->dtype);
     const uint64_t run = options->run_bytes != 0 ? options->run_bytes : 1024;
     if (run % element != 0)
         return rfs_fail_usage(err, "a multiple of the dtype's bytes",
@@ -248,7 +399,7 @@ static int count_bytes(struct rfs_net *net, struct rfs_error *err)
     net->bytes = 0;
     for (size_t i = 0; i < net->params.n; i++) {
         const struct rfs_net_param *param = &net->params.data[i];
-        uint64_t bytes = rfs_value_bytes(param->dtype);
+        uint64_t bytes = rfs_net_value_bytes(param->dtype);
         for (uint32_t axis = 0; axis < param->ndim; axis++)
             if (param->dims[axis] > MAX_DIM || !rfs_mul_u64(bytes, param->dims[axis], &bytes))
                 return rfs_fail_usage(err, "smaller --hidden or --size",
@@ -257,6 +408,12 @@ static int count_bytes(struct rfs_net *net, struct rfs_error *err)
             return rfs_fail_usage(err, "smaller --hidden or --size", "the network is too large");
     }
     return 0;
+}
+
+void rfs_net_free(struct rfs_net *net)
+{
+    free(net->params.data);
+    *net = (struct rfs_net){0};
 }
 
 int rfs_net_make(const struct rfs_net_options *options, struct rfs_net *net, struct rfs_error *err)
@@ -282,10 +439,4 @@ int rfs_net_make(const struct rfs_net_options *options, struct rfs_net *net, str
     if (rc != 0)
         rfs_net_free(net);
     return rc;
-}
-
-void rfs_net_free(struct rfs_net *net)
-{
-    free(net->params.data);
-    *net = (struct rfs_net){0};
 }

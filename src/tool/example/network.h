@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The networks that `reshard example` writes: parameters with their shapes, and how each is cut on
- * the two sides. Nothing here reads or writes files.
+ * Makes the networks that `reshard example` writes: parameters with their shapes, how each is cut
+ * on the two sides, and the content of its tensors. Nothing here reads or writes files.
  */
 #pragma once
 
@@ -11,11 +11,11 @@
 
 enum { RFS_NET_DIMS = 2, RFS_NET_AXES = 3 };
 
-/* A layout as a strategy file has it. */
-struct rfs_cut {
+/* A layout, as a strategy file has it. */
+struct rfs_net_cut {
     uint32_t n_dev;
     uint32_t dev[RFS_NET_AXES]; /* device matrix, outermost axis first; its product is the ranks */
-    int32_t map[RFS_NET_DIMS];  /* per tensor axis: a device axis from the right, or -1 */
+    int32_t map[RFS_NET_DIMS];  /* device axis of each tensor axis, from the right, or -1 */
     bool opt;                   /* axis 0 is cut further over all device axes that map leaves out */
 };
 
@@ -24,16 +24,16 @@ struct rfs_net_param {
     enum rfs_dtype dtype;
     uint32_t ndim;
     uint64_t dims[RFS_NET_DIMS];
-    bool shared;           /* in both strategies; otherwise in none, and whole on each rank */
-    bool per_rank;         /* content differs from rank to rank (only when not shared) */
-    bool moment;           /* an optimizer state */
-    struct rfs_cut cut[2]; /* source, destination */
+    bool shared;               /* in both strategies; else in none, and whole on each rank */
+    bool per_rank;             /* content differs from rank to rank (only when not shared) */
+    bool moment;               /* an optimizer state */
+    struct rfs_net_cut cut[2]; /* source, destination */
 };
 
 enum rfs_net_kind {
     RFS_NET_TP,       /* transformer, tensor parallel over all ranks */
     RFS_NET_MIXED,    /* transformer, data parallel and tensor parallel */
-    RFS_NET_OPT,      /* as MIXED, and optimizer shards in the source */
+    RFS_NET_OPT,      /* MIXED with optimizer shards in the source */
     RFS_NET_COLS,     /* matrices cut along the last axis, wanted along the first */
     RFS_NET_ROWS,     /* matrices cut along the first axis on both sides */
     RFS_NET_TUTORIAL, /* three dense layers */
@@ -42,28 +42,56 @@ enum rfs_net_kind {
 struct rfs_net_options {
     enum rfs_net_kind kind;
     uint32_t ranks[2];  /* source, destination */
-    uint32_t layers;    /* 0: the default */
-    uint64_t hidden;    /* 0: the default; rounded up until every cut divides */
-    uint64_t size;      /* bytes of the whole tensors to aim at; 0: as layers and hidden give */
+    uint32_t layers;    /* number of layers; 0: the default */
+    uint64_t hidden;    /* width; 0: the default; rounded up until every cut divides */
+    uint64_t size;      /* bytes of the whole tensors to aim at; 0: what layers and hidden give */
     uint64_t run_bytes; /* COLS: bytes of a row in one source rank; 0: the default */
     enum rfs_dtype dtype;
 };
 
 struct rfs_net {
-    RFS_VEC(struct rfs_net_param) params; /* in the order of the source files */
+    RFS_VEC(struct rfs_net_param) params; /* parameters in the order of the source files */
     uint32_t ranks[2];
-    uint64_t bytes; /* of the whole tensors, each counted once */
+    uint64_t bytes; /* bytes of the whole tensors, each counted once */
 };
 
-/* 0 with *net to be freed by the caller, or -errno with *err filled. */
+/* Makes a network, to be freed by the caller. 0 or -errno with *err filled. */
 int rfs_net_make(const struct rfs_net_options *options, struct rfs_net *net, struct rfs_error *err);
 void rfs_net_free(struct rfs_net *net);
 
-/* Pieces of each axis under a cut; axis 0 includes the optimizer shard. */
-void rfs_cut_pieces(const struct rfs_cut *cut, uint32_t ndim, uint32_t *pieces);
-/* Which piece of each axis RANK holds. */
-void rfs_cut_cell(const struct rfs_cut *cut, uint32_t ndim, uint32_t rank, uint32_t *cell);
+/* Sets how many pieces a cut makes of each axis; axis 0 includes the optimizer shard. */
+void rfs_net_cut_pieces(const struct rfs_net_cut *cut, uint32_t ndim, uint32_t *pieces);
+/* Sets which piece of each axis RANK holds. */
+void rfs_net_cut_cell(const struct rfs_net_cut *cut, uint32_t ndim, uint32_t rank, uint32_t *cell);
 /*
- * Optimizer shard as strategy files have it: how many pieces, and their stride in ranks; 0 and 0.
+ * Sets the optimizer shard as strategy files have it: how many pieces, and their stride in ranks; 0
+ * and 0 for none.
  */
-void rfs_cut_shard(const struct rfs_cut *cut, uint32_t ndim, uint32_t *size, uint32_t *step);
+void rfs_net_cut_shard(const struct rfs_net_cut *cut, uint32_t ndim, uint32_t *size,
+                       uint32_t *step);
+
+/*
+ * The content of an example's tensors is a pure function of the seed, the parameter's name and the
+ * element's place in the whole tensor, so that any slice can be computed by anybody, alone.
+ * reshard(1) documents it; scripts/check-example computes it independently.
+ *
+ *     mix(z)   = SplitMix64's finaliser: z ^= z >> 30, z *= 0xbf58476d1ce4e5b9, z ^= z >> 27,
+ *                z *= 0x94d049bb133111eb, z ^= z >> 31, all modulo 2^64
+ *     key      = mix(FNV-1a-64(name) ^ mix(seed))
+ *     word(j)  = mix(key + (j + 1) * 0x9e3779b97f4a7c15), j = 0, 1, …
+ *
+ * The words, little-endian, one after the other, are a stream of bytes. Element i (row-major, of
+ * the whole tensor) of s bytes is the stream's bytes [i * s, i * s + s) as a little-endian integer,
+ * with AND and then OR of its dtype's masks: a floating-point number is then normal and below 1 in
+ * magnitude, a Bool 0 or 1, an integer any value.
+ */
+uint64_t rfs_net_value_key(uint64_t seed, const char *name);
+
+/*
+ * Writes COUNT elements from element FIRST on to OUT. rfs_net_value_bytes of DTYPE must not be 0.
+ */
+void rfs_net_value_fill(uint64_t key, enum rfs_dtype dtype, uint64_t first, uint64_t count,
+                        void *out);
+
+/* Returns the bytes of an element, or 0 when no content is defined for the dtype. */
+uint32_t rfs_net_value_bytes(enum rfs_dtype dtype);

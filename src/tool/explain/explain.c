@@ -1,14 +1,817 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The command, and its output as text and as JSON. */
 #include "tool/explain/explained.h"
 
 #include "base/cleanup.h"
+#include "base/json_write.h"
+#include "base/order.h"
+#include "base/text.h"
 #include "formats/chunks/chunks.h"
 #include "tool/common/command.h"
-#include "tool/common/open.h"
-#include "tool/explain/parts.h"
+#include "tool/common/show.h"
+#include "tool/common/source.h"
+#include "tool/common/whole_tensors.h"
+#include "tool/explain/picture.h"
+#include "tool/explain/source_bytes.h"
+
+/* Returns how many files a destination rank depends on. */
+static uint32_t files_of(const struct rfs_explain *explain, uint32_t rank)
+{
+    return explain->parts ? explain->n_sources
+                          : rfs_planner_ready(explain->plans.planner, rank)->n_sources;
+}
+
+/* Returns the path of a source file below the source's folder. */
+static const char *path_of(const struct rfs_explain *explain, uint32_t file)
+{
+    const char *path = rfs_files_path(rfs_catalog_files(explain->plans.catalog), file);
+    const char *root = rfs_catalog_path(explain->plans.catalog);
+    const size_t n = strlen(root);
+
+    return strncmp(path, root, n) == 0 && path[n] == '/' ? path + n + 1 : path;
+}
+
+/* ---- source ranks ---------------------------------------------------------------------------- */
+
+RFS_COMPARE(by_number, uint32_t, x, y, RFS_ORDER(*x, *y))
+
+/* Sorts ranks, and drops repeated ones. */
+static uint32_t *distinct(uint32_t *ranks, size_t all, size_t *n)
+{
+    RFS_SORT(ranks, all, by_number);
+    *n = 0;
+    for (size_t i = 0; i < all; i++)
+        if (*n == 0 || ranks[*n - 1] != ranks[i])
+            ranks[(*n)++] = ranks[i];
+    return ranks;
+}
+
+/* Returns the distinct ranks of some sources, ascending, malloc'ed. */
+static uint32_t *ranks_of_sources(const struct rfs_explain_sources *sources, size_t *n)
+{
+    uint32_t *ranks = rfs_printed_memory(calloc(sources->n + 1, sizeof *ranks));
+
+    for (size_t i = 0; i < sources->n; i++)
+        ranks[i] = sources->data[i].rank;
+    return distinct(ranks, sources->n, n);
+}
+
+/* Returns the distinct source ranks of a slice, ascending, malloc'ed. */
+static uint32_t *ranks_of_slice(const struct rfs_explained *slice, size_t *n)
+{
+    uint32_t *ranks =
+        rfs_printed_memory(calloc(slice->trace.n + slice->pieces.n + 1, sizeof *ranks));
+
+    for (size_t i = 0; i < slice->trace.n; i++)
+        ranks[i] = slice->trace.pieces[i].rank;
+    for (size_t i = 0; i < slice->pieces.n; i++)
+        ranks[slice->trace.n + i] = slice->pieces.data[i].rank;
+    return distinct(ranks, slice->trace.n + slice->pieces.n, n);
+}
+
+/*
+ * Returns the other source ranks whose file holds a piece's slice in that way, ascending,
+ * malloc'ed; hfai's parts have none.
+ */
+static uint32_t *other_holders(const struct rfs_explain *explain, const struct rfs_explained *slice,
+                               const struct rfs_piece_trace *piece, enum rfs_holding holding,
+                               size_t *n)
+{
+    const struct rfs_trace *trace = &slice->trace;
+    uint32_t *ranks = rfs_printed_memory(calloc((size_t)trace->devices + 1, sizeof *ranks));
+
+    *n = 0;
+    for (uint32_t rank = trace->base; rank < trace->base + trace->devices; rank++)
+        if (rank != piece->rank &&
+            rfs_trace_holding(explain->plans.planner, slice->target, trace, piece, rank) == holding)
+            ranks[(*n)++] = rank;
+    return ranks;
+}
+
+/* ---- text: cells ----------------------------------------------------------------------------- */
+
+static void add_box(struct rfs_table *table, uint32_t ndim, const uint64_t *whole,
+                    const struct rfs_box *box)
+{
+    rfs_show_box(rfs_table_cell(table), ndim, whole, box->at, box->len);
+    rfs_table_cell_end(table);
+}
+
+/* Adds a cell of ranks; takes RANKS over. */
+static void add_ranks(struct rfs_table *table, uint32_t *ranks, size_t n)
+{
+    rfs_text_ranks(rfs_table_cell(table), ranks, n);
+    rfs_table_cell_end(table);
+    free(ranks);
+}
+
+static void end_table(struct rfs_table *table)
+{
+    rfs_table_print(table, stdout);
+    rfs_table_free(table);
+}
+
+/* ---- the parameter --------------------------------------------------------------------------- */
+
+static void print_side(const char *title, const struct rfs_explained_side *side)
+{
+    printf("%-12s ", title);
+    if (side->words) {
+        puts(side->words);
+        return;
+    }
+    if (side->layout) {
+        fputs("devices ", stdout);
+        rfs_show_matrix(stdout, side->layout);
+        fputs(", map ", stdout);
+        rfs_show_map(stdout, side->layout);
+        if (side->layout->opt_size > 1)
+            printf(", optimizer shard %u", side->layout->opt_size);
+        fputs(": ", stdout);
+    }
+    rfs_show_cuts(stdout, side->grid);
+    if (side->slice) {
+        fputs("; slices of ", stdout);
+        rfs_show_dims(stdout, side->grid->ndim, side->slice);
+    }
+    putchar('\n');
+}
+
+static void print_head(const struct rfs_explain *explain, const struct rfs_explained *slice)
+{
+    const struct rfs_geometry *geometry = slice->trace.geometry;
+    uint64_t bytes = geometry ? geometry->item : slice->type->bytes;
+    char size[RFS_SHOWN_BYTES];
+
+    for (uint32_t i = 0; geometry && i < slice->n_dims; i++)
+        bytes *= slice->dims[i];
+    rfs_text_put(stdout, slice->name);
+    printf(": %s ", rfs_whole_dtype(slice->type));
+    rfs_show_dims(stdout, slice->n_dims, slice->dims);
+    printf(", %s\n", rfs_show_bytes(bytes, size));
+    if (slice->shown_name != slice->name) {
+        printf("%-12s ", "shown as");
+        rfs_text_put(stdout, slice->shown_name);
+        putchar('\n');
+    }
+    if (slice->shown->dtype != slice->type->dtype)
+        printf("%-12s %s\n", "converted to", rfs_dtype_name((enum rfs_dtype)slice->shown->dtype));
+    if (explain->parts && geometry)
+        printf("%-12s a row of %" PRIu64 " elements\n", "cut as", geometry->whole[0]);
+    print_side("source", &slice->source);
+    print_side("destination", &slice->destination);
+}
+
+/* ---- one slice ------------------------------------------------------------------------------- */
+
+static void print_shown(const struct rfs_explain *explain, const struct rfs_explained *slice)
+{
+    char title[32];
+
+    snprintf(title, sizeof title, explain->parts ? "part %u" : "rank_%u", slice->rank);
+    printf("%-12s ", title);
+    for (size_t k = 0; k < slice->boxes.n; k++) {
+        if (k > 0)
+            fputs(", ", stdout);
+        rfs_show_box(stdout, slice->type->ndim, slice->whole, slice->boxes.data[k].at,
+                     slice->boxes.data[k].len);
+    }
+    printf("%s%s ", slice->boxes.n > 0 ? ": " : "",
+           rfs_dtype_name((enum rfs_dtype)slice->shown->dtype));
+    rfs_show_dims(stdout, slice->shown->ndim, slice->shown->dims);
+    printf(", %" PRIu64 " bytes", slice->shown->bytes);
+    if (slice->path)
+        printf(" from offset %" PRIu64 " of %s", slice->offset, slice->path);
+    putchar('\n');
+}
+
+static void add_range(struct rfs_table *table, const struct rfs_explain *explain,
+                      const struct rfs_explained *slice, const struct rfs_piece_trace *piece,
+                      const struct rfs_explain_range *range, bool first)
+{
+    const struct rfs_type *source = rfs_catalog_type(explain->plans.catalog, piece->type);
+    char times[RFS_MAX_DIMS * 24] = "1";
+    char every[RFS_MAX_DIMS * 24] = "";
+    uint64_t bytes = range->run;
+
+    if (first) {
+        rfs_table_u64(table, piece->rank);
+        add_box(table, slice->type->ndim, slice->whole, &piece->whole);
+        add_box(table, slice->type->ndim, source->dims, &piece->source);
+        add_box(table, slice->type->ndim, slice->type->dims, &piece->target);
+    } else {
+        for (int i = 0; i < 4; i++)
+            rfs_table_text(table, "");
+    }
+    for (uint32_t k = 0, t = 0, e = 0; k < range->n_loops; k++) {
+        t += (uint32_t)snprintf(times + t, sizeof times - t, "%s%" PRIu64, k > 0 ? " * " : "",
+                                range->loop[k].count);
+        e += (uint32_t)snprintf(every + e, sizeof every - e, "%s%" PRIu64, k > 0 ? ", " : "",
+                                range->loop[k].stride);
+        bytes *= range->loop[k].count;
+    }
+    rfs_table_u64(table, range->offset);
+    rfs_table_u64(table, range->run);
+    rfs_table_text(table, times);
+    rfs_table_text(table, every);
+    rfs_table_u64(table, bytes);
+}
+
+/* Prints the other ranks that hold a piece's slice in that way. */
+static void print_others(const struct rfs_explain *explain, const struct rfs_explained *slice,
+                         const struct rfs_piece_trace *piece, enum rfs_holding holding,
+                         const char *before, const char *after)
+{
+    size_t n;
+    RFS_FREE uint32_t *ranks = other_holders(explain, slice, piece, holding, &n);
+    RFS_FREE char *text = rfs_ranks_text(ranks, n);
+
+    if (n > 0)
+        printf("%s%s %s%s", before, n > 1 ? "ranks" : "rank", text, after);
+}
+
+/*
+ * Prints the file of each source rank that gives something, who else has it, and why it was chosen.
+ */
+static void print_providers(const struct rfs_explain *explain, const struct rfs_explained *slice)
+{
+    const struct rfs_trace *trace = &slice->trace;
+
+    for (size_t i = 0; i < trace->n; i++) {
+        const struct rfs_piece_trace *piece = &trace->pieces[i];
+        bool seen = false;
+
+        for (size_t k = 0; !seen && k < i; k++)
+            seen = trace->pieces[k].rank == piece->rank;
+        if (seen)
+            continue;
+        printf("%s %u  %s", explain->words->source, piece->rank,
+               path_of(explain, piece->block.file));
+        print_others(explain, slice, piece, RFS_HOLDS, "; the same is on ", "");
+        print_others(explain, slice, piece, RFS_HOLDS_BARE, "; left out by ", "");
+        print_others(explain, slice, piece, RFS_HOLDS_LOST, "; ", " has no file");
+        if (piece->first != piece->rank)
+            printf("; instead of rank %u", piece->first);
+        putchar('\n');
+    }
+}
+
+static int print_slice(void *ctx, const struct rfs_explained *slice, struct rfs_error *err)
+{
+    (void)err;
+    const struct rfs_explain *explain = ctx;
+    const struct rfs_column columns[] = {
+        {explain->words->from, RFS_CELL_NUMBER},
+        {"of the tensor", RFS_CELL_TEXT},
+        {"of its slice", RFS_CELL_TEXT},
+        {"to", RFS_CELL_TEXT},
+        {"offset", RFS_CELL_NUMBER},
+        {"run", RFS_CELL_NUMBER},
+        {"times", RFS_CELL_NUMBER},
+        {"every", RFS_CELL_NUMBER},
+        {"bytes", RFS_CELL_NUMBER},
+    };
+    struct rfs_table table = RFS_TABLE(columns, false);
+    struct rfs_explain_ranges ranges = {0};
+    uint64_t bytes = 0;
+
+    print_head(explain, slice);
+    print_shown(explain, slice);
+    for (size_t i = 0; i < slice->trace.n; i++) {
+        ranges.n = 0;
+        if (!rfs_explain_ranges_add(&slice->trace.pieces[i].block, &ranges))
+            rfs_printed_memory(NULL);
+        for (size_t k = 0; k < ranges.n; k++)
+            add_range(&table, explain, slice, &slice->trace.pieces[i], &ranges.data[k], k == 0);
+        bytes += rfs_explain_block_bytes(&slice->trace.pieces[i].block);
+    }
+    free(ranges.data);
+    if (slice->trace.n == 0) {
+        puts("\nIt has no bytes: nothing is read for it.");
+        rfs_table_free(&table);
+        return 0;
+    }
+    putchar('\n');
+    end_table(&table);
+    size_t n;
+    free(ranks_of_slice(slice, &n)); /* n is needed, the list is not */
+    putchar('\n');
+    print_providers(explain, slice);
+    printf("\n%zu piece%s from %zu source %s, %" PRIu64 " bytes%s\n", slice->trace.n,
+           slice->trace.n == 1 ? "" : "s", n,
+           n == 1 ? explain->words->source : explain->words->sources, bytes,
+           explain->plans.keyed ? "; offsets are those of the decrypted content" : "");
+    return 0;
+}
+
+/* ---- tables of ranks ------------------------------------------------------------------------- */
+
+/* A table of ranks. */
+struct listing {
+    struct rfs_explain *explain;
+    struct rfs_table table;
+    struct rfs_explain_bytes totals;
+    size_t n; /* slices */
+};
+
+static int list_slice(void *ctx, const struct rfs_explained *slice, struct rfs_error *err)
+{
+    struct listing *listing = ctx;
+    struct rfs_table *table = &listing->table;
+    uint64_t bytes = 0;
+    size_t n;
+
+    if (listing->n++ == 0)
+        print_head(listing->explain, slice);
+    rfs_table_u64(table, slice->rank);
+    if (slice->boxes.n == 1)
+        add_box(table, slice->type->ndim, slice->whole, &slice->boxes.data[0]);
+    else
+        rfs_table_text(table, slice->boxes.n > 0 ? "in fields" : "whole");
+    rfs_table_dims(table, slice->shown->ndim, slice->shown->dims);
+    rfs_table_u64(table, slice->shown->bytes);
+    uint32_t *ranks = ranks_of_slice(slice, &n);
+    add_ranks(table, ranks, n);
+    for (size_t i = 0; i < slice->trace.n; i++)
+        bytes += rfs_explain_block_bytes(&slice->trace.pieces[i].block);
+    rfs_table_u64(table, bytes);
+    return rfs_explain_bytes_add(&listing->totals, listing->explain, slice) ? 0
+                                                                            : rfs_fail_memory(err);
+}
+
+/* Prints the bytes that the ranks take together, each source byte once. */
+static void print_together(const struct rfs_explain *explain,
+                           const struct rfs_explain_bytes *totals, size_t ranks)
+{
+    const struct rfs_explain_words *words = explain->words;
+    const uint64_t once = rfs_explain_sources_bytes(&totals->together);
+    uint64_t all = 0;
+    char size[RFS_SHOWN_BYTES];
+    size_t n;
+
+    free(ranks_of_sources(&totals->together, &n)); /* n is needed, the list is not */
+    for (size_t i = 0; i < totals->n_ranks; i++)
+        all += rfs_explain_sources_bytes(&totals->ranks[i].sources);
+    printf("\n%zu %s of the destination together: %" PRIu64 " bytes", ranks,
+           ranks == 1 ? words->one : words->many, once);
+    if (once >= 1024)
+        printf(" (%s)", rfs_show_bytes(once, size));
+    printf(" from %zu source %s, each byte counted once", n,
+           n == 1 ? words->source : words->sources);
+    if (all != once)
+        printf("; %" PRIu64 " if each %s reads its own", all, words->one);
+    putchar('\n');
+}
+
+static int print_slices(struct rfs_explain *explain, struct listing *listing, struct rfs_error *err)
+{
+    const struct rfs_column columns[] = {
+        {explain->words->one, RFS_CELL_NUMBER},
+        {"slice", RFS_CELL_TEXT},
+        {"shape", RFS_CELL_JSON},
+        {"bytes", RFS_CELL_NUMBER},
+        {explain->words->from_many, RFS_CELL_TEXT},
+        {"source bytes", RFS_CELL_NUMBER},
+    };
+
+    RFS_TABLE_DESCRIBE(&listing->table, columns);
+    const int rc = rfs_explain_each(explain, list_slice, listing, err);
+    if (rc)
+        return rc;
+    if (!rfs_explain_bytes_next(&listing->totals))
+        return rfs_fail_memory(err);
+    putchar('\n');
+    rfs_table_print(&listing->table, stdout);
+    print_together(explain, &listing->totals, listing->n);
+    return 0;
+}
+
+/* ---- all parameters -------------------------------------------------------------------------- */
+
+static void add_rank(struct rfs_table *table, const struct rfs_explain *explain, size_t i,
+                     const struct rfs_explain_bytes_rank *rank)
+{
+    size_t n;
+
+    rfs_table_u64(table, explain->selected[i]);
+    rfs_table_u64(table, rank->parameters);
+    rfs_table_u64(table, rank->shown_bytes);
+    rfs_table_u64(table, files_of(explain, explain->selected[i]));
+    uint32_t *ranks = ranks_of_sources(&rank->sources, &n);
+    add_ranks(table, ranks, n);
+    rfs_table_u64(table, rfs_explain_sources_bytes(&rank->sources));
+}
+
+static void print_files(const struct rfs_explain *explain,
+                        const struct rfs_explain_sources *sources)
+{
+    const struct rfs_column columns[] = {
+        {explain->words->from, RFS_CELL_NUMBER},
+        {"file", RFS_CELL_TEXT},
+        {"bytes", RFS_CELL_NUMBER},
+    };
+    struct rfs_table table = RFS_TABLE(columns, false);
+
+    for (size_t i = 0; i < sources->n; i++) {
+        rfs_table_u64(&table, sources->data[i].rank);
+        rfs_table_text(&table, path_of(explain, sources->data[i].file));
+        rfs_table_u64(&table, sources->data[i].bytes);
+    }
+    putchar('\n');
+    end_table(&table);
+}
+
+static int print_ranks(struct rfs_explain *explain, struct listing *listing, struct rfs_error *err)
+{
+    const struct rfs_column columns[] = {
+        {explain->words->one, RFS_CELL_NUMBER},
+        {"parameters", RFS_CELL_NUMBER},
+        {"bytes", RFS_CELL_NUMBER},
+        {"files", RFS_CELL_NUMBER},
+        {explain->words->from_many, RFS_CELL_TEXT},
+        {"source bytes", RFS_CELL_NUMBER},
+    };
+    const int rc = rfs_explain_bytes_add_all(&listing->totals, explain, err);
+
+    if (rc)
+        return rc;
+    RFS_TABLE_DESCRIBE(&listing->table, columns);
+    for (size_t i = 0; i < explain->n_selected; i++)
+        add_rank(&listing->table, explain, i, &listing->totals.ranks[i]);
+    rfs_table_print(&listing->table, stdout);
+    /* The files of one rank, or of a node. */
+    if (explain->ranks.n > 0)
+        print_files(explain, &listing->totals.together);
+    print_together(explain, &listing->totals, explain->n_selected);
+    return 0;
+}
+
+/* ---- a slice that conversion rules make ------------------------------------------------------ */
+
+static void print_index(const struct rfs_explain *explain, const struct rfs_explained_piece *piece,
+                        int side, const struct rfs_type *type)
+{
+    putchar('[');
+    for (uint32_t a = 0; a < type->ndim; a++) {
+        struct rfs_explained_axis axis;
+        rfs_explained_axis(explain, piece, side, a, &axis);
+        fputs(a > 0 ? ", " : "", stdout);
+        rfs_explained_put_axis(stdout, &axis, type->dims[a]);
+    }
+    putchar(']');
+}
+
+static void print_made_piece(const struct rfs_explain *explain, const struct rfs_explained *slice,
+                             const struct rfs_explained_piece *piece)
+{
+    const struct rfs_target *target = rfs_explained_source(explain, piece);
+    struct rfs_catalog *catalog = explain->plans.catalog;
+    char size[RFS_SHOWN_BYTES];
+
+    fputs("    ", stdout);
+    print_index(explain, piece, RFS_MADE, &slice->made->type);
+    printf(" is %s ", rfs_catalog_name(catalog, target->name));
+    print_index(explain, piece, RFS_SOURCE, rfs_catalog_type(catalog, target->type));
+    printf(" in %s, %s\n", path_of(explain, piece->block.file),
+           rfs_show_bytes(rfs_explain_block_bytes(&piece->block), size));
+}
+
+static int print_made_slice(void *ctx, const struct rfs_explained *slice, struct rfs_error *err)
+{
+    const struct rfs_explain *explain = ctx;
+
+    (void)err;
+    printf("rank_%" PRIu32 ": %s ", slice->rank, slice->shown_name);
+    rfs_show_dims(stdout, slice->shown->ndim, slice->shown->dims);
+    printf(" %s", rfs_dtype_name((enum rfs_dtype)slice->shown->dtype));
+    for (size_t k = 0; k < slice->boxes.n; k++) {
+        fputs(k > 0 ? " and " : ": ", stdout);
+        rfs_show_box(stdout, slice->type->ndim, slice->whole, slice->boxes.data[k].at,
+                     slice->boxes.data[k].len);
+    }
+    if (slice->made->file)
+        printf("\n  made by %s: line %" PRIu32 "; places are in whole tensors\n", slice->made->file,
+               slice->made->line);
+    else
+        puts("\n  kept as it is; places are in whole tensors");
+    for (size_t i = 0; i < slice->pieces.n; i++)
+        print_made_piece(explain, slice, &slice->pieces.data[i]);
+    return 0;
+}
+
+static int print_text(struct rfs_explain *explain, struct rfs_error *err)
+{
+    struct listing listing = {.explain = explain};
+
+    if (explain->param && explain->one)
+        return rfs_explain_each(explain, print_slice, explain, err);
+    int rc = rfs_explain_bytes_begin(&listing.totals, explain->n_selected, err);
+    if (rc == 0)
+        rc = explain->param ? print_slices(explain, &listing, err)
+                            : print_ranks(explain, &listing, err);
+    rfs_table_free(&listing.table);
+    rfs_explain_bytes_free(&listing.totals);
+    return rc;
+}
+
+/* ---- JSON; reshard(1) has the keys ----------------------------------------------------------- */
+
+struct output {
+    struct rfs_explain *explain;
+    struct rfs_explain_bytes totals;
+    struct rfs_json_write json;
+    bool begun; /* there was a slice */
+};
+
+/* Writes [[begin, end], ...]. */
+static void put_box(struct rfs_json_write *json, const char *key, uint32_t ndim,
+                    const struct rfs_box *box)
+{
+    rfs_json_array(json, key, RFS_JSON_TIGHT);
+    for (uint32_t i = 0; i < ndim; i++)
+        rfs_json_put_u64s(json, NULL, RFS_JSON_TIGHT,
+                          (const uint64_t[]){box->at[i], box->at[i] + box->len[i]}, 2);
+    rfs_json_end(json);
+}
+
+static void put_axes(struct rfs_json_write *json, const char *key, const struct rfs_layout *layout,
+                     void (*put)(FILE *out, const struct rfs_layout *layout))
+{
+    struct rfs_printed shown;
+
+    put(rfs_printed_begin(&shown), layout);
+    RFS_FREE char *text = rfs_printed_end(&shown);
+    rfs_json_print(json, key, "%s", text);
+}
+
+static void put_layout(struct rfs_json_write *json, const char *key,
+                       const struct rfs_explained_side *side)
+{
+    if (!side->layout) {
+        rfs_json_put_null(json, key);
+        return;
+    }
+    rfs_json_object(json, key, RFS_JSON_TIGHT);
+    put_axes(json, "device_matrix", side->layout, rfs_show_matrix);
+    put_axes(json, "tensor_map", side->layout, rfs_show_map);
+    rfs_json_put_u64(json, "optimizer_shard", side->layout->opt_size);
+    if (side->grid && side->grid->ndim > 0)
+        rfs_json_put_u32s(json, "cuts", RFS_JSON_TIGHT, side->grid->pieces, side->grid->ndim);
+    if (side->grid)
+        rfs_json_put_u64(json, "replicas", side->grid->replicas);
+    rfs_json_end(json);
+}
+
+static void put_head(struct rfs_json_write *json, const struct rfs_explained *slice)
+{
+    rfs_json_put_text(json, "parameter", slice->name);
+    rfs_json_put_text(json, "shown_as", slice->shown_name);
+    rfs_json_put_text(json, "dtype", rfs_dtype_name((enum rfs_dtype)slice->type->dtype));
+    rfs_json_put_text(json, "shown_dtype", rfs_dtype_name((enum rfs_dtype)slice->shown->dtype));
+    rfs_json_put_u64s(json, "shape", RFS_JSON_SPACED, slice->dims, slice->n_dims);
+    rfs_json_put_bool(json, "copied", !slice->trace.geometry && !slice->made);
+    if (slice->made && slice->made->file) {
+        rfs_json_object(json, "rule", RFS_JSON_TIGHT);
+        rfs_json_put_text(json, "file", slice->made->file);
+        rfs_json_put_u64(json, "line", slice->made->line);
+        rfs_json_end(json);
+    } else if (slice->made) {
+        rfs_json_put_null(json, "rule");
+    }
+    put_layout(json, "source_layout", &slice->source);
+    put_layout(json, "destination_layout", &slice->destination);
+    rfs_json_array(json, "slices", RFS_JSON_TIGHT);
+}
+
+static void put_loop(struct rfs_json_write *json, uint64_t count, uint64_t stride)
+{
+    rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_u64(json, "count", count);
+    rfs_json_put_u64(json, "stride", stride);
+    rfs_json_end(json);
+}
+
+/* Writes the ranges of a block; SORTED: in the order of the file, not of its elements. */
+static void put_ranges(struct rfs_json_write *json, const struct rfs_block *block, bool sorted)
+{
+    struct rfs_explain_ranges ranges = {0};
+
+    if (!rfs_explain_ranges_add(block, &ranges))
+        rfs_printed_memory(NULL);
+    rfs_json_array(json, "ranges", RFS_JSON_TIGHT);
+    for (size_t i = 0; i < ranges.n; i++) {
+        struct rfs_explain_range *range = &ranges.data[i];
+        if (sorted)
+            rfs_explain_range_sort(range);
+        rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+        rfs_json_put_u64(json, "offset", range->offset);
+        rfs_json_put_u64(json, "run", range->run);
+        rfs_json_array(json, "loops", RFS_JSON_TIGHT);
+        for (uint32_t k = 0; k < range->n_loops; k++)
+            put_loop(json, range->loop[k].count, range->loop[k].stride);
+        rfs_json_end(json);
+        rfs_json_end(json);
+    }
+    rfs_json_end(json);
+    free(ranges.data);
+}
+
+/* Writes the ranks that have something of the piece's cell, in three lists. */
+static void put_others(struct rfs_json_write *json, const struct rfs_explain *explain,
+                       const struct rfs_explained *slice, const struct rfs_piece_trace *piece)
+{
+    static const struct {
+        enum rfs_holding holding;
+        const char *key;
+    } lists[] = {{RFS_HOLDS, "same"}, {RFS_HOLDS_BARE, "left_out"}, {RFS_HOLDS_LOST, "lost"}};
+
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        size_t n;
+        RFS_FREE uint32_t *ranks = other_holders(explain, slice, piece, lists[i].holding, &n);
+        rfs_json_put_u32s(json, lists[i].key, RFS_JSON_TIGHT, ranks, n);
+    }
+}
+
+static void put_piece(struct rfs_json_write *json, const struct rfs_explain *explain,
+                      const struct rfs_explained *slice, const struct rfs_piece_trace *piece)
+{
+    rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_u64(json, "rank", piece->rank);
+    if (piece->first == piece->rank)
+        rfs_json_put_null(json, "instead_of");
+    else
+        rfs_json_put_u64(json, "instead_of", piece->first);
+    rfs_json_put_text(json, "file", path_of(explain, piece->block.file));
+    put_box(json, "box", slice->type->ndim, &piece->whole);
+    put_box(json, "source_box", slice->type->ndim, &piece->source);
+    put_box(json, "destination_box", slice->type->ndim, &piece->target);
+    rfs_json_put_u64(json, "bytes", rfs_explain_block_bytes(&piece->block));
+    put_ranges(json, &piece->block, false);
+    if (explain->one)
+        put_others(json, explain, slice, piece);
+    rfs_json_end(json);
+}
+
+/* Writes where a piece begins in the tensor of a side. */
+static void put_begin(struct rfs_json_write *json, const char *key,
+                      const struct rfs_explain *explain, const struct rfs_explained_piece *piece,
+                      int side, uint32_t ndim)
+{
+    uint64_t at[RFS_MAX_DIMS];
+
+    for (uint32_t a = 0; a < ndim; a++) {
+        struct rfs_explained_axis axis;
+        rfs_explained_axis(explain, piece, side, a, &axis);
+        at[a] = axis.first;
+    }
+    rfs_json_put_u64s(json, key, RFS_JSON_TIGHT, at, ndim);
+}
+
+/* Writes the steps of a piece's digits from there, along an axis of either tensor. */
+static void put_steps(struct rfs_json_write *json, const struct rfs_explain *explain,
+                      const struct rfs_explained_piece *piece)
+{
+    const struct rfs_rules_map *map = rfs_by_rules_map(explain->plans.converted);
+
+    rfs_json_array(json, "steps", RFS_JSON_TIGHT);
+    for (uint32_t k = 0; k < piece->link->n; k++) {
+        const struct rfs_rules_digit *digit = &map->digits.data[piece->link->digits + k];
+        const uint64_t count = piece->span.end[k] - piece->span.first[k];
+        if (count == 1)
+            continue;
+        rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+        rfs_json_put_u64(json, "count", count);
+        rfs_json_put_u64(json, "axis", digit->axis[RFS_MADE]);
+        rfs_json_put_u64(json, "stride", digit->step[RFS_MADE]);
+        rfs_json_put_u64(json, "source_axis", digit->axis[RFS_SOURCE]);
+        rfs_json_put_u64(json, "source_stride", digit->step[RFS_SOURCE]);
+        rfs_json_end(json);
+    }
+    rfs_json_end(json);
+}
+
+static void put_made_piece(struct rfs_json_write *json, const struct rfs_explain *explain,
+                           const struct rfs_explained *slice,
+                           const struct rfs_explained_piece *piece)
+{
+    const struct rfs_target *target = rfs_explained_source(explain, piece);
+    const struct rfs_type *type = rfs_catalog_type(explain->plans.catalog, target->type);
+
+    rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_u64(json, "rank", piece->rank);
+    rfs_json_put_text(json, "file", path_of(explain, piece->block.file));
+    rfs_json_put_text(json, "source", rfs_catalog_name(explain->plans.catalog, target->name));
+    rfs_json_put_u64s(json, "source_shape", RFS_JSON_TIGHT, type->dims, type->ndim);
+    put_begin(json, "at", explain, piece, RFS_MADE, slice->made->type.ndim);
+    put_begin(json, "source_at", explain, piece, RFS_SOURCE, type->ndim);
+    put_steps(json, explain, piece);
+    rfs_json_put_u64(json, "bytes", rfs_explain_block_bytes(&piece->block));
+    put_ranges(json, &piece->block, true); /* the steps tell the order */
+    rfs_json_end(json);
+}
+
+static int put_slice(void *ctx, const struct rfs_explained *slice, struct rfs_error *err)
+{
+    struct output *output = ctx;
+    struct rfs_json_write *json = &output->json;
+
+    if (!output->begun)
+        put_head(json, slice);
+    output->begun = true;
+    rfs_json_break(json);
+    rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_u64(json, "rank", slice->rank);
+    rfs_json_put_u64s(json, "shape", RFS_JSON_SPACED, slice->shown->dims, slice->shown->ndim);
+    rfs_json_put_u64(json, "bytes", slice->shown->bytes);
+    if (slice->path) {
+        rfs_json_put_text(json, "file", slice->path);
+        rfs_json_put_u64(json, "offset", slice->offset);
+    }
+    rfs_json_array(json, "boxes", RFS_JSON_TIGHT);
+    for (size_t k = 0; k < slice->boxes.n; k++)
+        put_box(json, NULL, slice->type->ndim, &slice->boxes.data[k]);
+    rfs_json_end(json);
+    rfs_json_array(json, "pieces", RFS_JSON_TIGHT);
+    for (size_t i = 0; i < slice->trace.n; i++) {
+        rfs_json_break(json);
+        put_piece(json, output->explain, slice, &slice->trace.pieces[i]);
+    }
+    for (size_t i = 0; i < slice->pieces.n; i++) {
+        rfs_json_break(json);
+        put_made_piece(json, output->explain, slice, &slice->pieces.data[i]);
+    }
+    rfs_json_end(json);
+    rfs_json_end(json);
+    return rfs_explain_bytes_add(&output->totals, output->explain, slice) ? 0
+                                                                          : rfs_fail_memory(err);
+}
+
+static void put_sources(struct output *output, const struct rfs_explain_sources *sources)
+{
+    struct rfs_json_write *json = &output->json;
+
+    rfs_json_array(json, "sources", RFS_JSON_TIGHT);
+    for (size_t i = 0; i < sources->n; i++) {
+        rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+        rfs_json_put_u64(json, "rank", sources->data[i].rank);
+        rfs_json_put_text(json, "file", path_of(output->explain, sources->data[i].file));
+        rfs_json_put_u64(json, "bytes", sources->data[i].bytes);
+        rfs_json_end(json);
+    }
+    rfs_json_end(json);
+}
+
+static void put_ranks(struct output *output)
+{
+    const struct rfs_explain *explain = output->explain;
+    struct rfs_json_write *json = &output->json;
+
+    rfs_json_array(json, "ranks", RFS_JSON_TIGHT);
+    for (size_t i = 0; i < explain->n_selected; i++) {
+        const struct rfs_explain_bytes_rank *rank = &output->totals.ranks[i];
+        rfs_json_break(json);
+        rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+        rfs_json_put_u64(json, "rank", explain->selected[i]);
+        rfs_json_put_u64(json, "parameters", rank->parameters);
+        rfs_json_put_u64(json, "bytes", rank->shown_bytes);
+        rfs_json_put_u64(json, "files", files_of(explain, explain->selected[i]));
+        rfs_json_put_u64(json, "source_bytes", rfs_explain_sources_bytes(&rank->sources));
+        put_sources(output, &rank->sources);
+        rfs_json_end(json);
+    }
+}
+
+static int print_json(struct rfs_explain *explain, struct rfs_error *err)
+{
+    struct output output = {.explain = explain, .json = {.file = stdout}};
+    struct rfs_json_write *json = &output.json;
+    int rc = rfs_explain_bytes_begin(&output.totals, explain->n_selected, err);
+
+    rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_text(json, "source", rfs_catalog_path(explain->plans.catalog));
+    if (rc == 0)
+        rc = explain->param ? rfs_explain_each(explain, put_slice, &output, err)
+                            : rfs_explain_bytes_add_all(&output.totals, explain, err);
+    if (rc == 0 && !explain->param)
+        put_ranks(&output);
+    if (rc == 0 && !rfs_explain_bytes_next(&output.totals))
+        rc = rfs_fail_memory(err);
+    if (rc == 0) {
+        rfs_json_end(json);
+        rfs_json_break(json);
+        rfs_json_object(json, "together", RFS_JSON_TIGHT);
+        rfs_json_put_u64(json, "bytes", rfs_explain_sources_bytes(&output.totals.together));
+        put_sources(&output, &output.totals.together);
+        rfs_json_finish(json);
+    }
+    rfs_explain_bytes_free(&output.totals);
+    return rc;
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
 
 static const struct rfs_argument arguments[] = {
-    RFS_ARG_PLACE("SRC", struct rfs_explain, source, "one SRC"),
+    RFS_ARG_OPERAND("SRC", struct rfs_explain, source, "one SRC"),
     RFS_ARG_DESTINATION(struct rfs_explain, options, "the strategies of SRC and of the destination",
                         "any option of the view, see reshardfs(1)"),
     RFS_ARG_VIEW_NAMED("format", "FORMAT", "format", struct rfs_explain, options,
@@ -36,7 +839,7 @@ static int check(struct rfs_explain *explain, struct rfs_error *err)
     explain->one = explain->rank >= 0;
     if (!explain->one)
         return 0;
-    const struct rfs_rank_range one = {(uint32_t)explain->rank, (uint32_t)explain->rank};
+    const struct rfs_ranks_range one = {(uint32_t)explain->rank, (uint32_t)explain->rank};
     explain->ranks.n = 0;
     return RFS_PUSH(&explain->ranks, one) ? 0 : rfs_fail_memory(err);
 }
@@ -59,37 +862,37 @@ static int select_ranks(struct rfs_explain *explain, struct rfs_error *err)
     return 0;
 }
 
-struct planning {
+struct ranks_planned {
     struct rfs_explain *explain;
     struct rfs_error *errors; /* [n_selected] */
 };
 
 static int plan_one(void *ctx, size_t i)
 {
-    const struct planning *planning = ctx;
-    struct rfs_explain *explain = planning->explain;
+    const struct ranks_planned *planned = ctx;
+    struct rfs_explain *explain = planned->explain;
     const struct rfs_rank_plan *plan;
     const int rc =
-        rfs_planner_rank(explain->plans.planner, explain->selected[i], &plan, &planning->errors[i]);
+        rfs_planner_rank(explain->plans.planner, explain->selected[i], &plan, &planned->errors[i]);
 
     rfs_progress_file(&explain->progress);
     rfs_progress_tick(&explain->progress);
     return rc;
 }
 
-/* Of refused ranks the lowest that was tried is reported. */
+/* Plans the selected ranks; reports the lowest refused one that was tried. */
 static int plan_all(struct rfs_explain *explain, struct rfs_error *err)
 {
     RFS_FREE struct rfs_error *errors = calloc(explain->n_selected, sizeof *errors);
-    struct planning planning = {explain, errors};
+    struct ranks_planned planned = {explain, errors};
 
     if (!errors)
         return rfs_fail_memory(err);
     rfs_progress_begin(&explain->progress, "planning", 0, explain->n_selected);
-    /* The first by itself: the others are then predicted from its indexes. */
-    int rc = plan_one(&planning, 0);
+    /* The first comes before the others, which are then predicted from its indexes. */
+    int rc = plan_one(&planned, 0);
     if (rc == 0 && explain->n_selected > 1)
-        rc = rfs_pool_for(explain->plans.pool, explain->n_selected, plan_one, &planning);
+        rc = rfs_pool_for(explain->plans.pool, explain->n_selected, plan_one, &planned);
     rfs_progress_end(&explain->progress);
     for (size_t i = 0; rc && i < explain->n_selected; i++)
         if (errors[i].code) {
@@ -105,19 +908,19 @@ static int prepare(struct rfs_explain *explain, struct rfs_error *err)
                                                    "ranks", "from rank", "from ranks"};
     static const struct rfs_explain_words parts = {"part",  "parts",     "part",
                                                    "parts", "from part", "from parts"};
-    static const struct rfs_explain_words boxed = {"rank",  "ranks",     "file",
+    static const struct rfs_explain_words files = {"rank",  "ranks",     "file",
                                                    "files", "from file", "from files"};
     const struct rfs_by_rules *converted = explain->plans.converted;
-    const struct rfs_chunks *boxes = rfs_catalog_chunks(explain->plans.stored);
+    const struct rfs_chunks *chunks = rfs_catalog_chunks(explain->plans.stored);
     struct rfs_scale scale;
 
-    explain->words = explain->plans.hfai ? &parts : boxes ? &boxed : &ranks;
+    explain->words = explain->plans.hfai ? &parts : chunks ? &files : &ranks;
     if (explain->plans.hfai) {
         explain->n_sources = rfs_hfai_parts(explain->plans.hfai);
         return rfs_explain_parts_open(explain, err);
     }
     rfs_planner_scale(converted ? rfs_by_rules_whole(converted) : explain->plans.planner, &scale);
-    explain->n_sources = boxes ? boxes->n_files : scale.src_devices * scale.src_stages;
+    explain->n_sources = chunks ? chunks->n_files : scale.src_devices * scale.src_stages;
     rfs_planner_report(explain->plans.planner, RFS_TELL_ONE_SIDED);
     return plan_all(explain, err);
 }
@@ -125,25 +928,21 @@ static int prepare(struct rfs_explain *explain, struct rfs_error *err)
 static int explain_all(struct rfs_explain *explain, struct rfs_error *err)
 {
     int rc =
-        rfs_tool_open(explain->source, &explain->options, NULL, NULL, NULL, &explain->view, err);
+        rfs_tool_open(explain->source, &explain->options, NULL, NULL, NULL, &explain->view, err)
+            ?: rfs_view_plans(explain->view, &explain->plans, err)
+            ?: select_ranks(explain, err)
+            ?: prepare(explain, err);
 
-    if (rc == 0)
-        rc = rfs_view_plans(explain->view, &explain->plans, err);
-    if (rc == 0)
-        rc = select_ranks(explain, err);
-    if (rc == 0)
-        rc = prepare(explain, err);
     if (rc == 0 && explain->param)
         rc = rfs_explain_check(explain, err);
     const bool by_rules = explain->plans.converted != NULL;
     if (rc == 0 && explain->svg)
-        rc = by_rules ? rfs_explain_converted_picture(explain, err)
-                      : rfs_explain_picture(explain, err);
+        rc = by_rules ? rfs_explain_matrices(explain, err) : rfs_explain_picture(explain, err);
     if (rc == 0 && explain->json)
-        rc = rfs_explain_json(explain, err);
+        rc = print_json(explain, err);
     else if (rc == 0 && (!explain->svg || strcmp(explain->svg, "-") != 0))
-        rc = by_rules && explain->param ? rfs_explain_converted_text(explain, err)
-                                        : rfs_explain_text(explain, err);
+        rc = by_rules && explain->param ? rfs_explain_each(explain, print_made_slice, explain, err)
+                                        : print_text(explain, err);
     return rc;
 }
 

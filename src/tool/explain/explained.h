@@ -3,96 +3,104 @@
  * `reshard explain`: where the bytes of destination slices come from. Headers are read, and no
  * tensor.
  *
- * Of many slices each is made and dropped in turn: only their lines, or totals.h, are kept.
+ * One slice at a time is in memory. What lasts of many slices are lines of output, or the sums of
+ * source_bytes.h. Not thread-safe.
  */
 #pragma once
 
 #include "base/settings.h"
-#include "plan/converted.h"
+#include "plan/by_rules.h"
 #include "plan/trace.h"
+#include "tool/common/args.h"
 #include "tool/common/progress.h"
-#include "tool/common/ranks.h"
 #include "view/plans.h"
 
-/* The words for the parts of source and destination. */
+/* The nouns for members of the source and of the destination. */
 struct rfs_explain_words {
-    const char *one, *many; /* of the destination: "rank", "ranks" */
-    /* the same; or "file", "files" of a source that describes itself */
-    const char *source, *sources;
+    const char *one, *many;       /* "rank", "ranks" of the destination */
+    const char *source, *sources; /* "rank", "ranks"; or "file", "files" of a chunked source */
     const char *from, *from_many; /* "from rank", "from ranks" */
 };
 
+/*
+ * hfai's parts: the tensors of their state, and where the bytes of each lie. A tensor that either
+ * side cuts is a row of elements, cut along its only axis. One that is whole on both sides is
+ * copied.
+ */
 struct rfs_explain_parts;
 
+/* The command line, the view, and what was looked up last. */
 struct rfs_explain {
-    const char *source, *param, *svg; /* the caller's; param and svg may be NULL */
-    struct rfs_settings options;      /* of the view */
-    int64_t rank;                     /* -1: none */
-    struct rfs_ranks ranks;           /* or that one */
-    bool one;                         /* --rank: explained in full */
+    const char *source, *param, *svg; /* borrowed; param and svg may be NULL */
+    struct rfs_settings options;      /* options of the view */
+    int64_t rank;                     /* --rank; -1: none */
+    struct rfs_ranks ranks;           /* --ranks, or the one of --rank */
+    bool one;                         /* --rank is given: its slice is explained in full */
     bool json;
 
     reshard_view *view;
     struct rfs_view_plans plans;
-    struct rfs_explain_parts *parts; /* owned; of hfai's parts: there is no planner; or NULL */
+    struct rfs_explain_parts *parts; /* owned; NULL if the source is not hfai's parts, which have no
+                                        planner */
     const struct rfs_explain_words *words;
-    uint32_t n_sources; /* ranks or parts of the source */
-    uint32_t *selected; /* [n_selected] owned; destination ranks, ascending */
+    uint32_t n_sources; /* number of ranks, parts or files of the source */
+    uint32_t *selected; /* [n_selected] destination ranks, ascending; owned */
     size_t n_selected;
     struct rfs_progress progress;
 
-    /* The target of param in the parameter list that was looked at last; NULL: it has none. */
-    const struct rfs_params *params;
-    const struct rfs_target *target;
-    size_t tensor; /* of the parts */
+    const struct rfs_params *params; /* the parameter list that was searched last, for param */
+    const struct rfs_target *target; /* target of param in that list; NULL: none */
+    size_t tensor;                   /* number of param in the parts; SIZE_MAX: they lack it */
 };
 
-/* How source or destination have the parameter. */
+/* The cuts of the parameter in the source, or in the destination. */
 struct rfs_explained_side {
-    const char *words;               /* where there is no grid, and of parts; or NULL */
-    const struct rfs_layout *layout; /* NULL: no strategy has it */
-    const struct rfs_grid *grid;     /* NULL: it is copied */
-    const uint64_t *slice;           /* dims of a slice; NULL: there are several, or none */
-    bool chunks;                     /* it describes itself: WORDS say how it is cut */
+    const char *words;               /* a sentence instead of a grid; or NULL */
+    const struct rfs_layout *layout; /* NULL: no strategy has the parameter */
+    const struct rfs_grid *grid;     /* NULL: the parameter is copied */
+    const uint64_t *slice;           /* dims of a slice; NULL: they differ, or there is no grid */
+    bool chunks;                     /* a chunked source: WORDS count the chunks */
 };
 
-/* A part of a slice by conversion rules: elements of one source tensor, in one file. */
-struct rfs_explained_part {
+/* A piece of a slice that conversion rules make: elements of one source tensor, in one file. */
+struct rfs_explained_piece {
     const struct rfs_rules_link *link;
-    struct rfs_rules_span span; /* of its digits */
-    uint32_t rank;              /* of the source, as of rfs_by_rules_piece */
+    struct rfs_rules_span span; /* range of each of the link's digits */
+    uint32_t rank;              /* source rank; a file's number in a chunked source */
     struct rfs_block block;
 };
 
-/* The slice of one destination rank: all that text, JSON and picture have of it. */
+/* The slice of one destination rank: what text, JSON, pictures and sums are made from. */
 struct rfs_explained {
     uint32_t rank;
-    size_t position; /* in rfs_explain.selected */
+    size_t position; /* index of rank in rfs_explain.selected */
     const struct rfs_target *target;
-    struct rfs_trace trace;            /* without pieces, if rules make it: */
-    const struct rfs_rules_made *made; /* NULL: no rules */
-    RFS_VEC(struct rfs_explained_part) parts;
+    struct rfs_trace trace;                     /* pieces, but of a slice that rules make */
+    const struct rfs_rules_made *made;          /* NULL: no rules */
+    RFS_VEC(struct rfs_explained_piece) pieces; /* pieces of a slice that rules make */
 
     const char *name, *shown_name;
-    const struct rfs_type *type;  /* its dims and axes are those of boxes; */
-    const struct rfs_type *shown; /* these those of the file */
-    const uint64_t *whole;        /* [type->ndim] the tensor that the boxes lie in; */
+    const struct rfs_type *type;  /* dims and axes as boxes have them */
+    const struct rfs_type *shown; /* dims and axes as the file has them */
+    const uint64_t *whole;        /* [type->ndim] dims of the tensor that the boxes lie in */
     uint32_t n_dims;
-    const uint64_t *dims; /* [n_dims] the same as its users know it: parts have it as a row */
+    /* [n_dims] dims as users know them, also where the whole is a row of hfai's parts */
+    const uint64_t *dims;
     struct rfs_explained_side source, destination;
     char chunks[256];              /* "21 chunks, axis 0 in 21" */
-    RFS_VEC(struct rfs_box) boxes; /* in the whole; none: it is copied */
-    char *path;                    /* owned; of its file; NULL: it is in none */
-    uint64_t offset;               /* in the file */
+    RFS_VEC(struct rfs_box) boxes; /* boxes of the whole; none: the tensor is copied */
+    char *path;                    /* file that shows the slice, or NULL; owned */
+    uint64_t offset;               /* offset in that file, bytes */
 };
 
+/* Frees what the slice owns, not the slice itself. */
 void rfs_explained_free(struct rfs_explained *slice);
-/* Sets the trace of a slice whose rank and target are set, and its parts. 0 or -errno. */
+/* Sets trace, made and pieces of a slice whose rank and target are set. 0 or -errno. */
 int rfs_explain_trace(const struct rfs_explain *explain, struct rfs_explained *slice);
 
 /*
- * 0, or -ENOENT with *err filled when none of the selected ranks, which are planned, has the
- * parameter.
+ * Checks that one of the selected ranks has the parameter; all of them are planned. 0, or -ENOENT
+ * with *err filled.
  */
 int rfs_explain_check(struct rfs_explain *explain, struct rfs_error *err);
 /*
@@ -103,20 +111,44 @@ typedef int rfs_explained_fn(void *ctx, const struct rfs_explained *slice, struc
 int rfs_explain_each(struct rfs_explain *explain, rfs_explained_fn *fn, void *ctx,
                      struct rfs_error *err);
 
-/* How many files a destination rank depends on. */
-uint32_t rfs_explain_files(const struct rfs_explain *explain, uint32_t rank);
-/* A source file below the source's folder. */
-const char *rfs_explain_file(const struct rfs_explain *explain, uint32_t file);
-/* Other source ranks that hold a piece's slice in that way, ascending, malloc'ed; none of parts. */
-uint32_t *rfs_explained_others(const struct rfs_explain *explain, const struct rfs_explained *slice,
-                               const struct rfs_piece_trace *piece, enum rfs_holding holding,
-                               size_t *n);
+/* ---- slices that conversion rules make ------------------------------------------------------- */
 
-/* Prints all of it. 0, or -errno with *err filled. */
-int rfs_explain_text(struct rfs_explain *explain, struct rfs_error *err);
-/* The same of a parameter that conversion rules make. */
-int rfs_explain_converted_text(struct rfs_explain *explain, struct rfs_error *err);
-int rfs_explain_json(struct rfs_explain *explain, struct rfs_error *err);
-/* Writes the picture of the parameter to explain->svg. */
-int rfs_explain_picture(struct rfs_explain *explain, struct rfs_error *err);
-int rfs_explain_converted_picture(struct rfs_explain *explain, struct rfs_error *err);
+/*
+ * Entries along an axis: FIRST + Σ i_k * step[k] for all i_k below count[k]; the smallest step
+ * first, counts above 1.
+ */
+struct rfs_explained_axis {
+    uint32_t n;
+    uint64_t first;
+    uint64_t count[RFS_RULES_DIGITS];
+    uint64_t step[RFS_RULES_DIGITS];
+};
+
+/* Sets *axis to a piece's entries along axis NUMBER of a side's tensor: RFS_MADE or RFS_SOURCE. */
+void rfs_explained_axis(const struct rfs_explain *explain, const struct rfs_explained_piece *piece,
+                        int side, uint32_t number, struct rfs_explained_axis *axis);
+/*
+ * Prints entries as a numpy index; rows in groups are "0:64 and 2 more, each 96 further". SIZE is
+ * the length of the axis.
+ */
+void rfs_explained_put_axis(FILE *out, const struct rfs_explained_axis *axis, uint64_t size);
+
+/* Returns the source tensor of a piece. */
+const struct rfs_target *rfs_explained_source(const struct rfs_explain *explain,
+                                              const struct rfs_explained_piece *piece);
+
+/* ---- hfai's parts ---------------------------------------------------------------------------- */
+
+/*
+ * Opens the parts of EXPLAIN's view. 0 or -errno with *err filled; explain->parts is to be freed in
+ * any case.
+ */
+int rfs_explain_parts_open(struct rfs_explain *explain, struct rfs_error *err);
+/* Frees the parts; NULL is allowed. */
+void rfs_explain_parts_free(struct rfs_explain_parts *parts);
+
+/* Returns the number of tensors of the state. */
+size_t rfs_explain_parts_tensors(const struct rfs_explain_parts *parts);
+/* Makes the slice of a tensor for slice->rank: 1, 0 if that part has nothing of it, or -ENOMEM. */
+int rfs_explain_parts_slice(struct rfs_explain *explain, size_t tensor,
+                            struct rfs_explained *slice);

@@ -3,16 +3,18 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
-#include "base/fd.h"
+#include "base/io.h"
 #include "base/path.h"
 #include "base/store.h"
 #include "base/text.h"
-#include "base/write_whole.h"
 #include "tool/common/show.h"
 
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
@@ -36,7 +38,8 @@ int rfs_dest_failed(const struct rfs_dest *dest, const char *path, const char *w
 /* ---- the folder ------------------------------------------------------------------------------ */
 
 /*
- * GIVEN resolved, or its parent resolved with its last part behind. malloc'ed; NULL with errno set.
+ * Returns GIVEN resolved, or its parent resolved with its last component behind, malloc'ed; NULL
+ * with errno set.
  */
 static char *resolve(const char *given)
 {
@@ -94,7 +97,7 @@ int rfs_dest_find(const char *given, const char *source, struct rfs_dest *out,
         return rfs_fail(err, -errno, RFS_IN(given), "a folder in one that is there",
                         "cannot be written to: %s", strerror(errno));
     /* A path that is no source is reported when it is opened; a store holds no folders. */
-    RFS_FREE char *from = source && !rfs_is_url(source) ? realpath(source, NULL) : NULL;
+    RFS_FREE char *from = source && !rfs_store_is_url(source) ? realpath(source, NULL) : NULL;
     const int rc = from ? refuse_overlap(out->path, from, err) : 0;
     return rc ? rc : open_folder(out, err);
 }
@@ -144,8 +147,9 @@ int rfs_dest_room(const struct rfs_dest *dest, uint64_t bytes, struct rfs_error 
 /* ---- its contents ---------------------------------------------------------------------------- */
 
 /*
- * The folder that PATH is in, each part opened for itself so that no link is followed; MAKE: made
- * where it is missing, and *made is set then. -errno or it.
+ * Opens the folder that PATH is in, each component by itself so that no link is followed; MAKE:
+ * makes missing ones, and sets *made then. Returns its descriptor, or -errno; *name is the last
+ * component.
  */
 static int folder_of(const struct rfs_dest *dest, const char *path, bool make, bool *made,
                      const char **name)
@@ -156,17 +160,17 @@ static int folder_of(const struct rfs_dest *dest, const char *path, bool make, b
     if (folder < 0)
         return -errno;
     for (const char *slash; (slash = strchr(*name, '/')); *name = slash + 1) {
-        char part[NAME_MAX + 1];
+        char component[NAME_MAX + 1];
         const size_t n = (size_t)(slash - *name);
         int next = -1;
 
         errno = ENAMETOOLONG;
-        if (n < sizeof part) {
-            memcpy(part, *name, n);
-            part[n] = '\0';
-            if (make && mkdirat(folder, part, 0777) == 0)
+        if (n < sizeof component) {
+            memcpy(component, *name, n);
+            component[n] = '\0';
+            if (make && mkdirat(folder, component, 0777) == 0)
                 *made = true;
-            next = openat(folder, part, FOLDER_FLAGS | O_NOFOLLOW);
+            next = openat(folder, component, FOLDER_FLAGS | O_NOFOLLOW);
         }
         const int code = errno;
         close(folder);
@@ -205,8 +209,8 @@ int rfs_dest_open(const struct rfs_dest *dest, const char *path)
 }
 
 /*
- * ".NAME.part": hidden, and with no ending that a reader of checkpoints looks for. malloc'ed, or
- * NULL.
+ * Returns ".NAME.part", malloc'ed, or NULL: hidden, and with no ending that a reader of checkpoints
+ * looks for.
  */
 static char *temporary_of(const char *name)
 {
@@ -227,7 +231,7 @@ uint64_t rfs_dest_partial_bytes(const struct rfs_dest *dest, const char *path)
 
 /*
  * Removes a temporary that nobody has locked. Where a file system has no locks, whoever comes later
- * wins. 0, also when there is none, or -EBUSY or another -errno.
+ * wins. 0, also when there is none; -EBUSY: it is locked; or another -errno.
  */
 static int remove_stale(int folder, const char *temporary)
 {
@@ -251,8 +255,7 @@ void rfs_dest_sweep(const struct rfs_dest *dest, const char *path)
 }
 
 /*
- * Removes the folder that PATH is in, which is open as FOLDER, if nothing is in it, and it is not
- * the export's.
+ * Removes the folder of PATH, which is open as FOLDER, if it is empty and not that of the export.
  */
 static void remove_folder(int folder, const char *path)
 {
@@ -291,16 +294,17 @@ int rfs_dest_remove(const struct rfs_dest *dest, const char *path)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void forget_name(struct rfs_partial *partial)
+static void forget_name(struct rfs_dest_partial *partial)
 {
     free(partial->temporary);
     partial->temporary = NULL;
 }
 
 /*
- * Another task that found it before it was locked took it for stale, and removed it. -EBUSY then.
+ * Locks a new temporary. 0, or -EBUSY if another task found it before it was locked, took it for
+ * stale, and removed it.
  */
-static int lock_it(int fd)
+static int lock_temporary(int fd)
 {
     struct stat st;
 
@@ -309,12 +313,12 @@ static int lock_it(int fd)
     return fstat(fd, &st) == 0 && st.st_nlink == 0 ? -EBUSY : 0;
 }
 
-int rfs_partial_begin(const struct rfs_dest *dest, const char *path, mode_t mode,
-                      struct rfs_partial *out, struct rfs_error *err)
+int rfs_dest_partial_begin(const struct rfs_dest *dest, const char *path, mode_t mode,
+                           struct rfs_dest_partial *out, struct rfs_error *err)
 {
     const char *name;
 
-    *out = RFS_PARTIAL_NONE;
+    *out = RFS_DEST_PARTIAL_NONE;
     out->path = path;
     out->folder = folder_of(dest, path, true, &out->made_folder, &name);
     if (out->folder < 0)
@@ -327,11 +331,11 @@ int rfs_partial_begin(const struct rfs_dest *dest, const char *path, mode_t mode
         rc = out->fd < 0 ? -errno : 0;
     }
     if (rc == 0)
-        rc = lock_it(out->fd);
+        rc = lock_temporary(out->fd);
     if (rc == 0)
         return 0;
     forget_name(out); /* not ours to remove */
-    rfs_partial_drop(out);
+    rfs_dest_partial_drop(out);
     return rc == -EBUSY || rc == -EEXIST
                ? rfs_fail(err, -EBUSY, RFS_IN(path), "once that has ended",
                           "another export to %s is writing it", dest->path)
@@ -343,8 +347,8 @@ static int sync_folder(int folder)
     return folder < 0 || fsync(folder) != 0 ? -errno : 0;
 }
 
-/* The folder, and where it is new those above it. */
-static int sync_folders(const struct rfs_dest *dest, const struct rfs_partial *partial)
+/* Makes the names in the folder last, and if it is new, in those above it. */
+static int sync_folders(const struct rfs_dest *dest, const struct rfs_dest_partial *partial)
 {
     int rc = sync_folder(partial->folder);
 
@@ -355,8 +359,9 @@ static int sync_folders(const struct rfs_dest *dest, const struct rfs_partial *p
     return rc;
 }
 
-static int name_it(const struct rfs_dest *dest, struct rfs_partial *partial, bool replace,
-                   bool sync, const char **what)
+/* Gives a complete file its name; *what is the message of a failure. */
+static int give_name(const struct rfs_dest *dest, struct rfs_dest_partial *partial, bool replace,
+                     bool sync, const char **what)
 {
     const char *name = rfs_path_name(partial->path);
 
@@ -366,7 +371,7 @@ static int name_it(const struct rfs_dest *dest, struct rfs_partial *partial, boo
     if (close(rfs_steal_fd(&partial->fd)) != 0)
         return -errno;
     *what = "cannot rename";
-    const int rc = rfs_rename(partial->folder, partial->temporary, name, replace);
+    const int rc = rfs_io_rename(partial->folder, partial->temporary, name, replace);
     if (rc)
         return rc;
     forget_name(partial);
@@ -374,19 +379,19 @@ static int name_it(const struct rfs_dest *dest, struct rfs_partial *partial, boo
     return sync ? sync_folders(dest, partial) : 0;
 }
 
-int rfs_partial_finish(const struct rfs_dest *dest, struct rfs_partial *partial, bool replace,
-                       bool sync, struct rfs_error *err)
+int rfs_dest_partial_finish(const struct rfs_dest *dest, struct rfs_dest_partial *partial,
+                            bool replace, bool sync, struct rfs_error *err)
 {
     const char *what;
-    int rc = name_it(dest, partial, replace, sync, &what);
+    int rc = give_name(dest, partial, replace, sync, &what);
 
     if (rc)
         rc = rfs_dest_failed(dest, partial->path, what, -rc, err);
-    rfs_partial_drop(partial);
+    rfs_dest_partial_drop(partial);
     return rc;
 }
 
-void rfs_partial_drop(struct rfs_partial *partial)
+void rfs_dest_partial_drop(struct rfs_dest_partial *partial)
 {
     if (partial->temporary && unlinkat(partial->folder, partial->temporary, 0) == 0 &&
         partial->made_folder)
@@ -396,21 +401,115 @@ void rfs_partial_drop(struct rfs_partial *partial)
     if (partial->folder >= 0)
         close(partial->folder);
     free(partial->temporary);
-    *partial = RFS_PARTIAL_NONE;
+    *partial = RFS_DEST_PARTIAL_NONE;
 }
 
 int rfs_dest_save(const struct rfs_dest *dest, const char *name, const void *data, size_t size,
                   bool sync, struct rfs_error *err)
 {
-    struct rfs_partial partial;
-    int rc = rfs_partial_begin(dest, name, 0666, &partial, err);
+    struct rfs_dest_partial partial;
+    int rc = rfs_dest_partial_begin(dest, name, 0666, &partial, err);
 
     if (rc)
         return rc;
-    rc = rfs_write_all(partial.fd, data, size);
+    rc = rfs_io_write_all(partial.fd, data, size);
     if (rc == 0)
-        return rfs_partial_finish(dest, &partial, true, sync, err);
+        return rfs_dest_partial_finish(dest, &partial, true, sync, err);
     rc = rfs_dest_failed(dest, name, "cannot write", -rc, err);
-    rfs_partial_drop(&partial);
+    rfs_dest_partial_drop(&partial);
+    return rc;
+}
+
+/* ---- bytes that the file system takes over --------------------------------------------------- */
+
+/* File systems whose servers copy; linux/magic.h does not have all of them. */
+#define NFS_MAGIC 0x6969
+#define CIFS_MAGIC 0xFF534D42
+#define SMB2_MAGIC 0xFE534D42
+#define CEPH_MAGIC 0x00C36400
+
+void rfs_dest_copier_init(struct rfs_dest_copier *copier, int fd)
+{
+    struct statfs fs;
+    int way = RFS_DEST_COPY_NOT;
+
+    copier->block = 4096;
+    if (fstatfs(fd, &fs) == 0) {
+        const uint32_t magic = (uint32_t)fs.f_type;
+        copier->block = fs.f_bsize > 0 ? (uint64_t)fs.f_bsize : 4096;
+        way =
+            magic == NFS_MAGIC || magic == CIFS_MAGIC || magic == SMB2_MAGIC || magic == CEPH_MAGIC
+                ? RFS_DEST_COPY_SERVER
+                : RFS_DEST_COPY_CLONE;
+    }
+    atomic_init(&copier->way, way);
+    atomic_init(&copier->bytes_taken, 0);
+}
+
+/*
+ * Shares whole blocks, where both sides begin at one offset in their blocks. Returns false when the
+ * file system refuses.
+ */
+static bool clone_range(struct rfs_dest_copier *copier, int from, const struct rfs_view_run *plain,
+                        int fd, uint64_t *begin, uint64_t *end)
+{
+    const uint64_t block = copier->block;
+    const uint64_t first = (plain->begin + block - 1) / block * block;
+    const uint64_t last = plain->end / block * block;
+
+    if (plain->begin % block != plain->source % block || last < first + RFS_DEST_COPY_LEAST)
+        return true;
+    const struct file_clone_range range = {
+        .src_fd = from,
+        .src_offset = plain->source + (first - plain->begin),
+        .src_length = last - first,
+        .dest_offset = first,
+    };
+    if (ioctl(fd, FICLONERANGE, &range) != 0)
+        return errno == EINTR;
+    *begin = first;
+    *end = last;
+    return true;
+}
+
+/* Has the server copy. Returns false when it refuses. */
+static bool copy_range(int from, const struct rfs_view_run *plain, int fd, uint64_t *begin,
+                       uint64_t *end)
+{
+    off_t in = (off_t)plain->source;
+    off_t out = (off_t)plain->begin;
+
+    *begin = *end = plain->begin;
+    while (*end < plain->end) {
+        const ssize_t n = copy_file_range(from, &in, fd, &out, (size_t)(plain->end - *end), 0);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        *end += (uint64_t)n;
+    }
+    return true;
+}
+
+int rfs_dest_copier_take(struct rfs_dest_copier *copier, struct rfs_files *files,
+                         const struct rfs_view_run *plain, int fd, uint64_t *begin, uint64_t *end)
+{
+    struct rfs_reading reading;
+    const int way = atomic_load_explicit(&copier->way, memory_order_relaxed);
+
+    *begin = *end = plain->begin;
+    if (way == RFS_DEST_COPY_NOT || plain->end - plain->begin < RFS_DEST_COPY_LEAST)
+        return 0;
+    int rc = rfs_reading_begin(files, plain->file, &reading);
+    if (rc)
+        return rc;
+    if (plain->source <= reading.size &&
+        plain->end - plain->begin <= reading.size - plain->source &&
+        !(way == RFS_DEST_COPY_CLONE ? clone_range(copier, reading.fd, plain, fd, begin, end)
+                                     : copy_range(reading.fd, plain, fd, begin, end)))
+        atomic_store_explicit(&copier->way, RFS_DEST_COPY_NOT, memory_order_relaxed);
+    rc = rfs_reading_end(&reading);
+    if (rc == 0)
+        atomic_fetch_add_explicit(&copier->bytes_taken, *end - *begin, memory_order_relaxed);
     return rc;
 }

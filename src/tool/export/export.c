@@ -5,19 +5,73 @@
 #include "base/json_write.h"
 #include "base/store.h"
 #include "tool/common/command.h"
-#include "tool/common/open.h"
 #include "tool/common/show.h"
-#include "tool/common/stop.h"
+#include "tool/common/source.h"
 #include "tool/common/tool.h"
-#include "view/copies.h"
+#include "view/rules_view.h"
 
 #include <signal.h>
 #include <unistd.h>
 
+/* ---- the command line ------------------------------------------------------------------------ */
+
+static int take_task(const struct rfs_given *given, void *request, struct rfs_error *err)
+{
+    struct rfs_export_options *options = request;
+
+    return rfs_task_parse(given->value, &options->task)
+               ? 0
+               : rfs_args_refuse(given, "--task K/N, K from 0 to N - 1", err);
+}
+
+const struct rfs_argument rfs_export_arguments[] = {
+    RFS_ARG_OPERAND("SRC", struct rfs_export_options, source, NULL),
+    RFS_ARG_OPERAND("DST", struct rfs_export_options, target, "one SRC and one DST"),
+    RFS_ARG_DESTINATION(struct rfs_export_options, view,
+                        "strategies of SRC and of DST (none: one whole checkpoint)",
+                        "any option of the view, as of reshardfs: view=huggingface"),
+    RFS_ARG_VIEW_NAMED("format", "FORMAT", "format", struct rfs_export_options, view,
+                       "ckpt, safetensors or pt (ckpt)"),
+    RFS_ARG_RANKS("ranks", "0-63,70", "ranks and ranges of them, such as --ranks 0-63,70",
+                  struct rfs_export_options, ranks, "only the files of these ranks"),
+    RFS_ARG_THREADS(NULL, struct rfs_export_options, threads),
+    RFS_ARG_FLAG("no-fsync", struct rfs_export_options, no_fsync,
+                 "do not wait until all is on the disk"),
+    RFS_ARG_FLAG("force", struct rfs_export_options, force,
+                 "replace files that differ; write into any folder"),
+    RFS_ARG_FLAG("trust", struct rfs_export_options, trust,
+                 "keep files of the manifest without reading them again"),
+    RFS_ARG_FLAG("verify", struct rfs_export_options, verify,
+                 "write nothing: compare all with the manifest"),
+    RFS_ARG_OWN("task", "K/N", take_task, "the files of task K of N (srun and mpirun set it)"),
+    RFS_ARG_FLAG("json", struct rfs_export_options, json,
+                 "progress and result as JSON, a line each"),
+    {0},
+};
+
+int rfs_export_options_check(struct rfs_export_options *options, struct rfs_error *err)
+{
+    if (!options->source || (!options->target && !options->verify))
+        return rfs_fail_usage(err, "reshard export SRC DST -s FILE -d FILE",
+                              "export takes a source and a folder to write to");
+    /* "" is a variable of the caller's that is not set, not the current folder. */
+    if (!*options->source || (options->target && !*options->target))
+        return rfs_fail_usage(err, "reshard export SRC DST", "a path is empty");
+    if (options->target)
+        return 0;
+    options->target = options->source;
+    options->source = NULL;
+    return options->view.list.n > 0 || options->ranks.n > 0
+               ? rfs_fail_usage(err, "reshard export SRC DST --verify, or --verify DST alone",
+                                "options of a source are given, and no source")
+               : 0;
+}
+
 /* ---- output ---------------------------------------------------------------------------------- */
 
 /*
- * A reshard_log_fn: as the mount does on a terminal, without lines that are only of use in a log.
+ * Prints a line of the view's log, as a mount on a terminal does; lines that are only of use in a
+ * log are left out.
  */
 static void print_line(void *ctx, enum reshard_level level, const char *line)
 {
@@ -87,7 +141,7 @@ static void print_summary(const struct rfs_export *export, double seconds)
 
 /* ---- before the first byte ------------------------------------------------------------------- */
 
-/* The bytes that this and all other tasks still have to write, less those in temporary files. */
+/* Refuses if there is no room for what all tasks still have to write, less temporary files. */
 static int check_room(const struct rfs_export *export, struct rfs_error *err)
 {
     uint64_t needed = 0;
@@ -107,10 +161,10 @@ static int check_room(const struct rfs_export *export, struct rfs_error *err)
     return rfs_dest_room(&export->dest, needed > begun ? needed - begun : 0, err);
 }
 
-/* The manifest begins with all that is known, so that no task loses entries of another one. */
-static int begin_record(struct rfs_export *export, struct rfs_error *err)
+/* Begins the manifest with all known entries, so that no task loses entries of another one. */
+static int begin_manifest(struct rfs_export *export, struct rfs_error *err)
 {
-    struct rfs_manifest *mine = &export->record.manifest;
+    struct rfs_manifest *mine = &export->saver.manifest;
 
     for (size_t i = 0; i < export->known.entries.n; i++) {
         const char *path = rfs_intern_text(export->known.paths, (uint32_t)i);
@@ -127,44 +181,50 @@ static int begin_record(struct rfs_export *export, struct rfs_error *err)
     return mine->source && mine->options ? 0 : rfs_fail_memory(err);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- the steps ------------------------------------------------------------------------------- */
 
-/* The manifest has all files that were complete when it was stopped. */
+/* Writes what is to be written; the manifest has all files that were complete when it stopped. */
 static int write_files(struct rfs_export *export, struct rfs_error *err)
 {
     struct rfs_error later = {0};
 
-    rfs_stop_catch(); /* from the first temporary file on, which is the manifest's */
-    int rc = rfs_dest_make(&export->dest, err) ?: rfs_export_remove_stale(export, err);
+    rfs_tool_catch_signals(); /* from the first temporary file on, which is the manifest's */
+    /* The manifest comes before anything that it vouches for. */
+    int rc = rfs_dest_make(&export->dest, err)
+             ?: rfs_export_remove_stale(export, err)
+             ?: rfs_manifest_saver_save(&export->saver, err);
 
-    if (rc == 0)
-        rc = rfs_record_save(&export->record, err); /* before anything that it vouches for */
     if (rc)
         return rc;
-    /* This one has all their entries, except those of files that the view shows no longer. */
+    /*
+     * This manifest has all entries of the others, except for files that the view shows no longer.
+     */
     if (export->stale.entries.n > 0 && export->task.number == 0)
         rfs_export_other_manifests(export, export->task.count, true);
     rc = rfs_export_write(export, err);
-    const int saved = rfs_record_save(&export->record, &later);
+    const int saved = rfs_manifest_saver_save(&export->saver, &later);
     if (rc == 0 && saved) {
         *err = later;
         return saved;
     }
-    if (rc == 0 && rfs_stopped())
+    if (rc == 0 && rfs_tool_stopped())
         rc = rfs_fail(err, -EINTR, RFS_IN(export->dest.path), "the same command, to go on",
                       "stopped by a signal: %" PRIu64 " files are complete",
                       export->files_written + export->files_kept);
     return rc;
 }
 
-/* What would fail in the end; several tasks would each read it, and find it where they need it. */
+/*
+ * Compares copies that rules leave out, whose differences would fail at the end. Several tasks
+ * would each read them all; they compare what they need.
+ */
 static int compare_copies(const struct rfs_export *export, struct rfs_error *err)
 {
     int rc = 0;
 
     for (size_t i = 0; export->view && export->task.count < 2 && i < export->view->n && rc == 0;
          i++)
-        rc = rfs_view_compare(export->view->data[i], err);
+        rc = rfs_view_compare_copies(export->view->data[i], err);
     return rc;
 }
 
@@ -175,28 +235,21 @@ static int export_all(struct rfs_export *export, struct rfs_error *err)
 
     if (rc == 0 && options->source)
         rc = rfs_tool_open(options->source, &options->view, print_line, export, NULL, &export->view,
-                           err);
-    if (rc == 0 && options->source)
-        rc = rfs_export_list(export, err);
-    if (rc == 0)
-        rc = rfs_export_look(export, err);
+                           err)
+                 ?: rfs_export_list(export, err);
+    rc = rc ?: rfs_export_read_manifests(export, err);
     if (rc == 0 && options->verify)
         return rfs_export_verify(export, err);
-    if (rc == 0)
-        rc = compare_copies(export, err);
-    if (rc == 0)
-        rc = begin_record(export, err);
-    if (rc == 0)
-        rc = rfs_export_check(export, err);
+    rc = rc ?: compare_copies(export, err)
+             ?: begin_manifest(export, err)
+             ?: rfs_export_check(export, err);
     for (size_t i = 0; rc == 0 && i < export->files.n; i++) {
         const struct rfs_export_file *file = &export->files.data[i];
         const bool kept = rfs_export_is_mine(export, file) && file->todo == RFS_EXPORT_KEEP;
         export->files_kept += kept;
         export->bytes_kept += kept ? file->size : 0;
     }
-    if (rc == 0)
-        rc = check_room(export, err);
-    return rc ? rc : write_files(export, err);
+    return rc ?: check_room(export, err) ?: write_files(export, err);
 }
 
 static int set_up(struct rfs_export *export, struct rfs_error *err)
@@ -208,11 +261,11 @@ static int set_up(struct rfs_export *export, struct rfs_error *err)
     export->threads = options->threads;
     export->task = options->task;
     rfs_progress_init(&export->progress, options->json);
-    const bool room = rfs_manifest_init(&export->known) == 0 &&
-                      rfs_manifest_init(&export->stale) == 0 &&
-                      (export->shown_paths = rfs_intern_new()) != NULL &&
-                      rfs_record_init(&export->record, &export->dest, !options->no_fsync) == 0 &&
-                      (export->source_paths = rfs_intern_new()) != NULL;
+    const bool room =
+        rfs_manifest_init(&export->known) == 0 && rfs_manifest_init(&export->stale) == 0 &&
+        (export->shown_paths = rfs_intern_new()) != NULL &&
+        rfs_manifest_saver_init(&export->saver, &export->dest, !options->no_fsync) == 0 &&
+        (export->source_paths = rfs_intern_new()) != NULL;
     if (!room)
         return rfs_fail_memory(err);
     if (export->task.count == 0)
@@ -229,14 +282,12 @@ static void tear_down(struct rfs_export *export)
     for (size_t i = 0; i < export->files.n; i++)
         free(export->files.data[i].path);
     free(export->files.data);
-    if (export->source_paths)
-        rfs_intern_free(export->source_paths);
+    rfs_intern_free(export->source_paths);
     free(export->source_ids.data);
     rfs_manifest_free(&export->known);
     rfs_manifest_free(&export->stale);
-    if (export->shown_paths)
-        rfs_intern_free(export->shown_paths);
-    rfs_record_destroy(&export->record);
+    rfs_intern_free(export->shown_paths);
+    rfs_manifest_saver_destroy(&export->saver);
     rfs_dest_close(&export->dest);
     rfs_progress_destroy(&export->progress);
 }

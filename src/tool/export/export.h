@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `reshard export`: the files of a mount, written into a folder. The steps, each in a file of its
- * own:
+ * `reshard export`: the files of a mount, written into a folder. The steps, and their files:
  *
- *     list      the view's files, planned (their headers are read), and divided over the tasks
- *     check     a file that is there already is kept if it has the bytes that would be written
- *     write     the others, in waves of files that take from the same sources (wave.h)
- *     verify    instead of these: the files against the manifest
+ *     list      the view's files, planned (their headers are read), and divided over the tasks;
+ *               task.c
+ *     check     a file that is there already stays if it has the bytes that would be written;
+ *               resume.c
+ *     write     the others, in waves of files that take from the same sources; write_files.c
+ *     verify    instead of these: the files against the manifest; verify_export.c
  *
  * Nothing is written before all of the list is planned, all that is there is checked, and there is
  * room.
@@ -14,25 +15,70 @@
 #pragma once
 
 #include "reshard.h"
+#include "tool/common/args.h"
 #include "tool/common/progress.h"
 #include "tool/export/dest.h"
 #include "tool/export/manifest.h"
-#include "tool/export/options.h"
-#include "tool/export/record.h"
+
+/* ---- tasks ----------------------------------------------------------------------------------- */
+
+/* A process among tasks, as whoever started it says in the environment. */
+struct rfs_task {
+    uint32_t number;    /* number below count */
+    uint32_t count;     /* 1: it is alone */
+    const char *engine; /* name of what started the tasks, a constant; NULL: none */
+    /* Slurm's variables are there, but this is the batch script, which is no task of srun. */
+    bool batch_script;
+};
+
+/* Reads "K/N" into *out. False when it is not that. */
+bool rfs_task_parse(const char *text, struct rfs_task *out);
+
+/*
+ * Finds the task by the variables that mpirun of Open MPI, of MPICH, or srun set, the first of them
+ * that are there. 0, or -EINVAL with *err filled when they contradict themselves.
+ */
+int rfs_task_detect(struct rfs_task *out, struct rfs_error *err);
+
+/*
+ * Sets task_of[i] to the task of file i: files by size, the largest first, each to the task that
+ * has the fewest bytes so far; among equals the lower number goes first. O(n log n). 0 or -ENOMEM.
+ */
+int rfs_task_divide(const uint64_t *sizes, size_t n, uint32_t tasks, uint32_t *task_of);
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+struct rfs_export_options {
+    const char *source; /* borrowed; NULL: --verify against the manifest alone */
+    const char *target;
+    struct rfs_settings view; /* options of the view; of those given twice, the later counts */
+    struct rfs_ranks ranks;
+    unsigned threads;
+    bool no_fsync;
+    bool verify;
+    bool trust;
+    bool json;
+    bool force;
+    struct rfs_task task; /* --task; count is 0 when it is not given */
+};
+
+extern const struct rfs_argument rfs_export_arguments[];
+/* Checks the arguments together. 0, or -EINVAL with *err filled. */
+int rfs_export_options_check(struct rfs_export_options *options, struct rfs_error *err);
 
 enum rfs_export_todo {
-    RFS_EXPORT_WRITE,   /* it is not there */
+    RFS_EXPORT_WRITE,   /* nothing is there */
     RFS_EXPORT_REPLACE, /* something else is, and --force is given */
-    RFS_EXPORT_KEEP,    /* it is there */
+    RFS_EXPORT_KEEP,    /* the file is there */
 };
 
 struct rfs_export_file {
-    char *path;    /* below the folder; owned */
-    uint64_t id;   /* in the view */
-    uint64_t size; /* bytes; of another task's file, those of a file of its kin */
+    char *path;    /* path below the folder; owned */
+    uint64_t id;   /* id in the view */
+    uint64_t size; /* bytes; for another task's file the size of a file of its kin */
     bool planned;
     mode_t mode;   /* permission bits of the view's file */
-    uint32_t task; /* whose it is */
+    uint32_t task; /* number of the task that writes it */
     enum rfs_export_todo todo;
 };
 
@@ -42,19 +88,19 @@ struct rfs_export {
     unsigned threads;
     reshard_view *view; /* owned; NULL: --verify of the manifest alone */
     struct rfs_dest dest;
-    RFS_VEC(struct rfs_export_file) files; /* in the view's order; their ranks are asked for */
-    struct rfs_intern *shown_paths;        /* owned; of all files of the view, of any rank */
-    struct rfs_intern *source_paths;       /* owned; of all source files, and */
-    RFS_VEC(struct rfs_hash) source_ids;   /* by its ids: the identity of each */
-    struct rfs_manifest known;             /* the entries of manifests that were there, but */
-    /* those of files that the view does not show; none without one */
-    struct rfs_manifest stale;
-    struct rfs_record record; /* this task's own */
+    RFS_VEC(struct rfs_export_file) files; /* files of the wanted ranks, in the view's order */
+    struct rfs_intern *shown_paths;        /* paths of all files of the view, of any rank; owned */
+    struct rfs_intern *source_paths;       /* paths of all source files; owned */
+    RFS_VEC(struct rfs_hash) source_ids;   /* their identities, by ids of source_paths */
+    struct rfs_manifest known; /* entries of manifests that were there, for files of the view; all
+                                  without a view */
+    struct rfs_manifest stale; /* the other entries */
+    struct rfs_manifest_saver saver; /* saver of this task's manifest */
     struct rfs_progress progress;
 
     uint64_t bytes_written, bytes_kept, files_written, files_kept;
-    uint64_t files_removed; /* of another export */
-    uint64_t bytes_taken;   /* of those written, that the file system took over from sources */
+    uint64_t files_removed; /* files of another export */
+    uint64_t bytes_taken;   /* written bytes that the file system took over from sources */
 };
 
 static inline bool rfs_export_is_mine(const struct rfs_export *export,
@@ -65,46 +111,44 @@ static inline bool rfs_export_is_mine(const struct rfs_export *export,
 
 /* ---- the steps: 0, or -errno with *err filled ------------------------------------------------ */
 
+/* Lists the files, plans those of this task, and notes the identities of their sources. */
 int rfs_export_list(struct rfs_export *export, struct rfs_error *err);
-/* Reads the manifests; refuses a folder that holds something else. */
-int rfs_export_look(struct rfs_export *export, struct rfs_error *err);
+/* Reads the manifests; refuses a folder that holds something else, or stale files. */
+int rfs_export_read_manifests(struct rfs_export *export, struct rfs_error *err);
+/* Finds which of this task's files are there; refuses files that differ. */
 int rfs_export_check(struct rfs_export *export, struct rfs_error *err);
+/* Removes stale files. */
+int rfs_export_remove_stale(struct rfs_export *export, struct rfs_error *err);
+/* Writes this task's files that are not there. */
 int rfs_export_write(struct rfs_export *export, struct rfs_error *err);
 /* Prints the differences; -EBADMSG if there are any. */
 int rfs_export_verify(struct rfs_export *export, struct rfs_error *err);
 
-/* ---- files of another export; stale.c -------------------------------------------------------- */
+/* ---- for several steps ----------------------------------------------------------------------- */
 
-/*
- * Moves entries that the view does not show from the known to the stale. 0, or -ENOMEM with *err
- * filled.
- */
-int rfs_export_sort_out(struct rfs_export *export, struct rfs_error *err);
-/* Whether entry I of the stale is still a file there. */
+/* Returns whether entry I of the stale is still a file there. */
 bool rfs_export_is_stale(const struct rfs_export *export, uint32_t i);
-/* Unless they are to be removed. 0, or -errno with *err filled. */
-int rfs_export_refuse_stale(const struct rfs_export *export, struct rfs_error *err);
-int rfs_export_remove_stale(struct rfs_export *export, struct rfs_error *err);
-/* How many manifests there are but those of TASKS tasks; REMOVE: and removes them. */
+/* Counts the manifests that are none of TASKS tasks; REMOVE: removes them, too. */
 unsigned rfs_export_other_manifests(const struct rfs_export *export, uint32_t tasks, bool remove);
 
-/* ---- for all steps --------------------------------------------------------------------------- */
-
-/* A name for the sources of a file and their identities. 0 or -errno. From any thread. */
+/* Hashes the recipe of a file and the identities of its sources. 0 or -errno. From any thread. */
 int rfs_export_made_of(const struct rfs_export *export, const struct rfs_export_file *file,
                        struct rfs_hash *out);
 
-/* Memory for bytes that may be plain text of encrypted sources; NULL when out of memory. */
+/*
+ * Allocates memory for bytes that may be plain text of encrypted sources; NULL when out of memory.
+ */
 void *rfs_export_buffer(const struct rfs_export *export, size_t bytes);
+/* Frees such memory. */
 void rfs_export_buffer_free(const struct rfs_export *export, void *buffer, size_t bytes);
 
 /*
- * The XXH3-128 of a file of SIZE bytes in the folder; counted as progress. 0, -errno, or -EINVAL
- * for another size.
+ * Sets *out to the XXH3-128 of a file of SIZE bytes in the folder; counts the bytes as progress. 0,
+ * -errno, or -EINVAL for another size.
  */
 int rfs_export_hash(struct rfs_export *export, const char *path, uint64_t size,
                     struct rfs_hash *out);
 
-/* Fails as the view does where a source fails. CODE, with *err filled. */
+/* Fails as the view does where a source fails. Returns CODE, with *err filled. */
 int rfs_export_source_failed(struct rfs_export *export, const struct rfs_export_file *file,
                              int code, struct rfs_error *err);

@@ -6,6 +6,9 @@
 #include "base/json_write.h"
 #include "base/text.h"
 #include "reshard.h"
+#include "tool/common/progress.h"
+
+#include <time.h>
 
 #define MANIFEST_FORMAT "reshard-manifest"
 #define MANIFEST_VERSION 1
@@ -21,8 +24,7 @@ void rfs_manifest_free(struct rfs_manifest *manifest)
 {
     free(manifest->source);
     free(manifest->options);
-    if (manifest->paths)
-        rfs_intern_free(manifest->paths);
+    rfs_intern_free(manifest->paths);
     free(manifest->entries.data);
     *manifest = (struct rfs_manifest){0};
 }
@@ -112,9 +114,7 @@ int rfs_manifest_text(const struct rfs_manifest *manifest, char **text, size_t *
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/*
- * Below the folder, without "..", "." or an empty part, and nothing else that would lead out of it.
- */
+/* Returns whether a path stays below the folder: no component is empty, "." or "..". */
 static bool is_below(const char *path)
 {
     for (;;) {
@@ -127,7 +127,7 @@ static bool is_below(const char *path)
     }
 }
 
-/* A file of the list. */
+/* A file of the list, as it is read. */
 struct file {
     char *path; /* owned */
     struct rfs_manifest_entry entry;
@@ -190,7 +190,7 @@ static bool read_version(struct rfs_json_read *json, void *at)
             rfs_json_read_fail(json, "of another version of reshard"));
 }
 
-/* Takes the largest number of several manifests. */
+/* Reads a number; the largest of several manifests counts. */
 static bool read_most(struct rfs_json_read *json, void *at)
 {
     uint64_t *most = at;
@@ -246,4 +246,75 @@ bool rfs_manifest_is_name(const char *name)
     name += sizeof STEM;
     const size_t digits = strspn(name, "0123456789");
     return digits > 0 && strcmp(name + digits, ".json") == 0;
+}
+
+/* ---- the manifest of this task --------------------------------------------------------------- */
+
+#define SAVE_EVERY 1.0 /* seconds between two saves, at least */
+#define SAVE_SHARE 20  /* times as long as a save took, at least */
+
+int rfs_manifest_saver_init(struct rfs_manifest_saver *saver, const struct rfs_dest *dest,
+                            bool sync)
+{
+    *saver = (struct rfs_manifest_saver){.dest = dest, .sync = sync};
+    pthread_mutex_init(&saver->lock, NULL);
+    return rfs_manifest_init(&saver->manifest);
+}
+
+void rfs_manifest_saver_destroy(struct rfs_manifest_saver *saver)
+{
+    rfs_manifest_free(&saver->manifest);
+    pthread_mutex_destroy(&saver->lock);
+}
+
+uint64_t rfs_manifest_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* Saves the manifest. The caller has the lock and set saving; the lock is released meanwhile. */
+static int save_locked(struct rfs_manifest_saver *saver, struct rfs_error *err)
+{
+    RFS_FREE char *text = NULL;
+    size_t size = 0;
+    int rc = rfs_manifest_text(&saver->manifest, &text, &size);
+    RFS_FREE char *name = rfs_manifest_name(saver->manifest.task, saver->manifest.tasks);
+
+    pthread_mutex_unlock(&saver->lock);
+    const double begun = rfs_progress_now();
+    rc = rc || !name ? rfs_fail_memory(err)
+                     : rfs_dest_save(saver->dest, name, text, size, saver->sync, err);
+    const double took = rfs_progress_now() - begun;
+    pthread_mutex_lock(&saver->lock);
+    saver->due = begun + took + (took * SAVE_SHARE > SAVE_EVERY ? took * SAVE_SHARE : SAVE_EVERY);
+    saver->saving = false;
+    return rc;
+}
+
+int rfs_manifest_saver_add(struct rfs_manifest_saver *saver, const char *path,
+                           const struct rfs_manifest_entry *entry, struct rfs_error *err)
+{
+    pthread_mutex_lock(&saver->lock);
+    int rc = rfs_manifest_put(&saver->manifest, path, entry);
+    const bool save = rc == 0 && !saver->saving && rfs_progress_now() >= saver->due;
+    if (save) {
+        saver->saving = true;
+        rc = save_locked(saver, err);
+    } else if (rc) {
+        rfs_fail_memory(err);
+    }
+    pthread_mutex_unlock(&saver->lock);
+    return rc;
+}
+
+int rfs_manifest_saver_save(struct rfs_manifest_saver *saver, struct rfs_error *err)
+{
+    pthread_mutex_lock(&saver->lock);
+    saver->saving = true;
+    const int rc = save_locked(saver, err);
+    pthread_mutex_unlock(&saver->lock);
+    return rc;
 }

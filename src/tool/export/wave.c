@@ -21,7 +21,9 @@ void rfs_wave_sort(struct rfs_wave_file *files, size_t n, bool flat)
         RFS_SORT(files, n, by_sources);
 }
 
-/* Whether half of the sources of the one that has fewer are the other's, too; MARKED are A's. */
+/*
+ * Returns whether half of the sources of the one with fewer are the other's, too; MARKED are A's.
+ */
 static bool shares(const struct rfs_wave_file *a, const unsigned char *marked, uint32_t most,
                    const struct rfs_wave_file *b)
 {
@@ -58,14 +60,15 @@ int rfs_wave_next(const struct rfs_wave_file *files, size_t n, unsigned threads,
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-static uint64_t first_part(const struct rfs_wave_file *file)
+/* Returns the bytes before the cut. */
+static uint64_t before_cut(const struct rfs_wave_file *file)
 {
     return file->cut > 0 && file->cut < file->size ? file->cut : file->size;
 }
 
 uint64_t rfs_wave_pieces(const struct rfs_wave_file *file, uint64_t piece)
 {
-    const uint64_t first = first_part(file);
+    const uint64_t first = before_cut(file);
     const uint64_t rest = file->size - first;
 
     return first / piece + (first % piece != 0) + rest / piece + (rest % piece != 0);
@@ -74,7 +77,7 @@ uint64_t rfs_wave_pieces(const struct rfs_wave_file *file, uint64_t piece)
 void rfs_wave_piece(const struct rfs_wave_file *file, uint64_t piece, uint64_t i, uint64_t *offset,
                     uint64_t *size)
 {
-    const uint64_t first = first_part(file);
+    const uint64_t first = before_cut(file);
     const uint64_t n = first / piece + (first % piece != 0);
 
     *offset = i < n ? i * piece : first + (i - n) * piece;
@@ -89,8 +92,8 @@ static bool same_key(const struct rfs_wave_key *a, const struct rfs_wave_key *b)
 }
 
 /*
- * Appends the item of piece I of file F, with all files behind it that have the same. False: out of
- * memory.
+ * Appends the item of piece I of file F, with all files behind it whose piece is equal. False when
+ * out of memory.
  */
 static bool add_item(const struct rfs_wave_file *files, size_t n, uint64_t piece, uint64_t i,
                      size_t f, struct rfs_wave_key *const *keys, bool *taken,

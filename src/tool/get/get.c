@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `reshard get`: one tensor as a file, whole or as a destination rank has it. It is read in pieces
- * by several threads.
+ * `reshard get`: writes one tensor as a file, whole or as a destination rank has it. Several
+ * threads read it in pieces.
  */
 #include "base/checked.h"
 #include "base/cleanup.h"
@@ -9,8 +9,8 @@
 #include "image/npy.h"
 #include "tool/common/command.h"
 #include "tool/common/output.h"
-#include "tool/common/stop.h"
 #include "tool/common/sweep.h"
+#include "tool/common/tool.h"
 #include "view/internal.h"
 
 #include <unistd.h>
@@ -42,7 +42,7 @@ static const char *source_name(const struct rfs_whole *whole, const struct rfs_w
     return rfs_catalog_name(whole->catalog, tensor->target->name);
 }
 
-/* By the name that files show, or else by that of the source. */
+/* Finds a tensor by the name that files show, or else by its name in the source. */
 static const struct rfs_whole_tensor *find(const struct rfs_whole *whole, const char *name)
 {
     const struct rfs_whole_tensor *found = rfs_whole_find(whole, name);
@@ -90,7 +90,7 @@ static int has_none(const struct getting *getting, struct rfs_error *err)
 
 RFS_CLEANUP_OF(free_image, struct rfs_image *, rfs_image_free)
 
-/* The header before the tensor's bytes. */
+/* Writes the header before the tensor's bytes. */
 static int write_head(struct getting *getting, struct rfs_error *err)
 {
     const struct rfs_params *params = getting->whole.params;
@@ -126,7 +126,7 @@ static int is_read(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_
     (void)ctx;
     (void)worker;
     (void)piece;
-    return rfs_stopped() ? rfs_fail(err, -EINTR, RFS_NOWHERE, NULL, "stopped by a signal") : 0;
+    return rfs_tool_stopped() ? rfs_fail(err, -EINTR, RFS_NOWHERE, NULL, "stopped by a signal") : 0;
 }
 
 static int write_piece(void *ctx, struct rfs_sweep_worker *worker,
@@ -176,9 +176,9 @@ static int get(struct getting *getting, struct rfs_error *err)
 /* ---- the command line ------------------------------------------------------------------------ */
 
 static const struct rfs_argument arguments[] = {
-    RFS_ARG_PLACE("SRC", struct request, source, NULL),
-    RFS_ARG_PLACE("NAME", struct request, name, NULL),
-    RFS_ARG_PLACE("OUT", struct request, out, "one SRC, one NAME and one OUT"),
+    RFS_ARG_OPERAND("SRC", struct request, source, NULL),
+    RFS_ARG_OPERAND("NAME", struct request, name, NULL),
+    RFS_ARG_OPERAND("OUT", struct request, out, "one SRC, one NAME and one OUT"),
     RFS_ARG_DESTINATION(struct request, options, "the strategies of SRC and of the destination",
                         "any option of the view, see reshardfs(1)"),
     RFS_ARG_NUMBER("rank", "N", 0, UINT32_MAX - 1, "a rank of the destination, from 0 up",
@@ -229,7 +229,7 @@ static int run(void *given, struct rfs_error *err)
     if (rc)
         return rc;
     rfs_progress_init(&getting.progress, false);
-    rfs_stop_catch();
+    rfs_tool_catch_signals();
     rc = get(&getting, err);
     rfs_progress_destroy(&getting.progress);
     rfs_output_drop(&getting.output);

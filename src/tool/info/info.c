@@ -1,87 +1,486 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reshard info: describes any file or folder, from headers alone. */
+/*
+ * reshard info: describes any file or folder, from headers alone. This file has the command, the
+ * detection of what a path is, and what is told of any path: its mount, and the export in it.
+ */
 #include "tool/info/info.h"
 
 #include "base/cleanup.h"
+#include "base/mountinfo.h"
+#include "base/path.h"
 #include "base/store.h"
+#include "base/text.h"
+#include "catalog/scan/group.h"
+#include "catalog/scan/scan.h"
+#include "store/crypt/cipher.h"
 #include "tool/common/args.h"
 #include "tool/common/command.h"
 #include "tool/common/show.h"
+#include "tool/export/manifest.h"
 
 #include <pthread.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
 
-#define FINDINGS_SHOWN 12
+/* ---- the kind of a path ---------------------------------------------------------------------- */
 
-/* ---- common to all kinds ---- */
+/*
+ * Files are detected so:
+ *
+ *   {…                         JSON: a strategy, a weight map or the manifest of an export
+ *   8 bytes n, then {          safetensors; n is the length of the JSON
+ *   PK\3\4                     a zip: torch.save
+ *   the magic of a block       an encrypted .ckpt (cipher.h)
+ *   08                         a strategy in protobuf: current_stage is required and comes first
+ *   0a …, 12 …                 a .ckpt, or group info if it is that as a whole
+ *   lines of text              rules
+ *
+ * Folders are a tree if rank folders, hfai's parts or a map of safetensors files are in it, else
+ * those of a rank.
+ */
+#define REMEDY "a checkpoint, a folder of one, or a strategy"
+#define HEAD 65536 /* bytes that are looked at */
 
-void rfs_info_tell_types(struct rfs_report *report, const struct rfs_rows *rows)
+static int fail_open(const char *path, int code, struct rfs_error *err)
 {
-    const char *comma = "";
+    return rfs_fail(err, code, RFS_IN(path), REMEDY, "cannot open: %s", rfs_store_why(path, code));
+}
 
-    fputs("types:", report->say);
-    rfs_json_array(&report->json, "dtypes", RFS_JSON_TIGHT);
-    for (int i = 0; i < RFS_COUNTED; i++) {
-        const char *name = i == RFS_DTYPE_COUNT ? "map" : rfs_dtype_name((enum rfs_dtype)i);
-        char bytes[RFS_SHOWN_BYTES];
-        if (rows->counts[i] == 0)
-            continue;
-        fprintf(report->say, "%s %" PRIu64 " %s (%s)", comma, rows->counts[i], name,
-                rfs_show_bytes(rows->content[i], bytes));
-        rfs_json_object(&report->json, NULL, RFS_JSON_TIGHT);
-        rfs_json_put_text(&report->json, "dtype", name);
-        rfs_json_put_u64(&report->json, "parameters", rows->counts[i]);
-        rfs_json_put_u64(&report->json, "bytes", rows->content[i]);
-        rfs_json_end(&report->json);
-        comma = ",";
+/* Reads the first bytes of a file. Returns their number, or -errno with *err filled. */
+static ssize_t read_head(const char *path, unsigned char *head, struct rfs_error *err)
+{
+    const ssize_t n = rfs_store_head(path, head, HEAD);
+
+    return n >= 0 ? n : fail_open(path, (int)n, err);
+}
+
+static bool head_has(const unsigned char *head, size_t n, const char *word)
+{
+    return memmem(head, n, word, strlen(word)) != NULL;
+}
+
+static enum rfs_info_kind json_kind(const unsigned char *head, size_t n)
+{
+    if (head_has(head, n, "\"parallel_layout_item\"") ||
+        head_has(head, n, "\"parallel_strategy_item\""))
+        return RFS_INFO_STRATEGY;
+    if (head_has(head, n, "\"weight_map\""))
+        return RFS_INFO_WEIGHT_MAP;
+    return head_has(head, n, "\"reshard-manifest\"") ? RFS_INFO_MANIFEST : RFS_INFO_STRATEGY;
+}
+
+static bool is_safetensors(const unsigned char *head, size_t n)
+{
+    uint64_t length = 0;
+
+    for (int i = 7; n > 8 && i >= 0; i--)
+        length = length << 8 | head[i];
+    return n > 8 && length > 1 && length <= UINT64_C(100000000) && head[8] == '{';
+}
+
+static bool is_group(const char *path)
+{
+    struct rfs_group group;
+    struct rfs_error err;
+    const int rc = rfs_scan_group_read(path, &group, &err);
+
+    free(group.ranks);
+    return rc == 0;
+}
+
+/* Returns whether the first bytes are printable. */
+static bool is_text(const unsigned char *head, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((head[i] < 0x20 && !strchr("\t\n\r", head[i])) || head[i] == 0x7f || head[i] == 0)
+            return false;
+    return n > 0;
+}
+
+static int detect_file(const char *path, bool keyed, enum rfs_info_kind *kind,
+                       struct rfs_error *err)
+{
+    RFS_FREE unsigned char *head = malloc(HEAD);
+    const ssize_t got = head ? read_head(path, head, err) : rfs_fail_memory(err);
+    const size_t n = got > 0 ? (size_t)got : 0;
+    size_t spaces = 0;
+
+    *kind = RFS_INFO_CKPT;
+    if (got < 0)
+        return (int)got;
+    if (n >= 4 && rfs_cipher_detect(head) != RFS_NOT_ENCRYPTED)
+        *kind = keyed ? RFS_INFO_CKPT : RFS_INFO_ENCRYPTED;
+    else if (rfs_text_ends(path, ".safetensors") || is_safetensors(head, n))
+        *kind = RFS_INFO_SAFETENSORS;
+    else if (rfs_text_ends(path, ".pt") || (n >= 4 && memcmp(head, "PK\3\4", 4) == 0))
+        *kind = RFS_INFO_TORCH;
+    else if (keyed) /* of MindSpore 1, which has no magic */
+        *kind = RFS_INFO_CKPT;
+    else if (rfs_text_ends(path, ".json"))
+        *kind = json_kind(head, n);
+    else if (n > 0 && head[0] == 0x08)
+        *kind = RFS_INFO_STRATEGY;
+    else if (n > 0 && (head[0] == 0x0a || head[0] == 0x12) && is_group(path))
+        *kind = RFS_INFO_GROUP;
+    else if (!rfs_text_ends(path, ".ckpt") && is_text(head, n)) {
+        while (spaces < n && strchr(" \t\r\n", head[spaces]))
+            spaces++;
+        *kind = spaces < n && head[spaces] == '{' ? json_kind(head, n) : RFS_INFO_RULES;
     }
-    fputs(*comma ? "\n" : " none\n", report->say);
-    rfs_json_end(&report->json);
+    return 0;
 }
 
-void rfs_info_tell_filter(struct rfs_report *report, const struct rfs_filter *filter,
-                          const struct rfs_rows *rows)
+static bool is_weight_map(const char *name)
 {
-    if (rows->list.n == rows->n)
-        return;
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < rows->list.n; i++)
-        bytes += rows->list.data[i].bytes;
-    fprintf(report->say, "shown: %zu of %zu parameters, %" PRIu64 " bytes%s\n", rows->list.n,
-            rows->n, bytes, rows->list.n == filter->most ? " (-n)" : "");
-    rfs_json_put_u64(&report->json, "shown", rows->list.n);
+    return strcmp(name, "param_name_map.json") == 0 ||
+           rfs_text_ends(name, ".safetensors.index.json");
 }
 
-/* ---- the command line ---- */
+/* Detects the kind of a rank's folder by the file that counts: a strategy can have its ending. */
+static int detect_rank(const char *path, bool keyed, enum rfs_info_kind *kind,
+                       struct rfs_error *err)
+{
+    RFS_FREE char *name = NULL;
+    RFS_FREE char *file = NULL;
+    int rc = rfs_scan_folder(path, &name, err);
 
-struct parsed {
+    *kind = RFS_INFO_RANK;
+    if (rc || !name)
+        return rc;
+    file = rfs_path_join(path, name);
+    if (!file)
+        return rfs_fail_memory(err);
+    enum rfs_info_kind of_file;
+    rc = detect_file(file, keyed, &of_file, err);
+    if (rc == 0 && of_file == RFS_INFO_STRATEGY)
+        *kind = RFS_INFO_STRATEGIES;
+    return rc;
+}
+
+/*
+ * Detects the kind of PATH, by its first bytes or the names in it. 0, or -errno with *err filled.
+ */
+static int detect(const char *path, bool keyed, enum rfs_info_kind *kind, struct rfs_error *err)
+{
+    struct stat st;
+    bool ranks = false;
+    bool parts = false;
+    bool json = false;
+
+    int rc = rfs_store_stat(path, &st);
+    if (rc)
+        return fail_open(path, rc, err);
+    if (S_ISREG(st.st_mode))
+        return detect_file(path, keyed, kind, err);
+    if (!S_ISDIR(st.st_mode))
+        return rfs_fail(err, -EINVAL, RFS_IN(path), REMEDY, "neither a file nor a folder");
+    RFS_CLOSE_DIR struct rfs_dir dir = {0};
+    rc = rfs_dir_open(path, &dir);
+    if (rc)
+        return fail_open(path, rc, err);
+    for (const struct dirent *entry; (entry = rfs_dir_next(&dir)) != NULL;) {
+        ranks = ranks || rfs_scan_is_rank(entry->d_name) || is_weight_map(entry->d_name);
+        parts = parts || strcmp(entry->d_name, "PART_000.pt") == 0;
+        json = json || (rfs_text_ends(entry->d_name, ".json") && entry->d_name[0] != '.' &&
+                        strncmp(entry->d_name, "reshard-manifest", 16) != 0);
+    }
+    *kind = parts ? RFS_INFO_PARTS : RFS_INFO_TREE;
+    if (parts || ranks || rfs_scan_is_of_one_rank(path))
+        return 0;
+    *kind = RFS_INFO_CHUNKS;
+    if (rfs_scan_is_described(path))
+        return 0;
+    rc = rfs_scan_foreign(path, detect_rank(path, keyed, kind, err), err);
+    RFS_FREE char *name = NULL;
+    struct rfs_error unused;
+    /* Strategies in JSON have no ending of checkpoints. */
+    if (rc == 0 && *kind == RFS_INFO_RANK && json && rfs_scan_folder(path, &name, &unused) == 0 &&
+        !name)
+        *kind = RFS_INFO_STRATEGIES;
+    return rc;
+}
+
+/* ---- mounts ---------------------------------------------------------------------------------- */
+
+#define MOUNT_TYPE "fuse.reshardfs"
+#define XATTRS "user.reshardfs."
+#define VALUE_BYTES 16384
+
+/* Reads the value of an attribute as a text. Returns false if there is none. */
+static bool get_xattr(const char *path, const char *name, char out[VALUE_BYTES])
+{
+    const ssize_t size = getxattr(path, name, out, VALUE_BYTES - 1);
+
+    if (size >= 0)
+        out[size] = '\0';
+    return size >= 0;
+}
+
+/* Writes all that the mount says of a path, for scripts. */
+static void put_xattrs(struct rfs_json_write *json, const char *path)
+{
+    char names[4096], value[VALUE_BYTES];
+    const ssize_t n = listxattr(path, names, sizeof names);
+
+    rfs_json_object(json, "xattrs", RFS_JSON_TIGHT);
+    for (ssize_t i = 0; i < n; i += (ssize_t)strlen(names + i) + 1)
+        if (strncmp(names + i, XATTRS, strlen(XATTRS)) == 0 && get_xattr(path, names + i, value))
+            rfs_json_put_text(json, names + i + strlen(XATTRS), value);
+    rfs_json_end(json);
+}
+
+/* Prints a line with the mount's options, whatever path in it was given. */
+static void say_options(FILE *say, const char *point)
+{
+    char value[VALUE_BYTES];
+
+    if (!get_xattr(point, XATTRS "options", value))
+        return;
+    fputs("  options: ", say);
+    rfs_text_put(say, value);
+    fputc('\n', say);
+}
+
+struct search {
+    struct rfs_info_report *report;
+    const char *path;
+    dev_t device; /* device of the path */
+};
+
+/* Tells the mount that the path is in; false ends the search. */
+static bool take_mount(void *ctx, const struct rfs_mountinfo *mount)
+{
+    const struct search *search = ctx;
+    struct rfs_info_report *report = search->report;
+
+    if (mount->device != search->device || strcmp(mount->type, MOUNT_TYPE) != 0)
+        return true;
+    fprintf(report->say, "mount: %s, by reshardfs, of %s\n", mount->point, mount->source);
+    say_options(report->say, mount->point);
+    rfs_json_object(&report->json, "mount", RFS_JSON_TIGHT);
+    rfs_json_put_text(&report->json, "point", mount->point);
+    rfs_json_put_text(&report->json, "source", mount->source);
+    rfs_json_put_text(&report->json, "options", mount->options);
+    put_xattrs(&report->json, search->path);
+    rfs_json_end(&report->json);
+    return false;
+}
+
+/* Tells the mount of reshardfs that PATH is in, if any: a line, and a member "mount". */
+static void tell_mount(struct rfs_info_report *report, const char *path)
+{
+    struct stat st;
+
+    if (rfs_store_is_url(path) || stat(path, &st) != 0)
+        return;
+    struct search search = {report, path, st.st_dev};
+    (void)rfs_mountinfo_each(take_mount, &search); /* without the table nothing is told */
+}
+
+/* ---- exports --------------------------------------------------------------------------------- */
+
+static int add_manifest(const char *folder, const char *name, struct rfs_manifest *manifest,
+                        struct rfs_error *err)
+{
+    RFS_FREE char *path = rfs_path_join(folder, name);
+    RFS_FREE char *text = NULL;
+    size_t size = 0;
+
+    if (!path)
+        return rfs_fail_memory(err);
+    const int rc = rfs_store_read_whole(path, RFS_MANIFEST_BYTES, &text, &size, err);
+    return rc ? rc : rfs_manifest_parse(path, text, size, manifest, err);
+}
+
+/* Counts files that are not as long as the manifest says, or not there. */
+static size_t count_wrong(const char *folder, const struct rfs_manifest *manifest, char *first,
+                          size_t size)
+{
+    size_t wrong = 0;
+
+    for (size_t i = 0; i < manifest->entries.n; i++) {
+        const char *name = rfs_intern_text(manifest->paths, (uint32_t)i);
+        RFS_FREE char *path = rfs_printed_memory(rfs_path_join(folder, name));
+        struct stat st;
+        if (rfs_store_stat(path, &st) == 0 &&
+            (uint64_t)st.st_size == manifest->entries.data[i].size)
+            continue;
+        if (wrong++ == 0)
+            snprintf(first, size, "%s", name);
+    }
+    return wrong;
+}
+
+static int tell_manifest(struct rfs_info_report *report, const char *folder,
+                         const struct rfs_manifest *manifest, struct rfs_error *err)
+{
+    char first[512] = "";
+    const size_t wrong = count_wrong(folder, manifest, first, sizeof first);
+
+    fprintf(report->say, "export: %zu of %" PRIu64 " files completed, of %s\n", manifest->entries.n,
+            manifest->total_files,
+            manifest->source ? manifest->source : "a source that it does not name");
+    rfs_json_object(&report->json, "export", RFS_JSON_TIGHT);
+    rfs_json_put_u64(&report->json, "files", manifest->entries.n);
+    rfs_json_put_u64(&report->json, "total_files", manifest->total_files);
+    rfs_json_put_text(&report->json, "source", manifest->source ? manifest->source : "");
+    rfs_json_put_u64(&report->json, "wrong_files", wrong);
+    rfs_json_end(&report->json);
+    if (wrong > 0 &&
+        !rfs_fit_findings_add(
+            &report->findings, (struct rfs_fit_finding){.kind = "export", .stage = -1, .rank = -1},
+            "%zu file%s of the manifest %s not there, or not as long as it says: %s", wrong,
+            wrong == 1 ? "" : "s", wrong == 1 ? "is" : "are", first))
+        return rfs_fail_memory(err);
+    return 0;
+}
+
+/* Tells the export in a folder, if any, by its manifests. 0, or -errno with *err filled. */
+static int tell_export(struct rfs_info_report *report, const char *path, struct rfs_error *err)
+{
+    struct rfs_manifest manifest;
+    RFS_CLOSE_DIR struct rfs_dir dir = {0};
+    const bool listed = rfs_dir_open(path, &dir) == 0;
+    bool found = false;
+    int rc = rfs_manifest_init(&manifest) ? rfs_fail_memory(err) : 0;
+
+    for (const struct dirent *entry; listed && rc == 0 && (entry = rfs_dir_next(&dir)) != NULL;)
+        if (rfs_manifest_is_name(entry->d_name)) {
+            rc = add_manifest(path, entry->d_name, &manifest, err);
+            found = true;
+        }
+    if (rc == 0 && found)
+        rc = tell_manifest(report, path, &manifest, err);
+    rfs_manifest_free(&manifest);
+    return rc;
+}
+
+/* ---- showing --------------------------------------------------------------------------------- */
+
+/* Shows the checkpoint that counts in the folder of a rank. */
+static int show_rank(struct rfs_info_args *args, struct rfs_info_report *report,
+                     struct rfs_error *err)
+{
+    RFS_FREE char *name = NULL;
+    RFS_FREE char *folder = RFS_STEAL(report->path);
+    enum rfs_info_kind kind = RFS_INFO_CKPT;
+    int rc = rfs_scan_folder(folder, &name, err);
+
+    RFS_FREE char *inside = rc == 0 && !name ? rfs_scan_inside(folder) : NULL;
+    if (rc == 0 && !name)
+        rc = rfs_fail(err, -ENOENT, RFS_IN(folder),
+                      inside ? inside : "a folder with rank_N folders or .ckpt files",
+                      "holds no checkpoint");
+    rc = rfs_scan_foreign(folder, rc, err);
+    if (rc == 0)
+        report->path = rfs_text_printf("%s/%s", folder, name);
+    if (rc == 0 && !report->path)
+        rc = rfs_fail_memory(err);
+    rc = rc ?: detect(report->path, args->source.encrypted != NULL, &kind, err)
+             ?: rfs_info_file(args, report->path, kind, report, err);
+    if (rc == 0 && !rfs_info_find_beside(folder, &report->findings))
+        rc = rfs_fail_memory(err);
+    return rc;
+}
+
+static int show_manifest(struct rfs_info_args *args, struct rfs_info_report *report,
+                         struct rfs_error *err)
+{
+    RFS_FREE char *folder = rfs_store_folder(args->path);
+    enum rfs_info_kind kind;
+
+    if (!folder)
+        return rfs_fail_memory(err);
+    int rc = detect(folder, args->source.encrypted != NULL, &kind, err);
+    if (rc)
+        return rc;
+    free(report->path);
+    report->path = strdup(folder);
+    if (!report->path)
+        return rfs_fail_memory(err);
+    rc = kind == RFS_INFO_RANK ? show_rank(args, report, err)
+                               : rfs_info_folder(args, folder, RFS_INFO_TREE, report, err);
+    return rc ? rc : tell_export(report, folder, err);
+}
+
+static int show(struct rfs_info_args *args, enum rfs_info_kind kind, struct rfs_info_report *report,
+                struct rfs_error *err)
+{
+    RFS_FREE char *folder = NULL;
+    int rc;
+
+    switch (kind) {
+    case RFS_INFO_MANIFEST:
+        return show_manifest(args, report, err);
+    case RFS_INFO_WEIGHT_MAP:
+        folder = rfs_store_folder(args->path);
+        return folder ? rfs_info_folder(args, folder, RFS_INFO_TREE, report, err)
+                      : rfs_fail_memory(err);
+    case RFS_INFO_PARTS:
+        return rfs_info_folder(args, args->path, kind, report, err);
+    case RFS_INFO_CHUNKS:
+    case RFS_INFO_TREE:
+        rc = rfs_info_folder(args, args->path, kind, report, err);
+        return rc ? rc : tell_export(report, args->path, err);
+    case RFS_INFO_RANK:
+        rc = show_rank(args, report, err);
+        return rc ? rc : tell_export(report, args->path, err);
+    default:
+        return rfs_info_file(args, args->path, kind, report, err);
+    }
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+/* Finds the type by MindSpore's, numpy's or safetensors' name. False when it is none. */
+static bool parse_dtype(const char *text, int *dtype)
+{
+    for (int i = 0; i < RFS_DTYPE_COUNT; i++)
+        if (strcasecmp(text, rfs_dtype_name((enum rfs_dtype)i)) == 0) {
+            *dtype = i;
+            return true;
+        }
+    for (int i = 0; i < RFS_DTYPE_COUNT; i++) {
+        const char *name = i == RFS_INT4 ? NULL : rfs_dtype_safetensors((enum rfs_dtype)i);
+        if (name && strcasecmp(text, name) == 0) {
+            *dtype = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The command line. */
+struct request {
     struct rfs_info_args args;
     struct rfs_globs globs;
-    struct rfs_settings options; /* of the view */
+    struct rfs_settings options; /* options of the view */
 };
 
 static int take_dtype(const struct rfs_given *given, void *request, struct rfs_error *err)
 {
-    struct parsed *parsed = request;
+    struct request *parsed = request;
 
-    return rfs_rows_parse_dtype(given->value, &parsed->args.filter.dtype)
+    return parse_dtype(given->value, &parsed->args.filter.dtype)
                ? 0
                : rfs_args_refuse(given, "Float32, BFloat16, Int8 or another", err);
 }
 
-/* By their numbers in enum rfs_order. */
+/* The names of the orders, by enum rfs_info_order. */
 static const char *const orders[] = {"file", "size", "name", "offset", NULL};
 
 static const struct rfs_argument arguments[] = {
-    RFS_ARG_PLACE("PATH", struct parsed, args.path, "one PATH"),
-    RFS_ARG_VIEW('s', "FILE", "src_strategy", struct parsed, options,
+    RFS_ARG_OPERAND("PATH", struct request, args.path, "one PATH"),
+    RFS_ARG_VIEW('s', "FILE", "src_strategy", struct request, options,
                  "a tree's strategy, for whole shapes, cuts and misfits"),
-    RFS_ARG_VIEW('o', "OPTIONS", NULL, struct parsed, options,
+    RFS_ARG_VIEW('o', "OPTIONS", NULL, struct request, options,
                  "options to read it by, as for a mount: step=5,\nkey_file=FILE, "
                  "rank_dir=node%d, ..."),
-    RFS_ARG_TEXTS("name", "GLOB", struct parsed, globs,
+    RFS_ARG_TEXTS("name", "GLOB", struct request, globs,
                   "only these parameters; may be given several times"),
     RFS_ARG_OWN("dtype", "TYPE", take_dtype, "only this element type, such as BFloat16"),
-    RFS_ARG_WORD("sort", "ORDER", orders, "size, name, offset or file", struct parsed,
+    RFS_ARG_WORD("sort", "ORDER", orders, "size, name, offset or file", struct request,
                  args.filter.order, "size (the largest first), name, offset or file"),
     {.letter = 'n',
      .value = "N",
@@ -89,21 +488,21 @@ static const struct rfs_argument arguments[] = {
      .least = 1,
      .most = SIZE_MAX,
      .remedy = "a number of rows",
-     RFS_TO(struct parsed, args.filter.most),
+     RFS_TO(struct request, args.filter.most),
      .help = "the first N of them"},
-    RFS_ARG_FLAG("all", struct parsed, args.all,
+    RFS_ARG_FLAG("all", struct request, args.all,
                  "read the headers of every rank, also of a large tree"),
-    RFS_ARG_FLAG("json", struct parsed, args.json, "for scripts"),
+    RFS_ARG_FLAG("json", struct request, args.json, "for scripts"),
     {0},
 };
 
-/* ---- the report ---- */
+/* ---- the report ------------------------------------------------------------------------------ */
 
-/* Lines of the log are findings, too. From any thread. */
+/* Makes a line of the log a finding. From any thread. */
 static void take_line(void *ctx, enum rfs_level level, const char *line)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    struct rfs_report *report = ctx;
+    struct rfs_info_report *report = ctx;
 
     if (level > RFS_WARNING)
         return;
@@ -114,7 +513,8 @@ static void take_line(void *ctx, enum rfs_level level, const char *line)
     pthread_mutex_unlock(&lock);
 }
 
-static int begin(struct rfs_report *report, const char *path, bool json, struct rfs_error *err)
+static int begin_report(struct rfs_info_report *report, const char *path, bool json,
+                        struct rfs_error *err)
 {
     report->table.json = report->second.json = json;
     report->kind = "checkpoint";
@@ -125,7 +525,7 @@ static int begin(struct rfs_report *report, const char *path, bool json, struct 
     return report->path && report->say ? 0 : rfs_fail_memory(err);
 }
 
-static void end(struct rfs_report *report)
+static void end_report(struct rfs_info_report *report)
 {
     if (report->say)
         fclose(report->say);
@@ -137,77 +537,19 @@ static void end(struct rfs_report *report)
     rfs_fit_findings_free(&report->findings);
 }
 
-static int show_manifest(struct rfs_info_args *args, struct rfs_report *report,
-                         struct rfs_error *err)
+/* ---- printing -------------------------------------------------------------------------------- */
+
+#define FINDINGS_SHOWN 12
+
+static void print_text(const struct rfs_info_report *report)
 {
-    RFS_FREE char *folder = rfs_store_folder(args->path);
-    enum rfs_info_kind kind;
+    const struct rfs_table *const tables[] = {&report->table, &report->second};
 
-    if (!folder)
-        return rfs_fail_memory(err);
-    int rc = rfs_info_detect(folder, args->source.encrypted != NULL, &kind, err);
-    if (rc)
-        return rc;
-    free(report->path);
-    report->path = strdup(folder);
-    if (!report->path)
-        return rfs_fail_memory(err);
-    rc = kind == RFS_INFO_RANK ? rfs_info_rank(args, report, err)
-                               : rfs_info_tree(args, folder, report, err);
-    return rc ? rc : rfs_info_manifest(report, folder, err);
-}
-
-static int show(struct rfs_info_args *args, enum rfs_info_kind kind, struct rfs_report *report,
-                struct rfs_error *err)
-{
-    RFS_FREE char *folder = NULL;
-    int rc;
-
-    switch (kind) {
-    case RFS_INFO_STRATEGY:
-    case RFS_INFO_STRATEGIES:
-        return rfs_info_strategy(args, report, err);
-    case RFS_INFO_GROUP:
-        return rfs_info_group(report, err);
-    case RFS_INFO_RULES:
-        return rfs_info_rules(report, err);
-    case RFS_INFO_MANIFEST:
-        return show_manifest(args, report, err);
-    case RFS_INFO_WEIGHT_MAP:
-        folder = rfs_store_folder(args->path);
-        return folder ? rfs_info_tree(args, folder, report, err) : rfs_fail_memory(err);
-    case RFS_INFO_PARTS:
-        return rfs_info_parts(args, report, err);
-    case RFS_INFO_CHUNKS:
-        rc = rfs_info_chunks(args, report, err);
-        return rc ? rc : rfs_info_manifest(report, args->path, err);
-    case RFS_INFO_TREE:
-        rc = rfs_info_tree(args, args->path, report, err);
-        return rc ? rc : rfs_info_manifest(report, args->path, err);
-    case RFS_INFO_RANK:
-        rc = rfs_info_rank(args, report, err);
-        return rc ? rc : rfs_info_manifest(report, args->path, err);
-    case RFS_INFO_CKPT:
-    case RFS_INFO_SAFETENSORS:
-    case RFS_INFO_TORCH:
-    case RFS_INFO_ENCRYPTED:
-        break;
-    }
-    return rfs_info_file(args, args->path, kind, report, err);
-}
-
-/* ---- printing ---- */
-
-static void print(const struct rfs_report *report)
-{
-    if (report->table.cells.n > 0) {
-        rfs_table_print(&report->table, stdout);
-        fputc('\n', stdout);
-    }
-    if (report->second.cells.n > 0) {
-        rfs_table_print(&report->second, stdout);
-        fputc('\n', stdout);
-    }
+    for (int i = 0; i < 2; i++)
+        if (tables[i]->cells.n > 0) {
+            rfs_table_print(tables[i], stdout);
+            fputc('\n', stdout);
+        }
     fputs(report->lines, stdout);
     rfs_fit_findings_print(&report->findings, "odd", false, FINDINGS_SHOWN);
 }
@@ -231,14 +573,14 @@ static void put_findings(struct rfs_json_write *json, const struct rfs_fit_findi
     rfs_json_end(json);
 }
 
-static void print_json(const struct rfs_report *report)
+static void print_json(const struct rfs_info_report *report)
 {
     struct rfs_json_write json = {.file = stdout};
 
     rfs_json_object(&json, NULL, RFS_JSON_TIGHT);
     rfs_json_put_text(&json, "kind", report->kind);
     rfs_json_put_text(&json, "path", report->path);
-    if (report->more.n > 1) /* the bracket of its object */
+    if (report->more.n > 1) /* beyond the bracket of its object */
         printf(",%.*s", (int)(report->more.n - 1), (const char *)report->more.data + 1);
     put_findings(&json, &report->findings);
     if (report->key)
@@ -248,19 +590,20 @@ static void print_json(const struct rfs_report *report)
     rfs_json_finish(&json);
 }
 
-static int run_report(struct parsed *parsed, struct rfs_report *report, struct rfs_error *err)
+static int run_report(struct request *request, struct rfs_info_report *report,
+                      struct rfs_error *err)
 {
-    struct rfs_info_args *args = &parsed->args;
+    struct rfs_info_args *args = &request->args;
     enum rfs_info_kind kind;
     if (!args->path)
         return rfs_fail_usage(err, "reshard info PATH", "info takes one path");
-    args->filter.globs = &parsed->globs;
-    int rc = begin(report, args->path, args->json, err)
-            ?: rfs_tool_source_prepare(&parsed->options, args->path, take_line, report,
+    args->filter.globs = &request->globs;
+    int rc = begin_report(report, args->path, args->json, err)
+            ?: rfs_tool_source_prepare(&request->options, args->path, take_line, report,
                                        &args->source, err)
-            ?: rfs_info_detect(args->path, args->source.encrypted != NULL, &kind, err);
+            ?: detect(args->path, args->source.encrypted != NULL, &kind, err);
     if (rc == 0) {
-        rfs_info_mount(report, args->path);
+        tell_mount(report, args->path);
         rc = show(args, kind, report, err);
     }
     if (rc == 0 && (fflush(report->say) || report->json.failed))
@@ -270,8 +613,8 @@ static int run_report(struct parsed *parsed, struct rfs_report *report, struct r
 
 static int run(void *request, struct rfs_error *err)
 {
-    struct parsed *parsed = request;
-    struct rfs_report report = {.kind = NULL};
+    struct request *parsed = request;
+    struct rfs_info_report report = {.kind = NULL};
     int rc = run_report(parsed, &report, err);
 
     if (rc == 0 && report.failure.code == 0)
@@ -279,18 +622,18 @@ static int run(void *request, struct rfs_error *err)
     if (rc == 0 && parsed->args.json)
         print_json(&report);
     else if (rc == 0)
-        print(&report);
+        print_text(&report);
     if (rc == 0 && report.failure.code) {
         fflush(stdout);
         *err = report.failure;
         rc = err->code;
     }
-    end(&report);
+    end_report(&report);
     rfs_tool_source_close(&parsed->args.source);
     return rc;
 }
 
-static const struct parsed defaults = {.args.filter = {.dtype = -1, .most = SIZE_MAX}};
+static const struct request defaults = {.args.filter = {.dtype = -1, .most = SIZE_MAX}};
 
 const struct rfs_command rfs_command_info = {
     .name = "info",

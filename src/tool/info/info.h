@@ -1,37 +1,101 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kinds of things that `reshard info` shows, each as tables and lines. */
+/* The kinds of things that `reshard info` shows, each as tables and lines. Not thread-safe. */
 #pragma once
 
+#include "base/arena.h"
 #include "base/error.h"
+#include "base/vec.h"
+#include "formats/index.h"
+#include "tool/common/args.h"
 #include "tool/common/fit.h"
+#include "tool/common/show.h"
 #include "tool/common/source.h"
-#include "tool/common/table.h"
-#include "tool/info/rows.h"
+
+/* ---- rows of parameters ---------------------------------------------------------------------- */
+
+/* Counters of types: one for each dtype of tensors, and one for maps. */
+#define RFS_INFO_COUNTED (RFS_DTYPE_COUNT + 1)
+
+enum rfs_info_order {
+    RFS_INFO_BY_FILE,
+    RFS_INFO_BY_SIZE,
+    RFS_INFO_BY_NAME,
+    RFS_INFO_BY_OFFSET,
+};
+
+/* The parameters that are asked for; borrowed. */
+struct rfs_info_filter {
+    struct rfs_globs *globs; /* patterns of names */
+    int dtype;               /* enum rfs_dtype; -1: any */
+    enum rfs_info_order order;
+    size_t most; /* rows */
+};
+
+struct rfs_info_row {
+    const char *name; /* borrowed from the index, or in the arena */
+    const struct rfs_type *type;
+    uint64_t bytes;  /* sorted by: the file's, or over all ranks */
+    uint64_t offset; /* offset in the file, bytes */
+    uint32_t id;     /* id of the name, in a tree */
+};
+
+/* The parameters that are shown, in order, and the sums of each type. */
+struct rfs_info_rows {
+    struct rfs_arena arena;
+    RFS_VEC(struct rfs_info_row) list;
+    uint64_t counts[RFS_INFO_COUNTED], content[RFS_INFO_COUNTED]; /* numbers and bytes of all */
+    uint64_t bytes;
+    size_t n; /* counted parameters */
+};
+
+/* Frees what the rows own. */
+void rfs_info_rows_free(struct rfs_info_rows *rows);
+/*
+ * Counts a parameter, and adds its row if the filter lets it pass. Name and type are borrowed.
+ * False when out of memory.
+ */
+bool rfs_info_rows_add(struct rfs_info_rows *rows, const struct rfs_info_filter *filter,
+                       struct rfs_info_row row);
+/* Adds a parameter, whose name and type are copied. False when out of memory. */
+bool rfs_info_rows_add_copy(struct rfs_info_rows *rows, const struct rfs_info_filter *filter,
+                            const char *name, const struct rfs_type *type, uint64_t offset);
+/* Sorts the rows, and drops those beyond the most. */
+void rfs_info_rows_order(struct rfs_info_rows *rows, const struct rfs_info_filter *filter);
+/* Fills a table of name, dtype, shape, bytes and, if they have one, offset. */
+void rfs_info_rows_table(const struct rfs_info_rows *rows, bool offsets, struct rfs_table *table);
+
+/* ---- the report ------------------------------------------------------------------------------ */
 
 /* The command line; borrowed. */
 struct rfs_info_args {
     const char *path;
-    struct rfs_filter filter;
+    struct rfs_info_filter filter;
     bool json;
-    bool all;                      /* the headers of every rank */
+    bool all;                      /* read the headers of every rank */
     struct rfs_tool_source source; /* the options of -o; nothing is opened */
 };
 
-struct rfs_report {
+struct rfs_info_report {
     /* "checkpoint", "encrypted", "tree", "strategy", "parts", "boxes", "group info", "rules" */
     const char *kind;
-    char *path;              /* owned; the path that was read in the end */
+    char *path;              /* the path that was read in the end; owned */
     struct rfs_table table;  /* the first for people; "rows", or as the key says, in JSON */
     const char *key;         /* NULL: "rows" */
     struct rfs_table second; /* "rows" then; none, if it has no columns */
-    char *lines;             /* for people, after the tables; owned, as the next ones */
+    char *lines;             /* text for people, after the tables; owned, as the next ones */
     size_t lines_bytes;
     FILE *say;                  /* writes lines */
-    struct rfs_bytes more;      /* the members of the JSON object after the first two; owned */
+    struct rfs_bytes more;      /* members of the JSON object after the first two */
     struct rfs_json_write json; /* writes more, in an object */
     struct rfs_fit_findings findings;
-    struct rfs_error failure; /* of a part of it: reported at the end, and the exit status */
+    struct rfs_error failure; /* partial failure: printed at the end, and the exit status */
 };
+
+/* Adds "15 parameters: 13 Float32 (…), …", and the member "dtypes". */
+void rfs_info_tell_types(struct rfs_info_report *report, const struct rfs_info_rows *rows);
+/* Adds how many of the parameters the table shows, if not all. */
+void rfs_info_tell_filter(struct rfs_info_report *report, const struct rfs_info_filter *filter,
+                          const struct rfs_info_rows *rows);
 
 enum rfs_info_kind {
     RFS_INFO_CKPT,
@@ -50,52 +114,18 @@ enum rfs_info_kind {
     RFS_INFO_STRATEGIES, /* a folder of strategies */
 };
 
-/* The kind of PATH, by its first bytes or by the names in it. 0, or -errno with *err filled. */
-int rfs_info_detect(const char *path, bool keyed, enum rfs_info_kind *kind, struct rfs_error *err);
-
-/* Each adds to a report that info.c began. 0, or -errno with *err filled. */
+/*
+ * Add a file or folder of a kind to a report that info.c began. Files are RFS_INFO_CKPT to
+ * RFS_INFO_RULES, and RFS_INFO_STRATEGIES; folders are RFS_INFO_TREE, RFS_INFO_PARTS and
+ * RFS_INFO_CHUNKS. 0, or -errno with *err filled.
+ */
 int rfs_info_file(struct rfs_info_args *args, const char *path, enum rfs_info_kind kind,
-                  struct rfs_report *report, struct rfs_error *err);
-int rfs_info_rank(struct rfs_info_args *args, struct rfs_report *report, struct rfs_error *err);
-int rfs_info_tree(struct rfs_info_args *args, const char *path, struct rfs_report *report,
-                  struct rfs_error *err);
-int rfs_info_chunks(struct rfs_info_args *args, struct rfs_report *report, struct rfs_error *err);
-int rfs_info_parts(struct rfs_info_args *args, struct rfs_report *report, struct rfs_error *err);
-int rfs_info_strategy(struct rfs_info_args *args, struct rfs_report *report, struct rfs_error *err);
-int rfs_info_group(struct rfs_report *report, struct rfs_error *err);
-int rfs_info_rules(struct rfs_report *report, struct rfs_error *err);
+                  struct rfs_info_report *report, struct rfs_error *err);
+int rfs_info_folder(struct rfs_info_args *args, const char *path, enum rfs_info_kind kind,
+                    struct rfs_info_report *report, struct rfs_error *err);
 
 /*
- * The tensors of a file of torch.save, wherever in it they are: "model.layer.weight". *others is
- * the number of other values.
+ * Adds findings of files in a rank's folder beside the checkpoint that counts. False when out of
+ * memory.
  */
-int rfs_info_torch(rfs_read_fn *read, void *ctx, uint64_t size, const char *path,
-                   const struct rfs_filter *filter, struct rfs_rows *rows, size_t *others,
-                   struct rfs_error *err);
-
-/* Which mount PATH is in, if it is one of reshardfs: a line, and a member "mount". */
-void rfs_info_mount(struct rfs_report *report, const char *path);
-/* Describes the folder PATH by the manifest of an export. */
-int rfs_info_manifest(struct rfs_report *report, const char *path, struct rfs_error *err);
-
-/* Lists the files of a folder beside those that count. */
-struct rfs_beside {
-    uint32_t folders;                   /* looked at */
-    uint32_t several, temporary, empty; /* folders that have such */
-    char first_several[512];            /* an example of each, as "rank_0/a.ckpt" */
-    char first_temporary[512], first_empty[512];
-    uint32_t most; /* checkpoints in one folder */
-};
-/*
- * FOLDER, shown as NAME. A folder that cannot be listed is passed over: an earlier step has listed
- * it.
- */
-void rfs_info_look_beside(const char *folder, const char *name, struct rfs_beside *beside);
-/* False when out of memory. */
-bool rfs_info_tell_beside(const struct rfs_beside *beside, struct rfs_fit_findings *findings);
-
-/* "15 parameters: 13 Float32 (…), …", and the member "dtypes". */
-void rfs_info_tell_types(struct rfs_report *report, const struct rfs_rows *rows);
-/* How many of them the table shows, if not all. */
-void rfs_info_tell_filter(struct rfs_report *report, const struct rfs_filter *filter,
-                          const struct rfs_rows *rows);
+bool rfs_info_find_beside(const char *folder, struct rfs_fit_findings *findings);

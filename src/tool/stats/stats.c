@@ -5,7 +5,410 @@
 #include "base/cleanup.h"
 #include "tool/common/command.h"
 #include "tool/common/numbers.h"
+#include "tool/common/show.h"
 #include "tool/common/sweep.h"
+#include "tool/common/whole_tensors.h"
+
+#include <langinfo.h>
+#include <locale.h>
+#include <math.h>
+
+#define BLOCK 4096
+#define LANES 8
+#define LEAST_EXPONENT (-1000)
+#define MOST_EXPONENT 1023
+#define BARS 16 /* characters of a histogram, at most */
+
+/* ---- moments of one block -------------------------------------------------------------------- */
+
+struct sums {
+    double sum, min, max;
+    uint64_t zeros;
+};
+
+/*
+ * Sums up in lanes, so that the compiler may use vectors and errors grow with n / 8. N is at least
+ * 1.
+ */
+static struct sums sum_up(const double *values, size_t n)
+{
+    double sum[LANES] = {0}, min[LANES], max[LANES];
+    uint64_t zeros[LANES] = {0};
+    size_t i = 0;
+
+    for (size_t k = 0; k < LANES; k++)
+        min[k] = max[k] = values[0];
+    for (; i + LANES <= n; i += LANES)
+        for (size_t k = 0; k < LANES; k++) {
+            const double v = values[i + k];
+            sum[k] += v;
+            min[k] = v < min[k] ? v : min[k];
+            max[k] = v > max[k] ? v : max[k];
+            zeros[k] += v == 0;
+        }
+    for (size_t k = 0; i < n; i++, k++) {
+        const double v = values[i];
+        sum[k] += v;
+        min[k] = v < min[k] ? v : min[k];
+        max[k] = v > max[k] ? v : max[k];
+        zeros[k] += v == 0;
+    }
+    struct sums all = {0, min[0], max[0], 0};
+    for (size_t k = 0; k < LANES; k++) {
+        all.min = min[k] < all.min ? min[k] : all.min;
+        all.max = max[k] > all.max ? max[k] : all.max;
+        all.zeros += zeros[k];
+    }
+    all.sum = ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+    return all;
+}
+
+static double sum_squares(const double *values, size_t n, double mean)
+{
+    double sum[LANES] = {0};
+    size_t i = 0;
+
+    for (; i + LANES <= n; i += LANES)
+        for (size_t k = 0; k < LANES; k++) {
+            const double d = values[i + k] - mean;
+            sum[k] += d * d;
+        }
+    for (size_t k = 0; i < n; i++, k++) {
+        const double d = values[i] - mean;
+        sum[k] += d * d;
+    }
+    return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
+/* Moves finite values to the front, and counts the others. Returns how many are finite. */
+static size_t pick_finite(double *values, size_t n, struct rfs_moments *moments)
+{
+    size_t finite = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const double v = values[i];
+        if (isfinite(v))
+            values[finite++] = v;
+        else if (isnan(v))
+            moments->nan++;
+        else if (v > 0)
+            moments->above++;
+        else
+            moments->below++;
+    }
+    return finite;
+}
+
+/* Returns the exponent e of the histogram for values from MIN to MAX. */
+static int exponent_of(double min, double max)
+{
+    const double most = fabs(min) > fabs(max) ? fabs(min) : fabs(max);
+    int exponent = LEAST_EXPONENT;
+
+    if (most > 0)
+        frexp(most, &exponent);
+    return exponent < LEAST_EXPONENT  ? LEAST_EXPONENT
+           : exponent > MOST_EXPONENT ? MOST_EXPONENT
+                                      : exponent;
+}
+
+static void count_bins(const double *values, size_t n, int exponent, uint64_t *bins)
+{
+    const double scale = ldexp(RFS_STATS_BINS / 2, -exponent); /* exact, and so are the products */
+    uint32_t counts[2][RFS_STATS_BINS] = {{0}}; /* two, so that neighbours do not wait */
+
+    for (size_t i = 0; i < n; i++) {
+        const double v = values[i] * scale;
+        int bin = (int)v;
+        bin += RFS_STATS_BINS / 2 - (v < bin); /* floor */
+        bin = bin < 0 ? 0 : bin > RFS_STATS_BINS - 1 ? RFS_STATS_BINS - 1 : bin;
+        counts[i & 1][bin]++;
+    }
+    for (size_t b = 0; b < RFS_STATS_BINS; b++)
+        bins[b] += (uint64_t)counts[0][b] + counts[1][b];
+}
+
+static void take_block(double *values, size_t n, struct rfs_moments *moments)
+{
+    struct sums sums = sum_up(values, n);
+
+    if (!isfinite(sums.sum)) { /* some value is not, or the sum is too large */
+        n = pick_finite(values, n, moments);
+        if (n == 0)
+            return;
+        sums = sum_up(values, n);
+    }
+    moments->finite = n;
+    moments->zeros = sums.zeros;
+    moments->min = sums.min;
+    moments->max = sums.max;
+    moments->mean = sums.sum / (double)n;
+    moments->squares = sum_squares(values, n, moments->mean);
+    moments->exponent = exponent_of(sums.min, sums.max);
+    count_bins(values, n, moments->exponent, moments->bins);
+}
+
+/* Adds the bins, those of the smaller exponent to those of the larger one that they lie in. */
+static void merge_bins(struct rfs_moments *moments, const struct rfs_moments *other)
+{
+    uint64_t bins[RFS_STATS_BINS] = {0};
+    const int most = moments->exponent > other->exponent ? moments->exponent : other->exponent;
+    const struct rfs_moments *both[] = {moments, other};
+
+    for (size_t m = 0; m < 2; m++) {
+        const int up = most - both[m]->exponent;
+        const int shift = up > 6 ? 6 : up; /* bins on each side: 32 */
+        for (int b = 0; b < RFS_STATS_BINS; b++) {
+            const int side = b - RFS_STATS_BINS / 2;
+            /* floor(side / 2^shift) */
+            const int to = side >= 0 ? side >> shift : -((-side - 1) >> shift) - 1;
+            bins[to + RFS_STATS_BINS / 2] += both[m]->bins[b];
+        }
+    }
+    memcpy(moments->bins, bins, sizeof bins);
+    moments->exponent = most;
+}
+
+void rfs_stats_merge(struct rfs_moments *moments, const struct rfs_moments *other)
+{
+    const struct rfs_moments before = *moments;
+
+    if (other->finite > 0 && before.finite == 0) {
+        *moments = *other;
+    } else if (other->finite > 0) {
+        const double n = (double)before.finite + (double)other->finite;
+        const double part = (double)other->finite / n;
+        const double delta = other->mean - before.mean;
+        moments->mean += delta * part;
+        moments->squares += other->squares + delta * delta * part * (double)before.finite;
+        moments->finite += other->finite;
+        moments->zeros += other->zeros;
+#define MERGE(field, op)                                                                           \
+    (moments->field = other->field op moments->field ? other->field : moments->field)
+        MERGE(min, <);
+        MERGE(max, >);
+        MERGE(long_min, <);
+        MERGE(long_max, >);
+        MERGE(ulong_min, <);
+        MERGE(ulong_max, >);
+#undef MERGE
+        merge_bins(moments, other);
+    }
+    moments->nan = before.nan + other->nan;
+    moments->above = before.above + other->above;
+    moments->below = before.below + other->below;
+}
+
+#define EXTREMES(T, from, n, low, high)                                                            \
+    do {                                                                                           \
+        T value;                                                                                   \
+        memcpy(&value, from, sizeof value);                                                        \
+        low = high = value;                                                                        \
+        for (size_t i = 1; i < (n); i++) {                                                         \
+            memcpy(&value, (from) + i * sizeof value, sizeof value);                               \
+            low = value < low ? value : low;                                                       \
+            high = value > high ? value : high;                                                    \
+        }                                                                                          \
+    } while (0)
+
+void rfs_stats_add(struct rfs_moments *moments, const struct rfs_type *type, const void *src,
+                   size_t n)
+{
+    const size_t bytes = rfs_numbers_bytes(type);
+    const unsigned char *from = src;
+    double values[BLOCK];
+
+    for (size_t some; n > 0; n -= some, from += some * bytes) {
+        struct rfs_moments block = {0};
+        some = n < BLOCK ? n : BLOCK;
+        rfs_numbers_decode(type, from, some, values);
+        take_block(values, some, &block);
+        if (type->dtype == RFS_INT64)
+            EXTREMES(int64_t, from, some, block.long_min, block.long_max);
+        else if (type->dtype == RFS_UINT64)
+            EXTREMES(uint64_t, from, some, block.ulong_min, block.ulong_max);
+        rfs_stats_merge(moments, &block);
+    }
+}
+
+double rfs_stats_deviation(const struct rfs_moments *moments)
+{
+    return moments->finite > 0 ? sqrt(moments->squares / (double)moments->finite) : (double)NAN;
+}
+
+static const struct rfs_column columns[] = {
+    {"name", RFS_CELL_TEXT},
+    {"dtype", RFS_CELL_TEXT},
+    {"shape", RFS_CELL_JSON},
+    {"bytes", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
+    {"count", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
+    {"rank_own", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
+    {"min", RFS_CELL_NUMBER},
+    {"max", RFS_CELL_NUMBER},
+    {"mean", RFS_CELL_NUMBER},
+    {"std", RFS_CELL_NUMBER},
+    {"nan", RFS_CELL_NUMBER},
+    {"inf", RFS_CELL_NUMBER | RFS_FOR_PEOPLE},
+    {"inf", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
+    {"neg_inf", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
+    {"zeros", RFS_CELL_NUMBER},
+    {"histogram", RFS_CELL_TEXT | RFS_FOR_PEOPLE},
+    {"histogram", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
+};
+enum { NUMBERS = 9 }; /* columns from min on to zeros */
+
+/* ---- showing them ---------------------------------------------------------------------------- */
+
+/* Adds the least or the greatest value; integers as they are. */
+static void add_extreme(struct rfs_table *table, const struct rfs_type *type,
+                        const struct rfs_moments *moments, bool max)
+{
+    const double value = max ? moments->max : moments->min;
+
+    if (type->dtype == RFS_INT64)
+        rfs_table_add(table, "%" PRId64, max ? moments->long_max : moments->long_min);
+    else if (type->dtype == RFS_UINT64)
+        rfs_table_u64(table, max ? moments->ulong_max : moments->ulong_min);
+    else if (rfs_numbers_are_integers(type))
+        rfs_table_add(table, "%.0f", value);
+    else
+        rfs_table_real(table, 4, value);
+}
+
+static void add_moments(struct rfs_table *table, const struct rfs_type *type,
+                        const struct rfs_moments *moments)
+{
+    if (moments->finite == 0) {
+        for (int i = 0; i < 4; i++)
+            rfs_table_none(table, "-");
+    } else {
+        add_extreme(table, type, moments, false);
+        add_extreme(table, type, moments, true);
+        rfs_table_real(table, 4, moments->mean);
+        rfs_table_real(table, 4, rfs_stats_deviation(moments));
+    }
+    rfs_table_u64(table, moments->nan);
+    rfs_table_u64(table, moments->above + moments->below);
+    rfs_table_u64(table, moments->above);
+    rfs_table_u64(table, moments->below);
+    rfs_table_u64(table, moments->zeros);
+}
+
+static bool on_utf8(void)
+{
+    const locale_t locale = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
+    const bool utf8 = locale && strcmp(nl_langinfo_l(CODESET, locale), "UTF-8") == 0;
+
+    if (locale)
+        freelocale(locale);
+    return utf8;
+}
+
+/*
+ * Draws the histogram from the bin of the least number to that of the greatest; a count above 0 is
+ * visible.
+ */
+static void add_bars(struct rfs_table *table, bool utf8, const struct rfs_moments *moments)
+{
+    static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    static const char *const plain[] = {" ", ".", ":", "-", "=", "+", "*", "%", "#"};
+    uint64_t bars[BARS] = {0};
+    uint64_t most = 1;
+    size_t first = 0;
+    size_t end = RFS_STATS_BINS;
+    char text[BARS * 4 + 1] = "";
+
+    while (first < end && moments->bins[first] == 0)
+        first++;
+    while (end > first && moments->bins[end - 1] == 0)
+        end--;
+    const size_t each = end > first ? (end - first + BARS - 1) / BARS : 1;
+    for (size_t b = first; b < end; b++)
+        bars[(b - first) / each] += moments->bins[b];
+    for (size_t i = 0; i < BARS; i++)
+        most = bars[i] > most ? bars[i] : most;
+    for (size_t i = 0; i < (end - first + each - 1) / each; i++) {
+        const double height = (double)bars[i] / (double)most;
+        const size_t level = (size_t)ceil(height * 8);
+        strcat(text, utf8 ? blocks[level] : plain[level]);
+    }
+    rfs_table_text(table, text);
+}
+
+static void add_bins(struct rfs_table *table, const struct rfs_moments *moments)
+{
+    const double edge = ldexp(1, moments->exponent);
+
+    if (moments->finite == 0) {
+        rfs_table_none(table, "");
+        return;
+    }
+    FILE *out = rfs_table_cell(table);
+    fprintf(out, "{\"from\":%.17g,\"to\":%.17g,\"counts\":[", -edge, edge);
+    for (size_t b = 0; b < RFS_STATS_BINS; b++)
+        fprintf(out, "%s%" PRIu64, b > 0 ? "," : "", moments->bins[b]);
+    fputs("]}", out);
+    rfs_table_cell_end(table);
+}
+
+static void add_tensor(struct rfs_table *table, bool utf8, const struct rfs_whole_tensor *tensor,
+                       const struct rfs_moments *moments)
+{
+    const struct rfs_type *type = tensor->type;
+
+    rfs_table_text(table, tensor->name);
+    rfs_table_text(table, rfs_whole_dtype(type));
+    rfs_table_dims(table, type->ndim, type->dims);
+    rfs_table_u64(table, type->bytes);
+    rfs_table_u64(table, rfs_numbers_count(type));
+    rfs_table_bool(table, tensor->own);
+    if (rfs_numbers_each(type) > 0)
+        add_moments(table, type, moments);
+    else
+        for (int i = 0; i < NUMBERS; i++)
+            rfs_table_none(table, "-");
+    add_bars(table, utf8, moments);
+    add_bins(table, moments);
+}
+
+static void print_summary(const struct rfs_whole *whole, const struct rfs_moments *moments)
+{
+    uint64_t numbers = 0;
+    uint64_t nan = 0;
+    uint64_t infinite = 0;
+
+    for (size_t i = 0; i < whole->n; i++) {
+        numbers += rfs_numbers_count(whole->tensors[i].type);
+        nan += moments[i].nan;
+        infinite += moments[i].above + moments[i].below;
+    }
+    printf("%s%zu tensor%s, %" PRIu64 " numbers: %" PRIu64 " NaN, %" PRIu64 " infinite\n",
+           whole->n > 0 ? "\n" : "", whole->n, whole->n == 1 ? "" : "s", numbers, nan, infinite);
+}
+
+/* Prints MOMENTS [whole->n], of the tensors that have numbers, to the standard output. */
+static void write_stats(const struct rfs_whole *whole, const struct rfs_moments *moments, bool json)
+{
+    struct rfs_table table = RFS_TABLE(columns, json);
+    const bool utf8 = !json && on_utf8();
+
+    for (size_t i = 0; i < whole->n; i++)
+        add_tensor(&table, utf8, &whole->tensors[i], &moments[i]);
+    if (json) {
+        struct rfs_json_write out = {.file = stdout};
+        rfs_json_object(&out, NULL, RFS_JSON_TIGHT);
+        rfs_json_put_text(&out, "path", whole->path);
+        rfs_table_put_json(&table, &out, "rows");
+        rfs_json_finish(&out);
+    } else {
+        if (whole->n > 0)
+            rfs_table_print(&table, stdout);
+        print_summary(whole, moments);
+    }
+    rfs_table_free(&table);
+}
+
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 struct request {
     const char *path;
@@ -21,8 +424,6 @@ struct measuring {
     struct rfs_progress progress;
 };
 
-/* ---- measuring ------------------------------------------------------------------------------- */
-
 static const struct rfs_whole_tensor *tensor_at(void *ctx, size_t item, unsigned side)
 {
     const struct measuring *measuring = ctx;
@@ -31,7 +432,7 @@ static const struct rfs_whole_tensor *tensor_at(void *ctx, size_t item, unsigned
     return &measuring->whole.tensors[item];
 }
 
-/* Bytes are the units; values without numbers are not read. */
+/* Returns the bytes to read, which are the units; values without numbers are not read. */
 static uint64_t units(void *ctx, size_t item)
 {
     const struct rfs_type *type = tensor_at(ctx, item, 0)->type;
@@ -46,8 +447,8 @@ static int measure(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_
 
     (void)err;
     if (piece->n > 0)
-        rfs_moments_add(worker->own, type, worker->bytes[0],
-                        (size_t)piece->n / rfs_numbers_bytes(type));
+        rfs_stats_add(worker->own, type, worker->bytes[0],
+                      (size_t)piece->n / rfs_numbers_bytes(type));
     return 0;
 }
 
@@ -57,7 +458,7 @@ static int merge(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sw
     const struct measuring *measuring = ctx;
 
     (void)err;
-    rfs_moments_merge(&measuring->moments[piece->item], worker->own);
+    rfs_stats_merge(&measuring->moments[piece->item], worker->own);
     return 0;
 }
 
@@ -90,7 +491,7 @@ static int measure_all(struct measuring *measuring, unsigned threads, struct rfs
 /* ---- the command line ------------------------------------------------------------------------ */
 
 static const struct rfs_argument arguments[] = {
-    RFS_ARG_PLACE("PATH", struct request, path, "one PATH"),
+    RFS_ARG_OPERAND("PATH", struct request, path, "one PATH"),
     RFS_ARG_VIEW('s', "FILE", "src_strategy", struct request, options,
                  "the strategy of PATH, if it is sharded"),
     RFS_ARG_VIEW('o', "OPTION,…", NULL, struct request, options, "options to read PATH by"),
@@ -116,7 +517,7 @@ static int run(void *given, struct rfs_error *err)
     if (rc == 0)
         rc = measure_all(&measuring, request->threads, err);
     if (rc == 0)
-        rfs_stats_write(&measuring.whole, measuring.moments, request->json);
+        write_stats(&measuring.whole, measuring.moments, request->json);
     rfs_whole_close(&measuring.whole);
     free(measuring.moments);
     return rc;

@@ -14,20 +14,19 @@ int rfs_findings_init(struct rfs_findings *findings)
 
 void rfs_findings_free(struct rfs_findings *findings)
 {
-    if (findings->keys)
-        rfs_intern_free(findings->keys);
+    rfs_intern_free(findings->keys);
     free(findings->list.data);
     rfs_arena_free(&findings->arena);
     pthread_mutex_destroy(&findings->lock);
 }
 
-/* The file that tells findings apart, where no rank does; or NULL. */
+/* Returns the file that tells findings apart, where no rank does; or NULL. */
 static const char *apart(const struct rfs_finding *finding)
 {
     return finding->rank == RFS_NO_RANK ? finding->file : NULL;
 }
 
-/* The caller has the lock. */
+/* Adds a finding. The caller has the lock. */
 static void add(struct rfs_findings *findings, struct rfs_finding finding)
 {
     const uint64_t key[] = {finding.kind, finding.rank, (uintptr_t)finding.name,
@@ -57,7 +56,16 @@ void rfs_findings_add(struct rfs_findings *findings, const struct rfs_finding *f
     pthread_mutex_unlock(&findings->lock);
 }
 
-/* Texts that may be NULL, which is less than any. */
+void rfs_findings_add_plain(struct rfs_findings *findings, enum rfs_finding_kind kind,
+                            const char *name, uint32_t rank, const char *detail)
+{
+    rfs_findings_add(
+        findings,
+        &(struct rfs_finding){
+            .kind = kind, .name = name, .rank = rank, .detail = detail, .at = RFS_FOUND_NOWHERE});
+}
+
+/* Compares texts; NULL is less than any. */
 static int order(const char *a, const char *b)
 {
     return a && b ? strcmp(a, b) : (a != NULL) - (b != NULL);

@@ -2,11 +2,11 @@
 #include "tool/verify/sums.h"
 
 #include "base/cleanup.h"
+#include "base/io.h"
 #include "base/json_read.h"
 #include "base/json_write.h"
 #include "base/text.h"
-#include "base/write_whole.h"
-#include "tool/common/whole.h"
+#include "tool/common/whole_tensors.h"
 
 #define FORMAT "reshard-tensors"
 #define FORMAT_VERSION 1
@@ -19,13 +19,12 @@ int rfs_sums_init(struct rfs_sums *sums)
 
 void rfs_sums_free(struct rfs_sums *sums)
 {
-    if (sums->names)
-        rfs_intern_free(sums->names);
+    rfs_intern_free(sums->names);
     free(sums->entries.data);
     *sums = (struct rfs_sums){0};
 }
 
-static int put_entry(struct rfs_sums *sums, const char *shown, const struct rfs_sum_entry *entry)
+static int put_entry(struct rfs_sums *sums, const char *shown, const struct rfs_sums_entry *entry)
 {
     if (rfs_intern_find(sums->names, shown, strlen(shown)) != RFS_NO_ID)
         return -EEXIST;
@@ -41,7 +40,7 @@ int rfs_sums_put(struct rfs_sums *sums, const char *name, const struct rfs_type 
                  struct rfs_hash hash)
 {
     RFS_FREE char *shown = rfs_text_printable_copy(name);
-    struct rfs_sum_entry entry = {.ndim = type->ndim, .hash = hash};
+    struct rfs_sums_entry entry = {.ndim = type->ndim, .hash = hash};
 
     if (!shown)
         return -ENOMEM;
@@ -50,7 +49,7 @@ int rfs_sums_put(struct rfs_sums *sums, const char *name, const struct rfs_type 
     return put_entry(sums, shown, &entry);
 }
 
-struct rfs_sum_entry *rfs_sums_find(const struct rfs_sums *sums, const char *name)
+struct rfs_sums_entry *rfs_sums_find(const struct rfs_sums *sums, const char *name)
 {
     RFS_FREE char *shown = rfs_text_printable_copy(name);
     const uint32_t id =
@@ -59,7 +58,7 @@ struct rfs_sum_entry *rfs_sums_find(const struct rfs_sums *sums, const char *nam
     return id == RFS_NO_ID ? NULL : &sums->entries.data[id];
 }
 
-bool rfs_sums_fit(const struct rfs_sum_entry *entry, const struct rfs_type *type)
+bool rfs_sums_fit(const struct rfs_sums_entry *entry, const struct rfs_type *type)
 {
     return entry->ndim == type->ndim && memcmp(entry->dims, type->dims, sizeof entry->dims) == 0 &&
            strcmp(entry->dtype, rfs_whole_dtype(type)) == 0;
@@ -86,7 +85,7 @@ static void put_all(FILE *out, const struct rfs_sums *sums, const uint32_t *orde
     rfs_json_put_u64(&json, "version", FORMAT_VERSION);
     rfs_json_array(&json, "tensors", RFS_JSON_LINES);
     for (size_t i = 0; i < sums->entries.n; i++) {
-        const struct rfs_sum_entry *entry = &sums->entries.data[order[i]];
+        const struct rfs_sums_entry *entry = &sums->entries.data[order[i]];
         rfs_json_object(&json, NULL, RFS_JSON_SPACED);
         rfs_json_put_text(&json, "name", rfs_intern_text(sums->names, order[i]));
         rfs_json_put_text(&json, "dtype", entry->dtype);
@@ -128,7 +127,7 @@ int rfs_sums_save(const struct rfs_sums *sums, const char *path, struct rfs_erro
 
     if (rfs_sums_text(sums, &text, &size))
         return rfs_fail_memory(err);
-    const int rc = rfs_write_whole(path, text, size, true, &what);
+    const int rc = rfs_io_write_whole(path, text, size, true, &what);
     return rc ? rfs_fail(err, rc, RFS_IN(path), "a folder that you may write to",
                          "cannot be written: %s", strerror(-rc))
               : 0;
@@ -139,10 +138,10 @@ int rfs_sums_save(const struct rfs_sums *sums, const char *path, struct rfs_erro
 #define DTYPE_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
 #define NOT_ONE "not a manifest of reshard verify"
 
-/* A tensor of the list. */
+/* A tensor of the list, as it is read. */
 struct tensor {
     char *name; /* owned */
-    struct rfs_sum_entry entry;
+    struct rfs_sums_entry entry;
 };
 
 static bool read_dtype(struct rfs_json_read *json, void *at)
@@ -150,7 +149,7 @@ static bool read_dtype(struct rfs_json_read *json, void *at)
     if (!rfs_json_read_string(json))
         return false;
     const size_t n = strspn(json->text, DTYPE_CHARACTERS);
-    if (n == 0 || n != json->text_n || n >= RFS_SUM_DTYPE)
+    if (n == 0 || n != json->text_n || n >= RFS_SUMS_DTYPE)
         return rfs_json_read_fail(json, "a dtype is none");
     memcpy(at, json->text, n + 1);
     return true;
@@ -158,7 +157,7 @@ static bool read_dtype(struct rfs_json_read *json, void *at)
 
 static bool read_shape(struct rfs_json_read *json, void *at)
 {
-    struct rfs_sum_entry *entry = at;
+    struct rfs_sums_entry *entry = at;
     bool first = true;
 
     entry->ndim = 0;

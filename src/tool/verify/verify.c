@@ -1,13 +1,456 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The command: its options, its steps, the manifest and the report. */
 #include "tool/verify/verify.h"
 
 #include "base/cleanup.h"
-#include "base/read_whole.h"
+#include "base/json_write.h"
+#include "base/store.h"
+#include "base/text.h"
 #include "tool/common/command.h"
+#include "tool/common/show.h"
+#include "tool/common/source.h"
 #include "tool/common/tool.h"
 #include "view/internal.h"
+#include "view/view_options.h"
 
 #include <sys/stat.h>
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+const struct rfs_argument arguments[] = {
+    RFS_ARG_OPERAND("TREE", struct rfs_verify_options, tree, "--against SRC for the source"),
+    RFS_ARG_TEXT("against", "SRC", struct rfs_verify_options, against, "the source of TREE"),
+    RFS_ARG_FILE('s', struct rfs_verify_options, given.strategy[0], NULL),
+    RFS_ARG_FILE('d', struct rfs_verify_options, given.strategy[1],
+                 "the strategies of SRC and of TREE; -s alone: of TREE"),
+    RFS_ARG_VIEW('o', "OPTION,…", NULL, struct rfs_verify_options, given.view,
+                 "the options that TREE was mounted or exported with"),
+    RFS_ARG_VIEW_NAMED("tree-options", "OPTION,…", NULL, struct rfs_verify_options, given.tree_view,
+                       "options to read TREE by"),
+    RFS_ARG_TEXT("manifest", "FILE", struct rfs_verify_options, manifest,
+                 "compare with the checksums in FILE; if missing, write it"),
+    RFS_ARG_FLAG("write", struct rfs_verify_options, write, "write it in any case"),
+    RFS_ARG_FLAG("no-replicas", struct rfs_verify_options, no_replicas,
+                 "read one copy of slices that several ranks have"),
+    RFS_ARG_TEXTS("name", "GLOB", struct rfs_verify_options, globs,
+                  "only these tensors; may be given several times"),
+    RFS_ARG_FLAG("list", struct rfs_verify_options, list,
+                 "show the XXH3-128 of each tensor as a whole"),
+    RFS_ARG_THREADS("threads", struct rfs_verify_options, threads),
+    RFS_ARG_FLAG("json", struct rfs_verify_options, json, "for scripts"),
+    {0},
+};
+
+/* Adds an option of a view, if there is a value. 0 or -ENOMEM. */
+static int add_option(struct rfs_settings *view, const char *name, const char *value)
+{
+    return value ? rfs_settings_add(view, name, value, NULL) : 0;
+}
+
+/*
+ * Adds what the tree is read by: the destination's strategy, that of -d or of -o. What view=dcp and
+ * view=mindformers make describes its own cuts, and takes none.
+ */
+static int add_destination(struct rfs_verify_options *out, struct rfs_error *err)
+{
+    struct rfs_settings *tree = &out->tree_view;
+    const char *dst = out->given.strategy[1];
+    struct rfs_options options;
+    char ranks[16];
+    int rc = rfs_view_options_take(&out->given.view, &options, err);
+
+    snprintf(ranks, sizeof ranks, "%" PRIu32, options.dst_ranks);
+    out->described = options.shown == RFS_SHOW_DCP || options.shown == RFS_SHOW_MINDFORMERS;
+    if (rc == 0 && options.names && !(out->names = strdup(options.names)))
+        rc = -ENOMEM;
+    if (rc == 0 && !out->described) {
+        rc = add_option(tree, "src_strategy", dst ? dst : options.dst_strategy);
+        if (rc == 0 && !dst)
+            rc = add_option(tree, "src_rules", options.dst_rules)
+                     ?: add_option(tree, "src_ranks", options.dst_rules ? ranks : NULL);
+    }
+    rfs_options_free(&options);
+    return rc;
+}
+
+/* Makes the options of both views. */
+static int make_views(struct rfs_verify_options *out, struct rfs_error *err)
+{
+    const char *const *strategy = out->given.strategy;
+    /* Headers of the tree are read, whatever an earlier view has kept of them. */
+    int rc = add_option(&out->tree_view, "index_cache", "no");
+
+    if (rc == 0)
+        rc = out->against ? add_destination(out, err)
+                                ?: rfs_settings_add_all(&out->tree_view, &out->given.tree_view)
+                          : add_option(&out->tree_view, "src_strategy", strategy[0])
+                                ?: rfs_settings_add_all(&out->tree_view, &out->given.view);
+    if (rc || !out->against)
+        return rc;
+    return add_option(&out->src_view, "src_strategy", strategy[0])
+            ?: add_option(&out->src_view, "dst_strategy", strategy[1])
+            ?: rfs_settings_add_all(&out->src_view, &out->given.view)
+            ?: rfs_tool_share_store(&out->src_view, &out->tree_view);
+}
+
+static int check_options(const struct rfs_verify_options *options, struct rfs_error *err)
+{
+    if (!options->tree)
+        return rfs_fail_usage(err, "reshard verify TREE --against SRC",
+                              "verify takes the path of a tree");
+    if (!options->against && options->given.strategy[1])
+        return rfs_fail_usage(err, "-s FILE for the strategy of TREE",
+                              "-d is the strategy of TREE beside --against SRC only");
+    if (!options->against && options->given.tree_view.list.n > 0)
+        return rfs_fail_usage(err, "-o", "--tree-options goes with --against SRC only");
+    if (options->write && !options->manifest)
+        return rfs_fail_usage(err, "--manifest FILE",
+                              "--write writes a manifest, and none is named");
+    return 0;
+}
+
+/*
+ * Makes the views' options, and checks all. 0, or -errno with *err filled; to be freed in any case.
+ */
+static int settle(struct rfs_verify_options *options, struct rfs_error *err)
+{
+    const int rc = make_views(options, err);
+
+    return rc == -ENOMEM ? rfs_fail_memory(err) : rc ? rc : check_options(options, err);
+}
+
+static void free_views(struct rfs_verify_options *options)
+{
+    rfs_settings_free(&options->tree_view);
+    rfs_settings_free(&options->src_view);
+    free(options->names);
+}
+
+/* ---- the report ------------------------------------------------------------------------------ */
+
+/* Names of findings in JSON, and their texts; "": the detail is the text. */
+static const struct {
+    const char *name, *text;
+} kinds[] = {
+    [RFS_FOUND_RANK] = {"rank", ""},
+    [RFS_FOUND_SOURCE_RANK] = {"source_rank", ""},
+    [RFS_FOUND_PARTIAL] = {"partial", "is incomplete"},
+    [RFS_FOUND_UNCOMPARED] = {"uncompared", "cannot be compared"},
+    [RFS_FOUND_MISSING] = {"missing", "is missing"},
+    [RFS_FOUND_EXTRA] = {"extra", "should not be there"},
+    [RFS_FOUND_TYPE] = {"type", "has another dtype or shape"},
+    [RFS_FOUND_BYTES] = {"bytes", "has other bytes than the source"},
+    [RFS_FOUND_MANIFEST] = {"manifest", ""},
+    [RFS_FOUND_REPLICA] = {"replica", "has other bytes than the ranks that hold the same"},
+    [RFS_FOUND_FRAME] = {"frame", "other bytes than a mount shows, beside the tensors"},
+    [RFS_FOUND_FILE] = {"file", ""},
+    [RFS_FOUND_VALUE] = {"value", ""},
+    [RFS_FOUND_OWN] = {"own", ""}, /* notes have sentences of their own */
+    [RFS_FOUND_SOURCE] = {"source", ""},
+    [RFS_FOUND_MODELS] = {"models", ""},
+    [RFS_FOUND_OTHERWISE] = {"otherwise", ""},
+};
+
+/*
+ * Writes "[3, 17]", the element of a tensor that holds byte AT; "" when it has no axes. Returns
+ * OUT.
+ */
+static const char *show_index(const struct rfs_type *type, uint64_t at, char out[RFS_SHAPE_TEXT])
+{
+    uint64_t element = at / rfs_dtype_bytes((enum rfs_dtype)type->dtype);
+    struct rfs_type index = {.ndim = type->ndim};
+
+    for (unsigned i = type->ndim; i-- > 0; element /= type->dims[i] > 0 ? type->dims[i] : 1)
+        index.dims[i] = type->dims[i] > 0 ? element % type->dims[i] : 0;
+    return rfs_whole_shape(&index, out);
+}
+
+/* Returns whether a difference is at a byte of the whole tensor, not of one rank's value. */
+static bool is_of_whole(const struct rfs_verify *verify, const struct rfs_whole_tensor *tensor)
+{
+    return tensor && tensor->type->kind == RFS_TENSOR &&
+           (tensor->own || !verify->items[tensor - verify->tree.tensors].by_rank);
+}
+
+/* ---- for people ------------------------------------------------------------------------------ */
+
+static void print_position(const struct rfs_verify *verify, const struct rfs_finding *finding)
+{
+    const struct rfs_whole_tensor *tensor =
+        finding->name ? rfs_whole_find(&verify->tree, finding->name) : NULL;
+    char index[RFS_SHAPE_TEXT];
+
+    if (!finding->file)
+        return;
+    if (is_of_whole(verify, tensor) && tensor->type->ndim > 0 && !tensor->own)
+        printf(", first at %s", show_index(tensor->type, finding->at, index));
+    fputs(", ", stdout);
+    rfs_text_put(stdout, finding->file);
+    printf(" offset %" PRIu64, finding->offset);
+}
+
+static void print_note(const struct rfs_finding *finding, const char *ranks, bool many)
+{
+    fputs("note: ", stdout);
+    if (finding->kind == RFS_FOUND_OTHERWISE) {
+        printf("%s %s laid out differently from a mount with these options: the tensors "
+               "were compared, and nothing else\n",
+               *ranks ? ranks : "the files", many || !*ranks ? "are" : "is");
+        return;
+    }
+    if (finding->kind == RFS_FOUND_MODELS) {
+        fputs("of ", stdout);
+        rfs_text_put(stdout, finding->detail);
+        fputs(" the models' tensors were compared, and nothing else\n", stdout);
+        return;
+    }
+    rfs_text_put(stdout, finding->name);
+    if (finding->kind == RFS_FOUND_OWN)
+        printf(": %s %s of %s own; no strategy knows it\n", ranks,
+               many ? "have values" : "has a value", many ? "their" : "its");
+    else
+        printf(": %s %s what a mount shows; ranks of the source that should hold the same "
+               "differ\n",
+               ranks, many ? "have" : "has");
+}
+
+static int print_group(const struct rfs_verify *verify, size_t first, size_t end,
+                       struct rfs_error *err)
+{
+    const struct rfs_finding *finding = &verify->findings.list.data[first];
+    const bool said = finding->kind == RFS_FOUND_MANIFEST || finding->kind == RFS_FOUND_VALUE;
+    RFS_FREE char *ranks = rfs_findings_ranks(&verify->findings, first, end);
+
+    if (!ranks)
+        return rfs_fail_memory(err);
+    if (!rfs_finding_is_fault(finding->kind)) {
+        print_note(finding, ranks, end - first > 1);
+        return 0;
+    }
+    if (finding->name) {
+        rfs_text_put(stdout, finding->name);
+        printf("%s%s", said ? " " : ": ", kinds[finding->kind].text);
+        if (said)
+            rfs_text_put(stdout, finding->detail);
+        if (*ranks)
+            printf(" in %s", ranks);
+    } else {
+        rfs_text_put(stdout, *ranks ? ranks : finding->detail);
+        if (finding->kind == RFS_FOUND_SOURCE_RANK)
+            fputs(" of the source", stdout);
+        if (finding->kind == RFS_FOUND_FRAME)
+            printf(": %s", kinds[finding->kind].text);
+    }
+    if (finding->detail && !said && finding->kind != RFS_FOUND_FRAME &&
+        finding->kind != RFS_FOUND_FILE) {
+        fputs(": ", stdout);
+        rfs_text_put(stdout, finding->detail);
+    }
+    print_position(verify, finding);
+    putchar('\n');
+    return 0;
+}
+
+static size_t count_tensors(const struct rfs_verify *verify)
+{
+    const struct rfs_findings *findings = &verify->findings;
+    const char *last = NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; i < findings->list.n; i++) {
+        const struct rfs_finding *finding = &findings->list.data[i];
+        if (!rfs_finding_is_fault(finding->kind) || !finding->name ||
+            finding->kind == RFS_FOUND_VALUE)
+            continue;
+        n += !last || strcmp(last, finding->name) != 0;
+        last = finding->name;
+    }
+    return n;
+}
+
+static size_t count_kind(const struct rfs_verify *verify, enum rfs_finding_kind kind)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < verify->findings.list.n; i++)
+        n += verify->findings.list.data[i].kind == kind;
+    return n;
+}
+
+/* Prints the number of faults: "2 tensors, 1 rank". */
+static void print_counts(const struct rfs_verify *verify)
+{
+    const struct {
+        size_t n;
+        const char *what, *whose;
+    } counts[] = {
+        {count_tensors(verify), "tensor", ""},
+        {count_kind(verify, RFS_FOUND_RANK), "rank", ""},
+        {count_kind(verify, RFS_FOUND_SOURCE_RANK), "rank", " of the source"},
+        {count_kind(verify, RFS_FOUND_VALUE), "value", ""},
+        {count_kind(verify, RFS_FOUND_FRAME) + count_kind(verify, RFS_FOUND_FILE), "file", ""},
+    };
+    const char *comma = "";
+
+    fputs("not right:", stdout);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        if (counts[i].n == 0)
+            continue;
+        printf("%s %zu %s%s%s", comma, counts[i].n, counts[i].what, counts[i].n == 1 ? "" : "s",
+               counts[i].whose);
+        comma = ",";
+    }
+    putchar('\n');
+}
+
+static void print_values(const struct rfs_verify *verify)
+{
+    if (verify->values > 0)
+        printf(", with %zu value%s", verify->values, verify->values == 1 ? "" : "s");
+}
+
+static void print_summary(const struct rfs_verify *verify, bool fault)
+{
+    const struct rfs_verify_options *options = verify->options;
+    char shown[RFS_SHOWN_BYTES];
+    const size_t n = verify->tree.n + verify->n_lost;
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < n; i++)
+        bytes += verify->items[i].tree->type->bytes;
+    rfs_text_put(stdout, options->tree);
+    printf(": %zu tensor%s, %s: ", n, n == 1 ? "" : "s", rfs_show_bytes(bytes, shown));
+    if (fault) {
+        print_counts(verify);
+        return;
+    }
+    const char *comma = "";
+    if (options->against) {
+        fputs("the same as ", stdout);
+        rfs_text_put(stdout, options->against);
+        print_values(verify);
+        comma = ", ";
+    }
+    if (options->manifest) {
+        printf("%s%s ", comma, verify->has_sums ? "as in" : "written down in");
+        rfs_text_put(stdout, options->manifest);
+        comma = ", ";
+    }
+    if (verify->tree.ranks > 1 && !options->no_replicas)
+        printf("%sall %" PRIu32 " ranks %s", comma, verify->tree.ranks,
+               verify->findings.list.n > 0 ? "read" : "agree");
+    else if (!*comma) {
+        fputs("all could be read", stdout);
+        print_values(verify);
+    }
+    putchar('\n');
+}
+
+static int print_text_report(const struct rfs_verify *verify, bool fault, struct rfs_error *err)
+{
+    const struct rfs_findings *findings = &verify->findings;
+    char hash[RFS_HASH_TEXT];
+
+    for (size_t i = 0; verify->options->list && i < verify->tree.n; i++) {
+        printf("%s  ", rfs_hash_text(verify->items[i].hash, hash));
+        rfs_text_put(stdout, verify->items[i].tree->name);
+        putchar('\n');
+    }
+    for (size_t i = 0, end; i < findings->list.n; i = end) {
+        end = rfs_findings_group(findings, i);
+        const int rc = print_group(verify, i, end, err);
+        if (rc)
+            return rc;
+    }
+    print_summary(verify, fault);
+    return 0;
+}
+
+/* ---- for scripts ----------------------------------------------------------------------------- */
+
+static void put_tensor(struct rfs_json_write *json, const struct rfs_verify *verify,
+                       const struct rfs_verify_item *item)
+{
+    const struct rfs_type *type = item->tree->type;
+    char hash[RFS_HASH_TEXT];
+
+    rfs_json_break(json);
+    rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_text(json, "name", item->tree->name);
+    rfs_json_put_text(json, "dtype", rfs_whole_dtype(type));
+    rfs_json_put_u64s(json, "shape", RFS_JSON_SPACED, type->dims, type->ndim);
+    rfs_json_put_u64(json, "bytes", type->bytes);
+    rfs_json_put_bool(json, "rank_own", item->tree->own);
+    rfs_json_put_text(json, "xxh3_128", rfs_hash_text(item->hash, hash));
+    rfs_json_put_bool(json, "equal", !rfs_findings_fault(&verify->findings, item->tree->name));
+    rfs_json_end(json);
+}
+
+static void put_finding(struct rfs_json_write *json, const struct rfs_verify *verify,
+                        const struct rfs_finding *finding)
+{
+    const struct rfs_whole_tensor *tensor =
+        finding->name ? rfs_whole_find(&verify->tree, finding->name) : NULL;
+    char index[RFS_SHAPE_TEXT];
+
+    rfs_json_break(json);
+    rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_text(json, "what", kinds[finding->kind].name);
+    rfs_json_put_text(json, "name", finding->name);
+    if (finding->rank == RFS_NO_RANK)
+        rfs_json_put_null(json, "rank");
+    else
+        rfs_json_put_u64(json, "rank", finding->rank);
+    rfs_json_put_text(json, "detail", finding->detail);
+    rfs_json_put_text(json, "file", finding->file);
+    if (finding->file)
+        rfs_json_put_u64(json, "offset", finding->offset);
+    if (finding->file && is_of_whole(verify, tensor))
+        rfs_json_print(json, "index", "%s", show_index(tensor->type, finding->at, index));
+    rfs_json_end(json);
+}
+
+/* Writes the faults, or the notes. */
+static void put_findings(struct rfs_json_write *json, const struct rfs_verify *verify,
+                         const char *key, bool notes)
+{
+    rfs_json_break(json);
+    rfs_json_array(json, key, RFS_JSON_TIGHT);
+    for (size_t i = 0; i < verify->findings.list.n; i++)
+        if (rfs_finding_is_fault(verify->findings.list.data[i].kind) != notes)
+            put_finding(json, verify, &verify->findings.list.data[i]);
+    rfs_json_end(json);
+}
+
+static void print_json(const struct rfs_verify *verify, bool fault)
+{
+    struct rfs_json_write json = {.file = stdout};
+
+    rfs_json_object(&json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_text(&json, "tree", verify->options->tree);
+    rfs_json_put_text(&json, "against", verify->options->against);
+    rfs_json_put_text(&json, "manifest", verify->options->manifest);
+    rfs_json_put_bool(&json, "equal", !fault);
+    rfs_json_break(&json);
+    rfs_json_array(&json, "tensors", RFS_JSON_TIGHT);
+    for (size_t i = 0; i < verify->tree.n; i++)
+        put_tensor(&json, verify, &verify->items[i]);
+    rfs_json_end(&json);
+    put_findings(&json, verify, "differences", false);
+    put_findings(&json, verify, "notes", true);
+    rfs_json_finish(&json);
+}
+
+/* Prints to the standard output. 0, or -ENOMEM with *err filled. */
+static int print_report(struct rfs_verify *verify, struct rfs_error *err)
+{
+    const bool fault = rfs_findings_fault(&verify->findings, NULL);
+
+    if (!verify->options->json)
+        return print_text_report(verify, fault, err);
+    print_json(verify, fault);
+    return 0;
+}
 
 /* ---- the manifest ---------------------------------------------------------------------------- */
 
@@ -18,8 +461,8 @@ static bool is_there(const char *path)
     return stat(path, &st) == 0 || errno != ENOENT;
 }
 
-/* Before anything is read, so that a wrong file does not cost an hour. */
-static int load(struct rfs_verify *verify, struct rfs_error *err)
+/* Reads the manifest, before anything else, so that a wrong file does not cost an hour. */
+static int load_sums(struct rfs_verify *verify, struct rfs_error *err)
 {
     const struct rfs_verify_options *options = verify->options;
     RFS_FREE char *text = NULL;
@@ -30,22 +473,13 @@ static int load(struct rfs_verify *verify, struct rfs_error *err)
     if (!options->manifest || options->write || !is_there(options->manifest))
         return 0;
     verify->has_sums = true;
-    const int rc = rfs_read_whole(options->manifest, RFS_SUMS_BYTES, &text, &size, err);
+    const int rc = rfs_store_read_whole(options->manifest, RFS_SUMS_BYTES, &text, &size, err);
     return rc ? rc : rfs_sums_parse(options->manifest, text, size, &verify->sums, err);
-}
-
-void rfs_verify_find(struct rfs_verify *verify, enum rfs_finding_kind kind, const char *name,
-                     uint32_t rank, const char *detail)
-{
-    rfs_findings_add(
-        &verify->findings,
-        &(struct rfs_finding){
-            .kind = kind, .name = name, .rank = rank, .detail = detail, .at = RFS_NOWHERE_AT});
 }
 
 static void find_sum(struct rfs_verify *verify, const char *name, const char *detail)
 {
-    rfs_verify_find(verify, RFS_FOUND_MANIFEST, name, RFS_NO_RANK, detail);
+    rfs_findings_add_plain(&verify->findings, RFS_FOUND_MANIFEST, name, RFS_NO_RANK, detail);
 }
 
 static void check_sums(struct rfs_verify *verify)
@@ -54,7 +488,7 @@ static void check_sums(struct rfs_verify *verify)
 
     for (size_t i = 0; i < verify->tree.n; i++) {
         const struct rfs_verify_item *item = &verify->items[i];
-        struct rfs_sum_entry *entry = rfs_sums_find(sums, item->tree->name);
+        struct rfs_sums_entry *entry = rfs_sums_find(sums, item->tree->name);
         if (entry)
             entry->met = true;
         if (!entry)
@@ -72,7 +506,7 @@ static void check_sums(struct rfs_verify *verify)
                      "is in the manifest, and not in the tree");
 }
 
-/* A manifest is written only of a tree without faults. */
+/* Writes the manifest; the tree has no faults. */
 static int write_sums(struct rfs_verify *verify, struct rfs_error *err)
 {
     for (size_t i = 0; i < verify->tree.n; i++) {
@@ -100,8 +534,8 @@ static int do_manifest(struct rfs_verify *verify, struct rfs_error *err)
 /* ---- all ------------------------------------------------------------------------------------- */
 
 /*
- * A tree that describes its own cuts got the destination's strategy: the view that makes such trees
- * is missing in the options.
+ * Names the missing option, where a tree that describes its own cuts got the destination's
+ * strategy: the view that makes such trees.
  */
 static void name_view(struct rfs_error *err)
 {
@@ -130,13 +564,15 @@ static int open_all(struct rfs_verify *verify, struct rfs_error *err)
     rfs_whole_name_strategy("-s", err);
     const char *parts = rc == 0 ? rfs_whole_match(&verify->tree, &verify->src) : NULL;
     if (parts)
-        rfs_verify_find(verify, RFS_FOUND_MODELS, NULL, RFS_NO_RANK, parts);
+        rfs_findings_add_plain(&verify->findings, RFS_FOUND_MODELS, NULL, RFS_NO_RANK, parts);
     for (uint32_t i = 0; i < verify->sums.entries.n; i++)
         rfs_globs_take(globs, rfs_intern_text(verify->sums.names, i));
     return rc ? rc : rfs_globs_check(globs, err);
 }
 
-/* Whether a source that could not be opened has bad parts; not after a mistake of usage. */
+/*
+ * Returns whether hfai's parts, which could not be opened, are bad; not after a mistake of usage.
+ */
 static bool has_bad_parts(struct rfs_verify *verify, int rc, const struct rfs_error *err)
 {
     const struct rfs_verify_options *options = verify->options;
@@ -151,24 +587,14 @@ static bool has_bad_parts(struct rfs_verify *verify, int rc, const struct rfs_er
 
 static int compare_all(struct rfs_verify *verify, struct rfs_error *err)
 {
-    int rc = rfs_verify_ranks(verify, err);
+    const int rc = rfs_verify_tensors(verify, err) ?: rfs_verify_files(verify, err);
 
-    if (rc == 0)
-        rc = rfs_verify_lost(verify, err);
-    if (rc == 0)
-        rc = rfs_verify_content(verify, err);
-    if (rc == 0)
-        rc = rfs_verify_objects(verify, err);
-    if (rc == 0)
-        rc = rfs_verify_frames(verify, err);
-    if (rc == 0)
-        rfs_verify_values(verify);
     return rc ? rc : do_manifest(verify, err);
 }
 
 static int do_all(struct rfs_verify *verify, struct rfs_error *err)
 {
-    int rc = load(verify, err);
+    int rc = load_sums(verify, err);
 
     if (rc)
         return rc;
@@ -182,14 +608,14 @@ static int do_all(struct rfs_verify *verify, struct rfs_error *err)
     if (rc)
         return rc;
     rfs_findings_sort(&verify->findings);
-    return rfs_verify_write(verify, err);
+    return print_report(verify, err);
 }
 
 static int run(void *request, struct rfs_error *err)
 {
     struct rfs_verify_options *options = request;
     struct rfs_verify verify = {.options = options};
-    int rc = rfs_verify_settle(options, err);
+    int rc = settle(options, err);
 
     rfs_progress_init(&verify.progress, false);
     if (rfs_findings_init(&verify.findings) && rc == 0)
@@ -206,7 +632,7 @@ static int run(void *request, struct rfs_error *err)
     rfs_whole_close(&verify.cut);
     rfs_whole_close(&verify.src);
     rfs_whole_close(&verify.tree);
-    rfs_verify_views_free(options);
+    free_views(options);
     return rc ? rc : fault ? RFS_EXIT_INPUT : RFS_EXIT_OK;
 }
 
@@ -215,7 +641,7 @@ const struct rfs_command rfs_command_verify = {
     .usage = "reshard verify TREE --against SRC [-s FILE] [-d FILE] [option…]\n"
              "reshard verify TREE [-s FILE] [--manifest FILE] [option…]\n",
     .summary = "proves that a mount, an export or a tree equals its source",
-    .arguments = rfs_verify_arguments,
+    .arguments = arguments,
     .after = "\nExit status: 0 all is right, 1 something differs or is damaged, 2 wrong usage.\n",
     .request_bytes = sizeof(struct rfs_verify_options),
     .run = run,

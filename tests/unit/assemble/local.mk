@@ -3,7 +3,7 @@ check_PROGRAMS += \
 	tests/unit/assemble/test_assembler \
 	tests/unit/assemble/test_bands \
 	tests/unit/assemble/test_cache \
-	tests/unit/assemble/test_convert \
+	tests/unit/assemble/test_cast \
 	tests/unit/assemble/test_gather \
 	tests/unit/assemble/test_kernels \
 	tests/unit/assemble/test_latency \
@@ -13,7 +13,7 @@ TESTS += \
 	tests/unit/assemble/test_assembler \
 	tests/unit/assemble/test_bands \
 	tests/unit/assemble/test_cache \
-	tests/unit/assemble/test_convert \
+	tests/unit/assemble/test_cast \
 	tests/unit/assemble/test_gather \
 	tests/unit/assemble/test_kernels \
 	tests/unit/assemble/test_latency \
@@ -33,9 +33,9 @@ tests_unit_assemble_test_kernels_SOURCES = tests/unit/assemble/test_kernels.c \
 tests_unit_assemble_test_kernels_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_assemble_test_cache_SOURCES = tests/unit/assemble/test_cache.c
 tests_unit_assemble_test_cache_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_assemble_test_convert_SOURCES = tests/unit/assemble/test_convert.c \
+tests_unit_assemble_test_cast_SOURCES = tests/unit/assemble/test_cast.c \
 	tests/unit/assemble/support.c tests/unit/assemble/support.h
-tests_unit_assemble_test_convert_LDADD = librfs.la $(CMOCKA_LIBS) -lm
+tests_unit_assemble_test_cast_LDADD = librfs.la $(CMOCKA_LIBS) -lm
 tests_unit_assemble_test_strided_SOURCES = tests/unit/assemble/test_strided.c \
 	tests/unit/assemble/support.c tests/unit/assemble/support.h
 tests_unit_assemble_test_strided_LDADD = librfs.la $(CMOCKA_LIBS)

@@ -53,7 +53,7 @@ static int read_range(struct rfs_assembler *assembler, const struct rfs_slice *s
                       size_t size)
 {
     const bool sequential = random_below(random, 2);
-    unsigned char *buf = calloc(1, size + RFS_PLACE_STEP + 1), *got = buf;
+    unsigned char *buf = calloc(1, size + RFS_DISTANCE_STEP + 1), *got = buf;
     struct rfs_pins pins = {0};
     int rc;
     if (random_below(random, 2)) {
@@ -78,7 +78,7 @@ static int read_range(struct rfs_assembler *assembler, const struct rfs_slice *s
     if (bad)
         fprintf(stderr, "%zu bytes at %llu of %llu: %d\n", size, (unsigned long long)begin,
                 (unsigned long long)slice->bytes, rc);
-    rfs_pins_release(assembler, &pins);
+    rfs_assemble_unpin(assembler, &pins);
     if (got != buf)
         free(got);
     free(buf);
@@ -262,7 +262,7 @@ static void test_pinned_pieces_stay(void **state)
     (void)state;
     open_halves(&world, &slice, &bytes);
     struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, budget, NULL);
-    unsigned char *buf = malloc(4 * MIB + RFS_PLACE_STEP);
+    unsigned char *buf = malloc(4 * MIB + RFS_DISTANCE_STEP);
     struct rfs_pins pins = {0};
     struct iovec iov[3];
     struct rfs_reply reply = {.at = buf, .iov = iov, .iov_max = 3, .pins = &pins};
@@ -277,7 +277,7 @@ static void test_pinned_pieces_stay(void **state)
     assert_true(cached(assembler) <= budget);
     assert_memory_equal(iov[0].iov_base, bytes, MIB);
     assert_memory_equal(iov[1].iov_base, bytes + MIB, MIB);
-    rfs_pins_release(assembler, &pins);
+    rfs_assemble_unpin(assembler, &pins);
     /* Now there is. */
     assert_int_equal(rfs_assemble(assembler, &slice, 2 * MIB, MIB, true, buf), 0);
     assert_memory_equal(buf, bytes + 2 * MIB, MIB);
@@ -368,7 +368,7 @@ static void test_changed_source_before_read_ahead(void **state)
     unsigned char *bytes;
     (void)state;
     open_halves(&world, &slice, &bytes);
-    unsigned char *buf = malloc(slice.bytes + RFS_PLACE_STEP);
+    unsigned char *buf = malloc(slice.bytes + RFS_DISTANCE_STEP);
     struct rfs_reply reply = {.at = buf, .iov = iov, .iov_max = 8, .pins = &pins};
     struct rfs_pool *pool = rfs_pool_new(1);
     struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, 64 * MIB, pool);
@@ -380,7 +380,7 @@ static void test_changed_source_before_read_ahead(void **state)
                        &(struct rfs_windows){.kept = {MIB, 2 * MIB}});
     rfs_pool_free(pool);
     assert_int_equal(rfs_assemble_borrow(assembler, &slice, MIB, MIB, true, &reply), -ESTALE);
-    rfs_pins_release(assembler, &pins);
+    rfs_assemble_unpin(assembler, &pins);
     assert_int_equal(rfs_assemble(assembler, &slice, MIB, MIB, true, buf), -ESTALE);
     rfs_assembler_free(assembler);
     free(buf);
@@ -425,7 +425,7 @@ static void test_read_ahead_of_what_is_contiguous(void **state)
     copy.id[0] = slice.id[0];
     copy.id[1] = slice.id[1];
     unsigned char *bytes = world_bytes(&world, from, size);
-    unsigned char *buf = malloc(slice.bytes + RFS_PLACE_STEP);
+    unsigned char *buf = malloc(slice.bytes + RFS_DISTANCE_STEP);
     assert_non_null(buf);
     struct rfs_pool *pool = rfs_pool_new(1);
     struct rfs_assembler *assembler = rfs_assembler_new(world.catalog, 64 * MIB, pool);
@@ -451,7 +451,7 @@ static void test_read_ahead_of_what_is_contiguous(void **state)
         at += iov[i].iov_len;
     }
     assert_int_equal(at, slice.bytes);
-    rfs_pins_release(assembler, &pins);
+    rfs_assemble_unpin(assembler, &pins);
     /* They are gone: the next reader reads. */
     assert_int_equal(rfs_assemble(assembler, &slice, MIB, MIB, true, buf), 0);
     assert_memory_equal(buf, bytes + MIB, MIB);

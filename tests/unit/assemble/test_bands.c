@@ -5,6 +5,7 @@
  */
 #include "assemble/assembler.h"
 #include "assemble/band.h"
+#include "assemble/internal.h"
 
 #include "support.h"
 
@@ -56,9 +57,9 @@ static struct rfs_block block_of(const struct stack *stack)
         .dst = stack->dst,
         .src = stack->src,
         .strided = true};
-    rfs_block_box(&block, 3, (uint64_t[]){stack->n, stack->cols, stack->rows}, stack->item,
-                  (uint64_t[]){stack->dst_next, stack->dst_row, stack->item},
-                  (uint64_t[]){stack->src_next, stack->item, stack->src_row});
+    rfs_slice_block_box(&block, 3, (uint64_t[]){stack->n, stack->cols, stack->rows}, stack->item,
+                        (uint64_t[]){stack->dst_next, stack->dst_row, stack->item},
+                        (uint64_t[]){stack->src_next, stack->item, stack->src_row});
     return block;
 }
 
@@ -312,8 +313,8 @@ static void test_rows_in_turn(void **state)
             .file = rfs_catalog_file(world.catalog, 0),
             .content = {world.entry[0].offset, world.entry[0].extent_count, world.extents[0]},
             .src = run};
-        rfs_block_box(&block, 2, (uint64_t[]){rows, run}, 1, (uint64_t[]){run, 1},
-                      (uint64_t[]){2 * run, 1});
+        rfs_slice_block_box(&block, 2, (uint64_t[]){rows, run}, 1, (uint64_t[]){run, 1},
+                            (uint64_t[]){2 * run, 1});
         const struct rfs_slice slice = slice_of(&block, 1);
         unsigned char *want = malloc((size_t)slice.bytes);
         assert_non_null(want);

@@ -16,16 +16,16 @@
 #define PROBATION                                                                                  \
     (RFS_PROBATION_BYTES / MIB) /* pieces, or one less: each is charged a little more */
 
-static struct rfs_piece_key key_of(uint64_t number)
+static struct rfs_cache_key key_of(uint64_t number)
 {
-    return (struct rfs_piece_key){{7, 9}, number};
+    return (struct rfs_cache_key){{7, 9}, number};
 }
 
 /* Makes or finds the piece and reads it to its end. Whether it was there. */
 static bool read_piece(struct rfs_cache *cache, uint64_t number)
 {
-    const struct rfs_piece_key key = key_of(number);
-    struct rfs_piece *piece;
+    const struct rfs_cache_key key = key_of(number);
+    struct rfs_cache_piece *piece;
     const int got = rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_MADE, &piece);
     assert_true(got == RFS_GOT_CLAIM || got == RFS_GOT_PIECE);
     if (got == RFS_GOT_CLAIM) {
@@ -40,8 +40,8 @@ static bool read_piece(struct rfs_cache *cache, uint64_t number)
 
 static bool is_there(struct rfs_cache *cache, uint64_t number)
 {
-    const struct rfs_piece_key key = key_of(number);
-    struct rfs_piece *piece;
+    const struct rfs_cache_key key = key_of(number);
+    struct rfs_cache_piece *piece;
     const int got = rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_PASSED, &piece);
     if (got == RFS_GOT_PIECE)
         rfs_cache_unpin(cache, piece);
@@ -217,11 +217,11 @@ static void test_what_is_read_over_and_over_stays(void **state)
 static void test_what_waits_for_its_reader_stays(void **state)
 {
     struct rfs_cache *cache = rfs_cache_new(1024 * MIB);
-    struct rfs_piece *piece;
+    struct rfs_cache_piece *piece;
     (void)state;
     assert_non_null(cache);
     for (uint64_t i = 0; i < 4 * PROBATION; i++) {
-        const struct rfs_piece_key key = key_of(i);
+        const struct rfs_cache_key key = key_of(i);
         assert_int_equal(rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_ABSENT, &piece),
                          RFS_GOT_CLAIM);
         piece->passing = i % 2;
@@ -238,12 +238,12 @@ static void test_what_waits_for_its_reader_stays(void **state)
 static void test_reading_ahead_survives_a_full_cache(void **state)
 {
     struct rfs_cache *cache = rfs_cache_new(64 * MIB);
-    struct rfs_piece *piece;
+    struct rfs_cache_piece *piece;
     (void)state;
     assert_non_null(cache);
     for (uint64_t round = 0; round < 3; round++) {
         for (uint64_t i = 0; i < 8 * PROBATION; i++) {
-            const struct rfs_piece_key key = key_of(i + 4); /* four ahead of the reader */
+            const struct rfs_cache_key key = key_of(i + 4); /* four ahead of the reader */
             if (rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_ABSENT, &piece) == RFS_GOT_CLAIM) {
                 memset(piece->data, (int)key.number, MIB);
                 rfs_cache_publish(cache, piece, 0);
@@ -258,10 +258,10 @@ static void test_reading_ahead_survives_a_full_cache(void **state)
 
 static void test_a_passing_piece_goes_when_it_was_read(void **state)
 {
-    const struct rfs_piece_key key = key_of(1);
+    const struct rfs_cache_key key = key_of(1);
     struct rfs_cache *cache = rfs_cache_new(1024 * MIB);
-    struct rfs_piece *piece;
-    struct rfs_piece *same;
+    struct rfs_cache_piece *piece;
+    struct rfs_cache_piece *same;
     (void)state;
     assert_non_null(cache);
     assert_int_equal(rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_ABSENT, &piece), RFS_GOT_CLAIM);
@@ -298,7 +298,7 @@ static uint64_t resident(void)
 }
 
 /* Marks all pages of the piece, or finds the marks of who made it. */
-static void use_piece(struct rfs_piece *piece, uint64_t number, bool made)
+static void use_piece(struct rfs_cache_piece *piece, uint64_t number, bool made)
 {
     for (size_t at = 0; at < piece->size; at += 4096) {
         if (made)
@@ -316,7 +316,7 @@ static void use_piece(struct rfs_piece *piece, uint64_t number, bool made)
 static void test_pieces_of_all_sizes(void **state)
 {
     const uint64_t budget = 24 * MIB + MIB / 2;
-    struct rfs_piece *held[4] = {0};
+    struct rfs_cache_piece *held[4] = {0};
     const uint64_t before = resident();
     struct rfs_cache *cache = rfs_cache_new(budget);
     uint64_t most = 0;
@@ -325,11 +325,11 @@ static void test_pieces_of_all_sizes(void **state)
     (void)state;
     assert_non_null(cache);
     for (unsigned i = 0; i < 40000; i++) {
-        struct rfs_piece *piece;
+        struct rfs_cache_piece *piece;
         dice = dice * UINT64_C(6364136223846793005) + 1442695040888963407;
         const uint64_t number = (dice >> 33) % 300 + (i / 20000 ? 150 : 0);
-        const struct rfs_piece_key key = key_of(number);
-        struct rfs_piece **place = &held[dice >> 62];
+        const struct rfs_cache_key key = key_of(number);
+        struct rfs_cache_piece **place = &held[dice >> 62];
         if (*place)
             rfs_cache_unpin(cache, *place);
         *place = NULL;
@@ -356,8 +356,8 @@ static void test_pieces_of_all_sizes(void **state)
 /* A piece of an eighth of a slot that is made ahead for somebody, or read to its end. */
 static void make_eighth(struct rfs_cache *cache, uint64_t number, bool ahead)
 {
-    const struct rfs_piece_key key = key_of(number);
-    struct rfs_piece *piece;
+    const struct rfs_cache_key key = key_of(number);
+    struct rfs_cache_piece *piece;
     assert_int_equal(
         rfs_cache_get(cache, &key, MIB / 8, 1, ahead ? RFS_WANT_ABSENT : RFS_WANT_MADE, &piece),
         RFS_GOT_CLAIM);
@@ -437,12 +437,12 @@ static void test_secret_pieces(void **state)
 {
     struct rfs_secret secret = {0};
     struct rfs_cache *cache = rfs_cache_new(8 * MIB);
-    struct rfs_piece *piece;
+    struct rfs_cache_piece *piece;
     (void)state;
     assert_non_null(cache);
     rfs_cache_keep_secret(cache, &secret);
     for (uint64_t i = 0; i < 20; i++) {
-        const struct rfs_piece_key key = key_of(i);
+        const struct rfs_cache_key key = key_of(i);
         const size_t size = i % 2 ? MIB : RFS_SECRET_LEAST;
         assert_int_equal(rfs_cache_get(cache, &key, size, 1, RFS_WANT_MADE, &piece), RFS_GOT_CLAIM);
         assert_true(smaps_has(piece->data, "dd"));
@@ -452,30 +452,36 @@ static void test_secret_pieces(void **state)
         rfs_cache_unpin(cache, piece);
         assert_true(bytes_of(cache) <= 8 * MIB);
     }
-    const struct rfs_piece_key key = key_of(99);
+    const struct rfs_cache_key key = key_of(99);
     assert_int_equal(rfs_cache_get(cache, &key, RFS_SECRET_LEAST - 1, 1, RFS_WANT_MADE, &piece),
                      RFS_GOT_NOTHING);
     rfs_cache_free(cache);
 }
 
-static void test_secret_slots(void **state)
+/* Room for two slots and no piece: making one gives a warm slot back to the system. */
+static void test_secret_slots_are_wiped(void **state)
 {
     struct rfs_secret secret = {0};
-    struct rfs_slots slots;
+    struct rfs_cache *cache = rfs_cache_new(2 * MIB + 16);
+    struct rfs_cache_piece *piece;
+    const struct rfs_cache_key key = key_of(0);
     (void)state;
-    rfs_slots_init(&slots, 4 * MIB);
-    slots.secret = &secret;
-    const uint32_t slot = rfs_slots_take_cold(&slots);
-    unsigned char *data = rfs_slots_data(&slots, slot);
-    rfs_slots_guard(&slots, slot);
+    assert_non_null(cache);
+    rfs_cache_keep_secret(cache, &secret);
+    unsigned char *other = rfs_cache_take_room(cache);
+    unsigned char *data = rfs_cache_take_room(cache);
+    assert_true(other && data);
     memset(data, 1, MIB);
     assert_true(smaps_has(data, "lo") || atomic_load(&secret.logged));
-    rfs_slots_cool(&slots, slot);
+    rfs_cache_give_room(cache, other);
+    rfs_cache_give_room(cache, data);
+    assert_int_equal(rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_MADE, &piece), RFS_GOT_CLAIM);
+    assert_ptr_equal(piece->data, other);
     assert_true(SMAPS_NO_LOCKS || !smaps_has(data, "lo"));
     for (size_t i = 0; i < MIB; i++)
         assert_int_equal(data[i], 0);
-    rfs_slots_give_cold(&slots, slot);
-    rfs_slots_destroy(&slots);
+    rfs_cache_publish(cache, piece, RFS_PUBLISH_NOTHING);
+    rfs_cache_free(cache);
 }
 
 int main(void)
@@ -497,7 +503,7 @@ int main(void)
         cmocka_unit_test(test_what_waits_in_vain_goes_with_its_slot),
         cmocka_unit_test(test_what_waits_in_every_slot),
         cmocka_unit_test(test_secret_pieces),
-        cmocka_unit_test(test_secret_slots),
+        cmocka_unit_test(test_secret_slots_are_wiped),
     };
     return cmocka_run_group_tests_name("cache", tests, NULL, NULL);
 }

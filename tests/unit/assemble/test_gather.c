@@ -21,7 +21,8 @@ static void check_range(const struct world *world, const struct rfs_slice *slice
     unsigned char *got = malloc(end - begin ? end - begin : 1);
     assert_non_null(got);
     memset(got, 0x5a, end - begin);
-    assert_int_equal(rfs_gather(world->files, slice, begin, end, scratch, got, RFS_GATHER_PROVEN),
+    assert_int_equal(rfs_gather(world->files, slice, begin, end, scratch, got, RFS_GATHER_PROVEN,
+                                &(struct rfs_gather_held){0}),
                      0);
     if (memcmp(got, bytes + begin, end - begin) != 0)
         fail_msg("[%llu, %llu) of %llu bytes in %zu blocks", (unsigned long long)begin,
@@ -151,12 +152,18 @@ static void test_changed_source(void **state)
     (void)state;
     world_open(&world, &rng);
     struct rfs_slice slice = world_slice(&world, from, size, true);
-    assert_int_equal(rfs_gather(world.files, &slice, 0, 6400, scratch, got, RFS_GATHER_PROVEN), 0);
+    assert_int_equal(rfs_gather(world.files, &slice, 0, 6400, scratch, got, RFS_GATHER_PROVEN,
+                                &(struct rfs_gather_held){0}),
+                     0);
     world_spoil(&world, 1);
-    assert_int_equal(rfs_gather(world.files, &slice, 0, 6400, scratch, got, RFS_GATHER_PROVEN),
+    assert_int_equal(rfs_gather(world.files, &slice, 0, 6400, scratch, got, RFS_GATHER_PROVEN,
+                                &(struct rfs_gather_held){0}),
                      -ESTALE);
-    assert_int_equal(rfs_gather(world.files, &slice, 0, 32, scratch, got, RFS_GATHER_PROVEN), 0);
-    assert_int_equal(rfs_gather(world.files, &slice, 32, 64, scratch, got, RFS_GATHER_PROVEN),
+    assert_int_equal(rfs_gather(world.files, &slice, 0, 32, scratch, got, RFS_GATHER_PROVEN,
+                                &(struct rfs_gather_held){0}),
+                     0);
+    assert_int_equal(rfs_gather(world.files, &slice, 32, 64, scratch, got, RFS_GATHER_PROVEN,
+                                &(struct rfs_gather_held){0}),
                      -ESTALE);
     rfs_slice_free(&slice);
     world_close(&world);
@@ -205,10 +212,11 @@ static void test_any_distance(void **state)
     int slow = 0;
     for (size_t at = 0; at < 4096; at += at < 80 ? 1 : 61) {
         unsigned char *dst = buf + (source + at) % 4096;
-        slow += rfs_place_is_slow(dst, source, 699000);
+        slow += rfs_distance_is_slow(dst, source, 699000);
         memset(buf, 0x5a, 708608);
-        assert_int_equal(
-            rfs_gather(world.files, &slice, 1000, 700000, scratch, dst, RFS_GATHER_PROVEN), 0);
+        assert_int_equal(rfs_gather(world.files, &slice, 1000, 700000, scratch, dst,
+                                    RFS_GATHER_PROVEN, &(struct rfs_gather_held){0}),
+                         0);
         assert_memory_equal(dst, bytes + 1000, 699000);
         assert_int_equal(dst[699000], 0x5a);
     }

@@ -37,7 +37,7 @@ static void check(size_t run, size_t dst_stride, size_t src_stride, size_t count
         for (size_t b = 0; b < run; b++)
             expected[k * dst_stride + b] = src[k * src_stride + b];
     }
-    rfs_copy_runs(dst, dst_stride, src, src_stride, run, count);
+    rfs_kernels_copy(dst, dst_stride, src, src_stride, run, count);
     if (memcmp(dst, expected, dst_bytes) != 0)
         fail_msg("run %zu, strides %zu and %zu, count %zu", run, dst_stride, src_stride, count);
     for (int i = 0; i < 3; i++)

@@ -3,7 +3,7 @@
  * When sources are slow, and how many reads at once storage of different kinds is found to reward.
  * No clock runs.
  */
-#include "assemble/latency.h"
+#include "assemble/prefetch.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,7 +4,6 @@
  * the budget holds. Reads of sources go through a pread of this program, which sleeps, counts,
  * fails or waits for others.
  */
-#include "assemble/ahead.h"
 #include "assemble/assembler.h"
 #include "assemble/internal.h"
 
@@ -133,7 +132,7 @@ static void open_place(struct place *place, uint64_t budget)
     world_open(&place->world, &rng);
     place->slice = world_slice(&place->world, from, size, true);
     place->bytes = world_bytes(&place->world, from, size);
-    place->buf = malloc(place->slice.bytes + RFS_PLACE_STEP);
+    place->buf = malloc(place->slice.bytes + RFS_DISTANCE_STEP);
     place->pool = rfs_pool_new(2);
     place->assembler = rfs_assembler_new(place->world.catalog, budget, place->pool);
     assert_non_null(place->buf);
@@ -369,7 +368,10 @@ static void test_failures_ahead_are_nobodys(void **state)
                        &(struct rfs_windows){.kept = window});
     while (fails_left() > 999990)
         nanosleep(&(struct timespec){0, 1000000}, NULL);
-    rfs_ahead_stop(place.assembler);
+    pthread_mutex_lock(&place.assembler->lock);
+    while (place.assembler->n_runners > 0)
+        pthread_cond_wait(&place.assembler->idle, &place.assembler->lock);
+    pthread_mutex_unlock(&place.assembler->lock);
     set(&storage.fail, 0);
     assert_int_equal(read_at(&place, 12 * MIB, 4 * MIB), 0);
     close_place(&place);
@@ -437,7 +439,7 @@ struct giving_up {
 static void *give_up(void *arg)
 {
     struct giving_up *up = arg;
-    unsigned char *buf = malloc(2 * MIB + RFS_PLACE_STEP);
+    unsigned char *buf = malloc(2 * MIB + RFS_DISTANCE_STEP);
     assert_non_null(buf);
     rfs_cancel_enter(&up->cancel);
     up->rc = rfs_assemble(up->place->assembler, &up->place->slice, MIB, 2 * MIB, true, buf);
@@ -518,7 +520,7 @@ static void *take_part(void *arg)
     for (int i = 0; i < 12; i++) {
         const uint64_t begin = random_below(&random, party->slice->bytes);
         const uint64_t size = random_in(&random, 1, party->slice->bytes - begin);
-        unsigned char *buf = malloc((size_t)size + RFS_PLACE_STEP);
+        unsigned char *buf = malloc((size_t)size + RFS_DISTANCE_STEP);
         struct rfs_gather_ranges ranges = {0};
         const uint64_t end = begin + random_in(&random, 0, party->slice->bytes - begin);
         if (random_below(&random, 2) && rfs_gather_note(party->slice, begin, end, &ranges) == 0)
@@ -597,8 +599,9 @@ static void test_notes_are_what_is_read(void **state)
         unsigned char *dst = malloc((size_t)(end - begin));
         assert_non_null(scratch);
         assert_non_null(dst);
-        assert_int_equal(
-            rfs_gather(world.files, &slice, begin, end, scratch, dst, RFS_GATHER_PROVEN), 0);
+        assert_int_equal(rfs_gather(world.files, &slice, begin, end, scratch, dst,
+                                    RFS_GATHER_PROVEN, &(struct rfs_gather_held){0}),
+                         0);
         assert_memory_equal(dst, bytes + begin, end - begin);
         assert_int_equal(storage.bytes, sum);
         assert_true(ranges.n <= ranges.requests);

@@ -141,7 +141,7 @@ static void make_block(const struct tensor *tensor, const uint64_t *from, const 
                                 .strided = true};
     for (uint32_t i = 0; i < tensor->ndim; i++)
         block->src += from[i] * tensor->stride[i];
-    rfs_block_box(block, tensor->ndim, size, tensor->item, dst_stride, tensor->stride);
+    rfs_slice_block_box(block, tensor->ndim, size, tensor->item, dst_stride, tensor->stride);
 }
 
 /* The same box element by element. */
@@ -181,7 +181,7 @@ static void expect_range(const struct rfs_slice *slice, const unsigned char *wan
     assert_non_null(got);
     memset(got, 0x5a, (size_t)(end - begin) + 1);
     assert_int_equal(rfs_gather(rfs_catalog_files(file.catalog), slice, begin, end, scratch, got,
-                                RFS_GATHER_PROVEN),
+                                RFS_GATHER_PROVEN, &(struct rfs_gather_held){0}),
                      0);
     if (memcmp(got, want + begin, (size_t)(end - begin)) != 0 || got[end - begin] != 0x5a)
         fail_msg("[%llu, %llu) of %llu bytes in %zu blocks", (unsigned long long)begin,
@@ -301,7 +301,7 @@ static void test_whole(void **state)
         assert_non_null(want);
         copy_box(&tensor, from, tensor.dims, stride, want);
         const bool plain = memcmp(tensor.stride, stride, tensor.ndim * sizeof *stride) == 0;
-        rfs_block_whole(&block, &type, plain ? NULL : tensor.stride);
+        rfs_slice_block_whole(&block, &type, plain ? NULL : tensor.stride);
         assert_int_equal(block.dst_end, type.bytes);
         struct rfs_slice slice = {.bytes = type.bytes, .n = 1, .blocks = &block};
         expect_ranges(&slice, want, 4);

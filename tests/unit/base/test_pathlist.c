@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where a text of several paths is cut. */
-#include "base/pathlist.h"
+#include "base/path.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,13 +16,13 @@
 
 static void expect(const char *text, size_t n, const char *const *want)
 {
-    struct rfs_pathlist list = {0};
+    struct rfs_path_list list = {0};
 
-    assert_int_equal(rfs_pathlist_split(text, &list), 0);
+    assert_int_equal(rfs_path_list_split(text, &list), 0);
     for (size_t i = 0; i < n && i < list.n; i++)
         assert_string_equal(list.data[i], want[i]);
     assert_int_equal(list.n, n);
-    rfs_pathlist_free(&list);
+    rfs_path_list_free(&list);
 }
 
 #define EXPECT(text, ...)                                                                          \
@@ -72,18 +72,18 @@ static void a_long_list(void **unused)
 {
     const size_t n = 100000;
     char *text = malloc(2 * n);
-    struct rfs_pathlist list = {0};
+    struct rfs_path_list list = {0};
 
     (void)unused;
     assert_non_null(text);
     for (size_t i = 0; i < n; i++)
         memcpy(text + 2 * i, i % 400 == 0 ? "x:" : "xx", 2);
     text[2 * n - 1] = '\0';
-    assert_int_equal(rfs_pathlist_split(text, &list), 0);
+    assert_int_equal(rfs_path_list_split(text, &list), 0);
     assert_int_equal(list.n, n / 400 + 1);
-    rfs_pathlist_sort(&list);
+    rfs_path_list_sort(&list);
     assert_string_equal(list.data[0], "x");
-    rfs_pathlist_free(&list);
+    rfs_path_list_free(&list);
     free(text);
 }
 

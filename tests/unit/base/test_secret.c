@@ -57,9 +57,9 @@ static void test_wipe(void **state)
 {
     char text[] = "something";
     (void)state;
-    rfs_wipe(text + 1, 4);
+    rfs_secret_wipe(text + 1, 4);
     assert_memory_equal(text, "s\0\0\0\0hing", sizeof text);
-    rfs_wipe(NULL, 0);
+    rfs_secret_wipe(NULL, 0);
 }
 
 struct told {

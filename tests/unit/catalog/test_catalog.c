@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "catalog/internal.h"
+#include "catalog/catalog.h"
 #include "tests/unit/store/tree.h"
 
 #include <errno.h>
@@ -41,15 +41,22 @@ static int teardown(void **state)
     return 0;
 }
 
-static void open_source(struct fixture *f)
+/* Opens the source; its indexes may take MOST bytes, or any with 0. */
+static void open_within(struct fixture *f, uint64_t most)
 {
     struct rfs_error err = {0};
     rfs_catalog_close(f->catalog);
     if (rfs_catalog_open(&(struct rfs_source_spec){.path = f->tree.root,
                                                    .step = RFS_ANY_NUMBER,
-                                                   .epoch = RFS_ANY_NUMBER},
+                                                   .epoch = RFS_ANY_NUMBER,
+                                                   .index_most = most},
                          &f->lines.log, f->pool, &f->catalog, &err) < 0)
         fail_msg("%s", err.text);
+}
+
+static void open_source(struct fixture *f)
+{
+    open_within(f, 0);
 }
 
 static void refused(struct fixture *f, const char *source, int code, const char *const *parts)
@@ -224,7 +231,7 @@ struct late {
 static void begin_late(void *ctx)
 {
     struct late *late = ctx;
-    late->catalog->marking = NULL;
+    rfs_catalog_watch_marks(late->catalog, NULL, NULL);
     rfs_catalog_begin(late->catalog, &late->use);
     late->index = rfs_catalog_ready(late->catalog, 0);
 }
@@ -236,13 +243,11 @@ static void test_marks_never_fall(void **state)
     struct rfs_catalog_counters c;
     struct rfs_use early;
     add_rank(f, 0, 100, 1);
-    open_source(f);
+    open_within(f, 1); /* byte: what may go goes */
     struct late late = {.catalog = f->catalog};
     assert_int_equal(rfs_catalog_index(f->catalog, 0, RFS_NO_RANK, &index, NULL), 0);
-    f->catalog->most = 1; /* byte: what may go goes */
     rfs_catalog_begin(f->catalog, &early);
-    f->catalog->marking_ctx = &late;
-    f->catalog->marking = begin_late;
+    rfs_catalog_watch_marks(f->catalog, begin_late, &late);
     assert_ptr_equal(rfs_catalog_ready(f->catalog, 0), index);
     assert_ptr_equal(late.index, index);
     rfs_catalog_end(f->catalog, &early);
@@ -343,17 +348,17 @@ static void test_content(void **state)
     struct random random = {random_seed()};
     for (unsigned i = 0; i < 2000; i++) {
         unsigned char buf[1000];
-        const struct rfs_content content = rfs_content_of(index, &index->entries[i % 2]);
+        const struct rfs_content content = rfs_catalog_content_of(index, &index->entries[i % 2]);
         const size_t at = (size_t)random_below(&random, 1000);
         const size_t n = (size_t)random_below(&random, 1001 - at);
-        assert_int_equal(rfs_content_pread(&r, &content, buf, n, at), 0);
+        assert_int_equal(rfs_catalog_content_pread(&r, &content, buf, n, at), 0);
         assert_memory_equal(buf, filler(1000) + at, n);
     }
     char byte;
-    const struct rfs_content cut = rfs_content_of(index, &index->entries[1]);
-    const struct rfs_content first = rfs_content_of(index, &index->entries[0]);
-    assert_int_equal(rfs_content_pread(&r, &cut, &byte, 1, 1000), -EINVAL);
-    assert_int_equal(rfs_content_pread(&r, &first, &byte, 1, UINT64_MAX), -EINVAL);
+    const struct rfs_content cut = rfs_catalog_content_of(index, &index->entries[1]);
+    const struct rfs_content first = rfs_catalog_content_of(index, &index->entries[0]);
+    assert_int_equal(rfs_catalog_content_pread(&r, &cut, &byte, 1, 1000), -EINVAL);
+    assert_int_equal(rfs_catalog_content_pread(&r, &first, &byte, 1, UINT64_MAX), -EINVAL);
     assert_int_equal(rfs_reading_end(&r), 0);
 }
 

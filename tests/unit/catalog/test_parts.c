@@ -190,7 +190,7 @@ static void test_weight_map(void **state)
     open_source(f);
     const struct rfs_index *index = index_of(f, 0, RFS_NO_RANK);
     index_is(f, index, "a@1 b@0 c@1 d@0");
-    assert_int_equal(rfs_catalog_parts(f->catalog, 0), 2);
+    assert_int_equal(rfs_catalog_file_count(f->catalog, 0), 2);
     assert_int_equal(rfs_catalog_entry_file(f->catalog, 0, index, &index->entries[0]), 1);
     assert_int_equal(rfs_catalog_entry_file(f->catalog, 0, index, &index->entries[1]), 0);
 
@@ -266,8 +266,8 @@ static void test_segments(void **state)
     char bytes[3];
     const uint32_t file = rfs_catalog_entry_file(f->catalog, 0, index, &index->entries[1]);
     assert_int_equal(rfs_reading_begin(rfs_catalog_files(f->catalog), file, &reading), 0);
-    const struct rfs_content content = rfs_content_of(index, &index->entries[1]);
-    assert_int_equal(rfs_content_pread(&reading, &content, bytes, 3, 0), 0);
+    const struct rfs_content content = rfs_catalog_content_of(index, &index->entries[1]);
+    assert_int_equal(rfs_catalog_content_pread(&reading, &content, bytes, 3, 0), 0);
     assert_int_equal(rfs_reading_end(&reading), 0);
     assert_memory_equal(bytes, "\2\2\2", 3);
     assert_ptr_equal(index_of(f, 1, 0), index);
@@ -309,8 +309,8 @@ static void test_segments_with_pieces(void **state)
         struct rfs_reading reading;
         unsigned char bytes[100];
         assert_int_equal(rfs_reading_begin(rfs_catalog_files(f->catalog), i, &reading), 0);
-        const struct rfs_content content = rfs_content_of(index, &index->entries[i]);
-        assert_int_equal(rfs_content_pread(&reading, &content, bytes, 100, 0), 0);
+        const struct rfs_content content = rfs_catalog_content_of(index, &index->entries[i]);
+        assert_int_equal(rfs_catalog_content_pread(&reading, &content, bytes, 100, 0), 0);
         assert_int_equal(rfs_reading_end(&reading), 0);
         assert_memory_equal(bytes, filler(100), 100);
     }

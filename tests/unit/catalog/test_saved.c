@@ -4,7 +4,7 @@
  * wrong with them.
  */
 #include "catalog/catalog.h"
-#include "catalog/saved/folder.h"
+#include "catalog/saved.h"
 #include "tests/unit/store/tree.h"
 
 #include <dirent.h>

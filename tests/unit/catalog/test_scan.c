@@ -44,7 +44,7 @@ static void test_names_of_saves(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct rfs_save save = {-1, -1};
-        const bool is = rfs_name_save(names[i].name, &save);
+        const bool is = rfs_scan_name_save(names[i].name, &save);
         if (is != (names[i].step >= 0) ||
             (is && (save.epoch != names[i].epoch || save.step != names[i].step)))
             fail_msg("%s: %d, %lld %lld", names[i].name, is, (long long)save.epoch,
@@ -56,31 +56,31 @@ static void test_names_of_ranks(void **state)
 {
     uint32_t rank = 7;
     (void)state;
-    assert_true(rfs_name_rank("rank_%d", "rank_12", &rank));
+    assert_true(rfs_scan_name_rank("rank_%d", "rank_12", &rank));
     assert_int_equal(rank, 12);
-    assert_true(rfs_name_rank("rank_%d", "rank_0012", &rank));
+    assert_true(rfs_scan_name_rank("rank_%d", "rank_0012", &rank));
     assert_int_equal(rank, 12);
-    assert_true(rfs_name_rank("%d", "3", &rank));
+    assert_true(rfs_scan_name_rank("%d", "3", &rank));
     assert_int_equal(rank, 3);
-    assert_true(rfs_name_rank("a%d1", "a21", &rank));
+    assert_true(rfs_scan_name_rank("a%d1", "a21", &rank));
     assert_int_equal(rank, 2);
-    assert_true(rfs_name_rank("node%d.d", "node5.d", &rank));
+    assert_true(rfs_scan_name_rank("node%d.d", "node5.d", &rank));
     assert_int_equal(rank, 5);
-    assert_true(rfs_name_rank("r%d", "r99999999999999999999999999", &rank));
+    assert_true(rfs_scan_name_rank("r%d", "r99999999999999999999999999", &rank));
     assert_int_equal(rank, UINT32_MAX);
-    assert_false(rfs_name_rank("rank_%d", "rank_", &rank));
-    assert_false(rfs_name_rank("rank_%d", "rank_1x", &rank));
-    assert_false(rfs_name_rank("rank_%d", "rank_-1", &rank));
-    assert_false(rfs_name_rank("rank_%d", "ran", &rank));
-    assert_false(rfs_name_rank("a%d1", "a1", &rank));
-    assert_false(rfs_name_rank("a%dbc", "abc", &rank));
-    assert_true(rfs_name_decimal("1048576", &rank));
+    assert_false(rfs_scan_name_rank("rank_%d", "rank_", &rank));
+    assert_false(rfs_scan_name_rank("rank_%d", "rank_1x", &rank));
+    assert_false(rfs_scan_name_rank("rank_%d", "rank_-1", &rank));
+    assert_false(rfs_scan_name_rank("rank_%d", "ran", &rank));
+    assert_false(rfs_scan_name_rank("a%d1", "a1", &rank));
+    assert_false(rfs_scan_name_rank("a%dbc", "abc", &rank));
+    assert_true(rfs_scan_name_decimal("1048576", &rank));
     assert_int_equal(rank, RFS_MAX_RANK);
     for (const char *const *bad =
              (const char *const[]){"", "01", "1048577", "-1", "+1", "1 ", " 1", "1x", "4294967296",
                                    "18446744073709551617", "\xd9\xa3", NULL};
          *bad; bad++)
-        assert_false(rfs_name_decimal(*bad, &rank));
+        assert_false(rfs_scan_name_decimal(*bad, &rank));
 }
 
 /* The last two runs of digits as numbers, by way of another algorithm. */
@@ -102,15 +102,15 @@ static void test_compare(void **state)
 {
     struct random random = {random_seed()};
     (void)state;
-    assert_true(rfs_name_compare("/r_0/net-10_2", "/r_0/net-9_2") > 0);
-    assert_true(rfs_name_compare("/r_0/net-10_1", "/r_0/net-2_9") > 0);
-    assert_int_equal(rfs_name_compare("/r_0/net_1-10_2", "/r_0/net_5-10_2"), 0);
-    assert_true(rfs_name_compare("/rank_0/a1", "/rank_0/a0_1") == 0); /* [0, 1] both */
-    assert_true(rfs_name_compare("a", "b1") < 0);
-    assert_int_equal(rfs_name_compare("a", "b"), 0);
-    assert_true(rfs_name_compare("1_00000000000000000000000000000000000000002", "1_1") > 0);
-    assert_true(rfs_name_compare("1_100000000000000000000000000000000000000000",
-                                 "1_99999999999999999999999999999999999999999") > 0);
+    assert_true(rfs_scan_name_compare("/r_0/net-10_2", "/r_0/net-9_2") > 0);
+    assert_true(rfs_scan_name_compare("/r_0/net-10_1", "/r_0/net-2_9") > 0);
+    assert_int_equal(rfs_scan_name_compare("/r_0/net_1-10_2", "/r_0/net_5-10_2"), 0);
+    assert_true(rfs_scan_name_compare("/rank_0/a1", "/rank_0/a0_1") == 0); /* [0, 1] both */
+    assert_true(rfs_scan_name_compare("a", "b1") < 0);
+    assert_int_equal(rfs_scan_name_compare("a", "b"), 0);
+    assert_true(rfs_scan_name_compare("1_00000000000000000000000000000000000000002", "1_1") > 0);
+    assert_true(rfs_scan_name_compare("1_100000000000000000000000000000000000000000",
+                                      "1_99999999999999999999999999999999999999999") > 0);
     for (unsigned i = 0; i < 20000; i++) {
         static const char letters[] = "0012a_";
         char text[2][12];
@@ -128,7 +128,7 @@ static void test_compare(void **state)
             want = (numbers[0][c] > numbers[1][c]) - (numbers[0][c] < numbers[1][c]);
         if (want == 0)
             want = (n[0] > n[1]) - (n[0] < n[1]);
-        const int got = rfs_name_compare(text[0], text[1]);
+        const int got = rfs_scan_name_compare(text[0], text[1]);
         if ((got > 0) - (got < 0) != want)
             fail_msg("'%s' and '%s': %d instead of %d", text[0], text[1], got, want);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that stand in for others. */
-#include "catalog/scan/group_proto.h"
+#include "catalog/scan/group.h"
 #include "scanning.h"
 
 #include <errno.h>

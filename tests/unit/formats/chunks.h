@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A folder of a checkpoint that describes itself, opened again and again by one reader of it. */
-#ifndef TEST_BOXES_H
-#define TEST_BOXES_H
+#ifndef TEST_CHUNKS_H
+#define TEST_CHUNKS_H
 
 #include "formats/chunks/chunks.h"
 #include "tests/unit/store/tree.h"
@@ -13,7 +13,7 @@ struct world {
     struct lines lines;
     struct rfs_files *files;
     struct rfs_tables tables;
-    struct rfs_chunks *boxes;
+    struct rfs_chunks *chunks;
     struct rfs_error err;
     unsigned n; /* files, for the test's own use */
 };
@@ -32,8 +32,8 @@ static inline int world_setup(void **state)
 
 static inline void world_end(struct world *w)
 {
-    rfs_chunks_free(w->boxes);
-    w->boxes = NULL;
+    rfs_chunks_free(w->chunks);
+    w->chunks = NULL;
     if (!w->files)
         return;
     rfs_files_free(w->files);

@@ -4,7 +4,7 @@
  * changed.
  */
 #include "formats/ckpt/crc.h"
-#include "formats/safetensors/header.h"
+#include "formats/safetensors/safetensors.h"
 #include "tests/unit/store/writer.h"
 
 #include <errno.h>

@@ -18,7 +18,7 @@
 struct world {
     struct rfs_files *files;
     struct rfs_tables tables;
-    struct rfs_chunks *boxes;
+    struct rfs_chunks *chunks;
 };
 
 static const struct rfs_chunks_format format = {.name = "test"};
@@ -36,14 +36,14 @@ static int describe(struct bytes *bytes, struct world *world, struct rfs_error *
     *world = (struct world){.files = rfs_files_new(NULL),
                             .tables = {rfs_intern_new(), rfs_intern_new()}};
     assert_int_equal(rfs_files_add(world->files, "/c/.metadata"), 0);
-    world->boxes = rfs_chunks_new(&format, "/c", 0, world->files, &world->tables, NULL);
-    assert_non_null(world->boxes);
-    return rfs_dcp_describe(read_bytes, bytes, bytes->n, world->boxes, err);
+    world->chunks = rfs_chunks_new(&format, "/c", 0, world->files, &world->tables, NULL);
+    assert_non_null(world->chunks);
+    return rfs_dcp_describe(read_bytes, bytes, bytes->n, world->chunks, err);
 }
 
 static void end(struct world *world)
 {
-    rfs_chunks_free(world->boxes);
+    rfs_chunks_free(world->chunks);
     rfs_files_free(world->files);
     rfs_intern_free(world->tables.names);
     rfs_intern_free(world->tables.types);
@@ -95,10 +95,10 @@ static const char *torch_name(enum rfs_dtype dtype)
 /* name, dtype, full shape, offset, sizes, path, item, bytes */
 static void check_chunk(const struct world *world, char **field)
 {
-    struct rfs_chunks *boxes = world->boxes;
-    const struct rfs_chunked_tensor *tensor = rfs_chunks_find(boxes, field[0], strlen(field[0]));
+    struct rfs_chunks *chunks = world->chunks;
+    const struct rfs_chunked_tensor *tensor = rfs_chunks_find(chunks, field[0], strlen(field[0]));
     assert_non_null(tensor);
-    const struct rfs_type *whole = rfs_chunks_type(boxes, tensor->type);
+    const struct rfs_type *whole = rfs_chunks_type(chunks, tensor->type);
     uint64_t want[RFS_MAX_DIMS];
     uint64_t at[RFS_MAX_DIMS];
     assert_string_equal(torch_name((enum rfs_dtype)whole->dtype), field[1]);
@@ -111,11 +111,11 @@ static void check_chunk(const struct world *world, char **field)
     }
     assert_int_equal(numbers(field[3], want), whole->ndim);
     for (uint32_t c = tensor->first; c < tensor->first + tensor->n; c++) {
-        const struct rfs_chunk *chunk = &boxes->chunks.data[c];
-        rfs_chunks_corner(boxes, tensor, c, at);
+        const struct rfs_chunk *chunk = &chunks->chunks.data[c];
+        rfs_chunks_corner(chunks, tensor, c, at);
         if (whole->ndim > 0 && memcmp(at, want, whole->ndim * sizeof *want) != 0)
             continue;
-        const struct rfs_type *type = rfs_chunks_type(boxes, chunk->type);
+        const struct rfs_type *type = rfs_chunks_type(chunks, chunk->type);
         assert_int_equal(numbers(field[4], want), type->ndim);
         if (type->ndim > 0)
             assert_memory_equal(want, type->dims, type->ndim * sizeof *want);
@@ -155,9 +155,9 @@ static void test_fixture(const char *version)
         chunks += strcmp(field[2], "object") != 0 && strcmp(field[3], "0,4") != 0;
     }
     fclose(expected);
-    assert_int_equal(world.boxes->chunks.n, chunks);
-    assert_int_equal(world.boxes->objects.n, objects);
-    assert_int_equal(world.boxes->tensors.n, 5);
+    assert_int_equal(world.chunks->chunks.n, chunks);
+    assert_int_equal(world.chunks->objects.n, objects);
+    assert_int_equal(world.chunks->tensors.n, 5);
     assert_true(chunks > 5);
     end(&world);
     /* Whatever is cut off is missed. */
@@ -216,7 +216,7 @@ static void accepted(struct bytes bytes)
     struct rfs_error err = {0};
     if (describe(&bytes, &world, &err))
         fail_msg("%s", err.text);
-    assert_int_equal(world.boxes->chunks.n, 2);
+    assert_int_equal(world.chunks->chunks.n, 2);
     end(&world);
     bytes_free(&bytes);
 }
@@ -318,10 +318,10 @@ static void unread(struct bytes bytes, const char *why)
     struct rfs_error err = {0};
     if (describe(&bytes, &world, &err))
         fail_msg("%s", err.text);
-    assert_int_equal(world.boxes->tensors.n, 0);
-    assert_int_equal(world.boxes->unread.n, 1);
-    assert_string_equal(rfs_intern_text(world.tables.names, world.boxes->unread.data[0].why), why);
-    assert_null(rfs_chunks_find(world.boxes, "w", 1));
+    assert_int_equal(world.chunks->tensors.n, 0);
+    assert_int_equal(world.chunks->unread.n, 1);
+    assert_string_equal(rfs_intern_text(world.tables.names, world.chunks->unread.data[0].why), why);
+    assert_null(rfs_chunks_find(world.chunks, "w", 1));
     end(&world);
     bytes_free(&bytes);
 }
@@ -409,12 +409,12 @@ static void test_flattened(void **state)
     dcp_end(&out, NULL);
     if (describe(&out, &world, &err))
         fail_msg("%s", err.text);
-    assert_int_equal(world.boxes->tensors.n, 2);
-    assert_int_equal(world.boxes->unread.n, 1);
-    assert_string_equal(rfs_intern_text(world.tables.names, world.boxes->unread.data[0].name),
+    assert_int_equal(world.chunks->tensors.n, 2);
+    assert_int_equal(world.chunks->unread.n, 1);
+    assert_string_equal(rfs_intern_text(world.tables.names, world.chunks->unread.data[0].name),
                         name);
-    assert_non_null(
-        strstr(rfs_intern_text(world.tables.names, world.boxes->unread.data[0].why), "mcore_data"));
+    assert_non_null(strstr(rfs_intern_text(world.tables.names, world.chunks->unread.data[0].why),
+                           "mcore_data"));
     end(&world);
     bytes_free(&out);
 }
@@ -456,10 +456,10 @@ static void test_objects(void **state)
 
     (void)state;
     assert_int_equal(describe(&b, &world, &err), 0);
-    assert_int_equal(world.boxes->objects.n, 1);
-    assert_true(world.boxes->objects.data[0].item == 0 &&
-                world.boxes->objects.data[0].item_bytes == 50);
-    assert_null(rfs_chunks_find(world.boxes, "step", 4));
+    assert_int_equal(world.chunks->objects.n, 1);
+    assert_true(world.chunks->objects.data[0].item == 0 &&
+                world.chunks->objects.data[0].item_bytes == 50);
+    assert_null(rfs_chunks_find(world.chunks, "step", 4));
     end(&world);
     bytes_free(&b);
     refused(object("step", "step", 0), -EINVAL,

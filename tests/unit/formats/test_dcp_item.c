@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Items of a distributed checkpoint's file: where the bytes of the tensor in one lie. */
-#include "formats/chunks/dcp_item.h"
+#include "formats/chunks/dcp.h"
 #include "tests/support/torch_file.h"
 
 #include <errno.h>
@@ -49,25 +49,25 @@ static uint64_t add_item(struct bytes *file, int64_t rows, int64_t columns, int6
     return at;
 }
 
-static struct rfs_dcp_item item_of(uint64_t offset, uint64_t bytes, const uint64_t *sizes)
+static struct rfs_dcp_file_item item_of(uint64_t offset, uint64_t bytes, const uint64_t *sizes)
 {
-    return (struct rfs_dcp_item){.file = "__0_0.distcp",
-                                 .param = "w",
-                                 .offset = offset,
-                                 .bytes = bytes,
-                                 .dtype = RFS_FLOAT32,
-                                 .ndim = 2,
-                                 .sizes = sizes};
+    return (struct rfs_dcp_file_item){.file = "__0_0.distcp",
+                                      .param = "w",
+                                      .offset = offset,
+                                      .bytes = bytes,
+                                      .dtype = RFS_FLOAT32,
+                                      .ndim = 2,
+                                      .sizes = sizes};
 }
 
 static void found(const struct bytes *file, uint64_t offset, uint64_t end, uint64_t rows,
                   uint64_t columns, const void *content)
 {
     const uint64_t sizes[] = {rows, columns};
-    const struct rfs_dcp_item item = item_of(offset, end - offset, sizes);
+    const struct rfs_dcp_file_item item = item_of(offset, end - offset, sizes);
     struct memory memory = {.bytes = file};
     struct rfs_error err = {0};
-    struct rfs_dcp_place place = {0};
+    struct rfs_stored_box place = {0};
     if (rfs_dcp_item_find(&item, read_bytes, &memory, file->n, &place, &err))
         fail_msg("%s", err.text);
     const uint64_t at = place.at;
@@ -77,12 +77,12 @@ static void found(const struct bytes *file, uint64_t offset, uint64_t end, uint6
     assert_true(memory.reads <= 2);
 }
 
-static void refused(const struct bytes *file, const struct rfs_dcp_item *item, int code,
+static void refused(const struct bytes *file, const struct rfs_dcp_file_item *item, int code,
                     const char *part)
 {
     struct memory memory = {.bytes = file};
     struct rfs_error err = {0};
-    struct rfs_dcp_place place = {.at = 7};
+    struct rfs_stored_box place = {.at = 7};
     assert_int_equal(rfs_dcp_item_find(item, read_bytes, &memory, file->n, &place, &err), code);
     if (!strstr(err.text, part) || strncmp(err.text, "__0_0.distcp", 12) != 0)
         fail_msg("no '%s' in: %s", part, err.text);
@@ -120,9 +120,9 @@ static void test_strides(void **state)
         values[i] = (float)i;
     bytes_add(&file, "odd", 3);
     const uint64_t a = add_item(&file, 3, 4, 0, (const int64_t[]){1, 3}, values);
-    const struct rfs_dcp_item item = item_of(a, file.n - a, sizes);
+    const struct rfs_dcp_file_item item = item_of(a, file.n - a, sizes);
     struct memory memory = {.bytes = &file};
-    struct rfs_dcp_place place = {0};
+    struct rfs_stored_box place = {0};
     assert_int_equal(rfs_dcp_item_find(&item, read_bytes, &memory, file.n, &place, NULL), 0);
     assert_true(place.strided);
     for (size_t row = 0; row < 3; row++)
@@ -144,7 +144,7 @@ static void test_refuses(void **state)
     const uint64_t a = add_item(&file, 2, 3, 0, NULL, values);
     const uint64_t b = add_item(&file, 2, 3, 0, (const int64_t[]){0, 0}, values);
     const uint64_t end = file.n;
-    struct rfs_dcp_item item = item_of(a, b - a, other);
+    struct rfs_dcp_file_item item = item_of(a, b - a, other);
     refused(&file, &item, -EINVAL, "is Float32 [2, 3] here, and Float32 [3, 2] in the metadata");
     item = item_of(a, b - a, two);
     item.dtype = RFS_INT32;
@@ -174,7 +174,7 @@ static void test_other_contents(void **state)
     const uint64_t two[] = {2, 3};
     struct bytes file = {0};
     bytes_add(&file, "\x20\0\0\0\0\0\0\0{\"w\":{}}", 16);
-    struct rfs_dcp_item item = item_of(0, file.n, two);
+    struct rfs_dcp_file_item item = item_of(0, file.n, two);
     refused(&file, &item, -ENOTSUP, "is stored as safetensors in the checkpoint's file");
     bytes_free(&file);
     struct torch_file object = {0};
@@ -195,13 +195,13 @@ static void test_changes(void **state)
     const uint64_t a = add_item(&file, 2, 3, 0, NULL, values);
     const uint64_t end = file.n;
     add_item(&file, 1, 2, 0, NULL, values);
-    const struct rfs_dcp_item item = item_of(a, end - a, sizes);
+    const struct rfs_dcp_file_item item = item_of(a, end - a, sizes);
     for (uint64_t i = a; i < end; i++) {
         const unsigned char was = file.data[i];
         for (int k = 0; k < 3; k++) {
             struct memory memory = {.bytes = &file};
             struct rfs_error err = {0};
-            struct rfs_dcp_place place = {0};
+            struct rfs_stored_box place = {0};
             file.data[i] = (unsigned char)(k == 0 ? 0 : k == 1 ? 0xff : was ^ 1);
             const int rc = rfs_dcp_item_find(&item, read_bytes, &memory, file.n, &place, &err);
             if (!place.strided) {
@@ -218,7 +218,8 @@ static void test_changes(void **state)
 
 static int prove(const struct bytes *file, bool all, struct rfs_error *err)
 {
-    const struct rfs_dcp_item item = {.file = "__0_0.distcp", .param = "step", .bytes = file->n};
+    const struct rfs_dcp_file_item item = {
+        .file = "__0_0.distcp", .param = "step", .bytes = file->n};
     struct memory memory = {.bytes = file};
     return rfs_dcp_item_prove(&item, read_bytes, &memory, file->n, all, err);
 }

@@ -59,7 +59,7 @@ static int open_text(struct world *w, const char *text, size_t n)
     tree_file(&w->tree, "metadata.json", json, n);
     free(json);
     assert_int_equal(rfs_files_add(w->files, tree_path(&w->tree, "metadata.json")), 0);
-    return rfs_mindformers_open(w->tree.root, w->files, &w->tables, &w->lines.log, &w->boxes,
+    return rfs_mindformers_open(w->tree.root, w->files, &w->tables, &w->lines.log, &w->chunks,
                                 &w->err);
 }
 
@@ -75,7 +75,7 @@ static void refused(struct world *w, const char *text, int code, const char *par
 
     if (rc != code || !strstr(w->err.text, part))
         fail_msg("%d, '%s' instead of %d, '%s' for %.300s", rc, w->err.text, code, part, text);
-    assert_null(w->boxes);
+    assert_null(w->chunks);
 }
 
 /* The good text with the first FROM made TO. */
@@ -91,12 +91,12 @@ static const char *with(const char *from, const char *to)
 
 static const struct rfs_chunk *chunk_at(const struct world *w, const char *name, uint64_t corner)
 {
-    const struct rfs_chunked_tensor *tensor = rfs_chunks_find(w->boxes, name, strlen(name));
+    const struct rfs_chunked_tensor *tensor = rfs_chunks_find(w->chunks, name, strlen(name));
 
     assert_non_null(tensor);
     for (uint32_t i = tensor->first; i < tensor->first + tensor->n; i++)
-        if (w->boxes->chunks.data[i].corner == corner)
-            return &w->boxes->chunks.data[i];
+        if (w->chunks->chunks.data[i].corner == corner)
+            return &w->chunks->chunks.data[i];
     fail_msg("%s has no chunk at %llu", name, (unsigned long long)corner);
     return NULL;
 }
@@ -114,12 +114,12 @@ static void w_is_good(const struct world *w)
 
     for (unsigned i = 0; i < 6; i++) {
         const struct rfs_chunk *chunk = chunk_at(w, "w", corners[i]);
-        const struct rfs_type *type = rfs_chunks_type(w->boxes, chunk->type);
+        const struct rfs_type *type = rfs_chunks_type(w->chunks, chunk->type);
         assert_string_equal(file_at(w, "w", corners[i]), i % 2 ? "b" : "a");
         assert_true(type->ndim == 2 && type->dims[0] == 2 && type->dims[1] == 2);
         assert_int_equal(type->dtype, RFS_FLOAT32);
     }
-    assert_int_equal(w->boxes->tensors.n, 1);
+    assert_int_equal(w->chunks->tensors.n, 1);
 }
 
 static void test_good(void **state)
@@ -148,17 +148,18 @@ static void test_copies(void **state)
     opens(w, WHOLE(W, SHARED("0", EVEN) "," SHARED("1", ODD) "," SHARED("2", EVEN) "," SHARED(
                           "3", ODD) "," SHARED("4", EVEN) "," SHARED("5", ODD)));
     w_is_good(w);
-    assert_int_equal(w->boxes->n_files, 2); /* files with copies alone are behind those of chunks */
-    assert_int_equal(w->boxes->n_all_files, 5);
-    assert_int_equal(rfs_intern_count(w->boxes->copy_lists), 2); /* of six slices */
-    assert_int_equal(w->boxes->copy_places.n, 0);
+    assert_int_equal(w->chunks->n_files,
+                     2); /* files with copies alone are behind those of chunks */
+    assert_int_equal(w->chunks->n_all_files, 5);
+    assert_int_equal(rfs_intern_count(w->chunks->copy_lists), 2); /* of six slices */
+    assert_int_equal(w->chunks->copy_places.n, 0);
     for (uint32_t c = 0; c < 6; c++) {
         struct rfs_chunked_copy copy;
         struct rfs_error err = {0};
-        const char *path = rfs_files_path(w->files, w->boxes->chunks.data[c].file);
+        const char *path = rfs_files_path(w->files, w->chunks->chunks.data[c].file);
         const bool odd = strcmp(strrchr(path, '/'), "/b") == 0;
-        assert_int_equal(rfs_chunks_copies(w->boxes, c), odd ? 1 : 2);
-        assert_true(rfs_chunks_locate_copy(w->boxes, c, 0, &copy, &err) < 0);
+        assert_int_equal(rfs_chunks_count_copies(w->chunks, c), odd ? 1 : 2);
+        assert_true(rfs_chunks_locate_copy(w->chunks, c, 0, &copy, &err) < 0);
         assert_string_equal(strrchr(rfs_files_path(w->files, copy.file), '/') + 1,
                             odd ? "gone" : "c");
         assert_non_null(strstr(err.text, odd ? "is missing" : "/c: "));
@@ -187,7 +188,7 @@ static void test_kinds_of_tensors(void **state)
     snprintf(text, sizeof text, WHOLE("%s", "%s"), tensors, storage);
     opens(w, text);
     assert_string_equal(file_at(w, "s", 0), "b");
-    assert_int_equal(rfs_chunks_find(w->boxes, "e", 1)->n, 0);
+    assert_int_equal(rfs_chunks_find(w->chunks, "e", 1)->n, 0);
     assert_string_equal(file_at(w, "n", 2), "b");
     assert_string_equal(file_at(w, "n", 4), "a");
 }
@@ -367,7 +368,8 @@ static void put_tensor_file(const struct world *w, const char *file, const char 
 static int locate(struct world *w, uint64_t corner, uint64_t *at)
 {
     const struct rfs_chunk *chunk = chunk_at(w, "w", corner);
-    const int rc = rfs_chunks_locate(w->boxes, (uint32_t)(chunk - w->boxes->chunks.data), &w->err);
+    const int rc =
+        rfs_chunks_locate(w->chunks, (uint32_t)(chunk - w->chunks->chunks.data), &w->err);
 
     *at = atomic_load(&chunk->at);
     return rc;
@@ -412,9 +414,9 @@ static void test_headers(void **state)
 
 static const char *read_from(const struct world *w, uint64_t corner)
 {
-    const uint32_t chunk = (uint32_t)(chunk_at(w, "w", corner) - w->boxes->chunks.data);
+    const uint32_t chunk = (uint32_t)(chunk_at(w, "w", corner) - w->chunks->chunks.data);
 
-    return strrchr(rfs_files_path(w->files, rfs_chunks_file_of(w->boxes, chunk)), '/') + 1;
+    return strrchr(rfs_files_path(w->files, rfs_chunks_file_of(w->chunks, chunk)), '/') + 1;
 }
 
 /* A file that is damaged, or of another kind: the next one that is sound is read. */
@@ -448,10 +450,10 @@ static void test_damaged_files(void **state)
                                               "as 'b', "));
         assert_non_null(strstr(w->lines.last, damaged[i].why));
         /* The damaged file is a copy now, instead of the one that is read. */
-        assert_int_equal(rfs_chunks_copies(w->boxes, 0), 2);
-        assert_int_equal(rfs_chunks_locate_copy(w->boxes, 0, 0, &copy, &w->err), -EINVAL);
+        assert_int_equal(rfs_chunks_count_copies(w->chunks, 0), 2);
+        assert_int_equal(rfs_chunks_locate_copy(w->chunks, 0, 0, &copy, &w->err), -EINVAL);
         assert_string_equal(rfs_files_path(w->files, copy.file), tree_path(&w->tree, "a"));
-        assert_int_equal(rfs_chunks_locate_copy(w->boxes, 0, 1, &copy, &w->err), 0);
+        assert_int_equal(rfs_chunks_locate_copy(w->chunks, 0, 1, &copy, &w->err), 0);
         assert_string_equal(rfs_files_path(w->files, copy.file), tree_path(&w->tree, "c"));
         assert_true(copy.at == sound);
     }
@@ -476,7 +478,7 @@ static void test_damaged_files(void **state)
 #define READERS 4
 
 struct reader {
-    struct rfs_chunks *boxes;
+    struct rfs_chunks *chunks;
     pthread_barrier_t *begin;
     pthread_t thread;
     int failed;
@@ -490,10 +492,10 @@ static void *locate_both(void *arg)
 
     pthread_barrier_wait(reader->begin);
     for (uint32_t c = 0; c < 2; c++) {
-        const int rc = rfs_chunks_locate(reader->boxes, c, NULL);
+        const int rc = rfs_chunks_locate(reader->chunks, c, NULL);
         reader->failed = rc ? rc : reader->failed;
-        reader->file[c] = rfs_chunks_file_of(reader->boxes, c);
-        reader->at[c] = atomic_load(&reader->boxes->chunks.data[c].at);
+        reader->file[c] = rfs_chunks_file_of(reader->chunks, c);
+        reader->at[c] = atomic_load(&reader->chunks->chunks.data[c].at);
     }
     return NULL;
 }
@@ -509,10 +511,10 @@ static void test_damaged_file_by_threads(void **state)
         struct reader readers[READERS] = {{.failed = 0}};
         pthread_barrier_t begin;
         opens(w, THIRDS); /* a is empty */
-        const uint32_t b = w->boxes->copy_files.data[1];
+        const uint32_t b = w->chunks->copy_files.data[1];
         assert_int_equal(pthread_barrier_init(&begin, NULL, READERS), 0);
         for (unsigned i = 0; i < READERS; i++) {
-            readers[i].boxes = w->boxes;
+            readers[i].chunks = w->chunks;
             readers[i].begin = &begin;
             assert_int_equal(pthread_create(&readers[i].thread, NULL, locate_both, &readers[i]), 0);
         }
@@ -553,11 +555,11 @@ static void test_damaged_file_by_threads(void **state)
 
 static void no_layouts(struct world *w, const char *text, const char *part)
 {
-    struct rfs_mf_layouts layouts;
+    struct rfs_mindformers_strategy layouts;
 
     opens(w, text);
-    const int rc = rfs_mindformers_layouts(w->boxes, &layouts, &w->err);
-    rfs_mf_layouts_free(&layouts);
+    const int rc = rfs_mindformers_read_strategy(w->chunks, &layouts, &w->err);
+    rfs_mindformers_strategy_free(&layouts);
     if (rc != -EINVAL || !strstr(w->err.text, part))
         fail_msg("%d, '%s' instead of '%s' for %.300s", rc, w->err.text, part, text);
 }
@@ -565,11 +567,11 @@ static void no_layouts(struct world *w, const char *text, const char *part)
 static void test_layouts(void **state)
 {
     struct world *w = *state;
-    struct rfs_mf_layouts layouts;
-    static const struct rfs_mf_held held[] = {{0, 0, 4}, {1, 0, 4}, {2, 0, 4}, {1, 1, 4}};
+    struct rfs_mindformers_strategy layouts;
+    static const struct rfs_mindformers_held held[] = {{0, 0, 4}, {1, 0, 4}, {2, 0, 4}, {1, 1, 4}};
 
     opens(w, STAGES);
-    assert_int_equal(rfs_mindformers_layouts(w->boxes, &layouts, &w->err), 0);
+    assert_int_equal(rfs_mindformers_read_strategy(w->chunks, &layouts, &w->err), 0);
     assert_int_equal(layouts.devices, 4);
     assert_int_equal(layouts.held.n, 4);
     for (size_t i = 0; i < 4; i++) {
@@ -578,13 +580,14 @@ static void test_layouts(void **state)
         assert_int_equal(layouts.held.data[i].ranks, held[i].ranks);
     }
     assert_int_equal(layouts.of.n, 3);
-    const struct rfs_mf_layout *u =
-        (const struct rfs_mf_layout *)rfs_intern_bytes(layouts.distinct, layouts.of.data[0], NULL);
+    const struct rfs_mindformers_layout *u =
+        (const struct rfs_mindformers_layout *)rfs_intern_bytes(layouts.distinct,
+                                                                layouts.of.data[0], NULL);
     assert_int_equal(u->n_dev, 2);
     assert_int_equal(u->n_axes, 1);
     assert_int_equal(u->end[0], 1);
     assert_int_equal(u->map[0], 0);
-    rfs_mf_layouts_free(&layouts);
+    rfs_mindformers_strategy_free(&layouts);
 }
 
 static void test_no_layouts(void **state)

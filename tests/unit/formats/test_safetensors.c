@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Headers of safetensors files: what is read of them, and what is refused, with its message. */
-#include "formats/safetensors/header.h"
+#include "formats/safetensors/safetensors.h"
 #include "tests/unit/store/writer.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* safetensors files that are refused, each with a message that says where and why. */
-#include "formats/safetensors/header.h"
+#include "formats/safetensors/safetensors.h"
 #include "tests/unit/store/writer.h"
 
 #include <errno.h>

@@ -47,7 +47,7 @@ static int open_all(struct world *w)
         rfs_files_add(w->files, tree_path(&w->tree, name));
     }
     w->n = 0;
-    return rfs_shards_open(w->tree.root, w->files, &w->tables, NULL, &w->boxes, &w->err);
+    return rfs_shards_open(w->tree.root, w->files, &w->tables, NULL, &w->chunks, &w->err);
 }
 
 static void opens(struct world *w)
@@ -62,7 +62,7 @@ static void refused(struct world *w, int code, const char *part)
 
     if (rc != code || !strstr(w->err.text, part))
         fail_msg("%d, '%s' instead of %d, '%s'", rc, w->err.text, code, part);
-    assert_null(w->boxes);
+    assert_null(w->chunks);
 }
 
 static void refused_one(struct world *w, const char *header, size_t bytes, const char *part)
@@ -82,18 +82,18 @@ static void test_pieces(void **state)
     put(w, W("3, 2", "2, 2", "16"), 16);
     put(w, "{" INFO("{}") "}", 0); /* a rank without any */
     opens(w);
-    const struct rfs_chunked_tensor *tensor = rfs_chunks_find(w->boxes, "w", 1);
-    assert_true(tensor && tensor->n == 3 && w->boxes->n_files == 5 && w->boxes->first_file == 0);
-    const struct rfs_type *type = rfs_chunks_type(w->boxes, tensor->type);
+    const struct rfs_chunked_tensor *tensor = rfs_chunks_find(w->chunks, "w", 1);
+    assert_true(tensor && tensor->n == 3 && w->chunks->n_files == 5 && w->chunks->first_file == 0);
+    const struct rfs_type *type = rfs_chunks_type(w->chunks, tensor->type);
     assert_true(type->ndim == 2 && type->dims[0] == 5 && type->dims[1] == 4);
-    assert_int_equal(w->boxes->chunks.data[2].file, 0); /* the first of the copies */
-    assert_int_equal(w->boxes->chunks.data[2].at, 8 + strlen(W("3, 2", "2, 2", "16")));
-    assert_int_equal(rfs_chunks_locate(w->boxes, 2, NULL), 0);
+    assert_int_equal(w->chunks->chunks.data[2].file, 0); /* the first of the copies */
+    assert_int_equal(w->chunks->chunks.data[2].at, 8 + strlen(W("3, 2", "2, 2", "16")));
+    assert_int_equal(rfs_chunks_locate(w->chunks, 2, NULL), 0);
     struct rfs_chunked_copy copy;
     assert_true(tensor->on_trust); /* nothing says that the two are the same */
-    assert_int_equal(rfs_chunks_copies(w->boxes, 1), 0);
-    assert_int_equal(rfs_chunks_copies(w->boxes, 2), 1);
-    assert_int_equal(rfs_chunks_locate_copy(w->boxes, 2, 0, &copy, NULL), 0);
+    assert_int_equal(rfs_chunks_count_copies(w->chunks, 1), 0);
+    assert_int_equal(rfs_chunks_count_copies(w->chunks, 2), 1);
+    assert_int_equal(rfs_chunks_locate_copy(w->chunks, 2, 0, &copy, NULL), 0);
     assert_int_equal(copy.file, 3);
     assert_int_equal(copy.at, 8 + strlen(W("3, 2", "2, 2", "16")));
 }
@@ -108,8 +108,8 @@ static void test_other_shapes(void **state)
         4);
     put(w, "{" INFO("{" AT("none", "0") "}") ", " ENTRY("none", "2", "0", "8") "}", 8);
     opens(w);
-    assert_int_equal(w->boxes->tensors.n, 2);
-    assert_int_equal(w->boxes->chunks.n, 2);
+    assert_int_equal(w->chunks->tensors.n, 2);
+    assert_int_equal(w->chunks->chunks.n, 2);
 }
 
 static void test_refused(void **state)

@@ -2,8 +2,7 @@
 /* Files of torch.save: tensors, what lies out of its storage, and state dicts as checkpoints. */
 #include "base/intern.h"
 #include "catalog/merge.h"
-#include "formats/torch/archive.h"
-#include "formats/torch/index.h"
+#include "formats/torch/torch.h"
 #include "tests/support/torch_file.h"
 
 #include <errno.h>
@@ -52,7 +51,7 @@ static int look(struct torch_file *file, struct rfs_torch_tensor *out, struct rf
     struct rfs_torch torch;
     assert_int_equal(
         rfs_torch_open(memory_read, (void *)(uintptr_t)bytes, bytes->n, 0, "a.pt", &torch, err), 0);
-    const struct rfs_node *w = rfs_node_get(torch.pickle.root, "w");
+    const struct rfs_node *w = rfs_pickle_get(torch.pickle.root, "w");
     const int rc = rfs_torch_tensor(&torch, w, "a.pt", "w", out, err);
     assert_int_equal(rfs_torch_check(&torch, "a.pt", NULL), rc < 0 ? rc : 0);
     rfs_torch_free(&torch);

@@ -212,7 +212,7 @@ static void free_world(struct world *w)
 struct shown {
     struct world *w;
     const struct rfs_hfai *hfai;
-    struct rfs_document document;
+    struct rfs_hfai_document document;
     unsigned part, n, large;
 };
 
@@ -351,7 +351,7 @@ static void expect_name(const struct rfs_node *key, unsigned i)
     char name[16];
 
     snprintf(name, sizeof name, "w%u", i);
-    assert_true(rfs_node_is_text(key, name));
+    assert_true(rfs_pickle_is_text(key, name));
 }
 
 static void expect_model(struct shown *s, const struct rfs_node *pair)
@@ -359,7 +359,7 @@ static void expect_model(struct shown *s, const struct rfs_node *pair)
     struct item items[PARAMS];
     struct item share[PARAMS];
     const unsigned n = split(s, items, list_weights(s, items), share);
-    const struct rfs_items *whole = rfs_node_pairs(pair->of.items.data[0]);
+    const struct rfs_items *whole = rfs_pickle_pairs(pair->of.items.data[0]);
     const struct rfs_node *pieces = pair->of.items.data[1];
     unsigned cut = 0;
 
@@ -371,7 +371,7 @@ static void expect_model(struct shown *s, const struct rfs_node *pair)
     for (unsigned i = 0; i < s->w->params; i++) {
         char name[16];
         snprintf(name, sizeof name, "w%u", i);
-        const struct rfs_node *piece = rfs_node_get(pieces, name);
+        const struct rfs_node *piece = rfs_pickle_get(pieces, name);
         assert_int_equal(piece != NULL, s->w->weight[i].n > s->large);
         if (piece)
             expect_piece(s, piece, &s->w->weight[i]);
@@ -385,7 +385,7 @@ static const struct rfs_node *find_piece(const struct rfs_node *pieces, unsigned
     for (uint32_t i = 0; i < pieces->of.items.n; i += 2) {
         const struct rfs_items *key = &pieces->of.items.data[i]->of.items;
         assert_int_equal(key->n, 2);
-        assert_true(rfs_node_is_text(key->data[1], "moment"));
+        assert_true(rfs_pickle_is_text(key->data[1], "moment"));
         if (key->data[0]->of.integer == param)
             return pieces->of.items.data[i + 1];
     }
@@ -395,9 +395,9 @@ static const struct rfs_node *find_piece(const struct rfs_node *pieces, unsigned
 static void expect_state(struct shown *s, const struct rfs_node *dict, unsigned param)
 {
     const struct value *moment = &s->w->moment[param];
-    const struct rfs_node *node = rfs_node_get(dict, "moment");
+    const struct rfs_node *node = rfs_pickle_get(dict, "moment");
 
-    assert_int_equal(rfs_node_get(dict, "step")->of.integer, 7);
+    assert_int_equal(rfs_pickle_get(dict, "step")->of.integer, 7);
     assert_int_equal(node != NULL, moment->n <= s->large);
     assert_int_equal(dict->of.items.n, node ? 4 : 2);
     if (node)
@@ -410,9 +410,9 @@ static void expect_optimizer(struct shown *s, const struct rfs_node *pair)
     struct item share[PARAMS];
     const unsigned n = split(s, items, list_states(s, items), share);
     const struct rfs_node *dict = pair->of.items.data[0];
-    const struct rfs_items *states = rfs_node_pairs(rfs_node_get(dict, "state"));
+    const struct rfs_items *states = rfs_pickle_pairs(rfs_pickle_get(dict, "state"));
 
-    assert_non_null(rfs_node_get(dict, "param_groups"));
+    assert_non_null(rfs_pickle_get(dict, "param_groups"));
     assert_int_equal(states->n, 2 * n);
     for (unsigned i = 0; i < n; i++) {
         assert_int_equal(states->data[2 * i]->of.integer, share[i].param);
@@ -428,7 +428,7 @@ static void expect_optimizer(struct shown *s, const struct rfs_node *pair)
 
 static const struct rfs_node *only(const struct rfs_node *dict, const char *name)
 {
-    const struct rfs_node *list = rfs_node_get(dict, name);
+    const struct rfs_node *list = rfs_pickle_get(dict, name);
 
     assert_int_equal(list->kind, RFS_NODE_LIST);
     assert_int_equal(list->of.items.n, 1);
@@ -444,12 +444,12 @@ static void check_part(struct shown *s)
         rfs_hfai_part(division, s->part, &s->document, &err))
         fail_msg("%s", err.text);
     const struct rfs_node *root = s->document.root;
-    assert_int_equal(rfs_node_get(root, "__nshards__")->of.integer, s->n);
-    assert_true(rfs_node_is_text(rfs_node_get(root, "__version__"), "2.0.0"));
-    assert_int_equal(rfs_node_get(root, "epoch") != NULL, s->part == 0);
+    assert_int_equal(rfs_pickle_get(root, "__nshards__")->of.integer, s->n);
+    assert_true(rfs_pickle_is_text(rfs_pickle_get(root, "__version__"), "2.0.0"));
+    assert_int_equal(rfs_pickle_get(root, "epoch") != NULL, s->part == 0);
     expect_model(s, only(root, "model"));
     expect_optimizer(s, only(root, "optimizer"));
-    rfs_document_free(&s->document);
+    rfs_hfai_document_free(&s->document);
     rfs_hfai_division_free(division);
 }
 
@@ -463,24 +463,24 @@ static void check_whole(struct shown *s)
     if (rfs_hfai_whole(s->hfai, &s->document, &err))
         fail_msg("%s", err.text);
     const struct rfs_node *root = s->document.root;
-    const struct rfs_items *model = rfs_node_pairs(rfs_node_get(root, "model"));
+    const struct rfs_items *model = rfs_pickle_pairs(rfs_pickle_get(root, "model"));
     const unsigned n = list_weights(s, items);
-    assert_int_equal(rfs_node_get(root, "__nshards__")->of.integer, s->w->parts);
-    assert_int_equal(rfs_node_get(root, "epoch")->of.integer, 4);
+    assert_int_equal(rfs_pickle_get(root, "__nshards__")->of.integer, s->w->parts);
+    assert_int_equal(rfs_pickle_get(root, "epoch")->of.integer, 4);
     assert_int_equal(model->n, 2 * n);
     for (unsigned i = 0; i < n; i++) {
         expect_name(model->data[2 * i], items[i].param);
         expect_whole(s, model->data[2 * i + 1], &s->w->weight[items[i].param]);
     }
     const struct rfs_items *states =
-        rfs_node_pairs(rfs_node_get(rfs_node_get(root, "optimizer"), "state"));
+        rfs_pickle_pairs(rfs_pickle_get(rfs_pickle_get(root, "optimizer"), "state"));
     const unsigned n_states = list_states(s, items);
     assert_int_equal(states->n, 2 * n_states);
     for (unsigned i = 0; i < n_states; i++) {
         assert_int_equal(states->data[2 * i]->of.integer, items[i].param);
         expect_state(s, states->data[2 * i + 1], items[i].param);
     }
-    rfs_document_free(&s->document);
+    rfs_hfai_document_free(&s->document);
 }
 
 /* The tensors of the model one by one, as they go into a safetensors file. */

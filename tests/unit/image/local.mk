@@ -4,7 +4,7 @@ image_tests = \
 	tests/unit/image/test_image_safetensors \
 	tests/unit/image/test_messages \
 	tests/unit/image/test_npy \
-	tests/unit/image/test_pickle_out \
+	tests/unit/image/test_pickler \
 	tests/unit/image/test_pt
 check_PROGRAMS += $(image_tests)
 TESTS += $(image_tests)
@@ -22,7 +22,7 @@ tests_unit_image_test_messages_SOURCES = $(image_support) tests/unit/image/test_
 tests_unit_image_test_messages_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_image_test_npy_SOURCES = $(image_support) tests/unit/image/test_npy.c
 tests_unit_image_test_npy_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_image_test_pickle_out_SOURCES = $(image_support) tests/unit/image/test_pickle_out.c
-tests_unit_image_test_pickle_out_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_image_test_pickler_SOURCES = $(image_support) tests/unit/image/test_pickler.c
+tests_unit_image_test_pickler_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_image_test_pt_SOURCES = $(image_support) tests/unit/image/test_pt.c
 tests_unit_image_test_pt_LDADD = librfs.la $(CMOCKA_LIBS) -lz

@@ -3,7 +3,7 @@
  * Checkpoints of random values as messages of proto/checkpoint.proto: the bytes that protobuf-c
  * packs are those of our encoder, and our walker finds in them what was packed.
  */
-#include "formats/ckpt/walk.h"
+#include "formats/ckpt/ckpt.h"
 #include "tests/unit/image/support.h"
 
 #include "proto/checkpoint.pb-c.h"

@@ -136,7 +136,7 @@ static void expect_descriptors(const struct rfs_image *image, const struct rfs_z
 
 static struct rfs_torch_tensor tensor_of(const struct rfs_torch *torch, const char *name)
 {
-    const struct rfs_node *node = rfs_node_get(torch->pickle.root, name);
+    const struct rfs_node *node = rfs_pickle_get(torch->pickle.root, name);
     struct rfs_torch_tensor tensor;
 
     assert_non_null(node);
@@ -174,15 +174,16 @@ static void make_records(uint64_t *random, struct expected *expected)
 }
 
 /* A dict of bytes tensors t0, t1, …, of which the last is in it a second time. */
-static void make_document(uint64_t *random, struct expected *expected, struct rfs_document *out)
+static void make_document(uint64_t *random, struct expected *expected,
+                          struct rfs_hfai_document *out)
 {
-    struct rfs_node *dict = rfs_document_container(out, RFS_NODE_DICT);
+    struct rfs_node *dict = rfs_hfai_document_container(out, RFS_NODE_DICT);
     struct rfs_node *tensor = NULL;
 
     for (unsigned i = 0; i < STORAGES; i++) {
         uint64_t bytes = 0;
         char name[16];
-        assert_true(rfs_document_begin(out));
+        assert_true(rfs_hfai_document_begin(out));
         expected->n_ranges[i] = test_below(random, RANGES + 1);
         for (unsigned k = 0; k < expected->n_ranges[i]; k++) {
             const struct rfs_zip_entry *record = &expected->record[test_below(random, RECORDS)];
@@ -191,16 +192,16 @@ static void make_document(uint64_t *random, struct expected *expected, struct rf
             const uint64_t n =
                 whole ? record->bytes : test_below(random, (uint32_t)(record->bytes - from) + 1);
             expected->range[i][k] = (struct rfs_range){record, from, n, 0};
-            assert_true(rfs_document_range(out, &expected->range[i][k]));
+            assert_true(rfs_hfai_document_range(out, &expected->range[i][k]));
             bytes += n;
         }
-        tensor = rfs_document_tensor(out, RFS_UINT8, 1, &bytes);
+        tensor = rfs_hfai_document_tensor(out, RFS_UINT8, 1, &bytes);
         snprintf(name, sizeof name, "t%u", i);
-        assert_true(rfs_document_add(out, dict, rfs_document_text(out, name)));
-        assert_true(rfs_document_add(out, dict, tensor));
+        assert_true(rfs_hfai_document_add(out, dict, rfs_hfai_document_text(out, name)));
+        assert_true(rfs_hfai_document_add(out, dict, tensor));
     }
-    assert_true(rfs_document_add(out, dict, rfs_document_text(out, "again")));
-    assert_true(rfs_document_add(out, dict, tensor));
+    assert_true(rfs_hfai_document_add(out, dict, rfs_hfai_document_text(out, "again")));
+    assert_true(rfs_hfai_document_add(out, dict, tensor));
     out->root = dict;
 }
 
@@ -229,7 +230,7 @@ static void expect_storage(const struct rfs_image *image, const struct expected 
 static void check_random(struct world *w, uint64_t *random)
 {
     struct expected expected;
-    struct rfs_document document = {0};
+    struct rfs_hfai_document document = {0};
     struct rfs_image *image;
     struct rfs_torch torch;
     struct rfs_error err = {0};
@@ -241,7 +242,7 @@ static void check_random(struct world *w, uint64_t *random)
         .catalog = w->catalog, .document = &document, .stem = "PART_007", .crc = summed};
     if (rfs_image_pt(&config, &image, &err))
         fail_msg("%s", err.text);
-    rfs_document_free(&document);
+    rfs_hfai_document_free(&document);
     open_image(image, &torch);
     assert_int_equal(torch.prefix_bytes, 8);
     assert_memory_equal(torch.prefix, "PART_007", 8);
@@ -252,8 +253,8 @@ static void check_random(struct world *w, uint64_t *random)
         snprintf(name, sizeof name, "t%u", i);
         expect_storage(image, &expected, i, tensor_of(&torch, name).record, summed);
     }
-    assert_ptr_equal(rfs_node_get(torch.pickle.root, "again"),
-                     rfs_node_get(torch.pickle.root, "t8"));
+    assert_ptr_equal(rfs_pickle_get(torch.pickle.root, "again"),
+                     rfs_pickle_get(torch.pickle.root, "t8"));
     rfs_torch_free(&torch);
     rfs_image_free(image);
 }
@@ -270,15 +271,15 @@ static void test_ranges(void **state)
 
 static struct rfs_image *params_image(struct world *w, const char *stem)
 {
-    struct rfs_document document = {0};
+    struct rfs_hfai_document document = {0};
     struct rfs_image *image = NULL;
     const struct rfs_pt_config config = {
         .catalog = w->catalog, .document = &document, .params = w->params, .stem = stem};
 
-    if (rfs_document_params(&document, w->catalog, w->params, &w->err) ||
+    if (rfs_hfai_document_params(&document, w->catalog, w->params, &w->err) ||
         rfs_image_pt(&config, &image, &w->err))
         fail_msg("%s", w->err.text);
-    rfs_document_free(&document);
+    rfs_hfai_document_free(&document);
     return image;
 }
 
@@ -395,12 +396,12 @@ static void test_stems(void **state)
 
 static void expect_refused(struct world *w, const char *what)
 {
-    struct rfs_document document = {0};
+    struct rfs_hfai_document document = {0};
 
-    assert_int_equal(rfs_document_params(&document, w->catalog, w->params, &w->err), -EINVAL);
+    assert_int_equal(rfs_hfai_document_params(&document, w->catalog, w->params, &w->err), -EINVAL);
     if (!strstr(w->err.text, what))
         fail_msg("no '%s' in: %s", what, w->err.text);
-    rfs_document_free(&document);
+    rfs_hfai_document_free(&document);
     w->params->n = 0;
 }
 

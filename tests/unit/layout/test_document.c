@@ -5,26 +5,27 @@
  */
 #include "support.h"
 
-#include "layout/document.h"
+#include "layout/strategy_doc.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void read_doc(const char *name, const void *data, size_t size, struct rfs_doc *doc)
+static void read_doc(const char *name, const void *data, size_t size, struct rfs_strategy_doc *doc)
 {
     struct rfs_strategy *strategy = NULL;
     struct rfs_error err = {0};
 
-    rfs_doc_begin(doc, name);
-    if (rfs_doc_parse(doc, data, size, &err) || rfs_doc_strategy(doc, &strategy, &err))
+    rfs_strategy_doc_begin(doc, name);
+    if (rfs_strategy_doc_parse(doc, data, size, &err) ||
+        rfs_strategy_doc_build(doc, &strategy, &err))
         fail_msg("%s", err.text);
     rfs_strategy_free(strategy);
 }
 
-static const char *param_of(const struct rfs_doc *doc, size_t i)
+static const char *param_of(const struct rfs_strategy_doc *doc, size_t i)
 {
-    return rfs_doc_text(doc->map.parallel_layout_item[i]->param_name);
+    return rfs_strategy_doc_text(doc->map.parallel_layout_item[i]->param_name);
 }
 
 /* With the shapes given, each of the compiler's two files gives the other. */
@@ -43,12 +44,12 @@ static void test_nesting_with_shapes(void **state)
 
     (void)state;
     for (int k = 0; k < 2; k++) {
-        struct rfs_doc doc;
+        struct rfs_strategy_doc doc;
         char *data;
         size_t size;
         read_doc(names[k], from[k]->data, from[k]->n, &doc);
-        const int rc = k == 0 ? rfs_doc_protobuf(&doc, &data, &size, &err)
-                              : rfs_doc_json(&doc, false, &data, &size, &err);
+        const int rc = k == 0 ? rfs_strategy_doc_protobuf(&doc, &data, &size, &err)
+                              : rfs_strategy_doc_json(&doc, false, &data, &size, &err);
         assert_int_equal(rc, -EINVAL);
         assert_non_null(strstr(err.text, "--tree SRC"));
         for (size_t i = 0; i < doc.map.n_parallel_layout_item; i++)
@@ -57,16 +58,17 @@ static void test_nesting_with_shapes(void **state)
                 name += strncmp(name, "moments.", 8) == 0 ? 8 : 0;
                 if (strcmp(name, shapes[s].name) == 0)
                     assert_int_equal(
-                        rfs_doc_set_shape(&doc, i, shapes[s].ndim, shapes[s].dims, &err), 0);
+                        rfs_strategy_doc_set_shape(&doc, i, shapes[s].ndim, shapes[s].dims, &err),
+                        0);
             }
-        assert_int_equal(rfs_doc_json(&doc, false, &data, &size, &err), 0);
+        assert_int_equal(rfs_strategy_doc_json(&doc, false, &data, &size, &err), 0);
         assert_int_equal(size, json.n);
         assert_memory_equal(data, json.data, size);
         free(data);
-        assert_int_equal(rfs_doc_protobuf(&doc, &data, &size, &err), 0);
+        assert_int_equal(rfs_strategy_doc_protobuf(&doc, &data, &size, &err), 0);
         assert_int_equal(size, proto.n); /* in another order */
         free(data);
-        rfs_doc_free(&doc);
+        rfs_strategy_doc_free(&doc);
     }
     text_free(&json);
     text_free(&proto);
@@ -76,35 +78,35 @@ static void test_wrong_shapes(void **state)
 {
     struct text json = read_fixture("strategies/layout8.json");
     const uint64_t dims[] = {30, 31, 32, 33};
-    struct rfs_doc doc;
+    struct rfs_strategy_doc doc;
     struct rfs_error err = {0};
 
     (void)state;
     read_doc("layout8.json", json.data, json.n, &doc);
     for (size_t i = 0; i < doc.map.n_parallel_layout_item; i++) {
-        assert_int_equal(rfs_doc_set_shape(&doc, i, 4, dims, &err), -EINVAL);
+        assert_int_equal(rfs_strategy_doc_set_shape(&doc, i, 4, dims, &err), -EINVAL);
         if (doc.map.parallel_layout_item[i]->parallel_layouts->tensor_map[0]->n_dim > 1)
-            assert_int_equal(rfs_doc_set_shape(&doc, i, 1, dims, &err), -EINVAL);
+            assert_int_equal(rfs_strategy_doc_set_shape(&doc, i, 1, dims, &err), -EINVAL);
     }
-    rfs_doc_free(&doc);
+    rfs_strategy_doc_free(&doc);
     text_free(&json);
 }
 
 static void expect_lost(const char *name, const void *data, size_t size, const char *what)
 {
-    struct rfs_doc doc;
+    struct rfs_strategy_doc doc;
     struct rfs_error err = {0};
     char *out;
 
     read_doc(name, data, size, &doc);
     for (int json = 0; json < 2; json++) {
-        const int rc = json ? rfs_doc_json(&doc, false, &out, &size, &err)
-                            : rfs_doc_protobuf(&doc, &out, &size, &err);
+        const int rc = json ? rfs_strategy_doc_json(&doc, false, &out, &size, &err)
+                            : rfs_strategy_doc_protobuf(&doc, &out, &size, &err);
         assert_int_equal(rc, -EINVAL);
         assert_null(out);
         assert_non_null(strstr(err.text, what));
     }
-    rfs_doc_free(&doc);
+    rfs_strategy_doc_free(&doc);
 }
 
 #define LAYOUT                                                                                     \
@@ -163,19 +165,19 @@ static void test_names(void **state)
         "\"\\u00e4\\ud83d\\ude00\\n\\\"\": {\"parallel_strategy\": [], \"stage\": 0}}, "
         "\"parallel_layout_item\": {\"w\": {\"dev_matrix\": [2], \"field\": 0, "
         "\"opt_weight_shard_size\": 0, \"opt_weight_shard_step\": 0, \"tensor_map\": [0]}}}";
-    struct rfs_doc doc;
+    struct rfs_strategy_doc doc;
     char *data;
     size_t size;
 
     (void)state;
     read_doc("a.json", text, sizeof text - 1, &doc);
-    assert_int_equal(rfs_doc_json(&doc, false, &data, &size, NULL), 0);
+    assert_int_equal(rfs_strategy_doc_json(&doc, false, &data, &size, NULL), 0);
     assert_string_equal(data, compiled);
     free(data);
-    assert_int_equal(rfs_doc_json(&doc, true, &data, &size, NULL), 0);
+    assert_int_equal(rfs_strategy_doc_json(&doc, true, &data, &size, NULL), 0);
     assert_string_equal(data, merged);
     free(data);
-    rfs_doc_free(&doc);
+    rfs_strategy_doc_free(&doc);
 }
 
 /* A protobuf file may have one, which JSON cannot hold. */
@@ -183,7 +185,7 @@ static void test_a_name_that_is_not_utf8(void **state)
 {
     static const char text[] = "\x08\x01\x1a\x14\x0a\x02w\xbe\x12\x0e\x0a\x02\x08\x02\x12\x02"
                                "\x08\x00\x28\x00\x30\x00\x38\x00";
-    struct rfs_doc doc;
+    struct rfs_strategy_doc doc;
     struct rfs_error err = {0};
     char *data;
     size_t size;
@@ -191,13 +193,13 @@ static void test_a_name_that_is_not_utf8(void **state)
     (void)state;
     read_doc("a.ckpt", text, sizeof text - 1, &doc);
     for (int merged = 0; merged < 2; merged++) {
-        assert_int_equal(rfs_doc_json(&doc, merged, &data, &size, &err), -EINVAL);
+        assert_int_equal(rfs_strategy_doc_json(&doc, merged, &data, &size, &err), -EINVAL);
         assert_non_null(strstr(err.text, "is not UTF-8"));
     }
-    assert_int_equal(rfs_doc_protobuf(&doc, &data, &size, NULL), 0);
+    assert_int_equal(rfs_strategy_doc_protobuf(&doc, &data, &size, NULL), 0);
     assert_non_null(memmem(data, size, "w\xbe", 2));
     free(data);
-    rfs_doc_free(&doc);
+    rfs_strategy_doc_free(&doc);
 }
 
 int main(void)

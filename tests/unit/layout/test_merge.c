@@ -5,23 +5,23 @@
  */
 #include "support.h"
 
-#include "layout/merge.h"
+#include "layout/stages.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-static int add(struct rfs_merge *merge, const char *name, const struct text *text,
+static int add(struct rfs_stages *merge, const char *name, const struct text *text,
                struct rfs_error *err)
 {
-    return rfs_merge_add(merge, name, text->data, text->n, err);
+    return rfs_stages_add(merge, name, text->data, text->n, err);
 }
 
-static struct rfs_merge *new_merge(void)
+static struct rfs_stages *new_merge(void)
 {
-    struct rfs_merge *merge = NULL;
+    struct rfs_stages *merge = NULL;
 
-    assert_int_equal(rfs_merge_new("folder", &merge, NULL), 0);
+    assert_int_equal(rfs_stages_new("folder", &merge, NULL), 0);
     return merge;
 }
 
@@ -49,7 +49,7 @@ static void assert_same_strategy(const struct rfs_strategy *a, const struct rfs_
 static void expect_merged(const char *const *files, size_t n, const char *merged)
 {
     struct rfs_strategy *strategy = NULL, *wanted = parse_fixture(merged);
-    struct rfs_merge *merge = new_merge();
+    struct rfs_stages *merge = new_merge();
     struct rfs_error err = {0};
 
     for (size_t i = 0; i < n; i++) {
@@ -58,9 +58,9 @@ static void expect_merged(const char *const *files, size_t n, const char *merged
             fail_msg("%s", err.text);
         text_free(&text);
     }
-    if (rfs_merge_finish(merge, &strategy, &err) != 0)
+    if (rfs_stages_finish(merge, &strategy, &err) != 0)
         fail_msg("%s", err.text);
-    rfs_merge_free(merge); /* what came out stands alone */
+    rfs_stages_free(merge); /* what came out stands alone */
     assert_same_strategy(strategy, wanted);
     assert_string_equal(rfs_strategy_name(strategy), "folder");
     rfs_strategy_free(strategy);
@@ -85,7 +85,7 @@ static void each_stage_keeps_its_own_layout(void **unused)
 {
     static const char *const files[] = {"strategies/shared8_ckpt/s_0.ckpt",
                                         "strategies/shared8_ckpt/s_1.ckpt"};
-    struct rfs_merge *merge = new_merge();
+    struct rfs_stages *merge = new_merge();
     struct rfs_strategy *strategy = NULL;
 
     (void)unused;
@@ -94,8 +94,8 @@ static void each_stage_keeps_its_own_layout(void **unused)
         assert_int_equal(add(merge, files[i], &text, NULL), 0);
         text_free(&text);
     }
-    assert_int_equal(rfs_merge_finish(merge, &strategy, NULL), 0);
-    rfs_merge_free(merge);
+    assert_int_equal(rfs_stages_finish(merge, &strategy, NULL), 0);
+    rfs_stages_free(merge);
     assert_int_equal(rfs_strategy_count(strategy), 3);
     const ptrdiff_t at = rfs_strategy_find(strategy, "network.e.w");
     assert_true(at >= 0);
@@ -141,16 +141,16 @@ static const struct spec only_a[] = {
 static void layouts_of_a_stage_may_come_in_any_order(void **unused)
 {
     struct text first = stage_file(0, ab, 2), again = stage_file(0, ba, 2);
-    struct rfs_merge *merge = new_merge();
+    struct rfs_stages *merge = new_merge();
     struct rfs_strategy *strategy = NULL;
 
     (void)unused;
     assert_int_equal(add(merge, "x", &first, NULL), 0);
     assert_int_equal(add(merge, "y", &again, NULL), 0);
-    assert_int_equal(rfs_merge_finish(merge, &strategy, NULL), 0);
+    assert_int_equal(rfs_stages_finish(merge, &strategy, NULL), 0);
     assert_int_equal(rfs_strategy_count(strategy), 2);
     rfs_strategy_free(strategy);
-    rfs_merge_free(merge);
+    rfs_stages_free(merge);
     text_free(&first);
     text_free(&again);
 }
@@ -163,7 +163,7 @@ struct file {
 /* All but the last file are taken, the last is refused, or the whole when WHAT is of "folder". */
 static void expect_conflict(struct file *files, size_t n, const char *what)
 {
-    struct rfs_merge *merge = new_merge();
+    struct rfs_stages *merge = new_merge();
     struct rfs_strategy *strategy = NULL;
     struct rfs_error err = {0};
     int rc = 0;
@@ -171,12 +171,12 @@ static void expect_conflict(struct file *files, size_t n, const char *what)
     for (size_t i = 0; i < n && rc == 0; i++)
         rc = add(merge, files[i].name, &files[i].text, &err);
     if (rc == 0)
-        rc = rfs_merge_finish(merge, &strategy, &err);
+        rc = rfs_stages_finish(merge, &strategy, &err);
     assert_int_equal(rc, -EINVAL);
     assert_null(strategy);
     if (strncmp(err.text, what, strlen(what)) != 0 || strchr(err.text, '\n') != NULL)
         fail_msg("wanted \"%s\", got \"%s\"", what, err.text);
-    rfs_merge_free(merge);
+    rfs_stages_free(merge);
     for (size_t i = 0; i < n; i++)
         text_free(&files[i].text);
 }
@@ -219,7 +219,7 @@ static void what_does_not_go_together_is_refused(void **unused)
 /* Every rank of a pipeline may have saved its own: 64 stages, 16 files each, in hash order. */
 static void many_files(void **unused)
 {
-    struct rfs_merge *merge = new_merge();
+    struct rfs_stages *merge = new_merge();
     struct rfs_strategy *strategy = NULL;
     struct rfs_error err = {0};
     char name[32];
@@ -232,11 +232,11 @@ static void many_files(void **unused)
             fail_msg("%s", err.text);
         text_free(&text);
     }
-    assert_int_equal(rfs_merge_finish(merge, &strategy, &err), 0);
+    assert_int_equal(rfs_stages_finish(merge, &strategy, &err), 0);
     assert_int_equal(rfs_strategy_stages(strategy), 64);
     assert_int_equal(rfs_strategy_layouts(strategy), 2);
     rfs_strategy_free(strategy);
-    rfs_merge_free(merge);
+    rfs_stages_free(merge);
 }
 
 int main(void)

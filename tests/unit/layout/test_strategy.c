@@ -2,7 +2,7 @@
 /* Names, stages, keys given twice. */
 #include "support.h"
 
-#include "layout/digest.h"
+#include "layout/strategy.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,8 +3,6 @@ check_PROGRAMS += tests/unit/mount/test_options
 TESTS += tests/unit/mount/test_options
 tests_unit_mount_test_options_CFLAGS = $(AM_CFLAGS)
 tests_unit_mount_test_options_SOURCES = \
-	src/mount/options.c \
-	src/mount/paths.c src/mount/table.c \
-	src/mount/settings.c \
+	src/mount/mount_options.c \
 	tests/unit/mount/test_options.c
 tests_unit_mount_test_options_LDADD = librfs.la $(CMOCKA_LIBS)

@@ -7,10 +7,10 @@
 
 #include <cmocka.h>
 
+#include "base/path.h"
 #include "base/suggest.h"
 #include "base/text.h"
-#include "mount/options.h"
-#include "mount/paths.h"
+#include "mount/mount_options.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -48,7 +48,7 @@ static void expect_view(const struct rfs_mount_options *o, const char *text)
     assert_non_null(out);
     for (size_t i = 0; i < o->view.list.n; i++) {
         fputs(i > 0 ? "," : "", out);
-        rfs_setting_write(out, o->view.list.data[i].name, o->view.list.data[i].value);
+        rfs_settings_write(out, o->view.list.data[i].name, o->view.list.data[i].value);
     }
     assert_int_equal(fclose(out), 0);
     assert_string_equal(written, text);

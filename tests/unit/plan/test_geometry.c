@@ -325,7 +325,7 @@ static void check_rank(const struct rfs_geometry *geometry, const struct model *
         check_strides(&block);
         run_block(&block, 0, block.dst, block.src, got, written, in, bytes, in_bytes);
         free(in);
-    } while (rfs_cells_next(geometry, &cells, cell));
+    } while (rfs_geometry_cells_next(geometry, &cells, cell));
     assert_null(memchr(written, 0, bytes));
     assert_memory_equal(got, expected, bytes);
     free(written);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names and dtypes of outputs: the user's map and rules, and what is refused of them. */
-#include "plan/output_map.h"
+#include "plan/names.h"
 
 #include "tests/support/tree.h"
 
@@ -31,69 +31,69 @@ static int tear_down(void **state)
     return 0;
 }
 
-static int open_text(const void *json, size_t n, struct rfs_output_map **out, struct rfs_error *err)
+static int open_text(const void *json, size_t n, struct rfs_names **out, struct rfs_error *err)
 {
     tree_write(root, "map.json", json, n);
-    const struct rfs_output_map_config config = {.names = tree_path(root, "map.json")};
-    return rfs_output_map_open(&config, out, err);
+    const struct rfs_names_config config = {.names = tree_path(root, "map.json")};
+    return rfs_names_open(&config, out, err);
 }
 
-static struct rfs_output_map *open_names(const char *json)
+static struct rfs_names *open_names(const char *json)
 {
-    struct rfs_output_map *output_map;
+    struct rfs_names *output_map;
     struct rfs_error err = {0};
     if (open_text(json, strlen(json), &output_map, &err))
         fail_msg("%s", err.text);
     return output_map;
 }
 
-static struct rfs_output_map *open_dtype(const char *rules)
+static struct rfs_names *open_dtype(const char *rules)
 {
-    const struct rfs_output_map_config config = {.dtype = rules};
-    struct rfs_output_map *output_map;
+    const struct rfs_names_config config = {.dtype = rules};
+    struct rfs_names *output_map;
     struct rfs_error err = {0};
-    if (rfs_output_map_open(&config, &output_map, &err))
+    if (rfs_names_open(&config, &output_map, &err))
         fail_msg("%s", err.text);
     return output_map;
 }
 
 static void test_nothing_asked_for(void **state)
 {
-    const struct rfs_output_map_config config = {NULL, NULL};
-    struct rfs_output_map *output_map = (struct rfs_output_map *)&config;
+    const struct rfs_names_config config = {NULL, NULL};
+    struct rfs_names *output_map = (struct rfs_names *)&config;
     const char *name = "w";
     (void)state;
-    assert_int_equal(rfs_output_map_open(&config, &output_map, NULL), 0);
+    assert_int_equal(rfs_names_open(&config, &output_map, NULL), 0);
     assert_null(output_map);
-    assert_ptr_equal(rfs_output_map_name(NULL, name), name);
-    assert_int_equal(rfs_output_map_dtype(NULL, name, RFS_FLOAT32), RFS_FLOAT32);
-    rfs_output_map_report(NULL, NULL);
-    rfs_output_map_free(NULL);
+    assert_ptr_equal(rfs_names_shown(NULL, name), name);
+    assert_int_equal(rfs_names_dtype(NULL, name, RFS_FLOAT32), RFS_FLOAT32);
+    rfs_names_report(NULL, NULL);
+    rfs_names_free(NULL);
 }
 
 static void test_names(void **state)
 {
     const char *other = "other";
     (void)state;
-    struct rfs_output_map *output_map =
+    struct rfs_names *output_map =
         open_names("{\"a\": \"b\", \"b\": \"a\", \"gone\": null, \"same\": \"same\",\n"
                    " \"\\u00e9\\\"\": \"\xe2\x82\xac\\\\\\/x\"}");
-    assert_string_equal(rfs_output_map_name(output_map, "a"), "b");
-    assert_string_equal(rfs_output_map_name(output_map, "b"), "a");
-    assert_null(rfs_output_map_name(output_map, "gone"));
-    assert_string_equal(rfs_output_map_name(output_map, "same"), "same");
-    assert_string_equal(rfs_output_map_name(output_map, "\xc3\xa9\""), "\xe2\x82\xac\\/x");
-    assert_ptr_equal(rfs_output_map_name(output_map, other), other);
-    assert_int_equal(rfs_output_map_dtype(output_map, "a", RFS_FLOAT32), RFS_FLOAT32);
-    rfs_output_map_free(output_map);
+    assert_string_equal(rfs_names_shown(output_map, "a"), "b");
+    assert_string_equal(rfs_names_shown(output_map, "b"), "a");
+    assert_null(rfs_names_shown(output_map, "gone"));
+    assert_string_equal(rfs_names_shown(output_map, "same"), "same");
+    assert_string_equal(rfs_names_shown(output_map, "\xc3\xa9\""), "\xe2\x82\xac\\/x");
+    assert_ptr_equal(rfs_names_shown(output_map, other), other);
+    assert_int_equal(rfs_names_dtype(output_map, "a", RFS_FLOAT32), RFS_FLOAT32);
+    rfs_names_free(output_map);
     output_map = open_names("{}");
-    assert_ptr_equal(rfs_output_map_name(output_map, other), other);
-    rfs_output_map_free(output_map);
+    assert_ptr_equal(rfs_names_shown(output_map, other), other);
+    rfs_names_free(output_map);
 }
 
 static void expect_refused(const char *json, size_t n, const char *part)
 {
-    struct rfs_output_map *output_map = (struct rfs_output_map *)root;
+    struct rfs_names *output_map = (struct rfs_names *)root;
     struct rfs_error err = {0};
     assert_true(open_text(json, n, &output_map, &err) < 0);
     assert_null(output_map);
@@ -139,10 +139,10 @@ static void test_refused_names(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
         expect_refused(cases[i].json, strlen(cases[i].json), cases[i].part);
     expect_refused("{\"a\": \"b\0\"}", 11, "a control character in a string");
-    struct rfs_output_map *output_map =
+    struct rfs_names *output_map =
         open_names("{\"a\\\\u0000\": \"b\"}"); /* a backslash, not a NUL */
-    assert_string_equal(rfs_output_map_name(output_map, "a\\u0000"), "b");
-    rfs_output_map_free(output_map);
+    assert_string_equal(rfs_names_shown(output_map, "a\\u0000"), "b");
+    rfs_names_free(output_map);
 }
 
 static void test_large_files(void **state)
@@ -159,10 +159,10 @@ static void test_large_files(void **state)
         if (over)
             expect_refused(text, n + 2, "the name has more than 64 KiB");
         else {
-            struct rfs_output_map *output_map;
+            struct rfs_names *output_map;
             assert_int_equal(open_text(text, n + 2, &output_map, NULL), 0);
-            assert_int_equal(strlen(rfs_output_map_name(output_map, "a")), most);
-            rfs_output_map_free(output_map);
+            assert_int_equal(strlen(rfs_names_shown(output_map, "a")), most);
+            rfs_names_free(output_map);
         }
     }
     memset(text, ' ', huge);
@@ -173,10 +173,10 @@ static void test_large_files(void **state)
     memcpy(text, "{\"a\":", 5);
     expect_refused(text, 100000, "neither a text nor null");
     free(text);
-    const struct rfs_output_map_config config = {.names = tree_path(root, "missing.json")};
-    struct rfs_output_map *output_map;
+    const struct rfs_names_config config = {.names = tree_path(root, "missing.json")};
+    struct rfs_names *output_map;
     struct rfs_error err = {0};
-    assert_int_equal(rfs_output_map_open(&config, &output_map, &err), -ENOENT);
+    assert_int_equal(rfs_names_open(&config, &output_map, &err), -ENOENT);
     assert_non_null(strstr(err.text, "cannot be read"));
 }
 
@@ -213,13 +213,13 @@ static void test_dtypes(void **state)
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-        struct rfs_output_map *output_map = open_dtype(cases[i].rules);
-        const enum rfs_dtype to = rfs_output_map_dtype(output_map, cases[i].name, cases[i].from);
+        struct rfs_names *output_map = open_dtype(cases[i].rules);
+        const enum rfs_dtype to = rfs_names_dtype(output_map, cases[i].name, cases[i].from);
         if (to != cases[i].to)
             fail_msg("%s: %s of %s is %s", cases[i].rules, rfs_dtype_name(cases[i].from),
                      cases[i].name, rfs_dtype_name(to));
-        assert_string_equal(rfs_output_map_name(output_map, "w"), "w");
-        rfs_output_map_free(output_map);
+        assert_string_equal(rfs_names_shown(output_map, "w"), "w");
+        rfs_names_free(output_map);
     }
 }
 
@@ -241,10 +241,10 @@ static void test_refused_dtypes(void **state)
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-        const struct rfs_output_map_config config = {.dtype = cases[i].rules};
-        struct rfs_output_map *output_map = (struct rfs_output_map *)root;
+        const struct rfs_names_config config = {.dtype = cases[i].rules};
+        struct rfs_names *output_map = (struct rfs_names *)root;
         struct rfs_error err = {0};
-        assert_int_equal(rfs_output_map_open(&config, &output_map, &err), -EINVAL);
+        assert_int_equal(rfs_names_open(&config, &output_map, &err), -EINVAL);
         assert_null(output_map);
         assert_true(err.usage);
         if (!strstr(err.text, cases[i].part))
@@ -265,14 +265,14 @@ static void expect_report(const char *json, const char *const *asked, size_t n, 
     char text[1000] = "";
     struct rfs_log log;
     rfs_log_init(&log, keep_line, text);
-    struct rfs_output_map *output_map = open_names(json);
+    struct rfs_names *output_map = open_names(json);
     for (size_t i = 0; i < n; i++)
-        rfs_output_map_name(output_map, asked[i]);
-    rfs_output_map_report(output_map, &log);
-    rfs_output_map_report(output_map, &log);
+        rfs_names_shown(output_map, asked[i]);
+    rfs_names_report(output_map, &log);
+    rfs_names_report(output_map, &log);
     if (part ? !strstr(text, part) : text[0] != '\0')
         fail_msg("%s", text);
-    rfs_output_map_free(output_map);
+    rfs_names_free(output_map);
     rfs_log_destroy(&log);
 }
 
@@ -293,14 +293,14 @@ static void test_report(void **state)
 
 static void test_names_in_the_source(void **state)
 {
-    struct rfs_output_map *map = open_names("{\"a\": \"b\", \"c\": null, \"b\": \"x\"}");
+    struct rfs_names *map = open_names("{\"a\": \"b\", \"c\": null, \"b\": \"x\"}");
     const char *own = "own";
     (void)state;
-    assert_string_equal(rfs_output_map_source(map, "b"), "a");
-    assert_string_equal(rfs_output_map_source(map, "x"), "b");
-    assert_ptr_equal(rfs_output_map_source(map, own), own);
-    assert_ptr_equal(rfs_output_map_source(NULL, own), own);
-    rfs_output_map_free(map);
+    assert_string_equal(rfs_names_source(map, "b"), "a");
+    assert_string_equal(rfs_names_source(map, "x"), "b");
+    assert_ptr_equal(rfs_names_source(map, own), own);
+    assert_ptr_equal(rfs_names_source(NULL, own), own);
+    rfs_names_free(map);
 }
 
 int main(void)

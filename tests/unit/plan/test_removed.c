@@ -26,7 +26,7 @@ struct fixture {
     struct rfs_pool *pool;
     struct rfs_catalog *catalog;
     struct rfs_planner *planner;
-    struct rfs_output_map *output_map;
+    struct rfs_names *output_map;
     bool strict, keep_empty;
     struct rfs_log log;
     char lines[2048];
@@ -586,13 +586,13 @@ static void test_slices_of_other_types(void **state)
 static void test_layouts_by_either_name(void **state)
 {
     struct fixture *f = *state;
-    const struct rfs_output_map_config config = {.names = tree_path(f->root, "map.json")};
+    const struct rfs_names_config config = {.names = tree_path(f->root, "map.json")};
     static const char map[] = "{\"a\": \"x\", \"b\": \"y\"}";
 
     for (unsigned rank = 0; rank < 2; rank++)
         write_rank(f, rank, "abw");
     tree_write(f->root, "map.json", map, sizeof map - 1);
-    assert_int_equal(rfs_output_map_open(&config, &f->output_map, &f->err), 0);
+    assert_int_equal(rfs_names_open(&config, &f->output_map, &f->err), 0);
     open_tree(f, LAYOUT("a", "[2]", "0") ", " LAYOUT("b", "[2]", "0") ", " OVER("w", "[2]"),
               OVER("x", "[1]") ", " OVER("b", "[1]") ", " OVER("w", "[1]"));
     expect_file(f, 0, "x0,1 y0,1 w0");
@@ -601,13 +601,13 @@ static void test_layouts_by_either_name(void **state)
 static void test_two_of_one_name(void **state)
 {
     struct fixture *f = *state;
-    const struct rfs_output_map_config config = {.names = tree_path(f->root, "map.json")};
+    const struct rfs_names_config config = {.names = tree_path(f->root, "map.json")};
     static const char map[] = "{\"a\": \"w\"}";
 
     write_rank(f, 0, "abw");
     write_rank(f, 1, "abw");
     tree_write(f->root, "map.json", map, sizeof map - 1);
-    assert_int_equal(rfs_output_map_open(&config, &f->output_map, &f->err), 0);
+    assert_int_equal(rfs_names_open(&config, &f->output_map, &f->err), 0);
     open_tree(f, OVER("w", "[2]"), NULL);
     expect_refusal(f, 0, -EINVAL, "both be shown as 'w'");
 }
@@ -655,7 +655,7 @@ static int tear_down(void **state)
 
     rfs_pool_free(f->pool);
     rfs_planner_free(f->planner);
-    rfs_output_map_free(f->output_map);
+    rfs_names_free(f->output_map);
     rfs_catalog_close(f->catalog);
     rfs_strategy_free(f->src);
     rfs_strategy_free(f->dst);

@@ -5,7 +5,7 @@
  * room for indexes, so that each is dropped as soon as it is not in use, and some again by what a
  * first view has saved of them.
  */
-#include "catalog/saved/folder.h"
+#include "catalog/saved.h"
 #include "plan/planner.h"
 #include "plan/trace.h"
 #include "tests/unit/plan/world.h"
@@ -103,8 +103,8 @@ static void copy_block(struct open *o, const struct rfs_block *block, unsigned c
             dst += at[k] * block->loop[k].dst_stride;
             src += at[k] * block->loop[k].src_stride;
         }
-        assert_int_equal(rfs_content_pread(&reading, &block->content, out + dst, block->run, src),
-                         0);
+        assert_int_equal(
+            rfs_catalog_content_pread(&reading, &block->content, out + dst, block->run, src), 0);
         more = false;
         for (uint32_t k = block->n_loops; !more && k-- > 0;) {
             more = ++at[k] < block->loop[k].count;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/beneath.h"
-#include "store/fds.h"
 #include "store/files.h"
 #include "tree.h"
 

@@ -3,7 +3,7 @@
  * The store of decrypted blocks: each is made once, all together stay within the budget, and
  * everybody gets on.
  */
-#include "store/blocks.h"
+#include "store/encrypted.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Object storage without a server: signatures, credentials, lists of objects. */
+#include "store/remote/bucket.h"
 #include "store/remote/credentials.h"
-#include "store/remote/jumps.h"
 #include "store/remote/listing.h"
 #include "store/remote/markup.h"
-#include "store/remote/metadata.h"
-#include "store/remote/place.h"
-#include "store/remote/settings.h"
+#include "store/remote/object.h"
+#include "store/remote/remote_settings.h"
 #include "store/remote/sign.h"
 
 #include <errno.h>
@@ -24,7 +23,7 @@
 #define BUCKET_HOST "examplebucket.s3.amazonaws.com"
 
 static void expect_signature(const char *path, const char *query,
-                             const struct rfs_signed_header *headers, size_t n, const char *want)
+                             const struct rfs_sign_header *headers, size_t n, const char *want)
 {
     const struct rfs_sign sign = {
         .key_id = KEY_ID,
@@ -48,13 +47,13 @@ static void expect_signature(const char *path, const char *query,
 
 static void signatures_of_the_documentation(void **state)
 {
-    const struct rfs_signed_header plain[] = {{"host", BUCKET_HOST},
-                                              {"x-amz-content-sha256", RFS_SIGN_NO_BODY},
-                                              {"x-amz-date", "20130524T000000Z"}};
-    const struct rfs_signed_header ranged[] = {{"host", BUCKET_HOST},
-                                               {"range", "bytes=0-9"},
-                                               {"x-amz-content-sha256", RFS_SIGN_NO_BODY},
-                                               {"x-amz-date", "20130524T000000Z"}};
+    const struct rfs_sign_header plain[] = {{"host", BUCKET_HOST},
+                                            {"x-amz-content-sha256", RFS_SIGN_NO_BODY},
+                                            {"x-amz-date", "20130524T000000Z"}};
+    const struct rfs_sign_header ranged[] = {{"host", BUCKET_HOST},
+                                             {"range", "bytes=0-9"},
+                                             {"x-amz-content-sha256", RFS_SIGN_NO_BODY},
+                                             {"x-amz-date", "20130524T000000Z"}};
 
     (void)state;
     expect_signature("/test.txt", "", ranged, 4,
@@ -67,8 +66,8 @@ static void signatures_of_the_documentation(void **state)
 
 static void the_test_suite_of_version_4(void **state)
 {
-    const struct rfs_signed_header headers[] = {{"host", "example.amazonaws.com"},
-                                                {"x-amz-date", "20150830T123600Z"}};
+    const struct rfs_sign_header headers[] = {{"host", "example.amazonaws.com"},
+                                              {"x-amz-date", "20150830T123600Z"}};
     const struct rfs_sign sign = {
         .key_id = "AKIDEXAMPLE",
         .secret = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY",
@@ -238,14 +237,14 @@ static void indexes_of_folders(void **state)
 
 static void expect_place(const char *url, const char *base, const char *path)
 {
-    struct rfs_place place;
+    struct rfs_bucket place;
 
-    assert_int_equal(rfs_place_of(url, &place), 0);
-    char *got = rfs_place_path(&place, place.key);
+    assert_int_equal(rfs_bucket_of(url, &place), 0);
+    char *got = rfs_bucket_path(&place, place.key);
     assert_string_equal(place.base, base);
     assert_string_equal(got, path);
     free(got);
-    rfs_place_free(&place);
+    rfs_bucket_free(&place);
 }
 
 static void urls_lead_to_places(void **state)
@@ -269,9 +268,9 @@ static void urls_lead_to_places(void **state)
     setenv("AWS_ENDPOINT_URL_S3", "https://obs.cn-north-4.myhuaweicloud.com", 1);
     expect_place("s3://bucket/a", "https://bucket.obs.cn-north-4.myhuaweicloud.com", "/a");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        struct rfs_place place;
-        assert_int_equal(rfs_place_of(wrong[i], &place), -EINVAL);
-        rfs_place_free(&place);
+        struct rfs_bucket place;
+        assert_int_equal(rfs_bucket_of(wrong[i], &place), -EINVAL);
+        rfs_bucket_free(&place);
     }
 }
 
@@ -337,16 +336,16 @@ static void places_that_move(void **state)
     (void)state;
     unsetenv("AWS_ENDPOINT_URL_S3");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct rfs_place place;
+        struct rfs_bucket place;
         setenv("AWS_ENDPOINT_URL", cases[i].endpoint, 1);
-        rfs_place_learn("other", "");
-        assert_int_equal(rfs_place_of("s3://bucket/a", &place), 0);
-        assert_int_equal(rfs_place_move(&place, cases[i].location), cases[i].base != NULL);
+        rfs_bucket_learn("other", "");
+        assert_int_equal(rfs_bucket_of("s3://bucket/a", &place), 0);
+        assert_int_equal(rfs_bucket_move(&place, cases[i].location), cases[i].base != NULL);
         if (cases[i].base)
             expect_place("s3://bucket/a", cases[i].base, "/a");
-        rfs_place_free(&place);
+        rfs_bucket_free(&place);
     }
-    rfs_place_learn("other", "");
+    rfs_bucket_learn("other", "");
     unsetenv("AWS_ENDPOINT_URL");
 }
 
@@ -355,19 +354,19 @@ static void places_of_a_bucket_in_the_path(void **state)
 {
     struct rfs_options options = {.path_style = true};
     const struct rfs_options none = {0};
-    struct rfs_place place;
+    struct rfs_bucket place;
 
     (void)state;
     setenv("AWS_ENDPOINT_URL", "https://minio.acme.com", 1);
     assert_int_equal(rfs_remote_adopt(&options), 0);
-    assert_int_equal(rfs_place_of("s3://minio/a", &place), 0);
+    assert_int_equal(rfs_bucket_of("s3://minio/a", &place), 0);
     assert_string_equal(place.base, "https://minio.acme.com");
-    assert_false(rfs_place_move(&place, "https://evil.acme.com/"));
-    assert_false(rfs_place_move(&place, "https://acme.com/"));
-    assert_true(rfs_place_move(&place, "https://eu.minio.acme.com/"));
+    assert_false(rfs_bucket_move(&place, "https://evil.acme.com/"));
+    assert_false(rfs_bucket_move(&place, "https://acme.com/"));
+    assert_true(rfs_bucket_move(&place, "https://eu.minio.acme.com/"));
     expect_place("s3://minio/a", "https://eu.minio.acme.com", "/minio/a");
-    rfs_place_free(&place);
-    rfs_place_learn("other", "");
+    rfs_bucket_free(&place);
+    rfs_bucket_learn("other", "");
     assert_int_equal(rfs_remote_adopt(&none), 0);
     unsetenv("AWS_ENDPOINT_URL");
 }
@@ -380,27 +379,27 @@ static void regions_that_are_none(void **state)
     (void)state;
     setenv("AWS_REGION", "eu-west-1", 1);
     for (size_t i = 0; i < sizeof regions / sizeof *regions; i++) {
-        rfs_place_learn("bucket", regions[i]);
+        rfs_bucket_learn("bucket", regions[i]);
         expect_place("s3://bucket/a", "https://bucket.s3.eu-west-1.amazonaws.com", "/a");
     }
-    rfs_place_learn("bucket", "us-west-2");
+    rfs_bucket_learn("bucket", "us-west-2");
     expect_place("s3://bucket/a", "https://bucket.s3.us-west-2.amazonaws.com", "/a");
-    rfs_place_learn("other", "");
+    rfs_bucket_learn("other", "");
 }
 
 /* A walk whose jumps repeat is expected to go on: of layers of three tensors, with longer names. */
 static void test_jumps_that_repeat(void **state)
 {
     static const uint64_t sizes[] = {1 << 20, 3 << 20, 5 << 20};
-    struct rfs_jumps jumps = {.n = 0};
-    uint64_t guesses[RFS_JUMPS_AHEAD], at = 0, most = 0;
+    struct rfs_object_jumps jumps = {.n = 0};
+    uint64_t guesses[RFS_OBJECT_JUMPS_AHEAD], at = 0, most = 0;
 
     (void)state;
-    assert_int_equal(rfs_jumps_guess(&jumps, guesses), 0);
+    assert_int_equal(rfs_object_guess_jumps(&jumps, guesses), 0);
     for (unsigned i = 0; i < 300; i++) {
-        rfs_jumps_note(&jumps, at);
-        rfs_jumps_note(&jumps, at + 4096); /* the same place */
-        const size_t n = rfs_jumps_guess(&jumps, guesses);
+        rfs_object_note_jump(&jumps, at);
+        rfs_object_note_jump(&jumps, at + 4096); /* the same place */
+        const size_t n = rfs_object_guess_jumps(&jumps, guesses);
         assert_true(i >= 6 || n == 0);
         assert_true(i < 6 || n >= 6);
         for (uint64_t k = 0, next = at; k < n; k++) {
@@ -411,24 +410,24 @@ static void test_jumps_that_repeat(void **state)
         at += sizes[i % 3] + i / 30;
     }
     assert_true(most > 50);
-    rfs_jumps_note(&jumps, 7); /* back */
-    assert_int_equal(rfs_jumps_guess(&jumps, guesses), 0);
+    rfs_object_note_jump(&jumps, 7); /* back */
+    assert_int_equal(rfs_object_guess_jumps(&jumps, guesses), 0);
 }
 
 static void test_jumps_that_do_not(void **state)
 {
-    struct rfs_jumps jumps = {.n = 0};
-    uint64_t guesses[RFS_JUMPS_AHEAD], at = 0;
+    struct rfs_object_jumps jumps = {.n = 0};
+    uint64_t guesses[RFS_OBJECT_JUMPS_AHEAD], at = 0;
 
     (void)state;
     for (uint64_t i = 0; i < 200; i++, at += (i * i % 1013 + 1) << 16) {
-        rfs_jumps_note(&jumps, at);
-        assert_true(rfs_jumps_guess(&jumps, guesses) <= 2);
+        rfs_object_note_jump(&jumps, at);
+        assert_true(rfs_object_guess_jumps(&jumps, guesses) <= 2);
     }
-    rfs_jumps_note(&jumps, UINT64_MAX - ((uint64_t)2 << 20));
-    rfs_jumps_note(&jumps, UINT64_MAX - ((uint64_t)1 << 20));
-    rfs_jumps_note(&jumps, UINT64_MAX);
-    assert_true(rfs_jumps_guess(&jumps, guesses) <= 2); /* no number beyond the last */
+    rfs_object_note_jump(&jumps, UINT64_MAX - ((uint64_t)2 << 20));
+    rfs_object_note_jump(&jumps, UINT64_MAX - ((uint64_t)1 << 20));
+    rfs_object_note_jump(&jumps, UINT64_MAX);
+    assert_true(rfs_object_guess_jumps(&jumps, guesses) <= 2); /* no number beyond the last */
 }
 
 static void tokens_go_to_this_machine_or_by_tls(void **state)
@@ -464,9 +463,9 @@ static void tokens_go_to_this_machine_or_by_tls(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
-        assert_true(rfs_metadata_trusts(good[i]));
+        assert_true(rfs_credentials_trusts(good[i]));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_false(rfs_metadata_trusts(bad[i]));
+        assert_false(rfs_credentials_trusts(bad[i]));
 }
 
 int main(void)

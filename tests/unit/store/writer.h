@@ -3,7 +3,7 @@
 #ifndef TESTS_UNIT_SOURCE_WRITER_H
 #define TESTS_UNIT_SOURCE_WRITER_H
 
-#include "formats/ckpt/walk.h"
+#include "formats/ckpt/ckpt.h"
 
 #include <stdbool.h>
 #include <stddef.h>

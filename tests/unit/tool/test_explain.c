@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Byte ranges and unions of `reshard explain`, against slow and plain reckonings. */
 #include "tests/support/tree.h"
-#include "tool/explain/ranges.h"
-#include "tool/explain/union.h"
+#include "tool/explain/source_bytes.h"
 #include "tool/layout/devices.h"
-#include "tool/ranks/needed.h"
+#include "tool/ranks/ranks_needed.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,7 +45,7 @@ static void mark_block(const struct rfs_block *block, unsigned char *marks)
     }
 }
 
-static void mark_range(const struct rfs_file_range *range, unsigned char *marks)
+static void mark_range(const struct rfs_explain_range *range, unsigned char *marks)
 {
     uint64_t at[RFS_MAX_DIMS] = {0};
 
@@ -91,7 +90,7 @@ static void test_ranges(void **state)
         uint64_t dst_step = item;
         for (uint32_t i = ndim; i-- > 0; dst_step *= len[i])
             dst[i] = dst_step;
-        rfs_block_box(&block, ndim, len, item, dst, stride);
+        rfs_slice_block_box(&block, ndim, len, item, dst, stride);
         block.content.n = test_below(&random, 5);
         block.content.extents = extents;
         uint64_t left = step, place = 50;
@@ -103,9 +102,9 @@ static void test_ranges(void **state)
             place += bytes + 1 + test_below(&random, 40);
         }
         unsigned char want[FILE_BYTES] = {0}, got[FILE_BYTES] = {0};
-        struct rfs_file_ranges ranges = {0};
+        struct rfs_explain_ranges ranges = {0};
         mark_block(&block, want);
-        assert_true(rfs_ranges_add(&block, &ranges));
+        assert_true(rfs_explain_ranges_add(&block, &ranges));
         uint64_t bytes = 0;
         for (size_t i = 0; i < ranges.n; i++)
             mark_range(&ranges.data[i], got);
@@ -113,7 +112,7 @@ static void test_ranges(void **state)
             assert_int_equal(got[i], want[i]); /* each once */
             bytes += want[i];
         }
-        assert_int_equal(rfs_block_source_bytes(&block), bytes);
+        assert_int_equal(rfs_explain_block_bytes(&block), bytes);
         if (block.content.n == 0)
             assert_int_equal(ranges.n, 1);
         free(ranges.data);
@@ -125,12 +124,12 @@ static void test_ranges_fold(void **state)
 {
     const uint64_t len[] = {4, 8}, src[] = {32, 4}, dst[] = {64, 4};
     struct rfs_block block = {.content = {.offset = 100}, .src = 64};
-    struct rfs_file_ranges ranges = {0};
+    struct rfs_explain_ranges ranges = {0};
 
     (void)state;
-    rfs_block_box(&block, 2, len, 4, dst, src);
+    rfs_slice_block_box(&block, 2, len, 4, dst, src);
     assert_int_equal(block.n_loops, 1);
-    assert_true(rfs_ranges_add(&block, &ranges));
+    assert_true(rfs_explain_ranges_add(&block, &ranges));
     assert_int_equal(ranges.n, 1);
     assert_int_equal(ranges.data[0].offset, 164);
     assert_int_equal(ranges.data[0].run, 128);
@@ -143,20 +142,20 @@ static void test_ranges_order(void **state)
 {
     const uint64_t len[] = {9, 2}, src[] = {4, 36}, dst[] = {8, 4};
     struct rfs_block block = {.content = {.offset = 100}};
-    struct rfs_file_ranges ranges = {0};
+    struct rfs_explain_ranges ranges = {0};
 
     (void)state;
-    rfs_block_box(&block, 2, len, 4, dst, src);
-    assert_true(rfs_ranges_add(&block, &ranges));
+    rfs_slice_block_box(&block, 2, len, 4, dst, src);
+    assert_true(rfs_explain_ranges_add(&block, &ranges));
     assert_int_equal(ranges.n, 1);
-    struct rfs_file_range *range = &ranges.data[0];
+    struct rfs_explain_range *range = &ranges.data[0];
     assert_int_equal(range->run, 4);
     assert_int_equal(range->n_loops, 2);
     for (uint32_t k = 0; k < 2; k++) {
         assert_int_equal(range->loop[k].count, len[k]);
         assert_int_equal(range->loop[k].stride, src[k]);
     }
-    rfs_range_sort(range);
+    rfs_explain_range_sort(range);
     assert_int_equal(range->offset, 100);
     assert_int_equal(range->run, 72);
     assert_int_equal(range->n_loops, 0);
@@ -172,7 +171,7 @@ static void test_union(void **state)
         const uint32_t ndim = test_below(&random, 4);
         const uint32_t n = test_below(&random, 7);
         unsigned char marks[8][8][8] = {{{0}}};
-        struct rfs_box_list boxes = {0};
+        struct rfs_explain_boxes boxes = {0};
         uint64_t want = 0, got = 99;
         for (uint32_t i = 0; i < n; i++) {
             struct rfs_box box = {.len = {0}};
@@ -189,7 +188,7 @@ static void test_union(void **state)
         }
         for (size_t i = 0; i < sizeof marks; i++)
             want += (&marks[0][0][0])[i];
-        assert_true(rfs_chunks_volume(&boxes, ndim, &got));
+        assert_true(rfs_explain_boxes_volume(&boxes, ndim, &got));
         assert_int_equal(got, want);
         free(boxes.data);
     }
@@ -249,14 +248,14 @@ static void test_needed(void **state)
     rfs_strategy_free(four);
 }
 
-static void slice_is(const struct rfs_group *group, uint32_t rank, const char *want)
+static void slice_is(const struct rfs_devices_group *group, uint32_t rank, const char *want)
 {
     char *text = NULL;
     size_t n = 0;
     FILE *out = open_memstream(&text, &n);
 
     assert_non_null(out);
-    rfs_put_slice(out, group, rank);
+    rfs_devices_put_slice(out, group, rank);
     fclose(out);
     assert_string_equal(text, want);
     free(text);
@@ -266,24 +265,24 @@ static void test_groups(void **state)
 {
     struct rfs_strategy *strategy = parse(ONE("[2,4]", "[0,1]", "[8,6]"));
     const uint64_t shape[] = {8, 6}, wrong[] = {8, 7};
-    struct rfs_groups groups = {0};
+    struct rfs_devices groups = {0};
     struct rfs_error err = {0};
-    struct rfs_groups_use use = {.strategy = strategy, .param = "w", .shape = shape, .n_shape = 2};
+    struct rfs_devices_use use = {.strategy = strategy, .param = "w", .shape = shape, .n_shape = 2};
 
     (void)state;
-    assert_int_equal(rfs_groups_make(&use, &groups, &err), 0);
+    assert_int_equal(rfs_devices_make(&use, &groups, &err), 0);
     assert_int_equal(groups.n, 1);
     slice_is(&groups.data[0], 0, "[0:2, 0:3]");
     slice_is(&groups.data[0], 3, "[6:8, 0:3]");
     slice_is(&groups.data[0], 6, "[4:6, 3:6]");
-    assert_int_equal(rfs_group_slice(&groups.data[0], 6), 2 * 2 + 1);
-    rfs_groups_free(&groups);
+    assert_int_equal(rfs_devices_slice(&groups.data[0], 6), 2 * 2 + 1);
+    rfs_devices_free(&groups);
     use.shape = wrong;
-    assert_int_not_equal(rfs_groups_make(&use, &groups, &err), 0);
-    rfs_groups_free(&groups);
+    assert_int_not_equal(rfs_devices_make(&use, &groups, &err), 0);
+    rfs_devices_free(&groups);
     use.param = "v";
-    assert_int_equal(rfs_groups_make(&use, &groups, &err), -2); /* -ENOENT */
-    rfs_groups_free(&groups);
+    assert_int_equal(rfs_devices_make(&use, &groups, &err), -2); /* -ENOENT */
+    rfs_devices_free(&groups);
     rfs_strategy_free(strategy);
 }
 

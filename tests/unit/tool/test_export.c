@@ -5,7 +5,7 @@
  */
 #include "tests/support/tree.h"
 #include "tool/common/show.h"
-#include "tool/export/options.h"
+#include "tool/export/export.h"
 #include "tool/export/wave.h"
 
 #include <errno.h>

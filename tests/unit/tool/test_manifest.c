@@ -4,7 +4,6 @@
  * folder of one.
  */
 #include "tests/support/tree.h"
-#include "tool/export/copy.h"
 #include "tool/export/dest.h"
 #include "tool/export/manifest.h"
 
@@ -264,10 +263,10 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void begin(struct folder *f, const char *path, struct rfs_partial *partial)
+static void begin(struct folder *f, const char *path, struct rfs_dest_partial *partial)
 {
     struct rfs_error err = {0};
-    if (rfs_partial_begin(&f->dest, path, 0400, partial, &err))
+    if (rfs_dest_partial_begin(&f->dest, path, 0400, partial, &err))
         fail_msg("%s", err.text);
 }
 
@@ -280,20 +279,20 @@ static bool is_there(const struct folder *f, const char *path)
 static void files_appear_when_they_are_complete(void **state)
 {
     struct folder *f = *state;
-    struct rfs_partial partial;
+    struct rfs_dest_partial partial;
     struct stat st;
     for (int sync = 0; sync < 2; sync++) {
         const char *path = sync ? "1_2/rank_3/c.ckpt" : "rank_3/c.ckpt";
         begin(f, path, &partial);
         assert_int_equal(write(partial.fd, "abc", 3), 3);
         assert_false(is_there(f, path));
-        assert_int_equal(rfs_partial_finish(&f->dest, &partial, false, sync, NULL), 0);
+        assert_int_equal(rfs_dest_partial_finish(&f->dest, &partial, false, sync, NULL), 0);
         assert_int_equal(rfs_dest_stat(&f->dest, path, &st), 0);
         assert_int_equal(st.st_size, 3);
         assert_int_equal(st.st_mode & 0777, 0400);
         begin(f, path, &partial);
-        rfs_partial_drop(&partial);
-        rfs_partial_drop(&partial);
+        rfs_dest_partial_drop(&partial);
+        rfs_dest_partial_drop(&partial);
         assert_true(is_there(f, path));
     }
     assert_false(is_there(f, "rank_3/.c.ckpt.part"));
@@ -302,17 +301,17 @@ static void files_appear_when_they_are_complete(void **state)
 static void what_is_there_is_not_overwritten_unasked(void **state)
 {
     struct folder *f = *state;
-    struct rfs_partial partial;
+    struct rfs_dest_partial partial;
     struct rfs_error err = {0};
     struct stat st;
     tree_write(f->root, "out/a", "old", 3);
     begin(f, "a", &partial);
-    assert_int_equal(rfs_partial_finish(&f->dest, &partial, false, false, &err), -EEXIST);
+    assert_int_equal(rfs_dest_partial_finish(&f->dest, &partial, false, false, &err), -EEXIST);
     assert_int_equal(rfs_dest_stat(&f->dest, "a", &st), 0);
     assert_int_equal(st.st_size, 3);
     assert_false(is_there(f, ".a.part"));
     begin(f, "a", &partial);
-    assert_int_equal(rfs_partial_finish(&f->dest, &partial, true, false, &err), 0);
+    assert_int_equal(rfs_dest_partial_finish(&f->dest, &partial, true, false, &err), 0);
     assert_int_equal(rfs_dest_stat(&f->dest, "a", &st), 0);
     assert_int_equal(st.st_size, 0);
 }
@@ -320,19 +319,19 @@ static void what_is_there_is_not_overwritten_unasked(void **state)
 static void a_temporary_that_somebody_writes_is_left_alone(void **state)
 {
     struct folder *f = *state;
-    struct rfs_partial partial, other;
+    struct rfs_dest_partial partial, other;
     struct rfs_error err = {0};
     begin(f, "r/a", &partial);
-    assert_int_equal(rfs_partial_begin(&f->dest, "r/a", 0400, &other, &err), -EBUSY);
+    assert_int_equal(rfs_dest_partial_begin(&f->dest, "r/a", 0400, &other, &err), -EBUSY);
     assert_non_null(strstr(err.text, "another export"));
     rfs_dest_sweep(&f->dest, "r/a");
     assert_true(is_there(f, "r/.a.part"));
-    rfs_partial_drop(&partial);
+    rfs_dest_partial_drop(&partial);
     /* One that was killed has no lock. */
     tree_write(f->root, "out/r/.a.part", "half", 4);
     assert_true(rfs_dest_partial_bytes(&f->dest, "r/a") > 0);
     begin(f, "r/a", &partial);
-    assert_int_equal(rfs_partial_finish(&f->dest, &partial, false, false, &err), 0);
+    assert_int_equal(rfs_dest_partial_finish(&f->dest, &partial, false, false, &err), 0);
     tree_write(f->root, "out/r/.a.part", "half", 4);
     rfs_dest_sweep(&f->dest, "r/a");
     assert_false(is_there(f, "r/.a.part"));
@@ -342,12 +341,12 @@ static void a_temporary_that_somebody_writes_is_left_alone(void **state)
 static void links_are_not_followed(void **state)
 {
     struct folder *f = *state;
-    struct rfs_partial partial;
+    struct rfs_dest_partial partial;
     struct stat st;
     tree_write(f->root, "elsewhere/a", "abc", 3);
     assert_int_equal(symlink("../elsewhere", tree_path(f->root, "out/rank_0")), 0);
     assert_int_equal(symlink("../elsewhere/a", tree_path(f->root, "out/b")), 0);
-    assert_true(rfs_partial_begin(&f->dest, "rank_0/a", 0400, &partial, NULL) < 0);
+    assert_true(rfs_dest_partial_begin(&f->dest, "rank_0/a", 0400, &partial, NULL) < 0);
     assert_true(rfs_dest_open(&f->dest, "rank_0/a") < 0);
     assert_true(rfs_dest_open(&f->dest, "b") < 0);
     assert_int_equal(rfs_dest_stat(&f->dest, "b", &st), 0);
@@ -408,21 +407,21 @@ static void what_is_taken_over_is_the_same(void **state)
     struct rfs_files *files = rfs_files_new(NULL);
     assert_non_null(files);
     const uint32_t id = rfs_files_add(files, tree_path(f->root, "source"));
-    for (int way = RFS_COPY_NOT; way <= RFS_COPY_SERVER; way++) {
+    for (int way = RFS_DEST_COPY_NOT; way <= RFS_DEST_COPY_SERVER; way++) {
         for (uint64_t shift = 0; shift < 3; shift++) {
-            struct rfs_copier copier;
-            const struct rfs_plain plain = {
+            struct rfs_dest_copier copier;
+            const struct rfs_view_run plain = {
                 .begin = 8192 + shift, .end = n, .file = id, .source = 4096 + shift / 2};
             uint64_t begin = 0;
             uint64_t end = 0;
             const int fd = open(tree_path(f->root, "copy"), O_RDWR | O_CREAT | O_TRUNC, 0600);
             assert_true(fd >= 0);
-            rfs_copier_init(&copier, fd);
+            rfs_dest_copier_init(&copier, fd);
             atomic_store(&copier.way, way);
-            assert_int_equal(rfs_copier_take(&copier, files, &plain, fd, &begin, &end), 0);
+            assert_int_equal(rfs_dest_copier_take(&copier, files, &plain, fd, &begin, &end), 0);
             assert_true(begin >= plain.begin && begin <= end && end <= plain.end);
-            assert_true(way == RFS_COPY_SERVER ? end == plain.end
-                                               : way != RFS_COPY_NOT || begin == end);
+            assert_true(way == RFS_DEST_COPY_SERVER ? end == plain.end
+                                                    : way != RFS_DEST_COPY_NOT || begin == end);
             assert_int_equal(pread(fd, got, end - begin, (off_t)begin), end - begin);
             assert_memory_equal(got, data + plain.source + (begin - plain.begin), end - begin);
             assert_int_equal(copier.bytes_taken, end - begin);
@@ -430,14 +429,15 @@ static void what_is_taken_over_is_the_same(void **state)
         }
     }
     /* A source that has changed is no source. */
-    struct rfs_copier copier;
+    struct rfs_dest_copier copier;
     uint64_t begin;
     uint64_t end;
-    const struct rfs_plain plain = {.begin = 0, .end = n, .file = id, .source = 0};
+    const struct rfs_view_run plain = {.begin = 0, .end = n, .file = id, .source = 0};
     tree_write(f->root, "source", data, n - 1);
-    rfs_copier_init(&copier, f->dest.fd);
-    atomic_store(&copier.way, RFS_COPY_SERVER);
-    assert_int_equal(rfs_copier_take(&copier, files, &plain, f->dest.fd, &begin, &end), -ESTALE);
+    rfs_dest_copier_init(&copier, f->dest.fd);
+    atomic_store(&copier.way, RFS_DEST_COPY_SERVER);
+    assert_int_equal(rfs_dest_copier_take(&copier, files, &plain, f->dest.fd, &begin, &end),
+                     -ESTALE);
     rfs_files_free(files);
     free(data);
     free(got);

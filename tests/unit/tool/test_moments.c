@@ -5,8 +5,8 @@
  */
 #include "tests/support/tree.h"
 #include "tool/common/numbers.h"
-#include "tool/diff/compare.h"
-#include "tool/stats/moments.h"
+#include "tool/diff/diff.h"
+#include "tool/stats/stats.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -136,7 +136,7 @@ static void expect_moments(const struct rfs_moments *got, const struct rfs_momen
     assert_true(got->above == want->above && got->below == want->below);
     assert_true(got->zeros == want->zeros);
     if (want->finite == 0) {
-        assert_true(isnan(rfs_moments_deviation(got)));
+        assert_true(isnan(rfs_stats_deviation(got)));
         return;
     }
     assert_true(got->min == want->min && got->max == want->max);
@@ -144,8 +144,7 @@ static void expect_moments(const struct rfs_moments *got, const struct rfs_momen
     assert_memory_equal(got->bins, want->bins, sizeof got->bins);
     const double scale = fmax(fabs(want->min), fabs(want->max));
     near(got->mean, want->mean, scale, "mean");
-    near(rfs_moments_deviation(got), sqrt(want->squares / (double)want->finite), scale,
-         "deviation");
+    near(rfs_stats_deviation(got), sqrt(want->squares / (double)want->finite), scale, "deviation");
 }
 
 static double random_value(uint64_t *seed, unsigned kind)
@@ -189,8 +188,8 @@ static void test_random_moments(void **state)
             struct rfs_moments part = {0};
             some = test_below(&seed, 9000) + 1;
             some = some < n - at ? some : n - at;
-            rfs_moments_add(&part, &type, values + at, some);
-            rfs_moments_merge(&got, &part);
+            rfs_stats_add(&part, &type, values + at, some);
+            rfs_stats_merge(&got, &part);
         }
         naive_moments(values, n, &want);
         expect_moments(&got, &want);
@@ -205,23 +204,23 @@ static void test_extremes(void **state)
     struct rfs_moments moments = {0};
 
     (void)state;
-    rfs_moments_add(&moments, &i64, (int64_t[]){INT64_MAX, INT64_MIN, INT64_MAX - 1}, 3);
+    rfs_stats_add(&moments, &i64, (int64_t[]){INT64_MAX, INT64_MIN, INT64_MAX - 1}, 3);
     assert_true(moments.long_min == INT64_MIN && moments.long_max == INT64_MAX);
     moments = (struct rfs_moments){0};
-    rfs_moments_add(&moments, &u64, (uint64_t[]){UINT64_MAX - 1, 7}, 2);
+    rfs_stats_add(&moments, &u64, (uint64_t[]){UINT64_MAX - 1, 7}, 2);
     assert_true(moments.ulong_min == 7 && moments.ulong_max == UINT64_MAX - 1);
 
     /* The ends of the histogram's range hold what lies beyond. */
     moments = (struct rfs_moments){0};
-    rfs_moments_add(&moments, &f64, (double[]){-0x1.8p1023, 0x1.8p1023}, 2);
+    rfs_stats_add(&moments, &f64, (double[]){-0x1.8p1023, 0x1.8p1023}, 2);
     assert_int_equal(moments.exponent, 1023);
     assert_true(moments.bins[0] == 1 && moments.bins[63] == 1);
     moments = (struct rfs_moments){0};
-    rfs_moments_add(&moments, &f64, (double[]){-0x1p-1074, 0, 0x1p-1074}, 3);
+    rfs_stats_add(&moments, &f64, (double[]){-0x1p-1074, 0, 0x1p-1074}, 3);
     assert_int_equal(moments.exponent, -1000);
     assert_true(moments.bins[31] == 1 && moments.bins[32] == 2);
     /* And in those of a far larger one. */
-    rfs_moments_add(&moments, &f64, (double[]){-1}, 1);
+    rfs_stats_add(&moments, &f64, (double[]){-1}, 1);
     assert_int_equal(moments.exponent, 1);
     assert_true(moments.bins[16] == 1 && moments.bins[31] == 1 && moments.bins[32] == 2);
 }
@@ -237,24 +236,24 @@ static void test_known_comparisons(void **state)
     struct rfs_comparison found = {0};
 
     (void)state;
-    rfs_compare_add(&found, &none, &f32, a, &f32, b, 8);
+    rfs_diff_add(&found, &none, &f32, a, &f32, b, 8);
     assert_int_equal(found.numbers, 8);
     assert_int_equal(found.same, 4); /* 1, NaN, Inf, 0 */
     assert_int_equal(found.beyond, 4);
     assert_true(found.nan_a == 2 && found.nan_b == 1);
     assert_true(found.most == 3 && found.most_relative == 0.5 / 2.5);
     found = (struct rfs_comparison){0};
-    rfs_compare_add(&found, &half, &f32, a, &f32, b, 8);
+    rfs_diff_add(&found, &half, &f32, a, &f32, b, 8);
     assert_int_equal(found.beyond, 3); /* a NaN, an infinity, and 3 of 0 */
     found = (struct rfs_comparison){0};
-    rfs_compare_add(&found, &fifth, &f32, a, &f32, b, 2);
+    rfs_diff_add(&found, &fifth, &f32, a, &f32, b, 2);
     assert_int_equal(found.beyond, 0);
 
     /* Values of two types: 1.5 and pi's bfloat16. */
     found = (struct rfs_comparison){0};
-    rfs_compare_add(&found, &none, &f32, (float[]){1.5f, 3.140625f}, &bf16, "\xC0\x3F\x49\x40", 2);
+    rfs_diff_add(&found, &none, &f32, (float[]){1.5f, 3.140625f}, &bf16, "\xC0\x3F\x49\x40", 2);
     assert_int_equal(found.same, 2);
-    assert_true(rfs_compare_cosine(&found) == 1);
+    assert_true(rfs_diff_cosine(&found) == 1);
 }
 
 static void test_long_integers(void **state)
@@ -264,14 +263,14 @@ static void test_long_integers(void **state)
     struct rfs_comparison found = {0};
 
     (void)state;
-    rfs_compare_add(&found, &none, &i64, (int64_t[]){INT64_MAX, INT64_MIN, 5}, &i64,
-                    (int64_t[]){INT64_MAX - 1, INT64_MAX, 5}, 3);
+    rfs_diff_add(&found, &none, &i64, (int64_t[]){INT64_MAX, INT64_MIN, 5}, &i64,
+                 (int64_t[]){INT64_MAX - 1, INT64_MAX, 5}, 3);
     assert_int_equal(found.same, 1);
     assert_int_equal(found.beyond, 2);
     assert_true(found.most == 0x1p64);
     found = (struct rfs_comparison){0};
-    rfs_compare_add(&found, &none, &u64, (uint64_t[]){UINT64_MAX}, &u64,
-                    (uint64_t[]){UINT64_MAX - 1}, 1);
+    rfs_diff_add(&found, &none, &u64, (uint64_t[]){UINT64_MAX}, &u64, (uint64_t[]){UINT64_MAX - 1},
+                 1);
     assert_true(found.same == 0 && found.most == 1);
 }
 
@@ -313,15 +312,15 @@ static void test_random_comparisons(void **state)
             struct rfs_comparison part = {0};
             some = test_below(&seed, 9000) + 1;
             some = some < n - at ? some : n - at;
-            rfs_compare_add(&part, &tolerance, &f64, a + at, &f64, b + at, some);
-            rfs_compare_merge(&got, &part);
+            rfs_diff_add(&part, &tolerance, &f64, a + at, &f64, b + at, some);
+            rfs_diff_merge(&got, &part);
         }
         assert_true(got.numbers == n && got.same == same && got.beyond == beyond);
         assert_true(got.most == most && got.most_relative == most_relative);
         if (aa > 0 && bb > 0)
-            near(rfs_compare_cosine(&got), (double)(ab / sqrtl(aa) / sqrtl(bb)), 1, "cosine");
+            near(rfs_diff_cosine(&got), (double)(ab / sqrtl(aa) / sqrtl(bb)), 1, "cosine");
         else
-            assert_true(isnan(rfs_compare_cosine(&got)));
+            assert_true(isnan(rfs_diff_cosine(&got)));
         free(a);
         free(b);
     }

@@ -69,7 +69,7 @@ static void test_a_list_as_it_is_written(void **state)
 
     assert_int_equal(rfs_sums_init(&again), 0);
     assert_int_equal(rfs_sums_parse("m", text, size, &again, &err), 0);
-    const struct rfs_sum_entry *entry = rfs_sums_find(&again, "z");
+    const struct rfs_sums_entry *entry = rfs_sums_find(&again, "z");
     assert_non_null(entry);
     assert_true(rfs_sums_fit(entry, &matrix));
     assert_false(rfs_sums_fit(entry, &scalar));

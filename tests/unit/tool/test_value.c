@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The content function against constants computed by scripts/check-example's scalar formula. */
-#include "tool/example/value.h"
+#include "tool/example/network.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -24,7 +24,7 @@ static void keys_are_those_of_the_formula(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        assert_int_equal(rfs_value_key(known[i].seed, known[i].name), known[i].key);
+        assert_int_equal(rfs_net_value_key(known[i].seed, known[i].name), known[i].key);
 }
 
 static void elements_are_those_of_the_formula(void **state)
@@ -69,12 +69,12 @@ static void elements_are_those_of_the_formula(void **state)
         {RFS_FLOAT64, 1000000000007, 0x3fe5c238b8b7106b},
     };
     (void)state;
-    const uint64_t key = rfs_value_key(1, "layer1.weight");
+    const uint64_t key = rfs_net_value_key(1, "layer1.weight");
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         unsigned char bytes[8];
         uint64_t bits = 0;
-        rfs_value_fill(key, known[i].dtype, known[i].at, 1, bytes);
-        for (uint32_t k = rfs_value_bytes(known[i].dtype); k-- > 0;)
+        rfs_net_value_fill(key, known[i].dtype, known[i].at, 1, bytes);
+        for (uint32_t k = rfs_net_value_bytes(known[i].dtype); k-- > 0;)
             bits = bits << 8 | bytes[k];
         assert_int_equal(bits, known[i].bits);
     }
@@ -88,12 +88,12 @@ static void any_cut_of_a_fill_gives_the_same_bytes(void **state)
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
         unsigned char whole[N * 8];
         unsigned char part[N * 8 + 1];
-        const uint32_t bytes = rfs_value_bytes(dtypes[d]);
-        rfs_value_fill(42, dtypes[d], 3, N, whole);
+        const uint32_t bytes = rfs_net_value_bytes(dtypes[d]);
+        rfs_net_value_fill(42, dtypes[d], 3, N, whole);
         for (size_t begin = 0; begin < N; begin++)
             for (size_t count = 0; begin + count <= N; count += 7) {
                 part[count * bytes] = 0xa5;
-                rfs_value_fill(42, dtypes[d], 3 + begin, count, part);
+                rfs_net_value_fill(42, dtypes[d], 3 + begin, count, part);
                 assert_memory_equal(part, whole + begin * bytes, count * bytes);
                 assert_int_equal(part[count * bytes], 0xa5);
             }
@@ -108,8 +108,8 @@ static void floats_are_normal_and_below_one(void **state)
     double *large = malloc(N * sizeof *large);
     assert_non_null(small);
     assert_non_null(large);
-    rfs_value_fill(5, RFS_FLOAT32, 0, N, small);
-    rfs_value_fill(5, RFS_FLOAT64, 0, N, large);
+    rfs_net_value_fill(5, RFS_FLOAT32, 0, N, small);
+    rfs_net_value_fill(5, RFS_FLOAT64, 0, N, large);
     size_t negative = 0;
     for (size_t i = 0; i < N; i++) {
         assert_true(isnormal(small[i]) && fabsf(small[i]) < 1.0F);
@@ -124,9 +124,9 @@ static void floats_are_normal_and_below_one(void **state)
 static void types_without_the_function_are_said_so(void **state)
 {
     (void)state;
-    assert_int_equal(rfs_value_bytes(RFS_STR), 0);
-    assert_int_equal(rfs_value_bytes(RFS_COMPLEX64), 0);
-    assert_int_equal(rfs_value_bytes(RFS_FLOAT16), 2);
+    assert_int_equal(rfs_net_value_bytes(RFS_STR), 0);
+    assert_int_equal(rfs_net_value_bytes(RFS_COMPLEX64), 0);
+    assert_int_equal(rfs_net_value_bytes(RFS_FLOAT16), 2);
 }
 
 int main(void)

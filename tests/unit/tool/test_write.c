@@ -3,12 +3,12 @@
  * What the tool writes, read back by the rooms: strategies by the layout room, whose grids must cut
  * as the network meant; source files by the scanner, with every element where its box says.
  */
-#include "formats/ckpt/walk.h"
+#include "formats/ckpt/ckpt.h"
 #include "image/image.h"
 #include "layout/grid.h"
 #include "layout/strategy.h"
-#include "tool/example/value.h"
-#include "tool/example/write.h"
+#include "tool/example/example.h"
+#include "tool/example/network.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -80,8 +80,8 @@ static void compare_cut(const struct rfs_strategy *strategy, const struct rfs_ne
     uint32_t pieces[RFS_NET_DIMS];
     uint32_t step;
     uint32_t shard;
-    rfs_cut_pieces(&param->cut[side], param->ndim, pieces);
-    rfs_cut_shard(&param->cut[side], param->ndim, &shard, &step);
+    rfs_net_cut_pieces(&param->cut[side], param->ndim, pieces);
+    rfs_net_cut_shard(&param->cut[side], param->ndim, &shard, &step);
     assert_int_equal(layout->opt_step, step);
     assert_int_equal(grid.ranks, n);
     for (uint32_t axis = 0; axis < param->ndim; axis++)
@@ -89,7 +89,7 @@ static void compare_cut(const struct rfs_strategy *strategy, const struct rfs_ne
     for (uint32_t rank = 0; rank < n; rank++) {
         uint32_t want[RFS_NET_DIMS];
         uint32_t got[RFS_GRID_DIMS];
-        rfs_cut_cell(&param->cut[side], param->ndim, rank, want);
+        rfs_net_cut_cell(&param->cut[side], param->ndim, rank, want);
         rfs_grid_cell(&grid, rank, got);
         for (uint32_t axis = 0; axis < param->ndim; axis++)
             assert_int_equal(got[axis], want[axis]);
@@ -109,7 +109,7 @@ static void the_layout_room_cuts_as_the_network_meant(void **state)
             struct rfs_error err = {0};
             size_t shared = 0;
             make(kind, i / 2, RFS_FLOAT32, &net);
-            if (rfs_write_strategy(&net, side, &data, &size, &err) != 0)
+            if (rfs_example_write_strategy(&net, side, &data, &size, &err) != 0)
                 fail_msg("%s", err.text);
             if (rfs_strategy_parse("a.ckpt", data, size, &strategy, &err) != 0)
                 fail_msg("%s", err.text);
@@ -140,8 +140,8 @@ static void compare_content(const struct rfs_net_param *param, uint64_t seed, ui
     uint32_t pieces[RFS_NET_DIMS] = {1, 1};
     char name[sizeof param->name + 16];
     if (param->shared) {
-        rfs_cut_cell(&param->cut[0], param->ndim, rank, cell);
-        rfs_cut_pieces(&param->cut[0], param->ndim, pieces);
+        rfs_net_cut_cell(&param->cut[0], param->ndim, rank, cell);
+        rfs_net_cut_pieces(&param->cut[0], param->ndim, pieces);
     }
     assert_int_equal(type->ndim, param->ndim);
     for (uint32_t axis = 0; axis < param->ndim; axis++) {
@@ -153,14 +153,14 @@ static void compare_content(const struct rfs_net_param *param, uint64_t seed, ui
         snprintf(name, sizeof name, "%s@%u", param->name, rank);
     else
         snprintf(name, sizeof name, "%s", param->name);
-    const uint64_t key = rfs_value_key(seed, name);
-    const uint32_t bytes = rfs_value_bytes(param->dtype);
+    const uint64_t key = rfs_net_value_key(seed, name);
+    const uint32_t bytes = rfs_net_value_bytes(param->dtype);
     const uint64_t columns = param->ndim == 2 ? param->dims[1] : 1;
     for (uint64_t i = 0; i < slice[0]; i++)
         for (uint64_t j = 0; j < slice[1]; j++) {
             unsigned char want[8];
             const uint64_t at = (cell[0] * slice[0] + i) * columns + cell[1] * slice[1] + j;
-            rfs_value_fill(key, param->dtype, at, 1, want);
+            rfs_net_value_fill(key, param->dtype, at, 1, want);
             assert_memory_equal(content + (i * slice[1] + j) * bytes, want, bytes);
         }
 }
@@ -174,7 +174,7 @@ static void compare_rank(const struct rfs_net *net, uint64_t seed, uint32_t rank
     FILE *file = tmpfile();
     assert_non_null(file);
     int fd = fileno(file);
-    if (rfs_write_rank(net, seed, rank, fd, "rank", &err) != 0)
+    if (rfs_example_write_rank(net, seed, rank, fd, "rank", &err) != 0)
         fail_msg("%s", err.text);
     assert_int_equal(fstat(fd, &st), 0);
     if (rfs_ckpt_walk(read_at, &fd, (uint64_t)st.st_size, "rank", &tables, &index, &err) != 0)
@@ -221,7 +221,7 @@ static void a_full_disk_is_an_error_that_names_file_and_parameter(void **state)
     if (full == NULL)
         skip();
     make(0, 0, RFS_FLOAT32, &net);
-    assert_int_equal(rfs_write_rank(&net, 1, 0, fileno(full), "out.ckpt", &err), -ENOSPC);
+    assert_int_equal(rfs_example_write_rank(&net, 1, 0, fileno(full), "out.ckpt", &err), -ENOSPC);
     assert_non_null(strstr(err.text, "out.ckpt"));
     assert_non_null(strstr(err.text, "'layer1.weight'"));
     fclose(full);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 view_tests = \
 	tests/unit/view/test_archives \
-	tests/unit/view/test_budget \
+	tests/unit/view/test_memory_limit \
 	tests/unit/view/test_by_rules \
 	tests/unit/view/test_hidden \
 	tests/unit/view/test_converted \
@@ -30,11 +30,11 @@ view_support = \
 	tests/support/tree.h \
 	tests/unit/view/support.c \
 	tests/unit/view/support.h
-tests_unit_view_test_budget_SOURCES = \
+tests_unit_view_test_memory_limit_SOURCES = \
 	tests/support/tree.c \
 	tests/support/tree.h \
-	tests/unit/view/test_budget.c
-tests_unit_view_test_budget_LDADD = librfs.la $(CMOCKA_LIBS)
+	tests/unit/view/test_memory_limit.c
+tests_unit_view_test_memory_limit_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_encrypted_SOURCES = $(view_support) \
 	tests/support/sealer.c \
 	tests/support/sealer.h \

@@ -48,7 +48,7 @@ void expected_rank(struct bytes *file, unsigned rank, unsigned char steps);
 /* "w" on a 2 x 2 matrix, cut over the inner axis: ranks 0 and 2, 1 and 3 hold the same slices. */
 void replicate(struct fixture *f, const unsigned char *steps);
 
-/* Of each test: *state is a fixture with the strategies and sources above, no view open yet. */
+/* Set up each test: *state is a fixture with the strategies and sources above, no view open yet. */
 int set_up(void **state);
 int tear_down(void **state);
 

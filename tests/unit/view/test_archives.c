@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints shown as files of torch.save: their archives, and the checksums in them. */
-#include "formats/torch/archive.h"
+#include "formats/torch/torch.h"
 #include "tests/unit/view/support.h"
 
 #include <errno.h>

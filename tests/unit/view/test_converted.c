@@ -3,7 +3,7 @@
  * Files whose parameters have other dtypes and names than their sources: sizes, headers, and bytes
  * at any offset.
  */
-#include "assemble/convert.h"
+#include "assemble/cast.h"
 #include "tests/unit/view/support.h"
 
 #include <errno.h>
@@ -52,7 +52,7 @@ static void add_value(struct bytes *file, const struct param *param, const char 
         if (to == param->from)
             memcpy(out + r * dims[1] * to_bytes, row, dims[1] * to_bytes);
         else
-            rfs_convert_portably(to, out + r * dims[1] * to_bytes, param->from, row, dims[1]);
+            rfs_cast_portably(to, out + r * dims[1] * to_bytes, param->from, row, dims[1]);
     }
     ckpt_tensor(file, name, rfs_dtype_name(to), 2, dims, out, dims[0] * dims[1] * to_bytes);
     free(out);

@@ -2,7 +2,7 @@
 /* Views of encrypted sources. */
 #include "tests/support/sealer.h"
 #include "tests/unit/view/support.h"
-#include "view/options.h"
+#include "view/view_options.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -175,7 +175,7 @@ static void test_small_default(void **state)
 
     seal_ranks(f, &GCM);
     addresses = 512 * MIB;
-    assert_int_equal(rfs_options_take(&(struct rfs_settings){0}, &parsed, &err), 0);
+    assert_int_equal(rfs_view_options_take(&(struct rfs_settings){0}, &parsed, &err), 0);
     snprintf(options, sizeof options, "key_file=%s,cache=%llu", tree_path(f->root, "key"),
              (unsigned long long)parsed.cache);
     rfs_options_free(&parsed);
@@ -394,7 +394,7 @@ static void *compare(void *arg)
     return NULL;
 }
 
-/* The same tensor in the folder "plain", and encrypted in "src". */
+/* Writes a tensor in the folder "plain", and encrypted in "src". */
 static void write_twins(struct fixture *f, enum rfs_cipher_mode mode, uint64_t *seed)
 {
     enum { ROWS = 256, COLUMNS = 1024 };

@@ -24,7 +24,7 @@ static uint64_t find(struct fixture *f, uint64_t parent, const char *name)
     return id;
 }
 
-/* Of .reshardfs/tensors, of FOLDER in it, or of NAME in that. */
+/* Finds .reshardfs/tensors, FOLDER in it, or NAME in that. */
 static uint64_t find_tensor(struct fixture *f, const char *folder, const char *name)
 {
     const uint64_t top = find(f, RESHARD_ROOT, RESHARD_CONTROL);

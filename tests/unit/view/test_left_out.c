@@ -100,7 +100,7 @@ static void write_map(struct fixture *f, const char *json)
     tree_write(f->root, "map.json", json, strlen(json));
 }
 
-/* Of a pipeline of two stages, nothing of the first but what no strategy knows. */
+/* A pipeline of two stages, with nothing of the first but what no strategy knows. */
 static void test_a_stage_of_which_all_is_left_out(void **state)
 {
     struct fixture f;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What follows -o, and how a caller is told of a mistake in it. */
 #include "tests/unit/view/support.h"
-#include "view/options.h"
+#include "view/view_options.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -115,7 +115,7 @@ static void test_the_last_of_a_key_counts(void **state)
     assert_int_equal(rfs_settings_add_text(&settings, "src_strategy=a,cache=1K,prefix=x,strict,"
                                                       "src_strategy=b\\,c,strict,cache=2K,prefix="),
                      0);
-    assert_int_equal(rfs_options_take(&settings, &options, &err), 0);
+    assert_int_equal(rfs_view_options_take(&settings, &options, &err), 0);
     rfs_settings_free(&settings);
     assert_string_equal(options.src_strategy, "b,c");
     assert_null(options.dst_strategy);

@@ -62,7 +62,7 @@ static uint64_t find(struct fixture *f, const char *folder, const char *name)
     return id;
 }
 
-/* Whether it can be shown is found out when the view is opened, by making it. */
+/* The file is made when the view is opened, to find out whether it can be shown. */
 static void test_safetensors_are_made_once(void **state)
 {
     struct fixture *f = *state;

@@ -20,7 +20,7 @@
 
 #define NO_CUT_ITEMS LAYOUT("w", "[2]", "[0, -1]", "[8, 4]") ", " LAYOUT("b", "[2]", "[-1]", "[4]")
 
-static unsigned char *source_bytes(const struct rfs_plain *plain, struct rfs_files *files)
+static unsigned char *source_bytes(const struct rfs_view_run *plain, struct rfs_files *files)
 {
     const size_t n = plain->end - plain->begin;
     unsigned char *out = malloc(n + 1);
@@ -41,7 +41,7 @@ static uint64_t check_plain(struct fixture *f, unsigned rank, uint64_t begin, ui
                             uint64_t least)
 {
     const uint64_t id = file_id(f, rank);
-    struct rfs_plain plain;
+    struct rfs_view_run plain;
     struct rfs_files *files;
     uint32_t n_sources;
     size_t n;
@@ -49,7 +49,7 @@ static uint64_t check_plain(struct fixture *f, unsigned rank, uint64_t begin, ui
     unsigned char *file = read_rank(f, rank, &n);
 
     assert_non_null(rfs_view_sources(f->view, id, &n_sources, &files));
-    for (uint64_t at = begin; rfs_view_plain(f->view, id, at, end, least, &plain) == 1;
+    for (uint64_t at = begin; rfs_view_find_run(f->view, id, at, end, least, &plain) == 1;
          at = plain.end) {
         assert_true(plain.begin >= at && plain.end <= end && plain.end <= n);
         assert_true(plain.end - plain.begin >= least);
@@ -62,7 +62,7 @@ static uint64_t check_plain(struct fixture *f, unsigned rank, uint64_t begin, ui
     return sum;
 }
 
-/* Of every rank and range. */
+/* Compares every rank and range. */
 static void check_all(struct fixture *f, unsigned ranks)
 {
     for (unsigned rank = 0; rank < ranks; rank++) {
@@ -100,15 +100,16 @@ static void rows_of_several_sources_are_pieces(void **state)
 static void what_is_converted_is_not_plain(void **state)
 {
     struct fixture *f = *state;
-    struct rfs_plain plain;
+    struct rfs_view_run plain;
     reshard_stat st;
 
     assert_int_equal(open_with(f, "crc"), 0);
     assert_int_equal(stat_rank(f, 0, &st), 0);
     /* The trailer is of no source. */
-    assert_int_equal(rfs_view_plain(f->view, file_id(f, 0), st.size - 17, st.size, 1, &plain), 0);
-    assert_int_equal(rfs_view_plain(f->view, file_id(f, 0), st.size, st.size + 9, 1, &plain), 0);
-    assert_int_equal(rfs_view_plain(f->view, 999, 0, 1, 1, &plain), -ENOENT);
+    assert_int_equal(rfs_view_find_run(f->view, file_id(f, 0), st.size - 17, st.size, 1, &plain),
+                     0);
+    assert_int_equal(rfs_view_find_run(f->view, file_id(f, 0), st.size, st.size + 9, 1, &plain), 0);
+    assert_int_equal(rfs_view_find_run(f->view, 999, 0, 1, 1, &plain), -ENOENT);
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */
@@ -121,7 +122,7 @@ static void key_of(struct fixture *f, unsigned rank, uint64_t begin, uint64_t en
     assert_int_equal(rfs_view_key(f->view, file_id(f, rank), begin, end, key), 0);
 }
 
-/* Of two ranks, at the same places: the same key means the same bytes. How many have it. */
+/* Compares ranges of two ranks: equal keys mean equal bytes. Returns how many have one key. */
 static unsigned compare_ranks(struct fixture *f, unsigned a, unsigned b, uint64_t step)
 {
     size_t n, m;
@@ -232,12 +233,12 @@ static void a_checksum_that_is_told_is_believed(void **state)
         assert_int_equal(reshard_pread(f->view, id, data, trailer, 0), trailer);
         uint32_t crc = (uint32_t)crc32(0, data, (unsigned)trailer);
         if (rank == 1)
-            rfs_view_tell_crc(f->view, id, crc = 0x01020304);
+            rfs_view_set_crc(f->view, id, crc = 0x01020304);
         assert_int_equal(reshard_pread(f->view, id, end, 4, st.size - 4), 4);
         assert_int_equal(
             (uint32_t)end[0] << 24 | (uint32_t)end[1] << 16 | (uint32_t)end[2] << 8 | end[3], crc);
         if (rank == 0) { /* it is known already */
-            rfs_view_tell_crc(f->view, id, 1);
+            rfs_view_set_crc(f->view, id, 1);
             assert_int_equal(reshard_pread(f->view, id, data, 4, st.size - 4), 4);
             assert_memory_equal(data, end, 4);
         }

@@ -316,7 +316,7 @@ static void test_many_tensors_in_an_answer(void **state)
 #define ROWS 1024u
 #define COLUMNS 2048u
 
-/* Of four ranks, each 256 rows of "w" [1024, 2048]; the destination cuts the columns in two. */
+/* Four ranks have 256 rows each of "w" [1024, 2048]; the destination cuts the columns in two. */
 static void write_wide(struct fixture *f)
 {
     unsigned char *w = malloc((size_t)ROWS / 4 * COLUMNS);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes that are kept for the next view: which are written, and what becomes of wrong ones. */
-#include "catalog/saved/folder.h"
+#include "catalog/saved.h"
 #include "tests/unit/view/support.h"
 
 #include <dirent.h>
@@ -19,7 +19,7 @@
 
 #define KEPT "kept"
 
-/* Long enough for files to be of the past (RFS_TICK_SECONDS). */
+/* Long enough for files to be of the past (RFS_SAVED_TICK_SECONDS). */
 static void settle(void)
 {
     nanosleep(&(struct timespec){2, 200000000}, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Several saves side by side. */
 #include "tests/unit/view/support.h"
-#include "view/saves.h"
+#include "view/internal.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -111,7 +111,7 @@ static void test_tree(void **state)
         assert_true(entry.is_dir);
         const uint64_t folder = entry.id;
         assert_int_equal(folder, find(f, RESHARD_ROOT, names[i]));
-        assert_int_equal(folder, (i + 1) << RFS_SAVE_SHIFT | RESHARD_ROOT);
+        assert_int_equal(folder, (i + 1) << RFS_VIEW_SAVE_SHIFT | RESHARD_ROOT);
         assert_int_equal(reshard_getattr(f->view, folder, &st, NULL), 0);
         assert_int_equal(st.id, folder);
         assert_int_equal(st.mode, S_IFDIR | 0700);
@@ -141,12 +141,13 @@ static void test_tree(void **state)
     for (uint64_t bad = 0; bad < 8; bad++) {
         if (bad != RESHARD_ROOT) /* without a save's number there is nothing but the root */
             assert_int_equal(reshard_getattr(f->view, bad, &st, NULL), -ENOENT);
-        assert_int_equal(reshard_getattr(f->view, UINT64_C(3) << RFS_SAVE_SHIFT | bad, &st, NULL),
-                         -ENOENT);
+        assert_int_equal(
+            reshard_getattr(f->view, UINT64_C(3) << RFS_VIEW_SAVE_SHIFT | bad, &st, NULL), -ENOENT);
         assert_int_equal(reshard_pread(f->view, UINT64_MAX - bad, NULL, 0, 0), -ENOENT);
     }
-    assert_int_equal(reshard_getattr(f->view, UINT64_C(1) << RFS_SAVE_SHIFT, &st, NULL), -ENOENT);
-    assert_int_equal(reshard_getattr(f->view, UINT64_C(1) << RFS_SAVE_SHIFT | 6, &st, NULL),
+    assert_int_equal(reshard_getattr(f->view, UINT64_C(1) << RFS_VIEW_SAVE_SHIFT, &st, NULL),
+                     -ENOENT);
+    assert_int_equal(reshard_getattr(f->view, UINT64_C(1) << RFS_VIEW_SAVE_SHIFT | 6, &st, NULL),
                      -ENOENT);
 }
 
@@ -223,7 +224,7 @@ static void test_choice(void **state)
     assert_int_equal(f->err.usage, 1);
 }
 
-/* As many saves as a view may have descriptors for two of. */
+/* So many saves that a view may have descriptors for two of them. */
 static void test_descriptors_are_shared(void **state)
 {
     struct fixture *f = *state;

@@ -2,7 +2,7 @@
 /* What a view counts of the calls on it: bytes, failures, latencies. */
 #include "tests/unit/view/support.h"
 
-#include "view/counters.h"
+#include "view/statistics.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -85,8 +85,8 @@ static void test_buckets(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct rfs_counters counters = {0};
-        rfs_counters_read(&counters, 1, 1, cases[i].nanoseconds);
+        struct rfs_view_counters counters = {0};
+        rfs_view_count_read(&counters, 1, 1, cases[i].nanoseconds);
         for (unsigned k = 0; k < RESHARD_LATENCIES; k++)
             assert_int_equal(atomic_load(&counters.latency[k]), k == cases[i].bucket);
         assert_int_equal(atomic_load(&counters.nanoseconds), cases[i].nanoseconds);

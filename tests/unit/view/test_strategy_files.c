@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an option that names strategies may name: a file, a folder, a list. */
-#include "view/strategy_files.h"
+#include "view/strategy_options.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -47,7 +47,7 @@ static void write_json(const char *path, unsigned stage)
     tree_write(root, path, text, (size_t)n);
 }
 
-/* The same in protobuf, of stage 0 or 1. */
+/* Writes such a strategy in protobuf, of stage 0 or 1. */
 static void write_protobuf(const char *path, unsigned stage)
 {
     unsigned char text[] = {8,    2,    0x12, 9,    0x0a, 1,    'o',  0x12, 4, 8, 0, 0x12, 0, 0x1a,

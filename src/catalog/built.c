@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "catalog/built.h"
+
+#include "base/cleanup.h"
+#include "base/first_error.h"
+#include "base/intern.h"
+#include "catalog/merge.h"
+#include "formats/ckpt/ckpt.h"
+#include "formats/ckpt/crc.h"
+#include "formats/safetensors/safetensors.h"
+#include "formats/torch/torch.h"
+#include "formats/torch/zip.h"
+
+struct rfs_built *rfs_built_new(uint32_t n_files)
+{
+    struct rfs_built *built = calloc(1, sizeof *built + n_files * sizeof *built->files);
+
+    if (built) {
+        built->n_files = n_files;
+        built->from = RFS_NO_ID;
+    }
+    return built;
+}
+
+size_t rfs_built_free(struct rfs_built *built)
+{
+    size_t bytes = 0;
+
+    if (!built)
+        return 0;
+    for (uint32_t i = 0; i < built->n_files; i++)
+        bytes += rfs_index_free(built->files[i]);
+    bytes += rfs_index_free(built->merged);
+    free(built);
+    return bytes;
+}
+
+size_t rfs_built_memory(const struct rfs_built *built)
+{
+    size_t bytes = built->merged ? rfs_index_memory(built->merged) : 0;
+    for (uint32_t i = 0; i < built->n_files; i++)
+        if (built->files[i] && atomic_load(&built->files[i]->shares) == 0)
+            bytes += rfs_index_memory(built->files[i]);
+    return bytes;
+}
+
+/* A rank that is being indexed. */
+struct job {
+    struct rfs_builder *builder;
+    uint32_t file; /* id of its first file */
+    struct rfs_built *template;
+    struct rfs_built *built;
+    bool by_name; /* entries are sorted by name */
+    struct rfs_first_error first;
+};
+
+static int fail_memory(const struct rfs_builder *builder, uint32_t file, struct rfs_error *err)
+{
+    return rfs_fail_memory_of(err, rfs_files_path(builder->files, file));
+}
+
+static int compare_names(const void *a, const void *b, void *ctx)
+{
+    const struct rfs_entry *x = a;
+    const struct rfs_entry *y = b;
+    return strcmp(rfs_intern_text(ctx, x->name), rfs_intern_text(ctx, y->name));
+}
+
+/* Sorts entries by the bytes of their names, as Python does. */
+static int sort_entries(const struct rfs_builder *builder, struct rfs_index *index)
+{
+    size_t a;
+    size_t b;
+    qsort_r(index->entries, index->n, sizeof *index->entries, compare_names,
+            builder->tables->names);
+    return rfs_index_order_names(index, &a, &b);
+}
+
+/* Indexes a .ckpt file: 1 when TEMPLATE is its index too, 0 with *fresh, or -errno. */
+static int index_ckpt(const struct rfs_builder *builder, struct rfs_reading *reading,
+                      const char *path, const struct rfs_index *template, struct rfs_index **fresh,
+                      struct rfs_error *err)
+{
+    int rc = 0;
+    if (template)
+        rc = rfs_ckpt_matches(rfs_reading_read, reading, reading->size, template, builder->tables,
+                              builder->pool);
+    if (rc < 0)
+        return rfs_files_fail(err, path, rc);
+    if (rc == 1)
+        return 1;
+    return rfs_ckpt_walk(rfs_reading_read, reading, reading->size, path, builder->tables, fresh,
+                         err);
+}
+
+static int index_torch(struct rfs_builder *builder, struct rfs_reading *reading, const char *path,
+                       struct rfs_index **fresh, atomic_bool *warned, struct rfs_error *err)
+{
+    size_t left_out = 0;
+    const int rc = rfs_torch_walk(rfs_reading_read, reading, reading->size, path, builder->entry,
+                                  builder->tables, fresh, &left_out, err);
+    if (rc == 0 && left_out > 0)
+        atomic_store(warned, true);
+    if (rc == 0 && left_out > 0 && !atomic_exchange(&builder->warned_left_out, true))
+        rfs_log(builder->log, RFS_WARNING,
+                left_out == 1 ? "%s: %zu value that is not a tensor is left out"
+                              : "%s: %zu values that are not tensors are left out",
+                path, left_out);
+    return rc;
+}
+
+static int verify(struct rfs_builder *builder, struct rfs_reading *reading, const char *path,
+                  const struct rfs_index *index, struct rfs_error *err)
+{
+    if (!builder->check_crc)
+        return 0;
+    const int rc = builder->format == RFS_FORMAT_TORCH
+                       ? rfs_zip_verify(rfs_reading_read, reading, reading->size, path, err)
+                       : rfs_crc_verify(rfs_reading_read, reading, builder->format, index,
+                                        builder->tables, path, err);
+    if (rc == 1)
+        rfs_crc_tell_none(builder->log, &builder->warned_no_crc, builder->format, path);
+    return rc < 0 ? rc : 0;
+}
+
+/* Says whether two indexes are equal: of files whose headers may differ, as in a crc_num. */
+static bool is_same(const struct rfs_index *a, const struct rfs_index *b)
+{
+    return a->n == b->n && a->file_bytes == b->file_bytes && a->has_crc == b->has_crc &&
+           a->redundancy_removed == b->redundancy_removed && a->n_extents == 0 &&
+           a->n_strided == 0 && b->n_strided == 0 && b->n_extents == 0 &&
+           memcmp(a->entries, b->entries, a->n * sizeof *a->entries) == 0;
+}
+
+/* Gives the index of one file: TEMPLATE, shared, or one of its own. */
+static int build_file(const struct job *job, uint32_t file, struct rfs_index *template,
+                      struct rfs_index **out, struct rfs_error *err)
+{
+    struct rfs_builder *builder = job->builder;
+    const char *path = rfs_files_path(builder->files, file);
+    struct rfs_index *fresh = NULL;
+    struct rfs_reading reading;
+    int rc = rfs_reading_begin_quiet(builder->files, file, &reading);
+    if (rc < 0)
+        return rfs_files_fail(err, path, rc);
+    if (builder->format == RFS_FORMAT_SAFETENSORS)
+        rc = rfs_safetensors_walk(rfs_reading_read, &reading, reading.size, path, builder->tables,
+                                  template, &fresh, err);
+    else if (builder->format == RFS_FORMAT_TORCH)
+        rc = index_torch(builder, &reading, path, &fresh, &job->built->warned, err);
+    else
+        rc = index_ckpt(builder, &reading, path, template, &fresh, err);
+    if (rc >= 0)
+        rc = verify(builder, &reading, path, fresh ? fresh : template, err);
+    const int end = rfs_reading_end(&reading);
+    if (end < 0)
+        rc = rfs_files_fail(err, path, end);
+    if (rc == 0 && fresh && job->by_name && sort_entries(builder, fresh) < 0)
+        rc = fail_memory(builder, file, err);
+    if (rc < 0 || (fresh && template && is_same(fresh, template))) {
+        rfs_index_free(fresh);
+        fresh = NULL;
+    }
+    *out = fresh || rc < 0 || !template ? fresh : rfs_index_share(template);
+    return rc;
+}
+
+static int build_one(void *ctx, size_t i)
+{
+    struct job *job = ctx;
+    struct rfs_error err = {0};
+    struct rfs_index *template = job->template && job->template->n_files == job->built->n_files
+                                     ? job->template->files[i]
+                                     : NULL;
+    const int rc = build_file(job, job->file + (uint32_t)i, template, &job->built->files[i], &err);
+    if (rc < 0)
+        rfs_files_reason(job->builder->files, job->file + (uint32_t)i, rc, &err);
+    return rfs_first_error_note(&job->first, rc, &err);
+}
+
+static bool is_template(const struct job *job)
+{
+    if (!job->template || job->template->n_files != job->built->n_files)
+        return false;
+    for (uint32_t i = 0; i < job->built->n_files; i++)
+        if (job->built->files[i] != job->template->files[i])
+            return false;
+    return true;
+}
+
+static int merge(const struct job *job, const char *weight_map, struct rfs_error *err)
+{
+    const struct rfs_builder *builder = job->builder;
+    struct rfs_built *built = job->built;
+    const uint32_t n = built->n_files;
+    RFS_FREE const char **files = malloc(n * sizeof *files);
+    RFS_FREE const struct rfs_index **indexes = malloc(n * sizeof *indexes);
+    if (!files || !indexes)
+        return fail_memory(builder, job->file, err);
+    for (uint32_t i = 0; i < n; i++) {
+        files[i] = rfs_files_path(builder->files, job->file + i);
+        indexes[i] = built->files[i];
+    }
+    const struct rfs_merge work = {.files = files,
+                                   .indexes = indexes,
+                                   .n = n,
+                                   .beneath = rfs_files_beneath(builder->files),
+                                   .weight_map = weight_map,
+                                   .last_counts = builder->last_counts,
+                                   .skip = builder->skip,
+                                   .tables = builder->tables,
+                                   .log = builder->log};
+    const int rc = rfs_merge(&work, &built->merged, err);
+    built->index = built->merged;
+    return rc;
+}
+
+/*
+ * MindSpore gets the tensors of a rank's safetensors file sorted by name (load_file of safetensors
+ * 0.5, and load_checkpoint's own), and those of an unsharded checkpoint by its map (merge.c).
+ */
+int rfs_built_make(struct rfs_builder *builder, uint32_t file, uint32_t n_files,
+                   const char *weight_map, struct rfs_built *template, struct rfs_built **out,
+                   struct rfs_error *err)
+{
+    const bool merged = n_files > 1 || weight_map || builder->skip;
+    struct rfs_built *built = rfs_built_new(n_files);
+    struct job job = {.builder = builder,
+                      .file = file,
+                      .template = template,
+                      .built = built,
+                      .first = RFS_FIRST_ERROR};
+    *out = NULL;
+    if (!built)
+        return fail_memory(builder, file, err);
+    job.by_name = !merged && builder->format == RFS_FORMAT_SAFETENSORS;
+    int rc = 0;
+    if (builder->pool && n_files > 1)
+        rc = rfs_pool_for(builder->pool, n_files, build_one, &job);
+    for (uint32_t i = 0; (!builder->pool || n_files == 1) && rc == 0 && i < n_files; i++)
+        rc = build_one(&job, i);
+    rc = rfs_first_error_take(&job.first, rc, err);
+    if (rc == -ENODATA && merged) { /* another file of the rank may have parameters */
+        rc = -EINVAL;
+        if (err)
+            err->code = rc;
+    }
+    if (rc == 0 && is_template(&job)) {
+        rfs_built_free(built);
+        *out = template;
+        return 0;
+    }
+    built->index = built->files[0];
+    if (rc == 0 && merged)
+        rc = merge(&job, weight_map, err);
+    for (uint32_t i = 0; rc == 0 && merged && template && i < n_files; i++) {
+        rfs_index_free(built->files[i]);
+        built->files[i] = NULL;
+    }
+    if (rc < 0)
+        rfs_built_free(built);
+    else
+        *out = built;
+    return rc;
+}
+
+/* Samples of an encrypted file: each takes the decryption of a block, the first and the last. */
+#define SAMPLES_ENCRYPTED 2
+
+int rfs_built_resembles(struct rfs_builder *builder, uint32_t file,
+                        const struct rfs_built *template, size_t samples)
+{
+    struct rfs_reading reading;
+
+    if (builder->format != RFS_FORMAT_CKPT || template->n_files != 1 || template->merged)
+        return 0;
+    if (rfs_files_secret(builder->files))
+        samples = SAMPLES_ENCRYPTED;
+    int rc = rfs_reading_begin(builder->files, file, &reading);
+    if (rc < 0)
+        return rc;
+    rc = rfs_ckpt_resembles(rfs_reading_read, &reading, reading.size, template->index,
+                            builder->tables, samples);
+    const int end = rfs_reading_end(&reading);
+    return end < 0 ? end : rc;
+}

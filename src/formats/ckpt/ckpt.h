@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Builds the index of a .ckpt file from its headers: contents are skipped, never read. ckpt.c draws
+ * the format.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "base/pool.h"
+#include "formats/index.h"
+#include "formats/walker.h"
+
+/*
+ * Walks a file of SIZE bytes from header to header. read(ctx, buf, n, offset) gives 0 and n whole
+ * bytes, or -errno, which is passed on. FILE is for messages. Names and types are added to TABLES,
+ * also by a walk that fails; the index refers to them by id, so TABLES outlive it. err may be NULL.
+ * Returns 0 with *out owned by the caller (rfs_index_free), else *out is NULL: -ENODATA for a file
+ * without parameters (of no bytes, or a checksum alone), -EINVAL for an invalid checkpoint, -EFBIG
+ * for a SIZE beyond what an index can hold, -ENOMEM, each with *err filled.
+ */
+int rfs_ckpt_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
+                  struct rfs_tables *tables, struct rfs_index **out, struct rfs_error *err);
+
+/*
+ * Compares the file's headers with those of TEMPLATE, byte for byte and offset for offset. Returns 1
+ * when they are equal (then TEMPLATE is the file's index, too), 0 when not, or -errno. Reads all
+ * headers, in large parallel batches.
+ */
+int rfs_ckpt_matches(rfs_read_fn *read, void *ctx, uint64_t size, const struct rfs_index *template,
+                     struct rfs_tables *tables, struct rfs_pool *pool);
+
+/*
+ * Compares a sample: the file's size, its end, and SAMPLES of its headers (two or more), evenly
+ * spread from the first to the last, each at its offset. Returns 1 when all are those of TEMPLATE, 0
+ * when not, or -errno.
+ */
+int rfs_ckpt_resembles(rfs_read_fn *read, void *ctx, uint64_t size,
+                       const struct rfs_index *template, struct rfs_tables *tables, size_t samples);

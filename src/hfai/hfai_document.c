@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hfai/hfai_document.h"
+
+#include "plan/planner.h"
+
+void rfs_hfai_document_free(struct rfs_hfai_document *document)
+{
+    rfs_arena_free(&document->arena);
+    free(document->names.data);
+    free(document->ranges.data);
+    free(document->made.data);
+    *document = (struct rfs_hfai_document){0};
+}
+
+static struct rfs_node *new_node(struct rfs_hfai_document *document, enum rfs_node_kind kind)
+{
+    struct rfs_node *node = rfs_arena_alloc(&document->arena, sizeof *node);
+    if (node) {
+        memset(node, 0, sizeof *node);
+        node->kind = (uint8_t)kind;
+        node->origin = RFS_ORIGIN_MADE;
+    }
+    return node;
+}
+
+struct rfs_node *rfs_hfai_document_text(struct rfs_hfai_document *document, const char *text)
+{
+    struct rfs_node *node = new_node(document, RFS_NODE_TEXT);
+    if (!node)
+        return NULL;
+    node->of.text.n = (uint32_t)strlen(text);
+    node->of.text.data = rfs_arena_text(&document->arena, text, node->of.text.n);
+    return node->of.text.data ? node : NULL;
+}
+
+struct rfs_node *rfs_hfai_document_int(struct rfs_hfai_document *document, int64_t value)
+{
+    struct rfs_node *node = new_node(document, RFS_NODE_INT);
+    if (node)
+        node->of.integer = value;
+    return node;
+}
+
+static struct rfs_node *new_bool(struct rfs_hfai_document *document, bool truth)
+{
+    struct rfs_node *node = new_node(document, RFS_NODE_BOOL);
+    if (node)
+        node->of.truth = truth;
+    return node;
+}
+
+struct rfs_node *rfs_hfai_document_container(struct rfs_hfai_document *document,
+                                             enum rfs_node_kind kind)
+{
+    return new_node(document, kind);
+}
+
+static bool is_name(const struct rfs_node *node, const char *module, const char *name)
+{
+    return node->of.global.module_bytes == strlen(module) &&
+           memcmp(node->of.global.module, module, strlen(module)) == 0 &&
+           node->of.global.name_bytes == strlen(name) &&
+           memcmp(rfs_pickle_global_name(node), name, strlen(name)) == 0;
+}
+
+static struct rfs_node *global(struct rfs_hfai_document *document, enum rfs_callable callable,
+                               const char *module, const char *name)
+{
+    char both[256];
+
+    for (size_t i = 0; i < document->names.n; i++)
+        if (is_name(document->names.data[i], module, name))
+            return document->names.data[i];
+    const int n = snprintf(both, sizeof both, "%s\n%s", module, name);
+    struct rfs_node *node = new_node(document, RFS_NODE_GLOBAL);
+    if (!node || n < 0 || (size_t)n >= sizeof both)
+        return NULL;
+    node->callable = (uint8_t)callable;
+    node->of.global.module = rfs_arena_text(&document->arena, both, (size_t)n);
+    node->of.global.module_bytes = (uint16_t)strlen(module);
+    node->of.global.name_bytes = (uint16_t)strlen(name);
+    return node->of.global.module && RFS_PUSH(&document->names, node) ? node : NULL;
+}
+
+static struct rfs_node *new_call(struct rfs_hfai_document *document, struct rfs_node *callee,
+                                 struct rfs_node *args)
+{
+    struct rfs_node *node = callee && args ? new_node(document, RFS_NODE_CALL) : NULL;
+    if (node) {
+        node->of.call.callee = callee;
+        node->of.call.args = args;
+    }
+    return node;
+}
+
+bool rfs_hfai_document_add(struct rfs_hfai_document *document, struct rfs_node *container,
+                           const struct rfs_node *item)
+{
+    /* A node must not change once it is in a container. */
+    struct rfs_node *added = (struct rfs_node *)(uintptr_t)item;
+
+    return container && item &&
+           rfs_pickle_add_items(&document->arena, &container->of.items, &added, 1);
+}
+
+struct rfs_node *rfs_hfai_document_ordered(struct rfs_hfai_document *document,
+                                           struct rfs_node *pairs)
+{
+    struct rfs_node *class = global(document, RFS_CALL_ORDERED_DICT, "collections", "OrderedDict");
+    struct rfs_node *node = new_call(document, class, new_node(document, RFS_NODE_TUPLE));
+    struct rfs_after *after =
+        node && pairs ? rfs_arena_alloc(&document->arena, sizeof *after) : NULL;
+
+    if (!after)
+        return NULL;
+    *after = (struct rfs_after){.dict = pairs->of.items.n > 0 ? pairs : NULL};
+    node->of.call.after = after;
+    return node;
+}
+
+static struct rfs_node *numbers(struct rfs_hfai_document *document, uint32_t n,
+                                const uint64_t *values)
+{
+    struct rfs_node *tuple = new_node(document, RFS_NODE_TUPLE);
+
+    for (uint32_t i = 0; i < n; i++)
+        if (!rfs_hfai_document_add(document, tuple,
+                                   rfs_hfai_document_int(document, (int64_t)values[i])))
+            return NULL;
+    return tuple;
+}
+
+struct rfs_node *rfs_hfai_document_size(struct rfs_hfai_document *document, uint32_t ndim,
+                                        const uint64_t *dims)
+{
+    struct rfs_node *args = new_node(document, RFS_NODE_TUPLE);
+
+    if (!rfs_hfai_document_add(document, args, numbers(document, ndim, dims)))
+        return NULL;
+    return new_call(document, global(document, RFS_CALL_SIZE, "torch", "Size"), args);
+}
+
+bool rfs_hfai_document_begin(struct rfs_hfai_document *document)
+{
+    return RFS_PUSH(&document->made, (struct rfs_made_storage){document->ranges.n, 0, 0});
+}
+
+bool rfs_hfai_document_reserve(struct rfs_hfai_document *document, uint64_t bytes)
+{
+    return RFS_PUSH(&document->made, (struct rfs_made_storage){document->ranges.n, 0, bytes});
+}
+
+bool rfs_hfai_document_range(struct rfs_hfai_document *document, const struct rfs_range *range)
+{
+    struct rfs_made_storage *made = &document->made.data[document->made.n - 1];
+
+    if (range->bytes > 0 && !RFS_PUSH(&document->ranges, *range))
+        return false;
+    made->n += range->bytes > 0;
+    made->bytes += range->bytes;
+    return true;
+}
+
+/* Makes the persistent id of the storage begun last; its number is that of the made storage. */
+static struct rfs_node *storage(struct rfs_hfai_document *document, enum rfs_dtype dtype)
+{
+    const struct rfs_made_storage *made = &document->made.data[document->made.n - 1];
+    const char *class = rfs_torch_storage_class(dtype);
+    const uint64_t item = class ? rfs_dtype_bytes(dtype) : 1;
+    struct rfs_node *node = new_node(document, RFS_NODE_STORAGE);
+
+    if (!node)
+        return NULL;
+    node->number = (uint32_t)document->made.n - 1;
+    if (!document->storage_text)
+        document->storage_text = rfs_hfai_document_text(document, "storage");
+    const bool ok =
+        rfs_hfai_document_add(document, node, document->storage_text) &&
+        rfs_hfai_document_add(document, node,
+                              global(document, RFS_CALL_STORAGE_CLASS,
+                                     class ? "torch" : "torch.storage",
+                                     class ? class : "UntypedStorage")) &&
+        rfs_hfai_document_add(document, node, document->storage_text) && /* key and location: */
+        rfs_hfai_document_add(document, node, document->storage_text) && /* set by the writer */
+        rfs_hfai_document_add(document, node,
+                              rfs_hfai_document_int(document, (int64_t)(made->bytes / item)));
+    return ok ? node : NULL;
+}
+
+struct rfs_node *rfs_hfai_document_tensor(struct rfs_hfai_document *document, enum rfs_dtype dtype,
+                                          uint32_t ndim, const uint64_t *dims)
+{
+    const bool typed = rfs_torch_storage_class(dtype) != NULL;
+    struct rfs_node *args = new_node(document, RFS_NODE_TUPLE);
+    uint64_t strides[RFS_MAX_DIMS];
+    uint64_t step = 1;
+
+    for (uint32_t i = ndim; i-- > 0; step *= dims[i] > 0 ? dims[i] : 1)
+        strides[i] = step;
+    struct rfs_node *hooks = rfs_hfai_document_ordered(document, new_node(document, RFS_NODE_DICT));
+    const bool ok = rfs_hfai_document_add(document, args, storage(document, dtype)) &&
+                    rfs_hfai_document_add(document, args, rfs_hfai_document_int(document, 0)) &&
+                    rfs_hfai_document_add(document, args, numbers(document, ndim, dims)) &&
+                    rfs_hfai_document_add(document, args, numbers(document, ndim, strides)) &&
+                    rfs_hfai_document_add(document, args, new_bool(document, false)) &&
+                    rfs_hfai_document_add(document, args, hooks) &&
+                    (typed || rfs_hfai_document_add(document, args,
+                                                    global(document, RFS_CALL_DTYPE, "torch",
+                                                           rfs_torch_dtype_name(dtype))));
+    if (!ok)
+        return NULL;
+    return new_call(document,
+                    global(document, typed ? RFS_CALL_TENSOR : RFS_CALL_TENSOR_V3, "torch._utils",
+                           typed ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3"),
+                    args);
+}
+
+static int fail_target(struct rfs_catalog *catalog, const struct rfs_target *target,
+                       const struct rfs_type *type, struct rfs_error *err)
+{
+    const char *what = type->kind == RFS_STRING ? "a string"
+                       : type->kind == RFS_MAP  ? "a map tensor"
+                                                : rfs_dtype_name((enum rfs_dtype)type->dtype);
+    return rfs_fail(err, -EINVAL,
+                    RFS_OF(rfs_catalog_path(catalog), rfs_catalog_name(catalog, target->name)),
+                    "format=ckpt, or names= mapping it to null to leave it out",
+                    "is %s, and torch has no tensors of that type", what);
+}
+
+int rfs_hfai_document_params(struct rfs_hfai_document *document, struct rfs_catalog *catalog,
+                             const struct rfs_params *params, struct rfs_error *err)
+{
+    struct rfs_node *dict = rfs_hfai_document_container(document, RFS_NODE_DICT);
+    bool ok = dict != NULL;
+
+    for (size_t i = 0; ok && i < params->n; i++) {
+        const struct rfs_target *target = &params->targets[i];
+        const struct rfs_type *type = rfs_catalog_type(catalog, target->shown_type);
+        const enum rfs_dtype dtype = (enum rfs_dtype)type->dtype;
+        if (type->kind != RFS_TENSOR || !rfs_torch_dtype_name(dtype))
+            return fail_target(catalog, target, type, err);
+        ok = rfs_hfai_document_reserve(document, type->bytes) &&
+             rfs_hfai_document_add(
+                 document, dict,
+                 rfs_hfai_document_text(document, rfs_catalog_name(catalog, target->shown_name))) &&
+             rfs_hfai_document_add(
+                 document, dict, rfs_hfai_document_tensor(document, dtype, type->ndim, type->dims));
+    }
+    document->root = dict;
+    return ok ? 0 : rfs_fail_memory(err);
+}

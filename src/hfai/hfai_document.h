@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A file of torch.save that is to be shown: the object, as nodes taken from source files and nodes
+ * made here, and where the bytes of its storages come from.
+ *
+ * Storages of source files are used whole, as they are. A storage that is made here is a row of
+ * ranges of source files' storages: a large tensor joined from its pieces, or cut anew.
+ *
+ * Cost: the nodes that were made, 24 bytes for each made storage and 32 for each of its ranges.
+ * Immutable once built. It borrows the nodes of its sources, which outlive it.
+ */
+#pragma once
+
+#include "base/vec.h"
+#include "catalog/catalog.h"
+#include "formats/torch/torch.h"
+
+struct rfs_params;
+
+/* The origin of nodes that are made; source files have the numbers below it. */
+#define RFS_ORIGIN_MADE UINT16_MAX
+
+/* A range of a storage of a source file. */
+struct rfs_range {
+    const struct rfs_zip_entry *record;
+    uint64_t offset; /* in the record's content */
+    uint64_t bytes;
+    uint16_t origin; /* number of the source file */
+};
+
+struct rfs_made_storage {
+    size_t first; /* its first range */
+    size_t n;     /* number of its ranges */
+    uint64_t bytes;
+};
+
+struct rfs_hfai_document {
+    struct rfs_arena arena; /* has the nodes made; not counted in any pickle */
+    const struct rfs_node *root;
+    RFS_VEC(struct rfs_node *) names; /* globals, each once */
+    struct rfs_node *storage_text;    /* "storage" */
+    RFS_VEC(struct rfs_range) ranges;
+    RFS_VEC(struct rfs_made_storage) made;
+};
+
+void rfs_hfai_document_free(struct rfs_hfai_document *document);
+
+/* Make nodes, which the document owns. NULL when out of memory. Texts are copied. */
+struct rfs_node *rfs_hfai_document_text(struct rfs_hfai_document *document, const char *text);
+struct rfs_node *rfs_hfai_document_int(struct rfs_hfai_document *document, int64_t value);
+struct rfs_node *rfs_hfai_document_container(struct rfs_hfai_document *document,
+                                             enum rfs_node_kind kind);
+/*
+ * Adds to a TUPLE, LIST or DICT (key and value in turn) of the document. False when out of memory.
+ */
+bool rfs_hfai_document_add(struct rfs_hfai_document *document, struct rfs_node *container,
+                           const struct rfs_node *item);
+/* Makes a collections.OrderedDict() and sets PAIRS (a DICT of the document) on it. */
+struct rfs_node *rfs_hfai_document_ordered(struct rfs_hfai_document *document,
+                                           struct rfs_node *pairs);
+/* Makes torch.Size(dims). */
+struct rfs_node *rfs_hfai_document_size(struct rfs_hfai_document *document, uint32_t ndim,
+                                        const uint64_t *dims);
+
+/* Begins a made storage, whose ranges follow; false when out of memory. */
+bool rfs_hfai_document_begin(struct rfs_hfai_document *document);
+/*
+ * Adds a made storage of BYTES bytes that come from elsewhere: a target of a parameter list. False
+ * when out of memory.
+ */
+bool rfs_hfai_document_reserve(struct rfs_hfai_document *document, uint64_t bytes);
+/* Adds a range to the storage that was begun last; false when out of memory. */
+bool rfs_hfai_document_range(struct rfs_hfai_document *document, const struct rfs_range *range);
+/*
+ * Makes a row-major tensor of DTYPE over the storage that was begun last, whose node has the number
+ * of that storage. NULL when out of memory.
+ */
+struct rfs_node *rfs_hfai_document_tensor(struct rfs_hfai_document *document, enum rfs_dtype dtype,
+                                          uint32_t ndim, const uint64_t *dims);
+
+/*
+ * Makes the root a dict of the parameter list's tensors by their shown names; made storage K is
+ * target K's. 0, -ENOMEM, or -EINVAL with *err filled for types that torch lacks.
+ */
+int rfs_hfai_document_params(struct rfs_hfai_document *document, struct rfs_catalog *catalog,
+                             const struct rfs_params *params, struct rfs_error *err);

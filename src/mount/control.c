@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mount/control.h"
+
+#include "base/cleanup.h"
+#include "base/json_write.h"
+#include "mount/message.h"
+#include "mount/request_buffer.h"
+
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ATTRIBUTES "user.reshardfs."
+#define OPTIONS ATTRIBUTES "options"
+
+/* ---- stats.json and config.json: objects with a member a line -------------------------------- */
+
+#define COUNTER(name)                                                                              \
+    {                                                                                              \
+#name, offsetof(reshard_statistics, name)                                                  \
+    }
+
+static const struct {
+    const char *name;
+    size_t at;
+} counters[] = {
+    COUNTER(reads),         COUNTER(reads_failed),      COUNTER(bytes_asked),
+    COUNTER(bytes_replied), COUNTER(source_opens),      COUNTER(source_reads),
+    COUNTER(source_bytes),  COUNTER(source_errors),     COUNTER(decrypted_blocks),
+    COUNTER(ranks_indexed), COUNTER(ranks_predicted),   COUNTER(index_bytes),
+    COUNTER(cache_budget),  COUNTER(cache_bytes),       COUNTER(cache_hits),
+    COUNTER(cache_misses),  COUNTER(cache_evictions),   COUNTER(cache_inserts),
+    COUNTER(cache_regrets), COUNTER(read_ahead_pieces), COUNTER(read_ahead_unread),
+};
+
+static int finish(FILE *out, char **text)
+{
+    const bool bad = ferror(out) != 0;
+
+    if (fclose(out) == 0 && !bad)
+        return 0;
+    free(*text);
+    *text = NULL;
+    return -ENOMEM;
+}
+
+static void put_latency(struct rfs_json_write *json, const reshard_statistics *now)
+{
+    rfs_json_object(json, "latency", RFS_JSON_LINES);
+    rfs_json_put_u64(json, "sum_ns", now->latency_sum);
+    rfs_json_array(json, "below_us", RFS_JSON_SPACED);
+    for (unsigned i = 0; i + 1 < RESHARD_LATENCIES; i++)
+        rfs_json_put_u64(json, NULL, UINT64_C(1) << i);
+    rfs_json_put_null(json, NULL);
+    rfs_json_end(json);
+    rfs_json_put_u64s(json, "reads", RFS_JSON_SPACED, now->latency, RESHARD_LATENCIES);
+    rfs_json_end(json);
+}
+
+static void put_sandbox(struct rfs_json_write *json, const struct rfs_sandbox *sandbox)
+{
+    char text[128];
+
+    rfs_sandbox_describe(sandbox, text, sizeof text);
+    rfs_json_put_text(json, "sandbox", text);
+}
+
+/* Writes stats.json. 0 or -ENOMEM. */
+static int stats_text(const struct rfs_mount *m, char **text, size_t *bytes)
+{
+    reshard_statistics now = {.struct_size = sizeof now};
+    struct timespec clock;
+    FILE *out = open_memstream(text, bytes);
+
+    if (!out)
+        return -ENOMEM;
+    clock_gettime(CLOCK_MONOTONIC, &clock);
+    reshard_get_statistics(m->view, &now);
+    struct rfs_json_write json = {.file = out, .indent = 2};
+    rfs_json_object(&json, NULL, RFS_JSON_LINES);
+    rfs_json_put_i64(&json, "seconds", clock.tv_sec - m->since);
+    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++) {
+        uint64_t count;
+        memcpy(&count, (const char *)&now + counters[i].at, sizeof count);
+        rfs_json_put_u64(&json, counters[i].name, count);
+    }
+    put_latency(&json, &now);
+    put_sandbox(&json, m->sandbox);
+    rfs_json_finish(&json);
+    return finish(out, text);
+}
+
+/* Reads an attribute of the root, owned by the caller; NULL when there is none. */
+static char *root_attribute(const struct rfs_mount *m, const char *name)
+{
+    const ssize_t n = reshard_get_attribute(m->view, RESHARD_ROOT, name, NULL, 0);
+    char *value = n < 0 ? NULL : calloc(1, (size_t)n + 1);
+
+    if (value && n > 0 &&
+        reshard_get_attribute(m->view, RESHARD_ROOT, name, value, (size_t)n) != n) {
+        free(value);
+        value = NULL;
+    }
+    return value;
+}
+
+/* Puts the options of the view, as texts; switches are true. */
+static void put_view_options(struct rfs_json_write *json, const char *text)
+{
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
+
+    (void)rfs_settings_add_text(&options, text);
+    for (size_t i = 0; i < options.list.n; i++) {
+        const struct rfs_setting *option = &options.list.data[i];
+        if (option->value)
+            rfs_json_put_text(json, option->name, option->value);
+        else
+            rfs_json_put_bool(json, option->name, true);
+    }
+}
+
+static void put_mount_options(struct rfs_json_write *json, const struct rfs_mount_options *o)
+{
+    const struct rfs_option *option;
+
+    rfs_json_put_bool(json, "foreground", o->foreground);
+    for (size_t i = 0; (option = rfs_option_at(i)); i++) {
+        char number[RFS_OPTION_BYTES];
+        const char *value = rfs_options_value(&o->set, option, number);
+        if (!option->help || option->flags & RFS_OPTION_OF_VIEW)
+            continue;
+        if (!value && option->kind != RFS_OPTION_SWITCH)
+            continue;
+        if (option->kind == RFS_OPTION_SWITCH)
+            rfs_json_put_bool(json, option->name, value != NULL);
+        else if (option->kind == RFS_OPTION_COUNT)
+            rfs_json_print(json, option->name, "%s", value);
+        else
+            rfs_json_put_text(json, option->name, value);
+    }
+}
+
+static void put_scale(struct rfs_json_write *json, const struct rfs_mount *m)
+{
+    reshard_summary sum = {.struct_size = sizeof sum};
+
+    reshard_summarize(m->view, &sum);
+    rfs_json_put_u64(json, "source_ranks", sum.source_ranks);
+    rfs_json_put_u64(json, "source_stages", sum.source_stages);
+    rfs_json_put_u64(json, "target_ranks", sum.target_ranks);
+    rfs_json_put_u64(json, "target_stages", sum.target_stages);
+    rfs_json_put_u64(json, "parameters", sum.parameters);
+}
+
+static void put_versions(struct rfs_json_write *json, const struct rfs_mount *m)
+{
+    char protocol[32];
+
+    snprintf(protocol, sizeof protocol, "%u.%u", m->protocol[0], m->protocol[1]);
+    rfs_json_put_text(json, "version", reshard_version());
+    rfs_json_put_text(json, "features", reshard_features());
+    rfs_json_put_text(json, "libfuse", fuse_pkgversion());
+    rfs_json_put_text(json, "fuse_protocol", protocol);
+    rfs_json_put_i64(json, "pid", getpid());
+}
+
+/* Writes config.json. 0 or -ENOMEM. */
+static int config_text(const struct rfs_mount *m, char **text, size_t *bytes)
+{
+    RFS_FREE char *options = root_attribute(m, OPTIONS);
+    FILE *out = open_memstream(text, bytes);
+
+    if (!out)
+        return -ENOMEM;
+    struct rfs_json_write json = {.file = out, .indent = 2};
+    rfs_json_object(&json, NULL, RFS_JSON_LINES);
+    put_versions(&json, m);
+    rfs_json_put_text(&json, "source", m->options->source);
+    rfs_json_put_text(&json, "mountpoint", m->mountpoint);
+    put_scale(&json, m);
+    rfs_json_object(&json, "view", RFS_JSON_LINES);
+    put_view_options(&json, options);
+    rfs_json_end(&json);
+    rfs_json_object(&json, "mount", RFS_JSON_LINES);
+    put_mount_options(&json, m->options);
+    rfs_json_finish(&json);
+    return finish(out, text);
+}
+
+/* ---- the hidden folder ----------------------------------------------------------------------- */
+
+static int log_text(const struct rfs_mount *m, char **text, size_t *bytes)
+{
+    (void)m;
+    *text = rfs_message_copy_last(bytes);
+    return *text ? 0 : -ENOMEM;
+}
+
+/* The mount's own files, by id from RFS_CONTROL_IDS on. */
+static const struct {
+    const char *name;
+    int (*text)(const struct rfs_mount *m, char **text, size_t *bytes);
+} files[] = {
+    {"stats.json", stats_text},
+    {"config.json", config_text},
+    {"log", log_text},
+};
+
+enum { N_FILES = sizeof files / sizeof *files };
+
+int rfs_control_lookup(const struct rfs_mount *m, uint64_t parent, const char *name, uint64_t *id)
+{
+    if (m->options->set.control == RFS_CONTROL_NOT && parent == RESHARD_ROOT &&
+        strcmp(name, RESHARD_CONTROL) == 0)
+        return -ENOENT;
+    for (size_t i = 0; parent == m->hidden && i < N_FILES; i++)
+        if (strcmp(name, files[i].name) == 0) {
+            *id = RFS_CONTROL_IDS + i;
+            return 0;
+        }
+    return reshard_lookup(m->view, parent, name, id);
+}
+
+int rfs_control_list(const struct rfs_mount *m, uint64_t dir, uint64_t position,
+                     reshard_dirent *out)
+{
+    const bool shows = dir == RESHARD_ROOT && m->options->set.control == RFS_CONTROL_LISTED;
+    const uint64_t before = dir == m->hidden ? N_FILES : shows;
+
+    if (position >= before)
+        return reshard_list(m->view, dir, position - before, out);
+    *out = (reshard_dirent){
+        .struct_size = sizeof *out,
+        .id = shows ? m->hidden : RFS_CONTROL_IDS + position,
+        .is_dir = shows,
+        .name = shows ? RESHARD_CONTROL : files[position].name,
+    };
+    return 1;
+}
+
+int rfs_control_text(const struct rfs_mount *m, uint64_t id, char **text, size_t *bytes)
+{
+    *text = NULL;
+    *bytes = 0;
+    return id - RFS_CONTROL_IDS < N_FILES ? files[id - RFS_CONTROL_IDS].text(m, text, bytes)
+                                          : -ENOENT;
+}
+
+int rfs_control_stat(const struct rfs_mount *m, uint64_t id, struct stat *st)
+{
+    struct timespec now;
+    char *text;
+    size_t bytes;
+
+    const int rc = rfs_control_text(m, id, &text, &bytes);
+    if (rc)
+        return rc;
+    free(text);
+    clock_gettime(CLOCK_REALTIME, &now);
+    *st = (struct stat){
+        .st_ino = id,
+        .st_mode = S_IFREG | (rfs_options_keyed(&m->options->set) ? 0400 : 0444),
+        .st_nlink = 1,
+        .st_uid = geteuid(),
+        .st_gid = getegid(),
+        .st_size = (off_t)bytes,
+        .st_atim = now,
+        .st_mtim = now,
+        .st_ctim = now,
+    };
+    return 0;
+}
+
+/* ---- extended attributes --------------------------------------------------------------------- */
+
+/* Replies as the system calls do: a length for size 0. */
+static void reply(fuse_req_t req, const char *value, ssize_t n, size_t size)
+{
+    if (n < 0)
+        fuse_reply_err(req, n == -ENOENT ? EIO : (int)-n);
+    else if (size == 0)
+        fuse_reply_xattr(req, (size_t)n);
+    else
+        fuse_reply_buf(req, value, (size_t)n);
+}
+
+/* Returns whether there are no attributes: the kernel does not ask again. */
+static bool has_none(const struct rfs_mount *m)
+{
+    return m->options->set.control == RFS_CONTROL_NOT;
+}
+
+/*
+ * Returns whether the caller may have attributes. For files, the kernel checks the permission to
+ * read. Attributes of folders describe all sources, so they follow the rule of the hidden folder.
+ * Of the caller's groups only the first is known here.
+ */
+static bool may_ask(const struct rfs_mount *m, fuse_req_t req, uint64_t id)
+{
+    const struct fuse_ctx *caller = fuse_req_ctx(req);
+    reshard_stat st = {.struct_size = sizeof st};
+
+    if ((!m->options->set.allow_other && !m->options->set.allow_root) || caller->uid == 0 ||
+        caller->uid == geteuid() || !reshard_is_ready(m->view, id) ||
+        reshard_getattr(m->view, id, &st, NULL) != 0 || !S_ISDIR(st.mode))
+        return true;
+    if (reshard_getattr(m->view, m->hidden, &st, NULL) != 0)
+        return false;
+    if (caller->uid == st.uid)
+        return st.mode & S_IRUSR;
+    return (st.mode & S_IRGRP) && (caller->gid == st.gid || (st.mode & S_IROTH));
+}
+
+void rfs_control_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+    struct rfs_mount *m = fuse_req_userdata(req);
+
+    if (has_none(m)) {
+        fuse_reply_err(req, ENOSYS);
+        return;
+    }
+    if (!may_ask(m, req, ino)) {
+        fuse_reply_err(req, EACCES);
+        return;
+    }
+    if (rfs_control_owns(ino) || strncmp(name, ATTRIBUTES, strlen(ATTRIBUTES)) != 0) {
+        fuse_reply_err(req, ENODATA);
+        return;
+    }
+    if (rfs_guard_is_me()) { /* it may take a plan */
+        rfs_guard_defer(req);
+        return;
+    }
+    char *buf = size > 0 ? rfs_request_buffer_get(size) : NULL;
+    if (size > 0 && !buf) {
+        fuse_reply_err(req, ENOMEM);
+        return;
+    }
+    struct rfs_request *request = rfs_request_begin(req);
+    const ssize_t n = reshard_get_attribute(m->view, ino, name, buf, size);
+    if (rfs_request_end(request, req))
+        reply(req, buf, n, size);
+}
+
+void rfs_control_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+    struct rfs_mount *m = fuse_req_userdata(req);
+    char *buf = size > 0 ? rfs_request_buffer_get(size) : NULL;
+
+    if (has_none(m))
+        fuse_reply_err(req, ENOSYS);
+    else if (size > 0 && !buf)
+        fuse_reply_err(req, ENOMEM);
+    else
+        reply(req, buf,
+              rfs_control_owns(ino) ? 0 : reshard_list_attributes(m->view, ino, buf, size), size);
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mount/mountpoint.h"
+
+#include "base/cleanup.h"
+#include "base/mountinfo.h"
+#include "base/path.h"
+#include "base/text.h"
+#include "mount/message.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FUSE_DEVICE "/dev/fuse"
+
+/* ---- the kernel's table of mounts ------------------------------------------------------------ */
+
+struct search {
+    const char *path;
+    struct rfs_mounted *out;
+};
+
+/* Takes a mount at the path: the last one is on top. */
+static bool take(void *ctx, const struct rfs_mountinfo *mount)
+{
+    const struct search *search = ctx;
+    struct rfs_mounted *out = search->out;
+
+    if (strcmp(mount->point, search->path) != 0)
+        return true;
+    out->id = mount->id;
+    out->device = mount->device;
+    out->ours = strcmp(mount->type, "fuse." RFS_PROGRAM) == 0;
+    snprintf(out->source, sizeof out->source, "%s", out->ours ? mount->source : "");
+    return true;
+}
+
+int rfs_mountpoint_find_mount(const char *path, struct rfs_mounted *out)
+{
+    struct search search = {path, out};
+
+    *out = (struct rfs_mounted){.ours = false};
+    const int rc = rfs_mountinfo_each(take, &search);
+    return rc ? rc : out->id ? 0 : -ENOENT;
+}
+
+/* ---- what is there --------------------------------------------------------------------------- */
+
+/* Returns whether a mount is dead. A server that is ending leaves the second for a moment. */
+static bool is_dead(int code)
+{
+    return code == ENOTCONN || code == ECONNABORTED;
+}
+
+static int refuse_dead(const char *given, struct rfs_error *err)
+{
+    char remedy[PATH_MAX + 32];
+
+    snprintf(remedy, sizeof remedy, "fusermount3 -u %s", given);
+    return rfs_fail(err, -ENOTCONN, RFS_IN(given), remedy,
+                    "a dead mount is there (%s): its server has ended", strerror(ENOTCONN));
+}
+
+/* The entries of a folder. */
+struct held {
+    bool filled;
+    bool ranks; /* folders that are named as those of ranks */
+};
+
+static struct held look_into(DIR *dir)
+{
+    struct held held = {false, false};
+
+    for (const struct dirent *e = readdir(dir); e && !held.ranks; e = readdir(dir)) {
+        held.filled |= strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+        held.ranks =
+            strncmp(e->d_name, "rank_", 5) == 0 && e->d_name[5] >= '0' && e->d_name[5] <= '9';
+    }
+    return held;
+}
+
+/*
+ * Returns whether the source has nothing that could be shown: a folder made to be mounted on, or
+ * one that is.
+ */
+static bool is_place_to_mount(const char *source)
+{
+    struct rfs_mounted mounted;
+    DIR *dir = opendir(source);
+    const bool empty = dir && !look_into(dir).filled;
+
+    if (dir)
+        closedir(dir);
+    return empty || (rfs_mountpoint_find_mount(source, &mounted) == 0 && mounted.ours);
+}
+
+/* Refuses a mount point that is not empty, and names the probable mistake. */
+static int fail_filled(const char *given, const char *resolved, const char *source,
+                       const struct held *held, struct rfs_error *err)
+{
+    struct rfs_mounted mounted;
+    RFS_FREE char *remedy = NULL;
+
+    if (rfs_mountpoint_find_mount(resolved, &mounted) == 0 && mounted.ours) {
+        remedy = rfs_text_printf("fusermount3 -u %s", given);
+        return rfs_fail(err, -EBUSY, RFS_IN(given), remedy, RFS_PROGRAM " already shows %s here",
+                        mounted.source);
+    }
+    if (held->ranks && is_place_to_mount(source)) {
+        remedy = rfs_text_printf(RFS_PROGRAM " %s %s", given, source);
+        return rfs_fail(err, -ENOTEMPTY, RFS_IN(given), remedy,
+                        "the mount point holds folders of ranks, and the source %s is a place to "
+                        "mount on: they look swapped",
+                        source);
+    }
+    return rfs_fail(err, -ENOTEMPTY, RFS_IN(given),
+                    "an empty folder, or -o nonempty to cover its content",
+                    "the mount point is not empty");
+}
+
+/*
+ * Refuses a folder that is not empty. It is listed even with nonempty, because the kernel's kept
+ * attributes of a dead mount answer a stat.
+ */
+static int refuse_filled(const char *given, int folder, const char *resolved, const char *source,
+                         bool nonempty, struct rfs_error *err)
+{
+    const int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+    if (!dir && is_dead(errno))
+        return refuse_dead(given, err);
+    if (nonempty) {
+        if (dir)
+            closedir(dir);
+        return 0;
+    }
+    if (!dir)
+        return rfs_fail(err, -errno, RFS_IN(given), NULL, "the mount point cannot be listed: %s",
+                        strerror(errno));
+    const struct held held = look_into(dir);
+    closedir(dir);
+    return held.filled ? fail_filled(given, resolved, source, &held, err) : 0;
+}
+
+static int refuse_overlap(const char *resolved, const char *source, struct rfs_error *err)
+{
+    static const char remedy[] = "a mount point elsewhere";
+
+    if (strcmp(resolved, source) == 0)
+        return rfs_fail(err, -ELOOP, RFS_IN(resolved), remedy, "the mount point is the source");
+    if (rfs_path_within(resolved, source))
+        return rfs_fail(err, -ELOOP, RFS_IN(resolved), remedy,
+                        "the mount point is inside the source %s", source);
+    if (rfs_path_within(source, resolved))
+        return rfs_fail(err, -ELOOP, RFS_IN(resolved), remedy,
+                        "the source %s is inside the mount point", source);
+    return 0;
+}
+
+/* Returns N of "/dev/fd/N"; -1: it is something else. */
+static int descriptor_of(const char *given)
+{
+    int fd, end = 0;
+
+    return sscanf(given, "/dev/fd/%d%n", &fd, &end) == 1 && given[end] == '\0' ? fd : -1;
+}
+
+bool rfs_mountpoint_is_descriptor(const char *mountpoint)
+{
+    return descriptor_of(mountpoint) >= 0;
+}
+
+/* Takes a descriptor of /dev/fuse that the parent process has mounted. */
+static int take_descriptor(const char *given, char **out, struct rfs_error *err)
+{
+    struct stat st;
+
+    if (fstat(descriptor_of(given), &st) != 0)
+        return rfs_fail(err, -errno, RFS_IN(given), NULL,
+                        "the descriptor of the mount cannot be used: %s", strerror(errno));
+    if (!S_ISCHR(st.st_mode))
+        return rfs_fail(err, -EINVAL, RFS_IN(given), "a folder",
+                        "the descriptor is not one of " FUSE_DEVICE);
+    *out = strdup(given);
+    return *out ? 0 : rfs_fail_memory(err);
+}
+
+/* Says why the mount point cannot be opened. */
+static int fail_to_open(const char *given, int code, struct rfs_error *err)
+{
+    struct stat st;
+
+    if (is_dead(code))
+        return refuse_dead(given, err);
+    if (code == ENOTDIR && stat(given, &st) == 0)
+        return rfs_fail(err, -ENOTDIR, RFS_IN(given), "a folder",
+                        "the mount point is not a folder");
+    return rfs_fail(err, -code, RFS_IN(given), code == ENOENT ? "mkdir, then again" : NULL,
+                    "the mount point cannot be used: %s", strerror(code));
+}
+
+bool rfs_mountpoint_is_same(const struct stat *one, const struct stat *other)
+{
+    return one->st_dev == other->st_dev && one->st_ino == other->st_ino;
+}
+
+int rfs_mountpoint_open(const char *given, const char *source, bool nonempty, char **out,
+                        int *folder, struct rfs_error *err)
+{
+    RFS_FREE char *resolved = NULL;
+    struct stat st, now;
+    int rc;
+
+    *folder = -1;
+    if (rfs_mountpoint_is_descriptor(given))
+        return take_descriptor(given, out, err);
+    RFS_CLOSE int fd = open(given, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return fail_to_open(given, errno, err);
+    resolved = realpath(given, NULL);
+    if (!resolved || stat(resolved, &now) < 0)
+        return rfs_fail(err, -errno, RFS_IN(given), NULL, "the mount point cannot be resolved: %s",
+                        strerror(errno));
+    if (!rfs_mountpoint_is_same(&st, &now))
+        return rfs_mountpoint_fail_replaced(given, err);
+    rc = refuse_overlap(resolved, source, err)
+             ?: refuse_filled(given, fd, resolved, source, nonempty, err);
+    if (rc == 0 && faccessat(fd, ".", X_OK, AT_EACCESS) != 0) /* the keeper goes there */
+        return fail_to_open(given, errno, err);
+    if (rc == 0) {
+        *out = RFS_STEAL(resolved);
+        *folder = rfs_steal_fd(&fd);
+    }
+    return rc;
+}
+
+int rfs_mountpoint_fail_replaced(const char *mountpoint, struct rfs_error *err)
+{
+    return rfs_fail(err, -ESTALE, RFS_IN(mountpoint), "a mount point that only you can move",
+                    "another folder took the place of the mount point");
+}
+
+int rfs_mountpoint_check_device(struct rfs_error *err)
+{
+    const char *remedy = NULL;
+    const int fd = open(FUSE_DEVICE, O_RDWR | O_CLOEXEC);
+    const int code = errno;
+
+    if (fd >= 0) {
+        close(fd);
+        return 0;
+    }
+    if (code == ENOENT || code == ENODEV || code == ENXIO)
+        remedy = "modprobe fuse; in a container: --device /dev/fuse --cap-add SYS_ADMIN";
+    else if (code == EACCES)
+        remedy = "chmod 0666 " FUSE_DEVICE ", as udev does elsewhere";
+    else if (code == EPERM)
+        remedy = "in a container: --device /dev/fuse --cap-add SYS_ADMIN";
+    return rfs_fail(err, -code, RFS_IN(FUSE_DEVICE), remedy, "FUSE cannot be used: %s",
+                    strerror(code));
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The result of conversion rules (rules/links.h), as a source of its own: a derived catalogue lists
+ * the made tensors as one whole checkpoint, which a planner cuts as any other. That planner's
+ * slices are found in two steps: links lead from a box of the destination to elements of whole
+ * source tensors, and an unsharded plan of the source says where those are stored.
+ *
+ * Cost: the unsharded plan, for which all source ranks that give something are indexed; the map. A
+ * slice takes time in the links of its tensor, and in the stored boxes that it touches.
+ *
+ * Threads: as planners.
+ */
+#pragma once
+
+#include "plan/planner.h"
+#include "rules/compile.h"
+
+struct rfs_by_rules_config {
+    /*
+     * planner of the source, borrowed; its destination is unsharded, it renames nothing, and it
+     * lists what is not complete
+     */
+    struct rfs_planner *whole;
+    struct rfs_catalog *catalog; /* the planner's */
+    const struct rfs_rules *rules;
+    const struct rfs_hf_config *hf_config;
+    const char *options; /* of the rules, or NULL */
+    struct rfs_log *log;
+    /*
+     * Compares the copies that the rules leave out (struct rfs_rules_copy) with their originals.
+     * 0, or -errno. Slices of tensors that are made of an original are found only after it gave 0,
+     * so it is called for each of them, and has to remember.
+     */
+    int (*compare)(void *ctx);
+    void *ctx;
+};
+
+/* Plans the source, and applies the rules. 0 with *out owned, or -errno with *err filled. */
+int rfs_by_rules_new(const struct rfs_by_rules_config *config, struct rfs_by_rules **out,
+                     struct rfs_error *err);
+void rfs_by_rules_free(struct rfs_by_rules *by_rules);
+
+/* Returns the catalogue of the made tensors; it lives as long as BY_RULES. */
+struct rfs_catalog *rfs_by_rules_catalog(const struct rfs_by_rules *by_rules);
+const struct rfs_rules_map *rfs_by_rules_map(const struct rfs_by_rules *by_rules);
+/* Returns the number of values of the source. */
+size_t rfs_by_rules_sources(const struct rfs_by_rules *by_rules);
+/* Returns the unsharded plan of the source. */
+struct rfs_planner *rfs_by_rules_whole(const struct rfs_by_rules *by_rules);
+/* Returns the target of that plan that a link's source number stands for. */
+const struct rfs_target *rfs_by_rules_target(const struct rfs_by_rules *by_rules, uint32_t source);
+/* Returns the made tensor of a name, id in the catalogue's names, or NULL. */
+const struct rfs_rules_made *rfs_by_rules_made(const struct rfs_by_rules *by_rules, uint32_t name);
+/* Returns the dtype that a cast gives the made tensor of a name; FROM without one. */
+enum rfs_dtype rfs_by_rules_dtype(const struct rfs_by_rules *by_rules, uint32_t name,
+                                  enum rfs_dtype from);
+
+/*
+ * Says whether the made tensor of a name needs a tensor of the source that is not complete, so that
+ * it has no slices: *source gets the number of that one. BY_RULES may be NULL, which needs nothing.
+ */
+bool rfs_by_rules_needs_lost(const struct rfs_by_rules *by_rules, uint32_t name, uint32_t *source);
+/* Returns the number of made tensors that need such a tensor. */
+size_t rfs_by_rules_incomplete(const struct rfs_by_rules *by_rules);
+/* Returns a rank that should have the lost part of a source tensor that is not complete. */
+uint32_t rfs_by_rules_lost(const struct rfs_by_rules *by_rules, uint32_t source);
+/*
+ * Refuses the tensor MADE, which a planner of what is made shows, because SOURCE is not complete.
+ * -ENOENT.
+ */
+int rfs_by_rules_fail_lost(const struct rfs_planner *planner, const char *made, uint32_t source,
+                           struct rfs_error *err);
+
+/*
+ * Says whether a copy and its original are complete. If not, what is made of the original is not.
+ */
+bool rfs_by_rules_can_compare(const struct rfs_by_rules *by_rules,
+                              const struct rfs_rules_copy *copy);
+/*
+ * Says whether the made tensor of a name is made of the original of a copy that the rules leave
+ * out.
+ */
+bool rfs_by_rules_is_compared(const struct rfs_by_rules *by_rules, uint32_t name);
+
+/* Elements of a slice that come from one link and one stored box. */
+struct rfs_by_rules_piece {
+    const struct rfs_rules_link *link;
+    const struct rfs_rules_span *span; /* of its digits */
+    uint32_t rank; /* of the source; of one that describes itself, the number of the file */
+    const struct rfs_block *block;
+    const uint64_t *at;       /* where the stored box begins in the source tensor */
+    const uint64_t *slice_at; /* where it begins in that rank's slice of the tensor */
+};
+/* Takes a piece. A result that is not 0, an -errno, ends the walk. */
+typedef int rfs_by_rules_fn(void *ctx, const struct rfs_by_rules_piece *piece);
+/*
+ * Calls EACH for the pieces of a target of a planned rank of a planner of what is made, in the
+ * order of links. For diagnostics. 0 or -errno.
+ */
+int rfs_by_rules_walk(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
+                      rfs_by_rules_fn *each, void *ctx);

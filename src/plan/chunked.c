@@ -1,0 +1,729 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Plans of a checkpoint that describes itself: slices that are made of chunks, the files of a plan,
+ * and further copies of chunks, which are counted and found for verify, and compared before a file
+ * is shown.
+ *
+ * Files of FSDP, and shards of torch.distributed.checkpoint, name their tensors each for itself. A
+ * tensor that several of them have whole, or that more files have than its placements say, is one
+ * that nothing proves to be the same: ranks may have parts of their own under one name. Such a
+ * tensor is taken from the first file, on trust, and the log names it. Where copies differ, the log
+ * says so. This is seen by samples, as it is for rank files (unproved.c), within the same limit.
+ *
+ * strict compares all bytes of what is taken on trust, and samples of all copies that placements
+ * promise, and refuses a tensor whose copies differ.
+ *
+ * The copies of a Checkpoint 2.0 are what its metadata.json says; only verify reads them.
+ */
+#include "plan/chunked.h"
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/order.h"
+#include "base/text.h"
+
+#define NOWHERE UINT64_MAX
+#define STEP ((size_t)64 << 10) /* bytes that are compared at once */
+#define SAMPLE (RFS_SAMPLE_BYTES / 3)
+
+/* Begins the chunks of the present box. */
+static void walk_box(struct rfs_plan_chunk_walk *walk)
+{
+    rfs_chunks_walk_begin(walk->chunks, walk->tensor, walk->cells.lo, walk->cells.hi, &walk->inner);
+}
+
+const struct rfs_chunked_tensor *rfs_plan_chunked_tensor(const struct rfs_planner *planner,
+                                                         const struct rfs_target *target)
+{
+    struct rfs_catalog *catalog = planner->config.catalog;
+    size_t length;
+    const char *name =
+        (const char *)rfs_intern_bytes(rfs_catalog_tables(catalog)->names, target->name, &length);
+
+    return rfs_chunks_find(rfs_catalog_chunks(catalog), name, length);
+}
+
+int rfs_plan_chunk_begin(struct rfs_planner *planner, uint32_t local,
+                         const struct rfs_target *target, struct rfs_plan_chunk_walk *walk)
+{
+    struct rfs_catalog *catalog = planner->config.catalog;
+    const char *name = rfs_catalog_name(catalog, target->name);
+
+    walk->chunks = rfs_catalog_chunks(catalog);
+    walk->tensor = rfs_plan_chunked_tensor(planner, target);
+    walk->geometry = &walk->copied;
+    if (!walk->tensor || walk->tensor->incomplete)
+        return -EIO;
+    if (target->geometry != RFS_NO_ID)
+        walk->geometry = rfs_plan_geometry_at(planner, target->geometry);
+    const int rc = target->geometry != RFS_NO_ID
+                       ? 0
+                       : rfs_geometry_resolve(rfs_catalog_type(catalog, target->type), NULL, NULL,
+                                              NULL, NULL, name, &walk->copied, NULL);
+    if (rc)
+        return rc;
+    rfs_geometry_cells(walk->geometry, target->geometry == RFS_NO_ID ? 0 : local, &walk->cells,
+                       walk->cell);
+    walk_box(walk);
+    return 0;
+}
+
+bool rfs_plan_chunk_next(struct rfs_plan_chunk_walk *walk)
+{
+    while (!rfs_chunks_walk_next(&walk->inner, &walk->part)) {
+        if (!rfs_geometry_cells_next(walk->geometry, &walk->cells, walk->cell))
+            return false;
+        walk_box(walk);
+    }
+    return true;
+}
+
+static void make_block(const struct rfs_plan_chunk_walk *walk, const struct rfs_stored_box *stored,
+                       struct rfs_block *block)
+{
+    *block = (struct rfs_block){.file = stored->file, .content = {.offset = stored->at}};
+    rfs_geometry_block_from(walk->geometry, &walk->cells, walk->part.at, walk->part.size,
+                            stored->stride, stored->strided, block);
+}
+
+int rfs_plan_chunk_block(struct rfs_plan_chunk_walk *walk, struct rfs_block *block,
+                         struct rfs_error *err)
+{
+    struct rfs_stored_box stored;
+    const int rc = rfs_chunks_locate_box(walk->chunks, &walk->part, &stored, err);
+
+    if (rc == 0)
+        make_block(walk, &stored, block);
+    return rc;
+}
+
+/* Logs a failure whose file is known, and returns it. */
+static int tell(const struct rfs_planner *planner, int rc, const struct rfs_error *err)
+{
+    if (rc && err->text[0])
+        rfs_log_limited(planner->config.log, RFS_ERROR, "%s", err->text);
+    return rc;
+}
+
+/*
+ * Finds further copy COPY of the present chunk, from 0 on: 1 when it is one, 0 with *err filled
+ * (the file cannot be read) or not (*out says that it has something else there), or -errno.
+ */
+static int find_copy(const struct rfs_plan_chunk_walk *walk, uint32_t copy,
+                     struct rfs_chunked_copy *out, struct rfs_error *err)
+{
+    const int rc = rfs_chunks_locate_copy(walk->chunks, walk->part.chunk, copy, out, err);
+
+    if (rc == -EINTR || rc == -ENOMEM)
+        return rc;
+    return rc == 0 && out->type == walk->chunks->chunks.data[walk->part.chunk].type;
+}
+
+/* Takes the present chunk's block from its copy number COPY, 1 or more, if it has such a one. */
+static int take_copy(const struct rfs_plan_chunk_walk *walk, uint32_t copy, struct rfs_block *block,
+                     size_t *others)
+{
+    struct rfs_chunked_copy other;
+    struct rfs_stored_box stored;
+
+    if (copy > rfs_chunks_count_copies(walk->chunks, walk->part.chunk))
+        return 0;
+    const int there = find_copy(walk, copy - 1, &other, NULL);
+    if (there == 1) {
+        rfs_chunks_place_box(walk->chunks, &walk->part, other.file, other.at, &stored);
+        make_block(walk, &stored, block);
+        ++*others;
+    }
+    return there < 0 ? there : 0;
+}
+
+int rfs_plan_chunked_slice(struct rfs_planner *planner, uint32_t local,
+                           const struct rfs_target *target, uint32_t copy, struct rfs_slice *slice,
+                           size_t *others)
+{
+    struct rfs_plan_chunk_walk walk;
+    struct rfs_error err = {0};
+    int rc = rfs_plan_chunk_begin(planner, local, target, &walk);
+
+    while (rc == 0 && rfs_plan_chunk_next(&walk)) {
+        struct rfs_block *block = rfs_slice_add(slice);
+        if (!block)
+            return -ENOMEM;
+        rc = rfs_plan_chunk_block(&walk, block, &err);
+        if (rc == 0 && copy > 0)
+            rc = take_copy(&walk, copy, block, others);
+    }
+    if (rc)
+        return tell(planner, rc, &err);
+    rfs_slice_sort(slice);
+    return 0;
+}
+
+/* A further copy of a chunk that is compared with the chunk. */
+struct pair {
+    const struct rfs_target *target;
+    uint32_t chunk, copy;
+    bool whole;      /* all bytes are compared, not samples */
+    uint32_t file;   /* where the copy is */
+    uint64_t offset; /* in that file, of the first difference; NOWHERE: none was seen */
+};
+
+struct comparing {
+    struct rfs_planning *planning;
+    struct rfs_chunks *chunks;
+    RFS_VEC(const struct rfs_target *) targets; /* whose copies were not compared yet */
+    RFS_VEC(struct pair) pairs;
+};
+
+static void comparing_end(struct comparing *comparing)
+{
+    free(comparing->targets.data);
+    free(comparing->pairs.data);
+}
+
+/* ---- comparing ------------------------------------------------------------------------------- */
+
+/* Two ranges of two files. */
+struct ranges {
+    struct rfs_reading reading[2];
+    uint64_t at[2]; /* where they begin */
+    unsigned char *bytes;
+};
+
+/*
+ * Finds the first of N bytes from FROM on that differs; *at stays when none does. 0 or -errno.
+ */
+static int compare_range(struct ranges *ranges, uint64_t from, uint64_t n, uint64_t *at)
+{
+    unsigned char *const a = ranges->bytes;
+    unsigned char *const b = ranges->bytes + STEP;
+
+    for (uint64_t done = 0; done < n;) {
+        const size_t part = (size_t)rfs_min_u64(STEP, n - done);
+        const uint64_t begin = from + done;
+        const int rc =
+            rfs_reading_pread(&ranges->reading[0], a, part, ranges->at[0] + begin)
+                ?: rfs_reading_pread(&ranges->reading[1], b, part, ranges->at[1] + begin);
+        if (rc)
+            return rc;
+        if (memcmp(a, b, part) != 0) {
+            for (*at = begin; a[*at - begin] == b[*at - begin];)
+                ++*at;
+            return 0;
+        }
+        done += part;
+    }
+    return 0;
+}
+
+static int compare_bytes(struct ranges *ranges, uint64_t bytes, bool whole, uint64_t *at)
+{
+    int rc = 0;
+
+    *at = NOWHERE;
+    if (whole || bytes <= RFS_SAMPLE_BYTES)
+        return compare_range(ranges, 0, bytes, at);
+    for (unsigned i = 0; rc == 0 && *at == NOWHERE && i < 3; i++)
+        rc = compare_range(ranges, (bytes - SAMPLE) / 2 * i, SAMPLE, at);
+    return rc;
+}
+
+static int read_pair(const struct comparing *comparing, struct pair *pair, struct ranges *ranges)
+{
+    const struct rfs_chunk *chunk = &comparing->chunks->chunks.data[pair->chunk];
+    const uint64_t bytes = rfs_chunks_type(comparing->chunks, chunk->type)->bytes;
+    struct rfs_files *files = comparing->chunks->files;
+    uint64_t at = NOWHERE;
+
+    int rc = rfs_reading_begin(files, chunk->file, &ranges->reading[0]);
+    if (rc)
+        return rc;
+    rc = rfs_reading_begin(files, pair->file, &ranges->reading[1]);
+    if (rc == 0) {
+        rc = compare_bytes(ranges, bytes, pair->whole, &at);
+        const int ended = rfs_reading_end(&ranges->reading[1]);
+        rc = ended ? ended : rc;
+    }
+    const int ended = rfs_reading_end(&ranges->reading[0]);
+    rc = ended ? ended : rc;
+    pair->offset = at == NOWHERE ? NOWHERE : ranges->at[1] + at;
+    return rc;
+}
+
+/* Refuses a pair that differs. */
+static int refuse(const struct comparing *comparing, const struct pair *pair)
+{
+    const struct rfs_chunks *chunks = comparing->chunks;
+    const struct rfs_where where = {rfs_files_path(chunks->files, pair->file),
+                                    (int64_t)pair->offset, rfs_chunks_name_of(chunks, pair->chunk)};
+
+    return rfs_fail(comparing->planning->err, -EINVAL, where,
+                    "files of one save; or without -o strict, to copy it as one file has it",
+                    "has other bytes than its copy in %s",
+                    rfs_files_path(chunks->files, chunks->chunks.data[pair->chunk].file));
+}
+
+static int compare_one(const struct comparing *comparing, struct pair *pair, struct rfs_error *err)
+{
+    const struct rfs_chunks *chunks = comparing->chunks;
+    RFS_FREE unsigned char *bytes = malloc(2 * STEP);
+    struct ranges ranges = {.bytes = bytes};
+    struct rfs_chunked_copy copy;
+
+    if (!bytes)
+        return rfs_fail_memory(err);
+    /* The file that is planned may need other chunks of the tensor only. */
+    int rc = rfs_chunks_locate(comparing->chunks, pair->chunk, err)
+                 ?: rfs_chunks_locate_copy(comparing->chunks, pair->chunk, pair->copy, &copy, err);
+    if (rc)
+        return rc;
+    pair->file = copy.file;
+    const struct rfs_chunk *chunk = &chunks->chunks.data[pair->chunk];
+    const struct rfs_where where =
+        RFS_OF(rfs_files_path(chunks->files, pair->file), rfs_chunks_name_of(chunks, pair->chunk));
+    if (!rfs_chunks_are_alike(comparing->chunks, rfs_chunks_type(chunks, chunk->type),
+                              atomic_load(&chunk->at), copy.at, ranges.at))
+        return rfs_fail(err, -ENOTSUP, where,
+                        "reshard verify, which compares them; then without -o strict",
+                        "has other strides than its copy in %s, or gaps between its elements, and "
+                        "-o strict compares neither",
+                        rfs_files_path(chunks->files, chunk->file));
+    rc = read_pair(comparing, pair, &ranges);
+    return rc ? rfs_fail(err, rc, where, NULL,
+                         "cannot be compared with its copy in another file: %s", strerror(-rc))
+              : 0;
+}
+
+static int compare_pair(void *ctx, size_t i)
+{
+    const struct comparing *comparing = ctx;
+    const int rc = compare_one(comparing, &comparing->pairs.data[i], NULL);
+
+    /* Without strict, files that cannot be read are left to their readers. */
+    return comparing->planning->planner->config.strict || rc == -EINTR || rc == -ENOMEM ? rc : 0;
+}
+
+static int compare_all(struct comparing *comparing)
+{
+    struct rfs_planning *planning = comparing->planning;
+    const size_t n = comparing->pairs.n;
+    int rc = rfs_pool_for(planning->planner->config.pool, n, compare_pair, comparing);
+
+    if (rc == 0 || rc == -EINTR)
+        return rc;
+    rc = 0; /* again, one after the other, for the message of the first that fails */
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = compare_one(comparing, &comparing->pairs.data[i], planning->err);
+    return rc;
+}
+
+/* ---- which are compared ---------------------------------------------------------------------- */
+
+/* Says whether the copies of a tensor were compared for another file of the view. */
+static bool was_compared(struct rfs_planner *planner, uint32_t name)
+{
+    pthread_mutex_lock(&planner->lock);
+    const bool was =
+        name < planner->reported.n && (planner->reported.data[name] & RFS_COPIES_COMPARED);
+    pthread_mutex_unlock(&planner->lock);
+    return was;
+}
+
+/* Notes that the copies of a tensor were compared. False when out of memory. */
+static bool note_compared(struct rfs_planner *planner, uint32_t name)
+{
+    bool room = true;
+
+    pthread_mutex_lock(&planner->lock);
+    while (room && planner->reported.n <= name)
+        room = RFS_PUSH(&planner->reported, 0);
+    if (room)
+        planner->reported.data[name] |= RFS_COPIES_COMPARED;
+    pthread_mutex_unlock(&planner->lock);
+    return room;
+}
+
+/*
+ * Adds one copy of each chunk: number ROUND from the last one on. Returns how many were added, or
+ * -1 when out of memory.
+ */
+static int add_round(struct comparing *comparing, const struct rfs_target *target, uint32_t round,
+                     bool bounded)
+{
+    const struct rfs_chunked_tensor *tensor =
+        rfs_plan_chunked_tensor(comparing->planning->planner, target);
+    int added = 0;
+
+    for (uint32_t c = tensor->first; c < tensor->first + tensor->n; c++) {
+        const uint32_t n = rfs_chunks_count_copies(comparing->chunks, c);
+        if (round >= n || (bounded && !rfs_plan_may_look(comparing->planning->planner)))
+            continue;
+        const struct pair pair = {.target = target,
+                                  .chunk = c,
+                                  .copy = n - 1 - round,
+                                  .whole = !bounded && tensor->on_trust,
+                                  .offset = NOWHERE};
+        if (!RFS_PUSH(&comparing->pairs, pair))
+            return -1;
+        added++;
+    }
+    return added;
+}
+
+/* Returns the number of further copies of the chunk of a tensor that has the most. */
+static uint32_t most_copies(const struct rfs_chunks *chunks,
+                            const struct rfs_chunked_tensor *tensor)
+{
+    uint32_t most = 0;
+
+    for (uint32_t i = 0; tensor && i < tensor->n; i++) {
+        const uint32_t n = rfs_chunks_count_copies(chunks, tensor->first + i);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+static int find_targets(struct comparing *comparing, const struct rfs_params *params)
+{
+    struct rfs_planner *planner = comparing->planning->planner;
+
+    for (size_t i = 0; i < params->n; i++) {
+        const struct rfs_target *target = &params->targets[i];
+        if (most_copies(comparing->chunks, rfs_plan_chunked_tensor(planner, target)) > 0 &&
+            !was_compared(planner, target->name) && !RFS_PUSH(&comparing->targets, target))
+            return rfs_fail_memory(comparing->planning->err);
+    }
+    return 0;
+}
+
+/* ---- by strict ------------------------------------------------------------------------------- */
+
+static int compare_strictly(struct comparing *comparing, const struct rfs_target *target)
+{
+    struct rfs_planning *planning = comparing->planning;
+    int added = 1;
+
+    comparing->pairs.n = 0;
+    for (uint32_t round = 0; added > 0; round++)
+        added = add_round(comparing, target, round, false);
+    int rc = added < 0 ? rfs_fail_memory(planning->err) : compare_all(comparing);
+    for (size_t i = 0; rc == 0 && i < comparing->pairs.n; i++)
+        if (comparing->pairs.data[i].offset != NOWHERE)
+            rc = refuse(comparing, &comparing->pairs.data[i]);
+    return rc == 0 && !note_compared(planning->planner, target->name)
+               ? rfs_fail_memory(planning->err)
+               : rc;
+}
+
+/* ---- for the log ----------------------------------------------------------------------------- */
+
+/*
+ * Chooses copies of the tensors that are taken on trust, or of the others, round by round: so one
+ * copy of many tensors is looked at rather than all of few.
+ */
+static int choose(struct comparing *comparing, bool on_trust)
+{
+    int added = 1;
+
+    for (uint32_t round = 0; added > 0; round++) {
+        added = 0;
+        for (size_t i = 0; i < comparing->targets.n; i++) {
+            const struct rfs_target *target = comparing->targets.data[i];
+            const int more =
+                rfs_plan_chunked_tensor(comparing->planning->planner, target)->on_trust == on_trust
+                    ? add_round(comparing, target, round, true)
+                    : 0;
+            if (more < 0)
+                return rfs_fail_memory(comparing->planning->err);
+            added += more;
+        }
+    }
+    return 0;
+}
+
+static int add_unproved(struct rfs_planning *planning, const struct rfs_target *target,
+                        uint32_t from, uint32_t other)
+{
+    const struct rfs_unproved found = {.name = target->name,
+                                       .type = target->type,
+                                       .from = from,
+                                       .other = other,
+                                       .where = RFS_IN_SEVERAL_FILES};
+
+    return RFS_PUSH(&planning->unproved, found) ? 0 : rfs_fail_memory(planning->err);
+}
+
+static int note_all(struct comparing *comparing)
+{
+    struct rfs_planning *planning = comparing->planning;
+    struct rfs_catalog *catalog = planning->planner->config.catalog;
+    const struct rfs_chunk *chunks = comparing->chunks->chunks.data;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < comparing->pairs.n; i++) {
+        const struct pair *pair = &comparing->pairs.data[i];
+        if (pair->offset != NOWHERE)
+            rc = add_unproved(planning, pair->target, chunks[pair->chunk].file, pair->file);
+    }
+    for (size_t i = 0; rc == 0 && i < comparing->targets.n; i++) {
+        const struct rfs_target *target = comparing->targets.data[i];
+        const struct rfs_chunked_tensor *tensor =
+            rfs_plan_chunked_tensor(comparing->planning->planner, target);
+        if (tensor->on_trust && !rfs_plan_one_element(rfs_catalog_type(catalog, target->type)))
+            rc = add_unproved(planning, target, chunks[tensor->first].file, RFS_NO_RANK);
+        if (rc == 0 && !note_compared(planning->planner, target->name))
+            rc = rfs_fail_memory(planning->err);
+    }
+    return rc ? rc : rfs_plan_report_unproved(planning);
+}
+
+/*
+ * Compares copies of the tensors of a plan whose chunks are located. Copies that differ are refused
+ * by strict, else reported in the log. 0 or -errno with *err filled.
+ */
+static int compare_copies(struct rfs_planning *planning, const struct rfs_params *params)
+{
+    struct rfs_planner *planner = planning->planner;
+    RFS_CLEANUP(comparing_end)
+    struct comparing comparing = {.planning = planning,
+                                  .chunks = rfs_catalog_chunks(planner->config.catalog)};
+    const bool strict = planner->config.strict;
+
+    if (!comparing.chunks->copies || comparing.chunks->format->locate_copy ||
+        (!strict && atomic_load(&planner->telling) == RFS_TELL_ONE_SIDED))
+        return 0;
+    int rc = find_targets(&comparing, params);
+    for (size_t i = 0; strict && rc == 0 && i < comparing.targets.n; i++)
+        rc = compare_strictly(&comparing, comparing.targets.data[i]);
+    if (strict || rc)
+        return rc;
+    return choose(&comparing, true)
+               ?: choose(&comparing, false)
+               ?: compare_all(&comparing)
+               ?: note_all(&comparing);
+}
+
+/* ---- for verify ------------------------------------------------------------------------------ */
+
+uint32_t rfs_plan_chunked_copies(struct rfs_planner *planner, const struct rfs_target *target)
+{
+    const struct rfs_chunks *chunks = rfs_catalog_chunks(planner->config.catalog);
+
+    return 1 + (chunks->copies ? most_copies(chunks, rfs_plan_chunked_tensor(planner, target)) : 0);
+}
+
+static void tell_bad(const struct rfs_plan_chunk_walk *walk, const struct rfs_chunked_copy *copy,
+                     const struct rfs_error *why, rfs_bad_copy_fn *each, void *ctx)
+{
+    const struct rfs_chunks *chunks = walk->chunks;
+    const struct rfs_chunk *chunk = &chunks->chunks.data[walk->part.chunk];
+    const struct rfs_type *want = rfs_chunks_type(chunks, chunk->type);
+    const struct rfs_bad_copy bad = {
+        .file = rfs_files_path(chunks->files, copy->file),
+        .why = why->code ? why : NULL,
+        .type = copy->type == RFS_NO_ID ? NULL : rfs_chunks_type(chunks, copy->type),
+        .at = copy->at,
+        .want = want,
+        .begin = chunk->corner * rfs_dtype_bytes((enum rfs_dtype)want->dtype),
+    };
+
+    each(ctx, &bad);
+}
+
+int rfs_plan_chunked_bad_copies(struct rfs_planner *planner, uint32_t local,
+                                const struct rfs_target *target, rfs_bad_copy_fn *each, void *ctx)
+{
+    struct rfs_plan_chunk_walk walk;
+    int rc = rfs_plan_chunk_begin(planner, local, target, &walk);
+
+    while (rc == 0 && walk.chunks->copies && rfs_plan_chunk_next(&walk)) {
+        const uint32_t n = rfs_chunks_count_copies(walk.chunks, walk.part.chunk);
+        /* A damaged file counts as a copy then; other failures are seen by its readers. */
+        rc = rfs_chunks_locate(walk.chunks, walk.part.chunk, NULL);
+        rc = rc == -EINTR || rc == -ENOMEM ? rc : 0;
+        for (uint32_t i = 0; rc >= 0 && i < n; i++) {
+            struct rfs_chunked_copy copy;
+            struct rfs_error why = {0};
+            rc = find_copy(&walk, i, &copy, &why);
+            if (rc == 0)
+                tell_bad(&walk, &copy, &why, each, ctx);
+        }
+        rc = rc < 0 ? rc : 0;
+    }
+    return rc;
+}
+
+/* ---- the files of a plan --------------------------------------------------------------------- */
+
+/* The chunks of a plan, and the files that they are in. */
+struct locating {
+    struct rfs_chunks *chunks;
+    RFS_VEC(uint32_t) list; /* chunks that are to be located, by file */
+    RFS_VEC(size_t) files;  /* where the chunks of each file begin in the list */
+    unsigned char *needed;  /* [all files] */
+};
+
+static void locating_end(struct locating *locating)
+{
+    free(locating->list.data);
+    free(locating->files.data);
+    free(locating->needed);
+}
+
+/* Marks the file that a located chunk is read from. */
+static void note_file(const struct locating *locating, uint32_t chunk)
+{
+    const struct rfs_chunks *chunks = locating->chunks;
+
+    locating->needed[rfs_chunks_file_of(chunks, chunk) - chunks->first_file] = 1;
+}
+
+static int note_target(struct rfs_planning *planning, const struct rfs_target *target,
+                       struct locating *locating)
+{
+    struct rfs_plan_chunk_walk walk;
+
+    if (rfs_catalog_type(planning->planner->config.catalog, target->type)->bytes == 0)
+        return 0;
+    const int rc = rfs_plan_chunk_begin(planning->planner, planning->local, target, &walk);
+    while (rc == 0 && rfs_plan_chunk_next(&walk)) {
+        const struct rfs_chunk *chunk = &locating->chunks->chunks.data[walk.part.chunk];
+        if (atomic_load_explicit(&chunk->at, memory_order_acquire) != RFS_NOT_LOCATED)
+            note_file(locating, walk.part.chunk);
+        else if (!RFS_PUSH(&locating->list, walk.part.chunk))
+            return -ENOMEM;
+    }
+    return rc;
+}
+
+static int by_file(const void *a, const void *b, void *ctx)
+{
+    const struct rfs_chunks *chunks = ctx;
+    const uint32_t x = *(const uint32_t *)a;
+    const uint32_t y = *(const uint32_t *)b;
+    const uint32_t of_x = chunks->chunks.data[x].file;
+    const uint32_t of_y = chunks->chunks.data[y].file;
+
+    return of_x != of_y ? (of_x < of_y ? -1 : 1) : (x > y) - (x < y);
+}
+
+/* Sorts the list by file. False when out of memory. */
+static bool group(struct locating *locating)
+{
+    const struct rfs_chunk *chunks = locating->chunks->chunks.data;
+    const uint32_t *list = locating->list.data;
+
+    if (locating->list.n > 1)
+        qsort_r(locating->list.data, locating->list.n, sizeof *list, by_file, locating->chunks);
+    for (size_t i = 0; i < locating->list.n; i++)
+        if ((i == 0 || chunks[list[i]].file != chunks[list[i - 1]].file) &&
+            !RFS_PUSH(&locating->files, i))
+            return false;
+    return RFS_PUSH(&locating->files, locating->list.n);
+}
+
+static int locate_file(const struct locating *locating, size_t file, struct rfs_error *err)
+{
+    int rc = 0;
+
+    for (size_t i = locating->files.data[file]; rc == 0 && i < locating->files.data[file + 1]; i++)
+        rc = rfs_chunks_locate(locating->chunks, locating->list.data[i], err);
+    return rc;
+}
+
+static int locate_job(void *ctx, size_t i)
+{
+    return locate_file(ctx, i, NULL);
+}
+
+static int locate_all(struct rfs_planning *planning, struct locating *locating)
+{
+    if (!group(locating))
+        return rfs_fail_memory(planning->err);
+    const size_t n = locating->files.n - 1;
+    int rc = rfs_pool_for(planning->planner->config.pool, n, locate_job, locating);
+    if (rc == 0 || rc == -EINTR)
+        return rc;
+    rc = 0; /* again, one after the other, for the message of the first that fails */
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = locate_file(locating, i, planning->err);
+    return rc;
+}
+
+/*
+ * Refuses (strict) or reports files that were written after the metadata, which is written last:
+ * when a save into the folder breaks off, the metadata is that of the save before. Copies of a
+ * folder may look so, too.
+ */
+static int check_times(struct rfs_planning *planning, struct rfs_chunks *chunks,
+                       struct timespec metadata, uint32_t newest, struct timespec time)
+{
+    const struct rfs_planner_config *config = &planning->planner->config;
+    const bool strict = config->strict || (config->template && config->template->config.strict);
+    char times[2][RFS_TIME_TEXT];
+
+    if (!chunks->times_tell || !rfs_plan_is_later(time, metadata))
+        return 0;
+    const char *path = rfs_files_path(chunks->files, newest);
+    rfs_text_time(times[0], time);
+    rfs_text_time(times[1], metadata);
+    if (strict)
+        return rfs_fail(planning->err, -EINVAL, RFS_IN(path),
+                        "a save that has ended, copied with its times (cp -a)",
+                        "the file is of %s, newer than '.metadata' of %s, which torch writes last",
+                        times[0], times[1]);
+    if (!atomic_exchange(&chunks->told, true))
+        rfs_log(config->log, RFS_WARNING,
+                "%s: the file is of %s, newer than '.metadata' of %s, which torch writes last: it "
+                "may be of another save",
+                path, times[0], times[1]);
+    return 0;
+}
+
+/* Takes the metadata and the needed files into the attributes of a plan, when all is located. */
+static int add_files(struct rfs_planning *planning, const struct locating *locating,
+                     struct rfs_rank_plan *plan)
+{
+    struct rfs_chunks *chunks = locating->chunks;
+
+    for (size_t i = 0; i < locating->list.n; i++)
+        note_file(locating, locating->list.data[i]);
+    int rc = rfs_plan_add_file(chunks->files, chunks->metadata, plan, planning->err);
+    const struct timespec metadata = plan->mtime;
+    struct timespec last = metadata;
+    uint32_t newest = chunks->metadata;
+
+    for (uint32_t i = 0; rc == 0 && i < chunks->n_all_files; i++)
+        if (locating->needed[i]) {
+            rc = rfs_plan_add_file(chunks->files, chunks->first_file + i, plan, planning->err);
+            if (rc == 0 && rfs_plan_is_later(plan->mtime, last)) {
+                last = plan->mtime;
+                newest = chunks->first_file + i;
+            }
+        }
+    return rc ? rc : check_times(planning, chunks, metadata, newest, last);
+}
+
+int rfs_plan_chunked_attributes(struct rfs_planning *planning, struct rfs_rank_plan *plan)
+{
+    struct rfs_catalog *catalog = planning->planner->config.catalog;
+    struct rfs_chunks *chunks = rfs_catalog_chunks(catalog);
+    RFS_CLEANUP(locating_end) struct locating locating = {.chunks = chunks};
+    int rc = 0;
+
+    locating.needed = calloc((size_t)chunks->n_all_files + 1, 1);
+    if (!locating.needed)
+        return rfs_fail_memory(planning->err);
+    for (size_t i = 0; rc == 0 && i < plan->params->n; i++)
+        rc = note_target(planning, &plan->params->targets[i], &locating);
+    if (rc)
+        return rc == -ENOMEM ? rfs_fail_memory(planning->err) : rc;
+    rc = locate_all(planning, &locating) ?: compare_copies(planning, plan->params);
+    if (rc)
+        return rc;
+    plan->mode = 0444;
+    plan->sources = malloc(((size_t)chunks->n_all_files + 1) * sizeof *plan->sources);
+    if (!plan->sources)
+        return rfs_fail_memory(planning->err);
+    return add_files(planning, &locating, plan);
+}

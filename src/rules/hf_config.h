@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The values of a HuggingFace config.json: numbers and texts by key. A key inside of an object has
+ * the object's before it, as in text_config.hidden_size. true and false are 1 and 0; a null counts
+ * as a missing key, and 4.0 is 4. Lists and fractions are there, but have no value.
+ *
+ * Immutable once read. Cost: the texts and 32 bytes a key.
+ */
+#pragma once
+
+#include "base/error.h"
+
+enum rfs_hf_kind { RFS_HF_NUMBER, RFS_HF_TEXT, RFS_HF_OTHER };
+
+struct rfs_hf_value {
+    const char *key;
+    enum rfs_hf_kind kind;
+    int64_t number;
+    const char *text;
+};
+
+struct rfs_hf_config;
+
+/* Reads the file at PATH. 0 with *out owned by the caller, or -errno with *err filled. */
+int rfs_hf_config_open(const char *path, struct rfs_hf_config **out, struct rfs_error *err);
+/* Reads a text; NAME is for messages. */
+int rfs_hf_config_read(const char *name, const char *text, size_t n, struct rfs_hf_config **out,
+                       struct rfs_error *err);
+void rfs_hf_config_free(struct rfs_hf_config *config);
+
+/*
+ * Says where the member quantization_config of the whole stands in the text, with a comma: without
+ * these bytes, [*from, *to) of *bytes, the text is that of the config without it. False if there is
+ * none, or more than one.
+ */
+bool rfs_hf_config_quantization(const struct rfs_hf_config *config, size_t *from, size_t *to,
+                                size_t *bytes);
+/* Returns the name of the config, for messages. */
+const char *rfs_hf_config_name(const struct rfs_hf_config *config);
+/* Returns the value of a key, or NULL. O(log keys). */
+const struct rfs_hf_value *rfs_hf_config_find(const struct rfs_hf_config *config, const char *key);

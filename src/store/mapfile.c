@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ *   {"0": "a/rank_0.ckpt", "1": "…"}                                             a map of files
+ *   {"metadata": {…}, "weight_map": {"w": "model-00001-of-00002.safetensors"}}   model.safetensors.index.json
+ *   {"metadata": {"total_size": 8}, "weight_map": {"w": "part0.safetensors"}}    param_name_map.json
+ *   {"w": "part0.safetensors"}                                                   the same, before 2.5
+ *
+ * Sources: transformers, and unified_safetensors and _load_parallel_checkpoint of MindSpore 2.10,
+ * which takes the whole object where there is no weight_map. Of keys given twice the last would
+ * count in Python; here they are refused.
+ */
+#include "store/mapfile.h"
+
+#include "base/cleanup.h"
+#include "base/json_read.h"
+#include "base/vec.h"
+#include "store/beneath.h"
+
+#include <sys/random.h>
+#include <xxhash.h>
+
+/*
+ * A map being read. Texts lie where the file's bytes were: without quotes and escapes they are
+ * shorter, with a NUL behind each.
+ */
+struct reader {
+    struct rfs_mapfile *map;
+    const char *path;
+    struct rfs_error *err;
+    size_t kept;     /* bytes of texts */
+    uint32_t *table; /* a pair's number plus 1, by its key; owned */
+    size_t cap;      /* a power of two, or 0; at most half of it is used */
+    uint64_t seed;   /* so that keys cannot be chosen to collide */
+};
+
+void rfs_mapfile_free(struct rfs_mapfile *map)
+{
+    free(map->text);
+    free(map->data);
+    *map = (struct rfs_mapfile){0};
+}
+
+static int fail(const struct reader *reader, const char *what)
+{
+    return rfs_fail(reader->err, -EINVAL, RFS_IN(reader->path), "the file as it was written", "%s",
+                    what);
+}
+
+static int fail_json(const struct reader *reader, const struct rfs_json_read *json)
+{
+    return json->no_memory ? rfs_fail_memory(reader->err)
+                           : rfs_fail(reader->err, -EINVAL, RFS_AT(reader->path, json->at), NULL,
+                                      "not valid JSON: %s", json->wrong);
+}
+
+static uint32_t *cell_of(const struct reader *reader, const char *key)
+{
+    size_t at = (size_t)XXH3_64bits_withSeed(key, strlen(key), reader->seed);
+
+    for (;; at++) {
+        uint32_t *cell = &reader->table[at & (reader->cap - 1)];
+        if (*cell == 0 || strcmp(reader->map->data[*cell - 1].key, key) == 0)
+            return cell;
+    }
+}
+
+static bool grow(struct reader *reader)
+{
+    free(reader->table);
+    reader->cap = reader->cap ? reader->cap * 2 : 256;
+    reader->table = calloc(reader->cap, sizeof *reader->table);
+    for (size_t i = 0; reader->table && i < reader->map->n; i++)
+        *cell_of(reader, reader->map->data[i].key) = (uint32_t)i + 1;
+    return reader->table != NULL;
+}
+
+/* Copies the text that was read last to the map's. */
+static char *keep(struct reader *reader, const struct rfs_json_read *json)
+{
+    char *text = reader->map->text + reader->kept;
+
+    memcpy(text, json->text, json->text_n + 1);
+    reader->kept += json->text_n + 1;
+    return text;
+}
+
+/* Reads the value of a key that was read. */
+static int read_pair(struct reader *reader, struct rfs_json_read *json)
+{
+    struct rfs_mapfile *map = reader->map;
+    struct rfs_mapfile_pair pair = {.key = keep(reader, json)};
+
+    if (map->n >= INT32_MAX || (2 * (map->n + 1) > reader->cap && !grow(reader)))
+        return rfs_fail_memory(reader->err);
+    uint32_t *cell = cell_of(reader, pair.key);
+    if (*cell != 0)
+        return rfs_fail(reader->err, -EINVAL, RFS_IN(reader->path), "leave one of them out",
+                        "the key '%.200s' comes twice", pair.key);
+    if (!rfs_json_read_peek(json, '"'))
+        return rfs_fail(reader->err, -EINVAL, RFS_IN(reader->path), "the name of a file for each",
+                        "the value of '%.200s' is not a text", pair.key);
+    if (!rfs_json_read_string(json))
+        return fail_json(reader, json);
+    pair.value = keep(reader, json);
+    if (!RFS_PUSH(map, pair))
+        return rfs_fail_memory(reader->err);
+    *cell = (uint32_t)map->n;
+    return 0;
+}
+
+static int read_pairs(struct reader *reader, struct rfs_json_part part)
+{
+    RFS_CLEANUP(rfs_json_read_free)
+    struct rfs_json_read json = rfs_json_read_begin(reader->map->text + part.at, part.n);
+    bool first = true;
+    int rc = 0;
+
+    while (rc == 0 && rfs_json_read_member(&json, &first))
+        rc = read_pair(reader, &json);
+    return rc == 0 && json.wrong ? fail_json(reader, &json) : rc;
+}
+
+/* Finds the object that is the map; all around it is looked at as well. */
+static int find_map(const struct reader *reader, size_t size, enum rfs_mapfile_kind kind,
+                    struct rfs_json_part *out)
+{
+    RFS_CLEANUP(rfs_json_read_free)
+    struct rfs_json_read json = rfs_json_read_begin(reader->map->text, size);
+    struct rfs_json_part part;
+    size_t found = 0;
+    bool first = true;
+
+    const bool is_object = rfs_json_read_peek(&json, '{');
+    *out = (struct rfs_json_part){json.at, size - json.at};
+    while (is_object && rfs_json_read_member(&json, &first)) {
+        const bool is_map = json.text_n == 10 && memcmp(json.text, "weight_map", 10) == 0;
+        if (!rfs_json_read_part(&json, &part))
+            break;
+        if (!is_map || kind == RFS_MAPFILE_PLAIN)
+            continue;
+        *out = part;
+        found++;
+    }
+    if (!is_object)
+        rfs_json_read_skip(&json);
+    if (!rfs_json_read_end(&json))
+        return fail_json(reader, &json);
+    if (!is_object)
+        return fail(reader, "not a JSON object");
+    if (found > 1)
+        return fail(reader, "weight_map comes twice");
+    if (found == 0 && kind == RFS_MAPFILE_WEIGHTS)
+        return fail(reader, "it has no weight_map, which says where each parameter is");
+    return reader->map->text[out->at] == '{' ? 0 : fail(reader, "its weight_map is not an object");
+}
+
+int rfs_mapfile_parse(const char *path, char *data, size_t size, enum rfs_mapfile_kind kind,
+                      struct rfs_mapfile *out, struct rfs_error *err)
+{
+    struct reader reader = {.map = out, .path = path, .err = err};
+    struct rfs_json_part part;
+
+    *out = (struct rfs_mapfile){.text = data};
+    if (getrandom(&reader.seed, sizeof reader.seed, GRND_NONBLOCK) != (ssize_t)sizeof reader.seed)
+        reader.seed = (uintptr_t)data;
+    int rc = find_map(&reader, size, kind, &part) ?: read_pairs(&reader, part);
+    free(reader.table);
+    return rc;
+}
+
+int rfs_mapfile_read(const struct rfs_beneath *beneath, const char *path,
+                     enum rfs_mapfile_kind kind, struct rfs_mapfile *out, struct rfs_error *err)
+{
+    char *data = NULL;
+    size_t size;
+    *out = (struct rfs_mapfile){0};
+    const int rc = rfs_beneath_read(beneath, path, RFS_MAPFILE_BYTES, &data, &size, err);
+    return rc < 0 ? rc : rfs_mapfile_parse(path, data, size, kind, out, err);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A JSON object whose values are texts: a map of files, a weight map. Takes the file's bytes, and
+ * 24 to 40 a pair.
+ */
+#pragma once
+
+#include "base/error.h"
+
+struct rfs_beneath;
+
+/* A weight map of a million names fits. */
+#define RFS_MAPFILE_BYTES ((size_t)128 << 20)
+
+struct rfs_mapfile_pair {
+    const char *key, *value; /* in the map's text */
+};
+
+struct rfs_mapfile {
+    struct rfs_mapfile_pair *data; /* in the order of the file; each key once */
+    size_t n, cap;
+    char *text; /* that of the file; owned */
+};
+
+enum rfs_mapfile_kind {
+    RFS_MAPFILE_PLAIN,        /* the object itself is the map */
+    RFS_MAPFILE_WEIGHTS,      /* its member "weight_map" is */
+    RFS_MAPFILE_WEIGHTS_MAYBE /* likewise if it has one, as MindSpore reads param_name_map.json */
+};
+
+/*
+ * Reads a map. BENEATH says where the file is opened (beneath.h). *out is to be freed in any case.
+ */
+int rfs_mapfile_read(const struct rfs_beneath *beneath, const char *path,
+                     enum rfs_mapfile_kind kind, struct rfs_mapfile *out, struct rfs_error *err);
+/*
+ * Parses SIZE bytes of a map, which are taken over in any case (from malloc) and changed; messages
+ * name PATH.
+ */
+int rfs_mapfile_parse(const char *path, char *data, size_t size, enum rfs_mapfile_kind kind,
+                      struct rfs_mapfile *out, struct rfs_error *err);
+void rfs_mapfile_free(struct rfs_mapfile *map);

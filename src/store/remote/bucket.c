@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/remote/bucket.h"
+
+#include "base/cleanup.h"
+#include "base/store.h"
+#include "base/text.h"
+#include "base/variables.h"
+#include "store/remote/credentials.h"
+#include "store/remote/remote_settings.h"
+#include "store/remote/sign.h"
+
+#include <ctype.h>
+#include <pthread.h>
+#include <strings.h>
+
+#define DEFAULT_REGION "us-east-1"
+
+/* Facts about the bucket of the last request, as the store's answers gave them. "": none. */
+static struct {
+    pthread_mutex_t lock; /* a leaf lock */
+    char name[64], region[64];
+    char endpoint[300]; /* "https://host:port" */
+} learnt = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void rfs_bucket_learn(const char *name, const char *region)
+{
+    /* The region becomes a part of a host's name. */
+    if (region[strspn(region, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")])
+        return;
+    pthread_mutex_lock(&learnt.lock);
+    snprintf(learnt.name, sizeof learnt.name, "%s", name);
+    snprintf(learnt.region, sizeof learnt.region, "%s", region);
+    learnt.endpoint[0] = '\0';
+    pthread_mutex_unlock(&learnt.lock);
+}
+
+/* Returns a copy of TEXT, a member of what was learnt about bucket NAME; NULL where it is empty. */
+static char *known(const char *name, const char *text)
+{
+    pthread_mutex_lock(&learnt.lock);
+    char *copy = strcmp(learnt.name, name) == 0 && *text ? strdup(text) : NULL;
+    pthread_mutex_unlock(&learnt.lock);
+    return copy;
+}
+
+/* ---- where a signature may go ---------------------------------------------------------------- */
+
+#define HOST_MOST 253 /* characters of a name */
+
+/* A URL's host and port: "bucket.s3.eu-west-1.amazonaws.com" and ":443", or "". */
+struct authority {
+    char host[HOST_MOST + 1], port[8];
+};
+
+/*
+ * Reads them from a URL of HTTP: in small letters, without the dot that a complete name may end
+ * with. False for anything that two readers could take for different hosts.
+ */
+static bool read_authority(const char *url, struct authority *out)
+{
+    const char *at = strstr(url, "://") + 3;
+    const size_t n = strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-");
+    const size_t digits = at[n] == ':' ? strspn(at + n + 1, "0123456789") : 0;
+    const size_t port = digits > 0 ? digits + 1 : 0;
+    size_t length = n - (n > 0 && at[n - 1] == '.');
+
+    if (length == 0 || length > HOST_MOST || port >= sizeof out->port ||
+        (at[n + port] && !strchr("/?#", at[n + port])))
+        return false;
+    for (size_t i = 0; i < length; i++)
+        out->host[i] = (char)tolower((unsigned char)at[i]);
+    out->host[length] = '\0';
+    memcpy(out->port, at + n, port);
+    out->port[port] = '\0';
+    return out->host[0] != '.' && !strstr(out->host, "..");
+}
+
+/* Says whether HOST is NAME, or a name below it. */
+static bool is_below(const char *host, const char *name)
+{
+    const size_t n = strlen(host), m = strlen(name);
+
+    return n >= m && strcmp(host + n - m, name) == 0 && (n == m || host[n - m - 1] == '.');
+}
+
+/* Returns the part of AWS that a host is in, or NULL. */
+static const char *part_of_aws(const char *host)
+{
+    return is_below(host, "amazonaws.com.cn") ? "amazonaws.com.cn"
+           : is_below(host, "amazonaws.com")  ? "amazonaws.com"
+                                              : NULL;
+}
+
+/*
+ * Says whether a host of AWS is one of S3: s3.eu-west-1, s3.dualstack.eu-west-1, s3-us-west-2, s3.
+ * Others belong to customers, who choose a part of the name.
+ */
+static bool is_s3_of_aws(const char *host, const char *aws)
+{
+    const char *end = host + strlen(host) - strlen(aws);
+    const char *rest = strchr(host, '.');
+
+    if (end == host || (strncmp(host, "s3.", 3) != 0 && strncmp(host, "s3-", 3) != 0))
+        return false;
+    if (strncmp(rest, ".dualstack.", 11) == 0)
+        rest += 10;
+    rest++;
+    return rest >= end || strchr(rest, '.') + 1 == end;
+}
+
+/* Says whether what is signed for the host OLD may be signed for NEW, too. */
+static bool may_lead(const char *old, const char *new)
+{
+    const char *aws = part_of_aws(old);
+    const char *last = strrchr(old, '.');
+    /* There is nothing of one owner below an address, or a name without a dot. */
+    const bool is_name = last && !isdigit((unsigned char)last[1]);
+
+    return (is_name && is_below(new, old)) || (aws && is_below(new, aws) && is_s3_of_aws(new, aws));
+}
+
+/* Returns HOST without "BUCKET." in front of it, or NULL. */
+static char *without_bucket(char *host, const char *bucket)
+{
+    const size_t n = strlen(bucket);
+
+    return strncasecmp(host, bucket, n) == 0 && host[n] == '.' && host[n + 1] ? host + n + 1 : NULL;
+}
+
+bool rfs_bucket_move(const struct rfs_bucket *bucket, const char *location)
+{
+    const bool tls = strncmp(location, "https://", 8) == 0;
+    struct authority old, new;
+
+    if (!rfs_store_is_url(location) || strncmp(location, "s3:", 3) == 0 ||
+        (!tls && strncmp(bucket->base, "https:", 6) == 0) || !read_authority(bucket->base, &old) ||
+        !read_authority(location, &new))
+        return false;
+    /* The bucket is in front of the old name unless it is in the path. */
+    const char *from = *bucket->root ? old.host : without_bucket(old.host, bucket->name);
+    const char *to = without_bucket(new.host, bucket->name);
+    if (!to || !from || !may_lead(from, to))
+        to = new.host;
+    if (!from || !may_lead(from, to))
+        return false;
+    pthread_mutex_lock(&learnt.lock);
+    snprintf(learnt.name, sizeof learnt.name, "%s", bucket->name);
+    snprintf(learnt.region, sizeof learnt.region, "%s", bucket->region);
+    snprintf(learnt.endpoint, sizeof learnt.endpoint, "%s%s%s", tls ? "https://" : "http://", to,
+             new.port);
+    pthread_mutex_unlock(&learnt.lock);
+    return true;
+}
+
+/* ---- buckets --------------------------------------------------------------------------------- */
+
+/*
+ * Returns the first setting that there is, malloc'ed: the option, a variable, a profile's; or NULL.
+ */
+static char *setting(const char *option, const char *first, const char *second, const char *name)
+{
+    const char *value = option && *option ? option : rfs_variable(first);
+
+    if (!value)
+        value = rfs_variable(second);
+    return value ? strdup(value) : rfs_credentials_setting(name);
+}
+
+static int fail_url(const char *url, const char *why)
+{
+    return rfs_store_fail(-EINVAL, "'%.200s' is not a URL of object storage: %s", url, why);
+}
+
+/*
+ * Says whether a bucket's name can stand before the host's: not before an address, nor a bare name.
+ */
+static bool takes_buckets(const char *host, const char *bucket)
+{
+    const size_t n = strcspn(host, ":");
+    bool letters = false;
+
+    for (size_t i = 0; i < n; i++)
+        letters |= isalpha((unsigned char)host[i]) != 0;
+    return letters && host[0] != '[' && memchr(host, '.', n) && !strchr(bucket, '.');
+}
+
+static int find_host(const char *url, struct rfs_bucket *out)
+{
+    const struct rfs_remote_settings *set = rfs_remote_settings();
+    RFS_FREE char *endpoint = known(out->name, learnt.endpoint);
+
+    if (!endpoint)
+        endpoint =
+            setting(set->endpoint, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "endpoint_url");
+
+    if (!endpoint)
+        endpoint = rfs_text_printf("https://s3.%s.amazonaws.com", out->region);
+    if (!endpoint)
+        return -ENOMEM;
+    const char *host = strstr(endpoint, "://");
+    if (!host || !rfs_store_is_url(endpoint) || strncmp(endpoint, "s3:", 3) == 0 || !host[3])
+        return fail_url(endpoint, "an endpoint is https://HOST or http://HOST:PORT");
+    host += 3;
+    const int n = (int)strcspn(host, "/?#@");
+    const bool named = !set->path_style && takes_buckets(host, out->name);
+    const int scheme = (int)(host - endpoint);
+    if (host[n] && host[n + 1])
+        return fail_url(url, "its endpoint has more than a host and a port");
+    out->host = rfs_text_printf("%s%s%.*s", named ? out->name : "", named ? "." : "", n, host);
+    out->base = rfs_text_printf("%.*s%s", scheme, endpoint, out->host ? out->host : "");
+    out->root = rfs_text_printf("%s%s", named ? "" : "/", named ? "" : out->name);
+    return out->host && out->base && out->root ? 0 : -ENOMEM;
+}
+
+static int find_s3(const char *url, struct rfs_bucket *out)
+{
+    const char *bucket = url + strlen("s3://");
+    const size_t n = strcspn(bucket, "/");
+
+    out->s3 = true;
+    out->name = strndup(bucket, n);
+    out->key = strdup(bucket[n] ? bucket + n + 1 : "");
+    if (!out->name || !out->key)
+        return -ENOMEM;
+    if (n == 0 || n > 63 ||
+        strspn(out->name, "abcdefghijklmnopqrstuvwxyz0123456789.-_"
+                          "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != n)
+        return fail_url(url, "it names no bucket: s3://BUCKET/PREFIX");
+    out->region = known(out->name, learnt.region);
+    if (!out->region)
+        out->region =
+            setting(rfs_remote_settings()->region, "AWS_REGION", "AWS_DEFAULT_REGION", "region");
+    if (!out->region)
+        out->region = strdup(DEFAULT_REGION);
+    return out->region ? find_host(url, out) : -ENOMEM;
+}
+
+int rfs_bucket_of(const char *url, struct rfs_bucket *out)
+{
+    *out = (struct rfs_bucket){0};
+    for (const unsigned char *c = (const unsigned char *)url; *c; c++)
+        if (*c < 0x20 || *c == 0x7f)
+            return fail_url(url, "it has control characters");
+    if (strncmp(url, "s3://", 5) == 0)
+        return find_s3(url, out);
+    const char *host = strstr(url, "://") + 3;
+    const size_t n = strcspn(host, "/?#");
+    if (n == 0 || host[n] == '?' || host[n] == '#' || memchr(host, '@', n))
+        return fail_url(url, "https://HOST/PATH is, without a user's name");
+    out->base = strndup(url, (size_t)(host - url) + n);
+    out->host = strndup(host, n);
+    out->root = strdup("");
+    out->name = strdup("");
+    out->key = strdup(host[n] ? host + n + 1 : "");
+    out->region = strdup("");
+    return out->base && out->host && out->root && out->name && out->key && out->region ? 0
+                                                                                       : -ENOMEM;
+}
+
+void rfs_bucket_free(struct rfs_bucket *bucket)
+{
+    free(bucket->base);
+    free(bucket->host);
+    free(bucket->root);
+    free(bucket->name);
+    free(bucket->key);
+    free(bucket->region);
+    *bucket = (struct rfs_bucket){0};
+}
+
+char *rfs_bucket_path(const struct rfs_bucket *bucket, const char *key)
+{
+    RFS_FREE char *coded = rfs_sign_encode(key, true);
+
+    return coded ? rfs_text_printf("%s/%s", bucket->root, coded) : NULL;
+}

@@ -1,0 +1,562 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/remote/retries.h"
+
+#include "base/cancel.h"
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/secret.h"
+#include "base/store.h"
+#include "base/text.h"
+#include "base/wait.h"
+#include "store/remote/credentials.h"
+#include "store/remote/markup.h"
+#include "store/remote/remote_settings.h"
+#include "store/remote/sign.h"
+
+#include <stdatomic.h>
+#include <sys/random.h>
+
+#define AGAIN 1 /* the request is to be tried again */
+
+/* Reads the store's own code and message: <Error><Code>…</Code><Message>…</Message>… */
+static void read_error(const struct rfs_remote_request *request, char *code, size_t code_cap,
+                       char *text, size_t text_cap)
+{
+    const char *body = request->text_n > 0 ? request->text : "";
+
+    if (!rfs_markup_text(body, "Code", code, code_cap))
+        *code = '\0';
+    if (!rfs_markup_text(body, "Message", text, text_cap))
+        *text = '\0';
+}
+
+static const char *remedy_of(const struct rfs_remote_request *request, const char *code)
+{
+    const long status = request->http.status;
+
+    if (request->http.refused_tls)
+        return "the certificate of its issuer in CURL_CA_BUNDLE";
+    if (strcmp(code, "RequestTimeTooSkewed") == 0)
+        return "set this machine's clock";
+    if ((status >= 300 && status < 400) || strcmp(code, "AuthorizationHeaderMalformed") == 0)
+        return "region= and endpoint= of the bucket";
+    if (status == 401 || status == 403)
+        return request->bucket->s3 ? "credentials that may list and read it"
+                                   : "check its read permissions";
+    if (status == 200 && request->n > 0)
+        return "a server that answers requests for ranges";
+    if (status == 429 || status == 503)
+        return "fewer connections=, or later";
+    if (status == 0)
+        return "check endpoint= and the network";
+    return NULL;
+}
+
+/* Reports the store's last answer by rfs_store_fail; returns CODE. */
+static int fail(const struct rfs_remote_request *request, int code)
+{
+    const struct rfs_http *http = &request->http;
+    char name[64], text[256], problem[sizeof http->problem], status[48] = "";
+
+    read_error(request, name, sizeof name, text, sizeof text);
+    snprintf(problem, sizeof problem, "%s", http->problem);
+    /* A store knows the token, and may repeat it. */
+    rfs_credentials_blank(name);
+    rfs_credentials_blank(text);
+    rfs_credentials_blank(problem);
+    const char *remedy = remedy_of(request, name);
+    if (http->status > 0)
+        snprintf(status, sizeof status, "status %ld", http->status);
+    rfs_store_fail(code, "%s%s%s%s%s%s%s (tried %u time%s, at %.200s)", status, *name ? ", " : "",
+                   name, *text ? ": " : "", text, *problem && *status ? ", " : "", problem,
+                   request->tries, request->tries == 1 ? "" : "s", request->bucket->base);
+    rfs_store_fail_remedy(remedy);
+    return code;
+}
+
+static bool is_text(const char *text, const char *of)
+{
+    return text && strcmp(text, of) == 0;
+}
+
+/*
+ * Says whether an answer is of the version that is asked for. A strong ETag says that alone; else
+ * the time of the last change must be equal as a text, and what there is of an ETag. What the
+ * version has and the answer lacks is a difference.
+ */
+static bool is_of_version(const struct rfs_remote_request *request)
+{
+    const struct rfs_http *http = &request->http;
+    const char *etag = request->etag ? request->etag : "";
+
+    if (*etag && strcmp(etag, http->etag) != 0)
+        return false;
+    return rfs_http_etag_is_strong(etag) ||
+           (http->modified[0] && is_text(request->modified, http->modified));
+}
+
+/* Says whether the body that begins is the requested range; else http.problem has the reason. */
+static bool is_range(struct rfs_remote_request *request)
+{
+    struct rfs_http *http = &request->http;
+    const uint64_t from = request->from + request->done;
+    const uint64_t last = request->from + request->n - 1;
+    uint64_t a, b, size;
+
+    request->other = !is_of_version(request);
+    if (request->other)
+        return false;
+    if (http->status == 200) {
+        if (from == 0 && request->n == request->size && http->length == (int64_t)request->size)
+            return true;
+        snprintf(http->problem, sizeof http->problem, "the whole was sent instead of a range");
+        return false;
+    }
+    if (sscanf(http->range, "bytes %" SCNu64 "-%" SCNu64 "/%" SCNu64, &a, &b, &size) == 3 &&
+        a == from && b == last && size == request->size)
+        return true;
+    snprintf(http->problem, sizeof http->problem, "the wrong range was sent: '%.60s'", http->range);
+    return false;
+}
+
+static int changed(const char *how)
+{
+    return rfs_store_fail(-ESTALE, "the object was %s while in use", how);
+}
+
+/* Says whether an error names another region of the bucket, which is noted then. */
+static bool moves(struct rfs_remote_request *request, const char *code)
+{
+    const struct rfs_http *http = &request->http;
+    /* A HEAD is answered without a code. */
+    const bool elsewhere = http->status == 301 || http->status == 307 ||
+                           (http->status == 400 && request->head) ||
+                           strcmp(code, "AuthorizationHeaderMalformed") == 0 ||
+                           strcmp(code, "IllegalLocationConstraintException") == 0;
+
+    if (!request->bucket->s3 || !elsewhere || !http->region[0] ||
+        strcmp(http->region, request->bucket->region) == 0)
+        return false;
+    rfs_bucket_learn(request->bucket->name, http->region);
+    return true;
+}
+
+/*
+ * Asks again for credentials that have ended, once, of the kind that gave them. Says whether that
+ * may help.
+ */
+static bool renews(struct rfs_remote_request *request, const char *code)
+{
+    if (request->renewed || !request->bucket->s3 ||
+        (strcmp(code, "ExpiredToken") != 0 && strcmp(code, "TokenRefreshRequired") != 0 &&
+         strcmp(code, "InvalidToken") != 0))
+        return false;
+    request->renewed = true;
+    return rfs_credentials_renew();
+}
+
+static int judge_refusal(struct rfs_remote_request *request)
+{
+    const long status = request->http.status;
+    char code[64], text[64];
+
+    read_error(request, code, sizeof code, text, sizeof text);
+    if (moves(request, code))
+        return rfs_store_fail(-EREMOTE, "the bucket is in region %s", request->http.region);
+    if (request->bucket->s3 && request->http.location[0] &&
+        (status == 301 || status == 302 || status == 307 || status == 308)) {
+        if (rfs_bucket_move(request->bucket, request->http.location))
+            return rfs_store_fail(-EREMOTE, "the bucket is at %.200s", request->http.location);
+        snprintf(request->http.problem, sizeof request->http.problem,
+                 "it leads to %.200s, where no signature is sent", request->http.location);
+    }
+    if (renews(request, code) || strcmp(code, "RequestTimeout") == 0 || status == 408 ||
+        status == 429 || status >= 500 || (status == 409 && *code))
+        return AGAIN;
+    if (request->n > 0 && status == 412)
+        return changed("changed");
+    if (request->n > 0 && status == 416)
+        return changed("cut short");
+    if (request->n > 0 && status == 404)
+        return changed("removed");
+    if (status == 404 || status == 410)
+        return fail(request, -ENOENT);
+    if (status == 401 || status == 403)
+        return fail(request, -EACCES);
+    return fail(request, -EIO);
+}
+
+/*
+ * Judges an answer. 0: it is right; AGAIN: it may be better the next time; or -errno with
+ * rfs_store_fail.
+ */
+static int judge(struct rfs_remote_request *request)
+{
+    struct rfs_http *http = &request->http;
+    const long status = http->status;
+
+    if (http->failed == -ENOMEM)
+        return -ENOMEM;
+    if (request->other && !http->etag[0] && !http->modified[0])
+        return rfs_store_fail(-ESTALE, "an answer has neither an ETag nor the time of the last "
+                                       "change: it may be of another version");
+    if (request->other)
+        return changed("changed");
+    if (http->refused_tls)
+        return fail(request, -EIO);
+    if (http->failed)
+        return AGAIN;
+    if (request->n > 0 && (status == 206 || status == 200)) {
+        if (request->done == request->n)
+            return 0;
+        if (!http->problem[0])
+            snprintf(http->problem, sizeof http->problem, "fewer bytes were sent than asked for");
+        return AGAIN;
+    }
+    if (status == 200 || (status >= 300 && status < 400 && !request->bucket->s3))
+        return 0;
+    return judge_refusal(request);
+}
+
+#define FIRST_WAIT UINT64_C(100000000)  /* ns */
+#define LAST_WAIT UINT64_C(20000000000) /* ns */
+#define LOOK_MS 50                      /* how long a cancelled request may go on */
+#define ERROR_MOST ((size_t)16 << 10)   /* of a store's message about a failure */
+#define HEADERS 8
+
+/* ---- memory of lists ------------------------------------------------------------------------- */
+
+static atomic_uint_fast64_t lists_bytes;
+
+bool rfs_retries_take_memory(uint64_t bytes)
+{
+    const uint64_t before = atomic_fetch_add(&lists_bytes, bytes);
+
+    if (before <= RFS_RETRIES_MEMORY && bytes <= RFS_RETRIES_MEMORY - before)
+        return true;
+    rfs_retries_give_memory(bytes);
+    return false;
+}
+
+void rfs_retries_give_memory(uint64_t bytes)
+{
+    atomic_fetch_sub(&lists_bytes, bytes);
+}
+
+int rfs_retries_fail_memory(void)
+{
+    return rfs_store_fail(-EFBIG,
+                          "lists of objects would take more than %" PRIu64
+                          " MiB of memory; try: a longer prefix, or files=MAP",
+                          RFS_RETRIES_MEMORY >> 20);
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+static void free_headers(struct rfs_remote_request *request)
+{
+    for (size_t i = 0; request->headers && request->headers[i]; i++) {
+        explicit_bzero(request->headers[i], strlen(request->headers[i]));
+        free(request->headers[i]);
+    }
+    free(request->headers);
+    request->headers = NULL;
+    free(request->asked);
+    request->asked = NULL;
+}
+
+void rfs_retries_free(struct rfs_remote_request *request)
+{
+    free_headers(request);
+    free(request->text);
+    request->text = NULL;
+    rfs_retries_give_memory(request->text_cap);
+    request->text_cap = 0;
+}
+
+static bool add_header(struct rfs_remote_request *request, const char *name, const char *value)
+{
+    size_t n = 0;
+
+    while (request->headers[n])
+        n++;
+    if (n + 1 >= HEADERS)
+        return false;
+    request->headers[n] = rfs_text_printf("%s: %s", name, value);
+    return request->headers[n] != NULL;
+}
+
+/* Adds headers that sign the request for the next minutes. */
+static bool add_signature(struct rfs_remote_request *request, const struct rfs_credentials *who,
+                          const char *path)
+{
+    char time_text[32];
+    const time_t now = time(NULL);
+    struct tm utc;
+
+    gmtime_r(&now, &utc);
+    strftime(time_text, sizeof time_text, "%Y%m%dT%H%M%SZ", &utc);
+    const struct rfs_sign_header headers[] = {
+        {"host", request->bucket->host},
+        {"x-amz-content-sha256", RFS_SIGN_NO_BODY},
+        {"x-amz-date", time_text},
+        {"x-amz-security-token", who->token},
+    };
+    const struct rfs_sign sign = {
+        .key_id = who->key_id,
+        .secret = who->secret,
+        .region = request->bucket->region,
+        .service = "s3",
+        .time = time_text,
+        .method = request->head ? "HEAD" : "GET",
+        .path = path,
+        .query = request->query ? request->query : "",
+        .headers = headers,
+        .n_headers = who->token[0] ? 4 : 3,
+    };
+    RFS_FREE char *signature = rfs_sign_authorization(&sign);
+    return signature && add_header(request, "x-amz-content-sha256", RFS_SIGN_NO_BODY) &&
+           add_header(request, "x-amz-date", time_text) &&
+           (!who->token[0] || add_header(request, "x-amz-security-token", who->token)) &&
+           add_header(request, "authorization", signature);
+}
+
+static int add_identity(struct rfs_remote_request *request, const char *path)
+{
+    struct rfs_credentials who;
+    const int rc = rfs_credentials_get(&who);
+
+    if (rc)
+        return rc;
+    const bool added = add_signature(request, &who, path);
+    rfs_secret_wipe(&who, sizeof who);
+    return added ? 0 : -ENOMEM;
+}
+
+/* Adds the version and the range. */
+static bool add_conditions(struct rfs_remote_request *request)
+{
+    char range[64];
+    const uint64_t from = request->from + request->done;
+
+    if (request->n == 0)
+        return true;
+    snprintf(range, sizeof range, "bytes=%" PRIu64 "-%" PRIu64, from,
+             request->from + request->n - 1);
+    if (!add_header(request, "Range", range))
+        return false;
+    if (request->etag && rfs_http_etag_is_strong(request->etag))
+        return add_header(request, "If-Match", request->etag);
+    return !request->modified || !request->modified[0] ||
+           add_header(request, "If-Unmodified-Since", request->modified);
+}
+
+static int write_request(struct rfs_remote_request *request)
+{
+    RFS_FREE char *path = rfs_bucket_path(request->bucket, request->key);
+
+    free_headers(request);
+    request->headers = calloc(HEADERS, sizeof *request->headers);
+    if (!path || !request->headers || !add_conditions(request))
+        return -ENOMEM;
+    request->asked =
+        rfs_text_printf("%s%s%s%s", request->bucket->base, path, request->query ? "?" : "",
+                        request->query ? request->query : "");
+    if (!request->asked)
+        return -ENOMEM;
+    return request->bucket->s3 && !rfs_remote_settings()->anonymous ? add_identity(request, path)
+                                                                    : 0;
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+/* Copies to the spans, from AT bytes of them on; N bytes fit. */
+static void put(const struct rfs_remote_request *request, uint64_t at, const char *data, size_t n)
+{
+    for (int i = 0; i < request->count && n > 0; i++) {
+        const struct iovec *span = &request->spans[i];
+        if (at >= span->iov_len) {
+            at -= span->iov_len;
+            continue;
+        }
+        const size_t room = (size_t)rfs_min_u64(n, span->iov_len - at);
+        memcpy((char *)span->iov_base + at, data, room);
+        data += room;
+        n -= room;
+        at = 0;
+    }
+}
+
+static bool take_text(struct rfs_remote_request *request, const char *data, size_t n)
+{
+    if (request->http.status != 200 && n > ERROR_MOST - request->text_n)
+        return true; /* that is enough of it */
+    if (request->text_n + n + 1 > request->text_cap) {
+        const size_t cap = 2 * (request->text_n + n) + 4096;
+        request->over = !rfs_retries_take_memory(cap - request->text_cap);
+        if (request->over)
+            return false;
+        char *text = realloc(request->text, cap);
+        if (!text) {
+            rfs_retries_give_memory(cap - request->text_cap);
+            return false;
+        }
+        request->text = text;
+        request->text_cap = cap;
+    }
+    memcpy(request->text + request->text_n, data, n);
+    request->text_n += n;
+    request->text[request->text_n] = '\0';
+    return true;
+}
+
+/* Takes a part of a body. False ends the exchange, which is tried again. */
+static bool on_body(void *ctx, struct rfs_http *http, const char *data, size_t n)
+{
+    struct rfs_remote_request *request = ctx;
+
+    if (request->n == 0 || (http->status != 206 && http->status != 200))
+        return take_text(request, data, n);
+    if (!request->under_way) {
+        request->under_way = true;
+        request->wrong = !is_range(request);
+    }
+    if (request->wrong)
+        return false;
+    if (n > request->n - request->done) {
+        snprintf(http->problem, sizeof http->problem, "it sent more bytes than were asked for");
+        return false;
+    }
+    put(request, request->skip + request->done, data, n);
+    request->done += n;
+    return true;
+}
+
+/* ---- trying ---------------------------------------------------------------------------------- */
+
+static uint64_t at_random(uint64_t below)
+{
+    uint64_t value = 0;
+
+    if (getrandom(&value, sizeof value, GRND_NONBLOCK) != (ssize_t)sizeof value)
+        value = rfs_wait_now();
+    return below > 0 ? value % below : 0;
+}
+
+static void put_off(struct rfs_remote_request *request)
+{
+    const unsigned doubled = request->tries - 1 < 10 ? request->tries - 1 : 10;
+    uint64_t wait = rfs_min_u64(FIRST_WAIT << doubled, LAST_WAIT);
+
+    wait -= at_random(wait / 2);
+    const uint64_t asked = request->http.retry_after * UINT64_C(1000000000);
+    request->due = rfs_wait_now() + rfs_max_u64(wait, rfs_min_u64(asked, LAST_WAIT));
+}
+
+static int start(struct rfs_http_lane *lane, struct rfs_remote_request *request)
+{
+    int rc = write_request(request);
+
+    if (rc < 0)
+        return rc;
+    request->http = (struct rfs_http){
+        .url = request->asked,
+        .method = request->head ? RFS_HTTP_HEAD : RFS_HTTP_GET,
+        .headers = (const char *const *)request->headers,
+        .timeout = rfs_remote_settings()->timeout,
+        .follow = !request->bucket->s3 && (!request->head || request->follow),
+        .body = on_body,
+        .ctx = request,
+    };
+    request->text_n = 0;
+    request->under_way = request->wrong = request->other = request->over = false;
+    rc = rfs_http_start(lane, &request->http);
+    if (rc == 0)
+        request->tries++;
+    return rc;
+}
+
+/*
+ * Starts all requests that are due. *soonest is the time of the next, or UINT64_MAX. 0 or -errno.
+ */
+static int start_due(struct rfs_http_lane *lane, struct rfs_remote_request *requests, size_t n,
+                     bool *started, uint64_t *soonest)
+{
+    const uint64_t now = rfs_wait_now();
+
+    *soonest = UINT64_MAX;
+    for (size_t i = 0; i < n; i++) {
+        struct rfs_remote_request *request = &requests[i];
+        if (request->ended || started[i])
+            continue;
+        if (request->due > now) {
+            *soonest = rfs_min_u64(*soonest, request->due);
+            continue;
+        }
+        const int rc = start(lane, request);
+        if (rc == -EAGAIN && rfs_http_busy(lane) > 0)
+            return 0;
+        if (rc == -EAGAIN) {
+            *soonest = now;
+            return rfs_http_queue();
+        }
+        if (rc < 0)
+            return rc;
+        started[i] = true;
+    }
+    return 0;
+}
+
+/* Judges the answer: 0 when the request has ended or is to be tried again, or -errno. */
+static int settle(struct rfs_remote_request *request)
+{
+    const int rc = request->over ? rfs_retries_fail_memory() : judge(request);
+
+    if (rc != AGAIN) {
+        request->ended = rc == 0;
+        return rc;
+    }
+    if (request->tries >= rfs_remote_settings()->tries)
+        return fail(request, -EIO);
+    put_off(request);
+    return 0;
+}
+
+static int make_on(struct rfs_http_lane *lane, struct rfs_remote_request *requests, size_t n,
+                   bool *started)
+{
+    size_t left = n;
+
+    while (left > 0) {
+        uint64_t soonest;
+        int rc = rfs_cancelled() ? -EINTR : start_due(lane, requests, n, started, &soonest);
+        if (rc < 0)
+            return rc;
+        const uint64_t now = rfs_wait_now();
+        int ms = LOOK_MS;
+        if (soonest != UINT64_MAX && soonest < now + LOOK_MS * UINT64_C(1000000))
+            ms = soonest > now ? (int)((soonest - now) / 1000000) + 1 : 0;
+        struct rfs_http *http = rfs_http_wait(lane, ms);
+        if (!http)
+            continue;
+        struct rfs_remote_request *request = http->ctx;
+        started[request - requests] = false;
+        rc = settle(request);
+        if (rc < 0)
+            return rc;
+        left -= request->ended;
+    }
+    return 0;
+}
+
+int rfs_retries_make(struct rfs_remote_request *requests, size_t n)
+{
+    struct rfs_http_lane *lane = rfs_http_take_lane();
+    RFS_FREE bool *started = calloc(n, sizeof *started);
+    const int rc = lane && started ? make_on(lane, requests, n, started) : -ENOMEM;
+
+    rfs_http_give_lane(lane);
+    for (size_t i = 0; i < n; i++)
+        free_headers(&requests[i]);
+    return rc == -ENOMEM ? rfs_store_fail(rc, "out of memory") : rc;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Requests to a store, signed, their answers judged, and tried again where that may help: after
+ * broken and stalled connections, short bodies, wrong ranges, 408, 429 and 5xx, with waits that
+ * grow from 0.1 s to 20 s and are shortened at random by up to a half. Bytes of a range that
+ * arrived stay: the next try asks for the rest. All of that is of one version of the object, or the
+ * request fails. A redirect to another region or host of a bucket is noted (bucket.h), and ends the
+ * request with -EREMOTE: the caller finds the bucket anew.
+ *
+ * Threads: all functions; a request belongs to one thread.
+ */
+#pragma once
+
+#include "store/remote/bucket.h"
+#include "store/remote/http.h"
+
+#include <sys/uio.h>
+
+/* A request to a store, and its answer. */
+struct rfs_remote_request {
+    /* the request: borrowed */
+    const struct rfs_bucket *bucket;
+    const char *url;   /* the user's, for messages */
+    const char *key;   /* in the bucket */
+    const char *query; /* encoded and sorted; NULL: none */
+    bool head;
+    bool follow; /* a redirection of this HEAD; those of a web server's other answers always are */
+    /*
+     * Bytes [from, from + n) of an object of SIZE bytes go to the spans, from SKIP bytes of them
+     * on; n == 0: the whole answer goes to TEXT.
+     */
+    uint64_t from, n, size;
+    const struct iovec *spans;
+    int count;
+    uint64_t skip;
+    const char *etag;     /* of the object's version, for ranges; "" or NULL: it has none */
+    const char *modified; /* time of its last change, as the store wrote it; likewise */
+
+    /* the answer */
+    struct rfs_http http;
+    char *text; /* with a NUL behind it; owned */
+    size_t text_n, text_cap;
+
+    /* of retries.c */
+    uint64_t done; /* bytes of the range that are there */
+    unsigned tries;
+    uint64_t due; /* when it is tried again, ns */
+    bool under_way, ended, renewed;
+    bool wrong;             /* the answer is not what was asked for */
+    bool other;             /* nor of the version that was asked for */
+    bool over;              /* the answer would take more memory than lists may */
+    char *asked, **headers; /* owned */
+};
+
+/*
+ * Makes all N requests at once. 0, or the -errno of the first that failed, with rfs_store_fail;
+ * then the others were stopped. -ENOENT and -EACCES as the store answers; -ESTALE for another
+ * version; -EINTR when the caller's work is cancelled; -EIO after the last try.
+ */
+int rfs_retries_make(struct rfs_remote_request *requests, size_t n);
+/* Frees what the request owns. */
+void rfs_retries_free(struct rfs_remote_request *request);
+
+/* The most memory for lists of objects: answers without a range, and what stays of them. */
+#define RFS_RETRIES_MEMORY ((uint64_t)256 << 20)
+/* Takes BYTES more of that memory. True when they are to be had; they must be given back. */
+bool rfs_retries_take_memory(uint64_t bytes);
+void rfs_retries_give_memory(uint64_t bytes);
+/* Reports that there are no more, by rfs_store_fail. -EFBIG. */
+int rfs_retries_fail_memory(void);

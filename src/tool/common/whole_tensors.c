@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/common/whole_tensors.h"
+
+#include "base/cleanup.h"
+#include "base/order.h"
+#include "base/secret.h"
+#include "base/store.h"
+#include "base/text.h"
+#include "catalog/scan/scan.h"
+#include "tool/common/source.h"
+#include "view/hfai_view.h"
+#include "view/internal.h"
+#include "view/ranges.h"
+
+#include <sys/stat.h>
+
+/* ---- hfai's parts ---------------------------------------------------------------------------- */
+
+struct rfs_whole_parts {
+    struct rfs_hfai_list list;
+    struct rfs_params *params; /* owned; target I is tensor I of the list */
+};
+
+static void parts_free(struct rfs_whole_parts *parts)
+{
+    if (!parts)
+        return;
+    rfs_hfai_list_free(&parts->list);
+    free(parts->params);
+    free(parts);
+}
+
+static int make_params(struct rfs_whole_parts *parts, struct rfs_tables *tables,
+                       struct rfs_error *err)
+{
+    const size_t n = parts->list.tensors.n;
+
+    parts->params = calloc(1, sizeof *parts->params + (n + 1) * sizeof *parts->params->targets);
+    if (!parts->params)
+        return rfs_fail_memory(err);
+    parts->params->n = n;
+    for (size_t i = 0; i < n; i++) {
+        const struct rfs_hfai_listed *tensor = &parts->list.tensors.data[i];
+        struct rfs_target *target = &parts->params->targets[i];
+        target->name = rfs_intern_add(tables->names, tensor->name, strlen(tensor->name));
+        target->type = rfs_intern_add(tables->types, &tensor->type, sizeof tensor->type);
+        if (target->name == RFS_NO_ID || target->type == RFS_NO_ID)
+            return rfs_fail_memory(err);
+        target->shown_name = target->name;
+        target->shown_type = target->type;
+    }
+    return 0;
+}
+
+static int values_by_name(const void *x, const void *y)
+{
+    const struct rfs_hfai_value *a = x;
+    const struct rfs_hfai_value *b = y;
+    const int by = strcmp(a->name, b->name);
+
+    return by ? by : memcmp(a->hash, b->hash, sizeof a->hash);
+}
+
+/* Lists what dist_ckpt.load returns: *OUT, owned by the caller, NULL on failure. */
+static int parts_open(struct rfs_view *view, struct rfs_whole_parts **out, struct rfs_error *err)
+{
+    struct rfs_whole_parts *parts = *out = calloc(1, sizeof *parts);
+    const struct rfs_hfai_division *division;
+    const struct rfs_hfai *hfai;
+
+    if (!parts)
+        return rfs_fail_memory(err);
+    rfs_view_hfai_parts(view, &hfai, &division);
+    int rc = rfs_hfai_list(hfai, &parts->list, err)
+                 ?: make_params(parts, rfs_catalog_tables(view->catalog), err);
+    if (rc) {
+        parts_free(parts);
+        *out = NULL;
+        return rc;
+    }
+    RFS_SORT_ALL(&parts->list.values, values_by_name);
+    return 0;
+}
+
+const struct rfs_hfai_value *rfs_whole_parts_values(const struct rfs_whole_parts *parts, size_t *n)
+{
+    *n = parts->list.values.n;
+    return parts->list.values.data;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b, void *ctx)
+{
+    const struct rfs_whole_tensor *tensors = ctx;
+
+    return strcmp(tensors[*(const uint32_t *)a].name, tensors[*(const uint32_t *)b].name);
+}
+
+static void order_names(struct rfs_whole *whole)
+{
+    for (size_t i = 0; i < whole->n; i++)
+        whole->by_name[i] = (uint32_t)i;
+    qsort_r(whole->by_name, whole->n, sizeof *whole->by_name, by_name, whole->tensors);
+}
+
+static int take_tensors(struct rfs_whole *whole, const struct rfs_params *params,
+                        struct rfs_globs *globs, struct rfs_error *err)
+{
+    const bool ranks = whole->ranks > 1;
+
+    whole->params = params;
+    whole->tensors = calloc(params->n + 1, sizeof *whole->tensors);
+    whole->by_name = calloc(params->n + 1, sizeof *whole->by_name);
+    if (!whole->tensors || !whole->by_name)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; i < params->n; i++) {
+        const struct rfs_target *target = &params->targets[i];
+        const struct rfs_whole_tensor tensor = {
+            .name = rfs_catalog_name(whole->catalog, target->shown_name),
+            .type = rfs_catalog_type(whole->catalog, target->shown_type),
+            .target = target,
+            .own = ranks && target->geometry == RFS_NO_ID,
+        };
+        if (globs && !rfs_globs_take(globs, tensor.name))
+            continue;
+        whole->tensors[whole->n++] = tensor;
+    }
+    order_names(whole);
+    return 0;
+}
+
+/*
+ * Finds the checkpoint that counts in a rank's folder, when that is given and nothing says that it
+ * is a tree: *OUT, malloc'ed, or NULL.
+ */
+static int find_rank_file(const char *path, const struct rfs_options *options, char **out,
+                          struct rfs_error *err)
+{
+    RFS_FREE char *folder = rfs_store_realpath(path);
+    RFS_FREE char *name = NULL;
+    const char *slash = folder ? strrchr(folder, '/') : NULL;
+    struct stat st;
+
+    *out = NULL;
+    if (!slash || !rfs_scan_is_rank(slash + 1) || rfs_store_stat(folder, &st) != 0 ||
+        !S_ISDIR(st.st_mode) || options->src_strategy || options->src_rules || options->file ||
+        options->files || options->segmented || options->all_steps ||
+        options->step != RFS_ANY_NUMBER || options->epoch != RFS_ANY_NUMBER)
+        return 0;
+    const int rc = rfs_scan_folder(folder, &name, err);
+    if (rc || !name)
+        return rc;
+    *out = rfs_text_printf("%s/%s", folder, name);
+    return *out ? 0 : rfs_fail_memory(err);
+}
+
+static int open_view(const char *path, const struct rfs_settings *options,
+                     const struct rfs_view_how *how, struct rfs_whole *whole, struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings all = {0};
+    RFS_FREE char *file = NULL;
+    struct rfs_options parsed;
+    int rc = rfs_view_options_take(options, &parsed, err) ?: rfs_tool_objects(&parsed, path, err);
+
+    whole->path = path;
+    /*
+     * A view has an output format: by default that of most checkpoints; hfai's parts have no other
+     * format.
+     */
+    if (rc == 0 && parsed.format < 0 && parsed.shown == RFS_SHOW_RANKS && !rfs_view_has_parts(path))
+        rc = rfs_settings_add(&all, "format", "ckpt", NULL);
+    if (rc == 0)
+        rc = rfs_settings_add_all(&all, options);
+    if (rc == -ENOMEM)
+        rfs_fail_memory(err);
+    if (rc == 0)
+        rc = find_rank_file(path, &parsed, &file, err);
+    rfs_options_free(&parsed);
+    if (rc == 0)
+        rc = rfs_tool_open(file ? file : path, &all, NULL, NULL, how, &whole->opened, err);
+    if (rc)
+        return rc;
+    whole->view = rfs_view_only(whole->opened);
+    if (!whole->view)
+        return rfs_fail_usage(err, "-o step=N", "one save at a time can be read, not all steps");
+    if (whole->view->planner)
+        rfs_planner_report(whole->view->planner, RFS_TELL_ONE_SIDED);
+    return 0;
+}
+
+/*
+ * Makes the planner, which also has tensors that a .ckpt file would lack, and takes what
+ * whole->rank has.
+ */
+static int take_rank(struct rfs_whole *whole, const struct rfs_strategy *dst, bool quiet,
+                     struct rfs_globs *globs, struct rfs_error *err)
+{
+    struct rfs_view *view = whole->view;
+    const struct rfs_planner_config config = {
+        .catalog = view->catalog,
+        .src = view->src,
+        .dst = dst,
+        .pool = view->set->pool,
+        .log = quiet ? NULL : &view->log,
+        .keep_empty = true,
+        .output_map = view->output_map,
+        .template = view->planner,
+        .lacking = view->set->late ? &whole->lacking : NULL,
+        .converted = view->rules.made,
+    };
+    const struct rfs_rank_plan *plan;
+    struct rfs_scale scale;
+    int rc = rfs_planner_new(&config, &whole->planner, err);
+
+    if (rc == 0) {
+        rfs_planner_report(whole->planner, RFS_TELL_ONE_SIDED);
+        rc = rfs_planner_rank(whole->planner, whole->rank, &plan, err);
+    }
+    if (rc)
+        return rc;
+    rfs_planner_scale(whole->planner, &scale);
+    whole->catalog = view->catalog;
+    whole->first = scale.src_base;
+    whole->ranks = scale.src_devices * scale.src_stages;
+    whole->stages = scale.src_stages;
+    uint32_t at = 0;
+    uint32_t rank;
+    for (const char *lost; globs && (lost = rfs_whole_lost(whole, &at, &rank));)
+        rfs_globs_take(globs, lost);
+    return take_tensors(whole, plan->params, globs, err);
+}
+
+/* Takes all tensors of the state of hfai's parts; their names are paths that two might share. */
+static int take_parts(struct rfs_whole *whole, struct rfs_globs *globs, struct rfs_error *err)
+{
+    whole->catalog = whole->view->catalog;
+    whole->ranks = whole->stages = 1;
+    int rc = parts_open(whole->view, &whole->parts, err)
+                 ?: take_tensors(whole, whole->parts->params, globs, err);
+    for (size_t i = 1; rc == 0 && i < whole->n; i++) {
+        const char *name = whole->tensors[whole->by_name[i]].name;
+        if (strcmp(name, whole->tensors[whole->by_name[i - 1]].name) == 0)
+            rc = rfs_fail(err, -ENOTSUP, RFS_OF(whole->path, name),
+                          "a mount or an export of it, whose folder merged has the whole state",
+                          "two tensors of the state have this path in it");
+    }
+    return rc;
+}
+
+const char *rfs_whole_match(struct rfs_whole *a, struct rfs_whole *b)
+{
+    struct rfs_whole *parts = a->parts ? a : b;
+
+    if (!b->view || !a->parts == !b->parts)
+        return NULL;
+    const struct rfs_target *end = parts->parts->params->targets + parts->parts->list.n_models;
+    while (parts->n > 0 && parts->tensors[parts->n - 1].target >= end)
+        parts->n--;
+    order_names(parts);
+    return parts->path;
+}
+
+int rfs_whole_open(const char *path, const struct rfs_settings *options, struct rfs_globs *globs,
+                   const struct rfs_view_how *how, struct rfs_whole *whole, struct rfs_whole *cut,
+                   struct rfs_error *err)
+{
+    *whole = (struct rfs_whole){0};
+    int rc = open_view(path, options, how, whole, err);
+    if (rc)
+        return rc;
+    if (whole->view->hfai)
+        return take_parts(whole, globs, err);
+    const struct rfs_strategy *dst = whole->view->dst;
+    if (dst && !cut)
+        return rfs_fail_usage(err, "-d FILE where there is such an option",
+                              "this command reads whole tensors: -o takes no destination");
+    if (dst) {
+        *cut = (struct rfs_whole){
+            .path = path, .opened = whole->opened, .view = whole->view, .is_cut = true};
+        rc = take_rank(cut, dst, false, NULL, err);
+    }
+    return rc ? rc : take_rank(whole, NULL, dst != NULL, globs, err);
+}
+
+int rfs_whole_describe(struct rfs_whole *whole, const struct rfs_whole *cut, struct rfs_error *err)
+{
+    const struct rfs_scale *scale = &whole->view->scale;
+    RFS_FREE unsigned char *seen =
+        calloc(whole->n + 1, 1); /* found in a lower stage, which counts */
+    int rc = seen ? 0 : rfs_fail_memory(err);
+
+    for (uint32_t stage = 0; rc == 0 && stage < scale->dst_stages; stage++) {
+        const struct rfs_rank_plan *plan;
+        const uint32_t rank = stage * scale->dst_devices;
+        rc = rfs_planner_rank(cut->planner, rank, &plan, err);
+        for (size_t i = 0; rc == 0 && i < plan->params->n; i++) {
+            const struct rfs_target *target = &plan->params->targets[i];
+            const char *name = rfs_catalog_name(cut->catalog, target->shown_name);
+            const struct rfs_whole_tensor *found = rfs_whole_find(whole, name);
+            if (!found || seen[found - whole->tensors])
+                continue;
+            seen[found - whole->tensors] = 1;
+            if (target->geometry == RFS_NO_ID)
+                whole->tensors[found - whole->tensors] = (struct rfs_whole_tensor){
+                    .name = name,
+                    .type = rfs_catalog_type(cut->catalog, target->shown_type),
+                    .target = target,
+                    .own = found->own,
+                    .cut = cut,
+                    .rank = rank};
+        }
+    }
+    return rc;
+}
+
+int rfs_whole_open_rank(const char *path, const struct rfs_settings *options, int64_t rank,
+                        struct rfs_whole *whole, struct rfs_error *err)
+{
+    *whole = (struct rfs_whole){.rank = rank > 0 ? (uint32_t)rank : 0};
+    const int rc = open_view(path, options, NULL, whole, err);
+    if (rc)
+        return rc;
+    const struct rfs_strategy *dst = rank < 0 ? NULL : whole->view->dst;
+    const uint32_t ranks = dst ? whole->view->n_ranks : 1;
+    if (whole->rank >= ranks)
+        return rfs_fail_usage(err, "ranks from 0 on", "there is no rank %u of %u", whole->rank,
+                              ranks);
+    return whole->view->hfai ? take_parts(whole, NULL, err)
+                             : take_rank(whole, dst, false, NULL, err);
+}
+
+void rfs_whole_name_strategy(const char *flag, struct rfs_error *err)
+{
+    char *at = err->code ? strstr(err->text, "; try: " RFS_PLAN_NO_STRATEGY) : NULL;
+
+    if (at)
+        snprintf(at, sizeof err->text - (size_t)(at - err->text),
+                 "; try: %s FILE, the strategy that says how they were cut", flag);
+}
+
+void rfs_whole_close(struct rfs_whole *whole)
+{
+    free(whole->tensors);
+    free(whole->by_name);
+    free(whole->lacking.damaged.data);
+    free(whole->lacking.from.data);
+    rfs_planner_free(whole->planner);
+    parts_free(whole->parts);
+    if (!whole->is_cut)
+        reshard_close(whole->opened);
+    *whole = (struct rfs_whole){0};
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+const struct rfs_whole_tensor *rfs_whole_find(const struct rfs_whole *whole, const char *name)
+{
+    const size_t at =
+        RFS_BISECT(i, whole->n, strcmp(whole->tensors[whole->by_name[i]].name, name) >= 0);
+    const struct rfs_whole_tensor *tensor =
+        at < whole->n ? &whole->tensors[whole->by_name[at]] : NULL;
+
+    return tensor && strcmp(tensor->name, name) == 0 ? tensor : NULL;
+}
+
+const char *rfs_whole_lost(const struct rfs_whole *whole, uint32_t *at, uint32_t *rank)
+{
+    for (; *at < whole->lacking.from.n; ++*at)
+        if (whole->lacking.from.data[*at] > 0) {
+            *rank = whole->lacking.from.data[*at] - 1;
+            const char *name = rfs_catalog_name(whole->catalog, (*at)++);
+            const char *shown = rfs_names_shown(whole->view->output_map, name);
+            return shown ? shown : name;
+        }
+    return NULL;
+}
+
+bool rfs_whole_lacks(const struct rfs_whole *whole, const char *name)
+{
+    uint32_t at = 0;
+    uint32_t rank;
+
+    for (const char *lost; (lost = rfs_whole_lost(whole, &at, &rank));)
+        if (strcmp(lost, name) == 0)
+            return true;
+    return false;
+}
+
+int rfs_whole_slice(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor,
+                    struct rfs_slice *slice)
+{
+    if (tensor->cut)
+        return rfs_planner_slice(tensor->cut->planner, tensor->rank, tensor->target, slice);
+    return whole->parts
+               ? rfs_storages_slice(&whole->parts->list.storages,
+                                    (uint32_t)(tensor->target - whole->parts->params->targets),
+                                    slice)
+               : rfs_planner_slice(whole->planner, whole->rank, tensor->target, slice);
+}
+
+int rfs_whole_read(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor,
+                   const struct rfs_slice *slice, uint64_t begin, size_t size, void *buf,
+                   struct rfs_error *err)
+{
+    struct rfs_assembler *assembler = whole->view->assembler;
+    struct rfs_casting cast;
+    int rc = 0;
+
+    if (size > 0)
+        rc = rfs_view_target_cast(whole->view, tensor->target, &cast)
+                 ? rfs_assemble_cast(assembler, slice, &cast, begin, size, true, buf)
+                 : rfs_assemble(assembler, slice, begin, size, true, buf);
+    if (rc == 0)
+        return 0;
+    /* The reason has been logged with the file. */
+    for (size_t i = 0; i < slice->n; i++) {
+        struct rfs_files *files = rfs_catalog_files(whole->catalog);
+        if (rfs_files_state(files, slice->blocks[i].file) == rc)
+            return rfs_files_fail(err, rfs_files_path(files, slice->blocks[i].file), rc);
+    }
+    return rc == -ENOMEM ? rfs_fail_memory(err)
+                         : rfs_fail(err, rc, RFS_OF(whole->path, tensor->name), "again",
+                                    "cannot be read: %s", strerror(-rc));
+}
+
+struct rfs_whole_source rfs_whole_locate(const struct rfs_whole *whole,
+                                         const struct rfs_whole_tensor *tensor,
+                                         const struct rfs_slice *slice, uint64_t at)
+{
+    struct rfs_whole_source source = {.rank = RFS_NO_RANK, .left = 1};
+    struct rfs_casting cast;
+    uint64_t end = at + 1;
+    uint64_t from = 0;
+    uint64_t left = 1;
+    const bool converted = rfs_view_target_cast(whole->view, tensor->target, &cast);
+
+    if (converted)
+        rfs_assemble_uncast(&cast, &at, &end);
+    const struct rfs_block *block = rfs_slice_find(slice, at, &from, &left);
+    if (!block)
+        return source;
+    source.left = left;
+    if (converted)
+        source.left = left / rfs_dtype_bytes(cast.from) * rfs_dtype_bytes(cast.to);
+    source.file = rfs_files_path(rfs_catalog_files(whole->catalog), block->file);
+    source.offset = rfs_catalog_content_offset(&block->content, from);
+    /* Files of a checkpoint that describes itself are those of ranks that it does not number. */
+    const uint32_t ranks =
+        rfs_catalog_chunks(whole->catalog) ? 0 : rfs_catalog_ranks(whole->catalog);
+    for (uint32_t r = 0; r < ranks; r++)
+        if (rfs_catalog_has(whole->catalog, r) && !rfs_catalog_stands_in(whole->catalog, r) &&
+            block->file - rfs_catalog_file(whole->catalog, r) <
+                rfs_catalog_file_count(whole->catalog, r))
+            source.rank = r;
+    return source;
+}
+
+/* ---- the rest -------------------------------------------------------------------------------- */
+
+void *rfs_whole_memory(const struct rfs_whole *whole, size_t size)
+{
+    struct rfs_secret *secret = whole ? rfs_view_secret(whole->opened) : NULL;
+
+    return secret ? rfs_secret_map(secret, size) : aligned_alloc(64, (size + 63) / 64 * 64);
+}
+
+void rfs_whole_memory_free(const struct rfs_whole *whole, void *memory, size_t size)
+{
+    if (whole && rfs_view_secret(whole->opened))
+        rfs_secret_unmap(memory, size);
+    else
+        free(memory);
+}
+
+const char *rfs_whole_shape(const struct rfs_type *type, char out[RFS_SHAPE_TEXT])
+{
+    return rfs_text_dims(out, RFS_SHAPE_TEXT, type->ndim, type->dims);
+}
+
+const char *rfs_whole_dtype(const struct rfs_type *type)
+{
+    return type->kind == RFS_MAP ? "map" : rfs_dtype_name((enum rfs_dtype)type->dtype);
+}

@@ -1,0 +1,612 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/explain/explained.h"
+
+#include "base/suggest.h"
+#include "base/text.h"
+#include "formats/chunks/chunks.h"
+#include "hfai/hfai.h"
+
+/* ---- slices of conversion rules -------------------------------------------------------------- */
+
+void rfs_explained_axis(const struct rfs_explain *explain, const struct rfs_explained_piece *piece,
+                        int side, uint32_t number, struct rfs_explained_axis *axis)
+{
+    const struct rfs_rules_map *map = rfs_by_rules_map(explain->plans.converted);
+    const struct rfs_rules_link *link = piece->link;
+
+    *axis = (struct rfs_explained_axis){.first = map->ats.data[link->at[side] + number]};
+    for (uint32_t k = 0; k < link->n; k++) {
+        const struct rfs_rules_digit *digit = &map->digits.data[link->digits + k];
+        const uint64_t count = piece->span.end[k] - piece->span.first[k];
+        uint32_t at = axis->n;
+        if (digit->axis[side] != number)
+            continue;
+        axis->first += piece->span.first[k] * digit->step[side];
+        if (count == 1)
+            continue;
+        for (; at > 0 && axis->step[at - 1] > digit->step[side]; at--) {
+            axis->step[at] = axis->step[at - 1];
+            axis->count[at] = axis->count[at - 1];
+        }
+        axis->step[at] = digit->step[side];
+        axis->count[at] = count;
+        axis->n++;
+    }
+}
+
+const struct rfs_target *rfs_explained_source(const struct rfs_explain *explain,
+                                              const struct rfs_explained_piece *piece)
+{
+    return rfs_by_rules_target(explain->plans.converted, piece->link->source);
+}
+
+void rfs_explained_put_axis(FILE *out, const struct rfs_explained_axis *axis, uint64_t size)
+{
+    const bool rows = axis->n > 0;
+    const uint64_t step = rows ? axis->step[0] : 1;
+    const uint64_t end = axis->first + (rows ? (axis->count[0] - 1) * step : 0) + 1;
+
+    if (axis->first == 0 && end == size && step == 1)
+        fputs(":", out);
+    else
+        fprintf(out, "%" PRIu64 ":%" PRIu64, axis->first, end);
+    if (step > 1)
+        fprintf(out, ":%" PRIu64, step);
+    for (uint32_t k = 1; k < axis->n; k++)
+        fprintf(out, " and %" PRIu64 " more, each %" PRIu64 " further", axis->count[k] - 1,
+                axis->step[k]);
+}
+
+/* ---- hfai's parts ---------------------------------------------------------------------------- */
+
+struct rfs_explain_parts {
+    struct rfs_hfai_list list;
+    /* [tensors] owned; destination part that has a tensor, or RFS_HFAI_PIECES or RFS_HFAI_EVERY */
+    uint32_t *held;
+    uint32_t n_sources, n_shown;
+    uint32_t *part_of; /* [files] owned; by id in the catalogue's files */
+
+    /* The tensor that was sliced last. */
+    size_t tensor;            /* number of the tensor; SIZE_MAX: none yet */
+    struct rfs_target target; /* target of its slice */
+    struct rfs_slice whole;
+    struct rfs_geometry geometry;
+    uint64_t *src_edge, *dst_edge; /* [parts + 1] owned; elements */
+    uint32_t source; /* the source part that has all of it; RFS_HFAI_PIECES: all have some */
+    char sides[2][64];
+};
+
+static uint32_t add_type(struct rfs_explain *explain, const struct rfs_type *type)
+{
+    return rfs_intern_add(rfs_catalog_tables(explain->plans.catalog)->types, type, sizeof *type);
+}
+
+static bool number_files(struct rfs_explain_parts *parts, struct rfs_catalog *catalog)
+{
+    uint32_t last = 0;
+
+    for (uint32_t p = 0; p < parts->n_sources; p++)
+        if (rfs_catalog_file(catalog, p) > last)
+            last = rfs_catalog_file(catalog, p);
+    parts->part_of = calloc((size_t)last + 1, sizeof *parts->part_of);
+    for (uint32_t p = 0; parts->part_of && p < parts->n_sources; p++)
+        parts->part_of[rfs_catalog_file(catalog, p)] = p;
+    return parts->part_of != NULL;
+}
+
+int rfs_explain_parts_open(struct rfs_explain *explain, struct rfs_error *err)
+{
+    struct rfs_explain_parts *parts = explain->parts = calloc(1, sizeof *parts);
+
+    if (!parts)
+        return rfs_fail_memory(err);
+    parts->tensor = SIZE_MAX;
+    parts->n_sources = rfs_hfai_parts(explain->plans.hfai);
+    parts->n_shown = explain->plans.n_ranks;
+    int rc = rfs_hfai_list(explain->plans.hfai, &parts->list, err);
+    if (rc)
+        return rc;
+    parts->held = calloc(parts->list.tensors.n + 1, sizeof *parts->held);
+    parts->src_edge = calloc((size_t)parts->n_sources + 1, sizeof *parts->src_edge);
+    parts->dst_edge = calloc((size_t)parts->n_shown + 1, sizeof *parts->dst_edge);
+    if (!parts->held || !parts->src_edge || !parts->dst_edge ||
+        !number_files(parts, explain->plans.catalog))
+        return rfs_fail_memory(err);
+    return rfs_hfai_hold(explain->plans.division, &parts->list, parts->held, err);
+}
+
+void rfs_explain_parts_free(struct rfs_explain_parts *parts)
+{
+    if (!parts)
+        return;
+    rfs_hfai_list_free(&parts->list);
+    rfs_slice_free(&parts->whole);
+    free(parts->held);
+    free(parts->part_of);
+    free(parts->src_edge);
+    free(parts->dst_edge);
+    free(parts);
+}
+
+size_t rfs_explain_parts_tensors(const struct rfs_explain_parts *parts)
+{
+    return parts->list.tensors.n;
+}
+
+/* Returns the number of the tensor of that name; SIZE_MAX: there is none. */
+static size_t find_tensor(const struct rfs_explain_parts *parts, const char *name)
+{
+    for (size_t i = 0; i < parts->list.tensors.n; i++)
+        if (strcmp(parts->list.tensors.data[i].name, name) == 0)
+            return i;
+    return SIZE_MAX;
+}
+
+/* Returns whether a destination part has something of a tensor. */
+static bool has_tensor(const struct rfs_explain_parts *parts, size_t tensor, uint32_t part)
+{
+    return parts->held[tensor] >= RFS_HFAI_EVERY || parts->held[tensor] == part;
+}
+
+/* ---- a tensor -------------------------------------------------------------------------------- */
+
+/* Makes the grid of a row that EDGE cuts into N pieces, one a part; EDGE NULL: one part has it. */
+static void set_grid(struct rfs_grid *grid, uint32_t n, const uint64_t *edge)
+{
+    rfs_grid_single(1, grid);
+    if (!edge)
+        return;
+    grid->ranks = grid->pieces[0] = n;
+    grid->edge = edge;
+    grid->n_digits = 1;
+    grid->digits[0] = (struct rfs_digit){.stride = 1, .extent = n, .axis = 0, .weight = 1};
+}
+
+/* Sets where the pieces of the source end; an empty one has no block. */
+static void set_source_edges(struct rfs_explain_parts *parts, uint64_t item)
+{
+    uint64_t *edge = parts->src_edge;
+
+    memset(edge, 0, ((size_t)parts->n_sources + 1) * sizeof *edge);
+    for (size_t i = 0; i < parts->whole.n; i++)
+        edge[parts->part_of[parts->whole.blocks[i].file] + 1] =
+            parts->whole.blocks[i].dst_end / item;
+    for (uint32_t p = 0; p < parts->n_sources; p++)
+        if (edge[p + 1] < edge[p])
+            edge[p + 1] = edge[p];
+}
+
+static void set_geometry(struct rfs_explain_parts *parts, const struct rfs_hfai_listed *tensor,
+                         bool is_cut)
+{
+    struct rfs_geometry *geometry = &parts->geometry;
+    const uint32_t item = rfs_dtype_bytes((enum rfs_dtype)tensor->type.dtype);
+    uint64_t elements = 1;
+    uint64_t begin;
+
+    for (uint32_t i = 0; i < tensor->type.ndim; i++)
+        elements *= tensor->type.dims[i];
+    set_source_edges(parts, item);
+    for (uint32_t p = 0; p < parts->n_shown; p++)
+        rfs_hfai_chunk(elements, parts->n_shown, p, &begin, &parts->dst_edge[p + 1]);
+    *geometry = (struct rfs_geometry){.ndim = 1, .item = item, .whole = {elements}};
+    set_grid(&geometry->src, parts->n_sources, tensor->in_pieces ? parts->src_edge : NULL);
+    set_grid(&geometry->dst, parts->n_shown, is_cut ? parts->dst_edge : NULL);
+}
+
+static void say_side(char out[64], uint32_t held, uint32_t n)
+{
+    if (held == RFS_HFAI_PIECES)
+        snprintf(out, 64, "a piece in each of %" PRIu32 " part%s", n, n == 1 ? "" : "s");
+    else if (held == RFS_HFAI_EVERY)
+        snprintf(out, 64, "whole in every part");
+    else
+        snprintf(out, 64, "whole in part %" PRIu32, held);
+}
+
+static int begin_tensor(struct rfs_explain *explain, size_t number)
+{
+    struct rfs_explain_parts *parts = explain->parts;
+    const struct rfs_hfai_listed *tensor = &parts->list.tensors.data[number];
+
+    if (parts->tensor == number)
+        return 0;
+    const int rc = rfs_storages_slice(&parts->list.storages, (uint32_t)number, &parts->whole);
+    if (rc)
+        return rc;
+    parts->source = tensor->in_pieces    ? RFS_HFAI_PIECES
+                    : parts->whole.n > 0 ? parts->part_of[parts->whole.blocks[0].file]
+                                         : 0;
+    set_geometry(parts, tensor, parts->held[number] == RFS_HFAI_PIECES);
+    say_side(parts->sides[0], parts->source, parts->n_sources);
+    if (!tensor->in_pieces && parts->whole.n == 0)
+        snprintf(parts->sides[0], sizeof parts->sides[0], "whole");
+    say_side(parts->sides[1], parts->held[number], parts->n_shown);
+    parts->target = (struct rfs_target){
+        .name = rfs_intern_add(rfs_catalog_tables(explain->plans.catalog)->names, tensor->name,
+                               strlen(tensor->name)),
+        .shown_type = add_type(explain, &tensor->type)};
+    parts->target.shown_name = parts->target.name;
+    parts->tensor = number;
+    return parts->target.name == RFS_NO_ID || parts->target.shown_type == RFS_NO_ID ? -ENOMEM : 0;
+}
+
+/* ---- the slice of a part --------------------------------------------------------------------- */
+
+static bool push_piece(struct rfs_trace *trace, const struct rfs_piece_trace *piece)
+{
+    struct rfs_piece_trace *added = rfs_trace_add(trace);
+
+    if (added)
+        *added = *piece;
+    return added;
+}
+
+/* Adds the piece of a tensor that is copied from one file. */
+static bool add_copy(struct rfs_explain_parts *parts, const struct rfs_hfai_listed *tensor,
+                     struct rfs_trace *trace)
+{
+    const struct rfs_storage_item *item = &parts->list.storages.items.data[parts->tensor];
+    struct rfs_piece_trace piece = {
+        .rank = parts->source, .first = parts->source, .type = parts->target.shown_type};
+
+    if (parts->whole.n == 0)
+        return true;
+    memcpy(piece.whole.len, tensor->type.dims, sizeof piece.whole.len);
+    piece.source = piece.target = piece.whole;
+    piece.block = parts->whole.blocks[0];
+    for (uint32_t i = 0; item->strided > 0 && i < tensor->type.ndim; i++)
+        if (parts->list.storages.strided.data[item->strided - 1].stride[i] == 0)
+            piece.repeated |= 1U << i;
+    return push_piece(trace, &piece);
+}
+
+/* Returns the type of elements [begin, end) as a row. */
+static struct rfs_type row_type(const struct rfs_explain_parts *parts,
+                                const struct rfs_hfai_listed *tensor, uint64_t begin, uint64_t end)
+{
+    struct rfs_type type = {.bytes = (end - begin) * parts->geometry.item,
+                            .ndim = 1,
+                            .dtype = tensor->type.dtype,
+                            .kind = RFS_TENSOR};
+
+    type.dims[0] = end - begin;
+    return type;
+}
+
+/* Adds the elements of [begin, end) that one block of the whole gives. */
+static bool add_block(struct rfs_explain *explain, const struct rfs_hfai_listed *tensor,
+                      const struct rfs_block *block, uint64_t begin, uint64_t end,
+                      struct rfs_trace *trace)
+{
+    struct rfs_explain_parts *parts = explain->parts;
+    const uint64_t item = parts->geometry.item;
+    const uint64_t first = block->dst / item;
+    const uint64_t last = block->dst_end / item;
+    const uint64_t lo = begin > first ? begin : first;
+    const uint64_t hi = end < last ? end : last;
+    const uint32_t part = parts->part_of[block->file];
+    const struct rfs_type type = row_type(parts, tensor, first, last);
+    const uint64_t len = hi - lo;
+    struct rfs_piece_trace piece = {.rank = part,
+                                    .first = part,
+                                    .whole = {{lo}, {len}},
+                                    .source = {{lo - first}, {len}},
+                                    .target = {{lo - begin}, {len}},
+                                    .type = add_type(explain, &type),
+                                    .block = *block};
+
+    piece.block.dst = (lo - begin) * item;
+    piece.block.src += (lo - first) * item;
+    piece.block.run = len * item;
+    piece.block.dst_end = (hi - begin) * item;
+    return piece.type != RFS_NO_ID && push_piece(trace, &piece);
+}
+
+static bool add_cut(struct rfs_explain *explain, const struct rfs_hfai_listed *tensor,
+                    uint64_t begin, uint64_t end, struct rfs_trace *trace)
+{
+    const struct rfs_slice *whole = &explain->parts->whole;
+    const uint64_t item = explain->parts->geometry.item;
+    size_t i = 0;
+
+    for (size_t high = whole->n; i < high;) { /* the first that ends behind BEGIN */
+        const size_t middle = i + (high - i) / 2;
+        if (whole->blocks[middle].dst_end > begin * item)
+            high = middle;
+        else
+            i = middle + 1;
+    }
+    for (; i < whole->n && whole->blocks[i].dst < end * item; i++)
+        if (!add_block(explain, tensor, &whole->blocks[i], begin, end, trace))
+            return false;
+    return true;
+}
+
+int rfs_explain_parts_slice(struct rfs_explain *explain, size_t number, struct rfs_explained *slice)
+{
+    struct rfs_explain_parts *parts = explain->parts;
+    const struct rfs_hfai_listed *tensor = &parts->list.tensors.data[number];
+    const bool in_pieces = parts->held[number] == RFS_HFAI_PIECES;
+    struct rfs_trace *trace = &slice->trace;
+
+    if (!has_tensor(parts, number, slice->rank))
+        return 0;
+    const int rc = begin_tensor(explain, number);
+    if (rc)
+        return rc;
+    const bool copied = !in_pieces && !tensor->in_pieces;
+    *trace = (struct rfs_trace){.geometry = copied ? NULL : &parts->geometry,
+                                .base = tensor->in_pieces ? 0 : parts->source,
+                                .cap = trace->cap,
+                                .pieces = trace->pieces};
+    slice->target = &parts->target;
+    slice->n_dims = tensor->type.ndim;
+    slice->dims = tensor->type.dims;
+    slice->source = (struct rfs_explained_side){.words = parts->sides[0]};
+    slice->destination = (struct rfs_explained_side){.words = parts->sides[1]};
+    if (copied) {
+        parts->target.type = parts->target.shown_type;
+        return add_copy(parts, tensor, trace) ? 1 : -ENOMEM;
+    }
+    const uint64_t begin = in_pieces ? parts->dst_edge[slice->rank] : 0;
+    const uint64_t end = in_pieces ? parts->dst_edge[slice->rank + 1] : parts->geometry.whole[0];
+    const struct rfs_type row = row_type(parts, tensor, begin, end);
+    parts->target.type = add_type(explain, &row);
+    if (in_pieces)
+        parts->target.shown_type = parts->target.type;
+    return parts->target.type != RFS_NO_ID && add_cut(explain, tensor, begin, end, trace) ? 1
+                                                                                          : -ENOMEM;
+}
+
+/* ---- whether a rank has the parameter -------------------------------------------------------- */
+
+/* Finds the parameter by the name that the file shows, or else by the source's. */
+static const struct rfs_target *find_target(struct rfs_explain *explain,
+                                            const struct rfs_params *params)
+{
+    struct rfs_catalog *catalog = explain->plans.catalog;
+
+    if (params == explain->params)
+        return explain->target;
+    explain->params = params;
+    explain->target = NULL;
+    for (size_t i = 0; i < params->n; i++) {
+        const struct rfs_target *target = &params->targets[i];
+        if (strcmp(rfs_catalog_name(catalog, target->shown_name), explain->param) == 0)
+            return explain->target = target;
+        if (!explain->target &&
+            strcmp(rfs_catalog_name(catalog, target->name), explain->param) == 0)
+            explain->target = target;
+    }
+    return explain->target;
+}
+
+/* Returns the name of a parameter that is close to the requested one; NULL: there is none. */
+static const char *closest_name(const struct rfs_explain *explain)
+{
+    const struct rfs_params *params =
+        rfs_planner_ready(explain->plans.planner, explain->selected[0])->params;
+    struct rfs_suggest suggest = rfs_suggest_begin(explain->param, RFS_SUGGEST_WORD);
+
+    for (size_t i = 0; i < params->n; i++)
+        rfs_suggest_offer(&suggest,
+                          rfs_catalog_name(explain->plans.catalog, params->targets[i].shown_name));
+    return suggest.nearest;
+}
+
+/* Fails, and says where the parameter is, if the strategies know it. */
+static int nobody_has(const struct rfs_explain *explain, struct rfs_error *err)
+{
+    const struct rfs_strategy *dst = explain->plans.dst;
+    const ptrdiff_t at = dst ? rfs_strategy_find(dst, explain->param) : -1;
+    const struct rfs_where where = RFS_OF(rfs_catalog_path(explain->plans.catalog), explain->param);
+    const bool some = explain->ranks.n > 0;
+    const char *closest = !explain->parts && at < 0 ? closest_name(explain) : NULL;
+    char absence[64];
+    char remedy[256];
+
+    if (explain->one)
+        snprintf(absence, sizeof absence, "%s%s%u of the destination does not have it",
+                 explain->words->one, explain->parts ? " " : "_", explain->selected[0]);
+    else
+        snprintf(absence, sizeof absence,
+                 some ? "none of these destination %ss has it" : "no destination %s has it",
+                 explain->words->one);
+    if (!explain->parts && at >= 0 && some) {
+        const uint32_t stage = rfs_strategy_next_stage(dst, (size_t)at, 0);
+        const uint32_t devices = rfs_strategy_devices(dst);
+        snprintf(remedy, sizeof remedy, "--ranks %u-%u", stage * devices,
+                 (stage + 1) * devices - 1);
+        return rfs_fail(err, -ENOENT, where, remedy, "%s; stage %u has", absence, stage);
+    }
+    if (explain->parts && explain->tensor != SIZE_MAX)
+        snprintf(remedy, sizeof remedy, "--rank %u, which has it",
+                 explain->parts->held[explain->tensor]);
+    else if (closest)
+        snprintf(remedy, sizeof remedy, "--param '%s'", closest);
+    else
+        snprintf(remedy, sizeof remedy, "%s",
+                 explain->parts ? "reshard stats, which lists the names"
+                 : explain->plans.converted
+                     ? "reshard convert check with --list, which lists the names"
+                     : "reshard info, which lists the names");
+    return rfs_fail(err, -ENOENT, where, remedy, "%s", absence);
+}
+
+int rfs_explain_check(struct rfs_explain *explain, struct rfs_error *err)
+{
+    if (explain->parts) {
+        explain->tensor = find_tensor(explain->parts, explain->param);
+        for (size_t i = 0; explain->tensor != SIZE_MAX && i < explain->n_selected; i++)
+            if (has_tensor(explain->parts, explain->tensor, explain->selected[i]))
+                return 0;
+        return nobody_has(explain, err);
+    }
+    for (size_t i = 0; i < explain->n_selected; i++)
+        if (find_target(explain,
+                        rfs_planner_ready(explain->plans.planner, explain->selected[i])->params))
+            return 0;
+    return nobody_has(explain, err);
+}
+
+/* ---- a slice --------------------------------------------------------------------------------- */
+
+static int add_rules_piece(void *ctx, const struct rfs_by_rules_piece *piece)
+{
+    struct rfs_explained *slice = ctx;
+    const struct rfs_explained_piece added = {piece->link, *piece->span, piece->rank,
+                                              *piece->block};
+
+    return RFS_PUSH(&slice->pieces, added) ? 0 : -ENOMEM;
+}
+
+int rfs_explain_trace(const struct rfs_explain *explain, struct rfs_explained *slice)
+{
+    const struct rfs_by_rules *converted = explain->plans.converted;
+    struct rfs_planner *planner = explain->plans.planner;
+    const int rc = rfs_planner_trace(planner, slice->rank, slice->target, &slice->trace);
+
+    if (rc || !converted)
+        return rc;
+    slice->trace.n = slice->pieces.n = 0;
+    slice->made = rfs_by_rules_made(converted, slice->target->name);
+    return rfs_by_rules_walk(planner, slice->rank, slice->target, add_rules_piece, slice);
+}
+
+static struct rfs_explained_side side_of(const struct rfs_layout *layout,
+                                         const struct rfs_grid *grid, const uint64_t *slice)
+{
+    if (grid)
+        return (struct rfs_explained_side){
+            .layout = layout, .grid = grid, .slice = grid->edge ? NULL : slice};
+    return (struct rfs_explained_side){.words = layout ? "only one of the strategies has it: "
+                                                         "copied as it is"
+                                                       : "in neither strategy: copied as it is",
+                                       .layout = layout};
+}
+
+/* Describes how a chunked source has a tensor. */
+static struct rfs_explained_side chunks_of(const struct rfs_chunks *chunks,
+                                           struct rfs_explained *slice)
+{
+    const struct rfs_chunked_tensor *tensor =
+        rfs_chunks_find(chunks, slice->name, strlen(slice->name));
+    const uint32_t n = tensor ? tensor->n : 0;
+    size_t at = (size_t)snprintf(slice->chunks, sizeof slice->chunks, "%" PRIu32 " chunk%s", n,
+                                 n == 1 ? "" : "s");
+
+    for (uint32_t i = 0; tensor && tensor->grid && i < slice->type->ndim; i++)
+        if (tensor->grid->pieces[i] > 1 && at < sizeof slice->chunks)
+            at += (size_t)snprintf(slice->chunks + at, sizeof slice->chunks - at,
+                                   ", axis %" PRIu32 " in %" PRIu32, i, tensor->grid->pieces[i]);
+    return (struct rfs_explained_side){.words = slice->chunks, .chunks = true};
+}
+
+/* Sets the rest of a slice whose target and trace are set. False when out of memory. */
+static bool describe(const struct rfs_explain *explain, struct rfs_explained *slice,
+                     const struct rfs_view_location *at)
+{
+    struct rfs_catalog *catalog = explain->plans.catalog;
+    const struct rfs_geometry *geometry = slice->trace.geometry;
+
+    slice->name = rfs_catalog_name(catalog, slice->target->name);
+    slice->shown_name = rfs_catalog_name(catalog, slice->target->shown_name);
+    slice->type = rfs_catalog_type(catalog, slice->target->type);
+    slice->shown = rfs_catalog_type(catalog, slice->target->shown_type);
+    slice->whole = geometry ? geometry->whole : slice->type->dims;
+    if (!explain->parts) {
+        slice->n_dims = slice->type->ndim;
+        slice->dims = slice->whole;
+        slice->source = rfs_catalog_chunks(catalog)
+                            ? chunks_of(rfs_catalog_chunks(catalog), slice)
+                            : side_of(slice->trace.src, geometry ? &geometry->src : NULL,
+                                      geometry ? geometry->src_dims : NULL);
+        slice->destination = side_of(slice->trace.dst, geometry ? &geometry->dst : NULL,
+                                     geometry ? geometry->dst_dims : NULL);
+    }
+    slice->boxes.n = 0;
+    for (uint32_t k = 0; geometry && k < geometry->dst.rounds; k++) {
+        struct rfs_box box = {.len = {0}};
+        rfs_trace_box(&geometry->dst, geometry->whole, slice->rank % geometry->dst.ranks, k, &box);
+        if (!RFS_PUSH(&slice->boxes, box))
+            return false;
+    }
+    free(slice->path);
+    slice->path = NULL;
+    slice->offset = at->offset;
+    if (at->name)
+        slice->path = rfs_text_printf("%s%s%s", at->folder ? at->folder : "", at->folder ? "/" : "",
+                                      at->name);
+    return !at->name || slice->path;
+}
+
+/* Traces a slice: 1, 0 if its rank lacks it, or -errno with *err filled or not. */
+static int trace(struct rfs_explain *explain, struct rfs_explained *slice,
+                 struct rfs_view_location *at, struct rfs_error *err)
+{
+    const struct rfs_rank_plan *plan;
+    int rc;
+
+    if (explain->parts) {
+        rc = rfs_explain_parts_slice(explain, explain->tensor, slice);
+        if (rc == 1)
+            rc = rfs_view_stored_at(explain->view, slice->rank, slice->trace.pieces, slice->trace.n,
+                                    at);
+        else
+            return rc;
+        return rc < 0 ? rc : 1;
+    }
+    rc = rfs_planner_rank(explain->plans.planner, slice->rank, &plan, err);
+    if (rc)
+        return rc;
+    slice->target = find_target(explain, plan->params);
+    if (!slice->target)
+        return 0;
+    rc = rfs_explain_trace(explain, slice)
+             ?: rfs_view_shown_at(explain->view, slice->rank,
+                                  (uint32_t)(slice->target - plan->params->targets), at);
+    return rc < 0 ? rc : 1;
+}
+
+static int explain_rank(struct rfs_explain *explain, struct rfs_explained *slice,
+                        rfs_explained_fn *fn, void *ctx, struct rfs_error *err)
+{
+    struct rfs_view_location at = {.name = NULL};
+    int rc = trace(explain, slice, &at, err);
+
+    if (rc == 0 || (rc < 0 && err->code))
+        return rc;
+    if (rc > 0 && !describe(explain, slice, &at))
+        rc = -ENOMEM;
+    if (rc < 0)
+        return rc == -ENOMEM
+                   ? rfs_fail_memory(err)
+                   : rfs_fail(err, rc,
+                              RFS_OF(rfs_catalog_path(explain->plans.catalog), explain->param),
+                              NULL, "cannot be traced for rank_%u: %s", slice->rank, strerror(-rc));
+    return fn(ctx, slice, err);
+}
+
+void rfs_explained_free(struct rfs_explained *slice)
+{
+    rfs_trace_free(&slice->trace);
+    free(slice->pieces.data);
+    free(slice->boxes.data);
+    free(slice->path);
+}
+
+int rfs_explain_each(struct rfs_explain *explain, rfs_explained_fn *fn, void *ctx,
+                     struct rfs_error *err)
+{
+    struct rfs_explained slice = {0};
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < explain->n_selected; i++) {
+        slice.rank = explain->selected[i];
+        slice.position = i;
+        rc = explain_rank(explain, &slice, fn, ctx, err);
+    }
+    rfs_explained_free(&slice);
+    return rc;
+}

@@ -1,0 +1,575 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/explain/source_bytes.h"
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/order.h"
+#include "catalog/catalog.h"
+
+/* ---- copy runs as ranges of a file ----------------------------------------------------------- */
+
+uint64_t rfs_explain_block_bytes(const struct rfs_block *block)
+{
+    uint64_t bytes = block->run;
+
+    for (uint32_t k = 0; k < block->n_loops; k++)
+        bytes *= block->loop[k].src_stride > 0 ? block->loop[k].count : 1;
+    return bytes;
+}
+
+/* Returns the end, in the content, of the extent that holds its byte AT. */
+static uint64_t extent_end(const struct rfs_block *block, uint64_t at)
+{
+    const struct rfs_content *content = &block->content;
+    uint64_t end = 0;
+
+    if (content->n == 0)
+        return UINT64_MAX;
+    for (uint32_t i = 0; i < content->n && end <= at; i++)
+        end += content->extents[i].bytes;
+    return end;
+}
+
+/* Returns the bytes from the first of the loops from LEVEL on to one past their last. */
+static uint64_t loops_span(const struct rfs_block *block, uint32_t level)
+{
+    uint64_t span = block->run;
+
+    for (uint32_t k = level; k < block->n_loops; k++)
+        span += (block->loop[k].count - 1) * block->loop[k].src_stride;
+    return span;
+}
+
+/* Makes loops whose steps leave no gap one run, or one loop. */
+static void fold_range(struct rfs_explain_range *range)
+{
+    while (range->n_loops > 0) {
+        const uint64_t count = range->loop[range->n_loops - 1].count;
+        if (range->loop[range->n_loops - 1].stride != range->run)
+            break;
+        range->run *= count;
+        range->n_loops--;
+    }
+    for (uint32_t k = range->n_loops; k-- > 1;) {
+        const uint64_t inner = range->loop[k].count * range->loop[k].stride;
+        if (inner == 0 || range->loop[k - 1].stride != inner)
+            continue;
+        range->loop[k - 1].count *= range->loop[k].count;
+        range->loop[k - 1].stride = range->loop[k].stride;
+        for (uint32_t i = k; i + 1 < range->n_loops; i++)
+            range->loop[i] = range->loop[i + 1];
+        range->n_loops--;
+    }
+}
+
+void rfs_explain_range_sort(struct rfs_explain_range *range)
+{
+    for (uint32_t k = 1; k < range->n_loops; k++)
+        for (uint32_t i = k; i > 0 && range->loop[i - 1].stride < range->loop[i].stride; i--) {
+            const uint64_t count = range->loop[i].count;
+            const uint64_t stride = range->loop[i].stride;
+            range->loop[i] = range->loop[i - 1];
+            range->loop[i - 1].count = count;
+            range->loop[i - 1].stride = stride;
+        }
+    fold_range(range);
+}
+
+/*
+ * Appends the range of the loops from LEVEL on, COUNT times the first of them, at byte AT of the
+ * content; all of it is in one extent.
+ */
+static bool push_range(const struct rfs_block *block, uint32_t level, uint64_t count, uint64_t at,
+                       uint64_t run, struct rfs_explain_ranges *out)
+{
+    struct rfs_explain_range range = {.offset = rfs_catalog_content_offset(&block->content, at),
+                                      .run = run};
+
+    for (uint32_t k = level; k < block->n_loops; k++) {
+        const uint64_t times = k == level ? count : block->loop[k].count;
+        if (times == 1)
+            continue;
+        range.loop[range.n_loops].count = times;
+        range.loop[range.n_loops++].stride = block->loop[k].src_stride;
+    }
+    fold_range(&range);
+    return RFS_PUSH(out, range);
+}
+
+/* Appends a run at byte AT of the content, one range for each extent. */
+static bool add_run(const struct rfs_block *block, uint64_t at, struct rfs_explain_ranges *out)
+{
+    for (uint64_t left = block->run, bytes; left > 0; left -= bytes, at += bytes) {
+        bytes = rfs_min_u64(left, extent_end(block, at) - at);
+        if (!push_range(block, block->n_loops, 1, at, bytes, out))
+            return false;
+    }
+    return true;
+}
+
+/* Appends the loops from LEVEL on. Recurses once for each of at most RFS_MAX_DIMS loops. */
+static bool add_level(const struct rfs_block *block, uint32_t level, uint64_t at,
+                      struct rfs_explain_ranges *out)
+{
+    if (level == block->n_loops)
+        return add_run(block, at, out);
+    const struct rfs_loop *loop = &block->loop[level];
+    const uint64_t inner = loops_span(block, level + 1);
+
+    for (uint64_t i = 0, times; i < loop->count; i += times, at += times * loop->src_stride) {
+        const uint64_t room = extent_end(block, at) - at;
+        times = loop->count - i;
+        if (room < inner) {
+            times = 1;
+            if (!add_level(block, level + 1, at, out))
+                return false;
+            continue;
+        }
+        if (loop->src_stride > 0)
+            times = rfs_min_u64(times, (room - inner) / loop->src_stride + 1);
+        if (!push_range(block, level, times, at, block->run, out))
+            return false;
+    }
+    return true;
+}
+
+bool rfs_explain_ranges_add(const struct rfs_block *block, struct rfs_explain_ranges *out)
+{
+    return add_level(block, 0, block->src, out);
+}
+
+/* ---- boxes together -------------------------------------------------------------------------- */
+
+/* Compares by the first corner, row-major, so that equal boxes are neighbours. */
+static int by_corner(const void *a, const void *b)
+{
+    const struct rfs_box *x = a, *y = b;
+
+    for (uint32_t i = 0; i < RFS_MAX_DIMS; i++)
+        if (x->at[i] != y->at[i])
+            return RFS_ORDER(x->at[i], y->at[i]);
+    return memcmp(x->len, y->len, sizeof x->len);
+}
+
+RFS_COMPARE(by_value, uint64_t, x, y, RFS_ORDER(*x, *y))
+
+static uint64_t box_elements(const struct rfs_box *box, uint32_t axis, uint32_t ndim)
+{
+    uint64_t n = 1;
+
+    for (; axis < ndim; axis++)
+        n *= box->len[axis];
+    return n;
+}
+
+/* Returns the 2n positions along an axis where some box begins or ends, ascending. */
+static uint64_t *edges_of(const struct rfs_box *const *boxes, size_t n, uint32_t axis)
+{
+    uint64_t *edges = calloc(2 * n, sizeof *edges);
+
+    for (size_t i = 0; edges && i < n; i++) {
+        edges[2 * i] = boxes[i]->at[axis];
+        edges[2 * i + 1] = boxes[i]->at[axis] + boxes[i]->len[axis];
+    }
+    if (edges)
+        RFS_SORT(edges, 2 * n, by_value);
+    return edges;
+}
+
+/*
+ * Counts the elements of boxes that ascend along AXIS, in the axes from there on. Between two
+ * neighbouring edges the boxes do not change. Recurses once an axis.
+ */
+static bool volume_from(const struct rfs_box *const *boxes, size_t n, uint32_t axis, uint32_t ndim,
+                        uint64_t *volume)
+{
+    *volume = n > 0 ? box_elements(boxes[0], axis, ndim) : 0;
+    if (n < 2 || axis == ndim)
+        return true;
+    RFS_FREE uint64_t *edges = edges_of(boxes, n, axis);
+    RFS_FREE const struct rfs_box **here = calloc(n, sizeof *here);
+    size_t n_here = 0;
+    size_t next = 0;
+
+    *volume = 0;
+    if (!edges || !here)
+        return false;
+    for (size_t i = 0; i + 1 < 2 * n; i++) {
+        const uint64_t length = edges[i + 1] - edges[i];
+        size_t still = 0;
+        uint64_t inner = 0;
+
+        if (length == 0)
+            continue;
+        for (size_t k = 0; k < n_here; k++)
+            if (here[k]->at[axis] + here[k]->len[axis] > edges[i])
+                here[still++] = here[k];
+        n_here = still;
+        for (; next < n && boxes[next]->at[axis] <= edges[i]; next++)
+            here[n_here++] = boxes[next];
+        if (n_here > 0 && axis + 1 < ndim) {
+            RFS_FREE const struct rfs_box **copy = malloc(n_here * sizeof *copy);
+            if (!copy)
+                return false;
+            memcpy(copy, here, n_here * sizeof *copy);
+            /* Sorts along the next axis: by insertion, as they mostly ascend. */
+            for (size_t a = 1; a < n_here; a++)
+                for (size_t b = a; b > 0 && copy[b - 1]->at[axis + 1] > copy[b]->at[axis + 1];
+                     b--) {
+                    const struct rfs_box *const other = copy[b];
+                    copy[b] = copy[b - 1];
+                    copy[b - 1] = other;
+                }
+            if (!volume_from(copy, n_here, axis + 1, ndim, &inner))
+                return false;
+        } else {
+            inner = n_here > 0;
+        }
+        *volume += length * inner;
+    }
+    return true;
+}
+
+bool rfs_explain_boxes_volume(struct rfs_explain_boxes *boxes, uint32_t ndim, uint64_t *volume)
+{
+    size_t n = 0;
+
+    RFS_SORT_ALL(boxes, by_corner);
+    RFS_FREE const struct rfs_box **list = calloc(boxes->n + 1, sizeof *list);
+    if (!list)
+        return false;
+    for (size_t i = 0; i < boxes->n; i++)
+        if (box_elements(&boxes->data[i], 0, ndim) > 0 &&
+            (n == 0 || by_corner(list[n - 1], &boxes->data[i]) != 0))
+            list[n++] = &boxes->data[i];
+    return volume_from(list, n, 0, ndim, volume);
+}
+
+/* ---- bytes of each source file --------------------------------------------------------------- */
+
+int rfs_explain_bytes_begin(struct rfs_explain_bytes *bytes, size_t n_ranks, struct rfs_error *err)
+{
+    *bytes = (struct rfs_explain_bytes){.n_ranks = n_ranks, .times = 1};
+    bytes->ranks = calloc(n_ranks + 1, sizeof *bytes->ranks);
+    return bytes->ranks ? 0 : rfs_fail_memory(err);
+}
+
+void rfs_explain_bytes_free(struct rfs_explain_bytes *bytes)
+{
+    for (size_t i = 0; bytes->ranks && i < bytes->n_ranks; i++)
+        free(bytes->ranks[i].sources.data);
+    free(bytes->now.data);
+    free(bytes->boxes.data);
+    free(bytes->ranks);
+    free(bytes->together.data);
+    *bytes = (struct rfs_explain_bytes){0};
+}
+
+/* Adds N bytes of a file. False when out of memory. */
+static bool count_bytes(struct rfs_explain_sources *sources, uint32_t file, uint32_t rank,
+                        uint64_t n)
+{
+    const size_t low = RFS_BISECT(i, sources->n, sources->data[i].file >= file);
+
+    if (low == sources->n || sources->data[low].file != file) {
+        if (!RFS_PUSH(sources, (struct rfs_explain_source){0}))
+            return false;
+        memmove(sources->data + low + 1, sources->data + low,
+                (sources->n - 1 - low) * sizeof *sources->data);
+        sources->data[low] = (struct rfs_explain_source){file, rank, 0};
+    }
+    sources->data[low].bytes += n;
+    return true;
+}
+
+/*
+ * Adds the digits of a piece as a box: they number the elements of its link, which no other link
+ * has.
+ */
+static bool add_span(struct rfs_explain_bytes *bytes, const struct rfs_explained *slice,
+                     const struct rfs_explained_piece *piece)
+{
+    struct rfs_explain_bytes_box of = {.file = piece->block.file,
+                                       .rank = piece->rank,
+                                       .ndim = piece->link->n,
+                                       .item =
+                                           rfs_dtype_bytes((enum rfs_dtype)slice->made->type.dtype),
+                                       .link = piece->link};
+
+    for (uint32_t k = 0; k < piece->link->n; k++) {
+        of.box.at[k] = piece->span.first[k];
+        of.box.len[k] = piece->span.end[k] - piece->span.first[k];
+    }
+    return RFS_PUSH(&bytes->now, of);
+}
+
+/* Adds the box of a piece in its file; a value that is no tensor is a row of bytes. */
+static bool add_box(struct rfs_explain_bytes *bytes, const struct rfs_explain *explain,
+                    const struct rfs_piece_trace *piece)
+{
+    const struct rfs_type *type = rfs_catalog_type(explain->plans.catalog, piece->type);
+    struct rfs_explain_bytes_box of = {piece->block.file,     piece->rank, 1, 1, NULL,
+                                       {.len = {type->bytes}}};
+
+    if (type->kind == RFS_TENSOR) {
+        of.ndim = type->ndim;
+        of.item = rfs_dtype_bytes((enum rfs_dtype)type->dtype);
+        /* A file may have several chunks of the tensor: they differ in the whole tensor alone. */
+        of.box = rfs_catalog_chunks(explain->plans.catalog) ? piece->whole : piece->source;
+    }
+    for (uint32_t i = 0; i < of.ndim; i++)
+        if (piece->repeated >> i & 1) {
+            of.box.at[i] = 0;
+            of.box.len[i] = 1;
+        }
+    return RFS_PUSH(&bytes->now, of);
+}
+
+bool rfs_explain_bytes_add(struct rfs_explain_bytes *bytes, const struct rfs_explain *explain,
+                           const struct rfs_explained *slice)
+{
+    struct rfs_explain_bytes_rank *rank = &bytes->ranks[slice->position];
+
+    rank->parameters += bytes->times;
+    rank->shown_bytes +=
+        rfs_catalog_type(explain->plans.catalog, slice->target->shown_type)->bytes * bytes->times;
+    for (size_t i = 0; i < slice->trace.n; i++) {
+        const struct rfs_piece_trace *piece = &slice->trace.pieces[i];
+        if (!count_bytes(&rank->sources, piece->block.file, piece->rank,
+                         rfs_explain_block_bytes(&piece->block) * bytes->times) ||
+            !add_box(bytes, explain, piece))
+            return false;
+    }
+    for (size_t i = 0; i < slice->pieces.n; i++) {
+        const struct rfs_explained_piece *piece = &slice->pieces.data[i];
+        if (!count_bytes(&rank->sources, piece->block.file, piece->rank,
+                         rfs_explain_block_bytes(&piece->block)) ||
+            !add_span(bytes, slice, piece))
+            return false;
+    }
+    return true;
+}
+
+RFS_COMPARE(by_file, struct rfs_explain_bytes_box, x, y,
+            RFS_ORDER(x->file, y->file) ?: RFS_ORDER(x->link, y->link))
+
+bool rfs_explain_bytes_next(struct rfs_explain_bytes *bytes)
+{
+    const struct rfs_explain_bytes_box *now = bytes->now.data;
+    const size_t n = bytes->now.n;
+    uint64_t volume;
+
+    RFS_SORT(bytes->now.data, n, by_file);
+    for (size_t i = 0, end; i < n; i = end) {
+        bytes->boxes.n = 0;
+        for (end = i; end < n && by_file(&now[end], &now[i]) == 0; end++)
+            if (!RFS_PUSH(&bytes->boxes, now[end].box))
+                return false;
+        if (!rfs_explain_boxes_volume(&bytes->boxes, now[i].ndim, &volume) ||
+            !count_bytes(&bytes->together, now[i].file, now[i].rank,
+                         volume * now[i].item * bytes->times))
+            return false;
+    }
+    bytes->now.n = 0;
+    return true;
+}
+
+uint64_t rfs_explain_sources_bytes(const struct rfs_explain_sources *sources)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < sources->n; i++)
+        sum += sources->data[i].bytes;
+    return sum;
+}
+
+/* ---- all parameters -------------------------------------------------------------------------- */
+
+/* A parameter in one parameter list. */
+struct occurrence {
+    const struct rfs_target *target;
+    uint32_t params; /* index in every.param_lists */
+};
+
+/* A parameter, in all the lists that have it. */
+struct named {
+    const struct occurrence *occurrences; /* ascending by params */
+    size_t n;
+};
+
+/* The parameters of the selected ranks. */
+struct every {
+    RFS_VEC(const struct rfs_params *) param_lists;
+    RFS_VEC(struct occurrence) occurrences; /* ascending by name */
+    RFS_VEC(struct named) names;            /* names of one kind are neighbours */
+    uint32_t *params_of;                    /* [n_selected] index of each rank's parameter list */
+};
+
+RFS_COMPARE(by_name, struct occurrence, x, y,
+            RFS_ORDER(x->target->name, y->target->name) ?: RFS_ORDER(x->params, y->params))
+
+/* Compares by the lists that have the name, then by the members that decide a trace. */
+static int by_kind(const void *a, const void *b)
+{
+    const struct named *x = a, *y = b;
+    int order = RFS_ORDER(x->n, y->n);
+
+    for (size_t i = 0; order == 0 && i < x->n; i++) {
+        const struct rfs_target *left = x->occurrences[i].target;
+        const struct rfs_target *right = y->occurrences[i].target;
+        order = RFS_ORDER(x->occurrences[i].params, y->occurrences[i].params)
+                    ?: RFS_ORDER(left->geometry, right->geometry)
+                    ?: RFS_ORDER(left->stage, right->stage)
+                    ?: RFS_ORDER(left->shown_type, right->shown_type);
+    }
+    return order;
+}
+
+static bool add_params(struct every *every, const struct rfs_params *params, uint32_t *position)
+{
+    for (*position = 0; *position < every->param_lists.n; ++*position)
+        if (every->param_lists.data[*position] == params)
+            return true;
+    if (!RFS_PUSH(&every->param_lists, params))
+        return false;
+    for (uint32_t i = 0; i < params->n; i++)
+        if (!RFS_PUSH(&every->occurrences, (struct occurrence){&params->targets[i], *position}))
+            return false;
+    return true;
+}
+
+static bool group_by_name(struct every *every)
+{
+    const struct occurrence *all = every->occurrences.data;
+
+    for (size_t i = 0, end; i < every->occurrences.n; i = end) {
+        for (end = i + 1;
+             end < every->occurrences.n && all[end].target->name == all[i].target->name; end++)
+            continue;
+        if (!RFS_PUSH(&every->names, (struct named){&all[i], end - i}))
+            return false;
+    }
+    RFS_SORT_ALL(&every->names, by_kind);
+    return true;
+}
+
+static bool list_all(struct every *every, const struct rfs_explain *explain)
+{
+    every->params_of = calloc(explain->n_selected, sizeof *every->params_of);
+    for (size_t i = 0; every->params_of && i < explain->n_selected; i++)
+        if (!add_params(every,
+                        rfs_planner_ready(explain->plans.planner, explain->selected[i])->params,
+                        &every->params_of[i]))
+            return false;
+    if (every->params_of && every->occurrences.n > 1)
+        RFS_SORT_ALL(&every->occurrences, by_name);
+    return every->params_of && group_by_name(every);
+}
+
+/* Adds what all ranks of a parameter list take of one of its parameters. */
+static int add_occurrence(struct rfs_explain_bytes *bytes, struct rfs_explain *explain,
+                          const struct every *every, const struct occurrence *of,
+                          struct rfs_explained *slice)
+{
+    int rc = 0;
+
+    slice->target = of->target;
+    for (size_t i = 0; rc == 0 && i < explain->n_selected; i++) {
+        if (every->params_of[i] != of->params)
+            continue;
+        slice->rank = explain->selected[i];
+        slice->position = i;
+        rc = rfs_explain_trace(explain, slice);
+        if (rc == 0 && !rfs_explain_bytes_add(bytes, explain, slice))
+            rc = -ENOMEM;
+    }
+    return rc;
+}
+
+/* Returns how many names from I on have equal pieces. */
+static size_t alike(const struct rfs_explain *explain, const struct every *every, size_t i)
+{
+    const struct named *first = &every->names.data[i];
+    size_t n = 1;
+
+    for (size_t k = 0; k < first->n; k++)
+        if (explain->plans.converted ||
+            !rfs_trace_is_shared(explain->plans.planner, first->occurrences[k].target))
+            return 1;
+    while (i + n < every->names.n && by_kind(first, &first[n]) == 0)
+        n++;
+    return n;
+}
+
+/* Adds what all ranks take of a name, and of as many more as are like it. */
+static int add_names(struct rfs_explain_bytes *bytes, struct rfs_explain *explain,
+                     const struct every *every, const struct named *named,
+                     struct rfs_explained *slice)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < named->n; i++)
+        rc = add_occurrence(bytes, explain, every, &named->occurrences[i], slice);
+    if (rc == 0 && !rfs_explain_bytes_next(bytes))
+        rc = -ENOMEM;
+    for (size_t i = 0; i < named->n * bytes->times; i++)
+        rfs_progress_file(&explain->progress);
+    rfs_progress_tick(&explain->progress);
+    return rc;
+}
+
+/* Adds what hfai's parts take of a tensor. */
+static int add_tensor(struct rfs_explain_bytes *bytes, struct rfs_explain *explain, size_t tensor,
+                      struct rfs_explained *slice)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc >= 0 && i < explain->n_selected; i++) {
+        slice->rank = explain->selected[i];
+        slice->position = i;
+        rc = rfs_explain_parts_slice(explain, tensor, slice);
+        if (rc > 0 && !rfs_explain_bytes_add(bytes, explain, slice))
+            rc = -ENOMEM;
+    }
+    return rc < 0 || !rfs_explain_bytes_next(bytes) ? -ENOMEM : 0;
+}
+
+/* Adds what hfai's parts take of all tensors. */
+static int add_parts(struct rfs_explain_bytes *bytes, struct rfs_explain *explain,
+                     struct rfs_error *err)
+{
+    struct rfs_explained slice = {0};
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < rfs_explain_parts_tensors(explain->parts); i++)
+        rc = add_tensor(bytes, explain, i, &slice);
+    rfs_trace_free(&slice.trace);
+    return rc ? rfs_fail_memory(err) : 0;
+}
+
+int rfs_explain_bytes_add_all(struct rfs_explain_bytes *bytes, struct rfs_explain *explain,
+                              struct rfs_error *err)
+{
+    if (explain->parts)
+        return add_parts(bytes, explain, err);
+    struct every every = {0};
+    struct rfs_explained slice = {0};
+    int rc = list_all(&every, explain) ? 0 : -ENOMEM;
+
+    rfs_progress_begin(&explain->progress, "counting", 0, every.occurrences.n);
+    for (size_t i = 0; rc == 0 && i < every.names.n; i += bytes->times) {
+        bytes->times = alike(explain, &every, i);
+        rc = add_names(bytes, explain, &every, &every.names.data[i], &slice);
+    }
+    rfs_progress_end(&explain->progress);
+    rfs_explained_free(&slice);
+    free(every.param_lists.data);
+    free(every.occurrences.data);
+    free(every.names.data);
+    free(every.params_of);
+    if (rc == -ENOMEM)
+        return rfs_fail_memory(err);
+    return rc ? rfs_fail(err, rc, RFS_IN(rfs_catalog_path(explain->plans.catalog)), NULL,
+                         "a parameter cannot be traced: %s", strerror(-rc))
+              : 0;
+}

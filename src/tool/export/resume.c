@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is in the folder already. An export that was stopped resumes: a file that the manifest has,
+ * of the same sources by its entry, is read and stays if it has the entry's hash. The bytes of any
+ * other file are compared with those that would be written. A file that differs is refused, before
+ * anything is written, unless --force says to replace it.
+ *
+ * Files of an earlier export, of other ranks or another format, which this one does not have, are
+ * refused or removed: with them in it, the folder would be neither. They are those that a manifest
+ * lists and the view does not show, of any task and whatever --ranks says. A file that no manifest
+ * lists, and a link or no file by now, is left alone.
+ */
+#include "tool/export/export.h"
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/first_error.h"
+#include "base/io.h"
+#include "base/order.h"
+#include "base/pool.h"
+#include "base/secret.h"
+#include "base/store.h"
+#include "base/text.h"
+#include "tool/common/tool.h"
+#include "view/ranges.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+/* ---- files of another export ----------------------------------------------------------------- */
+
+#define BUFFER ((size_t)1 << 20) /* bytes that are read at once */
+#define NAMED 3                  /* stale files in a message */
+
+/*
+ * Moves entries that the view does not show from the known to the stale. 0, or -ENOMEM with *err
+ * filled.
+ */
+static int sort_out(struct rfs_export *export, struct rfs_error *err)
+{
+    struct rfs_manifest *known = &export->known;
+    struct rfs_manifest shown;
+    int rc = rfs_manifest_init(&shown);
+
+    for (uint32_t i = 0; rc == 0 && i < known->entries.n; i++) {
+        const char *path = rfs_intern_text(known->paths, i);
+        const bool is_shown = rfs_intern_find(export->shown_paths, path, strlen(path)) != RFS_NO_ID;
+        rc = rfs_manifest_put(is_shown ? &shown : &export->stale, path, &known->entries.data[i]);
+    }
+    if (rc) {
+        rfs_manifest_free(&shown);
+        return rfs_fail_memory(err);
+    }
+    shown.source = RFS_STEAL(known->source);
+    shown.options = RFS_STEAL(known->options);
+    shown.task = known->task;
+    shown.tasks = known->tasks;
+    shown.total_files = known->total_files;
+    rfs_manifest_free(known);
+    *known = shown;
+    return 0;
+}
+
+bool rfs_export_is_stale(const struct rfs_export *export, uint32_t i)
+{
+    struct stat st;
+
+    return rfs_dest_stat(&export->dest, rfs_intern_text(export->stale.paths, i), &st) == 0 &&
+           S_ISREG(st.st_mode);
+}
+
+RFS_COMPARE(by_text, char *, x, y, strcmp(*x, *y))
+
+/* Refuses stale files unless they are to be removed. 0, or -errno with *err filled. */
+static int refuse_stale(const struct rfs_export *export, struct rfs_error *err)
+{
+    RFS_FREE const char **paths = calloc(export->stale.entries.n + 1, sizeof *paths);
+    char names[512];
+    size_t used = 0;
+    size_t n = 0;
+
+    if (!paths)
+        return rfs_fail_memory(err);
+    for (uint32_t i = 0; i < export->stale.entries.n; i++)
+        if (rfs_export_is_stale(export, i))
+            paths[n++] = rfs_intern_text(export->stale.paths, i);
+    if (n == 0 || export->options->force)
+        return 0;
+    RFS_SORT(paths, n, by_text);
+    for (size_t i = 0; i < n && i < NAMED && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "",
+                                 paths[i]);
+    return rfs_fail(err, -EEXIST, RFS_IN(export->dest.path),
+                    "another DST, or --force to remove them",
+                    "%zu file%s of another export %s in it, which this one does not have: %s%s", n,
+                    n == 1 ? "" : "s", n == 1 ? "is" : "are", names, n > NAMED ? ", …" : "");
+}
+
+int rfs_export_remove_stale(struct rfs_export *export, struct rfs_error *err)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; rc == 0 && i < export->stale.entries.n; i++) {
+        const char *path = rfs_intern_text(export->stale.paths, i);
+        if (!rfs_export_is_stale(export, i))
+            continue;
+        const int gone = rfs_dest_remove(&export->dest, path);
+        export->files_removed += gone == 0;
+        if (gone && gone != -ENOENT) /* another task was first */
+            rc = rfs_dest_failed(&export->dest, path, "cannot remove", -gone, err);
+    }
+    return rc;
+}
+
+/* Returns whether a name is that of the manifest of one of TASKS tasks. */
+static bool is_of(const char *name, uint32_t tasks)
+{
+    const char *number = name + strcspn(name, ".") + 1;
+
+    return strcmp(name, RFS_MANIFEST_NAME) == 0 ? tasks < 2
+                                                : tasks > 1 && strtoul(number, NULL, 10) < tasks;
+}
+
+unsigned rfs_export_other_manifests(const struct rfs_export *export, uint32_t tasks, bool remove)
+{
+    const int fd = openat(export->dest.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    unsigned n = 0;
+
+    if (!dir && fd >= 0)
+        close(fd);
+    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+        if (!rfs_manifest_is_name(entry->d_name) || is_of(entry->d_name, tasks))
+            continue;
+        n++;
+        if (remove)
+            unlinkat(export->dest.fd, entry->d_name, 0);
+    }
+    if (dir)
+        closedir(dir);
+    return n;
+}
+
+void *rfs_export_buffer(const struct rfs_export *export, size_t bytes)
+{
+    struct rfs_secret *secret = export->view ? rfs_view_secret(export->view) : NULL;
+    void *out = NULL;
+
+    if (secret)
+        return rfs_secret_map(secret, bytes);
+    return posix_memalign(&out, 4096, bytes) == 0 ? out : NULL;
+}
+
+void rfs_export_buffer_free(const struct rfs_export *export, void *buffer, size_t bytes)
+{
+    if (export->view && rfs_view_secret(export->view))
+        rfs_secret_unmap(buffer, bytes);
+    else
+        free(buffer);
+}
+
+/* ---- reading the files that are there -------------------------------------------------------- */
+
+/* Uses the next bytes of a file that is there. 0 or -errno. */
+typedef int piece_fn(void *ctx, const unsigned char *bytes, size_t size, uint64_t offset);
+
+/*
+ * Calls fn for the bytes of a file of SIZE bytes, in order. 0, -errno, or -EINVAL for another size.
+ */
+static int for_each_piece(struct rfs_export *export, const char *path, uint64_t size, piece_fn *fn,
+                          void *ctx)
+{
+    struct stat st;
+    RFS_CLOSE int fd = rfs_dest_open(&export->dest, path);
+    unsigned char *buffer = fd < 0 ? NULL : rfs_export_buffer(export, BUFFER);
+    int rc = fd < 0 ? fd : buffer ? 0 : -ENOMEM;
+
+    if (rc == 0 && fstat(fd, &st) != 0)
+        rc = -errno;
+    else if (rc == 0 && (uint64_t)st.st_size != size)
+        rc = -EINVAL;
+    for (uint64_t at = 0; rc == 0 && at < size; at += BUFFER) {
+        const size_t n = (size_t)rfs_min_u64(BUFFER, size - at);
+        rc = rfs_tool_stopped() ? -EINTR : rfs_io_pread_all(fd, buffer, n, at);
+        if (rc == -ENODATA) /* it was cut off meanwhile */
+            rc = -EINVAL;
+        if (rc == 0)
+            rc = fn(ctx, buffer, n, at);
+        rfs_progress_add(&export->progress, n);
+        rfs_progress_tick(&export->progress);
+    }
+    if (buffer)
+        rfs_export_buffer_free(export, buffer, BUFFER);
+    return rc;
+}
+
+static int add_to_hash(void *ctx, const unsigned char *bytes, size_t size, uint64_t offset)
+{
+    (void)offset;
+    XXH3_128bits_update(ctx, bytes, size);
+    return 0;
+}
+
+int rfs_export_hash(struct rfs_export *export, const char *path, uint64_t size,
+                    struct rfs_hash *out)
+{
+    XXH3_state_t state;
+
+    XXH3_128bits_reset(&state);
+    const int rc = for_each_piece(export, path, size, add_to_hash, &state);
+    *out = rfs_hash_of(&state);
+    return rc;
+}
+
+/* ---- comparing it with the view -------------------------------------------------------------- */
+
+struct comparison {
+    reshard_reader *reader;
+    unsigned char *buffer;
+    XXH3_state_t state;
+    int source_failed; /* the -errno of the view, if it is at fault */
+};
+
+static int compare_piece(void *ctx, const unsigned char *bytes, size_t size, uint64_t offset)
+{
+    struct comparison *c = ctx;
+    const ssize_t n = reshard_reader_pread(c->reader, c->buffer, size, offset);
+
+    if (n < 0) {
+        c->source_failed = (int)n;
+        return (int)n;
+    }
+    XXH3_128bits_update(&c->state, bytes, size);
+    return (size_t)n == size && memcmp(bytes, c->buffer, size) == 0 ? 0 : -EINVAL;
+}
+
+/* Compares a file with the view: 0, -EINVAL when it differs, or another -errno with *err filled. */
+static int compare(struct rfs_export *export, const struct rfs_export_file *file,
+                   struct rfs_hash *hash, struct rfs_error *err)
+{
+    struct comparison c = {.buffer = rfs_export_buffer(export, BUFFER)};
+    int rc = c.buffer ? reshard_reader_open(export->view, file->id, &c.reader) : -ENOMEM;
+
+    XXH3_128bits_reset(&c.state);
+    if (rc)
+        c.source_failed = rc;
+    else
+        rc = for_each_piece(export, file->path, file->size, compare_piece, &c);
+    reshard_reader_close(c.reader);
+    if (c.buffer)
+        rfs_export_buffer_free(export, c.buffer, BUFFER);
+    *hash = rfs_hash_of(&c.state);
+    if (c.source_failed)
+        return rfs_export_source_failed(export, file, c.source_failed, err);
+    if (rc && rc != -EINVAL)
+        rfs_dest_failed(&export->dest, file->path, "cannot be read", -rc, err);
+    return rc;
+}
+
+/* ---- one file -------------------------------------------------------------------------------- */
+
+struct checking {
+    struct rfs_export *export;
+    struct rfs_first_error first;
+};
+
+/* Refuses a file that is there, or notes that it is to be replaced. */
+static int refuse(struct rfs_export *export, struct rfs_export_file *file, const char *what,
+                  struct rfs_error *err)
+{
+    if (export->options->force) {
+        file->todo = RFS_EXPORT_REPLACE;
+        return 0;
+    }
+    return rfs_fail(err, -EEXIST, RFS_IN(file->path), "--force to replace it, or another DST",
+                    "it is in %s already, and %s", export->dest.path, what);
+}
+
+/* Notes that a file is there and right. */
+static int keep(struct rfs_export *export, struct rfs_export_file *file,
+                const struct rfs_manifest_entry *entry, struct rfs_error *err)
+{
+    file->todo = RFS_EXPORT_KEEP;
+    rfs_dest_sweep(&export->dest, file->path);
+    rfs_progress_file(&export->progress);
+    pthread_mutex_lock(&export->saver.lock);
+    const int rc = rfs_manifest_put(&export->saver.manifest, file->path, entry);
+    pthread_mutex_unlock(&export->saver.lock);
+    return rc ? rfs_fail_memory(err) : 0;
+}
+
+static int check_known(struct rfs_export *export, struct rfs_export_file *file,
+                       const struct rfs_manifest_entry *entry, struct rfs_error *err)
+{
+    struct rfs_hash hash;
+
+    if (export->options->trust)
+        return keep(export, file, entry, err);
+    const int rc = rfs_export_hash(export, file->path, file->size, &hash);
+    if (rc && rc != -EINVAL)
+        return rfs_dest_failed(&export->dest, file->path, "cannot be read", -rc, err);
+    return rc == 0 && rfs_hash_equal(hash, entry->hash)
+               ? keep(export, file, entry, err)
+               : refuse(export, file, "has other bytes than its manifest says", err);
+}
+
+static int check_unknown(struct rfs_export *export, struct rfs_export_file *file,
+                         struct rfs_manifest_entry *entry, struct rfs_error *err)
+{
+    if (export->options->force)
+        return refuse(export, file, "", err);
+    const int rc = compare(export, file, &entry->hash, err);
+    if (rc == -EINVAL)
+        return refuse(export, file, "differs from the new content", err);
+    entry->written_ms = rfs_manifest_now();
+    return rc ? rc : keep(export, file, entry, err);
+}
+
+static int check_file(struct rfs_export *export, struct rfs_export_file *file,
+                      struct rfs_error *err)
+{
+    struct rfs_manifest_entry entry = {.size = file->size};
+    struct stat st;
+    int rc = rfs_dest_stat(&export->dest, file->path, &st);
+
+    file->todo = RFS_EXPORT_WRITE;
+    if (rc == -ENOENT)
+        return 0;
+    if (rc)
+        return rfs_dest_failed(&export->dest, file->path, "cannot be looked at", -rc, err);
+    if (!S_ISREG(st.st_mode))
+        return refuse(export, file, "is not a regular file", err);
+    rc = rfs_export_made_of(export, file, &entry.made_of);
+    if (rc)
+        return rfs_export_source_failed(export, file, rc, err);
+    const struct rfs_manifest_entry *known = rfs_manifest_find(&export->known, file->path);
+    if ((uint64_t)st.st_size != file->size)
+        return refuse(export, file, "has another size than the new content", err);
+    return known && known->size == file->size && rfs_hash_equal(known->made_of, entry.made_of)
+               ? check_known(export, file, known, err)
+               : check_unknown(export, file, &entry, err);
+}
+
+static int check_one(void *ctx, size_t i)
+{
+    struct checking *checking = ctx;
+    struct rfs_export *export = checking->export;
+    struct rfs_export_file *file = &export->files.data[i];
+    struct rfs_error err = {0};
+    const int rc = rfs_export_is_mine(export, file) ? check_file(export, file, &err) : 0;
+
+    return rfs_first_error_note(&checking->first, rc, &err);
+}
+
+/* Counts this task's files that are there already: at most their bytes are read. */
+static void bytes_there(const struct rfs_export *export, uint64_t *bytes, uint64_t *files)
+{
+    *bytes = *files = 0;
+    for (size_t i = 0; i < export->files.n; i++) {
+        const struct rfs_export_file *file = &export->files.data[i];
+        struct stat st;
+        if (!rfs_export_is_mine(export, file) ||
+            rfs_dest_stat(&export->dest, file->path, &st) != 0 ||
+            (uint64_t)st.st_size != file->size)
+            continue;
+        *bytes += file->size;
+        ++*files;
+    }
+}
+
+int rfs_export_check(struct rfs_export *export, struct rfs_error *err)
+{
+    struct checking checking = {.export = export, .first = RFS_FIRST_ERROR};
+    uint64_t bytes;
+    uint64_t files;
+
+    if (export->dest.fd < 0)
+        return 0;
+    struct rfs_pool *pool = rfs_pool_new(export->threads - 1); /* and this one */
+    if (!pool)
+        return rfs_fail_memory(err);
+    bytes_there(export, &bytes, &files);
+    rfs_progress_begin(&export->progress, "checking", export->options->trust ? 0 : bytes, files);
+    const int rc = rfs_pool_for(pool, export->files.n, check_one, &checking);
+    rfs_pool_free(pool);
+    rfs_progress_end(&export->progress);
+    return rfs_first_error_take(&checking.first, rc, err);
+}
+
+/* ---- the folder as a whole ------------------------------------------------------------------- */
+
+static int read_manifest(struct rfs_export *export, const char *name, struct rfs_error *err)
+{
+    RFS_FREE char *text = NULL;
+    size_t size = 0;
+
+    RFS_FREE char *path = rfs_text_printf("%s/%s", export->dest.path, name);
+    if (!path)
+        return rfs_fail_memory(err);
+    int rc = rfs_store_read_whole(path, RFS_MANIFEST_BYTES, &text, &size, err);
+    if (rc == -ENOENT) /* another task has just merged it */
+        return 0;
+    return rc ? rc : rfs_manifest_parse(path, text, size, &export->known, err);
+}
+
+/* Reads all manifests; *others: whether there is anything else. */
+static int read_manifests(struct rfs_export *export, bool *others, unsigned *manifests,
+                          struct rfs_error *err)
+{
+    const int fd = openat(export->dest.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    int rc = 0;
+
+    *others = false;
+    *manifests = 0;
+    if (!dir) {
+        rc = rfs_dest_failed(&export->dest, "", "the folder cannot be listed", errno, err);
+        if (fd >= 0)
+            close(fd);
+        return rc;
+    }
+    for (struct dirent *entry; rc == 0 && (entry = readdir(dir));) {
+        const char *name = entry->d_name;
+        if (rfs_manifest_is_name(name)) {
+            ++*manifests;
+            rc = read_manifest(export, name, err);
+        } else if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
+                   strncmp(name, ".reshard-manifest.", 18) != 0 &&
+                   strcmp(name, "lost+found") != 0) {
+            *others = true;
+        }
+    }
+    closedir(dir);
+    return rc;
+}
+
+int rfs_export_read_manifests(struct rfs_export *export, struct rfs_error *err)
+{
+    bool others;
+    unsigned manifests;
+
+    if (export->dest.fd < 0)
+        return 0;
+    int rc = read_manifests(export, &others, &manifests, err);
+    /* Another task may have begun meanwhile: its manifest comes before its first folder. */
+    if (rc == 0 && others && manifests == 0)
+        rc = read_manifests(export, &others, &manifests, err);
+    if (rc == 0 && others && manifests == 0 && !export->options->force && !export->options->verify)
+        return rfs_fail(err, -ENOTEMPTY, RFS_IN(export->dest.path),
+                        "an empty folder, or --force to write into this one",
+                        "the folder to write to is not empty, and no export is in it");
+    if (rc && export->options->force && rc != -ENOMEM) {
+        rfs_tool_warn("files of an earlier export are not removed, as its manifest is damaged",
+                      NULL);
+        *err = (struct rfs_error){0};
+        return 0;
+    }
+    if (rc == 0 && export->view)
+        rc = sort_out(export, err);
+    if (rc == 0 && !export->options->verify)
+        rc = refuse_stale(export, err);
+    return rc;
+}

@@ -1,0 +1,971 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Folders that hold one checkpoint in several files: a tree of ranks, a chunked checkpoint, which
+ * describes itself, and hfai's parts. A tree is the parameters over all ranks, the ranks, and the
+ * findings of missing or odd files; with a strategy also the whole tensors and how they are cut.
+ */
+#include "tool/info/info.h"
+
+#include "base/cleanup.h"
+#include "base/path.h"
+#include "base/store.h"
+#include "base/text.h"
+#include "formats/chunks/chunks.h"
+#include "hfai/hfai.h"
+#include "store/crypt/cipher.h"
+#include "tool/common/show.h"
+#include "tool/common/source.h"
+#include "tool/common/whole_tensors.h"
+#include "view/strategy_options.h"
+
+#include <sys/stat.h>
+
+/* ---- files beside those that count ----------------------------------------------------------- */
+
+/* Files of folders beside the checkpoints that count. */
+struct beside {
+    uint32_t folders;                   /* looked at */
+    uint32_t several, temporary, empty; /* folders with several checkpoints, or such files */
+    char first_several[512];            /* an example of each, as "rank_0/a.ckpt" */
+    char first_temporary[512], first_empty[512];
+    uint32_t most; /* checkpoints in one folder */
+};
+
+static bool is_checkpoint(const char *name)
+{
+    return name[0] != '.' && (rfs_text_ends(name, ".ckpt") || rfs_text_ends(name, ".safetensors") ||
+                              rfs_text_ends(name, ".pt"));
+}
+
+/* Returns whether a name is one that programs give unfinished files. */
+static bool is_temporary(const char *name)
+{
+    static const char *const ends[] = {".tmp", ".temp", ".part", ".partial", ".lock", "~"};
+
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (rfs_text_ends(name + 1, ends[i])) /* a name that is only an ending does not count */
+            return true;
+    return strstr(name, ".reshard-") != NULL;
+}
+
+/* Counts a file; writes the first one's name. */
+static void note_file(uint32_t *count, char out[512], const char *folder, const char *name)
+{
+    if ((*count)++ == 0)
+        snprintf(out, 512, "%s%s%s", folder, *folder ? "/" : "", name);
+}
+
+/*
+ * Looks at FOLDER, which is shown as NAME. A folder that cannot be listed is passed over: an
+ * earlier step has listed it.
+ */
+static void look_beside(const char *folder, const char *name, struct beside *beside)
+{
+    RFS_CLOSE_DIR struct rfs_dir dir = {0};
+    uint32_t checkpoints = 0;
+    bool temporary = false;
+    bool empty = false;
+
+    if (rfs_dir_open(folder, &dir))
+        return;
+    beside->folders++;
+    for (const struct dirent *entry; (entry = rfs_dir_next(&dir)) != NULL;) {
+        RFS_FREE char *path = rfs_path_join(folder, entry->d_name);
+        struct stat st;
+        if (!temporary && is_temporary(entry->d_name)) {
+            note_file(&beside->temporary, beside->first_temporary, name, entry->d_name);
+            temporary = true;
+        }
+        if (!is_checkpoint(entry->d_name))
+            continue;
+        checkpoints++;
+        if (!empty && path && rfs_store_stat(path, &st) == 0 && S_ISREG(st.st_mode) &&
+            st.st_size == 0) {
+            note_file(&beside->empty, beside->first_empty, name, entry->d_name);
+            empty = true;
+        }
+    }
+    if (checkpoints > 1 && beside->several++ == 0)
+        snprintf(beside->first_several, sizeof beside->first_several, "%s", name);
+    beside->most = checkpoints > beside->most ? checkpoints : beside->most;
+}
+
+static struct rfs_fit_finding finding(const char *kind, bool bad)
+{
+    return (struct rfs_fit_finding){.kind = kind, .bad = bad, .stage = -1, .rank = -1};
+}
+
+/* Adds findings of what was seen. False when out of memory. */
+static bool tell_beside(const struct beside *beside, struct rfs_fit_findings *findings)
+{
+    char more[600] = "";
+
+    if (beside->several > 0 && beside->folders > 1)
+        snprintf(more, sizeof more, " (%" PRIu32 " folder%s, %s the first)", beside->several,
+                 beside->several == 1 ? "" : "s", beside->first_several);
+    if (beside->several > 0 &&
+        !rfs_fit_findings_add(findings, finding("several checkpoints", false),
+                              "up to %" PRIu32 " in a folder%s: the last by name counts",
+                              beside->most, more))
+        return false;
+    snprintf(more, sizeof more, " (%" PRIu32 " folder%s)", beside->empty,
+             beside->empty == 1 ? "" : "s");
+    if (beside->empty > 0 &&
+        !rfs_fit_findings_add(findings, finding("empty file", false), "%s has 0 bytes%s",
+                              beside->first_empty, beside->folders > 1 ? more : ""))
+        return false;
+    snprintf(more, sizeof more, " (%" PRIu32 " folder%s)", beside->temporary,
+             beside->temporary == 1 ? "" : "s");
+    return beside->temporary == 0 ||
+           rfs_fit_findings_add(findings, finding("temporary file", false),
+                                "%s is left over, or being written%s", beside->first_temporary,
+                                beside->folders > 1 ? more : "");
+}
+
+bool rfs_info_find_beside(const char *folder, struct rfs_fit_findings *findings)
+{
+    struct beside beside = {0};
+
+    look_beside(folder, "", &beside);
+    return tell_beside(&beside, findings);
+}
+
+/* ---- a tree of ranks: parameters ------------------------------------------------------------- */
+
+/* A parameter over all ranks, by the id of its name. */
+struct param {
+    const struct rfs_type *type; /* type in the first rank that has it; NULL: none has */
+    uint64_t bytes;              /* over all ranks */
+    uint32_t ranks;
+    bool shapes, types; /* shapes, types differ between ranks */
+};
+
+struct tree {
+    struct rfs_info_args *args;
+    struct rfs_info_report *report;
+    struct rfs_catalog *catalog;
+    struct rfs_headers headers;
+    struct param *params; /* [names]; owned, as the next members */
+    struct rfs_info_rows rows;
+    struct rfs_strategy *strategy;
+    struct rfs_fit fit;
+    struct rfs_error *err;
+};
+
+static const struct rfs_column slice_columns[] = {
+    {"name", RFS_CELL_TEXT},  {"dtype", RFS_CELL_TEXT},   {"slice", RFS_CELL_JSON},
+    {"ranks", RFS_CELL_TEXT}, {"bytes", RFS_CELL_NUMBER},
+};
+static const struct rfs_column whole_columns[] = {
+    {"name", RFS_CELL_TEXT},
+    {"dtype", RFS_CELL_TEXT},
+    {"shape", RFS_CELL_JSON},
+    {"cut", RFS_CELL_TEXT},
+    {"slice", RFS_CELL_JSON},
+    {"ranks", RFS_CELL_TEXT},
+    {"bytes", RFS_CELL_NUMBER},
+    {"devices", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
+    {"map", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
+    {"optimizer_shard", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
+    {"replicas", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
+    {"stages", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
+};
+
+static void count_kind(struct tree *tree, const struct rfs_headers_kind *kind)
+{
+    for (size_t e = 0; e < kind->index->n; e++) {
+        const struct rfs_entry *entry = &kind->index->entries[e];
+        const struct rfs_type *type = rfs_catalog_type(tree->catalog, entry->type);
+        struct param *param = &tree->params[entry->name];
+        if (!param->type)
+            param->type = type;
+        param->ranks += kind->ranks;
+        param->bytes += type->bytes * kind->ranks;
+        param->types |= type->dtype != param->type->dtype || type->kind != param->type->kind;
+        param->shapes |= type->ndim != param->type->ndim ||
+                         memcmp(type->dims, param->type->dims, sizeof type->dims) != 0;
+    }
+}
+
+/*
+ * Finds a tensor in the first stage that holds it. 1, 0 when the strategy does not have it, or
+ * -EINVAL: it does not fit.
+ */
+static int find_tensor(struct tree *tree, const char *name, ptrdiff_t *at,
+                       struct rfs_fit_tensor *tensor)
+{
+    struct rfs_error unused;
+
+    *at = rfs_strategy_find(tree->strategy, name);
+    for (uint32_t stage = 0; *at >= 0 && stage < tree->fit.stages; stage++) {
+        const int rc = rfs_fit_tensor(&tree->fit, (size_t)*at, stage, tensor, &unused);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* Returns the bytes of the whole tensor, or over all ranks where no strategy gives it. */
+static uint64_t bytes_of(struct tree *tree, uint32_t name)
+{
+    const struct param *param = &tree->params[name];
+    struct rfs_fit_tensor tensor = {.slice = NULL};
+    ptrdiff_t at;
+
+    if (!tree->strategy ||
+        find_tensor(tree, rfs_catalog_name(tree->catalog, name), &at, &tensor) != 1)
+        return param->bytes;
+    uint64_t bytes = rfs_dtype_bytes((enum rfs_dtype)tensor.slice->dtype);
+    for (uint32_t i = 0; i < tensor.slice->ndim; i++)
+        if (__builtin_mul_overflow(bytes, tensor.whole[i], &bytes))
+            return UINT64_MAX;
+    return bytes;
+}
+
+/*
+ * Adds up the headers, and lists the parameters that the filter lets pass, in the order of the
+ * files; with a strategy they count as whole tensors. 0 or -errno with tree->err filled.
+ */
+static int count_params(struct tree *tree)
+{
+    const uint32_t n = rfs_intern_count(rfs_catalog_tables(tree->catalog)->names);
+    RFS_FREE bool *seen = calloc((size_t)n + 1, sizeof *seen);
+
+    tree->params = calloc((size_t)n + 1, sizeof *tree->params);
+    if (!seen || !tree->params)
+        return rfs_fail_memory(tree->err);
+    for (size_t k = 0; k < tree->headers.kinds.n; k++)
+        count_kind(tree, &tree->headers.kinds.data[k]);
+    for (size_t k = 0; k < tree->headers.kinds.n; k++) {
+        const struct rfs_index *index = tree->headers.kinds.data[k].index;
+        for (size_t e = 0; e < index->n; e++) {
+            const struct rfs_entry *entry = &index->entries[e];
+            const struct param *param = &tree->params[entry->name];
+            if (seen[entry->name])
+                continue;
+            seen[entry->name] = true;
+            const struct rfs_info_row row = {.name = rfs_catalog_name(tree->catalog, entry->name),
+                                             .type = param->type,
+                                             .bytes = bytes_of(tree, entry->name),
+                                             .offset = entry->offset,
+                                             .id = entry->name};
+            if (!rfs_info_rows_add(&tree->rows, &tree->args->filter, row))
+                return rfs_fail_memory(tree->err);
+        }
+    }
+    rfs_info_rows_order(&tree->rows, &tree->args->filter);
+    return 0;
+}
+
+static void add_ranks(struct tree *tree, struct rfs_table *table, const struct rfs_info_row *row)
+{
+    const struct rfs_headers *headers = &tree->headers;
+    RFS_FREE bool *has = rfs_printed_memory(calloc(headers->kinds.n + 1, sizeof *has));
+    RFS_FREE uint32_t *list = rfs_printed_memory(calloc((size_t)headers->n + 1, sizeof *list));
+    uint32_t readable = 0;
+    size_t n = 0;
+
+    for (size_t k = 0; k < headers->kinds.n; k++) {
+        has[k] = rfs_index_find(headers->kinds.data[k].index, row->id) != NULL;
+        readable += headers->kinds.data[k].ranks;
+    }
+    if (tree->params[row->id].ranks == readable) {
+        rfs_table_text(table, "all");
+        return;
+    }
+    for (uint32_t i = 0; i < headers->n; i++)
+        if (headers->ranks[i].kind != RFS_NO_KIND && has[headers->ranks[i].kind])
+            list[n++] = headers->ranks[i].rank;
+    rfs_text_ranks(rfs_table_cell(table), list, n);
+    rfs_table_cell_end(table);
+}
+
+static void add_slice(struct tree *tree, struct rfs_table *table, const struct rfs_info_row *row)
+{
+    const struct param *param = &tree->params[row->id];
+
+    if (param->shapes)
+        rfs_table_none(table, "differs");
+    else
+        rfs_table_dims(table, param->type->ndim, param->type->dims);
+}
+
+static void add_stages(struct tree *tree, struct rfs_table *table, ptrdiff_t at)
+{
+    FILE *out = rfs_table_cell(table);
+    const char *comma = "";
+
+    fputc('[', out);
+    for (uint32_t stage = at < 0 ? RFS_NO_STAGE
+                                 : rfs_strategy_next_stage(tree->strategy, (size_t)at, 0);
+         stage != RFS_NO_STAGE;
+         stage = rfs_strategy_next_stage(tree->strategy, (size_t)at, stage + 1)) {
+        fprintf(out, "%s%" PRIu32, comma, stage);
+        comma = ", ";
+    }
+    fputc(']', out);
+    rfs_table_cell_end(table);
+}
+
+static void add_whole(struct tree *tree, const struct rfs_info_row *row)
+{
+    struct rfs_table *table = &tree->report->table;
+    struct rfs_fit_tensor tensor = {.slice = NULL};
+    ptrdiff_t at;
+    const int rc = find_tensor(tree, row->name, &at, &tensor);
+
+    rfs_table_text(table, row->name);
+    rfs_table_text(table, rfs_whole_dtype(row->type));
+    if (rc == 1) {
+        rfs_table_dims(table, tensor.slice->ndim, tensor.whole);
+        rfs_show_cuts(rfs_table_cell(table), &tensor.grid);
+        rfs_table_cell_end(table);
+    } else {
+        rfs_table_none(table, "?");
+        rfs_table_text(table, rc < 0 ? "does not fit" : "not in the strategy");
+    }
+    add_slice(tree, table, row);
+    add_ranks(tree, table, row);
+    rfs_table_u64(table, row->bytes);
+    if (rc == 1) {
+        rfs_table_layout(table, tensor.layout);
+        rfs_table_u64(table, tensor.grid.replicas);
+    } else {
+        for (int i = 0; i < 4; i++)
+            rfs_table_none(table, "");
+    }
+    add_stages(tree, table, at);
+}
+
+/* Adds the table of parameters; with a strategy, of whole tensors and how they are cut. */
+static void add_params(struct tree *tree)
+{
+    struct rfs_table *table = &tree->report->table;
+
+    if (tree->strategy)
+        RFS_TABLE_DESCRIBE(table, whole_columns);
+    else
+        RFS_TABLE_DESCRIBE(table, slice_columns);
+    tree->report->key = "tensors";
+    for (size_t i = 0; i < tree->rows.list.n; i++) {
+        const struct rfs_info_row *row = &tree->rows.list.data[i];
+        if (tree->strategy) {
+            add_whole(tree, row);
+            continue;
+        }
+        rfs_table_text(table, row->name);
+        rfs_table_text(table, tree->params[row->id].types ? "differs" : rfs_whole_dtype(row->type));
+        add_slice(tree, table, row);
+        add_ranks(tree, table, row);
+        rfs_table_u64(table, row->bytes);
+    }
+}
+
+/* ---- a tree of ranks: missing and odd files -------------------------------------------------- */
+
+static bool add_finding(struct tree *tree, const char *kind, bool bad, int64_t rank,
+                        const char *text)
+{
+    return rfs_fit_findings_add(
+        &tree->report->findings,
+        (struct rfs_fit_finding){.kind = kind, .bad = bad, .stage = -1, .rank = rank}, "%s", text);
+}
+
+static bool tell_missing(struct tree *tree)
+{
+    const uint32_t end = rfs_catalog_ranks(tree->catalog);
+    bool ok = true;
+
+    for (uint32_t rank = 0; rank < end && ok; rank++) {
+        uint32_t last = rank;
+        char text[96];
+        if (rfs_catalog_has(tree->catalog, rank))
+            continue;
+        while (last + 1 < end && !rfs_catalog_has(tree->catalog, last + 1))
+            last++;
+        if (last > rank)
+            snprintf(text, sizeof text, "rank_%" PRIu32 " to rank_%" PRIu32 " have no checkpoint",
+                     rank, last);
+        else
+            snprintf(text, sizeof text, "rank_%" PRIu32 " has no checkpoint", rank);
+        ok = add_finding(tree, "ranks", true, rank, text);
+        rank = last;
+    }
+    return ok;
+}
+
+static bool tell_unreadable(struct tree *tree)
+{
+    bool ok = true;
+
+    for (uint32_t i = 0; i < tree->headers.n && ok; i++) {
+        const struct rfs_headers_rank *rank = &tree->headers.ranks[i];
+        if (rank->code == 0)
+            continue;
+        ok = add_finding(tree, rank->empty ? "no parameters" : "unreadable", !rank->empty,
+                         rank->rank, rank->why ? rank->why : "out of memory");
+        if (!rank->empty && tree->report->failure.code == 0) {
+            tree->report->failure = (struct rfs_error){.code = rank->code};
+            snprintf(tree->report->failure.text, sizeof tree->report->failure.text, "%s",
+                     rank->why ? rank->why : "out of memory");
+        }
+    }
+    return ok;
+}
+
+/* Adds findings of ranks that are like no other, where most are alike. */
+static bool tell_single(struct tree *tree)
+{
+    const struct rfs_headers *headers = &tree->headers;
+    uint32_t most = 0;
+    bool ok = true;
+
+    for (size_t k = 0; k < headers->kinds.n; k++)
+        most = headers->kinds.data[k].ranks > most ? headers->kinds.data[k].ranks : most;
+    for (uint32_t i = 0; i < headers->n && ok; i++) {
+        const uint32_t kind = headers->ranks[i].kind;
+        char text[128];
+        if (kind == RFS_NO_KIND || headers->kinds.data[kind].ranks > 1 || most < 3 ||
+            most * 2 < headers->n)
+            continue;
+        snprintf(text, sizeof text,
+                 "rank_%" PRIu32 " lists other parameters, shapes or offsets than any other rank",
+                 headers->ranks[i].rank);
+        ok = add_finding(tree, "differs", false, headers->ranks[i].rank, text);
+    }
+    return ok;
+}
+
+/* Adds a finding of parameters that only some ranks have, and one of those of several types. */
+static bool tell_partial(struct tree *tree)
+{
+    const uint32_t n = rfs_intern_count(rfs_catalog_tables(tree->catalog)->names);
+    const char *some = NULL;
+    const char *mixed = NULL;
+    size_t n_some = 0;
+    size_t n_mixed = 0;
+    uint32_t readable = 0;
+    bool ok = true;
+
+    for (size_t k = 0; k < tree->headers.kinds.n; k++)
+        readable += tree->headers.kinds.data[k].ranks;
+    for (uint32_t id = 0; id < n; id++) {
+        const struct param *param = &tree->params[id];
+        if (!param->type)
+            continue;
+        if (param->ranks < readable && n_some++ == 0)
+            some = rfs_catalog_name(tree->catalog, id);
+        if (param->types && n_mixed++ == 0)
+            mixed = rfs_catalog_name(tree->catalog, id);
+    }
+    if (n_some > 0)
+        ok =
+            rfs_fit_findings_add(&tree->report->findings, finding("some ranks", false),
+                                 "%zu of %zu parameters are not on all ranks, as '%s': stages of a "
+                                 "pipeline, or replicas that were left out",
+                                 n_some, tree->rows.n, some);
+    if (ok && n_mixed > 0)
+        ok = rfs_fit_findings_add(&tree->report->findings, finding("type", true),
+                                  "%zu parameter%s of different types on different ranks, as '%s'",
+                                  n_mixed, n_mixed == 1 ? " is" : "s are", mixed);
+    return ok;
+}
+
+static bool tell_folders_beside(struct tree *tree)
+{
+    struct beside beside = {0};
+    struct rfs_files *files = rfs_catalog_files(tree->catalog);
+
+    if (rfs_catalog_ranks(tree->catalog) == 1 && rfs_catalog_file_count(tree->catalog, 0) > 1)
+        return true; /* one checkpoint in several files */
+    for (uint32_t i = 0; i < tree->headers.n; i++) {
+        const char *path =
+            rfs_files_path(files, rfs_catalog_file(tree->catalog, tree->headers.ranks[i].rank));
+        RFS_FREE char *folder = strdup(path);
+        char *slash = folder ? strrchr(folder, '/') : NULL;
+        if (!slash || rfs_catalog_file_count(tree->catalog, tree->headers.ranks[i].rank) > 1)
+            continue;
+        *slash = '\0';
+        look_beside(folder, rfs_path_name(folder), &beside);
+    }
+    return tell_beside(&beside, &tree->report->findings);
+}
+
+/*
+ * Adds to the report's findings the missing and odd files that no strategy has named already;
+ * READABLE: the headers were read. False when out of memory.
+ */
+static bool tell_odd(struct tree *tree, bool readable)
+{
+    bool ok = true;
+
+    if (!tree->strategy)
+        ok = tell_missing(tree) && (!readable || (tell_single(tree) && tell_partial(tree)));
+    return ok && (!readable || tell_unreadable(tree)) && tell_folders_beside(tree);
+}
+
+/* ---- a tree of ranks ------------------------------------------------------------------------- */
+
+static const struct rfs_column rank_columns[] = {
+    {"rank", RFS_CELL_NUMBER},
+    {"file", RFS_CELL_TEXT},
+    {"parameters", RFS_CELL_NUMBER},
+    {"bytes", RFS_CELL_NUMBER},
+};
+
+static const char *file_name(const struct tree *tree, uint32_t rank)
+{
+    return rfs_path_name(
+        rfs_files_path(rfs_catalog_files(tree->catalog), rfs_catalog_file(tree->catalog, rank)));
+}
+
+static bool alike(const struct rfs_headers_rank *a, const struct rfs_headers_rank *b)
+{
+    return a->kind == b->kind && a->bytes == b->bytes && a->rank + 1 == b->rank &&
+           a->code == b->code && a->empty == b->empty;
+}
+
+static void add_rank(struct tree *tree, uint32_t first, uint32_t last)
+{
+    struct rfs_table *table = &tree->report->second;
+    const struct rfs_headers_rank *rank = &tree->headers.ranks[first];
+    const struct rfs_index *index = rfs_headers_index(&tree->headers, rank);
+    const char *name = file_name(tree, rank->rank);
+    const uint32_t more = rfs_catalog_file_count(tree->catalog, rank->rank) - 1;
+
+    if (last > first)
+        rfs_table_add(table, "%" PRIu32 "-%" PRIu32, rank->rank, tree->headers.ranks[last].rank);
+    else
+        rfs_table_u64(table, rank->rank);
+    if (more > 0)
+        rfs_table_add(table, "%s and %" PRIu32 " more", name, more);
+    else if (last > first && strcmp(name, file_name(tree, tree->headers.ranks[last].rank)) != 0)
+        rfs_table_add(table, "%s to %s", name, file_name(tree, tree->headers.ranks[last].rank));
+    else
+        rfs_table_text(table, name);
+    if (index || rank->empty)
+        rfs_table_add(table, "%zu", index ? index->n : 0);
+    else
+        rfs_table_none(table, "?");
+    rfs_table_u64(table, rank->bytes);
+}
+
+static void add_rank_rows(struct tree *tree)
+{
+    struct rfs_headers *headers = &tree->headers;
+
+    RFS_TABLE_DESCRIBE(&tree->report->second, rank_columns);
+    for (uint32_t i = 0; i < headers->n; i++) {
+        uint32_t last = i;
+        while (!tree->args->json && last + 1 < headers->n &&
+               alike(&headers->ranks[last], &headers->ranks[last + 1]))
+            last++;
+        add_rank(tree, i, last);
+        i = last;
+    }
+}
+
+static void report_tree(struct tree *tree, const char *encrypted)
+{
+    struct rfs_info_report *report = tree->report;
+    struct rfs_json_write *json = &report->json;
+    const struct rfs_headers *headers = &tree->headers;
+    const uint32_t ranks = rfs_catalog_ranks(tree->catalog);
+    uint64_t bytes = 0;
+    uint64_t least = UINT64_MAX;
+    uint64_t most = 0;
+
+    for (uint32_t i = 0; i < headers->n; i++) {
+        bytes += headers->ranks[i].bytes;
+        least = headers->ranks[i].bytes < least ? headers->ranks[i].bytes : least;
+        most = headers->ranks[i].bytes > most ? headers->ranks[i].bytes : most;
+    }
+    fprintf(report->say, "tree: %" PRIu32 " rank%s", headers->n, headers->n == 1 ? "" : "s");
+    if (headers->n != ranks)
+        fprintf(report->say, ", %" PRIu32 " missing below the highest", ranks - headers->n);
+    fprintf(report->say, ", %" PRIu64 " bytes", bytes);
+    if (headers->n > 1 && least == most)
+        fprintf(report->say, ", %" PRIu64 " each", least);
+    else if (headers->n > 1)
+        fprintf(report->say, ", %" PRIu64 " to %" PRIu64 " each", least, most);
+    fputc('\n', report->say);
+    if (encrypted)
+        fprintf(report->say,
+                "format: ckpt, encrypted (%s): to see its content, give its key: "
+                "-o key_file=FILE\n",
+                encrypted);
+    else
+        fprintf(report->say, "format: %s\n",
+                rfs_options_format_name(rfs_catalog_format(tree->catalog)));
+    rfs_json_put_u64(json, "ranks", headers->n);
+    rfs_json_put_u64(json, "highest_rank", ranks - 1);
+    rfs_json_put_u64(json, "bytes", bytes);
+    rfs_json_put_u64(json, "least_rank_bytes", least);
+    rfs_json_put_u64(json, "most_rank_bytes", most);
+    rfs_json_put_u64(json, "kinds", headers->kinds.n);
+    rfs_json_put_bool(json, "sampled", headers->sampled);
+    rfs_json_put_text(json, "format", rfs_options_format_name(rfs_catalog_format(tree->catalog)));
+    rfs_json_put_text(json, "encrypted", encrypted);
+    if (encrypted)
+        return;
+    rfs_json_put_u64(json, "parameters", tree->rows.n);
+    if (tree->strategy) {
+        rfs_json_put_u64(json, "stages", tree->fit.stages);
+        rfs_json_put_u64(json, "devices", tree->fit.devices);
+        fprintf(report->say, "strategy: %" PRIu32 " stage%s of %" PRIu32 " device%s\n",
+                tree->fit.stages, tree->fit.stages == 1 ? "" : "s", tree->fit.devices,
+                tree->fit.devices == 1 ? "" : "s");
+    }
+    rfs_info_tell_filter(report, &tree->args->filter, &tree->rows);
+    rfs_info_tell_types(report, &tree->rows);
+    if (headers->sampled)
+        fputs("headers: of one rank of each kind, and samples of the others (--all reads all)\n",
+              report->say);
+}
+
+/* Reads the strategy that -s or -o src_rules= gives. */
+static int read_strategy(struct tree *tree)
+{
+    const struct rfs_options *options = &tree->args->source.options;
+
+    if (!options->src_strategy)
+        return 0;
+    const int rc = rfs_view_read_strategy(options->src_strategy, &tree->strategy, tree->err);
+    if (rc)
+        return rc;
+    rfs_fit_begin(&tree->headers, tree->strategy, &tree->fit);
+    return 0;
+}
+
+/* Returns the mode of encrypted files, if no key is given; else NULL. */
+static const char *find_encryption(const struct tree *tree)
+{
+    unsigned char head[4];
+    const uint32_t rank = rfs_catalog_lowest(tree->catalog);
+    const char *path =
+        rfs_files_path(rfs_catalog_files(tree->catalog), rfs_catalog_file(tree->catalog, rank));
+
+    if (tree->args->source.encrypted || rfs_store_head(path, head, sizeof head) != sizeof head)
+        return NULL;
+    const enum rfs_cipher_mode mode = rfs_cipher_detect(head);
+    return mode == RFS_NOT_ENCRYPTED ? NULL : rfs_cipher_name(mode);
+}
+
+/* Lists the files without a look into them. */
+static int list_only(struct tree *tree)
+{
+    struct rfs_headers *headers = &tree->headers;
+    struct rfs_files *files = rfs_catalog_files(tree->catalog);
+
+    headers->catalog = tree->catalog;
+    headers->ranks = calloc(rfs_catalog_present(tree->catalog), sizeof *headers->ranks);
+    if (!headers->ranks)
+        return rfs_fail_memory(tree->err);
+    for (uint32_t rank = 0; rank < rfs_catalog_ranks(tree->catalog); rank++) {
+        struct stat st;
+        if (!rfs_catalog_has(tree->catalog, rank))
+            continue;
+        struct rfs_headers_rank *at = &headers->ranks[headers->n++];
+        *at = (struct rfs_headers_rank){.rank = rank, .kind = RFS_NO_KIND};
+        if (rfs_files_stat(files, rfs_catalog_file(tree->catalog, rank), &st) == 0)
+            at->bytes = (uint64_t)st.st_size;
+    }
+    return 0;
+}
+
+static int read_tree(struct tree *tree)
+{
+    struct rfs_progress progress;
+
+    rfs_progress_init(&progress, false);
+    int rc = rfs_headers_read(tree->catalog, tree->args->source.pool, tree->args->all, &progress,
+                              &tree->headers, tree->err);
+    rfs_progress_destroy(&progress);
+    if (rc == 0)
+        rc = read_strategy(tree);
+    return rc ? rc : count_params(tree);
+}
+
+static int report_all(struct tree *tree)
+{
+    const char *encrypted = find_encryption(tree);
+    int rc = encrypted ? list_only(tree) : read_tree(tree);
+
+    if (rc)
+        return rc;
+    if (!encrypted)
+        add_params(tree);
+    add_rank_rows(tree);
+    report_tree(tree, encrypted);
+    if (tree->strategy)
+        rc = rfs_fit_check(&tree->fit, &tree->report->findings, tree->err);
+    if (rc == 0 && !tell_odd(tree, !encrypted))
+        rc = rfs_fail_memory(tree->err);
+    return rc;
+}
+
+static int show_tree(struct rfs_info_args *args, const char *path, struct rfs_info_report *report,
+                     struct rfs_error *err)
+{
+    struct tree tree = {.args = args, .report = report, .err = err};
+    int rc = rfs_tool_source_open(&args->source, path, err);
+
+    report->kind = "tree";
+    tree.catalog = args->source.catalog;
+    if (rc == 0)
+        rc = report_all(&tree);
+    rfs_headers_free(&tree.headers);
+    rfs_info_rows_free(&tree.rows);
+    rfs_strategy_free(tree.strategy);
+    free(tree.params);
+    return rc;
+}
+
+/* ---- a chunked checkpoint -------------------------------------------------------------------- */
+
+static const struct rfs_column tensor_columns[] = {
+    {"name", RFS_CELL_TEXT},     {"dtype", RFS_CELL_TEXT}, {"shape", RFS_CELL_JSON},
+    {"chunks", RFS_CELL_NUMBER}, {"cuts", RFS_CELL_JSON},  {"bytes", RFS_CELL_NUMBER},
+};
+
+static const struct rfs_column chunked_file_columns[] = {
+    {"file", RFS_CELL_TEXT},
+    {"chunks", RFS_CELL_NUMBER},
+    {"tensor bytes", RFS_CELL_NUMBER},
+    {"bytes", RFS_CELL_NUMBER},
+};
+
+/* Adds a cell of how many pieces each axis is cut into. */
+static void add_cuts(struct rfs_table *table, const struct rfs_chunked_tensor *tensor,
+                     uint32_t ndim)
+{
+    uint64_t pieces[RFS_MAX_DIMS];
+
+    for (uint32_t i = 0; i < ndim; i++)
+        pieces[i] = tensor->grid ? tensor->grid->pieces[i] : 1;
+    rfs_table_dims(table, ndim, pieces);
+}
+
+static void add_tensors(const struct rfs_chunks *chunks, const struct rfs_info_rows *rows,
+                        struct rfs_table *table)
+{
+    RFS_TABLE_DESCRIBE(table, tensor_columns);
+    for (size_t i = 0; i < rows->list.n; i++) {
+        const struct rfs_info_row *row = &rows->list.data[i];
+        const struct rfs_chunked_tensor *tensor = &chunks->tensors.data[row->id];
+        rfs_table_text(table, row->name);
+        rfs_table_text(table, rfs_whole_dtype(row->type));
+        rfs_table_dims(table, row->type->ndim, row->type->dims);
+        rfs_table_u64(table, tensor->n);
+        if (tensor->incomplete)
+            rfs_table_none(table, "incomplete");
+        else
+            add_cuts(table, tensor, row->type->ndim);
+        rfs_table_u64(table, row->bytes);
+    }
+}
+
+/* The chunks in a file. */
+struct file_sum {
+    uint64_t chunks, bytes;
+};
+
+static int add_chunked_files(struct rfs_chunks *chunks, struct rfs_table *table, uint64_t *total,
+                             uint64_t *missing, struct rfs_error *err)
+{
+    RFS_FREE struct file_sum *sums = calloc((size_t)chunks->n_files + 1, sizeof *sums);
+
+    if (!sums)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; i < chunks->chunks.n; i++) {
+        struct file_sum *sum = &sums[chunks->chunks.data[i].file - chunks->first_file];
+        sum->chunks++;
+        sum->bytes += rfs_chunks_type(chunks, chunks->chunks.data[i].type)->bytes;
+    }
+    RFS_TABLE_DESCRIBE(table, chunked_file_columns);
+    for (uint32_t i = 0; i < chunks->n_files; i++) {
+        const char *path = rfs_files_path(chunks->files, chunks->first_file + i);
+        struct stat st;
+        rfs_table_text(table, path + strlen(chunks->folder) + 1);
+        rfs_table_u64(table, sums[i].chunks);
+        rfs_table_u64(table, sums[i].bytes);
+        if (rfs_files_stat(chunks->files, chunks->first_file + i, &st) == 0) {
+            rfs_table_u64(table, (uint64_t)st.st_size);
+            *total += (uint64_t)st.st_size;
+            continue;
+        }
+        rfs_table_none(table, "missing");
+        ++*missing;
+    }
+    return 0;
+}
+
+static int report_chunks(struct rfs_info_args *args, struct rfs_chunks *chunks,
+                         const struct rfs_info_rows *rows, struct rfs_info_report *report,
+                         struct rfs_error *err)
+{
+    uint64_t bytes = 0;
+    uint64_t missing = 0;
+
+    add_tensors(chunks, rows, &report->table);
+    report->key = "tensors";
+    const int rc = add_chunked_files(chunks, &report->second, &bytes, &missing, err);
+    if (rc)
+        return rc;
+    fprintf(report->say,
+            "checkpoint: of %s, %zu tensors in %zu chunks; %" PRIu32 " file%s of %" PRIu64
+            " bytes\n",
+            chunks->format->name, rows->n, chunks->chunks.n, chunks->n_files,
+            chunks->n_files == 1 ? "" : "s", bytes);
+    rfs_info_tell_filter(report, &args->filter, rows);
+    rfs_info_tell_types(report, rows);
+    rfs_json_put_text(&report->json, "format", chunks->format->name);
+    rfs_json_put_u64(&report->json, "parameters", rows->n);
+    rfs_json_put_u64(&report->json, "chunks", chunks->chunks.n);
+    rfs_json_put_u64(&report->json, "files", chunks->n_files);
+    rfs_json_put_u64(&report->json, "bytes", bytes);
+    for (size_t i = 0; i < chunks->unread.n; i++)
+        rfs_fit_findings_add(
+            &report->findings,
+            (struct rfs_fit_finding){
+                .kind = "not read",
+                .stage = -1,
+                .rank = -1,
+                .param = rfs_intern_text(chunks->tables->names, chunks->unread.data[i].name)},
+            "%s", rfs_intern_text(chunks->tables->names, chunks->unread.data[i].why));
+    if (missing > 0)
+        rfs_fit_findings_add(&report->findings, finding("missing", true),
+                             "%" PRIu64 " of the files that the metadata names %s not there",
+                             missing, missing == 1 ? "is" : "are");
+    if (chunks->lost)
+        rfs_fit_findings_add(&report->findings, finding("missing", true),
+                             "%s missing, by the numbers in the names of the other files",
+                             chunks->lost);
+    return 0;
+}
+
+static int show_chunks(struct rfs_info_args *args, const char *path, struct rfs_info_report *report,
+                       struct rfs_error *err)
+{
+    struct rfs_info_rows rows = {.n = 0};
+    int rc = rfs_tool_source_open(&args->source, path, err);
+
+    report->kind = "boxes";
+    if (rc)
+        return rc;
+    struct rfs_chunks *chunks = rfs_catalog_chunks(args->source.catalog);
+    for (size_t i = 0; rc == 0 && i < chunks->tensors.n; i++) {
+        const struct rfs_chunked_tensor *tensor = &chunks->tensors.data[i];
+        const struct rfs_type *type = rfs_chunks_type(chunks, tensor->type);
+        const struct rfs_info_row row = {.name =
+                                             rfs_catalog_name(args->source.catalog, tensor->name),
+                                         .type = type,
+                                         .bytes = type->bytes,
+                                         .id = (uint32_t)i};
+        if (!rfs_info_rows_add(&rows, &args->filter, row))
+            rc = rfs_fail_memory(err);
+    }
+    rfs_info_rows_order(&rows, &args->filter);
+    if (rc == 0)
+        rc = report_chunks(args, chunks, &rows, report, err);
+    rfs_info_rows_free(&rows);
+    return rc;
+}
+
+/* ---- hfai's parts ---------------------------------------------------------------------------- */
+
+static const struct rfs_column part_columns[] = {
+    {"part", RFS_CELL_NUMBER},
+    {"file", RFS_CELL_TEXT},
+    {"bytes", RFS_CELL_NUMBER},
+};
+
+static int add_models(struct rfs_info_args *args, const struct rfs_hfai *hfai,
+                      struct rfs_info_rows *rows, struct rfs_storages *storages,
+                      struct rfs_error *err)
+{
+    const size_t models = rfs_hfai_models(hfai);
+
+    for (size_t m = 0; m < models; m++)
+        for (size_t i = 0;; i++) {
+            struct rfs_hfai_tensor tensor;
+            const int rc = rfs_hfai_tensor(hfai, m, i, storages, &tensor, err);
+            if (rc == 0)
+                break;
+            if (rc < 0)
+                return rc;
+            RFS_FREE char *name =
+                models > 1 ? rfs_text_printf("%zu.%.*s", m, (int)tensor.name_bytes, tensor.name)
+                           : strndup(tensor.name, tensor.name_bytes);
+            if (!name || !rfs_info_rows_add_copy(rows, &args->filter, name, &tensor.type, 0))
+                return rfs_fail_memory(err);
+        }
+    return 0;
+}
+
+static void report_parts(struct rfs_info_args *args, struct rfs_catalog *catalog,
+                         const struct rfs_hfai *hfai, const struct rfs_info_rows *rows,
+                         struct rfs_info_report *report)
+{
+    const uint32_t parts = rfs_hfai_parts(hfai);
+    uint64_t bytes = 0;
+
+    rfs_info_rows_table(rows, false, &report->table);
+    report->key = "tensors";
+    RFS_TABLE_DESCRIBE(&report->second, part_columns);
+    for (uint32_t part = 0; part < parts; part++) {
+        const char *path =
+            rfs_files_path(rfs_catalog_files(catalog), rfs_catalog_file(catalog, part));
+        struct stat st = {.st_size = 0};
+        rfs_files_stat(rfs_catalog_files(catalog), rfs_catalog_file(catalog, part), &st);
+        bytes += (uint64_t)st.st_size;
+        rfs_table_u64(&report->second, part);
+        rfs_table_text(&report->second, rfs_path_name(path));
+        rfs_table_u64(&report->second, (uint64_t)st.st_size);
+    }
+    const size_t models = rfs_hfai_models(hfai);
+    const size_t optimizers = rfs_hfai_optimizers(hfai);
+    fprintf(report->say,
+            "parts: %" PRIu32 " of hfai's, %" PRIu64
+            " bytes; %zu model%s with %zu tensors, %zu optimizer%s\n",
+            parts, bytes, models, models == 1 ? "" : "s", rows->n, optimizers,
+            optimizers == 1 ? "" : "s");
+    rfs_info_tell_filter(report, &args->filter, rows);
+    rfs_info_tell_types(report, rows);
+    rfs_json_put_text(&report->json, "format", "pt");
+    rfs_json_put_u64(&report->json, "parts", parts);
+    rfs_json_put_u64(&report->json, "bytes", bytes);
+    rfs_json_put_u64(&report->json, "models", models);
+    rfs_json_put_u64(&report->json, "optimizers", optimizers);
+    rfs_json_put_u64(&report->json, "parameters", rows->n);
+}
+
+static int show_parts(struct rfs_info_args *args, const char *path, struct rfs_info_report *report,
+                      struct rfs_error *err)
+{
+    struct rfs_hfai *hfai = NULL;
+    struct rfs_storages storages = {.items = {.n = 0}};
+    struct rfs_info_rows rows = {.n = 0};
+    int rc = rfs_tool_source_open(&args->source, path, err);
+
+    report->kind = "parts";
+    rc = rc ?: rfs_hfai_open(args->source.catalog, args->source.options.uneven_steps, &hfai, err)
+             ?: add_models(args, hfai, &rows, &storages, err);
+    rfs_info_rows_order(&rows, &args->filter);
+    if (rc == 0)
+        report_parts(args, args->source.catalog, hfai, &rows, report);
+    rfs_info_rows_free(&rows);
+    rfs_storages_free(&storages);
+    rfs_hfai_free(hfai);
+    return rc;
+}
+
+int rfs_info_folder(struct rfs_info_args *args, const char *path, enum rfs_info_kind kind,
+                    struct rfs_info_report *report, struct rfs_error *err)
+{
+    if (kind == RFS_INFO_CHUNKS)
+        return show_chunks(args, path, report, err);
+    if (kind == RFS_INFO_PARTS)
+        return show_parts(args, path, report, err);
+    return show_tree(args, path, report, err);
+}

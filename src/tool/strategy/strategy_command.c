@@ -1,0 +1,730 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `reshard strategy`: shows, converts, merges, makes and checks strategy files. */
+#include "tool/strategy/strategy_command.h"
+
+#include "base/cleanup.h"
+#include "base/path.h"
+#include "base/store.h"
+#include "formats/chunks/mindformers.h"
+#include "layout/layout_rules.h"
+#include "layout/stages.h"
+#include "layout/strategy.h"
+#include "layout/strategy_doc.h"
+#include "tool/common/args.h"
+#include "tool/common/command.h"
+#include "tool/common/output.h"
+#include "tool/common/show.h"
+#include "tool/common/source.h"
+#include "view/strategy_options.h"
+
+#include <sys/stat.h>
+
+/* The command line; the lists are owned, the rest is borrowed. */
+struct request {
+    size_t which; /* number of the subcommand */
+    RFS_VEC(const char *) paths;
+    struct rfs_globs globs;                         /* --name */
+    struct rfs_settings options;                    /* -o, of the view */
+    const char *source;                             /* -s */
+    const char *tree;                               /* --tree */
+    const char *rules;                              /* --rules */
+    enum { FORM_CKPT, FORM_JSON, FORM_BY_NAME } to; /* --to */
+    uint32_t ranks;                                 /* --ranks; 0: not given */
+    bool json, force, strict, whole;
+};
+
+/* A tree whose headers have been read. */
+struct tree {
+    struct rfs_tool_source source;
+    struct rfs_headers headers;
+    struct rfs_fit fit;
+};
+
+RFS_CLEANUP_OF(free_strategy, struct rfs_strategy *, rfs_strategy_free)
+
+/*
+ * Reads the headers of a tree. PATH NULL: there is none, and headers.n is 0. 0, or -errno with *err
+ * filled; to be closed in any case.
+ */
+static int open_tree(const char *path, const struct rfs_settings *options, struct tree *tree,
+                     struct rfs_error *err)
+{
+    struct rfs_progress progress;
+
+    *tree = (struct tree){.headers = {.n = 0}};
+    int rc = rfs_tool_source_prepare(options, path, NULL, NULL, &tree->source, err);
+    if (rc || !path)
+        return rc;
+    rc = rfs_tool_source_open(&tree->source, path, err);
+    if (rc == 0 && rfs_catalog_has_parts(tree->source.catalog))
+        rc = rfs_fail(err, -EINVAL, RFS_IN(path), "a tree of MindSpore",
+                      "hfai's parts are not cut by a strategy");
+    if (rc)
+        return rc;
+    rfs_progress_init(&progress, false);
+    rc = rfs_headers_read(tree->source.catalog, tree->source.pool, false, &progress, &tree->headers,
+                          err);
+    rfs_progress_destroy(&progress);
+    return rc;
+}
+
+static void close_tree(struct tree *tree)
+{
+    rfs_headers_free(&tree->headers);
+    rfs_tool_source_close(&tree->source);
+}
+
+/* Prepares to fit a strategy to a tree, which must have its ranks. 0, or -errno with *err filled. */
+static int fit_tree(struct tree *tree, const struct rfs_strategy *strategy, struct rfs_error *err)
+{
+    rfs_fit_begin(&tree->headers, strategy, &tree->fit);
+    return rfs_fit_ranks(&tree->fit, err);
+}
+
+/* Returns whether OUT is to be JSON, by --to or its name: 0 or 1, or -EINVAL with *err filled. */
+static int choose_form(const struct request *request, const char *out, bool input_is_json,
+                       struct rfs_error *err)
+{
+    const bool named = strcmp(out, "-") != 0;
+    const bool json = request->to != FORM_BY_NAME ? request->to == FORM_JSON
+                      : named                     ? rfs_strategy_is_json(out)
+                                                  : input_is_json;
+
+    /* Readers of the file go by its name. */
+    if (named && json != rfs_strategy_is_json(out))
+        return rfs_fail_usage(err, json ? "a name that ends in .json" : "a name without .json",
+                              "'%s' would be read as %s", out, json ? "protobuf" : "JSON");
+    return json;
+}
+
+/* Writes the file; MERGED as for rfs_strategy_doc_json. 0, or -errno with *err filled. */
+static int write_file(const struct request *request, const char *out, bool json, bool merged,
+                      const struct rfs_strategy_doc *doc, struct rfs_error *err)
+{
+    RFS_FREE char *data = NULL;
+    size_t size = 0;
+    const int rc = json ? rfs_strategy_doc_json(doc, merged, &data, &size, err)
+                        : rfs_strategy_doc_protobuf(doc, &data, &size, err);
+
+    return rc ? rc : rfs_output_write(out, data, size, request->force, err);
+}
+
+/* Returns the name in "1-w", and its stage; stage 0 without a prefix. */
+static const char *split_name(const char *name, uint32_t *stage)
+{
+    const char *dash = strchr(name, '-');
+
+    *stage = dash ? (uint32_t)strtoul(name, NULL, 10) : 0;
+    return dash ? dash + 1 : name;
+}
+
+/* Gives the document the shapes of the tree's tensors. 0, or -errno with *err filled. */
+static int add_shapes(const struct rfs_fit *fit, struct rfs_strategy_doc *doc,
+                      struct rfs_error *err)
+{
+    for (size_t i = 0; i < doc->map.n_parallel_layout_item; i++) {
+        struct rfs_fit_tensor tensor = {.slice = NULL};
+        uint32_t stage;
+        const char *name =
+            split_name(rfs_strategy_doc_text(doc->map.parallel_layout_item[i]->param_name), &stage);
+        const ptrdiff_t at = rfs_strategy_find(fit->strategy, name);
+        int rc = at < 0 ? 0 : rfs_fit_tensor(fit, (size_t)at, stage, &tensor, err);
+        if (rc == 1)
+            rc = rfs_strategy_doc_set_shape(doc, i, tensor.slice->ndim, tensor.whole, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* ---- show ------------------------------------------------------------------------------------ */
+
+static const struct rfs_column show_columns[] = {
+    {"name", RFS_CELL_TEXT},    {"stage", RFS_CELL_NUMBER}, {"shape", RFS_CELL_JSON},
+    {"devices", RFS_CELL_JSON}, {"map", RFS_CELL_JSON},     {"optimizer_shard", RFS_CELL_NUMBER},
+    {"note", RFS_CELL_TEXT},
+};
+
+/* Adds the whole shape: the tree's, or that of JSON where nothing is flattened. Returns a note. */
+static const char *add_shape(struct rfs_table *table, size_t i, uint32_t stage,
+                             const struct rfs_layout *layout, const struct rfs_fit *fit)
+{
+    struct rfs_fit_tensor tensor = {.slice = NULL};
+    struct rfs_error err = {0};
+    const int rc = fit ? rfs_fit_tensor(fit, i, stage, &tensor, &err) : 0;
+
+    if (rc == 1)
+        rfs_table_dims(table, tensor.slice->ndim, tensor.whole);
+    else if (layout->n_expanded > 0 && !layout->edge)
+        rfs_table_dims(table, layout->n_expanded, layout->expanded);
+    else
+        rfs_table_none(table, "?");
+    return rc < 0 ? "does not fit the tree" : fit && rc == 0 ? "not in the tree" : "";
+}
+
+static const char *note_of(const struct rfs_layout *layout, const char *of_shape)
+{
+    if (layout->edge || layout->unclear == RFS_UNCLEAR_OFFSETS ||
+        layout->unclear == RFS_UNCLEAR_SPLIT)
+        return "uneven split";
+    return layout->field || layout->unclear == RFS_UNCLEAR_FIELD ? "field slicing" : of_shape;
+}
+
+static void add_row(const struct rfs_strategy *strategy, const struct rfs_fit *fit, size_t i,
+                    uint32_t stage, struct rfs_table *table)
+{
+    const struct rfs_layout *layout = rfs_strategy_layout(strategy, i, stage);
+
+    rfs_table_text(table, rfs_strategy_param(strategy, i));
+    rfs_table_u64(table, stage);
+    const char *note = add_shape(table, i, stage, layout, fit);
+    rfs_table_layout(table, layout);
+    rfs_table_text(table, note_of(layout, note));
+}
+
+void rfs_command_strategy_rows(const struct rfs_strategy *strategy, const struct rfs_fit *fit,
+                               struct rfs_globs *globs, struct rfs_table *table)
+{
+    RFS_TABLE_DESCRIBE(table, show_columns);
+    for (size_t i = 0; i < rfs_strategy_count(strategy); i++)
+        for (uint32_t stage = rfs_strategy_next_stage(strategy, i, 0);
+             stage != RFS_NO_STAGE && rfs_globs_take(globs, rfs_strategy_param(strategy, i));
+             stage = rfs_strategy_next_stage(strategy, i, stage + 1))
+            add_row(strategy, fit, i, stage, table);
+}
+
+void rfs_command_strategy_summary(const struct rfs_strategy *strategy, char *out, size_t size)
+{
+    const uint32_t stages = rfs_strategy_stages(strategy);
+    const uint32_t devices = rfs_strategy_devices(strategy);
+
+    snprintf(out, size, "strategy: %zu parameters, %" PRIu32 " stage%s of %" PRIu32 " device%s",
+             rfs_strategy_count(strategy), stages, stages == 1 ? "" : "s", devices,
+             devices == 1 ? "" : "s");
+}
+
+/* Puts what the summary says as members of an object. */
+static void put_counts(struct rfs_json_write *json, const struct rfs_strategy *strategy)
+{
+    rfs_json_put_u64(json, "parameters", rfs_strategy_count(strategy));
+    rfs_json_put_u64(json, "stages", rfs_strategy_stages(strategy));
+    rfs_json_put_u64(json, "devices", rfs_strategy_devices(strategy));
+}
+
+static void print_show(const char *path, const struct rfs_strategy *strategy,
+                       const struct rfs_table *table, bool json)
+{
+    char summary[256];
+
+    rfs_command_strategy_summary(strategy, summary, sizeof summary);
+    if (!json) {
+        rfs_table_print(table, stdout);
+        printf("\n%s\n", summary);
+        return;
+    }
+    struct rfs_json_write out = {.file = stdout};
+    rfs_json_object(&out, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_text(&out, "kind", "strategy");
+    rfs_json_put_text(&out, "path", path);
+    put_counts(&out, strategy);
+    rfs_table_put_json(table, &out, "rows");
+    rfs_json_finish(&out);
+}
+
+static int show(const struct request *request, struct rfs_error *err)
+{
+    RFS_CLEANUP(free_strategy) struct rfs_strategy *strategy = NULL;
+    RFS_CLEANUP(close_tree) struct tree tree;
+    RFS_CLEANUP(rfs_table_free) struct rfs_table table = {.json = request->json};
+    struct rfs_globs globs = request->globs;
+    const char *path = request->paths.data[0];
+    int rc = open_tree(request->tree, &request->options, &tree, err)
+                 ?: rfs_view_read_strategy(path, &strategy, err);
+
+    if (rc == 0 && request->tree)
+        rc = fit_tree(&tree, strategy, err);
+    if (rc)
+        return rc;
+    rfs_command_strategy_rows(strategy, request->tree ? &tree.fit : NULL, &globs, &table);
+    rc = rfs_globs_check(&globs, err);
+    if (rc == 0)
+        print_show(path, strategy, &table, request->json);
+    return rc;
+}
+
+/* ---- convert: a file in another form --------------------------------------------------------- */
+
+static int convert(const struct request *request, struct rfs_error *err)
+{
+    const char *in = request->paths.data[0];
+    const char *out = request->paths.data[1];
+    RFS_CLEANUP(rfs_strategy_doc_free) struct rfs_strategy_doc doc = {0};
+    RFS_CLEANUP(free_strategy) struct rfs_strategy *strategy = NULL;
+    RFS_CLEANUP(close_tree) struct tree tree = {0};
+    RFS_FREE char *data = NULL;
+    size_t size = 0;
+    const int json = choose_form(request, out, !rfs_strategy_is_json(in), err);
+
+    int rc = json < 0 ? json : rfs_store_read_whole(in, RFS_STRATEGY_BYTES, &data, &size, err);
+    rfs_strategy_doc_begin(&doc, in);
+    if (rc == 0)
+        rc = rfs_strategy_doc_parse(&doc, data, size, err)
+                 ?: rfs_strategy_doc_build(&doc, &strategy, err);
+    if (rc == 0)
+        rc = open_tree(request->tree, &request->options, &tree, err);
+    if (rc == 0 && request->tree)
+        rc = fit_tree(&tree, strategy, err) ?: add_shapes(&tree.fit, &doc, err);
+    return rc ? rc : write_file(request, out, json, false, &doc, err);
+}
+
+/* ---- merge: several files in one ------------------------------------------------------------- */
+
+RFS_CLEANUP_OF(free_merge, struct rfs_stages *, rfs_stages_free)
+
+static int merge_file(struct rfs_stages *merge, const char *path, struct rfs_error *err)
+{
+    RFS_FREE char *data = NULL;
+    size_t size = 0;
+    const int rc = rfs_store_read_whole(path, RFS_STRATEGY_BYTES, &data, &size, err);
+
+    return rc ? rc : rfs_stages_add(merge, path, data, size, err);
+}
+
+/* Lists the files that are given, and those of folders. */
+static int list_files(const struct request *request, struct rfs_path_list *files,
+                      struct rfs_error *err)
+{
+    for (size_t i = 1; i < request->paths.n; i++) {
+        const char *path = request->paths.data[i];
+        struct stat st;
+        int rc = 0;
+        if (rfs_store_stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+            rc = rfs_view_list_strategies(path, files, err);
+        else if (!rfs_path_list_add(files, strdup(path)))
+            rc = rfs_fail_memory(err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int merge_files(const struct request *request, struct rfs_error *err)
+{
+    const char *out = request->paths.data[0];
+    RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list files = {0};
+    RFS_CLEANUP(free_merge) struct rfs_stages *merge = NULL;
+    RFS_CLEANUP(free_strategy) struct rfs_strategy *strategy = NULL;
+    int rc = list_files(request, &files, err);
+    const bool input_is_json = rc == 0 && rfs_strategy_is_json(files.data[0]);
+    const int json = rc ? rc : choose_form(request, out, input_is_json, err);
+
+    if (json < 0)
+        return json;
+    rc = rfs_stages_new(request->paths.n == 2 ? request->paths.data[1] : out, &merge, err);
+    for (size_t i = 0; i < files.n && rc == 0; i++)
+        rc = merge_file(merge, files.data[i], err);
+    if (rc == 0)
+        rc = rfs_stages_finish(merge, &strategy, err);
+    return rc ? rc : write_file(request, out, json, true, rfs_stages_document(merge), err);
+}
+
+/* ---- new: a file from rules, or from a tree that says how it is cut -------------------------- */
+
+RFS_CLEANUP_OF(free_rules, struct rfs_layout_rules *, rfs_layout_rules_free)
+
+static int add_axes(struct rfs_layout_builder *item, const struct rfs_mindformers_layout *layout)
+{
+    uint64_t entry = 0;
+    int rc = 0;
+
+    for (uint32_t i = 0; rc == 0 && i < layout->n_axes; i++) {
+        rc = rfs_layout_add_axis(item);
+        for (; rc == 0 && layout->n_dev > 0 && entry < layout->end[i]; entry++)
+            rc = rfs_layout_add_cut(item, layout->map[entry]);
+    }
+    return rc;
+}
+
+/* Fills in a layout; a tensor without one is whole in all devices. */
+static int fill(struct rfs_layout_builder *item, const struct rfs_mindformers_strategy *layouts,
+                const struct rfs_mindformers_layout *layout)
+{
+    int rc = layout->n_dev == 0 ? rfs_layout_add_dev(item, (int64_t)layouts->devices) : 0;
+
+    for (uint32_t i = 0; rc == 0 && i < layout->n_dev; i++)
+        rc = rfs_layout_add_dev(item, (int64_t)layout->dev[i]);
+    if (rc == 0)
+        rc = add_axes(item, layout);
+    return rc ? rc : rfs_layout_check(item);
+}
+
+static int add_held(struct rfs_strategy_builder *builder, struct rfs_layout_builder *item,
+                    const struct rfs_chunks *chunks, const struct rfs_mindformers_strategy *layouts,
+                    const struct rfs_mindformers_held *held)
+{
+    const char *name =
+        rfs_intern_text(chunks->tables->names, chunks->tensors.data[held->tensor].name);
+    uint32_t id;
+
+    rfs_layout_begin(item, name, strlen(name));
+    const int rc = fill(item, layouts, rfs_mindformers_layout_of(layouts, held->tensor));
+    if (rc)
+        return rc;
+    if (!rfs_strategy_builder_layout(builder, &item->layout, &id))
+        return rfs_fail_memory(item->err);
+    return rfs_strategy_builder_place(builder, name, strlen(name), held->stage, id, item->err);
+}
+
+/*
+ * Makes the strategy of the training that saved the tree, which describes it. 0 with *out owned
+ * by the caller, or -errno with *err filled.
+ */
+static int derive(const struct tree *tree, const char *name, struct rfs_strategy **out,
+                  struct rfs_error *err)
+{
+    struct rfs_chunks *chunks = rfs_catalog_chunks(tree->source.catalog);
+    RFS_CLEANUP(rfs_mindformers_strategy_free) struct rfs_mindformers_strategy layouts = {0};
+    RFS_CLEANUP(rfs_layout_end) struct rfs_layout_builder item = {.file = name, .err = err};
+    RFS_CLEANUP(rfs_strategy_builder_cleanup) struct rfs_strategy_builder *builder = NULL;
+
+    if (!chunks || !rfs_mindformers_owns(chunks))
+        return rfs_fail(err, -EINVAL, RFS_IN(name), "--rules with --ranks",
+                        "only a Checkpoint 2.0 with metadata.json says which ranks held what");
+    int rc = rfs_mindformers_read_strategy(chunks, &layouts, err);
+    if (rc)
+        return rc;
+    builder = rfs_strategy_builder_new(name);
+    if (!builder)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; rc == 0 && i < layouts.held.n; i++)
+        rc = add_held(builder, &item, chunks, &layouts, &layouts.held.data[i]);
+    return rc ? rc : rfs_strategy_builder_finish(builder, out, err);
+}
+
+/* What knows the number of a tensor's axes. */
+struct knowing {
+    const struct rfs_headers *headers;
+    const struct rfs_strategy *source; /* or NULL */
+};
+
+/*
+ * Returns the number of a tensor's axes by the tree, else by a source strategy in which nothing is
+ * flattened; -1: not known.
+ */
+static int ndim_of(void *ctx, const char *param, uint32_t stage)
+{
+    const struct knowing *known = ctx;
+    struct rfs_catalog *catalog = known->headers->catalog;
+    const uint32_t name =
+        catalog ? rfs_intern_find(rfs_catalog_tables(catalog)->names, param, strlen(param))
+                : RFS_NO_ID;
+
+    for (size_t k = 0; name != RFS_NO_ID && k < known->headers->kinds.n; k++) {
+        const struct rfs_entry *entry = rfs_index_find(known->headers->kinds.data[k].index, name);
+        if (entry)
+            return rfs_catalog_type(catalog, entry->type)->ndim;
+    }
+    const ptrdiff_t at = known->source ? rfs_strategy_find(known->source, param) : -1;
+    const struct rfs_layout *layout =
+        at < 0 ? NULL : rfs_strategy_layout(known->source, (size_t)at, stage);
+    if (!layout && at >= 0)
+        layout = rfs_strategy_layout(known->source, (size_t)at,
+                                     rfs_strategy_next_stage(known->source, (size_t)at, 0));
+    return layout && !layout->open && layout->n_expanded == 0 ? (int)layout->n_axes : -1;
+}
+
+/* Lists the tensors of the tree, each once. */
+static int list_names(const struct rfs_headers *headers, const char ***names, size_t *n,
+                      struct rfs_error *err)
+{
+    struct rfs_catalog *catalog = headers->catalog;
+    const uint32_t most = catalog ? rfs_intern_count(rfs_catalog_tables(catalog)->names) : 0;
+    RFS_FREE bool *seen = calloc((size_t)most + 1, sizeof *seen);
+
+    *names = calloc((size_t)most + 1, sizeof **names);
+    *n = 0;
+    if (!seen || !*names)
+        return rfs_fail_memory(err);
+    for (size_t k = 0; k < headers->kinds.n; k++) {
+        const struct rfs_index *index = headers->kinds.data[k].index;
+        for (size_t e = 0; e < index->n; e++) {
+            const struct rfs_entry *entry = &index->entries[e];
+            if (seen[entry->name] || rfs_catalog_type(catalog, entry->type)->kind != RFS_TENSOR)
+                continue;
+            seen[entry->name] = true;
+            (*names)[(*n)++] = rfs_catalog_name(catalog, entry->name);
+        }
+    }
+    return 0;
+}
+
+/* Refuses a tree with a rank that cannot be read: it has tensors that nobody knows. */
+static int check_readable(const struct rfs_headers *headers, struct rfs_error *err)
+{
+    for (uint32_t i = 0; i < headers->n; i++)
+        if (headers->ranks[i].code && !headers->ranks[i].empty) {
+            *err = (struct rfs_error){.code = headers->ranks[i].code};
+            snprintf(err->text, sizeof err->text, "%s",
+                     headers->ranks[i].why ? headers->ranks[i].why : "out of memory");
+            return err->code;
+        }
+    return 0;
+}
+
+/* Makes the strategy and its document, by RULES, or by what the tree says for NULL. */
+static int make(const struct request *request, struct tree *tree,
+                const struct rfs_layout_rules *rules, const struct rfs_strategy *source,
+                struct rfs_strategy_doc *doc, struct rfs_strategy **made, struct rfs_error *err)
+{
+    RFS_FREE const char **names = NULL;
+    struct rfs_layout_rules_use use = {
+        .source = source, .ranks = request->ranks, .ranks_option = "--ranks"};
+    struct knowing known = {&tree->headers, source};
+    const struct rfs_strategy_doc_tensors tensors = {ndim_of, &known};
+    int rc = rules ? list_names(&tree->headers, &names, &use.n, err)
+                   : derive(tree, request->tree, made, err);
+
+    use.names = names;
+    if (rc == 0 && rules)
+        rc = rfs_layout_rules_strategy(rules, &use, &tree->source.log, made, err);
+    return rc ? rc : rfs_strategy_doc_make(*made, &tensors, doc, err);
+}
+
+static int make_new(const struct request *request, struct rfs_error *err)
+{
+    const char *out = request->paths.data[0];
+    RFS_CLEANUP(close_tree) struct tree tree = {0};
+    RFS_CLEANUP(free_rules) struct rfs_layout_rules *rules = NULL;
+    RFS_CLEANUP(free_strategy) struct rfs_strategy *source = NULL;
+    RFS_CLEANUP(free_strategy) struct rfs_strategy *made = NULL;
+    RFS_CLEANUP(rfs_strategy_doc_free) struct rfs_strategy_doc doc = {0};
+
+    const bool derived =
+        !request->rules && request->ranks == 0 && !request->source && request->tree;
+
+    if (!derived && (!request->rules || request->ranks == 0))
+        return rfs_fail_usage(err, "--rules '*: whole' --ranks 8", "new needs --rules and --ranks");
+    if (!request->tree && !request->source)
+        return rfs_fail_usage(err, "--tree SRC, or -s FILE", "there is no list of the parameters");
+    const int json = choose_form(request, out, false, err);
+    int rc = json < 0 ? json : 0;
+    if (rc == 0 && !derived)
+        rc = rfs_view_read_layout_rules("--rules", request->rules, &rules, err);
+    if (rc == 0 && request->source)
+        rc = rfs_view_read_strategy(request->source, &source, err);
+    if (rc == 0)
+        rc = open_tree(request->tree, &request->options, &tree, err);
+    if (rc == 0)
+        rc = check_readable(&tree.headers, err);
+    if (rc == 0)
+        rc = make(request, &tree, rules, source, &doc, &made, err);
+    /* A tree whose cuts are in the source strategy has the shapes that JSON is to have. */
+    if (rc == 0 && request->tree && source) {
+        struct rfs_fit from;
+        rfs_fit_begin(&tree.headers, source, &from);
+        rfs_fit_begin(&tree.headers, made, &tree.fit);
+        tree.fit.source = &from;
+        rc = rfs_fit_ranks(&from, err) ?: add_shapes(&tree.fit, &doc, err);
+    } else if (rc == 0 && request->tree) {
+        rfs_fit_begin(&tree.headers, made, &tree.fit);
+        tree.fit.whole = request->whole || derived;
+        rc = json ? rfs_fit_ranks(&tree.fit, err) : 0; /* protobuf has no shapes */
+        if (rc == 0)
+            rc = add_shapes(&tree.fit, &doc, err);
+    }
+    return rc ? rc : write_file(request, out, json, rfs_strategy_stages(made) > 1, &doc, err);
+}
+
+/* ---- check: every mismatch between a strategy and a tree ------------------------------------- */
+
+static const struct rfs_column check_columns[] = {
+    {"kind", RFS_CELL_TEXT},    {"mismatch", RFS_CELL_JSON}, {"parameter", RFS_CELL_TEXT},
+    {"stage", RFS_CELL_NUMBER}, {"rank", RFS_CELL_NUMBER},   {"text", RFS_CELL_TEXT},
+};
+
+static void add_number(struct rfs_table *table, int64_t number)
+{
+    if (number < 0)
+        rfs_table_none(table, "");
+    else
+        rfs_table_add(table, "%" PRId64, number);
+}
+
+static void print_json(const struct request *request, const struct rfs_strategy *strategy,
+                       const struct rfs_fit_findings *findings, bool fits)
+{
+    struct rfs_table table = RFS_TABLE(check_columns, true);
+    struct rfs_json_write json = {.file = stdout};
+
+    for (size_t i = 0; i < findings->list.n; i++) {
+        const struct rfs_fit_finding *finding = &findings->list.data[i];
+        rfs_table_text(&table, finding->kind);
+        rfs_table_bool(&table, finding->bad || request->strict);
+        rfs_table_text(&table, finding->param ? finding->param : "");
+        add_number(&table, finding->stage);
+        add_number(&table, finding->rank);
+        rfs_table_text(&table, finding->text);
+    }
+    rfs_json_object(&json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_text(&json, "kind", "check");
+    rfs_json_put_text(&json, "strategy", request->paths.data[0]);
+    rfs_json_put_text(&json, "tree", request->paths.data[1]);
+    rfs_json_put_bool(&json, "fits", fits);
+    put_counts(&json, strategy);
+    rfs_table_put_json(&table, &json, "rows");
+    rfs_json_finish(&json);
+    rfs_table_free(&table);
+}
+
+static void print_check(const struct request *request, const struct rfs_strategy *strategy,
+                        const struct rfs_fit_findings *findings, size_t bad)
+{
+    char summary[256];
+
+    rfs_fit_findings_print(findings, "mismatch", request->strict, SIZE_MAX);
+    rfs_command_strategy_summary(strategy, summary, sizeof summary);
+    printf("%s%s\n", findings->list.n > 0 ? "\n" : "", summary);
+    if (bad == 0)
+        printf("fits: %s\n", request->paths.data[1]);
+    else
+        printf("does not fit: %s: %zu mismatch%s\n", request->paths.data[1], bad,
+               bad == 1 ? "" : "es");
+}
+
+static int check(const struct request *request, const struct rfs_strategy *strategy,
+                 const struct rfs_strategy *source, struct tree *tree, struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_fit_findings_free) struct rfs_fit_findings findings = {.bad = 0};
+    struct rfs_fit from;
+
+    rfs_fit_begin(&tree->headers, strategy, &tree->fit);
+    if (source) {
+        rfs_fit_begin(&tree->headers, source, &from);
+        tree->fit.source = &from;
+    }
+    tree->fit.whole = request->whole;
+    int rc = rfs_fit_check(&tree->fit, &findings, err);
+    if (rc)
+        return rc;
+    const size_t bad = request->strict ? findings.list.n : findings.bad;
+    if (request->json)
+        print_json(request, strategy, &findings, bad == 0);
+    else
+        print_check(request, strategy, &findings, bad);
+    return bad > 0;
+}
+
+static int check_file(const struct request *request, struct rfs_error *err)
+{
+    RFS_CLEANUP(close_tree) struct tree tree = {0};
+    RFS_CLEANUP(free_strategy) struct rfs_strategy *strategy = NULL;
+    RFS_CLEANUP(free_strategy) struct rfs_strategy *source = NULL;
+
+    if (request->whole && request->source)
+        return rfs_fail_usage(err, "one of them",
+                              "-s says how the tree is cut, and --whole that it is not");
+    int rc = rfs_view_read_strategy(request->paths.data[0], &strategy, err);
+    if (rc == 0 && request->source)
+        rc = rfs_view_read_strategy(request->source, &source, err);
+    if (rc == 0)
+        rc = open_tree(request->paths.data[1], &request->options, &tree, err);
+    return rc ? rc : check(request, strategy, source, &tree, err);
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+static const struct {
+    const char *name;
+    int (*run)(const struct request *request, struct rfs_error *err);
+    size_t least, most; /* number of paths */
+    const char *form;
+} subcommands[] = {
+    {"show", show, 1, 1, "reshard strategy show FILE"},
+    {"convert", convert, 2, 2, "reshard strategy convert IN OUT"},
+    {"merge", merge_files, 2, SIZE_MAX, "reshard strategy merge OUT FILE..."},
+    {"new", make_new, 1, 1, "reshard strategy new OUT --rules RULES --ranks N"},
+    {"check", check_file, 2, 2, "reshard strategy check FILE TREE"},
+};
+#define SUBCOMMANDS (sizeof subcommands / sizeof *subcommands)
+
+/* Words of --to, by their numbers in request.to. */
+static const char *const forms[] = {"ckpt", "json", NULL};
+
+static const struct rfs_argument arguments[] = {
+    {.value = "FILE", .as = RFS_AS_TEXTS, RFS_TO(struct request, paths)},
+    RFS_ARG_WORD("to", "FORM", forms, "ckpt or json", struct request, to,
+                 "ckpt (protobuf) or json; else by OUT's ending"),
+    RFS_ARG_TEXT("tree", "SRC", struct request, tree, "a checkpoint, for the shapes of tensors"),
+    RFS_ARG_TEXT("rules", "RULES", struct request, rules,
+                 "a file of rules, or their text with ';' between"),
+    RFS_ARG_NUMBER("ranks", "N", 1, RFS_MAX_DEVICES, "a number of ranks", struct request, ranks,
+                   "the ranks of the new strategy"),
+    RFS_ARG_FILE('s', struct request, source,
+                 "new: the strategy for rules with like; check: the\nstrategy of TREE, if FILE is "
+                 "the one to show"),
+    RFS_ARG_FLAG("whole", struct request, whole, "check: TREE is not cut"),
+    RFS_ARG_FLAG("strict", struct request, strict,
+                 "check: a parameter that one of them lacks is a mismatch"),
+    RFS_ARG_VIEW('o', "OPTIONS", NULL, struct request, options,
+                 "options to read the tree by, as for a mount"),
+    RFS_ARG_TEXTS("name", "GLOB", struct request, globs, "show: only these parameters"),
+    RFS_ARG_FLAG("force", struct request, force, "replace OUT if it is there; OUT may be -"),
+    RFS_ARG_FLAG("json", struct request, json, "for scripts"),
+    {0},
+};
+
+static int take_subcommand(void *given, const char *name, struct rfs_error *err)
+{
+    struct request *request = given;
+
+    for (request->which = 0; request->which < SUBCOMMANDS; request->which++)
+        if (strcmp(subcommands[request->which].name, name) == 0)
+            return 0;
+    return rfs_fail_usage(err, "reshard strategy --help",
+                          *name ? "'%s' is not a command of strategy"
+                                : "strategy takes show, convert, merge, new or check",
+                          name);
+}
+
+/* Prepares for paths that are URLs, which the options say how to read. */
+static int reach(const struct request *request, struct rfs_error *err)
+{
+    const char *const more[] = {request->tree, request->source, request->rules};
+    const int rc = rfs_tool_reach(&request->options, request->paths.data, request->paths.n, err);
+
+    return rc ? rc : rfs_tool_reach(&request->options, more, sizeof more / sizeof *more, err);
+}
+
+static int run(void *given, struct rfs_error *err)
+{
+    struct request *request = given;
+    const size_t which = request->which;
+
+    if (request->paths.n < subcommands[which].least || request->paths.n > subcommands[which].most)
+        return rfs_fail_usage(err, subcommands[which].form, "%s takes %s", subcommands[which].name,
+                              subcommands[which].most == 1   ? "one path"
+                              : subcommands[which].most == 2 ? "two paths"
+                                                             : "two paths or more");
+    for (size_t i = 0; i < request->paths.n; i++)
+        if (*request->paths.data[i] == '\0')
+            return rfs_fail_usage(err, subcommands[which].form, "a path is empty");
+    return reach(request, err) ?: subcommands[which].run(request, err);
+}
+
+static const struct request defaults = {.to = FORM_BY_NAME};
+
+const struct rfs_command rfs_command_strategy = {
+    .name = "strategy",
+    .usage = "reshard strategy show FILE [--tree SRC] [--name GLOB] [--json]\n"
+             "reshard strategy convert IN OUT [--to FORM] [--tree SRC] [--force]\n"
+             "reshard strategy merge OUT FILE... | FOLDER [--force]\n"
+             "reshard strategy new OUT --rules RULES --ranks N [-s FILE] [--tree SRC]\n"
+             "reshard strategy new OUT --tree SRC\n"
+             "reshard strategy check FILE TREE [-s FILE | --whole] [--strict] [--json]\n",
+    .summary = "shows, converts, merges, makes and checks strategy files",
+    .arguments = arguments,
+    .request_bytes = sizeof defaults,
+    .defaults = &defaults,
+    .take_word = take_subcommand,
+    .run = run,
+};

@@ -1,0 +1,788 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tensors of the tree: which each rank lists, which are incomplete for want of a rank, and
+ * their bytes, against those of the source, and those of the other ranks that hold copies.
+ */
+#include "tool/verify/verify.h"
+
+#include "base/checked.h"
+#include "base/pool.h"
+#include "tool/common/sweep.h"
+#include "view/internal.h"
+
+#define MOST_RUNS 4096 /* differing runs of a piece that are looked up */
+
+static int cannot_read(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor, int rc,
+                       struct rfs_error *err)
+{
+    return rfs_fail(err, rc, RFS_OF(whole->path, tensor->name), NULL, "cannot be read: %s",
+                    strerror(-rc));
+}
+
+/* ---- differences ----------------------------------------------------------------------------- */
+
+/* Returns the first difference at AT or behind it, or N. */
+static size_t next_difference(const unsigned char *a, const unsigned char *b, size_t at, size_t n)
+{
+    for (; at + 4096 <= n && memcmp(a + at, b + at, 4096) == 0; at += 4096)
+        ;
+    while (at < n && a[at] == b[at])
+        at++;
+    return at;
+}
+
+/*
+ * Compares bytes [begin, begin + n) of a tensor, which GOT are, with WANTED: adds one finding of
+ * KIND for each rank whose bytes differ. SLICE says whose they are.
+ */
+static void compare_bytes(struct rfs_verify *verify, const struct rfs_whole_tensor *tensor,
+                          const struct rfs_slice *slice, enum rfs_finding_kind kind, uint64_t begin,
+                          const unsigned char *got, const unsigned char *wanted, size_t n)
+{
+    size_t at = next_difference(got, wanted, 0, n);
+
+    for (unsigned runs = 0; at < n && runs < MOST_RUNS; runs++) {
+        const struct rfs_whole_source place =
+            rfs_whole_locate(&verify->tree, tensor, slice, begin + at);
+        rfs_findings_add(&verify->findings, &(struct rfs_finding){.kind = kind,
+                                                                  .name = tensor->name,
+                                                                  .rank = place.rank,
+                                                                  .file = place.file,
+                                                                  .offset = place.offset,
+                                                                  .at = begin + at});
+        if (place.left >= n - at)
+            break;
+        at = next_difference(got, wanted, at + (size_t)rfs_max_u64(place.left, 1), n);
+    }
+}
+
+/* ---- the lists of ranks ---------------------------------------------------------------------- */
+
+bool rfs_verify_has_rank(const struct rfs_verify *verify, uint32_t rank)
+{
+    struct rfs_catalog *tree = verify->tree.catalog;
+
+    return rank < rfs_catalog_ranks(tree) && rfs_catalog_has(tree, rank) &&
+           !rfs_lacking_file(&verify->tree.lacking, rank);
+}
+
+/* ---- indexes --------------------------------------------------------------------------------- */
+
+static void index_rank(struct rfs_verify *verify, uint32_t rank, uint32_t like)
+{
+    struct rfs_catalog *catalog = verify->tree.catalog;
+    const struct rfs_index *index;
+    struct rfs_error err = {0};
+    struct rfs_use use;
+
+    rfs_catalog_begin(catalog, &use);
+    if (rank >= rfs_catalog_ranks(catalog) || !rfs_catalog_has(catalog, rank))
+        rfs_findings_add_plain(&verify->findings, RFS_FOUND_RANK, NULL, rank,
+                               "there is no checkpoint of it");
+    else if (rfs_catalog_index(catalog, rank, like, &index, &err) &&
+             !rfs_catalog_is_empty(catalog, rank))
+        rfs_findings_add_plain(&verify->findings, RFS_FOUND_RANK, NULL, rank, err.text);
+    rfs_catalog_end(catalog, &use);
+}
+
+/* Indexes the first rank of a stage, from whose headers those of the others are predicted. */
+static int index_stage(void *ctx, size_t stage)
+{
+    struct rfs_verify *verify = ctx;
+    const uint32_t devices = verify->tree.ranks / verify->tree.stages;
+
+    index_rank(verify, verify->tree.first + (uint32_t)stage * devices, RFS_NO_RANK);
+    return 0;
+}
+
+static int index_other(void *ctx, size_t i)
+{
+    struct rfs_verify *verify = ctx;
+    struct rfs_catalog *catalog = verify->tree.catalog;
+    const uint32_t devices = verify->tree.ranks / verify->tree.stages;
+    const uint32_t rank = verify->tree.first + (uint32_t)i;
+    const uint32_t lead = rank - (uint32_t)i % devices;
+    const bool ready = lead < rfs_catalog_ranks(catalog) && rfs_catalog_ready(catalog, lead);
+
+    if (rank != lead)
+        index_rank(verify, rank, ready ? lead : RFS_NO_RANK);
+    return 0;
+}
+
+/* ---- against the view ------------------------------------------------------------------------ */
+
+/* A destination rank: the parameters that it should list, and those that it does. */
+struct listing {
+    struct rfs_verify *verify;
+    uint32_t rank;
+    const struct rfs_params *params;
+    const struct rfs_index *index;
+    bool *met; /* [index->n] */
+    size_t found;
+    const struct rfs_params *last_params; /* params of the rank before */
+    uint64_t last_serial;                 /* serial number of the index of the rank before */
+};
+
+static void find_in_rank(struct listing *listing, enum rfs_finding_kind kind, const char *name,
+                         const char *detail)
+{
+    listing->found++;
+    rfs_findings_add_plain(&listing->verify->findings, kind, name, listing->rank, detail);
+}
+
+static void check_target(struct listing *listing, const struct rfs_target *target)
+{
+    struct rfs_verify *verify = listing->verify;
+    struct rfs_catalog *tree = verify->tree.catalog;
+    const char *name = rfs_catalog_name(verify->shown.catalog, target->shown_name);
+    const struct rfs_type *want = rfs_catalog_type(verify->shown.catalog, target->shown_type);
+    const uint32_t id = rfs_intern_find(rfs_catalog_tables(tree)->names, name, strlen(name));
+    const struct rfs_entry *entry = id == RFS_NO_ID ? NULL : rfs_index_find(listing->index, id);
+
+    if (entry)
+        listing->met[entry - listing->index->entries] = true;
+    if (!rfs_globs_match(&verify->options->globs, name))
+        return;
+    /*
+     * MindSpore saves no tensor without bytes, and parameters that other ranks keep may have been
+     * left out.
+     */
+    if (!entry && want->bytes > 0 && !listing->index->redundancy_removed)
+        find_in_rank(listing, RFS_FOUND_MISSING, name, NULL);
+    const struct rfs_type *have = entry ? rfs_catalog_type(tree, entry->type) : want;
+    if (memcmp(have, want, sizeof *have) != 0) {
+        char detail[2 * RFS_SHAPE_TEXT + 64];
+        char shape[2][RFS_SHAPE_TEXT];
+        snprintf(detail, sizeof detail, "%s %s, not %s %s", rfs_whole_dtype(have),
+                 rfs_whole_shape(have, shape[0]), rfs_whole_dtype(want),
+                 rfs_whole_shape(want, shape[1]));
+        find_in_rank(listing, RFS_FOUND_TYPE, name, detail);
+    }
+}
+
+static int check_listing(struct listing *listing, struct rfs_error *err)
+{
+    struct rfs_verify *verify = listing->verify;
+
+    listing->met = calloc(listing->index->n + 1, sizeof *listing->met);
+    if (!listing->met)
+        return rfs_fail_memory(err);
+    listing->found = 0;
+    for (size_t i = 0; i < listing->params->n; i++)
+        check_target(listing, &listing->params->targets[i]);
+    for (size_t i = 0; i < listing->index->n; i++) {
+        const char *name = rfs_catalog_name(verify->tree.catalog, listing->index->entries[i].name);
+        if (!listing->met[i] && !rfs_whole_lacks(&verify->shown, name) &&
+            rfs_globs_match(&verify->options->globs, name))
+            find_in_rank(listing, RFS_FOUND_EXTRA, name, NULL);
+    }
+    free(listing->met);
+    return 0;
+}
+
+/*
+ * Checks the list of a rank. Ranks of a stage share the expected list, and mostly the actual one:
+ * then one comparison is enough.
+ */
+static int check_rank_list(struct listing *listing, struct rfs_error *err)
+{
+    if (listing->last_serial == listing->index->serial && listing->last_params == listing->params &&
+        listing->found == 0)
+        return 0;
+    listing->last_serial = listing->index->serial;
+    listing->last_params = listing->params;
+    return check_listing(listing, err);
+}
+
+static int check_listings(struct rfs_verify *verify, struct rfs_error *err)
+{
+    struct rfs_catalog *tree = verify->tree.catalog;
+    struct listing listing = {.verify = verify};
+    const uint32_t ranks = verify->shown.view->n_ranks;
+    int rc = 0;
+
+    for (uint32_t rank = 0; rc == 0 && rank < ranks; rank++) {
+        const struct rfs_rank_plan *plan;
+        struct rfs_use use;
+        rc = rfs_planner_rank(verify->shown.planner, rank, &plan, err);
+        if (rc || !rfs_verify_has_rank(verify, rank))
+            continue;
+        listing.rank = rank;
+        listing.params = plan->params;
+        rfs_catalog_begin(tree, &use);
+        if (rfs_catalog_index(tree, rank, RFS_NO_RANK, &listing.index, NULL) == 0)
+            rc = check_rank_list(&listing, err);
+        rfs_catalog_end(tree, &use);
+    }
+    return rc;
+}
+
+/* Leaves ranks alone from now on that cannot be indexed. */
+static int pass_over(struct rfs_verify *verify, struct rfs_error *err)
+{
+    struct rfs_lacking *lacking = &verify->tree.lacking;
+
+    for (size_t i = 0; i < verify->findings.list.n; i++) {
+        const uint32_t rank = verify->findings.list.data[i].rank;
+        verify->damaged = true;
+        if (!rfs_lacking_file(lacking, rank) && !RFS_PUSH(&lacking->damaged, rank))
+            return rfs_fail_memory(err);
+    }
+    return 0;
+}
+
+/* Indexes every rank of the tree; compares their lists with the source's view. */
+static int check_ranks(struct rfs_verify *verify, struct rfs_error *err)
+{
+    struct rfs_pool *pool = verify->tree.view->set->pool;
+
+    if (verify->tree.parts) /* all of their headers are read when they are opened */
+        return 0;
+    rfs_pool_for(pool, verify->tree.stages, index_stage, verify);
+    rfs_pool_for(pool, verify->tree.ranks, index_other, verify);
+    const int rc = pass_over(verify, err);
+    return rc == 0 && verify->shown.view ? check_listings(verify, err) : rc;
+}
+
+/* ---- incomplete tensors ---------------------------------------------------------------------- */
+
+static void find_lost(struct rfs_verify *verify, enum rfs_finding_kind kind, const char *name,
+                      const struct rfs_whole *whole, uint32_t rank)
+{
+    char why[96];
+
+    snprintf(why, sizeof why, "rank %u%s %s", rank,
+             kind == RFS_FOUND_UNCOMPARED ? " of the source" : "",
+             !rfs_catalog_has(whole->view->stored, rank) ? "is missing"
+             : rfs_lacking_file(&whole->lacking, rank)   ? "is damaged"
+                                                         : "does not have it");
+    rfs_findings_add_plain(&verify->findings, kind, name, RFS_NO_RANK, why);
+}
+
+static void check_source(struct rfs_verify *verify, const struct rfs_whole *source)
+{
+    uint32_t rank;
+
+    for (size_t i = 0; i < source->lacking.damaged.n; i++) {
+        const struct rfs_index *index;
+        struct rfs_error why = {0};
+        rank = source->lacking.damaged.data[i];
+        rfs_catalog_index(source->catalog, rank, RFS_NO_RANK, &index, &why);
+        rfs_findings_add_plain(&verify->findings, RFS_FOUND_SOURCE_RANK, NULL, rank, why.text);
+    }
+    uint32_t at = 0;
+    for (const char *name; (name = rfs_whole_lost(source, &at, &rank));)
+        if (rfs_globs_match(&verify->options->globs, name))
+            find_lost(verify, RFS_FOUND_UNCOMPARED, name, source, rank);
+}
+
+static void check_tree(struct rfs_verify *verify)
+{
+    static const struct rfs_target as_it_is;
+    const bool logged = !verify->shown.view || verify->options->manifest;
+    uint32_t at = 0;
+    uint32_t rank;
+
+    for (const char *name; (name = rfs_whole_lost(&verify->tree, &at, &rank));) {
+        const struct rfs_whole_tensor *src =
+            verify->shown.view ? rfs_whole_find(&verify->src, name) : NULL;
+        if (!rfs_globs_match(&verify->options->globs, name))
+            continue;
+        if (logged)
+            find_lost(verify, RFS_FOUND_PARTIAL, name, &verify->tree, rank);
+        if (src)
+            verify->lost[verify->n_lost++] = (struct rfs_whole_tensor){
+                .name = src->name, .type = src->type, .target = &as_it_is};
+    }
+}
+
+/*
+ * Finds tensors that damaged and missing ranks had a part of alone, which have no whole. Beside a
+ * source and its destination, the other ranks' slices of them are compared rank by rank; without,
+ * they are among the findings. Tensors that the source has lost are compared with nothing.
+ */
+static int check_lost(struct rfs_verify *verify, struct rfs_error *err)
+{
+    verify->lost = calloc(verify->tree.lacking.from.n + 1, sizeof *verify->lost);
+    if (!verify->lost)
+        return rfs_fail_memory(err);
+    if (verify->src.view)
+        check_source(verify, &verify->src);
+    if (verify->shown.view)
+        check_source(verify, &verify->shown);
+    check_tree(verify);
+    return 0;
+}
+
+/* ---- rank by rank ---------------------------------------------------------------------------- */
+
+/*
+ * Values that no strategy knows, or only one of the two, have no whole, and ranks may differ in
+ * them. Each rank's is compared with the value that a mount would show in that rank.
+ */
+
+/* A value of one rank, in the tree and as it should be. */
+struct value {
+    struct rfs_whole_tensor shown;
+    struct rfs_slice wanted, got;
+    const struct rfs_type *type;
+    bool quiet, differs; /* quiet: a difference sets differs, and is no finding */
+    bool met;            /* there is such a value on both sides */
+};
+
+static const struct rfs_target *find_target(const struct rfs_verify *verify,
+                                            const struct rfs_params *params, const char *name)
+{
+    const uint32_t id =
+        rfs_intern_find(rfs_catalog_tables(verify->shown.catalog)->names, name, strlen(name));
+
+    for (size_t i = 0; id != RFS_NO_ID && i < params->n; i++)
+        if (params->targets[i].shown_name == id)
+            return &params->targets[i];
+    return NULL;
+}
+
+/* Sets value->got to all of an entry of a rank. 0 or -ENOMEM. */
+static int take_entry(const struct rfs_verify *verify, uint32_t rank, const struct rfs_index *index,
+                      const struct rfs_entry *entry, struct value *value)
+{
+    struct rfs_catalog *catalog = verify->tree.catalog;
+
+    value->type = rfs_catalog_type(catalog, entry->type);
+    value->got.n = 0;
+    struct rfs_block *block = rfs_slice_add(&value->got);
+    if (!block)
+        return -ENOMEM;
+    *block = (struct rfs_block){.file = rfs_catalog_entry_file(catalog, rank, index, entry)};
+    if (rfs_catalog_content(catalog, index, entry, &block->content))
+        return -ENOMEM;
+    rfs_slice_block_whole(block, value->type, rfs_index_strides(index, entry));
+    value->got.bytes = value->type->bytes;
+    rfs_slice_name(&value->got);
+    return 0;
+}
+
+/* Takes the value that a rank of the tree has by that name: 1, 0 when it has none, or -ENOMEM. */
+static int take_rank(const struct rfs_verify *verify, uint32_t rank, const char *name,
+                     struct value *value)
+{
+    struct rfs_catalog *catalog = verify->tree.catalog;
+    const uint32_t id = rfs_intern_find(rfs_catalog_tables(catalog)->names, name, strlen(name));
+    const struct rfs_entry *entry = NULL;
+    const struct rfs_index *index;
+    struct rfs_use use;
+    int rc = 0;
+
+    if (!rfs_verify_has_rank(verify, rank) || id == RFS_NO_ID)
+        return 0;
+    rfs_catalog_begin(catalog, &use);
+    if (rfs_catalog_index(catalog, rank, RFS_NO_RANK, &index, NULL) == 0)
+        entry = rfs_index_find(index, id);
+    if (entry)
+        rc = take_entry(verify, rank, index, entry, value);
+    rfs_catalog_end(catalog, &use);
+    return rc ? rc : entry != NULL;
+}
+
+static int compare_value(struct rfs_verify *verify, const struct rfs_whole_tensor *tensor,
+                         struct value *value, uint64_t begin, size_t n, unsigned char *got,
+                         unsigned char *wanted, struct rfs_error *err)
+{
+    int rc =
+        rfs_whole_read(&verify->tree, tensor, &value->got, begin, n, got, err)
+            ?: rfs_whole_read(&verify->shown, &value->shown, &value->wanted, begin, n, wanted, err);
+
+    if (rc == 0 && value->quiet)
+        value->differs |= memcmp(got, wanted, n) != 0;
+    else if (rc == 0)
+        compare_bytes(verify, tensor, &value->got, RFS_FOUND_BYTES, begin, got, wanted, n);
+    return rc;
+}
+
+/*
+ * Compares the value of one rank: bytes [begin, begin + n), or where it is longer than the first
+ * rank's, all of it at once.
+ */
+static int check_value(struct rfs_verify *verify, const struct rfs_whole_tensor *tensor,
+                       uint32_t rank, const struct rfs_target *target, struct value *value,
+                       uint64_t begin, size_t n, unsigned char *got, unsigned char *wanted,
+                       struct rfs_error *err)
+{
+    const struct rfs_type *shown = rfs_catalog_type(verify->shown.catalog, target->shown_type);
+    int rc = take_rank(verify, rank, tensor->name, value);
+
+    if (rc < 0)
+        return rfs_fail_memory(err);
+    if (rc == 0 || memcmp(shown, value->type, sizeof *shown) != 0)
+        return 0; /* a finding says so already */
+    value->met = true;
+    value->shown = (struct rfs_whole_tensor){.name = tensor->name, .type = shown, .target = target};
+    rc = rfs_planner_slice(verify->shown.planner, rank, target, &value->wanted);
+    if (rc)
+        return cannot_read(&verify->shown, tensor, rc, err);
+    if (!value->quiet && shown->bytes == tensor->type->bytes)
+        return compare_value(verify, tensor, value, begin, n, got, wanted, err);
+    for (uint64_t at = 0; begin == 0 && rc == 0 && n > 0 && at < shown->bytes; at += n)
+        rc = compare_value(verify, tensor, value, at, (size_t)rfs_min_u64(n, shown->bytes - at),
+                           got, wanted, err);
+    return rc;
+}
+
+/* Compares a tensor rank by rank, from byte BEGIN on, by way of two buffers of N bytes. */
+static int check_by_rank(struct rfs_verify *verify, const struct rfs_whole_tensor *tensor,
+                         uint64_t begin, size_t n, unsigned char *got, unsigned char *wanted,
+                         struct rfs_error *err)
+{
+    const struct rfs_params *params = NULL;
+    const struct rfs_target *target = NULL;
+    struct value value = {0};
+    int rc = 0;
+
+    for (uint32_t rank = 0; rc == 0 && rank < verify->shown.view->n_ranks; rank++) {
+        const struct rfs_rank_plan *plan = rfs_planner_ready(verify->shown.planner, rank);
+        if (plan && plan->params != params) {
+            params = plan->params;
+            target = find_target(verify, params, tensor->name);
+        }
+        if (plan && target)
+            rc = check_value(verify, tensor, rank, target, &value, begin, n, got, wanted, err);
+    }
+    rfs_slice_free(&value.wanted);
+    rfs_slice_free(&value.got);
+    return rc;
+}
+
+/*
+ * Returns whether all that a rank has of a tensor has the bytes that would be shown there: 1, 0 or
+ * -errno; by way of two buffers of N bytes.
+ */
+static int is_shown(struct rfs_verify *verify, const struct rfs_whole_tensor *tensor, uint32_t rank,
+                    size_t n, unsigned char *got, unsigned char *wanted, struct rfs_error *err)
+{
+    struct value value = {.quiet = true};
+    const struct rfs_rank_plan *plan =
+        rank < verify->shown.view->n_ranks ? rfs_planner_ready(verify->shown.planner, rank) : NULL;
+    const struct rfs_target *target = plan ? find_target(verify, plan->params, tensor->name) : NULL;
+    const int rc =
+        target ? check_value(verify, tensor, rank, target, &value, 0, n, got, wanted, err) : 0;
+
+    rfs_slice_free(&value.wanted);
+    rfs_slice_free(&value.got);
+    return rc ? rc : value.met && !value.differs;
+}
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+/* The bytes that a piece's copies are compared with. */
+struct reference {
+    const unsigned char *bytes;
+    enum rfs_finding_kind kind;
+};
+
+static void find_odd(struct rfs_verify *verify, const struct rfs_whole_tensor *tensor,
+                     uint32_t rank)
+{
+    rfs_findings_add_plain(&verify->findings, tensor->own ? RFS_FOUND_OWN : RFS_FOUND_TYPE,
+                           tensor->name, rank, "not what other ranks have");
+}
+
+/* The tensor whose copies have no bytes to compare. */
+struct telling {
+    struct rfs_verify *verify;
+    const char *name;
+};
+
+static void find_bad(void *ctx, const struct rfs_bad_copy *bad)
+{
+    const struct telling *telling = ctx;
+    char detail[2 * RFS_SHAPE_TEXT + 64];
+    char shape[2][RFS_SHAPE_TEXT];
+
+    if (bad->why) { /* all tensors that the file should have */
+        rfs_findings_add_plain(&telling->verify->findings, RFS_FOUND_FILE, NULL, RFS_NO_RANK,
+                               bad->why->text);
+        return;
+    }
+    if (bad->type)
+        snprintf(detail, sizeof detail, "a copy of its slice is %s %s, not %s %s",
+                 rfs_whole_dtype(bad->type), rfs_whole_shape(bad->type, shape[0]),
+                 rfs_whole_dtype(bad->want), rfs_whole_shape(bad->want, shape[1]));
+    else
+        snprintf(detail, sizeof detail, "there is no copy of its slice");
+    rfs_findings_add(&telling->verify->findings, &(struct rfs_finding){.kind = RFS_FOUND_TYPE,
+                                                                       .name = telling->name,
+                                                                       .rank = RFS_NO_RANK,
+                                                                       .detail = detail,
+                                                                       .file = bad->file,
+                                                                       .offset = bad->at,
+                                                                       .at = bad->begin});
+}
+
+static int find_bad_copies(struct rfs_verify *verify, const struct rfs_whole_tensor *tensor,
+                           struct rfs_error *err)
+{
+    struct telling telling = {verify, tensor->name};
+    const int rc =
+        rfs_planner_bad_copies(verify->tree.planner, 0, tensor->target, find_bad, &telling);
+
+    return rc ? cannot_read(&verify->tree, tensor, rc, err) : 0;
+}
+
+static int check_copy(struct rfs_verify *verify, struct rfs_sweep_worker *worker,
+                      const struct rfs_whole_tensor *tensor, const struct rfs_target *twin,
+                      uint32_t number, const struct rfs_sweep_piece *piece,
+                      const struct reference *reference, struct rfs_error *err)
+{
+    struct rfs_slice *slice = &worker->slice[2];
+    struct rfs_copy copy;
+    int rc = rfs_planner_copy(verify->tree.planner, 0, twin, number, slice, &copy);
+
+    if (rc && rc != -ENOMEM && verify->damaged && twin->stage != tensor->target->stage) {
+        char why[96];
+        snprintf(why, sizeof why, "not all of it is left in pipeline stage %u", twin->stage);
+        rfs_findings_add_plain(&verify->findings, RFS_FOUND_PARTIAL, tensor->name, RFS_NO_RANK,
+                               why);
+        return 0;
+    }
+    if (rc)
+        return cannot_read(&verify->tree, tensor, rc, err);
+    if (copy.odd != RFS_NO_RANK)
+        find_odd(verify, tensor, copy.odd);
+    if (number > 0 && copy.others == 0)
+        return 0;
+    rc = rfs_whole_read(&verify->tree, tensor, slice, piece->begin, (size_t)piece->n,
+                        worker->bytes[2], err);
+    if (rc == 0)
+        compare_bytes(verify, tensor, slice, reference->kind, piece->begin, worker->bytes[2],
+                      reference->bytes, (size_t)piece->n);
+    return rc;
+}
+
+/* Compares all copies but the first one of the first stage, which has been compared. */
+static int check_copies(struct rfs_verify *verify, struct rfs_sweep_worker *worker,
+                        const struct rfs_whole_tensor *tensor, const struct rfs_sweep_piece *piece,
+                        const struct reference *reference, struct rfs_error *err)
+{
+    struct rfs_planner *planner = verify->tree.planner;
+    const int bad = piece->begin == 0 ? find_bad_copies(verify, tensor, err) : 0;
+
+    if (bad)
+        return bad;
+    for (uint32_t stage = 0; stage < verify->tree.stages; stage++) {
+        struct rfs_target twin;
+        int rc = rfs_planner_twin(planner, 0, tensor->target, stage, &twin, err);
+        if (rc < 0)
+            return rc;
+        if (rc == 0)
+            continue;
+        if (twin.type != tensor->target->type) {
+            find_odd(verify, tensor,
+                     verify->tree.first + stage * (verify->tree.ranks / verify->tree.stages));
+            continue;
+        }
+        const uint32_t copies = rfs_planner_copies(planner, &twin);
+        for (uint32_t copy = stage == tensor->target->stage; copy < copies; copy++) {
+            rc = check_copy(verify, worker, tensor, &twin, copy, piece, reference, err);
+            if (rc)
+                return rc;
+        }
+    }
+    return 0;
+}
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+static uint64_t units(void *ctx, size_t item)
+{
+    const struct rfs_verify *verify = ctx;
+
+    return verify->items[item].tree->type->bytes;
+}
+
+static const struct rfs_whole_tensor *tensor_of(void *ctx, size_t item, unsigned side)
+{
+    const struct rfs_verify *verify = ctx;
+    const struct rfs_verify_item *one = &verify->items[item];
+
+    return one->lost ? NULL : side == 0 ? one->tree : one->src;
+}
+
+static int check_piece(void *ctx, struct rfs_sweep_worker *worker,
+                       const struct rfs_sweep_piece *piece, struct rfs_error *err)
+{
+    struct rfs_verify *verify = ctx;
+    const struct rfs_verify_item *item = &verify->items[piece->item];
+
+    if (item->by_rank)
+        return check_by_rank(verify, item->tree, piece->begin, (size_t)piece->n, worker->bytes[1],
+                             worker->bytes[2], err);
+    struct reference reference = {worker->bytes[0],
+                                  item->tree->own ? RFS_FOUND_OWN : RFS_FOUND_REPLICA};
+    if (item->src) {
+        reference = (struct reference){worker->bytes[1], RFS_FOUND_BYTES};
+        compare_bytes(verify, item->tree, &worker->slice[0], RFS_FOUND_BYTES, piece->begin,
+                      worker->bytes[0], worker->bytes[1], (size_t)piece->n);
+    }
+    return verify->options->no_replicas || verify->tree.parts
+               ? 0
+               : check_copies(verify, worker, item->tree, piece, &reference, err);
+}
+
+static int sum_up(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sweep_piece *piece,
+                  struct rfs_error *err)
+{
+    struct rfs_verify *verify = ctx;
+    struct rfs_verify_item *item = &verify->items[piece->item];
+
+    if (item->lost)
+        return 0;
+    if (piece->begin == 0) {
+        item->state = XXH3_createState();
+        if (!item->state)
+            return rfs_fail_memory(err);
+        XXH3_128bits_reset(item->state);
+    }
+    XXH3_128bits_update(item->state, worker->bytes[0], (size_t)piece->n);
+    if (piece->last) {
+        item->hash = rfs_hash_of(item->state);
+        XXH3_freeState(item->state);
+        item->state = NULL;
+    }
+    return 0;
+}
+
+/* ---- all tensors ----------------------------------------------------------------------------- */
+
+/* Returns whether all of a tensor is left in each pipeline stage that has a copy of it. */
+static bool has_all_copies(const struct rfs_verify *verify, const struct rfs_whole_tensor *tensor)
+{
+    struct rfs_planner *planner = verify->tree.planner;
+    struct rfs_slice slice = {0};
+    bool all = true;
+
+    if (!verify->damaged || verify->options->no_replicas)
+        return true;
+    for (uint32_t stage = 0; all && stage < verify->tree.stages; stage++) {
+        struct rfs_target twin;
+        struct rfs_copy copy;
+        if (rfs_planner_twin(planner, 0, tensor->target, stage, &twin, NULL) == 1)
+            all = rfs_planner_copy(planner, 0, &twin, 0, &slice, &copy) == 0;
+    }
+    rfs_slice_free(&slice);
+    return all;
+}
+
+/* Finds the tensor of the source that an item is compared with. */
+static void match(struct rfs_verify *verify, struct rfs_verify_item *item)
+{
+    const struct rfs_whole_tensor *src =
+        verify->src.view ? rfs_whole_find(&verify->src, item->tree->name) : NULL;
+
+    const struct rfs_whole_tensor *shown = rfs_whole_find(&verify->shown, item->tree->name);
+    item->by_rank =
+        verify->shown.view && (item->tree->own || (src && src->own) || (shown && shown->own) ||
+                               !has_all_copies(verify, item->tree));
+    if (!verify->src.view || item->by_rank)
+        return;
+    if (!src) {
+        if (!verify->shown.view &&
+            !rfs_whole_lacks(&verify->src, item->tree->name)) /* else it is reported */
+            rfs_findings_add_plain(&verify->findings, RFS_FOUND_EXTRA, item->tree->name,
+                                   RFS_NO_RANK, NULL);
+        return;
+    }
+    const struct rfs_type *have = item->tree->type;
+    if (memcmp(have, src->type, sizeof *have) == 0) {
+        item->src = src;
+        return;
+    }
+    if (rfs_findings_fault(&verify->findings, item->tree->name))
+        return; /* the ranks have reported it */
+    char detail[2 * RFS_SHAPE_TEXT + 64];
+    char shape[2][RFS_SHAPE_TEXT];
+    snprintf(detail, sizeof detail, "%s %s as a whole, not %s %s", rfs_whole_dtype(have),
+             rfs_whole_shape(have, shape[0]), rfs_whole_dtype(src->type),
+             rfs_whole_shape(src->type, shape[1]));
+    rfs_findings_add_plain(&verify->findings, RFS_FOUND_TYPE, item->tree->name, RFS_NO_RANK,
+                           detail);
+}
+
+/*
+ * Looks at differences again. Where ranks of the source differ in what they should hold alike, a
+ * mount shows each rank what the source rank has that it takes after: that is no fault.
+ */
+static int look_again(struct rfs_verify *verify, struct rfs_sweep_worker *worker,
+                      struct rfs_error *err)
+{
+    for (size_t i = 0; i < verify->findings.list.n; i++) {
+        struct rfs_finding *finding = &verify->findings.list.data[i];
+        const struct rfs_whole_tensor *tensor =
+            finding->kind == RFS_FOUND_BYTES ? rfs_whole_find(&verify->tree, finding->name) : NULL;
+        if (!tensor || tensor->own)
+            continue;
+        const int rc = is_shown(verify, tensor, finding->rank, RFS_SWEEP_PIECE, worker->bytes[0],
+                                worker->bytes[1], err);
+        if (rc < 0)
+            return rc;
+        if (rc > 0)
+            finding->kind = RFS_FOUND_SOURCE;
+    }
+    return 0;
+}
+
+static int recheck(struct rfs_verify *verify, const struct rfs_sweep *sweep, struct rfs_error *err)
+{
+    struct rfs_sweep_worker *worker = rfs_sweep_worker_new(sweep);
+
+    if (!worker)
+        return rfs_fail_memory(err);
+    const int rc = look_again(verify, worker, err);
+    rfs_sweep_worker_free(sweep, worker);
+    return rc;
+}
+
+/* Compares each tensor of the tree, and every copy of it; sums it up. */
+static int check_content(struct rfs_verify *verify, struct rfs_error *err)
+{
+    const struct rfs_sweep sweep = {
+        .ctx = verify,
+        .n = verify->tree.n + verify->n_lost,
+        .whole = {&verify->tree, &verify->src},
+        .sides = 3, /* one for another copy */
+        .tensor = tensor_of,
+        .units = units,
+        .work = check_piece,
+        .fold = sum_up,
+        .progress = &verify->progress,
+        .phase = "verifying",
+    };
+
+    verify->items = calloc(sweep.n + 1, sizeof *verify->items);
+    if (!verify->items)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; i < verify->tree.n; i++) {
+        verify->items[i].tree = &verify->tree.tensors[i];
+        match(verify, &verify->items[i]);
+    }
+    for (size_t i = 0; i < verify->n_lost; i++) {
+        verify->items[verify->tree.n + i] =
+            (struct rfs_verify_item){.tree = &verify->lost[i], .lost = true, .by_rank = true};
+    }
+    for (size_t i = 0; !verify->shown.view && i < verify->src.n; i++)
+        if (verify->src.tensors[i].type->bytes > 0 &&
+            !rfs_whole_find(&verify->tree, verify->src.tensors[i].name) &&
+            !rfs_whole_lacks(&verify->tree, verify->src.tensors[i].name))
+            rfs_findings_add_plain(&verify->findings, RFS_FOUND_MISSING,
+                                   verify->src.tensors[i].name, RFS_NO_RANK, NULL);
+    int rc = rfs_sweep_run(&sweep, verify->options->threads, err);
+    if (rc == 0 && verify->shown.view && verify->findings.list.n > 0)
+        rc = recheck(verify, &sweep, err);
+    for (size_t i = 0; i < verify->tree.n; i++)
+        XXH3_freeState(verify->items[i].state);
+    return rc;
+}
+
+int rfs_verify_tensors(struct rfs_verify *verify, struct rfs_error *err)
+{
+    return check_ranks(verify, err) ?: check_lost(verify, err) ?: check_content(verify, err);
+}

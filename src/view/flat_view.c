@@ -1,0 +1,602 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "view/flat_view.h"
+
+#include "base/cleanup.h"
+#include "base/glob.h"
+#include "base/order.h"
+#include "base/path.h"
+#include "base/store.h"
+#include "base/text.h"
+
+/* ---- shards ---------------------------------------------------------------------------------- */
+
+/* The shards of a whole checkpoint, a safetensors file each; zero-initialise. */
+struct shards {
+    const struct rfs_params *params;
+    const char *format; /* a text for the metadata of the files */
+    size_t n;           /* targets that are in some shard */
+    uint32_t *targets;  /* [n] owned; positions in the parameter list, in the order of the map */
+    uint32_t *shard_of; /* [n] owned */
+    uint32_t n_shards;
+    char **names;    /* [n_shards] owned; names of the files */
+    uint32_t *order; /* [n] owned; targets by shard, in order: set by group_targets */
+    size_t *ends;    /* [n_shards] owned; where each shard ends in ORDER */
+};
+
+/* Makes room for N targets. False when out of memory. */
+static bool shards_init(struct shards *shards, const struct rfs_params *params, size_t n)
+{
+    shards->params = params;
+    shards->targets = calloc(n + 1, sizeof *shards->targets);
+    shards->shard_of = calloc(n + 1, sizeof *shards->shard_of);
+    return shards->targets && shards->shard_of;
+}
+
+static void shards_end(struct shards *shards)
+{
+    for (uint32_t i = 0; shards->names && i < shards->n_shards; i++)
+        free(shards->names[i]);
+    free(shards->names);
+    free(shards->targets);
+    free(shards->shard_of);
+    free(shards->order);
+    free(shards->ends);
+}
+
+/* Returns the bytes of a target as shown. */
+static uint64_t shown_bytes(const struct rfs_view *view, const struct rfs_target *target)
+{
+    return rfs_catalog_type(view->catalog, target->shown_type)->bytes;
+}
+
+/*
+ * Groups the targets by shard, and makes room for the names, and for the files and MORE others.
+ * Returns 0, or -ENOMEM with *err filled.
+ */
+static int group_targets(struct rfs_view *view, struct shards *shards, size_t more,
+                         struct rfs_error *err)
+{
+    shards->names = calloc(shards->n_shards + 1, sizeof *shards->names);
+    shards->order = calloc(shards->n + 1, sizeof *shards->order);
+    shards->ends = calloc(shards->n_shards + 1, sizeof *shards->ends);
+    view->files = calloc((size_t)shards->n_shards + more, sizeof *view->files);
+    if (!shards->names || !shards->order || !shards->ends || !view->files)
+        return rfs_fail_memory(err);
+    /* Ends are begins first: each moves on with the targets that are put there. */
+    for (size_t i = 0; i < shards->n; i++)
+        shards->ends[shards->shard_of[i] + 1]++;
+    for (uint32_t p = 1; p <= shards->n_shards; p++)
+        shards->ends[p] += shards->ends[p - 1];
+    for (size_t i = 0; i < shards->n; i++)
+        shards->order[shards->ends[shards->shard_of[i]]++] = shards->targets[i];
+    return 0;
+}
+
+/*
+ * Shows an image, which it takes over in any case, of so many parameters. Returns 0, or -ENOMEM
+ * with *err filled.
+ */
+static int show_image(struct rfs_view *view, const char *name, size_t parameters,
+                      struct rfs_image *image, struct rfs_error *err)
+{
+    struct rfs_view_file *file = &view->files[view->n_files++];
+
+    file->own = image;
+    file->mapped = true;
+    file->parameters = parameters;
+    atomic_init(&file->image, image);
+    file->name = strdup(name);
+    return file->name ? 0 : rfs_fail_memory(err);
+}
+
+/* Shows every shard that has a target. Returns 0 or -errno with *err filled. */
+static int show_shards(struct rfs_view *view, const struct shards *shards, struct rfs_error *err)
+{
+    size_t begin = 0;
+
+    for (uint32_t p = 0; p < shards->n_shards; p++) {
+        const struct rfs_selection selection = {shards->params, shards->order + begin,
+                                                shards->ends[p] - begin, "-o file_size="};
+        struct rfs_image *image;
+        begin = shards->ends[p];
+        if (selection.n == 0)
+            continue;
+        int rc = rfs_image_safetensors(view->catalog, &selection, shards->format, &image, err)
+                     ?: show_image(view, shards->names[p], selection.n, image, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/*
+ * Shows a map of each target of the first N shards to its file. Returns 0, or -ENOMEM with *err
+ * filled.
+ */
+static int show_map(struct rfs_view *view, const struct shards *shards, uint32_t n,
+                    const char *name, enum rfs_weight_map_style style, struct rfs_error *err)
+{
+    RFS_FREE uint32_t *names = calloc(shards->n + 1, sizeof *names);
+    RFS_FREE const char **files = calloc(shards->n + 1, sizeof *files);
+    struct rfs_weight_map map = {.style = style, .names = names, .files = files};
+    struct rfs_image *image;
+    size_t at = 0;
+
+    if (!names || !files)
+        return rfs_fail_memory(err);
+    for (uint32_t p = 0; p < n; p++)
+        for (; at < shards->ends[p]; at++) {
+            const struct rfs_target *target = &shards->params->targets[shards->order[at]];
+            names[at] = target->shown_name;
+            files[at] = shards->names[p];
+            map.total_size += shown_bytes(view, target);
+        }
+    map.n = at;
+    if (rfs_image_weight_map(view->catalog, &map, &image))
+        return rfs_fail_memory(err);
+    return show_image(view, name, 0, image, err);
+}
+
+/* ---- the files of a model beside its config -------------------------------------------------- */
+
+/*
+ * The files beside the given config that belong to a model, which view=huggingface shows as they
+ * are: generation_config.json, the tokenizer's, and code. Zero-initialise.
+ */
+struct model_files {
+    RFS_VEC(char *) names; /* owned */
+    char *folder;          /* owned */
+};
+
+RFS_COMPARE(by_name, char *, x, y, strcmp(*x, *y))
+
+/* Lists the files of a folder that are like a pattern, sorted; none if it is not there. */
+static int list_files(const char *folder, const char *const *patterns, struct model_files *files,
+                      struct rfs_error *err)
+{
+    RFS_CLOSE_DIR struct rfs_dir dir = {.dir = NULL};
+    const bool there = rfs_dir_open(folder, &dir) == 0;
+    bool room = true;
+
+    for (const struct dirent *entry; there && room && (entry = rfs_dir_next(&dir));) {
+        bool like = false;
+        for (size_t i = 0; patterns[i]; i++)
+            like = like ||
+                   (entry->d_type != DT_DIR && rfs_glob_match_file(patterns[i], entry->d_name));
+        char *name = like ? strdup(entry->d_name) : NULL;
+        room = !like || (name && RFS_PUSH(&files->names, name));
+        if (!room)
+            free(name);
+    }
+    RFS_SORT_ALL(&files->names, by_name);
+    return room ? 0 : rfs_fail_memory(err);
+}
+
+static void model_files_end(struct model_files *files)
+{
+    for (size_t i = 0; i < files->names.n; i++)
+        free(files->names.data[i]);
+    free(files->names.data);
+    free(files->folder);
+}
+
+static int list_model_files(const struct rfs_view *view, struct model_files *files,
+                            struct rfs_error *err)
+{
+    static const char *const patterns[] = {"generation_config.json",
+                                           "tokenizer*",
+                                           "vocab.*",
+                                           "merges.txt",
+                                           "special_tokens_map.json",
+                                           "added_tokens.json",
+                                           "chat_template*",
+                                           "preprocessor_config.json",
+                                           "*.tiktoken",
+                                           "configuration_*.py",
+                                           "modeling_*.py",
+                                           "tokenization_*.py",
+                                           NULL};
+
+    if (!view->rules.config)
+        return 0;
+    const int rc = rfs_path_parent(view->rules.config, &files->folder, NULL, err);
+    return rc ? rc : list_files(files->folder, patterns, files, err);
+}
+
+/* Shows config.json and the listed files; there is room in view->files. */
+static int show_model_files(struct rfs_view *view, const struct model_files *files,
+                            struct rfs_error *err)
+{
+    if (view->rules.config && rfs_files_secret(rfs_catalog_files(view->catalog))) {
+        rfs_log(&view->log, RFS_INFO, "with a key, the files beside %s are not shown",
+                view->rules.config);
+        return 0;
+    }
+    int rc = view->rules.config
+                 ? rfs_view_pass_on(view, view->rules.config, "config.json",
+                                    view->rules.cut.bytes > 0 ? &view->rules.cut : NULL, err)
+                 : 0;
+
+    for (size_t i = 0; i < files->names.n && rc == 0; i++) {
+        RFS_FREE char *path = rfs_path_join(files->folder, files->names.data[i]);
+        rc = path ? rfs_view_pass_on(view, path, files->names.data[i], NULL, err)
+                  : rfs_fail_memory(err);
+    }
+    return rc;
+}
+
+/* ---- view=huggingface ------------------------------------------------------------------------ */
+
+/*
+ * The files that save_torch_state_dict of huggingface_hub and save_pretrained of transformers make:
+ * model.safetensors, or model-00001-of-0000N.safetensors and so on with
+ * model.safetensors.index.json. They are filled in the order of the parameters
+ * (split_state_dict_into_shards_factory): one that is larger than a file may be has a file for
+ * itself, one that the file at hand has no room for begins the next.
+ */
+#define FILE_BYTES UINT64_C(5000000000) /* the 5GB that both have for a default */
+#define NO_SHARD UINT32_MAX
+
+/* Gives a shard of their own to the targets from *first on that have none, if there is any. */
+static void close_shard(struct shards *shards, size_t *first, size_t end)
+{
+    bool any = false;
+
+    for (; *first < end; ++*first)
+        if (shards->shard_of[*first] == NO_SHARD) {
+            shards->shard_of[*first] = shards->n_shards;
+            any = true;
+        }
+    shards->n_shards += any;
+}
+
+static void fill_in_order(const struct rfs_view *view, struct shards *shards, uint64_t most)
+{
+    uint64_t filled = 0;
+    size_t first = 0;
+
+    shards->n = shards->params->n;
+    for (size_t i = 0; i < shards->n; i++) {
+        const uint64_t bytes = shown_bytes(view, &shards->params->targets[i]);
+        shards->targets[i] = (uint32_t)i;
+        shards->shard_of[i] = NO_SHARD;
+        if (bytes > most) {
+            shards->shard_of[i] = shards->n_shards++;
+            continue;
+        }
+        if (bytes > most - filled) {
+            close_shard(shards, &first, i);
+            filled = 0;
+        }
+        filled += bytes;
+    }
+    close_shard(shards, &first, shards->n);
+}
+
+static int show_huggingface(struct rfs_view *view, const struct rfs_params *params,
+                            struct rfs_error *err)
+{
+    const uint64_t most = view->options.file_size ? view->options.file_size : FILE_BYTES;
+    RFS_CLEANUP(shards_end) struct shards shards = {.format = "pt"};
+    RFS_CLEANUP(model_files_end) struct model_files files = {.folder = NULL};
+
+    if (!shards_init(&shards, params, params->n))
+        return rfs_fail_memory(err);
+    fill_in_order(view, &shards, most);
+    int rc =
+        list_model_files(view, &files, err) ?: group_targets(view, &shards, 2 + files.names.n, err);
+    for (uint32_t p = 0; !rc && p < shards.n_shards; p++) {
+        shards.names[p] = shards.n_shards == 1 ? strdup("model.safetensors")
+                                               : rfs_text_printf("model-%05u-of-%05u.safetensors",
+                                                                 p + 1, shards.n_shards);
+        if (!shards.names[p])
+            rc = rfs_fail_memory(err);
+    }
+    if (!rc)
+        rc = show_shards(view, &shards, err);
+    if (!rc && shards.n_shards > 1)
+        rc = show_map(view, &shards, shards.n_shards, "model.safetensors.index.json",
+                      RFS_WEIGHT_MAP_HUGGINGFACE, err);
+    return rc ? rc : show_model_files(view, &files, err);
+}
+
+/* ---- view=unified ---------------------------------------------------------------------------- */
+
+/*
+ * The files that unified_safetensors of MindSpore makes (parallel/transform_safetensors.py):
+ *
+ *     part0.safetensors …      whole tensors of the source strategy, without accu_grads*
+ *     param_name_map.json      which of them each of these is in
+ *     hyper_param.safetensors  rank 0's other values, as they are there, accu_grads* included
+ *
+ * There are as many as files of 3 GiB would hold all bytes. The tensors, the largest first, each go
+ * to the shard that has the least so far. Those of one size go in the order in which they come up
+ * in the files of rank 0, rank 1, … (MindSpore: of the folders as the file system lists them).
+ * Parameters that are neither in the strategy nor in rank 0's file are lost; here they are reported
+ * in a warning. If rank 0 has no file, parameters that are proved equal on the other ranks are
+ * taken.
+ */
+#define SHARD_BYTES (UINT64_C(3) << 30)
+
+struct unifying {
+    struct rfs_view *view;
+    const struct rfs_params *whole; /* the planner's */
+    uint32_t *position_of;          /* by name id: position in WHOLE, or RFS_NO_ID */
+    unsigned char *done;            /* [whole->n] 1: in a shard */
+    size_t n_names;
+    struct shards shards; /* the view's parameter list: WHOLE, and additions */
+    struct rfs_error *err;
+};
+
+static void unifying_end(struct unifying *u)
+{
+    shards_end(&u->shards);
+    free(u->position_of);
+    free(u->done);
+}
+
+/* Returns whether NAME, the source's, is of a gradient. */
+static bool is_gradient(const char *name)
+{
+    return strncmp(name, "accu_grads", strlen("accu_grads")) == 0;
+}
+
+/* Returns whether MindSpore takes NAME into the shards of tensors. */
+static bool is_parameter(const struct rfs_view *view, const char *name)
+{
+    return !is_gradient(name) && (!view->src || rfs_strategy_find(view->src, name) >= 0);
+}
+
+/* Makes room for all, and a parameter list to which rank 0's own values can be added. */
+static int prepare(struct unifying *u)
+{
+    struct rfs_catalog *catalog = u->view->catalog;
+    const struct rfs_index *first = rfs_catalog_ready(catalog, 0);
+    const size_t most = u->whole->n + (first ? first->n : 0);
+    struct rfs_params *params;
+
+    u->n_names = rfs_intern_count(rfs_catalog_tables(catalog)->names);
+    u->position_of = malloc((u->n_names + 1) * sizeof *u->position_of);
+    u->done = calloc(u->whole->n + 1, 1);
+    params = malloc(sizeof *params + most * sizeof *params->targets);
+    u->view->params = params;
+    if (!u->position_of || !u->done || !params || !shards_init(&u->shards, params, most))
+        return rfs_fail_memory(u->err);
+    memcpy(params, u->whole, sizeof *params + u->whole->n * sizeof *params->targets);
+    for (size_t i = 0; i < u->n_names; i++)
+        u->position_of[i] = RFS_NO_ID;
+    for (size_t i = 0; i < u->whole->n; i++)
+        u->position_of[u->whole->targets[i].name] = (uint32_t)i;
+    return 0;
+}
+
+static void take(struct unifying *u, uint32_t position, uint32_t shard)
+{
+    u->shards.shard_of[u->shards.n] = shard;
+    u->shards.targets[u->shards.n++] = position;
+    if (position < u->whole->n)
+        u->done[position] = 1;
+}
+
+struct occurrence {
+    uint64_t offset;
+    size_t entry;
+    uint32_t shard;
+    uint32_t name;
+};
+
+RFS_COMPARE(by_occurrence, struct occurrence, x, y,
+            RFS_ORDER(x->shard, y->shard)
+                ?: RFS_ORDER(x->offset, y->offset)
+                ?: RFS_ORDER(x->entry, y->entry))
+
+/* Takes the parameters of one rank that did not come up before. */
+static int take_of_rank(struct unifying *u, const struct rfs_index *index)
+{
+    struct rfs_catalog *catalog = u->view->catalog;
+    RFS_FREE struct occurrence *found = calloc(index->n + 1, sizeof *found);
+
+    if (!found)
+        return rfs_fail_memory(u->err);
+    for (size_t i = 0; i < index->n; i++)
+        found[i] =
+            (struct occurrence){index->entries[i].offset, i, index->part_of ? index->part_of[i] : 0,
+                                index->entries[i].name};
+    /* An index of safetensors files is sorted by name; here MindSpore goes by the header. */
+    if (rfs_catalog_format(catalog) == RFS_FORMAT_SAFETENSORS)
+        RFS_SORT(found, index->n, by_occurrence);
+    for (size_t i = 0; i < index->n; i++) {
+        const uint32_t position = u->position_of[found[i].name];
+        if (position != RFS_NO_ID && !u->done[position] &&
+            is_parameter(u->view, rfs_catalog_name(catalog, found[i].name)))
+            take(u, position, 0);
+    }
+    return 0;
+}
+
+/* Takes the parameters in the order in which they come up; their shards are found later. */
+static int take_parameters(struct unifying *u)
+{
+    const struct rfs_catalog *catalog = u->view->catalog;
+    int rc = 0;
+
+    for (uint32_t r = 0; rc == 0 && r < rfs_catalog_ranks(catalog); r++) {
+        const struct rfs_index *index = rfs_catalog_ready(catalog, r);
+        rc = index ? take_of_rank(u, index) : 0;
+    }
+    return rc;
+}
+
+struct weighed {
+    uint64_t bytes;
+    size_t order; /* the order of coming up */
+    uint32_t target;
+};
+
+RFS_COMPARE(by_weight, struct weighed, x, y,
+            RFS_ORDER(y->bytes, x->bytes) ?: RFS_ORDER(x->order, y->order))
+
+static uint32_t lightest(const uint64_t *filled, uint32_t n)
+{
+    uint32_t least = 0;
+
+    for (uint32_t p = 1; p < n; p++)
+        if (filled[p] < filled[least])
+            least = p;
+    return least;
+}
+
+/* Puts the parameters into as many shards as their size requires. */
+static int divide(struct unifying *u)
+{
+    const uint64_t limit = u->view->options.file_size ? u->view->options.file_size : SHARD_BYTES;
+    struct shards *shards = &u->shards;
+    RFS_FREE struct weighed *weighed = calloc(shards->n + 1, sizeof *weighed);
+    RFS_FREE uint64_t *filled = calloc(shards->n + 1, sizeof *filled);
+    uint64_t total = 0;
+
+    if (!weighed || !filled)
+        return rfs_fail_memory(u->err);
+    for (size_t i = 0; i < shards->n; i++) {
+        const uint32_t target = shards->targets[i];
+        weighed[i] =
+            (struct weighed){shown_bytes(u->view, &shards->params->targets[target]), i, target};
+        total += weighed[i].bytes;
+    }
+    RFS_SORT(weighed, shards->n, by_weight);
+    const uint64_t wanted = total / limit + (total % limit != 0);
+    shards->n_shards = (uint32_t)(wanted < shards->n ? wanted : shards->n);
+    if (shards->n > 0 && shards->n_shards == 0)
+        shards->n_shards = 1; /* all are empty tensors, for which MindSpore fails */
+    for (size_t i = 0; i < shards->n; i++) {
+        const uint32_t shard = lightest(filled, shards->n_shards);
+        shards->targets[i] = weighed[i].target;
+        shards->shard_of[i] = shard;
+        filled[shard] += weighed[i].bytes;
+    }
+    return 0;
+}
+
+/* Takes a value of rank 0 as it is there, which the planner would not, into the last shard. */
+static int take_raw(struct unifying *u, const struct rfs_entry *entry)
+{
+    struct rfs_params *params = u->view->params;
+    struct rfs_target *target = &params->targets[params->n];
+
+    *target = (struct rfs_target){
+        .name = entry->name, .type = entry->type, .geometry = RFS_NO_ID, .lengths = RFS_NO_ID};
+    const int rc = rfs_planner_show(u->view->planner, target, u->err);
+    if (rc || target->shown_name == RFS_NO_ID)
+        return rc;
+    take(u, (uint32_t)params->n++, u->shards.n_shards - 1);
+    return 0;
+}
+
+/* Takes, if rank 0 is lost, values that the planner proved equal elsewhere. */
+static void take_proved(struct unifying *u)
+{
+    for (uint32_t i = 0; i < u->whole->n; i++) {
+        const struct rfs_target *target = &u->whole->targets[i];
+        const char *name = rfs_catalog_name(u->view->catalog, target->name);
+        if (!u->done[i] && target->geometry == RFS_NO_ID && !is_gradient(name))
+            take(u, i, u->shards.n_shards - 1);
+    }
+}
+
+/* Takes rank 0's values that are no parameters into a shard of their own. */
+static int take_rest(struct unifying *u)
+{
+    const struct rfs_catalog *catalog = u->view->catalog;
+    const struct rfs_index *index = rfs_catalog_ready(catalog, 0);
+
+    u->shards.n_shards++;
+    if (!rfs_catalog_has(catalog, 0))
+        take_proved(u);
+    for (size_t i = 0; index && i < index->n; i++) {
+        const struct rfs_entry *entry = &index->entries[i];
+        const uint32_t position = u->position_of[entry->name];
+        int rc = 0;
+        if (position != RFS_NO_ID && u->done[position])
+            continue;
+        if (position != RFS_NO_ID && u->whole->targets[position].geometry == RFS_NO_ID)
+            take(u, position, u->shards.n_shards - 1);
+        else
+            rc = take_raw(u, entry);
+        if (rc)
+            return rc;
+        if (position != RFS_NO_ID)
+            u->done[position] = 1;
+    }
+    return 0;
+}
+
+/* Warns of values that are lost; gradients of the other stages are not missed. */
+static void warn_of_lost(const struct unifying *u)
+{
+    const struct rfs_target *first = NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; i < u->whole->n; i++)
+        if (!u->done[i] &&
+            !is_gradient(rfs_catalog_name(u->view->catalog, u->whole->targets[i].name)) && n++ == 0)
+            first = &u->whole->targets[i];
+    if (first)
+        rfs_log(&u->view->log, RFS_WARNING,
+                "view=unified takes other values than parameters from rank_0 alone, as "
+                "unified_safetensors "
+                "does: "
+                "%zu value%s that rank_0 lacks %s left out: '%s'%s",
+                n, n == 1 ? "" : "s", n == 1 ? "is" : "are",
+                rfs_catalog_name(u->view->catalog, first->name), n == 1 ? "" : " and others");
+}
+
+static int name_shards(struct unifying *u)
+{
+    struct shards *shards = &u->shards;
+
+    for (uint32_t p = 0; p < shards->n_shards; p++) {
+        shards->names[p] = p + 1 == shards->n_shards ? strdup("hyper_param.safetensors")
+                                                     : rfs_text_printf("part%u.safetensors", p);
+        if (!shards->names[p])
+            return rfs_fail_memory(u->err);
+    }
+    return 0;
+}
+
+static int show_unified(struct rfs_view *view, const struct rfs_params *params,
+                        struct rfs_error *err)
+{
+    RFS_CLEANUP(unifying_end)
+    struct unifying u = {.view = view, .whole = params, .err = err, .shards = {.format = "ms"}};
+
+    int rc = prepare(&u)
+            ?: take_parameters(&u)
+            ?: divide(&u)
+            ?: take_rest(&u)
+            ?: group_targets(view, &u.shards, 2, err)
+            ?: name_shards(&u)
+            ?: show_shards(view, &u.shards, err);
+    if (rc)
+        return rc;
+    warn_of_lost(&u);
+    return show_map(view, &u.shards, u.shards.n_shards - 1, "param_name_map.json",
+                    RFS_WEIGHT_MAP_MINDSPORE, err);
+}
+
+/* ---- the kind of view ------------------------------------------------------------------------ */
+
+/* The images of all files are ready. */
+static const struct rfs_view_kind kind = {.by_rank = false};
+
+int rfs_view_flat_open(struct rfs_view *view, struct rfs_error *err)
+{
+    const struct rfs_rank_plan *plan;
+
+    view->kind = &kind;
+    view->n_groups = 1;
+    const int rc = rfs_planner_rank(view->planner, 0, &plan, err);
+    if (rc)
+        return rc;
+    return view->options.shown == RFS_SHOW_HUGGINGFACE ? show_huggingface(view, plan->params, err)
+                                                       : show_unified(view, plan->params, err);
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The library itself: its version and features, and how results, errors and keys of any view reach
+ * or leave a caller, who may have been built with older and smaller structs.
+ */
+#include "store/crypt/cipher.h"
+#include "store/remote/remote.h"
+#include "view/internal.h"
+
+#if defined(__x86_64__) || defined(__i386__)
+#define AVX2() (__builtin_cpu_supports("avx2") != 0)
+#else
+#define AVX2() false
+#endif
+
+static char features[256];
+
+static void list_features(void)
+{
+    snprintf(
+        features, sizeof features,
+        "reads ckpt, safetensors, pt, hfai; shows ckpt, safetensors, pt, hfai; %s; %s; %s kernels",
+        rfs_cipher_library(), rfs_remote_library() ? rfs_remote_library() : "no object storage",
+        AVX2() ? "AVX2" : "portable");
+}
+
+void reshard_load_modules(void)
+{
+    rfs_cipher_load();
+    rfs_remote_load();
+}
+
+int reshard_guard_keys(void)
+{
+    return rfs_cipher_guard() ? 0 : -EALREADY;
+}
+
+const char *reshard_version(void)
+{
+    return RESHARD_VERSION;
+}
+
+const char *reshard_features(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, list_features);
+    return features;
+}
+
+/* ---- results and errors ---------------------------------------------------------------------- */
+
+void rfs_view_give(void *to, void *from, size_t size)
+{
+    size_t theirs;
+
+    memcpy(&theirs, to, sizeof theirs);
+    memcpy(from, &theirs, sizeof theirs);
+    memcpy(to, from, theirs < size ? theirs : size);
+}
+
+int rfs_view_report(reshard_error *out, const struct rfs_error *err, int code)
+{
+    reshard_error full = {.code = code, .usage = err->usage};
+
+    if (!out || code == 0)
+        return code;
+    snprintf(full.message, sizeof full.message, "%s", err->text);
+    rfs_view_give(out, &full, sizeof full);
+    return code;
+}
+
+int rfs_view_log_failure(struct rfs_view *view, int rc, const struct rfs_error *err)
+{
+    if (rc != -EINTR && err->text[0])
+        rfs_log_limited(&view->log, RFS_ERROR, "%s", err->text);
+    return rc;
+}

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "view/rules_view.h"
+
+#include "base/cancel.h"
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/path.h"
+#include "base/secret.h"
+#include "base/store.h"
+#include "base/text.h"
+#include "plan/by_rules.h"
+#include "rules/rules.h"
+
+RFS_CLEANUP_OF(free_rules, struct rfs_rules *, rfs_rules_free)
+RFS_CLEANUP_OF(free_config, struct rfs_hf_config *, rfs_hf_config_free)
+
+/* ---- tensors that are left out as copies ----------------------------------------------------- */
+
+#define CHUNK_BYTES (UINT64_C(4) << 20) /* bytes that a thread compares at a time */
+#define LANES 8                         /* threads that compare, each with two pieces in memory */
+
+/* A copy and its original. */
+struct pair {
+    struct rfs_view *view;
+    struct rfs_slice slices[2];
+};
+
+static void pair_end(struct pair *pair)
+{
+    rfs_slice_free(&pair->slices[0]);
+    rfs_slice_free(&pair->slices[1]);
+}
+
+static const char *name_of(const struct rfs_view *view, uint32_t source)
+{
+    return rfs_catalog_name(view->stored, rfs_by_rules_target(view->rules.made, source)->name);
+}
+
+/*
+ * Returns 0 if the bytes are equal, 1 if they differ, or -errno. TWICE is room for a piece of each.
+ */
+static int compare_piece(const struct pair *pair, uint64_t begin, size_t size, unsigned char *twice)
+{
+    struct rfs_assembler *assembler = pair->view->assembler;
+    const int rc =
+        rfs_assemble(assembler, &pair->slices[0], begin, size, true, twice)
+            ?: rfs_assemble(assembler, &pair->slices[1], begin, size, true, twice + RFS_PIECE);
+
+    return rc ? rc : memcmp(twice, twice + RFS_PIECE, size) != 0;
+}
+
+/* Compares every LANES-th chunk, from number LANE on. */
+static int compare_lane(void *ctx, size_t lane)
+{
+    const struct pair *pair = ctx;
+    struct rfs_secret *secret = rfs_files_secret(rfs_catalog_files(pair->view->stored));
+    unsigned char *twice = secret ? rfs_secret_map(secret, 2 * RFS_PIECE) : malloc(2 * RFS_PIECE);
+    const uint64_t bytes = pair->slices[0].bytes;
+    int rc = twice ? 0 : -ENOMEM;
+
+    for (uint64_t begin = lane * CHUNK_BYTES; begin < bytes && rc == 0;
+         begin += LANES * CHUNK_BYTES) {
+        const uint64_t end = rfs_min_u64(begin + CHUNK_BYTES, bytes);
+        for (uint64_t at = begin; at < end && rc == 0; at += RFS_PIECE)
+            rc = rfs_cancelled()
+                     ? -EINTR
+                     : compare_piece(pair, at, (size_t)rfs_min_u64(RFS_PIECE, end - at), twice);
+    }
+    if (secret)
+        rfs_secret_unmap(twice, 2 * RFS_PIECE);
+    else
+        free(twice);
+    return rc;
+}
+
+static int fail(const struct rfs_view *view, const struct rfs_rules_copy *copy, int rc,
+                struct rfs_error *err)
+{
+    const struct rfs_where where =
+        RFS_OF(rfs_catalog_path(view->stored), name_of(view, copy->copy));
+    const char *original = name_of(view, copy->original);
+
+    if (rc > 0)
+        return rfs_fail(err, -EINVAL, where, copy->remedy,
+                        "has other bytes than '%s', of which it should be a copy: %s: line %u",
+                        original, copy->file, copy->line);
+    return rc == -ENOMEM
+               ? rfs_fail_memory(err)
+               : rfs_fail(err, rc, where, NULL,
+                          "cannot be compared with '%s', of which it should be a copy: %s",
+                          original, strerror(-rc));
+}
+
+static int compare_pair(struct rfs_view *view, const struct rfs_rules_copy *copy,
+                        struct rfs_error *err)
+{
+    RFS_CLEANUP(pair_end) struct pair pair = {.view = view};
+    const uint32_t sources[] = {copy->copy, copy->original};
+    int rc = 0;
+
+    for (unsigned i = 0; i < 2 && rc == 0; i++)
+        rc = rfs_planner_slice(view->rules.whole, 0,
+                               rfs_by_rules_target(view->rules.made, sources[i]), &pair.slices[i]);
+    if (rc == 0)
+        rc = rfs_pool_for(
+            view->set->pool,
+            (size_t)rfs_min_u64(LANES, (pair.slices[0].bytes + CHUNK_BYTES - 1) / CHUNK_BYTES),
+            compare_lane, &pair);
+    return rc ? fail(view, copy, rc, err) : 0;
+}
+
+static int compare_all(struct rfs_view *view, struct rfs_error *err)
+{
+    const struct rfs_rules_map *map = rfs_by_rules_map(view->rules.made);
+    int rc = 0;
+
+    rfs_log(&view->log, RFS_INFO,
+            "%zu tensor%s that the rules leave out as copies: compared with their originals; the "
+            "first is '%s'",
+            map->copies.n, map->copies.n == 1 ? "" : "s", name_of(view, map->copies.data[0].copy));
+    for (size_t i = 0; i < map->copies.n && rc == 0; i++)
+        if (rfs_by_rules_can_compare(view->rules.made, &map->copies.data[i]))
+            rc = compare_pair(view, &map->copies.data[i], err);
+    return rc;
+}
+
+int rfs_view_compare_copies(struct rfs_view *view, struct rfs_error *err)
+{
+    struct rfs_error own = {0};
+
+    if (!view->rules.made || rfs_by_rules_map(view->rules.made)->copies.n == 0)
+        return 0;
+    pthread_mutex_lock(&view->lock);
+    int rc = rfs_once_begin(&view->rules.compared, &view->made, &view->lock);
+    if (rc == 1) {
+        pthread_mutex_unlock(&view->lock);
+        rc = compare_all(view, &own);
+        pthread_mutex_lock(&view->lock);
+        if (rc == -EINVAL)
+            view->rules.differs = own;
+        rfs_once_end(&view->rules.compared, &view->made, rc == 0 || rc == -EINVAL);
+    } else if (rc == 0) {
+        own = view->rules.differs;
+        rc = own.code;
+    }
+    pthread_mutex_unlock(&view->lock);
+    if (rc && err)
+        *err = own;
+    return rc;
+}
+
+int rfs_view_compare_copies_for(struct rfs_view *view, const struct rfs_image *image,
+                                struct rfs_error *err)
+{
+    if (!view->rules.made || rfs_by_rules_map(view->rules.made)->copies.n == 0 || !image->params ||
+        image->storages)
+        return 0;
+    for (size_t i = 0; i < image->n; i++) {
+        const uint32_t target = image->regions[i].target;
+        if (target < RFS_NO_TARGET &&
+            rfs_by_rules_is_compared(view->rules.made, image->params->targets[target].name))
+            return rfs_view_compare_copies(view, err);
+    }
+    return 0;
+}
+
+/* ---- the rules and the config ---------------------------------------------------------------- */
+
+/* Opens the rules that the option names: by a path, or by the name of installed rules. */
+static int open_rules(const char *value, struct rfs_rules **out, struct rfs_error *err)
+{
+    return strchr(value, '/') || rfs_text_ends(value, ".rules") ? rfs_rules_open(value, out, err)
+                                                                : rfs_rules_named(value, out, err);
+}
+
+/*
+ * Takes over PATH, and returns it with its folder as it really is. The file itself may be a link,
+ * beside which the other files are. NULL with *err filled.
+ */
+static char *in_its_folder(char *path, struct rfs_error *err)
+{
+    RFS_FREE char *folder = rfs_store_parent(path);
+    char *real = folder ? rfs_path_join(folder, rfs_path_name(path)) : NULL;
+
+    if (!real)
+        rfs_fail_read(err, RFS_IN(path), -errno);
+    free(path);
+    return real;
+}
+
+/* Returns the path of the config in the options, or in the source; owned. NULL with *err filled. */
+static char *find_config(const struct rfs_view *view, struct rfs_error *err)
+{
+    const char *given = view->options.hf_config;
+    char *path =
+        given ? strdup(given) : rfs_path_join(rfs_catalog_path(view->stored), "config.json");
+
+    if (!path)
+        rfs_fail_memory(err);
+    if (path && (given || rfs_store_there(path)))
+        return in_its_folder(path, err);
+    if (!path)
+        return NULL;
+    free(path);
+    rfs_fail_usage(err, "hf_config=config.json",
+                   "option convert needs the model's config.json, and the source has none");
+    return NULL;
+}
+
+/* Compares copies for a caller that passes on the number alone, so that the log gets the text. */
+static int compare(void *ctx)
+{
+    struct rfs_error err = {0};
+    const int rc = rfs_view_compare_copies(ctx, &err);
+
+    return rc ? rfs_view_log_failure(ctx, rc, &err) : 0;
+}
+
+/* Returns the first made tensor whose elements are no plain floating-point numbers, or NULL. */
+static const struct rfs_rules_made *find_coded(const struct rfs_rules_map *map)
+{
+    for (size_t i = 0; i < map->made.n; i++)
+        if (!rfs_dtype_is_float_target(map->made.data[i].shown))
+            return &map->made.data[i];
+    return NULL;
+}
+
+/* Cuts quantization_config out of the config if no weight is quantized. */
+static void cut_config(struct rfs_view *view, const struct rfs_hf_config *config)
+{
+    const struct rfs_rules_made *coded = find_coded(rfs_by_rules_map(view->rules.made));
+    struct rfs_view_cut cut;
+
+    if (view->options.shown != RFS_SHOW_HUGGINGFACE ||
+        !rfs_hf_config_quantization(config, &cut.from, &cut.to, &cut.bytes))
+        return;
+    if (coded)
+        rfs_log(&view->log, RFS_WARNING,
+                "config.json keeps its quantization_config, because '%s' is %s: it must fit the "
+                "tensors of the view",
+                coded->name, rfs_dtype_name(coded->shown));
+    else {
+        rfs_log(&view->log, RFS_INFO,
+                "config.json is shown without its quantization_config: no tensor is quantized");
+        view->rules.cut = cut;
+    }
+}
+
+int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
+{
+    const struct rfs_options *options = &view->options;
+    RFS_CLEANUP(free_rules) struct rfs_rules *rules = NULL;
+    RFS_CLEANUP(free_config) struct rfs_hf_config *config = NULL;
+
+    if (!options->convert)
+        return 0;
+    view->rules.config = find_config(view, err);
+    if (!view->rules.config)
+        return err->code;
+    int rc = open_rules(options->convert, &rules, err)
+                 ?: rfs_hf_config_open(view->rules.config, &config, err);
+    if (rc)
+        return rc;
+    const struct rfs_planner_config whole = {
+        .catalog = view->stored,
+        .src = view->src,
+        .pool = view->set->pool,
+        .log = &view->log,
+        .strict = options->strict,
+        .keep_empty = true,
+        .incomplete = &view->rules.incomplete,
+    };
+    rc = rfs_planner_new(&whole, &view->rules.whole, err);
+    if (rc)
+        return rc;
+    const struct rfs_by_rules_config converted = {
+        .whole = view->rules.whole,
+        .catalog = view->stored,
+        .rules = rules,
+        .hf_config = config,
+        .options = options->convert_options,
+        .log = &view->log,
+        .compare = compare,
+        .ctx = view,
+    };
+    rc = rfs_by_rules_new(&converted, &view->rules.made, err);
+    if (rc)
+        return rc;
+    const struct rfs_rules_map *map = rfs_by_rules_map(view->rules.made);
+    if (options->shown == RFS_SHOW_HUGGINGFACE && !map->from_left)
+        return rfs_fail_usage(err, "view=unified or view=mindformers; or leave convert out",
+                              "view=huggingface is for the names of %s, and of this source the "
+                              "rules make those of %s",
+                              map->side[1], map->side[0]);
+    cut_config(view, config);
+    view->catalog = rfs_by_rules_catalog(view->rules.made);
+    view->rules.src = view->src;
+    view->src = NULL;
+    return 0;
+}
+
+void rfs_view_rules_free(struct rfs_view *view)
+{
+    rfs_by_rules_free(view->rules.made);
+    rfs_planner_free(view->rules.whole);
+    rfs_strategy_free(view->rules.src);
+    free(view->rules.incomplete.damaged.data);
+    free(view->rules.incomplete.from.data);
+    free(view->rules.config);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Views through conversion rules (rules/rules.h): the source is planned as one whole checkpoint,
+ * and the rules make of it the checkpoint that the view shows.
+ *
+ * Rules leave out tensors that should be copies of others, such as an output that is tied to the
+ * embeddings. If their bytes differ, the view would drop trained weights, so nothing that is made
+ * of such an original is shown before both were compared. Each copy and its original are read once,
+ * in the first call that needs the result; 16 MiB meanwhile. Of many threads that need it, one
+ * compares and the others wait.
+ */
+#pragma once
+
+#include "view/internal.h"
+
+/*
+ * Sets, if the options name rules, view->catalog to that of the made tensors, and view->src to
+ * NULL, as these are not cut. The strategy of the source has been read. Returns 0 or -errno with
+ * *err filled.
+ */
+int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err);
+void rfs_view_rules_free(struct rfs_view *view);
+
+/*
+ * Compares all copies, at the first call. Returns 0, or -EINVAL if one differs, or -errno; *err is
+ * filled.
+ */
+int rfs_view_compare_copies(struct rfs_view *view, struct rfs_error *err);
+/* Does so if a tensor in the image is made of an original. Returns 0 or -errno with *err filled. */
+int rfs_view_compare_copies_for(struct rfs_view *view, const struct rfs_image *image,
+                                struct rfs_error *err);

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The files that a view shows: their ids, attributes and images, the sources that they are made of,
+ * and files beside those of tensors, which describe the others or are passed on as they are.
+ */
+#include "base/cleanup.h"
+#include "base/order.h"
+#include "base/path.h"
+#include "base/store.h"
+#include "formats/chunks/chunks.h"
+#include "store/beneath.h"
+#include "view/internal.h"
+#include "view/saved_sizes.h"
+
+#include <sys/stat.h>
+
+enum rfs_view_entry_kind rfs_view_entry(const struct rfs_view *view, uint64_t id, size_t *number)
+{
+    const bool by_rank = view->kind->by_rank;
+
+    id -= view->base; /* below it: a number that no file has */
+    if (id == RESHARD_ROOT)
+        return RFS_ENTRY_ROOT;
+    if (id < 2)
+        return RFS_ENTRY_NONE;
+    const uint64_t file = by_rank ? (id - 2) / 2 : id - 2;
+    const uint64_t folder = by_rank ? file : file - view->n_files;
+    const bool is_file = by_rank ? id % 2 != 0 : file < view->n_files;
+    *number = (size_t)(is_file ? file : folder);
+    return is_file && file < view->n_files        ? RFS_ENTRY_FILE
+           : !is_file && folder < view->n_folders ? RFS_ENTRY_DIR
+                                                  : RFS_ENTRY_NONE;
+}
+
+int rfs_view_no_entry(uint64_t id, struct rfs_error *err)
+{
+    return rfs_fail(err, -ENOENT, RFS_NOWHERE, NULL, "no entry has the id %llu",
+                    (unsigned long long)id);
+}
+
+void rfs_view_fill_dir(const struct reshard_view *set, reshard_stat *st)
+{
+    st->mode = S_IFDIR | set->dir_mode;
+    st->nlink = 2;
+    st->uid = set->dir_uid;
+    st->gid = set->dir_gid;
+    st->mtime = set->dir_mtime;
+}
+
+void rfs_view_fill_stat(const struct rfs_view *view, const struct rfs_rank_plan *plan,
+                        uint64_t bytes, reshard_stat *st)
+{
+    st->mode = S_IFREG | (view->set->encrypted ? plan->mode & S_IRUSR : plan->mode);
+    st->nlink = 1;
+    st->uid = plan->uid;
+    st->gid = plan->gid;
+    st->size = bytes;
+    st->mtime = plan->mtime;
+}
+
+/* ---- images ---------------------------------------------------------------------------------- */
+
+const struct rfs_image *rfs_view_publish(struct rfs_view_file *file, struct rfs_image *fresh)
+{
+    const struct rfs_image *other = NULL;
+
+    if (atomic_compare_exchange_strong_explicit(&file->image, &other, fresh, memory_order_acq_rel,
+                                                memory_order_acquire))
+        return file->own = fresh;
+    rfs_image_free(fresh);
+    return other;
+}
+
+int rfs_view_image(struct rfs_view *view, size_t file, const struct rfs_image **out,
+                   struct rfs_error *err)
+{
+    struct rfs_view_file *shown = &view->files[file];
+
+    *out = atomic_load_explicit(&shown->image, memory_order_acquire);
+    if (*out)
+        return 0;
+    const int rc = view->kind->image(view, file, out, err);
+    if (rc)
+        return rc;
+    const uint64_t reported = atomic_load_explicit(&shown->reported, memory_order_acquire);
+    if (reported > 0 && reported - 1 != (*out)->bytes) {
+        rfs_view_sizes_refute(view);
+        return rfs_fail(err, -ESTALE, RFS_IN(shown->name), "mount again",
+                        "its sources were changed after its size was read");
+    }
+    if (!atomic_exchange_explicit(&shown->image, *out, memory_order_acq_rel))
+        rfs_view_sizes_planned(view);
+    return 0;
+}
+
+struct rfs_tensors rfs_view_tensors(const struct rfs_view *view, size_t file,
+                                    const struct rfs_image *image)
+{
+    return (struct rfs_tensors){
+        .planner = view->planner,
+        .rank = view->files[file].rank,
+        .storages = image->storages,
+        .params = image->params,
+        .plan = rfs_view_plan(view, file),
+    };
+}
+
+bool rfs_view_target_cast(const struct rfs_view *view, const struct rfs_target *target,
+                          struct rfs_casting *cast)
+{
+    if (target->shown_type == target->type)
+        return false;
+    const struct rfs_type *from = rfs_catalog_type(view->catalog, target->type);
+    const struct rfs_type *to = rfs_catalog_type(view->catalog, target->shown_type);
+    *cast = (struct rfs_casting){(enum rfs_dtype)from->dtype, (enum rfs_dtype)to->dtype,
+                                 from->dtype == RFS_FLOAT64 && to->dtype != RFS_FLOAT32 &&
+                                     rfs_planner_casts(view->planner, target)};
+    return true;
+}
+
+bool rfs_view_cast(const struct rfs_view *view, const struct rfs_image *image, uint32_t number,
+                   struct rfs_casting *cast)
+{
+    return !image->storages && rfs_view_target_cast(view, &image->params->targets[number], cast);
+}
+
+/* ---- the sources that something is made of --------------------------------------------------- */
+
+void rfs_view_origins_free(struct rfs_view_origins *origins)
+{
+    free(origins->files);
+    free(origins->ranks);
+    *origins = (struct rfs_view_origins){0};
+}
+
+RFS_COMPARE(compare, uint32_t, x, y, RFS_ORDER(*x, *y))
+
+/* Returns whether one of the ids [FIRST, FIRST + N) is among the files. */
+static bool has_any(const struct rfs_view_origins *origins, uint32_t first, uint32_t n)
+{
+    const size_t at = RFS_BISECT(i, origins->n_files, origins->files[i] >= first);
+
+    return at < origins->n_files && origins->files[at] - first < n;
+}
+
+static int name_ranks(const struct rfs_view *view, struct rfs_view_origins *origins)
+{
+    const uint32_t n = rfs_catalog_ranks(view->stored);
+
+    origins->ranks = malloc(((size_t)n + 1) * sizeof *origins->ranks);
+    if (!origins->ranks)
+        return -ENOMEM;
+    for (uint32_t r = 0; r < n; r++)
+        if (rfs_catalog_has(view->stored, r) && !rfs_catalog_stands_in(view->stored, r) &&
+            has_any(origins, rfs_catalog_file(view->stored, r),
+                    rfs_catalog_file_count(view->stored, r)))
+            origins->ranks[origins->n_ranks++] = r;
+    return 0;
+}
+
+int rfs_view_origins_of_files(const struct rfs_view *view, const uint32_t *files, size_t n,
+                              struct rfs_view_origins *out)
+{
+    out->files = malloc((n + 1) * sizeof *out->files);
+    if (!out->files)
+        return -ENOMEM;
+    if (n > 0)
+        memcpy(out->files, files, n * sizeof *files);
+    RFS_SORT(out->files, n, compare);
+    for (size_t i = 0; i < n; i++)
+        if (out->n_files == 0 || out->files[out->n_files - 1] != out->files[i])
+            out->files[out->n_files++] = out->files[i];
+    return name_ranks(view, out);
+}
+
+int rfs_view_origins_of_target(const struct rfs_view *view, const struct rfs_tensors *tensors,
+                               uint32_t target, struct rfs_view_origins *out)
+{
+    RFS_CLEANUP(rfs_slice_free) struct rfs_slice slice = {0};
+    RFS_FREE uint32_t *files = NULL;
+
+    const int rc = rfs_tensors_slice(tensors, target, &slice);
+    if (rc)
+        return rc;
+    files = malloc((slice.n + 1) * sizeof *files);
+    if (!files)
+        return -ENOMEM;
+    for (size_t i = 0; i < slice.n; i++)
+        files[i] = slice.blocks[i].file;
+    return rfs_view_origins_of_files(view, files, slice.n, out);
+}
+
+/* ---- files that describe others -------------------------------------------------------------- */
+
+/* Makes the plan of a file that depends on at most SOURCES of them. NULL when out of memory. */
+static struct rfs_rank_plan *new_plan(size_t sources)
+{
+    struct rfs_rank_plan *plan = calloc(1, sizeof *plan);
+
+    if (!plan)
+        return NULL;
+    plan->mode = 0444;
+    plan->sources = calloc(sources + 1, sizeof *plan->sources);
+    if (plan->sources)
+        return plan;
+    free(plan);
+    return NULL;
+}
+
+int rfs_view_take_sources(struct rfs_view *view, struct rfs_rank_plan *plan, struct rfs_error *err)
+{
+    struct rfs_files *files = rfs_catalog_files(view->catalog);
+    const uint32_t ranks = view->dst ? view->n_ranks : 1; /* without a strategy one is planned */
+    RFS_FREE unsigned char *taken = calloc((size_t)rfs_files_count_paths(files) + 1, 1);
+    int rc = 0;
+
+    if (!taken)
+        return rfs_fail_memory(err);
+    for (uint32_t rank = 0; rc == 0 && rank < ranks; rank++) {
+        const struct rfs_rank_plan *of;
+        rc = rfs_planner_rank(view->planner, rank, &of, err);
+        for (uint32_t i = 0; rc == 0 && i < of->n_sources; i++)
+            if (!taken[of->sources[i]]) {
+                taken[of->sources[i]] = 1;
+                rc = rfs_plan_add_file(files, of->sources[i], plan, err);
+            }
+    }
+    return rc;
+}
+
+static void free_plan(struct rfs_rank_plan **plan)
+{
+    if (*plan)
+        free((*plan)->sources);
+    free(*plan);
+}
+
+int rfs_view_describe(struct rfs_view *view, size_t file, rfs_view_make_fn *make,
+                      const struct rfs_image **out, struct rfs_error *err)
+{
+    RFS_CLEANUP(free_plan)
+    struct rfs_rank_plan *plan = new_plan(rfs_files_count_paths(rfs_catalog_files(view->catalog)));
+    struct rfs_image *image = NULL;
+
+    const int rc = plan ? make(view, plan, &image, err) : rfs_fail_memory(err);
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&view->lock);
+    if (!view->files[file].plan)
+        view->files[file].plan = RFS_STEAL(plan);
+    pthread_mutex_unlock(&view->lock);
+    *out = rfs_view_publish(&view->files[file], image);
+    return 0;
+}
+
+/* ---- files that are passed on ---------------------------------------------------------------- */
+
+static int show_copy(struct rfs_view *view, uint32_t id, const struct rfs_view_cut *cut,
+                     struct rfs_view_file *file, struct rfs_error *err)
+{
+    struct rfs_files *files = rfs_catalog_files(view->catalog);
+    struct rfs_copied parts[2] = {{.file = id}, {.file = id}};
+    struct rfs_reading reading;
+
+    int rc = rfs_reading_begin_quiet(files, id, &reading);
+    if (rc == 0) {
+        parts[0].bytes = reading.size;
+        rc = rfs_reading_end(&reading);
+    }
+    if (rc)
+        return rfs_files_reason(files, id, rc, err)
+                   ? rc
+                   : rfs_files_fail(err, rfs_files_path(files, id), rc);
+    if (cut && cut->bytes != parts[0].bytes)
+        return rfs_files_fail(err, rfs_files_path(files, id), -ESTALE);
+    if (cut) {
+        parts[0].bytes = cut->from;
+        parts[1].offset = cut->to;
+        parts[1].bytes = cut->bytes - cut->to;
+    }
+    rc = rfs_plan_add_file(files, id, file->plan, err);
+    if (rc == 0 && rfs_image_copied(parts, cut ? 2 : 1, &file->own))
+        rc = rfs_fail_memory(err);
+    atomic_init(&file->image, file->own);
+    return rc;
+}
+
+int rfs_view_pass_on(struct rfs_view *view, const char *path, const char *name,
+                     const struct rfs_view_cut *cut, struct rfs_error *err)
+{
+    struct rfs_view_file *file = &view->files[view->n_files];
+    struct rfs_files *files = rfs_catalog_files(view->catalog);
+    struct stat st;
+
+    const int there = rfs_store_is_url(path)
+                          ? rfs_store_stat(path, &st)
+                          : rfs_beneath_stat(rfs_files_beneath(files), path, &st);
+    if (there == -ENOENT)
+        return 0;
+    if (there == -EXDEV)
+        return rfs_beneath_fail(err, path);
+    const uint32_t id = rfs_files_add(files, path);
+    file->name = strdup(name);
+    file->plan = new_plan(1);
+    view->n_files++;
+    if (id == UINT32_MAX || !file->name || !file->plan)
+        return rfs_fail_memory(err);
+    return show_copy(view, id, cut, file, err);
+}
+
+int rfs_view_pass_on_own(struct rfs_view *view, const char *name, struct rfs_error *err)
+{
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->stored);
+    RFS_FREE char *path = chunked ? rfs_path_join(chunked->folder, name) : NULL;
+
+    if (!chunked)
+        return 0;
+    return path ? rfs_view_pass_on(view, path, name, NULL, err) : rfs_fail_memory(err);
+}

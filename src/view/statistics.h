@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The counters of a view; reshard_get_statistics adds those of the other rooms. */
+#pragma once
+
+#include "base/std.h"
+#include "reshard.h"
+
+#include <stdatomic.h>
+
+/* The members of reshard_statistics that reads change. Each is right by itself. */
+struct rfs_view_counters {
+    atomic_uint_least64_t reads, replied, asked, failed, nanoseconds;
+    atomic_uint_least64_t latency[RESHARD_LATENCIES];
+};
+
+/* Returns the nanoseconds since some moment. */
+uint64_t rfs_view_count_clock(void);
+
+/*
+ * Counts a call for ASKED bytes that returned N after the given time. Any thread; takes no lock.
+ */
+void rfs_view_count_read(struct rfs_view_counters *counters, size_t asked, ssize_t n,
+                         uint64_t nanoseconds);

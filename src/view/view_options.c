@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "view/view_options.h"
+
+#include "base/checked.h"
+#include "base/limits.h"
+#include "store/crypt/key.h"
+#include "store/remote/remote.h"
+#include "view/memory_limit.h"
+
+#include <unistd.h>
+
+#define INDEX_LEAST (UINT64_C(64) << 20) /* bytes of memory for indexes */
+
+/*
+ * Checks the options of one SIDE: rules of layouts stand in for a strategy file, and need the
+ * number of ranks.
+ */
+static int check_rules(const char *side, const char *strategy, const char *rules, uint32_t ranks,
+                       struct rfs_error *err)
+{
+    char remedy[32];
+
+    snprintf(remedy, sizeof remedy, rules ? "%s_ranks=8" : "%s_rules=FILE", side);
+    if (!rules != !ranks)
+        return rfs_fail_usage(err, remedy, "option %s_%s needs %s_%s as well", side,
+                              rules ? "rules" : "ranks", side, rules ? "ranks" : "rules");
+    if (rules && strategy)
+        return rfs_fail_usage(err, "only one of them", "both %s_strategy and %s_rules are given",
+                              side, side);
+    return 0;
+}
+
+static int check_together(const struct rfs_options *o, struct rfs_error *err)
+{
+    const int rc = check_rules("src", o->src_strategy, o->src_rules, o->src_ranks, err);
+
+    if (!rc && o->segmented_skip && !o->segmented)
+        return rfs_fail_usage(err, "segmented as well, or names= with null for each",
+                              "option segmented_skip leaves out parameters of segmented "
+                              "checkpoints only");
+    if (!rc && !o->convert && (o->hf_config || o->convert_options))
+        return rfs_fail_usage(err, "convert=NAME as well",
+                              "option %s is for conversion rules, and none are given",
+                              o->hf_config ? "hf_config" : "convert_options");
+    if (!rc && o->shown == RFS_SHOW_DCP && !o->dst_rules && !o->dst_strategy)
+        return 0; /* dst_ranks alone says how many files there are */
+    return rc ? rc : check_rules("dst", o->dst_strategy, o->dst_rules, o->dst_ranks, err);
+}
+
+/*
+ * Returns an eighth of the smaller of the machine's memory and the limits of its cgroups, in bytes.
+ */
+static uint64_t default_cache(void)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES);
+    const long page = sysconf(_SC_PAGESIZE);
+    const uint64_t machine =
+        pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : UINT64_C(1) << 30;
+    const struct rfs_memory_limits limits = {
+        .machine = rfs_min_u64(rfs_limits_addresses(), machine),
+        .cgroups = "/sys/fs/cgroup",
+        .self = "/proc/self/cgroup",
+    };
+
+    return rfs_memory_limit(&limits) / 8;
+}
+
+int rfs_view_options_take(const struct rfs_settings *settings, struct rfs_options *out,
+                          struct rfs_error *err)
+{
+    int rc = rfs_options_init(out) ? rfs_fail_memory(err) : rfs_options_take_environment(out, err);
+
+    for (size_t i = 0; rc == 0 && i < settings->list.n; i++) {
+        rc = rfs_options_set(out, RFS_OPTION_OF_VIEW, settings->list.data[i].name,
+                             settings->list.data[i].value, err);
+        if (rc == -EINVAL)
+            rfs_options_hint_comma(settings, i, err);
+    }
+    out->cache_given = out->cache != RFS_NO_SIZE;
+    if (!out->cache_given)
+        out->cache = default_cache();
+    return rc ? rc : check_together(out, err);
+}
+
+struct rfs_source_spec rfs_view_options_spec(const struct rfs_options *options, const char *path)
+{
+    return (struct rfs_source_spec){
+        .path = path,
+        .rank_dir = options->rank_dir,
+        .file = options->file,
+        .files = options->files,
+        .group_info = options->group_info,
+        .step = options->step,
+        .epoch = options->epoch,
+        .entry = options->entry,
+        .segmented = options->segmented,
+        .segmented_skip = options->segmented_skip,
+        .check_crc = options->check >= 0,
+        .options = options,
+        .index_most = rfs_max_u64(options->cache / 4, INDEX_LEAST),
+    };
+}
+
+int rfs_view_options_take_objects(const struct rfs_options *options, const char *source,
+                                  bool *taken, struct rfs_error *err)
+{
+    const char *const paths[] = {
+        source,
+        options->src_strategy,
+        options->dst_strategy,
+        options->src_rules,
+        options->dst_rules,
+        options->files,
+        options->group_info,
+        options->names,
+    };
+
+    return rfs_remote_take(options, paths, sizeof paths / sizeof *paths, taken, err);
+}
+
+int rfs_view_options_key(const struct rfs_options *options, struct rfs_log *log,
+                         struct rfs_key **out, struct rfs_error *err)
+{
+    const struct rfs_key_config config = {options->key_file, options->key_env, options->key_fd,
+                                          (enum rfs_cipher_mode)(options->key_mode + 1)};
+
+    return rfs_key_load(&config, log, out, err);
+}
+
+enum rfs_format rfs_view_options_format(const struct rfs_options *options)
+{
+    return options->format >= 0               ? (enum rfs_format)options->format
+           : options->shown == RFS_SHOW_RANKS ? RFS_FORMAT_CKPT
+           : options->shown == RFS_SHOW_DCP   ? RFS_FORMAT_TORCH
+                                              : RFS_FORMAT_SAFETENSORS;
+}
+
+int rfs_view_options_check(const struct rfs_options *options, struct rfs_error *err)
+{
+    const char *shown = rfs_option_word("view", options->shown);
+    const bool safetensors = rfs_view_options_format(options) == RFS_FORMAT_SAFETENSORS;
+    const bool whole = options->shown == RFS_SHOW_HUGGINGFACE || options->shown == RFS_SHOW_UNIFIED;
+
+    if (!whole && options->file_size > 0)
+        return rfs_fail_usage(
+            err, "-o view=huggingface or -o view=unified",
+            "option file_size divides one whole checkpoint into files, and a view "
+            "of ranks has one for each rank");
+    if (options->shown != RFS_SHOW_DCP && options->chunk_size > 0)
+        return rfs_fail_usage(err, "-o view=dcp", "option chunk_size is for view=dcp");
+    if (options->shown == RFS_SHOW_DCP && options->format >= 0)
+        return rfs_fail_usage(err, "leave format= out",
+                              "view=dcp is made of the files of torch.distributed.checkpoint");
+    if (options->shown != RFS_SHOW_RANKS && strcmp(options->prefix, RFS_PREFIX) != 0)
+        return rfs_fail_usage(err, "leave prefix= out",
+                              "view=%s has file names of its own, without a prefix", shown);
+    if ((whole || options->shown == RFS_SHOW_MINDFORMERS) && !safetensors)
+        return rfs_fail_usage(err, "leave format= out", "view=%s is made of safetensors files",
+                              shown);
+    if (whole && (options->dst_strategy || options->dst_rules))
+        return rfs_fail_usage(err, "leave the destination's strategy out",
+                              "view=%s shows one whole checkpoint, which no strategy cuts", shown);
+    if (options->crc && rfs_view_options_format(options) == RFS_FORMAT_TORCH)
+        return rfs_fail_usage(err, "-o zip_crc", "option crc is for .ckpt files");
+    if (options->crc && safetensors)
+        return rfs_fail_usage(
+            err,
+            options->shown == RFS_SHOW_RANKS ? "leave crc out, or -o format=ckpt" : "leave crc out",
+            "option crc is for .ckpt files: in a safetensors file the checksum would "
+            "stand before the data that it sums up");
+    return 0;
+}

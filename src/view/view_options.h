@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options of a view, together (base/options.h has a row for each). */
+#pragma once
+
+#include "base/options.h"
+#include "catalog/scan/spec.h"
+
+struct rfs_key;
+struct rfs_log;
+
+/*
+ * Reads the values of SETTINGS in their order, and checks what does not depend on the source.
+ * Returns 0, -ENOMEM, or -EINVAL with *err filled as a mistake of usage; *out is to be freed in any
+ * case.
+ */
+int rfs_view_options_take(const struct rfs_settings *settings, struct rfs_options *out,
+                          struct rfs_error *err);
+
+/* Makes the specification for reading the source at PATH by OPTIONS alone; it borrows both. */
+struct rfs_source_spec rfs_view_options_spec(const struct rfs_options *options, const char *path);
+
+/*
+ * Prepares for reading SOURCE and the files that the options name from object storage, as far as
+ * they are URLs: rfs_remote_take. Returns 0, or -errno with *err filled.
+ */
+int rfs_view_options_take_objects(const struct rfs_options *options, const char *source,
+                                  bool *taken, struct rfs_error *err);
+
+/*
+ * Reads the key that OPTIONS name: *OUT, owned by the caller. Returns 0, or -errno with *err
+ * filled.
+ */
+int rfs_view_options_key(const struct rfs_options *options, struct rfs_log *log,
+                         struct rfs_key **out, struct rfs_error *err);
+
+/*
+ * Returns the format of the files shown: the requested one, else the default of the kind of view;
+ * with a file for each rank .ckpt, as of transform_checkpoints.
+ */
+enum rfs_format rfs_view_options_format(const struct rfs_options *options);
+
+/*
+ * Checks that options about the files shown do not contradict each other. Returns 0, or -EINVAL
+ * with *err filled as a mistake of usage.
+ */
+int rfs_view_options_check(const struct rfs_options *options, struct rfs_error *err);
