@@ -794,7 +794,7 @@ static void give_fd(struct rfs_files *files, struct file *file, bool drop)
 static int take_fd(struct rfs_files *files, struct file *file, bool known, bool ahead, int *fd)
 {
     struct stat st;
-    bool fresh;
+    bool fresh = false;
     int failed;
     *fd = -1;
     if (file->is_object)
