@@ -315,8 +315,8 @@ RESHARD_API int reshard_folders(reshard_view *view, reshard_folder_fn *fn, void 
 
 /*
  * For a program that serves a file system from this view: DEVICE is the st_dev of that file system.
- * From now on a source fails with -ELOOP if it is on that device or its path leads there, unless the
- * view has used it before. The view sends that file system no request. From any thread.
+ * From now on a source fails with -ELOOP if it is on that device or its path leads there, unless
+ * the view has used it before. The view sends that file system no request. From any thread.
  */
 RESHARD_API void reshard_refuse_device(reshard_view *view, dev_t device);
 

@@ -50,7 +50,7 @@ struct rfs_assembler *rfs_assembler_new(struct rfs_catalog *catalog, uint64_t bu
  */
 void rfs_assembler_free(struct rfs_assembler *assembler);
 
-/* A request of a mount may need so many pins: no memory is allocated for them. */
+/* As many pins as one request of a mount may need; no memory is allocated for these. */
 #define RFS_PINS_FEW 3
 /* Pins that keep borrowed pieces alive. Grows as needed; zero-initialise with {0}. */
 struct rfs_pins {

@@ -51,7 +51,8 @@ static inline uint64_t rfs_assemble_pieces(uint64_t at)
     return at / RFS_PIECE + (at % RFS_PIECE > 0);
 }
 /*
- * Gets a piece of the slice from the cache, or claims it, and lists the files that it comes from.
+ * Does what rfs_cache_get does for a piece of the slice. A claimed piece also gets the list of the
+ * source files that it is made from.
  */
 int rfs_assemble_claim(struct rfs_assembler *assembler, const struct rfs_slice *slice,
                        uint64_t number, enum rfs_cache_want want, struct rfs_cache_piece **out);

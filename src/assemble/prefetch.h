@@ -46,7 +46,7 @@ struct rfs_prefetch *rfs_prefetch_new(struct rfs_files *files, bool remote, stru
                                       uint64_t budget, struct rfs_pool *pool);
 /* Drops reads that have not begun, and stops reading ahead. Does not wait. */
 void rfs_prefetch_stop(struct rfs_prefetch *prefetch);
-/* Frees it once it is stopped, or its pool freed. Waits for reads under way. NULL is fine. */
+/* Stops it, waits for reads under way, and frees it. Nothing may be held. NULL is fine. */
 void rfs_prefetch_free(struct rfs_prefetch *prefetch);
 
 /* Says whether sources are slow, and are read ahead. */

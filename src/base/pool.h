@@ -18,7 +18,8 @@ struct rfs_pool;
 struct rfs_pool *rfs_pool_new(unsigned threads);
 /*
  * Announces, before the first use, that calls of rfs_pool_for wait for storage that is far away:
- * all threads that may be join from the first call on, rather than one for each that waited.
+ * all threads that the pool may have join from the first call on, rather than one for each that
+ * waited.
  */
 void rfs_pool_expect_waits(struct rfs_pool *pool);
 bool rfs_pool_expects_waits(const struct rfs_pool *pool);

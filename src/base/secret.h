@@ -33,7 +33,7 @@ void *rfs_secret_map(struct rfs_secret *secret, size_t bytes);
 void rfs_secret_unmap(void *at, size_t bytes);
 
 /*
- * Keeps pages out of core files and locks them; memory behind them is there afterwards. The first
+ * Keeps pages out of core files and locks them; they are backed by memory afterwards. The first
  * failure to lock is logged; unlocked memory is used all the same. Returns whether it is locked.
  */
 bool rfs_secret_guard(struct rfs_secret *secret, void *at, size_t bytes);

@@ -102,8 +102,8 @@ ssize_t rfs_store_head(const char *path, void *data, size_t size);
 int rfs_store_read_whole(const char *path, size_t limit, char **data, size_t *size,
                          struct rfs_error *err);
 /*
- * Reads a file of this machine so that is open as FD; messages name PATH. -errno in place of a
- * descriptor is what opening it gave.
+ * Reads a file of this machine in the same way, from its open descriptor FD, or -errno if opening
+ * it failed; messages name PATH.
  */
 int rfs_store_read_fd(int fd, const char *path, size_t limit, char **data, size_t *size,
                       struct rfs_error *err);

@@ -23,8 +23,8 @@ struct rfs_built {
     atomic_bool warned; /* its files caused log messages, which the next view must repeat */
     uint32_t number;    /* the one in a file that is being written; saved_index.c sets it */
     uint32_t from;      /* number in the file that it was loaded from, or RFS_NO_ID */
-    uint64_t used;      /* highest mark of its ranks while catalog.c makes room, which sets */
-    bool dropped;       /* this too */
+    uint64_t used;      /* highest mark of its ranks; set while catalog.c makes room */
+    bool dropped;       /* set while catalog.c makes room: it is to be freed */
     uint32_t n_files;
     struct rfs_index *files[]; /* by file; owned; NULL: let go of */
 };

@@ -138,7 +138,7 @@ uint64_t rfs_catalog_index_most(const struct rfs_catalog *catalog);
  */
 void rfs_catalog_save(struct rfs_catalog *catalog);
 /*
- * Return the folder of saved data for the next view, or NULL; the key of the source's, or NULL; and
+ * Return the folder of saved data for the next view, or NULL; the key of this source's data, or NULL; and
  * a time before the first file was examined.
  */
 struct rfs_saved *rfs_catalog_saved(const struct rfs_catalog *catalog);

@@ -30,7 +30,7 @@
 
 /* ---- one index ------------------------------------------------------------------------------- */
 
-enum { HAS_CRC = 1, REDUNDANCY_REMOVED = 2, OF_FILES = 4, FLAGS = 7 };
+enum { HAS_CRC = 1, REDUNDANCY_REMOVED = 2, SEVERAL_FILES = 4, FLAGS = 7 };
 
 /* Appends an index. */
 static void put_index(struct rfs_bytes *out, const struct rfs_index *index,
@@ -43,7 +43,7 @@ static void put_index(struct rfs_bytes *out, const struct rfs_index *index,
     rfs_bytes_put(out, words, sizeof words);
     rfs_saved_put_u32(out, (index->has_crc ? HAS_CRC : 0) |
                                (index->redundancy_removed ? REDUNDANCY_REMOVED : 0) |
-                               (index->part_of ? OF_FILES : 0));
+                               (index->part_of ? SEVERAL_FILES : 0));
     rfs_saved_put_u32(out, 0);
     for (size_t i = 0; i < index->n; i++) {
         struct rfs_entry entry = index->entries[i];
@@ -199,14 +199,14 @@ static bool take_index(struct rfs_saved_in *in, struct rfs_index *index, uint32_
     index->header_hash[1] = rfs_saved_take_u64(in);
     const uint32_t flags = rfs_saved_take_u32(in);
     if (rfs_saved_take_u32(in) != 0 || flags > FLAGS || index->n > UINT32_MAX || index->n == 0 ||
-        !(flags & OF_FILES) != (n_files == 1))
+        !(flags & SEVERAL_FILES) != (n_files == 1))
         return false;
     index->has_crc = flags & HAS_CRC;
     index->redundancy_removed = flags & REDUNDANCY_REMOVED;
     index->entries = take_array(in, index->n, sizeof *index->entries);
     index->extents = take_array(in, index->n_extents, sizeof *index->extents);
     take_strided(in, index);
-    if (flags & OF_FILES)
+    if (flags & SEVERAL_FILES)
         index->part_of = take_array(in, index->n, sizeof *index->part_of);
     return !in->bad && in->left == 0;
 }

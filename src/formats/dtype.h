@@ -41,9 +41,9 @@ bool rfs_dtype_is_float(enum rfs_dtype dtype);
 bool rfs_dtype_is_float_target(enum rfs_dtype dtype);
 
 /*
- * Returns "F32" and so on; NULL for a dtype that a safetensors file cannot hold. RFS_INT4 is "I8", as
- * MindSpore writes it, with "Int4" under the parameter's name in the metadata. (safetensors 0.5.3
- * does not know "C64" yet.)
+ * Returns "F32" and so on; NULL for a dtype that a safetensors file cannot hold. RFS_INT4 is "I8",
+ * as MindSpore writes it, with "Int4" under the parameter's name in the metadata. (safetensors
+ * 0.5.3 does not know "C64" yet.)
  */
 const char *rfs_dtype_safetensors(enum rfs_dtype dtype);
 /* Finds the dtype with that name in safetensors, never RFS_INT4. False: it is not known. */

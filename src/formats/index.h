@@ -68,7 +68,7 @@ struct rfs_index {
     struct rfs_extent *extents; /* an entry's extents are consecutive and in content order */
     size_t n_strided;
     struct rfs_strided *strided; /* ascending by entry; only files of torch have any */
-    uint32_t *part_of; /* [n] number of the file, of the rank's, with the entry; NULL: it has one */
+    uint32_t *part_of;   /* [n] number of the rank's file with the entry; NULL: there is one file */
     uint64_t file_bytes; /* size of the file it was built from */
     bool has_crc;        /* the file has a checksum: a crc_num trailer, or metadata of that name */
     bool redundancy_removed; /* the file says that parameters of other ranks were left out */
@@ -93,8 +93,8 @@ struct rfs_index *rfs_index_share(struct rfs_index *index);
 size_t rfs_index_free(struct rfs_index *index);
 
 /*
- * Computes the bytes of a tensor, whose dims and dtype are set; a content in a file may have another
- * number. False when they are more than 2^63 - 1, with 1 for each dimension that is 0.
+ * Computes the bytes of a tensor, whose dims and dtype are set; a content in a file may have
+ * another number. False when they are more than 2^63 - 1, counting each dimension of 0 as 1.
  */
 bool rfs_type_bytes(const struct rfs_type *type, uint64_t *bytes);
 /* Returns the number of the element at PLACE of a tensor, row by row. */
@@ -104,6 +104,6 @@ void rfs_type_place(const struct rfs_type *type, uint64_t number, uint64_t *plac
 
 /*
  * Sorts by_name, which it allocates if it is NULL, while an index is built. 0, -ENOMEM, or 1 when a
- * name comes twice: *first and *second are two positions that have it then.
+ * name comes twice: then *first and *second are the positions of two such entries.
  */
 int rfs_index_order_names(struct rfs_index *index, size_t *first, size_t *second);

@@ -3,8 +3,7 @@
 
 #include "base/glob.h"
 
-#define NUMBER_MOST 9        /* digits that are read */
-#define RANK_MOST (1u << 20) /* the highest rank that is believed */
+#define NUMBER_MOST 9 /* digits that are read */
 
 enum { SHARD_FORM, FSDP_FORM, MODEL_FORM, OPT_FORM, N_FORMS };
 
@@ -59,7 +58,7 @@ static bool in_bounds(const struct rfs_numbered_name *file)
             ? file->of[RFS_NUMBERED_PART] >= first && file->of[RFS_NUMBERED_PART] <= count
             : rank < count;
 
-    return count > 0 && count <= RANK_MOST && rank >= first && rank - first <= RANK_MOST &&
+    return count > 0 && count <= RFS_MAX_RANK && rank >= first && rank - first <= RFS_MAX_RANK &&
            in_count;
 }
 

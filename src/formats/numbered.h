@@ -15,6 +15,9 @@
 
 #include "base/std.h"
 
+/* The highest rank number that is accepted. */
+#define RFS_MAX_RANK (1u << 20)
+
 /* The saves whose files are named so. */
 enum rfs_numbered { RFS_NUMBERED_SHARDS, RFS_NUMBERED_FSDP, RFS_NUMBERED_MINDFORMERS };
 
@@ -42,18 +45,17 @@ struct rfs_numbered_form {
 /* A name as its form reads it. */
 struct rfs_numbered_name {
     const struct rfs_numbered_form *form;
-    char *name;    /* name, for users of the struct; rfs_numbered_read leaves it NULL */
+    char *name;    /* whole name, set and owned by the user; NULL from rfs_numbered_read */
     size_t prefix; /* bytes of the name before the form's first word */
-    bool
-        exact; /* the name is what the writer would write; else it has other digits for these numbers */
+    bool exact;    /* as the writer would write it; else the numbers have other digits */
     uint32_t of[RFS_NUMBERED_ROLES]; /* the numbers, by role */
 };
 
 /* Reads the numbers of a NAME of this kind. False: it is no such name. */
 bool rfs_numbered_read(enum rfs_numbered kind, const char *name, struct rfs_numbered_name *out);
-/* Says whether NAME is like those of this kind: maybe a copy's. */
+/* Says whether NAME resembles those of this kind, as the name of a copy may. */
 bool rfs_numbered_like(enum rfs_numbered kind, const char *name);
-/* Returns how many files or ranks NAME counts; 0: it is no name of this kind. */
+/* Returns the number of files or ranks that NAME states; 0: it is no name of this kind. */
 uint32_t rfs_numbered_count(enum rfs_numbered kind, const char *name);
 /* Returns the form of the files of MindSpore Transformers that have the model. */
 const struct rfs_numbered_form *rfs_numbered_model_form(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two arguments of every walker of a file's headers: the function that reads, and the tables that the
- * walker fills.
+ * Two arguments of every walker of a file's headers: the function that reads, and the tables that
+ * the walker fills.
  */
 #pragma once
 

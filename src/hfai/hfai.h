@@ -49,8 +49,8 @@ int rfs_hfai_divide(const struct rfs_hfai *hfai, uint32_t n, uint64_t large,
 void rfs_hfai_division_free(struct rfs_hfai_division *division);
 
 /*
- * The functions below make files, as documents that the caller frees (rfs_hfai_document_free) in
- * any case. 0, -ENOMEM or -EINVAL, with *err filled.
+ * The next four functions make files, as documents that the caller frees (rfs_hfai_document_free)
+ * in any case. 0, -ENOMEM or -EINVAL, with *err filled.
  */
 /* Makes one part, with a piece of each tensor that is cut. O(its values). */
 int rfs_hfai_part(const struct rfs_hfai_division *division, uint32_t part,
@@ -58,6 +58,11 @@ int rfs_hfai_part(const struct rfs_hfai_division *division, uint32_t part,
 /* Makes a file of all that dist_ckpt.load returns. */
 int rfs_hfai_whole(const struct rfs_hfai *hfai, struct rfs_hfai_document *out,
                    struct rfs_error *err);
+/* Make a file of the state dict of one model, and of one optimizer. */
+int rfs_hfai_model(const struct rfs_hfai *hfai, size_t model, struct rfs_hfai_document *out,
+                   struct rfs_error *err);
+int rfs_hfai_optimizer(const struct rfs_hfai *hfai, size_t optimizer, struct rfs_hfai_document *out,
+                       struct rfs_error *err);
 /* A tensor of a model. */
 struct rfs_hfai_tensor {
     const char *name; /* not terminated */
@@ -101,15 +106,16 @@ struct rfs_hfai_list {
     values; /* values other than tensors; containers, too, without their items */
 };
 /*
- * Lists the state. 0, -EFBIG for pickles whose list takes more than HFAI_WORK_TIMES their bytes, an
+ * Lists the state. 0, -EFBIG for pickles whose list takes more than 64 times their bytes, an
  * error of rfs_hfai_tensor, or -ENOMEM, with *err filled. The caller frees *out in any case.
  */
 int rfs_hfai_list(const struct rfs_hfai *hfai, struct rfs_hfai_list *out, struct rfs_error *err);
 void rfs_hfai_list_free(struct rfs_hfai_list *list);
 
 /* Values that stand for several parts. */
-#define RFS_HFAI_PIECES UINT32_MAX      /* each part has a piece of the tensor */
-#define RFS_HFAI_EVERY (UINT32_MAX - 1) /* each has all of it: an optimizer's, beside its state */
+#define RFS_HFAI_PIECES UINT32_MAX /* each part has a piece of the tensor */
+#define RFS_HFAI_EVERY                                                                             \
+    (UINT32_MAX - 1) /* each part has the whole tensor of an optimizer, outside of its state */
 /*
  * Sets PARTS[i] to the part of the division that holds tensor I of the list. O(tensors). 0 or
  * -ENOMEM with *err filled.
@@ -121,9 +127,3 @@ int rfs_hfai_hold(const struct rfs_hfai_division *division, const struct rfs_hfa
  * *end) for this part; later parts may get nothing.
  */
 void rfs_hfai_chunk(uint64_t elements, uint32_t n, uint32_t part, uint64_t *begin, uint64_t *end);
-
-/* Make a file of the state dict of one model, of one optimizer. */
-int rfs_hfai_model(const struct rfs_hfai *hfai, size_t model, struct rfs_hfai_document *out,
-                   struct rfs_error *err);
-int rfs_hfai_optimizer(const struct rfs_hfai *hfai, size_t optimizer, struct rfs_hfai_document *out,
-                       struct rfs_error *err);

@@ -4,10 +4,10 @@
  * Formats that are not torch's take the tensors of a model from here, too: row-major, and none
  * shared.
  *
- * Items of dicts are listed by their paths, because their order
- * differs between parts: the hash of a dict itself covers its class and attributes. The hash of any
- * other value covers its contents in turn; only tensors and dicts in it are listed by themselves.
- * All of it is charged to a budget, since a pickle can have a value again for two bytes.
+ * Items of dicts are listed by their paths, because their order differs between parts: the hash of
+ * a dict itself covers its class and attributes. The hash of any other value covers its contents in
+ * turn; only tensors and dicts in it are listed by themselves. All of it is charged to a budget,
+ * since a pickle can have a value again for two bytes.
  */
 #include "hfai/internal.h"
 

@@ -31,7 +31,7 @@ struct rfs_about {
     const char *source_name; /* name in the source */
     const struct rfs_type *type;
     const struct rfs_type *source_type; /* type before elements are cast */
-    int64_t rank;                       /* rank of the destination; -1: of none alone */
+    int64_t rank;                       /* destination rank of the file; -1: not of a single rank */
 
     uint32_t ndim;                          /* axes in the arrays below; 0: not cut, or a scalar */
     const uint64_t *whole;                  /* [ndim] dims of the whole tensor */

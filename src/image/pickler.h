@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Writes a graph of nodes (formats/torch/pickle.h) as a pickle of protocol 2, as CPython's pickler
- * does: shared objects are written once, and objects that contain themselves can
- * be written.
+ * does: shared objects are written once, and objects that contain themselves can be
+ * written.
  *
  * Opcodes are among those that torch.load(weights_only=True) accepts, if the graph's callables are.
  */

@@ -15,7 +15,7 @@ struct rfs_pt_config {
     /* gives the opened file of an origin; NULL when the document takes no nodes from files */
     const struct rfs_torch *(*torch)(void *ctx, uint16_t origin);
     void *ctx;
-    /* has the made storages as targets, one for one; NULL: the image gets storages of its own */
+    /* its targets are the made storages, in that order; NULL: the image gets storages of its own */
     const struct rfs_params *params;
     const char *stem; /* the file's name without its ending, at most 255 bytes */
     bool crc; /* checksums that take reading are computed when they are read, else they are 0 */

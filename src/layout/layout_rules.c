@@ -15,11 +15,11 @@
 #define REMEDY_ALONE "a rule for this parameter alone"
 #define REMEDY_LIKE "\"like source\", or \"like source with dp 8 -> 6\""
 
-#define RULES_ALL "all" /* the device axis when no others are named */
-#define RULES_AXIS_NAME 32
+#define LAYOUT_RULES_ALL "all" /* the device axis when no others are named */
+#define LAYOUT_RULES_AXIS_NAME 32
 
 /* Pieces of an optimizer shard over all that is left. */
-#define RULES_REST UINT32_MAX
+#define LAYOUT_RULES_REST UINT32_MAX
 
 struct rule {
     const char *pattern;
@@ -44,7 +44,7 @@ struct rfs_layout_rules {
     uint32_t axes_line; /* the line of axes; 0: there is none */
     uint32_t n_dev;     /* device axes; 1 without a line of axes */
     struct {
-        char name[RULES_AXIS_NAME];
+        char name[LAYOUT_RULES_AXIS_NAME];
         uint32_t extent; /* devices; 0: all ranks */
     } dev[RFS_MAX_DEVICE_AXES];
 
@@ -209,9 +209,9 @@ static int parse_device_axis(struct parser *p, uint64_t *devices)
 
     if (n == 0 || is_digit(*name) || is_reserved(name, n))
         return FAIL(p, REMEDY_AXES, "'%s' is not the name of a device axis", next(p).text);
-    if (n >= RULES_AXIS_NAME)
+    if (n >= LAYOUT_RULES_AXIS_NAME)
         return FAIL(p, NULL, "the name of a device axis has more than %d characters",
-                    RULES_AXIS_NAME - 1);
+                    LAYOUT_RULES_AXIS_NAME - 1);
     if (find_axis(rules, name, n) >= 0)
         return FAIL(p, NULL, "there are two device axes '%s'", show(name, n).text);
     if (rules->n_dev == RFS_MAX_DEVICE_AXES)
@@ -315,7 +315,7 @@ static int parse_optimizer(struct parser *p, struct rule *rule)
     if (rule->optimizer != 0)
         return FAIL(p, NULL, "there are two optimizer shards");
     if (peek_word(p) == 0 || !is_digit(*p->at)) {
-        rule->optimizer = RULES_REST;
+        rule->optimizer = LAYOUT_RULES_REST;
         return 0;
     }
     const struct shown given = next(p);
@@ -454,7 +454,7 @@ int rfs_layout_rules_parse(const char *name, const char *text, size_t size,
     rules->name = strdup(name);
     rules->literals = rfs_intern_new();
     rules->n_dev = 1;
-    strcpy(rules->dev[0].name, RULES_ALL);
+    strcpy(rules->dev[0].name, LAYOUT_RULES_ALL);
     if (rules->name == NULL || rules->literals == NULL)
         rc = rfs_fail_memory(err);
     if (rc == 0)
@@ -521,10 +521,10 @@ static int set_optimizer(const struct rfs_layout_rules *rules, const struct rule
                          struct rfs_layout *out, struct rfs_error *err)
 {
     const uint32_t most = repeats(out);
-    const uint32_t size = rule->optimizer == RULES_REST ? most : rule->optimizer;
+    const uint32_t size = rule->optimizer == LAYOUT_RULES_REST ? most : rule->optimizer;
     uint32_t part[RFS_MAX_DEVICE_AXES];
 
-    if (rule->optimizer == RULES_REST && most == 1)
+    if (rule->optimizer == LAYOUT_RULES_REST && most == 1)
         return fail(rules, rule->line, NULL, NULL, err,
                     "no device axis is left for an optimizer shard");
     if (size > most || !rfs_layout_opt_parts(out, size, part))

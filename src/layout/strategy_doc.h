@@ -128,13 +128,14 @@ bool rfs_strategy_doc_add_input(struct rfs_strategy_doc *doc, Straspb__ParallelS
  */
 Straspb__ParallelLayouts *rfs_strategy_doc_add_param(struct rfs_strategy_doc *doc, const char *name,
                                                      size_t length);
-/* Adds a list of numbers to a layout: a message of the field. False when out of memory. */
+/* The repeated fields of a layout. */
 enum rfs_strategy_doc_list {
     RFS_STRATEGY_DOC_DEV,
     RFS_STRATEGY_DOC_MAP,
     RFS_STRATEGY_DOC_SPLIT,
     RFS_STRATEGY_DOC_OFFSETS
 };
+/* Adds NUMBERS to a layout as one message of the field LIST. False when out of memory. */
 bool rfs_strategy_doc_add_list(struct rfs_strategy_doc *doc, Straspb__ParallelLayouts *layouts,
                                enum rfs_strategy_doc_list list, const int64_t *numbers, size_t n);
 /*

@@ -69,7 +69,7 @@ struct rfs_layout {
      * holds an equal part of every field. 0: none.
      */
     uint32_t field;
-    enum rfs_unclear unclear; /* not proved which rank holds what; refused by use */
+    enum rfs_unclear unclear; /* why it is not proved which rank holds what: refused when used */
 };
 
 /* Returns the number of tensor map entries over all axes. */

@@ -144,9 +144,11 @@ static int add_member(struct rfs_settings *settings, const char *path, const cJS
     const bool bad = ferror(out) != 0;
     if (fclose(out) != 0 || bad || !value)
         return -ENOMEM;
-    return good ? rfs_settings_add(settings, member->string, value, path)
-                : rfs_fail_usage(err, "a text, a whole number, true, false or a list of texts",
-                                 "%s: '%s' has a value that no option takes", path, member->string);
+    return good
+               ? rfs_settings_add(settings, member->string, value, path)
+               : rfs_fail_usage(err,
+                                "a text, a whole number below 2^53, true, false or a list of texts",
+                                "%s: '%s' has a value that no option takes", path, member->string);
 }
 
 static int add_object(struct rfs_settings *settings, const char *path, const char *text, size_t n,

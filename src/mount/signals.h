@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The signals that end a mount: all that end a program, except ignored ones, and SIGHUP, which ends
- * a mount in the foreground. The guard (request.h) takes them from a descriptor.
+ * The signals that end a mount: SIGINT and SIGTERM, unless they are ignored, and SIGHUP, which ends
+ * a mount in the foreground alone. The guard (request.h) takes them from a descriptor.
  */
 #pragma once
 

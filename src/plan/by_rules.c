@@ -177,7 +177,7 @@ uint32_t rfs_by_rules_lost(const struct rfs_by_rules *by_rules, uint32_t source)
 int rfs_by_rules_fail_lost(const struct rfs_planner *planner, const char *made, uint32_t source,
                            struct rfs_error *err)
 {
-    const struct rfs_by_rules *by_rules = planner->config.converted;
+    const struct rfs_by_rules *by_rules = planner->config.by_rules;
     struct rfs_catalog *catalog = by_rules->config.catalog;
     const uint32_t rank = rfs_by_rules_lost(by_rules, source);
 
@@ -193,7 +193,7 @@ int rfs_by_rules_fail_lost(const struct rfs_planner *planner, const char *made, 
 
 int rfs_by_rules_check_lost(const struct rfs_planner *planner, struct rfs_error *err)
 {
-    const struct rfs_by_rules *by_rules = planner->config.converted;
+    const struct rfs_by_rules *by_rules = planner->config.by_rules;
     const struct rfs_rules_map *map = by_rules->map;
 
     for (size_t i = 0; i < map->made.n; i++)
@@ -562,7 +562,7 @@ static int take_boxes(struct slicing *slicing, const struct rfs_geometry *geomet
 static int take_target(struct slicing *slicing, struct rfs_planner *planner, uint32_t local,
                        const struct rfs_target *target)
 {
-    const struct rfs_by_rules *by_rules = planner->config.converted;
+    const struct rfs_by_rules *by_rules = planner->config.by_rules;
     const struct rfs_rules_made *made = rfs_by_rules_made(by_rules, target->name);
     const bool cut = target->geometry != RFS_NO_ID;
     struct rfs_geometry whole;
@@ -590,7 +590,7 @@ static int take_target(struct slicing *slicing, struct rfs_planner *planner, uin
 int rfs_by_rules_slice(struct rfs_planner *planner, uint32_t local, const struct rfs_target *target,
                        struct rfs_slice *slice)
 {
-    const struct rfs_by_rules *by_rules = planner->config.converted;
+    const struct rfs_by_rules *by_rules = planner->config.by_rules;
     struct slicing slicing = {.slice = slice};
     int rc = rfs_by_rules_is_compared(by_rules, target->name)
                  ? by_rules->config.compare(by_rules->config.ctx)
@@ -616,7 +616,7 @@ int rfs_by_rules_walk(struct rfs_planner *planner, uint32_t rank, const struct r
 
 int rfs_by_rules_attributes(struct rfs_planning *planning, struct rfs_rank_plan *plan)
 {
-    const struct rfs_rank_plan *whole = planning->planner->config.converted->plan;
+    const struct rfs_rank_plan *whole = planning->planner->config.by_rules->plan;
     const struct rfs_params *params = plan->params;
 
     *plan = *whole;

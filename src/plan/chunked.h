@@ -20,7 +20,7 @@ struct rfs_plan_chunk_walk {
     struct rfs_geometry copied;          /* of a target that is not cut */
     struct rfs_cells cells;              /* the box of the destination */
     uint32_t cell[RFS_MAX_DIMS];
-    struct rfs_chunks_walk inner; /* in that box */
+    struct rfs_chunks_walk inner; /* over the chunks that this box touches */
     struct rfs_chunk_box part;    /* the present one */
 };
 /* Begins a walk for a target that has bytes. 0 or -errno. */

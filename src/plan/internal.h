@@ -23,7 +23,7 @@ struct rfs_geometry_slot {
 struct rfs_planner_stage {
     _Atomic uint32_t lead; /* first rank that was indexed, which predicts others, or RFS_NO_RANK */
     _Atomic(struct rfs_presence *) presence; /* owned; NULL while no files were found to differ */
-    atomic_int sizes;                        /* whether the sizes of files differ */
+    atomic_int sizes; /* SIZES_… of sources.c: whether files differ in size; 0: not asked */
     /* lines that the log has: */
     atomic_bool reported_presence; /* the presence map */
     atomic_bool reported_damaged;  /* why it could not be made */

@@ -118,7 +118,7 @@ static int sliced_entry(struct rfs_planning *planning, const struct rfs_role *ro
 static enum rfs_dtype dtype_by_rules(const struct rfs_planner *planner,
                                      const struct rfs_target *target)
 {
-    const struct rfs_by_rules *by_rules = planner->config.converted;
+    const struct rfs_by_rules *by_rules = planner->config.by_rules;
     const struct rfs_type *type = rfs_catalog_type(planner->config.catalog, target->type);
     const enum rfs_dtype from = (enum rfs_dtype)type->dtype;
 

@@ -67,7 +67,7 @@ int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner 
     *out = NULL;
     if (!planner)
         return rfs_fail_memory(err);
-    assert(rfs_catalog_is_derived(config->catalog) == (config->converted != NULL));
+    assert(rfs_catalog_is_derived(config->catalog) == (config->by_rules != NULL));
     assert(!config->lacking || !config->incomplete);
     planner->config = *config;
     pthread_mutex_init(&planner->lock, NULL);
@@ -75,8 +75,8 @@ int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner 
         return rfs_fail_usage(err, "leave src_strategy and src_rules out", RFS_PLAN_DESCRIBED);
     int rc = rfs_plan_check_strategies(planner, err);
     if (!rc && !config->late && !config->lacking && !config->incomplete)
-        rc = config->converted ? rfs_by_rules_check_lost(planner, err)
-                               : rfs_plan_check_lost(planner, err);
+        rc = config->by_rules ? rfs_by_rules_check_lost(planner, err)
+                              : rfs_plan_check_lost(planner, err);
     rc = rc ?: rfs_plan_check_chunks(planner, err) ?: make_tables(planner, err);
     if (rc)
         return rc;
@@ -89,7 +89,7 @@ void rfs_planner_scale(const struct rfs_planner *planner, struct rfs_scale *out)
     *out = planner->scale;
 }
 
-int64_t rfs_planner_part(const struct rfs_planner *planner)
+int64_t rfs_planner_single_stage(const struct rfs_planner *planner)
 {
     return planner->by_stage ? (int64_t)planner->first_stage : -1;
 }
@@ -357,7 +357,7 @@ static int make_plan(struct rfs_planning *planning, struct rfs_rank_plan *plan)
                  ?: check_match(planning)
                  ?: rfs_plan_params(planning, &plan->params);
     if (!rc)
-        rc = planning->planner->config.converted ? rfs_by_rules_attributes(planning, plan)
+        rc = planning->planner->config.by_rules ? rfs_by_rules_attributes(planning, plan)
              : rfs_catalog_chunks(planning->planner->config.catalog)
                  ? rfs_plan_chunked_attributes(planning, plan)
                  : take_attributes(planning, plan);

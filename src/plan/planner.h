@@ -86,9 +86,10 @@ struct rfs_planner_config {
      * Result of conversion rules; then the catalogue is the one derived by them. NULL: the
      * catalogue is of files.
      */
-    const struct rfs_by_rules *converted;
+    const struct rfs_by_rules *by_rules;
     /*
-     * another planner of the source, which has decided whether it is one stage by itself; or NULL
+     * another planner of this source, which has decided whether the source is one stage by itself;
+     * or NULL
      */
     const struct rfs_planner *template;
 };
@@ -112,7 +113,7 @@ void rfs_planner_scale(const struct rfs_planner *planner, struct rfs_scale *out)
  * both strategies have one stage and the source's parameters are a part of the destination's; or
  * there is no destination, and the source strategy is of a later stage), or -1.
  */
-int64_t rfs_planner_part(const struct rfs_planner *planner);
+int64_t rfs_planner_single_stage(const struct rfs_planner *planner);
 
 /* A parameter of a destination file. No two in a file have one shown name. */
 struct rfs_target {

@@ -219,13 +219,13 @@ uint32_t rfs_presence_lowest(const struct rfs_presence *presence, uint32_t name,
     return lowest;
 }
 
+/* ---- who gives a piece ----------------------------------------------------------------------- */
+
 /*
  * Without a presence map every rank that has a file counts as having the parameter: planning proves
  * that of the ranks it takes. So a presence map that is made later, for another destination rank,
  * changes no answer.
  */
-
-/* ---- who gives a piece ----------------------------------------------------------------------- */
 
 struct rfs_provider_query rfs_plan_query_of(const struct rfs_planner *planner, uint32_t local,
                                             const struct rfs_target *target)

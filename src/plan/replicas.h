@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which source rank a replica is read from. A presence map says which ranks of one source stage
+ * Which source rank each piece is read from. A presence map says which ranks of one source stage
  * have which parameter. It is made where the files do not list the same ones, as after
  * remove_redundancy, from the indexes of all ranks that have a file. It is immutable once made;
  * thread-safe.

@@ -39,8 +39,8 @@ struct rfs_role {
  * that take it look up no name.
  */
 struct rfs_role_name {
-    const char
-        *shown; /* that of rfs_role; the name itself, this very pointer, if it has no other */
+    /* as rfs_role.shown; the pointer of the name itself if it is shown by its own */
+    const char *shown;
     /* positions in the strategies; RFS_NO_ID: it is not there, or there is no strategy */
     uint32_t src, dst;
 };

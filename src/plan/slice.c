@@ -203,7 +203,7 @@ int rfs_planner_twin(struct rfs_planner *planner, uint32_t rank, const struct rf
 /* Says whether slices are made of chunks. */
 static bool has_chunks(const struct rfs_planner *planner)
 {
-    return !planner->config.converted && rfs_catalog_chunks(planner->config.catalog);
+    return !planner->config.by_rules && rfs_catalog_chunks(planner->config.catalog);
 }
 
 uint32_t rfs_planner_copies(struct rfs_planner *planner, const struct rfs_target *target)
@@ -343,7 +343,7 @@ int rfs_planner_copy(struct rfs_planner *planner, uint32_t rank, const struct rf
     slice->n = 0;
     slice->bytes = rfs_catalog_type(planner->config.catalog, target->type)->bytes;
     rfs_catalog_begin(planner->config.catalog, &use);
-    if (slice->bytes > 0 && planner->config.converted)
+    if (slice->bytes > 0 && planner->config.by_rules)
         rc = rfs_by_rules_slice(planner, local, target, slice);
     else if (slice->bytes > 0 && has_chunks(planner))
         rc = rfs_plan_chunked_slice(planner, local, target, copy, slice, &copying.found.others);

@@ -553,7 +553,7 @@ static int lose_made(const struct rfs_planning *planning, uint32_t name, uint32_
 
     if (!planner->config.lacking)
         return rfs_by_rules_fail_lost(planner, made, source, planning->err);
-    return rfs_plan_lack(planner, name, rfs_by_rules_lost(planner->config.converted, source))
+    return rfs_plan_lack(planner, name, rfs_by_rules_lost(planner->config.by_rules, source))
                ? rfs_fail_memory(planning->err)
                : 0;
 }
@@ -570,7 +570,7 @@ static int want_param(struct rfs_planning *planning, uint32_t s, uint32_t name)
     if (role.kind == RFS_ROLE_DROPPED)
         return 0;
     uint32_t source;
-    if (role.shown && rfs_by_rules_needs_lost(planner->config.converted, name, &source))
+    if (role.shown && rfs_by_rules_needs_lost(planner->config.by_rules, name, &source))
         return lose_made(planning, name, source);
     return rfs_plan_is_cut(&role,
                            rfs_catalog_type(planner->config.catalog, planning->origins[name].type))

@@ -22,7 +22,7 @@ static bool is_state(const char *name)
  * (Those that the user leaves out count, too.) It does so with .ckpt files only. Rules have no
  * stages, so this does not apply to them.
  */
-static bool is_by_stage(const struct rfs_planner *planner)
+static bool transforms_by_stage(const struct rfs_planner *planner)
 {
     const struct rfs_strategy *src = planner->config.src;
     const struct rfs_strategy *dst = planner->config.dst;
@@ -106,7 +106,7 @@ int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err
         return rc;
     const bool single_stage = is_single_stage(planner);
     planner->by_stage = planner->config.template ? planner->config.template->by_stage
-                                                 : single_stage || is_by_stage(planner);
+                                                 : single_stage || transforms_by_stage(planner);
     planner->first_stage = planner->by_stage ? rfs_strategy_first_item_stage(src) : 0;
 
     if (((uint64_t)planner->first_stage + 1) * scale->src_devices > RFS_MAX_DEVICES)

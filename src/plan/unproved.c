@@ -120,7 +120,7 @@ static int compare_values(struct rfs_planning *planning, const struct rfs_provid
     return rc;
 }
 
-static bool has_one_owner(const struct rfs_stage_use *use, uint32_t name)
+static bool is_on_one_rank(const struct rfs_stage_use *use, uint32_t name)
 {
     const struct rfs_presence_view *of =
         use->presence ? rfs_presence_of(use->presence, name) : NULL;
@@ -139,7 +139,7 @@ int rfs_plan_check_replicas(struct rfs_planning *planning, const struct rfs_stag
     const bool lost = !rfs_catalog_has(config->catalog, template);
     int rc = -ENOENT;
 
-    if (has_one_owner(use, entry->name))
+    if (is_on_one_rank(use, entry->name))
         return 0;
     if (!config->strict && rfs_plan_one_element(type))
         rc = compare_values(planning, &query, from, entry);

@@ -29,9 +29,9 @@ int rfs_hf_config_read(const char *name, const char *text, size_t n, struct rfs_
 void rfs_hf_config_free(struct rfs_hf_config *config);
 
 /*
- * Says where the member quantization_config of the whole stands in the text, with a comma: without
- * these bytes, [*from, *to) of *bytes, the text is that of the config without it. False if there is
- * none, or more than one.
+ * Sets [*from, *to) to the bytes of the member quantization_config of the whole, with its comma, and
+ * *bytes to the size of the text. Without these bytes the text is the config without that member.
+ * False if there is none, or more than one.
  */
 bool rfs_hf_config_quantization(const struct rfs_hf_config *config, size_t *from, size_t *to,
                                 size_t *bytes);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opens files beneath a folder, but not those that a symbolic link leads to
- * elsewhere: for a server with more rights than the users that write the source, which shows files
- * to others. A link to a file of root's must not expose that file.
+ * Opens files beneath a folder, and refuses symbolic links that lead out of it: for a server with
+ * more rights than the users that write the source, which shows files to others. A link to a file
+ * of root's must not expose that file.
  *
  * Threads: all functions but open and free.
  */

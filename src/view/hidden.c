@@ -61,7 +61,7 @@ static int whole_planner(struct rfs_view *view, struct rfs_planner **out, struct
         .keep_empty = rfs_view_options_format(&view->options) != RFS_FORMAT_CKPT,
         .output_map = view->output_map,
         .template = view->planner,
-        .converted = view->rules.made,
+        .by_rules = view->rules.made,
     };
     struct rfs_planner *fresh = NULL;
 

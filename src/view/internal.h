@@ -89,7 +89,7 @@ struct rfs_view_kind {
     const struct rfs_rank_plan *(*plan)(const struct rfs_view *view, size_t file);
     /*
      * Gives the tensors of a group of the hidden folder, which need no plan. Returns 0 or -errno
-     * with *err filled. NULL: they are the planner's (hidden.h), as the name is.
+     * with *err filled. NULL: the planner's (hidden.h); name_group is NULL then, too.
      */
     int (*tensors)(struct rfs_view *view, uint32_t group, struct rfs_tensors *out,
                    struct rfs_error *err);
@@ -274,11 +274,11 @@ const struct rfs_image *rfs_view_publish(struct rfs_view_file *file, struct rfs_
 struct rfs_tensors rfs_view_tensors(const struct rfs_view *view, size_t file,
                                     const struct rfs_image *image);
 /* Returns whether a target is shown with another dtype than its sources have; sets *cast then. */
-bool rfs_view_target_cast(const struct rfs_view *view, const struct rfs_target *target,
-                          struct rfs_casting *cast);
-/* Returns so for the target of that number in an image. */
-bool rfs_view_cast(const struct rfs_view *view, const struct rfs_image *image, uint32_t target,
-                   struct rfs_casting *cast);
+bool rfs_view_target_is_cast(const struct rfs_view *view, const struct rfs_target *target,
+                             struct rfs_casting *cast);
+/* Does the same for the target of that number in an image. */
+bool rfs_view_is_cast(const struct rfs_view *view, const struct rfs_image *image, uint32_t target,
+                      struct rfs_casting *cast);
 
 /* The source files, and their ranks, that something is made of. Zero-initialise. */
 struct rfs_view_origins {

@@ -105,7 +105,7 @@ static int show_rank(struct rfs_view *view, uint32_t rank, struct rfs_error *err
 {
     struct rfs_view_file *file = &view->files[rank];
     struct rfs_view_folder *folder = &view->folders[rank];
-    const int64_t part = rfs_planner_part(view->planner);
+    const int64_t part = rfs_planner_single_stage(view->planner);
     const char *prefix = view->options.prefix;
     char stage[32] = "";
 
@@ -207,7 +207,7 @@ int rfs_view_planned_open(struct rfs_view *view, struct rfs_error *err)
         .keep_empty = rfs_view_options_format(&view->options) != RFS_FORMAT_CKPT,
         .output_map = view->output_map,
         .late = view->set->late,
-        .converted = view->rules.made,
+        .by_rules = view->rules.made,
     };
     rc = rfs_planner_new(&config, &view->planner, err);
     if (rc)

@@ -11,7 +11,7 @@ int rfs_view_plans(struct reshard_view *set, struct rfs_view_plans *out, struct 
         return rfs_fail_usage(err, "-o step=N, or -o epoch=N", "step=all shows several saves");
     *out = (struct rfs_view_plans){.planner = view->planner,
                                    .catalog = view->catalog,
-                                   .converted = view->rules.made,
+                                   .by_rules = view->rules.made,
                                    .stored = view->stored,
                                    .pool = set->pool,
                                    .src = view->src,

@@ -16,7 +16,7 @@ struct rfs_view_plans {
     const struct rfs_hfai *hfai;              /* hfai's parts, or NULL */
     const struct rfs_hfai_division *division; /* division among the parts shown, or NULL */
     struct rfs_catalog *catalog;
-    const struct rfs_by_rules *converted; /* NULL: no conversion rules */
+    const struct rfs_by_rules *by_rules; /* NULL: no conversion rules */
     const struct rfs_catalog *stored; /* catalogue of the source's files; without rules CATALOG */
     struct rfs_pool *pool;
     const struct rfs_strategy *src, *dst; /* NULL: unsharded */

@@ -77,7 +77,7 @@ static int answer_slice(const struct reshard_reader *reader, uint32_t target,
     struct rfs_view *view = reader->view;
     struct rfs_casting cast;
 
-    if (rfs_view_cast(view, reader->image, target, &cast)) {
+    if (rfs_view_is_cast(view, reader->image, target, &cast)) {
         const int rc = rfs_assemble_cast(view->assembler, slice, &cast, begin, size, sequential,
                                          answer_at(answer));
         return rc ? rc : answer_copied(answer, size);
@@ -133,7 +133,7 @@ static void ahead_of_target(struct reshard_reader *reader, uint32_t target, uint
     struct rfs_slice beside = {0};
     struct rfs_casting cast;
 
-    if (rfs_view_cast(reader->view, reader->image, target, &cast)) {
+    if (rfs_view_is_cast(reader->view, reader->image, target, &cast)) {
         rfs_assemble_uncast(&cast, &windows->kept.begin, &windows->kept.end);
         rfs_assemble_uncast(&cast, &windows->lent.begin, &windows->lent.end);
     }
@@ -201,7 +201,7 @@ static void stage_ahead(struct reshard_reader *reader, const struct rfs_window *
         if (region->target >= RFS_NO_TARGET)
             continue;
         struct rfs_window part = clip(window, region, rfs_image_end(image, i));
-        if (rfs_view_cast(reader->view, image, region->target, &cast))
+        if (rfs_view_is_cast(reader->view, image, region->target, &cast))
             rfs_assemble_uncast(&cast, &part.begin, &part.end);
         rc = rfs_tensors_slice(&reader->tensors, region->target, &slice)
                  ?: rfs_gather_note(&slice, part.begin, part.end, &ranges);

@@ -7,7 +7,7 @@
  * They are used only while all files of the source have the path, inode, size, mtime and ctime that
  * were saved with them. This is checked again after a second; the sources of a file's bytes are
  * compared each time. So a size is equal to the one that planning would give. They are saved when
- * all files of the source were settled (catalog/saved_index.h) before the view was opened.
+ * all files of the source were settled (catalog/saved.h) before the view was opened.
  *
  * Cost: 8 bytes a file shown, 4 for each of its sources, about 150 a source file, once one is
  * stat'ed.

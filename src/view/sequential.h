@@ -37,8 +37,8 @@ struct rfs_sequential {
 
 /*
  * Notes that [offset, end) is being read, end > offset. Returns whether the reader goes on from
- * where it was: only then are there windows of the file to read ahead in, which were not given
- * before; else they are 0.
+ * where it was. If so, *ahead gets the windows to read ahead that were not given before; else they
+ * are 0.
  */
 bool rfs_sequential_note(struct rfs_sequential *sequential, uint64_t offset, uint64_t end,
                          struct rfs_windows *ahead);

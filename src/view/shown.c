@@ -105,8 +105,8 @@ struct rfs_tensors rfs_view_tensors(const struct rfs_view *view, size_t file,
     };
 }
 
-bool rfs_view_target_cast(const struct rfs_view *view, const struct rfs_target *target,
-                          struct rfs_casting *cast)
+bool rfs_view_target_is_cast(const struct rfs_view *view, const struct rfs_target *target,
+                             struct rfs_casting *cast)
 {
     if (target->shown_type == target->type)
         return false;
@@ -118,10 +118,10 @@ bool rfs_view_target_cast(const struct rfs_view *view, const struct rfs_target *
     return true;
 }
 
-bool rfs_view_cast(const struct rfs_view *view, const struct rfs_image *image, uint32_t number,
-                   struct rfs_casting *cast)
+bool rfs_view_is_cast(const struct rfs_view *view, const struct rfs_image *image, uint32_t number,
+                      struct rfs_casting *cast)
 {
-    return !image->storages && rfs_view_target_cast(view, &image->params->targets[number], cast);
+    return !image->storages && rfs_view_target_is_cast(view, &image->params->targets[number], cast);
 }
 
 /* ---- the sources that something is made of --------------------------------------------------- */

@@ -5,18 +5,10 @@
 #include "store/encrypted.h"
 #include "view/internal.h"
 
-#include <time.h>
 
 static void add(atomic_uint_least64_t *counter, uint64_t n)
 {
     atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
-}
-
-uint64_t rfs_view_count_clock(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 /* Returns the number of binary digits of a latency in microseconds. */

@@ -13,9 +13,6 @@ struct rfs_view_counters {
     atomic_uint_least64_t latency[RESHARD_LATENCIES];
 };
 
-/* Returns the nanoseconds since some moment. */
-uint64_t rfs_view_count_clock(void);
-
 /*
  * Counts a call for ASKED bytes that returned N after the given time. Any thread; takes no lock.
  */

@@ -74,14 +74,14 @@ static int order_of_save(const struct rfs_numbered_name *x, const struct rfs_num
            ?: RFS_ORDER(x->prefix, y->prefix);
 }
 
-static int order_of_piece(const struct rfs_numbered_name *x, const struct rfs_numbered_name *y)
+static int order_of_rank(const struct rfs_numbered_name *x, const struct rfs_numbered_name *y)
 {
     return RFS_ORDER(x->of[RFS_NUMBERED_RANK], y->of[RFS_NUMBERED_RANK])
                ?: RFS_ORDER(x->of[RFS_NUMBERED_PART], y->of[RFS_NUMBERED_PART]);
 }
 
 RFS_COMPARE(compare, struct rfs_numbered_name, x, y,
-            order_of_save(x, y) ?: order_of_piece(x, y)
+            order_of_save(x, y) ?: order_of_rank(x, y)
             ?: RFS_ORDER(y->exact, x->exact)
             ?: strcmp(x->name, y->name))
 
@@ -118,7 +118,7 @@ static int settle_spellings(struct gathering *g)
     for (size_t i = 0; i < g->files.n; i++) {
         struct rfs_numbered_name *file = &g->files.data[i];
         const struct rfs_numbered_name *last = n > 0 ? &g->files.data[n - 1] : NULL;
-        if (last && order_of_save(last, file) == 0 && order_of_piece(last, file) == 0)
+        if (last && order_of_save(last, file) == 0 && order_of_rank(last, file) == 0)
             return rfs_fail(g->err, -EINVAL, RFS_IN(g->spec->path), "move one of them away",
                             "'%s' and '%s' have the numbers of one piece", last->name, file->name);
         if (file->exact) {

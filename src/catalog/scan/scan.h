@@ -5,9 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "catalog/scan/spec.h"
-
-/* Highest rank number that is accepted. */
-#define RFS_MAX_RANK (1u << 20)
+#include "formats/numbered.h"
 
 struct rfs_scanned {
     uint32_t rank;

@@ -6,8 +6,8 @@
  *
  * A reader of a format (dcp.h, mindformers.h) declares every tensor with its chunks, then sets
  * where each chunk is stored. rfs_chunks_finish proves that the chunks tile their tensors: no gap,
- * no overlap, all of them stored. After that nothing changes. Only the places within files are added,
- * when they are first needed.
+ * no overlap, all of them stored. After that nothing changes. Only the places within files are
+ * added, when they are first needed.
  *
  * The chunks of a tensor are found by the grid of all their borders: each cell of the grid lies in
  * one chunk. So a box finds the chunks that it touches in the time of the cells that it touches.
@@ -21,11 +21,11 @@
  * It stays there: file and place are published once, together.
  *
  * Cost: 40 bytes a chunk, 4 for each cell of a grid (as many as chunks, where the chunks themselves
- * are a grid), 8 for each border; 64 a tensor; 136 for a chunk whose elements do not lie row by row.
- * Where chunks have further copies, 12 more for each chunk, 4 for each file of each distinct list,
- * and 8 for each further copy whose place is known from the start (FSDP's files and shards, but not
- * Checkpoint 2.0). So 1,024 ranks that save 10,000 tensors in 32 slices each take 3.8 MB for their
- * 10 million copies.
+ * are a grid), 8 for each border; 64 a tensor; 136 for a chunk whose elements do not lie row by
+ * row. Where chunks have further copies, 12 more for each chunk, 4 for each file of each distinct
+ * list, and 8 for each further copy whose place is known from the start (FSDP's files and shards,
+ * but not Checkpoint 2.0). So 1,024 ranks that save 10,000 tensors in 32 slices each take 3.8 MB
+ * for their 10 million copies.
  *
  * Threads: rfs_chunks_locate and all that reads, from any thread; the rest while they are built.
  */
@@ -166,8 +166,8 @@ struct rfs_chunks {
 
 /*
  * Begins a checkpoint in FOLDER, absolute and resolved. METADATA is the file that describes it. The
- * caller has registered that file, and registers no other before rfs_chunks_finish. NULL when out of
- * memory.
+ * caller has registered that file, and registers no other before rfs_chunks_finish. NULL when out
+ * of memory.
  */
 struct rfs_chunks *rfs_chunks_new(const struct rfs_chunks_format *format, const char *folder,
                                   uint32_t metadata, struct rfs_files *files,
@@ -190,12 +190,13 @@ int rfs_chunks_add_chunk(struct rfs_chunks *chunks, const uint64_t *offset, cons
 int rfs_chunks_add_object(struct rfs_chunks *chunks, const char *name, size_t length,
                           struct rfs_error *err);
 /*
- * Adds a tensor that can't be shown, WHY: its chunks are not added, and where they are stored is of
- * no interest. A tensor that was added may become one, too. 0, or -errno with *err filled.
+ * Adds a tensor that can't be shown, with the reason WHY: its chunks are not added, and where they
+ * are stored is of no interest. A tensor that was added may become one, too. 0, or -errno with *err
+ * filled.
  */
 int rfs_chunks_add_unread(struct rfs_chunks *chunks, const char *name, size_t length,
                           const char *why, struct rfs_error *err);
-/* Says whether that name is only of a tensor that can't be shown. O(1). */
+/* Says whether that name was only added as that of a tensor that can't be shown. O(1). */
 bool rfs_chunks_is_unread(const struct rfs_chunks *chunks, const char *name, size_t length);
 /* Sorts the chunks when all are added. 0, or -EINVAL with *err filled: two begin at one element. */
 int rfs_chunks_sort(struct rfs_chunks *chunks, struct rfs_error *err);
@@ -210,9 +211,9 @@ uint32_t rfs_chunks_add_file(struct rfs_chunks *chunks, const char *path, size_t
 const struct rfs_chunked_tensor *rfs_chunks_find(const struct rfs_chunks *chunks, const char *name,
                                                  size_t length);
 /*
- * Sets where the chunk of a tensor that begins at OFFSET is stored: ITEM_BYTES of FILE from ITEM on.
- * A chunk without elements is ignored. 0, or -errno with *err filled: there is no such chunk, or it
- * is stored already. After rfs_chunks_sort; O(log chunks of the tensor).
+ * Sets where the chunk of a tensor that begins at OFFSET is stored: ITEM_BYTES of FILE from ITEM
+ * on. A chunk without elements is ignored. 0, or -errno with *err filled: there is no such chunk,
+ * or it is stored already. After rfs_chunks_sort; O(log chunks of the tensor).
  */
 int rfs_chunks_store(struct rfs_chunks *chunks, const struct rfs_chunked_tensor *tensor,
                      const uint64_t *offset, uint32_t file, uint64_t item, uint64_t item_bytes,
@@ -298,8 +299,8 @@ uint32_t rfs_chunks_count_copies(const struct rfs_chunks *chunks, uint32_t chunk
 /*
  * Finds further copy COPY of a chunk, from 0 on. If that one is read instead of the chunk's own
  * file, it is the own file that is found. 0 with *out filled, whose type may differ from the
- * chunk's; or -errno with *err and out's file filled: that file cannot be used. The headers that are
- * read stay in memory; copies with equal headers share them.
+ * chunk's; or -errno with *err and out's file filled: that file cannot be used. The headers that
+ * are read stay in memory; copies with equal headers share them.
  */
 int rfs_chunks_locate_copy(struct rfs_chunks *chunks, uint32_t chunk, uint32_t copy,
                            struct rfs_chunked_copy *out, struct rfs_error *err);
@@ -345,8 +346,8 @@ struct rfs_stored_box {
 void rfs_chunks_place_box(struct rfs_chunks *chunks, const struct rfs_chunk_box *box, uint32_t file,
                           uint64_t at, struct rfs_stored_box *out);
 /*
- * Says whether the elements of a chunk of TYPE and of its copy, with values A and B of at, lie in one
- * order without gaps, so that their bytes can be compared. Gives where both begin.
+ * Says whether the elements of a chunk of TYPE and of its copy, with values A and B of at, lie in
+ * one order without gaps, so that their bytes can be compared. Gives where both begin.
  */
 bool rfs_chunks_are_alike(struct rfs_chunks *chunks, const struct rfs_type *type, uint64_t a,
                           uint64_t b, uint64_t begin[2]);
@@ -376,5 +377,5 @@ struct rfs_chunks_walk {
 /* Begins a walk over the box from LO to HI (exclusive, not empty) of a tensor. */
 void rfs_chunks_walk_begin(const struct rfs_chunks *chunks, const struct rfs_chunked_tensor *tensor,
                            const uint64_t *lo, const uint64_t *hi, struct rfs_chunks_walk *walk);
-/* Gives the next box that one chunk has, each once; false at the end. */
+/* Gives the next box, which lies within one chunk; each comes once. False at the end. */
 bool rfs_chunks_walk_next(struct rfs_chunks_walk *walk, struct rfs_chunk_box *box);

@@ -17,9 +17,9 @@
 #include "formats/torch/torch.h"
 
 /*
- * Opens a FOLDER whose .metadata is file 0 of FILES. 0 with *out owned by the caller, or: -EINVAL for metadata
- * that is damaged or contradicts itself, -ENOTSUP for a kind that is not read, -EFBIG for a file
- * that would take too much memory.
+ * Opens a FOLDER whose .metadata is file 0 of FILES. 0 with *out owned by the caller, or: -EINVAL
+ * for metadata that is damaged or contradicts itself, -ENOTSUP for a kind that is not read, -EFBIG
+ * for a file that would take too much memory.
  */
 int rfs_dcp_open(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
                  struct rfs_log *log, struct rfs_chunks **out, struct rfs_error *err);
@@ -28,9 +28,9 @@ int rfs_dcp_open(const char *folder, struct rfs_files *files, struct rfs_tables 
 bool rfs_dcp_owns(const struct rfs_chunks *chunks);
 
 /*
- * Opens the item of an object of such a checkpoint. BUDGET pays for its memory. 0; -ENOTSUP for one with
- * names that are not read, -EFBIG beyond the budget, -EINVAL for a damaged one, or a read's error,
- * each with *err filled. Any thread may do so.
+ * Opens the item of an object of such a checkpoint. BUDGET pays for its memory. 0; -ENOTSUP for one
+ * with names that are not read, -EFBIG beyond the budget, -EINVAL for a damaged one, or a read's
+ * error, each with *err filled. Any thread may do so.
  */
 int rfs_dcp_open_object(struct rfs_chunks *chunks, const struct rfs_chunked_object *object,
                         struct rfs_budget *budget, struct rfs_torch *out, struct rfs_error *err);
@@ -71,12 +71,12 @@ struct rfs_dcp_file_item {
 };
 
 /*
- * Finds the elements of an item's tensor. READ and CTX are as for rfs_ckpt_walk, for the whole file,
- * which has FILE_BYTES. 0 with *out filled but for its file; -EINVAL for an item that runs over the
- * end of the file, is damaged, or holds another tensor than the metadata says; -ENOTSUP for one that
- * is not an archive of torch.save, or which stores fewer elements than it has; -ENOMEM, or READ's
- * error; each with *err filled. Takes two reads of 4 KiB for items of torch, as all but the tensor's
- * bytes is at the ends.
+ * Finds the elements of an item's tensor. READ and CTX are as for rfs_ckpt_walk, for the whole
+ * file, which has FILE_BYTES. 0 with *out filled but for its file; -EINVAL for an item that runs
+ * over the end of the file, is damaged, or holds another tensor than the metadata says; -ENOTSUP
+ * for one that is not an archive of torch.save, or which stores fewer elements than it has;
+ * -ENOMEM, or READ's error; each with *err filled. Takes two reads of 4 KiB for items of torch, as
+ * all but the tensor's bytes is at the ends.
  */
 int rfs_dcp_item_find(const struct rfs_dcp_file_item *item, rfs_read_fn *read, void *ctx,
                       uint64_t file_bytes, struct rfs_stored_box *out, struct rfs_error *err);

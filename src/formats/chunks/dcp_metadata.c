@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * .metadata of torch.distributed.checkpoint is a pickle. It is read by a stack machine without effects,
- * for the opcodes that Python writes with protocols 4 and 5:
+ * .metadata of torch.distributed.checkpoint is a pickle. It is read by a stack machine without
+ * effects, for the opcodes that Python writes with protocols 4 and 5:
  *
  *     80 V                 protocol V                95 u8                a frame of so many bytes
  *     28                   mark                      2e                   stop: the top is the result
@@ -959,8 +959,8 @@ static bool take_shape(const struct rfs_dcp_pickle *pickle, uint32_t value, uint
 }
 
 /*
- * Reads TensorProperties, whose state is a tuple, or the fields by name. *WHY is set for a tensor that
- * is not read, and else NULL.
+ * Reads TensorProperties, whose state is a tuple, or the fields by name. *WHY is set for a tensor
+ * that is not read, and else NULL.
  */
 static int read_properties(const struct metadata *metadata, const char *name, uint32_t properties,
                            struct rfs_type *type, const char **why)
@@ -1156,8 +1156,8 @@ static int unflatten(const struct metadata *metadata, uint32_t key, uint32_t val
 }
 
 /*
- * Checks a tensor when there is no mcore_data, which some versions of torch lose. A tensor that is the
- * state of another one, and may have been flattened, was: its order is not known for certain.
+ * Checks a tensor when there is no mcore_data, which some versions of torch lose. A tensor that is
+ * the state of another one, and may have been flattened, was: its order is not known for certain.
  */
 static int check_state(const struct metadata *metadata, const struct rfs_chunked_tensor *tensor)
 {

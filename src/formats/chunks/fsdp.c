@@ -205,8 +205,8 @@ static uint64_t place_of(struct rank_file *rank, const struct rfs_torch_tensor *
 }
 
 /*
- * Adds a stored tensor that begins at CORNER of one of type WHOLE (NULL: its own). By its placements
- * REPLICAS files have it.
+ * Adds a stored tensor that begins at CORNER of one of type WHOLE (NULL: its own). By its
+ * placements REPLICAS files have it.
  */
 static int add(struct rank_file *rank, const char *param, uint32_t name,
                const struct rfs_torch_tensor *tensor, const struct rfs_type *whole,

@@ -23,7 +23,8 @@ int rfs_chunks_locate_in_header(struct rfs_chunks *chunks, struct rfs_chunks_by_
                                 uint32_t chunk, struct rfs_error *err);
 /*
  * Finds what OUT's file has under the name of CHUNK's tensor, and sets its type and place. 0, or
- * -errno with *err filled: the file cannot be read, which is remembered.
+ * -errno with *err filled: the file cannot be read; this is remembered unless the failure may pass
+ * (rfs_files_may_pass).
  */
 int rfs_chunks_copy_in_header(struct rfs_chunks *chunks, struct rfs_chunks_by_file *by_file,
                               uint32_t chunk, struct rfs_chunked_copy *out, struct rfs_error *err);

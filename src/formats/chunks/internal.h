@@ -16,8 +16,8 @@ int rfs_chunks_fail_file(const struct rfs_chunks *chunks, uint32_t file, int rc,
                          struct rfs_error *err);
 
 /*
- * Compares the checksums of a file at its first use, if the checkpoint is checked; threads that need
- * one file wait. 0 or -errno, which is remembered if the file is damaged.
+ * Compares the checksums of a file at its first use, if the checkpoint is checked; threads that
+ * need one file wait. 0 or -errno, which is remembered if the file is damaged.
  */
 int rfs_chunks_check_file(struct rfs_chunks *chunks, uint32_t file, struct rfs_error *err);
 /* Logs once that a file has no checksum, or not for all of it. */
@@ -30,14 +30,15 @@ uint32_t rfs_chunks_copy_at(const struct rfs_chunks *chunks, uint32_t chunk, uin
 
 /*
  * Each file names its tensors, and the chunk of each that it holds. All files together are the
- * checkpoint. They are those that were registered before, from 0 on; file 0 stands for the metadata.
- * Cost: 40 bytes a chunk and 8 for each of its axes while it is built, and O(n log n) time.
+ * checkpoint. They are those that were registered before, from 0 on; file 0 stands for the
+ * metadata. Cost: 40 bytes a chunk and 8 for each of its axes while it is built, and O(n log n)
+ * time.
  */
 struct rfs_local_chunk {
     uint32_t name, type; /* name of the tensor, type of the chunk; ids in the tables */
     uint32_t whole;      /* type of the tensor; RFS_NO_ID: it ends where its chunks end */
     uint32_t file;
-    uint32_t promised; /* files that have this chunk, by what the file itself says; 1: nothing */
+    uint32_t promised; /* number of files that have this chunk, as the file itself says; else 1 */
     uint64_t at;       /* where it is in the file: a value for rfs_chunk.at */
     size_t corner;     /* position in corners of where it begins in the tensor */
 };
@@ -59,10 +60,10 @@ bool rfs_chunks_add_local(struct rfs_local_chunks *locals, const struct rfs_loca
 typedef int rfs_read_local_fn(void *ctx, struct rfs_local_chunks *locals, uint32_t file,
                               struct rfs_error *err);
 /*
- * Opens the files of FOLDER that are in FILES. Of equal chunks the one in the first file counts, and
- * the others are its further copies; where these are more than promised, the tensor is taken on
- * trust. LOST (or NULL) becomes rfs_chunks.lost. 0 with *out owned by the caller, or -errno with *err
- * filled: chunks that do not make one tensor, with its name.
+ * Opens the files of FOLDER that are in FILES. Of equal chunks the one in the first file counts,
+ * and the others are its further copies; where these are more than promised, the tensor is taken on
+ * trust. LOST (or NULL) becomes rfs_chunks.lost. 0 with *out owned by the caller, or -errno with
+ * *err filled: chunks that do not make one tensor, with its name.
  */
 int rfs_chunks_open_local(const struct rfs_chunks_format *format, const char *folder,
                           const char *lost, struct rfs_files *files, struct rfs_tables *tables,

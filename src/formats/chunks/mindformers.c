@@ -15,15 +15,15 @@
  * those that are missing, have further copies.
  *
  * A slice has a number, which metadata.json calls its global_offset: the tensor is cut into
- * axis_fragmentations pieces along its axes, and these are numbered row by row. The layout says that
- * in another way: axis i is cut by the device axes of entry i of tensor_map, where k is the k-th axis
- * of device_matrix from the right and -1 none. So the numbers are those of MindSpore Transformers,
- * which goes through tensor_map, only if both agree.
+ * axis_fragmentations pieces along its axes, and these are numbered row by row. The layout says
+ * that in another way: axis i is cut by the device axes of entry i of tensor_map, where k is the
+ * k-th axis of device_matrix from the right and -1 none. So the numbers are those of MindSpore
+ * Transformers, which goes through tensor_map, only if both agree.
  *
  * A key of storage_data is Python's text of a name and a slice's number. rank_group is the list of
  * the ranks that have the slice in memory, in each entry again; only a strategy needs it. The text
- * has one layout of a tensor, also where several stages hold it; which do is known from the lists of
- * ranks alone.
+ * has one layout of a tensor, also where several stages hold it; which do is known from the lists
+ * of ranks alone.
  */
 #include "formats/chunks/mindformers.h"
 
@@ -649,7 +649,8 @@ static bool read_escape(const char **at, const char *end, char *out, size_t *n)
 }
 
 /*
- * Reads the name of a tensor, a text that Python printed: it ends with the quote that it began with.
+ * Reads the name of a tensor, a text that Python printed: it ends with the quote that it began
+ * with.
  */
 static bool read_name(struct reading *r, const char **at, const char *end)
 {

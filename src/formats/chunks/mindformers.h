@@ -11,8 +11,8 @@
 
 /*
  * Reads metadata.json, file 0 of FILES, in FOLDER, which is absolute and resolved. Takes linear
- * time, and the memory of a block of the text and of the chunks. 0 with *out owned by the caller, or
- * -errno with *err filled. LOG hears which files are missing where others have the same slices.
+ * time, and the memory of a block of the text and of the chunks. 0 with *out owned by the caller,
+ * or -errno with *err filled. LOG hears which files are missing where others have the same slices.
  */
 int rfs_mindformers_open(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
                          struct rfs_log *log, struct rfs_chunks **out, struct rfs_error *err);
@@ -44,8 +44,8 @@ struct rfs_mindformers_strategy {
 };
 
 /*
- * Reads metadata.json again, for the layouts that CHUNKS lack. Proves that each rank of a stage holds
- * the slice that the layout gives it. 0 with *out to be freed, or -errno with *err filled: no
+ * Reads metadata.json again, for the layouts that CHUNKS lack. Proves that each rank of a stage
+ * holds the slice that the layout gives it. 0 with *out to be freed, or -errno with *err filled: no
  * strategy says what these ranks hold.
  */
 int rfs_mindformers_read_strategy(struct rfs_chunks *chunks, struct rfs_mindformers_strategy *out,

@@ -759,10 +759,11 @@ int rfs_ckpt_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
 /* ---- another file with the same headers ------------------------------------------------------ */
 
 /*
- * An index keeps no headers, but where values follow each other as MindSpore writes them, the header
- * of a content begins where the content before it ends, and the index determines every byte of it.
- * So the bytes there are compared with the expected ones: when all agree, only the contents can
- * differ. Anything else (a map tensor, another order of fields, an unknown one) is left to a walk.
+ * An index keeps no headers, but where values follow each other as MindSpore writes them, the
+ * header of a content begins where the content before it ends, and the index determines every byte
+ * of it. So the bytes there are compared with the expected ones: when all agree, only the contents
+ * can differ. Anything else (a map tensor, another order of fields, an unknown one) is left to a
+ * walk.
  */
 
 #define BATCH 32                   /* values a task, at least */

@@ -22,8 +22,8 @@ int rfs_ckpt_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
                   struct rfs_tables *tables, struct rfs_index **out, struct rfs_error *err);
 
 /*
- * Compares the file's headers with those of TEMPLATE, byte for byte and offset for offset. Returns 1
- * when they are equal (then TEMPLATE is the file's index, too), 0 when not, or -errno. Reads all
+ * Compares the file's headers with those of TEMPLATE, byte for byte and offset for offset. Returns
+ * 1 when they are equal (then TEMPLATE is the file's index, too), 0 when not, or -errno. Reads all
  * headers, in large parallel batches.
  */
 int rfs_ckpt_matches(rfs_read_fn *read, void *ctx, uint64_t size, const struct rfs_index *template,
@@ -31,8 +31,8 @@ int rfs_ckpt_matches(rfs_read_fn *read, void *ctx, uint64_t size, const struct r
 
 /*
  * Compares a sample: the file's size, its end, and SAMPLES of its headers (two or more), evenly
- * spread from the first to the last, each at its offset. Returns 1 when all are those of TEMPLATE, 0
- * when not, or -errno.
+ * spread from the first to the last, each at its offset. Returns 1 when all are those of TEMPLATE,
+ * 0 when not, or -errno.
  */
 int rfs_ckpt_resembles(rfs_read_fn *read, void *ctx, uint64_t size,
                        const struct rfs_index *template, struct rfs_tables *tables, size_t samples);

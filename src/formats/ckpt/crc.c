@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Both checksums are zlib's crc32 (_exec_save and load_checkpoint in mindspore/train/serialization.py):
+ * Both checksums are zlib's crc32 (_exec_save and load_checkpoint in
+ * mindspore/train/serialization.py):
  *
  *   .ckpt         of everything before the trailer "crc_num" + 10 bytes, which are the number, big-endian
  *   .safetensors  run over the tensors, sorted by name (as UTF-8): the name, then the bytes of the content;

@@ -12,9 +12,9 @@
 #include <stdatomic.h>
 
 /*
- * Reads the whole file that INDEX is of, and compares its checksum. READ and FILE are as for
+ * Reads the whole file that INDEX describes, and compares its checksum. READ and FILE are as for
  * rfs_ckpt_walk. Returns 0 when the checksum is right, 1 when there is none, -EINVAL when it is
- * wrong, -ENOMEM, or the result of READ; when negative with *err filled. Takes 1 MiB of memory.
+ * wrong, -ENOMEM, or the error of READ; *err is filled when negative. Takes 1 MiB of memory.
  */
 int rfs_crc_verify(rfs_read_fn *read, void *ctx, enum rfs_format format,
                    const struct rfs_index *index, const struct rfs_tables *tables, const char *file,

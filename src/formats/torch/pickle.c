@@ -20,8 +20,8 @@
  * Nothing is called here. But a pickle that is shown again will be loaded: it must neither run
  * foreign code then, nor allocate more than the file holds. bytes(10**12), a codec that inflates, a
  * numpy dtype whose flags make numbers pointers are not what pickling writes. So a name is called
- * only with the arguments, and given only the state, with which Python itself pickles such an object
- * (protocol 2).
+ * only with the arguments, and given only the state, with which Python itself pickles such an
+ * object (protocol 2).
  */
 #include "formats/torch/pickle.h"
 
@@ -178,7 +178,7 @@ static bool is_number(const struct rfs_node *node, int64_t number)
     return node->kind == RFS_NODE_INT && node->of.integer == number;
 }
 
-static bool is_counts(const struct rfs_node *tuple)
+static bool has_only_counts(const struct rfs_node *tuple)
 {
     return tuple->kind == RFS_NODE_TUPLE && tuple->callable;
 }
@@ -201,7 +201,7 @@ static bool a_dict(const struct rfs_node *state)
 
 static bool a_size(const struct rfs_items *args)
 {
-    return args->n == 1 && is_counts(args->data[0]);
+    return args->n == 1 && has_only_counts(args->data[0]);
 }
 
 static bool an_ordered_dict(const struct rfs_node *node)
@@ -213,8 +213,8 @@ static bool an_ordered_dict(const struct rfs_node *node)
 static bool begins_as_tensor(const struct rfs_items *args)
 {
     return is_kind(args, 0, RFS_NODE_STORAGE) && is_kind(args, 1, RFS_NODE_INT) &&
-           (is_counts(args->data[2]) || is_call_of(args->data[2], "torch\nSize")) &&
-           is_counts(args->data[3]) && is_kind(args, 4, RFS_NODE_BOOL) &&
+           (has_only_counts(args->data[2]) || is_call_of(args->data[2], "torch\nSize")) &&
+           has_only_counts(args->data[3]) && is_kind(args, 4, RFS_NODE_BOOL) &&
            an_ordered_dict(args->data[5]);
 }
 
@@ -264,7 +264,7 @@ static bool a_meta(const struct rfs_items *args)
 /* (axis, the mesh axes that cut it) */
 static bool an_order(const struct rfs_items *args)
 {
-    return args->n == 2 && is_counts(args->data[1]);
+    return args->n == 2 && has_only_counts(args->data[1]);
 }
 
 static bool a_layout(const struct rfs_items *args)
@@ -399,7 +399,7 @@ static bool is_array_state(const struct rfs_node *state)
     const struct rfs_items *items = &state->of.items;
 
     return state->kind == RFS_NODE_TUPLE && items->n == 5 && is_number(items->data[0], 1) &&
-           is_counts(items->data[1]) && is_call_of(items->data[2], "numpy\ndtype") &&
+           has_only_counts(items->data[1]) && is_call_of(items->data[2], "numpy\ndtype") &&
            is_kind(items, 3, RFS_NODE_BOOL) && are_bytes(items->data[4]);
 }
 
@@ -656,7 +656,7 @@ static int move_items(struct unpickler *machine, size_t height, struct rfs_items
 }
 
 /* Called once, when a tuple is made: a memo may hand the tuple to any number of calls. */
-static bool are_counts(const struct rfs_items *items)
+static bool check_counts(const struct rfs_items *items)
 {
     for (uint32_t i = 0; i < items->n; i++)
         if (items->data[i]->kind != RFS_NODE_INT || items->data[i]->of.integer < 0)
@@ -676,7 +676,7 @@ static int make_container(struct unpickler *machine, enum rfs_node_kind kind, in
     if (kind == RFS_NODE_DICT && (machine->stack.n - (size_t)height) % 2 != 0)
         return fail(machine, "a key without a value");
     const int rc = move_items(machine, (size_t)height, &node->of.items);
-    node->callable = rc == 0 && kind == RFS_NODE_TUPLE && are_counts(&node->of.items);
+    node->callable = rc == 0 && kind == RFS_NODE_TUPLE && check_counts(&node->of.items);
     return rc ? rc : push(machine, node);
 }
 

@@ -122,9 +122,9 @@ struct rfs_pickle_from {
 };
 
 /*
- * Reads a pickle, and takes BYTES (from malloc) over in any case. 0, -ENOMEM, -EINVAL for an invalid pickle, -ENOTSUP
- * for a name or call that is not allowed, or another protocol, -EFBIG for one that takes more
- * memory than allowed; *err (may be NULL) is filled.
+ * Reads a pickle, and takes BYTES (from malloc) over in any case. 0, -ENOMEM, -EINVAL for an
+ * invalid pickle, -ENOTSUP for a name or call that is not allowed, or another protocol, -EFBIG for
+ * one that takes more memory than allowed; *err (may be NULL) is filled.
  */
 int rfs_pickle_read(unsigned char *bytes, size_t n, const struct rfs_pickle_from *from,
                     struct rfs_pickle *out, struct rfs_error *err);
@@ -133,7 +133,7 @@ void rfs_pickle_free(struct rfs_pickle *pickle);
 /* Adds N nodes to items of the arena. False when out of memory. */
 bool rfs_pickle_add_items(struct rfs_arena *arena, struct rfs_items *items,
                           struct rfs_node *const *nodes, size_t n);
-/* Says whether a node is a CALL of that. */
+/* Says whether a node is a CALL of a name with that use. */
 static inline bool rfs_pickle_is_call(const struct rfs_node *node, enum rfs_callable callable)
 {
     return node->kind == RFS_NODE_CALL && node->of.call.callee->callable == callable;
@@ -142,7 +142,7 @@ static inline bool rfs_pickle_is_call(const struct rfs_node *node, enum rfs_call
 bool rfs_pickle_same_name(const struct rfs_node *a, const struct rfs_node *b);
 /* Says whether a node is this TEXT. */
 bool rfs_pickle_is_text(const struct rfs_node *node, const char *text);
-/* Returns the value by a key of what has pairs, the last one; NULL when it is not there. O(n). */
+/* Returns the last value of KEY in a dict or an OrderedDict; NULL: there is none. O(n). */
 const struct rfs_node *rfs_pickle_get(const struct rfs_node *node, const char *key);
 /* Returns the pairs of a dict or an OrderedDict, n twice their number; NULL of all else. */
 const struct rfs_items *rfs_pickle_pairs(const struct rfs_node *node);

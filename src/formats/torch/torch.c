@@ -435,7 +435,7 @@ int rfs_torch_show(struct rfs_torch_shown *shown, uint64_t bytes, const char *fi
 
 bool rfs_torch_numbers(const struct rfs_node *node, uint32_t *n, uint64_t *out)
 {
-    if (node && rfs_pickle_is_call(node, RFS_CALL_SIZE))
+    if (node && rfs_pickle_is_call(node, RFS_CALL_SIZE) && node->of.call.args->of.items.n == 1)
         node = node->of.call.args->of.items.data[0];
     if (!node || (node->kind != RFS_NODE_TUPLE && node->kind != RFS_NODE_LIST) ||
         node->of.items.n > RFS_MAX_DIMS)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file of torch.save: its object, as a graph of nodes, and where the bytes of its storages lie. No
- * storage is read.
+ * A file of torch.save: its object, as a graph of nodes, and where the bytes of its storages lie.
+ * No storage is read.
  *
  * Cost: that of the pickle (pickle.h) and of the directory (zip.h). Immutable once open.
  */
@@ -16,14 +16,15 @@ struct rfs_torch {
     struct rfs_pickle pickle;
     const char *prefix; /* folder of all entries, such as "archive"; owned by zip; not terminated */
     size_t prefix_bytes;
-    size_t share; /* bytes taken of the memory for headers (base/budget.h); 0 after rfs_torch_keep */
+    size_t
+        share; /* bytes taken of the memory for headers (base/budget.h); 0 after rfs_torch_keep */
 };
 
 /*
- * Opens a file. READ, SIZE and FILE are as for rfs_ckpt_walk; nodes get ORIGIN. 0; -EINVAL for an invalid file,
- * -ENOTSUP for one of the format before torch 1.6, a TorchScript, or of another byte order, the
- * errors of rfs_zip_open and rfs_pickle_read; each with *err filled. The caller is to free it
- * before it reads other headers.
+ * Opens a file. READ, SIZE and FILE are as for rfs_ckpt_walk; nodes get ORIGIN. 0; -EINVAL for an
+ * invalid file, -ENOTSUP for one of the format before torch 1.6, a TorchScript, or of another byte
+ * order, the errors of rfs_zip_open and rfs_pickle_read; each with *err filled. The caller is to
+ * free it before it reads other headers.
  */
 int rfs_torch_open(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin, const char *file,
                    struct rfs_torch *out, struct rfs_error *err);
@@ -59,21 +60,24 @@ struct rfs_torch_tensor {
 };
 
 /*
- * Reads a node that may be a tensor, or a parameter that wraps one: 1 with *out filled, 0 when it is
- * something else, -EINVAL with *err filled when it is one that reaches out of its storage, or whose
- * storage is not in the file or of another size, or -ENOTSUP for a valid tensor whose values are
- * not the stored bytes. PARAM is for messages.
+ * Reads a node that may be a tensor, or a parameter that wraps one: 1 with *out filled, 0 when it
+ * is something else, -EINVAL with *err filled when it is one that reaches out of its storage, or
+ * whose storage is not in the file or of another size, or -ENOTSUP for a valid tensor whose values
+ * are not the stored bytes. PARAM is for messages.
  */
 int rfs_torch_tensor(const struct rfs_torch *torch, const struct rfs_node *node, const char *file,
                      const char *param, struct rfs_torch_tensor *out, struct rfs_error *err);
 
-/* Gives the numbers of a tuple, a list or a torch.Size; false when these are none, or too many. */
+/*
+ * Gives the numbers of a tuple, a list or a torch.Size. False: NODE (or NULL) is none of these, has
+ * more than RFS_MAX_DIMS items, or one that is no integer from 0 on.
+ */
 bool rfs_torch_numbers(const struct rfs_node *node, uint32_t *n, uint64_t *out);
 
 /*
  * Bytes that the tensors of a file have together when each is written by itself. Strides of 0, and
- * storages that many tensors share, can multiply a few bytes without limit: no more than 64 times the
- * file, and 64 MiB, is summed, exported or shown as another format.
+ * storages that many tensors share, can multiply a few bytes without limit: no more than 64 times
+ * the file, and 64 MiB, is summed, exported or shown as another format.
  */
 struct rfs_torch_shown {
     uint64_t bytes;      /* of the tensors so far */
@@ -114,8 +118,8 @@ int rfs_torch_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file
                    struct rfs_error *err);
 
 /*
- * Finds the dict at ENTRY of a file's object. 0 with *out set, or -EINVAL with *err filled: there is
- * none.
+ * Finds the dict at ENTRY of a file's object. 0 with *out set, or -EINVAL with *err filled: there
+ * is none.
  */
 int rfs_torch_find_dict(const struct rfs_torch *torch, const char *file, const char *entry,
                         const struct rfs_node **out, struct rfs_error *err);

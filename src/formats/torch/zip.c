@@ -122,8 +122,8 @@ static int find_end64(const struct source *source, uint64_t end, struct director
 }
 
 /*
- * Copies the end record, which is in the last N bytes, to RECORD. Returns its offset, 0 when there is
- * none, or -errno.
+ * Copies the end record, which is in the last N bytes, to RECORD. Returns its offset, 0 when there
+ * is none, or -errno.
  */
 static int64_t find_end(const struct source *source, size_t n, unsigned char *record)
 {

@@ -34,9 +34,10 @@ struct rfs_zip {
 };
 
 /*
- * Reads the directory of an archive. READ, SIZE and FILE are as for rfs_ckpt_walk. 0; -EINVAL for an invalid archive, -ENOTSUP for
- * compressed, encrypted or split ones, -EFBIG beyond the BUDGET (or NULL) for its memory,
- * -ENOMEM, or READ's error, each with *err filled. The caller must hold no share (base/budget.h).
+ * Reads the directory of an archive. READ, SIZE and FILE are as for rfs_ckpt_walk. 0; -EINVAL for
+ * an invalid archive, -ENOTSUP for compressed, encrypted or split ones, -EFBIG beyond the BUDGET
+ * (or NULL) for its memory, -ENOMEM, or READ's error, each with *err filled. The caller must hold
+ * no share (base/budget.h).
  */
 int rfs_zip_open(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
                  struct rfs_budget *budget, struct rfs_zip *out, struct rfs_error *err);

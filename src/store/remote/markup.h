@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads as much of XML and HTML as lists of objects need: elements and attributes are found by
- * their names, in order. Whatever the text is, nothing is read outside of it and the time is in its
- * length.
+ * their names, in order. Whatever the text is, nothing is read outside of it, and the time grows
+ * only with its length.
  *
  * Threads: all functions; they keep nothing.
  */

@@ -79,7 +79,7 @@ static bool copy_block(uint64_t number, uint64_t offset, size_t n, const struct 
  * Returns how many bytes to read from OFFSET on for a small read there: more where it goes on
  * behind the last block.
  */
-static uint64_t size_block(uint64_t number, uint64_t offset)
+static uint64_t next_block_bytes(uint64_t number, uint64_t offset)
 {
     uint64_t size = BLOCK_FIRST;
 
@@ -132,7 +132,7 @@ static void keep_block(uint64_t number, uint64_t offset, unsigned char *data, si
     pthread_mutex_unlock(&cache.lock);
 }
 
-/* Frees the blocks of one object; 0: of cache. */
+/* Frees the blocks of one object; 0: of all. */
 static void drop_blocks(uint64_t number)
 {
     pthread_mutex_lock(&cache.lock);
@@ -452,7 +452,7 @@ static int read_block(struct rfs_object *object, const struct iovec *spans, int 
                       uint64_t offset, size_t n)
 {
     const uint64_t size = object->attributes.size;
-    uint64_t length = rfs_max_u64(size_block(object->number, offset), n);
+    uint64_t length = rfs_max_u64(next_block_bytes(object->number, offset), n);
     /* Near the end, as the directory of an archive: the bytes before it are read next. */
     const uint64_t from = size - offset < length ? size - rfs_min_u64(size, length) : offset;
     length = rfs_min_u64(length, size - from);

@@ -47,7 +47,7 @@ struct rfs_remote_request {
     uint64_t due; /* when it is tried again, ns */
     bool under_way, ended, renewed;
     bool wrong;             /* the answer is not what was asked for */
-    bool other;             /* nor of the version that was asked for */
+    bool other;             /* the answer is of another version of the object */
     bool over;              /* the answer would take more memory than lists may */
     char *asked, **headers; /* owned */
 };
@@ -66,5 +66,5 @@ void rfs_retries_free(struct rfs_remote_request *request);
 /* Takes BYTES more of that memory. True when they are to be had; they must be given back. */
 bool rfs_retries_take_memory(uint64_t bytes);
 void rfs_retries_give_memory(uint64_t bytes);
-/* Reports that there are no more, by rfs_store_fail. -EFBIG. */
+/* Reports that lists take too much memory, by rfs_store_fail. -EFBIG. */
 int rfs_retries_fail_memory(void);

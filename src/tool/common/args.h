@@ -57,7 +57,7 @@ struct rfs_globs {
 
 /* Returns whether a name matches. */
 bool rfs_globs_match(const struct rfs_globs *globs, const char *name);
-/* Does so, and remembers it for rfs_globs_check. From one thread. */
+/* Returns whether a name matches, and remembers it for rfs_globs_check. From one thread. */
 bool rfs_globs_take(struct rfs_globs *globs, const char *name);
 /*
  * Refuses patterns that no taken name matched: -ENOENT with *err filled as a mistake of usage; or

@@ -207,7 +207,7 @@ static int take_rank(struct rfs_whole *whole, const struct rfs_strategy *dst, bo
         .output_map = view->output_map,
         .template = view->planner,
         .lacking = view->set->late ? &whole->lacking : NULL,
-        .converted = view->rules.made,
+        .by_rules = view->rules.made,
     };
     const struct rfs_rank_plan *plan;
     struct rfs_scale scale;
@@ -408,7 +408,7 @@ int rfs_whole_read(const struct rfs_whole *whole, const struct rfs_whole_tensor 
     int rc = 0;
 
     if (size > 0)
-        rc = rfs_view_target_cast(whole->view, tensor->target, &cast)
+        rc = rfs_view_target_is_cast(whole->view, tensor->target, &cast)
                  ? rfs_assemble_cast(assembler, slice, &cast, begin, size, true, buf)
                  : rfs_assemble(assembler, slice, begin, size, true, buf);
     if (rc == 0)
@@ -433,7 +433,7 @@ struct rfs_whole_source rfs_whole_locate(const struct rfs_whole *whole,
     uint64_t end = at + 1;
     uint64_t from = 0;
     uint64_t left = 1;
-    const bool converted = rfs_view_target_cast(whole->view, tensor->target, &cast);
+    const bool converted = rfs_view_target_is_cast(whole->view, tensor->target, &cast);
 
     if (converted)
         rfs_assemble_uncast(&cast, &at, &end);

@@ -56,9 +56,9 @@ static void list_made(const struct rfs_rules_map *map, struct rfs_table *table)
 
 static void print(const struct request *request, const struct rfs_view_plans *plans)
 {
-    const struct rfs_rules_map *map = rfs_by_rules_map(plans->converted);
-    const size_t sources = rfs_by_rules_sources(plans->converted);
-    const size_t incomplete = rfs_by_rules_incomplete(plans->converted);
+    const struct rfs_rules_map *map = rfs_by_rules_map(plans->by_rules);
+    const size_t sources = rfs_by_rules_sources(plans->by_rules);
+    const size_t incomplete = rfs_by_rules_incomplete(plans->by_rules);
     struct rfs_table table = RFS_TABLE(columns, request->json);
 
     list_made(map, &table);
@@ -104,7 +104,7 @@ static int run(void *given, struct rfs_error *err)
         rc = rfs_tool_open(request->source, &request->options, NULL, NULL, NULL, &view, err);
     if (rc == 0)
         rc = rfs_view_plans(view, &plans, err);
-    if (rc == 0 && !plans.converted)
+    if (rc == 0 && !plans.by_rules)
         rc = rfs_fail_usage(err, "a checkpoint of a model", "the source cannot be converted");
     if (rc == 0)
         rc = rfs_view_compare_copies(rfs_view_only(view), err);

@@ -671,7 +671,7 @@ static void put_begin(struct rfs_json_write *json, const char *key,
 static void put_steps(struct rfs_json_write *json, const struct rfs_explain *explain,
                       const struct rfs_explained_piece *piece)
 {
-    const struct rfs_rules_map *map = rfs_by_rules_map(explain->plans.converted);
+    const struct rfs_rules_map *map = rfs_by_rules_map(explain->plans.by_rules);
 
     rfs_json_array(json, "steps", RFS_JSON_TIGHT);
     for (uint32_t k = 0; k < piece->link->n; k++) {
@@ -862,14 +862,14 @@ static int select_ranks(struct rfs_explain *explain, struct rfs_error *err)
     return 0;
 }
 
-struct ranks_planned {
+struct planning_job {
     struct rfs_explain *explain;
     struct rfs_error *errors; /* [n_selected] */
 };
 
 static int plan_one(void *ctx, size_t i)
 {
-    const struct ranks_planned *planned = ctx;
+    const struct planning_job *planned = ctx;
     struct rfs_explain *explain = planned->explain;
     const struct rfs_rank_plan *plan;
     const int rc =
@@ -884,7 +884,7 @@ static int plan_one(void *ctx, size_t i)
 static int plan_all(struct rfs_explain *explain, struct rfs_error *err)
 {
     RFS_FREE struct rfs_error *errors = calloc(explain->n_selected, sizeof *errors);
-    struct ranks_planned planned = {explain, errors};
+    struct planning_job planned = {explain, errors};
 
     if (!errors)
         return rfs_fail_memory(err);
@@ -910,7 +910,7 @@ static int prepare(struct rfs_explain *explain, struct rfs_error *err)
                                                    "parts", "from part", "from parts"};
     static const struct rfs_explain_words files = {"rank",  "ranks",     "file",
                                                    "files", "from file", "from files"};
-    const struct rfs_by_rules *converted = explain->plans.converted;
+    const struct rfs_by_rules *by_rules = explain->plans.by_rules;
     const struct rfs_chunks *chunks = rfs_catalog_chunks(explain->plans.stored);
     struct rfs_scale scale;
 
@@ -919,7 +919,7 @@ static int prepare(struct rfs_explain *explain, struct rfs_error *err)
         explain->n_sources = rfs_hfai_parts(explain->plans.hfai);
         return rfs_explain_parts_open(explain, err);
     }
-    rfs_planner_scale(converted ? rfs_by_rules_whole(converted) : explain->plans.planner, &scale);
+    rfs_planner_scale(by_rules ? rfs_by_rules_whole(by_rules) : explain->plans.planner, &scale);
     explain->n_sources = chunks ? chunks->n_files : scale.src_devices * scale.src_stages;
     rfs_planner_report(explain->plans.planner, RFS_TELL_ONE_SIDED);
     return plan_all(explain, err);
@@ -935,7 +935,7 @@ static int explain_all(struct rfs_explain *explain, struct rfs_error *err)
 
     if (rc == 0 && explain->param)
         rc = rfs_explain_check(explain, err);
-    const bool by_rules = explain->plans.converted != NULL;
+    const bool by_rules = explain->plans.by_rules != NULL;
     if (rc == 0 && explain->svg)
         rc = by_rules ? rfs_explain_matrices(explain, err) : rfs_explain_picture(explain, err);
     if (rc == 0 && explain->json)

@@ -11,7 +11,7 @@
 void rfs_explained_axis(const struct rfs_explain *explain, const struct rfs_explained_piece *piece,
                         int side, uint32_t number, struct rfs_explained_axis *axis)
 {
-    const struct rfs_rules_map *map = rfs_by_rules_map(explain->plans.converted);
+    const struct rfs_rules_map *map = rfs_by_rules_map(explain->plans.by_rules);
     const struct rfs_rules_link *link = piece->link;
 
     *axis = (struct rfs_explained_axis){.first = map->ats.data[link->at[side] + number]};
@@ -37,7 +37,7 @@ void rfs_explained_axis(const struct rfs_explain *explain, const struct rfs_expl
 const struct rfs_target *rfs_explained_source(const struct rfs_explain *explain,
                                               const struct rfs_explained_piece *piece)
 {
-    return rfs_by_rules_target(explain->plans.converted, piece->link->source);
+    return rfs_by_rules_target(explain->plans.by_rules, piece->link->source);
 }
 
 void rfs_explained_put_axis(FILE *out, const struct rfs_explained_axis *axis, uint64_t size)
@@ -428,7 +428,7 @@ static int nobody_has(const struct rfs_explain *explain, struct rfs_error *err)
     else
         snprintf(remedy, sizeof remedy, "%s",
                  explain->parts ? "reshard stats, which lists the names"
-                 : explain->plans.converted
+                 : explain->plans.by_rules
                      ? "reshard convert check with --list, which lists the names"
                      : "reshard info, which lists the names");
     return rfs_fail(err, -ENOENT, where, remedy, "%s", absence);
@@ -463,14 +463,14 @@ static int add_rules_piece(void *ctx, const struct rfs_by_rules_piece *piece)
 
 int rfs_explain_trace(const struct rfs_explain *explain, struct rfs_explained *slice)
 {
-    const struct rfs_by_rules *converted = explain->plans.converted;
+    const struct rfs_by_rules *by_rules = explain->plans.by_rules;
     struct rfs_planner *planner = explain->plans.planner;
     const int rc = rfs_planner_trace(planner, slice->rank, slice->target, &slice->trace);
 
-    if (rc || !converted)
+    if (rc || !by_rules)
         return rc;
     slice->trace.n = slice->pieces.n = 0;
-    slice->made = rfs_by_rules_made(converted, slice->target->name);
+    slice->made = rfs_by_rules_made(by_rules, slice->target->name);
     return rfs_by_rules_walk(planner, slice->rank, slice->target, add_rules_piece, slice);
 }
 

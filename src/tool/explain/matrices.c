@@ -138,7 +138,7 @@ struct steps {
 static void read_digits(const struct matrices *m, const struct rfs_explained_piece *piece,
                         const struct rfs_type *const *types, struct steps *out)
 {
-    const struct rfs_rules_map *map = rfs_by_rules_map(m->explain->plans.converted);
+    const struct rfs_rules_map *map = rfs_by_rules_map(m->explain->plans.by_rules);
 
     *out = (struct steps){.n = 0};
     for (int side = 0; side < 2; side++)
@@ -447,7 +447,7 @@ static void draw_tensors(const struct matrices *m, FILE *out)
     for (size_t i = 0; i < m->tensors.n && i < TENSORS; i++) {
         const struct tensor *tensor = &m->tensors.data[i];
         const struct rfs_target *target =
-            rfs_by_rules_target(m->explain->plans.converted, tensor->source);
+            rfs_by_rules_target(m->explain->plans.by_rules, tensor->source);
         struct rfs_printed shown;
         rfs_show_dims(rfs_printed_begin(&shown), tensor->type->ndim, tensor->type->dims);
         RFS_FREE char *dims = rfs_printed_end(&shown);

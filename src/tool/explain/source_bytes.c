@@ -493,7 +493,7 @@ static size_t alike(const struct rfs_explain *explain, const struct every *every
     size_t n = 1;
 
     for (size_t k = 0; k < first->n; k++)
-        if (explain->plans.converted ||
+        if (explain->plans.by_rules ||
             !rfs_trace_is_shared(explain->plans.planner, first->occurrences[k].target))
             return 1;
     while (i + n < every->names.n && by_kind(first, &first[n]) == 0)

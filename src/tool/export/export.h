@@ -128,7 +128,7 @@ int rfs_export_verify(struct rfs_export *export, struct rfs_error *err);
 
 /* Returns whether entry I of the stale is still a file there. */
 bool rfs_export_is_stale(const struct rfs_export *export, uint32_t i);
-/* Counts the manifests that are none of TASKS tasks; REMOVE: removes them, too. */
+/* Counts the manifests of exports by other numbers of tasks; REMOVE: also removes them. */
 unsigned rfs_export_other_manifests(const struct rfs_export *export, uint32_t tasks, bool remove);
 
 /* Hashes the recipe of a file and the identities of its sources. 0 or -errno. From any thread. */

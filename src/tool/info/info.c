@@ -377,8 +377,10 @@ static int show_rank(struct rfs_info_args *args, struct rfs_info_report *report,
         report->path = rfs_text_printf("%s/%s", folder, name);
     if (rc == 0 && !report->path)
         rc = rfs_fail_memory(err);
-    rc = rc ?: detect(report->path, args->source.encrypted != NULL, &kind, err)
-             ?: rfs_info_file(args, report->path, kind, report, err);
+    rc = rc ?: detect(report->path, args->source.encrypted != NULL, &kind, err);
+    if (kind == RFS_INFO_GROUP) /* a rank's file is read as a checkpoint */
+        kind = RFS_INFO_CKPT;
+    rc = rc ?: rfs_info_file(args, report->path, kind, report, err);
     if (rc == 0 && !rfs_info_find_beside(folder, &report->findings))
         rc = rfs_fail_memory(err);
     return rc;

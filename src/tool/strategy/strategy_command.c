@@ -402,7 +402,7 @@ static int derive(const struct tree *tree, const char *name, struct rfs_strategy
 }
 
 /* What knows the number of a tensor's axes. */
-struct knowing {
+struct axes_known {
     const struct rfs_headers *headers;
     const struct rfs_strategy *source; /* or NULL */
 };
@@ -413,7 +413,7 @@ struct knowing {
  */
 static int ndim_of(void *ctx, const char *param, uint32_t stage)
 {
-    const struct knowing *known = ctx;
+    const struct axes_known *known = ctx;
     struct rfs_catalog *catalog = known->headers->catalog;
     const uint32_t name =
         catalog ? rfs_intern_find(rfs_catalog_tables(catalog)->names, param, strlen(param))
@@ -479,7 +479,7 @@ static int make(const struct request *request, struct tree *tree,
     RFS_FREE const char **names = NULL;
     struct rfs_layout_rules_use use = {
         .source = source, .ranks = request->ranks, .ranks_option = "--ranks"};
-    struct knowing known = {&tree->headers, source};
+    struct axes_known known = {&tree->headers, source};
     const struct rfs_strategy_doc_tensors tensors = {ndim_of, &known};
     int rc = rules ? list_names(&tree->headers, &names, &use.n, err)
                    : derive(tree, request->tree, made, err);

@@ -57,7 +57,7 @@ struct rfs_verify {
     struct rfs_verify_item *items; /* the tree's tensors, in their order, then the lost */
     struct rfs_whole_tensor *lost; /* [n_lost] tensors of the tree, without a target */
     size_t n_lost;
-    bool damaged;         /* a rank of the tree is, or is missing */
+    bool damaged;         /* some rank of the tree is damaged or missing */
     size_t values;        /* compared values that are not tensors */
     struct rfs_sums sums; /* sums of the manifest, if it exists */
     bool has_sums;
@@ -78,5 +78,5 @@ int rfs_verify_files(struct rfs_verify *verify, struct rfs_error *err);
  */
 bool rfs_verify_parts(struct rfs_verify *verify, const char *folder, enum rfs_finding_kind kind);
 
-/* Returns whether a rank of the tree has a file, and one that could be indexed. */
+/* Returns whether RANK has a file in the tree that could be indexed. */
 bool rfs_verify_has_rank(const struct rfs_verify *verify, uint32_t rank);

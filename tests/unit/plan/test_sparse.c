@@ -137,7 +137,7 @@ static void expect_trace(struct open *o, const struct world *world, uint32_t ran
                          const struct rfs_slice *slice)
 {
     const struct rfs_type *type = rfs_catalog_type(o->catalog, target->type);
-    const int64_t part = rfs_planner_part(o->planner);
+    const int64_t part = rfs_planner_single_stage(o->planner);
     const uint32_t shift = part > 0 ? (uint32_t)part * world->src.devices : 0;
     struct rfs_trace trace = {0};
     uint64_t elements = 0;

@@ -106,7 +106,7 @@ static void test_ranks_of_the_stage(void **state)
     write_rank(f, 6);
     write_rank(f, 7);
     assert_int_equal(plan(f), 0);
-    assert_int_equal(rfs_planner_part(f->planner), 3);
+    assert_int_equal(rfs_planner_single_stage(f->planner), 3);
     expect_source(f, 0, 6);
     expect_source(f, 1, 7);
 }
