@@ -5,7 +5,6 @@
 #include "store/encrypted.h"
 #include "view/internal.h"
 
-
 static void add(atomic_uint_least64_t *counter, uint64_t n)
 {
     atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
