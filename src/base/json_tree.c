@@ -6,7 +6,7 @@
 
 /* A node, and the head of a block of memory; a key is a block, too. */
 #define VALUE_BYTES (sizeof(cJSON) + 2 * 16)
-#define EXACT ((double)((int64_t)1 << 53)) /* whole numbers below it are exact */
+#define EXACT ((double)((int64_t)1 << 53)) /* whole numbers up to here are exact */
 
 /* Counts the values that a text may have: one before each comma, one in each bracket. */
 static size_t count_values(const char *text, size_t n)
@@ -69,7 +69,7 @@ const cJSON *rfs_json_tree_member(const cJSON *object, const char *name)
 
 bool rfs_json_tree_integer(const cJSON *value, int64_t *out)
 {
-    if (!cJSON_IsNumber(value) || !(value->valuedouble > -EXACT && value->valuedouble < EXACT))
+    if (!cJSON_IsNumber(value) || !(value->valuedouble >= -EXACT && value->valuedouble <= EXACT))
         return false;
     *out = (int64_t)value->valuedouble;
     return (double)*out == value->valuedouble;

@@ -27,5 +27,5 @@ int rfs_json_tree_parse_valid(const char *text, size_t n, size_t most, cJSON **o
 
 /* Returns the last member of that name, which counts as in Python, or NULL. O(members). */
 const cJSON *rfs_json_tree_member(const cJSON *object, const char *name);
-/* Returns whether a value is a whole number below 2^53, and gives it. NULL is none. */
+/* Returns whether a value is a whole number up to 2^53, and gives it. NULL is none. */
 bool rfs_json_tree_integer(const cJSON *value, int64_t *out);

@@ -147,7 +147,7 @@ static int add_member(struct rfs_settings *settings, const char *path, const cJS
     return good
                ? rfs_settings_add(settings, member->string, value, path)
                : rfs_fail_usage(err,
-                                "a text, a whole number below 2^53, true, false or a list of texts",
+                                "a text, a whole number up to 2^53, true, false or a list of texts",
                                 "%s: '%s' has a value that no option takes", path, member->string);
 }
 

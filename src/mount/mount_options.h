@@ -14,7 +14,7 @@
  *     prefix = "my "                              double quotes around the value
  *     strict                                      or strict = yes, as in the environment
  *
- *     {"cache": "2G", "strict": true}             or of JSON: texts, whole numbers below 2^53, true and false; a list of
+ *     {"cache": "2G", "strict": true}             or of JSON: texts, whole numbers up to 2^53, true and false; a list of
  *                                                 texts for options with several paths
  *
  * Paths in a file are looked for from the folder of the file. Not thread-safe.

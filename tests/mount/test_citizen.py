@@ -81,9 +81,9 @@ def test_configs_that_are_refused():
                       "try: -o key_file=FILE, key_env=NAME or key_fd=N",
         "[mount]\n": "FILE: line 1: there is no section [mount]; try: [reshardfs], or no section at all",
         '{"cache": 1.5}': "FILE: 'cache' has a value that no option takes; "
-                          "try: a text, a whole number below 2^53, true, false or a list of texts",
+                          "try: a text, a whole number up to 2^53, true, false or a list of texts",
         '{"cache": {}}': "FILE: 'cache' has a value that no option takes; "
-                         "try: a text, a whole number below 2^53, true, false or a list of texts",
+                         "try: a text, a whole number up to 2^53, true, false or a list of texts",
         '{"strict": true, "x": "y"}': "FILE: unknown option 'x'; try: reshardfs --help",
         '{"cache": "2G"': 'FILE: offset 14: not JSON; try: {"cache": "2G"}, or lines such as cache = 2G',
     }.items():
