@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Divides tensors into bands, and assembles bands. A matrix is read in tiles of some source rows,
- * of which the columns that the band needs are written to the pieces as columns of lines. Tiles
+ * Divides tensors into bands, and assembles bands. A matrix is read in tiles: some source rows, and
+ * only the columns that the band needs. They are written to the pieces as columns of lines. Tiles
  * begin where lines of the destination do, so that no two threads write to the same line. What is
  * not transposed is gathered piece by piece.
  *

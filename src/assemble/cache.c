@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds pieces by key, gives them memory, and decides which of them stay. All of it is under the
- * cache's lock, but for what is done to a slot that a thread has to itself.
+ * Finds pieces by key, gives them memory, and decides which of them stay. The cache's lock guards
+ * all of it. Only a slot that one thread has to itself needs no lock.
  */
 #include "assemble/cache.h"
 

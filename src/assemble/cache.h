@@ -34,7 +34,7 @@
 
 #include <stdatomic.h>
 
-/* Bytes of a slot, of which the memory for pieces is made; longer pieces are not cached. */
+/* Bytes of a slot. The memory for pieces consists of slots; longer pieces are not cached. */
 #define RFS_CACHE_SLOT_BYTES ((size_t)1 << 20)
 #define RFS_PROBATION_BYTES (UINT64_C(16) << 20)
 

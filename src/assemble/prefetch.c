@@ -192,8 +192,8 @@ enum window_state {
 };
 
 /*
- * Bytes [from, to) of a file: at most RFS_PREFETCH_WINDOW, from and to multiples of
- * RFS_PREFETCH_PAGE but for the file's end.
+ * Bytes [from, to) of a file: at most RFS_PREFETCH_WINDOW. Both ends are multiples of
+ * RFS_PREFETCH_PAGE; only the file's end may be another number.
  */
 struct window {
     enum window_state state;
@@ -536,7 +536,7 @@ static void begin(struct rfs_prefetch *prefetch, struct window *window, struct r
         prefetch->reading > prefetch->at_once ? prefetch->reading : prefetch->at_once;
 }
 
-/* Ends a request, of which the first N windows were read. The caller has the lock. */
+/* Ends a request, whose first N windows were read. The caller has the lock. */
 static void end(struct rfs_prefetch *prefetch, const struct request *request, unsigned n,
                 struct later *later)
 {

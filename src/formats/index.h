@@ -77,7 +77,7 @@ struct rfs_index {
     uint64_t header_bytes;   /* bytes of the JSON text */
     uint64_t header_hash[2]; /* XXH3-128 of the JSON text */
     uint64_t serial;         /* a number that no other index of the process has, or had */
-    atomic_uint shares;      /* owners but for one */
+    atomic_uint shares;      /* number of owners, less one */
     uint32_t number;         /* scratch while indexes are saved; catalog/saved_index.c */
 };
 

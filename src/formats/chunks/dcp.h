@@ -7,8 +7,8 @@
  * Tensors have the names of the metadata: the keys of nested dicts, joined by dots. Values that are
  * no tensors are stored as items, too: they are the objects of the checkpoint.
  *
- * Cost: opening takes linear time, but for sorting the chunks of each tensor, and for a moment the
- * memory of rfs_dcp_memory; locating a chunk takes two reads of 4 KiB.
+ * Cost: opening takes linear time, and O(n log n) to sort the chunks of each tensor. For a moment it
+ * takes the memory of rfs_dcp_memory. Locating a chunk takes two reads of 4 KiB.
  */
 #pragma once
 
@@ -72,7 +72,7 @@ struct rfs_dcp_file_item {
 
 /*
  * Finds the elements of an item's tensor. READ and CTX are as for rfs_ckpt_walk, for the whole
- * file, which has FILE_BYTES. 0 with *out filled but for its file; -EINVAL for an item that runs
+ * file, which has FILE_BYTES. 0 with *out filled, without its file; -EINVAL for an item that runs
  * over the end of the file, is damaged, or holds another tensor than the metadata says; -ENOTSUP
  * for one that is not an archive of torch.save, or which stores fewer elements than it has;
  * -ENOMEM, or READ's error; each with *err filled. Takes two reads of 4 KiB for items of torch, as

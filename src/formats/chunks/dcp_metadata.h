@@ -34,7 +34,7 @@ enum rfs_dcp_kind {
     RFS_DCP_PLAIN,  /* enum rfs_dcp_plain, or number of a name */
     RFS_DCP_INT,    /* the integer */
     RFS_DCP_BIG,    /* place of an integer of two words */
-    RFS_DCP_TEXT,   /* id in texts, the first of which are enum rfs_dcp_word */
+    RFS_DCP_TEXT,   /* id in texts; the first ids are enum rfs_dcp_word */
     RFS_DCP_TUPLE,  /* place of: how many items, the items */
     RFS_DCP_LIST,   /* place of: how many items, the first and the last block of them */
     RFS_DCP_DICT,   /* place of a list of keys and values in turn; a key may come again */

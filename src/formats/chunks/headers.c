@@ -117,7 +117,7 @@ static int fail_differs(const struct rfs_chunks *chunks, uint32_t chunk,
                     rfs_text_dims(found, sizeof found, has->ndim, has->dims));
 }
 
-/* Logs which tensors of a file the metadata lacks, but for those that another file had, too. */
+/* Logs which tensors of a file the metadata lacks, unless another file had them, too. */
 static void log_others(const struct rfs_chunks *chunks, const struct rfs_chunks_by_file *by_file,
                        uint32_t file, const struct rfs_index *index)
 {

@@ -287,7 +287,7 @@ struct value {
     uint64_t begin, end; /* range of the message in the file */
     bool has_tag, has_body, has_type, has_content;
     uint32_t name;
-    struct rfs_type type;     /* but for its bytes */
+    struct rfs_type type;     /* type without its bytes, which are not set */
     struct rfs_extent extent; /* the content of a tensor, or all of a map tensor */
     struct rfs_extent map;    /* the body of a map tensor */
 };
