@@ -9,15 +9,10 @@
 #include "tool/common/sweep.h"
 #include "tool/common/whole_tensors.h"
 
-#include <langinfo.h>
-#include <locale.h>
 #include <math.h>
 
 #define BLOCK 4096
 #define LANES 8
-#define LEAST_EXPONENT (-1000)
-#define MOST_EXPONENT 1023
-#define BARS 16 /* characters of a histogram, at most */
 
 /* ---- moments of one block -------------------------------------------------------------------- */
 
@@ -99,35 +94,6 @@ static size_t pick_finite(double *values, size_t n, struct rfs_moments *moments)
     return finite;
 }
 
-/* Returns the exponent e of the histogram for values from MIN to MAX. */
-static int exponent_of(double min, double max)
-{
-    const double most = fabs(min) > fabs(max) ? fabs(min) : fabs(max);
-    int exponent = LEAST_EXPONENT;
-
-    if (most > 0)
-        frexp(most, &exponent);
-    return exponent < LEAST_EXPONENT  ? LEAST_EXPONENT
-           : exponent > MOST_EXPONENT ? MOST_EXPONENT
-                                      : exponent;
-}
-
-static void count_bins(const double *values, size_t n, int exponent, uint64_t *bins)
-{
-    const double scale = ldexp(RFS_STATS_BINS / 2, -exponent); /* exact, and so are the products */
-    uint32_t counts[2][RFS_STATS_BINS] = {{0}}; /* two, so that neighbours do not wait */
-
-    for (size_t i = 0; i < n; i++) {
-        const double v = values[i] * scale;
-        int bin = (int)v;
-        bin += RFS_STATS_BINS / 2 - (v < bin); /* floor */
-        bin = bin < 0 ? 0 : bin > RFS_STATS_BINS - 1 ? RFS_STATS_BINS - 1 : bin;
-        counts[i & 1][bin]++;
-    }
-    for (size_t b = 0; b < RFS_STATS_BINS; b++)
-        bins[b] += (uint64_t)counts[0][b] + counts[1][b];
-}
-
 static void take_block(double *values, size_t n, struct rfs_moments *moments)
 {
     struct sums sums = sum_up(values, n);
@@ -144,29 +110,6 @@ static void take_block(double *values, size_t n, struct rfs_moments *moments)
     moments->max = sums.max;
     moments->mean = sums.sum / (double)n;
     moments->squares = sum_squares(values, n, moments->mean);
-    moments->exponent = exponent_of(sums.min, sums.max);
-    count_bins(values, n, moments->exponent, moments->bins);
-}
-
-/* Adds the bins, those of the smaller exponent to those of the larger one that they lie in. */
-static void merge_bins(struct rfs_moments *moments, const struct rfs_moments *other)
-{
-    uint64_t bins[RFS_STATS_BINS] = {0};
-    const int most = moments->exponent > other->exponent ? moments->exponent : other->exponent;
-    const struct rfs_moments *both[] = {moments, other};
-
-    for (size_t m = 0; m < 2; m++) {
-        const int up = most - both[m]->exponent;
-        const int shift = up > 6 ? 6 : up; /* bins on each side: 32 */
-        for (int b = 0; b < RFS_STATS_BINS; b++) {
-            const int side = b - RFS_STATS_BINS / 2;
-            /* floor(side / 2^shift) */
-            const int to = side >= 0 ? side >> shift : -((-side - 1) >> shift) - 1;
-            bins[to + RFS_STATS_BINS / 2] += both[m]->bins[b];
-        }
-    }
-    memcpy(moments->bins, bins, sizeof bins);
-    moments->exponent = most;
 }
 
 void rfs_stats_merge(struct rfs_moments *moments, const struct rfs_moments *other)
@@ -192,7 +135,6 @@ void rfs_stats_merge(struct rfs_moments *moments, const struct rfs_moments *othe
         MERGE(ulong_min, <);
         MERGE(ulong_max, >);
 #undef MERGE
-        merge_bins(moments, other);
     }
     moments->nan = before.nan + other->nan;
     moments->above = before.above + other->above;
@@ -252,8 +194,6 @@ static const struct rfs_column columns[] = {
     {"inf", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
     {"neg_inf", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
     {"zeros", RFS_CELL_NUMBER},
-    {"histogram", RFS_CELL_TEXT | RFS_FOR_PEOPLE},
-    {"histogram", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
 };
 enum { NUMBERS = 9 }; /* columns from min on to zeros */
 
@@ -294,64 +234,7 @@ static void add_moments(struct rfs_table *table, const struct rfs_type *type,
     rfs_table_u64(table, moments->zeros);
 }
 
-static bool on_utf8(void)
-{
-    const locale_t locale = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
-    const bool utf8 = locale && strcmp(nl_langinfo_l(CODESET, locale), "UTF-8") == 0;
-
-    if (locale)
-        freelocale(locale);
-    return utf8;
-}
-
-/*
- * Draws the histogram from the bin of the least number to that of the greatest; a count above 0 is
- * visible.
- */
-static void add_bars(struct rfs_table *table, bool utf8, const struct rfs_moments *moments)
-{
-    static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-    static const char *const plain[] = {" ", ".", ":", "-", "=", "+", "*", "%", "#"};
-    uint64_t bars[BARS] = {0};
-    uint64_t most = 1;
-    size_t first = 0;
-    size_t end = RFS_STATS_BINS;
-    char text[BARS * 4 + 1] = "";
-
-    while (first < end && moments->bins[first] == 0)
-        first++;
-    while (end > first && moments->bins[end - 1] == 0)
-        end--;
-    const size_t each = end > first ? (end - first + BARS - 1) / BARS : 1;
-    for (size_t b = first; b < end; b++)
-        bars[(b - first) / each] += moments->bins[b];
-    for (size_t i = 0; i < BARS; i++)
-        most = bars[i] > most ? bars[i] : most;
-    for (size_t i = 0; i < (end - first + each - 1) / each; i++) {
-        const double height = (double)bars[i] / (double)most;
-        const size_t level = (size_t)ceil(height * 8);
-        strcat(text, utf8 ? blocks[level] : plain[level]);
-    }
-    rfs_table_text(table, text);
-}
-
-static void add_bins(struct rfs_table *table, const struct rfs_moments *moments)
-{
-    const double edge = ldexp(1, moments->exponent);
-
-    if (moments->finite == 0) {
-        rfs_table_none(table, "");
-        return;
-    }
-    FILE *out = rfs_table_cell(table);
-    fprintf(out, "{\"from\":%.17g,\"to\":%.17g,\"counts\":[", -edge, edge);
-    for (size_t b = 0; b < RFS_STATS_BINS; b++)
-        fprintf(out, "%s%" PRIu64, b > 0 ? "," : "", moments->bins[b]);
-    fputs("]}", out);
-    rfs_table_cell_end(table);
-}
-
-static void add_tensor(struct rfs_table *table, bool utf8, const struct rfs_whole_tensor *tensor,
+static void add_tensor(struct rfs_table *table, const struct rfs_whole_tensor *tensor,
                        const struct rfs_moments *moments)
 {
     const struct rfs_type *type = tensor->type;
@@ -367,8 +250,6 @@ static void add_tensor(struct rfs_table *table, bool utf8, const struct rfs_whol
     else
         for (int i = 0; i < NUMBERS; i++)
             rfs_table_none(table, "-");
-    add_bars(table, utf8, moments);
-    add_bins(table, moments);
 }
 
 static void print_summary(const struct rfs_whole *whole, const struct rfs_moments *moments)
@@ -390,10 +271,9 @@ static void print_summary(const struct rfs_whole *whole, const struct rfs_moment
 static void write_stats(const struct rfs_whole *whole, const struct rfs_moments *moments, bool json)
 {
     struct rfs_table table = RFS_TABLE(columns, json);
-    const bool utf8 = !json && on_utf8();
 
     for (size_t i = 0; i < whole->n; i++)
-        add_tensor(&table, utf8, &whole->tensors[i], &moments[i]);
+        add_tensor(&table, &whole->tensors[i], &moments[i]);
     if (json) {
         struct rfs_json_write out = {.file = stdout};
         rfs_json_object(&out, NULL, RFS_JSON_TIGHT);
@@ -498,7 +378,7 @@ static const struct rfs_argument arguments[] = {
     RFS_ARG_TEXTS("name", "GLOB", struct request, globs,
                   "only these tensors; may be given several times"),
     RFS_ARG_THREADS("threads", struct request, threads),
-    RFS_ARG_FLAG("json", struct request, json, "for scripts, with 64 bins of the histogram"),
+    RFS_ARG_FLAG("json", struct request, json, "for scripts"),
     {0},
 };
 

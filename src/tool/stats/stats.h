@@ -8,18 +8,11 @@
  * and LeVeque ("Updating Formulae and a Pairwise Algorithm", 1979). Relative errors stay around
  * 1e-12 for a billion numbers of one sign. Sums beyond the range of doubles are infinite.
  *
- * The histogram has 64 equal bins over [-2^e, 2^e), 2^e being the least power of two that is
- * greater than all magnitudes. As the bins of one e nest in those of a larger one, its counts are
- * exact and no second pass is needed. (e is kept within [-1000, 1023]: larger magnitudes count in
- * the outermost bins, smaller ones in the innermost.)
- *
- * Zero-initialise. 650 bytes. Merging is not commutative to the last bit: do it in a fixed order.
+ * Zero-initialise. Merging is not commutative to the last bit: do it in a fixed order.
  */
 #pragma once
 
 #include "formats/index.h"
-
-#define RFS_STATS_BINS 64
 
 struct rfs_moments {
     uint64_t finite, nan, above, below, zeros; /* counts; above: +Inf, below: -Inf */
@@ -27,8 +20,6 @@ struct rfs_moments {
     int64_t long_min, long_max;                /* exact extremes of RFS_INT64 */
     uint64_t ulong_min, ulong_max;             /* exact extremes of RFS_UINT64 */
     double mean, squares; /* squares: summed squares of the differences from the mean */
-    int exponent;         /* e of the histogram, if finite > 0 */
-    uint64_t bins[RFS_STATS_BINS];
 };
 
 /* Adds N numbers of a type that has some, at SRC. */
