@@ -11,10 +11,10 @@
 #include "catalog/built.h"
 #include "catalog/saved_index.h"
 #include "catalog/scan/scan.h"
-#include "formats/chunks/dcp.h"
-#include "formats/chunks/fsdp.h"
-#include "formats/chunks/mindformers.h"
-#include "formats/chunks/shards.h"
+#include "formats/dcp/dcp.h"
+#include "formats/fsdp/fsdp.h"
+#include "formats/mindformers/mindformers.h"
+#include "formats/shards/shards.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

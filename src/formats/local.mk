@@ -1,37 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
+# Shared by the formats, each of which has a folder.
 librfs_la_SOURCES += \
-	src/formats/chunks/build.c \
-	src/formats/chunks/chunks.h \
-	src/formats/chunks/dcp.c \
-	src/formats/chunks/dcp.h \
-	src/formats/chunks/dcp_metadata.c \
-	src/formats/chunks/dcp_metadata.h \
-	src/formats/chunks/fsdp.c \
-	src/formats/chunks/fsdp.h \
-	src/formats/chunks/headers.c \
-	src/formats/chunks/headers.h \
-	src/formats/chunks/internal.h \
-	src/formats/chunks/mindformers.c \
-	src/formats/chunks/mindformers.h \
-	src/formats/chunks/shards.c \
-	src/formats/chunks/shards.h \
-	src/formats/chunks/walk.c \
-	src/formats/ckpt/ckpt.c \
-	src/formats/ckpt/ckpt.h \
-	src/formats/ckpt/crc.c \
-	src/formats/ckpt/crc.h \
 	src/formats/dtype.c \
 	src/formats/dtype.h \
 	src/formats/index.c \
 	src/formats/index.h \
 	src/formats/numbered.c \
 	src/formats/numbered.h \
-	src/formats/safetensors/safetensors.c \
-	src/formats/safetensors/safetensors.h \
-	src/formats/torch/pickle.c \
-	src/formats/torch/pickle.h \
-	src/formats/torch/torch.c \
-	src/formats/torch/torch.h \
-	src/formats/torch/zip.c \
-	src/formats/torch/zip.h \
 	src/formats/walker.h
+
+include src/formats/chunks/local.mk
+include src/formats/ckpt/local.mk
+include src/formats/dcp/local.mk
+include src/formats/fsdp/local.mk
+include src/formats/mindformers/local.mk
+include src/formats/safetensors/local.mk
+include src/formats/shards/local.mk
+include src/formats/torch/local.mk

@@ -21,7 +21,7 @@
 #include "base/pool.h"
 #include "base/text.h"
 #include "formats/chunks/chunks.h"
-#include "formats/chunks/dcp.h"
+#include "formats/dcp/dcp.h"
 #include "formats/torch/torch.h"
 #include "image/dcp.h"
 #include "plan/trace.h"

@@ -8,7 +8,7 @@
 #include "view/objects.h"
 
 #include "base/cleanup.h"
-#include "formats/chunks/dcp.h"
+#include "formats/dcp/dcp.h"
 
 #define MEMORY_MOST (UINT64_C(256) << 20)
 

@@ -5,10 +5,10 @@
  * promises.
  */
 #include "catalog/scan/group.h"
-#include "formats/chunks/dcp.h"
-#include "formats/chunks/fsdp.h"
-#include "formats/chunks/mindformers.h"
-#include "formats/chunks/shards.h"
+#include "formats/dcp/dcp.h"
+#include "formats/fsdp/fsdp.h"
+#include "formats/mindformers/mindformers.h"
+#include "formats/shards/shards.h"
 #include "hfai/hfai.h"
 #include "layout/strategy.h"
 #include "store/mapfile.h"

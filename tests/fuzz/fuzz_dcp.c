@@ -3,7 +3,7 @@
  * Any bytes as the .metadata of a distributed checkpoint: the tensors that it describes are tiled
  * by chunks, each of which is stored in a file of the folder.
  */
-#include "formats/chunks/dcp.h"
+#include "formats/dcp/dcp.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as the only file of FSDP's, or as the pickle in it. */
-#include "formats/chunks/fsdp.h"
+#include "formats/fsdp/fsdp.h"
 #include "tests/fuzz/chunks.h"
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/wrap.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as metadata.json of a Checkpoint 2.0, beside two files that it may name. */
-#include "formats/chunks/mindformers.h"
+#include "formats/mindformers/mindformers.h"
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/fuzz.h"
 

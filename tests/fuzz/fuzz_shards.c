@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a safetensors file of torch.distributed.checkpoint, beside a good one. */
-#include "formats/chunks/shards.h"
+#include "formats/shards/shards.h"
 #include "tests/fuzz/chunks.h"
 #include "tests/fuzz/folder.h"
 

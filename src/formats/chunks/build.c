@@ -18,7 +18,7 @@
 #include "base/order.h"
 #include "base/path.h"
 #include "base/text.h"
-#include "formats/chunks/internal.h"
+#include "formats/chunks/chunk_reader.h"
 #include "formats/ckpt/crc.h"
 
 #define CHUNKS_MOST UINT32_C(0x7ffffffe)

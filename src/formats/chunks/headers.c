@@ -3,7 +3,7 @@
 
 #include "base/path.h"
 #include "base/text.h"
-#include "formats/chunks/internal.h"
+#include "formats/chunks/chunk_reader.h"
 #include "formats/ckpt/crc.h"
 #include "formats/safetensors/safetensors.h"
 

@@ -22,7 +22,7 @@
 #include "base/checked.h"
 #include "base/order.h"
 #include "base/store.h"
-#include "formats/chunks/internal.h"
+#include "formats/chunks/chunk_reader.h"
 
 const struct rfs_chunked_tensor *rfs_chunks_tensor_of(const struct rfs_chunks *chunks,
                                                       uint32_t chunk)

@@ -5,7 +5,7 @@
 #include "base/cleanup.h"
 #include "base/path.h"
 #include "base/store.h"
-#include "formats/chunks/mindformers.h"
+#include "formats/mindformers/mindformers.h"
 #include "layout/layout_rules.h"
 #include "layout/stages.h"
 #include "layout/strategy.h"

@@ -26,7 +26,7 @@
 #include "base/store.h"
 #include "base/text.h"
 #include "formats/chunks/chunks.h"
-#include "formats/chunks/dcp.h"
+#include "formats/dcp/dcp.h"
 #include "formats/torch/torch.h"
 #include "hfai/hfai.h"
 #include "store/files.h"

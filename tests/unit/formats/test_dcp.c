@@ -3,7 +3,7 @@
  * .metadata of distributed checkpoints: those that four versions of torch wrote, against what torch
  * finds in them (tests/fixtures/make_dcp.py), and wrong ones by hand.
  */
-#include "formats/chunks/dcp.h"
+#include "formats/dcp/dcp.h"
 #include "tests/support/dcp_file.h"
 
 #include <errno.h>

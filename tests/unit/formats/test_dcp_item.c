@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Items of a distributed checkpoint's file: where the bytes of the tensor in one lie. */
-#include "formats/chunks/dcp.h"
+#include "formats/dcp/dcp.h"
 #include "tests/support/torch_file.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* metadata.json of Checkpoint 2.0: what it says, and what is refused. In texts ` stands for ". */
 #include "chunks.h"
-#include "formats/chunks/mindformers.h"
+#include "formats/mindformers/mindformers.h"
 
 #include <errno.h>
 #include <setjmp.h>

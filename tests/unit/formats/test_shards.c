@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pieces in safetensors files of torch.distributed.checkpoint. In headers ` stands for ". */
 #include "chunks.h"
-#include "formats/chunks/shards.h"
+#include "formats/shards/shards.h"
 
 #include <errno.h>
 #include <setjmp.h>

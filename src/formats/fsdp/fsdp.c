@@ -18,11 +18,11 @@
  * Source: torch/distributed/tensor of torch 2.9 and 2.15, and torch/distributed/_tensor of torch
  * 2.3.
  */
-#include "formats/chunks/fsdp.h"
+#include "formats/fsdp/fsdp.h"
 
 #include "base/checked.h"
 #include "base/text.h"
-#include "formats/chunks/internal.h"
+#include "formats/chunks/chunk_reader.h"
 #include "formats/torch/torch.h"
 
 #define REMEDY "files of one save, as torch.save wrote them"

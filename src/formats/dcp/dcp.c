@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "formats/chunks/dcp.h"
+#include "formats/dcp/dcp.h"
 
 #include "base/cleanup.h"
 #include "base/order.h"
 #include "base/text.h"
-#include "formats/chunks/internal.h"
+#include "formats/chunks/chunk_reader.h"
 
 #define REMEDY_COPY "compare the file with its original, or save the checkpoint again"
 

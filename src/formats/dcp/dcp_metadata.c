@@ -30,12 +30,12 @@
  * Source: pickletools of CPython; which of these torch writes: the .metadata of 2.1 to 2.15; their
  * names: torch/distributed/checkpoint/metadata.py and filesystem.py.
  */
-#include "formats/chunks/dcp_metadata.h"
+#include "formats/dcp/dcp_metadata.h"
 
 #include "base/budget.h"
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "formats/chunks/dcp.h"
+#include "formats/dcp/dcp.h"
 
 #define REMEDY_COPY "compare the file with its original, or save the checkpoint again"
 #define CHUNKS_BEYOND 1000 /* chunks that are described, and may be stored nowhere */

@@ -25,7 +25,7 @@
  * has one layout of a tensor, also where several stages hold it; which do is known from the lists
  * of ranks alone.
  */
-#include "formats/chunks/mindformers.h"
+#include "formats/mindformers/mindformers.h"
 
 #include "base/checked.h"
 #include "base/cleanup.h"
@@ -34,8 +34,8 @@
 #include "base/path.h"
 #include "base/store.h"
 #include "base/text.h"
+#include "formats/chunks/chunk_reader.h"
 #include "formats/chunks/headers.h"
-#include "formats/chunks/internal.h"
 #include "formats/numbered.h"
 
 #include <dirent.h>

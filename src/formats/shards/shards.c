@@ -12,13 +12,13 @@
  *
  * Source: torch/distributed/checkpoint/hf_storage.py and filesystem.py of torch 2.9.
  */
-#include "formats/chunks/shards.h"
+#include "formats/shards/shards.h"
 
 #include "base/budget.h"
 #include "base/cleanup.h"
 #include "base/json_read.h"
+#include "formats/chunks/chunk_reader.h"
 #include "formats/chunks/headers.h"
-#include "formats/chunks/internal.h"
 #include "formats/safetensors/safetensors.h"
 
 #define INFO "DCP_SHARDING_INFO"

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+librfs_la_SOURCES += \
+	src/formats/chunks/build.c \
+	src/formats/chunks/chunk_reader.h \
+	src/formats/chunks/chunks.h \
+	src/formats/chunks/headers.c \
+	src/formats/chunks/headers.h \
+	src/formats/chunks/walk.c
