@@ -24,7 +24,6 @@ include src/tool/explain/local.mk
 include src/tool/export/local.mk
 include src/tool/get/local.mk
 include src/tool/info/local.mk
-include src/tool/layout/local.mk
 include src/tool/ranks/local.mk
 include src/tool/stats/local.mk
 include src/tool/verify/local.mk

@@ -13,8 +13,8 @@
 /* The commands, in the order of their help. */
 static const struct rfs_command *const commands[] = {
     &rfs_command_info,   &rfs_command_strategy, &rfs_command_explain, &rfs_command_ranks,
-    &rfs_command_layout, &rfs_command_verify,   &rfs_command_diff,    &rfs_command_stats,
-    &rfs_command_get,    &rfs_command_export,   &rfs_command_convert, &rfs_command_example,
+    &rfs_command_verify, &rfs_command_diff,     &rfs_command_stats,   &rfs_command_get,
+    &rfs_command_export, &rfs_command_convert,  &rfs_command_example,
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
 
@@ -24,6 +24,39 @@ static const struct rfs_command *find(const char *name)
         if (strcmp(commands[i]->name, name) == 0)
             return commands[i];
     return NULL;
+}
+
+/* Commands and options of earlier versions, and what to use instead. */
+static const struct gone {
+    const char *command, *option; /* "stats", "--svg"; the option NULL: the whole command */
+    const char *instead;
+} gone[] = {
+    {"layout", NULL, "reshard strategy show FILE NAME"},
+};
+#define GONE (sizeof gone / sizeof *gone)
+
+/* Returns whether OPTION is among the words, with a value or without. */
+static bool is_given(const char *option, char *const *words)
+{
+    const size_t n = strlen(option);
+
+    for (; *words; words++)
+        if (strncmp(*words, option, n) == 0 && ((*words)[n] == '\0' || (*words)[n] == '='))
+            return true;
+    return false;
+}
+
+/* Refuses COMMAND, or an option among its words, if it is gone. Returns whether it is. */
+static bool refuse_gone(const char *command, char *const *words, struct rfs_error *err)
+{
+    for (const struct gone *row = gone; row < gone + GONE; row++)
+        if (strcmp(row->command, command) == 0 && (!row->option || is_given(row->option, words))) {
+            *err = (struct rfs_error){0};
+            rfs_fail_usage(err, row->instead, "'%s' is no longer there",
+                           row->option ? row->option : command);
+            return true;
+        }
+    return false;
 }
 
 static bool is_help(const char *text)
@@ -74,6 +107,8 @@ static void refuse(const char *name, struct rfs_error *err)
     char remedy[64] = "reshard --help";
     struct rfs_suggest suggest = rfs_suggest_begin(name, RFS_SUGGEST_WORD);
 
+    if (refuse_gone(name, (char *const[]){NULL}, err))
+        return;
     for (size_t i = 0; i < COMMANDS; i++)
         rfs_suggest_offer(&suggest, commands[i]->name);
     if (suggest.nearest)
@@ -99,7 +134,11 @@ static int parse(const struct rfs_command *command, int argc, char **argv, void 
         argv += argc > 1;
         argc -= argc > 1;
     }
-    return rc ? rc : rfs_args_parse(command->arguments, argc, argv, request, err);
+    if (rc == 0)
+        rc = rfs_args_parse(command->arguments, argc, argv, request, err);
+    if (rc == -EINVAL)
+        refuse_gone(command->name, argv, err);
+    return rc;
 }
 
 /* Returns whether a word of LIST that begins with BEGINNING has a URL in it. */

@@ -38,6 +38,169 @@ strategy: 4 parameters, 1 stage of 4 devices
 $ reshard strategy show --json $fixtures/pipe8.ckpt --name layer2.bias | sed 's/"path":"[^"]*"/"path":…/'
 {"kind":"strategy","path":…,"parameters":18,"stages":2,"devices":4,"rows":[{"name":"layer2.bias","stage":0,"shape":null,"devices":[4],"map":[-1],"optimizer_shard":0,"note":""}]}
 
+# show NAME: its devices, in the axes of the device matrix, in fractions or in elements
+$ reshard strategy show src_strategy.ckpt layer3.weight
+12 parameters in 4 layouts, 1 stage of 8 devices
+
+1 parameter: devices [2, 2, 2], map [1, -1]
+  axis 0 in 2, on 4 ranks each
+  layer3.weight
+  device axis 2 at 0:
+  ┌────────────┬────────────┐
+  │ rank 0     │ rank 1     │
+  │ [0:1/2, :] │ [0:1/2, :] │
+  ├────────────┼────────────┤
+  │ rank 2     │ rank 3     │
+  │ [1/2:1, :] │ [1/2:1, :] │
+  └────────────┴────────────┘
+  device axis 2 at 1:
+  ┌────────────┬────────────┐
+  │ rank 4     │ rank 5     │
+  │ [0:1/2, :] │ [0:1/2, :] │
+  ├────────────┼────────────┤
+  │ rank 6     │ rank 7     │
+  │ [1/2:1, :] │ [1/2:1, :] │
+  └────────────┴────────────┘
+$ reshard strategy show src_strategy.ckpt layer1.weight --shape 768,48
+12 parameters in 4 layouts, 1 stage of 8 devices
+
+1 parameter: devices [2, 2, 2], map [-1, 1], tensor [768, 48]
+  axis 1 in 2, on 4 ranks each
+  layer1.weight
+  device axis 2 at 0:
+  ┌────────────┬────────────┐
+  │ rank 0     │ rank 1     │
+  │ [:, 0:24]  │ [:, 0:24]  │
+  ├────────────┼────────────┤
+  │ rank 2     │ rank 3     │
+  │ [:, 24:48] │ [:, 24:48] │
+  └────────────┴────────────┘
+  device axis 2 at 1:
+  ┌────────────┬────────────┐
+  │ rank 4     │ rank 5     │
+  │ [:, 0:24]  │ [:, 0:24]  │
+  ├────────────┼────────────┤
+  │ rank 6     │ rank 7     │
+  │ [:, 24:48] │ [:, 24:48] │
+  └────────────┴────────────┘
+$ reshard strategy show src_strategy.ckpt layer1.weight --tree src | sed -n '3,10p'
+1 parameter: devices [2, 2, 2], map [-1, 1], tensor [768, 48]
+  axis 1 in 2, on 4 ranks each
+  layer1.weight
+  device axis 2 at 0:
+  ┌────────────┬────────────┐
+  │ rank 0     │ rank 1     │
+  │ [:, 0:24]  │ [:, 0:24]  │
+  ├────────────┼────────────┤
+$ LC_ALL=C reshard strategy show dst_strategy.ckpt layer1.weight
+12 parameters in 4 layouts, 1 stage of 4 devices
+
+1 parameter: devices [4], map [0, -1]
+  axis 0 in 4
+  layer1.weight
+  +--------------+--------------+--------------+--------------+
+  | rank 0       | rank 1       | rank 2       | rank 3       |
+  | [0:1/4, :]   | [1/4:2/4, :] | [2/4:3/4, :] | [3/4:1, :]   |
+  +--------------+--------------+--------------+--------------+
+$ COLUMNS=40 reshard strategy show dst_strategy.ckpt layer1.weight
+12 parameters in 4 layouts, 1 stage of 4 devices
+
+1 parameter: devices [4], map [0, -1]
+  axis 0 in 4
+  layer1.weight
+  ┌──────────────┬──────────────┐
+  │ rank 0       │ rank 1       │
+  │ [0:1/4, :]   │ [1/4:2/4, :] │
+  ├──────────────┼──────────────┤
+  │ rank 2       │ rank 3       │
+  │ [2/4:3/4, :] │ [3/4:1, :]   │
+  └──────────────┴──────────────┘
+$ reshard strategy show dst_strategy.ckpt layer1.weight --json
+{"file":"dst_strategy.ckpt","stages":1,"devices":4,"layouts":[
+{"stage":0,"device_matrix":[4],"tensor_map":[0, -1],"optimizer_shard":0,"shape":null,"cuts":[4,1],"replicas":1,"fields":1,"parameters":["layer1.weight"],"ranks":[
+{"rank":0,"slice":0,"pieces":[0,0]},
+{"rank":1,"slice":1,"pieces":[1,0]},
+{"rank":2,"slice":2,"pieces":[2,0]},
+{"rank":3,"slice":3,"pieces":[3,0]}]}]}
+$ reshard strategy show dst_strategy.ckpt layer1.weight --json --shape 768,48 | head -n 4
+{"file":"dst_strategy.ckpt","stages":1,"devices":4,"layouts":[
+{"stage":0,"device_matrix":[4],"tensor_map":[0, -1],"optimizer_shard":0,"shape":[768, 48],"cuts":[4,1],"replicas":1,"fields":1,"parameters":["layer1.weight"],"ranks":[
+{"rank":0,"slice":0,"pieces":[0,0],"boxes":[[[0,192],[0,48]]]},
+{"rank":1,"slice":1,"pieces":[1,0],"boxes":[[[192,384],[0,48]]]},
+$ reshard strategy show $fixtures/pipe8.ckpt layer1.weight
+18 parameters in 4 layouts, 2 stages of 4 devices
+
+stage 0: ranks 0 to 3
+
+1 parameter: devices [2, 2], map [-1, 0]
+  axis 1 in 2, on 2 ranks each
+  layer1.weight
+  ┌────────────┬────────────┐
+  │ rank 0     │ rank 1     │
+  │ [:, 0:1/2] │ [:, 1/2:1] │
+  ├────────────┼────────────┤
+  │ rank 2     │ rank 3     │
+  │ [:, 0:1/2] │ [:, 1/2:1] │
+  └────────────┴────────────┘
+$ reshard strategy show $fixtures/manual4.json dense
+4 parameters in 4 layouts, 1 stage of 4 devices
+
+1 parameter: devices [4], map [0, -1], tensor [48, 5]
+  axis 0 in 24, 6 of them in each slice
+  dense
+  ┌───────────────────────────────────────────────────────────────────────────┐
+  │ rank 0                                                                    │
+  │ [0:2, :] + [8:10, :] + [16:18, :] + [24:26, :] + [32:34, :] + [40:42, :]  │
+  ├───────────────────────────────────────────────────────────────────────────┤
+  │ rank 1                                                                    │
+  │ [2:4, :] + [10:12, :] + [18:20, :] + [26:28, :] + [34:36, :] + [42:44, :] │
+  ├───────────────────────────────────────────────────────────────────────────┤
+  │ rank 2                                                                    │
+  │ [4:6, :] + [12:14, :] + [20:22, :] + [28:30, :] + [36:38, :] + [44:46, :] │
+  ├───────────────────────────────────────────────────────────────────────────┤
+  │ rank 3                                                                    │
+  │ [6:8, :] + [14:16, :] + [22:24, :] + [30:32, :] + [38:40, :] + [46:48, :] │
+  └───────────────────────────────────────────────────────────────────────────┘
+$ reshard strategy show $fixtures/manual4.json table
+4 parameters in 4 layouts, 1 stage of 4 devices
+
+1 parameter: devices [4], map [0, -1], tensor [40, 8]
+  axis 0 in 4 uneven pieces
+  table
+  ┌────────────┬────────────┬────────────┬────────────┐
+  │ rank 0     │ rank 1     │ rank 2     │ rank 3     │
+  │ [0:10, :]  │ [10:34, :] │ [34:36, :] │ [36:40, :] │
+  └────────────┴────────────┴────────────┴────────────┘
+$ reshard strategy show src_strategy.ckpt nothing
+reshard: error: src_strategy.ckpt: parameter 'nothing': the strategy does not have it; try: reshard strategy show without NAME, which lists the names
+(exit 1)
+$ reshard strategy show src_strategy.ckpt --shape 4
+reshard: error: --shape is that of one parameter; try: reshard strategy show FILE NAME
+(exit 2)
+$ reshard strategy show src_strategy.ckpt layer1.weight --shape 4,x
+reshard: error: --shape cannot be '4,x'; try: a tensor's dims, such as --shape 1024,512
+(exit 2)
+$ reshard strategy show src_strategy.ckpt layer1.weight --shape 768,47
+reshard: error: src_strategy.ckpt: parameter 'layer1.weight': its layout does not cut a tensor of this --shape; try: the dims of the whole tensor, each divided by its cuts
+(exit 1)
+$ reshard strategy show src_strategy.ckpt layer1.weight --shape 768
+reshard: error: src_strategy.ckpt: parameter 'layer1.weight': its layout does not cut a tensor of this --shape; try: the dims of the whole tensor, each divided by its cuts
+(exit 1)
+$ reshard strategy show
+reshard: error: show takes a path, and perhaps a name; try: reshard strategy show FILE [NAME]
+(exit 2)
+$ reshard strategy show a b c
+reshard: error: show takes a path, and perhaps a name; try: reshard strategy show FILE [NAME]
+(exit 2)
+
+# what went
+$ reshard layout src_strategy.ckpt --param layer1.weight
+reshard: error: 'layout' is no longer there; try: reshard strategy show FILE NAME
+(exit 2)
+$ reshard help layout
+reshard: error: 'layout' is no longer there; try: reshard strategy show FILE NAME
+(exit 2)
+
 # convert: what the compiler writes, but for the shapes, which a tree tells
 $ for f in src8 opt8 dst4opt d16 tb8 manual4; do reshard strategy convert $fixtures/$f.ckpt - | cmp - <(sed 's/,"tensor_shape":\[[0-9,]*\]//g' $fixtures/$f.json) && echo $f; done
 src8

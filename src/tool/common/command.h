@@ -33,7 +33,6 @@ extern const struct rfs_command rfs_command_explain;
 extern const struct rfs_command rfs_command_export;
 extern const struct rfs_command rfs_command_get;
 extern const struct rfs_command rfs_command_info;
-extern const struct rfs_command rfs_command_layout;
 extern const struct rfs_command rfs_command_ranks;
 extern const struct rfs_command rfs_command_stats;
 extern const struct rfs_command rfs_command_strategy;

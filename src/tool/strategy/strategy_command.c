@@ -15,6 +15,8 @@
 #include "tool/common/output.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
+#include "tool/common/tool.h"
+#include "tool/strategy/devices.h"
 #include "view/strategy_options.h"
 
 #include <sys/stat.h>
@@ -31,6 +33,9 @@ struct request {
     enum { FORM_CKPT, FORM_JSON, FORM_BY_NAME } to; /* --to */
     uint32_t ranks;                                 /* --ranks; 0: not given */
     bool json, force, strict, whole;
+    bool has_shape; /* --shape */
+    uint32_t n_shape;
+    uint64_t shape[RFS_GRID_DIMS];
 };
 
 /* A tree whose headers have been read. */
@@ -234,10 +239,14 @@ static void print_show(const char *path, const struct rfs_strategy *strategy,
 static int show(const struct request *request, struct rfs_error *err)
 {
     RFS_CLEANUP(free_strategy) struct rfs_strategy *strategy = NULL;
-    RFS_CLEANUP(close_tree) struct tree tree;
+    RFS_CLEANUP(close_tree) struct tree tree = {0};
     RFS_CLEANUP(rfs_table_free) struct rfs_table table = {.json = request->json};
     struct rfs_globs globs = request->globs;
     const char *path = request->paths.data[0];
+
+    if (request->has_shape && request->paths.n == 1)
+        return rfs_fail_usage(err, "reshard strategy show FILE NAME",
+                              "--shape is that of one parameter");
     int rc = open_tree(request->tree, &request->options, &tree, err)
                  ?: rfs_view_read_strategy(path, &strategy, err);
 
@@ -245,6 +254,17 @@ static int show(const struct request *request, struct rfs_error *err)
         rc = fit_tree(&tree, strategy, err);
     if (rc)
         return rc;
+    if (request->paths.n == 2) {
+        const struct rfs_devices devices = {
+            .strategy = strategy,
+            .path = path,
+            .param = request->paths.data[1],
+            .fit = request->tree ? &tree.fit : NULL,
+            .shape = request->has_shape ? request->shape : NULL,
+            .n_shape = request->n_shape,
+        };
+        return rfs_devices_print(&devices, request->json, err);
+    }
     rfs_command_strategy_rows(strategy, request->tree ? &tree.fit : NULL, &globs, &table);
     rc = rfs_globs_check(&globs, err);
     if (rc == 0)
@@ -639,7 +659,7 @@ static const struct {
     size_t least, most; /* number of paths */
     const char *form;
 } subcommands[] = {
-    {"show", show, 1, 1, "reshard strategy show FILE"},
+    {"show", show, 1, 2, "reshard strategy show FILE [NAME]"},
     {"convert", convert, 2, 2, "reshard strategy convert IN OUT"},
     {"merge", merge_files, 2, SIZE_MAX, "reshard strategy merge OUT FILE..."},
     {"new", make_new, 1, 1, "reshard strategy new OUT --rules RULES --ranks N"},
@@ -649,6 +669,32 @@ static const struct {
 
 /* Words of --to, by their numbers in request.to. */
 static const char *const forms[] = {"ckpt", "json", NULL};
+
+/* Parses dims such as "1024,512"; "" are those of a scalar. */
+static bool parse_shape(const char *text, struct request *out)
+{
+    RFS_FREE char *copy = strdup(text);
+    uint64_t extent = 0;
+
+    out->has_shape = true;
+    out->n_shape = 0;
+    for (char *part = copy && *copy ? copy : NULL, *next; part; part = next) {
+        next = strchr(part, ',');
+        if (next)
+            *next++ = '\0';
+        if (out->n_shape == RFS_GRID_DIMS || !rfs_tool_number(part, false, 1, INT64_MAX, &extent))
+            return false;
+        out->shape[out->n_shape++] = extent;
+    }
+    return copy != NULL;
+}
+
+static int take_shape(const struct rfs_given *given, void *request, struct rfs_error *err)
+{
+    return parse_shape(given->value, request)
+               ? 0
+               : rfs_args_refuse(given, "a tensor's dims, such as --shape 1024,512", err);
+}
 
 static const struct rfs_argument arguments[] = {
     {.value = "FILE", .as = RFS_AS_TEXTS, RFS_TO(struct request, paths)},
@@ -668,6 +714,9 @@ static const struct rfs_argument arguments[] = {
     RFS_ARG_VIEW('o', "OPTIONS", NULL, struct request, options,
                  "options to read the tree by, as for a mount"),
     RFS_ARG_TEXTS("name", "GLOB", struct request, globs, "show: only these parameters"),
+    RFS_ARG_OWN("shape", "N,N,...", take_shape,
+                "show NAME: the dims of its whole tensor, for slices in\nelements; else they are "
+                "fractions of the axes"),
     RFS_ARG_FLAG("force", struct request, force, "replace OUT if it is there; OUT may be -"),
     RFS_ARG_FLAG("json", struct request, json, "for scripts"),
     {0},
@@ -702,9 +751,10 @@ static int run(void *given, struct rfs_error *err)
 
     if (request->paths.n < subcommands[which].least || request->paths.n > subcommands[which].most)
         return rfs_fail_usage(err, subcommands[which].form, "%s takes %s", subcommands[which].name,
-                              subcommands[which].most == 1   ? "one path"
-                              : subcommands[which].most == 2 ? "two paths"
-                                                             : "two paths or more");
+                              subcommands[which].most == 1    ? "one path"
+                              : subcommands[which].least == 1 ? "a path, and perhaps a name"
+                              : subcommands[which].most == 2  ? "two paths"
+                                                              : "two paths or more");
     for (size_t i = 0; i < request->paths.n; i++)
         if (*request->paths.data[i] == '\0')
             return rfs_fail_usage(err, subcommands[which].form, "a path is empty");
@@ -716,6 +766,7 @@ static const struct request defaults = {.to = FORM_BY_NAME};
 const struct rfs_command rfs_command_strategy = {
     .name = "strategy",
     .usage = "reshard strategy show FILE [--tree SRC] [--name GLOB] [--json]\n"
+             "reshard strategy show FILE NAME [--tree SRC | --shape N,...] [--json]\n"
              "reshard strategy convert IN OUT [--to FORM] [--tree SRC] [--force]\n"
              "reshard strategy merge OUT FILE... | FOLDER [--force]\n"
              "reshard strategy new OUT --rules RULES --ranks N [-s FILE] [--tree SRC]\n"

@@ -2,7 +2,6 @@
 /* Byte ranges and unions of `reshard explain`, against slow and plain reckonings. */
 #include "tests/support/tree.h"
 #include "tool/explain/source_bytes.h"
-#include "tool/layout/devices.h"
 #include "tool/ranks/ranks_needed.h"
 
 #include <setjmp.h>
@@ -248,50 +247,12 @@ static void test_needed(void **state)
     rfs_strategy_free(four);
 }
 
-static void slice_is(const struct rfs_devices_group *group, uint32_t rank, const char *want)
-{
-    char *text = NULL;
-    size_t n = 0;
-    FILE *out = open_memstream(&text, &n);
-
-    assert_non_null(out);
-    rfs_devices_put_slice(out, group, rank);
-    fclose(out);
-    assert_string_equal(text, want);
-    free(text);
-}
-
-static void test_groups(void **state)
-{
-    struct rfs_strategy *strategy = parse(ONE("[2,4]", "[0,1]", "[8,6]"));
-    const uint64_t shape[] = {8, 6}, wrong[] = {8, 7};
-    struct rfs_devices groups = {0};
-    struct rfs_error err = {0};
-    struct rfs_devices_use use = {.strategy = strategy, .param = "w", .shape = shape, .n_shape = 2};
-
-    (void)state;
-    assert_int_equal(rfs_devices_make(&use, &groups, &err), 0);
-    assert_int_equal(groups.n, 1);
-    slice_is(&groups.data[0], 0, "[0:2, 0:3]");
-    slice_is(&groups.data[0], 3, "[6:8, 0:3]");
-    slice_is(&groups.data[0], 6, "[4:6, 3:6]");
-    assert_int_equal(rfs_devices_slice(&groups.data[0], 6), 2 * 2 + 1);
-    rfs_devices_free(&groups);
-    use.shape = wrong;
-    assert_int_not_equal(rfs_devices_make(&use, &groups, &err), 0);
-    rfs_devices_free(&groups);
-    use.param = "v";
-    assert_int_equal(rfs_devices_make(&use, &groups, &err), -2); /* -ENOENT */
-    rfs_devices_free(&groups);
-    rfs_strategy_free(strategy);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranges),       cmocka_unit_test(test_ranges_fold),
         cmocka_unit_test(test_ranges_order), cmocka_unit_test(test_union),
-        cmocka_unit_test(test_needed),       cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_needed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-librfstool_la_SOURCES += \
-	src/tool/layout/devices.h \
-	src/tool/layout/layout.c
