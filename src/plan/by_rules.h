@@ -82,20 +82,8 @@ bool rfs_by_rules_can_compare(const struct rfs_by_rules *by_rules,
  */
 bool rfs_by_rules_is_compared(const struct rfs_by_rules *by_rules, uint32_t name);
 
-/* Elements of a slice that come from one link and one stored box. */
-struct rfs_by_rules_piece {
-    const struct rfs_rules_link *link;
-    const struct rfs_rules_span *span; /* of its digits */
-    uint32_t rank; /* of the source; of one that describes itself, the number of the file */
-    const struct rfs_block *block;
-    const uint64_t *at;       /* where the stored box begins in the source tensor */
-    const uint64_t *slice_at; /* where it begins in that rank's slice of the tensor */
-};
-/* Takes a piece. A result that is not 0, an -errno, ends the walk. */
-typedef int rfs_by_rules_fn(void *ctx, const struct rfs_by_rules_piece *piece);
 /*
- * Calls EACH for the pieces of a target of a planned rank of a planner of what is made, in the
- * order of links. For diagnostics. 0 or -errno.
+ * Compares the copies of the originals that the made tensor of a name is made of, before any slice
+ * of it is taken. 0 or -errno.
  */
-int rfs_by_rules_walk(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
-                      rfs_by_rules_fn *each, void *ctx);
+int rfs_by_rules_compare(const struct rfs_by_rules *by_rules, uint32_t name);

@@ -15,149 +15,16 @@
  *
  * The copies of a Checkpoint 2.0 are what its metadata.json says; only verify reads them.
  */
-#include "plan/chunked.h"
-
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/order.h"
 #include "base/text.h"
+#include "plan/internal.h"
+#include "plan/pieces.h"
 
 #define NOWHERE UINT64_MAX
 #define STEP ((size_t)64 << 10) /* bytes that are compared at once */
 #define SAMPLE (RFS_SAMPLE_BYTES / 3)
-
-/* Begins the chunks of the present box. */
-static void walk_box(struct rfs_plan_chunk_walk *walk)
-{
-    rfs_chunks_walk_begin(walk->chunks, walk->tensor, walk->cells.lo, walk->cells.hi, &walk->inner);
-}
-
-const struct rfs_chunked_tensor *rfs_plan_chunked_tensor(const struct rfs_planner *planner,
-                                                         const struct rfs_target *target)
-{
-    struct rfs_catalog *catalog = planner->config.catalog;
-    size_t length;
-    const char *name =
-        (const char *)rfs_intern_bytes(rfs_catalog_tables(catalog)->names, target->name, &length);
-
-    return rfs_chunks_find(rfs_catalog_chunks(catalog), name, length);
-}
-
-int rfs_plan_chunk_begin(struct rfs_planner *planner, uint32_t local,
-                         const struct rfs_target *target, struct rfs_plan_chunk_walk *walk)
-{
-    struct rfs_catalog *catalog = planner->config.catalog;
-    const char *name = rfs_catalog_name(catalog, target->name);
-
-    walk->chunks = rfs_catalog_chunks(catalog);
-    walk->tensor = rfs_plan_chunked_tensor(planner, target);
-    walk->geometry = &walk->copied;
-    if (!walk->tensor || walk->tensor->incomplete)
-        return -EIO;
-    if (target->geometry != RFS_NO_ID)
-        walk->geometry = rfs_plan_geometry_at(planner, target->geometry);
-    const int rc = target->geometry != RFS_NO_ID
-                       ? 0
-                       : rfs_geometry_resolve(rfs_catalog_type(catalog, target->type), NULL, NULL,
-                                              NULL, NULL, name, &walk->copied, NULL);
-    if (rc)
-        return rc;
-    rfs_geometry_cells(walk->geometry, target->geometry == RFS_NO_ID ? 0 : local, &walk->cells,
-                       walk->cell);
-    walk_box(walk);
-    return 0;
-}
-
-bool rfs_plan_chunk_next(struct rfs_plan_chunk_walk *walk)
-{
-    while (!rfs_chunks_walk_next(&walk->inner, &walk->part)) {
-        if (!rfs_geometry_cells_next(walk->geometry, &walk->cells, walk->cell))
-            return false;
-        walk_box(walk);
-    }
-    return true;
-}
-
-static void make_block(const struct rfs_plan_chunk_walk *walk, const struct rfs_stored_box *stored,
-                       struct rfs_block *block)
-{
-    *block = (struct rfs_block){.file = stored->file, .content = {.offset = stored->at}};
-    rfs_geometry_block_from(walk->geometry, &walk->cells, walk->part.at, walk->part.size,
-                            stored->stride, stored->strided, block);
-}
-
-int rfs_plan_chunk_block(struct rfs_plan_chunk_walk *walk, struct rfs_block *block,
-                         struct rfs_error *err)
-{
-    struct rfs_stored_box stored;
-    const int rc = rfs_chunks_locate_box(walk->chunks, &walk->part, &stored, err);
-
-    if (rc == 0)
-        make_block(walk, &stored, block);
-    return rc;
-}
-
-/* Logs a failure whose file is known, and returns it. */
-static int tell(const struct rfs_planner *planner, int rc, const struct rfs_error *err)
-{
-    if (rc && err->text[0])
-        rfs_log_limited(planner->config.log, RFS_ERROR, "%s", err->text);
-    return rc;
-}
-
-/*
- * Finds further copy COPY of the present chunk, from 0 on: 1 when it is one, 0 with *err filled
- * (the file cannot be read) or not (*out says that it has something else there), or -errno.
- */
-static int find_copy(const struct rfs_plan_chunk_walk *walk, uint32_t copy,
-                     struct rfs_chunked_copy *out, struct rfs_error *err)
-{
-    const int rc = rfs_chunks_locate_copy(walk->chunks, walk->part.chunk, copy, out, err);
-
-    if (rc == -EINTR || rc == -ENOMEM)
-        return rc;
-    return rc == 0 && out->type == walk->chunks->chunks.data[walk->part.chunk].type;
-}
-
-/* Takes the present chunk's block from its copy number COPY, 1 or more, if it has such a one. */
-static int take_copy(const struct rfs_plan_chunk_walk *walk, uint32_t copy, struct rfs_block *block,
-                     size_t *others)
-{
-    struct rfs_chunked_copy other;
-    struct rfs_stored_box stored;
-
-    if (copy > rfs_chunks_count_copies(walk->chunks, walk->part.chunk))
-        return 0;
-    const int there = find_copy(walk, copy - 1, &other, NULL);
-    if (there == 1) {
-        rfs_chunks_place_box(walk->chunks, &walk->part, other.file, other.at, &stored);
-        make_block(walk, &stored, block);
-        ++*others;
-    }
-    return there < 0 ? there : 0;
-}
-
-int rfs_plan_chunked_slice(struct rfs_planner *planner, uint32_t local,
-                           const struct rfs_target *target, uint32_t copy, struct rfs_slice *slice,
-                           size_t *others)
-{
-    struct rfs_plan_chunk_walk walk;
-    struct rfs_error err = {0};
-    int rc = rfs_plan_chunk_begin(planner, local, target, &walk);
-
-    while (rc == 0 && rfs_plan_chunk_next(&walk)) {
-        struct rfs_block *block = rfs_slice_add(slice);
-        if (!block)
-            return -ENOMEM;
-        rc = rfs_plan_chunk_block(&walk, block, &err);
-        if (rc == 0 && copy > 0)
-            rc = take_copy(&walk, copy, block, others);
-    }
-    if (rc)
-        return tell(planner, rc, &err);
-    rfs_slice_sort(slice);
-    return 0;
-}
 
 /* A further copy of a chunk that is compared with the chunk. */
 struct pair {
@@ -370,27 +237,14 @@ static int add_round(struct comparing *comparing, const struct rfs_target *targe
     return added;
 }
 
-/* Returns the number of further copies of the chunk of a tensor that has the most. */
-static uint32_t most_copies(const struct rfs_chunks *chunks,
-                            const struct rfs_chunked_tensor *tensor)
-{
-    uint32_t most = 0;
-
-    for (uint32_t i = 0; tensor && i < tensor->n; i++) {
-        const uint32_t n = rfs_chunks_count_copies(chunks, tensor->first + i);
-        most = n > most ? n : most;
-    }
-    return most;
-}
-
 static int find_targets(struct comparing *comparing, const struct rfs_params *params)
 {
     struct rfs_planner *planner = comparing->planning->planner;
 
     for (size_t i = 0; i < params->n; i++) {
         const struct rfs_target *target = &params->targets[i];
-        if (most_copies(comparing->chunks, rfs_plan_chunked_tensor(planner, target)) > 0 &&
-            !was_compared(planner, target->name) && !RFS_PUSH(&comparing->targets, target))
+        if (rfs_planner_copies(planner, target) > 1 && !was_compared(planner, target->name) &&
+            !RFS_PUSH(&comparing->targets, target))
             return rfs_fail_memory(comparing->planning->err);
     }
     return 0;
@@ -503,56 +357,6 @@ static int compare_copies(struct rfs_planning *planning, const struct rfs_params
                ?: note_all(&comparing);
 }
 
-/* ---- for verify ------------------------------------------------------------------------------ */
-
-uint32_t rfs_plan_chunked_copies(struct rfs_planner *planner, const struct rfs_target *target)
-{
-    const struct rfs_chunks *chunks = rfs_catalog_chunks(planner->config.catalog);
-
-    return 1 + (chunks->copies ? most_copies(chunks, rfs_plan_chunked_tensor(planner, target)) : 0);
-}
-
-static void tell_bad(const struct rfs_plan_chunk_walk *walk, const struct rfs_chunked_copy *copy,
-                     const struct rfs_error *why, rfs_bad_copy_fn *each, void *ctx)
-{
-    const struct rfs_chunks *chunks = walk->chunks;
-    const struct rfs_chunk *chunk = &chunks->chunks.data[walk->part.chunk];
-    const struct rfs_type *want = rfs_chunks_type(chunks, chunk->type);
-    const struct rfs_bad_copy bad = {
-        .file = rfs_files_path(chunks->files, copy->file),
-        .why = why->code ? why : NULL,
-        .type = copy->type == RFS_NO_ID ? NULL : rfs_chunks_type(chunks, copy->type),
-        .at = copy->at,
-        .want = want,
-        .begin = chunk->corner * rfs_dtype_bytes((enum rfs_dtype)want->dtype),
-    };
-
-    each(ctx, &bad);
-}
-
-int rfs_plan_chunked_bad_copies(struct rfs_planner *planner, uint32_t local,
-                                const struct rfs_target *target, rfs_bad_copy_fn *each, void *ctx)
-{
-    struct rfs_plan_chunk_walk walk;
-    int rc = rfs_plan_chunk_begin(planner, local, target, &walk);
-
-    while (rc == 0 && walk.chunks->copies && rfs_plan_chunk_next(&walk)) {
-        const uint32_t n = rfs_chunks_count_copies(walk.chunks, walk.part.chunk);
-        /* A damaged file counts as a copy then; other failures are seen by its readers. */
-        rc = rfs_chunks_locate(walk.chunks, walk.part.chunk, NULL);
-        rc = rc == -EINTR || rc == -ENOMEM ? rc : 0;
-        for (uint32_t i = 0; rc >= 0 && i < n; i++) {
-            struct rfs_chunked_copy copy;
-            struct rfs_error why = {0};
-            rc = find_copy(&walk, i, &copy, &why);
-            if (rc == 0)
-                tell_bad(&walk, &copy, &why, each, ctx);
-        }
-        rc = rc < 0 ? rc : 0;
-    }
-    return rc;
-}
-
 /* ---- the files of a plan --------------------------------------------------------------------- */
 
 /* The chunks of a plan, and the files that they are in. */
@@ -578,22 +382,15 @@ static void note_file(const struct locating *locating, uint32_t chunk)
     locating->needed[rfs_chunks_file_of(chunks, chunk) - chunks->first_file] = 1;
 }
 
-static int note_target(struct rfs_planning *planning, const struct rfs_target *target,
-                       struct locating *locating)
+static int note_chunk(void *ctx, const struct rfs_piece_source *source)
 {
-    struct rfs_plan_chunk_walk walk;
+    struct locating *locating = ctx;
+    const struct rfs_chunk *chunk = &locating->chunks->chunks.data[source->chunk];
 
-    if (rfs_catalog_type(planning->planner->config.catalog, target->type)->bytes == 0)
-        return 0;
-    const int rc = rfs_plan_chunk_begin(planning->planner, planning->local, target, &walk);
-    while (rc == 0 && rfs_plan_chunk_next(&walk)) {
-        const struct rfs_chunk *chunk = &locating->chunks->chunks.data[walk.part.chunk];
-        if (atomic_load_explicit(&chunk->at, memory_order_acquire) != RFS_NOT_LOCATED)
-            note_file(locating, walk.part.chunk);
-        else if (!RFS_PUSH(&locating->list, walk.part.chunk))
-            return -ENOMEM;
-    }
-    return rc;
+    if (atomic_load_explicit(&chunk->at, memory_order_acquire) == RFS_NOT_LOCATED)
+        return RFS_PUSH(&locating->list, source->chunk) ? 0 : -ENOMEM;
+    note_file(locating, source->chunk);
+    return 0;
 }
 
 static int by_file(const void *a, const void *b, void *ctx)
@@ -715,7 +512,8 @@ int rfs_plan_chunked_attributes(struct rfs_planning *planning, struct rfs_rank_p
     if (!locating.needed)
         return rfs_fail_memory(planning->err);
     for (size_t i = 0; rc == 0 && i < plan->params->n; i++)
-        rc = note_target(planning, &plan->params->targets[i], &locating);
+        rc = rfs_plan_chunks(planning->planner, planning->local, &plan->params->targets[i],
+                             note_chunk, &locating);
     if (rc)
         return rc == -ENOMEM ? rfs_fail_memory(planning->err) : rc;
     rc = locate_all(planning, &locating) ?: compare_copies(planning, plan->params);

@@ -39,25 +39,30 @@ int rfs_geometry_resolve(const struct rfs_type *slice_type, const struct rfs_lay
     return 0;
 }
 
-/* Sets the box of the present round, and the cells that it touches. */
-static void set_box(const struct rfs_geometry *geometry, struct rfs_cells *cells, uint32_t *cell)
+void rfs_geometry_box(const struct rfs_geometry *geometry, uint32_t dst_rank, uint32_t round,
+                      struct rfs_cells *cells)
 {
     const struct rfs_grid *dst = &geometry->dst;
-    uint32_t dst_cell[RFS_GRID_DIMS] = {0};
+    uint32_t cell[RFS_GRID_DIMS] = {0};
 
-    rfs_grid_cell(dst, cells->dst_rank, dst_cell);
-    if (cells->round > 0)
-        dst_cell[0] += dst->pieces[0] / dst->rounds * cells->round;
+    rfs_grid_cell(dst, dst_rank, cell);
+    if (round > 0)
+        cell[0] += dst->pieces[0] / dst->rounds * round;
     for (uint32_t i = 0; i < geometry->ndim; i++) {
-        const uint64_t lo = rfs_grid_begin(dst, geometry->whole, i, dst_cell[i]);
-        const uint64_t hi = lo + rfs_grid_length(dst, geometry->whole, i, dst_cell[i]);
-        cells->lo[i] = lo;
-        cells->hi[i] = hi;
-        cells->first[i] = rfs_grid_piece(&geometry->src, geometry->whole, i, lo);
-        cells->last[i] = rfs_grid_piece(&geometry->src, geometry->whole, i, hi - 1);
-        cell[i] = cells->first[i];
+        cells->lo[i] = rfs_grid_begin(dst, geometry->whole, i, cell[i]);
+        cells->hi[i] = cells->lo[i] + rfs_grid_length(dst, geometry->whole, i, cell[i]);
     }
-    cells->row = cells->round > 0 ? (cells->hi[0] - cells->lo[0]) * cells->round : 0;
+    cells->row = round > 0 ? (cells->hi[0] - cells->lo[0]) * round : 0;
+}
+
+/* Sets the cells that the box of CELLS touches, and CELL to the first. */
+static void set_cells(const struct rfs_geometry *geometry, struct rfs_cells *cells, uint32_t *cell)
+{
+    for (uint32_t i = 0; i < geometry->ndim; i++) {
+        cell[i] = cells->first[i] =
+            rfs_grid_piece(&geometry->src, geometry->whole, i, cells->lo[i]);
+        cells->last[i] = rfs_grid_piece(&geometry->src, geometry->whole, i, cells->hi[i] - 1);
+    }
 }
 
 void rfs_geometry_cells(const struct rfs_geometry *geometry, uint32_t dst_rank,
@@ -65,7 +70,15 @@ void rfs_geometry_cells(const struct rfs_geometry *geometry, uint32_t dst_rank,
 {
     cells->dst_rank = dst_rank;
     cells->round = 0;
-    set_box(geometry, cells, cell);
+    rfs_geometry_box(geometry, dst_rank, 0, cells);
+    set_cells(geometry, cells, cell);
+}
+
+void rfs_geometry_cells_in(const struct rfs_geometry *geometry, struct rfs_cells *cells,
+                           uint32_t *cell)
+{
+    cells->round = geometry->dst.rounds;
+    set_cells(geometry, cells, cell);
 }
 
 bool rfs_geometry_cells_next(const struct rfs_geometry *geometry, struct rfs_cells *cells,
@@ -80,20 +93,28 @@ bool rfs_geometry_cells_next(const struct rfs_geometry *geometry, struct rfs_cel
     }
     if (++cells->round >= geometry->dst.rounds)
         return false;
-    set_box(geometry, cells, cell);
+    rfs_geometry_box(geometry, cells->dst_rank, cells->round, cells);
+    set_cells(geometry, cells, cell);
     return true;
 }
 
-/* A box of the whole tensor that a source slice has. */
-struct stored {
-    uint64_t at[RFS_MAX_DIMS];     /* in the whole tensor */
-    uint64_t size[RFS_MAX_DIMS];   /* in elements */
-    uint64_t stride[RFS_MAX_DIMS]; /* in bytes */
-    uint64_t row;                  /* where the box begins in the slice */
-};
+void rfs_geometry_cell(const struct rfs_geometry *geometry, const uint32_t *cell,
+                       const uint64_t *strides, struct rfs_geometry_stored *out)
+{
+    const struct rfs_grid *src = &geometry->src;
+    uint64_t step = geometry->item;
 
-static void set_block(const struct rfs_geometry *geometry, const struct rfs_cells *cells,
-                      const struct stored *stored, struct rfs_block *block)
+    for (uint32_t i = geometry->ndim; i-- > 0; step *= geometry->src_dims[i]) {
+        out->at[i] = rfs_grid_begin(src, geometry->whole, i, cell[i]);
+        out->size[i] = rfs_grid_length(src, geometry->whole, i, cell[i]);
+        out->stride[i] = strides ? strides[i] : step;
+    }
+    out->row = geometry->ndim > 0 ? cell[0] / (src->pieces[0] / src->rounds) * out->size[0] : 0;
+    out->strided = strides != NULL;
+}
+
+void rfs_geometry_block(const struct rfs_geometry *geometry, const struct rfs_cells *cells,
+                        const struct rfs_geometry_stored *stored, struct rfs_block *block)
 {
     uint64_t len[RFS_MAX_DIMS];
     uint64_t dst_stride[RFS_MAX_DIMS];
@@ -101,7 +122,7 @@ static void set_block(const struct rfs_geometry *geometry, const struct rfs_cell
 
     block->dst = 0;
     block->src = 0;
-    block->n_loops = 0;
+    block->strided = stored->strided;
     for (uint32_t i = geometry->ndim; i-- > 0;) {
         const uint64_t lo = rfs_max_u64(cells->lo[i], stored->at[i]);
         len[i] = rfs_min_u64(cells->hi[i], stored->at[i] + stored->size[i]) - lo;
@@ -111,38 +132,6 @@ static void set_block(const struct rfs_geometry *geometry, const struct rfs_cell
         dst_step *= geometry->dst_dims[i];
     }
     rfs_slice_block_box(block, geometry->ndim, len, geometry->item, dst_stride, stored->stride);
-}
-
-void rfs_geometry_block(const struct rfs_geometry *geometry, const struct rfs_cells *cells,
-                        const uint32_t *cell, const uint64_t *strides, struct rfs_block *block)
-{
-    struct stored stored = {.row = 0};
-    uint64_t step = geometry->item;
-
-    for (uint32_t i = geometry->ndim; i-- > 0; step *= geometry->src_dims[i]) {
-        stored.at[i] = rfs_grid_begin(&geometry->src, geometry->whole, i, cell[i]);
-        stored.size[i] = rfs_grid_length(&geometry->src, geometry->whole, i, cell[i]);
-        stored.stride[i] = strides ? strides[i] : step;
-    }
-    if (geometry->ndim > 0)
-        stored.row = cell[0] / (geometry->src.pieces[0] / geometry->src.rounds) * stored.size[0];
-    block->strided = strides != NULL;
-    set_block(geometry, cells, &stored, block);
-}
-
-void rfs_geometry_block_from(const struct rfs_geometry *geometry, const struct rfs_cells *cells,
-                             const uint64_t *at, const uint64_t *size, const uint64_t *strides,
-                             bool strided, struct rfs_block *block)
-{
-    struct stored stored = {.row = 0};
-
-    for (uint32_t i = geometry->ndim; i-- > 0;) {
-        stored.at[i] = at[i];
-        stored.size[i] = size[i];
-        stored.stride[i] = strides[i];
-    }
-    block->strided = strided;
-    set_block(geometry, cells, &stored, block);
 }
 
 /* ---- the table of a planner ------------------------------------------------------------------ */

@@ -29,22 +29,27 @@ int rfs_geometry_resolve(const struct rfs_type *slice_type, const struct rfs_lay
                          const char *param, struct rfs_geometry *out, struct rfs_error *err);
 
 /*
- * The source cells that a destination rank's boxes touch, one box after the other: first[i] …
- * last[i] along each axis. A rank has one box, but for field slicing (grid.h), where it has
- * geometry->dst.rounds.
+ * A box of a destination rank, and the source cells that it touches: first[i] … last[i] along each
+ * axis. A rank has one box, but for field slicing (grid.h), where it has geometry->dst.rounds.
  */
 struct rfs_cells {
+    uint64_t lo[RFS_MAX_DIMS]; /* corner of the box in the whole tensor */
+    uint64_t hi[RFS_MAX_DIMS]; /* one past its end */
+    uint64_t row;              /* where the box begins in the rank's slice */
     uint32_t first[RFS_MAX_DIMS];
     uint32_t last[RFS_MAX_DIMS];
-    uint64_t lo[RFS_MAX_DIMS]; /* corner of the destination box in the whole tensor */
-    uint64_t hi[RFS_MAX_DIMS]; /* one past its end */
-    uint64_t row;              /* where the box begins in the slice */
     uint32_t dst_rank, round;
 };
 
-/* Sets CELLS to the rank's first box, and CELL to the first cell that it touches. */
+/* Sets lo, hi and row of CELLS to box number ROUND of a local destination rank. */
+void rfs_geometry_box(const struct rfs_geometry *geometry, uint32_t dst_rank, uint32_t round,
+                      struct rfs_cells *cells);
+/* Begins with the rank's first box, and sets CELL to the first cell that it touches. */
 void rfs_geometry_cells(const struct rfs_geometry *geometry, uint32_t dst_rank,
                         struct rfs_cells *cells, uint32_t *cell);
+/* Begins with the box from lo to hi of CELLS, which is not empty; no other box follows. */
+void rfs_geometry_cells_in(const struct rfs_geometry *geometry, struct rfs_cells *cells,
+                           uint32_t *cell);
 /*
  * Steps CELL through the cells of a box in row-major order, then to the next box; false after the
  * last.
@@ -52,17 +57,21 @@ void rfs_geometry_cells(const struct rfs_geometry *geometry, uint32_t dst_rank,
 bool rfs_geometry_cells_next(const struct rfs_geometry *geometry, struct rfs_cells *cells,
                              uint32_t *cell);
 
-/*
- * Sets the copy from source CELL into the destination box; file and content are left alone.
- * STRIDES, in bytes, are those of the source slice if it is not row-major, else NULL.
- */
-void rfs_geometry_block(const struct rfs_geometry *geometry, const struct rfs_cells *cells,
-                        const uint32_t *cell, const uint64_t *strides, struct rfs_block *block);
+/* A box of the whole tensor, as a source slice or a chunk stores it. */
+struct rfs_geometry_stored {
+    uint64_t at[RFS_MAX_DIMS];     /* corner in the whole tensor */
+    uint64_t size[RFS_MAX_DIMS];   /* elements along each axis */
+    uint64_t stride[RFS_MAX_DIMS]; /* bytes */
+    uint64_t row;                  /* row of the source slice that the box begins with */
+    bool strided;                  /* its elements do not lie row by row */
+};
 
 /*
- * Sets the copy from a box of the whole tensor that begins at AT and has SIZE elements, with
- * STRIDES in bytes. STRIDED is that of the block.
+ * Gives the box of source CELL. STRIDES, in bytes, are those of the source slice if it is not
+ * row-major, else NULL.
  */
-void rfs_geometry_block_from(const struct rfs_geometry *geometry, const struct rfs_cells *cells,
-                             const uint64_t *at, const uint64_t *size, const uint64_t *strides,
-                             bool strided, struct rfs_block *block);
+void rfs_geometry_cell(const struct rfs_geometry *geometry, const uint32_t *cell,
+                       const uint64_t *strides, struct rfs_geometry_stored *out);
+/* Sets the copy from a stored box into the destination's; file and content are left alone. */
+void rfs_geometry_block(const struct rfs_geometry *geometry, const struct rfs_cells *cells,
+                        const struct rfs_geometry_stored *stored, struct rfs_block *block);

@@ -292,6 +292,14 @@ struct rfs_plan_note {
 /* Adds a name. */
 void rfs_plan_note(struct rfs_plan_note *note, const char *param);
 
+/* ---- checkpoints that describe themselves (chunked.c) ---------------------------------------- */
+
+/*
+ * Finds where all chunks of a plan are in their files, takes those files into its attributes, and
+ * compares copies as chunked.c says. 0 or -errno with *err filled.
+ */
+int rfs_plan_chunked_attributes(struct rfs_planning *planning, struct rfs_rank_plan *plan);
+
 /* ---- conversion rules (by_rules.c) ----------------------------------------------------------- */
 
 /*
@@ -299,12 +307,6 @@ void rfs_plan_note(struct rfs_plan_note *note, const char *param);
  * -ENOENT with *err filled.
  */
 int rfs_by_rules_check_lost(const struct rfs_planner *planner, struct rfs_error *err);
-/*
- * Adds the blocks of a target of a planner of what is made to an empty slice, ascending by
- * destination. 0 or -errno.
- */
-int rfs_by_rules_slice(struct rfs_planner *planner, uint32_t local, const struct rfs_target *target,
-                       struct rfs_slice *slice);
 /* Gives a plan the attributes of the whole source. 0 or -errno with *err filled. */
 int rfs_by_rules_attributes(struct rfs_planning *planning, struct rfs_rank_plan *plan);
 

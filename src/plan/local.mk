@@ -3,13 +3,14 @@ librfs_la_SOURCES += \
 	src/plan/by_rules.c \
 	src/plan/by_rules.h \
 	src/plan/chunked.c \
-	src/plan/chunked.h \
 	src/plan/geometry.c \
 	src/plan/geometry.h \
 	src/plan/internal.h \
 	src/plan/names.c \
 	src/plan/names.h \
 	src/plan/params.c \
+	src/plan/pieces.c \
+	src/plan/pieces.h \
 	src/plan/planner.c \
 	src/plan/planner.h \
 	src/plan/replicas.c \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plan/chunked.h"
+#include "plan/internal.h"
 
 #include "base/cancel.h"
 #include "base/cleanup.h"

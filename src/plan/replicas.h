@@ -130,3 +130,8 @@ uint32_t rfs_plan_provider(const struct rfs_provider_query *query,
  */
 int rfs_plan_find_entry(const struct rfs_provider_query *query, uint32_t stage, uint32_t rank,
                         const struct rfs_index **index, const struct rfs_entry **entry);
+/*
+ * Returns the index of a global rank of source STAGE, or NULL when it has none that can be read.
+ * Within a use of the catalogue.
+ */
+const struct rfs_index *rfs_plan_index(struct rfs_planner *planner, uint32_t rank, uint32_t stage);

@@ -7,8 +7,7 @@
  */
 #pragma once
 
-#include "plan/geometry.h"
-#include "plan/planner.h"
+#include "plan/pieces.h"
 
 /* A box of elements. */
 struct rfs_box {
@@ -27,6 +26,9 @@ struct rfs_piece_trace {
     /* bit I: all elements along its axis I are one element, as in torch's expand */
     uint32_t repeated;
     struct rfs_block block; /* the bytes */
+    /* NULL: no rules made the target. Else only rank, block and the link's digits are set. */
+    const struct rfs_rules_link *link;
+    struct rfs_rules_span span;
 };
 
 struct rfs_trace {
@@ -36,7 +38,7 @@ struct rfs_trace {
     uint32_t base, devices; /* global rank of the stage's rank 0; number of its ranks */
     bool differs;           /* the stage's files list different parameters */
     size_t n, cap;
-    struct rfs_piece_trace *pieces; /* owned; ascending by block.dst */
+    struct rfs_piece_trace *pieces; /* owned; ascending by block.dst, or in the order of links */
 };
 
 /*

@@ -122,23 +122,16 @@ static uint64_t *make_boxes(const struct rfs_geometry *geometry, uint32_t local)
 {
     const uint32_t rounds = geometry->dst.rounds;
     uint64_t *boxes = calloc((size_t)rounds * geometry->ndim, 2 * sizeof *boxes);
-    struct rfs_cells cells;
-    uint32_t cell[RFS_MAX_DIMS];
+    struct rfs_cells box;
     uint64_t *at = boxes;
-    uint32_t round = UINT32_MAX;
 
-    if (!boxes)
-        return NULL;
-    rfs_geometry_cells(geometry, local, &cells, cell);
-    do {
-        if (cells.round == round)
-            continue;
-        round = cells.round;
+    for (uint32_t round = 0; boxes && round < rounds; round++) {
+        rfs_geometry_box(geometry, local, round, &box);
         for (uint32_t i = 0; i < geometry->ndim; i++) {
-            *at++ = cells.lo[i];
-            *at++ = cells.hi[i];
+            *at++ = box.lo[i];
+            *at++ = box.hi[i];
         }
-    } while (rfs_geometry_cells_next(geometry, &cells, cell));
+    }
     return boxes;
 }
 

@@ -452,15 +452,6 @@ int rfs_explain_check(struct rfs_explain *explain, struct rfs_error *err)
 
 /* ---- a slice --------------------------------------------------------------------------------- */
 
-static int add_rules_piece(void *ctx, const struct rfs_by_rules_piece *piece)
-{
-    struct rfs_explained *slice = ctx;
-    const struct rfs_explained_piece added = {piece->link, *piece->span, piece->rank,
-                                              *piece->block};
-
-    return RFS_PUSH(&slice->pieces, added) ? 0 : -ENOMEM;
-}
-
 int rfs_explain_trace(const struct rfs_explain *explain, struct rfs_explained *slice)
 {
     const struct rfs_by_rules *by_rules = explain->plans.by_rules;
@@ -469,9 +460,17 @@ int rfs_explain_trace(const struct rfs_explain *explain, struct rfs_explained *s
 
     if (rc || !by_rules)
         return rc;
-    slice->trace.n = slice->pieces.n = 0;
+    slice->pieces.n = 0;
     slice->made = rfs_by_rules_made(by_rules, slice->target->name);
-    return rfs_by_rules_walk(planner, slice->rank, slice->target, add_rules_piece, slice);
+    for (size_t i = 0; i < slice->trace.n; i++) {
+        const struct rfs_piece_trace *piece = &slice->trace.pieces[i];
+        const struct rfs_explained_piece added = {piece->link, piece->span, piece->rank,
+                                                  piece->block};
+        if (!RFS_PUSH(&slice->pieces, added))
+            return -ENOMEM;
+    }
+    slice->trace.n = 0;
+    return 0;
 }
 
 static struct rfs_explained_side side_of(const struct rfs_layout *layout,

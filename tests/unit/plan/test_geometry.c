@@ -321,7 +321,9 @@ static void check_rank(const struct rfs_geometry *geometry, const struct model *
         const uint32_t holder = rfs_grid_holder(&geometry->src, cell, rank % src->ranks);
         assert_true(holder < src->ranks);
         unsigned char *in = fill(src, holder, whole, geometry->item, &in_bytes);
-        rfs_geometry_block(geometry, &cells, cell, NULL, &block);
+        struct rfs_geometry_stored stored;
+        rfs_geometry_cell(geometry, cell, NULL, &stored);
+        rfs_geometry_block(geometry, &cells, &stored, &block);
         check_strides(&block);
         run_block(&block, 0, block.dst, block.src, got, written, in, bytes, in_bytes);
         free(in);
@@ -415,6 +417,7 @@ static void test_absent_strategies_are_whole(void **unused)
 {
     struct rfs_type type = {.ndim = 2, .dtype = RFS_FLOAT32, .dims = {4, 6}};
     struct rfs_geometry geometry;
+    struct rfs_geometry_stored stored;
     struct rfs_cells cells;
     struct rfs_block block;
     uint32_t cell[RFS_MAX_DIMS];
@@ -424,7 +427,8 @@ static void test_absent_strategies_are_whole(void **unused)
     assert_int_equal(geometry.whole[0], 4);
     assert_int_equal(geometry.dst_dims[1], 6);
     rfs_geometry_cells(&geometry, 0, &cells, cell);
-    rfs_geometry_block(&geometry, &cells, cell, NULL, &block);
+    rfs_geometry_cell(&geometry, cell, NULL, &stored);
+    rfs_geometry_block(&geometry, &cells, &stored, &block);
     assert_int_equal(block.n_loops, 0);
     assert_int_equal(block.run, 96);
 }
