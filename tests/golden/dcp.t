@@ -135,13 +135,21 @@ layer2.weight</text
 Float32 [48, 96], from 4 files to 1 rank</text
 source: 4 chunks, axis 0 in 4</text
 destination: whole</text
-file 0 · 0:12</text
-file 1 · 12:24</text
-file 2 · 24:36</text
-file 3 · 36:48</text
-rank 0 · all of it</text
-Each colour is one slice of the source, and on the right where its bytes go: 4 pieces, 18.0 KiB, each slice once.</text
-The files named on the left are those that are read.</text
+[:, :], 4.5 KiB</text
+[0:12, :]</text
+[:, :], 4.5 KiB</text
+[12:24, :]</text
+[:, :], 4.5 KiB</text
+[24:36, :]</text
+[:, :], 4.5 KiB</text
+[36:48, :]</text
+file 0</text
+file 1</text
+file 2</text
+file 3</text
+rank 0 [:, :]</text
+Each colour is what one source file gives, and on the right where its bytes go: 4 pieces, 18.0 KiB, each slice once.</text
+Left are the files that are read, and places in their tensors; right are places in the whole tensor.</text
 $ reshard explain dcp -d dst_strategy.ckpt --param layer2.weight --rank 1
 layer2.weight: Float32 [48, 96], 18.0 KiB
 source       3 chunks, axis 0 in 3

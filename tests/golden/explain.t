@@ -161,6 +161,54 @@ $ explain other
 reshard: error: 'other' is a second path; try: one SRC
 (exit 2)
 $ explain --param layer1.weight --rank 3 --svg a.svg >/dev/null; explain --param layer1.weight --rank 3 --svg - | cmp - a.svg
+# Any cut is drawn from its pieces; a value that each rank has for itself is one for each.
+$ explain --param layer1.weight --svg - | grep -o '[^<>]*</text'
+layer1.weight</text
+Float32 [768, 48], from 8 ranks to 4</text
+source: axis 1 in 2, on 4 ranks each</text
+destination: axis 0 in 4</text
+[0:192, :], 18.0 KiB</text
+[0:192, 0:24]</text
+[0:192, :], 18.0 KiB</text
+[0:192, 24:48]</text
+[192:384, :], 18.0 KiB</text
+[192:384, 0:24]</text
+[192:384, :], 18.0 KiB</text
+[192:384, 24:48]</text
+[384:576, :], 18.0 KiB</text
+[384:576, 0:24]</text
+[384:576, :], 18.0 KiB</text
+[384:576, 24:48]</text
+[576:768, :], 18.0 KiB</text
+[576:768, 0:24]</text
+[576:768, :], 18.0 KiB</text
+[576:768, 24:48]</text
+rank 0 ×4</text
+rank 2 ×4</text
+rank 1 ×4</text
+rank 3 ×4</text
+rank 0 [0:192, :]</text
+rank 1 [192:384, :]</text
+rank 2 [384:576, :]</text
+rank 3 [576:768, :]</text
+Each colour is what one source rank gives, and on the right where its bytes go: 8 pieces, 144.0 KiB, each slice once.</text
+Left are the ranks that are read, and places in their tensors; right are places in the whole tensor; ×N tells that N ranks hold the same.</text
+$ explain --param rng_state --ranks 1-2 --svg - | grep -o '[^<>]*</text'
+rng_state</text
+Int32 [4], from 8 ranks to 4</text
+source: in neither strategy: copied as it is</text
+destination: in neither strategy: copied as it is</text
+[:], 16 bytes</text
+[:]</text
+[:], 16 bytes</text
+[:]</text
+rank 1</text
+rank 2</text
+rank 1 [:]</text
+rank 2 [:]</text
+Each colour is what one source rank gives, and on the right where its bytes go: 2 pieces, 32 bytes, each slice once.</text
+Left are the ranks that are read, and places in their tensors; right are places in the whole tensor.</text
+
 # The picture of doc/images is what the tool draws.
 $ reshard example e --src 8 --dst 6 --cut rows --layers 1 --hidden 1024 --size 1M >/dev/null
 $ explain6() { reshard explain e/src -s e/src_strategy.ckpt -d e/dst_strategy.ckpt --param layers.0.weight --svg - "$@"; }

@@ -186,28 +186,41 @@ $ explain -o nshards=5,large_size=1000 --param embed --svg embed.svg | tail -n 1
 $ grep '<text' embed.svg
 <text x="24" y="30" class="h">embed</text>
 <text x="24" y="49" class="t">Float32 [37, 9], from 3 parts to 5</text>
-<text x="288" y="78" class="s e">source: a piece in each of 3 parts</text>
-<text x="592" y="78" class="s">destination: a piece in each of 5 parts</text>
-<text x="222" y="124" class="e">part 0 · 0:111</text>
-<text x="222" y="182" class="e">part 1 · 111:222</text>
-<text x="222" y="240" class="e">part 2 · 222:333</text>
-<text x="658" y="107.7" class="t">part 0 · 0:67</text>
-<text x="658" y="145.1" class="t">part 1 · 67:134</text>
-<text x="658" y="182.5" class="t">part 2 · 134:201</text>
-<text x="658" y="219.9" class="t">part 3 · 201:268</text>
-<text x="658" y="256.8" class="t">part 4 · 268:333</text>
-<text x="24" y="296" class="s">Each colour is one slice of the source, and on the right where its bytes go: 7 pieces, 1.3 KiB, each slice once.</text>
-<text x="24" y="312" class="s">The parts named on the left are those that are read.</text>
+<text x="24" y="80" class="s">source: a piece in each of 3 parts</text>
+<text x="936" y="80" class="s e">destination: a piece in each of 5 parts</text>
+<text x="236" y="122.9" class="k">[0:67], 268 bytes</text>
+<text x="654" y="116.9" class="k e">[0:67]</text>
+<text x="236" y="150.9" class="k">[67:111], 176 bytes</text>
+<text x="654" y="150.9" class="k e">[67:111]</text>
+<text x="236" y="173.8" class="k">[0:23], 92 bytes</text>
+<text x="654" y="167.8" class="k e">[111:134]</text>
+<text x="236" y="196.5" class="k">[23:90], 268 bytes</text>
+<text x="654" y="196.5" class="k e">[134:201]</text>
+<text x="236" y="241.6" class="k">[0:46], 184 bytes</text>
+<text x="654" y="241.6" class="k e">[222:268]</text>
+<text x="236" y="269.6" class="k">[46:111], 260 bytes</text>
+<text x="654" y="275.6" class="k e">[268:333]</text>
+<text x="180" y="134" class="e">part 0</text>
+<text x="180" y="196" class="e">part 1</text>
+<text x="180" y="258" class="e">part 2</text>
+<text x="710" y="116.9" class="t">part 0 [0:67]</text>
+<text x="710" y="156.7" class="t">part 1 [67:134]</text>
+<text x="710" y="196.5" class="t">part 2 [134:201]</text>
+<text x="710" y="236.3" class="t">part 3 [201:268]</text>
+<text x="710" y="275.6" class="t">part 4 [268:333]</text>
+<text x="24" y="314" class="s">Each colour is what one source part gives, and on the right where its bytes go: 7 pieces, 1.3 KiB, each slice once.</text>
+<text x="24" y="330" class="s">Left are the parts that are read, and places in their tensors; right are places in the whole tensor.</text>
 $ explain -o nshards=5 --param first.bias --rank 3 --svg - | grep '<text'
 <text x="24" y="30" class="h">first.bias</text>
 <text x="24" y="49" class="t">Float32 [9], from 3 parts to 5; the slice of part 3</text>
-<text x="288" y="78" class="s e">source: whole in part 2</text>
-<text x="592" y="78" class="s">destination: whole in part 3</text>
-<text x="440" y="170" class="k m">36 bytes</text>
-<text x="222" y="170" class="e">part 2 · all of it</text>
-<text x="658" y="170" class="t">part 3 · all of it</text>
-<text x="24" y="272" class="s">Each colour is one slice of the source, and on the right where its bytes go: 1 piece, 36 bytes.</text>
-<text x="24" y="288" class="s">The parts named on the left are those that are read.</text>
+<text x="24" y="80" class="s">source: whole in part 2</text>
+<text x="936" y="80" class="s e">destination: whole in part 3</text>
+<text x="236" y="178" class="k">[:], 36 bytes</text>
+<text x="654" y="178" class="k e">[:]</text>
+<text x="180" y="178" class="e">part 2</text>
+<text x="710" y="178" class="t">part 3 [:]</text>
+<text x="24" y="278" class="s">Each colour is what one source part gives, and on the right where its bytes go: 1 piece, 36 bytes.</text>
+<text x="24" y="294" class="s">Left are the parts that are read, and places in their tensors; right are places in the whole tensor.</text>
 
 # What is told is so: the bytes at those places are those of the parts of an export.
 $ reshard export saved out -o nshards=5,large_size=300 >/dev/null 2>&1

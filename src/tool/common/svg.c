@@ -7,6 +7,7 @@
 static const char *const colours[] = {"#a6d3ee", "#f4c56a", "#86d0b3", "#f0e794",
                                       "#93b4e3", "#f2ab8c", "#dcaacb", "#cdcdcd"};
 #define PLAIN (sizeof colours / sizeof *colours)
+#define COLOURS ((uint32_t)(2 * PLAIN)) /* plain ones, then striped ones */
 
 /* Prints a number without zeros that say nothing. */
 static void put(FILE *out, const char *before, double number)
@@ -28,7 +29,7 @@ static void put_box(FILE *out, double x, double y, double width, double height)
     fputc('"', out);
 }
 
-void rfs_svg_escape(FILE *out, const char *text)
+static void escape(FILE *out, const char *text)
 {
     static const char specials[] = "<>&\"";
     static const char *const escaped[] = {"&lt;", "&gt;", "&amp;", "&quot;"};
@@ -51,25 +52,19 @@ void rfs_svg_begin(FILE *out, double width, double height, const char *title)
     put(out, "\" width=\"", width);
     put(out, "\" height=\"", height);
     fputs("\" role=\"img\">\n<title>", out);
-    rfs_svg_escape(out, title);
-    fputs(
-        "</title>\n<style>\n"
-        "text{font-family:\"DejaVu "
-        "Sans\",Verdana,Helvetica,Arial,sans-serif;font-size:12px;fill:#1d2126}\n"
-        ".h{font-size:17px;font-weight:bold}.s,.k,.n{font-size:11px}.s{fill:#565e68}.k,.n{fill:#"
-        "111}\n"
-        ".n{font-weight:bold;paint-order:stroke;stroke:#fff;stroke-opacity:.65;stroke-width:3px}\n"
-        ".m{text-anchor:middle}.e{text-anchor:end}\n"
-        ".p{fill:#fff}.f{fill:#f1f3f5}.o,.g,.b{fill:none;stroke:#30363d}\n"
-        ".q{fill:#fff;opacity:.75}.d{fill:#30363d}.g{stroke:#9aa2ab;stroke-width:.7}.b{stroke-"
-        "width:2}.w{opacity:.3}.r{opacity:.6}\n",
-        out);
+    escape(out, title);
+    fputs("</title>\n<style>\n"
+          "text{font-family:\"DejaVu "
+          "Sans\",Verdana,Helvetica,Arial,sans-serif;font-size:12px;fill:#1d2126}\n"
+          ".h{font-size:17px;font-weight:bold}.s,.k{font-size:11px}.s{fill:#565e68}.k{fill:#111}\n"
+          ".e{text-anchor:end}.p{fill:#fff}.o{fill:none;stroke:#30363d}.r{opacity:.6}\n",
+          out);
     for (size_t i = 0; i < PLAIN; i++)
         fprintf(out, ".c%zu{fill:%s}", i, colours[i]);
     for (size_t i = 0; i < PLAIN; i++)
         fprintf(out, ".c%zu{fill:url(#p%zu)}", i + PLAIN, i);
-    fputs("\n@media(prefers-color-scheme:dark){text{fill:#e6e8ea}.s{fill:#a9b1ba}.k,.n{fill:#111}"
-          ".p{fill:#15181c}.f{fill:#22272d}.o,.b{stroke:#d5dade}.g{stroke:#717981}}\n"
+    fputs("\n@media(prefers-color-scheme:dark){text{fill:#e6e8ea}.s{fill:#a9b1ba}.k{fill:#111}"
+          ".p{fill:#15181c}.o{stroke:#d5dade}}\n"
           "</style>\n<defs>",
           out);
     for (size_t i = 0; i < PLAIN; i++)
@@ -97,7 +92,7 @@ void rfs_svg_text(FILE *out, double x, double y, const char *style, const char *
     put(out, "<text x=\"", x);
     put(out, "\" y=\"", y);
     fprintf(out, "\" class=\"%s\">", style);
-    rfs_svg_escape(out, text ? text : "");
+    escape(out, text ? text : "");
     fputs("</text>\n", out);
 }
 
@@ -108,12 +103,11 @@ void rfs_svg_rect(FILE *out, double x, double y, double width, double height, co
     fputs("/>\n", out);
 }
 
-void rfs_svg_fill(FILE *out, double x, double y, double width, double height, uint32_t colour,
-                  bool faint)
+void rfs_svg_fill(FILE *out, double x, double y, double width, double height, uint32_t colour)
 {
-    char style[32];
+    char style[16];
 
-    snprintf(style, sizeof style, "c%" PRIu32 "%s", colour % RFS_SVG_COLOURS, faint ? " w" : "");
+    snprintf(style, sizeof style, "c%" PRIu32, colour % COLOURS);
     rfs_svg_rect(out, x, y, width, height, style);
 }
 
@@ -126,7 +120,7 @@ void rfs_svg_band(FILE *out, double x0, double from0, double to0, double x1, dou
                               to1, middle, to1,    middle, to0,    x0,    to0};
     static const char before[] = "M C     VC     ";
 
-    fprintf(out, "<path class=\"c%" PRIu32 " r\" d=\"", colour % RFS_SVG_COLOURS);
+    fprintf(out, "<path class=\"c%" PRIu32 " r\" d=\"", colour % COLOURS);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         put(out, (const char[]){before[i], '\0'}, numbers[i]);
     fputs("z\"/>\n", out);

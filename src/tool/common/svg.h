@@ -11,28 +11,21 @@
 
 #include "base/error.h"
 
-#define RFS_SVG_COLOURS 16 /* plain ones, then striped ones */
-
 /* Begins a picture, whose size comes first in the file. TITLE is for screen readers. */
 void rfs_svg_begin(FILE *out, double width, double height, const char *title);
 void rfs_svg_end(FILE *out);
 
-/* Prints TEXT with XML's characters escaped, and bytes that are not printable UTF-8 as \xNN. */
-void rfs_svg_escape(FILE *out, const char *text);
 /*
- * Draws a line of text at its baseline. Classes: "h" heading, "t" text, "s" small, "k" on a colour;
- * "m" middle, "e" at its end, as in "s e".
+ * Draws a line of text at its baseline. XML's characters are escaped, and bytes that are not
+ * printable UTF-8 stand as \xNN. Classes: "h" heading, "t" text, "s" small, "k" on a colour; "e" at
+ * its end, as in "s e".
  */
 void rfs_svg_text(FILE *out, double x, double y, const char *style, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
-/*
- * Draws a rectangle. Classes: "o" outline, "g" faint outline, "b" bold outline, "f" background of
- * what is left out.
- */
+/* Draws a rectangle. Class: "o" outline. */
 void rfs_svg_rect(FILE *out, double x, double y, double width, double height, const char *style);
-/* Fills a rectangle with a colour, taken modulo RFS_SVG_COLOURS; FAINT: mostly transparent. */
-void rfs_svg_fill(FILE *out, double x, double y, double width, double height, uint32_t colour,
-                  bool faint);
+/* Fills a rectangle with a colour. There are 8 plain ones, then 8 striped ones, and so on. */
+void rfs_svg_fill(FILE *out, double x, double y, double width, double height, uint32_t colour);
 /* Draws a band from a piece of the line x = X0 to one of x = X1, in a colour. */
 void rfs_svg_band(FILE *out, double x0, double from0, double to0, double x1, double from1,
                   double to1, uint32_t colour);

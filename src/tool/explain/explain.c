@@ -59,14 +59,11 @@ static uint32_t *ranks_of_sources(const struct rfs_explain_sources *sources, siz
 /* Returns the distinct source ranks of a slice, ascending, malloc'ed. */
 static uint32_t *ranks_of_slice(const struct rfs_explained *slice, size_t *n)
 {
-    uint32_t *ranks =
-        rfs_printed_memory(calloc(slice->trace.n + slice->pieces.n + 1, sizeof *ranks));
+    uint32_t *ranks = rfs_printed_memory(calloc(slice->trace.n + 1, sizeof *ranks));
 
     for (size_t i = 0; i < slice->trace.n; i++)
         ranks[i] = slice->trace.pieces[i].rank;
-    for (size_t i = 0; i < slice->pieces.n; i++)
-        ranks[slice->trace.n + i] = slice->pieces.data[i].rank;
-    return distinct(ranks, slice->trace.n + slice->pieces.n, n);
+    return distinct(ranks, slice->trace.n, n);
 }
 
 /*
@@ -235,14 +232,12 @@ static void print_others(const struct rfs_explain *explain, const struct rfs_exp
  */
 static void print_providers(const struct rfs_explain *explain, const struct rfs_explained *slice)
 {
-    const struct rfs_trace *trace = &slice->trace;
-
-    for (size_t i = 0; i < trace->n; i++) {
-        const struct rfs_piece_trace *piece = &trace->pieces[i];
+    for (size_t i = 0; i < slice->trace.n; i++) {
+        const struct rfs_piece_trace *piece = &slice->trace.pieces[i];
         bool seen = false;
 
         for (size_t k = 0; !seen && k < i; k++)
-            seen = trace->pieces[k].rank == piece->rank;
+            seen = slice->trace.pieces[k].rank == piece->rank;
         if (seen)
             continue;
         printf("%s %u  %s", explain->words->source, piece->rank,
@@ -448,30 +443,16 @@ static int print_ranks(struct rfs_explain *explain, struct listing *listing, str
 
 /* ---- a slice that conversion rules make ------------------------------------------------------ */
 
-static void print_index(const struct rfs_explain *explain, const struct rfs_explained_piece *piece,
-                        int side, const struct rfs_type *type)
-{
-    putchar('[');
-    for (uint32_t a = 0; a < type->ndim; a++) {
-        struct rfs_explained_axis axis;
-        rfs_explained_axis(explain, piece, side, a, &axis);
-        fputs(a > 0 ? ", " : "", stdout);
-        rfs_explained_put_axis(stdout, &axis, type->dims[a]);
-    }
-    putchar(']');
-}
-
 static void print_made_piece(const struct rfs_explain *explain, const struct rfs_explained *slice,
-                             const struct rfs_explained_piece *piece)
+                             const struct rfs_piece_trace *piece)
 {
-    const struct rfs_target *target = rfs_explained_source(explain, piece);
-    struct rfs_catalog *catalog = explain->plans.catalog;
     char size[RFS_SHOWN_BYTES];
 
     fputs("    ", stdout);
-    print_index(explain, piece, RFS_MADE, &slice->made->type);
-    printf(" is %s ", rfs_catalog_name(catalog, target->name));
-    print_index(explain, piece, RFS_SOURCE, rfs_catalog_type(catalog, target->type));
+    rfs_explained_put_place(stdout, explain, slice, piece, RFS_MADE);
+    printf(" is %s ", rfs_catalog_name(explain->plans.catalog,
+                                       rfs_explained_source(explain, slice, piece)->name));
+    rfs_explained_put_place(stdout, explain, slice, piece, RFS_SOURCE);
     printf(" in %s, %s\n", path_of(explain, piece->block.file),
            rfs_show_bytes(rfs_explain_block_bytes(&piece->block), size));
 }
@@ -494,8 +475,8 @@ static int print_made_slice(void *ctx, const struct rfs_explained *slice, struct
                slice->made->line);
     else
         puts("\n  kept as it is; places are in whole tensors");
-    for (size_t i = 0; i < slice->pieces.n; i++)
-        print_made_piece(explain, slice, &slice->pieces.data[i]);
+    for (size_t i = 0; i < slice->trace.n; i++)
+        print_made_piece(explain, slice, &slice->trace.pieces[i]);
     return 0;
 }
 
@@ -654,22 +635,18 @@ static void put_piece(struct rfs_json_write *json, const struct rfs_explain *exp
 
 /* Writes where a piece begins in the tensor of a side. */
 static void put_begin(struct rfs_json_write *json, const char *key,
-                      const struct rfs_explain *explain, const struct rfs_explained_piece *piece,
-                      int side, uint32_t ndim)
+                      const struct rfs_explain *explain, const struct rfs_explained *slice,
+                      const struct rfs_piece_trace *piece, int side, uint32_t ndim)
 {
     uint64_t at[RFS_MAX_DIMS];
 
-    for (uint32_t a = 0; a < ndim; a++) {
-        struct rfs_explained_axis axis;
-        rfs_explained_axis(explain, piece, side, a, &axis);
-        at[a] = axis.first;
-    }
+    rfs_explained_begin(explain, slice, piece, side, at);
     rfs_json_put_u64s(json, key, RFS_JSON_TIGHT, at, ndim);
 }
 
 /* Writes the steps of a piece's digits from there, along an axis of either tensor. */
 static void put_steps(struct rfs_json_write *json, const struct rfs_explain *explain,
-                      const struct rfs_explained_piece *piece)
+                      const struct rfs_piece_trace *piece)
 {
     const struct rfs_rules_map *map = rfs_by_rules_map(explain->plans.by_rules);
 
@@ -691,10 +668,9 @@ static void put_steps(struct rfs_json_write *json, const struct rfs_explain *exp
 }
 
 static void put_made_piece(struct rfs_json_write *json, const struct rfs_explain *explain,
-                           const struct rfs_explained *slice,
-                           const struct rfs_explained_piece *piece)
+                           const struct rfs_explained *slice, const struct rfs_piece_trace *piece)
 {
-    const struct rfs_target *target = rfs_explained_source(explain, piece);
+    const struct rfs_target *target = rfs_explained_source(explain, slice, piece);
     const struct rfs_type *type = rfs_catalog_type(explain->plans.catalog, target->type);
 
     rfs_json_object(json, NULL, RFS_JSON_TIGHT);
@@ -702,8 +678,8 @@ static void put_made_piece(struct rfs_json_write *json, const struct rfs_explain
     rfs_json_put_text(json, "file", path_of(explain, piece->block.file));
     rfs_json_put_text(json, "source", rfs_catalog_name(explain->plans.catalog, target->name));
     rfs_json_put_u64s(json, "source_shape", RFS_JSON_TIGHT, type->dims, type->ndim);
-    put_begin(json, "at", explain, piece, RFS_MADE, slice->made->type.ndim);
-    put_begin(json, "source_at", explain, piece, RFS_SOURCE, type->ndim);
+    put_begin(json, "at", explain, slice, piece, RFS_MADE, slice->made->type.ndim);
+    put_begin(json, "source_at", explain, slice, piece, RFS_SOURCE, type->ndim);
     put_steps(json, explain, piece);
     rfs_json_put_u64(json, "bytes", rfs_explain_block_bytes(&piece->block));
     put_ranges(json, &piece->block, true); /* the steps tell the order */
@@ -734,11 +710,11 @@ static int put_slice(void *ctx, const struct rfs_explained *slice, struct rfs_er
     rfs_json_array(json, "pieces", RFS_JSON_TIGHT);
     for (size_t i = 0; i < slice->trace.n; i++) {
         rfs_json_break(json);
-        put_piece(json, output->explain, slice, &slice->trace.pieces[i]);
-    }
-    for (size_t i = 0; i < slice->pieces.n; i++) {
-        rfs_json_break(json);
-        put_made_piece(json, output->explain, slice, &slice->pieces.data[i]);
+        const struct rfs_piece_trace *piece = &slice->trace.pieces[i];
+        if (piece->link)
+            put_made_piece(json, output->explain, slice, piece);
+        else
+            put_piece(json, output->explain, slice, piece);
     }
     rfs_json_end(json);
     rfs_json_end(json);
@@ -937,7 +913,7 @@ static int explain_all(struct rfs_explain *explain, struct rfs_error *err)
         rc = rfs_explain_check(explain, err);
     const bool by_rules = explain->plans.by_rules != NULL;
     if (rc == 0 && explain->svg)
-        rc = by_rules ? rfs_explain_matrices(explain, err) : rfs_explain_picture(explain, err);
+        rc = rfs_explain_picture(explain, err);
     if (rc == 0 && explain->json)
         rc = print_json(explain, err);
     else if (rc == 0 && (!explain->svg || strcmp(explain->svg, "-") != 0))

@@ -5,42 +5,50 @@
 #include "base/text.h"
 #include "formats/chunks/chunks.h"
 #include "hfai/hfai.h"
+#include "tool/common/show.h"
 
-/* ---- slices of conversion rules -------------------------------------------------------------- */
+/* ---- the places of a piece ------------------------------------------------------------------- */
 
-void rfs_explained_axis(const struct rfs_explain *explain, const struct rfs_explained_piece *piece,
-                        int side, uint32_t number, struct rfs_explained_axis *axis)
+/*
+ * Entries along an axis: FIRST + Σ i_k * step[k] for all i_k below count[k]; the smallest step
+ * first, counts above 1.
+ */
+struct entries {
+    uint32_t n;
+    uint64_t first;
+    uint64_t count[RFS_RULES_DIGITS];
+    uint64_t step[RFS_RULES_DIGITS];
+};
+
+/* Returns a link's entries along axis NUMBER of a side's tensor. */
+static struct entries entries_of(const struct rfs_explain *explain,
+                                 const struct rfs_piece_trace *piece, int side, uint32_t number)
 {
     const struct rfs_rules_map *map = rfs_by_rules_map(explain->plans.by_rules);
     const struct rfs_rules_link *link = piece->link;
+    struct entries axis = {.first = map->ats.data[link->at[side] + number]};
 
-    *axis = (struct rfs_explained_axis){.first = map->ats.data[link->at[side] + number]};
     for (uint32_t k = 0; k < link->n; k++) {
         const struct rfs_rules_digit *digit = &map->digits.data[link->digits + k];
         const uint64_t count = piece->span.end[k] - piece->span.first[k];
-        uint32_t at = axis->n;
+        uint32_t at = axis.n;
         if (digit->axis[side] != number)
             continue;
-        axis->first += piece->span.first[k] * digit->step[side];
+        axis.first += piece->span.first[k] * digit->step[side];
         if (count == 1)
             continue;
-        for (; at > 0 && axis->step[at - 1] > digit->step[side]; at--) {
-            axis->step[at] = axis->step[at - 1];
-            axis->count[at] = axis->count[at - 1];
+        for (; at > 0 && axis.step[at - 1] > digit->step[side]; at--) {
+            axis.step[at] = axis.step[at - 1];
+            axis.count[at] = axis.count[at - 1];
         }
-        axis->step[at] = digit->step[side];
-        axis->count[at] = count;
-        axis->n++;
+        axis.step[at] = digit->step[side];
+        axis.count[at] = count;
+        axis.n++;
     }
+    return axis;
 }
 
-const struct rfs_target *rfs_explained_source(const struct rfs_explain *explain,
-                                              const struct rfs_explained_piece *piece)
-{
-    return rfs_by_rules_target(explain->plans.by_rules, piece->link->source);
-}
-
-void rfs_explained_put_axis(FILE *out, const struct rfs_explained_axis *axis, uint64_t size)
+static void put_entries(FILE *out, const struct entries *axis, uint64_t size)
 {
     const bool rows = axis->n > 0;
     const uint64_t step = rows ? axis->step[0] : 1;
@@ -55,6 +63,57 @@ void rfs_explained_put_axis(FILE *out, const struct rfs_explained_axis *axis, ui
     for (uint32_t k = 1; k < axis->n; k++)
         fprintf(out, " and %" PRIu64 " more, each %" PRIu64 " further", axis->count[k] - 1,
                 axis->step[k]);
+}
+
+const struct rfs_target *rfs_explained_source(const struct rfs_explain *explain,
+                                              const struct rfs_explained *slice,
+                                              const struct rfs_piece_trace *piece)
+{
+    return piece->link ? rfs_by_rules_target(explain->plans.by_rules, piece->link->source)
+                       : slice->target;
+}
+
+/* Returns the type of the tensor that a link's places are in. */
+static const struct rfs_type *linked_type(const struct rfs_explain *explain,
+                                          const struct rfs_explained *slice,
+                                          const struct rfs_piece_trace *piece, int side)
+{
+    return side == RFS_MADE ? &slice->made->type
+                            : rfs_catalog_type(explain->plans.catalog,
+                                               rfs_explained_source(explain, slice, piece)->type);
+}
+
+void rfs_explained_begin(const struct rfs_explain *explain, const struct rfs_explained *slice,
+                         const struct rfs_piece_trace *piece, int side, uint64_t *at)
+{
+    const struct rfs_box *box = side == RFS_MADE ? &piece->whole : &piece->source;
+
+    if (!piece->link)
+        memcpy(at, box->at, slice->type->ndim * sizeof *at);
+    for (uint32_t a = 0; piece->link && a < linked_type(explain, slice, piece, side)->ndim; a++)
+        at[a] = entries_of(explain, piece, side, a).first;
+}
+
+void rfs_explained_put_place(FILE *out, const struct rfs_explain *explain,
+                             const struct rfs_explained *slice, const struct rfs_piece_trace *piece,
+                             int side)
+{
+    const struct rfs_box *box = side == RFS_MADE ? &piece->whole : &piece->source;
+
+    if (!piece->link) {
+        rfs_show_box(out, slice->type->ndim,
+                     side == RFS_MADE ? slice->whole
+                                      : rfs_catalog_type(explain->plans.catalog, piece->type)->dims,
+                     box->at, box->len);
+        return;
+    }
+    const struct rfs_type *type = linked_type(explain, slice, piece, side);
+    for (uint32_t a = 0; a < type->ndim; a++) {
+        const struct entries axis = entries_of(explain, piece, side, a);
+        fputs(a > 0 ? ", " : "[", out);
+        put_entries(out, &axis, type->dims[a]);
+    }
+    fputs(type->ndim > 0 ? "]" : "[]", out);
 }
 
 /* ---- hfai's parts ---------------------------------------------------------------------------- */
@@ -455,22 +514,9 @@ int rfs_explain_check(struct rfs_explain *explain, struct rfs_error *err)
 int rfs_explain_trace(const struct rfs_explain *explain, struct rfs_explained *slice)
 {
     const struct rfs_by_rules *by_rules = explain->plans.by_rules;
-    struct rfs_planner *planner = explain->plans.planner;
-    const int rc = rfs_planner_trace(planner, slice->rank, slice->target, &slice->trace);
 
-    if (rc || !by_rules)
-        return rc;
-    slice->pieces.n = 0;
-    slice->made = rfs_by_rules_made(by_rules, slice->target->name);
-    for (size_t i = 0; i < slice->trace.n; i++) {
-        const struct rfs_piece_trace *piece = &slice->trace.pieces[i];
-        const struct rfs_explained_piece added = {piece->link, piece->span, piece->rank,
-                                                  piece->block};
-        if (!RFS_PUSH(&slice->pieces, added))
-            return -ENOMEM;
-    }
-    slice->trace.n = 0;
-    return 0;
+    slice->made = by_rules ? rfs_by_rules_made(by_rules, slice->target->name) : NULL;
+    return rfs_planner_trace(explain->plans.planner, slice->rank, slice->target, &slice->trace);
 }
 
 static struct rfs_explained_side side_of(const struct rfs_layout *layout,
@@ -499,7 +545,7 @@ static struct rfs_explained_side chunks_of(const struct rfs_chunks *chunks,
         if (tensor->grid->pieces[i] > 1 && at < sizeof slice->chunks)
             at += (size_t)snprintf(slice->chunks + at, sizeof slice->chunks - at,
                                    ", axis %" PRIu32 " in %" PRIu32, i, tensor->grid->pieces[i]);
-    return (struct rfs_explained_side){.words = slice->chunks, .chunks = true};
+    return (struct rfs_explained_side){.words = slice->chunks};
 }
 
 /* Sets the rest of a slice whose target and trace are set. False when out of memory. */
@@ -590,7 +636,6 @@ static int explain_rank(struct rfs_explain *explain, struct rfs_explained *slice
 void rfs_explained_free(struct rfs_explained *slice)
 {
     rfs_trace_free(&slice->trace);
-    free(slice->pieces.data);
     free(slice->boxes.data);
     free(slice->path);
 }

@@ -59,15 +59,6 @@ struct rfs_explained_side {
     const struct rfs_layout *layout; /* NULL: no strategy has the parameter */
     const struct rfs_grid *grid;     /* NULL: the parameter is copied */
     const uint64_t *slice;           /* dims of a slice; NULL: they differ, or there is no grid */
-    bool chunks;                     /* a chunked source: WORDS count the chunks */
-};
-
-/* A piece of a slice that conversion rules make: elements of one source tensor, in one file. */
-struct rfs_explained_piece {
-    const struct rfs_rules_link *link;
-    struct rfs_rules_span span; /* range of each of the link's digits */
-    uint32_t rank;              /* source rank; a file's number in a chunked source */
-    struct rfs_block block;
 };
 
 /* The slice of one destination rank: what text, JSON, pictures and sums are made from. */
@@ -75,9 +66,8 @@ struct rfs_explained {
     uint32_t rank;
     size_t position; /* index of rank in rfs_explain.selected */
     const struct rfs_target *target;
-    struct rfs_trace trace;                     /* pieces, but of a slice that rules make */
-    const struct rfs_rules_made *made;          /* NULL: no rules */
-    RFS_VEC(struct rfs_explained_piece) pieces; /* pieces of a slice that rules make */
+    struct rfs_trace trace;            /* the list of pieces */
+    const struct rfs_rules_made *made; /* NULL: no rules */
 
     const char *name, *shown_name;
     const struct rfs_type *type;  /* dims and axes as boxes have them */
@@ -95,7 +85,7 @@ struct rfs_explained {
 
 /* Frees what the slice owns, not the slice itself. */
 void rfs_explained_free(struct rfs_explained *slice);
-/* Sets trace, made and pieces of a slice whose rank and target are set. 0 or -errno. */
+/* Sets trace and made of a slice whose rank and target are set. 0 or -errno. */
 int rfs_explain_trace(const struct rfs_explain *explain, struct rfs_explained *slice);
 
 /*
@@ -111,31 +101,25 @@ typedef int rfs_explained_fn(void *ctx, const struct rfs_explained *slice, struc
 int rfs_explain_each(struct rfs_explain *explain, rfs_explained_fn *fn, void *ctx,
                      struct rfs_error *err);
 
-/* ---- slices that conversion rules make ------------------------------------------------------- */
-
-/*
- * Entries along an axis: FIRST + Σ i_k * step[k] for all i_k below count[k]; the smallest step
- * first, counts above 1.
- */
-struct rfs_explained_axis {
-    uint32_t n;
-    uint64_t first;
-    uint64_t count[RFS_RULES_DIGITS];
-    uint64_t step[RFS_RULES_DIGITS];
-};
-
-/* Sets *axis to a piece's entries along axis NUMBER of a side's tensor: RFS_MADE or RFS_SOURCE. */
-void rfs_explained_axis(const struct rfs_explain *explain, const struct rfs_explained_piece *piece,
-                        int side, uint32_t number, struct rfs_explained_axis *axis);
-/*
- * Prints entries as a numpy index; rows in groups are "0:64 and 2 more, each 96 further". SIZE is
- * the length of the axis.
- */
-void rfs_explained_put_axis(FILE *out, const struct rfs_explained_axis *axis, uint64_t size);
+/* ---- the places of a piece ------------------------------------------------------------------- */
 
 /* Returns the source tensor of a piece. */
 const struct rfs_target *rfs_explained_source(const struct rfs_explain *explain,
-                                              const struct rfs_explained_piece *piece);
+                                              const struct rfs_explained *slice,
+                                              const struct rfs_piece_trace *piece);
+/*
+ * Sets where a piece begins in the tensor of a side: RFS_MADE, which is the whole tensor that the
+ * slice is of, or RFS_SOURCE. Other elements of *at stay.
+ */
+void rfs_explained_begin(const struct rfs_explain *explain, const struct rfs_explained *slice,
+                         const struct rfs_piece_trace *piece, int side, uint64_t *at);
+/*
+ * Prints a piece's elements of a side's tensor as a numpy index; of a link, rows in groups are
+ * "0:64 and 2 more, each 96 further". The source's tensor is that of the file, if LINK is NULL.
+ */
+void rfs_explained_put_place(FILE *out, const struct rfs_explain *explain,
+                             const struct rfs_explained *slice, const struct rfs_piece_trace *piece,
+                             int side);
 
 /* ---- hfai's parts ---------------------------------------------------------------------------- */
 

@@ -287,7 +287,7 @@ static bool count_bytes(struct rfs_explain_sources *sources, uint32_t file, uint
  * has.
  */
 static bool add_span(struct rfs_explain_bytes *bytes, const struct rfs_explained *slice,
-                     const struct rfs_explained_piece *piece)
+                     const struct rfs_piece_trace *piece)
 {
     struct rfs_explain_bytes_box of = {.file = piece->block.file,
                                        .rank = piece->rank,
@@ -337,14 +337,7 @@ bool rfs_explain_bytes_add(struct rfs_explain_bytes *bytes, const struct rfs_exp
         const struct rfs_piece_trace *piece = &slice->trace.pieces[i];
         if (!count_bytes(&rank->sources, piece->block.file, piece->rank,
                          rfs_explain_block_bytes(&piece->block) * bytes->times) ||
-            !add_box(bytes, explain, piece))
-            return false;
-    }
-    for (size_t i = 0; i < slice->pieces.n; i++) {
-        const struct rfs_explained_piece *piece = &slice->pieces.data[i];
-        if (!count_bytes(&rank->sources, piece->block.file, piece->rank,
-                         rfs_explain_block_bytes(&piece->block)) ||
-            !add_span(bytes, slice, piece))
+            !(piece->link ? add_span(bytes, slice, piece) : add_box(bytes, explain, piece)))
             return false;
     }
     return true;
@@ -543,7 +536,7 @@ static int add_parts(struct rfs_explain_bytes *bytes, struct rfs_explain *explai
 
     for (size_t i = 0; rc == 0 && i < rfs_explain_parts_tensors(explain->parts); i++)
         rc = add_tensor(bytes, explain, i, &slice);
-    rfs_trace_free(&slice.trace);
+    rfs_explained_free(&slice);
     return rc ? rfs_fail_memory(err) : 0;
 }
 
