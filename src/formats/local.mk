@@ -3,10 +3,14 @@
 librfs_la_SOURCES += \
 	src/formats/dtype.c \
 	src/formats/dtype.h \
+	src/formats/image.c \
+	src/formats/image.h \
 	src/formats/index.c \
 	src/formats/index.h \
 	src/formats/numbered.c \
 	src/formats/numbered.h \
+	src/formats/storages.c \
+	src/formats/storages.h \
 	src/formats/walker.h
 
 include src/formats/chunks/local.mk
@@ -14,6 +18,7 @@ include src/formats/ckpt/local.mk
 include src/formats/dcp/local.mk
 include src/formats/fsdp/local.mk
 include src/formats/mindformers/local.mk
+include src/formats/npy/local.mk
 include src/formats/safetensors/local.mk
 include src/formats/shards/local.mk
 include src/formats/torch/local.mk

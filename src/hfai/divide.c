@@ -451,7 +451,7 @@ int rfs_hfai_hold(const struct rfs_hfai_division *division, const struct rfs_hfa
 /* A document that is being made. */
 struct writing {
     const struct rfs_hfai *hfai;
-    struct rfs_hfai_document *document;
+    struct rfs_document *document;
     uint32_t part, n;
     uint64_t large; /* bytes; more than that is cut */
 };
@@ -464,7 +464,7 @@ static struct row row_of(const struct rfs_hfai *hfai, const struct rfs_hfai_stat
 }
 
 /* Adds bytes [begin, end) of a row to the storage that was begun last. */
-static bool add_ranges(struct rfs_hfai_document *document, const struct row *row, uint64_t begin,
+static bool add_ranges(struct rfs_document *document, const struct row *row, uint64_t begin,
                        uint64_t end)
 {
     size_t i = 0;
@@ -482,7 +482,7 @@ static bool add_ranges(struct rfs_hfai_document *document, const struct row *row
         struct rfs_range range = row->ranges[i];
         range.offset += begin - start;
         range.bytes = stop - begin;
-        if (!rfs_hfai_document_range(document, &range))
+        if (!rfs_document_range(document, &range))
             return false;
         begin = stop;
     }
@@ -501,8 +501,8 @@ struct whole {
 /* Makes the pair (torch.Size, piece). */
 static struct rfs_node *make_piece(const struct writing *writing, const struct whole *whole)
 {
-    struct rfs_hfai_document *document = writing->document;
-    struct rfs_node *pair = rfs_hfai_document_container(document, RFS_NODE_TUPLE);
+    struct rfs_document *document = writing->document;
+    struct rfs_node *pair = rfs_document_container(document, RFS_NODE_TUPLE);
     const uint64_t item = rfs_dtype_bytes(whole->dtype);
     uint64_t begin;
     uint64_t end;
@@ -510,12 +510,10 @@ static struct rfs_node *make_piece(const struct writing *writing, const struct w
     rfs_hfai_chunk(whole->elements, writing->n, writing->part, &begin, &end);
     const uint64_t length = end - begin;
     const bool ok =
-        rfs_hfai_document_begin(document) &&
+        rfs_document_begin(document) &&
         add_ranges(document, &whole->row, begin * item, end * item) &&
-        rfs_hfai_document_add(document, pair,
-                              rfs_hfai_document_size(document, whole->ndim, whole->dims)) &&
-        rfs_hfai_document_add(document, pair,
-                              rfs_hfai_document_tensor(document, whole->dtype, 1, &length));
+        rfs_document_add(document, pair, rfs_document_size(document, whole->ndim, whole->dims)) &&
+        rfs_document_add(document, pair, rfs_document_tensor(document, whole->dtype, 1, &length));
     return ok ? pair : NULL;
 }
 
@@ -546,36 +544,33 @@ static struct rfs_node *cut_large(const struct writing *writing, const struct rf
 static struct rfs_node *join(const struct writing *writing, const struct rfs_hfai_state *state,
                              const struct rfs_hfai_large *large)
 {
-    struct rfs_hfai_document *document = writing->document;
+    struct rfs_document *document = writing->document;
     const struct row row = row_of(writing->hfai, state, large);
     const bool ok =
-        rfs_hfai_document_begin(document) && add_ranges(document, &row, 0, large_bytes(large));
-    return ok ? rfs_hfai_document_tensor(document, large->dtype, large->ndim, large->dims) : NULL;
+        rfs_document_begin(document) && add_ranges(document, &row, 0, large_bytes(large));
+    return ok ? rfs_document_tensor(document, large->dtype, large->ndim, large->dims) : NULL;
 }
 
-static bool add_pair(struct rfs_hfai_document *document, struct rfs_node *dict,
+static bool add_pair(struct rfs_document *document, struct rfs_node *dict,
                      const struct rfs_node *key, const struct rfs_node *value)
 {
-    return rfs_hfai_document_add(document, dict, key) &&
-           rfs_hfai_document_add(document, dict, value);
+    return rfs_document_add(document, dict, key) && rfs_document_add(document, dict, value);
 }
 
 /* Makes the key (k1, k2). */
-static struct rfs_node *pair_key(struct rfs_hfai_document *document, const struct rfs_node *outer,
+static struct rfs_node *pair_key(struct rfs_document *document, const struct rfs_node *outer,
                                  const struct rfs_node *inner)
 {
-    struct rfs_node *key = rfs_hfai_document_container(document, RFS_NODE_TUPLE);
-    return rfs_hfai_document_add(document, key, outer) &&
-                   rfs_hfai_document_add(document, key, inner)
-               ? key
-               : NULL;
+    struct rfs_node *key = rfs_document_container(document, RFS_NODE_TUPLE);
+    return rfs_document_add(document, key, outer) && rfs_document_add(document, key, inner) ? key
+                                                                                            : NULL;
 }
 
 /* Adds this part's piece of a value. */
 static bool add_piece(const struct writing *writing, const struct rfs_hfai_state *state,
                       const struct cut *cut, struct rfs_node *pieces)
 {
-    struct rfs_hfai_document *document = writing->document;
+    struct rfs_document *document = writing->document;
 
     if (cut->large != HFAI_NONE) {
         const struct rfs_hfai_large *large = &state->large.data[cut->large];
@@ -593,12 +588,12 @@ static bool add_piece(const struct writing *writing, const struct rfs_hfai_state
  * Makes a dict of PAIRS that is of the class of LIKE, a plain one or an OrderedDict, with its
  * attributes.
  */
-static struct rfs_node *dict_like(struct rfs_hfai_document *document, const struct rfs_node *like,
+static struct rfs_node *dict_like(struct rfs_document *document, const struct rfs_node *like,
                                   struct rfs_node *pairs)
 {
     if (like->kind != RFS_NODE_CALL)
         return pairs;
-    struct rfs_node *dict = pairs ? rfs_hfai_document_ordered(document, pairs) : NULL;
+    struct rfs_node *dict = pairs ? rfs_document_ordered(document, pairs) : NULL;
     if (dict && like->of.call.after)
         dict->of.call.after->state = like->of.call.after->state;
     return dict;
@@ -620,13 +615,13 @@ static const struct rfs_node *write_entry(const struct writing *writing,
                                           const struct rfs_hfai_state *state,
                                           const struct rfs_hfai_entry *entry)
 {
-    struct rfs_hfai_document *document = writing->document;
+    struct rfs_document *document = writing->document;
     struct rfs_torch_tensor tensor;
 
     if (!is_changed(writing, entry))
         return entry->value;
     const struct rfs_items *pairs = rfs_pickle_pairs(entry->value);
-    struct rfs_node *dict = rfs_hfai_document_container(document, RFS_NODE_DICT);
+    struct rfs_node *dict = rfs_document_container(document, RFS_NODE_DICT);
     bool ok = dict != NULL;
     for (uint32_t k = 0; ok && k < pairs->n; k += 2)
         ok = is_cut(writing->hfai, pairs->data[k + 1], writing->large, &tensor) ||
@@ -653,11 +648,11 @@ static bool write_item(const struct writing *writing, const struct rfs_hfai_stat
 }
 
 /* Makes an optimizer's dict: part 0's with another "state". */
-static struct rfs_node *with_state(struct rfs_hfai_document *document,
+static struct rfs_node *with_state(struct rfs_document *document,
                                    const struct rfs_hfai_state *state, struct rfs_node *entries)
 {
     const struct rfs_items *rest = rfs_pickle_pairs(state->rest);
-    struct rfs_node *dict = rfs_hfai_document_container(document, RFS_NODE_DICT);
+    struct rfs_node *dict = rfs_document_container(document, RFS_NODE_DICT);
     bool ok = dict && entries;
 
     for (uint32_t i = 0; ok && i < rest->n; i += 2)
@@ -670,21 +665,20 @@ static struct rfs_node *with_state(struct rfs_hfai_document *document,
 static struct rfs_node *write_state(const struct writing *writing,
                                     const struct rfs_hfai_state *state, const struct share *share)
 {
-    struct rfs_hfai_document *document = writing->document;
-    struct rfs_node *pair = rfs_hfai_document_container(document, RFS_NODE_TUPLE);
-    struct rfs_node *pieces = rfs_hfai_document_container(document, RFS_NODE_DICT);
-    struct rfs_node *pairs = rfs_hfai_document_container(document, RFS_NODE_DICT);
+    struct rfs_document *document = writing->document;
+    struct rfs_node *pair = rfs_document_container(document, RFS_NODE_TUPLE);
+    struct rfs_node *pieces = rfs_document_container(document, RFS_NODE_DICT);
+    struct rfs_node *pairs = rfs_document_container(document, RFS_NODE_DICT);
     bool ok = pair && pieces && pairs;
 
     for (size_t i = share->first[writing->part]; ok && i < share->first[writing->part + 1]; i++)
         ok = write_item(writing, state, share->items[i], pairs);
     for (size_t i = 0; ok && i < share->cuts.n; i++)
         ok = add_piece(writing, state, &share->cuts.data[i], pieces);
-    struct rfs_node *whole = ok ? rfs_hfai_document_ordered(document, pairs) : NULL;
+    struct rfs_node *whole = ok ? rfs_document_ordered(document, pairs) : NULL;
     if (state->rest)
         whole = with_state(document, state, whole);
-    return rfs_hfai_document_add(document, pair, whole) &&
-                   rfs_hfai_document_add(document, pair, pieces)
+    return rfs_document_add(document, pair, whole) && rfs_document_add(document, pair, pieces)
                ? pair
                : NULL;
 }
@@ -693,11 +687,11 @@ static struct rfs_node *write_states(const struct writing *writing,
                                      const struct rfs_hfai_state *states,
                                      const struct share *shares, size_t n)
 {
-    struct rfs_node *list = rfs_hfai_document_container(writing->document, RFS_NODE_LIST);
+    struct rfs_node *list = rfs_document_container(writing->document, RFS_NODE_LIST);
 
     for (size_t i = 0; i < n; i++)
-        if (!rfs_hfai_document_add(writing->document, list,
-                                   write_state(writing, &states[i], &shares[i])))
+        if (!rfs_document_add(writing->document, list,
+                              write_state(writing, &states[i], &shares[i])))
             return NULL;
     return list;
 }
@@ -707,29 +701,29 @@ static const struct rfs_items *first_pairs(const struct rfs_hfai *hfai)
     return rfs_pickle_pairs(hfai->parts[0].torch.pickle.root);
 }
 
-static int finish(struct rfs_hfai_document *document, struct rfs_node *root, struct rfs_error *err)
+static int finish(struct rfs_document *document, struct rfs_node *root, struct rfs_error *err)
 {
     document->root = root;
     return root ? 0 : rfs_fail_memory(err);
 }
 
-int rfs_hfai_part(const struct rfs_hfai_division *division, uint32_t part,
-                  struct rfs_hfai_document *out, struct rfs_error *err)
+int rfs_hfai_part(const struct rfs_hfai_division *division, uint32_t part, struct rfs_document *out,
+                  struct rfs_error *err)
 {
     const struct rfs_hfai *hfai = division->hfai;
     const struct writing writing = {hfai, out, part, division->n, division->large};
     const struct rfs_items *first = first_pairs(hfai);
 
-    *out = (struct rfs_hfai_document){0};
-    struct rfs_node *dict = rfs_hfai_document_container(out, RFS_NODE_DICT);
+    *out = (struct rfs_document){0};
+    struct rfs_node *dict = rfs_document_container(out, RFS_NODE_DICT);
     bool ok = dict &&
-              add_pair(out, dict, rfs_hfai_document_text(out, "__nshards__"),
-                       rfs_hfai_document_int(out, division->n)) &&
-              add_pair(out, dict, rfs_hfai_document_text(out, "__version__"),
-                       rfs_hfai_document_text(out, RFS_HFAI_FORMAT)) &&
-              add_pair(out, dict, rfs_hfai_document_text(out, "model"),
+              add_pair(out, dict, rfs_document_text(out, "__nshards__"),
+                       rfs_document_int(out, division->n)) &&
+              add_pair(out, dict, rfs_document_text(out, "__version__"),
+                       rfs_document_text(out, RFS_HFAI_FORMAT)) &&
+              add_pair(out, dict, rfs_document_text(out, "model"),
                        write_states(&writing, hfai->models, division->models, hfai->n_models)) &&
-              add_pair(out, dict, rfs_hfai_document_text(out, "optimizer"),
+              add_pair(out, dict, rfs_document_text(out, "optimizer"),
                        write_states(&writing, hfai->optimizers, division->optimizers,
                                     hfai->n_optimizers));
     for (uint32_t i = 0; ok && part == 0 && i < first->n; i += 2)
@@ -743,44 +737,43 @@ int rfs_hfai_part(const struct rfs_hfai_division *division, uint32_t part,
  * tensors.
  */
 static struct rfs_node *whole_state(const struct rfs_hfai *hfai, const struct rfs_hfai_state *state,
-                                    struct rfs_hfai_document *out)
+                                    struct rfs_document *out)
 {
     /* No tensor is larger than this, so all are joined. */
     const struct writing writing = {hfai, out, 0, 1, UINT64_MAX};
     const size_t n = state->entries.n + (state->rest ? 0 : state->large.n);
-    struct rfs_node *pairs = rfs_hfai_document_container(out, RFS_NODE_DICT);
+    struct rfs_node *pairs = rfs_document_container(out, RFS_NODE_DICT);
     bool ok = pairs != NULL;
 
     for (size_t i = 0; ok && i < n; i++)
         ok = write_item(&writing, state, i, pairs);
     if (!ok || !state->rest)
         return ok ? pairs : NULL;
-    return with_state(out, state, rfs_hfai_document_ordered(out, pairs));
+    return with_state(out, state, rfs_document_ordered(out, pairs));
 }
 
 /* Makes all models, or optimizers: one as itself, two and more as a list, none as an empty list. */
-static struct rfs_node *whole_states(const struct rfs_hfai *hfai, struct rfs_hfai_document *out,
+static struct rfs_node *whole_states(const struct rfs_hfai *hfai, struct rfs_document *out,
                                      bool optimizers)
 {
     const size_t n = optimizers ? hfai->n_optimizers : hfai->n_models;
-    struct rfs_node *list = rfs_hfai_document_container(out, RFS_NODE_LIST);
+    struct rfs_node *list = rfs_document_container(out, RFS_NODE_LIST);
     struct rfs_node *one = NULL;
 
     for (size_t i = 0; i < n; i++) {
         one = whole_state(hfai, optimizers ? &hfai->optimizers[i] : &hfai->models[i], out);
-        if (!rfs_hfai_document_add(out, list, one))
+        if (!rfs_document_add(out, list, one))
             return NULL;
     }
     return n == 1 ? one : list;
 }
 
-int rfs_hfai_whole(const struct rfs_hfai *hfai, struct rfs_hfai_document *out,
-                   struct rfs_error *err)
+int rfs_hfai_whole(const struct rfs_hfai *hfai, struct rfs_document *out, struct rfs_error *err)
 {
     const struct rfs_items *first = first_pairs(hfai);
 
-    *out = (struct rfs_hfai_document){0};
-    struct rfs_node *dict = rfs_hfai_document_container(out, RFS_NODE_DICT);
+    *out = (struct rfs_document){0};
+    struct rfs_node *dict = rfs_document_container(out, RFS_NODE_DICT);
     bool ok = dict != NULL;
     for (uint32_t i = 0; ok && i < first->n; i += 2) {
         const struct rfs_node *key = first->data[i];
@@ -794,16 +787,16 @@ int rfs_hfai_whole(const struct rfs_hfai *hfai, struct rfs_hfai_document *out,
     return finish(out, ok ? dict : NULL, err);
 }
 
-int rfs_hfai_model(const struct rfs_hfai *hfai, size_t model, struct rfs_hfai_document *out,
+int rfs_hfai_model(const struct rfs_hfai *hfai, size_t model, struct rfs_document *out,
                    struct rfs_error *err)
 {
-    *out = (struct rfs_hfai_document){0};
+    *out = (struct rfs_document){0};
     return finish(out, whole_state(hfai, &hfai->models[model], out), err);
 }
 
-int rfs_hfai_optimizer(const struct rfs_hfai *hfai, size_t optimizer, struct rfs_hfai_document *out,
+int rfs_hfai_optimizer(const struct rfs_hfai *hfai, size_t optimizer, struct rfs_document *out,
                        struct rfs_error *err)
 {
-    *out = (struct rfs_hfai_document){0};
+    *out = (struct rfs_document){0};
     return finish(out, whole_state(hfai, &hfai->optimizers[optimizer], out), err);
 }

@@ -13,8 +13,8 @@
 
 #include "base/error.h"
 #include "catalog/catalog.h"
-#include "hfai/hfai_document.h"
-#include "hfai/storages.h"
+#include "formats/storages.h"
+#include "formats/torch/document.h"
 
 #define RFS_HFAI_LARGE UINT64_C(268435456) /* bytes; hfai calls larger tensors large */
 #define RFS_HFAI_PARTS 4096                /* more parts are refused, and not shown */
@@ -49,19 +49,18 @@ int rfs_hfai_divide(const struct rfs_hfai *hfai, uint32_t n, uint64_t large,
 void rfs_hfai_division_free(struct rfs_hfai_division *division);
 
 /*
- * The next four functions make files, as documents that the caller frees (rfs_hfai_document_free)
+ * The next four functions make files, as documents that the caller frees (rfs_document_free)
  * in any case. 0, -ENOMEM or -EINVAL, with *err filled.
  */
 /* Makes one part, with a piece of each tensor that is cut. O(its values). */
-int rfs_hfai_part(const struct rfs_hfai_division *division, uint32_t part,
-                  struct rfs_hfai_document *out, struct rfs_error *err);
+int rfs_hfai_part(const struct rfs_hfai_division *division, uint32_t part, struct rfs_document *out,
+                  struct rfs_error *err);
 /* Makes a file of all that dist_ckpt.load returns. */
-int rfs_hfai_whole(const struct rfs_hfai *hfai, struct rfs_hfai_document *out,
-                   struct rfs_error *err);
+int rfs_hfai_whole(const struct rfs_hfai *hfai, struct rfs_document *out, struct rfs_error *err);
 /* Make a file of the state dict of one model, and of one optimizer. */
-int rfs_hfai_model(const struct rfs_hfai *hfai, size_t model, struct rfs_hfai_document *out,
+int rfs_hfai_model(const struct rfs_hfai *hfai, size_t model, struct rfs_document *out,
                    struct rfs_error *err);
-int rfs_hfai_optimizer(const struct rfs_hfai *hfai, size_t optimizer, struct rfs_hfai_document *out,
+int rfs_hfai_optimizer(const struct rfs_hfai *hfai, size_t optimizer, struct rfs_document *out,
                        struct rfs_error *err);
 /* A tensor of a model. */
 struct rfs_hfai_tensor {

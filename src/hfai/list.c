@@ -55,7 +55,7 @@ static bool add_whole(const struct rfs_hfai *hfai, const struct rfs_torch_tensor
     if (type->bytes == 0)
         return true;
     const struct rfs_range range = range_of(tensor, type->bytes, origin);
-    if (!rfs_storages_add(storages, hfai->parts[origin].file, &range))
+    if (!rfs_range_store(&range, hfai->parts[origin].file, storages))
         return false;
     for (uint32_t i = 0; i < tensor->ndim; i++)
         strides[i] = tensor->strides[i] * rfs_dtype_bytes(tensor->dtype);
@@ -71,7 +71,7 @@ static bool add_large(const struct rfs_hfai *hfai, const struct rfs_hfai_state *
     if (!rfs_storages_begin(storages))
         return false;
     for (uint32_t p = 0; p < hfai->n_parts; p++)
-        if (!rfs_storages_add(storages, hfai->parts[p].file, &state->ranges.data[large->first + p]))
+        if (!rfs_range_store(&state->ranges.data[large->first + p], hfai->parts[p].file, storages))
             return false;
     return true;
 }

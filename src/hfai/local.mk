@@ -2,10 +2,6 @@
 librfs_la_SOURCES += \
 	src/hfai/divide.c \
 	src/hfai/hfai.h \
-	src/hfai/hfai_document.c \
-	src/hfai/hfai_document.h \
 	src/hfai/internal.h \
 	src/hfai/list.c \
-	src/hfai/state.c \
-	src/hfai/storages.c \
-	src/hfai/storages.h
+	src/hfai/state.c

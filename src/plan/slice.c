@@ -131,3 +131,30 @@ void rfs_slice_block_whole(struct rfs_block *block, const struct rfs_type *type,
         row_major[i] = step;
     rfs_slice_block_box(block, type->ndim, type->dims, item, row_major, strides);
 }
+
+int rfs_slice_storage(const struct rfs_storages *storages, uint32_t number, struct rfs_slice *slice)
+{
+    const struct rfs_storage_item *item = &storages->items.data[number];
+    uint64_t at = 0;
+
+    slice->n = 0;
+    slice->bytes = item->bytes;
+    for (size_t i = 0; i < item->n; i++) {
+        const struct rfs_storage_range *range = &storages->ranges.data[item->first + i];
+        struct rfs_block *block = rfs_slice_add(slice);
+        if (!block)
+            return -ENOMEM;
+        *block = (struct rfs_block){.file = range->file,
+                                    .content = {.offset = range->offset},
+                                    .dst = at,
+                                    .run = range->bytes,
+                                    .dst_end = at + range->bytes};
+        if (item->strided > 0) {
+            const struct rfs_storages_strided *strided = &storages->strided.data[item->strided - 1];
+            rfs_slice_block_whole(block, &strided->type, strided->stride);
+        }
+        at += range->bytes;
+    }
+    rfs_slice_name(slice);
+    return 0;
+}

@@ -14,6 +14,7 @@
 #pragma once
 
 #include "formats/index.h"
+#include "formats/storages.h"
 
 struct rfs_loop {
     uint64_t count;
@@ -67,3 +68,8 @@ struct rfs_block *rfs_slice_add(struct rfs_slice *slice);
  */
 const struct rfs_block *rfs_slice_find(const struct rfs_slice *slice, uint64_t at, uint64_t *from,
                                        uint64_t *left);
+/*
+ * Makes the slice of an item of storages. slice is zero-initialised or one to use again; the caller
+ * frees it. 0 or -ENOMEM.
+ */
+int rfs_slice_storage(const struct rfs_storages *storages, uint32_t item, struct rfs_slice *slice);

@@ -22,8 +22,8 @@
 #include "base/text.h"
 #include "formats/chunks/chunks.h"
 #include "formats/dcp/dcp.h"
-#include "formats/torch/torch.h"
-#include "image/dcp.h"
+#include "formats/dcp/dcp_encode.h"
+#include "formats/torch/torch_encode.h"
 #include "plan/trace.h"
 #include "view/hidden.h"
 #include "view/internal.h"
@@ -39,10 +39,20 @@ enum { N_PASSED_ON = sizeof passed_on / sizeof *passed_on };
 
 #define CHUNK_BYTES (UINT64_C(256) << 20) /* the default of chunk_size */
 
+/* A chunk: a part of a target's bytes, and the box that it is of the whole tensor. */
+struct chunk {
+    uint32_t target; /* number in the parameter list */
+    uint32_t whole;  /* type of the whole tensor as shown; types are ids in the catalogue's */
+    uint32_t type;   /* type of the chunk */
+    uint64_t at;     /* offset in the target's bytes */
+    uint64_t corner[RFS_MAX_DIMS];
+    uint32_t shape; /* own type of a tensor that is stored flattened; else RFS_NO_ID */
+};
+
 /* The chunks of a rank's file; zero-initialise. */
 struct rank_chunks {
     const struct rfs_rank_plan *plan;
-    struct rfs_image_dcp_chunk *data; /* owned; by target */
+    struct chunk *data; /* owned; by target */
     size_t n, cap;
 };
 
@@ -64,7 +74,7 @@ struct rfs_view_dcp {
     /*
      * The objects that are shown, and their numbers in the source; constant once the view is open.
      */
-    RFS_VEC(struct rfs_image_dcp_object) objects;
+    RFS_VEC(struct rfs_dcp_listed_object) objects;
     RFS_VEC(uint32_t) numbers;
     size_t objects_file; /* the file that has them; 0: there are none */
 };
@@ -113,7 +123,7 @@ struct listing {
     uint32_t target;             /* position in the parameter list */
     const struct rfs_type *type; /* shown type of the target */
     uint32_t whole;              /* id of the type of the whole tensor, and */
-    uint32_t shape;              /* its shape in struct rfs_image_dcp_chunk */
+    uint32_t shape;              /* its shape in struct chunk */
     uint32_t apart;              /* axes at the front of a flattened one whose steps are pieces */
     struct rfs_error *err;
 };
@@ -136,7 +146,7 @@ static uint64_t chunk_bytes(const struct listing *listing)
 static int add_chunk(struct listing *listing, const struct rfs_type *type, const uint64_t *corner,
                      uint64_t at)
 {
-    struct rfs_image_dcp_chunk chunk = {
+    struct chunk chunk = {
         .target = listing->target, .whole = listing->whole, .at = at, .shape = listing->shape};
 
     memcpy(chunk.corner, corner, type->ndim * sizeof *corner);
@@ -420,7 +430,7 @@ static XXH128_hash_t key_of(const struct rank_chunks *chunks)
     XXH3_128bits_reset(&state);
     XXH3_128bits_update(&state, &chunks->plan->params->id, sizeof chunks->plan->params->id);
     for (size_t i = 0; i < chunks->n; i++) {
-        const struct rfs_image_dcp_chunk *chunk = &chunks->data[i];
+        const struct chunk *chunk = &chunks->data[i];
         const uint64_t words[] = {chunk->target, chunk->type, chunk->at};
         XXH3_128bits_update(&state, words, sizeof words);
     }
@@ -439,6 +449,32 @@ static void shared_end(struct shared *shared)
 {
     rfs_image_free(shared->image);
     free(shared->ends);
+}
+
+/* Makes a file of chunks; item k begins at ENDS[k] and ends at ENDS[k + 1]. */
+static int encode(struct rfs_view *view, const struct rank_chunks *chunks, struct shared *out,
+                  struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < chunks->n; i++) {
+        const struct chunk *chunk = &chunks->data[i];
+        const struct rfs_torch_item item = {.target = chunk->target,
+                                            .at = chunk->at,
+                                            .type = rfs_catalog_type(view->catalog, chunk->type),
+                                            .crc = view->options.zip_crc};
+        out->ends[i] = rfs_image_here(&builder);
+        rc = rfs_torch_encode_item(&builder, &item, err);
+    }
+    if (rc)
+        return rc;
+    out->ends[chunks->n] = rfs_image_here(&builder);
+    rc = rfs_image_finish(&builder, &out->image);
+    if (rc == -EFBIG)
+        return rfs_fail(err, rc, RFS_IN(rfs_catalog_path(view->catalog)), NULL,
+                        "a .distcp file would be larger than a file can be");
+    return rc ? rfs_fail_memory(err) : 0;
 }
 
 /*
@@ -460,8 +496,7 @@ static int share(struct rfs_view *view, const struct rank_chunks *chunks, struct
     fresh.ends = calloc(chunks->n + 1, sizeof *fresh.ends);
     if (!fresh.ends)
         return rfs_fail_memory(err);
-    const int rc = rfs_image_dcp(view->catalog, chunks->plan->params, chunks->data, chunks->n,
-                                 view->options.zip_crc, &fresh.image, fresh.ends, err);
+    const int rc = encode(view, chunks, &fresh, err);
     if (rc)
         return rc;
     pthread_mutex_lock(&view->lock);
@@ -479,7 +514,7 @@ static int share(struct rfs_view *view, const struct rank_chunks *chunks, struct
 /* ---- .metadata ------------------------------------------------------------------------------- */
 
 struct items {
-    RFS_VEC(struct rfs_image_dcp_item) list;
+    RFS_VEC(struct rfs_dcp_listed_item) list;
 };
 
 static void items_end(struct items *items)
@@ -496,8 +531,8 @@ static int add_rank(struct rfs_view *view, uint32_t rank, struct rank_chunks *ch
     if (rc)
         return rc;
     for (size_t i = 0; i < chunks->n; i++) {
-        const struct rfs_image_dcp_chunk *chunk = &chunks->data[i];
-        const struct rfs_image_dcp_item item = {
+        const struct chunk *chunk = &chunks->data[i];
+        const struct rfs_dcp_listed_item item = {
             .name = chunks->plan->params->targets[chunk->target].shown_name,
             .whole = chunk->whole,
             .type = chunk->type,
@@ -513,7 +548,7 @@ static int add_rank(struct rfs_view *view, uint32_t rank, struct rank_chunks *ch
     return 0;
 }
 
-RFS_COMPARE(by_name, struct rfs_image_dcp_item, x, y,
+RFS_COMPARE(by_name, struct rfs_dcp_listed_item, x, y,
             RFS_ORDER(x->name, y->name)
                 ?: RFS_ORDER(x->corner, y->corner)
                 ?: RFS_ORDER(x->file, y->file))
@@ -521,7 +556,7 @@ RFS_COMPARE(by_name, struct rfs_image_dcp_item, x, y,
 /* Checks that no object has the name of a tensor, as names= could have it. */
 static int check_names(struct rfs_view *view, const struct items *items, struct rfs_error *err)
 {
-    const struct rfs_image_dcp_item *list = items->list.data;
+    const struct rfs_dcp_listed_item *list = items->list.data;
     const size_t n = items->list.n;
 
     for (size_t i = 0; i < view->dcp->objects.n; i++) {
@@ -550,13 +585,15 @@ static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, stru
     rc = check_names(view, &items, err);
     if (rc)
         return rc;
-    const struct rfs_image_dcp_listing listing = {.items = items.list.data,
-                                                  .n = items.list.n,
-                                                  .objects = view->dcp->objects.data,
-                                                  .n_objects = view->dcp->objects.n,
-                                                  .objects_file = OBJECTS_NAME,
-                                                  .mcore_data = chunked && chunked->mcore_data};
-    return rfs_image_dcp_metadata(view->catalog, &listing, out) ? rfs_fail_memory(err) : 0;
+    const struct rfs_dcp_listing listing = {.items = items.list.data,
+                                            .n = items.list.n,
+                                            .objects = view->dcp->objects.data,
+                                            .n_objects = view->dcp->objects.n,
+                                            .objects_file = OBJECTS_NAME,
+                                            .mcore_data = chunked && chunked->mcore_data};
+    return rfs_dcp_encode_metadata(rfs_catalog_tables(view->catalog), &listing, out)
+               ? rfs_fail_memory(err)
+               : 0;
 }
 
 /* ---- files that are passed on ---------------------------------------------------------------- */
@@ -573,10 +610,10 @@ static int list_objects(struct rfs_view *view, struct rfs_error *err)
         const char *shown = rfs_names_shown(view->output_map, rfs_intern_text(names, object->name));
         if (!shown)
             continue;
-        const struct rfs_image_dcp_object item = {.name =
-                                                      rfs_intern_add(names, shown, strlen(shown)),
-                                                  .begin = end,
-                                                  .bytes = object->item_bytes};
+        const struct rfs_dcp_listed_object item = {.name =
+                                                       rfs_intern_add(names, shown, strlen(shown)),
+                                                   .begin = end,
+                                                   .bytes = object->item_bytes};
         if (item.name == RFS_NO_ID || !RFS_PUSH(&view->dcp->objects, item) ||
             !RFS_PUSH(&view->dcp->numbers, (uint32_t)i))
             return rfs_fail_memory(err);

@@ -7,6 +7,7 @@
 #include "base/path.h"
 #include "base/store.h"
 #include "base/text.h"
+#include "formats/safetensors/safetensors.h"
 
 /* ---- shards ---------------------------------------------------------------------------------- */
 
@@ -95,14 +96,21 @@ static int show_shards(struct rfs_view *view, const struct shards *shards, struc
     size_t begin = 0;
 
     for (uint32_t p = 0; p < shards->n_shards; p++) {
-        const struct rfs_selection selection = {shards->params, shards->order + begin,
-                                                shards->ends[p] - begin, "-o file_size="};
+        const size_t n = shards->ends[p] - begin;
+        RFS_FREE struct rfs_image_tensor *tensors =
+            rfs_view_list_tensors(view->catalog, shards->params, shards->order + begin, n);
+        const struct rfs_safetensors_content content = {.tensors = tensors,
+                                                        .n = n,
+                                                        .format = shards->format,
+                                                        .path = rfs_catalog_path(view->catalog),
+                                                        .divide = "-o file_size="};
         struct rfs_image *image;
         begin = shards->ends[p];
-        if (selection.n == 0)
+        if (n == 0)
             continue;
-        int rc = rfs_image_safetensors(view->catalog, &selection, shards->format, &image, err)
-                     ?: show_image(view, shards->names[p], selection.n, image, err);
+        const int rc =
+            (tensors ? rfs_safetensors_encode(&content, &image, err) : rfs_fail_memory(err))
+                ?: show_image(view, shards->names[p], n, image, err);
         if (rc)
             return rc;
     }
@@ -132,7 +140,7 @@ static int show_map(struct rfs_view *view, const struct shards *shards, uint32_t
             map.total_size += shown_bytes(view, target);
         }
     map.n = at;
-    if (rfs_image_weight_map(view->catalog, &map, &image))
+    if (rfs_safetensors_encode_map(rfs_catalog_tables(view->catalog), &map, &image))
         return rfs_fail_memory(err);
     return show_image(view, name, 0, image, err);
 }

@@ -4,7 +4,8 @@
 #include "base/cleanup.h"
 #include "base/once.h"
 #include "base/text.h"
-#include "image/pt.h"
+#include "formats/safetensors/safetensors.h"
+#include "formats/torch/torch_encode.h"
 #include "view/hidden.h"
 
 #define FOLDER "merged"
@@ -124,8 +125,8 @@ static void name_group(const struct rfs_view *view, uint32_t group, char out[32]
         snprintf(out, 32, "full");
 }
 
-static int make_document(const struct rfs_view_hfai *hfai, size_t file,
-                         struct rfs_hfai_document *out, struct rfs_error *err)
+static int make_document(const struct rfs_view_hfai *hfai, size_t file, struct rfs_document *out,
+                         struct rfs_error *err)
 {
     if (file < hfai->n_shown)
         return rfs_hfai_part(hfai->division, (uint32_t)file, out, err);
@@ -137,33 +138,43 @@ static int make_document(const struct rfs_view_hfai *hfai, size_t file,
                : rfs_hfai_optimizer(hfai->hfai, file - 1 - hfai->n_models, out, err);
 }
 
-static const struct rfs_torch *torch_of(void *ctx, uint16_t origin)
+/* Returns the files of the parts, which the caller frees; NULL when out of memory. */
+static struct rfs_torch_origin *origins_of(const struct rfs_view *view)
 {
-    return rfs_hfai_torch(ctx, origin);
+    const struct rfs_files *files = rfs_catalog_files(view->catalog);
+    const uint32_t n = rfs_hfai_parts(view->hfai->hfai);
+    struct rfs_torch_origin *origins = calloc(n, sizeof *origins);
+
+    for (uint32_t p = 0; origins && p < n; p++) {
+        const uint32_t file = rfs_catalog_file(view->catalog, p);
+        origins[p] = (struct rfs_torch_origin){rfs_hfai_torch(view->hfai->hfai, p),
+                                               rfs_files_path(files, file), file};
+    }
+    return origins;
 }
 
 static int image_of(struct rfs_view *view, size_t file, const struct rfs_image **out,
                     struct rfs_error *err)
 {
-    struct rfs_hfai_document document = {0};
+    struct rfs_document document = {0};
     struct rfs_image *fresh;
 
     RFS_FREE char *stem = strdup(view->files[file].name);
-    if (!stem)
+    RFS_FREE struct rfs_torch_origin *origins = origins_of(view);
+    if (!stem || !origins)
         return rfs_fail_memory(err);
     stem[strlen(stem) - 3] = '\0'; /* without .pt */
     int rc = make_document(view->hfai, file, &document, err);
-    const struct rfs_pt_config config = {
-        .catalog = view->catalog,
+    const struct rfs_torch_content content = {
         .document = &document,
-        .torch = torch_of,
-        .ctx = view->hfai->hfai,
+        .origins = origins,
         .stem = stem,
+        .path = rfs_catalog_path(view->catalog),
         .crc = view->options.zip_crc,
     };
     if (rc == 0)
-        rc = rfs_image_pt(&config, &fresh, err);
-    rfs_hfai_document_free(&document);
+        rc = rfs_torch_encode(&content, &fresh, err);
+    rfs_document_free(&document);
     if (rc == 0)
         *out = rfs_view_publish(&view->files[file], fresh);
     return rc;
@@ -237,9 +248,14 @@ static int show_safetensors(struct rfs_view *view, size_t number, struct rfs_err
         show(view, "model%s.safetensors", number, view->hfai->n_models, &failure);
 
     int rc = file ? collect_model(view, number, &model, &failure) : -ENOMEM;
-    const struct rfs_selection all = {.params = model ? model->params : NULL};
+    const size_t n = rc == 0 ? model->params->n : 0;
+    RFS_FREE struct rfs_image_tensor *tensors =
+        rc == 0 ? rfs_view_list_tensors(view->catalog, model->params, NULL, n) : NULL;
+    const struct rfs_safetensors_content content = {
+        .tensors = tensors, .n = n, .format = "pt", .path = rfs_catalog_path(view->catalog)};
     if (rc == 0)
-        rc = rfs_image_safetensors(view->catalog, &all, "pt", &image, &failure);
+        rc = tensors ? rfs_safetensors_encode(&content, &image, &failure)
+                     : rfs_fail_memory(&failure);
     if (rc == -EINVAL || rc == -EFBIG) {
         rfs_log(&view->log, RFS_WARNING, FOLDER "/%s is left out: %s", file->name, failure.text);
         free(file->name);
@@ -251,7 +267,6 @@ static int show_safetensors(struct rfs_view *view, size_t number, struct rfs_err
         *err = failure;
         return rc;
     }
-    image->params = NULL;
     image->storages = RFS_STEAL(model->storages);
     file->own = image;
     file->mapped = true;

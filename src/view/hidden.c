@@ -3,7 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/once.h"
-#include "image/npy.h"
+#include "formats/npy/npy.h"
 #include "plan/geometry.h"
 #include "view/filename.h"
 #include "view/view_options.h"
@@ -190,7 +190,7 @@ static int make_about(struct rfs_view *view, const struct rfs_view_hidden_object
     };
 
     const int rc = paths ? describe_cut(tensors, target, &about, &boxes) : -ENOMEM;
-    return rc ? rc : rfs_image_about(&about, out);
+    return rc ? rc : rfs_npy_encode_about(&about, out);
 }
 
 /* Makes the JSON file of a tensor. Returns 0 or -errno with *err filled. */
@@ -223,7 +223,8 @@ int rfs_view_hidden_image(struct rfs_view *view, const struct rfs_view_hidden_ob
         return rfs_fail(err, -ENOENT, RFS_NOWHERE, NULL, "there is no parameter with that number");
     if (object->about)
         return describe(view, object, tensors, out, err);
-    rc = rfs_image_npy(view->catalog, tensors->params, object->target, out);
+    const uint32_t type = tensors->params->targets[object->target].shown_type;
+    rc = rfs_npy_encode(rfs_catalog_type(view->catalog, type), object->target, out);
     return rc == -ENOMEM ? rfs_fail_memory(err)
            : rc          ? rfs_fail(err, rc, RFS_NOWHERE, NULL, "the file would be too large")
                          : 0;

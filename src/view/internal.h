@@ -18,8 +18,7 @@
 #include "base/once.h"
 #include "base/vec.h"
 #include "catalog/scan/scan.h"
-#include "hfai/storages.h"
-#include "image/image.h"
+#include "formats/image.h"
 #include "plan/planner.h"
 #include "reshard.h"
 #include "store/files.h"
@@ -66,7 +65,7 @@ struct rfs_tensors {
     struct rfs_planner *planner; /* the planner of rank RANK; NULL with storages */
     uint32_t rank;
     const struct rfs_storages *storages;
-    const struct rfs_params *params; /* NULL: a file of torch.save, whose targets are storages */
+    const struct rfs_params *params; /* NULL: targets are storages alone */
     const struct rfs_rank_plan *plan;
 };
 
@@ -74,7 +73,7 @@ struct rfs_tensors {
 static inline int rfs_tensors_slice(const struct rfs_tensors *tensors, uint32_t target,
                                     struct rfs_slice *slice)
 {
-    return tensors->storages ? rfs_storages_slice(tensors->storages, target, slice)
+    return tensors->storages ? rfs_slice_storage(tensors->storages, target, slice)
                              : rfs_planner_slice(tensors->planner, tensors->rank,
                                                  &tensors->params->targets[target], slice);
 }
@@ -270,15 +269,24 @@ int rfs_view_image(struct rfs_view *view, size_t file, const struct rfs_image **
  * thread's is returned.
  */
 const struct rfs_image *rfs_view_publish(struct rfs_view_file *file, struct rfs_image *fresh);
+/* Returns the parameter list of the targets of a file that is ready, unless it has storages. */
+const struct rfs_params *rfs_view_params(const struct rfs_view *view, size_t file);
 /* Returns the tensors of a file, whose image is ready. */
 struct rfs_tensors rfs_view_tensors(const struct rfs_view *view, size_t file,
                                     const struct rfs_image *image);
 /* Returns whether a target is shown with another dtype than its sources have; sets *cast then. */
 bool rfs_view_target_is_cast(const struct rfs_view *view, const struct rfs_target *target,
                              struct rfs_casting *cast);
-/* Does the same for the target of that number in an image. */
-bool rfs_view_is_cast(const struct rfs_view *view, const struct rfs_image *image, uint32_t target,
-                      struct rfs_casting *cast);
+/* Does the same for the target of that number in a file. */
+bool rfs_view_is_cast(const struct rfs_view *view, const struct rfs_tensors *tensors,
+                      uint32_t target, struct rfs_casting *cast);
+/*
+ * Lists targets of a parameter list for encoders: those at N POSITIONS, or with NULL the first N.
+ * Returns an array that the caller frees, or NULL when out of memory.
+ */
+struct rfs_image_tensor *rfs_view_list_tensors(struct rfs_catalog *catalog,
+                                               const struct rfs_params *params,
+                                               const uint32_t *positions, size_t n);
 
 /* The source files, and their ranks, that something is made of. Zero-initialise. */
 struct rfs_view_origins {

@@ -17,7 +17,8 @@
 #include "base/cleanup.h"
 #include "base/path.h"
 #include "base/text.h"
-#include "image/mindformers.h"
+#include "formats/mindformers/mindformers_encode.h"
+#include "formats/safetensors/safetensors.h"
 #include "view/hidden.h"
 #include "view/internal.h"
 
@@ -188,8 +189,7 @@ static int show_rank(struct rfs_view *view, size_t file, const struct rfs_image 
     if (rc)
         return rc;
     RFS_FREE uint32_t *positions = calloc(plan->params->n + 1, sizeof *positions);
-    struct rfs_selection selection = {
-        .params = plan->params, .positions = positions, .divide = "a strategy of more ranks"};
+    size_t n = 0;
     if (!positions)
         return rfs_fail_memory(err);
     for (size_t i = 0; i < plan->params->n; i++) {
@@ -197,9 +197,16 @@ static int show_rank(struct rfs_view *view, size_t file, const struct rfs_image 
         const struct stored *stored = find(view->mf, target->shown_name);
         if (stored && stored->kind == kind && stored->stage == rank / view->scale.dst_devices &&
             owns(view, target, rank % view->scale.dst_devices))
-            positions[selection.n++] = (uint32_t)i;
+            positions[n++] = (uint32_t)i;
     }
-    rc = rfs_image_safetensors(view->catalog, &selection, "ms", &image, err);
+    RFS_FREE struct rfs_image_tensor *tensors =
+        rfs_view_list_tensors(view->catalog, plan->params, positions, n);
+    const struct rfs_safetensors_content content = {.tensors = tensors,
+                                                    .n = n,
+                                                    .format = "ms",
+                                                    .path = rfs_catalog_path(view->catalog),
+                                                    .divide = "a strategy of more ranks"};
+    rc = tensors ? rfs_safetensors_encode(&content, &image, err) : rfs_fail_memory(err);
     if (rc == 0)
         *out = rfs_view_publish(&view->files[file], image);
     return rc;
@@ -216,15 +223,14 @@ static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, stru
 
     if (rc)
         return rc;
-    RFS_FREE struct rfs_image_mindformers_tensor *tensors =
-        calloc(mf->tensors.n + 1, sizeof *tensors);
+    RFS_FREE struct rfs_mindformers_tensor *tensors = calloc(mf->tensors.n + 1, sizeof *tensors);
     if (!tensors)
         return rfs_fail_memory(err);
     for (size_t i = 0; i < mf->tensors.n; i++) {
         const struct stored *stored = &mf->tensors.data[i];
         const struct rfs_geometry *geometry = rfs_planner_geometry(view->planner, stored->target);
         const bool cut = geometry && geometry->dst.ranks > 1;
-        tensors[i] = (struct rfs_image_mindformers_tensor){
+        tensors[i] = (struct rfs_mindformers_tensor){
             .name = stored->target->shown_name,
             .type = stored->target->shown_type,
             .whole = geometry ? geometry->whole
@@ -234,8 +240,10 @@ static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, stru
             .ranks = devices,
             .files = mf->files[stored->kind] + (size_t)stored->stage * devices};
     }
-    return rfs_image_mindformers(view->catalog, tensors, mf->tensors.n, out) ? rfs_fail_memory(err)
-                                                                             : 0;
+    return rfs_mindformers_encode_metadata(rfs_catalog_tables(view->catalog), tensors,
+                                           mf->tensors.n, out)
+               ? rfs_fail_memory(err)
+               : 0;
 }
 
 /* ---- the kind of view ------------------------------------------------------------------------ */

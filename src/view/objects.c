@@ -142,19 +142,19 @@ static int check_name(struct rfs_view *view, const unsigned char *taken, const c
                : rfs_view_objects_same_name(rfs_catalog_path(view->catalog), shown, err);
 }
 
-static int add(struct rfs_hfai_document *document, const char *name, const struct rfs_torch *torch,
+static int add(struct rfs_document *document, const char *name, const struct rfs_torch *torch,
                struct rfs_error *err)
 {
     struct rfs_node *dict = (struct rfs_node *)(uintptr_t)document->root; /* its own */
 
-    return rfs_hfai_document_add(document, dict, rfs_hfai_document_text(document, name)) &&
-                   rfs_hfai_document_add(document, dict, torch->pickle.root)
+    return rfs_document_add(document, dict, rfs_document_text(document, name)) &&
+                   rfs_document_add(document, dict, torch->pickle.root)
                ? 0
                : rfs_fail_memory(err);
 }
 
 int rfs_view_objects_add(struct rfs_view *view, const struct rfs_params *params,
-                         struct rfs_hfai_document *document, struct rfs_view_objects *objects,
+                         struct rfs_document *document, struct rfs_view_objects *objects,
                          struct rfs_error *err)
 {
     struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);

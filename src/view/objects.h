@@ -2,7 +2,7 @@
 /* Values that are not tensors, of a source in chunks, which describes itself. */
 #pragma once
 
-#include "hfai/hfai_document.h"
+#include "formats/torch/document.h"
 #include "view/internal.h"
 
 /*
@@ -29,7 +29,7 @@ void rfs_view_objects_end(struct rfs_view_objects *objects);
  * *err filled.
  */
 int rfs_view_objects_add(struct rfs_view *view, const struct rfs_params *params,
-                         struct rfs_hfai_document *document, struct rfs_view_objects *objects,
+                         struct rfs_document *document, struct rfs_view_objects *objects,
                          struct rfs_error *err);
 
 /* Reports a name that names= gave to two values, one at least an object: -EINVAL, *err filled. */

@@ -5,8 +5,11 @@
  */
 #include "view/planned.h"
 
+#include "base/cleanup.h"
 #include "base/text.h"
-#include "image/pt.h"
+#include "formats/ckpt/ckpt.h"
+#include "formats/safetensors/safetensors.h"
+#include "formats/torch/torch_encode.h"
 #include "view/dcp.h"
 #include "view/flat_view.h"
 #include "view/hidden.h"
@@ -19,22 +22,19 @@
 
 /* Makes a dict of tensors and objects, as torch.save writes it. */
 static int encode_torch(struct rfs_view *view, const struct rfs_params *params,
-                        struct rfs_image **out, struct rfs_error *err)
+                        const struct rfs_image_tensor *tensors, struct rfs_image **out,
+                        struct rfs_error *err)
 {
-    struct rfs_hfai_document document = {0};
+    const char *path = rfs_catalog_path(view->catalog);
+    struct rfs_document document = {0};
     struct rfs_view_objects objects = {.open = {0}};
-    const struct rfs_pt_config config = {
-        .catalog = view->catalog,
-        .document = &document,
-        .params = params,
-        .stem = "archive",
-        .crc = view->options.zip_crc,
-    };
+    const struct rfs_torch_content content = {
+        .document = &document, .stem = "archive", .path = path, .crc = view->options.zip_crc};
 
-    int rc = rfs_hfai_document_params(&document, view->catalog, params, err)
+    int rc = rfs_document_dict(&document, tensors, params->n, path, err)
             ?: rfs_view_objects_add(view, params, &document, &objects, err)
-            ?: rfs_image_pt(&config, out, err);
-    rfs_hfai_document_free(&document);
+            ?: rfs_torch_encode(&content, out, err);
+    rfs_document_free(&document);
     rfs_view_objects_end(&objects);
     return rc;
 }
@@ -42,15 +42,21 @@ static int encode_torch(struct rfs_view *view, const struct rfs_params *params,
 static int encode(struct rfs_view *view, const struct rfs_params *params, struct rfs_image **out,
                   struct rfs_error *err)
 {
-    const struct rfs_selection all = {.params = params};
+    const char *path = rfs_catalog_path(view->catalog);
+    RFS_FREE struct rfs_image_tensor *tensors =
+        rfs_view_list_tensors(view->catalog, params, NULL, params->n);
+    const struct rfs_safetensors_content content = {
+        .tensors = tensors, .n = params->n, .format = "ms", .path = path};
 
+    if (!tensors)
+        return rfs_fail_memory(err);
     if (rfs_view_options_format(&view->options) == RFS_FORMAT_SAFETENSORS)
-        return rfs_image_safetensors(view->catalog, &all, "ms", out, err);
+        return rfs_safetensors_encode(&content, out, err);
     if (rfs_view_options_format(&view->options) == RFS_FORMAT_TORCH)
-        return encode_torch(view, params, out, err);
-    const int rc = rfs_image_ckpt(view->catalog, params, view->options.crc, out);
+        return encode_torch(view, params, tensors, out, err);
+    const int rc = rfs_ckpt_encode(tensors, params->n, view->options.crc, out);
     if (rc == -EFBIG)
-        return rfs_fail(err, rc, RFS_IN(rfs_catalog_path(view->catalog)), NULL,
+        return rfs_fail(err, rc, RFS_IN(path), NULL,
                         "a rank's file would be larger than a file can be");
     return rc ? rfs_fail_memory(err) : 0;
 }

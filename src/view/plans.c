@@ -57,15 +57,15 @@ static bool is_stored(const struct rfs_storage_range *ranges, size_t left,
     const struct rfs_block *first = &pieces[0].block;
     const uint64_t begin = first->content.offset + first->src;
 
-    if (n > left || ranges[0].file != first->file || begin < ranges[0].entry.offset ||
-        begin - ranges[0].entry.offset + first->run > ranges[0].bytes ||
-        (n > 1 && begin - ranges[0].entry.offset + first->run < ranges[0].bytes))
+    if (n > left || ranges[0].file != first->file || begin < ranges[0].offset ||
+        begin - ranges[0].offset + first->run > ranges[0].bytes ||
+        (n > 1 && begin - ranges[0].offset + first->run < ranges[0].bytes))
         return false;
     for (size_t i = 1; i < n; i++)
         if (ranges[i].file != pieces[i].block.file || ranges[i].bytes != pieces[i].block.run ||
-            ranges[i].entry.offset != pieces[i].block.content.offset + pieces[i].block.src)
+            ranges[i].offset != pieces[i].block.content.offset + pieces[i].block.src)
             return false;
-    *in = begin - ranges[0].entry.offset;
+    *in = begin - ranges[0].offset;
     return true;
 }
 

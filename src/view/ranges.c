@@ -104,7 +104,7 @@ static int find_in_region(const struct shown *shown, const struct rfs_region *re
     struct rfs_casting cast;
 
     if (region->target >= RFS_NO_TARGET || to - from < least ||
-        rfs_view_is_cast(shown->view, shown->image, region->target, &cast))
+        rfs_view_is_cast(shown->view, &shown->tensors, region->target, &cast))
         return 0;
     const uint64_t shift = region->at - region->start; /* modulo 2^64 */
     int rc = rfs_tensors_slice(&shown->tensors, region->target, &slice);
@@ -146,7 +146,7 @@ static int add_target(XXH3_state_t *state, const struct shown *shown, uint32_t t
     struct rfs_slice slice = {0};
     struct rfs_casting cast = {0};
 
-    const bool is_cast = rfs_view_is_cast(shown->view, shown->image, target, &cast);
+    const bool is_cast = rfs_view_is_cast(shown->view, &shown->tensors, target, &cast);
     const int rc = rfs_tensors_slice(&shown->tensors, target, &slice);
     if (rc == 0) {
         const uint64_t words[] = {

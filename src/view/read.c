@@ -77,7 +77,7 @@ static int answer_slice(const struct reshard_reader *reader, uint32_t target,
     struct rfs_view *view = reader->view;
     struct rfs_casting cast;
 
-    if (rfs_view_is_cast(view, reader->image, target, &cast)) {
+    if (rfs_view_is_cast(view, &reader->tensors, target, &cast)) {
         const int rc = rfs_assemble_cast(view->assembler, slice, &cast, begin, size, sequential,
                                          answer_at(answer));
         return rc ? rc : answer_copied(answer, size);
@@ -133,7 +133,7 @@ static void ahead_of_target(struct reshard_reader *reader, uint32_t target, uint
     struct rfs_slice beside = {0};
     struct rfs_casting cast;
 
-    if (rfs_view_is_cast(reader->view, reader->image, target, &cast)) {
+    if (rfs_view_is_cast(reader->view, &reader->tensors, target, &cast)) {
         rfs_assemble_uncast(&cast, &windows->kept.begin, &windows->kept.end);
         rfs_assemble_uncast(&cast, &windows->lent.begin, &windows->lent.end);
     }
@@ -201,7 +201,7 @@ static void stage_ahead(struct reshard_reader *reader, const struct rfs_window *
         if (region->target >= RFS_NO_TARGET)
             continue;
         struct rfs_window part = clip(window, region, rfs_image_end(image, i));
-        if (rfs_view_is_cast(reader->view, image, region->target, &cast))
+        if (rfs_view_is_cast(reader->view, &reader->tensors, region->target, &cast))
             rfs_assemble_uncast(&cast, &part.begin, &part.end);
         rc = rfs_tensors_slice(&reader->tensors, region->target, &slice)
                  ?: rfs_gather_note(&slice, part.begin, part.end, &ranges);
@@ -311,24 +311,25 @@ void rfs_view_set_crc(struct reshard_view *set, uint64_t id, uint32_t crc)
     pthread_mutex_unlock(&view->lock);
 }
 
-/* Returns how many targets an image has. */
-static size_t count_targets(const struct rfs_image *image)
+/* Returns how many targets a file has. */
+static size_t count_targets(const struct rfs_tensors *tensors)
 {
-    return image->storages ? image->storages->items.n : image->params->n;
+    return tensors->storages ? tensors->storages->items.n : tensors->params->n;
 }
 
 /*
  * Gives the checksum of a storage; two readers of it at once both compute it, with equal results.
  */
-static int storage_crc(struct rfs_view *view, size_t file, const struct rfs_image *image,
-                       size_t region, uint32_t *crc)
+static int storage_crc(struct reshard_reader *reader, size_t region, uint32_t *crc)
 {
-    struct rfs_view_file *shown = &view->files[file];
+    struct rfs_view *view = reader->view;
+    const struct rfs_image *image = reader->image;
+    struct rfs_view_file *shown = &view->files[reader->file];
     const uint32_t target = image->regions[region].target;
 
     pthread_mutex_lock(&view->lock);
     if (!shown->storage_crcs)
-        shown->storage_crcs = calloc(count_targets(image), sizeof *shown->storage_crcs);
+        shown->storage_crcs = calloc(count_targets(&reader->tensors), sizeof *shown->storage_crcs);
     const bool room = shown->storage_crcs != NULL;
     const uint64_t known = room ? shown->storage_crcs[target] : 0;
     pthread_mutex_unlock(&view->lock);
@@ -336,7 +337,7 @@ static int storage_crc(struct rfs_view *view, size_t file, const struct rfs_imag
     if (known || !room)
         return room ? 0 : -ENOMEM;
     const int rc =
-        sum_up(view, file, image->regions[region].start, rfs_image_end(image, region), crc);
+        sum_up(view, reader->file, image->regions[region].start, rfs_image_end(image, region), crc);
     if (rc)
         return rc;
     pthread_mutex_lock(&view->lock);
@@ -353,9 +354,8 @@ static int answer_crc(struct reshard_reader *reader, const struct rfs_region *re
     const uint64_t at =
         region->at + skip; /* for a storage: number of its region << 3 | number of the byte */
     uint32_t crc;
-    const int rc =
-        of_file ? file_crc(reader->view, reader->file, &crc)
-                : storage_crc(reader->view, reader->file, reader->image, (size_t)(at >> 3), &crc);
+    const int rc = of_file ? file_crc(reader->view, reader->file, &crc)
+                           : storage_crc(reader, (size_t)(at >> 3), &crc);
     if (rc)
         return rc;
     for (size_t i = 0; i < size; i++)
@@ -447,11 +447,13 @@ static int init_shown(struct rfs_view *view, size_t file, struct reshard_reader 
     struct rfs_error err = {0};
 
     *reader = (struct reshard_reader){.view = view, .file = file};
-    const int rc = rfs_view_image(view, file, &reader->image, &err)
-                       ?: rfs_view_compare_copies_for(view, reader->image, &err);
+    int rc = rfs_view_image(view, file, &reader->image, &err);
+    if (rc == 0) {
+        reader->tensors = rfs_view_tensors(view, file, reader->image);
+        rc = rfs_view_compare_copies_for(view, reader->image, &reader->tensors, &err);
+    }
     if (rc)
         return rfs_view_log_failure(view, rc, &err);
-    reader->tensors = rfs_view_tensors(view, file, reader->image);
     pthread_mutex_init(&reader->lock, NULL);
     return 0;
 }
@@ -463,7 +465,7 @@ static int init_tensor(struct rfs_view *view, const struct rfs_view_hidden_objec
 
     *reader = (struct reshard_reader){.view = view};
     const int rc = rfs_view_hidden_image(view, object, &reader->tensors, &reader->own, &err)
-                       ?: rfs_view_compare_copies_for(view, reader->own, &err);
+                       ?: rfs_view_compare_copies_for(view, reader->own, &reader->tensors, &err);
     if (rc) {
         rfs_image_free(reader->own);
         return rfs_view_log_failure(view, rc, &err);

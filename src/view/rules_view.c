@@ -150,15 +150,15 @@ int rfs_view_compare_copies(struct rfs_view *view, struct rfs_error *err)
 }
 
 int rfs_view_compare_copies_for(struct rfs_view *view, const struct rfs_image *image,
-                                struct rfs_error *err)
+                                const struct rfs_tensors *tensors, struct rfs_error *err)
 {
-    if (!view->rules.made || rfs_by_rules_map(view->rules.made)->copies.n == 0 || !image->params ||
-        image->storages)
+    if (!view->rules.made || rfs_by_rules_map(view->rules.made)->copies.n == 0 ||
+        !tensors->params || tensors->storages)
         return 0;
     for (size_t i = 0; i < image->n; i++) {
         const uint32_t target = image->regions[i].target;
         if (target < RFS_NO_TARGET &&
-            rfs_by_rules_is_compared(view->rules.made, image->params->targets[target].name))
+            rfs_by_rules_is_compared(view->rules.made, tensors->params->targets[target].name))
             return rfs_view_compare_copies(view, err);
     }
     return 0;

@@ -93,6 +93,11 @@ int rfs_view_image(struct rfs_view *view, size_t file, const struct rfs_image **
     return 0;
 }
 
+const struct rfs_params *rfs_view_params(const struct rfs_view *view, size_t file)
+{
+    return view->params ? view->params : rfs_view_plan(view, file)->params;
+}
+
 struct rfs_tensors rfs_view_tensors(const struct rfs_view *view, size_t file,
                                     const struct rfs_image *image)
 {
@@ -100,7 +105,7 @@ struct rfs_tensors rfs_view_tensors(const struct rfs_view *view, size_t file,
         .planner = view->planner,
         .rank = view->files[file].rank,
         .storages = image->storages,
-        .params = image->params,
+        .params = image->storages ? NULL : rfs_view_params(view, file),
         .plan = rfs_view_plan(view, file),
     };
 }
@@ -118,10 +123,31 @@ bool rfs_view_target_is_cast(const struct rfs_view *view, const struct rfs_targe
     return true;
 }
 
-bool rfs_view_is_cast(const struct rfs_view *view, const struct rfs_image *image, uint32_t number,
-                      struct rfs_casting *cast)
+bool rfs_view_is_cast(const struct rfs_view *view, const struct rfs_tensors *tensors,
+                      uint32_t number, struct rfs_casting *cast)
 {
-    return !image->storages && rfs_view_target_is_cast(view, &image->params->targets[number], cast);
+    return !tensors->storages &&
+           rfs_view_target_is_cast(view, &tensors->params->targets[number], cast);
+}
+
+struct rfs_image_tensor *rfs_view_list_tensors(struct rfs_catalog *catalog,
+                                               const struct rfs_params *params,
+                                               const uint32_t *positions, size_t n)
+{
+    const struct rfs_intern *names = rfs_catalog_tables(catalog)->names;
+    struct rfs_image_tensor *tensors = calloc(n + 1, sizeof *tensors);
+
+    for (size_t i = 0; tensors && i < n; i++) {
+        struct rfs_image_tensor *tensor = &tensors[i];
+        tensor->target = positions ? positions[i] : (uint32_t)i;
+        const struct rfs_target *target = &params->targets[tensor->target];
+        tensor->name = rfs_intern_bytes(names, target->shown_name, &tensor->name_bytes);
+        tensor->source_name = rfs_intern_text(names, target->name);
+        tensor->type = rfs_catalog_type(catalog, target->shown_type);
+        if (tensor->type->kind == RFS_MAP)
+            tensor->lengths = rfs_catalog_lengths_of(catalog, target->lengths, &tensor->n_lengths);
+    }
+    return tensors;
 }
 
 /* ---- the sources that something is made of --------------------------------------------------- */

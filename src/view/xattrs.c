@@ -148,7 +148,7 @@ static int put_parameters(struct subject *of, FILE *out)
             return rfs_view_log_failure(of->view, rc, &err);
         n = of->view->files[of->file].parameters;
         if (n == RFS_IN_PLAN)
-            n = image->params->n;
+            n = rfs_view_params(of->view, of->file)->n;
     }
     fprintf(out, "%" PRIu64, n);
     return 0;

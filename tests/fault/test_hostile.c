@@ -166,7 +166,7 @@ static int parse_within(const struct bytes *input, uint64_t index_most, struct r
     struct rfs_catalog *catalog;
     struct rfs_hfai *hfai;
     struct rfs_hfai_division *division;
-    struct rfs_hfai_document document;
+    struct rfs_document document;
     struct rfs_hfai_list list;
 
     tree_write(root, "PART_000.pt", input->data, input->n);
@@ -180,7 +180,7 @@ static int parse_within(const struct bytes *input, uint64_t index_most, struct r
             rc = rfs_hfai_divide(hfai, 3, 2, &division, err);
         for (uint32_t p = 0; rc == 0 && p < 3; p++) {
             rc = rfs_hfai_part(division, p, &document, err);
-            rfs_hfai_document_free(&document);
+            rfs_document_free(&document);
         }
         if (rc == 0) {
             rc = rfs_hfai_list(hfai, &list, err);

@@ -3,8 +3,8 @@
  * Any bytes as a file of torch.save, or as the pickle in one: the graph, its tensors, the index of
  * a state dict, and the pickle written again, which must say the same.
  */
+#include "formats/torch/pickler.h"
 #include "formats/torch/torch.h"
-#include "image/pickler.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/wrap.h"
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Builds the index of a .ckpt file from its headers: contents are skipped, never read. ckpt.c draws
- * the format.
+ * Reads and writes .ckpt files, which ckpt.c draws. The index of one is built from its headers:
+ * contents are skipped, never read.
  */
 #pragma once
 
 #include "base/error.h"
 #include "base/pool.h"
+#include "formats/image.h"
 #include "formats/index.h"
 #include "formats/walker.h"
 
@@ -36,3 +37,17 @@ int rfs_ckpt_matches(rfs_read_fn *read, void *ctx, uint64_t size, const struct r
  */
 int rfs_ckpt_resembles(rfs_read_fn *read, void *ctx, uint64_t size,
                        const struct rfs_index *template, struct rfs_tables *tables, size_t samples);
+
+/*
+ * Makes the .ckpt file that save_checkpoint writes for these tensors. CRC: with its trailer. 0,
+ * -ENOMEM, or -EFBIG when it would be larger than a file can be.
+ */
+int rfs_ckpt_encode(const struct rfs_image_tensor *tensors, size_t n, bool crc,
+                    struct rfs_image **out);
+/*
+ * Appends the bytes that a .ckpt file has before CONTENT bytes of a tensor, or of a chunk of one;
+ * TYPE has the dims of the whole tensor. False when out of memory.
+ */
+#define RFS_CKPT_CHUNK (UINT64_C(512) << 20)
+bool rfs_ckpt_put_head(struct rfs_bytes *out, const char *name, size_t name_bytes,
+                       const struct rfs_type *type, uint64_t content);

@@ -2,5 +2,7 @@
 librfs_la_SOURCES += \
 	src/formats/dcp/dcp.c \
 	src/formats/dcp/dcp.h \
+	src/formats/dcp/dcp_encode.c \
+	src/formats/dcp/dcp_encode.h \
 	src/formats/dcp/dcp_metadata.c \
 	src/formats/dcp/dcp_metadata.h

@@ -278,7 +278,8 @@ static int read_header(struct header *header)
     if (json->n == 0 || json->data[0] != '{')
         rfs_json_read_fail(json, "it does not begin with a brace");
     while (rfs_json_read_member(json, &first)) {
-        const int rc = text_is(json, "__metadata__") ? read_metadata(header) : read_tensor(header);
+        const int rc =
+            text_is(json, RFS_SAFETENSORS_METADATA) ? read_metadata(header) : read_tensor(header);
         if (rc < 0)
             return rc;
     }

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Builds the index of a safetensors file from its header: tensors are not read. safetensors.c draws
- * the format.
+ * Reads and writes safetensors files, which safetensors.c draws. The index of one is built from its
+ * header: tensors are not read.
  */
 #pragma once
 
 #include "base/error.h"
+#include "formats/image.h"
 #include "formats/index.h"
 #include "formats/walker.h"
 
 /* Bytes of the longest header that is read, as in the safetensors library and in MindSpore. */
-#define RFS_SAFETENSORS_HEADER_MOST UINT64_C(100000000)
+#define RFS_SAFETENSORS_HEADER_MOST 100000000
+/* The key of what is no tensor. */
+#define RFS_SAFETENSORS_METADATA "__metadata__"
 
 /*
  * Reads the header of a file of SIZE bytes. READ, FILE and TABLES are as for rfs_ckpt_walk. LIKE
@@ -23,3 +26,33 @@
 int rfs_safetensors_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
                          struct rfs_tables *tables, const struct rfs_index *like,
                          struct rfs_index **out, struct rfs_error *err);
+
+/* The contents of a file. All is borrowed for the call. */
+struct rfs_safetensors_content {
+    struct rfs_image_tensor *tensors; /* [n], which are put into the order of the file */
+    size_t n;
+    const char *format; /* of the metadata; NULL: none, as the library's save_file has by itself */
+    const char *path;   /* path of the source, for messages */
+    /* option that makes more and smaller files, for a message; NULL: the format can be another */
+    const char *divide;
+};
+
+/*
+ * Makes the safetensors file that the library writes. 0, -ENOMEM, or -EINVAL or -EFBIG with *err
+ * filled for what the format cannot hold.
+ */
+int rfs_safetensors_encode(const struct rfs_safetensors_content *content, struct rfs_image **out,
+                           struct rfs_error *err);
+
+/* Styles of the JSON file with the file of each tensor, which weight_map.c draws. */
+enum rfs_weight_map_style { RFS_WEIGHT_MAP_HUGGINGFACE, RFS_WEIGHT_MAP_MINDSPORE };
+struct rfs_weight_map {
+    enum rfs_weight_map_style style;
+    uint64_t total_size; /* bytes of all tensors */
+    size_t n;
+    const uint32_t *names;    /* [n] ids in the tables' names */
+    const char *const *files; /* [n] borrowed for the call */
+};
+/* Makes the JSON file with the file of each tensor. 0 or -ENOMEM. */
+int rfs_safetensors_encode_map(const struct rfs_tables *tables, const struct rfs_weight_map *map,
+                               struct rfs_image **out);

@@ -125,7 +125,7 @@ static int read_header(struct shard *shard, const char *header, size_t n)
 
     while (rfs_json_read_member(&json, &first)) {
         bool inner = true;
-        if (!rfs_json_read_is(&json, "__metadata__") || rfs_json_read_null(&json)) {
+        if (!rfs_json_read_is(&json, RFS_SAFETENSORS_METADATA) || rfs_json_read_null(&json)) {
             rfs_json_read_skip(&json);
             continue;
         }

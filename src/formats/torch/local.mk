@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
+	src/formats/torch/document.c \
+	src/formats/torch/document.h \
 	src/formats/torch/pickle.c \
 	src/formats/torch/pickle.h \
+	src/formats/torch/pickler.c \
+	src/formats/torch/pickler.h \
 	src/formats/torch/torch.c \
 	src/formats/torch/torch.h \
+	src/formats/torch/torch_encode.c \
+	src/formats/torch/torch_encode.h \
 	src/formats/torch/zip.c \
 	src/formats/torch/zip.h

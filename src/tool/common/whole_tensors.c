@@ -393,9 +393,9 @@ int rfs_whole_slice(const struct rfs_whole *whole, const struct rfs_whole_tensor
     if (tensor->cut)
         return rfs_planner_slice(tensor->cut->planner, tensor->rank, tensor->target, slice);
     return whole->parts
-               ? rfs_storages_slice(&whole->parts->list.storages,
-                                    (uint32_t)(tensor->target - whole->parts->params->targets),
-                                    slice)
+               ? rfs_slice_storage(&whole->parts->list.storages,
+                                   (uint32_t)(tensor->target - whole->parts->params->targets),
+                                   slice)
                : rfs_planner_slice(whole->planner, whole->rank, tensor->target, slice);
 }
 

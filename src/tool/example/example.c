@@ -16,7 +16,7 @@
 #include "base/path.h"
 #include "base/pool.h"
 #include "base/text.h"
-#include "image/image.h"
+#include "formats/ckpt/ckpt.h"
 #include "layout/strategy_doc.h"
 #include "tool/common/command.h"
 #include "tool/common/tool.h"
@@ -32,7 +32,7 @@
 #define REMEDY_RANKS "a number from 1 to 65536"
 #define REMEDY "reshard example --help"
 
-/* ---- a rank's .ckpt file, which image/ckpt.c draws ------------------------------------------- */
+/* ---- a rank's .ckpt file, which formats/ckpt/ckpt.c draws ------------------------------------------- */
 
 /* A rank's slice of a tensor, as a sequence of runs that are contiguous in the whole tensor. */
 struct slice {
@@ -145,7 +145,7 @@ static int write_param(const struct rfs_net_param *param, const struct slice *sl
     for (uint64_t at = 0; rc == 0 && at < whole; at += RFS_CKPT_CHUNK) {
         const uint64_t chunk = rfs_min_u64(whole - at, RFS_CKPT_CHUNK);
         head->n = 0;
-        rc = rfs_image_ckpt_head(head, param->name, strlen(param->name), &slice->type, chunk)
+        rc = rfs_ckpt_put_head(head, param->name, strlen(param->name), &slice->type, chunk)
                  ? write_head(sink, head)
                  : -ENOMEM;
         if (rc == 0)

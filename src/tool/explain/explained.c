@@ -270,7 +270,7 @@ static int begin_tensor(struct rfs_explain *explain, size_t number)
 
     if (parts->tensor == number)
         return 0;
-    const int rc = rfs_storages_slice(&parts->list.storages, (uint32_t)number, &parts->whole);
+    const int rc = rfs_slice_storage(&parts->list.storages, (uint32_t)number, &parts->whole);
     if (rc)
         return rc;
     parts->source = tensor->in_pieces    ? RFS_HFAI_PIECES

@@ -6,7 +6,8 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/suggest.h"
-#include "image/npy.h"
+#include "formats/npy/npy.h"
+#include "formats/safetensors/safetensors.h"
 #include "tool/common/command.h"
 #include "tool/common/output.h"
 #include "tool/common/sweep.h"
@@ -95,13 +96,18 @@ static int write_head(struct getting *getting, struct rfs_error *err)
 {
     const struct rfs_params *params = getting->whole.params;
     const uint32_t position = (uint32_t)(getting->tensor->target - params->targets);
-    const struct rfs_selection one = {params, &position, 1, NULL};
+    RFS_FREE struct rfs_image_tensor *tensor =
+        rfs_view_list_tensors(getting->whole.catalog, params, &position, 1);
+    const struct rfs_safetensors_content content = {
+        .tensors = tensor, .n = 1, .path = rfs_catalog_path(getting->whole.catalog)};
     RFS_CLEANUP(free_image) struct rfs_image *image = NULL;
     int rc;
 
+    if (!tensor)
+        return rfs_fail_memory(err);
     if (getting->request->format == SAFETENSORS)
-        rc = rfs_image_safetensors(getting->whole.catalog, &one, NULL, &image, err);
-    else if ((rc = rfs_image_npy(getting->whole.catalog, params, position, &image)) != 0)
+        rc = rfs_safetensors_encode(&content, &image, err);
+    else if ((rc = rfs_npy_encode(tensor->type, position, &image)) != 0)
         rc = rc == -ENOMEM ? rfs_fail_memory(err)
                            : rfs_fail(err, rc, RFS_OF(getting->whole.path, getting->tensor->name),
                                       NULL, "the file would be too large");

@@ -363,7 +363,9 @@ static bool lies_there(const struct frame *frame, const struct rfs_index *index,
                        const struct rfs_region *region)
 {
     struct rfs_catalog *catalog = frame->verify->tree.catalog;
-    const struct rfs_target *target = &frame->image->params->targets[region->target];
+    const struct rfs_params *params =
+        rfs_view_params(frame->view, (size_t)(frame->file - frame->view->files));
+    const struct rfs_target *target = &params->targets[region->target];
     const char *name = rfs_catalog_name(frame->view->catalog, target->shown_name);
     const struct rfs_chunks *chunks = rfs_catalog_chunks(catalog);
     const uint32_t id = rfs_intern_find(rfs_catalog_tables(catalog)->names, name, strlen(name));
@@ -396,7 +398,7 @@ static int is_alike(const struct frame *frame, struct rfs_error *err)
     bool alike = rc == 0;
     for (size_t i = 0; alike && i < image->n; i++)
         if (is_tensor(image, i))
-            alike = image->params && lies_there(frame, index, &image->regions[i]);
+            alike = lies_there(frame, index, &image->regions[i]);
     rfs_catalog_end(catalog, &use);
     return rc < 0 ? rc : alike;
 }

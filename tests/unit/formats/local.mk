@@ -7,17 +7,23 @@ FORMATS_TESTS = \
 	tests/unit/formats/test_ckpt_bad \
 	tests/unit/formats/test_ckpt_fixtures \
 	tests/unit/formats/test_ckpt_match \
+	tests/unit/formats/test_ckpt_messages \
 	tests/unit/formats/test_crc \
 	tests/unit/formats/test_dcp \
 	tests/unit/formats/test_dcp_item \
 	tests/unit/formats/test_dcp_pickle \
 	tests/unit/formats/test_dtype \
+	tests/unit/formats/test_images \
 	tests/unit/formats/test_mindformers \
+	tests/unit/formats/test_npy \
 	tests/unit/formats/test_pickle \
+	tests/unit/formats/test_pickler \
 	tests/unit/formats/test_safetensors \
 	tests/unit/formats/test_safetensors_bad \
+	tests/unit/formats/test_safetensors_encode \
 	tests/unit/formats/test_shards \
 	tests/unit/formats/test_torch \
+	tests/unit/formats/test_torch_encode \
 	tests/unit/formats/test_zip
 tests_unit_formats_test_ckpt_SOURCES = tests/unit/formats/test_ckpt.c $(STORE_WRITER)
 tests_unit_formats_test_ckpt_LDADD = librfs.la $(CMOCKA_LIBS)
@@ -68,3 +74,20 @@ tests_unit_formats_test_shards_SOURCES = tests/unit/formats/chunks.h tests/unit/
 tests_unit_formats_test_shards_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_formats_test_mindformers_SOURCES = tests/unit/formats/chunks.h tests/unit/formats/test_mindformers.c $(STORE_TREE)
 tests_unit_formats_test_mindformers_LDADD = librfs.la $(CMOCKA_LIBS)
+FORMATS_ENCODED = \
+	tests/support/tree.c \
+	tests/support/tree.h \
+	tests/unit/formats/encoded.c \
+	tests/unit/formats/encoded.h
+tests_unit_formats_test_ckpt_messages_SOURCES = $(FORMATS_ENCODED) tests/unit/formats/test_ckpt_messages.c
+tests_unit_formats_test_ckpt_messages_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_formats_test_images_SOURCES = $(FORMATS_ENCODED) tests/unit/formats/test_images.c
+tests_unit_formats_test_images_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_formats_test_npy_SOURCES = $(FORMATS_ENCODED) tests/unit/formats/test_npy.c
+tests_unit_formats_test_npy_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_formats_test_pickler_SOURCES = $(FORMATS_ENCODED) tests/unit/formats/test_pickler.c
+tests_unit_formats_test_pickler_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_formats_test_safetensors_encode_SOURCES = $(FORMATS_ENCODED) tests/unit/formats/test_safetensors_encode.c
+tests_unit_formats_test_safetensors_encode_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_formats_test_torch_encode_SOURCES = $(FORMATS_ENCODED) tests/unit/formats/test_torch_encode.c
+tests_unit_formats_test_torch_encode_LDADD = librfs.la $(CMOCKA_LIBS) -lz

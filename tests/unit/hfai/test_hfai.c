@@ -4,6 +4,7 @@
  * names and divides them as dist_ckpt's split_dict and torch.chunk do.
  */
 #include "hfai/hfai.h"
+#include "plan/slice.h"
 
 #include "tests/support/torch_file.h"
 #include "tests/support/tree.h"
@@ -212,7 +213,7 @@ static void free_world(struct world *w)
 struct shown {
     struct world *w;
     const struct rfs_hfai *hfai;
-    struct rfs_hfai_document document;
+    struct rfs_document document;
     unsigned part, n, large;
 };
 
@@ -449,7 +450,7 @@ static void check_part(struct shown *s)
     assert_int_equal(rfs_pickle_get(root, "epoch") != NULL, s->part == 0);
     expect_model(s, only(root, "model"));
     expect_optimizer(s, only(root, "optimizer"));
-    rfs_hfai_document_free(&s->document);
+    rfs_document_free(&s->document);
     rfs_hfai_division_free(division);
 }
 
@@ -480,7 +481,7 @@ static void check_whole(struct shown *s)
         assert_int_equal(states->data[2 * i]->of.integer, items[i].param);
         expect_state(s, states->data[2 * i + 1], items[i].param);
     }
-    rfs_hfai_document_free(&s->document);
+    rfs_document_free(&s->document);
 }
 
 /* The tensors of the model one by one, as they go into a safetensors file. */
@@ -503,7 +504,7 @@ static void check_tensors(struct shown *s)
         assert_int_equal(tensor.name_bytes, strlen(name));
         assert_memory_equal(tensor.name, name, strlen(name));
         assert_int_equal(tensor.type.bytes, value->n);
-        assert_int_equal(rfs_storages_slice(&storages, i, &slice), 0);
+        assert_int_equal(rfs_slice_storage(&storages, i, &slice), 0);
         assert_int_equal(slice.bytes, value->n);
         for (size_t k = 0; k < slice.n; k++) {
             const struct rfs_block *block = &slice.blocks[k];

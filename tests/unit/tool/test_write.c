@@ -4,7 +4,7 @@
  * as the network meant; source files by the scanner, with every element where its box says.
  */
 #include "formats/ckpt/ckpt.h"
-#include "image/image.h"
+#include "formats/image.h"
 #include "layout/grid.h"
 #include "layout/strategy.h"
 #include "tool/example/example.h"
@@ -55,7 +55,7 @@ static void a_value_head_is_the_one_that_mindspore_writes(void **state)
         .ndim = 2, .dtype = RFS_FLOAT32, .kind = RFS_TENSOR, .dims = {4, 8}};
     struct rfs_bytes out = {0};
     (void)state;
-    assert_true(rfs_image_ckpt_head(&out, "w", 1, &type, 128));
+    assert_true(rfs_ckpt_put_head(&out, "w", 1, &type, 128));
     assert_int_equal(out.n, sizeof want);
     assert_memory_equal(out.data, want, sizeof want);
     rfs_bytes_free(&out);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The other images: .ckpt files with a trailer, and the JSON files of where parameters are. */
-#include "tests/unit/image/support.h"
-
+#include "formats/ckpt/ckpt.h"
+#include "formats/safetensors/safetensors.h"
 #include "tests/support/tree.h"
+#include "tests/unit/formats/encoded.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +21,7 @@ static void test_ckpt(void **state)
     struct rfs_image *image;
 
     add_tensor(w, "w", RFS_FLOAT32, 2, dims);
-    assert_int_equal(rfs_image_ckpt(w->catalog, w->params, false, &image), 0);
+    assert_int_equal(rfs_ckpt_encode(w->tensors, w->n, false, &image), 0);
     expect_covered(image);
     ckpt_header(&want, "w", "Float32", 2, dims, 128);
     expect_literals(image, want.data, want.n);
@@ -36,17 +37,14 @@ static void test_map(void **state)
     static const char first[] = "\x0a\x08\x0a\x01m\x1a\x03";
     static const char second[] = "\x0a\xce\x01\x0a\x01m\x1a\xc8\x01";
     static const char third[] = "\x0a\x05\x0a\x01m\x1a\x00";
-    struct rfs_extent extents[] = {{100, 3}, {200, 200}, {600, 0}};
-    const struct rfs_index index = {.extents = extents, .n_extents = 3};
+    static const uint64_t lengths[] = {3, 200, 0};
     struct world *w = *state;
     struct rfs_image *image;
 
     add_target(w, "m", RFS_MAP, RFS_UINT8, 0, NULL, 203);
-    struct rfs_target *target = &w->params->targets[0];
-    const struct rfs_entry entry = {
-        .offset = 100, .type = target->shown_type, .extent = 0, .extent_count = 3};
-    assert_int_equal(rfs_catalog_lengths(w->catalog, &index, &entry, &target->lengths), 0);
-    assert_int_equal(rfs_image_ckpt(w->catalog, w->params, false, &image), 0);
+    w->tensors[0].lengths = lengths;
+    w->tensors[0].n_lengths = 3;
+    assert_int_equal(rfs_ckpt_encode(w->tensors, w->n, false, &image), 0);
     expect_covered(image);
     expect_literals(image, first, sizeof first - 1);
     assert_int_equal(image->n, 5);
@@ -67,13 +65,13 @@ static void test_trailer(void **state)
 
     /* With literals before the trailer (an empty string), and with a tensor's bytes. */
     for (unsigned i = 0; i < 2; i++) {
-        w->params->n = 0;
+        w->n = 0;
         if (i == 0)
             add_target(w, "s", RFS_STRING, RFS_STR, 0, NULL, 0);
         else
             add_tensor(w, "w", RFS_INT8, 1, (uint64_t[]){3});
-        assert_int_equal(rfs_image_ckpt(w->catalog, w->params, false, &plain), 0);
-        assert_int_equal(rfs_image_ckpt(w->catalog, w->params, true, &image), 0);
+        assert_int_equal(rfs_ckpt_encode(w->tensors, w->n, false, &plain), 0);
+        assert_int_equal(rfs_ckpt_encode(w->tensors, w->n, true, &image), 0);
         expect_covered(image);
         assert_int_equal(image->bytes, plain->bytes + RFS_CRC_TRAILER);
         const struct rfs_region *last = &image->regions[image->n - 1];
@@ -91,17 +89,15 @@ static void expect_map(struct world *w, enum rfs_weight_map_style style, size_t 
     static const char *const names[] = {"b", "a\"\\\n\x7f", "\xc3\xa9\xf0\x9f\x98\x80", "a"};
     static const char *const files[] = {"part1.safetensors", "part1.safetensors",
                                         "part0.safetensors", "\xc3\xa9"};
-    struct rfs_intern *table = rfs_catalog_tables(w->catalog)->names;
     struct rfs_image *image;
     uint32_t ids[4];
 
     for (size_t i = 0; i < n; i++)
-        ids[i] = rfs_intern_add(table, names[i], strlen(names[i]));
+        ids[i] = rfs_intern_add(w->tables.names, names[i], strlen(names[i]));
     const struct rfs_weight_map map = {
         .style = style, .total_size = UINT64_C(12345678901), .n = n, .names = ids, .files = files};
-    assert_int_equal(rfs_image_weight_map(w->catalog, &map, &image), 0);
+    assert_int_equal(rfs_safetensors_encode_map(&w->tables, &map, &image), 0);
     expect_covered(image);
-    assert_null(image->params);
     expect_literals(image, want, strlen(want));
     rfs_image_free(image);
 }

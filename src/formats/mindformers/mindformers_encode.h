@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes metadata.json of MindSpore Transformers' Checkpoint 2.0; mindformers.c draws it. */
+/* Makes metadata.json of MindSpore Transformers' Checkpoint 2.0; mindformers_encode.c draws it. */
 #pragma once
 
-#include "image/image.h"
+#include "formats/image.h"
+#include "formats/walker.h"
+#include "layout/grid.h"
 
 /* A tensor, and the files of the ranks that store its slices. */
-struct rfs_image_mindformers_tensor {
-    uint32_t name;               /* shown name; id in the catalogue's names */
+struct rfs_mindformers_tensor {
+    uint32_t name;               /* shown name; id in the tables' names */
     uint32_t type;               /* type of the whole tensor, id in the types; its shape is whole */
     const uint64_t *whole;       /* [ndim] */
     const struct rfs_grid *grid; /* cuts of the ranks of a stage; NULL: it is not cut */
@@ -15,6 +17,6 @@ struct rfs_image_mindformers_tensor {
 };
 
 /* Makes the file. 0 or -ENOMEM. */
-int rfs_image_mindformers(struct rfs_catalog *catalog,
-                          const struct rfs_image_mindformers_tensor *tensors, size_t n,
-                          struct rfs_image **out);
+int rfs_mindformers_encode_metadata(const struct rfs_tables *tables,
+                                    const struct rfs_mindformers_tensor *tensors, size_t n,
+                                    struct rfs_image **out);

@@ -2,8 +2,8 @@
 /*
  * Images of virtual files: sorted regions that cover a file without a hole, each literal bytes
  * (headers), a range of a target's bytes, or computed bytes (a checksum). Immutable once encoded,
- * and the same for all ranks that share a parameter list: which rank's bytes fill the tensor
- * regions, and what they sum up to, is the reader's business.
+ * and the same for all ranks with equal tensors: which rank's bytes fill the tensor regions, and
+ * what they sum up to, is the reader's business.
  *
  * Cost: 24 bytes a region (two for each tensor of up to 512 MiB of a .ckpt, one for each of a
  * safetensors file) and the header bytes.
@@ -11,8 +11,7 @@
 #pragma once
 
 #include "base/vec.h"
-#include "hfai/storages.h"
-#include "plan/planner.h"
+#include "formats/storages.h"
 
 #define RFS_LITERAL UINT32_MAX
 /*
@@ -32,12 +31,11 @@
 struct rfs_region {
     uint64_t start;  /* offset in the file; it ends where the next one starts */
     uint64_t at;     /* offset in image.literals, or in the target's bytes */
-    uint32_t target; /* position in the parameter list or the storages, RFS_LITERAL, or RFS_CRC… */
+    uint32_t target; /* number of a tensor or of a storage, RFS_LITERAL, or RFS_CRC… */
 };
 
 struct rfs_image {
-    const struct rfs_params *params; /* NULL: it has literal regions only, or storages */
-    /* owned; its items are the targets; NULL: targets are the parameter list's */
+    /* owned; its items are the targets; NULL: targets are the numbers that the encoder was given */
     struct rfs_storages *storages;
     uint64_t bytes; /* bytes of the file */
     size_t n;
@@ -46,53 +44,20 @@ struct rfs_image {
     size_t literal_bytes;
 };
 
-/*
- * Makes the .ckpt file that save_checkpoint writes for the parameter list; ckpt.c draws it. CRC:
- * with its trailer. 0, -ENOMEM, or -EFBIG when it would be larger than a file can be.
- */
-int rfs_image_ckpt(struct rfs_catalog *catalog, const struct rfs_params *params, bool crc,
-                   struct rfs_image **out);
-/*
- * Appends the bytes that a .ckpt file has before CONTENT bytes of a tensor, or of a chunk of one;
- * TYPE has the dims of the whole tensor. False when out of memory.
- */
-#define RFS_CKPT_CHUNK (UINT64_C(512) << 20)
-bool rfs_image_ckpt_head(struct rfs_bytes *out, const char *name, size_t name_bytes,
-                         const struct rfs_type *type, uint64_t content);
-
-/* The targets of a parameter list that a file holds. */
-struct rfs_selection {
-    const struct rfs_params *params;
-    const uint32_t *positions; /* [n] numbers of targets; NULL: all of them */
-    size_t n;
-    /* option that makes more and smaller files, for a message; NULL: the format can be another */
-    const char *divide;
+/* A tensor or other value that an encoder is given. All is borrowed for the call. */
+struct rfs_image_tensor {
+    const char *name;
+    size_t name_bytes;
+    const char *source_name; /* name for messages */
+    const struct rfs_type *type;
+    uint32_t target;         /* number of its regions' target */
+    const uint64_t *lengths; /* [n_lengths] bytes of the messages of a map tensor */
+    size_t n_lengths;
 };
-
-/*
- * Makes the safetensors file that the library writes for these targets with the metadata
- * "format": FORMAT, or with none for NULL, as its save_file does by itself; safetensors.c draws it.
- * 0, -ENOMEM, or -EINVAL with *err filled for what the format cannot hold.
- */
-int rfs_image_safetensors(struct rfs_catalog *catalog, const struct rfs_selection *selection,
-                          const char *format, struct rfs_image **out, struct rfs_error *err);
-
-/* Styles of the JSON file with the file of each parameter, which weight_map.c draws. */
-enum rfs_weight_map_style { RFS_WEIGHT_MAP_HUGGINGFACE, RFS_WEIGHT_MAP_MINDSPORE };
-struct rfs_weight_map {
-    enum rfs_weight_map_style style;
-    uint64_t total_size; /* bytes of all tensors */
-    size_t n;
-    const uint32_t *names;    /* [n] ids in the catalogue's names */
-    const char *const *files; /* [n] borrowed for the call */
-};
-/* Makes the JSON file with the file of each parameter. 0 or -ENOMEM. */
-int rfs_image_weight_map(struct rfs_catalog *catalog, const struct rfs_weight_map *map,
-                         struct rfs_image **out);
 
 /* A range of a source file. */
 struct rfs_copied {
-    uint32_t file; /* number in the catalogue's files */
+    uint32_t file; /* number in struct rfs_files */
     uint64_t offset, bytes;
 };
 /* Makes a file of ranges that lie in source files, one after the other. 0, -ENOMEM, or -EFBIG. */
@@ -140,8 +105,7 @@ size_t rfs_image_add(struct rfs_image_builder *builder, uint32_t target, uint64_
  * Makes the image, which takes the builder's arrays over. 0, -ENOMEM, or -EFBIG when it is larger
  * than a file can be.
  */
-int rfs_image_finish(struct rfs_image_builder *builder, const struct rfs_params *params,
-                     struct rfs_image **out);
+int rfs_image_finish(struct rfs_image_builder *builder, struct rfs_image **out);
 /* Frees what the builder still has. */
 void rfs_image_builder_end(struct rfs_image_builder *builder);
 /*

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "hfai/hfai_document.h"
+#include "formats/torch/document.h"
 
-#include "plan/planner.h"
-
-void rfs_hfai_document_free(struct rfs_hfai_document *document)
+void rfs_document_free(struct rfs_document *document)
 {
     rfs_arena_free(&document->arena);
     free(document->names.data);
     free(document->ranges.data);
     free(document->made.data);
-    *document = (struct rfs_hfai_document){0};
+    *document = (struct rfs_document){0};
 }
 
-static struct rfs_node *new_node(struct rfs_hfai_document *document, enum rfs_node_kind kind)
+static struct rfs_node *new_node(struct rfs_document *document, enum rfs_node_kind kind)
 {
     struct rfs_node *node = rfs_arena_alloc(&document->arena, sizeof *node);
     if (node) {
@@ -23,7 +21,7 @@ static struct rfs_node *new_node(struct rfs_hfai_document *document, enum rfs_no
     return node;
 }
 
-struct rfs_node *rfs_hfai_document_text(struct rfs_hfai_document *document, const char *text)
+struct rfs_node *rfs_document_text(struct rfs_document *document, const char *text)
 {
     struct rfs_node *node = new_node(document, RFS_NODE_TEXT);
     if (!node)
@@ -33,7 +31,7 @@ struct rfs_node *rfs_hfai_document_text(struct rfs_hfai_document *document, cons
     return node->of.text.data ? node : NULL;
 }
 
-struct rfs_node *rfs_hfai_document_int(struct rfs_hfai_document *document, int64_t value)
+struct rfs_node *rfs_document_int(struct rfs_document *document, int64_t value)
 {
     struct rfs_node *node = new_node(document, RFS_NODE_INT);
     if (node)
@@ -41,7 +39,7 @@ struct rfs_node *rfs_hfai_document_int(struct rfs_hfai_document *document, int64
     return node;
 }
 
-static struct rfs_node *new_bool(struct rfs_hfai_document *document, bool truth)
+static struct rfs_node *new_bool(struct rfs_document *document, bool truth)
 {
     struct rfs_node *node = new_node(document, RFS_NODE_BOOL);
     if (node)
@@ -49,8 +47,7 @@ static struct rfs_node *new_bool(struct rfs_hfai_document *document, bool truth)
     return node;
 }
 
-struct rfs_node *rfs_hfai_document_container(struct rfs_hfai_document *document,
-                                             enum rfs_node_kind kind)
+struct rfs_node *rfs_document_container(struct rfs_document *document, enum rfs_node_kind kind)
 {
     return new_node(document, kind);
 }
@@ -63,7 +60,7 @@ static bool is_name(const struct rfs_node *node, const char *module, const char 
            memcmp(rfs_pickle_global_name(node), name, strlen(name)) == 0;
 }
 
-static struct rfs_node *global(struct rfs_hfai_document *document, enum rfs_callable callable,
+static struct rfs_node *global(struct rfs_document *document, enum rfs_callable callable,
                                const char *module, const char *name)
 {
     char both[256];
@@ -82,7 +79,7 @@ static struct rfs_node *global(struct rfs_hfai_document *document, enum rfs_call
     return node->of.global.module && RFS_PUSH(&document->names, node) ? node : NULL;
 }
 
-static struct rfs_node *new_call(struct rfs_hfai_document *document, struct rfs_node *callee,
+static struct rfs_node *new_call(struct rfs_document *document, struct rfs_node *callee,
                                  struct rfs_node *args)
 {
     struct rfs_node *node = callee && args ? new_node(document, RFS_NODE_CALL) : NULL;
@@ -93,8 +90,8 @@ static struct rfs_node *new_call(struct rfs_hfai_document *document, struct rfs_
     return node;
 }
 
-bool rfs_hfai_document_add(struct rfs_hfai_document *document, struct rfs_node *container,
-                           const struct rfs_node *item)
+bool rfs_document_add(struct rfs_document *document, struct rfs_node *container,
+                      const struct rfs_node *item)
 {
     /* A node must not change once it is in a container. */
     struct rfs_node *added = (struct rfs_node *)(uintptr_t)item;
@@ -103,8 +100,7 @@ bool rfs_hfai_document_add(struct rfs_hfai_document *document, struct rfs_node *
            rfs_pickle_add_items(&document->arena, &container->of.items, &added, 1);
 }
 
-struct rfs_node *rfs_hfai_document_ordered(struct rfs_hfai_document *document,
-                                           struct rfs_node *pairs)
+struct rfs_node *rfs_document_ordered(struct rfs_document *document, struct rfs_node *pairs)
 {
     struct rfs_node *class = global(document, RFS_CALL_ORDERED_DICT, "collections", "OrderedDict");
     struct rfs_node *node = new_call(document, class, new_node(document, RFS_NODE_TUPLE));
@@ -118,39 +114,37 @@ struct rfs_node *rfs_hfai_document_ordered(struct rfs_hfai_document *document,
     return node;
 }
 
-static struct rfs_node *numbers(struct rfs_hfai_document *document, uint32_t n,
-                                const uint64_t *values)
+static struct rfs_node *numbers(struct rfs_document *document, uint32_t n, const uint64_t *values)
 {
     struct rfs_node *tuple = new_node(document, RFS_NODE_TUPLE);
 
     for (uint32_t i = 0; i < n; i++)
-        if (!rfs_hfai_document_add(document, tuple,
-                                   rfs_hfai_document_int(document, (int64_t)values[i])))
+        if (!rfs_document_add(document, tuple, rfs_document_int(document, (int64_t)values[i])))
             return NULL;
     return tuple;
 }
 
-struct rfs_node *rfs_hfai_document_size(struct rfs_hfai_document *document, uint32_t ndim,
-                                        const uint64_t *dims)
+struct rfs_node *rfs_document_size(struct rfs_document *document, uint32_t ndim,
+                                   const uint64_t *dims)
 {
     struct rfs_node *args = new_node(document, RFS_NODE_TUPLE);
 
-    if (!rfs_hfai_document_add(document, args, numbers(document, ndim, dims)))
+    if (!rfs_document_add(document, args, numbers(document, ndim, dims)))
         return NULL;
     return new_call(document, global(document, RFS_CALL_SIZE, "torch", "Size"), args);
 }
 
-bool rfs_hfai_document_begin(struct rfs_hfai_document *document)
+bool rfs_document_begin(struct rfs_document *document)
 {
     return RFS_PUSH(&document->made, (struct rfs_made_storage){document->ranges.n, 0, 0});
 }
 
-bool rfs_hfai_document_reserve(struct rfs_hfai_document *document, uint64_t bytes)
+bool rfs_document_reserve(struct rfs_document *document, uint64_t bytes)
 {
     return RFS_PUSH(&document->made, (struct rfs_made_storage){document->ranges.n, 0, bytes});
 }
 
-bool rfs_hfai_document_range(struct rfs_hfai_document *document, const struct rfs_range *range)
+bool rfs_document_range(struct rfs_document *document, const struct rfs_range *range)
 {
     struct rfs_made_storage *made = &document->made.data[document->made.n - 1];
 
@@ -162,7 +156,7 @@ bool rfs_hfai_document_range(struct rfs_hfai_document *document, const struct rf
 }
 
 /* Makes the persistent id of the storage begun last; its number is that of the made storage. */
-static struct rfs_node *storage(struct rfs_hfai_document *document, enum rfs_dtype dtype)
+static struct rfs_node *storage(struct rfs_document *document, enum rfs_dtype dtype)
 {
     const struct rfs_made_storage *made = &document->made.data[document->made.n - 1];
     const char *class = rfs_torch_storage_class(dtype);
@@ -173,22 +167,20 @@ static struct rfs_node *storage(struct rfs_hfai_document *document, enum rfs_dty
         return NULL;
     node->number = (uint32_t)document->made.n - 1;
     if (!document->storage_text)
-        document->storage_text = rfs_hfai_document_text(document, "storage");
+        document->storage_text = rfs_document_text(document, "storage");
     const bool ok =
-        rfs_hfai_document_add(document, node, document->storage_text) &&
-        rfs_hfai_document_add(document, node,
-                              global(document, RFS_CALL_STORAGE_CLASS,
-                                     class ? "torch" : "torch.storage",
-                                     class ? class : "UntypedStorage")) &&
-        rfs_hfai_document_add(document, node, document->storage_text) && /* key and location: */
-        rfs_hfai_document_add(document, node, document->storage_text) && /* set by the writer */
-        rfs_hfai_document_add(document, node,
-                              rfs_hfai_document_int(document, (int64_t)(made->bytes / item)));
+        rfs_document_add(document, node, document->storage_text) &&
+        rfs_document_add(document, node,
+                         global(document, RFS_CALL_STORAGE_CLASS, class ? "torch" : "torch.storage",
+                                class ? class : "UntypedStorage")) &&
+        rfs_document_add(document, node, document->storage_text) && /* key and location: */
+        rfs_document_add(document, node, document->storage_text) && /* set by the writer */
+        rfs_document_add(document, node, rfs_document_int(document, (int64_t)(made->bytes / item)));
     return ok ? node : NULL;
 }
 
-struct rfs_node *rfs_hfai_document_tensor(struct rfs_hfai_document *document, enum rfs_dtype dtype,
-                                          uint32_t ndim, const uint64_t *dims)
+struct rfs_node *rfs_document_tensor(struct rfs_document *document, enum rfs_dtype dtype,
+                                     uint32_t ndim, const uint64_t *dims)
 {
     const bool typed = rfs_torch_storage_class(dtype) != NULL;
     struct rfs_node *args = new_node(document, RFS_NODE_TUPLE);
@@ -197,16 +189,16 @@ struct rfs_node *rfs_hfai_document_tensor(struct rfs_hfai_document *document, en
 
     for (uint32_t i = ndim; i-- > 0; step *= dims[i] > 0 ? dims[i] : 1)
         strides[i] = step;
-    struct rfs_node *hooks = rfs_hfai_document_ordered(document, new_node(document, RFS_NODE_DICT));
-    const bool ok = rfs_hfai_document_add(document, args, storage(document, dtype)) &&
-                    rfs_hfai_document_add(document, args, rfs_hfai_document_int(document, 0)) &&
-                    rfs_hfai_document_add(document, args, numbers(document, ndim, dims)) &&
-                    rfs_hfai_document_add(document, args, numbers(document, ndim, strides)) &&
-                    rfs_hfai_document_add(document, args, new_bool(document, false)) &&
-                    rfs_hfai_document_add(document, args, hooks) &&
-                    (typed || rfs_hfai_document_add(document, args,
-                                                    global(document, RFS_CALL_DTYPE, "torch",
-                                                           rfs_torch_dtype_name(dtype))));
+    struct rfs_node *hooks = rfs_document_ordered(document, new_node(document, RFS_NODE_DICT));
+    const bool ok = rfs_document_add(document, args, storage(document, dtype)) &&
+                    rfs_document_add(document, args, rfs_document_int(document, 0)) &&
+                    rfs_document_add(document, args, numbers(document, ndim, dims)) &&
+                    rfs_document_add(document, args, numbers(document, ndim, strides)) &&
+                    rfs_document_add(document, args, new_bool(document, false)) &&
+                    rfs_document_add(document, args, hooks) &&
+                    (typed || rfs_document_add(document, args,
+                                               global(document, RFS_CALL_DTYPE, "torch",
+                                                      rfs_torch_dtype_name(dtype))));
     if (!ok)
         return NULL;
     return new_call(document,
@@ -215,36 +207,32 @@ struct rfs_node *rfs_hfai_document_tensor(struct rfs_hfai_document *document, en
                     args);
 }
 
-static int fail_target(struct rfs_catalog *catalog, const struct rfs_target *target,
-                       const struct rfs_type *type, struct rfs_error *err)
+static int fail_type(const struct rfs_image_tensor *tensor, const char *path, struct rfs_error *err)
 {
+    const struct rfs_type *type = tensor->type;
     const char *what = type->kind == RFS_STRING ? "a string"
                        : type->kind == RFS_MAP  ? "a map tensor"
                                                 : rfs_dtype_name((enum rfs_dtype)type->dtype);
-    return rfs_fail(err, -EINVAL,
-                    RFS_OF(rfs_catalog_path(catalog), rfs_catalog_name(catalog, target->name)),
+    return rfs_fail(err, -EINVAL, RFS_OF(path, tensor->source_name),
                     "format=ckpt, or names= mapping it to null to leave it out",
                     "is %s, and torch has no tensors of that type", what);
 }
 
-int rfs_hfai_document_params(struct rfs_hfai_document *document, struct rfs_catalog *catalog,
-                             const struct rfs_params *params, struct rfs_error *err)
+int rfs_document_dict(struct rfs_document *document, const struct rfs_image_tensor *tensors,
+                      size_t n, const char *path, struct rfs_error *err)
 {
-    struct rfs_node *dict = rfs_hfai_document_container(document, RFS_NODE_DICT);
+    struct rfs_node *dict = rfs_document_container(document, RFS_NODE_DICT);
     bool ok = dict != NULL;
 
-    for (size_t i = 0; ok && i < params->n; i++) {
-        const struct rfs_target *target = &params->targets[i];
-        const struct rfs_type *type = rfs_catalog_type(catalog, target->shown_type);
+    for (size_t i = 0; ok && i < n; i++) {
+        const struct rfs_type *type = tensors[i].type;
         const enum rfs_dtype dtype = (enum rfs_dtype)type->dtype;
         if (type->kind != RFS_TENSOR || !rfs_torch_dtype_name(dtype))
-            return fail_target(catalog, target, type, err);
-        ok = rfs_hfai_document_reserve(document, type->bytes) &&
-             rfs_hfai_document_add(
-                 document, dict,
-                 rfs_hfai_document_text(document, rfs_catalog_name(catalog, target->shown_name))) &&
-             rfs_hfai_document_add(
-                 document, dict, rfs_hfai_document_tensor(document, dtype, type->ndim, type->dims));
+            return fail_type(&tensors[i], path, err);
+        ok = rfs_document_reserve(document, type->bytes) &&
+             rfs_document_add(document, dict, rfs_document_text(document, tensors[i].name)) &&
+             rfs_document_add(document, dict,
+                              rfs_document_tensor(document, dtype, type->ndim, type->dims));
     }
     document->root = dict;
     return ok ? 0 : rfs_fail_memory(err);

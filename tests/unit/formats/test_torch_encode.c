@@ -3,10 +3,10 @@
  * Images of files of torch.save, read by the reader of such files: what is where, checksums, sizes
  * over 4 GiB.
  */
-#include "tests/unit/image/support.h"
-
-#include "image/pt.h"
+#include "formats/torch/torch_encode.h"
+#include "plan/slice.h"
 #include "tests/support/tree.h"
+#include "tests/unit/formats/encoded.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -37,7 +37,7 @@ static uint32_t source_sum(uint64_t offset, uint64_t n, uint32_t sum)
 
 /* ---- reading an image ---- */
 
-/* A byte of a target: of a stock's ranges, or 0 of a parameter list's. */
+/* A byte of a target: of a stock's ranges, or 0 of a list's. */
 static unsigned char target_byte(const struct rfs_image *image, uint32_t target, uint64_t at)
 {
     struct rfs_slice slice = {0};
@@ -45,7 +45,7 @@ static unsigned char target_byte(const struct rfs_image *image, uint32_t target,
 
     if (!image->storages)
         return 0;
-    assert_int_equal(rfs_storages_slice(image->storages, target, &slice), 0);
+    assert_int_equal(rfs_slice_storage(image->storages, target, &slice), 0);
     for (size_t i = 0; i < slice.n; i++) {
         const struct rfs_block *block = &slice.blocks[i];
         assert_int_equal(block->n_loops, 0);
@@ -174,16 +174,15 @@ static void make_records(uint64_t *random, struct expected *expected)
 }
 
 /* A dict of bytes tensors t0, t1, …, of which the last is in it a second time. */
-static void make_document(uint64_t *random, struct expected *expected,
-                          struct rfs_hfai_document *out)
+static void make_document(uint64_t *random, struct expected *expected, struct rfs_document *out)
 {
-    struct rfs_node *dict = rfs_hfai_document_container(out, RFS_NODE_DICT);
+    struct rfs_node *dict = rfs_document_container(out, RFS_NODE_DICT);
     struct rfs_node *tensor = NULL;
 
     for (unsigned i = 0; i < STORAGES; i++) {
         uint64_t bytes = 0;
         char name[16];
-        assert_true(rfs_hfai_document_begin(out));
+        assert_true(rfs_document_begin(out));
         expected->n_ranges[i] = test_below(random, RANGES + 1);
         for (unsigned k = 0; k < expected->n_ranges[i]; k++) {
             const struct rfs_zip_entry *record = &expected->record[test_below(random, RECORDS)];
@@ -192,16 +191,16 @@ static void make_document(uint64_t *random, struct expected *expected,
             const uint64_t n =
                 whole ? record->bytes : test_below(random, (uint32_t)(record->bytes - from) + 1);
             expected->range[i][k] = (struct rfs_range){record, from, n, 0};
-            assert_true(rfs_hfai_document_range(out, &expected->range[i][k]));
+            assert_true(rfs_document_range(out, &expected->range[i][k]));
             bytes += n;
         }
-        tensor = rfs_hfai_document_tensor(out, RFS_UINT8, 1, &bytes);
+        tensor = rfs_document_tensor(out, RFS_UINT8, 1, &bytes);
         snprintf(name, sizeof name, "t%u", i);
-        assert_true(rfs_hfai_document_add(out, dict, rfs_hfai_document_text(out, name)));
-        assert_true(rfs_hfai_document_add(out, dict, tensor));
+        assert_true(rfs_document_add(out, dict, rfs_document_text(out, name)));
+        assert_true(rfs_document_add(out, dict, tensor));
     }
-    assert_true(rfs_hfai_document_add(out, dict, rfs_hfai_document_text(out, "again")));
-    assert_true(rfs_hfai_document_add(out, dict, tensor));
+    assert_true(rfs_document_add(out, dict, rfs_document_text(out, "again")));
+    assert_true(rfs_document_add(out, dict, tensor));
     out->root = dict;
 }
 
@@ -227,10 +226,10 @@ static void expect_storage(const struct rfs_image *image, const struct expected 
     assert_int_equal(record->crc, known || summed ? sum : 0);
 }
 
-static void check_random(struct world *w, uint64_t *random)
+static void check_random(uint64_t *random)
 {
     struct expected expected;
-    struct rfs_hfai_document document = {0};
+    struct rfs_document document = {0};
     struct rfs_image *image;
     struct rfs_torch torch;
     struct rfs_error err = {0};
@@ -238,11 +237,12 @@ static void check_random(struct world *w, uint64_t *random)
 
     make_records(random, &expected);
     make_document(random, &expected, &document);
-    const struct rfs_pt_config config = {
-        .catalog = w->catalog, .document = &document, .stem = "PART_007", .crc = summed};
-    if (rfs_image_pt(&config, &image, &err))
+    const struct rfs_torch_origin origin = {.path = "x.pt"};
+    const struct rfs_torch_content content = {
+        .document = &document, .origins = &origin, .stem = "PART_007", .crc = summed};
+    if (rfs_torch_encode(&content, &image, &err))
         fail_msg("%s", err.text);
-    rfs_hfai_document_free(&document);
+    rfs_document_free(&document);
     open_image(image, &torch);
     assert_int_equal(torch.prefix_bytes, 8);
     assert_memory_equal(torch.prefix, "PART_007", 8);
@@ -263,23 +263,24 @@ static void test_ranges(void **state)
 {
     uint64_t random = test_seed();
 
+    (void)state;
+
     for (unsigned i = 0; i < 60; i++)
-        check_random(*state, &random);
+        check_random(&random);
 }
 
-/* ---- parameter lists ---- */
+/* ---- lists of tensors ---- */
 
-static struct rfs_image *params_image(struct world *w, const char *stem)
+static struct rfs_image *dict_image(struct world *w, const char *stem)
 {
-    struct rfs_hfai_document document = {0};
+    struct rfs_document document = {0};
     struct rfs_image *image = NULL;
-    const struct rfs_pt_config config = {
-        .catalog = w->catalog, .document = &document, .params = w->params, .stem = stem};
+    const struct rfs_torch_content content = {.document = &document, .stem = stem};
 
-    if (rfs_hfai_document_params(&document, w->catalog, w->params, &w->err) ||
-        rfs_image_pt(&config, &image, &w->err))
+    if (rfs_document_dict(&document, w->tensors, w->n, "/source", &w->err) ||
+        rfs_torch_encode(&content, &image, &w->err))
         fail_msg("%s", w->err.text);
-    rfs_hfai_document_free(&document);
+    rfs_document_free(&document);
     return image;
 }
 
@@ -299,7 +300,7 @@ static void test_every_dtype(void **state)
         /* Of no axis, of one, of no elements. */
         add_tensor(w, name, dtypes[i], i % 3 == 2 ? 3 : i % 3, dims);
     }
-    struct rfs_image *image = params_image(w, "archive");
+    struct rfs_image *image = dict_image(w, "archive");
     open_image(image, &torch);
     expect_descriptors(image, &torch.zip);
     for (unsigned i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
@@ -333,7 +334,7 @@ static void test_beyond_4_gib(void **state)
         snprintf(name, sizeof name, "%u", i);
         add_tensor(w, name, RFS_INT8, 1, &sizes[i]);
     }
-    struct rfs_image *image = params_image(w, "archive");
+    struct rfs_image *image = dict_image(w, "archive");
     open_image(image, &torch);
     expect_descriptors(image, &torch.zip);
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -362,7 +363,7 @@ static void test_many_entries(void **state)
         snprintf(name, sizeof name, "%u", i);
         add_tensor(w, name, RFS_INT8, 1, &one);
     }
-    struct rfs_image *image = params_image(w, "archive");
+    struct rfs_image *image = dict_image(w, "archive");
     assert_int_equal(number(image, image->bytes - 12, 2), 0xffff);
     open_image(image, &torch);
     assert_int_equal(torch.zip.n, 66003);
@@ -385,7 +386,7 @@ static void test_stems(void **state)
         struct rfs_torch torch;
         memset(stem, 'x', n);
         stem[n] = '\0';
-        struct rfs_image *image = params_image(w, stem);
+        struct rfs_image *image = dict_image(w, stem);
         open_image(image, &torch);
         assert_int_equal(torch.prefix_bytes, n);
         expect_descriptors(image, &torch.zip);
@@ -396,13 +397,13 @@ static void test_stems(void **state)
 
 static void expect_refused(struct world *w, const char *what)
 {
-    struct rfs_hfai_document document = {0};
+    struct rfs_document document = {0};
 
-    assert_int_equal(rfs_hfai_document_params(&document, w->catalog, w->params, &w->err), -EINVAL);
+    assert_int_equal(rfs_document_dict(&document, w->tensors, w->n, "/source", &w->err), -EINVAL);
     if (!strstr(w->err.text, what))
         fail_msg("no '%s' in: %s", what, w->err.text);
-    rfs_hfai_document_free(&document);
-    w->params->n = 0;
+    rfs_document_free(&document);
+    w->n = 0;
 }
 
 static void test_what_torch_has_not(void **state)

@@ -5,10 +5,9 @@
  * batches of 1,000; a tuple that was written while its own items were is taken from the memo
  * instead.
  */
-#include "image/pickler.h"
+#include "formats/torch/pickler.h"
 
-#include "base/vec.h"
-#include "image/image.h"
+#include "formats/image.h"
 
 enum { BATCH = 1000 };
 #define NO_MEMO UINT32_MAX

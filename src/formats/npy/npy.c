@@ -16,11 +16,10 @@
  * that numpy reads, "really" the dtype of its elements if numpy has no such type. A tensor that is
  * not cut has no "whole", "pieces" and "boxes".
  */
-#include "image/npy.h"
+#include "formats/npy/npy.h"
 
 #include "base/cleanup.h"
 #include "base/json_write.h"
-#include "image/image.h"
 
 #define MAGIC "\x93NUMPY\x01\x00"
 #define PREFIX (sizeof MAGIC - 1 + 2)
@@ -111,17 +110,15 @@ bool rfs_npy_header(const struct rfs_npy *npy, struct rfs_bytes *out)
     return true;
 }
 
-int rfs_image_npy(struct rfs_catalog *catalog, const struct rfs_params *params, uint32_t target,
-                  struct rfs_image **out)
+int rfs_npy_encode(const struct rfs_type *type, uint32_t target, struct rfs_image **out)
 {
     RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
-    const struct rfs_type *type = rfs_catalog_type(catalog, params->targets[target].shown_type);
     struct rfs_npy npy;
 
     rfs_npy_describe(type, &npy);
     rfs_npy_header(&npy, &builder.literals);
     rfs_image_add(&builder, target, 0, type->bytes);
-    return rfs_image_finish(&builder, params, out);
+    return rfs_image_finish(&builder, out);
 }
 
 /* ---- the JSON file beside it ----------------------------------------------------------------- */
@@ -168,7 +165,7 @@ static void put_cut(struct rfs_json_write *json, const struct rfs_about *about)
     rfs_json_end(json);
 }
 
-int rfs_image_about(const struct rfs_about *about, struct rfs_image **out)
+int rfs_npy_encode_about(const struct rfs_about *about, struct rfs_image **out)
 {
     RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
     struct rfs_json_write json = {.bytes = &builder.literals, .indent = 2};
@@ -187,5 +184,5 @@ int rfs_image_about(const struct rfs_about *about, struct rfs_image **out)
     for (size_t i = 0; i < about->n_files; i++)
         rfs_json_put_text(&json, NULL, about->files[i]);
     rfs_json_finish(&json);
-    return rfs_image_finish(&builder, NULL, out);
+    return rfs_image_finish(&builder, out);
 }

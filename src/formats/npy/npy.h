@@ -2,7 +2,7 @@
 /* Makes the files of a single tensor: as numpy.save writes it, and its description in JSON. */
 #pragma once
 
-#include "image/image.h"
+#include "formats/image.h"
 
 /* A description of a value for numpy. */
 struct rfs_npy {
@@ -21,9 +21,8 @@ void rfs_npy_describe(const struct rfs_type *type, struct rfs_npy *out);
 /* Appends all that comes before the data. False when out of memory. */
 bool rfs_npy_header(const struct rfs_npy *npy, struct rfs_bytes *out);
 
-/* Makes the .npy file of a parameter list's target as it is shown. 0, -ENOMEM or -EFBIG. */
-int rfs_image_npy(struct rfs_catalog *catalog, const struct rfs_params *params, uint32_t target,
-                  struct rfs_image **out);
+/* Makes the .npy file of a value of TYPE, whose bytes are those of TARGET. 0, -ENOMEM or -EFBIG. */
+int rfs_npy_encode(const struct rfs_type *type, uint32_t target, struct rfs_image **out);
 
 /* The contents of the JSON file beside it. All is borrowed. */
 struct rfs_about {
@@ -47,4 +46,4 @@ struct rfs_about {
 };
 
 /* Makes the JSON file. 0 or -ENOMEM. */
-int rfs_image_about(const struct rfs_about *about, struct rfs_image **out);
+int rfs_npy_encode_about(const struct rfs_about *about, struct rfs_image **out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "image/image.h"
+#include "formats/image.h"
 
 #include "base/checked.h"
 #include "base/cleanup.h"
@@ -65,8 +65,7 @@ size_t rfs_image_add(struct rfs_image_builder *builder, uint32_t target, uint64_
     return builder->regions.n - 1;
 }
 
-int rfs_image_finish(struct rfs_image_builder *builder, const struct rfs_params *params,
-                     struct rfs_image **out)
+int rfs_image_finish(struct rfs_image_builder *builder, struct rfs_image **out)
 {
     struct rfs_image *image = *out = NULL;
 
@@ -75,7 +74,6 @@ int rfs_image_finish(struct rfs_image_builder *builder, const struct rfs_params 
         return -EFBIG;
     if (builder->failed || builder->literals.failed || !(image = calloc(1, sizeof *image)))
         return -ENOMEM;
-    image->params = params;
     image->bytes = builder->offset;
     image->n = builder->regions.n;
     image->literal_bytes = builder->literals.n;
@@ -101,14 +99,6 @@ bool rfs_image_take_storages(struct rfs_image *image, struct rfs_storages *stora
     return true;
 }
 
-static bool add_range(struct rfs_storages *storages, const struct rfs_copied *copied)
-{
-    const struct rfs_zip_entry record = {.offset = copied->offset, .bytes = copied->bytes};
-    const struct rfs_range range = {.record = &record, .bytes = copied->bytes};
-
-    return rfs_storages_begin(storages) && rfs_storages_add(storages, copied->file, &range);
-}
-
 int rfs_image_copied(const struct rfs_copied *copied, size_t n, struct rfs_image **out)
 {
     RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
@@ -117,10 +107,11 @@ int rfs_image_copied(const struct rfs_copied *copied, size_t n, struct rfs_image
 
     *out = NULL;
     for (size_t i = 0; ok && i < n; i++) {
-        ok = add_range(&storages, &copied[i]);
+        ok = rfs_storages_begin(&storages) &&
+             rfs_storages_add(&storages, copied[i].file, copied[i].offset, copied[i].bytes, 0);
         rfs_image_add(&builder, (uint32_t)i, 0, copied[i].bytes);
     }
-    const int rc = ok ? rfs_image_finish(&builder, NULL, out) : -ENOMEM;
+    const int rc = ok ? rfs_image_finish(&builder, out) : -ENOMEM;
     if (rc == 0 && rfs_image_take_storages(*out, &storages))
         return 0;
     rfs_storages_free(&storages);

@@ -4,7 +4,7 @@
  * packs are those of our encoder, and our walker finds in them what was packed.
  */
 #include "formats/ckpt/ckpt.h"
-#include "tests/unit/image/support.h"
+#include "tests/unit/formats/encoded.h"
 
 #include "proto/checkpoint.pb-c.h"
 
@@ -129,7 +129,7 @@ static void test_the_encoder_writes_what_protobuf_packs(void **given)
             dims[k] = (uint64_t)values[i].dims[k];
         add_tensor(w, values[i].name, values[i].dtype, (unsigned)values[i].tensor.n_dims, dims);
     }
-    assert_int_equal(rfs_image_ckpt(w->catalog, w->params, false, &image), 0);
+    assert_int_equal(rfs_ckpt_encode(w->tensors, w->n, false, &image), 0);
     assert_int_equal(image->bytes, size);
     for (size_t i = 0; i < image->n; i++) {
         const struct rfs_region *region = &image->regions[i];

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/unit/image/support.h"
-
-#include "tests/support/tree.h"
+#include "tests/unit/formats/encoded.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,19 +12,11 @@
 int set_up(void **state)
 {
     struct world *w = calloc(1, sizeof *w);
-    struct bytes file = {0};
 
     assert_non_null(w);
-    w->root = tree_new();
-    ckpt_tensor(&file, "unused", "Int8", 0, NULL, "x", 1);
-    tree_write(w->root, "rank_0/net.ckpt", file.data, file.n);
-    bytes_free(&file);
-    const struct rfs_source_spec spec = {
-        .path = w->root, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
-    if (rfs_catalog_open(&spec, NULL, NULL, &w->catalog, &w->err))
-        fail_msg("%s", w->err.text);
-    w->params = calloc(1, sizeof *w->params);
-    assert_non_null(w->params);
+    w->tables = (struct rfs_tables){rfs_intern_new(), rfs_intern_new()};
+    assert_non_null(w->tables.names);
+    assert_non_null(w->tables.types);
     *state = w;
     return 0;
 }
@@ -35,9 +25,9 @@ int tear_down(void **state)
 {
     struct world *w = *state;
 
-    rfs_catalog_close(w->catalog);
-    tree_remove(w->root);
-    free(w->params);
+    rfs_intern_free(w->tables.names);
+    rfs_intern_free(w->tables.types);
+    free(w->tensors);
     free(w);
     return 0;
 }
@@ -46,7 +36,6 @@ void add_target(struct world *w, const char *name, enum rfs_kind kind, enum rfs_
                 unsigned ndim, const uint64_t *dims, uint64_t bytes)
 {
     struct rfs_type type;
-    struct rfs_tables *tables = rfs_catalog_tables(w->catalog);
 
     memset(&type, 0, sizeof type);
     type.bytes = bytes;
@@ -55,17 +44,20 @@ void add_target(struct world *w, const char *name, enum rfs_kind kind, enum rfs_
     type.kind = (uint8_t)kind;
     for (unsigned i = 0; i < ndim; i++)
         type.dims[i] = dims[i];
-    if (w->params->n == w->cap) {
+    if (w->n == w->cap) {
         w->cap = 2 * w->cap + 8;
-        w->params = realloc(w->params, sizeof *w->params + w->cap * sizeof *w->params->targets);
-        assert_non_null(w->params);
+        w->tensors = realloc(w->tensors, w->cap * sizeof *w->tensors);
+        assert_non_null(w->tensors);
     }
-    struct rfs_target *target = &w->params->targets[w->params->n++];
-    *target = (struct rfs_target){.geometry = RFS_NO_ID, .lengths = RFS_NO_ID};
-    target->shown_name = rfs_intern_add(tables->names, name, strlen(name));
-    target->shown_type = rfs_intern_add(tables->types, &type, sizeof type);
-    assert_int_not_equal(target->shown_name, RFS_NO_ID);
-    assert_int_not_equal(target->shown_type, RFS_NO_ID);
+    const uint32_t name_id = rfs_intern_add(w->tables.names, name, strlen(name));
+    const uint32_t type_id = rfs_intern_add(w->tables.types, &type, sizeof type);
+    assert_int_not_equal(name_id, RFS_NO_ID);
+    assert_int_not_equal(type_id, RFS_NO_ID);
+    struct rfs_image_tensor *tensor = &w->tensors[w->n];
+    *tensor = (struct rfs_image_tensor){.target = (uint32_t)w->n++};
+    tensor->name = rfs_intern_bytes(w->tables.names, name_id, &tensor->name_bytes);
+    tensor->source_name = tensor->name;
+    tensor->type = rfs_intern_bytes(w->tables.types, type_id, NULL);
 }
 
 void add_tensor(struct world *w, const char *name, enum rfs_dtype dtype, unsigned ndim,

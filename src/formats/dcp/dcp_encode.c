@@ -20,43 +20,10 @@
  *
  * Objects are made as pickle makes them: NEWOBJ, and BUILD with a dict of the fields.
  */
-#include "image/dcp.h"
+#include "formats/dcp/dcp_encode.h"
 
 #include "base/cleanup.h"
 #include "formats/torch/torch.h"
-#include "image/image.h"
-#include "image/pt.h"
-
-/* ---- files of chunks ------------------------------------------------------------------------- */
-
-int rfs_image_dcp(struct rfs_catalog *catalog, const struct rfs_params *params,
-                  const struct rfs_image_dcp_chunk *chunks, size_t n, bool crc,
-                  struct rfs_image **out, uint64_t *ends, struct rfs_error *err)
-{
-    RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
-    int rc = 0;
-
-    *out = NULL;
-    for (size_t i = 0; rc == 0 && i < n; i++) {
-        const struct rfs_pt_tensor tensor = {.params = params,
-                                             .target = chunks[i].target,
-                                             .at = chunks[i].at,
-                                             .type = rfs_catalog_type(catalog, chunks[i].type),
-                                             .crc = crc};
-        ends[i] = rfs_image_here(&builder);
-        rc = rfs_image_pt_tensor(&builder, &tensor, err);
-    }
-    if (rc)
-        return rc;
-    ends[n] = rfs_image_here(&builder);
-    rc = rfs_image_finish(&builder, params, out);
-    if (rc == -EFBIG)
-        return rfs_fail(err, rc, RFS_IN(rfs_catalog_path(catalog)), NULL,
-                        "a .distcp file would be larger than a file can be");
-    return rc ? rfs_fail_memory(err) : 0;
-}
-
-/* ---- .metadata ------------------------------------------------------------------------------- */
 
 #define METADATA "torch.distributed.checkpoint.metadata"
 
@@ -92,7 +59,7 @@ static const char *const fields[N_FIELDS] = {"properties",    "size",  "chunks",
                                              "relative_path", "length"};
 
 struct pickler {
-    struct rfs_catalog *catalog;
+    const struct rfs_tables *tables;
     struct rfs_bytes *out;
     uint32_t memo; /* next memo number */
     /* memo numbers + 1; 0: not written yet */
@@ -213,11 +180,11 @@ static void put_properties(struct pickler *p, enum rfs_dtype dtype)
 
 static const struct rfs_type *type_of(const struct pickler *p, uint32_t type)
 {
-    return rfs_catalog_type(p->catalog, type);
+    return rfs_intern_bytes(p->tables->types, type, NULL);
 }
 
 /* Puts the TensorStorageMetadata of a tensor with N items. */
-static void put_tensor(struct pickler *p, const struct rfs_image_dcp_item *items, size_t n)
+static void put_tensor(struct pickler *p, const struct rfs_dcp_listed_item *items, size_t n)
 {
     const struct rfs_type *whole = type_of(p, items->whole);
     uint64_t at[RFS_MAX_DIMS];
@@ -275,7 +242,7 @@ static void put_info(struct pickler *p, const char *path, uint64_t begin, uint64
 }
 
 /* Puts a MetadataIndex and its _StorageInfo. */
-static void put_item(struct pickler *p, const struct rfs_image_dcp_item *item, uint32_t name,
+static void put_item(struct pickler *p, const struct rfs_dcp_listed_item *item, uint32_t name,
                      uint64_t number)
 {
     const struct rfs_type *whole = type_of(p, item->whole);
@@ -289,7 +256,7 @@ static void put_item(struct pickler *p, const struct rfs_image_dcp_item *item, u
 }
 
 /* Returns where the items with the name of item I end. */
-static size_t end_of(const struct rfs_image_dcp_item *items, size_t n, size_t i)
+static size_t end_of(const struct rfs_dcp_listed_item *items, size_t n, size_t i)
 {
     size_t end = i;
 
@@ -301,15 +268,14 @@ static size_t end_of(const struct rfs_image_dcp_item *items, size_t n, size_t i)
 /* Puts a name as the key of the value that follows. Returns its memo number. */
 static uint32_t put_name(struct pickler *p, uint32_t name)
 {
-    put_text(p, rfs_catalog_name(p->catalog, name));
+    put_text(p, rfs_intern_text(p->tables->names, name));
     return memoize(p);
 }
 
 /*
  * Puts state_dict_metadata. Returns how many names there are; NAMES gets the memo number of each.
  */
-static size_t put_values(struct pickler *p, const struct rfs_image_dcp_listing *listing,
-                         uint32_t *names)
+static size_t put_values(struct pickler *p, const struct rfs_dcp_listing *listing, uint32_t *names)
 {
     size_t k = 0;
 
@@ -327,7 +293,7 @@ static size_t put_values(struct pickler *p, const struct rfs_image_dcp_listing *
 }
 
 /* storage_data. */
-static void put_infos(struct pickler *p, const struct rfs_image_dcp_listing *listing,
+static void put_infos(struct pickler *p, const struct rfs_dcp_listing *listing,
                       const uint32_t *names)
 {
     size_t k = 0;
@@ -344,7 +310,7 @@ static void put_infos(struct pickler *p, const struct rfs_image_dcp_listing *lis
 }
 
 /* Puts mcore_data. */
-static void put_shapes(struct pickler *p, const struct rfs_image_dcp_listing *listing,
+static void put_shapes(struct pickler *p, const struct rfs_dcp_listing *listing,
                        const uint32_t *names)
 {
     size_t k = 0;
@@ -365,7 +331,7 @@ static void put_shapes(struct pickler *p, const struct rfs_image_dcp_listing *li
 }
 
 /* Puts all; NAMES has room for the memo number of each name. */
-static void put_all(struct pickler *p, const struct rfs_image_dcp_listing *listing, uint32_t *names)
+static void put_all(struct pickler *p, const struct rfs_dcp_listing *listing, uint32_t *names)
 {
     rfs_bytes_put(p->out, "\x80\x04", 2);
     begin_object(p, CLASS_METADATA);
@@ -395,16 +361,16 @@ static void put_all(struct pickler *p, const struct rfs_image_dcp_listing *listi
     put(p, '.');
 }
 
-int rfs_image_dcp_metadata(struct rfs_catalog *catalog, const struct rfs_image_dcp_listing *listing,
-                           struct rfs_image **out)
+int rfs_dcp_encode_metadata(const struct rfs_tables *tables, const struct rfs_dcp_listing *listing,
+                            struct rfs_image **out)
 {
     RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
     RFS_FREE uint32_t *names = calloc(listing->n + listing->n_objects + 1, sizeof *names);
-    struct pickler pickler = {.catalog = catalog, .out = &builder.literals};
+    struct pickler pickler = {.tables = tables, .out = &builder.literals};
 
     *out = NULL;
     if (!names)
         return -ENOMEM;
     put_all(&pickler, listing, names);
-    return rfs_image_finish(&builder, NULL, out);
+    return rfs_image_finish(&builder, out);
 }

@@ -12,10 +12,8 @@
 #pragma once
 
 #include "base/vec.h"
-#include "catalog/catalog.h"
+#include "formats/image.h"
 #include "formats/torch/torch.h"
-
-struct rfs_params;
 
 /* The origin of nodes that are made; source files have the numbers below it. */
 #define RFS_ORIGIN_MADE UINT16_MAX
@@ -28,13 +26,23 @@ struct rfs_range {
     uint16_t origin; /* number of the source file */
 };
 
+/* Adds a range of FILE to the item of storages that was begun last. False when out of memory. */
+static inline bool rfs_range_store(const struct rfs_range *range, uint32_t file,
+                                   struct rfs_storages *storages)
+{
+    const struct rfs_zip_entry *record = range->record;
+
+    return rfs_storages_add(storages, file, record->offset + range->offset, range->bytes,
+                            range->bytes == record->bytes ? record->crc : 0);
+}
+
 struct rfs_made_storage {
     size_t first; /* its first range */
     size_t n;     /* number of its ranges */
     uint64_t bytes;
 };
 
-struct rfs_hfai_document {
+struct rfs_document {
     struct rfs_arena arena; /* has the nodes made; not counted in any pickle */
     const struct rfs_node *root;
     RFS_VEC(struct rfs_node *) names; /* globals, each once */
@@ -43,44 +51,42 @@ struct rfs_hfai_document {
     RFS_VEC(struct rfs_made_storage) made;
 };
 
-void rfs_hfai_document_free(struct rfs_hfai_document *document);
+void rfs_document_free(struct rfs_document *document);
 
 /* Make nodes, which the document owns. NULL when out of memory. Texts are copied. */
-struct rfs_node *rfs_hfai_document_text(struct rfs_hfai_document *document, const char *text);
-struct rfs_node *rfs_hfai_document_int(struct rfs_hfai_document *document, int64_t value);
-struct rfs_node *rfs_hfai_document_container(struct rfs_hfai_document *document,
-                                             enum rfs_node_kind kind);
+struct rfs_node *rfs_document_text(struct rfs_document *document, const char *text);
+struct rfs_node *rfs_document_int(struct rfs_document *document, int64_t value);
+struct rfs_node *rfs_document_container(struct rfs_document *document, enum rfs_node_kind kind);
 /*
  * Adds to a TUPLE, LIST or DICT (key and value in turn) of the document. False when out of memory.
  */
-bool rfs_hfai_document_add(struct rfs_hfai_document *document, struct rfs_node *container,
-                           const struct rfs_node *item);
+bool rfs_document_add(struct rfs_document *document, struct rfs_node *container,
+                      const struct rfs_node *item);
 /* Makes a collections.OrderedDict() and sets PAIRS (a DICT of the document) on it. */
-struct rfs_node *rfs_hfai_document_ordered(struct rfs_hfai_document *document,
-                                           struct rfs_node *pairs);
+struct rfs_node *rfs_document_ordered(struct rfs_document *document, struct rfs_node *pairs);
 /* Makes torch.Size(dims). */
-struct rfs_node *rfs_hfai_document_size(struct rfs_hfai_document *document, uint32_t ndim,
-                                        const uint64_t *dims);
+struct rfs_node *rfs_document_size(struct rfs_document *document, uint32_t ndim,
+                                   const uint64_t *dims);
 
 /* Begins a made storage, whose ranges follow; false when out of memory. */
-bool rfs_hfai_document_begin(struct rfs_hfai_document *document);
+bool rfs_document_begin(struct rfs_document *document);
 /*
- * Adds a made storage of BYTES bytes that come from elsewhere: a target of a parameter list. False
- * when out of memory.
+ * Adds a made storage of BYTES bytes that come from elsewhere: a tensor that an encoder is given.
+ * False when out of memory.
  */
-bool rfs_hfai_document_reserve(struct rfs_hfai_document *document, uint64_t bytes);
+bool rfs_document_reserve(struct rfs_document *document, uint64_t bytes);
 /* Adds a range to the storage that was begun last; false when out of memory. */
-bool rfs_hfai_document_range(struct rfs_hfai_document *document, const struct rfs_range *range);
+bool rfs_document_range(struct rfs_document *document, const struct rfs_range *range);
 /*
  * Makes a row-major tensor of DTYPE over the storage that was begun last, whose node has the number
  * of that storage. NULL when out of memory.
  */
-struct rfs_node *rfs_hfai_document_tensor(struct rfs_hfai_document *document, enum rfs_dtype dtype,
-                                          uint32_t ndim, const uint64_t *dims);
+struct rfs_node *rfs_document_tensor(struct rfs_document *document, enum rfs_dtype dtype,
+                                     uint32_t ndim, const uint64_t *dims);
 
 /*
- * Makes the root a dict of the parameter list's tensors by their shown names; made storage K is
- * target K's. 0, -ENOMEM, or -EINVAL with *err filled for types that torch lacks.
+ * Makes the root a dict of tensors by their names; made storage K is that of tensor K. PATH is for
+ * messages. 0, -ENOMEM, or -EINVAL with *err filled for types that torch lacks.
  */
-int rfs_hfai_document_params(struct rfs_hfai_document *document, struct rfs_catalog *catalog,
-                             const struct rfs_params *params, struct rfs_error *err);
+int rfs_document_dict(struct rfs_document *document, const struct rfs_image_tensor *tensors,
+                      size_t n, const char *path, struct rfs_error *err);

@@ -3,7 +3,7 @@
  * Pickles that are read and written again: the same graph, what is shared still shared, and the
  * same bytes.
  */
-#include "image/pickler.h"
+#include "formats/torch/pickler.h"
 
 #include "tests/support/tree.h"
 

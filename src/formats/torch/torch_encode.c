@@ -11,11 +11,10 @@
  * and the checksums of some is known, and literal. A checksum that would take reading is 0, or a
  * region to compute.
  */
-#include "image/pt.h"
+#include "formats/torch/torch_encode.h"
 
 #include "base/cleanup.h"
-#include "image/image.h"
-#include "image/pickler.h"
+#include "formats/torch/pickler.h"
 
 #include <zlib.h>
 
@@ -36,7 +35,7 @@ struct entry {
 };
 
 struct encoder {
-    const struct rfs_pt_config *config;
+    const struct rfs_torch_content *content;
     struct rfs_image_builder *builder;
     uint64_t base;   /* offset of the archive in the file */
     uint32_t target; /* target of made storage 0 */
@@ -44,7 +43,7 @@ struct encoder {
     struct rfs_bytes pickle;
     struct rfs_storages storages;
     RFS_VEC(uint64_t) sizes;   /* bytes of each storage */
-    RFS_VEC(uint32_t) targets; /* number of each storage in storages or the parameter list */
+    RFS_VEC(uint32_t) targets; /* target of each storage */
     RFS_VEC(const void *) met; /* record or made storage of each storage */
     uint32_t *table;           /* open addressing over met: number + 1 */
     size_t cap;
@@ -95,33 +94,33 @@ static bool grow(struct encoder *encoder)
     return true;
 }
 
+/* Takes a range into the storages of the image. */
+static bool add_range(struct encoder *encoder, const struct rfs_range *range)
+{
+    return rfs_range_store(range, encoder->content->origins[range->origin].file,
+                           &encoder->storages);
+}
+
 static bool add_made(struct encoder *encoder, const struct rfs_made_storage *made)
 {
-    const struct rfs_hfai_document *document = encoder->config->document;
+    const struct rfs_document *document = encoder->content->document;
+    uint32_t target = encoder->target + (uint32_t)(made - document->made.data);
 
-    if (encoder->config->params)
-        return RFS_PUSH(&encoder->sizes, made->bytes) &&
-               RFS_PUSH(&encoder->targets,
-                        encoder->target + (uint32_t)(made - document->made.data));
-    if (!rfs_storages_begin(&encoder->storages))
-        return false;
-    for (size_t i = 0; i < made->n; i++) {
-        const struct rfs_range *range = &document->ranges.data[made->first + i];
-        const uint32_t file = rfs_catalog_file(encoder->config->catalog, range->origin);
-        if (!rfs_storages_add(&encoder->storages, file, range))
+    if (encoder->content->origins) {
+        if (!rfs_storages_begin(&encoder->storages))
             return false;
+        for (size_t i = 0; i < made->n; i++)
+            if (!add_range(encoder, &document->ranges.data[made->first + i]))
+                return false;
+        target = (uint32_t)encoder->storages.items.n - 1;
     }
-    return RFS_PUSH(&encoder->sizes, made->bytes) &&
-           RFS_PUSH(&encoder->targets, (uint32_t)encoder->storages.items.n - 1);
+    return RFS_PUSH(&encoder->sizes, made->bytes) && RFS_PUSH(&encoder->targets, target);
 }
 
 static bool add_record(struct encoder *encoder, const struct rfs_zip_entry *record, uint16_t origin)
 {
-    const struct rfs_range range = {record, 0, record->bytes, origin};
-    const uint32_t file = rfs_catalog_file(encoder->config->catalog, origin);
-
     return rfs_storages_begin(&encoder->storages) &&
-           rfs_storages_add(&encoder->storages, file, &range) &&
+           add_range(encoder, &(const struct rfs_range){record, 0, record->bytes, origin}) &&
            RFS_PUSH(&encoder->sizes, record->bytes) &&
            RFS_PUSH(&encoder->targets, (uint32_t)encoder->storages.items.n - 1);
 }
@@ -130,19 +129,18 @@ static bool add_record(struct encoder *encoder, const struct rfs_zip_entry *reco
 static int number_storage(void *ctx, const struct rfs_node *storage, uint32_t *key)
 {
     struct encoder *encoder = ctx;
-    const struct rfs_pt_config *config = encoder->config;
+    const struct rfs_torch_content *content = encoder->content;
     const struct rfs_zip_entry *record = NULL;
     const struct rfs_made_storage *made = NULL;
     const void *what;
 
     if (storage->origin == RFS_ORIGIN_MADE) {
-        made = &config->document->made.data[storage->number];
+        made = &content->document->made.data[storage->number];
         what = made;
     } else {
-        const uint32_t file = rfs_catalog_file(config->catalog, storage->origin);
-        const int rc = rfs_torch_record(config->torch(config->ctx, storage->origin), storage,
-                                        rfs_files_path(rfs_catalog_files(config->catalog), file),
-                                        NULL, &record, encoder->err);
+        const struct rfs_torch_origin *origin = &content->origins[storage->origin];
+        const int rc =
+            rfs_torch_record(origin->torch, storage, origin->path, NULL, &record, encoder->err);
         if (rc)
             return rc;
         what = record;
@@ -188,7 +186,7 @@ static void put_fill(struct rfs_bytes *bytes, size_t n)
 /* Writes an entry's name with the folder's to NAME; returns its length. */
 static size_t name_of(const struct encoder *encoder, const struct entry *entry, char *name)
 {
-    const char *stem = encoder->config->stem;
+    const char *stem = encoder->content->stem;
     const int n = entry->name ? snprintf(name, NAME_MOST, "%s/%s", stem, entry->name)
                               : snprintf(name, NAME_MOST, "%s/data/%u", stem, entry->number);
     return (size_t)n; /* NAME has room: a stem is not longer than a file's name */
@@ -269,13 +267,13 @@ static void add_storage(struct encoder *encoder, uint32_t number)
 {
     const uint32_t target = encoder->targets.data[number];
     const struct rfs_storage_item *item =
-        encoder->config->params ? NULL : &encoder->storages.items.data[target];
+        encoder->content->origins ? &encoder->storages.items.data[target] : NULL;
     struct entry entry = {.number = number, .bytes = encoder->sizes.data[number]};
 
     if (entry.bytes > 0 && item && item->crc_known)
         entry.crc = item->crc;
     else
-        entry.summed = entry.bytes > 0 && encoder->config->crc;
+        entry.summed = entry.bytes > 0 && encoder->content->crc;
     put_local(encoder, &entry);
     entry.region = rfs_image_add(encoder->builder, target, encoder->at, entry.bytes);
     if (entry.bytes > 0)
@@ -335,51 +333,52 @@ static void encode(struct encoder *encoder)
     put_directory(encoder);
 }
 
-int rfs_image_pt_tensor(struct rfs_image_builder *builder, const struct rfs_pt_tensor *tensor,
-                        struct rfs_error *err)
+int rfs_torch_encode_item(struct rfs_image_builder *builder, const struct rfs_torch_item *item,
+                          struct rfs_error *err)
 {
-    struct rfs_hfai_document document = {0};
-    const struct rfs_pt_config config = {
-        .document = &document, .params = tensor->params, .stem = "archive", .crc = tensor->crc};
+    struct rfs_document document = {0};
+    const struct rfs_torch_content content = {
+        .document = &document, .stem = "archive", .crc = item->crc};
     RFS_CLEANUP(encoder_end)
-    struct encoder encoder = {.config = &config,
+    struct encoder encoder = {.content = &content,
                               .builder = builder,
                               .base = rfs_image_here(builder),
-                              .target = tensor->target,
-                              .at = tensor->at,
+                              .target = item->target,
+                              .at = item->at,
                               .err = err};
 
-    if (rfs_hfai_document_reserve(&document, tensor->type->bytes))
-        document.root = rfs_hfai_document_tensor(&document, (enum rfs_dtype)tensor->type->dtype,
-                                                 tensor->type->ndim, tensor->type->dims);
+    if (rfs_document_reserve(&document, item->type->bytes))
+        document.root = rfs_document_tensor(&document, (enum rfs_dtype)item->type->dtype,
+                                            item->type->ndim, item->type->dims);
     const int rc = document.root ? rfs_pickler_write(document.root, number_storage, &encoder,
                                                      &encoder.pickle, err)
                                  : rfs_fail_memory(err);
     if (rc == 0)
         encode(&encoder);
-    rfs_hfai_document_free(&document);
+    rfs_document_free(&document);
     return rc;
 }
 
-int rfs_image_pt(const struct rfs_pt_config *config, struct rfs_image **out, struct rfs_error *err)
+int rfs_torch_encode(const struct rfs_torch_content *content, struct rfs_image **out,
+                     struct rfs_error *err)
 {
     RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
     RFS_CLEANUP(encoder_end)
-    struct encoder encoder = {.config = config, .builder = &builder, .err = err};
+    struct encoder encoder = {.content = content, .builder = &builder, .err = err};
 
     *out = NULL;
     int rc =
-        rfs_pickler_write(config->document->root, number_storage, &encoder, &encoder.pickle, err);
+        rfs_pickler_write(content->document->root, number_storage, &encoder, &encoder.pickle, err);
     if (rc)
         return rc;
     encode(&encoder);
-    rc = rfs_image_finish(&builder, config->params, out);
+    rc = rfs_image_finish(&builder, out);
     if (rc == -EFBIG)
-        return rfs_fail(err, rc, RFS_IN(rfs_catalog_path(config->catalog)), NULL,
-                        "'%s.pt' would be larger than a file can be", config->stem);
+        return rfs_fail(err, rc, RFS_IN(content->path), NULL,
+                        "'%s.pt' would be larger than a file can be", content->stem);
     if (rc)
         return rfs_fail_memory(err);
-    if (config->params || rfs_image_take_storages(*out, &encoder.storages))
+    if (!content->origins || rfs_image_take_storages(*out, &encoder.storages))
         return 0;
     rfs_image_free(*out);
     *out = NULL;

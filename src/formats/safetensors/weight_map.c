@@ -9,11 +9,10 @@
  * newline at the end. param_name_map.json of MindSpore's unified_safetensors: indent 4, in the
  * order given, no newline.
  */
-#include "image/image.h"
-
 #include "base/cleanup.h"
 #include "base/json_write.h"
 #include "base/order.h"
+#include "formats/safetensors/safetensors.h"
 
 /* An entry of the map. */
 struct row {
@@ -42,10 +41,9 @@ static void put_map(struct rfs_json_write *json, const struct row *rows,
     rfs_json_end(json);
 }
 
-int rfs_image_weight_map(struct rfs_catalog *catalog, const struct rfs_weight_map *map,
-                         struct rfs_image **out)
+int rfs_safetensors_encode_map(const struct rfs_tables *tables, const struct rfs_weight_map *map,
+                               struct rfs_image **out)
 {
-    const struct rfs_intern *names = rfs_catalog_tables(catalog)->names;
     const bool sorted = map->style == RFS_WEIGHT_MAP_HUGGINGFACE;
     RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
     RFS_FREE struct row *rows = calloc(map->n + 1, sizeof *rows);
@@ -56,7 +54,7 @@ int rfs_image_weight_map(struct rfs_catalog *catalog, const struct rfs_weight_ma
     if (!rows)
         return -ENOMEM;
     for (size_t i = 0; i < map->n; i++) {
-        rows[i].name = rfs_intern_bytes(names, map->names[i], &rows[i].name_bytes);
+        rows[i].name = rfs_intern_bytes(tables->names, map->names[i], &rows[i].name_bytes);
         rows[i].file = map->files[i];
     }
     if (sorted)
@@ -64,5 +62,5 @@ int rfs_image_weight_map(struct rfs_catalog *catalog, const struct rfs_weight_ma
     put_map(&json, rows, map);
     if (sorted)
         rfs_bytes_put_text(&builder.literals, "\n");
-    return rfs_image_finish(&builder, NULL, out);
+    return rfs_image_finish(&builder, out);
 }

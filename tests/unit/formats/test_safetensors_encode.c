@@ -3,9 +3,9 @@
  * safetensors files: against bytes written down here, and against an encoder that is as simple as
  * can be.
  */
-#include "tests/unit/image/support.h"
-
+#include "formats/safetensors/safetensors.h"
 #include "tests/support/tree.h"
+#include "tests/unit/formats/encoded.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -23,11 +23,20 @@
         __VA_ARGS__                                                                                \
     }
 
-static struct rfs_image *encode(struct world *w, const struct rfs_selection *selection)
+/* Encodes N tensors from FIRST on. */
+static int try_to_encode(struct world *w, size_t first, size_t n, const char *format,
+                         const char *divide, struct rfs_image **image)
+{
+    return rfs_safetensors_encode(
+        &(struct rfs_safetensors_content){w->tensors + first, n, format, "/source", divide}, image,
+        &w->err);
+}
+
+static struct rfs_image *encode(struct world *w, size_t first, size_t n)
 {
     struct rfs_image *image;
 
-    if (rfs_image_safetensors(w->catalog, selection, "ms", &image, &w->err))
+    if (try_to_encode(w, first, n, "ms", NULL, &image))
         fail_msg("%s", w->err.text);
     expect_covered(image);
     return image;
@@ -35,7 +44,7 @@ static struct rfs_image *encode(struct world *w, const struct rfs_selection *sel
 
 static struct rfs_image *encode_all(struct world *w)
 {
-    return encode(w, &(struct rfs_selection){.params = w->params});
+    return encode(w, 0, w->n);
 }
 
 /* The header's text with its length before it and its padding behind it. */
@@ -75,7 +84,6 @@ static void test_by_hand(void **state)
         assert_int_equal(image->regions[i + 1].at, 0);
         assert_int_equal(rfs_image_end(image, i + 1) - image->regions[i + 1].start, bytes[i]);
     }
-    assert_ptr_equal(image->params, w->params);
     rfs_image_free(image);
 }
 
@@ -98,20 +106,16 @@ static void test_remedies_of_parts(void **state)
 {
     struct world *w = *state;
     struct rfs_image *image;
-    uint32_t positions[1600];
     static char name[65000];
 
     add_target(w, "s", RFS_STRING, RFS_STR, DIMS(0), 8);
     for (uint32_t i = 0; i < 1600; i++) {
-        positions[i] = 1 + i;
         snprintf(name, sizeof name, "%064990u", i);
         add_tensor(w, name, RFS_FLOAT32, DIMS(1));
     }
-    const struct rfs_selection text = {w->params, &(uint32_t){0}, 1, "-o file_size="};
-    const struct rfs_selection all = {w->params, positions, 1600, "-o file_size="};
-    assert_int_equal(rfs_image_safetensors(w->catalog, &text, "pt", &image, &w->err), -EINVAL);
+    assert_int_equal(try_to_encode(w, 0, 1, "pt", "-o file_size=", &image), -EINVAL);
     assert_non_null(strstr(w->err.text, "; try: -o names= with a map that gives it null"));
-    assert_int_equal(rfs_image_safetensors(w->catalog, &all, "pt", &image, &w->err), -EFBIG);
+    assert_int_equal(try_to_encode(w, 1, 1600, "pt", "-o file_size=", &image), -EFBIG);
     assert_non_null(strstr(w->err.text, "would have 104"));
     assert_non_null(strstr(w->err.text, "; try: -o file_size="));
 }
@@ -120,29 +124,19 @@ static void test_remedies_of_parts(void **state)
 static void test_without_format(void **state)
 {
     struct world *w = *state;
-    const uint32_t second = 1;
     struct rfs_image *image;
 
     add_tensor(w, "a", RFS_INT4, DIMS(2));
     add_tensor(w, "b", RFS_FLOAT32, DIMS(3));
-    assert_int_equal(rfs_image_safetensors(w->catalog,
-                                           &(struct rfs_selection){w->params, &second, 1, NULL},
-                                           NULL, &image, &w->err),
-                     0);
+    assert_int_equal(try_to_encode(w, 1, 1, NULL, NULL, &image), 0);
     expect_header(image, "{\"b\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}");
     rfs_image_free(image);
-    assert_int_equal(rfs_image_safetensors(
-                         w->catalog, &(struct rfs_selection){w->params, &(uint32_t){0}, 1, NULL},
-                         NULL, &image, &w->err),
-                     0);
+    assert_int_equal(try_to_encode(w, 0, 1, NULL, NULL, &image), 0);
     expect_header(image, "{\"__metadata__\":{\"a\":\"Int4\"},"
                          "\"a\":{\"dtype\":\"I8\",\"shape\":[2],\"data_offsets\":[0,2]}}");
     rfs_image_free(image);
     add_target(w, "s", RFS_STRING, RFS_STR, DIMS(0), 8);
-    assert_int_equal(rfs_image_safetensors(
-                         w->catalog, &(struct rfs_selection){w->params, &(uint32_t){2}, 1, NULL},
-                         NULL, &image, &w->err),
-                     -EINVAL);
+    assert_int_equal(try_to_encode(w, 2, 1, NULL, NULL, &image), -EINVAL);
     assert_non_null(strstr(w->err.text, "parameter 's': is a string"));
     assert_non_null(strstr(w->err.text, "try: a .npy file"));
 }
@@ -175,7 +169,7 @@ static void test_int4(void **state)
 
     /* MindSpore keeps both in one dictionary. */
     add_tensor(w, "format", RFS_INT4, 0, NULL);
-    image = encode(w, &(struct rfs_selection){w->params, (uint32_t[]){3}, 1, NULL});
+    image = encode(w, 3, 1);
     expect_header(image, "{\"__metadata__\":{\"format\":\"Int4\"},"
                          "\"format\":{\"dtype\":\"I8\",\"shape\":[],\"data_offsets\":[0,1]}}");
     rfs_image_free(image);
@@ -187,8 +181,10 @@ static void test_selection(void **state)
 
     for (unsigned i = 0; i < 9; i++)
         add_tensor(w, (const char[]){(char)('i' - i), 0}, RFS_INT16, DIMS(i + 1));
-    struct rfs_image *image =
-        encode(w, &(struct rfs_selection){w->params, (uint32_t[]){2, 7, 5}, 3, NULL});
+    w->tensors[0] = w->tensors[2];
+    w->tensors[1] = w->tensors[7];
+    w->tensors[2] = w->tensors[5];
+    struct rfs_image *image = encode(w, 0, 3);
     expect_header(image, "{\"__metadata__\":{\"format\":\"ms\"},"
                          "\"b\":{\"dtype\":\"I16\",\"shape\":[8],\"data_offsets\":[0,16]},"
                          "\"d\":{\"dtype\":\"I16\",\"shape\":[6],\"data_offsets\":[16,28]},"
@@ -260,7 +256,7 @@ static void test_against_a_naive_encoder(void **state)
         struct random_tensor tensors[30];
         char text[16384] = "{\"__metadata__\":{\"format\":\"ms\"}";
         uint64_t at = 0;
-        w->params->n = 0;
+        w->n = 0;
         for (unsigned i = 0; i < n; i++) {
             make_tensor(&seed, i, &tensors[i]);
             add_tensor(w, tensors[i].name, ascending[tensors[i].dtype].dtype, tensors[i].ndim,
@@ -308,10 +304,9 @@ static void test_against_a_naive_encoder(void **state)
 
 static void expect_refusal(struct world *w, int code, const char *fragment)
 {
-    const struct rfs_selection all = {.params = w->params};
     struct rfs_image *image;
 
-    assert_int_equal(rfs_image_safetensors(w->catalog, &all, "ms", &image, &w->err), code);
+    assert_int_equal(try_to_encode(w, 0, w->n, "ms", NULL, &image), code);
     assert_null(image);
     if (!strstr(w->err.text, fragment))
         fail_msg("'%s' is not in '%s'", fragment, w->err.text);
@@ -325,20 +320,20 @@ static void test_refused(void **state)
     add_target(w, "s", RFS_STRING, RFS_STR, DIMS(0), 8);
     expect_refusal(w, -EINVAL, "parameter 's': is a string");
     assert_non_null(strstr(w->err.text, "format=ckpt"));
-    w->params->n = 1;
+    w->n = 1;
     add_target(w, "m", RFS_MAP, RFS_INT32, 0, NULL, 80);
     expect_refusal(w, -EINVAL, "parameter 'm': is a map tensor");
-    w->params->n = 1;
+    w->n = 1;
     add_tensor(w, "c", RFS_COMPLEX128, DIMS(2));
     expect_refusal(w, -EINVAL, "parameter 'c': is of type Complex128");
-    w->params->n = 1;
+    w->n = 1;
     add_tensor(w, "h", RFS_HIFLOAT8, DIMS(2));
     expect_refusal(w, -EINVAL, "parameter 'h': is of type HiFloat8");
-    w->params->n = 1;
+    w->n = 1;
     add_tensor(w, "__metadata__", RFS_FLOAT32, DIMS(2));
     expect_refusal(w, -EINVAL,
                    "parameter '__metadata__': has a name that safetensors files reserve");
-    w->params->n = 1;
+    w->n = 1;
     add_target(w, "huge", RFS_TENSOR, RFS_FLOAT32, DIMS(UINT64_C(1) << 59), UINT64_C(1) << 61);
     add_target(w, "huger", RFS_TENSOR, RFS_FLOAT32, DIMS(UINT64_C(1) << 60), UINT64_C(1) << 62);
     expect_refusal(w, -EFBIG, "parameter 'huger': with it, the file would be larger");
@@ -359,7 +354,7 @@ static void test_header_too_long(void **state)
     }
     free(name);
     expect_refusal(w, -EFBIG, "take 100000000 at most");
-    w->params->n = 3;
+    w->n = 3;
     rfs_image_free(encode_all(w));
 }
 

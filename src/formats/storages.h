@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The storages of one file of torch.save that is shown, and where their bytes are: rows of ranges
- * of source files' storages. Made once with the file's image; immutable then.
+ * The bytes of source files that an image has, and where they are: rows of ranges. Made once with
+ * the image; immutable then.
  *
- * Cost: 40 bytes a storage and 48 a range.
+ * Cost: 40 bytes a storage and 24 a range.
  */
 #pragma once
 
-#include "catalog/catalog.h"
-#include "hfai/hfai_document.h"
-#include "plan/slice.h"
+#include "base/vec.h"
+#include "formats/index.h"
 
 struct rfs_storage_range {
-    uint32_t file; /* in the catalogue's files */
+    uint32_t file;   /* number in struct rfs_files */
+    uint64_t offset; /* where it begins in the file */
     uint64_t bytes;
-    struct rfs_entry entry; /* its offset is that of the range in the file */
 };
 
 struct rfs_storage_item {
@@ -22,7 +21,7 @@ struct rfs_storage_item {
     size_t n;     /* number of its ranges */
     uint64_t bytes;
     uint32_t crc;   /* CRC-32 of its bytes, if crc_known */
-    bool crc_known; /* it consists of whole records, whose directories have checksums */
+    bool crc_known; /* it consists of ranges with checksums */
     /* index in strided + 1 of a tensor that is not row-major; else 0 */
     uint32_t strided;
 };
@@ -43,17 +42,12 @@ struct rfs_storages {
 void rfs_storages_free(struct rfs_storages *storages);
 /* Begins an item, whose ranges follow. False when out of memory. */
 bool rfs_storages_begin(struct rfs_storages *storages);
-/* Adds a range of a record in FILE. False when out of memory. */
-bool rfs_storages_add(struct rfs_storages *storages, uint32_t file, const struct rfs_range *range);
+/* Adds a range of FILE, whose CRC-32 is CRC, or 0 if it is not known. False when out of memory. */
+bool rfs_storages_add(struct rfs_storages *storages, uint32_t file, uint64_t offset, uint64_t bytes,
+                      uint32_t crc);
 
 /*
  * Makes the item that was begun last a tensor of TYPE in its one range. False when out of memory.
  */
 bool rfs_storages_set_strided(struct rfs_storages *storages, const struct rfs_type *type,
                               const uint64_t *strides);
-
-/*
- * Makes the slice of an item. slice is zero-initialised or one to use again; the caller frees it. 0
- * or -ENOMEM.
- */
-int rfs_storages_slice(const struct rfs_storages *storages, uint32_t item, struct rfs_slice *slice);

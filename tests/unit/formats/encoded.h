@@ -1,25 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Rosters made by hand, in the tables of a catalogue that is good for nothing else. All fail the
- * test.
- */
-#ifndef TESTS_UNIT_IMAGE_SUPPORT_H
-#define TESTS_UNIT_IMAGE_SUPPORT_H
+/* Lists of tensors made by hand, for encoders, and looks at what these make. All fail the test. */
+#ifndef TESTS_UNIT_FORMATS_ENCODED_H
+#define TESTS_UNIT_FORMATS_ENCODED_H
 
-#include "image/image.h"
+#include "base/error.h"
+#include "formats/image.h"
+#include "formats/walker.h"
 
 struct world {
-    char *root;
-    struct rfs_catalog *catalog;
-    struct rfs_params *params;
-    size_t cap;
+    struct rfs_tables tables;
+    struct rfs_image_tensor *tensors;
+    size_t n, cap;
     struct rfs_error err;
 };
 
 int set_up(void **state);
 int tear_down(void **state);
 
-/* Adds a target that is shown by NAME with that type. */
+/* Adds a value of NAME with that type. */
 void add_target(struct world *w, const char *name, enum rfs_kind kind, enum rfs_dtype dtype,
                 unsigned ndim, const uint64_t *dims, uint64_t bytes);
 /* The same for a tensor, with the bytes that it has. */

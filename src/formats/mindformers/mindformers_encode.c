@@ -16,12 +16,11 @@
  * rank that holds it; rank_group has all of them. A slice's number counts the pieces of the axes
  * row by row. The device matrix is that of the grid: an axis for each digit of the rank.
  */
-#include "image/mindformers.h"
+#include "formats/mindformers/mindformers_encode.h"
 
 #include "base/cleanup.h"
 #include "base/json_write.h"
 #include "base/order.h"
-#include "image/image.h"
 
 /* A device matrix: the digits of a grid that have more than one value, the outermost first. */
 struct matrix {
@@ -76,8 +75,8 @@ static void put_map(struct rfs_json_write *json, const struct matrix *matrix, ui
     rfs_json_end(json);
 }
 
-static void put_layout(struct rfs_json_write *json,
-                       const struct rfs_image_mindformers_tensor *tensor, uint32_t ndim)
+static void put_layout(struct rfs_json_write *json, const struct rfs_mindformers_tensor *tensor,
+                       uint32_t ndim)
 {
     struct matrix matrix;
 
@@ -110,8 +109,7 @@ static void put_layout(struct rfs_json_write *json,
 }
 
 /* Finds the cell of slice NUMBER; returns false beyond the last. */
-static bool cell_of(const struct rfs_image_mindformers_tensor *tensor, uint64_t number,
-                    uint32_t *cell)
+static bool cell_of(const struct rfs_mindformers_tensor *tensor, uint64_t number, uint32_t *cell)
 {
     for (uint32_t i = tensor->grid ? tensor->grid->ndim : 0; i-- > 0;) {
         cell[i] = (uint32_t)(number % tensor->grid->pieces[i]);
@@ -120,10 +118,10 @@ static bool cell_of(const struct rfs_image_mindformers_tensor *tensor, uint64_t 
     return number == 0;
 }
 
-static void put_tensor(struct rfs_json_write *json, struct rfs_catalog *catalog,
-                       const struct rfs_image_mindformers_tensor *tensor)
+static void put_tensor(struct rfs_json_write *json, const struct rfs_tables *tables,
+                       const struct rfs_mindformers_tensor *tensor)
 {
-    const struct rfs_type *type = rfs_catalog_type(catalog, tensor->type);
+    const struct rfs_type *type = rfs_intern_bytes(tables->types, tensor->type, NULL);
     uint64_t pieces[RFS_MAX_DIMS];
     uint64_t local[RFS_MAX_DIMS];
     uint32_t cell[RFS_MAX_DIMS];
@@ -132,7 +130,7 @@ static void put_tensor(struct rfs_json_write *json, struct rfs_catalog *catalog,
         pieces[i] = tensor->grid ? tensor->grid->pieces[i] : 1;
         local[i] = tensor->whole[i] / pieces[i];
     }
-    rfs_json_object(json, rfs_catalog_name(catalog, tensor->name), RFS_JSON_TIGHT);
+    rfs_json_object(json, rfs_intern_text(tables->names, tensor->name), RFS_JSON_TIGHT);
     rfs_json_object(json, "properties", RFS_JSON_TIGHT);
     rfs_json_put_text(json, "dtype", rfs_dtype_name((enum rfs_dtype)type->dtype));
     rfs_json_put_u64(json, "replica_id", 0);
@@ -172,10 +170,9 @@ static void put_key(struct rfs_json_write *json, struct rfs_bytes *key, const ch
 }
 
 static void put_slices(struct rfs_json_write *json, struct rfs_bytes *key,
-                       struct rfs_catalog *catalog,
-                       const struct rfs_image_mindformers_tensor *tensor)
+                       const struct rfs_tables *tables, const struct rfs_mindformers_tensor *tensor)
 {
-    const char *name = rfs_catalog_name(catalog, tensor->name);
+    const char *name = rfs_intern_text(tables->names, tensor->name);
     uint32_t cell[RFS_MAX_DIMS];
 
     for (uint64_t k = 0; cell_of(tensor, k, cell); k++) {
@@ -197,9 +194,9 @@ static void put_slices(struct rfs_json_write *json, struct rfs_bytes *key,
     }
 }
 
-int rfs_image_mindformers(struct rfs_catalog *catalog,
-                          const struct rfs_image_mindformers_tensor *tensors, size_t n,
-                          struct rfs_image **out)
+int rfs_mindformers_encode_metadata(const struct rfs_tables *tables,
+                                    const struct rfs_mindformers_tensor *tensors, size_t n,
+                                    struct rfs_image **out)
 {
     RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
     RFS_CLEANUP(rfs_bytes_free) struct rfs_bytes key = {0};
@@ -209,12 +206,12 @@ int rfs_image_mindformers(struct rfs_catalog *catalog,
     rfs_json_object(&json, NULL, RFS_JSON_TIGHT);
     rfs_json_object(&json, "state_dict_metadata", RFS_JSON_TIGHT);
     for (size_t i = 0; i < n; i++)
-        put_tensor(&json, catalog, &tensors[i]);
+        put_tensor(&json, tables, &tensors[i]);
     rfs_json_end(&json);
     rfs_json_object(&json, "storage_data", RFS_JSON_TIGHT);
     for (size_t i = 0; i < n; i++)
-        put_slices(&json, &key, catalog, &tensors[i]);
+        put_slices(&json, &key, tables, &tensors[i]);
     rfs_json_end(&json);
     rfs_json_end(&json);
-    return json.failed ? -ENOMEM : rfs_image_finish(&builder, NULL, out);
+    return json.failed ? -ENOMEM : rfs_image_finish(&builder, out);
 }
