@@ -112,8 +112,10 @@ static int tensors_of(struct rfs_view *view, uint32_t group, struct rfs_tensors 
         }
         model = RFS_PUBLISH(&view->hfai->models[group], model, free_model);
     }
-    *out = (struct rfs_tensors){
-        .storages = model->storages, .params = model->params, .plan = &view->hfai->plan};
+    *out = (struct rfs_tensors){.catalog = view->catalog,
+                                .storages = model->storages,
+                                .params = model->params,
+                                .plan = &view->hfai->plan};
     return 0;
 }
 

@@ -76,7 +76,8 @@ static int whole_planner(struct rfs_view *view, struct rfs_planner **out, struct
 static int plan_tensors(struct rfs_view *view, uint32_t group, struct rfs_tensors *out,
                         struct rfs_error *err)
 {
-    *out = (struct rfs_tensors){.rank = group > 0 ? group - 1 : 0, .planner = view->planner};
+    *out = (struct rfs_tensors){
+        .catalog = view->catalog, .rank = group > 0 ? group - 1 : 0, .planner = view->planner};
     const int rc = (group == 0 ? whole_planner(view, &out->planner, err) : 0)
                        ?: rfs_planner_rank(out->planner, out->rank, &out->plan, err);
     if (rc == 0)
@@ -219,7 +220,7 @@ int rfs_view_hidden_image(struct rfs_view *view, const struct rfs_view_hidden_ob
     *out = NULL;
     if (rc)
         return rc;
-    if (object->target >= tensors->params->n)
+    if (object->target >= rfs_tensors_count(tensors))
         return rfs_fail(err, -ENOENT, RFS_NOWHERE, NULL, "there is no parameter with that number");
     if (object->about)
         return describe(view, object, tensors, out, err);
@@ -257,15 +258,9 @@ static int lookup_group(const struct rfs_view *view, const char *name, uint64_t 
     return -ENOENT;
 }
 
-static const char *shown_name(const struct rfs_view *view, const struct rfs_tensors *tensors,
-                              size_t target)
-{
-    return rfs_catalog_name(view->catalog, tensors->params->targets[target].shown_name);
-}
-
 static size_t count_targets(const struct rfs_tensors *tensors)
 {
-    return tensors->params->n < TARGETS ? tensors->params->n : TARGETS;
+    return rfs_tensors_count(tensors) < TARGETS ? rfs_tensors_count(tensors) : TARGETS;
 }
 
 /*
@@ -293,14 +288,13 @@ static size_t find_name(struct rfs_view *view, const struct rfs_tensors *tensors
 }
 
 /* Finds a parameter by its shortened name, which is compared with all names. */
-static size_t find_short(const struct rfs_view *view, const struct rfs_tensors *tensors,
-                         const char *stem, size_t length)
+static size_t find_short(const struct rfs_tensors *tensors, const char *stem, size_t length)
 {
     const size_t n = count_targets(tensors);
     char made[RFS_FILENAME_STEM + 1];
     size_t at = 0;
 
-    while (at < n && (rfs_filename_make(shown_name(view, tensors, at), made) != length ||
+    while (at < n && (rfs_filename_make(rfs_tensors_name(tensors, at), made) != length ||
                       memcmp(made, stem, length) != 0))
         at++;
     return at;
@@ -333,7 +327,7 @@ static int lookup_file(struct rfs_view *view, uint32_t group, const char *name, 
     if (rc)
         return failed(view, rc, &err);
     const size_t target =
-        is_short ? find_short(view, &tensors, name, stem) : find_name(view, &tensors, parameter);
+        is_short ? find_short(&tensors, name, stem) : find_name(view, &tensors, parameter);
     if (target >= count_targets(&tensors))
         return -ENOENT;
     *id = make_id(view, (uint64_t)group + 1, 2 + 2 * target + which);
@@ -382,7 +376,7 @@ static int list_file(struct rfs_view *view, uint32_t group, uint64_t position, r
         return failed(view, rc, &err);
     if (position / 2 >= count_targets(&tensors))
         return 0;
-    const size_t n = rfs_filename_make(shown_name(view, &tensors, position / 2), name);
+    const size_t n = rfs_filename_make(rfs_tensors_name(&tensors, position / 2), name);
     strcpy(name + n, endings[position % 2]);
     full->id = make_id(view, (uint64_t)group + 1, 2 + position);
     full->name = intern_name(view, name);

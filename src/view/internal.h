@@ -23,6 +23,7 @@
 #include "reshard.h"
 #include "store/files.h"
 #include "view/statistics.h"
+#include "view/tensors.h"
 #include "view/view_options.h"
 
 #include <pthread.h>
@@ -59,24 +60,6 @@ struct rfs_view_dcp;
 struct rfs_view_hfai;
 struct rfs_view_mindformers;
 struct rfs_view_sizes;
-
-/* The tensors of a file, and where their bytes come from: all is the view's. */
-struct rfs_tensors {
-    struct rfs_planner *planner; /* the planner of rank RANK; NULL with storages */
-    uint32_t rank;
-    const struct rfs_storages *storages;
-    const struct rfs_params *params; /* NULL: targets are storages alone */
-    const struct rfs_rank_plan *plan;
-};
-
-/* Makes the slice of a target; costs and returns what rfs_planner_slice does. */
-static inline int rfs_tensors_slice(const struct rfs_tensors *tensors, uint32_t target,
-                                    struct rfs_slice *slice)
-{
-    return tensors->storages ? rfs_slice_storage(tensors->storages, target, slice)
-                             : rfs_planner_slice(tensors->planner, tensors->rank,
-                                                 &tensors->params->targets[target], slice);
-}
 
 /* The kind of a plain view: how its files and those of the hidden folder are made. */
 struct rfs_view_kind {

@@ -38,7 +38,11 @@ librfs_la_SOURCES += \
 	src/view/statistics.h \
 	src/view/strategy_options.c \
 	src/view/strategy_options.h \
+	src/view/tensors.c \
+	src/view/tensors.h \
 	src/view/view.c \
 	src/view/view_options.c \
 	src/view/view_options.h \
+	src/view/whole_tensors.c \
+	src/view/whole_tensors.h \
 	src/view/xattrs.c

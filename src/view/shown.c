@@ -102,6 +102,7 @@ struct rfs_tensors rfs_view_tensors(const struct rfs_view *view, size_t file,
                                     const struct rfs_image *image)
 {
     return (struct rfs_tensors){
+        .catalog = view->catalog,
         .planner = view->planner,
         .rank = view->files[file].rank,
         .storages = image->storages,

@@ -114,7 +114,7 @@ static int find_target(struct subject *of, struct rfs_tensors *tensors)
     const int rc = rfs_view_hidden_tensors(of->view, of->object.group, tensors, &err);
     if (rc)
         return rfs_view_log_failure(of->view, rc, &err);
-    return of->object.target < tensors->params->n ? 0 : -ENOENT;
+    return of->object.target < rfs_tensors_count(tensors) ? 0 : -ENOENT;
 }
 
 static int put_source_ranks(struct subject *of, FILE *out)
@@ -166,9 +166,7 @@ static int put_parameter(struct subject *of, FILE *out)
 
     const int rc = find_target(of, &tensors);
     if (rc == 0)
-        fputs(rfs_catalog_name(of->view->catalog,
-                               tensors.params->targets[of->object.target].shown_name),
-              out);
+        fputs(rfs_tensors_name(&tensors, of->object.target), out);
     return rc;
 }
 
@@ -179,8 +177,7 @@ static int put_dtype(struct subject *of, FILE *out)
     const int rc = find_target(of, &tensors);
     if (rc)
         return rc;
-    const struct rfs_type *type =
-        rfs_catalog_type(of->view->catalog, tensors.params->targets[of->object.target].shown_type);
+    const struct rfs_type *type = rfs_tensors_type(&tensors, of->object.target);
     fputs(rfs_dtype_name((enum rfs_dtype)type->dtype), out);
     return 0;
 }

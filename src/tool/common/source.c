@@ -5,6 +5,8 @@
 #include "base/order.h"
 #include "base/secret.h"
 #include "base/store.h"
+#include "base/text.h"
+#include "catalog/scan/scan.h"
 #include "store/crypt/key.h"
 #include "store/encrypted.h"
 #include "store/remote/remote.h"
@@ -95,6 +97,94 @@ int rfs_tool_reach(const struct rfs_settings *options, const char *const *paths,
 
     rfs_options_free(&parsed);
     return rc;
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+/*
+ * Finds the checkpoint that counts in a rank's folder, when that is given and nothing says that it
+ * is a tree: *OUT, malloc'ed, or NULL.
+ */
+static int find_rank_file(const char *path, const struct rfs_options *options, char **out,
+                          struct rfs_error *err)
+{
+    RFS_FREE char *folder = rfs_store_realpath(path);
+    RFS_FREE char *name = NULL;
+    const char *slash = folder ? strrchr(folder, '/') : NULL;
+    struct stat st;
+
+    *out = NULL;
+    if (!slash || !rfs_scan_is_rank(slash + 1) || rfs_store_stat(folder, &st) != 0 ||
+        !S_ISDIR(st.st_mode) || options->src_strategy || options->src_rules || options->file ||
+        options->files || options->segmented || options->all_steps ||
+        options->step != RFS_ANY_NUMBER || options->epoch != RFS_ANY_NUMBER)
+        return 0;
+    const int rc = rfs_scan_folder(folder, &name, err);
+    if (rc || !name)
+        return rc;
+    *out = rfs_text_printf("%s/%s", folder, name);
+    return *out ? 0 : rfs_fail_memory(err);
+}
+
+/* Opens the view whose tensors a command reads. */
+static int open_view(const char *path, const struct rfs_settings *options,
+                     const struct rfs_view_how *how, reshard_view **out, struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings all = {0};
+    RFS_FREE char *file = NULL;
+    struct rfs_options parsed;
+    int rc = rfs_view_options_take(options, &parsed, err) ?: rfs_tool_objects(&parsed, path, err);
+
+    /*
+     * A view has an output format: by default that of most checkpoints; hfai's parts have no other
+     * format.
+     */
+    if (rc == 0 && parsed.format < 0 && parsed.shown == RFS_SHOW_RANKS && !rfs_view_has_parts(path))
+        rc = rfs_settings_add(&all, "format", "ckpt", NULL);
+    if (rc == 0)
+        rc = rfs_settings_add_all(&all, options);
+    if (rc == -ENOMEM)
+        rfs_fail_memory(err);
+    if (rc == 0)
+        rc = find_rank_file(path, &parsed, &file, err);
+    rfs_options_free(&parsed);
+    return rc ? rc : rfs_tool_open(file ? file : path, &all, NULL, NULL, how, out, err);
+}
+
+static bool take_name(void *globs, const char *name)
+{
+    return rfs_globs_take(globs, name);
+}
+
+int rfs_tool_tensors(const char *path, const struct rfs_settings *options, struct rfs_globs *globs,
+                     const struct rfs_view_how *how, struct rfs_whole *whole, struct rfs_whole *cut,
+                     struct rfs_error *err)
+{
+    const struct rfs_whole_names names = {take_name, globs};
+    reshard_view *opened;
+    const int rc = open_view(path, options, how, &opened, err);
+
+    *whole = (struct rfs_whole){0};
+    return rc ? rc : rfs_whole_open(path, opened, globs ? &names : NULL, whole, cut, err);
+}
+
+int rfs_tool_tensors_of_rank(const char *path, const struct rfs_settings *options, int64_t rank,
+                             struct rfs_whole *whole, struct rfs_error *err)
+{
+    reshard_view *opened;
+    const int rc = open_view(path, options, NULL, &opened, err);
+
+    *whole = (struct rfs_whole){0};
+    return rc ? rc : rfs_whole_open_rank(path, opened, rank, whole, err);
+}
+
+void rfs_tool_name_strategy(const char *flag, struct rfs_error *err)
+{
+    char *at = err->code ? strstr(err->text, "; try: " RFS_PLAN_NO_STRATEGY) : NULL;
+
+    if (at)
+        snprintf(at, sizeof err->text - (size_t)(at - err->text),
+                 "; try: %s FILE, the strategy that says how they were cut", flag);
 }
 
 /* ---- a source alone -------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sources of commands: views of them, a source alone, and the headers of all its ranks. */
+/* The sources of commands: views, their tensors, a source alone, and the headers of all ranks. */
 #pragma once
 
 #include "base/log.h"
@@ -7,8 +7,10 @@
 #include "base/vec.h"
 #include "catalog/catalog.h"
 #include "reshard.h"
+#include "tool/common/args.h"
 #include "tool/common/progress.h"
 #include "view/view_options.h"
+#include "view/whole_tensors.h"
 
 #include <pthread.h>
 
@@ -53,6 +55,22 @@ int rfs_tool_objects(const struct rfs_options *options, const char *path, struct
  */
 int rfs_tool_reach(const struct rfs_settings *options, const char *const *paths, size_t n,
                    struct rfs_error *err);
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+/*
+ * Opens PATH and lists its tensors: rfs_whole_open with those whose names GLOBS take (or NULL: all).
+ * rfs_tool_open takes OPTIONS; those of the outputs' format are taken and do nothing. Returns 0, or
+ * -errno with *err filled; to be closed in any case, CUT first.
+ */
+int rfs_tool_tensors(const char *path, const struct rfs_settings *options, struct rfs_globs *globs,
+                     const struct rfs_view_how *how, struct rfs_whole *whole, struct rfs_whole *cut,
+                     struct rfs_error *err);
+/* Opens PATH and lists the tensors of a rank: rfs_whole_open_rank. */
+int rfs_tool_tensors_of_rank(const char *path, const struct rfs_settings *options, int64_t rank,
+                             struct rfs_whole *whole, struct rfs_error *err);
+/* Names, after a failure because PATH lacks a strategy, the command's FLAG for it ("-s"). */
+void rfs_tool_name_strategy(const char *flag, struct rfs_error *err);
 
 /* ---- a source alone -------------------------------------------------------------------------- */
 

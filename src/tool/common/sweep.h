@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "tool/common/progress.h"
-#include "tool/common/whole_tensors.h"
+#include "view/whole_tensors.h"
 
 #define RFS_SWEEP_PIECE ((uint64_t)4 << 20) /* bytes; a multiple of the assembler's pieces */
 #define RFS_SWEEP_SIDES 3

@@ -9,7 +9,7 @@
 #include "tool/common/show.h"
 #include "tool/common/source.h"
 #include "tool/common/sweep.h"
-#include "tool/common/whole_tensors.h"
+#include "view/whole_tensors.h"
 
 #include <math.h>
 
@@ -586,9 +586,9 @@ static int diff_both(struct diff *diff, bool *same, struct rfs_error *err)
     int rc = rfs_tool_share_store(&request->view[0], &request->view[1]) ? rfs_fail_memory(err) : 0;
 
     for (int side = 0; rc == 0 && side < 2; side++) {
-        rc = rfs_whole_open(request->path[side], &request->view[side], &request->globs, NULL,
-                            &diff->whole[side], NULL, err);
-        rfs_whole_name_strategy(side == 0 ? "-s" : "-d", err);
+        rc = rfs_tool_tensors(request->path[side], &request->view[side], &request->globs, NULL,
+                              &diff->whole[side], NULL, err);
+        rfs_tool_name_strategy(side == 0 ? "-s" : "-d", err);
     }
     if (rc == 0)
         rc = rfs_globs_check(&request->globs, err);

@@ -10,7 +10,7 @@
 #include "tool/common/command.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
-#include "tool/common/whole_tensors.h"
+#include "view/whole_tensors.h"
 #include "tool/explain/picture.h"
 #include "tool/explain/source_bytes.h"
 

@@ -10,6 +10,7 @@
 #include "formats/safetensors/safetensors.h"
 #include "tool/common/command.h"
 #include "tool/common/output.h"
+#include "tool/common/source.h"
 #include "tool/common/sweep.h"
 #include "tool/common/tool.h"
 #include "view/internal.h"
@@ -165,8 +166,8 @@ static int write_tensor(struct getting *getting, struct rfs_error *err)
 static int get(struct getting *getting, struct rfs_error *err)
 {
     const struct request *request = getting->request;
-    int rc = rfs_whole_open_rank(request->source, &request->options, request->rank, &getting->whole,
-                                 err);
+    int rc = rfs_tool_tensors_of_rank(request->source, &request->options, request->rank,
+                                      &getting->whole, err);
 
     if (rc)
         return rc;

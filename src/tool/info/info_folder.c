@@ -15,7 +15,7 @@
 #include "store/crypt/cipher.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
-#include "tool/common/whole_tensors.h"
+#include "view/whole_tensors.h"
 #include "view/strategy_options.h"
 
 #include <sys/stat.h>

@@ -3,7 +3,7 @@
 
 #include "base/order.h"
 #include "tool/common/show.h"
-#include "tool/common/whole_tensors.h"
+#include "view/whole_tensors.h"
 
 void rfs_info_rows_free(struct rfs_info_rows *rows)
 {

@@ -6,8 +6,9 @@
 #include "tool/common/command.h"
 #include "tool/common/numbers.h"
 #include "tool/common/show.h"
+#include "tool/common/source.h"
 #include "tool/common/sweep.h"
-#include "tool/common/whole_tensors.h"
+#include "view/whole_tensors.h"
 
 #include <math.h>
 
@@ -389,9 +390,9 @@ static int run(void *given, struct rfs_error *err)
 
     if (!request->path)
         return rfs_fail_usage(err, "reshard stats PATH", "stats takes a path");
-    int rc = rfs_whole_open(request->path, &request->options, &request->globs, NULL,
-                            &measuring.whole, NULL, err);
-    rfs_whole_name_strategy("-s", err);
+    int rc = rfs_tool_tensors(request->path, &request->options, &request->globs, NULL,
+                              &measuring.whole, NULL, err);
+    rfs_tool_name_strategy("-s", err);
     if (rc == 0)
         rc = rfs_globs_check(&request->globs, err);
     if (rc == 0)

@@ -6,7 +6,7 @@
 #include "base/json_read.h"
 #include "base/json_write.h"
 #include "base/text.h"
-#include "tool/common/whole_tensors.h"
+#include "view/whole_tensors.h"
 
 #define FORMAT "reshard-tensors"
 #define FORMAT_VERSION 1

@@ -550,18 +550,18 @@ static int open_all(struct rfs_verify *verify, struct rfs_error *err)
     struct rfs_globs *globs = &options->globs;
     const struct rfs_view_how of_tree = {.late = true, .names = options->names};
     const struct rfs_view_how of_src = {.late = true};
-    int rc = rfs_whole_open(options->tree, &options->tree_view, globs, &of_tree, &verify->tree,
-                            NULL, err);
+    int rc = rfs_tool_tensors(options->tree, &options->tree_view, globs, &of_tree, &verify->tree,
+                              NULL, err);
 
-    rfs_whole_name_strategy(options->against ? "-d" : "-s", err);
+    rfs_tool_name_strategy(options->against ? "-d" : "-s", err);
     if (rc && options->against)
         name_view(err);
     if (rc == 0 && options->against)
-        rc = rfs_whole_open(options->against, &options->src_view, globs, &of_src, &verify->src,
-                            options->described ? &verify->cut : &verify->shown, err);
+        rc = rfs_tool_tensors(options->against, &options->src_view, globs, &of_src, &verify->src,
+                              options->described ? &verify->cut : &verify->shown, err);
     if (rc == 0 && verify->cut.view)
         rc = rfs_whole_describe(&verify->src, &verify->cut, err);
-    rfs_whole_name_strategy("-s", err);
+    rfs_tool_name_strategy("-s", err);
     const char *parts = rc == 0 ? rfs_whole_match(&verify->tree, &verify->src) : NULL;
     if (parts)
         rfs_findings_add_plain(&verify->findings, RFS_FOUND_MODELS, NULL, RFS_NO_RANK, parts);

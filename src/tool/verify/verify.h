@@ -17,7 +17,7 @@
 
 #include "tool/common/args.h"
 #include "tool/common/progress.h"
-#include "tool/common/whole_tensors.h"
+#include "view/whole_tensors.h"
 #include "tool/verify/findings.h"
 #include "tool/verify/sums.h"
 

@@ -31,7 +31,7 @@
 #include "hfai/hfai.h"
 #include "store/files.h"
 #include "tool/common/tool.h"
-#include "tool/common/whole_tensors.h"
+#include "view/whole_tensors.h"
 #include "view/dcp.h"
 #include "view/internal.h"
 

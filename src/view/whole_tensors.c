@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/common/whole_tensors.h"
+#include "view/whole_tensors.h"
 
 #include "base/cleanup.h"
 #include "base/order.h"
 #include "base/secret.h"
-#include "base/store.h"
 #include "base/text.h"
-#include "catalog/scan/scan.h"
-#include "tool/common/source.h"
 #include "view/hfai_view.h"
 #include "view/internal.h"
 #include "view/ranges.h"
-
-#include <sys/stat.h>
 
 /* ---- hfai's parts ---------------------------------------------------------------------------- */
 
@@ -105,7 +100,7 @@ static void order_names(struct rfs_whole *whole)
 }
 
 static int take_tensors(struct rfs_whole *whole, const struct rfs_params *params,
-                        struct rfs_globs *globs, struct rfs_error *err)
+                        const struct rfs_whole_names *names, struct rfs_error *err)
 {
     const bool ranks = whole->ranks > 1;
 
@@ -122,7 +117,7 @@ static int take_tensors(struct rfs_whole *whole, const struct rfs_params *params
             .target = target,
             .own = ranks && target->geometry == RFS_NO_ID,
         };
-        if (globs && !rfs_globs_take(globs, tensor.name))
+        if (names && !names->take(names->ctx, tensor.name))
             continue;
         whole->tensors[whole->n++] = tensor;
     }
@@ -130,58 +125,11 @@ static int take_tensors(struct rfs_whole *whole, const struct rfs_params *params
     return 0;
 }
 
-/*
- * Finds the checkpoint that counts in a rank's folder, when that is given and nothing says that it
- * is a tree: *OUT, malloc'ed, or NULL.
- */
-static int find_rank_file(const char *path, const struct rfs_options *options, char **out,
-                          struct rfs_error *err)
+/* Takes a view over, and the one plain view in it. */
+static int take_view(const char *path, reshard_view *opened, struct rfs_whole *whole,
+                     struct rfs_error *err)
 {
-    RFS_FREE char *folder = rfs_store_realpath(path);
-    RFS_FREE char *name = NULL;
-    const char *slash = folder ? strrchr(folder, '/') : NULL;
-    struct stat st;
-
-    *out = NULL;
-    if (!slash || !rfs_scan_is_rank(slash + 1) || rfs_store_stat(folder, &st) != 0 ||
-        !S_ISDIR(st.st_mode) || options->src_strategy || options->src_rules || options->file ||
-        options->files || options->segmented || options->all_steps ||
-        options->step != RFS_ANY_NUMBER || options->epoch != RFS_ANY_NUMBER)
-        return 0;
-    const int rc = rfs_scan_folder(folder, &name, err);
-    if (rc || !name)
-        return rc;
-    *out = rfs_text_printf("%s/%s", folder, name);
-    return *out ? 0 : rfs_fail_memory(err);
-}
-
-static int open_view(const char *path, const struct rfs_settings *options,
-                     const struct rfs_view_how *how, struct rfs_whole *whole, struct rfs_error *err)
-{
-    RFS_CLEANUP(rfs_settings_free) struct rfs_settings all = {0};
-    RFS_FREE char *file = NULL;
-    struct rfs_options parsed;
-    int rc = rfs_view_options_take(options, &parsed, err) ?: rfs_tool_objects(&parsed, path, err);
-
-    whole->path = path;
-    /*
-     * A view has an output format: by default that of most checkpoints; hfai's parts have no other
-     * format.
-     */
-    if (rc == 0 && parsed.format < 0 && parsed.shown == RFS_SHOW_RANKS && !rfs_view_has_parts(path))
-        rc = rfs_settings_add(&all, "format", "ckpt", NULL);
-    if (rc == 0)
-        rc = rfs_settings_add_all(&all, options);
-    if (rc == -ENOMEM)
-        rfs_fail_memory(err);
-    if (rc == 0)
-        rc = find_rank_file(path, &parsed, &file, err);
-    rfs_options_free(&parsed);
-    if (rc == 0)
-        rc = rfs_tool_open(file ? file : path, &all, NULL, NULL, how, &whole->opened, err);
-    if (rc)
-        return rc;
-    whole->view = rfs_view_only(whole->opened);
+    *whole = (struct rfs_whole){.path = path, .opened = opened, .view = rfs_view_only(opened)};
     if (!whole->view)
         return rfs_fail_usage(err, "-o step=N", "one save at a time can be read, not all steps");
     if (whole->view->planner)
@@ -194,7 +142,7 @@ static int open_view(const char *path, const struct rfs_settings *options,
  * whole->rank has.
  */
 static int take_rank(struct rfs_whole *whole, const struct rfs_strategy *dst, bool quiet,
-                     struct rfs_globs *globs, struct rfs_error *err)
+                     const struct rfs_whole_names *names, struct rfs_error *err)
 {
     struct rfs_view *view = whole->view;
     const struct rfs_planner_config config = {
@@ -226,18 +174,19 @@ static int take_rank(struct rfs_whole *whole, const struct rfs_strategy *dst, bo
     whole->stages = scale.src_stages;
     uint32_t at = 0;
     uint32_t rank;
-    for (const char *lost; globs && (lost = rfs_whole_lost(whole, &at, &rank));)
-        rfs_globs_take(globs, lost);
-    return take_tensors(whole, plan->params, globs, err);
+    for (const char *lost; names && (lost = rfs_whole_lost(whole, &at, &rank));)
+        names->take(names->ctx, lost);
+    return take_tensors(whole, plan->params, names, err);
 }
 
 /* Takes all tensors of the state of hfai's parts; their names are paths that two might share. */
-static int take_parts(struct rfs_whole *whole, struct rfs_globs *globs, struct rfs_error *err)
+static int take_parts(struct rfs_whole *whole, const struct rfs_whole_names *names,
+                      struct rfs_error *err)
 {
     whole->catalog = whole->view->catalog;
     whole->ranks = whole->stages = 1;
     int rc = parts_open(whole->view, &whole->parts, err)
-                 ?: take_tensors(whole, whole->parts->params, globs, err);
+                 ?: take_tensors(whole, whole->parts->params, names, err);
     for (size_t i = 1; rc == 0 && i < whole->n; i++) {
         const char *name = whole->tensors[whole->by_name[i]].name;
         if (strcmp(name, whole->tensors[whole->by_name[i - 1]].name) == 0)
@@ -261,16 +210,15 @@ const char *rfs_whole_match(struct rfs_whole *a, struct rfs_whole *b)
     return parts->path;
 }
 
-int rfs_whole_open(const char *path, const struct rfs_settings *options, struct rfs_globs *globs,
-                   const struct rfs_view_how *how, struct rfs_whole *whole, struct rfs_whole *cut,
-                   struct rfs_error *err)
+int rfs_whole_open(const char *path, reshard_view *opened, const struct rfs_whole_names *names,
+                   struct rfs_whole *whole, struct rfs_whole *cut, struct rfs_error *err)
 {
-    *whole = (struct rfs_whole){0};
-    int rc = open_view(path, options, how, whole, err);
+    int rc = take_view(path, opened, whole, err);
+
     if (rc)
         return rc;
     if (whole->view->hfai)
-        return take_parts(whole, globs, err);
+        return take_parts(whole, names, err);
     const struct rfs_strategy *dst = whole->view->dst;
     if (dst && !cut)
         return rfs_fail_usage(err, "-d FILE where there is such an option",
@@ -280,7 +228,7 @@ int rfs_whole_open(const char *path, const struct rfs_settings *options, struct 
             .path = path, .opened = whole->opened, .view = whole->view, .is_cut = true};
         rc = take_rank(cut, dst, false, NULL, err);
     }
-    return rc ? rc : take_rank(whole, NULL, dst != NULL, globs, err);
+    return rc ? rc : take_rank(whole, NULL, dst != NULL, names, err);
 }
 
 int rfs_whole_describe(struct rfs_whole *whole, const struct rfs_whole *cut, struct rfs_error *err)
@@ -314,13 +262,14 @@ int rfs_whole_describe(struct rfs_whole *whole, const struct rfs_whole *cut, str
     return rc;
 }
 
-int rfs_whole_open_rank(const char *path, const struct rfs_settings *options, int64_t rank,
+int rfs_whole_open_rank(const char *path, reshard_view *opened, int64_t rank,
                         struct rfs_whole *whole, struct rfs_error *err)
 {
-    *whole = (struct rfs_whole){.rank = rank > 0 ? (uint32_t)rank : 0};
-    const int rc = open_view(path, options, NULL, whole, err);
+    const int rc = take_view(path, opened, whole, err);
+
     if (rc)
         return rc;
+    whole->rank = rank > 0 ? (uint32_t)rank : 0;
     const struct rfs_strategy *dst = rank < 0 ? NULL : whole->view->dst;
     const uint32_t ranks = dst ? whole->view->n_ranks : 1;
     if (whole->rank >= ranks)
@@ -328,15 +277,6 @@ int rfs_whole_open_rank(const char *path, const struct rfs_settings *options, in
                               ranks);
     return whole->view->hfai ? take_parts(whole, NULL, err)
                              : take_rank(whole, dst, false, NULL, err);
-}
-
-void rfs_whole_name_strategy(const char *flag, struct rfs_error *err)
-{
-    char *at = err->code ? strstr(err->text, "; try: " RFS_PLAN_NO_STRATEGY) : NULL;
-
-    if (at)
-        snprintf(at, sizeof err->text - (size_t)(at - err->text),
-                 "; try: %s FILE, the strategy that says how they were cut", flag);
 }
 
 void rfs_whole_close(struct rfs_whole *whole)
@@ -387,16 +327,22 @@ bool rfs_whole_lacks(const struct rfs_whole *whole, const char *name)
     return false;
 }
 
+static struct rfs_tensors list_of(const struct rfs_whole *whole)
+{
+    return (struct rfs_tensors){.catalog = whole->catalog,
+                                .planner = whole->planner,
+                                .rank = whole->rank,
+                                .storages = whole->parts ? &whole->parts->list.storages : NULL,
+                                .params = whole->params};
+}
+
 int rfs_whole_slice(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor,
                     struct rfs_slice *slice)
 {
     if (tensor->cut)
         return rfs_planner_slice(tensor->cut->planner, tensor->rank, tensor->target, slice);
-    return whole->parts
-               ? rfs_slice_storage(&whole->parts->list.storages,
-                                   (uint32_t)(tensor->target - whole->parts->params->targets),
-                                   slice)
-               : rfs_planner_slice(whole->planner, whole->rank, tensor->target, slice);
+    const struct rfs_tensors list = list_of(whole);
+    return rfs_tensors_slice(&list, (uint32_t)(tensor->target - list.params->targets), slice);
 }
 
 int rfs_whole_read(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor,

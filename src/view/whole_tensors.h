@@ -9,13 +9,11 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/settings.h"
 #include "base/text.h"
-#include "base/vec.h"
 #include "hfai/hfai.h"
 #include "plan/planner.h"
 #include "reshard.h"
-#include "tool/common/args.h"
+#include "view/tensors.h"
 
 struct rfs_whole_tensor {
     const char *name;            /* the shown name; owned by the view, as the next members are */
@@ -26,7 +24,6 @@ struct rfs_whole_tensor {
     uint32_t rank;
 };
 
-struct rfs_view_how;
 struct rfs_whole_parts;
 
 struct rfs_whole {
@@ -46,26 +43,29 @@ struct rfs_whole {
     uint32_t *by_name;                /* [n] owned; positions, by the names' bytes */
 };
 
-/* Names, after a failure because PATH lacks a strategy, the command's FLAG for it ("-s"). */
-void rfs_whole_name_strategy(const char *flag, struct rfs_error *err);
+/* The names that a caller wants: TAKE says so of each name that there is. */
+struct rfs_whole_names {
+    bool (*take)(void *ctx, const char *name);
+    void *ctx;
+};
+
 /*
- * Opens a checkpoint. Tensors of hfai's parts are those of all that dist_ckpt.load returns
- * (hfai/hfai.h). rfs_tool_open takes OPTIONS; those of the outputs' format are taken and do
- * nothing. Tensors whose names GLOBS do not take are dropped. PATH is borrowed.
+ * Lists the tensors of OPENED, a view of PATH, and takes the view over in any case. Tensors of
+ * hfai's parts are those of all that dist_ckpt.load returns (hfai/hfai.h). Tensors whose names are
+ * not taken are dropped; NAMES may be NULL. PATH is borrowed.
  *
- * With a destination in OPTIONS, *CUT (else without a view) is this checkpoint by this view, but
+ * If the view has a destination, *CUT (else without a view) is this checkpoint by this view, but
  * its tensors are those of destination rank 0, as that has them. For others, make a tensor of a
  * target of the rank's plan, and its slice by rfs_planner_slice. CUT NULL: a destination is
  * refused.
  *
- * rfs_tool_open takes HOW. If it is late, ranks may be missing or damaged. A tensor that cannot be
- * read without them is left out, and rfs_whole_lost names it; plans are made one at a time.
+ * If the view is late (struct rfs_view_how), ranks may be missing or damaged. A tensor that cannot
+ * be read without them is left out, and rfs_whole_lost names it; plans are made one at a time.
  *
  * Returns 0, or -errno with *err filled; both are to be closed in any case, CUT first.
  */
-int rfs_whole_open(const char *path, const struct rfs_settings *options, struct rfs_globs *globs,
-                   const struct rfs_view_how *how, struct rfs_whole *whole, struct rfs_whole *cut,
-                   struct rfs_error *err);
+int rfs_whole_open(const char *path, reshard_view *opened, const struct rfs_whole_names *names,
+                   struct rfs_whole *whole, struct rfs_whole *cut, struct rfs_error *err);
 void rfs_whole_close(struct rfs_whole *whole);
 
 /*
@@ -76,12 +76,12 @@ void rfs_whole_close(struct rfs_whole *whole);
 int rfs_whole_describe(struct rfs_whole *whole, const struct rfs_whole *cut, struct rfs_error *err);
 
 /*
- * Opens a checkpoint with the slices of destination rank RANK, as it has them, or whole tensors for
- * -1, whatever the destination in OPTIONS. With hfai's parts, and without a destination, there is
- * rank 0 alone, which has all whole. Returns 0, or -errno with *err filled; to be closed in any
- * case.
+ * Lists the slices of destination rank RANK of a view, as it has them, or whole tensors for -1,
+ * whatever the destination. With hfai's parts, and without a destination, there is rank 0 alone,
+ * which has all whole. Takes the view over. Returns 0, or -errno with *err filled; to be closed in
+ * any case.
  */
-int rfs_whole_open_rank(const char *path, const struct rfs_settings *options, int64_t rank,
+int rfs_whole_open_rank(const char *path, reshard_view *opened, int64_t rank,
                         struct rfs_whole *whole, struct rfs_error *err);
 
 /*
