@@ -14,7 +14,8 @@ librfstool_la_SOURCES = \
 	src/tool/common/source.c src/tool/common/source.h \
 	src/tool/common/svg.c src/tool/common/svg.h \
 	src/tool/common/sweep.c src/tool/common/sweep.h \
-	src/tool/common/tool.c src/tool/common/tool.h
+	src/tool/common/tool.c src/tool/common/tool.h \
+	src/tool/common/turns.c src/tool/common/turns.h
 
 include src/tool/convert/local.mk
 include src/tool/diff/local.mk

@@ -48,8 +48,9 @@ def test_a_quota():
 
 
 def test_a_disk_that_fails():
-    # A thread waits for the first file, its folder and those above, and then for the second file.
-    for number, (calls, when) in enumerate(((WRITES, 2), ("fsync", 5))):
+    # One thread waits for the manifest and its folder, the first file, its folder and those above, and then for the
+    # second file.
+    for number, (calls, when) in enumerate(((WRITES, 2), ("fsync", 7))):
         tree, target = new(), place(str(number))
         got = injected(tree, target, calls, f"error=EIO:when={when}", "-j", "1")
         fails_and_goes_on(tree, target, got, ".ckpt: cannot write: Input/output error; try: check the disk")

@@ -2,33 +2,16 @@
 #include "tool/common/sweep.h"
 
 #include "base/checked.h"
-#include "base/pool.h"
+#include "tool/common/turns.h"
 #include "view/ranges.h"
-
-#include <pthread.h>
 
 struct run {
     const struct rfs_sweep *sweep;
-    pthread_mutex_t lock; /* guards the next members; a leaf lock */
-    pthread_cond_t turn;  /* somebody's turn has come, or it is over */
-    size_t item;          /* the item of the next piece */
-    uint64_t at;          /* where that piece begins */
-    uint64_t *folded;     /* [n] units */
-    int failed;
-    struct rfs_error *err;
+    struct rfs_turns turns; /* its lock guards the next members */
+    size_t item;            /* the item of the next piece */
+    uint64_t at;            /* where that piece begins */
+    uint64_t *folded;       /* [n] units */
 };
-
-static void fail(struct run *run, int code, const struct rfs_error *err)
-{
-    pthread_mutex_lock(&run->lock);
-    if (run->failed == 0) {
-        run->failed = code;
-        if (run->err)
-            *run->err = *err;
-    }
-    pthread_cond_broadcast(&run->turn);
-    pthread_mutex_unlock(&run->lock);
-}
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
@@ -129,15 +112,15 @@ static int fetch(const struct rfs_sweep *sweep, struct rfs_sweep_worker *worker,
     return 0;
 }
 
-/* ---- turns ----------------------------------------------------------------------------------- */
+/* ---- pieces ---------------------------------------------------------------------------------- */
 
 /* Takes the next piece. False when there is none left, or one has failed. */
 static bool next(struct run *run, struct rfs_sweep_piece *piece)
 {
     const struct rfs_sweep *sweep = run->sweep;
 
-    pthread_mutex_lock(&run->lock);
-    const bool more = run->failed == 0 && run->item < sweep->n;
+    pthread_mutex_lock(&run->turns.lock);
+    const bool more = run->turns.failed == 0 && run->item < sweep->n;
     if (more) {
         const uint64_t units = sweep->units(sweep->ctx, run->item);
         const uint64_t n = rfs_min_u64(step_of(sweep, run->item), units - run->at);
@@ -145,44 +128,24 @@ static bool next(struct run *run, struct rfs_sweep_piece *piece)
         run->at = piece->last ? 0 : run->at + n;
         run->item += piece->last;
     }
-    pthread_mutex_unlock(&run->lock);
+    pthread_mutex_unlock(&run->turns.lock);
     return more;
-}
-
-/* Waits until a piece is the next of its item. False when one has failed meanwhile. */
-static bool wait_turn(struct run *run, const struct rfs_sweep_piece *piece)
-{
-    pthread_mutex_lock(&run->lock);
-    while (run->failed == 0 && run->folded[piece->item] != piece->begin)
-        pthread_cond_wait(&run->turn, &run->lock);
-    const bool good = run->failed == 0;
-    pthread_mutex_unlock(&run->lock);
-    return good;
-}
-
-static void end_turn(struct run *run, const struct rfs_sweep_piece *piece)
-{
-    pthread_mutex_lock(&run->lock);
-    run->folded[piece->item] = piece->begin + piece->n;
-    pthread_cond_broadcast(&run->turn);
-    pthread_mutex_unlock(&run->lock);
 }
 
 static int do_piece(struct run *run, struct rfs_sweep_worker *worker,
                     const struct rfs_sweep_piece *piece, struct rfs_error *err)
 {
     const struct rfs_sweep *sweep = run->sweep;
-    int rc = fetch(sweep, worker, piece, err);
+    uint64_t *folded = &run->folded[piece->item];
 
     memset(worker->own, 0, sweep->own_bytes);
-    if (rc == 0)
-        rc = sweep->work(sweep->ctx, worker, piece, err);
-    if (rc || !wait_turn(run, piece))
-        return rc;
-    rc = sweep->fold(sweep->ctx, worker, piece, err);
+    const int rc = fetch(sweep, worker, piece, err)
+                       ?: sweep->work(sweep->ctx, worker, piece, err)
+                       ?: rfs_turns_wait(&run->turns, folded, piece->begin)
+                       ?: sweep->fold(sweep->ctx, worker, piece, err);
     if (rc)
         return rc;
-    end_turn(run, piece);
+    rfs_turns_add(&run->turns, folded, piece->n);
     rfs_progress_add(sweep->progress, bytes_of(sweep, piece->item, piece->n));
     if (piece->last)
         rfs_progress_file(sweep->progress);
@@ -190,49 +153,35 @@ static int do_piece(struct run *run, struct rfs_sweep_worker *worker,
     return 0;
 }
 
-static int work(void *ctx, size_t number)
+static int work(void *ctx, struct rfs_error *err)
 {
     struct run *run = ctx;
-    const struct rfs_sweep *sweep = run->sweep;
+    struct rfs_sweep_worker *worker = NULL;
     struct rfs_sweep_piece piece;
-    struct rfs_error err = {0};
     int rc = 0;
 
-    (void)number;
-    struct rfs_sweep_worker *worker = NULL;
     while (rc == 0 && next(run, &piece)) {
         if (!worker)
-            worker = rfs_sweep_worker_new(sweep);
-        rc = worker ? do_piece(run, worker, &piece, &err) : rfs_fail_memory(&err);
-        if (rc)
-            fail(run, rc, &err);
+            worker = rfs_sweep_worker_new(run->sweep);
+        rc = worker ? do_piece(run, worker, &piece, err) : rfs_fail_memory(err);
     }
-    rfs_sweep_worker_free(sweep, worker);
-    return 0;
+    rfs_sweep_worker_free(run->sweep, worker);
+    return rc;
 }
 
 int rfs_sweep_run(const struct rfs_sweep *sweep, unsigned threads, struct rfs_error *err)
 {
-    struct run run = {.sweep = sweep, .err = err};
-    struct rfs_pool *pool = rfs_pool_new(threads - 1);
+    struct run run = {.sweep = sweep, .turns = RFS_TURNS};
     uint64_t all = 0;
 
     run.folded = calloc(sweep->n + 1, sizeof *run.folded);
-    if (!pool || !run.folded) {
-        free(run.folded);
-        rfs_pool_free(pool);
+    if (!run.folded)
         return rfs_fail_memory(err);
-    }
-    pthread_mutex_init(&run.lock, NULL);
-    pthread_cond_init(&run.turn, NULL);
     for (size_t i = 0; i < sweep->n; i++)
         all += bytes_of(sweep, i, sweep->units(sweep->ctx, i));
     rfs_progress_begin(sweep->progress, sweep->phase, all, sweep->n);
-    rfs_pool_for(pool, threads, work, &run);
-    rfs_pool_free(pool);
+    const int rc = rfs_turns_run(&run.turns, threads, work, &run, err);
     rfs_progress_end(sweep->progress);
-    pthread_cond_destroy(&run.turn);
-    pthread_mutex_destroy(&run.lock);
     free(run.folded);
-    return run.failed;
+    return rc;
 }

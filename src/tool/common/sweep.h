@@ -2,10 +2,9 @@
 /*
  * Tensors of one checkpoint or of several beside each other, each from its first byte to its last,
  * in pieces by several threads: pieces are worked on at once, and their results are folded into
- * their item in order. So the result does not depend on the number of threads, and a hash of an
- * item can be folded that others help to read.
+ * their item in order (turns.h). So the result does not depend on the number of threads, and a hash
+ * of an item can be folded that others help to read.
  *
- * Threads take pieces in order, so whoever waits for its turn waits for a thread that works.
  * Memory: 8 bytes an item, and each thread's worker.
  */
 #pragma once

@@ -72,11 +72,10 @@ unsigned rfs_tool_processors(unsigned most)
 /* ---- signals --------------------------------------------------------------------------------- */
 
 /*
- * The signal that came, or 0, and where to write a byte then. Signal handlers write while other
- * threads read, without a lock on every machine that there is.
+ * The signal that came, or 0. Signal handlers write while other threads read, without a lock on
+ * every machine that there is.
  */
 static atomic_int stopped;
-static atomic_int wake_fd = -1;
 static_assert(ATOMIC_INT_LOCK_FREE == 2, "a signal handler may not wait for a lock");
 
 int rfs_tool_stopped(void)
@@ -84,19 +83,9 @@ int rfs_tool_stopped(void)
     return stopped;
 }
 
-void rfs_tool_wake(int fd)
-{
-    wake_fd = fd;
-}
-
 static void on_signal(int number)
 {
-    const int before = errno;
-    const int fd = wake_fd;
     stopped = number;
-    if (fd >= 0 && write(fd, "", 1) < 0)
-        errno = before; /* full: somebody is awake */
-    errno = before;
 }
 
 void rfs_tool_catch_signals(void)

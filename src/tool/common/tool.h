@@ -39,8 +39,6 @@ unsigned rfs_tool_processors(unsigned most);
 void rfs_tool_catch_signals(void);
 /* Returns the signal that asked to stop, or 0. Any thread. */
 int rfs_tool_stopped(void);
-/* Has a byte written to FD when a signal comes; FD is not blocking, or -1 for none. */
-void rfs_tool_wake(int fd);
 /*
  * Ends the process as if nobody had caught the signal, for processes that wait for it. Does nothing
  * before a signal came.

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Writes files, by several threads. A thread takes the next item of the wave, has the view assemble
- * it, writes it to each file that it is for, and adds it to each file's checksum when all before it
- * has been added. Items are taken in order, so whoever waits for its turn waits for a thread that
- * works.
+ * it, adds it to the checksum of each file that it is for when all before it has been added, and
+ * writes it to these files.
  */
 #include "tool/export/export.h"
 
@@ -12,20 +11,15 @@
 #include "base/order.h"
 #include "base/pool.h"
 #include "tool/common/tool.h"
+#include "tool/common/turns.h"
 #include "tool/export/wave.h"
 #include "view/ranges.h"
 
 #include <fcntl.h>
-#include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <sys/uio.h>
-#include <unistd.h>
-#include <xxhash.h>
 #include <zlib.h>
 
-#define TICK 200 /* ms */
 #define SPANS 64
 
 /* Memory of all threads' pieces together, and the most and the least of one; bytes. */
@@ -40,50 +34,56 @@
  */
 #define WRITE_BYTES (UINT64_C(1) << 20)
 
-/* A file of a wave while it is written. */
+/* A file that is written. */
 struct writing {
-    struct rfs_export_file *file;
-    reshard_reader *reader; /* owned */
+    struct rfs_export_file *file; /* NULL: it is not begun */
+    reshard_reader *reader;       /* owned, as the hash, until it is complete */
     struct rfs_dest_partial partial;
     bool has_crc; /* the last bytes are a checksum, from trailer on */
     uint64_t trailer;
-    /* Members of the thread that has the turn: its item begins at hashed. */
-    XXH3_state_t *hash; /* owned */
-    uint32_t crc;       /* CRC of the bytes before the trailer */
-    /* Members under the run's lock. */
-    uint64_t hashed; /* bytes in the checksum so far */
-    uint64_t left;   /* pieces that are not done */
+    /* Members of the thread that has the turn. */
+    XXH3_state_t *hash;
+    uint32_t crc; /* CRC of the bytes before the trailer */
+    /* Counts of bytes, under the lock of the turns. */
+    uint64_t summed, written;
 };
 
-struct wave {
-    size_t n;
-    struct writing *files; /* [n] owned */
-    struct rfs_wave_plan plan;
-    size_t next;   /* item; under the run's lock */
-    unsigned refs; /* threads at work, and the run; under its lock */
-};
-
-/* The files that are written, and the threads that write. */
+/* The files that are written, in waves. */
 struct run {
     struct rfs_export *export;
     struct rfs_dest_copier copier;
     uint64_t piece; /* bytes */
     bool flat;
     struct rfs_wave_file *order; /* [n] files to be written; owned, with their sources */
+    struct writing *files;       /* [n] the same; owned */
     size_t n;
-    int wake; /* pipe for a byte to the main thread: the last worker has ended */
 
-    pthread_mutex_t lock;   /* guards the next members; a leaf lock */
-    pthread_cond_t changed; /* somebody's turn has come, there is a wave, or it is over */
+    struct rfs_turns turns; /* its lock guards the next members and the counts of EXPORT */
     size_t begun;           /* files that are in a wave, or were */
-    struct wave *wave;      /* NULL: all files are begun */
-    bool preparing;
-    unsigned workers;
-    int failed; /* the first -errno */
-    struct rfs_error err;
+    struct writing *wave;   /* the files of the wave, to which its plan belongs */
+    struct rfs_wave_plan plan;
+    size_t next;    /* item of the plan */
+    bool preparing; /* a thread begins the next wave */
+};
+
+/* An item of a wave, and the files that it is for. */
+struct item {
+    struct rfs_wave_item at;
+    struct writing *files[RFS_WAVE_MOST];
 };
 
 /* ---- complete files -------------------------------------------------------------------------- */
+
+/* Frees what a file holds; removes it if it is not complete. */
+static void drop_file(struct writing *writing)
+{
+    if (!writing->file)
+        return;
+    rfs_dest_partial_drop(&writing->partial);
+    reshard_reader_close(writing->reader);
+    XXH3_freeState(writing->hash);
+    writing->file = NULL;
+}
 
 /* Names a file whose pieces are all written and summed. 0, or -errno with *err filled. */
 static int finish_file(struct run *run, struct writing *writing, struct rfs_error *err)
@@ -103,10 +103,9 @@ static int finish_file(struct run *run, struct writing *writing, struct rfs_erro
                                  !export->options->no_fsync, err);
     if (rc)
         return rc;
-    pthread_mutex_lock(&run->lock);
-    export->files_written++;
-    export->bytes_written += file->size;
-    pthread_mutex_unlock(&run->lock);
+    drop_file(writing);
+    rfs_turns_add(&run->turns, &export->files_written, 1);
+    rfs_turns_add(&run->turns, &export->bytes_written, file->size);
     rfs_progress_file(&export->progress);
     return rfs_manifest_saver_add(&export->saver, file->path, &entry, err);
 }
@@ -156,48 +155,33 @@ static int write_spans(int fd, const struct spans *spans, uint64_t from, uint64_
 
 struct item_at_work {
     struct run *run;
-    struct wave *wave;
-    const struct rfs_wave_item *item;
+    const struct item *item;
     struct spans spans;
     uint32_t crc; /* CRC of the spans, where a file has one */
     struct rfs_error *err;
 };
 
-static struct writing *member(const struct item_at_work *work, uint32_t m)
+/* Returns whether a file ends with a checksum of its own of which an item is a part. */
+static bool is_summed(const struct writing *writing, const struct item *item)
 {
-    return &work->wave->files[work->wave->plan.members.data[work->item->first + m]];
+    return writing->has_crc && item->at.offset < writing->trailer;
 }
 
-/*
- * Returns whether all before the item is in the file's checksum; WAIT: waits until it is. False
- * also when the run has failed.
- */
-static bool has_turn(struct item_at_work *work, const struct writing *writing, bool wait)
+/* Adds the item to a file's checksums, when its turn has come. */
+static int add_to_sums(const struct item_at_work *work, struct writing *writing)
 {
-    struct run *run = work->run;
+    const struct item *item = work->item;
+    struct rfs_turns *turns = &work->run->turns;
+    const int rc = rfs_turns_wait(turns, &writing->summed, item->at.offset);
 
-    pthread_mutex_lock(&run->lock);
-    while (wait && writing->hashed != work->item->offset && !run->failed)
-        pthread_cond_wait(&run->changed, &run->lock);
-    const bool turn = writing->hashed == work->item->offset;
-    pthread_mutex_unlock(&run->lock);
-    return turn;
-}
-
-/* Adds the item to a file's checksums. Only for the thread that has the turn. */
-static void add_to_hash(struct item_at_work *work, struct writing *writing)
-{
-    struct run *run = work->run;
-    const uint32_t size = work->item->size;
-
+    if (rc)
+        return rc;
     for (int i = 0; i < work->spans.n; i++)
         XXH3_128bits_update(writing->hash, work->spans.iov[i].iov_base, work->spans.iov[i].iov_len);
-    if (writing->has_crc && work->item->offset < writing->trailer)
-        writing->crc = (uint32_t)crc32_combine(writing->crc, work->crc, (z_off_t)size);
-    pthread_mutex_lock(&run->lock);
-    writing->hashed += size;
-    pthread_cond_broadcast(&run->changed);
-    pthread_mutex_unlock(&run->lock);
+    if (is_summed(writing, item))
+        writing->crc = (uint32_t)crc32_combine(writing->crc, work->crc, (z_off_t)item->at.size);
+    rfs_turns_add(turns, &writing->summed, item->at.size);
+    return 0;
 }
 
 /* Writes the item to a file; lets the file system share or copy ranges where it can. */
@@ -205,8 +189,8 @@ static int write_member(struct item_at_work *work, struct writing *writing)
 {
     struct run *run = work->run;
     struct rfs_export *export = run->export;
-    const uint64_t begin = work->item->offset;
-    const uint64_t end = begin + work->item->size;
+    const uint64_t begin = work->item->at.offset;
+    const uint64_t end = begin + work->item->at.size;
     const int fd = writing->partial.fd;
     uint64_t written = begin;
     int rc = 0;
@@ -236,7 +220,7 @@ static int write_member(struct item_at_work *work, struct writing *writing)
         return rfs_dest_failed(&export->dest, writing->file->path, "cannot write", -rc, work->err);
     if (!export->options->no_fsync) /* so that fsync has little left to wait for */
         sync_file_range(fd, (off_t)begin, (off_t)(end - begin), SYNC_FILE_RANGE_WRITE);
-    rfs_progress_add(&export->progress, work->item->size);
+    rfs_progress_add(&export->progress, work->item->at.size);
     return 0;
 }
 
@@ -250,61 +234,52 @@ static void sum_up(struct item_at_work *work)
     work->crc = (uint32_t)crc;
 }
 
+/* Sums up the spans, and writes them to all files that they are for. */
 static int write_members(struct item_at_work *work)
 {
-    bool hashed[RFS_WAVE_MOST] = {false};
+    const struct item *item = work->item;
     int rc = 0;
 
-    for (uint32_t m = 0; m < work->item->n; m++) {
-        hashed[m] = has_turn(work, member(work, m), false);
-        if (hashed[m])
-            add_to_hash(work, member(work, m));
-    }
-    for (uint32_t m = 0; rc == 0 && m < work->item->n; m++)
-        rc = write_member(work, member(work, m));
-    for (uint32_t m = 0; rc == 0 && m < work->item->n; m++)
-        if (!hashed[m] && has_turn(work, member(work, m), true))
-            add_to_hash(work, member(work, m));
+    if (is_summed(item->files[0], item))
+        sum_up(work);
+    for (uint32_t m = 0; rc == 0 && m < item->at.n; m++)
+        rc = add_to_sums(work, item->files[m]);
+    for (uint32_t m = 0; rc == 0 && m < item->at.n; m++)
+        rc = write_member(work, item->files[m]);
     return rc;
-}
-
-static bool is_last(struct run *run, struct writing *writing)
-{
-    pthread_mutex_lock(&run->lock);
-    const bool last = --writing->left == 0 && writing->hashed == writing->file->size;
-    pthread_mutex_unlock(&run->lock);
-    return last;
 }
 
 /*
  * Writes an item, with RUN->piece + RESHARD_SCRATCH_EXTRA bytes of memory for it, and finishes the
- * files that end with it. 0, or -errno with *err filled; also 0 when another thread has failed
- * meanwhile.
+ * files that end with it. 0, or -errno with *err filled, unless another thread has failed.
  */
-static int write_item(struct item_at_work *work, void *scratch)
+static int write_item(struct run *run, const struct item *item, void *scratch,
+                      struct rfs_error *err)
 {
-    struct writing *first = member(work, 0);
-    const struct rfs_wave_item *item = work->item;
+    struct item_at_work work = {.run = run, .item = item, .err = err};
+    struct writing *first = item->files[0];
     reshard_loan *loan;
 
-    if (first->has_crc && item->offset == first->trailer) {
-        if (!has_turn(work, first, true))
-            return 0; /* the run has failed */
-        rfs_view_set_crc(work->run->export->view, first->file->id, first->crc);
+    if (first->has_crc && item->at.offset == first->trailer) {
+        const int rc = rfs_turns_wait(&run->turns, &first->summed, item->at.offset);
+        if (rc)
+            return rc;
+        rfs_view_set_crc(run->export->view, first->file->id, first->crc);
     }
-    const ssize_t n = reshard_reader_borrow(first->reader, scratch, item->size, item->offset,
-                                            work->spans.iov, SPANS, &work->spans.n, &loan);
-    int rc = n < 0 ? (int)n : n == (ssize_t)item->size ? 0 : -EIO;
+    const ssize_t n = reshard_reader_borrow(first->reader, scratch, item->at.size, item->at.offset,
+                                            work.spans.iov, SPANS, &work.spans.n, &loan);
+    int rc = n < 0 ? (int)n : n == (ssize_t)item->at.size ? 0 : -EIO;
     if (rc)
-        rfs_export_source_failed(work->run->export, first->file, rc, work->err);
-    if (rc == 0 && first->has_crc && item->offset < first->trailer)
-        sum_up(work);
-    if (rc == 0)
-        rc = write_members(work);
+        rfs_export_source_failed(run->export, first->file, rc, err);
+    else
+        rc = write_members(&work);
     reshard_return(loan);
-    for (uint32_t m = 0; rc == 0 && m < item->n; m++)
-        if (is_last(work->run, member(work, m)))
-            rc = finish_file(work->run, member(work, m), work->err);
+    for (uint32_t m = 0; rc == 0 && m < item->at.n; m++) {
+        struct writing *writing = item->files[m];
+        const uint64_t size = writing->file->size; /* whoever writes the rest drops the file */
+        if (rfs_turns_add(&run->turns, &writing->written, item->at.size) == size)
+            rc = finish_file(run, writing, err);
+    }
     return rc;
 }
 
@@ -315,9 +290,9 @@ static int begin_file(struct run *run, const struct rfs_wave_file *entry, struct
 {
     struct rfs_export *export = run->export;
 
+    out->partial = RFS_DEST_PARTIAL_NONE;
     out->file = &export->files.data[entry->file];
     out->has_crc = rfs_view_has_crc(export->view, out->file->id, &out->trailer);
-    out->left = rfs_wave_pieces(entry, run->piece);
     out->hash = XXH3_createState();
     if (!out->hash)
         return rfs_fail_memory(err);
@@ -327,21 +302,6 @@ static int begin_file(struct run *run, const struct rfs_wave_file *entry, struct
         return rfs_export_source_failed(export, out->file, rc, err);
     return rfs_dest_partial_begin(&export->dest, out->file->path, out->file->mode | S_IRUSR,
                                   &out->partial, err);
-}
-
-/* Frees a wave that no thread works on, and removes its files that are not complete. */
-static void free_wave(struct wave *wave)
-{
-    for (size_t f = 0; f < wave->n; f++) {
-        struct writing *writing = &wave->files[f];
-        if (writing->file)
-            rfs_dest_partial_drop(&writing->partial);
-        reshard_reader_close(writing->reader);
-        XXH3_freeState(writing->hash);
-    }
-    rfs_wave_plan_free(&wave->plan);
-    free(wave->files);
-    free(wave);
 }
 
 /* The sources of the pieces of a wave: which pieces are the same. */
@@ -391,215 +351,96 @@ static int plan_wave(struct run *run, const struct rfs_wave_file *files, size_t 
 }
 
 /*
- * Begins the files of the next wave: *out, or NULL when there is none. 0, or -errno with *err
- * filled.
+ * Begins the files of the next wave, and plans it. N is the number of its files. 0, or -errno with
+ * *err filled.
  */
-static int begin_wave(struct run *run, struct wave **out, struct rfs_error *err)
+static int begin_wave(struct run *run, struct rfs_wave_plan *plan, size_t *n, struct rfs_error *err)
 {
-    const struct rfs_wave_file *files = run->order + run->begun;
-    struct wave *wave = NULL;
-    size_t n;
+    const struct rfs_wave_file *entries = run->order + run->begun;
+    struct writing *files = run->files + run->begun;
     bool share;
-    int rc = rfs_wave_next(files, run->n - run->begun, run->export->threads, run->flat, &n, &share);
+    int rc = rfs_wave_next(entries, run->n - run->begun, run->export->threads, run->flat, n, &share)
+                 ?: plan_wave(run, entries, *n, share, plan);
 
-    *out = NULL;
-    if (rc == 0 && n == 0)
-        return 0;
-    if (rc == 0)
-        wave = calloc(1, sizeof *wave);
-    if (!wave)
+    if (rc)
         return rfs_fail_memory(err);
-    wave->refs = 1;
-    wave->files = calloc(n, sizeof *wave->files);
-    if (!wave->files || plan_wave(run, files, n, share, &wave->plan)) {
-        free_wave(wave);
-        return rfs_fail_memory(err);
-    }
-    for (wave->n = 0; rc == 0 && wave->n < n; wave->n++) {
-        wave->files[wave->n].partial = RFS_DEST_PARTIAL_NONE;
-        rc = begin_file(run, &files[wave->n], &wave->files[wave->n], err);
-    }
+    for (size_t f = 0; rc == 0 && f < *n; f++)
+        rc = begin_file(run, &entries[f], &files[f], err);
     /* Empty files are complete. */
-    for (size_t f = 0; rc == 0 && f < n; f++)
-        if (wave->files[f].left == 0)
-            rc = finish_file(run, &wave->files[f], err);
-    if (rc) {
-        free_wave(wave);
-        return rc;
-    }
+    for (size_t f = 0; rc == 0 && f < *n; f++)
+        if (files[f].file->size == 0)
+            rc = finish_file(run, &files[f], err);
+    return rc;
+}
+
+/* Begins the next wave. The caller has the lock, which is released meanwhile. */
+static int next_wave(struct run *run, struct rfs_error *err)
+{
+    struct rfs_wave_plan plan = {0};
+    size_t n = 0;
+
+    run->preparing = true;
+    pthread_mutex_unlock(&run->turns.lock);
+    const int rc = begin_wave(run, &plan, &n, err);
+    pthread_mutex_lock(&run->turns.lock);
+    rfs_wave_plan_free(&run->plan);
+    run->plan = plan;
+    run->next = 0;
+    run->wave = run->files + run->begun;
     run->begun += n;
-    *out = wave;
-    return 0;
+    run->preparing = false;
+    pthread_cond_broadcast(&run->turns.changed);
+    return rc;
 }
 
 /* ---- the threads ----------------------------------------------------------------------------- */
 
-/* Notes a failure; the first is reported. The caller has the lock. */
-static void note_failure(struct run *run, int rc, const struct rfs_error *err)
+/* Returns whether there are items left, or files that are in no wave yet; under the lock. */
+static bool has_more(const struct run *run)
 {
-    if (run->failed)
-        return;
-    run->failed = rc;
-    run->err = *err;
+    return !run->turns.failed && !rfs_tool_stopped() &&
+           (run->preparing || run->next < run->plan.items.n || run->begun < run->n);
 }
 
-static void fail(struct run *run, int rc, const struct rfs_error *err)
+/*
+ * Takes the next item; one without files when there is none, or a thread has failed. 0, or -errno
+ * with *err filled.
+ */
+static int take_item(struct run *run, struct item *out, struct rfs_error *err)
 {
-    pthread_mutex_lock(&run->lock);
-    note_failure(run, rc, err);
-    pthread_cond_broadcast(&run->changed);
-    pthread_mutex_unlock(&run->lock);
-}
+    int rc = 0;
 
-/* Begins the run's next wave; the caller has the lock, which is released meanwhile. */
-static void next_wave(struct run *run)
-{
-    struct rfs_error err = {0};
-    struct wave *old = run->wave;
-    struct wave *wave;
-
-    run->preparing = true;
-    pthread_mutex_unlock(&run->lock);
-    const int rc = begin_wave(run, &wave, &err);
-    pthread_mutex_lock(&run->lock);
-    run->preparing = false;
-    if (rc)
-        note_failure(run, rc, &err);
-    run->wave = wave;
-    if (old && --old->refs > 0)
-        old = NULL;
-    pthread_cond_broadcast(&run->changed);
-    pthread_mutex_unlock(&run->lock);
-    if (old)
-        free_wave(old);
-    pthread_mutex_lock(&run->lock);
-}
-
-/* Takes the next item, and its wave, to be given back; NULL when there is none, or a failure. */
-static const struct rfs_wave_item *take_item(struct run *run, struct wave **out)
-{
-    const struct rfs_wave_item *item = NULL;
-
-    pthread_mutex_lock(&run->lock);
-    while (!item && run->wave && !run->failed && !rfs_tool_stopped()) {
-        struct wave *wave = run->wave;
-        if (wave->next < wave->plan.items.n) {
-            item = &wave->plan.items.data[wave->next++];
-            wave->refs++;
-            *out = wave;
-        } else if (run->preparing) {
-            pthread_cond_wait(&run->changed, &run->lock);
-        } else {
-            next_wave(run);
-        }
+    *out = (struct item){.at.n = 0};
+    pthread_mutex_lock(&run->turns.lock);
+    while (rc == 0 && out->at.n == 0 && has_more(run)) {
+        if (run->preparing)
+            pthread_cond_wait(&run->turns.changed, &run->turns.lock);
+        else if (run->next == run->plan.items.n)
+            rc = next_wave(run, err);
+        else
+            out->at = run->plan.items.data[run->next++];
     }
-    pthread_mutex_unlock(&run->lock);
-    return item;
+    for (uint32_t m = 0; m < out->at.n; m++)
+        out->files[m] = &run->wave[run->plan.members.data[out->at.first + m]];
+    pthread_mutex_unlock(&run->turns.lock);
+    return rc;
 }
 
-static void give_back(struct run *run, struct wave *wave)
+static int work_on(void *ctx, struct rfs_error *err)
 {
-    pthread_mutex_lock(&run->lock);
-    const bool last = --wave->refs == 0;
-    pthread_mutex_unlock(&run->lock);
-    if (last)
-        free_wave(wave);
-}
-
-static void *work_on(void *arg)
-{
-    struct run *run = arg;
+    struct run *run = ctx;
     const size_t room = (size_t)run->piece + RESHARD_SCRATCH_EXTRA;
     void *scratch = rfs_export_buffer(run->export, room);
-    const struct rfs_wave_item *item;
-    struct wave *wave;
-    struct rfs_error err = {0};
+    struct item item;
 
     if (!scratch)
-        fail(run, rfs_fail_memory(&err), &err);
-    while (scratch && (item = take_item(run, &wave))) {
-        struct item_at_work work = {.run = run, .wave = wave, .item = item, .err = &err};
-        const int rc = write_item(&work, scratch);
-        if (rc)
-            fail(run, rc, &err);
-        give_back(run, wave);
+        return rfs_fail_memory(err);
+    int rc = take_item(run, &item, err);
+    while (rc == 0 && item.at.n > 0) {
+        rc = write_item(run, &item, scratch, err) ?: take_item(run, &item, err);
         rfs_progress_tick(&run->export->progress);
     }
-    if (scratch)
-        rfs_export_buffer_free(run->export, scratch, room);
-    pthread_mutex_lock(&run->lock);
-    const bool last = --run->workers == 0;
-    pthread_mutex_unlock(&run->lock);
-    if (last && write(run->wake, "", 1) < 0)
-        return NULL; /* full: the main thread is awake */
-    return NULL;
-}
-
-/* Starts threads, and returns their number. Signals are for the main thread. */
-static unsigned start_workers(struct run *run, pthread_t *threads)
-{
-    sigset_t all;
-    sigset_t before;
-    unsigned n = 0;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_mutex_lock(&run->lock);
-    while (n < run->export->threads && pthread_create(&threads[n], NULL, work_on, run) == 0)
-        n++;
-    run->workers = n;
-    pthread_mutex_unlock(&run->lock);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return n;
-}
-
-/* Waits until all workers have ended. */
-static void watch(struct run *run, int fd)
-{
-    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
-    bool busy = true;
-
-    while (busy) {
-        char drained[16];
-        if (poll(&poll_fd, 1, TICK) > 0 && read(fd, drained, sizeof drained) < 0)
-            continue; /* interrupted */
-        rfs_progress_tick(&run->export->progress);
-        pthread_mutex_lock(&run->lock);
-        busy = run->workers > 0;
-        if (rfs_tool_stopped())
-            pthread_cond_broadcast(&run->changed);
-        pthread_mutex_unlock(&run->lock);
-    }
-}
-
-static int run_threads(struct run *run, struct rfs_error *err)
-{
-    pthread_t threads[RFS_MOST_THREADS];
-    int ends[2];
-
-    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
-        return rfs_fail(err, -errno, RFS_NOWHERE, NULL, "no pipe can be made: %s", strerror(errno));
-    run->wake = ends[1];
-    rfs_tool_wake(ends[1]);
-    int rc = begin_wave(run, &run->wave, err);
-    if (rc == 0) {
-        const unsigned n = start_workers(run, threads);
-        if (n == 0)
-            rc = rfs_fail(err, -EAGAIN, RFS_NOWHERE, "-j 1", "no thread can be started");
-        else
-            watch(run, ends[0]);
-        for (unsigned i = 0; i < n; i++)
-            pthread_join(threads[i], NULL);
-    }
-    if (run->wave)
-        free_wave(run->wave); /* nobody works: the reference is the run's */
-    rfs_tool_wake(-1);
-    close(ends[0]);
-    close(ends[1]);
-    if (rc == 0 && run->failed) {
-        *err = run->err;
-        rc = run->failed;
-    }
+    rfs_export_buffer_free(run->export, scratch, room);
     return rc;
 }
 
@@ -635,7 +476,8 @@ static int put_in_order(struct run *run)
     int rc = 0;
 
     run->order = calloc(export->files.n + 1, sizeof *run->order);
-    if (!run->order)
+    run->files = calloc(export->files.n + 1, sizeof *run->files);
+    if (!run->order || !run->files)
         return -ENOMEM;
     for (size_t i = 0; rc == 0 && i < export->files.n; i++) {
         const struct rfs_export_file *file = &export->files.data[i];
@@ -654,8 +496,7 @@ int rfs_export_write(struct rfs_export *export, struct rfs_error *err)
 {
     struct run run = {
         .export = export,
-        .lock = PTHREAD_MUTEX_INITIALIZER,
-        .changed = PTHREAD_COND_INITIALIZER,
+        .turns = RFS_TURNS,
         .piece = rfs_max_u64(PIECE_LEAST, rfs_min_u64(PIECE_MOST, PIECES_BYTES / export->threads) &
                                               ~UINT64_C(0xffff)),
     };
@@ -669,11 +510,15 @@ int rfs_export_write(struct rfs_export *export, struct rfs_error *err)
     rfs_dest_copier_init(&run.copier, export->dest.fd);
     rfs_progress_begin(&export->progress, "writing", bytes, run.n);
     if (rc == 0 && run.n > 0)
-        rc = run_threads(&run, err);
+        rc = rfs_turns_run(&run.turns, export->threads, work_on, &run, err);
     rfs_progress_end(&export->progress);
     export->bytes_taken = atomic_load(&run.copier.bytes_taken);
-    for (size_t i = 0; i < run.n; i++)
+    for (size_t i = 0; i < run.n; i++) {
         free((void *)(uintptr_t)run.order[i].sources);
+        drop_file(&run.files[i]);
+    }
+    rfs_wave_plan_free(&run.plan);
+    free(run.files);
     free(run.order);
     return rc;
 }
