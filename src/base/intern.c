@@ -184,17 +184,32 @@ static uint32_t hash_of(const struct rfs_intern *table, const void *bytes, size_
     return (uint32_t)(hash ^ (hash >> 32));
 }
 
-uint32_t rfs_intern_add(struct rfs_intern *table, const void *bytes, size_t length)
+/* Interns bytes; *fresh gets whether they were not there. */
+static uint32_t add(struct rfs_intern *table, const void *bytes, size_t length, bool *fresh)
 {
-    uint32_t hash, id;
-
     if (length >= UINT32_MAX)
         return RFS_NO_ID;
-    hash = hash_of(table, bytes, length);
+    const uint32_t hash = hash_of(table, bytes, length);
     pthread_mutex_lock(&table->lock);
-    id = add_locked(table, bytes, length, hash);
+    const uint32_t before = atomic_load_explicit(&table->count, memory_order_relaxed);
+    const uint32_t id = add_locked(table, bytes, length, hash);
+    *fresh = id == before;
     pthread_mutex_unlock(&table->lock);
     return id;
+}
+
+uint32_t rfs_intern_add(struct rfs_intern *table, const void *bytes, size_t length)
+{
+    bool fresh;
+    return add(table, bytes, length, &fresh);
+}
+
+bool rfs_intern_is_new(struct rfs_intern *table, const void *bytes, size_t length)
+{
+    bool fresh = false;
+
+    add(table, bytes, length, &fresh);
+    return fresh;
 }
 
 uint32_t rfs_intern_find(struct rfs_intern *table, const void *bytes, size_t length)

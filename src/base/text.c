@@ -188,6 +188,19 @@ const char *rfs_text_dims(char *out, size_t cap, uint32_t n, const uint64_t *dim
     return out;
 }
 
+void rfs_text_add_name(struct rfs_text_names *names, size_t most, const char *name)
+{
+    const char *between = names->n > 0 ? ", " : "";
+
+    if (names->n++ > most)
+        return;
+    const int wrote = snprintf(names->text + names->used, sizeof names->text - names->used, "%s%s",
+                               between, names->n > most ? "…" : name);
+    names->used += wrote > 0 ? (size_t)wrote : 0;
+    if (names->used >= sizeof names->text)
+        names->used = sizeof names->text - 1;
+}
+
 char *rfs_text_option_value(const char *value)
 {
     char *out = malloc(2 * strlen(value) + 1), *to = out;

@@ -50,6 +50,15 @@ bool rfs_text_is_python(const char *text, size_t n);
 #define RFS_DIMS_TEXT(n) ((n)*22 + 3)
 const char *rfs_text_dims(char *out, size_t cap, uint32_t n, const uint64_t *dims);
 
+/* Names in a message: the first few, and how many there are in all. Zero-initialise. */
+struct rfs_text_names {
+    size_t n;
+    size_t used;
+    char text[400];
+};
+/* Adds a name; after MOST of them a dot for all others. */
+void rfs_text_add_name(struct rfs_text_names *names, size_t most, const char *name);
+
 /* Writes N ascending ranks, as all programs and files show them: "0-3,6". */
 void rfs_text_ranks(FILE *out, const uint32_t *ranks, size_t n);
 

@@ -52,11 +52,6 @@ static int compile(struct rfs_by_rules *by_rules, struct rfs_error *err)
     if (lost < vanished.names.n)
         return rfs_plan_fail_lost(by_rules->config.whole, vanished.names.data[lost],
                                   vanished.ranks.data[lost], err);
-    if (by_rules->map->dropped > 0)
-        rfs_log(by_rules->config.log, RFS_INFO,
-                "conversion leaves out %zu of %zu values, which the rules drop: '%s'%s",
-                by_rules->map->dropped, params->n, by_rules->map->first_dropped,
-                by_rules->map->dropped > 1 ? " and others" : "");
     return 0;
 }
 

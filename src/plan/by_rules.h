@@ -25,7 +25,6 @@ struct rfs_by_rules_config {
     const struct rfs_rules *rules;
     const struct rfs_hf_config *hf_config;
     const char *options; /* of the rules, or NULL */
-    struct rfs_log *log;
     /*
      * Compares the copies that the rules leave out (struct rfs_rules_copy) with their originals.
      * 0, or -errno. Slices of tensors that are made of an original are found only after it gave 0,

@@ -7,7 +7,7 @@
  * Files of FSDP, and shards of torch.distributed.checkpoint, name their tensors each for itself. A
  * tensor that several of them have whole, or that more files have than its placements say, is one
  * that nothing proves to be the same: ranks may have parts of their own under one name. Such a
- * tensor is taken from the first file, on trust, and the log names it. Where copies differ, the log
+ * tensor is taken from the first file, on trust, and a note names it. Where copies differ, a note
  * says so. This is seen by samples, as it is for rank files (unproved.c), within the same limit.
  *
  * strict compares all bytes of what is taken on trust, and samples of all copies that placements
@@ -190,8 +190,7 @@ static int compare_all(struct comparing *comparing)
 static bool was_compared(struct rfs_planner *planner, uint32_t name)
 {
     pthread_mutex_lock(&planner->lock);
-    const bool was =
-        name < planner->reported.n && (planner->reported.data[name] & RFS_COPIES_COMPARED);
+    const bool was = name < planner->compared.n && planner->compared.data[name];
     pthread_mutex_unlock(&planner->lock);
     return was;
 }
@@ -202,10 +201,10 @@ static bool note_compared(struct rfs_planner *planner, uint32_t name)
     bool room = true;
 
     pthread_mutex_lock(&planner->lock);
-    while (room && planner->reported.n <= name)
-        room = RFS_PUSH(&planner->reported, 0);
+    while (room && planner->compared.n <= name)
+        room = RFS_PUSH(&planner->compared, false);
     if (room)
-        planner->reported.data[name] |= RFS_COPIES_COMPARED;
+        planner->compared.data[name] = true;
     pthread_mutex_unlock(&planner->lock);
     return room;
 }
@@ -269,7 +268,7 @@ static int compare_strictly(struct comparing *comparing, const struct rfs_target
                : rc;
 }
 
-/* ---- for the log ----------------------------------------------------------------------------- */
+/* ---- for notes ------------------------------------------------------------------------------- */
 
 /*
  * Chooses copies of the tensors that are taken on trust, or of the others, round by round: so one
@@ -328,12 +327,14 @@ static int note_all(struct comparing *comparing)
         if (rc == 0 && !note_compared(planning->planner, target->name))
             rc = rfs_fail_memory(planning->err);
     }
-    return rc ? rc : rfs_plan_report_unproved(planning);
+    if (rc == 0)
+        rfs_plan_note_unproved(planning);
+    return rc;
 }
 
 /*
  * Compares copies of the tensors of a plan whose chunks are located. Copies that differ are refused
- * by strict, else reported in the log. 0 or -errno with *err filled.
+ * by strict, else noted. 0 or -errno with *err filled.
  */
 static int compare_copies(struct rfs_planning *planning, const struct rfs_params *params)
 {
@@ -344,7 +345,7 @@ static int compare_copies(struct rfs_planning *planning, const struct rfs_params
     const bool strict = planner->config.strict;
 
     if (!comparing.chunks->copies || comparing.chunks->format->locate_copy ||
-        (!strict && atomic_load(&planner->telling) == RFS_TELL_ONE_SIDED))
+        (!strict && rfs_notes_form(planner) == RFS_TELL_ONE_SIDED))
         return 0;
     int rc = find_targets(&comparing, params);
     for (size_t i = 0; strict && rc == 0 && i < comparing.targets.n; i++)
@@ -469,11 +470,11 @@ static int check_times(struct rfs_planning *planning, struct rfs_chunks *chunks,
                         "a save that has ended, copied with its times (cp -a)",
                         "the file is of %s, newer than '.metadata' of %s, which torch writes last",
                         times[0], times[1]);
-    if (!atomic_exchange(&chunks->told, true))
-        rfs_log(config->log, RFS_WARNING,
-                "%s: the file is of %s, newer than '.metadata' of %s, which torch writes last: it "
-                "may be of another save",
-                path, times[0], times[1]);
+    if (rfs_notes_are_new(planning->planner, RFS_NOTE_NEWER_FILE, 0))
+        rfs_notes_add(planning->planner, RFS_NOTE_NEWER_FILE, RFS_WARNING,
+                      "%s: the file is of %s, newer than '.metadata' of %s, which torch writes "
+                      "last: it may be of another save",
+                      path, times[0], times[1]);
     return 0;
 }
 

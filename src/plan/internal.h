@@ -24,17 +24,6 @@ struct rfs_planner_stage {
     _Atomic uint32_t lead; /* first rank that was indexed, which predicts others, or RFS_NO_RANK */
     _Atomic(struct rfs_presence *) presence; /* owned; NULL while no files were found to differ */
     atomic_int sizes; /* SIZES_… of sources.c: whether files differ in size; 0: not asked */
-    /* lines that the log has: */
-    atomic_bool reported_presence; /* the presence map */
-    atomic_bool reported_damaged;  /* why it could not be made */
-    atomic_bool reported_samples;  /* that only samples were read */
-};
-
-/* What a planner has found of a source rank. */
-struct rfs_planner_rank {
-    /* serial of the index that samples of its headers agree with */
-    atomic_uint_least64_t resembled;
-    atomic_bool reported_lost; /* the log has the line about its replica */
 };
 
 struct rfs_planner {
@@ -44,28 +33,25 @@ struct rfs_planner {
     struct rfs_plan_names *names; /* owned */
     bool by_stage;                /* one source stage becomes parts of the destination's files */
     uint32_t first_stage; /* number of the first source stage: 0, or that of a stage by itself */
-
-    /* parameters that nothing proves (unproved.c) */
-    atomic_bool reported_match;      /* the log says that little matches */
-    atomic_uint looked;              /* number of values that were looked at */
-    atomic_int telling;              /* enum rfs_telling: how they are reported */
-    RFS_VEC(unsigned char) reported; /* by name: bits below; under the lock */
+    atomic_uint looked;   /* number of values that were looked at for notes (unproved.c) */
 
     struct rfs_planner_stage *stages; /* [source stages] */
-    struct rfs_planner_rank *sources; /* [source ranks, from the first stage's base] */
+    /*
+     * [source ranks, from the first stage's base] serial of the index that samples of the rank's
+     * headers agree with
+     */
+    atomic_uint_least64_t *resembled;
 
     pthread_mutex_t lock;                         /* of the tables; a leaf lock */
     RFS_VEC(struct rfs_geometry_slot) geometries; /* by id */
     uint32_t *geometry_table;                     /* open addressing: id + 1, or 0 */
     size_t geometry_cap;                          /* a power of two, or 0 */
     RFS_VEC(struct rfs_params *) param_lists;
+    RFS_VEC(bool) compared; /* by name: its copies were (chunked.c) */
 
     uint32_t n_ranks;
     _Atomic(struct rfs_rank_plan *) *ranks; /* [n_ranks], NULL until planned */
 };
-
-/* Bits of a planner's reported: what the log has about a name, and what was looked at. */
-enum { RFS_REPORTED = 1, RFS_REPORTED_TO_DIFFER = 2, RFS_COPIES_COMPARED = 4 };
 
 /* Places of a parameter that nothing proves. */
 enum rfs_unproved_in {
@@ -270,27 +256,18 @@ int rfs_plan_check_replicas(struct rfs_planning *planning, const struct rfs_stag
                             const struct rfs_entry *entry, uint32_t from);
 /*
  * Refuses a parameter that is copied from rank FROM if strict does, else adds it to
- * planning->unproved for the log. 0, or -errno with *err filled.
+ * planning->unproved. 0, or -errno with *err filled.
  */
 int rfs_plan_unproved(struct rfs_planning *planning, const struct rfs_role *role,
                       const struct rfs_entry *entry, uint32_t from);
-/* Reports planning->unproved in the log, as far as that is news. 0 or -ENOMEM. */
-int rfs_plan_report_unproved(struct rfs_planning *planning);
+/* Makes notes on planning->unproved, as far as that is news. */
+void rfs_plan_note_unproved(struct rfs_planning *planning);
 /* Bytes of a large value that are looked at, in its beginning, middle and end. */
 #define RFS_SAMPLE_BYTES 3072
-/* Says whether a planner may look at one value more for the log, and counts it. */
+/* Says whether a planner may look at one value more for notes, and counts it. */
 bool rfs_plan_may_look(struct rfs_planner *planner);
 /* Says whether a value is a tensor of one element. */
 bool rfs_plan_one_element(const struct rfs_type *type);
-
-/* Names for a message: the first few, and how many there are in all. */
-struct rfs_plan_note {
-    size_t n;
-    char names[400];
-    size_t used;
-};
-/* Adds a name. */
-void rfs_plan_note(struct rfs_plan_note *note, const char *param);
 
 /* ---- checkpoints that describe themselves (chunked.c) ---------------------------------------- */
 

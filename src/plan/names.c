@@ -26,6 +26,7 @@
 #include "base/intern.h"
 #include "base/json_read.h"
 #include "base/store.h"
+#include "base/text.h"
 #include "base/vec.h"
 
 #include <stdatomic.h>
@@ -164,7 +165,6 @@ struct name_map {
     RFS_VEC(uint32_t) shown;  /* by id in from: id in to, or RFS_NO_ID for one that is left out */
     RFS_VEC(uint32_t) source; /* by id in to: id in from */
     _Atomic unsigned char *used; /* by id in from: a parameter has that name */
-    atomic_bool reported;        /* which are not used */
 };
 
 struct rfs_names {
@@ -377,40 +377,21 @@ enum rfs_dtype rfs_names_dtype(const struct rfs_names *names, const char *name, 
                                                              : from;
 }
 
-/* Returns the number of names that no parameter has, with the first few of them in TEXT. */
-static size_t list_unused(const struct name_map *map, char *text, size_t cap)
+bool rfs_names_unused(const struct rfs_names *names, char *out, size_t cap)
 {
-    size_t n = 0, used = 0;
+    const struct name_map *map = names ? names->map : NULL;
+    struct rfs_text_names unused = {.n = 0};
 
-    text[0] = '\0';
-    for (uint32_t id = 0; id < map->shown.n; id++) {
-        if (atomic_load_explicit(&map->used[id], memory_order_relaxed))
-            continue;
-        const char *name = n < NAMES_TOLD    ? rfs_intern_text(map->from, id)
-                           : n == NAMES_TOLD ? "…"
-                                             : NULL;
-        const int wrote =
-            name && used < cap ? snprintf(text + used, cap - used, "%s%s", n ? ", " : "", name) : 0;
-        used += wrote > 0 ? (size_t)wrote : 0;
-        n++;
-    }
-    return n;
-}
-
-void rfs_names_report(const struct rfs_names *names, struct rfs_log *log)
-{
-    struct name_map *map = names ? names->map : NULL;
-    char text[400];
-
-    if (!map || atomic_exchange(&map->reported, true))
-        return;
-    const size_t n = list_unused(map, text, sizeof text);
-    if (n > 0 && n == map->shown.n)
-        rfs_log(log, RFS_WARNING,
-                "%s: none of its names is a parameter of the source; they go from the source's "
-                "names to those shown: %s",
-                map->path, text);
-    else if (n > 0)
-        rfs_log(log, RFS_WARNING, "%s: %zu of its names are not parameters of the source: %s",
-                map->path, n, text);
+    for (uint32_t id = 0; map && id < map->shown.n; id++)
+        if (!atomic_load_explicit(&map->used[id], memory_order_relaxed))
+            rfs_text_add_name(&unused, NAMES_TOLD, rfs_intern_text(map->from, id));
+    if (unused.n > 0 && unused.n == map->shown.n)
+        snprintf(out, cap,
+                 "%s: none of its names is a parameter of the source; they go from the source's "
+                 "names to those shown: %s",
+                 map->path, unused.text);
+    else if (unused.n > 0)
+        snprintf(out, cap, "%s: %zu of its names are not parameters of the source: %s", map->path,
+                 unused.n, unused.text);
+    return unused.n > 0;
 }

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/log.h"
 #include "formats/dtype.h"
 
 struct rfs_names;
@@ -54,7 +53,8 @@ enum rfs_dtype rfs_names_dtype(const struct rfs_names *names, const char *name,
                                enum rfs_dtype from);
 
 /*
- * Logs, once, the names of the map that were not looked up so far. Called after a file was planned:
- * then all names of the source strategy and of the file's sources were looked up.
+ * Writes a line about the names of the map that were not looked up so far. Called after a file was
+ * planned: then all names of the source strategy and of the file's sources were looked up. False:
+ * all were.
  */
-void rfs_names_report(const struct rfs_names *names, struct rfs_log *log);
+bool rfs_names_unused(const struct rfs_names *names, char *out, size_t cap);

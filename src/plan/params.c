@@ -344,11 +344,10 @@ int rfs_plan_params(struct rfs_planning *planning, const struct rfs_params **out
         return rfs_fail(planning->err, -EINVAL, RFS_IN(rfs_catalog_path(planner->config.catalog)),
                         NULL, "holds nothing that rank_%u of the destination takes",
                         planning->rank);
-    rc = check_bytes(planning, fresh)
-            ?: check_names(planning, fresh)
-            ?: rfs_plan_report_unproved(planning);
+    rc = check_bytes(planning, fresh) ?: check_names(planning, fresh);
     if (rc)
         return rc;
+    rfs_plan_note_unproved(planning);
     *out = share_params(planner, &fresh);
     return *out ? 0 : rfs_fail_memory(planning->err);
 }

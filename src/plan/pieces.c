@@ -180,7 +180,7 @@ static int locate_chunk(const struct sources *walk, const struct rfs_chunk_box *
 
     const int rc = rfs_chunks_locate_box(chunks, part, &stored, &err);
     if (rc && err.text[0])
-        rfs_log_limited(walk->planner->config.log, RFS_ERROR, "%s", err.text);
+        rfs_notes_add(walk->planner, RFS_NOTE_FAILURE, RFS_ERROR, "%s", err.text);
     if (rc)
         return rc;
     source->rank = rfs_chunks_file_of(chunks, part->chunk) - chunks->first_file;

@@ -28,11 +28,11 @@ void rfs_planner_free(struct rfs_planner *planner)
     for (uint32_t s = 0; planner->stages && s < planner->scale.src_stages; s++)
         rfs_presence_free(atomic_load_explicit(&planner->stages[s].presence, memory_order_relaxed));
     free(planner->stages);
-    free(planner->sources);
+    free(planner->resembled);
     for (size_t i = 0; i < planner->geometries.n; i++)
         free(planner->geometries.data[i].geometry);
     free(planner->geometries.data);
-    free(planner->reported.data);
+    free(planner->compared.data);
     free(planner->geometry_table);
     for (size_t i = 0; i < planner->param_lists.n; i++)
         free(planner->param_lists.data[i]);
@@ -51,8 +51,8 @@ static int make_tables(struct rfs_planner *planner, struct rfs_error *err)
     planner->names = rfs_plan_names_new();
     planner->ranks = calloc(planner->n_ranks, sizeof *planner->ranks);
     planner->stages = calloc(stages, sizeof *planner->stages);
-    planner->sources = calloc(ranks, sizeof *planner->sources);
-    if (!planner->names || !planner->ranks || !planner->stages || !planner->sources)
+    planner->resembled = calloc(ranks, sizeof *planner->resembled);
+    if (!planner->names || !planner->ranks || !planner->stages || !planner->resembled)
         return rfs_fail_memory(err);
     for (size_t s = 0; s < stages; s++)
         atomic_init(&planner->stages[s].lead, RFS_NO_RANK);
@@ -302,7 +302,7 @@ static int check_match(struct rfs_planning *planning)
     if (!matches_little(planning, &matching))
         return 0;
     const bool none = matching.known == 0 && !others_match(planning, &matching);
-    if (!none && atomic_exchange(&planner->reported_match, true))
+    if (!none && !rfs_notes_are_new(planner, RFS_NOTE_FEW_MATCH, 0))
         return 0;
     find_closest(&matching, &there, &here);
     if (none)
@@ -311,11 +311,11 @@ static int check_match(struct rfs_planning *planning)
                         "none of its parameters is in the checkpoint %s; the closest names are "
                         "'%.*s' there and '%.*s' here",
                         rfs_catalog_path(config->catalog), NAME_SHOWN, there, NAME_SHOWN, here);
-    rfs_log(config->log, RFS_WARNING,
-            "%s: has only %zu of %zu tensors of the checkpoint, and may be of another network; the "
-            "closest names are '%.*s' there and '%.*s' here",
-            rfs_strategy_name(matching.strategy), matching.known_tensors, matching.tensors,
-            NAME_SHOWN, there, NAME_SHOWN, here);
+    rfs_notes_add(planner, RFS_NOTE_FEW_MATCH, RFS_WARNING,
+                  "%s: has only %zu of %zu tensors of the checkpoint, and may be of another "
+                  "network; the closest names are '%.*s' there and '%.*s' here",
+                  rfs_strategy_name(matching.strategy), matching.known_tensors, matching.tensors,
+                  NAME_SHOWN, there, NAME_SHOWN, here);
     return 0;
 }
 
@@ -368,6 +368,7 @@ int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rf
                      struct rfs_error *err)
 {
     RFS_CLEANUP(planning_end) struct rfs_planning planning = {.planner = planner};
+    char unused[RFS_NOTE_BYTES];
 
     *out = rfs_planner_ready(planner, rank);
     if (*out)
@@ -387,7 +388,9 @@ int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rf
     struct rfs_rank_plan *expected = NULL;
     if (atomic_compare_exchange_strong(&planner->ranks[rank], &expected, plan))
         expected = RFS_STEAL(plan);
-    rfs_names_report(planner->config.output_map, planner->config.log);
+    if (rfs_notes_are_new(planner, RFS_NOTE_UNUSED_NAMES, 0) &&
+        rfs_names_unused(planner->config.output_map, unused, sizeof unused))
+        rfs_notes_add(planner, RFS_NOTE_UNUSED_NAMES, RFS_WARNING, "%s", unused);
     *out = expected; /* ours, or the equal one of a thread that was faster */
     return 0;
 }

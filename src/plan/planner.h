@@ -21,13 +21,13 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/log.h"
 #include "base/pool.h"
 #include "base/vec.h"
 #include "catalog/catalog.h"
 #include "layout/strategy.h"
 #include "plan/geometry.h"
 #include "plan/names.h"
+#include "plan/notes.h"
 #include "plan/slice.h"
 
 #include <time.h>
@@ -64,7 +64,7 @@ struct rfs_planner_config {
     const struct rfs_strategy *src; /* NULL: unsharded, one rank */
     const struct rfs_strategy *dst; /* NULL: unsharded, one rank */
     struct rfs_pool *pool;
-    struct rfs_log *log;
+    struct rfs_notes *notes; /* NULL: nobody wants notes */
     bool strict;     /* refuse parameters that are copied without a proof that they are whole */
     bool keep_empty; /* tensors without bytes stay: safetensors has them, a .ckpt does not */
     /* names and dtypes of the outputs; NULL: as in the source */
@@ -172,15 +172,6 @@ int rfs_planner_show(struct rfs_planner *planner, struct rfs_target *target, str
  * alone.
  */
 bool rfs_planner_casts(const struct rfs_planner *planner, const struct rfs_target *target);
-
-/*
- * Parameters that are copied without a proof that they are whole, in the log, once: several in one
- * line that names the first few; each in a line of its own; or without those that no strategy has,
- * because the caller reports them itself.
- */
-enum rfs_telling { RFS_TELL_SOME, RFS_TELL_EACH, RFS_TELL_ONE_SIDED };
-/* Sets how the log reports them. */
-void rfs_planner_report(struct rfs_planner *planner, enum rfs_telling telling);
 
 /*
  * Returns the geometry of a target of a planned rank, which is the planner's, or NULL when it is

@@ -31,6 +31,7 @@
 #include "base/cleanup.h"
 #include "base/first_error.h"
 #include "base/store.h"
+#include "base/text.h"
 
 #include <sys/stat.h>
 
@@ -318,22 +319,14 @@ static int find_origins(struct rfs_planning *planning)
 /* ---- the ranks that give something ----------------------------------------------------------- */
 
 #define RANKS_SHOWN 6
+#define NAMES_SHOWN 5
 
-/* Ranks in a message. */
-struct rank_names {
-    char text[160];
-    size_t used;
-    uint32_t n;
-};
-
-static void add_rank(struct rank_names *names, uint32_t rank)
+static void add_rank(struct rfs_text_names *names, size_t most, uint32_t rank)
 {
-    if (names->n < RANKS_SHOWN)
-        names->used += (size_t)snprintf(names->text + names->used, sizeof names->text - names->used,
-                                        "%srank_%u", names->n > 0 ? ", " : "", rank);
-    else if (names->n == RANKS_SHOWN)
-        snprintf(names->text + names->used, sizeof names->text - names->used, ", …");
-    names->n++;
+    char name[16];
+
+    snprintf(name, sizeof name, "rank_%u", rank);
+    rfs_text_add_name(names, most, name);
 }
 
 /*
@@ -357,13 +350,13 @@ static int nobody_gives(const struct rfs_planning *planning, const struct rfs_pr
     struct rfs_catalog *catalog = planning->planner->config.catalog;
     const char *param = rfs_catalog_name(catalog, query->name);
     const struct rfs_where where = RFS_OF(rfs_catalog_path(catalog), param);
-    struct rank_names names = {.n = 0};
+    struct rfs_text_names names = {.n = 0};
     uint32_t lost = 0;
     uint32_t empty = RFS_NO_RANK;
 
     for (uint32_t rank = 0; rank < planning->planner->scale.src_devices; rank++)
         if (rfs_plan_holds(piece, rank)) {
-            add_rank(&names, query->base + rank);
+            add_rank(&names, RANKS_SHOWN, query->base + rank);
             lost += !rfs_catalog_has(catalog, query->base + rank);
             empty = rfs_catalog_is_empty(catalog, query->base + rank) ? query->base + rank : empty;
         }
@@ -400,18 +393,19 @@ static int lose_param(const struct rfs_planning *planning, const struct rfs_prov
                : 0;
 }
 
-/* Reports a lost rank, once, however many files take its replica. */
-static void report_replica(const struct rfs_planning *planning,
-                           const struct rfs_provider_query *query,
-                           const struct rfs_plan_piece *piece, uint32_t used)
+/* Makes a note on a lost rank, once, however many files take its replica. */
+static void note_replica(const struct rfs_planning *planning,
+                         const struct rfs_provider_query *query, const struct rfs_plan_piece *piece,
+                         uint32_t used)
 {
     const struct rfs_planner *planner = planning->planner;
     const uint32_t lost = query->base + rfs_plan_first(query, piece);
 
     if (lost != used && !rfs_catalog_has(planner->config.catalog, lost) &&
-        !atomic_exchange(&planner->sources[lost - rfs_plan_base(planner, 0)].reported_lost, true))
-        rfs_log(planner->config.log, RFS_WARNING,
-                "rank_%u is missing; its slices are read from a replica, rank_%u", lost, used);
+        rfs_notes_are_new(planner, RFS_NOTE_REPLICA, lost))
+        rfs_notes_add(planner, RFS_NOTE_REPLICA, RFS_WARNING,
+                      "rank_%u is missing; its slices are read from a replica, rank_%u", lost,
+                      used);
 }
 
 /* Compares the type of a parameter in RANK with TYPE, that of the lowest rank that has it. */
@@ -460,7 +454,7 @@ static int want_cells(struct rfs_planning *planning, struct rfs_stage_use *use,
             continue;
         if (rank == RFS_NO_RANK)
             return lose_param(planning, query, &piece);
-        report_replica(planning, query, &piece, rank);
+        note_replica(planning, query, &piece, rank);
         const bool alike = !of || !of->mixed || geometry->src.edge;
         const int rc = alike ? 0 : check_type(planning, use, query, rank, type);
         if (rc)
@@ -538,7 +532,7 @@ static int want_copied(struct rfs_planning *planning, struct rfs_stage_use *use,
     if (from == use->base + planning->template)
         return 0;
     if (role->src && role->shown)
-        report_replica(planning, query, &piece, from);
+        note_replica(planning, query, &piece, from);
     for (uint32_t rank = 0; !role->src && rank < planning->planner->scale.src_devices; rank++)
         if (rfs_plan_has(query, rank))
             use->wanted[rank] |= RFS_PROBED | use_of(role); /* to be compared */
@@ -623,17 +617,17 @@ static bool is_gradient(const char *param)
  * headers of 1,024 files of 10,000 parameters takes ten million reads. So no more than PROBES
  * headers are read for this (one in 160 then): files that are of one size, end in the same way and
  * have the same headers in the same places, from the first to the last, are taken to be the same in
- * between. That is no proof: the log names the parameters that are left out because of it. Small
+ * between. That is no proof: a note names the parameters that are left out because of it. Small
  * stages, those in formats with all headers in one place, and strict ones are looked at in full.
  */
 struct asking {
     struct rfs_planning *planning;
     struct rfs_stage_use *use;
-    unsigned char *look;          /* [src_devices] ranks to be looked at */
-    size_t n;                     /* number of those ranks */
-    bool all;                     /* all ranks are to be looked at */
-    size_t samples;               /* number of headers that are read of each file */
-    struct rfs_plan_note lacking; /* parameters */
+    unsigned char *look;           /* [src_devices] ranks to be looked at */
+    size_t n;                      /* number of those ranks */
+    bool all;                      /* all ranks are to be looked at */
+    size_t samples;                /* number of headers that are read of each file */
+    struct rfs_text_names lacking; /* parameters */
 };
 
 static void look_at(struct asking *asking, uint32_t rank)
@@ -713,7 +707,7 @@ static int find_lacking(struct asking *asking, uint32_t s)
         if (role.kind == RFS_ROLE_DROPPED)
             continue;
         if (role.shown && !is_gradient(param))
-            rfs_plan_note(&asking->lacking, param);
+            rfs_text_add_name(&asking->lacking, NAMES_SHOWN, param);
         if (!added[layout->id])
             add_replicas(asking, layout);
         added[layout->id] = 1;
@@ -731,7 +725,7 @@ static int probe(void *ctx, size_t i)
     struct rfs_planner *planner = asking->planning->planner;
     struct rfs_stage_use *use = asking->use;
     const uint32_t rank = use->base + (uint32_t)i;
-    atomic_uint_least64_t *known = &planner->sources[rank - rfs_plan_base(planner, 0)].resembled;
+    atomic_uint_least64_t *known = &planner->resembled[rank - rfs_plan_base(planner, 0)];
 
     if (!asking->look[i] || use->wanted[i] ||
         atomic_load_explicit(known, memory_order_relaxed) == use->lead_index->serial)
@@ -744,15 +738,15 @@ static int probe(void *ctx, size_t i)
     return 0;
 }
 
-/* Reports the parameters that samples did not find, once for each stage. */
-static void report_sampled(struct rfs_planner *planner, const struct rfs_plan_note *lacking,
-                           uint32_t s)
+/* Makes a note on the parameters that samples did not find. */
+static void note_sampled(const struct rfs_planner *planner, const struct rfs_text_names *lacking,
+                         uint32_t s)
 {
-    if (lacking->n > 0 && !atomic_exchange(&planner->stages[s].reported_samples, true))
-        rfs_log(planner->config.log, RFS_INFO,
-                "%zu parameter%s of the source strategy in none of the checkpoints of pipeline "
-                "stage %u, by samples of their headers: %s",
-                lacking->n, lacking->n == 1 ? "" : "s", s, lacking->names);
+    if (lacking->n > 0 && rfs_notes_are_new(planner, RFS_NOTE_SAMPLED, s))
+        rfs_notes_add(planner, RFS_NOTE_SAMPLED, RFS_INFO,
+                      "%zu parameter%s of the source strategy in none of the checkpoints of "
+                      "pipeline stage %u, by samples of their headers: %s",
+                      lacking->n, lacking->n == 1 ? "" : "s", s, lacking->text);
 }
 
 /* Looks in other ranks of a stage for parameters that its lead lacks. 0 or -errno. */
@@ -776,7 +770,7 @@ static int probe_others(struct rfs_planning *planning, uint32_t s)
         rfs_pool_for(planner->config.pool, devices, probe, &asking);
         if (rfs_cancelled())
             return -EINTR;
-        report_sampled(planner, &asking.lacking, s);
+        note_sampled(planner, &asking.lacking, s);
         return 0;
     }
     for (uint32_t rank = 0; rank < devices; rank++)
@@ -797,7 +791,7 @@ struct indexing {
     struct rfs_first_error first;
 };
 
-/* Remembers a file's error, to be logged if the plan is made without it. */
+/* Remembers a file's error, for a note if the plan is made without it. */
 static void note_damage(struct rfs_stage_use *use, const struct rfs_error *err)
 {
     if (!use->damage)
@@ -1075,49 +1069,47 @@ static bool is_expected(const struct rfs_strategy *src, size_t i, uint32_t s)
 }
 
 /*
- * Reports parameters that no rank of the stage has. They were perhaps removed everywhere, as older
- * releases of MindSpore do.
+ * Makes a note on parameters that no rank of the stage has. They were perhaps removed everywhere,
+ * as older releases of MindSpore do.
  */
-static void report_lacking(const struct rfs_planner *planner, const struct rfs_stage_use *use,
-                           uint32_t s)
+static void note_lacking(const struct rfs_planner *planner, const struct rfs_stage_use *use,
+                         uint32_t s)
 {
     const struct rfs_strategy *src = planner->config.src;
     RFS_FREE unsigned char *found = calloc(rfs_strategy_count(src) + 1, 1);
-    struct rfs_plan_note note = {0};
+    struct rfs_text_names names = {.n = 0};
 
     if (!found)
-        return; /* a line of the log less */
+        return; /* a note less */
     mark_listed(planner, use, found);
     for (size_t i = 0; i < rfs_strategy_count(src); i++)
         if (!found[i] && is_expected(src, i, s))
-            rfs_plan_note(&note, rfs_strategy_param(src, i));
-    if (note.n > 0)
-        rfs_log(planner->config.log, RFS_WARNING,
-                "%zu parameter%s of the source strategy in no checkpoint of pipeline stage %u: %s",
-                note.n, note.n == 1 ? "" : "s", s, note.names);
+            rfs_text_add_name(&names, NAMES_SHOWN, rfs_strategy_param(src, i));
+    if (names.n > 0)
+        rfs_notes_add(planner, RFS_NOTE_PRESENCE, RFS_WARNING,
+                      "%zu parameter%s of the source strategy in no checkpoint of pipeline stage "
+                      "%u: %s",
+                      names.n, names.n == 1 ? "" : "s", s, names.text);
 }
 
 /*
- * Reports empty files: one that a full disk cut short looks like the file of a rank that keeps
+ * Makes a note on empty files: one that a full disk cut short looks like the file of a rank that keeps
  * nothing.
  */
-static void report_empty_files(const struct rfs_planner *planner, const struct rfs_stage_use *use,
-                               uint32_t s)
+static void note_empty_files(const struct rfs_planner *planner, const struct rfs_stage_use *use,
+                             uint32_t s)
 {
-    struct rfs_plan_note note = {0};
-    char rank[32];
+    struct rfs_text_names names = {.n = 0};
 
     for (uint32_t i = 0; use->presence && i < use->presence->devices; i++)
         if (rfs_catalog_has(planner->config.catalog, use->base + i) &&
-            rfs_catalog_is_empty(planner->config.catalog, use->base + i)) {
-            snprintf(rank, sizeof rank, "rank_%u", use->base + i);
-            rfs_plan_note(&note, rank);
-        }
-    if (note.n > 0)
-        rfs_log(planner->config.log, RFS_WARNING,
-                "the checkpoint%s of %s in pipeline stage %u %s empty: remove_redundancy leaves "
-                "such a file of a rank that keeps nothing, and so does a full disk",
-                note.n == 1 ? "" : "s", note.names, s, note.n == 1 ? "is" : "are");
+            rfs_catalog_is_empty(planner->config.catalog, use->base + i))
+            add_rank(&names, NAMES_SHOWN, use->base + i);
+    if (names.n > 0)
+        rfs_notes_add(planner, RFS_NOTE_PRESENCE, RFS_WARNING,
+                      "the checkpoint%s of %s in pipeline stage %u %s empty: remove_redundancy "
+                      "leaves such a file of a rank that keeps nothing, and so does a full disk",
+                      names.n == 1 ? "" : "s", names.text, s, names.n == 1 ? "is" : "are");
 }
 
 static bool all_list_the_same(const struct rfs_presence *presence)
@@ -1128,39 +1120,40 @@ static bool all_list_the_same(const struct rfs_presence *presence)
     return true;
 }
 
-/* Reports a stage's new presence map in the log, as far as it concerns the user. */
-static void report_presence(struct rfs_planner *planner, const struct rfs_stage_use *use,
-                            uint32_t s)
+/* Makes notes on a stage's new presence map, as far as it concerns the user. */
+static void note_presence(const struct rfs_planner *planner, const struct rfs_stage_use *use,
+                          uint32_t s)
 {
     const bool same = !use->presence || all_list_the_same(use->presence);
 
-    report_empty_files(planner, use, s);
+    note_empty_files(planner, use, s);
     if (same && !use->bereft)
         return; /* files of different sizes, nothing more */
     if (!same && (!use->lead_index || !use->lead_index->redundancy_removed))
-        rfs_log(planner->config.log, RFS_WARNING,
-                "the checkpoints of pipeline stage %u do not list the same parameters, as after "
-                "remove_redundancy: each is read from a rank that has it",
-                s);
-    report_lacking(planner, use, s);
+        rfs_notes_add(planner, RFS_NOTE_PRESENCE, RFS_WARNING,
+                      "the checkpoints of pipeline stage %u do not list the same parameters, as "
+                      "after remove_redundancy: each is read from a rank that has it",
+                      s);
+    note_lacking(planner, use, s);
 }
 
-/* Reports what a stage went without, once everything is proved: failures report themselves. */
-static int report_stage(struct rfs_planning *planning, uint32_t s)
+/* Makes notes on what a stage went without, once everything is proved: failures report themselves. */
+static int note_stage(struct rfs_planning *planning, uint32_t s)
 {
-    struct rfs_planner *planner = planning->planner;
+    const struct rfs_planner *planner = planning->planner;
     const struct rfs_stage_use *use = &planning->stages[s];
 
-    if (use->damage && !atomic_exchange(&planner->stages[s].reported_damaged, true))
-        rfs_log(planner->config.log, RFS_WARNING,
-                "pipeline stage %u has a damaged checkpoint: parameters in that one alone are left "
-                "out: %s",
-                s, use->damage);
+    if (use->damage && rfs_notes_are_new(planner, RFS_NOTE_DAMAGED, s))
+        rfs_notes_add(
+            planner, RFS_NOTE_DAMAGED, RFS_WARNING,
+            "pipeline stage %u has a damaged checkpoint: parameters in that one alone are "
+            "left out: %s",
+            s, use->damage);
 
     const struct rfs_lacking *lacking = planner->config.lacking; /* its owner reports */
     if ((use->presence || use->bereft) && !(lacking && lacking->damaged.n > 0) &&
-        !atomic_exchange(&planner->stages[s].reported_presence, true))
-        report_presence(planner, use, s);
+        rfs_notes_are_new(planner, RFS_NOTE_PRESENCE, s))
+        note_presence(planner, use, s);
     return 0;
 }
 
@@ -1212,5 +1205,5 @@ int rfs_plan_sources(struct rfs_planning *planning)
                  ?: each_stage(planning, compare_stage)
                  ?: each_stage(planning, check_rows);
     while (!rc && any_to_presence(planning));
-    return rc ? rc : each_stage(planning, report_stage);
+    return rc ? rc : each_stage(planning, note_stage);
 }

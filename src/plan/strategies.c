@@ -58,7 +58,7 @@ static bool is_single_stage(const struct rfs_planner *planner)
            rfs_catalog_ranks(planner->config.catalog) > rfs_strategy_devices(src);
 }
 
-static void report_single_stage(const struct rfs_planner *planner)
+static void note_single_stage(const struct rfs_planner *planner)
 {
     const struct rfs_catalog *catalog = planner->config.catalog;
     const uint32_t base = planner->scale.src_base;
@@ -67,10 +67,10 @@ static void report_single_stage(const struct rfs_planner *planner)
 
     for (uint32_t rank = 0; !others && rank < base; rank++)
         others = rfs_catalog_has(catalog, rank);
-    if (others)
-        rfs_log(planner->config.log, RFS_WARNING,
-                "the source strategy has stage %u alone: only rank_%u to rank_%u are read",
-                planner->first_stage, base, end - 1);
+    if (others && rfs_notes_are_new(planner, RFS_NOTE_ONE_STAGE, 0))
+        rfs_notes_add(planner, RFS_NOTE_ONE_STAGE, RFS_WARNING,
+                      "the source strategy has stage %u alone: only rank_%u to rank_%u are read",
+                      planner->first_stage, base, end - 1);
 }
 
 bool rfs_plan_looks_swapped(const struct rfs_planner *planner)
@@ -117,8 +117,8 @@ int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err
                         planner->first_stage, scale->src_devices, RFS_MAX_DEVICES - 1);
     scale->src_base = planner->first_stage * scale->src_devices;
     const uint64_t ranks = (uint64_t)scale->src_devices * scale->src_stages;
-    if (single_stage && !planner->config.template)
-        report_single_stage(planner);
+    if (single_stage)
+        note_single_stage(planner);
     const uint32_t found = rfs_catalog_ranks(catalog);
     if (!planner->by_stage && found > ranks)
         return rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(catalog)),
@@ -328,9 +328,9 @@ int rfs_plan_check_chunks(const struct rfs_planner *planner, struct rfs_error *e
     if (config->strict || !rfs_names_has_map(config->output_map))
         return rfs_fail(err, -ENOENT, RFS_IN(path), remedy,
                         "%s missing, by the numbers in the names of the other files", chunks->lost);
-    if (!config->template)
-        rfs_log(config->log, RFS_WARNING,
-                "%s: %s missing: parameters that no other file has are not shown", path,
-                chunks->lost);
+    if (rfs_notes_are_new(planner, RFS_NOTE_LOST_FILES, 0))
+        rfs_notes_add(planner, RFS_NOTE_LOST_FILES, RFS_WARNING,
+                      "%s: %s missing: parameters that no other file has are not shown", path,
+                      chunks->lost);
     return 0;
 }

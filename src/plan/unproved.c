@@ -8,14 +8,14 @@
  *
  * - one element (global_step, learning_rate), which MindSpore keeps the same on all ranks: one that
  *   is the same, bit for bit, on all ranks of the stage that have it is taken from the lowest of
- *   them, and the log says so when a rank was lost. strict refuses that too.
+ *   them, and a note says so when a rank was lost. strict refuses that too.
  * - parameters of one rank alone, while others of the stage have files without them:
  *   remove_redundancy, which takes all ranks for replicas where a network has no layouts, made that
  *   rank the one that keeps them.
  *
  * When a given strategy lacks a parameter, nothing proves that what ranks have is no slice. A
  * single value (one element, or a string) that no strategy cuts is whole. All others are reported
- * in the log, with their shapes, and refused by strict. Whether the ranks that a file is made from
+ * in notes, with their shapes, and refused by strict. Whether the ranks that a file is made from
  * differ in it is seen by samples of its bytes, as slices differ nearly everywhere; SAMPLES_MOST
  * bounds the reads of a planner for that. Under strict these ranks must agree in single values,
  * too.
@@ -34,20 +34,6 @@
 #define ELEMENT_MOST 16 /* bytes of the largest element */
 
 #define NAMES_SHOWN 5
-
-void rfs_plan_note(struct rfs_plan_note *note, const char *param)
-{
-    if (note->n++ < NAMES_SHOWN) {
-        const int wrote = snprintf(note->names + note->used, sizeof note->names - note->used,
-                                   "%s%s", note->n > 1 ? ", " : "", param);
-        if (wrote > 0)
-            note->used = (note->used + (size_t)wrote < sizeof note->names)
-                             ? note->used + (size_t)wrote
-                             : sizeof note->names - 1;
-    } else if (note->n == NAMES_SHOWN + 1) {
-        snprintf(note->names + note->used, sizeof note->names - note->used, ", …");
-    }
-}
 
 /* Bytes of a value: all, or some from its beginning, middle and end. */
 struct sample {
@@ -159,11 +145,10 @@ int rfs_plan_check_replicas(struct rfs_planning *planning, const struct rfs_stag
         return rfs_fail(planning->err, rc, where, NULL,
                         "cannot be compared over the ranks that are left: %s", strerror(-rc));
     if (lost)
-        rfs_log_limited(
-            config->log, RFS_WARNING,
-            "parameter '%s': rank_%u is missing; the same value in all other ranks of its "
-            "stage is used",
-            param, template);
+        rfs_notes_add(planning->planner, RFS_NOTE_ONE_VALUE, RFS_WARNING,
+                      "parameter '%s': rank_%u is missing; the same value in all other ranks of "
+                      "its stage is used",
+                      param, template);
     return 0;
 }
 
@@ -283,35 +268,27 @@ int rfs_plan_unproved(struct rfs_planning *planning, const struct rfs_role *role
     if (config->strict)
         return refuse(planning, role, entry, from);
     if (!one_side &&
-        (is_single(role, type) || atomic_load(&planning->planner->telling) == RFS_TELL_ONE_SIDED))
+        (is_single(role, type) || rfs_notes_form(planning->planner) == RFS_TELL_ONE_SIDED))
         return 0;
     if (!found.slice) /* a failure to read is reported by the reader */
         find_other(planning, entry, from, true, &found.other);
     return RFS_PUSH(&planning->unproved, found) ? 0 : rfs_fail_memory(planning->err);
 }
 
-/* Shortens the list to what is not reported yet, and notes that it is. 0 or -ENOMEM. */
-static int take_news(struct rfs_planning *planning)
+/* Shortens the list to what is news. */
+static void take_news(struct rfs_planning *planning)
 {
-    struct rfs_planner *planner = planning->planner;
     size_t n = 0;
-    bool room = true;
 
-    pthread_mutex_lock(&planner->lock);
-    for (size_t i = 0; room && i < planning->unproved.n; i++) {
+    for (size_t i = 0; i < planning->unproved.n; i++) {
         const struct rfs_unproved found = planning->unproved.data[i];
-        const unsigned char news =
-            found.other == RFS_NO_RANK ? RFS_REPORTED : RFS_REPORTED | RFS_REPORTED_TO_DIFFER;
-        while (room && planner->reported.n <= found.name)
-            room = RFS_PUSH(&planner->reported, 0);
-        if (!room || (news & ~planner->reported.data[found.name]) == 0)
-            continue;
-        planner->reported.data[found.name] |= news;
-        planning->unproved.data[n++] = found;
+        const bool news = rfs_notes_are_new(planning->planner, RFS_NOTE_UNPROVED, found.name);
+        if ((found.other != RFS_NO_RANK &&
+             rfs_notes_are_new(planning->planner, RFS_NOTE_UNPROVED_DIFFER, found.name)) ||
+            news)
+            planning->unproved.data[n++] = found;
     }
-    pthread_mutex_unlock(&planner->lock);
     planning->unproved.n = n;
-    return room ? 0 : -ENOMEM;
 }
 
 /*
@@ -337,9 +314,9 @@ static const char *show_other(const struct rfs_planning *planning, const struct 
     return out;
 }
 
-/* Reports a parameter in a line of its own. */
-static void report_each(const struct rfs_planning *planning, const struct rfs_unproved *found,
-                        const char *shape, const char *where, const char *how)
+/* Makes a note on one parameter. */
+static void note_each(const struct rfs_planning *planning, const struct rfs_unproved *found,
+                      const char *shape, const char *where, const char *how)
 {
     struct rfs_planner *planner = planning->planner;
     struct rfs_catalog *catalog = planner->config.catalog;
@@ -353,13 +330,14 @@ static void report_each(const struct rfs_planning *planning, const struct rfs_un
                  rfs_path_name(rfs_files_path(rfs_catalog_files(catalog), found->from)));
     else
         snprintf(from, sizeof from, "rank_%u", found->from);
-    rfs_log(planner->config.log, level, "parameter '%s' of %s is in %s, copied%s as %s has it%s%s",
-            name, shape, where, found->where == RFS_IN_SEVERAL_FILES ? "" : " unsliced", from,
-            *how ? "; " : "", how);
+    rfs_notes_add(planner, RFS_NOTE_UNPROVED, level,
+                  "parameter '%s' of %s is in %s, copied%s as %s has it%s%s", name, shape, where,
+                  found->where == RFS_IN_SEVERAL_FILES ? "" : " unsliced", from, *how ? "; " : "",
+                  how);
 }
 
-/* Reports the parameters of one kind: the first few in one line, or each in a line. */
-static void report_kind(const struct rfs_planning *planning, enum rfs_unproved_in in)
+/* Makes notes on the parameters of one place: one that names the first few, or many. */
+static void note_place(const struct rfs_planning *planning, enum rfs_unproved_in in)
 {
     static const char *const places[] = {
         [RFS_IN_ONE_STRATEGY] = "only one strategy",
@@ -368,9 +346,9 @@ static void report_kind(const struct rfs_planning *planning, enum rfs_unproved_i
     };
     struct rfs_planner *planner = planning->planner;
     struct rfs_catalog *catalog = planner->config.catalog;
-    const bool each = atomic_load(&planner->telling) == RFS_TELL_EACH;
+    const bool each = rfs_notes_form(planner) == RFS_TELL_EACH;
     bool differ = false;
-    struct rfs_plan_note note = {0};
+    struct rfs_text_names names = {.n = 0};
 
     for (size_t i = 0; i < planning->unproved.n; i++) {
         const struct rfs_unproved *found = &planning->unproved.data[i];
@@ -386,29 +364,22 @@ static void report_kind(const struct rfs_planning *planning, enum rfs_unproved_i
                  rfs_catalog_name(catalog, found->name), shape, *how ? " (" : "", how,
                  *how ? ")" : "");
         differ |= *how != '\0';
-        rfs_plan_note(&note, item);
+        rfs_text_add_name(&names, NAMES_SHOWN, item);
         if (each)
-            report_each(planning, found, shape, places[in], how);
+            note_each(planning, found, shape, places[in], how);
     }
-    if (note.n > 0 && !each)
-        rfs_log(planner->config.log, in == RFS_IN_ONE_STRATEGY || differ ? RFS_WARNING : RFS_INFO,
-                "%zu parameter%s in %s, copied %s: %s", note.n, note.n == 1 ? "" : "s", places[in],
-                in == RFS_IN_SEVERAL_FILES ? "as one of them has it" : "unsliced", note.names);
+    if (names.n > 0 && !each)
+        rfs_notes_add(planner, RFS_NOTE_UNPROVED,
+                      in == RFS_IN_ONE_STRATEGY || differ ? RFS_WARNING : RFS_INFO,
+                      "%zu parameter%s in %s, copied %s: %s", names.n, names.n == 1 ? "" : "s",
+                      places[in], in == RFS_IN_SEVERAL_FILES ? "as one of them has it" : "unsliced",
+                      names.text);
 }
 
-int rfs_plan_report_unproved(struct rfs_planning *planning)
+void rfs_plan_note_unproved(struct rfs_planning *planning)
 {
-    if (planning->unproved.n == 0)
-        return 0;
-    if (take_news(planning))
-        return rfs_fail_memory(planning->err);
-    report_kind(planning, RFS_IN_ONE_STRATEGY);
-    report_kind(planning, RFS_IN_NO_STRATEGY);
-    report_kind(planning, RFS_IN_SEVERAL_FILES);
-    return 0;
-}
-
-void rfs_planner_report(struct rfs_planner *planner, enum rfs_telling telling)
-{
-    atomic_store(&planner->telling, (int)telling);
+    take_news(planning);
+    note_place(planning, RFS_IN_ONE_STRATEGY);
+    note_place(planning, RFS_IN_NO_STRATEGY);
+    note_place(planning, RFS_IN_SEVERAL_FILES);
 }

@@ -90,6 +90,7 @@ struct rfs_view {
     char save[48]; /* EPOCH_STEP, before each line of its log; "": it is the only one */
     struct rfs_options options; /* the options of the save; their texts are the set's */
     struct rfs_log log;
+    struct rfs_notes notes; /* notes of all planners; they become lines of the log */
     bool opened;                 /* all of it is: there may be something to save */
     atomic_bool logged_left_out; /* the log has the number of values that no output has */
     struct rfs_strategy *src;    /* strategy of the planned catalogue; NULL: unsharded */

@@ -208,7 +208,7 @@ int rfs_view_planned_open(struct rfs_view *view, struct rfs_error *err)
         .src = view->src,
         .dst = view->dst,
         .pool = view->set->pool,
-        .log = &view->log,
+        .notes = &view->notes,
         .strict = view->options.strict,
         .keep_empty = rfs_view_options_format(&view->options) != RFS_FORMAT_CKPT,
         .output_map = view->output_map,

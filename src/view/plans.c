@@ -5,11 +5,12 @@
 
 int rfs_view_plans(struct reshard_view *set, struct rfs_view_plans *out, struct rfs_error *err)
 {
-    const struct rfs_view *view = rfs_view_only(set);
+    struct rfs_view *view = rfs_view_only(set);
 
     if (!view)
         return rfs_fail_usage(err, "-o step=N, or -o epoch=N", "step=all shows several saves");
     *out = (struct rfs_view_plans){.planner = view->planner,
+                                   .notes = &view->notes,
                                    .catalog = view->catalog,
                                    .by_rules = view->rules.made,
                                    .stored = view->stored,

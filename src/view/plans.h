@@ -13,6 +13,7 @@
 
 struct rfs_view_plans {
     struct rfs_planner *planner;              /* NULL with hfai's parts */
+    struct rfs_notes *notes;                  /* the planner's */
     const struct rfs_hfai *hfai;              /* hfai's parts, or NULL */
     const struct rfs_hfai_division *division; /* division among the parts shown, or NULL */
     struct rfs_catalog *catalog;

@@ -265,7 +265,7 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
         .catalog = view->stored,
         .src = view->src,
         .pool = view->set->pool,
-        .log = &view->log,
+        .notes = &view->notes,
         .strict = options->strict,
         .keep_empty = true,
         .incomplete = &view->rules.incomplete,
@@ -279,7 +279,6 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
         .rules = rules,
         .hf_config = config,
         .options = options->convert_options,
-        .log = &view->log,
         .compare = compare,
         .ctx = view,
     };
@@ -287,6 +286,11 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
     if (rc)
         return rc;
     const struct rfs_rules_map *map = rfs_by_rules_map(view->rules.made);
+    if (map->dropped > 0)
+        rfs_log(&view->log, RFS_INFO,
+                "conversion leaves out %zu of %zu values, which the rules drop: '%s'%s",
+                map->dropped, rfs_by_rules_sources(view->rules.made), map->first_dropped,
+                map->dropped > 1 ? " and others" : "");
     if (options->shown == RFS_SHOW_HUGGINGFACE && !map->from_left)
         return rfs_fail_usage(err, "view=unified or view=mindformers; or leave convert out",
                               "view=huggingface is for the names of %s, and of this source the "

@@ -177,6 +177,15 @@ static void forward_log(void *ctx, enum rfs_level level, const char *line)
     config->log(config->log_ctx, (enum reshard_level)level, line);
 }
 
+/* Logs a note of a planner. */
+static void log_note(void *ctx, const struct rfs_note *note)
+{
+    struct rfs_view *view = ctx;
+
+    (note->kind >= RFS_NOTE_REPEATED ? rfs_log_limited : rfs_log)(&view->log, note->level, "%s",
+                                                                  note->text);
+}
+
 static int open_plain(struct rfs_view *view, const char *source, struct rfs_error *err)
 {
     const struct rfs_source_spec spec = make_spec(view->set, &view->options, source);
@@ -217,6 +226,7 @@ static void close_plain(struct rfs_view *view)
     for (size_t f = 0; f < view->n_folders; f++)
         free(view->folders[f].name);
     free(view->folders);
+    rfs_notes_free(&view->notes);
     rfs_log_destroy(&view->log);
     pthread_cond_destroy(&view->made);
     pthread_mutex_destroy(&view->lock);
@@ -253,7 +263,8 @@ static int open_next(struct reshard_view *set, const char *source, const struct 
     pthread_mutex_init(&view->lock, NULL);
     rfs_cancel_init_cond(&view->made);
     rfs_log_init(&view->log, set->config.log ? forward_log : NULL, view);
-    const int rc = open_plain(view, source, err);
+    const int rc = rfs_notes_init(&view->notes, log_note, view) ? rfs_fail_memory(err)
+                                                                : open_plain(view, source, err);
     if (rc)
         close_plain(view);
     else
@@ -556,13 +567,11 @@ static int check_files(struct rfs_view *view, reshard_progress_fn *progress, voi
     const struct rfs_image *image;
     int rc = 0;
 
-    if (view->planner)
-        rfs_planner_report(view->planner, RFS_TELL_EACH);
+    atomic_store(&view->notes.telling, RFS_TELL_EACH);
     for (size_t f = 0; f < view->n_files && (rc = rfs_view_image(view, f, &image, err)) == 0; f++)
         if (++*done, progress)
             progress(ctx, *done, total);
-    if (view->planner)
-        rfs_planner_report(view->planner, RFS_TELL_SOME);
+    atomic_store(&view->notes.telling, RFS_TELL_SOME);
     return rc ? rc : rfs_view_compare_copies(view, err);
 }
 

@@ -132,8 +132,7 @@ static int take_view(const char *path, reshard_view *opened, struct rfs_whole *w
     *whole = (struct rfs_whole){.path = path, .opened = opened, .view = rfs_view_only(opened)};
     if (!whole->view)
         return rfs_fail_usage(err, "-o step=N", "one save at a time can be read, not all steps");
-    if (whole->view->planner)
-        rfs_planner_report(whole->view->planner, RFS_TELL_ONE_SIDED);
+    atomic_store(&whole->view->notes.telling, RFS_TELL_ONE_SIDED);
     return 0;
 }
 
@@ -150,7 +149,7 @@ static int take_rank(struct rfs_whole *whole, const struct rfs_strategy *dst, bo
         .src = view->src,
         .dst = dst,
         .pool = view->set->pool,
-        .log = quiet ? NULL : &view->log,
+        .notes = quiet ? NULL : &view->notes,
         .keep_empty = true,
         .output_map = view->output_map,
         .template = view->planner,
@@ -161,10 +160,8 @@ static int take_rank(struct rfs_whole *whole, const struct rfs_strategy *dst, bo
     struct rfs_scale scale;
     int rc = rfs_planner_new(&config, &whole->planner, err);
 
-    if (rc == 0) {
-        rfs_planner_report(whole->planner, RFS_TELL_ONE_SIDED);
+    if (rc == 0)
         rc = rfs_planner_rank(whole->planner, whole->rank, &plan, err);
-    }
     if (rc)
         return rc;
     rfs_planner_scale(whole->planner, &scale);

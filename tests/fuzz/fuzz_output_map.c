@@ -14,12 +14,13 @@
 static void check_names(const struct rfs_names *output_map, const char *name)
 {
     const char *shown = rfs_names_shown(output_map, name);
+    char line[200];
 
     REQUIRE(rfs_names_dtype(output_map, name, RFS_FLOAT32) == RFS_FLOAT32);
     if (shown && shown != name)
         for (const char *at = shown; *at || at == shown; at++)
             REQUIRE((unsigned char)*at >= 0x20 && *at != 0x7f);
-    rfs_names_report(output_map, NULL);
+    rfs_names_unused(output_map, line, sizeof line);
 }
 
 static void parse_names(const uint8_t *data, size_t size)

@@ -151,7 +151,6 @@ struct rfs_chunks {
     char *lost;
     char *doubt;      /* why the metadata may be of other files, for messages; or NULL. Owned */
     bool times_tell;  /* the metadata was written last, so that a newer file is of another save */
-    atomic_bool told; /* the log has a line about a file of another save */
     pthread_mutex_t lock;                      /* a leaf; guards the next member */
     RFS_VEC(struct rfs_strided_chunk) strided; /* places with strides, in the order of finding */
     /* Further copies. */

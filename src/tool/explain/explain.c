@@ -897,7 +897,7 @@ static int prepare(struct rfs_explain *explain, struct rfs_error *err)
     }
     rfs_planner_scale(by_rules ? rfs_by_rules_whole(by_rules) : explain->plans.planner, &scale);
     explain->n_sources = chunks ? chunks->n_files : scale.src_devices * scale.src_stages;
-    rfs_planner_report(explain->plans.planner, RFS_TELL_ONE_SIDED);
+    atomic_store(&explain->plans.notes->telling, RFS_TELL_ONE_SIDED);
     return plan_all(explain, err);
 }
 

@@ -54,18 +54,16 @@ static void test_code_and_text_are_of_one_file(void **state)
     struct rfs_catalog *catalog;
     struct rfs_planner *planner;
     const struct rfs_rank_plan *plan;
-    struct rfs_log log;
     const struct rfs_source_spec spec = {
         .path = root, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
 
     (void)state;
     for (unsigned rank = 0; rank < 4; rank++)
         write_rank(root, rank);
-    rfs_log_init(&log, NULL, NULL);
     assert_int_equal(
         rfs_strategy_parse("s.json", strategy_text, sizeof strategy_text - 1, &strategy, &err), 0);
     assert_int_equal(rfs_catalog_open(&spec, NULL, NULL, &catalog, &err), 0);
-    const struct rfs_planner_config config = {.catalog = catalog, .src = strategy, .log = &log};
+    const struct rfs_planner_config config = {.catalog = catalog, .src = strategy};
     assert_int_equal(rfs_planner_new(&config, &planner, &err), 0);
     assert_int_equal(unlink(tree_path(root, "rank_2/net-1_1.ckpt")), 0);
 

@@ -28,7 +28,7 @@ struct fixture {
     struct rfs_planner *planner;
     struct rfs_names *output_map;
     bool strict, keep_empty;
-    struct rfs_log log;
+    struct rfs_notes notes;
     char lines[2048];
     struct rfs_error err;
     const struct rfs_rank_plan *plan; /* of the last rank */
@@ -50,13 +50,12 @@ static struct rfs_strategy *parse(const char *name, const char *items)
     return strategy;
 }
 
-static void keep_line(void *ctx, enum rfs_level level, const char *line)
+static void keep_note(void *ctx, const struct rfs_note *note)
 {
     struct fixture *f = ctx;
     const size_t used = strlen(f->lines);
 
-    (void)level;
-    snprintf(f->lines + used, sizeof f->lines - used, "%s\n", line);
+    snprintf(f->lines + used, sizeof f->lines - used, "%s\n", note->text);
 }
 
 /* DST may be NULL. */
@@ -69,14 +68,14 @@ static void open_tree(struct fixture *f, const char *src, const char *dst)
     f->dst = dst ? parse("dst.json", dst) : NULL;
     f->pool = rfs_pool_new(1);
     assert_non_null(f->pool);
-    rfs_log_init(&f->log, keep_line, f);
+    assert_int_equal(rfs_notes_init(&f->notes, keep_note, f), 0);
     if (rfs_catalog_open(&spec, NULL, f->pool, &f->catalog, &f->err))
         fail_msg("%s", f->err.text);
     const struct rfs_planner_config config = {.catalog = f->catalog,
                                               .src = f->src,
                                               .dst = f->dst,
                                               .pool = f->pool,
-                                              .log = &f->log,
+                                              .notes = &f->notes,
                                               .strict = f->strict,
                                               .keep_empty = f->keep_empty,
                                               .output_map = f->output_map};
@@ -659,7 +658,7 @@ static int tear_down(void **state)
     rfs_catalog_close(f->catalog);
     rfs_strategy_free(f->src);
     rfs_strategy_free(f->dst);
-    rfs_log_destroy(&f->log);
+    rfs_notes_free(&f->notes);
     tree_remove(f->root);
     free(f);
     return 0;
