@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/glob.h"
 #include "base/intern.h"
+#include "base/lex.h"
 #include "base/vec.h"
 #include "layout/grid.h"
 
@@ -56,15 +57,6 @@ struct rfs_layout_rules {
 
 /* ---- from text to rules; layout_rules.h has the grammar -------------------------------------- */
 
-/* A line of the text being parsed. */
-struct parser {
-    struct rfs_layout_rules *rules;
-    struct rfs_error *err;
-    uint32_t line;
-    const char *at;
-    const char *end;
-};
-
 /* Part of a line, for messages. */
 struct shown {
     char text[64];
@@ -78,36 +70,9 @@ static struct shown show(const char *text, size_t n)
     return out;
 }
 
-/* Reports an error about a line of the rules; 0: about all. -EINVAL. */
-static __attribute__((format(printf, 6, 7))) int fail(const struct rfs_layout_rules *rules,
-                                                      uint32_t line, const char *param,
-                                                      const char *remedy, struct rfs_error *err,
-                                                      const char *fmt, ...)
-{
-    char named[1024];
-    char text[512];
-    va_list args;
-
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    if (line > 0)
-        snprintf(named, sizeof named, "%s: line %u", rules->name, line);
-    else
-        snprintf(named, sizeof named, "%s", rules->name);
-    return rfs_fail(err, -EINVAL, RFS_OF(named, param), remedy, "%s", text);
-}
-
-#define FAIL(p, remedy, ...) fail((p)->rules, (p)->line, NULL, remedy, (p)->err, __VA_ARGS__)
-
 static bool is_blank(char c)
 {
     return c == ' ' || c == '\t' || c == '\r';
-}
-
-static bool is_word(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
 static bool is_digit(char c)
@@ -115,52 +80,17 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-static void skip_blanks(struct parser *p)
-{
-    while (p->at < p->end && is_blank(*p->at))
-        p->at++;
-}
-
 /* Returns the next text, for a message that something else was expected. */
-static struct shown next(struct parser *p)
+static struct shown next(struct rfs_lex *p)
 {
-    skip_blanks(p);
+    rfs_lex_skip(p);
     return p->at < p->end ? show(p->at, (size_t)(p->end - p->at)) : show("the end of the line", 19);
 }
 
-/* Returns the word that is next, without taking it. */
-static size_t peek_word(struct parser *p)
-{
-    size_t n = 0;
-
-    skip_blanks(p);
-    while (p->at + n < p->end && is_word(p->at[n]))
-        n++;
-    return n;
-}
-
-static bool take(struct parser *p, const char *text)
-{
-    const size_t n = strlen(text);
-
-    skip_blanks(p);
-    if ((size_t)(p->end - p->at) < n || memcmp(p->at, text, n) != 0)
-        return false;
-    p->at += n;
-    return true;
-}
-
-static bool take_word(struct parser *p, const char *word)
-{
-    const size_t n = peek_word(p);
-
-    return n == strlen(word) && take(p, word);
-}
-
 /* Takes a number from 0 to RFS_MAX_DEVICES. */
-static bool take_number(struct parser *p, uint32_t *number)
+static bool take_number(struct rfs_lex *p, uint32_t *number)
 {
-    const size_t n = peek_word(p);
+    const size_t n = rfs_lex_word(p);
 
     *number = 0;
     for (size_t i = 0; i < n; i++) {
@@ -174,135 +104,129 @@ static bool take_number(struct parser *p, uint32_t *number)
     return n > 0;
 }
 
-static bool at_end(struct parser *p)
-{
-    skip_blanks(p);
-    return p->at == p->end;
-}
-
-static bool is_reserved(const char *word, size_t n)
+static bool is_reserved(struct rfs_lex *p)
 {
     static const char *const words[] = {"and",  "axes",      "axis", "like",
                                         "over", "optimizer", "with", "whole"};
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strlen(words[i]) == n && memcmp(words[i], word, n) == 0)
+        if (rfs_lex_is(p, words[i]))
             return true;
     return false;
 }
 
-/* Returns the position of the device axis of that name, or -1. */
-static int find_axis(const struct rfs_layout_rules *rules, const char *name, size_t n)
+/* Returns the position of the device axis of the name that is next, or -1. */
+static int find_axis(const struct rfs_layout_rules *rules, struct rfs_lex *p)
 {
     for (uint32_t i = 0; i < rules->n_dev; i++)
-        if (strlen(rules->dev[i].name) == n && memcmp(rules->dev[i].name, name, n) == 0)
+        if (rfs_lex_is(p, rules->dev[i].name))
             return (int)i;
     return -1;
 }
 
-static int parse_device_axis(struct parser *p, uint64_t *devices)
+static int parse_device_axis(struct rfs_layout_rules *rules, struct rfs_lex *p, uint64_t *devices)
 {
-    struct rfs_layout_rules *rules = p->rules;
-    const size_t n = peek_word(p);
+    const size_t n = rfs_lex_word(p);
     const char *name = p->at;
     uint32_t extent;
 
-    if (n == 0 || is_digit(*name) || is_reserved(name, n))
-        return FAIL(p, REMEDY_AXES, "'%s' is not the name of a device axis", next(p).text);
+    if (n == 0 || is_digit(*name) || is_reserved(p))
+        return RFS_LEX_FAIL(p, REMEDY_AXES, "'%s' is not the name of a device axis", next(p).text);
     if (n >= LAYOUT_RULES_AXIS_NAME)
-        return FAIL(p, NULL, "the name of a device axis has more than %d characters",
-                    LAYOUT_RULES_AXIS_NAME - 1);
-    if (find_axis(rules, name, n) >= 0)
-        return FAIL(p, NULL, "there are two device axes '%s'", show(name, n).text);
+        return RFS_LEX_FAIL(p, NULL, "the name of a device axis has more than %d characters",
+                            LAYOUT_RULES_AXIS_NAME - 1);
+    if (find_axis(rules, p) >= 0)
+        return RFS_LEX_FAIL(p, NULL, "there are two device axes '%s'", show(name, n).text);
     if (rules->n_dev == RFS_MAX_DEVICE_AXES)
-        return FAIL(p, NULL, "there are more than %d device axes", RFS_MAX_DEVICE_AXES);
+        return RFS_LEX_FAIL(p, NULL, "there are more than %d device axes", RFS_MAX_DEVICE_AXES);
     p->at += n;
-    if (!take(p, "=") || !take_number(p, &extent) || extent == 0)
-        return FAIL(p, REMEDY_AXES, "device axis '%s' has no number of devices",
-                    show(name, n).text);
+    if (!rfs_lex_take(p, "=") || !take_number(p, &extent) || extent == 0)
+        return RFS_LEX_FAIL(p, REMEDY_AXES, "device axis '%s' has no number of devices",
+                            show(name, n).text);
     *devices *= extent;
     if (*devices > RFS_MAX_DEVICES)
-        return FAIL(p, NULL, "the device axes have more than %u devices", RFS_MAX_DEVICES);
+        return RFS_LEX_FAIL(p, NULL, "the device axes have more than %u devices", RFS_MAX_DEVICES);
     memcpy(rules->dev[rules->n_dev].name, name, n);
     rules->dev[rules->n_dev++].extent = extent;
     return 0;
 }
 
-static int parse_axes(struct parser *p)
+static int parse_axes(struct rfs_layout_rules *rules, struct rfs_lex *p)
 {
-    struct rfs_layout_rules *rules = p->rules;
     uint64_t devices = 1;
     int rc = 0;
 
     if (rules->axes_line > 0)
-        return FAIL(p, NULL, "the device axes are given already, in line %u", rules->axes_line);
+        return RFS_LEX_FAIL(p, NULL, "the device axes are given already, in line %u",
+                            rules->axes_line);
     if (rules->rules.n > 0)
-        return FAIL(p, NULL, "the device axes must be given before the first rule");
+        return RFS_LEX_FAIL(p, NULL, "the device axes must be given before the first rule");
     rules->axes_line = p->line;
     memset(rules->dev, 0, sizeof rules->dev);
     rules->n_dev = 0;
-    if (at_end(p))
-        return FAIL(p, REMEDY_AXES, "no device axis is named");
-    while (rc == 0 && !at_end(p))
-        rc = parse_device_axis(p, &devices);
+    if (rfs_lex_end(p))
+        return RFS_LEX_FAIL(p, REMEDY_AXES, "no device axis is named");
+    while (rc == 0 && !rfs_lex_end(p))
+        rc = parse_device_axis(rules, p, &devices);
     return rc;
 }
 
-static int parse_like(struct parser *p)
+static int parse_like(struct rfs_layout_rules *rules, struct rfs_lex *p)
 {
-    struct rfs_layout_rules *rules = p->rules;
-
     if (rules->like_line > 0)
-        return FAIL(p, NULL, "\"like source\" stands already in line %u", rules->like_line);
+        return RFS_LEX_FAIL(p, NULL, "\"like source\" stands already in line %u", rules->like_line);
     rules->like_line = p->line;
-    if (!take_word(p, "source"))
-        return FAIL(p, REMEDY_LIKE, "'source' must follow 'like', not '%s'", next(p).text);
-    if (at_end(p))
+    if (!rfs_lex_take_word(p, "source"))
+        return RFS_LEX_FAIL(p, REMEDY_LIKE, "'source' must follow 'like', not '%s'", next(p).text);
+    if (rfs_lex_end(p))
         return 0;
-    if (!take_word(p, "with") || !take_word(p, "dp") || !take_number(p, &rules->from) ||
-        !take(p, "->") || !take_number(p, &rules->to) || !at_end(p))
-        return FAIL(p, REMEDY_LIKE, "'%s' does not belong here", next(p).text);
+    if (!rfs_lex_take_word(p, "with") || !rfs_lex_take_word(p, "dp") ||
+        !take_number(p, &rules->from) || !rfs_lex_take(p, "->") || !take_number(p, &rules->to) ||
+        !rfs_lex_end(p))
+        return RFS_LEX_FAIL(p, REMEDY_LIKE, "'%s' does not belong here", next(p).text);
     if (rules->from == 0 || rules->to == 0)
-        return FAIL(p, REMEDY_LIKE, "a device axis of 0");
+        return RFS_LEX_FAIL(p, REMEDY_LIKE, "a device axis of 0");
     return 0;
 }
 
-static int parse_tensor_axis(struct parser *p, const struct rule *rule, int8_t *axis)
+static int parse_tensor_axis(struct rfs_lex *p, const struct rule *rule, int8_t *axis)
 {
-    const bool negative = take(p, "-");
+    const bool negative = rfs_lex_take(p, "-");
     uint32_t number;
 
     if (!take_number(p, &number) || (negative && number == 0))
-        return FAIL(p, REMEDY_RULE, "'axis' needs the number of an axis, not '%s'", next(p).text);
+        return RFS_LEX_FAIL(p, REMEDY_RULE, "'axis' needs the number of an axis, not '%s'",
+                            next(p).text);
     if (number > RFS_GRID_DIMS - (negative ? 0 : 1))
-        return FAIL(p, NULL, "axis %s%u is beyond the %d axes that a tensor may have",
-                    negative ? "-" : "", number, RFS_GRID_DIMS);
+        return RFS_LEX_FAIL(p, NULL, "axis %s%u is beyond the %d axes that a tensor may have",
+                            negative ? "-" : "", number, RFS_GRID_DIMS);
     *axis = (int8_t)(negative ? -(int)number : (int)number);
     for (uint32_t k = 0; k < rule->n_cuts; k++)
         if (rule->axis[k] == *axis)
-            return FAIL(p, "the device axes of both in one: axis 0 over dp tp",
-                        "axis %d is cut twice", *axis);
+            return RFS_LEX_FAIL(p, "the device axes of both in one: axis 0 over dp tp",
+                                "axis %d is cut twice", *axis);
     return 0;
 }
 
 /* Parses the device axes after "over". */
-static int parse_over(struct parser *p, struct rule *rule, int8_t axis)
+static int parse_over(const struct rfs_layout_rules *rules, struct rfs_lex *p, struct rule *rule,
+                      int8_t axis)
 {
-    size_t n = peek_word(p);
+    size_t n = rfs_lex_word(p);
 
-    if (n == 0 || is_reserved(p->at, n))
-        return FAIL(p, REMEDY_RULE, "'over' needs the name of a device axis, not '%s'",
-                    next(p).text);
-    for (; n > 0 && !is_reserved(p->at, n); n = peek_word(p)) {
-        const int by = find_axis(p->rules, p->at, n);
+    if (n == 0 || is_reserved(p))
+        return RFS_LEX_FAIL(p, REMEDY_RULE, "'over' needs the name of a device axis, not '%s'",
+                            next(p).text);
+    for (; n > 0 && !is_reserved(p); n = rfs_lex_word(p)) {
+        const int by = find_axis(rules, p);
         const struct shown name = show(p->at, n);
         if (by < 0)
-            return FAIL(p,
-                        p->rules->axes_line > 0 ? "one of those in the line of axes" : REMEDY_AXES,
-                        "there is no device axis '%s'", name.text);
+            return RFS_LEX_FAIL(
+                p, rules->axes_line > 0 ? "one of those in the line of axes" : REMEDY_AXES,
+                "there is no device axis '%s'", name.text);
         for (uint32_t k = 0; k < rule->n_cuts; k++)
             if (rule->by[k] == by)
-                return FAIL(p, NULL, "device axis '%s' is used twice", name.text);
+                return RFS_LEX_FAIL(p, NULL, "device axis '%s' is used twice", name.text);
         rule->axis[rule->n_cuts] = axis;
         rule->by[rule->n_cuts++] = (uint8_t)by;
         p->at += n;
@@ -310,55 +234,55 @@ static int parse_over(struct parser *p, struct rule *rule, int8_t axis)
     return 0;
 }
 
-static int parse_optimizer(struct parser *p, struct rule *rule)
+static int parse_optimizer(struct rfs_lex *p, struct rule *rule)
 {
     if (rule->optimizer != 0)
-        return FAIL(p, NULL, "there are two optimizer shards");
-    if (peek_word(p) == 0 || !is_digit(*p->at)) {
+        return RFS_LEX_FAIL(p, NULL, "there are two optimizer shards");
+    if (rfs_lex_word(p) == 0 || !is_digit(*p->at)) {
         rule->optimizer = LAYOUT_RULES_REST;
         return 0;
     }
     const struct shown given = next(p);
     if (take_number(p, &rule->optimizer) && rule->optimizer > 0)
         return 0;
-    return FAIL(p, NULL, "'%s' is not a number of pieces", given.text);
+    return RFS_LEX_FAIL(p, NULL, "'%s' is not a number of pieces", given.text);
 }
 
-static int parse_cut(struct parser *p, struct rule *rule)
+static int parse_cut(const struct rfs_layout_rules *rules, struct rfs_lex *p, struct rule *rule)
 {
     int8_t axis = 0;
     int rc;
 
-    if (take_word(p, "optimizer"))
+    if (rfs_lex_take_word(p, "optimizer"))
         return parse_optimizer(p, rule);
-    if (!take_word(p, "axis"))
-        return FAIL(p, REMEDY_RULE, "'axis', 'optimizer' or 'whole' must stand here, not '%s'",
-                    next(p).text);
+    if (!rfs_lex_take_word(p, "axis"))
+        return RFS_LEX_FAIL(p, REMEDY_RULE,
+                            "'axis', 'optimizer' or 'whole' must stand here, not '%s'",
+                            next(p).text);
     rc = parse_tensor_axis(p, rule, &axis);
-    if (rc == 0 && !take_word(p, "over"))
-        return FAIL(p, REMEDY_RULE, "'over' must follow the number of the axis, not '%s'",
-                    next(p).text);
-    return rc == 0 ? parse_over(p, rule, axis) : rc;
+    if (rc == 0 && !rfs_lex_take_word(p, "over"))
+        return RFS_LEX_FAIL(p, REMEDY_RULE, "'over' must follow the number of the axis, not '%s'",
+                            next(p).text);
+    return rc == 0 ? parse_over(rules, p, rule, axis) : rc;
 }
 
-static int parse_cuts(struct parser *p, struct rule *rule)
+static int parse_cuts(const struct rfs_layout_rules *rules, struct rfs_lex *p, struct rule *rule)
 {
     int rc = 0;
 
-    if (!take_word(p, "whole")) {
+    if (!rfs_lex_take_word(p, "whole")) {
         do
-            rc = parse_cut(p, rule);
-        while (rc == 0 && (take(p, ",") || take_word(p, "and")));
+            rc = parse_cut(rules, p, rule);
+        while (rc == 0 && (rfs_lex_take(p, ",") || rfs_lex_take_word(p, "and")));
         if (rc != 0)
             return rc;
     }
-    return at_end(p) ? 0 : FAIL(p, REMEDY_RULE, "'%s' does not belong here", next(p).text);
+    return rfs_lex_end(p) ? 0
+                          : RFS_LEX_FAIL(p, REMEDY_RULE, "'%s' does not belong here", next(p).text);
 }
 
-static int keep(struct parser *p, const struct rule *rule)
+static int keep(struct rfs_layout_rules *rules, struct rfs_lex *p, const struct rule *rule)
 {
-    struct rfs_layout_rules *rules = p->rules;
-
     if (rules->rules.n >= UINT32_MAX || !RFS_PUSH(&rules->rules, *rule))
         return rfs_fail_memory(p->err);
     if (!rule->literal)
@@ -372,35 +296,36 @@ static int keep(struct parser *p, const struct rule *rule)
 }
 
 /* Parses a rule. The cuts never have a colon, so the last of the line ends the pattern. */
-static int parse_rule(struct parser *p, const char *colon)
+static int parse_rule(struct rfs_layout_rules *rules, struct rfs_lex *p, const char *colon)
 {
     struct rule rule = {.line = p->line};
     const char *end = colon;
     int rc;
 
-    skip_blanks(p);
+    rfs_lex_skip(p);
     while (end > p->at && is_blank(end[-1]))
         end--;
     if (end == p->at)
-        return FAIL(p, REMEDY_RULE, "no parameter's name stands before ':'");
-    rule.pattern = rfs_arena_text(&p->rules->arena, p->at, (size_t)(end - p->at));
+        return RFS_LEX_FAIL(p, REMEDY_RULE, "no parameter's name stands before ':'");
+    rule.pattern = rfs_arena_text(&rules->arena, p->at, (size_t)(end - p->at));
     if (rule.pattern == NULL)
         return rfs_fail_memory(p->err);
     rule.literal = !rfs_glob_is_pattern(rule.pattern);
     p->at = colon + 1;
-    rc = parse_cuts(p, &rule);
-    return rc == 0 ? keep(p, &rule) : rc;
+    rc = parse_cuts(rules, p, &rule);
+    return rc == 0 ? keep(rules, p, &rule) : rc;
 }
 
-static int check_characters(struct parser *p)
+static int check_characters(struct rfs_lex *p)
 {
     for (const char *c = p->at; c < p->end; c++)
         if ((unsigned char)*c < 0x20 && !is_blank(*c))
-            return FAIL(p, "rules in plain text", "a control character, 0x%02x", (unsigned char)*c);
+            return RFS_LEX_FAIL(p, "rules in plain text", "a control character, 0x%02x",
+                                (unsigned char)*c);
     return 0;
 }
 
-static int parse_line(struct parser *p)
+static int parse_line(struct rfs_layout_rules *rules, struct rfs_lex *p)
 {
     const char *colon;
     int rc;
@@ -411,34 +336,34 @@ static int parse_line(struct parser *p)
             break;
         }
     rc = check_characters(p);
-    if (rc != 0 || at_end(p))
+    if (rc != 0 || rfs_lex_end(p))
         return rc;
     colon = memrchr(p->at, ':', (size_t)(p->end - p->at));
     if (colon != NULL)
-        return parse_rule(p, colon);
-    if (take_word(p, "axes"))
-        return parse_axes(p);
-    if (take_word(p, "like"))
-        return parse_like(p);
-    return FAIL(p, REMEDY_RULE, "'%s' is not a rule", next(p).text);
+        return parse_rule(rules, p, colon);
+    if (rfs_lex_take_word(p, "axes"))
+        return parse_axes(rules, p);
+    if (rfs_lex_take_word(p, "like"))
+        return parse_like(rules, p);
+    return RFS_LEX_FAIL(p, REMEDY_RULE, "'%s' is not a rule", next(p).text);
 }
 
 static int parse_lines(struct rfs_layout_rules *rules, const char *text, size_t size,
                        struct rfs_error *err)
 {
-    struct parser p = {.rules = rules, .err = err, .line = 1, .at = text};
+    struct rfs_lex p = {.file = rules->name, .err = err, .line = 1, .at = text};
     const char *end = text + size;
     int rc = 0;
 
     while (rc == 0 && p.at < end) {
         const char *newline = memchr(p.at, '\n', (size_t)(end - p.at));
         p.end = newline != NULL ? newline : end;
-        rc = parse_line(&p);
+        rc = parse_line(rules, &p);
         p.at = newline != NULL ? newline + 1 : end;
         p.line++;
     }
     if (rc == 0 && rules->rules.n == 0 && rules->like_line == 0)
-        return fail(rules, 0, NULL, REMEDY_RULE, err, "there are no rules in it");
+        return rfs_lex_fail(rules->name, 0, NULL, REMEDY_RULE, err, "there are no rules in it");
     return rc;
 }
 
@@ -525,13 +450,13 @@ static int set_optimizer(const struct rfs_layout_rules *rules, const struct rule
     uint32_t part[RFS_MAX_DEVICE_AXES];
 
     if (rule->optimizer == LAYOUT_RULES_REST && most == 1)
-        return fail(rules, rule->line, NULL, NULL, err,
-                    "no device axis is left for an optimizer shard");
+        return rfs_lex_fail(rules->name, rule->line, NULL, NULL, err,
+                            "no device axis is left for an optimizer shard");
     if (size > most || !rfs_layout_opt_parts(out, size, part))
-        return fail(rules, rule->line, NULL, NULL, err,
-                    "an optimizer shard of %u does not fit the device axes that are left "
-                    "for it, %u devices in all",
-                    size, most);
+        return rfs_lex_fail(rules->name, rule->line, NULL, NULL, err,
+                            "an optimizer shard of %u does not fit the device axes that are left "
+                            "for it, %u devices in all",
+                            size, most);
     if (size > 1) {
         out->opt_size = size;
         out->opt_step = free_stride(out);
@@ -566,7 +491,7 @@ static int make_layout(const struct rfs_layout_rules *rules, const struct rule *
 }
 
 #define FAIL_LIKE(rules, param, err, ...)                                                          \
-    fail(rules, (rules)->like_line, param, REMEDY_ALONE, err, __VA_ARGS__)
+    rfs_lex_fail(rules->name, (rules)->like_line, param, REMEDY_ALONE, err, __VA_ARGS__)
 
 /*
  * Says whether the tensor is whole in all devices, or cut by an optimizer shard over all of them.
@@ -752,17 +677,18 @@ static int set_scale(struct making *making)
     making->stages = rules->like_line > 0 ? rfs_strategy_stages(use->source) : 1;
     making->devices = use->ranks / making->stages;
     if (use->ranks == 0 || use->ranks % making->stages != 0 || use->ranks > RFS_MAX_DEVICES)
-        return fail(rules, 0, NULL, NULL, making->err, "%s=%u ranks cannot be made of %u stage%s",
-                    use->ranks_option, use->ranks, making->stages, making->stages == 1 ? "" : "s");
+        return rfs_lex_fail(rules->name, 0, NULL, NULL, making->err,
+                            "%s=%u ranks cannot be made of %u stage%s", use->ranks_option,
+                            use->ranks, making->stages, making->stages == 1 ? "" : "s");
     if (rules->axes_line == 0)
         return 0;
     for (uint32_t p = 0; p < rules->n_dev; p++)
         devices *= rules->dev[p].extent;
     if (devices != making->devices)
-        return fail(rules, rules->axes_line, NULL, NULL, making->err,
-                    "the device axes have %u devices, but %s=%u asks for %u%s", devices,
-                    use->ranks_option, use->ranks, making->devices,
-                    making->stages > 1 ? " in each stage" : "");
+        return rfs_lex_fail(rules->name, rules->axes_line, NULL, NULL, making->err,
+                            "the device axes have %u devices, but %s=%u asks for %u%s", devices,
+                            use->ranks_option, use->ranks, making->devices,
+                            making->stages > 1 ? " in each stage" : "");
     return 0;
 }
 
@@ -797,10 +723,10 @@ static int like_source(struct making *making, const char *param, const struct rf
     if (rc != 0)
         return rc;
     if (layout.devices != making->devices)
-        return fail(making->rules, making->rules->like_line, param, NULL, making->err,
-                    "it would have %u devices%s, but %s=%u asks for %u", layout.devices,
-                    making->stages > 1 ? " in each stage" : "", making->use->ranks_option,
-                    making->use->ranks, making->devices);
+        return rfs_lex_fail(making->rules->name, making->rules->like_line, param, NULL, making->err,
+                            "it would have %u devices%s, but %s=%u asks for %u", layout.devices,
+                            making->stages > 1 ? " in each stage" : "", making->use->ranks_option,
+                            making->use->ranks, making->devices);
     if (!rfs_strategy_builder_layout(making->builder, &layout, id))
         return rfs_fail_memory(making->err);
     making->like[source->id] = *id;
@@ -843,7 +769,8 @@ static int place_parameter(struct making *making, size_t i)
     if (rules->like_line > 0)
         return place_in_stages(making, i, rule);
     if (rule == NO_RULE)
-        return fail(rules, 0, param, "a last rule \"*: whole\"", making->err, "no rule matches it");
+        return rfs_lex_fail(rules->name, 0, param, "a last rule \"*: whole\"", making->err,
+                            "no rule matches it");
     return place(making, param, 0, making->layout_of[rule]);
 }
 
@@ -895,10 +822,10 @@ int rfs_layout_rules_strategy(const struct rfs_layout_rules *rules,
 
     *out = NULL;
     if (rules->like_line > 0 && use->source == NULL)
-        return fail(rules, rules->like_line, NULL, "rules for all parameters", err,
-                    "there is no source strategy to be like");
+        return rfs_lex_fail(rules->name, rules->like_line, NULL, "rules for all parameters", err,
+                            "there is no source strategy to be like");
     if (n == 0)
-        return fail(rules, 0, NULL, NULL, err, "there is no tensor for its rules");
+        return rfs_lex_fail(rules->name, 0, NULL, NULL, err, "there is no tensor for its rules");
     rc = set_scale(&making) ?: prepare(&making) ?: make_layouts(&making);
     for (size_t i = 0; rc == 0 && i < n; i++)
         rc = place_parameter(&making, i);

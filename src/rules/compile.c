@@ -107,11 +107,11 @@ static int check_model(struct compiling *c)
             n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", n > 0 ? ", " : "",
                                   word->text);
     }
-    return rfs_rules_fail(rfs_hf_config_name(c->input->config), 0, NULL,
-                          "the rules for that model, or its own config.json", c->err,
-                          "is for a model of type '%s', and the rules %s for %s",
-                          model && model->kind == RFS_HF_TEXT ? model->text : "", c->rules->name,
-                          known);
+    return rfs_lex_fail(rfs_hf_config_name(c->input->config), 0, NULL,
+                        "the rules for that model, or its own config.json", c->err,
+                        "is for a model of type '%s', and the rules %s for %s",
+                        model && model->kind == RFS_HF_TEXT ? model->text : "", c->rules->name,
+                        known);
 }
 
 static int learn(struct compiling *c, const struct rfs_rules_known *known)
@@ -663,16 +663,15 @@ static int find_side(struct compiling *c)
     if (rc)
         return rc;
     if (sighting.seen[SIDE_LEFT] > 0 && sighting.seen[SIDE_RIGHT] > 0)
-        return rfs_rules_fail(c->input->source, 0, NULL, "a source with the names of one side",
-                              c->err, "has names of both sides of %s: '%s' of %s, and '%s' of %s",
-                              rules, sighting.names[SIDE_LEFT], c->rules->sides[SIDE_LEFT],
-                              sighting.names[SIDE_RIGHT], c->rules->sides[SIDE_RIGHT]);
+        return rfs_lex_fail(c->input->source, 0, NULL, "a source with the names of one side",
+                            c->err, "has names of both sides of %s: '%s' of %s, and '%s' of %s",
+                            rules, sighting.names[SIDE_LEFT], c->rules->sides[SIDE_LEFT],
+                            sighting.names[SIDE_RIGHT], c->rules->sides[SIDE_RIGHT]);
     if (sighting.seen[SIDE_LEFT] == 0 && sighting.seen[SIDE_RIGHT] == 0)
-        return rfs_rules_fail(c->input->source, 0,
-                              c->input->n > 0 ? c->input->tensors[0].name : NULL,
-                              "the rules for these tensors", c->err,
-                              "the source has names of neither side of %s, %s or %s", rules,
-                              c->rules->sides[SIDE_LEFT], c->rules->sides[SIDE_RIGHT]);
+        return rfs_lex_fail(c->input->source, 0, c->input->n > 0 ? c->input->tensors[0].name : NULL,
+                            "the rules for these tensors", c->err,
+                            "the source has names of neither side of %s, %s or %s", rules,
+                            c->rules->sides[SIDE_LEFT], c->rules->sides[SIDE_RIGHT]);
     c->source = sighting.seen[SIDE_LEFT] > 0 ? SIDE_LEFT : SIDE_RIGHT;
     return 0;
 }

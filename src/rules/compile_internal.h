@@ -81,7 +81,7 @@ struct compiling {
 
 /* Fails at the present statement. */
 #define RULES_FAIL(c, param, remedy, ...)                                                          \
-    rfs_rules_fail((c)->statement->file, (c)->statement->line, param, remedy, (c)->err, __VA_ARGS__)
+    rfs_lex_fail((c)->statement->file, (c)->statement->line, param, remedy, (c)->err, __VA_ARGS__)
 
 /* ---- numbers and names (values.c): 0 or -errno ----------------------------------------------- */
 

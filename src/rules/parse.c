@@ -25,80 +25,10 @@ RFS_CLEANUP_OF(rules_cleanup, struct rfs_rules *, rfs_rules_free)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* Fails at the present statement. */
-#define PARSE_FAIL(p, ...) rfs_rules_fail((p)->file, (p)->line, NULL, NULL, (p)->err, __VA_ARGS__)
-
-/* The parser at work on one statement of a file: its lines, without comments. */
-struct parser {
-    struct rfs_rules *rules;
-    struct rfs_error *err;
-    const char *file;
-    uint32_t line;
-    const char *at, *end;
-    unsigned level;
-};
-
-int rfs_rules_fail(const char *file, uint32_t line, const char *param, const char *remedy,
-                   struct rfs_error *err, const char *fmt, ...)
-{
-    char place[1024];
-    char text[1200];
-    va_list args;
-
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    if (line > 0)
-        snprintf(place, sizeof place, "%s: line %u", file, line);
-    else
-        snprintf(place, sizeof place, "%s", file);
-    return rfs_fail(err, -EINVAL, RFS_OF(place, param), remedy, "%s", text);
-}
-
-static bool is_word(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
-static void skip_blanks(struct parser *p)
-{
-    while (p->at < p->end && (*p->at == ' ' || *p->at == '\t' || *p->at == '\r' || *p->at == '\n'))
-        p->at++;
-}
-
-/* Moves behind TEXT if it is next, after blanks; else false. */
-static bool accept(struct parser *p, const char *text)
-{
-    const size_t n = strlen(text);
-
-    skip_blanks(p);
-    if ((size_t)(p->end - p->at) < n || memcmp(p->at, text, n) != 0)
-        return false;
-    p->at += n;
-    return true;
-}
-
-/* Returns the length of the word (letters, digits, _) that is next. */
-static size_t word_length(struct parser *p)
-{
-    size_t n = 0;
-
-    skip_blanks(p);
-    while (p->at + n < p->end && is_word(p->at[n]))
-        n++;
-    return n;
-}
-
-/* Moves behind a whole word if it is next; else false. */
-static bool accept_word(struct parser *p, const char *word)
-{
-    return word_length(p) == strlen(word) && accept(p, word);
-}
-
 /* Copies a text into the arena. NULL: it failed, p->err is filled. */
-static const char *copy_text(struct parser *p, const char *text, size_t n)
+static const char *copy_text(struct rfs_lex *p, const char *text, size_t n)
 {
-    const char *copy = rfs_arena_text(&p->rules->arena, text, n);
+    const char *copy = rfs_arena_text(p->arena, text, n);
 
     if (!copy)
         rfs_fail_memory(p->err);
@@ -106,9 +36,9 @@ static const char *copy_text(struct parser *p, const char *text, size_t n)
 }
 
 /* Takes zeroed memory of the arena. NULL: it failed, p->err is filled. */
-static void *alloc(struct parser *p, size_t size)
+static void *alloc(struct rfs_lex *p, size_t size)
 {
-    void *fresh = rfs_arena_alloc(&p->rules->arena, size);
+    void *fresh = rfs_arena_alloc(p->arena, size);
 
     if (!fresh)
         rfs_fail_memory(p->err);
@@ -118,23 +48,23 @@ static void *alloc(struct parser *p, size_t size)
 }
 
 /* Fails: SOMETHING was expected and something else comes. Returns NULL. */
-static void *expected(struct parser *p, const char *something)
+static void *expected(struct rfs_lex *p, const char *something)
 {
-    skip_blanks(p);
+    rfs_lex_skip(p);
     const size_t left = (size_t)(p->end - p->at);
 
     if (left == 0)
-        PARSE_FAIL(p, "the statement ends where %s should be", something);
+        RFS_LEX_FAIL(p, NULL, "the statement ends where %s should be", something);
     else
-        PARSE_FAIL(p, "'%.*s%s' stands where %s should be", (int)(left < 40 ? left : 40), p->at,
-                   left > 40 ? "…" : "", something);
+        RFS_LEX_FAIL(p, NULL, "'%.*s%s' stands where %s should be", (int)(left < 40 ? left : 40),
+                     p->at, left > 40 ? "…" : "", something);
     return NULL;
 }
 
 /* Passes a word that begins with a letter or _, and copies it. NULL: it failed. */
-static const char *parse_word(struct parser *p, const char *what)
+static const char *parse_word(struct rfs_lex *p, const char *what)
 {
-    const size_t n = word_length(p);
+    const size_t n = rfs_lex_word(p);
 
     if (n == 0 || (*p->at >= '0' && *p->at <= '9'))
         return expected(p, what);
@@ -144,10 +74,10 @@ static const char *parse_word(struct parser *p, const char *what)
 }
 
 /* Goes one level deeper. False, having failed, when expressions are nested too deeply. */
-static bool nest(struct parser *p)
+static bool nest(struct rfs_lex *p)
 {
     if (p->level == RULES_LEVELS)
-        PARSE_FAIL(p, "expressions are nested more than %d times", RULES_LEVELS);
+        RFS_LEX_FAIL(p, NULL, "expressions are nested more than %d times", RULES_LEVELS);
     return p->level++ < RULES_LEVELS;
 }
 
@@ -155,7 +85,7 @@ static bool nest(struct parser *p)
 
 #define MOST_TERMS 200 /* nested as they are evaluated */
 
-static const struct number *make(struct parser *p, enum number_kind kind, const struct number *a,
+static const struct number *make(struct rfs_lex *p, enum number_kind kind, const struct number *a,
                                  const struct number *b)
 {
     const unsigned of_b = b ? b->depth : 0;
@@ -167,11 +97,11 @@ static const struct number *make(struct parser *p, enum number_kind kind, const 
         number->depth = 1 + (a->depth > of_b ? a->depth : of_b);
     if (!number || number->depth <= MOST_TERMS)
         return number;
-    PARSE_FAIL(p, "a number has more than %d terms", MOST_TERMS);
+    RFS_LEX_FAIL(p, NULL, "a number has more than %d terms", MOST_TERMS);
     return NULL;
 }
 
-static const struct number *parse_integer(struct parser *p, size_t n)
+static const struct number *parse_integer(struct rfs_lex *p, size_t n)
 {
     char text[24] = "";
     char *end;
@@ -189,12 +119,12 @@ static const struct number *parse_integer(struct parser *p, size_t n)
     return number;
 }
 
-static const char *parse_key(struct parser *p)
+static const char *parse_key(struct rfs_lex *p)
 {
     const char *key = p->at;
 
     do {
-        const size_t n = word_length(p);
+        const size_t n = rfs_lex_word(p);
         if (n == 0)
             return expected(p, "a key of the config");
         p->at += n;
@@ -204,14 +134,14 @@ static const char *parse_key(struct parser *p)
 }
 
 /* Passes "is WORD" behind a name or a key. */
-static const struct number *parse_is(struct parser *p, const struct number *a)
+static const struct number *parse_is(struct rfs_lex *p, const struct number *a)
 {
-    if (!a || !accept_word(p, "is"))
+    if (!a || !rfs_lex_take_word(p, "is"))
         return a;
     struct number *number = alloc(p, sizeof *number);
     if (!number)
         return NULL;
-    const size_t n = word_length(p);
+    const size_t n = rfs_lex_word(p);
     if (n == 0)
         return expected(p, "a word");
     *number = (struct number){.kind = NUMBER_IS, .a = a, .name = copy_text(p, p->at, n)};
@@ -219,15 +149,15 @@ static const struct number *parse_is(struct parser *p, const struct number *a)
     return number->name ? number : NULL;
 }
 
-static const struct number *parse_number(struct parser *p);
+static const struct number *parse_number(struct rfs_lex *p);
 
-static const struct number *parse_primary(struct parser *p)
+static const struct number *parse_primary(struct rfs_lex *p)
 {
-    const size_t n = word_length(p);
+    const size_t n = rfs_lex_word(p);
 
-    if (n == 0 && accept(p, "(")) {
+    if (n == 0 && rfs_lex_take(p, "(")) {
         const struct number *inner = parse_number(p);
-        if (inner && !accept(p, ")"))
+        if (inner && !rfs_lex_take(p, ")"))
             return expected(p, "')'");
         return inner;
     }
@@ -238,22 +168,22 @@ static const struct number *parse_primary(struct parser *p)
     struct number *number = alloc(p, sizeof *number);
     if (!number)
         return NULL;
-    if (accept_word(p, "true") || accept_word(p, "false")) {
+    if (rfs_lex_take_word(p, "true") || rfs_lex_take_word(p, "false")) {
         *number = (struct number){.kind = NUMBER_INTEGER, .value = n == strlen("true")};
         return number;
     }
-    if (accept(p, "config."))
+    if (rfs_lex_take(p, "config."))
         *number = (struct number){.kind = NUMBER_CONFIG, .name = parse_key(p)};
     else
         *number = (struct number){.kind = NUMBER_NAME, .name = parse_word(p, "a number")};
     return number->name ? parse_is(p, number) : NULL;
 }
 
-static const struct number *parse_unary(struct parser *p)
+static const struct number *parse_unary(struct rfs_lex *p)
 {
     if (!nest(p))
         return NULL;
-    const bool negative = accept(p, "-");
+    const bool negative = rfs_lex_take(p, "-");
     const struct number *a = negative ? parse_unary(p) : parse_primary(p);
     p->level--;
     return a && negative ? make(p, NUMBER_NEGATIVE, a, NULL) : a;
@@ -265,15 +195,15 @@ struct op {
     enum number_kind kind;
 };
 
-static bool take_operator(struct parser *p, const struct op *op)
+static bool take_operator(struct rfs_lex *p, const struct op *op)
 {
     const bool word = op->text[0] == 'a' || op->text[0] == 'o';
 
-    return word ? accept_word(p, op->text) : accept(p, op->text);
+    return word ? rfs_lex_take_word(p, op->text) : rfs_lex_take(p, op->text);
 }
 
-static const struct number *parse_chain(struct parser *p, const struct op *ops,
-                                        const struct number *(*parse)(struct parser *))
+static const struct number *parse_chain(struct rfs_lex *p, const struct op *ops,
+                                        const struct number *(*parse)(struct rfs_lex *))
 {
     const struct number *a = parse(p);
 
@@ -289,7 +219,7 @@ static const struct number *parse_chain(struct parser *p, const struct op *ops,
     return NULL;
 }
 
-static const struct number *parse_product(struct parser *p)
+static const struct number *parse_product(struct rfs_lex *p)
 {
     static const struct op operators[] = {
         {"*", NUMBER_MULTIPLY}, {"/", NUMBER_DIVIDE}, {"%", NUMBER_REMAINDER}, {NULL, 0}};
@@ -297,14 +227,14 @@ static const struct number *parse_product(struct parser *p)
     return parse_chain(p, operators, parse_unary);
 }
 
-static const struct number *parse_sum(struct parser *p)
+static const struct number *parse_sum(struct rfs_lex *p)
 {
     static const struct op operators[] = {{"+", NUMBER_ADD}, {"-", NUMBER_SUBTRACT}, {NULL, 0}};
 
     return parse_chain(p, operators, parse_product);
 }
 
-static const struct number *parse_compared(struct parser *p)
+static const struct number *parse_compared(struct rfs_lex *p)
 {
     static const struct op operators[] = {{"==", NUMBER_EQUAL},
                                           {"!=", NUMBER_UNEQUAL},
@@ -317,31 +247,31 @@ static const struct number *parse_compared(struct parser *p)
     return parse_chain(p, operators, parse_sum);
 }
 
-static const struct number *parse_negation(struct parser *p)
+static const struct number *parse_negation(struct rfs_lex *p)
 {
     if (!nest(p))
         return NULL;
-    const bool negated = accept_word(p, "not");
+    const bool negated = rfs_lex_take_word(p, "not");
     const struct number *a = negated ? parse_negation(p) : parse_compared(p);
     p->level--;
     return a && negated ? make(p, NUMBER_NOT, a, NULL) : a;
 }
 
-static const struct number *parse_both(struct parser *p)
+static const struct number *parse_both(struct rfs_lex *p)
 {
     static const struct op operators[] = {{"and", NUMBER_AND}, {NULL, 0}};
 
     return parse_chain(p, operators, parse_negation);
 }
 
-static const struct number *parse_either(struct parser *p)
+static const struct number *parse_either(struct rfs_lex *p)
 {
     static const struct op operators[] = {{"or", NUMBER_OR}, {NULL, 0}};
 
     return parse_chain(p, operators, parse_both);
 }
 
-static const struct number *parse_number(struct parser *p)
+static const struct number *parse_number(struct rfs_lex *p)
 {
     static const struct op operators[] = {{"??", NUMBER_DEFAULT}, {NULL, 0}};
 
@@ -363,12 +293,12 @@ static bool ends_name(char c)
 }
 
 /* Returns the length of a name, with its braces. */
-static size_t name_length(struct parser *p)
+static size_t name_length(struct rfs_lex *p)
 {
     size_t n = 0;
     bool hole = false;
 
-    skip_blanks(p);
+    rfs_lex_skip(p);
     while (p->at + n < p->end && (hole || !ends_name(p->at[n]))) {
         hole = p->at[n] == '{' || (hole && p->at[n] != '}');
         n++;
@@ -377,23 +307,23 @@ static size_t name_length(struct parser *p)
 }
 
 /* Passes the number in a hole, whose brace is passed already. */
-static const struct number *parse_hole(struct parser *p, const char *end)
+static const struct number *parse_hole(struct rfs_lex *p, const char *end)
 {
     const char *close = memchr(p->at, '}', (size_t)(end - p->at));
 
     if (!close)
         return expected(p, "a number and '}'");
-    struct parser inner = *p;
+    struct rfs_lex inner = *p;
     inner.end = close;
     const struct number *number = parse_number(&inner);
-    skip_blanks(&inner);
+    rfs_lex_skip(&inner);
     if (number && inner.at < inner.end)
         return expected(&inner, "'}'");
     p->at = close + 1;
     return number;
 }
 
-static const struct name_part *parse_name(struct parser *p)
+static const struct name_part *parse_name(struct rfs_lex *p)
 {
     const size_t n = name_length(p);
     const char *end = p->at + n;
@@ -428,15 +358,15 @@ static const struct name_part *parse_name(struct parser *p)
 
 /* ---- a tensor with its sizes ----------------------------------------------------------------- */
 
-static const struct size *parse_size(struct parser *p)
+static const struct size *parse_size(struct rfs_lex *p)
 {
     struct size *size = alloc(p, sizeof *size);
 
     if (!size)
         return NULL;
-    skip_blanks(p);
+    rfs_lex_skip(p);
     const char *begin = p->at;
-    if (!accept_word(p, "_")) {
+    if (!rfs_lex_take_word(p, "_")) {
         size->number = parse_number(p);
         if (!size->number)
             return NULL;
@@ -445,13 +375,13 @@ static const struct size *parse_size(struct parser *p)
     return size->text ? size : NULL;
 }
 
-static bool parse_sizes(struct parser *p, struct node *node)
+static bool parse_sizes(struct rfs_lex *p, struct node *node)
 {
     const struct size **last = &node->sizes;
     unsigned n = 0;
 
-    node->sized = accept(p, "[");
-    if (!node->sized || accept(p, "]"))
+    node->sized = rfs_lex_take(p, "[");
+    if (!node->sized || rfs_lex_take(p, "]"))
         return true;
     do {
         const struct size *size = parse_size(p);
@@ -461,11 +391,11 @@ static bool parse_sizes(struct parser *p, struct node *node)
             return expected(p, "']', as a tensor has 16 axes at most,") != NULL;
         *last = size;
         last = (const struct size **)&((struct size *)size)->next;
-    } while (accept(p, ","));
-    return accept(p, "]") || expected(p, "',' or ']'") != NULL;
+    } while (rfs_lex_take(p, ","));
+    return rfs_lex_take(p, "]") || expected(p, "',' or ']'") != NULL;
 }
 
-static const struct node *parse_leaf(struct parser *p)
+static const struct node *parse_leaf(struct rfs_lex *p)
 {
     struct node *node = alloc(p, sizeof *node);
 
@@ -479,7 +409,7 @@ static const struct node *parse_leaf(struct parser *p)
 /* ---- functions ------------------------------------------------------------------------------- */
 
 /* Says whether another argument follows before the last one of the function. */
-static bool has_step(const struct parser *p)
+static bool has_step(const struct rfs_lex *p)
 {
     unsigned open = 0;
 
@@ -496,9 +426,9 @@ static bool has_step(const struct parser *p)
     return false;
 }
 
-static bool parse_dtype(struct parser *p, struct node *node, int side)
+static bool parse_dtype(struct rfs_lex *p, struct node *node, int side)
 {
-    const size_t n = word_length(p);
+    const size_t n = rfs_lex_word(p);
 
     for (unsigned d = 0; d < RFS_DTYPE_COUNT; d++) {
         const enum rfs_dtype dtype = (enum rfs_dtype)d;
@@ -511,12 +441,12 @@ static bool parse_dtype(struct parser *p, struct node *node, int side)
             return true;
         }
     }
-    return accept_word(p, "same") ||
+    return rfs_lex_take_word(p, "same") ||
            expected(p, "float16, bfloat16, float32, float64 or same") != NULL;
 }
 
 /* Passes the argument that LETTER stands for in the table of functions. */
-static bool parse_argument(struct parser *p, char letter, struct node *node)
+static bool parse_argument(struct rfs_lex *p, char letter, struct node *node)
 {
     switch (letter) {
     case 'a':
@@ -534,9 +464,9 @@ static bool parse_argument(struct parser *p, char letter, struct node *node)
     }
 }
 
-static const struct node *parse_tensor(struct parser *p);
+static const struct node *parse_tensor(struct rfs_lex *p);
 
-static bool parse_kids(struct parser *p, struct node *node, bool several)
+static bool parse_kids(struct rfs_lex *p, struct node *node, bool several)
 {
     const struct node **last = &node->kids;
 
@@ -546,7 +476,7 @@ static bool parse_kids(struct parser *p, struct node *node, bool several)
             return false;
         *last = kid;
         last = (const struct node **)&((struct node *)kid)->next;
-    } while (several && accept(p, ","));
+    } while (several && rfs_lex_take(p, ","));
     return true;
 }
 
@@ -566,23 +496,23 @@ static const struct function {
     {"rows", NODE_ROWS, "afns", false}, {"cast", NODE_CAST, "lr", false},
 };
 
-static bool parse_arguments(struct parser *p, const struct function *function, struct node *node)
+static bool parse_arguments(struct rfs_lex *p, const struct function *function, struct node *node)
 {
     for (const char *letter = function->arguments; *letter; letter++) {
         if (*letter == 's' && !has_step(p))
             continue;
         if (!parse_argument(p, *letter, node))
             return false;
-        if (!accept(p, ","))
+        if (!rfs_lex_take(p, ","))
             return expected(p, "','") != NULL;
     }
     return parse_kids(p, node, function->several);
 }
 
 /* Passes a function that is next, with its bracket; *CALLED: there is one, known or not. */
-static const struct function *accept_function(struct parser *p, bool *called)
+static const struct function *accept_function(struct rfs_lex *p, bool *called)
 {
-    const size_t n = word_length(p);
+    const size_t n = rfs_lex_word(p);
     const char *next = p->at + n;
 
     while (next < p->end && *next == ' ')
@@ -598,7 +528,7 @@ static const struct function *accept_function(struct parser *p, bool *called)
     return NULL;
 }
 
-static const struct node *parse_tensor(struct parser *p)
+static const struct node *parse_tensor(struct rfs_lex *p)
 {
     if (!nest(p))
         return NULL;
@@ -617,30 +547,24 @@ static const struct node *parse_tensor(struct parser *p)
     if (!parse_arguments(p, function, node))
         return NULL;
     p->level--;
-    return accept(p, ")") ? node : expected(p, "')'");
+    return rfs_lex_take(p, ")") ? node : expected(p, "')'");
 }
 
 /* ---- statements ------------------------------------------------------------------------------ */
 
-static int failed(const struct parser *p)
+static int failed(const struct rfs_lex *p)
 {
     return p->err && p->err->code == -ENOMEM ? -ENOMEM : -EINVAL;
 }
 
-static bool at_end(struct parser *p)
-{
-    skip_blanks(p);
-    return p->at == p->end;
-}
-
 /* Passes words up to the end of the statement, with BETWEEN in between, or blanks alone. */
-static bool parse_words(struct parser *p, const char *between, const struct rfs_rules_word **out)
+static bool parse_words(struct rfs_lex *p, const char *between, const struct rfs_rules_word **out)
 {
     const struct rfs_rules_word **last = out;
 
     do {
         size_t n = 0;
-        skip_blanks(p);
+        rfs_lex_skip(p);
         while (p->at + n < p->end && p->at[n] != ' ' && p->at[n] != '\t' &&
                (!between || p->at[n] != *between))
             n++;
@@ -652,63 +576,63 @@ static bool parse_words(struct parser *p, const char *between, const struct rfs_
         p->at += n;
         *last = word;
         last = &word->next;
-    } while (between ? accept(p, between) : !at_end(p));
+    } while (between ? rfs_lex_take(p, between) : !rfs_lex_end(p));
     return true;
 }
 
-static bool parse_side(struct parser *p, struct statement *statement)
+static bool parse_side(struct rfs_lex *p, struct statement *statement)
 {
-    statement->side = accept_word(p, "left")    ? SIDE_LEFT
-                      : accept_word(p, "right") ? SIDE_RIGHT
-                                                : -1;
+    statement->side = rfs_lex_take_word(p, "left")    ? SIDE_LEFT
+                      : rfs_lex_take_word(p, "right") ? SIDE_RIGHT
+                                                      : -1;
     return statement->side >= 0 || expected(p, "left or right") != NULL;
 }
 
-static bool take_equals(struct parser *p)
+static bool take_equals(struct rfs_lex *p)
 {
-    return accept(p, "=") || expected(p, "'='") != NULL;
+    return rfs_lex_take(p, "=") || expected(p, "'='") != NULL;
 }
 
-static bool parse_patterns(struct parser *p, struct statement *statement)
+static bool parse_patterns(struct rfs_lex *p, struct statement *statement)
 {
     return parse_words(p, NULL, &statement->words);
 }
 
-static bool parse_let(struct parser *p, struct statement *statement)
+static bool parse_let(struct rfs_lex *p, struct statement *statement)
 {
     statement->name = parse_word(p, "a name");
     return statement->name && take_equals(p) && (statement->a = parse_number(p));
 }
 
-static bool parse_option(struct parser *p, struct statement *statement)
+static bool parse_option(struct rfs_lex *p, struct statement *statement)
 {
     statement->name = parse_word(p, "a name");
     return statement->name && take_equals(p) && parse_words(p, "|", &statement->words);
 }
 
-static bool parse_index(struct parser *p, struct statement *statement)
+static bool parse_index(struct rfs_lex *p, struct statement *statement)
 {
     statement->name = parse_word(p, "a name");
     if (!statement->name || !take_equals(p) || !(statement->a = parse_number(p)))
         return false;
-    if (!accept(p, ".."))
+    if (!rfs_lex_take(p, ".."))
         return expected(p, "'..'") != NULL;
     return (statement->b = parse_number(p)) != NULL;
 }
 
-static bool parse_repeat(struct parser *p, struct statement *statement)
+static bool parse_repeat(struct rfs_lex *p, struct statement *statement)
 {
     return parse_side(p, statement) && (statement->names[0] = parse_name(p)) && take_equals(p) &&
            (statement->names[1] = parse_name(p));
 }
 
-static bool parse_drop(struct parser *p, struct statement *statement)
+static bool parse_drop(struct rfs_lex *p, struct statement *statement)
 {
     return parse_side(p, statement) && parse_words(p, NULL, &statement->words);
 }
 
 /* Copies the text from BEGIN to here, in one line. */
-static const char *text_since(struct parser *p, const char *begin)
+static const char *text_since(struct rfs_lex *p, const char *begin)
 {
     char *text = alloc(p, (size_t)(p->at - begin) + 1);
     size_t n = 0;
@@ -721,26 +645,26 @@ static const char *text_since(struct parser *p, const char *begin)
     return text;
 }
 
-static bool parse_condition(struct parser *p, struct statement *statement)
+static bool parse_condition(struct rfs_lex *p, struct statement *statement)
 {
     const char *begin = p->at;
 
     return (statement->a = parse_number(p)) && (statement->text = text_since(p, begin));
 }
 
-static bool parse_else(struct parser *p, struct statement *statement)
+static bool parse_else(struct rfs_lex *p, struct statement *statement)
 {
-    return !accept_word(p, "if") || parse_condition(p, statement);
+    return !rfs_lex_take_word(p, "if") || parse_condition(p, statement);
 }
 
-static bool parse_end(struct parser *p, struct statement *statement)
+static bool parse_end(struct rfs_lex *p, struct statement *statement)
 {
     (void)p;
     (void)statement;
     return true;
 }
 
-static bool parse_rule(struct parser *p, struct statement *statement)
+static bool parse_rule(struct rfs_lex *p, struct statement *statement)
 {
     statement->kind = STATEMENT_RULE;
     statement->left = parse_tensor(p);
@@ -757,7 +681,7 @@ static bool parse_rule(struct parser *p, struct statement *statement)
 static const struct keyword {
     const char *word;
     enum statement_kind kind;
-    bool (*parse)(struct parser *p, struct statement *statement);
+    bool (*parse)(struct rfs_lex *p, struct statement *statement);
 } keywords[] = {
     {"models", STATEMENT_MODELS, parse_patterns},
     {"let", STATEMENT_LET, parse_let},
@@ -774,28 +698,26 @@ static const struct keyword {
 };
 
 /* Passes WORD if it begins a statement: it is alone, and no "=" follows. */
-static bool take_keyword(struct parser *p, const char *word)
+static bool take_keyword(struct rfs_lex *p, const char *word)
 {
     const size_t n = strlen(word);
     const char *begin = p->at;
 
-    if (word_length(p) != n || memcmp(p->at, word, n) != 0 ||
+    if (rfs_lex_word(p) != n || memcmp(p->at, word, n) != 0 ||
         (p->at + n < p->end && p->at[n] != ' ' && p->at[n] != '\t'))
         return false;
     p->at += n;
-    skip_blanks(p);
+    rfs_lex_skip(p);
     const bool name = p->at < p->end && *p->at == '=';
     if (name)
         p->at = begin;
     return !name;
 }
 
-static int parse_sides(struct parser *p)
+static int parse_sides(struct rfs_lex *p, struct rfs_rules *rules)
 {
-    struct rfs_rules *rules = p->rules;
-
     if (rules->sides[0])
-        return PARSE_FAIL(p, "the sides have their names already");
+        return RFS_LEX_FAIL(p, NULL, "the sides have their names already");
     for (unsigned side = 0; side < 2; side++) {
         rules->sides[side] = parse_word(p, "the name of a side");
         if (!rules->sides[side])
@@ -816,7 +738,7 @@ struct reader {
 
 static int read_text(const struct reader *reader, const char *name, const char *text, size_t n);
 
-static int parse_include(struct parser *p, const struct reader *reader)
+static int parse_include(struct rfs_lex *p, const struct reader *reader)
 {
     const struct rfs_rules_word *file;
     RFS_FREE char *full = NULL;
@@ -827,24 +749,24 @@ static int parse_include(struct parser *p, const struct reader *reader)
     if (!parse_words(p, NULL, &file))
         return failed(p);
     if (file->next || !reader->include)
-        return PARSE_FAIL(p, file->next ? "an include names one file"
-                                        : "no file can be included here");
+        return RFS_LEX_FAIL(
+            p, NULL, file->next ? "an include names one file" : "no file can be included here");
     if (++inner.level > MOST_INCLUDES)
-        return PARSE_FAIL(p, "files include each other more than %d times", MOST_INCLUDES);
+        return RFS_LEX_FAIL(p, NULL, "files include each other more than %d times", MOST_INCLUDES);
     const int rc = reader->include(reader->ctx, p->file, file->text, &full, &text, &n, p->err);
     return rc ? rc : read_text(&inner, full, text, n);
 }
 
-static int parse_statement(struct parser *p, const struct reader *reader)
+static int parse_statement(struct rfs_lex *p, const struct reader *reader)
 {
     struct statement statement = {.kind = STATEMENT_RULE, .file = p->file, .line = p->line};
-    bool (*parse)(struct parser *, struct statement *) = parse_rule;
+    bool (*parse)(struct rfs_lex *, struct statement *) = parse_rule;
 
     if (take_keyword(p, "include"))
         return parse_include(p, reader);
     if (take_keyword(p, "sides")) {
-        const int rc = parse_sides(p);
-        return rc || at_end(p) ? rc : (expected(p, "the end of the statement"), failed(p));
+        const int rc = parse_sides(p, reader->rules);
+        return rc || rfs_lex_end(p) ? rc : (expected(p, "the end of the statement"), failed(p));
     }
     for (size_t i = 0; parse == parse_rule && i < sizeof keywords / sizeof *keywords; i++)
         if (take_keyword(p, keywords[i].word)) {
@@ -853,11 +775,11 @@ static int parse_statement(struct parser *p, const struct reader *reader)
         }
     if (!parse(p, &statement))
         return failed(p);
-    if (!at_end(p)) {
+    if (!rfs_lex_end(p)) {
         expected(p, "the end of the statement");
         return failed(p);
     }
-    return RFS_PUSH(&p->rules->statements, statement) ? 0 : rfs_fail_memory(p->err);
+    return RFS_PUSH(&reader->rules->statements, statement) ? 0 : rfs_fail_memory(p->err);
 }
 
 /* ---- lines ----------------------------------------------------------------------------------- */
@@ -900,7 +822,7 @@ static void blank_comments(char *text, size_t n)
 }
 
 /* Refuses bytes outside of comments that would end or hide a name, such as NUL. */
-static int check_ascii(const struct parser *p, const char *text, size_t n)
+static int check_ascii(const struct rfs_lex *p, const char *text, size_t n)
 {
     uint32_t line = 1;
 
@@ -908,8 +830,8 @@ static int check_ascii(const struct parser *p, const char *text, size_t n)
         const unsigned char c = (unsigned char)text[i];
         line += c == '\n';
         if ((c < ' ' && c != '\t' && c != '\n') || c > '~')
-            return rfs_rules_fail(p->file, line, NULL, "names in ASCII", p->err,
-                                  "byte \\x%02x stands outside of a comment", c);
+            return rfs_lex_fail(p->file, line, NULL, "names in ASCII", p->err,
+                                "byte \\x%02x stands outside of a comment", c);
     }
     return 0;
 }
@@ -917,7 +839,7 @@ static int check_ascii(const struct parser *p, const char *text, size_t n)
 static int read_text(const struct reader *reader, const char *name, const char *text, size_t n)
 {
     struct rfs_rules *rules = reader->rules;
-    struct parser p = {.rules = rules, .err = reader->err, .line = 1};
+    struct rfs_lex p = {.arena = &rules->arena, .err = reader->err, .line = 1};
     char *copy = rfs_arena_text(&rules->arena, text, n);
 
     p.file = rfs_arena_text(&rules->arena, name, strlen(name));
@@ -925,8 +847,8 @@ static int read_text(const struct reader *reader, const char *name, const char *
         return rfs_fail_memory(reader->err);
     *reader->bytes += n;
     if (*reader->bytes > MOST_BYTES)
-        return rfs_rules_fail(p.file, 0, NULL, NULL, reader->err,
-                              "the rules have more than %zu bytes", MOST_BYTES);
+        return rfs_lex_fail(p.file, 0, NULL, NULL, reader->err,
+                            "the rules have more than %zu bytes", MOST_BYTES);
     blank_comments(copy, n);
     const int wrong = check_ascii(&p, copy, n);
     if (wrong)
@@ -937,7 +859,7 @@ static int read_text(const struct reader *reader, const char *name, const char *
         p.at = copy + at;
         p.end = p.at + length;
         p.level = 0;
-        const int rc = at_end(&p) ? 0 : parse_statement(&p, reader);
+        const int rc = rfs_lex_end(&p) ? 0 : parse_statement(&p, reader);
         if (rc)
             return rc;
         p.line += lines;
@@ -961,8 +883,8 @@ int rfs_rules_parse(const char *name, const char *text, size_t n, rfs_rules_incl
     if (rc)
         return rc;
     if (!rules->sides[0])
-        return rfs_rules_fail(name, 0, NULL, "sides mindformers huggingface", err,
-                              "the rules do not name the two sides");
+        return rfs_lex_fail(name, 0, NULL, "sides mindformers huggingface", err,
+                            "the rules do not name the two sides");
     *out = RFS_STEAL(rules);
     return 0;
 }

@@ -228,25 +228,25 @@ static int fail_unused(struct compiling *c, uint32_t tensor)
     char text[512] = "";
 
     if (is_of_quantized(name))
-        return rfs_rules_fail(c->input->source, 0, name,
-                              "a conversion of the weights to bfloat16 first", c->err,
-                              "is taken by no rule of %s: the weights are quantized, and "
-                              "without it they have other values",
-                              rules);
+        return rfs_lex_fail(c->input->source, 0, name,
+                            "a conversion of the weights to bfloat16 first", c->err,
+                            "is taken by no rule of %s: the weights are quantized, and "
+                            "without it they have other values",
+                            rules);
     if (*like)
         snprintf(text, sizeof text, "; rules take '%s'", like);
     if (rfs_rules_is_named(c, name))
-        return rfs_rules_fail(c->input->source, 0, name,
-                              "the config.json that belongs to these tensors", c->err,
-                              "is taken by no rule of %s, as by %s there are fewer of its "
-                              "kind%s",
-                              rules, rfs_hf_config_name(c->input->config), text);
-    return rfs_rules_fail(c->input->source, 0, name,
-                          c->source == SIDE_LEFT ? "drop left NAME, in the rules, if it is not "
-                                                   "part of the model"
-                                                 : "drop right NAME, in the rules, if it is not "
-                                                   "part of the model",
-                          c->err, "is taken by no rule of %s%s", rules, text);
+        return rfs_lex_fail(c->input->source, 0, name,
+                            "the config.json that belongs to these tensors", c->err,
+                            "is taken by no rule of %s, as by %s there are fewer of its "
+                            "kind%s",
+                            rules, rfs_hf_config_name(c->input->config), text);
+    return rfs_lex_fail(c->input->source, 0, name,
+                        c->source == SIDE_LEFT ? "drop left NAME, in the rules, if it is not "
+                                                 "part of the model"
+                                               : "drop right NAME, in the rules, if it is not "
+                                                 "part of the model",
+                        c->err, "is taken by no rule of %s%s", rules, text);
 }
 
 int rfs_rules_prove(struct compiling *c)

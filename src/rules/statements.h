@@ -2,7 +2,7 @@
 /* Rules as they are parsed: what parse.c gives to those who apply them. Inside the room only. */
 #pragma once
 
-#include "base/arena.h"
+#include "base/lex.h"
 #include "base/vec.h"
 #include "formats/dtype.h"
 #include "rules/rules.h"
@@ -140,8 +140,3 @@ static inline const struct node *rfs_rules_left_tensor(const struct node *left)
         left = left->kids;
     return left;
 }
-
-/* Fails with -EINVAL and "FILE: line N: parameter 'PARAM': …". */
-int rfs_rules_fail(const char *file, uint32_t line, const char *param, const char *remedy,
-                   struct rfs_error *err, const char *fmt, ...)
-    __attribute__((format(printf, 6, 7)));
