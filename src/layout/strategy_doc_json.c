@@ -23,6 +23,7 @@
 #include "base/intern.h"
 #include "base/json_read.h"
 #include "base/json_tree.h"
+#include "base/json_write.h"
 #include "base/order.h"
 #include "base/text.h"
 
@@ -453,146 +454,64 @@ int rfs_strategy_doc_parse_json(struct rfs_strategy_doc *doc, const char *data, 
 
 /* ---- writing ---- */
 
-/* Text being written, in one of two styles. */
+/* A file being written: as Python writes it, or as the compiler does. */
 struct text {
-    FILE *out;
-    const char *comma, *colon;
-    bool ascii; /* as Python writes, else UTF-8 as it is */
+    struct rfs_json_write json;
+    enum rfs_json_form form;
 };
 
-static void put_unit(const struct text *text, uint32_t unit)
-{
-    fprintf(text->out, "\\u%04" PRIx32, unit);
-}
-
-/* Returns the character at *AT, which is well-formed UTF-8, and goes behind it. */
-static uint32_t decode(const unsigned char **at)
-{
-    const unsigned char first = *(*at)++;
-    const unsigned more = first < 0xc0 ? 0 : first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
-    uint32_t c = more == 0 ? first : first & (0x3fu >> more);
-
-    for (unsigned i = 0; i < more && **at; i++)
-        c = c << 6 | (*(*at)++ & 0x3fu);
-    return c;
-}
-
-static void put_character(const struct text *text, uint32_t c)
-{
-    static const char from[] = "\"\\\b\f\n\r\t";
-    static const char to[] = "\"\\bfnrt";
-    const char *escape = c < 0x80 && c > 0 ? strchr(from, (int)c) : NULL;
-
-    if (escape)
-        fprintf(text->out, "\\%c", to[escape - from]);
-    else if (c >= 0x10000) {
-        put_unit(text, 0xd800 + ((c - 0x10000) >> 10));
-        put_unit(text, 0xdc00 + ((c - 0x10000) & 0x3ff));
-    } else if (c < 0x20 || c >= 0x7f)
-        put_unit(text, c);
-    else
-        fputc((int)c, text->out);
-}
-
-static void put_string(const struct text *text, const char *string)
-{
-    const unsigned char *at = (const unsigned char *)string;
-
-    fputc('"', text->out);
-    while (*at) {
-        const unsigned char *begin = at;
-        const uint32_t c = decode(&at);
-        /* Python escapes DEL no more than the compiler does. */
-        if ((c >= 0x80 && !text->ascii) || c == 0x7f)
-            fwrite(begin, 1, (size_t)(at - begin), text->out);
-        else
-            put_character(text, c);
-    }
-    fputc('"', text->out);
-}
-
-static void put_key(const struct text *text, const char *key, bool first)
-{
-    fputs(first ? "" : text->comma, text->out);
-    put_string(text, key);
-    fputs(text->colon, text->out);
-}
-
 /* Puts a list of N numbers of any type. */
-#define PUT_LIST(text, list, n)                                                                    \
+#define PUT_LIST(text, key, list, n)                                                               \
     do {                                                                                           \
-        fputc('[', (text)->out);                                                                   \
+        rfs_json_array(&(text)->json, key, (text)->form);                                          \
         for (size_t list_i = 0; list_i < (n); list_i++)                                            \
-            fprintf((text)->out, "%s%" PRId64, list_i > 0 ? (text)->comma : "",                    \
-                    (int64_t)(list)[list_i]);                                                      \
-        fputc(']', (text)->out);                                                                   \
+            rfs_json_put_i64(&(text)->json, NULL, (list)[list_i]);                                 \
+        rfs_json_end(&(text)->json);                                                               \
     } while (0)
 
-/* Puts a member that is the numbers of the first message, if there are any. */
+/* Puts the numbers of the first message, if there are any. */
 #define PUT_NUMBERS(text, key, messages, n)                                                        \
     do {                                                                                           \
-        if ((n) > 0 && (messages)[0]->n_dim > 0) {                                                 \
-            put_key(text, key, false);                                                             \
-            PUT_LIST(text, (messages)[0]->dim, (messages)[0]->n_dim);                              \
-        }                                                                                          \
+        if ((n) > 0 && (messages)[0]->n_dim > 0)                                                   \
+            PUT_LIST(text, key, (messages)[0]->dim, (messages)[0]->n_dim);                         \
     } while (0)
 
-static void put_number(const struct text *text, const char *key, int64_t number)
-{
-    put_key(text, key, false);
-    fprintf(text->out, "%" PRId64, number);
-}
-
 /* Puts the tensor map, flattened. */
-static void put_map(const struct text *text, const Straspb__ParallelLayouts *layout)
+static void put_map(struct text *text, const Straspb__ParallelLayouts *layout)
 {
-    bool first = true;
-
-    put_key(text, "tensor_map", false);
-    fputc('[', text->out);
+    rfs_json_array(&text->json, "tensor_map", text->form);
     for (size_t i = 0; i < layout->n_tensor_map; i++)
-        for (size_t k = 0; k < layout->tensor_map[i]->n_dim; k++, first = false)
-            fprintf(text->out, "%s%" PRId32, first ? "" : text->comma,
-                    layout->tensor_map[i]->dim[k]);
-    fputc(']', text->out);
+        for (size_t k = 0; k < layout->tensor_map[i]->n_dim; k++)
+            rfs_json_put_i64(&text->json, NULL, layout->tensor_map[i]->dim[k]);
+    rfs_json_end(&text->json);
 }
 
 /* Puts members in the order of their names, which is the compiler's. */
-static void put_param(const struct text *text, const struct rfs_strategy_doc *doc, size_t i)
+static void put_param(struct text *text, const struct rfs_strategy_doc *doc, size_t i)
 {
     const Straspb__ParallelLayouts *layout = doc->map.parallel_layout_item[i]->parallel_layouts;
     const struct rfs_strategy_doc_shape *shape = &doc->shapes[i];
 
-    fputc('{', text->out);
-    put_key(text, "dev_matrix", true);
-    PUT_LIST(text, layout->dev_matrix[0]->dim, layout->dev_matrix[0]->n_dim);
-    put_number(text, "field", layout->field);
+    PUT_LIST(text, "dev_matrix", layout->dev_matrix[0]->dim, layout->dev_matrix[0]->n_dim);
+    rfs_json_put_i64(&text->json, "field", layout->field);
     PUT_NUMBERS(text, "indices_offset", layout->indices_offset, layout->n_indices_offset);
-    put_number(text, "opt_weight_shard_size", layout->opt_weight_shard_size);
-    put_number(text, "opt_weight_shard_step", layout->opt_weight_shard_step);
+    rfs_json_put_i64(&text->json, "opt_weight_shard_size", layout->opt_weight_shard_size);
+    rfs_json_put_i64(&text->json, "opt_weight_shard_step", layout->opt_weight_shard_step);
     PUT_NUMBERS(text, "param_split_shape", layout->param_split_shape, layout->n_param_split_shape);
     put_map(text, layout);
-    if (shape->known) {
-        put_key(text, "tensor_shape", false);
-        PUT_LIST(text, shape->dims, shape->n);
-    }
-    fputc('}', text->out);
+    if (shape->known)
+        PUT_LIST(text, "tensor_shape", shape->dims, shape->n);
 }
 
-static void put_node(const struct text *text, const struct rfs_strategy_doc *doc, size_t i)
+static void put_node(struct text *text, const struct rfs_strategy_doc *doc, size_t i)
 {
     const Straspb__ParallelStrategys *node = doc->map.parallel_strategy_item[i]->parallel_strategys;
 
-    fputc('{', text->out);
-    put_key(text, "parallel_strategy", true);
-    fputc('[', text->out);
-    for (size_t k = 0; k < node->n_parallel_strategy; k++) {
-        fputs(k > 0 ? text->comma : "", text->out);
-        PUT_LIST(text, node->parallel_strategy[k]->dim, node->parallel_strategy[k]->n_dim);
-    }
-    fputc(']', text->out);
-    put_number(text, "stage", node->stage);
-    fputc('}', text->out);
+    rfs_json_array(&text->json, "parallel_strategy", text->form);
+    for (size_t k = 0; k < node->n_parallel_strategy; k++)
+        PUT_LIST(text, NULL, node->parallel_strategy[k]->dim, node->parallel_strategy[k]->n_dim);
+    rfs_json_end(&text->json);
+    rfs_json_put_u64(&text->json, "stage", node->stage);
 }
 
 /* One of the two objects of a file. */
@@ -600,7 +519,7 @@ struct object {
     const char *key;
     size_t n;
     const char *(*name)(const struct rfs_strategy_doc *doc, size_t i);
-    void (*put)(const struct text *text, const struct rfs_strategy_doc *doc, size_t i);
+    void (*put)(struct text *text, const struct rfs_strategy_doc *doc, size_t i);
 };
 
 static const char *name_of_param(const struct rfs_strategy_doc *doc, size_t i)
@@ -620,7 +539,7 @@ struct named {
 
 RFS_COMPARE(by_name, struct named, x, y, strcmp(x->name, y->name))
 
-static int put_object(const struct text *text, const struct rfs_strategy_doc *doc,
+static int put_object(struct text *text, const struct rfs_strategy_doc *doc,
                       const struct object *object, bool sorted, struct rfs_error *err)
 {
     RFS_FREE struct named *items = calloc(object->n + 1, sizeof *items);
@@ -641,13 +560,13 @@ static int put_object(const struct text *text, const struct rfs_strategy_doc *do
         return rfs_fail_memory(err);
     if (sorted)
         RFS_SORT(items, n, by_name);
-    put_key(text, object->key, false);
-    fputc('{', text->out);
+    rfs_json_object(&text->json, object->key, text->form);
     for (size_t i = 0; i < n; i++) {
-        put_key(text, items[i].name, i == 0);
+        rfs_json_object(&text->json, items[i].name, text->form);
         object->put(text, doc, items[i].item);
+        rfs_json_end(&text->json);
     }
-    fputc('}', text->out);
+    rfs_json_end(&text->json);
     return 0;
 }
 
@@ -687,7 +606,11 @@ int rfs_strategy_doc_json(const struct rfs_strategy_doc *doc, bool merged, char 
                                   name_of_param, put_param};
     const struct object operators = {"parallel_strategy_item", doc->map.n_parallel_strategy_item,
                                      name_of_node, put_node};
-    struct text text = {NULL, merged ? ", " : ",", merged ? ": " : ":", merged};
+    struct rfs_bytes bytes = {0};
+    struct text text = {
+        {.bytes = &bytes, .escapes = merged ? RFS_JSON_ASCII : RFS_JSON_UTF8},
+        merged ? RFS_JSON_SPACED : RFS_JSON_TIGHT,
+    };
     int rc = rfs_strategy_doc_check_lost(doc, err)
                  ?: check_names(doc, &params, err)
                  ?: check_names(doc, &operators, err)
@@ -696,21 +619,18 @@ int rfs_strategy_doc_json(const struct rfs_strategy_doc *doc, bool merged, char 
     *data = NULL;
     if (rc)
         return rc;
-    text.out = open_memstream(data, size);
-    if (!text.out)
-        return rfs_fail_memory(err);
-    fputc('{', text.out);
-    put_key(&text, "current_stage", true);
-    fprintf(text.out, "%" PRIu32, doc->map.current_stage);
+    rfs_json_object(&text.json, NULL, text.form);
+    rfs_json_put_u64(&text.json, "current_stage", doc->map.current_stage);
     rc = put_object(&text, doc, merged ? &operators : &params, !merged, err)
              ?: put_object(&text, doc, merged ? &params : &operators, !merged, err);
-    fputc('}', text.out);
-    const bool failed = ferror(text.out) != 0;
-    if (fclose(text.out) != 0 || failed)
-        rc = rc ? rc : rfs_fail_memory(err);
+    rfs_json_end(&text.json);
+    if (rc == 0 && !rfs_bytes_put(&bytes, "", 1))
+        rc = rfs_fail_memory(err);
     if (rc) {
-        free(*data);
-        *data = NULL;
+        rfs_bytes_free(&bytes);
+        return rc;
     }
-    return rc;
+    *data = (char *)bytes.data;
+    *size = bytes.n - 1;
+    return 0;
 }

@@ -152,17 +152,17 @@ static void test_names(void **state)
     static const char text[] =
         "{\"parallel_strategy_item\":{\"b\":{\"stage\":0},\"a\":{\"stage\":0},"
         "\"b\":{\"stage\":0,\"parallel_strategy\":[[1,2]]},"
-        "\"\\u00e4\\ud83d\\ude00\\n\\\"\":{\"stage\":0}}," PARAMS "}";
+        "\"\\u00e4\\ud83d\\ude00\\n\\\"\x7f\":{\"stage\":0}}," PARAMS "}";
     static const char compiled[] =
         "{\"current_stage\":1," PARAMS ",\"parallel_strategy_item\":{"
         "\"a\":{\"parallel_strategy\":[],\"stage\":0},\"b\":{\"parallel_strategy\":[[1,2]],"
         "\"stage\":0},"
-        "\"\xc3\xa4\xf0\x9f\x98\x80\\n\\\"\":{\"parallel_strategy\":[],\"stage\":0}}}";
+        "\"\xc3\xa4\xf0\x9f\x98\x80\\n\\\"\x7f\":{\"parallel_strategy\":[],\"stage\":0}}}";
     static const char merged[] =
         "{\"current_stage\": 1, \"parallel_strategy_item\": {"
         "\"b\": {\"parallel_strategy\": [[1, 2]], \"stage\": 0}, "
         "\"a\": {\"parallel_strategy\": [], \"stage\": 0}, "
-        "\"\\u00e4\\ud83d\\ude00\\n\\\"\": {\"parallel_strategy\": [], \"stage\": 0}}, "
+        "\"\\u00e4\\ud83d\\ude00\\n\\\"\\u007f\": {\"parallel_strategy\": [], \"stage\": 0}}, "
         "\"parallel_layout_item\": {\"w\": {\"dev_matrix\": [2], \"field\": 0, "
         "\"opt_weight_shard_size\": 0, \"opt_weight_shard_step\": 0, \"tensor_map\": [0]}}}";
     struct rfs_strategy_doc doc;
