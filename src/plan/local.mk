@@ -8,6 +8,8 @@ librfs_la_SOURCES += \
 	src/plan/internal.h \
 	src/plan/names.c \
 	src/plan/names.h \
+	src/plan/needed.c \
+	src/plan/needed.h \
 	src/plan/notes.c \
 	src/plan/notes.h \
 	src/plan/params.c \

@@ -12,6 +12,8 @@ librfs_la_SOURCES += \
 	src/view/hfai_view.h \
 	src/view/hidden.c \
 	src/view/hidden.h \
+	src/view/inspect.c \
+	src/view/inspect.h \
 	src/view/internal.h \
 	src/view/library.c \
 	src/view/memory_limit.c \

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `reshard convert check`: shows whether conversion rules fit a source, and their result. */
 #include "base/cleanup.h"
-#include "plan/by_rules.h"
 #include "tool/common/command.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
-#include "view/plans.h"
-#include "view/rules_view.h"
+#include "view/inspect.h"
 
 struct request {
     const char *rules, *source;
@@ -25,51 +23,33 @@ static int take_word(void *given, const char *word, struct rfs_error *err)
                : rfs_fail_usage(err, "reshard convert check", "unknown action '%s'", word);
 }
 
-/* Returns of how many source tensors a tensor is made. */
-static size_t count_sources(const struct rfs_rules_map *map, const struct rfs_rules_made *made)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < made->n; i++) {
-        const struct rfs_rules_link *link = &map->links.data[made->links + i];
-        n += i == 0 || link->source != link[-1].source;
-    }
-    return n;
-}
-
 static const struct rfs_column columns[] = {
     {"tensor", RFS_CELL_TEXT},    {"shape", RFS_CELL_JSON}, {"dtype", RFS_CELL_TEXT},
     {"sources", RFS_CELL_NUMBER}, {"rule", RFS_CELL_TEXT},
 };
 
-static void list_made(const struct rfs_rules_map *map, struct rfs_table *table)
+static void print(const struct request *request, reshard_view *view,
+                  const struct rfs_inspect_rules *rules)
 {
-    for (size_t i = 0; i < map->made.n; i++) {
-        const struct rfs_rules_made *made = &map->made.data[i];
-        rfs_table_text(table, made->name);
-        rfs_table_dims(table, made->type.ndim, made->type.dims);
-        rfs_table_text(table, rfs_dtype_name(made->shown));
-        rfs_table_u64(table, count_sources(map, made));
-        rfs_table_add(table, "%s: line %" PRIu32, made->file, made->line);
-    }
-}
-
-static void print(const struct request *request, const struct rfs_view_plans *plans)
-{
-    const struct rfs_rules_map *map = rfs_by_rules_map(plans->by_rules);
-    const size_t sources = rfs_by_rules_sources(plans->by_rules);
-    const size_t incomplete = rfs_by_rules_incomplete(plans->by_rules);
     struct rfs_table table = RFS_TABLE(columns, request->json);
 
-    list_made(map, &table);
+    for (size_t i = 0; i < rules->made; i++) {
+        struct rfs_inspect_made made;
+        rfs_inspect_made(view, i, &made);
+        rfs_table_text(&table, made.name);
+        rfs_table_dims(&table, made.type->ndim, made.type->dims);
+        rfs_table_text(&table, rfs_dtype_name(made.shown));
+        rfs_table_u64(&table, made.sources);
+        rfs_table_add(&table, "%s: line %" PRIu32, made.file, made.line);
+    }
     if (request->json) {
         struct rfs_json_write json = {.file = stdout, .indent = 2};
         rfs_json_object(&json, NULL, RFS_JSON_LINES);
-        rfs_json_put_text(&json, "from", map->side[!map->from_left]);
-        rfs_json_put_text(&json, "to", map->side[map->from_left]);
-        rfs_json_put_u64(&json, "source_tensors", sources);
-        rfs_json_put_u64(&json, "dropped", map->dropped);
-        rfs_json_put_u64(&json, "incomplete", incomplete);
+        rfs_json_put_text(&json, "from", rules->from);
+        rfs_json_put_text(&json, "to", rules->to);
+        rfs_json_put_u64(&json, "source_tensors", rules->sources);
+        rfs_json_put_u64(&json, "dropped", rules->dropped);
+        rfs_json_put_u64(&json, "incomplete", rules->incomplete);
         rfs_table_put_json(&table, &json, "made");
         rfs_json_end(&json);
         putchar('\n');
@@ -77,11 +57,11 @@ static void print(const struct request *request, const struct rfs_view_plans *pl
         if (request->list)
             rfs_table_print(&table, stdout);
         printf("%s: %zu tensors of %s make %zu of %s; %zu more are left out\n", request->source,
-               sources - map->dropped, map->side[!map->from_left], map->made.n,
-               map->side[map->from_left], map->dropped);
-        if (incomplete > 0)
+               rules->sources - rules->dropped, rules->from, rules->made, rules->to,
+               rules->dropped);
+        if (rules->incomplete > 0)
             printf("%zu of those that are made need a lost part of the source, and are left out\n",
-                   incomplete);
+                   rules->incomplete);
     }
     rfs_table_free(&table);
 }
@@ -92,7 +72,7 @@ static int run(void *given, struct rfs_error *err)
 {
     struct request *request = given;
     RFS_CLEANUP(close_view) reshard_view *view = NULL;
-    struct rfs_view_plans plans;
+    struct rfs_inspect_rules rules;
 
     if (!request->checks || !request->source)
         return rfs_fail_usage(err, "reshard convert check RULES SRC --hf-config FILE",
@@ -103,13 +83,9 @@ static int run(void *given, struct rfs_error *err)
     if (rc == 0)
         rc = rfs_tool_open(request->source, &request->options, NULL, NULL, NULL, &view, err);
     if (rc == 0)
-        rc = rfs_view_plans(view, &plans, err);
-    if (rc == 0 && !plans.by_rules)
-        rc = rfs_fail_usage(err, "a checkpoint of a model", "the source cannot be converted");
+        rc = rfs_inspect_rules(view, &rules, err);
     if (rc == 0)
-        rc = rfs_view_compare_copies(rfs_view_only(view), err);
-    if (rc == 0)
-        print(request, &plans);
+        print(request, view, &rules);
     return rc;
 }
 

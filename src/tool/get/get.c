@@ -6,14 +6,12 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/suggest.h"
-#include "formats/npy/npy.h"
-#include "formats/safetensors/safetensors.h"
 #include "tool/common/command.h"
 #include "tool/common/output.h"
 #include "tool/common/source.h"
 #include "tool/common/sweep.h"
 #include "tool/common/tool.h"
-#include "view/internal.h"
+#include "view/inspect.h"
 
 #include <unistd.h>
 
@@ -39,18 +37,13 @@ struct getting {
 
 /* ---- which tensor ---------------------------------------------------------------------------- */
 
-static const char *source_name(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor)
-{
-    return rfs_catalog_name(whole->catalog, tensor->target->name);
-}
-
 /* Finds a tensor by the name that files show, or else by its name in the source. */
 static const struct rfs_whole_tensor *find(const struct rfs_whole *whole, const char *name)
 {
     const struct rfs_whole_tensor *found = rfs_whole_find(whole, name);
 
     for (size_t i = 0; !found && i < whole->n; i++)
-        if (strcmp(source_name(whole, &whole->tensors[i]), name) == 0)
+        if (strcmp(rfs_inspect_source_name(whole, &whole->tensors[i]), name) == 0)
             found = &whole->tensors[i];
     return found;
 }
@@ -68,15 +61,14 @@ static int has_none(const struct getting *getting, struct rfs_error *err)
 {
     const struct request *request = getting->request;
     const struct rfs_whole *whole = &getting->whole;
-    const struct rfs_strategy *dst = request->rank >= 0 ? whole->view->dst : NULL;
-    const ptrdiff_t at = dst ? rfs_strategy_find(dst, request->name) : -1;
     const struct rfs_where where = RFS_OF(whole->path, request->name);
     const char *near = nearest(whole, request->name);
     char remedy[64];
+    uint32_t rank;
+    uint32_t stage;
 
-    if (at >= 0) {
-        const uint32_t stage = rfs_strategy_next_stage(dst, (size_t)at, 0);
-        snprintf(remedy, sizeof remedy, "--rank %u", stage * rfs_strategy_devices(dst));
+    if (request->rank >= 0 && rfs_inspect_rank_with(whole, request->name, &rank, &stage)) {
+        snprintf(remedy, sizeof remedy, "--rank %u", rank);
         return rfs_fail(err, -ENOENT, where, remedy,
                         "rank_%u of the destination does not have it; stage %u has",
                         (unsigned)request->rank, stage);
@@ -90,29 +82,17 @@ static int has_none(const struct getting *getting, struct rfs_error *err)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-RFS_CLEANUP_OF(free_image, struct rfs_image *, rfs_image_free)
-
 /* Writes the header before the tensor's bytes. */
 static int write_head(struct getting *getting, struct rfs_error *err)
 {
-    const struct rfs_params *params = getting->whole.params;
-    const uint32_t position = (uint32_t)(getting->tensor->target - params->targets);
-    RFS_FREE struct rfs_image_tensor *tensor =
-        rfs_view_list_tensors(getting->whole.catalog, params, &position, 1);
-    const struct rfs_safetensors_content content = {
-        .tensors = tensor, .n = 1, .path = rfs_catalog_path(getting->whole.catalog)};
-    RFS_CLEANUP(free_image) struct rfs_image *image = NULL;
-    int rc;
+    struct rfs_bytes head;
+    int rc = rfs_inspect_head(&getting->whole, getting->tensor,
+                              getting->request->format == SAFETENSORS, &head, err);
 
-    if (!tensor)
-        return rfs_fail_memory(err);
-    if (getting->request->format == SAFETENSORS)
-        rc = rfs_safetensors_encode(&content, &image, err);
-    else if ((rc = rfs_npy_encode(tensor->type, position, &image)) != 0)
-        rc = rc == -ENOMEM ? rfs_fail_memory(err)
-                           : rfs_fail(err, rc, RFS_OF(getting->whole.path, getting->tensor->name),
-                                      NULL, "the file would be too large");
-    return rc ? rc : rfs_output_add(&getting->output, image->literals, image->literal_bytes, err);
+    if (rc == 0)
+        rc = rfs_output_add(&getting->output, head.data, head.n, err);
+    rfs_bytes_free(&head);
+    return rc;
 }
 
 static const struct rfs_whole_tensor *tensor_of(void *ctx, size_t item, unsigned side)

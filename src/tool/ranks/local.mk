@@ -1,3 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-librfstool_la_SOURCES += \
-	src/tool/ranks/ranks_needed.c src/tool/ranks/ranks_needed.h
+librfstool_la_SOURCES += src/tool/ranks/ranks.c

@@ -55,3 +55,8 @@ tests_unit_plan_test_failures_SOURCES = \
 	tests/unit/plan/test_failures.c
 tests_unit_plan_test_failures_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_plan_test_failures_LDFLAGS = -Wl,--wrap=rfs_pool_for
+
+check_PROGRAMS += tests/unit/plan/test_needed
+TESTS += tests/unit/plan/test_needed
+tests_unit_plan_test_needed_SOURCES = tests/unit/plan/test_needed.c
+tests_unit_plan_test_needed_LDADD = librfs.la $(CMOCKA_LIBS)

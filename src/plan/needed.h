@@ -24,6 +24,8 @@ int rfs_needed_open(const struct rfs_strategy *src, const struct rfs_strategy *d
                     struct rfs_needed **out, struct rfs_error *err);
 void rfs_needed_free(struct rfs_needed *needed);
 
+/* Returns the number of ranks of the destination. */
+uint32_t rfs_needed_ranks(const struct rfs_needed *needed);
 /* Returns the number of ranks of the source. */
 uint32_t rfs_needed_sources(const struct rfs_needed *needed);
 
