@@ -7,6 +7,7 @@ librfstool_la_SOURCES = \
 	src/tool/common/command.h \
 	src/tool/common/fit.c src/tool/common/fit.h \
 	src/tool/common/hash.c src/tool/common/hash.h \
+	src/tool/common/manifest.c src/tool/common/manifest.h \
 	src/tool/common/numbers.c src/tool/common/numbers.h \
 	src/tool/common/output.c src/tool/common/output.h \
 	src/tool/common/progress.c src/tool/common/progress.h \

@@ -4,13 +4,13 @@
  * written and read again.
  */
 #include "tests/fuzz/fuzz.h"
-#include "tool/export/manifest.h"
+#include "tool/common/manifest.h"
 
 static bool parse(const char *text, size_t size, struct rfs_manifest *manifest)
 {
     struct rfs_error err = {0};
 
-    REQUIRE(rfs_manifest_init(manifest) == 0);
+    REQUIRE(rfs_manifest_init(manifest, RFS_MANIFEST_FILES) == 0);
     return require_result(rfs_manifest_parse("reshard-manifest.json", text, size, manifest, &err),
                           &err);
 }
@@ -18,7 +18,7 @@ static bool parse(const char *text, size_t size, struct rfs_manifest *manifest)
 static void check_paths(const struct rfs_manifest *manifest)
 {
     for (uint32_t i = 0; i < manifest->entries.n; i++) {
-        const char *path = rfs_intern_text(manifest->paths, i);
+        const char *path = rfs_intern_text(manifest->names, i);
 
         REQUIRE(path[0] != '\0' && path[0] != '/' && path[strlen(path) - 1] != '/');
         REQUIRE(strncmp(path, "../", 3) != 0 && strcmp(path, "..") != 0);

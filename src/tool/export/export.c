@@ -167,7 +167,7 @@ static int begin_manifest(struct rfs_export *export, struct rfs_error *err)
     struct rfs_manifest *mine = &export->saver.manifest;
 
     for (size_t i = 0; i < export->known.entries.n; i++) {
-        const char *path = rfs_intern_text(export->known.paths, (uint32_t)i);
+        const char *path = rfs_intern_text(export->known.names, (uint32_t)i);
         if (rfs_manifest_put(mine, path, &export->known.entries.data[i]))
             return rfs_fail_memory(err);
     }
@@ -192,7 +192,7 @@ static int write_files(struct rfs_export *export, struct rfs_error *err)
     /* The manifest comes before anything that it vouches for. */
     int rc = rfs_dest_make(&export->dest, err)
              ?: rfs_export_remove_stale(export, err)
-             ?: rfs_manifest_saver_save(&export->saver, err);
+             ?: rfs_saver_save(&export->saver, err);
 
     if (rc)
         return rc;
@@ -202,7 +202,7 @@ static int write_files(struct rfs_export *export, struct rfs_error *err)
     if (export->stale.entries.n > 0 && export->task.number == 0)
         rfs_export_other_manifests(export, export->task.count, true);
     rc = rfs_export_write(export, err);
-    const int saved = rfs_manifest_saver_save(&export->saver, &later);
+    const int saved = rfs_saver_save(&export->saver, &later);
     if (rc == 0 && saved) {
         *err = later;
         return saved;
@@ -261,11 +261,11 @@ static int set_up(struct rfs_export *export, struct rfs_error *err)
     export->threads = options->threads;
     export->task = options->task;
     rfs_progress_init(&export->progress, options->json);
-    const bool room =
-        rfs_manifest_init(&export->known) == 0 && rfs_manifest_init(&export->stale) == 0 &&
-        (export->shown_paths = rfs_intern_new()) != NULL &&
-        rfs_manifest_saver_init(&export->saver, &export->dest, !options->no_fsync) == 0 &&
-        (export->source_paths = rfs_intern_new()) != NULL;
+    const bool room = rfs_manifest_init(&export->known, RFS_MANIFEST_FILES) == 0 &&
+                      rfs_manifest_init(&export->stale, RFS_MANIFEST_FILES) == 0 &&
+                      (export->shown_paths = rfs_intern_new()) != NULL &&
+                      rfs_saver_init(&export->saver, &export->dest, !options->no_fsync) == 0 &&
+                      (export->source_paths = rfs_intern_new()) != NULL;
     if (!room)
         return rfs_fail_memory(err);
     if (export->task.count == 0)
@@ -287,7 +287,7 @@ static void tear_down(struct rfs_export *export)
     rfs_manifest_free(&export->known);
     rfs_manifest_free(&export->stale);
     rfs_intern_free(export->shown_paths);
-    rfs_manifest_saver_destroy(&export->saver);
+    rfs_saver_destroy(&export->saver);
     rfs_dest_close(&export->dest);
     rfs_progress_destroy(&export->progress);
 }

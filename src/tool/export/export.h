@@ -17,8 +17,7 @@
 #include "reshard.h"
 #include "tool/common/args.h"
 #include "tool/common/progress.h"
-#include "tool/export/dest.h"
-#include "tool/export/manifest.h"
+#include "tool/export/saver.h"
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
@@ -95,7 +94,7 @@ struct rfs_export {
     struct rfs_manifest known; /* entries of manifests that were there, for files of the view; all
                                   without a view */
     struct rfs_manifest stale; /* the other entries */
-    struct rfs_manifest_saver saver; /* saver of this task's manifest */
+    struct rfs_saver saver;    /* saver of this task's manifest */
     struct rfs_progress progress;
 
     uint64_t bytes_written, bytes_kept, files_written, files_kept;

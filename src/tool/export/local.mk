@@ -2,8 +2,8 @@
 librfstool_la_SOURCES += \
 	src/tool/export/dest.c src/tool/export/dest.h \
 	src/tool/export/export.c src/tool/export/export.h \
-	src/tool/export/manifest.c src/tool/export/manifest.h \
 	src/tool/export/resume.c \
+	src/tool/export/saver.c src/tool/export/saver.h \
 	src/tool/export/task.c \
 	src/tool/export/verify_export.c \
 	src/tool/export/wave.c src/tool/export/wave.h \

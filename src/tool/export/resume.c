@@ -41,10 +41,10 @@ static int sort_out(struct rfs_export *export, struct rfs_error *err)
 {
     struct rfs_manifest *known = &export->known;
     struct rfs_manifest shown;
-    int rc = rfs_manifest_init(&shown);
+    int rc = rfs_manifest_init(&shown, RFS_MANIFEST_FILES);
 
     for (uint32_t i = 0; rc == 0 && i < known->entries.n; i++) {
-        const char *path = rfs_intern_text(known->paths, i);
+        const char *path = rfs_intern_text(known->names, i);
         const bool is_shown = rfs_intern_find(export->shown_paths, path, strlen(path)) != RFS_NO_ID;
         rc = rfs_manifest_put(is_shown ? &shown : &export->stale, path, &known->entries.data[i]);
     }
@@ -66,7 +66,7 @@ bool rfs_export_is_stale(const struct rfs_export *export, uint32_t i)
 {
     struct stat st;
 
-    return rfs_dest_stat(&export->dest, rfs_intern_text(export->stale.paths, i), &st) == 0 &&
+    return rfs_dest_stat(&export->dest, rfs_intern_text(export->stale.names, i), &st) == 0 &&
            S_ISREG(st.st_mode);
 }
 
@@ -84,7 +84,7 @@ static int refuse_stale(const struct rfs_export *export, struct rfs_error *err)
         return rfs_fail_memory(err);
     for (uint32_t i = 0; i < export->stale.entries.n; i++)
         if (rfs_export_is_stale(export, i))
-            paths[n++] = rfs_intern_text(export->stale.paths, i);
+            paths[n++] = rfs_intern_text(export->stale.names, i);
     if (n == 0 || export->options->force)
         return 0;
     RFS_SORT(paths, n, by_text);
@@ -102,7 +102,7 @@ int rfs_export_remove_stale(struct rfs_export *export, struct rfs_error *err)
     int rc = 0;
 
     for (uint32_t i = 0; rc == 0 && i < export->stale.entries.n; i++) {
-        const char *path = rfs_intern_text(export->stale.paths, i);
+        const char *path = rfs_intern_text(export->stale.names, i);
         if (!rfs_export_is_stale(export, i))
             continue;
         const int gone = rfs_dest_remove(&export->dest, path);
@@ -392,16 +392,10 @@ int rfs_export_check(struct rfs_export *export, struct rfs_error *err)
 
 static int read_manifest(struct rfs_export *export, const char *name, struct rfs_error *err)
 {
-    RFS_FREE char *text = NULL;
-    size_t size = 0;
-
     RFS_FREE char *path = rfs_text_printf("%s/%s", export->dest.path, name);
-    if (!path)
-        return rfs_fail_memory(err);
-    int rc = rfs_store_read_whole(path, RFS_MANIFEST_BYTES, &text, &size, err);
-    if (rc == -ENOENT) /* another task has just merged it */
-        return 0;
-    return rc ? rc : rfs_manifest_parse(path, text, size, &export->known, err);
+    const int rc = path ? rfs_manifest_read(path, &export->known, err) : rfs_fail_memory(err);
+
+    return rc == -ENOENT ? 0 : rc; /* another task has just merged it */
 }
 
 /* Reads all manifests; *others: whether there is anything else. */

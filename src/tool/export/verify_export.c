@@ -83,7 +83,7 @@ static int verify_entry(void *ctx, size_t i)
 {
     struct verifying *verifying = ctx;
     struct rfs_export *export = verifying->export;
-    const char *path = rfs_intern_text(export->known.paths, (uint32_t)i);
+    const char *path = rfs_intern_text(export->known.names, (uint32_t)i);
     const struct rfs_manifest_entry *entry = &export->known.entries.data[i];
 
     if (is_my_entry(export, i))
@@ -167,7 +167,7 @@ int rfs_export_verify(struct rfs_export *export, struct rfs_error *err)
     rfs_progress_end(&export->progress);
     for (uint32_t i = 0; i < export->stale.entries.n; i++)
         if (is_my_entry(export, i) && rfs_export_is_stale(export, i))
-            report(&verifying, rfs_intern_text(export->stale.paths, i), 0,
+            report(&verifying, rfs_intern_text(export->stale.names, i), 0,
                    "it is of another export");
     export->files_kept = verifying.good;
     export->bytes_kept = verifying.bytes;

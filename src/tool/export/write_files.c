@@ -107,7 +107,7 @@ static int finish_file(struct run *run, struct writing *writing, struct rfs_erro
     rfs_turns_add(&run->turns, &export->files_written, 1);
     rfs_turns_add(&run->turns, &export->bytes_written, file->size);
     rfs_progress_file(&export->progress);
-    return rfs_manifest_saver_add(&export->saver, file->path, &entry, err);
+    return rfs_saver_add(&export->saver, file->path, &entry, err);
 }
 
 /* ---- spans ----------------------------------------------------------------------------------- */

@@ -15,8 +15,8 @@
 #include "store/crypt/cipher.h"
 #include "tool/common/args.h"
 #include "tool/common/command.h"
+#include "tool/common/manifest.h"
 #include "tool/common/show.h"
-#include "tool/export/manifest.h"
 
 #include <pthread.h>
 #include <strings.h>
@@ -280,19 +280,6 @@ static void tell_mount(struct rfs_info_report *report, const char *path)
 
 /* ---- exports --------------------------------------------------------------------------------- */
 
-static int add_manifest(const char *folder, const char *name, struct rfs_manifest *manifest,
-                        struct rfs_error *err)
-{
-    RFS_FREE char *path = rfs_path_join(folder, name);
-    RFS_FREE char *text = NULL;
-    size_t size = 0;
-
-    if (!path)
-        return rfs_fail_memory(err);
-    const int rc = rfs_store_read_whole(path, RFS_MANIFEST_BYTES, &text, &size, err);
-    return rc ? rc : rfs_manifest_parse(path, text, size, manifest, err);
-}
-
 /* Counts files that are not as long as the manifest says, or not there. */
 static size_t count_wrong(const char *folder, const struct rfs_manifest *manifest, char *first,
                           size_t size)
@@ -300,7 +287,7 @@ static size_t count_wrong(const char *folder, const struct rfs_manifest *manifes
     size_t wrong = 0;
 
     for (size_t i = 0; i < manifest->entries.n; i++) {
-        const char *name = rfs_intern_text(manifest->paths, (uint32_t)i);
+        const char *name = rfs_intern_text(manifest->names, (uint32_t)i);
         RFS_FREE char *path = rfs_printed_memory(rfs_path_join(folder, name));
         struct stat st;
         if (rfs_store_stat(path, &st) == 0 &&
@@ -343,11 +330,12 @@ static int tell_export(struct rfs_info_report *report, const char *path, struct 
     RFS_CLOSE_DIR struct rfs_dir dir = {0};
     const bool listed = rfs_dir_open(path, &dir) == 0;
     bool found = false;
-    int rc = rfs_manifest_init(&manifest) ? rfs_fail_memory(err) : 0;
+    int rc = rfs_manifest_init(&manifest, RFS_MANIFEST_FILES) ? rfs_fail_memory(err) : 0;
 
     for (const struct dirent *entry; listed && rc == 0 && (entry = rfs_dir_next(&dir)) != NULL;)
         if (rfs_manifest_is_name(entry->d_name)) {
-            rc = add_manifest(path, entry->d_name, &manifest, err);
+            RFS_FREE char *file = rfs_printed_memory(rfs_path_join(path, entry->d_name));
+            rc = rfs_manifest_read(file, &manifest, err);
             found = true;
         }
     if (rc == 0 && found)

@@ -3,8 +3,8 @@
 #include "tool/verify/verify.h"
 
 #include "base/cleanup.h"
+#include "base/io.h"
 #include "base/json_write.h"
-#include "base/store.h"
 #include "base/text.h"
 #include "tool/common/command.h"
 #include "tool/common/show.h"
@@ -465,16 +465,13 @@ static bool is_there(const char *path)
 static int load_sums(struct rfs_verify *verify, struct rfs_error *err)
 {
     const struct rfs_verify_options *options = verify->options;
-    RFS_FREE char *text = NULL;
-    size_t size = 0;
 
-    if (rfs_sums_init(&verify->sums))
+    if (rfs_manifest_init(&verify->sums, RFS_MANIFEST_TENSORS))
         return rfs_fail_memory(err);
     if (!options->manifest || options->write || !is_there(options->manifest))
         return 0;
     verify->has_sums = true;
-    const int rc = rfs_store_read_whole(options->manifest, RFS_SUMS_BYTES, &text, &size, err);
-    return rc ? rc : rfs_sums_parse(options->manifest, text, size, &verify->sums, err);
+    return rfs_manifest_read(options->manifest, &verify->sums, err);
 }
 
 static void find_sum(struct rfs_verify *verify, const char *name, const char *detail)
@@ -484,16 +481,16 @@ static void find_sum(struct rfs_verify *verify, const char *name, const char *de
 
 static void check_sums(struct rfs_verify *verify)
 {
-    const struct rfs_sums *sums = &verify->sums;
+    const struct rfs_manifest *sums = &verify->sums;
 
     for (size_t i = 0; i < verify->tree.n; i++) {
         const struct rfs_verify_item *item = &verify->items[i];
-        struct rfs_sums_entry *entry = rfs_sums_find(sums, item->tree->name);
+        struct rfs_manifest_entry *entry = rfs_manifest_find(sums, item->tree->name);
         if (entry)
             entry->met = true;
         if (!entry)
             find_sum(verify, item->tree->name, "is not in the manifest");
-        else if (!rfs_sums_fit(entry, item->tree->type))
+        else if (!rfs_manifest_fits(sums, entry, item->tree->type))
             find_sum(verify, item->tree->name, "has another dtype or shape in the manifest");
         else if (!rfs_hash_equal(entry->hash, item->hash))
             find_sum(verify, item->tree->name, "has other bytes than the manifest says");
@@ -506,12 +503,27 @@ static void check_sums(struct rfs_verify *verify)
                      "is in the manifest, and not in the tree");
 }
 
+static int save_sums(const struct rfs_manifest *sums, const char *path, struct rfs_error *err)
+{
+    RFS_FREE char *text = NULL;
+    const char *what;
+    size_t size = 0;
+
+    if (rfs_manifest_text(sums, &text, &size))
+        return rfs_fail_memory(err);
+    const int rc = rfs_io_write_whole(path, text, size, true, &what);
+    return rc ? rfs_fail(err, rc, RFS_IN(path), "a folder that you may write to",
+                         "cannot be written: %s", strerror(-rc))
+              : 0;
+}
+
 /* Writes the manifest; the tree has no faults. */
 static int write_sums(struct rfs_verify *verify, struct rfs_error *err)
 {
     for (size_t i = 0; i < verify->tree.n; i++) {
         const struct rfs_verify_item *item = &verify->items[i];
-        const int rc = rfs_sums_put(&verify->sums, item->tree->name, item->tree->type, item->hash);
+        const int rc =
+            rfs_manifest_put_tensor(&verify->sums, item->tree->name, item->tree->type, item->hash);
         if (rc == -EEXIST)
             return rfs_fail(err, rc, RFS_OF(verify->tree.path, item->tree->name),
                             "verify without --manifest",
@@ -519,7 +531,7 @@ static int write_sums(struct rfs_verify *verify, struct rfs_error *err)
         if (rc)
             return rfs_fail_memory(err);
     }
-    return rfs_sums_save(&verify->sums, verify->options->manifest, err);
+    return save_sums(&verify->sums, verify->options->manifest, err);
 }
 
 static int do_manifest(struct rfs_verify *verify, struct rfs_error *err)
@@ -627,7 +639,7 @@ static int run(void *request, struct rfs_error *err)
     free(verify.items);
     free(verify.lost);
     rfs_findings_free(&verify.findings);
-    rfs_sums_free(&verify.sums);
+    rfs_manifest_free(&verify.sums);
     rfs_whole_close(&verify.shown);
     rfs_whole_close(&verify.cut);
     rfs_whole_close(&verify.src);

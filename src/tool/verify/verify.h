@@ -16,10 +16,10 @@
 #pragma once
 
 #include "tool/common/args.h"
+#include "tool/common/manifest.h"
 #include "tool/common/progress.h"
-#include "view/whole_tensors.h"
 #include "tool/verify/findings.h"
-#include "tool/verify/sums.h"
+#include "view/whole_tensors.h"
 
 struct rfs_verify_options {
     const char *tree;
@@ -57,9 +57,9 @@ struct rfs_verify {
     struct rfs_verify_item *items; /* the tree's tensors, in their order, then the lost */
     struct rfs_whole_tensor *lost; /* [n_lost] tensors of the tree, without a target */
     size_t n_lost;
-    bool damaged;         /* some rank of the tree is damaged or missing */
-    size_t values;        /* compared values that are not tensors */
-    struct rfs_sums sums; /* sums of the manifest, if it exists */
+    bool damaged;             /* some rank of the tree is damaged or missing */
+    size_t values;            /* compared values that are not tensors */
+    struct rfs_manifest sums; /* sums of the manifest, if it exists */
     bool has_sums;
     struct rfs_findings findings;
     struct rfs_progress progress;

@@ -4,8 +4,8 @@
  * folder of one.
  */
 #include "tests/support/tree.h"
+#include "tool/common/manifest.h"
 #include "tool/export/dest.h"
-#include "tool/export/manifest.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +44,7 @@ static void expect(const struct rfs_manifest *manifest, const char *path, uint64
 
 static void fill(struct rfs_manifest *manifest)
 {
-    assert_int_equal(rfs_manifest_init(manifest), 0);
+    assert_int_equal(rfs_manifest_init(manifest, RFS_MANIFEST_FILES), 0);
     manifest->source = strdup("/data/with \"quotes\" and \\ and \xff");
     manifest->options = strdup("src_strategy=a\\,b");
     manifest->task = 1;
@@ -62,7 +62,7 @@ static void manifests_are_read_as_they_were_written(void **state)
     (void)state;
     fill(&written);
     assert_int_equal(rfs_manifest_text(&written, &text, &size), 0);
-    assert_int_equal(rfs_manifest_init(&read), 0);
+    assert_int_equal(rfs_manifest_init(&read, RFS_MANIFEST_FILES), 0);
     struct rfs_error err = {0};
     if (rfs_manifest_parse("m", text, size, &read, &err))
         fail_msg("%s", err.text);
@@ -85,13 +85,13 @@ static void the_later_entry_of_a_file_counts(void **state)
     struct rfs_manifest parts[2], read;
     (void)state;
     for (unsigned first = 0; first < 2; first++) {
-        assert_int_equal(rfs_manifest_init(&read), 0);
+        assert_int_equal(rfs_manifest_init(&read, RFS_MANIFEST_FILES), 0);
         for (unsigned i = 0; i < 2; i++) {
             struct rfs_manifest *part = &parts[i];
             const unsigned later = i == first;
             char *text;
             size_t size;
-            assert_int_equal(rfs_manifest_init(part), 0);
+            assert_int_equal(rfs_manifest_init(part, RFS_MANIFEST_FILES), 0);
             put(part, "a", later ? 9 : 8, later ? 1000 : 999);
             put(part, i == 0 ? "b" : "c", 1, 1);
             assert_int_equal(rfs_manifest_text(part, &text, &size), 0);
@@ -111,7 +111,7 @@ static void an_entry_that_is_put_again_is_replaced(void **state)
 {
     struct rfs_manifest manifest;
     (void)state;
-    assert_int_equal(rfs_manifest_init(&manifest), 0);
+    assert_int_equal(rfs_manifest_init(&manifest, RFS_MANIFEST_FILES), 0);
     for (uint64_t i = 0; i < 1000; i++) {
         char path[32];
         snprintf(path, sizeof path, "rank_%" PRIu64, i % 300);
@@ -133,7 +133,7 @@ static int parse_text(const char *text, size_t size, struct rfs_error *err)
     assert_non_null(copy);
     memcpy(copy, text, size);
     copy[size] = '\0';
-    assert_int_equal(rfs_manifest_init(&manifest), 0);
+    assert_int_equal(rfs_manifest_init(&manifest, RFS_MANIFEST_FILES), 0);
     *err = (struct rfs_error){0};
     const int rc = rfs_manifest_parse("m", copy, size, &manifest, err);
     rfs_manifest_free(&manifest);

@@ -4,9 +4,9 @@
  * folded in order.
  */
 #include "tests/support/tree.h"
+#include "tool/common/manifest.h"
 #include "tool/common/sweep.h"
 #include "tool/verify/findings.h"
-#include "tool/verify/sums.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -29,21 +29,21 @@ static const struct rfs_type scalar = {.bytes = 8, .dtype = RFS_INT64, .kind = R
 static void test_any_name_is_found_again(void **state)
 {
     static const char name[] = "w\n\x7f\t\xc3\xbc\\x0a";
-    struct rfs_sums sums, again;
+    struct rfs_manifest sums, again;
     struct rfs_error err = {0};
     char *text;
     size_t size;
 
     (void)state;
-    assert_int_equal(rfs_sums_init(&sums), 0);
-    assert_int_equal(rfs_sums_init(&again), 0);
-    assert_int_equal(rfs_sums_put(&sums, name, &scalar, (struct rfs_hash){1, 2}), 0);
-    assert_int_equal(rfs_sums_text(&sums, &text, &size), 0);
-    assert_int_equal(rfs_sums_parse("m", text, size, &again, &err), 0);
-    assert_non_null(rfs_sums_find(&again, name));
+    assert_int_equal(rfs_manifest_init(&sums, RFS_MANIFEST_TENSORS), 0);
+    assert_int_equal(rfs_manifest_init(&again, RFS_MANIFEST_TENSORS), 0);
+    assert_int_equal(rfs_manifest_put_tensor(&sums, name, &scalar, (struct rfs_hash){1, 2}), 0);
+    assert_int_equal(rfs_manifest_text(&sums, &text, &size), 0);
+    assert_int_equal(rfs_manifest_parse("m", text, size, &again, &err), 0);
+    assert_non_null(rfs_manifest_find(&again, name));
     free(text);
-    rfs_sums_free(&sums);
-    rfs_sums_free(&again);
+    rfs_manifest_free(&sums);
+    rfs_manifest_free(&again);
 }
 
 static void test_a_list_as_it_is_written(void **state)
@@ -54,43 +54,45 @@ static void test_a_list_as_it_is_written(void **state)
         "\"xxh3_128\": \"0000000000000001000000000000000f\"},\n"
         "{\"name\": \"z\", \"dtype\": \"Float32\", \"shape\": [2, 3], "
         "\"xxh3_128\": \"ffffffffffffffff0000000000000000\"}\n]\n}\n";
-    struct rfs_sums sums, again;
+    struct rfs_manifest sums, again;
     struct rfs_error err = {0};
     char *text;
     size_t size;
 
     (void)state;
-    assert_int_equal(rfs_sums_init(&sums), 0);
-    assert_int_equal(rfs_sums_put(&sums, "z", &matrix, (struct rfs_hash){UINT64_MAX, 0}), 0);
-    assert_int_equal(rfs_sums_put(&sums, "a\"b", &scalar, (struct rfs_hash){1, 15}), 0);
-    assert_int_equal(rfs_sums_put(&sums, "z", &scalar, (struct rfs_hash){1, 2}), -EEXIST);
-    assert_int_equal(rfs_sums_text(&sums, &text, &size), 0);
+    assert_int_equal(rfs_manifest_init(&sums, RFS_MANIFEST_TENSORS), 0);
+    assert_int_equal(rfs_manifest_put_tensor(&sums, "z", &matrix, (struct rfs_hash){UINT64_MAX, 0}),
+                     0);
+    assert_int_equal(rfs_manifest_put_tensor(&sums, "a\"b", &scalar, (struct rfs_hash){1, 15}), 0);
+    assert_int_equal(rfs_manifest_put_tensor(&sums, "z", &scalar, (struct rfs_hash){1, 2}),
+                     -EEXIST);
+    assert_int_equal(rfs_manifest_text(&sums, &text, &size), 0);
     assert_string_equal(text, want);
 
-    assert_int_equal(rfs_sums_init(&again), 0);
-    assert_int_equal(rfs_sums_parse("m", text, size, &again, &err), 0);
-    const struct rfs_sums_entry *entry = rfs_sums_find(&again, "z");
+    assert_int_equal(rfs_manifest_init(&again, RFS_MANIFEST_TENSORS), 0);
+    assert_int_equal(rfs_manifest_parse("m", text, size, &again, &err), 0);
+    const struct rfs_manifest_entry *entry = rfs_manifest_find(&again, "z");
     assert_non_null(entry);
-    assert_true(rfs_sums_fit(entry, &matrix));
-    assert_false(rfs_sums_fit(entry, &scalar));
+    assert_true(rfs_manifest_fits(&again, entry, &matrix));
+    assert_false(rfs_manifest_fits(&again, entry, &scalar));
     assert_true(rfs_hash_equal(entry->hash, (struct rfs_hash){UINT64_MAX, 0}));
-    assert_true(rfs_sums_fit(rfs_sums_find(&again, "a\"b"), &scalar));
-    assert_null(rfs_sums_find(&again, "b"));
+    assert_true(rfs_manifest_fits(&again, rfs_manifest_find(&again, "a\"b"), &scalar));
+    assert_null(rfs_manifest_find(&again, "b"));
     free(text);
-    rfs_sums_free(&sums);
-    rfs_sums_free(&again);
+    rfs_manifest_free(&sums);
+    rfs_manifest_free(&again);
 }
 
 static void refuse(const char *text, const char *why)
 {
-    struct rfs_sums sums;
+    struct rfs_manifest sums;
     struct rfs_error err = {0};
 
-    assert_int_equal(rfs_sums_init(&sums), 0);
-    assert_int_equal(rfs_sums_parse("FILE", text, strlen(text), &sums, &err), -EINVAL);
+    assert_int_equal(rfs_manifest_init(&sums, RFS_MANIFEST_TENSORS), 0);
+    assert_int_equal(rfs_manifest_parse("FILE", text, strlen(text), &sums, &err), -EINVAL);
     if (!strstr(err.text, why) || strncmp(err.text, "FILE: offset ", 13) != 0)
         fail_msg("%s: not '%s', but '%s'", text, why, err.text);
-    rfs_sums_free(&sums);
+    rfs_manifest_free(&sums);
 }
 
 #define TENSOR                                                                                     \
@@ -99,7 +101,7 @@ static void refuse(const char *text, const char *why)
 
 static void test_lists_that_are_refused(void **state)
 {
-    struct rfs_sums sums;
+    struct rfs_manifest sums;
 
     (void)state;
     refuse("", "");
@@ -123,9 +125,9 @@ static void test_lists_that_are_refused(void **state)
         refuse(cut, "");
         free(cut);
     }
-    assert_int_equal(rfs_sums_init(&sums), 0);
-    assert_int_equal(rfs_sums_parse("m", good, sizeof good - 1, &sums, NULL), 0);
-    rfs_sums_free(&sums);
+    assert_int_equal(rfs_manifest_init(&sums, RFS_MANIFEST_TENSORS), 0);
+    assert_int_equal(rfs_manifest_parse("m", good, sizeof good - 1, &sums, NULL), 0);
+    rfs_manifest_free(&sums);
 }
 
 /* ---- findings -------------------------------------------------------------------------------- */
