@@ -10,9 +10,9 @@
 #include "tool/common/command.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
-#include "view/whole_tensors.h"
 #include "tool/explain/picture.h"
 #include "tool/explain/source_bytes.h"
+#include "view/whole_tensors.h"
 
 /* Returns how many files a destination rank depends on. */
 static uint32_t files_of(const struct rfs_explain *explain, uint32_t rank)
@@ -136,11 +136,11 @@ static void print_side(const char *title, const struct rfs_explained_side *side)
 
 static void print_head(const struct rfs_explain *explain, const struct rfs_explained *slice)
 {
-    const struct rfs_geometry *geometry = slice->trace.geometry;
-    uint64_t bytes = geometry ? geometry->item : slice->type->bytes;
+    uint64_t bytes =
+        slice->copied ? slice->type->bytes : rfs_dtype_bytes((enum rfs_dtype)slice->type->dtype);
     char size[RFS_SHOWN_BYTES];
 
-    for (uint32_t i = 0; geometry && i < slice->n_dims; i++)
+    for (uint32_t i = 0; !slice->copied && i < slice->n_dims; i++)
         bytes *= slice->dims[i];
     rfs_text_put(stdout, slice->name);
     printf(": %s ", rfs_whole_dtype(slice->type));
@@ -153,8 +153,8 @@ static void print_head(const struct rfs_explain *explain, const struct rfs_expla
     }
     if (slice->shown->dtype != slice->type->dtype)
         printf("%-12s %s\n", "converted to", rfs_dtype_name((enum rfs_dtype)slice->shown->dtype));
-    if (explain->parts && geometry)
-        printf("%-12s a row of %" PRIu64 " elements\n", "cut as", geometry->whole[0]);
+    if (explain->parts && !slice->copied)
+        printf("%-12s a row of %" PRIu64 " elements\n", "cut as", slice->whole[0]);
     print_side("source", &slice->source);
     print_side("destination", &slice->destination);
 }
@@ -550,7 +550,7 @@ static void put_head(struct rfs_json_write *json, const struct rfs_explained *sl
     rfs_json_put_text(json, "dtype", rfs_dtype_name((enum rfs_dtype)slice->type->dtype));
     rfs_json_put_text(json, "shown_dtype", rfs_dtype_name((enum rfs_dtype)slice->shown->dtype));
     rfs_json_put_u64s(json, "shape", RFS_JSON_SPACED, slice->dims, slice->n_dims);
-    rfs_json_put_bool(json, "copied", !slice->trace.geometry && !slice->made);
+    rfs_json_put_bool(json, "copied", slice->copied && !slice->made);
     if (slice->made && slice->made->file) {
         rfs_json_object(json, "rule", RFS_JSON_TIGHT);
         rfs_json_put_text(json, "file", slice->made->file);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/explain/explained.h"
 
+#include "base/checked.h"
+#include "base/order.h"
 #include "base/suggest.h"
 #include "base/text.h"
 #include "formats/chunks/chunks.h"
@@ -122,16 +124,13 @@ struct rfs_explain_parts {
     struct rfs_hfai_list list;
     /* [tensors] owned; destination part that has a tensor, or RFS_HFAI_PIECES or RFS_HFAI_EVERY */
     uint32_t *held;
-    uint32_t n_sources, n_shown;
     uint32_t *part_of; /* [files] owned; by id in the catalogue's files */
 
     /* The tensor that was sliced last. */
     size_t tensor;            /* number of the tensor; SIZE_MAX: none yet */
     struct rfs_target target; /* target of its slice */
     struct rfs_slice whole;
-    struct rfs_geometry geometry;
-    uint64_t *src_edge, *dst_edge; /* [parts + 1] owned; elements */
-    uint32_t source; /* the source part that has all of it; RFS_HFAI_PIECES: all have some */
+    uint64_t elements;
     char sides[2][64];
 };
 
@@ -140,15 +139,15 @@ static uint32_t add_type(struct rfs_explain *explain, const struct rfs_type *typ
     return rfs_intern_add(rfs_catalog_tables(explain->plans.catalog)->types, type, sizeof *type);
 }
 
-static bool number_files(struct rfs_explain_parts *parts, struct rfs_catalog *catalog)
+static bool number_files(struct rfs_explain_parts *parts, struct rfs_catalog *catalog, uint32_t n)
 {
     uint32_t last = 0;
 
-    for (uint32_t p = 0; p < parts->n_sources; p++)
+    for (uint32_t p = 0; p < n; p++)
         if (rfs_catalog_file(catalog, p) > last)
             last = rfs_catalog_file(catalog, p);
     parts->part_of = calloc((size_t)last + 1, sizeof *parts->part_of);
-    for (uint32_t p = 0; parts->part_of && p < parts->n_sources; p++)
+    for (uint32_t p = 0; parts->part_of && p < n; p++)
         parts->part_of[rfs_catalog_file(catalog, p)] = p;
     return parts->part_of != NULL;
 }
@@ -160,16 +159,11 @@ int rfs_explain_parts_open(struct rfs_explain *explain, struct rfs_error *err)
     if (!parts)
         return rfs_fail_memory(err);
     parts->tensor = SIZE_MAX;
-    parts->n_sources = rfs_hfai_parts(explain->plans.hfai);
-    parts->n_shown = explain->plans.n_ranks;
-    int rc = rfs_hfai_list(explain->plans.hfai, &parts->list, err);
+    const int rc = rfs_hfai_list(explain->plans.hfai, &parts->list, err);
     if (rc)
         return rc;
     parts->held = calloc(parts->list.tensors.n + 1, sizeof *parts->held);
-    parts->src_edge = calloc((size_t)parts->n_sources + 1, sizeof *parts->src_edge);
-    parts->dst_edge = calloc((size_t)parts->n_shown + 1, sizeof *parts->dst_edge);
-    if (!parts->held || !parts->src_edge || !parts->dst_edge ||
-        !number_files(parts, explain->plans.catalog))
+    if (!parts->held || !number_files(parts, explain->plans.catalog, explain->n_sources))
         return rfs_fail_memory(err);
     return rfs_hfai_hold(explain->plans.division, &parts->list, parts->held, err);
 }
@@ -182,8 +176,6 @@ void rfs_explain_parts_free(struct rfs_explain_parts *parts)
     rfs_slice_free(&parts->whole);
     free(parts->held);
     free(parts->part_of);
-    free(parts->src_edge);
-    free(parts->dst_edge);
     free(parts);
 }
 
@@ -207,51 +199,7 @@ static bool has_tensor(const struct rfs_explain_parts *parts, size_t tensor, uin
     return parts->held[tensor] >= RFS_HFAI_EVERY || parts->held[tensor] == part;
 }
 
-/* ---- a tensor -------------------------------------------------------------------------------- */
-
-/* Makes the grid of a row that EDGE cuts into N pieces, one a part; EDGE NULL: one part has it. */
-static void set_grid(struct rfs_grid *grid, uint32_t n, const uint64_t *edge)
-{
-    rfs_grid_single(1, grid);
-    if (!edge)
-        return;
-    grid->ranks = grid->pieces[0] = n;
-    grid->edge = edge;
-    grid->n_digits = 1;
-    grid->digits[0] = (struct rfs_digit){.stride = 1, .extent = n, .axis = 0, .weight = 1};
-}
-
-/* Sets where the pieces of the source end; an empty one has no block. */
-static void set_source_edges(struct rfs_explain_parts *parts, uint64_t item)
-{
-    uint64_t *edge = parts->src_edge;
-
-    memset(edge, 0, ((size_t)parts->n_sources + 1) * sizeof *edge);
-    for (size_t i = 0; i < parts->whole.n; i++)
-        edge[parts->part_of[parts->whole.blocks[i].file] + 1] =
-            parts->whole.blocks[i].dst_end / item;
-    for (uint32_t p = 0; p < parts->n_sources; p++)
-        if (edge[p + 1] < edge[p])
-            edge[p + 1] = edge[p];
-}
-
-static void set_geometry(struct rfs_explain_parts *parts, const struct rfs_hfai_listed *tensor,
-                         bool is_cut)
-{
-    struct rfs_geometry *geometry = &parts->geometry;
-    const uint32_t item = rfs_dtype_bytes((enum rfs_dtype)tensor->type.dtype);
-    uint64_t elements = 1;
-    uint64_t begin;
-
-    for (uint32_t i = 0; i < tensor->type.ndim; i++)
-        elements *= tensor->type.dims[i];
-    set_source_edges(parts, item);
-    for (uint32_t p = 0; p < parts->n_shown; p++)
-        rfs_hfai_chunk(elements, parts->n_shown, p, &begin, &parts->dst_edge[p + 1]);
-    *geometry = (struct rfs_geometry){.ndim = 1, .item = item, .whole = {elements}};
-    set_grid(&geometry->src, parts->n_sources, tensor->in_pieces ? parts->src_edge : NULL);
-    set_grid(&geometry->dst, parts->n_shown, is_cut ? parts->dst_edge : NULL);
-}
+/* ---- the slice of a part --------------------------------------------------------------------- */
 
 static void say_side(char out[64], uint32_t held, uint32_t n)
 {
@@ -273,14 +221,16 @@ static int begin_tensor(struct rfs_explain *explain, size_t number)
     const int rc = rfs_slice_storage(&parts->list.storages, (uint32_t)number, &parts->whole);
     if (rc)
         return rc;
-    parts->source = tensor->in_pieces    ? RFS_HFAI_PIECES
-                    : parts->whole.n > 0 ? parts->part_of[parts->whole.blocks[0].file]
-                                         : 0;
-    set_geometry(parts, tensor, parts->held[number] == RFS_HFAI_PIECES);
-    say_side(parts->sides[0], parts->source, parts->n_sources);
-    if (!tensor->in_pieces && parts->whole.n == 0)
+    parts->elements = 1;
+    for (uint32_t i = 0; i < tensor->type.ndim; i++)
+        parts->elements *= tensor->type.dims[i];
+    if (tensor->in_pieces || parts->whole.n > 0)
+        say_side(parts->sides[0],
+                 tensor->in_pieces ? RFS_HFAI_PIECES : parts->part_of[parts->whole.blocks[0].file],
+                 explain->n_sources);
+    else
         snprintf(parts->sides[0], sizeof parts->sides[0], "whole");
-    say_side(parts->sides[1], parts->held[number], parts->n_shown);
+    say_side(parts->sides[1], parts->held[number], explain->plans.n_ranks);
     parts->target = (struct rfs_target){
         .name = rfs_intern_add(rfs_catalog_tables(explain->plans.catalog)->names, tensor->name,
                                strlen(tensor->name)),
@@ -290,96 +240,76 @@ static int begin_tensor(struct rfs_explain *explain, size_t number)
     return parts->target.name == RFS_NO_ID || parts->target.shown_type == RFS_NO_ID ? -ENOMEM : 0;
 }
 
-/* ---- the slice of a part --------------------------------------------------------------------- */
-
-static bool push_piece(struct rfs_trace *trace, const struct rfs_piece_trace *piece)
+/* Adds the type of N elements as a row. Returns its id, or RFS_NO_ID. */
+static uint32_t row_type(struct rfs_explain *explain, const struct rfs_hfai_listed *tensor,
+                         uint64_t n)
 {
-    struct rfs_piece_trace *added = rfs_trace_add(trace);
+    const struct rfs_type type = {.bytes = n * rfs_dtype_bytes((enum rfs_dtype)tensor->type.dtype),
+                                  .ndim = 1,
+                                  .dtype = tensor->type.dtype,
+                                  .kind = RFS_TENSOR,
+                                  .dims = {n}};
 
-    if (added)
-        *added = *piece;
-    return added;
+    return add_type(explain, &type);
 }
 
-/* Adds the piece of a tensor that is copied from one file. */
-static bool add_copy(struct rfs_explain_parts *parts, const struct rfs_hfai_listed *tensor,
-                     struct rfs_trace *trace)
+/* Sets the piece of a tensor that is copied from one file. */
+static void set_copy(const struct rfs_explain_parts *parts, const struct rfs_hfai_listed *tensor,
+                     struct rfs_piece_trace *piece)
 {
-    const struct rfs_storage_item *item = &parts->list.storages.items.data[parts->tensor];
-    struct rfs_piece_trace piece = {
-        .rank = parts->source, .first = parts->source, .type = parts->target.shown_type};
+    const struct rfs_storages *storages = &parts->list.storages;
+    const uint32_t strided = storages->items.data[parts->tensor].strided;
 
-    if (parts->whole.n == 0)
-        return true;
-    memcpy(piece.whole.len, tensor->type.dims, sizeof piece.whole.len);
-    piece.source = piece.target = piece.whole;
-    piece.block = parts->whole.blocks[0];
-    for (uint32_t i = 0; item->strided > 0 && i < tensor->type.ndim; i++)
-        if (parts->list.storages.strided.data[item->strided - 1].stride[i] == 0)
-            piece.repeated |= 1U << i;
-    return push_piece(trace, &piece);
+    piece->type = parts->target.shown_type;
+    memcpy(piece->whole.len, tensor->type.dims, sizeof piece->whole.len);
+    piece->source = piece->target = piece->whole;
+    for (uint32_t i = 0; strided > 0 && i < tensor->type.ndim; i++)
+        piece->repeated |= (uint32_t)(storages->strided.data[strided - 1].stride[i] == 0) << i;
 }
 
-/* Returns the type of elements [begin, end) as a row. */
-static struct rfs_type row_type(const struct rfs_explain_parts *parts,
-                                const struct rfs_hfai_listed *tensor, uint64_t begin, uint64_t end)
+/* Sets the piece that its block gives of elements [begin, end), and cuts the block. */
+static void set_row(struct rfs_explain *explain, const struct rfs_hfai_listed *tensor,
+                    uint64_t begin, uint64_t end, struct rfs_piece_trace *piece)
 {
-    struct rfs_type type = {.bytes = (end - begin) * parts->geometry.item,
-                            .ndim = 1,
-                            .dtype = tensor->type.dtype,
-                            .kind = RFS_TENSOR};
+    const uint64_t item = rfs_dtype_bytes((enum rfs_dtype)tensor->type.dtype);
+    const uint64_t first = piece->block.dst / item;
+    const uint64_t last = piece->block.dst_end / item;
+    const uint64_t lo = rfs_max_u64(begin, first);
+    const uint64_t len = rfs_min_u64(end, last) - lo;
 
-    type.dims[0] = end - begin;
-    return type;
+    piece->type = row_type(explain, tensor, last - first);
+    piece->whole = (struct rfs_box){{lo}, {len}};
+    piece->source = (struct rfs_box){{lo - first}, {len}};
+    piece->target = (struct rfs_box){{lo - begin}, {len}};
+    piece->block.dst = (lo - begin) * item;
+    piece->block.src += (lo - first) * item;
+    piece->block.run = len * item;
+    piece->block.dst_end = piece->block.dst + piece->block.run;
 }
 
-/* Adds the elements of [begin, end) that one block of the whole gives. */
-static bool add_block(struct rfs_explain *explain, const struct rfs_hfai_listed *tensor,
-                      const struct rfs_block *block, uint64_t begin, uint64_t end,
-                      struct rfs_trace *trace)
+/* Adds the pieces of elements [begin, end), or of a tensor that is copied. 1 or -ENOMEM. */
+static int add_pieces(struct rfs_explain *explain, const struct rfs_hfai_listed *tensor,
+                      uint64_t begin, uint64_t end, struct rfs_explained *slice)
 {
-    struct rfs_explain_parts *parts = explain->parts;
-    const uint64_t item = parts->geometry.item;
-    const uint64_t first = block->dst / item;
-    const uint64_t last = block->dst_end / item;
-    const uint64_t lo = begin > first ? begin : first;
-    const uint64_t hi = end < last ? end : last;
-    const uint32_t part = parts->part_of[block->file];
-    const struct rfs_type type = row_type(parts, tensor, first, last);
-    const uint64_t len = hi - lo;
-    struct rfs_piece_trace piece = {.rank = part,
-                                    .first = part,
-                                    .whole = {{lo}, {len}},
-                                    .source = {{lo - first}, {len}},
-                                    .target = {{lo - begin}, {len}},
-                                    .type = add_type(explain, &type),
-                                    .block = *block};
+    const struct rfs_explain_parts *parts = explain->parts;
+    const struct rfs_slice *whole = &parts->whole;
+    const uint64_t item = rfs_dtype_bytes((enum rfs_dtype)tensor->type.dtype);
 
-    piece.block.dst = (lo - begin) * item;
-    piece.block.src += (lo - first) * item;
-    piece.block.run = len * item;
-    piece.block.dst_end = (hi - begin) * item;
-    return piece.type != RFS_NO_ID && push_piece(trace, &piece);
-}
-
-static bool add_cut(struct rfs_explain *explain, const struct rfs_hfai_listed *tensor,
-                    uint64_t begin, uint64_t end, struct rfs_trace *trace)
-{
-    const struct rfs_slice *whole = &explain->parts->whole;
-    const uint64_t item = explain->parts->geometry.item;
-    size_t i = 0;
-
-    for (size_t high = whole->n; i < high;) { /* the first that ends behind BEGIN */
-        const size_t middle = i + (high - i) / 2;
-        if (whole->blocks[middle].dst_end > begin * item)
-            high = middle;
+    for (size_t i = RFS_BISECT(b, whole->n, whole->blocks[b].dst_end > begin * item);
+         i < whole->n && whole->blocks[i].dst < end * item; i++) {
+        struct rfs_piece_trace *piece = rfs_trace_add(&slice->trace);
+        if (!piece)
+            return -ENOMEM;
+        piece->block = whole->blocks[i];
+        piece->rank = piece->first = parts->part_of[piece->block.file];
+        if (slice->copied)
+            set_copy(parts, tensor, piece);
         else
-            i = middle + 1;
+            set_row(explain, tensor, begin, end, piece);
+        if (piece->type == RFS_NO_ID)
+            return -ENOMEM;
     }
-    for (; i < whole->n && whole->blocks[i].dst < end * item; i++)
-        if (!add_block(explain, tensor, &whole->blocks[i], begin, end, trace))
-            return false;
-    return true;
+    return 1;
 }
 
 int rfs_explain_parts_slice(struct rfs_explain *explain, size_t number, struct rfs_explained *slice)
@@ -387,35 +317,30 @@ int rfs_explain_parts_slice(struct rfs_explain *explain, size_t number, struct r
     struct rfs_explain_parts *parts = explain->parts;
     const struct rfs_hfai_listed *tensor = &parts->list.tensors.data[number];
     const bool in_pieces = parts->held[number] == RFS_HFAI_PIECES;
-    struct rfs_trace *trace = &slice->trace;
+    const int rc = has_tensor(parts, number, slice->rank) ? begin_tensor(explain, number) : 0;
+    struct rfs_box box = {.at = {0}};
 
-    if (!has_tensor(parts, number, slice->rank))
-        return 0;
-    const int rc = begin_tensor(explain, number);
-    if (rc)
+    if (rc || !has_tensor(parts, number, slice->rank))
         return rc;
-    const bool copied = !in_pieces && !tensor->in_pieces;
-    *trace = (struct rfs_trace){.geometry = copied ? NULL : &parts->geometry,
-                                .base = tensor->in_pieces ? 0 : parts->source,
-                                .cap = trace->cap,
-                                .pieces = trace->pieces};
+    uint64_t end = parts->elements;
+    if (in_pieces)
+        rfs_hfai_chunk(end, explain->plans.n_ranks, slice->rank, &box.at[0], &end);
+    box.len[0] = end - box.at[0];
+    slice->copied = !in_pieces && !tensor->in_pieces;
+    slice->trace.n = slice->boxes.n = 0;
     slice->target = &parts->target;
+    slice->whole = slice->copied ? tensor->type.dims : &parts->elements;
     slice->n_dims = tensor->type.ndim;
     slice->dims = tensor->type.dims;
     slice->source = (struct rfs_explained_side){.words = parts->sides[0]};
     slice->destination = (struct rfs_explained_side){.words = parts->sides[1]};
-    if (copied) {
-        parts->target.type = parts->target.shown_type;
-        return add_copy(parts, tensor, trace) ? 1 : -ENOMEM;
-    }
-    const uint64_t begin = in_pieces ? parts->dst_edge[slice->rank] : 0;
-    const uint64_t end = in_pieces ? parts->dst_edge[slice->rank + 1] : parts->geometry.whole[0];
-    const struct rfs_type row = row_type(parts, tensor, begin, end);
-    parts->target.type = add_type(explain, &row);
+    parts->target.type =
+        slice->copied ? parts->target.shown_type : row_type(explain, tensor, box.len[0]);
     if (in_pieces)
         parts->target.shown_type = parts->target.type;
-    return parts->target.type != RFS_NO_ID && add_cut(explain, tensor, begin, end, trace) ? 1
-                                                                                          : -ENOMEM;
+    if (parts->target.type == RFS_NO_ID || (!slice->copied && !RFS_PUSH(&slice->boxes, box)))
+        return -ENOMEM;
+    return add_pieces(explain, tensor, box.at[0], end, slice);
 }
 
 /* ---- whether a rank has the parameter -------------------------------------------------------- */
@@ -548,28 +473,22 @@ static struct rfs_explained_side chunks_of(const struct rfs_chunks *chunks,
     return (struct rfs_explained_side){.words = slice->chunks};
 }
 
-/* Sets the rest of a slice whose target and trace are set. False when out of memory. */
-static bool describe(const struct rfs_explain *explain, struct rfs_explained *slice,
-                     const struct rfs_view_location *at)
+/* Sets the cuts of both sides, and the boxes of the slice. False when out of memory. */
+static bool set_cuts(const struct rfs_explain *explain, struct rfs_explained *slice)
 {
-    struct rfs_catalog *catalog = explain->plans.catalog;
-    const struct rfs_geometry *geometry = slice->trace.geometry;
+    const struct rfs_chunks *chunks = rfs_catalog_chunks(explain->plans.catalog);
+    const struct rfs_trace *trace = &slice->trace;
+    const struct rfs_geometry *geometry = trace->geometry;
 
-    slice->name = rfs_catalog_name(catalog, slice->target->name);
-    slice->shown_name = rfs_catalog_name(catalog, slice->target->shown_name);
-    slice->type = rfs_catalog_type(catalog, slice->target->type);
-    slice->shown = rfs_catalog_type(catalog, slice->target->shown_type);
+    slice->copied = !geometry;
     slice->whole = geometry ? geometry->whole : slice->type->dims;
-    if (!explain->parts) {
-        slice->n_dims = slice->type->ndim;
-        slice->dims = slice->whole;
-        slice->source = rfs_catalog_chunks(catalog)
-                            ? chunks_of(rfs_catalog_chunks(catalog), slice)
-                            : side_of(slice->trace.src, geometry ? &geometry->src : NULL,
-                                      geometry ? geometry->src_dims : NULL);
-        slice->destination = side_of(slice->trace.dst, geometry ? &geometry->dst : NULL,
-                                     geometry ? geometry->dst_dims : NULL);
-    }
+    slice->n_dims = slice->type->ndim;
+    slice->dims = slice->whole;
+    slice->source = chunks ? chunks_of(chunks, slice)
+                           : side_of(trace->src, geometry ? &geometry->src : NULL,
+                                     geometry ? geometry->src_dims : NULL);
+    slice->destination =
+        side_of(trace->dst, geometry ? &geometry->dst : NULL, geometry ? geometry->dst_dims : NULL);
     slice->boxes.n = 0;
     for (uint32_t k = 0; geometry && k < geometry->dst.rounds; k++) {
         struct rfs_box box = {.len = {0}};
@@ -577,6 +496,21 @@ static bool describe(const struct rfs_explain *explain, struct rfs_explained *sl
         if (!RFS_PUSH(&slice->boxes, box))
             return false;
     }
+    return true;
+}
+
+/* Sets the rest of a slice whose target and trace are set. False when out of memory. */
+static bool describe(const struct rfs_explain *explain, struct rfs_explained *slice,
+                     const struct rfs_view_location *at)
+{
+    struct rfs_catalog *catalog = explain->plans.catalog;
+
+    slice->name = rfs_catalog_name(catalog, slice->target->name);
+    slice->shown_name = rfs_catalog_name(catalog, slice->target->shown_name);
+    slice->type = rfs_catalog_type(catalog, slice->target->type);
+    slice->shown = rfs_catalog_type(catalog, slice->target->shown_type);
+    if (!explain->parts && !set_cuts(explain, slice))
+        return false;
     free(slice->path);
     slice->path = NULL;
     slice->offset = at->offset;

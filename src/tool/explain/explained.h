@@ -73,6 +73,7 @@ struct rfs_explained {
     const struct rfs_type *type;  /* dims and axes as boxes have them */
     const struct rfs_type *shown; /* dims and axes as the file has them */
     const uint64_t *whole;        /* [type->ndim] dims of the tensor that the boxes lie in */
+    bool copied; /* no strategy cuts the tensor: the boxes of pieces are all of it */
     uint32_t n_dims;
     /* [n_dims] dims as users know them, also where the whole is a row of hfai's parts */
     const uint64_t *dims;
