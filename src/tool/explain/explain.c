@@ -35,35 +35,19 @@ static const char *path_of(const struct rfs_explain *explain, uint32_t file)
 
 RFS_COMPARE(by_number, uint32_t, x, y, RFS_ORDER(*x, *y))
 
-/* Sorts ranks, and drops repeated ones. */
-static uint32_t *distinct(uint32_t *ranks, size_t all, size_t *n)
-{
-    RFS_SORT(ranks, all, by_number);
-    *n = 0;
-    for (size_t i = 0; i < all; i++)
-        if (*n == 0 || ranks[*n - 1] != ranks[i])
-            ranks[(*n)++] = ranks[i];
-    return ranks;
-}
-
 /* Returns the distinct ranks of some sources, ascending, malloc'ed. */
-static uint32_t *ranks_of_sources(const struct rfs_explain_sources *sources, size_t *n)
+static uint32_t *ranks_of(const struct rfs_explain_sources *sources, size_t *n)
 {
     uint32_t *ranks = rfs_printed_memory(calloc(sources->n + 1, sizeof *ranks));
 
     for (size_t i = 0; i < sources->n; i++)
         ranks[i] = sources->data[i].rank;
-    return distinct(ranks, sources->n, n);
-}
-
-/* Returns the distinct source ranks of a slice, ascending, malloc'ed. */
-static uint32_t *ranks_of_slice(const struct rfs_explained *slice, size_t *n)
-{
-    uint32_t *ranks = rfs_printed_memory(calloc(slice->trace.n + 1, sizeof *ranks));
-
-    for (size_t i = 0; i < slice->trace.n; i++)
-        ranks[i] = slice->trace.pieces[i].rank;
-    return distinct(ranks, slice->trace.n, n);
+    RFS_SORT(ranks, sources->n, by_number);
+    *n = 0;
+    for (size_t i = 0; i < sources->n; i++)
+        if (*n == 0 || ranks[*n - 1] != ranks[i])
+            ranks[(*n)++] = ranks[i];
+    return ranks;
 }
 
 /*
@@ -85,6 +69,39 @@ static uint32_t *other_holders(const struct rfs_explain *explain, const struct r
     return ranks;
 }
 
+/* ---- what is printed ------------------------------------------------------------------------- */
+
+/* The output in the making. */
+struct report {
+    struct rfs_explain *explain;
+    struct rfs_explain_bytes totals;
+    struct rfs_table table;     /* of people */
+    struct rfs_json_write json; /* of scripts */
+    size_t n;                   /* slices so far */
+    void (*print)(struct report *report, const struct rfs_explained *slice);
+};
+
+static int take_slice(void *ctx, const struct rfs_explained *slice, struct rfs_error *err)
+{
+    struct report *report = ctx;
+
+    if (!rfs_explain_bytes_add(&report->totals, report->explain, slice))
+        return rfs_fail_memory(err);
+    report->print(report, slice);
+    report->n++;
+    return 0;
+}
+
+/* Prints the slice of each rank. */
+static int print_each(struct report *report,
+                      void (*print)(struct report *report, const struct rfs_explained *slice),
+                      struct rfs_error *err)
+{
+    report->print = print;
+    return rfs_explain_each(report->explain, take_slice, report, err)
+               ?: (rfs_explain_bytes_next(&report->totals) ? 0 : rfs_fail_memory(err));
+}
+
 /* ---- text: cells ----------------------------------------------------------------------------- */
 
 static void add_box(struct rfs_table *table, uint32_t ndim, const uint64_t *whole,
@@ -94,12 +111,15 @@ static void add_box(struct rfs_table *table, uint32_t ndim, const uint64_t *whol
     rfs_table_cell_end(table);
 }
 
-/* Adds a cell of ranks; takes RANKS over. */
-static void add_ranks(struct rfs_table *table, uint32_t *ranks, size_t n)
+/* Adds two cells: the ranks of some sources, and their bytes. */
+static void add_sources(struct rfs_table *table, const struct rfs_explain_sources *sources)
 {
+    size_t n;
+    RFS_FREE uint32_t *ranks = ranks_of(sources, &n);
+
     rfs_text_ranks(rfs_table_cell(table), ranks, n);
     rfs_table_cell_end(table);
-    free(ranks);
+    rfs_table_u64(table, rfs_explain_sources_bytes(sources));
 }
 
 static void end_table(struct rfs_table *table)
@@ -161,18 +181,22 @@ static void print_head(const struct rfs_explain *explain, const struct rfs_expla
 
 /* ---- one slice ------------------------------------------------------------------------------- */
 
+static void print_boxes(const struct rfs_explained *slice, const char *before, const char *between)
+{
+    for (size_t k = 0; k < slice->boxes.n; k++) {
+        fputs(k > 0 ? between : before, stdout);
+        rfs_show_box(stdout, slice->type->ndim, slice->whole, slice->boxes.data[k].at,
+                     slice->boxes.data[k].len);
+    }
+}
+
 static void print_shown(const struct rfs_explain *explain, const struct rfs_explained *slice)
 {
     char title[32];
 
     snprintf(title, sizeof title, explain->parts ? "part %u" : "rank_%u", slice->rank);
     printf("%-12s ", title);
-    for (size_t k = 0; k < slice->boxes.n; k++) {
-        if (k > 0)
-            fputs(", ", stdout);
-        rfs_show_box(stdout, slice->type->ndim, slice->whole, slice->boxes.data[k].at,
-                     slice->boxes.data[k].len);
-    }
+    print_boxes(slice, "", ", ");
     printf("%s%s ", slice->boxes.n > 0 ? ": " : "",
            rfs_dtype_name((enum rfs_dtype)slice->shown->dtype));
     rfs_show_dims(stdout, slice->shown->ndim, slice->shown->dims);
@@ -251,10 +275,22 @@ static void print_providers(const struct rfs_explain *explain, const struct rfs_
     }
 }
 
-static int print_slice(void *ctx, const struct rfs_explained *slice, struct rfs_error *err)
+/* Prints "2 pieces from 2 source ranks, 36864 bytes". */
+static void print_sum(const struct rfs_explain *explain, size_t pieces,
+                      const struct rfs_explain_sources *sources)
 {
-    (void)err;
-    const struct rfs_explain *explain = ctx;
+    size_t n;
+
+    free(ranks_of(sources, &n)); /* n is needed, the list is not */
+    printf("\n%zu piece%s from %zu source %s, %" PRIu64 " bytes%s\n", pieces,
+           pieces == 1 ? "" : "s", n, n == 1 ? explain->words->source : explain->words->sources,
+           rfs_explain_sources_bytes(sources),
+           explain->plans.keyed ? "; offsets are those of the decrypted content" : "");
+}
+
+static void print_slice(struct report *report, const struct rfs_explained *slice)
+{
+    const struct rfs_explain *explain = report->explain;
     const struct rfs_column columns[] = {
         {explain->words->from, RFS_CELL_NUMBER},
         {"of the tensor", RFS_CELL_TEXT},
@@ -268,7 +304,6 @@ static int print_slice(void *ctx, const struct rfs_explained *slice, struct rfs_
     };
     struct rfs_table table = RFS_TABLE(columns, false);
     struct rfs_explain_ranges ranges = {0};
-    uint64_t bytes = 0;
 
     print_head(explain, slice);
     print_shown(explain, slice);
@@ -278,46 +313,28 @@ static int print_slice(void *ctx, const struct rfs_explained *slice, struct rfs_
             rfs_printed_memory(NULL);
         for (size_t k = 0; k < ranges.n; k++)
             add_range(&table, explain, slice, &slice->trace.pieces[i], &ranges.data[k], k == 0);
-        bytes += rfs_explain_block_bytes(&slice->trace.pieces[i].block);
     }
     free(ranges.data);
     if (slice->trace.n == 0) {
         puts("\nIt has no bytes: nothing is read for it.");
         rfs_table_free(&table);
-        return 0;
+        return;
     }
     putchar('\n');
     end_table(&table);
-    size_t n;
-    free(ranks_of_slice(slice, &n)); /* n is needed, the list is not */
     putchar('\n');
     print_providers(explain, slice);
-    printf("\n%zu piece%s from %zu source %s, %" PRIu64 " bytes%s\n", slice->trace.n,
-           slice->trace.n == 1 ? "" : "s", n,
-           n == 1 ? explain->words->source : explain->words->sources, bytes,
-           explain->plans.keyed ? "; offsets are those of the decrypted content" : "");
-    return 0;
+    print_sum(explain, slice->trace.n, &report->totals.ranks[slice->position].sources);
 }
 
 /* ---- tables of ranks ------------------------------------------------------------------------- */
 
-/* A table of ranks. */
-struct listing {
-    struct rfs_explain *explain;
-    struct rfs_table table;
-    struct rfs_explain_bytes totals;
-    size_t n; /* slices */
-};
-
-static int list_slice(void *ctx, const struct rfs_explained *slice, struct rfs_error *err)
+static void list_slice(struct report *report, const struct rfs_explained *slice)
 {
-    struct listing *listing = ctx;
-    struct rfs_table *table = &listing->table;
-    uint64_t bytes = 0;
-    size_t n;
+    struct rfs_table *table = &report->table;
 
-    if (listing->n++ == 0)
-        print_head(listing->explain, slice);
+    if (report->n == 0)
+        print_head(report->explain, slice);
     rfs_table_u64(table, slice->rank);
     if (slice->boxes.n == 1)
         add_box(table, slice->type->ndim, slice->whole, &slice->boxes.data[0]);
@@ -325,13 +342,7 @@ static int list_slice(void *ctx, const struct rfs_explained *slice, struct rfs_e
         rfs_table_text(table, slice->boxes.n > 0 ? "in fields" : "whole");
     rfs_table_dims(table, slice->shown->ndim, slice->shown->dims);
     rfs_table_u64(table, slice->shown->bytes);
-    uint32_t *ranks = ranks_of_slice(slice, &n);
-    add_ranks(table, ranks, n);
-    for (size_t i = 0; i < slice->trace.n; i++)
-        bytes += rfs_explain_block_bytes(&slice->trace.pieces[i].block);
-    rfs_table_u64(table, bytes);
-    return rfs_explain_bytes_add(&listing->totals, listing->explain, slice) ? 0
-                                                                            : rfs_fail_memory(err);
+    add_sources(table, &report->totals.ranks[slice->position].sources);
 }
 
 /* Prints the bytes that the ranks take together, each source byte once. */
@@ -344,7 +355,7 @@ static void print_together(const struct rfs_explain *explain,
     char size[RFS_SHOWN_BYTES];
     size_t n;
 
-    free(ranks_of_sources(&totals->together, &n)); /* n is needed, the list is not */
+    free(ranks_of(&totals->together, &n)); /* n is needed, the list is not */
     for (size_t i = 0; i < totals->n_ranks; i++)
         all += rfs_explain_sources_bytes(&totals->ranks[i].sources);
     printf("\n%zu %s of the destination together: %" PRIu64 " bytes", ranks,
@@ -358,8 +369,9 @@ static void print_together(const struct rfs_explain *explain,
     putchar('\n');
 }
 
-static int print_slices(struct rfs_explain *explain, struct listing *listing, struct rfs_error *err)
+static int print_slices(struct report *report, struct rfs_error *err)
 {
+    struct rfs_explain *explain = report->explain;
     const struct rfs_column columns[] = {
         {explain->words->one, RFS_CELL_NUMBER},
         {"slice", RFS_CELL_TEXT},
@@ -369,33 +381,17 @@ static int print_slices(struct rfs_explain *explain, struct listing *listing, st
         {"source bytes", RFS_CELL_NUMBER},
     };
 
-    RFS_TABLE_DESCRIBE(&listing->table, columns);
-    const int rc = rfs_explain_each(explain, list_slice, listing, err);
+    RFS_TABLE_DESCRIBE(&report->table, columns);
+    const int rc = print_each(report, list_slice, err);
     if (rc)
         return rc;
-    if (!rfs_explain_bytes_next(&listing->totals))
-        return rfs_fail_memory(err);
     putchar('\n');
-    rfs_table_print(&listing->table, stdout);
-    print_together(explain, &listing->totals, listing->n);
+    rfs_table_print(&report->table, stdout);
+    print_together(explain, &report->totals, report->n);
     return 0;
 }
 
 /* ---- all parameters -------------------------------------------------------------------------- */
-
-static void add_rank(struct rfs_table *table, const struct rfs_explain *explain, size_t i,
-                     const struct rfs_explain_bytes_rank *rank)
-{
-    size_t n;
-
-    rfs_table_u64(table, explain->selected[i]);
-    rfs_table_u64(table, rank->parameters);
-    rfs_table_u64(table, rank->shown_bytes);
-    rfs_table_u64(table, files_of(explain, explain->selected[i]));
-    uint32_t *ranks = ranks_of_sources(&rank->sources, &n);
-    add_ranks(table, ranks, n);
-    rfs_table_u64(table, rfs_explain_sources_bytes(&rank->sources));
-}
 
 static void print_files(const struct rfs_explain *explain,
                         const struct rfs_explain_sources *sources)
@@ -416,8 +412,10 @@ static void print_files(const struct rfs_explain *explain,
     end_table(&table);
 }
 
-static int print_ranks(struct rfs_explain *explain, struct listing *listing, struct rfs_error *err)
+static int print_ranks(struct report *report, struct rfs_error *err)
 {
+    struct rfs_explain *explain = report->explain;
+    struct rfs_table *table = &report->table;
     const struct rfs_column columns[] = {
         {explain->words->one, RFS_CELL_NUMBER},
         {"parameters", RFS_CELL_NUMBER},
@@ -426,18 +424,24 @@ static int print_ranks(struct rfs_explain *explain, struct listing *listing, str
         {explain->words->from_many, RFS_CELL_TEXT},
         {"source bytes", RFS_CELL_NUMBER},
     };
-    const int rc = rfs_explain_bytes_add_all(&listing->totals, explain, err);
+    const int rc = rfs_explain_bytes_add_all(&report->totals, explain, err);
 
     if (rc)
         return rc;
-    RFS_TABLE_DESCRIBE(&listing->table, columns);
-    for (size_t i = 0; i < explain->n_selected; i++)
-        add_rank(&listing->table, explain, i, &listing->totals.ranks[i]);
-    rfs_table_print(&listing->table, stdout);
+    RFS_TABLE_DESCRIBE(table, columns);
+    for (size_t i = 0; i < explain->n_selected; i++) {
+        const struct rfs_explain_bytes_rank *rank = &report->totals.ranks[i];
+        rfs_table_u64(table, explain->selected[i]);
+        rfs_table_u64(table, rank->parameters);
+        rfs_table_u64(table, rank->shown_bytes);
+        rfs_table_u64(table, files_of(explain, explain->selected[i]));
+        add_sources(table, &rank->sources);
+    }
+    rfs_table_print(table, stdout);
     /* The files of one rank, or of a node. */
     if (explain->ranks.n > 0)
-        print_files(explain, &listing->totals.together);
-    print_together(explain, &listing->totals, explain->n_selected);
+        print_files(explain, &report->totals.together);
+    print_together(explain, &report->totals, explain->n_selected);
     return 0;
 }
 
@@ -457,19 +461,14 @@ static void print_made_piece(const struct rfs_explain *explain, const struct rfs
            rfs_show_bytes(rfs_explain_block_bytes(&piece->block), size));
 }
 
-static int print_made_slice(void *ctx, const struct rfs_explained *slice, struct rfs_error *err)
+static void print_made_slice(struct report *report, const struct rfs_explained *slice)
 {
-    const struct rfs_explain *explain = ctx;
+    const struct rfs_explain *explain = report->explain;
 
-    (void)err;
     printf("rank_%" PRIu32 ": %s ", slice->rank, slice->shown_name);
     rfs_show_dims(stdout, slice->shown->ndim, slice->shown->dims);
     printf(" %s", rfs_dtype_name((enum rfs_dtype)slice->shown->dtype));
-    for (size_t k = 0; k < slice->boxes.n; k++) {
-        fputs(k > 0 ? " and " : ": ", stdout);
-        rfs_show_box(stdout, slice->type->ndim, slice->whole, slice->boxes.data[k].at,
-                     slice->boxes.data[k].len);
-    }
+    print_boxes(slice, ": ", " and ");
     if (slice->made->file)
         printf("\n  made by %s: line %" PRIu32 "; places are in whole tensors\n", slice->made->file,
                slice->made->line);
@@ -477,32 +476,20 @@ static int print_made_slice(void *ctx, const struct rfs_explained *slice, struct
         puts("\n  kept as it is; places are in whole tensors");
     for (size_t i = 0; i < slice->trace.n; i++)
         print_made_piece(explain, slice, &slice->trace.pieces[i]);
-    return 0;
 }
 
-static int print_text(struct rfs_explain *explain, struct rfs_error *err)
+static int print_text(struct report *report, struct rfs_error *err)
 {
-    struct listing listing = {.explain = explain};
+    struct rfs_explain *explain = report->explain;
 
-    if (explain->param && explain->one)
-        return rfs_explain_each(explain, print_slice, explain, err);
-    int rc = rfs_explain_bytes_begin(&listing.totals, explain->n_selected, err);
-    if (rc == 0)
-        rc = explain->param ? print_slices(explain, &listing, err)
-                            : print_ranks(explain, &listing, err);
-    rfs_table_free(&listing.table);
-    rfs_explain_bytes_free(&listing.totals);
-    return rc;
+    if (!explain->param)
+        return print_ranks(report, err);
+    if (explain->plans.by_rules)
+        return print_each(report, print_made_slice, err);
+    return explain->one ? print_each(report, print_slice, err) : print_slices(report, err);
 }
 
 /* ---- JSON; reshard(1) has the keys ----------------------------------------------------------- */
-
-struct output {
-    struct rfs_explain *explain;
-    struct rfs_explain_bytes totals;
-    struct rfs_json_write json;
-    bool begun; /* there was a slice */
-};
 
 /* Writes [[begin, end], ...]. */
 static void put_box(struct rfs_json_write *json, const char *key, uint32_t ndim,
@@ -613,24 +600,12 @@ static void put_others(struct rfs_json_write *json, const struct rfs_explain *ex
     }
 }
 
-static void put_piece(struct rfs_json_write *json, const struct rfs_explain *explain,
-                      const struct rfs_explained *slice, const struct rfs_piece_trace *piece)
+static void put_boxes(struct rfs_json_write *json, const struct rfs_explained *slice,
+                      const struct rfs_piece_trace *piece)
 {
-    rfs_json_object(json, NULL, RFS_JSON_TIGHT);
-    rfs_json_put_u64(json, "rank", piece->rank);
-    if (piece->first == piece->rank)
-        rfs_json_put_null(json, "instead_of");
-    else
-        rfs_json_put_u64(json, "instead_of", piece->first);
-    rfs_json_put_text(json, "file", path_of(explain, piece->block.file));
     put_box(json, "box", slice->type->ndim, &piece->whole);
     put_box(json, "source_box", slice->type->ndim, &piece->source);
     put_box(json, "destination_box", slice->type->ndim, &piece->target);
-    rfs_json_put_u64(json, "bytes", rfs_explain_block_bytes(&piece->block));
-    put_ranges(json, &piece->block, false);
-    if (explain->one)
-        put_others(json, explain, slice, piece);
-    rfs_json_end(json);
 }
 
 /* Writes where a piece begins in the tensor of a side. */
@@ -667,33 +642,47 @@ static void put_steps(struct rfs_json_write *json, const struct rfs_explain *exp
     rfs_json_end(json);
 }
 
-static void put_made_piece(struct rfs_json_write *json, const struct rfs_explain *explain,
-                           const struct rfs_explained *slice, const struct rfs_piece_trace *piece)
+/* Writes the places that a link gives. */
+static void put_link(struct rfs_json_write *json, const struct rfs_explain *explain,
+                     const struct rfs_explained *slice, const struct rfs_piece_trace *piece)
 {
     const struct rfs_target *target = rfs_explained_source(explain, slice, piece);
     const struct rfs_type *type = rfs_catalog_type(explain->plans.catalog, target->type);
 
-    rfs_json_object(json, NULL, RFS_JSON_TIGHT);
-    rfs_json_put_u64(json, "rank", piece->rank);
-    rfs_json_put_text(json, "file", path_of(explain, piece->block.file));
     rfs_json_put_text(json, "source", rfs_catalog_name(explain->plans.catalog, target->name));
     rfs_json_put_u64s(json, "source_shape", RFS_JSON_TIGHT, type->dims, type->ndim);
     put_begin(json, "at", explain, slice, piece, RFS_MADE, slice->made->type.ndim);
     put_begin(json, "source_at", explain, slice, piece, RFS_SOURCE, type->ndim);
     put_steps(json, explain, piece);
+}
+
+static void put_piece(struct rfs_json_write *json, const struct rfs_explain *explain,
+                      const struct rfs_explained *slice, const struct rfs_piece_trace *piece)
+{
+    rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_u64(json, "rank", piece->rank);
+    if (!piece->link && piece->first == piece->rank)
+        rfs_json_put_null(json, "instead_of");
+    else if (!piece->link)
+        rfs_json_put_u64(json, "instead_of", piece->first);
+    rfs_json_put_text(json, "file", path_of(explain, piece->block.file));
+    if (piece->link)
+        put_link(json, explain, slice, piece);
+    else
+        put_boxes(json, slice, piece);
     rfs_json_put_u64(json, "bytes", rfs_explain_block_bytes(&piece->block));
-    put_ranges(json, &piece->block, true); /* the steps tell the order */
+    put_ranges(json, &piece->block, piece->link); /* of a link, the steps tell the order */
+    if (explain->one && !piece->link)
+        put_others(json, explain, slice, piece);
     rfs_json_end(json);
 }
 
-static int put_slice(void *ctx, const struct rfs_explained *slice, struct rfs_error *err)
+static void put_slice(struct report *report, const struct rfs_explained *slice)
 {
-    struct output *output = ctx;
-    struct rfs_json_write *json = &output->json;
+    struct rfs_json_write *json = &report->json;
 
-    if (!output->begun)
+    if (report->n == 0)
         put_head(json, slice);
-    output->begun = true;
     rfs_json_break(json);
     rfs_json_object(json, NULL, RFS_JSON_TIGHT);
     rfs_json_put_u64(json, "rank", slice->rank);
@@ -710,41 +699,35 @@ static int put_slice(void *ctx, const struct rfs_explained *slice, struct rfs_er
     rfs_json_array(json, "pieces", RFS_JSON_TIGHT);
     for (size_t i = 0; i < slice->trace.n; i++) {
         rfs_json_break(json);
-        const struct rfs_piece_trace *piece = &slice->trace.pieces[i];
-        if (piece->link)
-            put_made_piece(json, output->explain, slice, piece);
-        else
-            put_piece(json, output->explain, slice, piece);
+        put_piece(json, report->explain, slice, &slice->trace.pieces[i]);
     }
     rfs_json_end(json);
     rfs_json_end(json);
-    return rfs_explain_bytes_add(&output->totals, output->explain, slice) ? 0
-                                                                          : rfs_fail_memory(err);
 }
 
-static void put_sources(struct output *output, const struct rfs_explain_sources *sources)
+static void put_sources(struct report *report, const struct rfs_explain_sources *sources)
 {
-    struct rfs_json_write *json = &output->json;
+    struct rfs_json_write *json = &report->json;
 
     rfs_json_array(json, "sources", RFS_JSON_TIGHT);
     for (size_t i = 0; i < sources->n; i++) {
         rfs_json_object(json, NULL, RFS_JSON_TIGHT);
         rfs_json_put_u64(json, "rank", sources->data[i].rank);
-        rfs_json_put_text(json, "file", path_of(output->explain, sources->data[i].file));
+        rfs_json_put_text(json, "file", path_of(report->explain, sources->data[i].file));
         rfs_json_put_u64(json, "bytes", sources->data[i].bytes);
         rfs_json_end(json);
     }
     rfs_json_end(json);
 }
 
-static void put_ranks(struct output *output)
+static void put_ranks(struct report *report)
 {
-    const struct rfs_explain *explain = output->explain;
-    struct rfs_json_write *json = &output->json;
+    const struct rfs_explain *explain = report->explain;
+    struct rfs_json_write *json = &report->json;
 
     rfs_json_array(json, "ranks", RFS_JSON_TIGHT);
     for (size_t i = 0; i < explain->n_selected; i++) {
-        const struct rfs_explain_bytes_rank *rank = &output->totals.ranks[i];
+        const struct rfs_explain_bytes_rank *rank = &report->totals.ranks[i];
         rfs_json_break(json);
         rfs_json_object(json, NULL, RFS_JSON_TIGHT);
         rfs_json_put_u64(json, "rank", explain->selected[i]);
@@ -752,35 +735,41 @@ static void put_ranks(struct output *output)
         rfs_json_put_u64(json, "bytes", rank->shown_bytes);
         rfs_json_put_u64(json, "files", files_of(explain, explain->selected[i]));
         rfs_json_put_u64(json, "source_bytes", rfs_explain_sources_bytes(&rank->sources));
-        put_sources(output, &rank->sources);
+        put_sources(report, &rank->sources);
         rfs_json_end(json);
     }
 }
 
-static int print_json(struct rfs_explain *explain, struct rfs_error *err)
+static int print_json(struct report *report, struct rfs_error *err)
 {
-    struct output output = {.explain = explain, .json = {.file = stdout}};
-    struct rfs_json_write *json = &output.json;
-    int rc = rfs_explain_bytes_begin(&output.totals, explain->n_selected, err);
+    struct rfs_explain *explain = report->explain;
+    struct rfs_json_write *json = &report->json;
 
     rfs_json_object(json, NULL, RFS_JSON_TIGHT);
     rfs_json_put_text(json, "source", rfs_catalog_path(explain->plans.catalog));
-    if (rc == 0)
-        rc = explain->param ? rfs_explain_each(explain, put_slice, &output, err)
-                            : rfs_explain_bytes_add_all(&output.totals, explain, err);
-    if (rc == 0 && !explain->param)
-        put_ranks(&output);
-    if (rc == 0 && !rfs_explain_bytes_next(&output.totals))
-        rc = rfs_fail_memory(err);
-    if (rc == 0) {
-        rfs_json_end(json);
-        rfs_json_break(json);
-        rfs_json_object(json, "together", RFS_JSON_TIGHT);
-        rfs_json_put_u64(json, "bytes", rfs_explain_sources_bytes(&output.totals.together));
-        put_sources(&output, &output.totals.together);
-        rfs_json_finish(json);
-    }
-    rfs_explain_bytes_free(&output.totals);
+    const int rc = explain->param ? print_each(report, put_slice, err)
+                                  : rfs_explain_bytes_add_all(&report->totals, explain, err);
+    if (rc)
+        return rc;
+    if (!explain->param)
+        put_ranks(report);
+    rfs_json_end(json);
+    rfs_json_break(json);
+    rfs_json_object(json, "together", RFS_JSON_TIGHT);
+    rfs_json_put_u64(json, "bytes", rfs_explain_sources_bytes(&report->totals.together));
+    put_sources(report, &report->totals.together);
+    rfs_json_finish(json);
+    return 0;
+}
+
+static int print(struct rfs_explain *explain, struct rfs_error *err)
+{
+    struct report report = {.explain = explain, .json = {.file = stdout}};
+    const int rc = rfs_explain_bytes_begin(&report.totals, explain->n_selected, err)
+                       ?: (explain->json ? print_json : print_text)(&report, err);
+
+    rfs_table_free(&report.table);
+    rfs_explain_bytes_free(&report.totals);
     return rc;
 }
 
@@ -911,14 +900,10 @@ static int explain_all(struct rfs_explain *explain, struct rfs_error *err)
 
     if (rc == 0 && explain->param)
         rc = rfs_explain_check(explain, err);
-    const bool by_rules = explain->plans.by_rules != NULL;
     if (rc == 0 && explain->svg)
         rc = rfs_explain_picture(explain, err);
-    if (rc == 0 && explain->json)
-        rc = print_json(explain, err);
-    else if (rc == 0 && (!explain->svg || strcmp(explain->svg, "-") != 0))
-        rc = by_rules && explain->param ? rfs_explain_each(explain, print_made_slice, explain, err)
-                                        : print_text(explain, err);
+    if (rc == 0 && (explain->json || !explain->svg || strcmp(explain->svg, "-") != 0))
+        rc = print(explain, err);
     return rc;
 }
 

@@ -26,6 +26,7 @@
 #define RIGHT 660.0 /* the bar of slices */
 #define LINE 12.0   /* from one label to the next */
 #define NAME 18.0   /* above the files of another tensor */
+#define LABEL 96
 
 /* A source file, or a slice of the destination. */
 struct holder {
@@ -423,57 +424,58 @@ static void draw_pieces(const struct picture *picture, FILE *out)
 }
 
 /* Writes "rank 3", "ranks 0, 4", "rank 0 and 7 more". */
-static void label_ranks(const struct holder *holder, const char *one, const char *many, char *out,
-                        size_t cap)
+static void label_ranks(const struct holder *holder, const char *one, const char *many,
+                        char out[LABEL])
 {
     RFS_FREE char *list = rfs_ranks_text(holder->ranks.data, holder->ranks.n);
 
     if (strlen(list) <= 14)
-        snprintf(out, cap, "%s %s", holder->ranks.n > 1 ? many : one, list);
+        snprintf(out, LABEL, "%s %s", holder->ranks.n > 1 ? many : one, list);
     else
-        snprintf(out, cap, "%s %" PRIu32 " and %zu more", one, holder->ranks.data[0],
+        snprintf(out, LABEL, "%s %" PRIu32 " and %zu more", one, holder->ranks.data[0],
                  holder->ranks.n - 1);
 }
 
-static void draw_files(const struct picture *picture, FILE *out, struct holder *const *files)
+static void label_file(const struct picture *picture, FILE *out, const struct holder *file,
+                       double y)
 {
     const struct rfs_explain_words *words = picture->explain->words;
-    double last = -LINE;
-    char ranks[96], of[32] = "";
+    char ranks[LABEL], of[32] = "";
 
+    label_ranks(file, words->source, words->sources, ranks);
     if (picture->replicas > 1)
         snprintf(of, sizeof of, " ×%" PRIu32, picture->replicas);
-    for (size_t i = 0; i < picture->files.n; i++) {
-        const double middle = files[i]->top + files[i]->height / 2;
-        if (is_named(picture, files, i))
-            rfs_svg_text(out, MARGIN, files[i]->top - 5, "s", "%s", files[i]->name);
-        rfs_svg_rect(out, LEFT, files[i]->top, BAR, files[i]->height, "o");
-        if (middle - last < LINE)
-            continue;
-        last = middle;
-        label_ranks(files[i], words->source, words->sources, ranks, sizeof ranks);
-        rfs_svg_text(out, LEFT - 10, middle + 4, "e", "%s%s", ranks, of);
-    }
+    rfs_svg_text(out, LEFT - 10, y, "e", "%s%s", ranks, of);
 }
 
-static void draw_slices(const struct picture *picture, FILE *out, struct holder *const *slices)
+static void label_slice(const struct picture *picture, FILE *out, const struct holder *slice,
+                        double y)
 {
     const struct rfs_explain_words *words = picture->explain->words;
     const double x = RIGHT + BAR + 10;
-    double last = -LINE;
-    char ranks[96];
+    char ranks[LABEL];
 
-    for (size_t i = 0; i < picture->slices.n; i++) {
-        const struct holder *slice = slices[i];
-        const double middle = slice->top + slice->height / 2;
-        rfs_svg_rect(out, RIGHT, slice->top, BAR, slice->height, "o");
+    label_ranks(slice, words->one, words->many, ranks);
+    const bool fits = x + rfs_svg_width(ranks) + rfs_svg_width(slice->label) < WIDTH - MARGIN / 2;
+    rfs_svg_text(out, x, y, "t", "%s %s", ranks, fits ? slice->label : "");
+}
+
+/* Draws the outlines and the labels of a bar at X. */
+static void draw_bar(const struct picture *picture, FILE *out, struct holder *const *holders,
+                     size_t n, double x)
+{
+    double last = -LINE;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct holder *holder = holders[i];
+        const double middle = holder->top + holder->height / 2;
+        if (is_named(picture, holders, i))
+            rfs_svg_text(out, MARGIN, holder->top - 5, "s", "%s", holder->name);
+        rfs_svg_rect(out, x, holder->top, BAR, holder->height, "o");
         if (middle - last < LINE)
             continue;
         last = middle;
-        label_ranks(slice, words->one, words->many, ranks, sizeof ranks);
-        const bool fits =
-            x + rfs_svg_width(ranks) + rfs_svg_width(slice->label) < WIDTH - MARGIN / 2;
-        rfs_svg_text(out, x, middle + 4, "t", "%s %s", ranks, fits ? slice->label : "");
+        (holder->name ? label_file : label_slice)(picture, out, holder, middle + 4);
     }
 }
 
@@ -494,8 +496,8 @@ static void draw(struct picture *picture, FILE *out)
     rfs_svg_text(out, MARGIN, TOP - 16, "s", "%s", picture->source);
     rfs_svg_text(out, WIDTH - MARGIN, TOP - 16, "s e", "%s", picture->destination);
     draw_pieces(picture, out);
-    draw_files(picture, out, files);
-    draw_slices(picture, out, slices);
+    draw_bar(picture, out, files, picture->files.n, LEFT);
+    draw_bar(picture, out, slices, picture->slices.n, RIGHT);
     rfs_svg_text(
         out, MARGIN, height - 28, "s",
         "Each colour is what one source %s gives, and on the right where its bytes go: %zu "
