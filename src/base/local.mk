@@ -23,6 +23,7 @@ librfs_la_SOURCES += \
 	src/base/order.h \
 	src/base/path.c src/base/path.h \
 	src/base/pool.c src/base/pool.h \
+	src/base/progress.c src/base/progress.h \
 	src/base/secret.c src/base/secret.h \
 	src/base/settings.c src/base/settings.h \
 	src/base/std.h \

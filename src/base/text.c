@@ -244,3 +244,34 @@ const char *rfs_text_warning_label(int fd)
 {
     return rfs_text_has_colours(fd) ? YELLOW "warning:" PLAIN " " : "warning: ";
 }
+
+const char *rfs_text_amount(uint64_t bytes, char out[RFS_TEXT_AMOUNT])
+{
+    static const char units[] = "KMGTPE";
+    double shown = (double)bytes;
+    int unit = -1;
+
+    while (shown >= 1023.95 && unit < 5) {
+        shown /= 1024;
+        unit++;
+    }
+    if (unit < 0)
+        snprintf(out, RFS_TEXT_AMOUNT, "%" PRIu64 " bytes", bytes);
+    else
+        snprintf(out, RFS_TEXT_AMOUNT, "%.1f %ciB", shown, units[unit]);
+    return out;
+}
+
+const char *rfs_text_duration(double seconds, char out[RFS_TEXT_AMOUNT])
+{
+    const unsigned long whole = seconds < 0          ? 0
+                                : seconds > 359999.0 ? 359999
+                                                     : (unsigned long)(seconds + 0.5);
+    const unsigned long hours = whole / 3600;
+
+    if (hours > 0)
+        snprintf(out, RFS_TEXT_AMOUNT, "%lu:%02lu:%02lu", hours, whole / 60 % 60, whole % 60);
+    else
+        snprintf(out, RFS_TEXT_AMOUNT, "%lu:%02lu", whole / 60, whole % 60);
+    return out;
+}

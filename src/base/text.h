@@ -76,3 +76,10 @@ bool rfs_text_has_colours(int fd);
 /* Return "error: " and "warning: ", in their colours where FD has some. Constants. */
 const char *rfs_text_error_label(int fd);
 const char *rfs_text_warning_label(int fd);
+
+#define RFS_TEXT_AMOUNT 32
+
+/* Writes "1.4 GiB"; returns OUT. */
+const char *rfs_text_amount(uint64_t bytes, char out[RFS_TEXT_AMOUNT]);
+/* Writes "2:05" or "1:02:05", hours beyond 99 as "99:59:59"; returns OUT. */
+const char *rfs_text_duration(double seconds, char out[RFS_TEXT_AMOUNT]);

@@ -10,7 +10,6 @@ librfstool_la_SOURCES = \
 	src/tool/common/manifest.c src/tool/common/manifest.h \
 	src/tool/common/numbers.c src/tool/common/numbers.h \
 	src/tool/common/output.c src/tool/common/output.h \
-	src/tool/common/progress.c src/tool/common/progress.h \
 	src/tool/common/show.c src/tool/common/show.h \
 	src/tool/common/source.c src/tool/common/source.h \
 	src/tool/common/svg.c src/tool/common/svg.h \

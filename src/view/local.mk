@@ -10,6 +10,8 @@ librfs_la_SOURCES += \
 	src/view/folders.c \
 	src/view/hfai_view.c \
 	src/view/hfai_view.h \
+	src/view/rank_headers.c \
+	src/view/rank_headers.h \
 	src/view/hidden.c \
 	src/view/hidden.h \
 	src/view/inspect.c \

@@ -3,6 +3,8 @@
 
 #include "base/checked.h"
 #include "base/limits.h"
+#include "base/secret.h"
+#include "reshard.h"
 #include "store/crypt/key.h"
 #include "store/remote/remote.h"
 #include "view/memory_limit.h"
@@ -169,4 +171,14 @@ int rfs_view_options_check(const struct rfs_options *options, struct rfs_error *
             "option crc is for .ckpt files: in a safetensors file the checksum would "
             "stand before the data that it sums up");
     return 0;
+}
+
+int rfs_view_options_harden(const struct rfs_options *options, struct rfs_error *err)
+{
+    if (!rfs_options_keyed(options))
+        return 0;
+    const int rc = rfs_secret_harden(err);
+    if (rc == 0)
+        (void)reshard_guard_keys(); /* the first of two sources did it for both */
+    return rc;
 }

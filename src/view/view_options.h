@@ -34,6 +34,12 @@ int rfs_view_options_key(const struct rfs_options *options, struct rfs_log *log,
                          struct rfs_key **out, struct rfs_error *err);
 
 /*
+ * Hardens the process if OPTIONS name a key, and guards the keys. Returns 0, or -errno with *err
+ * filled.
+ */
+int rfs_view_options_harden(const struct rfs_options *options, struct rfs_error *err);
+
+/*
  * Returns the format of the files shown: the requested one, else the default of the kind of view;
  * with a file for each rank .ckpt, as of transform_checkpoints.
  */

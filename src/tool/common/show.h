@@ -1,21 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The texts that commands print: sizes and times, shapes and layouts as people read them, and
- * tables.
+ * The texts that commands print: shapes and layouts as people read them, and tables.
  */
 #pragma once
 
 #include "base/arena.h"
 #include "base/json_write.h"
+#include "base/text.h"
 #include "base/vec.h"
 #include "layout/grid.h"
-
-#define RFS_SHOWN_BYTES 32
-
-/* Writes "1.4 GiB"; returns OUT. */
-const char *rfs_show_bytes(uint64_t bytes, char out[RFS_SHOWN_BYTES]);
-/* Writes "2:05" or "1:02:05", hours beyond 99 as "99:59:59"; returns OUT. */
-const char *rfs_show_seconds(double seconds, char out[RFS_SHOWN_BYTES]);
 
 /*
  * A text in the making. Where memory is short, the command ends with one line and status 1, as what

@@ -10,7 +10,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "tool/common/progress.h"
+#include "base/progress.h"
 #include "view/whole_tensors.h"
 
 #define RFS_SWEEP_PIECE ((uint64_t)4 << 20) /* bytes; a multiple of the assembler's pieces */

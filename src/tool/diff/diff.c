@@ -2,10 +2,10 @@
 /* `reshard diff`: two checkpoints, tensor by tensor. */
 #include "tool/diff/diff.h"
 
+#include "base/progress.h"
 #include "base/settings.h"
 #include "tool/common/command.h"
 #include "tool/common/numbers.h"
-#include "tool/common/progress.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
 #include "tool/common/sweep.h"

@@ -158,14 +158,14 @@ static void print_head(const struct rfs_explain *explain, const struct rfs_expla
 {
     uint64_t bytes =
         slice->copied ? slice->type->bytes : rfs_dtype_bytes((enum rfs_dtype)slice->type->dtype);
-    char size[RFS_SHOWN_BYTES];
+    char size[RFS_TEXT_AMOUNT];
 
     for (uint32_t i = 0; !slice->copied && i < slice->n_dims; i++)
         bytes *= slice->dims[i];
     rfs_text_put(stdout, slice->name);
     printf(": %s ", rfs_whole_dtype(slice->type));
     rfs_show_dims(stdout, slice->n_dims, slice->dims);
-    printf(", %s\n", rfs_show_bytes(bytes, size));
+    printf(", %s\n", rfs_text_amount(bytes, size));
     if (slice->shown_name != slice->name) {
         printf("%-12s ", "shown as");
         rfs_text_put(stdout, slice->shown_name);
@@ -352,7 +352,7 @@ static void print_together(const struct rfs_explain *explain,
     const struct rfs_explain_words *words = explain->words;
     const uint64_t once = rfs_explain_sources_bytes(&totals->together);
     uint64_t all = 0;
-    char size[RFS_SHOWN_BYTES];
+    char size[RFS_TEXT_AMOUNT];
     size_t n;
 
     free(ranks_of(&totals->together, &n)); /* n is needed, the list is not */
@@ -361,7 +361,7 @@ static void print_together(const struct rfs_explain *explain,
     printf("\n%zu %s of the destination together: %" PRIu64 " bytes", ranks,
            ranks == 1 ? words->one : words->many, once);
     if (once >= 1024)
-        printf(" (%s)", rfs_show_bytes(once, size));
+        printf(" (%s)", rfs_text_amount(once, size));
     printf(" from %zu source %s, each byte counted once", n,
            n == 1 ? words->source : words->sources);
     if (all != once)
@@ -450,7 +450,7 @@ static int print_ranks(struct report *report, struct rfs_error *err)
 static void print_made_piece(const struct rfs_explain *explain, const struct rfs_explained *slice,
                              const struct rfs_piece_trace *piece)
 {
-    char size[RFS_SHOWN_BYTES];
+    char size[RFS_TEXT_AMOUNT];
 
     fputs("    ", stdout);
     rfs_explained_put_place(stdout, explain, slice, piece, RFS_MADE);
@@ -458,7 +458,7 @@ static void print_made_piece(const struct rfs_explain *explain, const struct rfs
                                        rfs_explained_source(explain, slice, piece)->name));
     rfs_explained_put_place(stdout, explain, slice, piece, RFS_SOURCE);
     printf(" in %s, %s\n", path_of(explain, piece->block.file),
-           rfs_show_bytes(rfs_explain_block_bytes(&piece->block), size));
+           rfs_text_amount(rfs_explain_block_bytes(&piece->block), size));
 }
 
 static void print_made_slice(struct report *report, const struct rfs_explained *slice)

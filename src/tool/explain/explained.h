@@ -8,11 +8,11 @@
  */
 #pragma once
 
+#include "base/progress.h"
 #include "base/settings.h"
 #include "plan/by_rules.h"
 #include "plan/trace.h"
 #include "tool/common/args.h"
-#include "tool/common/progress.h"
 #include "view/plans.h"
 
 /* The nouns for members of the source and of the destination. */

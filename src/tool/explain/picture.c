@@ -155,12 +155,12 @@ static void add_piece(struct picture *picture, const struct rfs_explained *slice
                           .to = to,
                           .bytes = rfs_explain_block_bytes(&piece->block)};
     struct rfs_printed shown;
-    char size[RFS_SHOWN_BYTES];
+    char size[RFS_TEXT_AMOUNT];
 
     rfs_explained_begin(explain, slice, piece, RFS_MADE, drawn.at);
     FILE *out = rfs_printed_begin(&shown);
     rfs_explained_put_place(out, explain, slice, piece, RFS_SOURCE);
-    fprintf(out, ", %s", rfs_show_bytes(drawn.bytes, size));
+    fprintf(out, ", %s", rfs_text_amount(drawn.bytes, size));
     drawn.source = rfs_printed_end(&shown);
     rfs_explained_put_place(rfs_printed_begin(&shown), explain, slice, piece, RFS_MADE);
     drawn.place = rfs_printed_end(&shown);
@@ -486,7 +486,7 @@ static void draw(struct picture *picture, FILE *out)
     const double height = TOP + arrange(picture, &files_, &slices_) + FOOT;
     RFS_FREE struct holder **files = files_;
     RFS_FREE struct holder **slices = slices_;
-    char size[RFS_SHOWN_BYTES];
+    char size[RFS_TEXT_AMOUNT];
 
     RFS_FREE char *name =
         rfs_text_printf("reshard explain: %s, %s", picture->title, picture->subtitle);
@@ -503,7 +503,7 @@ static void draw(struct picture *picture, FILE *out)
         "Each colour is what one source %s gives, and on the right where its bytes go: %zu "
         "piece%s, %s%s.",
         words->source, picture->pieces.n, picture->pieces.n == 1 ? "" : "s",
-        rfs_show_bytes(picture->bytes, size), picture->explain->one ? "" : ", each slice once");
+        rfs_text_amount(picture->bytes, size), picture->explain->one ? "" : ", each slice once");
     rfs_svg_text(out, MARGIN, height - 12, "s",
                  "Left are the %s that are read, and places in their tensors; right are places in "
                  "the whole tensor%s.",

@@ -126,7 +126,7 @@ int rfs_dest_room(const struct rfs_dest *dest, uint64_t bytes, struct rfs_error 
 {
     struct statvfs fs;
     uint64_t room;
-    char wanted[RFS_SHOWN_BYTES], free_bytes[RFS_SHOWN_BYTES];
+    char wanted[RFS_TEXT_AMOUNT], free_bytes[RFS_TEXT_AMOUNT];
     RFS_FREE char *parent = strdup(dest->path);
 
     if (!parent)
@@ -137,8 +137,8 @@ int rfs_dest_room(const struct rfs_dest *dest, uint64_t bytes, struct rfs_error 
     if ((dest->fd >= 0 ? fstatvfs(dest->fd, &fs) : statvfs(parent, &fs)) != 0 || fs.f_blocks == 0 ||
         !rfs_mul_u64(fs.f_bavail, fs.f_frsize, &room) || bytes <= room)
         return 0;
-    rfs_show_bytes(bytes, wanted);
-    rfs_show_bytes(room, free_bytes);
+    rfs_text_amount(bytes, wanted);
+    rfs_text_amount(room, free_bytes);
     return rfs_fail(err, -ENOSPC, RFS_IN(dest->path),
                     "free some room, another DST, or a part of the ranks by --ranks",
                     "%s are to be written, and %s are free there", wanted, free_bytes);

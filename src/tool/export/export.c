@@ -119,12 +119,12 @@ static void print_json(const struct rfs_export *export, double seconds, const st
 
 static void print_summary(const struct rfs_export *export, double seconds)
 {
-    char written[RFS_SHOWN_BYTES], kept[RFS_SHOWN_BYTES];
+    char written[RFS_TEXT_AMOUNT], kept[RFS_TEXT_AMOUNT];
     const bool tasks = export->task.count > 1;
 
     if (tasks)
         printf("task %" PRIu32 " of %" PRIu32 ": ", export->task.number, export->task.count);
-    rfs_show_bytes(export->bytes_kept, kept);
+    rfs_text_amount(export->bytes_kept, kept);
     if (export->options->verify) {
         printf("%s: %" PRIu64 " file%s, %s: all as the manifest says\n", export->dest.path,
                export->files_kept, export->files_kept == 1 ? "" : "s", kept);
@@ -132,7 +132,7 @@ static void print_summary(const struct rfs_export *export, double seconds)
     }
     printf("%s: %" PRIu64 " file%s written, %s in %.1f s; %" PRIu64 " %s there, %s",
            export->dest.path, export->files_written, export->files_written == 1 ? "" : "s",
-           rfs_show_bytes(export->bytes_written, written), seconds, export->files_kept,
+           rfs_text_amount(export->bytes_written, written), seconds, export->files_kept,
            export->files_kept == 1 ? "was" : "were", kept);
     if (export->files_removed > 0)
         printf("; %" PRIu64 " of another export removed", export->files_removed);

@@ -14,9 +14,9 @@
  */
 #pragma once
 
+#include "base/progress.h"
 #include "reshard.h"
 #include "tool/common/args.h"
-#include "tool/common/progress.h"
 #include "tool/export/saver.h"
 
 /* ---- tasks ----------------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
 #include "tool/export/saver.h"
 
 #include "base/cleanup.h"
-#include "tool/common/progress.h"
+#include "base/progress.h"
 
 #define SAVE_EVERY 1.0 /* seconds between two saves, at least */
 #define SAVE_SHARE 20  /* times as long as a save took, at least */

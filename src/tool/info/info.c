@@ -619,7 +619,7 @@ static int run(void *request, struct rfs_error *err)
         rc = err->code;
     }
     end_report(&report);
-    rfs_tool_source_close(&parsed->args.source);
+    rfs_headers_close(&parsed->args.source);
     return rc;
 }
 

@@ -71,8 +71,8 @@ struct rfs_info_args {
     const char *path;
     struct rfs_info_filter filter;
     bool json;
-    bool all;                      /* read the headers of every rank */
-    struct rfs_tool_source source; /* the options of -o; nothing is opened */
+    bool all;                         /* read the headers of every rank */
+    struct rfs_headers_source source; /* the options of -o; nothing is opened */
 };
 
 struct rfs_info_report {

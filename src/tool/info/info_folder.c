@@ -15,8 +15,8 @@
 #include "store/crypt/cipher.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
-#include "view/whole_tensors.h"
 #include "view/strategy_options.h"
+#include "view/whole_tensors.h"
 
 #include <sys/stat.h>
 
@@ -708,7 +708,7 @@ static int show_tree(struct rfs_info_args *args, const char *path, struct rfs_in
                      struct rfs_error *err)
 {
     struct tree tree = {.args = args, .report = report, .err = err};
-    int rc = rfs_tool_source_open(&args->source, path, err);
+    int rc = rfs_headers_open(&args->source, path, err);
 
     report->kind = "tree";
     tree.catalog = args->source.catalog;
@@ -848,7 +848,7 @@ static int show_chunks(struct rfs_info_args *args, const char *path, struct rfs_
                        struct rfs_error *err)
 {
     struct rfs_info_rows rows = {.n = 0};
-    int rc = rfs_tool_source_open(&args->source, path, err);
+    int rc = rfs_headers_open(&args->source, path, err);
 
     report->kind = "boxes";
     if (rc)
@@ -946,7 +946,7 @@ static int show_parts(struct rfs_info_args *args, const char *path, struct rfs_i
     struct rfs_hfai *hfai = NULL;
     struct rfs_storages storages = {.items = {.n = 0}};
     struct rfs_info_rows rows = {.n = 0};
-    int rc = rfs_tool_source_open(&args->source, path, err);
+    int rc = rfs_headers_open(&args->source, path, err);
 
     report->kind = "parts";
     rc = rc ?: rfs_hfai_open(args->source.catalog, args->source.options.uneven_steps, &hfai, err)

@@ -93,11 +93,11 @@ void rfs_info_tell_types(struct rfs_info_report *report, const struct rfs_info_r
     rfs_json_array(&report->json, "dtypes", RFS_JSON_TIGHT);
     for (int i = 0; i < RFS_INFO_COUNTED; i++) {
         const char *name = i == RFS_DTYPE_COUNT ? "map" : rfs_dtype_name((enum rfs_dtype)i);
-        char bytes[RFS_SHOWN_BYTES];
+        char bytes[RFS_TEXT_AMOUNT];
         if (rows->counts[i] == 0)
             continue;
         fprintf(report->say, "%s %" PRIu64 " %s (%s)", comma, rows->counts[i], name,
-                rfs_show_bytes(rows->content[i], bytes));
+                rfs_text_amount(rows->content[i], bytes));
         rfs_json_object(&report->json, NULL, RFS_JSON_TIGHT);
         rfs_json_put_text(&report->json, "dtype", name);
         rfs_json_put_u64(&report->json, "parameters", rows->counts[i]);

@@ -40,7 +40,7 @@ struct request {
 
 /* A tree whose headers have been read. */
 struct tree {
-    struct rfs_tool_source source;
+    struct rfs_headers_source source;
     struct rfs_headers headers;
     struct rfs_fit fit;
 };
@@ -60,7 +60,7 @@ static int open_tree(const char *path, const struct rfs_settings *options, struc
     int rc = rfs_tool_source_prepare(options, path, NULL, NULL, &tree->source, err);
     if (rc || !path)
         return rc;
-    rc = rfs_tool_source_open(&tree->source, path, err);
+    rc = rfs_headers_open(&tree->source, path, err);
     if (rc == 0 && rfs_catalog_has_parts(tree->source.catalog))
         rc = rfs_fail(err, -EINVAL, RFS_IN(path), "a tree of MindSpore",
                       "hfai's parts are not cut by a strategy");
@@ -76,7 +76,7 @@ static int open_tree(const char *path, const struct rfs_settings *options, struc
 static void close_tree(struct tree *tree)
 {
     rfs_headers_free(&tree->headers);
-    rfs_tool_source_close(&tree->source);
+    rfs_headers_close(&tree->source);
 }
 
 /* Prepares to fit a strategy to a tree, which must have its ranks. 0, or -errno with *err filled. */

@@ -312,14 +312,14 @@ static void print_values(const struct rfs_verify *verify)
 static void print_summary(const struct rfs_verify *verify, bool fault)
 {
     const struct rfs_verify_options *options = verify->options;
-    char shown[RFS_SHOWN_BYTES];
+    char shown[RFS_TEXT_AMOUNT];
     const size_t n = verify->tree.n + verify->n_lost;
     uint64_t bytes = 0;
 
     for (size_t i = 0; i < n; i++)
         bytes += verify->items[i].tree->type->bytes;
     rfs_text_put(stdout, options->tree);
-    printf(": %zu tensor%s, %s: ", n, n == 1 ? "" : "s", rfs_show_bytes(bytes, shown));
+    printf(": %zu tensor%s, %s: ", n, n == 1 ? "" : "s", rfs_text_amount(bytes, shown));
     if (fault) {
         print_counts(verify);
         return;

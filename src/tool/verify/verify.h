@@ -15,9 +15,9 @@
  */
 #pragma once
 
+#include "base/progress.h"
 #include "tool/common/args.h"
 #include "tool/common/manifest.h"
-#include "tool/common/progress.h"
 #include "tool/verify/findings.h"
 #include "view/whole_tensors.h"
 

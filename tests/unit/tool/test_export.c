@@ -420,19 +420,19 @@ static void what_is_no_command_line_is_refused(void **state)
 
 static void sizes_and_times_are_readable(void **state)
 {
-    char out[RFS_SHOWN_BYTES];
+    char out[RFS_TEXT_AMOUNT];
     (void)state;
-    assert_string_equal(rfs_show_bytes(0, out), "0 bytes");
-    assert_string_equal(rfs_show_bytes(1023, out), "1023 bytes");
-    assert_string_equal(rfs_show_bytes(1024, out), "1.0 KiB");
-    assert_string_equal(rfs_show_bytes(1536 * 1024, out), "1.5 MiB");
-    assert_string_equal(rfs_show_bytes(1048575, out), "1.0 MiB");
-    assert_string_equal(rfs_show_bytes(UINT64_MAX, out), "16.0 EiB");
-    assert_string_equal(rfs_show_seconds(0, out), "0:00");
-    assert_string_equal(rfs_show_seconds(59.6, out), "1:00");
-    assert_string_equal(rfs_show_seconds(3725, out), "1:02:05");
-    assert_string_equal(rfs_show_seconds(1e12, out), "99:59:59");
-    assert_string_equal(rfs_show_seconds(-1, out), "0:00");
+    assert_string_equal(rfs_text_amount(0, out), "0 bytes");
+    assert_string_equal(rfs_text_amount(1023, out), "1023 bytes");
+    assert_string_equal(rfs_text_amount(1024, out), "1.0 KiB");
+    assert_string_equal(rfs_text_amount(1536 * 1024, out), "1.5 MiB");
+    assert_string_equal(rfs_text_amount(1048575, out), "1.0 MiB");
+    assert_string_equal(rfs_text_amount(UINT64_MAX, out), "16.0 EiB");
+    assert_string_equal(rfs_text_duration(0, out), "0:00");
+    assert_string_equal(rfs_text_duration(59.6, out), "1:00");
+    assert_string_equal(rfs_text_duration(3725, out), "1:02:05");
+    assert_string_equal(rfs_text_duration(1e12, out), "99:59:59");
+    assert_string_equal(rfs_text_duration(-1, out), "0:00");
 }
 
 int main(void)

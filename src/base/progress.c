@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/common/progress.h"
+#include "base/progress.h"
 
 #include "base/json_write.h"
-#include "tool/common/show.h"
+#include "base/text.h"
 
 #include <time.h>
 #include <unistd.h>
@@ -72,19 +72,19 @@ static void measure(struct rfs_progress *progress, double now, uint64_t done)
 
 static void draw_bar(const struct rfs_progress *progress, uint64_t done, char *line, size_t cap)
 {
-    char bar[BAR + 1], have[RFS_SHOWN_BYTES], all[RFS_SHOWN_BYTES], rate[RFS_SHOWN_BYTES],
-        left[RFS_SHOWN_BYTES];
+    char bar[BAR + 1], have[RFS_TEXT_AMOUNT], all[RFS_TEXT_AMOUNT], rate[RFS_TEXT_AMOUNT],
+        left[RFS_TEXT_AMOUNT];
     const double part = (double)done / (double)progress->bytes;
     const size_t filled = part >= 1 ? BAR : (size_t)(part * BAR);
 
     memset(bar, '.', BAR);
     memset(bar, '#', filled);
     bar[BAR] = '\0';
-    rfs_show_bytes((uint64_t)progress->rate, rate);
+    rfs_text_amount((uint64_t)progress->rate, rate);
     if (progress->rate > 0)
-        rfs_show_seconds((double)(progress->bytes - done) / progress->rate, left);
+        rfs_text_duration((double)(progress->bytes - done) / progress->rate, left);
     snprintf(line, cap, "%s [%s] %3.0f%% %s of %s%s%s%s%s%s", progress->phase, bar, part * 100,
-             rfs_show_bytes(done, have), rfs_show_bytes(progress->bytes, all),
+             rfs_text_amount(done, have), rfs_text_amount(progress->bytes, all),
              progress->rate > 0 ? ", " : "", progress->rate > 0 ? rate : "",
              progress->rate > 0 ? "/s, " : "", progress->rate > 0 ? left : "",
              progress->rate > 0 ? " left" : "");
