@@ -12,9 +12,6 @@
 #include "catalog/saved_index.h"
 #include "catalog/scan/scan.h"
 #include "formats/dcp/dcp.h"
-#include "formats/fsdp/fsdp.h"
-#include "formats/mindformers/mindformers.h"
-#include "formats/shards/shards.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -115,20 +112,12 @@ static bool set_wholes(struct rfs_catalog *catalog, struct rfs_entry *entries, s
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Readers of checkpoints that describe themselves: each declares tensors and chunks. */
-static int (*const readers[])(const char *folder, struct rfs_files *files,
-                              struct rfs_tables *tables, struct rfs_log *log,
-                              struct rfs_chunks **out, struct rfs_error *err) = {
-    [RFS_DCP] = rfs_dcp_open,
-    [RFS_MINDFORMERS] = rfs_mindformers_open,
-    [RFS_SHARDS] = rfs_shards_open,
-};
-
 /* Notes what the folder tells of the save as a whole. */
 static int note_doubt(const struct rfs_scan *scan, const char *folder, struct rfs_chunks *chunks,
                       struct rfs_error *err)
 {
-    chunks->times_tell = scan->described == RFS_DCP && !scan->exported && !rfs_store_is_url(folder);
+    chunks->times_tell =
+        scan->described->open == rfs_dcp_open && !scan->exported && !rfs_store_is_url(folder);
     if (!scan->doubt)
         return 0;
     rfs_log(chunks->log, RFS_WARNING, "%s: %s", folder, scan->doubt);
@@ -143,15 +132,16 @@ static int read_chunks(struct rfs_catalog *catalog, const struct rfs_scan *scan,
     const char *metadata = rfs_files_path(catalog->files, 0);
     const char *slash = strrchr(metadata, '/');
     RFS_FREE char *folder = strndup(metadata, slash ? (size_t)(slash - metadata) : 0);
-    struct rfs_tables *tables = &catalog->tables;
+    const struct rfs_chunks_source source = {.folder = folder,
+                                             .files = catalog->files,
+                                             .tables = &catalog->tables,
+                                             .log = catalog->log,
+                                             .entry = entry,
+                                             .lost = scan->lost};
 
     if (!folder)
         return rfs_fail_memory_of(err, metadata);
-    const int rc = scan->described == RFS_FSDP
-                       ? rfs_fsdp_open(folder, entry, scan->lost, catalog->files, tables,
-                                       catalog->log, &catalog->chunks, err)
-                       : readers[scan->described](folder, catalog->files, tables, catalog->log,
-                                                  &catalog->chunks, err);
+    const int rc = scan->described->open(&source, &catalog->chunks, err);
     return rc ? rc : note_doubt(scan, folder, catalog->chunks, err);
 }
 

@@ -3,6 +3,8 @@
 librfs_la_SOURCES += \
 	src/formats/dtype.c \
 	src/formats/dtype.h \
+	src/formats/formats.c \
+	src/formats/formats.h \
 	src/formats/image.c \
 	src/formats/image.h \
 	src/formats/index.c \

@@ -5,34 +5,6 @@
 
 #define NUMBER_MOST 9 /* digits that are read */
 
-enum { SHARD_FORM, FSDP_FORM, MODEL_FORM, OPT_FORM, N_FORMS };
-
-static const struct rfs_numbered_form forms[N_FORMS] = {
-    [SHARD_FORM] = {.kind = RFS_NUMBERED_SHARDS,
-                    .similar = "shard-*-model-*-of-*.safetensors",
-                    .words = {"shard-", "-model-", "-of-", ".safetensors"},
-                    .roles = {RFS_NUMBERED_RANK, RFS_NUMBERED_PART, RFS_NUMBERED_COUNT},
-                    .digits = 5,
-                    .first = 1},
-    [FSDP_FORM] = {.kind = RFS_NUMBERED_FSDP,
-                   .similar = "model_world_size_*_rank_*.pt",
-                   .words = {"model_world_size_", "_rank_", ".pt"},
-                   .roles = {RFS_NUMBERED_COUNT, RFS_NUMBERED_RANK},
-                   .digits = 1},
-    [MODEL_FORM] = {.kind = RFS_NUMBERED_MINDFORMERS,
-                    .similar = "*.safetensors",
-                    .words = {"model-", "-", ".safetensors"},
-                    .roles = {RFS_NUMBERED_RANK, RFS_NUMBERED_COUNT},
-                    .digits = 7,
-                    .prefixed = true},
-    [OPT_FORM] = {.kind = RFS_NUMBERED_MINDFORMERS,
-                  .words = {"opt-", "-", ".safetensors"},
-                  .roles = {RFS_NUMBERED_RANK, RFS_NUMBERED_COUNT},
-                  .digits = 7,
-                  .prefixed = true,
-                  .part = 1},
-};
-
 /* Reads the digits at *AT, which is moved behind them. False: none, or too many. */
 static bool read_number(const char **at, unsigned digits, uint32_t *number, bool *exact)
 {
@@ -54,7 +26,7 @@ static bool in_bounds(const struct rfs_numbered_name *file)
     const uint32_t count = file->of[RFS_NUMBERED_COUNT];
     const uint32_t rank = file->of[RFS_NUMBERED_RANK];
     const bool in_count =
-        file->form == &forms[SHARD_FORM]
+        first > 0 /* parts are counted, not ranks */
             ? file->of[RFS_NUMBERED_PART] >= first && file->of[RFS_NUMBERED_PART] <= count
             : rank < count;
 
@@ -93,12 +65,12 @@ static size_t find_prefix(const struct rfs_numbered_form *form, const char *name
     return n < tail || (n > tail && name[n - tail - 1] != '-') ? SIZE_MAX : n - tail;
 }
 
-bool rfs_numbered_read(enum rfs_numbered kind, const char *name, struct rfs_numbered_name *out)
+bool rfs_numbered_read(const struct rfs_numbered_form *forms, const char *name,
+                       struct rfs_numbered_name *out)
 {
-    for (size_t i = 0; i < N_FORMS; i++) {
-        const struct rfs_numbered_form *form = &forms[i];
+    for (const struct rfs_numbered_form *form = forms; form; form = form->next) {
         const size_t prefix = form->prefixed ? find_prefix(form, name) : 0;
-        if (form->kind != kind || prefix == SIZE_MAX || !read_form(form, name + prefix, out))
+        if (prefix == SIZE_MAX || !read_form(form, name + prefix, out))
             continue;
         out->prefix = prefix;
         return !form->prefixed || out->exact;
@@ -106,22 +78,14 @@ bool rfs_numbered_read(enum rfs_numbered kind, const char *name, struct rfs_numb
     return false;
 }
 
-bool rfs_numbered_like(enum rfs_numbered kind, const char *name)
+bool rfs_numbered_like(const struct rfs_numbered_form *forms, const char *name)
 {
-    for (size_t i = 0; i < N_FORMS; i++)
-        if (forms[i].kind == kind && forms[i].similar && rfs_glob_match(forms[i].similar, name))
-            return true;
-    return false;
+    return rfs_glob_match(forms->similar, name);
 }
 
-uint32_t rfs_numbered_count(enum rfs_numbered kind, const char *name)
+uint32_t rfs_numbered_count(const struct rfs_numbered_form *forms, const char *name)
 {
     struct rfs_numbered_name file;
 
-    return rfs_numbered_read(kind, name, &file) ? file.of[RFS_NUMBERED_COUNT] : 0;
-}
-
-const struct rfs_numbered_form *rfs_numbered_model_form(void)
-{
-    return &forms[MODEL_FORM];
+    return rfs_numbered_read(forms, name, &file) ? file.of[RFS_NUMBERED_COUNT] : 0;
 }

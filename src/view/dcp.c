@@ -23,6 +23,7 @@
 #include "formats/chunks/chunks.h"
 #include "formats/dcp/dcp.h"
 #include "formats/dcp/dcp_encode.h"
+#include "formats/formats.h"
 #include "formats/torch/torch_encode.h"
 #include "plan/trace.h"
 #include "view/hidden.h"
@@ -757,7 +758,8 @@ int rfs_view_dcp_open(struct rfs_view *view, struct rfs_error *err)
     view->n_files = (size_t)view->n_ranks + 1;
     for (uint32_t rank = 0; rank <= view->n_ranks; rank++) {
         struct rfs_view_file *file = &view->files[rank];
-        file->name = rank == 0 ? strdup(".metadata") : rfs_text_printf("__%u_0.distcp", rank - 1);
+        file->name = rank == 0 ? strdup(rfs_formats[RFS_ROW_DCP].metadata)
+                               : rfs_text_printf("__%u_0.distcp", rank - 1);
         if (!file->name)
             return rfs_fail_memory(err);
         file->rank = rank == 0 || !view->dst ? 0 : rank - 1;

@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/path.h"
 #include "base/text.h"
+#include "formats/formats.h"
 #include "formats/mindformers/mindformers_encode.h"
 #include "formats/safetensors/safetensors.h"
 #include "view/hidden.h"
@@ -291,7 +292,7 @@ int rfs_view_mindformers_open(struct rfs_view *view, struct rfs_error *err)
     if (!view->mf || !view->files)
         return rfs_fail_memory(err);
     view->n_files = 1;
-    view->files[0].name = strdup("metadata.json");
+    view->files[0].name = strdup(rfs_formats[RFS_ROW_MINDFORMERS].metadata);
     if (!view->files[0].name)
         return rfs_fail_memory(err);
     int rc = pass_on_common(view, err);

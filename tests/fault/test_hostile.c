@@ -225,7 +225,8 @@ static int parse_dcp(const struct bytes *input, struct rfs_error *err)
 
     if (!files || rfs_files_add(files, "/c/.metadata") != 0)
         abort();
-    struct rfs_chunks *chunks = rfs_chunks_new(&format, "/c", 0, files, &tables, NULL);
+    struct rfs_chunks *chunks = rfs_chunks_new(
+        &format, &(struct rfs_chunks_source){.folder = "/c", .files = files, .tables = &tables});
     return rfs_dcp_describe(read_memory, (void *)(uintptr_t)input, input->n, chunks, err);
 }
 
@@ -284,11 +285,8 @@ static void test_groups(void **state)
     check_all(hostile_groups, parse_group, 64 * MIB / 4);
 }
 
-typedef int open_fn(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
-                    struct rfs_log *log, struct rfs_chunks **out, struct rfs_error *err);
-
 /* As the file NAME, in a folder with the file "a"; and the layouts, of chunks that are good. */
-static int parse_chunks(const struct bytes *input, const char *name, open_fn *open,
+static int parse_chunks(const struct bytes *input, const char *name, rfs_chunks_open_fn *open,
                         struct rfs_error *err)
 {
     struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
@@ -301,7 +299,8 @@ static int parse_chunks(const struct bytes *input, const char *name, open_fn *op
     tree_write(root, name, input->data, input->n);
     if (!files || rfs_files_add(files, tree_path(root, name)) != 0)
         abort();
-    int rc = open(root, files, &tables, NULL, &chunks, err);
+    int rc = open(&(struct rfs_chunks_source){.folder = root, .files = files, .tables = &tables},
+                  &chunks, err);
     if (rc == 0 && rfs_mindformers_owns(chunks)) {
         rc = rfs_mindformers_read_strategy(chunks, &layouts, err);
         rfs_mindformers_strategy_free(&layouts);
@@ -317,15 +316,9 @@ static int parse_metadata(const struct bytes *input, struct rfs_error *err)
     return parse_chunks(input, "metadata.json", rfs_mindformers_open, err);
 }
 
-static int open_fsdp(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
-                     struct rfs_log *log, struct rfs_chunks **out, struct rfs_error *err)
-{
-    return rfs_fsdp_open(folder, NULL, NULL, files, tables, log, out, err);
-}
-
 static int parse_fsdp(const struct bytes *input, struct rfs_error *err)
 {
-    return parse_chunks(input, "model_world_size_1_rank_0.pt", open_fsdp, err);
+    return parse_chunks(input, "model_world_size_1_rank_0.pt", rfs_fsdp_open, err);
 }
 
 static int parse_shards(const struct bytes *input, struct rfs_error *err)

@@ -51,7 +51,9 @@ static int describe(struct fuzz_input *input, struct rfs_error *err)
 
     REQUIRE(files && tables.names && tables.types);
     REQUIRE(rfs_files_add(files, FOLDER ".metadata") == 0);
-    struct rfs_chunks *chunks = rfs_chunks_new(&format, "/checkpoint", 0, files, &tables, NULL);
+    struct rfs_chunks *chunks = rfs_chunks_new(
+        &format,
+        &(struct rfs_chunks_source){.folder = "/checkpoint", .files = files, .tables = &tables});
     REQUIRE(chunks);
     const int rc = rfs_dcp_describe(fuzz_read, input, input->size, chunks, err);
     if (rc == 0)

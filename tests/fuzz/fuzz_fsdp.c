@@ -22,8 +22,9 @@ void fuzz_one(const uint8_t *data, size_t size)
     REQUIRE(tables.names && tables.types && files);
     REQUIRE(rfs_files_add(files, fuzz_file("a.pt", input.data, input.size)) == 0);
     const char *lost = size % 2 ? "'b.pt' is" : NULL;
-    if (require_result(
-            rfs_fsdp_open(fuzz_folder(), NULL, lost, files, &tables, NULL, &chunks, &err), &err))
+    const struct rfs_chunks_source source = {
+        .folder = fuzz_folder(), .files = files, .tables = &tables, .lost = lost};
+    if (require_result(rfs_fsdp_open(&source, &chunks, &err), &err))
         require_chunks(chunks, &(const uint64_t){input.size}, 1);
     rfs_chunks_free(chunks);
     rfs_files_free(files);

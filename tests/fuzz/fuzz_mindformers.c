@@ -66,8 +66,9 @@ void fuzz_one(const uint8_t *data, size_t size)
 
     REQUIRE(tables.names && tables.types && files);
     REQUIRE(rfs_files_add(files, fuzz_file("metadata.json", data, size)) == 0);
-    if (require_result(rfs_mindformers_open(fuzz_folder(), files, &tables, NULL, &chunks, &err),
-                       &err)) {
+    const struct rfs_chunks_source source = {
+        .folder = fuzz_folder(), .files = files, .tables = &tables};
+    if (require_result(rfs_mindformers_open(&source, &chunks, &err), &err)) {
         check_boxes(chunks);
         check_layouts(chunks);
     }

@@ -32,7 +32,9 @@ void fuzz_one(const uint8_t *data, size_t size)
     REQUIRE(tables.names && tables.types && files);
     REQUIRE(rfs_files_add(files, fuzz_file("a", data, size)) == 0);
     REQUIRE(rfs_files_add(files, other) == 1);
-    if (require_result(rfs_shards_open(fuzz_folder(), files, &tables, NULL, &chunks, &err), &err))
+    const struct rfs_chunks_source source = {
+        .folder = fuzz_folder(), .files = files, .tables = &tables};
+    if (require_result(rfs_shards_open(&source, &chunks, &err), &err))
         require_chunks(chunks, sizes, 2);
     rfs_chunks_free(chunks);
     rfs_files_free(files);

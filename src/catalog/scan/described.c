@@ -17,6 +17,9 @@
 #include "base/glob.h"
 #include "base/text.h"
 #include "catalog/scan/internal.h"
+#include "formats/fsdp/fsdp.h"
+#include "formats/mindformers/mindformers.h"
+#include "formats/shards/shards.h"
 
 #define MANIFEST "reshard-manifest"
 
@@ -49,7 +52,7 @@ static int look(void *ctx, const struct dirent *entry)
 {
     struct seen *seen = ctx;
     const char *name = entry->d_name;
-    const uint32_t ranks = rfs_numbered_count(RFS_NUMBERED_MINDFORMERS, name);
+    const uint32_t ranks = rfs_numbered_count(&rfs_mindformers_names, name);
 
     seen->dcp |= strcmp(name, ".metadata") == 0;
     seen->temporary |= strcmp(name, ".metadata.tmp") == 0;
@@ -57,8 +60,8 @@ static int look(void *ctx, const struct dirent *entry)
     seen->json |= strcmp(name, "metadata.json") == 0;
     seen->alone |= is_number_in(name, "__", ".metadata");
     seen->distcp |= rfs_glob_match("*.distcp", name);
-    seen->fsdp |= rfs_numbered_like(RFS_NUMBERED_FSDP, name);
-    seen->shards |= rfs_numbered_like(RFS_NUMBERED_SHARDS, name);
+    seen->fsdp |= rfs_numbered_like(&rfs_fsdp_names, name);
+    seen->shards |= rfs_numbered_like(&rfs_shards_names, name);
     seen->safetensors |= rfs_glob_match("*.safetensors", name);
     seen->one_rank |= ranks == 1;
     seen->many_ranks |= ranks > 1;
@@ -78,22 +81,22 @@ static int check_options(const struct rfs_source_spec *spec, const char *by, str
     return 0;
 }
 
-static void set(struct rfs_scan *out, enum rfs_described described, enum rfs_format format)
+static void set(struct rfs_scan *out, const struct rfs_format_row *row)
 {
-    out->described = described;
-    out->format = format;
+    out->described = row;
+    out->format = row->files;
     out->whole = true;
     out->present = 1;
 }
 
-static int take(const struct rfs_source_spec *spec, enum rfs_described described, const char *name,
+static int take(const struct rfs_source_spec *spec, const struct rfs_format_row *row,
                 struct rfs_scan *out, struct rfs_error *err)
 {
-    const int rc = check_options(spec, name, err);
+    const int rc = check_options(spec, row->metadata, err);
     struct rfs_scanned *item = rc ? NULL : rfs_scan_add(out, 0, NULL);
 
-    set(out, described, described == RFS_DCP ? RFS_FORMAT_TORCH : RFS_FORMAT_SAFETENSORS);
-    if (rc == 0 && (!item || !rfs_scan_add_file(item, rfs_path_join(spec->path, name))))
+    set(out, row);
+    if (rc == 0 && (!item || !rfs_scan_add_file(item, rfs_path_join(spec->path, row->metadata))))
         return rfs_fail_memory(err);
     return rc;
 }
@@ -116,7 +119,7 @@ static int take_dcp(const struct rfs_source_spec *spec, const struct seen *seen,
 {
     char temporary[RFS_TIME_TEXT];
     char metadata[RFS_TIME_TEXT];
-    const int rc = take(spec, RFS_DCP, ".metadata", out, err);
+    const int rc = take(spec, &rfs_formats[RFS_ROW_DCP], out, err);
 
     out->exported = seen->manifest;
     if (rc || !seen->temporary || time_of(spec, ".metadata.tmp", temporary) ||
@@ -128,26 +131,26 @@ static int take_dcp(const struct rfs_source_spec *spec, const struct seen *seen,
     return out->doubt ? 0 : rfs_fail_memory(err);
 }
 
-/* Takes files that each describe their tensors, or that are whole: their names count them. */
-static int take_numbered(const struct rfs_source_spec *spec, enum rfs_described described,
-                         struct rfs_log *log, struct rfs_scan *out, struct rfs_error *err)
+/* Takes files of ROW, whose names count them: each describes its tensors, or is whole (WHOLE). */
+static int take_numbered(const struct rfs_source_spec *spec, const struct rfs_format_row *row,
+                         bool whole, struct rfs_log *log, struct rfs_scan *out,
+                         struct rfs_error *err)
 {
-    const enum rfs_numbered kind = described == RFS_SHARDS ? RFS_NUMBERED_SHARDS
-                                   : described == RFS_FSDP ? RFS_NUMBERED_FSDP
-                                                           : RFS_NUMBERED_MINDFORMERS;
     struct rfs_source_spec others = *spec;
 
     others.file = NULL; /* chooses one of several saves */
-    if (described == RFS_SHARDS)
+    if (row->names == &rfs_shards_names)
         others.segmented = false; /* says that they are all of the save */
-    if (described == RFS_FSDP)
+    if (row->names == &rfs_fsdp_names)
         others.entry = NULL; /* says where in its files of torch.save the state dict is */
-    if (described == RFS_NOT_DESCRIBED)
+    if (whole)
         others.encrypted = NULL;
     const int rc = check_options(&others, "the names of its files", err);
 
-    set(out, described, described == RFS_FSDP ? RFS_FORMAT_TORCH : RFS_FORMAT_SAFETENSORS);
-    return rc ? rc : rfs_scan_numbered(spec, kind, log, out, err);
+    set(out, row);
+    if (whole)
+        out->described = NULL;
+    return rc ? rc : rfs_scan_numbered(spec, row->names, log, out, err);
 }
 
 static int fail_hyper(const struct rfs_source_spec *spec, const struct seen *seen,
@@ -189,11 +192,11 @@ int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_log *log,
             spec, out, "a save that has ended: torch.distributed.checkpoint writes .metadata last",
             "the folder has .distcp files and no '.metadata'", err);
     if (seen.shards)
-        return take_numbered(spec, RFS_SHARDS, log, out, err);
+        return take_numbered(spec, &rfs_formats[RFS_ROW_SHARDS], false, log, out, err);
     if (seen.fsdp)
-        return take_numbered(spec, RFS_FSDP, log, out, err);
+        return take_numbered(spec, &rfs_formats[RFS_ROW_FSDP], false, log, out, err);
     if (seen.json && seen.safetensors)
-        return take(spec, RFS_MINDFORMERS, "metadata.json", out, err);
+        return take(spec, &rfs_formats[RFS_ROW_MINDFORMERS], out, err);
     if (seen.many_ranks)
         return fail_unfinished(spec, out,
                                "another iteration: MindSpore Transformers writes metadata.json "
@@ -201,5 +204,7 @@ int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_log *log,
                                "the folder has the files of several ranks and no "
                                "'metadata.json': its save has not ended",
                                err);
-    return seen.one_rank ? take_numbered(spec, RFS_NOT_DESCRIBED, log, out, err) : 0;
+    return seen.one_rank
+               ? take_numbered(spec, &rfs_formats[RFS_ROW_MINDFORMERS], true, log, out, err)
+               : 0;
 }

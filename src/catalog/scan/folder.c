@@ -35,18 +35,13 @@ static bool ends_with(const char *text, size_t n, const char *ending)
     return n >= k && memcmp(text + n - k, ending, k) == 0;
 }
 
-static const char *ending_of(enum rfs_format format)
-{
-    static const char *const endings[] = {".ckpt", ".safetensors", ".pt"};
-
-    return endings[format];
-}
-
 bool rfs_scan_name_format(const char *name, enum rfs_format *format)
 {
-    for (int i = 0; i < RFS_FORMAT_COUNT; i++) {
+    const char *dot = strrchr(name, '.');
+
+    for (int i = 0; dot && i < RFS_FORMAT_COUNT; i++) {
         *format = (enum rfs_format)i;
-        if (ends_with(name, strlen(name), ending_of(*format)))
+        if (strcmp(dot + 1, rfs_formats[i].word) == 0)
             return true;
     }
     return false;
@@ -75,7 +70,7 @@ bool rfs_scan_name_save(const char *name, struct rfs_save *save)
     enum rfs_format format;
     if (!rfs_scan_name_format(name, &format))
         return false;
-    size_t n = strlen(name) - strlen(ending_of(format));
+    size_t n = strlen(name) - strlen(rfs_formats[format].word) - 1;
     if (ends_with(name, n, BROKEN))
         n -= strlen(BROKEN);
     return take_number(name, &n, '_', &save->step) && take_number(name, &n, '-', &save->epoch);

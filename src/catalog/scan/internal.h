@@ -5,7 +5,6 @@
 #include "base/path.h"
 #include "base/store.h"
 #include "catalog/scan/scan.h"
-#include "formats/numbered.h"
 #include "store/beneath.h"
 
 #include <sys/stat.h>
@@ -114,7 +113,7 @@ int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_log *log,
  * and missing files, but: out->lost names those of FSDP, and with SPEC->segmented the log those of
  * shards. LOG (may be NULL) hears the names that are only similar. 0, or -errno with *err filled.
  */
-int rfs_scan_numbered(const struct rfs_source_spec *spec, enum rfs_numbered kind,
+int rfs_scan_numbered(const struct rfs_source_spec *spec, const struct rfs_numbered_form *forms,
                       struct rfs_log *log, struct rfs_scan *out, struct rfs_error *err);
 /*
  * Takes an iteration out of a folder of MindSpore Transformers or Megatron (iterations.c): the one

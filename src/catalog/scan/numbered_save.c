@@ -5,6 +5,9 @@
 #include "base/text.h"
 #include "base/vec.h"
 #include "catalog/scan/internal.h"
+#include "formats/fsdp/fsdp.h"
+#include "formats/mindformers/mindformers.h"
+#include "formats/shards/shards.h"
 
 #define NAMES_SHOWN 3
 
@@ -51,7 +54,7 @@ static void add_missing(struct names *names, const struct rfs_numbered_form *for
 
 struct gathering {
     const struct rfs_source_spec *spec;
-    enum rfs_numbered kind;
+    const struct rfs_numbered_form *forms;
     struct rfs_log *log;
     struct rfs_error *err;
     RFS_VEC(struct rfs_numbered_name) files; /* those that count, sorted */
@@ -93,8 +96,8 @@ static int gather(struct gathering *g)
 
     for (size_t i = 0; rc == 0 && i < listing.n; i++) {
         struct rfs_numbered_name file;
-        if (!rfs_numbered_read(g->kind, listing.data[i].name, &file)) {
-            if (rfs_numbered_like(g->kind, listing.data[i].name))
+        if (!rfs_numbered_read(g->forms, listing.data[i].name, &file)) {
+            if (rfs_numbered_like(g->forms, listing.data[i].name))
                 add_name(&g->similar, listing.data[i].name);
             continue;
         }
@@ -149,9 +152,9 @@ static int fail_none(struct gathering *g)
 /* Shows a pattern that the files of one save match, and those of another don't. */
 static void show_choice(const struct rfs_numbered_name *file, char *out, size_t size)
 {
-    if (file->form->kind == RFS_NUMBERED_SHARDS)
+    if (file->form == &rfs_shards_names)
         snprintf(out, size, "file='*-of-%05" PRIu32 ".safetensors'", file->of[RFS_NUMBERED_COUNT]);
-    else if (file->form->kind == RFS_NUMBERED_FSDP)
+    else if (file->form == &rfs_fsdp_names)
         snprintf(out, size, "file='model_world_size_%" PRIu32 "_*'", file->of[RFS_NUMBERED_COUNT]);
     else
         snprintf(out, size, "file='%.*s[mo]*-*'", (int)file->prefix, file->name);
@@ -198,13 +201,13 @@ static void find_missing(const struct gathering *g, struct names *missing)
     const struct rfs_numbered_name *files = g->files.data;
     const struct rfs_numbered_name *last = &files[g->files.n - 1];
     const uint32_t first = last->form->first;
-    const bool shards = g->kind == RFS_NUMBERED_SHARDS;
+    const bool shards = g->forms == &rfs_shards_names;
     const uint32_t parts = shards ? last->of[RFS_NUMBERED_COUNT] : 1;
     uint64_t next = 0;
 
-    if (g->kind == RFS_NUMBERED_MINDFORMERS) { /* one rank, maybe without its optimizer */
-        if (files[0].form != rfs_numbered_model_form())
-            add_missing(missing, rfs_numbered_model_form(), files, files[0].of);
+    if (g->forms == &rfs_mindformers_names) { /* one rank, maybe without its optimizer */
+        if (files[0].form != g->forms)
+            add_missing(missing, g->forms, files, files[0].of);
         return;
     }
     for (size_t i = 0; i < g->files.n; i++) {
@@ -228,13 +231,13 @@ static int settle_missing(const struct gathering *g, struct rfs_scan *out)
         return 0;
     const char *list = end_names(&missing);
     const char *are = missing.n == 1 ? "is" : "are";
-    if (g->kind == RFS_NUMBERED_FSDP) {
+    if (g->forms == &rfs_fsdp_names) {
         out->lost = rfs_text_printf("%s %s", list, are);
         return out->lost ? 0 : rfs_fail_memory(g->err);
     }
     if (!g->spec->segmented)
         return rfs_fail(g->err, -EINVAL, RFS_IN(g->spec->path),
-                        g->kind == RFS_NUMBERED_SHARDS
+                        g->forms == &rfs_shards_names
                             ? "all files of the save; or segmented, if the ranks saved no others"
                             : "all files of the save",
                         "%s %s missing, by the numbers in the names of the other files", list, are);
@@ -244,11 +247,11 @@ static int settle_missing(const struct gathering *g, struct rfs_scan *out)
     return 0;
 }
 
-int rfs_scan_numbered(const struct rfs_source_spec *spec, enum rfs_numbered kind,
+int rfs_scan_numbered(const struct rfs_source_spec *spec, const struct rfs_numbered_form *forms,
                       struct rfs_log *log, struct rfs_scan *out, struct rfs_error *err)
 {
     RFS_CLEANUP(gathering_end)
-    struct gathering g = {.spec = spec, .kind = kind, .log = log, .err = err};
+    struct gathering g = {.spec = spec, .forms = forms, .log = log, .err = err};
     int rc = gather(&g) ?: settle_spellings(&g);
 
     if (rc == 0)

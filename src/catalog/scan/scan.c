@@ -172,7 +172,7 @@ bool rfs_scan_is_described(const char *path)
     struct rfs_scan scan = {0};
     const int rc = scan_plain(path, &scan);
     /* A checkpoint of a single rank is as any other file. */
-    const bool is = rc == -EINVAL || rc == -ENOTSUP || scan.described != RFS_NOT_DESCRIBED;
+    const bool is = rc == -EINVAL || rc == -ENOTSUP || scan.described;
 
     rfs_scan_free(&scan);
     return is;
@@ -182,7 +182,7 @@ bool rfs_scan_is_of_one_rank(const char *path)
 {
     struct rfs_scan scan = {0};
     const int rc = scan_plain(path, &scan);
-    const bool is = rc == 0 && scan.n == 1 && scan.described == RFS_NOT_DESCRIBED;
+    const bool is = rc == 0 && scan.n == 1 && !scan.described;
 
     rfs_scan_free(&scan);
     return is;

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "catalog/scan/spec.h"
-#include "formats/numbered.h"
+#include "formats/formats.h"
 
 struct rfs_scanned {
     uint32_t rank;
@@ -16,21 +16,13 @@ struct rfs_scanned {
     char *weight_map; /* path of the JSON file whose "weight_map" maps values to files; or NULL */
 };
 
-/* A checkpoint that describes itself, by the files of its folder. */
-enum rfs_described {
-    RFS_NOT_DESCRIBED,
-    RFS_DCP,
-    RFS_MINDFORMERS,
-    RFS_SHARDS, /* each file describes its own tensors */
-    RFS_FSDP,   /* each file describes its own tensors */
-};
-
 struct rfs_scan {
-    enum rfs_format format;       /* the one of all files */
-    enum rfs_described described; /* then rank 0's first file has the metadata */
-    bool parts;                   /* the ranks are the parts of hfai's dist_ckpt */
-    bool whole;                   /* one checkpoint for all ranks: rank 0 is the only one */
-    struct rfs_scanned *data;     /* ascending by rank, each rank once */
+    enum rfs_format format; /* the one of all files */
+    /* its format, if it describes itself, rank 0's first file or each file; or NULL */
+    const struct rfs_format_row *described;
+    bool parts;               /* the ranks are the parts of hfai's dist_ckpt */
+    bool whole;               /* one checkpoint for all ranks: rank 0 is the only one */
+    struct rfs_scanned *data; /* ascending by rank, each rank once */
     size_t n, cap;
     size_t present;  /* ranks that have a file; at least 1 */
     char *lost;      /* files of the save that are missing, for messages: "'a' is"; NULL: none */

@@ -132,22 +132,20 @@ static int fail_memory(const struct rfs_chunks *chunks, struct rfs_error *err)
     return rfs_fail_memory_of(err, rfs_files_path(chunks->files, chunks->metadata));
 }
 
-struct rfs_chunks *rfs_chunks_new(const struct rfs_chunks_format *format, const char *folder,
-                                  uint32_t metadata, struct rfs_files *files,
-                                  struct rfs_tables *tables, struct rfs_log *log)
+struct rfs_chunks *rfs_chunks_new(const struct rfs_chunks_format *format,
+                                  const struct rfs_chunks_source *source)
 {
     struct rfs_chunks *chunks = calloc(1, sizeof *chunks);
 
     if (!chunks)
         return NULL;
     *chunks = (struct rfs_chunks){.format = format,
-                                  .folder = strdup(folder),
-                                  .files = files,
-                                  .tables = tables,
-                                  .log = log,
-                                  .metadata = metadata,
+                                  .folder = strdup(source->folder),
+                                  .files = source->files,
+                                  .tables = source->tables,
+                                  .log = source->log,
                                   .paths = rfs_intern_new(),
-                                  .first_file = rfs_files_count_paths(files)};
+                                  .first_file = rfs_files_count_paths(source->files)};
     pthread_mutex_init(&chunks->lock, NULL);
     if (chunks->folder && chunks->paths)
         return chunks;
@@ -1019,18 +1017,16 @@ static int finish_local(struct rfs_local_chunks *locals, struct rfs_error *err)
     return rc;
 }
 
-int rfs_chunks_open_local(const struct rfs_chunks_format *format, const char *folder,
-                          const char *lost, struct rfs_files *files, struct rfs_tables *tables,
-                          struct rfs_log *log, rfs_read_local_fn *read, void *ctx,
-                          struct rfs_chunks **out, struct rfs_error *err)
+int rfs_chunks_open_local(const struct rfs_chunks_format *format,
+                          const struct rfs_chunks_source *source, rfs_read_local_fn *read,
+                          void *ctx, struct rfs_chunks **out, struct rfs_error *err)
 {
-    struct rfs_local_chunks locals = {.chunks =
-                                          rfs_chunks_new(format, folder, 0, files, tables, log)};
-    const uint32_t n = rfs_files_count_paths(files);
+    struct rfs_local_chunks locals = {.chunks = rfs_chunks_new(format, source)};
+    const uint32_t n = rfs_files_count_paths(source->files);
     struct rfs_error own = {0};
     int rc = locals.chunks ? 0 : rfs_fail_memory(err);
 
-    if (rc == 0 && lost && (locals.chunks->lost = strdup(lost)) == NULL)
+    if (rc == 0 && source->lost && (locals.chunks->lost = strdup(source->lost)) == NULL)
         rc = rfs_fail_memory(err);
     for (uint32_t file = 0; rc == 0 && file < n; file++)
         rc = read(ctx, &locals, file, err ? err : &own);

@@ -60,12 +60,11 @@ bool rfs_chunks_add_local(struct rfs_local_chunks *locals, const struct rfs_loca
 typedef int rfs_read_local_fn(void *ctx, struct rfs_local_chunks *locals, uint32_t file,
                               struct rfs_error *err);
 /*
- * Opens the files of FOLDER that are in FILES. Of equal chunks the one in the first file counts,
+ * Opens the files of a folder. Of equal chunks the one in the first file counts,
  * and the others are its further copies; where these are more than promised, the tensor is taken on
- * trust. LOST (or NULL) becomes rfs_chunks.lost. 0 with *out owned by the caller, or -errno with
+ * trust. 0 with *out owned by the caller, or -errno with
  * *err filled: chunks that do not make one tensor, with its name.
  */
-int rfs_chunks_open_local(const struct rfs_chunks_format *format, const char *folder,
-                          const char *lost, struct rfs_files *files, struct rfs_tables *tables,
-                          struct rfs_log *log, rfs_read_local_fn *read, void *ctx,
-                          struct rfs_chunks **out, struct rfs_error *err);
+int rfs_chunks_open_local(const struct rfs_chunks_format *format,
+                          const struct rfs_chunks_source *source, rfs_read_local_fn *read,
+                          void *ctx, struct rfs_chunks **out, struct rfs_error *err);

@@ -163,14 +163,29 @@ struct rfs_chunks {
     struct rfs_chunks_checks *checks; /* checks of files; owned; NULL: none is checked */
 };
 
+/* A folder with such a checkpoint. All is borrowed; files, tables and log outlive the chunks. */
+struct rfs_chunks_source {
+    const char *folder;      /* absolute and resolved */
+    struct rfs_files *files; /* file 0 describes the checkpoint, or all do so together */
+    struct rfs_tables *tables;
+    struct rfs_log *log;
+    const char *entry; /* the state dict in files of torch.save, as for rfs_torch_walk */
+    const char *lost;  /* NULL, or rfs_chunks.lost, where files describe themselves */
+};
 /*
- * Begins a checkpoint in FOLDER, absolute and resolved. METADATA is the file that describes it. The
- * caller has registered that file, and registers no other before rfs_chunks_finish. NULL when out
- * of memory.
+ * Opens a checkpoint. 0 with *out owned by the caller, or: -EINVAL for metadata that is damaged or
+ * contradicts itself, -ENOTSUP for a kind that is not read, -EFBIG for a file that would take too
+ * much memory, -ENOMEM, or a read's error, each with *err filled.
  */
-struct rfs_chunks *rfs_chunks_new(const struct rfs_chunks_format *format, const char *folder,
-                                  uint32_t metadata, struct rfs_files *files,
-                                  struct rfs_tables *tables, struct rfs_log *log);
+typedef int rfs_chunks_open_fn(const struct rfs_chunks_source *source, struct rfs_chunks **out,
+                               struct rfs_error *err);
+
+/*
+ * Begins a checkpoint. The caller has registered file 0, and registers no other before
+ * rfs_chunks_finish. NULL when out of memory.
+ */
+struct rfs_chunks *rfs_chunks_new(const struct rfs_chunks_format *format,
+                                  const struct rfs_chunks_source *source);
 void rfs_chunks_free(struct rfs_chunks *chunks);
 
 /*

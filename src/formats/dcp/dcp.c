@@ -348,10 +348,10 @@ static int read_metadata(struct rfs_chunks *chunks, struct rfs_error *err)
     return end_reading(chunks->files, chunks->metadata, &reading, rc, err);
 }
 
-int rfs_dcp_open(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
-                 struct rfs_log *log, struct rfs_chunks **out, struct rfs_error *err)
+int rfs_dcp_open(const struct rfs_chunks_source *source, struct rfs_chunks **out,
+                 struct rfs_error *err)
 {
-    struct rfs_chunks *chunks = rfs_chunks_new(&format, folder, 0, files, tables, log);
+    struct rfs_chunks *chunks = rfs_chunks_new(&format, source);
     const int rc = chunks ? read_metadata(chunks, err) : rfs_fail_memory(err);
 
     if (rc < 0) {

@@ -16,13 +16,8 @@
 #include "formats/chunks/chunks.h"
 #include "formats/torch/torch.h"
 
-/*
- * Opens a FOLDER whose .metadata is file 0 of FILES. 0 with *out owned by the caller, or: -EINVAL
- * for metadata that is damaged or contradicts itself, -ENOTSUP for a kind that is not read, -EFBIG
- * for a file that would take too much memory.
- */
-int rfs_dcp_open(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
-                 struct rfs_log *log, struct rfs_chunks **out, struct rfs_error *err);
+/* Opens a folder whose .metadata is file 0. */
+rfs_chunks_open_fn rfs_dcp_open;
 
 /* Says whether a checkpoint is of this format. */
 bool rfs_dcp_owns(const struct rfs_chunks *chunks);

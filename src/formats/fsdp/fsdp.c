@@ -367,18 +367,21 @@ static int check(struct rfs_chunks *chunks, uint32_t file, struct rfs_error *err
 static const struct rfs_chunks_format format = {.name = "PyTorch's FSDP, rank by rank",
                                                 .check = check};
 
-int rfs_fsdp_open(const char *folder, const char *entry, const char *lost, struct rfs_files *files,
-                  struct rfs_tables *tables, struct rfs_log *log, struct rfs_chunks **out,
+const struct rfs_numbered_form rfs_fsdp_names = {.similar = "model_world_size_*_rank_*.pt",
+                                                 .words = {"model_world_size_", "_rank_", ".pt"},
+                                                 .roles = {RFS_NUMBERED_COUNT, RFS_NUMBERED_RANK},
+                                                 .digits = 1};
+
+int rfs_fsdp_open(const struct rfs_chunks_source *source, struct rfs_chunks **out,
                   struct rfs_error *err)
 {
-    struct opening opening = {.entry = entry};
-    const int rc = rfs_chunks_open_local(&format, folder, lost, files, tables, log, read_file,
-                                         &opening, out, err);
+    struct opening opening = {.entry = source->entry};
+    const int rc = rfs_chunks_open_local(&format, source, read_file, &opening, out, err);
 
     if (rc == 0 && opening.left_out > 0)
-        rfs_log(log, RFS_WARNING,
+        rfs_log(source->log, RFS_WARNING,
                 opening.left_out == 1 ? "%s: %zu value that is not a tensor is left out"
                                       : "%s: %zu values that are not tensors are left out",
-                rfs_files_path(files, 0), opening.left_out);
+                rfs_files_path(source->files, 0), opening.left_out);
     return rc;
 }

@@ -8,13 +8,10 @@
 #pragma once
 
 #include "formats/chunks/chunks.h"
+#include "formats/numbered.h"
 
-/*
- * Opens the files of FOLDER that are in FILES. ENTRY is as for rfs_torch_walk. LOST (or NULL) names
- * files of the save that are not there, so that tensors may be incomplete. 0 with *out owned by the
- * caller, or -errno with *err filled: -ENOTSUP for placements other than Shard and
- * Replicate.
- */
-int rfs_fsdp_open(const char *folder, const char *entry, const char *lost, struct rfs_files *files,
-                  struct rfs_tables *tables, struct rfs_log *log, struct rfs_chunks **out,
-                  struct rfs_error *err);
+/* model_world_size_8_rank_0.pt: the number of ranks, the rank. */
+extern const struct rfs_numbered_form rfs_fsdp_names;
+
+/* Opens the files of a folder; -ENOTSUP for placements other than Shard and Replicate. */
+rfs_chunks_open_fn rfs_fsdp_open;

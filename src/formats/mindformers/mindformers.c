@@ -38,6 +38,20 @@
 #include "formats/chunks/headers.h"
 #include "formats/numbered.h"
 
+static const struct rfs_numbered_form optimizer_names = {
+    .words = {"opt-", "-", ".safetensors"},
+    .roles = {RFS_NUMBERED_RANK, RFS_NUMBERED_COUNT},
+    .digits = 7,
+    .prefixed = true,
+    .part = 1};
+const struct rfs_numbered_form rfs_mindformers_names = {
+    .next = &optimizer_names,
+    .similar = "*.safetensors",
+    .words = {"model-", "-", ".safetensors"},
+    .roles = {RFS_NUMBERED_RANK, RFS_NUMBERED_COUNT},
+    .digits = 7,
+    .prefixed = true};
+
 #include <dirent.h>
 
 #define TENSORS "state_dict_metadata"
@@ -1028,7 +1042,7 @@ static void log_others(const struct reading *r)
 
     for (uint32_t i = 0; i < r->named.n; i++) {
         const char *name = rfs_intern_text(r->listing, i);
-        if (r->named.data[i] || rfs_numbered_count(RFS_NUMBERED_MINDFORMERS, name) == 0)
+        if (r->named.data[i] || rfs_numbered_count(&rfs_mindformers_names, name) == 0)
             continue;
         n++;
         first = !first || strcmp(name, first) < 0 ? name : first;
@@ -1084,10 +1098,10 @@ static int build(struct rfs_chunks *chunks, struct rfs_error *err)
     return chunks->own ? 0 : rfs_fail_memory_of(err, r.path);
 }
 
-int rfs_mindformers_open(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
-                         struct rfs_log *log, struct rfs_chunks **out, struct rfs_error *err)
+int rfs_mindformers_open(const struct rfs_chunks_source *source, struct rfs_chunks **out,
+                         struct rfs_error *err)
 {
-    struct rfs_chunks *chunks = rfs_chunks_new(&format, folder, 0, files, tables, log);
+    struct rfs_chunks *chunks = rfs_chunks_new(&format, source);
     struct rfs_error own = {0};
 
     *out = NULL;

@@ -6,16 +6,21 @@
 #pragma once
 
 #include "formats/chunks/chunks.h"
+#include "formats/numbered.h"
 
 #define RFS_MINDFORMERS_AXES 64 /* most axes of a device matrix, and entries of a tensor map */
 
 /*
- * Reads metadata.json, file 0 of FILES, in FOLDER, which is absolute and resolved. Takes linear
- * time, and the memory of a block of the text and of the chunks. 0 with *out owned by the caller,
- * or -errno with *err filled. LOG hears which files are missing where others have the same slices.
+ * [PREFIX-]model-0000000-0000008.safetensors, and [PREFIX-]opt-…: the rank, the number of ranks. The
+ * first form is that of the model.
  */
-int rfs_mindformers_open(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
-                         struct rfs_log *log, struct rfs_chunks **out, struct rfs_error *err);
+extern const struct rfs_numbered_form rfs_mindformers_names;
+
+/*
+ * Reads metadata.json, file 0. Takes linear time, and the memory of a block of the text and of the
+ * chunks. The log hears which files are missing where others have the same slices.
+ */
+rfs_chunks_open_fn rfs_mindformers_open;
 /* Says whether a checkpoint is of this format. */
 bool rfs_mindformers_owns(const struct rfs_chunks *chunks);
 

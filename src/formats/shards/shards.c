@@ -184,9 +184,15 @@ static int read_file(void *ctx, struct rfs_local_chunks *locals, uint32_t file,
 static const struct rfs_chunks_format format = {
     .name = "torch.distributed.checkpoint, in safetensors", .check = rfs_chunks_check_header};
 
-int rfs_shards_open(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
-                    struct rfs_log *log, struct rfs_chunks **out, struct rfs_error *err)
+const struct rfs_numbered_form rfs_shards_names = {
+    .similar = "shard-*-model-*-of-*.safetensors",
+    .words = {"shard-", "-model-", "-of-", ".safetensors"},
+    .roles = {RFS_NUMBERED_RANK, RFS_NUMBERED_PART, RFS_NUMBERED_COUNT},
+    .digits = 5,
+    .first = 1};
+
+int rfs_shards_open(const struct rfs_chunks_source *source, struct rfs_chunks **out,
+                    struct rfs_error *err)
 {
-    return rfs_chunks_open_local(&format, folder, NULL, files, tables, log, read_file, NULL, out,
-                                 err);
+    return rfs_chunks_open_local(&format, source, read_file, NULL, out, err);
 }

@@ -8,10 +8,10 @@
 #pragma once
 
 #include "formats/chunks/chunks.h"
+#include "formats/numbered.h"
 
-/*
- * Opens the files of FOLDER that are in FILES. 0 with *out owned by the caller, or -errno with *err
- * filled.
- */
-int rfs_shards_open(const char *folder, struct rfs_files *files, struct rfs_tables *tables,
-                    struct rfs_log *log, struct rfs_chunks **out, struct rfs_error *err);
+/* shard-00001-model-00001-of-00003.safetensors: 1 + the rank, the part of the model, of how many. */
+extern const struct rfs_numbered_form rfs_shards_names;
+
+/* Opens the files of a folder. */
+rfs_chunks_open_fn rfs_shards_open;

@@ -431,7 +431,7 @@ static void test_distributed(void **state)
     assert_true(rfs_scan_is_described(s->spec.path));
     put(s, ".metadata");
     scanned(s);
-    assert_int_equal(s->scan.described, RFS_DCP);
+    assert_ptr_equal(s->scan.described, &rfs_formats[RFS_ROW_DCP]);
     assert_string_equal(files_of(s, 0), ".metadata");
     s->spec.segmented = true;
     MISUSED(s, "describes itself by '.metadata'");

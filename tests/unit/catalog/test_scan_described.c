@@ -54,7 +54,7 @@ static void test_shards(void **state)
             "try: file='*-of-00001.safetensors' or file='*-of-00002.safetensors'");
     s->spec.file = "*-of-00002.safetensors";
     scanned(s);
-    assert_int_equal(s->scan.described, RFS_SHARDS);
+    assert_ptr_equal(s->scan.described, &rfs_formats[RFS_ROW_SHARDS]);
     assert_string_equal(files_of(s, 0), "shard-00001-model-00001-of-00002.safetensors "
                                         "shard-00001-model-00002-of-00002.safetensors "
                                         "shard-00002-model-00001-of-00002.safetensors "
@@ -177,7 +177,7 @@ static void test_lost_ranks(void **state)
     put_rank(s, 1, 4);
     put_rank(s, 3, 4);
     scanned(s);
-    assert_int_equal(s->scan.described, RFS_FSDP);
+    assert_ptr_equal(s->scan.described, &rfs_formats[RFS_ROW_FSDP]);
     assert_string_equal(s->scan.lost, "'model_world_size_4_rank_2.pt' is");
     put_rank(s, 2, 4);
     put(s, "optim_world_size_4_rank_0.pt");

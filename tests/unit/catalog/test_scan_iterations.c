@@ -32,7 +32,7 @@ static void is_iteration(struct scanning *s, unsigned number)
 
     scanned(s);
     snprintf(name, sizeof name, "iteration_%08u/metadata.json", number);
-    assert_true(s->scan.whole && s->scan.described == RFS_MINDFORMERS);
+    assert_true(s->scan.whole && s->scan.described == &rfs_formats[RFS_ROW_MINDFORMERS]);
     assert_string_equal(files_of(s, 0), name);
 }
 
@@ -111,7 +111,7 @@ static void test_one_rank(void **state)
     put(s, "iteration_00000001/model-0000000-0000001.safetensors");
     put(s, "iteration_00000001/common.json");
     scanned(s);
-    assert_true(s->scan.whole && s->scan.described == RFS_NOT_DESCRIBED);
+    assert_true(s->scan.whole && !s->scan.described);
     assert_string_equal(files_of(s, 0), "iteration_00000001/model-0000000-0000001.safetensors "
                                         "iteration_00000001/opt-0000000-0000001.safetensors");
     s->spec.path = tree_path(&s->tree, "iteration_00000001");
@@ -153,7 +153,7 @@ static void test_megatron(void **state)
     put(s, "iteration_9/metadata.json"); /* neither is this */
     put_text(s, TRACKER, "9");
     scanned(s);
-    assert_true(s->scan.whole && s->scan.described == RFS_DCP);
+    assert_true(s->scan.whole && s->scan.described == &rfs_formats[RFS_ROW_DCP]);
     assert_string_equal(files_of(s, 0), "iter_0000009/.metadata");
     assert_true(rfs_scan_is_described(s->tree.root));
     put_text(s, TRACKER, "release"); /* a folder of that name: not one of these */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 check_PROGRAMS += $(FORMATS_TESTS)
-TESTS += $(FORMATS_TESTS)
+TESTS += $(FORMATS_TESTS) tests/unit/formats/formats
+dist_check_SCRIPTS += tests/unit/formats/formats
 FORMATS_TESTS = \
 	tests/unit/formats/test_chunks \
 	tests/unit/formats/test_ckpt \

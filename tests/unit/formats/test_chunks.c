@@ -58,7 +58,9 @@ static void open_boxes(struct chunks *b)
     *b = (struct chunks){.files = rfs_files_new(NULL),
                          .tables = {rfs_intern_new(), rfs_intern_new()}};
     assert_int_equal(rfs_files_add(b->files, "/checkpoint/metadata"), 0);
-    b->chunks = rfs_chunks_new(&format, "/checkpoint", 0, b->files, &b->tables, NULL);
+    b->chunks = rfs_chunks_new(&format, &(struct rfs_chunks_source){.folder = "/checkpoint",
+                                                                    .files = b->files,
+                                                                    .tables = &b->tables});
     assert_non_null(b->chunks);
 }
 

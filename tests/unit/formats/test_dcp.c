@@ -36,7 +36,9 @@ static int describe(struct bytes *bytes, struct world *world, struct rfs_error *
     *world = (struct world){.files = rfs_files_new(NULL),
                             .tables = {rfs_intern_new(), rfs_intern_new()}};
     assert_int_equal(rfs_files_add(world->files, "/c/.metadata"), 0);
-    world->chunks = rfs_chunks_new(&format, "/c", 0, world->files, &world->tables, NULL);
+    world->chunks = rfs_chunks_new(&format, &(struct rfs_chunks_source){.folder = "/c",
+                                                                        .files = world->files,
+                                                                        .tables = &world->tables});
     assert_non_null(world->chunks);
     return rfs_dcp_describe(read_bytes, bytes, bytes->n, world->chunks, err);
 }

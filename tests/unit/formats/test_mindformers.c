@@ -59,8 +59,9 @@ static int open_text(struct world *w, const char *text, size_t n)
     tree_file(&w->tree, "metadata.json", json, n);
     free(json);
     assert_int_equal(rfs_files_add(w->files, tree_path(&w->tree, "metadata.json")), 0);
-    return rfs_mindformers_open(w->tree.root, w->files, &w->tables, &w->lines.log, &w->chunks,
-                                &w->err);
+    const struct rfs_chunks_source source = {
+        .folder = w->tree.root, .files = w->files, .tables = &w->tables, .log = &w->lines.log};
+    return rfs_mindformers_open(&source, &w->chunks, &w->err);
 }
 
 static void opens(struct world *w, const char *text)

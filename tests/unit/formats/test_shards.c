@@ -47,7 +47,9 @@ static int open_all(struct world *w)
         rfs_files_add(w->files, tree_path(&w->tree, name));
     }
     w->n = 0;
-    return rfs_shards_open(w->tree.root, w->files, &w->tables, NULL, &w->chunks, &w->err);
+    const struct rfs_chunks_source source = {
+        .folder = w->tree.root, .files = w->files, .tables = &w->tables};
+    return rfs_shards_open(&source, &w->chunks, &w->err);
 }
 
 static void opens(struct world *w)
