@@ -63,6 +63,17 @@ static void check_index(struct wrapped *input)
     rfs_intern_free(tables.types);
 }
 
+/* The pickle is reached: what is put around it can be read. */
+static void check_wrapped(struct wrapped *input)
+{
+    struct rfs_zip zip;
+    struct rfs_error err = {0};
+
+    REQUIRE(rfs_zip_open(read_input, input, input->size, "x.pt", NULL, &zip, &err) == 0);
+    REQUIRE(rfs_zip_find(&zip, "x/data.pkl", 10) != NULL);
+    rfs_zip_free(&zip);
+}
+
 /* A storage's key in what is written: the number in the key that it has, or 0. */
 static int key_of(void *ctx, const struct rfs_node *storage, uint32_t *key)
 {
@@ -102,6 +113,8 @@ void fuzz_one(const uint8_t *data, size_t size)
     struct rfs_torch torch;
     struct rfs_error err = {0};
 
+    if (size >= 2 && data[0] == 0x80 && data[1] == 2)
+        check_wrapped(&input);
     int rc = rfs_torch_open(read_input, &input, input.size, 3, "x.pt", &torch, &err);
     if (rc == 0) {
         rc = rfs_torch_check(&torch, "x.pt", &err);

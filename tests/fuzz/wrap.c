@@ -30,8 +30,7 @@ static void put_number(struct wrapped *out, uint64_t number, unsigned n)
 /* What a local header and an entry of the directory have in common. */
 static void put_common(struct wrapped *out, const struct entry *entry)
 {
-    put_number(out, 0, 2 + 2 + 2 + 4); /* flags, method, time */
-    put_number(out, 0, 2);             /* of the version before them */
+    put_number(out, 0, 2 + 2 + 2 + 4); /* version, flags, method, time */
     put_number(out, 0x12345678, 4);
     put_number(out, entry->size, 4);
     put_number(out, entry->size, 4);

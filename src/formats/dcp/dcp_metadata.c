@@ -1,18 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * .metadata of torch.distributed.checkpoint is a pickle. It is read by a stack machine without
- * effects, for the opcodes that Python writes with protocols 4 and 5:
- *
- *     80 V                 protocol V                95 u8                a frame of so many bytes
- *     28                   mark                      2e                   stop: the top is the result
- *     4e 88 89             None, True, False         4b u1 4d u2 4a s4    integers
- *     8a n …               an integer of n bytes     47 8 bytes           a float
- *     8c n … 58 nnnn …     texts                     93                   the name of two texts
- *     29 74 85 86 87       tuples: empty, to mark, of one, two, three
- *     5d 61 65             a list: empty; append one, append to mark
- *     7d 73 75             a dict: empty; set one, set to mark
- *     94                   memo: remember the top    68 u1 6a u4          push a remembered value
- *     52 81 62             call, new object, build: give the object below a state
+ * .metadata of torch.distributed.checkpoint is a pickle of protocol 4 or 5, which
+ * formats/torch/unpickler.h reads.
  *
  * The objects in it:
  *
@@ -27,8 +16,7 @@
  *     MetadataIndex          fqn, offset of a chunk or none, index: a hint that is not needed
  *     _StorageInfo           relative_path, offset, length, transform_descriptors or none
  *
- * Source: pickletools of CPython; which of these torch writes: the .metadata of 2.1 to 2.15; their
- * names: torch/distributed/checkpoint/metadata.py and filesystem.py.
+ * Source: torch/distributed/checkpoint/metadata.py and filesystem.py of torch 2.1 to 2.15.
  */
 #include "formats/dcp/dcp_metadata.h"
 
@@ -36,10 +24,10 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "formats/dcp/dcp.h"
+#include "formats/torch/unpickler.h"
 
 #define REMEDY_COPY "compare the file with its original, or save the checkpoint again"
 #define CHUNKS_BEYOND 1000 /* chunks that are described, and may be stored nowhere */
-#define REMEDY_SAVE "save it with torch.distributed.checkpoint.save of torch 2.1 or later"
 
 /* ---- looking at values ----------------------------------------------------------------------- */
 
@@ -313,10 +301,9 @@ const char *rfs_dcp_unread_dtype(uint32_t value)
                                                                     : NULL;
 }
 
-/* ---- the stack ------------------------------------------------------------------------------- */
+/* ---- the builder ----------------------------------------------------------------------------- */
 
 enum {
-    WINDOW_BYTES = 1 << 17,
     TEXT_MOST = 1 << 16,                         /* bytes: no name and no path is longer */
     NAME_MOST = 256,                             /* bytes of a module's or a class's name */
     LIST_WORDS = 3,                              /* words of the head of a list */
@@ -325,200 +312,129 @@ enum {
     NUMBER_MOST = 1 << (32 - RFS_DCP_KIND_BITS), /* numbers in a value */
 };
 
-struct machine {
+struct building {
     struct rfs_dcp_pickle *pickle;
-    rfs_read_fn *read;
-    void *ctx;
-    uint64_t size;
-    const char *file;
-    struct rfs_error *err;
-    size_t most;       /* bytes of memory that it may take */
     size_t text_bytes; /* bytes of memory of the texts */
-    RFS_VEC(uint32_t) stack;
-    RFS_VEC(uint32_t) marks; /* heights of the stack */
-    RFS_VEC(uint32_t) memo;
-    uint64_t op; /* where the opcode at hand is in the file */
-    uint64_t at; /* where the window is */
-    size_t p, n; /* position of the next byte in the window, and bytes of the window */
-    unsigned char window[WINDOW_BYTES];
 };
 
-static struct rfs_where here(const struct machine *machine)
+static struct rfs_dcp_pickle *pickle_of(const struct rfs_unpickler *machine)
 {
-    return RFS_AT(machine->file, machine->op);
+    const struct building *building = machine->ctx;
+    return building->pickle;
 }
 
-static int damaged(const struct machine *machine, const char *what)
+/* Adds N words, zeroes, and returns their place; 0 after a failure. */
+static uint32_t new_words(struct rfs_unpickler *machine, size_t n)
 {
-    return rfs_fail(machine->err, -EINVAL, here(machine), REMEDY_COPY,
-                    "the pickle in it is damaged: %s", what);
-}
-
-static int too_large(const struct machine *machine)
-{
-    return rfs_fail(machine->err, -EFBIG, here(machine), REMEDY_SAVE,
-                    "the pickle in it would take more than %zu bytes of memory", machine->most);
-}
-
-static int push(struct machine *machine, uint32_t value)
-{
-    return RFS_PUSH(&machine->stack, value) ? 0 : rfs_fail_memory(machine->err);
-}
-
-/* Adds N words, zeroes, at *place. */
-static int new_words(struct machine *machine, size_t n, uint32_t *place)
-{
-    struct rfs_dcp_pickle *pickle = machine->pickle;
+    struct rfs_dcp_pickle *pickle = pickle_of(machine);
+    const uint32_t place = (uint32_t)pickle->words.n;
 
     if (n > NUMBER_MOST - pickle->words.n)
-        return too_large(machine);
+        return (uint32_t)rfs_unpickler_fail_size(machine);
     if (!RFS_RESERVE(&pickle->words, n))
-        return rfs_fail_memory(machine->err);
-    *place = (uint32_t)pickle->words.n;
-    memset(pickle->words.data + *place, 0, n * sizeof(uint32_t));
+        return (uint32_t)rfs_unpickler_fail_memory(machine);
+    memset(pickle->words.data + place, 0, n * sizeof(uint32_t));
     pickle->words.n += n;
-    return 0;
+    return place;
 }
 
-/* Returns how many values lie above the last mark (or the bottom): only those may be taken. */
-static size_t above_mark(const struct machine *machine)
+static uint64_t make_constant(struct rfs_unpickler *machine, unsigned char op)
 {
-    const size_t n = machine->marks.n;
-    return machine->stack.n - (n > 0 ? machine->marks.data[n - 1] : 0);
+    (void)machine;
+    return rfs_dcp_value(RFS_DCP_PLAIN, op == 'N'    ? RFS_DCP_NONE
+                                        : op == 0x88 ? RFS_DCP_TRUE
+                                                     : RFS_DCP_FALSE);
 }
 
-static int pop(struct machine *machine, uint32_t *value)
+static uint64_t make_int(struct rfs_unpickler *machine, int64_t value)
 {
-    if (above_mark(machine) == 0)
-        return damaged(machine, "a value is missing");
-    *value = machine->stack.data[--machine->stack.n];
-    return 0;
+    if (value >= 0 && value < NUMBER_MOST)
+        return rfs_dcp_value(RFS_DCP_INT, (uint32_t)value);
+    const uint32_t place = new_words(machine, sizeof value / sizeof(uint32_t));
+    if (place)
+        memcpy(pickle_of(machine)->words.data + place, &value, sizeof value);
+    return rfs_dcp_value(RFS_DCP_BIG, place);
 }
 
-/* ---- operations on values -------------------------------------------------------------------- */
+static uint64_t make_float(struct rfs_unpickler *machine, uint64_t bits)
+{
+    (void)machine;
+    (void)bits;
+    return rfs_dcp_value(RFS_DCP_PLAIN, RFS_DCP_OPAQUE);
+}
 
-/* Makes a tuple of the values from HEIGHT on. */
-static int tuple_from(struct machine *machine, size_t height)
+static uint64_t make_text(struct rfs_unpickler *machine, const unsigned char *bytes, size_t n)
+{
+    struct building *building = machine->ctx;
+    const uint32_t id = rfs_intern_add(building->pickle->texts, bytes, n);
+
+    if (id == RFS_NO_ID)
+        return rfs_unpickler_fail_memory(machine);
+    building->text_bytes = rfs_intern_memory(building->pickle->texts);
+    return id < NUMBER_MOST ? rfs_dcp_value(RFS_DCP_TEXT, id) : rfs_unpickler_fail_size(machine);
+}
+
+/* Makes N words of the values of the stack from HEIGHT on, behind HEAD others; 0: a failure. */
+static uint32_t copy_values(struct rfs_unpickler *machine, size_t height, uint32_t head)
 {
     const size_t n = machine->stack.n - height;
-    uint32_t place = EMPTY_TUPLE;
-    const int rc = n > 0 ? new_words(machine, n + 1, &place) : 0;
+    const uint32_t place = new_words(machine, head + n);
+    uint32_t *words = pickle_of(machine)->words.data + place;
 
-    if (rc)
-        return rc;
-    if (n > 0) {
-        machine->pickle->words.data[place] = (uint32_t)n;
-        memcpy(machine->pickle->words.data + place + 1, machine->stack.data + height,
-               n * sizeof(uint32_t));
+    if (place) {
+        words[head - 1] = (uint32_t)n;
+        memcpy(words + head, (const uint32_t *)machine->stack.data + height, n * sizeof *words);
     }
-    machine->stack.n = height;
-    return push(machine, rfs_dcp_value(RFS_DCP_TUPLE, place));
+    return place;
 }
 
-/* Makes a tuple of the last N values. */
-static int make_tuple(struct machine *machine, size_t n)
+static uint64_t make_container(struct rfs_unpickler *machine, unsigned char kind, size_t height)
 {
-    return above_mark(machine) < n ? damaged(machine, "a value is missing")
-                                   : tuple_from(machine, machine->stack.n - n);
+    if (kind == 't')
+        return rfs_dcp_value(RFS_DCP_TUPLE, machine->stack.n > height
+                                                ? copy_values(machine, height, 1)
+                                                : EMPTY_TUPLE);
+    return rfs_dcp_value(kind == 'd' ? RFS_DCP_DICT : RFS_DCP_LIST, new_words(machine, LIST_WORDS));
 }
 
-static int make_empty(struct machine *machine, enum rfs_dcp_kind kind)
-{
-    uint32_t place = 0;
-    const int rc = new_words(machine, LIST_WORDS, &place);
-    return rc ? rc : push(machine, rfs_dcp_value(kind, place));
-}
-
-/* Adds the values from HEIGHT on, as one block, to the list or dict below them. */
-static int add_from(struct machine *machine, size_t height, enum rfs_dcp_kind kind)
+/* Adds the values from HEIGHT on, as one block, to a list or dict. */
+static void add(struct rfs_unpickler *machine, uint64_t container, size_t height, bool dict)
 {
     const size_t n = machine->stack.n - height;
-    const size_t below = machine->marks.n > 0 ? machine->marks.data[machine->marks.n - 1] : 0;
-    uint32_t place = 0;
+    const uint32_t value = (uint32_t)container;
 
-    if (height <= below || rfs_dcp_kind(machine->stack.data[height - 1]) != kind)
-        return damaged(machine, "items without a container");
-    if (kind == RFS_DCP_DICT && n % 2 != 0)
-        return damaged(machine, "a key without a value");
-    if (n == 0)
-        return 0;
-    const int rc = new_words(machine, BLOCK_WORDS + n, &place);
-    if (rc)
-        return rc;
-    uint32_t *words = machine->pickle->words.data;
-    uint32_t *head = words + number_of(machine->stack.data[height - 1]);
-    if (n > UINT32_MAX - head[0])
-        return too_large(machine);
-    words[place + 1] = (uint32_t)n;
-    memcpy(words + place + BLOCK_WORDS, machine->stack.data + height, n * sizeof(uint32_t));
+    if (rfs_dcp_kind(value) != (dict ? RFS_DCP_DICT : RFS_DCP_LIST))
+        rfs_unpickler_fail(machine, "items without a container");
+    else if (dict && n % 2 != 0)
+        rfs_unpickler_fail(machine, "a key without a value");
+    const uint32_t place =
+        n > 0 && machine->rc == 0 ? copy_values(machine, height, BLOCK_WORDS) : 0;
+    if (place == 0)
+        return;
+    uint32_t *words = pickle_of(machine)->words.data;
+    uint32_t *head = words + number_of(value);
     *(head[2] ? &words[head[2]] : &head[1]) = place;
     head[2] = place;
     head[0] += (uint32_t)n;
-    machine->stack.n = height;
-    return 0;
 }
 
-/* Adds the last N values to the list or dict below them. */
-static int add_last(struct machine *machine, size_t n, enum rfs_dcp_kind kind)
+/* Returns a text that may be a name; NULL for all else. */
+static const char *name_text(const struct rfs_unpickler *machine, uint64_t value)
 {
-    return above_mark(machine) < n ? damaged(machine, "a value is missing")
-                                   : add_from(machine, machine->stack.n - n, kind);
+    size_t n = 0;
+    const char *text = rfs_dcp_text(pickle_of(machine), (uint32_t)value, &n);
+    return text && n <= NAME_MOST && strlen(text) == n ? text : NULL;
 }
 
-/* Takes the last mark off; *height is that of the stack below the values above it. */
-static int pop_mark(struct machine *machine, size_t *height)
+static uint64_t make_name(struct rfs_unpickler *machine)
 {
-    if (machine->marks.n == 0)
-        return damaged(machine, "no mark is set");
-    *height = machine->marks.data[--machine->marks.n];
-    return 0;
-}
+    const char *name = name_text(machine, rfs_unpickler_pop(machine, NULL));
+    const char *module = name_text(machine, rfs_unpickler_pop(machine, NULL));
 
-/* Makes a tuple of the values above the last mark, or adds them to the list or dict below it. */
-static int add_to_mark(struct machine *machine, enum rfs_dcp_kind kind)
-{
-    size_t height = 0;
-    const int rc = pop_mark(machine, &height);
-
-    if (rc)
-        return rc;
-    return kind == RFS_DCP_TUPLE ? tuple_from(machine, height) : add_from(machine, height, kind);
-}
-
-static int push_name(struct machine *machine)
-{
-    uint32_t values[2];
-    size_t n[2];
-    int rc = pop(machine, &values[1]) ?: pop(machine, &values[0]);
-
-    if (rc)
-        return rc;
-    const char *module = rfs_dcp_text(machine->pickle, values[0], &n[0]);
-    const char *name = rfs_dcp_text(machine->pickle, values[1], &n[1]);
-    if (!module || !name || n[0] > NAME_MOST || n[1] > NAME_MOST || strlen(module) != n[0] ||
-        strlen(name) != n[1])
-        return damaged(machine, "a name that is not one");
-    const uint32_t value = find_name(module, name);
-    if (value == rfs_dcp_value(RFS_DCP_PLAIN, RFS_DCP_NONE))
-        return rfs_fail(machine->err, -ENOTSUP, here(machine), REMEDY_SAVE,
-                        "the pickle in it names %s.%s, which is not read; nothing was executed",
-                        module, name);
-    return push(machine, value);
-}
-
-/* Pops a function, and the tuple of its arguments. */
-static int pop_call(struct machine *machine, uint32_t *callee, enum use *use, const uint32_t **args,
-                    uint32_t *n)
-{
-    uint32_t tuple = 0;
-    int rc = pop(machine, &tuple) ?: pop(machine, callee);
-
-    if (rc)
-        return rc;
-    *args = rfs_dcp_tuple(machine->pickle, tuple, n);
-    return *args && find_use(*callee, use)
-               ? 0
-               : damaged(machine, "a call of something that is not callable");
+    if (!module || !name)
+        return rfs_unpickler_fail(machine, "a name that is not one");
+    return find_name(module, name)
+               ?: rfs_unpickler_fail_name(machine, module, strlen(module), name, strlen(name));
 }
 
 static bool are_texts(const uint32_t *values, uint32_t n)
@@ -529,384 +445,111 @@ static bool are_texts(const uint32_t *values, uint32_t n)
     return true;
 }
 
-static int make_call(struct machine *machine)
+static uint64_t make_object(struct rfs_unpickler *machine, uint32_t callee)
 {
-    uint32_t callee = 0;
-    uint32_t n = 0;
-    enum use use = USE_DTYPE;
-    const uint32_t *args = NULL;
-    const int rc = pop_call(machine, &callee, &use, &args, &n);
+    const uint32_t place = new_words(machine, 2);
 
-    if (rc)
-        return rc;
+    if (place)
+        pickle_of(machine)->words.data[place] = class_of(callee);
+    return rfs_dcp_value(RFS_DCP_OBJECT, place);
+}
+
+static uint64_t make_call(struct rfs_unpickler *machine, uint64_t function, uint64_t tuple,
+                          bool is_new)
+{
+    const uint32_t callee = (uint32_t)function;
+    enum use use = USE_DTYPE;
+    uint32_t n = 0;
+    const uint32_t *args = rfs_dcp_tuple(pickle_of(machine), (uint32_t)tuple, &n);
+
+    if (!args || !find_use(callee, &use))
+        return rfs_unpickler_fail(machine, "a call of something that is not callable");
+    if (is_new)
+        return use == USE_CLASS && n == 0
+                   ? make_object(machine, callee)
+                   : rfs_unpickler_fail(machine, "an object that torch does not write");
     if ((use == USE_SHAPE && n == 1 && rfs_dcp_kind(args[0]) == RFS_DCP_TUPLE) ||
         (use == USE_SAME && n == 1 && rfs_dcp_kind(args[0]) == RFS_DCP_TEXT))
-        return push(machine, args[0]);
+        return args[0];
     if ((use == USE_ENUM && n == 1 && rfs_dcp_kind(args[0]) == RFS_DCP_INT) ||
         (use == USE_PATH && are_texts(args, n)))
-        return push(machine, rfs_dcp_value(RFS_DCP_PLAIN, RFS_DCP_OPAQUE));
+        return rfs_dcp_value(RFS_DCP_PLAIN, RFS_DCP_OPAQUE);
     if (use == USE_DICT && n == 0)
-        return make_empty(machine, RFS_DCP_DICT);
-    return damaged(machine, "a call that torch does not write");
+        return rfs_dcp_value(RFS_DCP_DICT, new_words(machine, LIST_WORDS));
+    return rfs_unpickler_fail(machine, "a call that torch does not write");
 }
 
-static int make_object(struct machine *machine)
+static void give_state(struct rfs_unpickler *machine, uint64_t object, uint64_t state)
 {
-    uint32_t callee = 0;
-    uint32_t n = 0;
-    uint32_t place = 0;
-    enum use use = USE_DTYPE;
-    const uint32_t *args;
-    int rc = pop_call(machine, &callee, &use, &args, &n);
+    const enum rfs_dcp_kind kind = rfs_dcp_kind((uint32_t)state);
+    uint32_t *words = pickle_of(machine)->words.data + number_of((uint32_t)object);
 
-    if (rc)
-        return rc;
-    if (use != USE_CLASS || n != 0)
-        return damaged(machine, "an object that torch does not write");
-    rc = new_words(machine, 2, &place);
-    if (rc)
-        return rc;
-    machine->pickle->words.data[place] = class_of(callee);
-    return push(machine, rfs_dcp_value(RFS_DCP_OBJECT, place));
+    if ((kind == RFS_DCP_DICT || kind == RFS_DCP_TUPLE) &&
+        rfs_dcp_kind((uint32_t)object) == RFS_DCP_OBJECT &&
+        words[1] == rfs_dcp_value(RFS_DCP_PLAIN, RFS_DCP_NONE))
+        words[1] = (uint32_t)state;
+    else
+        rfs_unpickler_fail(machine, "a state without an object");
 }
 
-static int give_state(struct machine *machine)
+static size_t memory_of(const struct rfs_unpickler *machine)
 {
-    uint32_t state = 0;
-    const int rc = pop(machine, &state);
+    const struct building *building = machine->ctx;
 
-    if (rc)
-        return rc;
-    if (above_mark(machine) == 0 ||
-        (rfs_dcp_kind(state) != RFS_DCP_DICT && rfs_dcp_kind(state) != RFS_DCP_TUPLE))
-        return damaged(machine, "a state without an object");
-    const uint32_t object = machine->stack.data[machine->stack.n - 1];
-    uint32_t *words = machine->pickle->words.data + number_of(object);
-    if (rfs_dcp_kind(object) != RFS_DCP_OBJECT ||
-        words[1] != rfs_dcp_value(RFS_DCP_PLAIN, RFS_DCP_NONE))
-        return damaged(machine, "a state without an object");
-    words[1] = state;
-    return 0;
-}
-
-/* ---- bytes of the file ----------------------------------------------------------------------- */
-
-/* Moves the window so that N bytes from the next one on are in it, and all that fit. */
-static int refill(struct machine *machine, size_t n)
-{
-    const uint64_t next = machine->at + machine->p;
-
-    if (n > machine->size - next)
-        return damaged(machine, "it has no end");
-    const uint64_t left = machine->size - next;
-    const size_t fill = left < WINDOW_BYTES ? (size_t)left : WINDOW_BYTES;
-    const int rc = machine->read(machine->ctx, machine->window, fill, next);
-    if (rc)
-        return rfs_fail_read(machine->err, RFS_AT(machine->file, next), rc);
-    machine->at = next;
-    machine->p = 0;
-    machine->n = fill;
-    return 0;
-}
-
-/* Takes N bytes, valid until the next call. 0 or -errno with the error filled. */
-static int take(struct machine *machine, size_t n, const unsigned char **bytes)
-{
-    const int rc = n > machine->n - machine->p ? refill(machine, n) : 0;
-
-    *bytes = machine->window + machine->p;
-    machine->p += rc ? 0 : n;
-    return rc;
-}
-
-static int take_number(struct machine *machine, unsigned n, uint64_t *number)
-{
-    const unsigned char *p;
-    const int rc = take(machine, n, &p);
-
-    *number = 0;
-    for (unsigned i = 0; rc == 0 && i < n; i++)
-        *number |= (uint64_t)p[i] << (8 * i);
-    return rc;
-}
-
-/* ---- values that opcodes have in them -------------------------------------------------------- */
-
-static int push_plain(struct machine *machine, enum rfs_dcp_plain plain)
-{
-    return push(machine, rfs_dcp_value(RFS_DCP_PLAIN, plain));
-}
-
-static int push_int(struct machine *machine, int64_t value)
-{
-    uint32_t place = 0;
-
-    if (value >= 0 && value < NUMBER_MOST)
-        return push(machine, rfs_dcp_value(RFS_DCP_INT, (uint32_t)value));
-    const int rc = new_words(machine, sizeof value / sizeof(uint32_t), &place);
-    if (rc)
-        return rc;
-    memcpy(machine->pickle->words.data + place, &value, sizeof value);
-    return push(machine, rfs_dcp_value(RFS_DCP_BIG, place));
-}
-
-/* Pushes an integer of N bytes, little-endian; WITH_SIGN: two's complement. */
-static int read_int(struct machine *machine, unsigned n, bool with_sign)
-{
-    uint64_t bits;
-    int64_t value;
-    const int rc = take_number(machine, n, &bits);
-
-    if (rc)
-        return rc;
-    if (with_sign && n > 0 && n < 8 && bits >> (8 * n - 1))
-        bits |= UINT64_MAX << 8 * n;
-    memcpy(&value, &bits, sizeof value);
-    return push_int(machine, value);
-}
-
-static int read_long(struct machine *machine)
-{
-    uint64_t n;
-    const int rc = take_number(machine, 1, &n);
-
-    if (rc)
-        return rc;
-    return n <= 8 ? read_int(machine, (unsigned)n, true)
-                  : damaged(machine, "an integer of more than 64 bits");
-}
-
-static int read_text(struct machine *machine, unsigned length_bytes)
-{
-    const unsigned char *p;
-    uint64_t n;
-    int rc = take_number(machine, length_bytes, &n);
-
-    if (rc == 0 && n > TEXT_MOST)
-        rc = rfs_fail(machine->err, -ENOTSUP, here(machine), REMEDY_SAVE,
-                      "a text in it has more than %d bytes", TEXT_MOST);
-    if (rc == 0)
-        rc = take(machine, (size_t)n, &p);
-    if (rc)
-        return rc;
-    if (!rfs_text_is_python((const char *)p, (size_t)n))
-        return damaged(machine, "a text that is not UTF-8");
-    const uint32_t id = rfs_intern_add(machine->pickle->texts, p, (size_t)n);
-    if (id == RFS_NO_ID)
-        return rfs_fail_memory(machine->err);
-    machine->text_bytes = rfs_intern_memory(machine->pickle->texts);
-    return id < NUMBER_MOST ? push(machine, rfs_dcp_value(RFS_DCP_TEXT, id)) : too_large(machine);
-}
-
-/* ---- opcodes --------------------------------------------------------------------------------- */
-
-static int protocol(struct machine *machine)
-{
-    uint64_t version;
-    const int rc = take_number(machine, 1, &version);
-
-    if (rc)
-        return rc;
-    if (machine->op != 0)
-        return damaged(machine, "a protocol number in the middle");
-    if (version != 4 && version != 5)
-        return rfs_fail(machine->err, -ENOTSUP, RFS_IN(machine->file), REMEDY_SAVE,
-                        "the pickle in it is of protocol %u; protocols 4 and 5 are read",
-                        (unsigned)version);
-    return 0;
-}
-
-/* Skips the head of a frame, which only says how much to read at once. */
-static int frame(struct machine *machine)
-{
-    uint64_t n;
-    const int rc = take_number(machine, 8, &n);
-
-    if (rc)
-        return rc;
-    return n <= machine->size - (machine->at + machine->p)
-               ? 0
-               : damaged(machine, "it has no end: a frame is longer than the file");
-}
-
-static int skip_float(struct machine *machine)
-{
-    const unsigned char *p;
-    const int rc = take(machine, 8, &p);
-    return rc ? rc : push_plain(machine, RFS_DCP_OPAQUE);
-}
-
-static int set_mark(struct machine *machine)
-{
-    return RFS_PUSH(&machine->marks, (uint32_t)machine->stack.n) ? 0
-                                                                 : rfs_fail_memory(machine->err);
-}
-
-static int memo_put(struct machine *machine)
-{
-    if (above_mark(machine) == 0)
-        return damaged(machine, "nothing to remember");
-    return RFS_PUSH(&machine->memo, machine->stack.data[machine->stack.n - 1])
-               ? 0
-               : rfs_fail_memory(machine->err);
-}
-
-static int memo_get(struct machine *machine, unsigned bytes)
-{
-    uint64_t i;
-    const int rc = take_number(machine, bytes, &i);
-
-    if (rc)
-        return rc;
-    return i < machine->memo.n ? push(machine, machine->memo.data[i])
-                               : damaged(machine, "a memo number that was never set");
-}
-
-static int refuse(const struct machine *machine, unsigned char op)
-{
-    return rfs_fail(machine->err, -ENOTSUP, here(machine), REMEDY_SAVE,
-                    "the pickle in it has the opcode 0x%02x, which torch does not write here", op);
-}
-
-static int step(struct machine *machine, unsigned char op)
-{
-    switch (op) {
-    case 0x80:
-        return protocol(machine);
-    case 0x95:
-        return frame(machine);
-    case '(':
-        return set_mark(machine);
-    case 'N':
-        return push_plain(machine, RFS_DCP_NONE);
-    case 0x88:
-        return push_plain(machine, RFS_DCP_TRUE);
-    case 0x89:
-        return push_plain(machine, RFS_DCP_FALSE);
-    case 'K':
-        return read_int(machine, 1, false);
-    case 'M':
-        return read_int(machine, 2, false);
-    case 'J':
-        return read_int(machine, 4, true);
-    case 0x8a:
-        return read_long(machine);
-    case 'G':
-        return skip_float(machine);
-    case 0x8c:
-        return read_text(machine, 1);
-    case 'X':
-        return read_text(machine, 4);
-    case 0x93:
-        return push_name(machine);
-    case ')':
-        return make_tuple(machine, 0);
-    case 't':
-        return add_to_mark(machine, RFS_DCP_TUPLE);
-    case 0x85:
-    case 0x86:
-    case 0x87:
-        return make_tuple(machine, op - 0x84u);
-    case ']':
-        return make_empty(machine, RFS_DCP_LIST);
-    case 'a':
-        return add_last(machine, 1, RFS_DCP_LIST);
-    case 'e':
-        return add_to_mark(machine, RFS_DCP_LIST);
-    case '}':
-        return make_empty(machine, RFS_DCP_DICT);
-    case 's':
-        return add_last(machine, 2, RFS_DCP_DICT);
-    case 'u':
-        return add_to_mark(machine, RFS_DCP_DICT);
-    case 0x94:
-        return memo_put(machine);
-    case 'h':
-        return memo_get(machine, 1);
-    case 'j':
-        return memo_get(machine, 4);
-    case 'R':
-        return make_call(machine);
-    case 0x81:
-        return make_object(machine);
-    case 'b':
-        return give_state(machine);
-    default:
-        return refuse(machine, op);
-    }
-}
-
-/* Returns the bytes of the values, the stack, the memo and marks. */
-static size_t memory_of(const struct machine *machine)
-{
-    return machine->text_bytes +
-           (machine->pickle->words.n + machine->stack.n + machine->marks.n + machine->memo.n) *
+    return building->text_bytes +
+           (building->pickle->words.n + machine->stack.n + machine->marks.n + machine->memo.n) *
                sizeof(uint32_t);
 }
 
-static int run(struct machine *machine)
-{
-    for (;;) {
-        const unsigned char *op;
-        machine->op = machine->at + machine->p;
-        int rc = take(machine, 1, &op);
-        if (rc == 0 && *op == '.')
-            break;
-        if (rc == 0)
-            rc = step(machine, *op);
-        if (rc == 0 && memory_of(machine) > machine->most)
-            rc = too_large(machine);
-        if (rc)
-            return rc;
-    }
-    if (machine->stack.n != 1 || machine->marks.n != 0)
-        return damaged(machine, "it ends with values left over, or with none");
-    if (machine->at + machine->p != machine->size)
-        return damaged(machine, "something follows its end");
-    machine->pickle->root = machine->stack.data[0];
-    return 0;
-}
+#define REMEDY_SAVE "save it with torch.distributed.checkpoint.save of torch 2.1 or later"
 
-static int begin(struct machine *machine)
-{
-    struct rfs_dcp_pickle *pickle = machine->pickle;
-    uint32_t place;
-
-    pickle->texts = rfs_intern_new();
-    if (!pickle->texts || !add_words(pickle->texts))
-        return rfs_fail_memory(machine->err);
-    /* Nothing is at place 0; the empty tuple is at 1. */
-    return new_words(machine, EMPTY_TUPLE + 1, &place);
-}
-
-static int fail_file_size(const struct machine *machine)
-{
-    return rfs_fail(machine->err, -EFBIG, RFS_IN(machine->file), NULL,
-                    "the file has more than %llu bytes", (unsigned long long)RFS_DCP_MOST);
-}
+static const struct rfs_unpickler_builder builder = {
+    .newer = true,
+    .text_most = TEXT_MOST,
+    .constant = make_constant,
+    .integer = make_int,
+    .real = make_float,
+    .text = make_text,
+    .make = make_container,
+    .add = add,
+    .name = make_name,
+    .call = make_call,
+    .state = give_state,
+    .memory = memory_of,
+    .damaged = REMEDY_COPY,
+    .protocol = REMEDY_SAVE,
+    .opcode = REMEDY_SAVE,
+    .named = REMEDY_SAVE,
+    .size = REMEDY_SAVE,
+};
 
 int rfs_dcp_pickle_read(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
                         struct rfs_dcp_pickle *out, struct rfs_error *err)
 {
-    RFS_FREE struct machine *machine = malloc(sizeof *machine);
+    struct building building = {.pickle = out};
+    struct rfs_unpickler machine = {.builder = &builder,
+                                    .ctx = &building,
+                                    .file = file,
+                                    .err = err,
+                                    .most = rfs_dcp_memory(size),
+                                    .values_most = UINT32_MAX,
+                                    .read = read,
+                                    .read_ctx = ctx,
+                                    .size = size};
+    uint64_t root = 0;
 
     *out = (struct rfs_dcp_pickle){.root = rfs_dcp_value(RFS_DCP_PLAIN, RFS_DCP_NONE)};
-    if (!machine)
-        return rfs_fail_memory(err);
-    memset(machine, 0, offsetof(struct machine, window));
-    machine->pickle = out;
-    machine->read = read;
-    machine->ctx = ctx;
-    machine->size = size;
-    machine->file = file;
-    machine->err = err;
-    machine->most = rfs_dcp_memory(size);
-    int rc = size <= RFS_DCP_MOST ? begin(machine) : fail_file_size(machine);
-    if (rc == 0)
-        rc = run(machine);
-    free(machine->stack.data);
-    free(machine->marks.data);
-    free(machine->memo.data);
+    if (size > RFS_DCP_MOST)
+        return rfs_fail(err, -EFBIG, RFS_IN(file), NULL, "the file has more than %llu bytes",
+                        (unsigned long long)RFS_DCP_MOST);
+    /* Nothing is at place 0; the empty tuple is at 1. */
+    out->texts = rfs_intern_new();
+    if (!out->texts || !add_words(out->texts))
+        rfs_unpickler_fail_memory(&machine);
+    else
+        new_words(&machine, EMPTY_TUPLE + 1);
+    const int rc = rfs_unpickler_run(&machine, &root);
+    out->root = (uint32_t)root;
     if (rc)
         rfs_dcp_pickle_free(out);
     return rc;

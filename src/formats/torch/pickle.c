@@ -1,21 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stack machine without effects. Each opcode is a byte, most push or fold nodes on the stack:
- *
- *     80 V                 protocol V                2e                   stop: the top is the result
- *     28                   mark                      30 31 32             pop, pop to mark, duplicate
- *     4e 88 89             None, True, False         4b u1 4d u2 4a s4    integers
- *     8a n … 8b nnnn …     integers of n bytes       47 8 bytes           a float, big-endian
- *     58 nnnn … 54 55      texts                     63 module\n name\n   a global name
- *     29 74 85 86 87       tuples: empty, to mark, of one, two, three
- *     5d 6c 61 65          lists: empty, to mark; append one, append to mark
- *     7d 64 73 75          dicts: empty, to mark; set one, set to mark
- *     71 u1 72 u4          memo: keep the top        68 u1 6a u4          push the kept value
- *     52 81 62             call, new object, build: give the object below a state
- *     51                   persistent id
- *
- * Source: pickletools of CPython; which of these torch.save writes: the pickles of torch 1.6 to
- * 2.9.
+ * Nodes of a pickle of torch.save: a builder of formats/torch/unpickler.h.
  *
  * Nothing is called here. But a pickle that is shown again will be loaded: it must neither run
  * foreign code then, nor allocate more than the file holds. bytes(10**12), a codec that inflates, a
@@ -26,18 +11,11 @@
 #include "formats/torch/pickle.h"
 
 #include "base/checked.h"
-#include "base/text.h"
-#include "base/vec.h"
+#include "formats/torch/unpickler.h"
 
 #include <pthread.h>
 
-#define REMEDY_SAVE "save plain values and tensors only, or save it with torch's default protocol"
 #define REMEDY_PLAIN "save plain values and tensors only"
-#define REMEDY_LISTS "save numbers in tensors rather than in lists"
-#define REMEDY_COPY "compare the file with its original, or save it again"
-
-/* A value can be had again for two bytes: so many are the items of all containers together. */
-#define PUSHES_MOST (4 * RFS_PICKLE_NODES)
 #define NAME_MOST 256 /* bytes of a module's or a callable's name */
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -513,7 +491,7 @@ static const struct name *name_at(uint16_t place)
  * Returns the position of "MODULE\nNAME", N bytes, among the allowed names; -1 when it is none of
  * them. DTENSORS allows those of DTensors, too.
  */
-static int find_name(const unsigned char *both, size_t n, bool dtensors)
+static int find_name(const char *both, size_t n, bool dtensors)
 {
     const size_t all = N_NAMES + (dtensors ? sizeof dtensor_names / sizeof *dtensor_names : 0);
 
@@ -548,111 +526,105 @@ static bool may_build(const struct rfs_node *call, const struct rfs_node *state)
            (name->given != is_dtype_state || fits_dtype(call, state));
 }
 
-/* ---- the stack ------------------------------------------------------------------------------- */
+/* ---- the builder ----------------------------------------------------------------------------- */
 
-struct unpickler {
+struct building {
     struct rfs_pickle *pickle;
-    const char *file;
-    struct rfs_error *err;             /* or NULL */
-    const unsigned char *p, *end, *op; /* op: the opcode at hand */
-    RFS_VEC(struct rfs_node *) stack;
-    RFS_VEC(uint32_t) marks; /* heights of the stack */
-    RFS_VEC(struct rfs_node *) memo;
-    uint32_t pushes;
-    size_t most; /* bytes of memory that it may take */
-    struct rfs_budget *budget;
-    uint64_t offset; /* where the pickle begins in the file */
     uint16_t origin;
     bool dtensors;
 };
 
-/* Returns where the opcode at hand is, for messages. */
-static struct rfs_where here(const struct unpickler *machine)
+static struct rfs_node *node_of(uint64_t value)
 {
-    return RFS_AT(machine->file,
-                  machine->offset + (uint64_t)(machine->op - machine->pickle->bytes));
+    return (struct rfs_node *)(uintptr_t)value;
 }
 
-static int fail(const struct unpickler *machine, const char *what)
+static uint64_t value_of(const struct rfs_node *node)
 {
-    return rfs_fail(machine->err, -EINVAL, here(machine), REMEDY_COPY,
-                    "the pickle in it is damaged: %s", what);
+    return (uintptr_t)node;
 }
 
-/* Fails as new_node did. */
-static int fail_node(const struct unpickler *machine)
+/* Makes a node of the pickle; NULL after a failure. */
+static struct rfs_node *new_node(struct rfs_unpickler *machine, enum rfs_node_kind kind)
 {
-    if (machine->pickle->n_nodes < RFS_PICKLE_NODES && machine->pushes <= PUSHES_MOST)
-        return rfs_fail_memory(machine->err);
-    return rfs_fail(machine->err, -EINVAL, RFS_IN(machine->file), NULL,
-                    "the pickle in it has more than %u values", RFS_PICKLE_NODES);
-}
-
-/* Pushes a node, or fails if NODE is NULL, as new_node returns it. */
-static int push(struct unpickler *machine, struct rfs_node *node)
-{
-    if (!node || ++machine->pushes > PUSHES_MOST)
-        return fail_node(machine);
-    return RFS_PUSH(&machine->stack, node) ? 0 : rfs_fail_memory(machine->err);
-}
-
-/* Returns how many nodes lie above the last mark (or the bottom): only those may be taken. */
-static size_t above_mark(const struct unpickler *machine)
-{
-    const size_t n = machine->marks.n;
-    return machine->stack.n - (n > 0 ? machine->marks.data[n - 1] : 0);
-}
-
-static struct rfs_node *pop(struct unpickler *machine)
-{
-    return above_mark(machine) > 0 ? machine->stack.data[--machine->stack.n] : NULL;
-}
-
-static struct rfs_node *top(const struct unpickler *machine)
-{
-    return above_mark(machine) > 0 ? machine->stack.data[machine->stack.n - 1] : NULL;
-}
-
-/* Takes the last mark off. Returns the height that it marks, or -EINVAL with the error filled. */
-static int64_t pop_mark(struct unpickler *machine)
-{
-    if (machine->marks.n == 0)
-        return fail(machine, "no mark is set");
-    return machine->marks.data[--machine->marks.n];
-}
-
-/* Makes a node of the pickle; NULL when there are too many, or out of memory. */
-static struct rfs_node *new_node(struct unpickler *machine, enum rfs_node_kind kind)
-{
-    if (machine->pickle->n_nodes >= RFS_PICKLE_NODES)
-        return NULL;
+    const struct building *building = machine->ctx;
+    struct rfs_pickle *pickle = building->pickle;
     /* Numbers take no more room than they need: there may be millions. */
     const bool is_number = kind == RFS_NODE_INT || kind == RFS_NODE_FLOAT;
     const size_t bytes =
         is_number ? offsetof(struct rfs_node, of) + sizeof(int64_t) : sizeof(struct rfs_node);
-    struct rfs_node *node = rfs_arena_alloc(&machine->pickle->arena, bytes);
-    if (node) {
-        memset(node, 0, bytes);
-        node->kind = (uint8_t)kind;
-        node->origin = machine->origin;
-        node->number = machine->pickle->n_nodes++;
+
+    if (pickle->n_nodes >= RFS_PICKLE_NODES) {
+        rfs_unpickler_fail_count(machine);
+        return NULL;
     }
+    struct rfs_node *node = rfs_arena_alloc(&pickle->arena, bytes);
+    if (!node) {
+        rfs_unpickler_fail_memory(machine);
+        return NULL;
+    }
+    memset(node, 0, bytes);
+    node->kind = (uint8_t)kind;
+    node->origin = building->origin;
+    node->number = pickle->n_nodes++;
     return node;
 }
 
-/* ---- opcodes that make nodes of those on the stack ------------------------------------------- */
-
-/* Moves the nodes above HEIGHT to ITEMS. */
-static int move_items(struct unpickler *machine, size_t height, struct rfs_items *items)
+static uint64_t make_constant(struct rfs_unpickler *machine, unsigned char op)
 {
+    (void)machine;
+    return value_of(op == 'N' ? constant(RFS_NODE_NONE, 0) : constant(RFS_NODE_BOOL, op == 0x88));
+}
+
+static uint64_t make_int(struct rfs_unpickler *machine, int64_t value)
+{
+    if (value >= 0 && value <= UINT16_MAX)
+        return value_of(constant(RFS_NODE_INT, (uint16_t)value));
+    struct rfs_node *node = new_node(machine, RFS_NODE_INT);
+    if (node)
+        node->of.integer = value;
+    return value_of(node);
+}
+
+static uint64_t make_float(struct rfs_unpickler *machine, uint64_t bits)
+{
+    struct rfs_node *node = new_node(machine, RFS_NODE_FLOAT);
+
+    if (node)
+        node->of.bits = bits;
+    return value_of(node);
+}
+
+static uint64_t make_text(struct rfs_unpickler *machine, const unsigned char *bytes, size_t n)
+{
+    struct rfs_node *node = new_node(machine, RFS_NODE_TEXT);
+
+    if (node) {
+        node->of.text.data = (const char *)bytes;
+        node->of.text.n = (uint32_t)n;
+    }
+    return value_of(node);
+}
+
+static uint64_t make_long(struct rfs_unpickler *machine, const unsigned char *bytes, size_t n)
+{
+    const uint64_t value = make_text(machine, bytes, n);
+
+    if (value)
+        node_of(value)->kind = RFS_NODE_LONG;
+    return value;
+}
+
+/* Adds the nodes of the stack from HEIGHT on to ITEMS. */
+static void add_items(struct rfs_unpickler *machine, size_t height, struct rfs_items *items)
+{
+    const struct building *building = machine->ctx;
     const size_t n = machine->stack.n - height;
 
     /* A stack that was never used has no memory. */
-    if (n > 0 &&
-        !rfs_pickle_add_items(&machine->pickle->arena, items, machine->stack.data + height, n))
-        return rfs_fail_memory(machine->err);
-    machine->stack.n = height;
-    return 0;
+    if (n > 0 && !rfs_pickle_add_items(&building->pickle->arena, items,
+                                       (struct rfs_node *const *)machine->stack.data + height, n))
+        rfs_unpickler_fail_memory(machine);
 }
 
 /* Called once, when a tuple is made: a memo may hand the tuple to any number of calls. */
@@ -664,35 +636,32 @@ static bool check_counts(const struct rfs_items *items)
     return true;
 }
 
-/* Makes a node of those from HEIGHT on. A negative HEIGHT is an error, which is handed on. */
-static int make_container(struct unpickler *machine, enum rfs_node_kind kind, int64_t height)
+static uint64_t make_container(struct rfs_unpickler *machine, unsigned char kind, size_t height)
 {
-    struct rfs_node *node = new_node(machine, kind);
+    struct rfs_node *node = new_node(machine, kind == 't'   ? RFS_NODE_TUPLE
+                                              : kind == 'l' ? RFS_NODE_LIST
+                                                            : RFS_NODE_DICT);
 
-    if (height < 0)
-        return (int)height;
     if (!node)
-        return fail_node(machine);
-    if (kind == RFS_NODE_DICT && (machine->stack.n - (size_t)height) % 2 != 0)
-        return fail(machine, "a key without a value");
-    const int rc = move_items(machine, (size_t)height, &node->of.items);
-    node->callable = rc == 0 && kind == RFS_NODE_TUPLE && check_counts(&node->of.items);
-    return rc ? rc : push(machine, node);
+        return 0;
+    if (kind == 'd' && (machine->stack.n - height) % 2 != 0)
+        return rfs_unpickler_fail(machine, "a key without a value");
+    add_items(machine, height, &node->of.items);
+    node->callable = kind == 't' && check_counts(&node->of.items);
+    return value_of(node);
 }
 
-static int make_tuple(struct unpickler *machine, size_t n)
+/* Returns the additions to a call; NULL after a failure. */
+static struct rfs_after *after_of(struct rfs_unpickler *machine, struct rfs_node *node)
 {
-    if (above_mark(machine) < n)
-        return fail(machine, "too few values for a tuple");
-    return make_container(machine, RFS_NODE_TUPLE, (int64_t)(machine->stack.n - n));
-}
+    const struct building *building = machine->ctx;
 
-static struct rfs_after *after_of(struct unpickler *machine, struct rfs_node *node)
-{
     if (!node->of.call.after) {
-        node->of.call.after = rfs_arena_alloc(&machine->pickle->arena, sizeof(struct rfs_after));
+        node->of.call.after = rfs_arena_alloc(&building->pickle->arena, sizeof(struct rfs_after));
         if (node->of.call.after)
             *node->of.call.after = (struct rfs_after){NULL, NULL, NULL};
+        else
+            rfs_unpickler_fail_memory(machine);
     }
     return node->of.call.after;
 }
@@ -702,460 +671,174 @@ static bool is_call(const struct rfs_node *node)
     return node->kind == RFS_NODE_CALL || node->kind == RFS_NODE_NEW;
 }
 
-/* Gives the items that are appended to the object of a call or, DICT, set on it. */
-static int items_after(struct unpickler *machine, struct rfs_node *call, bool dict,
-                       struct rfs_items **items)
+/* Returns the node of what is appended to the object of a call or, DICT, set on it; or NULL. */
+static struct rfs_node *items_after(struct rfs_unpickler *machine, struct rfs_node *call, bool dict)
 {
     struct rfs_after *after = after_of(machine, call);
+    struct rfs_node **slot = !after ? NULL : dict ? &after->dict : &after->list;
 
-    if (!after)
-        return rfs_fail_memory(machine->err);
-    struct rfs_node **slot = dict ? &after->dict : &after->list;
-    if (!*slot)
+    if (slot && !*slot)
         *slot = new_node(machine, dict ? RFS_NODE_DICT : RFS_NODE_LIST);
-    if (!*slot)
-        return fail_node(machine);
-    *items = &(*slot)->of.items;
-    return 0;
+    return slot ? *slot : NULL;
 }
 
-/* Adds the nodes from HEIGHT on to the list, dict or call below them. */
-static int add(struct unpickler *machine, int64_t height, bool dict)
+static void add(struct rfs_unpickler *machine, uint64_t container, size_t height, bool dict)
 {
-    const size_t below = machine->marks.n > 0 ? machine->marks.data[machine->marks.n - 1] : 0;
-    struct rfs_items *items = NULL;
+    struct rfs_node *node = node_of(container);
 
-    if (height < 0)
-        return (int)height;
-    if ((size_t)height <= below)
-        return fail(machine, "items without a container");
-    if (dict && (machine->stack.n - (size_t)height) % 2 != 0)
-        return fail(machine, "a key without a value");
-    struct rfs_node *node = machine->stack.data[(size_t)height - 1];
-    if (node->kind == (dict ? RFS_NODE_DICT : RFS_NODE_LIST)) {
-        items = &node->of.items;
-    } else if (is_call(node) && may_add(node, dict)) {
-        const int rc = items_after(machine, node, dict, &items);
-        if (rc)
-            return rc;
-    } else {
-        return fail(machine, dict ? "items are set on something that is not a dict"
-                                  : "items are added to something that is not a list");
-    }
-    return move_items(machine, (size_t)height, items);
+    if (dict && (machine->stack.n - height) % 2 != 0)
+        rfs_unpickler_fail(machine, "a key without a value");
+    else if (is_call(node) && may_add(node, dict))
+        node = items_after(machine, node, dict);
+    else if (node->kind != (dict ? RFS_NODE_DICT : RFS_NODE_LIST))
+        rfs_unpickler_fail(machine, dict ? "items are set on something that is not a dict"
+                                         : "items are added to something that is not a list");
+    if (machine->rc == 0)
+        add_items(machine, height, &node->of.items);
 }
 
-/* Adds the last N nodes to the list, dict or call below them. */
-static int add_last(struct unpickler *machine, size_t n, bool dict)
+static uint64_t make_global(struct rfs_unpickler *machine)
 {
-    if (above_mark(machine) < n + 1)
-        return fail(machine, "items without a container");
-    return add(machine, (int64_t)(machine->stack.n - n), dict);
-}
-
-static int push_global(struct unpickler *machine)
-{
-    const unsigned char *module = machine->p;
-    const size_t left = (size_t)(machine->end - module);
-    const unsigned char *first = memchr(module, '\n', left);
-    const unsigned char *name = first ? first + 1 : NULL;
-    const unsigned char *last = name ? memchr(name, '\n', (size_t)(machine->end - name)) : NULL;
+    const struct building *building = machine->ctx;
+    const char *module = (const char *)machine->bytes + machine->p;
+    const char *end = (const char *)machine->bytes + machine->n;
+    const char *first = memchr(module, '\n', (size_t)(end - module));
+    const char *name = first ? first + 1 : NULL;
+    const char *last = name ? memchr(name, '\n', (size_t)(end - name)) : NULL;
 
     if (!last || first - module > NAME_MOST || last - name > NAME_MOST)
-        return fail(machine, "a name without an end");
-    machine->p = last + 1;
-    const int place = find_name(module, (size_t)(last - module), machine->dtensors);
+        return rfs_unpickler_fail(machine, "a name without an end");
+    machine->p += (size_t)(last + 1 - module);
+    const int place = find_name(module, (size_t)(last - module), building->dtensors);
     if (place < 0)
-        return rfs_fail(machine->err, -ENOTSUP, here(machine), REMEDY_PLAIN,
-                        "the pickle in it names %.*s.%.*s, which is not read; nothing was executed",
-                        (int)(first - module), (const char *)module, (int)(last - name),
-                        (const char *)name);
+        return rfs_unpickler_fail_name(machine, module, (size_t)(first - module), name,
+                                       (size_t)(last - name));
     struct rfs_node *node = new_node(machine, RFS_NODE_GLOBAL);
     if (node) {
         node->callable = (uint8_t)name_at((uint16_t)place)->callable;
-        node->of.global.module = (const char *)module;
+        node->of.global.module = module;
         node->of.global.module_bytes = (uint16_t)(first - module);
         node->of.global.name_bytes = (uint16_t)(last - name);
         node->of.global.allowed = (uint16_t)place;
     }
-    return push(machine, node);
+    return value_of(node);
 }
 
-static int fail_call(const struct unpickler *machine, const struct rfs_node *callee)
+static uint64_t fail_call(struct rfs_unpickler *machine, const struct rfs_node *callee)
 {
-    return rfs_fail(
-        machine->err, -ENOTSUP, here(machine), REMEDY_PLAIN,
-        "the pickle in it uses %.*s.%.*s in a way that is not read; nothing was executed",
-        (int)callee->of.global.module_bytes, callee->of.global.module,
-        (int)callee->of.global.name_bytes, rfs_pickle_global_name(callee));
-}
-
-static int make_call(struct unpickler *machine, enum rfs_node_kind kind)
-{
-    struct rfs_node *args = pop(machine);
-    struct rfs_node *callee = pop(machine);
-    struct rfs_node *node = new_node(machine, kind);
-
-    if (!args || !callee || args->kind != RFS_NODE_TUPLE || callee->kind != RFS_NODE_GLOBAL)
-        return fail(machine, "a call of something that is not callable");
-    if (!node)
-        return fail_node(machine);
-    node->of.call.callee = callee;
-    node->of.call.args = args;
-    return may_call(node) ? push(machine, node) : fail_call(machine, callee);
-}
-
-/* Gives the object below a state. */
-static int give_state(struct unpickler *machine)
-{
-    struct rfs_node *state = pop(machine);
-    struct rfs_node *node = top(machine);
-
-    if (!state || !node || !is_call(node))
-        return fail(machine, "a state without an object");
-    if (!may_build(node, state))
-        return fail_call(machine, node->of.call.callee);
-    struct rfs_after *after = after_of(machine, node);
-    if (!after)
-        return rfs_fail_memory(machine->err);
-    if (after->state)
-        return fail(machine, "an object with two states");
-    after->state = state;
+    machine->rc =
+        rfs_fail(machine->err, -ENOTSUP, rfs_unpickler_here(machine), REMEDY_PLAIN,
+                 "the pickle in it uses %.*s.%.*s in a way that is not read; nothing was executed",
+                 (int)callee->of.global.module_bytes, callee->of.global.module,
+                 (int)callee->of.global.name_bytes, rfs_pickle_global_name(callee));
     return 0;
+}
+
+static uint64_t make_call(struct rfs_unpickler *machine, uint64_t callee, uint64_t args,
+                          bool is_new)
+{
+    if (node_of(args)->kind != RFS_NODE_TUPLE || node_of(callee)->kind != RFS_NODE_GLOBAL)
+        return rfs_unpickler_fail(machine, "a call of something that is not callable");
+    struct rfs_node *node = new_node(machine, is_new ? RFS_NODE_NEW : RFS_NODE_CALL);
+    if (!node)
+        return 0;
+    node->of.call.callee = node_of(callee);
+    node->of.call.args = node_of(args);
+    return may_call(node) ? value_of(node) : fail_call(machine, node_of(callee));
+}
+
+static void give_state(struct rfs_unpickler *machine, uint64_t object, uint64_t state)
+{
+    struct rfs_node *node = node_of(object);
+
+    if (!is_call(node)) {
+        rfs_unpickler_fail(machine, "a state without an object");
+    } else if (!may_build(node, node_of(state))) {
+        fail_call(machine, node->of.call.callee);
+    } else {
+        struct rfs_after *after = after_of(machine, node);
+        if (after && after->state)
+            rfs_unpickler_fail(machine, "an object with two states");
+        else if (after)
+            after->state = node_of(state);
+    }
 }
 
 /* Makes a storage of a persistent id: there are no others. */
-static int make_storage(struct unpickler *machine)
+static uint64_t make_storage(struct rfs_unpickler *machine, uint64_t id)
 {
-    struct rfs_node *id = pop(machine);
+    const struct rfs_items *items = &node_of(id)->of.items;
+    struct rfs_node *const *item = items->data;
+
+    if (node_of(id)->kind != RFS_NODE_TUPLE || items->n != 5 ||
+        !rfs_pickle_is_text(item[0], "storage") || item[1]->kind != RFS_NODE_GLOBAL ||
+        item[1]->callable != RFS_CALL_STORAGE_CLASS || item[2]->kind != RFS_NODE_TEXT ||
+        item[3]->kind != RFS_NODE_TEXT || item[4]->kind != RFS_NODE_INT || item[4]->of.integer < 0)
+        return rfs_unpickler_fail(machine, "a persistent id that is not a storage");
     struct rfs_node *node = new_node(machine, RFS_NODE_STORAGE);
-
-    if (!id || id->kind != RFS_NODE_TUPLE)
-        return fail(machine, "a persistent id that is not a storage");
-    struct rfs_node **item = id->of.items.data;
-    if (id->of.items.n != 5 || !rfs_pickle_is_text(item[0], "storage") ||
-        item[1]->kind != RFS_NODE_GLOBAL || item[1]->callable != RFS_CALL_STORAGE_CLASS ||
-        item[2]->kind != RFS_NODE_TEXT || item[3]->kind != RFS_NODE_TEXT ||
-        item[4]->kind != RFS_NODE_INT || item[4]->of.integer < 0)
-        return fail(machine, "a persistent id that is not a storage");
     if (node)
-        node->of.items = id->of.items;
-    return push(machine, node);
+        node->of.items = *items;
+    return value_of(node);
 }
 
-/* ---- opcodes that read arguments ------------------------------------------------------------- */
-
-/* Takes N bytes of an argument; NULL at the end of the pickle. */
-static const unsigned char *take(struct unpickler *machine, size_t n)
+static size_t memory_of(const struct rfs_unpickler *machine)
 {
-    const unsigned char *at = machine->p;
-    if (n > (size_t)(machine->end - at))
-        return NULL;
-    machine->p += n;
-    return at;
-}
+    const struct building *building = machine->ctx;
 
-static bool take_number(struct unpickler *machine, unsigned n, uint32_t *number)
-{
-    const unsigned char *p = take(machine, n);
-    *number = 0;
-    for (unsigned i = 0; p && i < n; i++)
-        *number |= (uint32_t)p[i] << (8 * i);
-    return p != NULL;
-}
-
-static int push_int(struct unpickler *machine, int64_t value)
-{
-    if (value >= 0 && value <= UINT16_MAX)
-        return push(machine, constant(RFS_NODE_INT, (uint16_t)value));
-    struct rfs_node *node = new_node(machine, RFS_NODE_INT);
-    if (node)
-        node->of.integer = value;
-    return push(machine, node);
-}
-
-/* Pushes a little-endian two's complement of N bytes. */
-static int push_long(struct unpickler *machine, uint32_t n)
-{
-    const unsigned char *p = take(machine, n);
-    if (!p)
-        return fail(machine, "it ends within a number");
-    if (n <= 8) {
-        uint64_t bits = n > 0 && p[n - 1] & 0x80 ? UINT64_MAX : 0;
-        for (uint32_t i = n; i-- > 0;)
-            bits = bits << 8 | p[i];
-        int64_t value;
-        memcpy(&value, &bits, sizeof value);
-        return push_int(machine, value);
-    }
-    struct rfs_node *node = new_node(machine, RFS_NODE_LONG);
-    if (node) {
-        node->of.text.data = (const char *)p;
-        node->of.text.n = n;
-    }
-    return push(machine, node);
-}
-
-static int push_float(struct unpickler *machine)
-{
-    const unsigned char *p = take(machine, 8);
-    struct rfs_node *node = new_node(machine, RFS_NODE_FLOAT);
-    if (!p)
-        return fail(machine, "it ends within a number");
-    for (unsigned i = 0; node && i < 8; i++)
-        node->of.bits = node->of.bits << 8 | p[i];
-    return push(machine, node);
-}
-
-/* Pushes a text with a length of LENGTH_BYTES before it; ASCII: it is a str of Python 2. */
-static int push_text(struct unpickler *machine, unsigned length_bytes, bool ascii)
-{
-    uint32_t n;
-    const unsigned char *p = take_number(machine, length_bytes, &n) ? take(machine, n) : NULL;
-    struct rfs_node *node = new_node(machine, RFS_NODE_TEXT);
-    if (!p)
-        return fail(machine, "it ends within a text");
-    for (uint32_t i = 0; ascii && i < n; i++)
-        if (p[i] >= 0x80)
-            return fail(machine, "a byte string of Python 2 that is not ASCII");
-    if (!ascii && !rfs_text_is_python((const char *)p, n))
-        return fail(machine, "a text that is not UTF-8");
-    if (node) {
-        node->of.text.data = (const char *)p;
-        node->of.text.n = n;
-    }
-    return push(machine, node);
-}
-
-static int memo_put(struct unpickler *machine, unsigned bytes)
-{
-    uint32_t at;
-    struct rfs_node *node = top(machine);
-
-    if (!take_number(machine, bytes, &at) || !node)
-        return fail(machine, "nothing to remember");
-    if (at > machine->memo.n)
-        return fail(machine, "a memo number out of order");
-    if (at < machine->memo.n) {
-        machine->memo.data[at] = node;
-        return 0;
-    }
-    return RFS_PUSH(&machine->memo, node) ? 0 : rfs_fail_memory(machine->err);
-}
-
-static int memo_get(struct unpickler *machine, unsigned bytes)
-{
-    uint32_t at;
-
-    if (!take_number(machine, bytes, &at) || at >= machine->memo.n)
-        return fail(machine, "a memo number that was never set");
-    return push(machine, machine->memo.data[at]);
-}
-
-static int refuse(const struct unpickler *machine)
-{
-    return rfs_fail(machine->err, -ENOTSUP, here(machine), REMEDY_SAVE,
-                    "the pickle in it has the opcode 0x%02x, which torch.save does not write",
-                    *machine->op);
-}
-
-static int protocol(struct unpickler *machine)
-{
-    const unsigned char *version = take(machine, 1);
-
-    if (!version || machine->op != machine->pickle->bytes)
-        return fail(machine, "a protocol number in the middle");
-    if (*version != 2)
-        return rfs_fail(machine->err, -ENOTSUP, RFS_IN(machine->file),
-                        "save it again without pickle_protocol=",
-                        "the pickle in it is of protocol %u; protocol 2 is read", *version);
-    return 0;
-}
-
-static int push_sized_int(struct unpickler *machine, unsigned bytes)
-{
-    uint32_t number;
-    int32_t with_sign;
-
-    if (!take_number(machine, bytes, &number))
-        return fail(machine, "it ends within a number");
-    memcpy(&with_sign, &number, sizeof with_sign);
-    return push_int(machine, bytes == 4 ? with_sign : (int64_t)number);
-}
-
-static int push_sized_long(struct unpickler *machine, unsigned bytes)
-{
-    uint32_t n;
-    return take_number(machine, bytes, &n) ? push_long(machine, n)
-                                           : fail(machine, "it ends within a number");
-}
-
-static int set_mark(struct unpickler *machine)
-{
-    if (++machine->pushes > PUSHES_MOST)
-        return fail_node(machine);
-    return RFS_PUSH(&machine->marks, (uint32_t)machine->stack.n) ? 0
-                                                                 : rfs_fail_memory(machine->err);
-}
-
-static int drop_to_mark(struct unpickler *machine)
-{
-    const int64_t height = pop_mark(machine);
-    if (height < 0)
-        return (int)height;
-    machine->stack.n = (size_t)height;
-    return 0;
-}
-
-/* Returns the bytes of nodes and items, of the stack, the memo and marks. */
-static size_t memory_of(const struct unpickler *machine)
-{
-    return machine->pickle->arena.bytes +
+    return building->pickle->arena.bytes +
            (machine->stack.cap + machine->memo.cap) * sizeof(struct rfs_node *) +
            machine->marks.cap * sizeof *machine->marks.data;
 }
 
-static int fail_size(const struct unpickler *machine)
-{
-    if (machine->budget && memory_of(machine) > rfs_budget_rest(machine->budget))
-        return rfs_budget_fail(machine->budget, machine->file, machine->err);
-    return rfs_fail(machine->err, -EFBIG, here(machine), REMEDY_LISTS,
-                    "the pickle in it would take more than %zu bytes of memory", machine->most);
-}
-
-static int step(struct unpickler *machine, unsigned char op)
-{
-    switch (op) {
-    case 0x80:
-        return protocol(machine);
-    case '(':
-        return set_mark(machine);
-    case '0':
-        return pop(machine) ? 0 : fail(machine, "nothing to drop");
-    case '1':
-        return drop_to_mark(machine);
-    case '2':
-        return top(machine) ? push(machine, top(machine)) : fail(machine, "nothing to repeat");
-    case 'N':
-        return push(machine, constant(RFS_NODE_NONE, 0));
-    case 0x88:
-    case 0x89:
-        return push(machine, constant(RFS_NODE_BOOL, op == 0x88));
-    case 'K':
-        return push_sized_int(machine, 1);
-    case 'M':
-        return push_sized_int(machine, 2);
-    case 'J':
-        return push_sized_int(machine, 4);
-    case 0x8a:
-        return push_sized_long(machine, 1);
-    case 0x8b:
-        return push_sized_long(machine, 4);
-    case 'G':
-        return push_float(machine);
-    case 'X':
-        return push_text(machine, 4, false);
-    case 'U':
-        return push_text(machine, 1, true);
-    case 'T':
-        return push_text(machine, 4, true);
-    case 'c':
-        return push_global(machine);
-    case ')':
-        return make_tuple(machine, 0);
-    case 't':
-        return make_container(machine, RFS_NODE_TUPLE, pop_mark(machine));
-    case 0x85:
-    case 0x86:
-    case 0x87:
-        return make_tuple(machine, op - 0x84u);
-    case ']':
-        return push(machine, new_node(machine, RFS_NODE_LIST));
-    case 'l':
-        return make_container(machine, RFS_NODE_LIST, pop_mark(machine));
-    case 'a':
-        return add_last(machine, 1, false);
-    case 'e':
-        return add(machine, pop_mark(machine), false);
-    case '}':
-        return push(machine, new_node(machine, RFS_NODE_DICT));
-    case 'd':
-        return make_container(machine, RFS_NODE_DICT, pop_mark(machine));
-    case 's':
-        return add_last(machine, 2, true);
-    case 'u':
-        return add(machine, pop_mark(machine), true);
-    case 'q':
-        return memo_put(machine, 1);
-    case 'r':
-        return memo_put(machine, 4);
-    case 'h':
-        return memo_get(machine, 1);
-    case 'j':
-        return memo_get(machine, 4);
-    case 'R':
-        return make_call(machine, RFS_NODE_CALL);
-    case 0x81:
-        return make_call(machine, RFS_NODE_NEW);
-    case 'b':
-        return give_state(machine);
-    case 'Q':
-        return make_storage(machine);
-    default:
-        return refuse(machine);
-    }
-}
-
-static int run(struct unpickler *machine)
-{
-    for (;;) {
-        machine->op = machine->p;
-        if (machine->p == machine->end)
-            return fail(machine, "it has no end");
-        const unsigned char op = *machine->p++;
-        if (op == '.')
-            break;
-        int rc = step(machine, op);
-        if (rc == 0 && memory_of(machine) > machine->most)
-            rc = fail_size(machine);
-        if (rc < 0)
-            return rc;
-    }
-    if (machine->stack.n != 1 || machine->marks.n != 0)
-        return fail(machine, "it ends with values left over, or with none");
-    if (machine->p != machine->end)
-        return fail(machine, "something follows its end");
-    machine->pickle->root = machine->stack.data[0];
-    return 0;
-}
+static const struct rfs_unpickler_builder builder = {
+    .wide = true,
+    .text_most = UINT32_MAX,
+    .constant = make_constant,
+    .integer = make_int,
+    .big = make_long,
+    .real = make_float,
+    .text = make_text,
+    .make = make_container,
+    .add = add,
+    .name = make_global,
+    .call = make_call,
+    .state = give_state,
+    .storage = make_storage,
+    .memory = memory_of,
+    .damaged = "compare the file with its original, or save it again",
+    .protocol = "save it again without pickle_protocol=",
+    .opcode = "save plain values and tensors only, or save it with torch's default protocol",
+    .named = REMEDY_PLAIN,
+    .size = "save numbers in tensors rather than in lists",
+};
 
 int rfs_pickle_read(unsigned char *bytes, size_t n, const struct rfs_pickle_from *from,
                     struct rfs_pickle *out, struct rfs_error *err)
 {
-    struct unpickler machine = {.pickle = out,
-                                .most = rfs_pickle_memory(n),
-                                .budget = from->budget,
-                                .file = from->file,
-                                .offset = from->offset,
-                                .origin = from->origin,
-                                .dtensors = from->dtensors,
-                                .err = err};
+    struct building building = {out, from->origin, from->dtensors};
+    struct rfs_unpickler machine = {.builder = &builder,
+                                    .ctx = &building,
+                                    .file = from->file,
+                                    .err = err,
+                                    .budget = from->budget,
+                                    .most = rfs_pickle_memory(n),
+                                    .values_most = RFS_PICKLE_NODES,
+                                    .begin = from->offset,
+                                    .size = n,
+                                    .bytes = bytes};
+    uint64_t root = 0;
+    int rc = 0;
 
     *out = (struct rfs_pickle){.bytes = bytes, .n_bytes = n};
-    machine.p = machine.op = bytes;
-    machine.end = bytes + n;
-    int rc = 0;
-    if (machine.budget) {
-        rc = rfs_budget_take(machine.budget, n, from->file, err);
-        machine.most = (size_t)rfs_min_u64(machine.most, rfs_budget_rest(machine.budget));
+    if (from->budget) {
+        rc = rfs_budget_take(from->budget, n, from->file, err);
+        machine.most = (size_t)rfs_min_u64(machine.most, rfs_budget_rest(from->budget));
     }
     if (rc == 0)
-        rc = run(&machine);
-    if (rc == 0 && machine.budget)
-        rc = rfs_budget_take(machine.budget, out->arena.bytes, from->file, err);
-    free(machine.stack.data);
-    free(machine.marks.data);
-    free(machine.memo.data);
+        rc = rfs_unpickler_run(&machine, &root);
+    out->root = node_of(root);
+    if (rc == 0 && from->budget)
+        rc = rfs_budget_take(from->budget, out->arena.bytes, from->file, err);
     if (rc < 0)
         rfs_pickle_free(out);
     return rc;
