@@ -281,6 +281,18 @@ void rfs_headers_free(struct rfs_headers *headers)
     *headers = (struct rfs_headers){0};
 }
 
+int rfs_headers_failure(const struct rfs_headers *headers, struct rfs_error *err)
+{
+    for (uint32_t i = 0; i < headers->n; i++)
+        if (headers->ranks[i].code && !headers->ranks[i].empty) {
+            *err = (struct rfs_error){.code = headers->ranks[i].code};
+            snprintf(err->text, sizeof err->text, "%s",
+                     headers->ranks[i].why ? headers->ranks[i].why : "out of memory");
+            return err->code;
+        }
+    return 0;
+}
+
 const struct rfs_headers_rank *rfs_headers_find(const struct rfs_headers *headers, uint32_t rank)
 {
     const size_t at = RFS_BISECT(i, headers->n, headers->ranks[i].rank >= rank);

@@ -75,6 +75,11 @@ int rfs_headers_read(struct rfs_catalog *catalog, struct rfs_pool *pool, bool al
                      struct rfs_progress *progress, struct rfs_headers *out, struct rfs_error *err);
 void rfs_headers_free(struct rfs_headers *headers);
 
+/*
+ * Returns the failure of the first rank that cannot be read, with *err filled; 0 when there is none.
+ */
+int rfs_headers_failure(const struct rfs_headers *headers, struct rfs_error *err);
+
 /* Returns the rank, or NULL. O(log n). */
 const struct rfs_headers_rank *rfs_headers_find(const struct rfs_headers *headers, uint32_t rank);
 /* Returns the index of a rank's kind, or NULL. */

@@ -11,19 +11,21 @@ void rfs_fit_findings_free(struct rfs_fit_findings *findings)
     *findings = (struct rfs_fit_findings){0};
 }
 
-bool rfs_fit_findings_add(struct rfs_fit_findings *findings, struct rfs_fit_finding finding,
-                          const char *fmt, ...)
+void rfs_fit_findings_add(struct rfs_fit_findings *findings, const char *kind, bool bad,
+                          struct rfs_fit_place at, const char *fmt, ...)
 {
+    struct rfs_fit_finding finding = {.kind = kind, .bad = bad, .at = at};
     va_list args;
 
     va_start(args, fmt);
     RFS_FREE char *text = rfs_text_vprintf(fmt, args);
     va_end(args);
     finding.text = text ? rfs_arena_text(&findings->arena, text, strlen(text)) : NULL;
-    if (finding.param && finding.text)
-        finding.param = rfs_arena_text(&findings->arena, finding.param, strlen(finding.param));
-    findings->bad += finding.bad;
-    return finding.text && RFS_PUSH(&findings->list, finding);
+    if (at.param && finding.text)
+        finding.at.param = rfs_arena_text(&findings->arena, at.param, strlen(at.param));
+    findings->bad += bad;
+    if (!finding.text || !RFS_PUSH(&findings->list, finding))
+        findings->failed = true;
 }
 
 void rfs_fit_findings_print(const struct rfs_fit_findings *findings, const char *bad, bool strict,
@@ -32,11 +34,11 @@ void rfs_fit_findings_print(const struct rfs_fit_findings *findings, const char 
     for (size_t i = 0; i < findings->list.n && i < most; i++) {
         const struct rfs_fit_finding *finding = &findings->list.data[i];
         printf("%s: %s", finding->bad || strict ? bad : "note", finding->kind);
-        if (finding->param) {
+        if (finding->at.param) {
             fputs(": '", stdout);
-            rfs_text_put(stdout, finding->param);
+            rfs_text_put(stdout, finding->at.param);
         }
-        fputs(finding->param ? "': " : ": ", stdout);
+        fputs(finding->at.param ? "': " : ": ", stdout);
         rfs_text_put(stdout, finding->text);
         putchar('\n');
     }
@@ -98,70 +100,78 @@ static const struct rfs_type *find_slice(const struct rfs_fit *fit, const char *
     return NULL;
 }
 
-/* Finds the whole tensor of the strategy that the tree is cut by. Returns 1, 0 or -EINVAL. */
-static int find_whole(const struct rfs_fit *fit, const char *param, uint32_t *ndim, uint64_t *whole,
-                      const struct rfs_type **type, uint32_t *rank, struct rfs_error *err)
-{
-    const struct rfs_fit *source = fit->source;
-    const ptrdiff_t at = rfs_strategy_find(source->strategy, param);
-
-    for (uint32_t stage = 0; at >= 0 && stage < source->stages; stage++) {
-        struct rfs_fit_tensor tensor;
-        const int rc = rfs_fit_tensor(source, (size_t)at, stage, &tensor, err);
-        if (rc == 0)
-            continue;
-        if (rc > 0) {
-            *ndim = tensor.slice->ndim;
-            *type = tensor.slice;
-            *rank = tensor.rank;
-            memcpy(whole, tensor.whole, sizeof tensor.whole);
-        }
-        return rc;
-    }
-    return 0;
-}
-
 int rfs_fit_tensor(const struct rfs_fit *fit, size_t param, uint32_t stage,
                    struct rfs_fit_tensor *out, struct rfs_error *err)
 {
     const char *name = rfs_strategy_param(fit->strategy, param);
     const struct rfs_where where = RFS_OF(rfs_strategy_name(fit->strategy), name);
-    uint64_t whole[RFS_MAX_DIMS];
-    uint32_t ndim = 0;
-    int rc = 1;
+    struct rfs_fit_tensor cut = {.slice = NULL};
 
     out->layout = rfs_strategy_layout(fit->strategy, param, stage);
     if (!out->layout)
         return 0;
-    if (fit->source)
-        rc = find_whole(fit, name, &ndim, whole, &out->slice, &out->rank, err);
-    else
-        out->slice = find_slice(fit, name, stage, &out->rank);
-    if (rc <= 0 || !out->slice)
-        return rc < 0 ? rc : 0;
-    const bool cut = !fit->source && !fit->whole;
-    rc = rfs_grid_resolve(
-        out->layout, fit->source ? ndim : out->slice->ndim, fit->source ? whole : out->slice->dims,
-        cut ? RFS_DIMS_OF_SLICE : RFS_DIMS_OF_WHOLE, &out->grid, out->whole, NULL, where, err);
+    int rc = fit->source ? rfs_fit_find(fit->source, name, &cut, err) : 0;
+    if (!fit->source)
+        cut.slice = find_slice(fit, name, stage, &cut.rank);
+    if (rc < 0 || !cut.slice)
+        return rc;
+    out->slice = cut.slice;
+    out->rank = cut.rank;
+    rc = rfs_grid_resolve(out->layout, cut.slice->ndim, fit->source ? cut.whole : cut.slice->dims,
+                          fit->source || fit->whole ? RFS_DIMS_OF_WHOLE : RFS_DIMS_OF_SLICE,
+                          &out->grid, out->whole, NULL, where, err);
     return rc == 0 ? 1 : rc;
+}
+
+int rfs_fit_find(const struct rfs_fit *fit, const char *param, struct rfs_fit_tensor *out,
+                 struct rfs_error *err)
+{
+    const ptrdiff_t at = rfs_strategy_find(fit->strategy, param);
+    int rc = 0;
+
+    for (uint32_t stage = 0; rc == 0 && at >= 0 && stage < fit->stages; stage++)
+        rc = rfs_fit_tensor(fit, (size_t)at, stage, out, err);
+    return rc;
 }
 
 /* ---- all that does not fit ---- */
 
+void rfs_fit_missing(const struct rfs_headers *headers, uint32_t first, uint32_t end,
+                     struct rfs_fit_findings *findings)
+{
+    for (uint32_t rank = first; rank < end; rank++) {
+        uint32_t to = rank;
+        while (to < end && !rfs_catalog_has(headers->catalog, to))
+            to++;
+        if (to - rank == 1)
+            rfs_fit_findings_add(findings, "ranks", true, RFS_FIT_AT(NULL, -1, rank),
+                                 "rank_%" PRIu32 " has no checkpoint", rank);
+        else if (to > rank)
+            rfs_fit_findings_add(findings, "ranks", true, RFS_FIT_AT(NULL, -1, rank),
+                                 "rank_%" PRIu32 " to rank_%" PRIu32 " have no checkpoint", rank,
+                                 to - 1);
+        rank = to;
+    }
+}
+
+void rfs_fit_unreadable(const struct rfs_headers *headers, struct rfs_fit_findings *findings)
+{
+    for (uint32_t i = 0; i < headers->n; i++) {
+        const struct rfs_headers_rank *rank = &headers->ranks[i];
+        if (rank->code)
+            rfs_fit_findings_add(findings, rank->empty ? "no parameters" : "unreadable",
+                                 !rank->empty, RFS_FIT_AT(NULL, -1, rank->rank), "%s",
+                                 rank->why ? rank->why : "out of memory");
+    }
+}
+
 struct checking {
     const struct rfs_fit *fit;
     struct rfs_fit_findings *findings;
-    bool failed; /* out of memory */
     size_t common;
 };
 
-#define ADD(c, ...) ((c)->failed = !rfs_fit_findings_add((c)->findings, __VA_ARGS__) || (c)->failed)
-
-static struct rfs_fit_finding finding(const char *kind, bool bad, const char *param, int64_t stage,
-                                      int64_t rank)
-{
-    return (struct rfs_fit_finding){kind, bad, param, stage, rank, NULL};
-}
+#define ADD(c, ...) rfs_fit_findings_add((c)->findings, __VA_ARGS__)
 
 static void check_ranks(struct checking *c)
 {
@@ -172,44 +182,17 @@ static void check_ranks(struct checking *c)
 
     if (fit->whole || fit->source)
         return;
-    for (uint32_t rank = fit->base; rank < end; rank++) {
-        uint32_t to = rank;
-        while (to < end && !rfs_catalog_has(fit->headers->catalog, to))
-            to++;
-        if (to == rank)
-            continue;
-        if (to - rank == 1)
-            ADD(c, finding("ranks", true, NULL, -1, rank), "rank_%" PRIu32 " has no checkpoint",
-                rank);
-        else
-            ADD(c, finding("ranks", true, NULL, -1, rank),
-                "rank_%" PRIu32 " to rank_%" PRIu32 " have no checkpoint", rank, to - 1);
-        rank = to;
-    }
+    rfs_fit_missing(fit->headers, fit->base, end, c->findings);
     for (uint32_t i = 0; i < fit->headers->n; i++)
         if (fit->headers->ranks[i].rank < fit->base || fit->headers->ranks[i].rank >= end) {
             beyond++;
             last = fit->headers->ranks[i].rank;
         }
     if (beyond > 0)
-        ADD(c, finding("ranks", true, NULL, -1, last),
+        ADD(c, "ranks", true, RFS_FIT_AT(NULL, -1, last),
             "the strategy is of rank_%" PRIu32 " to rank_%" PRIu32 "; the tree has %" PRIu32
             " other%s, rank_%" PRIu32 " the last",
             fit->base, end - 1, beyond, beyond == 1 ? "" : "s", last);
-}
-
-static void check_readable(struct checking *c)
-{
-    const struct rfs_headers *headers = c->fit->headers;
-
-    for (uint32_t i = 0; i < headers->n; i++) {
-        const struct rfs_headers_rank *rank = &headers->ranks[i];
-        if (rank->code)
-            ADD(c,
-                finding(rank->empty ? "no parameters" : "unreadable", !rank->empty, NULL, -1,
-                        rank->rank),
-                "%s", rank->why ? rank->why : strerror(ENOMEM));
-    }
 }
 
 static bool same_dims(const struct rfs_type *type, const uint64_t *dims)
@@ -232,7 +215,7 @@ static bool check_slice(struct checking *c, const char *param, uint32_t stage,
     char wants[SHAPE];
 
     if (type->kind != RFS_TENSOR || type->dtype != tensor->slice->dtype) {
-        ADD(c, finding("type", true, param, stage, rank),
+        ADD(c, "type", true, RFS_FIT_AT(param, stage, rank),
             "rank_%" PRIu32 " has it as %s, rank_%" PRIu32 " as %s", rank,
             type->kind == RFS_TENSOR ? rfs_dtype_name((enum rfs_dtype)type->dtype) : "no tensor",
             tensor->rank, rfs_dtype_name((enum rfs_dtype)tensor->slice->dtype));
@@ -244,7 +227,7 @@ static bool check_slice(struct checking *c, const char *param, uint32_t stage,
         return false;
     rfs_text_dims(has, sizeof has, type->ndim, type->dims);
     rfs_text_dims(wants, sizeof wants, tensor->slice->ndim, dims);
-    ADD(c, finding("shape", true, param, stage, rank),
+    ADD(c, "shape", true, RFS_FIT_AT(param, stage, rank),
         "rank_%" PRIu32 " has %s, where the cuts and the slice of rank_%" PRIu32 " ask for %s",
         rank, has, tensor->rank, wants);
     return true;
@@ -263,7 +246,7 @@ static void check_holes(struct checking *c, const char *param, uint32_t stage,
          */
         if (!rank || (rank->code && !rank->empty) || held[rfs_layout_slice(layout, i)])
             continue;
-        ADD(c, finding("hole", true, param, stage, first + i),
+        ADD(c, "hole", true, RFS_FIT_AT(param, stage, first + i),
             "rank_%" PRIu32 " does not have it, nor has any other with the same slice", first + i);
         return;
     }
@@ -314,7 +297,7 @@ static void check_stages_agree(struct checking *c, const char *param, uint32_t s
         return;
     rfs_text_dims(one, sizeof one, first->slice->ndim, first->whole);
     rfs_text_dims(other, sizeof other, tensor->slice->ndim, tensor->whole);
-    ADD(c, finding("shape", true, param, stage, -1),
+    ADD(c, "shape", true, RFS_FIT_AT(param, stage, -1),
         "the whole tensor is %s in stage %" PRIu32 ", and %s in an earlier one", other, stage, one);
 }
 
@@ -331,11 +314,11 @@ static void check_param(struct checking *c, size_t i, bool *held)
         const int rc = rfs_fit_tensor(fit, i, stage, &tensor, &why);
         if (rc < 0) {
             c->common++;
-            ADD(c, finding("shape", true, param, stage, -1), "%s", why.text);
+            ADD(c, "shape", true, RFS_FIT_AT(param, stage, -1), "%s", why.text);
             continue;
         }
         if (rc == 0) {
-            ADD(c, finding("only in the strategy", false, param, stage, -1),
+            ADD(c, "only in the strategy", false, RFS_FIT_AT(param, stage, -1),
                 "no rank of stage %" PRIu32 " has it", stage);
             continue;
         }
@@ -359,11 +342,8 @@ static void check_others(struct checking *c)
     const uint32_t n = rfs_intern_count(rfs_catalog_tables(headers->catalog)->names);
     RFS_FREE bool *seen = calloc((size_t)n + 1, sizeof *seen);
 
-    if (!seen) {
-        c->failed = true;
-        return;
-    }
-    for (size_t k = 0; k < headers->kinds.n; k++) {
+    c->findings->failed |= !seen;
+    for (size_t k = 0; seen && k < headers->kinds.n; k++) {
         const struct rfs_index *index = headers->kinds.data[k].index;
         for (size_t e = 0; e < index->n; e++) {
             const uint32_t name = index->entries[e].name;
@@ -372,7 +352,7 @@ static void check_others(struct checking *c)
                 continue;
             seen[name] = true;
             if (rfs_strategy_find(c->fit->strategy, param) < 0)
-                ADD(c, finding("only in the tree", false, param, -1, -1),
+                ADD(c, "only in the tree", false, RFS_FIT_AT(param, -1, -1),
                     "the strategy does not have it, so it is copied unchanged");
         }
     }
@@ -387,12 +367,11 @@ int rfs_fit_check(const struct rfs_fit *fit, struct rfs_fit_findings *findings,
     if (!held)
         return rfs_fail_memory(err);
     check_ranks(&c);
-    check_readable(&c);
-    for (size_t i = 0; i < rfs_strategy_count(fit->strategy) && !c.failed; i++)
+    rfs_fit_unreadable(fit->headers, findings);
+    for (size_t i = 0; i < rfs_strategy_count(fit->strategy) && !findings->failed; i++)
         check_param(&c, i, held);
     if (c.common == 0)
-        ADD(&c, finding("only in the strategy", true, NULL, -1, -1),
-            "none of its parameters is in the tree");
+        ADD(&c, "only in the strategy", true, RFS_FIT_ALL, "none of its parameters is in the tree");
     check_others(&c);
-    return c.failed ? rfs_fail_memory(err) : 0;
+    return findings->failed ? rfs_fail_memory(err) : 0;
 }

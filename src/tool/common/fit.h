@@ -49,6 +49,21 @@ struct rfs_fit_tensor {
 int rfs_fit_tensor(const struct rfs_fit *fit, size_t param, uint32_t stage,
                    struct rfs_fit_tensor *out, struct rfs_error *err);
 
+/*
+ * Finds a parameter on the first stage that the tree holds it on. Returns as rfs_fit_tensor does; 0
+ * also when the strategy does not have it.
+ */
+int rfs_fit_find(const struct rfs_fit *fit, const char *param, struct rfs_fit_tensor *out,
+                 struct rfs_error *err);
+
+/* The place of a contradiction. */
+struct rfs_fit_place {
+    const char *param;   /* NULL: all parameters */
+    int64_t stage, rank; /* -1: all of them */
+};
+#define RFS_FIT_AT(param, stage, rank) ((struct rfs_fit_place){param, stage, rank})
+#define RFS_FIT_ALL RFS_FIT_AT(NULL, -1, -1)
+
 /* A contradiction; texts are in the arena of the list. */
 struct rfs_fit_finding {
     /*
@@ -56,9 +71,8 @@ struct rfs_fit_finding {
      * "only in the tree"
      */
     const char *kind;
-    bool bad;            /* else it is worth knowing, and no reason to refuse */
-    const char *param;   /* NULL: all parameters */
-    int64_t stage, rank; /* -1: all of them */
+    bool bad; /* else it is worth knowing, and no reason to refuse */
+    struct rfs_fit_place at;
     const char *text;
 };
 
@@ -66,11 +80,13 @@ struct rfs_fit_findings {
     struct rfs_arena arena;
     RFS_VEC(struct rfs_fit_finding) list;
     size_t bad;
+    bool failed; /* out of memory: some are missing */
 };
 void rfs_fit_findings_free(struct rfs_fit_findings *findings);
-/* Adds a finding with a text. False when out of memory. */
-bool rfs_fit_findings_add(struct rfs_fit_findings *findings, struct rfs_fit_finding finding,
-                          const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Adds a finding with a text; KIND is a constant. */
+void rfs_fit_findings_add(struct rfs_fit_findings *findings, const char *kind, bool bad,
+                          struct rfs_fit_place at, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
 
 /*
  * Prints findings, a line each: "BAD: kind: 'parameter': text" or "note: …"; not more than MOST,
@@ -78,6 +94,12 @@ bool rfs_fit_findings_add(struct rfs_fit_findings *findings, struct rfs_fit_find
  */
 void rfs_fit_findings_print(const struct rfs_fit_findings *findings, const char *bad, bool strict,
                             size_t most);
+
+/* Adds findings of ranks from FIRST to END - 1 that the tree does not have. */
+void rfs_fit_missing(const struct rfs_headers *headers, uint32_t first, uint32_t end,
+                     struct rfs_fit_findings *findings);
+/* Adds findings of ranks that could not be read, or have no parameters. */
+void rfs_fit_unreadable(const struct rfs_headers *headers, struct rfs_fit_findings *findings);
 
 /* Adds all findings. Returns 0 or -ENOMEM with *err filled. O(parameters x (kinds + ranks)). */
 int rfs_fit_check(const struct rfs_fit *fit, struct rfs_fit_findings *findings,

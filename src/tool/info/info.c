@@ -299,8 +299,8 @@ static size_t count_wrong(const char *folder, const struct rfs_manifest *manifes
     return wrong;
 }
 
-static int tell_manifest(struct rfs_info_report *report, const char *folder,
-                         const struct rfs_manifest *manifest, struct rfs_error *err)
+static void tell_manifest(struct rfs_info_report *report, const char *folder,
+                          const struct rfs_manifest *manifest)
 {
     char first[512] = "";
     const size_t wrong = count_wrong(folder, manifest, first, sizeof first);
@@ -314,13 +314,11 @@ static int tell_manifest(struct rfs_info_report *report, const char *folder,
     rfs_json_put_text(&report->json, "source", manifest->source ? manifest->source : "");
     rfs_json_put_u64(&report->json, "wrong_files", wrong);
     rfs_json_end(&report->json);
-    if (wrong > 0 &&
-        !rfs_fit_findings_add(
-            &report->findings, (struct rfs_fit_finding){.kind = "export", .stage = -1, .rank = -1},
+    if (wrong > 0)
+        rfs_fit_findings_add(
+            &report->findings, "export", false, RFS_FIT_ALL,
             "%zu file%s of the manifest %s not there, or not as long as it says: %s", wrong,
-            wrong == 1 ? "" : "s", wrong == 1 ? "is" : "are", first))
-        return rfs_fail_memory(err);
-    return 0;
+            wrong == 1 ? "" : "s", wrong == 1 ? "is" : "are", first);
 }
 
 /* Tells the export in a folder, if any, by its manifests. 0, or -errno with *err filled. */
@@ -339,7 +337,7 @@ static int tell_export(struct rfs_info_report *report, const char *path, struct 
             found = true;
         }
     if (rc == 0 && found)
-        rc = tell_manifest(report, path, &manifest, err);
+        tell_manifest(report, path, &manifest);
     rfs_manifest_free(&manifest);
     return rc;
 }
@@ -369,8 +367,8 @@ static int show_rank(struct rfs_info_args *args, struct rfs_info_report *report,
     if (kind == RFS_INFO_GROUP) /* a rank's file is read as a checkpoint */
         kind = RFS_INFO_CKPT;
     rc = rc ?: rfs_info_file(args, report->path, kind, report, err);
-    if (rc == 0 && !rfs_info_find_beside(folder, &report->findings))
-        rc = rfs_fail_memory(err);
+    if (rc == 0)
+        rfs_info_find_beside(folder, &report->findings);
     return rc;
 }
 
@@ -497,9 +495,7 @@ static void take_line(void *ctx, enum rfs_level level, const char *line)
     if (level > RFS_WARNING)
         return;
     pthread_mutex_lock(&lock);
-    rfs_fit_findings_add(&report->findings,
-                         (struct rfs_fit_finding){.kind = "log", .stage = -1, .rank = -1}, "%s",
-                         line);
+    rfs_fit_findings_add(&report->findings, "log", false, RFS_FIT_ALL, "%s", line);
     pthread_mutex_unlock(&lock);
 }
 
@@ -552,11 +548,11 @@ static void put_findings(struct rfs_json_write *json, const struct rfs_fit_findi
         rfs_json_object(json, NULL, RFS_JSON_TIGHT);
         rfs_json_put_text(json, "kind", finding->kind);
         rfs_json_put_bool(json, "odd", finding->bad);
-        rfs_json_put_text(json, "parameter", finding->param);
-        if (finding->stage >= 0)
-            rfs_json_put_i64(json, "stage", finding->stage);
-        if (finding->rank >= 0)
-            rfs_json_put_i64(json, "rank", finding->rank);
+        rfs_json_put_text(json, "parameter", finding->at.param);
+        if (finding->at.stage >= 0)
+            rfs_json_put_i64(json, "stage", finding->at.stage);
+        if (finding->at.rank >= 0)
+            rfs_json_put_i64(json, "rank", finding->at.rank);
         rfs_json_put_text(json, "text", finding->text);
         rfs_json_end(json);
     }
@@ -596,7 +592,7 @@ static int run_report(struct request *request, struct rfs_info_report *report,
         tell_mount(report, args->path);
         rc = show(args, kind, report, err);
     }
-    if (rc == 0 && (fflush(report->say) || report->json.failed))
+    if (rc == 0 && (fflush(report->say) || report->json.failed || report->findings.failed))
         rc = rfs_fail_memory(err);
     return rc;
 }

@@ -124,8 +124,5 @@ int rfs_info_file(struct rfs_info_args *args, const char *path, enum rfs_info_ki
 int rfs_info_folder(struct rfs_info_args *args, const char *path, enum rfs_info_kind kind,
                     struct rfs_info_report *report, struct rfs_error *err);
 
-/*
- * Adds findings of files in a rank's folder beside the checkpoint that counts. False when out of
- * memory.
- */
-bool rfs_info_find_beside(const char *folder, struct rfs_fit_findings *findings);
+/* Adds findings of files in a rank's folder beside the checkpoint that counts. */
+void rfs_info_find_beside(const char *folder, struct rfs_fit_findings *findings);

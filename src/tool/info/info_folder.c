@@ -90,44 +90,42 @@ static void look_beside(const char *folder, const char *name, struct beside *bes
     beside->most = checkpoints > beside->most ? checkpoints : beside->most;
 }
 
-static struct rfs_fit_finding finding(const char *kind, bool bad)
+/* Writes " (N folders)", or nothing if there is only one. Returns OUT. */
+static const char *in_folders(const struct beside *beside, uint32_t n, char out[64])
 {
-    return (struct rfs_fit_finding){.kind = kind, .bad = bad, .stage = -1, .rank = -1};
+    *out = '\0';
+    if (beside->folders > 1)
+        snprintf(out, 64, " (%" PRIu32 " folder%s)", n, n == 1 ? "" : "s");
+    return out;
 }
 
-/* Adds findings of what was seen. False when out of memory. */
-static bool tell_beside(const struct beside *beside, struct rfs_fit_findings *findings)
+/* Adds findings of what was seen. */
+static void tell_beside(const struct beside *beside, struct rfs_fit_findings *findings)
 {
     char more[600] = "";
 
-    if (beside->several > 0 && beside->folders > 1)
+    if (beside->folders > 1)
         snprintf(more, sizeof more, " (%" PRIu32 " folder%s, %s the first)", beside->several,
                  beside->several == 1 ? "" : "s", beside->first_several);
-    if (beside->several > 0 &&
-        !rfs_fit_findings_add(findings, finding("several checkpoints", false),
-                              "up to %" PRIu32 " in a folder%s: the last by name counts",
-                              beside->most, more))
-        return false;
-    snprintf(more, sizeof more, " (%" PRIu32 " folder%s)", beside->empty,
-             beside->empty == 1 ? "" : "s");
-    if (beside->empty > 0 &&
-        !rfs_fit_findings_add(findings, finding("empty file", false), "%s has 0 bytes%s",
-                              beside->first_empty, beside->folders > 1 ? more : ""))
-        return false;
-    snprintf(more, sizeof more, " (%" PRIu32 " folder%s)", beside->temporary,
-             beside->temporary == 1 ? "" : "s");
-    return beside->temporary == 0 ||
-           rfs_fit_findings_add(findings, finding("temporary file", false),
-                                "%s is left over, or being written%s", beside->first_temporary,
-                                beside->folders > 1 ? more : "");
+    if (beside->several > 0)
+        rfs_fit_findings_add(findings, "several checkpoints", false, RFS_FIT_ALL,
+                             "up to %" PRIu32 " in a folder%s: the last by name counts",
+                             beside->most, more);
+    if (beside->empty > 0)
+        rfs_fit_findings_add(findings, "empty file", false, RFS_FIT_ALL, "%s has 0 bytes%s",
+                             beside->first_empty, in_folders(beside, beside->empty, more));
+    if (beside->temporary > 0)
+        rfs_fit_findings_add(findings, "temporary file", false, RFS_FIT_ALL,
+                             "%s is left over, or being written%s", beside->first_temporary,
+                             in_folders(beside, beside->temporary, more));
 }
 
-bool rfs_info_find_beside(const char *folder, struct rfs_fit_findings *findings)
+void rfs_info_find_beside(const char *folder, struct rfs_fit_findings *findings)
 {
     struct beside beside = {0};
 
     look_beside(folder, "", &beside);
-    return tell_beside(&beside, findings);
+    tell_beside(&beside, findings);
 }
 
 /* ---- a tree of ranks: parameters ------------------------------------------------------------- */
@@ -187,33 +185,15 @@ static void count_kind(struct tree *tree, const struct rfs_headers_kind *kind)
     }
 }
 
-/*
- * Finds a tensor in the first stage that holds it. 1, 0 when the strategy does not have it, or
- * -EINVAL: it does not fit.
- */
-static int find_tensor(struct tree *tree, const char *name, ptrdiff_t *at,
-                       struct rfs_fit_tensor *tensor)
-{
-    struct rfs_error unused;
-
-    *at = rfs_strategy_find(tree->strategy, name);
-    for (uint32_t stage = 0; *at >= 0 && stage < tree->fit.stages; stage++) {
-        const int rc = rfs_fit_tensor(&tree->fit, (size_t)*at, stage, tensor, &unused);
-        if (rc)
-            return rc;
-    }
-    return 0;
-}
-
 /* Returns the bytes of the whole tensor, or over all ranks where no strategy gives it. */
 static uint64_t bytes_of(struct tree *tree, uint32_t name)
 {
     const struct param *param = &tree->params[name];
     struct rfs_fit_tensor tensor = {.slice = NULL};
-    ptrdiff_t at;
+    struct rfs_error unused;
 
     if (!tree->strategy ||
-        find_tensor(tree, rfs_catalog_name(tree->catalog, name), &at, &tensor) != 1)
+        rfs_fit_find(&tree->fit, rfs_catalog_name(tree->catalog, name), &tensor, &unused) != 1)
         return param->bytes;
     uint64_t bytes = rfs_dtype_bytes((enum rfs_dtype)tensor.slice->dtype);
     for (uint32_t i = 0; i < tensor.slice->ndim; i++)
@@ -290,8 +270,9 @@ static void add_slice(struct tree *tree, struct rfs_table *table, const struct r
         rfs_table_dims(table, param->type->ndim, param->type->dims);
 }
 
-static void add_stages(struct tree *tree, struct rfs_table *table, ptrdiff_t at)
+static void add_stages(struct tree *tree, struct rfs_table *table, const char *param)
 {
+    const ptrdiff_t at = rfs_strategy_find(tree->strategy, param);
     FILE *out = rfs_table_cell(table);
     const char *comma = "";
 
@@ -311,8 +292,8 @@ static void add_whole(struct tree *tree, const struct rfs_info_row *row)
 {
     struct rfs_table *table = &tree->report->table;
     struct rfs_fit_tensor tensor = {.slice = NULL};
-    ptrdiff_t at;
-    const int rc = find_tensor(tree, row->name, &at, &tensor);
+    struct rfs_error unused;
+    const int rc = rfs_fit_find(&tree->fit, row->name, &tensor, &unused);
 
     rfs_table_text(table, row->name);
     rfs_table_text(table, rfs_whole_dtype(row->type));
@@ -334,7 +315,7 @@ static void add_whole(struct tree *tree, const struct rfs_info_row *row)
         for (int i = 0; i < 4; i++)
             rfs_table_none(table, "");
     }
-    add_stages(tree, table, at);
+    add_stages(tree, table, row->name);
 }
 
 /* Adds the table of parameters; with a strategy, of whole tensors and how they are cut. */
@@ -363,81 +344,28 @@ static void add_params(struct tree *tree)
 
 /* ---- a tree of ranks: missing and odd files -------------------------------------------------- */
 
-static bool add_finding(struct tree *tree, const char *kind, bool bad, int64_t rank,
-                        const char *text)
-{
-    return rfs_fit_findings_add(
-        &tree->report->findings,
-        (struct rfs_fit_finding){.kind = kind, .bad = bad, .stage = -1, .rank = rank}, "%s", text);
-}
-
-static bool tell_missing(struct tree *tree)
-{
-    const uint32_t end = rfs_catalog_ranks(tree->catalog);
-    bool ok = true;
-
-    for (uint32_t rank = 0; rank < end && ok; rank++) {
-        uint32_t last = rank;
-        char text[96];
-        if (rfs_catalog_has(tree->catalog, rank))
-            continue;
-        while (last + 1 < end && !rfs_catalog_has(tree->catalog, last + 1))
-            last++;
-        if (last > rank)
-            snprintf(text, sizeof text, "rank_%" PRIu32 " to rank_%" PRIu32 " have no checkpoint",
-                     rank, last);
-        else
-            snprintf(text, sizeof text, "rank_%" PRIu32 " has no checkpoint", rank);
-        ok = add_finding(tree, "ranks", true, rank, text);
-        rank = last;
-    }
-    return ok;
-}
-
-static bool tell_unreadable(struct tree *tree)
-{
-    bool ok = true;
-
-    for (uint32_t i = 0; i < tree->headers.n && ok; i++) {
-        const struct rfs_headers_rank *rank = &tree->headers.ranks[i];
-        if (rank->code == 0)
-            continue;
-        ok = add_finding(tree, rank->empty ? "no parameters" : "unreadable", !rank->empty,
-                         rank->rank, rank->why ? rank->why : "out of memory");
-        if (!rank->empty && tree->report->failure.code == 0) {
-            tree->report->failure = (struct rfs_error){.code = rank->code};
-            snprintf(tree->report->failure.text, sizeof tree->report->failure.text, "%s",
-                     rank->why ? rank->why : "out of memory");
-        }
-    }
-    return ok;
-}
-
 /* Adds findings of ranks that are like no other, where most are alike. */
-static bool tell_single(struct tree *tree)
+static void tell_single(struct tree *tree)
 {
     const struct rfs_headers *headers = &tree->headers;
     uint32_t most = 0;
-    bool ok = true;
 
     for (size_t k = 0; k < headers->kinds.n; k++)
         most = headers->kinds.data[k].ranks > most ? headers->kinds.data[k].ranks : most;
-    for (uint32_t i = 0; i < headers->n && ok; i++) {
+    for (uint32_t i = 0; i < headers->n; i++) {
         const uint32_t kind = headers->ranks[i].kind;
-        char text[128];
         if (kind == RFS_NO_KIND || headers->kinds.data[kind].ranks > 1 || most < 3 ||
             most * 2 < headers->n)
             continue;
-        snprintf(text, sizeof text,
-                 "rank_%" PRIu32 " lists other parameters, shapes or offsets than any other rank",
-                 headers->ranks[i].rank);
-        ok = add_finding(tree, "differs", false, headers->ranks[i].rank, text);
+        rfs_fit_findings_add(
+            &tree->report->findings, "differs", false, RFS_FIT_AT(NULL, -1, headers->ranks[i].rank),
+            "rank_%" PRIu32 " lists other parameters, shapes or offsets than any other rank",
+            headers->ranks[i].rank);
     }
-    return ok;
 }
 
 /* Adds a finding of parameters that only some ranks have, and one of those of several types. */
-static bool tell_partial(struct tree *tree)
+static void tell_partial(struct tree *tree)
 {
     const uint32_t n = rfs_intern_count(rfs_catalog_tables(tree->catalog)->names);
     const char *some = NULL;
@@ -445,7 +373,6 @@ static bool tell_partial(struct tree *tree)
     size_t n_some = 0;
     size_t n_mixed = 0;
     uint32_t readable = 0;
-    bool ok = true;
 
     for (size_t k = 0; k < tree->headers.kinds.n; k++)
         readable += tree->headers.kinds.data[k].ranks;
@@ -459,25 +386,23 @@ static bool tell_partial(struct tree *tree)
             mixed = rfs_catalog_name(tree->catalog, id);
     }
     if (n_some > 0)
-        ok =
-            rfs_fit_findings_add(&tree->report->findings, finding("some ranks", false),
-                                 "%zu of %zu parameters are not on all ranks, as '%s': stages of a "
-                                 "pipeline, or replicas that were left out",
-                                 n_some, tree->rows.n, some);
-    if (ok && n_mixed > 0)
-        ok = rfs_fit_findings_add(&tree->report->findings, finding("type", true),
-                                  "%zu parameter%s of different types on different ranks, as '%s'",
-                                  n_mixed, n_mixed == 1 ? " is" : "s are", mixed);
-    return ok;
+        rfs_fit_findings_add(&tree->report->findings, "some ranks", false, RFS_FIT_ALL,
+                             "%zu of %zu parameters are not on all ranks, as '%s': stages of a "
+                             "pipeline, or replicas that were left out",
+                             n_some, tree->rows.n, some);
+    if (n_mixed > 0)
+        rfs_fit_findings_add(&tree->report->findings, "type", true, RFS_FIT_ALL,
+                             "%zu parameter%s of different types on different ranks, as '%s'",
+                             n_mixed, n_mixed == 1 ? " is" : "s are", mixed);
 }
 
-static bool tell_folders_beside(struct tree *tree)
+static void tell_folders_beside(struct tree *tree)
 {
     struct beside beside = {0};
     struct rfs_files *files = rfs_catalog_files(tree->catalog);
 
     if (rfs_catalog_ranks(tree->catalog) == 1 && rfs_catalog_file_count(tree->catalog, 0) > 1)
-        return true; /* one checkpoint in several files */
+        return; /* one checkpoint in several files */
     for (uint32_t i = 0; i < tree->headers.n; i++) {
         const char *path =
             rfs_files_path(files, rfs_catalog_file(tree->catalog, tree->headers.ranks[i].rank));
@@ -488,20 +413,28 @@ static bool tell_folders_beside(struct tree *tree)
         *slash = '\0';
         look_beside(folder, rfs_path_name(folder), &beside);
     }
-    return tell_beside(&beside, &tree->report->findings);
+    tell_beside(&beside, &tree->report->findings);
 }
 
 /*
  * Adds to the report's findings the missing and odd files that no strategy has named already;
- * READABLE: the headers were read. False when out of memory.
+ * READABLE: the headers were read.
  */
-static bool tell_odd(struct tree *tree, bool readable)
+static void tell_odd(struct tree *tree, bool readable)
 {
-    bool ok = true;
-
-    if (!tree->strategy)
-        ok = tell_missing(tree) && (!readable || (tell_single(tree) && tell_partial(tree)));
-    return ok && (!readable || tell_unreadable(tree)) && tell_folders_beside(tree);
+    if (!tree->strategy) {
+        rfs_fit_missing(&tree->headers, 0, rfs_catalog_ranks(tree->catalog),
+                        &tree->report->findings);
+        if (readable) {
+            tell_single(tree);
+            tell_partial(tree);
+        }
+    }
+    if (readable) {
+        rfs_fit_unreadable(&tree->headers, &tree->report->findings);
+        rfs_headers_failure(&tree->headers, &tree->report->failure);
+    }
+    tell_folders_beside(tree);
 }
 
 /* ---- a tree of ranks ------------------------------------------------------------------------- */
@@ -699,8 +632,7 @@ static int report_all(struct tree *tree)
     report_tree(tree, encrypted);
     if (tree->strategy)
         rc = rfs_fit_check(&tree->fit, &tree->report->findings, tree->err);
-    if (rc == 0 && !tell_odd(tree, !encrypted))
-        rc = rfs_fail_memory(tree->err);
+    tell_odd(tree, !encrypted);
     return rc;
 }
 
@@ -826,19 +758,15 @@ static int report_chunks(struct rfs_info_args *args, struct rfs_chunks *chunks,
     rfs_json_put_u64(&report->json, "bytes", bytes);
     for (size_t i = 0; i < chunks->unread.n; i++)
         rfs_fit_findings_add(
-            &report->findings,
-            (struct rfs_fit_finding){
-                .kind = "not read",
-                .stage = -1,
-                .rank = -1,
-                .param = rfs_intern_text(chunks->tables->names, chunks->unread.data[i].name)},
+            &report->findings, "not read", false,
+            RFS_FIT_AT(rfs_intern_text(chunks->tables->names, chunks->unread.data[i].name), -1, -1),
             "%s", rfs_intern_text(chunks->tables->names, chunks->unread.data[i].why));
     if (missing > 0)
-        rfs_fit_findings_add(&report->findings, finding("missing", true),
+        rfs_fit_findings_add(&report->findings, "missing", true, RFS_FIT_ALL,
                              "%" PRIu64 " of the files that the metadata names %s not there",
                              missing, missing == 1 ? "is" : "are");
     if (chunks->lost)
-        rfs_fit_findings_add(&report->findings, finding("missing", true),
+        rfs_fit_findings_add(&report->findings, "missing", true, RFS_FIT_ALL,
                              "%s missing, by the numbers in the names of the other files",
                              chunks->lost);
     return 0;

@@ -478,19 +478,6 @@ static int list_names(const struct rfs_headers *headers, const char ***names, si
     return 0;
 }
 
-/* Refuses a tree with a rank that cannot be read: it has tensors that nobody knows. */
-static int check_readable(const struct rfs_headers *headers, struct rfs_error *err)
-{
-    for (uint32_t i = 0; i < headers->n; i++)
-        if (headers->ranks[i].code && !headers->ranks[i].empty) {
-            *err = (struct rfs_error){.code = headers->ranks[i].code};
-            snprintf(err->text, sizeof err->text, "%s",
-                     headers->ranks[i].why ? headers->ranks[i].why : "out of memory");
-            return err->code;
-        }
-    return 0;
-}
-
 /* Makes the strategy and its document, by RULES, or by what the tree says for NULL. */
 static int make(const struct request *request, struct tree *tree,
                 const struct rfs_layout_rules *rules, const struct rfs_strategy *source,
@@ -534,8 +521,9 @@ static int make_new(const struct request *request, struct rfs_error *err)
         rc = rfs_view_read_strategy(request->source, &source, err);
     if (rc == 0)
         rc = open_tree(request->tree, &request->options, &tree, err);
+    /* A rank that cannot be read may have tensors that nobody knows. */
     if (rc == 0)
-        rc = check_readable(&tree.headers, err);
+        rc = rfs_headers_failure(&tree.headers, err);
     if (rc == 0)
         rc = make(request, &tree, rules, source, &doc, &made, err);
     /* A tree whose cuts are in the source strategy has the shapes that JSON is to have. */
@@ -580,9 +568,9 @@ static void print_json(const struct request *request, const struct rfs_strategy 
         const struct rfs_fit_finding *finding = &findings->list.data[i];
         rfs_table_text(&table, finding->kind);
         rfs_table_bool(&table, finding->bad || request->strict);
-        rfs_table_text(&table, finding->param ? finding->param : "");
-        add_number(&table, finding->stage);
-        add_number(&table, finding->rank);
+        rfs_table_text(&table, finding->at.param ? finding->at.param : "");
+        add_number(&table, finding->at.stage);
+        add_number(&table, finding->at.rank);
         rfs_table_text(&table, finding->text);
     }
     rfs_json_object(&json, NULL, RFS_JSON_TIGHT);
