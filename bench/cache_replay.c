@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cache_replay SOURCE OPTIONS TRACE MIB... - what caches of those sizes would have had to assemble
- * for the reads of a trace: with the cache's own policy (src/assemble/cache.c itself), with
- * plain LRU, and with the best that there is, Belady's, which knows the future.
+ * for the reads of a trace: with the cache itself (src/assemble/cache.c), with LRU in the whole
+ * budget from the start, and with the best that there is, Belady's, which knows the future.
  *
  * TRACE is what `reader -t TRACE` has recorded of readers of a mount of SOURCE with OPTIONS: a line
  * for each read, in the order in which they ended,

@@ -17,6 +17,7 @@
 #include "assemble/distance.h"
 #include "assemble/internal.h"
 #include "base/checked.h"
+#include "base/pages.h"
 #include "base/store.h"
 #include "base/vec.h"
 
@@ -40,8 +41,7 @@ struct rfs_scratch *rfs_scratch_take(struct rfs_assembler *assembler)
         assembler->scratch = scratch->next;
     pthread_mutex_unlock(&assembler->lock);
     if (!scratch)
-        scratch = assembler->secret ? rfs_secret_map(assembler->secret, sizeof *scratch)
-                                    : malloc(sizeof *scratch);
+        scratch = rfs_pages_alloc(sizeof *scratch);
     return scratch;
 }
 
@@ -682,8 +682,6 @@ struct rfs_assembler *rfs_assembler_new(struct rfs_catalog *catalog, uint64_t bu
         return NULL;
     }
     assembler->files = rfs_catalog_files(catalog);
-    assembler->secret = rfs_files_secret(assembler->files);
-    rfs_cache_keep_secret(assembler->cache, assembler->secret);
     assembler->prefetch =
         rfs_prefetch_new(assembler->files, rfs_store_is_url(rfs_catalog_path(catalog)),
                          assembler->cache, budget, pool);
@@ -720,10 +718,7 @@ void rfs_assembler_free(struct rfs_assembler *assembler)
     while (assembler->scratch) {
         struct rfs_scratch *scratch = assembler->scratch;
         assembler->scratch = scratch->next;
-        if (assembler->secret)
-            rfs_secret_unmap(scratch, sizeof *scratch);
-        else
-            free(scratch);
+        rfs_pages_free(scratch, sizeof *scratch);
     }
     pthread_cond_destroy(&assembler->idle);
     pthread_mutex_destroy(&assembler->lock);

@@ -502,7 +502,8 @@ static bool start_band(const struct rfs_assembler *assembler, const struct rfs_s
                        uint64_t number, struct band *band)
 {
     band->slice = slice;
-    return !assembler->secret && !rfs_prefetch_is_slow(assembler->prefetch) &&
+    return !rfs_files_are_encrypted(assembler->files) &&
+           !rfs_prefetch_is_slow(assembler->prefetch) &&
            find_band(slice, rfs_band_most(assembler->budget), number, band);
 }
 

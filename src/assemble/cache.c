@@ -1,284 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finds pieces by key, gives them memory, and decides which of them stay. The cache's lock guards
- * all of it. Only a slot that one thread has to itself needs no lock.
+ * all of it, but not the calls that take memory of the system and give it back.
  */
 #include "assemble/cache.h"
 
 #include "base/cancel.h"
 #include "base/checked.h"
 #include "base/limits.h"
+#include "base/pages.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
-
-/* ---- slots: memory for whole pieces ---------------------------------------------------------- */
-
-/*
- * Divides one range of addresses, reserved once, into slots of RFS_CACHE_SLOT_BYTES. The kernel
- * backs it by huge pages where it may, which makes fresh memory several times cheaper, and a slot
- * that is used again costs nothing. Where slots hold secret data, their memory is guarded, and
- * wiped before it is given back.
- *
- * A free slot is warm (it holds memory) or cold. A slot that was taken may be cut into units of
- * UNIT_BYTES, for shorter pieces; it is whole again when all of them are given back. So pieces of
- * any size, in any order, never take more memory than the range. Only slots_cool and slots_guard
- * may be called without the lock, on a slot that was taken.
- */
-#define NO_SLOT UINT32_MAX
-#define SLOT_UNITS 64u
-#define UNIT_BYTES (RFS_CACHE_SLOT_BYTES / SLOT_UNITS)
-
-/* The state of a slot that is cut. */
-struct cut {
-    uint64_t used; /* units in use, a bit each */
-    uint32_t next,
-        prev; /* list of slots with an equally long longest free run of units; NO_SLOT: none */
-};
-
-struct slots {
-    void *mapping;
-    size_t mapping_bytes;
-    unsigned char *base;
-    uint32_t total;
-    uint32_t fresh; /* number of the first slot that was never used */
-    uint32_t n_warm, n_cold;
-    uint32_t *warm, *cold;       /* stacks with room for all slots */
-    struct cut *cuts;            /* [total] */
-    uint32_t by_run[SLOT_UNITS]; /* first slot for each length of the longest free run of units */
-    uint64_t runs;               /* lengths for which by_run has a slot, a bit each */
-    /* borrowed; NULL: the bytes in slots are not secret; set before the first slot is taken */
-    struct rfs_secret *secret;
-};
-
-static unsigned char *slots_data(const struct slots *slots, uint32_t slot)
-{
-    return slots->base + (size_t)slot * RFS_CACHE_SLOT_BYTES;
-}
-
-/* Returns the number of the slot that DATA lies in. */
-static uint32_t slots_of(const struct slots *slots, const void *data)
-{
-    return (uint32_t)((size_t)((const unsigned char *)data - slots->base) / RFS_CACHE_SLOT_BYTES);
-}
-
-#define HUGE_PAGE ((size_t)2 << 20)
-
-/* If fewer slots cannot be reserved, half as many are not tried. */
-#define RESERVE_LEAST 16
-
-/*
- * Reserves addresses for *TOTAL slots, or for half as many, and so on, where a limit of the process
- * leaves no more.
- */
-static void *reserve(uint64_t *total, size_t *bytes)
-{
-    for (;; *total /= 2) {
-        *bytes = (size_t)*total * RFS_CACHE_SLOT_BYTES + HUGE_PAGE;
-        void *mapping = mmap(NULL, *bytes, PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (mapping != MAP_FAILED)
-            return mapping;
-        if (*total < RESERVE_LEAST)
-            return NULL;
-    }
-}
-
-/* Reserves as many slots as BYTES hold, or as the system will reserve addresses for. */
-static void slots_init(struct slots *slots, uint64_t bytes)
-{
-    *slots = (struct slots){0};
-    for (uint32_t run = 0; run < SLOT_UNITS; run++)
-        slots->by_run[run] = NO_SLOT;
-    /* Threads need addresses as well, where these are limited. */
-    uint64_t total = rfs_min_u64(bytes, rfs_limits_addresses() / 4) / RFS_CACHE_SLOT_BYTES;
-    if (total == 0 || total >= NO_SLOT || total > (SIZE_MAX - HUGE_PAGE) / RFS_CACHE_SLOT_BYTES)
-        return;
-    size_t mapping_bytes;
-    void *mapping = reserve(&total, &mapping_bytes);
-    if (!mapping)
-        return;
-    uint32_t *stacks = malloc((size_t)total * 2 * sizeof *stacks);
-    struct cut *cuts = malloc((size_t)total * sizeof *cuts);
-    if (!stacks || !cuts) {
-        munmap(mapping, mapping_bytes);
-        free(stacks);
-        free(cuts);
-        return;
-    }
-    /* Both are advice. A core dump is for our own state, not for the checkpoint's content. */
-    madvise(mapping, mapping_bytes, MADV_HUGEPAGE);
-    madvise(mapping, mapping_bytes, MADV_DONTDUMP);
-    slots->mapping = mapping;
-    slots->mapping_bytes = mapping_bytes;
-    slots->base = (unsigned char *)mapping + (HUGE_PAGE - (uintptr_t)mapping % HUGE_PAGE);
-    slots->total = (uint32_t)total;
-    slots->warm = stacks;
-    slots->cold = stacks + total;
-    slots->cuts = cuts;
-}
-
-/* Frees the range; no slot may be in use. */
-static void slots_destroy(struct slots *slots)
-{
-    while (slots->secret && slots->n_warm > 0)
-        rfs_secret_wipe(slots_data(slots, slots->warm[--slots->n_warm]), RFS_CACHE_SLOT_BYTES);
-    if (slots->mapping)
-        munmap(slots->mapping, slots->mapping_bytes);
-    free(slots->warm);
-    free(slots->cuts);
-    *slots = (struct slots){0};
-}
-
-/* Takes a free slot, whose bytes are undefined, or returns NO_SLOT. */
-static uint32_t slots_take_warm(struct slots *slots)
-{
-    return slots->n_warm > 0 ? slots->warm[--slots->n_warm] : NO_SLOT;
-}
-
-static uint32_t slots_take_cold(struct slots *slots)
-{
-    if (slots->n_cold > 0)
-        return slots->cold[--slots->n_cold];
-    return slots->fresh < slots->total ? slots->fresh++ : NO_SLOT;
-}
-
-/* Makes a slot that was taken free again: warm as it is, cold after slots_cool. */
-static void slots_give_warm(struct slots *slots, uint32_t slot)
-{
-    slots->warm[slots->n_warm++] = slot;
-}
-
-static void slots_give_cold(struct slots *slots, uint32_t slot)
-{
-    slots->cold[slots->n_cold++] = slot;
-}
-
-/* Finds where in FREE a run of N units begins, as bits. */
-static uint64_t beginnings(uint64_t free, uint32_t n)
-{
-    for (uint32_t done = 1; done < n && free; done++)
-        free &= free >> 1;
-    return free;
-}
-
-static uint32_t longest_run(uint64_t free)
-{
-    uint32_t n = 0;
-    for (; free; free &= free >> 1)
-        n++;
-    return n;
-}
-
-static void list_cut(struct slots *slots, uint32_t slot)
-{
-    struct cut *cut = &slots->cuts[slot];
-    const uint32_t run = longest_run(~cut->used);
-    const uint32_t next = slots->by_run[run];
-    cut->next = next;
-    cut->prev = NO_SLOT;
-    if (next != NO_SLOT)
-        slots->cuts[next].prev = slot;
-    slots->by_run[run] = slot;
-    slots->runs |= UINT64_C(1) << run;
-}
-
-static void unlist_cut(struct slots *slots, uint32_t slot)
-{
-    const struct cut *cut = &slots->cuts[slot];
-    const uint32_t run = longest_run(~cut->used);
-    if (cut->next != NO_SLOT)
-        slots->cuts[cut->next].prev = cut->prev;
-    if (cut->prev != NO_SLOT)
-        slots->cuts[cut->prev].next = cut->next;
-    else
-        slots->by_run[run] = cut->next;
-    if (slots->by_run[run] == NO_SLOT)
-        slots->runs &= ~(UINT64_C(1) << run);
-}
-
-/* Returns the bits of N units from FIRST on; N is less than SLOT_UNITS. */
-static uint64_t bits(uint32_t first, uint32_t n)
-{
-    return ((UINT64_C(1) << n) - 1) << first;
-}
-
-/* Says whether a slot that is cut has UNITS free that follow each other. */
-static bool slots_have_run(const struct slots *slots, uint32_t units)
-{
-    return units < SLOT_UNITS && slots->runs >> units != 0;
-}
-
-/* Takes UNITS that follow each other of a slot that is cut, or returns NULL. */
-static void *slots_take_units(struct slots *slots, uint32_t units)
-{
-    if (!slots_have_run(slots, units))
-        return NULL;
-    /* The longest run of that slot is the shortest that is long enough. */
-    const uint32_t run = (uint32_t)__builtin_ctzll(slots->runs >> units) + units;
-    const uint32_t slot = slots->by_run[run];
-    struct cut *cut = &slots->cuts[slot];
-    unlist_cut(slots, slot);
-    const uint32_t unit = (uint32_t)__builtin_ctzll(beginnings(~cut->used, units));
-    cut->used |= bits(unit, units);
-    list_cut(slots, slot);
-    return slots_data(slots, slot) + unit * UNIT_BYTES;
-}
-
-/* Cuts a slot that was taken: its first UNITS, fewer than all, stay the caller's. */
-static void slots_cut(struct slots *slots, uint32_t slot, uint32_t units)
-{
-    slots->cuts[slot].used = bits(0, units);
-    list_cut(slots, slot);
-}
-
-/* Makes units free again. Returns true when the slot is whole now, and the caller's. */
-static bool slots_give_units(struct slots *slots, const void *data, uint32_t units)
-{
-    const uint32_t slot = slots_of(slots, data);
-    struct cut *cut = &slots->cuts[slot];
-    const size_t at = (size_t)((const unsigned char *)data - slots_data(slots, slot));
-    unlist_cut(slots, slot);
-    cut->used &= ~bits((uint32_t)(at / UNIT_BYTES), units);
-    if (cut->used == 0)
-        return true;
-    list_cut(slots, slot);
-    return false;
-}
-
-/* Guards the memory of a slot that will hold secret bytes, before its first use. */
-static void slots_guard(const struct slots *slots, uint32_t slot)
-{
-    if (slots->secret)
-        rfs_secret_guard(slots->secret, slots_data(slots, slot), RFS_CACHE_SLOT_BYTES);
-}
-
-/* Gives the slot's memory back to the system; its content is lost. */
-static void slots_cool(const struct slots *slots, uint32_t slot)
-{
-    if (slots->secret)
-        rfs_secret_release(slots_data(slots, slot), RFS_CACHE_SLOT_BYTES);
-    madvise(slots_data(slots, slot), RFS_CACHE_SLOT_BYTES, MADV_DONTNEED);
-}
-
-/* ---- the cache ------------------------------------------------------------------------------- */
+#include <unistd.h>
 
 /* Bytes that malloc and the table take for a piece, and its struct. */
 #define PIECE_COST (sizeof(struct rfs_cache_piece) + 64)
-
 /* Buckets of the hash table at first. */
 #define TABLE_LEAST 64
+/* Entries of the list of pieces that went; one for each of as many MiB. */
+#define GONE 16384
+/* Memory of pieces that went, which soon is used again; more goes back to the system. */
+#define SPARE_MOST (UINT64_C(16) << 20)
+/* Spares that are compared with the wanted size. */
+#define SPARE_LOOK 64
+/* One in so many of the pieces that are not made ahead for want of room is made none the less. */
+#define STALE_AHEAD 16
 
-/* Entries of the ghost list; one for each of as many MiB. */
-#define GHOSTS 16384
-
-/* A piece that was evicted; a newer one takes the place of an older. */
-struct ghost {
-    uint64_t hash; /* hash of its key; 0: none */
-    uint64_t used; /* clock of the cache when it was last requested */
+/* Memory that is free, at its beginning. */
+struct spare {
+    struct spare *next;
+    size_t bytes;
 };
 
-/* Pieces of a segment, by last use. */
+/* Pieces by last use. */
 struct lru {
     struct rfs_cache_piece *newest, *oldest;
     uint64_t bytes; /* sum of their charges */
@@ -288,34 +43,37 @@ struct rfs_cache {
     pthread_mutex_t lock; /* guards all that follows */
     pthread_cond_t done;  /* broadcast when a piece stopped being filled */
     uint64_t budget;
-    /* charges of all pieces that are not freed, warm slots, and free units of cut ones */
-    uint64_t bytes;
+    size_t page;
+    uint64_t bytes; /* charges of all pieces that are not freed, spares, and rooms */
     struct rfs_cache_piece **table;
-    size_t table_size; /* a power of two */
-    size_t n;          /* pieces in the table */
-    struct lru segments[RFS_SEGMENT_COUNT];
-    struct ghost *ghosts;    /* [GHOSTS], by hash */
-    uint64_t clock;          /* charges of all pieces that were ever read to their end */
-    uint64_t probation_room; /* bytes that the probation segment may take */
-    uint64_t warm_most;      /* slots that stay warm when nothing needs them */
-    uint32_t refused;        /* pieces that were not made ahead, for want of room */
-    uint32_t rooms;          /* slots that rfs_cache_take_room gave: as many more may stay warm */
-    struct slots slots;
-    /* [slots.total] first piece in a slot that is cut; undefined for other slots */
-    struct rfs_cache_piece **mates;
-    uint8_t *unread_in;    /* [slots.total] number of unread pieces in a slot that is cut */
-    uint32_t unread_slots; /* slots that are cut and have unread pieces */
+    size_t table_size;  /* a power of two */
+    size_t n;           /* pieces in the table */
+    struct lru waiting; /* pieces that were not read to their end */
+    struct lru read;    /* pieces that were */
+    uint64_t read_most; /* bytes of pieces that were read */
+    uint64_t *gone;     /* [GONE] hashes of keys of pieces that went, by hash; 0: none */
+    void *range;        /* addresses of whole pieces */
+    size_t range_bytes;
+    unsigned char *unused; /* first of them that was never used */
+    uint64_t n_unused;     /* whole pieces from there on */
+    void **cold;           /* [n_cold] addresses of whole pieces that have no memory now */
+    uint64_t n_cold;
+    struct spare *spares; /* the last one first */
+    uint64_t spare_bytes; /* bytes of all spares */
+    uint64_t spare_most;  /* bytes of spares that stay when nothing needs them */
+    uint64_t rooms;       /* bytes that rfs_cache_take_room gave: as many more may be spare */
+    uint32_t n_short;     /* mappings of less than RFS_CACHE_PIECE_BYTES */
+    uint32_t refused;     /* pieces that were not made ahead, for want of room */
     struct rfs_cache_counters counters; /* all but bytes */
 };
 
 /* Work that a call found under the lock and does when the lock is released. */
 struct later {
-    struct rfs_cache_piece *free; /* pieces to free, linked by chain */
-    uint32_t n_cool;
-    uint32_t cool[4]; /* slots to give back to the system */
+    struct rfs_cache_piece *pieces; /* pieces to free, without memory, linked by chain */
+    struct spare *spares;           /* memory to give back to the system */
 };
 
-/* ---- pieces by key, and the ghost list ------------------------------------------------------- */
+/* ---- pieces by key --------------------------------------------------------------------------- */
 
 /*
  * Returns the bucket of a key. Ids are hashes already; numbers in sequence take buckets in
@@ -340,6 +98,13 @@ static struct rfs_cache_piece *find(const struct rfs_cache *cache, const struct 
     return piece;
 }
 
+static void put(struct rfs_cache *cache, struct rfs_cache_piece *piece)
+{
+    struct rfs_cache_piece **bucket = bucket_of(cache, &piece->key);
+    piece->chain = *bucket;
+    *bucket = piece;
+}
+
 /* A table that can't grow only gets slower. */
 static void grow_table(struct rfs_cache *cache)
 {
@@ -354,9 +119,7 @@ static void grow_table(struct rfs_cache *cache)
         while (old[i]) {
             struct rfs_cache_piece *piece = old[i];
             old[i] = piece->chain;
-            struct rfs_cache_piece **bucket = bucket_of(cache, &piece->key);
-            piece->chain = *bucket;
-            *bucket = piece;
+            put(cache, piece);
         }
     }
     free(old);
@@ -366,9 +129,7 @@ static void insert(struct rfs_cache *cache, struct rfs_cache_piece *piece)
 {
     if (cache->n >= cache->table_size)
         grow_table(cache);
-    struct rfs_cache_piece **bucket = bucket_of(cache, &piece->key);
-    piece->chain = *bucket;
-    *bucket = piece;
+    put(cache, piece);
     cache->n++;
 }
 
@@ -381,134 +142,164 @@ static void take_out(struct rfs_cache *cache, struct rfs_cache_piece *piece)
     cache->n--;
 }
 
-/* Returns a hash that is never 0. Ids are hashes already. */
-static uint64_t hash_of(const struct rfs_cache_key *key)
+/* Returns where the list of pieces that went has a key. */
+static uint64_t *gone_at(const struct rfs_cache *cache, const struct rfs_cache_key *key,
+                         uint64_t *hash)
 {
-    return (key->id[0] ^ (key->number * UINT64_C(0x9e3779b97f4a7c15))) | 1;
+    *hash = (key->id[0] ^ (key->number * UINT64_C(0x9e3779b97f4a7c15))) | 1;
+    return &cache->gone[*hash / 2 % GONE];
 }
 
-/* Returns NULL for a piece that was not here, or went too long ago. */
-static const struct ghost *find_ghost(const struct rfs_cache *cache,
-                                      const struct rfs_cache_key *key)
+static bool is_gone(const struct rfs_cache *cache, const struct rfs_cache_key *key)
 {
-    const uint64_t hash = hash_of(key);
-    const struct ghost *ghost = &cache->ghosts[hash / 2 % GHOSTS];
-    return ghost->hash == hash ? ghost : NULL;
+    uint64_t hash;
+    return *gone_at(cache, key, &hash) == hash;
 }
 
-static void leave_ghost(struct rfs_cache *cache, const struct rfs_cache_piece *piece)
-{
-    const uint64_t hash = hash_of(&piece->key);
-    cache->ghosts[hash / 2 % GHOSTS] = (struct ghost){hash, piece->used};
-}
-
-/* ---- memory of pieces, and its share of the budget ------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /*
- * Puts a warm slot on the list of those to be given back to the system; returns false when LATER
- * has enough of them.
+ * Whole pieces lie in one range of addresses, which the kernel backs by huge pages where it may:
+ * that makes fresh memory and the kernel's copies cheaper. Shorter pieces are mapped one by one. So
+ * pieces of any size, in any order, take no more memory than their pages.
  */
-static bool cool(struct rfs_cache *cache, struct later *later)
+#define HUGE_PAGE ((size_t)2 << 20)
+/*
+ * Reserves the range, for the budget; or for half as much, and so on, where the process may have no
+ * more addresses. The budget is what it has then.
+ */
+static bool reserve(struct rfs_cache *cache)
 {
-    if (later->n_cool == sizeof later->cool / sizeof later->cool[0])
+    const uint64_t most = cache->budget / RFS_CACHE_PIECE_BYTES;
+    uint64_t total = rfs_min_u64(most, SIZE_MAX / RFS_CACHE_PIECE_BYTES / 2);
+    do {
+        cache->range_bytes = (size_t)total * RFS_CACHE_PIECE_BYTES + HUGE_PAGE;
+        cache->range = rfs_pages_alloc(cache->range_bytes);
+    } while (!cache->range && (total /= 2) > 0);
+    cache->cold = calloc((size_t)total + 1, sizeof(void *));
+    if (total < most)
+        cache->budget = (total + 1) * RFS_CACHE_PIECE_BYTES - 1;
+    if (!cache->range)
+        return cache->cold;
+    cache->n_unused = total;
+    cache->unused = (unsigned char *)cache->range + HUGE_PAGE - (uintptr_t)cache->range % HUGE_PAGE;
+    return cache->cold;
+}
+
+/* Returns memory for a whole piece that has none yet, or NULL when all addresses are used. */
+static void *take_cold(struct rfs_cache *cache)
+{
+    if (cache->n_cold > 0)
+        return cache->cold[--cache->n_cold];
+    if (cache->n_unused == 0)
+        return NULL;
+    cache->n_unused--;
+    cache->unused += RFS_CACHE_PIECE_BYTES;
+    return cache->unused - RFS_CACHE_PIECE_BYTES;
+}
+
+/* Returns the bytes of the pages that hold SIZE bytes. */
+static size_t pages_of(const struct rfs_cache *cache, size_t size)
+{
+    return (size + cache->page - 1) / cache->page * cache->page;
+}
+
+/* Makes memory spare, which is not counted. */
+static void put_spare(struct rfs_cache *cache, void *memory, size_t bytes)
+{
+    struct spare *spare = memory;
+    *spare = (struct spare){cache->spares, bytes};
+    cache->spares = spare;
+    cache->spare_bytes += bytes;
+    cache->bytes += bytes;
+}
+
+/*
+ * Takes spare memory of so many bytes, or of any if it is 0; returns NULL when there is none, or not
+ * among the last ones.
+ */
+static struct spare *take_spare(struct rfs_cache *cache, size_t bytes)
+{
+    struct spare **link = &cache->spares;
+    for (unsigned i = 0; *link && bytes > 0 && (*link)->bytes != bytes; i++) {
+        if (i == SPARE_LOOK)
+            return NULL;
+        link = &(*link)->next;
+    }
+    struct spare *spare = *link;
+    if (!spare)
+        return NULL;
+    *link = spare->next;
+    cache->spare_bytes -= spare->bytes;
+    cache->bytes -= spare->bytes;
+    return spare;
+}
+
+/* Puts spare memory on the list of what goes back to the system; returns whether there is any. */
+static bool drop_spare(struct rfs_cache *cache, struct later *later)
+{
+    struct spare *spare = take_spare(cache, 0);
+    if (!spare)
         return false;
-    later->cool[later->n_cool++] = slots_take_warm(&cache->slots);
-    cache->bytes -= RFS_CACHE_SLOT_BYTES;
+    cache->n_short -= spare->bytes < RFS_CACHE_PIECE_BYTES;
+    spare->next = later->spares;
+    later->spares = spare;
     return true;
 }
 
-static void leave_mates(struct rfs_cache *cache, const struct rfs_cache_piece *piece)
-{
-    struct rfs_cache_piece **link = &cache->mates[piece->slot];
-    while (*link != piece)
-        link = &(*link)->mate;
-    *link = piece->mate;
-}
-
-/* Gives a piece's memory back; it stays counted, as that of a warm slot or of free units. */
-static void give_memory(struct rfs_cache *cache, const struct rfs_cache_piece *piece)
-{
-    bool whole = piece->units == SLOT_UNITS;
-    if (!whole) {
-        leave_mates(cache, piece);
-        whole = slots_give_units(&cache->slots, piece->data, piece->units);
-    }
-    if (whole)
-        slots_give_warm(&cache->slots, piece->slot);
-    cache->bytes += piece->units * UNIT_BYTES;
-}
-
-/* Puts a forgotten piece without pins on the list of those to be freed. */
+/* Puts a forgotten piece without pins on the list of those to be freed; its memory is spare. */
 static void dispose(struct rfs_cache *cache, struct rfs_cache_piece *piece, struct later *later)
 {
+    const size_t bytes = pages_of(cache, piece->size);
     cache->bytes -= piece->charge;
-    give_memory(cache, piece);
-    piece->chain = later->free;
-    later->free = piece;
+    if (piece->data)
+        put_spare(cache, piece->data, bytes);
+    else
+        cache->n_short -= bytes < RFS_CACHE_PIECE_BYTES;
+    piece->chain = later->pieces;
+    later->pieces = piece;
 }
 
-/* Says whether UNITS can be had of memory that is counted already. */
-static bool is_counted(const struct rfs_cache *cache, uint32_t units)
+/* Gives memory back to the system. The lock is not held. */
+static void give_back(struct rfs_cache *cache, struct spare *spare)
 {
-    return cache->slots.n_warm > 0 || slots_have_run(&cache->slots, units);
-}
-
-/* Takes a slot, which is not counted any more, or returns NO_SLOT. */
-static uint32_t take_slot(struct rfs_cache *cache)
-{
-    const uint32_t slot = slots_take_warm(&cache->slots);
-    if (slot == NO_SLOT)
-        return slots_take_cold(&cache->slots);
-    cache->bytes -= RFS_CACHE_SLOT_BYTES;
-    return slot;
-}
-
-/*
- * Gives the piece memory, which is to be charged: units of a slot that is cut if there are some,
- * else of a slot that is not yet.
- */
-static bool take_memory(struct rfs_cache *cache, struct rfs_cache_piece *piece, uint32_t units)
-{
-    struct slots *slots = &cache->slots;
-    const uint64_t bytes = units * UNIT_BYTES;
-    piece->units = units;
-    piece->data = slots_take_units(slots, units);
-    if (piece->data) {
-        cache->bytes -= bytes;
-    } else {
-        const uint32_t slot = take_slot(cache);
-        if (slot == NO_SLOT)
-            return false;
-        piece->data = slots_data(slots, slot);
-        if (units < SLOT_UNITS) {
-            slots_cut(slots, slot, units);
-            cache->mates[slot] = NULL;
-            cache->bytes += RFS_CACHE_SLOT_BYTES - bytes;
-        }
+    if (spare->bytes < RFS_CACHE_PIECE_BYTES) {
+        rfs_pages_free(spare, spare->bytes);
+        return;
     }
-    piece->slot = slots_of(slots, piece->data);
-    if (units < SLOT_UNITS) {
-        piece->mate = cache->mates[piece->slot];
-        cache->mates[piece->slot] = piece;
+    rfs_pages_release(spare, RFS_CACHE_PIECE_BYTES);
+    pthread_mutex_lock(&cache->lock);
+    cache->cold[cache->n_cold++] = spare;
+    pthread_mutex_unlock(&cache->lock);
+}
+
+/* Releases the lock, then does the work that was put off. */
+static void unlock(struct rfs_cache *cache, struct later *later)
+{
+    pthread_mutex_unlock(&cache->lock);
+    while (later->pieces) {
+        struct rfs_cache_piece *piece = later->pieces;
+        later->pieces = piece->chain;
+        free(piece->files);
+        free(piece);
     }
-    return true;
+    while (later->spares) {
+        struct spare *spare = later->spares;
+        later->spares = spare->next;
+        give_back(cache, spare);
+    }
 }
 
 /* ---- the policy, which cache.h explains ------------------------------------------------------ */
 
-/*
- * A piece that was requested this often is protected even if it was not read to its end: by small
- * reads all over.
- */
-#define HITS_PROTECT 64
-
-/* One in so many of the pieces that are not made ahead for want of room is made none the less. */
-#define STALE_AHEAD 16
-
-static void add_to(struct rfs_cache *cache, struct rfs_cache_piece *piece, enum rfs_segment segment)
+static struct lru *lru_of(struct rfs_cache *cache, const struct rfs_cache_piece *piece)
 {
-    struct lru *lru = &cache->segments[segment];
-    piece->segment = segment;
+    return piece->read ? &cache->read : &cache->waiting;
+}
+
+static void enter(struct rfs_cache *cache, struct rfs_cache_piece *piece)
+{
+    struct lru *lru = lru_of(cache, piece);
     piece->newer = NULL;
     piece->older = lru->newest;
     *(lru->newest ? &lru->newest->newer : &lru->oldest) = piece;
@@ -518,31 +309,13 @@ static void add_to(struct rfs_cache *cache, struct rfs_cache_piece *piece, enum 
 
 static void leave(struct rfs_cache *cache, struct rfs_cache_piece *piece)
 {
-    struct lru *lru = &cache->segments[piece->segment];
+    struct lru *lru = lru_of(cache, piece);
     *(piece->newer ? &piece->newer->older : &lru->newest) = piece->older;
     *(piece->older ? &piece->older->newer : &lru->oldest) = piece->newer;
     lru->bytes -= piece->charge;
 }
 
-static void move(struct rfs_cache *cache, struct rfs_cache_piece *piece, enum rfs_segment segment)
-{
-    leave(cache, piece);
-    add_to(cache, piece, segment);
-}
-
-/* Notes whether the piece, which has its memory, is made ahead and nobody has asked for it yet. */
-static void set_unread(struct rfs_cache *cache, struct rfs_cache_piece *piece, bool unread)
-{
-    if (piece->units < SLOT_UNITS && piece->unread != unread) {
-        uint8_t *in = &cache->unread_in[piece->slot];
-        cache->unread_slots -= *in > 0;
-        *in = (uint8_t)(*in + (unread ? 1 : -1));
-        cache->unread_slots += *in > 0;
-    }
-    piece->unread = unread;
-}
-
-/* Takes the piece out of the table and its segment. Threads that wait for it get RC. */
+/* Takes the piece out of the table and its list. Threads that wait for it get RC. */
 static void forget(struct rfs_cache *cache, struct rfs_cache_piece *piece, int rc)
 {
     take_out(cache, piece);
@@ -550,7 +323,6 @@ static void forget(struct rfs_cache *cache, struct rfs_cache_piece *piece, int r
         leave(cache, piece);
         cache->counters.unread += piece->unread;
     }
-    set_unread(cache, piece, false);
     piece->state = RFS_PIECE_GONE;
     piece->rc = rc;
 }
@@ -559,54 +331,51 @@ static void forget(struct rfs_cache *cache, struct rfs_cache_piece *piece, int r
 static void hit(struct rfs_cache *cache, struct rfs_cache_piece *piece)
 {
     cache->counters.hits += !piece->passing;
-    set_unread(cache, piece, false);
-    piece->used = cache->clock;
-    const bool protect =
-        piece->segment != RFS_SEGMENT_PENDING || (!piece->passing && ++piece->hits >= HITS_PROTECT);
-    move(cache, piece, protect ? RFS_SEGMENT_PROTECTED : RFS_SEGMENT_PENDING);
+    piece->unread = false;
+    leave(cache, piece);
+    enter(cache, piece);
 }
 
-/* Notes that the last pin of a ready piece was released. */
-static void rest(struct rfs_cache *cache, struct rfs_cache_piece *piece)
+static void unpin(struct rfs_cache *cache, struct rfs_cache_piece *piece, struct later *later)
 {
-    if (piece->segment != RFS_SEGMENT_PENDING || !atomic_load(&piece->read_through))
+    if (--piece->pins > 0)
         return;
-    if (piece->passing) {
-        forget(cache, piece, 0);
-        return;
+    if (piece->state == RFS_PIECE_READY && !piece->read && atomic_load(&piece->read_through)) {
+        if (piece->passing) {
+            forget(cache, piece, 0);
+        } else {
+            leave(cache, piece);
+            piece->read = true;
+            enter(cache, piece);
+        }
     }
-    cache->clock += piece->charge;
-    piece->used = cache->clock;
-    move(cache, piece, piece->returned ? RFS_SEGMENT_PROTECTED : RFS_SEGMENT_PROBATION);
+    if (piece->state == RFS_PIECE_GONE)
+        dispose(cache, piece, later);
 }
 
-/*
- * Returns the bytes that the probation segment may take even if the protected one would take all:
- * for readers a little later.
- */
-static uint64_t probation_share(const struct rfs_cache *cache)
+/* Evicts the piece of a list that was used least recently and is not pinned. */
+static bool evict_from(struct rfs_cache *cache, const struct lru *lru, struct later *later)
 {
-    return rfs_min_u64(cache->probation_room, cache->budget / 2);
-}
-
-static bool is_over_share(const struct rfs_cache *cache)
-{
-    return cache->segments[RFS_SEGMENT_PROBATION].bytes > probation_share(cache);
+    struct rfs_cache_piece *piece = lru->oldest;
+    while (piece && piece->pins > 0)
+        piece = piece->newer;
+    if (!piece)
+        return false;
+    if (piece->read) {
+        uint64_t hash;
+        uint64_t *gone = gone_at(cache, &piece->key, &hash);
+        *gone = hash;
+    }
+    forget(cache, piece, 0);
+    dispose(cache, piece, later);
+    cache->counters.evictions++;
+    return true;
 }
 
 /* Says whether pieces that wait for their readers take more than a quarter of the budget. */
 static bool is_crowded(const struct rfs_cache *cache)
 {
-    return cache->segments[RFS_SEGMENT_PENDING].bytes > cache->budget / 4;
-}
-
-/*
- * Says whether slots in which unread pieces are take more than a quarter of the budget: one such
- * piece keeps its whole slot from other uses.
- */
-static bool is_cut_up(const struct rfs_cache *cache)
-{
-    return (uint64_t)cache->unread_slots * RFS_CACHE_SLOT_BYTES > cache->budget / 4;
+    return cache->waiting.bytes > cache->budget / 4;
 }
 
 /*
@@ -616,166 +385,81 @@ static bool is_cut_up(const struct rfs_cache *cache)
  */
 static bool has_room_ahead(struct rfs_cache *cache)
 {
-    const uint64_t warm = (uint64_t)cache->slots.n_warm * RFS_CACHE_SLOT_BYTES;
-    const bool full = cache->bytes - warm + RFS_CACHE_SLOT_BYTES + PIECE_COST > cache->budget;
+    const uint64_t used = cache->bytes - cache->spare_bytes;
+    const bool full = used + RFS_CACHE_PIECE_BYTES + PIECE_COST > cache->budget;
 
-    if (!full || !is_crowded(cache) || is_over_share(cache))
-        return true;
-    return ++cache->refused % STALE_AHEAD == 0;
+    return !full || !is_crowded(cache) || ++cache->refused % STALE_AHEAD == 0;
 }
 
-/*
- * Gives the probation segment more room, as a piece that was evicted AWAY bytes of the clock ago,
- * and takes CHARGE, is requested again. Returns whether the piece is to be protected once it was
- * read.
- *
- * With twice the room that the piece would have taken, the next ones are there when they are asked
- * for again. It is to be protected while there is room; and then in the place of the protected
- * piece that was not asked for the longest, if that is longer. So a part of repeatedly read data
- * that is larger than the budget stays, where by last use alone each piece would go just before it
- * is requested.
- */
-static bool note_return(struct rfs_cache *cache, uint64_t away, uint64_t charge)
+/* Keeps what was read, with CHARGE more, and spares within what they may take. */
+static void bound(struct rfs_cache *cache, uint64_t charge, struct later *later)
 {
-    const struct lru *protected = &cache->segments[RFS_SEGMENT_PROTECTED];
-    const bool protect = !protected->oldest ||
-                         protected->bytes + charge <= cache->budget - probation_share(cache) ||
-                         away < cache->clock - protected->oldest->used;
-
-    if (away <= cache->budget / 2)
-        cache->probation_room = rfs_max_u64(cache->probation_room, 2 * away + charge);
-    return protect;
+    while (cache->read.bytes + charge > cache->read_most && evict_from(cache, &cache->read, later))
+        continue;
+    for (unsigned i = 0; i < 2 && cache->spare_bytes > cache->spare_most + cache->rooms; i++)
+        drop_spare(cache, later);
 }
 
-/* Evicts a piece that is ready and not pinned. */
-static void evict(struct rfs_cache *cache, struct rfs_cache_piece *piece, struct later *later)
-{
-    if (piece->segment != RFS_SEGMENT_PENDING)
-        leave_ghost(cache, piece);
-    forget(cache, piece, 0);
-    dispose(cache, piece, later);
-    cache->counters.evictions++;
-}
-
-static bool evict_from(struct rfs_cache *cache, enum rfs_segment segment, struct later *later)
-{
-    struct rfs_cache_piece *piece = cache->segments[segment].oldest;
-    while (piece && piece->pins > 0)
-        piece = piece->newer;
-    if (piece)
-        evict(cache, piece, later);
-    return piece;
-}
-
-/*
- * Evicts the piece whose turn it is. Pieces that wait for their readers go last, unless readers
- * that never came left a quarter of the budget.
- */
 static bool evict_one(struct rfs_cache *cache, struct later *later)
 {
     const bool crowded = is_crowded(cache);
 
-    return (is_over_share(cache) && evict_from(cache, RFS_SEGMENT_PROBATION, later)) ||
-           (crowded && evict_from(cache, RFS_SEGMENT_PENDING, later)) ||
-           evict_from(cache, RFS_SEGMENT_PROTECTED, later) ||
-           evict_from(cache, RFS_SEGMENT_PROBATION, later) ||
-           evict_from(cache, RFS_SEGMENT_PENDING, later);
-}
-
-/* Keeps the probation segment, with CHARGE more, within its room. */
-static void bound(struct rfs_cache *cache, uint64_t charge, struct later *later)
-{
-    while (cache->segments[RFS_SEGMENT_PROBATION].bytes + charge > cache->probation_room &&
-           evict_from(cache, RFS_SEGMENT_PROBATION, later)) {
-        /* The room shrinks while evicted pieces are not requested again. */
-        const uint64_t less = rfs_min_u64(charge / 8, cache->probation_room);
-        cache->probation_room = rfs_max_u64(RFS_PROBATION_BYTES, cache->probation_room - less);
-    }
-    /* Two at a time, as making room may need to cool some, too. */
-    while (cache->slots.n_warm > cache->warm_most + cache->rooms && later->n_cool < 2 &&
-           cool(cache, later))
-        continue;
+    return (crowded && evict_from(cache, &cache->waiting, later)) ||
+           evict_from(cache, &cache->read, later) || evict_from(cache, &cache->waiting, later);
 }
 
 /*
- * Evicts the piece whose turn it is and, if it was in a slot that is cut, what else is there as
- * far as it is in the way of UNITS. Returns false when there is none. So room is made by one slot
- * at a time, where the oldest pieces of all slots would go for a single run of units. What was made
- * ahead and still waits for its reader stays, as long as neither such pieces nor the slots in which
- * they are take a quarter of the budget: with one of 16 KiB in each slot, all that was beside them
- * would go, and there would be no slot.
+ * Makes room for memory of BYTES and COST more, which are counted then. *data is the memory; NULL:
+ * it is for a short piece, and the caller maps it. Returns false when there is no room.
  */
-static bool evict_for(struct rfs_cache *cache, uint32_t units, struct later *later)
+static bool make_room(struct rfs_cache *cache, size_t bytes, uint64_t cost, struct later *later,
+                      void **data)
 {
-    if (!evict_one(cache, later))
+    const uint64_t charge = bytes + cost;
+    const bool is_short = bytes < RFS_CACHE_PIECE_BYTES;
+    if (charge > cache->budget)
         return false;
-    const struct rfs_cache_piece *gone = later->free;
-    struct rfs_cache_piece *mate = gone->units < SLOT_UNITS ? cache->mates[gone->slot] : NULL;
-    while (mate && !is_counted(cache, units)) {
-        struct rfs_cache_piece *next = mate->mate;
-        const bool waits = mate->unread && !is_crowded(cache) && !is_cut_up(cache);
-        if (mate->state == RFS_PIECE_READY && mate->pins == 0 && !waits)
-            evict(cache, mate, later);
-        mate = next;
-    }
-    return true;
-}
-
-/* Makes room in the budget for UNITS, which may be counted already, and for COST. */
-static bool make_room(struct rfs_cache *cache, uint32_t units, uint64_t cost, struct later *later)
-{
-    if (cost > cache->budget || RFS_CACHE_SLOT_BYTES > cache->budget - cost)
-        return false;
-    for (;;) {
-        const uint64_t more = cost + (is_counted(cache, units) ? 0 : RFS_CACHE_SLOT_BYTES);
-        if (cache->bytes <= cache->budget - more)
-            return true;
-        const uint32_t keep = slots_have_run(&cache->slots, units) ? 0 : 1;
-        if (cache->slots.n_warm > keep) {
-            if (!cool(cache, later))
-                return false;
-        } else if (!evict_for(cache, units, later)) {
+    *data = take_spare(cache, bytes);
+    while (cache->bytes > cache->budget - charge ||
+           (!*data && is_short && cache->n_short >= RFS_CACHE_SHORT_MOST)) {
+        if (!drop_spare(cache, later) && !evict_one(cache, later)) {
+            if (*data)
+                put_spare(cache, *data, bytes);
             return false;
         }
+        if (!*data)
+            *data = take_spare(cache, bytes);
     }
+    if (!*data && !is_short && !(*data = take_cold(cache)))
+        return false;
+    cache->bytes += charge;
+    cache->n_short += is_short && !*data;
+    return true;
 }
 
 /* ---- its functions --------------------------------------------------------------------------- */
 
-/* More warm slots than are soon used again go back to the system. */
-#define WARM_MOST 16
-/* A piece of so many units or more takes a whole slot. */
-#define WHOLE_LEAST (SLOT_UNITS / 4 * 3)
-
-void rfs_cache_keep_secret(struct rfs_cache *cache, struct rfs_secret *secret)
-{
-    cache->slots.secret = secret;
-}
-
-static void free_piece(struct rfs_cache_piece *piece)
-{
-    free(piece->files);
-    free(piece);
-}
-
 void rfs_cache_free(struct rfs_cache *cache)
 {
+    struct later later = {0};
     if (!cache)
         return;
+    pthread_mutex_lock(&cache->lock);
     for (size_t i = 0; i < cache->table_size; i++) {
         while (cache->table[i]) {
             struct rfs_cache_piece *piece = cache->table[i];
             cache->table[i] = piece->chain;
-            if (cache->slots.secret)
-                rfs_secret_wipe(piece->data, piece->size);
-            free_piece(piece);
+            dispose(cache, piece, &later);
         }
     }
+    while (drop_spare(cache, &later))
+        continue;
+    unlock(cache, &later);
+    if (cache->range)
+        munmap(cache->range, cache->range_bytes); /* nothing in it has memory */
+    free(cache->cold);
     free(cache->table);
-    free(cache->ghosts);
-    free(cache->mates);
-    free(cache->unread_in);
-    slots_destroy(&cache->slots);
+    free(cache->gone);
     pthread_cond_destroy(&cache->done);
     pthread_mutex_destroy(&cache->lock);
     free(cache);
@@ -786,80 +470,38 @@ struct rfs_cache *rfs_cache_new(uint64_t budget)
     struct rfs_cache *cache = calloc(1, sizeof *cache);
     if (!cache)
         return NULL;
-    cache->budget = budget;
-    cache->probation_room = RFS_PROBATION_BYTES;
-    cache->warm_most = WARM_MOST;
+    /* Threads need addresses as well, where these are limited. */
+    cache->budget = rfs_min_u64(budget, rfs_limits_addresses() / 4);
+    cache->page = (size_t)sysconf(_SC_PAGESIZE);
+    cache->read_most = RFS_CACHE_READ_BYTES;
+    cache->spare_most = SPARE_MOST;
     pthread_mutex_init(&cache->lock, NULL);
     rfs_cancel_init_cond(&cache->done);
-    slots_init(&cache->slots, budget);
-    const size_t slots = cache->slots.total + (size_t)1;
     cache->table = calloc(TABLE_LEAST, sizeof(struct rfs_cache_piece *));
     cache->table_size = cache->table ? TABLE_LEAST : 0;
-    cache->ghosts = calloc(GHOSTS, sizeof *cache->ghosts);
-    cache->mates = malloc(slots * sizeof(struct rfs_cache_piece *));
-    cache->unread_in = calloc(slots, sizeof *cache->unread_in);
-    if (!cache->table || !cache->ghosts || !cache->mates || !cache->unread_in) {
+    cache->gone = calloc(GONE, sizeof *cache->gone);
+    if (!reserve(cache) || !cache->table || !cache->gone) {
         rfs_cache_free(cache);
         return NULL;
     }
-    if (cache->slots.total < budget / RFS_CACHE_SLOT_BYTES) /* no more can be reserved */
-        cache->budget = slots * RFS_CACHE_SLOT_BYTES - 1;
     return cache;
-}
-
-static void unpin(struct rfs_cache *cache, struct rfs_cache_piece *piece, struct later *later)
-{
-    if (--piece->pins > 0)
-        return;
-    if (piece->state == RFS_PIECE_READY)
-        rest(cache, piece);
-    if (piece->state == RFS_PIECE_GONE)
-        dispose(cache, piece, later);
-}
-
-/* Releases the lock, then does the work that was put off. */
-static void unlock(struct rfs_cache *cache, struct later *later)
-{
-    pthread_mutex_unlock(&cache->lock);
-    while (later->free) {
-        struct rfs_cache_piece *piece = later->free;
-        later->free = piece->chain;
-        free_piece(piece);
-    }
-    if (later->n_cool == 0)
-        return;
-    for (uint32_t i = 0; i < later->n_cool; i++)
-        slots_cool(&cache->slots, later->cool[i]);
-    pthread_mutex_lock(&cache->lock);
-    while (later->n_cool > 0)
-        slots_give_cold(&cache->slots, later->cool[--later->n_cool]);
-    pthread_mutex_unlock(&cache->lock);
-}
-
-/* Returns the units of a piece: all of a slot for secret data, which is guarded by slots. */
-static uint32_t units_for(const struct rfs_cache *cache, size_t size)
-{
-    const size_t units = (size + UNIT_BYTES - 1) / UNIT_BYTES;
-    return cache->slots.secret || units >= WHOLE_LEAST ? SLOT_UNITS : (uint32_t)units;
 }
 
 /* Makes a piece to be filled, in the table and pinned; returns NULL when there is no room. */
 static struct rfs_cache_piece *claim(struct rfs_cache *cache, const struct rfs_cache_key *key,
                                      size_t size, size_t max_files, struct later *later)
 {
-    if (size > RFS_CACHE_SLOT_BYTES || (cache->slots.secret && size < RFS_SECRET_LEAST))
-        return NULL;
-    const uint32_t units = units_for(cache, size);
+    void *data;
+    const size_t bytes = pages_of(cache, size);
     const uint64_t cost = PIECE_COST + max_files * sizeof(uint32_t);
-    const uint64_t charge = units * UNIT_BYTES + cost;
-    const struct ghost *ghost = find_ghost(cache, key);
-    const bool returned = ghost && note_return(cache, cache->clock - ghost->used, charge);
-    bound(cache, charge, later); /* the memory of one that goes is warm */
-    if (!make_room(cache, units, cost, later))
+    if (size > RFS_CACHE_PIECE_BYTES)
         return NULL;
+    if (is_gone(cache, key))
+        cache->read_most = rfs_min_u64(cache->read_most + 2 * (bytes + cost), cache->budget);
     struct rfs_cache_piece *piece = calloc(1, sizeof *piece);
     uint32_t *files = malloc((max_files > 0 ? max_files : 1) * sizeof *files);
-    if (!piece || !files || !take_memory(cache, piece, units)) {
+    bound(cache, bytes + cost, later); /* the memory of one that goes is spare */
+    if (!piece || !files || !make_room(cache, bytes, cost, later, &data)) {
         free(piece);
         free(files);
         return NULL;
@@ -868,10 +510,8 @@ static struct rfs_cache_piece *claim(struct rfs_cache *cache, const struct rfs_c
     piece->pins = 1;
     piece->files = files;
     piece->size = size;
-    piece->charge = charge;
-    piece->returned = returned;
-    piece->used = cache->clock;
-    cache->bytes += charge;
+    piece->charge = bytes + cost;
+    piece->data = data;
     insert(cache, piece);
     return piece;
 }
@@ -894,6 +534,17 @@ static int await(struct rfs_cache *cache, struct rfs_cache_piece *piece, struct 
     return RFS_GOT_PIECE;
 }
 
+/* Maps memory for a claimed piece that has none. */
+static int map_memory(struct rfs_cache *cache, struct rfs_cache_piece *piece)
+{
+    if (!piece->data)
+        piece->data = rfs_pages_alloc(pages_of(cache, piece->size));
+    if (piece->data)
+        return RFS_GOT_CLAIM;
+    rfs_cache_publish(cache, piece, RFS_PUBLISH_NOTHING);
+    return RFS_GOT_NOTHING;
+}
+
 int rfs_cache_get(struct rfs_cache *cache, const struct rfs_cache_key *key, size_t size,
                   size_t max_files, enum rfs_cache_want want, struct rfs_cache_piece **out)
 {
@@ -906,16 +557,16 @@ int rfs_cache_get(struct rfs_cache *cache, const struct rfs_cache_key *key, size
     } else if (!piece) {
         const bool missed = want == RFS_WANT_FOUND || want == RFS_WANT_MADE;
         cache->counters.misses += missed;
-        cache->counters.regrets += missed && find_ghost(cache, key);
+        cache->counters.regrets += missed && is_gone(cache, key);
         if (want == RFS_WANT_MADE || (want == RFS_WANT_ABSENT && has_room_ahead(cache)))
             piece = claim(cache, key, size, max_files, &later);
         if (piece)
-            set_unread(cache, piece, want == RFS_WANT_ABSENT);
+            piece->unread = want == RFS_WANT_ABSENT;
         got = piece ? RFS_GOT_CLAIM : RFS_GOT_NOTHING;
     }
     unlock(cache, &later);
     if (got == RFS_GOT_CLAIM)
-        slots_guard(&cache->slots, piece->slot);
+        got = map_memory(cache, piece);
     *out = got > RFS_GOT_NOTHING ? piece : NULL;
     return got;
 }
@@ -927,7 +578,7 @@ void rfs_cache_publish(struct rfs_cache *cache, struct rfs_cache_piece *piece, i
     if (rc == 0) {
         piece->state = RFS_PIECE_READY;
         cache->counters.inserts++;
-        add_to(cache, piece, RFS_SEGMENT_PENDING);
+        enter(cache, piece);
     } else {
         forget(cache, piece, rc);
         unpin(cache, piece, &later);
@@ -955,33 +606,29 @@ void rfs_cache_drop(struct rfs_cache *cache, struct rfs_cache_piece *piece)
 void rfs_cache_keep_warm(struct rfs_cache *cache, uint64_t pieces)
 {
     pthread_mutex_lock(&cache->lock);
-    cache->warm_most = rfs_max_u64(cache->warm_most, pieces);
+    cache->spare_most = rfs_max_u64(cache->spare_most, pieces * RFS_CACHE_PIECE_BYTES);
     pthread_mutex_unlock(&cache->lock);
 }
 
 void *rfs_cache_take_room(struct rfs_cache *cache)
 {
     struct later later = {0};
-    uint32_t slot = NO_SLOT;
+    void *data = NULL;
     pthread_mutex_lock(&cache->lock);
-    if (cache->slots.total > 0 && make_room(cache, SLOT_UNITS, 0, &later))
-        slot = take_slot(cache);
-    if (slot != NO_SLOT) {
-        cache->bytes += RFS_CACHE_SLOT_BYTES;
-        cache->rooms++;
-    }
+    if (make_room(cache, RFS_CACHE_PIECE_BYTES, 0, &later, &data))
+        cache->rooms += RFS_CACHE_PIECE_BYTES;
+    else
+        data = NULL;
     unlock(cache, &later);
-    if (slot == NO_SLOT)
-        return NULL;
-    slots_guard(&cache->slots, slot);
-    return slots_data(&cache->slots, slot);
+    return data;
 }
 
 void rfs_cache_give_room(struct rfs_cache *cache, void *room)
 {
     pthread_mutex_lock(&cache->lock);
-    cache->rooms--;
-    slots_give_warm(&cache->slots, slots_of(&cache->slots, room)); /* counted as before */
+    cache->rooms -= RFS_CACHE_PIECE_BYTES;
+    cache->bytes -= RFS_CACHE_PIECE_BYTES;
+    put_spare(cache, room, RFS_CACHE_PIECE_BYTES);
     pthread_mutex_unlock(&cache->lock);
 }
 

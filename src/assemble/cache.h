@@ -1,42 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Caches pieces: at most BUDGET bytes of them, all in one range of memory, so that no order in
- * which pieces of all sizes come and go takes more. A piece is in the table from the moment its
- * assembly starts, so that a second reader finds it and waits.
+ * Caches pieces: at most BUDGET bytes of them, of the memory that freed ones leave for the next,
+ * and of rooms that others take. A piece is in the table from the moment its assembly starts, so
+ * that a second reader finds it and waits.
  *
- * The policy is a segmented LRU (SLRU) with the ghost list of 2Q. A piece is
- *   pending       until it was read to its end,
- *   on probation  after that, and
- *   protected     once it is requested again on probation, or while the ghost list has it.
- * In each segment the piece that was used least recently goes first, and its key goes to the ghost
- * list, unless it was pending.
+ * The piece that was used least recently goes first. Pieces that were not read to their end go after
+ * those that were, unless they take a quarter of the budget: so data that was read ahead stays until
+ * its reader comes.
  *
- * The probation segment may take RFS_PROBATION_BYTES, so that reading a file through uses the same
- * memory again and again: fresh memory costs more than assembling does, a fault a page, 90 to 500
- * us a MiB where it was measured. A hit in the ghost list gives it as much more room as would have
- * kept the piece, at most the budget (as ARC moves its target); that shrinks again as pieces go
- * that were not requested again.
- *
- * When the budget is used up, pieces on probation go first, until half of the budget is left to
- * them, then protected ones; pending ones go last, unless they take a quarter of the budget. A
- * piece that returns by the ghost list then is protected only if it was away for less time than
- * some protected piece has been unused. So pieces that several ranks share outlive files that are
- * read once, however large. Of data that is read repeatedly and is larger than the budget, a part
- * is cached each time. Data that was read ahead stays until its reader comes. bench/cache_replay
- * compares this with plain LRU and with the optimum.
+ * Pieces that were read to their end take RFS_CACHE_READ_BYTES at first, so that reading a file
+ * through uses the same memory again and again: fresh memory costs more than assembling does, a
+ * fault a page, 90 to 500 us a MiB where it was measured. Each request for a piece that has gone
+ * gives them twice its bytes more, until they may take the whole budget.
  *
  * Threads: all functions but new and free. One lock; it is not held across I/O or copying. A thread
  * waits only for a piece whose assembling thread is running, and that one waits for no piece.
  */
 #pragma once
 
-#include "base/secret.h"
+#include "base/std.h"
 
 #include <stdatomic.h>
 
-/* Bytes of a slot. The memory for pieces consists of slots; longer pieces are not cached. */
-#define RFS_CACHE_SLOT_BYTES ((size_t)1 << 20)
-#define RFS_PROBATION_BYTES (UINT64_C(16) << 20)
+/* The most bytes of a piece; longer ones are not cached. */
+#define RFS_CACHE_PIECE_BYTES ((size_t)1 << 20)
+#define RFS_CACHE_READ_BYTES (UINT64_C(16) << 20)
+/* The most shorter pieces: each takes a mapping, and the system has 65,530 of these. */
+#define RFS_CACHE_SHORT_MOST 16384
 
 struct rfs_cache_key {
     uint64_t id[2];
@@ -49,48 +39,28 @@ enum rfs_piece_state {
     RFS_PIECE_GONE, /* out of the table; freed with the last pin */
 };
 
-enum rfs_segment {
-    RFS_SEGMENT_PENDING,
-    RFS_SEGMENT_PROBATION,
-    RFS_SEGMENT_PROTECTED,
-    RFS_SEGMENT_COUNT
-};
-
 struct rfs_cache_piece {
     struct rfs_cache_key key;
     struct rfs_cache_piece *chain;         /* next in its bucket of the hash table */
-    struct rfs_cache_piece *newer, *older; /* neighbours in its segment, once it is ready */
+    struct rfs_cache_piece *newer, *older; /* neighbours by last use, once it is ready */
     enum rfs_piece_state state;
     int rc; /* reason why it is gone */
     uint32_t pins;
     uint32_t n_files;
     uint32_t *files; /* files that it was made from, each once; owned; constant once ready */
     size_t size;
-    enum rfs_segment segment; /* segment that it is in when it is ready */
-    bool returned;            /* found in the ghost list: protected once it was read */
-    uint64_t used;            /* clock of the cache when it was last requested */
-    uint32_t hits;            /* requests while it is pending */
     bool passing; /* read ahead for one reader: forgotten when that has read it; constant */
     bool unread;  /* made ahead, and not requested yet */
-    atomic_bool read_through;     /* read to its end */
-    uint64_t charge;              /* bytes on the budget */
-    uint32_t units;               /* units of a slot that its data take */
-    uint32_t slot;                /* slot of these units */
-    struct rfs_cache_piece *mate; /* another piece of that slot, if it is cut */
-    unsigned char *data;
+    bool read;    /* in the list of those that were read to their end */
+    atomic_bool read_through; /* read to its end */
+    uint64_t charge;          /* bytes on the budget */
+    unsigned char *data;      /* owned */
 };
 
 struct rfs_cache;
 
 /* Makes an empty cache of BUDGET bytes; returns NULL when out of memory. */
 struct rfs_cache *rfs_cache_new(uint64_t budget);
-/*
- * Makes the cache hold plain text of encrypted files, in memory guarded by SECRET (borrowed).
- * Pieces shorter than RFS_SECRET_LEAST are not cached then, as each takes a slot. Call it before
- * the first use.
- */
-#define RFS_SECRET_LEAST ((size_t)64 << 10)
-void rfs_cache_keep_secret(struct rfs_cache *cache, struct rfs_secret *secret);
 /* Frees the cache; nothing may be pinned. */
 void rfs_cache_free(struct rfs_cache *cache);
 
@@ -127,7 +97,7 @@ void rfs_cache_drop(struct rfs_cache *cache, struct rfs_cache_piece *piece);
 void rfs_cache_keep_warm(struct rfs_cache *cache, uint64_t pieces);
 
 /*
- * Takes RFS_CACHE_SLOT_BYTES of memory for other use, counted in the budget, with undefined
+ * Takes RFS_CACHE_PIECE_BYTES of memory for other use, counted in the budget, with undefined
  * content; release it by rfs_cache_give_room. Returns NULL when there is no room.
  */
 void *rfs_cache_take_room(struct rfs_cache *cache);

@@ -27,7 +27,6 @@ struct rfs_ahead_job {
 struct rfs_assembler {
     struct rfs_cache *cache; /* has its own lock; never taken together with ours */
     struct rfs_files *files;
-    struct rfs_secret *secret;     /* the owner of guarded memory; NULL: sources are plain */
     struct rfs_prefetch *prefetch; /* has its own lock; never taken together with ours */
     uint64_t budget;
     struct rfs_pool *pool;

@@ -21,6 +21,7 @@ librfs_la_SOURCES += \
 	src/base/once.h \
 	src/base/options.c src/base/options.h \
 	src/base/order.h \
+	src/base/pages.c src/base/pages.h \
 	src/base/path.c src/base/path.h \
 	src/base/pool.c src/base/pool.h \
 	src/base/progress.c src/base/progress.h \

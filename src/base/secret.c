@@ -24,34 +24,19 @@ void rfs_secret_wipe(void *at, size_t bytes)
         explicit_bzero(at, bytes);
 }
 
-bool rfs_secret_guard(struct rfs_secret *secret, void *at, size_t bytes)
+int rfs_secret_guard(void *at, size_t bytes)
 {
     madvise(at, bytes, MADV_DONTDUMP); /* advice: it fails only for unmapped pages */
-    if (mlock(at, bytes) == 0)
-        return true;
-    const int code = errno;
-    if (!atomic_exchange(&secret->logged, true))
-        rfs_log(secret->log, RFS_WARNING,
-                "decrypted content cannot all be kept from the swap: locking %zu bytes: %s; try: a "
-                "higher limit of locked memory (ulimit -l, or LimitMEMLOCK= of systemd)",
-                bytes, strerror(code));
-    return false;
+    return mlock(at, bytes) == 0 ? 0 : -errno;
 }
 
-void rfs_secret_release(void *at, size_t bytes)
-{
-    rfs_secret_wipe(at, bytes);
-    munlock(at, bytes);
-}
-
-void *rfs_secret_map(struct rfs_secret *secret, size_t bytes)
+void *rfs_secret_map(size_t bytes)
 {
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED)
         return NULL;
-    madvise(at, bytes, MADV_HUGEPAGE); /* where it is long enough; advice, too */
-    rfs_secret_guard(secret, at, bytes);
+    (void)rfs_secret_guard(at, bytes);
     return at;
 }
 
@@ -77,14 +62,13 @@ static struct {
     unsigned char *base; /* constant once it is set */
     struct slot *free;
     pid_t locked_in; /* the process in which the pages are locked */
-    struct rfs_secret secret;
 } room = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 bool rfs_secret_slots_open(void)
 {
     if (room.base)
         return true;
-    room.base = rfs_secret_map(&room.secret, ROOM);
+    room.base = rfs_secret_map(ROOM);
     if (!room.base)
         return false;
     room.locked_in = getpid();
@@ -116,7 +100,7 @@ void *rfs_secret_slots_take(size_t n)
     room.locked_in = process;
     pthread_mutex_unlock(&room.lock);
     if (relock)
-        (void)rfs_secret_guard(&room.secret, room.base, ROOM);
+        (void)rfs_secret_guard(room.base, ROOM);
     return slot;
 }
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory for secrets: keys, and the plain text of encrypted files. It is left out of core files,
- * kept from the swap as far as the limits allow (RLIMIT_MEMLOCK), and wiped before it is given back
- * to the system.
+ * Guards memory for keys: it is left out of core files, kept from the swap as far as the limits
+ * allow (RLIMIT_MEMLOCK), and wiped before it is given back to the system.
  *
  * Threads: all functions but harden and slots_open. A lock on memory does not last over a fork: the
  * child locks again what it needs.
@@ -10,9 +9,6 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/log.h"
-
-#include <stdatomic.h>
 
 /*
  * Prevents core files, and access to the memory of the process by other processes of the user, such
@@ -21,24 +17,16 @@
  */
 int rfs_secret_harden(struct rfs_error *err);
 
-/* The owner of secrets: remembers that a failure to lock was logged. Owns nothing. */
-struct rfs_secret {
-    struct rfs_log *log; /* borrowed; may be NULL */
-    atomic_bool logged;
-};
-
 /* Maps whole pages, zeroed, and guards them. NULL when out of memory. */
-void *rfs_secret_map(struct rfs_secret *secret, size_t bytes);
+void *rfs_secret_map(size_t bytes);
 /* Wipes and unmaps pages. Does nothing with NULL. */
 void rfs_secret_unmap(void *at, size_t bytes);
 
 /*
- * Keeps pages out of core files and locks them; they are backed by memory afterwards. The first
- * failure to lock is logged; unlocked memory is used all the same. Returns whether it is locked.
+ * Keeps pages out of core files and locks them; they are backed by memory afterwards. 0, or -errno
+ * when they cannot be locked; they are used all the same.
  */
-bool rfs_secret_guard(struct rfs_secret *secret, void *at, size_t bytes);
-/* Wipes and unlocks pages that stay mapped. */
-void rfs_secret_release(void *at, size_t bytes);
+int rfs_secret_guard(void *at, size_t bytes);
 
 /* Overwrites bytes; compilers do not remove it. */
 void rfs_secret_wipe(void *at, size_t bytes);

@@ -9,7 +9,6 @@ static const char *const secrets[] = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KE
 #define BYTES 8192 /* the longest token */
 
 static struct {
-    struct rfs_secret owner;
     char (*values)[BYTES]; /* in guarded memory, one for each secret; NULL: not hidden */
 } hidden;
 
@@ -37,7 +36,7 @@ bool rfs_variables_hide(void)
 {
     if (hidden.values)
         return true;
-    char(*values)[BYTES] = rfs_secret_map(&hidden.owner, sizeof *values * SECRETS);
+    char(*values)[BYTES] = rfs_secret_map(sizeof *values * SECRETS);
     if (!values)
         return false;
     for (size_t i = 0; i < SECRETS; i++) {

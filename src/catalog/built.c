@@ -274,7 +274,7 @@ int rfs_built_resembles(struct rfs_builder *builder, uint32_t file,
 
     if (builder->format != RFS_FORMAT_CKPT || template->n_files != 1 || template->merged)
         return 0;
-    if (rfs_files_secret(builder->files))
+    if (rfs_files_are_encrypted(builder->files))
         samples = SAMPLES_ENCRYPTED;
     int rc = rfs_reading_begin(builder->files, file, &reading);
     if (rc < 0)

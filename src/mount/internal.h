@@ -6,7 +6,6 @@
 #pragma once
 
 #include "base/log.h"
-#include "base/secret.h"
 #include "base/vec.h"
 #include "mount/fuse.h"
 #include "mount/keeper.h"
@@ -41,9 +40,8 @@ struct rfs_mount {
     atomic_bool gone;                /* it was let go of */
     struct rfs_requests requests;
     struct rfs_log log;
-    bool cached;              /* files go through the page cache; constant */
-    bool by_file;             /* but only those that are mapped by their readers; constant */
-    struct rfs_secret secret; /* the owner of guarded buffers, with a key */
+    bool cached;  /* files go through the page cache; constant */
+    bool by_file; /* but only those that are mapped by their readers; constant */
 
     /* Files that are open, because the kernel releases none of those that an unmount cuts off. */
     pthread_mutex_t handles_lock; /* guards the lists of handles and drops; a leaf lock */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mount/request_buffer.h"
 
+#include "base/pages.h"
+
 #include <pthread.h>
-#include <sys/mman.h>
 
 struct buffer {
     void *bytes;
@@ -13,19 +14,9 @@ static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int key_error;
 
-static struct rfs_secret *guard; /* borrowed; NULL: nothing is secret; set before threads are */
-
-void rfs_request_buffer_keep_secret(struct rfs_secret *secret)
-{
-    guard = secret;
-}
-
 static void unmap(struct buffer *b)
 {
-    if (guard)
-        rfs_secret_unmap(b->bytes, b->size);
-    else if (b->bytes)
-        munmap(b->bytes, b->size);
+    rfs_pages_free(b->bytes, b->size);
     b->bytes = NULL;
     b->size = 0;
 }
@@ -80,12 +71,9 @@ void *rfs_request_buffer_get(size_t size)
         return NULL;
     if (b->size >= wanted)
         return b->bytes;
-    bytes = mmap(NULL, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE,
-                 -1, 0);
-    if (bytes == MAP_FAILED)
+    bytes = rfs_pages_alloc(wanted);
+    if (!bytes)
         return NULL;
-    if (guard)
-        rfs_secret_guard(guard, bytes, wanted);
     unmap(b);
     b->bytes = bytes;
     b->size = wanted;

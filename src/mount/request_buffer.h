@@ -6,17 +6,10 @@
  */
 #pragma once
 
-#include "base/secret.h"
+#include "base/std.h"
 
 /* The largest request that the kernel is asked to send, and the size of a buffer. */
 #define RFS_REQUEST_BYTES ((size_t)1 << 20)
-
-/*
- * Guards buffers for SECRET from now on, as they hold decrypted content, and wipes them in the end.
- * SECRET is borrowed until the last buffer is taken; NULL for plain sources. To be called before
- * the first buffer is taken.
- */
-void rfs_request_buffer_keep_secret(struct rfs_secret *secret);
 
 /* Frees the calling thread's buffer, which otherwise goes when the thread ends. */
 void rfs_request_buffer_drop(void);

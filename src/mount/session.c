@@ -232,8 +232,6 @@ static int mount_init(struct rfs_mount *mount, reshard_view *view,
     pthread_mutex_init(&mount->handles_lock, NULL);
     const int rc = rfs_requests_init(&mount->requests);
     rfs_log_init(&mount->log, report_line, NULL);
-    mount->secret.log = &mount->log;
-    rfs_request_buffer_keep_secret(rfs_options_keyed(&options->set) ? &mount->secret : NULL);
     return rc;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/cancel.h"
 #include "base/checked.h"
+#include "base/pages.h"
 
 #include <pthread.h>
 #include <time.h>
@@ -37,7 +38,6 @@ struct waiter {
 };
 
 struct rfs_blocks {
-    struct rfs_secret *secret;
     uint64_t budget;
     size_t page;
     pthread_mutex_t lock; /* of all that follows; a leaf lock */
@@ -58,12 +58,11 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-struct rfs_blocks *rfs_blocks_new(uint64_t budget, struct rfs_secret *secret)
+struct rfs_blocks *rfs_blocks_new(uint64_t budget)
 {
     struct rfs_blocks *blocks = calloc(1, sizeof *blocks);
     if (!blocks)
         return NULL;
-    blocks->secret = secret;
     blocks->budget = budget;
     blocks->page = (size_t)sysconf(_SC_PAGESIZE);
     pthread_mutex_init(&blocks->lock, NULL);
@@ -158,7 +157,7 @@ static void wait_until(struct rfs_blocks *blocks, int64_t until)
 static void give_back(struct rfs_blocks *blocks, unsigned char *data, size_t mapped)
 {
     pthread_mutex_unlock(&blocks->lock);
-    rfs_secret_unmap(data, mapped);
+    rfs_pages_free(data, mapped);
     pthread_mutex_lock(&blocks->lock);
     blocks->bytes -= mapped;
     pthread_cond_broadcast(&blocks->changed);
@@ -305,7 +304,7 @@ static int make_block(struct rfs_blocks *blocks, struct block *block, rfs_block_
                       void *ctx)
 {
     if (!block->data)
-        block->data = rfs_secret_map(blocks->secret, block->mapped);
+        block->data = rfs_pages_alloc(block->mapped);
     const int rc = block->data ? make(ctx, block->data) : -ENOMEM;
     pthread_mutex_lock(&blocks->lock);
     publish(blocks, block, rc);
@@ -372,7 +371,7 @@ void rfs_blocks_count(struct rfs_blocks *blocks, struct rfs_blocks_counters *out
 
 struct rfs_encrypted {
     const struct rfs_key *key;
-    struct rfs_secret secret;
+    struct rfs_log *log;
     struct rfs_blocks *blocks;
     uint32_t block_bytes;
     atomic_uint next;   /* id of a file */
@@ -385,10 +384,11 @@ struct rfs_encrypted *rfs_encrypted_new(const struct rfs_key *key, uint64_t budg
     struct rfs_encrypted *encrypted = calloc(1, sizeof *encrypted);
     if (!encrypted)
         return NULL;
+    rfs_pages_wipe_all();
     encrypted->key = key;
-    encrypted->secret.log = log;
+    encrypted->log = log;
     encrypted->block_bytes = RFS_CIPHER_BLOCK;
-    encrypted->blocks = rfs_blocks_new(budget, &encrypted->secret);
+    encrypted->blocks = rfs_blocks_new(budget);
     if (!encrypted->blocks) {
         free(encrypted);
         return NULL;
@@ -409,11 +409,6 @@ void rfs_encrypted_set_block(struct rfs_encrypted *encrypted, uint32_t block_byt
     encrypted->block_bytes = block_bytes;
 }
 
-struct rfs_secret *rfs_encrypted_secret(struct rfs_encrypted *encrypted)
-{
-    return &encrypted->secret;
-}
-
 struct rfs_blocks *rfs_encrypted_blocks(struct rfs_encrypted *encrypted)
 {
     return encrypted->blocks;
@@ -423,7 +418,7 @@ static void warn(struct rfs_encrypted *encrypted, const struct rfs_cipher *ciphe
 {
     if (cipher->mode == RFS_AES_GCM || atomic_exchange(&encrypted->warned, true))
         return;
-    rfs_log(encrypted->secret.log, RFS_WARNING,
+    rfs_log(encrypted->log, RFS_WARNING,
             "%s: the file is encrypted by %s, which does not detect changes: a writer of the file "
             "can change the values in it; try: AES-GCM",
             path, rfs_cipher_name(cipher->mode));

@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "base/secret.h"
+#include "base/log.h"
 #include "store/crypt/cipher.h"
 #include "store/crypt/key.h"
 
@@ -36,8 +36,8 @@ struct rfs_blocks;
 /* The most blocks, however small they are: the system does not map any number of them. */
 #define RFS_BLOCKS_MOST 4096
 
-/* Makes an empty set of blocks. SECRET is borrowed. NULL when out of memory. */
-struct rfs_blocks *rfs_blocks_new(uint64_t budget, struct rfs_secret *secret);
+/* Makes an empty set of blocks. NULL when out of memory. */
+struct rfs_blocks *rfs_blocks_new(uint64_t budget);
 /* Frees all blocks; nothing may be held. NULL is fine. */
 void rfs_blocks_free(struct rfs_blocks *blocks);
 
@@ -88,7 +88,6 @@ void rfs_encrypted_free(struct rfs_encrypted *encrypted);
  */
 void rfs_encrypted_set_block(struct rfs_encrypted *encrypted, uint32_t block_bytes);
 
-struct rfs_secret *rfs_encrypted_secret(struct rfs_encrypted *encrypted);
 struct rfs_blocks *rfs_encrypted_blocks(struct rfs_encrypted *encrypted);
 
 /*

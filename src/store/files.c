@@ -324,9 +324,9 @@ struct rfs_access rfs_files_access(struct rfs_files *files, uint32_t id, const s
                : rfs_access_own();
 }
 
-struct rfs_secret *rfs_files_secret(const struct rfs_files *files)
+bool rfs_files_are_encrypted(const struct rfs_files *files)
 {
-    return files->encrypted ? rfs_encrypted_secret(files->encrypted) : NULL;
+    return files->encrypted;
 }
 
 uint32_t rfs_files_add(struct rfs_files *files, const char *path)

@@ -56,7 +56,6 @@ void rfs_fds_destroy(struct rfs_fds *fds);
 struct rfs_files;
 struct rfs_beneath;
 struct rfs_encrypted;
-struct rfs_secret;
 
 /* Makes an empty list of files with descriptors of its own. NULL without memory. */
 struct rfs_files *rfs_files_new(struct rfs_log *log);
@@ -94,8 +93,8 @@ struct rfs_access rfs_files_access(struct rfs_files *files, uint32_t id, const s
 void rfs_files_set_home(struct rfs_files *files, dev_t device);
 /* Says whether a file fails for that. A path that does not lead there is looked at once. */
 bool rfs_files_leads_home(struct rfs_files *files, uint32_t id);
-/* Returns the owner of the guarded memory for plain text; NULL: files are plain anyway. */
-struct rfs_secret *rfs_files_secret(const struct rfs_files *files);
+/* Says whether files are encrypted. */
+bool rfs_files_are_encrypted(const struct rfs_files *files);
 /*
  * Registers a path (copied) and returns its id, from 0 up in order; UINT32_MAX when out of memory.
  */

@@ -215,7 +215,7 @@ static int list_model_files(const struct rfs_view *view, struct model_files *fil
 static int show_model_files(struct rfs_view *view, const struct model_files *files,
                             struct rfs_error *err)
 {
-    if (view->rules.config && rfs_files_secret(rfs_catalog_files(view->catalog))) {
+    if (view->rules.config && rfs_files_are_encrypted(rfs_catalog_files(view->catalog))) {
         rfs_log(&view->log, RFS_INFO, "with a key, the files beside %s are not shown",
                 view->rules.config);
         return 0;

@@ -126,7 +126,7 @@ int rfs_view_find_run(struct reshard_view *view, uint64_t id, uint64_t begin, ui
     if (!find(view, id, &shown))
         return -ENOENT;
     end = rfs_min_u64(end, shown.image->bytes);
-    if (begin >= end || rfs_view_secret(view))
+    if (begin >= end || view->encrypted)
         return 0;
     for (size_t i = rfs_image_find(shown.image, begin); rc == 0 && i < shown.image->n; i++) {
         const struct rfs_region *region = &shown.image->regions[i];
@@ -282,9 +282,4 @@ int rfs_view_reader_open_scattered(struct reshard_view *view, uint64_t id,
     if (rc == 0)
         rfs_view_reader_scatter(*out);
     return rc;
-}
-
-struct rfs_secret *rfs_view_secret(const struct reshard_view *set)
-{
-    return set->encrypted ? rfs_encrypted_secret(set->encrypted) : NULL;
 }

@@ -74,6 +74,3 @@ void rfs_view_set_crc(struct reshard_view *view, uint64_t id, uint32_t crc);
  */
 int rfs_view_reader_open_scattered(struct reshard_view *view, uint64_t id,
                                    struct reshard_reader **out);
-
-/* Returns the owner of guarded memory for plain text; NULL: sources are plain anyway. */
-struct rfs_secret *rfs_view_secret(const struct reshard_view *view);

@@ -10,7 +10,7 @@
 #include "base/cancel.h"
 #include "base/checked.h"
 #include "base/once.h"
-#include "base/secret.h"
+#include "base/pages.h"
 #include "base/store.h"
 #include "base/wait.h"
 #include "formats/chunks/chunks.h"
@@ -236,25 +236,10 @@ static bool note_read(struct reshard_reader *reader, uint64_t offset, uint64_t e
 
 /* ---- checksums ------------------------------------------------------------------------------- */
 
-/* Allocates RFS_PIECE bytes for content, for free_buffer; NULL when out of memory. */
-static unsigned char *new_buffer(const struct rfs_view *view)
-{
-    struct rfs_secret *secret = rfs_files_secret(rfs_catalog_files(view->catalog));
-    return secret ? rfs_secret_map(secret, RFS_PIECE) : malloc(RFS_PIECE);
-}
-
-static void free_buffer(const struct rfs_view *view, unsigned char *buf)
-{
-    if (rfs_files_secret(rfs_catalog_files(view->catalog)))
-        rfs_secret_unmap(buf, RFS_PIECE);
-    else
-        free(buf);
-}
-
 /* Sums up the checksum of the file's bytes [begin, end). */
 static int sum_up(struct rfs_view *view, size_t file, uint64_t begin, uint64_t end, uint32_t *crc)
 {
-    unsigned char *buf = new_buffer(view);
+    unsigned char *buf = rfs_pages_alloc(RFS_PIECE);
     struct reshard_reader *reader = NULL;
     uLong sum = crc32_z(0, NULL, 0);
     ssize_t n = 0;
@@ -271,7 +256,7 @@ static int sum_up(struct rfs_view *view, size_t file, uint64_t begin, uint64_t e
             sum = crc32_z(sum, buf, (size_t)n);
     }
     reshard_reader_close(reader);
-    free_buffer(view, buf);
+    rfs_pages_free(buf, RFS_PIECE);
     *crc = (uint32_t)sum;
     return rc;
 }

@@ -4,8 +4,8 @@
 #include "base/cancel.h"
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/pages.h"
 #include "base/path.h"
-#include "base/secret.h"
 #include "base/store.h"
 #include "base/text.h"
 #include "plan/by_rules.h"
@@ -53,8 +53,7 @@ static int compare_piece(const struct pair *pair, uint64_t begin, size_t size, u
 static int compare_lane(void *ctx, size_t lane)
 {
     const struct pair *pair = ctx;
-    struct rfs_secret *secret = rfs_files_secret(rfs_catalog_files(pair->view->stored));
-    unsigned char *twice = secret ? rfs_secret_map(secret, 2 * RFS_PIECE) : malloc(2 * RFS_PIECE);
+    unsigned char *twice = rfs_pages_alloc(2 * RFS_PIECE);
     const uint64_t bytes = pair->slices[0].bytes;
     int rc = twice ? 0 : -ENOMEM;
 
@@ -66,10 +65,7 @@ static int compare_lane(void *ctx, size_t lane)
                      ? -EINTR
                      : compare_piece(pair, at, (size_t)rfs_min_u64(RFS_PIECE, end - at), twice);
     }
-    if (secret)
-        rfs_secret_unmap(twice, 2 * RFS_PIECE);
-    else
-        free(twice);
+    rfs_pages_free(twice, 2 * RFS_PIECE);
     return rc;
 }
 

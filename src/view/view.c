@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "base/path.h"
+#include "base/secret.h"
 #include "base/store.h"
 #include "base/text.h"
 #include "catalog/saved.h"

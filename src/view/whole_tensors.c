@@ -3,7 +3,6 @@
 
 #include "base/cleanup.h"
 #include "base/order.h"
-#include "base/secret.h"
 #include "base/text.h"
 #include "view/hfai_view.h"
 #include "view/internal.h"
@@ -400,21 +399,6 @@ struct rfs_whole_source rfs_whole_locate(const struct rfs_whole *whole,
 }
 
 /* ---- the rest -------------------------------------------------------------------------------- */
-
-void *rfs_whole_memory(const struct rfs_whole *whole, size_t size)
-{
-    struct rfs_secret *secret = whole ? rfs_view_secret(whole->opened) : NULL;
-
-    return secret ? rfs_secret_map(secret, size) : aligned_alloc(64, (size + 63) / 64 * 64);
-}
-
-void rfs_whole_memory_free(const struct rfs_whole *whole, void *memory, size_t size)
-{
-    if (whole && rfs_view_secret(whole->opened))
-        rfs_secret_unmap(memory, size);
-    else
-        free(memory);
-}
 
 const char *rfs_whole_shape(const struct rfs_type *type, char out[RFS_SHAPE_TEXT])
 {

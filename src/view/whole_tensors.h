@@ -129,13 +129,6 @@ struct rfs_whole_source rfs_whole_locate(const struct rfs_whole *whole,
                                          const struct rfs_whole_tensor *tensor,
                                          const struct rfs_slice *slice, uint64_t at);
 
-/*
- * Allocates memory for SIZE bytes of content of WHOLE (may be NULL): guarded, where it is encrypted
- * in the files. NULL when out of memory.
- */
-void *rfs_whole_memory(const struct rfs_whole *whole, size_t size);
-void rfs_whole_memory_free(const struct rfs_whole *whole, void *memory, size_t size);
-
 /* Writes "[768, 24]" and the like; returns OUT. */
 #define RFS_SHAPE_TEXT RFS_DIMS_TEXT(RFS_MAX_DIMS)
 const char *rfs_whole_shape(const struct rfs_type *type, char out[RFS_SHAPE_TEXT]);

@@ -16,7 +16,7 @@
 
 /* A key lies in a page of its own. */
 struct rfs_key {
-    struct rfs_secret secret;
+    struct rfs_log *log;     /* borrowed; NULL once a failure to lock was logged */
     _Atomic pid_t locked_in; /* the process in which the page is locked; 0: none */
     enum rfs_cipher_mode mode;
     size_t n;
@@ -34,7 +34,7 @@ static struct rfs_key *new_key(struct rfs_log *log)
         mmap(NULL, page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (key == MAP_FAILED)
         return NULL;
-    key->secret.log = log;
+    key->log = log;
     rfs_key_hold(key);
     return key;
 }
@@ -43,8 +43,16 @@ void rfs_key_hold(const struct rfs_key *key)
 {
     struct rfs_key *own = (struct rfs_key *)(uintptr_t)key;
     const pid_t process = getpid();
-    if (atomic_exchange_explicit(&own->locked_in, process, memory_order_relaxed) != process)
-        rfs_secret_guard(&own->secret, own, page_bytes());
+    if (atomic_exchange_explicit(&own->locked_in, process, memory_order_relaxed) == process)
+        return;
+    const int rc = rfs_secret_guard(own, page_bytes());
+    if (rc == 0 || !own->log)
+        return;
+    rfs_log(own->log, RFS_WARNING,
+            "the key cannot be kept from the swap: locking %zu bytes: %s; try: a higher limit of "
+            "locked memory (ulimit -l, or LimitMEMLOCK= of systemd)",
+            page_bytes(), strerror(-rc));
+    own->log = NULL;
 }
 
 void rfs_key_free(struct rfs_key *key)

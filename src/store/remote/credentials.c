@@ -48,8 +48,6 @@ static struct {
     char *region, *endpoint; /* of the profile, once it was read; owned; NULL: it has none */
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static struct rfs_secret owner;
-
 /*
  * AWS_CONTAINER_AUTHORIZATION_TOKEN, from its first use on: a mount wipes it from its environment.
  */
@@ -237,7 +235,7 @@ static bool container_header(char *out, size_t cap)
 
     *out = '\0';
     if (given && !container_token && strlen(given) < TOKEN_BYTES &&
-        (container_token = rfs_secret_map(&owner, TOKEN_BYTES)))
+        (container_token = rfs_secret_map(TOKEN_BYTES)))
         memcpy(container_token, given, strlen(given) + 1);
     const char *token = given ? given : container_token;
     if (path && rfs_store_read_whole(path, TOKEN_BYTES, &text, &n, NULL) == 0) {
@@ -605,7 +603,7 @@ int rfs_credentials_get(struct rfs_credentials *out)
 
     pthread_mutex_lock(&all.lock);
     if (!all.found)
-        all.found = rfs_secret_map(&owner, sizeof *all.found);
+        all.found = rfs_secret_map(sizeof *all.found);
     if (!all.found)
         rc = rfs_store_fail(-ENOMEM, "out of memory");
     else if (!all.found->key_id[0] || !is_valid()) {

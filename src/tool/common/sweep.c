@@ -2,6 +2,7 @@
 #include "tool/common/sweep.h"
 
 #include "base/checked.h"
+#include "base/pages.h"
 #include "tool/common/turns.h"
 #include "view/ranges.h"
 
@@ -15,23 +16,12 @@ struct run {
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-/* Returns the side whose memory is guarded: content of any may be encrypted in its files. */
-static const struct rfs_whole *guard(const struct rfs_sweep *sweep)
-{
-    for (unsigned side = 0; side < sweep->sides; side++)
-        if (sweep->whole[side] && sweep->whole[side]->opened &&
-            rfs_view_secret(sweep->whole[side]->opened))
-            return sweep->whole[side];
-    return sweep->whole[0];
-}
-
 void rfs_sweep_worker_free(const struct rfs_sweep *sweep, struct rfs_sweep_worker *worker)
 {
     if (!worker)
         return;
     for (unsigned side = 0; side < sweep->sides; side++) {
-        if (worker->bytes[side])
-            rfs_whole_memory_free(guard(sweep), worker->bytes[side], RFS_SWEEP_PIECE);
+        rfs_pages_free(worker->bytes[side], RFS_SWEEP_PIECE);
         rfs_slice_free(&worker->slice[side]);
     }
     free(worker->own);
@@ -48,7 +38,7 @@ struct rfs_sweep_worker *rfs_sweep_worker_new(const struct rfs_sweep *sweep)
     worker->own = calloc(1, sweep->own_bytes + 1);
     bool good = worker->own != NULL;
     for (unsigned side = 0; good && side < sweep->sides; side++)
-        good = (worker->bytes[side] = rfs_whole_memory(guard(sweep), RFS_SWEEP_PIECE)) != NULL;
+        good = (worker->bytes[side] = rfs_pages_alloc(RFS_SWEEP_PIECE)) != NULL;
     if (good)
         return worker;
     rfs_sweep_worker_free(sweep, worker);

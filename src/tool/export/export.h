@@ -135,13 +135,6 @@ int rfs_export_made_of(const struct rfs_export *export, const struct rfs_export_
                        struct rfs_hash *out);
 
 /*
- * Allocates memory for bytes that may be plain text of encrypted sources; NULL when out of memory.
- */
-void *rfs_export_buffer(const struct rfs_export *export, size_t bytes);
-/* Frees such memory. */
-void rfs_export_buffer_free(const struct rfs_export *export, void *buffer, size_t bytes);
-
-/*
  * Sets *out to the XXH3-128 of a file of SIZE bytes in the folder; counts the bytes as progress. 0,
  * -errno, or -EINVAL for another size.
  */

@@ -17,8 +17,8 @@
 #include "base/first_error.h"
 #include "base/io.h"
 #include "base/order.h"
+#include "base/pages.h"
 #include "base/pool.h"
-#include "base/secret.h"
 #include "base/store.h"
 #include "base/text.h"
 #include "tool/common/tool.h"
@@ -142,24 +142,6 @@ unsigned rfs_export_other_manifests(const struct rfs_export *export, uint32_t ta
     return n;
 }
 
-void *rfs_export_buffer(const struct rfs_export *export, size_t bytes)
-{
-    struct rfs_secret *secret = export->view ? rfs_view_secret(export->view) : NULL;
-    void *out = NULL;
-
-    if (secret)
-        return rfs_secret_map(secret, bytes);
-    return posix_memalign(&out, 4096, bytes) == 0 ? out : NULL;
-}
-
-void rfs_export_buffer_free(const struct rfs_export *export, void *buffer, size_t bytes)
-{
-    if (export->view && rfs_view_secret(export->view))
-        rfs_secret_unmap(buffer, bytes);
-    else
-        free(buffer);
-}
-
 /* ---- reading the files that are there -------------------------------------------------------- */
 
 /* Uses the next bytes of a file that is there. 0 or -errno. */
@@ -173,7 +155,7 @@ static int for_each_piece(struct rfs_export *export, const char *path, uint64_t 
 {
     struct stat st;
     RFS_CLOSE int fd = rfs_dest_open(&export->dest, path);
-    unsigned char *buffer = fd < 0 ? NULL : rfs_export_buffer(export, BUFFER);
+    unsigned char *buffer = fd < 0 ? NULL : rfs_pages_alloc(BUFFER);
     int rc = fd < 0 ? fd : buffer ? 0 : -ENOMEM;
 
     if (rc == 0 && fstat(fd, &st) != 0)
@@ -190,8 +172,7 @@ static int for_each_piece(struct rfs_export *export, const char *path, uint64_t 
         rfs_progress_add(&export->progress, n);
         rfs_progress_tick(&export->progress);
     }
-    if (buffer)
-        rfs_export_buffer_free(export, buffer, BUFFER);
+    rfs_pages_free(buffer, BUFFER);
     return rc;
 }
 
@@ -239,7 +220,7 @@ static int compare_piece(void *ctx, const unsigned char *bytes, size_t size, uin
 static int compare(struct rfs_export *export, const struct rfs_export_file *file,
                    struct rfs_hash *hash, struct rfs_error *err)
 {
-    struct comparison c = {.buffer = rfs_export_buffer(export, BUFFER)};
+    struct comparison c = {.buffer = rfs_pages_alloc(BUFFER)};
     int rc = c.buffer ? reshard_reader_open(export->view, file->id, &c.reader) : -ENOMEM;
 
     XXH3_128bits_reset(&c.state);
@@ -248,8 +229,7 @@ static int compare(struct rfs_export *export, const struct rfs_export_file *file
     else
         rc = for_each_piece(export, file->path, file->size, compare_piece, &c);
     reshard_reader_close(c.reader);
-    if (c.buffer)
-        rfs_export_buffer_free(export, c.buffer, BUFFER);
+    rfs_pages_free(c.buffer, BUFFER);
     *hash = rfs_hash_of(&c.state);
     if (c.source_failed)
         return rfs_export_source_failed(export, file, c.source_failed, err);

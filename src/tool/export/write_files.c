@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/order.h"
+#include "base/pages.h"
 #include "base/pool.h"
 #include "tool/common/tool.h"
 #include "tool/common/turns.h"
@@ -430,7 +431,7 @@ static int work_on(void *ctx, struct rfs_error *err)
 {
     struct run *run = ctx;
     const size_t room = (size_t)run->piece + RESHARD_SCRATCH_EXTRA;
-    void *scratch = rfs_export_buffer(run->export, room);
+    void *scratch = rfs_pages_alloc(room);
     struct item item;
 
     if (!scratch)
@@ -440,7 +441,7 @@ static int work_on(void *ctx, struct rfs_error *err)
         rc = write_item(run, &item, scratch, err) ?: take_item(run, &item, err);
         rfs_progress_tick(&run->export->progress);
     }
-    rfs_export_buffer_free(run->export, scratch, room);
+    rfs_pages_free(scratch, room);
     return rc;
 }
 

@@ -22,6 +22,7 @@
 #include "base/first_error.h"
 #include "base/io.h"
 #include "base/order.h"
+#include "base/pages.h"
 #include "base/pool.h"
 #include "base/store.h"
 #include "base/text.h"
@@ -206,14 +207,12 @@ static int compare_pair(const struct objects *objects, const struct pair *pair,
         return 0;
     }
     const size_t n = (size_t)rfs_min_u64(OBJECT_STEP, pair->tree->item_bytes);
-    unsigned char *have = rfs_whole_memory(tree, n);
-    unsigned char *want = rfs_whole_memory(src, n);
+    unsigned char *have = rfs_pages_alloc(n);
+    unsigned char *want = rfs_pages_alloc(n);
     const int rc =
         have && want ? compare_items(objects, pair, have, want, err) : rfs_fail_memory(err);
-    if (have)
-        rfs_whole_memory_free(tree, have, n);
-    if (want)
-        rfs_whole_memory_free(src, want, n);
+    rfs_pages_free(have, n);
+    rfs_pages_free(want, n);
     return rc;
 }
 

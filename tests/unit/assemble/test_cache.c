@@ -13,8 +13,7 @@
 #include <cmocka.h>
 
 #define MIB (UINT64_C(1) << 20)
-#define PROBATION                                                                                  \
-    (RFS_PROBATION_BYTES / MIB) /* pieces, or one less: each is charged a little more */
+#define ONCE (RFS_CACHE_READ_BYTES / MIB) /* pieces, or one less: each is charged a little more */
 
 static struct rfs_cache_key key_of(uint64_t number)
 {
@@ -60,140 +59,56 @@ static void test_reading_through_stays_small(void **state)
     struct rfs_cache *cache = rfs_cache_new(1024 * MIB);
     (void)state;
     assert_non_null(cache);
-    for (uint64_t i = 0; i < 4 * PROBATION; i++)
+    for (uint64_t i = 0; i < 4 * ONCE; i++)
         assert_false(read_piece(cache, i));
-    assert_true(bytes_of(cache) <= RFS_PROBATION_BYTES + MIB);
+    assert_true(bytes_of(cache) <= RFS_CACHE_READ_BYTES + MIB);
     assert_false(is_there(cache, 0));
-    assert_true(is_there(cache, 4 * PROBATION - 1));
+    assert_true(is_there(cache, 4 * ONCE - 1));
     rfs_cache_free(cache);
 }
 
-static void test_what_is_shared_outlives_a_scan(void **state)
+/* A second reader that comes a little too late makes what was read stay longer. */
+static void test_a_reader_that_lags(void **state)
 {
+    const uint64_t lag = 2 * ONCE;
     struct rfs_cache *cache = rfs_cache_new(1024 * MIB);
-    (void)state;
-    assert_non_null(cache);
-    for (uint64_t round = 0; round < 2; round++)
-        for (uint64_t i = 0; i < 10; i++)
-            assert_int_equal(read_piece(cache, i), round == 1);
-    for (uint64_t i = 1000; i < 1000 + 4 * PROBATION; i++)
-        read_piece(cache, i);
-    for (uint64_t i = 0; i < 10; i++)
-        assert_true(is_there(cache, i));
-    rfs_cache_free(cache);
-}
-
-/*
- * Three ranks share ten pieces, and each reads twenty of its own: more than the budget in all, and
- * each rank's more than what LRU would leave for the shared ones. Then somebody reads ten times the
- * budget once.
- */
-static void test_a_scan_larger_than_the_budget(void **state)
-{
-    const uint64_t budget = 24 * MIB + MIB / 2;
-    struct rfs_cache *cache = rfs_cache_new(budget);
     struct rfs_cache_counters counters;
     uint64_t hits = 0;
     (void)state;
     assert_non_null(cache);
-    for (uint64_t rank = 0; rank < 3; rank++) {
-        for (uint64_t i = 0; i < 10; i++)
-            hits += read_piece(cache, i);
-        for (uint64_t i = 0; i < 20; i++)
-            hits += read_piece(cache, 100 * (rank + 1) + i);
-        assert_true(bytes_of(cache) <= budget);
-    }
-    assert_int_equal(hits, 10); /* the third rank's; LRU: none */
-    for (uint64_t i = 1000; i < 1000 + 240; i++)
-        assert_false(read_piece(cache, i));
-    rfs_cache_count(cache, &counters);
-    assert_int_equal(counters.misses, 80 + 240);
-    assert_int_equal(counters.inserts, counters.misses);
-    assert_int_equal(counters.regrets, 10); /* the second rank's */
-    assert_in_range(counters.evictions, counters.inserts - 24, counters.inserts - 10);
-    for (uint64_t i = 0; i < 10; i++)
-        assert_true(is_there(cache, i));
-    rfs_cache_free(cache);
-}
-
-/*
- * Of what is read over and over, and is larger than the budget, a part is there each time; by LRU
- * nothing is.
- */
-static void test_a_loop_larger_than_the_budget(void **state)
-{
-    struct rfs_cache *cache = rfs_cache_new(64 * MIB);
-    (void)state;
-    assert_non_null(cache);
-    for (uint64_t round = 0; round < 6; round++) {
-        uint64_t hits = 0;
-        for (uint64_t i = 0; i < 100; i++)
-            hits += read_piece(cache, i);
-        assert_true(hits <= 64);
-        assert_true(round < 2 ? hits == 0 : hits >= 30);
-    }
-    rfs_cache_free(cache);
-}
-
-/* What is not asked for any more makes room for what is. */
-static void test_protected_pieces_are_not_for_ever(void **state)
-{
-    struct rfs_cache *cache = rfs_cache_new(64 * MIB);
-    uint64_t hits = 0;
-    (void)state;
-    assert_non_null(cache);
-    for (uint64_t round = 0; round < 2; round++)
-        for (uint64_t i = 0; i < 60; i++)
-            read_piece(cache, i);
-    for (uint64_t round = 0; round < 4; round++)
-        for (uint64_t i = 1000; i < 1040; i++)
-            hits += read_piece(cache, i);
-    assert_true(hits >= 60); /* of the last two rounds, three quarters at least */
-    rfs_cache_free(cache);
-}
-
-/*
- * A second reader that comes a little too late makes pieces on probation stay longer; without one
- * they go soon again.
- */
-static void test_a_reader_that_lags(void **state)
-{
-    const uint64_t lag = 2 * PROBATION;
-    struct rfs_cache *cache = rfs_cache_new(1024 * MIB);
-    uint64_t hits = 0;
-    (void)state;
-    assert_non_null(cache);
-    for (uint64_t i = 0; i < 10 * PROBATION; i++) {
+    for (uint64_t i = 0; i < 10 * ONCE; i++) {
         read_piece(cache, i);
         hits += i >= lag && read_piece(cache, i - lag);
     }
-    assert_true(hits >= 6 * PROBATION - 4); /* of eight times; the first that lag behind are lost */
-    const uint64_t before = bytes_of(cache);
-    for (uint64_t i = 1000; i < 1000 + 64 * PROBATION; i++)
+    assert_true(hits >= 6 * ONCE - 4); /* of eight times; the first that lag behind are lost */
+    rfs_cache_count(cache, &counters);
+    assert_int_equal(counters.regrets, 8 * ONCE - hits);
+    for (uint64_t i = 1000; i < 1000 + 64 * ONCE; i++)
         read_piece(cache, i);
-    assert_true(bytes_of(cache) <= before);
-    for (uint64_t i = 1000; i < 1000 + 63 * PROBATION; i++)
-        assert_false(is_there(cache, i));
+    assert_true(bytes_of(cache) <= RFS_CACHE_READ_BYTES + 2 * counters.regrets * (MIB + 4096));
     rfs_cache_free(cache);
 }
 
-static void test_protected_pieces_fill_the_budget_and_no_more(void **state)
+/* What is larger than the budget fills it, and the least recently used goes. */
+static void test_the_budget_is_filled_and_no_more(void **state)
 {
     const uint64_t budget = 100 * MIB + MIB / 2;
     struct rfs_cache *cache = rfs_cache_new(budget);
     uint64_t left = 0;
     (void)state;
     assert_non_null(cache);
-    for (uint64_t i = 0; i < 150; i++) {
-        read_piece(cache, i);
-        read_piece(cache, i);
+    for (uint64_t i = 0; i < 3 * 150; i++) {
+        read_piece(cache, i % 150);
         assert_true(bytes_of(cache) <= budget);
     }
-    for (uint64_t i = 0; i < 150; i++)
+    assert_true(read_piece(cache, 60));
+    for (uint64_t i = 1000; i < 1090; i++)
+        read_piece(cache, i);
+    assert_true(is_there(cache, 60)); /* used more recently than others that were made later */
+    assert_false(is_there(cache, 61));
+    for (uint64_t i = 0; i < 2000; i++)
         left += is_there(cache, i);
     assert_in_range(left, 99, 100);
-    assert_false(is_there(cache, 0)); /* the least recently used went */
-    assert_true(is_there(cache, 149));
     rfs_cache_free(cache);
 }
 
@@ -204,23 +119,23 @@ static void test_what_is_read_over_and_over_stays(void **state)
     assert_non_null(cache);
     for (uint64_t round = 0; round < 3; round++) {
         uint64_t there = 0;
-        for (uint64_t i = 0; i < 4 * PROBATION; i++)
+        for (uint64_t i = 0; i < 4 * ONCE; i++)
             there += read_piece(cache, i);
-        const uint64_t most[] = {0, PROBATION, 4 * PROBATION};
+        const uint64_t most[] = {0, ONCE, 4 * ONCE};
         assert_true(there <= most[round]); /* first none, then the last few at most, then all */
-        assert_true(round < 2 || there == 4 * PROBATION);
+        assert_true(round < 2 || there == 4 * ONCE);
     }
     rfs_cache_free(cache);
 }
 
-/* Pieces that nobody has read yet are not on probation: many readers can be read ahead of. */
+/* Pieces that nobody has read yet do not count as read: many readers can be read ahead of. */
 static void test_what_waits_for_its_reader_stays(void **state)
 {
     struct rfs_cache *cache = rfs_cache_new(1024 * MIB);
     struct rfs_cache_piece *piece;
     (void)state;
     assert_non_null(cache);
-    for (uint64_t i = 0; i < 4 * PROBATION; i++) {
+    for (uint64_t i = 0; i < 4 * ONCE; i++) {
         const struct rfs_cache_key key = key_of(i);
         assert_int_equal(rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_ABSENT, &piece),
                          RFS_GOT_CLAIM);
@@ -228,9 +143,9 @@ static void test_what_waits_for_its_reader_stays(void **state)
         rfs_cache_publish(cache, piece, 0);
         rfs_cache_unpin(cache, piece);
     }
-    for (uint64_t i = 1000; i < 1000 + 4 * PROBATION; i++)
+    for (uint64_t i = 1000; i < 1000 + 4 * ONCE; i++)
         read_piece(cache, i);
-    for (uint64_t i = 0; i < 4 * PROBATION; i++)
+    for (uint64_t i = 0; i < 4 * ONCE; i++)
         assert_true(is_there(cache, i));
     rfs_cache_free(cache);
 }
@@ -242,7 +157,7 @@ static void test_reading_ahead_survives_a_full_cache(void **state)
     (void)state;
     assert_non_null(cache);
     for (uint64_t round = 0; round < 3; round++) {
-        for (uint64_t i = 0; i < 8 * PROBATION; i++) {
+        for (uint64_t i = 0; i < 8 * ONCE; i++) {
             const struct rfs_cache_key key = key_of(i + 4); /* four ahead of the reader */
             if (rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_ABSENT, &piece) == RFS_GOT_CLAIM) {
                 memset(piece->data, (int)key.number, MIB);
@@ -279,7 +194,7 @@ static void test_a_passing_piece_goes_when_it_was_read(void **state)
     rfs_cache_free(cache);
 }
 
-/* Of a piece; many are short, few need a slot. */
+/* Of a piece; many are short. */
 static size_t size_of(uint64_t number)
 {
     const uint64_t mixed = number * UINT64_C(0x9e3779b97f4a7c15) >> 32;
@@ -353,134 +268,74 @@ static void test_pieces_of_all_sizes(void **state)
     rfs_cache_free(cache);
 }
 
-/* A piece of an eighth of a slot that is made ahead for somebody, or read to its end. */
-static void make_eighth(struct rfs_cache *cache, uint64_t number, bool ahead)
+/* When readers that never come have left a quarter of the budget, what waits for them goes. */
+static void test_what_waits_in_vain_goes(void **state)
 {
-    const struct rfs_cache_key key = key_of(number);
-    struct rfs_cache_piece *piece;
-    assert_int_equal(
-        rfs_cache_get(cache, &key, MIB / 8, 1, ahead ? RFS_WANT_ABSENT : RFS_WANT_MADE, &piece),
-        RFS_GOT_CLAIM);
-    rfs_cache_publish(cache, piece, 0);
-    atomic_store(&piece->read_through, !ahead);
-    rfs_cache_unpin(cache, piece);
-}
-
-/*
- * Room for a whole slot is not made of the one in which pieces wait for their readers, while there
- * are others.
- */
-static void test_what_waits_in_a_cut_slot_stays(void **state)
-{
-    struct rfs_cache *cache = rfs_cache_new(8 * MIB + MIB / 2);
+    struct rfs_cache *cache = rfs_cache_new(16 * MIB + MIB / 2);
     struct rfs_cache_counters counters;
+    struct rfs_cache_piece *piece;
+    unsigned claims = 0;
     (void)state;
     assert_non_null(cache);
-    for (uint64_t i = 0; i < 8; i++)
-        make_eighth(cache, i, i % 2);
-    for (uint64_t i = 100; i < 110; i++)
+    for (uint64_t i = 0; i < 160; i++) {
+        const struct rfs_cache_key key = key_of(i);
+        if (rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_ABSENT, &piece) == RFS_GOT_CLAIM) {
+            rfs_cache_publish(cache, piece, 0);
+            rfs_cache_unpin(cache, piece);
+            claims++;
+        }
+    }
+    assert_in_range(claims, 16 + 8, 16 + 9); /* one in sixteen that find no room */
+    for (uint64_t i = 1000; i < 1040; i++)
         assert_false(read_piece(cache, i));
     rfs_cache_count(cache, &counters);
-    assert_int_equal(counters.unread, 0);
-    for (uint64_t i = 0; i < 8; i++)
-        assert_int_equal(is_there(cache, i), i % 2);
-    assert_true(bytes_of(cache) <= 8 * MIB + MIB / 2);
+    assert_int_equal(counters.unread, claims - 4); /* a quarter of the budget */
+    assert_true(counters.bytes <= 16 * MIB + MIB / 2);
     rfs_cache_free(cache);
 }
 
-/* But when readers that never come have left a quarter of the budget, it is. */
-static void test_what_waits_in_vain_goes_with_its_slot(void **state)
+/* Memory for others is counted, makes pieces go, and serves pieces again. */
+static void test_rooms(void **state)
 {
     struct rfs_cache *cache = rfs_cache_new(4 * MIB + MIB / 2);
-    struct rfs_cache_counters counters;
+    unsigned char *rooms[4];
     (void)state;
     assert_non_null(cache);
-    for (uint64_t i = 0; i < 16; i++)
-        make_eighth(cache, i, true);
-    for (uint64_t i = 100; i < 105; i++)
+    for (uint64_t i = 0; i < 4; i++)
         assert_false(read_piece(cache, i));
-    rfs_cache_count(cache, &counters);
-    assert_in_range(counters.unread, 1, 8);
-    rfs_cache_free(cache);
-}
-
-/*
- * Short pieces that wait, one in each slot: neither does all beside them go for one slot, nor are
- * slots lost by them.
- */
-static void test_what_waits_in_every_slot(void **state)
-{
-    struct rfs_cache *cache = rfs_cache_new(64 * MIB + MIB / 2);
-    unsigned stayed = 0;
-    unsigned hits = 0;
-    (void)state;
-    assert_non_null(cache);
-    for (uint64_t i = 0; i < 504; i++) {
-        make_eighth(cache, i, i % 8 == 7);
-        if (i % 8 != 7)
-            assert_true(is_there(cache, i)); /* and is protected now */
+    for (unsigned i = 0; i < 4; i++) {
+        rooms[i] = rfs_cache_take_room(cache);
+        assert_non_null(rooms[i]);
+        memset(rooms[i], 1, MIB);
+        assert_false(is_there(cache, i));
     }
-    for (uint64_t i = 1000; i < 1004; i++)
-        assert_false(read_piece(cache, i));
-    for (uint64_t i = 0; i < 504; i++)
-        stayed += is_there(cache, i);
-    assert_in_range(stayed, 440, 504);
-    for (unsigned round = 0; round < 4; round++)
-        for (uint64_t i = 1000; i < 1032; i++)
-            hits += read_piece(cache, i) && round == 3;
-    assert_int_equal(hits, 32);
+    assert_null(rfs_cache_take_room(cache));
+    assert_int_equal(bytes_of(cache), 4 * MIB);
+    for (unsigned i = 0; i < 4; i++)
+        rfs_cache_give_room(cache, rooms[i]);
+    assert_int_equal(bytes_of(cache), 4 * MIB); /* it is spare */
+    for (uint64_t round = 0; round < 2; round++)
+        for (uint64_t i = 0; i < 4; i++)
+            assert_int_equal(read_piece(cache, i), round == 1);
     rfs_cache_free(cache);
 }
 
-/* What is secret is guarded as long as it has memory; what is too short for a slot is not kept. */
-static void test_secret_pieces(void **state)
+/* Content is for no core file, whatever its size. */
+static void test_core_files(void **state)
 {
-    struct rfs_secret secret = {0};
     struct rfs_cache *cache = rfs_cache_new(8 * MIB);
     struct rfs_cache_piece *piece;
     (void)state;
     assert_non_null(cache);
-    rfs_cache_keep_secret(cache, &secret);
-    for (uint64_t i = 0; i < 20; i++) {
+    for (uint64_t i = 0; i < 4; i++) {
         const struct rfs_cache_key key = key_of(i);
-        const size_t size = i % 2 ? MIB : RFS_SECRET_LEAST;
+        const size_t size = i % 2 ? MIB : 5000;
         assert_int_equal(rfs_cache_get(cache, &key, size, 1, RFS_WANT_MADE, &piece), RFS_GOT_CLAIM);
-        assert_true(smaps_has(piece->data, "dd"));
-        assert_true(smaps_has(piece->data, "lo") || atomic_load(&secret.logged));
         memset(piece->data, 1, size);
+        assert_true(smaps_has(piece->data, "dd"));
         rfs_cache_publish(cache, piece, 0);
         rfs_cache_unpin(cache, piece);
-        assert_true(bytes_of(cache) <= 8 * MIB);
     }
-    const struct rfs_cache_key key = key_of(99);
-    assert_int_equal(rfs_cache_get(cache, &key, RFS_SECRET_LEAST - 1, 1, RFS_WANT_MADE, &piece),
-                     RFS_GOT_NOTHING);
-    rfs_cache_free(cache);
-}
-
-/* Room for two slots and no piece: making one gives a warm slot back to the system. */
-static void test_secret_slots_are_wiped(void **state)
-{
-    struct rfs_secret secret = {0};
-    struct rfs_cache *cache = rfs_cache_new(2 * MIB + 16);
-    struct rfs_cache_piece *piece;
-    const struct rfs_cache_key key = key_of(0);
-    (void)state;
-    assert_non_null(cache);
-    rfs_cache_keep_secret(cache, &secret);
-    unsigned char *other = rfs_cache_take_room(cache);
-    unsigned char *data = rfs_cache_take_room(cache);
-    assert_true(other && data);
-    memset(data, 1, MIB);
-    assert_true(smaps_has(data, "lo") || atomic_load(&secret.logged));
-    rfs_cache_give_room(cache, other);
-    rfs_cache_give_room(cache, data);
-    assert_int_equal(rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_MADE, &piece), RFS_GOT_CLAIM);
-    assert_ptr_equal(piece->data, other);
-    assert_true(SMAPS_NO_LOCKS || !smaps_has(data, "lo"));
-    for (size_t i = 0; i < MIB; i++)
-        assert_int_equal(data[i], 0);
-    rfs_cache_publish(cache, piece, RFS_PUBLISH_NOTHING);
     rfs_cache_free(cache);
 }
 
@@ -488,22 +343,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reading_through_stays_small),
-        cmocka_unit_test(test_what_is_shared_outlives_a_scan),
-        cmocka_unit_test(test_a_scan_larger_than_the_budget),
-        cmocka_unit_test(test_a_loop_larger_than_the_budget),
-        cmocka_unit_test(test_protected_pieces_are_not_for_ever),
         cmocka_unit_test(test_a_reader_that_lags),
-        cmocka_unit_test(test_protected_pieces_fill_the_budget_and_no_more),
+        cmocka_unit_test(test_the_budget_is_filled_and_no_more),
         cmocka_unit_test(test_what_is_read_over_and_over_stays),
         cmocka_unit_test(test_what_waits_for_its_reader_stays),
+        cmocka_unit_test(test_what_waits_in_vain_goes),
         cmocka_unit_test(test_reading_ahead_survives_a_full_cache),
         cmocka_unit_test(test_a_passing_piece_goes_when_it_was_read),
         cmocka_unit_test(test_pieces_of_all_sizes),
-        cmocka_unit_test(test_what_waits_in_a_cut_slot_stays),
-        cmocka_unit_test(test_what_waits_in_vain_goes_with_its_slot),
-        cmocka_unit_test(test_what_waits_in_every_slot),
-        cmocka_unit_test(test_secret_pieces),
-        cmocka_unit_test(test_secret_slots_are_wiped),
+        cmocka_unit_test(test_rooms),
+        cmocka_unit_test(test_core_files),
     };
     return cmocka_run_group_tests_name("cache", tests, NULL, NULL);
 }

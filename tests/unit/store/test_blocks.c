@@ -28,8 +28,6 @@ struct maker {
     atomic_uint *calls;
 };
 
-static struct rfs_secret secret;
-
 static void fill(uint32_t file, uint32_t number, unsigned char *data, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -79,7 +77,7 @@ static void touch(struct rfs_blocks *blocks, uint32_t file, uint32_t number)
 static void test_least_recently_used(void **state)
 {
     (void)state;
-    struct rfs_blocks *blocks = rfs_blocks_new(3 * SIZE, &secret);
+    struct rfs_blocks *blocks = rfs_blocks_new(3 * SIZE);
     for (uint32_t i = 0; i < 3; i++)
         touch(blocks, 0, i);
     assert_int_equal(counted(blocks).made, 3);
@@ -106,7 +104,7 @@ static void test_sizes(void **state)
 {
     (void)state;
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    struct rfs_blocks *blocks = rfs_blocks_new(10 * page, &secret);
+    struct rfs_blocks *blocks = rfs_blocks_new(10 * page);
     struct rfs_block_held held;
     for (uint32_t i = 0; i < 200; i++) {
         const size_t bytes = 1 + i * 977 % (10 * page);
@@ -125,7 +123,7 @@ static void test_many_small(void **state)
 {
     (void)state;
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    struct rfs_blocks *blocks = rfs_blocks_new(UINT64_C(1) << 40, &secret);
+    struct rfs_blocks *blocks = rfs_blocks_new(UINT64_C(1) << 40);
     for (uint32_t i = 0; i < RFS_BLOCKS_MOST + 100; i++) {
         struct rfs_block_held held;
         struct maker maker = {.file = i, .bytes = 10};
@@ -167,7 +165,7 @@ static void test_single_flight(void **state)
     for (unsigned round = 0; round < 2; round++) {
         const int rc = round == 0 ? 0 : -EBADMSG;
         atomic_uint calls = 0;
-        struct rfs_blocks *blocks = rfs_blocks_new(SIZE, &secret);
+        struct rfs_blocks *blocks = rfs_blocks_new(SIZE);
         struct reader readers[8];
         pthread_t threads[8];
         for (unsigned i = 0; i < 8; i++) {
@@ -230,7 +228,7 @@ static void run(struct rfs_blocks *blocks, uint64_t budget, unsigned rounds, voi
 static void test_threads(void **state)
 {
     (void)state;
-    struct rfs_blocks *blocks = rfs_blocks_new(16 * SIZE, &secret);
+    struct rfs_blocks *blocks = rfs_blocks_new(16 * SIZE);
     run(blocks, 16 * SIZE, 60, read_many, 8);
     rfs_blocks_free(blocks);
 }
@@ -255,7 +253,7 @@ static void *read_own(void *arg)
 static void test_turns(void **state)
 {
     (void)state;
-    struct rfs_blocks *blocks = rfs_blocks_new(SIZE, &secret);
+    struct rfs_blocks *blocks = rfs_blocks_new(SIZE);
     run(blocks, SIZE, 2000, read_own, 4);
     assert_true(counted(blocks).made >= 4 * 4);
     assert_true(counted(blocks).made < 4 * 2000 / 4);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -237,6 +238,30 @@ static void test_memory(void **state)
     assert_int_equal(f->lines.n, 0);
 }
 
+/* In a child of nobody's that may lock nothing: a key is used all the same, which is said once. */
+static void test_memory_limit(void **state)
+{
+    struct fixture *f = *state;
+    const struct rlimit none = {0, 0};
+    struct rfs_key *key;
+    struct rfs_error err;
+    int status;
+    if (SMAPS_NO_LOCKS)
+        return;
+    assert_int_equal(load_file(f, SECRET, 32, &key, &err), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        if (setrlimit(RLIMIT_MEMLOCK, &none) != 0 || (geteuid() == 0 && setuid(65534) != 0))
+            _exit(10);
+        rfs_key_hold(key);
+        rfs_key_hold(key);
+        _exit(f->lines.n != 1 || !strstr(f->lines.last, "the key cannot be kept from the swap"));
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    rfs_key_free(key);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +273,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_standard_input, setup, teardown),
         cmocka_unit_test_setup_teardown(test_one_place, setup, teardown),
         cmocka_unit_test_setup_teardown(test_memory, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_memory_limit, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -252,7 +252,6 @@ static void each_file_is_of_a_rank(void **state)
     open_view(f);
     assert_int_equal(rfs_view_rank(f->view, file_id(f, 1)), 1);
     assert_int_equal(rfs_view_rank(f->view, RESHARD_ROOT), UINT32_MAX);
-    assert_null(rfs_view_secret(f->view));
 }
 
 int main(void)

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/pages.h"
+
+#include "base/secret.h"
+
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+#define HUGE_PAGE ((size_t)2 << 20)
+
+static atomic_bool wipes;
+
+void rfs_pages_wipe_all(void)
+{
+    atomic_store(&wipes, true);
+}
+
+void *rfs_pages_alloc(size_t bytes)
+{
+    void *at = mmap(NULL, bytes > 0 ? bytes : 1, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+        return NULL;
+    /* Both are advice. A core dump is for our own state, not for the checkpoint's content. */
+    madvise(at, bytes, MADV_DONTDUMP);
+    if (bytes >= HUGE_PAGE)
+        madvise(at, bytes, MADV_HUGEPAGE);
+    return at;
+}
+
+static void wipe(void *at, size_t bytes)
+{
+    if (atomic_load(&wipes))
+        rfs_secret_wipe(at, bytes);
+}
+
+void rfs_pages_release(void *at, size_t bytes)
+{
+    wipe(at, bytes);
+    madvise(at, bytes, MADV_DONTNEED);
+}
+
+void rfs_pages_free(void *at, size_t bytes)
+{
+    if (!at)
+        return;
+    wipe(at, bytes);
+    munmap(at, bytes > 0 ? bytes : 1);
+}

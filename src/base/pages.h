@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Allocates memory for the content of checkpoints: whole pages, which core files leave out. Once a
+ * view with a key was opened, this memory is wiped before the system gets it back.
+ *
+ * Threads: all functions.
+ */
+#pragma once
+
+#include "base/std.h"
+
+/* Has all content wiped that is freed from now on, as some of it is decrypted. */
+void rfs_pages_wipe_all(void);
+
+/*
+ * Returns zeroed memory that begins with a page, or NULL when out of memory. The system backs it
+ * when it is used, by huge pages where it is long enough for them.
+ */
+void *rfs_pages_alloc(size_t bytes);
+/* Gives a part of it, in whole pages, back to the system; its addresses stay, its content does not. */
+void rfs_pages_release(void *at, size_t bytes);
+/* Frees what rfs_pages_alloc returned for as many bytes. Does nothing with NULL. */
+void rfs_pages_free(void *at, size_t bytes);
