@@ -181,6 +181,13 @@ static int folder_of(const struct rfs_dest *dest, const char *path, bool make, b
     return folder;
 }
 
+int rfs_dest_list(const struct rfs_dest *dest, struct rfs_dir *out)
+{
+    const int fd = openat(dest->fd, ".", FOLDER_FLAGS);
+
+    return fd < 0 ? -errno : rfs_dir_of(fd, out);
+}
+
 int rfs_dest_stat(const struct rfs_dest *dest, const char *path, struct stat *st)
 {
     const char *name;
@@ -254,24 +261,19 @@ void rfs_dest_sweep(const struct rfs_dest *dest, const char *path)
         remove_stale(folder, temporary);
 }
 
-/*
- * Removes the folder of PATH, which is open as FOLDER, if it is empty and not that of the export.
- */
-static void remove_folder(int folder, const char *path)
+/* Removes the folder of PATH if it is empty and not that of the export. */
+static void remove_folder(const struct rfs_dest *dest, const char *path)
 {
-    const char *end = strrchr(path, '/');
-    const char *begin = end;
-    char name[NAME_MAX + 1];
+    const char *name;
+    RFS_FREE char *above = strdup(path);
+    char *slash = above ? strrchr(above, '/') : NULL;
 
-    while (begin && begin > path && begin[-1] != '/')
-        begin--;
-    if (!end || (size_t)(end - begin) >= sizeof name)
+    if (!slash)
         return;
-    memcpy(name, begin, (size_t)(end - begin));
-    name[end - begin] = '\0';
-    RFS_CLOSE int up = openat(folder, "..", FOLDER_FLAGS);
-    if (up >= 0)
-        unlinkat(up, name, AT_REMOVEDIR);
+    *slash = '\0';
+    RFS_CLOSE int folder = folder_of(dest, above, false, NULL, &name);
+    if (folder >= 0)
+        unlinkat(folder, name, AT_REMOVEDIR);
 }
 
 int rfs_dest_remove(const struct rfs_dest *dest, const char *path)
@@ -288,7 +290,7 @@ int rfs_dest_remove(const struct rfs_dest *dest, const char *path)
         return -EINVAL;
     if (unlinkat(folder, name, 0) != 0)
         return -errno;
-    remove_folder(folder, path);
+    remove_folder(dest, path);
     return 0;
 }
 
@@ -319,6 +321,7 @@ int rfs_dest_partial_begin(const struct rfs_dest *dest, const char *path, mode_t
     const char *name;
 
     *out = RFS_DEST_PARTIAL_NONE;
+    out->dest = dest;
     out->path = path;
     out->folder = folder_of(dest, path, true, &out->made_folder, &name);
     if (out->folder < 0)
@@ -395,7 +398,7 @@ void rfs_dest_partial_drop(struct rfs_dest_partial *partial)
 {
     if (partial->temporary && unlinkat(partial->folder, partial->temporary, 0) == 0 &&
         partial->made_folder)
-        remove_folder(partial->folder, partial->path); /* not left behind without it */
+        remove_folder(partial->dest, partial->path); /* not left behind without it */
     if (partial->fd >= 0)
         close(partial->fd);
     if (partial->folder >= 0)

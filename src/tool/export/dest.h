@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/store.h"
 #include "view/ranges.h"
 
 #include <stdatomic.h>
@@ -34,6 +35,8 @@ void rfs_dest_close(struct rfs_dest *dest);
 /* Refuses when fewer than BYTES are free there. 0, or -errno with *err filled. */
 int rfs_dest_room(const struct rfs_dest *dest, uint64_t bytes, struct rfs_error *err);
 
+/* Lists the folder. 0 or -errno. */
+int rfs_dest_list(const struct rfs_dest *dest, struct rfs_dir *out);
 /* Reads the attributes of PATH below the folder, of a link itself. 0 or -errno. */
 int rfs_dest_stat(const struct rfs_dest *dest, const char *path, struct stat *st);
 /* Opens a regular file for reading. Returns a descriptor, or -errno. */
@@ -51,10 +54,11 @@ int rfs_dest_remove(const struct rfs_dest *dest, const char *path);
 struct rfs_dest_partial {
     int folder, fd;
     bool made_folder;
-    const char *path; /* borrowed; below the folder of the export */
-    char *temporary;  /* name in its folder; owned */
+    const struct rfs_dest *dest; /* borrowed, as the path */
+    const char *path;            /* path below the folder of the export */
+    char *temporary;             /* name in its folder; owned */
 };
-#define RFS_DEST_PARTIAL_NONE ((struct rfs_dest_partial){-1, -1, false, NULL, NULL})
+#define RFS_DEST_PARTIAL_NONE ((struct rfs_dest_partial){.folder = -1, .fd = -1})
 
 /* Creates the temporary of PATH, and the folders above it. 0, or -errno with *err filled. */
 int rfs_dest_partial_begin(const struct rfs_dest *dest, const char *path, mode_t mode,

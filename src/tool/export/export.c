@@ -240,16 +240,11 @@ static int export_all(struct rfs_export *export, struct rfs_error *err)
     rc = rc ?: rfs_export_read_manifests(export, err);
     if (rc == 0 && options->verify)
         return rfs_export_verify(export, err);
-    rc = rc ?: compare_copies(export, err)
-             ?: begin_manifest(export, err)
-             ?: rfs_export_check(export, err);
-    for (size_t i = 0; rc == 0 && i < export->files.n; i++) {
-        const struct rfs_export_file *file = &export->files.data[i];
-        const bool kept = rfs_export_is_mine(export, file) && file->todo == RFS_EXPORT_KEEP;
-        export->files_kept += kept;
-        export->bytes_kept += kept ? file->size : 0;
-    }
-    return rc ?: check_room(export, err) ?: write_files(export, err);
+    return rc ?: compare_copies(export, err)
+              ?: begin_manifest(export, err)
+              ?: rfs_export_check(export, err)
+              ?: check_room(export, err)
+              ?: write_files(export, err);
 }
 
 static int set_up(struct rfs_export *export, struct rfs_error *err)

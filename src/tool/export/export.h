@@ -135,11 +135,12 @@ int rfs_export_made_of(const struct rfs_export *export, const struct rfs_export_
                        struct rfs_hash *out);
 
 /*
- * Sets *out to the XXH3-128 of a file of SIZE bytes in the folder; counts the bytes as progress. 0,
- * -errno, or -EINVAL for another size.
+ * Sets *out to the XXH3-128 of a file of SIZE bytes in the folder, and compares it with the view's
+ * file AS, unless that is NULL; counts the bytes as progress. 0, -EINVAL for another size or other
+ * bytes, or another -errno with *err filled.
  */
-int rfs_export_hash(struct rfs_export *export, const char *path, uint64_t size,
-                    struct rfs_hash *out);
+int rfs_export_sum(struct rfs_export *export, const char *path, uint64_t size,
+                   const struct rfs_export_file *as, struct rfs_hash *out, struct rfs_error *err);
 
 /* Fails as the view does where a source fails. Returns CODE, with *err filled. */
 int rfs_export_source_failed(struct rfs_export *export, const struct rfs_export_file *file,

@@ -24,7 +24,6 @@
 #include "tool/common/tool.h"
 #include "view/ranges.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -40,26 +39,21 @@
 static int sort_out(struct rfs_export *export, struct rfs_error *err)
 {
     struct rfs_manifest *known = &export->known;
-    struct rfs_manifest shown;
-    int rc = rfs_manifest_init(&shown, RFS_MANIFEST_FILES);
+    struct rfs_manifest all = *known;
+    int rc = rfs_manifest_init(known, RFS_MANIFEST_FILES);
 
-    for (uint32_t i = 0; rc == 0 && i < known->entries.n; i++) {
-        const char *path = rfs_intern_text(known->names, i);
+    known->source = RFS_STEAL(all.source);
+    known->options = RFS_STEAL(all.options);
+    known->task = all.task;
+    known->tasks = all.tasks;
+    known->total_files = all.total_files;
+    for (uint32_t i = 0; rc == 0 && i < all.entries.n; i++) {
+        const char *path = rfs_intern_text(all.names, i);
         const bool is_shown = rfs_intern_find(export->shown_paths, path, strlen(path)) != RFS_NO_ID;
-        rc = rfs_manifest_put(is_shown ? &shown : &export->stale, path, &known->entries.data[i]);
+        rc = rfs_manifest_put(is_shown ? known : &export->stale, path, &all.entries.data[i]);
     }
-    if (rc) {
-        rfs_manifest_free(&shown);
-        return rfs_fail_memory(err);
-    }
-    shown.source = RFS_STEAL(known->source);
-    shown.options = RFS_STEAL(known->options);
-    shown.task = known->task;
-    shown.tasks = known->tasks;
-    shown.total_files = known->total_files;
-    rfs_manifest_free(known);
-    *known = shown;
-    return 0;
+    rfs_manifest_free(&all);
+    return rc ? rfs_fail_memory(err) : 0;
 }
 
 bool rfs_export_is_stale(const struct rfs_export *export, uint32_t i)
@@ -124,118 +118,89 @@ static bool is_of(const char *name, uint32_t tasks)
 
 unsigned rfs_export_other_manifests(const struct rfs_export *export, uint32_t tasks, bool remove)
 {
-    const int fd = openat(export->dest.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    RFS_CLOSE_DIR struct rfs_dir dir = {0};
     unsigned n = 0;
 
-    if (!dir && fd >= 0)
-        close(fd);
-    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+    if (rfs_dest_list(&export->dest, &dir))
+        return 0;
+    for (const struct dirent *entry; (entry = rfs_dir_next(&dir));) {
         if (!rfs_manifest_is_name(entry->d_name) || is_of(entry->d_name, tasks))
             continue;
         n++;
         if (remove)
             unlinkat(export->dest.fd, entry->d_name, 0);
     }
-    if (dir)
-        closedir(dir);
     return n;
 }
 
 /* ---- reading the files that are there -------------------------------------------------------- */
 
-/* Uses the next bytes of a file that is there. 0 or -errno. */
-typedef int piece_fn(void *ctx, const unsigned char *bytes, size_t size, uint64_t offset);
+/* A file that is read, and what it is compared with. */
+struct reading {
+    struct rfs_export *export;
+    unsigned char *bytes, *want; /* [BUFFER] */
+    reshard_reader *reader;      /* the view's file; NULL: none */
+    int source_failed;           /* the -errno of the view, if it is at fault */
+};
 
-/*
- * Calls fn for the bytes of a file of SIZE bytes, in order. 0, -errno, or -EINVAL for another size.
- */
-static int for_each_piece(struct rfs_export *export, const char *path, uint64_t size, piece_fn *fn,
-                          void *ctx)
+/* Returns 0, or -EINVAL when the view's file has other bytes, or another -errno. */
+static int compare(struct reading *reading, size_t size, uint64_t offset)
 {
-    struct stat st;
-    RFS_CLOSE int fd = rfs_dest_open(&export->dest, path);
-    unsigned char *buffer = fd < 0 ? NULL : rfs_pages_alloc(BUFFER);
-    int rc = fd < 0 ? fd : buffer ? 0 : -ENOMEM;
+    const ssize_t n = reshard_reader_pread(reading->reader, reading->want, size, offset);
 
-    if (rc == 0 && fstat(fd, &st) != 0)
-        rc = -errno;
-    else if (rc == 0 && (uint64_t)st.st_size != size)
-        rc = -EINVAL;
-    for (uint64_t at = 0; rc == 0 && at < size; at += BUFFER) {
-        const size_t n = (size_t)rfs_min_u64(BUFFER, size - at);
-        rc = rfs_tool_stopped() ? -EINTR : rfs_io_pread_all(fd, buffer, n, at);
-        if (rc == -ENODATA) /* it was cut off meanwhile */
-            rc = -EINVAL;
-        if (rc == 0)
-            rc = fn(ctx, buffer, n, at);
-        rfs_progress_add(&export->progress, n);
-        rfs_progress_tick(&export->progress);
-    }
-    rfs_pages_free(buffer, BUFFER);
-    return rc;
+    if (n < 0)
+        return reading->source_failed = (int)n;
+    return (size_t)n == size && memcmp(reading->bytes, reading->want, size) == 0 ? 0 : -EINVAL;
 }
 
-static int add_to_hash(void *ctx, const unsigned char *bytes, size_t size, uint64_t offset)
+/* Reads a file of SIZE bytes. 0, -errno, or -EINVAL for another size or other bytes. */
+static int read_all(struct reading *reading, const char *path, uint64_t size, struct rfs_hash *out)
 {
-    (void)offset;
-    XXH3_128bits_update(ctx, bytes, size);
-    return 0;
-}
-
-int rfs_export_hash(struct rfs_export *export, const char *path, uint64_t size,
-                    struct rfs_hash *out)
-{
+    struct rfs_progress *progress = &reading->export->progress;
+    RFS_CLOSE int fd = rfs_dest_open(&reading->export->dest, path);
     XXH3_state_t state;
+    struct stat st;
+    int rc = fd < 0                         ? fd
+             : fstat(fd, &st) != 0          ? -errno
+             : (uint64_t)st.st_size != size ? -EINVAL
+                                            : 0;
 
     XXH3_128bits_reset(&state);
-    const int rc = for_each_piece(export, path, size, add_to_hash, &state);
+    for (uint64_t at = 0; rc == 0 && at < size; at += BUFFER) {
+        const size_t n = (size_t)rfs_min_u64(BUFFER, size - at);
+        rc = rfs_tool_stopped() ? -EINTR : rfs_io_pread_all(fd, reading->bytes, n, at);
+        if (rc == -ENODATA) /* it was cut off meanwhile */
+            rc = -EINVAL;
+        if (rc == 0 && reading->reader)
+            rc = compare(reading, n, at);
+        if (rc == 0)
+            XXH3_128bits_update(&state, reading->bytes, n);
+        rfs_progress_add(progress, n);
+        rfs_progress_tick(progress);
+    }
     *out = rfs_hash_of(&state);
     return rc;
 }
 
-/* ---- comparing it with the view -------------------------------------------------------------- */
-
-struct comparison {
-    reshard_reader *reader;
-    unsigned char *buffer;
-    XXH3_state_t state;
-    int source_failed; /* the -errno of the view, if it is at fault */
-};
-
-static int compare_piece(void *ctx, const unsigned char *bytes, size_t size, uint64_t offset)
+int rfs_export_sum(struct rfs_export *export, const char *path, uint64_t size,
+                   const struct rfs_export_file *as, struct rfs_hash *out, struct rfs_error *err)
 {
-    struct comparison *c = ctx;
-    const ssize_t n = reshard_reader_pread(c->reader, c->buffer, size, offset);
+    struct reading reading = {.export = export, .bytes = rfs_pages_alloc(2 * BUFFER)};
+    int rc = 0;
 
-    if (n < 0) {
-        c->source_failed = (int)n;
-        return (int)n;
-    }
-    XXH3_128bits_update(&c->state, bytes, size);
-    return (size_t)n == size && memcmp(bytes, c->buffer, size) == 0 ? 0 : -EINVAL;
-}
-
-/* Compares a file with the view: 0, -EINVAL when it differs, or another -errno with *err filled. */
-static int compare(struct rfs_export *export, const struct rfs_export_file *file,
-                   struct rfs_hash *hash, struct rfs_error *err)
-{
-    struct comparison c = {.buffer = rfs_pages_alloc(BUFFER)};
-    int rc = c.buffer ? reshard_reader_open(export->view, file->id, &c.reader) : -ENOMEM;
-
-    XXH3_128bits_reset(&c.state);
-    if (rc)
-        c.source_failed = rc;
-    else
-        rc = for_each_piece(export, file->path, file->size, compare_piece, &c);
-    reshard_reader_close(c.reader);
-    rfs_pages_free(c.buffer, BUFFER);
-    *hash = rfs_hash_of(&c.state);
-    if (c.source_failed)
-        return rfs_export_source_failed(export, file, c.source_failed, err);
-    if (rc && rc != -EINVAL)
-        rfs_dest_failed(&export->dest, file->path, "cannot be read", -rc, err);
-    return rc;
+    if (!reading.bytes)
+        return rfs_fail_memory(err);
+    reading.want = reading.bytes + BUFFER;
+    if (as)
+        rc = reading.source_failed = reshard_reader_open(export->view, as->id, &reading.reader);
+    rc = rc ?: read_all(&reading, path, size, out);
+    reshard_reader_close(reading.reader);
+    rfs_pages_free(reading.bytes, 2 * BUFFER);
+    if (reading.source_failed)
+        return rfs_export_source_failed(export, as, rc, err);
+    return rc == 0 || rc == -EINVAL
+               ? rc
+               : rfs_dest_failed(&export->dest, path, "cannot be read", -rc, err);
 }
 
 /* ---- one file -------------------------------------------------------------------------------- */
@@ -265,6 +230,8 @@ static int keep(struct rfs_export *export, struct rfs_export_file *file,
     rfs_dest_sweep(&export->dest, file->path);
     rfs_progress_file(&export->progress);
     pthread_mutex_lock(&export->saver.lock);
+    export->files_kept++;
+    export->bytes_kept += file->size;
     const int rc = rfs_manifest_put(&export->saver.manifest, file->path, entry);
     pthread_mutex_unlock(&export->saver.lock);
     return rc ? rfs_fail_memory(err) : 0;
@@ -277,9 +244,9 @@ static int check_known(struct rfs_export *export, struct rfs_export_file *file,
 
     if (export->options->trust)
         return keep(export, file, entry, err);
-    const int rc = rfs_export_hash(export, file->path, file->size, &hash);
+    const int rc = rfs_export_sum(export, file->path, file->size, NULL, &hash, err);
     if (rc && rc != -EINVAL)
-        return rfs_dest_failed(&export->dest, file->path, "cannot be read", -rc, err);
+        return rc;
     return rc == 0 && rfs_hash_equal(hash, entry->hash)
                ? keep(export, file, entry, err)
                : refuse(export, file, "has other bytes than its manifest says", err);
@@ -290,7 +257,7 @@ static int check_unknown(struct rfs_export *export, struct rfs_export_file *file
 {
     if (export->options->force)
         return refuse(export, file, "", err);
-    const int rc = compare(export, file, &entry->hash, err);
+    const int rc = rfs_export_sum(export, file->path, file->size, file, &entry->hash, err);
     if (rc == -EINVAL)
         return refuse(export, file, "differs from the new content", err);
     entry->written_ms = rfs_manifest_now();
@@ -382,19 +349,14 @@ static int read_manifest(struct rfs_export *export, const char *name, struct rfs
 static int read_manifests(struct rfs_export *export, bool *others, unsigned *manifests,
                           struct rfs_error *err)
 {
-    const int fd = openat(export->dest.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    int rc = 0;
+    RFS_CLOSE_DIR struct rfs_dir dir = {0};
+    int rc = rfs_dest_list(&export->dest, &dir);
 
     *others = false;
     *manifests = 0;
-    if (!dir) {
-        rc = rfs_dest_failed(&export->dest, "", "the folder cannot be listed", errno, err);
-        if (fd >= 0)
-            close(fd);
-        return rc;
-    }
-    for (struct dirent *entry; rc == 0 && (entry = readdir(dir));) {
+    if (rc)
+        return rfs_dest_failed(&export->dest, "", "the folder cannot be listed", -rc, err);
+    for (const struct dirent *entry; rc == 0 && (entry = rfs_dir_next(&dir));) {
         const char *name = entry->d_name;
         if (rfs_manifest_is_name(name)) {
             ++*manifests;
@@ -405,7 +367,6 @@ static int read_manifests(struct rfs_export *export, bool *others, unsigned *man
             *others = true;
         }
     }
-    closedir(dir);
     return rc;
 }
 

@@ -56,7 +56,7 @@ static const char *read_file(struct rfs_export *export, const char *path,
                              const struct rfs_manifest_entry *entry)
 {
     struct rfs_hash hash;
-    const int rc = rfs_export_hash(export, path, entry->size, &hash);
+    const int rc = rfs_export_sum(export, path, entry->size, NULL, &hash, NULL);
 
     switch (rc) {
     case 0:
@@ -73,25 +73,6 @@ static const char *read_file(struct rfs_export *export, const char *path,
     }
 }
 
-static bool is_my_entry(const struct rfs_export *export, size_t i)
-{
-    return i % export->task.count == export->task.number;
-}
-
-/* Verifies an entry of the manifests. */
-static int verify_entry(void *ctx, size_t i)
-{
-    struct verifying *verifying = ctx;
-    struct rfs_export *export = verifying->export;
-    const char *path = rfs_intern_text(export->known.names, (uint32_t)i);
-    const struct rfs_manifest_entry *entry = &export->known.entries.data[i];
-
-    if (is_my_entry(export, i))
-        report(verifying, path, entry->size, read_file(export, path, entry));
-    return 0;
-}
-
-/* Verifies a file of the view. */
 static int verify_file(void *ctx, size_t i)
 {
     struct verifying *verifying = ctx;
@@ -105,13 +86,30 @@ static int verify_file(void *ctx, size_t i)
         return 0;
     if (!entry)
         wrong = "it is not in the manifest";
-    else if (rfs_export_made_of(export, file, &made_of))
+    else if (export->view && rfs_export_made_of(export, file, &made_of))
         return -ENOMEM;
-    else if (entry->size != file->size || !rfs_hash_equal(entry->made_of, made_of))
+    else if (export->view &&
+             (entry->size != file->size || !rfs_hash_equal(entry->made_of, made_of)))
         wrong = "it was made from other sources, or with other options";
     else
         wrong = read_file(export, file->path, entry);
     report(verifying, file->path, file->size, wrong);
+    return 0;
+}
+
+/* Takes the files of the manifests for those of a view. 0 or -ENOMEM. */
+static int take_entries(struct rfs_export *export)
+{
+    for (uint32_t i = 0; i < export->known.entries.n; i++) {
+        char *path = strdup(rfs_intern_text(export->known.names, i));
+        const struct rfs_export_file file = {.path = path,
+                                             .size = export->known.entries.data[i].size,
+                                             .task = i % export->task.count};
+        if (!path || !RFS_PUSH(&export->files, file)) {
+            free(path);
+            return -ENOMEM;
+        }
+    }
     return 0;
 }
 
@@ -135,38 +133,31 @@ static void merge(struct rfs_export *export)
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
-static uint64_t all_bytes(const struct rfs_export *export)
-{
-    uint64_t sum = 0;
-
-    if (!export->view)
-        for (size_t i = 0; i < export->known.entries.n; i++)
-            sum += is_my_entry(export, i) ? export->known.entries.data[i].size : 0;
-    for (size_t i = 0; i < export->files.n; i++)
-        sum += rfs_export_is_mine(export, &export->files.data[i]) ? export->files.data[i].size : 0;
-    return sum;
-}
-
 int rfs_export_verify(struct rfs_export *export, struct rfs_error *err)
 {
     struct verifying verifying = {.export = export, .lock = PTHREAD_MUTEX_INITIALIZER};
     const struct rfs_manifest *known = &export->known;
-    const size_t n = export->view ? export->files.n : known->entries.n;
+    uint64_t bytes = 0;
 
     if (export->dest.fd < 0)
         return rfs_dest_failed(&export->dest, "", "cannot be verified", ENOENT, err);
-    if (known->total_files == 0 && known->entries.n == 0 && n == 0)
+    if (known->total_files == 0 && known->entries.n == 0 && export->files.n == 0)
         return rfs_fail(err, -ENOENT, RFS_IN(export->dest.path), "the folder of an export",
                         "there is no manifest to verify it by");
+    if (!export->view && take_entries(export))
+        return rfs_fail_memory(err);
     struct rfs_pool *pool = rfs_pool_new(export->threads - 1);
     if (!pool)
         return rfs_fail_memory(err);
-    rfs_progress_begin(&export->progress, "verifying", all_bytes(export), n);
-    const int rc = rfs_pool_for(pool, n, export->view ? verify_file : verify_entry, &verifying);
+    for (size_t i = 0; i < export->files.n; i++)
+        bytes +=
+            rfs_export_is_mine(export, &export->files.data[i]) ? export->files.data[i].size : 0;
+    rfs_progress_begin(&export->progress, "verifying", bytes, export->files.n);
+    const int rc = rfs_pool_for(pool, export->files.n, verify_file, &verifying);
     rfs_pool_free(pool);
     rfs_progress_end(&export->progress);
     for (uint32_t i = 0; i < export->stale.entries.n; i++)
-        if (is_my_entry(export, i) && rfs_export_is_stale(export, i))
+        if (i % export->task.count == export->task.number && rfs_export_is_stale(export, i))
             report(&verifying, rfs_intern_text(export->stale.names, i), 0,
                    "it is of another export");
     export->files_kept = verifying.good;
