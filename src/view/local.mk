@@ -3,6 +3,8 @@ librfs_la_SOURCES += \
 	src/view/dcp.c \
 	src/view/dcp.h \
 	src/view/entries.c \
+	src/view/explained.c \
+	src/view/explained.h \
 	src/view/filename.c \
 	src/view/filename.h \
 	src/view/flat_view.c \
@@ -26,8 +28,6 @@ librfs_la_SOURCES += \
 	src/view/objects.h \
 	src/view/planned.c \
 	src/view/planned.h \
-	src/view/plans.c \
-	src/view/plans.h \
 	src/view/ranges.c \
 	src/view/ranges.h \
 	src/view/read.c \

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command, and its output as text and as JSON. */
-#include "tool/explain/explained.h"
-
+/*
+ * `reshard explain`: the command, and its output as text and as JSON. What lasts of many slices are
+ * lines of output, or the sums of source_bytes.h.
+ */
 #include "base/cleanup.h"
 #include "base/json_write.h"
 #include "base/order.h"
+#include "base/progress.h"
+#include "base/settings.h"
 #include "base/text.h"
-#include "formats/chunks/chunks.h"
+#include "tool/common/args.h"
 #include "tool/common/command.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
@@ -14,22 +17,20 @@
 #include "tool/explain/source_bytes.h"
 #include "view/whole_tensors.h"
 
-/* Returns how many files a destination rank depends on. */
-static uint32_t files_of(const struct rfs_explain *explain, uint32_t rank)
-{
-    return explain->parts ? explain->n_sources
-                          : rfs_planner_ready(explain->plans.planner, rank)->n_sources;
-}
+/* The command line, and the view. */
+struct explain {
+    const char *source, *param, *svg; /* borrowed; param and svg may be NULL */
+    struct rfs_settings options;      /* options of the view */
+    int64_t rank;                     /* --rank; -1: none */
+    struct rfs_ranks ranks;           /* --ranks, or the one of --rank */
+    bool one;                         /* --rank is given: its slice is explained in full */
+    bool json;
 
-/* Returns the path of a source file below the source's folder. */
-static const char *path_of(const struct rfs_explain *explain, uint32_t file)
-{
-    const char *path = rfs_files_path(rfs_catalog_files(explain->plans.catalog), file);
-    const char *root = rfs_catalog_path(explain->plans.catalog);
-    const size_t n = strlen(root);
-
-    return strncmp(path, root, n) == 0 && path[n] == '/' ? path + n + 1 : path;
-}
+    reshard_view *opened;
+    struct rfs_explained_view view;
+    uint32_t *selected; /* the view's; owned */
+    struct rfs_progress progress;
+};
 
 /* ---- source ranks ---------------------------------------------------------------------------- */
 
@@ -50,22 +51,14 @@ static uint32_t *ranks_of(const struct rfs_explain_sources *sources, size_t *n)
     return ranks;
 }
 
-/*
- * Returns the other source ranks whose file holds a piece's slice in that way, ascending,
- * malloc'ed; hfai's parts have none.
- */
-static uint32_t *other_holders(const struct rfs_explain *explain, const struct rfs_explained *slice,
+/* Returns the other source ranks whose file holds a piece's slice in that way, malloc'ed. */
+static uint32_t *other_holders(const struct explain *explain, const struct rfs_explained *slice,
                                const struct rfs_piece_trace *piece, enum rfs_holding holding,
                                size_t *n)
 {
-    const struct rfs_trace *trace = &slice->trace;
-    uint32_t *ranks = rfs_printed_memory(calloc((size_t)trace->devices + 1, sizeof *ranks));
+    uint32_t *ranks = rfs_printed_memory(calloc((size_t)slice->trace.devices + 1, sizeof *ranks));
 
-    *n = 0;
-    for (uint32_t rank = trace->base; rank < trace->base + trace->devices; rank++)
-        if (rank != piece->rank &&
-            rfs_trace_holding(explain->plans.planner, slice->target, trace, piece, rank) == holding)
-            ranks[(*n)++] = rank;
+    *n = rfs_explained_holders(&explain->view, slice, piece, holding, ranks);
     return ranks;
 }
 
@@ -73,7 +66,7 @@ static uint32_t *other_holders(const struct rfs_explain *explain, const struct r
 
 /* The output in the making. */
 struct report {
-    struct rfs_explain *explain;
+    struct explain *explain;
     struct rfs_explain_bytes totals;
     struct rfs_table table;     /* of people */
     struct rfs_json_write json; /* of scripts */
@@ -85,7 +78,7 @@ static int take_slice(void *ctx, const struct rfs_explained *slice, struct rfs_e
 {
     struct report *report = ctx;
 
-    if (!rfs_explain_bytes_add(&report->totals, report->explain, slice))
+    if (!rfs_explain_bytes_add(&report->totals, &report->explain->view, slice))
         return rfs_fail_memory(err);
     report->print(report, slice);
     report->n++;
@@ -98,8 +91,31 @@ static int print_each(struct report *report,
                       struct rfs_error *err)
 {
     report->print = print;
-    return rfs_explain_each(report->explain, take_slice, report, err)
+    return rfs_explained_each(&report->explain->view, take_slice, report, err)
                ?: (rfs_explain_bytes_next(&report->totals) ? 0 : rfs_fail_memory(err));
+}
+
+static bool count_slice(void *ctx, const struct rfs_explained *slice, uint64_t times)
+{
+    struct report *report = ctx;
+
+    report->totals.times = times;
+    return rfs_explain_bytes_add(&report->totals, &report->explain->view, slice);
+}
+
+static bool end_parameter(void *ctx)
+{
+    struct report *report = ctx;
+
+    return rfs_explain_bytes_next(&report->totals);
+}
+
+/* Counts all parameters of the selected ranks. */
+static int count_all(struct report *report, struct rfs_error *err)
+{
+    const struct rfs_explained_taker taker = {count_slice, end_parameter, report};
+
+    return rfs_explained_all(&report->explain->view, &taker, err);
 }
 
 /* ---- text: cells ----------------------------------------------------------------------------- */
@@ -154,7 +170,7 @@ static void print_side(const char *title, const struct rfs_explained_side *side)
     putchar('\n');
 }
 
-static void print_head(const struct rfs_explain *explain, const struct rfs_explained *slice)
+static void print_head(const struct explain *explain, const struct rfs_explained *slice)
 {
     uint64_t bytes =
         slice->copied ? slice->type->bytes : rfs_dtype_bytes((enum rfs_dtype)slice->type->dtype);
@@ -173,7 +189,7 @@ static void print_head(const struct rfs_explain *explain, const struct rfs_expla
     }
     if (slice->shown->dtype != slice->type->dtype)
         printf("%-12s %s\n", "converted to", rfs_dtype_name((enum rfs_dtype)slice->shown->dtype));
-    if (explain->parts && !slice->copied)
+    if (explain->view.in_parts && !slice->copied)
         printf("%-12s a row of %" PRIu64 " elements\n", "cut as", slice->whole[0]);
     print_side("source", &slice->source);
     print_side("destination", &slice->destination);
@@ -190,11 +206,11 @@ static void print_boxes(const struct rfs_explained *slice, const char *before, c
     }
 }
 
-static void print_shown(const struct rfs_explain *explain, const struct rfs_explained *slice)
+static void print_shown(const struct explain *explain, const struct rfs_explained *slice)
 {
     char title[32];
 
-    snprintf(title, sizeof title, explain->parts ? "part %u" : "rank_%u", slice->rank);
+    snprintf(title, sizeof title, explain->view.in_parts ? "part %u" : "rank_%u", slice->rank);
     printf("%-12s ", title);
     print_boxes(slice, "", ", ");
     printf("%s%s ", slice->boxes.n > 0 ? ": " : "",
@@ -206,11 +222,11 @@ static void print_shown(const struct rfs_explain *explain, const struct rfs_expl
     putchar('\n');
 }
 
-static void add_range(struct rfs_table *table, const struct rfs_explain *explain,
+static void add_range(struct rfs_table *table, const struct explain *explain,
                       const struct rfs_explained *slice, const struct rfs_piece_trace *piece,
                       const struct rfs_explain_range *range, bool first)
 {
-    const struct rfs_type *source = rfs_catalog_type(explain->plans.catalog, piece->type);
+    const struct rfs_type *source = rfs_explained_type(&explain->view, piece);
     char times[RFS_MAX_DIMS * 24] = "1";
     char every[RFS_MAX_DIMS * 24] = "";
     uint64_t bytes = range->run;
@@ -239,7 +255,7 @@ static void add_range(struct rfs_table *table, const struct rfs_explain *explain
 }
 
 /* Prints the other ranks that hold a piece's slice in that way. */
-static void print_others(const struct rfs_explain *explain, const struct rfs_explained *slice,
+static void print_others(const struct explain *explain, const struct rfs_explained *slice,
                          const struct rfs_piece_trace *piece, enum rfs_holding holding,
                          const char *before, const char *after)
 {
@@ -254,7 +270,7 @@ static void print_others(const struct rfs_explain *explain, const struct rfs_exp
 /*
  * Prints the file of each source rank that gives something, who else has it, and why it was chosen.
  */
-static void print_providers(const struct rfs_explain *explain, const struct rfs_explained *slice)
+static void print_providers(const struct explain *explain, const struct rfs_explained *slice)
 {
     for (size_t i = 0; i < slice->trace.n; i++) {
         const struct rfs_piece_trace *piece = &slice->trace.pieces[i];
@@ -264,8 +280,8 @@ static void print_providers(const struct rfs_explain *explain, const struct rfs_
             seen = slice->trace.pieces[k].rank == piece->rank;
         if (seen)
             continue;
-        printf("%s %u  %s", explain->words->source, piece->rank,
-               path_of(explain, piece->block.file));
+        printf("%s %u  %s", explain->view.words->source, piece->rank,
+               rfs_explained_path(&explain->view, piece->block.file));
         print_others(explain, slice, piece, RFS_HOLDS, "; the same is on ", "");
         print_others(explain, slice, piece, RFS_HOLDS_BARE, "; left out by ", "");
         print_others(explain, slice, piece, RFS_HOLDS_LOST, "; ", " has no file");
@@ -276,23 +292,24 @@ static void print_providers(const struct rfs_explain *explain, const struct rfs_
 }
 
 /* Prints "2 pieces from 2 source ranks, 36864 bytes". */
-static void print_sum(const struct rfs_explain *explain, size_t pieces,
+static void print_sum(const struct explain *explain, size_t pieces,
                       const struct rfs_explain_sources *sources)
 {
     size_t n;
 
     free(ranks_of(sources, &n)); /* n is needed, the list is not */
     printf("\n%zu piece%s from %zu source %s, %" PRIu64 " bytes%s\n", pieces,
-           pieces == 1 ? "" : "s", n, n == 1 ? explain->words->source : explain->words->sources,
+           pieces == 1 ? "" : "s", n,
+           n == 1 ? explain->view.words->source : explain->view.words->sources,
            rfs_explain_sources_bytes(sources),
-           explain->plans.keyed ? "; offsets are those of the decrypted content" : "");
+           explain->view.keyed ? "; offsets are those of the decrypted content" : "");
 }
 
 static void print_slice(struct report *report, const struct rfs_explained *slice)
 {
-    const struct rfs_explain *explain = report->explain;
+    const struct explain *explain = report->explain;
     const struct rfs_column columns[] = {
-        {explain->words->from, RFS_CELL_NUMBER},
+        {explain->view.words->from, RFS_CELL_NUMBER},
         {"of the tensor", RFS_CELL_TEXT},
         {"of its slice", RFS_CELL_TEXT},
         {"to", RFS_CELL_TEXT},
@@ -346,10 +363,10 @@ static void list_slice(struct report *report, const struct rfs_explained *slice)
 }
 
 /* Prints the bytes that the ranks take together, each source byte once. */
-static void print_together(const struct rfs_explain *explain,
-                           const struct rfs_explain_bytes *totals, size_t ranks)
+static void print_together(const struct explain *explain, const struct rfs_explain_bytes *totals,
+                           size_t ranks)
 {
-    const struct rfs_explain_words *words = explain->words;
+    const struct rfs_explained_words *words = explain->view.words;
     const uint64_t once = rfs_explain_sources_bytes(&totals->together);
     uint64_t all = 0;
     char size[RFS_TEXT_AMOUNT];
@@ -371,13 +388,13 @@ static void print_together(const struct rfs_explain *explain,
 
 static int print_slices(struct report *report, struct rfs_error *err)
 {
-    struct rfs_explain *explain = report->explain;
+    struct explain *explain = report->explain;
     const struct rfs_column columns[] = {
-        {explain->words->one, RFS_CELL_NUMBER},
+        {explain->view.words->one, RFS_CELL_NUMBER},
         {"slice", RFS_CELL_TEXT},
         {"shape", RFS_CELL_JSON},
         {"bytes", RFS_CELL_NUMBER},
-        {explain->words->from_many, RFS_CELL_TEXT},
+        {explain->view.words->from_many, RFS_CELL_TEXT},
         {"source bytes", RFS_CELL_NUMBER},
     };
 
@@ -393,11 +410,10 @@ static int print_slices(struct report *report, struct rfs_error *err)
 
 /* ---- all parameters -------------------------------------------------------------------------- */
 
-static void print_files(const struct rfs_explain *explain,
-                        const struct rfs_explain_sources *sources)
+static void print_files(const struct explain *explain, const struct rfs_explain_sources *sources)
 {
     const struct rfs_column columns[] = {
-        {explain->words->from, RFS_CELL_NUMBER},
+        {explain->view.words->from, RFS_CELL_NUMBER},
         {"file", RFS_CELL_TEXT},
         {"bytes", RFS_CELL_NUMBER},
     };
@@ -405,7 +421,7 @@ static void print_files(const struct rfs_explain *explain,
 
     for (size_t i = 0; i < sources->n; i++) {
         rfs_table_u64(&table, sources->data[i].rank);
-        rfs_table_text(&table, path_of(explain, sources->data[i].file));
+        rfs_table_text(&table, rfs_explained_path(&explain->view, sources->data[i].file));
         rfs_table_u64(&table, sources->data[i].bytes);
     }
     putchar('\n');
@@ -414,56 +430,55 @@ static void print_files(const struct rfs_explain *explain,
 
 static int print_ranks(struct report *report, struct rfs_error *err)
 {
-    struct rfs_explain *explain = report->explain;
+    struct explain *explain = report->explain;
     struct rfs_table *table = &report->table;
     const struct rfs_column columns[] = {
-        {explain->words->one, RFS_CELL_NUMBER},
+        {explain->view.words->one, RFS_CELL_NUMBER},
         {"parameters", RFS_CELL_NUMBER},
         {"bytes", RFS_CELL_NUMBER},
         {"files", RFS_CELL_NUMBER},
-        {explain->words->from_many, RFS_CELL_TEXT},
+        {explain->view.words->from_many, RFS_CELL_TEXT},
         {"source bytes", RFS_CELL_NUMBER},
     };
-    const int rc = rfs_explain_bytes_add_all(&report->totals, explain, err);
+    const int rc = count_all(report, err);
 
     if (rc)
         return rc;
     RFS_TABLE_DESCRIBE(table, columns);
-    for (size_t i = 0; i < explain->n_selected; i++) {
+    for (size_t i = 0; i < explain->view.n_selected; i++) {
         const struct rfs_explain_bytes_rank *rank = &report->totals.ranks[i];
-        rfs_table_u64(table, explain->selected[i]);
+        rfs_table_u64(table, explain->view.selected[i]);
         rfs_table_u64(table, rank->parameters);
         rfs_table_u64(table, rank->shown_bytes);
-        rfs_table_u64(table, files_of(explain, explain->selected[i]));
+        rfs_table_u64(table, rfs_explained_files(&explain->view, explain->view.selected[i]));
         add_sources(table, &rank->sources);
     }
     rfs_table_print(table, stdout);
     /* The files of one rank, or of a node. */
     if (explain->ranks.n > 0)
         print_files(explain, &report->totals.together);
-    print_together(explain, &report->totals, explain->n_selected);
+    print_together(explain, &report->totals, explain->view.n_selected);
     return 0;
 }
 
 /* ---- a slice that conversion rules make ------------------------------------------------------ */
 
-static void print_made_piece(const struct rfs_explain *explain, const struct rfs_explained *slice,
+static void print_made_piece(const struct explain *explain, const struct rfs_explained *slice,
                              const struct rfs_piece_trace *piece)
 {
     char size[RFS_TEXT_AMOUNT];
 
     fputs("    ", stdout);
-    rfs_explained_put_place(stdout, explain, slice, piece, RFS_MADE);
-    printf(" is %s ", rfs_catalog_name(explain->plans.catalog,
-                                       rfs_explained_source(explain, slice, piece)->name));
-    rfs_explained_put_place(stdout, explain, slice, piece, RFS_SOURCE);
-    printf(" in %s, %s\n", path_of(explain, piece->block.file),
+    rfs_explained_put_place(stdout, &explain->view, slice, piece, RFS_MADE);
+    printf(" is %s ", rfs_explained_name(&explain->view, slice, piece));
+    rfs_explained_put_place(stdout, &explain->view, slice, piece, RFS_SOURCE);
+    printf(" in %s, %s\n", rfs_explained_path(&explain->view, piece->block.file),
            rfs_text_amount(rfs_explain_block_bytes(&piece->block), size));
 }
 
 static void print_made_slice(struct report *report, const struct rfs_explained *slice)
 {
-    const struct rfs_explain *explain = report->explain;
+    const struct explain *explain = report->explain;
 
     printf("rank_%" PRIu32 ": %s ", slice->rank, slice->shown_name);
     rfs_show_dims(stdout, slice->shown->ndim, slice->shown->dims);
@@ -480,11 +495,11 @@ static void print_made_slice(struct report *report, const struct rfs_explained *
 
 static int print_text(struct report *report, struct rfs_error *err)
 {
-    struct rfs_explain *explain = report->explain;
+    struct explain *explain = report->explain;
 
     if (!explain->param)
         return print_ranks(report, err);
-    if (explain->plans.by_rules)
+    if (explain->view.by_rules)
         return print_each(report, print_made_slice, err);
     return explain->one ? print_each(report, print_slice, err) : print_slices(report, err);
 }
@@ -585,7 +600,7 @@ static void put_ranges(struct rfs_json_write *json, const struct rfs_block *bloc
 }
 
 /* Writes the ranks that have something of the piece's cell, in three lists. */
-static void put_others(struct rfs_json_write *json, const struct rfs_explain *explain,
+static void put_others(struct rfs_json_write *json, const struct explain *explain,
                        const struct rfs_explained *slice, const struct rfs_piece_trace *piece)
 {
     static const struct {
@@ -609,25 +624,25 @@ static void put_boxes(struct rfs_json_write *json, const struct rfs_explained *s
 }
 
 /* Writes where a piece begins in the tensor of a side. */
-static void put_begin(struct rfs_json_write *json, const char *key,
-                      const struct rfs_explain *explain, const struct rfs_explained *slice,
+static void put_begin(struct rfs_json_write *json, const char *key, const struct explain *explain,
                       const struct rfs_piece_trace *piece, int side, uint32_t ndim)
 {
     uint64_t at[RFS_MAX_DIMS];
 
-    rfs_explained_begin(explain, slice, piece, side, at);
+    for (uint32_t a = 0; a < ndim; a++)
+        at[a] = rfs_explained_along(&explain->view, piece, side, a).first;
     rfs_json_put_u64s(json, key, RFS_JSON_TIGHT, at, ndim);
 }
 
 /* Writes the steps of a piece's digits from there, along an axis of either tensor. */
-static void put_steps(struct rfs_json_write *json, const struct rfs_explain *explain,
+static void put_steps(struct rfs_json_write *json, const struct explain *explain,
                       const struct rfs_piece_trace *piece)
 {
-    const struct rfs_rules_map *map = rfs_by_rules_map(explain->plans.by_rules);
+    const struct rfs_rules_digit *digits = rfs_explained_digits(&explain->view, piece);
 
     rfs_json_array(json, "steps", RFS_JSON_TIGHT);
     for (uint32_t k = 0; k < piece->link->n; k++) {
-        const struct rfs_rules_digit *digit = &map->digits.data[piece->link->digits + k];
+        const struct rfs_rules_digit *digit = &digits[k];
         const uint64_t count = piece->span.end[k] - piece->span.first[k];
         if (count == 1)
             continue;
@@ -643,20 +658,20 @@ static void put_steps(struct rfs_json_write *json, const struct rfs_explain *exp
 }
 
 /* Writes the places that a link gives. */
-static void put_link(struct rfs_json_write *json, const struct rfs_explain *explain,
+static void put_link(struct rfs_json_write *json, const struct explain *explain,
                      const struct rfs_explained *slice, const struct rfs_piece_trace *piece)
 {
-    const struct rfs_target *target = rfs_explained_source(explain, slice, piece);
-    const struct rfs_type *type = rfs_catalog_type(explain->plans.catalog, target->type);
+    uint32_t ndim;
+    const uint64_t *dims = rfs_explained_dims(&explain->view, slice, piece, RFS_SOURCE, &ndim);
 
-    rfs_json_put_text(json, "source", rfs_catalog_name(explain->plans.catalog, target->name));
-    rfs_json_put_u64s(json, "source_shape", RFS_JSON_TIGHT, type->dims, type->ndim);
-    put_begin(json, "at", explain, slice, piece, RFS_MADE, slice->made->type.ndim);
-    put_begin(json, "source_at", explain, slice, piece, RFS_SOURCE, type->ndim);
+    rfs_json_put_text(json, "source", rfs_explained_name(&explain->view, slice, piece));
+    rfs_json_put_u64s(json, "source_shape", RFS_JSON_TIGHT, dims, ndim);
+    put_begin(json, "at", explain, piece, RFS_MADE, slice->made->type.ndim);
+    put_begin(json, "source_at", explain, piece, RFS_SOURCE, ndim);
     put_steps(json, explain, piece);
 }
 
-static void put_piece(struct rfs_json_write *json, const struct rfs_explain *explain,
+static void put_piece(struct rfs_json_write *json, const struct explain *explain,
                       const struct rfs_explained *slice, const struct rfs_piece_trace *piece)
 {
     rfs_json_object(json, NULL, RFS_JSON_TIGHT);
@@ -665,7 +680,7 @@ static void put_piece(struct rfs_json_write *json, const struct rfs_explain *exp
         rfs_json_put_null(json, "instead_of");
     else if (!piece->link)
         rfs_json_put_u64(json, "instead_of", piece->first);
-    rfs_json_put_text(json, "file", path_of(explain, piece->block.file));
+    rfs_json_put_text(json, "file", rfs_explained_path(&explain->view, piece->block.file));
     if (piece->link)
         put_link(json, explain, slice, piece);
     else
@@ -713,7 +728,8 @@ static void put_sources(struct report *report, const struct rfs_explain_sources 
     for (size_t i = 0; i < sources->n; i++) {
         rfs_json_object(json, NULL, RFS_JSON_TIGHT);
         rfs_json_put_u64(json, "rank", sources->data[i].rank);
-        rfs_json_put_text(json, "file", path_of(report->explain, sources->data[i].file));
+        rfs_json_put_text(json, "file",
+                          rfs_explained_path(&report->explain->view, sources->data[i].file));
         rfs_json_put_u64(json, "bytes", sources->data[i].bytes);
         rfs_json_end(json);
     }
@@ -722,18 +738,19 @@ static void put_sources(struct report *report, const struct rfs_explain_sources 
 
 static void put_ranks(struct report *report)
 {
-    const struct rfs_explain *explain = report->explain;
+    const struct explain *explain = report->explain;
     struct rfs_json_write *json = &report->json;
 
     rfs_json_array(json, "ranks", RFS_JSON_TIGHT);
-    for (size_t i = 0; i < explain->n_selected; i++) {
+    for (size_t i = 0; i < explain->view.n_selected; i++) {
         const struct rfs_explain_bytes_rank *rank = &report->totals.ranks[i];
         rfs_json_break(json);
         rfs_json_object(json, NULL, RFS_JSON_TIGHT);
-        rfs_json_put_u64(json, "rank", explain->selected[i]);
+        rfs_json_put_u64(json, "rank", explain->view.selected[i]);
         rfs_json_put_u64(json, "parameters", rank->parameters);
         rfs_json_put_u64(json, "bytes", rank->shown_bytes);
-        rfs_json_put_u64(json, "files", files_of(explain, explain->selected[i]));
+        rfs_json_put_u64(json, "files",
+                         rfs_explained_files(&explain->view, explain->view.selected[i]));
         rfs_json_put_u64(json, "source_bytes", rfs_explain_sources_bytes(&rank->sources));
         put_sources(report, &rank->sources);
         rfs_json_end(json);
@@ -742,13 +759,12 @@ static void put_ranks(struct report *report)
 
 static int print_json(struct report *report, struct rfs_error *err)
 {
-    struct rfs_explain *explain = report->explain;
+    struct explain *explain = report->explain;
     struct rfs_json_write *json = &report->json;
 
     rfs_json_object(json, NULL, RFS_JSON_TIGHT);
-    rfs_json_put_text(json, "source", rfs_catalog_path(explain->plans.catalog));
-    const int rc = explain->param ? print_each(report, put_slice, err)
-                                  : rfs_explain_bytes_add_all(&report->totals, explain, err);
+    rfs_json_put_text(json, "source", explain->view.path);
+    const int rc = explain->param ? print_each(report, put_slice, err) : count_all(report, err);
     if (rc)
         return rc;
     if (!explain->param)
@@ -762,10 +778,10 @@ static int print_json(struct report *report, struct rfs_error *err)
     return 0;
 }
 
-static int print(struct rfs_explain *explain, struct rfs_error *err)
+static int print(struct explain *explain, struct rfs_error *err)
 {
     struct report report = {.explain = explain, .json = {.file = stdout}};
-    const int rc = rfs_explain_bytes_begin(&report.totals, explain->n_selected, err)
+    const int rc = rfs_explain_bytes_begin(&report.totals, explain->view.n_selected, err)
                        ?: (explain->json ? print_json : print_text)(&report, err);
 
     rfs_table_free(&report.table);
@@ -776,25 +792,25 @@ static int print(struct rfs_explain *explain, struct rfs_error *err)
 /* ---- the command line ------------------------------------------------------------------------ */
 
 static const struct rfs_argument arguments[] = {
-    RFS_ARG_OPERAND("SRC", struct rfs_explain, source, "one SRC"),
-    RFS_ARG_DESTINATION(struct rfs_explain, options, "the strategies of SRC and of the destination",
+    RFS_ARG_OPERAND("SRC", struct explain, source, "one SRC"),
+    RFS_ARG_DESTINATION(struct explain, options, "the strategies of SRC and of the destination",
                         "any option of the view, see reshardfs(1)"),
-    RFS_ARG_VIEW_NAMED("format", "FORMAT", "format", struct rfs_explain, options,
+    RFS_ARG_VIEW_NAMED("format", "FORMAT", "format", struct explain, options,
                        "of the destination: ckpt, safetensors or pt"),
-    RFS_ARG_TEXT("param", "NAME", struct rfs_explain, param,
+    RFS_ARG_TEXT("param", "NAME", struct explain, param,
                  "one parameter; without it, bytes by destination rank"),
     RFS_ARG_NUMBER("rank", "N", 0, UINT32_MAX - 1, "a rank of the destination, from 0 up",
-                   struct rfs_explain, rank, "one destination rank, with every byte range"),
+                   struct explain, rank, "one destination rank, with every byte range"),
     RFS_ARG_RANKS(
-        "ranks", "LIST", "ranks and ranges of them, such as --ranks 0-63,70", struct rfs_explain,
-        ranks, "some ranks, such as 0-7 on one node; bytes that several\nof them take count once"),
-    RFS_ARG_TEXT("svg", "FILE", struct rfs_explain, svg,
+        "ranks", "LIST", "ranks and ranges of them, such as --ranks 0-63,70", struct explain, ranks,
+        "some ranks, such as 0-7 on one node; bytes that several\nof them take count once"),
+    RFS_ARG_TEXT("svg", "FILE", struct explain, svg,
                  "also draws the parameter; - for the standard output"),
-    RFS_ARG_FLAG("json", struct rfs_explain, json, "for scripts"),
+    RFS_ARG_FLAG("json", struct explain, json, "for scripts"),
     {0},
 };
 
-static int check(struct rfs_explain *explain, struct rfs_error *err)
+static int check(struct explain *explain, struct rfs_error *err)
 {
     if (!explain->source || !*explain->source)
         return rfs_fail_usage(err, "reshard explain SRC -s FILE -d FILE --param NAME",
@@ -809,99 +825,40 @@ static int check(struct rfs_explain *explain, struct rfs_error *err)
     return RFS_PUSH(&explain->ranks, one) ? 0 : rfs_fail_memory(err);
 }
 
-/* ---- planning -------------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
-static int select_ranks(struct rfs_explain *explain, struct rfs_error *err)
+static int select_ranks(struct explain *explain, struct rfs_error *err)
 {
-    const uint32_t n = explain->plans.n_ranks;
-    const int rc = rfs_ranks_check(&explain->ranks, n, "", err);
+    struct rfs_explained_view *view = &explain->view;
+    const int rc = rfs_ranks_check(&explain->ranks, view->n_ranks, "", err);
 
     if (rc)
         return rc;
-    explain->selected = calloc(n, sizeof *explain->selected);
+    explain->selected = calloc(view->n_ranks, sizeof *explain->selected);
     if (!explain->selected)
         return rfs_fail_memory(err);
-    for (uint32_t rank = 0; rank < n; rank++)
+    for (uint32_t rank = 0; rank < view->n_ranks; rank++)
         if (rfs_ranks_has(&explain->ranks, rank))
-            explain->selected[explain->n_selected++] = rank;
+            explain->selected[view->n_selected++] = rank;
+    view->selected = explain->selected;
+    view->param = explain->param;
+    view->some = explain->ranks.n > 0;
+    view->one = explain->one;
+    view->progress = &explain->progress;
     return 0;
 }
 
-struct planning_job {
-    struct rfs_explain *explain;
-    struct rfs_error *errors; /* [n_selected] */
-};
-
-static int plan_one(void *ctx, size_t i)
-{
-    const struct planning_job *planned = ctx;
-    struct rfs_explain *explain = planned->explain;
-    const struct rfs_rank_plan *plan;
-    const int rc =
-        rfs_planner_rank(explain->plans.planner, explain->selected[i], &plan, &planned->errors[i]);
-
-    rfs_progress_file(&explain->progress);
-    rfs_progress_tick(&explain->progress);
-    return rc;
-}
-
-/* Plans the selected ranks; reports the lowest refused one that was tried. */
-static int plan_all(struct rfs_explain *explain, struct rfs_error *err)
-{
-    RFS_FREE struct rfs_error *errors = calloc(explain->n_selected, sizeof *errors);
-    struct planning_job planned = {explain, errors};
-
-    if (!errors)
-        return rfs_fail_memory(err);
-    rfs_progress_begin(&explain->progress, "planning", 0, explain->n_selected);
-    /* The first comes before the others, which are then predicted from its indexes. */
-    int rc = plan_one(&planned, 0);
-    if (rc == 0 && explain->n_selected > 1)
-        rc = rfs_pool_for(explain->plans.pool, explain->n_selected, plan_one, &planned);
-    rfs_progress_end(&explain->progress);
-    for (size_t i = 0; rc && i < explain->n_selected; i++)
-        if (errors[i].code) {
-            *err = errors[i];
-            return errors[i].code;
-        }
-    return rc;
-}
-
-static int prepare(struct rfs_explain *explain, struct rfs_error *err)
-{
-    static const struct rfs_explain_words ranks = {"rank",  "ranks",     "rank",
-                                                   "ranks", "from rank", "from ranks"};
-    static const struct rfs_explain_words parts = {"part",  "parts",     "part",
-                                                   "parts", "from part", "from parts"};
-    static const struct rfs_explain_words files = {"rank",  "ranks",     "file",
-                                                   "files", "from file", "from files"};
-    const struct rfs_by_rules *by_rules = explain->plans.by_rules;
-    const struct rfs_chunks *chunks = rfs_catalog_chunks(explain->plans.stored);
-    struct rfs_scale scale;
-
-    explain->words = explain->plans.hfai ? &parts : chunks ? &files : &ranks;
-    if (explain->plans.hfai) {
-        explain->n_sources = rfs_hfai_parts(explain->plans.hfai);
-        return rfs_explain_parts_open(explain, err);
-    }
-    rfs_planner_scale(by_rules ? rfs_by_rules_whole(by_rules) : explain->plans.planner, &scale);
-    explain->n_sources = chunks ? chunks->n_files : scale.src_devices * scale.src_stages;
-    atomic_store(&explain->plans.notes->telling, RFS_TELL_ONE_SIDED);
-    return plan_all(explain, err);
-}
-
-static int explain_all(struct rfs_explain *explain, struct rfs_error *err)
+static int explain_all(struct explain *explain, struct rfs_error *err)
 {
     int rc =
-        rfs_tool_open(explain->source, &explain->options, NULL, NULL, NULL, &explain->view, err)
-            ?: rfs_view_plans(explain->view, &explain->plans, err)
+        rfs_tool_open(explain->source, &explain->options, NULL, NULL, NULL, &explain->opened, err)
+            ?: rfs_explained_open(explain->opened, &explain->view, err)
             ?: select_ranks(explain, err)
-            ?: prepare(explain, err);
+            ?: rfs_explained_plan(&explain->view, err)
+            ?: (explain->param ? rfs_explained_check(&explain->view, err) : 0);
 
-    if (rc == 0 && explain->param)
-        rc = rfs_explain_check(explain, err);
     if (rc == 0 && explain->svg)
-        rc = rfs_explain_picture(explain, err);
+        rc = rfs_explain_picture(&explain->view, explain->svg, err);
     if (rc == 0 && (explain->json || !explain->svg || strcmp(explain->svg, "-") != 0))
         rc = print(explain, err);
     return rc;
@@ -909,7 +866,7 @@ static int explain_all(struct rfs_explain *explain, struct rfs_error *err)
 
 static int run(void *request, struct rfs_error *err)
 {
-    struct rfs_explain *explain = request;
+    struct explain *explain = request;
     int rc = check(explain, err);
 
     if (rc)
@@ -917,13 +874,13 @@ static int run(void *request, struct rfs_error *err)
     rfs_progress_init(&explain->progress, false);
     rc = explain_all(explain, err);
     rfs_progress_destroy(&explain->progress);
-    rfs_explain_parts_free(explain->parts);
-    reshard_close(explain->view);
+    rfs_explained_close(&explain->view);
+    reshard_close(explain->opened);
     free(explain->selected);
     return rc;
 }
 
-static const struct rfs_explain defaults = {.rank = -1};
+static const struct explain defaults = {.rank = -1};
 
 const struct rfs_command rfs_command_explain = {
     .name = "explain",

@@ -12,6 +12,7 @@
 #include "base/order.h"
 #include "base/path.h"
 #include "base/text.h"
+#include "tool/common/args.h"
 #include "tool/common/show.h"
 #include "tool/common/svg.h"
 #include "tool/explain/source_bytes.h"
@@ -51,7 +52,7 @@ struct drawn {
 };
 
 struct picture {
-    const struct rfs_explain *explain;
+    const struct rfs_explained_view *view;
     RFS_VEC(struct holder) files, slices;
     RFS_VEC(struct drawn) pieces;
     uint32_t replicas;                             /* ranks that hold each slice of the source */
@@ -145,24 +146,31 @@ static const struct drawn *same_piece(const struct picture *picture, const struc
     return NULL;
 }
 
+/* Sets where a piece begins in the whole tensor; other elements of *at stay. */
+static void set_begin(const struct rfs_explained_view *view, const struct rfs_explained *slice,
+                      const struct rfs_piece_trace *piece, uint64_t *at)
+{
+    for (uint32_t a = 0; a < slice->type->ndim; a++)
+        at[a] = rfs_explained_along(view, piece, RFS_MADE, a).first;
+}
+
 static void add_piece(struct picture *picture, const struct rfs_explained *slice, uint32_t to,
                       const struct rfs_piece_trace *piece)
 {
-    const struct rfs_explain *explain = picture->explain;
-    const char *name =
-        rfs_catalog_name(explain->plans.catalog, rfs_explained_source(explain, slice, piece)->name);
+    const struct rfs_explained_view *view = picture->view;
+    const char *name = rfs_explained_name(view, slice, piece);
     struct drawn drawn = {.from = file_of(picture, name, piece->rank),
                           .to = to,
                           .bytes = rfs_explain_block_bytes(&piece->block)};
     struct rfs_printed shown;
     char size[RFS_TEXT_AMOUNT];
 
-    rfs_explained_begin(explain, slice, piece, RFS_MADE, drawn.at);
+    set_begin(view, slice, piece, drawn.at);
     FILE *out = rfs_printed_begin(&shown);
-    rfs_explained_put_place(out, explain, slice, piece, RFS_SOURCE);
+    rfs_explained_put_place(out, view, slice, piece, RFS_SOURCE);
     fprintf(out, ", %s", rfs_text_amount(drawn.bytes, size));
     drawn.source = rfs_printed_end(&shown);
-    rfs_explained_put_place(rfs_printed_begin(&shown), explain, slice, piece, RFS_MADE);
+    rfs_explained_put_place(rfs_printed_begin(&shown), view, slice, piece, RFS_MADE);
     drawn.place = rfs_printed_end(&shown);
     enough(RFS_PUSH(&picture->pieces, drawn));
     picture->slices.data[to].n++;
@@ -216,7 +224,7 @@ static void add_slice(struct picture *picture, const struct rfs_explained *slice
     for (size_t i = 0, n = 0; i < slice->trace.n; i++) {
         const struct rfs_piece_trace *piece = &slice->trace.pieces[i];
         uint64_t at[RFS_MAX_DIMS] = {0};
-        rfs_explained_begin(picture->explain, slice, piece, RFS_MADE, at);
+        set_begin(picture->view, slice, piece, at);
         if (!box_has(box, slice->type->ndim, at))
             continue;
         const struct drawn *same =
@@ -246,8 +254,8 @@ static char *heading(const char *name, const struct rfs_explained_side *side)
 
 static void title(struct picture *picture, const struct rfs_explained *slice)
 {
-    const struct rfs_explain *explain = picture->explain;
-    const struct rfs_explain_words *words = explain->words;
+    const struct rfs_explained_view *view = picture->view;
+    const struct rfs_explained_words *words = view->words;
     struct rfs_printed shown;
     FILE *out = rfs_printed_begin(&shown);
 
@@ -259,11 +267,11 @@ static void title(struct picture *picture, const struct rfs_explained *slice)
     if (slice->made && slice->made->file)
         fprintf(out, ", made by %s: line %" PRIu32, rfs_path_name(slice->made->file),
                 slice->made->line);
-    fprintf(out, ", from %" PRIu32 " %s to %" PRIu32, explain->n_sources, words->sources,
-            explain->plans.n_ranks);
+    fprintf(out, ", from %" PRIu32 " %s to %" PRIu32, view->n_sources, words->sources,
+            view->n_ranks);
     if (strcmp(words->sources, words->many) != 0)
-        fprintf(out, " %s", explain->plans.n_ranks == 1 ? words->one : words->many);
-    if (explain->one)
+        fprintf(out, " %s", view->n_ranks == 1 ? words->one : words->many);
+    if (view->one)
         fprintf(out, "; the slice of %s %" PRIu32, words->one, slice->rank);
     picture->subtitle = rfs_printed_end(&shown);
     picture->title = rfs_printed_memory(strdup(slice->shown_name));
@@ -286,9 +294,7 @@ static int collect(void *ctx, const struct rfs_explained *slice, struct rfs_erro
         add_slice(picture, slice, &all);
     const size_t n = picture->pieces.n > picture->slices.n ? picture->pieces.n : picture->slices.n;
     return n <= MOST ? 0
-                     : rfs_fail(err, -E2BIG,
-                                RFS_OF(rfs_catalog_path(picture->explain->plans.catalog),
-                                       picture->explain->param),
+                     : rfs_fail(err, -E2BIG, RFS_OF(picture->view->path, picture->view->param),
                                 "the text, or --json", "has %zu pieces; at most %d can be drawn", n,
                                 MOST);
 }
@@ -439,7 +445,7 @@ static void label_ranks(const struct holder *holder, const char *one, const char
 static void label_file(const struct picture *picture, FILE *out, const struct holder *file,
                        double y)
 {
-    const struct rfs_explain_words *words = picture->explain->words;
+    const struct rfs_explained_words *words = picture->view->words;
     char ranks[LABEL], of[32] = "";
 
     label_ranks(file, words->source, words->sources, ranks);
@@ -451,7 +457,7 @@ static void label_file(const struct picture *picture, FILE *out, const struct ho
 static void label_slice(const struct picture *picture, FILE *out, const struct holder *slice,
                         double y)
 {
-    const struct rfs_explain_words *words = picture->explain->words;
+    const struct rfs_explained_words *words = picture->view->words;
     const double x = RIGHT + BAR + 10;
     char ranks[LABEL];
 
@@ -481,7 +487,7 @@ static void draw_bar(const struct picture *picture, FILE *out, struct holder *co
 
 static void draw(struct picture *picture, FILE *out)
 {
-    const struct rfs_explain_words *words = picture->explain->words;
+    const struct rfs_explained_words *words = picture->view->words;
     struct holder **files_, **slices_;
     const double height = TOP + arrange(picture, &files_, &slices_) + FOOT;
     RFS_FREE struct holder **files = files_;
@@ -503,7 +509,7 @@ static void draw(struct picture *picture, FILE *out)
         "Each colour is what one source %s gives, and on the right where its bytes go: %zu "
         "piece%s, %s%s.",
         words->source, picture->pieces.n, picture->pieces.n == 1 ? "" : "s",
-        rfs_text_amount(picture->bytes, size), picture->explain->one ? "" : ", each slice once");
+        rfs_text_amount(picture->bytes, size), picture->view->one ? "" : ", each slice once");
     rfs_svg_text(out, MARGIN, height - 12, "s",
                  "Left are the %s that are read, and places in their tensors; right are places in "
                  "the whole tensor%s.",
@@ -512,15 +518,15 @@ static void draw(struct picture *picture, FILE *out)
     rfs_svg_end(out);
 }
 
-int rfs_explain_picture(struct rfs_explain *explain, struct rfs_error *err)
+int rfs_explain_picture(struct rfs_explained_view *view, const char *path, struct rfs_error *err)
 {
-    RFS_CLEANUP(picture_free) struct picture picture = {.explain = explain};
+    RFS_CLEANUP(picture_free) struct picture picture = {.view = view};
     FILE *out;
     const int rc =
-        rfs_explain_each(explain, collect, &picture, err) ?: rfs_svg_open(explain->svg, &out, err);
+        rfs_explained_each(view, collect, &picture, err) ?: rfs_svg_open(path, &out, err);
 
     if (rc)
         return rc;
     draw(&picture, out);
-    return rfs_svg_close(explain->svg, out, err);
+    return rfs_svg_close(path, out, err);
 }

@@ -2,7 +2,10 @@
 /* The picture of a parameter, as SVG: the pieces that go from source files to slices. */
 #pragma once
 
-#include "tool/explain/explained.h"
+#include "view/explained.h"
 
-/* Draws into explain->svg. 0, or -errno with *err filled. */
-int rfs_explain_picture(struct rfs_explain *explain, struct rfs_error *err);
+/*
+ * Draws the view's parameter into the file PATH ("-": the standard output). 0 or -errno with *err
+ * filled.
+ */
+int rfs_explain_picture(struct rfs_explained_view *view, const char *path, struct rfs_error *err);

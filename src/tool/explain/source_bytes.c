@@ -304,10 +304,10 @@ static bool add_span(struct rfs_explain_bytes *bytes, const struct rfs_explained
 }
 
 /* Adds the box of a piece in its file; a value that is no tensor is a row of bytes. */
-static bool add_box(struct rfs_explain_bytes *bytes, const struct rfs_explain *explain,
+static bool add_box(struct rfs_explain_bytes *bytes, const struct rfs_explained_view *view,
                     const struct rfs_piece_trace *piece)
 {
-    const struct rfs_type *type = rfs_catalog_type(explain->plans.catalog, piece->type);
+    const struct rfs_type *type = rfs_explained_type(view, piece);
     struct rfs_explain_bytes_box of = {piece->block.file,     piece->rank, 1, 1, NULL,
                                        {.len = {type->bytes}}};
 
@@ -315,7 +315,7 @@ static bool add_box(struct rfs_explain_bytes *bytes, const struct rfs_explain *e
         of.ndim = type->ndim;
         of.item = rfs_dtype_bytes((enum rfs_dtype)type->dtype);
         /* A file may have several chunks of the tensor: they differ in the whole tensor alone. */
-        of.box = rfs_catalog_chunks(explain->plans.catalog) ? piece->whole : piece->source;
+        of.box = view->chunked ? piece->whole : piece->source;
     }
     for (uint32_t i = 0; i < of.ndim; i++)
         if (piece->repeated >> i & 1) {
@@ -325,19 +325,18 @@ static bool add_box(struct rfs_explain_bytes *bytes, const struct rfs_explain *e
     return RFS_PUSH(&bytes->now, of);
 }
 
-bool rfs_explain_bytes_add(struct rfs_explain_bytes *bytes, const struct rfs_explain *explain,
+bool rfs_explain_bytes_add(struct rfs_explain_bytes *bytes, const struct rfs_explained_view *view,
                            const struct rfs_explained *slice)
 {
     struct rfs_explain_bytes_rank *rank = &bytes->ranks[slice->position];
 
     rank->parameters += bytes->times;
-    rank->shown_bytes +=
-        rfs_catalog_type(explain->plans.catalog, slice->target->shown_type)->bytes * bytes->times;
+    rank->shown_bytes += slice->shown->bytes * bytes->times;
     for (size_t i = 0; i < slice->trace.n; i++) {
         const struct rfs_piece_trace *piece = &slice->trace.pieces[i];
         if (!count_bytes(&rank->sources, piece->block.file, piece->rank,
                          rfs_explain_block_bytes(&piece->block) * bytes->times) ||
-            !(piece->link ? add_span(bytes, slice, piece) : add_box(bytes, explain, piece)))
+            !(piece->link ? add_span(bytes, slice, piece) : add_box(bytes, view, piece)))
             return false;
     }
     return true;
@@ -374,195 +373,4 @@ uint64_t rfs_explain_sources_bytes(const struct rfs_explain_sources *sources)
     for (size_t i = 0; i < sources->n; i++)
         sum += sources->data[i].bytes;
     return sum;
-}
-
-/* ---- all parameters -------------------------------------------------------------------------- */
-
-/* A parameter in one parameter list. */
-struct occurrence {
-    const struct rfs_target *target;
-    uint32_t params; /* index in every.param_lists */
-};
-
-/* A parameter, in all the lists that have it. */
-struct named {
-    const struct occurrence *occurrences; /* ascending by params */
-    size_t n;
-};
-
-/* The parameters of the selected ranks. */
-struct every {
-    RFS_VEC(const struct rfs_params *) param_lists;
-    RFS_VEC(struct occurrence) occurrences; /* ascending by name */
-    RFS_VEC(struct named) names;            /* names of one kind are neighbours */
-    uint32_t *params_of;                    /* [n_selected] index of each rank's parameter list */
-};
-
-RFS_COMPARE(by_name, struct occurrence, x, y,
-            RFS_ORDER(x->target->name, y->target->name) ?: RFS_ORDER(x->params, y->params))
-
-/* Compares by the lists that have the name, then by the members that decide a trace. */
-static int by_kind(const void *a, const void *b)
-{
-    const struct named *x = a, *y = b;
-    int order = RFS_ORDER(x->n, y->n);
-
-    for (size_t i = 0; order == 0 && i < x->n; i++) {
-        const struct rfs_target *left = x->occurrences[i].target;
-        const struct rfs_target *right = y->occurrences[i].target;
-        order = RFS_ORDER(x->occurrences[i].params, y->occurrences[i].params)
-                    ?: RFS_ORDER(left->geometry, right->geometry)
-                    ?: RFS_ORDER(left->stage, right->stage)
-                    ?: RFS_ORDER(left->shown_type, right->shown_type);
-    }
-    return order;
-}
-
-static bool add_params(struct every *every, const struct rfs_params *params, uint32_t *position)
-{
-    for (*position = 0; *position < every->param_lists.n; ++*position)
-        if (every->param_lists.data[*position] == params)
-            return true;
-    if (!RFS_PUSH(&every->param_lists, params))
-        return false;
-    for (uint32_t i = 0; i < params->n; i++)
-        if (!RFS_PUSH(&every->occurrences, (struct occurrence){&params->targets[i], *position}))
-            return false;
-    return true;
-}
-
-static bool group_by_name(struct every *every)
-{
-    const struct occurrence *all = every->occurrences.data;
-
-    for (size_t i = 0, end; i < every->occurrences.n; i = end) {
-        for (end = i + 1;
-             end < every->occurrences.n && all[end].target->name == all[i].target->name; end++)
-            continue;
-        if (!RFS_PUSH(&every->names, (struct named){&all[i], end - i}))
-            return false;
-    }
-    RFS_SORT_ALL(&every->names, by_kind);
-    return true;
-}
-
-static bool list_all(struct every *every, const struct rfs_explain *explain)
-{
-    every->params_of = calloc(explain->n_selected, sizeof *every->params_of);
-    for (size_t i = 0; every->params_of && i < explain->n_selected; i++)
-        if (!add_params(every,
-                        rfs_planner_ready(explain->plans.planner, explain->selected[i])->params,
-                        &every->params_of[i]))
-            return false;
-    if (every->params_of && every->occurrences.n > 1)
-        RFS_SORT_ALL(&every->occurrences, by_name);
-    return every->params_of && group_by_name(every);
-}
-
-/* Adds what all ranks of a parameter list take of one of its parameters. */
-static int add_occurrence(struct rfs_explain_bytes *bytes, struct rfs_explain *explain,
-                          const struct every *every, const struct occurrence *of,
-                          struct rfs_explained *slice)
-{
-    int rc = 0;
-
-    slice->target = of->target;
-    for (size_t i = 0; rc == 0 && i < explain->n_selected; i++) {
-        if (every->params_of[i] != of->params)
-            continue;
-        slice->rank = explain->selected[i];
-        slice->position = i;
-        rc = rfs_explain_trace(explain, slice);
-        if (rc == 0 && !rfs_explain_bytes_add(bytes, explain, slice))
-            rc = -ENOMEM;
-    }
-    return rc;
-}
-
-/* Returns how many names from I on have equal pieces. */
-static size_t alike(const struct rfs_explain *explain, const struct every *every, size_t i)
-{
-    const struct named *first = &every->names.data[i];
-    size_t n = 1;
-
-    for (size_t k = 0; k < first->n; k++)
-        if (explain->plans.by_rules ||
-            !rfs_trace_is_shared(explain->plans.planner, first->occurrences[k].target))
-            return 1;
-    while (i + n < every->names.n && by_kind(first, &first[n]) == 0)
-        n++;
-    return n;
-}
-
-/* Adds what all ranks take of a name, and of as many more as are like it. */
-static int add_names(struct rfs_explain_bytes *bytes, struct rfs_explain *explain,
-                     const struct every *every, const struct named *named,
-                     struct rfs_explained *slice)
-{
-    int rc = 0;
-
-    for (size_t i = 0; rc == 0 && i < named->n; i++)
-        rc = add_occurrence(bytes, explain, every, &named->occurrences[i], slice);
-    if (rc == 0 && !rfs_explain_bytes_next(bytes))
-        rc = -ENOMEM;
-    for (size_t i = 0; i < named->n * bytes->times; i++)
-        rfs_progress_file(&explain->progress);
-    rfs_progress_tick(&explain->progress);
-    return rc;
-}
-
-/* Adds what hfai's parts take of a tensor. */
-static int add_tensor(struct rfs_explain_bytes *bytes, struct rfs_explain *explain, size_t tensor,
-                      struct rfs_explained *slice)
-{
-    int rc = 0;
-
-    for (size_t i = 0; rc >= 0 && i < explain->n_selected; i++) {
-        slice->rank = explain->selected[i];
-        slice->position = i;
-        rc = rfs_explain_parts_slice(explain, tensor, slice);
-        if (rc > 0 && !rfs_explain_bytes_add(bytes, explain, slice))
-            rc = -ENOMEM;
-    }
-    return rc < 0 || !rfs_explain_bytes_next(bytes) ? -ENOMEM : 0;
-}
-
-/* Adds what hfai's parts take of all tensors. */
-static int add_parts(struct rfs_explain_bytes *bytes, struct rfs_explain *explain,
-                     struct rfs_error *err)
-{
-    struct rfs_explained slice = {0};
-    int rc = 0;
-
-    for (size_t i = 0; rc == 0 && i < rfs_explain_parts_tensors(explain->parts); i++)
-        rc = add_tensor(bytes, explain, i, &slice);
-    rfs_explained_free(&slice);
-    return rc ? rfs_fail_memory(err) : 0;
-}
-
-int rfs_explain_bytes_add_all(struct rfs_explain_bytes *bytes, struct rfs_explain *explain,
-                              struct rfs_error *err)
-{
-    if (explain->parts)
-        return add_parts(bytes, explain, err);
-    struct every every = {0};
-    struct rfs_explained slice = {0};
-    int rc = list_all(&every, explain) ? 0 : -ENOMEM;
-
-    rfs_progress_begin(&explain->progress, "counting", 0, every.occurrences.n);
-    for (size_t i = 0; rc == 0 && i < every.names.n; i += bytes->times) {
-        bytes->times = alike(explain, &every, i);
-        rc = add_names(bytes, explain, &every, &every.names.data[i], &slice);
-    }
-    rfs_progress_end(&explain->progress);
-    rfs_explained_free(&slice);
-    free(every.param_lists.data);
-    free(every.occurrences.data);
-    free(every.names.data);
-    free(every.params_of);
-    if (rc == -ENOMEM)
-        return rfs_fail_memory(err);
-    return rc ? rfs_fail(err, rc, RFS_IN(rfs_catalog_path(explain->plans.catalog)), NULL,
-                         "a parameter cannot be traced: %s", strerror(-rc))
-              : 0;
 }

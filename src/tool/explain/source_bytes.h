@@ -11,7 +11,7 @@
 #pragma once
 
 #include "base/vec.h"
-#include "tool/explain/explained.h"
+#include "view/explained.h"
 
 /* ---- ranges of a file ------------------------------------------------------------------------ */
 
@@ -89,7 +89,7 @@ struct rfs_explain_bytes {
     struct rfs_explain_bytes_rank {
         struct rfs_explain_sources sources;
         uint64_t parameters, shown_bytes; /* bytes as shown */
-    } * ranks;                            /* [n_ranks] by position in rfs_explain.selected */
+    } * ranks;                            /* [n_ranks] by position in the view's selected ranks */
     struct rfs_explain_sources together;  /* each byte of a file once */
     uint64_t times; /* parameters that are counted at once, as they are like the current one */
     RFS_VEC(struct rfs_explain_bytes_box) now; /* boxes of the current parameter */
@@ -99,13 +99,10 @@ struct rfs_explain_bytes {
 /* Begins with nothing. 0, or -ENOMEM with *err filled; to be freed in any case. */
 int rfs_explain_bytes_begin(struct rfs_explain_bytes *bytes, size_t n_ranks, struct rfs_error *err);
 /* Adds a slice of the current parameter: its target and trace. False when out of memory. */
-bool rfs_explain_bytes_add(struct rfs_explain_bytes *bytes, const struct rfs_explain *explain,
+bool rfs_explain_bytes_add(struct rfs_explain_bytes *bytes, const struct rfs_explained_view *view,
                            const struct rfs_explained *slice);
 /* Ends the current parameter: adds it to TOGETHER. False when out of memory. */
 bool rfs_explain_bytes_next(struct rfs_explain_bytes *bytes);
-/* Adds all parameters of the selected ranks, which are planned. 0 or -errno with *err filled. */
-int rfs_explain_bytes_add_all(struct rfs_explain_bytes *bytes, struct rfs_explain *explain,
-                              struct rfs_error *err);
 /* Frees what the sums own. */
 void rfs_explain_bytes_free(struct rfs_explain_bytes *bytes);
 
