@@ -27,3 +27,12 @@ static inline bool rfs_numbers_are_integers(const struct rfs_type *type)
 
 /* Decodes N numbers from SRC, which needs no alignment. */
 void rfs_numbers_decode(const struct rfs_type *type, const void *src, size_t n, double *out);
+
+/* Sums are taken in lanes, so that the compiler may use vectors and errors grow with n / 8. */
+#define RFS_NUMBERS_LANES 8
+/* Returns the sum of all lanes. */
+static inline double rfs_numbers_of_lanes(const double lane[RFS_NUMBERS_LANES])
+{
+    return ((lane[0] + lane[1]) + (lane[2] + lane[3])) +
+           ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+}

@@ -14,7 +14,7 @@
 #include <math.h>
 
 #define BLOCK 4096
-#define LANES 8
+#define LANES RFS_NUMBERS_LANES
 
 static void add(struct rfs_sum *sum, double value)
 {
@@ -28,12 +28,6 @@ static void add(struct rfs_sum *sum, double value)
 static double total(const struct rfs_sum *sum)
 {
     return isfinite(sum->sum) ? sum->sum + sum->lost : sum->sum;
-}
-
-static double of_lanes(const double *lane)
-{
-    return ((lane[0] + lane[1]) + (lane[2] + lane[3])) +
-           ((lane[4] + lane[5]) + (lane[6] + lane[7]));
 }
 
 /* ---- numbers --------------------------------------------------------------------------------- */
@@ -50,9 +44,9 @@ static void add_products(struct rfs_comparison *out, const double *a, const doub
             bb[k] += b[i + k] * b[i + k];
         }
     }
-    add(&out->ab, of_lanes(ab));
-    add(&out->aa, of_lanes(aa));
-    add(&out->bb, of_lanes(bb));
+    add(&out->ab, rfs_numbers_of_lanes(ab));
+    add(&out->aa, rfs_numbers_of_lanes(aa));
+    add(&out->bb, rfs_numbers_of_lanes(bb));
 }
 
 /* Compares numbers that are all finite. */
@@ -112,7 +106,7 @@ static bool are_finite(const double *values, size_t n)
         for (size_t k = 0; k < lanes; k++)
             nothing[k] += values[i + k] * 0;
     }
-    return of_lanes(nothing) == 0;
+    return rfs_numbers_of_lanes(nothing) == 0;
 }
 
 /* Compares 64-bit integers, whose differences doubles would lose. */

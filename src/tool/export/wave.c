@@ -104,22 +104,20 @@ static bool add_item(const struct rfs_wave_file *files, size_t n, uint64_t piece
 
     rfs_wave_piece(&files[f], piece, i, &item.offset, &size);
     item.size = (uint32_t)size;
-    for (size_t g = f; g < n; g++) {
-        uint64_t offset = 0;
-        uint64_t other = 0;
+    for (size_t g = f; g < (keys ? n : f + 1); g++) {
+        uint64_t offset = item.offset;
+        uint64_t other = size;
 
         if (taken[g] || i >= rfs_wave_pieces(&files[g], piece))
             continue;
         rfs_wave_piece(&files[g], piece, i, &offset, &other);
-        if (g != f && (!keys || !same_key(&keys[f][i], &keys[g][i]) || offset != item.offset ||
-                       other != size))
+        if (g != f &&
+            (!same_key(&keys[f][i], &keys[g][i]) || offset != item.offset || other != size))
             continue;
         taken[g] = true;
         if (!RFS_PUSH(&out->members, (uint32_t)g))
             return false;
         item.n++;
-        if (!keys)
-            break;
     }
     return RFS_PUSH(&out->items, item);
 }
@@ -127,19 +125,19 @@ static bool add_item(const struct rfs_wave_file *files, size_t n, uint64_t piece
 int rfs_wave_plan(const struct rfs_wave_file *files, size_t n, uint64_t piece,
                   struct rfs_wave_key *const *keys, struct rfs_wave_plan *out)
 {
-    uint64_t most = 0;
+    bool more = true;
 
     *out = (struct rfs_wave_plan){0};
-    for (size_t f = 0; f < n; f++)
-        most = rfs_max_u64(most, rfs_wave_pieces(&files[f], piece));
-    for (uint64_t i = 0; i < most; i++) {
-        RFS_FREE bool *taken = calloc(n, sizeof *taken);
-        if (!taken)
-            return -ENOMEM;
-        for (size_t f = 0; f < n; f++)
-            if (!taken[f] && i < rfs_wave_pieces(&files[f], piece) &&
-                !add_item(files, n, piece, i, f, keys, taken, out))
+    for (uint64_t i = 0; more; i++) {
+        bool taken[RFS_WAVE_MOST] = {false};
+        more = false;
+        for (size_t f = 0; f < n; f++) {
+            if (i >= rfs_wave_pieces(&files[f], piece))
+                continue;
+            more = true;
+            if (!taken[f] && !add_item(files, n, piece, i, f, keys, taken, out))
                 return -ENOMEM;
+        }
     }
     return 0;
 }

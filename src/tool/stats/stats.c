@@ -13,7 +13,7 @@
 #include <math.h>
 
 #define BLOCK 4096
-#define LANES 8
+#define LANES RFS_NUMBERS_LANES
 
 /* ---- moments of one block -------------------------------------------------------------------- */
 
@@ -22,58 +22,45 @@ struct sums {
     uint64_t zeros;
 };
 
-/*
- * Sums up in lanes, so that the compiler may use vectors and errors grow with n / 8. N is at least
- * 1.
- */
+/* Sums up in lanes. N is at least 1. */
 static struct sums sum_up(const double *values, size_t n)
 {
     double sum[LANES] = {0}, min[LANES], max[LANES];
     uint64_t zeros[LANES] = {0};
-    size_t i = 0;
 
     for (size_t k = 0; k < LANES; k++)
         min[k] = max[k] = values[0];
-    for (; i + LANES <= n; i += LANES)
-        for (size_t k = 0; k < LANES; k++) {
+    for (size_t i = 0; i < n; i += LANES) {
+        const size_t lanes = n - i < LANES ? n - i : LANES;
+        for (size_t k = 0; k < lanes; k++) {
             const double v = values[i + k];
             sum[k] += v;
             min[k] = v < min[k] ? v : min[k];
             max[k] = v > max[k] ? v : max[k];
             zeros[k] += v == 0;
         }
-    for (size_t k = 0; i < n; i++, k++) {
-        const double v = values[i];
-        sum[k] += v;
-        min[k] = v < min[k] ? v : min[k];
-        max[k] = v > max[k] ? v : max[k];
-        zeros[k] += v == 0;
     }
-    struct sums all = {0, min[0], max[0], 0};
+    struct sums all = {rfs_numbers_of_lanes(sum), min[0], max[0], 0};
     for (size_t k = 0; k < LANES; k++) {
         all.min = min[k] < all.min ? min[k] : all.min;
         all.max = max[k] > all.max ? max[k] : all.max;
         all.zeros += zeros[k];
     }
-    all.sum = ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
     return all;
 }
 
 static double sum_squares(const double *values, size_t n, double mean)
 {
     double sum[LANES] = {0};
-    size_t i = 0;
 
-    for (; i + LANES <= n; i += LANES)
-        for (size_t k = 0; k < LANES; k++) {
+    for (size_t i = 0; i < n; i += LANES) {
+        const size_t lanes = n - i < LANES ? n - i : LANES;
+        for (size_t k = 0; k < lanes; k++) {
             const double d = values[i + k] - mean;
             sum[k] += d * d;
         }
-    for (size_t k = 0; i < n; i++, k++) {
-        const double d = values[i] - mean;
-        sum[k] += d * d;
     }
-    return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+    return rfs_numbers_of_lanes(sum);
 }
 
 /* Moves finite values to the front, and counts the others. Returns how many are finite. */
@@ -131,10 +118,8 @@ void rfs_stats_merge(struct rfs_moments *moments, const struct rfs_moments *othe
     (moments->field = other->field op moments->field ? other->field : moments->field)
         MERGE(min, <);
         MERGE(max, >);
-        MERGE(long_min, <);
-        MERGE(long_max, >);
-        MERGE(ulong_min, <);
-        MERGE(ulong_max, >);
+        MERGE(least, <);
+        MERGE(most, >);
 #undef MERGE
     }
     moments->nan = before.nan + other->nan;
@@ -142,17 +127,19 @@ void rfs_stats_merge(struct rfs_moments *moments, const struct rfs_moments *othe
     moments->below = before.below + other->below;
 }
 
-#define EXTREMES(T, from, n, low, high)                                                            \
-    do {                                                                                           \
-        T value;                                                                                   \
-        memcpy(&value, from, sizeof value);                                                        \
-        low = high = value;                                                                        \
-        for (size_t i = 1; i < (n); i++) {                                                         \
-            memcpy(&value, (from) + i * sizeof value, sizeof value);                               \
-            low = value < low ? value : low;                                                       \
-            high = value > high ? value : high;                                                    \
-        }                                                                                          \
-    } while (0)
+/* Sets the exact extremes of 64-bit integers. */
+static void find_extremes(struct rfs_moments *out, const struct rfs_type *type,
+                          const unsigned char *from, size_t n)
+{
+    out->least = UINT64_MAX;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t value;
+        memcpy(&value, from + i * sizeof value, sizeof value);
+        value ^= type->dtype == RFS_INT64 ? RFS_STATS_SIGN : 0;
+        out->least = value < out->least ? value : out->least;
+        out->most = value > out->most ? value : out->most;
+    }
+}
 
 void rfs_stats_add(struct rfs_moments *moments, const struct rfs_type *type, const void *src,
                    size_t n)
@@ -166,10 +153,8 @@ void rfs_stats_add(struct rfs_moments *moments, const struct rfs_type *type, con
         some = n < BLOCK ? n : BLOCK;
         rfs_numbers_decode(type, from, some, values);
         take_block(values, some, &block);
-        if (type->dtype == RFS_INT64)
-            EXTREMES(int64_t, from, some, block.long_min, block.long_max);
-        else if (type->dtype == RFS_UINT64)
-            EXTREMES(uint64_t, from, some, block.ulong_min, block.ulong_max);
+        if (rfs_numbers_are_long(type))
+            find_extremes(&block, type, from, some);
         rfs_stats_merge(moments, &block);
     }
 }
@@ -205,11 +190,12 @@ static void add_extreme(struct rfs_table *table, const struct rfs_type *type,
                         const struct rfs_moments *moments, bool max)
 {
     const double value = max ? moments->max : moments->min;
+    const uint64_t exact = max ? moments->most : moments->least;
 
     if (type->dtype == RFS_INT64)
-        rfs_table_add(table, "%" PRId64, max ? moments->long_max : moments->long_min);
+        rfs_table_add(table, "%" PRId64, (int64_t)(exact ^ RFS_STATS_SIGN));
     else if (type->dtype == RFS_UINT64)
-        rfs_table_u64(table, max ? moments->ulong_max : moments->ulong_min);
+        rfs_table_u64(table, exact);
     else if (rfs_numbers_are_integers(type))
         rfs_table_add(table, "%.0f", value);
     else

@@ -14,11 +14,12 @@
 
 #include "formats/index.h"
 
+#define RFS_STATS_SIGN (UINT64_C(1) << 63)
+
 struct rfs_moments {
     uint64_t finite, nan, above, below, zeros; /* counts; above: +Inf, below: -Inf */
     double min, max;                           /* set if finite > 0 */
-    int64_t long_min, long_max;                /* exact extremes of RFS_INT64 */
-    uint64_t ulong_min, ulong_max;             /* exact extremes of RFS_UINT64 */
+    uint64_t least, most; /* exact extremes of 64-bit integers; the sign's bit is inverted */
     double mean, squares; /* squares: summed squares of the differences from the mean */
 };
 

@@ -195,10 +195,10 @@ static void test_extremes(void **state)
 
     (void)state;
     rfs_stats_add(&moments, &i64, (int64_t[]){INT64_MAX, INT64_MIN, INT64_MAX - 1}, 3);
-    assert_true(moments.long_min == INT64_MIN && moments.long_max == INT64_MAX);
+    assert_true(moments.least == 0 && moments.most == UINT64_MAX);
     moments = (struct rfs_moments){0};
     rfs_stats_add(&moments, &u64, (uint64_t[]){UINT64_MAX - 1, 7}, 2);
-    assert_true(moments.ulong_min == 7 && moments.ulong_max == UINT64_MAX - 1);
+    assert_true(moments.least == 7 && moments.most == UINT64_MAX - 1);
     moments = (struct rfs_moments){0};
     rfs_stats_add(&moments, &f64, (double[]){-0x1.8p1023, 0x1p-1074, 0x1.8p1023}, 3);
     assert_true(moments.min == -0x1.8p1023 && moments.max == 0x1.8p1023);
