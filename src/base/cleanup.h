@@ -4,6 +4,7 @@
 
 #include "base/std.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 static inline void rfs_cleanup_free(void *p)
@@ -26,6 +27,24 @@ static inline void rfs_cleanup_close(const int *fd)
     {                                                                                              \
         free(*p);                                                                                  \
     }
+
+static inline pthread_mutex_t *rfs_cleanup_lock(pthread_mutex_t *lock)
+{
+    pthread_mutex_lock(lock);
+    return lock;
+}
+
+static inline void rfs_cleanup_unlock(pthread_mutex_t *const *lock)
+{
+    pthread_mutex_unlock(*lock);
+}
+
+/* Holds a lock until the end of the block. */
+#define RFS_LOCKED(lock)                                                                           \
+    __attribute__((cleanup(rfs_cleanup_unlock), unused)) pthread_mutex_t *const RFS_LOCKED_NAME(   \
+        __LINE__) = rfs_cleanup_lock(lock)
+#define RFS_LOCKED_NAME(line) RFS_LOCKED_PASTE(line)
+#define RFS_LOCKED_PASTE(line) locked_##line
 
 static inline void *rfs_steal_ptr(void *p)
 {

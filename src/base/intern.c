@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/checked.h"
+#include "base/cleanup.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -190,11 +191,10 @@ static uint32_t add(struct rfs_intern *table, const void *bytes, size_t length, 
     if (length >= UINT32_MAX)
         return RFS_NO_ID;
     const uint32_t hash = hash_of(table, bytes, length);
-    pthread_mutex_lock(&table->lock);
+    RFS_LOCKED(&table->lock);
     const uint32_t before = atomic_load_explicit(&table->count, memory_order_relaxed);
     const uint32_t id = add_locked(table, bytes, length, hash);
     *fresh = id == before;
-    pthread_mutex_unlock(&table->lock);
     return id;
 }
 
@@ -214,15 +214,11 @@ bool rfs_intern_is_new(struct rfs_intern *table, const void *bytes, size_t lengt
 
 uint32_t rfs_intern_find(struct rfs_intern *table, const void *bytes, size_t length)
 {
-    uint32_t hash, id;
-
     if (length >= UINT32_MAX)
         return RFS_NO_ID;
-    hash = hash_of(table, bytes, length);
-    pthread_mutex_lock(&table->lock);
-    id = table->slots[probe(table, bytes, length, hash)];
-    pthread_mutex_unlock(&table->lock);
-    return id;
+    const uint32_t hash = hash_of(table, bytes, length);
+    RFS_LOCKED(&table->lock);
+    return table->slots[probe(table, bytes, length, hash)];
 }
 
 const void *rfs_intern_bytes(const struct rfs_intern *table, uint32_t id, size_t *length)
@@ -247,11 +243,7 @@ uint32_t rfs_intern_count(struct rfs_intern *table)
 
 size_t rfs_intern_memory(struct rfs_intern *table)
 {
-    size_t bytes;
-
-    pthread_mutex_lock(&table->lock);
-    bytes = sizeof *table + table->arena.bytes + table->item_bytes +
-            table->slot_count * sizeof *table->slots;
-    pthread_mutex_unlock(&table->lock);
-    return bytes;
+    RFS_LOCKED(&table->lock);
+    return sizeof *table + table->arena.bytes + table->item_bytes +
+           table->slot_count * sizeof *table->slots;
 }

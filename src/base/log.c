@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 
+#include "base/cleanup.h"
 #include "base/text.h"
 
 enum { LINE_BYTES = 2304, LINES_A_SECOND = 10 };
@@ -48,7 +49,7 @@ static bool admit(struct rfs_log *log, uint64_t *dropped)
     bool pass;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
-    pthread_mutex_lock(&log->lock);
+    RFS_LOCKED(&log->lock);
     if (now.tv_sec != log->window) {
         log->window = now.tv_sec;
         log->in_window = 0;
@@ -61,7 +62,6 @@ static bool admit(struct rfs_log *log, uint64_t *dropped)
     } else {
         log->dropped++;
     }
-    pthread_mutex_unlock(&log->lock);
     return pass;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/pool.h"
 
+#include "base/cleanup.h"
 #include "base/wait.h"
 
 #include <pthread.h>
@@ -93,9 +94,8 @@ static void *work(void *arg)
             return NULL;
         job->fn(job->arg);
         if (job->waits) {
-            pthread_mutex_lock(&pool->lock);
+            RFS_LOCKED(&pool->lock);
             pool->waiters--;
-            pthread_mutex_unlock(&pool->lock);
         }
         free(job);
     }
@@ -119,9 +119,8 @@ static bool start_locked(struct rfs_pool *pool)
 
 void rfs_pool_hold(struct rfs_pool *pool, bool held)
 {
-    pthread_mutex_lock(&pool->lock);
+    RFS_LOCKED(&pool->lock);
     pool->held = held;
-    pthread_mutex_unlock(&pool->lock);
 }
 
 struct rfs_cancel *rfs_pool_cancel(struct rfs_pool *pool)

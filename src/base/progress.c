@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/progress.h"
 
+#include "base/cleanup.h"
 #include "base/json_write.h"
 #include "base/text.h"
 
@@ -35,7 +36,7 @@ void rfs_progress_destroy(struct rfs_progress *progress)
 void rfs_progress_begin(struct rfs_progress *progress, const char *phase, uint64_t bytes,
                         uint64_t files)
 {
-    pthread_mutex_lock(&progress->lock);
+    RFS_LOCKED(&progress->lock);
     progress->phase = phase;
     progress->bytes = bytes;
     progress->files = files;
@@ -44,7 +45,6 @@ void rfs_progress_begin(struct rfs_progress *progress, const char *phase, uint64
     progress->begun = progress->drawn = progress->reported = progress->mark = rfs_progress_now();
     progress->mark_bytes = 0;
     progress->rate = 0;
-    pthread_mutex_unlock(&progress->lock);
 }
 
 void rfs_progress_add(struct rfs_progress *progress, uint64_t bytes)
@@ -150,11 +150,10 @@ void rfs_progress_tick(struct rfs_progress *progress)
 
 void rfs_progress_end(struct rfs_progress *progress)
 {
-    pthread_mutex_lock(&progress->lock);
+    RFS_LOCKED(&progress->lock);
     if (progress->shown) {
         fprintf(stderr, "\r%*s\r", LINE, "");
         fflush(stderr);
     }
     progress->shown = false;
-    pthread_mutex_unlock(&progress->lock);
 }

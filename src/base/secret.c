@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/secret.h"
 
+#include "base/cleanup.h"
+
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -109,8 +111,7 @@ void rfs_secret_slots_give(void *at)
     struct slot *slot = at;
 
     rfs_secret_wipe(at, RFS_SECRET_SLOT_BYTES);
-    pthread_mutex_lock(&room.lock);
+    RFS_LOCKED(&room.lock);
     slot->next = room.free;
     room.free = slot;
-    pthread_mutex_unlock(&room.lock);
 }

@@ -525,14 +525,13 @@ void rfs_catalog_watch_marks(struct rfs_catalog *catalog, void (*fn)(void *ctx),
 
 void rfs_catalog_begin(struct rfs_catalog *catalog, struct rfs_use *use)
 {
-    pthread_mutex_lock(&catalog->lock);
+    RFS_LOCKED(&catalog->lock);
     *use = (struct rfs_use){atomic_fetch_add(&catalog->uses, 1) + 1, catalog->last, NULL};
     if (use->before)
         use->before->after = use;
     else
         catalog->first = use;
     catalog->last = use;
-    pthread_mutex_unlock(&catalog->lock);
 }
 
 /* ---- making room ----------------------------------------------------------------------------- */
@@ -609,7 +608,7 @@ static void make_room(struct rfs_catalog *catalog)
 
 void rfs_catalog_end(struct rfs_catalog *catalog, struct rfs_use *use)
 {
-    pthread_mutex_lock(&catalog->lock);
+    RFS_LOCKED(&catalog->lock);
     if (use->before)
         use->before->after = use->after;
     else
@@ -620,7 +619,6 @@ void rfs_catalog_end(struct rfs_catalog *catalog, struct rfs_use *use)
         catalog->last = use->before;
     if (catalog->most > 0 && atomic_load(&catalog->index_bytes) > catalog->most)
         make_room(catalog);
-    pthread_mutex_unlock(&catalog->lock);
 }
 
 /* ---- indexing -------------------------------------------------------------------------------- */
@@ -745,7 +743,7 @@ static bool take_saved(struct rfs_catalog *catalog, struct catalog_rank *slot, u
                                                    catalog->files, slot->file);
     if (!fresh)
         return false;
-    pthread_mutex_lock(&catalog->lock);
+    RFS_LOCKED(&catalog->lock);
     struct rfs_built *built = catalog->from_saved[number];
     there = built;
     if (there)
@@ -756,7 +754,6 @@ static bool take_saved(struct rfs_catalog *catalog, struct catalog_rank *slot, u
         publish_saved(catalog, slot, there ? built : fresh, there ? FROM_DISK_SHARED : FROM_DISK);
     if (good)
         catalog->from_saved[number] = slot->built;
-    pthread_mutex_unlock(&catalog->lock);
     return good;
 }
 
@@ -845,10 +842,8 @@ bool rfs_catalog_is_empty(struct rfs_catalog *catalog, uint32_t rank)
 {
     if (!rfs_catalog_has(catalog, rank))
         return false;
-    pthread_mutex_lock(&catalog->lock);
-    const bool empty = catalog->ranks[rank].empty;
-    pthread_mutex_unlock(&catalog->lock);
-    return empty;
+    RFS_LOCKED(&catalog->lock);
+    return catalog->ranks[rank].empty;
 }
 
 void rfs_catalog_count(struct rfs_catalog *catalog, struct rfs_catalog_counters *out)
@@ -921,9 +916,8 @@ void rfs_catalog_save(struct rfs_catalog *catalog)
         n = find_before(catalog, list, n);
         rfs_saved_index_store(catalog->saved, catalog->key, &catalog->tables, catalog->files,
                               catalog->opened, catalog->on_disk, list, n);
-        pthread_mutex_lock(&catalog->lock);
+        RFS_LOCKED(&catalog->lock);
         catalog->saving = false;
-        pthread_mutex_unlock(&catalog->lock);
     }
     rfs_catalog_end(catalog, &use);
 }

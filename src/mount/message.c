@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mount/message.h"
 
+#include "base/cleanup.h"
 #include "base/text.h"
 
 #include <pthread.h>
@@ -61,10 +62,9 @@ static void add_to_ring(enum reshard_level level, const char *line)
     if (n >= sizeof text)
         n = sizeof text - 1;
     text[n++] = '\n';
-    pthread_mutex_lock(&ring.lock);
+    RFS_LOCKED(&ring.lock);
     move(ring.written, NULL, text, n);
     ring.written += n;
-    pthread_mutex_unlock(&ring.lock);
 }
 
 char *rfs_message_copy_last(size_t *bytes)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mount/request.h"
 
+#include "base/cleanup.h"
 #include "mount/internal.h"
 #include "mount/message.h"
 #include "mount/request_buffer.h"
@@ -271,9 +272,8 @@ struct rfs_request *rfs_request_begin(fuse_req_t req)
     pthread_mutex_unlock(&request->lock);
     request->inherited = 0;
     fuse_req_interrupt_func(req, on_signal, request);
-    pthread_mutex_lock(&request->lock);
+    RFS_LOCKED(&request->lock);
     request->req = req;
-    pthread_mutex_unlock(&request->lock);
     return request;
 }
 
@@ -296,10 +296,9 @@ void rfs_request_locks_pages(struct rfs_request *request, fuse_ino_t ino)
 {
     if (!request)
         return;
-    pthread_mutex_lock(&request->lock);
+    RFS_LOCKED(&request->lock);
     if (request->req)
         request->pages = ino;
-    pthread_mutex_unlock(&request->lock);
 }
 
 bool rfs_request_is_own(fuse_req_t req)
@@ -320,13 +319,12 @@ static bool look_at_requests(struct rfs_requests *all)
     bool left = false;
 
     for (struct rfs_request *request = atomic_load(&all->first); request; request = request->next) {
-        pthread_mutex_lock(&request->lock);
+        RFS_LOCKED(&request->lock);
         const bool signalled = request->about && request->signalled;
         const bool over = signalled && is_over(request->pid, request->signalled);
         left |= signalled && !(over && request->req);
         if (over && request->req)
             give_up(request, EINTR);
-        pthread_mutex_unlock(&request->lock);
     }
     return left;
 }
@@ -337,9 +335,8 @@ bool rfs_requests_lock_pages(struct rfs_requests *all, fuse_ino_t ino)
 
     for (struct rfs_request *request = atomic_load(&all->first); request && !found;
          request = request->next) {
-        pthread_mutex_lock(&request->lock);
+        RFS_LOCKED(&request->lock);
         found = request->pages == ino;
-        pthread_mutex_unlock(&request->lock);
     }
     return found;
 }
@@ -348,10 +345,9 @@ bool rfs_requests_lock_pages(struct rfs_requests *all, fuse_ino_t ino)
 static void give_up_all(struct rfs_requests *all, int code)
 {
     for (struct rfs_request *request = atomic_load(&all->first); request; request = request->next) {
-        pthread_mutex_lock(&request->lock);
+        RFS_LOCKED(&request->lock);
         if (request->req)
             give_up(request, code);
-        pthread_mutex_unlock(&request->lock);
     }
 }
 
@@ -422,11 +418,10 @@ static bool turn_away(struct rfs_requests *all)
 /* Returns whether no thread waits for requests now, and (unless NULL) how often one came so far. */
 static bool is_unwatched(struct rfs_requests *all, uint64_t *turns)
 {
-    pthread_mutex_lock(&all->lock);
+    RFS_LOCKED(&all->lock);
     const bool unwatched = all->watchers == 0 && all->parked == 0;
     if (turns)
         *turns = all->turns;
-    pthread_mutex_unlock(&all->lock);
     return unwatched;
 }
 
@@ -495,13 +490,12 @@ static void refuse(struct fuse_session *session, const struct fuse_in_header *in
 /* Notes that a caller got a signal. Returns whether its request is held. */
 static bool note_signal(struct rfs_requests *all, const struct fuse_interrupt_in *about)
 {
-    pthread_mutex_lock(&all->lock);
+    RFS_LOCKED(&all->lock);
     struct rfs_held_request *held = all->held;
     while (held && held->bytes->unique != about->unique)
         held = held->next;
     if (held)
         held->signalled = now_ms();
-    pthread_mutex_unlock(&all->lock);
     return held;
 }
 
@@ -812,11 +806,10 @@ void rfs_guard_leave(void)
 {
     struct guard *g = &the_guard;
 
-    pthread_mutex_lock(&g->lock);
+    RFS_LOCKED(&g->lock);
     g->mount = NULL;
     if (g->ends)
         g->ends += RFS_GUARD_SAVING;
-    pthread_mutex_unlock(&g->lock);
 }
 
 void rfs_guard_rest(void)

@@ -171,18 +171,17 @@ uint32_t rfs_by_rules_lost(const struct rfs_by_rules *by_rules, uint32_t source)
 int rfs_by_rules_fail_lost(const struct rfs_planner *planner, const char *made, uint32_t source,
                            struct rfs_error *err)
 {
-    const struct rfs_by_rules *by_rules = planner->config.by_rules;
-    struct rfs_catalog *catalog = by_rules->config.catalog;
-    const uint32_t rank = rfs_by_rules_lost(by_rules, source);
+    struct rfs_catalog *catalog = planner->config.by_rules->config.catalog;
+    const uint32_t rank = rfs_by_rules_lost(planner->config.by_rules, source);
 
-    return rfs_fail(err, -ENOENT, RFS_OF(rfs_catalog_path(catalog), made),
-                    "the checkpoint of that rank; or names=FILE with null for each tensor that is "
-                    "incomplete",
-                    "needs '%s', which is incomplete: rank_%u %s, and no other rank is known to "
-                    "hold the same",
-                    rfs_catalog_name(catalog, by_rules->plan->params->targets[source].name), rank,
-                    rfs_catalog_has(catalog, rank) ? "does not have its part"
-                                                   : "has no checkpoint");
+    return rfs_fail(
+        err, -ENOENT, RFS_OF(rfs_catalog_path(catalog), made),
+        "the checkpoint of that rank; or names=FILE with null for each tensor that is "
+        "incomplete",
+        "needs '%s', which is incomplete: rank_%u %s, and no other rank is known to "
+        "hold the same",
+        rfs_catalog_name(catalog, planner->config.by_rules->plan->params->targets[source].name),
+        rank, rfs_catalog_has(catalog, rank) ? "does not have its part" : "has no checkpoint");
 }
 
 int rfs_by_rules_check_lost(const struct rfs_planner *planner, struct rfs_error *err)

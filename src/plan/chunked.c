@@ -99,13 +99,12 @@ static int read_pair(const struct comparing *comparing, struct pair *pair, struc
 {
     const struct rfs_chunk *chunk = &comparing->chunks->chunks.data[pair->chunk];
     const uint64_t bytes = rfs_chunks_type(comparing->chunks, chunk->type)->bytes;
-    struct rfs_files *files = comparing->chunks->files;
     uint64_t at = NOWHERE;
 
-    int rc = rfs_reading_begin(files, chunk->file, &ranges->reading[0]);
+    int rc = rfs_reading_begin(comparing->chunks->files, chunk->file, &ranges->reading[0]);
     if (rc)
         return rc;
-    rc = rfs_reading_begin(files, pair->file, &ranges->reading[1]);
+    rc = rfs_reading_begin(comparing->chunks->files, pair->file, &ranges->reading[1]);
     if (rc == 0) {
         rc = compare_bytes(ranges, bytes, pair->whole, &at);
         const int ended = rfs_reading_end(&ranges->reading[1]);
@@ -172,15 +171,14 @@ static int compare_pair(void *ctx, size_t i)
 
 static int compare_all(struct comparing *comparing)
 {
-    struct rfs_planning *planning = comparing->planning;
     const size_t n = comparing->pairs.n;
-    int rc = rfs_pool_for(planning->planner->config.pool, n, compare_pair, comparing);
+    int rc = rfs_pool_for(comparing->planning->planner->config.pool, n, compare_pair, comparing);
 
     if (rc == 0 || rc == -EINTR)
         return rc;
     rc = 0; /* again, one after the other, for the message of the first that fails */
     for (size_t i = 0; rc == 0 && i < n; i++)
-        rc = compare_one(comparing, &comparing->pairs.data[i], planning->err);
+        rc = compare_one(comparing, &comparing->pairs.data[i], comparing->planning->err);
     return rc;
 }
 
@@ -189,10 +187,8 @@ static int compare_all(struct comparing *comparing)
 /* Says whether the copies of a tensor were compared for another file of the view. */
 static bool was_compared(struct rfs_planner *planner, uint32_t name)
 {
-    pthread_mutex_lock(&planner->lock);
-    const bool was = name < planner->compared.n && planner->compared.data[name];
-    pthread_mutex_unlock(&planner->lock);
-    return was;
+    RFS_LOCKED(&planner->lock);
+    return name < planner->compared.n && planner->compared.data[name];
 }
 
 /* Notes that the copies of a tensor were compared. False when out of memory. */
@@ -200,12 +196,11 @@ static bool note_compared(struct rfs_planner *planner, uint32_t name)
 {
     bool room = true;
 
-    pthread_mutex_lock(&planner->lock);
+    RFS_LOCKED(&planner->lock);
     while (room && planner->compared.n <= name)
         room = RFS_PUSH(&planner->compared, false);
     if (room)
         planner->compared.data[name] = true;
-    pthread_mutex_unlock(&planner->lock);
     return room;
 }
 
@@ -253,18 +248,17 @@ static int find_targets(struct comparing *comparing, const struct rfs_params *pa
 
 static int compare_strictly(struct comparing *comparing, const struct rfs_target *target)
 {
-    struct rfs_planning *planning = comparing->planning;
     int added = 1;
 
     comparing->pairs.n = 0;
     for (uint32_t round = 0; added > 0; round++)
         added = add_round(comparing, target, round, false);
-    int rc = added < 0 ? rfs_fail_memory(planning->err) : compare_all(comparing);
+    int rc = added < 0 ? rfs_fail_memory(comparing->planning->err) : compare_all(comparing);
     for (size_t i = 0; rc == 0 && i < comparing->pairs.n; i++)
         if (comparing->pairs.data[i].offset != NOWHERE)
             rc = refuse(comparing, &comparing->pairs.data[i]);
-    return rc == 0 && !note_compared(planning->planner, target->name)
-               ? rfs_fail_memory(planning->err)
+    return rc == 0 && !note_compared(comparing->planning->planner, target->name)
+               ? rfs_fail_memory(comparing->planning->err)
                : rc;
 }
 
@@ -309,7 +303,7 @@ static int add_unproved(struct rfs_planning *planning, const struct rfs_target *
 static int note_all(struct comparing *comparing)
 {
     struct rfs_planning *planning = comparing->planning;
-    struct rfs_catalog *catalog = planning->planner->config.catalog;
+    struct rfs_catalog *catalog = planning->catalog;
     const struct rfs_chunk *chunks = comparing->chunks->chunks.data;
     int rc = 0;
 
@@ -338,14 +332,13 @@ static int note_all(struct comparing *comparing)
  */
 static int compare_copies(struct rfs_planning *planning, const struct rfs_params *params)
 {
-    struct rfs_planner *planner = planning->planner;
     RFS_CLEANUP(comparing_end)
     struct comparing comparing = {.planning = planning,
-                                  .chunks = rfs_catalog_chunks(planner->config.catalog)};
-    const bool strict = planner->config.strict;
+                                  .chunks = rfs_catalog_chunks(planning->planner->config.catalog)};
+    const bool strict = planning->planner->config.strict;
 
     if (!comparing.chunks->copies || comparing.chunks->format->locate_copy ||
-        (!strict && rfs_notes_form(planner) == RFS_TELL_ONE_SIDED))
+        (!strict && rfs_notes_form(planning->planner) == RFS_TELL_ONE_SIDED))
         return 0;
     int rc = find_targets(&comparing, params);
     for (size_t i = 0; strict && rc == 0 && i < comparing.targets.n; i++)
@@ -504,8 +497,7 @@ static int add_files(struct rfs_planning *planning, const struct locating *locat
 
 int rfs_plan_chunked_attributes(struct rfs_planning *planning, struct rfs_rank_plan *plan)
 {
-    struct rfs_catalog *catalog = planning->planner->config.catalog;
-    struct rfs_chunks *chunks = rfs_catalog_chunks(catalog);
+    struct rfs_chunks *chunks = rfs_catalog_chunks(planning->catalog);
     RFS_CLEANUP(locating_end) struct locating locating = {.chunks = chunks};
     int rc = 0;
 

@@ -5,8 +5,6 @@
 #include "base/cleanup.h"
 #include "plan/internal.h"
 
-#include <xxhash.h>
-
 _Static_assert(RFS_GRID_DIMS == RFS_MAX_DIMS, "grids and types have the same number of axes");
 
 int rfs_geometry_resolve(const struct rfs_type *slice_type, const struct rfs_layout *src,
@@ -136,58 +134,12 @@ void rfs_geometry_block(const struct rfs_geometry *geometry, const struct rfs_ce
 
 /* ---- the table of a planner ------------------------------------------------------------------ */
 
-static size_t hash_key(const struct rfs_geometry_slot *key)
-{
-    const uint64_t words[3] = {(uintptr_t)key->src, (uintptr_t)key->dst, key->type};
-    return XXH3_64bits(words, sizeof words);
-}
-
-/* Returns the cell of the table that holds KEY or would; the table is never full. */
-static uint32_t *probe(const struct rfs_planner *planner, const struct rfs_geometry_slot *key)
-{
-    const size_t mask = planner->geometry_cap - 1;
-    size_t at = hash_key(key) & mask;
-
-    for (;; at = (at + 1) & mask) {
-        uint32_t *cell = &planner->geometry_table[at];
-        if (*cell == 0)
-            return cell;
-        const struct rfs_geometry_slot *have = &planner->geometries.data[*cell - 1];
-        if (have->src == key->src && have->dst == key->dst && have->type == key->type)
-            return cell;
-    }
-}
-
-static uint32_t find_key(const struct rfs_planner *planner, const struct rfs_geometry_slot *key)
-{
-    return planner->geometry_cap ? *probe(planner, key) - 1 : RFS_NO_ID;
-}
-
-static bool grow_table(struct rfs_planner *planner)
-{
-    const size_t cap = planner->geometry_cap ? planner->geometry_cap * 2 : 64;
-    uint32_t *table = calloc(cap, sizeof *table);
-    if (!table)
-        return false;
-    free(planner->geometry_table);
-    planner->geometry_table = table;
-    planner->geometry_cap = cap;
-    for (size_t i = 0; i < planner->geometries.n; i++)
-        *probe(planner, &planner->geometries.data[i]) = (uint32_t)i + 1;
-    return true;
-}
-
-static uint32_t insert_key(struct rfs_planner *planner, const struct rfs_geometry_slot *key)
-{
-    const size_t n = planner->geometries.n;
-    if ((n + 1) * 2 > planner->geometry_cap && !grow_table(planner))
-        return RFS_NO_ID;
-    uint32_t *cell = probe(planner, key);
-    if (!RFS_PUSH(&planner->geometries, *key))
-        return RFS_NO_ID;
-    *cell = (uint32_t)n + 1;
-    return (uint32_t)n;
-}
+/* Determines a geometry. No padding: it is a key of a table. */
+struct key {
+    const struct rfs_layout *src;
+    const struct rfs_layout *dst;
+    uint64_t type; /* of the source slice */
+};
 
 static uint32_t add_type(struct rfs_planner *planner, const struct rfs_geometry *geometry,
                          const uint64_t *dims)
@@ -204,11 +156,11 @@ static uint32_t add_type(struct rfs_planner *planner, const struct rfs_geometry 
     return rfs_intern_add(rfs_catalog_tables(planner->config.catalog)->types, &type, sizeof type);
 }
 
-static int resolve(struct rfs_planner *planner, const struct rfs_geometry_slot *key,
-                   const char *param, struct rfs_geometry *out, struct rfs_error *err)
+static int resolve(struct rfs_planner *planner, const struct key *key, const char *param,
+                   struct rfs_geometry *out, struct rfs_error *err)
 {
     const struct rfs_planner_config *config = &planner->config;
-    const struct rfs_type *slice = rfs_catalog_type(config->catalog, key->type);
+    const struct rfs_type *slice = rfs_catalog_type(config->catalog, (uint32_t)key->type);
     const char *src_name = config->src ? rfs_strategy_name(config->src) : NULL;
     const char *dst_name = config->dst ? rfs_strategy_name(config->dst) : NULL;
     const int rc =
@@ -256,42 +208,37 @@ static uint32_t first_slice(struct rfs_planner *planner, const struct rfs_layout
 int rfs_plan_geometry(struct rfs_planner *planner, const struct rfs_role *role, uint32_t type,
                       uint32_t name, uint32_t *id, struct rfs_error *err)
 {
-    struct rfs_geometry_slot key = {role->src, role->dst, type, NULL};
+    struct key key = {role->src, role->dst, type};
 
     if (role->src && role->src->edge)
         key.type = first_slice(planner, role->src, type);
     *id = RFS_NO_ID;
     if (key.type == RFS_NO_ID)
         return rfs_fail_memory(err);
-    pthread_mutex_lock(&planner->lock);
-    *id = find_key(planner, &key);
-    pthread_mutex_unlock(&planner->lock);
-    if (*id != RFS_NO_ID)
-        return 0;
-
-    RFS_FREE struct rfs_geometry *fresh = malloc(sizeof *fresh);
-    if (!fresh)
+    const uint32_t found = rfs_intern_add(planner->geometry_ids, &key, sizeof key);
+    if (found == RFS_NO_ID)
         return rfs_fail_memory(err);
-    const int rc =
-        resolve(planner, &key, rfs_catalog_name(planner->config.catalog, name), fresh, err);
-    if (rc)
-        return rc;
-    pthread_mutex_lock(&planner->lock);
-    *id = find_key(planner, &key); /* another thread may have been faster */
-    if (*id == RFS_NO_ID) {
-        key.geometry = fresh;
-        *id = insert_key(planner, &key);
-        if (*id != RFS_NO_ID)
-            fresh = NULL;
+    if (!rfs_plan_geometry_at(planner, found)) {
+        RFS_FREE struct rfs_geometry *fresh = malloc(sizeof *fresh);
+        if (!fresh)
+            return rfs_fail_memory(err);
+        const int rc =
+            resolve(planner, &key, rfs_catalog_name(planner->config.catalog, name), fresh, err);
+        if (rc)
+            return rc;
+        RFS_LOCKED(&planner->lock);
+        while (planner->geometries.n <= found)
+            if (!RFS_PUSH(&planner->geometries, NULL))
+                return rfs_fail_memory(err);
+        if (!planner->geometries.data[found]) /* else another thread was faster */
+            planner->geometries.data[found] = RFS_STEAL(fresh);
     }
-    pthread_mutex_unlock(&planner->lock);
-    return *id == RFS_NO_ID ? rfs_fail_memory(err) : 0;
+    *id = found;
+    return 0;
 }
 
 const struct rfs_geometry *rfs_plan_geometry_at(struct rfs_planner *planner, uint32_t id)
 {
-    pthread_mutex_lock(&planner->lock);
-    const struct rfs_geometry *geometry = planner->geometries.data[id].geometry;
-    pthread_mutex_unlock(&planner->lock);
-    return geometry;
+    RFS_LOCKED(&planner->lock);
+    return id < planner->geometries.n ? planner->geometries.data[id] : NULL;
 }

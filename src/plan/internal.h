@@ -11,14 +11,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* A row of the table of geometries. */
-struct rfs_geometry_slot {
-    const struct rfs_layout *src;
-    const struct rfs_layout *dst;
-    uint32_t type;                 /* of the source slice */
-    struct rfs_geometry *geometry; /* owned */
-};
-
 /* What a planner has found of a source stage. */
 struct rfs_planner_stage {
     _Atomic uint32_t lead; /* first rank that was indexed, which predicts others, or RFS_NO_RANK */
@@ -42,10 +34,9 @@ struct rfs_planner {
      */
     atomic_uint_least64_t *resembled;
 
-    pthread_mutex_t lock;                         /* of the tables; a leaf lock */
-    RFS_VEC(struct rfs_geometry_slot) geometries; /* by id */
-    uint32_t *geometry_table;                     /* open addressing: id + 1, or 0 */
-    size_t geometry_cap;                          /* a power of two, or 0 */
+    pthread_mutex_t lock;                      /* of the tables; a leaf lock */
+    struct rfs_intern *geometry_ids;           /* by what determines a geometry; owned */
+    RFS_VEC(struct rfs_geometry *) geometries; /* by id; each owned, or NULL: not resolved */
     RFS_VEC(struct rfs_params *) param_lists;
     RFS_VEC(bool) compared; /* by name: its copies were (chunked.c) */
 
@@ -116,9 +107,11 @@ static inline uint32_t rfs_stage_use_name(const struct rfs_stage_use *use, size_
 /* Sources of one destination rank's parameters, while its plan is being made. */
 struct rfs_planning {
     struct rfs_planner *planner;
-    uint32_t rank;     /* of the destination */
-    uint32_t stage;    /* of the destination */
-    uint32_t local;    /* the rank's place in its stage */
+    struct rfs_catalog *catalog; /* the planner's */
+    uint32_t devices;            /* of a source stage */
+    uint32_t rank;               /* of the destination */
+    uint32_t stage;              /* of the destination */
+    uint32_t local;              /* the rank's place in its stage */
     uint32_t template; /* the local source rank that MindSpore uses as this rank's template */
     struct rfs_error *err;
 

@@ -18,24 +18,22 @@ bool rfs_notes_are_new(const struct rfs_planner *planner, enum rfs_note_kind kin
 {
     /* What rules make has names, ranks and stages of its own. */
     const uint32_t key[] = {kind, about, planner->config.by_rules != NULL};
-    struct rfs_notes *notes = planner->config.notes;
 
-    return notes && rfs_intern_is_new(notes->made, key, sizeof key);
+    return planner->config.notes && rfs_intern_is_new(planner->config.notes->made, key, sizeof key);
 }
 
 void rfs_notes_add(const struct rfs_planner *planner, enum rfs_note_kind kind, enum rfs_level level,
                    const char *fmt, ...)
 {
-    const struct rfs_notes *notes = planner->config.notes;
     char text[RFS_NOTE_BYTES];
     va_list args;
 
-    if (!notes)
+    if (!planner->config.notes)
         return;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    notes->take(notes->ctx, &(struct rfs_note){kind, level, text});
+    planner->config.notes->take(planner->config.notes->ctx, &(struct rfs_note){kind, level, text});
 }
 
 enum rfs_telling rfs_notes_form(const struct rfs_planner *planner)

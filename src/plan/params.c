@@ -19,13 +19,12 @@
 static int check_unruled(struct rfs_planning *planning, const struct rfs_role *role,
                          const struct rfs_type *type, const char *param)
 {
-    const struct rfs_planner *planner = planning->planner;
 
-    if (!planner->config.src || !rfs_strategy_by_rules(planner->config.src) || role->in_src ||
-        type->kind != RFS_TENSOR)
+    if (!planning->planner->config.src || !rfs_strategy_by_rules(planning->planner->config.src) ||
+        role->in_src || type->kind != RFS_TENSOR)
         return 0;
     return rfs_fail(planning->err, -EINVAL,
-                    RFS_OF(rfs_catalog_path(planner->config.catalog), param),
+                    RFS_OF(rfs_catalog_path(planning->planner->config.catalog), param),
                     "checkpoints of one save",
                     "is not in the first rank's file, from which the source rules took their "
                     "parameters");
@@ -129,19 +128,17 @@ static enum rfs_dtype dtype_by_rules(const struct rfs_planner *planner,
 static int show(struct rfs_planner *planner, const char *shown, struct rfs_target *target,
                 struct rfs_error *err)
 {
-    struct rfs_catalog *catalog = planner->config.catalog;
-    struct rfs_tables *tables = rfs_catalog_tables(catalog);
-    const struct rfs_names *output_map = planner->config.output_map;
-    const struct rfs_type *type = rfs_catalog_type(catalog, target->type);
+    struct rfs_tables *tables = rfs_catalog_tables(planner->config.catalog);
+    const struct rfs_type *type = rfs_catalog_type(planner->config.catalog, target->type);
     const enum rfs_dtype from = (enum rfs_dtype)type->dtype;
 
     target->shown_name = target->name;
     target->shown_type = target->type;
-    if (shown != rfs_catalog_name(catalog, target->name))
+    if (shown != rfs_catalog_name(planner->config.catalog, target->name))
         target->shown_name = rfs_intern_add(tables->names, shown, strlen(shown));
     const enum rfs_dtype to =
         type->kind == RFS_TENSOR
-            ? rfs_names_dtype(output_map, shown, dtype_by_rules(planner, target))
+            ? rfs_names_dtype(planner->config.output_map, shown, dtype_by_rules(planner, target))
             : from;
     if (to != from) {
         struct rfs_type changed = *type;
@@ -174,20 +171,18 @@ bool rfs_planner_casts(const struct rfs_planner *planner, const struct rfs_targe
 static int add_param(struct rfs_planning *planning, uint32_t name, const struct rfs_role *role,
                      struct rfs_params *params)
 {
-    struct rfs_planner *planner = planning->planner;
-    struct rfs_catalog *catalog = planner->config.catalog;
     const struct rfs_plan_origin *origin = &planning->origins[name];
     struct rfs_target target = {.name = name, .stage = origin->stage, .lengths = RFS_NO_ID};
-    const bool cut = rfs_plan_is_cut(role, rfs_catalog_type(catalog, origin->type));
+    const bool cut = rfs_plan_is_cut(role, rfs_catalog_type(planning->catalog, origin->type));
     int rc = cut ? sliced_entry(planning, role, name, &target)
                  : copied_entry(planning, role, origin->stage, name, &target);
 
     if (rc)
         return rc < 0 ? rc : 0;
-    const struct rfs_type *type = rfs_catalog_type(catalog, target.type);
-    if (type->bytes == 0 && type->kind == RFS_TENSOR && !planner->config.keep_empty)
+    const struct rfs_type *type = rfs_catalog_type(planning->catalog, target.type);
+    if (type->bytes == 0 && type->kind == RFS_TENSOR && !planning->planner->config.keep_empty)
         return 0; /* MindSpore saves no empty tensor in a .ckpt */
-    rc = show(planner, role->shown, &target, planning->err);
+    rc = show(planning->planner, role->shown, &target, planning->err);
     if (!rc)
         params->targets[params->n++] = target;
     return rc;
@@ -236,7 +231,7 @@ static const struct rfs_params *share_params(struct rfs_planner *planner, struct
     const struct rfs_params *shared = NULL;
     struct rfs_params *mine = *fresh;
 
-    pthread_mutex_lock(&planner->lock);
+    RFS_LOCKED(&planner->lock);
     for (size_t i = planner->param_lists.n; !shared && i-- > 0;) {
         const struct rfs_params *have = planner->param_lists.data[i];
         if (have->stage == mine->stage && have->n == mine->n &&
@@ -250,7 +245,6 @@ static const struct rfs_params *share_params(struct rfs_planner *planner, struct
             *fresh = NULL;
         }
     }
-    pthread_mutex_unlock(&planner->lock);
     return shared;
 }
 
@@ -278,7 +272,7 @@ static int fill_params(struct rfs_planning *planning, size_t most, struct rfs_pa
  */
 static int check_bytes(const struct rfs_planning *planning, const struct rfs_params *params)
 {
-    struct rfs_catalog *catalog = planning->planner->config.catalog;
+    struct rfs_catalog *catalog = planning->catalog;
     uint64_t bytes = 0;
 
     for (size_t i = 0; i < params->n; i++) {
@@ -298,7 +292,7 @@ static int check_bytes(const struct rfs_planning *planning, const struct rfs_par
 /* Refuses two parameters that the user's map gives one name. */
 static int check_names(const struct rfs_planning *planning, const struct rfs_params *params)
 {
-    struct rfs_catalog *catalog = planning->planner->config.catalog;
+    struct rfs_catalog *catalog = planning->catalog;
 
     if (!planning->planner->config.output_map)
         return 0;
@@ -324,7 +318,6 @@ static int check_names(const struct rfs_planning *planning, const struct rfs_par
 
 int rfs_plan_params(struct rfs_planning *planning, const struct rfs_params **out)
 {
-    struct rfs_planner *planner = planning->planner;
     size_t most = 0;
 
     for (uint32_t s = 0; s < planning->n_stages; s++) {
@@ -341,13 +334,13 @@ int rfs_plan_params(struct rfs_planning *planning, const struct rfs_params **out
     if (rc)
         return rc;
     if (fresh->n == 0)
-        return rfs_fail(planning->err, -EINVAL, RFS_IN(rfs_catalog_path(planner->config.catalog)),
-                        NULL, "holds nothing that rank_%u of the destination takes",
-                        planning->rank);
+        return rfs_fail(planning->err, -EINVAL,
+                        RFS_IN(rfs_catalog_path(planning->planner->config.catalog)), NULL,
+                        "holds nothing that rank_%u of the destination takes", planning->rank);
     rc = check_bytes(planning, fresh) ?: check_names(planning, fresh);
     if (rc)
         return rc;
     rfs_plan_note_unproved(planning);
-    *out = share_params(planner, &fresh);
+    *out = share_params(planning->planner, &fresh);
     return *out ? 0 : rfs_fail_memory(planning->err);
 }

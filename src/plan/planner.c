@@ -30,10 +30,10 @@ void rfs_planner_free(struct rfs_planner *planner)
     free(planner->stages);
     free(planner->resembled);
     for (size_t i = 0; i < planner->geometries.n; i++)
-        free(planner->geometries.data[i].geometry);
+        free(planner->geometries.data[i]);
     free(planner->geometries.data);
     free(planner->compared.data);
-    free(planner->geometry_table);
+    rfs_intern_free(planner->geometry_ids);
     for (size_t i = 0; i < planner->param_lists.n; i++)
         free(planner->param_lists.data[i]);
     free(planner->param_lists.data);
@@ -49,10 +49,12 @@ static int make_tables(struct rfs_planner *planner, struct rfs_error *err)
     const size_t ranks = stages * planner->scale.src_devices;
 
     planner->names = rfs_plan_names_new();
+    planner->geometry_ids = rfs_intern_new();
     planner->ranks = calloc(planner->n_ranks, sizeof *planner->ranks);
     planner->stages = calloc(stages, sizeof *planner->stages);
     planner->resembled = calloc(ranks, sizeof *planner->resembled);
-    if (!planner->names || !planner->ranks || !planner->stages || !planner->resembled)
+    if (!planner->names || !planner->geometry_ids || !planner->ranks || !planner->stages ||
+        !planner->resembled)
         return rfs_fail_memory(err);
     for (size_t s = 0; s < stages; s++)
         atomic_init(&planner->stages[s].lead, RFS_NO_RANK);
@@ -140,7 +142,7 @@ int rfs_plan_add_file(struct rfs_files *files, uint32_t file, struct rfs_rank_pl
 
 static int add_source(struct rfs_planning *planning, uint32_t rank, struct rfs_rank_plan *plan)
 {
-    struct rfs_catalog *catalog = planning->planner->config.catalog;
+    struct rfs_catalog *catalog = planning->catalog;
     int rc = 0;
 
     for (uint32_t part = 0; rc == 0 && part < rfs_catalog_file_count(catalog, rank); part++)
@@ -152,22 +154,20 @@ static int add_source(struct rfs_planning *planning, uint32_t rank, struct rfs_r
 /* Gives a plan the attributes of the source files that give it something. */
 static int take_attributes(struct rfs_planning *planning, struct rfs_rank_plan *plan)
 {
-    const uint32_t devices = planning->planner->scale.src_devices;
     size_t n = 0;
     int rc = 0;
 
     for (uint32_t s = 0; s < planning->n_stages; s++)
-        for (uint32_t local = 0; planning->stages[s].needed && local < devices; local++)
+        for (uint32_t local = 0; planning->stages[s].needed && local < planning->devices; local++)
             if (planning->stages[s].wanted[local] & RFS_PROVIDES)
-                n += rfs_catalog_file_count(planning->planner->config.catalog,
-                                            planning->stages[s].base + local);
+                n += rfs_catalog_file_count(planning->catalog, planning->stages[s].base + local);
     plan->mode = 0444;
     plan->sources = malloc(n * sizeof *plan->sources);
     if (!plan->sources)
         return rfs_fail_memory(planning->err);
     for (uint32_t s = 0; s < planning->n_stages; s++) {
         const struct rfs_stage_use *use = &planning->stages[s];
-        for (uint32_t local = 0; rc == 0 && use->needed && local < devices; local++)
+        for (uint32_t local = 0; rc == 0 && use->needed && local < planning->devices; local++)
             if (use->wanted[local] & RFS_PROVIDES)
                 rc = add_source(planning, use->base + local, plan);
     }
@@ -230,17 +230,15 @@ static void add_needed(struct rfs_planning *planning, struct matching *matching)
 /* Says whether a rank of a stage that is not needed has a name of the strategy. */
 static bool others_match(struct rfs_planning *planning, struct matching *matching)
 {
-    struct rfs_catalog *catalog = planning->planner->config.catalog;
-    const uint32_t devices = planning->planner->scale.src_devices;
 
     for (uint32_t s = 0; s < planning->n_stages; s++) {
         const uint32_t base = rfs_plan_base(planning->planner, s);
         const struct rfs_index *index;
         uint32_t local = 0;
-        while (local < devices && !rfs_catalog_has(catalog, base + local))
+        while (local < planning->devices && !rfs_catalog_has(planning->catalog, base + local))
             local++;
-        if (planning->stages[s].needed || local == devices ||
-            rfs_catalog_index(catalog, base + local, RFS_NO_RANK, &index, NULL) != 0)
+        if (planning->stages[s].needed || local == planning->devices ||
+            rfs_catalog_index(planning->catalog, base + local, RFS_NO_RANK, &index, NULL) != 0)
             continue;
         for (size_t i = 0; i < index->n; i++)
             if (is_known(matching, index->entries[i].name))
@@ -328,6 +326,8 @@ static int planning_begin(struct rfs_planner *planner, uint32_t rank, struct rfs
 
     *planning = (struct rfs_planning){
         .planner = planner,
+        .catalog = planner->config.catalog,
+        .devices = scale->src_devices,
         .rank = rank,
         .stage = rank / scale->dst_devices,
         .local = rank % scale->dst_devices,
@@ -357,10 +357,9 @@ static int make_plan(struct rfs_planning *planning, struct rfs_rank_plan *plan)
                  ?: check_match(planning)
                  ?: rfs_plan_params(planning, &plan->params);
     if (!rc)
-        rc = planning->planner->config.by_rules ? rfs_by_rules_attributes(planning, plan)
-             : rfs_catalog_chunks(planning->planner->config.catalog)
-                 ? rfs_plan_chunked_attributes(planning, plan)
-                 : take_attributes(planning, plan);
+        rc = planning->planner->config.by_rules      ? rfs_by_rules_attributes(planning, plan)
+             : rfs_catalog_chunks(planning->catalog) ? rfs_plan_chunked_attributes(planning, plan)
+                                                     : take_attributes(planning, plan);
     return !rc && rfs_cancelled() ? -EINTR : rc;
 }
 
@@ -410,13 +409,12 @@ int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rf
 static bool is_divided(struct rfs_planning *planning, uint32_t s)
 {
     struct rfs_planner *planner = planning->planner;
-    struct rfs_catalog *catalog = planner->config.catalog;
     const struct rfs_index *lead = planning->stages[s].lead_index;
 
     for (size_t i = 0; i < lead->n; i++) {
         const uint32_t name = lead->entries[i].name;
         struct rfs_plan_origin *origin = &planning->origins[name];
-        const struct rfs_type *type = rfs_catalog_type(catalog, lead->entries[i].type);
+        const struct rfs_type *type = rfs_catalog_type(planning->catalog, lead->entries[i].type);
         const struct rfs_role role = rfs_plan_role(planner, name, s, planning->stage);
 
         if (origin->stage == s && role.shown && type->kind == RFS_TENSOR && type->bytes > 0 &&
@@ -454,15 +452,14 @@ static bool looks_right(struct rfs_planner *planner, uint32_t rank)
 
 int rfs_planner_check_shapes(struct rfs_planner *planner, struct rfs_error *err)
 {
-    const struct rfs_scale *scale = &planner->scale;
     const struct rfs_rank_plan *plan;
     struct rfs_use use;
     int rc = 0;
 
     rfs_catalog_begin(planner->config.catalog, &use);
-    for (uint32_t d = 0; rc == 0 && d < scale->dst_stages && d < STAGES_MOST; d++)
-        if (!looks_right(planner, d * scale->dst_devices))
-            rc = rfs_planner_rank(planner, d * scale->dst_devices, &plan, err);
+    for (uint32_t d = 0; rc == 0 && d < planner->scale.dst_stages && d < STAGES_MOST; d++)
+        if (!looks_right(planner, d * planner->scale.dst_devices))
+            rc = rfs_planner_rank(planner, d * planner->scale.dst_devices, &plan, err);
     rfs_catalog_end(planner->config.catalog, &use);
     return rc;
 }

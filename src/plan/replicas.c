@@ -327,11 +327,10 @@ int rfs_plan_find_entry(const struct rfs_provider_query *query, uint32_t stage, 
 const struct rfs_index *rfs_plan_index(struct rfs_planner *planner, uint32_t rank, uint32_t stage)
 {
     struct rfs_catalog *catalog = planner->config.catalog;
-    const struct rfs_lacking *lacking = planner->config.lacking;
     const struct rfs_index *index;
 
     if (rank >= rfs_catalog_ranks(catalog) || !rfs_catalog_has(catalog, rank) ||
-        (lacking && rfs_lacking_file(lacking, rank)) ||
+        (planner->config.lacking && rfs_lacking_file(planner->config.lacking, rank)) ||
         rfs_catalog_index(catalog, rank, atomic_load(&planner->stages[stage].lead), &index, NULL))
         return NULL;
     return index;

@@ -37,7 +37,7 @@
 
 static const char *path_of(const struct rfs_planning *planning, uint32_t rank)
 {
-    struct rfs_catalog *catalog = planning->planner->config.catalog;
+    struct rfs_catalog *catalog = planning->catalog;
     return rfs_files_path(rfs_catalog_files(catalog), rfs_catalog_file(catalog, rank));
 }
 
@@ -48,9 +48,8 @@ static const char *path_of(const struct rfs_planning *planning, uint32_t rank)
 static int types_differ(const struct rfs_planning *planning, uint32_t name, uint32_t rank,
                         uint32_t other)
 {
-    struct rfs_catalog *catalog = planning->planner->config.catalog;
     return rfs_fail(planning->err, -EINVAL,
-                    RFS_OF(path_of(planning, rank), rfs_catalog_name(catalog, name)),
+                    RFS_OF(path_of(planning, rank), rfs_catalog_name(planning->catalog, name)),
                     "checkpoints of one save",
                     "has another shape or dtype than its slice in %s, a rank of the same stage",
                     path_of(planning, other));
@@ -168,13 +167,12 @@ static bool sizes_differ(struct rfs_planner *planner, uint32_t s)
  */
 static uint32_t choose_lead(const struct rfs_planning *planning, uint32_t base)
 {
-    const struct rfs_catalog *catalog = planning->planner->config.catalog;
-    uint32_t local = planning->planner->scale.src_devices;
+    uint32_t local = planning->devices;
 
-    if (rfs_catalog_has(catalog, base + planning->template))
+    if (rfs_catalog_has(planning->catalog, base + planning->template))
         return base + planning->template;
     while (local-- > 0)
-        if (rfs_catalog_has(catalog, base + local))
+        if (rfs_catalog_has(planning->catalog, base + local))
             return base + local;
     return RFS_NO_RANK;
 }
@@ -204,9 +202,8 @@ static int pass_over(const struct rfs_planner *planner, uint32_t rank, int rc)
  */
 static int lack_stage(const struct rfs_planning *planning, uint32_t s)
 {
-    const struct rfs_planner *planner = planning->planner;
-    const struct rfs_strategy *src = planner->config.src;
-    struct rfs_intern *names = rfs_catalog_tables(planner->config.catalog)->names;
+    const struct rfs_strategy *src = planning->planner->config.src;
+    struct rfs_intern *names = rfs_catalog_tables(planning->planner->config.catalog)->names;
 
     for (size_t i = 0; src && i < rfs_strategy_count(src); i++) {
         const char *param = rfs_strategy_param(src, i);
@@ -214,7 +211,7 @@ static int lack_stage(const struct rfs_planning *planning, uint32_t s)
         if (first != s || rfs_strategy_next_stage(src, i, s + 1) != RFS_NO_STAGE)
             continue;
         const uint32_t name = rfs_intern_add(names, param, strlen(param));
-        if (name == RFS_NO_ID || rfs_plan_lack(planner, name, planning->stages[s].base))
+        if (name == RFS_NO_ID || rfs_plan_lack(planning->planner, name, planning->stages[s].base))
             return -ENOMEM;
     }
     return 0;
@@ -290,10 +287,9 @@ static int lead_stage(struct rfs_planning *planning, uint32_t s)
 
 static int find_origins(struct rfs_planning *planning)
 {
-    struct rfs_catalog *catalog = planning->planner->config.catalog;
 
     free(planning->origins);
-    planning->n_names = rfs_intern_count(rfs_catalog_tables(catalog)->names);
+    planning->n_names = rfs_intern_count(rfs_catalog_tables(planning->catalog)->names);
     planning->origins = malloc(planning->n_names * sizeof *planning->origins + 1);
     if (!planning->origins)
         return rfs_fail_memory(planning->err);
@@ -336,8 +332,7 @@ static void add_rank(struct rfs_text_names *names, size_t most, uint32_t rank)
 static int fail_empty(const struct rfs_planning *planning, uint32_t rank)
 {
     const struct rfs_index *index;
-    return rfs_catalog_index(planning->planner->config.catalog, rank, RFS_NO_RANK, &index,
-                             planning->err);
+    return rfs_catalog_index(planning->catalog, rank, RFS_NO_RANK, &index, planning->err);
 }
 
 /*
@@ -347,14 +342,14 @@ static int fail_empty(const struct rfs_planning *planning, uint32_t rank)
 static int nobody_gives(const struct rfs_planning *planning, const struct rfs_provider_query *query,
                         const struct rfs_plan_piece *piece)
 {
-    struct rfs_catalog *catalog = planning->planner->config.catalog;
+    struct rfs_catalog *catalog = planning->catalog;
     const char *param = rfs_catalog_name(catalog, query->name);
     const struct rfs_where where = RFS_OF(rfs_catalog_path(catalog), param);
     struct rfs_text_names names = {.n = 0};
     uint32_t lost = 0;
     uint32_t empty = RFS_NO_RANK;
 
-    for (uint32_t rank = 0; rank < planning->planner->scale.src_devices; rank++)
+    for (uint32_t rank = 0; rank < planning->devices; rank++)
         if (rfs_plan_holds(piece, rank)) {
             add_rank(&names, RANKS_SHOWN, query->base + rank);
             lost += !rfs_catalog_has(catalog, query->base + rank);
@@ -384,11 +379,10 @@ static int nobody_gives(const struct rfs_planning *planning, const struct rfs_pr
 static int lose_param(const struct rfs_planning *planning, const struct rfs_provider_query *query,
                       const struct rfs_plan_piece *piece)
 {
-    const struct rfs_planner *planner = planning->planner;
 
-    if (!planner->config.lacking && !planner->config.incomplete)
+    if (!planning->planner->config.lacking && !planning->planner->config.incomplete)
         return nobody_gives(planning, query, piece);
-    return rfs_plan_lack(planner, query->name, query->base + rfs_plan_first(query, piece))
+    return rfs_plan_lack(planning->planner, query->name, query->base + rfs_plan_first(query, piece))
                ? rfs_fail_memory(planning->err)
                : 0;
 }
@@ -398,12 +392,11 @@ static void note_replica(const struct rfs_planning *planning,
                          const struct rfs_provider_query *query, const struct rfs_plan_piece *piece,
                          uint32_t used)
 {
-    const struct rfs_planner *planner = planning->planner;
     const uint32_t lost = query->base + rfs_plan_first(query, piece);
 
-    if (lost != used && !rfs_catalog_has(planner->config.catalog, lost) &&
-        rfs_notes_are_new(planner, RFS_NOTE_REPLICA, lost))
-        rfs_notes_add(planner, RFS_NOTE_REPLICA, RFS_WARNING,
+    if (lost != used && !rfs_catalog_has(planning->planner->config.catalog, lost) &&
+        rfs_notes_are_new(planning->planner, RFS_NOTE_REPLICA, lost))
+        rfs_notes_add(planning->planner, RFS_NOTE_REPLICA, RFS_WARNING,
                       "rank_%u is missing; its slices are read from a replica, rank_%u", lost,
                       used);
 }
@@ -415,8 +408,7 @@ static int check_type(const struct rfs_planning *planning, const struct rfs_stag
     static const struct rfs_plan_piece any = {NULL, NULL, NULL, 0};
     /* The presence map outlives the index, which may have been dropped. */
     const struct rfs_index *index;
-    const int rc = rfs_catalog_index(planning->planner->config.catalog, rank, use->lead, &index,
-                                     planning->err);
+    const int rc = rfs_catalog_index(planning->catalog, rank, use->lead, &index, planning->err);
     if (rc)
         return rc;
     const struct rfs_entry *entry = rfs_index_find(index, query->name);
@@ -533,7 +525,7 @@ static int want_copied(struct rfs_planning *planning, struct rfs_stage_use *use,
         return 0;
     if (role->src && role->shown)
         note_replica(planning, query, &piece, from);
-    for (uint32_t rank = 0; !role->src && rank < planning->planner->scale.src_devices; rank++)
+    for (uint32_t rank = 0; !role->src && rank < planning->devices; rank++)
         if (rfs_plan_has(query, rank))
             use->wanted[rank] |= RFS_PROBED | use_of(role); /* to be compared */
     return 0;
@@ -554,20 +546,19 @@ static int lose_made(const struct rfs_planning *planning, uint32_t name, uint32_
 
 static int want_param(struct rfs_planning *planning, uint32_t s, uint32_t name)
 {
-    struct rfs_planner *planner = planning->planner;
     struct rfs_stage_use *use = &planning->stages[s];
 
     if (planning->origins[name].stage != s)
         return 0;
     const struct rfs_provider_query query = rfs_plan_query(planning, use, name);
-    const struct rfs_role role = rfs_plan_role(planner, name, s, planning->stage);
+    const struct rfs_role role = rfs_plan_role(planning->planner, name, s, planning->stage);
     if (role.kind == RFS_ROLE_DROPPED)
         return 0;
     uint32_t source;
-    if (role.shown && rfs_by_rules_needs_lost(planner->config.by_rules, name, &source))
+    if (role.shown && rfs_by_rules_needs_lost(planning->planner->config.by_rules, name, &source))
         return lose_made(planning, name, source);
-    return rfs_plan_is_cut(&role,
-                           rfs_catalog_type(planner->config.catalog, planning->origins[name].type))
+    return rfs_plan_is_cut(&role, rfs_catalog_type(planning->planner->config.catalog,
+                                                   planning->origins[name].type))
                ? want_sliced(planning, use, &query, &role)
                : want_copied(planning, use, &query, &role);
 }
@@ -584,7 +575,7 @@ static int mark_needed(struct rfs_planning *planning, uint32_t s)
     int rc = 0;
 
     planning->seen.n = 0;
-    memset(use->wanted, 0, planning->planner->scale.src_devices);
+    memset(use->wanted, 0, planning->devices);
     if (!use->presence)
         use->wanted[use->lead - use->base] = RFS_PROBED | RFS_PROVIDES;
     for (size_t i = 0; !rc && i < rfs_stage_use_count(use); i++)
@@ -635,7 +626,7 @@ static void look_at(struct asking *asking, uint32_t rank)
     const uint32_t base = asking->use->base;
 
     if (asking->look[rank] || base + rank == asking->use->lead ||
-        !rfs_catalog_has(asking->planning->planner->config.catalog, base + rank))
+        !rfs_catalog_has(asking->planning->catalog, base + rank))
         return;
     asking->look[rank] = 1;
     asking->n++;
@@ -644,7 +635,7 @@ static void look_at(struct asking *asking, uint32_t rank)
 /* Says whether parameters that RANK kept may be gone. */
 static bool is_lost(const struct asking *asking, uint32_t rank)
 {
-    const struct rfs_catalog *catalog = asking->planning->planner->config.catalog;
+    const struct rfs_catalog *catalog = asking->planning->catalog;
     const uint32_t global = asking->use->base + rank;
 
     return !rfs_catalog_has(catalog, global) || rfs_catalog_stands_in(catalog, global);
@@ -689,21 +680,20 @@ static void mark_listed(const struct rfs_planner *planner, const struct rfs_stag
 
 static int find_lacking(struct asking *asking, uint32_t s)
 {
-    struct rfs_planning *planning = asking->planning;
-    const struct rfs_planner *planner = planning->planner;
+    const struct rfs_planner *planner = asking->planning->planner;
     const struct rfs_strategy *src = planner->config.src;
     RFS_FREE unsigned char *listed = calloc(rfs_strategy_count(src) + 1, 1);
     RFS_FREE unsigned char *added = calloc(rfs_strategy_layouts(src) + 1, 1);
 
     if (!listed || !added)
-        return rfs_fail_memory(planning->err);
+        return rfs_fail_memory(asking->planning->err);
     mark_listed(planner, asking->use, listed);
     for (size_t i = 0; i < rfs_strategy_count(src); i++) {
         const struct rfs_layout *layout = listed[i] ? NULL : rfs_strategy_layout(src, i, s);
         const char *param = rfs_strategy_param(src, i);
         if (!layout)
             continue;
-        const struct rfs_role role = rfs_plan_role_of_param(planner, i, s, planning->stage);
+        const struct rfs_role role = rfs_plan_role_of_param(planner, i, s, asking->planning->stage);
         if (role.kind == RFS_ROLE_DROPPED)
             continue;
         if (role.shown && !is_gradient(param))
@@ -753,12 +743,11 @@ static void note_sampled(const struct rfs_planner *planner, const struct rfs_tex
 static int probe_others(struct rfs_planning *planning, uint32_t s)
 {
     struct rfs_planner *planner = planning->planner;
-    const uint32_t devices = planner->scale.src_devices;
     struct asking asking = {.planning = planning, .use = &planning->stages[s]};
 
-    if (asking.use->presence || !planner->config.src || devices == 1)
+    if (asking.use->presence || !planner->config.src || planning->devices == 1)
         return 0;
-    RFS_FREE unsigned char *look = calloc(devices, 1);
+    RFS_FREE unsigned char *look = calloc(planning->devices, 1);
     if (!look)
         return rfs_fail_memory(planning->err);
     asking.look = look;
@@ -767,13 +756,13 @@ static int probe_others(struct rfs_planning *planning, uint32_t s)
         return rc;
     asking.samples = PROBES / asking.n > PROBES_LEAST ? PROBES / asking.n : PROBES_LEAST;
     if (!planner->config.strict && asking.samples < asking.use->lead_index->n) {
-        rfs_pool_for(planner->config.pool, devices, probe, &asking);
+        rfs_pool_for(planner->config.pool, planning->devices, probe, &asking);
         if (rfs_cancelled())
             return -EINTR;
         note_sampled(planner, &asking.lacking, s);
         return 0;
     }
-    for (uint32_t rank = 0; rank < devices; rank++)
+    for (uint32_t rank = 0; rank < planning->devices; rank++)
         asking.use->wanted[rank] |= look[rank] ? RFS_PROBED : 0;
     return 0;
 }
@@ -803,15 +792,14 @@ static int index_one(void *ctx, size_t i)
     struct indexing *job = ctx;
     struct rfs_error err = {0};
     const struct rfs_index *index;
-    const int rc = rfs_catalog_index(job->planning->planner->config.catalog, job->ranks[i],
-                                     job->use->lead, &index, &err);
-    if (rc && rfs_catalog_is_empty(job->planning->planner->config.catalog, job->ranks[i])) {
+    const int rc =
+        rfs_catalog_index(job->planning->catalog, job->ranks[i], job->use->lead, &index, &err);
+    if (rc && rfs_catalog_is_empty(job->planning->catalog, job->ranks[i])) {
         atomic_store(&job->empty, true);
         return 0;
     }
-    const struct rfs_planner *planner = job->planning->planner;
     pthread_mutex_lock(&job->lock);
-    const int passed = rc ? pass_over(planner, job->ranks[i], rc) : 0;
+    const int passed = rc ? pass_over(job->planning->planner, job->ranks[i], rc) : 0;
     pthread_mutex_unlock(&job->lock);
     if (rc && passed == 0) {
         atomic_store(&job->empty, true); /* a rank that holds the same provides it */
@@ -819,9 +807,8 @@ static int index_one(void *ctx, size_t i)
     }
     if (rc == -EINVAL && !job->all &&
         !(job->use->wanted[job->ranks[i] - job->use->base] & RFS_PROVIDES)) {
-        pthread_mutex_lock(&job->lock);
+        RFS_LOCKED(&job->lock);
         note_damage(job->use, &err);
-        pthread_mutex_unlock(&job->lock);
         return 0;
     }
     return rfs_first_error_note(&job->first, rc, &err);
@@ -830,15 +817,13 @@ static int index_one(void *ctx, size_t i)
 static int index_ranks(struct rfs_planning *planning, uint32_t s, bool all)
 {
     struct rfs_stage_use *use = &planning->stages[s];
-    const uint32_t devices = planning->planner->scale.src_devices;
-    RFS_FREE uint32_t *ranks = malloc(devices * sizeof *ranks);
+    RFS_FREE uint32_t *ranks = malloc(planning->devices * sizeof *ranks);
     size_t n = 0;
 
     if (!ranks)
         return rfs_fail_memory(planning->err);
-    for (uint32_t local = 0; local < devices; local++)
-        if (use->wanted[local] &&
-            !rfs_catalog_ready(planning->planner->config.catalog, use->base + local))
+    for (uint32_t local = 0; local < planning->devices; local++)
+        if (use->wanted[local] && !rfs_catalog_ready(planning->catalog, use->base + local))
             ranks[n++] = use->base + local;
     if (n == 0)
         return 0;
@@ -875,11 +860,10 @@ static bool same_names(const struct rfs_index *a, const struct rfs_index *b)
 static int compare_types(const struct rfs_planning *planning, const struct rfs_stage_use *use,
                          uint32_t s, uint32_t rank, const struct rfs_index *index)
 {
-    const struct rfs_index *lead = use->lead_index;
 
-    for (size_t i = 0; i < lead->n; i++) {
+    for (size_t i = 0; i < use->lead_index->n; i++) {
         const struct rfs_entry *here = &index->entries[index->by_name[i]];
-        if (here->type == lead->entries[lead->by_name[i]].type)
+        if (here->type == use->lead_index->entries[use->lead_index->by_name[i]].type)
             continue;
         const struct rfs_role role =
             rfs_plan_role(planning->planner, here->name, s, planning->stage);
@@ -932,17 +916,16 @@ static bool same_but_rows(const struct rfs_type *a, const struct rfs_type *b)
 static int check_entry(const struct rfs_planning *planning, uint32_t s, uint32_t local,
                        const struct rfs_entry *entry)
 {
-    struct rfs_catalog *catalog = planning->planner->config.catalog;
     const struct rfs_stage_use *use = &planning->stages[s];
-    const char *param = rfs_catalog_name(catalog, entry->name);
+    const char *param = rfs_catalog_name(planning->catalog, entry->name);
     const struct rfs_role role = rfs_plan_role(planning->planner, entry->name, s, planning->stage);
 
     if (role.kind != RFS_ROLE_SLICED || !role.shown || !role.src || !role.src->edge)
         return 0;
-    const struct rfs_type *type = rfs_catalog_type(catalog, entry->type);
+    const struct rfs_type *type = rfs_catalog_type(planning->catalog, entry->type);
     const uint32_t first = planning->origins[entry->name].type;
     const uint64_t rows = rfs_layout_rows(role.src, local);
-    if (!same_but_rows(type, rfs_catalog_type(catalog, first)))
+    if (!same_but_rows(type, rfs_catalog_type(planning->catalog, first)))
         return types_differ(planning, entry->name, use->base + local, use->lead);
     if (type->dims[0] == rows)
         return 0;

@@ -60,13 +60,12 @@ static bool is_single_stage(const struct rfs_planner *planner)
 
 static void note_single_stage(const struct rfs_planner *planner)
 {
-    const struct rfs_catalog *catalog = planner->config.catalog;
     const uint32_t base = planner->scale.src_base;
     const uint32_t end = base + planner->scale.src_devices;
-    bool others = rfs_catalog_ranks(catalog) > end;
+    bool others = rfs_catalog_ranks(planner->config.catalog) > end;
 
     for (uint32_t rank = 0; !others && rank < base; rank++)
-        others = rfs_catalog_has(catalog, rank);
+        others = rfs_catalog_has(planner->config.catalog, rank);
     if (others && rfs_notes_are_new(planner, RFS_NOTE_ONE_STAGE, 0))
         rfs_notes_add(planner, RFS_NOTE_ONE_STAGE, RFS_WARNING,
                       "the source strategy has stage %u alone: only rank_%u to rank_%u are read",
@@ -75,16 +74,15 @@ static void note_single_stage(const struct rfs_planner *planner)
 
 bool rfs_plan_looks_swapped(const struct rfs_planner *planner)
 {
-    const struct rfs_catalog *catalog = planner->config.catalog;
     const struct rfs_scale *scale = &planner->scale;
-    const uint32_t found = rfs_catalog_ranks(catalog);
+    const uint32_t found = rfs_catalog_ranks(planner->config.catalog);
 
     if (!planner->config.src || !planner->config.dst || planner->by_stage ||
         found != (uint64_t)scale->dst_devices * scale->dst_stages ||
         found == (uint64_t)scale->src_devices * scale->src_stages)
         return false;
     for (uint32_t rank = 0; rank < found; rank++)
-        if (!rfs_catalog_has(catalog, rank))
+        if (!rfs_catalog_has(planner->config.catalog, rank))
             return false;
     return true;
 }
@@ -93,7 +91,6 @@ int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err
 {
     const struct rfs_strategy *src = planner->config.src;
     const struct rfs_strategy *dst = planner->config.dst;
-    struct rfs_catalog *catalog = planner->config.catalog;
     struct rfs_scale *scale = &planner->scale;
 
     scale->src_devices = src ? rfs_strategy_devices(src) : 1;
@@ -119,9 +116,9 @@ int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err
     const uint64_t ranks = (uint64_t)scale->src_devices * scale->src_stages;
     if (single_stage)
         note_single_stage(planner);
-    const uint32_t found = rfs_catalog_ranks(catalog);
+    const uint32_t found = rfs_catalog_ranks(planner->config.catalog);
     if (!planner->by_stage && found > ranks)
-        return rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(catalog)),
+        return rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(planner->config.catalog)),
                         rfs_plan_looks_swapped(planner) ? RFS_PLAN_SWAPPED
                         : src ? "the strategy file that was saved with this checkpoint"
                               : RFS_PLAN_NO_STRATEGY,
@@ -162,11 +159,10 @@ static uint32_t only_stage(const struct rfs_strategy *strategy, size_t i)
 static uint32_t lost_rank(const struct rfs_planner *planner, const struct rfs_layout *layout,
                           uint32_t base, unsigned char *held)
 {
-    const struct rfs_catalog *catalog = planner->config.catalog;
 
     memset(held, 0, layout->devices);
     for (uint32_t rank = 0; rank < layout->devices; rank++)
-        if (rfs_catalog_has(catalog, base + rank))
+        if (rfs_catalog_has(planner->config.catalog, base + rank))
             held[rfs_layout_slice(layout, rank)] = 1;
     for (uint32_t rank = 0; rank < layout->devices; rank++)
         if (!held[rfs_layout_slice(layout, rank)])

@@ -46,7 +46,7 @@ static int take_sample(const struct rfs_planning *planning, uint32_t rank,
                        const struct rfs_index *index, const struct rfs_entry *entry,
                        struct sample *sample)
 {
-    struct rfs_catalog *catalog = planning->planner->config.catalog;
+    struct rfs_catalog *catalog = planning->catalog;
     const uint64_t bytes = rfs_catalog_type(catalog, entry->type)->bytes;
     const bool all = bytes <= sizeof sample->data;
     const struct rfs_content content = rfs_catalog_content_of(index, entry);
@@ -77,7 +77,7 @@ bool rfs_plan_one_element(const struct rfs_type *type)
 static int read_value(const struct rfs_planning *planning, uint32_t rank, uint32_t name,
                       uint32_t type, struct sample *value)
 {
-    const struct rfs_index *index = rfs_catalog_ready(planning->planner->config.catalog, rank);
+    const struct rfs_index *index = rfs_catalog_ready(planning->catalog, rank);
     const struct rfs_entry *entry = index ? rfs_index_find(index, name) : NULL;
 
     if (!entry || entry->type != type)
@@ -96,7 +96,7 @@ static int compare_values(struct rfs_planning *planning, const struct rfs_provid
     struct sample other;
     int rc = read_value(planning, from, entry->name, entry->type, &value);
 
-    for (uint32_t rank = 0; !rc && rank < planning->planner->scale.src_devices; rank++) {
+    for (uint32_t rank = 0; !rc && rank < planning->devices; rank++) {
         if (query->base + rank == from || !rfs_plan_has(query, rank))
             continue;
         rc = read_value(planning, query->base + rank, entry->name, entry->type, &other);
@@ -175,7 +175,7 @@ bool rfs_plan_may_look(struct rfs_planner *planner)
 static int differs(const struct rfs_planning *planning, uint32_t rank,
                    const struct rfs_entry *entry, const struct sample *mine)
 {
-    const struct rfs_index *index = rfs_catalog_ready(planning->planner->config.catalog, rank);
+    const struct rfs_index *index = rfs_catalog_ready(planning->catalog, rank);
     const struct rfs_entry *here = index ? rfs_index_find(index, entry->name) : NULL;
     struct sample sample;
 
@@ -194,9 +194,7 @@ static int differs(const struct rfs_planning *planning, uint32_t rank,
 static int find_other(struct rfs_planning *planning, const struct rfs_entry *entry, uint32_t from,
                       bool bounded, uint32_t *other)
 {
-    struct rfs_planner *planner = planning->planner;
-    const struct rfs_index *index = rfs_catalog_ready(planner->config.catalog, from);
-    const uint32_t devices = planner->scale.src_devices;
+    const struct rfs_index *index = rfs_catalog_ready(planning->planner->config.catalog, from);
     struct sample mine = {.n = 0};
     int rc = 0;
 
@@ -204,11 +202,11 @@ static int find_other(struct rfs_planning *planning, const struct rfs_entry *ent
     if (!index || rfs_index_strides(index, entry)) /* its bytes do not lie in a row */
         return 0;
     for (uint32_t s = 0; s < planning->n_stages; s++)
-        for (uint32_t local = 0; planning->stages[s].needed && local < devices; local++) {
+        for (uint32_t local = 0; planning->stages[s].needed && local < planning->devices; local++) {
             const uint32_t rank = planning->stages[s].base + local;
             if (rank == from || !(planning->stages[s].wanted[local] & RFS_PROVIDES))
                 continue;
-            if (bounded && !rfs_plan_may_look(planner))
+            if (bounded && !rfs_plan_may_look(planning->planner))
                 return 0;
             if (mine.n == 0)
                 rc = take_sample(planning, from, index, entry, &mine);
@@ -224,14 +222,12 @@ static int find_other(struct rfs_planning *planning, const struct rfs_entry *ent
 static int refuse(struct rfs_planning *planning, const struct rfs_role *role,
                   const struct rfs_entry *entry, uint32_t from)
 {
-    const struct rfs_planner *planner = planning->planner;
-    struct rfs_catalog *catalog = planner->config.catalog;
-    const struct rfs_where where =
-        RFS_OF(rfs_catalog_path(catalog), rfs_catalog_name(catalog, entry->name));
+    const struct rfs_where where = RFS_OF(rfs_catalog_path(planning->catalog),
+                                          rfs_catalog_name(planning->catalog, entry->name));
     uint32_t other;
 
-    if (!is_single(role, rfs_catalog_type(catalog, entry->type)))
-        return !planner->config.src || !planner->config.dst
+    if (!is_single(role, rfs_catalog_type(planning->catalog, entry->type)))
+        return !planning->planner->config.src || !planning->planner->config.dst
                    ? rfs_fail(planning->err, -EINVAL, where, UNSLICED, "is not in the strategy")
                    : rfs_fail(planning->err, -EINVAL, where, UNSLICED, "is in %s",
                               role->in_src != role->in_dst ? "only one of the strategies"
@@ -298,7 +294,7 @@ static void take_news(struct rfs_planning *planning)
 static const char *show_other(const struct rfs_planning *planning, const struct rfs_unproved *found,
                               char *out, size_t size)
 {
-    struct rfs_files *files = rfs_catalog_files(planning->planner->config.catalog);
+    struct rfs_files *files = rfs_catalog_files(planning->catalog);
 
     *out = '\0';
     if (found->slice)
@@ -318,19 +314,17 @@ static const char *show_other(const struct rfs_planning *planning, const struct 
 static void note_each(const struct rfs_planning *planning, const struct rfs_unproved *found,
                       const char *shape, const char *where, const char *how)
 {
-    struct rfs_planner *planner = planning->planner;
-    struct rfs_catalog *catalog = planner->config.catalog;
-    const char *name = rfs_catalog_name(catalog, found->name);
+    const char *name = rfs_catalog_name(planning->catalog, found->name);
     const enum rfs_level level =
         found->where == RFS_IN_ONE_STRATEGY || *how ? RFS_WARNING : RFS_INFO;
     char from[NAME_SHOWN + 1];
 
     if (found->where == RFS_IN_SEVERAL_FILES)
         snprintf(from, sizeof from, "%s",
-                 rfs_path_name(rfs_files_path(rfs_catalog_files(catalog), found->from)));
+                 rfs_path_name(rfs_files_path(rfs_catalog_files(planning->catalog), found->from)));
     else
         snprintf(from, sizeof from, "rank_%u", found->from);
-    rfs_notes_add(planner, RFS_NOTE_UNPROVED, level,
+    rfs_notes_add(planning->planner, RFS_NOTE_UNPROVED, level,
                   "parameter '%s' of %s is in %s, copied%s as %s has it%s%s", name, shape, where,
                   found->where == RFS_IN_SEVERAL_FILES ? "" : " unsliced", from, *how ? "; " : "",
                   how);
@@ -344,15 +338,13 @@ static void note_place(const struct rfs_planning *planning, enum rfs_unproved_in
         [RFS_IN_NO_STRATEGY] = "no strategy",
         [RFS_IN_SEVERAL_FILES] = "several files",
     };
-    struct rfs_planner *planner = planning->planner;
-    struct rfs_catalog *catalog = planner->config.catalog;
-    const bool each = rfs_notes_form(planner) == RFS_TELL_EACH;
+    const bool each = rfs_notes_form(planning->planner) == RFS_TELL_EACH;
     bool differ = false;
     struct rfs_text_names names = {.n = 0};
 
     for (size_t i = 0; i < planning->unproved.n; i++) {
         const struct rfs_unproved *found = &planning->unproved.data[i];
-        const struct rfs_type *type = rfs_catalog_type(catalog, found->type);
+        const struct rfs_type *type = rfs_catalog_type(planning->catalog, found->type);
         char shape[RFS_MAX_DIMS * 22 + 3];
         char how[2 * NAME_SHOWN + 32];
         char item[NAME_SHOWN + sizeof shape + sizeof how + 8];
@@ -361,7 +353,7 @@ static void note_place(const struct rfs_planning *planning, enum rfs_unproved_in
         rfs_text_dims(shape, sizeof shape, type->ndim, type->dims);
         show_other(planning, found, how, sizeof how);
         snprintf(item, sizeof item, "%.*s %s%s%s%s", NAME_SHOWN,
-                 rfs_catalog_name(catalog, found->name), shape, *how ? " (" : "", how,
+                 rfs_catalog_name(planning->catalog, found->name), shape, *how ? " (" : "", how,
                  *how ? ")" : "");
         differ |= *how != '\0';
         rfs_text_add_name(&names, NAMES_SHOWN, item);
@@ -369,7 +361,7 @@ static void note_place(const struct rfs_planning *planning, enum rfs_unproved_in
             note_each(planning, found, shape, places[in], how);
     }
     if (names.n > 0 && !each)
-        rfs_notes_add(planner, RFS_NOTE_UNPROVED,
+        rfs_notes_add(planning->planner, RFS_NOTE_UNPROVED,
                       in == RFS_IN_ONE_STRATEGY || differ ? RFS_WARNING : RFS_INFO,
                       "%zu parameter%s in %s, copied %s: %s", names.n, names.n == 1 ? "" : "s",
                       places[in], in == RFS_IN_SEVERAL_FILES ? "as one of them has it" : "unsliced",

@@ -266,7 +266,7 @@ static struct rfs_access down_to_known(struct rfs_access_above *above, const cha
         return access;
     access = down_to(path);
     RFS_FREE char *copy = strdup(path);
-    pthread_mutex_lock(&above->lock);
+    RFS_LOCKED(&above->lock);
     if (copy) {
         char *before = above->path;
         above->path = copy;
@@ -274,7 +274,6 @@ static struct rfs_access down_to_known(struct rfs_access_above *above, const cha
         above->access = access;
         copy = before;
     }
-    pthread_mutex_unlock(&above->lock);
     return access;
 }
 

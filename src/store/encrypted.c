@@ -3,6 +3,7 @@
 
 #include "base/cancel.h"
 #include "base/checked.h"
+#include "base/cleanup.h"
 #include "base/pages.h"
 
 #include <pthread.h>
@@ -306,9 +307,8 @@ static int make_block(struct rfs_blocks *blocks, struct block *block, rfs_block_
     if (!block->data)
         block->data = rfs_pages_alloc(block->mapped);
     const int rc = block->data ? make(ctx, block->data) : -ENOMEM;
-    pthread_mutex_lock(&blocks->lock);
+    RFS_LOCKED(&blocks->lock);
     publish(blocks, block, rc);
-    pthread_mutex_unlock(&blocks->lock);
     return rc;
 }
 
@@ -343,7 +343,7 @@ void rfs_blocks_put(struct rfs_blocks *blocks, const struct rfs_block_held *held
 
 void rfs_blocks_drop(struct rfs_blocks *blocks)
 {
-    pthread_mutex_lock(&blocks->lock);
+    RFS_LOCKED(&blocks->lock);
     for (struct block *block = blocks->oldest; block;) {
         if (block->pins > 0) {
             block = block->newer;
@@ -356,15 +356,13 @@ void rfs_blocks_drop(struct rfs_blocks *blocks)
         give_back(blocks, data, mapped);
         block = blocks->oldest; /* the lock was let go */
     }
-    pthread_mutex_unlock(&blocks->lock);
 }
 
 void rfs_blocks_count(struct rfs_blocks *blocks, struct rfs_blocks_counters *out)
 {
-    pthread_mutex_lock(&blocks->lock);
+    RFS_LOCKED(&blocks->lock);
     *out = (struct rfs_blocks_counters){blocks->budget, blocks->bytes, blocks->made,
                                         blocks->evictions};
-    pthread_mutex_unlock(&blocks->lock);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */

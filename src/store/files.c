@@ -91,10 +91,9 @@ static void close_counted(struct rfs_fds *fds, int fd)
     if (fd < 0)
         return;
     close(fd);
-    pthread_mutex_lock(&fds->lock);
+    RFS_LOCKED(&fds->lock);
     fds->used--;
     wake(fds);
-    pthread_mutex_unlock(&fds->lock);
 }
 
 /* Opens without the lock; when the process has no descriptor left, gives up idle ones for it. */
@@ -148,7 +147,7 @@ static int take_open(struct rfs_fds *fds, struct rfs_fd *entry, const struct rfs
         close(victim);
     const int opened = open_path(fds, beneath, path);
 
-    pthread_mutex_lock(&fds->lock);
+    RFS_LOCKED(&fds->lock);
     entry->opening = false;
     if (opened >= 0) {
         entry->fd = *fd = opened;
@@ -157,16 +156,13 @@ static int take_open(struct rfs_fds *fds, struct rfs_fd *entry, const struct rfs
         fds->used--;
     }
     wake(fds);
-    pthread_mutex_unlock(&fds->lock);
     return opened >= 0 ? 0 : opened;
 }
 
 static bool is_fd_open(struct rfs_fds *fds, const struct rfs_fd *entry)
 {
-    pthread_mutex_lock(&fds->lock);
-    const bool open = entry->fd >= 0;
-    pthread_mutex_unlock(&fds->lock);
-    return open;
+    RFS_LOCKED(&fds->lock);
+    return entry->fd >= 0;
 }
 
 static void give_open(struct rfs_fds *fds, struct rfs_fd *entry, bool drop)
@@ -542,12 +538,11 @@ static int compare(struct rfs_files *files, struct file *file, const struct stat
                    ? stick(files, file, -ESTALE, "the file is no longer a regular file")
                    : never_regular(files, file);
     if (!atomic_load_explicit(&file->recorded, memory_order_acquire)) {
-        pthread_mutex_lock(&files->lock);
+        RFS_LOCKED(&files->lock);
         if (!atomic_load_explicit(&file->recorded, memory_order_relaxed)) {
             file->id = now;
             atomic_store_explicit(&file->recorded, true, memory_order_release);
         }
-        pthread_mutex_unlock(&files->lock);
     }
     const struct identity *id = &file->id;
     if (now.dev != id->dev || now.ino != id->ino)

@@ -70,7 +70,7 @@ struct shared {
 };
 
 struct rfs_view_dcp {
-    uint32_t *stages;            /* owned; made by find_stages; or NULL */
+    RFS_VEC(uint32_t) stages;    /* by name id; empty where there is one */
     RFS_VEC(struct shared) list; /* under the view's lock */
     /*
      * The objects that are shown, and their numbers in the source; constant once the view is open.
@@ -83,38 +83,28 @@ struct rfs_view_dcp {
 /* ---- the chunks of a rank -------------------------------------------------------------------- */
 
 /*
- * Finds the stage of the destination that shows each name, by its id, for a destination of several
- * stages; plans the first rank of each. *OUT is owned by the caller, and NULL where there is one
- * stage. Returns 0 or -errno with *err filled.
+ * Finds the stage of the destination that shows each name, for a destination of several stages;
+ * plans the first rank of each. Returns 0 or -errno with *err filled.
  */
-static int find_stages(struct rfs_view *view, uint32_t **out, struct rfs_error *err)
+static int find_stages(struct rfs_view *view, struct rfs_error *err)
 {
-    const struct rfs_scale *scale = &view->scale;
-    RFS_FREE uint32_t *stages = NULL;
-    size_t n = 0;
+    struct rfs_view_dcp *dcp = view->dcp;
 
-    *out = NULL;
-    if (!view->dst || scale->dst_stages == 1)
+    if (!view->dst || view->scale.dst_stages == 1)
         return 0;
-    for (uint32_t s = scale->dst_stages; s-- > 0;) { /* the lowest counts */
+    for (uint32_t s = view->scale.dst_stages; s-- > 0;) { /* the lowest counts */
         const struct rfs_rank_plan *plan;
-        const int rc = rfs_planner_rank(view->planner, s * scale->dst_devices, &plan, err);
+        const int rc = rfs_planner_rank(view->planner, s * view->scale.dst_devices, &plan, err);
         if (rc)
             return rc;
         for (size_t i = 0; i < plan->params->n; i++) {
             const uint32_t name = plan->params->targets[i].shown_name;
-            if (name >= n) {
-                uint32_t *more = reallocarray(stages, (size_t)name + 1, sizeof *more);
-                if (!more)
+            while (dcp->stages.n <= name)
+                if (!RFS_PUSH(&dcp->stages, RFS_NO_STAGE))
                     return rfs_fail_memory(err);
-                memset(more + n, 0xff, (name + 1 - n) * sizeof *more);
-                n = (size_t)name + 1;
-                stages = more;
-            }
-            stages[name] = s;
+            dcp->stages.data[name] = s;
         }
     }
-    *out = RFS_STEAL(stages);
     return 0;
 }
 
@@ -396,7 +386,7 @@ static int check_type(const struct listing *listing)
 static int list_chunks(struct rfs_view *view, uint32_t rank, struct rank_chunks *out,
                        struct rfs_error *err)
 {
-    const uint32_t *stages = view->dcp->stages;
+    const uint32_t *stages = view->dcp->stages.data;
     const uint32_t devices = view->scale.dst_devices;
     struct listing listing = {.view = view, .out = out, .err = err};
 
@@ -557,13 +547,12 @@ RFS_COMPARE(by_name, struct rfs_dcp_listed_item, x, y,
 /* Checks that no object has the name of a tensor, as names= could have it. */
 static int check_names(struct rfs_view *view, const struct items *items, struct rfs_error *err)
 {
-    const struct rfs_dcp_listed_item *list = items->list.data;
     const size_t n = items->list.n;
 
     for (size_t i = 0; i < view->dcp->objects.n; i++) {
         const uint32_t name = view->dcp->objects.data[i].name;
-        const size_t at = RFS_BISECT(k, n, list[k].name >= name);
-        if (at < n && list[at].name == name)
+        const size_t at = RFS_BISECT(k, n, items->list.data[k].name >= name);
+        if (at < n && items->list.data[at].name == name)
             return rfs_view_objects_same_name(rfs_catalog_path(view->catalog),
                                               rfs_catalog_name(view->catalog, name), err);
     }
@@ -649,11 +638,10 @@ struct proving {
 static int prove(void *ctx, size_t i)
 {
     struct proving *proving = ctx;
-    struct rfs_view *view = proving->view;
-    struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
+    struct rfs_chunks *chunked = rfs_catalog_chunks(proving->view->catalog);
     struct rfs_error err = {0};
-    const int rc = rfs_dcp_prove_object(chunked, &chunked->objects.data[view->dcp->numbers.data[i]],
-                                        false, &err);
+    const int rc = rfs_dcp_prove_object(
+        chunked, &chunked->objects.data[proving->view->dcp->numbers.data[i]], false, &err);
 
     return rfs_first_error_note(&proving->first, rc, &err);
 }
@@ -737,7 +725,7 @@ static void free_dcp(struct rfs_view *view)
     for (size_t i = 0; i < dcp->list.n; i++)
         shared_end(&dcp->list.data[i]);
     free(dcp->list.data);
-    free(dcp->stages);
+    free(dcp->stages.data);
     free(dcp->objects.data);
     free(dcp->numbers.data);
     free(dcp);
@@ -766,5 +754,5 @@ int rfs_view_dcp_open(struct rfs_view *view, struct rfs_error *err)
         file->parameters = rank == 0 ? 0 : RFS_IN_PLAN;
     }
     const int rc = show_more(view, err);
-    return rc ? rc : find_stages(view, &view->dcp->stages, err);
+    return rc ? rc : find_stages(view, err);
 }

@@ -3,6 +3,7 @@
  * Names, ids and attributes of all entries: the root, the shown files and their folders, the
  * folders of several saves, and the top of the hidden folder (hidden.h has what is below it).
  */
+#include "base/cleanup.h"
 #include "store/access.h"
 #include "store/crypt/key.h"
 #include "view/hidden.h"
@@ -256,13 +257,12 @@ static void find_access(struct reshard_view *set)
         access.group = access.others = false;
     if (!access.user)
         access = rfs_access_own();
-    pthread_mutex_lock(&set->lock);
+    RFS_LOCKED(&set->lock);
     if (set->hidden_mode == 0) {
         set->hidden_uid = access.uid;
         set->hidden_gid = access.gid;
         set->hidden_mode = S_IWUSR | rfs_access_mode(access, 0555);
     }
-    pthread_mutex_unlock(&set->lock);
 }
 
 static void fill_hidden(struct reshard_view *set, reshard_stat *st)
@@ -274,11 +274,10 @@ static void fill_hidden(struct reshard_view *set, reshard_stat *st)
     pthread_mutex_unlock(&set->lock);
     if (!known)
         find_access(set);
-    pthread_mutex_lock(&set->lock);
+    RFS_LOCKED(&set->lock);
     st->mode = S_IFDIR | set->hidden_mode;
     st->uid = set->hidden_uid;
     st->gid = set->hidden_gid;
-    pthread_mutex_unlock(&set->lock);
 }
 
 /* ---- attributes ------------------------------------------------------------------------------ */

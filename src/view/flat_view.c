@@ -148,48 +148,10 @@ static int show_map(struct rfs_view *view, const struct shards *shards, uint32_t
 /* ---- the files of a model beside its config -------------------------------------------------- */
 
 /*
- * The files beside the given config that belong to a model, which view=huggingface shows as they
- * are: generation_config.json, the tokenizer's, and code. Zero-initialise.
+ * Lists the files beside the given config that belong to a model, which view=huggingface shows as
+ * they are: generation_config.json, the tokenizer's, and code. None if the folder is not there.
  */
-struct model_files {
-    RFS_VEC(char *) names; /* owned */
-    char *folder;          /* owned */
-};
-
-RFS_COMPARE(by_name, char *, x, y, strcmp(*x, *y))
-
-/* Lists the files of a folder that are like a pattern, sorted; none if it is not there. */
-static int list_files(const char *folder, const char *const *patterns, struct model_files *files,
-                      struct rfs_error *err)
-{
-    RFS_CLOSE_DIR struct rfs_dir dir = {.dir = NULL};
-    const bool there = rfs_dir_open(folder, &dir) == 0;
-    bool room = true;
-
-    for (const struct dirent *entry; there && room && (entry = rfs_dir_next(&dir));) {
-        bool like = false;
-        for (size_t i = 0; patterns[i]; i++)
-            like = like ||
-                   (entry->d_type != DT_DIR && rfs_glob_match_file(patterns[i], entry->d_name));
-        char *name = like ? strdup(entry->d_name) : NULL;
-        room = !like || (name && RFS_PUSH(&files->names, name));
-        if (!room)
-            free(name);
-    }
-    RFS_SORT_ALL(&files->names, by_name);
-    return room ? 0 : rfs_fail_memory(err);
-}
-
-static void model_files_end(struct model_files *files)
-{
-    for (size_t i = 0; i < files->names.n; i++)
-        free(files->names.data[i]);
-    free(files->names.data);
-    free(files->folder);
-}
-
-static int list_model_files(const struct rfs_view *view, struct model_files *files,
-                            struct rfs_error *err)
+static int list_model_files(const char *folder, struct rfs_path_list *names, struct rfs_error *err)
 {
     static const char *const patterns[] = {"generation_config.json",
                                            "tokenizer*",
@@ -204,16 +166,24 @@ static int list_model_files(const struct rfs_view *view, struct model_files *fil
                                            "modeling_*.py",
                                            "tokenization_*.py",
                                            NULL};
+    RFS_CLOSE_DIR struct rfs_dir dir = {.dir = NULL};
 
-    if (!view->rules.config)
+    if (!folder || rfs_dir_open(folder, &dir) != 0)
         return 0;
-    const int rc = rfs_path_parent(view->rules.config, &files->folder, NULL, err);
-    return rc ? rc : list_files(files->folder, patterns, files, err);
+    for (const struct dirent *entry; (entry = rfs_dir_next(&dir));) {
+        bool like = false;
+        for (size_t i = 0; patterns[i] && entry->d_type != DT_DIR; i++)
+            like = like || rfs_glob_match_file(patterns[i], entry->d_name);
+        if (like && !rfs_path_list_add(names, strdup(entry->d_name)))
+            return rfs_fail_memory(err);
+    }
+    rfs_path_list_sort(names);
+    return 0;
 }
 
 /* Shows config.json and the listed files; there is room in view->files. */
-static int show_model_files(struct rfs_view *view, const struct model_files *files,
-                            struct rfs_error *err)
+static int show_model_files(struct rfs_view *view, const char *folder,
+                            const struct rfs_path_list *names, struct rfs_error *err)
 {
     if (view->rules.config && rfs_files_are_encrypted(rfs_catalog_files(view->catalog))) {
         rfs_log(&view->log, RFS_INFO, "with a key, the files beside %s are not shown",
@@ -225,10 +195,9 @@ static int show_model_files(struct rfs_view *view, const struct model_files *fil
                                     view->rules.cut.bytes > 0 ? &view->rules.cut : NULL, err)
                  : 0;
 
-    for (size_t i = 0; i < files->names.n && rc == 0; i++) {
-        RFS_FREE char *path = rfs_path_join(files->folder, files->names.data[i]);
-        rc = path ? rfs_view_pass_on(view, path, files->names.data[i], NULL, err)
-                  : rfs_fail_memory(err);
+    for (size_t i = 0; i < names->n && rc == 0; i++) {
+        RFS_FREE char *path = rfs_path_join(folder, names->data[i]);
+        rc = path ? rfs_view_pass_on(view, path, names->data[i], NULL, err) : rfs_fail_memory(err);
     }
     return rc;
 }
@@ -286,13 +255,15 @@ static int show_huggingface(struct rfs_view *view, const struct rfs_params *para
 {
     const uint64_t most = view->options.file_size ? view->options.file_size : FILE_BYTES;
     RFS_CLEANUP(shards_end) struct shards shards = {.format = "pt"};
-    RFS_CLEANUP(model_files_end) struct model_files files = {.folder = NULL};
+    RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list names = {0};
+    RFS_FREE char *folder = NULL;
 
     if (!shards_init(&shards, params, params->n))
         return rfs_fail_memory(err);
     fill_in_order(view, &shards, most);
-    int rc =
-        list_model_files(view, &files, err) ?: group_targets(view, &shards, 2 + files.names.n, err);
+    int rc = view->rules.config ? rfs_path_parent(view->rules.config, &folder, NULL, err) : 0;
+    rc = rc ?: list_model_files(folder, &names, err)
+            ?: group_targets(view, &shards, 2 + names.n, err);
     for (uint32_t p = 0; !rc && p < shards.n_shards; p++) {
         shards.names[p] = shards.n_shards == 1 ? strdup("model.safetensors")
                                                : rfs_text_printf("model-%05u-of-%05u.safetensors",
@@ -305,7 +276,7 @@ static int show_huggingface(struct rfs_view *view, const struct rfs_params *para
     if (!rc && shards.n_shards > 1)
         rc = show_map(view, &shards, shards.n_shards, "model.safetensors.index.json",
                       RFS_WEIGHT_MAP_HUGGINGFACE, err);
-    return rc ? rc : show_model_files(view, &files, err);
+    return rc ? rc : show_model_files(view, folder, &names, err);
 }
 
 /* ---- view=unified ---------------------------------------------------------------------------- */
@@ -358,12 +329,11 @@ static bool is_parameter(const struct rfs_view *view, const char *name)
 /* Makes room for all, and a parameter list to which rank 0's own values can be added. */
 static int prepare(struct unifying *u)
 {
-    struct rfs_catalog *catalog = u->view->catalog;
-    const struct rfs_index *first = rfs_catalog_ready(catalog, 0);
+    const struct rfs_index *first = rfs_catalog_ready(u->view->catalog, 0);
     const size_t most = u->whole->n + (first ? first->n : 0);
     struct rfs_params *params;
 
-    u->n_names = rfs_intern_count(rfs_catalog_tables(catalog)->names);
+    u->n_names = rfs_intern_count(rfs_catalog_tables(u->view->catalog)->names);
     u->position_of = malloc((u->n_names + 1) * sizeof *u->position_of);
     u->done = calloc(u->whole->n + 1, 1);
     params = malloc(sizeof *params + most * sizeof *params->targets);
@@ -401,7 +371,6 @@ RFS_COMPARE(by_occurrence, struct occurrence, x, y,
 /* Takes the parameters of one rank that did not come up before. */
 static int take_of_rank(struct unifying *u, const struct rfs_index *index)
 {
-    struct rfs_catalog *catalog = u->view->catalog;
     RFS_FREE struct occurrence *found = calloc(index->n + 1, sizeof *found);
 
     if (!found)
@@ -411,12 +380,12 @@ static int take_of_rank(struct unifying *u, const struct rfs_index *index)
             (struct occurrence){index->entries[i].offset, i, index->part_of ? index->part_of[i] : 0,
                                 index->entries[i].name};
     /* An index of safetensors files is sorted by name; here MindSpore goes by the header. */
-    if (rfs_catalog_format(catalog) == RFS_FORMAT_SAFETENSORS)
+    if (rfs_catalog_format(u->view->catalog) == RFS_FORMAT_SAFETENSORS)
         RFS_SORT(found, index->n, by_occurrence);
     for (size_t i = 0; i < index->n; i++) {
         const uint32_t position = u->position_of[found[i].name];
         if (position != RFS_NO_ID && !u->done[position] &&
-            is_parameter(u->view, rfs_catalog_name(catalog, found[i].name)))
+            is_parameter(u->view, rfs_catalog_name(u->view->catalog, found[i].name)))
             take(u, position, 0);
     }
     return 0;
@@ -425,11 +394,10 @@ static int take_of_rank(struct unifying *u, const struct rfs_index *index)
 /* Takes the parameters in the order in which they come up; their shards are found later. */
 static int take_parameters(struct unifying *u)
 {
-    const struct rfs_catalog *catalog = u->view->catalog;
     int rc = 0;
 
-    for (uint32_t r = 0; rc == 0 && r < rfs_catalog_ranks(catalog); r++) {
-        const struct rfs_index *index = rfs_catalog_ready(catalog, r);
+    for (uint32_t r = 0; rc == 0 && r < rfs_catalog_ranks(u->view->catalog); r++) {
+        const struct rfs_index *index = rfs_catalog_ready(u->view->catalog, r);
         rc = index ? take_of_rank(u, index) : 0;
     }
     return rc;
@@ -514,11 +482,10 @@ static void take_proved(struct unifying *u)
 /* Takes rank 0's values that are no parameters into a shard of their own. */
 static int take_rest(struct unifying *u)
 {
-    const struct rfs_catalog *catalog = u->view->catalog;
-    const struct rfs_index *index = rfs_catalog_ready(catalog, 0);
+    const struct rfs_index *index = rfs_catalog_ready(u->view->catalog, 0);
 
     u->shards.n_shards++;
-    if (!rfs_catalog_has(catalog, 0))
+    if (!rfs_catalog_has(u->view->catalog, 0))
         take_proved(u);
     for (size_t i = 0; index && i < index->n; i++) {
         const struct rfs_entry *entry = &index->entries[i];

@@ -36,8 +36,7 @@ struct stored {
 
 struct rfs_view_mindformers {
     RFS_VEC(struct stored) tensors;
-    uint32_t *by_name; /* owned; by name id: 1 + the tensor, or 0 */
-    size_t n_names;
+    RFS_VEC(uint32_t) by_name;   /* by name id: 1 + the tensor, or 0 */
     const char **files[N_KINDS]; /* owned; [n_ranks] names of the shown files, or NULL */
 };
 
@@ -45,23 +44,18 @@ struct rfs_view_mindformers {
 
 static bool note_name(struct rfs_view_mindformers *mf, uint32_t name, uint32_t number)
 {
-    if (name >= mf->n_names) {
-        const size_t n = (size_t)name + 1 + mf->n_names;
-        uint32_t *more = reallocarray(mf->by_name, n, sizeof *more);
-        if (!more)
+    while (mf->by_name.n <= name)
+        if (!RFS_PUSH(&mf->by_name, 0))
             return false;
-        memset(more + mf->n_names, 0, (n - mf->n_names) * sizeof *more);
-        mf->by_name = more;
-        mf->n_names = n;
-    }
-    mf->by_name[name] = number;
+    mf->by_name.data[name] = number;
     return true;
 }
 
 static const struct stored *find(const struct rfs_view_mindformers *mf, uint32_t name)
 {
-    return name < mf->n_names && mf->by_name[name] ? &mf->tensors.data[mf->by_name[name] - 1]
-                                                   : NULL;
+    const uint32_t number = name < mf->by_name.n ? mf->by_name.data[name] : 0;
+
+    return number ? &mf->tensors.data[number - 1] : NULL;
 }
 
 static int check_target(struct rfs_view *view, const struct rfs_target *target,
@@ -263,7 +257,7 @@ static void free_mindformers(struct rfs_view *view)
     if (!mf)
         return;
     free(mf->tensors.data);
-    free(mf->by_name);
+    free(mf->by_name.data);
     for (int k = 0; k < N_KINDS; k++)
         free(mf->files[k]);
     free(mf);

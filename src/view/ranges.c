@@ -45,14 +45,13 @@ static bool find(struct reshard_view *set, uint64_t id, struct shown *out)
 static void run_piece(const struct rfs_block *block, uint64_t skip, struct rfs_view_run *out,
                       uint64_t *bytes)
 {
-    const struct rfs_content *content = &block->content;
     uint64_t at = block->src + skip;
 
     *bytes = block->run - skip;
     out->file = block->file;
-    out->source = rfs_catalog_content_offset(content, at);
-    const struct rfs_extent *extent = content->extents;
-    for (uint32_t i = 0; i < content->n; i++, extent++) {
+    out->source = rfs_catalog_content_offset(&block->content, at);
+    const struct rfs_extent *extent = block->content.extents;
+    for (uint32_t i = 0; i < block->content.n; i++, extent++) {
         if (at < extent->bytes) {
             *bytes = rfs_min_u64(*bytes, extent->bytes - at);
             break;

@@ -9,6 +9,7 @@
  */
 #include "base/cancel.h"
 #include "base/checked.h"
+#include "base/cleanup.h"
 #include "base/once.h"
 #include "base/pages.h"
 #include "base/store.h"
@@ -288,12 +289,11 @@ void rfs_view_set_crc(struct reshard_view *set, uint64_t id, uint32_t crc)
     if (!view || rfs_view_entry(view, id, &file) != RFS_ENTRY_FILE)
         return;
     struct rfs_view_file *shown = &view->files[file];
-    pthread_mutex_lock(&view->lock);
+    RFS_LOCKED(&view->lock);
     if (shown->crc_made.state == RFS_ONCE_NOT_YET) {
         shown->crc_made.state = RFS_ONCE_MADE;
         shown->crc = crc;
     }
-    pthread_mutex_unlock(&view->lock);
 }
 
 /* Returns how many targets a file has. */
@@ -308,9 +308,8 @@ static size_t count_targets(const struct rfs_tensors *tensors)
 static int storage_crc(struct reshard_reader *reader, size_t region, uint32_t *crc)
 {
     struct rfs_view *view = reader->view;
-    const struct rfs_image *image = reader->image;
     struct rfs_view_file *shown = &view->files[reader->file];
-    const uint32_t target = image->regions[region].target;
+    const uint32_t target = reader->image->regions[region].target;
 
     pthread_mutex_lock(&view->lock);
     if (!shown->storage_crcs)
@@ -321,13 +320,12 @@ static int storage_crc(struct reshard_reader *reader, size_t region, uint32_t *c
     *crc = (uint32_t)known;
     if (known || !room)
         return room ? 0 : -ENOMEM;
-    const int rc =
-        sum_up(view, reader->file, image->regions[region].start, rfs_image_end(image, region), crc);
+    const int rc = sum_up(view, reader->file, reader->image->regions[region].start,
+                          rfs_image_end(reader->image, region), crc);
     if (rc)
         return rc;
-    pthread_mutex_lock(&view->lock);
+    RFS_LOCKED(&view->lock);
     shown->storage_crcs[target] = UINT64_C(1) << 32 | *crc;
-    pthread_mutex_unlock(&view->lock);
     return 0;
 }
 
@@ -375,11 +373,10 @@ static int answer_region(struct reshard_reader *reader, const struct rfs_region 
 /* Fails if a source of the file has failed, as its headers came from there, too. */
 static int check_sources(const struct reshard_reader *reader)
 {
-    const struct rfs_rank_plan *plan = reader->tensors.plan;
     const struct rfs_files *files = rfs_catalog_files(reader->view->catalog);
 
-    for (uint32_t i = 0; i < plan->n_sources; i++) {
-        const int rc = rfs_files_state(files, plan->sources[i]);
+    for (uint32_t i = 0; i < reader->tensors.plan->n_sources; i++) {
+        const int rc = rfs_files_state(files, reader->tensors.plan->sources[i]);
         if (rc)
             return rc;
     }
@@ -578,7 +575,6 @@ static int make_loan(struct rfs_assembler *assembler, const struct rfs_pins *pin
 ssize_t reshard_reader_borrow(reshard_reader *reader, void *scratch, size_t size, uint64_t offset,
                               struct iovec *iov, int iov_max, int *iov_count, reshard_loan **loan)
 {
-    struct rfs_assembler *assembler = reader->view->assembler;
     struct rfs_pins pins = {0};
     struct rfs_reply reply = {.at = scratch, .iov = iov, .iov_max = iov_max, .pins = &pins};
     struct answer answer = {.reply = &reply};
@@ -589,11 +585,11 @@ ssize_t reshard_reader_borrow(reshard_reader *reader, void *scratch, size_t size
         return -EINVAL;
     ssize_t n = answer_read(reader, size, offset, &answer);
     if (n >= 0) {
-        const int rc = make_loan(assembler, &pins, loan);
+        const int rc = make_loan(reader->view->assembler, &pins, loan);
         n = rc < 0 ? rc : n;
     }
     if (n < 0) {
-        rfs_assemble_unpin(assembler, &pins);
+        rfs_assemble_unpin(reader->view->assembler, &pins);
         return n;
     }
     *iov_count = reply.iov_count;

@@ -41,10 +41,9 @@ static const char *name_of(const struct rfs_view *view, uint32_t source)
  */
 static int compare_piece(const struct pair *pair, uint64_t begin, size_t size, unsigned char *twice)
 {
-    struct rfs_assembler *assembler = pair->view->assembler;
-    const int rc =
-        rfs_assemble(assembler, &pair->slices[0], begin, size, true, twice)
-            ?: rfs_assemble(assembler, &pair->slices[1], begin, size, true, twice + RFS_PIECE);
+    const int rc = rfs_assemble(pair->view->assembler, &pair->slices[0], begin, size, true, twice)
+                       ?: rfs_assemble(pair->view->assembler, &pair->slices[1], begin, size, true,
+                                       twice + RFS_PIECE);
 
     return rc ? rc : memcmp(twice, twice + RFS_PIECE, size) != 0;
 }

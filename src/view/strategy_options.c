@@ -243,9 +243,8 @@ static int read_rank(const struct rfs_view *view, uint32_t rank, uint32_t lead, 
  */
 static int read_names(const struct rfs_view *view, struct names *names, struct rfs_error *err)
 {
-    const struct rfs_catalog *catalog = view->catalog;
-    const uint32_t lead = rfs_catalog_lowest(catalog);
-    const uint32_t last = rfs_catalog_ranks(catalog) - 1;
+    const uint32_t lead = rfs_catalog_lowest(view->catalog);
+    const uint32_t last = rfs_catalog_ranks(view->catalog) - 1;
     bool first;
     bool complete = true;
     int rc = read_rank(view, lead, lead, names, &first, err);
@@ -253,7 +252,7 @@ static int read_names(const struct rfs_view *view, struct names *names, struct r
     if (!rc && last > lead)
         rc = read_rank(view, last, lead, names, &complete, err);
     for (uint32_t rank = lead + 1; !rc && !(first && complete) && rank < last; rank++)
-        if (rfs_catalog_has(catalog, rank)) {
+        if (rfs_catalog_has(view->catalog, rank)) {
             bool unused;
             rc = read_rank(view, rank, lead, names, &unused, err);
         }

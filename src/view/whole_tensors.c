@@ -229,14 +229,13 @@ int rfs_whole_open(const char *path, reshard_view *opened, const struct rfs_whol
 
 int rfs_whole_describe(struct rfs_whole *whole, const struct rfs_whole *cut, struct rfs_error *err)
 {
-    const struct rfs_scale *scale = &whole->view->scale;
     RFS_FREE unsigned char *seen =
         calloc(whole->n + 1, 1); /* found in a lower stage, which counts */
     int rc = seen ? 0 : rfs_fail_memory(err);
 
-    for (uint32_t stage = 0; rc == 0 && stage < scale->dst_stages; stage++) {
+    for (uint32_t stage = 0; rc == 0 && stage < whole->view->scale.dst_stages; stage++) {
         const struct rfs_rank_plan *plan;
-        const uint32_t rank = stage * scale->dst_devices;
+        const uint32_t rank = stage * whole->view->scale.dst_devices;
         rc = rfs_planner_rank(cut->planner, rank, &plan, err);
         for (size_t i = 0; rc == 0 && i < plan->params->n; i++) {
             const struct rfs_target *target = &plan->params->targets[i];
@@ -345,14 +344,13 @@ int rfs_whole_read(const struct rfs_whole *whole, const struct rfs_whole_tensor 
                    const struct rfs_slice *slice, uint64_t begin, size_t size, void *buf,
                    struct rfs_error *err)
 {
-    struct rfs_assembler *assembler = whole->view->assembler;
     struct rfs_casting cast;
     int rc = 0;
 
     if (size > 0)
         rc = rfs_view_target_is_cast(whole->view, tensor->target, &cast)
-                 ? rfs_assemble_cast(assembler, slice, &cast, begin, size, true, buf)
-                 : rfs_assemble(assembler, slice, begin, size, true, buf);
+                 ? rfs_assemble_cast(whole->view->assembler, slice, &cast, begin, size, true, buf)
+                 : rfs_assemble(whole->view->assembler, slice, begin, size, true, buf);
     if (rc == 0)
         return 0;
     /* The reason has been logged with the file. */

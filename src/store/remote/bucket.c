@@ -27,20 +27,17 @@ void rfs_bucket_learn(const char *name, const char *region)
     /* The region becomes a part of a host's name. */
     if (region[strspn(region, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")])
         return;
-    pthread_mutex_lock(&learnt.lock);
+    RFS_LOCKED(&learnt.lock);
     snprintf(learnt.name, sizeof learnt.name, "%s", name);
     snprintf(learnt.region, sizeof learnt.region, "%s", region);
     learnt.endpoint[0] = '\0';
-    pthread_mutex_unlock(&learnt.lock);
 }
 
 /* Returns a copy of TEXT, a member of what was learnt about bucket NAME; NULL where it is empty. */
 static char *known(const char *name, const char *text)
 {
-    pthread_mutex_lock(&learnt.lock);
-    char *copy = strcmp(learnt.name, name) == 0 && *text ? strdup(text) : NULL;
-    pthread_mutex_unlock(&learnt.lock);
-    return copy;
+    RFS_LOCKED(&learnt.lock);
+    return strcmp(learnt.name, name) == 0 && *text ? strdup(text) : NULL;
 }
 
 /* ---- where a signature may go ---------------------------------------------------------------- */
@@ -143,12 +140,11 @@ bool rfs_bucket_move(const struct rfs_bucket *bucket, const char *location)
         to = new.host;
     if (!from || !may_lead(from, to))
         return false;
-    pthread_mutex_lock(&learnt.lock);
+    RFS_LOCKED(&learnt.lock);
     snprintf(learnt.name, sizeof learnt.name, "%s", bucket->name);
     snprintf(learnt.region, sizeof learnt.region, "%s", bucket->region);
     snprintf(learnt.endpoint, sizeof learnt.endpoint, "%s%s%s", tls ? "https://" : "http://", to,
              new.port);
-    pthread_mutex_unlock(&learnt.lock);
     return true;
 }
 

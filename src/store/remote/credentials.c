@@ -580,12 +580,11 @@ static void read_settings(void)
 
 char *rfs_credentials_setting(const char *name)
 {
-    pthread_mutex_lock(&all.lock);
+    RFS_LOCKED(&all.lock);
     if (!all.has_settings)
         read_settings();
     const char *value = strcmp(name, "region") == 0 ? all.region : all.endpoint;
     char *copied = value ? strdup(value) : NULL;
-    pthread_mutex_unlock(&all.lock);
     return copied;
 }
 
@@ -601,7 +600,7 @@ int rfs_credentials_get(struct rfs_credentials *out)
 {
     int rc = 0;
 
-    pthread_mutex_lock(&all.lock);
+    RFS_LOCKED(&all.lock);
     if (!all.found)
         all.found = rfs_secret_map(sizeof *all.found);
     if (!all.found)
@@ -621,7 +620,6 @@ int rfs_credentials_get(struct rfs_credentials *out)
         *out = *all.found;
     else
         rfs_secret_wipe(out, sizeof *out);
-    pthread_mutex_unlock(&all.lock);
     return rc;
 }
 
@@ -632,16 +630,15 @@ const char *rfs_credentials_token_file(void)
 
 bool rfs_credentials_renew(void)
 {
-    pthread_mutex_lock(&all.lock);
+    RFS_LOCKED(&all.lock);
     all.renew = all.kind && all.kind->ends;
     const bool renews = all.renew;
-    pthread_mutex_unlock(&all.lock);
     return renews;
 }
 
 void rfs_credentials_forget(void)
 {
-    pthread_mutex_lock(&all.lock);
+    RFS_LOCKED(&all.lock);
     rfs_secret_unmap(all.found, sizeof *all.found);
     all.found = NULL;
     all.kind = NULL;
@@ -652,7 +649,6 @@ void rfs_credentials_forget(void)
     token_file = NULL;
     rfs_secret_unmap(container_token, TOKEN_BYTES);
     container_token = NULL;
-    pthread_mutex_unlock(&all.lock);
 }
 
 /* ---- in messages ----------------------------------------------------------------------------- */
@@ -676,7 +672,7 @@ static size_t part_of(const char *at, const char *secret)
 
 void rfs_credentials_blank(char *text)
 {
-    pthread_mutex_lock(&all.lock);
+    RFS_LOCKED(&all.lock);
     for (char *at = text; all.found && *at; at++) {
         const size_t secret = part_of(at, all.found->secret), token = part_of(at, all.found->token);
         const size_t n = secret > token ? secret : token;
@@ -686,5 +682,4 @@ void rfs_credentials_blank(char *text)
             at += n - 1;
         }
     }
-    pthread_mutex_unlock(&all.lock);
 }

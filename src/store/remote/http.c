@@ -2,6 +2,7 @@
 #include "store/remote/http.h"
 
 #include "base/cancel.h"
+#include "base/cleanup.h"
 #include "base/variables.h"
 #include "store/remote/remote_settings.h"
 
@@ -359,10 +360,9 @@ static struct handle *idle_handle(struct rfs_http_lane *lane)
 
 static bool take_turn(void)
 {
-    pthread_mutex_lock(&all.lock);
+    RFS_LOCKED(&all.lock);
     const bool mine = all.under_way < rfs_remote_settings()->connections;
     all.under_way += mine;
-    pthread_mutex_unlock(&all.lock);
     return mine;
 }
 
@@ -372,9 +372,8 @@ int rfs_http_start(struct rfs_http_lane *lane, struct rfs_http *http)
         return -EAGAIN;
     struct handle *handle = idle_handle(lane);
     if (!handle) {
-        pthread_mutex_lock(&all.lock);
+        RFS_LOCKED(&all.lock);
         all.under_way--;
-        pthread_mutex_unlock(&all.lock);
         return -ENOMEM;
     }
     http->status = 0;

@@ -61,7 +61,7 @@ static bool copy_block(uint64_t number, uint64_t offset, size_t n, const struct 
 {
     bool found = false;
 
-    pthread_mutex_lock(&cache.lock);
+    RFS_LOCKED(&cache.lock);
     for (size_t i = 0; i < BLOCKS_MOST && !found; i++) {
         struct block *block = &cache.blocks[i];
         if (block->number != number || offset < block->from || offset - block->from > block->n ||
@@ -71,7 +71,6 @@ static bool copy_block(uint64_t number, uint64_t offset, size_t n, const struct 
         block->used = ++cache.clock;
         found = true;
     }
-    pthread_mutex_unlock(&cache.lock);
     return found;
 }
 
@@ -83,7 +82,7 @@ static uint64_t next_block_bytes(uint64_t number, uint64_t offset)
 {
     uint64_t size = BLOCK_FIRST;
 
-    pthread_mutex_lock(&cache.lock);
+    RFS_LOCKED(&cache.lock);
     for (size_t i = 0; i < BLOCKS_MOST; i++) {
         const struct block *block = &cache.blocks[i];
         const uint64_t end = block->from + block->n;
@@ -91,7 +90,6 @@ static uint64_t next_block_bytes(uint64_t number, uint64_t offset)
         if (block->number == number && offset >= block->from && offset <= end + block->n)
             size = rfs_max_u64(size, rfs_min_u64(2 * block->n, BLOCK_LAST));
     }
-    pthread_mutex_unlock(&cache.lock);
     return size;
 }
 
@@ -125,21 +123,19 @@ static struct block *make_room(size_t n)
 /* Adds a block, which it takes over. */
 static void keep_block(uint64_t number, uint64_t offset, unsigned char *data, size_t n)
 {
-    pthread_mutex_lock(&cache.lock);
+    RFS_LOCKED(&cache.lock);
     struct block *block = make_room(n);
     *block = (struct block){number, offset, ++cache.clock, n, data};
     cache.bytes += n;
-    pthread_mutex_unlock(&cache.lock);
 }
 
 /* Frees the blocks of one object; 0: of all. */
 static void drop_blocks(uint64_t number)
 {
-    pthread_mutex_lock(&cache.lock);
+    RFS_LOCKED(&cache.lock);
     for (size_t i = 0; i < BLOCKS_MOST; i++)
         if (cache.blocks[i].number != 0 && (number == 0 || cache.blocks[i].number == number))
             free_block(&cache.blocks[i]);
-    pthread_mutex_unlock(&cache.lock);
 }
 
 /* ---- where the next headers are -------------------------------------------------------------- */
@@ -440,10 +436,9 @@ static void add_guesses(struct rfs_object *object, uint64_t end, struct fetched 
  */
 static unsigned count_fetching(struct rfs_object *object, int change)
 {
-    pthread_mutex_lock(&object->lock);
+    RFS_LOCKED(&object->lock);
     object->fetching += (unsigned)change;
     const unsigned fetching = object->fetching;
-    pthread_mutex_unlock(&object->lock);
     return fetching;
 }
 
@@ -575,7 +570,7 @@ static struct listed *find_listed(const char *url, bool as_folder)
 {
     struct listed *found = NULL;
 
-    pthread_mutex_lock(&known.lock);
+    RFS_LOCKED(&known.lock);
     for (struct listed *listed = known.listed; listed && !found; listed = listed->next) {
         const char *rest = below(listed->url, url);
         if (!rest)
@@ -585,7 +580,6 @@ static struct listed *find_listed(const char *url, bool as_folder)
     }
     if (found)
         found->uses++;
-    pthread_mutex_unlock(&known.lock);
     return found;
 }
 
@@ -602,10 +596,9 @@ static struct listed *keep_listed(struct rfs_remote_folder *folder, unsigned use
     for (size_t i = 0; i < listed->listing.n; i++)
         if (listed->listing.data[i].modified > listed->newest)
             listed->newest = listed->listing.data[i].modified;
-    pthread_mutex_lock(&known.lock);
+    RFS_LOCKED(&known.lock);
     listed->next = known.listed;
     known.listed = listed;
-    pthread_mutex_unlock(&known.lock);
     return listed;
 }
 
@@ -623,12 +616,11 @@ static bool is_second(const char *parent, const char *url)
 {
     bool found = false;
 
-    pthread_mutex_lock(&known.lock);
+    RFS_LOCKED(&known.lock);
     for (const struct listed *listed = known.listed; listed && !found; listed = listed->next) {
         const char *rest = below(parent, listed->url);
         found = rest && *rest && !strchr(rest, '/') && strcmp(listed->url, url) != 0;
     }
-    pthread_mutex_unlock(&known.lock);
     return found;
 }
 

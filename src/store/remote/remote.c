@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/remote/remote.h"
 
+#include "base/cleanup.h"
 #include "base/store.h"
 #include "store/remote/credentials.h"
 #include "store/remote/http.h"
@@ -78,14 +79,13 @@ void rfs_remote_give(bool *taken)
     if (!*taken)
         return;
     *taken = false;
-    pthread_mutex_lock(&now.lock);
+    RFS_LOCKED(&now.lock);
     const bool last = --now.users == 0;
     if (last) {
         rfs_object_forget();
         rfs_http_close_idle();
         rfs_credentials_forget();
     }
-    pthread_mutex_unlock(&now.lock);
 }
 
 const char *rfs_remote_library(void)

@@ -2,6 +2,7 @@
 #include "tool/common/sweep.h"
 
 #include "base/checked.h"
+#include "base/cleanup.h"
 #include "base/pages.h"
 #include "tool/common/turns.h"
 #include "view/ranges.h"
@@ -109,7 +110,7 @@ static bool next(struct run *run, struct rfs_sweep_piece *piece)
 {
     const struct rfs_sweep *sweep = run->sweep;
 
-    pthread_mutex_lock(&run->turns.lock);
+    RFS_LOCKED(&run->turns.lock);
     const bool more = run->turns.failed == 0 && run->item < sweep->n;
     if (more) {
         const uint64_t units = sweep->units(sweep->ctx, run->item);
@@ -118,7 +119,6 @@ static bool next(struct run *run, struct rfs_sweep_piece *piece)
         run->at = piece->last ? 0 : run->at + n;
         run->item += piece->last;
     }
-    pthread_mutex_unlock(&run->turns.lock);
     return more;
 }
 
