@@ -102,7 +102,8 @@ static bool set_value(struct rfs_unpickler *machine, struct rfs_unpickler_values
 {
     const bool wide = machine->builder->wide;
 
-    if (!rfs_vec_grow(&values->data, &values->cap, i, wide ? sizeof(uint64_t) : sizeof(uint32_t)))
+    if (i == values->cap &&
+        !rfs_vec_grow(&values->data, &values->cap, i, wide ? sizeof(uint64_t) : sizeof(uint32_t)))
         return rfs_unpickler_fail_memory(machine);
     values->n += i == values->n;
     if (wide)
@@ -468,10 +469,26 @@ static bool step(struct rfs_unpickler *machine, unsigned char op)
     }
 }
 
+/* Opcodes that are read of other protocols only; the second row is for the newer ones. */
+static const bool others[2][256] = {
+    {[0x8c] = true, [0x93] = true, [0x94] = true, [0x95] = true},
+    {['0'] = true,
+     ['1'] = true,
+     ['2'] = true,
+     ['Q'] = true,
+     ['T'] = true,
+     ['U'] = true,
+     ['c'] = true,
+     ['d'] = true,
+     ['l'] = true,
+     ['q'] = true,
+     ['r'] = true,
+     [0x8b] = true},
+};
+
 static bool run(struct rfs_unpickler *machine)
 {
-    /* Opcodes that only the other protocols have here. */
-    const char *others = machine->builder->newer ? "012\x8bTUcldqrQ" : "\x95\x8c\x93\x94";
+    const bool *refused = others[machine->builder->newer];
     const unsigned char *op;
 
     for (;;) {
@@ -479,7 +496,7 @@ static bool run(struct rfs_unpickler *machine)
         op = take(machine, 1, "it has no end");
         if (!op || *op == '.')
             break;
-        if (!(strchr(others, *op) ? refuse(machine, *op) : step(machine, *op)))
+        if (!(refused[*op] ? refuse(machine, *op) : step(machine, *op)))
             return false;
         if (machine->builder->memory(machine) > machine->most)
             return rfs_unpickler_fail_size(machine);
