@@ -9,7 +9,113 @@
 #pragma once
 
 #include "view/ranges.h"
+#include "view/rank_headers.h"
 #include "view/whole_tensors.h"
+
+/* ---- files and folders by themselves --------------------------------------------------------- */
+
+enum rfs_inspect_kind {
+    RFS_INSPECT_CKPT,
+    RFS_INSPECT_SAFETENSORS,
+    RFS_INSPECT_TORCH,
+    RFS_INSPECT_ENCRYPTED,
+    RFS_INSPECT_STRATEGY,
+    RFS_INSPECT_GROUP,
+    RFS_INSPECT_RULES,
+    RFS_INSPECT_WEIGHT_MAP,
+    RFS_INSPECT_MANIFEST,
+    RFS_INSPECT_TREE,
+    RFS_INSPECT_PARTS,
+    RFS_INSPECT_CHUNKS,     /* a folder whose checkpoint describes itself */
+    RFS_INSPECT_RANK,       /* a folder of checkpoints of one rank */
+    RFS_INSPECT_STRATEGIES, /* a folder of strategies */
+};
+/*
+ * Detects the kind of PATH, by its first bytes or the names in it. KEYED: there is a key, so that
+ * what is no other kind is encrypted. 0, or -errno with *err filled.
+ */
+int rfs_inspect_detect(const char *path, bool keyed, enum rfs_inspect_kind *kind,
+                       struct rfs_error *err);
+/*
+ * Finds the checkpoint that counts in the folder of a rank: *OUT, its path, owned by the caller. 0,
+ * or -errno with *err filled.
+ */
+int rfs_inspect_rank_file(const char *folder, char **out, struct rfs_error *err);
+
+/* A file of one checkpoint. */
+struct rfs_inspect_file {
+    uint64_t bytes;
+    size_t others; /* values that are not tensors */
+    bool has_crc, redundancy_removed;
+    const char *mode; /* of an encrypted file, without a key; else NULL. It has no tensors then */
+    uint32_t blocks;  /* encrypted blocks */
+};
+/*
+ * Takes a tensor: NAME and TYPE last for the call, OFFSET is that of its bytes in the file. False
+ * when out of memory.
+ */
+typedef bool rfs_inspect_tensor_fn(void *ctx, const char *name, const struct rfs_type *type,
+                                   uint64_t offset);
+/*
+ * Reads the headers of a file of KIND, up to RFS_INSPECT_ENCRYPTED, by the options of SOURCE, and
+ * calls EACH for its tensors. 0, or -errno with *err filled.
+ */
+int rfs_inspect_file(const struct rfs_headers_source *source, const char *path,
+                     enum rfs_inspect_kind kind, rfs_inspect_tensor_fn *each, void *ctx,
+                     struct rfs_inspect_file *out, struct rfs_error *err);
+/* Reads group info: the ranks with equal checkpoints, owned by the caller. 0 or -errno. */
+int rfs_inspect_group(const char *path, uint32_t **ranks, size_t *n, struct rfs_error *err);
+/* Reads and checks rules of layouts; *text is owned by the caller. 0 or -errno. */
+int rfs_inspect_layout_rules(const char *path, char **text, struct rfs_error *err);
+
+/* ---- sources that describe themselves, and hfai's parts --------------------------------------- */
+
+/* A source of chunks, opened by rfs_headers_open. All is the source's. */
+struct rfs_inspect_chunks {
+    const char *format;
+    size_t tensors, chunks;
+    size_t unread; /* tensors that can't be shown */
+    uint32_t files;
+    const char *lost; /* files that are lost, for a message; or NULL */
+};
+void rfs_inspect_chunks(const struct rfs_headers_source *source, struct rfs_inspect_chunks *out);
+/* A tensor of such a source. */
+struct rfs_inspect_chunked {
+    const char *name;
+    const struct rfs_type *type;
+    uint32_t chunks;
+    bool incomplete;
+    uint64_t pieces[RFS_MAX_DIMS]; /* pieces that each axis is cut into */
+};
+/* Gives tensor I. */
+void rfs_inspect_chunked(const struct rfs_headers_source *source, size_t i,
+                         struct rfs_inspect_chunked *out);
+/* A file of such a source. */
+struct rfs_inspect_chunk_file {
+    const char *name; /* path within the source's folder */
+    uint64_t chunks;
+    uint64_t content; /* bytes of tensors */
+    uint64_t bytes;   /* 0, if it is not there */
+    bool is_there;
+};
+/* Lists the files, owned by the caller. 0, or -ENOMEM with *err filled. */
+int rfs_inspect_chunk_files(const struct rfs_headers_source *source,
+                            struct rfs_inspect_chunk_file **out, uint32_t *n,
+                            struct rfs_error *err);
+/* Gives the name of a tensor that can't be shown, number I, and the reason. */
+void rfs_inspect_unread(const struct rfs_headers_source *source, size_t i, const char **name,
+                        const char **why);
+
+/* The state in hfai's parts. */
+struct rfs_inspect_parts {
+    size_t models, optimizers;
+};
+/*
+ * Calls EACH for the tensors of the models in hfai's parts, opened by rfs_headers_open; offsets are
+ * 0. 0, or -errno with *err filled.
+ */
+int rfs_inspect_parts(const struct rfs_headers_source *source, rfs_inspect_tensor_fn *each,
+                      void *ctx, struct rfs_inspect_parts *out, struct rfs_error *err);
 
 /* ---- needed ranks ---------------------------------------------------------------------------- */
 

@@ -18,6 +18,7 @@ librfs_la_SOURCES += \
 	src/view/hidden.h \
 	src/view/inspect.c \
 	src/view/inspect.h \
+	src/view/inspect_file.c \
 	src/view/internal.h \
 	src/view/library.c \
 	src/view/memory_limit.c \

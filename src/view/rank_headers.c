@@ -3,6 +3,7 @@
 
 #include "base/order.h"
 #include "base/store.h"
+#include "store/crypt/cipher.h"
 #include "store/crypt/key.h"
 #include "store/encrypted.h"
 
@@ -138,7 +139,8 @@ static uint32_t kind_of(struct reading *reading, const struct rfs_index *index, 
     while (kind < headers->kinds.n && headers->kinds.data[kind].index != index)
         kind++;
     if (kind == headers->kinds.n &&
-        !RFS_PUSH(&headers->kinds, (struct rfs_headers_kind){.index = index, .lead = rank})) {
+        !RFS_PUSH(&headers->kinds,
+                  (struct rfs_headers_kind){.index = index, .n = index->n, .lead = rank})) {
         reading->failed = true;
         kind = RFS_NO_KIND;
     }
@@ -223,7 +225,7 @@ static int unite(struct rfs_headers *headers, struct rfs_error *err)
                 at = k;
         if (at == RFS_NO_KIND) {
             at = n_united++;
-            united[at] = (struct rfs_headers_kind){kind->index, rank->rank, 0};
+            united[at] = (struct rfs_headers_kind){kind->index, kind->n, rank->rank, 0};
         }
         to[rank->kind] = at;
         rank->kind = at;
@@ -246,12 +248,9 @@ static void read_first(struct reading *reading)
         read_rank(reading, &headers->ranks[i]);
 }
 
-int rfs_headers_read(struct rfs_catalog *catalog, struct rfs_pool *pool, bool all,
-                     struct rfs_progress *progress, struct rfs_headers *out, struct rfs_error *err)
+/* Lists the ranks that have files. */
+static int list_ranks(struct rfs_catalog *catalog, struct rfs_headers *out, struct rfs_error *err)
 {
-    struct reading reading = {
-        .headers = out, .all = all, .progress = progress, .lock = PTHREAD_MUTEX_INITIALIZER};
-
     *out = (struct rfs_headers){.catalog = catalog};
     out->ranks = calloc(rfs_catalog_present(catalog), sizeof *out->ranks);
     if (!out->ranks)
@@ -259,12 +258,51 @@ int rfs_headers_read(struct rfs_catalog *catalog, struct rfs_pool *pool, bool al
     for (uint32_t rank = 0; rank < rfs_catalog_ranks(catalog); rank++)
         if (rfs_catalog_has(catalog, rank))
             out->ranks[out->n++] = (struct rfs_headers_rank){.rank = rank, .kind = RFS_NO_KIND};
+    return 0;
+}
+
+int rfs_headers_list(const struct rfs_headers_source *source, struct rfs_headers *out,
+                     struct rfs_error *err)
+{
+    const int rc = list_ranks(source->catalog, out, err);
+
+    for (uint32_t i = 0; rc == 0 && i < out->n; i++) {
+        struct stat st;
+        if (rfs_files_stat(rfs_catalog_files(source->catalog),
+                           rfs_catalog_file(source->catalog, out->ranks[i].rank), &st) == 0)
+            out->ranks[i].bytes = (uint64_t)st.st_size;
+    }
+    return rc;
+}
+
+const char *rfs_headers_encryption(const struct rfs_headers_source *source)
+{
+    struct rfs_catalog *catalog = source->catalog;
+    const char *path = rfs_files_path(rfs_catalog_files(catalog),
+                                      rfs_catalog_file(catalog, rfs_catalog_lowest(catalog)));
+    unsigned char head[4];
+
+    if (source->encrypted || rfs_store_head(path, head, sizeof head) != sizeof head)
+        return NULL;
+    const enum rfs_cipher_mode mode = rfs_cipher_detect(head);
+    return mode == RFS_NOT_ENCRYPTED ? NULL : rfs_cipher_name(mode);
+}
+
+int rfs_headers_read(const struct rfs_headers_source *source, bool all,
+                     struct rfs_progress *progress, struct rfs_headers *out, struct rfs_error *err)
+{
+    struct reading reading = {
+        .headers = out, .all = all, .progress = progress, .lock = PTHREAD_MUTEX_INITIALIZER};
+
+    const int rc = list_ranks(source->catalog, out, err);
+    if (rc)
+        return rc;
     if (progress)
         rfs_progress_begin(progress, "reading headers", 0, out->n);
     read_first(&reading);
     if (out->kinds.n > 0 && (uint64_t)out->n * out->kinds.data[0].index->n <= READ_ALL)
         reading.all = true;
-    rfs_pool_for(pool, out->n, read_one, &reading);
+    rfs_pool_for(source->pool, out->n, read_one, &reading);
     if (progress)
         rfs_progress_end(progress);
     for (uint32_t i = 0; i < out->n; i++)
@@ -299,11 +337,68 @@ const struct rfs_headers_rank *rfs_headers_find(const struct rfs_headers *header
     return at < headers->n && headers->ranks[at].rank == rank ? &headers->ranks[at] : NULL;
 }
 
+uint32_t rfs_headers_end(const struct rfs_headers *headers)
+{
+    return rfs_catalog_ranks(headers->catalog);
+}
+
+const char *rfs_headers_file(const struct rfs_headers *headers, uint32_t rank, uint32_t *n)
+{
+    *n = rfs_catalog_file_count(headers->catalog, rank);
+    return rfs_files_path(rfs_catalog_files(headers->catalog),
+                          rfs_catalog_file(headers->catalog, rank));
+}
+
+const char *rfs_headers_path(const struct rfs_headers *headers)
+{
+    return rfs_catalog_path(headers->catalog);
+}
+
+const char *rfs_headers_format(const struct rfs_headers *headers)
+{
+    return rfs_options_format_name(rfs_catalog_format(headers->catalog));
+}
+
+uint32_t rfs_headers_names(const struct rfs_headers *headers)
+{
+    return headers->catalog ? rfs_intern_count(rfs_catalog_tables(headers->catalog)->names) : 0;
+}
+
+const char *rfs_headers_name(const struct rfs_headers *headers, uint32_t id)
+{
+    return rfs_catalog_name(headers->catalog, id);
+}
+
+uint32_t rfs_headers_find_name(const struct rfs_headers *headers, const char *name)
+{
+    return headers->catalog
+               ? rfs_intern_find(rfs_catalog_tables(headers->catalog)->names, name, strlen(name))
+               : RFS_NO_ID;
+}
+
+const struct rfs_type *rfs_headers_parameter(const struct rfs_headers *headers,
+                                             const struct rfs_headers_kind *kind, size_t i,
+                                             uint32_t *name, uint64_t *offset)
+{
+    const struct rfs_entry *entry = &kind->index->entries[i];
+
+    *name = entry->name;
+    *offset = entry->offset;
+    return rfs_catalog_type(headers->catalog, entry->type);
+}
+
+const struct rfs_type *rfs_headers_type_in(const struct rfs_headers *headers,
+                                           const struct rfs_headers_kind *kind, uint32_t name)
+{
+    const struct rfs_entry *entry = name == RFS_NO_ID ? NULL : rfs_index_find(kind->index, name);
+
+    return entry ? rfs_catalog_type(headers->catalog, entry->type) : NULL;
+}
+
 const struct rfs_type *rfs_headers_type(const struct rfs_headers *headers,
                                         const struct rfs_headers_rank *rank, uint32_t name)
 {
-    const struct rfs_index *index = rank ? rfs_headers_index(headers, rank) : NULL;
-    const struct rfs_entry *entry = index && name != RFS_NO_ID ? rfs_index_find(index, name) : NULL;
-
-    return entry ? rfs_catalog_type(headers->catalog, entry->type) : NULL;
+    return rank && rank->kind != RFS_NO_KIND
+               ? rfs_headers_type_in(headers, &headers->kinds.data[rank->kind], name)
+               : NULL;
 }

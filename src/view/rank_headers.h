@@ -16,13 +16,12 @@ struct rfs_headers_source {
     struct rfs_pool *pool;
     struct rfs_key *key;             /* opens encrypted sources; NULL: they are plain */
     struct rfs_encrypted *encrypted; /* NULL: sources are plain */
-    struct rfs_catalog *catalog;     /* NULL before rfs_tool_source_open */
+    struct rfs_catalog *catalog;     /* NULL before rfs_headers_open */
 };
 
 /*
  * Takes OPTIONS for PATH (may be NULL), and reads the key if they name one, after hardening the
- * process. Returns 0, or -errno with *err filled; to
- * be closed in any case.
+ * process. Returns 0, or -errno with *err filled; to be closed in any case.
  */
 int rfs_headers_prepare(const struct rfs_settings *options, const char *path, rfs_log_sink *sink,
                         void *ctx, struct rfs_headers_source *out, struct rfs_error *err);
@@ -55,6 +54,7 @@ struct rfs_headers_rank {
 /* Ranks with equal indexes. */
 struct rfs_headers_kind {
     const struct rfs_index *index; /* the catalogue's */
+    size_t n;                      /* its parameters */
     uint32_t lead;                 /* the lowest of them that was read */
     uint32_t ranks;                /* how many they are */
 };
@@ -71,8 +71,13 @@ struct rfs_headers {
  * Reads the headers. ALL: samples are never enough. PROGRESS may be NULL. Returns 0 or -ENOMEM with
  * *err filled: ranks that cannot be read have their own messages. To be freed in any case.
  */
-int rfs_headers_read(struct rfs_catalog *catalog, struct rfs_pool *pool, bool all,
+int rfs_headers_read(const struct rfs_headers_source *source, bool all,
                      struct rfs_progress *progress, struct rfs_headers *out, struct rfs_error *err);
+/* Lists the ranks that have files, without a look into these. 0, or -ENOMEM with *err filled. */
+int rfs_headers_list(const struct rfs_headers_source *source, struct rfs_headers *out,
+                     struct rfs_error *err);
+/* Returns the mode in which files are encrypted, where no key is given; else NULL. */
+const char *rfs_headers_encryption(const struct rfs_headers_source *source);
 void rfs_headers_free(struct rfs_headers *headers);
 
 /*
@@ -82,12 +87,32 @@ int rfs_headers_failure(const struct rfs_headers *headers, struct rfs_error *err
 
 /* Returns the rank, or NULL. O(log n). */
 const struct rfs_headers_rank *rfs_headers_find(const struct rfs_headers *headers, uint32_t rank);
-/* Returns the index of a rank's kind, or NULL. */
-static inline const struct rfs_index *rfs_headers_index(const struct rfs_headers *headers,
-                                                        const struct rfs_headers_rank *rank)
+/* Returns the number of parameters of a rank's kind; 0 if it has none. */
+static inline size_t rfs_headers_count(const struct rfs_headers *headers,
+                                       const struct rfs_headers_rank *rank)
 {
-    return rank->kind == RFS_NO_KIND ? NULL : headers->kinds.data[rank->kind].index;
+    return rank->kind == RFS_NO_KIND ? 0 : headers->kinds.data[rank->kind].n;
 }
+/* Returns one more than the highest rank; some below it may have no files. */
+uint32_t rfs_headers_end(const struct rfs_headers *headers);
+/* Returns the path of the first file of a rank that has N files. */
+const char *rfs_headers_file(const struct rfs_headers *headers, uint32_t rank, uint32_t *n);
+/* Returns the path of the source, and the name of its format. */
+const char *rfs_headers_path(const struct rfs_headers *headers);
+const char *rfs_headers_format(const struct rfs_headers *headers);
+
+/* Returns the number of names in all headers, which are ids from 0 on. */
+uint32_t rfs_headers_names(const struct rfs_headers *headers);
+const char *rfs_headers_name(const struct rfs_headers *headers, uint32_t id);
+/* Returns the id of a name, or RFS_NO_ID. */
+uint32_t rfs_headers_find_name(const struct rfs_headers *headers, const char *name);
+/* Gives parameter I of a kind: the id of its name, its type, and its offset in the file. */
+const struct rfs_type *rfs_headers_parameter(const struct rfs_headers *headers,
+                                             const struct rfs_headers_kind *kind, size_t i,
+                                             uint32_t *name, uint64_t *offset);
+/* Returns the type of the parameter of that name in a kind, or NULL. */
+const struct rfs_type *rfs_headers_type_in(const struct rfs_headers *headers,
+                                           const struct rfs_headers_kind *kind, uint32_t name);
 /* Returns the type of the value of that name in a rank, or NULL. */
 const struct rfs_type *rfs_headers_type(const struct rfs_headers *headers,
                                         const struct rfs_headers_rank *rank, uint32_t name);

@@ -63,27 +63,22 @@ void rfs_fit_begin(const struct rfs_headers *headers, const struct rfs_strategy 
 
 int rfs_fit_ranks(const struct rfs_fit *fit, struct rfs_error *err)
 {
-    const uint32_t last = rfs_catalog_ranks(fit->headers->catalog) - 1;
+    const uint32_t last = rfs_headers_end(fit->headers) - 1;
     const uint32_t end = fit->base + fit->stages * fit->devices - 1;
 
     if (fit->whole || fit->source || last == end)
         return 0;
-    return rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(fit->headers->catalog)),
+    return rfs_fail(err, -EINVAL, RFS_IN(rfs_headers_path(fit->headers)),
                     "the checkpoint that was saved under the strategy",
                     "its last rank is rank_%u, but the strategy %s ends with rank_%u", last,
                     rfs_strategy_name(fit->strategy), end);
-}
-
-static uint32_t name_id(const struct rfs_headers *headers, const char *param)
-{
-    return rfs_intern_find(rfs_catalog_tables(headers->catalog)->names, param, strlen(param));
 }
 
 /* Finds the first rank of the stage that has a tensor of that name. */
 static const struct rfs_type *find_slice(const struct rfs_fit *fit, const char *param,
                                          uint32_t stage, uint32_t *rank)
 {
-    const uint32_t name = name_id(fit->headers, param);
+    const uint32_t name = rfs_headers_find_name(fit->headers, param);
     const uint32_t first = fit->whole ? 0 : fit->base + stage * fit->devices;
     const uint32_t end = fit->whole ? UINT32_MAX : first + fit->devices;
 
@@ -141,7 +136,7 @@ void rfs_fit_missing(const struct rfs_headers *headers, uint32_t first, uint32_t
 {
     for (uint32_t rank = first; rank < end; rank++) {
         uint32_t to = rank;
-        while (to < end && !rfs_catalog_has(headers->catalog, to))
+        while (to < end && !rfs_headers_find(headers, to))
             to++;
         if (to - rank == 1)
             rfs_fit_findings_add(findings, "ranks", true, RFS_FIT_AT(NULL, -1, rank),
@@ -257,7 +252,7 @@ static void check_stage(struct checking *c, size_t i, uint32_t stage,
 {
     const struct rfs_fit *fit = c->fit;
     const char *param = rfs_strategy_param(fit->strategy, i);
-    const uint32_t name = name_id(fit->headers, param);
+    const uint32_t name = rfs_headers_find_name(fit->headers, param);
     const uint32_t first = fit->base + stage * fit->devices;
     uint32_t seen = RFS_NO_KIND;   /* a kind that was found right, unless slices differ by rank */
     uint32_t looked = RFS_NO_KIND; /* the kind with TYPE */
@@ -339,15 +334,17 @@ static void check_param(struct checking *c, size_t i, bool *held)
 static void check_others(struct checking *c)
 {
     const struct rfs_headers *headers = c->fit->headers;
-    const uint32_t n = rfs_intern_count(rfs_catalog_tables(headers->catalog)->names);
+    const uint32_t n = rfs_headers_names(headers);
     RFS_FREE bool *seen = calloc((size_t)n + 1, sizeof *seen);
 
     c->findings->failed |= !seen;
     for (size_t k = 0; seen && k < headers->kinds.n; k++) {
-        const struct rfs_index *index = headers->kinds.data[k].index;
-        for (size_t e = 0; e < index->n; e++) {
-            const uint32_t name = index->entries[e].name;
-            const char *param = rfs_catalog_name(headers->catalog, name);
+        const struct rfs_headers_kind *kind = &headers->kinds.data[k];
+        for (size_t e = 0; e < kind->n; e++) {
+            uint32_t name;
+            uint64_t offset;
+            rfs_headers_parameter(headers, kind, e, &name, &offset);
+            const char *param = rfs_headers_name(headers, name);
             if (seen[name])
                 continue;
             seen[name] = true;

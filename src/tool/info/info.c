@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reshard info: describes any file or folder, from headers alone. This file has the command, the
- * detection of what a path is, and what is told of any path: its mount, and the export in it.
+ * reshard info: describes any file or folder, from headers alone. This file has the command,
+ * and what is told of any path: its mount, and the export in it.
  */
 #include "tool/info/info.h"
 
@@ -10,9 +10,6 @@
 #include "base/path.h"
 #include "base/store.h"
 #include "base/text.h"
-#include "catalog/scan/group.h"
-#include "catalog/scan/scan.h"
-#include "store/crypt/cipher.h"
 #include "tool/common/args.h"
 #include "tool/common/command.h"
 #include "tool/common/manifest.h"
@@ -22,184 +19,6 @@
 #include <strings.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
-
-/* ---- the kind of a path ---------------------------------------------------------------------- */
-
-/*
- * Files are detected so:
- *
- *   {…                         JSON: a strategy, a weight map or the manifest of an export
- *   8 bytes n, then {          safetensors; n is the length of the JSON
- *   PK\3\4                     a zip: torch.save
- *   the magic of a block       an encrypted .ckpt (cipher.h)
- *   08                         a strategy in protobuf: current_stage is required and comes first
- *   0a …, 12 …                 a .ckpt, or group info if it is that as a whole
- *   lines of text              rules
- *
- * Folders are a tree if rank folders, hfai's parts or a map of safetensors files are in it, else
- * those of a rank.
- */
-#define REMEDY "a checkpoint, a folder of one, or a strategy"
-#define HEAD 65536 /* bytes that are looked at */
-
-static int fail_open(const char *path, int code, struct rfs_error *err)
-{
-    return rfs_fail(err, code, RFS_IN(path), REMEDY, "cannot open: %s", rfs_store_why(path, code));
-}
-
-/* Reads the first bytes of a file. Returns their number, or -errno with *err filled. */
-static ssize_t read_head(const char *path, unsigned char *head, struct rfs_error *err)
-{
-    const ssize_t n = rfs_store_head(path, head, HEAD);
-
-    return n >= 0 ? n : fail_open(path, (int)n, err);
-}
-
-static bool head_has(const unsigned char *head, size_t n, const char *word)
-{
-    return memmem(head, n, word, strlen(word)) != NULL;
-}
-
-static enum rfs_info_kind json_kind(const unsigned char *head, size_t n)
-{
-    if (head_has(head, n, "\"parallel_layout_item\"") ||
-        head_has(head, n, "\"parallel_strategy_item\""))
-        return RFS_INFO_STRATEGY;
-    if (head_has(head, n, "\"weight_map\""))
-        return RFS_INFO_WEIGHT_MAP;
-    return head_has(head, n, "\"reshard-manifest\"") ? RFS_INFO_MANIFEST : RFS_INFO_STRATEGY;
-}
-
-static bool is_safetensors(const unsigned char *head, size_t n)
-{
-    uint64_t length = 0;
-
-    for (int i = 7; n > 8 && i >= 0; i--)
-        length = length << 8 | head[i];
-    return n > 8 && length > 1 && length <= UINT64_C(100000000) && head[8] == '{';
-}
-
-static bool is_group(const char *path)
-{
-    struct rfs_group group;
-    struct rfs_error err;
-    const int rc = rfs_scan_group_read(path, &group, &err);
-
-    free(group.ranks);
-    return rc == 0;
-}
-
-/* Returns whether the first bytes are printable. */
-static bool is_text(const unsigned char *head, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if ((head[i] < 0x20 && !strchr("\t\n\r", head[i])) || head[i] == 0x7f || head[i] == 0)
-            return false;
-    return n > 0;
-}
-
-static int detect_file(const char *path, bool keyed, enum rfs_info_kind *kind,
-                       struct rfs_error *err)
-{
-    RFS_FREE unsigned char *head = malloc(HEAD);
-    const ssize_t got = head ? read_head(path, head, err) : rfs_fail_memory(err);
-    const size_t n = got > 0 ? (size_t)got : 0;
-    size_t spaces = 0;
-
-    *kind = RFS_INFO_CKPT;
-    if (got < 0)
-        return (int)got;
-    if (n >= 4 && rfs_cipher_detect(head) != RFS_NOT_ENCRYPTED)
-        *kind = keyed ? RFS_INFO_CKPT : RFS_INFO_ENCRYPTED;
-    else if (rfs_text_ends(path, ".safetensors") || is_safetensors(head, n))
-        *kind = RFS_INFO_SAFETENSORS;
-    else if (rfs_text_ends(path, ".pt") || (n >= 4 && memcmp(head, "PK\3\4", 4) == 0))
-        *kind = RFS_INFO_TORCH;
-    else if (keyed) /* of MindSpore 1, which has no magic */
-        *kind = RFS_INFO_CKPT;
-    else if (rfs_text_ends(path, ".json"))
-        *kind = json_kind(head, n);
-    else if (n > 0 && head[0] == 0x08)
-        *kind = RFS_INFO_STRATEGY;
-    else if (n > 0 && (head[0] == 0x0a || head[0] == 0x12) && is_group(path))
-        *kind = RFS_INFO_GROUP;
-    else if (!rfs_text_ends(path, ".ckpt") && is_text(head, n)) {
-        while (spaces < n && strchr(" \t\r\n", head[spaces]))
-            spaces++;
-        *kind = spaces < n && head[spaces] == '{' ? json_kind(head, n) : RFS_INFO_RULES;
-    }
-    return 0;
-}
-
-static bool is_weight_map(const char *name)
-{
-    return strcmp(name, "param_name_map.json") == 0 ||
-           rfs_text_ends(name, ".safetensors.index.json");
-}
-
-/* Detects the kind of a rank's folder by the file that counts: a strategy can have its ending. */
-static int detect_rank(const char *path, bool keyed, enum rfs_info_kind *kind,
-                       struct rfs_error *err)
-{
-    RFS_FREE char *name = NULL;
-    RFS_FREE char *file = NULL;
-    int rc = rfs_scan_folder(path, &name, err);
-
-    *kind = RFS_INFO_RANK;
-    if (rc || !name)
-        return rc;
-    file = rfs_path_join(path, name);
-    if (!file)
-        return rfs_fail_memory(err);
-    enum rfs_info_kind of_file;
-    rc = detect_file(file, keyed, &of_file, err);
-    if (rc == 0 && of_file == RFS_INFO_STRATEGY)
-        *kind = RFS_INFO_STRATEGIES;
-    return rc;
-}
-
-/*
- * Detects the kind of PATH, by its first bytes or the names in it. 0, or -errno with *err filled.
- */
-static int detect(const char *path, bool keyed, enum rfs_info_kind *kind, struct rfs_error *err)
-{
-    struct stat st;
-    bool ranks = false;
-    bool parts = false;
-    bool json = false;
-
-    int rc = rfs_store_stat(path, &st);
-    if (rc)
-        return fail_open(path, rc, err);
-    if (S_ISREG(st.st_mode))
-        return detect_file(path, keyed, kind, err);
-    if (!S_ISDIR(st.st_mode))
-        return rfs_fail(err, -EINVAL, RFS_IN(path), REMEDY, "neither a file nor a folder");
-    RFS_CLOSE_DIR struct rfs_dir dir = {0};
-    rc = rfs_dir_open(path, &dir);
-    if (rc)
-        return fail_open(path, rc, err);
-    for (const struct dirent *entry; (entry = rfs_dir_next(&dir)) != NULL;) {
-        ranks = ranks || rfs_scan_is_rank(entry->d_name) || is_weight_map(entry->d_name);
-        parts = parts || strcmp(entry->d_name, "PART_000.pt") == 0;
-        json = json || (rfs_text_ends(entry->d_name, ".json") && entry->d_name[0] != '.' &&
-                        strncmp(entry->d_name, "reshard-manifest", 16) != 0);
-    }
-    *kind = parts ? RFS_INFO_PARTS : RFS_INFO_TREE;
-    if (parts || ranks || rfs_scan_is_of_one_rank(path))
-        return 0;
-    *kind = RFS_INFO_CHUNKS;
-    if (rfs_scan_is_described(path))
-        return 0;
-    rc = rfs_scan_foreign(path, detect_rank(path, keyed, kind, err), err);
-    RFS_FREE char *name = NULL;
-    struct rfs_error unused;
-    /* Strategies in JSON have no ending of checkpoints. */
-    if (rc == 0 && *kind == RFS_INFO_RANK && json && rfs_scan_folder(path, &name, &unused) == 0 &&
-        !name)
-        *kind = RFS_INFO_STRATEGIES;
-    return rc;
-}
 
 /* ---- mounts ---------------------------------------------------------------------------------- */
 
@@ -348,24 +167,13 @@ static int tell_export(struct rfs_info_report *report, const char *path, struct 
 static int show_rank(struct rfs_info_args *args, struct rfs_info_report *report,
                      struct rfs_error *err)
 {
-    RFS_FREE char *name = NULL;
     RFS_FREE char *folder = RFS_STEAL(report->path);
-    enum rfs_info_kind kind = RFS_INFO_CKPT;
-    int rc = rfs_scan_folder(folder, &name, err);
+    enum rfs_inspect_kind kind = RFS_INSPECT_CKPT;
+    int rc = rfs_inspect_rank_file(folder, &report->path, err);
 
-    RFS_FREE char *inside = rc == 0 && !name ? rfs_scan_inside(folder) : NULL;
-    if (rc == 0 && !name)
-        rc = rfs_fail(err, -ENOENT, RFS_IN(folder),
-                      inside ? inside : "a folder with rank_N folders or .ckpt files",
-                      "holds no checkpoint");
-    rc = rfs_scan_foreign(folder, rc, err);
-    if (rc == 0)
-        report->path = rfs_text_printf("%s/%s", folder, name);
-    if (rc == 0 && !report->path)
-        rc = rfs_fail_memory(err);
-    rc = rc ?: detect(report->path, args->source.encrypted != NULL, &kind, err);
-    if (kind == RFS_INFO_GROUP) /* a rank's file is read as a checkpoint */
-        kind = RFS_INFO_CKPT;
+    rc = rc ?: rfs_inspect_detect(report->path, args->source.encrypted != NULL, &kind, err);
+    if (kind == RFS_INSPECT_GROUP) /* a rank's file is read as a checkpoint */
+        kind = RFS_INSPECT_CKPT;
     rc = rc ?: rfs_info_file(args, report->path, kind, report, err);
     if (rc == 0)
         rfs_info_find_beside(folder, &report->findings);
@@ -376,42 +184,42 @@ static int show_manifest(struct rfs_info_args *args, struct rfs_info_report *rep
                          struct rfs_error *err)
 {
     RFS_FREE char *folder = rfs_store_folder(args->path);
-    enum rfs_info_kind kind;
+    enum rfs_inspect_kind kind;
 
     if (!folder)
         return rfs_fail_memory(err);
-    int rc = detect(folder, args->source.encrypted != NULL, &kind, err);
+    int rc = rfs_inspect_detect(folder, args->source.encrypted != NULL, &kind, err);
     if (rc)
         return rc;
     free(report->path);
     report->path = strdup(folder);
     if (!report->path)
         return rfs_fail_memory(err);
-    rc = kind == RFS_INFO_RANK ? show_rank(args, report, err)
-                               : rfs_info_folder(args, folder, RFS_INFO_TREE, report, err);
+    rc = kind == RFS_INSPECT_RANK ? show_rank(args, report, err)
+                                  : rfs_info_folder(args, folder, RFS_INSPECT_TREE, report, err);
     return rc ? rc : tell_export(report, folder, err);
 }
 
-static int show(struct rfs_info_args *args, enum rfs_info_kind kind, struct rfs_info_report *report,
-                struct rfs_error *err)
+static int show(struct rfs_info_args *args, enum rfs_inspect_kind kind,
+                struct rfs_info_report *report, struct rfs_error *err)
 {
     RFS_FREE char *folder = NULL;
     int rc;
 
     switch (kind) {
-    case RFS_INFO_MANIFEST:
+    case RFS_INSPECT_MANIFEST:
         return show_manifest(args, report, err);
-    case RFS_INFO_WEIGHT_MAP:
+    case RFS_INSPECT_WEIGHT_MAP:
         folder = rfs_store_folder(args->path);
-        return folder ? rfs_info_folder(args, folder, RFS_INFO_TREE, report, err)
+        return folder ? rfs_info_folder(args, folder, RFS_INSPECT_TREE, report, err)
                       : rfs_fail_memory(err);
-    case RFS_INFO_PARTS:
+    case RFS_INSPECT_PARTS:
         return rfs_info_folder(args, args->path, kind, report, err);
-    case RFS_INFO_CHUNKS:
-    case RFS_INFO_TREE:
+    case RFS_INSPECT_CHUNKS:
+    case RFS_INSPECT_TREE:
         rc = rfs_info_folder(args, args->path, kind, report, err);
         return rc ? rc : tell_export(report, args->path, err);
-    case RFS_INFO_RANK:
+    case RFS_INSPECT_RANK:
         rc = show_rank(args, report, err);
         return rc ? rc : tell_export(report, args->path, err);
     default:
@@ -580,14 +388,14 @@ static int run_report(struct request *request, struct rfs_info_report *report,
                       struct rfs_error *err)
 {
     struct rfs_info_args *args = &request->args;
-    enum rfs_info_kind kind;
+    enum rfs_inspect_kind kind;
     if (!args->path)
         return rfs_fail_usage(err, "reshard info PATH", "info takes one path");
     args->filter.globs = &request->globs;
     int rc = begin_report(report, args->path, args->json, err)
             ?: rfs_tool_source_prepare(&request->options, args->path, take_line, report,
                                        &args->source, err)
-            ?: detect(args->path, args->source.encrypted != NULL, &kind, err);
+            ?: rfs_inspect_detect(args->path, args->source.encrypted != NULL, &kind, err);
     if (rc == 0) {
         tell_mount(report, args->path);
         rc = show(args, kind, report, err);

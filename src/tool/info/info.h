@@ -5,11 +5,11 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/vec.h"
-#include "formats/index.h"
 #include "tool/common/args.h"
 #include "tool/common/fit.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
+#include "view/inspect.h"
 
 /* ---- rows of parameters ---------------------------------------------------------------------- */
 
@@ -56,9 +56,14 @@ void rfs_info_rows_free(struct rfs_info_rows *rows);
  */
 bool rfs_info_rows_add(struct rfs_info_rows *rows, const struct rfs_info_filter *filter,
                        struct rfs_info_row row);
-/* Adds a parameter, whose name and type are copied. False when out of memory. */
-bool rfs_info_rows_add_copy(struct rfs_info_rows *rows, const struct rfs_info_filter *filter,
-                            const char *name, const struct rfs_type *type, uint64_t offset);
+/* Rows, and the filter that they pass. */
+struct rfs_info_listing {
+    const struct rfs_info_filter *filter;
+    struct rfs_info_rows rows;
+};
+/* Adds a parameter to a listing, CTX; its name and type are copied. False when out of memory. */
+bool rfs_info_listing_add(void *ctx, const char *name, const struct rfs_type *type,
+                          uint64_t offset);
 /* Sorts the rows, and drops those beyond the most. */
 void rfs_info_rows_order(struct rfs_info_rows *rows, const struct rfs_info_filter *filter);
 /* Fills a table of name, dtype, shape, bytes and, if they have one, offset. */
@@ -97,31 +102,14 @@ void rfs_info_tell_types(struct rfs_info_report *report, const struct rfs_info_r
 void rfs_info_tell_filter(struct rfs_info_report *report, const struct rfs_info_filter *filter,
                           const struct rfs_info_rows *rows);
 
-enum rfs_info_kind {
-    RFS_INFO_CKPT,
-    RFS_INFO_SAFETENSORS,
-    RFS_INFO_TORCH,
-    RFS_INFO_ENCRYPTED,
-    RFS_INFO_STRATEGY,
-    RFS_INFO_GROUP,
-    RFS_INFO_RULES,
-    RFS_INFO_WEIGHT_MAP,
-    RFS_INFO_MANIFEST,
-    RFS_INFO_TREE,
-    RFS_INFO_PARTS,
-    RFS_INFO_CHUNKS,     /* a folder whose checkpoint describes itself */
-    RFS_INFO_RANK,       /* a folder of checkpoints of one rank */
-    RFS_INFO_STRATEGIES, /* a folder of strategies */
-};
-
 /*
- * Add a file or folder of a kind to a report that info.c began. Files are RFS_INFO_CKPT to
- * RFS_INFO_RULES, and RFS_INFO_STRATEGIES; folders are RFS_INFO_TREE, RFS_INFO_PARTS and
- * RFS_INFO_CHUNKS. 0, or -errno with *err filled.
+ * Add a file or folder of a kind to a report that info.c began. Files are RFS_INSPECT_CKPT to
+ * RFS_INSPECT_RULES, and RFS_INSPECT_STRATEGIES; folders are RFS_INSPECT_TREE, RFS_INSPECT_PARTS and
+ * RFS_INSPECT_CHUNKS. 0, or -errno with *err filled.
  */
-int rfs_info_file(struct rfs_info_args *args, const char *path, enum rfs_info_kind kind,
+int rfs_info_file(struct rfs_info_args *args, const char *path, enum rfs_inspect_kind kind,
                   struct rfs_info_report *report, struct rfs_error *err);
-int rfs_info_folder(struct rfs_info_args *args, const char *path, enum rfs_info_kind kind,
+int rfs_info_folder(struct rfs_info_args *args, const char *path, enum rfs_inspect_kind kind,
                     struct rfs_info_report *report, struct rfs_error *err);
 
 /* Adds findings of files in a rank's folder beside the checkpoint that counts. */

@@ -10,13 +10,9 @@
 #include "base/path.h"
 #include "base/store.h"
 #include "base/text.h"
-#include "formats/chunks/chunks.h"
-#include "hfai/hfai.h"
-#include "store/crypt/cipher.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
 #include "view/strategy_options.h"
-#include "view/whole_tensors.h"
 
 #include <sys/stat.h>
 
@@ -141,7 +137,6 @@ struct param {
 struct tree {
     struct rfs_info_args *args;
     struct rfs_info_report *report;
-    struct rfs_catalog *catalog;
     struct rfs_headers headers;
     struct param *params; /* [names]; owned, as the next members */
     struct rfs_info_rows rows;
@@ -171,10 +166,12 @@ static const struct rfs_column whole_columns[] = {
 
 static void count_kind(struct tree *tree, const struct rfs_headers_kind *kind)
 {
-    for (size_t e = 0; e < kind->index->n; e++) {
-        const struct rfs_entry *entry = &kind->index->entries[e];
-        const struct rfs_type *type = rfs_catalog_type(tree->catalog, entry->type);
-        struct param *param = &tree->params[entry->name];
+    for (size_t e = 0; e < kind->n; e++) {
+        uint32_t name;
+        uint64_t offset;
+        const struct rfs_type *type =
+            rfs_headers_parameter(&tree->headers, kind, e, &name, &offset);
+        struct param *param = &tree->params[name];
         if (!param->type)
             param->type = type;
         param->ranks += kind->ranks;
@@ -193,7 +190,7 @@ static uint64_t bytes_of(struct tree *tree, uint32_t name)
     struct rfs_error unused;
 
     if (!tree->strategy ||
-        rfs_fit_find(&tree->fit, rfs_catalog_name(tree->catalog, name), &tensor, &unused) != 1)
+        rfs_fit_find(&tree->fit, rfs_headers_name(&tree->headers, name), &tensor, &unused) != 1)
         return param->bytes;
     uint64_t bytes = rfs_dtype_bytes((enum rfs_dtype)tensor.slice->dtype);
     for (uint32_t i = 0; i < tensor.slice->ndim; i++)
@@ -208,7 +205,7 @@ static uint64_t bytes_of(struct tree *tree, uint32_t name)
  */
 static int count_params(struct tree *tree)
 {
-    const uint32_t n = rfs_intern_count(rfs_catalog_tables(tree->catalog)->names);
+    const uint32_t n = rfs_headers_names(&tree->headers);
     RFS_FREE bool *seen = calloc((size_t)n + 1, sizeof *seen);
 
     tree->params = calloc((size_t)n + 1, sizeof *tree->params);
@@ -217,18 +214,19 @@ static int count_params(struct tree *tree)
     for (size_t k = 0; k < tree->headers.kinds.n; k++)
         count_kind(tree, &tree->headers.kinds.data[k]);
     for (size_t k = 0; k < tree->headers.kinds.n; k++) {
-        const struct rfs_index *index = tree->headers.kinds.data[k].index;
-        for (size_t e = 0; e < index->n; e++) {
-            const struct rfs_entry *entry = &index->entries[e];
-            const struct param *param = &tree->params[entry->name];
-            if (seen[entry->name])
+        const struct rfs_headers_kind *kind = &tree->headers.kinds.data[k];
+        for (size_t e = 0; e < kind->n; e++) {
+            uint32_t name;
+            uint64_t offset;
+            rfs_headers_parameter(&tree->headers, kind, e, &name, &offset);
+            if (seen[name])
                 continue;
-            seen[entry->name] = true;
-            const struct rfs_info_row row = {.name = rfs_catalog_name(tree->catalog, entry->name),
-                                             .type = param->type,
-                                             .bytes = bytes_of(tree, entry->name),
-                                             .offset = entry->offset,
-                                             .id = entry->name};
+            seen[name] = true;
+            const struct rfs_info_row row = {.name = rfs_headers_name(&tree->headers, name),
+                                             .type = tree->params[name].type,
+                                             .bytes = bytes_of(tree, name),
+                                             .offset = offset,
+                                             .id = name};
             if (!rfs_info_rows_add(&tree->rows, &tree->args->filter, row))
                 return rfs_fail_memory(tree->err);
         }
@@ -246,7 +244,7 @@ static void add_ranks(struct tree *tree, struct rfs_table *table, const struct r
     size_t n = 0;
 
     for (size_t k = 0; k < headers->kinds.n; k++) {
-        has[k] = rfs_index_find(headers->kinds.data[k].index, row->id) != NULL;
+        has[k] = rfs_headers_type_in(headers, &headers->kinds.data[k], row->id) != NULL;
         readable += headers->kinds.data[k].ranks;
     }
     if (tree->params[row->id].ranks == readable) {
@@ -367,7 +365,7 @@ static void tell_single(struct tree *tree)
 /* Adds a finding of parameters that only some ranks have, and one of those of several types. */
 static void tell_partial(struct tree *tree)
 {
-    const uint32_t n = rfs_intern_count(rfs_catalog_tables(tree->catalog)->names);
+    const uint32_t n = rfs_headers_names(&tree->headers);
     const char *some = NULL;
     const char *mixed = NULL;
     size_t n_some = 0;
@@ -381,9 +379,9 @@ static void tell_partial(struct tree *tree)
         if (!param->type)
             continue;
         if (param->ranks < readable && n_some++ == 0)
-            some = rfs_catalog_name(tree->catalog, id);
+            some = rfs_headers_name(&tree->headers, id);
         if (param->types && n_mixed++ == 0)
-            mixed = rfs_catalog_name(tree->catalog, id);
+            mixed = rfs_headers_name(&tree->headers, id);
     }
     if (n_some > 0)
         rfs_fit_findings_add(&tree->report->findings, "some ranks", false, RFS_FIT_ALL,
@@ -399,16 +397,15 @@ static void tell_partial(struct tree *tree)
 static void tell_folders_beside(struct tree *tree)
 {
     struct beside beside = {0};
-    struct rfs_files *files = rfs_catalog_files(tree->catalog);
 
-    if (rfs_catalog_ranks(tree->catalog) == 1 && rfs_catalog_file_count(tree->catalog, 0) > 1)
-        return; /* one checkpoint in several files */
     for (uint32_t i = 0; i < tree->headers.n; i++) {
-        const char *path =
-            rfs_files_path(files, rfs_catalog_file(tree->catalog, tree->headers.ranks[i].rank));
+        uint32_t n;
+        const char *path = rfs_headers_file(&tree->headers, tree->headers.ranks[i].rank, &n);
+        if (n > 1 && rfs_headers_end(&tree->headers) == 1)
+            return; /* one checkpoint in several files */
         RFS_FREE char *folder = strdup(path);
         char *slash = folder ? strrchr(folder, '/') : NULL;
-        if (!slash || rfs_catalog_file_count(tree->catalog, tree->headers.ranks[i].rank) > 1)
+        if (!slash || n > 1)
             continue;
         *slash = '\0';
         look_beside(folder, rfs_path_name(folder), &beside);
@@ -423,7 +420,7 @@ static void tell_folders_beside(struct tree *tree)
 static void tell_odd(struct tree *tree, bool readable)
 {
     if (!tree->strategy) {
-        rfs_fit_missing(&tree->headers, 0, rfs_catalog_ranks(tree->catalog),
+        rfs_fit_missing(&tree->headers, 0, rfs_headers_end(&tree->headers),
                         &tree->report->findings);
         if (readable) {
             tell_single(tree);
@@ -446,10 +443,9 @@ static const struct rfs_column rank_columns[] = {
     {"bytes", RFS_CELL_NUMBER},
 };
 
-static const char *file_name(const struct tree *tree, uint32_t rank)
+static const char *file_name(const struct tree *tree, uint32_t rank, uint32_t *n)
 {
-    return rfs_path_name(
-        rfs_files_path(rfs_catalog_files(tree->catalog), rfs_catalog_file(tree->catalog, rank)));
+    return rfs_path_name(rfs_headers_file(&tree->headers, rank, n));
 }
 
 static bool alike(const struct rfs_headers_rank *a, const struct rfs_headers_rank *b)
@@ -462,22 +458,23 @@ static void add_rank(struct tree *tree, uint32_t first, uint32_t last)
 {
     struct rfs_table *table = &tree->report->second;
     const struct rfs_headers_rank *rank = &tree->headers.ranks[first];
-    const struct rfs_index *index = rfs_headers_index(&tree->headers, rank);
-    const char *name = file_name(tree, rank->rank);
-    const uint32_t more = rfs_catalog_file_count(tree->catalog, rank->rank) - 1;
+    uint32_t files;
+    uint32_t unused;
+    const char *name = file_name(tree, rank->rank, &files);
+    const char *last_name = file_name(tree, tree->headers.ranks[last].rank, &unused);
 
     if (last > first)
         rfs_table_add(table, "%" PRIu32 "-%" PRIu32, rank->rank, tree->headers.ranks[last].rank);
     else
         rfs_table_u64(table, rank->rank);
-    if (more > 0)
-        rfs_table_add(table, "%s and %" PRIu32 " more", name, more);
-    else if (last > first && strcmp(name, file_name(tree, tree->headers.ranks[last].rank)) != 0)
-        rfs_table_add(table, "%s to %s", name, file_name(tree, tree->headers.ranks[last].rank));
+    if (files > 1)
+        rfs_table_add(table, "%s and %" PRIu32 " more", name, files - 1);
+    else if (last > first && strcmp(name, last_name) != 0)
+        rfs_table_add(table, "%s to %s", name, last_name);
     else
         rfs_table_text(table, name);
-    if (index || rank->empty)
-        rfs_table_add(table, "%zu", index ? index->n : 0);
+    if (rank->kind != RFS_NO_KIND || rank->empty)
+        rfs_table_add(table, "%zu", rfs_headers_count(&tree->headers, rank));
     else
         rfs_table_none(table, "?");
     rfs_table_u64(table, rank->bytes);
@@ -503,7 +500,7 @@ static void report_tree(struct tree *tree, const char *encrypted)
     struct rfs_info_report *report = tree->report;
     struct rfs_json_write *json = &report->json;
     const struct rfs_headers *headers = &tree->headers;
-    const uint32_t ranks = rfs_catalog_ranks(tree->catalog);
+    const uint32_t ranks = rfs_headers_end(headers);
     uint64_t bytes = 0;
     uint64_t least = UINT64_MAX;
     uint64_t most = 0;
@@ -528,8 +525,7 @@ static void report_tree(struct tree *tree, const char *encrypted)
                 "-o key_file=FILE\n",
                 encrypted);
     else
-        fprintf(report->say, "format: %s\n",
-                rfs_options_format_name(rfs_catalog_format(tree->catalog)));
+        fprintf(report->say, "format: %s\n", rfs_headers_format(headers));
     rfs_json_put_u64(json, "ranks", headers->n);
     rfs_json_put_u64(json, "highest_rank", ranks - 1);
     rfs_json_put_u64(json, "bytes", bytes);
@@ -537,7 +533,7 @@ static void report_tree(struct tree *tree, const char *encrypted)
     rfs_json_put_u64(json, "most_rank_bytes", most);
     rfs_json_put_u64(json, "kinds", headers->kinds.n);
     rfs_json_put_bool(json, "sampled", headers->sampled);
-    rfs_json_put_text(json, "format", rfs_options_format_name(rfs_catalog_format(tree->catalog)));
+    rfs_json_put_text(json, "format", rfs_headers_format(headers));
     rfs_json_put_text(json, "encrypted", encrypted);
     if (encrypted)
         return;
@@ -570,49 +566,13 @@ static int read_strategy(struct tree *tree)
     return 0;
 }
 
-/* Returns the mode of encrypted files, if no key is given; else NULL. */
-static const char *find_encryption(const struct tree *tree)
-{
-    unsigned char head[4];
-    const uint32_t rank = rfs_catalog_lowest(tree->catalog);
-    const char *path =
-        rfs_files_path(rfs_catalog_files(tree->catalog), rfs_catalog_file(tree->catalog, rank));
-
-    if (tree->args->source.encrypted || rfs_store_head(path, head, sizeof head) != sizeof head)
-        return NULL;
-    const enum rfs_cipher_mode mode = rfs_cipher_detect(head);
-    return mode == RFS_NOT_ENCRYPTED ? NULL : rfs_cipher_name(mode);
-}
-
-/* Lists the files without a look into them. */
-static int list_only(struct tree *tree)
-{
-    struct rfs_headers *headers = &tree->headers;
-    struct rfs_files *files = rfs_catalog_files(tree->catalog);
-
-    headers->catalog = tree->catalog;
-    headers->ranks = calloc(rfs_catalog_present(tree->catalog), sizeof *headers->ranks);
-    if (!headers->ranks)
-        return rfs_fail_memory(tree->err);
-    for (uint32_t rank = 0; rank < rfs_catalog_ranks(tree->catalog); rank++) {
-        struct stat st;
-        if (!rfs_catalog_has(tree->catalog, rank))
-            continue;
-        struct rfs_headers_rank *at = &headers->ranks[headers->n++];
-        *at = (struct rfs_headers_rank){.rank = rank, .kind = RFS_NO_KIND};
-        if (rfs_files_stat(files, rfs_catalog_file(tree->catalog, rank), &st) == 0)
-            at->bytes = (uint64_t)st.st_size;
-    }
-    return 0;
-}
-
 static int read_tree(struct tree *tree)
 {
     struct rfs_progress progress;
 
     rfs_progress_init(&progress, false);
-    int rc = rfs_headers_read(tree->catalog, tree->args->source.pool, tree->args->all, &progress,
-                              &tree->headers, tree->err);
+    int rc = rfs_headers_read(&tree->args->source, tree->args->all, &progress, &tree->headers,
+                              tree->err);
     rfs_progress_destroy(&progress);
     if (rc == 0)
         rc = read_strategy(tree);
@@ -621,8 +581,9 @@ static int read_tree(struct tree *tree)
 
 static int report_all(struct tree *tree)
 {
-    const char *encrypted = find_encryption(tree);
-    int rc = encrypted ? list_only(tree) : read_tree(tree);
+    const char *encrypted = rfs_headers_encryption(&tree->args->source);
+    int rc = encrypted ? rfs_headers_list(&tree->args->source, &tree->headers, tree->err)
+                       : read_tree(tree);
 
     if (rc)
         return rc;
@@ -643,7 +604,6 @@ static int show_tree(struct rfs_info_args *args, const char *path, struct rfs_in
     int rc = rfs_headers_open(&args->source, path, err);
 
     report->kind = "tree";
-    tree.catalog = args->source.catalog;
     if (rc == 0)
         rc = report_all(&tree);
     rfs_headers_free(&tree.headers);
@@ -667,108 +627,96 @@ static const struct rfs_column chunked_file_columns[] = {
     {"bytes", RFS_CELL_NUMBER},
 };
 
-/* Adds a cell of how many pieces each axis is cut into. */
-static void add_cuts(struct rfs_table *table, const struct rfs_chunked_tensor *tensor,
-                     uint32_t ndim)
-{
-    uint64_t pieces[RFS_MAX_DIMS];
-
-    for (uint32_t i = 0; i < ndim; i++)
-        pieces[i] = tensor->grid ? tensor->grid->pieces[i] : 1;
-    rfs_table_dims(table, ndim, pieces);
-}
-
-static void add_tensors(const struct rfs_chunks *chunks, const struct rfs_info_rows *rows,
+static void add_tensors(const struct rfs_headers_source *source, const struct rfs_info_rows *rows,
                         struct rfs_table *table)
 {
     RFS_TABLE_DESCRIBE(table, tensor_columns);
     for (size_t i = 0; i < rows->list.n; i++) {
         const struct rfs_info_row *row = &rows->list.data[i];
-        const struct rfs_chunked_tensor *tensor = &chunks->tensors.data[row->id];
+        struct rfs_inspect_chunked tensor;
+        rfs_inspect_chunked(source, row->id, &tensor);
         rfs_table_text(table, row->name);
         rfs_table_text(table, rfs_whole_dtype(row->type));
         rfs_table_dims(table, row->type->ndim, row->type->dims);
-        rfs_table_u64(table, tensor->n);
-        if (tensor->incomplete)
+        rfs_table_u64(table, tensor.chunks);
+        if (tensor.incomplete)
             rfs_table_none(table, "incomplete");
         else
-            add_cuts(table, tensor, row->type->ndim);
+            rfs_table_dims(table, row->type->ndim, tensor.pieces);
         rfs_table_u64(table, row->bytes);
     }
 }
 
-/* The chunks in a file. */
-struct file_sum {
-    uint64_t chunks, bytes;
-};
-
-static int add_chunked_files(struct rfs_chunks *chunks, struct rfs_table *table, uint64_t *total,
-                             uint64_t *missing, struct rfs_error *err)
+static int add_chunked_files(const struct rfs_headers_source *source, struct rfs_table *table,
+                             uint64_t *total, uint64_t *missing, struct rfs_error *err)
 {
-    RFS_FREE struct file_sum *sums = calloc((size_t)chunks->n_files + 1, sizeof *sums);
+    RFS_FREE struct rfs_inspect_chunk_file *files = NULL;
+    uint32_t n;
+    const int rc = rfs_inspect_chunk_files(source, &files, &n, err);
 
-    if (!sums)
-        return rfs_fail_memory(err);
-    for (size_t i = 0; i < chunks->chunks.n; i++) {
-        struct file_sum *sum = &sums[chunks->chunks.data[i].file - chunks->first_file];
-        sum->chunks++;
-        sum->bytes += rfs_chunks_type(chunks, chunks->chunks.data[i].type)->bytes;
-    }
+    if (rc)
+        return rc;
     RFS_TABLE_DESCRIBE(table, chunked_file_columns);
-    for (uint32_t i = 0; i < chunks->n_files; i++) {
-        const char *path = rfs_files_path(chunks->files, chunks->first_file + i);
-        struct stat st;
-        rfs_table_text(table, path + strlen(chunks->folder) + 1);
-        rfs_table_u64(table, sums[i].chunks);
-        rfs_table_u64(table, sums[i].bytes);
-        if (rfs_files_stat(chunks->files, chunks->first_file + i, &st) == 0) {
-            rfs_table_u64(table, (uint64_t)st.st_size);
-            *total += (uint64_t)st.st_size;
-            continue;
-        }
-        rfs_table_none(table, "missing");
-        ++*missing;
+    for (uint32_t i = 0; i < n; i++) {
+        rfs_table_text(table, files[i].name);
+        rfs_table_u64(table, files[i].chunks);
+        rfs_table_u64(table, files[i].content);
+        if (files[i].is_there)
+            rfs_table_u64(table, files[i].bytes);
+        else
+            rfs_table_none(table, "missing");
+        *total += files[i].bytes;
+        *missing += !files[i].is_there;
     }
     return 0;
 }
 
-static int report_chunks(struct rfs_info_args *args, struct rfs_chunks *chunks,
+/* Adds findings of what is not read, and of files that are not there. */
+static void tell_chunks(const struct rfs_headers_source *source,
+                        const struct rfs_inspect_chunks *chunks, uint64_t missing,
+                        struct rfs_fit_findings *findings)
+{
+    for (size_t i = 0; i < chunks->unread; i++) {
+        const char *name;
+        const char *why;
+        rfs_inspect_unread(source, i, &name, &why);
+        rfs_fit_findings_add(findings, "not read", false, RFS_FIT_AT(name, -1, -1), "%s", why);
+    }
+    if (missing > 0)
+        rfs_fit_findings_add(findings, "missing", true, RFS_FIT_ALL,
+                             "%" PRIu64 " of the files that the metadata names %s not there",
+                             missing, missing == 1 ? "is" : "are");
+    if (chunks->lost)
+        rfs_fit_findings_add(findings, "missing", true, RFS_FIT_ALL,
+                             "%s missing, by the numbers in the names of the other files",
+                             chunks->lost);
+}
+
+static int report_chunks(struct rfs_info_args *args, const struct rfs_inspect_chunks *chunks,
                          const struct rfs_info_rows *rows, struct rfs_info_report *report,
                          struct rfs_error *err)
 {
     uint64_t bytes = 0;
     uint64_t missing = 0;
 
-    add_tensors(chunks, rows, &report->table);
+    add_tensors(&args->source, rows, &report->table);
     report->key = "tensors";
-    const int rc = add_chunked_files(chunks, &report->second, &bytes, &missing, err);
+    const int rc = add_chunked_files(&args->source, &report->second, &bytes, &missing, err);
     if (rc)
         return rc;
     fprintf(report->say,
             "checkpoint: of %s, %zu tensors in %zu chunks; %" PRIu32 " file%s of %" PRIu64
             " bytes\n",
-            chunks->format->name, rows->n, chunks->chunks.n, chunks->n_files,
-            chunks->n_files == 1 ? "" : "s", bytes);
+            chunks->format, rows->n, chunks->chunks, chunks->files, chunks->files == 1 ? "" : "s",
+            bytes);
     rfs_info_tell_filter(report, &args->filter, rows);
     rfs_info_tell_types(report, rows);
-    rfs_json_put_text(&report->json, "format", chunks->format->name);
+    rfs_json_put_text(&report->json, "format", chunks->format);
     rfs_json_put_u64(&report->json, "parameters", rows->n);
-    rfs_json_put_u64(&report->json, "chunks", chunks->chunks.n);
-    rfs_json_put_u64(&report->json, "files", chunks->n_files);
+    rfs_json_put_u64(&report->json, "chunks", chunks->chunks);
+    rfs_json_put_u64(&report->json, "files", chunks->files);
     rfs_json_put_u64(&report->json, "bytes", bytes);
-    for (size_t i = 0; i < chunks->unread.n; i++)
-        rfs_fit_findings_add(
-            &report->findings, "not read", false,
-            RFS_FIT_AT(rfs_intern_text(chunks->tables->names, chunks->unread.data[i].name), -1, -1),
-            "%s", rfs_intern_text(chunks->tables->names, chunks->unread.data[i].why));
-    if (missing > 0)
-        rfs_fit_findings_add(&report->findings, "missing", true, RFS_FIT_ALL,
-                             "%" PRIu64 " of the files that the metadata names %s not there",
-                             missing, missing == 1 ? "is" : "are");
-    if (chunks->lost)
-        rfs_fit_findings_add(&report->findings, "missing", true, RFS_FIT_ALL,
-                             "%s missing, by the numbers in the names of the other files",
-                             chunks->lost);
+    tell_chunks(&args->source, chunks, missing, &report->findings);
     return 0;
 }
 
@@ -776,26 +724,26 @@ static int show_chunks(struct rfs_info_args *args, const char *path, struct rfs_
                        struct rfs_error *err)
 {
     struct rfs_info_rows rows = {.n = 0};
+    struct rfs_inspect_chunks chunks;
     int rc = rfs_headers_open(&args->source, path, err);
 
     report->kind = "boxes";
     if (rc)
         return rc;
-    struct rfs_chunks *chunks = rfs_catalog_chunks(args->source.catalog);
-    for (size_t i = 0; rc == 0 && i < chunks->tensors.n; i++) {
-        const struct rfs_chunked_tensor *tensor = &chunks->tensors.data[i];
-        const struct rfs_type *type = rfs_chunks_type(chunks, tensor->type);
-        const struct rfs_info_row row = {.name =
-                                             rfs_catalog_name(args->source.catalog, tensor->name),
-                                         .type = type,
-                                         .bytes = type->bytes,
+    rfs_inspect_chunks(&args->source, &chunks);
+    for (size_t i = 0; rc == 0 && i < chunks.tensors; i++) {
+        struct rfs_inspect_chunked tensor;
+        rfs_inspect_chunked(&args->source, i, &tensor);
+        const struct rfs_info_row row = {.name = tensor.name,
+                                         .type = tensor.type,
+                                         .bytes = tensor.type->bytes,
                                          .id = (uint32_t)i};
         if (!rfs_info_rows_add(&rows, &args->filter, row))
             rc = rfs_fail_memory(err);
     }
     rfs_info_rows_order(&rows, &args->filter);
     if (rc == 0)
-        rc = report_chunks(args, chunks, &rows, report, err);
+        rc = report_chunks(args, &chunks, &rows, report, err);
     rfs_info_rows_free(&rows);
     return rc;
 }
@@ -808,92 +756,65 @@ static const struct rfs_column part_columns[] = {
     {"bytes", RFS_CELL_NUMBER},
 };
 
-static int add_models(struct rfs_info_args *args, const struct rfs_hfai *hfai,
-                      struct rfs_info_rows *rows, struct rfs_storages *storages,
-                      struct rfs_error *err)
-{
-    const size_t models = rfs_hfai_models(hfai);
-
-    for (size_t m = 0; m < models; m++)
-        for (size_t i = 0;; i++) {
-            struct rfs_hfai_tensor tensor;
-            const int rc = rfs_hfai_tensor(hfai, m, i, storages, &tensor, err);
-            if (rc == 0)
-                break;
-            if (rc < 0)
-                return rc;
-            RFS_FREE char *name =
-                models > 1 ? rfs_text_printf("%zu.%.*s", m, (int)tensor.name_bytes, tensor.name)
-                           : strndup(tensor.name, tensor.name_bytes);
-            if (!name || !rfs_info_rows_add_copy(rows, &args->filter, name, &tensor.type, 0))
-                return rfs_fail_memory(err);
-        }
-    return 0;
-}
-
-static void report_parts(struct rfs_info_args *args, struct rfs_catalog *catalog,
-                         const struct rfs_hfai *hfai, const struct rfs_info_rows *rows,
+static void report_parts(struct rfs_info_args *args, const struct rfs_headers *headers,
+                         const struct rfs_inspect_parts *parts, const struct rfs_info_rows *rows,
                          struct rfs_info_report *report)
 {
-    const uint32_t parts = rfs_hfai_parts(hfai);
     uint64_t bytes = 0;
 
     rfs_info_rows_table(rows, false, &report->table);
     report->key = "tensors";
     RFS_TABLE_DESCRIBE(&report->second, part_columns);
-    for (uint32_t part = 0; part < parts; part++) {
-        const char *path =
-            rfs_files_path(rfs_catalog_files(catalog), rfs_catalog_file(catalog, part));
-        struct stat st = {.st_size = 0};
-        rfs_files_stat(rfs_catalog_files(catalog), rfs_catalog_file(catalog, part), &st);
-        bytes += (uint64_t)st.st_size;
+    for (uint32_t part = 0; part < headers->n; part++) {
+        uint32_t unused;
+        const struct rfs_headers_rank *file = &headers->ranks[part];
+        bytes += file->bytes;
         rfs_table_u64(&report->second, part);
-        rfs_table_text(&report->second, rfs_path_name(path));
-        rfs_table_u64(&report->second, (uint64_t)st.st_size);
+        rfs_table_text(&report->second,
+                       rfs_path_name(rfs_headers_file(headers, file->rank, &unused)));
+        rfs_table_u64(&report->second, file->bytes);
     }
-    const size_t models = rfs_hfai_models(hfai);
-    const size_t optimizers = rfs_hfai_optimizers(hfai);
     fprintf(report->say,
             "parts: %" PRIu32 " of hfai's, %" PRIu64
             " bytes; %zu model%s with %zu tensors, %zu optimizer%s\n",
-            parts, bytes, models, models == 1 ? "" : "s", rows->n, optimizers,
-            optimizers == 1 ? "" : "s");
+            headers->n, bytes, parts->models, parts->models == 1 ? "" : "s", rows->n,
+            parts->optimizers, parts->optimizers == 1 ? "" : "s");
     rfs_info_tell_filter(report, &args->filter, rows);
     rfs_info_tell_types(report, rows);
     rfs_json_put_text(&report->json, "format", "pt");
-    rfs_json_put_u64(&report->json, "parts", parts);
+    rfs_json_put_u64(&report->json, "parts", headers->n);
     rfs_json_put_u64(&report->json, "bytes", bytes);
-    rfs_json_put_u64(&report->json, "models", models);
-    rfs_json_put_u64(&report->json, "optimizers", optimizers);
+    rfs_json_put_u64(&report->json, "models", parts->models);
+    rfs_json_put_u64(&report->json, "optimizers", parts->optimizers);
     rfs_json_put_u64(&report->json, "parameters", rows->n);
 }
 
 static int show_parts(struct rfs_info_args *args, const char *path, struct rfs_info_report *report,
                       struct rfs_error *err)
 {
-    struct rfs_hfai *hfai = NULL;
-    struct rfs_storages storages = {.items = {.n = 0}};
-    struct rfs_info_rows rows = {.n = 0};
-    int rc = rfs_headers_open(&args->source, path, err);
+    struct rfs_info_listing listing = {.filter = &args->filter};
+    struct rfs_headers headers = {.n = 0};
+    struct rfs_inspect_parts parts;
+    const int rc =
+        rfs_headers_open(&args->source, path, err)
+            ?: rfs_inspect_parts(&args->source, rfs_info_listing_add, &listing, &parts, err)
+            ?: rfs_headers_list(&args->source, &headers, err);
 
     report->kind = "parts";
-    rc = rc ?: rfs_hfai_open(args->source.catalog, args->source.options.uneven_steps, &hfai, err)
-             ?: add_models(args, hfai, &rows, &storages, err);
-    rfs_info_rows_order(&rows, &args->filter);
+    rfs_info_rows_order(&listing.rows, &args->filter);
     if (rc == 0)
-        report_parts(args, args->source.catalog, hfai, &rows, report);
-    rfs_info_rows_free(&rows);
-    rfs_storages_free(&storages);
-    rfs_hfai_free(hfai);
+        report_parts(args, &headers, &parts, &listing.rows, report);
+    rfs_headers_free(&headers);
+    rfs_info_rows_free(&listing.rows);
     return rc;
 }
 
-int rfs_info_folder(struct rfs_info_args *args, const char *path, enum rfs_info_kind kind,
+int rfs_info_folder(struct rfs_info_args *args, const char *path, enum rfs_inspect_kind kind,
                     struct rfs_info_report *report, struct rfs_error *err)
 {
-    if (kind == RFS_INFO_CHUNKS)
+    if (kind == RFS_INSPECT_CHUNKS)
         return show_chunks(args, path, report, err);
-    if (kind == RFS_INFO_PARTS)
+    if (kind == RFS_INSPECT_PARTS)
         return show_parts(args, path, report, err);
     return show_tree(args, path, report, err);
 }

@@ -3,7 +3,6 @@
 
 #include "base/order.h"
 #include "tool/common/show.h"
-#include "view/whole_tensors.h"
 
 void rfs_info_rows_free(struct rfs_info_rows *rows)
 {
@@ -48,9 +47,10 @@ void rfs_info_rows_order(struct rfs_info_rows *rows, const struct rfs_info_filte
         rows->list.n = filter->most;
 }
 
-bool rfs_info_rows_add_copy(struct rfs_info_rows *rows, const struct rfs_info_filter *filter,
-                            const char *name, const struct rfs_type *type, uint64_t offset)
+bool rfs_info_listing_add(void *ctx, const char *name, const struct rfs_type *type, uint64_t offset)
 {
+    struct rfs_info_listing *listing = ctx;
+    struct rfs_info_rows *rows = &listing->rows;
     struct rfs_type *copy = rfs_arena_alloc(&rows->arena, sizeof *copy);
     const struct rfs_info_row row = {.name = rfs_arena_text(&rows->arena, name, strlen(name)),
                                      .type = copy,
@@ -60,7 +60,7 @@ bool rfs_info_rows_add_copy(struct rfs_info_rows *rows, const struct rfs_info_fi
     if (!copy || !row.name)
         return false;
     *copy = *type;
-    return rfs_info_rows_add(rows, filter, row);
+    return rfs_info_rows_add(rows, listing->filter, row);
 }
 
 void rfs_info_rows_table(const struct rfs_info_rows *rows, bool offsets, struct rfs_table *table)

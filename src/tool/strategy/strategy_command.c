@@ -67,8 +67,7 @@ static int open_tree(const char *path, const struct rfs_settings *options, struc
     if (rc)
         return rc;
     rfs_progress_init(&progress, false);
-    rc = rfs_headers_read(tree->source.catalog, tree->source.pool, false, &progress, &tree->headers,
-                          err);
+    rc = rfs_headers_read(&tree->source, false, &progress, &tree->headers, err);
     rfs_progress_destroy(&progress);
     return rc;
 }
@@ -434,15 +433,13 @@ struct axes_known {
 static int ndim_of(void *ctx, const char *param, uint32_t stage)
 {
     const struct axes_known *known = ctx;
-    struct rfs_catalog *catalog = known->headers->catalog;
-    const uint32_t name =
-        catalog ? rfs_intern_find(rfs_catalog_tables(catalog)->names, param, strlen(param))
-                : RFS_NO_ID;
+    const struct rfs_headers *headers = known->headers;
+    const uint32_t name = rfs_headers_find_name(headers, param);
 
-    for (size_t k = 0; name != RFS_NO_ID && k < known->headers->kinds.n; k++) {
-        const struct rfs_entry *entry = rfs_index_find(known->headers->kinds.data[k].index, name);
-        if (entry)
-            return rfs_catalog_type(catalog, entry->type)->ndim;
+    for (size_t k = 0; k < headers->kinds.n; k++) {
+        const struct rfs_type *type = rfs_headers_type_in(headers, &headers->kinds.data[k], name);
+        if (type)
+            return type->ndim;
     }
     const ptrdiff_t at = known->source ? rfs_strategy_find(known->source, param) : -1;
     const struct rfs_layout *layout =
@@ -457,8 +454,7 @@ static int ndim_of(void *ctx, const char *param, uint32_t stage)
 static int list_names(const struct rfs_headers *headers, const char ***names, size_t *n,
                       struct rfs_error *err)
 {
-    struct rfs_catalog *catalog = headers->catalog;
-    const uint32_t most = catalog ? rfs_intern_count(rfs_catalog_tables(catalog)->names) : 0;
+    const uint32_t most = rfs_headers_names(headers);
     RFS_FREE bool *seen = calloc((size_t)most + 1, sizeof *seen);
 
     *names = calloc((size_t)most + 1, sizeof **names);
@@ -466,13 +462,15 @@ static int list_names(const struct rfs_headers *headers, const char ***names, si
     if (!seen || !*names)
         return rfs_fail_memory(err);
     for (size_t k = 0; k < headers->kinds.n; k++) {
-        const struct rfs_index *index = headers->kinds.data[k].index;
-        for (size_t e = 0; e < index->n; e++) {
-            const struct rfs_entry *entry = &index->entries[e];
-            if (seen[entry->name] || rfs_catalog_type(catalog, entry->type)->kind != RFS_TENSOR)
+        const struct rfs_headers_kind *kind = &headers->kinds.data[k];
+        for (size_t e = 0; e < kind->n; e++) {
+            uint32_t name;
+            uint64_t offset;
+            const struct rfs_type *type = rfs_headers_parameter(headers, kind, e, &name, &offset);
+            if (seen[name] || type->kind != RFS_TENSOR)
                 continue;
-            seen[entry->name] = true;
-            (*names)[(*n)++] = rfs_catalog_name(catalog, entry->name);
+            seen[name] = true;
+            (*names)[(*n)++] = rfs_headers_name(headers, name);
         }
     }
     return 0;

@@ -1,0 +1,602 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sources by themselves, without a view: the kinds of paths, and what is in files and folders. */
+#include "view/inspect.h"
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/path.h"
+#include "base/store.h"
+#include "base/text.h"
+#include "catalog/scan/group.h"
+#include "catalog/scan/scan.h"
+#include "formats/chunks/chunks.h"
+#include "formats/ckpt/ckpt.h"
+#include "formats/safetensors/safetensors.h"
+#include "formats/torch/torch.h"
+#include "hfai/hfai.h"
+#include "layout/layout_rules.h"
+#include "store/crypt/cipher.h"
+#include "store/files.h"
+
+#include <sys/stat.h>
+
+/* ---- the kind of a path ---------------------------------------------------------------------- */
+
+/*
+ * Files are detected so:
+ *
+ *   {…                         JSON: a strategy, a weight map or the manifest of an export
+ *   8 bytes n, then {          safetensors; n is the length of the JSON
+ *   PK\3\4                     a zip: torch.save
+ *   the magic of a block       an encrypted .ckpt (cipher.h)
+ *   08                         a strategy in protobuf: current_stage is required and comes first
+ *   0a …, 12 …                 a .ckpt, or group info if it is that as a whole
+ *   lines of text              rules
+ *
+ * Folders are a tree if rank folders, hfai's parts or a map of safetensors files are in it, else
+ * those of a rank.
+ */
+#define REMEDY "a checkpoint, a folder of one, or a strategy"
+#define HEAD 65536 /* bytes that are looked at */
+
+static int fail_open(const char *path, int code, struct rfs_error *err)
+{
+    return rfs_fail(err, code, RFS_IN(path), REMEDY, "cannot open: %s", rfs_store_why(path, code));
+}
+
+/* Reads the first bytes of a file. Returns their number, or -errno with *err filled. */
+static ssize_t read_head(const char *path, unsigned char *head, struct rfs_error *err)
+{
+    const ssize_t n = rfs_store_head(path, head, HEAD);
+
+    return n >= 0 ? n : fail_open(path, (int)n, err);
+}
+
+static bool head_has(const unsigned char *head, size_t n, const char *word)
+{
+    return memmem(head, n, word, strlen(word)) != NULL;
+}
+
+static enum rfs_inspect_kind json_kind(const unsigned char *head, size_t n)
+{
+    if (head_has(head, n, "\"parallel_layout_item\"") ||
+        head_has(head, n, "\"parallel_strategy_item\""))
+        return RFS_INSPECT_STRATEGY;
+    if (head_has(head, n, "\"weight_map\""))
+        return RFS_INSPECT_WEIGHT_MAP;
+    return head_has(head, n, "\"reshard-manifest\"") ? RFS_INSPECT_MANIFEST : RFS_INSPECT_STRATEGY;
+}
+
+static bool is_safetensors(const unsigned char *head, size_t n)
+{
+    uint64_t length = 0;
+
+    for (int i = 7; n > 8 && i >= 0; i--)
+        length = length << 8 | head[i];
+    return n > 8 && length > 1 && length <= UINT64_C(100000000) && head[8] == '{';
+}
+
+static bool is_group(const char *path)
+{
+    struct rfs_group group;
+    struct rfs_error err;
+    const int rc = rfs_scan_group_read(path, &group, &err);
+
+    free(group.ranks);
+    return rc == 0;
+}
+
+/* Returns whether the first bytes are printable. */
+static bool is_text(const unsigned char *head, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((head[i] < 0x20 && !strchr("\t\n\r", head[i])) || head[i] == 0x7f || head[i] == 0)
+            return false;
+    return n > 0;
+}
+
+static int detect_file(const char *path, bool keyed, enum rfs_inspect_kind *kind,
+                       struct rfs_error *err)
+{
+    RFS_FREE unsigned char *head = malloc(HEAD);
+    const ssize_t got = head ? read_head(path, head, err) : rfs_fail_memory(err);
+    const size_t n = got > 0 ? (size_t)got : 0;
+    size_t spaces = 0;
+
+    *kind = RFS_INSPECT_CKPT;
+    if (got < 0)
+        return (int)got;
+    if (n >= 4 && rfs_cipher_detect(head) != RFS_NOT_ENCRYPTED)
+        *kind = keyed ? RFS_INSPECT_CKPT : RFS_INSPECT_ENCRYPTED;
+    else if (rfs_text_ends(path, ".safetensors") || is_safetensors(head, n))
+        *kind = RFS_INSPECT_SAFETENSORS;
+    else if (rfs_text_ends(path, ".pt") || (n >= 4 && memcmp(head, "PK\3\4", 4) == 0))
+        *kind = RFS_INSPECT_TORCH;
+    else if (keyed) /* of MindSpore 1, which has no magic */
+        *kind = RFS_INSPECT_CKPT;
+    else if (rfs_text_ends(path, ".json"))
+        *kind = json_kind(head, n);
+    else if (n > 0 && head[0] == 0x08)
+        *kind = RFS_INSPECT_STRATEGY;
+    else if (n > 0 && (head[0] == 0x0a || head[0] == 0x12) && is_group(path))
+        *kind = RFS_INSPECT_GROUP;
+    else if (!rfs_text_ends(path, ".ckpt") && is_text(head, n)) {
+        while (spaces < n && strchr(" \t\r\n", head[spaces]))
+            spaces++;
+        *kind = spaces < n && head[spaces] == '{' ? json_kind(head, n) : RFS_INSPECT_RULES;
+    }
+    return 0;
+}
+
+static bool is_weight_map(const char *name)
+{
+    return strcmp(name, "param_name_map.json") == 0 ||
+           rfs_text_ends(name, ".safetensors.index.json");
+}
+
+/* Detects the kind of a rank's folder by the file that counts: a strategy can have its ending. */
+static int detect_rank(const char *path, bool keyed, enum rfs_inspect_kind *kind,
+                       struct rfs_error *err)
+{
+    RFS_FREE char *name = NULL;
+    RFS_FREE char *file = NULL;
+    int rc = rfs_scan_folder(path, &name, err);
+
+    *kind = RFS_INSPECT_RANK;
+    if (rc || !name)
+        return rc;
+    file = rfs_path_join(path, name);
+    if (!file)
+        return rfs_fail_memory(err);
+    enum rfs_inspect_kind of_file;
+    rc = detect_file(file, keyed, &of_file, err);
+    if (rc == 0 && of_file == RFS_INSPECT_STRATEGY)
+        *kind = RFS_INSPECT_STRATEGIES;
+    return rc;
+}
+
+int rfs_inspect_detect(const char *path, bool keyed, enum rfs_inspect_kind *kind,
+                       struct rfs_error *err)
+{
+    struct stat st;
+    bool ranks = false;
+    bool parts = false;
+    bool json = false;
+
+    int rc = rfs_store_stat(path, &st);
+    if (rc)
+        return fail_open(path, rc, err);
+    if (S_ISREG(st.st_mode))
+        return detect_file(path, keyed, kind, err);
+    if (!S_ISDIR(st.st_mode))
+        return rfs_fail(err, -EINVAL, RFS_IN(path), REMEDY, "neither a file nor a folder");
+    RFS_CLOSE_DIR struct rfs_dir dir = {0};
+    rc = rfs_dir_open(path, &dir);
+    if (rc)
+        return fail_open(path, rc, err);
+    for (const struct dirent *entry; (entry = rfs_dir_next(&dir)) != NULL;) {
+        ranks = ranks || rfs_scan_is_rank(entry->d_name) || is_weight_map(entry->d_name);
+        parts = parts || strcmp(entry->d_name, "PART_000.pt") == 0;
+        json = json || (rfs_text_ends(entry->d_name, ".json") && entry->d_name[0] != '.' &&
+                        strncmp(entry->d_name, "reshard-manifest", 16) != 0);
+    }
+    *kind = parts ? RFS_INSPECT_PARTS : RFS_INSPECT_TREE;
+    if (parts || ranks || rfs_scan_is_of_one_rank(path))
+        return 0;
+    *kind = RFS_INSPECT_CHUNKS;
+    if (rfs_scan_is_described(path))
+        return 0;
+    rc = rfs_scan_foreign(path, detect_rank(path, keyed, kind, err), err);
+    RFS_FREE char *name = NULL;
+    struct rfs_error unused;
+    /* Strategies in JSON have no ending of checkpoints. */
+    if (rc == 0 && *kind == RFS_INSPECT_RANK && json &&
+        rfs_scan_folder(path, &name, &unused) == 0 && !name)
+        *kind = RFS_INSPECT_STRATEGIES;
+    return rc;
+}
+
+int rfs_inspect_rank_file(const char *folder, char **out, struct rfs_error *err)
+{
+    RFS_FREE char *name = NULL;
+    int rc = rfs_scan_folder(folder, &name, err);
+    RFS_FREE char *inside = rc == 0 && !name ? rfs_scan_inside(folder) : NULL;
+
+    *out = NULL;
+    if (rc == 0 && !name)
+        rc = rfs_fail(err, -ENOENT, RFS_IN(folder),
+                      inside ? inside : "a folder with rank_N folders or .ckpt files",
+                      "holds no checkpoint");
+    rc = rfs_scan_foreign(folder, rc, err);
+    if (rc)
+        return rc;
+    *out = rfs_text_printf("%s/%s", folder, name);
+    return *out ? 0 : rfs_fail_memory(err);
+}
+
+/* ---- files of torch.save --------------------------------------------------------------------- */
+
+/*
+ * All tensors are listed, in whatever dicts and lists they are, each named by the keys on the way
+ * to it. A shared value is shown where it is met first.
+ */
+struct torch_listing {
+    const struct rfs_torch *torch;
+    const char *path;
+    rfs_inspect_tensor_fn *each;
+    void *ctx;
+    bool *seen; /* [number] containers that were visited */
+    size_t others;
+    struct rfs_error *err;
+};
+
+/* Writes a key that is no tuple. Returns its length, as far as it fits. */
+static size_t put_key(const struct rfs_node *key, char *out, size_t size)
+{
+    int n;
+
+    if (key->kind == RFS_NODE_TEXT)
+        n = snprintf(out, size, "%.*s", (int)rfs_min_u64(key->of.text.n, size), key->of.text.data);
+    else if (key->kind == RFS_NODE_INT)
+        n = snprintf(out, size, "%" PRId64, key->of.integer);
+    else
+        n = snprintf(out, size, "?");
+    return n < 0 ? 0 : rfs_min_u64((uint64_t)n, size - 1);
+}
+
+/* Writes a key; hfai's are tuples of a name and a number. Returns OUT. */
+static const char *key_text(const struct rfs_node *key, char *out, size_t size)
+{
+    const struct rfs_items *items = key->kind == RFS_NODE_TUPLE ? &key->of.items : NULL;
+    size_t at = items ? 0 : put_key(key, out, size);
+
+    for (uint32_t i = 0; items && i < items->n; i++) {
+        at += i > 0 && at + 1 < size ? (size_t)snprintf(out + at, size - at, ",") : 0;
+        at += put_key(items->data[i], out + at, size - at);
+    }
+    if (at == 0)
+        snprintf(out, size, "?");
+    return out;
+}
+
+static int take_tensor(struct torch_listing *listing, const char *name,
+                       const struct rfs_torch_tensor *tensor)
+{
+    const uint64_t item = rfs_dtype_bytes(tensor->dtype);
+    struct rfs_type type = {.bytes = tensor->elements * item,
+                            .ndim = (uint8_t)tensor->ndim,
+                            .dtype = (uint8_t)tensor->dtype,
+                            .kind = RFS_TENSOR};
+
+    memcpy(type.dims, tensor->dims, tensor->ndim * sizeof *type.dims);
+    return listing->each(listing->ctx, name, &type, tensor->record->offset + tensor->offset * item)
+               ? 0
+               : rfs_fail_memory(listing->err);
+}
+
+static int visit(struct torch_listing *listing, const struct rfs_node *node, const char *name,
+                 unsigned depth);
+
+static int visit_below(struct torch_listing *listing, const struct rfs_node *node,
+                       const char *above, const char *key, unsigned depth)
+{
+    RFS_FREE char *name = rfs_text_printf("%s%s%s", above, *above ? "." : "", key);
+    if (!name)
+        return rfs_fail_memory(listing->err);
+    return visit(listing, node, name, depth + 1);
+}
+
+static int visit_items(struct torch_listing *listing, const struct rfs_node *node, const char *name,
+                       unsigned depth)
+{
+    const struct rfs_items *pairs = rfs_pickle_pairs(node);
+    const struct rfs_items *items = pairs ? pairs : &node->of.items;
+    const uint32_t step = pairs ? 2 : 1;
+    char key[512];
+    int rc = 0;
+
+    for (uint32_t i = 0; i + step <= items->n && rc == 0; i += step) {
+        if (pairs)
+            key_text(items->data[i], key, sizeof key);
+        else
+            snprintf(key, sizeof key, "%" PRIu32, i);
+        rc = visit_below(listing, items->data[i + step - 1], name, key, depth);
+    }
+    return rc;
+}
+
+static int visit(struct torch_listing *listing, const struct rfs_node *node, const char *name,
+                 unsigned depth)
+{
+    struct rfs_torch_tensor tensor;
+    const int rc =
+        rfs_torch_tensor(listing->torch, node, listing->path, name, &tensor, listing->err);
+
+    if (rc < 0)
+        return rc;
+    if (rc == 1)
+        return take_tensor(listing, name, &tensor);
+    if (!rfs_pickle_pairs(node) && node->kind != RFS_NODE_LIST && node->kind != RFS_NODE_TUPLE) {
+        listing->others++;
+        return 0;
+    }
+    if (depth >= RFS_PICKLE_DEPTH || listing->seen[node->number])
+        return 0;
+    listing->seen[node->number] = true;
+    return visit_items(listing, node, name, depth);
+}
+
+/*
+ * Lists the tensors of a file of torch.save: "model.layer.weight". *others is the number of other
+ * values. 0, or -errno with *err filled.
+ */
+static int list_torch(rfs_read_fn *read, void *ctx, uint64_t size, const char *path,
+                      rfs_inspect_tensor_fn *each, void *each_ctx, size_t *others,
+                      struct rfs_error *err)
+{
+    struct rfs_torch torch;
+    int rc = rfs_torch_open(read, ctx, size, 0, path, &torch, err);
+
+    if (rc)
+        return rc;
+    struct torch_listing listing = {
+        .torch = &torch,
+        .path = path,
+        .each = each,
+        .ctx = each_ctx,
+        .seen = calloc((size_t)torch.pickle.n_nodes + 1, sizeof *listing.seen),
+        .err = err};
+    rc = listing.seen ? visit(&listing, torch.pickle.root, "", 0) : rfs_fail_memory(err);
+    *others = listing.others;
+    free(listing.seen);
+    rfs_torch_free(&torch);
+    return rc;
+}
+
+/* ---- a single file --------------------------------------------------------------------------- */
+
+/* A file that is being described. */
+struct description {
+    const struct rfs_headers_source *source;
+    const char *path;
+    enum rfs_inspect_kind kind;
+    rfs_inspect_tensor_fn *each;
+    void *ctx;
+    struct rfs_tables tables;
+    struct rfs_inspect_file *out;
+    struct rfs_error *err;
+};
+
+static int take_index(struct description *work, const struct rfs_index *index)
+{
+    work->out->has_crc = index->has_crc;
+    work->out->redundancy_removed = index->redundancy_removed;
+    for (size_t i = 0; i < index->n; i++) {
+        const struct rfs_entry *entry = &index->entries[i];
+        if (!work->each(work->ctx, rfs_intern_text(work->tables.names, entry->name),
+                        rfs_intern_bytes(work->tables.types, entry->type, NULL), entry->offset))
+            return rfs_fail_memory(work->err);
+    }
+    return 0;
+}
+
+/* Reads the headers of a file. 0, or -errno with *err filled. */
+static int read_headers(struct description *work, struct rfs_reading *reading)
+{
+    const char *entry = work->source->options.entry;
+    struct rfs_index *index = NULL;
+    int rc;
+
+    work->out->bytes = reading->size;
+    if (work->kind == RFS_INSPECT_SAFETENSORS)
+        rc = rfs_safetensors_walk(rfs_reading_read, reading, reading->size, work->path,
+                                  &work->tables, NULL, &index, work->err);
+    else if (work->kind == RFS_INSPECT_TORCH && entry)
+        rc = rfs_torch_walk(rfs_reading_read, reading, reading->size, work->path, entry,
+                            &work->tables, &index, &work->out->others, work->err);
+    else if (work->kind == RFS_INSPECT_TORCH)
+        rc = list_torch(rfs_reading_read, reading, reading->size, work->path, work->each, work->ctx,
+                        &work->out->others, work->err);
+    else
+        rc = rfs_ckpt_walk(rfs_reading_read, reading, reading->size, work->path, &work->tables,
+                           &index, work->err);
+    if (rc == 0 && index)
+        rc = take_index(work, index);
+    rfs_index_free(index);
+    return rc;
+}
+
+static int read_spans(void *ctx, struct iovec *spans, int n, uint64_t offset)
+{
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < n; offset += spans[i].iov_len, i++)
+        rc = rfs_reading_pread(ctx, spans[i].iov_base, spans[i].iov_len, offset);
+    return rc;
+}
+
+/* Describes an encrypted file by its headers, without a key. */
+static int describe_encrypted(struct rfs_reading *reading, const char *path,
+                              struct rfs_inspect_file *out, struct rfs_error *err)
+{
+    const struct rfs_cipher_input input = {read_spans, reading, reading->size, path};
+    struct rfs_error why = {0};
+    struct rfs_cipher cipher;
+    const int rc = rfs_cipher_scan(&input, RFS_NOT_ENCRYPTED, RFS_CIPHER_BLOCK, &cipher, &why);
+    if (rc != 0 && why.code == 0)
+        return rfs_fail(err, rc, RFS_IN(path), NULL, "cannot read: %s", strerror(-rc));
+    if (rc != 0) {
+        *err = why;
+        return rc;
+    }
+    out->mode = rfs_cipher_name(cipher.mode);
+    out->blocks = cipher.blocks;
+    out->bytes = reading->size;
+    return 0;
+}
+
+static int read_file(struct description *work, struct rfs_files *files)
+{
+    struct rfs_reading reading;
+    int rc = rfs_reading_begin_quiet(files, 0, &reading);
+
+    if (rc)
+        return rfs_files_reason(files, 0, rc, work->err)
+                   ? rc
+                   : rfs_fail(work->err, rc, RFS_IN(work->path), "a file that you may read",
+                              "cannot open: %s", strerror(-rc));
+    rc = work->kind == RFS_INSPECT_ENCRYPTED
+             ? describe_encrypted(&reading, work->path, work->out, work->err)
+             : read_headers(work, &reading);
+    const int end = rfs_reading_end(&reading);
+    if (rc == 0 && end != 0)
+        rc = rfs_fail(work->err, end, RFS_IN(work->path), "again", "changed while it was read");
+    return rc;
+}
+
+int rfs_inspect_file(const struct rfs_headers_source *source, const char *path,
+                     enum rfs_inspect_kind kind, rfs_inspect_tensor_fn *each, void *ctx,
+                     struct rfs_inspect_file *out, struct rfs_error *err)
+{
+    struct description work = {.source = source,
+                               .path = path,
+                               .kind = kind,
+                               .each = each,
+                               .ctx = ctx,
+                               .tables = {rfs_intern_new(), rfs_intern_new()},
+                               .out = out,
+                               .err = err};
+    struct rfs_files *files = rfs_files_new(NULL);
+    int rc = 0;
+
+    *out = (struct rfs_inspect_file){0};
+    if (!work.tables.names || !work.tables.types || !files || rfs_files_add(files, path) != 0)
+        rc = rfs_fail_memory(err);
+    else
+        rfs_files_set_encrypted(files, source->encrypted);
+    if (rc == 0)
+        rc = read_file(&work, files);
+    rfs_files_free(files);
+    rfs_intern_free(work.tables.names);
+    rfs_intern_free(work.tables.types);
+    return rc;
+}
+
+int rfs_inspect_group(const char *path, uint32_t **ranks, size_t *n, struct rfs_error *err)
+{
+    struct rfs_group group;
+    const int rc = rfs_scan_group_read(path, &group, err);
+
+    *ranks = group.ranks;
+    *n = group.n;
+    return rc;
+}
+
+int rfs_inspect_layout_rules(const char *path, char **text, struct rfs_error *err)
+{
+    struct rfs_layout_rules *rules = NULL;
+    size_t size = 0;
+    const int rc = rfs_store_read_whole(path, RFS_LAYOUT_RULES_BYTES, text, &size, err)
+                       ?: rfs_layout_rules_parse(path, *text, size, &rules, err);
+
+    rfs_layout_rules_free(rules);
+    return rc;
+}
+
+/* ---- sources that describe themselves -------------------------------------------------------- */
+
+void rfs_inspect_chunks(const struct rfs_headers_source *source, struct rfs_inspect_chunks *out)
+{
+    const struct rfs_chunks *chunks = rfs_catalog_chunks(source->catalog);
+
+    *out = (struct rfs_inspect_chunks){.format = chunks->format->name,
+                                       .tensors = chunks->tensors.n,
+                                       .chunks = chunks->chunks.n,
+                                       .unread = chunks->unread.n,
+                                       .files = chunks->n_files,
+                                       .lost = chunks->lost};
+}
+
+void rfs_inspect_chunked(const struct rfs_headers_source *source, size_t i,
+                         struct rfs_inspect_chunked *out)
+{
+    const struct rfs_chunks *chunks = rfs_catalog_chunks(source->catalog);
+    const struct rfs_chunked_tensor *tensor = &chunks->tensors.data[i];
+
+    *out = (struct rfs_inspect_chunked){.name = rfs_catalog_name(source->catalog, tensor->name),
+                                        .type = rfs_chunks_type(chunks, tensor->type),
+                                        .chunks = tensor->n,
+                                        .incomplete = tensor->incomplete};
+    for (uint32_t a = 0; a < out->type->ndim; a++)
+        out->pieces[a] = tensor->grid ? tensor->grid->pieces[a] : 1;
+}
+
+int rfs_inspect_chunk_files(const struct rfs_headers_source *source,
+                            struct rfs_inspect_chunk_file **out, uint32_t *n, struct rfs_error *err)
+{
+    const struct rfs_chunks *chunks = rfs_catalog_chunks(source->catalog);
+    struct rfs_inspect_chunk_file *files = calloc((size_t)chunks->n_files + 1, sizeof *files);
+
+    *out = files;
+    *n = chunks->n_files;
+    if (!files)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; i < chunks->chunks.n; i++) {
+        struct rfs_inspect_chunk_file *file =
+            &files[chunks->chunks.data[i].file - chunks->first_file];
+        file->chunks++;
+        file->content += rfs_chunks_type_of(chunks, (uint32_t)i)->bytes;
+    }
+    for (uint32_t i = 0; i < chunks->n_files; i++) {
+        struct stat st;
+        files[i].name =
+            rfs_files_path(chunks->files, chunks->first_file + i) + strlen(chunks->folder) + 1;
+        files[i].is_there = rfs_files_stat(chunks->files, chunks->first_file + i, &st) == 0;
+        files[i].bytes = files[i].is_there ? (uint64_t)st.st_size : 0;
+    }
+    return 0;
+}
+
+void rfs_inspect_unread(const struct rfs_headers_source *source, size_t i, const char **name,
+                        const char **why)
+{
+    const struct rfs_chunks *chunks = rfs_catalog_chunks(source->catalog);
+
+    *name = rfs_intern_text(chunks->tables->names, chunks->unread.data[i].name);
+    *why = rfs_intern_text(chunks->tables->names, chunks->unread.data[i].why);
+}
+
+/* ---- hfai's parts ---------------------------------------------------------------------------- */
+
+/* Calls EACH for the tensors of model M; several models have a number before the name. */
+static int list_model(const struct rfs_hfai *hfai, size_t m, rfs_inspect_tensor_fn *each, void *ctx,
+                      struct rfs_storages *storages, struct rfs_error *err)
+{
+    for (size_t i = 0;; i++) {
+        struct rfs_hfai_tensor tensor;
+        const int rc = rfs_hfai_tensor(hfai, m, i, storages, &tensor, err);
+        if (rc <= 0)
+            return rc;
+        RFS_FREE char *name =
+            rfs_hfai_models(hfai) > 1
+                ? rfs_text_printf("%zu.%.*s", m, (int)tensor.name_bytes, tensor.name)
+                : strndup(tensor.name, tensor.name_bytes);
+        if (!name || !each(ctx, name, &tensor.type, 0))
+            return rfs_fail_memory(err);
+    }
+}
+
+int rfs_inspect_parts(const struct rfs_headers_source *source, rfs_inspect_tensor_fn *each,
+                      void *ctx, struct rfs_inspect_parts *out, struct rfs_error *err)
+{
+    struct rfs_storages storages = {.items = {.n = 0}};
+    struct rfs_hfai *hfai = NULL;
+    int rc = rfs_hfai_open(source->catalog, source->options.uneven_steps, &hfai, err);
+
+    *out = (struct rfs_inspect_parts){rc ? 0 : rfs_hfai_models(hfai),
+                                      rc ? 0 : rfs_hfai_optimizers(hfai)};
+    for (size_t m = 0; rc == 0 && m < out->models; m++)
+        rc = list_model(hfai, m, each, ctx, &storages, err);
+    rfs_storages_free(&storages);
+    rfs_hfai_free(hfai);
+    return rc;
+}
