@@ -141,8 +141,8 @@ static int read_chunks(struct rfs_catalog *catalog, const struct rfs_scan *scan,
 
     if (!folder)
         return rfs_fail_memory_of(err, metadata);
-    const int rc = scan->described->open(&source, &catalog->chunks, err);
-    return rc ? rc : note_doubt(scan, folder, catalog->chunks, err);
+    return scan->described->open(&source, &catalog->chunks, err)
+               ?: note_doubt(scan, folder, catalog->chunks, err);
 }
 
 /* Makes rank 0's index of the tensors that chunks make up. */
@@ -326,14 +326,10 @@ int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, st
 static void free_tables(struct rfs_catalog *catalog)
 {
     rfs_files_free(catalog->files);
-    if (catalog->extents)
-        rfs_intern_free(catalog->extents);
-    if (catalog->lengths)
-        rfs_intern_free(catalog->lengths);
-    if (catalog->tables.names)
-        rfs_intern_free(catalog->tables.names);
-    if (catalog->tables.types)
-        rfs_intern_free(catalog->tables.types);
+    rfs_intern_free(catalog->extents);
+    rfs_intern_free(catalog->lengths);
+    rfs_intern_free(catalog->tables.names);
+    rfs_intern_free(catalog->tables.types);
 }
 
 void rfs_catalog_close(struct rfs_catalog *catalog)

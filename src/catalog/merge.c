@@ -110,8 +110,7 @@ int rfs_merge_map_read(const struct rfs_beneath *beneath, const char *path,
         rc = add_pair(&m, &json.data[i]);
     if (rc == 0)
         rc = order_names(&m);
-    if (m.tails)
-        rfs_intern_free(m.tails);
+    rfs_intern_free(m.tails);
     free(m.file_of);
     return rc;
 }

@@ -46,10 +46,8 @@ bool rfs_hfai_is_own(const struct rfs_node *key)
 static void free_states(struct rfs_hfai_state *states, size_t n)
 {
     for (size_t i = 0; states && i < n; i++) {
-        if (states[i].keys)
-            rfs_intern_free(states[i].keys);
-        if (states[i].large_keys)
-            rfs_intern_free(states[i].large_keys);
+        rfs_intern_free(states[i].keys);
+        rfs_intern_free(states[i].large_keys);
         free(states[i].entries.data);
         free(states[i].large.data);
         free(states[i].ranges.data);

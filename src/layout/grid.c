@@ -446,10 +446,10 @@ static int resolve_closed(const struct job *job, struct rfs_grid *grid, uint64_t
                           uint64_t *slice)
 {
     struct grouping by = {.start = {0}};
-    int rc = check_kind(job);
+    const int rc =
+        check_kind(job)
+            ?: (job->layout->n_axes == job->ndim ? group_plain : group_flattened)(job, &by);
 
-    if (rc == 0)
-        rc = job->layout->n_axes == job->ndim ? group_plain(job, &by) : group_flattened(job, &by);
     if (rc != 0)
         return rc;
     build(job->layout, &by, job->ndim, grid);

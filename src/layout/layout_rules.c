@@ -251,7 +251,6 @@ static int parse_optimizer(struct rfs_lex *p, struct rule *rule)
 static int parse_cut(const struct rfs_layout_rules *rules, struct rfs_lex *p, struct rule *rule)
 {
     int8_t axis = 0;
-    int rc;
 
     if (rfs_lex_take_word(p, "optimizer"))
         return parse_optimizer(p, rule);
@@ -259,7 +258,7 @@ static int parse_cut(const struct rfs_layout_rules *rules, struct rfs_lex *p, st
         return RFS_LEX_FAIL(p, REMEDY_RULE,
                             "'axis', 'optimizer' or 'whole' must stand here, not '%s'",
                             next(p).text);
-    rc = parse_tensor_axis(p, rule, &axis);
+    const int rc = parse_tensor_axis(p, rule, &axis);
     if (rc == 0 && !rfs_lex_take_word(p, "over"))
         return RFS_LEX_FAIL(p, REMEDY_RULE, "'over' must follow the number of the axis, not '%s'",
                             next(p).text);
@@ -300,7 +299,6 @@ static int parse_rule(struct rfs_layout_rules *rules, struct rfs_lex *p, const c
 {
     struct rule rule = {.line = p->line};
     const char *end = colon;
-    int rc;
 
     rfs_lex_skip(p);
     while (end > p->at && is_blank(end[-1]))
@@ -312,8 +310,7 @@ static int parse_rule(struct rfs_layout_rules *rules, struct rfs_lex *p, const c
         return rfs_fail_memory(p->err);
     rule.literal = !rfs_glob_is_pattern(rule.pattern);
     p->at = colon + 1;
-    rc = parse_cuts(rules, p, &rule);
-    return rc == 0 ? keep(rules, p, &rule) : rc;
+    return parse_cuts(rules, p, &rule) ?: keep(rules, p, &rule);
 }
 
 static int check_characters(struct rfs_lex *p)
@@ -327,18 +324,15 @@ static int check_characters(struct rfs_lex *p)
 
 static int parse_line(struct rfs_layout_rules *rules, struct rfs_lex *p)
 {
-    const char *colon;
-    int rc;
-
     for (const char *c = p->at; c < p->end; c++)
         if (*c == '#' && (c == p->at || is_blank(c[-1]))) {
             p->end = c;
             break;
         }
-    rc = check_characters(p);
+    const int rc = check_characters(p);
     if (rc != 0 || rfs_lex_end(p))
         return rc;
-    colon = memrchr(p->at, ':', (size_t)(p->end - p->at));
+    const char *colon = memrchr(p->at, ':', (size_t)(p->end - p->at));
     if (colon != NULL)
         return parse_rule(rules, p, colon);
     if (rfs_lex_take_word(p, "axes"))
@@ -371,7 +365,6 @@ int rfs_layout_rules_parse(const char *name, const char *text, size_t size,
                            struct rfs_layout_rules **out, struct rfs_error *err)
 {
     struct rfs_layout_rules *rules = calloc(1, sizeof *rules);
-    int rc = 0;
 
     *out = rules;
     if (rules == NULL)
@@ -380,10 +373,9 @@ int rfs_layout_rules_parse(const char *name, const char *text, size_t size,
     rules->literals = rfs_intern_new();
     rules->n_dev = 1;
     strcpy(rules->dev[0].name, LAYOUT_RULES_ALL);
-    if (rules->name == NULL || rules->literals == NULL)
-        rc = rfs_fail_memory(err);
-    if (rc == 0)
-        rc = parse_lines(rules, text, size, err);
+    const int rc = rules->name == NULL || rules->literals == NULL
+                       ? rfs_fail_memory(err)
+                       : parse_lines(rules, text, size, err);
     if (rc != 0) {
         rfs_layout_rules_free(rules);
         *out = NULL;
@@ -404,6 +396,23 @@ void rfs_layout_rules_free(struct rfs_layout_rules *rules)
 }
 
 /* ---- layouts: of a rule, and of a source with another number of replicas --------------------- */
+
+/* A strategy being made. */
+struct making {
+    const struct rfs_layout_rules *rules;
+    const struct rfs_layout_rules_use *use;
+    struct rfs_strategy_builder *builder;
+    struct rfs_error *err;
+    const char *param; /* the parameter at hand; NULL: none */
+    uint32_t stages;
+    uint32_t devices;    /* of a stage */
+    uint32_t *layout_of; /* [rules] ids */
+    bool *taken;         /* [rules] by a parameter */
+    uint32_t *like; /* [layouts of the source] id of the layout like it; RFS_NO_ID: not made yet */
+};
+
+#define FAIL(m, line, remedy, ...)                                                                 \
+    rfs_lex_fail((m)->rules->name, line, (m)->param, remedy, (m)->err, __VA_ARGS__)
 
 /*
  * Returns the stride in ranks of the rightmost device axis that is left for an optimizer shard; 0:
@@ -442,21 +451,19 @@ static void add_axis(const struct rule *rule, int axis, struct rfs_layout *out)
     out->start[++out->n_axes] = end;
 }
 
-static int set_optimizer(const struct rfs_layout_rules *rules, const struct rule *rule,
-                         struct rfs_layout *out, struct rfs_error *err)
+static int set_optimizer(const struct making *m, const struct rule *rule, struct rfs_layout *out)
 {
     const uint32_t most = repeats(out);
     const uint32_t size = rule->optimizer == LAYOUT_RULES_REST ? most : rule->optimizer;
     uint32_t part[RFS_MAX_DEVICE_AXES];
 
     if (rule->optimizer == LAYOUT_RULES_REST && most == 1)
-        return rfs_lex_fail(rules->name, rule->line, NULL, NULL, err,
-                            "no device axis is left for an optimizer shard");
+        return FAIL(m, rule->line, NULL, "no device axis is left for an optimizer shard");
     if (size > most || !rfs_layout_opt_parts(out, size, part))
-        return rfs_lex_fail(rules->name, rule->line, NULL, NULL, err,
-                            "an optimizer shard of %u does not fit the device axes that are left "
-                            "for it, %u devices in all",
-                            size, most);
+        return FAIL(m, rule->line, NULL,
+                    "an optimizer shard of %u does not fit the device axes that are left "
+                    "for it, %u devices in all",
+                    size, most);
     if (size > 1) {
         out->opt_size = size;
         out->opt_step = free_stride(out);
@@ -464,17 +471,17 @@ static int set_optimizer(const struct rfs_layout_rules *rules, const struct rule
     return 0;
 }
 
-static int make_layout(const struct rfs_layout_rules *rules, const struct rule *rule,
-                       const uint32_t *dev, struct rfs_layout *out, struct rfs_error *err)
+static int make_layout(const struct making *m, const struct rule *rule, const uint32_t *dev,
+                       struct rfs_layout *out)
 {
     int head = 0, tail = 0;
 
     memset(out, 0, sizeof *out);
     out->open = true;
     out->line = rule->line;
-    out->n_dev = rules->n_dev;
+    out->n_dev = m->rules->n_dev;
     out->devices = 1;
-    for (uint32_t p = 0; p < rules->n_dev; p++) {
+    for (uint32_t p = 0; p < m->rules->n_dev; p++) {
         out->dev[p] = dev[p];
         out->devices *= dev[p];
     }
@@ -487,11 +494,10 @@ static int make_layout(const struct rfs_layout_rules *rules, const struct rule *
     for (int axis = -tail; axis < 0; axis++)
         add_axis(rule, axis, out);
     out->n_tail = (uint32_t)tail;
-    return rule->optimizer > 0 ? set_optimizer(rules, rule, out, err) : 0;
+    return rule->optimizer > 0 ? set_optimizer(m, rule, out) : 0;
 }
 
-#define FAIL_LIKE(rules, param, err, ...)                                                          \
-    rfs_lex_fail(rules->name, (rules)->like_line, param, REMEDY_ALONE, err, __VA_ARGS__)
+#define FAIL_LIKE(m, ...) FAIL(m, (m)->rules->like_line, REMEDY_ALONE, __VA_ARGS__)
 
 /*
  * Says whether the tensor is whole in all devices, or cut by an optimizer shard over all of them.
@@ -502,11 +508,10 @@ static bool is_alike(const struct rfs_layout *layout)
            (layout->opt_size <= 1 || layout->opt_size == layout->devices);
 }
 
-static int put_outermost(const struct rfs_layout_rules *rules, const char *param, uint32_t extent,
-                         struct rfs_layout *out, struct rfs_error *err)
+static int put_outermost(const struct making *m, uint32_t extent, struct rfs_layout *out)
 {
     if (out->n_dev == RFS_MAX_DEVICE_AXES)
-        return FAIL_LIKE(rules, param, err, "its device matrix has no room for one more axis");
+        return FAIL_LIKE(m, "its device matrix has no room for one more axis");
     memmove(out->dev + 1, out->dev, out->n_dev * sizeof *out->dev);
     out->dev[0] = extent;
     out->n_dev++;
@@ -517,14 +522,14 @@ static int put_outermost(const struct rfs_layout_rules *rules, const char *param
  * Scales a layout of which only the number of devices matters, not how they are arranged. The map
  * still names axes of one.
  */
-static int scale_alike(const struct rfs_layout_rules *rules, const char *param,
-                       struct rfs_layout *out, struct rfs_error *err)
+static int scale_alike(const struct making *m, struct rfs_layout *out)
 {
+    const struct rfs_layout_rules *rules = m->rules;
     const uint64_t devices = (uint64_t)out->devices * rules->to;
 
     if (devices % rules->from != 0)
-        return FAIL_LIKE(rules, param, err, "its %u devices cannot become %u/%u of them",
-                         out->devices, rules->to, rules->from);
+        return FAIL_LIKE(m, "its %u devices cannot become %u/%u of them", out->devices, rules->to,
+                         rules->from);
     if (out->opt_size > 1)
         out->opt_size = (uint32_t)(devices / rules->from);
     for (uint32_t p = 0; p < out->n_dev; p++)
@@ -534,12 +539,11 @@ static int scale_alike(const struct rfs_layout_rules *rules, const char *param,
             out->dev[p] = (uint32_t)(devices / rules->from);
             return 0;
         }
-    return put_outermost(rules, param, (uint32_t)(devices / rules->from), out, err);
+    return put_outermost(m, (uint32_t)(devices / rules->from), out);
 }
 
 /* Gives the position of the axis of replicas, n_dev when there is none. */
-static int find_replicas(const struct rfs_layout_rules *rules, const struct rfs_layout *layout,
-                         const char *param, uint32_t *at, struct rfs_error *err)
+static int find_replicas(const struct making *m, const struct rfs_layout *layout, uint32_t *at)
 {
     const uint32_t used = rfs_layout_used(layout);
     uint32_t found = 0;
@@ -549,7 +553,7 @@ static int find_replicas(const struct rfs_layout_rules *rules, const struct rfs_
     for (uint32_t p = 0; p < layout->n_dev; p++) {
         if (used >> p & 1) {
             cut_between |= found > 0 && layout->dev[p] > 1;
-        } else if (layout->dev[p] == rules->from) {
+        } else if (layout->dev[p] == m->rules->from) {
             *at = found == 0 ? p : *at;
             matters |= found > 0 && cut_between;
             found++;
@@ -557,58 +561,56 @@ static int find_replicas(const struct rfs_layout_rules *rules, const struct rfs_
     }
     if (found > 1 && matters)
         return FAIL_LIKE(
-            rules, param, err,
+            m,
             "%u of its device axes have %u devices and cut no axis of the tensor, and the "
             "choice between them matters",
-            found, rules->from);
+            found, m->rules->from);
     return 0;
 }
 
 /* Scales the axis at AT, of which the optimizer shard cuts PART. */
-static int scale_axis(const struct rfs_layout_rules *rules, const char *param, uint32_t at,
-                      uint32_t part, struct rfs_layout *out, struct rfs_error *err)
+static int scale_axis(const struct making *m, uint32_t at, uint32_t part, struct rfs_layout *out)
 {
+    const struct rfs_layout_rules *rules = m->rules;
+
     out->dev[at] = rules->to;
     if (part == rules->from)
         out->opt_size = out->opt_size / rules->from * rules->to;
     else if (rules->to % part != 0)
         return FAIL_LIKE(
-            rules, param, err,
+            m,
             "%u of the %u devices along that axis cut it as an optimizer shard, which %u "
             "devices cannot",
             part, rules->from, rules->to);
     return 0;
 }
 
-static int change_replicas(const struct rfs_layout_rules *rules, const char *param,
-                           struct rfs_layout *out, struct rfs_error *err)
+static int change_replicas(const struct making *m, struct rfs_layout *out)
 {
+    const struct rfs_layout_rules *rules = m->rules;
     uint32_t part[RFS_MAX_DEVICE_AXES];
     uint32_t at;
-    int rc;
 
     if (out->field > 0)
-        return FAIL_LIKE(rules, param, err,
-                         "it is cut by field over all devices, so none of them are replicas");
+        return FAIL_LIKE(m, "it is cut by field over all devices, so none of them are replicas");
     if (is_alike(out))
-        return scale_alike(rules, param, out, err);
+        return scale_alike(m, out);
     if (rules->from == 1)
-        return put_outermost(rules, param, rules->to, out, err);
-    rc = find_replicas(rules, out, param, &at, err);
+        return put_outermost(m, rules->to, out);
+    const int rc = find_replicas(m, out, &at);
     if (rc != 0)
         return rc;
     if (at == out->n_dev)
-        return FAIL_LIKE(rules, param, err,
-                         "none of its device axes has %u devices and cuts no axis of the tensor",
+        return FAIL_LIKE(m, "none of its device axes has %u devices and cuts no axis of the tensor",
                          rules->from);
     rfs_layout_opt_parts(out, out->opt_size, part);
-    return scale_axis(rules, param, at, part[at], out, err);
+    return scale_axis(m, at, part[at], out);
 }
 
-static int make_like(const struct rfs_layout_rules *rules, const struct rfs_layout *source,
-                     const char *param, struct rfs_layout *out, struct rfs_error *err)
+static int make_like(const struct making *m, const struct rfs_layout *source,
+                     struct rfs_layout *out)
 {
-    int rc;
+    const struct rfs_layout_rules *rules = m->rules;
 
     *out = *source;
     out->line = rules->like_line;
@@ -616,9 +618,8 @@ static int make_like(const struct rfs_layout_rules *rules, const struct rfs_layo
         return 0;
     const uint64_t devices = (uint64_t)source->devices * rules->to / rules->from;
     if (devices > RFS_MAX_DEVICES)
-        return FAIL_LIKE(rules, param, err, "its device matrix would have more than %u devices",
-                         RFS_MAX_DEVICES);
-    rc = change_replicas(rules, param, out, err);
+        return FAIL_LIKE(m, "its device matrix would have more than %u devices", RFS_MAX_DEVICES);
+    const int rc = change_replicas(m, out);
     if (rc != 0)
         return rc;
     out->devices = (uint32_t)devices;
@@ -629,19 +630,6 @@ static int make_like(const struct rfs_layout_rules *rules, const struct rfs_layo
 }
 
 /* ---- strategies: a parameter takes the layout of the first rule that matches ----------------- */
-
-/* A strategy being made. */
-struct making {
-    const struct rfs_layout_rules *rules;
-    const struct rfs_layout_rules_use *use;
-    struct rfs_strategy_builder *builder;
-    struct rfs_error *err;
-    uint32_t stages;
-    uint32_t devices;    /* of a stage */
-    uint32_t *layout_of; /* [rules] ids */
-    bool *taken;         /* [rules] by a parameter */
-    uint32_t *like; /* [layouts of the source] id of the layout like it; RFS_NO_ID: not made yet */
-};
 
 static void making_end(struct making *making)
 {
@@ -677,18 +665,17 @@ static int set_scale(struct making *making)
     making->stages = rules->like_line > 0 ? rfs_strategy_stages(use->source) : 1;
     making->devices = use->ranks / making->stages;
     if (use->ranks == 0 || use->ranks % making->stages != 0 || use->ranks > RFS_MAX_DEVICES)
-        return rfs_lex_fail(rules->name, 0, NULL, NULL, making->err,
-                            "%s=%u ranks cannot be made of %u stage%s", use->ranks_option,
-                            use->ranks, making->stages, making->stages == 1 ? "" : "s");
+        return FAIL(making, 0, NULL, "%s=%u ranks cannot be made of %u stage%s", use->ranks_option,
+                    use->ranks, making->stages, making->stages == 1 ? "" : "s");
     if (rules->axes_line == 0)
         return 0;
     for (uint32_t p = 0; p < rules->n_dev; p++)
         devices *= rules->dev[p].extent;
     if (devices != making->devices)
-        return rfs_lex_fail(rules->name, rules->axes_line, NULL, NULL, making->err,
-                            "the device axes have %u devices, but %s=%u asks for %u%s", devices,
-                            use->ranks_option, use->ranks, making->devices,
-                            making->stages > 1 ? " in each stage" : "");
+        return FAIL(making, rules->axes_line, NULL,
+                    "the device axes have %u devices, but %s=%u asks for %u%s", devices,
+                    use->ranks_option, use->ranks, making->devices,
+                    making->stages > 1 ? " in each stage" : "");
     return 0;
 }
 
@@ -701,7 +688,7 @@ static int make_layouts(struct making *making)
     for (uint32_t p = 0; p < rules->n_dev; p++)
         dev[p] = rules->dev[p].extent > 0 ? rules->dev[p].extent : making->devices;
     for (size_t i = 0; i < rules->rules.n; i++) {
-        const int rc = make_layout(rules, &rules->rules.data[i], dev, &layout, making->err);
+        const int rc = make_layout(making, &rules->rules.data[i], dev, &layout);
         if (rc != 0)
             return rc;
         if (!rfs_strategy_builder_layout(making->builder, &layout, &making->layout_of[i]))
@@ -710,49 +697,46 @@ static int make_layouts(struct making *making)
     return 0;
 }
 
-static int like_source(struct making *making, const char *param, const struct rfs_layout *source,
-                       uint32_t *id)
+static int like_source(struct making *making, const struct rfs_layout *source, uint32_t *id)
 {
     struct rfs_layout layout;
-    int rc;
 
     *id = making->like[source->id];
     if (*id != RFS_NO_ID)
         return 0;
-    rc = make_like(making->rules, source, param, &layout, making->err);
+    const int rc = make_like(making, source, &layout);
     if (rc != 0)
         return rc;
     if (layout.devices != making->devices)
-        return rfs_lex_fail(making->rules->name, making->rules->like_line, param, NULL, making->err,
-                            "it would have %u devices%s, but %s=%u asks for %u", layout.devices,
-                            making->stages > 1 ? " in each stage" : "", making->use->ranks_option,
-                            making->use->ranks, making->devices);
+        return FAIL(making, making->rules->like_line, NULL,
+                    "it would have %u devices%s, but %s=%u asks for %u", layout.devices,
+                    making->stages > 1 ? " in each stage" : "", making->use->ranks_option,
+                    making->use->ranks, making->devices);
     if (!rfs_strategy_builder_layout(making->builder, &layout, id))
         return rfs_fail_memory(making->err);
     making->like[source->id] = *id;
     return 0;
 }
 
-static int place(struct making *making, const char *param, uint32_t stage, uint32_t layout)
+static int place(struct making *making, uint32_t stage, uint32_t layout)
 {
-    return rfs_strategy_builder_place(making->builder, param, strlen(param), stage, layout,
-                                      making->err);
+    return rfs_strategy_builder_place(making->builder, making->param, strlen(making->param), stage,
+                                      layout, making->err);
 }
 
 /* Places a parameter of "like source" in the stages in which the source has it. */
 static int place_in_stages(struct making *making, size_t i, uint32_t rule)
 {
     const struct rfs_strategy *source = making->use->source;
-    const char *param = rfs_strategy_param(source, i);
     int rc = 0;
 
     for (uint32_t stage = rfs_strategy_next_stage(source, i, 0); rc == 0 && stage != RFS_NO_STAGE;
          stage = rfs_strategy_next_stage(source, i, stage + 1)) {
         uint32_t id = rule == NO_RULE ? RFS_NO_ID : making->layout_of[rule];
         if (rule == NO_RULE)
-            rc = like_source(making, param, rfs_strategy_layout(source, i, stage), &id);
+            rc = like_source(making, rfs_strategy_layout(source, i, stage), &id);
         if (rc == 0)
-            rc = place(making, param, stage, id);
+            rc = place(making, stage, id);
     }
     return rc;
 }
@@ -761,17 +745,16 @@ static int place_parameter(struct making *making, size_t i)
 {
     const struct rfs_layout_rules *rules = making->rules;
     const struct rfs_layout_rules_use *use = making->use;
-    const char *param = use->source != NULL ? rfs_strategy_param(use->source, i) : use->names[i];
-    const uint32_t rule = find_rule(rules, param);
 
+    making->param = use->source != NULL ? rfs_strategy_param(use->source, i) : use->names[i];
+    const uint32_t rule = find_rule(rules, making->param);
     if (rule != NO_RULE)
         making->taken[rule] = true;
     if (rules->like_line > 0)
         return place_in_stages(making, i, rule);
     if (rule == NO_RULE)
-        return rfs_lex_fail(rules->name, 0, param, "a last rule \"*: whole\"", making->err,
-                            "no rule matches it");
-    return place(making, param, 0, making->layout_of[rule]);
+        return FAIL(making, 0, "a last rule \"*: whole\"", "no rule matches it");
+    return place(making, 0, making->layout_of[rule]);
 }
 
 static void log_unused(const struct making *making, struct rfs_log *log)

@@ -444,8 +444,7 @@ struct renaming {
 
 static void renaming_end(struct renaming *renaming)
 {
-    if (renaming->names)
-        rfs_intern_free(renaming->names);
+    rfs_intern_free(renaming->names);
     free(renaming->of);
 }
 

@@ -41,8 +41,7 @@ int rfs_mountpoint_find_mount(const char *path, struct rfs_mounted *out)
     struct search search = {path, out};
 
     *out = (struct rfs_mounted){.ours = false};
-    const int rc = rfs_mountinfo_each(take, &search);
-    return rc ? rc : out->id ? 0 : -ENOENT;
+    return rfs_mountinfo_each(take, &search) ?: (out->id ? 0 : -ENOENT);
 }
 
 /* ---- what is there --------------------------------------------------------------------------- */

@@ -16,12 +16,10 @@ enum pass { FIND_SIDE, MAKE };
 static void compiling_end(struct compiling *c)
 {
     for (int side = 0; side < 2; side++) {
-        if (c->sides[side].names)
-            rfs_intern_free(c->sides[side].names);
+        rfs_intern_free(c->sides[side].names);
         free(c->sides[side].tensors.data);
     }
-    if (c->known_names)
-        rfs_intern_free(c->known_names);
+    rfs_intern_free(c->known_names);
     free(c->known.data);
     free(c->takings.data);
     free(c->pieces.data);
@@ -94,24 +92,30 @@ static int sight_rule(struct compiling *c, struct sighting *sighting)
 
 /* ---- statements ------------------------------------------------------------------------------ */
 
+/* Shows words with BETWEEN between them, for a message. */
+static void show_words(const struct rfs_rules_word *words, const char *between, char *out,
+                       size_t cap)
+{
+    size_t n = 0;
+
+    for (; words && n < cap; words = words->next)
+        n += (size_t)snprintf(out + n, cap - n, "%s%s", n > 0 ? between : "", words->text);
+}
+
 static int check_model(struct compiling *c)
 {
     const struct rfs_hf_value *model = rfs_hf_config_find(c->input->config, "model_type");
+    const char *type = model && model->kind == RFS_HF_TEXT ? model->text : NULL;
     char known[200] = "";
-    size_t n = 0;
 
-    for (const struct rfs_rules_word *word = c->statement->words; word; word = word->next) {
-        if (model && model->kind == RFS_HF_TEXT && strcmp(model->text, word->text) == 0)
+    for (const struct rfs_rules_word *word = c->statement->words; type && word; word = word->next)
+        if (strcmp(type, word->text) == 0)
             return 0;
-        if (n < sizeof known)
-            n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", n > 0 ? ", " : "",
-                                  word->text);
-    }
+    show_words(c->statement->words, ", ", known, sizeof known);
     return rfs_lex_fail(rfs_hf_config_name(c->input->config), 0, NULL,
                         "the rules for that model, or its own config.json", c->err,
-                        "is for a model of type '%s', and the rules %s for %s",
-                        model && model->kind == RFS_HF_TEXT ? model->text : "", c->rules->name,
-                        known);
+                        "is for a model of type '%s', and the rules %s for %s", type ? type : "",
+                        c->rules->name, known);
 }
 
 static int learn(struct compiling *c, const struct rfs_rules_known *known)
@@ -137,24 +141,14 @@ static int learn_number(struct compiling *c)
 static int learn_index(struct compiling *c)
 {
     struct rfs_rules_known known = {.kind = KNOWN_INDEX, .name = c->statement->name};
-    int rc = rfs_rules_number(c, c->statement->a, &known.from);
+    const int rc = rfs_rules_number(c, c->statement->a, &known.from)
+                       ?: rfs_rules_number(c, c->statement->b, &known.to);
 
-    if (rc == 0)
-        rc = rfs_rules_number(c, c->statement->b, &known.to);
     if (rc == 0 && (known.from < 0 || known.to < known.from || known.to > INT32_MAX))
         return RULES_FAIL(c, NULL, "the config.json that belongs to the tensors",
                           "index '%s' would go from %lld to %lld", known.name,
                           (long long)known.from, (long long)known.to);
     return rc ? rc : learn(c, &known);
-}
-
-/* Shows the words of an option, for a message. */
-static void show_words(const struct rfs_rules_word *words, char *out, size_t cap)
-{
-    size_t n = 0;
-
-    for (; words && n < cap; words = words->next)
-        n += (size_t)snprintf(out + n, cap - n, "%s%s", n > 0 ? " or " : "", words->text);
 }
 
 /*
@@ -195,7 +189,7 @@ static int learn_option(struct compiling *c)
             word = word->next;
         if (!word) {
             char words[200] = "";
-            show_words(statement->words, words, sizeof words);
+            show_words(statement->words, " or ", words, sizeof words);
             return rfs_fail_usage(c->err, words, "convert_options: '%s' cannot be '%.*s'",
                                   statement->name, (int)n, given);
         }
@@ -239,7 +233,7 @@ static int check_options(const struct compiling *c)
                 "%s",
                 (int)n, at, c->rules->name, used > 0 ? names : "none");
         if (!equals) {
-            show_words(found->words, names, sizeof names);
+            show_words(found->words, " or ", names, sizeof names);
             return rfs_fail_usage(c->err, names, "convert_options: '%s' has no word after it",
                                   found->name);
         }
@@ -635,14 +629,12 @@ static int take_source(struct compiling *c, int side)
 
 static int renew_names(struct compiling *c)
 {
-    if (c->known_names)
-        rfs_intern_free(c->known_names);
+    rfs_intern_free(c->known_names);
     c->known_names = rfs_intern_new();
     if (!c->known_names)
         return rfs_fail_memory(c->err);
     for (int side = 0; side < 2; side++) {
-        if (c->sides[side].names)
-            rfs_intern_free(c->sides[side].names);
+        rfs_intern_free(c->sides[side].names);
         c->sides[side].names = rfs_intern_new();
         c->sides[side].tensors.n = 0;
         if (!c->sides[side].names)

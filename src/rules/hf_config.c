@@ -150,8 +150,8 @@ int rfs_hf_config_open(const char *path, struct rfs_hf_config **out, struct rfs_
     size_t n;
 
     *out = NULL;
-    const int rc = rfs_store_read_whole(path, MOST_BYTES, &text, &n, err);
-    return rc ? rc : rfs_hf_config_read(path, text, n, out, err);
+    return rfs_store_read_whole(path, MOST_BYTES, &text, &n, err)
+               ?: rfs_hf_config_read(path, text, n, out, err);
 }
 
 bool rfs_hf_config_quantization(const struct rfs_hf_config *config, size_t *from, size_t *to,

@@ -521,7 +521,7 @@ static const struct function *accept_function(struct rfs_lex *p, bool *called)
     if (!*called)
         return NULL;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
-        if (strlen(functions[i].name) == n && memcmp(functions[i].name, p->at, n) == 0) {
+        if (rfs_lex_is(p, functions[i].name)) {
             p->at = next + 1;
             return &functions[i];
         }
@@ -657,13 +657,6 @@ static bool parse_else(struct rfs_lex *p, struct statement *statement)
     return !rfs_lex_take_word(p, "if") || parse_condition(p, statement);
 }
 
-static bool parse_end(struct rfs_lex *p, struct statement *statement)
-{
-    (void)p;
-    (void)statement;
-    return true;
-}
-
 static bool parse_rule(struct rfs_lex *p, struct statement *statement)
 {
     statement->kind = STATEMENT_RULE;
@@ -681,7 +674,7 @@ static bool parse_rule(struct rfs_lex *p, struct statement *statement)
 static const struct keyword {
     const char *word;
     enum statement_kind kind;
-    bool (*parse)(struct rfs_lex *p, struct statement *statement);
+    bool (*parse)(struct rfs_lex *p, struct statement *statement); /* NULL: nothing follows */
 } keywords[] = {
     {"models", STATEMENT_MODELS, parse_patterns},
     {"let", STATEMENT_LET, parse_let},
@@ -694,7 +687,7 @@ static const struct keyword {
     {"require", STATEMENT_REQUIRE, parse_condition},
     {"if", STATEMENT_IF, parse_condition},
     {"else", STATEMENT_ELSE, parse_else},
-    {"end", STATEMENT_END, parse_end},
+    {"end", STATEMENT_END, NULL},
 };
 
 /* Passes WORD if it begins a statement: it is alone, and no "=" follows. */
@@ -703,8 +696,7 @@ static bool take_keyword(struct rfs_lex *p, const char *word)
     const size_t n = strlen(word);
     const char *begin = p->at;
 
-    if (rfs_lex_word(p) != n || memcmp(p->at, word, n) != 0 ||
-        (p->at + n < p->end && p->at[n] != ' ' && p->at[n] != '\t'))
+    if (!rfs_lex_is(p, word) || (p->at + n < p->end && p->at[n] != ' ' && p->at[n] != '\t'))
         return false;
     p->at += n;
     rfs_lex_skip(p);
@@ -753,8 +745,14 @@ static int parse_include(struct rfs_lex *p, const struct reader *reader)
             p, NULL, file->next ? "an include names one file" : "no file can be included here");
     if (++inner.level > MOST_INCLUDES)
         return RFS_LEX_FAIL(p, NULL, "files include each other more than %d times", MOST_INCLUDES);
-    const int rc = reader->include(reader->ctx, p->file, file->text, &full, &text, &n, p->err);
-    return rc ? rc : read_text(&inner, full, text, n);
+    return reader->include(reader->ctx, p->file, file->text, &full, &text, &n, p->err)
+               ?: read_text(&inner, full, text, n);
+}
+
+/* Fails if the statement goes on. */
+static int parse_rest(struct rfs_lex *p)
+{
+    return rfs_lex_end(p) ? 0 : (expected(p, "the end of the statement"), failed(p));
 }
 
 static int parse_statement(struct rfs_lex *p, const struct reader *reader)
@@ -764,22 +762,17 @@ static int parse_statement(struct rfs_lex *p, const struct reader *reader)
 
     if (take_keyword(p, "include"))
         return parse_include(p, reader);
-    if (take_keyword(p, "sides")) {
-        const int rc = parse_sides(p, reader->rules);
-        return rc || rfs_lex_end(p) ? rc : (expected(p, "the end of the statement"), failed(p));
-    }
+    if (take_keyword(p, "sides"))
+        return parse_sides(p, reader->rules) ?: parse_rest(p);
     for (size_t i = 0; parse == parse_rule && i < sizeof keywords / sizeof *keywords; i++)
         if (take_keyword(p, keywords[i].word)) {
             statement.kind = keywords[i].kind;
             parse = keywords[i].parse;
         }
-    if (!parse(p, &statement))
+    if (parse && !parse(p, &statement))
         return failed(p);
-    if (!rfs_lex_end(p)) {
-        expected(p, "the end of the statement");
-        return failed(p);
-    }
-    return RFS_PUSH(&reader->rules->statements, statement) ? 0 : rfs_fail_memory(p->err);
+    return parse_rest(p)
+               ?: (RFS_PUSH(&reader->rules->statements, statement) ? 0 : rfs_fail_memory(p->err));
 }
 
 /* ---- lines ----------------------------------------------------------------------------------- */
@@ -937,8 +930,8 @@ int rfs_rules_open(const char *path, struct rfs_rules **out, struct rfs_error *e
     size_t n;
 
     *out = NULL;
-    const int rc = rfs_store_read_whole(path, MOST_BYTES, &text, &n, err);
-    return rc ? rc : rfs_rules_parse(path, text, n, include_file, NULL, out, err);
+    return rfs_store_read_whole(path, MOST_BYTES, &text, &n, err)
+               ?: rfs_rules_parse(path, text, n, include_file, NULL, out, err);
 }
 
 int rfs_rules_named(const char *name, struct rfs_rules **out, struct rfs_error *err)

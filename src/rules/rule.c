@@ -224,8 +224,8 @@ static int shape_of_stack(struct compiling *c, const struct node *node, struct s
     index->bound = false;
     if (rc || !shape->known)
         return rc;
-    rc = read_axis(c, node->axis, shape->ndim + 1, &axis);
-    return rc ? rc : add_axis(c, shape, axis, (uint64_t)(index->to - index->from));
+    return read_axis(c, node->axis, shape->ndim + 1, &axis)
+               ?: add_axis(c, shape, axis, (uint64_t)(index->to - index->from));
 }
 
 static int shape_of_transpose(struct compiling *c, struct shape *shape)
@@ -258,10 +258,9 @@ static int shape_of_split(struct compiling *c, const struct node *node, struct s
 {
     uint32_t axis;
     uint64_t n;
-    int rc = read_axis(c, node->axis, shape->ndim, &axis);
+    const int rc = read_axis(c, node->axis, shape->ndim, &axis)
+                       ?: rfs_rules_count(c, node->n, "the number of parts", 1, &n);
 
-    if (!rc)
-        rc = rfs_rules_count(c, node->n, "the number of parts", 1, &n);
     if (rc)
         return rc;
     const uint64_t size = shape->dims[axis];
@@ -276,9 +275,8 @@ static int shape_of_split(struct compiling *c, const struct node *node, struct s
 static int shape_of_rows(struct compiling *c, const struct node *node, struct shape *shape)
 {
     uint32_t axis;
-    const int rc = read_axis(c, node->axis, shape->ndim, &axis);
-
-    return rc ? rc : rfs_rules_count(c, node->n, "the number of rows", 1, &shape->dims[axis]);
+    return read_axis(c, node->axis, shape->ndim, &axis)
+               ?: rfs_rules_count(c, node->n, "the number of rows", 1, &shape->dims[axis]);
 }
 
 /* Gives the shape of an expression, as far as its operands have one. */

@@ -126,12 +126,8 @@ static int of_two(struct compiling *c, const struct number *number, int64_t *val
     int64_t b;
     int rc = evaluate(c, number->a, &a);
 
-    if (rc == 0 && number->kind == NUMBER_AND && !a) {
-        *value = 0;
-        return 0;
-    }
-    if (rc == 0 && number->kind == NUMBER_OR && a) {
-        *value = 1;
+    if (rc == 0 && ((number->kind == NUMBER_AND && !a) || (number->kind == NUMBER_OR && a))) {
+        *value = a != 0;
         return 0;
     }
     if (rc == 0)
@@ -148,26 +144,14 @@ static int of_two(struct compiling *c, const struct number *number, int64_t *val
     case NUMBER_DIVIDE:
     case NUMBER_REMAINDER:
         return divide(c, number->kind, a, b, value);
-    case NUMBER_EQUAL:
-        *value = a == b;
-        return 0;
-    case NUMBER_UNEQUAL:
-        *value = a != b;
-        return 0;
-    case NUMBER_LESS:
-        *value = a < b;
-        return 0;
-    case NUMBER_AT_MOST:
-        *value = a <= b;
-        return 0;
-    case NUMBER_MORE:
-        *value = a > b;
-        return 0;
-    case NUMBER_AT_LEAST:
-        *value = a >= b;
-        return 0;
-    default: /* and, or: the second one decides */
-        *value = b != 0;
+    default: /* of and, or the second one decides */
+        *value = number->kind == NUMBER_EQUAL      ? a == b
+                 : number->kind == NUMBER_UNEQUAL  ? a != b
+                 : number->kind == NUMBER_LESS     ? a < b
+                 : number->kind == NUMBER_AT_MOST  ? a <= b
+                 : number->kind == NUMBER_MORE     ? a > b
+                 : number->kind == NUMBER_AT_LEAST ? a >= b
+                                                   : b != 0;
         return 0;
     }
 }
@@ -275,8 +259,9 @@ static int add_turns(struct compiling *c, const struct number *number, struct tu
             return RULES_FAIL(c, NULL, NULL, "a name has more than 4 indexes");
         turns->index[turns->n++] = known;
     }
-    const int rc = add_turns(c, number->kind == NUMBER_NAME ? NULL : number->a, turns);
-    return rc ? rc : add_turns(c, number->kind == NUMBER_NAME ? NULL : number->b, turns);
+    if (number->kind == NUMBER_NAME)
+        return 0;
+    return add_turns(c, number->a, turns) ?: add_turns(c, number->b, turns);
 }
 
 int rfs_rules_turns_begin(struct compiling *c, const struct name_part *name, struct turns *turns)

@@ -446,6 +446,5 @@ int rfs_view_hidden_stat(struct rfs_view *view, uint64_t id, reshard_stat *full,
 void rfs_view_hidden_end(struct rfs_view *view)
 {
     rfs_planner_free(atomic_load_explicit(&view->hidden.whole, memory_order_relaxed));
-    if (view->hidden.names)
-        rfs_intern_free(view->hidden.names);
+    rfs_intern_free(view->hidden.names);
 }

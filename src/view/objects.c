@@ -72,8 +72,7 @@ int rfs_view_objects_check_names(struct rfs_view *view, struct rfs_error *err)
         else if (id < n)
             rc = rfs_view_objects_same_name(rfs_catalog_path(view->catalog), shown, err);
     }
-    if (seen)
-        rfs_intern_free(seen);
+    rfs_intern_free(seen);
     return rc;
 }
 

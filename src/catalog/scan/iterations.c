@@ -289,6 +289,5 @@ int rfs_scan_iterations(const struct rfs_source_spec *spec, struct rfs_log *log,
         return rfs_fail_usage(err, "step=N", "option epoch: iterations have none");
     if (saves)
         return list_saves(&all, saves);
-    rc = choose(&all, log, &number);
-    return rc ? rc : take(&all, number, log, out);
+    return choose(&all, log, &number) ?: take(&all, number, log, out);
 }

@@ -286,11 +286,9 @@ static int convert(const struct request *request, struct rfs_error *err)
 
     int rc = json < 0 ? json : rfs_store_read_whole(in, RFS_STRATEGY_BYTES, &data, &size, err);
     rfs_strategy_doc_begin(&doc, in);
-    if (rc == 0)
-        rc = rfs_strategy_doc_parse(&doc, data, size, err)
-                 ?: rfs_strategy_doc_build(&doc, &strategy, err);
-    if (rc == 0)
-        rc = open_tree(request->tree, &request->options, &tree, err);
+    rc = rc ?: rfs_strategy_doc_parse(&doc, data, size, err)
+             ?: rfs_strategy_doc_build(&doc, &strategy, err)
+             ?: open_tree(request->tree, &request->options, &tree, err);
     if (rc == 0 && request->tree)
         rc = fit_tree(&tree, strategy, err) ?: add_shapes(&tree.fit, &doc, err);
     return rc ? rc : write_file(request, out, json, false, &doc, err);
@@ -304,9 +302,8 @@ static int merge_file(struct rfs_stages *merge, const char *path, struct rfs_err
 {
     RFS_FREE char *data = NULL;
     size_t size = 0;
-    const int rc = rfs_store_read_whole(path, RFS_STRATEGY_BYTES, &data, &size, err);
-
-    return rc ? rc : rfs_stages_add(merge, path, data, size, err);
+    return rfs_store_read_whole(path, RFS_STRATEGY_BYTES, &data, &size, err)
+               ?: rfs_stages_add(merge, path, data, size, err);
 }
 
 /* Lists the files that are given, and those of folders. */
@@ -517,13 +514,10 @@ static int make_new(const struct request *request, struct rfs_error *err)
         rc = rfs_view_read_layout_rules("--rules", request->rules, &rules, err);
     if (rc == 0 && request->source)
         rc = rfs_view_read_strategy(request->source, &source, err);
-    if (rc == 0)
-        rc = open_tree(request->tree, &request->options, &tree, err);
     /* A rank that cannot be read may have tensors that nobody knows. */
-    if (rc == 0)
-        rc = rfs_headers_failure(&tree.headers, err);
-    if (rc == 0)
-        rc = make(request, &tree, rules, source, &doc, &made, err);
+    rc = rc ?: open_tree(request->tree, &request->options, &tree, err)
+             ?: rfs_headers_failure(&tree.headers, err)
+             ?: make(request, &tree, rules, source, &doc, &made, err);
     /* A tree whose cuts are in the source strategy has the shapes that JSON is to have. */
     if (rc == 0 && request->tree && source) {
         struct rfs_fit from;
@@ -535,8 +529,7 @@ static int make_new(const struct request *request, struct rfs_error *err)
         rfs_fit_begin(&tree.headers, made, &tree.fit);
         tree.fit.whole = request->whole || derived;
         rc = json ? rfs_fit_ranks(&tree.fit, err) : 0; /* protobuf has no shapes */
-        if (rc == 0)
-            rc = add_shapes(&tree.fit, &doc, err);
+        rc = rc ?: add_shapes(&tree.fit, &doc, err);
     }
     return rc ? rc : write_file(request, out, json, rfs_strategy_stages(made) > 1, &doc, err);
 }
@@ -725,9 +718,8 @@ static int take_subcommand(void *given, const char *name, struct rfs_error *err)
 static int reach(const struct request *request, struct rfs_error *err)
 {
     const char *const more[] = {request->tree, request->source, request->rules};
-    const int rc = rfs_tool_reach(&request->options, request->paths.data, request->paths.n, err);
-
-    return rc ? rc : rfs_tool_reach(&request->options, more, sizeof more / sizeof *more, err);
+    return rfs_tool_reach(&request->options, request->paths.data, request->paths.n, err)
+               ?: rfs_tool_reach(&request->options, more, sizeof more / sizeof *more, err);
 }
 
 static int run(void *given, struct rfs_error *err)
