@@ -67,12 +67,6 @@ struct run {
     bool preparing; /* a thread begins the next wave */
 };
 
-/* An item of a wave, and the files that it is for. */
-struct item {
-    struct rfs_wave_item at;
-    struct writing *files[RFS_WAVE_MOST];
-};
-
 /* ---- complete files -------------------------------------------------------------------------- */
 
 /* Frees what a file holds; removes it if it is not complete. */
@@ -154,12 +148,12 @@ static int write_spans(int fd, const struct spans *spans, uint64_t from, uint64_
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-struct item_at_work {
-    struct run *run;
-    const struct item *item;
+/* An item of a wave, the files that it is for, and its bytes. */
+struct item {
+    struct rfs_wave_item at;
+    struct writing *files[RFS_WAVE_MOST];
     struct spans spans;
     uint32_t crc; /* CRC of the spans, where a file has one */
-    struct rfs_error *err;
 };
 
 /* Returns whether a file ends with a checksum of its own of which an item is a part. */
@@ -169,29 +163,27 @@ static bool is_summed(const struct writing *writing, const struct item *item)
 }
 
 /* Adds the item to a file's checksums, when its turn has come. */
-static int add_to_sums(const struct item_at_work *work, struct writing *writing)
+static int add_to_sums(struct rfs_turns *turns, const struct item *item, struct writing *writing)
 {
-    const struct item *item = work->item;
-    struct rfs_turns *turns = &work->run->turns;
     const int rc = rfs_turns_wait(turns, &writing->summed, item->at.offset);
 
     if (rc)
         return rc;
-    for (int i = 0; i < work->spans.n; i++)
-        XXH3_128bits_update(writing->hash, work->spans.iov[i].iov_base, work->spans.iov[i].iov_len);
+    for (int i = 0; i < item->spans.n; i++)
+        XXH3_128bits_update(writing->hash, item->spans.iov[i].iov_base, item->spans.iov[i].iov_len);
     if (is_summed(writing, item))
-        writing->crc = (uint32_t)crc32_combine(writing->crc, work->crc, (z_off_t)item->at.size);
+        writing->crc = (uint32_t)crc32_combine(writing->crc, item->crc, (z_off_t)item->at.size);
     rfs_turns_add(turns, &writing->summed, item->at.size);
     return 0;
 }
 
 /* Writes the item to a file; lets the file system share or copy ranges where it can. */
-static int write_member(struct item_at_work *work, struct writing *writing)
+static int write_member(struct run *run, const struct item *item, struct writing *writing,
+                        struct rfs_error *err)
 {
-    struct run *run = work->run;
     struct rfs_export *export = run->export;
-    const uint64_t begin = work->item->at.offset;
-    const uint64_t end = begin + work->item->at.size;
+    const uint64_t begin = item->at.offset;
+    const uint64_t end = begin + item->at.size;
     const int fd = writing->partial.fd;
     uint64_t written = begin;
     int rc = 0;
@@ -208,45 +200,36 @@ static int write_member(struct item_at_work *work, struct writing *writing)
         rfs_view_sources(export->view, writing->file->id, &n, &files);
         rc = rfs_dest_copier_take(&run->copier, files, &plain, fd, &from, &to);
         if (rc)
-            return rfs_export_source_failed(export, writing->file, rc, work->err);
+            return rfs_export_source_failed(export, writing->file, rc, err);
         if (from < to) {
-            rc = write_spans(fd, &work->spans, written - begin, from - begin, begin);
+            rc = write_spans(fd, &item->spans, written - begin, from - begin, begin);
             written = to;
         }
         at = plain.end;
     }
     if (rc == 0)
-        rc = write_spans(fd, &work->spans, written - begin, end - begin, begin);
+        rc = write_spans(fd, &item->spans, written - begin, end - begin, begin);
     if (rc)
-        return rfs_dest_failed(&export->dest, writing->file->path, "cannot write", -rc, work->err);
+        return rfs_dest_failed(&export->dest, writing->file->path, "cannot write", -rc, err);
     if (!export->options->no_fsync) /* so that fsync has little left to wait for */
         sync_file_range(fd, (off_t)begin, (off_t)(end - begin), SYNC_FILE_RANGE_WRITE);
-    rfs_progress_add(&export->progress, work->item->at.size);
+    rfs_progress_add(&export->progress, item->at.size);
     return 0;
 }
 
-/* Sets the CRC of the spans. */
-static void sum_up(struct item_at_work *work)
+/* Sums up an item, and writes it to all files that it is for. */
+static int write_members(struct run *run, struct item *item, struct rfs_error *err)
 {
     uLong crc = crc32_z(0, NULL, 0);
-
-    for (int i = 0; i < work->spans.n; i++)
-        crc = crc32_z(crc, work->spans.iov[i].iov_base, work->spans.iov[i].iov_len);
-    work->crc = (uint32_t)crc;
-}
-
-/* Sums up the spans, and writes them to all files that they are for. */
-static int write_members(struct item_at_work *work)
-{
-    const struct item *item = work->item;
     int rc = 0;
 
-    if (is_summed(item->files[0], item))
-        sum_up(work);
+    for (int i = 0; is_summed(item->files[0], item) && i < item->spans.n; i++)
+        crc = crc32_z(crc, item->spans.iov[i].iov_base, item->spans.iov[i].iov_len);
+    item->crc = (uint32_t)crc;
     for (uint32_t m = 0; rc == 0 && m < item->at.n; m++)
-        rc = add_to_sums(work, item->files[m]);
+        rc = add_to_sums(&run->turns, item, item->files[m]);
     for (uint32_t m = 0; rc == 0 && m < item->at.n; m++)
-        rc = write_member(work, item->files[m]);
+        rc = write_member(run, item, item->files[m], err);
     return rc;
 }
 
@@ -254,10 +237,8 @@ static int write_members(struct item_at_work *work)
  * Writes an item, with RUN->piece + RESHARD_SCRATCH_EXTRA bytes of memory for it, and finishes the
  * files that end with it. 0, or -errno with *err filled, unless another thread has failed.
  */
-static int write_item(struct run *run, const struct item *item, void *scratch,
-                      struct rfs_error *err)
+static int write_item(struct run *run, struct item *item, void *scratch, struct rfs_error *err)
 {
-    struct item_at_work work = {.run = run, .item = item, .err = err};
     struct writing *first = item->files[0];
     reshard_loan *loan;
 
@@ -268,12 +249,12 @@ static int write_item(struct run *run, const struct item *item, void *scratch,
         rfs_view_set_crc(run->export->view, first->file->id, first->crc);
     }
     const ssize_t n = reshard_reader_borrow(first->reader, scratch, item->at.size, item->at.offset,
-                                            work.spans.iov, SPANS, &work.spans.n, &loan);
+                                            item->spans.iov, SPANS, &item->spans.n, &loan);
     int rc = n < 0 ? (int)n : n == (ssize_t)item->at.size ? 0 : -EIO;
     if (rc)
         rfs_export_source_failed(run->export, first->file, rc, err);
     else
-        rc = write_members(&work);
+        rc = write_members(run, item, err);
     reshard_return(loan);
     for (uint32_t m = 0; rc == 0 && m < item->at.n; m++) {
         struct writing *writing = item->files[m];
