@@ -7,7 +7,6 @@
 #include "base/path.h"
 #include "base/store.h"
 #include "base/text.h"
-#include "formats/safetensors/safetensors.h"
 
 /* ---- shards ---------------------------------------------------------------------------------- */
 
@@ -97,20 +96,16 @@ static int show_shards(struct rfs_view *view, const struct shards *shards, struc
 
     for (uint32_t p = 0; p < shards->n_shards; p++) {
         const size_t n = shards->ends[p] - begin;
-        RFS_FREE struct rfs_image_tensor *tensors =
-            rfs_view_list_tensors(view->catalog, shards->params, shards->order + begin, n);
-        const struct rfs_safetensors_content content = {.tensors = tensors,
-                                                        .n = n,
-                                                        .format = shards->format,
-                                                        .path = rfs_catalog_path(view->catalog),
-                                                        .divide = "-o file_size="};
+        const uint32_t *positions = shards->order + begin;
+        const struct rfs_safetensors_content content = {
+            .n = n, .format = shards->format, .divide = "-o file_size="};
         struct rfs_image *image;
         begin = shards->ends[p];
         if (n == 0)
             continue;
-        const int rc =
-            (tensors ? rfs_safetensors_encode(&content, &image, err) : rfs_fail_memory(err))
-                ?: show_image(view, shards->names[p], n, image, err);
+        const int rc = rfs_view_encode_safetensors(view->catalog, shards->params, positions,
+                                                   content, &image, err)
+                           ?: show_image(view, shards->names[p], n, image, err);
         if (rc)
             return rc;
     }

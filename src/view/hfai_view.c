@@ -4,7 +4,6 @@
 #include "base/cleanup.h"
 #include "base/once.h"
 #include "base/text.h"
-#include "formats/safetensors/safetensors.h"
 #include "formats/torch/torch_encode.h"
 #include "view/hidden.h"
 
@@ -250,14 +249,11 @@ static int show_safetensors(struct rfs_view *view, size_t number, struct rfs_err
         show(view, "model%s.safetensors", number, view->hfai->n_models, &failure);
 
     int rc = file ? collect_model(view, number, &model, &failure) : -ENOMEM;
-    const size_t n = rc == 0 ? model->params->n : 0;
-    RFS_FREE struct rfs_image_tensor *tensors =
-        rc == 0 ? rfs_view_list_tensors(view->catalog, model->params, NULL, n) : NULL;
-    const struct rfs_safetensors_content content = {
-        .tensors = tensors, .n = n, .format = "pt", .path = rfs_catalog_path(view->catalog)};
+    const struct rfs_safetensors_content content = {.n = rc == 0 ? model->params->n : 0,
+                                                    .format = "pt"};
     if (rc == 0)
-        rc = tensors ? rfs_safetensors_encode(&content, &image, &failure)
-                     : rfs_fail_memory(&failure);
+        rc = rfs_view_encode_safetensors(view->catalog, model->params, NULL, content, &image,
+                                         &failure);
     if (rc == -EINVAL || rc == -EFBIG) {
         rfs_log(&view->log, RFS_WARNING, FOLDER "/%s is left out: %s", file->name, failure.text);
         free(file->name);

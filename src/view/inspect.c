@@ -3,7 +3,6 @@
 
 #include "base/cleanup.h"
 #include "formats/npy/npy.h"
-#include "formats/safetensors/safetensors.h"
 #include "plan/by_rules.h"
 #include "plan/needed.h"
 #include "view/internal.h"
@@ -103,19 +102,15 @@ int rfs_inspect_head(const struct rfs_whole *whole, const struct rfs_whole_tenso
                      bool safetensors, struct rfs_bytes *out, struct rfs_error *err)
 {
     const uint32_t position = (uint32_t)(tensor->target - whole->params->targets);
-    RFS_FREE struct rfs_image_tensor *one =
-        rfs_view_list_tensors(whole->catalog, whole->params, &position, 1);
-    const struct rfs_safetensors_content content = {
-        .tensors = one, .n = 1, .path = rfs_catalog_path(whole->catalog)};
+    const struct rfs_safetensors_content alone = {.n = 1};
     RFS_CLEANUP(free_image) struct rfs_image *image = NULL;
     int rc;
 
     *out = (struct rfs_bytes){0};
-    if (!one)
-        return rfs_fail_memory(err);
     if (safetensors)
-        rc = rfs_safetensors_encode(&content, &image, err);
-    else if ((rc = rfs_npy_encode(one->type, position, &image)) != 0)
+        rc = rfs_view_encode_safetensors(whole->catalog, whole->params, &position, alone, &image,
+                                         err);
+    else if ((rc = rfs_npy_encode(tensor->type, position, &image)) != 0)
         rc = rc == -ENOMEM ? rfs_fail_memory(err)
                            : rfs_fail(err, rc, RFS_OF(whole->path, tensor->name), NULL,
                                       "the file would be too large");

@@ -19,6 +19,7 @@
 #include "base/vec.h"
 #include "catalog/scan/scan.h"
 #include "formats/image.h"
+#include "formats/safetensors/safetensors.h"
 #include "plan/planner.h"
 #include "reshard.h"
 #include "store/files.h"
@@ -90,7 +91,7 @@ struct rfs_view {
     char save[48]; /* EPOCH_STEP, before each line of its log; "": it is the only one */
     struct rfs_options options; /* the options of the save; their texts are the set's */
     struct rfs_log log;
-    struct rfs_notes notes; /* notes of all planners; they become lines of the log */
+    struct rfs_notes notes;      /* notes of all planners; they become lines of the log */
     bool opened;                 /* all of it is: there may be something to save */
     atomic_bool logged_left_out; /* the log has the number of values that no output has */
     struct rfs_strategy *src;    /* strategy of the planned catalogue; NULL: unsharded */
@@ -271,6 +272,13 @@ bool rfs_view_is_cast(const struct rfs_view *view, const struct rfs_tensors *ten
 struct rfs_image_tensor *rfs_view_list_tensors(struct rfs_catalog *catalog,
                                                const struct rfs_params *params,
                                                const uint32_t *positions, size_t n);
+/*
+ * Encodes CONTENT.n such targets as a safetensors file; CONTENT's tensors and path are set here. 0
+ * or -errno with *err filled.
+ */
+int rfs_view_encode_safetensors(struct rfs_catalog *catalog, const struct rfs_params *params,
+                                const uint32_t *positions, struct rfs_safetensors_content content,
+                                struct rfs_image **out, struct rfs_error *err);
 
 /* The source files, and their ranks, that something is made of. Zero-initialise. */
 struct rfs_view_origins {

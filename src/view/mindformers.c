@@ -19,7 +19,6 @@
 #include "base/text.h"
 #include "formats/formats.h"
 #include "formats/mindformers/mindformers_encode.h"
-#include "formats/safetensors/safetensors.h"
 #include "view/hidden.h"
 #include "view/internal.h"
 
@@ -194,14 +193,9 @@ static int show_rank(struct rfs_view *view, size_t file, const struct rfs_image 
             owns(view, target, rank % view->scale.dst_devices))
             positions[n++] = (uint32_t)i;
     }
-    RFS_FREE struct rfs_image_tensor *tensors =
-        rfs_view_list_tensors(view->catalog, plan->params, positions, n);
-    const struct rfs_safetensors_content content = {.tensors = tensors,
-                                                    .n = n,
-                                                    .format = "ms",
-                                                    .path = rfs_catalog_path(view->catalog),
-                                                    .divide = "a strategy of more ranks"};
-    rc = tensors ? rfs_safetensors_encode(&content, &image, err) : rfs_fail_memory(err);
+    const struct rfs_safetensors_content content = {
+        .n = n, .format = "ms", .divide = "a strategy of more ranks"};
+    rc = rfs_view_encode_safetensors(view->catalog, plan->params, positions, content, &image, err);
     if (rc == 0)
         *out = rfs_view_publish(&view->files[file], image);
     return rc;

@@ -8,7 +8,6 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "formats/ckpt/ckpt.h"
-#include "formats/safetensors/safetensors.h"
 #include "formats/torch/torch_encode.h"
 #include "view/dcp.h"
 #include "view/flat_view.h"
@@ -43,16 +42,17 @@ static int encode(struct rfs_view *view, const struct rfs_params *params, struct
                   struct rfs_error *err)
 {
     const char *path = rfs_catalog_path(view->catalog);
+    const enum rfs_format format = rfs_view_options_format(&view->options);
+
+    if (format == RFS_FORMAT_SAFETENSORS)
+        return rfs_view_encode_safetensors(
+            view->catalog, params, NULL,
+            (struct rfs_safetensors_content){.n = params->n, .format = "ms"}, out, err);
     RFS_FREE struct rfs_image_tensor *tensors =
         rfs_view_list_tensors(view->catalog, params, NULL, params->n);
-    const struct rfs_safetensors_content content = {
-        .tensors = tensors, .n = params->n, .format = "ms", .path = path};
-
     if (!tensors)
         return rfs_fail_memory(err);
-    if (rfs_view_options_format(&view->options) == RFS_FORMAT_SAFETENSORS)
-        return rfs_safetensors_encode(&content, out, err);
-    if (rfs_view_options_format(&view->options) == RFS_FORMAT_TORCH)
+    if (format == RFS_FORMAT_TORCH)
         return encode_torch(view, params, tensors, out, err);
     const int rc = rfs_ckpt_encode(tensors, params->n, view->options.crc, out);
     if (rc == -EFBIG)

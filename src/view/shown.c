@@ -151,6 +151,18 @@ struct rfs_image_tensor *rfs_view_list_tensors(struct rfs_catalog *catalog,
     return tensors;
 }
 
+int rfs_view_encode_safetensors(struct rfs_catalog *catalog, const struct rfs_params *params,
+                                const uint32_t *positions, struct rfs_safetensors_content content,
+                                struct rfs_image **out, struct rfs_error *err)
+{
+    RFS_FREE struct rfs_image_tensor *tensors =
+        rfs_view_list_tensors(catalog, params, positions, content.n);
+
+    content.tensors = tensors;
+    content.path = rfs_catalog_path(catalog);
+    return tensors ? rfs_safetensors_encode(&content, out, err) : rfs_fail_memory(err);
+}
+
 /* ---- the sources that something is made of --------------------------------------------------- */
 
 void rfs_view_origins_free(struct rfs_view_origins *origins)

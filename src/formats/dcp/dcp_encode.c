@@ -3,68 +3,25 @@
  * __R_0.distcp: items end to end, each a complete zip archive as torch.save writes it for a bare
  * tensor. An archive may begin anywhere; its offsets and its padding count from its own beginning.
  *
- * .metadata of torch.distributed.checkpoint: a pickle of protocol 4, without frames. It has
- * dataclasses of torch.distributed.checkpoint.metadata, and _StorageInfo of filesystem:
- *
- *     Metadata
- *       state_dict_metadata  {name: TensorStorageMetadata, or BytesStorageMetadata}
- *                              properties  TensorProperties, whose state is a tuple
- *                              size        torch.Size of the whole tensor
- *                              chunks      [ChunkStorageMetadata: offsets, sizes]
- *       planner_data         {name: (name,)}
- *       storage_data         {MetadataIndex: fqn, offset, index (both None of bytes):
- *                               _StorageInfo: relative_path, offset, length}
- *       storage_meta, version  None, "1.0.0"
- *       mcore_data           {name: {} or {"nd_reformulated_orig_global_shape": (dims)}}; of
- *                            Megatron-Core, if the source has it
- *
- * Objects are made as pickle makes them: NEWOBJ, and BUILD with a dict of the fields.
+ * .metadata, which dcp_metadata.c draws: a pickle of protocol 4, without frames. Objects are made as
+ * pickle makes them: NEWOBJ, and BUILD with a dict of the fields; TensorProperties have a tuple. A
+ * MetadataIndex of bytes has None for offset and index; storage_meta is None.
  */
 #include "formats/dcp/dcp_encode.h"
 
 #include "base/cleanup.h"
+#include "formats/dcp/dcp_metadata.h"
 #include "formats/torch/torch.h"
 
-#define METADATA "torch.distributed.checkpoint.metadata"
-
-/* Classes that are written. */
-enum class {
-    CLASS_METADATA,
-    CLASS_TENSOR,
-    CLASS_PROPERTIES,
-    CLASS_BYTES,
-    CLASS_CHUNK,
-    CLASS_INDEX,
-    CLASS_INFO,
-    CLASS_SIZE,
-    N_CLASSES
-};
-static const struct {
-    const char *module, *name;
-} classes[N_CLASSES] = {
-    [CLASS_METADATA] = {METADATA, "Metadata"},
-    [CLASS_TENSOR] = {METADATA, "TensorStorageMetadata"},
-    [CLASS_PROPERTIES] = {METADATA, "TensorProperties"},
-    [CLASS_BYTES] = {METADATA, "BytesStorageMetadata"},
-    [CLASS_CHUNK] = {METADATA, "ChunkStorageMetadata"},
-    [CLASS_INDEX] = {METADATA, "MetadataIndex"},
-    [CLASS_INFO] = {"torch.distributed.checkpoint.filesystem", "_StorageInfo"},
-    [CLASS_SIZE] = {"torch", "Size"},
-};
-
-/* Fields whose names are written. */
-enum field { PROPERTIES, SIZE, CHUNKS, OFFSETS, SIZES, FQN, OFFSET, INDEX, PATH, LENGTH, N_FIELDS };
-static const char *const fields[N_FIELDS] = {"properties",    "size",  "chunks", "offsets",
-                                             "sizes",         "fqn",   "offset", "index",
-                                             "relative_path", "length"};
+#define SIZE RFS_DCP_NO_CLASS /* torch.Size, among the classes */
 
 struct pickler {
     const struct rfs_tables *tables;
     struct rfs_bytes *out;
     uint32_t memo; /* next memo number */
     /* memo numbers + 1; 0: not written yet */
-    uint32_t class_memo[N_CLASSES];
-    uint32_t field_memo[N_FIELDS];
+    uint32_t class_memo[SIZE + 1];
+    uint32_t word_memo[RFS_DCP_WORDS];
     uint32_t properties[RFS_DTYPE_COUNT]; /* properties of each dtype */
 };
 
@@ -117,24 +74,29 @@ static void put_global(struct pickler *p, const char *module, const char *name)
     put(p, '\x93'); /* STACK_GLOBAL */
 }
 
-static void put_class(struct pickler *p, enum class class)
+static void put_class(struct pickler *p, enum rfs_dcp_class class)
 {
+    const char *module = "torch";
+    const char *name = "Size";
+
     if (recall(p, p->class_memo[class]))
         return;
-    put_global(p, classes[class].module, classes[class].name);
+    if (class != SIZE)
+        rfs_dcp_class_name(class, &module, &name);
+    put_global(p, module, name);
     p->class_memo[class] = memoize(p);
 }
 
-static void put_field(struct pickler *p, enum field field)
+static void put_field(struct pickler *p, enum rfs_dcp_word field)
 {
-    if (recall(p, p->field_memo[field]))
+    if (recall(p, p->word_memo[field]))
         return;
-    put_text(p, fields[field]);
-    p->field_memo[field] = memoize(p);
+    put_text(p, rfs_dcp_words[field]);
+    p->word_memo[field] = memoize(p);
 }
 
 /* Begins an object of a class, and the dict of its fields, which end_object sets. */
-static void begin_object(struct pickler *p, enum class class)
+static void begin_object(struct pickler *p, enum rfs_dcp_class class)
 {
     put_class(p, class);
     rfs_bytes_put_text(p->out, ")\x81}("); /* EMPTY_TUPLE NEWOBJ EMPTY_DICT MARK */
@@ -156,7 +118,7 @@ static void put_numbers(struct pickler *p, uint32_t n, const uint64_t *numbers)
 
 static void put_size(struct pickler *p, uint32_t ndim, const uint64_t *dims)
 {
-    put_class(p, CLASS_SIZE);
+    put_class(p, SIZE);
     put_numbers(p, ndim, dims);
     rfs_bytes_put_text(p->out, "\x85R"); /* TUPLE1 REDUCE */
 }
@@ -166,13 +128,13 @@ static void put_properties(struct pickler *p, enum rfs_dtype dtype)
 {
     if (recall(p, p->properties[dtype]))
         return;
-    put_class(p, CLASS_PROPERTIES);
+    put_class(p, RFS_DCP_TENSOR_PROPERTIES);
     rfs_bytes_put_text(p->out, ")\x81(");
     put_global(p, "torch", rfs_torch_dtype_name(dtype));
     put_global(p, "torch.serialization", "_get_layout");
-    put_text(p, "torch.strided");
+    put_text(p, rfs_dcp_words[RFS_DCP_STRIDED]);
     rfs_bytes_put_text(p->out, "\x85R\x89"); /* TUPLE1 REDUCE NEWFALSE */
-    put_global(p, METADATA, "_MEM_FORMAT_ENCODING");
+    put_global(p, "torch.distributed.checkpoint.metadata", "_MEM_FORMAT_ENCODING");
     put_little(p, 'K', 0, 1);                  /* torch_contiguous_format */
     rfs_bytes_put_text(p->out, "\x85R\x89tb"); /* and NEWFALSE TUPLE BUILD */
     p->properties[dtype] = memoize(p);
@@ -189,19 +151,19 @@ static void put_tensor(struct pickler *p, const struct rfs_dcp_listed_item *item
     const struct rfs_type *whole = type_of(p, items->whole);
     uint64_t at[RFS_MAX_DIMS];
 
-    begin_object(p, CLASS_TENSOR);
-    put_field(p, PROPERTIES);
+    begin_object(p, RFS_DCP_TENSOR);
+    put_field(p, RFS_DCP_PROPERTIES);
     put_properties(p, (enum rfs_dtype)whole->dtype);
-    put_field(p, SIZE);
+    put_field(p, RFS_DCP_SIZE);
     put_size(p, whole->ndim, whole->dims);
-    put_field(p, CHUNKS);
+    put_field(p, RFS_DCP_CHUNKS);
     rfs_bytes_put_text(p->out, "](");
     for (size_t i = 0; i < n; i++) {
         rfs_type_place(whole, items[i].corner, at);
-        begin_object(p, CLASS_CHUNK);
-        put_field(p, OFFSETS);
+        begin_object(p, RFS_DCP_CHUNK);
+        put_field(p, RFS_DCP_OFFSETS);
         put_size(p, whole->ndim, at);
-        put_field(p, SIZES);
+        put_field(p, RFS_DCP_SIZES);
         put_size(p, whole->ndim, type_of(p, items[i].type)->dims);
         end_object(p);
     }
@@ -213,15 +175,15 @@ static void put_tensor(struct pickler *p, const struct rfs_dcp_listed_item *item
 static void put_index(struct pickler *p, uint32_t name, const struct rfs_type *whole,
                       const uint64_t *at, uint64_t number)
 {
-    begin_object(p, CLASS_INDEX);
-    put_field(p, FQN);
+    begin_object(p, RFS_DCP_INDEX);
+    put_field(p, RFS_DCP_FQN);
     recall(p, name);
-    put_field(p, OFFSET);
+    put_field(p, RFS_DCP_OFFSET);
     if (whole)
         put_size(p, whole->ndim, at);
     else
         put(p, 'N');
-    put_field(p, INDEX);
+    put_field(p, RFS_DCP_INDEX_HINT);
     if (whole)
         put_int(p, number);
     else
@@ -231,12 +193,12 @@ static void put_index(struct pickler *p, uint32_t name, const struct rfs_type *w
 
 static void put_info(struct pickler *p, const char *path, uint64_t begin, uint64_t bytes)
 {
-    begin_object(p, CLASS_INFO);
-    put_field(p, PATH);
+    begin_object(p, RFS_DCP_STORAGE_INFO);
+    put_field(p, RFS_DCP_RELATIVE_PATH);
     put_text(p, path);
-    put_field(p, OFFSET);
+    put_field(p, RFS_DCP_OFFSET);
     put_int(p, begin);
-    put_field(p, LENGTH);
+    put_field(p, RFS_DCP_LENGTH);
     put_int(p, bytes);
     end_object(p);
 }
@@ -286,7 +248,7 @@ static size_t put_values(struct pickler *p, const struct rfs_dcp_listing *listin
     }
     for (size_t i = 0; i < listing->n_objects; i++) {
         names[k++] = put_name(p, listing->objects[i].name);
-        put_class(p, CLASS_BYTES);
+        put_class(p, RFS_DCP_BYTES);
         rfs_bytes_put_text(p->out, ")\x81"); /* EMPTY_TUPLE NEWOBJ */
     }
     return k;
@@ -315,7 +277,7 @@ static void put_shapes(struct pickler *p, const struct rfs_dcp_listing *listing,
 {
     size_t k = 0;
 
-    put_text(p, "mcore_data");
+    put_text(p, rfs_dcp_words[RFS_DCP_MCORE_DATA]);
     rfs_bytes_put_text(p->out, "}(");
     for (size_t i = 0; i < listing->n; i = end_of(listing->items, listing->n, i)) {
         const uint32_t shape = listing->items[i].shape;
@@ -323,7 +285,7 @@ static void put_shapes(struct pickler *p, const struct rfs_dcp_listing *listing,
         put(p, '}');
         if (shape == RFS_NO_ID)
             continue;
-        put_text(p, "nd_reformulated_orig_global_shape");
+        put_text(p, rfs_dcp_words[RFS_DCP_ORIGINAL_SHAPE]);
         put_numbers(p, type_of(p, shape)->ndim, type_of(p, shape)->dims);
         put(p, 's'); /* SETITEM */
     }
@@ -334,12 +296,12 @@ static void put_shapes(struct pickler *p, const struct rfs_dcp_listing *listing,
 static void put_all(struct pickler *p, const struct rfs_dcp_listing *listing, uint32_t *names)
 {
     rfs_bytes_put(p->out, "\x80\x04", 2);
-    begin_object(p, CLASS_METADATA);
-    put_text(p, "state_dict_metadata");
+    begin_object(p, RFS_DCP_METADATA);
+    put_text(p, rfs_dcp_words[RFS_DCP_STATE_DICT_METADATA]);
     rfs_bytes_put_text(p->out, "}(");
     const size_t n = put_values(p, listing, names);
     put(p, 'u');
-    put_text(p, "planner_data");
+    put_text(p, rfs_dcp_words[RFS_DCP_PLANNER_DATA]);
     rfs_bytes_put_text(p->out, "}(");
     for (size_t i = 0; i < n; i++) {
         recall(p, names[i]);
@@ -347,13 +309,13 @@ static void put_all(struct pickler *p, const struct rfs_dcp_listing *listing, ui
         put(p, '\x85'); /* TUPLE1 */
     }
     put(p, 'u');
-    put_text(p, "storage_data");
+    put_text(p, rfs_dcp_words[RFS_DCP_STORAGE_DATA]);
     rfs_bytes_put_text(p->out, "}(");
     put_infos(p, listing, names);
     put(p, 'u');
-    put_text(p, "storage_meta");
+    put_text(p, rfs_dcp_words[RFS_DCP_STORAGE_META_FIELD]);
     put(p, 'N');
-    put_text(p, "version");
+    put_text(p, rfs_dcp_words[RFS_DCP_VERSION]);
     put_text(p, "1.0.0");
     if (listing->mcore_data)
         put_shapes(p, listing, names);

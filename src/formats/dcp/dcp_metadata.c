@@ -7,7 +7,8 @@
  *
  *     Metadata               state_dict_metadata {name: TensorStorageMetadata | BytesStorageMetadata},
  *                            storage_data {MetadataIndex: _StorageInfo}, version "1.0.0" or none;
- *                            planner_data, storage_meta: ignored; mcore_data of Megatron-Core:
+ *                            planner_data {name: (name,)}, storage_meta: ignored; mcore_data of
+ *                            Megatron-Core:
  *                            {name: {"nd_reformulated_orig_global_shape": shape} or an empty dict},
  *                            and all_local_plans, not looked at
  *     TensorStorageMetadata  properties, size, chunks [ChunkStorageMetadata]
@@ -134,7 +135,7 @@ bool rfs_dcp_next(struct rfs_dcp_each *each, uint32_t *value)
 
 /* ---- words and names ------------------------------------------------------------------------- */
 
-static const char *const word_texts[RFS_DCP_WORDS] = {
+const char *const rfs_dcp_words[RFS_DCP_WORDS] = {
     [RFS_DCP_STATE_DICT_METADATA] = "state_dict_metadata",
     [RFS_DCP_STORAGE_DATA] = "storage_data",
     [RFS_DCP_VERSION] = "version",
@@ -153,6 +154,9 @@ static const char *const word_texts[RFS_DCP_WORDS] = {
     [RFS_DCP_STRIDED] = "torch.strided",
     [RFS_DCP_MCORE_DATA] = "mcore_data",
     [RFS_DCP_ORIGINAL_SHAPE] = "nd_reformulated_orig_global_shape",
+    [RFS_DCP_INDEX_HINT] = "index",
+    [RFS_DCP_PLANNER_DATA] = "planner_data",
+    [RFS_DCP_STORAGE_META_FIELD] = "storage_meta",
 };
 
 /* The use of a name. */
@@ -199,6 +203,16 @@ static const struct {
     {"collections", "OrderedDict", USE_DICT, RFS_DCP_NO_CLASS},
 };
 
+void rfs_dcp_class_name(enum rfs_dcp_class class, const char **module, const char **name)
+{
+    size_t i = 0;
+
+    while (allowed[i].class != class)
+        i++;
+    *module = allowed[i].module;
+    *name = allowed[i].name;
+}
+
 /* Element types of torch that are not read. Source: torch/_C/__init__.pyi of torch 2.15. */
 #define IS "its elements are torch."
 static const char *const unread[] = {
@@ -244,7 +258,7 @@ enum {
 static bool add_words(struct rfs_intern *texts)
 {
     for (uint32_t i = 0; i < RFS_DCP_WORDS; i++)
-        if (rfs_intern_add(texts, word_texts[i], strlen(word_texts[i])) != i)
+        if (rfs_intern_add(texts, rfs_dcp_words[i], strlen(rfs_dcp_words[i])) != i)
             return false;
     return true;
 }

@@ -81,8 +81,12 @@ enum rfs_dcp_word {
     RFS_DCP_STRIDED,
     RFS_DCP_MCORE_DATA,
     RFS_DCP_ORIGINAL_SHAPE,
+    RFS_DCP_INDEX_HINT,
+    RFS_DCP_PLANNER_DATA,
+    RFS_DCP_STORAGE_META_FIELD,
     RFS_DCP_WORDS
 };
+extern const char *const rfs_dcp_words[RFS_DCP_WORDS];
 
 enum rfs_dcp_class {
     RFS_DCP_METADATA,
@@ -96,6 +100,8 @@ enum rfs_dcp_class {
     RFS_DCP_PLAN, /* plan of a save, from Megatron-Core, and its parts; not looked at */
     RFS_DCP_NO_CLASS
 };
+/* Gives the names of a class as torch writes them today. */
+void rfs_dcp_class_name(enum rfs_dcp_class class, const char **module, const char **name);
 
 /* Zero-initialise, free by rfs_dcp_pickle_free. */
 struct rfs_dcp_pickle {

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  *   {"state_dict_metadata": {
- *      "w": {"properties": {"dtype": "BFloat16", "replica_id": …, …}, "global_shape": [8, 6],
- *            "axis_fragmentations": [2, 2],
+ *      "w": {"properties": {"dtype": "BFloat16", "replica_id": 0, "allow_shape_mismatch": false,
+ *                           "allow_to_save": true},
+ *            "global_shape": [8, 6], "axis_fragmentations": [2, 2],
  *            "layout": {"device_matrix": [2, 2, 2], "tensor_map": [0, 2],
- *                       "interleaved_parallel": false, "alias_name": …, "rank_list": …} or null,
+ *                       "interleaved_parallel": false, "alias_name": ["d0", "d1", "d2"],
+ *                       "rank_list": [0, 1, …]} or null,
  *            "chunk": [{"global_offset": [0], "local_shape": [4, 3]}, …]}, …},
- *    "storage_data": {"('w', (0,))": [{"file_name": …, "storage_rank": 0, "rank_group": …}, …], …}}
+ *    "storage_data": {"('w', (0,))": [{"file_name": …, "storage_rank": 0, "rank_group": […]}, …], …}}
  *
  * Source: save_metadata of MindSpore Transformers 2.0 and 2.1, which write the two in this order.
  *

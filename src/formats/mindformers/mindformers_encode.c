@@ -1,20 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * metadata.json, as save_metadata of MindSpore Transformers 2.1 writes it (one line):
- *
- *   {"state_dict_metadata": {
- *      "w": {"properties": {"dtype": "BFloat16", "replica_id": 0, "allow_shape_mismatch": false,
- *                           "allow_to_save": true},
- *            "global_shape": [8, 6], "axis_fragmentations": [2, 2],
- *            "layout": {"device_matrix": [2, 2, 2], "tensor_map": [0, 2],
- *                       "interleaved_parallel": false, "alias_name": ["d0", "d1", "d2"],
- *                       "rank_list": [0, 1, …]},
- *            "chunk": [{"global_offset": [0], "local_shape": [4, 3]}, …]}, …},
- *    "storage_data": {"('w', (0,))": [{"file_name": …, "storage_rank": 0, "rank_group": […]}]}}
- *
- * The reader takes the members of a layout by their order. Each slice is stored once, by the lowest
- * rank that holds it; rank_group has all of them. A slice's number counts the pieces of the axes
- * row by row. The device matrix is that of the grid: an axis for each digit of the rank.
+ * metadata.json, which mindformers.c draws, as save_metadata of MindSpore Transformers 2.1 writes it
+ * (one line). Its reader takes the members of a layout by their order. Each slice is stored once, by
+ * the lowest rank that holds it; rank_group has all of them. The device matrix is that of the grid:
+ * an axis for each digit of the rank.
  */
 #include "formats/mindformers/mindformers_encode.h"
 

@@ -18,7 +18,7 @@
 
 #include <zlib.h>
 
-enum { ALIGN = 64, LOCAL_BYTES = 30, EXTRA_HEAD = 4, EXTRA64_LOCAL = 28 };
+enum { ALIGN = 64, EXTRA_HEAD = 4, EXTRA64_LOCAL = 28 };
 #define OVERFLOWS(number) ((number) >= UINT32_MAX)
 
 #define NAME_MOST 300
@@ -212,7 +212,7 @@ static void put_local(struct encoder *encoder, struct entry *entry)
     const bool wide = OVERFLOWS(entry->bytes) || OVERFLOWS(entry->header);
     const uint64_t size = wide ? UINT32_MAX : 0;
     const uint64_t before =
-        entry->header + LOCAL_BYTES + name + (wide ? EXTRA64_LOCAL : 0) + EXTRA_HEAD;
+        entry->header + RFS_ZIP_LOCAL_BYTES + name + (wide ? EXTRA64_LOCAL : 0) + EXTRA_HEAD;
     const size_t fill = (size_t)((ALIGN - before % ALIGN) % ALIGN);
     const size_t extra = (size_t)(wide ? EXTRA64_LOCAL : 0) + EXTRA_HEAD + fill;
     PUT(out, "PK\3\4", {0, 2}, {flags_of(entry), 2}, {0, 6}, {0, 4}, {size, 4}, {size, 4},

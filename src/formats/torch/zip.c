@@ -34,7 +34,6 @@ enum {
     LOCATOR_BYTES = 20,
     END64_BYTES = 56,
     CENTRAL_BYTES = 46,
-    LOCAL_BYTES = 30,
 };
 
 #define FLAG_ENCRYPTED 0x2041u /* bits 0, 6 and 13 */
@@ -43,7 +42,7 @@ enum {
 #define REMEDY_SAVE "save it again with torch.save"
 
 /* Local headers of small entries lie near together: a read for one serves the next. */
-enum { WINDOW_BYTES = 4096, HEADER_MOST = LOCAL_BYTES + RFS_ZIP_NAME_MOST };
+enum { WINDOW_BYTES = 4096, HEADER_MOST = RFS_ZIP_LOCAL_BYTES + RFS_ZIP_NAME_MOST };
 _Static_assert(HEADER_MOST <= WINDOW_BYTES, "a local header fits the window");
 
 struct source {
@@ -287,7 +286,7 @@ static bool agrees(const unsigned char *header, const struct rfs_zip_entry *entr
 
     return get32(header) == 0x04034b50 && get16(header + 8) == 0 && !(flags & FLAG_ENCRYPTED) &&
            get16(header + 26) == entry->name_bytes &&
-           memcmp(header + LOCAL_BYTES, entry->name, entry->name_bytes) == 0 &&
+           memcmp(header + RFS_ZIP_LOCAL_BYTES, entry->name, entry->name_bytes) == 0 &&
            (!stated || (csize == entry->bytes && size == entry->bytes));
 }
 
@@ -296,7 +295,7 @@ static int read_local(struct source *source, const struct directory *directory,
                       struct rfs_zip_entry *entry)
 {
     const struct rfs_where where = RFS_OF(source->file, entry->name);
-    const size_t take = LOCAL_BYTES + entry->name_bytes;
+    const size_t take = RFS_ZIP_LOCAL_BYTES + entry->name_bytes;
     const unsigned char *header;
 
     if (entry->header > directory->offset || directory->offset - entry->header < take)

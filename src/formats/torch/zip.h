@@ -15,6 +15,7 @@
 #include "formats/walker.h"
 
 #define RFS_ZIP_NAME_MOST 1024                       /* bytes of an entry's name */
+#define RFS_ZIP_LOCAL_BYTES 30                       /* bytes of a local header before the name */
 #define RFS_ZIP_DIRECTORY_MOST (UINT64_C(256) << 20) /* bytes of a directory that is read */
 
 struct rfs_zip_entry {
