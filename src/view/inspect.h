@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "view/explained.h"
 #include "view/ranges.h"
 #include "view/rank_headers.h"
 #include "view/whole_tensors.h"

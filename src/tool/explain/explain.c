@@ -15,7 +15,6 @@
 #include "tool/common/source.h"
 #include "tool/explain/picture.h"
 #include "tool/explain/source_bytes.h"
-#include "view/whole_tensors.h"
 
 /* The command line, and the view. */
 struct explain {

@@ -2,7 +2,7 @@
 /* The picture of a parameter, as SVG: the pieces that go from source files to slices. */
 #pragma once
 
-#include "view/explained.h"
+#include "view/inspect.h"
 
 /*
  * Draws the view's parameter into the file PATH ("-": the standard output). 0 or -errno with *err

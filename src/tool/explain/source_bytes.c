@@ -4,7 +4,6 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/order.h"
-#include "catalog/catalog.h"
 
 /* ---- copy runs as ranges of a file ----------------------------------------------------------- */
 

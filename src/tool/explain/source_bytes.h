@@ -11,7 +11,7 @@
 #pragma once
 
 #include "base/vec.h"
-#include "view/explained.h"
+#include "view/inspect.h"
 
 /* ---- ranges of a file ------------------------------------------------------------------------ */
 
