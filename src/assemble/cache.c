@@ -16,8 +16,9 @@
 
 /* Bytes that malloc and the table take for a piece, and its struct. */
 #define PIECE_COST (sizeof(struct rfs_cache_piece) + 64)
-/* Buckets of the hash table at first. */
-#define TABLE_LEAST 64
+/* Buckets of the hash table; it has more where more whole pieces fit into the budget. */
+#define TABLE_LEAST 1024
+#define TABLE_MOST (1 << 20)
 /* Entries of the list of pieces that went; one for each of as many MiB. */
 #define GONE 16384
 /* Memory of pieces that went, which soon is used again; more goes back to the system. */
@@ -47,7 +48,6 @@ struct rfs_cache {
     uint64_t bytes; /* charges of all pieces that are not freed, spares, and rooms */
     struct rfs_cache_piece **table;
     size_t table_size;  /* a power of two */
-    size_t n;           /* pieces in the table */
     struct lru waiting; /* pieces that were not read to their end */
     struct lru read;    /* pieces that were */
     uint64_t read_most; /* bytes of pieces that were read */
@@ -98,39 +98,11 @@ static struct rfs_cache_piece *find(const struct rfs_cache *cache, const struct 
     return piece;
 }
 
-static void put(struct rfs_cache *cache, struct rfs_cache_piece *piece)
+static void insert(struct rfs_cache *cache, struct rfs_cache_piece *piece)
 {
     struct rfs_cache_piece **bucket = bucket_of(cache, &piece->key);
     piece->chain = *bucket;
     *bucket = piece;
-}
-
-/* A table that can't grow only gets slower. */
-static void grow_table(struct rfs_cache *cache)
-{
-    struct rfs_cache_piece **old = cache->table;
-    const size_t old_size = cache->table_size;
-    struct rfs_cache_piece **table = calloc(old_size * 2, sizeof(struct rfs_cache_piece *));
-    if (!table)
-        return;
-    cache->table = table;
-    cache->table_size = old_size * 2;
-    for (size_t i = 0; i < old_size; i++) {
-        while (old[i]) {
-            struct rfs_cache_piece *piece = old[i];
-            old[i] = piece->chain;
-            put(cache, piece);
-        }
-    }
-    free(old);
-}
-
-static void insert(struct rfs_cache *cache, struct rfs_cache_piece *piece)
-{
-    if (cache->n >= cache->table_size)
-        grow_table(cache);
-    put(cache, piece);
-    cache->n++;
 }
 
 static void take_out(struct rfs_cache *cache, struct rfs_cache_piece *piece)
@@ -139,7 +111,6 @@ static void take_out(struct rfs_cache *cache, struct rfs_cache_piece *piece)
     while (*bucket != piece)
         bucket = &(*bucket)->chain;
     *bucket = piece->chain;
-    cache->n--;
 }
 
 /* Returns where the list of pieces that went has a key. */
@@ -215,8 +186,8 @@ static void put_spare(struct rfs_cache *cache, void *memory, size_t bytes)
 }
 
 /*
- * Takes spare memory of so many bytes, or of any if it is 0; returns NULL when there is none, or not
- * among the last ones.
+ * Takes spare memory of so many bytes, or of any if it is 0; returns NULL when there is none, or
+ * not among the last ones.
  */
 static struct spare *take_spare(struct rfs_cache *cache, size_t bytes)
 {
@@ -445,7 +416,7 @@ void rfs_cache_free(struct rfs_cache *cache)
     if (!cache)
         return;
     pthread_mutex_lock(&cache->lock);
-    for (size_t i = 0; i < cache->table_size; i++) {
+    for (size_t i = 0; cache->table && i < cache->table_size; i++) {
         while (cache->table[i]) {
             struct rfs_cache_piece *piece = cache->table[i];
             cache->table[i] = piece->chain;
@@ -477,10 +448,13 @@ struct rfs_cache *rfs_cache_new(uint64_t budget)
     cache->spare_most = SPARE_MOST;
     pthread_mutex_init(&cache->lock, NULL);
     rfs_cancel_init_cond(&cache->done);
-    cache->table = calloc(TABLE_LEAST, sizeof(struct rfs_cache_piece *));
-    cache->table_size = cache->table ? TABLE_LEAST : 0;
+    const bool reserved = reserve(cache);
+    cache->table_size = TABLE_LEAST;
+    while (cache->table_size < rfs_min_u64(cache->n_unused, TABLE_MOST))
+        cache->table_size *= 2;
+    cache->table = calloc(cache->table_size, sizeof(struct rfs_cache_piece *));
     cache->gone = calloc(GONE, sizeof *cache->gone);
-    if (!reserve(cache) || !cache->table || !cache->gone) {
+    if (!reserved || !cache->table || !cache->gone) {
         rfs_cache_free(cache);
         return NULL;
     }

@@ -4,9 +4,9 @@
  * and of rooms that others take. A piece is in the table from the moment its assembly starts, so
  * that a second reader finds it and waits.
  *
- * The piece that was used least recently goes first. Pieces that were not read to their end go after
- * those that were, unless they take a quarter of the budget: so data that was read ahead stays until
- * its reader comes.
+ * The piece that was used least recently goes first. Pieces that were not read to their end go
+ * after those that were, unless they take a quarter of the budget: so data that was read ahead
+ * stays until its reader comes.
  *
  * Pieces that were read to their end take RFS_CACHE_READ_BYTES at first, so that reading a file
  * through uses the same memory again and again: fresh memory costs more than assembling does, a

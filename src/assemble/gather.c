@@ -224,145 +224,7 @@ static int read_runs(const struct job *job)
     return rc;
 }
 
-/* ---- blocks whose source strides descend ----------------------------------------------------- */
-
-/*
- * A box of runs that is being copied; loop ALONG goes to the kernel, the others are counted here.
- */
-struct box {
-    const struct rfs_shape *shape;
-    uint32_t level; /* the outermost loop of the box */
-    uint32_t along;
-    uint64_t count[RFS_MAX_DIMS];
-    uint64_t at[RFS_MAX_DIMS];
-    unsigned char *dst;
-    const unsigned char *src;
-};
-
-/* Steps to the next row of the box; returns false when there is none. */
-static bool next_row(struct box *box)
-{
-    for (uint32_t i = box->shape->n; i-- > box->level;) {
-        const struct rfs_loop *loop = &box->shape->loop[i];
-        if (i == box->along)
-            continue;
-        if (++box->at[i] < box->count[i]) {
-            box->dst += loop->dst_stride;
-            box->src += loop->src_stride;
-            return true;
-        }
-        box->dst -= (box->count[i] - 1) * loop->dst_stride;
-        box->src -= (box->count[i] - 1) * loop->src_stride;
-        box->at[i] = 0;
-    }
-    return false;
-}
-
-/*
- * Copies STEPS steps of loop LEVEL with all that is inside. Runs are handed to the kernel along the
- * innermost loop, or along the longest if the innermost is short; a window has no order to keep.
- */
-static void copy_box(const struct rfs_shape *shape, uint32_t level, uint64_t steps,
-                     unsigned char *dst, const unsigned char *src)
-{
-    struct box box = {.shape = shape, .level = level, .dst = dst, .src = src};
-    box.count[level] = steps;
-    for (uint32_t i = level + 1; i < shape->n; i++)
-        box.count[i] = shape->loop[i].count;
-    box.along = shape->n - 1;
-    if (box.count[box.along] < MANY_RUNS) {
-        for (uint32_t i = level; i < shape->n; i++)
-            box.along = box.count[i] > box.count[box.along] ? i : box.along;
-    }
-    const struct rfs_loop *row = &shape->loop[box.along];
-    do
-        rfs_kernels_copy(box.dst, (size_t)row->dst_stride, box.src, (size_t)row->src_stride,
-                         (size_t)shape->run, (size_t)box.count[box.along]);
-    while (next_row(&box));
-}
-
-/*
- * Copies whole runs [a, b), all within one step of the loop above LEVEL; src is where run A is.
- */
-static void copy_level(const struct job *job, uint32_t level, uint64_t a, uint64_t b,
-                       const unsigned char *src)
-{
-    const struct rfs_shape *shape = &job->shape;
-    const uint64_t base = rfs_shape_src(shape, a);
-    const uint64_t inner = shape->inner[level];
-    uint64_t k = a;
-    if (k < b && k % inner != 0) {
-        const uint64_t stop = rfs_min_u64(b, (k / inner + 1) * inner);
-        copy_level(job, level + 1, k, stop, src);
-        k = stop;
-    }
-    const uint64_t steps = (b - k) / inner;
-    if (steps > 0) {
-        copy_box(shape, level, steps, job->dst + dst_of(job, k, 0),
-                 src + (rfs_shape_src(shape, k) - base));
-        k += steps * inner;
-    }
-    if (k < b)
-        copy_level(job, level + 1, k, b, src + (rfs_shape_src(shape, k) - base));
-}
-
-/* Copies runs [a, b) from the window, whose first byte is SOURCE of the block. */
-static void copy_window(const struct job *job, uint64_t a, uint64_t b, uint64_t source,
-                        const unsigned char *window)
-{
-    const struct rfs_shape *shape = &job->shape;
-    uint64_t size;
-    if (a == job->first && (job->head > 0 || a == job->last)) {
-        const uint64_t from = wanted_of(job, a, &size);
-        memcpy(job->dst + dst_of(job, a, from), window, (size_t)size);
-        a++;
-    }
-    if (a < b && b - 1 == job->last && job->tail < shape->run) {
-        b--;
-        memcpy(job->dst + dst_of(job, b, 0), window + (rfs_shape_src(shape, b) - source),
-               (size_t)job->tail);
-    }
-    if (a < b)
-        copy_level(job, 0, a, b, window + (rfs_shape_src(shape, a) - source));
-}
-
-/*
- * Reads all runs by windows, which never span the long gaps: runs in groups of GROUP follow each
- * other without one.
- */
-static int read_windows(const struct job *job, uint64_t group)
-{
-    const struct rfs_shape *shape = &job->shape;
-    for (uint64_t a = job->first; a <= job->last;) {
-        uint64_t size;
-        const uint64_t source = rfs_shape_src(shape, a) + wanted_of(job, a, &size);
-        uint64_t b = rfs_min_u64(job->last + 1, (a / group + 1) * group);
-        b = rfs_min_u64(b, rfs_shape_at_src(shape, source + RFS_SCRATCH - shape->run) + 1);
-        const uint64_t final = rfs_shape_src(shape, b - 1) + wanted_of(job, b - 1, &size);
-        const unsigned char *window;
-        const int rc = read_window(job, final + size - source, source, &window);
-        if (rc < 0)
-            return rc;
-        if (window)
-            copy_window(job, a, b, source, window);
-        a = b;
-    }
-    return 0;
-}
-
-/*
- * Says whether steps of a loop are read with the gaps between them: if these are short, and
- * reading the steps one by one would take many calls, or few more bytes are read.
- */
-static bool is_near(const struct rfs_shape *shape, uint32_t i)
-{
-    const uint64_t span = shape->src_span[i];
-    const uint64_t gap = shape->loop[i].src_stride - span;
-
-    return gap < LONG_GAP && (span < EXACT_RUN || gap <= span / EXACT_SHARE);
-}
-
-/* ---- blocks whose source strides are in any order -------------------------------------------- */
+/* ---- boxes of runs --------------------------------------------------------------------------- */
 
 /* Loops of a box, the longest source stride first. */
 struct nest {
@@ -419,6 +281,25 @@ static void scatter(const struct nest *nest, uint32_t level, uint64_t count, uin
                 src + i * loop->src_stride);
 }
 
+/*
+ * Copies a box from a window, where its first run is at SRC. Runs are handed to the kernel along
+ * the innermost loop, or along the longest if the innermost is short; a window has no order to
+ * keep.
+ */
+static void copy_box(const struct job *job, struct nest *nest, uint64_t dst,
+                     const unsigned char *src)
+{
+    struct rfs_loop *last = &nest->loop[nest->n - 1];
+    struct rfs_loop *longest = last;
+
+    for (uint32_t i = 0; i < nest->n && last->count < MANY_RUNS; i++)
+        longest = nest->loop[i].count > longest->count ? &nest->loop[i] : longest;
+    const struct rfs_loop other = *last;
+    *last = *longest;
+    *longest = other;
+    scatter(nest, 0, nest->loop[0].count, job->shape.run, job->dst + dst, src);
+}
+
 /* Returns how many steps of loop LEVEL are worth reading as one window; 0: not even one. */
 static uint64_t steps_at_once(const struct nest *nest, uint32_t level)
 {
@@ -465,34 +346,102 @@ static int fetch(const struct job *job, const struct nest *nest, uint32_t level,
     return 0;
 }
 
-/* Reads whole runs [a, b), all within one step of the loop above LEVEL. */
-static int fetch_level(const struct job *job, uint32_t level, uint64_t a, uint64_t b)
+/*
+ * Takes whole runs [a, b), all within one step of the loop above LEVEL: copies them from a window,
+ * where run A is at SRC, or reads them if that is NULL.
+ */
+static int take_level(const struct job *job, uint32_t level, uint64_t a, uint64_t b,
+                      const unsigned char *src)
 {
     const struct rfs_shape *shape = &job->shape;
     struct nest nest;
+    int rc = 0;
 
     if (a >= b)
         return 0;
     if (level == shape->n)
         return read_run(job, dst_of(job, a, 0), shape->run, rfs_shape_src(shape, a));
     const uint64_t inner = shape->inner[level];
+    const uint64_t base = rfs_shape_src(shape, a);
     if (a % inner != 0) {
         const uint64_t stop = rfs_min_u64(b, (a / inner + 1) * inner);
-        const int rc = fetch_level(job, level + 1, a, stop);
-        if (rc < 0)
-            return rc;
+        rc = take_level(job, level + 1, a, stop, src);
         a = stop;
     }
     const uint64_t steps = (b - a) / inner;
-    if (steps > 0) {
+    if (rc == 0 && steps > 0) {
+        const uint64_t source = rfs_shape_src(shape, a);
         nest_init(&nest, shape, level, steps);
-        const int rc = fetch(job, &nest, 0, dst_of(job, a, 0), rfs_shape_src(shape, a));
-        if (rc < 0)
-            return rc;
+        if (src)
+            copy_box(job, &nest, dst_of(job, a, 0), src + (source - base));
+        else
+            rc = fetch(job, &nest, 0, dst_of(job, a, 0), source);
         a += steps * inner;
     }
-    return fetch_level(job, level + 1, a, b);
+    if (rc < 0 || a >= b)
+        return rc;
+    return take_level(job, level + 1, a, b, src ? src + (rfs_shape_src(shape, a) - base) : NULL);
 }
+
+/* ---- blocks whose source strides descend ----------------------------------------------------- */
+
+/* Copies runs [a, b) from the window, whose first byte is SOURCE of the block. */
+static void copy_window(const struct job *job, uint64_t a, uint64_t b, uint64_t source,
+                        const unsigned char *window)
+{
+    const struct rfs_shape *shape = &job->shape;
+    uint64_t size;
+    if (a == job->first && (job->head > 0 || a == job->last)) {
+        const uint64_t from = wanted_of(job, a, &size);
+        memcpy(job->dst + dst_of(job, a, from), window, (size_t)size);
+        a++;
+    }
+    if (a < b && b - 1 == job->last && job->tail < shape->run) {
+        b--;
+        memcpy(job->dst + dst_of(job, b, 0), window + (rfs_shape_src(shape, b) - source),
+               (size_t)job->tail);
+    }
+    if (a < b)
+        (void)take_level(job, 0, a, b, window + (rfs_shape_src(shape, a) - source));
+}
+
+/*
+ * Reads all runs by windows, which never span the long gaps: runs in groups of GROUP follow each
+ * other without one.
+ */
+static int read_windows(const struct job *job, uint64_t group)
+{
+    const struct rfs_shape *shape = &job->shape;
+    for (uint64_t a = job->first; a <= job->last;) {
+        uint64_t size;
+        const uint64_t source = rfs_shape_src(shape, a) + wanted_of(job, a, &size);
+        uint64_t b = rfs_min_u64(job->last + 1, (a / group + 1) * group);
+        b = rfs_min_u64(b, rfs_shape_at_src(shape, source + RFS_SCRATCH - shape->run) + 1);
+        const uint64_t final = rfs_shape_src(shape, b - 1) + wanted_of(job, b - 1, &size);
+        const unsigned char *window;
+        const int rc = read_window(job, final + size - source, source, &window);
+        if (rc < 0)
+            return rc;
+        if (window)
+            copy_window(job, a, b, source, window);
+        a = b;
+    }
+    return 0;
+}
+
+/*
+ * Says whether steps of a loop are read with the gaps between them: if these are short, and
+ * reading the steps one by one would take many calls, or few more bytes are read.
+ */
+static bool is_near(const struct rfs_shape *shape, uint32_t i)
+{
+    const uint64_t span = shape->src_span[i];
+    const uint64_t gap = shape->loop[i].src_stride - span;
+
+    return gap < LONG_GAP && (span < EXACT_RUN || gap <= span / EXACT_SHARE);
+}
+
+/* ---- blocks whose source strides are in any order -------------------------------------------- */
 
 static int read_strided(const struct job *job)
 {
@@ -504,7 +453,7 @@ static int read_strided(const struct job *job)
         rc = read_part(job, a++);
     if (rc == 0 && a < b && job->tail < job->shape.run)
         rc = read_part(job, --b);
-    return rc < 0 ? rc : fetch_level(job, 0, a, b);
+    return rc < 0 ? rc : take_level(job, 0, a, b, NULL);
 }
 
 /* ---- slices ---------------------------------------------------------------------------------- */

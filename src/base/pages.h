@@ -17,7 +17,10 @@ void rfs_pages_wipe_all(void);
  * when it is used, by huge pages where it is long enough for them.
  */
 void *rfs_pages_alloc(size_t bytes);
-/* Gives a part of it, in whole pages, back to the system; its addresses stay, its content does not. */
+/*
+ * Gives a part of it, in whole pages, back to the system: the addresses stay, and the content does
+ * not.
+ */
 void rfs_pages_release(void *at, size_t bytes);
 /* Frees what rfs_pages_alloc returned for as many bytes. Does nothing with NULL. */
 void rfs_pages_free(void *at, size_t bytes);
