@@ -8,6 +8,7 @@ librfs_la_SOURCES += \
 	src/base/error.c src/base/error.h \
 	src/base/first_error.h \
 	src/base/glob.c src/base/glob.h \
+	src/base/hash.c src/base/hash.h \
 	src/base/intern.c src/base/intern.h \
 	src/base/io.c src/base/io.h \
 	src/base/json_read.c src/base/json_read.h \
@@ -31,6 +32,7 @@ librfs_la_SOURCES += \
 	src/base/store.c src/base/store.h \
 	src/base/suggest.c src/base/suggest.h \
 	src/base/text.c src/base/text.h \
+	src/base/turns.c src/base/turns.h \
 	src/base/variables.c src/base/variables.h \
 	src/base/vec.c src/base/vec.h \
 	src/base/wait.c src/base/wait.h

@@ -5,17 +5,13 @@ librfstool_la_LIBADD = librfs.la -lm
 librfstool_la_SOURCES = \
 	src/tool/common/args.c src/tool/common/args.h \
 	src/tool/common/command.h \
-	src/tool/common/fit.c src/tool/common/fit.h \
-	src/tool/common/hash.c src/tool/common/hash.h \
 	src/tool/common/manifest.c src/tool/common/manifest.h \
 	src/tool/common/numbers.c src/tool/common/numbers.h \
 	src/tool/common/output.c src/tool/common/output.h \
 	src/tool/common/show.c src/tool/common/show.h \
 	src/tool/common/source.c src/tool/common/source.h \
 	src/tool/common/svg.c src/tool/common/svg.h \
-	src/tool/common/sweep.c src/tool/common/sweep.h \
-	src/tool/common/tool.c src/tool/common/tool.h \
-	src/tool/common/turns.c src/tool/common/turns.h
+	src/tool/common/tool.c src/tool/common/tool.h
 
 include src/tool/convert/local.mk
 include src/tool/diff/local.mk

@@ -9,8 +9,14 @@
 #pragma once
 
 #include "view/explained.h"
+#include "view/fit.h"
 #include "view/ranges.h"
 #include "view/rank_headers.h"
+#include "view/start.h"
+#include "view/strategy_options.h"
+#include "view/sweep.h"
+#include "view/verify.h"
+#include "view/view_options.h"
 #include "view/whole_tensors.h"
 
 /* ---- files and folders by themselves --------------------------------------------------------- */
@@ -43,6 +49,13 @@ int rfs_inspect_detect(const char *path, bool keyed, enum rfs_inspect_kind *kind
  */
 int rfs_inspect_rank_file(const char *folder, char **out, struct rfs_error *err);
 
+/*
+ * Finds the checkpoint that counts in the folder of a rank, when PATH is one and no option says that
+ * it is a tree: *OUT, owned by the caller, or NULL. 0, or -errno with *err filled.
+ */
+int rfs_inspect_lone_rank(const char *path, const struct rfs_options *options, char **out,
+                          struct rfs_error *err);
+
 /* A file of one checkpoint. */
 struct rfs_inspect_file {
     uint64_t bytes;
@@ -66,6 +79,8 @@ int rfs_inspect_file(const struct rfs_headers_source *source, const char *path,
                      struct rfs_inspect_file *out, struct rfs_error *err);
 /* Reads group info: the ranks with equal checkpoints, owned by the caller. 0 or -errno. */
 int rfs_inspect_group(const char *path, uint32_t **ranks, size_t *n, struct rfs_error *err);
+/* Returns the path of a checkpoint somewhere below a folder, for a remedy, or NULL; malloc'ed. */
+char *rfs_inspect_below(const char *folder);
 /* Reads and checks rules of layouts; *text is owned by the caller. 0 or -errno. */
 int rfs_inspect_layout_rules(const char *path, char **text, struct rfs_error *err);
 
@@ -118,6 +133,15 @@ struct rfs_inspect_parts {
 int rfs_inspect_parts(const struct rfs_headers_source *source, rfs_inspect_tensor_fn *each,
                       void *ctx, struct rfs_inspect_parts *out, struct rfs_error *err);
 
+/* Says whether a source, opened by rfs_headers_open, is hfai's parts. */
+bool rfs_inspect_has_parts(const struct rfs_headers_source *source);
+/*
+ * Makes the strategy of the training that saved a Checkpoint 2.0, which describes it. NAME is for
+ * messages. 0 with *out owned by the caller, or -errno with *err filled.
+ */
+int rfs_inspect_derive(const struct rfs_headers_source *source, const char *name,
+                       struct rfs_strategy **out, struct rfs_error *err);
+
 /* ---- needed ranks ---------------------------------------------------------------------------- */
 
 /* Two strategies, and which ranks of one need which of the other (plan/needed.h). */
@@ -167,6 +191,12 @@ int rfs_inspect_rules(reshard_view *view, struct rfs_inspect_rules *out, struct 
 /* Gives made tensor I, below out->made, of a view for which rfs_inspect_rules gave 0. */
 void rfs_inspect_made(reshard_view *view, size_t i, struct rfs_inspect_made *out);
 
+/*
+ * Compares the copies that rules leave out with their originals, in all saves of a view. 0, or
+ * -errno with *err filled: one differs.
+ */
+int rfs_inspect_compare_copies(reshard_view *view, struct rfs_error *err);
+
 /* ---- one tensor as a file -------------------------------------------------------------------- */
 
 /*
@@ -175,6 +205,14 @@ void rfs_inspect_made(reshard_view *view, size_t i, struct rfs_inspect_made *out
  */
 int rfs_inspect_head(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor,
                      bool safetensors, struct rfs_bytes *out, struct rfs_error *err);
+/* Bytes of a tensor that one message of a .ckpt file has at most. */
+#define RFS_INSPECT_CKPT_CHUNK (UINT64_C(512) << 20)
+/*
+ * Appends the bytes that a .ckpt file has before CONTENT bytes of a tensor, or of a part of one; TYPE
+ * has the dims of the whole tensor. False when out of memory.
+ */
+bool rfs_inspect_ckpt_head(struct rfs_bytes *out, const char *name, const struct rfs_type *type,
+                           uint64_t content);
 /* Returns the name that a tensor has in the source. */
 const char *rfs_inspect_source_name(const struct rfs_whole *whole,
                                     const struct rfs_whole_tensor *tensor);
@@ -184,3 +222,5 @@ const char *rfs_inspect_source_name(const struct rfs_whole *whole,
  */
 bool rfs_inspect_rank_with(const struct rfs_whole *whole, const char *name, uint32_t *rank,
                            uint32_t *stage);
+/* Casts N elements to Float32; FROM is a type for which rfs_dtype_is_float. */
+void rfs_inspect_floats(enum rfs_dtype from, const void *src, float *out, size_t n);

@@ -214,6 +214,27 @@ int rfs_inspect_rank_file(const char *folder, char **out, struct rfs_error *err)
     return *out ? 0 : rfs_fail_memory(err);
 }
 
+int rfs_inspect_lone_rank(const char *path, const struct rfs_options *options, char **out,
+                          struct rfs_error *err)
+{
+    RFS_FREE char *folder = rfs_store_realpath(path);
+    RFS_FREE char *name = NULL;
+    const char *slash = folder ? strrchr(folder, '/') : NULL;
+    struct stat st;
+
+    *out = NULL;
+    if (!slash || !rfs_scan_is_rank(slash + 1) || rfs_store_stat(folder, &st) != 0 ||
+        !S_ISDIR(st.st_mode) || options->src_strategy || options->src_rules || options->file ||
+        options->files || options->segmented || options->all_steps ||
+        options->step != RFS_ANY_NUMBER || options->epoch != RFS_ANY_NUMBER)
+        return 0;
+    const int rc = rfs_scan_folder(folder, &name, err);
+    if (rc || !name)
+        return rc;
+    *out = rfs_text_printf("%s/%s", folder, name);
+    return *out ? 0 : rfs_fail_memory(err);
+}
+
 /* ---- files of torch.save --------------------------------------------------------------------- */
 
 /*
@@ -479,6 +500,11 @@ int rfs_inspect_file(const struct rfs_headers_source *source, const char *path,
     rfs_intern_free(work.tables.names);
     rfs_intern_free(work.tables.types);
     return rc;
+}
+
+char *rfs_inspect_below(const char *folder)
+{
+    return rfs_scan_below(folder);
 }
 
 int rfs_inspect_group(const char *path, uint32_t **ranks, size_t *n, struct rfs_error *err)

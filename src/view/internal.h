@@ -23,6 +23,7 @@
 #include "plan/planner.h"
 #include "reshard.h"
 #include "store/files.h"
+#include "view/start.h"
 #include "view/statistics.h"
 #include "view/tensors.h"
 #include "view/view_options.h"
@@ -180,24 +181,6 @@ struct reshard_view {
 
 /* ---- opening (view.c) ------------------------------------------------------------------------ */
 
-/* The ways to open a view that is to be compared. */
-struct rfs_view_how {
-    bool late; /* slices of lost ranks are reported by the files that need them, not by opening */
-    /*
-     * The file of names= that the source was exported with, by whose keys its strategy or rules may
-     * know it; or NULL. Borrowed.
-     */
-    const char *names;
-};
-/*
- * Opens a view as reshard_open does, with SETTINGS instead of the options in CONFIG. HOW may be
- * NULL.
- */
-int rfs_view_start(const char *source, const struct rfs_settings *settings,
-                   const reshard_config *config, const struct rfs_view_how *how,
-                   struct reshard_view **out, struct rfs_error *err);
-/* Returns whether SOURCE is a folder of hfai's parts, by its contents. */
-bool rfs_view_has_parts(const char *source);
 /* Returns the only plain view, or NULL of several saves. */
 static inline struct rfs_view *rfs_view_only(const struct reshard_view *set)
 {

@@ -7,6 +7,10 @@ librfs_la_SOURCES += \
 	src/view/explained.h \
 	src/view/filename.c \
 	src/view/filename.h \
+	src/view/findings.c \
+	src/view/findings.h \
+	src/view/fit.c \
+	src/view/fit.h \
 	src/view/flat_view.c \
 	src/view/flat_view.h \
 	src/view/folders.c \
@@ -39,12 +43,18 @@ librfs_la_SOURCES += \
 	src/view/sequential.c \
 	src/view/sequential.h \
 	src/view/shown.c \
+	src/view/start.h \
 	src/view/statistics.c \
 	src/view/statistics.h \
 	src/view/strategy_options.c \
 	src/view/strategy_options.h \
+	src/view/sweep.c \
+	src/view/sweep.h \
 	src/view/tensors.c \
 	src/view/tensors.h \
+	src/view/verify.h \
+	src/view/verify_files.c \
+	src/view/verify_tensors.c \
 	src/view/view.c \
 	src/view/view_options.c \
 	src/view/view_options.h \

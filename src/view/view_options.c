@@ -182,3 +182,11 @@ int rfs_view_options_harden(const struct rfs_options *options, struct rfs_error 
         (void)reshard_guard_keys(); /* the first of two sources did it for both */
     return rc;
 }
+
+int rfs_view_options_reach(const struct rfs_options *options, const char *const *paths, size_t n,
+                           struct rfs_error *err)
+{
+    bool taken;
+
+    return rfs_remote_take(options, paths, n, &taken, err);
+}

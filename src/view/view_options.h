@@ -27,6 +27,13 @@ int rfs_view_options_take_objects(const struct rfs_options *options, const char 
                                   bool *taken, struct rfs_error *err);
 
 /*
+ * Prepares for reading N PATHS, each NULL or read without a view, as far as they are URLs. Returns
+ * 0, or -errno with *err filled.
+ */
+int rfs_view_options_reach(const struct rfs_options *options, const char *const *paths, size_t n,
+                           struct rfs_error *err);
+
+/*
  * Reads the key that OPTIONS name: *OUT, owned by the caller. Returns 0, or -errno with *err
  * filled.
  */

@@ -7,7 +7,7 @@
 #include "base/store.h"
 #include "base/text.h"
 #include "reshard.h"
-#include "view/whole_tensors.h"
+#include "view/inspect.h"
 
 #include <time.h>
 

@@ -32,10 +32,10 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/intern.h"
 #include "base/vec.h"
-#include "formats/index.h"
-#include "tool/common/hash.h"
+#include "view/inspect.h"
 
 #define RFS_MANIFEST_NAME "reshard-manifest.json"
 

@@ -2,14 +2,9 @@
 #include "tool/common/source.h"
 
 #include "base/cleanup.h"
-#include "base/store.h"
 #include "base/text.h"
-#include "catalog/scan/scan.h"
-#include "store/remote/remote.h"
 #include "tool/common/tool.h"
-#include "view/internal.h"
-
-#include <sys/stat.h>
+#include "view/inspect.h"
 
 void rfs_tool_log(void *ctx, enum reshard_level level, const char *line)
 {
@@ -77,40 +72,14 @@ int rfs_tool_reach(const struct rfs_settings *options, const char *const *paths,
 {
     const struct rfs_settings none = {0};
     struct rfs_options parsed = {0};
-    bool taken;
     const int rc = rfs_view_options_take(options ? options : &none, &parsed, err)
-                       ?: rfs_remote_take(&parsed, paths, n, &taken, err);
+                       ?: rfs_view_options_reach(&parsed, paths, n, err);
 
     rfs_options_free(&parsed);
     return rc;
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
-
-/*
- * Finds the checkpoint that counts in a rank's folder, when that is given and nothing says that it
- * is a tree: *OUT, malloc'ed, or NULL.
- */
-static int find_rank_file(const char *path, const struct rfs_options *options, char **out,
-                          struct rfs_error *err)
-{
-    RFS_FREE char *folder = rfs_store_realpath(path);
-    RFS_FREE char *name = NULL;
-    const char *slash = folder ? strrchr(folder, '/') : NULL;
-    struct stat st;
-
-    *out = NULL;
-    if (!slash || !rfs_scan_is_rank(slash + 1) || rfs_store_stat(folder, &st) != 0 ||
-        !S_ISDIR(st.st_mode) || options->src_strategy || options->src_rules || options->file ||
-        options->files || options->segmented || options->all_steps ||
-        options->step != RFS_ANY_NUMBER || options->epoch != RFS_ANY_NUMBER)
-        return 0;
-    const int rc = rfs_scan_folder(folder, &name, err);
-    if (rc || !name)
-        return rc;
-    *out = rfs_text_printf("%s/%s", folder, name);
-    return *out ? 0 : rfs_fail_memory(err);
-}
 
 /* Opens the view whose tensors a command reads. */
 static int open_view(const char *path, const struct rfs_settings *options,
@@ -132,7 +101,7 @@ static int open_view(const char *path, const struct rfs_settings *options,
     if (rc == -ENOMEM)
         rfs_fail_memory(err);
     if (rc == 0)
-        rc = find_rank_file(path, &parsed, &file, err);
+        rc = rfs_inspect_lone_rank(path, &parsed, &file, err);
     rfs_options_free(&parsed);
     return rc ? rc : rfs_tool_open(file ? file : path, &all, NULL, NULL, how, out, err);
 }

@@ -8,12 +8,7 @@
 #include "base/vec.h"
 #include "reshard.h"
 #include "tool/common/args.h"
-#include "view/rank_headers.h"
-#include "view/view_options.h"
-#include "view/whole_tensors.h"
-
-struct rfs_strategy;
-struct rfs_view_how;
+#include "view/inspect.h"
 
 /* ---- views ----------------------------------------------------------------------------------- */
 

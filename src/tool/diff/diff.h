@@ -13,7 +13,7 @@
  */
 #pragma once
 
-#include "formats/index.h"
+#include "view/inspect.h"
 
 struct rfs_tolerance {
     double relative, absolute; /* neither is negative */

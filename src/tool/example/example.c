@@ -16,10 +16,10 @@
 #include "base/path.h"
 #include "base/pool.h"
 #include "base/text.h"
-#include "formats/ckpt/ckpt.h"
 #include "layout/strategy_doc.h"
 #include "tool/common/command.h"
 #include "tool/common/tool.h"
+#include "view/inspect.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -142,12 +142,11 @@ static int write_param(const struct rfs_net_param *param, const struct slice *sl
 {
     const uint64_t whole = slice->elements * rfs_net_value_bytes(param->dtype);
     int rc = 0;
-    for (uint64_t at = 0; rc == 0 && at < whole; at += RFS_CKPT_CHUNK) {
-        const uint64_t chunk = rfs_min_u64(whole - at, RFS_CKPT_CHUNK);
+    for (uint64_t at = 0; rc == 0 && at < whole; at += RFS_INSPECT_CKPT_CHUNK) {
+        const uint64_t chunk = rfs_min_u64(whole - at, RFS_INSPECT_CKPT_CHUNK);
         head->n = 0;
-        rc = rfs_ckpt_put_head(head, param->name, strlen(param->name), &slice->type, chunk)
-                 ? write_head(sink, head)
-                 : -ENOMEM;
+        rc = rfs_inspect_ckpt_head(head, param->name, &slice->type, chunk) ? write_head(sink, head)
+                                                                           : -ENOMEM;
         if (rc == 0)
             rc = write_content(sink, slice, at, chunk);
     }

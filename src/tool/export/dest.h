@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/store.h"
-#include "view/ranges.h"
+#include "view/inspect.h"
 
 #include <stdatomic.h>
 #include <sys/stat.h>

@@ -8,7 +8,7 @@
 #include "tool/common/show.h"
 #include "tool/common/source.h"
 #include "tool/common/tool.h"
-#include "view/rules_view.h"
+#include "view/inspect.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -220,12 +220,8 @@ static int write_files(struct rfs_export *export, struct rfs_error *err)
  */
 static int compare_copies(const struct rfs_export *export, struct rfs_error *err)
 {
-    int rc = 0;
-
-    for (size_t i = 0; export->view && export->task.count < 2 && i < export->view->n && rc == 0;
-         i++)
-        rc = rfs_view_compare_copies(export->view->data[i], err);
-    return rc;
+    return export->view && export->task.count < 2 ? rfs_inspect_compare_copies(export->view, err)
+                                                  : 0;
 }
 
 static int export_all(struct rfs_export *export, struct rfs_error *err)

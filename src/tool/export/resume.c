@@ -22,7 +22,7 @@
 #include "base/store.h"
 #include "base/text.h"
 #include "tool/common/tool.h"
-#include "view/ranges.h"
+#include "view/inspect.h"
 
 #include <fcntl.h>
 #include <unistd.h>

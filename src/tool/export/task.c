@@ -10,7 +10,7 @@
 #include "base/path.h"
 #include "base/text.h"
 #include "tool/common/tool.h"
-#include "view/ranges.h"
+#include "view/inspect.h"
 
 /* ---- the environment ------------------------------------------------------------------------- */
 

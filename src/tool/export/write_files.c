@@ -11,10 +11,10 @@
 #include "base/order.h"
 #include "base/pages.h"
 #include "base/pool.h"
+#include "base/turns.h"
 #include "tool/common/tool.h"
-#include "tool/common/turns.h"
 #include "tool/export/wave.h"
-#include "view/ranges.h"
+#include "view/inspect.h"
 
 #include <fcntl.h>
 #include <stdatomic.h>

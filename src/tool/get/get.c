@@ -9,7 +9,6 @@
 #include "tool/common/command.h"
 #include "tool/common/output.h"
 #include "tool/common/source.h"
-#include "tool/common/sweep.h"
 #include "tool/common/tool.h"
 #include "view/inspect.h"
 

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/vec.h"
 #include "tool/common/args.h"
-#include "tool/common/fit.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
 #include "view/inspect.h"

@@ -5,9 +5,7 @@
 #include "base/cleanup.h"
 #include "base/store.h"
 #include "base/text.h"
-#include "catalog/scan/scan.h"
 #include "tool/strategy/strategy_command.h"
-#include "view/strategy_options.h"
 
 #include <sys/stat.h>
 
@@ -94,7 +92,7 @@ static int show_strategy(struct rfs_info_args *args, struct rfs_info_report *rep
     char summary[256];
     struct stat st;
     int rc = rfs_view_read_strategy(report->path, &strategy, err);
-    RFS_FREE char *below = rc ? rfs_scan_below(report->path) : NULL;
+    RFS_FREE char *below = rc ? rfs_inspect_below(report->path) : NULL;
 
     if (rc == -EINVAL && rfs_store_stat(report->path, &st) == 0 && S_ISDIR(st.st_mode))
         rc = rfs_fail(err, rc, RFS_IN(report->path),

@@ -7,8 +7,7 @@
 #include "tool/common/numbers.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
-#include "tool/common/sweep.h"
-#include "view/whole_tensors.h"
+#include "view/inspect.h"
 
 #include <math.h>
 

@@ -12,7 +12,7 @@
  */
 #pragma once
 
-#include "formats/index.h"
+#include "view/inspect.h"
 
 #define RFS_STATS_SIGN (UINT64_C(1) << 63)
 

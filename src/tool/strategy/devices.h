@@ -2,7 +2,7 @@
 /* What `reshard strategy show FILE NAME` prints: how the devices of each stage share a parameter. */
 #pragma once
 
-#include "tool/common/fit.h"
+#include "view/inspect.h"
 
 /* A parameter of a strategy. */
 struct rfs_devices {

@@ -5,7 +5,6 @@
 #include "base/cleanup.h"
 #include "base/path.h"
 #include "base/store.h"
-#include "formats/mindformers/mindformers.h"
 #include "layout/layout_rules.h"
 #include "layout/stages.h"
 #include "layout/strategy.h"
@@ -17,7 +16,7 @@
 #include "tool/common/source.h"
 #include "tool/common/tool.h"
 #include "tool/strategy/devices.h"
-#include "view/strategy_options.h"
+#include "view/inspect.h"
 
 #include <sys/stat.h>
 
@@ -61,7 +60,7 @@ static int open_tree(const char *path, const struct rfs_settings *options, struc
     if (rc || !path)
         return rc;
     rc = rfs_headers_open(&tree->source, path, err);
-    if (rc == 0 && rfs_catalog_has_parts(tree->source.catalog))
+    if (rc == 0 && rfs_inspect_has_parts(&tree->source))
         rc = rfs_fail(err, -EINVAL, RFS_IN(path), "a tree of MindSpore",
                       "hfai's parts are not cut by a strategy");
     if (rc)
@@ -348,75 +347,6 @@ static int merge_files(const struct request *request, struct rfs_error *err)
 
 RFS_CLEANUP_OF(free_rules, struct rfs_layout_rules *, rfs_layout_rules_free)
 
-static int add_axes(struct rfs_layout_builder *item, const struct rfs_mindformers_layout *layout)
-{
-    uint64_t entry = 0;
-    int rc = 0;
-
-    for (uint32_t i = 0; rc == 0 && i < layout->n_axes; i++) {
-        rc = rfs_layout_add_axis(item);
-        for (; rc == 0 && layout->n_dev > 0 && entry < layout->end[i]; entry++)
-            rc = rfs_layout_add_cut(item, layout->map[entry]);
-    }
-    return rc;
-}
-
-/* Fills in a layout; a tensor without one is whole in all devices. */
-static int fill(struct rfs_layout_builder *item, const struct rfs_mindformers_strategy *layouts,
-                const struct rfs_mindformers_layout *layout)
-{
-    int rc = layout->n_dev == 0 ? rfs_layout_add_dev(item, (int64_t)layouts->devices) : 0;
-
-    for (uint32_t i = 0; rc == 0 && i < layout->n_dev; i++)
-        rc = rfs_layout_add_dev(item, (int64_t)layout->dev[i]);
-    if (rc == 0)
-        rc = add_axes(item, layout);
-    return rc ? rc : rfs_layout_check(item);
-}
-
-static int add_held(struct rfs_strategy_builder *builder, struct rfs_layout_builder *item,
-                    const struct rfs_chunks *chunks, const struct rfs_mindformers_strategy *layouts,
-                    const struct rfs_mindformers_held *held)
-{
-    const char *name =
-        rfs_intern_text(chunks->tables->names, chunks->tensors.data[held->tensor].name);
-    uint32_t id;
-
-    rfs_layout_begin(item, name, strlen(name));
-    const int rc = fill(item, layouts, rfs_mindformers_layout_of(layouts, held->tensor));
-    if (rc)
-        return rc;
-    if (!rfs_strategy_builder_layout(builder, &item->layout, &id))
-        return rfs_fail_memory(item->err);
-    return rfs_strategy_builder_place(builder, name, strlen(name), held->stage, id, item->err);
-}
-
-/*
- * Makes the strategy of the training that saved the tree, which describes it. 0 with *out owned
- * by the caller, or -errno with *err filled.
- */
-static int derive(const struct tree *tree, const char *name, struct rfs_strategy **out,
-                  struct rfs_error *err)
-{
-    struct rfs_chunks *chunks = rfs_catalog_chunks(tree->source.catalog);
-    RFS_CLEANUP(rfs_mindformers_strategy_free) struct rfs_mindformers_strategy layouts = {0};
-    RFS_CLEANUP(rfs_layout_end) struct rfs_layout_builder item = {.file = name, .err = err};
-    RFS_CLEANUP(rfs_strategy_builder_cleanup) struct rfs_strategy_builder *builder = NULL;
-
-    if (!chunks || !rfs_mindformers_owns(chunks))
-        return rfs_fail(err, -EINVAL, RFS_IN(name), "--rules with --ranks",
-                        "only a Checkpoint 2.0 with metadata.json says which ranks held what");
-    int rc = rfs_mindformers_read_strategy(chunks, &layouts, err);
-    if (rc)
-        return rc;
-    builder = rfs_strategy_builder_new(name);
-    if (!builder)
-        return rfs_fail_memory(err);
-    for (size_t i = 0; rc == 0 && i < layouts.held.n; i++)
-        rc = add_held(builder, &item, chunks, &layouts, &layouts.held.data[i]);
-    return rc ? rc : rfs_strategy_builder_finish(builder, out, err);
-}
-
 /* What knows the number of a tensor's axes. */
 struct axes_known {
     const struct rfs_headers *headers;
@@ -484,7 +414,7 @@ static int make(const struct request *request, struct tree *tree,
     struct axes_known known = {&tree->headers, source};
     const struct rfs_strategy_doc_tensors tensors = {ndim_of, &known};
     int rc = rules ? list_names(&tree->headers, &names, &use.n, err)
-                   : derive(tree, request->tree, made, err);
+                   : rfs_inspect_derive(&tree->source, request->tree, made, err);
 
     use.names = names;
     if (rc == 0 && rules)

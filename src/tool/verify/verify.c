@@ -1,43 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command: its options, its steps, the manifest and the report. */
-#include "tool/verify/verify.h"
-
+/*
+ * `reshard verify`: a tree against its source, against a manifest, and against itself
+ * (view/verify.h). The command's options, the manifest and the report.
+ */
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/json_write.h"
 #include "base/text.h"
 #include "tool/common/command.h"
+#include "tool/common/manifest.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
 #include "tool/common/tool.h"
-#include "view/internal.h"
-#include "view/view_options.h"
+#include "view/inspect.h"
 
 #include <sys/stat.h>
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
+struct request {
+    const char *tree;
+    const char *against;                     /* NULL: no source */
+    struct rfs_settings tree_view, src_view; /* options of views; owned, as names */
+    char *names;          /* the file of names= among the options that made the tree, or NULL */
+    bool described;       /* the tree was made by an option view whose files describe their cuts */
+    const char *manifest; /* NULL: none */
+    struct rfs_globs globs;
+    bool write, no_replicas, list, json;
+    unsigned threads;
+    /* The views as they were given: -s and -d, NULL: none; -o and --tree-options. */
+    struct {
+        const char *strategy[2];
+        struct rfs_settings view, tree_view;
+    } given;
+};
+
+/* A run of the command. */
+struct run {
+    struct request *options;
+    struct rfs_verify verify;
+    struct rfs_manifest sums; /* sums of the manifest, if it exists */
+    bool has_sums;
+};
+
 const struct rfs_argument arguments[] = {
-    RFS_ARG_OPERAND("TREE", struct rfs_verify_options, tree, "--against SRC for the source"),
-    RFS_ARG_TEXT("against", "SRC", struct rfs_verify_options, against, "the source of TREE"),
-    RFS_ARG_FILE('s', struct rfs_verify_options, given.strategy[0], NULL),
-    RFS_ARG_FILE('d', struct rfs_verify_options, given.strategy[1],
+    RFS_ARG_OPERAND("TREE", struct request, tree, "--against SRC for the source"),
+    RFS_ARG_TEXT("against", "SRC", struct request, against, "the source of TREE"),
+    RFS_ARG_FILE('s', struct request, given.strategy[0], NULL),
+    RFS_ARG_FILE('d', struct request, given.strategy[1],
                  "the strategies of SRC and of TREE; -s alone: of TREE"),
-    RFS_ARG_VIEW('o', "OPTION,…", NULL, struct rfs_verify_options, given.view,
+    RFS_ARG_VIEW('o', "OPTION,…", NULL, struct request, given.view,
                  "the options that TREE was mounted or exported with"),
-    RFS_ARG_VIEW_NAMED("tree-options", "OPTION,…", NULL, struct rfs_verify_options, given.tree_view,
+    RFS_ARG_VIEW_NAMED("tree-options", "OPTION,…", NULL, struct request, given.tree_view,
                        "options to read TREE by"),
-    RFS_ARG_TEXT("manifest", "FILE", struct rfs_verify_options, manifest,
+    RFS_ARG_TEXT("manifest", "FILE", struct request, manifest,
                  "compare with the checksums in FILE; if missing, write it"),
-    RFS_ARG_FLAG("write", struct rfs_verify_options, write, "write it in any case"),
-    RFS_ARG_FLAG("no-replicas", struct rfs_verify_options, no_replicas,
+    RFS_ARG_FLAG("write", struct request, write, "write it in any case"),
+    RFS_ARG_FLAG("no-replicas", struct request, no_replicas,
                  "read one copy of slices that several ranks have"),
-    RFS_ARG_TEXTS("name", "GLOB", struct rfs_verify_options, globs,
+    RFS_ARG_TEXTS("name", "GLOB", struct request, globs,
                   "only these tensors; may be given several times"),
-    RFS_ARG_FLAG("list", struct rfs_verify_options, list,
-                 "show the XXH3-128 of each tensor as a whole"),
-    RFS_ARG_THREADS("threads", struct rfs_verify_options, threads),
-    RFS_ARG_FLAG("json", struct rfs_verify_options, json, "for scripts"),
+    RFS_ARG_FLAG("list", struct request, list, "show the XXH3-128 of each tensor as a whole"),
+    RFS_ARG_THREADS("threads", struct request, threads),
+    RFS_ARG_FLAG("json", struct request, json, "for scripts"),
     {0},
 };
 
@@ -51,7 +76,7 @@ static int add_option(struct rfs_settings *view, const char *name, const char *v
  * Adds what the tree is read by: the destination's strategy, that of -d or of -o. What view=dcp and
  * view=mindformers make describes its own cuts, and takes none.
  */
-static int add_destination(struct rfs_verify_options *out, struct rfs_error *err)
+static int add_destination(struct request *out, struct rfs_error *err)
 {
     struct rfs_settings *tree = &out->tree_view;
     const char *dst = out->given.strategy[1];
@@ -74,7 +99,7 @@ static int add_destination(struct rfs_verify_options *out, struct rfs_error *err
 }
 
 /* Makes the options of both views. */
-static int make_views(struct rfs_verify_options *out, struct rfs_error *err)
+static int make_views(struct request *out, struct rfs_error *err)
 {
     const char *const *strategy = out->given.strategy;
     /* Headers of the tree are read, whatever an earlier view has kept of them. */
@@ -93,7 +118,7 @@ static int make_views(struct rfs_verify_options *out, struct rfs_error *err)
             ?: rfs_tool_share_store(&out->src_view, &out->tree_view);
 }
 
-static int check_options(const struct rfs_verify_options *options, struct rfs_error *err)
+static int check_options(const struct request *options, struct rfs_error *err)
 {
     if (!options->tree)
         return rfs_fail_usage(err, "reshard verify TREE --against SRC",
@@ -112,14 +137,14 @@ static int check_options(const struct rfs_verify_options *options, struct rfs_er
 /*
  * Makes the views' options, and checks all. 0, or -errno with *err filled; to be freed in any case.
  */
-static int settle(struct rfs_verify_options *options, struct rfs_error *err)
+static int settle(struct request *options, struct rfs_error *err)
 {
     const int rc = make_views(options, err);
 
     return rc == -ENOMEM ? rfs_fail_memory(err) : rc ? rc : check_options(options, err);
 }
 
-static void free_views(struct rfs_verify_options *options)
+static void free_views(struct request *options)
 {
     rfs_settings_free(&options->tree_view);
     rfs_settings_free(&options->src_view);
@@ -166,23 +191,23 @@ static const char *show_index(const struct rfs_type *type, uint64_t at, char out
 }
 
 /* Returns whether a difference is at a byte of the whole tensor, not of one rank's value. */
-static bool is_of_whole(const struct rfs_verify *verify, const struct rfs_whole_tensor *tensor)
+static bool is_of_whole(const struct run *run, const struct rfs_whole_tensor *tensor)
 {
     return tensor && tensor->type->kind == RFS_TENSOR &&
-           (tensor->own || !verify->items[tensor - verify->tree.tensors].by_rank);
+           (tensor->own || !run->verify.items[tensor - run->verify.tree.tensors].by_rank);
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */
 
-static void print_position(const struct rfs_verify *verify, const struct rfs_finding *finding)
+static void print_position(const struct run *run, const struct rfs_finding *finding)
 {
     const struct rfs_whole_tensor *tensor =
-        finding->name ? rfs_whole_find(&verify->tree, finding->name) : NULL;
+        finding->name ? rfs_whole_find(&run->verify.tree, finding->name) : NULL;
     char index[RFS_SHAPE_TEXT];
 
     if (!finding->file)
         return;
-    if (is_of_whole(verify, tensor) && tensor->type->ndim > 0 && !tensor->own)
+    if (is_of_whole(run, tensor) && tensor->type->ndim > 0 && !tensor->own)
         printf(", first at %s", show_index(tensor->type, finding->at, index));
     fputs(", ", stdout);
     rfs_text_put(stdout, finding->file);
@@ -214,12 +239,11 @@ static void print_note(const struct rfs_finding *finding, const char *ranks, boo
                ranks, many ? "have" : "has");
 }
 
-static int print_group(const struct rfs_verify *verify, size_t first, size_t end,
-                       struct rfs_error *err)
+static int print_group(const struct run *run, size_t first, size_t end, struct rfs_error *err)
 {
-    const struct rfs_finding *finding = &verify->findings.list.data[first];
+    const struct rfs_finding *finding = &run->verify.findings.list.data[first];
     const bool said = finding->kind == RFS_FOUND_MANIFEST || finding->kind == RFS_FOUND_VALUE;
-    RFS_FREE char *ranks = rfs_findings_ranks(&verify->findings, first, end);
+    RFS_FREE char *ranks = rfs_findings_ranks(&run->verify.findings, first, end);
 
     if (!ranks)
         return rfs_fail_memory(err);
@@ -246,14 +270,14 @@ static int print_group(const struct rfs_verify *verify, size_t first, size_t end
         fputs(": ", stdout);
         rfs_text_put(stdout, finding->detail);
     }
-    print_position(verify, finding);
+    print_position(run, finding);
     putchar('\n');
     return 0;
 }
 
-static size_t count_tensors(const struct rfs_verify *verify)
+static size_t count_tensors(const struct run *run)
 {
-    const struct rfs_findings *findings = &verify->findings;
+    const struct rfs_findings *findings = &run->verify.findings;
     const char *last = NULL;
     size_t n = 0;
 
@@ -268,27 +292,27 @@ static size_t count_tensors(const struct rfs_verify *verify)
     return n;
 }
 
-static size_t count_kind(const struct rfs_verify *verify, enum rfs_finding_kind kind)
+static size_t count_kind(const struct run *run, enum rfs_finding_kind kind)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < verify->findings.list.n; i++)
-        n += verify->findings.list.data[i].kind == kind;
+    for (size_t i = 0; i < run->verify.findings.list.n; i++)
+        n += run->verify.findings.list.data[i].kind == kind;
     return n;
 }
 
 /* Prints the number of faults: "2 tensors, 1 rank". */
-static void print_counts(const struct rfs_verify *verify)
+static void print_counts(const struct run *run)
 {
     const struct {
         size_t n;
         const char *what, *whose;
     } counts[] = {
-        {count_tensors(verify), "tensor", ""},
-        {count_kind(verify, RFS_FOUND_RANK), "rank", ""},
-        {count_kind(verify, RFS_FOUND_SOURCE_RANK), "rank", " of the source"},
-        {count_kind(verify, RFS_FOUND_VALUE), "value", ""},
-        {count_kind(verify, RFS_FOUND_FRAME) + count_kind(verify, RFS_FOUND_FILE), "file", ""},
+        {count_tensors(run), "tensor", ""},
+        {count_kind(run, RFS_FOUND_RANK), "rank", ""},
+        {count_kind(run, RFS_FOUND_SOURCE_RANK), "rank", " of the source"},
+        {count_kind(run, RFS_FOUND_VALUE), "value", ""},
+        {count_kind(run, RFS_FOUND_FRAME) + count_kind(run, RFS_FOUND_FILE), "file", ""},
     };
     const char *comma = "";
 
@@ -303,72 +327,72 @@ static void print_counts(const struct rfs_verify *verify)
     putchar('\n');
 }
 
-static void print_values(const struct rfs_verify *verify)
+static void print_values(const struct run *run)
 {
-    if (verify->values > 0)
-        printf(", with %zu value%s", verify->values, verify->values == 1 ? "" : "s");
+    if (run->verify.values > 0)
+        printf(", with %zu value%s", run->verify.values, run->verify.values == 1 ? "" : "s");
 }
 
-static void print_summary(const struct rfs_verify *verify, bool fault)
+static void print_summary(const struct run *run, bool fault)
 {
-    const struct rfs_verify_options *options = verify->options;
+    const struct request *options = run->options;
     char shown[RFS_TEXT_AMOUNT];
-    const size_t n = verify->tree.n + verify->n_lost;
+    const size_t n = run->verify.tree.n + run->verify.n_lost;
     uint64_t bytes = 0;
 
     for (size_t i = 0; i < n; i++)
-        bytes += verify->items[i].tree->type->bytes;
+        bytes += run->verify.items[i].tree->type->bytes;
     rfs_text_put(stdout, options->tree);
     printf(": %zu tensor%s, %s: ", n, n == 1 ? "" : "s", rfs_text_amount(bytes, shown));
     if (fault) {
-        print_counts(verify);
+        print_counts(run);
         return;
     }
     const char *comma = "";
     if (options->against) {
         fputs("the same as ", stdout);
         rfs_text_put(stdout, options->against);
-        print_values(verify);
+        print_values(run);
         comma = ", ";
     }
     if (options->manifest) {
-        printf("%s%s ", comma, verify->has_sums ? "as in" : "written down in");
+        printf("%s%s ", comma, run->has_sums ? "as in" : "written down in");
         rfs_text_put(stdout, options->manifest);
         comma = ", ";
     }
-    if (verify->tree.ranks > 1 && !options->no_replicas)
-        printf("%sall %" PRIu32 " ranks %s", comma, verify->tree.ranks,
-               verify->findings.list.n > 0 ? "read" : "agree");
+    if (run->verify.tree.ranks > 1 && !options->no_replicas)
+        printf("%sall %" PRIu32 " ranks %s", comma, run->verify.tree.ranks,
+               run->verify.findings.list.n > 0 ? "read" : "agree");
     else if (!*comma) {
         fputs("all could be read", stdout);
-        print_values(verify);
+        print_values(run);
     }
     putchar('\n');
 }
 
-static int print_text_report(const struct rfs_verify *verify, bool fault, struct rfs_error *err)
+static int print_text_report(const struct run *run, bool fault, struct rfs_error *err)
 {
-    const struct rfs_findings *findings = &verify->findings;
+    const struct rfs_findings *findings = &run->verify.findings;
     char hash[RFS_HASH_TEXT];
 
-    for (size_t i = 0; verify->options->list && i < verify->tree.n; i++) {
-        printf("%s  ", rfs_hash_text(verify->items[i].hash, hash));
-        rfs_text_put(stdout, verify->items[i].tree->name);
+    for (size_t i = 0; run->options->list && i < run->verify.tree.n; i++) {
+        printf("%s  ", rfs_hash_text(run->verify.items[i].hash, hash));
+        rfs_text_put(stdout, run->verify.items[i].tree->name);
         putchar('\n');
     }
     for (size_t i = 0, end; i < findings->list.n; i = end) {
         end = rfs_findings_group(findings, i);
-        const int rc = print_group(verify, i, end, err);
+        const int rc = print_group(run, i, end, err);
         if (rc)
             return rc;
     }
-    print_summary(verify, fault);
+    print_summary(run, fault);
     return 0;
 }
 
 /* ---- for scripts ----------------------------------------------------------------------------- */
 
-static void put_tensor(struct rfs_json_write *json, const struct rfs_verify *verify,
+static void put_tensor(struct rfs_json_write *json, const struct run *run,
                        const struct rfs_verify_item *item)
 {
     const struct rfs_type *type = item->tree->type;
@@ -382,15 +406,15 @@ static void put_tensor(struct rfs_json_write *json, const struct rfs_verify *ver
     rfs_json_put_u64(json, "bytes", type->bytes);
     rfs_json_put_bool(json, "rank_own", item->tree->own);
     rfs_json_put_text(json, "xxh3_128", rfs_hash_text(item->hash, hash));
-    rfs_json_put_bool(json, "equal", !rfs_findings_fault(&verify->findings, item->tree->name));
+    rfs_json_put_bool(json, "equal", !rfs_findings_fault(&run->verify.findings, item->tree->name));
     rfs_json_end(json);
 }
 
-static void put_finding(struct rfs_json_write *json, const struct rfs_verify *verify,
+static void put_finding(struct rfs_json_write *json, const struct run *run,
                         const struct rfs_finding *finding)
 {
     const struct rfs_whole_tensor *tensor =
-        finding->name ? rfs_whole_find(&verify->tree, finding->name) : NULL;
+        finding->name ? rfs_whole_find(&run->verify.tree, finding->name) : NULL;
     char index[RFS_SHAPE_TEXT];
 
     rfs_json_break(json);
@@ -405,50 +429,50 @@ static void put_finding(struct rfs_json_write *json, const struct rfs_verify *ve
     rfs_json_put_text(json, "file", finding->file);
     if (finding->file)
         rfs_json_put_u64(json, "offset", finding->offset);
-    if (finding->file && is_of_whole(verify, tensor))
+    if (finding->file && is_of_whole(run, tensor))
         rfs_json_print(json, "index", "%s", show_index(tensor->type, finding->at, index));
     rfs_json_end(json);
 }
 
 /* Writes the faults, or the notes. */
-static void put_findings(struct rfs_json_write *json, const struct rfs_verify *verify,
-                         const char *key, bool notes)
+static void put_findings(struct rfs_json_write *json, const struct run *run, const char *key,
+                         bool notes)
 {
     rfs_json_break(json);
     rfs_json_array(json, key, RFS_JSON_TIGHT);
-    for (size_t i = 0; i < verify->findings.list.n; i++)
-        if (rfs_finding_is_fault(verify->findings.list.data[i].kind) != notes)
-            put_finding(json, verify, &verify->findings.list.data[i]);
+    for (size_t i = 0; i < run->verify.findings.list.n; i++)
+        if (rfs_finding_is_fault(run->verify.findings.list.data[i].kind) != notes)
+            put_finding(json, run, &run->verify.findings.list.data[i]);
     rfs_json_end(json);
 }
 
-static void print_json(const struct rfs_verify *verify, bool fault)
+static void print_json(const struct run *run, bool fault)
 {
     struct rfs_json_write json = {.file = stdout};
 
     rfs_json_object(&json, NULL, RFS_JSON_TIGHT);
-    rfs_json_put_text(&json, "tree", verify->options->tree);
-    rfs_json_put_text(&json, "against", verify->options->against);
-    rfs_json_put_text(&json, "manifest", verify->options->manifest);
+    rfs_json_put_text(&json, "tree", run->options->tree);
+    rfs_json_put_text(&json, "against", run->options->against);
+    rfs_json_put_text(&json, "manifest", run->options->manifest);
     rfs_json_put_bool(&json, "equal", !fault);
     rfs_json_break(&json);
     rfs_json_array(&json, "tensors", RFS_JSON_TIGHT);
-    for (size_t i = 0; i < verify->tree.n; i++)
-        put_tensor(&json, verify, &verify->items[i]);
+    for (size_t i = 0; i < run->verify.tree.n; i++)
+        put_tensor(&json, run, &run->verify.items[i]);
     rfs_json_end(&json);
-    put_findings(&json, verify, "differences", false);
-    put_findings(&json, verify, "notes", true);
+    put_findings(&json, run, "differences", false);
+    put_findings(&json, run, "notes", true);
     rfs_json_finish(&json);
 }
 
 /* Prints to the standard output. 0, or -ENOMEM with *err filled. */
-static int print_report(struct rfs_verify *verify, struct rfs_error *err)
+static int print_report(struct run *run, struct rfs_error *err)
 {
-    const bool fault = rfs_findings_fault(&verify->findings, NULL);
+    const bool fault = rfs_findings_fault(&run->verify.findings, NULL);
 
-    if (!verify->options->json)
-        return print_text_report(verify, fault, err);
-    print_json(verify, fault);
+    if (!run->options->json)
+        return print_text_report(run, fault, err);
+    print_json(run, fault);
     return 0;
 }
 
@@ -462,44 +486,44 @@ static bool is_there(const char *path)
 }
 
 /* Reads the manifest, before anything else, so that a wrong file does not cost an hour. */
-static int load_sums(struct rfs_verify *verify, struct rfs_error *err)
+static int load_sums(struct run *run, struct rfs_error *err)
 {
-    const struct rfs_verify_options *options = verify->options;
+    const struct request *options = run->options;
 
-    if (rfs_manifest_init(&verify->sums, RFS_MANIFEST_TENSORS))
+    if (rfs_manifest_init(&run->sums, RFS_MANIFEST_TENSORS))
         return rfs_fail_memory(err);
     if (!options->manifest || options->write || !is_there(options->manifest))
         return 0;
-    verify->has_sums = true;
-    return rfs_manifest_read(options->manifest, &verify->sums, err);
+    run->has_sums = true;
+    return rfs_manifest_read(options->manifest, &run->sums, err);
 }
 
-static void find_sum(struct rfs_verify *verify, const char *name, const char *detail)
+static void find_sum(struct run *run, const char *name, const char *detail)
 {
-    rfs_findings_add_plain(&verify->findings, RFS_FOUND_MANIFEST, name, RFS_NO_RANK, detail);
+    rfs_findings_add_plain(&run->verify.findings, RFS_FOUND_MANIFEST, name, RFS_NO_RANK, detail);
 }
 
-static void check_sums(struct rfs_verify *verify)
+static void check_sums(struct run *run)
 {
-    const struct rfs_manifest *sums = &verify->sums;
+    const struct rfs_manifest *sums = &run->sums;
 
-    for (size_t i = 0; i < verify->tree.n; i++) {
-        const struct rfs_verify_item *item = &verify->items[i];
+    for (size_t i = 0; i < run->verify.tree.n; i++) {
+        const struct rfs_verify_item *item = &run->verify.items[i];
         struct rfs_manifest_entry *entry = rfs_manifest_find(sums, item->tree->name);
         if (entry)
             entry->met = true;
         if (!entry)
-            find_sum(verify, item->tree->name, "is not in the manifest");
+            find_sum(run, item->tree->name, "is not in the manifest");
         else if (!rfs_manifest_fits(sums, entry, item->tree->type))
-            find_sum(verify, item->tree->name, "has another dtype or shape in the manifest");
+            find_sum(run, item->tree->name, "has another dtype or shape in the manifest");
         else if (!rfs_hash_equal(entry->hash, item->hash))
-            find_sum(verify, item->tree->name, "has other bytes than the manifest says");
+            find_sum(run, item->tree->name, "has other bytes than the manifest says");
     }
     for (uint32_t i = 0; i < sums->entries.n; i++)
         if (!sums->entries.data[i].met &&
-            !rfs_whole_lacks(&verify->tree, rfs_intern_text(sums->names, i)) &&
-            rfs_globs_match(&verify->options->globs, rfs_intern_text(sums->names, i)))
-            find_sum(verify, rfs_intern_text(sums->names, i),
+            !rfs_whole_lacks(&run->verify.tree, rfs_intern_text(sums->names, i)) &&
+            rfs_globs_match(&run->options->globs, rfs_intern_text(sums->names, i)))
+            find_sum(run, rfs_intern_text(sums->names, i),
                      "is in the manifest, and not in the tree");
 }
 
@@ -518,28 +542,28 @@ static int save_sums(const struct rfs_manifest *sums, const char *path, struct r
 }
 
 /* Writes the manifest; the tree has no faults. */
-static int write_sums(struct rfs_verify *verify, struct rfs_error *err)
+static int write_sums(struct run *run, struct rfs_error *err)
 {
-    for (size_t i = 0; i < verify->tree.n; i++) {
-        const struct rfs_verify_item *item = &verify->items[i];
+    for (size_t i = 0; i < run->verify.tree.n; i++) {
+        const struct rfs_verify_item *item = &run->verify.items[i];
         const int rc =
-            rfs_manifest_put_tensor(&verify->sums, item->tree->name, item->tree->type, item->hash);
+            rfs_manifest_put_tensor(&run->sums, item->tree->name, item->tree->type, item->hash);
         if (rc == -EEXIST)
-            return rfs_fail(err, rc, RFS_OF(verify->tree.path, item->tree->name),
+            return rfs_fail(err, rc, RFS_OF(run->verify.tree.path, item->tree->name),
                             "verify without --manifest",
                             "another name looks the same once it is printable");
         if (rc)
             return rfs_fail_memory(err);
     }
-    return save_sums(&verify->sums, verify->options->manifest, err);
+    return save_sums(&run->sums, run->options->manifest, err);
 }
 
-static int do_manifest(struct rfs_verify *verify, struct rfs_error *err)
+static int do_manifest(struct run *run, struct rfs_error *err)
 {
-    if (verify->has_sums)
-        check_sums(verify);
-    else if (verify->options->manifest && !rfs_findings_fault(&verify->findings, NULL))
-        return write_sums(verify, err);
+    if (run->has_sums)
+        check_sums(run);
+    else if (run->options->manifest && !rfs_findings_fault(&run->verify.findings, NULL))
+        return write_sums(run, err);
     return 0;
 }
 
@@ -556,94 +580,113 @@ static void name_view(struct rfs_error *err)
                        "TREE describes its own cuts, and takes no strategy but by its view");
 }
 
-static int open_all(struct rfs_verify *verify, struct rfs_error *err)
+static int open_all(struct run *run, struct rfs_error *err)
 {
-    struct rfs_verify_options *options = verify->options;
+    struct request *options = run->options;
     struct rfs_globs *globs = &options->globs;
     const struct rfs_view_how of_tree = {.late = true, .names = options->names};
     const struct rfs_view_how of_src = {.late = true};
-    int rc = rfs_tool_tensors(options->tree, &options->tree_view, globs, &of_tree, &verify->tree,
-                              NULL, err);
+    int rc = rfs_tool_tensors(options->tree, &options->tree_view, globs, &of_tree,
+                              &run->verify.tree, NULL, err);
 
     rfs_tool_name_strategy(options->against ? "-d" : "-s", err);
     if (rc && options->against)
         name_view(err);
     if (rc == 0 && options->against)
-        rc = rfs_tool_tensors(options->against, &options->src_view, globs, &of_src, &verify->src,
-                              options->described ? &verify->cut : &verify->shown, err);
-    if (rc == 0 && verify->cut.view)
-        rc = rfs_whole_describe(&verify->src, &verify->cut, err);
+        rc =
+            rfs_tool_tensors(options->against, &options->src_view, globs, &of_src, &run->verify.src,
+                             options->described ? &run->verify.cut : &run->verify.shown, err);
+    if (rc == 0 && run->verify.cut.view)
+        rc = rfs_whole_describe(&run->verify.src, &run->verify.cut, err);
     rfs_tool_name_strategy("-s", err);
-    const char *parts = rc == 0 ? rfs_whole_match(&verify->tree, &verify->src) : NULL;
+    const char *parts = rc == 0 ? rfs_whole_match(&run->verify.tree, &run->verify.src) : NULL;
     if (parts)
-        rfs_findings_add_plain(&verify->findings, RFS_FOUND_MODELS, NULL, RFS_NO_RANK, parts);
-    for (uint32_t i = 0; i < verify->sums.entries.n; i++)
-        rfs_globs_take(globs, rfs_intern_text(verify->sums.names, i));
+        rfs_findings_add_plain(&run->verify.findings, RFS_FOUND_MODELS, NULL, RFS_NO_RANK, parts);
+    for (uint32_t i = 0; i < run->sums.entries.n; i++)
+        rfs_globs_take(globs, rfs_intern_text(run->sums.names, i));
     return rc ? rc : rfs_globs_check(globs, err);
 }
 
 /*
  * Returns whether hfai's parts, which could not be opened, are bad; not after a mistake of usage.
  */
-static bool has_bad_parts(struct rfs_verify *verify, int rc, const struct rfs_error *err)
+static bool has_bad_parts(struct run *run, int rc, const struct rfs_error *err)
 {
-    const struct rfs_verify_options *options = verify->options;
+    const struct request *options = run->options;
 
-    if (rc == -ENOMEM || rc == -EINTR || err->usage || verify->src.view)
+    if (rc == -ENOMEM || rc == -EINTR || err->usage || run->verify.src.view)
         return false;
-    const bool of_source = verify->tree.view != NULL;
-    rfs_whole_close(&verify->tree); /* nothing of it is compared */
-    return of_source ? rfs_verify_parts(verify, options->against, RFS_FOUND_SOURCE_RANK)
-                     : rfs_verify_parts(verify, options->tree, RFS_FOUND_RANK);
+    const bool of_source = run->verify.tree.view != NULL;
+    rfs_whole_close(&run->verify.tree); /* nothing of it is compared */
+    return of_source ? rfs_verify_parts(&run->verify, options->against, RFS_FOUND_SOURCE_RANK)
+                     : rfs_verify_parts(&run->verify, options->tree, RFS_FOUND_RANK);
 }
 
-static int compare_all(struct rfs_verify *verify, struct rfs_error *err)
+static int compare_all(struct run *run, struct rfs_error *err)
 {
-    const int rc = rfs_verify_tensors(verify, err) ?: rfs_verify_files(verify, err);
+    const int rc = rfs_verify_tensors(&run->verify, err) ?: rfs_verify_files(&run->verify, err);
 
-    return rc ? rc : do_manifest(verify, err);
+    return rc ? rc : do_manifest(run, err);
 }
 
-static int do_all(struct rfs_verify *verify, struct rfs_error *err)
+static int do_all(struct run *run, struct rfs_error *err)
 {
-    int rc = load_sums(verify, err);
+    int rc = load_sums(run, err);
 
     if (rc)
         return rc;
-    rc = open_all(verify, err);
+    rc = open_all(run, err);
     if (rc == 0)
-        rc = compare_all(verify, err);
-    else if (has_bad_parts(verify, rc, err))
+        rc = compare_all(run, err);
+    else if (has_bad_parts(run, rc, err))
         rc = 0;
-    if (rc == 0 && verify->findings.failed)
+    if (rc == 0 && run->verify.findings.failed)
         rc = rfs_fail_memory(err);
     if (rc)
         return rc;
-    rfs_findings_sort(&verify->findings);
-    return print_report(verify, err);
+    rfs_findings_sort(&run->verify.findings);
+    return print_report(run, err);
+}
+
+static bool match(const void *globs, const char *name)
+{
+    return rfs_globs_match(globs, name);
+}
+
+static void warn(const char *line)
+{
+    rfs_tool_warn(line, NULL);
 }
 
 static int run(void *request, struct rfs_error *err)
 {
-    struct rfs_verify_options *options = request;
-    struct rfs_verify verify = {.options = options};
+    struct request *options = request;
+    struct run run = {.options = options,
+                      .verify.wishes = {.match = match,
+                                        .match_ctx = &options->globs,
+                                        .some = options->globs.n > 0,
+                                        .has_sums = options->manifest != NULL,
+                                        .no_replicas = options->no_replicas,
+                                        .threads = options->threads,
+                                        .warn = warn}};
+    struct rfs_verify *verify = &run.verify;
     int rc = settle(options, err);
 
-    rfs_progress_init(&verify.progress, false);
-    if (rfs_findings_init(&verify.findings) && rc == 0)
+    rfs_progress_init(&verify->progress, false);
+    if (rfs_findings_init(&verify->findings) && rc == 0)
         rc = rfs_fail_memory(err);
     if (rc == 0)
-        rc = do_all(&verify, err);
-    const bool fault = rc == 0 && rfs_findings_fault(&verify.findings, NULL);
-    rfs_progress_destroy(&verify.progress);
-    free(verify.items);
-    free(verify.lost);
-    rfs_findings_free(&verify.findings);
-    rfs_manifest_free(&verify.sums);
-    rfs_whole_close(&verify.shown);
-    rfs_whole_close(&verify.cut);
-    rfs_whole_close(&verify.src);
-    rfs_whole_close(&verify.tree);
+        rc = do_all(&run, err);
+    const bool fault = rc == 0 && rfs_findings_fault(&verify->findings, NULL);
+    rfs_progress_destroy(&verify->progress);
+    free(verify->items);
+    free(verify->lost);
+    rfs_findings_free(&verify->findings);
+    rfs_manifest_free(&run.sums);
+    rfs_whole_close(&verify->shown);
+    rfs_whole_close(&verify->cut);
+    rfs_whole_close(&verify->src);
+    rfs_whole_close(&verify->tree);
     free_views(options);
     return rc ? rc : fault ? RFS_EXIT_INPUT : RFS_EXIT_OK;
 }
@@ -655,6 +698,6 @@ const struct rfs_command rfs_command_verify = {
     .summary = "proves that a mount, an export or a tree equals its source",
     .arguments = arguments,
     .after = "\nExit status: 0 all is right, 1 something differs or is damaged, 2 wrong usage.\n",
-    .request_bytes = sizeof(struct rfs_verify_options),
+    .request_bytes = sizeof(struct request),
     .run = run,
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/common/fit.h"
+#include "view/fit.h"
 
 #include "base/cleanup.h"
 #include "base/text.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/common/turns.h"
+#include "base/turns.h"
 
 #include "base/pool.h"
 

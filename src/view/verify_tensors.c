@@ -3,12 +3,12 @@
  * The tensors of the tree: which each rank lists, which are incomplete for want of a rank, and
  * their bytes, against those of the source, and those of the other ranks that hold copies.
  */
-#include "tool/verify/verify.h"
+#include "view/verify.h"
 
 #include "base/checked.h"
 #include "base/pool.h"
-#include "tool/common/sweep.h"
 #include "view/internal.h"
+#include "view/sweep.h"
 
 #define MOST_RUNS 4096 /* differing runs of a piece that are looked up */
 
@@ -17,6 +17,11 @@ static int cannot_read(const struct rfs_whole *whole, const struct rfs_whole_ten
 {
     return rfs_fail(err, rc, RFS_OF(whole->path, tensor->name), NULL, "cannot be read: %s",
                     strerror(-rc));
+}
+
+static bool takes(const struct rfs_verify *verify, const char *name)
+{
+    return verify->wishes.match(verify->wishes.match_ctx, name);
 }
 
 /* ---- differences ----------------------------------------------------------------------------- */
@@ -141,7 +146,7 @@ static void check_target(struct listing *listing, const struct rfs_target *targe
 
     if (entry)
         listing->met[entry - listing->index->entries] = true;
-    if (!rfs_globs_match(&verify->options->globs, name))
+    if (!takes(verify, name))
         return;
     /*
      * MindSpore saves no tensor without bytes, and parameters that other ranks keep may have been
@@ -172,8 +177,7 @@ static int check_listing(struct listing *listing, struct rfs_error *err)
         check_target(listing, &listing->params->targets[i]);
     for (size_t i = 0; i < listing->index->n; i++) {
         const char *name = rfs_catalog_name(verify->tree.catalog, listing->index->entries[i].name);
-        if (!listing->met[i] && !rfs_whole_lacks(&verify->shown, name) &&
-            rfs_globs_match(&verify->options->globs, name))
+        if (!listing->met[i] && !rfs_whole_lacks(&verify->shown, name) && takes(verify, name))
             find_in_rank(listing, RFS_FOUND_EXTRA, name, NULL);
     }
     free(listing->met);
@@ -272,21 +276,21 @@ static void check_source(struct rfs_verify *verify, const struct rfs_whole *sour
     }
     uint32_t at = 0;
     for (const char *name; (name = rfs_whole_lost(source, &at, &rank));)
-        if (rfs_globs_match(&verify->options->globs, name))
+        if (takes(verify, name))
             find_lost(verify, RFS_FOUND_UNCOMPARED, name, source, rank);
 }
 
 static void check_tree(struct rfs_verify *verify)
 {
     static const struct rfs_target as_it_is;
-    const bool logged = !verify->shown.view || verify->options->manifest;
+    const bool logged = !verify->shown.view || verify->wishes.has_sums;
     uint32_t at = 0;
     uint32_t rank;
 
     for (const char *name; (name = rfs_whole_lost(&verify->tree, &at, &rank));) {
         const struct rfs_whole_tensor *src =
             verify->shown.view ? rfs_whole_find(&verify->src, name) : NULL;
-        if (!rfs_globs_match(&verify->options->globs, name))
+        if (!takes(verify, name))
             continue;
         if (logged)
             find_lost(verify, RFS_FOUND_PARTIAL, name, &verify->tree, rank);
@@ -623,7 +627,7 @@ static int check_piece(void *ctx, struct rfs_sweep_worker *worker,
         compare_bytes(verify, item->tree, &worker->slice[0], RFS_FOUND_BYTES, piece->begin,
                       worker->bytes[0], worker->bytes[1], (size_t)piece->n);
     }
-    return verify->options->no_replicas || verify->tree.parts
+    return verify->wishes.no_replicas || verify->tree.parts
                ? 0
                : check_copies(verify, worker, item->tree, piece, &reference, err);
 }
@@ -660,7 +664,7 @@ static bool has_all_copies(const struct rfs_verify *verify, const struct rfs_who
     struct rfs_slice slice = {0};
     bool all = true;
 
-    if (!verify->damaged || verify->options->no_replicas)
+    if (!verify->damaged || verify->wishes.no_replicas)
         return true;
     for (uint32_t stage = 0; all && stage < verify->tree.stages; stage++) {
         struct rfs_target twin;
@@ -774,7 +778,7 @@ static int check_content(struct rfs_verify *verify, struct rfs_error *err)
             !rfs_whole_lacks(&verify->tree, verify->src.tensors[i].name))
             rfs_findings_add_plain(&verify->findings, RFS_FOUND_MISSING,
                                    verify->src.tensors[i].name, RFS_NO_RANK, NULL);
-    int rc = rfs_sweep_run(&sweep, verify->options->threads, err);
+    int rc = rfs_sweep_run(&sweep, verify->wishes.threads, err);
     if (rc == 0 && verify->shown.view && verify->findings.list.n > 0)
         rc = recheck(verify, &sweep, err);
     for (size_t i = 0; i < verify->tree.n; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `reshard verify`: a tree against its source, against a manifest, and against itself. The steps:
+ * A tree, compared with its source and with itself. The steps:
  *
  *     ranks     index every rank of the tree; compare their lists with the source's view
  *     lost      which tensors of the tree, or of the source, are incomplete for want of a rank
@@ -9,33 +9,25 @@
  *     objects   values of a torch.distributed.checkpoint that are not tensors, against the source's
  *     frames    the rest of the files, against those that the view of the source would show
  *     values    values of hfai's parts that are not tensors, against the source's
- *     manifest  the checksums against it, or into it
  *
  * Memory: 12 MiB a thread, the views' caches, 56 bytes a tensor, and the findings.
  */
 #pragma once
 
+#include "base/hash.h"
 #include "base/progress.h"
-#include "tool/common/args.h"
-#include "tool/common/manifest.h"
-#include "tool/verify/findings.h"
+#include "view/findings.h"
 #include "view/whole_tensors.h"
 
-struct rfs_verify_options {
-    const char *tree;
-    const char *against;                     /* NULL: no source */
-    struct rfs_settings tree_view, src_view; /* options of views; owned, as names */
-    char *names;          /* the file of names= among the options that made the tree, or NULL */
-    bool described;       /* the tree was made by an option view whose files describe their cuts */
-    const char *manifest; /* NULL: none */
-    struct rfs_globs globs;
-    bool write, no_replicas, list, json;
+/* The caller's wishes. */
+struct rfs_verify_wishes {
+    bool (*match)(const void *ctx, const char *name); /* takes a tensor of that name */
+    const void *match_ctx;
+    bool some;        /* only some tensors are taken, so that files are not compared */
+    bool has_sums;    /* a manifest has the sums of whole tensors */
+    bool no_replicas; /* copies are not compared */
     unsigned threads;
-    /* The views as they were given: -s and -d, NULL: none; -o and --tree-options. */
-    struct {
-        const char *strategy[2];
-        struct rfs_settings view, tree_view;
-    } given;
+    void (*warn)(const char *line);
 };
 
 /* A tensor that is verified. */
@@ -49,7 +41,7 @@ struct rfs_verify_item {
 };
 
 struct rfs_verify {
-    struct rfs_verify_options *options;
+    struct rfs_verify_wishes wishes;
     struct rfs_whole tree;
     struct rfs_whole src;   /* view NULL: there is none */
     struct rfs_whole shown; /* src as the tree should be; view NULL: there is no destination */
@@ -57,10 +49,8 @@ struct rfs_verify {
     struct rfs_verify_item *items; /* the tree's tensors, in their order, then the lost */
     struct rfs_whole_tensor *lost; /* [n_lost] tensors of the tree, without a target */
     size_t n_lost;
-    bool damaged;             /* some rank of the tree is damaged or missing */
-    size_t values;            /* compared values that are not tensors */
-    struct rfs_manifest sums; /* sums of the manifest, if it exists */
-    bool has_sums;
+    bool damaged;  /* some rank of the tree is damaged or missing */
+    size_t values; /* compared values that are not tensors */
     struct rfs_findings findings;
     struct rfs_progress progress;
 };

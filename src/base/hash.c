@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/common/hash.h"
+#include "base/hash.h"
 
 const char *rfs_hash_text(struct rfs_hash hash, char out[RFS_HASH_TEXT])
 {

@@ -15,7 +15,7 @@
  * hfai's parts have values, too, and can be damaged by themselves: the state is in all of them
  * together, so nothing else is compared then.
  */
-#include "tool/verify/verify.h"
+#include "view/verify.h"
 
 #include "base/checked.h"
 #include "base/cleanup.h"
@@ -31,8 +31,6 @@
 #include "formats/torch/torch.h"
 #include "hfai/hfai.h"
 #include "store/files.h"
-#include "tool/common/tool.h"
-#include "view/whole_tensors.h"
 #include "view/dcp.h"
 #include "view/internal.h"
 
@@ -231,7 +229,7 @@ static void objects_end(struct objects *objects)
 }
 
 /* Warns of values of the source, where the tree is of a format without such values. */
-static void warn_uncompared(const struct rfs_chunks *src)
+static void warn_uncompared(const struct rfs_verify *verify, const struct rfs_chunks *src)
 {
     char line[96];
 
@@ -239,7 +237,7 @@ static void warn_uncompared(const struct rfs_chunks *src)
         return;
     snprintf(line, sizeof line, "values of the source that are not tensors are not compared: %zu",
              src->objects.n);
-    rfs_tool_warn(line, NULL);
+    verify->wishes.warn(line);
 }
 
 /* Compares the objects. 0, or -errno with *err filled. */
@@ -252,13 +250,13 @@ static int check_objects(struct rfs_verify *verify, struct rfs_error *err)
                               .against = shown || (src && dcp_chunks_of(&verify->tree)),
                               .first = RFS_FIRST_ERROR};
 
-    if (verify->options->globs.n > 0)
+    if (verify->wishes.some)
         return 0;
     int rc = add_objects(&objects, &verify->tree, true, err);
     if (rc == 0 && objects.against)
         rc = add_objects(&objects, &verify->src, false, err);
     else if (rc == 0)
-        warn_uncompared(src);
+        warn_uncompared(verify, src);
     if (rc)
         return rc;
     join(&objects);
@@ -618,7 +616,7 @@ static int check_frames(struct rfs_verify *verify, struct rfs_error *err)
      * Where only some tensors are asked for, or the tree is cut and nobody says how, it equals no
      * view. hfai's parts are compared by their values.
      */
-    if (!view || verify->tree.parts || verify->src.parts || verify->options->globs.n > 0 ||
+    if (!view || verify->tree.parts || verify->src.parts || verify->wishes.some ||
         (!verify->shown.view && verify->tree.ranks > 1))
         return 0;
     frames.objects = has_bad_values(verify) ? rfs_view_dcp_objects_file(view) : 0;
@@ -653,7 +651,7 @@ static void check_values(struct rfs_verify *verify)
     size_t i = 0;
     size_t k = 0;
 
-    if (!verify->tree.parts || !verify->src.parts || verify->options->globs.n > 0)
+    if (!verify->tree.parts || !verify->src.parts || verify->wishes.some)
         return;
     const struct rfs_hfai_value *tree = rfs_whole_parts_values(verify->tree.parts, &n_tree);
     const struct rfs_hfai_value *src = rfs_whole_parts_values(verify->src.parts, &n_src);

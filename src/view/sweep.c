@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/common/sweep.h"
+#include "view/sweep.h"
 
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/pages.h"
-#include "tool/common/turns.h"
+#include "base/turns.h"
 #include "view/ranges.h"
 
 struct run {

@@ -10,7 +10,7 @@
 
 #include "base/arena.h"
 #include "layout/grid.h"
-#include "tool/common/source.h"
+#include "view/rank_headers.h"
 
 struct rfs_fit {
     const struct rfs_headers *headers;

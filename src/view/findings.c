@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/verify/findings.h"
+#include "view/findings.h"
 
 #include "base/order.h"
 
