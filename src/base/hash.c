@@ -7,7 +7,8 @@ const char *rfs_hash_text(struct rfs_hash hash, char out[RFS_HASH_TEXT])
     return out;
 }
 
-bool rfs_hash_parse(const char *text, size_t n, struct rfs_hash *out)
+/* Parses N characters. False when they are not 32 lower-case hexadecimal digits. */
+static bool parse(const char *text, size_t n, struct rfs_hash *out)
 {
     uint64_t word[2] = {0, 0};
 
@@ -27,6 +28,6 @@ bool rfs_hash_parse(const char *text, size_t n, struct rfs_hash *out)
 bool rfs_hash_read(struct rfs_json_read *json, void *at)
 {
     return rfs_json_read_string(json) &&
-           (rfs_hash_parse(json->text, json->text_n, at) ||
+           (parse(json->text, json->text_n, at) ||
             rfs_json_read_fail(json, "a hash is not of 32 hexadecimal digits"));
 }

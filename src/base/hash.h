@@ -26,7 +26,5 @@ static inline struct rfs_hash rfs_hash_of(const XXH3_state_t *state)
 #define RFS_HASH_TEXT 33
 /* Writes the 32 digits; returns OUT. */
 const char *rfs_hash_text(struct rfs_hash hash, char out[RFS_HASH_TEXT]);
-/* Parses N characters. False when they are not 32 lower-case hexadecimal digits. */
-bool rfs_hash_parse(const char *text, size_t n, struct rfs_hash *out);
 /* Reads a string that is a hash, for tables of JSON fields: AT is a struct rfs_hash. */
 bool rfs_hash_read(struct rfs_json_read *json, void *at);

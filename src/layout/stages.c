@@ -185,11 +185,6 @@ int rfs_stages_add(struct rfs_stages *merge, const char *file, const void *data,
                ?: add_file(merge, &added, err);
 }
 
-size_t rfs_stages_count(const struct rfs_stages *merge)
-{
-    return merge->stages.n;
-}
-
 const struct rfs_strategy_doc *rfs_stages_document(const struct rfs_stages *merge)
 {
     return &merge->doc;

@@ -24,9 +24,6 @@ void rfs_stages_free(struct rfs_stages *merge);
 int rfs_stages_add(struct rfs_stages *merge, const char *file, const void *data, size_t size,
                    struct rfs_error *err);
 
-/* Returns the number of stages that the files added so far belong to. */
-size_t rfs_stages_count(const struct rfs_stages *merge);
-
 /*
  * Returns the document that merge_pipeline_strategys would write; it belongs to MERGE, and is
  * valid as long as the names of the files.

@@ -37,13 +37,8 @@ int rfs_tool_open(const char *source, const struct rfs_settings *options, reshar
 int rfs_tool_share_store(struct rfs_settings *one, struct rfs_settings *other);
 
 /*
- * Sets the options by which this command reads URLs until it ends; PATH may be NULL.
- * Returns 0, or -errno with *err filled.
- */
-int rfs_tool_objects(const struct rfs_options *options, const char *path, struct rfs_error *err);
-/*
- * Does what rfs_tool_objects does for N PATHS, each NULL or read without a view. OPTIONS may be
- * NULL.
+ * Sets the options by which this command reads URLs until it ends, for N PATHS, each NULL or read
+ * without a view. OPTIONS may be NULL.
  */
 int rfs_tool_reach(const struct rfs_settings *options, const char *const *paths, size_t n,
                    struct rfs_error *err);
