@@ -112,8 +112,9 @@ struct rfs_planning {
     uint32_t rank;               /* of the destination */
     uint32_t stage;              /* of the destination */
     uint32_t local;              /* the rank's place in its stage */
-    uint32_t template; /* the local source rank that MindSpore uses as this rank's template */
-    struct rfs_error *err;
+    uint32_t template;     /* the local source rank that MindSpore uses as this rank's template */
+    struct rfs_error *err; /* never NULL */
+    struct rfs_error unheard; /* its place when the caller wants none */
 
     uint32_t n_stages;            /* source stages */
     struct rfs_stage_use *stages; /* [n_stages] */

@@ -35,8 +35,7 @@ static int lose_copied(const struct rfs_planning *planning, uint32_t name, uint3
 {
     if (rfs_plan_lack(planning->planner, name, rank))
         return rfs_fail_memory(planning->err);
-    if (planning->err)
-        *planning->err = (struct rfs_error){0};
+    *planning->err = (struct rfs_error){0};
     return 1;
 }
 

@@ -332,7 +332,7 @@ static int planning_begin(struct rfs_planner *planner, uint32_t rank, struct rfs
         .stage = rank / scale->dst_devices,
         .local = rank % scale->dst_devices,
         .template = rank % scale->dst_devices % scale->src_devices,
-        .err = err,
+        .err = err ? err : &planning->unheard,
         .n_stages = scale->src_stages,
     };
     planning->stages = calloc(planning->n_stages, sizeof *planning->stages);

@@ -177,23 +177,17 @@ static uint32_t choose_lead(const struct rfs_planning *planning, uint32_t base)
     return RFS_NO_RANK;
 }
 
-/* Notes a file that cannot be read, in a planner that goes without it. 0 or -ENOMEM. */
-static int lack_file(const struct rfs_planner *planner, uint32_t rank)
-{
-    struct rfs_lacking *lacking = planner->config.lacking;
-
-    return rfs_lacking_file(lacking, rank) || RFS_PUSH(&lacking->damaged, rank) ? 0 : -ENOMEM;
-}
-
 /*
  * Notes a file that cannot be read, where the plan may go without: 0; else the file's error, or
  * -ENOMEM.
  */
 static int pass_over(const struct rfs_planner *planner, uint32_t rank, int rc)
 {
-    if (rc == 0 || rc == -ENOMEM || rc == -EINTR || !planner->config.lacking)
+    struct rfs_lacking *lacking = planner->config.lacking;
+
+    if (rc == 0 || rc == -ENOMEM || rc == -EINTR || !lacking)
         return rc;
-    return lack_file(planner, rank);
+    return rfs_lacking_file(lacking, rank) || RFS_PUSH(&lacking->damaged, rank) ? 0 : -ENOMEM;
 }
 
 /*
@@ -228,8 +222,7 @@ static int lose_stage(struct rfs_planning *planning, uint32_t s, const struct rf
     for (uint32_t other = 0; other < planning->n_stages; other++)
         last = last && (other == s || !planning->stages[other].needed);
     if (last || !planning->planner->config.lacking) {
-        if (planning->err)
-            *planning->err = *why;
+        *planning->err = *why;
         return why->code;
     }
     planning->stages[s].needed = false;
@@ -273,10 +266,10 @@ static int lead_stage(struct rfs_planning *planning, uint32_t s)
     const int rc = index_lead(planning, s, &err);
     const bool empty = rc && rfs_catalog_is_empty(planner->config.catalog, use->lead);
     const int fatal = empty ? 0 : pass_over(planner, use->lead, rc);
-    if (fatal && planning->err)
+    if (fatal) {
         *planning->err = err;
-    if (fatal)
         return fatal;
+    }
     if (planner->scale.src_devices == 1)
         return rc ? lose_stage(planning, s, &err) : 0;
     use->differs = rc || use->lead_index->redundancy_removed;
@@ -466,14 +459,6 @@ static bool as_its_geometry(const struct rfs_stage_use *use, uint32_t name)
     return !of || (of->ranks == use->presence->present && !of->mixed);
 }
 
-/* Drops the error of a parameter that is left out. */
-static int forgive(const struct rfs_planning *planning)
-{
-    if (planning->err)
-        *planning->err = (struct rfs_error){0};
-    return 0;
-}
-
 static int want_sliced(struct rfs_planning *planning, struct rfs_stage_use *use,
                        const struct rfs_provider_query *query, const struct rfs_role *role)
 {
@@ -497,8 +482,12 @@ static int want_sliced(struct rfs_planning *planning, struct rfs_stage_use *use,
         return 0;
     int rc = rfs_plan_geometry(planner, role, origin->type, name, &origin->geometry, planning->err);
     const uint32_t id = origin->geometry;
+    if (rc && !role->shown && rc != -ENOMEM) {
+        *planning->err = (struct rfs_error){0}; /* it is left out */
+        return 0;
+    }
     if (rc)
-        return role->shown || rc == -ENOMEM ? rc : forgive(planning);
+        return rc;
     while (planning->seen.n <= id)
         if (!RFS_PUSH(&planning->seen, 0))
             return rfs_fail_memory(planning->err);
@@ -784,7 +773,7 @@ struct indexing {
 static void note_damage(struct rfs_stage_use *use, const struct rfs_error *err)
 {
     if (!use->damage)
-        use->damage = strdup(err ? err->text : "one of its files");
+        use->damage = strdup(err->text);
 }
 
 static int index_one(void *ctx, size_t i)
@@ -794,24 +783,21 @@ static int index_one(void *ctx, size_t i)
     const struct rfs_index *index;
     const int rc =
         rfs_catalog_index(job->planning->catalog, job->ranks[i], job->use->lead, &index, &err);
-    if (rc && rfs_catalog_is_empty(job->planning->catalog, job->ranks[i])) {
-        atomic_store(&job->empty, true);
+    if (rc == 0)
         return 0;
+    if (!rfs_catalog_is_empty(job->planning->catalog, job->ranks[i])) {
+        const bool gives = job->use->wanted[job->ranks[i] - job->use->base] & RFS_PROVIDES;
+        pthread_mutex_lock(&job->lock);
+        const bool passed = pass_over(job->planning->planner, job->ranks[i], rc) == 0;
+        const bool left_out = !passed && rc == -EINVAL && !job->all && !gives;
+        if (left_out)
+            note_damage(job->use, &err);
+        pthread_mutex_unlock(&job->lock);
+        if (!passed)
+            return left_out ? 0 : rfs_first_error_note(&job->first, rc, &err);
     }
-    pthread_mutex_lock(&job->lock);
-    const int passed = rc ? pass_over(job->planning->planner, job->ranks[i], rc) : 0;
-    pthread_mutex_unlock(&job->lock);
-    if (rc && passed == 0) {
-        atomic_store(&job->empty, true); /* a rank that holds the same provides it */
-        return 0;
-    }
-    if (rc == -EINVAL && !job->all &&
-        !(job->use->wanted[job->ranks[i] - job->use->base] & RFS_PROVIDES)) {
-        RFS_LOCKED(&job->lock);
-        note_damage(job->use, &err);
-        return 0;
-    }
-    return rfs_first_error_note(&job->first, rc, &err);
+    atomic_store(&job->empty, true); /* a rank that holds the same provides it */
+    return 0;
 }
 
 static int index_ranks(struct rfs_planning *planning, uint32_t s, bool all)
@@ -1009,8 +995,7 @@ static int go_without_presence(struct rfs_planning *planning, uint32_t s, int rc
     if (rc != -EINVAL || !use->hinted)
         return rc;
     note_damage(use, planning->err);
-    if (planning->err)
-        *planning->err = (struct rfs_error){0};
+    *planning->err = (struct rfs_error){0};
     use->differs = false;
     use->hinted = false;
     return 0;
