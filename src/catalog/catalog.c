@@ -12,6 +12,7 @@
 #include "catalog/saved_index.h"
 #include "catalog/scan/scan.h"
 #include "formats/dcp/dcp.h"
+#include "formats/hfai/hfai.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -427,6 +428,25 @@ uint32_t rfs_catalog_file_count(const struct rfs_catalog *catalog, uint32_t rank
 bool rfs_catalog_has_parts(const struct rfs_catalog *catalog)
 {
     return catalog->has_parts;
+}
+
+static uint32_t file_of(const void *ctx, uint32_t part)
+{
+    return rfs_catalog_file(ctx, part);
+}
+
+int rfs_catalog_open_parts(struct rfs_catalog *catalog, bool uneven_steps, struct rfs_hfai **out,
+                           struct rfs_error *err)
+{
+    const struct rfs_hfai_source source = {.folder = rfs_catalog_path(catalog),
+                                           .files = rfs_catalog_files(catalog),
+                                           .n_parts = catalog->n_ranks,
+                                           .most = rfs_catalog_index_most(catalog),
+                                           .uneven_steps = uneven_steps,
+                                           .part = file_of,
+                                           .ctx = catalog};
+
+    return rfs_hfai_open(&source, out, err);
 }
 
 struct rfs_chunks *rfs_catalog_chunks(const struct rfs_catalog *catalog)

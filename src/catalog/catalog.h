@@ -28,6 +28,7 @@
 #include <time.h>
 
 struct rfs_chunks;
+struct rfs_hfai;
 struct rfs_catalog;
 
 /*
@@ -77,6 +78,9 @@ static inline uint32_t rfs_catalog_entry_file(const struct rfs_catalog *catalog,
 }
 /* Says whether the ranks are the parts of hfai's dist_ckpt, which have no index. */
 bool rfs_catalog_has_parts(const struct rfs_catalog *catalog);
+/* Opens the state in these parts (formats/hfai/hfai.h), which the catalogue outlives. */
+int rfs_catalog_open_parts(struct rfs_catalog *catalog, bool uneven_steps, struct rfs_hfai **out,
+                           struct rfs_error *err);
 /*
  * Returns the chunks of a checkpoint that describes itself, or NULL. Its rank 0 is an index of
  * whole tensors, whose file is the metadata and whose entries have no place in it.

@@ -31,4 +31,5 @@ const struct rfs_format_row rfs_formats[RFS_ROWS] = {
                       .files = RFS_FORMAT_TORCH,
                       .names = &rfs_fsdp_names,
                       .open = rfs_fsdp_open},
+    [RFS_ROW_HFAI] = {.folder = "hfai", .files = RFS_FORMAT_TORCH},
 };

@@ -17,6 +17,7 @@ enum rfs_format_row_number {
     RFS_ROW_MINDFORMERS,
     RFS_ROW_SHARDS,
     RFS_ROW_FSDP,
+    RFS_ROW_HFAI,
     RFS_ROWS
 };
 

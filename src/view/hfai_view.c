@@ -349,7 +349,7 @@ int rfs_view_hfai_open(struct rfs_view *view, struct rfs_error *err)
     hfai = view->hfai = calloc(1, sizeof *view->hfai);
     if (!hfai)
         return rfs_fail_memory(err);
-    rc = rfs_hfai_open(view->catalog, options->uneven_steps, &hfai->hfai, err)
+    rc = rfs_catalog_open_parts(view->catalog, options->uneven_steps, &hfai->hfai, err)
              ?: take_attributes(view, err);
     if (rc)
         return rc;

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "hfai/hfai.h"
+#include "formats/hfai/hfai.h"
 #include "view/internal.h"
 
 /*

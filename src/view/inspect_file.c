@@ -11,9 +11,9 @@
 #include "catalog/scan/scan.h"
 #include "formats/chunks/chunks.h"
 #include "formats/ckpt/ckpt.h"
+#include "formats/hfai/hfai.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/torch/torch.h"
-#include "hfai/hfai.h"
 #include "layout/layout_rules.h"
 #include "store/crypt/cipher.h"
 #include "store/files.h"
@@ -616,7 +616,7 @@ int rfs_inspect_parts(const struct rfs_headers_source *source, rfs_inspect_tenso
 {
     struct rfs_storages storages = {.items = {.n = 0}};
     struct rfs_hfai *hfai = NULL;
-    int rc = rfs_hfai_open(source->catalog, source->options.uneven_steps, &hfai, err);
+    int rc = rfs_catalog_open_parts(source->catalog, source->options.uneven_steps, &hfai, err);
 
     *out = (struct rfs_inspect_parts){rc ? 0 : rfs_hfai_models(hfai),
                                       rc ? 0 : rfs_hfai_optimizers(hfai)};

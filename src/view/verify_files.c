@@ -28,11 +28,12 @@
 #include "base/text.h"
 #include "formats/chunks/chunks.h"
 #include "formats/dcp/dcp.h"
+#include "formats/hfai/hfai.h"
 #include "formats/torch/torch.h"
-#include "hfai/hfai.h"
 #include "store/files.h"
 #include "view/dcp.h"
 #include "view/internal.h"
+#include "view/whole_tensors.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "hfai/hfai.h"
+#include "formats/hfai/hfai.h"
 #include "plan/planner.h"
 #include "reshard.h"
 #include "view/tensors.h"

@@ -4,12 +4,13 @@
  * seconds, of the processor, that doc/SEMANTICS.md promises, and within the memory that it
  * promises.
  */
+#include "catalog/catalog.h"
 #include "catalog/scan/group.h"
 #include "formats/dcp/dcp.h"
 #include "formats/fsdp/fsdp.h"
+#include "formats/hfai/hfai.h"
 #include "formats/mindformers/mindformers.h"
 #include "formats/shards/shards.h"
-#include "hfai/hfai.h"
 #include "layout/strategy.h"
 #include "store/mapfile.h"
 #ifdef WITH_OBJECTS
@@ -175,7 +176,7 @@ static int parse_within(const struct bytes *input, uint64_t index_most, struct r
         .path = root, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER, .index_most = index_most};
     int rc = rfs_catalog_open(&spec, NULL, NULL, &catalog, err);
     if (rc == 0) {
-        rc = rfs_hfai_open(catalog, false, &hfai, err);
+        rc = rfs_catalog_open_parts(catalog, false, &hfai, err);
         if (rc == 0)
             rc = rfs_hfai_divide(hfai, 3, 2, &division, err);
         for (uint32_t p = 0; rc == 0 && p < 3; p++) {

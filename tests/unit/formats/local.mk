@@ -14,6 +14,7 @@ FORMATS_TESTS = \
 	tests/unit/formats/test_dcp_item \
 	tests/unit/formats/test_dcp_pickle \
 	tests/unit/formats/test_dtype \
+	tests/unit/formats/test_hfai \
 	tests/unit/formats/test_images \
 	tests/unit/formats/test_mindformers \
 	tests/unit/formats/test_npy \
@@ -66,6 +67,8 @@ tests_unit_formats_test_zip_LDADD = librfs.la $(CMOCKA_LIBS)
 FORMATS_TORCH = tests/support/torch_file.c tests/support/torch_file.h $(FORMATS_ARCHIVE)
 tests_unit_formats_test_torch_SOURCES = tests/unit/formats/test_torch.c $(FORMATS_TORCH)
 tests_unit_formats_test_torch_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_formats_test_hfai_SOURCES = tests/unit/formats/test_hfai.c $(FORMATS_TORCH)
+tests_unit_formats_test_hfai_LDADD = librfs.la $(CMOCKA_LIBS) -lz
 tests_unit_formats_test_dcp_item_SOURCES = tests/unit/formats/test_dcp_item.c $(FORMATS_TORCH)
 tests_unit_formats_test_dcp_item_LDADD = librfs.la $(CMOCKA_LIBS)
 EXTRA_DIST += tests/fixtures/dcp tests/fixtures/make_ckpt.py tests/fixtures/make_dcp.py tests/fixtures/ckpt

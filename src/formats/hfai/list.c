@@ -9,7 +9,7 @@
  * turn; only tensors and dicts in it are listed by themselves. All of it is charged to a budget,
  * since a pickle can have a value again for two bytes.
  */
-#include "hfai/internal.h"
+#include "formats/hfai/internal.h"
 
 #include "base/text.h"
 #include "base/vec.h"
@@ -81,7 +81,7 @@ static int count_shown(const struct rfs_hfai *hfai, struct rfs_storages *storage
                        struct rfs_error *err)
 {
     struct rfs_torch_shown shown = {storages->shown, hfai->large.file_bytes};
-    const int rc = rfs_torch_show(&shown, bytes, rfs_catalog_path(hfai->catalog), NULL, err);
+    const int rc = rfs_torch_show(&shown, bytes, hfai->folder, NULL, err);
 
     storages->shown = shown.bytes;
     return rc;
@@ -113,7 +113,7 @@ int rfs_hfai_tensor(const struct rfs_hfai *hfai, size_t model, size_t i,
         ok = add_large(hfai, state, large, storages, &out->type);
     }
     if (!rfs_text_is_utf8(key->of.text.data, key->of.text.n))
-        return rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(hfai->catalog)), NULL,
+        return rfs_fail(err, -EINVAL, RFS_IN(hfai->folder), NULL,
                         "the name of a parameter is not UTF-8 text without NULs");
     out->name = key->of.text.data;
     out->name_bytes = key->of.text.n;
@@ -150,8 +150,7 @@ struct listing {
 
 static int take(struct listing *listing, uint64_t units)
 {
-    return rfs_hfai_take(&listing->work, units, rfs_catalog_path(listing->hfai->catalog),
-                         listing->err);
+    return rfs_hfai_take(&listing->work, units, listing->hfai->folder, listing->err);
 }
 
 static XXH128_hash_t hash_said(const struct listing *listing)
@@ -458,7 +457,7 @@ static int say_ring(struct listing *listing, const struct rfs_node *node, unsign
  */
 static int visit(struct listing *listing, const struct rfs_node *node, unsigned depth)
 {
-    const char *path = rfs_catalog_path(listing->hfai->catalog);
+    const char *path = listing->hfai->folder;
     const bool is_call = node->kind == RFS_NODE_CALL;
     struct rfs_torch_tensor tensor;
     int rc = take(listing, HFAI_WORK_NODE + (node->kind < RFS_NODE_TUPLE ? 0 : WORK_STEP + depth));

@@ -4,7 +4,7 @@
 
 #include "base/budget.h"
 #include "base/intern.h"
-#include "hfai/hfai.h"
+#include "formats/hfai/hfai.h"
 
 #define RFS_HFAI_FORMAT "2.0.0"
 #define RFS_HFAI_REMEDY "save it again, all ranks together, into an empty folder"
@@ -47,7 +47,7 @@ struct rfs_hfai_state {
 
 struct rfs_hfai_part {
     struct rfs_torch torch;
-    uint32_t file; /* in the catalogue's files */
+    uint32_t file; /* number in the source's files */
     bool open;
     uint64_t work; /* the rest of its budget */
     /* [nodes] while it is read: the node of part 0 that a container was found to be equal to */
@@ -55,7 +55,8 @@ struct rfs_hfai_part {
 };
 
 struct rfs_hfai {
-    struct rfs_catalog *catalog;
+    const char *folder;
+    struct rfs_files *files;
     uint32_t n_parts;
     struct rfs_hfai_part *parts;
     size_t n_models, n_optimizers;

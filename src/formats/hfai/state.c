@@ -12,7 +12,7 @@
  * parts: where they differ, the parts are of different saves. Source: dist_ckpt of hfai, format
  * 2.0.0.
  */
-#include "hfai/internal.h"
+#include "formats/hfai/internal.h"
 
 #include "base/checked.h"
 #include "base/cleanup.h"
@@ -34,7 +34,7 @@ struct reading {
 
 const char *rfs_hfai_path(const struct rfs_hfai *hfai, uint32_t part)
 {
-    return rfs_files_path(rfs_catalog_files(hfai->catalog), hfai->parts[part].file);
+    return rfs_files_path(hfai->files, hfai->parts[part].file);
 }
 
 bool rfs_hfai_is_own(const struct rfs_node *key)
@@ -748,8 +748,7 @@ static int count_part(struct steps *steps, uint32_t part)
     struct rfs_reading reading;
     bool reported = false;
 
-    int rc = rfs_reading_begin(rfs_catalog_files(steps->hfai->catalog),
-                               steps->hfai->parts[part].file, &reading);
+    int rc = rfs_reading_begin(steps->hfai->files, steps->hfai->parts[part].file, &reading);
     if (rc == 0) {
         rc = count_entries(steps, part, &reading, &reported);
         const int ended = rfs_reading_end(&reading);
@@ -868,7 +867,7 @@ static int check_steps(struct rfs_hfai *hfai, struct rfs_error *err)
 static int open_part(const struct reading *reading)
 {
     struct rfs_hfai_part *part = &reading->hfai->parts[reading->part];
-    struct rfs_files *files = rfs_catalog_files(reading->hfai->catalog);
+    struct rfs_files *files = reading->hfai->files;
     struct rfs_reading source;
 
     int rc = rfs_reading_begin_quiet(files, part->file, &source);
@@ -1098,15 +1097,16 @@ static int read_part(const struct reading *reading)
     return rc ? rc : rfs_torch_check(&part->torch, reading->path, reading->err);
 }
 
-static int read_all(struct rfs_hfai *hfai, bool uneven_steps, struct rfs_error *err)
+static int read_all(struct rfs_hfai *hfai, const struct rfs_hfai_source *source,
+                    struct rfs_error *err)
 {
     struct reading reading = {.hfai = hfai, .err = err};
     int rc = 0;
 
     for (uint32_t p = 0; rc == 0 && p < hfai->n_parts; p++) {
-        hfai->parts[p].file = rfs_catalog_file(hfai->catalog, p);
-        if (!rfs_catalog_has(hfai->catalog, p))
-            return rfs_fail(err, -ENOENT, RFS_IN(rfs_catalog_path(hfai->catalog)), RFS_HFAI_REMEDY,
+        hfai->parts[p].file = source->part(source->ctx, p);
+        if (hfai->parts[p].file == UINT32_MAX)
+            return rfs_fail(err, -ENOENT, RFS_IN(source->folder), RFS_HFAI_REMEDY,
                             "PART_%03u.pt is missing", p);
         reading.part = p;
         reading.path = rfs_hfai_path(hfai, p);
@@ -1117,10 +1117,10 @@ static int read_all(struct rfs_hfai *hfai, bool uneven_steps, struct rfs_error *
     return rc
                ?: check_large(&reading, hfai->models, hfai->n_models, false)
                ?: check_large(&reading, hfai->optimizers, hfai->n_optimizers, true)
-               ?: (uneven_steps ? 0 : check_steps(hfai, err));
+               ?: (source->uneven_steps ? 0 : check_steps(hfai, err));
 }
 
-int rfs_hfai_open(struct rfs_catalog *catalog, bool uneven_steps, struct rfs_hfai **out,
+int rfs_hfai_open(const struct rfs_hfai_source *source, struct rfs_hfai **out,
                   struct rfs_error *err)
 {
     struct rfs_hfai *hfai = calloc(1, sizeof *hfai);
@@ -1129,17 +1129,18 @@ int rfs_hfai_open(struct rfs_catalog *catalog, bool uneven_steps, struct rfs_hfa
     *out = NULL;
     if (!hfai)
         return rfs_fail_memory(err);
-    hfai->catalog = catalog;
-    hfai->memory.most = rfs_catalog_index_most(catalog);
-    hfai->n_parts = rfs_catalog_ranks(catalog);
+    hfai->folder = source->folder;
+    hfai->files = source->files;
+    hfai->memory.most = source->most;
+    hfai->n_parts = source->n_parts;
     hfai->parts = calloc(hfai->n_parts, sizeof *hfai->parts);
     if (!hfai->parts)
         rc = rfs_fail_memory(err);
     else if (hfai->n_parts > RFS_HFAI_PARTS)
-        rc = rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(catalog)), NULL,
+        rc = rfs_fail(err, -EINVAL, RFS_IN(source->folder), NULL,
                       "has %u parts; at most %d are read", hfai->n_parts, RFS_HFAI_PARTS);
     else
-        rc = read_all(hfai, uneven_steps, err);
+        rc = read_all(hfai, source, err);
     if (rc) {
         rfs_hfai_free(hfai);
         return rc;

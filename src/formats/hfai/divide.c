@@ -11,7 +11,7 @@
  * A division is made once for all parts: each of a thousand would have to divide everything to know
  * its own share.
  */
-#include "hfai/internal.h"
+#include "formats/hfai/internal.h"
 
 #include "base/checked.h"
 #include "base/cleanup.h"

@@ -3,7 +3,8 @@
  * hfai's parts for another number of processes, against a slow model that knows values by their
  * names and divides them as dist_ckpt's split_dict and torch.chunk do.
  */
-#include "hfai/hfai.h"
+#include "catalog/catalog.h"
+#include "formats/hfai/hfai.h"
 #include "plan/slice.h"
 
 #include "tests/support/torch_file.h"
@@ -531,7 +532,7 @@ static void check_world(uint64_t seed)
     const struct rfs_source_spec spec = {
         .path = w.root, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
     if (rfs_catalog_open(&spec, NULL, NULL, &catalog, &err) ||
-        rfs_hfai_open(catalog, false, &hfai, &err))
+        rfs_catalog_open_parts(catalog, false, &hfai, &err))
         fail_msg("seed %llu: %s", (unsigned long long)seed, err.text);
     assert_int_equal(rfs_hfai_parts(hfai), w.parts);
     for (unsigned i = 0; i < 3; i++) {

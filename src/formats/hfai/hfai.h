@@ -7,28 +7,39 @@
  * proves that the parts belong together. Cost: the pickles (which list each optimizer's parameters
  * in every part) as graphs (formats/torch/pickle.h) with 8 bytes more for each node, 128 for each
  * tensor or state entry, and 96 for each piece of a large tensor; all is linear in these, and
- * within the catalogue's index_most. Immutable once open, so any thread may use it.
+ * within the source's most. Immutable once open, so any thread may use it.
  */
 #pragma once
 
 #include "base/error.h"
-#include "catalog/catalog.h"
 #include "formats/storages.h"
 #include "formats/torch/document.h"
+#include "store/files.h"
 
 #define RFS_HFAI_LARGE UINT64_C(268435456) /* bytes; hfai calls larger tensors large */
 #define RFS_HFAI_PARTS 4096                /* more parts are refused, and not shown */
 
 struct rfs_hfai;
 
+/* The parts of a state, for opening it. FOLDER and FILES outlive the result. */
+struct rfs_hfai_source {
+    const char *folder;
+    struct rfs_files *files;
+    uint32_t n_parts;
+    uint64_t most;     /* bytes of memory that the pickles may take */
+    bool uneven_steps; /* parts whose optimizers count different steps are one save, too */
+    /* Returns the number of a part's file in FILES; UINT32_MAX when it is missing. */
+    uint32_t (*part)(const void *ctx, uint32_t part);
+    const void *ctx;
+};
+
 /*
- * Opens a state. CATALOG's ranks are the parts; it is borrowed and outlives the result.
- * UNEVEN_STEPS: parts whose optimizers count different steps are accepted as one save. 0 with *out
+ * Opens a state. 0 with *out
  * owned by the caller; -EINVAL for parts that are damaged or not of one save, -ENOENT for a missing
  * one, -EFBIG for those that need more memory than that, errors of rfs_torch_open and of reads,
  * -ENOMEM; each with *err filled.
  */
-int rfs_hfai_open(struct rfs_catalog *catalog, bool uneven_steps, struct rfs_hfai **out,
+int rfs_hfai_open(const struct rfs_hfai_source *source, struct rfs_hfai **out,
                   struct rfs_error *err);
 void rfs_hfai_free(struct rfs_hfai *hfai);
 
