@@ -351,20 +351,19 @@ static int sync_folder(int folder)
 }
 
 /* Makes the names in the folder last, and if it is new, in those above it. */
-static int sync_folders(const struct rfs_dest *dest, const struct rfs_dest_partial *partial)
+static int sync_folders(const struct rfs_dest_partial *partial)
 {
     int rc = sync_folder(partial->folder);
 
     if (rc == 0 && partial->made_folder) {
         RFS_CLOSE int above = openat(partial->folder, "..", FOLDER_FLAGS);
-        rc = sync_folder(above) ?: sync_folder(dest->fd);
+        rc = sync_folder(above) ?: sync_folder(partial->dest->fd);
     }
     return rc;
 }
 
 /* Gives a complete file its name; *what is the message of a failure. */
-static int give_name(const struct rfs_dest *dest, struct rfs_dest_partial *partial, bool replace,
-                     bool sync, const char **what)
+static int give_name(struct rfs_dest_partial *partial, bool replace, bool sync, const char **what)
 {
     const char *name = rfs_path_name(partial->path);
 
@@ -379,17 +378,17 @@ static int give_name(const struct rfs_dest *dest, struct rfs_dest_partial *parti
         return rc;
     forget_name(partial);
     *what = "cannot write its folder";
-    return sync ? sync_folders(dest, partial) : 0;
+    return sync ? sync_folders(partial) : 0;
 }
 
-int rfs_dest_partial_finish(const struct rfs_dest *dest, struct rfs_dest_partial *partial,
-                            bool replace, bool sync, struct rfs_error *err)
+int rfs_dest_partial_finish(struct rfs_dest_partial *partial, bool replace, bool sync,
+                            struct rfs_error *err)
 {
     const char *what;
-    int rc = give_name(dest, partial, replace, sync, &what);
+    int rc = give_name(partial, replace, sync, &what);
 
     if (rc)
-        rc = rfs_dest_failed(dest, partial->path, what, -rc, err);
+        rc = rfs_dest_failed(partial->dest, partial->path, what, -rc, err);
     rfs_dest_partial_drop(partial);
     return rc;
 }
@@ -417,7 +416,7 @@ int rfs_dest_save(const struct rfs_dest *dest, const char *name, const void *dat
         return rc;
     rc = rfs_io_write_all(partial.fd, data, size);
     if (rc == 0)
-        return rfs_dest_partial_finish(dest, &partial, true, sync, err);
+        return rfs_dest_partial_finish(&partial, true, sync, err);
     rc = rfs_dest_failed(dest, name, "cannot write", -rc, err);
     rfs_dest_partial_drop(&partial);
     return rc;

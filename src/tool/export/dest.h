@@ -67,8 +67,8 @@ int rfs_dest_partial_begin(const struct rfs_dest *dest, const char *path, mode_t
  * Renames the temporary to its own name; replaces another file only if REPLACE. SYNC: the file then
  * outlasts a power failure. Ends *partial in any case. 0, or -errno with *err filled.
  */
-int rfs_dest_partial_finish(const struct rfs_dest *dest, struct rfs_dest_partial *partial,
-                            bool replace, bool sync, struct rfs_error *err);
+int rfs_dest_partial_finish(struct rfs_dest_partial *partial, bool replace, bool sync,
+                            struct rfs_error *err);
 /* Removes the temporary; does nothing if *partial has ended. */
 void rfs_dest_partial_drop(struct rfs_dest_partial *partial);
 

@@ -86,11 +86,6 @@ void rfs_wave_piece(const struct rfs_wave_file *file, uint64_t piece, uint64_t i
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-static bool same_key(const struct rfs_wave_key *a, const struct rfs_wave_key *b)
-{
-    return a->word[0] == b->word[0] && a->word[1] == b->word[1];
-}
-
 /*
  * Appends the item of piece I of file F, with all files behind it whose piece is equal. False when
  * out of memory.
@@ -111,8 +106,8 @@ static bool add_item(const struct rfs_wave_file *files, size_t n, uint64_t piece
         if (taken[g] || i >= rfs_wave_pieces(&files[g], piece))
             continue;
         rfs_wave_piece(&files[g], piece, i, &offset, &other);
-        if (g != f &&
-            (!same_key(&keys[f][i], &keys[g][i]) || offset != item.offset || other != size))
+        if (g != f && (memcmp(&keys[f][i], &keys[g][i], sizeof **keys) != 0 ||
+                       offset != item.offset || other != size))
             continue;
         taken[g] = true;
         if (!RFS_PUSH(&out->members, (uint32_t)g))

@@ -94,7 +94,7 @@ static int finish_file(struct run *run, struct writing *writing, struct rfs_erro
 
     if (rc)
         return rfs_export_source_failed(export, file, rc, err);
-    rc = rfs_dest_partial_finish(&export->dest, &writing->partial, file->todo == RFS_EXPORT_REPLACE,
+    rc = rfs_dest_partial_finish(&writing->partial, file->todo == RFS_EXPORT_REPLACE,
                                  !export->options->no_fsync, err);
     if (rc)
         return rc;

@@ -286,7 +286,7 @@ static void files_appear_when_they_are_complete(void **state)
         begin(f, path, &partial);
         assert_int_equal(write(partial.fd, "abc", 3), 3);
         assert_false(is_there(f, path));
-        assert_int_equal(rfs_dest_partial_finish(&f->dest, &partial, false, sync, NULL), 0);
+        assert_int_equal(rfs_dest_partial_finish(&partial, false, sync, NULL), 0);
         assert_int_equal(rfs_dest_stat(&f->dest, path, &st), 0);
         assert_int_equal(st.st_size, 3);
         assert_int_equal(st.st_mode & 0777, 0400);
@@ -306,12 +306,12 @@ static void what_is_there_is_not_overwritten_unasked(void **state)
     struct stat st;
     tree_write(f->root, "out/a", "old", 3);
     begin(f, "a", &partial);
-    assert_int_equal(rfs_dest_partial_finish(&f->dest, &partial, false, false, &err), -EEXIST);
+    assert_int_equal(rfs_dest_partial_finish(&partial, false, false, &err), -EEXIST);
     assert_int_equal(rfs_dest_stat(&f->dest, "a", &st), 0);
     assert_int_equal(st.st_size, 3);
     assert_false(is_there(f, ".a.part"));
     begin(f, "a", &partial);
-    assert_int_equal(rfs_dest_partial_finish(&f->dest, &partial, true, false, &err), 0);
+    assert_int_equal(rfs_dest_partial_finish(&partial, true, false, &err), 0);
     assert_int_equal(rfs_dest_stat(&f->dest, "a", &st), 0);
     assert_int_equal(st.st_size, 0);
 }
@@ -331,7 +331,7 @@ static void a_temporary_that_somebody_writes_is_left_alone(void **state)
     tree_write(f->root, "out/r/.a.part", "half", 4);
     assert_true(rfs_dest_partial_bytes(&f->dest, "r/a") > 0);
     begin(f, "r/a", &partial);
-    assert_int_equal(rfs_dest_partial_finish(&f->dest, &partial, false, false, &err), 0);
+    assert_int_equal(rfs_dest_partial_finish(&partial, false, false, &err), 0);
     tree_write(f->root, "out/r/.a.part", "half", 4);
     rfs_dest_sweep(&f->dest, "r/a");
     assert_false(is_there(f, "r/.a.part"));
