@@ -23,6 +23,8 @@
 #define GONE 16384
 /* Memory of pieces that went, which soon is used again; more goes back to the system. */
 #define SPARE_MOST (UINT64_C(16) << 20)
+/* Pieces of so many bytes have the memory of a whole one, which is likely to be used again. */
+#define WHOLE_LEAST (RFS_CACHE_PIECE_BYTES / 4 * 3)
 /* Spares that are compared with the wanted size. */
 #define SPARE_LOOK 64
 /* One in so many of the pieces that are not made ahead for want of room is made none the less. */
@@ -169,10 +171,12 @@ static void *take_cold(struct rfs_cache *cache)
     return cache->unused - RFS_CACHE_PIECE_BYTES;
 }
 
-/* Returns the bytes of the pages that hold SIZE bytes. */
+/* Returns the bytes of memory for a piece of SIZE bytes: pages, or that of a whole piece. */
 static size_t pages_of(const struct rfs_cache *cache, size_t size)
 {
-    return (size + cache->page - 1) / cache->page * cache->page;
+    return size >= WHOLE_LEAST && size <= RFS_CACHE_PIECE_BYTES
+               ? RFS_CACHE_PIECE_BYTES
+               : (size + cache->page - 1) / cache->page * cache->page;
 }
 
 /* Makes memory spare, which is not counted. */
@@ -186,15 +190,18 @@ static void put_spare(struct rfs_cache *cache, void *memory, size_t bytes)
 }
 
 /*
- * Takes spare memory of so many bytes, or of any if it is 0; returns NULL when there is none, or
- * not among the last ones.
+ * Takes spare memory of so many bytes, or an old one if it is 0; returns NULL when there is none,
+ * or not among the last ones.
  */
 static struct spare *take_spare(struct rfs_cache *cache, size_t bytes)
 {
     struct spare **link = &cache->spares;
-    for (unsigned i = 0; *link && bytes > 0 && (*link)->bytes != bytes; i++) {
-        if (i == SPARE_LOOK)
+    for (unsigned i = 0; *link && (*link)->bytes != bytes; i++) {
+        const bool last = i == SPARE_LOOK || !(*link)->next;
+        if (last && bytes > 0)
             return NULL;
+        if (last)
+            break;
         link = &(*link)->next;
     }
     struct spare *spare = *link;
@@ -388,12 +395,15 @@ static bool make_room(struct rfs_cache *cache, size_t bytes, uint64_t cost, stru
 {
     const uint64_t charge = bytes + cost;
     const bool is_short = bytes < RFS_CACHE_PIECE_BYTES;
+    /* Pieces are of few sizes: what one leaves is likely to fit another soon. */
+    const uint64_t stay = rfs_min_u64(SPARE_MOST, cache->budget / 8);
     if (charge > cache->budget)
         return false;
     *data = take_spare(cache, bytes);
     while (cache->bytes > cache->budget - charge ||
            (!*data && is_short && cache->n_short >= RFS_CACHE_SHORT_MOST)) {
-        if (!drop_spare(cache, later) && !evict_one(cache, later)) {
+        if ((cache->spare_bytes <= stay || !drop_spare(cache, later)) && !evict_one(cache, later) &&
+            !drop_spare(cache, later)) {
             if (*data)
                 put_spare(cache, *data, bytes);
             return false;
