@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared by the files of the view room, and by the commands that look into a view.
+ * Shared by the files of the view room.
  *
  * A reshard_view is the public handle: the pool, the key, and one plain view (struct rfs_view), or
  * one for each of several saves. A plain view shows files of one checkpoint, in the root and in
