@@ -33,7 +33,6 @@
 #include "store/files.h"
 #include "view/dcp.h"
 #include "view/internal.h"
-#include "view/whole_tensors.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
