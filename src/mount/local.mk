@@ -17,6 +17,7 @@ reshardfs_SOURCES = \
 	src/base/log.c \
 	src/base/mountinfo.c \
 	src/base/options.c \
+	src/base/pages.c \
 	src/base/path.c \
 	src/base/secret.c \
 	src/base/settings.c \

@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/kept.h"
 #include "base/limits.h"
+#include "base/pages.h"
 #include "base/secret.h"
 #include "base/variables.h"
 #include "mount/daemon.h"
@@ -295,8 +296,10 @@ static int run(const struct rfs_mount_options *options, char **argv, struct rfs_
                                  &place.resolved, &place.folder, err);
     if (rc == 0 && (rfs_options_keyed(&options->set) || rfs_mount_options_objects(options)))
         rc = rfs_secret_harden(err);
-    if (rc == 0 && rfs_options_keyed(&options->set))
+    if (rc == 0 && rfs_options_keyed(&options->set)) {
         (void)reshard_guard_keys(); /* nothing has used OpenSSL yet */
+        rfs_pages_wipe_all();       /* those of this program; the library has its own */
+    }
     if (rc == 0 && mounts && !options->foreground) {
         fflush(stdout);
         rc = rfs_daemon_start(&place.daemon, &child, err);
