@@ -31,5 +31,7 @@ const struct rfs_format_row rfs_formats[RFS_ROWS] = {
                       .files = RFS_FORMAT_TORCH,
                       .names = &rfs_fsdp_names,
                       .open = rfs_fsdp_open},
+#ifdef HAVE_HFAI
     [RFS_ROW_HFAI] = {.folder = "hfai", .files = RFS_FORMAT_TORCH},
+#endif
 };

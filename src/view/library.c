@@ -7,6 +7,12 @@
 #include "store/remote/remote.h"
 #include "view/internal.h"
 
+#ifdef HAVE_HFAI
+#define HFAI ", hfai"
+#else
+#define HFAI ""
+#endif
+
 #if defined(__x86_64__) || defined(__i386__)
 #define AVX2() (__builtin_cpu_supports("avx2") != 0)
 #else
@@ -17,11 +23,12 @@ static char features[256];
 
 static void list_features(void)
 {
-    snprintf(
-        features, sizeof features,
-        "reads ckpt, safetensors, pt, hfai; shows ckpt, safetensors, pt, hfai; %s; %s; %s kernels",
-        rfs_cipher_library(), rfs_remote_library() ? rfs_remote_library() : "no object storage",
-        AVX2() ? "AVX2" : "portable");
+    snprintf(features, sizeof features,
+             "reads ckpt, safetensors, pt" HFAI "; shows ckpt, safetensors, pt" HFAI
+             "; %s; %s; %s kernels",
+             rfs_cipher_library(),
+             rfs_remote_library() ? rfs_remote_library() : "no object storage",
+             AVX2() ? "AVX2" : "portable");
 }
 
 void reshard_load_modules(void)

@@ -62,8 +62,12 @@ tests_fuzz_fuzz_fsdp_SOURCES = tests/fuzz/chunks.h tests/fuzz/fuzz_fsdp.c $(FUZZ
 FUZZ_TARGETS += tests/fuzz/fuzz_dcp
 tests_fuzz_fuzz_dcp_SOURCES = tests/fuzz/fuzz_dcp.c tests/fuzz/pickle_mutate.c $(FUZZ_MAIN)
 
+if HAVE_HFAI
 FUZZ_TARGETS += tests/fuzz/fuzz_hfai
 tests_fuzz_fuzz_hfai_SOURCES = tests/fuzz/fuzz_hfai.c $(FUZZ_PICKLES) $(FUZZ_MAIN)
+else
+EXTRA_DIST += tests/fuzz/fuzz_hfai.c
+endif
 
 FUZZ_TARGETS += tests/fuzz/fuzz_saved
 tests_fuzz_fuzz_saved_SOURCES = tests/fuzz/fuzz_saved.c $(FUZZ_MAIN)

@@ -14,7 +14,6 @@ FORMATS_TESTS = \
 	tests/unit/formats/test_dcp_item \
 	tests/unit/formats/test_dcp_pickle \
 	tests/unit/formats/test_dtype \
-	tests/unit/formats/test_hfai \
 	tests/unit/formats/test_images \
 	tests/unit/formats/test_mindformers \
 	tests/unit/formats/test_npy \
@@ -67,6 +66,10 @@ tests_unit_formats_test_zip_LDADD = librfs.la $(CMOCKA_LIBS)
 FORMATS_TORCH = tests/support/torch_file.c tests/support/torch_file.h $(FORMATS_ARCHIVE)
 tests_unit_formats_test_torch_SOURCES = tests/unit/formats/test_torch.c $(FORMATS_TORCH)
 tests_unit_formats_test_torch_LDADD = librfs.la $(CMOCKA_LIBS)
+if HAVE_HFAI
+check_PROGRAMS += tests/unit/formats/test_hfai
+TESTS += tests/unit/formats/test_hfai
+endif
 tests_unit_formats_test_hfai_SOURCES = tests/unit/formats/test_hfai.c $(FORMATS_TORCH)
 tests_unit_formats_test_hfai_LDADD = librfs.la $(CMOCKA_LIBS) -lz
 tests_unit_formats_test_dcp_item_SOURCES = tests/unit/formats/test_dcp_item.c $(FORMATS_TORCH)

@@ -11,7 +11,6 @@ view_tests = \
 	tests/unit/view/test_lost \
 	tests/unit/view/test_no_tensors \
 	tests/unit/view/test_options \
-	tests/unit/view/test_parts \
 	tests/unit/view/test_outputs \
 	tests/unit/view/test_ranges \
 	tests/unit/view/test_reading \
@@ -71,6 +70,10 @@ tests_unit_view_test_converted_SOURCES = $(view_support) tests/unit/view/test_co
 tests_unit_view_test_converted_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_outputs_SOURCES = $(view_support) tests/unit/view/test_outputs.c
 tests_unit_view_test_outputs_LDADD = librfs.la $(CMOCKA_LIBS)
+if HAVE_HFAI
+check_PROGRAMS += tests/unit/view/test_parts
+TESTS += tests/unit/view/test_parts
+endif
 tests_unit_view_test_parts_SOURCES = $(view_support) \
 	tests/support/archive.c \
 	tests/support/archive.h \
