@@ -73,7 +73,10 @@ struct rfs_headers {
  */
 int rfs_headers_read(const struct rfs_headers_source *source, bool all,
                      struct rfs_progress *progress, struct rfs_headers *out, struct rfs_error *err);
-/* Lists the ranks that have files, without a look into these. 0, or -ENOMEM with *err filled. */
+/*
+ * Lists the ranks that have files, without a look into these; bytes is the size of the first file.
+ * 0, or -ENOMEM with *err filled.
+ */
 int rfs_headers_list(const struct rfs_headers_source *source, struct rfs_headers *out,
                      struct rfs_error *err);
 /* Returns the mode in which files are encrypted, where no key is given; else NULL. */

@@ -24,7 +24,7 @@ struct rfs_verify_wishes {
     bool (*match)(const void *ctx, const char *name); /* takes a tensor of that name */
     const void *match_ctx;
     bool some;        /* only some tensors are taken, so that files are not compared */
-    bool has_sums;    /* a manifest has the sums of whole tensors */
+    bool wants_sums;  /* a manifest is compared or written, which has sums of whole tensors */
     bool no_replicas; /* copies are not compared */
     unsigned threads;
     void (*warn)(const char *line);

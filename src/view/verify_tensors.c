@@ -283,7 +283,7 @@ static void check_source(struct rfs_verify *verify, const struct rfs_whole *sour
 static void check_tree(struct rfs_verify *verify)
 {
     static const struct rfs_target as_it_is;
-    const bool logged = !verify->shown.view || verify->wishes.has_sums;
+    const bool logged = !verify->shown.view || verify->wishes.wants_sums;
     uint32_t at = 0;
     uint32_t rank;
 

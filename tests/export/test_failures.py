@@ -57,6 +57,18 @@ def test_a_disk_that_fails():
         shutil.rmtree(tree.dir)
 
 
+def test_a_file_that_cannot_begin():
+    """The other threads take nothing of files that begin together with one that cannot."""
+    for number in range(5):
+        tree, target = new(), place(str(number))
+        got = injected(tree, target, "flock", "error=EAGAIN:when=2", "-j", "4")
+        equal((got.returncode, got.stdout), (1, ""), f"status, stdout, with {got.stderr!r}")
+        check("is writing it; try: once that has ended" in got.stderr.splitlines()[-1], got.stderr)
+        export(tree, target)
+        is_right(tree, target)
+        shutil.rmtree(tree.dir)
+
+
 def test_a_rename_that_fails():
     tree, target = new(), place()
     got = injected(tree, target, "renameat2", "error=EACCES:when=1", "-j", "1")

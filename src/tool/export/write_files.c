@@ -365,6 +365,10 @@ static int next_wave(struct run *run, struct rfs_error *err)
     pthread_mutex_unlock(&run->turns.lock);
     const int rc = begin_wave(run, &plan, &n, err);
     pthread_mutex_lock(&run->turns.lock);
+    if (rc) { /* its files have not all begun: nobody may take its items, nor begin another wave */
+        rfs_wave_plan_free(&plan);
+        n = run->n - run->begun;
+    }
     rfs_wave_plan_free(&run->plan);
     run->plan = plan;
     run->next = 0;

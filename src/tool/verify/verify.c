@@ -665,7 +665,7 @@ static int run(void *request, struct rfs_error *err)
                       .verify.wishes = {.match = match,
                                         .match_ctx = &options->globs,
                                         .some = options->globs.n > 0,
-                                        .has_sums = options->manifest != NULL,
+                                        .wants_sums = options->manifest != NULL,
                                         .no_replicas = options->no_replicas,
                                         .threads = options->threads,
                                         .warn = warn}};
