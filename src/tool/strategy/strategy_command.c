@@ -245,6 +245,9 @@ static int show(const struct request *request, struct rfs_error *err)
     if (request->has_shape && request->paths.n == 1)
         return rfs_fail_usage(err, "reshard strategy show FILE NAME",
                               "--shape is that of one parameter");
+    if (request->globs.n > 0 && request->paths.n > 1)
+        return rfs_fail_usage(err, "NAME or --name GLOB",
+                              "--name is for the table of all parameters");
     int rc = open_tree(request->tree, &request->options, &tree, err)
                  ?: rfs_view_read_strategy(path, &strategy, err);
 
