@@ -177,6 +177,9 @@ reshard: error: src_strategy.ckpt: parameter 'nothing': the strategy does not ha
 $ reshard strategy show src_strategy.ckpt --shape 4
 reshard: error: --shape is that of one parameter; try: reshard strategy show FILE NAME
 (exit 2)
+$ reshard strategy show src_strategy.ckpt layer1.weight --name 'layer*'
+reshard: error: --name is for the table of all parameters; try: NAME or --name GLOB
+(exit 2)
 $ reshard strategy show src_strategy.ckpt layer1.weight --shape 4,x
 reshard: error: --shape cannot be '4,x'; try: a tensor's dims, such as --shape 1024,512
 (exit 2)
