@@ -444,7 +444,7 @@ static int take_link(struct linked *linked)
     int rc = rfs_rules_spans_in(linked->map, linked->link, RFS_MADE, linked->made->type.ndim,
                                 linked->pieces.cells.lo, linked->pieces.cells.hi, NULL, &spans);
     for (size_t i = 0; rc == 0 && i < spans.n; i++) {
-        linked->span = &spans.data[i];
+        linked->span = spans.data + i;
         rfs_rules_span_box(linked->map, linked->link, RFS_SOURCE, linked->source_ndim, linked->span,
                            there.lo, there.hi);
         rc = walk_sources(walk, &there);

@@ -743,11 +743,10 @@ static int plan_one(void *ctx, size_t i)
 
 int rfs_explained_plan(struct rfs_explained_view *view, struct rfs_error *err)
 {
-    RFS_FREE struct rfs_error *errors = calloc(view->n_selected, sizeof *errors);
-    struct planning_job planned = {view, errors};
-
     if (view->in_parts)
         return parts_open(view, err);
+    RFS_FREE struct rfs_error *errors = calloc(view->n_selected, sizeof *errors);
+    struct planning_job planned = {view, errors};
     if (!errors)
         return rfs_fail_memory(err);
     rfs_progress_begin(view->progress, "planning", 0, view->n_selected);

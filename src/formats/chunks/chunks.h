@@ -149,8 +149,8 @@ struct rfs_chunks {
      * rfs_chunks_finish, tensors may be incomplete. Owned.
      */
     char *lost;
-    char *doubt;      /* why the metadata may be of other files, for messages; or NULL. Owned */
-    bool times_tell;  /* the metadata was written last, so that a newer file is of another save */
+    char *doubt;     /* why the metadata may be of other files, for messages; or NULL. Owned */
+    bool times_tell; /* the metadata was written last, so that a newer file is of another save */
     pthread_mutex_t lock;                      /* a leaf; guards the next member */
     RFS_VEC(struct rfs_strided_chunk) strided; /* places with strides, in the order of finding */
     /* Further copies. */

@@ -182,13 +182,13 @@ static int by_name(const void *a, const void *b, void *names)
                   rfs_intern_text(names, *(const uint32_t *)b));
 }
 
-int rfs_manifest_text(const struct rfs_manifest *manifest, char **text, size_t *size)
+/* Makes the text with the entries in ORDER, which it sets. 0 with *TEXT owned, or -ENOMEM. */
+static int make_text(const struct rfs_manifest *manifest, uint32_t *order, char **text,
+                     size_t *size)
 {
     const size_t n = manifest->entries.n;
-    RFS_FREE uint32_t *order = calloc(n + 1, sizeof *order);
+    FILE *out = open_memstream(text, size);
 
-    *text = NULL;
-    FILE *out = order ? open_memstream(text, size) : NULL;
     if (!out)
         return -ENOMEM;
     for (uint32_t i = 0; i < n; i++)
@@ -202,6 +202,14 @@ int rfs_manifest_text(const struct rfs_manifest *manifest, char **text, size_t *
     free(*text);
     *text = NULL;
     return -ENOMEM;
+}
+
+int rfs_manifest_text(const struct rfs_manifest *manifest, char **text, size_t *size)
+{
+    RFS_FREE uint32_t *order = calloc(manifest->entries.n + 1, sizeof *order);
+
+    *text = NULL;
+    return order ? make_text(manifest, order, text, size) : -ENOMEM;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

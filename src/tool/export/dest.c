@@ -268,10 +268,9 @@ static void remove_folder(const struct rfs_dest *dest, const char *path)
     RFS_FREE char *above = strdup(path);
     char *slash = above ? strrchr(above, '/') : NULL;
 
-    if (!slash)
-        return;
-    *slash = '\0';
-    RFS_CLOSE int folder = folder_of(dest, above, false, NULL, &name);
+    if (slash)
+        *slash = '\0';
+    RFS_CLOSE int folder = slash ? folder_of(dest, above, false, NULL, &name) : -1;
     if (folder >= 0)
         unlinkat(folder, name, AT_REMOVEDIR);
 }

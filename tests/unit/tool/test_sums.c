@@ -5,8 +5,8 @@
  */
 #include "tests/support/tree.h"
 #include "tool/common/manifest.h"
-#include "view/sweep.h"
 #include "view/findings.h"
+#include "view/sweep.h"
 
 #include <errno.h>
 #include <pthread.h>
