@@ -56,7 +56,7 @@ struct rfs_text_names {
     size_t used;
     char text[400];
 };
-/* Adds a name; after MOST of them a dot for all others. */
+/* Adds a name; in place of all after the first MOST stands one "…". */
 void rfs_text_add_name(struct rfs_text_names *names, size_t most, const char *name);
 
 /* Writes N ascending ranks, as all programs and files show them: "0-3,6". */

@@ -17,7 +17,9 @@ enum rfs_format_row_number {
     RFS_ROW_MINDFORMERS,
     RFS_ROW_SHARDS,
     RFS_ROW_FSDP,
+#ifdef HAVE_HFAI
     RFS_ROW_HFAI,
+#endif
     RFS_ROWS
 };
 

@@ -34,10 +34,9 @@ struct rfs_hfai_source {
 };
 
 /*
- * Opens a state. 0 with *out
- * owned by the caller; -EINVAL for parts that are damaged or not of one save, -ENOENT for a missing
- * one, -EFBIG for those that need more memory than that, errors of rfs_torch_open and of reads,
- * -ENOMEM; each with *err filled.
+ * Opens a state. 0 with *out owned by the caller; -EINVAL for parts that are damaged or not of one
+ * save, -ENOENT for a missing one, -EFBIG for those that need more memory than that, errors of
+ * rfs_torch_open and of reads, -ENOMEM; each with *err filled.
  */
 int rfs_hfai_open(const struct rfs_hfai_source *source, struct rfs_hfai **out,
                   struct rfs_error *err);

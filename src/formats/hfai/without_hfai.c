@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A build without hfai's parts: no state opens, so the other functions are never called with one. */
+/* A build without hfai's parts: no state opens, so no other function gets one. */
 #include "formats/hfai/hfai.h"
 
 #include <assert.h>
@@ -8,7 +8,7 @@ int rfs_hfai_open(const struct rfs_hfai_source *source, struct rfs_hfai **out,
                   struct rfs_error *err)
 {
     *out = NULL;
-    return rfs_fail(err, -ENOTSUP, RFS_IN(source->folder), "a build with hfai",
+    return rfs_fail(err, -ENOTSUP, RFS_IN(source->folder), "a build without --without-hfai",
                     "this build reads no parts of hfai's");
 }
 

@@ -48,6 +48,8 @@ uint64_t rfs_unpickler_fail(struct rfs_unpickler *machine, const char *what)
 uint64_t rfs_unpickler_fail_name(struct rfs_unpickler *machine, const char *module,
                                  size_t module_bytes, const char *name, size_t name_bytes)
 {
+    if (machine->rc)
+        return 0;
     machine->rc =
         rfs_fail(machine->err, -ENOTSUP, rfs_unpickler_here(machine), machine->builder->named,
                  "the pickle in it names %.*s.%.*s, which is not read; nothing was executed",
@@ -57,6 +59,8 @@ uint64_t rfs_unpickler_fail_name(struct rfs_unpickler *machine, const char *modu
 
 uint64_t rfs_unpickler_fail_size(struct rfs_unpickler *machine)
 {
+    if (machine->rc)
+        return 0;
     if (machine->budget && machine->builder->memory(machine) > rfs_budget_rest(machine->budget))
         machine->rc = rfs_budget_fail(machine->budget, machine->file, machine->err);
     else
@@ -68,14 +72,16 @@ uint64_t rfs_unpickler_fail_size(struct rfs_unpickler *machine)
 
 uint64_t rfs_unpickler_fail_count(struct rfs_unpickler *machine)
 {
-    machine->rc = rfs_fail(machine->err, -EINVAL, RFS_IN(machine->file), NULL,
-                           "the pickle in it has more than %u values", machine->values_most);
+    if (machine->rc == 0)
+        machine->rc = rfs_fail(machine->err, -EINVAL, RFS_IN(machine->file), NULL,
+                               "the pickle in it has more than %u values", machine->values_most);
     return 0;
 }
 
 uint64_t rfs_unpickler_fail_memory(struct rfs_unpickler *machine)
 {
-    machine->rc = rfs_fail_memory(machine->err);
+    if (machine->rc == 0)
+        machine->rc = rfs_fail_memory(machine->err);
     return 0;
 }
 
@@ -92,7 +98,7 @@ static uint64_t fail_missing(struct rfs_unpickler *machine, const char *what)
 static uint64_t value_at(const struct rfs_unpickler *machine,
                          const struct rfs_unpickler_values *values, size_t i)
 {
-    return machine->builder->wide ? ((const uint64_t *)values->data)[i]
+    return machine->builder->wide ? ((const uintptr_t *)values->data)[i]
                                   : ((const uint32_t *)values->data)[i];
 }
 
@@ -103,11 +109,11 @@ static bool set_value(struct rfs_unpickler *machine, struct rfs_unpickler_values
     const bool wide = machine->builder->wide;
 
     if (i == values->cap &&
-        !rfs_vec_grow(&values->data, &values->cap, i, wide ? sizeof(uint64_t) : sizeof(uint32_t)))
+        !rfs_vec_grow(&values->data, &values->cap, i, wide ? sizeof(uintptr_t) : sizeof(uint32_t)))
         return rfs_unpickler_fail_memory(machine);
     values->n += i == values->n;
     if (wide)
-        ((uint64_t *)values->data)[i] = value;
+        ((uintptr_t *)values->data)[i] = (uintptr_t)value;
     else
         ((uint32_t *)values->data)[i] = (uint32_t)value;
     return true;
@@ -231,8 +237,11 @@ static bool protocol(struct rfs_unpickler *machine)
 /* Skips the head of a frame, which only says how much to read at once. */
 static bool frame(struct rfs_unpickler *machine)
 {
-    return take_number(machine, 8, NULL) <= machine->size - (machine->at + machine->p) ||
-           rfs_unpickler_fail(machine, "it has no end: a frame is longer than the file");
+    const uint64_t n = take_number(machine, 8, NULL);
+
+    return machine->rc == 0 &&
+           (n <= machine->size - (machine->at + machine->p) ||
+            rfs_unpickler_fail(machine, "it has no end: a frame is longer than the file"));
 }
 
 /* Reads an integer of N bytes, little-endian; WITH_SIGN: two's complement. */

@@ -45,7 +45,7 @@ struct rfs_unpickler_builder {
     const char *size; /* or takes too much memory */
 };
 
-/* Values in a row: uint64_t if they are wide, else uint32_t. */
+/* Values in a row: uintptr_t if they are wide, else uint32_t. */
 struct rfs_unpickler_values {
     void *data;
     size_t n, cap;
