@@ -10,8 +10,8 @@
  *
  * Pieces that were read to their end take RFS_CACHE_READ_BYTES at first, so that reading a file
  * through uses the same memory again and again: fresh memory costs more than assembling does, a
- * fault a page, 90 to 500 us a MiB where it was measured. Each request for a piece that has gone
- * gives them twice its bytes more, until they may take the whole budget.
+ * fault a page, 90 to 500 us a MiB where it was measured. Each request for such a piece that
+ * has gone gives them twice its bytes more, until they may take the whole budget.
  *
  * Threads: all functions but new and free. One lock; it is not held across I/O or copying. A thread
  * waits only for a piece whose assembling thread is running, and that one waits for no piece.

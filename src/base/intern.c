@@ -208,8 +208,7 @@ bool rfs_intern_is_new(struct rfs_intern *table, const void *bytes, size_t lengt
 {
     bool fresh = false;
 
-    add(table, bytes, length, &fresh);
-    return fresh;
+    return add(table, bytes, length, &fresh) == RFS_NO_ID || fresh;
 }
 
 uint32_t rfs_intern_find(struct rfs_intern *table, const void *bytes, size_t length)

@@ -34,8 +34,10 @@ int rfs_turns_run(struct rfs_turns *turns, unsigned threads,
 
     if (!pool)
         return rfs_fail_memory(err);
-    rfs_pool_for(pool, threads, call_one, &(struct call){turns, work, ctx});
+    const int rc = rfs_pool_for(pool, threads, call_one, &(struct call){turns, work, ctx});
     rfs_pool_free(pool);
+    if (rc && !turns->failed)
+        turns->failed = rfs_fail(&turns->err, rc, RFS_NOWHERE, NULL, "%s", strerror(-rc));
     if (turns->failed && err)
         *err = turns->err;
     return turns->failed;

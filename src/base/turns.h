@@ -22,8 +22,8 @@ struct rfs_turns {
     }
 
 /*
- * Calls WORK in so many threads, of which the caller's is one; each takes pieces until there are no
- * more. Returns 0, or the first -errno of one with *err filled.
+ * Calls WORK in so many threads, 1 or more, of which the caller's is one; each takes pieces until
+ * there are no more. Once for each struct. Returns 0, or the first -errno with *err filled.
  */
 int rfs_turns_run(struct rfs_turns *turns, unsigned threads,
                   int (*work)(void *ctx, struct rfs_error *err), void *ctx, struct rfs_error *err);

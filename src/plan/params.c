@@ -19,7 +19,6 @@
 static int check_unruled(struct rfs_planning *planning, const struct rfs_role *role,
                          const struct rfs_type *type, const char *param)
 {
-
     if (!planning->planner->config.src || !rfs_strategy_by_rules(planning->planner->config.src) ||
         role->in_src || type->kind != RFS_TENSOR)
         return 0;

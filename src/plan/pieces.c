@@ -508,10 +508,8 @@ int rfs_plan_pieces(struct rfs_planner *planner, uint32_t rank, const struct rfs
         return 0;
     if (planner->config.by_rules)
         return walk_linked(planner, local, target, each, ctx);
-    struct pieces pieces;
+    struct pieces pieces = {.each = each, .ctx = ctx};
     pieces.sources = begin(planner, local, target, copy);
-    pieces.each = each;
-    pieces.ctx = ctx;
     rfs_catalog_begin(catalog, &use);
     const int rc = walk_direct(&pieces, local);
     rfs_catalog_end(catalog, &use);

@@ -230,7 +230,6 @@ static void add_needed(struct rfs_planning *planning, struct matching *matching)
 /* Says whether a rank of a stage that is not needed has a name of the strategy. */
 static bool others_match(struct rfs_planning *planning, struct matching *matching)
 {
-
     for (uint32_t s = 0; s < planning->n_stages; s++) {
         const uint32_t base = rfs_plan_base(planning->planner, s);
         const struct rfs_index *index;

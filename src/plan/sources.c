@@ -280,7 +280,6 @@ static int lead_stage(struct rfs_planning *planning, uint32_t s)
 
 static int find_origins(struct rfs_planning *planning)
 {
-
     free(planning->origins);
     planning->n_names = rfs_intern_count(rfs_catalog_tables(planning->catalog)->names);
     planning->origins = malloc(planning->n_names * sizeof *planning->origins + 1);
@@ -372,7 +371,6 @@ static int nobody_gives(const struct rfs_planning *planning, const struct rfs_pr
 static int lose_param(const struct rfs_planning *planning, const struct rfs_provider_query *query,
                       const struct rfs_plan_piece *piece)
 {
-
     if (!planning->planner->config.lacking && !planning->planner->config.incomplete)
         return nobody_gives(planning, query, piece);
     return rfs_plan_lack(planning->planner, query->name, query->base + rfs_plan_first(query, piece))
@@ -846,7 +844,6 @@ static bool same_names(const struct rfs_index *a, const struct rfs_index *b)
 static int compare_types(const struct rfs_planning *planning, const struct rfs_stage_use *use,
                          uint32_t s, uint32_t rank, const struct rfs_index *index)
 {
-
     for (size_t i = 0; i < use->lead_index->n; i++) {
         const struct rfs_entry *here = &index->entries[index->by_name[i]];
         if (here->type == use->lead_index->entries[use->lead_index->by_name[i]].type)

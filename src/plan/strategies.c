@@ -159,7 +159,6 @@ static uint32_t only_stage(const struct rfs_strategy *strategy, size_t i)
 static uint32_t lost_rank(const struct rfs_planner *planner, const struct rfs_layout *layout,
                           uint32_t base, unsigned char *held)
 {
-
     memset(held, 0, layout->devices);
     for (uint32_t rank = 0; rank < layout->devices; rank++)
         if (rfs_catalog_has(planner->config.catalog, base + rank))

@@ -37,6 +37,7 @@ static void set_axis(const struct rfs_cells *cells, uint32_t i,
 struct tracing {
     const struct rfs_planner *planner;
     struct rfs_provider_query query;
+    uint32_t ndim; /* axes of the target; chunks of one that was flattened have others */
     struct rfs_trace *out;
 };
 
@@ -62,7 +63,7 @@ static int add_piece(void *ctx, const struct rfs_piece *piece)
         added->first = tracing->query.base + rfs_plan_first(&tracing->query, &source->asked);
     for (uint32_t i = 0; source->chunk == RFS_NO_ID && box->strided && i < type->ndim; i++)
         added->repeated |= (uint32_t)(box->stride[i] == 0) << i;
-    for (uint32_t i = 0; piece->cells && i < type->ndim; i++)
+    for (uint32_t i = 0; piece->cells && i < tracing->ndim; i++)
         set_axis(piece->cells, i, box, added);
     if (!piece->cells) {
         memcpy(added->source.len, type->dims, sizeof added->source.len);
@@ -77,7 +78,8 @@ int rfs_planner_trace(struct rfs_planner *planner, uint32_t rank, const struct r
                       struct rfs_trace *out)
 {
     const uint32_t local = rank % planner->scale.dst_devices;
-    struct tracing tracing = {planner, rfs_plan_query_of(planner, local, target), out};
+    struct tracing tracing = {planner, rfs_plan_query_of(planner, local, target),
+                              rfs_catalog_type(planner->config.catalog, target->type)->ndim, out};
     const struct rfs_role role =
         rfs_plan_role(planner, target->name, target->stage, rank / planner->scale.dst_devices);
 
