@@ -239,7 +239,7 @@ def commands(t, url, out):
     yield "strategy", ["merge", f"{out}/m.ckpt", strategy], "-o", ()
     yield "strategy", ["check", strategy, src], "-o", ()
     yield "strategy", ["new", f"{out}/n.ckpt", "--rules", "*: whole", "--ranks", "2", "-s", strategy], "-o", ()
-    yield "strategy", ["show", strategy, "layer1.weight"], None, ()
+    yield "strategy", ["show", strategy, "rows"], None, ()
     yield "ranks", ["-s", strategy, "-d", f"{url}/dst_strategy.ckpt"], None, ()
 
 
