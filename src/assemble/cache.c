@@ -136,7 +136,7 @@ static bool is_gone(const struct rfs_cache *cache, const struct rfs_cache_key *k
  * that makes fresh memory and the kernel's copies cheaper. Shorter pieces are mapped one by one. So
  * pieces of any size, in any order, take no more memory than their pages.
  */
-#define HUGE_PAGE ((size_t)2 << 20)
+
 /*
  * Reserves the range, for the budget; or for half as much, and so on, where the process may have no
  * more addresses. The budget is what it has then.
@@ -146,7 +146,7 @@ static bool reserve(struct rfs_cache *cache)
     const uint64_t most = cache->budget / RFS_CACHE_PIECE_BYTES;
     uint64_t total = rfs_min_u64(most, SIZE_MAX / RFS_CACHE_PIECE_BYTES / 2);
     do {
-        cache->range_bytes = (size_t)total * RFS_CACHE_PIECE_BYTES + HUGE_PAGE;
+        cache->range_bytes = (size_t)total * RFS_CACHE_PIECE_BYTES + RFS_HUGE_PAGE;
         cache->range = rfs_pages_alloc(cache->range_bytes);
     } while (!cache->range && (total /= 2) > 0);
     cache->cold = calloc((size_t)total + 1, sizeof(void *));
@@ -155,7 +155,8 @@ static bool reserve(struct rfs_cache *cache)
     if (!cache->range)
         return cache->cold;
     cache->n_unused = total;
-    cache->unused = (unsigned char *)cache->range + HUGE_PAGE - (uintptr_t)cache->range % HUGE_PAGE;
+    cache->unused =
+        (unsigned char *)cache->range + RFS_HUGE_PAGE - (uintptr_t)cache->range % RFS_HUGE_PAGE;
     return cache->cold;
 }
 

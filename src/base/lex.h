@@ -12,9 +12,9 @@
 struct rfs_lex {
     const char *file; /* its name, for messages */
     uint32_t line;    /* from 1 */
-    unsigned level;   /* nesting, for whoever parses it */
+    unsigned level;   /* nesting; the parser's */
     const char *at, *end;
-    struct rfs_arena *arena; /* memory for whoever parses it */
+    struct rfs_arena *arena; /* memory; the parser's */
     struct rfs_error *err;
 };
 

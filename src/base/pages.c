@@ -6,8 +6,6 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-#define HUGE_PAGE ((size_t)2 << 20)
-
 static atomic_bool wipes;
 
 void rfs_pages_wipe_all(void)
@@ -23,7 +21,7 @@ void *rfs_pages_alloc(size_t bytes)
         return NULL;
     /* Both are advice. A core dump is for our own state, not for the checkpoint's content. */
     madvise(at, bytes, MADV_DONTDUMP);
-    if (bytes >= HUGE_PAGE)
+    if (bytes >= RFS_HUGE_PAGE)
         madvise(at, bytes, MADV_HUGEPAGE);
     return at;
 }

@@ -9,6 +9,8 @@
 
 #include "base/std.h"
 
+#define RFS_HUGE_PAGE ((size_t)2 << 20) /* bytes */
+
 /* Has all content wiped that is freed from now on, as some of it is decrypted. */
 void rfs_pages_wipe_all(void);
 

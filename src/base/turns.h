@@ -2,7 +2,7 @@
 /*
  * Turns of threads that take pieces of work in order, work on them at once, and then add them in
  * that order to what belongs together, such as a checksum. A count says how much has been added.
- * Whoever waits for its turn waits for a thread that works; once one has failed, nobody waits.
+ * A thread waits only for threads that work. Once one has failed, none waits any more.
  */
 #pragma once
 
@@ -22,8 +22,8 @@ struct rfs_turns {
     }
 
 /*
- * Calls WORK in so many threads, 1 or more, of which the caller's is one; each takes pieces until
- * there are no more. Once for each struct. Returns 0, or the first -errno with *err filled.
+ * Calls WORK in THREADS threads, 1 or more; one of them is the caller's. Each takes pieces until
+ * there are no more. Called once for each struct. Returns 0, or the first -errno with *err filled.
  */
 int rfs_turns_run(struct rfs_turns *turns, unsigned threads,
                   int (*work)(void *ctx, struct rfs_error *err), void *ctx, struct rfs_error *err);

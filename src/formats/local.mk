@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Shared by the formats, each of which has a folder.
+# The files that the formats share; each format has a folder.
 librfs_la_SOURCES += \
 	src/formats/dtype.c \
 	src/formats/dtype.h \

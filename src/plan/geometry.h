@@ -30,7 +30,7 @@ int rfs_geometry_resolve(const struct rfs_type *slice_type, const struct rfs_lay
 
 /*
  * A box of a destination rank, and the source cells that it touches: first[i] … last[i] along each
- * axis. A rank has one box, but for field slicing (grid.h), where it has geometry->dst.rounds.
+ * axis. A rank has one box. With field slicing (grid.h) it has geometry->dst.rounds of them.
  */
 struct rfs_cells {
     uint64_t lo[RFS_MAX_DIMS]; /* corner of the box in the whole tensor */

@@ -94,5 +94,5 @@ uint64_t rfs_unpickler_fail_size(struct rfs_unpickler *machine);
 uint64_t rfs_unpickler_fail_count(struct rfs_unpickler *machine);
 uint64_t rfs_unpickler_fail_memory(struct rfs_unpickler *machine);
 
-/* Takes the top of the stack, or fails; WHAT is what protocol 2 is told to lack then. */
+/* Takes the top of the stack, or fails. WHAT is the problem in the message about protocol 2. */
 uint64_t rfs_unpickler_pop(struct rfs_unpickler *machine, const char *what);

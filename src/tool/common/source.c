@@ -60,14 +60,6 @@ int rfs_tool_share_store(struct rfs_settings *one, struct rfs_settings *other)
     return add_store(one, other) ?: add_store(other, one);
 }
 
-/* Sets the options by which this command reads URLs until it ends; PATH may be NULL. */
-static int reach_objects(const struct rfs_options *options, const char *path, struct rfs_error *err)
-{
-    bool taken;
-
-    return rfs_view_options_take_objects(options, path, &taken, err);
-}
-
 int rfs_tool_reach(const struct rfs_settings *options, const char *const *paths, size_t n,
                    struct rfs_error *err)
 {
@@ -89,7 +81,9 @@ static int open_view(const char *path, const struct rfs_settings *options,
     RFS_CLEANUP(rfs_settings_free) struct rfs_settings all = {0};
     RFS_FREE char *file = NULL;
     struct rfs_options parsed;
-    int rc = rfs_view_options_take(options, &parsed, err) ?: reach_objects(&parsed, path, err);
+    bool taken; /* until the command ends */
+    int rc = rfs_view_options_take(options, &parsed, err)
+                 ?: rfs_view_options_take_objects(&parsed, path, &taken, err);
 
     /*
      * A view has an output format: by default that of most checkpoints; hfai's parts have no other

@@ -156,7 +156,7 @@ struct item {
     uint32_t crc; /* CRC of the spans, where a file has one */
 };
 
-/* Returns whether a file ends with a checksum of its own of which an item is a part. */
+/* Returns whether the file ends with a checksum that covers the item. */
 static bool is_summed(const struct writing *writing, const struct item *item)
 {
     return writing->has_crc && item->at.offset < writing->trailer;
@@ -258,7 +258,7 @@ static int write_item(struct run *run, struct item *item, void *scratch, struct 
     reshard_return(loan);
     for (uint32_t m = 0; rc == 0 && m < item->at.n; m++) {
         struct writing *writing = item->files[m];
-        const uint64_t size = writing->file->size; /* whoever writes the rest drops the file */
+        const uint64_t size = writing->file->size; /* another thread may drop the file after this */
         if (rfs_turns_add(&run->turns, &writing->written, item->at.size) == size)
             rc = finish_file(run, writing, err);
     }

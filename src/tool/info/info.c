@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * reshard info: describes any file or folder, from headers alone. This file has the command,
- * and what is told of any path: its mount, and the export in it.
+ * and what it tells of each path: its mount, and the export in it.
  */
 #include "tool/info/info.h"
 

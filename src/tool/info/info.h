@@ -60,7 +60,10 @@ struct rfs_info_listing {
     const struct rfs_info_filter *filter;
     struct rfs_info_rows rows;
 };
-/* Adds a parameter to a listing, CTX; its name and type are copied. False when out of memory. */
+/*
+ * Adds a parameter to a listing, CTX; name and type are copied if the filter lets it pass. False
+ * when out of memory.
+ */
 bool rfs_info_listing_add(void *ctx, const char *name, const struct rfs_type *type,
                           uint64_t offset);
 /* Sorts the rows, and drops those beyond the most. */

@@ -51,16 +51,20 @@ bool rfs_info_listing_add(void *ctx, const char *name, const struct rfs_type *ty
 {
     struct rfs_info_listing *listing = ctx;
     struct rfs_info_rows *rows = &listing->rows;
-    struct rfs_type *copy = rfs_arena_alloc(&rows->arena, sizeof *copy);
-    const struct rfs_info_row row = {.name = rfs_arena_text(&rows->arena, name, strlen(name)),
-                                     .type = copy,
-                                     .bytes = type->bytes,
-                                     .offset = offset};
+    const struct rfs_info_row row = {name, type, type->bytes, offset, 0};
+    const size_t before = rows->list.n;
 
-    if (!copy || !row.name)
+    if (!rfs_info_rows_add(rows, listing->filter, row))
         return false;
-    *copy = *type;
-    return rfs_info_rows_add(rows, listing->filter, row);
+    if (rows->list.n == before) /* counted, and not shown */
+        return true;
+    struct rfs_info_row *added = &rows->list.data[before];
+    struct rfs_type *copy = rfs_arena_alloc(&rows->arena, sizeof *copy);
+    added->name = rfs_arena_text(&rows->arena, name, strlen(name));
+    added->type = copy;
+    if (copy)
+        *copy = *type;
+    return copy && added->name;
 }
 
 void rfs_info_rows_table(const struct rfs_info_rows *rows, bool offsets, struct rfs_table *table)
