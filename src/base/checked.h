@@ -29,6 +29,12 @@ static inline uint64_t rfs_min_u64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+/* Returns A / B, rounded up; B is not 0. */
+static inline uint64_t rfs_ceil_u64(uint64_t a, uint64_t b)
+{
+    return a / b + (a % b > 0);
+}
+
 /* Returns the greatest common divisor. */
 static inline uint64_t rfs_gcd_u64(uint64_t a, uint64_t b)
 {

@@ -123,8 +123,3 @@ int rfs_fail_memory_of(struct rfs_error *err, const char *file)
 {
     return rfs_fail(err, -ENOMEM, RFS_IN(file), NULL, "out of memory");
 }
-
-int rfs_fail_read(struct rfs_error *err, struct rfs_where where, int code)
-{
-    return rfs_fail(err, code, where, NULL, "cannot be read: %s", strerror(-code));
-}

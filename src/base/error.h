@@ -41,6 +41,3 @@ int rfs_fail_usage(struct rfs_error *err, const char *remedy, const char *fmt, .
 /* Fail with -ENOMEM, "out of memory"; the second names a file. */
 int rfs_fail_memory(struct rfs_error *err);
 int rfs_fail_memory_of(struct rfs_error *err, const char *file);
-
-/* Fails with CODE, a -errno that reading there gave. */
-int rfs_fail_read(struct rfs_error *err, struct rfs_where where, int code);

@@ -78,9 +78,11 @@ static void put_escaped(struct rfs_json_write *json, const char *text, size_t n)
 /*
  * Goes character by character, as the text may be long, and a lack of memory could not be reported.
  */
-static void put_shown(struct rfs_json_write *json, const char *text)
+static void put_shown(struct rfs_json_write *json, const char *text, size_t length)
 {
-    while (*text != '\0') {
+    const char *end = text + length;
+
+    while (text < end && *text != '\0') {
         const size_t n = rfs_text_shown_length(text);
         char character[8] = {0};
         char shown[4 * sizeof character];
@@ -96,7 +98,7 @@ static void put_string(struct rfs_json_write *json, const char *text, size_t n)
 {
     put(json, "\"", 1);
     if (json->escapes == RFS_JSON_SHOWN)
-        put_shown(json, text);
+        put_shown(json, text, n);
     else
         put_escaped(json, text, n);
     put(json, "\"", 1);

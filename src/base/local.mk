@@ -24,6 +24,7 @@ librfs_la_SOURCES += \
 	src/base/order.h \
 	src/base/pages.c src/base/pages.h \
 	src/base/path.c src/base/path.h \
+	src/base/patience.c src/base/patience.h \
 	src/base/pool.c src/base/pool.h \
 	src/base/progress.c src/base/progress.h \
 	src/base/secret.c src/base/secret.h \

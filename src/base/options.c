@@ -52,8 +52,8 @@ static const struct rfs_option table[] = {
         .heading = "strategies"),
     ROW(dst_strategy, PATHS, VIEW | ASKS,
         .help = "the strategy to show; none: one whole checkpoint"),
-    ROW(src_rules, RULES, VIEW | ASKS, .help = "rules instead of a strategy of SRC"),
-    ROW(dst_rules, RULES, VIEW | ASKS, .help = "rules instead of a strategy to show"),
+    ROW(src_rules, RULES, VIEW | ASKS, .help = "rules instead of a strategy of SRC, or tp4"),
+    ROW(dst_rules, RULES, VIEW | ASKS, .help = "rules instead of a strategy to show, or tp4"),
     ROW(src_ranks, COUNT, VIEW, .example = "8", .help = "the number of ranks for src_rules"),
     ROW(dst_ranks, COUNT, VIEW, .example = "4",
         .help = "the number of ranks for dst_rules, or of files for view=dcp"),
@@ -72,7 +72,8 @@ static const struct rfs_option table[] = {
     ROW(step, STEP, VIEW | INDEX, .example = "1000, or step=all",
         .help = "choose this save, or show each in a folder"),
     ROW(epoch, NUMBER, VIEW | INDEX, .example = "3", .help = "choose the save of this epoch"),
-    ROW(entry, TEXT, VIEW | ASKS | INDEX, .help = "the place of the dict of tensors in .pt files"),
+    ROW(entry, TEXT, VIEW | ASKS | INDEX,
+        .help = "the dict of tensors in a state of torch, as model"),
     ROW(segmented, SWITCH, VIEW | ASKS | INDEX, .help = "all files of a folder are one checkpoint"),
     ROW(segmented_skip, TEXT, VIEW | INDEX,
         .help = "leave out parameters with these prefixes, as A:B"),
@@ -93,6 +94,11 @@ static const struct rfs_option table[] = {
         .help = "bytes of tensors in each chunk of view=dcp", .least = 1),
     ROW(format, WORD, BOTH | ASKS | CONTENT, .words = formats, .help = "the format of the files"),
     ROW(names, PATH, VIEW | ASKS, .help = "a map from names in SRC to names shown"),
+    ROW(only, TEXT, VIEW | ASKS | CONTENT,
+        .help = "show only names that match, as model.*;lm_head.*"),
+    ROW(drop, TEXT, VIEW | ASKS | CONTENT, .help = "leave out names that match"),
+    ROW(dequantize, SWITCH, VIEW | ASKS | INDEX | CONTENT,
+        .help = "show quantized weights as bfloat16, or as dtype= says"),
     ROW(dtype, TEXT, VIEW | ASKS | CONTENT, .help = "bfloat16, or rules such as *.norm.*=float32"),
     ROW(crc, SWITCH, VIEW | ASKS | CONTENT, .help = "add checksums to .ckpt files"),
     ROW(nshards, COUNT, PARTS | ASKS, .example = "4", .help = "the number of hfai's parts to show"),
@@ -215,6 +221,28 @@ const char *rfs_option_takes(const struct rfs_option *option, char *out, size_t 
     for (size_t i = 0; option->words && option->words[i] && n < cap; i++)
         n += (size_t)snprintf(out + n, cap - n, "%s%s", i > 0 ? "|" : "", option->words[i]);
     return out;
+}
+
+enum { HELP_COLUMN = 28 }; /* of the explanations */
+
+void rfs_options_help(unsigned flags, FILE *out)
+{
+    const char *heading = NULL;
+
+    for (size_t i = 0; i < N_OPTIONS; i++) {
+        const struct rfs_option *option = &table[i];
+        char takes[64];
+        heading = option->heading ? option->heading : heading;
+        if (!option->help || (option->flags & flags) != flags)
+            continue;
+        if (heading)
+            fprintf(out, "\n%s:\n", heading);
+        heading = NULL;
+        const int n =
+            fprintf(out, "  %s%s%s  ", option->name, rfs_option_is_valued(option) ? "=" : "",
+                    rfs_option_takes(option, takes, sizeof takes));
+        fprintf(out, "%*s%s\n", n < HELP_COLUMN ? HELP_COLUMN - n : 0, "", option->help);
+    }
 }
 
 /* ---- numbers --------------------------------------------------------------------------------- */
@@ -566,6 +594,24 @@ void rfs_options_hint_comma(const struct rfs_settings *settings, size_t at, stru
     snprintf(remedy, sizeof remedy, "%s='%s\\,%s', if it is part of that value", before->name,
              setting[-1].value, setting->name);
     rfs_fail_usage(err, remedy, "unknown option '%s'", setting->name);
+}
+
+int rfs_options_check_twice(const struct rfs_settings *settings, struct rfs_error *err)
+{
+    for (size_t i = 0; i < settings->list.n; i++) {
+        const struct rfs_setting *setting = &settings->list.data[i];
+        const struct rfs_setting *last = rfs_settings_last(settings, setting->name);
+        const struct rfs_option *option = rfs_option_find(setting->name);
+        if (!option || !setting->value || !last->value || strcmp(setting->value, last->value) == 0)
+            continue; /* a missing or needless value is refused elsewhere */
+        return rfs_fail_usage(
+            err,
+            option->kind == RFS_OPTION_PATHS ? "one of them; -s and -d are strategies, too"
+                                             : "one of them",
+            "%s%soption %s is given twice, as '%s' and as '%s'", last->origin ? last->origin : "",
+            last->origin ? ": " : "", option->name, setting->value, last->value);
+    }
+    return 0;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */

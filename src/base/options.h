@@ -69,6 +69,7 @@ struct rfs_options {
     uint32_t dst_ranks;
 
     char *convert;         /* conversion rules: a name, or a path */
+    bool dequantize;       /* quantized weights are shown as plain tensors */
     char *hf_config;       /* a path; NULL: the config of the source */
     char *convert_options; /* options of the rules */
 
@@ -93,6 +94,7 @@ struct rfs_options {
     uint64_t file_size;  /* bytes of tensors in one file of an unsharded view; 0: by its kind */
     uint64_t chunk_size; /* bytes of one chunk of view=dcp; 0: the default */
     char *names;         /* a path */
+    char *only, *drop;   /* patterns of names that are shown, and of those that are not */
     char *dtype;
     bool crc;
     uint32_t nshards;    /* number of hfai's parts to show; 0: as many as there are */
@@ -188,6 +190,11 @@ static inline bool rfs_option_is_valued(const struct rfs_option *option)
 }
 /* Writes the form of an option's value for --help: "FILE", "N", "ckpt|safetensors|pt". */
 const char *rfs_option_takes(const struct rfs_option *option, char *out, size_t cap);
+/*
+ * Prints the options with all of FLAGS under their headings, a line "  name=VALUE  explanation" each,
+ * which completions read.
+ */
+void rfs_options_help(unsigned flags, FILE *out);
 /* Returns a word of option NAME by its number; NULL where there is none. */
 const char *rfs_option_word(const char *name, int number);
 static inline const char *rfs_options_format_name(enum rfs_format format)
@@ -212,6 +219,11 @@ int rfs_options_set(struct rfs_options *out, unsigned flags, const char *name, c
  * and the one before has a text for a value, the comma between is probably part of that text.
  */
 void rfs_options_hint_comma(const struct rfs_settings *settings, size_t at, struct rfs_error *err);
+/*
+ * Refuses an option that SETTINGS, all of one place, give twice with different values. 0, or -EINVAL
+ * with *err filled as a mistake of usage.
+ */
+int rfs_options_check_twice(const struct rfs_settings *settings, struct rfs_error *err);
 
 /*
  * Returns the value as a text that rfs_options_set takes ("" for a switch that is on), in OUT or

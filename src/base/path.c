@@ -39,14 +39,17 @@ static int resolve_file(const char *source, char **path, struct rfs_error *err)
     return *path ? 0 : rfs_fail_memory(err);
 }
 
-static int fail_source(const char *source, int code, struct rfs_error *err)
+int rfs_path_fail(const char *source, int code, struct rfs_error *err)
 {
-    if (code == ENOENT)
+    const bool url = rfs_store_is_url(source) || rfs_store_is_foreign(source);
+
+    code = code < 0 ? -code : code;
+    if (code == ENOENT && !rfs_store_is_foreign(source))
         return rfs_fail(err, -code, RFS_IN(source), "check the path", "the source does not exist");
     return rfs_fail(err, -code, RFS_IN(source),
-                    rfs_store_is_url(source) ? rfs_store_remedy(source, code)
-                    : code == EACCES         ? "check the permissions of the folders above it"
-                                             : NULL,
+                    url              ? rfs_store_remedy(source, code)
+                    : code == EACCES ? "check the permissions of the folders above it"
+                                     : NULL,
                     "the source cannot be reached: %s", rfs_store_why(source, code));
 }
 
@@ -56,12 +59,12 @@ int rfs_path_resolve(const char *source, char **path, struct rfs_error *err)
 
     *path = rfs_store_realpath(source);
     if (!*path)
-        return fail_source(source, errno, err);
+        return rfs_path_fail(source, errno, err);
     const int rc = rfs_store_stat(*path, &st);
     if (rc < 0 && rfs_store_is_url(source)) {
         free(*path);
         *path = NULL;
-        return fail_source(source, -rc, err);
+        return rfs_path_fail(source, rc, err);
     }
     if (rc < 0 || !S_ISREG(st.st_mode) || rfs_store_is_url(source))
         return 0;
@@ -106,7 +109,9 @@ static size_t next_path(const char *text)
         if (exists(path))
             return n;
     }
-    return first;
+    /* A URL that is not read is refused as a whole. */
+    return rfs_store_is_foreign(text) && strncmp(text + first, "://", 3) == 0 ? next_url(text)
+                                                                              : first;
 }
 
 bool rfs_path_list_add(struct rfs_path_list *list, char *path)

@@ -33,6 +33,8 @@ int rfs_path_parent(const char *path, char **folder, char **name, struct rfs_err
  * was given, because its ending decides about the format. 0, or -errno with *err filled.
  */
 int rfs_path_resolve(const char *source, char **path, struct rfs_error *err);
+/* Fails because SOURCE cannot be looked at; CODE is an errno, positive or negative. -errno. */
+int rfs_path_fail(const char *source, int code, struct rfs_error *err);
 
 /*
  * Several paths in one text, with ':' between. A name may hold a ':' itself: what exists as it is

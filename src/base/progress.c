@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/json_write.h"
+#include "base/patience.h"
 #include "base/text.h"
 
 #include <time.h>
@@ -12,6 +13,8 @@
 #define TELL_EVERY 1.0
 #define BAR 20
 #define LINE 79
+#define REST                                                                                       \
+    62 /* beside bar and phase: " [] 100% 1023.9 MiB of 1023.9 GiB, 1023.9 MiB/s, 99:59:59 left" */
 
 double rfs_progress_now(void)
 {
@@ -36,6 +39,7 @@ void rfs_progress_destroy(struct rfs_progress *progress)
 void rfs_progress_begin(struct rfs_progress *progress, const char *phase, uint64_t bytes,
                         uint64_t files)
 {
+    rfs_patience_end();
     RFS_LOCKED(&progress->lock);
     progress->phase = phase;
     progress->bytes = bytes;
@@ -70,24 +74,26 @@ static void measure(struct rfs_progress *progress, double now, uint64_t done)
     progress->mark_bytes = done;
 }
 
+/* Writes the line of bytes: a bar that leaves room for the longest texts, what is done and left. */
 static void draw_bar(const struct rfs_progress *progress, uint64_t done, char *line, size_t cap)
 {
-    char bar[BAR + 1], have[RFS_TEXT_AMOUNT], all[RFS_TEXT_AMOUNT], rate[RFS_TEXT_AMOUNT],
-        left[RFS_TEXT_AMOUNT];
+    char bar[BAR + 1], rest[LINE + 1], have[RFS_TEXT_AMOUNT], all[RFS_TEXT_AMOUNT],
+        rate[RFS_TEXT_AMOUNT], left[RFS_TEXT_AMOUNT];
     const double part = (double)done / (double)progress->bytes;
-    const size_t filled = part >= 1 ? BAR : (size_t)(part * BAR);
+    /* Before the end neither the bar nor the number is full. */
+    const int n = snprintf(rest, sizeof rest, "%3u%% %s of %s", (unsigned)(part * 100),
+                           rfs_text_amount(done, have), rfs_text_amount(progress->bytes, all));
 
-    memset(bar, '.', BAR);
-    memset(bar, '#', filled);
-    bar[BAR] = '\0';
-    rfs_text_amount((uint64_t)progress->rate, rate);
-    if (progress->rate > 0)
-        rfs_text_duration((double)(progress->bytes - done) / progress->rate, left);
-    snprintf(line, cap, "%s [%s] %3.0f%% %s of %s%s%s%s%s%s", progress->phase, bar, part * 100,
-             rfs_text_amount(done, have), rfs_text_amount(progress->bytes, all),
-             progress->rate > 0 ? ", " : "", progress->rate > 0 ? rate : "",
-             progress->rate > 0 ? "/s, " : "", progress->rate > 0 ? left : "",
-             progress->rate > 0 ? " left" : "");
+    if (progress->rate > 0 && done < progress->bytes)
+        snprintf(rest + n, sizeof rest - (size_t)n, ", %s/s, %s left",
+                 rfs_text_amount((uint64_t)progress->rate, rate),
+                 rfs_text_duration((double)(progress->bytes - done) / progress->rate, left));
+    const size_t other = strlen(progress->phase) + REST;
+    const size_t length = other + BAR < LINE ? BAR : other < LINE ? LINE - other : 0;
+    memset(bar, '.', length);
+    memset(bar, '#', (size_t)(part * (double)length));
+    bar[length] = '\0';
+    snprintf(line, cap, "%s [%s] %s", progress->phase, bar, rest);
 }
 
 /* Draws the line. The caller has the lock. */
@@ -152,6 +158,8 @@ void rfs_progress_end(struct rfs_progress *progress)
 {
     RFS_LOCKED(&progress->lock);
     if (progress->shown) {
+        if (progress->bytes > 0 && atomic_load(&progress->bytes_done) >= progress->bytes)
+            draw(progress, progress->bytes, progress->files);
         fprintf(stderr, "\r%*s\r", LINE, "");
         fflush(stderr);
     }

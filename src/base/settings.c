@@ -49,6 +49,37 @@ const struct rfs_setting *rfs_settings_last(const struct rfs_settings *settings,
     return NULL;
 }
 
+size_t rfs_settings_cut_word(const char *text)
+{
+    const size_t letters = strncmp(text, "etp", 3) == 0                     ? 3
+                           : *text >= 'a' && *text <= 'z' && text[1] == 'p' ? 2
+                                                                            : 0;
+    const size_t n = letters + (letters > 0 ? strspn(text + letters, "0123456789") : 0);
+
+    return n > letters && (text[n] == '\0' || strchr(", ", text[n])) ? n : 0;
+}
+
+bool rfs_settings_is_cuts(const char *value)
+{
+    size_t n = rfs_settings_cut_word(value);
+
+    while (n > 0 && value[n] != '\0') {
+        value += n + strspn(value + n, ", ");
+        n = rfs_settings_cut_word(value);
+    }
+    return n > 0;
+}
+
+/*
+ * Returns whether the comma at REST belongs to the value: ready cuts have it between their words,
+ * and no option has such a name.
+ */
+static bool is_inside(const char *name, const char *value, const char *rest)
+{
+    return value && (strcmp(name, "dst_rules") == 0 || strcmp(name, "src_rules") == 0) &&
+           rfs_settings_cut_word(value) > 0 && rfs_settings_cut_word(rest + 1) > 0;
+}
+
 /* Takes one option off the text, and unescapes its value in place. */
 static char *take_option(char **rest, char **value)
 {
@@ -56,7 +87,7 @@ static char *take_option(char **rest, char **value)
     char *to = name;
 
     *value = NULL;
-    for (; **rest && **rest != ','; ++*rest) {
+    for (; **rest && (**rest != ',' || is_inside(name, *value, *rest)); ++*rest) {
         if (**rest == '=' && !*value) {
             *to++ = '\0';
             *value = to;

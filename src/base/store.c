@@ -65,6 +65,14 @@ const struct rfs_store *rfs_store_objects(void)
     return objects;
 }
 
+bool rfs_store_is_foreign(const char *path)
+{
+    const size_t n =
+        strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-");
+
+    return n > 1 && strncmp(path + n, ":/", 2) == 0 && !rfs_store_is_url(path);
+}
+
 /* ---- names and attributes -------------------------------------------------------------------- */
 
 int rfs_store_stat(const char *path, struct stat *st)
@@ -171,6 +179,8 @@ static _Thread_local struct {
 const char *rfs_store_why(const char *path, int code)
 {
     code = code < 0 ? -code : code;
+    if (code == ENOENT && rfs_store_is_foreign(path))
+        return "it begins with none of s3://, https:// and http://";
     return last.code == code && code != 0 && rfs_store_is_url(path) ? last.text : strerror(code);
 }
 
@@ -181,8 +191,19 @@ const char *rfs_store_remedy(const char *path, int code)
         return last.code == code && last.remedy
                    ? last.remedy
                    : "look at the store and at the network, then read again";
+    if (code == ENOENT && rfs_store_is_foreign(path))
+        return "one of these, or a path";
     return code == EIO ? "check the disk, then mount again"
                        : "check the permissions of the file and of its folders";
+}
+
+int rfs_store_fail_read(struct rfs_error *err, struct rfs_where where, int code)
+{
+    const char *path = where.file ? where.file : "";
+    const bool url = rfs_store_is_url(path) && code == -EIO;
+
+    return rfs_fail(err, code, where, url ? rfs_store_remedy(path, code) : NULL,
+                    "cannot be read: %s", rfs_store_why(path, code));
 }
 
 void rfs_store_fail_remedy(const char *remedy)
@@ -230,10 +251,11 @@ ssize_t rfs_store_head(const char *path, void *data, size_t size)
 
 static int fail_errno(struct rfs_error *err, const char *path, int code)
 {
-    const char *remedy = code == ENOENT || code == ENOTDIR ? "check the path"
-                         : rfs_store_is_url(path)          ? rfs_store_remedy(path, code)
-                         : code == EACCES                  ? "check the file's permissions"
-                                                           : NULL;
+    const char *remedy = rfs_store_is_foreign(path)          ? rfs_store_remedy(path, code)
+                         : code == ENOENT || code == ENOTDIR ? "check the path"
+                         : rfs_store_is_url(path)            ? rfs_store_remedy(path, code)
+                         : code == EACCES                    ? "check the file's permissions"
+                                                             : NULL;
     return rfs_fail(err, -code, RFS_IN(path), remedy, "cannot be read: %s",
                     rfs_store_why(path, code));
 }

@@ -22,6 +22,12 @@ static inline bool rfs_store_is_url(const char *path)
            strncmp(path, "http://", 7) == 0;
 }
 
+/*
+ * Returns whether a path looks like a URL and is none: "gs://bucket", "s3:/bucket". There may be a
+ * file of that name.
+ */
+bool rfs_store_is_foreign(const char *path);
+
 /* A version of one object; all of its bytes are of that version. Belongs to its store. */
 struct rfs_object;
 
@@ -110,11 +116,14 @@ int rfs_store_read_fd(int fd, const char *path, size_t limit, char **data, size_
 
 /*
  * Returns the text of an errno, positive or negative, as strerror has it; for a URL, where the
- * calling thread's last call to the store failed so, the text of the store.
+ * calling thread's last call to the store failed so, the text of the store. ENOENT of what looks like
+ * a URL has a text of its own.
  */
 const char *rfs_store_why(const char *path, int code);
-/* Returns the remedy when reading PATH gave EIO or EACCES. */
+/* Returns the remedy when reading PATH gave EIO or EACCES, or ENOENT for what looks like a URL. */
 const char *rfs_store_remedy(const char *path, int code);
+/* Fails with CODE, a -errno that reading a file gave at WHERE, for the reason that is known. */
+int rfs_store_fail_read(struct rfs_error *err, struct rfs_where where, int code);
 /* Sets the remedy, a constant, of the last failure. For stores. */
 void rfs_store_fail_remedy(const char *remedy);
 /* Notes the details of a failure with CODE, which it returns. For stores. */

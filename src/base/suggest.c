@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/suggest.h"
 
+#include "base/glob.h"
+
 #include <unistd.h>
 
 enum { WORD_MAX = 64, PARTS_MOST = 8 };
@@ -31,6 +33,39 @@ unsigned rfs_suggest_distance(const char *a, const char *b)
         }
     }
     return d[n][m];
+}
+
+/* Returns the edits from the SIZE bytes at TEXT to the whole of WORD. */
+static unsigned edits_of(const char *word, const char *text, size_t size)
+{
+    char part[WORD_MAX];
+
+    snprintf(part, sizeof part, "%.*s", (int)(size < sizeof part ? size : sizeof part), text);
+    return rfs_suggest_distance(word, part);
+}
+
+unsigned rfs_suggest_pattern_distance(const char *pattern, const char *name)
+{
+    const bool open = *pattern == '*';
+    const size_t n = strlen(pattern += open);
+    const bool ends = n > 0 && pattern[n - 1] == '*';
+    const size_t length = strlen(name);
+    unsigned least = UINT_MAX;
+    char word[WORD_MAX];
+
+    if (n - ends >= sizeof word)
+        return UINT_MAX;
+    snprintf(word, sizeof word, "%.*s", (int)(n - ends), pattern);
+    if (rfs_glob_is_pattern(word) || open + ends == 2)
+        return UINT_MAX;
+    if (!open && !ends)
+        return edits_of(word, name, length);
+    for (size_t size = n > 1 + (size_t)ends ? n - ends - 1 : 0; size <= n - ends + 1; size++) {
+        const size_t part = size < length ? size : length;
+        const unsigned edits = edits_of(word, open ? name + length - part : name, part);
+        least = edits < least ? edits : least;
+    }
+    return least;
 }
 
 struct rfs_suggest rfs_suggest_begin(const char *name, unsigned most_edits)

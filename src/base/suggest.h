@@ -14,6 +14,13 @@
 unsigned rfs_suggest_distance(const char *a, const char *b);
 
 /*
+ * Counts the edits from a pattern whose only stars are at its beginning or its end (base/glob.h) to
+ * NAME: those of the rest, against as much of the name, one more or one less. UINT_MAX for other
+ * patterns.
+ */
+unsigned rfs_suggest_pattern_distance(const char *pattern, const char *name);
+
+/*
  * The word that NAME was probably meant to be: of those that were offered, at least half is right.
  */
 struct rfs_suggest {

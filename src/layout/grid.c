@@ -272,9 +272,9 @@ static int refuse_extent(const struct job *job, uint32_t i, uint64_t pieces)
                         shown.text, layout->edge[layout->n_edges - 1]);
     if (i == 0 && layout->field > 0)
         return rfs_fail(job->err, -EINVAL, job->where, remedy(job),
-                        "the checkpoint holds %s of %s, which %u fields over %u devices do not "
-                        "divide",
-                        holds(job), shown.text, layout->field, layout->devices);
+                        "the checkpoint holds %s of %s, which %u fields over %" PRIu64
+                        " devices do not divide",
+                        holds(job), shown.text, layout->field, pieces);
     if (job->meaning == RFS_DIMS_OF_SLICE)
         return rfs_fail(job->err, -EINVAL, job->where, remedy(job),
                         "the checkpoint holds %s of %s, and the strategy cuts axis %u into "

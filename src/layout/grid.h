@@ -18,6 +18,12 @@
 #define RFS_GRID_DIMS 16
 #define RFS_MAX_DIGITS (RFS_MAX_CUTS + RFS_MAX_DEVICE_AXES)
 
+/* A box of elements. */
+struct rfs_box {
+    uint64_t at[RFS_GRID_DIMS];
+    uint64_t len[RFS_GRID_DIMS];
+};
+
 struct rfs_digit {
     uint32_t stride; /* in ranks */
     uint32_t extent;

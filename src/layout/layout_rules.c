@@ -2,10 +2,12 @@
 #include "layout/layout_rules.h"
 
 #include "base/arena.h"
+#include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/glob.h"
 #include "base/intern.h"
 #include "base/lex.h"
+#include "base/suggest.h"
 #include "base/vec.h"
 #include "layout/grid.h"
 
@@ -13,6 +15,7 @@
 #define NO_RULE UINT32_MAX
 
 #define REMEDY_AXES "a line such as \"axes dp=2 tp=4\""
+#define REMEDY_STAGE "\"stage first\", \"stage last\", \"stage layer\" or \"stage all\""
 #define REMEDY_ALONE "a rule for this parameter alone"
 #define REMEDY_LIKE "\"like source\", or \"like source with dp 8 -> 6\""
 
@@ -21,6 +24,24 @@
 
 /* Pieces of an optimizer shard over all that is left. */
 #define LAYOUT_RULES_REST UINT32_MAX
+
+#define FIELDS_MOST 64
+#define STAGES_MOST 1024 /* each costs something for each parameter */
+#define NEXTN "num_nextn_predict_layers"
+#define LAYERS "num_hidden_layers"
+
+/* The stages that have a rule's parameters. */
+enum { STAGE_FIRST = 1, STAGE_LAST = 2, STAGE_LAYER = 4, STAGE_ALL = 8 };
+
+/* The device axes of a line of axes. */
+struct device_axes {
+    uint32_t line; /* 0: there is none, and one axis has all ranks */
+    uint32_t n;
+    struct {
+        char name[LAYOUT_RULES_AXIS_NAME];
+        uint32_t extent; /* devices; 0: all ranks */
+    } dev[RFS_MAX_DEVICE_AXES];
+};
 
 struct rule {
     const char *pattern;
@@ -34,6 +55,11 @@ struct rule {
     int8_t axis[RFS_MAX_DEVICE_AXES];
     uint8_t by[RFS_MAX_DEVICE_AXES];
     uint32_t optimizer; /* pieces; 0: none */
+    uint32_t fields;    /* of axis 0; 0 or 1: it is one */
+    uint32_t axes;      /* position in the device axes */
+    uint32_t stage;     /* STAGE_ bits */
+    const char *unit;   /* the key of the number of parts that stay whole; NULL: none */
+    int8_t unit_axis;   /* the tensor axis with these parts */
 };
 
 struct rfs_layout_rules {
@@ -42,12 +68,11 @@ struct rfs_layout_rules {
     struct rfs_intern *literals;  /* literal patterns */
     RFS_VEC(uint32_t) literal_at; /* the first rule of each, a position in rules */
 
-    uint32_t axes_line; /* the line of axes; 0: there is none */
-    uint32_t n_dev;     /* device axes; 1 without a line of axes */
-    struct {
-        char name[LAYOUT_RULES_AXIS_NAME];
-        uint32_t extent; /* devices; 0: all ranks */
-    } dev[RFS_MAX_DEVICE_AXES];
+    RFS_VEC(struct device_axes) axes; /* at least one; the last is that of the next rule */
+
+    uint32_t stages_line; /* the line of stages; 0: there is none */
+    uint32_t stages;
+    uint32_t stage; /* of the next rule: STAGE_ bits */
 
     uint32_t like_line; /* the line "like source"; 0: there is none */
     uint32_t from, to;  /* replicas; 0: they stay */
@@ -106,8 +131,8 @@ static bool take_number(struct rfs_lex *p, uint32_t *number)
 
 static bool is_reserved(struct rfs_lex *p)
 {
-    static const char *const words[] = {"and",  "axes",      "axis", "like",
-                                        "over", "optimizer", "with", "whole"};
+    static const char *const words[] = {"and",  "axes", "axis",      "fields", "in",
+                                        "like", "over", "optimizer", "with",   "whole"};
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (rfs_lex_is(p, words[i]))
@@ -115,16 +140,21 @@ static bool is_reserved(struct rfs_lex *p)
     return false;
 }
 
-/* Returns the position of the device axis of the name that is next, or -1. */
-static int find_axis(const struct rfs_layout_rules *rules, struct rfs_lex *p)
+static const struct device_axes *last_axes(const struct rfs_layout_rules *rules)
 {
-    for (uint32_t i = 0; i < rules->n_dev; i++)
-        if (rfs_lex_is(p, rules->dev[i].name))
+    return &rules->axes.data[rules->axes.n - 1];
+}
+
+/* Returns the position of the device axis of the name that is next, or -1. */
+static int find_axis(const struct device_axes *axes, struct rfs_lex *p)
+{
+    for (uint32_t i = 0; i < axes->n; i++)
+        if (rfs_lex_is(p, axes->dev[i].name))
             return (int)i;
     return -1;
 }
 
-static int parse_device_axis(struct rfs_layout_rules *rules, struct rfs_lex *p, uint64_t *devices)
+static int parse_device_axis(struct device_axes *axes, struct rfs_lex *p, uint64_t *devices)
 {
     const size_t n = rfs_lex_word(p);
     const char *name = p->at;
@@ -135,9 +165,9 @@ static int parse_device_axis(struct rfs_layout_rules *rules, struct rfs_lex *p, 
     if (n >= LAYOUT_RULES_AXIS_NAME)
         return RFS_LEX_FAIL(p, NULL, "the name of a device axis has more than %d characters",
                             LAYOUT_RULES_AXIS_NAME - 1);
-    if (find_axis(rules, p) >= 0)
+    if (find_axis(axes, p) >= 0)
         return RFS_LEX_FAIL(p, NULL, "there are two device axes '%s'", show(name, n).text);
-    if (rules->n_dev == RFS_MAX_DEVICE_AXES)
+    if (axes->n == RFS_MAX_DEVICE_AXES)
         return RFS_LEX_FAIL(p, NULL, "there are more than %d device axes", RFS_MAX_DEVICE_AXES);
     p->at += n;
     if (!rfs_lex_take(p, "=") || !take_number(p, &extent) || extent == 0)
@@ -146,29 +176,73 @@ static int parse_device_axis(struct rfs_layout_rules *rules, struct rfs_lex *p, 
     *devices *= extent;
     if (*devices > RFS_MAX_DEVICES)
         return RFS_LEX_FAIL(p, NULL, "the device axes have more than %u devices", RFS_MAX_DEVICES);
-    memcpy(rules->dev[rules->n_dev].name, name, n);
-    rules->dev[rules->n_dev++].extent = extent;
+    memcpy(axes->dev[axes->n].name, name, n);
+    axes->dev[axes->n++].extent = extent;
     return 0;
+}
+
+/* Returns the devices of a line of axes. */
+static uint32_t devices_of(const struct device_axes *axes)
+{
+    uint32_t devices = 1;
+
+    for (uint32_t p = 0; p < axes->n; p++)
+        devices *= axes->dev[p].extent;
+    return devices;
 }
 
 static int parse_axes(struct rfs_layout_rules *rules, struct rfs_lex *p)
 {
+    struct device_axes axes = {.line = p->line};
+    const struct device_axes *before = last_axes(rules);
     uint64_t devices = 1;
     int rc = 0;
 
-    if (rules->axes_line > 0)
-        return RFS_LEX_FAIL(p, NULL, "the device axes are given already, in line %u",
-                            rules->axes_line);
-    if (rules->rules.n > 0)
+    if (before->line == 0 && rules->rules.n > 0)
         return RFS_LEX_FAIL(p, NULL, "the device axes must be given before the first rule");
-    rules->axes_line = p->line;
-    memset(rules->dev, 0, sizeof rules->dev);
-    rules->n_dev = 0;
     if (rfs_lex_end(p))
         return RFS_LEX_FAIL(p, REMEDY_AXES, "no device axis is named");
     while (rc == 0 && !rfs_lex_end(p))
-        rc = parse_device_axis(rules, p, &devices);
-    return rc;
+        rc = parse_device_axis(&axes, p, &devices);
+    if (rc != 0)
+        return rc;
+    if (before->line == 0)
+        rules->axes.n = 0;
+    else if (devices_of(before) != devices)
+        return RFS_LEX_FAIL(p, NULL,
+                            "the device axes have %u devices, and those in line %u have %u",
+                            (uint32_t)devices, before->line, devices_of(before));
+    return RFS_PUSH(&rules->axes, axes) ? 0 : rfs_fail_memory(p->err);
+}
+
+static int parse_stages(struct rfs_layout_rules *rules, struct rfs_lex *p)
+{
+    if (rules->stages_line > 0)
+        return RFS_LEX_FAIL(p, NULL, "the stages are given already, in line %u",
+                            rules->stages_line);
+    rules->stages_line = p->line;
+    if (!take_number(p, &rules->stages) || rules->stages == 0 || rules->stages > STAGES_MOST ||
+        !rfs_lex_end(p))
+        return RFS_LEX_FAIL(p, "a line such as \"stages 2\"", "'%s' is not a number of stages",
+                            next(p).text);
+    return 0;
+}
+
+/* Parses the stages that have the parameters of the rules that follow. */
+static int parse_stage(struct rfs_layout_rules *rules, struct rfs_lex *p)
+{
+    static const char *const words[] = {"first", "last", "layer", "all"};
+
+    rules->stage = 0;
+    while (!rfs_lex_end(p)) {
+        uint32_t i = 0;
+        while (i < sizeof words / sizeof *words && !rfs_lex_take_word(p, words[i]))
+            i++;
+        if (i == sizeof words / sizeof *words)
+            return RFS_LEX_FAIL(p, REMEDY_STAGE, "'%s' is not a stage", next(p).text);
+        rules->stage |= 1U << i;
+    }
+    return rules->stage > 0 ? 0 : RFS_LEX_FAIL(p, REMEDY_STAGE, "no stage is named");
 }
 
 static int parse_like(struct rfs_layout_rules *rules, struct rfs_lex *p)
@@ -218,11 +292,11 @@ static int parse_over(const struct rfs_layout_rules *rules, struct rfs_lex *p, s
         return RFS_LEX_FAIL(p, REMEDY_RULE, "'over' needs the name of a device axis, not '%s'",
                             next(p).text);
     for (; n > 0 && !is_reserved(p); n = rfs_lex_word(p)) {
-        const int by = find_axis(rules, p);
+        const int by = find_axis(last_axes(rules), p);
         const struct shown name = show(p->at, n);
         if (by < 0)
             return RFS_LEX_FAIL(
-                p, rules->axes_line > 0 ? "one of those in the line of axes" : REMEDY_AXES,
+                p, last_axes(rules)->line > 0 ? "one of those in the line of axes" : REMEDY_AXES,
                 "there is no device axis '%s'", name.text);
         for (uint32_t k = 0; k < rule->n_cuts; k++)
             if (rule->by[k] == by)
@@ -232,6 +306,32 @@ static int parse_over(const struct rfs_layout_rules *rules, struct rfs_lex *p, s
         p->at += n;
     }
     return 0;
+}
+
+/* Parses the name of the number of parts that the axis has; no part may be cut. */
+static int parse_unit(struct rfs_layout_rules *rules, struct rfs_lex *p, struct rule *rule,
+                      int8_t axis)
+{
+    const size_t n = rfs_lex_word(p);
+
+    if (n == 0 || is_digit(*p->at) || is_reserved(p))
+        return RFS_LEX_FAIL(p, "a key of config.json, such as num_key_value_heads",
+                            "'in' needs the name of a number, not '%s'", next(p).text);
+    if (rule->unit != NULL)
+        return RFS_LEX_FAIL(p, NULL, "there are two axes with 'in'");
+    rule->unit = rfs_arena_text(&rules->arena, p->at, n);
+    rule->unit_axis = axis;
+    p->at += n;
+    return rule->unit != NULL ? 0 : rfs_fail_memory(p->err);
+}
+
+static int parse_fields(struct rfs_lex *p, struct rule *rule)
+{
+    const struct shown given = next(p);
+
+    if (take_number(p, &rule->fields) && rule->fields > 0 && rule->fields <= FIELDS_MOST)
+        return 0;
+    return RFS_LEX_FAIL(p, NULL, "'%s' is not a number of fields", given.text);
 }
 
 static int parse_optimizer(struct rfs_lex *p, struct rule *rule)
@@ -248,24 +348,38 @@ static int parse_optimizer(struct rfs_lex *p, struct rule *rule)
     return RFS_LEX_FAIL(p, NULL, "'%s' is not a number of pieces", given.text);
 }
 
-static int parse_cut(const struct rfs_layout_rules *rules, struct rfs_lex *p, struct rule *rule)
+static int parse_cut(struct rfs_layout_rules *rules, struct rfs_lex *p, struct rule *rule)
 {
     int8_t axis = 0;
 
     if (rfs_lex_take_word(p, "optimizer"))
         return parse_optimizer(p, rule);
+    if (rfs_lex_take_word(p, "fields"))
+        return parse_fields(p, rule);
     if (!rfs_lex_take_word(p, "axis"))
         return RFS_LEX_FAIL(p, REMEDY_RULE,
                             "'axis', 'optimizer' or 'whole' must stand here, not '%s'",
                             next(p).text);
-    const int rc = parse_tensor_axis(p, rule, &axis);
+    int rc = parse_tensor_axis(p, rule, &axis);
     if (rc == 0 && !rfs_lex_take_word(p, "over"))
         return RFS_LEX_FAIL(p, REMEDY_RULE, "'over' must follow the number of the axis, not '%s'",
                             next(p).text);
-    return rc == 0 ? parse_over(rules, p, rule, axis) : rc;
+    rc = rc ?: parse_over(rules, p, rule, axis);
+    return rc == 0 && rfs_lex_take_word(p, "in") ? parse_unit(rules, p, rule, axis) : rc;
 }
 
-static int parse_cuts(const struct rfs_layout_rules *rules, struct rfs_lex *p, struct rule *rule)
+/* Checks that fields are on an axis that is cut, and alone. */
+static int check_fields(struct rfs_lex *p, const struct rule *rule)
+{
+    for (uint32_t k = 0; k < rule->n_cuts; k++)
+        if (rule->fields > 1 && rule->axis[k] != 0)
+            return RFS_LEX_FAIL(p, NULL, "fields are for a cut of axis 0 alone");
+    if (rule->fields > 1 && (rule->n_cuts == 0 || rule->optimizer > 0))
+        return RFS_LEX_FAIL(p, NULL, "fields are for a cut of axis 0 alone");
+    return 0;
+}
+
+static int parse_cuts(struct rfs_layout_rules *rules, struct rfs_lex *p, struct rule *rule)
 {
     int rc = 0;
 
@@ -273,6 +387,7 @@ static int parse_cuts(const struct rfs_layout_rules *rules, struct rfs_lex *p, s
         do
             rc = parse_cut(rules, p, rule);
         while (rc == 0 && (rfs_lex_take(p, ",") || rfs_lex_take_word(p, "and")));
+        rc = rc ?: check_fields(p, rule);
         if (rc != 0)
             return rc;
     }
@@ -297,7 +412,8 @@ static int keep(struct rfs_layout_rules *rules, struct rfs_lex *p, const struct 
 /* Parses a rule. The cuts never have a colon, so the last of the line ends the pattern. */
 static int parse_rule(struct rfs_layout_rules *rules, struct rfs_lex *p, const char *colon)
 {
-    struct rule rule = {.line = p->line};
+    struct rule rule = {
+        .line = p->line, .axes = (uint32_t)rules->axes.n - 1, .stage = rules->stage};
     const char *end = colon;
 
     rfs_lex_skip(p);
@@ -339,6 +455,10 @@ static int parse_line(struct rfs_layout_rules *rules, struct rfs_lex *p)
         return parse_axes(rules, p);
     if (rfs_lex_take_word(p, "like"))
         return parse_like(rules, p);
+    if (rfs_lex_take_word(p, "stages"))
+        return parse_stages(rules, p);
+    if (rfs_lex_take_word(p, "stage"))
+        return parse_stage(rules, p);
     return RFS_LEX_FAIL(p, REMEDY_RULE, "'%s' is not a rule", next(p).text);
 }
 
@@ -358,6 +478,10 @@ static int parse_lines(struct rfs_layout_rules *rules, const char *text, size_t 
     }
     if (rc == 0 && rules->rules.n == 0 && rules->like_line == 0)
         return rfs_lex_fail(rules->name, 0, NULL, REMEDY_RULE, err, "there are no rules in it");
+    if (rc == 0 && rules->stages_line > 0 && rules->like_line > 0)
+        return rfs_lex_fail(rules->name, rules->stages_line, NULL, "only one of them", err,
+                            "\"like source\", in line %u, has the stages of the source",
+                            rules->like_line);
     return rc;
 }
 
@@ -371,9 +495,10 @@ int rfs_layout_rules_parse(const char *name, const char *text, size_t size,
         return rfs_fail_memory(err);
     rules->name = strdup(name);
     rules->literals = rfs_intern_new();
-    rules->n_dev = 1;
-    strcpy(rules->dev[0].name, LAYOUT_RULES_ALL);
-    const int rc = rules->name == NULL || rules->literals == NULL
+    rules->stage = STAGE_ALL;
+    const bool begun =
+        RFS_PUSH(&rules->axes, ((struct device_axes){.n = 1, .dev[0].name = LAYOUT_RULES_ALL}));
+    const int rc = !begun || rules->name == NULL || rules->literals == NULL
                        ? rfs_fail_memory(err)
                        : parse_lines(rules, text, size, err);
     if (rc != 0) {
@@ -388,6 +513,7 @@ void rfs_layout_rules_free(struct rfs_layout_rules *rules)
     if (rules == NULL)
         return;
     free(rules->rules.data);
+    free(rules->axes.data);
     free(rules->literal_at.data);
     rfs_intern_free(rules->literals);
     rfs_arena_free(&rules->arena);
@@ -406,6 +532,8 @@ struct making {
     const char *param; /* the parameter at hand; NULL: none */
     uint32_t stages;
     uint32_t devices;    /* of a stage */
+    uint64_t layers;     /* of the model, and of it the next */
+    uint64_t nextn;      /* layers of multi-token prediction, with numbers behind the others */
     uint32_t *layout_of; /* [rules] ids */
     bool *taken;         /* [rules] by a parameter */
     uint32_t *like; /* [layouts of the source] id of the layout like it; RFS_NO_ID: not made yet */
@@ -471,20 +599,18 @@ static int set_optimizer(const struct making *m, const struct rule *rule, struct
     return 0;
 }
 
-static int make_layout(const struct making *m, const struct rule *rule, const uint32_t *dev,
-                       struct rfs_layout *out)
+static int make_layout(const struct making *m, const struct rule *rule, struct rfs_layout *out)
 {
+    const struct device_axes *axes = &m->rules->axes.data[rule->axes];
     int head = 0, tail = 0;
 
     memset(out, 0, sizeof *out);
     out->open = true;
     out->line = rule->line;
-    out->n_dev = m->rules->n_dev;
-    out->devices = 1;
-    for (uint32_t p = 0; p < m->rules->n_dev; p++) {
-        out->dev[p] = dev[p];
-        out->devices *= dev[p];
-    }
+    out->n_dev = axes->n;
+    out->devices = m->devices;
+    for (uint32_t p = 0; p < axes->n; p++)
+        out->dev[p] = axes->dev[p].extent > 0 ? axes->dev[p].extent : m->devices;
     for (uint32_t k = 0; k < rule->n_cuts; k++) {
         head = rule->axis[k] >= head ? rule->axis[k] + 1 : head;
         tail = -rule->axis[k] > tail ? -rule->axis[k] : tail;
@@ -494,6 +620,10 @@ static int make_layout(const struct making *m, const struct rule *rule, const ui
     for (int axis = -tail; axis < 0; axis++)
         add_axis(rule, axis, out);
     out->n_tail = (uint32_t)tail;
+    if (rule->fields > RFS_MAX_PARTS / out->devices)
+        return FAIL(m, rule->line, NULL, "%u fields over %u devices are more than %d parts",
+                    rule->fields, out->devices, RFS_MAX_PARTS);
+    out->field = rule->fields > 1 && repeats(out) < out->devices ? rule->fields : 0;
     return rule->optimizer > 0 ? set_optimizer(m, rule, out) : 0;
 }
 
@@ -656,23 +786,45 @@ static uint32_t find_rule(const struct rfs_layout_rules *rules, const char *name
     return literal;
 }
 
+/* Returns the devices of a stage that the rules themselves name; 0: none. */
+static uint32_t own_devices(const struct making *making)
+{
+    const struct rfs_layout_rules *rules = making->rules;
+    const struct device_axes *axes = last_axes(rules);
+
+    if (axes->line > 0)
+        return devices_of(axes);
+    if (rules->like_line == 0)
+        return 0;
+    const uint64_t devices = rfs_strategy_devices(making->use->source);
+    return (uint32_t)(rules->from > 0 ? devices * rules->to / rules->from : devices);
+}
+
 static int set_scale(struct making *making)
 {
     const struct rfs_layout_rules *rules = making->rules;
     const struct rfs_layout_rules_use *use = making->use;
-    uint32_t devices = 1;
+    const uint32_t devices = own_devices(making);
+    char remedy[64];
 
-    making->stages = rules->like_line > 0 ? rfs_strategy_stages(use->source) : 1;
+    making->stages = rules->like_line > 0     ? rfs_strategy_stages(use->source)
+                     : rules->stages_line > 0 ? rules->stages
+                                              : 1;
+    if (use->ranks == 0 && devices > 0 && (uint64_t)devices * making->stages <= RFS_MAX_DEVICES) {
+        making->devices = devices;
+        return 0;
+    }
+    snprintf(remedy, sizeof remedy, "%s=8, or a line such as \"axes dp=2 tp=4\"",
+             use->ranks_option);
+    if (use->ranks == 0 && devices == 0)
+        return rfs_fail_usage(making->err, remedy, "nothing says how many ranks %s is for",
+                              rules->name);
     making->devices = use->ranks / making->stages;
     if (use->ranks == 0 || use->ranks % making->stages != 0 || use->ranks > RFS_MAX_DEVICES)
         return FAIL(making, 0, NULL, "%s=%u ranks cannot be made of %u stage%s", use->ranks_option,
                     use->ranks, making->stages, making->stages == 1 ? "" : "s");
-    if (rules->axes_line == 0)
-        return 0;
-    for (uint32_t p = 0; p < rules->n_dev; p++)
-        devices *= rules->dev[p].extent;
-    if (devices != making->devices)
-        return FAIL(making, rules->axes_line, NULL,
+    if (last_axes(rules)->line > 0 && devices != making->devices)
+        return FAIL(making, last_axes(rules)->line, NULL,
                     "the device axes have %u devices, but %s=%u asks for %u%s", devices,
                     use->ranks_option, use->ranks, making->devices,
                     making->stages > 1 ? " in each stage" : "");
@@ -682,13 +834,10 @@ static int set_scale(struct making *making)
 static int make_layouts(struct making *making)
 {
     const struct rfs_layout_rules *rules = making->rules;
-    uint32_t dev[RFS_MAX_DEVICE_AXES];
     struct rfs_layout layout;
 
-    for (uint32_t p = 0; p < rules->n_dev; p++)
-        dev[p] = rules->dev[p].extent > 0 ? rules->dev[p].extent : making->devices;
     for (size_t i = 0; i < rules->rules.n; i++) {
-        const int rc = make_layout(making, &rules->rules.data[i], dev, &layout);
+        const int rc = make_layout(making, &rules->rules.data[i], &layout);
         if (rc != 0)
             return rc;
         if (!rfs_strategy_builder_layout(making->builder, &layout, &making->layout_of[i]))
@@ -711,7 +860,7 @@ static int like_source(struct making *making, const struct rfs_layout *source, u
         return FAIL(making, making->rules->like_line, NULL,
                     "it would have %u devices%s, but %s=%u asks for %u", layout.devices,
                     making->stages > 1 ? " in each stage" : "", making->use->ranks_option,
-                    making->use->ranks, making->devices);
+                    making->devices * making->stages, making->devices);
     if (!rfs_strategy_builder_layout(making->builder, &layout, id))
         return rfs_fail_memory(making->err);
     making->like[source->id] = *id;
@@ -741,39 +890,230 @@ static int place_in_stages(struct making *making, size_t i, uint32_t rule)
     return rc;
 }
 
+/* Finds a number that the rules name. 0, -ENOENT if nobody knows it, or -errno. */
+static int find_number(const struct making *making, const char *key, uint64_t *number)
+{
+    const struct rfs_layout_rules_use *use = making->use;
+
+    return use->number != NULL ? use->number(use->ctx, key, number, making->err) : -ENOENT;
+}
+
+/* Checks, for the first parameter of a rule, that its cut leaves parts of the axis whole. */
+static int check_unit(const struct making *making, const struct rule *rule)
+{
+    const struct device_axes *axes = &making->rules->axes.data[rule->axes];
+    uint64_t pieces = 1, number = 0;
+    char remedy[64];
+
+    for (uint32_t k = 0; k < rule->n_cuts; k++)
+        if (rule->axis[k] == rule->unit_axis)
+            pieces *=
+                axes->dev[rule->by[k]].extent > 0 ? axes->dev[rule->by[k]].extent : making->devices;
+    if (pieces == 1)
+        return 0;
+    const int rc = find_number(making, rule->unit, &number);
+    if (rc == -ENOENT)
+        return FAIL(making, rule->line, "hf_config=config.json",
+                    "the rule needs %s of the model's config.json", rule->unit);
+    snprintf(remedy, sizeof remedy, "a number of pieces that divides %" PRIu64, number);
+    return rc ? rc
+           : number > 0 && number % pieces == 0
+               ? 0
+               : FAIL(making, rule->line, remedy,
+                      "%s is %" PRIu64 ", and a cut of axis %d into %" PRIu64
+                      " pieces would go through one",
+                      rule->unit, number, rule->unit_axis, pieces);
+}
+
+/* Returns the number of the layer in a name: its first part that is a number; -1: none. */
+static int64_t layer_of(const char *name)
+{
+    for (const char *at = name; at != NULL; at = strchr(at, '.')) {
+        at += *at == '.';
+        const size_t n = strspn(at, "0123456789");
+        if (n > 0 && n < 10 && (at[n] == '.' || at[n] == '\0'))
+            return strtol(at, NULL, 10);
+    }
+    return -1;
+}
+
+static const char *name_at(const struct rfs_layout_rules_use *use, size_t i)
+{
+    return use->source != NULL ? rfs_strategy_param(use->source, i) : use->names[i];
+}
+
+/* Counts the layers: by the config, or by the names if there is none. */
+static int set_layers(struct making *making, size_t n)
+{
+    const struct rfs_layout_rules *rules = making->rules;
+    int rc = making->stages > 1 && rules->stages_line > 0
+                 ? find_number(making, LAYERS, &making->layers)
+                 : 0;
+
+    if (making->stages == 1 || rules->stages_line == 0)
+        return 0;
+    if (rc == 0)
+        rc = find_number(making, NEXTN, &making->nextn);
+    else if (rc == -ENOENT)
+        for (size_t i = 0; i < n; i++) {
+            const uint32_t rule = find_rule(rules, name_at(making->use, i));
+            if (rule != NO_RULE && rules->rules.data[rule].stage & STAGE_LAYER)
+                making->layers =
+                    rfs_max_u64(making->layers, (uint64_t)(layer_of(name_at(making->use, i)) + 1));
+        }
+    if (rc != 0 && rc != -ENOENT)
+        return rc;
+    return making->layers % making->stages == 0
+               ? 0
+               : FAIL(making, rules->stages_line, "a number of stages that divides the layers",
+                      "%" PRIu64 " layers cannot be divided evenly over %u stages", making->layers,
+                      making->stages);
+}
+
+/* Places a parameter of a rule in the stages that have it. */
+static int place_by_stage(const struct making *making, const struct rule *rule, uint32_t layout)
+{
+    const uint32_t last = making->stages - 1;
+    const int64_t layer = rule->stage & STAGE_LAYER ? layer_of(making->param) : -1;
+    uint64_t own = UINT64_MAX;
+
+    if (rule->stage & STAGE_LAYER && last > 0) {
+        if (layer < 0)
+            return FAIL(making, rule->line, "\"stage all\" before its rule",
+                        "its name has no number of a layer");
+        if ((uint64_t)layer >= making->layers + making->nextn)
+            return FAIL(making, rule->line, "the config.json that belongs to these tensors",
+                        "it is of layer %" PRId64 ", and the model has %" PRIu64 " layers", layer,
+                        making->layers);
+        own = (uint64_t)layer < making->layers ? (uint64_t)layer / (making->layers / making->stages)
+                                               : last;
+    }
+    for (uint32_t stage = 0; stage <= last; stage++) {
+        const bool has = rule->stage & STAGE_ALL || (rule->stage & STAGE_FIRST && stage == 0) ||
+                         (rule->stage & STAGE_LAST && stage == last) || stage == own || last == 0;
+        const int rc =
+            has ? rfs_strategy_builder_place(making->builder, making->param, strlen(making->param),
+                                             stage, layout, making->err)
+                : 0;
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
 static int place_parameter(struct making *making, size_t i)
 {
     const struct rfs_layout_rules *rules = making->rules;
-    const struct rfs_layout_rules_use *use = making->use;
 
-    making->param = use->source != NULL ? rfs_strategy_param(use->source, i) : use->names[i];
-    const uint32_t rule = find_rule(rules, making->param);
-    if (rule != NO_RULE)
-        making->taken[rule] = true;
+    making->param = name_at(making->use, i);
+    const uint32_t at = find_rule(rules, making->param);
+    const struct rule *rule = at == NO_RULE ? NULL : &rules->rules.data[at];
+    int rc = 0;
+    if (rule != NULL && !making->taken[at] && rule->unit != NULL)
+        rc = check_unit(making, rule);
+    if (rule != NULL)
+        making->taken[at] = true;
+    if (rc != 0)
+        return rc;
     if (rules->like_line > 0)
-        return place_in_stages(making, i, rule);
-    if (rule == NO_RULE)
+        return place_in_stages(making, i, at);
+    if (rule == NULL)
         return FAIL(making, 0, "a last rule \"*: whole\"", "no rule matches it");
-    return place(making, 0, making->layout_of[rule]);
+    return place_by_stage(making, rule, making->layout_of[at]);
 }
 
-static void log_unused(const struct making *making, struct rfs_log *log)
+/* ---- rules that no parameter takes ----------------------------------------------------------- */
+
+/* Returns the N-th dot from the end of a text, or its beginning. */
+static const char *tail_of(const char *text, size_t dots)
+{
+    const char *at = text + strlen(text);
+
+    while (at > text && (at[-1] != '.' || dots-- > 1))
+        at--;
+    return at;
+}
+
+/* Returns the name whose end is most like that of a pattern; the first one if none is. */
+static const char *nearest(const struct making *making, const char *pattern, size_t n)
+{
+    const char *star = strrchr(pattern, '*');
+    const char *end = star != NULL && star[1] != '\0' ? star + 1 : pattern;
+    const char *found = name_at(making->use, 0);
+    size_t dots = 1;
+
+    end += *end == '.';
+    for (const char *c = end; *c; c++)
+        dots += *c == '.';
+    struct rfs_suggest suggest = rfs_suggest_begin(end, UINT_MAX);
+    for (size_t i = 0; i < n; i++)
+        if (rfs_suggest_offer(&suggest, tail_of(name_at(making->use, i), dots)))
+            found = name_at(making->use, i);
+    return found;
+}
+
+static bool is_cut(const struct rule *rule)
+{
+    return rule->n_cuts > 0 || rule->optimizer > 0;
+}
+
+/* Refuses ready rules that cut no parameter over a device axis. */
+static int check_ready(const struct making *making)
 {
     const struct rfs_layout_rules *rules = making->rules;
-    const struct rule *first = NULL;
+
+    for (size_t a = 0; a < rules->axes.n; a++)
+        for (uint32_t by = 0; by < rules->axes.data[a].n; by++) {
+            const char *name = rules->axes.data[a].dev[by].name;
+            bool used = strcmp(name, "dp") == 0 || rules->axes.data[a].dev[by].extent == 1;
+            for (size_t i = 0; i < rules->rules.n && !used; i++) {
+                const struct rule *rule = &rules->rules.data[i];
+                for (uint32_t k = 0; k < rule->n_cuts; k++)
+                    used |= making->taken[i] && rule->axes == a && rule->by[k] == by;
+            }
+            if (!used)
+                return FAIL(making, 0, "leave it out", "%s cuts no parameter of this checkpoint",
+                            name);
+        }
+    return 0;
+}
+
+/*
+ * Refuses rules that are for other names: no parameter takes any of them, or any that cuts. Else
+ * logs those that none takes.
+ */
+static int check_unused(const struct making *making, size_t n_names, struct rfs_log *log)
+{
+    const struct rfs_layout_rules *rules = making->rules;
+    const struct rule *first = NULL, *cut = NULL;
+    bool taken = false, cuts = false;
     size_t n = 0;
 
-    for (size_t i = rules->rules.n; i-- > 0;)
-        if (!making->taken[i]) {
-            first = &rules->rules.data[i];
-            n++;
-        }
+    for (size_t i = rules->rules.n; i-- > 0;) {
+        const struct rule *rule = &rules->rules.data[i];
+        taken |= making->taken[i];
+        cuts |= making->taken[i] && is_cut(rule);
+        if (making->taken[i])
+            continue;
+        first = rule;
+        cut = is_cut(rule) ? rule : cut;
+        n++;
+    }
+    if (first != NULL && (!taken || (cut != NULL && !cuts))) {
+        const struct rule *rule = cut != NULL ? cut : first;
+        char remedy[160];
+        snprintf(remedy, sizeof remedy, "rules for names such as '%.120s'",
+                 nearest(making, rule->pattern, n_names));
+        return FAIL(making, rule->line, remedy, "no parameter takes the rule '%s', nor another%s",
+                    rule->pattern, taken ? " that cuts" : "");
+    }
     if (n == 1)
         rfs_log(log, RFS_WARNING, "%s: line %u: no parameter takes the rule '%s'", rules->name,
                 first->line, first->pattern);
     else if (n > 1)
         rfs_log(log, RFS_WARNING, "%s: line %u: no parameter takes the rule '%s' (and %zu more)",
                 rules->name, first->line, first->pattern, n - 1);
+    return 0;
 }
 
 static int prepare(struct making *making)
@@ -809,12 +1149,25 @@ int rfs_layout_rules_strategy(const struct rfs_layout_rules *rules,
                             "there is no source strategy to be like");
     if (n == 0)
         return rfs_lex_fail(rules->name, 0, NULL, NULL, err, "there is no tensor for its rules");
-    rc = set_scale(&making) ?: prepare(&making) ?: make_layouts(&making);
+    rc = set_scale(&making) ?: prepare(&making) ?: make_layouts(&making) ?: set_layers(&making, n);
     for (size_t i = 0; rc == 0 && i < n; i++)
         rc = place_parameter(&making, i);
+    making.param = NULL;
     if (rc == 0)
-        rc = rfs_strategy_builder_finish(making.builder, out, err);
-    if (rc == 0)
-        log_unused(&making, log);
-    return rc;
+        rc = use->ready ? check_ready(&making) : check_unused(&making, n, log);
+    return rc ? rc : rfs_strategy_builder_finish(making.builder, out, err);
+}
+
+size_t rfs_layout_rules_unmatched(const struct rfs_layout_rules *rules,
+                                  const struct rfs_layout_rules_use *use, size_t most,
+                                  const char **first)
+{
+    const size_t n = use->source != NULL ? rfs_strategy_count(use->source) : use->n;
+    size_t unmatched = 0;
+
+    *first = NULL;
+    for (size_t i = 0; i < n && unmatched < most; i++)
+        if (find_rule(rules, name_at(use, i)) == NO_RULE && unmatched++ == 0)
+            *first = name_at(use, i);
+    return unmatched;
 }

@@ -9,20 +9,31 @@
  *   *.moe.w: axis 0 over dp, axis -1 over tp
  *   *.emb: axis 0 over dp tp      axis 0 over dp, and each piece over tp
  *   *.adam_m: axis 0 over tp, optimizer 2
+ *   *.k.weight: axis 0 over tp in num_key_value_heads
  *   *: whole
  *
- *   text = { [axes | like | rule] [comment] newline }
- *   axes = "axes" { NAME "=" NUMBER }            at most once, and before the rules; without it there is one
- *                                                device axis, "all", of all ranks
+ *   text = { [axes | stages | stage | like | rule] [comment] newline }
+ *   axes = "axes" { NAME "=" NUMBER }            before the rules that use them; without it there is one
+ *                                                device axis, "all", of all ranks. A further line is for
+ *                                                the rules after it, and has as many devices
+ *   stages = "stages" NUMBER                     pipeline stages, at most once; 1 without it
+ *   stage = "stage" { "first" | "last" | "layer" | "all" }       the stages that have the parameters of the
+ *                                                rules after it; "layer": layers are divided evenly, and
+ *                                                the first part of a name that is a number is its layer
  *   like = "like" "source" [ "with" "dp" NUMBER "->" NUMBER ]            at most once, in any place
  *   rule = GLOB ":" ( "whole" | cut { ("," | "and") cut } )
- *   cut  = "axis" NUMBER "over" NAME { NAME }    negative: -1 is the tensor's last axis
+ *   cut  = "axis" NUMBER "over" NAME { NAME } [ "in" KEY ]               negative: -1 is the tensor's last
+ *                                                axis. It has as many equal parts as KEY, a number of the
+ *                                                model, says, and none of them may be cut
+ *        | "fields" NUMBER                       axis 0 has so many equal fields one after the other, and
+ *                                                each device an equal part of every field
  *        | "optimizer" [ NUMBER ]                axis 0 is cut further, into so many pieces, over what device
  *                                                axes the rule leaves, as an optimizer shard is; without the
  *                                                number over all of them
  *
  * The first rule that matches a parameter's name counts. A parameter that none matches is an error
- * unless there is a line "like source"; rules that no parameter takes are logged. All cuts are
+ * unless there is a line "like source". Rules that no parameter takes are logged. If none is taken,
+ * or none that cuts although some would, the rules are for other names, and refused. All cuts are
  * even.
  *
  * "with dp N -> M" makes the strategy of another number of replicas. A parameter that is the same
@@ -33,7 +44,7 @@
  * over all M; one over a part of it stays as it is. From 1, a new outermost axis is put in. What
  * fits none of this is an error.
  *
- * A strategy by rules has one stage; with "like source" it has the source's stages.
+ * With "like source" a strategy has the source's stages.
  *
  * Immutable once parsed. Costs the patterns, and 56 bytes a rule.
  */
@@ -60,8 +71,15 @@ struct rfs_layout_rules_use {
     const struct rfs_strategy *source; /* its parameters; NULL: those that are named here */
     const char *const *names;
     size_t n;
-    uint32_t ranks;           /* of all stages */
-    const char *ranks_option; /* the option that gave them, for messages */
+    uint32_t ranks;           /* of all stages; 0: as many as the rules say */
+    const char *ranks_option; /* the option that gives them, for messages */
+    bool ready;               /* the rules are for more models, so most are not taken */
+    /*
+     * Gives a number of the model by its key in config.json; NULL: none is known. 0, -ENOENT if it
+     * is not known, or -errno with *err filled.
+     */
+    int (*number)(void *ctx, const char *key, uint64_t *number, struct rfs_error *err);
+    void *ctx;
 };
 
 /*
@@ -72,3 +90,11 @@ struct rfs_layout_rules_use {
 int rfs_layout_rules_strategy(const struct rfs_layout_rules *rules,
                               const struct rfs_layout_rules_use *use, struct rfs_log *log,
                               struct rfs_strategy **out, struct rfs_error *err);
+
+/*
+ * Returns how many parameters of USE no rule matches, and sets the first of them; counts up to
+ * MOST. O(parameters * rules).
+ */
+size_t rfs_layout_rules_unmatched(const struct rfs_layout_rules *rules,
+                                  const struct rfs_layout_rules_use *use, size_t most,
+                                  const char **first);

@@ -58,6 +58,11 @@ const char *rfs_strategy_param(const struct rfs_strategy *strategy, size_t i);
 /* Returns the number of distinct layouts, whose ids are below it. */
 size_t rfs_strategy_layouts(const struct rfs_strategy *strategy);
 
+/* The remedy where a source needs a strategy and none is given; commands name their own option. */
+#define RFS_STRATEGY_WANTED "src_strategy=FILE, which says how they were cut"
+/* The refusal of a strategy for a source that needs none. */
+#define RFS_STRATEGY_UNWANTED "the source describes its own cuts, and takes no strategy"
+
 /* Returns the position of the parameter, or -1. O(1). */
 ptrdiff_t rfs_strategy_find(const struct rfs_strategy *strategy, const char *param);
 /* Returns the layout of parameter I in STAGE, or NULL when that stage does not have it. */
@@ -65,6 +70,7 @@ const struct rfs_layout *rfs_strategy_layout(const struct rfs_strategy *strategy
                                              uint32_t stage);
 
 #define RFS_NO_STAGE UINT32_MAX
+#define RFS_NO_RANK UINT32_MAX
 /*
  * Returns the lowest stage from STAGE up that has parameter I, or RFS_NO_STAGE. O(log stages), as
  * the layout.

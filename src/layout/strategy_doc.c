@@ -689,6 +689,12 @@ static int make_param(const struct rfs_strategy *strategy, size_t i, uint32_t st
     }
     if (rc)
         return rc;
+    /* Elsewhere a file's field means something else (tensor_layout.c). */
+    if (layout.field > 0 &&
+        (layout.n_axes != 2 || layout.start[1] != 1 ||
+         layout.dev[rfs_layout_position(&layout, layout.map[0])] != layout.devices))
+        return rfs_fail(err, -EINVAL, where, "the rules instead of a file",
+                        "a strategy file has fields of a matrix that all devices cut only");
     RFS_FREE char *name = rfs_strategy_stages(strategy) > 1
                               ? rfs_text_printf("%" PRIu32 "-%s", stage, param)
                               : strdup(param);

@@ -378,7 +378,7 @@ int rfs_http_start(struct rfs_http_lane *lane, struct rfs_http *http)
     }
     http->status = 0;
     http->failed = 0;
-    http->refused_tls = false;
+    http->refused_tls = http->no_host = http->no_tls = false;
     http->problem[0] = http->location[0] = '\0';
     forget_answer(http);
     handle->http = http;
@@ -391,10 +391,22 @@ int rfs_http_start(struct rfs_http_lane *lane, struct rfs_http *http)
     return -ENOMEM;
 }
 
+/*
+ * Says whether TLS failed for what the server sent, as a server without TLS does. A connection that
+ * breaks in between gives the same code, and may be better the next time.
+ */
+static bool speaks_no_tls(CURLcode code, const char *why)
+{
+    return code == CURLE_SSL_CONNECT_ERROR && !strstr(why, "eof") &&
+           (strstr(why, "SSL routines") /* OpenSSL */ || strstr(why, "TLS packet") /* GnuTLS */);
+}
+
 static void note_failure(struct rfs_http *http, const struct handle *handle, CURLcode code)
 {
     http->failed = code == CURLE_OK ? 0 : code == CURLE_OUT_OF_MEMORY ? -ENOMEM : -EIO;
     http->refused_tls = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE;
+    http->no_host = code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY;
+    http->no_tls = speaks_no_tls(code, handle->why);
     if (code != CURLE_OK && !http->problem[0])
         snprintf(http->problem, sizeof http->problem, "%s",
                  handle->why[0] ? handle->why : curl_easy_strerror(code));

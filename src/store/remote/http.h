@@ -39,6 +39,8 @@ struct rfs_http {
     unsigned retry_after;
     int failed;        /* the -errno of an exchange without a whole answer, or 0 */
     bool refused_tls;  /* the failure: the server's certificate is not trusted */
+    bool no_host;      /* the failure: its name, or that of the proxy, is not known */
+    bool no_tls;       /* the failure: the server does not speak TLS, or none that is known */
     char problem[256]; /* text of the failure */
 
     void *handle; /* the lane's */

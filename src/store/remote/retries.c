@@ -15,8 +15,42 @@
 
 #include <stdatomic.h>
 #include <sys/random.h>
+#include <xxhash.h>
 
-#define AGAIN 1 /* the request is to be tried again */
+#define AGAIN 1        /* the request is to be tried again */
+#define LASTING_MOST 2 /* tries of what hardly ever gets better */
+
+/* The hashes of the servers that last answered at all, and by a range. 0: none did. */
+static atomic_uint_fast64_t answering, ranging;
+
+static uint64_t hash_server(const struct rfs_remote_request *request)
+{
+    return XXH3_64bits(request->bucket->base, strlen(request->bucket->base)) | 1;
+}
+
+/* Notes what the server has shown that it can do. */
+static void note_server(const struct rfs_remote_request *request)
+{
+    const uint64_t server = hash_server(request);
+
+    if (request->http.status > 0)
+        atomic_store_explicit(&answering, server, memory_order_relaxed);
+    if (request->http.status == 206 && request->done > 0)
+        atomic_store_explicit(&ranging, server, memory_order_relaxed);
+}
+
+/*
+ * Says whether a failure is one of a server's name, protocol or abilities, which another try hardly
+ * ever changes: if the server did better before, it is a passing one.
+ */
+static bool is_lasting(const struct rfs_remote_request *request)
+{
+    const uint64_t server = hash_server(request);
+
+    return ((request->http.no_host || request->http.no_tls) &&
+            atomic_load_explicit(&answering, memory_order_relaxed) != server) ||
+           (request->unranged && atomic_load_explicit(&ranging, memory_order_relaxed) != server);
+}
 
 /* Reads the store's own code and message: <Error><Code>…</Code><Message>…</Message>… */
 static void read_error(const struct rfs_remote_request *request, char *code, size_t code_cap,
@@ -47,6 +81,8 @@ static const char *remedy_of(const struct rfs_remote_request *request, const cha
         return "a server that answers requests for ranges";
     if (status == 429 || status == 503)
         return "fewer connections=, or later";
+    if (request->http.no_tls)
+        return "http://, or the port of the server's TLS";
     if (status == 0)
         return "check endpoint= and the network";
     return NULL;
@@ -109,6 +145,7 @@ static bool is_range(struct rfs_remote_request *request)
     if (http->status == 200) {
         if (from == 0 && request->n == request->size && http->length == (int64_t)request->size)
             return true;
+        request->unranged = true;
         snprintf(http->problem, sizeof http->problem, "the whole was sent instead of a range");
         return false;
     }
@@ -218,10 +255,11 @@ static int judge(struct rfs_remote_request *request)
     return judge_refusal(request);
 }
 
-#define FIRST_WAIT UINT64_C(100000000)  /* ns */
-#define LAST_WAIT UINT64_C(20000000000) /* ns */
-#define LOOK_MS 50                      /* how long a cancelled request may go on */
-#define ERROR_MOST ((size_t)16 << 10)   /* of a store's message about a failure */
+#define FIRST_WAIT UINT64_C(100000000)    /* ns */
+#define LAST_WAIT UINT64_C(20000000000)   /* ns */
+#define LASTING_WAIT UINT64_C(1000000000) /* ns; a moment without names is over by then */
+#define LOOK_MS 50                        /* how long a cancelled request may go on */
+#define ERROR_MOST ((size_t)16 << 10)     /* of a store's message about a failure */
 #define HEADERS 8
 
 /* ---- memory of lists ------------------------------------------------------------------------- */
@@ -449,6 +487,8 @@ static void put_off(struct rfs_remote_request *request)
     uint64_t wait = rfs_min_u64(FIRST_WAIT << doubled, LAST_WAIT);
 
     wait -= at_random(wait / 2);
+    if (request->http.no_host)
+        wait = rfs_max_u64(wait, LASTING_WAIT);
     const uint64_t asked = request->http.retry_after * UINT64_C(1000000000);
     request->due = rfs_wait_now() + rfs_max_u64(wait, rfs_min_u64(asked, LAST_WAIT));
 }
@@ -470,6 +510,7 @@ static int start(struct rfs_http_lane *lane, struct rfs_remote_request *request)
     };
     request->text_n = 0;
     request->under_way = request->wrong = request->other = request->over = false;
+    request->unranged = false;
     rc = rfs_http_start(lane, &request->http);
     if (rc == 0)
         request->tries++;
@@ -510,13 +551,15 @@ static int start_due(struct rfs_http_lane *lane, struct rfs_remote_request *requ
 /* Judges the answer: 0 when the request has ended or is to be tried again, or -errno. */
 static int settle(struct rfs_remote_request *request)
 {
+    note_server(request);
     const int rc = request->over ? rfs_retries_fail_memory() : judge(request);
+    const unsigned tries = rfs_remote_settings()->tries;
 
     if (rc != AGAIN) {
         request->ended = rc == 0;
         return rc;
     }
-    if (request->tries >= rfs_remote_settings()->tries)
+    if (request->tries >= tries || (request->tries >= LASTING_MOST && is_lasting(request)))
         return fail(request, -EIO);
     put_off(request);
     return 0;

@@ -4,8 +4,9 @@
  * broken and stalled connections, short bodies, wrong ranges, 408, 429 and 5xx, with waits that
  * grow from 0.1 s to 20 s and are shortened at random by up to a half. Bytes of a range that
  * arrived stay: the next try asks for the rest. All of that is of one version of the object, or the
- * request fails. A redirect to another region or host of a bucket is noted (bucket.h), and ends the
- * request with -EREMOTE: the caller finds the bucket anew.
+ * request fails. A host that is not found, speaks no TLS or sends no ranges gets two tries, unless
+ * it did better before. A redirect to another region or host of a bucket is noted (bucket.h), and
+ * ends the request with -EREMOTE: the caller finds the bucket anew.
  *
  * Threads: all functions; a request belongs to one thread.
  */
@@ -47,6 +48,7 @@ struct rfs_remote_request {
     uint64_t due; /* when it is tried again, ns */
     bool under_way, ended, renewed;
     bool wrong;             /* the answer is not what was asked for */
+    bool unranged;          /* the answer is the whole object instead of a range */
     bool other;             /* the answer is of another version of the object */
     bool over;              /* the answer would take more memory than lists may */
     char *asked, **headers; /* owned */
