@@ -7,9 +7,7 @@
 #include "catalog/merge.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/ckpt/crc.h"
-#include "formats/safetensors/safetensors.h"
-#include "formats/torch/torch.h"
-#include "formats/torch/zip.h"
+#include "formats/formats.h"
 
 struct rfs_built *rfs_built_new(uint32_t n_files)
 {
@@ -76,50 +74,25 @@ static int sort_entries(const struct rfs_builder *builder, struct rfs_index *ind
     return rfs_index_order_names(index, &a, &b);
 }
 
-/* Indexes a .ckpt file: 1 when TEMPLATE is its index too, 0 with *fresh, or -errno. */
-static int index_ckpt(const struct rfs_builder *builder, struct rfs_reading *reading,
-                      const char *path, const struct rfs_index *template, struct rfs_index **fresh,
-                      struct rfs_error *err)
+/* Logs how many values of a file are left out, once for all files. */
+static void tell_left_out(const struct job *job, const struct rfs_format_file *file)
 {
-    int rc = 0;
-    if (template)
-        rc = rfs_ckpt_matches(rfs_reading_read, reading, reading->size, template, builder->tables,
-                              builder->pool);
-    if (rc < 0)
-        return rfs_files_fail(err, path, rc);
-    if (rc == 1)
-        return 1;
-    return rfs_ckpt_walk(rfs_reading_read, reading, reading->size, path, builder->tables, fresh,
-                         err);
+    atomic_store(&job->built->warned, true);
+    if (!atomic_exchange(&job->builder->warned_left_out, true))
+        rfs_log(job->builder->log, RFS_WARNING,
+                file->left_out == 1 ? "%s: %zu value that is not a tensor is left out"
+                                    : "%s: %zu values that are not tensors are left out",
+                file->path, file->left_out);
 }
 
-static int index_torch(struct rfs_builder *builder, struct rfs_reading *reading, const char *path,
-                       struct rfs_index **fresh, atomic_bool *warned, struct rfs_error *err)
-{
-    size_t left_out = 0;
-    const int rc = rfs_torch_walk(rfs_reading_read, reading, reading->size, path, builder->entry,
-                                  builder->tables, fresh, &left_out, err);
-    if (rc == 0 && left_out > 0)
-        atomic_store(warned, true);
-    if (rc == 0 && left_out > 0 && !atomic_exchange(&builder->warned_left_out, true))
-        rfs_log(builder->log, RFS_WARNING,
-                left_out == 1 ? "%s: %zu value that is not a tensor is left out"
-                              : "%s: %zu values that are not tensors are left out",
-                path, left_out);
-    return rc;
-}
-
-static int verify(struct rfs_builder *builder, struct rfs_reading *reading, const char *path,
+static int verify(struct rfs_builder *builder, const struct rfs_format_file *file,
                   const struct rfs_index *index, struct rfs_error *err)
 {
     if (!builder->check_crc)
         return 0;
-    const int rc = builder->format == RFS_FORMAT_TORCH
-                       ? rfs_zip_verify(rfs_reading_read, reading, reading->size, path, err)
-                       : rfs_crc_verify(rfs_reading_read, reading, builder->format, index,
-                                        builder->tables, path, err);
+    const int rc = rfs_formats[builder->format].verify(file, index, err);
     if (rc == 1)
-        rfs_crc_tell_none(builder->log, &builder->warned_no_crc, builder->format, path);
+        rfs_crc_tell_none(builder->log, &builder->warned_no_crc, builder->format, file->path);
     return rc < 0 ? rc : 0;
 }
 
@@ -143,15 +116,18 @@ static int build_file(const struct job *job, uint32_t file, struct rfs_index *te
     int rc = rfs_reading_begin_quiet(builder->files, file, &reading);
     if (rc < 0)
         return rfs_files_fail(err, path, rc);
-    if (builder->format == RFS_FORMAT_SAFETENSORS)
-        rc = rfs_safetensors_walk(rfs_reading_read, &reading, reading.size, path, builder->tables,
-                                  template, &fresh, err);
-    else if (builder->format == RFS_FORMAT_TORCH)
-        rc = index_torch(builder, &reading, path, &fresh, &job->built->warned, err);
-    else
-        rc = index_ckpt(builder, &reading, path, template, &fresh, err);
+    struct rfs_format_file read = {.read = rfs_reading_read,
+                                   .ctx = &reading,
+                                   .size = reading.size,
+                                   .path = path,
+                                   .tables = builder->tables,
+                                   .pool = builder->pool,
+                                   .entry = builder->entry};
+    rc = rfs_formats[builder->format].index(&read, template, &fresh, err);
+    if (rc == 0 && read.left_out > 0)
+        tell_left_out(job, &read);
     if (rc >= 0)
-        rc = verify(builder, &reading, path, fresh ? fresh : template, err);
+        rc = verify(builder, &read, fresh ? fresh : template, err);
     const int end = rfs_reading_end(&reading);
     if (end < 0)
         rc = rfs_files_fail(err, path, end);
@@ -215,6 +191,27 @@ static int merge(const struct job *job, const char *weight_map, struct rfs_error
     return rc;
 }
 
+/* Makes the index of a rank show its quantized weights as plain tensors. */
+static int dequantize(const struct job *job, struct rfs_error *err)
+{
+    const struct rfs_builder *builder = job->builder;
+    struct rfs_built *built = job->built;
+    const struct rfs_quant_source source = {.scheme = builder->scheme,
+                                            .files = builder->files,
+                                            .first_file = job->file,
+                                            .tables = builder->tables,
+                                            .quants = builder->quants,
+                                            .pool = builder->pool};
+    struct rfs_index *index;
+    const int rc = rfs_quant_pair(&source, built->index, &index, err);
+
+    if (rc)
+        return rc;
+    rfs_index_free(built->merged);
+    built->index = built->merged = index;
+    return 0;
+}
+
 /*
  * MindSpore gets the tensors of a rank's safetensors file sorted by name (load_file of safetensors
  * 0.5, and load_checkpoint's own), and those of an unsharded checkpoint by its map (merge.c).
@@ -253,6 +250,8 @@ int rfs_built_make(struct rfs_builder *builder, uint32_t file, uint32_t n_files,
     built->index = built->files[0];
     if (rc == 0 && merged)
         rc = merge(&job, weight_map, err);
+    if (rc == 0 && builder->scheme)
+        rc = dequantize(&job, err);
     for (uint32_t i = 0; rc == 0 && merged && template && i < n_files; i++) {
         rfs_index_free(built->files[i]);
         built->files[i] = NULL;

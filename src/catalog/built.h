@@ -7,6 +7,7 @@
 #include "base/pool.h"
 #include "formats/index.h"
 #include "formats/walker.h"
+#include "quant/quant.h"
 #include "store/files.h"
 
 #include <stdatomic.h>
@@ -47,6 +48,9 @@ struct rfs_builder {
     const char *skip;  /* "a:b": names that begin so are left out; or NULL */
     const char *entry; /* where the state dict is in torch's files; NULL: it is all of the file */
     bool check_crc;
+    const struct rfs_quant_scheme
+        *scheme;                 /* weights are quantized by it; NULL: shown as they are */
+    struct rfs_intern *quants;   /* keeps what is found of them */
     atomic_bool warned_no_crc;   /* the log has the line about files without a checksum, */
     atomic_bool warned_left_out; /* and the one about values that are left out */
 };

@@ -12,7 +12,6 @@
 #include "catalog/saved_index.h"
 #include "catalog/scan/scan.h"
 #include "formats/dcp/dcp.h"
-#include "formats/hfai/hfai.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -51,11 +50,13 @@ struct rfs_catalog {
     void (*indexed_fn)(const void *ctx, uint64_t done, uint64_t total); /* the spec's */
     const void *indexed_ctx;
     bool has_parts;
-    struct rfs_chunks *chunks;  /* owned; NULL: the ranks' own headers describe their values */
-    struct rfs_index *wholes;   /* rank 0's index of whole tensors, never dropped; owned */
-    struct rfs_intern *extents; /* lists of those of contents that the catalogue has copied */
-    struct rfs_intern *lengths; /* lists of those of the messages of map tensors */
-    uint64_t serials;           /* given to indexes; under the lock */
+    struct rfs_chunks *chunks;       /* owned; NULL: the ranks' own headers describe their values */
+    struct rfs_index *wholes;        /* rank 0's index of whole tensors, never dropped; owned */
+    struct rfs_intern *extents;      /* lists of those of contents that the catalogue has copied */
+    struct rfs_intern *quants;       /* quantized weights, each a struct rfs_quant */
+    struct rfs_quant_scheme *scheme; /* of them; owned; NULL: they are shown as they are */
+    struct rfs_intern *lengths;      /* lists of those of the messages of map tensors */
+    uint64_t serials;                /* given to indexes; under the lock */
 
     struct rfs_use *first, *last; /* the oldest and the latest use; under the lock */
     atomic_uint_least64_t uses;   /* begun so far */
@@ -229,7 +230,7 @@ static void set_saving(struct rfs_catalog *catalog, const struct rfs_source_spec
      * and the contents of a map of files do not show in the files.
      */
     const bool never = spec->encrypted || spec->check_crc || catalog->has_parts ||
-                       catalog->chunks || has_weight_map(catalog);
+                       catalog->chunks || catalog->scheme || has_weight_map(catalog);
     catalog->saved = never ? NULL : spec->saved;
     catalog->most = spec->index_most;
     catalog->indexed_fn = spec->indexed;
@@ -247,6 +248,8 @@ static void set_builder(struct rfs_catalog *catalog, const struct rfs_source_spe
     builder->skip = spec->segmented_skip;
     builder->entry = spec->entry;
     builder->check_crc = spec->check_crc;
+    builder->scheme = catalog->scheme;
+    builder->quants = catalog->quants;
 }
 
 /* A map names all files: what a web server says of SRC itself does not matter. */
@@ -287,14 +290,45 @@ static bool make_tables(struct rfs_catalog *catalog, const struct rfs_source_spe
     catalog->tables.types = rfs_intern_new();
     catalog->extents = rfs_intern_new();
     catalog->lengths = rfs_intern_new();
+    catalog->quants = rfs_intern_new();
     if (!catalog->files || !catalog->tables.names || !catalog->tables.types || !catalog->extents ||
-        !catalog->lengths)
+        !catalog->lengths || !catalog->quants)
         return false;
     rfs_files_set_encrypted(catalog->files, spec->encrypted);
     rfs_files_set_beneath(catalog->files, spec->beneath);
     if (spec->for_others)
         rfs_files_set_for_others(catalog->files);
     return true;
+}
+
+/* Reads how weights are quantized, if they are to be shown as plain ones. */
+static int find_scheme(struct rfs_catalog *catalog, const struct rfs_source_spec *spec,
+                       struct rfs_error *err)
+{
+    RFS_FREE char *folder = NULL;
+    RFS_FREE char *path = NULL;
+
+    if (!spec->dequantize)
+        return 0;
+    if (catalog->chunks || catalog->has_parts || catalog->n_ranks != 1 ||
+        catalog->builder.format != RFS_FORMAT_SAFETENSORS)
+        return rfs_fail(err, -ENOTSUP, RFS_IN(catalog->path), "leave dequantize out",
+                        "option dequantize is for one whole checkpoint of HuggingFace");
+    folder = rfs_store_parent(rfs_files_path(catalog->files, 0));
+    path = spec->quant_config ? strdup(spec->quant_config)
+           : folder           ? rfs_path_join(folder, "config.json")
+                              : NULL;
+    if (!path)
+        return rfs_fail_memory_of(err, catalog->path);
+    if (!spec->quant_config && !rfs_store_there(path))
+        return rfs_fail(err, -ENOENT, RFS_IN(catalog->path), "hf_config=config.json",
+                        "option dequantize needs the model's config.json, and the source has none");
+    const int rc = rfs_quant_scheme_open(path, spec->dequantize_wide ? RFS_FLOAT32 : RFS_BFLOAT16,
+                                         &catalog->scheme, err);
+    if (rc == 0 && !catalog->scheme)
+        return rfs_fail(err, -EINVAL, RFS_IN(path), "leave dequantize out",
+                        "has no quantization_config, so no weight is quantized");
+    return rc;
 }
 
 RFS_CLEANUP_OF(free_catalog, struct rfs_catalog *, rfs_catalog_close)
@@ -310,7 +344,7 @@ int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, st
     catalog->opened = spec->opened;
     if (spec->opened.tv_sec == 0)
         clock_gettime(CLOCK_REALTIME, &catalog->opened);
-    const int rc = find_files(catalog, spec, err);
+    const int rc = find_files(catalog, spec, err) ?: find_scheme(catalog, spec, err);
     if (rc)
         return rc;
     set_builder(catalog, spec);
@@ -329,6 +363,8 @@ static void free_tables(struct rfs_catalog *catalog)
     rfs_files_free(catalog->files);
     rfs_intern_free(catalog->extents);
     rfs_intern_free(catalog->lengths);
+    rfs_intern_free(catalog->quants);
+    rfs_quant_scheme_free(catalog->scheme);
     rfs_intern_free(catalog->tables.names);
     rfs_intern_free(catalog->tables.types);
 }
@@ -365,30 +401,41 @@ bool rfs_catalog_is_derived(const struct rfs_catalog *catalog)
     return catalog->from != NULL;
 }
 
-int rfs_catalog_derive(struct rfs_catalog *from, const struct rfs_entry *entries, size_t n,
-                       struct rfs_catalog **out, struct rfs_error *err)
+/* Makes a derived catalogue of nothing yet, or returns NULL when out of memory. */
+static struct rfs_catalog *derive(struct rfs_catalog *from)
 {
     RFS_CLEANUP(free_catalog)
     struct rfs_catalog *catalog = catalog_new(from->log, from->pool);
-    struct rfs_entry *copy;
 
-    *out = NULL;
     if (!catalog)
-        return rfs_fail_memory(err);
+        return NULL;
     catalog->from = from;
     catalog->files = from->files;
     catalog->tables = from->tables;
     catalog->extents = from->extents;
     catalog->lengths = from->lengths;
+    catalog->quants = from->quants;
     catalog->opened = from->opened;
     catalog->builder.format = RFS_FORMAT_CKPT; /* entries are in the order of the list */
     catalog->n_ranks = catalog->present = 1;
     catalog->path = strdup(from->path);
     catalog->ranks = calloc(1, sizeof *catalog->ranks);
     if (!catalog->path || !catalog->ranks)
-        return rfs_fail_memory(err);
+        return NULL;
     catalog->ranks[0].file = rfs_catalog_file(from, rfs_catalog_lowest(from));
     catalog->ranks[0].n_files = 1;
+    return RFS_STEAL(catalog);
+}
+
+int rfs_catalog_derive(struct rfs_catalog *from, const struct rfs_entry *entries, size_t n,
+                       struct rfs_catalog **out, struct rfs_error *err)
+{
+    RFS_CLEANUP(free_catalog) struct rfs_catalog *catalog = derive(from);
+    struct rfs_entry *copy;
+
+    *out = NULL;
+    if (!catalog)
+        return rfs_fail_memory(err);
     copy = calloc(n + 1, sizeof *copy);
     if (copy)
         memcpy(copy, entries, n * sizeof *copy);
@@ -396,6 +443,26 @@ int rfs_catalog_derive(struct rfs_catalog *from, const struct rfs_entry *entries
         return rfs_fail_memory(err);
     *out = RFS_STEAL(catalog);
     return 0;
+}
+
+int rfs_catalog_list_parts(struct rfs_catalog *from, const struct rfs_hfai *hfai,
+                           struct rfs_hfai_listing how, struct rfs_hfai_list *list,
+                           struct rfs_catalog **out, struct rfs_error *err)
+{
+    RFS_CLEANUP(free_catalog) struct rfs_catalog *catalog = derive(from);
+
+    *list = (struct rfs_hfai_list){.n_models = 0};
+    *out = NULL;
+    if (!catalog)
+        return rfs_fail_memory(err);
+    how.to = (struct rfs_chunks_source){
+        .folder = from->path, .files = from->files, .tables = &from->tables, .log = from->log};
+    int rc = rfs_hfai_list(hfai, &how, list, err);
+    catalog->chunks = RFS_STEAL(list->chunks);
+    rc = rc ?: index_chunks(catalog, err);
+    if (rc == 0)
+        *out = RFS_STEAL(catalog);
+    return rc;
 }
 
 /* ---- what it has ----------------------------------------------------------------------------- */
@@ -938,6 +1005,23 @@ void rfs_catalog_save(struct rfs_catalog *catalog)
     rfs_catalog_end(catalog, &use);
 }
 
+/* ---- quantized tensors ----------------------------------------------------------------------- */
+
+enum rfs_dtype rfs_catalog_plain_dtype(struct rfs_catalog *catalog, uint32_t name,
+                                       enum rfs_dtype from)
+{
+    if (!catalog->scheme || from != RFS_FLOAT32)
+        return from;
+    const struct rfs_index *index = rfs_catalog_ready(catalog, rfs_catalog_lowest(catalog));
+    const struct rfs_entry *entry = index ? rfs_index_find(index, name) : NULL;
+    return entry && rfs_index_quant(index, entry) ? RFS_BFLOAT16 : from;
+}
+
+const char *rfs_catalog_quant_config(const struct rfs_catalog *catalog)
+{
+    return catalog->scheme ? catalog->scheme->path : NULL;
+}
+
 /* ---- contents -------------------------------------------------------------------------------- */
 
 int rfs_catalog_content(struct rfs_catalog *catalog, const struct rfs_index *index,
@@ -982,6 +1066,8 @@ const uint64_t *rfs_catalog_lengths_of(const struct rfs_catalog *catalog, uint32
 uint64_t rfs_catalog_content_offset(const struct rfs_content *content, uint64_t offset)
 {
     const struct rfs_extent *extent = content->extents;
+    if (content->quant)
+        return content->offset + rfs_quant_code_at(content->quant, offset);
     if (content->n == 0)
         return content->offset + offset;
     for (uint32_t i = 1; i < content->n && offset >= extent->bytes; i++, extent++)
@@ -990,9 +1076,12 @@ uint64_t rfs_catalog_content_offset(const struct rfs_content *content, uint64_t 
 }
 
 int rfs_catalog_content_pread(struct rfs_reading *reading, const struct rfs_content *content,
-                              void *buf, size_t size, uint64_t offset)
+                              struct rfs_quant_scales *scales, void *buf, size_t size,
+                              uint64_t offset)
 {
     unsigned char *p = buf;
+    if (content->quant)
+        return rfs_quant_pread(reading, content->quant, content->offset, scales, buf, size, offset);
     if (content->n == 0)
         return content->offset > UINT64_MAX - offset
                    ? -EINVAL

@@ -21,14 +21,15 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "catalog/scan/spec.h"
+#include "formats/hfai/hfai.h"
 #include "formats/index.h"
 #include "formats/walker.h"
+#include "layout/strategy.h"
+#include "quant/quant.h"
 #include "store/files.h"
 
 #include <time.h>
 
-struct rfs_chunks;
-struct rfs_hfai;
 struct rfs_catalog;
 
 /*
@@ -82,6 +83,14 @@ bool rfs_catalog_has_parts(const struct rfs_catalog *catalog);
 int rfs_catalog_open_parts(struct rfs_catalog *catalog, bool uneven_steps, struct rfs_hfai **out,
                            struct rfs_error *err);
 /*
+ * Lists the state in FROM's parts, HFAI, as HOW says; the member TO of HOW is set here. *out is a
+ * derived catalogue of the list's tensors, which describes itself, and has the list's chunks. 0, or
+ * an error of rfs_hfai_list with *err filled; the caller frees *list and closes *out in any case.
+ */
+int rfs_catalog_list_parts(struct rfs_catalog *from, const struct rfs_hfai *hfai,
+                           struct rfs_hfai_listing how, struct rfs_hfai_list *list,
+                           struct rfs_catalog **out, struct rfs_error *err);
+/*
  * Returns the chunks of a checkpoint that describes itself, or NULL. Its rank 0 is an index of
  * whole tensors, whose file is the metadata and whose entries have no place in it.
  */
@@ -99,7 +108,6 @@ static inline const char *rfs_catalog_name(struct rfs_catalog *catalog, uint32_t
     return rfs_intern_text(rfs_catalog_tables(catalog)->names, name);
 }
 
-#define RFS_NO_RANK UINT32_MAX
 /*
  * Gives the rank's index, which the first call builds. TEMPLATE (or RFS_NO_RANK) is a rank of the
  * same stage that is indexed already: its index is tried as a prediction before walking. -ENOENT
@@ -157,12 +165,23 @@ struct rfs_catalog_counters {
 };
 void rfs_catalog_count(struct rfs_catalog *catalog, struct rfs_catalog_counters *out);
 
+/* Returns the config by which quantized weights are shown as plain tensors; NULL: they are not. */
+const char *rfs_catalog_quant_config(const struct rfs_catalog *catalog);
+/*
+ * Returns the dtype that a tensor of dtype FROM is shown with if nothing else is asked for: BFloat16
+ * for a quantized one that is read as Float32, so that it can be cast; else FROM. The index of the
+ * tensor is in use.
+ */
+enum rfs_dtype rfs_catalog_plain_dtype(struct rfs_catalog *catalog, uint32_t name,
+                                       enum rfs_dtype from);
+
 /* Returns where the content of an entry is. It is valid as long as the index. */
 static inline struct rfs_content rfs_catalog_content_of(const struct rfs_index *index,
                                                         const struct rfs_entry *entry)
 {
     return (struct rfs_content){entry->offset, entry->extent_count,
-                                entry->extent_count ? &index->extents[entry->extent] : NULL};
+                                entry->extent_count ? &index->extents[entry->extent] : NULL,
+                                rfs_index_quant(index, entry)};
 }
 /* Copies where the content is, for as long as the catalogue lives. 0 or -ENOMEM. */
 int rfs_catalog_content(struct rfs_catalog *catalog, const struct rfs_index *index,
@@ -176,9 +195,16 @@ int rfs_catalog_lengths(struct rfs_catalog *catalog, const struct rfs_index *ind
                         const struct rfs_entry *entry, uint32_t *id);
 const uint64_t *rfs_catalog_lengths_of(const struct rfs_catalog *catalog, uint32_t id, size_t *n);
 
-/* Returns where in the file byte OFFSET of a value's content is. */
+/*
+ * Returns where in the file byte OFFSET of a value's content is; of a quantized one, where the code
+ * of that byte is.
+ */
 uint64_t rfs_catalog_content_offset(const struct rfs_content *content, uint64_t offset);
 
-/* Reads SIZE bytes of a value's content from OFFSET in it, over its extents. 0 or -errno. */
+/*
+ * Reads SIZE bytes of a value's content from OFFSET in it, over its extents. SCALES keeps those of
+ * a quantized one for the next read by READING. 0 or -errno.
+ */
 int rfs_catalog_content_pread(struct rfs_reading *reading, const struct rfs_content *content,
-                              void *buf, size_t size, uint64_t offset);
+                              struct rfs_quant_scales *scales, void *buf, size_t size,
+                              uint64_t offset);

@@ -24,4 +24,5 @@ librfs_la_SOURCES += \
 	src/catalog/scan/scan.h \
 	src/catalog/scan/spec.h \
 	src/catalog/scan/tree.c \
-	src/catalog/scan/whole.c
+	src/catalog/scan/whole.c \
+	src/catalog/scan/zero.c

@@ -33,7 +33,7 @@
 
 #include <sys/stat.h>
 
-#define RFS_SAVED_VERSION 2
+#define RFS_SAVED_VERSION 3
 #define RFS_SAVED_START 40
 #define RFS_SAVED_MARK UINT32_C(0x01020304)
 #define RFS_SAVED_TABLE (UINT64_C(256) << 20) /* no larger table is read or written */

@@ -29,6 +29,7 @@ static const struct {
     [RFS_COMPLEX128] = {"Complex128", 16, NULL},
     [RFS_FLOAT8_E4M3FN] = {"Float8E4M3FN", 1, "F8_E4M3"},
     [RFS_FLOAT8_E5M2] = {"Float8E5M2", 1, "F8_E5M2"},
+    [RFS_FLOAT8_E8M0] = {"Float8E8M0FNU", 1, "F8_E8M0"},
     [RFS_HIFLOAT8] = {"HiFloat8", 1, NULL},
     [RFS_STR] = {"str", 4, NULL},
 };

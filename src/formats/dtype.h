@@ -23,6 +23,7 @@ enum rfs_dtype {
     RFS_COMPLEX128,
     RFS_FLOAT8_E4M3FN, /* saved, but not loaded, by MindSpore 2.10; so are the complex ones */
     RFS_FLOAT8_E5M2,
+    RFS_FLOAT8_E8M0, /* powers of two, as scales of quantized weights; MindSpore has no such type */
     RFS_HIFLOAT8,
     RFS_STR, /* UTF-32LE code points */
     RFS_DTYPE_COUNT
@@ -35,7 +36,7 @@ bool rfs_dtype_parse(const char *name, size_t length, enum rfs_dtype *out);
 /* Returns the bytes of an element in a .ckpt; 4 (a code point) for RFS_STR. */
 uint32_t rfs_dtype_bytes(enum rfs_dtype dtype);
 
-/* Says whether elements can be cast to other floating-point types; RFS_HIFLOAT8 cannot. */
+/* Says whether elements can be cast to other floating-point types; those of E8M0 and HiFloat8 cannot. */
 bool rfs_dtype_is_float(enum rfs_dtype dtype);
 /* Says whether elements can be cast to it: the floating-point types of 16 bits and more. */
 bool rfs_dtype_is_float_target(enum rfs_dtype dtype);

@@ -102,7 +102,7 @@ bool rfs_image_take_storages(struct rfs_image *image, struct rfs_storages *stora
 int rfs_image_copied(const struct rfs_copied *copied, size_t n, struct rfs_image **out)
 {
     RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
-    struct rfs_storages storages = {.shown = 0};
+    struct rfs_storages storages = {.ranges = {0}};
     bool ok = true;
 
     *out = NULL;

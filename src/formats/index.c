@@ -21,6 +21,16 @@ const uint64_t *rfs_index_strides(const struct rfs_index *index, const struct rf
     return strided && strided->entry == number ? strided->stride : NULL;
 }
 
+const struct rfs_quant *rfs_index_quant(const struct rfs_index *index,
+                                        const struct rfs_entry *entry)
+{
+    const size_t number = (size_t)(entry - index->entries);
+    const size_t at = RFS_BISECT(i, index->n_quantized, index->quantized[i].entry >= number);
+    const struct rfs_quantized *found = at < index->n_quantized ? &index->quantized[at] : NULL;
+
+    return found && found->entry == number ? found->quant : NULL;
+}
+
 bool rfs_type_bytes(const struct rfs_type *type, uint64_t *bytes)
 {
     uint64_t product = rfs_dtype_bytes((enum rfs_dtype)type->dtype);
@@ -57,6 +67,7 @@ size_t rfs_index_memory(const struct rfs_index *index)
 {
     return sizeof *index + index->n * (sizeof *index->entries + sizeof *index->by_name) +
            index->n_extents * sizeof *index->extents + index->n_strided * sizeof *index->strided +
+           index->n_quantized * sizeof *index->quantized +
            (index->part_of ? index->n * sizeof *index->part_of : 0);
 }
 
@@ -76,6 +87,7 @@ size_t rfs_index_free(struct rfs_index *index)
     free(index->extents);
     free(index->part_of);
     free(index->strided);
+    free(index->quantized);
     free(index);
     return bytes;
 }

@@ -39,11 +39,14 @@ struct rfs_extent {
     uint64_t bytes;
 };
 
+struct rfs_quant; /* quant/quant.h */
+
 /* The place of a content: extents in its order, or with none, one range at offset. */
 struct rfs_content {
     uint64_t offset;
     uint32_t n;
     const struct rfs_extent *extents;
+    const struct rfs_quant *quant; /* the range has codes, which stand for the content; or NULL */
 };
 
 struct rfs_entry {
@@ -60,6 +63,12 @@ struct rfs_strided {
     uint64_t stride[RFS_MAX_DIMS];
 };
 
+/* An entry that is shown as numbers, and stored as codes at its offset. */
+struct rfs_quantized {
+    uint32_t entry;                /* position in rfs_index.entries */
+    const struct rfs_quant *quant; /* borrowed */
+};
+
 struct rfs_index {
     size_t n;
     struct rfs_entry *entries; /* entries in file order, each name once */
@@ -67,7 +76,9 @@ struct rfs_index {
     size_t n_extents;
     struct rfs_extent *extents; /* an entry's extents are consecutive and in content order */
     size_t n_strided;
-    struct rfs_strided *strided; /* ascending by entry; only files of torch have any */
+    struct rfs_strided *strided; /* ascending by entry; those of torch, and quantized tensors */
+    size_t n_quantized;
+    struct rfs_quantized *quantized; /* ascending by entry */
     uint32_t *part_of;   /* [n] number of the rank's file with the entry; NULL: there is one file */
     uint64_t file_bytes; /* size of the file it was built from */
     bool has_crc;        /* the file has a checksum: a crc_num trailer, or metadata of that name */
@@ -85,6 +96,9 @@ struct rfs_index {
 const struct rfs_entry *rfs_index_find(const struct rfs_index *index, uint32_t name);
 /* Returns the strides of an entry, or NULL when its content is row-major. O(log n_strided). */
 const uint64_t *rfs_index_strides(const struct rfs_index *index, const struct rfs_entry *entry);
+/* Returns what an entry is quantized by, or NULL when it is stored as it is. O(log n_quantized). */
+const struct rfs_quant *rfs_index_quant(const struct rfs_index *index,
+                                        const struct rfs_entry *entry);
 /* Returns the bytes of memory that an index takes. */
 size_t rfs_index_memory(const struct rfs_index *index);
 /* Adds an owner. */

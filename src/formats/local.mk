@@ -25,3 +25,4 @@ include src/formats/npy/local.mk
 include src/formats/safetensors/local.mk
 include src/formats/shards/local.mk
 include src/formats/torch/local.mk
+include src/formats/zero/local.mk

@@ -7,14 +7,12 @@ void rfs_storages_free(struct rfs_storages *storages)
 {
     free(storages->ranges.data);
     free(storages->items.data);
-    free(storages->strided.data);
     *storages = (struct rfs_storages){0};
 }
 
 bool rfs_storages_begin(struct rfs_storages *storages)
 {
-    return RFS_PUSH(&storages->items,
-                    (struct rfs_storage_item){storages->ranges.n, 0, 0, 0, true, 0});
+    return RFS_PUSH(&storages->items, (struct rfs_storage_item){storages->ranges.n, 0, 0, 0, true});
 }
 
 bool rfs_storages_add(struct rfs_storages *storages, uint32_t file, uint64_t offset, uint64_t bytes,
@@ -32,20 +30,5 @@ bool rfs_storages_add(struct rfs_storages *storages, uint32_t file, uint64_t off
         item->crc = (uint32_t)crc32_combine(item->crc, crc, (z_off_t)bytes);
     item->n++;
     item->bytes += bytes;
-    return true;
-}
-
-bool rfs_storages_set_strided(struct rfs_storages *storages, const struct rfs_type *type,
-                              const uint64_t *strides)
-{
-    struct rfs_storage_item *item = &storages->items.data[storages->items.n - 1];
-    struct rfs_storages_strided strided = {.type = *type};
-
-    memcpy(strided.stride, strides, type->ndim * sizeof *strides);
-    if (!RFS_PUSH(&storages->strided, strided))
-        return false;
-    item->strided = (uint32_t)storages->strided.n;
-    item->bytes = type->bytes;
-    item->crc_known = false;
     return true;
 }

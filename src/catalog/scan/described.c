@@ -7,6 +7,7 @@
  *   Megatron, torch_dist               .metadata, __0_0.distcp …, common.pt, metadata.json
  *   torch's, in safetensors            shard-00001-model-00001-of-00001.safetensors …
  *   PyTorch's FSDP, rank by rank       model_world_size_8_rank_0.pt …
+ *   DeepSpeed's ZeRO                   mp_rank_00_model_states.pt, zero_pp_rank_0_mp_rank_00_optim_states.pt …
  *   MindSpore Transformers, 2.0        metadata.json, CKP-model-0000000-0000008.safetensors …
  *   MindSpore Transformers, one rank   CKP-model-0000000-0000001.safetensors, CKP-opt-0000000-0000001.…
  *
@@ -20,11 +21,12 @@
 #include "formats/fsdp/fsdp.h"
 #include "formats/mindformers/mindformers.h"
 #include "formats/shards/shards.h"
+#include "formats/zero/zero.h"
 
 #define MANIFEST "reshard-manifest"
 
 struct seen {
-    bool dcp, distcp, alone, json, safetensors, shards, fsdp;
+    bool dcp, distcp, alone, json, safetensors, shards, fsdp, zero;
     bool one_rank, many_ranks; /* files that MindSpore Transformers saved */
     bool temporary, manifest;
     bool local;      /* metadata of one rank of HyperParallel */
@@ -53,6 +55,7 @@ static int look(void *ctx, const struct dirent *entry)
     struct seen *seen = ctx;
     const char *name = entry->d_name;
     const uint32_t ranks = rfs_numbered_count(&rfs_mindformers_names, name);
+    struct rfs_zero_name zero;
 
     seen->dcp |= strcmp(name, ".metadata") == 0;
     seen->temporary |= strcmp(name, ".metadata.tmp") == 0;
@@ -61,6 +64,7 @@ static int look(void *ctx, const struct dirent *entry)
     seen->alone |= is_number_in(name, "__", ".metadata");
     seen->distcp |= rfs_glob_match("*.distcp", name);
     seen->fsdp |= rfs_numbered_like(&rfs_fsdp_names, name);
+    seen->zero |= rfs_zero_read_name(name, &zero);
     seen->shards |= rfs_numbered_like(&rfs_shards_names, name);
     seen->safetensors |= rfs_glob_match("*.safetensors", name);
     seen->one_rank |= ranks == 1;
@@ -73,10 +77,10 @@ static int look(void *ctx, const struct dirent *entry)
 static int check_options(const struct rfs_source_spec *spec, const char *by, struct rfs_error *err)
 {
     if (spec->rank_dir || spec->file || spec->group_info || spec->segmented ||
-        spec->segmented_skip || spec->entry || spec->encrypted || rfs_scan_asks_save(spec))
+        spec->segmented_skip || spec->encrypted || rfs_scan_asks_save(spec))
         return rfs_fail_usage(err, "the folder alone",
                               "the source describes itself by '%s': rank_dir, file, group_info, "
-                              "segmented, step, epoch, entry and keys have no effect",
+                              "segmented, step, epoch and keys have no effect",
                               by);
     return 0;
 }
@@ -141,8 +145,6 @@ static int take_numbered(const struct rfs_source_spec *spec, const struct rfs_fo
     others.file = NULL; /* chooses one of several saves */
     if (row->names == &rfs_shards_names)
         others.segmented = false; /* says that they are all of the save */
-    if (row->names == &rfs_fsdp_names)
-        others.entry = NULL; /* says where in its files of torch.save the state dict is */
     if (whole)
         others.encrypted = NULL;
     const int rc = check_options(&others, "the names of its files", err);
@@ -151,6 +153,18 @@ static int take_numbered(const struct rfs_source_spec *spec, const struct rfs_fo
     if (whole)
         out->described = NULL;
     return rc ? rc : rfs_scan_numbered(spec, row->names, log, out, err);
+}
+
+/* Takes a save of DeepSpeed. */
+static int take_zero(const struct rfs_source_spec *spec, struct rfs_scan *out,
+                     struct rfs_error *err)
+{
+    if (spec->entry)
+        return rfs_fail_usage(err, "the folder alone",
+                              "option entry: a save of DeepSpeed is no single state dict");
+    set(out, &rfs_formats[RFS_ROW_ZERO]);
+    return check_options(spec, "the names of its files", err)
+               ?: rfs_scan_zero_files(spec, out, err);
 }
 
 static int fail_hyper(const struct rfs_source_spec *spec, const struct seen *seen,
@@ -191,6 +205,8 @@ int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_log *log,
         return fail_unfinished(
             spec, out, "a save that has ended: torch.distributed.checkpoint writes .metadata last",
             "the folder has .distcp files and no '.metadata'", err);
+    if (seen.zero)
+        return take_zero(spec, out, err);
     if (seen.shards)
         return take_numbered(spec, &rfs_formats[RFS_ROW_SHARDS], false, log, out, err);
     if (seen.fsdp)

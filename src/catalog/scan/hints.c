@@ -12,7 +12,6 @@
  *
  * Checkpoints of formats that are not read, by the names of their files, with a remedy for each:
  *
- *   DeepSpeed                          global_step1000/{mp_rank_00_model_states.pt, zero_pp_rank_0_…_optim_states.pt}
  *   transformers, before safetensors   pytorch_model.bin, pytorch_model-00001-of-00002.bin
  *   PyTorch                            *.pth: torch.save, whose other name *.pt is read
  *   Orbax (JAX)                        _CHECKPOINT_METADATA, manifest.ocdbt
@@ -203,15 +202,7 @@ static const struct foreign {
     const char *name; /* a pattern */
     const char *what, *remedy;
     const char *holds; /* a text in that file; NULL: any */
-    bool above;        /* a folder of that name may hold a checkpoint that is read */
 } known[] = {
-    {.name = "mp_rank_*_model_states.pt", .what = "DeepSpeed"},
-    {.name = "zero_pp_rank_*", .what = "DeepSpeed"},
-    {.name = "global_step*",
-     .what = "DeepSpeed",
-     .remedy = "python zero_to_fp32.py . OUT --safe_serialization in that folder, then OUT as the "
-               "source",
-     .above = true},
     {.name = "pytorch_model.bin", .what = "PyTorch by another name"},
     {.name = "pytorch_model-*.bin",
      .what = "PyTorch by another name",
@@ -294,6 +285,5 @@ int rfs_scan_foreign(const char *path, int rc, struct rfs_error *err)
     }
     if (!found || !name)
         return rc;
-    RFS_FREE char *inside = found->above ? rfs_scan_inside(path) : NULL;
-    return inside ? rc : fail_foreign(path, found, name, err);
+    return fail_foreign(path, found, name, err);
 }

@@ -122,6 +122,15 @@ int rfs_scan_numbered(const struct rfs_source_spec *spec, const struct rfs_numbe
  */
 int rfs_scan_iterations(const struct rfs_source_spec *spec, struct rfs_log *log,
                         struct rfs_scan *out, struct rfs_saves *saves, struct rfs_error *err);
+/*
+ * Takes a save out of a folder of DeepSpeed (zero.c): the one that SPEC asks for, or the latest; n
+ * stays 0 where there is none. With SAVES (or NULL) all of them are listed instead.
+ */
+int rfs_scan_zero(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
+                  struct rfs_saves *saves, struct rfs_error *err);
+/* Takes the files of a save of DeepSpeed: those of models, then those of optimizers, by rank. */
+int rfs_scan_zero_files(const struct rfs_source_spec *spec, struct rfs_scan *out,
+                        struct rfs_error *err);
 /* Takes the parts of hfai's dist_ckpt in SRC (parts.c); n stays 0 where there is none. */
 int rfs_scan_parts(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
 /* Gives ranks without a checkpoint those of their groups (group.c). */

@@ -105,6 +105,8 @@ static int scan_folders(const struct rfs_source_spec *spec, struct rfs_log *log,
     int rc = rfs_scan_described(spec, log, out, err);
     if (rc == 0 && out->n == 0)
         rc = rfs_scan_iterations(spec, log, out, saves, err);
+    if (rc == 0 && out->n == 0 && !(saves && saves->n > 0))
+        rc = rfs_scan_zero(spec, log, out, saves, err);
     if (rc < 0 || out->n > 0 || (saves && saves->n > 0))
         return rc;
     if (!saves)
@@ -162,9 +164,10 @@ static int scan_plain(const char *path, struct rfs_scan *out)
     const struct rfs_source_spec spec = {
         .path = path, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
     struct rfs_error unused;
-    const int rc = rfs_scan_described(&spec, NULL, out, &unused);
+    int rc = rfs_scan_described(&spec, NULL, out, &unused);
 
-    return rc == 0 && out->n == 0 ? rfs_scan_iterations(&spec, NULL, out, NULL, &unused) : rc;
+    rc = rc == 0 && out->n == 0 ? rfs_scan_iterations(&spec, NULL, out, NULL, &unused) : rc;
+    return rc == 0 && out->n == 0 ? rfs_scan_zero(&spec, NULL, out, NULL, &unused) : rc;
 }
 
 bool rfs_scan_is_described(const char *path)

@@ -26,8 +26,11 @@ struct rfs_source_spec {
     bool segmented;         /* all checkpoints of a folder make one */
     const char *segmented_skip; /* "a:b": parameters that begin so are left out; or NULL */
     const char *entry; /* where in a file of torch.save the state dict is; NULL: it is all of it */
-    bool check_crc;    /* verify files that carry a checksum before their first use */
-    struct rfs_encrypted *encrypted;   /* opens encrypted files; NULL: files are plain */
+    bool dequantize;   /* quantized weights are shown as plain tensors */
+    bool dequantize_wide;            /* they become Float32, to be cast; else BFloat16 */
+    const char *quant_config;        /* config.json that says how; NULL: the one beside the files */
+    bool check_crc;                  /* verify files that carry a checksum before their first use */
+    struct rfs_encrypted *encrypted; /* opens encrypted files; NULL: files are plain */
     const struct rfs_beneath *beneath; /* where its files are opened; NULL: links are followed */
     bool for_others;                   /* its data is served to other users, too */
     struct rfs_saved *saved; /* where indexes are saved for the next view; NULL: nowhere */

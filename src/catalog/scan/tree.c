@@ -6,6 +6,7 @@
  */
 #include "base/cleanup.h"
 #include "base/order.h"
+#include "base/text.h"
 #include "base/vec.h"
 #include "catalog/scan/internal.h"
 
@@ -404,6 +405,24 @@ static int look_into_folders(struct tree *tree, struct rfs_saves *saves)
     return rc < 0 || saves->n > 0 ? rc : fail_no_save(tree);
 }
 
+/*
+ * Refuses what MindSpore's TrainFaultTolerance saves at a failure until all ranks are done, when it
+ * drops the end of the folder's name (train/callback/_train_fault_tolerance.py).
+ */
+static int check_finished(const struct rfs_source_spec *spec, struct rfs_error *err)
+{
+    static const char begin[] = "ttp_saved_checkpoints-step_";
+    const char *slash = strrchr(spec->path, '/');
+    const char *name = slash ? slash + 1 : spec->path;
+
+    if (strncmp(name, begin, strlen(begin)) != 0 || !rfs_text_ends(name, "_tmp"))
+        return 0;
+    return rfs_fail(err, -EINVAL, RFS_IN(spec->path),
+                    "an earlier save, or the name without _tmp if you know that no rank is missing",
+                    "the save of TrainFaultTolerance did not end: _tmp is in its name until all "
+                    "ranks are written");
+}
+
 int rfs_scan_tree(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_saves *saves,
                   struct rfs_error *err)
 {
@@ -413,7 +432,7 @@ int rfs_scan_tree(const struct rfs_source_spec *spec, struct rfs_scan *out, stru
     if (rc < 0)
         return rc;
     if (out->n > 0)
-        return look_into_folders(&tree, saves);
+        return check_finished(spec, err) ?: look_into_folders(&tree, saves);
     show_pattern(spec, ranks, sizeof ranks);
     return !spec->rank_dir
                ? 0

@@ -144,6 +144,7 @@ struct rfs_chunks *rfs_chunks_new(const struct rfs_chunks_format *format,
                                   .files = source->files,
                                   .tables = source->tables,
                                   .log = source->log,
+                                  .entry = source->entry,
                                   .paths = rfs_intern_new(),
                                   .first_file = rfs_files_count_paths(source->files)};
     pthread_mutex_init(&chunks->lock, NULL);
@@ -178,6 +179,7 @@ void rfs_chunks_free(struct rfs_chunks *chunks)
     free(chunks->folder);
     free(chunks->lost);
     free(chunks->doubt);
+    rfs_path_list_free(&chunks->dicts);
     free(chunks);
 }
 
@@ -274,7 +276,7 @@ int rfs_chunks_add_chunk(struct rfs_chunks *chunks, const uint64_t *offset, cons
                          struct rfs_error *err)
 {
     struct rfs_chunked_tensor *tensor = &chunks->tensors.data[chunks->tensors.n - 1];
-    const struct rfs_type *whole = rfs_chunks_type(chunks, tensor->type);
+    const struct rfs_type *whole = rfs_chunks_type(chunks, tensor->stored);
     struct rfs_type type = *whole;
     bool outside = false;
 
@@ -427,7 +429,7 @@ int rfs_chunks_store_copies(struct rfs_chunks *chunks, const struct rfs_chunked_
                             const uint64_t *offset, const uint32_t *files, const uint64_t *places,
                             size_t n, struct rfs_error *err)
 {
-    const struct rfs_type *whole = rfs_chunks_type(chunks, tensor->type);
+    const struct rfs_type *whole = rfs_chunks_type(chunks, tensor->stored);
     const struct rfs_chunk *chunk =
         n > 0 ? find_corner(chunks, tensor, rfs_type_number(whole, offset)) : NULL;
 
@@ -451,7 +453,7 @@ int rfs_chunks_store(struct rfs_chunks *chunks, const struct rfs_chunked_tensor 
                      const uint64_t *offset, uint32_t file, uint64_t item, uint64_t item_bytes,
                      struct rfs_error *err)
 {
-    const struct rfs_type *whole = rfs_chunks_type(chunks, tensor->type);
+    const struct rfs_type *whole = rfs_chunks_type(chunks, tensor->stored);
     struct box_text text;
     bool at_end = false;
     bool beyond = false;
@@ -725,7 +727,7 @@ static void gridding_end(struct gridding *g)
 static int check_stored(const struct rfs_chunks *chunks, const struct rfs_chunked_tensor *tensor,
                         struct rfs_error *err)
 {
-    const struct rfs_type *whole = rfs_chunks_type(chunks, tensor->type);
+    const struct rfs_type *whole = rfs_chunks_type(chunks, tensor->stored);
 
     for (uint32_t c = tensor->first; c < tensor->first + tensor->n; c++) {
         struct box_text text;
@@ -747,13 +749,13 @@ static int make_grid(const struct rfs_chunks *chunks, struct rfs_chunked_tensor 
     RFS_CLEANUP(gridding_end)
     struct gridding g = {.chunks = chunks,
                          .tensor = tensor,
-                         .whole = rfs_chunks_type(chunks, tensor->type),
+                         .whole = rfs_chunks_type(chunks, tensor->stored),
                          .err = err};
 
     int rc = check_stored(chunks, tensor, err);
     if (rc || g.whole->bytes == 0)
         return rc;
-    if (tensor->n == 1 && chunks->chunks.data[tensor->first].type == tensor->type)
+    if (tensor->n == 1 && chunks->chunks.data[tensor->first].type == tensor->stored)
         return 0;
     if (tensor->n == 0 && chunks->lost) {
         tensor->incomplete = true;

@@ -33,6 +33,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "base/vec.h"
 #include "formats/index.h"
 #include "formats/walker.h"
@@ -78,8 +79,12 @@ struct rfs_chunked_copy {
 struct rfs_chunked_tensor {
     uint32_t name; /* ids in the tables */
     uint32_t type;
-    uint32_t stored;   /* type that the chunks are boxes of: another one if it was flattened */
-    uint32_t first, n; /* range of chunks */
+    /*
+     * type that the chunks are boxes of: another one if it was flattened, by rfs_chunks_unflatten
+     * or, as one tile, by a reader that sets its type when it is added
+     */
+    uint32_t stored;
+    uint32_t first, n;           /* range of chunks */
     struct rfs_chunk_grid *grid; /* grid of the stored type */
     bool incomplete; /* files that are lost had some of its chunks: no element of it may be read */
     bool on_trust;   /* more files have a chunk of it than the files say */
@@ -137,6 +142,9 @@ struct rfs_chunks {
     struct rfs_log *log;
     uint32_t metadata; /* file that describes the checkpoint, which everything depends on */
     bool mcore_data;   /* the metadata has a dict of Megatron-Core for each tensor */
+    const char *entry; /* while it is built: the part of the state dict that it has; or NULL */
+    /* Keys of the state dict's dicts, if all tensors are in one of a few. Owned. */
+    struct rfs_path_list dicts;
     RFS_VEC(struct rfs_chunked_tensor) tensors; /* tensors in the order of the metadata */
     RFS_VEC(struct rfs_chunk) chunks;           /* sorted by tensor, then by corner */
     RFS_VEC(struct rfs_chunked_object) objects; /* objects in the order of the metadata */
@@ -169,7 +177,7 @@ struct rfs_chunks_source {
     struct rfs_files *files; /* file 0 describes the checkpoint, or all do so together */
     struct rfs_tables *tables;
     struct rfs_log *log;
-    const char *entry; /* the state dict in files of torch.save, as for rfs_torch_walk */
+    const char *entry; /* the dict whose tensors it has, as for rfs_torch_walk; NULL: all */
     const char *lost;  /* NULL, or rfs_chunks.lost, where files describe themselves */
 };
 /*
@@ -283,6 +291,18 @@ static inline const struct rfs_type *rfs_chunks_type(const struct rfs_chunks *ch
 {
     return (const struct rfs_type *)rfs_intern_bytes(chunks->tables->types, type, NULL);
 }
+/*
+ * Returns the number of pieces that an axis of a tensor is cut in: 1 if the tensor was flattened as a
+ * whole, because its chunks are ranges of elements then.
+ */
+static inline uint32_t rfs_chunks_pieces(const struct rfs_chunks *chunks,
+                                         const struct rfs_chunked_tensor *tensor, uint32_t axis)
+{
+    const bool is_row =
+        rfs_chunks_is_flat(tensor) && rfs_chunks_type(chunks, tensor->stored)->ndim == 1;
+
+    return tensor->grid && !is_row ? tensor->grid->pieces[axis] : 1;
+}
 /* Returns the type of a chunk. */
 static inline const struct rfs_type *rfs_chunks_type_of(const struct rfs_chunks *chunks,
                                                         uint32_t chunk)
@@ -383,6 +403,7 @@ struct rfs_chunks_walk {
     struct rfs_chunk_cells cells;
     /* The box, the tile and the rest of the chunk at hand, if the tensor was flattened. */
     uint64_t lo[RFS_MAX_DIMS], hi[RFS_MAX_DIMS];
+    uint32_t tile_axes;          /* axes of the stored tensor that number tiles; 0: there is one */
     uint64_t side[RFS_MAX_DIMS]; /* sides of a tile */
     uint64_t tile[RFS_MAX_DIMS];
     uint32_t chunk;

@@ -6,6 +6,7 @@
 #include "formats/chunks/chunk_reader.h"
 #include "formats/ckpt/crc.h"
 #include "formats/safetensors/safetensors.h"
+#include "formats/torch/zip.h"
 
 #include <pthread.h>
 
@@ -387,4 +388,19 @@ int rfs_chunks_check_header(struct rfs_chunks *chunks, uint32_t file, struct rfs
     if (rc == 1)
         rfs_chunks_tell_none(chunks, RFS_FORMAT_SAFETENSORS, file);
     return ended < 0 ? rfs_files_fail(err, path, ended) : rc == -ENODATA ? 0 : rc;
+}
+
+int rfs_chunks_check_zip(struct rfs_chunks *chunks, uint32_t file, struct rfs_error *err)
+{
+    const char *path = rfs_files_path(chunks->files, file);
+    struct rfs_reading reading;
+    int rc = rfs_reading_begin_quiet(chunks->files, file, &reading);
+
+    if (rc < 0)
+        return rfs_chunks_fail_file(chunks, file, rc, err);
+    rc = rfs_zip_verify(rfs_reading_read, &reading, reading.size, path, err);
+    const int ended = rfs_reading_end(&reading);
+    if (rc == 1)
+        rfs_chunks_tell_none(chunks, RFS_FORMAT_TORCH, file);
+    return ended < 0 ? rfs_files_fail(err, path, ended) : rc;
 }

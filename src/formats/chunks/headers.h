@@ -30,3 +30,5 @@ int rfs_chunks_copy_in_header(struct rfs_chunks *chunks, struct rfs_chunks_by_fi
                               uint32_t chunk, struct rfs_chunked_copy *out, struct rfs_error *err);
 /* Compares crc_num in a file's header with its tensors, as the check of a format does. */
 int rfs_chunks_check_header(struct rfs_chunks *chunks, uint32_t file, struct rfs_error *err);
+/* Compares the CRC-32 of each entry of a file of torch.save, as the check of a format does. */
+int rfs_chunks_check_zip(struct rfs_chunks *chunks, uint32_t file, struct rfs_error *err);

@@ -7,6 +7,8 @@
  *
  *     stored as  [X / x, Y / y, x * y], in chunks of [1, 1, n]
  *
+ * hfai flattens a large tensor as one tile, which is stored as [X * Y], in chunks of [n].
+ *
  * A chunk is a range of the elements of one tile, row by row. Such a range is a few boxes: the rest
  * of a row, whole rows, the beginning of a row, and so on along each axis.
  *
@@ -286,8 +288,8 @@ static void enter(struct rfs_chunks_walk *walk)
         lo[i] = walk->tile[i];
         hi[i] = walk->tile[i] + 1;
     }
-    lo[ndim] = first;
-    hi[ndim] = last + 1;
+    lo[walk->tile_axes] = first;
+    hi[walk->tile_axes] = last + 1;
     begin_cells(walk->chunks, walk->tensor, lo, hi, &walk->cells);
 }
 
@@ -296,10 +298,11 @@ static void begin_flat(struct rfs_chunks_walk *walk, const uint64_t *lo, const u
     const struct rfs_type *type = type_of(walk);
     const struct rfs_type *stored = rfs_chunks_type(walk->chunks, walk->tensor->stored);
 
+    walk->tile_axes = stored->ndim - 1;
     for (uint32_t i = 0; i < type->ndim; i++) {
         walk->lo[i] = lo[i];
         walk->hi[i] = hi[i];
-        walk->side[i] = type->dims[i] / stored->dims[i];
+        walk->side[i] = walk->tile_axes > 0 ? type->dims[i] / stored->dims[i] : type->dims[i];
         walk->tile[i] = lo[i] / walk->side[i];
     }
     walk->next = walk->end = 0;
@@ -363,7 +366,6 @@ static bool touches(const struct rfs_chunks_walk *walk, const struct rfs_chunk_b
 
 static bool next_flat(struct rfs_chunks_walk *walk, struct rfs_chunk_box *box)
 {
-    const uint32_t ndim = type_of(walk)->ndim;
     uint64_t at[RFS_MAX_DIMS];
 
     for (;;) {
@@ -376,8 +378,8 @@ static bool next_flat(struct rfs_chunks_walk *walk, struct rfs_chunk_box *box)
             if (!next_tile(walk))
                 return false;
         const struct rfs_chunk *chunk = &walk->chunks->chunks.data[walk->chunk];
-        walk->begin = walk->next = at[ndim];
-        walk->end = walk->next + rfs_chunks_type(walk->chunks, chunk->type)->dims[ndim];
+        walk->begin = walk->next = at[walk->tile_axes];
+        walk->end = walk->next + rfs_chunks_type(walk->chunks, chunk->type)->dims[walk->tile_axes];
     }
 }
 

@@ -31,6 +31,7 @@
 
 #include "base/checked.h"
 #include "base/secret.h"
+#include "base/store.h"
 #include "base/text.h"
 #include "base/vec.h"
 #include "store/crypt/cipher.h"
@@ -129,8 +130,8 @@ static int need(struct wire *wire, size_t n)
     wire->len = 0;
     const int rc = wire->read(wire->ctx, wire->buf, take, wire->pos);
     if (rc < 0)
-        return rfs_fail_read(wire->err,
-                             (struct rfs_where){wire->file, (int64_t)wire->pos, wire->param}, rc);
+        return rfs_store_fail_read(
+            wire->err, (struct rfs_where){wire->file, (int64_t)wire->pos, wire->param}, rc);
     wire->start = wire->pos;
     wire->len = take;
     return 0;
@@ -1039,7 +1040,7 @@ int rfs_ckpt_matches(rfs_read_fn *read, void *ctx, uint64_t size, const struct r
     match.batch = (size_t)(!remote              ? rfs_max_u64(BATCH, fit / BATCH * BATCH)
                            : each <= match.near ? fit
                                                 : 1);
-    const size_t tasks = template->n / match.batch + (template->n % match.batch != 0);
+    const size_t tasks = rfs_ceil_u64(template->n, match.batch);
     rc = 0;
     if (pool)
         rc = rfs_pool_for(pool, tasks, match_batch, &match);

@@ -16,6 +16,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/secret.h"
+#include "base/store.h"
 
 #include <zlib.h>
 
@@ -37,7 +38,7 @@ struct work {
 static int read_some(struct work *work, void *buf, size_t n, uint64_t offset)
 {
     const int rc = work->read(work->ctx, buf, n, offset);
-    return rc < 0 ? rfs_fail_read(work->err, RFS_AT(work->file, offset), rc) : 0;
+    return rc < 0 ? rfs_store_fail_read(work->err, RFS_AT(work->file, offset), rc) : 0;
 }
 
 static int add_range(struct work *work, uint64_t offset, uint64_t bytes)

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/order.h"
+#include "base/store.h"
 #include "base/text.h"
 #include "formats/chunks/chunk_reader.h"
 
@@ -64,7 +65,7 @@ static int check_format(struct window *window, struct rfs_error *err)
     const int rc = item->bytes < sizeof head ? 0 : read_window(window, head, sizeof head, 0);
 
     if (rc)
-        return rfs_fail_read(err, RFS_AT(item->file, item->offset), rc);
+        return rfs_store_fail_read(err, RFS_AT(item->file, item->offset), rc);
     if (memcmp(head + 3, "\0\0\0\0\0{", 6) != 0)
         return 0;
     return rfs_fail(err, -ENOTSUP, RFS_OF(item->file, item->param),

@@ -7,8 +7,9 @@
  *
  *     Metadata               state_dict_metadata {name: TensorStorageMetadata | BytesStorageMetadata},
  *                            storage_data {MetadataIndex: _StorageInfo}, version "1.0.0" or none;
- *                            planner_data {name: (name,)}, storage_meta: ignored; mcore_data of
- *                            Megatron-Core:
+ *                            planner_data {name: (key, …)}, the keys that lead to a value, texts
+ *                            and the numbers of items of lists; storage_meta: ignored; mcore_data
+ *                            of Megatron-Core:
  *                            {name: {"nd_reformulated_orig_global_shape": shape} or an empty dict},
  *                            and all_local_plans, not looked at
  *     TensorStorageMetadata  properties, size, chunks [ChunkStorageMetadata]
@@ -22,9 +23,11 @@
 #include "formats/dcp/dcp_metadata.h"
 
 #include "base/budget.h"
+#include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "formats/dcp/dcp.h"
+#include "formats/torch/torch.h"
 #include "formats/torch/unpickler.h"
 
 #define REMEDY_COPY "compare the file with its original, or save the checkpoint again"
@@ -216,7 +219,6 @@ void rfs_dcp_class_name(enum rfs_dcp_class class, const char **module, const cha
 /* Element types of torch that are not read. Source: torch/_C/__init__.pyi of torch 2.15. */
 #define IS "its elements are torch."
 static const char *const unread[] = {
-    IS "float8_e8m0fnu",
     IS "float8_e4m3fnuz",
     IS "float8_e5m2fnuz",
     IS "float4_e2m1fn_x2",
@@ -585,6 +587,10 @@ struct metadata {
     struct rfs_error *err;
     size_t n_stored; /* entries of storage_data */
     size_t n_chunks; /* declared so far */
+    uint32_t *paths; /* by text id: the keys that lead to that name, or None; owned */
+    /* The part of the state dict that entry= names. */
+    size_t part_bytes;  /* bytes of its name; 0: it is all of it */
+    uint32_t part_keys; /* keys that lead to it; 0: no path does, and the names tell */
 };
 
 static int fail(const struct metadata *metadata, const char *param, const char *what)
@@ -639,6 +645,198 @@ static int read_properties(const struct metadata *metadata, const char *name, ui
     return 0;
 }
 
+/* ---- the part of the state dict that entry= names -------------------------------------------- */
+
+#define DICTS_MOST 16 /* dicts of tensors that are noted; with more, none is */
+
+/* Returns the keys that lead to a name; NULL: none are known. */
+static const uint32_t *keys_of(const struct metadata *metadata, uint32_t key, uint32_t *n)
+{
+    *n = 0;
+    return rfs_dcp_kind(key) == RFS_DCP_TEXT
+               ? rfs_dcp_tuple(&metadata->pickle, metadata->paths[number_of(key)], n)
+               : NULL;
+}
+
+/* Notes the paths of names. */
+static int read_paths(struct metadata *metadata)
+{
+    const struct rfs_dcp_pickle *pickle = &metadata->pickle;
+    struct rfs_dcp_each each =
+        rfs_dcp_each(pickle, rfs_dcp_field(pickle, pickle->root, RFS_DCP_PLANNER_DATA));
+    uint32_t key;
+    uint32_t value;
+
+    metadata->paths = calloc((size_t)rfs_intern_count(pickle->texts) + 1, sizeof(uint32_t));
+    if (!metadata->paths)
+        return rfs_fail_memory(metadata->err);
+    while (rfs_dcp_next(&each, &key) && rfs_dcp_next(&each, &value))
+        if (rfs_dcp_kind(key) == RFS_DCP_TEXT)
+            metadata->paths[number_of(key)] = value;
+    return 0;
+}
+
+/*
+ * Returns how many keys of a name's path lead to the entry; 0: it is elsewhere. A key with dots is
+ * found as a whole, as in rfs_torch_find_dict.
+ */
+static uint32_t keys_to_part(const struct metadata *metadata, uint32_t key)
+{
+    const char *rest = metadata->chunks->entry;
+    uint32_t n;
+    const uint32_t *keys = keys_of(metadata, key, &n);
+
+    for (uint32_t i = 0; keys && i + 1 < n; i++) {
+        size_t bytes = 0;
+        const char *text = rfs_dcp_text(&metadata->pickle, keys[i], &bytes);
+        const size_t first = strcspn(rest, ".");
+        if (!text || strlen(rest) < bytes || memcmp(rest, text, bytes) != 0)
+            return 0;
+        if (!rest[bytes])
+            return i + 1;
+        if (bytes != first)
+            return 0;
+        rest += first + 1;
+    }
+    return 0;
+}
+
+/* Says whether a name begins as those in the entry do. */
+static bool begins_with_part(const struct metadata *metadata, const char *name, size_t n)
+{
+    const size_t part = metadata->part_bytes;
+
+    return n > part + 1 && memcmp(name, metadata->chunks->entry, part) == 0 && name[part] == '.';
+}
+
+/* Says whether a value is in the part, whose number of keys is known. */
+static bool is_in_part(const struct metadata *metadata, uint32_t key)
+{
+    size_t n = 0;
+    uint32_t keys;
+    const char *name = rfs_dcp_text(&metadata->pickle, key, &n);
+
+    if (!name || !begins_with_part(metadata, name, n))
+        return false;
+    if (metadata->part_keys > 0)
+        return keys_to_part(metadata, key) == metadata->part_keys;
+    keys_of(metadata, key, &keys);
+    return keys <= 1;
+}
+
+/* Returns the name by which the checkpoint has a value; NULL: it is outside of the part. */
+static const char *name_in_part(const struct metadata *metadata, uint32_t key, size_t *n)
+{
+    const char *name = rfs_dcp_text(&metadata->pickle, key, n);
+
+    if (metadata->part_bytes == 0)
+        return name;
+    if (!is_in_part(metadata, key))
+        return NULL;
+    *n -= metadata->part_bytes + 1;
+    return name + metadata->part_bytes + 1;
+}
+
+/*
+ * Returns the key of the dict at the top that a value is in; without a path, what its name begins
+ * with. NULL: it is in none, or the text is one of SEEN, a mark for each id.
+ */
+static const char *dict_of(const struct metadata *metadata, uint32_t key, unsigned char *seen,
+                           size_t *bytes)
+{
+    uint32_t n;
+    const uint32_t *keys = keys_of(metadata, key, &n);
+    const uint32_t text = n > 1 ? keys[0] : key;
+    const char *name = rfs_dcp_text(&metadata->pickle, text, bytes);
+
+    if (!name || seen[number_of(text)])
+        return NULL;
+    seen[number_of(text)] = 1;
+    const char *dot = n > 1 ? NULL : memchr(name, '.', *bytes);
+    if (dot)
+        *bytes = (size_t)(dot - name);
+    return n > 1 || dot ? name : NULL;
+}
+
+/* Reports that nothing is at the entry, with the dicts at the top. */
+static int fail_entry(const struct metadata *metadata, uint32_t names)
+{
+    struct rfs_dcp_each each = rfs_dcp_each(&metadata->pickle, names);
+    RFS_FREE unsigned char *seen = calloc((size_t)rfs_intern_count(metadata->pickle.texts) + 1, 1);
+    struct rfs_intern *told = rfs_intern_new();
+    struct rfs_text_names dicts = {0};
+    uint32_t key;
+    uint32_t value;
+
+    while (seen && told && rfs_dcp_next(&each, &key) && rfs_dcp_next(&each, &value)) {
+        char shown[RFS_TORCH_ENTRY_SHOWN];
+        size_t n = 0;
+        const char *dict = dict_of(metadata, key, seen, &n);
+        if (!dict || !rfs_intern_is_new(told, dict, n))
+            continue;
+        snprintf(shown, sizeof shown, "'%.*s'", (int)rfs_min_u64(n, sizeof shown), dict);
+        rfs_text_add_name(&dicts, RFS_TORCH_ENTRIES_SHOWN, shown);
+    }
+    rfs_intern_free(told);
+    return seen && told
+               ? rfs_torch_no_entry(metadata->file, metadata->chunks->entry, &dicts, metadata->err)
+               : rfs_fail_memory(metadata->err);
+}
+
+/* Finds the rule that tells the entry's values from others: their keys, or their names. */
+static int find_part(struct metadata *metadata, uint32_t names)
+{
+    const char *entry = metadata->chunks->entry;
+    struct rfs_dcp_each each = rfs_dcp_each(&metadata->pickle, names);
+    bool any = false;
+    uint32_t key;
+    uint32_t value;
+
+    if (!entry || !*entry)
+        return 0;
+    metadata->part_bytes = strlen(entry);
+    while (rfs_dcp_next(&each, &key) && rfs_dcp_next(&each, &value)) {
+        const uint32_t keys = keys_to_part(metadata, key);
+        if (keys > 0 && (metadata->part_keys == 0 || keys < metadata->part_keys))
+            metadata->part_keys = keys;
+    }
+    each = rfs_dcp_each(&metadata->pickle, names);
+    while (!any && rfs_dcp_next(&each, &key) && rfs_dcp_next(&each, &value))
+        any = is_in_part(metadata, key);
+    return any ? 0 : fail_entry(metadata, names);
+}
+
+/* Notes the dicts at the top that have tensors, if all tensors are in one of a few. */
+static int note_dicts(const struct metadata *metadata, uint32_t names)
+{
+    struct rfs_path_list *dicts = &metadata->chunks->dicts;
+    struct rfs_dcp_each each = rfs_dcp_each(&metadata->pickle, names);
+    uint32_t found[DICTS_MOST];
+    size_t n_found = 0;
+    uint32_t key;
+    uint32_t value;
+
+    while (rfs_dcp_next(&each, &key) && rfs_dcp_next(&each, &value)) {
+        uint32_t n;
+        const uint32_t *keys = keys_of(metadata, key, &n);
+        size_t at = 0;
+        if (rfs_dcp_class(&metadata->pickle, value) != RFS_DCP_TENSOR)
+            continue;
+        while (n > 1 && at < n_found && found[at] != keys[0])
+            at++;
+        if (n <= 1 || at == DICTS_MOST || !rfs_dcp_text(&metadata->pickle, keys[0], NULL))
+            return 0;
+        found[at] = keys[0];
+        n_found += at == n_found;
+    }
+    for (size_t i = 0; i < n_found; i++)
+        if (!rfs_path_list_add(dicts, strdup(rfs_dcp_text(&metadata->pickle, found[i], NULL))))
+            return rfs_fail_memory(metadata->err);
+    return 0;
+}
+
+/* ---- tensors and objects --------------------------------------------------------------------- */
+
 static int declare_chunk(struct metadata *metadata, const char *name, const struct rfs_type *type,
                          uint32_t chunk)
 {
@@ -671,7 +869,7 @@ static int declare_tensor(struct metadata *metadata, uint32_t key, uint32_t valu
     uint32_t ndim = 0;
     uint32_t chunk;
     size_t n = 0;
-    const char *name = rfs_dcp_text(pickle, key, &n);
+    const char *name = name_in_part(metadata, key, &n);
 
     if (!take_shape(pickle, rfs_dcp_field(pickle, value, RFS_DCP_SIZE), &ndim, type.dims) ||
         rfs_dcp_kind(chunks) != RFS_DCP_LIST)
@@ -696,15 +894,20 @@ static int declare_all(struct metadata *metadata)
     struct rfs_dcp_each each = rfs_dcp_each(pickle, names);
     uint32_t key;
     uint32_t value;
-    int rc = 0;
 
     if (rfs_dcp_kind(names) != RFS_DCP_DICT)
         return fail(metadata, NULL, "it has no state_dict_metadata");
+    int rc = read_paths(metadata) ?: find_part(metadata, names);
+    if (rc == 0 && metadata->part_bytes == 0)
+        rc = note_dicts(metadata, names);
     while (rc == 0 && rfs_dcp_next(&each, &key) && rfs_dcp_next(&each, &value)) {
         size_t n = 0;
         const char *name = rfs_dcp_text(pickle, key, &n);
         if (!name || n == 0 || !rfs_text_is_utf8(name, n))
             return fail(metadata, NULL, "a name that is not UTF-8 text without NULs");
+        name = name_in_part(metadata, key, &n);
+        if (!name)
+            continue;
         if (rfs_dcp_class(pickle, value) == RFS_DCP_TENSOR)
             rc = declare_tensor(metadata, key, value);
         else if (rfs_dcp_class(pickle, value) == RFS_DCP_BYTES)
@@ -712,6 +915,11 @@ static int declare_all(struct metadata *metadata)
         else
             rc = fail(metadata, name, "it is neither a tensor nor an object");
     }
+    if (rc == 0 && metadata->part_bytes > 0 && metadata->chunks->tensors.n == 0 &&
+        metadata->chunks->unread.n == 0)
+        rc = rfs_fail(metadata->err, -EINVAL, RFS_IN(metadata->file),
+                      "-o entry=NAME, which says where in it the state dict is",
+                      "the dict in it has no tensors");
     return rc ? rc : rfs_chunks_sort(metadata->chunks, metadata->err);
 }
 
@@ -764,11 +972,14 @@ static int store(struct metadata *metadata, uint32_t index, uint32_t info)
     const uint32_t offset = rfs_dcp_field(pickle, index, RFS_DCP_OFFSET);
     struct stored stored = {.file = RFS_NO_ID};
     size_t n = 0;
-    const char *name = rfs_dcp_text(pickle, rfs_dcp_field(pickle, index, RFS_DCP_FQN), &n);
+    const uint32_t key = rfs_dcp_field(pickle, index, RFS_DCP_FQN);
 
     if (rfs_dcp_class(pickle, index) != RFS_DCP_INDEX ||
-        rfs_dcp_class(pickle, info) != RFS_DCP_STORAGE_INFO || !name)
+        rfs_dcp_class(pickle, info) != RFS_DCP_STORAGE_INFO || !rfs_dcp_text(pickle, key, NULL))
         return fail(metadata, NULL, "its storage_data has something else than places");
+    const char *name = name_in_part(metadata, key, &n);
+    if (!name)
+        return 0;
     if (rfs_chunks_is_unread(metadata->chunks, name, n))
         return 0;
     const int rc = read_stored(metadata, name, info, &stored);
@@ -807,6 +1018,8 @@ static int unflatten(const struct metadata *metadata, uint32_t key, uint32_t val
 
     if (is_none(shape))
         return 0;
+    if (name && metadata->part_bytes > 0 && !(name = name_in_part(metadata, key, &n)))
+        return 0;
     return name && take_shape(pickle, shape, &ndim, dims)
                ? rfs_chunks_unflatten(metadata->chunks, name, n, ndim, dims, metadata->err)
                : fail(metadata, name, "a shape in mcore_data that is none");
@@ -821,12 +1034,20 @@ static int check_state(const struct metadata *metadata, const struct rfs_chunked
     static const char state[] = "optimizer.state.";
     struct rfs_chunks *chunks = metadata->chunks;
     const char *name = rfs_intern_text(chunks->tables->names, tensor->name);
-    const char *kind = strstr(name, state);
+    const char *part = metadata->part_bytes > 0 ? chunks->entry : "";
+    RFS_FREE char *full = rfs_text_printf("%s%s%s", part, *part ? "." : "", name);
+    const char *kind = full ? strstr(full, state) : NULL;
     const char *dot = kind ? strchr(kind + strlen(state), '.') : NULL;
     const struct rfs_chunked_tensor *of =
         dot ? rfs_chunks_find(chunks, dot + 1, strlen(dot + 1)) : NULL;
+    /* The other tensor may be outside of the part: its shape is not known then. */
+    const bool outside =
+        dot && *part &&
+        rfs_intern_find(metadata->pickle.texts, dot + 1, strlen(dot + 1)) != RFS_NO_ID;
 
-    if (!of || !rfs_chunks_may_be_flat(chunks, tensor, of))
+    if (!full)
+        return rfs_fail_memory(metadata->err);
+    if (!outside && (!of || !rfs_chunks_may_be_flat(chunks, tensor, of)))
         return 0;
     return rfs_chunks_add_unread(chunks, name, strlen(name),
                                  "Megatron-Core flattened it, and the metadata lacks its shape "
@@ -887,5 +1108,6 @@ int rfs_dcp_describe(rfs_read_fn *read, void *ctx, uint64_t size, struct rfs_chu
             ?: store_all(&metadata)
             ?: unflatten_all(&metadata);
     rfs_dcp_pickle_free(&metadata.pickle);
+    free(metadata.paths);
     return rc;
 }

@@ -23,6 +23,7 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "formats/chunks/chunk_reader.h"
+#include "formats/chunks/headers.h"
 #include "formats/torch/torch.h"
 
 #define REMEDY "files of one save, as torch.save wrote them"
@@ -154,7 +155,7 @@ static int read_mesh(struct rank_file *rank, const char *param, const struct rfs
 /* Cuts the range of an axis in N as torch.chunk does, and takes number AT. */
 static void cut(uint64_t n, uint64_t at, uint64_t *begin, uint64_t *length)
 {
-    const uint64_t each = *length / n + (*length % n != 0);
+    const uint64_t each = rfs_ceil_u64(*length, n);
     uint64_t skip;
 
     if (!rfs_mul_u64(each, at, &skip) || skip > *length)
@@ -338,8 +339,8 @@ static int read_file(void *ctx, struct rfs_local_chunks *locals, uint32_t file,
     if (rc < 0)
         return rfs_files_fail(err, rank.path, rc);
     rank.shown.file_bytes = reading.size;
-    rc = rfs_torch_open_dtensors(rfs_reading_read, &reading, reading.size, rank.path, &rank.torch,
-                                 err);
+    rc = rfs_torch_open_named(rfs_reading_read, &reading, reading.size, RFS_PICKLE_DTENSORS,
+                              rank.path, &rank.torch, err);
     if (rc == 0) {
         rc = read_dict(&rank, opening->entry);
         rfs_torch_free(&rank.torch);
@@ -348,24 +349,9 @@ static int read_file(void *ctx, struct rfs_local_chunks *locals, uint32_t file,
     return ended < 0 ? rfs_files_fail(err, rank.path, ended) : rc;
 }
 
-static int check(struct rfs_chunks *chunks, uint32_t file, struct rfs_error *err)
-{
-    const char *path = rfs_files_path(chunks->files, file);
-    struct rfs_reading reading;
-    int rc = rfs_reading_begin_quiet(chunks->files, file, &reading);
-
-    if (rc < 0)
-        return rfs_chunks_fail_file(chunks, file, rc, err);
-    rc = rfs_zip_verify(rfs_reading_read, &reading, reading.size, path, err);
-    const int ended = rfs_reading_end(&reading);
-    if (rc == 1)
-        rfs_chunks_tell_none(chunks, RFS_FORMAT_TORCH, file);
-    return ended < 0 ? rfs_files_fail(err, path, ended) : rc;
-}
-
 /* All places are known when it is built. */
 static const struct rfs_chunks_format format = {.name = "PyTorch's FSDP, rank by rank",
-                                                .check = check};
+                                                .check = rfs_chunks_check_zip};
 
 const struct rfs_numbered_form rfs_fsdp_names = {.similar = "model_world_size_*_rank_*.pt",
                                                  .words = {"model_world_size_", "_rank_", ".pt"},

@@ -374,7 +374,7 @@ int rfs_hfai_divide(const struct rfs_hfai *hfai, uint32_t n, uint64_t large,
 
 void rfs_hfai_chunk(uint64_t elements, uint32_t n, uint32_t part, uint64_t *begin, uint64_t *end)
 {
-    const uint64_t each = elements / n + (elements % n != 0);
+    const uint64_t each = rfs_ceil_u64(elements, n);
 
     *begin = each * part < elements ? each * part : elements;
     *end = *begin + each < elements ? *begin + each : elements;
@@ -399,8 +399,7 @@ static uint32_t *parts_of(const struct rfs_hfai_division *division,
     return parts;
 }
 
-static bool is_listed_cut(const struct rfs_hfai_division *division,
-                          const struct rfs_hfai_listed *tensor)
+bool rfs_hfai_is_cut(const struct rfs_hfai_division *division, const struct rfs_hfai_listed *tensor)
 {
     struct rfs_torch_tensor cut;
 
@@ -423,7 +422,7 @@ static bool hold_state(const struct rfs_hfai_division *division, const struct rf
 
     for (; of_items && *i < list->tensors.n && list->tensors.data[*i].owner.state == number; ++*i) {
         const struct rfs_hfai_listed *tensor = &list->tensors.data[*i];
-        if (is_listed_cut(division, tensor))
+        if (rfs_hfai_is_cut(division, tensor))
             parts[*i] = RFS_HFAI_PIECES;
         else
             parts[*i] =

@@ -12,7 +12,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "formats/storages.h"
+#include "formats/chunks/chunks.h"
 #include "formats/torch/document.h"
 #include "store/files.h"
 
@@ -28,7 +28,10 @@ struct rfs_hfai_source {
     uint32_t n_parts;
     uint64_t most;     /* bytes of memory that the pickles may take */
     bool uneven_steps; /* parts whose optimizers count different steps are one save, too */
-    /* Returns the number of a part's file in FILES; UINT32_MAX when it is missing. */
+    /*
+     * Returns the number of a part's file in FILES, where the parts follow each other; UINT32_MAX
+     * when it is missing.
+     */
     uint32_t (*part)(const void *ctx, uint32_t part);
     const void *ctx;
 };
@@ -72,19 +75,6 @@ int rfs_hfai_model(const struct rfs_hfai *hfai, size_t model, struct rfs_documen
                    struct rfs_error *err);
 int rfs_hfai_optimizer(const struct rfs_hfai *hfai, size_t optimizer, struct rfs_document *out,
                        struct rfs_error *err);
-/* A tensor of a model. */
-struct rfs_hfai_tensor {
-    const char *name; /* not terminated */
-    uint32_t name_bytes;
-    struct rfs_type type;
-};
-/*
- * Gives the Ith tensor of a model, in the order of rfs_hfai_model, and adds its item to STORAGES.
- * 1, 0 past the last, or -errno with *err filled.
- */
-int rfs_hfai_tensor(const struct rfs_hfai *hfai, size_t model, size_t i,
-                    struct rfs_storages *storages, struct rfs_hfai_tensor *out,
-                    struct rfs_error *err);
 /* The item that a tensor goes with when the state is divided; for rfs_hfai_hold. */
 struct rfs_hfai_owner {
     uint32_t state; /* a model, or models + an optimizer; models + optimizers: none */
@@ -92,7 +82,6 @@ struct rfs_hfai_owner {
     const struct rfs_node *value; /* a value that is cut by itself if it is large; or NULL */
 };
 struct rfs_hfai_listed {
-    const char *name; /* UTF-8, terminated; the list's */
     struct rfs_type type;
     bool in_pieces; /* each part of the source has a piece of it */
     struct rfs_hfai_owner owner;
@@ -108,17 +97,28 @@ struct rfs_hfai_value {
  */
 struct rfs_hfai_list {
     struct rfs_arena arena;
-    struct rfs_storages storages; /* item I is tensor I */
+    struct rfs_chunks *chunks; /* owned; the tensors, in the order of the next member */
     RFS_VEC(struct rfs_hfai_listed) tensors;
     size_t n_models; /* number of the first tensors, which are the models' */
     RFS_VEC(struct rfs_hfai_value)
     values; /* values other than tensors; containers, too, without their items */
 };
+/* What is listed, and how. */
+struct rfs_hfai_listing {
+    struct rfs_chunks_source to; /* files, tables and log for the chunks */
+    bool models;                 /* only the models */
+    /* NULL, or a division: a tensor that this or the source cuts is listed as a row of elements */
+    const struct rfs_hfai_division *rows;
+};
 /*
- * Lists the state. 0, -EFBIG for pickles whose list takes more than 64 times their bytes, an
- * error of rfs_hfai_tensor, or -ENOMEM, with *err filled. The caller frees *out in any case.
+ * Lists the state. 0, -EFBIG for pickles whose list takes more than 64 times their bytes, -EINVAL
+ * for a parameter whose name is no text, -ENOTSUP for two tensors of one path, or -ENOMEM, with
+ * *err filled. The caller frees *out in any case.
+ *
+ * Cost: that of chunks, one for each whole tensor and for each piece, and 200 bytes a tensor.
  */
-int rfs_hfai_list(const struct rfs_hfai *hfai, struct rfs_hfai_list *out, struct rfs_error *err);
+int rfs_hfai_list(const struct rfs_hfai *hfai, const struct rfs_hfai_listing *how,
+                  struct rfs_hfai_list *out, struct rfs_error *err);
 void rfs_hfai_list_free(struct rfs_hfai_list *list);
 
 /* Values that stand for several parts. */

@@ -71,6 +71,10 @@ const char *rfs_hfai_path(const struct rfs_hfai *hfai, uint32_t part);
 /* Says whether a key of a part is one that save() itself writes. */
 bool rfs_hfai_is_own(const struct rfs_node *key);
 
+/* Says whether a division cuts a tensor over its parts. */
+bool rfs_hfai_is_cut(const struct rfs_hfai_division *division,
+                     const struct rfs_hfai_listed *tensor);
+
 /*
  * A pickle can have a value again for two bytes. So all walks through the values of a part, when it
  * is opened, share a budget: so many units for each byte of its pickle. A unit is about as much

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The whole state as two lists, tensors and values, so that two divisions of it can be compared.
- * Formats that are not torch's take the tensors of a model from here, too: row-major, and none
- * shared.
+ * The tensors are those of a checkpoint that describes itself (chunks.h), and read as such.
+ *
+ * A whole tensor is one chunk. One in pieces is flattened (formats/chunks/walk.c draws that), with a
+ * chunk for each part.
  *
  * Items of dicts are listed by their paths, because their order differs between parts: the hash of
  * a dict itself covers its class and attributes. The hash of any other value covers its contents in
@@ -11,117 +13,11 @@
  */
 #include "formats/hfai/internal.h"
 
+#include "base/cleanup.h"
 #include "base/text.h"
 #include "base/vec.h"
 
 #include <xxhash.h>
-
-/* ---- tensors as items of storages ------------------------------------------------------------ */
-
-static void set_type(struct rfs_type *type, enum rfs_dtype dtype, uint32_t ndim,
-                     const uint64_t *dims)
-{
-    *type = (struct rfs_type){.bytes = rfs_dtype_bytes(dtype),
-                              .ndim = (uint8_t)ndim,
-                              .dtype = (uint8_t)dtype,
-                              .kind = RFS_TENSOR};
-    for (uint32_t i = 0; i < ndim; i++) {
-        type->dims[i] = dims[i];
-        type->bytes *= dims[i];
-    }
-}
-
-/*
- * Returns the range of a tensor in its storage: BYTES from its first element on, or all that follow
- * it when the tensor is not row-major.
- */
-static struct rfs_range range_of(const struct rfs_torch_tensor *tensor, uint64_t bytes,
-                                 uint16_t origin)
-{
-    const uint64_t offset = tensor->offset * rfs_dtype_bytes(tensor->dtype);
-    const uint64_t rest = tensor->record->bytes - offset;
-    return (struct rfs_range){tensor->record, offset, tensor->contiguous ? bytes : rest, origin};
-}
-
-/* Begins an item for a whole tensor of a part, and sets *type. False when out of memory. */
-static bool add_whole(const struct rfs_hfai *hfai, const struct rfs_torch_tensor *tensor,
-                      uint16_t origin, struct rfs_storages *storages, struct rfs_type *type)
-{
-    uint64_t strides[RFS_MAX_DIMS];
-
-    set_type(type, tensor->dtype, tensor->ndim, tensor->dims);
-    if (!rfs_storages_begin(storages))
-        return false;
-    if (type->bytes == 0)
-        return true;
-    const struct rfs_range range = range_of(tensor, type->bytes, origin);
-    if (!rfs_range_store(&range, hfai->parts[origin].file, storages))
-        return false;
-    for (uint32_t i = 0; i < tensor->ndim; i++)
-        strides[i] = tensor->strides[i] * rfs_dtype_bytes(tensor->dtype);
-    return tensor->contiguous || rfs_storages_set_strided(storages, type, strides);
-}
-
-/* Begins an item for a large tensor, and sets *type. False when out of memory. */
-static bool add_large(const struct rfs_hfai *hfai, const struct rfs_hfai_state *state,
-                      const struct rfs_hfai_large *large, struct rfs_storages *storages,
-                      struct rfs_type *type)
-{
-    set_type(type, large->dtype, large->ndim, large->dims);
-    if (!rfs_storages_begin(storages))
-        return false;
-    for (uint32_t p = 0; p < hfai->n_parts; p++)
-        if (!rfs_range_store(&state->ranges.data[large->first + p], hfai->parts[p].file, storages))
-            return false;
-    return true;
-}
-
-/* Counts the bytes of an item that is shown as a tensor: 0, or -EFBIG with *err filled. */
-static int count_shown(const struct rfs_hfai *hfai, struct rfs_storages *storages, uint64_t bytes,
-                       struct rfs_error *err)
-{
-    struct rfs_torch_shown shown = {storages->shown, hfai->large.file_bytes};
-    const int rc = rfs_torch_show(&shown, bytes, hfai->folder, NULL, err);
-
-    storages->shown = shown.bytes;
-    return rc;
-}
-
-int rfs_hfai_tensor(const struct rfs_hfai *hfai, size_t model, size_t i,
-                    struct rfs_storages *storages, struct rfs_hfai_tensor *out,
-                    struct rfs_error *err)
-{
-    const struct rfs_hfai_state *state = &hfai->models[model];
-    const struct rfs_node *key;
-    int rc;
-    bool ok;
-
-    if (i < state->entries.n) {
-        const struct rfs_node *value = state->entries.data[i].value;
-        struct rfs_torch_tensor tensor;
-        key = state->entries.data[i].key;
-        rc = rfs_torch_tensor(&hfai->parts[value->origin].torch, value,
-                              rfs_hfai_path(hfai, value->origin), "", &tensor, err);
-        if (rc < 0)
-            return rc;
-        ok = add_whole(hfai, &tensor, value->origin, storages, &out->type);
-    } else {
-        if (i - state->entries.n >= state->large.n)
-            return 0;
-        const struct rfs_hfai_large *large = &state->large.data[i - state->entries.n];
-        key = large->key;
-        ok = add_large(hfai, state, large, storages, &out->type);
-    }
-    if (!rfs_text_is_utf8(key->of.text.data, key->of.text.n))
-        return rfs_fail(err, -EINVAL, RFS_IN(hfai->folder), NULL,
-                        "the name of a parameter is not UTF-8 text without NULs");
-    out->name = key->of.text.data;
-    out->name_bytes = key->of.text.n;
-    rc = count_shown(hfai, storages, out->type.bytes, err);
-    if (rc)
-        return rc;
-    return ok ? 1 : rfs_fail_memory(err);
-}
 
 /* ---- the list in the making ------------------------------------------------------------------ */
 
@@ -137,11 +33,13 @@ int rfs_hfai_tensor(const struct rfs_hfai *hfai, size_t model, size_t i,
 /* A list in the making. Functions that take it return 0, or -errno with the error filled. */
 struct listing {
     const struct rfs_hfai *hfai;
+    const struct rfs_hfai_listing *how;
     struct rfs_hfai_list *out;
     uint64_t work;
-    struct rfs_bytes path; /* of the current node */
-    struct rfs_bytes said; /* of values that are not complete, the outermost first */
-    size_t value;          /* where the innermost one begins in said */
+    struct rfs_torch_shown shown; /* bytes of the tensors so far */
+    struct rfs_bytes path;        /* of the current node */
+    struct rfs_bytes said;        /* of values that are not complete, the outermost first */
+    size_t value;                 /* where the innermost one begins in said */
     const struct rfs_node *above[LIST_DEPTH]; /* the visited nodes, by depth */
     struct rfs_hfai_owner owner;              /* of the tensors that are listed */
     const struct rfs_items *cut;              /* its tensors are cut by themselves; or NULL */
@@ -245,10 +143,10 @@ static int step_by_key(struct listing *listing, const struct rfs_node *key, unsi
     return 0;
 }
 
-/* Gives the path as a name that stays, of something that takes UNITS of the budget. */
-static int save_path(struct listing *listing, uint64_t units, const char **name)
+/* Gives the path as a name that stays. */
+static int save_path(struct listing *listing, const char **name)
 {
-    const int rc = take(listing, units + WORK_BYTE * (uint64_t)listing->path.n);
+    const int rc = take(listing, WORK_LISTED + WORK_BYTE * (uint64_t)listing->path.n);
 
     if (rc)
         return rc;
@@ -258,41 +156,119 @@ static int save_path(struct listing *listing, uint64_t units, const char **name)
     return *name && !listing->path.failed ? 0 : rfs_fail_memory(listing->err);
 }
 
-/* ---- tensors --------------------------------------------------------------------------------- */
+/* ---- tensors as chunks ----------------------------------------------------------------------- */
 
-/* Lists the item that the storages got last, if they did (OK). */
-static int list_item(struct listing *listing, bool ok, struct rfs_hfai_listed *listed)
+static struct rfs_type make_type(enum rfs_dtype dtype, uint32_t ndim, const uint64_t *dims)
 {
-    struct rfs_hfai_list *out = listing->out;
-    int rc =
-        ok ? save_path(listing, HFAI_WORK_TENSOR, &listed->name) : rfs_fail_memory(listing->err);
+    struct rfs_type type = {.ndim = (uint8_t)ndim, .dtype = (uint8_t)dtype, .kind = RFS_TENSOR};
 
-    if (rc == 0)
-        rc = count_shown(listing->hfai, &out->storages, listed->type.bytes, listing->err);
+    memcpy(type.dims, dims, ndim * sizeof *dims);
+    rfs_type_bytes(&type, &type.bytes); /* no overflow: it was checked when the part was read */
+    return type;
+}
+
+/* Says whether a tensor is listed as a row of its elements, which both sides cut anywhere. */
+static bool is_row(const struct listing *listing, const struct rfs_hfai_listed *listed)
+{
+    return listing->how->rows && (listed->in_pieces || rfs_hfai_is_cut(listing->how->rows, listed));
+}
+
+/* Begins the tensor at the present path. */
+static int begin_tensor(struct listing *listing, const struct rfs_hfai_listed *listed)
+{
+    const char *folder = listing->hfai->folder;
+    const char *path = listing->path.n > 0 ? (const char *)listing->path.data : "";
+    struct rfs_chunks *chunks = listing->out->chunks;
+    const bool row = is_row(listing, listed);
+    struct rfs_type type = listed->type;
+    int rc = take(listing, HFAI_WORK_TENSOR + WORK_BYTE * (uint64_t)listing->path.n);
+
     if (rc)
         return rc;
-    return RFS_PUSH(&out->tensors, *listed) ? 0 : rfs_fail_memory(listing->err);
+    if (listing->path.failed)
+        return rfs_fail_memory(listing->err);
+    rc = rfs_torch_show(&listing->shown, type.bytes, folder, NULL, listing->err);
+    if (rc)
+        return rc;
+    if (rfs_chunks_find(chunks, path, listing->path.n)) {
+        RFS_FREE char *name = strndup(path, listing->path.n);
+        return rfs_fail(listing->err, -ENOTSUP, RFS_OF(folder, name ? name : "?"),
+                        "a mount or an export of it, whose folder merged has the whole state",
+                        "two tensors of the state have this path in it");
+    }
+    if (listed->in_pieces || row) {
+        const uint64_t elements = type.bytes / rfs_dtype_bytes((enum rfs_dtype)type.dtype);
+        type = make_type((enum rfs_dtype)type.dtype, 1, &elements);
+    }
+    rc = rfs_chunks_add_tensor(chunks, path, listing->path.n, &type, listing->err);
+    if (rc)
+        return rc;
+    struct rfs_chunked_tensor *added = &chunks->tensors.data[chunks->tensors.n - 1];
+    if (!row)
+        added->type = rfs_intern_add(chunks->tables->types, &listed->type, sizeof listed->type);
+    return added->type != RFS_NO_ID && RFS_PUSH(&listing->out->tensors, *listed)
+               ? 0
+               : rfs_fail_memory(listing->err);
+}
+
+/* Adds a chunk of the last tensor, behind its others: SIZE elements from AT of a part's file on. */
+static int add_chunk(struct listing *listing, const uint64_t *corner, const uint64_t *size,
+                     uint32_t part, uint64_t at)
+{
+    struct rfs_chunks *chunks = listing->out->chunks;
+    const struct rfs_chunked_tensor *tensor = &chunks->tensors.data[chunks->tensors.n - 1];
+
+    return rfs_chunks_add_chunk(chunks, corner, size, listing->err)
+               ?: rfs_chunks_store(chunks, tensor, corner, listing->hfai->parts[part].file, at, 0,
+                                   listing->err);
 }
 
 /* Lists a whole tensor. VALUE is its node if it is cut by itself when it is large; or NULL. */
 static int list_tensor(struct listing *listing, const struct rfs_torch_tensor *tensor,
                        uint16_t origin, const struct rfs_node *value)
 {
-    struct rfs_hfai_listed listed = {.owner = listing->owner};
+    static const uint64_t corner[RFS_MAX_DIMS];
+    const uint64_t item = rfs_dtype_bytes(tensor->dtype);
+    struct rfs_hfai_listed listed = {.type = make_type(tensor->dtype, tensor->ndim, tensor->dims),
+                                     .owner = listing->owner};
+    struct rfs_chunks *chunks = listing->out->chunks;
+    uint64_t strides[RFS_MAX_DIMS];
 
     listed.owner.value = value;
-    return list_item(
-        listing, add_whole(listing->hfai, tensor, origin, &listing->out->storages, &listed.type),
-        &listed);
+    const int rc = begin_tensor(listing, &listed);
+    if (rc || listed.type.bytes == 0)
+        return rc;
+    uint64_t at = tensor->record->offset + tensor->offset * item;
+    for (uint32_t i = 0; i < tensor->ndim; i++)
+        strides[i] = tensor->strides[i] * item;
+    if (!tensor->contiguous)
+        at = rfs_chunks_add_strided(chunks, at, tensor->ndim, strides);
+    if (at == RFS_NOT_LOCATED)
+        return rfs_fail_memory(listing->err);
+    const struct rfs_type *type =
+        rfs_chunks_type(chunks, chunks->tensors.data[chunks->tensors.n - 1].stored);
+    return add_chunk(listing, corner, type->dims, origin, at);
 }
 
 static int list_large(struct listing *listing, const struct rfs_hfai_state *state,
                       const struct rfs_hfai_large *large)
 {
-    struct rfs_hfai_listed listed = {.in_pieces = true, .owner = listing->owner};
-    const bool ok = add_large(listing->hfai, state, large, &listing->out->storages, &listed.type);
+    const struct rfs_hfai_listed listed = {.type =
+                                               make_type(large->dtype, large->ndim, large->dims),
+                                           .in_pieces = true,
+                                           .owner = listing->owner};
+    const uint64_t item = rfs_dtype_bytes(large->dtype);
+    uint64_t corner = 0;
+    int rc = begin_tensor(listing, &listed);
 
-    return list_item(listing, ok, &listed);
+    for (uint32_t p = 0; rc == 0 && p < listing->hfai->n_parts; p++) {
+        const struct rfs_range *range = &state->ranges.data[large->first + p];
+        const uint64_t size = range->bytes / item;
+        if (size > 0)
+            rc = add_chunk(listing, &corner, &size, p, range->record->offset + range->offset);
+        corner += size;
+    }
+    return rc;
 }
 
 /* Lists the bytes of a storage that is not a tensor's. */
@@ -322,7 +298,7 @@ static int list_here(struct listing *listing, const struct rfs_node *node, unsig
 
     if (rc <= 0)
         return rc;
-    rc = save_path(listing, WORK_LISTED, &listed.name);
+    rc = save_path(listing, &listed.name);
     listed.hash[0] = hash.high64;
     listed.hash[1] = hash.low64;
     if (rc == 0 && !RFS_PUSH(&listing->out->values, listed))
@@ -435,6 +411,8 @@ static int visit_kind(struct listing *listing, const struct rfs_node *node, unsi
         return visit_call(listing, node, depth);
     case RFS_NODE_STORAGE:
         return visit(listing, node->of.items.data[1], depth + 1) ?: list_storage(listing, node);
+    case RFS_NODE_OPAQUE:
+        break; /* in no part */
     }
     return 0;
 }
@@ -484,28 +462,33 @@ static int visit(struct listing *listing, const struct rfs_node *node, unsigned 
 
 /* ---- the state ------------------------------------------------------------------------------- */
 
+static int list_entry(struct listing *listing, const struct rfs_node *value)
+{
+    const struct rfs_hfai *hfai = listing->hfai;
+    struct rfs_torch_tensor tensor;
+    const int rc = rfs_torch_tensor(&hfai->parts[value->origin].torch, value,
+                                    rfs_hfai_path(hfai, value->origin), "", &tensor, listing->err);
+
+    return rc < 0 ? rc : list_tensor(listing, &tensor, value->origin, value);
+}
+
 static int list_model(struct listing *listing, size_t model)
 {
     const struct rfs_hfai_state *state = &listing->hfai->models[model];
-    struct rfs_hfai_list *out = listing->out;
+    const size_t n = state->entries.n;
     const size_t before = listing->path.n;
-    struct rfs_hfai_tensor tensor;
-    int rc;
+    int rc = 0;
 
-    for (size_t i = 0; (rc = rfs_hfai_tensor(listing->hfai, model, i, &out->storages, &tensor,
-                                             listing->err)) == 1;
-         i++) {
-        struct rfs_hfai_listed listed = {
-            .type = tensor.type,
-            .in_pieces = i >= state->entries.n,
-            .owner = {(uint32_t)model, (uint32_t)i,
-                      i < state->entries.n ? state->entries.data[i].value : NULL}};
-        step(listing, tensor.name, tensor.name_bytes);
-        rc = save_path(listing, HFAI_WORK_TENSOR, &listed.name);
-        if (rc == 0 && !RFS_PUSH(&out->tensors, listed))
-            rc = rfs_fail_memory(listing->err);
-        if (rc)
-            return rc;
+    for (size_t i = 0; rc == 0 && i < n + state->large.n; i++) {
+        const struct rfs_hfai_entry *entry = i < n ? &state->entries.data[i] : NULL;
+        const struct rfs_hfai_large *large = entry ? NULL : &state->large.data[i - n];
+        const struct rfs_node *key = entry ? entry->key : large->key;
+        listing->owner = (struct rfs_hfai_owner){(uint32_t)model, (uint32_t)i, NULL};
+        if (!rfs_text_is_utf8(key->of.text.data, key->of.text.n))
+            return rfs_fail(listing->err, -EINVAL, RFS_IN(listing->hfai->folder), NULL,
+                            "the name of a parameter is not UTF-8 text without NULs");
+        step(listing, key->of.text.data, key->of.text.n);
+        rc = entry ? list_entry(listing, entry->value) : list_large(listing, state, large);
         listing->path.n = before;
     }
     return rc;
@@ -601,16 +584,31 @@ static int list_others(struct listing *listing)
     return rc;
 }
 
-int rfs_hfai_list(const struct rfs_hfai *hfai, struct rfs_hfai_list *out, struct rfs_error *err)
+int rfs_hfai_list(const struct rfs_hfai *hfai, const struct rfs_hfai_listing *how,
+                  struct rfs_hfai_list *out, struct rfs_error *err)
 {
-    struct listing listing = {.hfai = hfai, .out = out, .work = HFAI_WORK_MORE, .err = err};
+    static const struct rfs_chunks_format format = {.name = "hfai's parts"};
+    struct listing listing = {.hfai = hfai,
+                              .how = how,
+                              .out = out,
+                              .work = HFAI_WORK_MORE,
+                              .shown = {.file_bytes = hfai->large.file_bytes},
+                              .err = err};
 
-    *out = (struct rfs_hfai_list){0};
+    *out = (struct rfs_hfai_list){.chunks = rfs_chunks_new(&format, &how->to)};
+    if (!out->chunks)
+        return rfs_fail_memory(err);
     for (uint32_t p = 0; p < hfai->n_parts; p++)
         listing.work += HFAI_WORK_TIMES * (uint64_t)hfai->parts[p].torch.pickle.n_bytes;
-    int rc = list_models(&listing) ?: list_optimizers(&listing) ?: list_others(&listing);
-    if (rc == 0 && listing.path.failed)
-        rc = rfs_fail_memory(err);
+    int rc = list_models(&listing);
+    if (rc == 0 && !how->models)
+        rc = list_optimizers(&listing) ?: list_others(&listing);
+    if (rc == 0)
+        rc = listing.path.failed ? rfs_fail_memory(err) : rfs_chunks_finish(out->chunks, err);
+    for (size_t i = 0; i < out->chunks->chunks.n; i++)
+        atomic_init(&out->chunks->chunks.data[i].at, out->chunks->chunks.data[i].item);
+    out->chunks->metadata = out->chunks->first_file = hfai->parts[0].file;
+    out->chunks->n_files = out->chunks->n_all_files = hfai->n_parts;
     free(listing.path.data);
     free(listing.said.data);
     return rc;
@@ -618,7 +616,7 @@ int rfs_hfai_list(const struct rfs_hfai *hfai, struct rfs_hfai_list *out, struct
 
 void rfs_hfai_list_free(struct rfs_hfai_list *list)
 {
-    rfs_storages_free(&list->storages);
+    rfs_chunks_free(list->chunks);
     free(list->tensors.data);
     free(list->values.data);
     rfs_arena_free(&list->arena);

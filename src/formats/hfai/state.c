@@ -346,6 +346,8 @@ static bool same_kind(struct walk *walk, const struct rfs_node *a, const struct 
         return same_call(walk, a, b, depth);
     case RFS_NODE_STORAGE:
         return same_storage(walk, a, b, depth);
+    case RFS_NODE_OPAQUE:
+        break; /* in no part */
     }
     return false;
 }

@@ -90,22 +90,11 @@ int rfs_hfai_optimizer(const struct rfs_hfai *hfai, size_t optimizer, struct rfs
     return rfs_hfai_whole(hfai, out, err);
 }
 
-int rfs_hfai_tensor(const struct rfs_hfai *hfai, size_t model, size_t i,
-                    struct rfs_storages *storages, struct rfs_hfai_tensor *out,
-                    struct rfs_error *err)
+int rfs_hfai_list(const struct rfs_hfai *hfai, const struct rfs_hfai_listing *how,
+                  struct rfs_hfai_list *out, struct rfs_error *err)
 {
     assert(!hfai);
-    (void)model;
-    (void)i;
-    (void)storages;
-    (void)out;
-    (void)err;
-    return -ENOTSUP;
-}
-
-int rfs_hfai_list(const struct rfs_hfai *hfai, struct rfs_hfai_list *out, struct rfs_error *err)
-{
-    assert(!hfai);
+    (void)how;
     (void)err;
     *out = (struct rfs_hfai_list){.n_models = 0};
     return -ENOTSUP;

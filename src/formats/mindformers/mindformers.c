@@ -1006,7 +1006,7 @@ static int list_folder(struct reading *r)
     const int failed = rfs_dir_open(r->chunks->folder, &dir);
 
     if (failed)
-        return rfs_fail_read(r->err, RFS_IN(r->chunks->folder), failed);
+        return rfs_store_fail_read(r->err, RFS_IN(r->chunks->folder), failed);
     r->listing = rfs_intern_new();
     while (r->listing && (entry = rfs_dir_next(&dir)) != NULL) {
         if (!is_there(r, entry) ||
@@ -1019,7 +1019,7 @@ static int list_folder(struct reading *r)
     const int code = errno;
     if (!r->listing)
         return rfs_fail_memory(r->err);
-    return code ? rfs_fail_read(r->err, RFS_IN(r->chunks->folder), -code) : 0;
+    return code ? rfs_store_fail_read(r->err, RFS_IN(r->chunks->folder), -code) : 0;
 }
 
 static void log_missing(const struct reading *r)

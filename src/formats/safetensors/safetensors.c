@@ -21,6 +21,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/json_read.h"
+#include "base/store.h"
 #include "base/vec.h"
 
 #include <xxhash.h>
@@ -388,7 +389,7 @@ static int look(rfs_read_fn *read, void *ctx, uint64_t length, const char *file,
     const int rc = length > LONG_HEADER ? read(ctx, &last, 1, PREFIX_BYTES + length - 1) : 0;
 
     if (rc < 0)
-        return rfs_fail_read(err, RFS_IN(file), rc);
+        return rfs_store_fail_read(err, RFS_IN(file), rc);
     return memchr("} \t\n\r", last, 5)
                ? 0
                : rfs_fail(err, -EINVAL, RFS_AT(file, PREFIX_BYTES + length - 1), REMEDY_COPY,
@@ -407,7 +408,7 @@ static int load(rfs_read_fn *read, void *ctx, uint64_t size, const char *file, u
                         size == 0 ? "the file is empty" : "the file is truncated in its header");
     int rc = read(ctx, start, sizeof start, 0);
     if (rc < 0)
-        return rfs_fail_read(err, RFS_IN(file), rc);
+        return rfs_store_fail_read(err, RFS_IN(file), rc);
     for (unsigned i = PREFIX_BYTES; i-- > 0;)
         length = length << 8 | start[i];
     if (length > RFS_SAFETENSORS_HEADER_MOST || length > size - PREFIX_BYTES)
@@ -417,13 +418,13 @@ static int load(rfs_read_fn *read, void *ctx, uint64_t size, const char *file, u
         return rc;
     rc = rfs_budget_share_take(share, (size_t)length);
     if (rc < 0)
-        return rfs_fail_read(err, RFS_IN(file), rc);
+        return rfs_store_fail_read(err, RFS_IN(file), rc);
     RFS_FREE unsigned char *bytes = malloc((size_t)length + 1);
     if (!bytes)
         return rfs_fail_memory_of(err, file);
     rc = read(ctx, bytes, (size_t)length, PREFIX_BYTES);
     if (rc < 0)
-        return rfs_fail_read(err, RFS_IN(file), rc);
+        return rfs_store_fail_read(err, RFS_IN(file), rc);
     *n = (size_t)length;
     *text = RFS_STEAL(bytes);
     return 0;

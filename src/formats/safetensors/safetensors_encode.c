@@ -17,11 +17,11 @@
 
 /* The library's order of dtypes; others have no name there. */
 static const unsigned char ranks[RFS_DTYPE_COUNT] = {
-    [RFS_BOOL] = 1,        [RFS_UINT8] = 2,         [RFS_INT8] = 3,     [RFS_INT4] = 3,
-    [RFS_FLOAT8_E5M2] = 4, [RFS_FLOAT8_E4M3FN] = 5, [RFS_INT16] = 6,    [RFS_UINT16] = 7,
-    [RFS_FLOAT16] = 8,     [RFS_BFLOAT16] = 9,      [RFS_INT32] = 10,   [RFS_UINT32] = 11,
-    [RFS_FLOAT32] = 12,    [RFS_COMPLEX64] = 13,    [RFS_FLOAT64] = 14, [RFS_INT64] = 15,
-    [RFS_UINT64] = 16,
+    [RFS_BOOL] = 1,        [RFS_UINT8] = 2,         [RFS_INT8] = 3,        [RFS_INT4] = 3,
+    [RFS_FLOAT8_E5M2] = 4, [RFS_FLOAT8_E4M3FN] = 5, [RFS_FLOAT8_E8M0] = 6, [RFS_INT16] = 7,
+    [RFS_UINT16] = 8,      [RFS_FLOAT16] = 9,       [RFS_BFLOAT16] = 10,   [RFS_INT32] = 11,
+    [RFS_UINT32] = 12,     [RFS_FLOAT32] = 13,      [RFS_COMPLEX64] = 14,  [RFS_FLOAT64] = 15,
+    [RFS_INT64] = 16,      [RFS_UINT64] = 17,
 };
 
 RFS_COMPARE(by_name, struct rfs_image_tensor, x, y,

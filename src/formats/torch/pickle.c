@@ -245,6 +245,11 @@ static bool an_order(const struct rfs_items *args)
     return args->n == 2 && has_only_counts(args->data[1]);
 }
 
+static bool an_enum(const struct rfs_items *args)
+{
+    return args->n == 1 && is_kind(args, 0, RFS_NODE_INT);
+}
+
 static bool a_layout(const struct rfs_items *args)
 {
     return args->n == 1 && is_kind(args, 0, RFS_NODE_TEXT);
@@ -426,6 +431,7 @@ static const struct name names[] = {
     DTYPE("complex128"),
     DTYPE("float8_e4m3fn"),
     DTYPE("float8_e5m2"),
+    DTYPE("float8_e8m0fnu"),
     NAME("torch", "device", PLAIN, a_device, NULL, NOTHING),
     NAME("collections", "defaultdict", PLAIN, a_default_dict, NULL, DICT_ITEMS),
     NAME("collections", "deque", PLAIN, a_deque, NULL, LIST_ITEMS),
@@ -480,30 +486,46 @@ static const struct name dtensor_names[] = {
     NAME(OLD_PLACEMENTS, "TensorMeta", PLAIN, a_meta, NULL, BY_NEW),
 };
 
-enum { N_NAMES = sizeof names / sizeof *names };
+/* Names of numbers, where any others are, too. */
+static const struct name enum_names[] = {
+    NAME("deepspeed.runtime.zero.config", "ZeroStageEnum", PLAIN, an_enum, NULL, NOTHING),
+};
+
+enum {
+    N_NAMES = sizeof names / sizeof *names,
+    N_DTENSOR_NAMES = sizeof dtensor_names / sizeof *dtensor_names,
+    N_ENUM_NAMES = sizeof enum_names / sizeof *enum_names
+};
 
 static const struct name *name_at(uint16_t place)
 {
-    return place < N_NAMES ? &names[place] : &dtensor_names[place - N_NAMES];
+    return place < N_NAMES                     ? &names[place]
+           : place < N_NAMES + N_DTENSOR_NAMES ? &dtensor_names[place - N_NAMES]
+                                               : &enum_names[place - N_NAMES - N_DTENSOR_NAMES];
 }
 
-/*
- * Returns the position of "MODULE\nNAME", N bytes, among the allowed names; -1 when it is none of
- * them. DTENSORS allows those of DTensors, too.
- */
-static int find_name(const char *both, size_t n, bool dtensors)
+static bool find_among(const char *both, size_t n, uint16_t from, uint16_t count, uint16_t *place)
 {
-    const size_t all = N_NAMES + (dtensors ? sizeof dtensor_names / sizeof *dtensor_names : 0);
+    for (*place = from; *place < from + count; ++*place)
+        if (name_at(*place)->bytes == n && memcmp(name_at(*place)->text, both, n) == 0)
+            return true;
+    return false;
+}
 
-    for (uint16_t i = 0; i < all; i++)
-        if (name_at(i)->bytes == n && memcmp(name_at(i)->text, both, n) == 0)
-            return (int)i;
-    return -1;
+/* Finds the position of "MODULE\nNAME", N bytes, among the allowed names. False: it is none. */
+static bool find_name(const char *both, size_t n, enum rfs_pickle_names which, uint16_t *place)
+{
+    return find_among(both, n, 0, N_NAMES, place) ||
+           (which == RFS_PICKLE_DTENSORS && find_among(both, n, N_NAMES, N_DTENSOR_NAMES, place)) ||
+           (which == RFS_PICKLE_ANY &&
+            find_among(both, n, N_NAMES + N_DTENSOR_NAMES, N_ENUM_NAMES, place));
 }
 
 /* Says whether Python makes a CALL (or a NEW) like this when it pickles an object of that name. */
 static bool may_call(const struct rfs_node *call)
 {
+    if (call->of.call.callee->callable == RFS_CALL_UNKNOWN)
+        return false;
     const struct name *name = name_at(call->of.call.callee->of.global.allowed);
 
     return name->called && (name->takes == BY_NEW) == (call->kind == RFS_NODE_NEW) &&
@@ -531,8 +553,15 @@ static bool may_build(const struct rfs_node *call, const struct rfs_node *state)
 struct building {
     struct rfs_pickle *pickle;
     uint16_t origin;
-    bool dtensors;
+    enum rfs_pickle_names names;
 };
+
+static bool takes_any(const struct rfs_unpickler *machine)
+{
+    const struct building *building = machine->ctx;
+
+    return building->names == RFS_PICKLE_ANY;
+}
 
 static struct rfs_node *node_of(uint64_t value)
 {
@@ -682,6 +711,15 @@ static struct rfs_node *items_after(struct rfs_unpickler *machine, struct rfs_no
     return slot ? *slot : NULL;
 }
 
+/* Turns a call whose object gets more than is known into an opaque value. False: it may not be. */
+static bool become_opaque(const struct rfs_unpickler *machine, struct rfs_node *node)
+{
+    if (!takes_any(machine) || !(is_call(node) || node->kind == RFS_NODE_OPAQUE))
+        return false;
+    node->kind = RFS_NODE_OPAQUE;
+    return true;
+}
+
 static void add(struct rfs_unpickler *machine, uint64_t container, size_t height, bool dict)
 {
     struct rfs_node *node = node_of(container);
@@ -690,6 +728,8 @@ static void add(struct rfs_unpickler *machine, uint64_t container, size_t height
         rfs_unpickler_fail(machine, "a key without a value");
     else if (is_call(node) && may_add(node, dict))
         node = items_after(machine, node, dict);
+    else if (become_opaque(machine, node))
+        return;
     else if (node->kind != (dict ? RFS_NODE_DICT : RFS_NODE_LIST))
         rfs_unpickler_fail(machine, dict ? "items are set on something that is not a dict"
                                          : "items are added to something that is not a list");
@@ -709,17 +749,18 @@ static uint64_t make_global(struct rfs_unpickler *machine)
     if (!last || first - module > NAME_MOST || last - name > NAME_MOST)
         return rfs_unpickler_fail(machine, "a name without an end");
     machine->p += (size_t)(last + 1 - module);
-    const int place = find_name(module, (size_t)(last - module), building->dtensors);
-    if (place < 0)
+    uint16_t place;
+    const bool known = find_name(module, (size_t)(last - module), building->names, &place);
+    if (!known && !takes_any(machine))
         return rfs_unpickler_fail_name(machine, module, (size_t)(first - module), name,
                                        (size_t)(last - name));
     struct rfs_node *node = new_node(machine, RFS_NODE_GLOBAL);
     if (node) {
-        node->callable = (uint8_t)name_at((uint16_t)place)->callable;
+        node->callable = (uint8_t)(known ? name_at(place)->callable : RFS_CALL_UNKNOWN);
         node->of.global.module = module;
         node->of.global.module_bytes = (uint16_t)(first - module);
         node->of.global.name_bytes = (uint16_t)(last - name);
-        node->of.global.allowed = (uint16_t)place;
+        node->of.global.allowed = place;
     }
     return value_of(node);
 }
@@ -734,26 +775,56 @@ static uint64_t fail_call(struct rfs_unpickler *machine, const struct rfs_node *
     return 0;
 }
 
+/*
+ * Takes the call that makes a tensor out of one that gives it attributes as well:
+ * _rebuild_from_type_v2(_rebuild_tensor_v2, torch.Tensor, (…), {"ds_id": …})
+ */
+static void leave_attributes(uint64_t *callee, uint64_t *args)
+{
+    const struct rfs_items *items = &node_of(*args)->of.items;
+
+    if (!is_named(node_of(*callee), "torch._tensor\n_rebuild_from_type_v2") || items->n != 4 ||
+        !is_kind(items, 0, RFS_NODE_GLOBAL) || !is_kind(items, 1, RFS_NODE_GLOBAL) ||
+        !is_kind(items, 2, RFS_NODE_TUPLE) || !is_named(items->data[1], "torch\nTensor"))
+        return;
+    *callee = value_of(items->data[0]);
+    *args = value_of(items->data[2]);
+}
+
 static uint64_t make_call(struct rfs_unpickler *machine, uint64_t callee, uint64_t args,
                           bool is_new)
 {
+    const bool any = takes_any(machine);
+
+    if (any && node_of(callee)->kind == RFS_NODE_OPAQUE)
+        return value_of(new_node(machine, RFS_NODE_OPAQUE));
     if (node_of(args)->kind != RFS_NODE_TUPLE || node_of(callee)->kind != RFS_NODE_GLOBAL)
         return rfs_unpickler_fail(machine, "a call of something that is not callable");
+    if (any && !is_new)
+        leave_attributes(&callee, &args);
     struct rfs_node *node = new_node(machine, is_new ? RFS_NODE_NEW : RFS_NODE_CALL);
     if (!node)
         return 0;
     node->of.call.callee = node_of(callee);
     node->of.call.args = node_of(args);
-    return may_call(node) ? value_of(node) : fail_call(machine, node_of(callee));
+    if (!may_call(node) && !any)
+        return fail_call(machine, node_of(callee));
+    if (!may_call(node))
+        node->kind = RFS_NODE_OPAQUE;
+    return value_of(node);
 }
 
 static void give_state(struct rfs_unpickler *machine, uint64_t object, uint64_t state)
 {
     struct rfs_node *node = node_of(object);
 
+    const bool may = is_call(node) && may_build(node, node_of(state));
+
+    if (!may && become_opaque(machine, node))
+        return;
     if (!is_call(node)) {
         rfs_unpickler_fail(machine, "a state without an object");
-    } else if (!may_build(node, node_of(state))) {
+    } else if (!may) {
         fail_call(machine, node->of.call.callee);
     } else {
         struct rfs_after *after = after_of(machine, node);
@@ -772,11 +843,13 @@ static uint64_t make_storage(struct rfs_unpickler *machine, uint64_t id)
 
     if (node_of(id)->kind != RFS_NODE_TUPLE || items->n != 5 ||
         !rfs_pickle_is_text(item[0], "storage") || item[1]->kind != RFS_NODE_GLOBAL ||
-        item[1]->callable != RFS_CALL_STORAGE_CLASS || item[2]->kind != RFS_NODE_TEXT ||
-        item[3]->kind != RFS_NODE_TEXT || item[4]->kind != RFS_NODE_INT || item[4]->of.integer < 0)
+        (item[1]->callable != RFS_CALL_STORAGE_CLASS && !takes_any(machine)) ||
+        item[2]->kind != RFS_NODE_TEXT || item[3]->kind != RFS_NODE_TEXT ||
+        item[4]->kind != RFS_NODE_INT || item[4]->of.integer < 0)
         return rfs_unpickler_fail(machine, "a persistent id that is not a storage");
-    struct rfs_node *node = new_node(machine, RFS_NODE_STORAGE);
-    if (node)
+    const bool known = item[1]->callable == RFS_CALL_STORAGE_CLASS;
+    struct rfs_node *node = new_node(machine, known ? RFS_NODE_STORAGE : RFS_NODE_OPAQUE);
+    if (node && known)
         node->of.items = *items;
     return value_of(node);
 }
@@ -815,7 +888,7 @@ static const struct rfs_unpickler_builder builder = {
 int rfs_pickle_read(unsigned char *bytes, size_t n, const struct rfs_pickle_from *from,
                     struct rfs_pickle *out, struct rfs_error *err)
 {
-    struct building building = {out, from->origin, from->dtensors};
+    struct building building = {out, from->origin, from->names};
     struct rfs_unpickler machine = {.builder = &builder,
                                     .ctx = &building,
                                     .file = from->file,

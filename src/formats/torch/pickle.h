@@ -2,8 +2,8 @@
 /*
  * A pickle of protocol 2 as a graph of nodes. Nothing in it is executed: a callable is a name from
  * a short list, a call is a node that keeps its name and arguments, and any other name, and any
- * call that pickling does not write, is refused. So loading the graph, written again, executes no
- * foreign code either.
+ * call that pickling does not write, is refused (or stands for nothing: RFS_PICKLE_ANY). So loading
+ * the graph, written again, executes no foreign code either.
  *
  * Nodes are shared where the pickle shares them, and a list may contain itself: code that walks the
  * graph must bound its depth (RFS_PICKLE_DEPTH) and, to visit each node once, mark nodes by number.
@@ -46,6 +46,7 @@ enum rfs_node_kind {
     RFS_NODE_CALL,    /* a callable and its arguments */
     RFS_NODE_NEW,     /* a class and the arguments of its __new__ */
     RFS_NODE_STORAGE, /* a persistent id: items are "storage", class, key, location, elements */
+    RFS_NODE_OPAQUE,  /* an object that is not known; only with RFS_PICKLE_ANY */
 };
 
 struct rfs_node;
@@ -102,6 +103,19 @@ enum rfs_callable {
     RFS_CALL_STORAGE_CLASS, /* not called: named by persistent ids */
     RFS_CALL_DTYPE,         /* not called: an object by its name */
     RFS_CALL_PLAIN,         /* makes a value that is carried along as it is */
+    RFS_CALL_UNKNOWN,       /* none of the list; only with RFS_PICKLE_ANY */
+};
+
+/* The names that a pickle may have besides those of plain values and tensors. */
+enum rfs_pickle_names {
+    RFS_PICKLE_PLAIN,    /* no others */
+    RFS_PICKLE_DTENSORS, /* DTensors and their parts */
+    /*
+     * All. Objects of unknown classes, and known ones that are made in another way, are
+     * RFS_NODE_OPAQUE, and all that is said of them is left out. The graph is for reading what one
+     * knows in it; it is not to be written again.
+     */
+    RFS_PICKLE_ANY,
 };
 
 struct rfs_pickle {
@@ -118,7 +132,7 @@ struct rfs_pickle_from {
     uint64_t offset; /* where it begins in the file */
     uint16_t origin;
     struct rfs_budget *budget; /* pays for the pickle if it is valid; or NULL */
-    bool dtensors;             /* DTensors and their parts may be named */
+    enum rfs_pickle_names names;
 };
 
 /*

@@ -353,6 +353,8 @@ static void save_kind(struct pickler *pickler, const struct rfs_node *node)
     case RFS_NODE_STORAGE:
         save_storage(pickler, node);
         break;
+    case RFS_NODE_OPAQUE:
+        break; /* never written */
     }
 }
 

@@ -21,6 +21,7 @@
 #include "base/budget.h"
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/store.h"
 #include "base/text.h"
 #include "base/vec.h"
 #include "store/files.h"
@@ -45,14 +46,14 @@ struct opening {
     struct rfs_budget *budget; /* or NULL */
     struct rfs_torch *torch;
     struct rfs_error *err;
-    bool dtensors;
+    enum rfs_pickle_names names;
 };
 
 static int read_at(const struct opening *opening, void *buf, size_t n, uint64_t offset)
 {
     const int rc = opening->read(opening->ctx, buf, n, offset);
 
-    return rc ? rfs_fail_read(opening->err, RFS_AT(opening->file, offset), rc) : 0;
+    return rc ? rfs_store_fail_read(opening->err, RFS_AT(opening->file, offset), rc) : 0;
 }
 
 static int fail(const struct opening *opening, int code, const char *remedy, const char *what)
@@ -198,7 +199,7 @@ static int read_pickle(const struct opening *opening)
     if (rc)
         return rc;
     const struct rfs_pickle_from from = {opening->file, entry->offset, opening->origin,
-                                         opening->budget, opening->dtensors};
+                                         opening->budget, opening->names};
     return rfs_pickle_read(RFS_STEAL(bytes), n, &from, &opening->torch->pickle, opening->err);
 }
 
@@ -226,15 +227,16 @@ static int open_all(const struct opening *opening)
 int rfs_torch_open(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin, const char *file,
                    struct rfs_torch *out, struct rfs_error *err)
 {
-    const struct opening opening = {read, ctx, size, origin, file, NULL, out, err, false};
+    const struct opening opening = {read, ctx, size, origin,          file,
+                                    NULL, out, err,  RFS_PICKLE_PLAIN};
 
     return open_all(&opening);
 }
 
-int rfs_torch_open_dtensors(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
-                            struct rfs_torch *out, struct rfs_error *err)
+int rfs_torch_open_named(rfs_read_fn *read, void *ctx, uint64_t size, enum rfs_pickle_names names,
+                         const char *file, struct rfs_torch *out, struct rfs_error *err)
 {
-    const struct opening opening = {read, ctx, size, 0, file, NULL, out, err, true};
+    const struct opening opening = {read, ctx, size, 0, file, NULL, out, err, names};
 
     return open_all(&opening);
 }
@@ -242,7 +244,8 @@ int rfs_torch_open_dtensors(rfs_read_fn *read, void *ctx, uint64_t size, const c
 int rfs_torch_keep(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin, const char *file,
                    struct rfs_budget *budget, struct rfs_torch *out, struct rfs_error *err)
 {
-    const struct opening opening = {read, ctx, size, origin, file, budget, out, err, false};
+    const struct opening opening = {read,   ctx, size, origin,          file,
+                                    budget, out, err,  RFS_PICKLE_PLAIN};
     const int rc = open_all(&opening);
 
     rfs_budget_share_give(&out->share);
@@ -271,7 +274,7 @@ int rfs_torch_prove(rfs_read_fn *read, void *ctx, uint64_t size, const char *fil
                     struct rfs_error *err)
 {
     struct rfs_torch torch;
-    const struct opening opening = {read, ctx, size, 0, file, NULL, &torch, err, false};
+    const struct opening opening = {read, ctx, size, 0, file, NULL, &torch, err, RFS_PICKLE_PLAIN};
     const struct rfs_zip_entry *pickle = NULL;
 
     int rc = open_archive(&opening) ?: check_pickle(&opening, &pickle);
@@ -315,6 +318,7 @@ static const struct {
     {RFS_UINT64, "uint64", NULL},
     {RFS_FLOAT8_E4M3FN, "float8_e4m3fn", NULL},
     {RFS_FLOAT8_E5M2, "float8_e5m2", NULL},
+    {RFS_FLOAT8_E8M0, "float8_e8m0fnu", NULL},
 };
 
 enum { N_DTYPES = sizeof dtypes / sizeof *dtypes };
@@ -574,6 +578,37 @@ static const struct rfs_node *member(const struct rfs_node *node, const char *ke
     return NULL;
 }
 
+int rfs_torch_no_entry(const char *file, const char *entry, const struct rfs_text_names *dicts,
+                       struct rfs_error *err)
+{
+    char remedy[sizeof dicts->text + 32];
+
+    snprintf(remedy, sizeof remedy, "the name of a dict in it: %s", dicts->text);
+    return rfs_fail(err, -EINVAL, RFS_IN(file), dicts->n > 0 ? remedy : "leave entry out",
+                    dicts->n > 0 ? "it has nothing at entry=%s"
+                                 : "it has nothing at entry=%s, and no dict",
+                    entry);
+}
+
+/* Reports that a dict has nothing at ENTRY. */
+static int fail_entry(const struct rfs_node *node, const char *file, const char *entry,
+                      struct rfs_error *err)
+{
+    const struct rfs_items *pairs = rfs_pickle_pairs(node);
+    struct rfs_text_names dicts = {0};
+
+    for (uint32_t i = 0; pairs && i < pairs->n; i += 2) {
+        const struct rfs_node *key = pairs->data[i];
+        char name[RFS_TORCH_ENTRY_SHOWN];
+        if (key->kind != RFS_NODE_TEXT || !rfs_pickle_pairs(pairs->data[i + 1]))
+            continue;
+        snprintf(name, sizeof name, "'%.*s'", (int)rfs_min_u64(key->of.text.n, sizeof name),
+                 (const char *)key->of.text.data);
+        rfs_text_add_name(&dicts, RFS_TORCH_ENTRIES_SHOWN, name);
+    }
+    return rfs_torch_no_entry(file, entry, &dicts, err);
+}
+
 /* Follows "a.b" from the root; a name with dots in it is found if it is there as a whole. */
 int rfs_torch_find_dict(const struct rfs_torch *torch, const char *file, const char *entry,
                         const struct rfs_node **out, struct rfs_error *err)
@@ -586,8 +621,7 @@ int rfs_torch_find_dict(const struct rfs_torch *torch, const char *file, const c
         const size_t n = next ? strlen(rest) : strcspn(rest, ".");
         next = next ? next : member(node, rest, n);
         if (!next)
-            return rfs_fail(err, -EINVAL, RFS_IN(file), "the name of a dict in it",
-                            "it has nothing at entry=%s", entry);
+            return fail_entry(node, file, entry, err);
         node = next;
         rest += n;
         rest += *rest == '.';

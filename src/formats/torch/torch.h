@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "base/text.h"
 #include "formats/index.h"
 #include "formats/torch/pickle.h"
 #include "formats/torch/zip.h"
@@ -28,9 +29,9 @@ struct rfs_torch {
  */
 int rfs_torch_open(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin, const char *file,
                    struct rfs_torch *out, struct rfs_error *err);
-/* Opens a file that may have DTensors, which are calls of RFS_CALL_WRAPPED there. */
-int rfs_torch_open_dtensors(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
-                            struct rfs_torch *out, struct rfs_error *err);
+/* Opens a file that may have other names, too. DTensors are calls of RFS_CALL_WRAPPED. */
+int rfs_torch_open_named(rfs_read_fn *read, void *ctx, uint64_t size, enum rfs_pickle_names names,
+                         const char *file, struct rfs_torch *out, struct rfs_error *err);
 /* Opens a file that stays open while other headers are read; BUDGET pays for its memory. */
 int rfs_torch_keep(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin, const char *file,
                    struct rfs_budget *budget, struct rfs_torch *out, struct rfs_error *err);
@@ -117,6 +118,10 @@ int rfs_torch_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file
                    struct rfs_tables *tables, struct rfs_index **out, size_t *left_out,
                    struct rfs_error *err);
 
+enum { RFS_TORCH_ENTRIES_SHOWN = 8, RFS_TORCH_ENTRY_SHOWN = 64 }; /* names, bytes of each */
+/* Reports that a file has nothing at ENTRY: -EINVAL with *err filled. DICTS are what it has. */
+int rfs_torch_no_entry(const char *file, const char *entry, const struct rfs_text_names *dicts,
+                       struct rfs_error *err);
 /*
  * Finds the dict at ENTRY of a file's object. 0 with *out set, or -EINVAL with *err filled: there
  * is none.

@@ -26,6 +26,7 @@
 #include "formats/torch/unpickler.h"
 
 #include "base/cleanup.h"
+#include "base/store.h"
 #include "base/text.h"
 
 enum { WINDOW_BYTES = 1 << 17 };
@@ -182,7 +183,8 @@ static bool refill(struct rfs_unpickler *machine, size_t n, const char *what)
         return rfs_unpickler_fail(machine, machine->builder->newer ? "it has no end" : what);
     const int rc = machine->read(machine->read_ctx, machine->window, fill, machine->begin + next);
     machine->rc =
-        rc ? rfs_fail_read(machine->err, RFS_AT(machine->file, machine->begin + next), rc) : 0;
+        rc ? rfs_store_fail_read(machine->err, RFS_AT(machine->file, machine->begin + next), rc)
+           : 0;
     machine->at = next;
     machine->p = 0;
     machine->n = fill;

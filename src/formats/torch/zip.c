@@ -24,6 +24,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/order.h"
+#include "base/store.h"
 #include "store/files.h"
 
 #include <zlib.h>
@@ -87,7 +88,7 @@ static int fetch(const struct source *source, void *buf, size_t n, uint64_t offs
         return fail_at(source, source->size,
                        "the archive is truncated: its directory points beyond its end");
     const int rc = source->read(source->ctx, buf, n, offset);
-    return rc < 0 ? rfs_fail_read(source->err, RFS_AT(source->file, offset), rc) : 0;
+    return rc < 0 ? rfs_store_fail_read(source->err, RFS_AT(source->file, offset), rc) : 0;
 }
 
 /*

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The folder that DeepSpeed saves to, and the saves in it:
+ *
+ *   latest               "global_step20": written last
+ *   global_step10/
+ *   global_step20/       mp_rank_00_model_states.pt, zero_pp_rank_0_mp_rank_00_optim_states.pt …
+ *
+ * The names are the caller's; global_step and a number is the default. transformers' Trainer has
+ * such folders in its own. Where there are safetensors as well, those are the source.
+ */
+#include "formats/zero/zero.h"
+#include "base/cleanup.h"
+#include "base/order.h"
+#include "base/text.h"
+#include "base/vec.h"
+#include "catalog/scan/internal.h"
+
+#define LATEST "latest"
+#define LATEST_MOST 4096
+#define SCRIPT "zero_to_fp32.py"
+#define STEP "global_step"
+#define REMEDY "all files of one save, as DeepSpeed wrote them"
+#define REMEDY_STEP "step=N, or the folder of a save as the source"
+#define REMEDY_WHOLE                                                                               \
+    "DeepSpeed to load it in the same training, and save_16bit_model or transformers to save the " \
+    "whole model"
+
+/* ---- the files of a save --------------------------------------------------------------------- */
+
+struct zero_entry {
+    char *name; /* owned */
+    struct rfs_zero_name as;
+};
+
+struct zero_entries {
+    struct zero_entry *data;
+    size_t n, cap;
+    bool offloaded; /* there are tensors outside of the files */
+    struct rfs_error *err;
+};
+
+static void free_entries(struct zero_entries *entries)
+{
+    for (size_t i = 0; i < entries->n; i++)
+        free(entries->data[i].name);
+    free(entries->data);
+}
+
+static int add_entry(void *ctx, const struct dirent *entry)
+{
+    struct zero_entries *entries = ctx;
+    struct zero_entry added;
+
+    entries->offloaded |= strcmp(entry->d_name, "offloaded_tensors") == 0;
+    if (!rfs_zero_read_name(entry->d_name, &added.as))
+        return 0;
+    added.name = strdup(entry->d_name);
+    if (added.name && RFS_PUSH(entries, added))
+        // cppcheck-suppress memleak; the list has it
+        return 0;
+    free(added.name);
+    return rfs_fail_memory(entries->err);
+}
+
+RFS_COMPARE(by_role, struct zero_entry, x, y,
+            RFS_ORDER(x->as.role, y->as.role) ?: RFS_ORDER(x->as.mp, y->as.mp)
+            ?: RFS_ORDER(x->as.rank, y->as.rank)
+            ?: strcmp(x->name, y->name))
+
+/* Refuses kinds of saves that are not read, by a file of each. */
+static int check_kinds(const struct rfs_source_spec *spec, const struct zero_entries *entries,
+                       struct rfs_error *err)
+{
+    if (entries->offloaded)
+        return rfs_fail(err, -ENOTSUP, RFS_IN(spec->path), REMEDY_WHOLE,
+                        "this save of DeepSpeed has its optimizer in 'offloaded_tensors', which is "
+                        "not read");
+    for (size_t i = 0; i < entries->n; i++) {
+        const struct zero_entry *entry = &entries->data[i];
+        if (entry->as.role == RFS_ZERO_EXPERT)
+            return rfs_fail(err, -ENOTSUP, RFS_IN(spec->path), REMEDY_WHOLE,
+                            "this is a save of DeepSpeed with experts, as '%s' shows, which are "
+                            "not read",
+                            entry->name);
+        if (entry->as.role == RFS_ZERO_LAYER)
+            return rfs_fail(err, -ENOTSUP, RFS_IN(spec->path), REMEDY_WHOLE,
+                            "this is a save of DeepSpeed's pipeline, as '%s' shows, which is not "
+                            "read",
+                            entry->name);
+        if (entry->as.mp > 0)
+            return rfs_fail(err, -ENOTSUP, RFS_IN(spec->path), REMEDY_WHOLE,
+                            "this is a save of DeepSpeed with tensor parallelism, as '%s' shows, "
+                            "which is not read",
+                            entry->name);
+    }
+    return 0;
+}
+
+/* Checks that N files of one role have the ranks from 0 on, and are of one kind. */
+static int check_ranks(const struct rfs_source_spec *spec, const struct zero_entry *first, size_t n,
+                       struct rfs_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct zero_entry *entry = &first[i];
+        if (entry->as.ranked != first->as.ranked || entry->as.bf16 != first->as.bf16 ||
+            entry->as.rank < i)
+            return rfs_fail(err, -EINVAL, RFS_IN(spec->path), "move files of another save away",
+                            "'%s' and '%s' are not of one save of DeepSpeed", first->name,
+                            entry->name);
+        if (entry->as.rank > i)
+            return rfs_fail(err, -EINVAL, RFS_IN(spec->path), REMEDY,
+                            "the file of rank %zu is missing: '%s' is there", i, entry->name);
+    }
+    return 0;
+}
+
+static int check_files(const struct rfs_source_spec *spec, const struct zero_entries *entries,
+                       struct rfs_error *err)
+{
+    size_t models = 0;
+
+    int rc = check_kinds(spec, entries, err);
+    if (rc)
+        return rc;
+    while (models < entries->n && entries->data[models].as.role == RFS_ZERO_MODEL)
+        models++;
+    const size_t optimizers = entries->n - models;
+    if (optimizers == 0)
+        return rfs_fail(err, -ENOTSUP, RFS_IN(spec->path),
+                        "the save of ZeRO stage 1, 2 or 3 that it is of; or the file "
+                        "mp_rank_00_model_states.pt, with entry=module",
+                        "this save of DeepSpeed has no files of the optimizer's states, so it is "
+                        "a universal checkpoint, or was made without ZeRO");
+    if (models == 0)
+        return rfs_fail(err, -EINVAL, RFS_IN(spec->path), REMEDY,
+                        "this save of DeepSpeed has no file of the model's states");
+    rc = check_ranks(spec, entries->data, models, err)
+             ?: check_ranks(spec, entries->data + models, optimizers, err);
+    if (rc == 0 && entries->data->as.ranked && models != optimizers)
+        rc = rfs_fail(err, -EINVAL, RFS_IN(spec->path), REMEDY,
+                      "this save of DeepSpeed has the model's states of %zu ranks, and the "
+                      "optimizer's of %zu",
+                      models, optimizers);
+    return rc;
+}
+
+int rfs_scan_zero_files(const struct rfs_source_spec *spec, struct rfs_scan *out,
+                        struct rfs_error *err)
+{
+    RFS_CLEANUP(free_entries) struct zero_entries entries = {.err = err};
+    int rc = rfs_scan_entry_each(spec->path, add_entry, &entries, err);
+
+    RFS_SORT_ALL(&entries, by_role);
+    if (rc == 0)
+        rc = check_files(spec, &entries, err);
+    struct rfs_scanned *item = rc ? NULL : rfs_scan_add(out, 0, NULL);
+    if (rc)
+        return rc;
+    for (size_t i = 0; item && i < entries.n; i++)
+        if (!rfs_scan_add_file(item, rfs_path_join(spec->path, entries.data[i].name)))
+            item = NULL;
+    return item ? 0 : rfs_fail_memory(err);
+}
+
+/* ---- the folder of saves --------------------------------------------------------------------- */
+
+struct tags {
+    const struct rfs_source_spec *spec;
+    struct rfs_error *err;
+    RFS_VEC(struct rfs_save) steps; /* of folders global_stepN with files of DeepSpeed */
+    bool latest, script;
+    bool safetensors;
+};
+
+static void free_tags(struct tags *tags)
+{
+    free(tags->steps.data);
+}
+
+static int look_for_zero(void *ctx, const struct dirent *entry)
+{
+    bool *found = ctx;
+    struct rfs_zero_name name;
+
+    *found |= rfs_zero_read_name(entry->d_name, &name);
+    return 0;
+}
+
+/* Says whether a folder of the source has files of DeepSpeed. */
+static bool is_save(const struct rfs_source_spec *spec, const char *name)
+{
+    RFS_FREE char *path = rfs_path_join(spec->path, name);
+    bool found = false;
+
+    return path && rfs_scan_entry_each(path, look_for_zero, &found, NULL) == 0 && found;
+}
+
+static int add_tag(void *ctx, const struct dirent *entry)
+{
+    struct tags *tags = ctx;
+    const char *name = entry->d_name;
+    char expected[40];
+
+    tags->latest |= strcmp(name, LATEST) == 0;
+    tags->script |= strcmp(name, SCRIPT) == 0;
+    tags->safetensors |= rfs_text_ends(name, ".safetensors");
+    if (strncmp(name, STEP, sizeof STEP - 1) != 0)
+        return 0;
+    const struct rfs_save save = {0, strtoll(name + sizeof STEP - 1, NULL, 10)};
+    snprintf(expected, sizeof expected, STEP "%" PRId64, save.step);
+    if (save.step < 0 || strcmp(name, expected) != 0 || !is_save(tags->spec, name))
+        return 0;
+    return RFS_PUSH(&tags->steps, save) ? 0 : rfs_fail_memory(tags->err);
+}
+
+static int take_tag(const struct tags *tags, const char *tag, struct rfs_log *log,
+                    struct rfs_scan *out)
+{
+    struct rfs_source_spec spec = *tags->spec;
+    RFS_FREE char *path = rfs_path_join(spec.path, tag);
+
+    if (!path)
+        return rfs_fail_memory(tags->err);
+    spec.path = path;
+    spec.step = spec.epoch = RFS_ANY_NUMBER; /* they have chosen the save */
+    return rfs_scan_described(&spec, log, out, tags->err);
+}
+
+/* Takes the save that the file "latest" names; n stays 0 where it is not of DeepSpeed. */
+static int take_latest(const struct tags *tags, struct rfs_log *log, struct rfs_scan *out)
+{
+    RFS_FREE char *path = rfs_path_join(tags->spec->path, LATEST);
+    RFS_FREE char *text = NULL;
+    const bool ours = tags->script || tags->steps.n > 0;
+    size_t n;
+    struct rfs_error why = {0};
+
+    if (!path)
+        return rfs_fail_memory(tags->err);
+    const int rc = rfs_beneath_read(tags->spec->beneath, path, LATEST_MOST, &text, &n, &why);
+    if (rc) {
+        if (ours && tags->err)
+            *tags->err = why;
+        return ours ? rc : 0; /* another program's folder of that name */
+    }
+    char *tag = text + strspn(text, " \t\r\n");
+    tag[strcspn(tag, "\r\n")] = '\0';
+    const bool is_name =
+        *tag && !strchr(tag, '/') && strcmp(tag, ".") != 0 && strcmp(tag, "..") != 0;
+    if (is_name && is_save(tags->spec, tag))
+        return take_tag(tags, tag, log, out);
+    if (!ours)
+        return 0;
+    if (!*tag)
+        return rfs_fail(tags->err, -EINVAL, RFS_IN(path), REMEDY_STEP,
+                        "it is empty: the save of DeepSpeed has not ended");
+    return rfs_fail(tags->err, -EINVAL, RFS_IN(path), REMEDY_STEP,
+                    "it names '%s', which is no folder with a save of DeepSpeed", tag);
+}
+
+static int choose(const struct tags *tags, struct rfs_log *log, struct rfs_scan *out)
+{
+    const int64_t step = tags->spec->step;
+    char name[40];
+
+    if (step == RFS_ANY_NUMBER && tags->latest)
+        return take_latest(tags, log, out);
+    for (size_t i = 0; i < tags->steps.n; i++)
+        if (step == RFS_ANY_NUMBER ? tags->steps.n == 1 : tags->steps.data[i].step == step) {
+            snprintf(name, sizeof name, STEP "%" PRId64, tags->steps.data[i].step);
+            return take_tag(tags, name, log, out);
+        }
+    if (tags->steps.n == 0)
+        return 0;
+    return step == RFS_ANY_NUMBER
+               ? rfs_fail(tags->err, -EINVAL, RFS_IN(tags->spec->path), "step=N, one of those",
+                          "it has %zu saves of DeepSpeed and no file 'latest' that names one",
+                          tags->steps.n)
+               : rfs_fail(tags->err, -ENOENT, RFS_IN(tags->spec->path), "one of those",
+                          "no save " STEP "%" PRId64 " in it; there are %zu, and the last is " STEP
+                          "%" PRId64,
+                          step, tags->steps.n, tags->steps.data[tags->steps.n - 1].step);
+}
+
+int rfs_scan_zero(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
+                  struct rfs_saves *saves, struct rfs_error *err)
+{
+    RFS_CLEANUP(free_tags) struct tags tags = {.spec = spec, .err = err};
+    const int rc = rfs_scan_entry_each(spec->path, add_tag, &tags, err);
+
+    if (rc || tags.safetensors)
+        return rc;
+    if (tags.steps.n > 1)
+        qsort(tags.steps.data, tags.steps.n, sizeof *tags.steps.data, rfs_scan_saves_compare);
+    if (!saves)
+        return choose(&tags, log, out);
+    for (size_t i = 0; i < tags.steps.n; i++)
+        if ((spec->step == RFS_ANY_NUMBER || spec->step == tags.steps.data[i].step) &&
+            !RFS_PUSH(saves, tags.steps.data[i]))
+            return rfs_fail_memory(err);
+    return 0;
+}
