@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a quantized weight is stored: its codes, their scales and zero points, and what they become. */
+#pragma once
+
+#include "formats/dtype.h"
+
+/* The kinds of codes. */
+enum rfs_quant_code {
+    RFS_QUANT_E4M3,   /* Float8E4M3FN */
+    RFS_QUANT_INT8,   /* signed */
+    RFS_QUANT_UINT8,  /* with 128 added */
+    RFS_QUANT_UINT4,  /* with 8 added; the low half of a byte is first, as in all of 4 bits */
+    RFS_QUANT_E2M1,   /* 4 bits: 0 0.5 1 1.5 2 3 4 6, and negative ones */
+    RFS_QUANT_E2M1_2, /* twice that */
+};
+
+/* The kinds of scales. */
+enum rfs_quant_scale {
+    RFS_QUANT_S_F32,
+    RFS_QUANT_S_BF16,
+    RFS_QUANT_S_F16,
+    RFS_QUANT_S_E8M0,     /* an exponent of 2, plus 127; 255 is a NaN */
+    RFS_QUANT_S_EXPONENT, /* an exponent of 2, plus 127; 255 is infinite */
+    RFS_QUANT_S_HALF,     /* an exponent of 2, plus 128 */
+    RFS_QUANT_S_E4M3,     /* Float8E4M3FN, to be divided by the tensor's divisor */
+};
+
+/* The kinds of zero points. */
+enum rfs_quant_zero {
+    RFS_QUANT_Z_NONE,
+    RFS_QUANT_Z_INT8,  /* one for each scale */
+    RFS_QUANT_Z_UINT8, /* with 128 added; 4 rows share a word of 32 bits */
+    RFS_QUANT_Z_UINT4, /* with 8 added; 8 rows share a word */
+};
+
+/* A quantized weight. Interned as these bytes, so padding is zero. */
+struct rfs_quant {
+    uint64_t rows, cols;
+    uint64_t row_bytes; /* from one row of codes to the next */
+    uint64_t block_rows, block_cols;
+    uint64_t grid_cols; /* scales in a row of blocks */
+    uint64_t scales;    /* where the scales begin in their file */
+    uint64_t zeros;     /* where the zero points do */
+    uint32_t scale_file, zero_file;
+    float divisor;
+    uint8_t code;  /* enum rfs_quant_code */
+    uint8_t scale; /* enum rfs_quant_scale */
+    uint8_t zero;  /* enum rfs_quant_zero */
+    uint8_t round; /* enum rfs_dtype to which products are rounded first; Float32: they are not */
+    uint8_t to;    /* enum rfs_dtype of the numbers: BFloat16 or Float32 */
+    uint8_t pad[7];
+};
+
+static inline uint32_t rfs_quant_code_bits(const struct rfs_quant *quant)
+{
+    return quant->code >= RFS_QUANT_UINT4 ? 4 : 8;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Codes become numbers, a part of a row at a time. */
+#pragma once
+
+#include "quant/codes.h"
+
+/* Codes of a row in blocks that have a scale each. */
+struct rfs_quant_row {
+    const unsigned char *codes;
+    uint64_t at;  /* number of the first code, from CODES on */
+    size_t n;     /* codes */
+    size_t first; /* codes of the first block; the others have block_cols, the last maybe less */
+    const float *scales; /* those of the blocks */
+    const float *zeros;  /* zero points of the blocks; NULL: they have none */
+};
+/* Returns the number of the block that has code I of the row. */
+static inline size_t rfs_quant_block_at(const struct rfs_quant *quant,
+                                        const struct rfs_quant_row *row, size_t i)
+{
+    return i < row->first ? 0 : 1 + (i - row->first) / (size_t)quant->block_cols;
+}
+/* Returns the first code behind a block, which may be behind the row. */
+static inline size_t rfs_quant_block_end(const struct rfs_quant *quant,
+                                         const struct rfs_quant_row *row, size_t block)
+{
+    return row->first + block * (size_t)quant->block_cols;
+}
+
+/*
+ * Expands the codes of a row to numbers at DST, which need no alignment. DST may overlap the codes
+ * if no number would be written over a code behind its own. Needs the default floating-point
+ * environment, see rfs_quant_begin_math.
+ */
+void rfs_quant_expand_row(const struct rfs_quant *quant, unsigned char *dst,
+                          const struct rfs_quant_row *row);
+/* Expands N codes from code AT on of CODES, which have one scale, as rfs_quant_expand_row does. */
+void rfs_quant_expand(const struct rfs_quant *quant, unsigned char *dst, const unsigned char *codes,
+                      uint64_t at, size_t n, float scale, float zero);
+/* Does what rfs_quant_expand does, without instructions that only some processors have. */
+void rfs_quant_expand_portably(const struct rfs_quant *quant, unsigned char *dst,
+                               const unsigned char *codes, uint64_t at, size_t n, float scale,
+                               float zero);
+/* Expands the first codes, as many as it can, with AVX2; returns how many. */
+size_t rfs_quant_expand_x86(const struct rfs_quant *quant, unsigned char *dst,
+                            const unsigned char *codes, uint64_t at, size_t n, float scale,
+                            float zero);
+/*
+ * Expands codes of a row from code FROM on, which is there, as many as it can at once, with AVX2. Returns the first
+ * code that it has not expanded.
+ */
+size_t rfs_quant_expand_tables(const struct rfs_quant *quant, unsigned char *dst,
+                               const struct rfs_quant_row *row, size_t from);
+/* Returns the number of a scale that is stored at AT. */
+float rfs_quant_scale_value(const struct rfs_quant *quant, const unsigned char *at);
+/* Gives the numbers of N scales that are stored from AT on. */
+void rfs_quant_scale_values(const struct rfs_quant *quant, const unsigned char *at, size_t n,
+                            float *values);
+static inline uint32_t rfs_quant_scale_bytes(const struct rfs_quant *quant)
+{
+    return quant->scale == RFS_QUANT_S_F32                                       ? 4
+           : quant->scale == RFS_QUANT_S_BF16 || quant->scale == RFS_QUANT_S_F16 ? 2
+                                                                                 : 1;
+}
+
+/*
+ * Begins computing as IEEE 754 has it, whatever rounding and flushing of subnormals the thread has.
+ * Returns what rfs_quant_end_math restores.
+ */
+uint64_t rfs_quant_begin_math(void);
+void rfs_quant_end_math(uint64_t before);

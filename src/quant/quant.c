@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A range of numbers is read in parts: a part of one row, or some whole rows, so that the scales of
+ * a part are a box of the grid. The codes of a part are read to the end of where its numbers go,
+ * and expanded from there, from the first one on: no number takes less room than its code, so none
+ * is written over a code that is still needed.
+ *
+ *     destination  | number 0 | number 1 | …                                     |
+ *     before                                         | code 0 | code 1 | … code n |
+ */
+#include "quant/quant.h"
+
+#include "base/checked.h"
+#include "quant/expand.h"
+
+/* Numbers at once: they stay in the L2 cache between being read and expanded. */
+#define PART (UINT64_C(128) << 10)
+
+/* A box of a weight's elements: COLS from COL on in each of ROWS rows from ROW on. */
+struct part {
+    uint64_t row, rows, col, cols;
+};
+
+static uint64_t groups_of(uint64_t from, uint64_t n, uint64_t each)
+{
+    return (from + n - 1) / each - from / each + 1;
+}
+
+/* Returns the largest part from element AT on, of at most N elements and not more than PART. */
+static struct part part_at(const struct rfs_quant *quant, uint64_t at, uint64_t n)
+{
+    const uint64_t most = rfs_min_u64(n, PART);
+    const uint64_t row = at / quant->cols;
+    const uint64_t col = at % quant->cols;
+    struct part part = {row, 1, col, 0};
+
+    if (col == 0 && most >= quant->cols && quant->grid_cols <= RFS_QUANT_SCALES &&
+        quant->row_bytes * 8 == quant->cols * rfs_quant_code_bits(quant)) {
+        const uint64_t grid_rows = RFS_QUANT_SCALES / quant->grid_cols;
+        const uint64_t room = grid_rows > UINT64_MAX / quant->block_rows - 1
+                                  ? UINT64_MAX
+                                  : grid_rows * quant->block_rows - row % quant->block_rows;
+        part.rows = rfs_min_u64(most / quant->cols, room);
+        part.cols = quant->cols;
+        return part;
+    }
+    part.cols = rfs_min_u64(most, quant->cols - col);
+    if (groups_of(col, part.cols, quant->block_cols) > RFS_QUANT_SCALES)
+        part.cols = RFS_QUANT_SCALES * quant->block_cols - col % quant->block_cols;
+    return part;
+}
+
+uint64_t rfs_quant_code_at(const struct rfs_quant *quant, uint64_t offset)
+{
+    const uint64_t element = offset / rfs_dtype_bytes((enum rfs_dtype)quant->to);
+
+    return element / quant->cols * quant->row_bytes +
+           element % quant->cols * rfs_quant_code_bits(quant) / 8;
+}
+
+/* ---- scales ---------------------------------------------------------------------------------- */
+
+/* Returns the box of the grid that a part needs. */
+static struct rfs_quant_box box_of(const struct rfs_quant *quant, const struct part *part)
+{
+    return (struct rfs_quant_box){
+        part->row / quant->block_rows, groups_of(part->row, part->rows, quant->block_rows),
+        part->col / quant->block_cols, groups_of(part->col, part->cols, quant->block_cols)};
+}
+
+/* Reads SIZE bytes of FILE. */
+static int read_side(struct rfs_reading *codes, uint32_t file, void *buf, size_t size, uint64_t at)
+{
+    struct rfs_reading own;
+
+    if (file == codes->id)
+        return rfs_reading_pread(codes, buf, size, at);
+    int rc = rfs_reading_take(codes->files, file, &own);
+    if (rc < 0)
+        return rc;
+    own.ahead = codes->ahead;
+    own.held = codes->held;
+    own.n_held = codes->n_held;
+    rc = rfs_reading_pread(&own, buf, size, at);
+    const int ended = rfs_reading_end(&own);
+    return rc < 0 ? rc : ended;
+}
+
+/* Rows of zero points that share a word, which each row of words has for all columns. */
+static uint64_t rows_of_word(const struct rfs_quant *quant)
+{
+    return quant->zero == RFS_QUANT_Z_UINT4 ? 8 : quant->zero == RFS_QUANT_Z_UINT8 ? 4 : 1;
+}
+
+static uint64_t zero_bytes(const struct rfs_quant *quant)
+{
+    return quant->zero == RFS_QUANT_Z_INT8 ? 1 : 4;
+}
+
+/* Returns where in their file the zero points of a row of the grid are. */
+static uint64_t zeros_at(const struct rfs_quant *quant, uint64_t row, uint64_t col)
+{
+    return quant->zeros + (row / rows_of_word(quant) * quant->grid_cols + col) * zero_bytes(quant);
+}
+
+static float zero_of(const struct rfs_quant *quant, const unsigned char *at, uint64_t row)
+{
+    if (quant->zero == RFS_QUANT_Z_INT8)
+        return (int8_t)*at;
+    if (quant->zero == RFS_QUANT_Z_UINT8)
+        return (float)(at[row % 4] - 128);
+    return (float)((at[row % 8 / 2] >> (row % 2 ? 4 : 0) & 15) - 8);
+}
+
+/* A box of a grid has several rows only if they are whole, so its scales follow each other. */
+static int load_scales(struct rfs_reading *codes, const struct rfs_quant *quant,
+                       struct rfs_quant_scales *scales)
+{
+    const struct rfs_quant_box *box = &scales->box;
+    const uint32_t item = rfs_quant_scale_bytes(quant);
+    unsigned char raw[RFS_QUANT_SCALES * 4];
+    const uint64_t n = box->rows * box->cols;
+    const int rc = read_side(codes, quant->scale_file, raw, (size_t)(n * item),
+                             quant->scales + (box->row * quant->grid_cols + box->col) * item);
+
+    if (rc == 0)
+        rfs_quant_scale_values(quant, raw, (size_t)n, scales->scale);
+    return rc;
+}
+
+static int load_zeros(struct rfs_reading *codes, const struct rfs_quant *quant,
+                      struct rfs_quant_scales *scales)
+{
+    const struct rfs_quant_box *box = &scales->box;
+    unsigned char raw[RFS_QUANT_SCALES * 4];
+    const uint64_t item = zero_bytes(quant);
+    const uint64_t share = rows_of_word(quant);
+    const uint64_t words = groups_of(box->row, box->rows, share);
+    const int rc = read_side(codes, quant->zero_file, raw, (size_t)(words * box->cols * item),
+                             zeros_at(quant, box->row, box->col));
+
+    for (uint64_t r = 0; rc == 0 && r < box->rows; r++) {
+        const uint64_t word = (box->row + r) / share - box->row / share;
+        for (uint64_t c = 0; c < box->cols; c++)
+            scales->zero[r * box->cols + c] =
+                zero_of(quant, raw + (word * box->cols + c) * item, box->row + r);
+    }
+    return rc;
+}
+
+static bool has(const struct rfs_quant_box *box, const struct rfs_quant_box *want)
+{
+    return box->row <= want->row && box->col <= want->col &&
+           want->row + want->rows <= box->row + box->rows &&
+           want->col + want->cols <= box->col + box->cols;
+}
+
+/* Makes SCALES have those of a part, and maybe others. */
+static int get_scales(struct rfs_reading *codes, const struct rfs_quant *quant,
+                      const struct part *part, struct rfs_quant_scales *scales)
+{
+    const struct rfs_quant_box want = box_of(quant, part);
+
+    if (scales->quant == quant && has(&scales->box, &want))
+        return 0;
+    scales->quant = NULL;
+    scales->box = want;
+    int rc = load_scales(codes, quant, scales);
+    if (rc == 0 && quant->zero != RFS_QUANT_Z_NONE)
+        rc = load_zeros(codes, quant, scales);
+    if (rc == 0)
+        scales->quant = quant;
+    return rc;
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* Expands a part whose first code is in the first byte of CODES. */
+static void expand_part(const struct rfs_quant *quant, const struct part *part,
+                        const struct rfs_quant_scales *scales, const unsigned char *codes,
+                        unsigned char *dst)
+{
+    const uint32_t item = rfs_dtype_bytes((enum rfs_dtype)quant->to);
+    const uint32_t bits = rfs_quant_code_bits(quant);
+    const uint64_t grid_col = part->col / quant->block_cols - scales->box.col;
+    const uint64_t before = rfs_quant_begin_math();
+    struct rfs_quant_row row = {.codes = codes,
+                                .n = (size_t)part->cols,
+                                .first = (size_t)rfs_min_u64(
+                                    part->cols, quant->block_cols - part->col % quant->block_cols)};
+
+    for (uint64_t r = 0; r < part->rows; r++) {
+        const uint64_t grid_row = (part->row + r) / quant->block_rows - scales->box.row;
+        const uint64_t i = grid_row * scales->box.cols + grid_col;
+        row.at = part->col * bits % 8 / bits + r * quant->row_bytes * 8 / bits;
+        row.scales = scales->scale + i;
+        row.zeros = quant->zero == RFS_QUANT_Z_NONE ? NULL : scales->zero + i;
+        rfs_quant_expand_row(quant, dst + r * part->cols * item, &row);
+    }
+    rfs_quant_end_math(before);
+}
+
+/* Reads N whole numbers, from element AT on. */
+static int read_elements(struct rfs_reading *reading, const struct rfs_quant *quant, uint64_t codes,
+                         struct rfs_quant_scales *scales, unsigned char *dst, uint64_t at,
+                         uint64_t n)
+{
+    const uint32_t item = rfs_dtype_bytes((enum rfs_dtype)quant->to);
+    const uint32_t bits = rfs_quant_code_bits(quant);
+
+    while (n > 0) {
+        const struct part part = part_at(quant, at, n);
+        const uint64_t elements = part.rows * part.cols;
+        const uint64_t first = part.row * quant->row_bytes + part.col * bits / 8;
+        const uint64_t last = part.col * bits % 8 + elements * bits;
+        const size_t size = (size_t)(last / 8 + (last % 8 > 0));
+        unsigned char *from = dst + elements * item - size;
+        const int rc = get_scales(reading, quant, &part, scales)
+                           ?: rfs_reading_pread(reading, from, size, codes + first);
+        if (rc < 0)
+            return rc;
+        expand_part(quant, &part, scales, from, dst);
+        dst += elements * item;
+        at += elements;
+        n -= elements;
+    }
+    return 0;
+}
+
+/* Reads a part of one number, up to its end or SIZE bytes; returns how many, or -errno. */
+static int read_piece(struct rfs_reading *reading, const struct rfs_quant *quant, uint64_t codes,
+                      struct rfs_quant_scales *scales, unsigned char *dst, size_t size,
+                      uint64_t offset)
+{
+    const uint32_t item = rfs_dtype_bytes((enum rfs_dtype)quant->to);
+    const uint64_t skip = offset % item;
+    const size_t take = (size_t)rfs_min_u64(size, item - skip);
+    unsigned char number[sizeof(float)];
+    const int rc = read_elements(reading, quant, codes, scales, number, offset / item, 1);
+
+    if (rc == 0)
+        memcpy(dst, number + skip, take);
+    return rc < 0 ? rc : (int)take;
+}
+
+int rfs_quant_pread(struct rfs_reading *reading, const struct rfs_quant *quant, uint64_t codes,
+                    struct rfs_quant_scales *scales, void *buf, size_t size, uint64_t offset)
+{
+    const uint32_t item = rfs_dtype_bytes((enum rfs_dtype)quant->to);
+    unsigned char *dst = buf;
+
+    while (size > 0) {
+        const bool whole = offset % item == 0 && size >= item;
+        const size_t bytes = whole ? size / item * item : 0;
+        const int taken =
+            whole ? read_elements(reading, quant, codes, scales, dst, offset / item, bytes / item)
+                  : read_piece(reading, quant, codes, scales, dst, size, offset);
+        if (taken < 0)
+            return taken;
+        dst += whole ? bytes : (size_t)taken;
+        offset += whole ? bytes : (size_t)taken;
+        size -= whole ? bytes : (size_t)taken;
+    }
+    return 0;
+}
+
+/* ---- ranges ---------------------------------------------------------------------------------- */
+
+unsigned rfs_quant_sides(const struct rfs_quant *quant, uint64_t size, uint64_t offset,
+                         struct rfs_quant_range out[RFS_QUANT_SIDES])
+{
+    const uint32_t item = rfs_dtype_bytes((enum rfs_dtype)quant->to);
+    const uint64_t first = offset / item;
+    const uint64_t last = (offset + size - 1) / item;
+    const uint64_t rows = last / quant->cols - first / quant->cols + 1;
+    const struct part part = {first / quant->cols, rows, rows > 1 ? 0 : first % quant->cols,
+                              rows > 1 ? quant->cols : last - first + 1};
+    const struct rfs_quant_box box = box_of(quant, &part);
+    const uint64_t end = box.row + box.rows - 1;
+    const uint32_t bytes = rfs_quant_scale_bytes(quant);
+
+    out[0] = (struct rfs_quant_range){
+        quant->scale_file, quant->scales + (box.row * quant->grid_cols + box.col) * bytes,
+        quant->scales + (end * quant->grid_cols + box.col + box.cols) * bytes};
+    if (quant->zero == RFS_QUANT_Z_NONE)
+        return 1;
+    out[1] = (struct rfs_quant_range){quant->zero_file, zeros_at(quant, box.row, box.col),
+                                      zeros_at(quant, end, box.col + box.cols)};
+    return 2;
+}

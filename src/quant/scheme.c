@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "quant/scheme.h"
+
+#include "base/cleanup.h"
+#include "base/json_tree.h"
+#include "base/store.h"
+
+#define MOST_BYTES ((size_t)16 << 20)
+#define TREE_BYTES ((size_t)64 << 20)
+#define REMEDY "the config.json of the model, as HuggingFace has it"
+#define NOT_READ "without dequantize; or the model in bfloat16"
+#define SIZE_MOST (INT64_C(1) << 31)
+
+RFS_CLEANUP_OF(free_tree, cJSON *, cJSON_Delete)
+RFS_CLEANUP_OF(free_scheme, struct rfs_quant_scheme *, rfs_quant_scheme_free)
+
+void rfs_quant_scheme_free(struct rfs_quant_scheme *scheme)
+{
+    if (scheme)
+        free(scheme->path);
+    free(scheme);
+}
+
+/* A config that is being read. */
+struct reading {
+    struct rfs_quant_scheme *scheme;
+    struct rfs_error *err;
+};
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static const cJSON *member(const cJSON *object, const char *name)
+{
+    const cJSON *value = cJSON_IsObject(object) ? rfs_json_tree_member(object, name) : NULL;
+
+    return value && !cJSON_IsNull(value) ? value : NULL;
+}
+
+static const char *text_of(const cJSON *object, const char *name)
+{
+    const cJSON *value = member(object, name);
+
+    return cJSON_IsString(value) ? value->valuestring : NULL;
+}
+
+/* Refuses a kind of quantization that is not read. */
+static int refuse(const struct reading *reading, const char *key, const char *word)
+{
+    return rfs_fail(reading->err, -ENOTSUP, RFS_IN(reading->scheme->path), NOT_READ,
+                    "option dequantize: %s '%.100s' is not read", key, word);
+}
+
+static int damaged(const struct reading *reading, const char *key, const char *what)
+{
+    return rfs_fail(reading->err, -EINVAL, RFS_IN(reading->scheme->path), REMEDY,
+                    "quantization_config: '%s' %s", key, what);
+}
+
+/* Reads a size of blocks or groups. */
+static int take_size(const struct reading *reading, const char *key, const cJSON *value,
+                     uint64_t *out)
+{
+    int64_t number = 0;
+
+    if (!rfs_json_tree_integer(value, &number) || number < 1 || number > SIZE_MOST)
+        return damaged(reading, key, "is no whole number from 1 to 2^31");
+    *out = (uint64_t)number;
+    return 0;
+}
+
+/* Reads [ROWS, COLS]. */
+static int take_block(const struct reading *reading, const char *key, const cJSON *value,
+                      uint64_t *rows, uint64_t *cols)
+{
+    if (!cJSON_IsArray(value) || cJSON_GetArraySize(value) != 2)
+        return damaged(reading, key, "is no list of two numbers");
+    return take_size(reading, key, cJSON_GetArrayItem(value, 0), rows)
+               ?: take_size(reading, key, cJSON_GetArrayItem(value, 1), cols);
+}
+
+/* ---- fp8 ------------------------------------------------------------------------------------- */
+
+static int read_fp8(const struct reading *reading, const cJSON *config)
+{
+    const cJSON *format = member(config, "fmt");
+    const cJSON *block = member(config, "weight_block_size");
+
+    if (format && (!cJSON_IsString(format) || (strcmp(format->valuestring, "e4m3") != 0 &&
+                                               strcmp(format->valuestring, "float8_e4m3fn") != 0)))
+        return refuse(reading, "fmt", cJSON_IsString(format) ? format->valuestring : "");
+    return block ? take_block(reading, "weight_block_size", block, &reading->scheme->block_rows,
+                              &reading->scheme->block_cols)
+                 : 0;
+}
+
+/* ---- compressed-tensors ---------------------------------------------------------------------- */
+
+/* Reads block_structure: [128, 128], or "128x128". */
+static int take_structure(const struct reading *reading, const cJSON *value,
+                          struct rfs_quant_group *group)
+{
+    unsigned long long rows = 0, cols = 0;
+    char end;
+
+    if (!cJSON_IsString(value))
+        return take_block(reading, "block_structure", value, &group->block_rows,
+                          &group->block_cols);
+    if (sscanf(value->valuestring, "%10llux%10llu%c", &rows, &cols, &end) != 2 || rows < 1 ||
+        cols < 1 || rows > SIZE_MOST || cols > SIZE_MOST)
+        return damaged(reading, "block_structure", "is not like 128x128");
+    group->block_rows = rows;
+    group->block_cols = cols;
+    return 0;
+}
+
+static int read_group(const struct reading *reading, const cJSON *weights)
+{
+    struct rfs_quant_scheme *scheme = reading->scheme;
+    struct rfs_quant_group *group = &scheme->groups[scheme->n_groups];
+    const char *strategy = text_of(weights, "strategy");
+    const char *type = text_of(weights, "type");
+    const cJSON *size = member(weights, "group_size");
+    const cJSON *order = member(weights, "actorder");
+    int64_t number = 0;
+    int rc = 0;
+
+    if (scheme->n_groups == RFS_QUANT_GROUPS)
+        return damaged(reading, "config_groups", "has more than 16 groups");
+    if (order && (cJSON_IsTrue(order) ||
+                  (cJSON_IsString(order) && (strcmp(order->valuestring, "group") == 0 ||
+                                             strcmp(order->valuestring, "dynamic") == 0))))
+        return refuse(reading, "actorder", cJSON_IsString(order) ? order->valuestring : "group");
+    *group = (struct rfs_quant_group){.bits = 8, .symmetric = true};
+    if (member(weights, "num_bits")) {
+        if (!rfs_json_tree_integer(member(weights, "num_bits"), &number) || number < 1)
+            return damaged(reading, "num_bits", "is no number of bits");
+        group->bits = number > 64 ? 64 : (uint32_t)number;
+    }
+    if (group->bits != 4 && group->bits != 8)
+        return rfs_fail(reading->err, -ENOTSUP, RFS_IN(scheme->path), NOT_READ,
+                        "option dequantize: weights of %u bits are not read", group->bits);
+    group->is_float = type && strcmp(type, "float") == 0;
+    if (type && !group->is_float && strcmp(type, "int") != 0)
+        return refuse(reading, "type", type);
+    group->symmetric =
+        !member(weights, "symmetric") || !cJSON_IsFalse(member(weights, "symmetric"));
+    /* group_size -1 stands for channels. */
+    const bool grouped = size && !(rfs_json_tree_integer(size, &number) && number == -1);
+    if (!strategy)
+        strategy = grouped ? "group" : size ? "channel" : "tensor";
+    if (strcmp(strategy, "tensor") == 0)
+        group->strategy = RFS_QUANT_BY_TENSOR;
+    else if (strcmp(strategy, "channel") == 0)
+        group->strategy = RFS_QUANT_BY_CHANNEL;
+    else if (strcmp(strategy, "group") == 0 || strcmp(strategy, "tensor_group") == 0)
+        group->strategy = RFS_QUANT_BY_GROUP;
+    else if (strcmp(strategy, "block") == 0)
+        group->strategy = RFS_QUANT_BY_BLOCK;
+    else
+        return refuse(reading, "strategy", strategy);
+    if (group->strategy == RFS_QUANT_BY_GROUP)
+        rc = size ? take_size(reading, "group_size", size, &group->group_size)
+                  : damaged(reading, "group_size", "is missing");
+    if (group->strategy == RFS_QUANT_BY_BLOCK)
+        rc = take_structure(reading, member(weights, "block_structure"), group);
+    scheme->n_groups += rc == 0;
+    return rc;
+}
+
+/* Refuses formats by name. The tensors tell those apart that are read. */
+static int check_format(const struct reading *reading, const cJSON *object)
+{
+    static const char *const known[] = {
+        "pack-quantized",       "float-quantized",      "naive-quantized",
+        "int-quantized",        "mxfp4-pack-quantized", "mxfp8-quantized",
+        "nvfp4-pack-quantized", "mixed-precision",      "dense"};
+    const char *format = text_of(object, "format");
+
+    for (size_t i = 0; format && i < sizeof known / sizeof *known; i++)
+        if (strcmp(format, known[i]) == 0)
+            return 0;
+    return format ? refuse(reading, "format", format) : 0;
+}
+
+static int read_compressed(const struct reading *reading, const cJSON *config)
+{
+    const cJSON *groups = member(config, "config_groups");
+    const cJSON *sparsity = member(config, "sparsity_config");
+    const char *sparse = text_of(sparsity, "format");
+    const cJSON *group;
+    int rc = check_format(reading, config);
+
+    if (rc == 0 && sparse && strcmp(sparse, "dense") != 0)
+        rc = refuse(reading, "sparsity_config", sparse);
+    if (rc == 0 && !cJSON_IsObject(groups))
+        rc = damaged(reading, "config_groups", "is no object");
+    if (rc)
+        return rc;
+    cJSON_ArrayForEach(group, groups)
+    {
+        rc = check_format(reading, group);
+        if (rc == 0 && member(group, "weights"))
+            rc = read_group(reading, member(group, "weights"));
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Returns the object that says how weights are quantized, or NULL. */
+static const cJSON *find(const cJSON *config)
+{
+    return member(config, "quantization_config")
+               ?: member(member(config, "text_config"), "quantization_config")
+               ?: member(config, "compression_config");
+}
+
+static int read_method(struct reading *reading, const cJSON *config)
+{
+    const char *method = text_of(config, "quant_method");
+
+    if (!cJSON_IsObject(config))
+        return damaged(reading, "quant_method", "is in no object");
+    if (!method && member(config, "config_groups"))
+        method = "compressed-tensors";
+    if (!method)
+        return damaged(reading, "quant_method", "is missing");
+    if (strcmp(method, "fp8") == 0) {
+        reading->scheme->method = RFS_QUANT_FP8;
+        return read_fp8(reading, config);
+    }
+    if (strcmp(method, "compressed-tensors") == 0) {
+        reading->scheme->method = RFS_QUANT_COMPRESSED;
+        return read_compressed(reading, config);
+    }
+    if (strcmp(method, "mxfp4") == 0) {
+        reading->scheme->method = RFS_QUANT_MXFP4;
+        return 0;
+    }
+    return refuse(reading, "quant_method", method);
+}
+
+int rfs_quant_scheme_read(const char *path, const char *text, size_t n, enum rfs_dtype to,
+                          struct rfs_quant_scheme **out, struct rfs_error *err)
+{
+    RFS_CLEANUP(free_tree) cJSON *tree = NULL;
+
+    *out = NULL;
+    int rc = rfs_json_tree_parse(path, text, n, TREE_BYTES, REMEDY, &tree, err);
+    if (rc)
+        return rc;
+    const cJSON *config = find(tree);
+    if (!config)
+        return 0;
+    RFS_CLEANUP(free_scheme) struct rfs_quant_scheme *scheme = calloc(1, sizeof *scheme);
+    if (!scheme || !(scheme->path = strdup(path)))
+        return rfs_fail_memory(err);
+    scheme->to = to;
+    struct reading reading = {scheme, err};
+    rc = read_method(&reading, config);
+    if (rc == 0)
+        *out = RFS_STEAL(scheme);
+    return rc;
+}
+
+int rfs_quant_scheme_open(const char *path, enum rfs_dtype to, struct rfs_quant_scheme **out,
+                          struct rfs_error *err)
+{
+    RFS_FREE char *text = NULL;
+    size_t n;
+
+    *out = NULL;
+    return rfs_store_read_whole(path, MOST_BYTES, &text, &n, err)
+               ?: rfs_quant_scheme_read(path, text, n, to, out, err);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The part of a HuggingFace config.json that says how the weights are quantized. */
+#pragma once
+
+#include "base/error.h"
+#include "formats/dtype.h"
+
+/* The programs that quantize, as quant_method names them. */
+enum rfs_quant_method { RFS_QUANT_FP8, RFS_QUANT_COMPRESSED, RFS_QUANT_MXFP4 };
+
+enum rfs_quant_strategy {
+    RFS_QUANT_BY_TENSOR,
+    RFS_QUANT_BY_CHANNEL,
+    RFS_QUANT_BY_GROUP, /* also tensor_group */
+    RFS_QUANT_BY_BLOCK,
+};
+
+/* How some of the weights are quantized: a config group of compressed-tensors. */
+struct rfs_quant_group {
+    uint32_t bits;
+    bool is_float;
+    bool symmetric;
+    enum rfs_quant_strategy strategy;
+    uint64_t group_size;             /* by group */
+    uint64_t block_rows, block_cols; /* by block */
+};
+
+#define RFS_QUANT_GROUPS 16
+struct rfs_quant_scheme {
+    char *path; /* the config, for messages; owned */
+    enum rfs_quant_method method;
+    /* fp8: the size of blocks; 0: there is one scale for each tensor */
+    uint64_t block_rows, block_cols;
+    struct rfs_quant_group groups[RFS_QUANT_GROUPS]; /* compressed-tensors */
+    size_t n_groups;
+    enum rfs_dtype to; /* BFloat16 or Float32 */
+};
+
+/*
+ * Reads the config at PATH. Weights become TO. 0 with *out owned by the caller; *out is NULL when the
+ * config does not say that anything is quantized; or -errno with *err filled.
+ */
+int rfs_quant_scheme_open(const char *path, enum rfs_dtype to, struct rfs_quant_scheme **out,
+                          struct rfs_error *err);
+/* Reads a text of N bytes; PATH is for messages. */
+int rfs_quant_scheme_read(const char *path, const char *text, size_t n, enum rfs_dtype to,
+                          struct rfs_quant_scheme **out, struct rfs_error *err);
+void rfs_quant_scheme_free(struct rfs_quant_scheme *scheme);
