@@ -6,14 +6,23 @@ dist_convert_DATA = \
 	convert/common-attention.rules \
 	convert/common-dense.rules \
 	convert/common-experts.rules \
+	convert/common-latent.rules \
 	convert/common-legacy.rules \
+	convert/common-megatron-attention.rules \
+	convert/common-megatron-experts.rules \
+	convert/common-megatron-mlp.rules \
 	convert/common-mindformers.rules \
 	convert/common-mtp.rules \
+	convert/common-shared-experts.rules \
 	convert/common-state.rules \
 	convert/deepseek_v3.rules \
+	convert/huggingface.cuts \
 	convert/llama.rules \
 	convert/llama_legacy.rules \
+	convert/megatron.cuts \
 	convert/megatron.rules \
+	convert/mindformers.cuts \
+	convert/mindformers_legacy.cuts \
 	convert/qwen2.rules \
 	convert/qwen2_legacy.rules \
 	convert/qwen3.rules \
@@ -28,10 +37,13 @@ src/rules/shipped.c: $(dist_convert_DATA) convert/local.mk
 	  echo '/* Made of the folder convert. */'; \
 	  echo '/* clang-format off */'; \
 	  echo '#include "rules/shipped.h"'; \
-	  echo 'const struct rfs_rules_file rfs_rules_shipped[] = {'; \
-	  for name in $(dist_convert_DATA:convert/%=%); do \
-	    echo "{\"$$name\","; \
-	    sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n"/' $(top_srcdir)/convert/$$name || exit 1; \
-	    echo '},'; \
-	  done; \
-	  echo '{0}};'; } > $@.tmp && mv $@.tmp $@
+	  for kind in rules cuts; do \
+	    echo "const struct rfs_rules_file rfs_$${kind}_shipped[] = {"; \
+	    for name in $(dist_convert_DATA:convert/%=%); do \
+	      case $$name in *.$$kind) ;; *) continue ;; esac; \
+	      echo "{\"$$name\","; \
+	      sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n"/' $(top_srcdir)/convert/$$name || exit 1; \
+	      echo '},'; \
+	    done; \
+	    echo '{0}};'; \
+	  done; } > $@.tmp && mv $@.tmp $@

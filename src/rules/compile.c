@@ -20,13 +20,29 @@ static void compiling_end(struct compiling *c)
         free(c->sides[side].tensors.data);
     }
     rfs_intern_free(c->known_names);
+    rfs_intern_free(c->shapes);
+    rfs_intern_free(c->digits.known);
+    rfs_intern_free(c->ats.known);
+    free(c->digits.first.data);
+    free(c->ats.first.data);
     free(c->known.data);
     free(c->takings.data);
     free(c->pieces.data);
     free(c->text.data);
     free(c->applied.data);
     free(c->waiting.data);
+    free(c->failed.data);
     rfs_rules_map_free(c->map);
+}
+
+static bool new_tables(struct compiling *c)
+{
+    for (int side = 0; side < 2; side++)
+        c->sides[side].names = rfs_intern_new();
+    c->shapes = rfs_intern_new();
+    c->digits.known = rfs_intern_new();
+    c->ats.known = rfs_intern_new();
+    return c->sides[0].names && c->sides[1].names && c->shapes && c->digits.known && c->ats.known;
 }
 
 /* ---- which side the source is ---------------------------------------------------------------- */
@@ -53,12 +69,16 @@ static int sight_right(struct compiling *c, const struct node *node, const char 
     int rc = 0;
 
     if (node->kind == NODE_TENSOR) {
-        rc = rfs_rules_spell(c, node->name);
-        if (rc == 0 && strcmp(c->text.data, left) != 0)
-            see(c, sighting, SIDE_RIGHT, c->text.data);
+        for (const struct node *of = node; rc == 0 && of; of = of->also) {
+            rc = rfs_rules_spell(c, of->name);
+            if (rc == 0 && strcmp(c->text.data, left) != 0)
+                see(c, sighting, SIDE_RIGHT, c->text.data);
+        }
         return rc;
     }
-    if (index) {
+    if (index && rfs_rules_values(index) > 0) {
+        rfs_rules_bind(index, 0);
+    } else if (index) { /* an error that the second pass finds */
         index->bound = true;
         index->value = index->from;
     }
@@ -83,8 +103,15 @@ static int sight_rule(struct compiling *c, struct sighting *sighting)
             rc = rfs_fail_memory(c->err);
         if (rc == 0)
             rc = sight_right(c, right, name, sighting);
+        if (rc == 0 && right->kind == NODE_TENSOR)
+            rc = rfs_rules_spell(c, right->name);
         if (rc == 0 && (right->kind != NODE_TENSOR || strcmp(name, c->text.data) != 0))
             see(c, sighting, SIDE_LEFT, name);
+        for (const struct node *of = left->also; rc == 0 && of; of = of->also) {
+            rc = rfs_rules_spell(c, of->name);
+            if (rc == 0)
+                see(c, sighting, SIDE_LEFT, c->text.data);
+        }
     }
     rfs_rules_turns_end(&turns);
     return rc;
@@ -102,16 +129,25 @@ static void show_words(const struct rfs_rules_word *words, const char *between, 
         n += (size_t)snprintf(out + n, cap - n, "%s%s", n > 0 ? between : "", words->text);
 }
 
+/* Checks that one of all statements "models" has the model of the config. */
 static int check_model(struct compiling *c)
 {
     const struct rfs_hf_value *model = rfs_hf_config_find(c->input->config, "model_type");
     const char *type = model && model->kind == RFS_HF_TEXT ? model->text : NULL;
-    char known[200] = "";
+    char known[400] = "";
+    size_t n = 0;
 
-    for (const struct rfs_rules_word *word = c->statement->words; type && word; word = word->next)
-        if (strcmp(type, word->text) == 0)
+    for (size_t i = 0; i < c->rules->statements.n; i++) {
+        const struct statement *statement = &c->rules->statements.data[i];
+        if (statement->kind != STATEMENT_MODELS)
+            continue;
+        if (type && rfs_rules_has_word(statement->words, type))
             return 0;
-    show_words(c->statement->words, ", ", known, sizeof known);
+        if (n > 0 && n + 2 < sizeof known)
+            n += (size_t)snprintf(known + n, sizeof known - n, ", ");
+        show_words(statement->words, ", ", known + n, sizeof known - n);
+        n = strlen(known);
+    }
     return rfs_lex_fail(rfs_hf_config_name(c->input->config), 0, NULL,
                         "the rules for that model, or its own config.json", c->err,
                         "is for a model of type '%s', and the rules %s for %s", type ? type : "",
@@ -128,6 +164,14 @@ static int learn(struct compiling *c, const struct rfs_rules_known *known)
                : rfs_fail_memory(c->err);
 }
 
+/* Remembers, after a failure RC, that the statement gives no meaning to its name. */
+static int learn_failed(struct compiling *c, int rc)
+{
+    const struct rfs_rules_known known = {.kind = KNOWN_FAILED, .name = c->statement->name};
+
+    return c->failures && !rfs_rules_known(c, known.name) ? learn(c, &known) ?: rc : rc;
+}
+
 static int learn_number(struct compiling *c)
 {
     struct rfs_rules_known known = {.kind = KNOWN_NUMBER, .name = c->statement->name};
@@ -135,20 +179,55 @@ static int learn_number(struct compiling *c)
     c->tied = false;
     const int rc = rfs_rules_number(c, c->statement->a, &known.value);
     known.tied = c->tied;
-    return rc ? rc : learn(c, &known);
+    return rc ? learn_failed(c, rc) : learn(c, &known);
+}
+
+#define MOST_CHOSEN (UINT64_C(1) << 20) /* values to choose from */
+
+/* Chooses the values of an index by the condition of the present statement. */
+static int choose_values(struct compiling *c, struct rfs_rules_known *index)
+{
+    const uint64_t all = rfs_rules_values(index);
+    int64_t chosen;
+    int rc = 0;
+
+    if (all > MOST_CHOSEN)
+        return RULES_FAIL(c, NULL, "indexes with fewer values",
+                          "index '%s' has %" PRIu64 " values to choose from, more than %" PRIu64,
+                          index->name, all, MOST_CHOSEN);
+    rc = rfs_rules_work(c, 16 * all); /* so that all lists together are small */
+    if (rc)
+        return rc;
+    uint32_t *values = rfs_arena_alloc(&c->map->arena, (all + 1) * sizeof *values);
+    if (!values)
+        return rfs_fail_memory(c->err);
+    for (uint64_t at = 0; rc == 0 && at < all; at++) {
+        rfs_rules_bind(index, at);
+        rc = rfs_rules_number(c, c->statement->where, &chosen);
+        if (rc == 0 && chosen)
+            values[index->n++] = (uint32_t)index->value;
+    }
+    index->bound = false;
+    index->chosen = values;
+    return rc;
 }
 
 static int learn_index(struct compiling *c)
 {
     struct rfs_rules_known known = {.kind = KNOWN_INDEX, .name = c->statement->name};
-    const int rc = rfs_rules_number(c, c->statement->a, &known.from)
-                       ?: rfs_rules_number(c, c->statement->b, &known.to);
+    int rc = rfs_rules_number(c, c->statement->a, &known.from)
+                 ?: rfs_rules_number(c, c->statement->b, &known.to);
 
     if (rc == 0 && (known.from < 0 || known.to < known.from || known.to > INT32_MAX))
-        return RULES_FAIL(c, NULL, "the config.json that belongs to the tensors",
-                          "index '%s' would go from %lld to %lld", known.name,
-                          (long long)known.from, (long long)known.to);
-    return rc ? rc : learn(c, &known);
+        rc = RULES_FAIL(c, NULL, "the config.json that belongs to the tensors",
+                        "index '%s' would go from %lld to %lld", known.name, (long long)known.from,
+                        (long long)known.to);
+    if (rc || !c->statement->where)
+        return rc ? learn_failed(c, rc) : learn(c, &known);
+    rc = learn(c, &known);
+    if (rc == 0 && (rc = choose_values(c, &c->known.data[c->known.n - 1])) != 0)
+        c->known.data[c->known.n - 1].kind = KNOWN_FAILED;
+    return rc;
 }
 
 /*
@@ -242,6 +321,106 @@ static int check_options(const struct compiling *c)
     return 0;
 }
 
+static int learn_stacked(struct compiling *c)
+{
+    struct rfs_rules_known *known = rfs_rules_known(c, c->statement->name);
+
+    if (!known || known->kind != KNOWN_INDEX) {
+        c->follows = known && known->kind == KNOWN_FAILED;
+        return RULES_FAIL(c, NULL, NULL, "'%s' is not an index", c->statement->name);
+    }
+    known->stacked = true;
+    return 0;
+}
+
+/*
+ * Returns the left name without ".{INDEX}" of a stacked index, with *INDEX its name, or NAME itself,
+ * if it has none; NULL: no memory.
+ */
+static const struct name_part *unstacked(struct compiling *c, const struct name_part *name,
+                                         const char **index)
+{
+    const struct number *hole = name ? name->hole : NULL;
+    const struct rfs_rules_known *known =
+        hole && hole->kind == NUMBER_NAME ? rfs_rules_known(c, hole->name) : NULL;
+    const bool here = known && known->stacked && name->n > 0 && name->text[name->n - 1] == '.';
+
+    if (!name)
+        return NULL;
+    const struct name_part *next = here ? name->next : unstacked(c, name->next, index);
+    if (!here && next == name->next)
+        return name;
+    struct name_part *part = rfs_arena_alloc(&c->map->arena, sizeof *part);
+    if (!part)
+        return NULL;
+    *part = *name;
+    part->next = next;
+    if (here) {
+        *index = known->name;
+        part->hole = NULL;
+        part->n--;
+    }
+    return part;
+}
+
+/* Makes the other names of a tensor names without ".{INDEX}", too. 0 or -ENOMEM. */
+static int unstack_others(struct compiling *c, struct node *tensor)
+{
+    const char *index = NULL;
+    struct node *last = tensor;
+
+    for (const struct node *of = tensor->also; of; of = of->also) {
+        struct node *made = rfs_arena_alloc(&c->map->arena, sizeof *made);
+        if (!made)
+            return rfs_fail_memory(c->err);
+        *made = *of;
+        made->name = unstacked(c, of->name, &index);
+        if (!made->name)
+            return rfs_fail_memory(c->err);
+        last->also = made;
+        last = made;
+    }
+    return 0;
+}
+
+/*
+ * Makes a rule whose left name has a stacked index the rule for the tensor of all its values.
+ * *EMPTY: there are none, and the rule makes nothing.
+ */
+static int stack_rule(struct compiling *c, bool *empty)
+{
+    const struct statement *of = c->statement;
+    const struct node *tensor = rfs_rules_left_tensor(of->left);
+    const char *index = NULL;
+    const struct name_part *name = unstacked(c, tensor->name, &index);
+
+    *empty = index && rfs_rules_values(rfs_rules_known(c, index)) == 0;
+    if (name == tensor->name || *empty)
+        return 0;
+    if (index && (of->left != tensor || tensor->sized))
+        return RULES_FAIL(c, NULL, "the name alone to the left",
+                          "the index '%s' is stacked, and the left side is not a name alone",
+                          index);
+    struct made_rule {
+        struct statement statement;
+        struct node left, right;
+        struct number axis;
+    } *made = rfs_arena_alloc(&c->map->arena, sizeof *made);
+    if (!made || !name)
+        return rfs_fail_memory(c->err);
+    *made = (struct made_rule){.statement = *of, .left = *tensor};
+    made->axis.kind = NUMBER_INTEGER;
+    made->left.name = name;
+    made->right.kind = NODE_STACK;
+    made->right.index = index;
+    made->right.axis = &made->axis;
+    made->right.kids = of->right;
+    made->statement.left = &made->left;
+    made->statement.right = &made->right;
+    c->statement = &made->statement;
+    return unstack_others(c, &made->left);
+}
+
 static int check_required(struct compiling *c)
 {
     int64_t value;
@@ -255,6 +434,18 @@ static int check_required(struct compiling *c)
 }
 
 /* ---- running the statements ------------------------------------------------------------------ */
+
+static int run_rule(struct compiling *c, enum pass pass, struct sighting *sighting)
+{
+    bool empty;
+    const int rc = stack_rule(c, &empty);
+
+    if (rc || empty)
+        return rc;
+    if (pass == FIND_SIDE)
+        return sight_rule(c, sighting);
+    return RFS_PUSH(&c->applied, c->statement) ? rfs_rules_make(c) : rfs_fail_memory(c->err);
+}
 
 /* Runs a statement. TIED: it counts because of tie_word_embeddings. */
 static int run_statement(struct compiling *c, enum pass pass, struct sighting *sighting, bool tied)
@@ -270,12 +461,12 @@ static int run_statement(struct compiling *c, enum pass pass, struct sighting *s
         return learn_option(c);
     case STATEMENT_INDEX:
         return learn_index(c);
+    case STATEMENT_STACKED:
+        return learn_stacked(c);
     case STATEMENT_REQUIRE:
         return check_required(c);
     case STATEMENT_RULE:
-        if (pass == FIND_SIDE)
-            return sight_rule(c, sighting);
-        return RFS_PUSH(&c->applied, c->statement) ? rfs_rules_make(c) : rfs_fail_memory(c->err);
+        return run_rule(c, pass, sighting);
     default:
         return pass == FIND_SIDE || RFS_PUSH(&c->waiting, waiting) ? 0 : rfs_fail_memory(c->err);
     }
@@ -313,16 +504,17 @@ static int condition(struct compiling *c, bool asked, struct open *open)
 
     c->tied = false;
     const int rc = asked && c->statement->a ? rfs_rules_number(c, c->statement->a, &number) : 0;
-    open->counts = asked && number != 0;
+    open->counts = asked && rc == 0 && number != 0;
+    open->done |= open->counts || rc;
     open->tied = c->tied;
-    return rc;
+    c->doubt |= rc != 0;
+    return rfs_rules_survive(c, rc);
 }
 
 static int branch(struct compiling *c, struct branches *branches)
 {
     const bool outer = counts(branches);
     struct open *open = &branches->open[branches->n];
-    int rc;
 
     if (c->statement->kind == STATEMENT_IF) {
         if (branches->n == RULES_LEVELS)
@@ -331,9 +523,8 @@ static int branch(struct compiling *c, struct branches *branches)
         branches->n++;
         open->outer = outer;
         open->last = false;
-        rc = condition(c, outer, open);
-        open->done = open->counts;
-        return rc;
+        open->done = false;
+        return condition(c, outer, open);
     }
     if (branches->n > 0 && c->statement->kind == STATEMENT_END) {
         branches->n--;
@@ -342,9 +533,7 @@ static int branch(struct compiling *c, struct branches *branches)
     if (branches->n == 0 || (--open)->last)
         return RULES_FAIL(c, NULL, NULL, "there is no 'if' before this");
     open->last = c->statement->a == NULL;
-    rc = condition(c, open->outer && !open->done, open);
-    open->done |= open->counts;
-    return rc;
+    return condition(c, open->outer && !open->done, open);
 }
 
 static int run(struct compiling *c, enum pass pass, struct sighting *sighting)
@@ -359,7 +548,7 @@ static int run(struct compiling *c, enum pass pass, struct sighting *sighting)
         if (kind == STATEMENT_IF || kind == STATEMENT_ELSE || kind == STATEMENT_END)
             rc = branch(c, &branches);
         else if (counts(&branches))
-            rc = run_statement(c, pass, sighting, is_tied(&branches));
+            rc = rfs_rules_survive(c, run_statement(c, pass, sighting, is_tied(&branches)));
     }
     if (rc == 0 && branches.n > 0)
         return RULES_FAIL(c, NULL, NULL, "the rules end before the 'end' of a condition");
@@ -478,14 +667,13 @@ static int leave_out(struct compiling *c, uint32_t original, uint32_t copy, bool
     found.file = rfs_arena_text(&c->map->arena, c->statement->file, strlen(c->statement->file));
     if (!found.file || !found.remedy)
         return rfs_fail_memory(c->err);
-    if (like->kind != of->kind || like->dtype != of->dtype || like->shape.ndim != of->shape.ndim ||
-        memcmp(like->shape.dims, of->shape.dims, sizeof of->shape.dims) != 0)
+    if (like->kind != of->kind || like->dtype != of->dtype || like->shape != of->shape)
         return RULES_FAIL(
             c, rfs_rules_tensor_name(c, c->source, copy), found.remedy,
             "is %s %s, and '%s', of which it should be a copy, is %s %s",
-            rfs_dtype_name((enum rfs_dtype)like->dtype), rfs_rules_show(&like->shape).text,
+            rfs_dtype_name((enum rfs_dtype)like->dtype), rfs_rules_show(like->shape).text,
             rfs_rules_tensor_name(c, c->source, original),
-            rfs_dtype_name((enum rfs_dtype)of->dtype), rfs_rules_show(&of->shape).text);
+            rfs_dtype_name((enum rfs_dtype)of->dtype), rfs_rules_show(of->shape).text);
     drop(c, copy);
     c->sides[c->source].tensors.data[original].original = true;
     return RFS_PUSH(&c->map->copies, found) ? 0 : rfs_fail_memory(c->err);
@@ -499,9 +687,11 @@ static int repeat_one(struct compiling *c, bool tied)
     if (rc)
         return rc;
     const uint32_t from = rfs_rules_tensor_find(c, statement->side, c->text.data);
-    if (from == NO_TENSOR || !c->sides[statement->side].tensors.data[from].taken)
+    if (from == NO_TENSOR || !c->sides[statement->side].tensors.data[from].taken) {
+        c->follows = rfs_rules_is_blamed(c, statement->side, c->text.data);
         return RULES_FAIL(c, c->text.data, NULL, "is repeated, but no rule %s it",
                           statement->side == c->source ? "uses" : "makes");
+    }
     rc = rfs_rules_spell(c, statement->names[0]);
     if (rc)
         return rc;
@@ -531,6 +721,7 @@ static int repeat(struct compiling *c)
         while (rc == 0 && rfs_rules_turns_next(&turns))
             rc = repeat_one(c, c->waiting.data[i].tied);
         rfs_rules_turns_end(&turns);
+        rc = rfs_rules_survive(c, rc);
     }
     return rc;
 }
@@ -548,6 +739,15 @@ RFS_COMPARE(by_source, struct order, x, y,
 RFS_COMPARE(by_made, struct rfs_rules_link, x, y,
             RFS_ORDER(x->made, y->made) ?: RFS_ORDER(x->digits, y->digits))
 
+/* Returns the name of a file of rules, among the names that the map keeps; NULL: no memory. */
+static const char *keep_file(struct compiling *c, const char *file)
+{
+    struct rfs_intern *names = c->sides[!c->source].names;
+    const uint32_t id = rfs_intern_add(names, file, strlen(file));
+
+    return id == RFS_NO_ID ? NULL : rfs_intern_text(names, id);
+}
+
 static int add_made(struct compiling *c, uint32_t tensor)
 {
     struct rfs_rules_map *map = c->map;
@@ -555,18 +755,17 @@ static int add_made(struct compiling *c, uint32_t tensor)
     const struct side_tensor *of = &c->sides[side].tensors.data[tensor];
     const char *name = rfs_rules_tensor_name(c, side, tensor);
     struct rfs_rules_made made = {
-        .shown = (enum rfs_dtype)of->kind, .file = of->taken->file, .line = of->taken->line};
+        .name = name, .shown = (enum rfs_dtype)of->kind, .line = of->taken->line};
 
     c->statement = of->taken;
-    made.name = rfs_arena_text(&map->arena, name, strlen(name));
-    made.file = rfs_arena_text(&map->arena, made.file, strlen(made.file));
-    made.type.ndim = (uint8_t)of->shape.ndim;
+    made.file = keep_file(c, of->taken->file);
+    made.type.ndim = (uint8_t)of->shape->ndim;
     made.type.dtype = of->dtype;
     made.type.kind = RFS_TENSOR;
-    memcpy(made.type.dims, of->shape.dims, of->shape.ndim * sizeof *of->shape.dims);
+    memcpy(made.type.dims, of->shape->dims, of->shape->ndim * sizeof *of->shape->dims);
     if (!rfs_type_bytes(&made.type, &made.type.bytes))
         return RULES_FAIL(c, name, NULL, "would have more than 2^63 bytes");
-    return made.name && made.file && RFS_PUSH(&map->made, made) ? 0 : rfs_fail_memory(c->err);
+    return made.file && RFS_PUSH(&map->made, made) ? 0 : rfs_fail_memory(c->err);
 }
 
 /* Orders links by the tensor that they make, and lists those tensors. */
@@ -609,51 +808,65 @@ static int finish_made(struct compiling *c)
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* Adds the source's tensors to a side, in their order. */
-static int take_source(struct compiling *c, int side)
+/* Interns the names of the source's tensors, in their order, as those of the left side. */
+static int take_names(struct compiling *c)
 {
+    if (c->input->n > RULES_MOST_TENSORS)
+        return rfs_lex_fail(c->input->source, 0, NULL, "a part of it", c->err,
+                            "has more than %zu tensors", RULES_MOST_TENSORS);
     for (size_t i = 0; i < c->input->n; i++) {
-        const struct rfs_rules_tensor *from = &c->input->tensors[i];
-        const uint32_t id = rfs_rules_tensor_add(c, side, from->name);
-        if (id == NO_TENSOR)
-            return -ENOMEM;
-        struct side_tensor *tensor = &c->sides[side].tensors.data[id];
-        tensor->there = true;
-        tensor->kind = from->type->kind;
-        tensor->dtype = from->type->dtype;
-        tensor->shape = (struct shape){.known = true, .ndim = from->type->ndim};
-        memcpy(tensor->shape.dims, from->type->dims, sizeof tensor->shape.dims);
+        const char *name = c->input->tensors[i].name;
+        if (rfs_intern_add(c->sides[SIDE_LEFT].names, name, strlen(name)) == RFS_NO_ID)
+            return rfs_fail_memory(c->err);
     }
     return 0;
 }
 
-static int renew_names(struct compiling *c)
+/* Adds the source's tensors, whose names are the left side's, to their side. */
+static int take_source(struct compiling *c)
 {
-    rfs_intern_free(c->known_names);
-    c->known_names = rfs_intern_new();
-    if (!c->known_names)
+    struct side *side = &c->sides[c->source];
+
+    if (c->source != SIDE_LEFT) {
+        struct rfs_intern *names = side->names;
+        side->names = c->sides[SIDE_LEFT].names;
+        c->sides[SIDE_LEFT].names = names;
+    }
+    if (!RFS_RESERVE(&side->tensors, c->input->n))
         return rfs_fail_memory(c->err);
-    for (int side = 0; side < 2; side++) {
-        rfs_intern_free(c->sides[side].names);
-        c->sides[side].names = rfs_intern_new();
-        c->sides[side].tensors.n = 0;
-        if (!c->sides[side].names)
+    for (size_t i = 0; i < c->input->n; i++) {
+        const struct rfs_type *type = c->input->tensors[i].type;
+        struct shape shape = {.known = true, .ndim = type->ndim};
+        memcpy(shape.dims, type->dims, sizeof shape.dims);
+        const struct side_tensor tensor = {.shape = rfs_rules_keep_shape(c, &shape),
+                                           .dtype = type->dtype,
+                                           .kind = type->kind,
+                                           .there = true};
+        if (!tensor.shape || !RFS_PUSH(&side->tensors, tensor))
             return rfs_fail_memory(c->err);
     }
     return 0;
+}
+
+/* Forgets the names that a pass has learned. */
+static int renew_known(struct compiling *c)
+{
+    rfs_intern_free(c->known_names);
+    c->known_names = rfs_intern_new();
+    return c->known_names ? 0 : rfs_fail_memory(c->err);
 }
 
 static int find_side(struct compiling *c)
 {
     struct sighting sighting = {.seen = {0, 0}};
     const char *rules = c->rules->name;
-    const int rc = renew_names(c)
-                   ?: take_source(c, SIDE_LEFT) /* names alone matter here */
-                   ?: run(c, FIND_SIDE, &sighting)
-                   ?: check_options(c);
+    const int rc =
+        renew_known(c) ?: take_names(c) ?: run(c, FIND_SIDE, &sighting) ?: check_options(c);
 
-    if (rc)
-        return rc;
+    if (rc || (c->failures && c->failures->n > 0 &&
+               (sighting.seen[SIDE_LEFT] > 0) == (sighting.seen[SIDE_RIGHT] > 0)))
+        return rc ? rc : -EINVAL;
+    rfs_rules_failures_forget(c); /* the second pass finds them again */
     if (sighting.seen[SIDE_LEFT] > 0 && sighting.seen[SIDE_RIGHT] > 0)
         return rfs_lex_fail(c->input->source, 0, NULL, "a source with the names of one side",
                             c->err, "has names of both sides of %s: '%s' of %s, and '%s' of %s",
@@ -699,24 +912,25 @@ static void take_options(const struct compiling *c, struct options *options)
  * might be given.
  */
 static int compile(const struct rfs_rules *rules, const struct rfs_rules_input *input,
-                   uint64_t *work, struct options *options, struct rfs_rules_map **out,
-                   struct rfs_error *err)
+                   uint64_t *work, struct options *options, struct rfs_rules_failures *failures,
+                   struct rfs_rules_map **out, struct rfs_error *err)
 {
     RFS_CLEANUP(compiling_end)
-    struct compiling c = {.rules = rules, .input = input, .err = err, .work = work};
+    struct compiling c = {
+        .rules = rules, .input = input, .err = err, .work = work, .failures = failures};
 
     *out = NULL;
     c.map = calloc(1, sizeof *c.map);
-    if (!c.map || !RFS_PUSH(&c.text, '\0'))
+    if (!c.map || !RFS_PUSH(&c.text, '\0') || !new_tables(&c))
         return rfs_fail_memory(err);
     int rc = find_side(&c);
     if (!rc && options)
         take_options(&c, options);
-    rc = rc ?: renew_names(&c) ?: take_source(&c, c.source) ?: run(&c, MAKE, NULL) ?: repeat(&c);
+    rc = rc ?: renew_known(&c) ?: take_source(&c) ?: run(&c, MAKE, NULL) ?: repeat(&c);
     for (uint32_t i = 0; !rc && i < input->n; i++)
         if (!c.sides[c.source].tensors.data[i].taken && !c.sides[c.source].tensors.data[i].dropped)
-            rc = settle(&c, i);
-    rc = rc ?: rfs_rules_prove(&c) ?: finish_made(&c);
+            rc = rfs_rules_survive(&c, settle(&c, i));
+    rc = rfs_rules_failures_end(&c, rc ?: rfs_rules_prove(&c)) ?: finish_made(&c);
     if (rc)
         return rc;
     find_lost(&c);
@@ -727,6 +941,7 @@ static int compile(const struct rfs_rules *rules, const struct rfs_rules_input *
         if (!c.map->side[side])
             return rfs_fail_memory(err);
     }
+    c.map->names = RFS_STEAL(c.sides[!c.source].names);
     *out = RFS_STEAL(c.map);
     return 0;
 }
@@ -745,7 +960,7 @@ static bool fits(const struct rfs_rules *rules, const struct rfs_rules_input *in
     struct rfs_error err = {0};
 
     other.options = all;
-    const bool good = all && compile(rules, &other, work, NULL, &map, &err) == 0;
+    const bool good = all && compile(rules, &other, work, NULL, NULL, &map, &err) == 0;
     rfs_rules_map_free(map);
     return good;
 }
@@ -772,28 +987,54 @@ static char *find_fitting(const struct rfs_rules *rules, const struct rfs_rules_
 /* Puts options by which the rules fit before the remedy of a failure. */
 static void name_fitting(const char *fitting, struct rfs_error *err)
 {
-    static const char remedy[] = "; try: ";
-    const struct rfs_error before = *err;
-    const char *at = strstr(before.text, remedy);
+    RFS_FREE char *text =
+        rfs_text_printf("try: convert_options=%s, by which the rules fit", fitting);
 
-    snprintf(err->text, sizeof err->text, "%.*s%sconvert_options=%s, by which the rules fit%s%s",
-             at ? (int)(at - before.text) : (int)strlen(before.text), before.text, remedy, fitting,
-             at ? ", or " : "", at ? at + strlen(remedy) : "");
+    if (text)
+        rfs_rules_insert(err, text, ", or ");
+}
+
+/* Reports all failures but the last, which *ERR gets. */
+static void report(const struct rfs_rules_input *input, const struct rfs_rules_failures *failures,
+                   struct rfs_error *err)
+{
+    const size_t last = failures->more ? failures->n : failures->n - 1;
+
+    for (size_t i = 0; i < last; i++)
+        input->report(input->ctx, &failures->list[i]);
+    if (failures->more)
+        rfs_lex_fail(input->source, 0, NULL, "once more when those are mended", err,
+                     "there are more errors than these %d", RFS_RULES_ERRORS);
+    else
+        *err = failures->list[last];
 }
 
 int rfs_rules_compile(const struct rfs_rules *rules, const struct rfs_rules_input *input,
                       struct rfs_rules_map **out, struct rfs_error *err)
 {
+    RFS_FREE struct rfs_rules_failures *failures = NULL;
     struct options options = {.n = 0};
     struct rfs_error own = {0};
     uint64_t work = 0;
-    const int rc = compile(rules, input, &work, &options, out, &own);
+
+    *out = NULL;
+    if (input->report && !(failures = calloc(1, sizeof *failures)))
+        return rfs_fail_memory(err);
+    const int rc = compile(rules, input, &work, &options, failures, out, &own);
+    const bool told = rc == -EINVAL && failures && failures->n > 0;
+    struct rfs_error *first = told ? &failures->list[0] : &own;
 
     if (rc == -EINVAL && !own.usage && work <= RULES_MOST_WORK) {
         RFS_FREE char *fitting = find_fitting(rules, input, &work, &options);
         if (fitting)
-            name_fitting(fitting, &own);
+            name_fitting(fitting, first);
+        if (fitting && told)
+            failures->n = 1; /* the others would be gone, too */
+        if (fitting && told)
+            failures->more = false;
     }
+    if (told && !own.usage)
+        report(input, failures, &own);
     if (rc && err)
         *err = own;
     return rc;

@@ -28,7 +28,15 @@ struct rfs_rules_input {
     size_t n;
     const char *const *lost; /* names of tensors of the source that no file has any more */
     size_t n_lost;
+    /*
+     * Takes the errors before the last one, in their order; NULL: the first error is the last. It is
+     * called when all are found: one for each statement, without those that follow from others.
+     */
+    void (*report)(void *ctx, const struct rfs_error *err);
+    void *ctx;
 };
+
+#define RFS_RULES_ERRORS 20 /* that are reported; a further one says that there are more */
 
 /* Applies the rules. 0 with *out owned by the caller, or -errno with *err filled. */
 int rfs_rules_compile(const struct rfs_rules *rules, const struct rfs_rules_input *input,

@@ -18,11 +18,8 @@ struct rfs_hf_config {
     struct rfs_arena arena; /* owns all texts */
     const char *name;
     RFS_VEC(struct rfs_hf_value) values; /* by key; of equal ones the last counts */
-    size_t bytes;                        /* length of the text */
-    struct {                             /* the member quantization_config, with a comma */
-        size_t from, to;
-        unsigned n; /* how many there are */
-    } quantization;
+    struct rfs_hf_cuts quantization;
+    bool twice; /* one of those members is there twice */
 };
 
 void rfs_hf_config_free(struct rfs_hf_config *config)
@@ -62,6 +59,39 @@ static bool add_text(struct rfs_hf_config *config, const char *text, struct rfs_
     return value->text != NULL;
 }
 
+/* Reads a value that is no object, no list and no null. */
+static bool read_plain(struct rfs_hf_config *config, const cJSON *item, struct rfs_hf_value *value)
+{
+    if (cJSON_IsString(item))
+        return add_text(config, item->valuestring, value);
+    if (cJSON_IsBool(item) || rfs_json_tree_integer(item, &value->number))
+        value->kind = RFS_HF_NUMBER;
+    if (cJSON_IsTrue(item))
+        value->number = 1;
+    return true;
+}
+
+static bool read_list(struct rfs_hf_config *config, const cJSON *list, struct rfs_hf_value *value)
+{
+    struct rfs_hf_value *entries = NULL;
+    const cJSON *item;
+    size_t n = 0;
+
+    cJSON_ArrayForEach(item, list) n++;
+    if (n > 0 && !(entries = rfs_arena_alloc(&config->arena, n * sizeof *entries)))
+        return false;
+    value->kind = RFS_HF_LIST;
+    value->list = entries;
+    cJSON_ArrayForEach(item, list)
+    {
+        struct rfs_hf_value *entry = &entries[value->n++];
+        *entry = (struct rfs_hf_value){.kind = RFS_HF_OTHER};
+        if (!read_plain(config, item, entry))
+            return false;
+    }
+    return true;
+}
+
 /* Adds the members of an object, and of objects in it down to MOST_LEVELS. */
 static bool add_object(struct rfs_hf_config *config, const cJSON *object, const char *prefix,
                        unsigned level)
@@ -77,13 +107,9 @@ static bool add_object(struct rfs_hf_config *config, const cJSON *object, const 
         if (ok && cJSON_IsObject(member)) {
             ok = level == MOST_LEVELS || add_object(config, member, value.key, level + 1);
         } else if (ok && !cJSON_IsNull(member)) {
-            if (cJSON_IsString(member))
-                ok = add_text(config, member->valuestring, &value);
-            else if (cJSON_IsBool(member) || rfs_json_tree_integer(member, &value.number))
-                value.kind = RFS_HF_NUMBER;
-            if (cJSON_IsTrue(member))
-                value.number = 1;
-            ok = ok && RFS_PUSH(&config->values, value);
+            ok = (cJSON_IsArray(member) ? read_list(config, member, &value)
+                                        : read_plain(config, member, &value)) &&
+                 RFS_PUSH(&config->values, value);
         }
         if (!ok)
             break;
@@ -91,26 +117,56 @@ static bool add_object(struct rfs_hf_config *config, const cJSON *object, const 
     return ok;
 }
 
-/* ---- where quantization_config is ------------------------------------------------------------ */
+/* ---- what says how it is quantized ----------------------------------------------------------- */
 
-/* Finds the member in a text that is an object. False without memory. */
-static bool find_quantization(struct rfs_hf_config *config, const char *text, size_t n)
+static void add_cut(struct rfs_hf_config *config, size_t from, size_t to)
 {
-    RFS_CLEANUP(rfs_json_read_free) struct rfs_json_read json = rfs_json_read_begin(text, n);
+    struct rfs_hf_cuts *cuts = &config->quantization;
+
+    if (cuts->n > 0 && cuts->cut[cuts->n - 1].to == from) {
+        cuts->cut[cuts->n - 1].to = to;
+        return;
+    }
+    config->twice = config->twice || cuts->n == RFS_HF_CUTS;
+    if (config->twice)
+        return;
+    cuts->cut[cuts->n].from = from;
+    cuts->cut[cuts->n++].to = to;
+}
+
+/*
+ * Finds the members in the object at [BEGIN, BEGIN + N) of the text, the whole one if OUTER. False
+ * without memory.
+ */
+static bool find_quantization(struct rfs_hf_config *config, const char *text, size_t begin,
+                              size_t n, bool outer)
+{
+    RFS_CLEANUP(rfs_json_read_free)
+    struct rfs_json_read json = rfs_json_read_begin(text + begin, n);
     struct rfs_json_part part;
     bool first = true;
+    bool kept = false;
+    bool seen[2] = {false, false};
     size_t before = rfs_json_read_peek(&json, '{') ? json.at + 1 : 0;
 
-    for (bool is_first = true; rfs_json_read_member(&json, &first); is_first = false) {
+    while (rfs_json_read_member(&json, &first)) {
         const bool found = rfs_json_read_is(&json, "quantization_config");
+        const bool other = outer && rfs_json_read_is(&json, "compression_config");
+        const bool inner = outer && rfs_json_read_is(&json, "text_config");
         if (!rfs_json_read_part(&json, &part))
             break;
-        const size_t end = json.at;
-        if (found) {
-            config->quantization.from = before; /* where the member before it ends, or the brace */
-            config->quantization.to =
-                is_first && rfs_json_read_peek(&json, ',') ? json.at + 1 : end;
-            config->quantization.n++;
+        size_t end = json.at;
+        if (found || other) { /* from where the member before it ends, or from the brace */
+            config->twice = config->twice || seen[other];
+            seen[other] = true;
+            if (!kept && rfs_json_read_peek(&json, ','))
+                end = json.at + 1;
+            add_cut(config, begin + before, begin + end);
+        } else {
+            kept = true;
+            if (inner && text[begin + part.at] == '{' &&
+                !find_quantization(config, text, begin + part.at, part.n, false))
+                return false;
         }
         before = end;
     }
@@ -130,14 +186,15 @@ int rfs_hf_config_read(const char *name, const char *text, size_t n, struct rfs_
     *out = NULL;
     if (!config)
         return rfs_fail_memory(err);
-    config->bytes = n;
+    config->quantization.bytes = n;
     config->name = rfs_arena_text(&config->arena, name, strlen(name));
     const int rc = rfs_json_tree_parse(name, text, n, TREE_BYTES, REMEDY, &tree, err);
     if (rc)
         return rc;
     if (!cJSON_IsObject(tree))
         return rfs_fail(err, -EINVAL, RFS_AT(name, 0), REMEDY, "is not a JSON object");
-    if (!config->name || !add_object(config, tree, "", 0) || !find_quantization(config, text, n))
+    if (!config->name || !add_object(config, tree, "", 0) ||
+        !find_quantization(config, text, 0, n, true))
         return rfs_fail_memory(err);
     RFS_SORT_ALL(&config->values, by_key);
     *out = RFS_STEAL(config);
@@ -154,13 +211,10 @@ int rfs_hf_config_open(const char *path, struct rfs_hf_config **out, struct rfs_
                ?: rfs_hf_config_read(path, text, n, out, err);
 }
 
-bool rfs_hf_config_quantization(const struct rfs_hf_config *config, size_t *from, size_t *to,
-                                size_t *bytes)
+bool rfs_hf_config_quantization(const struct rfs_hf_config *config, struct rfs_hf_cuts *cuts)
 {
-    *from = config->quantization.from;
-    *to = config->quantization.to;
-    *bytes = config->bytes;
-    return config->quantization.n == 1;
+    *cuts = config->quantization;
+    return cuts->n > 0 && !config->twice;
 }
 
 const char *rfs_hf_config_name(const struct rfs_hf_config *config)

@@ -2,21 +2,24 @@
 /*
  * The values of a HuggingFace config.json: numbers and texts by key. A key inside of an object has
  * the object's before it, as in text_config.hidden_size. true and false are 1 and 0; a null counts
- * as a missing key, and 4.0 is 4. Lists and fractions are there, but have no value.
+ * as a missing key, and 4.0 is 4. A list has its entries; lists and objects in it, and fractions, are
+ * there, but have no value.
  *
- * Immutable once read. Cost: the texts and 32 bytes a key.
+ * Immutable once read. Cost: the texts and 48 bytes a key, and as many for each entry of a list.
  */
 #pragma once
 
 #include "base/error.h"
 
-enum rfs_hf_kind { RFS_HF_NUMBER, RFS_HF_TEXT, RFS_HF_OTHER };
+enum rfs_hf_kind { RFS_HF_NUMBER, RFS_HF_TEXT, RFS_HF_LIST, RFS_HF_OTHER };
 
 struct rfs_hf_value {
-    const char *key;
+    const char *key; /* NULL: an entry of a list */
     enum rfs_hf_kind kind;
     int64_t number;
     const char *text;
+    const struct rfs_hf_value *list;
+    size_t n; /* entries of the list */
 };
 
 struct rfs_hf_config;
@@ -28,13 +31,20 @@ int rfs_hf_config_read(const char *name, const char *text, size_t n, struct rfs_
                        struct rfs_error *err);
 void rfs_hf_config_free(struct rfs_hf_config *config);
 
+#define RFS_HF_CUTS 4
+/* Ranges of a text of BYTES bytes that are left out, ascending, with bytes between them. */
+struct rfs_hf_cuts {
+    size_t n, bytes;
+    struct {
+        size_t from, to;
+    } cut[RFS_HF_CUTS];
+};
 /*
- * Sets [*from, *to) to the bytes of the member quantization_config of the whole, with its comma, and
- * *bytes to the size of the text. Without these bytes the text is the config without that member.
- * False if there is none, or more than one.
+ * Gives the bytes of the members that say how the model is quantized, with their commas:
+ * quantization_config of the whole and of its text_config, and compression_config. Without these
+ * bytes the text is the config without those members. False if there is none, or one comes twice.
  */
-bool rfs_hf_config_quantization(const struct rfs_hf_config *config, size_t *from, size_t *to,
-                                size_t *bytes);
+bool rfs_hf_config_quantization(const struct rfs_hf_config *config, struct rfs_hf_cuts *cuts);
 /* Returns the name of the config, for messages. */
 const char *rfs_hf_config_name(const struct rfs_hf_config *config);
 /* Returns the value of a key, or NULL. O(log keys). */

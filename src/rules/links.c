@@ -12,6 +12,7 @@ void rfs_rules_map_free(struct rfs_rules_map *map)
     free(map->digits.data);
     free(map->ats.data);
     free(map->copies.data);
+    rfs_intern_free(map->names);
     rfs_arena_free(&map->arena);
     free(map);
 }
@@ -105,7 +106,7 @@ static int cut_digits(const struct cutting *cutting, uint32_t axis, uint64_t bel
     const uint64_t none = hi == 0 ? 0 : (hi - 1) / step + 1;
     const uint64_t from = rfs_max_u64(first, some);
     const uint64_t to = rfs_min_u64(end, none);
-    const uint64_t whole_from = rfs_max_u64(from, lo / step + (lo % step != 0));
+    const uint64_t whole_from = rfs_max_u64(from, rfs_ceil_u64(lo, step));
     const uint64_t whole_to = rfs_min_u64(to, hi < extent ? 0 : (hi - extent) / step + 1);
     int rc = 0;
 

@@ -13,12 +13,14 @@
  *
  * Links of a tensor cover each of its elements exactly once: rfs_rules_compile proves that.
  *
- * Immutable. Cost: 40 bytes a link, 8 for each axis of both tensors and 32 a digit; 200 a tensor.
+ * Immutable. Cost: 40 bytes a link, and 200 a tensor and its name. Lists of digits and of ats, 32 and 8
+ * bytes an entry, are shared by the links that have equal ones.
  */
 #pragma once
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "base/intern.h"
 #include "base/vec.h"
 #include "formats/index.h"
 
@@ -60,7 +62,8 @@ struct rfs_rules_copy {
 };
 
 struct rfs_rules_map {
-    struct rfs_arena arena;               /* owns names */
+    struct rfs_arena arena;               /* owns other texts */
+    struct rfs_intern *names;             /* owns names of tensors and of files */
     bool from_left;                       /* the source has the names of the left side */
     const char *side[2];                  /* names of the left and of the right side */
     RFS_VEC(struct rfs_rules_made) made;  /* tensors in the order of their sources */

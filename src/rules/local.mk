@@ -3,8 +3,13 @@ librfs_la_SOURCES += \
 	src/rules/compile.c \
 	src/rules/compile.h \
 	src/rules/compile_internal.h \
+	src/rules/cuts.c \
+	src/rules/cuts.h \
+	src/rules/failures.c \
 	src/rules/hf_config.c \
 	src/rules/hf_config.h \
+	src/rules/known.c \
+	src/rules/known.h \
 	src/rules/links.c \
 	src/rules/links.h \
 	src/rules/parse.c \

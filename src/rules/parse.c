@@ -133,10 +133,12 @@ static const char *parse_key(struct rfs_lex *p)
     return copy_text(p, key, (size_t)(p->at - key));
 }
 
-/* Passes "is WORD" behind a name or a key. */
+/* Passes "is WORD" behind a name, a key or an entry, or "has WORD" behind a key. */
 static const struct number *parse_is(struct rfs_lex *p, const struct number *a)
 {
-    if (!a || !rfs_lex_take_word(p, "is"))
+    const bool has = a && a->kind == NUMBER_CONFIG && rfs_lex_take_word(p, "has");
+
+    if (!a || (!has && !rfs_lex_take_word(p, "is")))
         return a;
     struct number *number = alloc(p, sizeof *number);
     if (!number)
@@ -144,12 +146,37 @@ static const struct number *parse_is(struct rfs_lex *p, const struct number *a)
     const size_t n = rfs_lex_word(p);
     if (n == 0)
         return expected(p, "a word");
-    *number = (struct number){.kind = NUMBER_IS, .a = a, .name = copy_text(p, p->at, n)};
+    *number = (struct number){.kind = has ? NUMBER_HAS : NUMBER_IS,
+                              .a = a,
+                              .name = copy_text(p, p->at, n),
+                              .depth = a->depth};
     p->at += n;
     return number->name ? number : NULL;
 }
 
 static const struct number *parse_number(struct rfs_lex *p);
+
+/* Passes "config.KEY" behind "config.", or an entry of that list. */
+static bool parse_config(struct rfs_lex *p, struct number *number)
+{
+    *number = (struct number){.kind = NUMBER_CONFIG, .name = parse_key(p)};
+    if (!number->name || p->at == p->end || *p->at != '[')
+        return number->name != NULL;
+    p->at++;
+    number->kind = NUMBER_ENTRY;
+    number->a = parse_number(p);
+    number->depth = number->a ? number->a->depth + 1 : 0;
+    return number->a && (rfs_lex_take(p, "]") || expected(p, "']'") != NULL);
+}
+
+/* Passes "config.KEY)" behind "count(". */
+static bool parse_count(struct rfs_lex *p, struct number *number)
+{
+    if (!rfs_lex_take(p, "config."))
+        return expected(p, "config.KEY") != NULL;
+    *number = (struct number){.kind = NUMBER_COUNT, .name = parse_key(p)};
+    return number->name && (rfs_lex_take(p, ")") || expected(p, "')'") != NULL);
+}
 
 static const struct number *parse_primary(struct rfs_lex *p)
 {
@@ -173,9 +200,10 @@ static const struct number *parse_primary(struct rfs_lex *p)
         return number;
     }
     if (rfs_lex_take(p, "config."))
-        *number = (struct number){.kind = NUMBER_CONFIG, .name = parse_key(p)};
-    else
-        *number = (struct number){.kind = NUMBER_NAME, .name = parse_word(p, "a number")};
+        return parse_config(p, number) ? parse_is(p, number) : NULL;
+    if (rfs_lex_take(p, "count("))
+        return parse_count(p, number) ? number : NULL;
+    *number = (struct number){.kind = NUMBER_NAME, .name = parse_word(p, "a number")};
     return number->name ? parse_is(p, number) : NULL;
 }
 
@@ -247,12 +275,27 @@ static const struct number *parse_compared(struct rfs_lex *p)
     return parse_chain(p, operators, parse_sum);
 }
 
+/* Passes a number, or "NUMBER in config.KEY". */
+static const struct number *parse_member(struct rfs_lex *p)
+{
+    const struct number *a = parse_compared(p);
+
+    if (!a || !rfs_lex_take_word(p, "in"))
+        return a;
+    rfs_lex_skip(p);
+    const struct number *b = rfs_lex_take(p, "config.") ? alloc(p, sizeof *b) : NULL;
+    if (!b)
+        return expected(p, "config.KEY");
+    *(struct number *)b = (struct number){.kind = NUMBER_CONFIG, .name = parse_key(p)};
+    return b->name ? make(p, NUMBER_IN, a, b) : NULL;
+}
+
 static const struct number *parse_negation(struct rfs_lex *p)
 {
     if (!nest(p))
         return NULL;
     const bool negated = rfs_lex_take_word(p, "not");
-    const struct number *a = negated ? parse_negation(p) : parse_compared(p);
+    const struct number *a = negated ? parse_negation(p) : parse_member(p);
     p->level--;
     return a && negated ? make(p, NUMBER_NOT, a, NULL) : a;
 }
@@ -403,6 +446,13 @@ static const struct node *parse_leaf(struct rfs_lex *p)
         return NULL;
     node->kind = NODE_TENSOR;
     node->name = parse_name(p);
+    for (struct node *last = node; node->name && rfs_lex_take(p, "|");) {
+        struct node *also = alloc(p, sizeof *also);
+        if (!also || !(also->name = parse_name(p)))
+            return NULL;
+        last->also = also;
+        last = also;
+    }
     return node->name && parse_sizes(p, node) ? node : NULL;
 }
 
@@ -617,7 +667,15 @@ static bool parse_index(struct rfs_lex *p, struct statement *statement)
         return false;
     if (!rfs_lex_take(p, ".."))
         return expected(p, "'..'") != NULL;
-    return (statement->b = parse_number(p)) != NULL;
+    statement->b = parse_number(p);
+    if (statement->b && rfs_lex_take_word(p, "where"))
+        return (statement->where = parse_number(p)) != NULL;
+    return statement->b != NULL;
+}
+
+static bool parse_stacked(struct rfs_lex *p, struct statement *statement)
+{
+    return (statement->name = parse_word(p, "the name of an index")) != NULL;
 }
 
 static bool parse_repeat(struct rfs_lex *p, struct statement *statement)
@@ -680,6 +738,7 @@ static const struct keyword {
     {"let", STATEMENT_LET, parse_let},
     {"option", STATEMENT_OPTION, parse_option},
     {"index", STATEMENT_INDEX, parse_index},
+    {"stacked", STATEMENT_STACKED, parse_stacked},
     {"repeat", STATEMENT_REPEAT, parse_repeat},
     {"copy", STATEMENT_COPY, parse_repeat},
     {"keep", STATEMENT_KEEP, parse_patterns},
@@ -718,6 +777,52 @@ static int parse_sides(struct rfs_lex *p, struct rfs_rules *rules)
     return 0;
 }
 
+#define MOST_HINT 300 /* characters */
+
+/* Passes the text of a hint, which is kept for the next statement. */
+static int parse_hint(struct rfs_lex *p, struct rfs_rules *rules)
+{
+    const char *begin = p->at;
+
+    p->at = p->end;
+    while (p->at > begin && strchr(" \t", p->at[-1]))
+        p->at--;
+    rules->hint = text_since(p, begin);
+    p->at = p->end;
+    if (!rules->hint)
+        return failed(p);
+    const size_t n = strlen(rules->hint);
+    return n > 0 && n <= MOST_HINT
+               ? 0
+               : RFS_LEX_FAIL(p, NULL, "a hint has 1 to %d characters, not %zu", MOST_HINT, n);
+}
+
+/* Gives a statement the hint that stands before it. */
+static int take_hint(struct rfs_lex *p, struct rfs_rules *rules, struct statement *statement)
+{
+    static const bool can_fail[] = {
+        [STATEMENT_RULE] = true,   [STATEMENT_REQUIRE] = true, [STATEMENT_LET] = true,
+        [STATEMENT_INDEX] = true,  [STATEMENT_REPEAT] = true,  [STATEMENT_COPY] = true,
+        [STATEMENT_MODELS] = true, [STATEMENT_END] = false};
+
+    if (rules->hint && !(statement && can_fail[statement->kind]))
+        return RFS_LEX_FAIL(p, NULL,
+                            "a hint stands before this, and not before a rule, models, "
+                            "let, index, require, repeat or copy");
+    if (statement)
+        statement->hint = rules->hint;
+    rules->hint = NULL;
+    return 0;
+}
+
+#define MOST_PARAMETERS 16 /* of an include; each "$" looks through them */
+
+/* A text that an include gives to the file. */
+struct parameter {
+    const char *name, *text;
+    const struct parameter *next;
+};
+
 /* One file while it is read. */
 struct reader {
     struct rfs_rules *rules;
@@ -725,27 +830,60 @@ struct reader {
     void *ctx;
     unsigned level; /* nesting of included files */
     size_t *bytes;  /* sum of all files so far */
+    const struct parameter *parameters;
     struct rfs_error *err;
 };
 
 static int read_text(const struct reader *reader, const char *name, const char *text, size_t n);
 
+/* Passes "with NAME=TEXT NAME=TEXT". */
+static bool parse_parameters(struct rfs_lex *p, const struct parameter **out)
+{
+    for (unsigned n = 0; !rfs_lex_end(p); n++) {
+        struct parameter *parameter = alloc(p, sizeof *parameter);
+        if (n == MOST_PARAMETERS)
+            return expected(p, "the end of the 16 parameters") != NULL;
+        if (!parameter || !(parameter->name = parse_word(p, "the name of a parameter")))
+            return false;
+        if (!rfs_lex_take(p, "="))
+            return expected(p, "'='") != NULL;
+        const char *begin = p->at;
+        while (p->at < p->end && !strchr(" \t\n", *p->at))
+            p->at++;
+        if (p->at == begin)
+            return expected(p, "the text of a parameter") != NULL;
+        parameter->text = copy_text(p, begin, (size_t)(p->at - begin));
+        if (!parameter->text)
+            return false;
+        parameter->next = *out;
+        *out = parameter;
+    }
+    return true;
+}
+
 static int parse_include(struct rfs_lex *p, const struct reader *reader)
 {
-    const struct rfs_rules_word *file;
     RFS_FREE char *full = NULL;
     RFS_FREE char *text = NULL;
     struct reader inner = *reader;
-    size_t n;
+    size_t n = 0;
 
-    if (!parse_words(p, NULL, &file))
+    while (p->at + n < p->end && !strchr(" \t\n", p->at[n]))
+        n++;
+    const char *file = n > 0 ? copy_text(p, p->at, n) : expected(p, "the name of a file");
+    if (!file)
         return failed(p);
-    if (file->next || !reader->include)
-        return RFS_LEX_FAIL(
-            p, NULL, file->next ? "an include names one file" : "no file can be included here");
+    p->at += n;
+    inner.parameters = NULL;
+    if (rfs_lex_take_word(p, "with") && !parse_parameters(p, &inner.parameters))
+        return failed(p);
+    if (!rfs_lex_end(p) || !reader->include)
+        return RFS_LEX_FAIL(p, NULL,
+                            reader->include ? "an include names one file"
+                                            : "no file can be included here");
     if (++inner.level > MOST_INCLUDES)
         return RFS_LEX_FAIL(p, NULL, "files include each other more than %d times", MOST_INCLUDES);
-    return reader->include(reader->ctx, p->file, file->text, &full, &text, &n, p->err)
+    return reader->include(reader->ctx, p->file, file, &full, &text, &n, p->err)
                ?: read_text(&inner, full, text, n);
 }
 
@@ -761,9 +899,11 @@ static int parse_statement(struct rfs_lex *p, const struct reader *reader)
     bool (*parse)(struct rfs_lex *, struct statement *) = parse_rule;
 
     if (take_keyword(p, "include"))
-        return parse_include(p, reader);
+        return take_hint(p, reader->rules, NULL) ?: parse_include(p, reader);
     if (take_keyword(p, "sides"))
-        return parse_sides(p, reader->rules) ?: parse_rest(p);
+        return take_hint(p, reader->rules, NULL) ?: parse_sides(p, reader->rules) ?: parse_rest(p);
+    if (take_keyword(p, "hint"))
+        return take_hint(p, reader->rules, NULL) ?: parse_hint(p, reader->rules);
     for (size_t i = 0; parse == parse_rule && i < sizeof keywords / sizeof *keywords; i++)
         if (take_keyword(p, keywords[i].word)) {
             statement.kind = keywords[i].kind;
@@ -772,6 +912,7 @@ static int parse_statement(struct rfs_lex *p, const struct reader *reader)
     if (parse && !parse(p, &statement))
         return failed(p);
     return parse_rest(p)
+               ?: take_hint(p, reader->rules, &statement)
                ?: (RFS_PUSH(&reader->rules->statements, statement) ? 0 : rfs_fail_memory(p->err));
 }
 
@@ -829,6 +970,60 @@ static int check_ascii(const struct rfs_lex *p, const char *text, size_t n)
     return 0;
 }
 
+/* Returns the parameter with the name TEXT, of N characters, or NULL. */
+static const struct parameter *find_parameter(const struct reader *reader, const char *text,
+                                              size_t n)
+{
+    const struct parameter *parameter = reader->parameters;
+
+    while (parameter && (strlen(parameter->name) != n || memcmp(parameter->name, text, n) != 0))
+        parameter = parameter->next;
+    return parameter;
+}
+
+/*
+ * Puts the texts of parameters where "$NAME" stands. *OUT, of *N bytes, is in the arena; if there
+ * are none, both stay.
+ */
+static int put_parameters(const struct reader *reader, struct rfs_lex *p, const char *text,
+                          size_t *n, char **out)
+{
+    if (!memchr(text, '$', *n))
+        return 0;
+    RFS_FREE char *made = NULL;
+    size_t used = 0;
+    FILE *to = open_memstream(&made, &used);
+    uint32_t line = 1;
+    int rc = to ? 0 : -ENOMEM;
+
+    for (size_t i = 0; rc == 0 && i < *n;) {
+        line += text[i] == '\n';
+        if (text[i] != '$') {
+            rc = fputc(text[i++], to) == EOF ? -ENOMEM : 0;
+            continue;
+        }
+        struct rfs_lex word = {.at = text + i + 1, .end = text + *n};
+        const size_t length = rfs_lex_word(&word);
+        const struct parameter *found = find_parameter(reader, text + i + 1, length);
+        if (!found)
+            rc = rfs_lex_fail(p->file, line, NULL, "include FILE with NAME=TEXT", p->err,
+                              "the file is not given the parameter '%.*s'",
+                              (int)(length < 40 ? length : 40), text + i + 1);
+        else if ((size_t)ftell(to) + strlen(found->text) > MOST_BYTES)
+            rc = rfs_lex_fail(p->file, line, NULL, NULL, p->err,
+                              "the rules have more than %zu bytes", MOST_BYTES);
+        else
+            rc = fputs(found->text, to) == EOF ? -ENOMEM : 0;
+        i += 1 + length;
+    }
+    if (to && fclose(to) != 0)
+        rc = rc ?: -ENOMEM;
+    if (rc == 0 && !(*out = rfs_arena_text(p->arena, made, used)))
+        rc = -ENOMEM;
+    *n = used;
+    return rc == -ENOMEM ? rfs_fail_memory(p->err) : rc;
+}
+
 static int read_text(const struct reader *reader, const char *name, const char *text, size_t n)
 {
     struct rfs_rules *rules = reader->rules;
@@ -843,9 +1038,11 @@ static int read_text(const struct reader *reader, const char *name, const char *
         return rfs_lex_fail(p.file, 0, NULL, NULL, reader->err,
                             "the rules have more than %zu bytes", MOST_BYTES);
     blank_comments(copy, n);
-    const int wrong = check_ascii(&p, copy, n);
+    const size_t given = n;
+    const int wrong = check_ascii(&p, copy, n) ?: put_parameters(reader, &p, copy, &n, &copy);
     if (wrong)
         return wrong;
+    *reader->bytes += n > given ? n - given : 0;
     for (size_t at = 0; at < n;) {
         uint32_t lines;
         const size_t length = statement_length(copy + at, n - at, &lines);
@@ -858,7 +1055,7 @@ static int read_text(const struct reader *reader, const char *name, const char *
         p.line += lines;
         at += length + 1;
     }
-    return 0;
+    return take_hint(&p, rules, NULL);
 }
 
 int rfs_rules_parse(const char *name, const char *text, size_t n, rfs_rules_include *include,
@@ -871,7 +1068,7 @@ int rfs_rules_parse(const char *name, const char *text, size_t n, rfs_rules_incl
     *out = NULL;
     if (!rules || !(rules->name = rfs_arena_text(&rules->arena, name, strlen(name))))
         return rfs_fail_memory(err);
-    const struct reader reader = {rules, include, ctx, 0, &bytes, err ? err : &own};
+    const struct reader reader = {rules, include, ctx, 0, &bytes, NULL, err ? err : &own};
     const int rc = read_text(&reader, name, text, n);
     if (rc)
         return rc;
@@ -884,8 +1081,7 @@ int rfs_rules_parse(const char *name, const char *text, size_t n, rfs_rules_incl
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* The name of the folder of shipped rules in messages. */
-#define FOLDER "share/reshardfs/convert/"
+#define FOLDER RFS_SHIPPED_FOLDER
 #define ENDING ".rules"
 
 static const struct rfs_rules_file *find_shipped(const char *name)
@@ -895,6 +1091,17 @@ static const struct rfs_rules_file *find_shipped(const char *name)
     while (file->name && strcmp(file->name, name) != 0)
         file++;
     return file->name ? file : NULL;
+}
+
+/* Returns whether convert= may name a shipped file; the others are parts of these. */
+static bool is_named(const struct rfs_rules_file *file)
+{
+    return strncmp(file->name, "common", strlen("common")) != 0;
+}
+
+static int name_bytes(const struct rfs_rules_file *file)
+{
+    return (int)(strlen(file->name) - strlen(ENDING));
 }
 
 static bool is_shipped(const char *path)
@@ -946,10 +1153,40 @@ int rfs_rules_named(const char *name, struct rfs_rules **out, struct rfs_error *
                                err);
     char names[400] = "";
     size_t n = 0;
-    for (const struct rfs_rules_file *file = rfs_rules_shipped; file->name && n < sizeof names;
-         file++)
-        if (strncmp(file->name, "common", strlen("common")) != 0)
-            n += (size_t)snprintf(names + n, sizeof names - n, "%s%.*s", n > 0 ? ", " : "convert=",
-                                  (int)(strlen(file->name) - strlen(ENDING)), file->name);
+    for (size_t i = 0; rfs_rules_shipped[i].name && n < sizeof names; i++)
+        if (is_named(&rfs_rules_shipped[i]))
+            n += (size_t)snprintf(names + n, sizeof names - n, "%s%.*s",
+                                  n > 0 ? ", " : "convert=", name_bytes(&rfs_rules_shipped[i]),
+                                  rfs_rules_shipped[i].name);
     return rfs_fail_usage(err, names, "there are no conversion rules '%s'", name);
+}
+
+/* ---- what rules say of themselves ------------------------------------------------------------ */
+
+char *rfs_rules_name_at(size_t i)
+{
+    const struct rfs_rules_file *file = rfs_rules_shipped;
+
+    for (; file->name; file++)
+        if (is_named(file) && i-- == 0)
+            return strndup(file->name, (size_t)name_bytes(file));
+    return NULL;
+}
+
+const char *rfs_rules_side(const struct rfs_rules *rules, int side)
+{
+    return rules->sides[side];
+}
+
+void rfs_rules_each_words(const struct rfs_rules *rules,
+                          void (*take)(void *ctx, const char *option,
+                                       const struct rfs_rules_word *words),
+                          void *ctx)
+{
+    for (size_t i = 0; i < rules->statements.n; i++) {
+        const struct statement *statement = &rules->statements.data[i];
+        if (statement->kind == STATEMENT_MODELS || statement->kind == STATEMENT_OPTION)
+            take(ctx, statement->kind == STATEMENT_OPTION ? statement->name : NULL,
+                 statement->words);
+    }
 }

@@ -114,7 +114,7 @@ static void show_sizes(const struct node *node, char *out, size_t cap)
 /* Gives the right tensor of a leaf; its name is in c->text. */
 static int read_leaf(struct compiling *c, const struct node *node, uint32_t *tensor)
 {
-    int rc = rfs_rules_spell(c, node->name);
+    int rc = rfs_rules_spell_tensor(c, node, SIDE_RIGHT);
 
     if (rc)
         return rc;
@@ -134,7 +134,7 @@ static int leaf_shape(struct compiling *c, const struct node *node, struct shape
     rc = read_leaf(c, node, &tensor);
     if (rc)
         return rc;
-    const struct shape *real = &c->sides[SIDE_RIGHT].tensors.data[tensor].shape;
+    const struct shape *real = c->sides[SIDE_RIGHT].tensors.data[tensor].shape;
     if (shape->known && !agree(real, shape)) {
         char written[256] = "";
         show_sizes(node, written, sizeof written);
@@ -211,21 +211,21 @@ static int shape_of_stack(struct compiling *c, const struct node *node, struct s
     struct rfs_rules_known *index = rfs_rules_known(c, node->index);
     uint32_t axis;
 
+    c->follows |= index && index->kind == KNOWN_FAILED;
     if (!index || index->kind != KNOWN_INDEX || index->bound)
         return RULES_FAIL(c, NULL, "index NAME = 0 .. N",
                           index && index->bound ? "index '%s' has a value already"
                                                 : "there is no index '%s'",
                           node->index);
-    if (index->from >= index->to)
+    if (rfs_rules_values(index) == 0)
         return RULES_FAIL(c, NULL, NULL, "index '%s' has no value to stack", node->index);
-    index->bound = true;
-    index->value = index->from;
+    rfs_rules_bind(index, 0);
     int rc = shape_of(c, node->kids, shape);
     index->bound = false;
     if (rc || !shape->known)
         return rc;
     return read_axis(c, node->axis, shape->ndim + 1, &axis)
-               ?: add_axis(c, shape, axis, (uint64_t)(index->to - index->from));
+               ?: add_axis(c, shape, axis, rfs_rules_values(index));
 }
 
 static int shape_of_transpose(struct compiling *c, struct shape *shape)
@@ -469,10 +469,12 @@ static int pieces_of_tensor(struct compiling *c, const struct node *node, const 
                               "has a size that neither the rule nor the other tensors give");
     struct side_tensor *right = &c->sides[SIDE_RIGHT].tensors.data[tensor];
     if (c->source != SIDE_RIGHT) {
-        rc = unify(c, c->text.data, &right->shape, &shape);
+        rc = unify(c, c->text.data, right->shape, &shape);
         if (rc)
             return rc;
-        right->shape = shape;
+        right->shape = rfs_rules_keep_shape(c, &shape);
+        if (!right->shape)
+            return rfs_fail_memory(c->err);
     }
     rc = rows ? rfs_rules_take_rows(c, SIDE_RIGHT, tensor, rows)
               : rfs_rules_take_all(c, SIDE_RIGHT, tensor);
@@ -649,18 +651,18 @@ static int pieces_of_stack(struct compiling *c, const struct node *node, const s
     struct rfs_rules_known *index = rfs_rules_known(c, node->index); /* shape_of has found it */
     struct shape inner = *want;
     uint32_t axis;
-    int rc = read_axis(c, node->axis, want->ndim, &axis);
+    int rc =
+        read_axis(c, node->axis, want->ndim, &axis) ?: rfs_rules_room(c, rfs_rules_values(index));
 
     if (rc)
         return rc;
     remove_axis(&inner, axis);
-    for (int64_t value = index->from; !rc && value < index->to; value++) {
+    for (uint64_t at = 0; !rc && at < rfs_rules_values(index); at++) {
         const size_t first = c->pieces.n;
-        index->bound = true;
-        index->value = value;
+        rfs_rules_bind(index, at);
         rc = pieces_of(c, node->kids, &inner);
         for (size_t i = first; i < c->pieces.n; i++)
-            insert_piece_axis(&c->pieces.data[i], axis, (uint64_t)(value - index->from));
+            insert_piece_axis(&c->pieces.data[i], axis, at);
     }
     index->bound = false;
     return rc;
@@ -774,13 +776,48 @@ RFS_COMPARE(by_step, struct rfs_rules_digit, x, y,
             RFS_ORDER(x->axis[RFS_MADE], y->axis[RFS_MADE])
                 ?: RFS_ORDER(y->step[RFS_MADE], x->step[RFS_MADE]))
 
-static int push_ats(struct rfs_rules_map *map, const uint64_t *at, uint32_t n, size_t *first)
+/*
+ * Finds where a list of SIZE bytes begins. *FRESH: it is a new one, which is to begin at END.
+ * -ENOMEM is the only failure.
+ */
+static int find_list(struct lists *lists, const void *list, size_t size, size_t end, bool *fresh,
+                     size_t *first)
 {
-    *first = map->ats.n;
-    for (uint32_t a = 0; a < n; a++)
-        if (!RFS_PUSH(&map->ats, at[a]))
-            return -ENOMEM;
-    return RFS_PUSH(&map->ats, 0) ? 0 : -ENOMEM; /* so that a tensor without axes has an at, too */
+    const uint32_t id = rfs_intern_add(lists->known, list, size);
+
+    *fresh = id == lists->first.n;
+    if (id == RFS_NO_ID || (*fresh && !RFS_PUSH(&lists->first, end)))
+        return -ENOMEM;
+    *first = lists->first.data[id];
+    return 0;
+}
+
+static int push_ats(struct compiling *c, const uint64_t *at, uint32_t n, size_t *first)
+{
+    struct rfs_rules_map *map = c->map;
+    uint64_t list[RFS_MAX_DIMS + 1] = {0}; /* a tensor without axes has an at, too */
+    bool fresh;
+
+    memcpy(list, at, n * sizeof *at);
+    int rc = find_list(&c->ats, list, (n + 1) * sizeof *list, map->ats.n, &fresh, first);
+    for (uint32_t a = 0; a <= n && rc == 0 && fresh; a++)
+        rc = RFS_PUSH(&map->ats, list[a]) ? 0 : -ENOMEM;
+    return rc;
+}
+
+static int push_digits(struct compiling *c, const struct rfs_rules_digit *digits, uint32_t n,
+                       uint32_t *first)
+{
+    struct rfs_rules_map *map = c->map;
+    size_t at;
+    bool fresh;
+
+    int rc = find_list(&c->digits, digits, n * sizeof *digits, map->digits.n, &fresh, &at);
+    if (rc == 0)
+        *first = (uint32_t)at;
+    for (uint32_t k = 0; k < n && rc == 0 && fresh; k++)
+        rc = RFS_PUSH(&map->digits, digits[k]) ? 0 : -ENOMEM;
+    return rc;
 }
 
 /* Gives the digits and the position of a piece in its left tensor, or in ROWS of that (or NULL). */
@@ -801,30 +838,29 @@ static int link_piece(struct compiling *c, uint32_t left, const struct rfs_rules
     struct rfs_rules_map *map = c->map;
     const int of_left = c->source == SIDE_LEFT ? RFS_SOURCE : RFS_MADE;
     const int of_right = !of_left;
-    struct rfs_rules_link link = {.digits = (uint32_t)map->digits.n, .n = piece->n};
+    struct rfs_rules_link link = {.n = piece->n};
+    struct rfs_rules_digit digits[RFS_RULES_DIGITS];
     uint64_t at[RFS_MAX_DIMS];
     uint64_t steps[RFS_RULES_DIGITS];
 
     locate_left(piece, rows, at, steps);
+    memset(digits, 0, sizeof digits); /* with the bytes behind members: lists are compared */
     link.made = of_left == RFS_MADE ? left : piece->tensor;
     link.source = of_left == RFS_MADE ? piece->tensor : left;
     for (uint32_t k = 0; k < piece->n; k++) {
         const struct digit *digit = &piece->digits[k];
-        struct rfs_rules_digit made = {.count = digit->count};
-        made.step[of_left] = steps[k];
-        made.axis[of_left] = digit->axis;
-        made.step[of_right] = digit->leaf_step;
-        made.axis[of_right] = digit->leaf_axis;
-        if (!RFS_PUSH(&map->digits, made))
-            return rfs_fail_memory(c->err);
+        digits[k].count = digit->count;
+        digits[k].step[of_left] = steps[k];
+        digits[k].axis[of_left] = digit->axis;
+        digits[k].step[of_right] = digit->leaf_step;
+        digits[k].axis[of_right] = digit->leaf_axis;
     }
-    if (piece->n > 0) /* a scalar may have none */
-        RFS_SORT(&map->digits.data[link.digits], piece->n, by_step);
-    const uint32_t left_ndim = c->sides[SIDE_LEFT].tensors.data[left].shape.ndim;
-    const uint32_t right_ndim = c->sides[SIDE_RIGHT].tensors.data[piece->tensor].shape.ndim;
-    if (push_ats(map, at, left_ndim, &link.at[of_left]) ||
-        push_ats(map, piece->leaf_at, right_ndim, &link.at[of_right]) ||
-        !RFS_PUSH(&map->links, link))
+    RFS_SORT(digits, piece->n, by_step);
+    const uint32_t left_ndim = c->sides[SIDE_LEFT].tensors.data[left].shape->ndim;
+    const uint32_t right_ndim = c->sides[SIDE_RIGHT].tensors.data[piece->tensor].shape->ndim;
+    if (push_digits(c, digits, piece->n, &link.digits) ||
+        push_ats(c, at, left_ndim, &link.at[of_left]) ||
+        push_ats(c, piece->leaf_at, right_ndim, &link.at[of_right]) || !RFS_PUSH(&map->links, link))
         return rfs_fail_memory(c->err);
     return 0;
 }
@@ -862,7 +898,9 @@ static int link_rule(struct compiling *c, uint32_t left, const struct rfs_rules_
     int rc = 0;
 
     if (c->source == SIDE_RIGHT)
-        of->shape = *shape;
+        of->shape = rfs_rules_keep_shape(c, shape);
+    if (!of->shape)
+        return rfs_fail_memory(c->err);
     for (size_t i = 0; i < c->pieces.n && rc == 0; i++) {
         const struct rfs_rules_piece *piece = &c->pieces.data[i];
         rc = (c->source == SIDE_RIGHT ? set_dtypes(c, left, piece->tensor, piece)
@@ -885,8 +923,8 @@ int rfs_rules_link_same(struct compiling *c, uint32_t source, const char *name)
         return rc;
     const struct side_tensor *from = &c->sides[c->source].tensors.data[source];
     c->sides[side].tensors.data[made].shape = from->shape;
-    for (uint32_t a = 0; a < from->shape.ndim; a++) {
-        const uint64_t count = from->shape.dims[a];
+    for (uint32_t a = 0; a < from->shape->ndim; a++) {
+        const uint64_t count = from->shape->dims[a];
         if (count == 0)
             return 0;
         if (piece.n == RFS_RULES_DIGITS)
@@ -926,12 +964,12 @@ static int make_from_left(struct compiling *c, const struct node *left, const st
     struct shape shape;
     uint32_t tensor;
 
-    int rc = rfs_rules_spell(c, leaf->name) ?: rfs_rules_need(c, c->text.data, &tensor);
+    int rc = rfs_rules_spell_tensor(c, leaf, SIDE_LEFT) ?: rfs_rules_need(c, c->text.data, &tensor);
     if (rc)
         return rc;
     const char *name = rfs_rules_tensor_name(c, SIDE_LEFT, tensor);
     struct side_tensor *of = &c->sides[SIDE_LEFT].tensors.data[tensor];
-    struct shape want = of->shape;
+    struct shape want = *of->shape;
     rc = read_annotation(c, leaf, &shape) ?: unify(c, name, &want, &shape);
     if (!rc && some && left->kids != leaf)
         rc = RULES_FAIL(c, name, NULL, "takes rows of rows");

@@ -4,23 +4,28 @@
  * these of those. doc/CONVERT.md has the language for its users.
  *
  *     file      = { [ statement ] newline }
- *     statement = "sides" NAME NAME | "models" NAME { NAME } | "include" NAME
+ *     statement = "sides" NAME NAME | "models" NAME { NAME }
+ *               | "include" NAME [ "with" NAME "=" TEXT { NAME "=" TEXT } ]
  *               | "let" NAME "=" number | "option" NAME "=" NAME { "|" NAME }
- *               | "index" NAME "=" number ".." number
+ *               | "index" NAME "=" number ".." number [ "where" number ] | "stacked" NAME
  *               | ( "repeat" | "copy" ) side name "=" name | "keep" PATTERN { PATTERN }
  *               | "drop" side PATTERN { PATTERN } | "require" number
+ *               | "hint" TEXT                                for the next statement
  *               | "if" number | "else" [ "if" number ] | "end"
  *               | tensor "=" tensor                          to the left a name, or rows of one
  *     side      = "left" | "right"
- *     tensor    = name [ "[" size { "," size } "]" ] | FUNCTION "(" argument { "," argument } ")"
+ *     tensor    = name { "|" name } [ "[" size { "," size } "]" ]
+ *               | FUNCTION "(" argument { "," argument } ")"
  *     size      = "_" | number
  *     name      = text with holes "{" number "}"
  *     number    = either { "??" either }                     a default for a key that the config lacks
  *     either    = both { "or" both }     both = negation { "and" negation }
- *     negation  = [ "not" ] compared     compared = sum [ ( "==" "!=" "<" "<=" ">" ">=" ) sum ]
+ *     negation  = [ "not" ] compared [ "in" "config." KEY ]
+ *     compared  = sum [ ( "==" "!=" "<" "<=" ">" ">=" ) sum ]
  *     sum       = product { ( "+" "-" ) product }     product = unary { ( "*" "/" "%" ) unary }
  *     unary     = [ "-" ] ( INTEGER | "true" | "false" | NAME [ "is" WORD ]
- *                 | "config." KEY [ "is" WORD ] | "(" number ")" )
+ *                 | "config." KEY [ ( "is" | "has" ) WORD ] | "config." KEY "[" number "]" [ "is" WORD ]
+ *                 | "count(" "config." KEY ")" | "(" number ")" )
  *
  * A statement goes on in the next line while a bracket is open, or after "=" or ",". "#" at the
  * beginning or after a blank begins a comment.
@@ -49,3 +54,21 @@ int rfs_rules_named(const char *name, struct rfs_rules **out, struct rfs_error *
 int rfs_rules_parse(const char *name, const char *text, size_t n, rfs_rules_include *include,
                     void *ctx, struct rfs_rules **out, struct rfs_error *err);
 void rfs_rules_free(struct rfs_rules *rules);
+
+/* Returns the name of shipped rules, from 0 on, malloc'ed; NULL beyond the last, or no memory. */
+char *rfs_rules_name_at(size_t i);
+/* Returns the name of a side, 0 left or 1 right. The rules own it. */
+const char *rfs_rules_side(const struct rfs_rules *rules, int side);
+/* A word of a list in rules, which own it. */
+struct rfs_rules_word {
+    const char *text;
+    const struct rfs_rules_word *next;
+};
+/*
+ * Calls TAKE for the words of each statement "models", with OPTION NULL, and of each statement
+ * "option", in their order; both may stand in a branch that a config does not take.
+ */
+void rfs_rules_each_words(const struct rfs_rules *rules,
+                          void (*take)(void *ctx, const char *option,
+                                       const struct rfs_rules_word *words),
+                          void *ctx);

@@ -5,20 +5,31 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 
-#define MOST_TENSORS ((size_t)1 << 22) /* a config may have hostile numbers */
-#define MOST_ROWS (UINT64_C(1) << 26)  /* size of an axis of which rules may take rows */
+#define MOST_ROWS (UINT64_C(1) << 26) /* entries of an axis that rules take rows from, at most */
+
+const struct shape *rfs_rules_keep_shape(struct compiling *c, const struct shape *shape)
+{
+    struct shape kept;
+
+    memset(&kept, 0, sizeof kept); /* with the bytes between members */
+    kept.known = shape->known;
+    kept.ndim = shape->ndim;
+    memcpy(kept.dims, shape->dims, shape->ndim * sizeof *shape->dims);
+    return rfs_intern_bytes(c->shapes, rfs_intern_add(c->shapes, &kept, sizeof kept), NULL);
+}
 
 uint32_t rfs_rules_tensor_add(struct compiling *c, int side, const char *name)
 {
     struct side *of = &c->sides[side];
-    const struct side_tensor fresh = {.shape = {.known = false}};
+    static const struct shape unknown = {.known = false};
+    const struct side_tensor fresh = {.shape = &unknown};
     const uint32_t id = rfs_intern_add(of->names, name, strlen(name));
 
-    if (id == RFS_NO_ID || id >= MOST_TENSORS) {
+    if (id == RFS_NO_ID || id >= RULES_MOST_TENSORS) {
         if (id == RFS_NO_ID)
             rfs_fail_memory(c->err);
         else
-            RULES_FAIL(c, name, NULL, "is one of more than %zu tensors", MOST_TENSORS);
+            RULES_FAIL(c, name, NULL, "is one of more than %zu tensors", RULES_MOST_TENSORS);
         return NO_TENSOR;
     }
     while (of->tensors.n <= id)
@@ -79,6 +90,25 @@ static const char *closest(const struct compiling *c, int side, const char *name
     return best;
 }
 
+int rfs_rules_spell_tensor(struct compiling *c, const struct node *node, int side)
+{
+    const struct name_part *found = NULL;
+    int rc = 0;
+
+    for (const struct node *of = node; rc == 0 && side == c->source && node->also && of;
+         of = of->also) {
+        rc = rfs_rules_spell(c, of->name);
+        if (rc || rfs_rules_tensor_find(c, side, c->text.data) == NO_TENSOR)
+            continue;
+        if (found)
+            return RULES_FAIL(c, c->text.data, NULL,
+                              "is in %s, and so is another name of the same tensor",
+                              c->input->source);
+        found = of->name;
+    }
+    return rc ?: rfs_rules_spell(c, found ? found : node->name);
+}
+
 int rfs_rules_need(struct compiling *c, const char *name, uint32_t *tensor)
 {
     *tensor = rfs_rules_tensor_find(c, c->source, name);
@@ -135,7 +165,7 @@ static int prove_rows(struct compiling *c, int side, uint32_t tensor)
     const struct side_tensor *of = &c->sides[side].tensors.data[tensor];
     const char *name = rfs_rules_tensor_name(c, side, tensor);
     const uint32_t axis = c->takings.data[of->takings - 1].axis;
-    const uint64_t rows = of->shape.dims[axis];
+    const uint64_t rows = of->shape->dims[axis];
     uint64_t sum = 0;
 
     c->statement = of->taken;
@@ -184,26 +214,30 @@ static bool is_like(const struct name_part *name, const char *text)
 
 static bool has_leaf(const struct node *node, const char *name)
 {
-    if (node->kind == NODE_TENSOR)
-        return is_like(node->name, name);
+    for (const struct node *of = node; node->kind == NODE_TENSOR && of; of = of->also)
+        if (is_like(of->name, name))
+            return true;
     for (const struct node *kid = node->kids; kid; kid = kid->next)
         if (has_leaf(kid, name))
             return true;
     return false;
 }
 
+bool rfs_rules_has_name(const struct statement *statement, int side, const char *name)
+{
+    if (statement->kind == STATEMENT_RULE)
+        return has_leaf(side == SIDE_LEFT ? statement->left : statement->right, name);
+    return statement->names[0] && statement->side == side && is_like(statement->names[0], name);
+}
+
 bool rfs_rules_is_named(const struct compiling *c, const char *name)
 {
-    for (size_t i = 0; i < c->applied.n; i++) {
-        const struct statement *rule = c->applied.data[i];
-        if (has_leaf(c->source == SIDE_LEFT ? rule->left : rule->right, name))
+    for (size_t i = 0; i < c->applied.n; i++)
+        if (rfs_rules_has_name(c->applied.data[i], c->source, name))
             return true;
-    }
-    for (size_t i = 0; i < c->waiting.n; i++) {
-        const struct statement *copies = c->waiting.data[i].statement;
-        if (copies->names[0] && copies->side == c->source && is_like(copies->names[0], name))
+    for (size_t i = 0; i < c->waiting.n; i++)
+        if (rfs_rules_has_name(c->waiting.data[i].statement, c->source, name))
             return true;
-    }
     return false;
 }
 
@@ -216,6 +250,52 @@ static bool is_of_quantized(const char *name)
 
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (rfs_text_ends(name, ends[i]))
+            return true;
+    return false;
+}
+
+static bool is_unused(const struct compiling *c, uint32_t tensor)
+{
+    const struct side_tensor *of = &c->sides[c->source].tensors.data[tensor];
+
+    return of->there && !of->taken && !of->dropped;
+}
+
+/* Says whether two names differ in numbers alone. */
+static bool differ_in_numbers(const char *a, const char *b)
+{
+    static const char digits[] = "0123456789";
+
+    for (;;) {
+        const size_t n = strspn(a, digits);
+        const size_t m = strspn(b, digits);
+        a += n;
+        b += m;
+        if ((n == 0) != (m == 0) || *a != *b)
+            return false;
+        if (*a == '\0')
+            return true;
+        a++;
+        b++;
+    }
+}
+
+/* Counts the unused tensors behind this one whose names differ from its name in numbers alone. */
+static size_t count_like(const struct compiling *c, uint32_t tensor)
+{
+    const char *name = rfs_rules_tensor_name(c, c->source, tensor);
+    size_t n = 0;
+
+    for (uint32_t i = tensor + 1; i < c->sides[c->source].tensors.n; i++)
+        n += is_unused(c, i) && differ_in_numbers(name, rfs_rules_tensor_name(c, c->source, i));
+    return n;
+}
+
+/* Says whether an unused tensor was reported whose name differs in numbers alone. */
+static bool is_told(const struct compiling *c, const char *name)
+{
+    for (size_t i = 0; c->failures && i < c->failures->n_unused; i++)
+        if (differ_in_numbers(name, rfs_rules_tensor_name(c, c->source, c->failures->unused[i])))
             return true;
     return false;
 }
@@ -233,8 +313,11 @@ static int fail_unused(struct compiling *c, uint32_t tensor)
                             "is taken by no rule of %s: the weights are quantized, and "
                             "without it they have other values",
                             rules);
-    if (*like)
-        snprintf(text, sizeof text, "; rules take '%s'", like);
+    const size_t others = c->failures ? count_like(c, tensor) : 0;
+    size_t n = *like ? (size_t)snprintf(text, sizeof text, "; rules take '%s'", like) : 0;
+    n = n < sizeof text ? n : sizeof text - 1;
+    if (others > 0)
+        snprintf(text + n, sizeof text - n, "; and %zu more with other numbers", others);
     if (rfs_rules_is_named(c, name))
         return rfs_lex_fail(c->input->source, 0, name,
                             "the config.json that belongs to these tensors", c->err,
@@ -249,16 +332,32 @@ static int fail_unused(struct compiling *c, uint32_t tensor)
                         c->err, "is taken by no rule of %s%s", rules, text);
 }
 
+/* Fails for a tensor of the source that no rule takes, unless the reason is reported already. */
+static int prove_used(struct compiling *c, uint32_t tensor)
+{
+    const char *name = rfs_rules_tensor_name(c, c->source, tensor);
+
+    if (!is_unused(c, tensor) || c->doubt || is_told(c, name) ||
+        rfs_rules_is_blamed(c, c->source, name))
+        return 0;
+    if (c->failures && c->failures->n < RFS_RULES_ERRORS)
+        c->failures->unused[c->failures->n_unused++] = tensor;
+    c->statement = NULL;
+    return rfs_rules_survive(c, fail_unused(c, tensor));
+}
+
 int rfs_rules_prove(struct compiling *c)
 {
+    int rc = 0;
+
     for (int side = 0; side < 2; side++)
-        for (uint32_t i = 0; i < c->sides[side].tensors.n; i++) {
+        for (uint32_t i = 0; rc == 0 && i < c->sides[side].tensors.n; i++) {
             const struct side_tensor *tensor = &c->sides[side].tensors.data[i];
-            const int rc = tensor->takings > 0 ? prove_rows(c, side, i) : 0;
-            if (rc)
-                return rc;
-            if (side == c->source && tensor->there && !tensor->taken && !tensor->dropped)
-                return fail_unused(c, i);
+            if (tensor->takings > 0 &&
+                !rfs_rules_is_blamed(c, side, rfs_rules_tensor_name(c, side, i)))
+                rc = rfs_rules_survive(c, prove_rows(c, side, i));
+            if (rc == 0 && side == c->source)
+                rc = prove_used(c, i);
         }
-    return 0;
+    return rc;
 }

@@ -18,7 +18,11 @@ enum number_kind {
     NUMBER_INTEGER,
     NUMBER_NAME,   /* a name that let or index gives a meaning */
     NUMBER_CONFIG, /* NAME is the key */
-    NUMBER_IS,     /* A is a name or a key, NAME the word */
+    NUMBER_ENTRY,  /* NAME is the key of a list, A the number of the entry */
+    NUMBER_COUNT,  /* of the entries of the list NAME */
+    NUMBER_IS,     /* A is a name, a key or an entry, NAME the word */
+    NUMBER_HAS,    /* A is the key of a list, NAME the word */
+    NUMBER_IN,     /* B is the key of a list */
     NUMBER_NEGATIVE,
     NUMBER_NOT,
     NUMBER_ADD,
@@ -78,6 +82,7 @@ struct node {
     const struct node *kids, *next;
 
     const struct name_part *name; /* tensor */
+    const struct node *also;      /* a tensor with another name that the first may have, or NULL */
     bool sized;                   /* a tensor has a list of sizes */
     const struct size *sizes;
 
@@ -97,6 +102,7 @@ enum statement_kind {
     STATEMENT_LET,
     STATEMENT_OPTION,
     STATEMENT_INDEX,
+    STATEMENT_STACKED,
     STATEMENT_RULE,
     STATEMENT_REPEAT,
     STATEMENT_COPY,
@@ -108,20 +114,17 @@ enum statement_kind {
     STATEMENT_END,
 };
 
-struct rfs_rules_word {
-    const char *text;
-    const struct rfs_rules_word *next;
-};
-
 struct statement {
     enum statement_kind kind;
     const char *file;
     uint32_t line;
-    const char *text;                   /* condition or right-hand side, in one line */
-    const char *name;                   /* the one that let, option or index gives a meaning */
+    const char *text; /* condition or right-hand side, in one line */
+    const char *hint; /* what to say when it fails, or NULL */
+    const char *name; /* the one that let, option or index gives a meaning; stacked */
     const struct rfs_rules_word *words; /* models, option, keep, drop */
     int side;                           /* drop, repeat, copy */
     const struct number *a, *b;         /* let, index, require, if, else (or NULL) */
+    const struct number *where;         /* index, or NULL */
     const struct node *left, *right;    /* rule */
     const struct name_part *names[2];   /* repeat, copy */
 };
@@ -130,6 +133,7 @@ struct rfs_rules {
     struct rfs_arena arena; /* owns all that follows but the list of statements */
     const char *name;
     const char *sides[2];
+    const char *hint;                     /* while they are parsed: of the next statement */
     RFS_VEC(struct statement) statements; /* owned */
 };
 

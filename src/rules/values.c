@@ -7,13 +7,18 @@
 /* The config lacks a key; "??" then gives the default. */
 #define LACKING 1
 
-int rfs_rules_work(struct compiling *c, uint64_t work)
+int rfs_rules_room(struct compiling *c, uint64_t work)
 {
-    *c->work += work;
-    return *c->work <= RULES_MOST_WORK
+    return *c->work <= RULES_MOST_WORK && work <= RULES_MOST_WORK - *c->work
                ? 0
                : RULES_FAIL(c, NULL, "indexes with fewer values",
                             "the rules take more than %" PRIu64 " steps of work", RULES_MOST_WORK);
+}
+
+int rfs_rules_work(struct compiling *c, uint64_t work)
+{
+    *c->work += work;
+    return rfs_rules_room(c, 0);
 }
 
 struct rfs_rules_known *rfs_rules_known(struct compiling *c, const char *name)
@@ -29,7 +34,8 @@ static int of_name(struct compiling *c, const struct number *number, int64_t *va
 {
     const struct rfs_rules_known *known = rfs_rules_known(c, number->name);
 
-    if (!known)
+    c->follows |= known && known->kind == KNOWN_FAILED;
+    if (!known || known->kind == KNOWN_FAILED)
         return RULES_FAIL(c, NULL,
                           "let NAME = …, index NAME = …, or config.NAME for a key of the config",
                           "'%s' is not defined", number->name);
@@ -70,7 +76,110 @@ static int of_config(struct compiling *c, const struct number *number, int64_t *
     return 0;
 }
 
-static bool has_word(const struct rfs_rules_word *words, const char *word)
+/*
+ * Finds the list of a key. 0 with *list NULL if the config lacks it; c->err then has what a message
+ * without a default says.
+ */
+static int find_list(struct compiling *c, const char *key, const struct rfs_hf_value **list)
+{
+    const char *config = rfs_hf_config_name(c->input->config);
+
+    *list = rfs_hf_config_find(c->input->config, key);
+    if (*list && (*list)->kind != RFS_HF_LIST)
+        return RULES_FAIL(c, NULL, "the config.json that belongs to the tensors",
+                          "'%s' of %s is not a list", key, config);
+    if (*list)
+        return 0;
+    RULES_FAIL(c, NULL, "the config.json that belongs to the tensors",
+               "needs '%s' of %s, which does not have it", key, config);
+    return rfs_rules_work(c, 64);
+}
+
+/* Finds an entry of a list; *ENTRY is NULL if the config lacks the list. */
+static int find_entry(struct compiling *c, const struct number *number,
+                      const struct rfs_hf_value **entry)
+{
+    const struct rfs_hf_value *list;
+    int64_t at;
+    const int rc = find_list(c, number->name, &list);
+
+    *entry = NULL;
+    if (rc || !list)
+        return rc;
+    const int wrong = evaluate(c, number->a, &at);
+    if (wrong)
+        return wrong == LACKING ? -EINVAL : wrong;
+    if (at < 0 || (uint64_t)at >= list->n)
+        return RULES_FAIL(c, NULL, "the config.json that belongs to the tensors",
+                          "'%s' of %s has %zu entries, and no entry %lld", number->name,
+                          rfs_hf_config_name(c->input->config), list->n, (long long)at);
+    *entry = &list->list[at];
+    return 0;
+}
+
+static int of_entry(struct compiling *c, const struct number *number, int64_t *value)
+{
+    const struct rfs_hf_value *entry;
+    const int rc = find_entry(c, number, &entry);
+
+    if (rc || !entry)
+        return rc ? rc : LACKING;
+    *value = entry->number;
+    return entry->kind == RFS_HF_NUMBER
+               ? 0
+               : RULES_FAIL(c, NULL, "the config.json that belongs to the tensors",
+                            "'%s' of %s has entries that are not whole numbers", number->name,
+                            rfs_hf_config_name(c->input->config));
+}
+
+static int of_count(struct compiling *c, const struct number *number, int64_t *value)
+{
+    const struct rfs_hf_value *list;
+    const int rc = find_list(c, number->name, &list);
+
+    if (rc || !list)
+        return rc ? rc : LACKING;
+    *value = (int64_t)list->n;
+    return 0;
+}
+
+static bool is_text(const struct rfs_hf_value *value, const char *word)
+{
+    return value && value->kind == RFS_HF_TEXT && strcmp(value->text, word) == 0;
+}
+
+/* Says whether a list has a word. */
+static int of_has(struct compiling *c, const struct number *number, int64_t *value)
+{
+    const struct rfs_hf_value *list;
+    int rc = find_list(c, number->a->name, &list);
+
+    if (rc || !list)
+        return rc ? rc : LACKING;
+    rc = rfs_rules_work(c, list->n);
+    *value = 0;
+    for (size_t i = 0; i < list->n && !*value; i++)
+        *value = is_text(&list->list[i], number->name);
+    return rc;
+}
+
+/* Says whether a list has a number. */
+static int of_in(struct compiling *c, const struct number *number, int64_t *value)
+{
+    const struct rfs_hf_value *list;
+    int64_t wanted;
+    int rc = evaluate(c, number->a, &wanted) ?: find_list(c, number->b->name, &list);
+
+    if (rc || !list)
+        return rc ? rc : LACKING;
+    rc = rfs_rules_work(c, list->n);
+    *value = 0;
+    for (size_t i = 0; i < list->n && !*value; i++)
+        *value = list->list[i].kind == RFS_HF_NUMBER && list->list[i].number == wanted;
+    return rc;
+}
+
+bool rfs_rules_has_word(const struct rfs_rules_word *words, const char *word)
 {
     for (; words; words = words->next)
         if (strcmp(words->text, word) == 0)
@@ -86,15 +195,21 @@ static int of_is(struct compiling *c, const struct number *number, int64_t *valu
     *value = 0;
     if (number->a->kind == NUMBER_CONFIG) {
         const struct rfs_hf_value *found = rfs_hf_config_find(c->input->config, name);
-        *value = found && found->kind == RFS_HF_TEXT && strcmp(found->text, number->name) == 0;
+        *value = is_text(found, number->name);
         return 0;
+    }
+    if (number->a->kind == NUMBER_ENTRY) {
+        const struct rfs_hf_value *found;
+        const int rc = find_entry(c, number->a, &found);
+        *value = is_text(found, number->name);
+        return rc ? rc : found ? 0 : LACKING;
     }
     const struct rfs_rules_known *known =
         number->a->kind == NUMBER_NAME ? rfs_rules_known(c, name) : NULL;
     if (!known || known->kind != KNOWN_OPTION)
         return RULES_FAIL(c, NULL, "an option, or a key of the config",
                           "'is %s' follows something that has no words", number->name);
-    if (!has_word(known->words, number->name))
+    if (!rfs_rules_has_word(known->words, number->name))
         return RULES_FAIL(c, NULL, NULL, "option '%s' is never '%s'", name, number->name);
     *value = strcmp(known->word, number->name) == 0;
     return 0;
@@ -170,8 +285,16 @@ static int evaluate(struct compiling *c, const struct number *number, int64_t *v
         return of_name(c, number, value);
     case NUMBER_CONFIG:
         return of_config(c, number, value);
+    case NUMBER_ENTRY:
+        return of_entry(c, number, value);
+    case NUMBER_COUNT:
+        return of_count(c, number, value);
     case NUMBER_IS:
         return of_is(c, number, value);
+    case NUMBER_HAS:
+        return of_has(c, number, value);
+    case NUMBER_IN:
+        return of_in(c, number, value);
     case NUMBER_NEGATIVE:
         rc = evaluate(c, number->a, value);
         return rc ? rc : __builtin_sub_overflow(0, *value, value) ? overflow(c) : 0;
@@ -266,14 +389,18 @@ static int add_turns(struct compiling *c, const struct number *number, struct tu
 
 int rfs_rules_turns_begin(struct compiling *c, const struct name_part *name, struct turns *turns)
 {
+    uint64_t count = 1;
     int rc = 0;
 
     *turns = (struct turns){.n = 0};
     for (; name && rc == 0; name = name->next)
         rc = add_turns(c, name->hole, turns);
-    for (uint32_t i = 0; rc == 0 && i < turns->n; i++)
-        turns->index[i]->value = turns->index[i]->from;
-    return rc;
+    for (uint32_t i = 0; rc == 0 && i < turns->n; i++) {
+        struct rfs_rules_known *index = turns->index[i];
+        if (__builtin_mul_overflow(count, rfs_rules_values(index), &count))
+            count = UINT64_MAX;
+    }
+    return rc ?: rfs_rules_room(c, count);
 }
 
 bool rfs_rules_turns_next(struct turns *turns)
@@ -281,16 +408,18 @@ bool rfs_rules_turns_next(struct turns *turns)
     if (!turns->begun) {
         turns->begun = true;
         for (uint32_t i = 0; i < turns->n; i++) {
-            turns->index[i]->bound = true;
-            if (turns->index[i]->from >= turns->index[i]->to)
+            if (rfs_rules_values(turns->index[i]) == 0)
                 return false;
+            rfs_rules_bind(turns->index[i], 0);
         }
         return true;
     }
     for (uint32_t i = turns->n; i-- > 0;) {
-        if (++turns->index[i]->value < turns->index[i]->to)
+        const uint64_t next = turns->index[i]->at + 1;
+        const bool more = next < rfs_rules_values(turns->index[i]);
+        rfs_rules_bind(turns->index[i], more ? next : 0);
+        if (more)
             return true;
-        turns->index[i]->value = turns->index[i]->from;
     }
     return false;
 }

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The files convert/NAME.cuts have these holes:
+ *
+ *     {tp} {pp} {ep}    degrees of tensor, pipeline and expert parallelism
+ *     {dp} {edp}        the replicas of a stage's devices beside tp, and beside ep
+ *     {etp}             1: the degree of tensor parallelism of experts, where a training has one of its own
+ *     {embedding}       the stages of the embedding: the first, and the last if it is the output, too
+ *
+ * Only files with {ep} know experts that are cut over devices.
+ */
+#include "rules/cuts.h"
+
+#include "base/cleanup.h"
+#include "base/settings.h"
+#include "base/text.h"
+#include "rules/shipped.h"
+
+#define REMEDY "tp4, or several as in tp2,pp2; the words are tp, pp, ep, dp and etp1"
+#define WHOLE_EXPERTS "etp1"
+#define DIGITS 7 /* of the largest number of devices */
+
+RFS_CLEANUP_OF(free_rules, struct rfs_layout_rules *, rfs_layout_rules_free)
+
+/* Degrees of parallelism; 0: not given. */
+enum { TP, PP, EP, DP, DEGREES };
+static const char letters[] = "tped";
+
+struct cuts {
+    const char *option, *value;
+    const struct rfs_layout_rules_use *use;
+    struct rfs_error *err;
+    uint32_t degree[DEGREES];
+    uint32_t devices;   /* of a stage */
+    bool whole_experts; /* tp does not cut them: the word is given */
+};
+
+static int take_word(struct cuts *cuts, const char *word, size_t n)
+{
+    const char *letter = strchr(letters, *word);
+    const unsigned long number = n <= 2 + DIGITS ? strtoul(word + 2, NULL, 10) : ULONG_MAX;
+
+    if (n == strlen(WHOLE_EXPERTS) && strncmp(word, WHOLE_EXPERTS, n) == 0) {
+        cuts->whole_experts = true;
+        return 0;
+    }
+    if (!letter || word[1] != 'p')
+        return rfs_fail_usage(cuts->err, REMEDY, "%s=%s: '%.*s' is not known", cuts->option,
+                              cuts->value, (int)n, word);
+    uint32_t *degree = &cuts->degree[letter - letters];
+    if (*degree > 0)
+        return rfs_fail_usage(cuts->err, REMEDY, "%s=%s: '%cp' is given twice", cuts->option,
+                              cuts->value, *word);
+    if (number == 0 || number > RFS_MAX_DEVICES)
+        return rfs_fail_usage(cuts->err, REMEDY, "%s=%s: '%.*s' is not a number of devices",
+                              cuts->option, cuts->value, (int)n, word);
+    *degree = (uint32_t)number;
+    return 0;
+}
+
+static uint64_t common_divisor(uint64_t a, uint64_t b)
+{
+    while (b > 0) {
+        const uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Reads the words, and finds the number of ranks and of replicas. */
+static int take_words(struct cuts *cuts)
+{
+    const uint32_t ranks = cuts->use->ranks;
+    uint32_t *degree = cuts->degree;
+    int rc = 0;
+
+    for (const char *at = cuts->value; *at && rc == 0;) {
+        const size_t n = rfs_settings_cut_word(at);
+        rc = take_word(cuts, at, n);
+        at += n + strspn(at + n, ", ");
+    }
+    if (rc)
+        return rc;
+    const bool replicated = degree[DP] > 0;
+    for (unsigned i = 0; i < DEGREES; i++)
+        degree[i] += degree[i] == 0;
+    const uint64_t least = replicated
+                               ? (uint64_t)degree[TP] * degree[DP]
+                               : degree[TP] / common_divisor(degree[TP], degree[EP]) * degree[EP];
+    const uint64_t devices = ranks > 0 && !replicated ? ranks / degree[PP] : least;
+    if (devices * degree[PP] > RFS_MAX_DEVICES || devices % least != 0 ||
+        devices % degree[EP] != 0 || (ranks > 0 && devices * degree[PP] != ranks) || devices == 0)
+        return ranks > 0 ? rfs_fail_usage(cuts->err, "leave it out", "%s=%s does not fit %s=%u",
+                                          cuts->option, cuts->value, cuts->use->ranks_option, ranks)
+                         : rfs_fail_usage(cuts->err, REMEDY,
+                                          "%s=%s: the devices of a stage are not a multiple of ep",
+                                          cuts->option, cuts->value);
+    cuts->devices = (uint32_t)devices;
+    degree[DP] = cuts->devices / degree[TP];
+    return 0;
+}
+
+static bool is_output(const char *name)
+{
+    return rfs_text_ends(name, "lm_head.weight") ||
+           (rfs_text_ends(name, "output_layer.weight") && !strstr(name, "mtp."));
+}
+
+static bool is_expert(const char *name)
+{
+    return strstr(name, ".experts.") != NULL;
+}
+
+/* Returns whether the model has a parameter of a kind. */
+static bool has(const struct rfs_layout_rules_use *use, bool (*is)(const char *name))
+{
+    const size_t n = use->source ? rfs_strategy_count(use->source) : use->n;
+
+    for (size_t i = 0; i < n; i++)
+        if (is(use->source ? rfs_strategy_param(use->source, i) : use->names[i]))
+            return true;
+    return false;
+}
+
+/* Returns the text of a file with its holes filled; owned. NULL when out of memory. */
+static char *fill(const struct cuts *cuts, const char *text)
+{
+    const struct {
+        const char *hole;
+        uint32_t number;
+    } numbers[] = {
+        {"{tp}", cuts->degree[TP]}, {"{pp}", cuts->degree[PP]},
+        {"{ep}", cuts->degree[EP]}, {"{edp}", cuts->devices / cuts->degree[EP]},
+        {"{dp}", cuts->degree[DP]}, {"{etp}", 1},
+    };
+    const bool tied = !has(cuts->use, is_output);
+    char *filled = NULL;
+    size_t size;
+    FILE *out = open_memstream(&filled, &size);
+
+    for (size_t n; out && *text; text += n) {
+        n = strcspn(text, "{");
+        if (n > 0) {
+            fwrite(text, 1, n, out);
+            continue;
+        }
+        n = strcspn(text, "}") + 1;
+        for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+            if (strncmp(text, numbers[i].hole, n) == 0)
+                fprintf(out, "%" PRIu32, numbers[i].number);
+        if (strncmp(text, "{embedding}", n) == 0)
+            fputs(tied ? "first last" : "first", out);
+    }
+    if (out && !ferror(out) && fclose(out) == 0)
+        return filled;
+    free(filled);
+    return NULL;
+}
+
+static int parse_file(const struct cuts *cuts, const struct rfs_rules_file *file,
+                      struct rfs_layout_rules **out)
+{
+    RFS_FREE char *text = fill(cuts, file->text);
+    RFS_FREE char *name = rfs_text_printf(RFS_SHIPPED_FOLDER "%s", file->name);
+
+    return text && name ? rfs_layout_rules_parse(name, text, strlen(text), out, cuts->err)
+                        : rfs_fail_memory(cuts->err);
+}
+
+/* Chooses the file that knows all parameters. */
+static int choose(const struct cuts *cuts, const struct rfs_rules_file **chosen,
+                  struct rfs_layout_rules **out)
+{
+    size_t fewest = SIZE_MAX;
+    const char *unknown = NULL;
+    int rc = 0;
+
+    for (const struct rfs_rules_file *file = rfs_cuts_shipped; file->name && rc == 0; file++) {
+        RFS_CLEANUP(free_rules) struct rfs_layout_rules *rules = NULL;
+        const char *first;
+        rc = parse_file(cuts, file, &rules);
+        const size_t n =
+            rc ? SIZE_MAX
+               : rfs_layout_rules_unmatched(rules, cuts->use, fewest + (fewest == 0), &first);
+        if (rc == 0 && n == 0 && fewest == 0)
+            return rfs_fail_usage(cuts->err, "rules of your own",
+                                  "%s=%s: the names of this checkpoint are those of %s and of %s",
+                                  cuts->option, cuts->value, (*chosen)->name, file->name);
+        if (n >= fewest)
+            continue;
+        fewest = n;
+        unknown = first;
+        *chosen = file;
+        rfs_layout_rules_free(*out);
+        *out = RFS_STEAL(rules);
+    }
+    if (rc || fewest == 0)
+        return rc;
+    return rfs_fail(cuts->err, -EINVAL, RFS_OF(cuts->value, unknown), "rules of your own",
+                    "no ready cut is known for it, in %s"
+                    "%s",
+                    RFS_SHIPPED_FOLDER, (*chosen)->name);
+}
+
+/* Checks what the degrees say of experts against what a file knows of them. */
+static int check_experts(const struct cuts *cuts, const struct rfs_rules_file *file)
+{
+    const bool own = strstr(file->text, "{etp}") != NULL;
+
+    if (cuts->degree[EP] > 1 && !strstr(file->text, "{ep}"))
+        return rfs_fail_usage(cuts->err,
+                              "convert=, for names whose experts are one tensor; or leave ep out",
+                              "%s=%s: no parameter with the names of %s is cut over ep",
+                              cuts->option, cuts->value, file->name);
+    if (cuts->whole_experts && !own)
+        return rfs_fail_usage(cuts->err, "leave it out",
+                              "%s=%s: '" WHOLE_EXPERTS "' is not for the names of %s", cuts->option,
+                              cuts->value, file->name);
+    if (own && cuts->degree[TP] > 1 && !cuts->whole_experts && has(cuts->use, is_expert))
+        return rfs_fail_usage(cuts->err,
+                              WHOLE_EXPERTS
+                              " beside it, if expert_tensor_parallel_size is 1 in the "
+                              "training; otherwise rules of your own",
+                              "%s=%s: tp cuts experts, too, in a training with the names of %s",
+                              cuts->option, cuts->value, file->name);
+    return 0;
+}
+
+int rfs_cuts_rules(const char *option, const char *value, const struct rfs_layout_rules_use *use,
+                   struct rfs_layout_rules **out, struct rfs_error *err)
+{
+    RFS_CLEANUP(free_rules) struct rfs_layout_rules *rules = NULL;
+    struct cuts cuts = {.option = option, .value = value, .use = use, .err = err};
+    const struct rfs_rules_file *file = NULL;
+
+    *out = NULL;
+    const int rc = take_words(&cuts) ?: choose(&cuts, &file, &rules) ?: check_experts(&cuts, file);
+    if (rc == 0)
+        *out = RFS_STEAL(rules);
+    return rc;
+}
