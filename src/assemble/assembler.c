@@ -67,29 +67,52 @@ static int fetch(struct rfs_assembler *assembler, const struct rfs_slice *slice,
     return rc;
 }
 
+static void note_file(struct rfs_cache_piece *piece, uint32_t file)
+{
+    uint32_t seen = 0;
+
+    while (seen < piece->n_files && piece->files[seen] != file)
+        seen++;
+    if (seen == piece->n_files)
+        piece->files[piece->n_files++] = file;
+}
+
 /* Lists the files that the bytes of the piece come from, each once. */
 static void note_files(struct rfs_cache_piece *piece, const struct rfs_slice *slice, uint64_t begin)
 {
     const uint64_t end = begin + piece->size;
     for (size_t i = 0; i < slice->n && slice->blocks[i].dst < end; i++) {
         const struct rfs_block *block = &slice->blocks[i];
-        uint32_t seen = 0;
+        const struct rfs_quant *quant = block->content.quant;
         if (!rfs_gather_touches(block, begin, end))
             continue;
-        while (seen < piece->n_files && piece->files[seen] != block->file)
-            seen++;
-        if (seen == piece->n_files)
-            piece->files[piece->n_files++] = block->file;
+        note_file(piece, block->file);
+        if (quant)
+            note_file(piece, quant->scale_file);
+        if (quant && quant->zero != RFS_QUANT_Z_NONE)
+            note_file(piece, quant->zero_file);
     }
 }
 
+/* Returns the most files that the bytes of a slice can come from. */
+static size_t most_files(const struct rfs_slice *slice)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < slice->n; i++)
+        n += slice->blocks[i].content.quant ? 1 + RFS_QUANT_SIDES : 1;
+    return n;
+}
+
 int rfs_assemble_claim(struct rfs_assembler *assembler, const struct rfs_slice *slice,
-                       uint64_t number, enum rfs_cache_want want, struct rfs_cache_piece **out)
+                       uint64_t number, enum rfs_cache_want want, const atomic_bool *passed,
+                       struct rfs_cache_piece **out)
 {
     const uint64_t begin = number * RFS_PIECE;
     const size_t size = (size_t)rfs_min_u64(RFS_PIECE, slice->bytes - begin);
     const struct rfs_cache_key key = {{slice->id[0], slice->id[1]}, number};
-    const int got = rfs_cache_get(assembler->cache, &key, size, slice->n, want, out);
+    const int got =
+        rfs_cache_get(assembler->cache, &key, size, most_files(slice), want, passed, out);
 
     if (got == RFS_GOT_CLAIM)
         note_files(*out, slice, begin);
@@ -99,18 +122,18 @@ int rfs_assemble_claim(struct rfs_assembler *assembler, const struct rfs_slice *
 /*
  * Gets a piece of the slice, pinned: RFS_GOT_CLAIM if it was made here, RFS_GOT_PIECE if by another
  * thread; RFS_GOT_NOTHING when it is not to be cached; or -errno. Its bytes are valid only if its
- * files are found unchanged afterwards, whichever thread made it; so the maker need not check. A
- * piece that is made here is passing, or not.
+ * files are found unchanged afterwards, whichever thread made it; so the maker need not check. JOB
+ * makes it ahead (RFS_WANT_ABSENT), or is NULL.
  */
 static int get_piece(struct rfs_assembler *assembler, const struct rfs_slice *slice,
-                     uint64_t number, enum rfs_cache_want want, bool passing,
+                     uint64_t number, enum rfs_cache_want want, const struct rfs_ahead_job *job,
                      struct rfs_cache_piece **out)
 {
-    int got = rfs_assemble_claim(assembler, slice, number, want, out);
+    int got = rfs_assemble_claim(assembler, slice, number, want, job ? &job->passed : NULL, out);
     if (got == RFS_GOT_CLAIM) {
         const uint64_t begin = number * RFS_PIECE;
-        const bool ahead = want == RFS_WANT_ABSENT;
-        (*out)->passing = passing;
+        const bool ahead = job != NULL;
+        (*out)->passing = ahead && job->passing;
         int rc = rfs_band_make(assembler, slice, number, *out, ahead);
         if (rc > 0)
             rc = fetch(assembler, slice, begin, begin + (*out)->size, (*out)->data,
@@ -171,8 +194,8 @@ static unsigned find_job(const struct rfs_assembler *assembler, const struct rfs
     return i;
 }
 
-/* Makes the piece of a job ahead, or its band. */
-static void make(struct rfs_assembler *assembler, const struct rfs_ahead_job *job)
+/* Makes the piece of a job ahead, or its band; returns whether it did. */
+static bool make(struct rfs_assembler *assembler, const struct rfs_ahead_job *job)
 {
     const struct rfs_slice *slice = &job->slice->slice;
     bool made = false;
@@ -181,19 +204,14 @@ static void make(struct rfs_assembler *assembler, const struct rfs_ahead_job *jo
      * are in no band.
      */
     if (job->passing ||
-        !rfs_band_ahead(assembler, slice, &job->slice->beside, job->number, &made)) {
+        !rfs_band_ahead(assembler, slice, &job->slice->beside, job->number, &job->passed, &made)) {
         struct rfs_cache_piece *piece;
-        made = get_piece(assembler, slice, job->number, RFS_WANT_ABSENT, job->passing, &piece) ==
-               RFS_GOT_CLAIM;
+        made =
+            get_piece(assembler, slice, job->number, RFS_WANT_ABSENT, job, &piece) == RFS_GOT_CLAIM;
         if (piece)
             rfs_cache_unpin(assembler->cache, piece);
     }
-    release(job->slice);
-    if (!made)
-        return;
-    pthread_mutex_lock(&assembler->lock);
-    assembler->ahead++;
-    pthread_mutex_unlock(&assembler->lock);
+    return made;
 }
 
 /* Makes pieces until none is queued. The assembler may be freed once the job is marked as done. */
@@ -202,10 +220,18 @@ static void run_queue(void *arg)
     struct rfs_assembler *assembler = arg;
     pthread_mutex_lock(&assembler->lock);
     while (assembler->n_queued > 0) {
-        const struct rfs_ahead_job job = take_job(assembler, 0);
+        struct rfs_ahead_job job = take_job(assembler, 0);
+        job.next = assembler->begun;
+        assembler->begun = &job;
         pthread_mutex_unlock(&assembler->lock);
-        make(assembler, &job);
+        const bool made = make(assembler, &job);
         pthread_mutex_lock(&assembler->lock);
+        assembler->ahead += made;
+        struct rfs_ahead_job **link = &assembler->begun;
+        while (*link != &job)
+            link = &(*link)->next;
+        *link = job.next;
+        release(job.slice); /* not before: until now cancel_ahead looks at it */
     }
     assembler->n_runners--;
     pthread_cond_broadcast(&assembler->idle);
@@ -241,7 +267,8 @@ static void enqueue(struct rfs_assembler *assembler, struct rfs_shared_slice *sh
     const bool runner = fine && assembler->n_runners < most;
     if (fine) {
         atomic_fetch_add(&shared->owners, 1);
-        assembler->queue[assembler->n_queued++] = (struct rfs_ahead_job){shared, number, passing};
+        assembler->queue[assembler->n_queued++] =
+            (struct rfs_ahead_job){.slice = shared, .number = number, .passing = passing};
     }
     assembler->n_runners += runner;
     pthread_mutex_unlock(&assembler->lock);
@@ -254,7 +281,10 @@ static void enqueue(struct rfs_assembler *assembler, struct rfs_shared_slice *sh
     pthread_mutex_unlock(&assembler->lock);
 }
 
-/* Cancels the job of a piece, which the reader has reached, if it has not begun. */
+/*
+ * Cancels the job of a piece that the reader has reached, unless the piece is claimed. Else a
+ * thread that comes late would make it when all readers are past it.
+ */
 static void cancel_ahead(struct rfs_assembler *assembler, const struct rfs_slice *slice,
                          uint64_t number)
 {
@@ -263,6 +293,9 @@ static void cancel_ahead(struct rfs_assembler *assembler, const struct rfs_slice
     const unsigned i = find_job(assembler, slice, number);
     if (i < assembler->n_queued)
         shared = take_job(assembler, i).slice;
+    for (struct rfs_ahead_job *job = assembler->begun; job; job = job->next)
+        if (is_for(job, slice, number))
+            atomic_store(&job->passed, true);
     pthread_mutex_unlock(&assembler->lock);
     if (shared)
         release(shared);
@@ -380,6 +413,7 @@ struct request {
     bool sequential;
     unsigned char *buf;      /* address for byte BEGIN; NULL with a reply */
     struct rfs_reply *reply; /* NULL with buf */
+    bool once;               /* the bytes are not wanted again */
     /* the last piece that bytes came from, whose files are not checked yet; pinned */
     struct rfs_cache_piece *piece;
     bool lent; /* the loan unpins it */
@@ -456,11 +490,20 @@ static int make_with_next(const struct request *request, uint64_t number,
                           struct rfs_cache_piece **piece)
 {
     struct rfs_assembler *assembler = request->assembler;
-    const int got = get_piece(assembler, request->slice, number, RFS_WANT_PASSED, false, piece);
+    const int got = get_piece(assembler, request->slice, number, RFS_WANT_PASSED, NULL, piece);
     if (got != RFS_GOT_NOTHING)
         return got;
     rfs_prefetch_soon(assembler->prefetch, request->slice, number * RFS_PIECE, request->end);
-    return get_piece(assembler, request->slice, number, RFS_WANT_MADE, false, piece);
+    return get_piece(assembler, request->slice, number, RFS_WANT_MADE, NULL, piece);
+}
+
+/* Says whether bands are made of a slice, so that its source bytes are wanted more than once. */
+static bool is_strided(const struct rfs_slice *slice)
+{
+    for (size_t i = 0; i < slice->n; i++)
+        if (slice->blocks[i].strided)
+            return true;
+    return false;
 }
 
 /*
@@ -473,16 +516,19 @@ static int find_piece(const struct request *request, uint64_t number, bool gathe
     struct rfs_assembler *assembler = request->assembler;
     const bool cache = request->sequential || request->end - request->begin >= RFS_SMALL;
     *piece = NULL;
+    if (request->once && !is_strided(request->slice))
+        return RFS_GOT_NOTHING;
+    if (request->sequential)
+        cancel_ahead(assembler, request->slice, number);
     if (gathered && cache && !request->sequential && rfs_prefetch_is_slow(assembler->prefetch) &&
         (number + 1) * RFS_PIECE < request->end)
         return make_with_next(request, number, piece);
     if (gathered)
         return get_piece(assembler, request->slice, number, cache ? RFS_WANT_MADE : RFS_WANT_FOUND,
-                         false, piece);
-    if (!request->sequential)
-        return RFS_GOT_NOTHING;
-    cancel_ahead(assembler, request->slice, number);
-    return get_piece(assembler, request->slice, number, RFS_WANT_PASSED, true, piece);
+                         NULL, piece);
+    return request->sequential
+               ? get_piece(assembler, request->slice, number, RFS_WANT_PASSED, NULL, piece)
+               : RFS_GOT_NOTHING;
 }
 
 static int answer(struct request *request)
@@ -530,11 +576,17 @@ int rfs_assemble(struct rfs_assembler *assembler, const struct rfs_slice *slice,
         &(struct request){assembler, slice, begin, begin + size, sequential, .buf = buf});
 }
 
+static int borrow(struct rfs_assembler *assembler, const struct rfs_slice *slice, uint64_t begin,
+                  size_t size, bool sequential, bool once, struct rfs_reply *reply)
+{
+    return assemble(&(struct request){assembler, slice, begin, begin + size, sequential,
+                                      .reply = reply, .once = once});
+}
+
 int rfs_assemble_borrow(struct rfs_assembler *assembler, const struct rfs_slice *slice,
                         uint64_t begin, size_t size, bool sequential, struct rfs_reply *reply)
 {
-    return assemble(
-        &(struct request){assembler, slice, begin, begin + size, sequential, .reply = reply});
+    return borrow(assembler, slice, begin, size, sequential, false, reply);
 }
 
 /* ---- casting --------------------------------------------------------------------------------- */
@@ -555,7 +607,7 @@ struct casting {
     const struct rfs_casting *types;
     size_t from_bytes, to_bytes; /* bytes of an element */
     uint64_t begin, end;
-    bool sequential;
+    bool sequential, once;
     unsigned char *scratch;
     unsigned char *dst; /* address for byte BEGIN */
 };
@@ -604,9 +656,8 @@ static int cast_some(const struct casting *casting, uint64_t first, size_t count
     struct iovec iov[SPANS];
     struct rfs_pins pins = {0};
     struct rfs_reply reply = {.at = casting->scratch, .iov = iov, .iov_max = SPANS, .pins = &pins};
-    const int rc =
-        rfs_assemble_borrow(casting->assembler, casting->slice, first * casting->from_bytes,
-                            count * casting->from_bytes, casting->sequential, &reply);
+    const int rc = borrow(casting->assembler, casting->slice, first * casting->from_bytes,
+                          count * casting->from_bytes, casting->sequential, casting->once, &reply);
 
     for (int i = 0; rc == 0 && i < reply.iov_count; i++) {
         const size_t n = iov[i].iov_len / casting->from_bytes;
@@ -617,36 +668,59 @@ static int cast_some(const struct casting *casting, uint64_t first, size_t count
     return rc;
 }
 
+/* Assembles and casts bytes up to casting->begin + SIZE. */
+static int cast_all(struct casting *casting, size_t size)
+{
+    const struct rfs_slice *slice = casting->slice;
+    int rc = 0;
+
+    casting->from_bytes = rfs_dtype_bytes(casting->types->from);
+    casting->to_bytes = rfs_dtype_bytes(casting->types->to);
+    const size_t most = (size_t)RFS_SCRATCH / casting->from_bytes;
+    if (slice->bytes % casting->from_bytes != 0 ||
+        !rfs_add_u64(casting->begin, size, &casting->end))
+        return -EINVAL;
+    const uint64_t last = rfs_ceil_u64(casting->end, casting->to_bytes);
+    if (last > slice->bytes / casting->from_bytes)
+        return -EINVAL;
+    struct rfs_scratch *scratch = rfs_scratch_take(casting->assembler);
+    if (!scratch)
+        return -ENOMEM;
+    casting->scratch = scratch->bytes;
+    for (uint64_t at = casting->begin / casting->to_bytes; rc == 0 && size > 0 && at < last;
+         at += most)
+        rc = cast_some(casting, at, (size_t)rfs_min_u64(most, last - at));
+    rfs_scratch_give(casting->assembler, scratch);
+    return rc;
+}
+
 int rfs_assemble_cast(struct rfs_assembler *assembler, const struct rfs_slice *slice,
                       const struct rfs_casting *types, uint64_t begin, size_t size, bool sequential,
                       void *buf)
 {
-    struct casting casting = {
-        .assembler = assembler,
-        .slice = slice,
-        .types = types,
-        .from_bytes = rfs_dtype_bytes(types->from),
-        .to_bytes = rfs_dtype_bytes(types->to),
-        .begin = begin,
-        .sequential = sequential,
-        .dst = buf,
-    };
-    const size_t most = (size_t)RFS_SCRATCH / casting.from_bytes;
-    int rc = 0;
+    struct casting casting = {.assembler = assembler,
+                              .slice = slice,
+                              .types = types,
+                              .begin = begin,
+                              .sequential = sequential,
+                              .dst = buf};
 
-    if (slice->bytes % casting.from_bytes != 0 || !rfs_add_u64(begin, size, &casting.end))
-        return -EINVAL;
-    const uint64_t last = casting.end / casting.to_bytes + (casting.end % casting.to_bytes > 0);
-    if (last > slice->bytes / casting.from_bytes)
-        return -EINVAL;
-    struct rfs_scratch *scratch = rfs_scratch_take(assembler);
-    if (!scratch)
-        return -ENOMEM;
-    casting.scratch = scratch->bytes;
-    for (uint64_t at = begin / casting.to_bytes; rc == 0 && size > 0 && at < last; at += most)
-        rc = cast_some(&casting, at, (size_t)rfs_min_u64(most, last - at));
-    rfs_scratch_give(assembler, scratch);
-    return rc;
+    return cast_all(&casting, size);
+}
+
+int rfs_assemble_once(struct rfs_assembler *assembler, const struct rfs_slice *slice,
+                      const struct rfs_casting *types, uint64_t begin, size_t size, void *buf)
+{
+    struct casting casting = {.assembler = assembler,
+                              .slice = slice,
+                              .types = types,
+                              .begin = begin,
+                              .once = true,
+                              .dst = buf};
+
+    return types ? cast_all(&casting, size)
+                 : assemble(&(struct request){assembler, slice, begin, begin + size, .buf = buf,
+                                              .once = true});
 }
 
 void rfs_assemble_uncast(const struct rfs_casting *types, uint64_t *begin, uint64_t *end)
@@ -655,7 +729,7 @@ void rfs_assemble_uncast(const struct rfs_casting *types, uint64_t *begin, uint6
     const uint32_t to = rfs_dtype_bytes(types->to);
 
     *begin = *begin / to * from;
-    *end = (*end / to + (*end % to > 0)) * from;
+    *end = rfs_ceil_u64(*end, to) * from;
 }
 
 /* ---- the assembler --------------------------------------------------------------------------- */

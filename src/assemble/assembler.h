@@ -115,6 +115,12 @@ struct rfs_casting {
 int rfs_assemble_cast(struct rfs_assembler *assembler, const struct rfs_slice *slice,
                       const struct rfs_casting *types, uint64_t begin, size_t size, bool sequential,
                       void *buf);
+/*
+ * Does what rfs_assemble does, or with TYPES, which may be NULL, rfs_assemble_cast, for bytes that
+ * are wanted once. Only pieces of transposed tensors are looked for, or kept.
+ */
+int rfs_assemble_once(struct rfs_assembler *assembler, const struct rfs_slice *slice,
+                      const struct rfs_casting *types, uint64_t begin, size_t size, void *buf);
 /* Turns a range of a slice that is cast into the range of the slice that it is made of. */
 void rfs_assemble_uncast(const struct rfs_casting *types, uint64_t *begin, uint64_t *end);
 

@@ -298,7 +298,8 @@ static bool join(const struct rfs_block *block, const struct rfs_block *beside, 
     if (!transposes(block, &a) || !transposes(beside, &b) || a.n != 2 || b.n != 2 ||
         a.run != b.run || block->file != beside->file ||
         block->content.offset != beside->content.offset ||
-        block->content.extents != beside->content.extents)
+        block->content.extents != beside->content.extents ||
+        block->content.quant != beside->content.quant)
         return false;
     const struct rfs_loop *cols = &a.loop[0];
     const struct rfs_loop *rows = &a.loop[1];
@@ -393,14 +394,16 @@ static int read_tile(struct rfs_reading *reading, const struct tile *tile, unsig
     const struct rfs_content *content = &tile->block->content;
     const uint64_t stride = scratch_stride(tile);
     const uint64_t wanted = row_bytes(tile);
+    struct rfs_quant_scales scales;
     int rc = 0;
 
+    scales.quant = NULL;
     if (is_near(tile))
-        return rfs_catalog_content_pread(reading, content, scratch,
+        return rfs_catalog_content_pread(reading, content, &scales, scratch,
                                          (size_t)((tile->rows - 1) * stride + wanted), tile->src);
     for (uint64_t r = 0; r < tile->rows && rc == 0; r++)
-        rc = rfs_catalog_content_pread(reading, content, scratch + r * stride, (size_t)wanted,
-                                       tile->src + r * tile->src_stride);
+        rc = rfs_catalog_content_pread(reading, content, &scales, scratch + r * stride,
+                                       (size_t)wanted, tile->src + r * tile->src_stride);
     return rc;
 }
 
@@ -467,7 +470,7 @@ static int fill_band(struct rfs_assembler *assembler, const struct band *band,
 /* ---- making them ----------------------------------------------------------------------------- */
 
 /* Claims the pieces of a band that nobody has or makes; returns whether there is any. */
-static bool claim(struct rfs_assembler *assembler, struct band *band)
+static bool claim(struct rfs_assembler *assembler, struct band *band, const atomic_bool *passed)
 {
     bool any = false;
 
@@ -475,8 +478,8 @@ static bool claim(struct rfs_assembler *assembler, struct band *band)
         struct rfs_cache_piece **piece = &band->pieces[i];
         if (*piece)
             continue;
-        if (rfs_assemble_claim(assembler, band->slice, band->first + i, RFS_WANT_ABSENT, piece) !=
-            RFS_GOT_CLAIM)
+        if (rfs_assemble_claim(assembler, band->slice, band->first + i, RFS_WANT_ABSENT, passed,
+                               piece) != RFS_GOT_CLAIM)
             *piece = NULL;
         any = any || *piece;
     }
@@ -516,7 +519,7 @@ int rfs_band_make(struct rfs_assembler *assembler, const struct rfs_slice *slice
         return 1;
     band.pieces[number - band.first] = piece;
     rfs_cache_keep_warm(assembler->cache, band.n);
-    claim(assembler, &band);
+    claim(assembler, &band, NULL);
     const int rc = fill_band(assembler, &band, NULL, ahead);
     publish(assembler, &band, piece, rc);
     return rc;
@@ -539,19 +542,20 @@ bool rfs_assemble_joins(const struct rfs_slice *slice)
 }
 
 bool rfs_band_ahead(struct rfs_assembler *assembler, const struct rfs_slice *slice,
-                    const struct rfs_slice *beside, uint64_t number, bool *made)
+                    const struct rfs_slice *beside, uint64_t number, const atomic_bool *passed,
+                    bool *made)
 {
     struct band band = {0};
     struct band other = {0};
 
     if (!start_band(assembler, slice, number, &band))
         return false;
-    *made = claim(assembler, &band);
+    *made = claim(assembler, &band, passed);
     if (!*made)
         return true;
     const bool joined = is_whole(&band) && rfs_band_joins(slice, beside) &&
                         start_band(assembler, beside, 0, &other) && is_whole(&other) &&
-                        claim(assembler, &other);
+                        claim(assembler, &other, NULL);
     rfs_cache_keep_warm(assembler->cache, joined ? band.n + other.n : band.n);
     const int rc = fill_band(assembler, &band, joined ? &other : NULL, true);
     publish(assembler, &band, NULL, rc);

@@ -25,6 +25,8 @@
 #define SPARE_MOST (UINT64_C(16) << 20)
 /* Pieces of so many bytes have the memory of a whole one, which is likely to be used again. */
 #define WHOLE_LEAST (RFS_CACHE_PIECE_BYTES / 4 * 3)
+/* Whole pieces beyond the budget that have addresses: as many may be on their way to the system. */
+#define LEAVING 16
 /* Spares that are compared with the wanted size. */
 #define SPARE_LOOK 64
 /* One in so many of the pieces that are not made ahead for want of room is made none the less. */
@@ -146,15 +148,15 @@ static bool reserve(struct rfs_cache *cache)
     const uint64_t most = cache->budget / RFS_CACHE_PIECE_BYTES;
     uint64_t total = rfs_min_u64(most, SIZE_MAX / RFS_CACHE_PIECE_BYTES / 2);
     do {
-        cache->range_bytes = (size_t)total * RFS_CACHE_PIECE_BYTES + RFS_HUGE_PAGE;
+        cache->range_bytes = (size_t)(total + LEAVING) * RFS_CACHE_PIECE_BYTES + RFS_HUGE_PAGE;
         cache->range = rfs_pages_alloc(cache->range_bytes);
     } while (!cache->range && (total /= 2) > 0);
-    cache->cold = calloc((size_t)total + 1, sizeof(void *));
+    cache->cold = calloc((size_t)total + LEAVING, sizeof(void *));
     if (total < most)
         cache->budget = (total + 1) * RFS_CACHE_PIECE_BYTES - 1;
     if (!cache->range)
         return cache->cold;
-    cache->n_unused = total;
+    cache->n_unused = total + LEAVING;
     cache->unused =
         (unsigned char *)cache->range + RFS_HUGE_PAGE - (uintptr_t)cache->range % RFS_HUGE_PAGE;
     return cache->cold;
@@ -531,7 +533,8 @@ static int map_memory(struct rfs_cache *cache, struct rfs_cache_piece *piece)
 }
 
 int rfs_cache_get(struct rfs_cache *cache, const struct rfs_cache_key *key, size_t size,
-                  size_t max_files, enum rfs_cache_want want, struct rfs_cache_piece **out)
+                  size_t max_files, enum rfs_cache_want want, const atomic_bool *passed,
+                  struct rfs_cache_piece **out)
 {
     struct later later = {0};
     int got = RFS_GOT_NOTHING;
@@ -543,7 +546,8 @@ int rfs_cache_get(struct rfs_cache *cache, const struct rfs_cache_key *key, size
         const bool missed = want == RFS_WANT_FOUND || want == RFS_WANT_MADE;
         cache->counters.misses += missed;
         cache->counters.regrets += missed && is_gone(cache, key);
-        if (want == RFS_WANT_MADE || (want == RFS_WANT_ABSENT && has_room_ahead(cache)))
+        if (want == RFS_WANT_MADE ||
+            (want == RFS_WANT_ABSENT && !(passed && atomic_load(passed)) && has_room_ahead(cache)))
             piece = claim(cache, key, size, max_files, &later);
         if (piece)
             piece->unread = want == RFS_WANT_ABSENT;

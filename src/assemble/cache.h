@@ -68,7 +68,8 @@ enum rfs_cache_want {
     RFS_WANT_PASSED, /* get it if it is cached or being made; do not count the request */
     RFS_WANT_FOUND,  /* get it if it is cached or being made; count the request */
     RFS_WANT_MADE,   /* get it, or claim it; count the request */
-    RFS_WANT_ABSENT, /* claim it, to be made ahead, only if it is neither cached nor being made */
+    RFS_WANT_ABSENT, /* claim it, to be made ahead, only if it is neither cached nor being made, and
+                        its reader has not passed it */
 };
 enum rfs_cache_got {
     RFS_GOT_NOTHING, /* nothing is cached, or there is no room for the piece */
@@ -76,9 +77,14 @@ enum rfs_cache_got {
     RFS_GOT_CLAIM,   /* pinned, to be filled: rfs_cache_publish must follow */
 };
 
-/* Returns an rfs_cache_got, or the -errno of the assembling that it waited for. */
+/*
+ * Returns an rfs_cache_got, or the -errno of the assembling that it waited for. *PASSED is for
+ * RFS_WANT_ABSENT, and NULL else: a reader that sets it before its own call finds the piece there,
+ * or no later call claims it for this job.
+ */
 int rfs_cache_get(struct rfs_cache *cache, const struct rfs_cache_key *key, size_t size,
-                  size_t max_files, enum rfs_cache_want want, struct rfs_cache_piece **out);
+                  size_t max_files, enum rfs_cache_want want, const atomic_bool *passed,
+                  struct rfs_cache_piece **out);
 /*
  * Publishes a claimed piece. With RC 0 it is ready and stays pinned; else it is forgotten and
  * unpinned, and waiting threads get RC, or RFS_GOT_NOTHING if RC is RFS_PUBLISH_NOTHING.

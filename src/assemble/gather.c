@@ -24,6 +24,8 @@
 /* Reading over gaps may cost longer runs a part of the bytes: a tenth or so of whole files. */
 #define EXACT_RUN (UINT64_C(2) << 10)
 #define EXACT_SHARE 8
+/* Shorter runs of codes are read with gaps, as a system call for each costs more. */
+#define SHORT_CODES 256
 /* A kernel's own cost is lost in this many runs. */
 #define MANY_RUNS 16
 /* From this length on, a system call for each run costs less than copying it twice. */
@@ -40,6 +42,7 @@ struct job {
     struct rfs_shape shape;
     const struct rfs_block *block;
     struct rfs_reading *reading;
+    struct rfs_quant_scales *scales;
     unsigned char *scratch;
     unsigned char *dst; /* address for byte dst_from of the block; NULL where ranges are noted */
     uint64_t dst_from;
@@ -102,22 +105,37 @@ static uint64_t file_offset(const struct rfs_block *block, uint64_t offset)
 }
 
 /*
- * Adds a range of the block's file to those noted; one that goes on where the last one ends becomes
- * part of it.
+ * Adds a range of a file to those noted; one that goes on where the last one ends becomes part of
+ * it.
  */
-static int note_range(const struct job *job, uint64_t from, uint64_t size)
+static int note_range(const struct job *job, uint32_t file, uint64_t from, uint64_t size)
 {
     struct rfs_gather_ranges *ranges = job->ranges;
     struct rfs_gather_range *last = ranges->n > 0 ? &ranges->data[ranges->n - 1] : NULL;
     ranges->requests++;
-    if (last && last->file == job->block->file && last->to == from) {
+    if (last && last->file == file && last->to == from) {
         last->to += size;
         return 0;
     }
     if (ranges->n >= RFS_GATHER_MOST)
         return 0;
-    const struct rfs_gather_range range = {job->block->file, from, from + size};
+    const struct rfs_gather_range range = {file, from, from + size};
     return RFS_PUSH(ranges, range) ? 0 : -ENOMEM;
+}
+
+/* Notes the codes and scales of SIZE bytes from OFFSET of the block. */
+static int note_quantized(const struct job *job, uint64_t size, uint64_t offset)
+{
+    const struct rfs_block *block = job->block;
+    const struct rfs_quant *quant = block->content.quant;
+    const uint64_t from = file_offset(block, offset);
+    struct rfs_quant_range sides[RFS_QUANT_SIDES];
+    const unsigned n = rfs_quant_sides(quant, size, block->src + offset, sides);
+    int rc = note_range(job, block->file, from, file_offset(block, offset + size - 1) + 1 - from);
+
+    for (unsigned i = 0; rc == 0 && i < n; i++)
+        rc = note_range(job, sides[i].file, sides[i].from, sides[i].to - sides[i].from);
+    return rc;
 }
 
 /* Notes SIZE bytes from OFFSET of the block, which may lie in several extents. */
@@ -125,14 +143,16 @@ static int note_content(const struct job *job, uint64_t size, uint64_t offset)
 {
     const struct rfs_block *block = job->block;
     const struct rfs_content *content = &block->content;
+    if (content->quant)
+        return note_quantized(job, size, offset);
     if (content->n == 0)
-        return note_range(job, file_offset(block, offset), size);
+        return note_range(job, block->file, file_offset(block, offset), size);
     uint64_t at = block->src + offset;
     for (uint32_t i = 0; i < content->n && size > 0; i++) {
         const struct rfs_extent *extent = &content->extents[i];
         if (at < extent->bytes) {
             const uint64_t take = rfs_min_u64(size, extent->bytes - at);
-            const int rc = note_range(job, extent->offset + at, take);
+            const int rc = note_range(job, block->file, extent->offset + at, take);
             if (rc < 0)
                 return rc;
             size -= take;
@@ -148,7 +168,7 @@ static int note_content(const struct job *job, uint64_t size, uint64_t offset)
 static int read_content(const struct job *job, void *buf, uint64_t size, uint64_t offset)
 {
     const struct rfs_block *block = job->block;
-    return rfs_catalog_content_pread(job->reading, &block->content, buf, (size_t)size,
+    return rfs_catalog_content_pread(job->reading, &block->content, job->scales, buf, (size_t)size,
                                      block->src + offset);
 }
 
@@ -163,7 +183,8 @@ static int read_window(const struct job *job, uint64_t size, uint64_t offset,
     if (job->ranges)
         return note_content(job, size, offset);
     const uint64_t from = file_offset(job->block, offset);
-    if (job->reading->n_held > 0 && file_offset(job->block, offset + size - 1) == from + size - 1)
+    if (job->reading->n_held > 0 && !job->block->content.quant &&
+        file_offset(job->block, offset + size - 1) == from + size - 1)
         *window = rfs_reading_find(job->reading, (size_t)size, from);
     if (*window)
         return 0;
@@ -431,12 +452,18 @@ static int read_windows(const struct job *job, uint64_t group)
 
 /*
  * Says whether steps of a loop are read with the gaps between them: if these are short, and
- * reading the steps one by one would take many calls, or few more bytes are read.
+ * reading the steps one by one would take many calls, or few more bytes are read. Gaps between
+ * codes cost more, because they are expanded, too.
  */
-static bool is_near(const struct rfs_shape *shape, uint32_t i)
+static bool is_near(const struct rfs_block *block, const struct rfs_shape *shape, uint32_t i)
 {
     const uint64_t span = shape->src_span[i];
     const uint64_t gap = shape->loop[i].src_stride - span;
+
+    if (block->content.quant)
+        return gap <= span / EXACT_SHARE ||
+               (rfs_quant_code_bytes(block->content.quant, span) < SHORT_CODES &&
+                rfs_quant_code_bytes(block->content.quant, gap) < EXACT_RUN);
 
     return gap < LONG_GAP && (span < EXACT_RUN || gap <= span / EXACT_SHARE);
 }
@@ -465,7 +492,7 @@ static int run_job(const struct job *job)
     if (job->block->strided)
         return read_strided(job);
     uint32_t i = shape->n;
-    while (i > 0 && is_near(shape, i - 1))
+    while (i > 0 && is_near(job->block, shape, i - 1))
         group *= shape->loop[--i].count;
     return group == 1 || shape->run >= LONG_RUN ? read_runs(job) : read_windows(job, group);
 }
@@ -496,12 +523,14 @@ int rfs_gather(struct rfs_files *files, const struct rfs_slice *slice, uint64_t 
                unsigned char *scratch, unsigned char *dst, enum rfs_gather_proof proof,
                const struct rfs_gather_held *held)
 {
+    struct rfs_quant_scales scales;
     struct rfs_reading reading;
     bool open = false;
     int rc = 0;
+    scales.quant = NULL;
     for (size_t i = 0; i < slice->n && slice->blocks[i].dst < end && rc == 0; i++) {
         const struct rfs_block *block = &slice->blocks[i];
-        struct job job = {.scratch = scratch, .dst = dst, .reading = &reading};
+        struct job job = {.scratch = scratch, .dst = dst, .reading = &reading, .scales = &scales};
         if (!job_init(&job, block, begin, end))
             continue;
         job.dst_from = begin - block->dst;

@@ -22,6 +22,9 @@ struct rfs_ahead_job {
     struct rfs_shared_slice *slice; /* a share of it */
     uint64_t number;
     bool passing;
+    /* Once it is begun: */
+    atomic_bool passed;         /* its reader has reached the piece: it is no longer claimed */
+    struct rfs_ahead_job *next; /* in the list of those that are begun */
 };
 
 struct rfs_assembler {
@@ -36,8 +39,9 @@ struct rfs_assembler {
     struct rfs_scratch *scratch; /* free ones */
     struct rfs_ahead_job queue[RFS_AHEAD_QUEUE]; /* the oldest first */
     unsigned n_queued;
-    unsigned n_runners; /* pool jobs that empty the queue */
-    uint64_t ahead;     /* pieces made ahead */
+    struct rfs_ahead_job *begun; /* jobs that the runners are at; theirs */
+    unsigned n_runners;          /* pool jobs that empty the queue */
+    uint64_t ahead;              /* pieces made ahead */
 };
 
 /* Takes a scratch, to be given back; returns NULL when out of memory. */
@@ -54,4 +58,5 @@ static inline uint64_t rfs_assemble_pieces(uint64_t at)
  * source files that it is made from.
  */
 int rfs_assemble_claim(struct rfs_assembler *assembler, const struct rfs_slice *slice,
-                       uint64_t number, enum rfs_cache_want want, struct rfs_cache_piece **out);
+                       uint64_t number, enum rfs_cache_want want, const atomic_bool *passed,
+                       struct rfs_cache_piece **out);

@@ -41,7 +41,9 @@ static int compile(struct rfs_by_rules *by_rules, struct rfs_error *err)
                                           .tensors = tensors,
                                           .n = params->n,
                                           .lost = vanished.names.data,
-                                          .n_lost = vanished.names.n};
+                                          .n_lost = vanished.names.n,
+                                          .report = by_rules->config.report,
+                                          .ctx = by_rules->config.ctx};
     for (size_t i = 0; i < params->n; i++)
         tensors[i] = (struct rfs_rules_tensor){rfs_catalog_name(catalog, params->targets[i].name),
                                                rfs_catalog_type(catalog, params->targets[i].type)};
@@ -244,7 +246,11 @@ enum rfs_dtype rfs_by_rules_dtype(const struct rfs_by_rules *by_rules, uint32_t 
 {
     const struct rfs_rules_made *made = rfs_by_rules_made(by_rules, name);
 
-    return made ? made->shown : from;
+    if (!made || made->shown != made->type.dtype || made->n == 0)
+        return made ? made->shown : from;
+    const uint32_t source = by_rules->map->links.data[made->links].source;
+    return rfs_catalog_plain_dtype(by_rules->config.catalog,
+                                   by_rules->plan->params->targets[source].name, made->shown);
 }
 
 int rfs_by_rules_compare(const struct rfs_by_rules *by_rules, uint32_t name)

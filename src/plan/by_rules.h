@@ -31,6 +31,8 @@ struct rfs_by_rules_config {
      * so it is called for each of them, and has to remember.
      */
     int (*compare)(void *ctx);
+    /* Takes the errors before the last: struct rfs_rules_input. May be NULL. */
+    void (*report)(void *ctx, const struct rfs_error *err);
     void *ctx;
 };
 
@@ -50,7 +52,7 @@ struct rfs_planner *rfs_by_rules_whole(const struct rfs_by_rules *by_rules);
 const struct rfs_target *rfs_by_rules_target(const struct rfs_by_rules *by_rules, uint32_t source);
 /* Returns the made tensor of a name, id in the catalogue's names, or NULL. */
 const struct rfs_rules_made *rfs_by_rules_made(const struct rfs_by_rules *by_rules, uint32_t name);
-/* Returns the dtype that a cast gives the made tensor of a name; FROM without one. */
+/* Returns the dtype that the made tensor of a name is shown with; FROM if there is none. */
 enum rfs_dtype rfs_by_rules_dtype(const struct rfs_by_rules *by_rules, uint32_t name,
                                   enum rfs_dtype from);
 

@@ -27,4 +27,5 @@ librfs_la_SOURCES += \
 	src/plan/strategies.c \
 	src/plan/trace.c \
 	src/plan/trace.h \
+	src/plan/unmet.c \
 	src/plan/unproved.c

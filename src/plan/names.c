@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How outputs are named and typed. The file of names= leads from names in the source to those
+ * How outputs are named, chosen and typed. The file of names= leads from names in the source to those
  * shown:
  *
  *     {"model.embed.weight": "embedding_table", "old.scale": null, …}        null: left out
@@ -10,6 +10,14 @@
  * When a key is given twice, Python would take the last; here it is refused, and so are two
  * parameters that are shown by one name.
  *
+ * A key with a * is for all names that it is like, and only the * is special in it:
+ *
+ *     {"model.*": "*", "*.gamma": "*.weight", "optimizer.*": null}
+ *
+ * The value has as many stars, filled in order with what those of the key stand for: each but the
+ * last for as little as possible. A key without a * counts before all with one, and of those the
+ * first that the name is like.
+ *
  * The rules of dtype=:
  *
  *     RULES    RULE [ ; RULE ] …           spaces around a rule and around its = are dropped
@@ -18,6 +26,9 @@
  *
  * PATTERN is as base/glob.h says, and may hold a = itself: the last one counts. The first pattern
  * that a name is like counts.
+ *
+ * The patterns of only= and drop= stand so, too: PATTERN [ ; PATTERN ] … A name is shown if it is
+ * like one of only= and like none of drop=.
  */
 #include "plan/names.h"
 
@@ -28,10 +39,36 @@
 #include "base/store.h"
 #include "base/text.h"
 #include "base/vec.h"
+#include "rules/known.h"
 
 #include <stdatomic.h>
 #include <strings.h>
 #include <xxhash.h>
+
+/* ---- lists with a ; between ------------------------------------------------------------------ */
+
+/* Removes the spaces around a text. */
+static char *trim(char *text)
+{
+    size_t n;
+
+    while (*text == ' ')
+        text++;
+    for (n = strlen(text); n > 0 && text[n - 1] == ' '; n--)
+        text[n - 1] = '\0';
+    return text;
+}
+
+/* Takes the next part off a list, which is NULL after the last. */
+static char *take_part(char **list)
+{
+    char *part = *list;
+
+    *list = strchr(part, ';');
+    if (*list)
+        *(*list)++ = '\0';
+    return trim(part);
+}
 
 /* ---- dtype= ---------------------------------------------------------------------------------- */
 
@@ -60,18 +97,6 @@ static void free_rules(struct dtype_rules *rules)
 }
 
 RFS_CLEANUP_OF(rules_cleanup, struct dtype_rules *, free_rules)
-
-/* Removes the spaces around a text. */
-static char *trim(char *text)
-{
-    size_t n;
-
-    while (*text == ' ')
-        text++;
-    for (n = strlen(text); n > 0 && text[n - 1] == ' '; n--)
-        text[n - 1] = '\0';
-    return text;
-}
 
 static bool parse_target(const char *text, enum rfs_dtype *to)
 {
@@ -123,11 +148,7 @@ static int parse_rules(const char *text, struct dtype_rules **out, struct rfs_er
     if (!rules || !(rules->text = strdup(text)))
         return rfs_fail_memory(err);
     for (char *rest = rules->text; rest;) {
-        char *rule = rest;
-        rest = strchr(rule, ';');
-        if (rest)
-            *rest++ = '\0';
-        const int rc = add_rule(rules, trim(rule), err);
+        const int rc = add_rule(rules, take_part(&rest), err);
         if (rc)
             return rc;
     }
@@ -149,6 +170,69 @@ static enum rfs_dtype find_dtype(const struct dtype_rules *rules, const char *na
     return to == KEEP ? from : to;
 }
 
+/* ---- only= and drop= ------------------------------------------------------------------------- */
+
+#define PATTERNS_MOST 1024 /* each name is compared with all */
+
+/* The patterns of only= or drop=. */
+struct choice {
+    char *text; /* owned; cut into patterns; NULL: the option is not given */
+    RFS_VEC(const char *) patterns;
+    _Atomic unsigned char *used; /* [patterns] a name that was looked up is like it; owned */
+};
+
+static void free_choice(struct choice *choice)
+{
+    free(choice->patterns.data);
+    free(choice->used);
+    free(choice->text);
+}
+
+static int parse_choice(const char *option, const char *text, struct choice *out,
+                        struct rfs_error *err)
+{
+    if (!text)
+        return 0;
+    out->text = strdup(text);
+    if (!out->text)
+        return rfs_fail_memory(err);
+    for (char *rest = out->text; rest;) {
+        const char *pattern = take_part(&rest);
+        if (!*pattern)
+            return rfs_fail_usage(err, "patterns with one ; between, such as 'model.*;lm_head.*'",
+                                  "option %s: a pattern is empty", option);
+        if (out->patterns.n == PATTERNS_MOST)
+            return rfs_fail_usage(err, "a shorter pattern with a *",
+                                  "option %s has more than %d patterns", option, PATTERNS_MOST);
+        if (!RFS_PUSH(&out->patterns, pattern))
+            return rfs_fail_memory(err);
+    }
+    out->used = calloc(out->patterns.n, sizeof *out->used);
+    return out->used ? 0 : rfs_fail_memory(err);
+}
+
+/* Returns whether a name is like a pattern, and marks each pattern that it is like. */
+static bool is_chosen(const struct choice *choice, const char *name)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < choice->patterns.n; i++)
+        if (rfs_glob_match(choice->patterns.data[i], name)) {
+            atomic_store_explicit(&choice->used[i], 1, memory_order_relaxed);
+            any = true;
+        }
+    return any;
+}
+
+/* Finds the first pattern from FROM on that no name was like; the number of patterns: none. */
+static size_t find_unused(const struct choice *choice, size_t from)
+{
+    while (from < choice->patterns.n &&
+           atomic_load_explicit(&choice->used[from], memory_order_relaxed))
+        from++;
+    return from;
+}
+
 /* ---- names= ---------------------------------------------------------------------------------- */
 
 #define NAMES_FILE_BYTES ((size_t)64 << 20) /* a hundred thousand names and more */
@@ -157,19 +241,35 @@ static enum rfs_dtype find_dtype(const struct dtype_rules *rules, const char *na
     "a JSON object such as {\"name in the source\": \"name shown\", \"name left out\": null}"
 #define NAMES_TOLD 5
 
+#define STARS_MOST 16
+#define NO_MEMORY "is out of memory" /* a name that was not made */
+
+/* A key with stars. */
+struct name_pattern {
+    uint32_t key;      /* id in from */
+    const char *value; /* in made; NULL: names like it are left out */
+};
+
 /* The map of names=. */
 struct name_map {
     char *path;               /* owned */
-    struct rfs_intern *from;  /* names in the source */
-    struct rfs_intern *to;    /* names shown */
+    struct rfs_intern *from;  /* keys */
+    struct rfs_intern *to;    /* names shown by keys without a star */
     RFS_VEC(uint32_t) shown;  /* by id in from: id in to, or RFS_NO_ID for one that is left out */
     RFS_VEC(uint32_t) source; /* by id in to: id in from */
-    _Atomic unsigned char *used; /* by id in from: a parameter has that name */
+    RFS_VEC(struct name_pattern) patterns; /* keys with a star, which are left out in shown */
+    struct rfs_intern *made;               /* names that patterns made, and the values of these */
+    _Atomic unsigned char *used;           /* by id in from: a parameter has that name */
+    atomic_bool met;                       /* one of them is */
+    _Atomic(const char *) wrong;    /* what is wrong with a name that was made; NULL: nothing */
+    _Atomic(const char *) wrong_of; /* in from or made: the name in the source */
 };
 
 struct rfs_names {
     struct name_map *map;      /* NULL: parameters keep their names */
+    struct choice only, drop;  /* those that are shown */
     struct dtype_rules *rules; /* NULL: dtypes as they are */
+    struct rfs_known *states;  /* names that are not shown; or NULL */
 };
 
 static void free_map(struct name_map *map)
@@ -178,6 +278,8 @@ static void free_map(struct name_map *map)
         return;
     rfs_intern_free(map->from);
     rfs_intern_free(map->to);
+    rfs_intern_free(map->made);
+    free(map->patterns.data);
     free(map->shown.data);
     free(map->source.data);
     free(map->used);
@@ -190,7 +292,10 @@ void rfs_names_free(struct rfs_names *names)
     if (!names)
         return;
     free_map(names->map);
+    free_choice(&names->only);
+    free_choice(&names->drop);
     free_rules(names->rules);
+    rfs_known_free(names->states);
     free(names);
 }
 
@@ -204,15 +309,21 @@ static bool has_control(const char *name)
     return false;
 }
 
+/* Returns what is wrong with a name, or NULL. */
+static const char *wrong_with(const char *name)
+{
+    return !*name                          ? "is empty"
+           : strlen(name) > NAME_BYTES     ? "has more than 64 KiB"
+           : has_control(name)             ? "has a control character"
+           : !strcmp(name, "__metadata__") ? "is __metadata__, which safetensors keeps for itself"
+                                           : NULL;
+}
+
 static int check_name(const struct name_map *map, const char *key, const char *name,
                       struct rfs_error *err)
 {
-    const char *wrong = !*name                          ? "is empty"
-                        : strlen(name) > NAME_BYTES     ? "has more than 64 KiB"
-                        : has_control(name)             ? "has a control character"
-                        : !strcmp(name, "__metadata__") ? "is __metadata__, which safetensors "
-                                                          "keeps for itself"
-                                                        : NULL;
+    const char *wrong = wrong_with(name);
+
     return wrong ? rfs_fail(err, -EINVAL, RFS_OF(map->path, key), REMEDY, "the name %s", wrong) : 0;
 }
 
@@ -238,13 +349,48 @@ static int fail_json(const struct name_map *map, const struct rfs_json_read *jso
                                       "the names cannot be read: %s", json->wrong);
 }
 
-/* Reads the value of KEY, the name that it is shown by. */
-static int read_shown(struct name_map *map, struct rfs_json_read *json, const char *key,
-                      uint32_t *to, struct rfs_error *err)
+static size_t count_stars(const char *text)
 {
+    size_t n = 0;
+
+    for (; *text; text++)
+        n += *text == '*';
+    return n;
+}
+
+/* Adds a key with stars, and its VALUE, which is NULL for names that are left out. */
+static int add_pattern(struct name_map *map, uint32_t key, const char *value, struct rfs_error *err)
+{
+    const char *text = rfs_intern_text(map->from, key);
+    const size_t stars = count_stars(text);
+    struct name_pattern pattern = {.key = key};
+
+    if (value && count_stars(value) != stars)
+        return rfs_fail(err, -EINVAL, RFS_OF(map->path, text), "{\"model.*\": \"*\"}",
+                        "its value has not as many * as the name");
+    if (stars > STARS_MOST)
+        return rfs_fail(err, -EINVAL, RFS_OF(map->path, text), NULL, "the name has more than %d *",
+                        STARS_MOST);
+    if (map->patterns.n == PATTERNS_MOST)
+        return rfs_fail(err, -EINVAL, RFS_OF(map->path, text), "shorter names with a *",
+                        "more than %d names have a *", PATTERNS_MOST);
+    const uint32_t id = value ? rfs_intern_add(map->made, value, strlen(value)) : RFS_NO_ID;
+    if (value && id != RFS_NO_ID)
+        pattern.value = rfs_intern_text(map->made, id);
+    return (!value || pattern.value) && RFS_PUSH(&map->patterns, pattern) ? 0
+                                                                          : rfs_fail_memory(err);
+}
+
+/* Reads the value of a key, the name that it is shown by. */
+static int read_shown(struct name_map *map, struct rfs_json_read *json, uint32_t from, uint32_t *to,
+                      struct rfs_error *err)
+{
+    const char *key = rfs_intern_text(map->from, from);
+    const bool pattern = strchr(key, '*');
+
     *to = RFS_NO_ID;
     if (rfs_json_read_null(json))
-        return 0;
+        return pattern ? add_pattern(map, from, NULL, err) : 0;
     if (!rfs_json_read_peek(json, '"'))
         return rfs_fail(err, -EINVAL, RFS_OF(map->path, key), REMEDY,
                         "its value is neither a text nor null");
@@ -252,8 +398,10 @@ static int read_shown(struct name_map *map, struct rfs_json_read *json, const ch
         return fail_json(map, json, err);
     const int rc = check_name(map, key, json->text, err);
     return rc ? rc
-              : add_once(map, map->to, key, json->text,
-                         "another parameter is shown by the same name", to, err);
+           : pattern || count_stars(json->text) > 0
+               ? add_pattern(map, from, json->text, err)
+               : add_once(map, map->to, key, json->text,
+                          "another parameter is shown by the same name", to, err);
 }
 
 static int read_pairs(struct name_map *map, struct rfs_json_read *json, struct rfs_error *err)
@@ -265,7 +413,7 @@ static int read_pairs(struct name_map *map, struct rfs_json_read *json, struct r
         int rc = check_name(map, json->text, json->text, err)
                 ?: add_once(map, map->from, json->text, json->text, "it comes twice", &from,
                             err)
-                ?: read_shown(map, json, rfs_intern_text(map->from, from), &to, err);
+                ?: read_shown(map, json, from, &to, err);
         if (!rc &&
             (!RFS_PUSH(&map->shown, to) || (to != RFS_NO_ID && !RFS_PUSH(&map->source, from))))
             rc = rfs_fail_memory(err);
@@ -288,6 +436,7 @@ static int read_map(struct name_map *map, struct rfs_error *err)
     rfs_json_read_free(&json);
     if (rc)
         return rc;
+    map->met = map->shown.n == 0;
     map->used = calloc(map->shown.n + 1, sizeof *map->used);
     return map->used ? 0 : rfs_fail_memory(err);
 }
@@ -297,7 +446,7 @@ static int open_map(const char *path, struct name_map **out, struct rfs_error *e
     struct name_map *map = *out = calloc(1, sizeof *map);
 
     if (!map || !(map->path = strdup(path)) || !(map->from = rfs_intern_new()) ||
-        !(map->to = rfs_intern_new()))
+        !(map->to = rfs_intern_new()) || !(map->made = rfs_intern_new()))
         return rfs_fail_memory(err);
     return read_map(map, err);
 }
@@ -306,22 +455,27 @@ int rfs_names_open(const struct rfs_names_config *config, struct rfs_names **out
                    struct rfs_error *err)
 {
     *out = NULL;
-    if (!config->names && !config->dtype)
+    if (!config->names && !config->only && !config->drop && !config->dtype && !config->weights)
         return 0;
     RFS_CLEANUP(names_cleanup) struct rfs_names *names = calloc(1, sizeof *names);
     int rc = names ? 0 : rfs_fail_memory(err);
     if (!rc && config->names)
         rc = open_map(config->names, &names->map, err);
+    if (!rc)
+        rc = parse_choice("only", config->only, &names->only, err)
+                 ?: parse_choice("drop", config->drop, &names->drop, err);
     if (!rc && config->dtype)
         rc = parse_rules(config->dtype, &names->rules, err);
+    if (!rc && config->weights)
+        rc = rfs_known_states(&names->states, err);
     if (!rc)
         *out = RFS_STEAL(names);
     return rc;
 }
 
-bool rfs_names_has_map(const struct rfs_names *names)
+bool rfs_names_leave_out(const struct rfs_names *names)
 {
-    return names && names->map;
+    return names && (names->map || names->only.text || names->drop.text);
 }
 
 int rfs_names_digest(const struct rfs_names *names, uint64_t digest[2])
@@ -344,6 +498,12 @@ int rfs_names_digest(const struct rfs_names *names, uint64_t digest[2])
         XXH3_128bits_update(state, from, strlen(from));
         XXH3_128bits_update(state, to, strlen(to));
     }
+    for (size_t i = 0; i < map->patterns.n; i++) {
+        const char *value = map->patterns.data[i].value;
+        const uint64_t length = value ? strlen(value) : UINT64_MAX;
+        XXH3_128bits_update(state, &length, sizeof length);
+        XXH3_128bits_update(state, value, value ? strlen(value) : 0);
+    }
     const XXH128_hash_t hash = XXH3_128bits_digest(state);
     XXH3_freeState(state);
     digest[0] = hash.low64;
@@ -351,24 +511,178 @@ int rfs_names_digest(const struct rfs_names *names, uint64_t digest[2])
     return 0;
 }
 
-const char *rfs_names_shown(const struct rfs_names *names, const char *name)
+/* ---- names that patterns make ---------------------------------------------------------------- */
+
+/* Part of a name that a star stands for. */
+struct part {
+    const char *at;
+    size_t n;
+};
+
+/*
+ * Compares a name with a pattern. If they are alike, gets what the stars stand for: each but the
+ * last as little as possible.
+ */
+static bool take_parts(const char *pattern, const char *name, struct part parts[STARS_MOST])
 {
-    const struct name_map *map = names ? names->map : NULL;
-    const uint32_t id = map ? rfs_intern_find(map->from, name, strlen(name)) : RFS_NO_ID;
+    size_t n = strcspn(pattern, "*");
+    const char *end = name + strlen(name);
+
+    if (strncmp(name, pattern, n) != 0)
+        return false;
+    name += n;
+    for (size_t i = 0; *(pattern += n); i++) {
+        n = strcspn(++pattern, "*");
+        const size_t left = (size_t)(end - name);
+        const char *at = n > left                           ? NULL
+                         : pattern[n]                       ? memmem(name, left, pattern, n)
+                         : memcmp(end - n, pattern, n) == 0 ? end - n
+                                                            : NULL;
+        if (!at)
+            return false;
+        parts[i] = (struct part){name, (size_t)(at - name)};
+        name = at + n;
+    }
+    return name == end;
+}
+
+/* Fills the stars of a text; malloc'ed, or NULL when out of memory. */
+static char *fill(const char *text, const struct part *parts)
+{
+    char *out;
+    size_t size;
+    FILE *stream = open_memstream(&out, &size);
+
+    for (; stream && *text; text++)
+        if (*text == '*') {
+            fwrite(parts->at, 1, parts->n, stream);
+            parts++;
+        } else {
+            fputc(*text, stream);
+        }
+    if (!stream)
+        return NULL;
+    const bool bad = ferror(stream) != 0;
+    if (fclose(stream) == 0 && !bad)
+        return out;
+    free(out);
+    return NULL;
+}
+
+/* Fills the stars of a text, as a name that the map owns. NULL when out of memory. */
+static const char *make_name(struct name_map *map, const char *text, const struct part *parts)
+{
+    RFS_FREE char *name = fill(text, parts);
+    const uint32_t id = name ? rfs_intern_add(map->made, name, strlen(name)) : RFS_NO_ID;
+
+    return id == RFS_NO_ID ? NULL : rfs_intern_text(map->made, id);
+}
+
+/* Finds the first pattern that a name is like, and what its stars stand for. NULL: there is none. */
+static const struct name_pattern *find_pattern(const struct name_map *map, const char *name,
+                                               struct part parts[STARS_MOST])
+{
+    for (size_t i = 0; i < map->patterns.n; i++)
+        if (take_parts(rfs_intern_text(map->from, map->patterns.data[i].key), name, parts))
+            return &map->patterns.data[i];
+    return NULL;
+}
+
+/* Marks a key that a parameter has. */
+static void mark(struct name_map *map, uint32_t key)
+{
+    atomic_store_explicit(&map->used[key], 1, memory_order_relaxed);
+    atomic_store_explicit(&map->met, true, memory_order_relaxed);
+}
+
+/*
+ * Returns the name that the patterns give. One that can't be made stays, and is remembered for
+ * rfs_names_check.
+ */
+static const char *rename_by_patterns(struct name_map *map, const char *name)
+{
+    struct part parts[STARS_MOST];
+    const struct name_pattern *pattern = find_pattern(map, name, parts);
+
+    if (!pattern)
+        return name;
+    mark(map, pattern->key);
+    if (!pattern->value)
+        return NULL;
+    const char *made = make_name(map, pattern->value, parts);
+    const char *wrong = made ? wrong_with(made) : NO_MEMORY;
+    if (!wrong)
+        return strcmp(made, name) == 0 ? name : made;
+    atomic_store(&map->wrong_of, rfs_intern_text(map->from, pattern->key));
+    atomic_store(&map->wrong, wrong);
+    return name;
+}
+
+bool rfs_names_is_state(const struct rfs_names *names, const char *name)
+{
+    return names && rfs_known_has(names->states, name);
+}
+
+const char *rfs_names_renamed(const struct rfs_names *names, const char *name)
+{
+    struct name_map *map = names ? names->map : NULL;
+    const uint32_t id =
+        map && !strchr(name, '*') ? rfs_intern_find(map->from, name, strlen(name)) : RFS_NO_ID;
 
     if (id == RFS_NO_ID)
-        return name;
-    atomic_store_explicit(&map->used[id], 1, memory_order_relaxed);
+        return map && map->patterns.n > 0 ? rename_by_patterns(map, name) : name;
+    mark(map, id);
     const uint32_t shown = map->shown.data[id];
     return shown == RFS_NO_ID ? NULL : rfs_intern_text(map->to, shown);
 }
 
+int rfs_names_check(const struct rfs_names *names, struct rfs_error *err)
+{
+    struct name_map *map = names ? names->map : NULL;
+    const char *wrong = map ? atomic_load(&map->wrong) : NULL;
+
+    if (!wrong)
+        return 0;
+    return strcmp(wrong, NO_MEMORY) == 0
+               ? rfs_fail_memory(err)
+               : rfs_fail(err, -EINVAL, RFS_OF(map->path, atomic_load(&map->wrong_of)), REMEDY,
+                          "a name that it makes %s", wrong);
+}
+
+bool rfs_names_has(const struct rfs_names *names, const char *renamed)
+{
+    if (!names || !renamed)
+        return renamed;
+    const bool dropped = is_chosen(&names->drop, renamed);
+    return (!names->only.text || is_chosen(&names->only, renamed)) && !dropped &&
+           !rfs_names_is_state(names, renamed);
+}
+
+const char *rfs_names_shown(const struct rfs_names *names, const char *name)
+{
+    const char *renamed = rfs_names_renamed(names, name);
+
+    return rfs_names_has(names, renamed) ? renamed : NULL;
+}
+
 const char *rfs_names_source(const struct rfs_names *names, const char *name)
 {
-    const struct name_map *map = names ? names->map : NULL;
+    struct name_map *map = names ? names->map : NULL;
     const uint32_t id = map ? rfs_intern_find(map->to, name, strlen(name)) : RFS_NO_ID;
+    struct part parts[STARS_MOST];
 
-    return id == RFS_NO_ID ? name : rfs_intern_text(map->from, map->source.data[id]);
+    if (id != RFS_NO_ID)
+        return rfs_intern_text(map->from, map->source.data[id]);
+    for (size_t i = 0; map && i < map->patterns.n; i++) {
+        const struct name_pattern *pattern = &map->patterns.data[i];
+        if (!pattern->value || !take_parts(pattern->value, name, parts))
+            continue;
+        const char *source = make_name(map, rfs_intern_text(map->from, pattern->key), parts);
+        const char *back = source ? rfs_names_renamed(names, source) : NULL;
+        if (back && strcmp(back, name) == 0)
+            return source;
+    }
+    return name;
 }
 
 enum rfs_dtype rfs_names_dtype(const struct rfs_names *names, const char *name, enum rfs_dtype from)
@@ -377,21 +691,64 @@ enum rfs_dtype rfs_names_dtype(const struct rfs_names *names, const char *name, 
                                                              : from;
 }
 
-bool rfs_names_unused(const struct rfs_names *names, char *out, size_t cap)
+/* Lists the keys that no parameter has. */
+static struct rfs_text_names list_unused(const struct name_map *map)
 {
-    const struct name_map *map = names ? names->map : NULL;
     struct rfs_text_names unused = {.n = 0};
 
     for (uint32_t id = 0; map && id < map->shown.n; id++)
         if (!atomic_load_explicit(&map->used[id], memory_order_relaxed))
             rfs_text_add_name(&unused, NAMES_TOLD, rfs_intern_text(map->from, id));
-    if (unused.n > 0 && unused.n == map->shown.n)
-        snprintf(out, cap,
-                 "%s: none of its names is a parameter of the source; they go from the source's "
-                 "names to those shown: %s",
-                 map->path, unused.text);
-    else if (unused.n > 0)
-        snprintf(out, cap, "%s: %zu of its names are not parameters of the source: %s", map->path,
-                 unused.n, unused.text);
+    return unused;
+}
+
+bool rfs_names_unused(const struct rfs_names *names, char *out, size_t cap)
+{
+    const struct rfs_text_names unused = list_unused(names ? names->map : NULL);
+
+    if (unused.n > 0)
+        snprintf(out, cap, "%s: %zu of its names are not parameters of the source: %s",
+                 names->map->path, unused.n, unused.text);
+    return unused.n > 0;
+}
+
+int rfs_names_fail_unmet(const struct rfs_names *names, struct rfs_error *err)
+{
+    const struct rfs_text_names unused = list_unused(names->map);
+
+    return rfs_fail(err, -EINVAL, RFS_IN(names->map->path),
+                    "a map from the source's names to those shown",
+                    "none of its names is a parameter of the source: %s", unused.text);
+}
+
+const char *rfs_names_unmet(const struct rfs_names *names, const char **option)
+{
+    *option = "names";
+    if (!names)
+        return NULL;
+    if (names->map && !atomic_load_explicit(&names->map->met, memory_order_relaxed))
+        return names->map->path;
+    const struct choice *only = &names->only;
+    const struct choice *drop = &names->drop;
+    const size_t i = find_unused(only, 0);
+
+    *option = i < only->patterns.n ? "only" : "drop";
+    if (i < only->patterns.n)
+        return only->patterns.data[i];
+    for (size_t k = 0; k < drop->patterns.n; k++)
+        if (find_unused(drop, k) != k)
+            return NULL;
+    return drop->patterns.n > 0 ? drop->patterns.data[0] : NULL;
+}
+
+bool rfs_names_undropped(const struct rfs_names *names, char *out, size_t cap)
+{
+    const struct choice *drop = names ? &names->drop : NULL;
+    struct rfs_text_names unused = {.n = 0};
+
+    for (size_t i = 0; drop && (i = find_unused(drop, i)) < drop->patterns.n; i++)
+        rfs_text_add_name(&unused, NAMES_TOLD, drop->patterns.data[i]);
+    if (unused.n > 0)
+        snprintf(out, cap, "option drop: no name is like %s", unused.text);
     return unused.n > 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The names and element types of output parameters, read from the user's map and rules. Immutable
- * but for marks of the names that were looked up; thread-safe.
+ * The names and element types of output parameters, and which of them are shown: read from the
+ * user's map, patterns and rules. Only the marks of what was looked up change; thread-safe.
  */
 #pragma once
 
@@ -12,36 +12,54 @@ struct rfs_names;
 
 struct rfs_names_config {
     const char *names; /* path of a JSON object, or NULL; names.c draws it */
+    const char *only;  /* "model.*;lm_head.*", patterns of the names that are shown; or NULL */
+    const char *drop;  /* patterns of those that are not; or NULL */
     const char *dtype; /* "bfloat16", or rules, or NULL; names.c has their grammar */
+    bool weights;      /* values that a training saves beside the weights are not shown */
 };
 
 /*
- * Reads the map and the rules. 0 with *out owned by the caller, NULL when the config is empty; or
+ * Reads the map, the patterns and the rules. 0 with *out owned by the caller, NULL when the config is empty; or
  * -errno with *err filled.
  */
 int rfs_names_open(const struct rfs_names_config *config, struct rfs_names **out,
                    struct rfs_error *err);
 void rfs_names_free(struct rfs_names *names);
 
-/* Says whether there is a map. */
-bool rfs_names_has_map(const struct rfs_names *names);
+/* Says whether parameters may be left out: there is a map, or patterns are given. */
+bool rfs_names_leave_out(const struct rfs_names *names);
 /*
- * Gives the XXH3-128 of the map's contents, zeros without a map. It does not cover the dtype rules,
- * whose text is known. 0, or -1 when out of memory.
+ * Gives the XXH3-128 of the map's contents, zeros without a map. It does not cover the patterns and
+ * the dtype rules, whose texts are known. 0, or -1 when out of memory.
  */
 int rfs_names_digest(const struct rfs_names *names, uint64_t digest[2]);
 
 /*
- * Returns the name that NAME is shown by (NAME itself, this very pointer, when it has no other), or
- * NULL when it is left out. A map never gives two parameters the same name, but may give one the
- * name of a parameter outside the map: the caller that makes a file must check for that. The map
- * may be NULL here and below. O(1).
+ * Returns the name that the map gives to NAME (NAME itself, this very pointer, when it has no
+ * other), or NULL when the map leaves it out. Two parameters may get one name by a key with a star,
+ * or that of a parameter outside the map: the caller that makes a file must check for that. NAMES
+ * may be NULL here and below. O(1), but O(keys with a star) for a name that is no key.
  */
+const char *rfs_names_renamed(const struct rfs_names *names, const char *name);
+/*
+ * Refuses the names that the map made so far if one of them cannot be shown. 0, or -EINVAL or
+ * -ENOMEM with *err filled.
+ */
+int rfs_names_check(const struct rfs_names *names, struct rfs_error *err);
+/*
+ * Says whether the patterns show a parameter, by the name that the map gives it; NULL is not shown.
+ * O(patterns).
+ */
+bool rfs_names_has(const struct rfs_names *names, const char *renamed);
+/* Returns the name that NAME is shown by, as rfs_names_renamed does; NULL when it is left out. */
 const char *rfs_names_shown(const struct rfs_names *names, const char *name);
+
+/* Says whether NAME is left out because it is none of a weight. O(patterns of the shipped rules). */
+bool rfs_names_is_state(const struct rfs_names *names, const char *name);
 
 /*
  * Returns the name in the source of the parameter that is shown as NAME: NAME itself, this very
- * pointer, when the map does not say another. O(1).
+ * pointer, when the map does not say another. O(1), or O(keys with a star).
  */
 const char *rfs_names_source(const struct rfs_names *names, const char *name);
 
@@ -58,3 +76,14 @@ enum rfs_dtype rfs_names_dtype(const struct rfs_names *names, const char *name,
  * all were.
  */
 bool rfs_names_unused(const struct rfs_names *names, char *out, size_t cap);
+
+/*
+ * Returns what makes no sense of the options, and the name of its option: the path of a map of
+ * which no name was looked up so far, a pattern of only= that none of these names is like, or the
+ * first pattern of drop= when none of them is like any. NULL: there is nothing.
+ */
+const char *rfs_names_unmet(const struct rfs_names *names, const char **option);
+/* Writes a line about the patterns of drop= that no name looked up so far is like. False: none. */
+bool rfs_names_undropped(const struct rfs_names *names, char *out, size_t cap);
+/* Refuses the map, none of whose names was looked up. -EINVAL with *err filled. */
+int rfs_names_fail_unmet(const struct rfs_names *names, struct rfs_error *err);

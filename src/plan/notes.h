@@ -20,11 +20,13 @@ enum rfs_note_kind {
     RFS_NOTE_LOST_FILES,      /* of a checkpoint that describes itself */
     RFS_NOTE_FEW_MATCH,       /* the strategy has few of the tensors */
     RFS_NOTE_UNUSED_NAMES,    /* names= has names that no parameter has */
+    RFS_NOTE_UNDROPPED,       /* drop= has patterns that no name is like */
     RFS_NOTE_NEWER_FILE,      /* than the metadata */
     RFS_NOTE_REPLICA,         /* read instead of a lost rank [global rank] */
     RFS_NOTE_DAMAGED,         /* a checkpoint of a stage [stage] */
     RFS_NOTE_PRESENCE,        /* files that list different parameters, or too few [stage] */
     RFS_NOTE_SAMPLED,         /* parameters that samples of headers do not show [stage] */
+    RFS_NOTE_UNREADABLE,      /* the headers that a quick look begins with */
     RFS_NOTE_UNPROVED,        /* a parameter is copied without a proof [name] */
     RFS_NOTE_UNPROVED_DIFFER, /* a parameter like that has differing bytes [name] */
     /* made each time: */

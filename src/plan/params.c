@@ -111,7 +111,7 @@ static int sliced_entry(struct rfs_planning *planning, const struct rfs_role *ro
                : 0;
 }
 
-/* Returns the dtype that conversion rules give a target. */
+/* Returns the dtype that conversion rules give a target, or that it has without any. */
 static enum rfs_dtype dtype_by_rules(const struct rfs_planner *planner,
                                      const struct rfs_target *target)
 {
@@ -119,7 +119,8 @@ static enum rfs_dtype dtype_by_rules(const struct rfs_planner *planner,
     const struct rfs_type *type = rfs_catalog_type(planner->config.catalog, target->type);
     const enum rfs_dtype from = (enum rfs_dtype)type->dtype;
 
-    return by_rules ? rfs_by_rules_dtype(by_rules, target->name, from) : from;
+    return by_rules ? rfs_by_rules_dtype(by_rules, target->name, from)
+                    : rfs_catalog_plain_dtype(planner->config.catalog, target->name, from);
 }
 
 /* Sets a target's name in the file, SHOWN, and its type there. */
@@ -314,6 +315,20 @@ static int check_names(const struct rfs_planning *planning, const struct rfs_par
     return 0;
 }
 
+static int fail_empty(const struct rfs_planning *planning)
+{
+    const struct rfs_planner_config *config = &planning->planner->config;
+    const bool chosen = rfs_names_leave_out(config->output_map);
+
+    return rfs_fail(planning->err, -EINVAL, RFS_IN(rfs_catalog_path(config->catalog)),
+                    chosen ? "a parameter of each rank in only=; or an export of other --ranks"
+                           : NULL,
+                    chosen ? "only=, drop= and names= leave nothing that rank_%u of the "
+                             "destination takes"
+                           : "holds nothing that rank_%u of the destination takes",
+                    planning->rank);
+}
+
 int rfs_plan_params(struct rfs_planning *planning, const struct rfs_params **out)
 {
     size_t most = 0;
@@ -332,9 +347,7 @@ int rfs_plan_params(struct rfs_planning *planning, const struct rfs_params **out
     if (rc)
         return rc;
     if (fresh->n == 0)
-        return rfs_fail(planning->err, -EINVAL,
-                        RFS_IN(rfs_catalog_path(planning->planner->config.catalog)), NULL,
-                        "holds nothing that rank_%u of the destination takes", planning->rank);
+        return fail_empty(planning);
     rc = check_bytes(planning, fresh) ?: check_names(planning, fresh);
     if (rc)
         return rc;

@@ -242,37 +242,78 @@ static int walk_sources(const struct sources *walk, struct rfs_cells *cells)
 /* A target whose pieces are found. */
 struct pieces {
     struct sources sources;
-    const struct rfs_geometry *geometry; /* of the target; WHOLE, if it is not cut */
-    struct rfs_geometry whole;
+    const struct rfs_plan_part *part;    /* the part that is wanted; NULL: all of the target */
+    const struct rfs_geometry *geometry; /* of the target; OWN, if it is not cut, or of a part */
+    struct rfs_geometry own;
+    uint32_t local;         /* the destination rank, as the geometry counts them */
     struct rfs_cells cells; /* the present box */
     rfs_piece_fn *each;
     void *ctx;
 };
 
-/* Calls BOX for each box of a local rank. */
-static int each_box(struct pieces *pieces, uint32_t local, int (*box)(struct pieces *pieces))
+/* Narrows the present box to the wanted part. False when they have nothing in common. */
+static bool narrow(struct pieces *pieces)
+{
+    const struct rfs_plan_part *part = pieces->part;
+    struct rfs_cells *cells = &pieces->cells;
+
+    for (uint32_t i = 0; part && i < pieces->geometry->ndim; i++) {
+        const uint64_t at = i == 0 ? cells->row : 0; /* where the box begins in the slice */
+        const uint64_t from = rfs_max_u64(part->lo[i], at);
+        const uint64_t to = rfs_min_u64(part->hi[i], at + cells->hi[i] - cells->lo[i]);
+        if (from >= to)
+            return false;
+        cells->hi[i] = cells->lo[i] + (to - at);
+        cells->lo[i] += from - at;
+        if (i == 0)
+            cells->row = from - part->lo[0];
+    }
+    return true;
+}
+
+/* Calls BOX for each box of the target. */
+static int each_box(struct pieces *pieces, int (*box)(struct pieces *pieces))
 {
     const struct rfs_geometry *geometry = pieces->geometry;
     int rc = 0;
 
     for (uint32_t round = 0; rc == 0 && round < geometry->dst.rounds; round++) {
-        rfs_geometry_box(geometry, geometry == &pieces->whole ? 0 : local, round, &pieces->cells);
-        rc = box(pieces);
+        rfs_geometry_box(geometry, pieces->local, round, &pieces->cells);
+        rc = narrow(pieces) ? box(pieces) : 0;
     }
     return rc;
 }
 
-/* Sets the geometry of a target, which is of TYPE in the source if it is not cut. */
-static int set_geometry(struct pieces *pieces, struct rfs_planner *planner,
+/* Makes the bytes of the wanted part follow each other. */
+static void shrink_geometry(struct pieces *pieces)
+{
+    if (pieces->geometry != &pieces->own)
+        pieces->own = *pieces->geometry;
+    pieces->geometry = &pieces->own;
+    for (uint32_t i = 0; i < pieces->own.ndim; i++)
+        pieces->own.dst_dims[i] = pieces->part->hi[i] - pieces->part->lo[i];
+}
+
+/*
+ * Sets the geometry of a target of a local rank; the target is of TYPE in the source if it is not
+ * cut.
+ */
+static int set_geometry(struct pieces *pieces, struct rfs_planner *planner, uint32_t local,
                         const struct rfs_target *target, const struct rfs_type *type)
 {
+    int rc = 0;
+
     pieces->geometry = rfs_planner_geometry(planner, target);
-    if (pieces->geometry)
-        return 0;
-    pieces->geometry = &pieces->whole;
-    return rfs_geometry_resolve(type, NULL, NULL, NULL, NULL,
-                                rfs_catalog_name(planner->config.catalog, target->name),
-                                &pieces->whole, NULL);
+    pieces->local = pieces->geometry ? local : 0;
+    if (!pieces->geometry) {
+        pieces->geometry = &pieces->own;
+        rc = rfs_geometry_resolve(type, NULL, NULL, NULL, NULL,
+                                  rfs_catalog_name(planner->config.catalog, target->name),
+                                  &pieces->own, NULL);
+    }
+    if (rc == 0 && pieces->part)
+        shrink_geometry(pieces);
+    return rc;
 }
 
 /* ---- pieces of tensors as they are ----------------------------------------------------------- */
@@ -297,9 +338,14 @@ static int add_copied(void *ctx, const struct rfs_piece_source *source)
     struct rfs_piece piece = {.source = source,
                               .block = {.file = source->file, .content = source->content}};
 
-    rfs_slice_block_whole(&piece.block,
-                          rfs_catalog_type(walk->planner->config.catalog, walk->target->type),
-                          source->box.strided ? source->box.stride : NULL);
+    const struct rfs_type *type =
+        rfs_catalog_type(walk->planner->config.catalog, walk->target->type);
+    const uint64_t *strides = source->box.strided ? source->box.stride : NULL;
+
+    if (pieces->part)
+        rfs_slice_block_part(&piece.block, type, strides, pieces->part->lo, pieces->part->hi);
+    else
+        rfs_slice_block_whole(&piece.block, type, strides);
     return pieces->each(pieces->ctx, &piece);
 }
 
@@ -318,9 +364,9 @@ static int walk_direct(struct pieces *pieces, uint32_t local)
     walk->ctx = pieces;
     if (copied)
         return walk_copied(walk);
-    return set_geometry(pieces, walk->planner, walk->target,
+    return set_geometry(pieces, walk->planner, local, walk->target,
                         rfs_catalog_type(catalog, walk->target->type))
-               ?: each_box(pieces, local, take_box);
+               ?: each_box(pieces, take_box);
 }
 
 /* ---- pieces of what rules make --------------------------------------------------------------- */
@@ -467,7 +513,7 @@ static int take_links(struct pieces *pieces)
 }
 
 static int walk_linked(struct rfs_planner *planner, uint32_t local, const struct rfs_target *target,
-                       rfs_piece_fn *each, void *ctx)
+                       const struct rfs_plan_part *part, rfs_piece_fn *each, void *ctx)
 {
     const struct rfs_by_rules *by_rules = planner->config.by_rules;
     struct rfs_catalog *catalog = rfs_by_rules_whole(by_rules)->config.catalog;
@@ -479,9 +525,10 @@ static int walk_linked(struct rfs_planner *planner, uint32_t local, const struct
 
     if (!linked.made || rfs_by_rules_needs_lost(by_rules, target->name, &lost))
         return -EIO;
+    linked.pieces.part = part;
     linked.pieces.each = each;
     linked.pieces.ctx = ctx;
-    int rc = set_geometry(&linked.pieces, planner, target, &linked.made->type);
+    int rc = set_geometry(&linked.pieces, planner, local, target, &linked.made->type);
     if (rc)
         return rc;
     const struct rfs_geometry *geometry = linked.pieces.geometry;
@@ -489,7 +536,7 @@ static int walk_linked(struct rfs_planner *planner, uint32_t local, const struct
     for (uint32_t a = geometry->ndim; a-- > 0; step *= geometry->dst_dims[a])
         linked.stride[a] = step;
     rfs_catalog_begin(catalog, &use);
-    rc = each_box(&linked.pieces, local, take_links);
+    rc = each_box(&linked.pieces, take_links);
     rfs_catalog_end(catalog, &use);
     free(linked.spans.data);
     return rc;
@@ -498,7 +545,7 @@ static int walk_linked(struct rfs_planner *planner, uint32_t local, const struct
 /* ---- the walks ------------------------------------------------------------------------------- */
 
 int rfs_plan_pieces(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
-                    uint32_t copy, rfs_piece_fn *each, void *ctx)
+                    const struct rfs_plan_part *part, uint32_t copy, rfs_piece_fn *each, void *ctx)
 {
     struct rfs_catalog *catalog = planner->config.catalog;
     const uint32_t local = rank % planner->scale.dst_devices;
@@ -507,8 +554,8 @@ int rfs_plan_pieces(struct rfs_planner *planner, uint32_t rank, const struct rfs
     if (rfs_catalog_type(catalog, target->type)->bytes == 0)
         return 0;
     if (planner->config.by_rules)
-        return walk_linked(planner, local, target, each, ctx);
-    struct pieces pieces = {.each = each, .ctx = ctx};
+        return walk_linked(planner, local, target, part, each, ctx);
+    struct pieces pieces = {.part = part, .each = each, .ctx = ctx};
     pieces.sources = begin(planner, local, target, copy);
     rfs_catalog_begin(catalog, &use);
     const int rc = walk_direct(&pieces, local);
@@ -520,7 +567,7 @@ int rfs_plan_chunks(struct rfs_planner *planner, uint32_t local, const struct rf
                     rfs_piece_source_fn *each, void *ctx)
 {
     const struct rfs_type *type = rfs_catalog_type(planner->config.catalog, target->type);
-    struct pieces pieces;
+    struct pieces pieces = {.part = NULL};
 
     if (type->bytes == 0)
         return 0;
@@ -528,7 +575,7 @@ int rfs_plan_chunks(struct rfs_planner *planner, uint32_t local, const struct rf
     pieces.sources.unlocated = true;
     pieces.sources.each = each;
     pieces.sources.ctx = ctx;
-    return set_geometry(&pieces, planner, target, type) ?: each_box(&pieces, local, take_box);
+    return set_geometry(&pieces, planner, local, target, type) ?: each_box(&pieces, take_box);
 }
 
 /* ---- targets of other stages ----------------------------------------------------------------- */
@@ -626,17 +673,19 @@ static int add_block(void *ctx, const struct rfs_piece *piece)
     return 0;
 }
 
-int rfs_planner_copy(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
-                     uint32_t copy, struct rfs_slice *slice, struct rfs_copy *out)
+/* Makes the slice of a part of a target, or of all of it. SLICE has its bytes. */
+static int collect(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
+                   const struct rfs_plan_part *part, uint32_t copy, struct rfs_slice *slice,
+                   struct rfs_copy *out)
 {
     const struct rfs_by_rules *by_rules = planner->config.by_rules;
     struct copying copying = {slice, out};
 
     *out = (struct rfs_copy){.odd = RFS_NO_RANK};
     slice->n = 0;
-    slice->bytes = rfs_catalog_type(planner->config.catalog, target->type)->bytes;
-    const int rc = (by_rules && slice->bytes > 0 ? rfs_by_rules_compare(by_rules, target->name) : 0)
-                       ?: rfs_plan_pieces(planner, rank, target, copy, add_block, &copying);
+    int rc = slice->bytes == 0 ? 0 : by_rules ? rfs_by_rules_compare(by_rules, target->name) : 0;
+    if (rc == 0 && slice->bytes > 0)
+        rc = rfs_plan_pieces(planner, rank, target, part, copy, add_block, &copying);
     if (rc)
         return rc;
     rfs_slice_sort(slice);
@@ -644,12 +693,32 @@ int rfs_planner_copy(struct rfs_planner *planner, uint32_t rank, const struct rf
     return 0;
 }
 
+int rfs_planner_copy(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
+                     uint32_t copy, struct rfs_slice *slice, struct rfs_copy *out)
+{
+    slice->bytes = rfs_catalog_type(planner->config.catalog, target->type)->bytes;
+    return collect(planner, rank, target, NULL, copy, slice, out);
+}
+
 int rfs_planner_slice(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
                       struct rfs_slice *slice)
 {
-    struct rfs_copy found;
+    struct rfs_copy found = {0};
 
     return rfs_planner_copy(planner, rank, target, 0, slice, &found);
+}
+
+int rfs_planner_box(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
+                    const uint64_t *lo, const uint64_t *hi, struct rfs_slice *slice)
+{
+    const struct rfs_type *type = rfs_catalog_type(planner->config.catalog, target->type);
+    const struct rfs_plan_part part = {lo, hi};
+    struct rfs_copy found = {0};
+
+    slice->bytes = type->bytes > 0 ? rfs_dtype_bytes((enum rfs_dtype)type->dtype) : 0;
+    for (uint32_t i = 0; i < type->ndim; i++)
+        slice->bytes *= hi[i] - lo[i];
+    return collect(planner, rank, target, &part, 0, slice, &found);
 }
 
 /* A walk over copies that cannot be compared. */

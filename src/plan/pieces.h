@@ -45,14 +45,19 @@ struct rfs_piece {
 /* Takes a piece. A result that is not 0, an -errno, ends the walk. */
 typedef int rfs_piece_fn(void *ctx, const struct rfs_piece *piece);
 
+/* A box of a target, in elements along each axis; not empty. */
+struct rfs_plan_part {
+    const uint64_t *lo, *hi;
+};
 /*
  * Calls EACH for the pieces of copy COPY (planner.h) of a target of a planned rank, in the order of
- * boxes, of links and of the source. A piece that this copy lacks is that of copy 0; there is no
- * other copy under rules. A target without bytes has no pieces. 0, what EACH returned, or the error
- * of rebuilding an index that was dropped (-ESTALE: one was changed).
+ * boxes, of links and of the source. With a PART, which may be NULL, the pieces are those of that
+ * box alone, and blocks count from its corner. A piece that this copy lacks is that of copy 0;
+ * there is no other copy under rules. A target without bytes has no pieces. 0, what EACH returned,
+ * or the error of rebuilding an index that was dropped (-ESTALE: one was changed).
  */
 int rfs_plan_pieces(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
-                    uint32_t copy, rfs_piece_fn *each, void *ctx);
+                    const struct rfs_plan_part *part, uint32_t copy, rfs_piece_fn *each, void *ctx);
 
 /* Returns the tensor of a target in a source of chunks, or NULL. */
 const struct rfs_chunked_tensor *rfs_plan_chunked_tensor(const struct rfs_planner *planner,

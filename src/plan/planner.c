@@ -3,6 +3,7 @@
 
 #include "base/cancel.h"
 #include "base/cleanup.h"
+#include "base/store.h"
 #include "base/suggest.h"
 
 #include <assert.h>
@@ -69,12 +70,13 @@ int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner 
     *out = NULL;
     if (!planner)
         return rfs_fail_memory(err);
-    assert(rfs_catalog_is_derived(config->catalog) == (config->by_rules != NULL));
+    assert((rfs_catalog_is_derived(config->catalog) && !rfs_catalog_chunks(config->catalog)) ==
+           (config->by_rules != NULL));
     assert(!config->lacking || !config->incomplete);
     planner->config = *config;
     pthread_mutex_init(&planner->lock, NULL);
     if (config->src && rfs_catalog_chunks(config->catalog))
-        return rfs_fail_usage(err, "leave src_strategy and src_rules out", RFS_PLAN_DESCRIBED);
+        return rfs_fail_usage(err, "leave src_strategy and src_rules out", RFS_STRATEGY_UNWANTED);
     int rc = rfs_plan_check_strategies(planner, err);
     if (!rc && !config->late && !config->lacking && !config->incomplete)
         rc = config->by_rules ? rfs_by_rules_check_lost(planner, err)
@@ -354,6 +356,7 @@ static int make_plan(struct rfs_planning *planning, struct rfs_rank_plan *plan)
 {
     int rc = rfs_plan_sources(planning)
                  ?: check_match(planning)
+                 ?: rfs_plan_check_unmet(planning)
                  ?: rfs_plan_params(planning, &plan->params);
     if (!rc)
         rc = planning->planner->config.by_rules      ? rfs_by_rules_attributes(planning, plan)
@@ -366,7 +369,6 @@ int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rf
                      struct rfs_error *err)
 {
     RFS_CLEANUP(planning_end) struct rfs_planning planning = {.planner = planner};
-    char unused[RFS_NOTE_BYTES];
 
     *out = rfs_planner_ready(planner, rank);
     if (*out)
@@ -386,9 +388,7 @@ int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rf
     struct rfs_rank_plan *expected = NULL;
     if (atomic_compare_exchange_strong(&planner->ranks[rank], &expected, plan))
         expected = RFS_STEAL(plan);
-    if (rfs_notes_are_new(planner, RFS_NOTE_UNUSED_NAMES, 0) &&
-        rfs_names_unused(planner->config.output_map, unused, sizeof unused))
-        rfs_notes_add(planner, RFS_NOTE_UNUSED_NAMES, RFS_WARNING, "%s", unused);
+    rfs_plan_note_unused(planner);
     *out = expected; /* ours, or the equal one of a thread that was faster */
     return 0;
 }
@@ -436,29 +436,55 @@ static bool matches_nothing(struct rfs_planning *planning)
            !others_match(planning, &matching);
 }
 
-/* Says whether the first rank of a destination stage looks as if it could be planned. */
-static bool looks_right(struct rfs_planner *planner, uint32_t rank)
+/*
+ * Takes the failure of reading headers; *err is its text. 0: a damaged file concerns those
+ * who need it; -EIO of a store of objects concerns all.
+ */
+static int take_unreadable(struct rfs_planner *planner, int rc, const struct rfs_error *err)
+{
+    if (rc == -EIO && rfs_store_is_url(rfs_catalog_path(planner->config.catalog)))
+        return rc;
+    if (rc != -ENOMEM && rc != -EINTR && rc != -ENOENT &&
+        rfs_notes_are_new(planner, RFS_NOTE_UNREADABLE, 0))
+        rfs_notes_add(planner, RFS_NOTE_UNREADABLE, RFS_ERROR, "%s", err->text);
+    return 0;
+}
+
+/*
+ * Looks whether the first rank of a destination stage can be planned, as it seems. Sets *right. 0,
+ * or with *err filled the failure of a store of objects.
+ */
+static int look(struct rfs_planner *planner, uint32_t rank, bool *right, struct rfs_error *err)
 {
     RFS_CLEANUP(planning_end) struct rfs_planning planning = {.planner = planner};
-    bool right = true;
+    const int rc = planning_begin(planner, rank, &planning, err) ?: rfs_plan_leads(&planning);
 
-    if (planning_begin(planner, rank, &planning, NULL) || rfs_plan_leads(&planning))
-        return true; /* it is not known */
-    for (uint32_t s = 0; right && s < planning.n_stages; s++)
-        right = !planning.stages[s].needed || is_divided(&planning, s);
-    return right && !matches_nothing(&planning);
+    *right = true;
+    if (rc) /* the rest is not known */
+        return take_unreadable(planner, rc, planning.err);
+    for (uint32_t s = 0; *right && s < planning.n_stages; s++)
+        *right = !planning.stages[s].needed || is_divided(&planning, s);
+    *right = *right && !matches_nothing(&planning);
+    return 0;
 }
 
 int rfs_planner_check_shapes(struct rfs_planner *planner, struct rfs_error *err)
 {
     const struct rfs_rank_plan *plan;
+    const char *option;
     struct rfs_use use;
     int rc = 0;
 
     rfs_catalog_begin(planner->config.catalog, &use);
-    for (uint32_t d = 0; rc == 0 && d < planner->scale.dst_stages && d < STAGES_MOST; d++)
-        if (!looks_right(planner, d * planner->scale.dst_devices))
-            rc = rfs_planner_rank(planner, d * planner->scale.dst_devices, &plan, err);
+    for (uint32_t d = 0; rc == 0 && d < planner->scale.dst_stages && d < STAGES_MOST; d++) {
+        const uint32_t rank = d * planner->scale.dst_devices;
+        bool right;
+        rc = look(planner, rank, &right, err);
+        if (rc == 0 && !right)
+            rc = rfs_planner_rank(planner, rank, &plan, err);
+    }
+    if (rc == 0 && rfs_names_unmet(planner->config.output_map, &option))
+        rc = rfs_planner_rank(planner, 0, &plan, err);
     rfs_catalog_end(planner->config.catalog, &use);
     return rc;
 }

@@ -35,11 +35,6 @@
 struct rfs_by_rules;
 struct rfs_planner;
 
-/* The remedy where a source needs a strategy and none is given. */
-#define RFS_PLAN_NO_STRATEGY "src_strategy=FILE, which says how they were cut"
-/* The refusal of a strategy for a source that needs none. */
-#define RFS_PLAN_DESCRIBED "the source describes its own cuts, and takes no strategy"
-
 /*
  * The data that a planner is missing: files that cannot be read, and parameters with a part that no
  * other file has, which its parameter lists therefore lack. Zero-initialise; the owner frees both
@@ -155,7 +150,8 @@ int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rf
                      struct rfs_error *err);
 /*
  * Proves that the strategies look like those of the source's network: one rank of each source stage
- * is indexed. 0, or the error of planning a rank with *err filled.
+ * is indexed. 0, or with *err filled the error of planning a rank, or -EIO where a store of objects
+ * does not let a header be read.
  */
 int rfs_planner_check_shapes(struct rfs_planner *planner, struct rfs_error *err);
 /* Returns the plan of a rank if it is made already, else NULL. Lock-free. */
@@ -188,6 +184,13 @@ const struct rfs_geometry *rfs_planner_geometry(struct rfs_planner *planner,
  */
 int rfs_planner_slice(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
                       struct rfs_slice *slice);
+/*
+ * Does so for a box of the target, from LO up to HI along each axis, in elements of the target. The
+ * slice has the bytes of the box alone, row by row. The caller has checked that LO <= HI <= the
+ * target's dims.
+ */
+int rfs_planner_box(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
+                    const uint64_t *lo, const uint64_t *hi, struct rfs_slice *slice);
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 

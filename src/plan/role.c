@@ -21,25 +21,29 @@ static uint32_t find(const struct rfs_strategy *strategy, const char *name)
 }
 
 /*
- * Looks up a name. A strategy file calls parameters as its run does; rules were made for the names
- * of the source. A parameter that is left out (SHOWN is NULL) keeps its own name.
+ * Looks up a name, which the map makes RENAMED. A strategy file calls parameters as its run does;
+ * rules were made for the names of the source. A parameter that the map leaves out (RENAMED is
+ * NULL) keeps its own name.
  */
 static struct rfs_role_name look_up(const struct rfs_role_rules *rules, const char *name,
-                                    const char *shown)
+                                    const char *renamed, const char *shown)
 {
-    const bool by_own = !shown || !rules->dst || rfs_strategy_by_rules(rules->dst);
+    const bool by_own = !renamed || !rules->dst || rfs_strategy_by_rules(rules->dst);
     struct rfs_role_name out = {shown, find(rules->src, name),
-                                find(rules->dst, by_own ? name : shown)};
+                                find(rules->dst, by_own ? name : renamed)};
 
-    if (out.dst == RFS_NO_ID && !by_own && shown != name)
+    if (out.dst == RFS_NO_ID && !by_own && renamed != name)
         out.dst = find(rules->dst, name);
     return out;
 }
 
-/* Looks up a name in the source as the strategies and the map know it. */
+/* Looks up a name in the source as the strategies and the user's options know it. */
 static struct rfs_role_name look_up_by_map(const struct rfs_role_rules *rules, const char *name)
 {
-    return look_up(rules, name, rfs_names_shown(rules->output_map, name));
+    const char *renamed = rfs_names_renamed(rules->output_map, name);
+
+    return look_up(rules, name, renamed,
+                   rfs_names_has(rules->output_map, renamed) ? renamed : NULL);
 }
 
 int rfs_role_look_up_all(const struct rfs_role_rules *rules, struct rfs_role_name **out,
@@ -215,7 +219,7 @@ struct rfs_role rfs_plan_role(const struct rfs_planner *planner, uint32_t name, 
     const struct rfs_role_rules rules = rfs_plan_rules(planner);
     const struct rfs_role_name known =
         rfs_plan_is_lacking(planner, name)
-            ? look_up(&rules, rfs_catalog_name(planner->config.catalog, name), NULL)
+            ? look_up(&rules, rfs_catalog_name(planner->config.catalog, name), NULL, NULL)
             : rfs_plan_name(planner, name);
 
     return rfs_role_of(&rules, &known, src_stage, dst_stage);
@@ -231,7 +235,7 @@ struct rfs_role rfs_plan_role_of_param(const struct rfs_planner *planner, size_t
         const char *param = rfs_strategy_param(rules.src, i);
         struct rfs_intern *names = rfs_catalog_tables(planner->config.catalog)->names;
         if (rfs_plan_is_lacking(planner, rfs_intern_find(names, param, strlen(param))))
-            known = look_up(&rules, param, NULL);
+            known = look_up(&rules, param, NULL, NULL);
     }
     return rfs_role_of(&rules, &known, src_stage, dst_stage);
 }

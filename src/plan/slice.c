@@ -3,6 +3,7 @@
 
 #include "base/order.h"
 #include "base/vec.h"
+#include "quant/quant.h"
 
 #define XXH_STATIC_LINKING_ONLY /* a hash state on the stack */
 #include <xxhash.h>
@@ -23,9 +24,31 @@ struct rfs_block *rfs_slice_add(struct rfs_slice *slice)
 
 RFS_COMPARE(by_destination, struct rfs_block, x, y, RFS_ORDER(x->dst, y->dst))
 
+/* Says whether a block's bytes follow those of another in the slice and in the file. */
+static bool follows(const struct rfs_block *block, const struct rfs_block *last)
+{
+    return block->n_loops == 0 && last->n_loops == 0 && block->file == last->file &&
+           block->content.n == 0 && last->content.n == 0 && block->dst == last->dst_end &&
+           block->content.quant == last->content.quant &&
+           (!block->content.quant || block->content.offset == last->content.offset) &&
+           block->content.offset + block->src == last->content.offset + last->src + last->run;
+}
+
 void rfs_slice_sort(struct rfs_slice *slice)
 {
+    size_t n = slice->n > 0;
+
     RFS_SORT(slice->blocks, slice->n, by_destination);
+    for (size_t i = 1; i < slice->n; i++) {
+        struct rfs_block *last = &slice->blocks[n - 1];
+        if (follows(&slice->blocks[i], last)) {
+            last->run += slice->blocks[i].run;
+            last->dst_end = slice->blocks[i].dst_end;
+        } else {
+            slice->blocks[n++] = slice->blocks[i];
+        }
+    }
+    slice->n = n;
 }
 
 void rfs_slice_name(struct rfs_slice *slice)
@@ -39,6 +62,8 @@ void rfs_slice_name(struct rfs_slice *slice)
                                   block->src,   block->run,  block->n_loops};
         XXH3_128bits_update(&state, words, sizeof words);
         XXH3_128bits_update(&state, block->loop, block->n_loops * sizeof *block->loop);
+        if (block->content.quant)
+            XXH3_128bits_update(&state, block->content.quant, sizeof *block->content.quant);
     }
     const XXH128_hash_t hash = XXH3_128bits_digest(&state);
     slice->id[0] = hash.low64;
@@ -112,24 +137,45 @@ void rfs_slice_block_box(struct rfs_block *block, uint32_t ndim, const uint64_t 
     block->dst_end = last;
 }
 
+void rfs_slice_block_part(struct rfs_block *block, const struct rfs_type *type,
+                          const uint64_t *strides, const uint64_t *lo, const uint64_t *hi)
+{
+    const uint64_t item = rfs_dtype_bytes((enum rfs_dtype)type->dtype);
+    uint64_t len[RFS_MAX_DIMS];
+    uint64_t dst_stride[RFS_MAX_DIMS];
+    uint64_t src_stride[RFS_MAX_DIMS];
+    uint64_t dst_step = item;
+    uint64_t src_step = item;
+
+    block->dst = 0;
+    block->src = 0;
+    block->strided = strides != NULL;
+    for (uint32_t i = type->ndim; i-- > 0;) {
+        len[i] = hi[i] - lo[i];
+        dst_stride[i] = dst_step;
+        src_stride[i] = strides ? strides[i] : src_step;
+        block->src += lo[i] * src_stride[i];
+        dst_step *= len[i];
+        src_step *= type->dims[i];
+    }
+    rfs_slice_block_box(block, type->ndim, len, item, dst_stride, src_stride);
+}
+
 void rfs_slice_block_whole(struct rfs_block *block, const struct rfs_type *type,
                            const uint64_t *strides)
 {
-    const uint64_t item = rfs_dtype_bytes((enum rfs_dtype)type->dtype);
-    uint64_t row_major[RFS_MAX_DIMS];
-    uint64_t step = item;
+    static const uint64_t corner[RFS_MAX_DIMS];
 
+    if (strides) {
+        rfs_slice_block_part(block, type, strides, corner, type->dims);
+        return;
+    }
     block->dst = 0;
     block->src = 0;
     block->run = type->bytes;
     block->dst_end = type->bytes;
     block->n_loops = 0;
-    block->strided = strides != NULL;
-    if (!strides)
-        return;
-    for (uint32_t i = type->ndim; i-- > 0; step *= type->dims[i])
-        row_major[i] = step;
-    rfs_slice_block_box(block, type->ndim, type->dims, item, row_major, strides);
+    block->strided = false;
 }
 
 int rfs_slice_storage(const struct rfs_storages *storages, uint32_t number, struct rfs_slice *slice)
@@ -149,10 +195,6 @@ int rfs_slice_storage(const struct rfs_storages *storages, uint32_t number, stru
                                     .dst = at,
                                     .run = range->bytes,
                                     .dst_end = at + range->bytes};
-        if (item->strided > 0) {
-            const struct rfs_storages_strided *strided = &storages->strided.data[item->strided - 1];
-            rfs_slice_block_whole(block, &strided->type, strided->stride);
-        }
         at += range->bytes;
     }
     rfs_slice_name(slice);

@@ -52,7 +52,13 @@ void rfs_slice_block_box(struct rfs_block *block, uint32_t ndim, const uint64_t 
 /* Makes a block move a whole value; the source is row-major if STRIDES is NULL. */
 void rfs_slice_block_whole(struct rfs_block *block, const struct rfs_type *type,
                            const uint64_t *strides);
-/* Sorts the blocks by where they begin in the slice. */
+/* Makes a block move the box from LO to HI of a value, which is not empty. */
+void rfs_slice_block_part(struct rfs_block *block, const struct rfs_type *type,
+                          const uint64_t *strides, const uint64_t *lo, const uint64_t *hi);
+/*
+ * Sorts the blocks by where they begin in the slice, and joins those whose runs follow each other
+ * there and in the file.
+ */
 void rfs_slice_sort(struct rfs_slice *slice);
 /* Sets the id of a slice whose bytes and blocks are set. */
 void rfs_slice_name(struct rfs_slice *slice);

@@ -121,7 +121,7 @@ int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err
         return rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(planner->config.catalog)),
                         rfs_plan_looks_swapped(planner) ? RFS_PLAN_SWAPPED
                         : src ? "the strategy file that was saved with this checkpoint"
-                              : RFS_PLAN_NO_STRATEGY,
+                              : RFS_STRATEGY_WANTED,
                         "has rank_%u, but the source %s %llu rank%s", found - 1,
                         src ? "strategy describes" : "without a strategy has",
                         (unsigned long long)ranks, ranks == 1 ? "" : "s");
@@ -320,7 +320,7 @@ int rfs_plan_check_chunks(const struct rfs_planner *planner, struct rfs_error *e
                         remedy,
                         "is incomplete: %s missing, by the numbers in the names of the other files",
                         chunks->lost);
-    if (config->strict || !rfs_names_has_map(config->output_map))
+    if (config->strict || !rfs_names_leave_out(config->output_map))
         return rfs_fail(err, -ENOENT, RFS_IN(path), remedy,
                         "%s missing, by the numbers in the names of the other files", chunks->lost);
     if (rfs_notes_are_new(planner, RFS_NOTE_LOST_FILES, 0))

@@ -61,7 +61,7 @@ static int add_piece(void *ctx, const struct rfs_piece *piece)
     added->type = source->type;
     if (source->chunk == RFS_NO_ID)
         added->first = tracing->query.base + rfs_plan_first(&tracing->query, &source->asked);
-    for (uint32_t i = 0; source->chunk == RFS_NO_ID && box->strided && i < type->ndim; i++)
+    for (uint32_t i = 0; box->strided && i < tracing->ndim; i++)
         added->repeated |= (uint32_t)(box->stride[i] == 0) << i;
     for (uint32_t i = 0; piece->cells && i < tracing->ndim; i++)
         set_axis(piece->cells, i, box, added);
@@ -75,7 +75,7 @@ static int add_piece(void *ctx, const struct rfs_piece *piece)
 RFS_COMPARE(by_destination, struct rfs_piece_trace, x, y, RFS_ORDER(x->block.dst, y->block.dst))
 
 int rfs_planner_trace(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
-                      struct rfs_trace *out)
+                      const struct rfs_plan_part *part, struct rfs_trace *out)
 {
     const uint32_t local = rank % planner->scale.dst_devices;
     struct tracing tracing = {planner, rfs_plan_query_of(planner, local, target),
@@ -91,7 +91,7 @@ int rfs_planner_trace(struct rfs_planner *planner, uint32_t rank, const struct r
     out->base = tracing.query.base;
     out->devices = rfs_catalog_chunks(planner->config.catalog) ? 0 : planner->scale.src_devices;
     out->differs = tracing.query.presence != NULL;
-    const int rc = rfs_plan_pieces(planner, rank, target, 0, add_piece, &tracing);
+    const int rc = rfs_plan_pieces(planner, rank, target, part, 0, add_piece, &tracing);
     if (rc == 0 && !planner->config.by_rules && out->n > 1)
         RFS_SORT(out->pieces, out->n, by_destination);
     return rc;

@@ -9,12 +9,6 @@
 
 #include "plan/pieces.h"
 
-/* A box of elements. */
-struct rfs_box {
-    uint64_t at[RFS_MAX_DIMS];
-    uint64_t len[RFS_MAX_DIMS];
-};
-
 struct rfs_piece_trace {
     uint32_t rank; /* the source rank that gives it, numbered over all stages */
     /* the rank that MindSpore takes it from: another one where that does not have it */
@@ -42,11 +36,11 @@ struct rfs_trace {
 };
 
 /*
- * Traces a target of a planned rank. *out is zero-initialised or one to use again; the caller frees
+ * Traces a target of a planned rank, or a PART of it (pieces.h; NULL: all). *out is zero-initialised or one to use again; the caller frees
  * it by rfs_trace_free. 0, or an error of rfs_planner_slice.
  */
 int rfs_planner_trace(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
-                      struct rfs_trace *out);
+                      const struct rfs_plan_part *part, struct rfs_trace *out);
 void rfs_trace_free(struct rfs_trace *trace);
 /* Adds a piece, all zeros. NULL when out of memory. */
 struct rfs_piece_trace *rfs_trace_add(struct rfs_trace *trace);

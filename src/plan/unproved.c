@@ -50,17 +50,19 @@ static int take_sample(const struct rfs_planning *planning, uint32_t rank,
     const uint64_t bytes = rfs_catalog_type(catalog, entry->type)->bytes;
     const bool all = bytes <= sizeof sample->data;
     const struct rfs_content content = rfs_catalog_content_of(index, entry);
+    struct rfs_quant_scales scales;
     struct rfs_reading reading;
 
+    scales.quant = NULL;
     sample->n = all ? (size_t)bytes : sizeof sample->data;
     int rc = rfs_reading_begin(rfs_catalog_files(catalog),
                                rfs_catalog_entry_file(catalog, rank, index, entry), &reading);
     if (rc)
         return rc;
     if (all)
-        rc = rfs_catalog_content_pread(&reading, &content, sample->data, sample->n, 0);
+        rc = rfs_catalog_content_pread(&reading, &content, &scales, sample->data, sample->n, 0);
     for (unsigned i = 0; !all && !rc && i < 3; i++)
-        rc = rfs_catalog_content_pread(&reading, &content, sample->data + i * SAMPLE_PART,
+        rc = rfs_catalog_content_pread(&reading, &content, &scales, sample->data + i * SAMPLE_PART,
                                        SAMPLE_PART, (bytes - SAMPLE_PART) / 2 * i);
     const int ended = rfs_reading_end(&reading);
     return rc ? rc : ended;
