@@ -283,6 +283,70 @@ RESHARD_API ssize_t reshard_reader_borrow(reshard_reader *reader, void *scratch,
 RESHARD_API void reshard_return(reshard_loan *loan);
 
 /*
+ * The tensors of a rank, or of the whole checkpoint: a list, and functions that read tensors or
+ * boxes of them straight into the caller's memory. Threads: all functions but close, on one list at
+ * once. A list must not outlive its view.
+ */
+typedef struct reshard_tensors reshard_tensors;
+
+/*
+ * Opens the list of FOLDER, a folder of "tensors" in RESHARD_CONTROL: "full" for the whole tensors,
+ * "rank_3" for those that the file of destination rank 3 has; of a view of several saves,
+ * "1_100/full" and so on. Reads the headers that the file of that rank needs. The caller owns *out
+ * and closes it with reshard_tensors_close; it is NULL on failure. Returns 0, -ENOENT when there is
+ * no such folder, or an error of a file (above), with *err filled; ERR may be NULL.
+ */
+RESHARD_API int reshard_tensors_open(reshard_view *view, const char *folder, reshard_tensors **out,
+                                     reshard_error *err);
+/* No other call on the list may be running. Does nothing with NULL. */
+RESHARD_API void reshard_tensors_close(reshard_tensors *tensors);
+
+#define RESHARD_TENSOR_DIMS 16
+
+typedef struct reshard_tensor {
+    size_t struct_size;
+    const char *name; /* owned by the view, valid until reshard_close */
+    const char
+        *dtype; /* "Float32", "BFloat16" and so on, as in the JSON file of a tensor; a constant */
+    uint64_t bytes; /* of all elements */
+    uint32_t ndim;  /* 0: a scalar, or a value that is not a tensor ("String", "Map") */
+    uint64_t shape[RESHARD_TENSOR_DIMS]; /* elements along each axis, as this rank has them */
+} reshard_tensor;
+
+/* Returns the number of tensors. */
+RESHARD_API size_t reshard_tensors_count(const reshard_tensors *tensors);
+/* Describes tensor I, from 0 on, in the order of the file. Returns 0, or -ENOENT behind the last. */
+RESHARD_API int reshard_tensors_get(const reshard_tensors *tensors, size_t i, reshard_tensor *out);
+/* Finds the tensor called NAME. Returns 0 with *i set, or -ENOENT. O(log n). */
+RESHARD_API int reshard_tensors_find(const reshard_tensors *tensors, const char *name, size_t *i);
+
+/* A tensor, or a box of it, and the memory that its elements go to. */
+typedef struct reshard_load {
+    size_t tensor; /* its number in the list */
+    /*
+     * [ndim] elements along each axis: the first one, and the one behind the last. Both NULL: all
+     * of the tensor, which is the only way for a value without elements.
+     */
+    const uint64_t *begin, *end;
+    void *to; /* room for the box, row by row, as in files; the caller's */
+} reshard_load;
+
+/*
+ * Reads N tensors or boxes. Only source bytes that belong to them are read, and short gaps between
+ * these. The calls order the work by where the sources are, so it is best to request all that is
+ * wanted by one call; the view's threads help. Memory: that of the caller, and what the view may
+ * use anyway. A running call ends by reshard_cancel_use and reshard_cancel_set, with -EINTR.
+ *
+ * PROGRESS may be NULL. The calling thread calls it with bytes from time to time, and at the end.
+ * ERR may be NULL. Returns 0; -EINVAL for a tensor or a box that does not exist, and nothing is
+ * read then; or an error of a file (above). *err names the tensor. The memory at "to" of all loads
+ * then has undefined bytes, which must not be used.
+ */
+RESHARD_API int reshard_tensors_load(const reshard_tensors *tensors, const reshard_load *loads,
+                                     size_t n, reshard_progress_fn *progress, void *ctx,
+                                     reshard_error *err);
+
+/*
  * Extended attributes, as in getxattr(2) and listxattr(2): texts without a NUL. Their names begin
  * with "user.reshardfs.". Attributes that do not apply are missing.
  *   root:    version, source (path), format, options (those in effect, as for reshard_open, without
@@ -408,10 +472,11 @@ typedef struct reshard_statistics {
 RESHARD_API void reshard_get_statistics(reshard_view *view, reshard_statistics *out);
 
 /*
- * Plans every file, in order, as reshard_getattr does. Reads no content. PROGRESS may be NULL; the
+ * Plans every file, in order, as reshard_getattr does. Reads no content. If a file fails, the call
+ * goes on with the next, and then reads the headers of every source. PROGRESS may be NULL; the
  * calling thread calls it after each file (a view of ranks has one file for each rank). ERR may be
- * NULL. Returns 0, or the -errno of the first file that fails, with *err filled; the call ends
- * there.
+ * NULL. Returns 0, or the -errno of the last error with *err filled. The log has the errors before
+ * it, each text once. -ENOMEM, -EINTR and the hundredth error end the call.
  */
 RESHARD_API int reshard_check(reshard_view *view, reshard_progress_fn *progress, void *ctx,
                               reshard_error *err);

@@ -294,7 +294,7 @@ static int add_flat_divided(struct listing *listing, uint32_t r, uint32_t n)
     const struct rfs_type *type = listing->type;
     const uint64_t item = rfs_dtype_bytes((enum rfs_dtype)type->dtype);
     const uint64_t all = listing->apart > 0 ? type->dims[0] : type->bytes / item;
-    const uint64_t each = all / n + (all % n != 0);
+    const uint64_t each = rfs_ceil_u64(all, n);
     const uint64_t begin = rfs_min_u64(each * r, all);
     const uint64_t end = rfs_min_u64(begin + each, all);
     uint64_t corner[RFS_MAX_DIMS] = {0};
@@ -325,7 +325,7 @@ static int add_divided(struct listing *listing, uint32_t r, uint32_t n)
     memcpy(box.len, type->dims, sizeof box.len);
     if (type->ndim == 0 || type->bytes == 0)
         return r == 0 ? add_box(listing, &box, 0) : 0;
-    const uint64_t each = type->dims[0] / n + (type->dims[0] % n != 0);
+    const uint64_t each = rfs_ceil_u64(type->dims[0], n);
     const uint64_t begin = rfs_min_u64(each * r, type->dims[0]);
     box.at[0] = begin;
     box.len[0] = rfs_min_u64(each, type->dims[0] - begin);

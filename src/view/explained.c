@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "view/explained.h"
+#include "view/inspect.h"
 
 #include "base/checked.h"
 #include "base/cleanup.h"
@@ -7,124 +7,17 @@
 #include "base/suggest.h"
 #include "base/text.h"
 #include "formats/chunks/chunks.h"
+#include "plan/by_rules.h"
+#include "view/explained_bytes.h"
 #include "view/hfai_view.h"
-
-/* ---- the places of a piece ------------------------------------------------------------------- */
-
-const struct rfs_rules_digit *rfs_explained_digits(const struct rfs_explained_view *view,
-                                                   const struct rfs_piece_trace *piece)
-{
-    return rfs_by_rules_map(view->view->rules.made)->digits.data + piece->link->digits;
-}
-
-struct rfs_explained_entries rfs_explained_along(const struct rfs_explained_view *view,
-                                                 const struct rfs_piece_trace *piece, int side,
-                                                 uint32_t number)
-{
-    const struct rfs_box *box = side == RFS_MADE ? &piece->whole : &piece->source;
-    const struct rfs_rules_link *link = piece->link;
-
-    if (!link)
-        return (struct rfs_explained_entries){
-            .n = 1, .first = box->at[number], .count = {box->len[number]}, .step = {1}};
-    const struct rfs_rules_digit *digits = rfs_explained_digits(view, piece);
-    struct rfs_explained_entries axis = {
-        .first = rfs_by_rules_map(view->view->rules.made)->ats.data[link->at[side] + number]};
-    for (uint32_t k = 0; k < link->n; k++) {
-        const struct rfs_rules_digit *digit = &digits[k];
-        const uint64_t count = piece->span.end[k] - piece->span.first[k];
-        uint32_t at = axis.n;
-        if (digit->axis[side] != number)
-            continue;
-        axis.first += piece->span.first[k] * digit->step[side];
-        if (count == 1)
-            continue;
-        for (; at > 0 && axis.step[at - 1] > digit->step[side]; at--) {
-            axis.step[at] = axis.step[at - 1];
-            axis.count[at] = axis.count[at - 1];
-        }
-        axis.step[at] = digit->step[side];
-        axis.count[at] = count;
-        axis.n++;
-    }
-    return axis;
-}
-
-static void put_entries(FILE *out, const struct rfs_explained_entries *axis, uint64_t size)
-{
-    const bool rows = axis->n > 0;
-    const uint64_t step = rows ? axis->step[0] : 1;
-    const uint64_t end = axis->first + (rows ? (axis->count[0] - 1) * step : 0) + 1;
-
-    if (axis->first == 0 && end == size && step == 1)
-        fputs(":", out);
-    else
-        fprintf(out, "%" PRIu64 ":%" PRIu64, axis->first, end);
-    if (step > 1)
-        fprintf(out, ":%" PRIu64, step);
-    for (uint32_t k = 1; k < axis->n; k++)
-        fprintf(out, " and %" PRIu64 " more, each %" PRIu64 " further", axis->count[k] - 1,
-                axis->step[k]);
-}
-
-/* Returns the target of the source tensor of a piece. */
-static const struct rfs_target *source_of(const struct rfs_explained_view *view,
-                                          const struct rfs_explained *slice,
-                                          const struct rfs_piece_trace *piece)
-{
-    return piece->link ? rfs_by_rules_target(view->view->rules.made, piece->link->source)
-                       : slice->target;
-}
-
-const char *rfs_explained_name(const struct rfs_explained_view *view,
-                               const struct rfs_explained *slice,
-                               const struct rfs_piece_trace *piece)
-{
-    return rfs_catalog_name(view->view->catalog, source_of(view, slice, piece)->name);
-}
-
-const uint64_t *rfs_explained_dims(const struct rfs_explained_view *view,
-                                   const struct rfs_explained *slice,
-                                   const struct rfs_piece_trace *piece, int side, uint32_t *ndim)
-{
-    const struct rfs_type *type = rfs_catalog_type(
-        view->view->catalog, piece->link ? source_of(view, slice, piece)->type : piece->type);
-
-    if (side == RFS_MADE)
-        type = piece->link ? &slice->made->type : slice->type;
-    *ndim = type->ndim;
-    return side == RFS_MADE && !piece->link ? slice->whole : type->dims;
-}
-
-void rfs_explained_put_place(FILE *out, const struct rfs_explained_view *view,
-                             const struct rfs_explained *slice, const struct rfs_piece_trace *piece,
-                             int side)
-{
-    uint32_t ndim;
-    const uint64_t *dims = rfs_explained_dims(view, slice, piece, side, &ndim);
-
-    fputc('[', out);
-    for (uint32_t a = 0; a < ndim; a++) {
-        const struct rfs_explained_entries axis = rfs_explained_along(view, piece, side, a);
-        fputs(a > 0 ? ", " : "", out);
-        put_entries(out, &axis, dims[a]);
-    }
-    fputc(']', out);
-}
 
 /* ---- hfai's parts ---------------------------------------------------------------------------- */
 
 struct rfs_explained_parts {
-    struct rfs_hfai_list list;
+    struct rfs_view_hfai_list of; /* all tensors, those that are cut as rows */
     /* [tensors] owned; destination part that has a tensor, or RFS_HFAI_PIECES or RFS_HFAI_EVERY */
     uint32_t *held;
-    uint32_t *part_of; /* [files] owned; by id in the catalogue's files */
-
-    /* The tensor that was sliced last. */
-    size_t tensor;            /* number of the tensor; SIZE_MAX: none yet */
-    struct rfs_target target; /* target of its slice */
-    struct rfs_slice whole;
-    uint64_t elements;
+    struct rfs_target target; /* target of the slice at hand, and what is said of both sides */
     char sides[2][64];
 };
 
@@ -133,57 +26,28 @@ static uint32_t add_type(struct rfs_explained_view *view, const struct rfs_type 
     return rfs_intern_add(rfs_catalog_tables(view->view->catalog)->types, type, sizeof *type);
 }
 
-static bool number_files(struct rfs_explained_parts *parts, struct rfs_catalog *catalog, uint32_t n)
-{
-    uint32_t last = 0;
-
-    for (uint32_t p = 0; p < n; p++)
-        if (rfs_catalog_file(catalog, p) > last)
-            last = rfs_catalog_file(catalog, p);
-    parts->part_of = calloc((size_t)last + 1, sizeof *parts->part_of);
-    for (uint32_t p = 0; parts->part_of && p < n; p++)
-        parts->part_of[rfs_catalog_file(catalog, p)] = p;
-    return parts->part_of != NULL;
-}
-
 static int parts_open(struct rfs_explained_view *view, struct rfs_error *err)
 {
     struct rfs_explained_parts *parts = view->parts = calloc(1, sizeof *parts);
-    const struct rfs_hfai_division *division;
-    const struct rfs_hfai *hfai;
 
     if (!parts)
         return rfs_fail_memory(err);
-    parts->tensor = SIZE_MAX;
-    rfs_view_hfai_parts(view->view, &hfai, &division);
-    view->n_sources = rfs_hfai_parts(hfai);
-    const int rc = rfs_hfai_list(hfai, &parts->list, err);
+    view->n_sources = rfs_catalog_ranks(view->view->catalog);
+    const int rc = rfs_view_hfai_list(view->view, false, true, &parts->of, err);
     if (rc)
         return rc;
-    parts->held = calloc(parts->list.tensors.n + 1, sizeof *parts->held);
-    if (!parts->held || !number_files(parts, view->view->catalog, view->n_sources))
-        return rfs_fail_memory(err);
-    return rfs_hfai_hold(division, &parts->list, parts->held, err);
+    parts->held = calloc(parts->of.params->n + 1, sizeof *parts->held);
+    return parts->held ? rfs_hfai_hold(parts->of.division, &parts->of.list, parts->held, err)
+                       : rfs_fail_memory(err);
 }
 
 static void parts_free(struct rfs_explained_parts *parts)
 {
     if (!parts)
         return;
-    rfs_hfai_list_free(&parts->list);
-    rfs_slice_free(&parts->whole);
+    rfs_view_hfai_list_free(&parts->of);
     free(parts->held);
-    free(parts->part_of);
     free(parts);
-}
-
-/* Returns the number of the tensor of that name; SIZE_MAX: there is none. */
-static size_t find_tensor(const struct rfs_explained_parts *parts, const char *name)
-{
-    for (size_t i = 0; i < parts->list.tensors.n; i++)
-        if (strcmp(parts->list.tensors.data[i].name, name) == 0)
-            return i;
-    return SIZE_MAX;
 }
 
 /* Returns whether a destination part has something of a tensor. */
@@ -204,136 +68,64 @@ static void say_side(char out[64], uint32_t held, uint32_t n)
         snprintf(out, 64, "whole in part %" PRIu32, held);
 }
 
-static int begin_tensor(struct rfs_explained_view *view, size_t number)
+/* Says how both sides have a tensor. */
+static void say_sides(const struct rfs_explained_view *view, size_t number,
+                      struct rfs_explained *slice)
 {
     struct rfs_explained_parts *parts = view->parts;
-    const struct rfs_hfai_listed *tensor = &parts->list.tensors.data[number];
+    const struct rfs_chunks *chunks = rfs_catalog_chunks(parts->of.catalog);
+    const struct rfs_chunked_tensor *tensor = &chunks->tensors.data[number];
 
-    if (parts->tensor == number)
-        return 0;
-    const int rc = rfs_slice_storage(&parts->list.storages, (uint32_t)number, &parts->whole);
-    if (rc)
-        return rc;
-    parts->elements = 1;
-    for (uint32_t i = 0; i < tensor->type.ndim; i++)
-        parts->elements *= tensor->type.dims[i];
-    if (tensor->in_pieces || parts->whole.n > 0)
-        say_side(parts->sides[0],
-                 tensor->in_pieces ? RFS_HFAI_PIECES : parts->part_of[parts->whole.blocks[0].file],
+    if (parts->of.list.tensors.data[number].in_pieces)
+        say_side(parts->sides[0], RFS_HFAI_PIECES, view->n_sources);
+    else if (tensor->n > 0)
+        say_side(parts->sides[0], chunks->chunks.data[tensor->first].file - chunks->first_file,
                  view->n_sources);
     else
         snprintf(parts->sides[0], sizeof parts->sides[0], "whole");
     say_side(parts->sides[1], parts->held[number], view->n_ranks);
-    parts->target =
-        (struct rfs_target){.name = rfs_intern_add(rfs_catalog_tables(view->view->catalog)->names,
-                                                   tensor->name, strlen(tensor->name)),
-                            .shown_type = add_type(view, &tensor->type)};
-    parts->target.shown_name = parts->target.name;
-    parts->tensor = number;
-    return parts->target.name == RFS_NO_ID || parts->target.shown_type == RFS_NO_ID ? -ENOMEM : 0;
+    slice->source = (struct rfs_explained_side){.words = parts->sides[0]};
+    slice->destination = (struct rfs_explained_side){.words = parts->sides[1]};
 }
 
-/* Adds the type of N elements as a row. Returns its id, or RFS_NO_ID. */
-static uint32_t row_type(struct rfs_explained_view *view, const struct rfs_hfai_listed *tensor,
-                         uint64_t n)
-{
-    const struct rfs_type type = {.bytes = n * rfs_dtype_bytes((enum rfs_dtype)tensor->type.dtype),
-                                  .ndim = 1,
-                                  .dtype = tensor->type.dtype,
-                                  .kind = RFS_TENSOR,
-                                  .dims = {n}};
-
-    return add_type(view, &type);
-}
-
-/* Sets the piece of a tensor that is copied from one file. */
-static void set_copy(const struct rfs_explained_parts *parts, const struct rfs_hfai_listed *tensor,
-                     struct rfs_piece_trace *piece)
-{
-    const struct rfs_storages *storages = &parts->list.storages;
-    const uint32_t strided = storages->items.data[parts->tensor].strided;
-
-    piece->type = parts->target.shown_type;
-    memcpy(piece->whole.len, tensor->type.dims, sizeof piece->whole.len);
-    piece->source = piece->target = piece->whole;
-    for (uint32_t i = 0; strided > 0 && i < tensor->type.ndim; i++)
-        piece->repeated |= (uint32_t)(storages->strided.data[strided - 1].stride[i] == 0) << i;
-}
-
-/* Sets the piece that its block gives of elements [begin, end), and cuts the block. */
-static void set_row(struct rfs_explained_view *view, const struct rfs_hfai_listed *tensor,
-                    uint64_t begin, uint64_t end, struct rfs_piece_trace *piece)
-{
-    const uint64_t item = rfs_dtype_bytes((enum rfs_dtype)tensor->type.dtype);
-    const uint64_t first = piece->block.dst / item;
-    const uint64_t last = piece->block.dst_end / item;
-    const uint64_t lo = rfs_max_u64(begin, first);
-    const uint64_t len = rfs_min_u64(end, last) - lo;
-
-    piece->type = row_type(view, tensor, last - first);
-    piece->whole = (struct rfs_box){{lo}, {len}};
-    piece->source = (struct rfs_box){{lo - first}, {len}};
-    piece->target = (struct rfs_box){{lo - begin}, {len}};
-    piece->block.dst = (lo - begin) * item;
-    piece->block.src += (lo - first) * item;
-    piece->block.run = len * item;
-    piece->block.dst_end = piece->block.dst + piece->block.run;
-}
-
-/* Adds the pieces of elements [begin, end), or of a tensor that is copied. 1 or -ENOMEM. */
-static int add_pieces(struct rfs_explained_view *view, const struct rfs_hfai_listed *tensor,
-                      uint64_t begin, uint64_t end, struct rfs_explained *slice)
-{
-    const struct rfs_explained_parts *parts = view->parts;
-    const struct rfs_slice *whole = &parts->whole;
-    const uint64_t item = rfs_dtype_bytes((enum rfs_dtype)tensor->type.dtype);
-
-    for (size_t i = RFS_BISECT(b, whole->n, whole->blocks[b].dst_end > begin * item);
-         i < whole->n && whole->blocks[i].dst < end * item; i++) {
-        struct rfs_piece_trace *piece = rfs_trace_add(&slice->trace);
-        if (!piece)
-            return -ENOMEM;
-        piece->block = whole->blocks[i];
-        piece->rank = piece->first = parts->part_of[piece->block.file];
-        if (slice->copied)
-            set_copy(parts, tensor, piece);
-        else
-            set_row(view, tensor, begin, end, piece);
-        if (piece->type == RFS_NO_ID)
-            return -ENOMEM;
-    }
-    return 1;
-}
-
+/* Makes the slice that a part has of a tensor: 1, 0 if it has none, or -errno. */
 static int slice_part(struct rfs_explained_view *view, size_t number, struct rfs_explained *slice)
 {
     struct rfs_explained_parts *parts = view->parts;
-    const struct rfs_hfai_listed *tensor = &parts->list.tensors.data[number];
+    const struct rfs_hfai_listed *tensor = &parts->of.list.tensors.data[number];
+    const struct rfs_target *whole = &parts->of.params->targets[number];
+    const struct rfs_type *type = rfs_catalog_type(parts->of.catalog, whole->type);
     const bool in_pieces = parts->held[number] == RFS_HFAI_PIECES;
-    const int rc = has_tensor(parts, number, slice->rank) ? begin_tensor(view, number) : 0;
-    struct rfs_box box = {.at = {0}};
+    uint64_t row[2] = {0, type->dims[0]};
 
-    if (rc || !has_tensor(parts, number, slice->rank))
-        return rc;
-    uint64_t end = parts->elements;
-    if (in_pieces)
-        rfs_hfai_chunk(end, view->n_ranks, slice->rank, &box.at[0], &end);
-    box.len[0] = end - box.at[0];
-    slice->copied = !in_pieces && !tensor->in_pieces;
-    slice->trace.n = slice->boxes.n = 0;
+    if (!has_tensor(parts, number, slice->rank))
+        return 0;
+    parts->target = *whole;
+    parts->target.shown_type = add_type(view, &tensor->type);
+    if (in_pieces) {
+        struct rfs_type piece = *type;
+        rfs_hfai_chunk(row[1], view->n_ranks, slice->rank, &row[0], &row[1]);
+        piece.dims[0] = row[1] - row[0];
+        piece.bytes = piece.dims[0] * rfs_dtype_bytes((enum rfs_dtype)piece.dtype);
+        parts->target.type = parts->target.shown_type = add_type(view, &piece);
+    }
     slice->target = &parts->target;
-    slice->whole = slice->copied ? tensor->type.dims : &parts->elements;
+    slice->copied = !in_pieces && !tensor->in_pieces;
+    slice->whole = type->dims;
     slice->n_dims = tensor->type.ndim;
     slice->dims = tensor->type.dims;
-    slice->source = (struct rfs_explained_side){.words = parts->sides[0]};
-    slice->destination = (struct rfs_explained_side){.words = parts->sides[1]};
-    parts->target.type =
-        slice->copied ? parts->target.shown_type : row_type(view, tensor, box.len[0]);
-    if (in_pieces)
-        parts->target.shown_type = parts->target.type;
-    if (parts->target.type == RFS_NO_ID || (!slice->copied && !RFS_PUSH(&slice->boxes, box)))
+    slice->boxes.n = 0;
+    say_sides(view, number, slice);
+    if (parts->target.type == RFS_NO_ID || parts->target.shown_type == RFS_NO_ID ||
+        (!slice->copied && !RFS_PUSH(&slice->boxes, (struct rfs_box){{row[0]}, {row[1] - row[0]}})))
         return -ENOMEM;
-    return add_pieces(view, tensor, box.at[0], end, slice);
+    const struct rfs_plan_part part = {&row[0], &row[1]};
+    slice->trace->n = 0;
+    const int rc = !slice->copied && row[0] == row[1]
+                       ? 0
+                       : rfs_planner_trace(parts->of.planner, 0, whole,
+                                           slice->copied ? NULL : &part, slice->trace);
+    return rc ? rc : 1;
 }
 
 /* ---- the file that shows a slice ------------------------------------------------------------- */
@@ -366,44 +158,36 @@ static int find_shown(struct rfs_view *view, uint32_t rank, uint32_t target, str
     return 0;
 }
 
-/*
- * Returns whether the next ranges of an item are the bytes of the pieces; sets where these begin in
- * the first range.
- */
-static bool is_stored(const struct rfs_storage_range *ranges, size_t left,
-                      const struct rfs_piece_trace *pieces, size_t n, uint64_t *in)
+/* Returns whether the bytes of N pieces, which are rows, lie in a stored slice from byte IN on. */
+static bool is_stored(const struct rfs_slice *stored, uint64_t in,
+                      const struct rfs_piece_trace *pieces, size_t n)
 {
-    const struct rfs_block *first = &pieces[0].block;
-    const uint64_t begin = first->content.offset + first->src;
+    uint64_t from;
+    uint64_t left;
 
-    if (n > left || ranges[0].file != first->file || begin < ranges[0].offset ||
-        begin - ranges[0].offset + first->run > ranges[0].bytes ||
-        (n > 1 && begin - ranges[0].offset + first->run < ranges[0].bytes))
-        return false;
-    for (size_t i = 1; i < n; i++)
-        if (ranges[i].file != pieces[i].block.file || ranges[i].bytes != pieces[i].block.run ||
-            ranges[i].offset != pieces[i].block.content.offset + pieces[i].block.src)
+    for (size_t i = 0; i < n; i++) {
+        const struct rfs_block *piece = &pieces[i].block;
+        const struct rfs_block *there = rfs_slice_find(stored, in + piece->dst, &from, &left);
+        if (!there || there->file != piece->file || left < piece->run ||
+            there->content.offset + from != piece->content.offset + piece->src)
             return false;
-    *in = begin - ranges[0].offset;
+    }
     return true;
 }
 
-/* Finds where the pieces begin in an item; false if they are not in it. */
-static bool find_stored(const struct rfs_storages *storages, uint32_t item,
-                        const struct rfs_piece_trace *pieces, size_t n, uint64_t *in)
+/* Finds where the pieces begin in a stored slice; false if they are not in it. */
+static bool find_stored(const struct rfs_slice *stored, const struct rfs_piece_trace *pieces,
+                        size_t n, uint64_t *in)
 {
-    const struct rfs_storage_item *of = &storages->items.data[item];
-    uint64_t at = 0;
+    const uint64_t begin = pieces[0].block.content.offset + pieces[0].block.src;
+    bool found = false;
 
-    for (size_t r = 0; r < of->n; r++) {
-        const struct rfs_storage_range *ranges = &storages->ranges.data[of->first + r];
-        if (is_stored(ranges, of->n - r, pieces, n, in)) {
-            *in += at;
-            return true;
-        }
-        at += ranges[0].bytes;
+    for (size_t i = 0; !found && i < stored->n; i++) {
+        const struct rfs_block *block = &stored->blocks[i];
+        *in = block->dst + (begin - block->content.offset);
+        found = begin >= block->content.offset && is_stored(stored, *in, pieces, n);
     }
-    return false;
+    return found;
 }
 
 /*
@@ -413,24 +197,25 @@ static bool find_stored(const struct rfs_storages *storages, uint32_t item,
 static int find_part(struct rfs_view *view, uint32_t part, const struct rfs_piece_trace *pieces,
                      size_t n, struct location *out)
 {
+    RFS_CLEANUP(rfs_slice_free) struct rfs_slice stored = {0};
     const struct rfs_image *image;
     uint64_t in = 0;
 
     for (size_t i = 0; i < n; i++)
         if (pieces[i].block.n_loops > 0)
             return 0;
-    if (n == 0)
-        return 0;
-    const int rc = rfs_view_image(view, part, &image, NULL);
-    if (rc)
-        return rc;
-    for (size_t i = 0; i < image->n; i++)
-        if (image->regions[i].target < image->storages->items.n && image->regions[i].at == 0 &&
-            find_stored(image->storages, image->regions[i].target, pieces, n, &in)) {
-            *out = (struct location){NULL, view->files[part].name, image->regions[i].start + in};
+    int rc = n > 0 ? rfs_view_image(view, part, &image, NULL) : 1;
+    for (size_t i = 0; rc == 0 && i < image->n; i++) {
+        const struct rfs_region *region = &image->regions[i];
+        if (region->target >= image->storages->items.n || region->at > 0)
+            continue;
+        rc = rfs_slice_storage(image->storages, region->target, &stored);
+        if (rc == 0 && find_stored(&stored, pieces, n, &in)) {
+            *out = (struct location){NULL, view->files[part].name, region->start + in};
             return 1;
         }
-    return 0;
+    }
+    return rc < 0 ? rc : 0;
 }
 
 /* ---- whether a rank has the parameter -------------------------------------------------------- */
@@ -506,10 +291,13 @@ static int nobody_has(const struct rfs_explained_view *view, struct rfs_error *e
     return rfs_fail(err, -ENOENT, where, remedy, "%s", absence);
 }
 
-int rfs_explained_check(struct rfs_explained_view *view, struct rfs_error *err)
+/* Checks that one of the selected ranks has the parameter. 0, or -ENOENT with *err filled. */
+static int check_param(struct rfs_explained_view *view, struct rfs_error *err)
 {
     if (view->parts) {
-        view->tensor = find_tensor(view->parts, view->param);
+        const struct rfs_params *params = view->parts->of.params;
+        const struct rfs_target *target = find_target(view, params);
+        view->tensor = target ? (size_t)(target - params->targets) : SIZE_MAX;
         for (size_t i = 0; view->tensor != SIZE_MAX && i < view->n_selected; i++)
             if (has_tensor(view->parts, view->tensor, view->selected[i]))
                 return 0;
@@ -527,8 +315,8 @@ static int trace_target(const struct rfs_explained_view *view, struct rfs_explai
 {
     const struct rfs_by_rules *by_rules = view->view->rules.made;
 
-    slice->made = by_rules ? rfs_by_rules_made(by_rules, slice->target->name) : NULL;
-    return rfs_planner_trace(view->view->planner, slice->rank, slice->target, &slice->trace);
+    slice->by = by_rules ? rfs_by_rules_made(by_rules, slice->target->name) : NULL;
+    return rfs_planner_trace(view->view->planner, slice->rank, slice->target, NULL, slice->trace);
 }
 
 static struct rfs_explained_side side_of(const struct rfs_layout *layout,
@@ -553,10 +341,12 @@ static struct rfs_explained_side chunks_of(const struct rfs_chunks *chunks,
     size_t at = (size_t)snprintf(slice->chunks, sizeof slice->chunks, "%" PRIu32 " chunk%s", n,
                                  n == 1 ? "" : "s");
 
-    for (uint32_t i = 0; tensor && tensor->grid && i < slice->type->ndim; i++)
-        if (tensor->grid->pieces[i] > 1 && at < sizeof slice->chunks)
+    for (uint32_t i = 0; tensor && i < slice->type->ndim; i++) {
+        const uint32_t pieces = rfs_chunks_pieces(chunks, tensor, i);
+        if (pieces > 1 && at < sizeof slice->chunks)
             at += (size_t)snprintf(slice->chunks + at, sizeof slice->chunks - at,
-                                   ", axis %" PRIu32 " in %" PRIu32, i, tensor->grid->pieces[i]);
+                                   ", axis %" PRIu32 " in %" PRIu32, i, pieces);
+    }
     return (struct rfs_explained_side){.words = slice->chunks};
 }
 
@@ -572,7 +362,7 @@ static void set_types(const struct rfs_explained_view *view, struct rfs_explaine
 static bool set_cuts(const struct rfs_explained_view *view, struct rfs_explained *slice)
 {
     const struct rfs_chunks *chunks = rfs_catalog_chunks(view->view->catalog);
-    const struct rfs_trace *trace = &slice->trace;
+    const struct rfs_trace *trace = slice->trace;
     const struct rfs_geometry *geometry = trace->geometry;
 
     slice->copied = !geometry;
@@ -602,6 +392,10 @@ static bool describe(const struct rfs_explained_view *view, struct rfs_explained
 
     slice->name = rfs_catalog_name(catalog, slice->target->name);
     slice->shown_name = rfs_catalog_name(catalog, slice->target->shown_name);
+    slice->n = slice->trace->n;
+    slice->made = slice->by != NULL;
+    slice->rule_file = slice->by ? slice->by->file : NULL;
+    slice->rule_line = slice->by ? slice->by->line : 0;
     set_types(view, slice);
     if (!view->parts && !set_cuts(view, slice))
         return false;
@@ -624,7 +418,7 @@ static int trace(struct rfs_explained_view *view, struct rfs_explained *slice, s
     if (view->parts) {
         rc = slice_part(view, view->tensor, slice);
         if (rc == 1)
-            rc = find_part(view->view, slice->rank, slice->trace.pieces, slice->trace.n, at);
+            rc = find_part(view->view, slice->rank, slice->trace->pieces, slice->trace->n, at);
         else
             return rc;
         return rc < 0 ? rc : 1;
@@ -661,22 +455,44 @@ static int explain_rank(struct rfs_explained_view *view, struct rfs_explained *s
 
 static void free_slice(struct rfs_explained *slice)
 {
-    rfs_trace_free(&slice->trace);
+    rfs_trace_free(slice->trace);
     free(slice->boxes.data);
     free(slice->path);
 }
 
-int rfs_explained_each(struct rfs_explained_view *view, rfs_explained_fn *fn, void *ctx,
-                       struct rfs_error *err)
+/* A slice that is summed up, and then given to FN. */
+struct giving {
+    struct rfs_explained_sum *sum; /* NULL: no sums */
+    rfs_explained_fn *fn;
+    void *ctx;
+};
+
+static int give_slice(void *ctx, const struct rfs_explained *slice, struct rfs_error *err)
 {
-    struct rfs_explained slice = {0};
-    int rc = 0;
+    const struct giving *giving = ctx;
+
+    if (giving->sum && !rfs_explained_sum_add(giving->sum, slice))
+        return rfs_fail_memory(err);
+    return giving->fn(giving->ctx, slice, err);
+}
+
+int rfs_explained_each(struct rfs_explained_view *view, struct rfs_explained_totals *totals,
+                       rfs_explained_fn *fn, void *ctx, struct rfs_error *err)
+{
+    struct rfs_explained_sum sum = {.view = view};
+    struct giving giving = {totals ? &sum : NULL, fn, ctx};
+    struct rfs_trace trace = {.n = 0};
+    struct rfs_explained slice = {.trace = &trace};
+    int rc = totals && !rfs_explained_sum_begin(view, totals, &sum) ? rfs_fail_memory(err) : 0;
 
     for (size_t i = 0; rc == 0 && i < view->n_selected; i++) {
         slice.rank = view->selected[i];
         slice.position = i;
-        rc = explain_rank(view, &slice, fn, ctx, err);
+        rc = explain_rank(view, &slice, give_slice, &giving, err);
     }
+    if (rc == 0 && totals && !rfs_explained_sum_next(&sum))
+        rc = rfs_fail_memory(err);
+    rfs_explained_sum_end(&sum);
     free_slice(&slice);
     return rc;
 }
@@ -741,7 +557,7 @@ static int plan_one(void *ctx, size_t i)
     return rc;
 }
 
-int rfs_explained_plan(struct rfs_explained_view *view, struct rfs_error *err)
+static int plan_all(struct rfs_explained_view *view, struct rfs_error *err)
 {
     if (view->in_parts)
         return parts_open(view, err);
@@ -761,6 +577,11 @@ int rfs_explained_plan(struct rfs_explained_view *view, struct rfs_error *err)
             return errors[i].code;
         }
     return rc;
+}
+
+int rfs_explained_plan(struct rfs_explained_view *view, struct rfs_error *err)
+{
+    return plan_all(view, err) ?: (view->param ? check_param(view, err) : 0);
 }
 
 /* ---- all parameters -------------------------------------------------------------------------- */
@@ -846,8 +667,8 @@ static bool list_all(struct every *every, const struct rfs_explained_view *view)
 }
 
 /* Gives what all ranks of a parameter list take of one of its parameters. */
-static int give_occurrence(struct rfs_explained_view *view, const struct rfs_explained_taker *taker,
-                           const struct every *every, const struct occurrence *of, uint64_t times,
+static int give_occurrence(struct rfs_explained_view *view, struct rfs_explained_sum *sum,
+                           const struct every *every, const struct occurrence *of,
                            struct rfs_explained *slice)
 {
     int rc = 0;
@@ -860,7 +681,7 @@ static int give_occurrence(struct rfs_explained_view *view, const struct rfs_exp
         slice->position = i;
         rc = trace_target(view, slice);
         set_types(view, slice);
-        if (rc == 0 && !taker->take(taker->ctx, slice, times))
+        if (rc == 0 && !rfs_explained_sum_add(sum, slice))
             rc = -ENOMEM;
     }
     return rc;
@@ -882,10 +703,10 @@ static size_t alike(const struct rfs_explained_view *view, const struct every *e
 }
 
 /* Gives what hfai's parts take of all tensors. 0 or -ENOMEM. */
-static int give_parts(struct rfs_explained_view *view, const struct rfs_explained_taker *taker,
+static int give_parts(struct rfs_explained_view *view, struct rfs_explained_sum *sum,
                       struct rfs_explained *slice)
 {
-    const size_t n = view->parts->list.tensors.n;
+    const size_t n = view->parts->of.params->n;
     int rc = 0;
 
     for (size_t tensor = 0; rc >= 0 && tensor < n; tensor++) {
@@ -894,17 +715,17 @@ static int give_parts(struct rfs_explained_view *view, const struct rfs_explaine
             slice->position = i;
             rc = slice_part(view, tensor, slice);
             set_types(view, slice);
-            if (rc > 0 && !taker->take(taker->ctx, slice, 1))
+            if (rc > 0 && !rfs_explained_sum_add(sum, slice))
                 rc = -ENOMEM;
         }
-        if (rc >= 0 && !taker->end(taker->ctx))
+        if (rc >= 0 && !rfs_explained_sum_next(sum))
             rc = -ENOMEM;
     }
     return rc < 0 ? -ENOMEM : 0;
 }
 
 /* Gives what all ranks take of their parameters. */
-static int give_params(struct rfs_explained_view *view, const struct rfs_explained_taker *taker,
+static int give_params(struct rfs_explained_view *view, struct rfs_explained_sum *sum,
                        struct rfs_explained *slice)
 {
     struct every every = {0};
@@ -913,10 +734,10 @@ static int give_params(struct rfs_explained_view *view, const struct rfs_explain
     rfs_progress_begin(view->progress, "counting", 0, every.occurrences.n);
     for (size_t i = 0, times; rc == 0 && i < every.names.n; i += times) {
         const struct named *named = &every.names.data[i];
-        times = alike(view, &every, i);
+        sum->times = times = alike(view, &every, i);
         for (size_t k = 0; rc == 0 && k < named->n; k++)
-            rc = give_occurrence(view, taker, &every, &named->occurrences[k], times, slice);
-        if (rc == 0 && !taker->end(taker->ctx))
+            rc = give_occurrence(view, sum, &every, &named->occurrences[k], slice);
+        if (rc == 0 && !rfs_explained_sum_next(sum))
             rc = -ENOMEM;
         for (size_t k = 0; k < named->n * times; k++)
             rfs_progress_file(view->progress);
@@ -930,12 +751,21 @@ static int give_params(struct rfs_explained_view *view, const struct rfs_explain
     return rc;
 }
 
-int rfs_explained_all(struct rfs_explained_view *view, const struct rfs_explained_taker *taker,
+int rfs_explained_all(struct rfs_explained_view *view, struct rfs_explained_totals *totals,
                       struct rfs_error *err)
 {
-    struct rfs_explained slice = {0};
-    const int rc = view->parts ? give_parts(view, taker, &slice) : give_params(view, taker, &slice);
+    struct rfs_explained_sum sum;
+    struct rfs_trace trace = {.n = 0};
+    struct rfs_explained slice = {.trace = &trace};
+    int rc = rfs_explained_sum_begin(view, totals, &sum) ? 0 : -ENOMEM;
 
+    for (size_t i = 0; rc == 0 && i < view->n_selected; i++)
+        totals->ranks[i].files =
+            view->parts ? view->n_sources
+                        : rfs_planner_ready(view->view->planner, view->selected[i])->n_sources;
+    if (rc == 0)
+        rc = view->parts ? give_parts(view, &sum, &slice) : give_params(view, &sum, &slice);
+    rfs_explained_sum_end(&sum);
     free_slice(&slice);
     if (rc == -ENOMEM)
         return rfs_fail_memory(err);
@@ -944,12 +774,7 @@ int rfs_explained_all(struct rfs_explained_view *view, const struct rfs_explaine
               : 0;
 }
 
-/* ---- the rest -------------------------------------------------------------------------------- */
-
-uint32_t rfs_explained_files(const struct rfs_explained_view *view, uint32_t rank)
-{
-    return view->parts ? view->n_sources : rfs_planner_ready(view->view->planner, rank)->n_sources;
-}
+/* ---- pieces ---------------------------------------------------------------------------------- */
 
 const char *rfs_explained_path(const struct rfs_explained_view *view, uint32_t file)
 {
@@ -959,22 +784,97 @@ const char *rfs_explained_path(const struct rfs_explained_view *view, uint32_t f
     return strncmp(path, view->path, n) == 0 && path[n] == '/' ? path + n + 1 : path;
 }
 
+/* Sets where the elements of a piece are that a link of rules gives. */
+static void set_link(const struct rfs_rules_map *map, const struct rfs_piece_trace *piece,
+                     struct rfs_explained_piece *out)
+{
+    const struct rfs_rules_link *link = piece->link;
+    const struct rfs_rules_digit *digits = map->digits.data + link->digits;
+
+    for (int side = RFS_EXPLAINED_MADE; side <= RFS_EXPLAINED_SOURCE; side++)
+        for (uint32_t a = 0; a < out->side[side].ndim; a++)
+            out->side[side].begin[a] = map->ats.data[link->at[side] + a];
+    for (uint32_t k = 0; k < link->n; k++) {
+        const struct rfs_rules_digit *digit = &digits[k];
+        const uint64_t first = piece->span.first[k];
+        const uint64_t count = piece->span.end[k] - first;
+        for (int side = RFS_EXPLAINED_MADE; side <= RFS_EXPLAINED_SOURCE; side++) {
+            out->side[side].begin[digit->axis[side]] += first * digit->step[side];
+            out->steps[out->n].axis[side] = digit->axis[side];
+            out->steps[out->n].step[side] = digit->step[side];
+        }
+        out->steps[out->n].count = count;
+        out->n += count > 1;
+    }
+}
+
+_Static_assert(RFS_EXPLAINED_STEPS >= RFS_RULES_DIGITS, "each digit may be a step");
+_Static_assert((int)RFS_EXPLAINED_SOURCE == (int)RFS_SOURCE, "sides have the order of links");
+
+void rfs_explained_piece(const struct rfs_explained_view *view, const struct rfs_explained *slice,
+                         size_t i, struct rfs_explained_piece *out)
+{
+    const struct rfs_piece_trace *piece = &slice->trace->pieces[i];
+    const struct rfs_by_rules *by_rules = view->view->rules.made;
+    const struct rfs_target *source =
+        piece->link ? rfs_by_rules_target(by_rules, piece->link->source) : slice->target;
+    const struct rfs_type *made = piece->link ? &slice->by->type : slice->type;
+    const struct rfs_type *type = piece->link ? rfs_catalog_type(view->view->catalog, source->type)
+                                              : rfs_catalog_type(view->view->catalog, piece->type);
+
+    *out = (struct rfs_explained_piece){
+        .rank = piece->rank,
+        .first = piece->first,
+        .path = rfs_explained_path(view, piece->block.file),
+        .name = rfs_catalog_name(view->view->catalog, source->name),
+        .bytes = rfs_explained_block_bytes(&piece->block),
+        .side = {[RFS_EXPLAINED_MADE] = {made->ndim, piece->link ? made->dims : slice->whole, {0}},
+                 [RFS_EXPLAINED_SOURCE] = {type->ndim, type->dims, {0}}}};
+    if (piece->link) {
+        set_link(rfs_by_rules_map(by_rules), piece, out);
+        return;
+    }
+    out->whole = &piece->whole;
+    out->source = &piece->source;
+    out->target = &piece->target;
+    memcpy(out->side[RFS_EXPLAINED_MADE].begin, piece->whole.at, sizeof piece->whole.at);
+    memcpy(out->side[RFS_EXPLAINED_SOURCE].begin, piece->source.at, sizeof piece->source.at);
+}
+
 const struct rfs_type *rfs_explained_type(const struct rfs_explained_view *view,
                                           const struct rfs_piece_trace *piece)
 {
     return rfs_catalog_type(view->view->catalog, piece->type);
 }
 
-size_t rfs_explained_holders(const struct rfs_explained_view *view,
-                             const struct rfs_explained *slice, const struct rfs_piece_trace *piece,
-                             enum rfs_holding holding, uint32_t *ranks)
+uint32_t *rfs_explained_holders(const struct rfs_explained_view *view,
+                                const struct rfs_explained *slice, size_t i,
+                                enum rfs_explained_holding holding, size_t *n)
 {
-    const struct rfs_trace *trace = &slice->trace;
-    size_t n = 0;
+    static const enum rfs_holding of[] = {[RFS_EXPLAINED_SAME] = RFS_HOLDS,
+                                          [RFS_EXPLAINED_LEFT_OUT] = RFS_HOLDS_BARE,
+                                          [RFS_EXPLAINED_LOST] = RFS_HOLDS_LOST};
+    const struct rfs_trace *trace = slice->trace;
+    const struct rfs_piece_trace *piece = &trace->pieces[i];
+    uint32_t *ranks = calloc((size_t)trace->devices + 1, sizeof *ranks);
 
-    for (uint32_t rank = trace->base; rank < trace->base + trace->devices; rank++)
-        if (rank != piece->rank &&
-            rfs_trace_holding(view->view->planner, slice->target, trace, piece, rank) == holding)
-            ranks[n++] = rank;
-    return n;
+    *n = 0;
+    for (uint32_t rank = trace->base; ranks && rank < trace->base + trace->devices; rank++)
+        if (rank != piece->rank && rfs_trace_holding(view->view->planner, slice->target, trace,
+                                                     piece, rank) == of[holding])
+            ranks[(*n)++] = rank;
+    return ranks;
+}
+
+bool rfs_explained_piece_ranges(const struct rfs_explained *slice, size_t i,
+                                struct rfs_explained_ranges *out)
+{
+    const struct rfs_piece_trace *piece = &slice->trace->pieces[i];
+
+    *out = (struct rfs_explained_ranges){0};
+    if (!rfs_explained_ranges_add(&piece->block, out))
+        return false;
+    for (size_t k = 0; piece->link && k < out->n; k++)
+        rfs_explained_range_sort(&out->data[k]);
+    return true;
 }

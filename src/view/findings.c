@@ -80,17 +80,13 @@ RFS_COMPARE(by_rank, struct rfs_finding, x, y, by_group(x, y) ?: RFS_ORDER(x->ra
 
 void rfs_findings_sort(struct rfs_findings *findings)
 {
+    struct rfs_finding *list = findings->list.data;
+
     RFS_SORT_ALL(&findings->list, by_rank);
-}
-
-size_t rfs_findings_group(const struct rfs_findings *findings, size_t first)
-{
-    size_t end = first + 1;
-
-    while (end < findings->list.n &&
-           by_group(&findings->list.data[first], &findings->list.data[end]) == 0)
-        end++;
-    return end;
+    for (size_t i = findings->list.n; i-- > 0;)
+        list[i].group = i + 1 < findings->list.n && by_group(&list[i], &list[i + 1]) == 0
+                            ? list[i + 1].group
+                            : i + 1;
 }
 
 bool rfs_findings_fault(const struct rfs_findings *findings, const char *name)
@@ -100,29 +96,4 @@ bool rfs_findings_fault(const struct rfs_findings *findings, const char *name)
             (!name || order(findings->list.data[i].name, name) == 0))
             return true;
     return false;
-}
-
-char *rfs_findings_ranks(const struct rfs_findings *findings, size_t first, size_t end)
-{
-    const struct rfs_finding *list = findings->list.data;
-    char *text = NULL;
-    size_t size;
-    FILE *out = open_memstream(&text, &size);
-
-    if (!out)
-        return NULL;
-    if (list[first].rank != RFS_NO_RANK)
-        fputs(end - first > 1 ? "ranks" : "rank", out);
-    for (size_t i = first, last; i < end && list[first].rank != RFS_NO_RANK; i = last + 1) {
-        for (last = i; last + 1 < end && list[last + 1].rank == list[last].rank + 1;)
-            last++;
-        fprintf(out, "%s %" PRIu32, i > first ? "," : "", list[i].rank);
-        if (last > i)
-            fprintf(out, "-%" PRIu32, list[last].rank);
-    }
-    const bool failed = ferror(out) != 0;
-    if (fclose(out) == 0 && !failed)
-        return text;
-    free(text);
-    return NULL;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "view/fit.h"
+#include "view/inspect.h"
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "view/rank_headers.h"
 
 void rfs_fit_findings_free(struct rfs_fit_findings *findings)
 {
@@ -28,24 +29,6 @@ void rfs_fit_findings_add(struct rfs_fit_findings *findings, const char *kind, b
         findings->failed = true;
 }
 
-void rfs_fit_findings_print(const struct rfs_fit_findings *findings, const char *bad, bool strict,
-                            size_t most)
-{
-    for (size_t i = 0; i < findings->list.n && i < most; i++) {
-        const struct rfs_fit_finding *finding = &findings->list.data[i];
-        printf("%s: %s", finding->bad || strict ? bad : "note", finding->kind);
-        if (finding->at.param) {
-            fputs(": '", stdout);
-            rfs_text_put(stdout, finding->at.param);
-        }
-        fputs(finding->at.param ? "': " : ": ", stdout);
-        rfs_text_put(stdout, finding->text);
-        putchar('\n');
-    }
-    if (findings->list.n > most)
-        printf("and %zu more (--json has all)\n", findings->list.n - most);
-}
-
 void rfs_fit_begin(const struct rfs_headers *headers, const struct rfs_strategy *strategy,
                    struct rfs_fit *out)
 {
@@ -63,7 +46,7 @@ void rfs_fit_begin(const struct rfs_headers *headers, const struct rfs_strategy 
 
 int rfs_fit_ranks(const struct rfs_fit *fit, struct rfs_error *err)
 {
-    const uint32_t last = rfs_headers_end(fit->headers) - 1;
+    const uint32_t last = fit->headers->end - 1;
     const uint32_t end = fit->base + fit->stages * fit->devices - 1;
 
     if (fit->whole || fit->source || last == end)
@@ -78,15 +61,15 @@ int rfs_fit_ranks(const struct rfs_fit *fit, struct rfs_error *err)
 static const struct rfs_type *find_slice(const struct rfs_fit *fit, const char *param,
                                          uint32_t stage, uint32_t *rank)
 {
-    const uint32_t name = rfs_headers_find_name(fit->headers, param);
+    const struct rfs_headers_parameter *known = rfs_headers_parameter(fit->headers, param);
     const uint32_t first = fit->whole ? 0 : fit->base + stage * fit->devices;
     const uint32_t end = fit->whole ? UINT32_MAX : first + fit->devices;
 
-    for (uint32_t i = 0; name != RFS_NO_ID && i < fit->headers->n; i++) {
+    for (uint32_t i = 0; known && i < fit->headers->n; i++) {
         const struct rfs_headers_rank *at = &fit->headers->ranks[i];
         if (at->rank < first || at->rank >= end)
             continue;
-        const struct rfs_type *type = rfs_headers_type(fit->headers, at, name);
+        const struct rfs_type *type = rfs_headers_type(fit->headers, at, known->id);
         if (type && type->kind == RFS_TENSOR) {
             *rank = at->rank;
             return type;
@@ -131,8 +114,12 @@ int rfs_fit_find(const struct rfs_fit *fit, const char *param, struct rfs_fit_te
 
 /* ---- all that does not fit ---- */
 
-void rfs_fit_missing(const struct rfs_headers *headers, uint32_t first, uint32_t end,
-                     struct rfs_fit_findings *findings)
+/*
+ * Adds findings of ranks from FIRST to END - 1 that the tree does not have, and of any that could
+ * not be read, or have no parameters.
+ */
+static void check_files(const struct rfs_headers *headers, uint32_t first, uint32_t end,
+                        struct rfs_fit_findings *findings)
 {
     for (uint32_t rank = first; rank < end; rank++) {
         uint32_t to = rank;
@@ -147,10 +134,6 @@ void rfs_fit_missing(const struct rfs_headers *headers, uint32_t first, uint32_t
                                  to - 1);
         rank = to;
     }
-}
-
-void rfs_fit_unreadable(const struct rfs_headers *headers, struct rfs_fit_findings *findings)
-{
     for (uint32_t i = 0; i < headers->n; i++) {
         const struct rfs_headers_rank *rank = &headers->ranks[i];
         if (rank->code)
@@ -171,14 +154,13 @@ struct checking {
 static void check_ranks(struct checking *c)
 {
     const struct rfs_fit *fit = c->fit;
+    const bool cut = !fit->whole && !fit->source;
     const uint32_t end = fit->base + fit->stages * fit->devices;
     uint32_t beyond = 0;
     uint32_t last = 0;
 
-    if (fit->whole || fit->source)
-        return;
-    rfs_fit_missing(fit->headers, fit->base, end, c->findings);
-    for (uint32_t i = 0; i < fit->headers->n; i++)
+    check_files(fit->headers, fit->base, cut ? end : fit->base, c->findings);
+    for (uint32_t i = 0; cut && i < fit->headers->n; i++)
         if (fit->headers->ranks[i].rank < fit->base || fit->headers->ranks[i].rank >= end) {
             beyond++;
             last = fit->headers->ranks[i].rank;
@@ -252,7 +234,7 @@ static void check_stage(struct checking *c, size_t i, uint32_t stage,
 {
     const struct rfs_fit *fit = c->fit;
     const char *param = rfs_strategy_param(fit->strategy, i);
-    const uint32_t name = rfs_headers_find_name(fit->headers, param);
+    const struct rfs_headers_parameter *known = rfs_headers_parameter(fit->headers, param);
     const uint32_t first = fit->base + stage * fit->devices;
     uint32_t seen = RFS_NO_KIND;   /* a kind that was found right, unless slices differ by rank */
     uint32_t looked = RFS_NO_KIND; /* the kind with TYPE */
@@ -265,7 +247,7 @@ static void check_stage(struct checking *c, size_t i, uint32_t stage,
         if (rank->rank < first || rank->rank >= first + fit->devices)
             continue;
         if (rank->kind != looked) {
-            type = rfs_headers_type(fit->headers, rank, name);
+            type = known ? rfs_headers_type(fit->headers, rank, known->id) : NULL;
             looked = rank->kind;
         }
         if (!type || rank->kind == RFS_NO_KIND)
@@ -334,24 +316,12 @@ static void check_param(struct checking *c, size_t i, bool *held)
 static void check_others(struct checking *c)
 {
     const struct rfs_headers *headers = c->fit->headers;
-    const uint32_t n = rfs_headers_names(headers);
-    RFS_FREE bool *seen = calloc((size_t)n + 1, sizeof *seen);
 
-    c->findings->failed |= !seen;
-    for (size_t k = 0; seen && k < headers->kinds.n; k++) {
-        const struct rfs_headers_kind *kind = &headers->kinds.data[k];
-        for (size_t e = 0; e < kind->n; e++) {
-            uint32_t name;
-            uint64_t offset;
-            rfs_headers_parameter(headers, kind, e, &name, &offset);
-            const char *param = rfs_headers_name(headers, name);
-            if (seen[name])
-                continue;
-            seen[name] = true;
-            if (rfs_strategy_find(c->fit->strategy, param) < 0)
-                ADD(c, "only in the tree", false, RFS_FIT_AT(param, -1, -1),
-                    "the strategy does not have it, so it is copied unchanged");
-        }
+    for (size_t i = 0; i < headers->parameters.n; i++) {
+        const char *param = headers->parameters.data[i].name;
+        if (rfs_strategy_find(c->fit->strategy, param) < 0)
+            ADD(c, "only in the tree", false, RFS_FIT_AT(param, -1, -1),
+                "the strategy does not have it, so it is copied unchanged");
     }
 }
 
@@ -363,12 +333,16 @@ int rfs_fit_check(const struct rfs_fit *fit, struct rfs_fit_findings *findings,
 
     if (!held)
         return rfs_fail_memory(err);
-    check_ranks(&c);
-    rfs_fit_unreadable(fit->headers, findings);
-    for (size_t i = 0; i < rfs_strategy_count(fit->strategy) && !findings->failed; i++)
+    if (fit->strategy)
+        check_ranks(&c);
+    else
+        check_files(fit->headers, 0, fit->headers->end, findings);
+    for (size_t i = 0; fit->strategy && i < rfs_strategy_count(fit->strategy) && !findings->failed;
+         i++)
         check_param(&c, i, held);
-    if (c.common == 0)
+    if (fit->strategy && c.common == 0)
         ADD(&c, "only in the strategy", true, RFS_FIT_ALL, "none of its parameters is in the tree");
-    check_others(&c);
+    if (fit->strategy)
+        check_others(&c);
     return findings->failed ? rfs_fail_memory(err) : 0;
 }

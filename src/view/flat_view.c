@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "view/flat_view.h"
 
+#include "base/checked.h"
 #include "base/cleanup.h"
-#include "base/glob.h"
 #include "base/order.h"
-#include "base/path.h"
-#include "base/store.h"
 #include "base/text.h"
+#include "view/model_files.h"
 
 /* ---- shards ---------------------------------------------------------------------------------- */
 
@@ -140,63 +139,6 @@ static int show_map(struct rfs_view *view, const struct shards *shards, uint32_t
     return show_image(view, name, 0, image, err);
 }
 
-/* ---- the files of a model beside its config -------------------------------------------------- */
-
-/*
- * Lists the files beside the given config that belong to a model, which view=huggingface shows as
- * they are: generation_config.json, the tokenizer's, and code. None if the folder is not there.
- */
-static int list_model_files(const char *folder, struct rfs_path_list *names, struct rfs_error *err)
-{
-    static const char *const patterns[] = {"generation_config.json",
-                                           "tokenizer*",
-                                           "vocab.*",
-                                           "merges.txt",
-                                           "special_tokens_map.json",
-                                           "added_tokens.json",
-                                           "chat_template*",
-                                           "preprocessor_config.json",
-                                           "*.tiktoken",
-                                           "configuration_*.py",
-                                           "modeling_*.py",
-                                           "tokenization_*.py",
-                                           NULL};
-    RFS_CLOSE_DIR struct rfs_dir dir = {.dir = NULL};
-
-    if (!folder || rfs_dir_open(folder, &dir) != 0)
-        return 0;
-    for (const struct dirent *entry; (entry = rfs_dir_next(&dir));) {
-        bool like = false;
-        for (size_t i = 0; patterns[i] && entry->d_type != DT_DIR; i++)
-            like = like || rfs_glob_match_file(patterns[i], entry->d_name);
-        if (like && !rfs_path_list_add(names, strdup(entry->d_name)))
-            return rfs_fail_memory(err);
-    }
-    rfs_path_list_sort(names);
-    return 0;
-}
-
-/* Shows config.json and the listed files; there is room in view->files. */
-static int show_model_files(struct rfs_view *view, const char *folder,
-                            const struct rfs_path_list *names, struct rfs_error *err)
-{
-    if (view->rules.config && rfs_files_are_encrypted(rfs_catalog_files(view->catalog))) {
-        rfs_log(&view->log, RFS_INFO, "with a key, the files beside %s are not shown",
-                view->rules.config);
-        return 0;
-    }
-    int rc = view->rules.config
-                 ? rfs_view_pass_on(view, view->rules.config, "config.json",
-                                    view->rules.cut.bytes > 0 ? &view->rules.cut : NULL, err)
-                 : 0;
-
-    for (size_t i = 0; i < names->n && rc == 0; i++) {
-        RFS_FREE char *path = rfs_path_join(folder, names->data[i]);
-        rc = path ? rfs_view_pass_on(view, path, names->data[i], NULL, err) : rfs_fail_memory(err);
-    }
-    return rc;
-}
-
 /* ---- view=huggingface ------------------------------------------------------------------------ */
 
 /*
@@ -245,20 +187,62 @@ static void fill_in_order(const struct rfs_view *view, struct shards *shards, ui
     close_shard(shards, &first, shards->n);
 }
 
+/* Marks the names of an index that are none of weights, and counts those that are new. */
+static size_t count_states(const struct rfs_view *view, const struct rfs_index *index,
+                           unsigned char *marks, const char **first)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; index && i < index->n; i++) {
+        const uint32_t id = index->entries[i].name;
+        const char *name = rfs_catalog_name(view->catalog, id);
+        if (marks[id] || !rfs_names_is_state(view->output_map, name))
+            continue;
+        marks[id] = 1;
+        if (n++ == 0)
+            *first = name;
+    }
+    return n;
+}
+
+/* Logs how many values are left out because they are none of weights. */
+static int log_states(struct rfs_view *view, struct rfs_error *err)
+{
+    const size_t names = rfs_intern_count(rfs_catalog_tables(view->catalog)->names);
+    RFS_FREE unsigned char *marks = calloc(names + 1, 1);
+    const char *first = NULL;
+    size_t n = 0;
+
+    if (!marks)
+        return rfs_fail_memory(err);
+    for (uint32_t r = 0; r < rfs_catalog_ranks(view->catalog); r++) {
+        const char *of_rank = NULL;
+        n += count_states(view, rfs_catalog_ready(view->catalog, r), marks, &of_rank);
+        first = first ? first : of_rank;
+    }
+    if (n > 0 && !view->set->late)
+        rfs_log(&view->log, RFS_WARNING,
+                "%zu value%s of the training beside the weights %s left out: '%s'%s; only=* shows "
+                "%s",
+                n, n == 1 ? "" : "s", n == 1 ? "is" : "are", first, n == 1 ? "" : " and others",
+                n == 1 ? "it" : "them");
+    return 0;
+}
+
 static int show_huggingface(struct rfs_view *view, const struct rfs_params *params,
                             struct rfs_error *err)
 {
     const uint64_t most = view->options.file_size ? view->options.file_size : FILE_BYTES;
     RFS_CLEANUP(shards_end) struct shards shards = {.format = "pt"};
     RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list names = {0};
-    RFS_FREE char *folder = NULL;
 
     if (!shards_init(&shards, params, params->n))
         return rfs_fail_memory(err);
     fill_in_order(view, &shards, most);
-    int rc = view->rules.config ? rfs_path_parent(view->rules.config, &folder, NULL, err) : 0;
-    rc = rc ?: list_model_files(folder, &names, err)
-            ?: group_targets(view, &shards, 2 + names.n, err);
+    int rc = (view->rules.made ? 0 : rfs_view_model_find(view, err))
+                 ?: rfs_view_model_check(view, params, err)
+                 ?: rfs_view_model_list(view, &names, err)
+                 ?: group_targets(view, &shards, 2 + names.n, err);
     for (uint32_t p = 0; !rc && p < shards.n_shards; p++) {
         shards.names[p] = shards.n_shards == 1 ? strdup("model.safetensors")
                                                : rfs_text_printf("model-%05u-of-%05u.safetensors",
@@ -271,7 +255,9 @@ static int show_huggingface(struct rfs_view *view, const struct rfs_params *para
     if (!rc && shards.n_shards > 1)
         rc = show_map(view, &shards, shards.n_shards, "model.safetensors.index.json",
                       RFS_WEIGHT_MAP_HUGGINGFACE, err);
-    return rc ? rc : show_model_files(view, folder, &names, err);
+    if (!rc)
+        rc = log_states(view, err);
+    return rc ? rc : rfs_view_model_show(view, &names, err);
 }
 
 /* ---- view=unified ---------------------------------------------------------------------------- */
@@ -435,7 +421,7 @@ static int divide(struct unifying *u)
         total += weighed[i].bytes;
     }
     RFS_SORT(weighed, shards->n, by_weight);
-    const uint64_t wanted = total / limit + (total % limit != 0);
+    const uint64_t wanted = rfs_ceil_u64(total, limit);
     shards->n_shards = (uint32_t)(wanted < shards->n ? wanted : shards->n);
     if (shards->n > 0 && shards->n_shards == 0)
         shards->n_shards = 1; /* all are empty tensors, for which MindSpore fails */

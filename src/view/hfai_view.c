@@ -2,18 +2,11 @@
 #include "view/hfai_view.h"
 
 #include "base/cleanup.h"
-#include "base/once.h"
 #include "base/text.h"
 #include "formats/torch/torch_encode.h"
 #include "view/hidden.h"
 
 #define FOLDER "merged"
-
-/* A model: its tensors as a parameter list of its own, and where they are. */
-struct model {
-    struct rfs_params *params;
-    struct rfs_storages *storages;
-};
 
 struct rfs_view_hfai {
     struct rfs_hfai *hfai;
@@ -21,27 +14,42 @@ struct rfs_view_hfai {
     uint32_t n_shown;                   /* parts in the root; merged files follow */
     struct rfs_rank_plan plan;          /* plan of each file, with every part */
     size_t n_models;
-    _Atomic(struct model *) *models; /* [n_models] owned; NULL until needed */
+    struct rfs_view_hfai_list models; /* list of the models' tensors */
+    struct rfs_params **params;       /* [n_models] owned; each model's part of it, by own names */
+    struct rfs_error failure;         /* why there is no such list; code 0: there is one */
 };
 
-static void free_model(struct model *model)
+/* ---- the tensors of the state ---------------------------------------------------------------- */
+
+int rfs_view_hfai_list(struct rfs_view *view, bool models, bool rows,
+                       struct rfs_view_hfai_list *out, struct rfs_error *err)
 {
-    if (!model)
-        return;
-    if (model->storages)
-        rfs_storages_free(model->storages);
-    free(model->storages);
-    free(model->params);
-    free(model);
+    static const struct rfs_params none;
+    const struct rfs_hfai_listing how = {.models = models,
+                                         .rows = rows ? view->hfai->division : NULL};
+    const struct rfs_rank_plan *plan;
+
+    *out = (struct rfs_view_hfai_list){.division = view->hfai->division};
+    int rc = rfs_catalog_list_parts(view->catalog, view->hfai->hfai, how, &out->list, &out->catalog,
+                                    err);
+    const struct rfs_planner_config config = {
+        .catalog = out->catalog, .pool = view->set->pool, .keep_empty = true};
+    out->params = &none;
+    if (rc || out->list.tensors.n == 0) /* the planner refuses to plan nothing */
+        return rc;
+    rc = rfs_planner_new(&config, &out->planner, err)
+             ?: rfs_planner_rank(out->planner, 0, &plan, err);
+    if (rc == 0)
+        out->params = plan->params;
+    return rc;
 }
 
-RFS_CLEANUP_OF(drop_model, struct model *, free_model)
-
-void rfs_view_hfai_parts(const struct rfs_view *view, const struct rfs_hfai **hfai,
-                         const struct rfs_hfai_division **division)
+void rfs_view_hfai_list_free(struct rfs_view_hfai_list *list)
 {
-    *hfai = view->hfai->hfai;
-    *division = view->hfai->division;
+    rfs_planner_free(list->planner);
+    rfs_catalog_close(list->catalog);
+    rfs_hfai_list_free(&list->list);
+    *list = (struct rfs_view_hfai_list){0};
 }
 
 /* ---- the tensors that are shown -------------------------------------------------------------- */
@@ -52,69 +60,67 @@ static const struct rfs_rank_plan *plan_of(const struct rfs_view *view, size_t f
     return &view->hfai->plan;
 }
 
-static int collect_tensors(struct rfs_view *view, size_t number, struct model *model,
-                           struct rfs_error *err)
+/* Takes the targets of model NUMBER from *AT on, by their names in the model. */
+static int take_model(struct rfs_view_hfai *hfai, uint32_t number, size_t *at,
+                      struct rfs_error *err)
 {
-    struct rfs_tables *tables = rfs_catalog_tables(view->catalog);
-    struct rfs_hfai_tensor tensor;
-    size_t cap = 0;
-    int rc;
+    const struct rfs_hfai_list *list = &hfai->models.list;
+    const struct rfs_params *all = hfai->models.params;
+    struct rfs_intern *names = rfs_catalog_tables(hfai->models.catalog)->names;
+    const int prefix = hfai->n_models > 1 ? snprintf(NULL, 0, "model.%" PRIu32 ".", number) : 0;
+    const size_t first = *at;
 
-    for (size_t i = 0;
-         (rc = rfs_hfai_tensor(view->hfai->hfai, number, i, model->storages, &tensor, err)) == 1;
-         i++) {
-        if (i >= cap) {
-            cap = cap ? cap * 2 : 64;
-            struct rfs_params *more =
-                realloc(model->params, sizeof *more + cap * sizeof *more->targets);
-            if (!more)
-                return rfs_fail_memory(err);
-            model->params = more;
-        }
-        struct rfs_target *target = &model->params->targets[i];
-        *target = (struct rfs_target){
-            .name = rfs_intern_add(tables->names, tensor.name, tensor.name_bytes),
-            .type = rfs_intern_add(tables->types, &tensor.type, sizeof tensor.type)};
-        if (target->name == RFS_NO_ID || target->type == RFS_NO_ID)
+    while (*at < all->n && list->tensors.data[*at].owner.state == number)
+        ++*at;
+    const size_t n = *at - first;
+    struct rfs_params *params = hfai->params[number] =
+        calloc(1, sizeof *params + n * sizeof *params->targets);
+    if (!params)
+        return rfs_fail_memory(err);
+    params->n = n;
+    for (size_t i = 0; i < n; i++) {
+        struct rfs_target *target = &params->targets[i];
+        size_t length;
+        *target = all->targets[first + i];
+        const char *path = rfs_intern_bytes(names, target->name, &length);
+        target->shown_name = rfs_intern_add(names, path + prefix, length - (size_t)prefix);
+        if (target->shown_name == RFS_NO_ID)
             return rfs_fail_memory(err);
-        target->shown_name = target->name;
-        target->shown_type = target->type;
-        model->params->n = i + 1;
     }
+    return 0;
+}
+
+/* Lists the models. What they have may fit no list: then the parts are shown all the same. */
+static int list_models(struct rfs_view *view, struct rfs_error *err)
+{
+    struct rfs_view_hfai *hfai = view->hfai;
+    size_t at = 0;
+
+    hfai->params = calloc(hfai->n_models + 1, sizeof *hfai->params);
+    int rc = hfai->params ? rfs_view_hfai_list(view, true, false, &hfai->models, &hfai->failure)
+                          : rfs_fail_memory(&hfai->failure);
+    for (uint32_t m = 0; rc == 0 && m < hfai->n_models; m++)
+        rc = take_model(hfai, m, &at, &hfai->failure);
+    if (rc == 0 || rc == -EINVAL || rc == -EFBIG)
+        return 0;
+    *err = hfai->failure;
     return rc;
 }
 
-/* Collects the tensors of a model; *out is to be freed in any case. */
-static int collect_model(struct rfs_view *view, size_t number, struct model **out,
-                         struct rfs_error *err)
-{
-    struct model *model = *out = calloc(1, sizeof *model);
-
-    if (!model)
-        return rfs_fail_memory(err);
-    model->params = calloc(1, sizeof *model->params);
-    model->storages = calloc(1, sizeof *model->storages);
-    return model->params && model->storages ? collect_tensors(view, number, model, err)
-                                            : rfs_fail_memory(err);
-}
-
-static int tensors_of(struct rfs_view *view, uint32_t group, struct rfs_tensors *out,
+static int tensors_of(const struct rfs_view *view, uint32_t group, struct rfs_tensors *out,
                       struct rfs_error *err)
 {
-    struct model *model = RFS_PUBLISHED(&view->hfai->models[group]);
+    const struct rfs_view_hfai *hfai = view->hfai;
 
-    if (!model) {
-        const int rc = collect_model(view, group, &model, err);
-        if (rc) {
-            free_model(model);
-            return rc;
-        }
-        model = RFS_PUBLISH(&view->hfai->models[group], model, free_model);
+    if (hfai->failure.code) {
+        if (err)
+            *err = hfai->failure;
+        return hfai->failure.code;
     }
-    *out = (struct rfs_tensors){.catalog = view->catalog,
-                                .storages = model->storages,
-                                .params = model->params,
-                                .plan = &view->hfai->plan};
+    *out = (struct rfs_tensors){.catalog = hfai->models.catalog,
+                                .planner = hfai->models.planner,
+                                .params = hfai->params[group],
+                                .plan = &hfai->plan};
     return 0;
 }
 
@@ -187,9 +193,10 @@ static void free_hfai(struct rfs_view *view)
 
     if (!hfai)
         return;
-    for (size_t i = 0; hfai->models && i < hfai->n_models; i++)
-        free_model(atomic_load(&hfai->models[i]));
-    free(hfai->models);
+    for (size_t i = 0; hfai->params && i < hfai->n_models; i++)
+        free(hfai->params[i]);
+    free(hfai->params);
+    rfs_view_hfai_list_free(&hfai->models);
     rfs_hfai_division_free(hfai->division);
     rfs_hfai_free(hfai->hfai);
     free(hfai->plan.sources);
@@ -240,20 +247,18 @@ static struct rfs_view_file *show(struct rfs_view *view, const char *form, size_
 }
 
 /* Shows a model whose tensors fit safetensors; the log says why others are not shown. */
-static int show_safetensors(struct rfs_view *view, size_t number, struct rfs_error *err)
+static int show_safetensors(struct rfs_view *view, uint32_t number, struct rfs_error *err)
 {
-    RFS_CLEANUP(drop_model) struct model *model = NULL;
+    const struct rfs_params *params = view->hfai->params[number];
     struct rfs_image *image = NULL;
-    struct rfs_error failure = {0};
+    struct rfs_error failure = view->hfai->failure;
     struct rfs_view_file *file =
         show(view, "model%s.safetensors", number, view->hfai->n_models, &failure);
+    const struct rfs_safetensors_content content = {.n = params ? params->n : 0, .format = "pt"};
 
-    int rc = file ? collect_model(view, number, &model, &failure) : -ENOMEM;
-    const struct rfs_safetensors_content content = {.n = rc == 0 ? model->params->n : 0,
-                                                    .format = "pt"};
-    if (rc == 0)
-        rc = rfs_view_encode_safetensors(view->catalog, model->params, NULL, content, &image,
-                                         &failure);
+    const int rc =
+        failure.code
+            ?: rfs_view_encode_safetensors(view->catalog, params, NULL, content, &image, &failure);
     if (rc == -EINVAL || rc == -EFBIG) {
         rfs_log(&view->log, RFS_WARNING, FOLDER "/%s is left out: %s", file->name, failure.text);
         free(file->name);
@@ -265,7 +270,7 @@ static int show_safetensors(struct rfs_view *view, size_t number, struct rfs_err
         *err = failure;
         return rc;
     }
-    image->storages = RFS_STEAL(model->storages);
+    file->rank = number;
     file->own = image;
     file->mapped = true;
     atomic_init(&file->image, image);
@@ -306,7 +311,7 @@ static int show_files(struct rfs_view *view, struct rfs_error *err)
             ?: show_all(view, "checkpoint%s.pt", 1, err)
             ?: show_all(view, "model%s.pt", hfai->n_models, err)
             ?: show_all(view, "optimizer%s.pt", optimizers, err);
-    for (size_t i = 0; rc == 0 && i < hfai->n_models; i++)
+    for (uint32_t i = 0; rc == 0 && i < hfai->n_models; i++)
         rc = show_safetensors(view, i, err);
     view->folders->first = hfai->n_shown;
     view->folders->n = view->n_files - hfai->n_shown;
@@ -356,9 +361,6 @@ int rfs_view_hfai_open(struct rfs_view *view, struct rfs_error *err)
     const uint32_t parts = rfs_hfai_parts(hfai->hfai);
     hfai->n_shown = options->nshards > 0 ? options->nshards : parts;
     hfai->n_models = rfs_hfai_models(hfai->hfai);
-    hfai->models = calloc(hfai->n_models + 1, sizeof *hfai->models);
-    if (!hfai->models)
-        return rfs_fail_memory(err);
     view->format = RFS_FORMAT_TORCH;
     view->scale = (struct rfs_scale){parts, 1, hfai->n_shown, 1, 0};
     view->n_ranks = hfai->n_shown;
@@ -366,6 +368,7 @@ int rfs_view_hfai_open(struct rfs_view *view, struct rfs_error *err)
         hfai->n_models < RFS_HIDDEN_GROUPS ? (uint32_t)hfai->n_models : RFS_HIDDEN_GROUPS;
     rc = rfs_hfai_divide(hfai->hfai, hfai->n_shown,
                          options->large_size != RFS_NO_SIZE ? options->large_size : RFS_HFAI_LARGE,
-                         &hfai->division, err);
+                         &hfai->division, err)
+             ?: list_models(view, err);
     return rc ? rc : show_files(view, err);
 }

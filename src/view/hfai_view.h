@@ -13,8 +13,19 @@
  * filled.
  */
 int rfs_view_hfai_open(struct rfs_view *view, struct rfs_error *err);
+/* Tensors of the state, as those of a checkpoint that describes itself, and their plan. */
+struct rfs_view_hfai_list {
+    struct rfs_hfai_list list;                /* list without its chunks */
+    const struct rfs_hfai_division *division; /* division among the parts shown; the view's */
+    struct rfs_catalog *catalog;              /* catalogue of the list's tensors; owned */
+    struct rfs_planner *planner;              /* planner of one rank; owned; NULL without tensors */
+    const struct rfs_params *params;          /* targets; number I is tensor I of the list */
+};
 /*
- * Gives the parts of the source, and how they are divided among those that are shown: the view's.
+ * Lists the state of a view of parts, or its MODELS alone. With ROWS, tensors that the source or
+ * the view has in pieces are rows of elements. Returns 0 or -errno with *err filled; to be freed in
+ * any case.
  */
-void rfs_view_hfai_parts(const struct rfs_view *view, const struct rfs_hfai **hfai,
-                         const struct rfs_hfai_division **division);
+int rfs_view_hfai_list(struct rfs_view *view, bool models, bool rows,
+                       struct rfs_view_hfai_list *out, struct rfs_error *err);
+void rfs_view_hfai_list_free(struct rfs_view_hfai_list *list);

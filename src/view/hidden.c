@@ -140,8 +140,7 @@ static uint64_t *make_boxes(const struct rfs_geometry *geometry, uint32_t local)
 static int describe_cut(const struct rfs_tensors *tensors, const struct rfs_target *target,
                         struct rfs_about *about, uint64_t **boxes)
 {
-    const struct rfs_geometry *geometry =
-        tensors->planner ? rfs_planner_geometry(tensors->planner, target) : NULL;
+    const struct rfs_geometry *geometry = rfs_planner_geometry(tensors->planner, target);
     struct rfs_scale scale;
 
     if (!geometry || geometry->ndim == 0 || about->type->bytes == 0)
@@ -183,7 +182,7 @@ static int make_about(struct rfs_view *view, const struct rfs_view_hidden_object
         .source_name = rfs_catalog_name(view->catalog, target->name),
         .type = rfs_catalog_type(view->catalog, target->shown_type),
         .source_type = rfs_catalog_type(view->catalog, target->type),
-        .rank = object->group > 0 && tensors->planner ? (int64_t)object->group - 1 : -1,
+        .rank = object->group > 0 && !view->kind->tensors ? (int64_t)object->group - 1 : -1,
         .n_ranks = origins->n_ranks,
         .ranks = origins->ranks,
         .n_files = origins->n_files,

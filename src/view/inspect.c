@@ -4,20 +4,14 @@
 #include "assemble/cast.h"
 #include "base/cleanup.h"
 #include "formats/ckpt/ckpt.h"
-#include "formats/mindformers/mindformers.h"
 #include "formats/npy/npy.h"
 #include "plan/by_rules.h"
 #include "plan/needed.h"
+#include "rules/rules.h"
 #include "view/internal.h"
 #include "view/rules_view.h"
-#include "view/strategy_options.h"
 
 /* ---- needed ranks ---------------------------------------------------------------------------- */
-
-struct rfs_inspect_ranks {
-    struct rfs_strategy *src, *dst; /* owned; NULL: unsharded */
-    struct rfs_needed *needed;      /* owned */
-};
 
 void rfs_inspect_ranks_close(struct rfs_inspect_ranks *ranks)
 {
@@ -42,16 +36,12 @@ int rfs_inspect_ranks_open(const char *src, const char *dst, struct rfs_inspect_
     const int rc = (src ? rfs_view_read_strategy(src, &ranks->src, err) : 0)
                        ?: (dst ? rfs_view_read_strategy(dst, &ranks->dst, err) : 0)
                        ?: rfs_needed_open(ranks->src, ranks->dst, &ranks->needed, err);
-    if (rc == 0)
-        *out = RFS_STEAL(ranks);
-    return rc;
-}
-
-void rfs_inspect_ranks_count(const struct rfs_inspect_ranks *ranks, uint32_t *sources,
-                             uint32_t *destinations)
-{
-    *sources = rfs_needed_sources(ranks->needed);
-    *destinations = rfs_needed_ranks(ranks->needed);
+    if (rc)
+        return rc;
+    ranks->sources = rfs_needed_sources(ranks->needed);
+    ranks->destinations = rfs_needed_ranks(ranks->needed);
+    *out = RFS_STEAL(ranks);
+    return 0;
 }
 
 int rfs_inspect_ranks_needed(struct rfs_inspect_ranks *ranks, uint32_t rank, unsigned char *wanted,
@@ -60,84 +50,86 @@ int rfs_inspect_ranks_needed(struct rfs_inspect_ranks *ranks, uint32_t rank, uns
     return rfs_needed_by(ranks->needed, rank, wanted, err);
 }
 
-/* ---- strategies of sources that have them -------------------------------------------------- */
+/* ---- conversion rules ------------------------------------------------------------------------ */
 
-bool rfs_inspect_has_parts(const struct rfs_headers_source *source)
+/* The lists of shipped rules, as texts in the making. */
+struct shipped_lists {
+    FILE *models, *options;
+};
+
+static void put_words(void *ctx, const char *option, const struct rfs_rules_word *words)
 {
-    return rfs_catalog_has_parts(source->catalog);
+    const struct shipped_lists *lists = ctx;
+    FILE *out = option ? lists->options : lists->models;
+    const char *before = ftell(out) > 0 ? " " : "";
+
+    if (option)
+        fprintf(out, "%s%s=", before, option);
+    for (; words; words = words->next) {
+        fprintf(out, "%s%s", option ? "" : before, words->text);
+        fputs(option && words->next ? "|" : "", out);
+        before = " ";
+    }
 }
 
-static int add_axes(struct rfs_layout_builder *item, const struct rfs_mindformers_layout *layout)
+/* Writes the two lists of RULES. 0 or -ENOMEM. */
+static int write_lists(const struct rfs_rules *rules, char **models, char **options)
 {
-    uint64_t entry = 0;
+    size_t n;
+    struct shipped_lists lists = {open_memstream(models, &n), open_memstream(options, &n)};
+    bool good = lists.models && lists.options;
+
+    if (good)
+        rfs_rules_each_words(rules, put_words, &lists);
+    good = good && !ferror(lists.models) && !ferror(lists.options);
+    good = (!lists.models || fclose(lists.models) == 0) && good;
+    good = (!lists.options || fclose(lists.options) == 0) && good;
+    return good ? 0 : -ENOMEM;
+}
+
+int rfs_inspect_shipped(int (*each)(void *ctx, const struct rfs_inspect_shipped *rules,
+                                    struct rfs_error *err),
+                        void *ctx, struct rfs_error *err)
+{
+    char *name;
     int rc = 0;
 
-    for (uint32_t i = 0; rc == 0 && i < layout->n_axes; i++) {
-        rc = rfs_layout_add_axis(item);
-        for (; rc == 0 && layout->n_dev > 0 && entry < layout->end[i]; entry++)
-            rc = rfs_layout_add_cut(item, layout->map[entry]);
+    for (size_t i = 0; rc == 0 && (name = rfs_rules_name_at(i)); i++) {
+        struct rfs_rules *rules;
+        char *models = NULL;
+        char *options = NULL;
+        rc = rfs_rules_named(name, &rules, err);
+        if (rc == 0 && write_lists(rules, &models, &options))
+            rc = rfs_fail_memory(err);
+        if (rc == 0)
+            rc = each(
+                ctx,
+                &(struct rfs_inspect_shipped){
+                    name, {rfs_rules_side(rules, 0), rfs_rules_side(rules, 1)}, models, options},
+                err);
+        rfs_rules_free(rules);
+        free(models);
+        free(options);
+        free(name);
     }
     return rc;
 }
 
-/* Fills in a layout; a tensor without one is whole in all devices. */
-static int fill(struct rfs_layout_builder *item, const struct rfs_mindformers_strategy *layouts,
-                const struct rfs_mindformers_layout *layout)
+static int compare_copies(reshard_view *set, struct rfs_error *err)
 {
-    int rc = layout->n_dev == 0 ? rfs_layout_add_dev(item, (int64_t)layouts->devices) : 0;
+    int rc = 0;
 
-    for (uint32_t i = 0; rc == 0 && i < layout->n_dev; i++)
-        rc = rfs_layout_add_dev(item, (int64_t)layout->dev[i]);
-    if (rc == 0)
-        rc = add_axes(item, layout);
-    return rc ? rc : rfs_layout_check(item);
+    for (size_t i = 0; rc == 0 && i < set->n; i++)
+        rc = rfs_view_compare_copies(set->data[i], err);
+    return rc;
 }
-
-static int add_held(struct rfs_strategy_builder *builder, struct rfs_layout_builder *item,
-                    const struct rfs_chunks *chunks, const struct rfs_mindformers_strategy *layouts,
-                    const struct rfs_mindformers_held *held)
-{
-    const char *name =
-        rfs_intern_text(chunks->tables->names, chunks->tensors.data[held->tensor].name);
-    uint32_t id;
-
-    rfs_layout_begin(item, name, strlen(name));
-    const int rc = fill(item, layouts, rfs_mindformers_layout_of(layouts, held->tensor));
-    if (rc)
-        return rc;
-    if (!rfs_strategy_builder_layout(builder, &item->layout, &id))
-        return rfs_fail_memory(item->err);
-    return rfs_strategy_builder_place(builder, name, strlen(name), held->stage, id, item->err);
-}
-
-int rfs_inspect_derive(const struct rfs_headers_source *source, const char *name,
-                       struct rfs_strategy **out, struct rfs_error *err)
-{
-    struct rfs_chunks *chunks = rfs_catalog_chunks(source->catalog);
-    RFS_CLEANUP(rfs_mindformers_strategy_free) struct rfs_mindformers_strategy layouts = {0};
-    RFS_CLEANUP(rfs_layout_end) struct rfs_layout_builder item = {.file = name, .err = err};
-    RFS_CLEANUP(rfs_strategy_builder_cleanup) struct rfs_strategy_builder *builder = NULL;
-
-    if (!chunks || !rfs_mindformers_owns(chunks))
-        return rfs_fail(err, -EINVAL, RFS_IN(name), "--rules with --ranks",
-                        "only a Checkpoint 2.0 with metadata.json says which ranks held what");
-    int rc = rfs_mindformers_read_strategy(chunks, &layouts, err);
-    if (rc)
-        return rc;
-    builder = rfs_strategy_builder_new(name);
-    if (!builder)
-        return rfs_fail_memory(err);
-    for (size_t i = 0; rc == 0 && i < layouts.held.n; i++)
-        rc = add_held(builder, &item, chunks, &layouts, &layouts.held.data[i]);
-    return rc ? rc : rfs_strategy_builder_finish(builder, out, err);
-}
-
-/* ---- conversion rules ------------------------------------------------------------------------ */
 
 int rfs_inspect_rules(reshard_view *set, struct rfs_inspect_rules *out, struct rfs_error *err)
 {
     struct rfs_view *view = rfs_view_only(set);
 
+    if (!out)
+        return compare_copies(set, err);
     if (!view)
         return rfs_fail_usage(err, "-o step=N, or -o epoch=N", "step=all shows several saves");
     const struct rfs_by_rules *by_rules = view->rules.made;
@@ -150,7 +142,7 @@ int rfs_inspect_rules(reshard_view *set, struct rfs_inspect_rules *out, struct r
                                       .dropped = map->dropped,
                                       .made = map->made.n,
                                       .incomplete = rfs_by_rules_incomplete(by_rules)};
-    return rfs_view_compare_copies(view, err);
+    return compare_copies(set, err);
 }
 
 void rfs_inspect_made(reshard_view *set, size_t i, struct rfs_inspect_made *out)
@@ -167,15 +159,6 @@ void rfs_inspect_made(reshard_view *set, size_t i, struct rfs_inspect_made *out)
         const struct rfs_rules_link *link = &map->links.data[made->links + k];
         out->sources += k == 0 || link->source != link[-1].source;
     }
-}
-
-int rfs_inspect_compare_copies(reshard_view *set, struct rfs_error *err)
-{
-    int rc = 0;
-
-    for (size_t i = 0; rc == 0 && i < set->n; i++)
-        rc = rfs_view_compare_copies(set->data[i], err);
-    return rc;
 }
 
 /* ---- one tensor as a file -------------------------------------------------------------------- */
@@ -210,25 +193,6 @@ bool rfs_inspect_ckpt_head(struct rfs_bytes *out, const char *name, const struct
                            uint64_t content)
 {
     return rfs_ckpt_put_head(out, name, strlen(name), type, content);
-}
-
-const char *rfs_inspect_source_name(const struct rfs_whole *whole,
-                                    const struct rfs_whole_tensor *tensor)
-{
-    return rfs_catalog_name(whole->catalog, tensor->target->name);
-}
-
-bool rfs_inspect_rank_with(const struct rfs_whole *whole, const char *name, uint32_t *rank,
-                           uint32_t *stage)
-{
-    const struct rfs_strategy *dst = whole->view->dst;
-    const ptrdiff_t at = dst ? rfs_strategy_find(dst, name) : -1;
-
-    if (at < 0)
-        return false;
-    *stage = rfs_strategy_next_stage(dst, (size_t)at, 0);
-    *rank = *stage * rfs_strategy_devices(dst);
-    return true;
 }
 
 void rfs_inspect_floats(enum rfs_dtype from, const void *src, float *out, size_t n)

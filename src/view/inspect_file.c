@@ -7,14 +7,12 @@
 #include "base/path.h"
 #include "base/store.h"
 #include "base/text.h"
+#include "catalog/catalog.h"
 #include "catalog/scan/group.h"
 #include "catalog/scan/scan.h"
 #include "formats/chunks/chunks.h"
-#include "formats/ckpt/ckpt.h"
-#include "formats/hfai/hfai.h"
-#include "formats/safetensors/safetensors.h"
+#include "formats/formats.h"
 #include "formats/torch/torch.h"
-#include "layout/layout_rules.h"
 #include "store/crypt/cipher.h"
 #include "store/files.h"
 
@@ -41,6 +39,8 @@
 
 static int fail_open(const char *path, int code, struct rfs_error *err)
 {
+    if (rfs_store_is_url(path) || rfs_store_is_foreign(path))
+        return rfs_path_fail(path, code, err);
     return rfs_fail(err, code, RFS_IN(path), REMEDY, "cannot open: %s", rfs_store_why(path, code));
 }
 
@@ -209,27 +209,6 @@ int rfs_inspect_rank_file(const char *folder, char **out, struct rfs_error *err)
                       "holds no checkpoint");
     rc = rfs_scan_foreign(folder, rc, err);
     if (rc)
-        return rc;
-    *out = rfs_text_printf("%s/%s", folder, name);
-    return *out ? 0 : rfs_fail_memory(err);
-}
-
-int rfs_inspect_lone_rank(const char *path, const struct rfs_options *options, char **out,
-                          struct rfs_error *err)
-{
-    RFS_FREE char *folder = rfs_store_realpath(path);
-    RFS_FREE char *name = NULL;
-    const char *slash = folder ? strrchr(folder, '/') : NULL;
-    struct stat st;
-
-    *out = NULL;
-    if (!slash || !rfs_scan_is_rank(slash + 1) || rfs_store_stat(folder, &st) != 0 ||
-        !S_ISDIR(st.st_mode) || options->src_strategy || options->src_rules || options->file ||
-        options->files || options->segmented || options->all_steps ||
-        options->step != RFS_ANY_NUMBER || options->epoch != RFS_ANY_NUMBER)
-        return 0;
-    const int rc = rfs_scan_folder(folder, &name, err);
-    if (rc || !name)
         return rc;
     *out = rfs_text_printf("%s/%s", folder, name);
     return *out ? 0 : rfs_fail_memory(err);
@@ -404,24 +383,24 @@ static int take_index(struct description *work, const struct rfs_index *index)
 /* Reads the headers of a file. 0, or -errno with *err filled. */
 static int read_headers(struct description *work, struct rfs_reading *reading)
 {
-    const char *entry = work->source->options.entry;
+    static const enum rfs_format formats[] = {[RFS_INSPECT_CKPT] = RFS_FORMAT_CKPT,
+                                              [RFS_INSPECT_SAFETENSORS] = RFS_FORMAT_SAFETENSORS,
+                                              [RFS_INSPECT_TORCH] = RFS_FORMAT_TORCH};
+    struct rfs_format_file file = {.read = rfs_reading_read,
+                                   .ctx = reading,
+                                   .size = reading->size,
+                                   .path = work->path,
+                                   .tables = &work->tables,
+                                   .entry = work->source->options.entry};
     struct rfs_index *index = NULL;
-    int rc;
 
     work->out->bytes = reading->size;
-    if (work->kind == RFS_INSPECT_SAFETENSORS)
-        rc = rfs_safetensors_walk(rfs_reading_read, reading, reading->size, work->path,
-                                  &work->tables, NULL, &index, work->err);
-    else if (work->kind == RFS_INSPECT_TORCH && entry)
-        rc = rfs_torch_walk(rfs_reading_read, reading, reading->size, work->path, entry,
-                            &work->tables, &index, &work->out->others, work->err);
-    else if (work->kind == RFS_INSPECT_TORCH)
-        rc = list_torch(rfs_reading_read, reading, reading->size, work->path, work->each, work->ctx,
-                        &work->out->others, work->err);
-    else
-        rc = rfs_ckpt_walk(rfs_reading_read, reading, reading->size, work->path, &work->tables,
-                           &index, work->err);
-    if (rc == 0 && index)
+    if (work->kind == RFS_INSPECT_TORCH && !file.entry)
+        return list_torch(file.read, file.ctx, file.size, file.path, work->each, work->ctx,
+                          &work->out->others, work->err);
+    int rc = rfs_formats[formats[work->kind]].index(&file, NULL, &index, work->err);
+    work->out->others = file.left_out;
+    if (rc == 0)
         rc = take_index(work, index);
     rfs_index_free(index);
     return rc;
@@ -517,53 +496,21 @@ int rfs_inspect_group(const char *path, uint32_t **ranks, size_t *n, struct rfs_
     return rc;
 }
 
-int rfs_inspect_layout_rules(const char *path, char **text, struct rfs_error *err)
-{
-    struct rfs_layout_rules *rules = NULL;
-    size_t size = 0;
-    const int rc = rfs_store_read_whole(path, RFS_LAYOUT_RULES_BYTES, text, &size, err)
-                       ?: rfs_layout_rules_parse(path, *text, size, &rules, err);
-
-    rfs_layout_rules_free(rules);
-    return rc;
-}
-
 /* ---- sources that describe themselves -------------------------------------------------------- */
 
-void rfs_inspect_chunks(const struct rfs_headers_source *source, struct rfs_inspect_chunks *out)
+int rfs_inspect_chunks(const struct rfs_headers_source *source, struct rfs_inspect_chunks *out,
+                       struct rfs_error *err)
 {
     const struct rfs_chunks *chunks = rfs_catalog_chunks(source->catalog);
+    struct rfs_inspect_chunk_file *files = calloc((size_t)chunks->n_files + 1, sizeof *files);
 
     *out = (struct rfs_inspect_chunks){.format = chunks->format->name,
                                        .tensors = chunks->tensors.n,
                                        .chunks = chunks->chunks.n,
                                        .unread = chunks->unread.n,
-                                       .files = chunks->n_files,
-                                       .lost = chunks->lost};
-}
-
-void rfs_inspect_chunked(const struct rfs_headers_source *source, size_t i,
-                         struct rfs_inspect_chunked *out)
-{
-    const struct rfs_chunks *chunks = rfs_catalog_chunks(source->catalog);
-    const struct rfs_chunked_tensor *tensor = &chunks->tensors.data[i];
-
-    *out = (struct rfs_inspect_chunked){.name = rfs_catalog_name(source->catalog, tensor->name),
-                                        .type = rfs_chunks_type(chunks, tensor->type),
-                                        .chunks = tensor->n,
-                                        .incomplete = tensor->incomplete};
-    for (uint32_t a = 0; a < out->type->ndim; a++)
-        out->pieces[a] = tensor->grid ? tensor->grid->pieces[a] : 1;
-}
-
-int rfs_inspect_chunk_files(const struct rfs_headers_source *source,
-                            struct rfs_inspect_chunk_file **out, uint32_t *n, struct rfs_error *err)
-{
-    const struct rfs_chunks *chunks = rfs_catalog_chunks(source->catalog);
-    struct rfs_inspect_chunk_file *files = calloc((size_t)chunks->n_files + 1, sizeof *files);
-
-    *out = files;
-    *n = chunks->n_files;
+                                       .lost = chunks->lost,
+                                       .n_files = chunks->n_files,
+                                       .files = files};
     if (!files)
         return rfs_fail_memory(err);
     for (size_t i = 0; i < chunks->chunks.n; i++) {
@@ -582,47 +529,51 @@ int rfs_inspect_chunk_files(const struct rfs_headers_source *source,
     return 0;
 }
 
-void rfs_inspect_unread(const struct rfs_headers_source *source, size_t i, const char **name,
-                        const char **why)
+void rfs_inspect_chunked(const struct rfs_headers_source *source, size_t i,
+                         struct rfs_inspect_chunked *out)
 {
     const struct rfs_chunks *chunks = rfs_catalog_chunks(source->catalog);
 
-    *name = rfs_intern_text(chunks->tables->names, chunks->unread.data[i].name);
-    *why = rfs_intern_text(chunks->tables->names, chunks->unread.data[i].why);
+    if (i >= chunks->tensors.n) {
+        const size_t at = i - chunks->tensors.n;
+        *out = (struct rfs_inspect_chunked){
+            .name = rfs_intern_text(chunks->tables->names, chunks->unread.data[at].name),
+            .why = rfs_intern_text(chunks->tables->names, chunks->unread.data[at].why)};
+        return;
+    }
+    const struct rfs_chunked_tensor *tensor = &chunks->tensors.data[i];
+    *out = (struct rfs_inspect_chunked){.name = rfs_catalog_name(source->catalog, tensor->name),
+                                        .type = rfs_chunks_type(chunks, tensor->type),
+                                        .chunks = tensor->n,
+                                        .incomplete = tensor->incomplete};
+    for (uint32_t a = 0; a < out->type->ndim; a++)
+        out->pieces[a] = rfs_chunks_pieces(chunks, tensor, a);
 }
 
 /* ---- hfai's parts ---------------------------------------------------------------------------- */
 
-/* Calls EACH for the tensors of model M; several models have a number before the name. */
-static int list_model(const struct rfs_hfai *hfai, size_t m, rfs_inspect_tensor_fn *each, void *ctx,
-                      struct rfs_storages *storages, struct rfs_error *err)
-{
-    for (size_t i = 0;; i++) {
-        struct rfs_hfai_tensor tensor;
-        const int rc = rfs_hfai_tensor(hfai, m, i, storages, &tensor, err);
-        if (rc <= 0)
-            return rc;
-        RFS_FREE char *name =
-            rfs_hfai_models(hfai) > 1
-                ? rfs_text_printf("%zu.%.*s", m, (int)tensor.name_bytes, tensor.name)
-                : strndup(tensor.name, tensor.name_bytes);
-        if (!name || !each(ctx, name, &tensor.type, 0))
-            return rfs_fail_memory(err);
-    }
-}
-
 int rfs_inspect_parts(const struct rfs_headers_source *source, rfs_inspect_tensor_fn *each,
                       void *ctx, struct rfs_inspect_parts *out, struct rfs_error *err)
 {
-    struct rfs_storages storages = {.items = {.n = 0}};
+    static const char several[] = "model.";
+    RFS_CLEANUP(rfs_hfai_list_free) struct rfs_hfai_list list = {.n_models = 0};
+    struct rfs_catalog *catalog = NULL;
     struct rfs_hfai *hfai = NULL;
     int rc = rfs_catalog_open_parts(source->catalog, source->options.uneven_steps, &hfai, err);
 
     *out = (struct rfs_inspect_parts){rc ? 0 : rfs_hfai_models(hfai),
                                       rc ? 0 : rfs_hfai_optimizers(hfai)};
-    for (size_t m = 0; rc == 0 && m < out->models; m++)
-        rc = list_model(hfai, m, each, ctx, &storages, err);
-    rfs_storages_free(&storages);
+    if (rc == 0)
+        rc = rfs_catalog_list_parts(
+            source->catalog, hfai, (struct rfs_hfai_listing){.models = true}, &list, &catalog, err);
+    const struct rfs_chunks *chunks = rc == 0 ? rfs_catalog_chunks(catalog) : NULL;
+    for (size_t i = 0; rc == 0 && i < chunks->tensors.n; i++) {
+        const char *path = rfs_catalog_name(catalog, chunks->tensors.data[i].name);
+        if (!each(ctx, out->models > 1 ? path + strlen(several) : path,
+                  rfs_chunks_type(chunks, chunks->tensors.data[i].type), 0))
+            rc = rfs_fail_memory(err);
+    }
+    rfs_catalog_close(catalog);
     rfs_hfai_free(hfai);
     return rc;
 }

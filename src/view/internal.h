@@ -22,8 +22,9 @@
 #include "formats/safetensors/safetensors.h"
 #include "plan/planner.h"
 #include "reshard.h"
+#include "rules/hf_config.h"
 #include "store/files.h"
-#include "view/start.h"
+#include "view/inspect.h"
 #include "view/statistics.h"
 #include "view/tensors.h"
 #include "view/view_options.h"
@@ -75,15 +76,10 @@ struct rfs_view_kind {
      * Gives the tensors of a group of the hidden folder, which need no plan. Returns 0 or -errno
      * with *err filled. NULL: the planner's (hidden.h); name_group is NULL then, too.
      */
-    int (*tensors)(struct rfs_view *view, uint32_t group, struct rfs_tensors *out,
+    int (*tensors)(const struct rfs_view *view, uint32_t group, struct rfs_tensors *out,
                    struct rfs_error *err);
     void (*name_group)(const struct rfs_view *view, uint32_t group, char out[32]);
     void (*free)(struct rfs_view *view); /* frees what the kind made; NULL: nothing */
-};
-
-/* Bytes [from, to) of a file that are not shown, neither the first nor the last of its BYTES. */
-struct rfs_view_cut {
-    size_t from, to, bytes;
 };
 
 struct rfs_view {
@@ -104,11 +100,13 @@ struct rfs_view {
         struct rfs_by_rules *made;
         struct rfs_lacking incomplete; /* source tensors with a part that no file has */
         struct rfs_strategy *src;      /* strategy of the source */
-        char *config;                  /* path of the model's config.json */
-        struct rfs_view_cut cut;       /* what is cut out of the config; bytes 0: nothing */
         struct rfs_once compared;      /* copies are; guarded by the lock, as the next member */
         struct rfs_error differs;      /* the copy that does; code 0: none */
     } rules;
+    struct {                     /* model_files.h */
+        char *config;            /* path of the model's config.json; owned; NULL: none is shown */
+        struct rfs_hf_cuts cuts; /* what is cut out of it; n 0: nothing */
+    } model;
     struct rfs_names *output_map;    /* NULL: names and dtypes as they are */
     struct rfs_planner *planner;     /* NULL with hfai */
     struct rfs_view_hfai *hfai;      /* NULL with planner */
@@ -160,6 +158,7 @@ struct reshard_view {
     struct rfs_encrypted *encrypted; /* opens encrypted sources; NULL: they are plain */
     bool key_fits;                   /* it has opened one */
     bool late;                       /* lost ranks are reported by plans */
+    bool all_errors;                 /* of conversion rules, not the first alone */
     const char *exported_names;      /* while it is opened: names of struct rfs_view_how */
     struct rfs_beneath *beneath;     /* where sources are opened; NULL: links are followed */
     struct rfs_saved *saved;         /* what is saved for the next view; NULL: nothing */
@@ -299,11 +298,22 @@ int rfs_view_take_sources(struct rfs_view *view, struct rfs_rank_plan *plan, str
  * Returns 0, or -errno with *err filled.
  */
 int rfs_view_pass_on(struct rfs_view *view, const char *path, const char *name,
-                     const struct rfs_view_cut *cut, struct rfs_error *err);
+                     const struct rfs_hf_cuts *cuts, struct rfs_error *err);
 /* Does so with the file of that name of a source in chunks. */
 int rfs_view_pass_on_own(struct rfs_view *view, const char *name, struct rfs_error *err);
 
 /* ---- readers inside of the view (read.c) ----------------------------------------------------- */
+
+/*
+ * Fails if a source of PLAN has failed: the headers of what is read came from there, too. 0 or
+ * -errno.
+ */
+int rfs_view_check_sources(const struct rfs_view *view, const struct rfs_rank_plan *plan);
+/*
+ * Checks the metadata of a source in chunks: no read needs it again, and a change of it means that
+ * all of the checkpoint is another. 0 or -errno.
+ */
+int rfs_view_check_metadata(const struct rfs_view *view);
 
 /*
  * Opens the reader of a file by its number; reshard_reader_close closes it. Returns 0 or -errno.

@@ -4,13 +4,13 @@ librfs_la_SOURCES += \
 	src/view/dcp.h \
 	src/view/entries.c \
 	src/view/explained.c \
-	src/view/explained.h \
+	src/view/explained_bytes.c \
+	src/view/explained_bytes.h \
 	src/view/filename.c \
 	src/view/filename.h \
 	src/view/findings.c \
 	src/view/findings.h \
 	src/view/fit.c \
-	src/view/fit.h \
 	src/view/flat_view.c \
 	src/view/flat_view.h \
 	src/view/folders.c \
@@ -25,16 +25,18 @@ librfs_la_SOURCES += \
 	src/view/inspect_file.c \
 	src/view/internal.h \
 	src/view/library.c \
+	src/view/load.c \
 	src/view/memory_limit.c \
 	src/view/memory_limit.h \
 	src/view/mindformers.c \
 	src/view/mindformers.h \
+	src/view/model_files.c \
+	src/view/model_files.h \
 	src/view/objects.c \
 	src/view/objects.h \
 	src/view/planned.c \
 	src/view/planned.h \
 	src/view/ranges.c \
-	src/view/ranges.h \
 	src/view/read.c \
 	src/view/rules_view.c \
 	src/view/rules_view.h \
@@ -43,7 +45,6 @@ librfs_la_SOURCES += \
 	src/view/sequential.c \
 	src/view/sequential.h \
 	src/view/shown.c \
-	src/view/start.h \
 	src/view/statistics.c \
 	src/view/statistics.h \
 	src/view/strategy_options.c \

@@ -7,8 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
-#include "formats/ckpt/ckpt.h"
-#include "formats/torch/torch_encode.h"
+#include "formats/formats.h"
 #include "view/dcp.h"
 #include "view/flat_view.h"
 #include "view/hidden.h"
@@ -19,46 +18,38 @@
 
 /* ---- images ---------------------------------------------------------------------------------- */
 
-/* Makes a dict of tensors and objects, as torch.save writes it. */
-static int encode_torch(struct rfs_view *view, const struct rfs_params *params,
-                        const struct rfs_image_tensor *tensors, struct rfs_image **out,
-                        struct rfs_error *err)
-{
-    const char *path = rfs_catalog_path(view->catalog);
-    struct rfs_document document = {0};
-    struct rfs_view_objects objects = {.open = {0}};
-    const struct rfs_torch_content content = {
-        .document = &document, .stem = "archive", .path = path, .crc = view->options.zip_crc};
+/* A parameter list whose objects are added to a document. */
+struct adding {
+    struct rfs_view *view;
+    const struct rfs_params *params;
+    struct rfs_view_objects objects;
+};
 
-    int rc = rfs_document_dict(&document, tensors, params->n, path, err)
-            ?: rfs_view_objects_add(view, params, &document, &objects, err)
-            ?: rfs_torch_encode(&content, out, err);
-    rfs_document_free(&document);
-    rfs_view_objects_end(&objects);
-    return rc;
+static int add_objects(void *ctx, struct rfs_document *document, struct rfs_error *err)
+{
+    struct adding *adding = ctx;
+
+    return rfs_view_objects_add(adding->view, adding->params, document, &adding->objects, err);
 }
 
 static int encode(struct rfs_view *view, const struct rfs_params *params, struct rfs_image **out,
                   struct rfs_error *err)
 {
-    const char *path = rfs_catalog_path(view->catalog);
-    const enum rfs_format format = rfs_view_options_format(&view->options);
-
-    if (format == RFS_FORMAT_SAFETENSORS)
-        return rfs_view_encode_safetensors(
-            view->catalog, params, NULL,
-            (struct rfs_safetensors_content){.n = params->n, .format = "ms"}, out, err);
+    struct adding adding = {.view = view, .params = params};
     RFS_FREE struct rfs_image_tensor *tensors =
         rfs_view_list_tensors(view->catalog, params, NULL, params->n);
-    if (!tensors)
-        return rfs_fail_memory(err);
-    if (format == RFS_FORMAT_TORCH)
-        return encode_torch(view, params, tensors, out, err);
-    const int rc = rfs_ckpt_encode(tensors, params->n, view->options.crc, out);
-    if (rc == -EFBIG)
-        return rfs_fail(err, rc, RFS_IN(path), NULL,
-                        "a rank's file would be larger than a file can be");
-    return rc ? rfs_fail_memory(err) : 0;
+    const struct rfs_format_content content = {.tensors = tensors,
+                                               .n = params->n,
+                                               .path = rfs_catalog_path(view->catalog),
+                                               .options = &view->options,
+                                               .add = add_objects,
+                                               .ctx = &adding};
+    const int rc =
+        tensors ? rfs_formats[rfs_view_options_format(&view->options)].encode(&content, out, err)
+                : rfs_fail_memory(err);
+
+    rfs_view_objects_end(&adding.objects);
+    return rc;
 }
 
 /* Encodes the image of a parameter list once; the ranks that have that list share it. */
@@ -195,9 +186,16 @@ static uint64_t count_parameters(const struct rfs_view *view)
 
 int rfs_view_planned_open(struct rfs_view *view, struct rfs_error *err)
 {
-    const struct rfs_names_config output_map = {view->options.names, view->options.dtype};
-    int rc = rfs_view_take_strategies(view, err)
-            ?: check_torch_options(view, err)
+    const struct rfs_options *options = &view->options;
+    struct rfs_names_config output_map = {.names = options->names,
+                                          .only = options->only,
+                                          .drop = options->drop,
+                                          .dtype = options->dtype};
+    int rc = rfs_view_take_strategies(view, err);
+
+    output_map.weights = options->shown == RFS_SHOW_HUGGINGFACE && !options->names &&
+                         !options->only && !view->rules.made;
+    rc = rc ?: check_torch_options(view, err)
             ?: rfs_names_open(&output_map, &view->output_map, err)
             ?: rfs_view_objects_check_unread(view, err);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "view/ranges.h"
+#include "view/inspect.h"
 
 #include "base/checked.h"
 #include "store/encrypted.h"
@@ -75,7 +75,7 @@ static bool find_piece(const struct rfs_slice *slice, uint64_t begin, uint64_t e
         uint64_t at = rfs_max_u64(begin, block->dst);
         uint64_t bytes;
 
-        if (block->n_loops > 0)
+        if (block->n_loops > 0 || block->content.quant)
             continue;
         for (; at < rfs_min_u64(end, block->dst_end); at += bytes) {
             struct rfs_view_run piece = {.begin = at};
@@ -134,7 +134,24 @@ int rfs_view_find_run(struct reshard_view *view, uint64_t id, uint64_t begin, ui
         rc = find_in_region(&shown, region, rfs_max_u64(begin, region->start),
                             rfs_min_u64(end, rfs_image_end(shown.image, i)), least, out);
     }
+    out->id = id;
     return rc;
+}
+
+int rfs_view_lend(struct reshard_view *set, const struct rfs_view_run *run, rfs_view_use_fn *use,
+                  void *ctx)
+{
+    struct rfs_reading reading;
+    struct shown shown;
+
+    if (!find(set, run->id, &shown))
+        return -ENOENT;
+    const int rc = rfs_reading_begin(rfs_catalog_files(shown.view->catalog), run->file, &reading);
+    if (rc)
+        return rc;
+    if (run->source <= reading.size && run->end - run->begin <= reading.size - run->source)
+        use(ctx, reading.fd);
+    return rfs_reading_end(&reading);
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */
@@ -223,54 +240,62 @@ int rfs_view_plan_file(struct reshard_view *set, uint64_t id, struct rfs_error *
     return rfs_view_image(view, file, &image, err);
 }
 
-const uint32_t *rfs_view_sources(struct reshard_view *set, uint64_t id, uint32_t *n,
-                                 struct rfs_files **files)
+int rfs_view_source(struct reshard_view *set, uint64_t id, uint32_t i, const char **path,
+                    struct stat *st)
 {
     struct shown shown;
 
-    *n = 0;
-    if (!find(set, id, &shown))
-        return NULL;
-    *n = shown.tensors.plan->n_sources;
-    *files = rfs_catalog_files(shown.view->catalog);
-    return shown.tensors.plan->sources;
+    if (!find(set, id, &shown) || i >= shown.tensors.plan->n_sources)
+        return 0;
+    struct rfs_files *files = rfs_catalog_files(shown.view->catalog);
+    const uint32_t source = shown.tensors.plan->sources[i];
+    const int rc = st ? rfs_files_stat(files, source, st) : 0;
+    *path = rfs_files_path(files, source);
+    return rc ? rc : 1;
 }
 
-const char *rfs_view_source_path(struct reshard_view *set, uint64_t id)
+int rfs_view_source_failed(struct reshard_view *set, uint64_t id, const char *path, int code,
+                           struct rfs_error *err)
 {
-    const struct rfs_view *view = rfs_view_pick(set, id);
+    struct shown shown;
+    const bool planned = find(set, id, &shown);
 
-    return rfs_catalog_path((view ? view : set->data[0])->catalog);
+    for (uint32_t i = 0; planned && i < shown.tensors.plan->n_sources; i++) {
+        struct rfs_files *files = rfs_catalog_files(shown.view->catalog);
+        const uint32_t source = shown.tensors.plan->sources[i];
+        const int stuck = rfs_files_state(files, source);
+        if (stuck && rfs_files_reason(files, source, stuck, err))
+            return code;
+        if (stuck)
+            return rfs_fail(err, code, RFS_IN(rfs_files_path(files, source)),
+                            code == -ESTALE ? "the same command again, once nothing writes to it"
+                                            : "check the disk, then the same command again",
+                            "the source cannot be read for %s: %s", path, strerror(-code));
+    }
+    return code == -ENOMEM ? rfs_fail_memory(err)
+                           : rfs_fail(err, code, RFS_IN(path), NULL,
+                                      "its sources cannot be read: %s", strerror(-code));
 }
 
-uint32_t rfs_view_rank(struct reshard_view *set, uint64_t id)
+void rfs_view_about(struct reshard_view *set, uint64_t id, struct rfs_view_about *out)
 {
     struct rfs_view *view;
+    struct shown shown;
     size_t file;
 
-    return find_file(set, id, &view, &file) && view->kind->by_rank ? view->files[file].rank
-                                                                   : RFS_NO_RANK;
-}
-
-uint64_t rfs_view_kin(struct reshard_view *set, uint64_t id)
-{
-    const uint32_t rank = rfs_view_rank(set, id);
-
-    if (rank == RFS_NO_RANK)
-        return id; /* each for itself */
-    const uint32_t devices = rfs_view_pick(set, id)->scale.dst_devices;
-    return (id >> RFS_VIEW_SAVE_SHIFT) << 32 | rank / (devices > 0 ? devices : 1);
-}
-
-bool rfs_view_has_crc(struct reshard_view *view, uint64_t id, uint64_t *trailer)
-{
-    struct shown shown;
-
-    if (!find(view, id, &shown) || shown.image->n == 0 ||
-        shown.image->regions[shown.image->n - 1].target != RFS_CRC)
-        return false;
-    *trailer = shown.image->bytes - RFS_CRC_TRAILER;
-    return true;
+    *out = (struct rfs_view_about){.rank = RFS_NO_RANK, .kin = id}; /* each for itself */
+    if (!find_file(set, id, &view, &file))
+        return;
+    out->source = rfs_catalog_path(view->catalog);
+    if (view->kind->by_rank) {
+        const uint32_t devices = view->scale.dst_devices > 0 ? view->scale.dst_devices : 1;
+        out->rank = view->files[file].rank;
+        out->kin = (id >> RFS_VIEW_SAVE_SHIFT) << 32 | out->rank / devices;
+    }
+    out->has_crc = find(set, id, &shown) && shown.image->n > 0 &&
+                   shown.image->regions[shown.image->n - 1].target == RFS_CRC;
+    if (out->has_crc)
+        out->trailer = shown.image->bytes - RFS_CRC_TRAILER;
 }
 
 int rfs_view_reader_open_scattered(struct reshard_view *view, uint64_t id,

@@ -6,6 +6,7 @@
 #include "store/crypt/cipher.h"
 #include "store/crypt/key.h"
 #include "store/encrypted.h"
+#include "view/view_options.h"
 
 #include <sys/stat.h>
 
@@ -56,11 +57,29 @@ static struct rfs_source_spec make_spec(const struct rfs_headers_source *source,
     return spec;
 }
 
+/* Returns the mode in which files are encrypted, where no key is given; else NULL. */
+static const char *encryption(const struct rfs_headers_source *source)
+{
+    struct rfs_catalog *catalog = source->catalog;
+    const char *path = rfs_files_path(rfs_catalog_files(catalog),
+                                      rfs_catalog_file(catalog, rfs_catalog_lowest(catalog)));
+    unsigned char head[4];
+
+    if (source->encrypted || rfs_store_head(path, head, sizeof head) != sizeof head)
+        return NULL;
+    const enum rfs_cipher_mode mode = rfs_cipher_detect(head);
+    return mode == RFS_NOT_ENCRYPTED ? NULL : rfs_cipher_name(mode);
+}
+
 int rfs_headers_open(struct rfs_headers_source *source, const char *path, struct rfs_error *err)
 {
     const struct rfs_source_spec spec = make_spec(source, path);
 
-    return rfs_catalog_open(&spec, &source->log, source->pool, &source->catalog, err);
+    const int rc = rfs_catalog_open(&spec, &source->log, source->pool, &source->catalog, err);
+
+    source->parts = rc == 0 && rfs_catalog_has_parts(source->catalog);
+    source->encryption = rc == 0 ? encryption(source) : NULL;
+    return rc;
 }
 
 void rfs_headers_close(struct rfs_headers_source *source)
@@ -89,13 +108,14 @@ struct reading {
     bool failed;          /* out of memory; under the lock */
 };
 
-static uint64_t bytes_of(struct rfs_catalog *catalog, uint32_t rank)
+/* Returns the bytes of the first N files of a rank. */
+static uint64_t bytes_of(struct rfs_catalog *catalog, uint32_t rank, uint32_t n)
 {
     struct rfs_files *files = rfs_catalog_files(catalog);
     const uint32_t first = rfs_catalog_file(catalog, rank);
     uint64_t bytes = 0;
 
-    for (uint32_t i = 0; i < rfs_catalog_file_count(catalog, rank); i++) {
+    for (uint32_t i = 0; i < n; i++) {
         struct stat st;
         if (rfs_files_stat(files, first + i, &st) == 0)
             bytes += (uint64_t)st.st_size;
@@ -155,7 +175,7 @@ static void read_rank(struct reading *reading, struct rfs_headers_rank *rank)
     struct rfs_error err = {0};
     uint32_t kinds[LEADS];
 
-    rank->bytes = bytes_of(catalog, rank->rank);
+    rank->bytes = bytes_of(catalog, rank->rank, rank->files);
     const uint32_t n = candidates(reading, rank->bytes, kinds);
     for (uint32_t i = 0; !reading->all && i < n; i++)
         if (rfs_catalog_resembles(catalog, rank->rank, lead_of(reading, kinds[i]), SAMPLES) == 1) {
@@ -239,6 +259,39 @@ static int unite(struct rfs_headers *headers, struct rfs_error *err)
     return 0;
 }
 
+/* Lists the parameters of all kinds. False when out of memory. */
+static bool list_parameters(struct rfs_headers *headers)
+{
+    const uint32_t ids = rfs_intern_count(rfs_catalog_tables(headers->catalog)->names);
+
+    headers->by_id = calloc((size_t)ids + 1, sizeof *headers->by_id);
+    for (size_t k = 0; headers->by_id && k < headers->kinds.n; k++) {
+        const struct rfs_headers_kind *kind = &headers->kinds.data[k];
+        for (size_t e = 0; e < kind->n; e++) {
+            const struct rfs_entry *entry = &kind->index->entries[e];
+            const struct rfs_type *type = rfs_catalog_type(headers->catalog, entry->type);
+            uint32_t *at = &headers->by_id[entry->name];
+            if (*at == 0 && !RFS_PUSH(&headers->parameters,
+                                      (struct rfs_headers_parameter){
+                                          .name = rfs_catalog_name(headers->catalog, entry->name),
+                                          .type = type,
+                                          .offset = entry->offset,
+                                          .id = entry->name}))
+                return false;
+            if (*at == 0)
+                *at = (uint32_t)headers->parameters.n;
+            struct rfs_headers_parameter *parameter = &headers->parameters.data[*at - 1];
+            const struct rfs_type *first = parameter->type;
+            parameter->ranks += kind->ranks;
+            parameter->bytes += type->bytes * kind->ranks;
+            parameter->types |= type->dtype != first->dtype || type->kind != first->kind;
+            parameter->shapes |= type->ndim != first->ndim ||
+                                 memcmp(type->dims, first->dims, sizeof type->dims) != 0;
+        }
+    }
+    return headers->by_id != NULL;
+}
+
 /* Reads ranks until there is one that others can be compared with. */
 static void read_first(struct reading *reading)
 {
@@ -251,52 +304,51 @@ static void read_first(struct reading *reading)
 /* Lists the ranks that have files. */
 static int list_ranks(struct rfs_catalog *catalog, struct rfs_headers *out, struct rfs_error *err)
 {
-    *out = (struct rfs_headers){.catalog = catalog};
+    *out = (struct rfs_headers){.catalog = catalog,
+                                .format = rfs_options_format_name(rfs_catalog_format(catalog)),
+                                .end = rfs_catalog_ranks(catalog)};
     out->ranks = calloc(rfs_catalog_present(catalog), sizeof *out->ranks);
     if (!out->ranks)
         return rfs_fail_memory(err);
     for (uint32_t rank = 0; rank < rfs_catalog_ranks(catalog); rank++)
         if (rfs_catalog_has(catalog, rank))
-            out->ranks[out->n++] = (struct rfs_headers_rank){.rank = rank, .kind = RFS_NO_KIND};
+            out->ranks[out->n++] =
+                (struct rfs_headers_rank){.rank = rank,
+                                          .kind = RFS_NO_KIND,
+                                          .files = rfs_catalog_file_count(catalog, rank),
+                                          .path = rfs_files_path(rfs_catalog_files(catalog),
+                                                                 rfs_catalog_file(catalog, rank))};
     return 0;
 }
 
-int rfs_headers_list(const struct rfs_headers_source *source, struct rfs_headers *out,
-                     struct rfs_error *err)
+/* Sets the failure of the first rank that cannot be read. */
+static void note_failure(struct rfs_headers *headers)
 {
-    const int rc = list_ranks(source->catalog, out, err);
-
-    for (uint32_t i = 0; rc == 0 && i < out->n; i++) {
-        struct stat st;
-        if (rfs_files_stat(rfs_catalog_files(source->catalog),
-                           rfs_catalog_file(source->catalog, out->ranks[i].rank), &st) == 0)
-            out->ranks[i].bytes = (uint64_t)st.st_size;
-    }
-    return rc;
+    for (uint32_t i = 0; i < headers->n; i++)
+        if (headers->ranks[i].code && !headers->ranks[i].empty) {
+            headers->failure.code = headers->ranks[i].code;
+            snprintf(headers->failure.text, sizeof headers->failure.text, "%s",
+                     headers->ranks[i].why ? headers->ranks[i].why : "out of memory");
+            return;
+        }
 }
 
-const char *rfs_headers_encryption(const struct rfs_headers_source *source)
-{
-    struct rfs_catalog *catalog = source->catalog;
-    const char *path = rfs_files_path(rfs_catalog_files(catalog),
-                                      rfs_catalog_file(catalog, rfs_catalog_lowest(catalog)));
-    unsigned char head[4];
-
-    if (source->encrypted || rfs_store_head(path, head, sizeof head) != sizeof head)
-        return NULL;
-    const enum rfs_cipher_mode mode = rfs_cipher_detect(head);
-    return mode == RFS_NOT_ENCRYPTED ? NULL : rfs_cipher_name(mode);
-}
-
-int rfs_headers_read(const struct rfs_headers_source *source, bool all,
+int rfs_headers_read(const struct rfs_headers_source *source, enum rfs_headers_depth depth,
                      struct rfs_progress *progress, struct rfs_headers *out, struct rfs_error *err)
 {
-    struct reading reading = {
-        .headers = out, .all = all, .progress = progress, .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct reading reading = {.headers = out,
+                              .all = depth == RFS_HEADERS_ALL,
+                              .progress = progress,
+                              .lock = PTHREAD_MUTEX_INITIALIZER};
 
     const int rc = list_ranks(source->catalog, out, err);
     if (rc)
         return rc;
+    if (depth == RFS_HEADERS_LISTED) {
+        for (uint32_t i = 0; i < out->n; i++)
+            out->ranks[i].bytes = bytes_of(source->catalog, out->ranks[i].rank, 1);
+        return 0;
+    }
     if (progress)
         rfs_progress_begin(progress, "reading headers", 0, out->n);
     read_first(&reading);
@@ -307,7 +359,10 @@ int rfs_headers_read(const struct rfs_headers_source *source, bool all,
         rfs_progress_end(progress);
     for (uint32_t i = 0; i < out->n; i++)
         out->sampled = out->sampled || out->ranks[i].sampled;
-    return reading.failed ? rfs_fail_memory(err) : unite(out, err);
+    note_failure(out);
+    if (reading.failed)
+        return rfs_fail_memory(err);
+    return unite(out, err) ?: (list_parameters(out) ? 0 : rfs_fail_memory(err));
 }
 
 void rfs_headers_free(struct rfs_headers *headers)
@@ -316,19 +371,9 @@ void rfs_headers_free(struct rfs_headers *headers)
         free(headers->ranks[i].why);
     free(headers->ranks);
     free(headers->kinds.data);
+    free(headers->parameters.data);
+    free(headers->by_id);
     *headers = (struct rfs_headers){0};
-}
-
-int rfs_headers_failure(const struct rfs_headers *headers, struct rfs_error *err)
-{
-    for (uint32_t i = 0; i < headers->n; i++)
-        if (headers->ranks[i].code && !headers->ranks[i].empty) {
-            *err = (struct rfs_error){.code = headers->ranks[i].code};
-            snprintf(err->text, sizeof err->text, "%s",
-                     headers->ranks[i].why ? headers->ranks[i].why : "out of memory");
-            return err->code;
-        }
-    return 0;
 }
 
 const struct rfs_headers_rank *rfs_headers_find(const struct rfs_headers *headers, uint32_t rank)
@@ -337,68 +382,35 @@ const struct rfs_headers_rank *rfs_headers_find(const struct rfs_headers *header
     return at < headers->n && headers->ranks[at].rank == rank ? &headers->ranks[at] : NULL;
 }
 
-uint32_t rfs_headers_end(const struct rfs_headers *headers)
-{
-    return rfs_catalog_ranks(headers->catalog);
-}
-
-const char *rfs_headers_file(const struct rfs_headers *headers, uint32_t rank, uint32_t *n)
-{
-    *n = rfs_catalog_file_count(headers->catalog, rank);
-    return rfs_files_path(rfs_catalog_files(headers->catalog),
-                          rfs_catalog_file(headers->catalog, rank));
-}
-
 const char *rfs_headers_path(const struct rfs_headers *headers)
 {
     return rfs_catalog_path(headers->catalog);
 }
 
-const char *rfs_headers_format(const struct rfs_headers *headers)
+const struct rfs_headers_parameter *rfs_headers_parameter(const struct rfs_headers *headers,
+                                                          const char *name)
 {
-    return rfs_options_format_name(rfs_catalog_format(headers->catalog));
-}
+    const uint32_t id =
+        headers->by_id
+            ? rfs_intern_find(rfs_catalog_tables(headers->catalog)->names, name, strlen(name))
+            : RFS_NO_ID;
+    const uint32_t at = id == RFS_NO_ID ? 0 : headers->by_id[id];
 
-uint32_t rfs_headers_names(const struct rfs_headers *headers)
-{
-    return headers->catalog ? rfs_intern_count(rfs_catalog_tables(headers->catalog)->names) : 0;
-}
-
-const char *rfs_headers_name(const struct rfs_headers *headers, uint32_t id)
-{
-    return rfs_catalog_name(headers->catalog, id);
-}
-
-uint32_t rfs_headers_find_name(const struct rfs_headers *headers, const char *name)
-{
-    return headers->catalog
-               ? rfs_intern_find(rfs_catalog_tables(headers->catalog)->names, name, strlen(name))
-               : RFS_NO_ID;
-}
-
-const struct rfs_type *rfs_headers_parameter(const struct rfs_headers *headers,
-                                             const struct rfs_headers_kind *kind, size_t i,
-                                             uint32_t *name, uint64_t *offset)
-{
-    const struct rfs_entry *entry = &kind->index->entries[i];
-
-    *name = entry->name;
-    *offset = entry->offset;
-    return rfs_catalog_type(headers->catalog, entry->type);
+    return at > 0 ? &headers->parameters.data[at - 1] : NULL;
 }
 
 const struct rfs_type *rfs_headers_type_in(const struct rfs_headers *headers,
-                                           const struct rfs_headers_kind *kind, uint32_t name)
+                                           const struct rfs_headers_kind *kind, uint32_t id)
 {
-    const struct rfs_entry *entry = name == RFS_NO_ID ? NULL : rfs_index_find(kind->index, name);
+    const struct rfs_entry *entry = rfs_index_find(kind->index, id);
 
     return entry ? rfs_catalog_type(headers->catalog, entry->type) : NULL;
 }
 
 const struct rfs_type *rfs_headers_type(const struct rfs_headers *headers,
-                                        const struct rfs_headers_rank *rank, uint32_t name)
+                                        const struct rfs_headers_rank *rank, uint32_t id)
 {
     return rank && rank->kind != RFS_NO_KIND
-               ? rfs_headers_type_in(headers, &headers->kinds.data[rank->kind], name)
+               ? rfs_headers_type_in(headers, &headers->kinds.data[rank->kind], id)
                : NULL;
 }

@@ -16,8 +16,8 @@
 #include "base/wait.h"
 #include "formats/chunks/chunks.h"
 #include "view/hidden.h"
+#include "view/inspect.h"
 #include "view/internal.h"
-#include "view/ranges.h"
 #include "view/rules_view.h"
 #include "view/sequential.h"
 
@@ -296,12 +296,6 @@ void rfs_view_set_crc(struct reshard_view *set, uint64_t id, uint32_t crc)
     }
 }
 
-/* Returns how many targets a file has. */
-static size_t count_targets(const struct rfs_tensors *tensors)
-{
-    return tensors->storages ? tensors->storages->items.n : tensors->params->n;
-}
-
 /*
  * Gives the checksum of a storage; two readers of it at once both compute it, with equal results.
  */
@@ -313,7 +307,8 @@ static int storage_crc(struct reshard_reader *reader, size_t region, uint32_t *c
 
     pthread_mutex_lock(&view->lock);
     if (!shown->storage_crcs)
-        shown->storage_crcs = calloc(count_targets(&reader->tensors), sizeof *shown->storage_crcs);
+        shown->storage_crcs =
+            calloc(rfs_tensors_count(&reader->tensors), sizeof *shown->storage_crcs);
     const bool room = shown->storage_crcs != NULL;
     const uint64_t known = room ? shown->storage_crcs[target] : 0;
     pthread_mutex_unlock(&view->lock);
@@ -370,13 +365,12 @@ static int answer_region(struct reshard_reader *reader, const struct rfs_region 
     return rc;
 }
 
-/* Fails if a source of the file has failed, as its headers came from there, too. */
-static int check_sources(const struct reshard_reader *reader)
+int rfs_view_check_sources(const struct rfs_view *view, const struct rfs_rank_plan *plan)
 {
-    const struct rfs_files *files = rfs_catalog_files(reader->view->catalog);
+    const struct rfs_files *files = rfs_catalog_files(view->catalog);
 
-    for (uint32_t i = 0; i < reader->tensors.plan->n_sources; i++) {
-        const int rc = rfs_files_state(files, reader->tensors.plan->sources[i]);
+    for (uint32_t i = 0; i < plan->n_sources; i++) {
+        const int rc = rfs_files_state(files, plan->sources[i]);
         if (rc)
             return rc;
     }
@@ -394,7 +388,7 @@ static ssize_t answer_bytes(struct reshard_reader *reader, size_t size, uint64_t
         size = (size_t)(image->bytes - offset);
     if (size > SSIZE_MAX)
         size = SSIZE_MAX;
-    int rc = check_sources(reader);
+    int rc = rfs_view_check_sources(reader->view, reader->tensors.plan);
     if (rc)
         return rc;
     const bool sequential = note_read(reader, offset, offset + size);
@@ -457,11 +451,7 @@ static int init_tensor(struct rfs_view *view, const struct rfs_view_hidden_objec
     return 0;
 }
 
-/*
- * Checks the metadata of a source in chunks: no read needs it again, and a change of it means that
- * all of the checkpoint is another.
- */
-static int check_metadata(const struct rfs_view *view)
+int rfs_view_check_metadata(const struct rfs_view *view)
 {
     const struct rfs_chunks *chunked = rfs_catalog_chunks(view->stored);
 
@@ -478,7 +468,7 @@ static int reader_init(reshard_view *set, uint64_t id, struct reshard_reader *re
     if (!view)
         return id == RESHARD_ROOT || id == RFS_HIDDEN_TOP || id == RFS_HIDDEN_TENSORS ? -EISDIR
                                                                                       : -ENOENT;
-    const int changed = check_metadata(view);
+    const int changed = rfs_view_check_metadata(view);
     if (changed)
         return changed;
     if (rfs_view_hidden_owns(view, id)) {

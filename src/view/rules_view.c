@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "plan/by_rules.h"
 #include "rules/rules.h"
+#include "view/model_files.h"
 
 RFS_CLEANUP_OF(free_rules, struct rfs_rules *, rfs_rules_free)
 RFS_CLEANUP_OF(free_config, struct rfs_hf_config *, rfs_hf_config_free)
@@ -168,40 +169,6 @@ static int open_rules(const char *value, struct rfs_rules **out, struct rfs_erro
                                                                 : rfs_rules_named(value, out, err);
 }
 
-/*
- * Takes over PATH, and returns it with its folder as it really is. The file itself may be a link,
- * beside which the other files are. NULL with *err filled.
- */
-static char *in_its_folder(char *path, struct rfs_error *err)
-{
-    RFS_FREE char *folder = rfs_store_parent(path);
-    char *real = folder ? rfs_path_join(folder, rfs_path_name(path)) : NULL;
-
-    if (!real)
-        rfs_fail_read(err, RFS_IN(path), -errno);
-    free(path);
-    return real;
-}
-
-/* Returns the path of the config in the options, or in the source; owned. NULL with *err filled. */
-static char *find_config(const struct rfs_view *view, struct rfs_error *err)
-{
-    const char *given = view->options.hf_config;
-    char *path =
-        given ? strdup(given) : rfs_path_join(rfs_catalog_path(view->stored), "config.json");
-
-    if (!path)
-        rfs_fail_memory(err);
-    if (path && (given || rfs_store_there(path)))
-        return in_its_folder(path, err);
-    if (!path)
-        return NULL;
-    free(path);
-    rfs_fail_usage(err, "hf_config=config.json",
-                   "option convert needs the model's config.json, and the source has none");
-    return NULL;
-}
-
 /* Compares copies for a caller that passes on the number alone, so that the log gets the text. */
 static int compare(void *ctx)
 {
@@ -220,25 +187,12 @@ static const struct rfs_rules_made *find_coded(const struct rfs_rules_map *map)
     return NULL;
 }
 
-/* Cuts quantization_config out of the config if no weight is quantized. */
-static void cut_config(struct rfs_view *view, const struct rfs_hf_config *config)
+/* Logs an error that others follow. */
+static void report(void *ctx, const struct rfs_error *err)
 {
-    const struct rfs_rules_made *coded = find_coded(rfs_by_rules_map(view->rules.made));
-    struct rfs_view_cut cut;
+    struct rfs_view *view = ctx;
 
-    if (view->options.shown != RFS_SHOW_HUGGINGFACE ||
-        !rfs_hf_config_quantization(config, &cut.from, &cut.to, &cut.bytes))
-        return;
-    if (coded)
-        rfs_log(&view->log, RFS_WARNING,
-                "config.json keeps its quantization_config, because '%s' is %s: it must fit the "
-                "tensors of the view",
-                coded->name, rfs_dtype_name(coded->shown));
-    else {
-        rfs_log(&view->log, RFS_INFO,
-                "config.json is shown without its quantization_config: no tensor is quantized");
-        view->rules.cut = cut;
-    }
+    rfs_log(&view->log, RFS_ERROR, "%s", err->text);
 }
 
 int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
@@ -249,11 +203,13 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
 
     if (!options->convert)
         return 0;
-    view->rules.config = find_config(view, err);
-    if (!view->rules.config)
-        return err->code;
-    int rc = open_rules(options->convert, &rules, err)
-                 ?: rfs_hf_config_open(view->rules.config, &config, err);
+    int rc = rfs_view_model_find(view, err);
+    if (rc == 0 && !view->model.config)
+        rc =
+            rfs_fail_usage(err, "hf_config=config.json",
+                           "option convert needs the model's config.json, and the source has none");
+    rc = rc ?: open_rules(options->convert, &rules, err)
+            ?: rfs_hf_config_open(view->model.config, &config, err);
     if (rc)
         return rc;
     const struct rfs_planner_config whole = {
@@ -275,6 +231,7 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
         .hf_config = config,
         .options = options->convert_options,
         .compare = compare,
+        .report = view->set->all_errors ? report : NULL,
         .ctx = view,
     };
     rc = rfs_by_rules_new(&converted, &view->rules.made, err);
@@ -291,7 +248,9 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
                               "view=huggingface is for the names of %s, and of this source the "
                               "rules make those of %s",
                               map->side[1], map->side[0]);
-    cut_config(view, config);
+    const struct rfs_rules_made *coded = find_coded(map);
+    rfs_view_model_cut(view, config, coded ? coded->name : NULL,
+                       coded ? coded->shown : RFS_FLOAT32);
     view->catalog = rfs_by_rules_catalog(view->rules.made);
     view->rules.src = view->src;
     view->src = NULL;
@@ -305,5 +264,4 @@ void rfs_view_rules_free(struct rfs_view *view)
     rfs_strategy_free(view->rules.src);
     free(view->rules.incomplete.damaged.data);
     free(view->rules.incomplete.from.data);
-    free(view->rules.config);
 }

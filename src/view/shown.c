@@ -101,6 +101,12 @@ const struct rfs_params *rfs_view_params(const struct rfs_view *view, size_t fil
 struct rfs_tensors rfs_view_tensors(const struct rfs_view *view, size_t file,
                                     const struct rfs_image *image)
 {
+    struct rfs_tensors tensors;
+
+    /* A file with tensors of a group has the group's number. */
+    if (!image->storages && view->kind->tensors &&
+        view->kind->tensors(view, view->files[file].rank, &tensors, NULL) == 0)
+        return tensors;
     return (struct rfs_tensors){
         .catalog = view->catalog,
         .planner = view->planner,
@@ -294,38 +300,40 @@ int rfs_view_describe(struct rfs_view *view, size_t file, rfs_view_make_fn *make
 
 /* ---- files that are passed on ---------------------------------------------------------------- */
 
-static int show_copy(struct rfs_view *view, uint32_t id, const struct rfs_view_cut *cut,
+static int show_copy(struct rfs_view *view, uint32_t id, const struct rfs_hf_cuts *cuts,
                      struct rfs_view_file *file, struct rfs_error *err)
 {
     struct rfs_files *files = rfs_catalog_files(view->catalog);
-    struct rfs_copied parts[2] = {{.file = id}, {.file = id}};
+    struct rfs_copied parts[RFS_HF_CUTS + 1] = {{.file = id}};
+    const size_t n = cuts ? cuts->n : 0;
+    uint64_t bytes = 0;
     struct rfs_reading reading;
 
     int rc = rfs_reading_begin_quiet(files, id, &reading);
     if (rc == 0) {
-        parts[0].bytes = reading.size;
+        bytes = reading.size;
         rc = rfs_reading_end(&reading);
     }
     if (rc)
         return rfs_files_reason(files, id, rc, err)
                    ? rc
                    : rfs_files_fail(err, rfs_files_path(files, id), rc);
-    if (cut && cut->bytes != parts[0].bytes)
+    if (cuts && cuts->bytes != bytes)
         return rfs_files_fail(err, rfs_files_path(files, id), -ESTALE);
-    if (cut) {
-        parts[0].bytes = cut->from;
-        parts[1].offset = cut->to;
-        parts[1].bytes = cut->bytes - cut->to;
+    for (size_t i = 0; i <= n; i++) {
+        parts[i].file = id;
+        parts[i].offset = i > 0 ? cuts->cut[i - 1].to : 0;
+        parts[i].bytes = (i < n ? cuts->cut[i].from : bytes) - parts[i].offset;
     }
     rc = rfs_plan_add_file(files, id, file->plan, err);
-    if (rc == 0 && rfs_image_copied(parts, cut ? 2 : 1, &file->own))
+    if (rc == 0 && rfs_image_copied(parts, n + 1, &file->own))
         rc = rfs_fail_memory(err);
     atomic_init(&file->image, file->own);
     return rc;
 }
 
 int rfs_view_pass_on(struct rfs_view *view, const char *path, const char *name,
-                     const struct rfs_view_cut *cut, struct rfs_error *err)
+                     const struct rfs_hf_cuts *cuts, struct rfs_error *err)
 {
     struct rfs_view_file *file = &view->files[view->n_files];
     struct rfs_files *files = rfs_catalog_files(view->catalog);
@@ -344,7 +352,7 @@ int rfs_view_pass_on(struct rfs_view *view, const char *path, const char *name,
     view->n_files++;
     if (id == UINT32_MAX || !file->name || !file->plan)
         return rfs_fail_memory(err);
-    return show_copy(view, id, cut, file, err);
+    return show_copy(view, id, cuts, file, err);
 }
 
 int rfs_view_pass_on_own(struct rfs_view *view, const char *name, struct rfs_error *err)

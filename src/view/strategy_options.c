@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Strategies are read from files, or made by rules of layouts (layout/layout_rules.h).
+ * Strategies are read from files, or made by rules of layouts (layout/layout_rules.h) or by ready
+ * cuts (rules/cuts.h).
  *
  * In a folder the strategies are the files that merge_pipeline_strategys of MindSpore takes, *.ckpt
  * and *.json; where there are none, all files are, as protobuf may have any name. Names that begin
@@ -9,10 +10,15 @@
 #include "view/strategy_options.h"
 
 #include "base/cleanup.h"
+#include "base/settings.h"
 #include "base/store.h"
 #include "base/text.h"
+#include "formats/mindformers/mindformers.h"
 #include "layout/stages.h"
 #include "plan/geometry.h"
+#include "rules/cuts.h"
+#include "rules/hf_config.h"
+#include "view/inspect.h"
 #include "view/internal.h"
 #include "view/rules_view.h"
 
@@ -164,8 +170,12 @@ static int parse_text(const char *option, const char *value, struct rfs_layout_r
     return rfs_layout_rules_parse(option, lines, strlen(lines), out, err);
 }
 
-int rfs_view_read_layout_rules(const char *option, const char *value, struct rfs_layout_rules **out,
-                               struct rfs_error *err)
+/*
+ * Reads rules of layouts: VALUE is the path of their file, or the rules themselves with ';' between
+ * lines; OPTION is their name in messages.
+ */
+static int read_rules(const char *option, const char *value, struct rfs_layout_rules **out,
+                      struct rfs_error *err)
 {
     RFS_FREE char *data = NULL;
     struct stat st;
@@ -175,6 +185,66 @@ int rfs_view_read_layout_rules(const char *option, const char *value, struct rfs
         return parse_text(option, value, out, err);
     const int rc = rfs_store_read_whole(value, RFS_LAYOUT_RULES_BYTES, &data, &size, err);
     return rc ? rc : rfs_layout_rules_parse(value, data, size, out, err);
+}
+
+static const struct rfs_hf_value *find_value(const struct rfs_hf_config *config, const char *key)
+{
+    /* A config may have another key for the same number. */
+    static const char *const others[][2] = {
+        {"num_key_value_heads", "num_attention_heads"},
+        {"num_experts", "n_routed_experts"},
+        {"num_experts", "num_local_experts"},
+    };
+    const struct rfs_hf_value *value = rfs_hf_config_find(config, key);
+
+    for (size_t i = 0; i < sizeof others / sizeof *others && !value; i++)
+        if (strcmp(others[i][0], key) == 0)
+            value = rfs_hf_config_find(config, others[i][1]);
+    return value;
+}
+
+static int open_config(struct rfs_view_model *model, struct rfs_error *err)
+{
+    RFS_FREE char *beside = rfs_path_join(model->source, "config.json");
+    const char *path = model->hf_config ? model->hf_config : beside;
+
+    if (!path)
+        return rfs_fail_memory(err);
+    if (!model->config && (model->hf_config || rfs_store_there(path)))
+        return rfs_hf_config_open(path, &model->config, err);
+    return 0;
+}
+
+int rfs_view_model_number(void *ctx, const char *key, uint64_t *number, struct rfs_error *err)
+{
+    struct rfs_view_model *model = ctx;
+    const int rc = open_config(model, err);
+    const struct rfs_hf_value *value = rc || !model->config ? NULL : find_value(model->config, key);
+
+    if (rc || !value)
+        return rc ? rc : -ENOENT;
+    if (value->kind != RFS_HF_NUMBER || value->number < 0)
+        return rfs_fail(err, -EINVAL, RFS_IN(rfs_hf_config_name(model->config)), NULL,
+                        "%s is not a count", value->key);
+    *number = (uint64_t)value->number;
+    return 0;
+}
+
+void rfs_view_model_end(struct rfs_view_model *model)
+{
+    rfs_hf_config_free(model->config);
+}
+
+int rfs_view_strategy_by_rules(const char *option, const char *value,
+                               struct rfs_layout_rules_use *use, struct rfs_log *log,
+                               struct rfs_strategy **out, struct rfs_error *err)
+{
+    RFS_CLEANUP(free_rules) struct rfs_layout_rules *rules = NULL;
+
+    use->ready = rfs_settings_is_cuts(value);
+    const int rc = use->ready ? rfs_cuts_rules(option, value, use, &rules, err)
+                              : read_rules(option, value, &rules, err);
+    return rc ? rc : rfs_layout_rules_strategy(rules, use, log, out, err);
 }
 
 /*
@@ -264,20 +334,22 @@ static int read_names(const struct rfs_view *view, struct names *names, struct r
  * by the names that these had before they were EXPORTED.
  */
 static int make_strategy(struct rfs_view *view, const char *option, const char *value,
-                         const struct rfs_names *exported, struct rfs_layout_rules_use *use,
+                         const struct rfs_names *exported, const struct rfs_layout_rules_use *use,
                          struct rfs_strategy **out, struct rfs_error *err)
 {
-    RFS_CLEANUP(free_rules) struct rfs_layout_rules *rules = NULL;
     RFS_CLEANUP(names_end) struct names names = {0};
-    int rc = rfs_view_read_layout_rules(option, value, &rules, err);
+    RFS_CLEANUP(rfs_view_model_end)
+    struct rfs_view_model model = {view->options.hf_config, rfs_catalog_path(view->stored), NULL};
+    int rc = use->source ? 0 : read_names(view, &names, err);
 
-    if (!rc && !use->source)
-        rc = read_names(view, &names, err);
     for (size_t i = 0; i < names.list.n; i++)
         names.list.data[i] = rfs_names_source(exported, names.list.data[i]);
-    use->names = names.list.data;
-    use->n = names.list.n;
-    return rc ? rc : rfs_layout_rules_strategy(rules, use, &view->log, out, err);
+    struct rfs_layout_rules_use named = *use;
+    named.names = names.list.data;
+    named.n = names.list.n;
+    named.number = rfs_view_model_number;
+    named.ctx = &model;
+    return rc ? rc : rfs_view_strategy_by_rules(option, value, &named, &view->log, out, err);
 }
 
 /* Returns the layout that rules give to a parameter, or NULL. */
@@ -367,4 +439,94 @@ int rfs_view_take_strategies(struct rfs_view *view, struct rfs_error *err)
         rc = take_strategy(view, o->dst_strategy, "dst_rules", o->dst_rules, NULL, &dst, &view->dst,
                            err);
     return rc ? rc : check_rules(view, err);
+}
+
+/* ---- strategies of sources that have them -------------------------------------------------- */
+
+static int add_axes(struct rfs_layout_builder *item, const struct rfs_mindformers_layout *layout)
+{
+    uint64_t entry = 0;
+    int rc = 0;
+
+    for (uint32_t i = 0; rc == 0 && i < layout->n_axes; i++) {
+        rc = rfs_layout_add_axis(item);
+        for (; rc == 0 && layout->n_dev > 0 && entry < layout->end[i]; entry++)
+            rc = rfs_layout_add_cut(item, layout->map[entry]);
+    }
+    return rc;
+}
+
+/* Fills in a layout; a tensor without one is whole in all devices. */
+static int fill(struct rfs_layout_builder *item, const struct rfs_mindformers_strategy *layouts,
+                const struct rfs_mindformers_layout *layout)
+{
+    int rc = layout->n_dev == 0 ? rfs_layout_add_dev(item, (int64_t)layouts->devices) : 0;
+
+    for (uint32_t i = 0; rc == 0 && i < layout->n_dev; i++)
+        rc = rfs_layout_add_dev(item, (int64_t)layout->dev[i]);
+    if (rc == 0)
+        rc = add_axes(item, layout);
+    return rc ? rc : rfs_layout_check(item);
+}
+
+static int add_held(struct rfs_strategy_builder *builder, struct rfs_layout_builder *item,
+                    const struct rfs_chunks *chunks, const struct rfs_mindformers_strategy *layouts,
+                    const struct rfs_mindformers_held *held)
+{
+    const char *name =
+        rfs_intern_text(chunks->tables->names, chunks->tensors.data[held->tensor].name);
+    uint32_t id;
+
+    rfs_layout_begin(item, name, strlen(name));
+    const int rc = fill(item, layouts, rfs_mindformers_layout_of(layouts, held->tensor));
+    if (rc)
+        return rc;
+    if (!rfs_strategy_builder_layout(builder, &item->layout, &id))
+        return rfs_fail_memory(item->err);
+    return rfs_strategy_builder_place(builder, name, strlen(name), held->stage, id, item->err);
+}
+
+/* Makes the strategy of the training that saved a Checkpoint 2.0. NAME is for messages. */
+static int derive(const struct rfs_headers_source *source, const char *name,
+                  struct rfs_strategy **out, struct rfs_error *err)
+{
+    struct rfs_chunks *chunks = rfs_catalog_chunks(source->catalog);
+    RFS_CLEANUP(rfs_mindformers_strategy_free) struct rfs_mindformers_strategy layouts = {0};
+    RFS_CLEANUP(rfs_layout_end) struct rfs_layout_builder item = {.file = name, .err = err};
+    RFS_CLEANUP(rfs_strategy_builder_cleanup) struct rfs_strategy_builder *builder = NULL;
+
+    if (!chunks || !rfs_mindformers_owns(chunks))
+        return rfs_fail(err, -EINVAL, RFS_IN(name), "--rules with --ranks",
+                        "only a Checkpoint 2.0 with metadata.json says which ranks held what");
+    int rc = rfs_mindformers_read_strategy(chunks, &layouts, err);
+    if (rc)
+        return rc;
+    builder = rfs_strategy_builder_new(name);
+    if (!builder)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; rc == 0 && i < layouts.held.n; i++)
+        rc = add_held(builder, &item, chunks, &layouts, &layouts.held.data[i]);
+    return rc ? rc : rfs_strategy_builder_finish(builder, out, err);
+}
+
+int rfs_inspect_strategy(struct rfs_headers_source *source, const char *path,
+                         const struct rfs_headers *headers, const char *rules,
+                         const struct rfs_layout_rules_use *use, struct rfs_strategy **out,
+                         struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_view_model_end) struct rfs_view_model model = {NULL, path ? path : ".", NULL};
+    struct rfs_layout_rules_use all = *use;
+
+    if (!rules)
+        return derive(source, path, out, err);
+    RFS_FREE const char **names = calloc(headers->parameters.n + 1, sizeof *names);
+    if (!names)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; i < headers->parameters.n; i++)
+        if (headers->parameters.data[i].type->kind == RFS_TENSOR)
+            names[all.n++] = headers->parameters.data[i].name;
+    all.names = names;
+    all.number = rfs_view_model_number;
+    all.ctx = &model;
+    return rfs_view_strategy_by_rules("--rules", rules, &all, &source->log, out, err);
 }

@@ -5,7 +5,8 @@
 #include "base/cleanup.h"
 #include "base/pages.h"
 #include "base/turns.h"
-#include "view/ranges.h"
+#include "view/inspect.h"
+#include "view/whole_tensors.h"
 
 struct run {
     const struct rfs_sweep *sweep;
@@ -23,8 +24,10 @@ void rfs_sweep_worker_free(const struct rfs_sweep *sweep, struct rfs_sweep_worke
         return;
     for (unsigned side = 0; side < sweep->sides; side++) {
         rfs_pages_free(worker->bytes[side], RFS_SWEEP_PIECE);
-        rfs_slice_free(&worker->slice[side]);
+        if (worker->slice)
+            rfs_slice_free(&worker->slice[side]);
     }
+    free(worker->slice);
     free(worker->own);
     free(worker);
 }
@@ -37,7 +40,8 @@ struct rfs_sweep_worker *rfs_sweep_worker_new(const struct rfs_sweep *sweep)
         return NULL;
     worker->of = SIZE_MAX;
     worker->own = calloc(1, sweep->own_bytes + 1);
-    bool good = worker->own != NULL;
+    worker->slice = calloc(RFS_SWEEP_SIDES, sizeof *worker->slice);
+    bool good = worker->own && worker->slice;
     for (unsigned side = 0; good && side < sweep->sides; side++)
         good = (worker->bytes[side] = rfs_pages_alloc(RFS_SWEEP_PIECE)) != NULL;
     if (good)

@@ -12,17 +12,17 @@
 
 struct rfs_tensors {
     struct rfs_catalog *catalog; /* names and types are ids in its tables */
-    struct rfs_planner *planner; /* the planner of rank RANK; NULL with storages */
+    struct rfs_planner *planner; /* the planner of rank RANK */
     uint32_t rank;
     const struct rfs_storages *storages; /* tensors in objects of torch.save; or NULL */
     const struct rfs_params *params;     /* NULL: targets are storages alone */
     const struct rfs_rank_plan *plan;
 };
 
-/* Returns the number of tensors of a list that has names. */
+/* Returns the number of tensors or storages of a list. */
 static inline size_t rfs_tensors_count(const struct rfs_tensors *tensors)
 {
-    return tensors->params->n;
+    return tensors->storages ? tensors->storages->items.n : tensors->params->n;
 }
 
 /* Returns the name that tensor I is shown by. */
@@ -39,3 +39,6 @@ static inline const struct rfs_type *rfs_tensors_type(const struct rfs_tensors *
 
 /* Makes the slice of tensor or storage I; costs and returns what rfs_planner_slice does. */
 int rfs_tensors_slice(const struct rfs_tensors *tensors, uint32_t i, struct rfs_slice *slice);
+/* Makes the slice of a box of tensor I, as rfs_planner_box does. */
+int rfs_tensors_box(const struct rfs_tensors *tensors, uint32_t i, const uint64_t *lo,
+                    const uint64_t *hi, struct rfs_slice *slice);

@@ -14,59 +14,10 @@
  */
 #pragma once
 
-#include "base/hash.h"
-#include "base/progress.h"
 #include "view/findings.h"
 #include "view/whole_tensors.h"
 
-/* The caller's wishes. */
-struct rfs_verify_wishes {
-    bool (*match)(const void *ctx, const char *name); /* takes a tensor of that name */
-    const void *match_ctx;
-    bool some;        /* only some tensors are taken, so that files are not compared */
-    bool wants_sums;  /* a manifest is compared or written, which has sums of whole tensors */
-    bool no_replicas; /* copies are not compared */
-    unsigned threads;
-    void (*warn)(const char *line);
-};
-
-/* A tensor that is verified. */
-struct rfs_verify_item {
-    const struct rfs_whole_tensor *tree;
-    const struct rfs_whole_tensor *src; /* has the same type; NULL: nothing to compare with */
-    bool lost;                          /* the tensor is one of verify->lost */
-    bool by_rank;                       /* the tensor has no whole, and is compared rank by rank */
-    struct rfs_hash hash;
-    void *state; /* XXH3_state_t, while it is read */
-};
-
-struct rfs_verify {
-    struct rfs_verify_wishes wishes;
-    struct rfs_whole tree;
-    struct rfs_whole src;   /* view NULL: there is none */
-    struct rfs_whole shown; /* src as the tree should be; view NULL: there is no destination */
-    struct rfs_whole cut;   /* shown of a tree that describes its cuts, and is read as a whole */
-    struct rfs_verify_item *items; /* the tree's tensors, in their order, then the lost */
-    struct rfs_whole_tensor *lost; /* [n_lost] tensors of the tree, without a target */
-    size_t n_lost;
-    bool damaged;  /* some rank of the tree is damaged or missing */
-    size_t values; /* compared values that are not tensors */
-    struct rfs_findings findings;
-    struct rfs_progress progress;
-};
-
 /* Verifies the tensors: ranks, lost and content. 0, or -errno with *err filled. */
 int rfs_verify_tensors(struct rfs_verify *verify, struct rfs_error *err);
-/*
- * Verifies what is in the files beside tensors: objects, frames and values; tensors come first. 0,
- * or -errno with *err filled.
- */
-int rfs_verify_files(struct rfs_verify *verify, struct rfs_error *err);
-/*
- * Finds the missing and the damaged ones of hfai's parts, in a folder that cannot be opened.
- * Returns false when there are none.
- */
-bool rfs_verify_parts(struct rfs_verify *verify, const char *folder, enum rfs_finding_kind kind);
-
 /* Returns whether RANK has a file in the tree that could be indexed. */
 bool rfs_verify_has_rank(const struct rfs_verify *verify, uint32_t rank);

@@ -507,7 +507,7 @@ struct frames {
 
 static bool is_partial(const struct rfs_whole *whole)
 {
-    return whole->lacking.damaged.n > 0 || whole->lacking.from.n > 0;
+    return whole->lacking && (whole->lacking->damaged.n > 0 || whole->lacking->from.n > 0);
 }
 
 /* Compares a file, if the tree may have it. 0 or -errno with *err filled. */
@@ -653,8 +653,8 @@ static void check_values(struct rfs_verify *verify)
 
     if (!verify->tree.parts || !verify->src.parts || verify->wishes.some)
         return;
-    const struct rfs_hfai_value *tree = rfs_whole_parts_values(verify->tree.parts, &n_tree);
-    const struct rfs_hfai_value *src = rfs_whole_parts_values(verify->src.parts, &n_src);
+    const struct rfs_hfai_value *tree = rfs_whole_values(&verify->tree, &n_tree);
+    const struct rfs_hfai_value *src = rfs_whole_values(&verify->src, &n_src);
     while (i < n_tree || k < n_src) {
         const int order = i == n_tree ? 1 : k == n_src ? -1 : strcmp(tree[i].name, src[k].name);
         if (order < 0)
@@ -667,15 +667,6 @@ static void check_values(struct rfs_verify *verify)
         k += order >= 0;
     }
     verify->values = n_src;
-}
-
-int rfs_verify_files(struct rfs_verify *verify, struct rfs_error *err)
-{
-    const int rc = check_objects(verify, err) ?: check_frames(verify, err);
-
-    if (rc == 0)
-        check_values(verify);
-    return rc;
 }
 
 /* ---- hfai's parts that do not open as a whole ------------------------------------------------ */
@@ -734,4 +725,39 @@ bool rfs_verify_parts(struct rfs_verify *verify, const char *folder, enum rfs_fi
             rfs_findings_add_plain(&verify->findings, kind, NULL, part, "there is no such part");
     free(missing);
     return verify->findings.list.n > 0;
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+int rfs_verify_begin(struct rfs_verify *verify, struct rfs_error *err)
+{
+    rfs_progress_init(&verify->progress, false);
+    return rfs_findings_init(&verify->findings) ? rfs_fail_memory(err) : 0;
+}
+
+void rfs_verify_end(struct rfs_verify *verify)
+{
+    rfs_progress_destroy(&verify->progress);
+    free(verify->items);
+    free(verify->lost);
+    rfs_findings_free(&verify->findings);
+    rfs_whole_close(&verify->shown);
+    rfs_whole_close(&verify->cut);
+    rfs_whole_close(&verify->src);
+    rfs_whole_close(&verify->tree);
+}
+
+int rfs_verify_all(struct rfs_verify *verify, struct rfs_error *err)
+{
+    int rc = verify->cut.view ? rfs_whole_describe(&verify->src, &verify->cut, err) : 0;
+    const char *parts = rc == 0 ? rfs_whole_match(&verify->tree, &verify->src) : NULL;
+
+    if (parts)
+        rfs_findings_add_plain(&verify->findings, RFS_FOUND_MODELS, NULL, RFS_NO_RANK, parts);
+    rc = rc ?: rfs_verify_tensors(verify, err)
+             ?: check_objects(verify, err)
+             ?: check_frames(verify, err);
+    if (rc == 0)
+        check_values(verify);
+    return rc;
 }

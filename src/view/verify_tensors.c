@@ -10,6 +10,12 @@
 #include "view/internal.h"
 #include "view/sweep.h"
 
+/* Writes "[768, 24]" and the like; returns OUT. */
+static const char *shape_text(const struct rfs_type *type, char out[RFS_SHAPE_TEXT])
+{
+    return rfs_text_dims(out, RFS_SHAPE_TEXT, type->ndim, type->dims);
+}
+
 #define MOST_RUNS 4096 /* differing runs of a piece that are looked up */
 
 static int cannot_read(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor, int rc,
@@ -68,7 +74,7 @@ bool rfs_verify_has_rank(const struct rfs_verify *verify, uint32_t rank)
     struct rfs_catalog *tree = verify->tree.catalog;
 
     return rank < rfs_catalog_ranks(tree) && rfs_catalog_has(tree, rank) &&
-           !rfs_lacking_file(&verify->tree.lacking, rank);
+           !rfs_lacking_file(verify->tree.lacking, rank);
 }
 
 /* ---- indexes --------------------------------------------------------------------------------- */
@@ -159,8 +165,7 @@ static void check_target(struct listing *listing, const struct rfs_target *targe
         char detail[2 * RFS_SHAPE_TEXT + 64];
         char shape[2][RFS_SHAPE_TEXT];
         snprintf(detail, sizeof detail, "%s %s, not %s %s", rfs_whole_dtype(have),
-                 rfs_whole_shape(have, shape[0]), rfs_whole_dtype(want),
-                 rfs_whole_shape(want, shape[1]));
+                 shape_text(have, shape[0]), rfs_whole_dtype(want), shape_text(want, shape[1]));
         find_in_rank(listing, RFS_FOUND_TYPE, name, detail);
     }
 }
@@ -224,7 +229,7 @@ static int check_listings(struct rfs_verify *verify, struct rfs_error *err)
 /* Leaves ranks alone from now on that cannot be indexed. */
 static int pass_over(struct rfs_verify *verify, struct rfs_error *err)
 {
-    struct rfs_lacking *lacking = &verify->tree.lacking;
+    struct rfs_lacking *lacking = verify->tree.lacking;
 
     for (size_t i = 0; i < verify->findings.list.n; i++) {
         const uint32_t rank = verify->findings.list.data[i].rank;
@@ -258,7 +263,7 @@ static void find_lost(struct rfs_verify *verify, enum rfs_finding_kind kind, con
     snprintf(why, sizeof why, "rank %u%s %s", rank,
              kind == RFS_FOUND_UNCOMPARED ? " of the source" : "",
              !rfs_catalog_has(whole->view->stored, rank) ? "is missing"
-             : rfs_lacking_file(&whole->lacking, rank)   ? "is damaged"
+             : rfs_lacking_file(whole->lacking, rank)    ? "is damaged"
                                                          : "does not have it");
     rfs_findings_add_plain(&verify->findings, kind, name, RFS_NO_RANK, why);
 }
@@ -267,10 +272,10 @@ static void check_source(struct rfs_verify *verify, const struct rfs_whole *sour
 {
     uint32_t rank;
 
-    for (size_t i = 0; i < source->lacking.damaged.n; i++) {
+    for (size_t i = 0; i < source->lacking->damaged.n; i++) {
         const struct rfs_index *index;
         struct rfs_error why = {0};
-        rank = source->lacking.damaged.data[i];
+        rank = source->lacking->damaged.data[i];
         rfs_catalog_index(source->catalog, rank, RFS_NO_RANK, &index, &why);
         rfs_findings_add_plain(&verify->findings, RFS_FOUND_SOURCE_RANK, NULL, rank, why.text);
     }
@@ -307,7 +312,7 @@ static void check_tree(struct rfs_verify *verify)
  */
 static int check_lost(struct rfs_verify *verify, struct rfs_error *err)
 {
-    verify->lost = calloc(verify->tree.lacking.from.n + 1, sizeof *verify->lost);
+    verify->lost = calloc(verify->tree.lacking->from.n + 1, sizeof *verify->lost);
     if (!verify->lost)
         return rfs_fail_memory(err);
     if (verify->src.view)
@@ -509,8 +514,8 @@ static void find_bad(void *ctx, const struct rfs_bad_copy *bad)
     }
     if (bad->type)
         snprintf(detail, sizeof detail, "a copy of its slice is %s %s, not %s %s",
-                 rfs_whole_dtype(bad->type), rfs_whole_shape(bad->type, shape[0]),
-                 rfs_whole_dtype(bad->want), rfs_whole_shape(bad->want, shape[1]));
+                 rfs_whole_dtype(bad->type), shape_text(bad->type, shape[0]),
+                 rfs_whole_dtype(bad->want), shape_text(bad->want, shape[1]));
     else
         snprintf(detail, sizeof detail, "there is no copy of its slice");
     rfs_findings_add(&telling->verify->findings, &(struct rfs_finding){.kind = RFS_FOUND_TYPE,
@@ -627,7 +632,7 @@ static int check_piece(void *ctx, struct rfs_sweep_worker *worker,
         compare_bytes(verify, item->tree, &worker->slice[0], RFS_FOUND_BYTES, piece->begin,
                       worker->bytes[0], worker->bytes[1], (size_t)piece->n);
     }
-    return verify->wishes.no_replicas || verify->tree.parts
+    return verify->wishes.no_replicas
                ? 0
                : check_copies(verify, worker, item->tree, piece, &reference, err);
 }
@@ -705,8 +710,8 @@ static void match(struct rfs_verify *verify, struct rfs_verify_item *item)
     char detail[2 * RFS_SHAPE_TEXT + 64];
     char shape[2][RFS_SHAPE_TEXT];
     snprintf(detail, sizeof detail, "%s %s as a whole, not %s %s", rfs_whole_dtype(have),
-             rfs_whole_shape(have, shape[0]), rfs_whole_dtype(src->type),
-             rfs_whole_shape(src->type, shape[1]));
+             shape_text(have, shape[0]), rfs_whole_dtype(src->type),
+             shape_text(src->type, shape[1]));
     rfs_findings_add_plain(&verify->findings, RFS_FOUND_TYPE, item->tree->name, RFS_NO_RANK,
                            detail);
 }

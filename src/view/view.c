@@ -27,6 +27,7 @@
 
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #define POOL_MAX 8
 #define LINE_BYTES 2200 /* a message, and the name of its save before it */
@@ -207,6 +208,7 @@ static void close_plain(struct rfs_view *view)
         view->kind->free(view);
     rfs_planner_free(view->planner);
     rfs_names_free(view->output_map);
+    free(view->model.config);
     rfs_view_rules_free(view);
     rfs_catalog_close(view->stored);
     rfs_strategy_free(view->src);
@@ -360,7 +362,8 @@ static bool asks_for_something(const struct rfs_options *options)
     return options->all_steps || rfs_options_first(options, RFS_OPTION_ASKS, 0);
 }
 
-bool rfs_view_has_parts(const char *source)
+/* Returns whether SOURCE is a folder of hfai's parts, by its contents. */
+static bool has_parts(const char *source)
 {
     RFS_FREE char *first = rfs_text_printf("%s/PART_000.pt", source);
 
@@ -419,8 +422,7 @@ static int open_set(struct reshard_view *set, const char *source,
     if (rc)
         return rc;
     /* hfai's parts are always shown merged, too, and chunks put together. */
-    if (!asks_for_something(options) && !rfs_view_has_parts(source) &&
-        !rfs_scan_is_described(source))
+    if (!asks_for_something(options) && !has_parts(source) && !rfs_scan_is_described(source))
         return rfs_fail_usage(err, "-o src_strategy=FILE,dst_strategy=FILE",
                               "neither src_strategy nor dst_strategy is given, so there is "
                               "nothing to reshard");
@@ -452,9 +454,10 @@ static void forward_set_log(void *ctx, enum rfs_level level, const char *line)
     config->log(config->log_ctx, (enum reshard_level)level, line);
 }
 
-int rfs_view_start(const char *source, const struct rfs_settings *settings,
-                   const reshard_config *config, const struct rfs_view_how *how,
-                   struct reshard_view **out, struct rfs_error *err)
+/* Opens a view with SETTINGS instead of the options in CONFIG. HOW may be NULL. */
+static int start(const char *source, const struct rfs_settings *settings,
+                 const reshard_config *config, const struct rfs_view_how *how,
+                 struct reshard_view **out, struct rfs_error *err)
 {
     struct reshard_view *set = calloc(1, sizeof *set);
 
@@ -462,6 +465,7 @@ int rfs_view_start(const char *source, const struct rfs_settings *settings,
     if (!set)
         return rfs_fail_memory(err);
     set->late = how && how->late;
+    set->all_errors = how && how->all_errors;
     set->exported_names = how ? how->names : NULL;
     pthread_mutex_init(&set->lock, NULL);
     set->config = (reshard_config){.struct_size = sizeof set->config};
@@ -481,6 +485,72 @@ int rfs_view_start(const char *source, const struct rfs_settings *settings,
         rfs_blocks_drop(rfs_encrypted_blocks(set->encrypted));
     *out = set;
     return 0;
+}
+
+/*
+ * Finds the checkpoint that counts in the folder of a rank, when PATH is one and no option says that
+ * it is a tree: *OUT, owned by the caller, or NULL. 0, or -errno with *err filled.
+ */
+static int lone_rank(const char *path, const struct rfs_options *options, char **out,
+                     struct rfs_error *err)
+{
+    RFS_FREE char *folder = rfs_store_realpath(path);
+    RFS_FREE char *name = NULL;
+    const char *slash = folder ? strrchr(folder, '/') : NULL;
+    struct stat st;
+
+    *out = NULL;
+    if (!slash || !rfs_scan_is_rank(slash + 1) || rfs_store_stat(folder, &st) != 0 ||
+        !S_ISDIR(st.st_mode) || options->src_strategy || options->src_rules || options->file ||
+        options->files || options->segmented || options->all_steps ||
+        options->step != RFS_ANY_NUMBER || options->epoch != RFS_ANY_NUMBER)
+        return 0;
+    const int rc = rfs_scan_folder(folder, &name, err);
+    if (rc || !name)
+        return rc;
+    *out = rfs_text_printf("%s/%s", folder, name);
+    return *out ? 0 : rfs_fail_memory(err);
+}
+
+/*
+ * Adds to ALL the options that the tensors of SOURCE are read by, whatever is shown. A view has an
+ * output format: by default that of most checkpoints; hfai's parts have no other format.
+ */
+static int choose_tensors(const char *source, const struct rfs_options *options,
+                          struct rfs_settings *all, char **file, struct rfs_error *err)
+{
+    bool taken; /* until the command ends */
+    const int rc = rfs_view_options_take_objects(options, source, &taken, err);
+
+    if (rc)
+        return rc;
+    if (options->format < 0 && options->shown == RFS_SHOW_RANKS && !has_parts(source) &&
+        rfs_settings_add(all, "format", "ckpt", NULL))
+        return rfs_fail_memory(err);
+    return lone_rank(source, options, file, err);
+}
+
+int rfs_view_start(const char *source, const struct rfs_settings *settings,
+                   const struct rfs_view_how *how, struct reshard_view **out, struct rfs_error *err)
+{
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings all = {0};
+    RFS_FREE char *file = NULL;
+    const reshard_config config = {
+        .struct_size = sizeof config, .log = how->log, .log_ctx = how->log_ctx};
+    struct rfs_options options = {0};
+    int rc = rfs_view_options_take(settings, &options, err)
+                 ?: rfs_view_options_harden(&options, err)
+                 ?: (how->tensors ? choose_tensors(source, &options, &all, &file, err) : 0);
+    const bool keyed = rfs_options_keyed(&options);
+
+    *out = NULL;
+    rfs_options_free(&options);
+    if (rc)
+        return rc;
+    /* The user's cache= comes later, and counts. */
+    rc = rfs_settings_add(&all, "cache", keyed ? RFS_VIEW_CACHE_KEYED : RFS_VIEW_CACHE, NULL)
+             ?: rfs_settings_add_all(&all, settings);
+    return rc ? rfs_fail_memory(err) : start(file ? file : source, &all, &config, how, out, err);
 }
 
 /* Takes the options of a caller, whose struct may be older and have fewer members. */
@@ -506,7 +576,7 @@ int reshard_open(const char *source, const reshard_config *config, reshard_view 
     *out = NULL;
     const int rc = take_config(config, &settings)
                        ? rfs_fail_memory(&failure)
-                       : rfs_view_start(source, &settings, config, NULL, out, &failure);
+                       : start(source, &settings, config, NULL, out, &failure);
     return rfs_view_report(err, &failure, rc);
 }
 
@@ -561,33 +631,78 @@ void reshard_summarize(reshard_view *set, reshard_summary *out)
     rfs_view_give(out, &full, sizeof full);
 }
 
-/* Plans the files of one plain view; DONE of TOTAL files of the set were planned before. */
-static int check_files(struct rfs_view *view, reshard_progress_fn *progress, void *ctx,
-                       uint64_t *done, uint64_t total, struct rfs_error *err)
+/* The errors that a check has found. Each text is told once. */
+#define ERRORS_MOST 100 /* more end the check */
+struct check {
+    reshard_progress_fn *progress; /* or NULL */
+    void *ctx;
+    uint64_t done, total;       /* files of the set */
+    int rc;                     /* of the last error; 0: there was none */
+    struct rfs_error last;      /* not yet told */
+    uint64_t told[ERRORS_MOST]; /* hashes of the texts */
+    size_t n;
+};
+
+/*
+ * Takes an error: the one before goes to the log. 0, or RC if the check cannot go on.
+ */
+static int take_error(struct check *check, struct rfs_log *log, int rc, const struct rfs_error *err)
 {
-    const struct rfs_image *image;
+    const uint64_t hash = XXH3_64bits(err->text, strlen(err->text));
+
+    if (rc == 0)
+        return 0;
+    for (size_t i = 0; i < check->n; i++)
+        if (check->told[i] == hash)
+            return 0;
+    if (check->n > 0)
+        rfs_log(log, RFS_ERROR, "%s", check->last.text);
+    check->last = *err;
+    check->rc = rc;
+    check->told[check->n++] = hash;
+    return rc == -ENOMEM || rc == -EINTR || check->n == ERRORS_MOST ? rc : 0;
+}
+
+/* Plans the files of one plain view. 0, or -errno if the check cannot go on. */
+static int check_files(struct rfs_view *view, struct check *check)
+{
+    const size_t before = check->n;
+    struct rfs_error err = {0};
     int rc = 0;
 
     atomic_store(&view->notes.telling, RFS_TELL_EACH);
-    for (size_t f = 0; f < view->n_files && (rc = rfs_view_image(view, f, &image, err)) == 0; f++)
-        if (++*done, progress)
-            progress(ctx, *done, total);
+    for (size_t f = 0; rc == 0 && f < view->n_files; f++) {
+        const struct rfs_image *image;
+        rc = take_error(check, &view->log, rfs_view_image(view, f, &image, &err), &err);
+        if (++check->done, check->progress)
+            check->progress(check->ctx, check->done, check->total);
+    }
     atomic_store(&view->notes.telling, RFS_TELL_SOME);
-    return rc ? rc : rfs_view_compare_copies(view, err);
+    /* A plan ends at the first source that is damaged: there may be others. */
+    const uint32_t ranks = view->planner && check->n > before ? rfs_catalog_ranks(view->stored) : 0;
+    for (uint32_t r = 0; rc == 0 && r < ranks; r++) {
+        const struct rfs_index *index;
+        if (!rfs_catalog_has(view->stored, r))
+            continue;
+        rc = rfs_catalog_index(view->stored, r, RFS_NO_RANK, &index, &err);
+        /* Whether an empty file is an error has been found out by the plans. */
+        rc = rfs_catalog_is_empty(view->stored, r) ? 0 : take_error(check, &view->log, rc, &err);
+    }
+    return rc || check->n > before
+               ? rc
+               : take_error(check, &view->log, rfs_view_compare_copies(view, &err), &err);
 }
 
 int reshard_check(reshard_view *set, reshard_progress_fn *progress, void *ctx, reshard_error *err)
 {
-    struct rfs_error failure = {0};
-    uint64_t done = 0;
-    uint64_t total = 0;
+    struct check check = {.progress = progress, .ctx = ctx};
     int rc = 0;
 
     for (size_t i = 0; i < set->n; i++)
-        total += set->data[i]->n_files;
+        check.total += set->data[i]->n_files;
     for (size_t i = 0; i < set->n && rc == 0; i++)
-        rc = check_files(set->data[i], progress, ctx, &done, total, &failure);
-    return rfs_view_report(err, &failure, rc);
+        rc = check_files(set->data[i], &check);
+    return rfs_view_report(err, &check.last, check.rc);
 }
 
 int reshard_check_strategies(reshard_view *set, reshard_error *err)

@@ -7,6 +7,7 @@
 #include "reshard.h"
 #include "store/crypt/key.h"
 #include "store/remote/remote.h"
+#include "view/inspect.h"
 #include "view/memory_limit.h"
 
 #include <unistd.h>
@@ -14,7 +15,7 @@
 #define INDEX_LEAST (UINT64_C(64) << 20) /* bytes of memory for indexes */
 
 /*
- * Checks the options of one SIDE: rules of layouts stand in for a strategy file, and need the
+ * Checks the options of one SIDE: rules of layouts stand in for a strategy file. They may say the
  * number of ranks.
  */
 static int check_rules(const char *side, const char *strategy, const char *rules, uint32_t ranks,
@@ -22,10 +23,9 @@ static int check_rules(const char *side, const char *strategy, const char *rules
 {
     char remedy[32];
 
-    snprintf(remedy, sizeof remedy, rules ? "%s_ranks=8" : "%s_rules=FILE", side);
-    if (!rules != !ranks)
-        return rfs_fail_usage(err, remedy, "option %s_%s needs %s_%s as well", side,
-                              rules ? "rules" : "ranks", side, rules ? "ranks" : "rules");
+    snprintf(remedy, sizeof remedy, "%s_rules=FILE", side);
+    if (ranks && !rules)
+        return rfs_fail_usage(err, remedy, "option %s_ranks needs %s_rules as well", side, side);
     if (rules && strategy)
         return rfs_fail_usage(err, "only one of them", "both %s_strategy and %s_rules are given",
                               side, side);
@@ -40,10 +40,13 @@ static int check_together(const struct rfs_options *o, struct rfs_error *err)
         return rfs_fail_usage(err, "segmented as well, or names= with null for each",
                               "option segmented_skip leaves out parameters of segmented "
                               "checkpoints only");
-    if (!rc && !o->convert && (o->hf_config || o->convert_options))
+    if (!rc && !o->convert && o->convert_options)
         return rfs_fail_usage(err, "convert=NAME as well",
-                              "option %s is for conversion rules, and none are given",
-                              o->hf_config ? "hf_config" : "convert_options");
+                              "option convert_options is for conversion rules, and none are given");
+    if (!rc && o->hf_config && !o->convert && !o->src_rules && !o->dst_rules && !o->dequantize &&
+        o->shown != RFS_SHOW_HUGGINGFACE)
+        return rfs_fail_usage(err, "convert=NAME, dequantize, or view=huggingface",
+                              "option hf_config is for rules, dequantize and view=huggingface");
     if (!rc && o->shown == RFS_SHOW_DCP && !o->dst_rules && !o->dst_strategy)
         return 0; /* dst_ranks alone says how many files there are */
     return rc ? rc : check_rules("dst", o->dst_strategy, o->dst_rules, o->dst_ranks, err);
@@ -84,6 +87,13 @@ int rfs_view_options_take(const struct rfs_settings *settings, struct rfs_option
     return rc ? rc : check_together(out, err);
 }
 
+/* Returns whether option dtype asks for more than the dtype that weights become by themselves. */
+static bool is_wide(const struct rfs_options *options)
+{
+    return options->dtype && strcasecmp(options->dtype, "bfloat16") != 0 &&
+           strcasecmp(options->dtype, "bf16") != 0;
+}
+
 struct rfs_source_spec rfs_view_options_spec(const struct rfs_options *options, const char *path)
 {
     return (struct rfs_source_spec){
@@ -97,6 +107,9 @@ struct rfs_source_spec rfs_view_options_spec(const struct rfs_options *options, 
         .entry = options->entry,
         .segmented = options->segmented,
         .segmented_skip = options->segmented_skip,
+        .dequantize = options->dequantize,
+        .dequantize_wide = is_wide(options),
+        .quant_config = options->hf_config,
         .check_crc = options->check >= 0,
         .options = options,
         .index_most = rfs_max_u64(options->cache / 4, INDEX_LEAST),

@@ -8,14 +8,6 @@
 struct rfs_key;
 struct rfs_log;
 
-/*
- * Reads the values of SETTINGS in their order, and checks what does not depend on the source.
- * Returns 0, -ENOMEM, or -EINVAL with *err filled as a mistake of usage; *out is to be freed in any
- * case.
- */
-int rfs_view_options_take(const struct rfs_settings *settings, struct rfs_options *out,
-                          struct rfs_error *err);
-
 /* Makes the specification for reading the source at PATH by OPTIONS alone; it borrows both. */
 struct rfs_source_spec rfs_view_options_spec(const struct rfs_options *options, const char *path);
 
@@ -25,13 +17,6 @@ struct rfs_source_spec rfs_view_options_spec(const struct rfs_options *options, 
  */
 int rfs_view_options_take_objects(const struct rfs_options *options, const char *source,
                                   bool *taken, struct rfs_error *err);
-
-/*
- * Prepares for reading N PATHS, each NULL or read without a view, as far as they are URLs. Returns
- * 0, or -errno with *err filled.
- */
-int rfs_view_options_reach(const struct rfs_options *options, const char *const *paths, size_t n,
-                           struct rfs_error *err);
 
 /*
  * Reads the key that OPTIONS name: *OUT, owned by the caller. Returns 0, or -errno with *err

@@ -3,48 +3,13 @@
 
 #include "base/cleanup.h"
 #include "base/order.h"
+#include "base/suggest.h"
 #include "base/text.h"
 #include "view/hfai_view.h"
+#include "view/inspect.h"
 #include "view/internal.h"
-#include "view/ranges.h"
 
 /* ---- hfai's parts ---------------------------------------------------------------------------- */
-
-struct rfs_whole_parts {
-    struct rfs_hfai_list list;
-    struct rfs_params *params; /* owned; target I is tensor I of the list */
-};
-
-static void parts_free(struct rfs_whole_parts *parts)
-{
-    if (!parts)
-        return;
-    rfs_hfai_list_free(&parts->list);
-    free(parts->params);
-    free(parts);
-}
-
-static int make_params(struct rfs_whole_parts *parts, struct rfs_tables *tables,
-                       struct rfs_error *err)
-{
-    const size_t n = parts->list.tensors.n;
-
-    parts->params = calloc(1, sizeof *parts->params + (n + 1) * sizeof *parts->params->targets);
-    if (!parts->params)
-        return rfs_fail_memory(err);
-    parts->params->n = n;
-    for (size_t i = 0; i < n; i++) {
-        const struct rfs_hfai_listed *tensor = &parts->list.tensors.data[i];
-        struct rfs_target *target = &parts->params->targets[i];
-        target->name = rfs_intern_add(tables->names, tensor->name, strlen(tensor->name));
-        target->type = rfs_intern_add(tables->types, &tensor->type, sizeof tensor->type);
-        if (target->name == RFS_NO_ID || target->type == RFS_NO_ID)
-            return rfs_fail_memory(err);
-        target->shown_name = target->name;
-        target->shown_type = target->type;
-    }
-    return 0;
-}
 
 static int values_by_name(const void *x, const void *y)
 {
@@ -55,31 +20,10 @@ static int values_by_name(const void *x, const void *y)
     return by ? by : memcmp(a->hash, b->hash, sizeof a->hash);
 }
 
-/* Lists what dist_ckpt.load returns: *OUT, owned by the caller, NULL on failure. */
-static int parts_open(struct rfs_view *view, struct rfs_whole_parts **out, struct rfs_error *err)
+const struct rfs_hfai_value *rfs_whole_values(const struct rfs_whole *whole, size_t *n)
 {
-    struct rfs_whole_parts *parts = *out = calloc(1, sizeof *parts);
-    const struct rfs_hfai_division *division;
-    const struct rfs_hfai *hfai;
-
-    if (!parts)
-        return rfs_fail_memory(err);
-    rfs_view_hfai_parts(view, &hfai, &division);
-    int rc = rfs_hfai_list(hfai, &parts->list, err)
-                 ?: make_params(parts, rfs_catalog_tables(view->catalog), err);
-    if (rc) {
-        parts_free(parts);
-        *out = NULL;
-        return rc;
-    }
-    RFS_SORT_ALL(&parts->list.values, values_by_name);
-    return 0;
-}
-
-const struct rfs_hfai_value *rfs_whole_parts_values(const struct rfs_whole_parts *parts, size_t *n)
-{
-    *n = parts->list.values.n;
-    return parts->list.values.data;
+    *n = whole->parts->list.values.n;
+    return whole->parts->list.values.data;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -128,7 +72,12 @@ static int take_tensors(struct rfs_whole *whole, const struct rfs_params *params
 static int take_view(const char *path, reshard_view *opened, struct rfs_whole *whole,
                      struct rfs_error *err)
 {
-    *whole = (struct rfs_whole){.path = path, .opened = opened, .view = rfs_view_only(opened)};
+    *whole = (struct rfs_whole){.path = path,
+                                .opened = opened,
+                                .view = rfs_view_only(opened),
+                                .lacking = calloc(1, sizeof *whole->lacking)};
+    if (!whole->lacking)
+        return rfs_fail_memory(err);
     if (!whole->view)
         return rfs_fail_usage(err, "-o step=N", "one save at a time can be read, not all steps");
     atomic_store(&whole->view->notes.telling, RFS_TELL_ONE_SIDED);
@@ -152,7 +101,7 @@ static int take_rank(struct rfs_whole *whole, const struct rfs_strategy *dst, bo
         .keep_empty = true,
         .output_map = view->output_map,
         .template = view->planner,
-        .lacking = view->set->late ? &whole->lacking : NULL,
+        .lacking = view->set->late ? whole->lacking : NULL,
         .by_rules = view->rules.made,
     };
     const struct rfs_rank_plan *plan;
@@ -175,22 +124,22 @@ static int take_rank(struct rfs_whole *whole, const struct rfs_strategy *dst, bo
     return take_tensors(whole, plan->params, names, err);
 }
 
-/* Takes all tensors of the state of hfai's parts; their names are paths that two might share. */
+/* Takes all tensors of the state of hfai's parts. */
 static int take_parts(struct rfs_whole *whole, const struct rfs_whole_names *names,
                       struct rfs_error *err)
 {
-    whole->catalog = whole->view->catalog;
+    struct rfs_view_hfai_list *parts = whole->parts = calloc(1, sizeof *parts);
+
     whole->ranks = whole->stages = 1;
-    int rc = parts_open(whole->view, &whole->parts, err)
-                 ?: take_tensors(whole, whole->parts->params, names, err);
-    for (size_t i = 1; rc == 0 && i < whole->n; i++) {
-        const char *name = whole->tensors[whole->by_name[i]].name;
-        if (strcmp(name, whole->tensors[whole->by_name[i - 1]].name) == 0)
-            rc = rfs_fail(err, -ENOTSUP, RFS_OF(whole->path, name),
-                          "a mount or an export of it, whose folder merged has the whole state",
-                          "two tensors of the state have this path in it");
-    }
-    return rc;
+    if (!parts)
+        return rfs_fail_memory(err);
+    const int rc = rfs_view_hfai_list(whole->view, false, false, parts, err);
+    if (rc)
+        return rc;
+    RFS_SORT_ALL(&parts->list.values, values_by_name);
+    whole->catalog = parts->catalog;
+    whole->planner = parts->planner;
+    return take_tensors(whole, parts->params, names, err);
 }
 
 const char *rfs_whole_match(struct rfs_whole *a, struct rfs_whole *b)
@@ -199,7 +148,7 @@ const char *rfs_whole_match(struct rfs_whole *a, struct rfs_whole *b)
 
     if (!b->view || !a->parts == !b->parts)
         return NULL;
-    const struct rfs_target *end = parts->parts->params->targets + parts->parts->list.n_models;
+    const struct rfs_target *end = parts->params->targets + parts->parts->list.n_models;
     while (parts->n > 0 && parts->tensors[parts->n - 1].target >= end)
         parts->n--;
     order_names(parts);
@@ -220,9 +169,12 @@ int rfs_whole_open(const char *path, reshard_view *opened, const struct rfs_whol
         return rfs_fail_usage(err, "-d FILE where there is such an option",
                               "this command reads whole tensors: -o takes no destination");
     if (dst) {
-        *cut = (struct rfs_whole){
-            .path = path, .opened = whole->opened, .view = whole->view, .is_cut = true};
-        rc = take_rank(cut, dst, false, NULL, err);
+        *cut = (struct rfs_whole){.path = path,
+                                  .opened = whole->opened,
+                                  .view = whole->view,
+                                  .lacking = calloc(1, sizeof *cut->lacking),
+                                  .is_cut = true};
+        rc = cut->lacking ? take_rank(cut, dst, false, NULL, err) : rfs_fail_memory(err);
     }
     return rc ? rc : take_rank(whole, NULL, dst != NULL, names, err);
 }
@@ -265,11 +217,15 @@ int rfs_whole_open_rank(const char *path, reshard_view *opened, int64_t rank,
     if (rc)
         return rc;
     whole->rank = rank > 0 ? (uint32_t)rank : 0;
+    whole->of_rank = rank >= 0;
     const struct rfs_strategy *dst = rank < 0 ? NULL : whole->view->dst;
     const uint32_t ranks = dst ? whole->view->n_ranks : 1;
     if (whole->rank >= ranks)
-        return rfs_fail_usage(err, "ranks from 0 on", "there is no rank %u of %u", whole->rank,
-                              ranks);
+        return rfs_fail_usage(err,
+                              dst || !whole->view->src
+                                  ? "ranks from 0 on"
+                                  : "-o 'dst_rules=like source' for the ranks of the source",
+                              "there is no rank %u of %u", whole->rank, ranks);
     return whole->view->hfai ? take_parts(whole, NULL, err)
                              : take_rank(whole, dst, false, NULL, err);
 }
@@ -278,10 +234,16 @@ void rfs_whole_close(struct rfs_whole *whole)
 {
     free(whole->tensors);
     free(whole->by_name);
-    free(whole->lacking.damaged.data);
-    free(whole->lacking.from.data);
-    rfs_planner_free(whole->planner);
-    parts_free(whole->parts);
+    if (whole->lacking) {
+        free(whole->lacking->damaged.data);
+        free(whole->lacking->from.data);
+        free(whole->lacking);
+    }
+    if (whole->parts)
+        rfs_view_hfai_list_free(whole->parts);
+    else
+        rfs_planner_free(whole->planner);
+    free(whole->parts);
     if (!whole->is_cut)
         reshard_close(whole->opened);
     *whole = (struct rfs_whole){0};
@@ -299,11 +261,46 @@ const struct rfs_whole_tensor *rfs_whole_find(const struct rfs_whole *whole, con
     return tensor && strcmp(tensor->name, name) == 0 ? tensor : NULL;
 }
 
+/* Fails, as no tensor has a name; says where it is, if a stage of the destination has it. */
+static int has_none(const struct rfs_whole *whole, const char *name, struct rfs_error *err)
+{
+    const struct rfs_where where = RFS_OF(whole->path, name);
+    const struct rfs_strategy *dst = whole->of_rank ? whole->view->dst : NULL;
+    const ptrdiff_t at = dst ? rfs_strategy_find(dst, name) : -1;
+    struct rfs_suggest suggest = rfs_suggest_begin(name, UINT_MAX);
+    char remedy[64];
+
+    if (at >= 0) {
+        const uint32_t stage = rfs_strategy_next_stage(dst, (size_t)at, 0);
+        snprintf(remedy, sizeof remedy, "--rank %u", stage * rfs_strategy_devices(dst));
+        return rfs_fail(err, -ENOENT, where, remedy,
+                        "rank_%u of the destination does not have it; stage %u has", whole->rank,
+                        stage);
+    }
+    for (size_t i = 0; i < whole->n; i++)
+        rfs_suggest_offer(&suggest, whole->tensors[i].name);
+    return rfs_fail(err, -ENOENT, where,
+                    suggest.nearest ? suggest.nearest
+                    : whole->parts  ? "reshard stats, which lists the names"
+                                    : "reshard info, which lists the names",
+                    "there is no such tensor");
+}
+
+int rfs_whole_choose(const struct rfs_whole *whole, const char *name,
+                     const struct rfs_whole_tensor **out, struct rfs_error *err)
+{
+    *out = rfs_whole_find(whole, name);
+    for (size_t i = 0; !*out && i < whole->n; i++)
+        if (strcmp(rfs_catalog_name(whole->catalog, whole->tensors[i].target->name), name) == 0)
+            *out = &whole->tensors[i];
+    return *out ? 0 : has_none(whole, name, err);
+}
+
 const char *rfs_whole_lost(const struct rfs_whole *whole, uint32_t *at, uint32_t *rank)
 {
-    for (; *at < whole->lacking.from.n; ++*at)
-        if (whole->lacking.from.data[*at] > 0) {
-            *rank = whole->lacking.from.data[*at] - 1;
+    for (; whole->lacking && *at < whole->lacking->from.n; ++*at)
+        if (whole->lacking->from.data[*at] > 0) {
+            *rank = whole->lacking->from.data[*at] - 1;
             const char *name = rfs_catalog_name(whole->catalog, (*at)++);
             const char *shown = rfs_names_shown(whole->view->output_map, name);
             return shown ? shown : name;
@@ -327,7 +324,6 @@ static struct rfs_tensors list_of(const struct rfs_whole *whole)
     return (struct rfs_tensors){.catalog = whole->catalog,
                                 .planner = whole->planner,
                                 .rank = whole->rank,
-                                .storages = whole->parts ? &whole->parts->list.storages : NULL,
                                 .params = whole->params};
 }
 
@@ -386,22 +382,16 @@ struct rfs_whole_source rfs_whole_locate(const struct rfs_whole *whole,
     source.file = rfs_files_path(rfs_catalog_files(whole->catalog), block->file);
     source.offset = rfs_catalog_content_offset(&block->content, from);
     /* Files of a checkpoint that describes itself are those of ranks that it does not number. */
-    const uint32_t ranks =
-        rfs_catalog_chunks(whole->catalog) ? 0 : rfs_catalog_ranks(whole->catalog);
+    const struct rfs_catalog *catalog = whole->view->catalog;
+    const uint32_t ranks = rfs_catalog_chunks(catalog) ? 0 : rfs_catalog_ranks(catalog);
     for (uint32_t r = 0; r < ranks; r++)
-        if (rfs_catalog_has(whole->catalog, r) && !rfs_catalog_stands_in(whole->catalog, r) &&
-            block->file - rfs_catalog_file(whole->catalog, r) <
-                rfs_catalog_file_count(whole->catalog, r))
+        if (rfs_catalog_has(catalog, r) && !rfs_catalog_stands_in(catalog, r) &&
+            block->file - rfs_catalog_file(catalog, r) < rfs_catalog_file_count(catalog, r))
             source.rank = r;
     return source;
 }
 
 /* ---- the rest -------------------------------------------------------------------------------- */
-
-const char *rfs_whole_shape(const struct rfs_type *type, char out[RFS_SHAPE_TEXT])
-{
-    return rfs_text_dims(out, RFS_SHAPE_TEXT, type->ndim, type->dims);
-}
 
 const char *rfs_whole_dtype(const struct rfs_type *type)
 {

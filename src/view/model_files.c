@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "view/model_files.h"
+
+#include "base/cleanup.h"
+#include "base/glob.h"
+#include "base/store.h"
+#include "base/text.h"
+#include "rules/known.h"
+
+RFS_CLEANUP_OF(free_config, struct rfs_hf_config *, rfs_hf_config_free)
+RFS_CLEANUP_OF(free_known, struct rfs_known *, rfs_known_free)
+
+/* ---- the config ------------------------------------------------------------------------------ */
+
+/*
+ * Takes over PATH, and returns it with its folder as it really is. The file itself may be a link,
+ * beside which the other files are. NULL with *err filled.
+ */
+static char *in_its_folder(char *path, struct rfs_error *err)
+{
+    RFS_FREE char *folder = rfs_store_parent(path);
+    char *real = folder ? rfs_path_join(folder, rfs_path_name(path)) : NULL;
+
+    if (!real)
+        rfs_store_fail_read(err, RFS_IN(path), -errno);
+    free(path);
+    return real;
+}
+
+int rfs_view_model_find(struct rfs_view *view, struct rfs_error *err)
+{
+    const char *given = view->options.hf_config ?: rfs_catalog_quant_config(view->stored);
+    char *path =
+        given ? strdup(given) : rfs_path_join(rfs_catalog_path(view->stored), "config.json");
+
+    if (!path)
+        return rfs_fail_memory(err);
+    if (!given && !rfs_store_there(path)) {
+        free(path);
+        return 0;
+    }
+    view->model.config = in_its_folder(path, err);
+    return view->model.config ? 0 : err->code;
+}
+
+void rfs_view_model_cut(struct rfs_view *view, const struct rfs_hf_config *config,
+                        const char *coded, enum rfs_dtype dtype)
+{
+    struct rfs_hf_cuts cuts;
+
+    if (view->options.shown != RFS_SHOW_HUGGINGFACE || !rfs_hf_config_quantization(config, &cuts))
+        return;
+    if (coded && !view->options.dequantize)
+        rfs_log(&view->log, RFS_WARNING,
+                "config.json keeps its quantization_config, because '%s' is %s: it must fit the "
+                "tensors of the view",
+                coded, rfs_dtype_name(dtype));
+    else {
+        rfs_log(&view->log, RFS_INFO,
+                "config.json is shown without its quantization_config: no tensor is quantized");
+        view->model.cuts = cuts;
+    }
+}
+
+/* ---- the names of the tensors ---------------------------------------------------------------- */
+
+static const char *name_at(const struct rfs_view *view, const struct rfs_params *params, size_t i)
+{
+    return rfs_catalog_name(view->catalog, params->targets[i].shown_name);
+}
+
+/* Returns the only dict of the source that has tensors of a model; NULL: there is not one. */
+static const char *only_dict(const struct rfs_view *view)
+{
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->stored);
+    const char *found = NULL;
+
+    for (size_t i = 0; chunked && i < chunked->dicts.n; i++) {
+        RFS_FREE char *like = rfs_text_printf("%s.", chunked->dicts.data[i]);
+        if (!like || rfs_names_is_state(view->output_map, like))
+            continue;
+        if (found)
+            return NULL;
+        found = chunked->dicts.data[i];
+    }
+    return found;
+}
+
+/*
+ * Warns if the model's loader would find none of its tensors, by the shipped rules for its type.
+ * Nothing is known of other types. DICT is what all names begin with, or NULL.
+ */
+static int check_names(struct rfs_view *view, const struct rfs_hf_config *config,
+                       const struct rfs_params *params, const char *dict, bool *known,
+                       struct rfs_error *err)
+{
+    const struct rfs_hf_value *type = rfs_hf_config_find(config, "model_type");
+    RFS_CLEANUP(free_known) struct rfs_known *names = NULL;
+
+    const int rc = type && type->text ? rfs_known_tensors(type->text, &names, err) : 0;
+    *known = names != NULL;
+    for (size_t i = 0; names && i < params->n; i++)
+        if (rfs_known_has(names, name_at(view, params, i)))
+            return 0;
+    if (names && params->n > 0)
+        rfs_log(&view->log, RFS_WARNING,
+                "%s: no tensor has the name of one of %s, such as '%s': a loader would make random "
+                "weights; the first is '%s'; try: %s%s",
+                view->model.config, type->text, rfs_known_example(names), name_at(view, params, 0),
+                dict ? "entry=" : "entry=, names= or convert=", dict ? dict : "");
+    return rc;
+}
+
+/* Cuts quantization_config if no tensor is quantized, neither in the source nor in the view. */
+static void cut_config(struct rfs_view *view, const struct rfs_hf_config *config,
+                       const struct rfs_params *params)
+{
+    for (size_t i = 0; i < params->n; i++) {
+        const uint32_t types[] = {params->targets[i].type, params->targets[i].shown_type};
+        for (unsigned k = 0; k < 2; k++) {
+            const struct rfs_type *type = rfs_catalog_type(view->catalog, types[k]);
+            const enum rfs_dtype dtype = (enum rfs_dtype)type->dtype;
+            if (type->kind == RFS_TENSOR && !rfs_dtype_is_float_target(dtype)) {
+                rfs_view_model_cut(view, config, name_at(view, params, i), dtype);
+                return;
+            }
+        }
+    }
+    rfs_view_model_cut(view, config, NULL, RFS_FLOAT32);
+}
+
+int rfs_view_model_check(struct rfs_view *view, const struct rfs_params *params,
+                         struct rfs_error *err)
+{
+    RFS_CLEANUP(free_config) struct rfs_hf_config *config = NULL;
+    struct rfs_error own = {0};
+    const char *dict = view->options.names ? NULL : only_dict(view);
+    bool known = false;
+    int rc = 0;
+
+    if (view->rules.made)
+        return 0;
+    if (view->model.config && rfs_hf_config_open(view->model.config, &config, &own) &&
+        view->options.hf_config) {
+        *err = own;
+        return own.code;
+    }
+    if (config)
+        rc = check_names(view, config, params, dict, &known, err);
+    if (config && (view->options.hf_config || view->options.dequantize))
+        cut_config(view, config, params);
+    if (rc == 0 && !known && dict)
+        rfs_log(&view->log, RFS_WARNING,
+                "all names begin with '%s.', the dict of the state that has these tensors: a "
+                "loader may know them without it; try: entry=%s",
+                dict, dict);
+    return rc;
+}
+
+/* ---- the files beside it --------------------------------------------------------------------- */
+
+int rfs_view_model_list(const struct rfs_view *view, struct rfs_path_list *names,
+                        struct rfs_error *err)
+{
+    static const char *const patterns[] = {"generation_config.json",
+                                           "tokenizer*",
+                                           "vocab.*",
+                                           "merges.txt",
+                                           "special_tokens_map.json",
+                                           "added_tokens.json",
+                                           "chat_template*",
+                                           "preprocessor_config.json",
+                                           "*.tiktoken",
+                                           "configuration_*.py",
+                                           "modeling_*.py",
+                                           "tokenization_*.py",
+                                           NULL};
+    RFS_CLOSE_DIR struct rfs_dir dir = {.dir = NULL};
+    RFS_FREE char *folder = NULL;
+    const int rc = view->model.config ? rfs_path_parent(view->model.config, &folder, NULL, err) : 0;
+
+    if (rc || !folder || rfs_dir_open(folder, &dir) != 0)
+        return rc;
+    for (const struct dirent *entry; (entry = rfs_dir_next(&dir));) {
+        bool like = false;
+        for (size_t i = 0; patterns[i] && entry->d_type != DT_DIR; i++)
+            like = like || rfs_glob_match_file(patterns[i], entry->d_name);
+        if (like && !rfs_path_list_add(names, strdup(entry->d_name)))
+            return rfs_fail_memory(err);
+    }
+    rfs_path_list_sort(names);
+    return 0;
+}
+
+int rfs_view_model_show(struct rfs_view *view, const struct rfs_path_list *names,
+                        struct rfs_error *err)
+{
+    const char *config = view->model.config;
+    RFS_FREE char *folder = NULL;
+
+    if (!config)
+        return 0;
+    if (rfs_files_are_encrypted(rfs_catalog_files(view->catalog))) {
+        rfs_log(&view->log, RFS_INFO, "with a key, the files beside %s are not shown", config);
+        return 0;
+    }
+    if (view->options.dequantize && view->model.cuts.n == 0)
+        return rfs_fail(err, -EINVAL, RFS_IN(config), "one of them only",
+                        "has a key of quantization twice, so it cannot be shown without it");
+    int rc = rfs_view_pass_on(view, config, "config.json",
+                              view->model.cuts.n > 0 ? &view->model.cuts : NULL, err)
+                 ?: rfs_path_parent(config, &folder, NULL, err);
+
+    for (size_t i = 0; i < names->n && rc == 0; i++) {
+        RFS_FREE char *path = rfs_path_join(folder, names->data[i]);
+        rc = path ? rfs_view_pass_on(view, path, names->data[i], NULL, err) : rfs_fail_memory(err);
+    }
+    return rc;
+}
