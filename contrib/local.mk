@@ -19,5 +19,6 @@ EXTRA_DIST += \
 	contrib/Dockerfile \
 	contrib/completions/reshard.bash contrib/completions/reshardfs.bash \
 	contrib/fstab.example \
+	contrib/slurm/epilog contrib/slurm/prolog contrib/slurm/task_prolog \
 	contrib/systemd/mnt-ckpt.automount \
 	contrib/systemd/mnt-ckpt.mount

@@ -4,9 +4,11 @@
 # Completions of reshardfs(1) for bash, also behind a comma of -o. The options are those that the installed program's
 # --help-all has: "name=VALUE", "name=one|other" or "name".
 
+# _reshardfs_options COMMAND: which lists them
 _reshardfs_options() {
-    "$1" --help-all 2>/dev/null | sed -n 's/^  \([a-z_][a-z_]*\(=[^ ]*\)\{0,1\}\)\( .*\)\{0,1\}$/\1/p'
-    echo ro
+    # shellcheck disable=SC2086 # a program and its words
+    $1 2>/dev/null | sed -n 's/^  \([a-z_][a-z_]*\(=[^ ]*\)\{0,1\}\)\( .*\)\{0,1\}$/\1/p'
+    case $1 in *--help-all) echo ro ;; esac
 }
 
 # What may follow "name=", of "name=VALUE": words, or file for a path.
@@ -14,14 +16,20 @@ _reshardfs_values() {
     sed -n "s/^$1=//p" | tr '|[' '\n\n' | sed 's/^\(FILE\|FOLDER\)$/file/; /[A-Z:]/d'
 }
 
-# The words "before,option=VALUE" that the last piece of $1 may become, without $2; $3 is the program.
+# The conversion rules that are shipped; reshard is beside reshardfs.
+_reshardfs_rules() {
+    "${1%fs}" convert list 2>/dev/null | sed '1d; s/ .*//'
+}
+
+# The words "before,option=VALUE" that the last piece of $1 may become, without $2; $3 is the program, $4 lists options.
 _reshardfs_piece() {
     local before='' piece=$1 name reply options values
 
-    options=$(_reshardfs_options "$3")
+    options=$(_reshardfs_options "$4")
     case $piece in *,*) before=${piece%,*}, piece=${piece##*,} ;; esac
     name=${piece%%=*}
     values=$(_reshardfs_values "$name" <<<"$options")
+    [ "$name" != convert ] || values+=" $(_reshardfs_rules "$3")"
     case $piece in
     *=*)
         mapfile -t COMPREPLY < <(
@@ -43,19 +51,33 @@ _reshardfs_piece() {
     done
 }
 
-_reshardfs() {
+# Whether a list of options after -o is being typed.
+_reshardfs_is_list() {
+    local line=${COMP_LINE:0:COMP_POINT} word
+
+    word=${line##* }
+    case $line in *' -o '"$word" | *' -o'"$word") true ;; *) false ;; esac
+}
+
+# _reshardfs_list PROGRAM COMMAND: completes it
+_reshardfs_list() {
     local line=${COMP_LINE:0:COMP_POINT} word taken
 
-    COMPREPLY=()
-    word=${line##* }               # as typed, with its '='
+    word=${line##* }                          # as typed, with its '='
     taken=${word%"${COMP_WORDS[COMP_CWORD]}"} # what readline has split off
     [ "${COMP_WORDS[COMP_CWORD]}" = '=' ] && taken=$word
-    case $line in
-    *' -o '"$word" | *' -o'"$word")
-        _reshardfs_piece "$word" "$taken" "${COMP_WORDS[0]}"
+    _reshardfs_piece "$word" "$taken" "$1" "$2"
+}
+
+_reshardfs() {
+    local line=${COMP_LINE:0:COMP_POINT} word
+
+    COMPREPLY=()
+    if _reshardfs_is_list; then
+        _reshardfs_list "${COMP_WORDS[0]}" "${COMP_WORDS[0]} --help-all"
         return
-        ;;
-    esac
+    fi
+    word=${line##* }
     case $word in
     -*)
         mapfile -t COMPREPLY < <(compgen -W "-o -s -d -f --src-strategy --dst-strategy --debug --single-thread \

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/json_write.h"
+#include "mount/counters.h"
 #include "mount/message.h"
 #include "mount/request_buffer.h"
 
@@ -13,82 +14,7 @@
 #define ATTRIBUTES "user.reshardfs."
 #define OPTIONS ATTRIBUTES "options"
 
-/* ---- stats.json and config.json: objects with a member a line -------------------------------- */
-
-#define COUNTER(name)                                                                              \
-    {                                                                                              \
-#name, offsetof(reshard_statistics, name)                                                  \
-    }
-
-static const struct {
-    const char *name;
-    size_t at;
-} counters[] = {
-    COUNTER(reads),         COUNTER(reads_failed),      COUNTER(bytes_asked),
-    COUNTER(bytes_replied), COUNTER(source_opens),      COUNTER(source_reads),
-    COUNTER(source_bytes),  COUNTER(source_errors),     COUNTER(decrypted_blocks),
-    COUNTER(ranks_indexed), COUNTER(ranks_predicted),   COUNTER(index_bytes),
-    COUNTER(cache_budget),  COUNTER(cache_bytes),       COUNTER(cache_hits),
-    COUNTER(cache_misses),  COUNTER(cache_evictions),   COUNTER(cache_inserts),
-    COUNTER(cache_regrets), COUNTER(read_ahead_pieces), COUNTER(read_ahead_unread),
-};
-
-static int finish(FILE *out, char **text)
-{
-    const bool bad = ferror(out) != 0;
-
-    if (fclose(out) == 0 && !bad)
-        return 0;
-    free(*text);
-    *text = NULL;
-    return -ENOMEM;
-}
-
-static void put_latency(struct rfs_json_write *json, const reshard_statistics *now)
-{
-    rfs_json_object(json, "latency", RFS_JSON_LINES);
-    rfs_json_put_u64(json, "sum_ns", now->latency_sum);
-    rfs_json_array(json, "below_us", RFS_JSON_SPACED);
-    for (unsigned i = 0; i + 1 < RESHARD_LATENCIES; i++)
-        rfs_json_put_u64(json, NULL, UINT64_C(1) << i);
-    rfs_json_put_null(json, NULL);
-    rfs_json_end(json);
-    rfs_json_put_u64s(json, "reads", RFS_JSON_SPACED, now->latency, RESHARD_LATENCIES);
-    rfs_json_end(json);
-}
-
-static void put_sandbox(struct rfs_json_write *json, const struct rfs_sandbox *sandbox)
-{
-    char text[128];
-
-    rfs_sandbox_describe(sandbox, text, sizeof text);
-    rfs_json_put_text(json, "sandbox", text);
-}
-
-/* Writes stats.json. 0 or -ENOMEM. */
-static int stats_text(const struct rfs_mount *m, char **text, size_t *bytes)
-{
-    reshard_statistics now = {.struct_size = sizeof now};
-    struct timespec clock;
-    FILE *out = open_memstream(text, bytes);
-
-    if (!out)
-        return -ENOMEM;
-    clock_gettime(CLOCK_MONOTONIC, &clock);
-    reshard_get_statistics(m->view, &now);
-    struct rfs_json_write json = {.file = out, .indent = 2};
-    rfs_json_object(&json, NULL, RFS_JSON_LINES);
-    rfs_json_put_i64(&json, "seconds", clock.tv_sec - m->since);
-    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++) {
-        uint64_t count;
-        memcpy(&count, (const char *)&now + counters[i].at, sizeof count);
-        rfs_json_put_u64(&json, counters[i].name, count);
-    }
-    put_latency(&json, &now);
-    put_sandbox(&json, m->sandbox);
-    rfs_json_finish(&json);
-    return finish(out, text);
-}
+/* ---- config.json ----------------------------------------------------------------------------- */
 
 /* Reads an attribute of the root, owned by the caller; NULL when there is none. */
 static char *root_attribute(const struct rfs_mount *m, const char *name)
@@ -164,14 +90,9 @@ static void put_versions(struct rfs_json_write *json, const struct rfs_mount *m)
     rfs_json_put_i64(json, "pid", getpid());
 }
 
-/* Writes config.json. 0 or -ENOMEM. */
-static int config_text(const struct rfs_mount *m, char **text, size_t *bytes)
+static int write_config(const struct rfs_mount *m, FILE *out)
 {
     RFS_FREE char *options = root_attribute(m, OPTIONS);
-    FILE *out = open_memstream(text, bytes);
-
-    if (!out)
-        return -ENOMEM;
     struct rfs_json_write json = {.file = out, .indent = 2};
     rfs_json_object(&json, NULL, RFS_JSON_LINES);
     put_versions(&json, m);
@@ -184,26 +105,31 @@ static int config_text(const struct rfs_mount *m, char **text, size_t *bytes)
     rfs_json_object(&json, "mount", RFS_JSON_LINES);
     put_mount_options(&json, m->options);
     rfs_json_finish(&json);
-    return finish(out, text);
+    return 0;
 }
 
 /* ---- the hidden folder ----------------------------------------------------------------------- */
 
-static int log_text(const struct rfs_mount *m, char **text, size_t *bytes)
+static int write_log(const struct rfs_mount *m, FILE *out)
 {
+    size_t bytes = 0;
+    RFS_FREE char *text = rfs_message_copy_last(&bytes);
+
     (void)m;
-    *text = rfs_message_copy_last(bytes);
-    return *text ? 0 : -ENOMEM;
+    if (text)
+        fwrite(text, 1, bytes, out);
+    return text ? 0 : -ENOMEM;
 }
 
 /* The mount's own files, by id from RFS_CONTROL_IDS on. */
 static const struct {
     const char *name;
-    int (*text)(const struct rfs_mount *m, char **text, size_t *bytes);
+    int (*write)(const struct rfs_mount *m, FILE *out); /* 0, or -ENOMEM */
 } files[] = {
-    {"stats.json", stats_text},
-    {"config.json", config_text},
-    {"log", log_text},
+    {"stats.json", rfs_counters_json},
+    {"metrics", rfs_counters_metrics},
+    {"config.json", write_config},
+    {"log", write_log},
 };
 
 enum { N_FILES = sizeof files / sizeof *files };
@@ -242,8 +168,20 @@ int rfs_control_text(const struct rfs_mount *m, uint64_t id, char **text, size_t
 {
     *text = NULL;
     *bytes = 0;
-    return id - RFS_CONTROL_IDS < N_FILES ? files[id - RFS_CONTROL_IDS].text(m, text, bytes)
-                                          : -ENOENT;
+    if (id - RFS_CONTROL_IDS >= N_FILES)
+        return -ENOENT;
+    FILE *out = open_memstream(text, bytes);
+    if (!out)
+        return -ENOMEM;
+    int rc = files[id - RFS_CONTROL_IDS].write(m, out);
+    const bool bad = ferror(out) != 0;
+    if ((fclose(out) != 0 || bad) && rc == 0)
+        rc = -ENOMEM;
+    if (rc) {
+        free(*text);
+        *text = NULL;
+    }
+    return rc;
 }
 
 int rfs_control_stat(const struct rfs_mount *m, uint64_t id, struct stat *st)

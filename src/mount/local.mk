@@ -8,6 +8,7 @@ reshardfs_LDADD += $(CJSON_LIBS)
 reshardfs_SOURCES = \
 	src/base/cancel.c \
 	src/base/error.c \
+	src/base/glob.c \
 	src/base/io.c \
 	src/base/json_read.c \
 	src/base/json_tree.c \
@@ -19,6 +20,7 @@ reshardfs_SOURCES = \
 	src/base/options.c \
 	src/base/pages.c \
 	src/base/path.c \
+	src/base/patience.c \
 	src/base/secret.c \
 	src/base/settings.c \
 	src/base/store.c \
@@ -27,6 +29,7 @@ reshardfs_SOURCES = \
 	src/base/variables.c \
 	src/base/vec.c \
 	src/mount/control.c src/mount/control.h \
+	src/mount/counters.c src/mount/counters.h \
 	src/mount/daemon.c src/mount/daemon.h \
 	src/mount/fuse.c src/mount/fuse.h \
 	src/mount/internal.h \

@@ -7,7 +7,9 @@
 #include "base/kept.h"
 #include "base/limits.h"
 #include "base/pages.h"
+#include "base/patience.h"
 #include "base/secret.h"
+#include "base/store.h"
 #include "base/variables.h"
 #include "mount/daemon.h"
 #include "mount/fuse.h"
@@ -143,6 +145,7 @@ static int check_all(reshard_view *view, struct rfs_error *err)
     reshard_progress_fn *show = begin_progress(&progress, "planned");
     const int rc = reshard_check(view, show, &progress, &why);
 
+    rfs_patience_end();
     end_progress(&progress);
     if (rc < 0)
         adopt(err, &why);
@@ -158,6 +161,7 @@ static int check_first(const struct rfs_mount_options *options, reshard_view *vi
     if (options->set.check_first)
         return check_all(view, err);
     const int rc = reshard_check_strategies(view, &why);
+    rfs_patience_end();
     if (rc < 0)
         adopt(err, &why);
     return rc;
@@ -179,9 +183,21 @@ static int check(reshard_view *view, struct rfs_error *err)
 static void greet(const char *summary, const char *mountpoint)
 {
     if (isatty(STDOUT_FILENO)) {
-        printf("%s: %s; unmount with: fusermount3 -u %s\n", RFS_PROGRAM, summary, mountpoint);
+        printf("%s: %s; errors: %s/" RESHARD_CONTROL "/log; unmount with: fusermount3 -u %s\n",
+               RFS_PROGRAM, summary, mountpoint, mountpoint);
         fflush(stdout);
     }
+}
+
+/* Says where the reasons are, when some of the files cannot be read already. */
+static void tell_log(const char *mountpoint)
+{
+    char line[PATH_MAX + 128];
+
+    snprintf(line, sizeof line,
+             "files that need it cannot be read; the reasons are in %s/" RESHARD_CONTROL "/log",
+             mountpoint);
+    rfs_message_put(NULL, RESHARD_LOG_WARNING, line);
 }
 
 struct greeting {
@@ -220,6 +236,8 @@ static int mount_view(const struct rfs_mount_options *options, struct place *pla
     const int rc = check_first(options, view, err);
     if (rc < 0)
         return rc;
+    if (rfs_message_any_error())
+        tell_log(options->mountpoint);
     summarize(summary, sizeof summary, view);
     rfs_daemon_outlive();
     return rfs_session_run(options, place->resolved, &place->keeper, sandbox, view, answers,
@@ -264,6 +282,10 @@ static int serve(const struct rfs_mount_options *options, struct place *place, c
         make_kept(options);
     if (rc == 0 && (rfs_options_keyed(&options->set) || rfs_mount_options_objects(options)))
         reshard_load_modules();
+    /* The sandbox sets no alarm. */
+    if (rc == 0 && rfs_mount_options_objects(options))
+        rfs_patience_begin(RFS_PROGRAM,
+                           rfs_store_is_url(options->source) ? options->source : "object storage");
     if (rc == 0)
         rc = rfs_sandbox_enter((enum rfs_sandbox_mode)options->set.sandbox,
                                rfs_mount_options_objects(options), &sandbox, err);

@@ -12,7 +12,7 @@
 
 #define LINE_BYTES 4096 /* a message takes 2 KiB of it */
 
-static atomic_bool to_syslog;
+static atomic_bool to_syslog, any_error;
 static atomic_int least = RESHARD_LOG_INFO;
 
 static const struct {
@@ -117,11 +117,18 @@ void rfs_message_put(void *ctx, enum reshard_level level, const char *line)
         level = RESHARD_LOG_ERROR;
     if ((int)level > atomic_load(&least))
         return;
+    if (level == RESHARD_LOG_ERROR)
+        atomic_store(&any_error, true);
     add_to_ring(level, line);
     if (atomic_load(&to_syslog))
         syslog(levels[level].priority, "%s%s", levels[level].label, line);
     else
         fprintf(stderr, "%s: %s%s\n", RFS_PROGRAM, coloured(level), line);
+}
+
+bool rfs_message_any_error(void)
+{
+    return atomic_load(&any_error);
 }
 
 int rfs_message_put_error(const struct rfs_error *err)

@@ -30,6 +30,8 @@ void rfs_message_use_syslog(void);
 
 /* Writes a line; a reshard_log_fn. CTX is not used. */
 void rfs_message_put(void *ctx, enum reshard_level level, const char *line);
+/* Says whether an error was written. */
+bool rfs_message_any_error(void);
 /* Writes "reshardfs: error: …". Returns the exit status that belongs to it. */
 int rfs_message_put_error(const struct rfs_error *err);
 /*

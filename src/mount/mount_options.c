@@ -198,7 +198,8 @@ int rfs_mount_options_add_file(struct rfs_settings *settings, const char *path,
  */
 static char *from_here(const char *path)
 {
-    RFS_FREE char *cwd = path[0] == '/' || rfs_store_is_url(path) ? NULL : getcwd(NULL, 0);
+    const bool stays = path[0] == '/' || rfs_store_is_url(path) || rfs_store_is_foreign(path);
+    RFS_FREE char *cwd = stays ? NULL : getcwd(NULL, 0);
 
     if (!cwd)
         return strdup(path);
@@ -232,6 +233,16 @@ static int join_absolute(const char *value, char **out)
     return rc;
 }
 
+/* Returns whether rules are those of a file; words of ready cuts are none, whatever is there. */
+static bool is_file_of_rules(const struct rfs_option *option, const char *value)
+{
+    const bool shipped = strcmp(option->name, "convert") == 0 && !strchr(value, '/') &&
+                         !rfs_text_ends(value, ".rules");
+
+    return option->kind == RFS_OPTION_RULES && !shipped && !rfs_settings_is_cuts(value) &&
+           access(value, F_OK) == 0;
+}
+
 /* Appends an option of the view's, with its paths made absolute. */
 static int add_to_view(struct rfs_settings *view, const struct rfs_option *option,
                        const char *value)
@@ -241,8 +252,7 @@ static int add_to_view(struct rfs_settings *view, const struct rfs_option *optio
 
     if (option->kind == RFS_OPTION_PATHS)
         rc = join_absolute(value, &path);
-    else if (option->kind == RFS_OPTION_PATH ||
-             (option->kind == RFS_OPTION_RULES && access(value, F_OK) == 0))
+    else if (option->kind == RFS_OPTION_PATH || is_file_of_rules(option, value))
         rc = (path = absolute_path(value)) ? 0 : -ENOMEM;
     else if (option->kind == RFS_OPTION_FOLDER && strcmp(value, "no") != 0)
         rc = (path = from_here(value)) ? 0 : -ENOMEM;
@@ -349,7 +359,7 @@ static int take_file(struct rfs_mount_options *o, const char *path,
 
 /*
  * Takes all settings. The command line overrides the environment, and that the file, because the
- * last value counts. mount(8) adds rw by itself, together with dev and suid or their opposites. A
+ * last of the three counts. mount(8) adds rw by itself, together with dev and suid or their opposites. A
  * user's rw alone is a mistake.
  */
 static int take_settings(struct rfs_mount_options *o, const struct rfs_settings *command,
@@ -363,6 +373,8 @@ static int take_settings(struct rfs_mount_options *o, const struct rfs_settings 
     config = config ? config : rfs_settings_last(&environment, "config");
     if (rc == 0 && config && config->value && *config->value)
         rc = rfs_mount_options_add_file(&file, config->value, err);
+    if (rc == 0)
+        rc = rfs_options_check_twice(&file, err) ?: rfs_options_check_twice(command, err);
     if (rc == 0 && file.list.n > 0)
         rc = take_file(o, config->value, &file, err);
     if (rc == 0)
@@ -541,7 +553,6 @@ void rfs_mount_options_free(struct rfs_mount_options *options)
 /* ---- help ------------------------------------------------------------------------------------ */
 
 enum {
-    HELP_COLUMN = 28, /* of the explanations */
     NAMES_COLUMN = 15,
     HELP_WIDTH = 80,
 };
@@ -555,20 +566,8 @@ static const char notes[] =
     "Options also come from RESHARDFS_NAME=VALUE, and lines NAME = VALUE of config=.\n"
     "Write a comma inside a value as \\, . Unmount with: fusermount3 -u MNT\n";
 
-/* Prints "  name=VALUE  explanation" in one line, which completions read. */
-static void help_option(const struct rfs_option *option)
-{
-    char takes[64];
-    const int n = printf("  %s%s%s  ", option->name, rfs_option_is_valued(option) ? "=" : "",
-                         rfs_option_takes(option, takes, sizeof takes));
-
-    printf("%*s%s\n", n < HELP_COLUMN ? HELP_COLUMN - n : 0, "", option->help);
-}
-
 void rfs_mount_options_help_all(void)
 {
-    const struct rfs_option *option;
-
     fputs(usage, stdout);
     fputs("\n"
           "  -s FILE, --src-strategy FILE\n"
@@ -583,12 +582,7 @@ void rfs_mount_options_help_all(void)
           "  -h, --help    list the options; --help-all: explain them\n"
           "  -V, --version\n",
           stdout);
-    for (size_t i = 0; (option = rfs_option_at(i)); i++) {
-        if (option->heading)
-            printf("\n%s:\n", option->heading);
-        if (option->help)
-            help_option(option);
-    }
+    rfs_options_help(0, stdout);
     fputs("\nOther options of mount(8), such as ro, nofail and noatime, have no effect.\n", stdout);
     fputs(notes, stdout);
 }
@@ -623,7 +617,7 @@ void rfs_mount_options_help(void)
         if (option->help)
             column = help_name(option, !next || !next->help || next->heading, column);
     }
-    fputs("\n\n"
+    fputs("\n"
           "-s, -d         src_strategy=, dst_strategy=; --check: plan every rank, no mount\n",
           stdout);
     fputs(notes, stdout);

@@ -20,8 +20,10 @@ include src/tool/explain/local.mk
 include src/tool/export/local.mk
 include src/tool/get/local.mk
 include src/tool/info/local.mk
+include src/tool/mounts/local.mk
 include src/tool/ranks/local.mk
 include src/tool/stats/local.mk
+include src/tool/suggest/local.mk
 include src/tool/verify/local.mk
 include src/tool/strategy/local.mk
 

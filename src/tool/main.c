@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cleanup.h"
 #include "base/limits.h"
+#include "base/options.h"
+#include "base/patience.h"
 #include "base/secret.h"
+#include "base/store.h"
 #include "base/suggest.h"
 #include "base/variables.h"
 #include "reshard.h"
@@ -12,9 +15,10 @@
 
 /* The commands, in the order of their help. */
 static const struct rfs_command *const commands[] = {
-    &rfs_command_info,   &rfs_command_strategy, &rfs_command_explain, &rfs_command_ranks,
-    &rfs_command_verify, &rfs_command_diff,     &rfs_command_stats,   &rfs_command_get,
-    &rfs_command_export, &rfs_command_convert,  &rfs_command_example,
+    &rfs_command_suggest, &rfs_command_info,   &rfs_command_strategy, &rfs_command_explain,
+    &rfs_command_ranks,   &rfs_command_verify, &rfs_command_diff,     &rfs_command_stats,
+    &rfs_command_get,     &rfs_command_export, &rfs_command_convert,  &rfs_command_mounts,
+    &rfs_command_example,
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
 
@@ -70,7 +74,7 @@ static void print_commands(void)
     for (size_t i = 0; i < COMMANDS; i++)
         printf("  %-9s %s\n", commands[i]->name, commands[i]->summary);
     fputs("\nreshard COMMAND --help lists the options of a command; reshard(1) explains them.\n"
-          "The file system is reshardfs(1).\n",
+          "reshard help options lists those after -o. The file system is reshardfs(1).\n",
           stdout);
 }
 
@@ -90,12 +94,16 @@ static void print_command(const struct rfs_command *command)
         fputs(command->after, stdout);
 }
 
+#define HELP_OPTIONS "options" /* what may stand after -o */
+
 static int help(const char *name)
 {
     const struct rfs_command *command = find(name);
 
     if (command)
         print_command(command);
+    else if (strcmp(name, HELP_OPTIONS) == 0)
+        rfs_options_help(RFS_OPTION_OF_VIEW, stdout);
     else
         print_commands();
     return rfs_tool_done();
@@ -141,13 +149,13 @@ static int parse(const struct rfs_command *command, int argc, char **argv, void 
     return rc;
 }
 
-/* Returns whether a word of LIST that begins with BEGINNING has a URL in it. */
-static bool has_url(char *const *list, const char *beginning)
+/* Returns the first word of LIST that begins with BEGINNING and has a URL in it, or NULL. */
+static const char *find_url(char *const *list, const char *beginning)
 {
     for (; *list; list++)
         if (strncmp(*list, beginning, strlen(beginning)) == 0 && strstr(*list, "://"))
-            return true;
-    return false;
+            return *list;
+    return NULL;
 }
 
 /*
@@ -156,8 +164,11 @@ static bool has_url(char *const *list, const char *beginning)
  */
 static int guard_credentials(char *const *argv, struct rfs_error *err)
 {
-    if (!has_url(argv, "") && !has_url(environ, "RESHARDFS_"))
+    const char *url = find_url(argv, "");
+
+    if (!url && !find_url(environ, "RESHARDFS_"))
         return 0;
+    rfs_patience_begin("reshard", url && rfs_store_is_url(url) ? url : "object storage");
     return rfs_secret_harden(err) ?: (rfs_variables_hide() ? 0 : rfs_fail_memory(err));
 }
 
@@ -192,7 +203,8 @@ int main(int argc, char **argv)
     rfs_limits_raise_files();
     if (command)
         return is_help(first) ? help(name) : run(command, argc - 1, argv + 1);
-    if (is_help(name) || (strcmp(name, "help") == 0 && (argc == 2 || find(first))))
+    if (is_help(name) || (strcmp(name, "help") == 0 &&
+                          (argc == 2 || find(first) || strcmp(first, HELP_OPTIONS) == 0)))
         return help(first);
     if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
         printf("reshard %s\n%s\n", reshard_version(), reshard_features());

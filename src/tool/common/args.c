@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/glob.h"
+#include "base/options.h"
 #include "base/suggest.h"
 #include "base/text.h"
 #include "tool/common/show.h"
@@ -99,50 +100,13 @@ bool rfs_globs_match(const struct rfs_globs *globs, const char *name)
     return globs->n == 0;
 }
 
-/* Returns the edits from the SIZE bytes at TEXT to the whole of WORD. */
-static unsigned edits_of(const char *word, const char *text, size_t size)
-{
-    char part[64];
-
-    snprintf(part, sizeof part, "%.*s", (int)(size < sizeof part ? size : sizeof part), text);
-    return rfs_suggest_distance(word, part);
-}
-
-/*
- * Returns how far a name is from a pattern whose only stars are at its beginning or its end: edits
- * of the rest, against as much of the name, one more or one less. UINT_MAX for other patterns.
- */
-static unsigned distance(const char *pattern, const char *name)
-{
-    const bool open = *pattern == '*';
-    const size_t n = strlen(pattern += open);
-    const bool ends = n > 0 && pattern[n - 1] == '*';
-    const size_t length = strlen(name);
-    unsigned least = UINT_MAX;
-    char word[64];
-
-    if (n - ends >= sizeof word)
-        return UINT_MAX;
-    snprintf(word, sizeof word, "%.*s", (int)(n - ends), pattern);
-    if (rfs_glob_is_pattern(word) || open + ends == 2)
-        return UINT_MAX;
-    if (!open && !ends)
-        return edits_of(word, name, length);
-    for (size_t size = n > 1 + (size_t)ends ? n - ends - 1 : 0; size <= n - ends + 1; size++) {
-        const size_t part = size < length ? size : length;
-        const unsigned edits = edits_of(word, open ? name + length - part : name, part);
-        least = edits < least ? edits : least;
-    }
-    return least;
-}
-
 bool rfs_globs_take(struct rfs_globs *globs, const char *name)
 {
     if (globs->matched || globs->n == 0)
         return rfs_globs_match(globs, name);
     globs->matched = rfs_globs_match(globs, name);
     for (size_t i = 0; !globs->matched && i < globs->n; i++) {
-        const unsigned edits = distance(globs->data[i], name);
+        const unsigned edits = rfs_suggest_pattern_distance(globs->data[i], name);
         if (*globs->nearest && edits >= globs->edits)
             continue;
         globs->edits = edits;
@@ -282,6 +246,7 @@ static int take(const struct rfs_given *given, void *request, struct rfs_error *
 struct reading {
     const struct rfs_argument *rows, *operand; /* the operand that is to be filled next */
     unsigned filled;                           /* operands that are filled */
+    const char *values[ROWS];                  /* the rows' values so far */
     int argc;
     char **argv;
     char letters[2 * ROWS + 3];
@@ -332,8 +297,28 @@ static int take_operand(struct reading *reading, const char *value, void *reques
     return take(&(struct rfs_given){row, row->value, value}, request, err);
 }
 
-static int take_option(const struct reading *reading, int option, const char *argument,
-                       void *request, struct rfs_error *err)
+/* Returns whether an option has one value, so that another one is a mistake. */
+static bool is_single(const struct rfs_argument *row)
+{
+    return row->as == RFS_AS_TEXT || row->as == RFS_AS_WORD ||
+           (row->as >= RFS_AS_NUMBER && row->as <= RFS_AS_REAL);
+}
+
+static int check_twice(struct reading *reading, const struct rfs_given *given,
+                       struct rfs_error *err)
+{
+    const char **before = &reading->values[given->row - reading->rows];
+    const int name = (int)(strchrnul(given->name, '=') - given->name);
+
+    if (is_single(given->row) && *before && strcmp(*before, given->value) != 0)
+        return rfs_fail_usage(err, "one of them", "%.*s is given twice, as '%s' and as '%s'", name,
+                              given->name, *before, given->value);
+    *before = given->value;
+    return 0;
+}
+
+static int take_option(struct reading *reading, int option, const char *argument, void *request,
+                       struct rfs_error *err)
 {
     char letter[3] = {'-', (char)option};
     struct rfs_given given = {.row = reading->rows, .name = letter, .value = optarg};
@@ -345,7 +330,7 @@ static int take_option(const struct reading *reading, int option, const char *ar
         while (given.row->letter != option)
             given.row++;
     }
-    return take(&given, request, err);
+    return check_twice(reading, &given, err) ?: take(&given, request, err);
 }
 
 /* Refuses an argument; the remedy is "reshard COMMAND --help". */
@@ -379,9 +364,11 @@ int rfs_args_parse(const struct rfs_argument *rows, int argc, char **argv, void 
     while (rc == 0 && optind < argc)
         rc = take_operand(&reading, argv[optind++], request, err);
     for (const struct rfs_argument *row = rows; !is_end(row); row++) {
-        unsigned *threads = (unsigned *)((char *)request + row->at);
-        if (row->as == RFS_AS_THREADS && *threads == 0)
-            *threads = rfs_tool_processors(RFS_MOST_THREADS);
+        void *to = (char *)request + row->at;
+        if (row->as == RFS_AS_THREADS && *(unsigned *)to == 0)
+            *(unsigned *)to = rfs_tool_processors(RFS_MOST_THREADS);
+        if (row->as == RFS_AS_VIEW && rc == 0)
+            rc = rfs_options_check_twice(to, err);
     }
     return rc;
 }

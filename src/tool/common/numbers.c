@@ -13,6 +13,7 @@ uint32_t rfs_numbers_each(const struct rfs_type *type)
     case RFS_COMPLEX64:
     case RFS_COMPLEX128:
         return 2;
+    case RFS_FLOAT8_E8M0:
     case RFS_HIFLOAT8:
     case RFS_STR:
         return 0;

@@ -97,6 +97,24 @@ void rfs_show_cuts(FILE *out, const struct rfs_grid *grid)
         fprintf(out, ", on %" PRIu32 " ranks each", grid->replicas);
 }
 
+void rfs_show_findings(const struct rfs_fit_findings *findings, const char *bad, bool strict,
+                       size_t most)
+{
+    for (size_t i = 0; i < findings->list.n && i < most; i++) {
+        const struct rfs_fit_finding *finding = &findings->list.data[i];
+        printf("%s: %s", finding->bad || strict ? bad : "note", finding->kind);
+        if (finding->at.param) {
+            fputs(": '", stdout);
+            rfs_text_put(stdout, finding->at.param);
+        }
+        fputs(finding->at.param ? "': " : ": ", stdout);
+        rfs_text_put(stdout, finding->text);
+        putchar('\n');
+    }
+    if (findings->list.n > most)
+        printf("and %zu more (--json has all)\n", findings->list.n - most);
+}
+
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 #define GAP 2 /* columns between cells */

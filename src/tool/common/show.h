@@ -44,6 +44,13 @@ void rfs_show_box(FILE *out, uint32_t ndim, const uint64_t *whole, const uint64_
 /* Prints "axis 0 in 4, axis 1 in 2, on 2 ranks each", or "whole on each of 8 devices". */
 void rfs_show_cuts(FILE *out, const struct rfs_grid *grid);
 
+/*
+ * Prints findings, a line each: "BAD: kind: 'parameter': text" or "note: …"; not more than MOST,
+ * and how many more there are. STRICT: all are bad.
+ */
+void rfs_show_findings(const struct rfs_fit_findings *findings, const char *bad, bool strict,
+                       size_t most);
+
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 /*

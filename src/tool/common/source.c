@@ -2,6 +2,7 @@
 #include "tool/common/source.h"
 
 #include "base/cleanup.h"
+#include "base/patience.h"
 #include "base/text.h"
 #include "tool/common/tool.h"
 #include "view/inspect.h"
@@ -17,27 +18,16 @@ void rfs_tool_log(void *ctx, enum reshard_level level, const char *line)
 
 /* ---- views ----------------------------------------------------------------------------------- */
 
-int rfs_tool_open(const char *source, const struct rfs_settings *options, reshard_log_fn *log,
-                  void *log_ctx, const struct rfs_view_how *how, reshard_view **out,
-                  struct rfs_error *err)
+int rfs_tool_open(const char *source, const struct rfs_settings *options,
+                  const struct rfs_view_how *how, reshard_view **out, struct rfs_error *err)
 {
-    RFS_CLEANUP(rfs_settings_free) struct rfs_settings all = {0};
-    struct rfs_options parsed = {0};
-    const int rc =
-        rfs_view_options_take(options, &parsed, err) ?: rfs_view_options_harden(&parsed, err);
-    const bool keyed = rfs_options_keyed(&parsed);
+    struct rfs_view_how full = how ? *how : (struct rfs_view_how){0};
 
-    *out = NULL;
-    rfs_options_free(&parsed);
-    if (rc)
-        return rc;
-    /* The user's cache= comes later, and counts. */
-    if (rfs_settings_add(&all, "cache", keyed ? RFS_TOOL_CACHE_KEYED : RFS_TOOL_CACHE, NULL) ||
-        rfs_settings_add_all(&all, options))
-        return rfs_fail_memory(err);
-    const reshard_config config = {
-        .struct_size = sizeof config, .log = log ? log : rfs_tool_log, .log_ctx = log_ctx};
-    return rfs_view_start(source, &all, &config, how, out, err);
+    if (!full.log)
+        full.log = rfs_tool_log;
+    const int rc = rfs_view_start(source, options, &full, out, err);
+    rfs_patience_end();
+    return rc;
 }
 
 static int add_store(struct rfs_settings *to, const struct rfs_settings *from)
@@ -78,27 +68,10 @@ int rfs_tool_reach(const struct rfs_settings *options, const char *const *paths,
 static int open_view(const char *path, const struct rfs_settings *options,
                      const struct rfs_view_how *how, reshard_view **out, struct rfs_error *err)
 {
-    RFS_CLEANUP(rfs_settings_free) struct rfs_settings all = {0};
-    RFS_FREE char *file = NULL;
-    struct rfs_options parsed;
-    bool taken; /* until the command ends */
-    int rc = rfs_view_options_take(options, &parsed, err)
-                 ?: rfs_view_options_take_objects(&parsed, path, &taken, err);
+    struct rfs_view_how full = how ? *how : (struct rfs_view_how){0};
 
-    /*
-     * A view has an output format: by default that of most checkpoints; hfai's parts have no other
-     * format.
-     */
-    if (rc == 0 && parsed.format < 0 && parsed.shown == RFS_SHOW_RANKS && !rfs_view_has_parts(path))
-        rc = rfs_settings_add(&all, "format", "ckpt", NULL);
-    if (rc == 0)
-        rc = rfs_settings_add_all(&all, options);
-    if (rc == -ENOMEM)
-        rfs_fail_memory(err);
-    if (rc == 0)
-        rc = rfs_inspect_lone_rank(path, &parsed, &file, err);
-    rfs_options_free(&parsed);
-    return rc ? rc : rfs_tool_open(file ? file : path, &all, NULL, NULL, how, out, err);
+    full.tensors = true;
+    return rfs_tool_open(path, options, &full, out, err);
 }
 
 static bool take_name(void *globs, const char *name)
@@ -130,7 +103,7 @@ int rfs_tool_tensors_of_rank(const char *path, const struct rfs_settings *option
 
 void rfs_tool_name_strategy(const char *flag, struct rfs_error *err)
 {
-    char *at = err->code ? strstr(err->text, "; try: " RFS_PLAN_NO_STRATEGY) : NULL;
+    char *at = err->code ? strstr(err->text, "; try: " RFS_STRATEGY_WANTED) : NULL;
 
     if (at)
         snprintf(at, sizeof err->text - (size_t)(at - err->text),

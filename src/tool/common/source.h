@@ -12,23 +12,17 @@
 
 /* ---- views ----------------------------------------------------------------------------------- */
 
-/* The default of cache=. With a key, blocks of 64 MiB must fit. */
-#define RFS_TOOL_CACHE "128M"
-#define RFS_TOOL_CACHE_KEYED "256M"
-
 /*
  * A reshard_log_fn: prints errors and warnings to the standard error, as the tool prints its own.
  */
 void rfs_tool_log(void *ctx, enum reshard_level level, const char *line);
 
 /*
- * Opens SOURCE with OPTIONS, after hardening the process if they name a key. LOG may be NULL:
- * rfs_tool_log. rfs_view_start takes HOW. Returns 0, or -errno with *err filled; *out is the
- * caller's, NULL on failure.
+ * Opens SOURCE with OPTIONS: rfs_view_start. HOW may be NULL; its default log is rfs_tool_log.
+ * Returns 0, or -errno with *err filled; *out is the caller's, NULL on failure.
  */
-int rfs_tool_open(const char *source, const struct rfs_settings *options, reshard_log_fn *log,
-                  void *log_ctx, const struct rfs_view_how *how, reshard_view **out,
-                  struct rfs_error *err);
+int rfs_tool_open(const char *source, const struct rfs_settings *options,
+                  const struct rfs_view_how *how, reshard_view **out, struct rfs_error *err);
 
 /*
  * Gives each of two views the options of a store that the other one has, unless it has its own: a

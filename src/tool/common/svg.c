@@ -120,7 +120,7 @@ void rfs_svg_band(FILE *out, double x0, double from0, double to0, double x1, dou
                               to1, middle, to1,    middle, to0,    x0,    to0};
     static const char before[] = "M C     VC     ";
 
-    fprintf(out, "<path class=\"c%" PRIu32 " r\" d=\"", colour % COLOURS);
+    fprintf(out, "<path class=\"c%" PRIu32 " r\" d=\"", colour % (uint32_t)PLAIN);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         put(out, (const char[]){before[i], '\0'}, numbers[i]);
     fputs("z\"/>\n", out);

@@ -26,7 +26,7 @@ void rfs_svg_text(FILE *out, double x, double y, const char *style, const char *
 void rfs_svg_rect(FILE *out, double x, double y, double width, double height, const char *style);
 /* Fills a rectangle with a colour. There are 8 plain ones, then 8 striped ones, and so on. */
 void rfs_svg_fill(FILE *out, double x, double y, double width, double height, uint32_t colour);
-/* Draws a band from a piece of the line x = X0 to one of x = X1, in a colour. */
+/* Draws a band from a piece of the line x = X0 to one of x = X1, in a colour without stripes. */
 void rfs_svg_band(FILE *out, double x0, double from0, double to0, double x1, double from1,
                   double to1, uint32_t colour);
 /* Returns about how wide a text of the small class is. */

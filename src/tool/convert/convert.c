@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `reshard convert check`: shows whether conversion rules fit a source, and their result. */
+/*
+ * `reshard convert`: lists the rules that are shipped, and shows whether rules fit a source, and
+ * their result.
+ */
 #include "base/cleanup.h"
 #include "tool/common/command.h"
 #include "tool/common/show.h"
@@ -10,18 +13,106 @@ struct request {
     const char *rules, *source;
     struct rfs_settings options; /* options of the view */
     bool list, json;
-    bool checks; /* "check" stood before the arguments */
+    enum { NOTHING, CHECK, LIST } action; /* the word before the arguments */
 };
 
 static int take_word(void *given, const char *word, struct rfs_error *err)
 {
     struct request *request = given;
 
-    request->checks = strcmp(word, "check") == 0;
-    return request->checks || !*word
+    request->action = strcmp(word, "check") == 0  ? CHECK
+                      : strcmp(word, "list") == 0 ? LIST
+                                                  : NOTHING;
+    return request->action != NOTHING || !*word
                ? 0
-               : rfs_fail_usage(err, "reshard convert check", "unknown action '%s'", word);
+               : rfs_fail_usage(err, "reshard convert list, or check", "unknown action '%s'", word);
 }
+
+/* ---- list ------------------------------------------------------------------------------------ */
+
+static const struct rfs_column shipped_columns[] = {
+    {"rules", RFS_CELL_TEXT},
+    {"models", RFS_CELL_TEXT | RFS_FOR_PEOPLE},
+    {"between", RFS_CELL_TEXT | RFS_FOR_PEOPLE},
+    {"options", RFS_CELL_TEXT | RFS_FOR_PEOPLE},
+    {"models", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
+    {"sides", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
+    {"options", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
+};
+
+/* Puts words as an array. */
+static void put_words(struct rfs_json_write *json, const char *key, const char *words, size_t n,
+                      char between)
+{
+    rfs_json_array(json, key, RFS_JSON_SPACED);
+    for (const char *end = words + n, *next; words < end; words = next + (next < end)) {
+        char word[128];
+        next = memchr(words, between, (size_t)(end - words));
+        next = next ? next : end;
+        snprintf(word, sizeof word, "%.*s", (int)(next - words), words);
+        rfs_json_put_text(json, NULL, word);
+    }
+    rfs_json_end(json);
+}
+
+/* Puts options, each as "NAME=WORD|WORD", as an object. */
+static void put_options(struct rfs_json_write *json, const char *options)
+{
+    rfs_json_object(json, NULL, RFS_JSON_SPACED);
+    while (*options) {
+        const char *end = strchrnul(options, ' ');
+        const char *equals = strchrnul(options, '=');
+        rfs_json_put_key(json, options, (size_t)(equals - options));
+        put_words(json, NULL, equals + 1, (size_t)(end - equals - 1), '|');
+        options = *end ? end + 1 : end;
+    }
+    rfs_json_end(json);
+}
+
+static int add_shipped(void *ctx, const struct rfs_inspect_shipped *rules, struct rfs_error *err)
+{
+    struct rfs_table *table = ctx;
+    struct rfs_json_write json = {0};
+
+    (void)err;
+    rfs_table_text(table, rules->name);
+    rfs_table_text(table, rules->models);
+    rfs_table_add(table, "%s, %s", rules->sides[0], rules->sides[1]);
+    rfs_table_text(table, rules->options);
+    json.file = rfs_table_cell(table);
+    put_words(&json, NULL, rules->models, strlen(rules->models), ' ');
+    rfs_table_cell_end(table);
+    json = (struct rfs_json_write){.file = rfs_table_cell(table)};
+    rfs_json_array(&json, NULL, RFS_JSON_SPACED);
+    rfs_json_put_text(&json, NULL, rules->sides[0]);
+    rfs_json_put_text(&json, NULL, rules->sides[1]);
+    rfs_json_end(&json);
+    rfs_table_cell_end(table);
+    json = (struct rfs_json_write){.file = rfs_table_cell(table)};
+    put_options(&json, rules->options);
+    rfs_table_cell_end(table);
+    return 0;
+}
+
+static int list_shipped(const struct request *request, struct rfs_error *err)
+{
+    struct rfs_table table = RFS_TABLE(shipped_columns, request->json);
+    const int rc = request->rules ? rfs_fail_usage(err, "reshard convert list [--json]",
+                                                   "list takes no rules and no source")
+                                  : rfs_inspect_shipped(add_shipped, &table, err);
+
+    if (rc == 0 && request->json) {
+        struct rfs_json_write json = {.file = stdout, .indent = 2};
+        rfs_table_put_json(&table, &json, NULL);
+        rfs_json_finish(&json);
+    } else if (rc == 0) {
+        rfs_table_print(&table, stdout);
+    }
+    rfs_table_free(&table);
+    return rc;
+}
+
+/* ---- check ----------------------------------------------------------------------------------- */
 
 static const struct rfs_column columns[] = {
     {"tensor", RFS_CELL_TEXT},    {"shape", RFS_CELL_JSON}, {"dtype", RFS_CELL_TEXT},
@@ -33,7 +124,7 @@ static void print(const struct request *request, reshard_view *view,
 {
     struct rfs_table table = RFS_TABLE(columns, request->json);
 
-    for (size_t i = 0; i < rules->made; i++) {
+    for (size_t i = 0; i < rules->made && (request->json || request->list); i++) {
         struct rfs_inspect_made made;
         rfs_inspect_made(view, i, &made);
         rfs_table_text(&table, made.name);
@@ -70,18 +161,21 @@ RFS_CLEANUP_OF(close_view, reshard_view *, reshard_close)
 
 static int run(void *given, struct rfs_error *err)
 {
+    static const struct rfs_view_how how = {.all_errors = true};
     struct request *request = given;
     RFS_CLEANUP(close_view) reshard_view *view = NULL;
     struct rfs_inspect_rules rules;
 
-    if (!request->checks || !request->source)
+    if (request->action == LIST)
+        return list_shipped(request, err);
+    if (request->action != CHECK || !request->source)
         return rfs_fail_usage(err, "reshard convert check RULES SRC --hf-config FILE",
-                              "convert takes an action, rules and a source");
+                              "convert takes list, or check, rules and a source");
     int rc = rfs_settings_add(&request->options, "convert", request->rules, NULL)
                  ? rfs_fail_memory(err)
                  : 0;
     if (rc == 0)
-        rc = rfs_tool_open(request->source, &request->options, NULL, NULL, NULL, &view, err);
+        rc = rfs_tool_open(request->source, &request->options, &how, &view, err);
     if (rc == 0)
         rc = rfs_inspect_rules(view, &rules, err);
     if (rc == 0)
@@ -99,15 +193,16 @@ static const struct rfs_argument arguments[] = {
     RFS_ARG_VIEW('s', "FILE", "src_strategy", struct request, options, "the strategy of SRC"),
     RFS_ARG_VIEW('o', "OPTION,…", NULL, struct request, options,
                  "any option of the view, see reshardfs(1)"),
-    RFS_ARG_FLAG("list", struct request, list, "each tensor that is made, and its rule"),
+    RFS_ARG_FLAG("list", struct request, list, "check: each tensor that is made, and its rule"),
     RFS_ARG_FLAG("json", struct request, json, "for scripts"),
     {0},
 };
 
 const struct rfs_command rfs_command_convert = {
     .name = "convert",
-    .usage = "reshard convert check RULES SRC [--hf-config FILE] [option…]\n",
-    .summary = "checks that conversion rules fit a checkpoint",
+    .usage = "reshard convert list [--json]\n"
+             "reshard convert check RULES SRC [--hf-config FILE] [option…]\n",
+    .summary = "lists conversion rules, and checks that they fit a checkpoint",
     .arguments = arguments,
     .request_bytes = sizeof(struct request),
     .take_word = take_word,

@@ -435,8 +435,9 @@ static void add_headers(struct rfs_table *table, const struct pair *pair)
     for (int side = 0; side < 2; side++) {
         if (!pair->of[side])
             continue;
-        dtype[side] = rfs_whole_dtype(pair->of[side]->type);
-        rfs_whole_shape(pair->of[side]->type, shape[side]);
+        const struct rfs_type *type = pair->of[side]->type;
+        dtype[side] = rfs_whole_dtype(type);
+        rfs_text_dims(shape[side], sizeof shape[side], type->ndim, type->dims);
     }
     add_both(table, pair, pair->other_dtype, dtype[0], dtype[1], true);
     add_both(table, pair, pair->other_shape, shape[0], shape[1], false);

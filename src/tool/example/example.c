@@ -97,7 +97,8 @@ struct sink {
     int fd;
     unsigned char *buffer; /* [BUFFER] */
     size_t used;
-    const char *param;   /* parameter whose bytes are added */
+    struct rfs_progress *progress; /* NULL: none */
+    const char *param;             /* parameter whose bytes are added */
     const char *pending; /* parameter of the oldest bytes that are not, or could not be, written */
 };
 
@@ -108,6 +109,10 @@ static int flush(struct sink *sink)
     sink->used = 0;
     if (rc == 0)
         sink->pending = sink->param;
+    if (rc == 0 && sink->progress) {
+        rfs_progress_add(sink->progress, n);
+        rfs_progress_tick(sink->progress);
+    }
     return rc;
 }
 
@@ -154,10 +159,10 @@ static int write_param(const struct rfs_net_param *param, const struct slice *sl
 }
 
 int rfs_example_write_rank(const struct rfs_net *net, uint64_t seed, uint32_t rank, int fd,
-                           const char *path, struct rfs_error *err)
+                           const char *path, struct rfs_progress *progress, struct rfs_error *err)
 {
     RFS_FREE unsigned char *buffer = malloc(BUFFER);
-    struct sink sink = {fd, buffer, 0, NULL, NULL};
+    struct sink sink = {fd, buffer, 0, progress, NULL, NULL};
     struct rfs_bytes head = {0};
     int rc = buffer == NULL ? -ENOMEM : 0;
     for (size_t i = 0; rc == 0 && i < net->params.n; i++) {
@@ -261,6 +266,7 @@ struct job {
     uint64_t seed;
     atomic_uint_least64_t bytes;
     struct rfs_first_error first;
+    struct rfs_progress progress;
 };
 
 static int make_dir(const char *path, mode_t mode, struct rfs_error *err)
@@ -381,11 +387,11 @@ static int create_rank(void *ctx, size_t i)
     const int made =
         folder == NULL || path == NULL ? rfs_fail_memory(&err) : make_dir(folder, 0700, &err);
     const int fd = made == 0 ? create(path, &err) : made;
-    const int rc =
-        fd < 0 ? fd
-               : finish(fd, path,
-                        rfs_example_write_rank(job->net, job->seed, (uint32_t)i, fd, path, &err),
-                        &bytes, &err);
+    const int rc = fd < 0 ? fd
+                          : finish(fd, path,
+                                   rfs_example_write_rank(job->net, job->seed, (uint32_t)i, fd,
+                                                          path, &job->progress, &err),
+                                   &bytes, &err);
     atomic_fetch_add(&job->bytes, bytes);
     return rfs_first_error_note(&job->first, rc, &err);
 }
@@ -404,12 +410,27 @@ static int create_strategy(const struct job *job, unsigned side, struct rfs_erro
     return fd < 0 ? fd : finish(fd, path, rfs_io_write_all(fd, data, size), &bytes, err);
 }
 
+/* Returns the bytes of all slices of the source: those of the files without their headers. */
+static uint64_t content_bytes(const struct rfs_net *net)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < net->params.n; i++) {
+        const struct slice slice = slice_of(&net->params.data[i], 0, 0);
+        bytes += slice.elements * rfs_net_value_bytes(net->params.data[i].dtype);
+    }
+    return bytes * net->ranks[0];
+}
+
 static int write_ranks(struct job *job, struct rfs_error *err)
 {
     struct rfs_pool *pool = rfs_pool_new(rfs_tool_processors(MAX_THREADS));
     if (pool == NULL)
         return rfs_fail_memory(err);
+    rfs_progress_init(&job->progress, false);
+    rfs_progress_begin(&job->progress, "writing", content_bytes(job->net), 0);
     const int rc = rfs_pool_for(pool, job->net->ranks[0], create_rank, job);
+    rfs_progress_destroy(&job->progress);
     rfs_pool_free(pool);
     return rfs_first_error_take(&job->first, rc, err);
 }
@@ -473,7 +494,8 @@ static const struct rfs_argument arguments[] = {
     RFS_ARG_NUMBER("hidden", "H", 1, INT64_MAX, REMEDY, struct request, net.hidden,
                    "its width, rounded up until every cut divides (256)"),
     RFS_ARG_BYTES("size", 1, INT64_MAX, REMEDY, struct request, net.size,
-                  "about this many bytes of tensors, with K, M, G or T"),
+                  "about this many bytes of whole tensors, with K, M, G\nor T; copies on several "
+                  "ranks are on top"),
     RFS_ARG_WORD("cut", "KIND", cuts, REMEDY, struct request, net.kind,
                  "tp, mixed, opt: how the transformer is cut;\nrows, cols: matrices, cut along the "
                  "first or the last axis"),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `reshard explain`: the command, and its output as text and as JSON. What lasts of many slices are
- * lines of output, or the sums of source_bytes.h.
+ * lines of output, or the sums of slices.
  */
 #include "base/cleanup.h"
 #include "base/json_write.h"
@@ -14,7 +14,7 @@
 #include "tool/common/show.h"
 #include "tool/common/source.h"
 #include "tool/explain/picture.h"
-#include "tool/explain/source_bytes.h"
+#include "view/inspect.h"
 
 /* The command line, and the view. */
 struct explain {
@@ -36,7 +36,7 @@ struct explain {
 RFS_COMPARE(by_number, uint32_t, x, y, RFS_ORDER(*x, *y))
 
 /* Returns the distinct ranks of some sources, ascending, malloc'ed. */
-static uint32_t *ranks_of(const struct rfs_explain_sources *sources, size_t *n)
+static uint32_t *ranks_of(const struct rfs_explained_sources *sources, size_t *n)
 {
     uint32_t *ranks = rfs_printed_memory(calloc(sources->n + 1, sizeof *ranks));
 
@@ -52,13 +52,9 @@ static uint32_t *ranks_of(const struct rfs_explain_sources *sources, size_t *n)
 
 /* Returns the other source ranks whose file holds a piece's slice in that way, malloc'ed. */
 static uint32_t *other_holders(const struct explain *explain, const struct rfs_explained *slice,
-                               const struct rfs_piece_trace *piece, enum rfs_holding holding,
-                               size_t *n)
+                               size_t piece, enum rfs_explained_holding holding, size_t *n)
 {
-    uint32_t *ranks = rfs_printed_memory(calloc((size_t)slice->trace.devices + 1, sizeof *ranks));
-
-    *n = rfs_explained_holders(&explain->view, slice, piece, holding, ranks);
-    return ranks;
+    return rfs_printed_memory(rfs_explained_holders(&explain->view, slice, piece, holding, n));
 }
 
 /* ---- what is printed ------------------------------------------------------------------------- */
@@ -66,7 +62,7 @@ static uint32_t *other_holders(const struct explain *explain, const struct rfs_e
 /* The output in the making. */
 struct report {
     struct explain *explain;
-    struct rfs_explain_bytes totals;
+    struct rfs_explained_totals totals;
     struct rfs_table table;     /* of people */
     struct rfs_json_write json; /* of scripts */
     size_t n;                   /* slices so far */
@@ -77,8 +73,7 @@ static int take_slice(void *ctx, const struct rfs_explained *slice, struct rfs_e
 {
     struct report *report = ctx;
 
-    if (!rfs_explain_bytes_add(&report->totals, &report->explain->view, slice))
-        return rfs_fail_memory(err);
+    (void)err;
     report->print(report, slice);
     report->n++;
     return 0;
@@ -90,31 +85,7 @@ static int print_each(struct report *report,
                       struct rfs_error *err)
 {
     report->print = print;
-    return rfs_explained_each(&report->explain->view, take_slice, report, err)
-               ?: (rfs_explain_bytes_next(&report->totals) ? 0 : rfs_fail_memory(err));
-}
-
-static bool count_slice(void *ctx, const struct rfs_explained *slice, uint64_t times)
-{
-    struct report *report = ctx;
-
-    report->totals.times = times;
-    return rfs_explain_bytes_add(&report->totals, &report->explain->view, slice);
-}
-
-static bool end_parameter(void *ctx)
-{
-    struct report *report = ctx;
-
-    return rfs_explain_bytes_next(&report->totals);
-}
-
-/* Counts all parameters of the selected ranks. */
-static int count_all(struct report *report, struct rfs_error *err)
-{
-    const struct rfs_explained_taker taker = {count_slice, end_parameter, report};
-
-    return rfs_explained_all(&report->explain->view, &taker, err);
+    return rfs_explained_each(&report->explain->view, &report->totals, take_slice, report, err);
 }
 
 /* ---- text: cells ----------------------------------------------------------------------------- */
@@ -127,14 +98,14 @@ static void add_box(struct rfs_table *table, uint32_t ndim, const uint64_t *whol
 }
 
 /* Adds two cells: the ranks of some sources, and their bytes. */
-static void add_sources(struct rfs_table *table, const struct rfs_explain_sources *sources)
+static void add_sources(struct rfs_table *table, const struct rfs_explained_sources *sources)
 {
     size_t n;
     RFS_FREE uint32_t *ranks = ranks_of(sources, &n);
 
     rfs_text_ranks(rfs_table_cell(table), ranks, n);
     rfs_table_cell_end(table);
-    rfs_table_u64(table, rfs_explain_sources_bytes(sources));
+    rfs_table_u64(table, sources->bytes);
 }
 
 static void end_table(struct rfs_table *table)
@@ -221,20 +192,19 @@ static void print_shown(const struct explain *explain, const struct rfs_explaine
     putchar('\n');
 }
 
-static void add_range(struct rfs_table *table, const struct explain *explain,
-                      const struct rfs_explained *slice, const struct rfs_piece_trace *piece,
-                      const struct rfs_explain_range *range, bool first)
+static void add_range(struct rfs_table *table, const struct rfs_explained *slice,
+                      const struct rfs_explained_piece *piece,
+                      const struct rfs_explained_range *range, bool first)
 {
-    const struct rfs_type *source = rfs_explained_type(&explain->view, piece);
     char times[RFS_MAX_DIMS * 24] = "1";
     char every[RFS_MAX_DIMS * 24] = "";
     uint64_t bytes = range->run;
 
     if (first) {
         rfs_table_u64(table, piece->rank);
-        add_box(table, slice->type->ndim, slice->whole, &piece->whole);
-        add_box(table, slice->type->ndim, source->dims, &piece->source);
-        add_box(table, slice->type->ndim, slice->type->dims, &piece->target);
+        add_box(table, slice->type->ndim, slice->whole, piece->whole);
+        add_box(table, slice->type->ndim, piece->side[RFS_EXPLAINED_SOURCE].dims, piece->source);
+        add_box(table, slice->type->ndim, slice->type->dims, piece->target);
     } else {
         for (int i = 0; i < 4; i++)
             rfs_table_text(table, "");
@@ -255,8 +225,8 @@ static void add_range(struct rfs_table *table, const struct explain *explain,
 
 /* Prints the other ranks that hold a piece's slice in that way. */
 static void print_others(const struct explain *explain, const struct rfs_explained *slice,
-                         const struct rfs_piece_trace *piece, enum rfs_holding holding,
-                         const char *before, const char *after)
+                         size_t piece, enum rfs_explained_holding holding, const char *before,
+                         const char *after)
 {
     size_t n;
     RFS_FREE uint32_t *ranks = other_holders(explain, slice, piece, holding, &n);
@@ -271,36 +241,40 @@ static void print_others(const struct explain *explain, const struct rfs_explain
  */
 static void print_providers(const struct explain *explain, const struct rfs_explained *slice)
 {
-    for (size_t i = 0; i < slice->trace.n; i++) {
-        const struct rfs_piece_trace *piece = &slice->trace.pieces[i];
-        bool seen = false;
+    RFS_VEC(uint32_t) seen = {0};
 
-        for (size_t k = 0; !seen && k < i; k++)
-            seen = slice->trace.pieces[k].rank == piece->rank;
-        if (seen)
+    for (size_t i = 0; i < slice->n; i++) {
+        struct rfs_explained_piece piece;
+        size_t k = 0;
+
+        rfs_explained_piece(&explain->view, slice, i, &piece);
+        while (k < seen.n && seen.data[k] != piece.rank)
+            k++;
+        if (k < seen.n)
             continue;
-        printf("%s %u  %s", explain->view.words->source, piece->rank,
-               rfs_explained_path(&explain->view, piece->block.file));
-        print_others(explain, slice, piece, RFS_HOLDS, "; the same is on ", "");
-        print_others(explain, slice, piece, RFS_HOLDS_BARE, "; left out by ", "");
-        print_others(explain, slice, piece, RFS_HOLDS_LOST, "; ", " has no file");
-        if (piece->first != piece->rank)
-            printf("; instead of rank %u", piece->first);
+        if (!RFS_PUSH(&seen, piece.rank))
+            rfs_printed_memory(NULL);
+        printf("%s %u  %s", explain->view.words->source, piece.rank, piece.path);
+        print_others(explain, slice, i, RFS_EXPLAINED_SAME, "; the same is on ", "");
+        print_others(explain, slice, i, RFS_EXPLAINED_LEFT_OUT, "; left out by ", "");
+        print_others(explain, slice, i, RFS_EXPLAINED_LOST, "; ", " has no file");
+        if (piece.first != piece.rank)
+            printf("; instead of rank %u", piece.first);
         putchar('\n');
     }
+    free(seen.data);
 }
 
 /* Prints "2 pieces from 2 source ranks, 36864 bytes". */
 static void print_sum(const struct explain *explain, size_t pieces,
-                      const struct rfs_explain_sources *sources)
+                      const struct rfs_explained_sources *sources)
 {
     size_t n;
 
     free(ranks_of(sources, &n)); /* n is needed, the list is not */
     printf("\n%zu piece%s from %zu source %s, %" PRIu64 " bytes%s\n", pieces,
            pieces == 1 ? "" : "s", n,
-           n == 1 ? explain->view.words->source : explain->view.words->sources,
-           rfs_explain_sources_bytes(sources),
+           n == 1 ? explain->view.words->source : explain->view.words->sources, sources->bytes,
            explain->view.keyed ? "; offsets are those of the decrypted content" : "");
 }
 
@@ -319,19 +293,20 @@ static void print_slice(struct report *report, const struct rfs_explained *slice
         {"bytes", RFS_CELL_NUMBER},
     };
     struct rfs_table table = RFS_TABLE(columns, false);
-    struct rfs_explain_ranges ranges = {0};
 
     print_head(explain, slice);
     print_shown(explain, slice);
-    for (size_t i = 0; i < slice->trace.n; i++) {
-        ranges.n = 0;
-        if (!rfs_explain_ranges_add(&slice->trace.pieces[i].block, &ranges))
+    for (size_t i = 0; i < slice->n; i++) {
+        struct rfs_explained_piece piece;
+        struct rfs_explained_ranges ranges;
+        if (!rfs_explained_piece_ranges(slice, i, &ranges))
             rfs_printed_memory(NULL);
+        rfs_explained_piece(&explain->view, slice, i, &piece);
         for (size_t k = 0; k < ranges.n; k++)
-            add_range(&table, explain, slice, &slice->trace.pieces[i], &ranges.data[k], k == 0);
+            add_range(&table, slice, &piece, &ranges.data[k], k == 0);
+        free(ranges.data);
     }
-    free(ranges.data);
-    if (slice->trace.n == 0) {
+    if (slice->n == 0) {
         puts("\nIt has no bytes: nothing is read for it.");
         rfs_table_free(&table);
         return;
@@ -340,7 +315,7 @@ static void print_slice(struct report *report, const struct rfs_explained *slice
     end_table(&table);
     putchar('\n');
     print_providers(explain, slice);
-    print_sum(explain, slice->trace.n, &report->totals.ranks[slice->position].sources);
+    print_sum(explain, slice->n, &report->totals.ranks[slice->position].sources);
 }
 
 /* ---- tables of ranks ------------------------------------------------------------------------- */
@@ -362,18 +337,18 @@ static void list_slice(struct report *report, const struct rfs_explained *slice)
 }
 
 /* Prints the bytes that the ranks take together, each source byte once. */
-static void print_together(const struct explain *explain, const struct rfs_explain_bytes *totals,
+static void print_together(const struct explain *explain, const struct rfs_explained_totals *totals,
                            size_t ranks)
 {
     const struct rfs_explained_words *words = explain->view.words;
-    const uint64_t once = rfs_explain_sources_bytes(&totals->together);
+    const uint64_t once = totals->together.bytes;
     uint64_t all = 0;
     char size[RFS_TEXT_AMOUNT];
     size_t n;
 
     free(ranks_of(&totals->together, &n)); /* n is needed, the list is not */
     for (size_t i = 0; i < totals->n_ranks; i++)
-        all += rfs_explain_sources_bytes(&totals->ranks[i].sources);
+        all += totals->ranks[i].sources.bytes;
     printf("\n%zu %s of the destination together: %" PRIu64 " bytes", ranks,
            ranks == 1 ? words->one : words->many, once);
     if (once >= 1024)
@@ -409,7 +384,7 @@ static int print_slices(struct report *report, struct rfs_error *err)
 
 /* ---- all parameters -------------------------------------------------------------------------- */
 
-static void print_files(const struct explain *explain, const struct rfs_explain_sources *sources)
+static void print_files(const struct explain *explain, const struct rfs_explained_sources *sources)
 {
     const struct rfs_column columns[] = {
         {explain->view.words->from, RFS_CELL_NUMBER},
@@ -420,7 +395,7 @@ static void print_files(const struct explain *explain, const struct rfs_explain_
 
     for (size_t i = 0; i < sources->n; i++) {
         rfs_table_u64(&table, sources->data[i].rank);
-        rfs_table_text(&table, rfs_explained_path(&explain->view, sources->data[i].file));
+        rfs_table_text(&table, sources->data[i].path);
         rfs_table_u64(&table, sources->data[i].bytes);
     }
     putchar('\n');
@@ -439,17 +414,17 @@ static int print_ranks(struct report *report, struct rfs_error *err)
         {explain->view.words->from_many, RFS_CELL_TEXT},
         {"source bytes", RFS_CELL_NUMBER},
     };
-    const int rc = count_all(report, err);
+    const int rc = rfs_explained_all(&explain->view, &report->totals, err);
 
     if (rc)
         return rc;
     RFS_TABLE_DESCRIBE(table, columns);
     for (size_t i = 0; i < explain->view.n_selected; i++) {
-        const struct rfs_explain_bytes_rank *rank = &report->totals.ranks[i];
+        const struct rfs_explained_rank *rank = &report->totals.ranks[i];
         rfs_table_u64(table, explain->view.selected[i]);
         rfs_table_u64(table, rank->parameters);
         rfs_table_u64(table, rank->shown_bytes);
-        rfs_table_u64(table, rfs_explained_files(&explain->view, explain->view.selected[i]));
+        rfs_table_u64(table, rank->files);
         add_sources(table, &rank->sources);
     }
     rfs_table_print(table, stdout);
@@ -462,17 +437,15 @@ static int print_ranks(struct report *report, struct rfs_error *err)
 
 /* ---- a slice that conversion rules make ------------------------------------------------------ */
 
-static void print_made_piece(const struct explain *explain, const struct rfs_explained *slice,
-                             const struct rfs_piece_trace *piece)
+static void print_made_piece(const struct rfs_explained_piece *piece)
 {
     char size[RFS_TEXT_AMOUNT];
 
     fputs("    ", stdout);
-    rfs_explained_put_place(stdout, &explain->view, slice, piece, RFS_MADE);
-    printf(" is %s ", rfs_explained_name(&explain->view, slice, piece));
-    rfs_explained_put_place(stdout, &explain->view, slice, piece, RFS_SOURCE);
-    printf(" in %s, %s\n", rfs_explained_path(&explain->view, piece->block.file),
-           rfs_text_amount(rfs_explain_block_bytes(&piece->block), size));
+    rfs_explain_put_place(stdout, piece, RFS_EXPLAINED_MADE);
+    printf(" is %s ", piece->name);
+    rfs_explain_put_place(stdout, piece, RFS_EXPLAINED_SOURCE);
+    printf(" in %s, %s\n", piece->path, rfs_text_amount(piece->bytes, size));
 }
 
 static void print_made_slice(struct report *report, const struct rfs_explained *slice)
@@ -483,13 +456,16 @@ static void print_made_slice(struct report *report, const struct rfs_explained *
     rfs_show_dims(stdout, slice->shown->ndim, slice->shown->dims);
     printf(" %s", rfs_dtype_name((enum rfs_dtype)slice->shown->dtype));
     print_boxes(slice, ": ", " and ");
-    if (slice->made->file)
-        printf("\n  made by %s: line %" PRIu32 "; places are in whole tensors\n", slice->made->file,
-               slice->made->line);
+    if (slice->rule_file)
+        printf("\n  made by %s: line %" PRIu32 "; places are in whole tensors\n", slice->rule_file,
+               slice->rule_line);
     else
         puts("\n  kept as it is; places are in whole tensors");
-    for (size_t i = 0; i < slice->trace.n; i++)
-        print_made_piece(explain, slice, &slice->trace.pieces[i]);
+    for (size_t i = 0; i < slice->n; i++) {
+        struct rfs_explained_piece piece;
+        rfs_explained_piece(&explain->view, slice, i, &piece);
+        print_made_piece(&piece);
+    }
 }
 
 static int print_text(struct report *report, struct rfs_error *err)
@@ -552,10 +528,10 @@ static void put_head(struct rfs_json_write *json, const struct rfs_explained *sl
     rfs_json_put_text(json, "shown_dtype", rfs_dtype_name((enum rfs_dtype)slice->shown->dtype));
     rfs_json_put_u64s(json, "shape", RFS_JSON_SPACED, slice->dims, slice->n_dims);
     rfs_json_put_bool(json, "copied", slice->copied && !slice->made);
-    if (slice->made && slice->made->file) {
+    if (slice->rule_file) {
         rfs_json_object(json, "rule", RFS_JSON_TIGHT);
-        rfs_json_put_text(json, "file", slice->made->file);
-        rfs_json_put_u64(json, "line", slice->made->line);
+        rfs_json_put_text(json, "file", slice->rule_file);
+        rfs_json_put_u64(json, "line", slice->rule_line);
         rfs_json_end(json);
     } else if (slice->made) {
         rfs_json_put_null(json, "rule");
@@ -573,18 +549,15 @@ static void put_loop(struct rfs_json_write *json, uint64_t count, uint64_t strid
     rfs_json_end(json);
 }
 
-/* Writes the ranges of a block; SORTED: in the order of the file, not of its elements. */
-static void put_ranges(struct rfs_json_write *json, const struct rfs_block *block, bool sorted)
+static void put_ranges(struct rfs_json_write *json, const struct rfs_explained *slice, size_t piece)
 {
-    struct rfs_explain_ranges ranges = {0};
+    struct rfs_explained_ranges ranges;
 
-    if (!rfs_explain_ranges_add(block, &ranges))
+    if (!rfs_explained_piece_ranges(slice, piece, &ranges))
         rfs_printed_memory(NULL);
     rfs_json_array(json, "ranges", RFS_JSON_TIGHT);
     for (size_t i = 0; i < ranges.n; i++) {
-        struct rfs_explain_range *range = &ranges.data[i];
-        if (sorted)
-            rfs_explain_range_sort(range);
+        const struct rfs_explained_range *range = &ranges.data[i];
         rfs_json_object(json, NULL, RFS_JSON_TIGHT);
         rfs_json_put_u64(json, "offset", range->offset);
         rfs_json_put_u64(json, "run", range->run);
@@ -600,94 +573,77 @@ static void put_ranges(struct rfs_json_write *json, const struct rfs_block *bloc
 
 /* Writes the ranks that have something of the piece's cell, in three lists. */
 static void put_others(struct rfs_json_write *json, const struct explain *explain,
-                       const struct rfs_explained *slice, const struct rfs_piece_trace *piece)
+                       const struct rfs_explained *slice, size_t piece)
 {
-    static const struct {
-        enum rfs_holding holding;
-        const char *key;
-    } lists[] = {{RFS_HOLDS, "same"}, {RFS_HOLDS_BARE, "left_out"}, {RFS_HOLDS_LOST, "lost"}};
+    static const char *const keys[] = {[RFS_EXPLAINED_SAME] = "same",
+                                       [RFS_EXPLAINED_LEFT_OUT] = "left_out",
+                                       [RFS_EXPLAINED_LOST] = "lost"};
 
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+    for (int i = RFS_EXPLAINED_SAME; i <= RFS_EXPLAINED_LOST; i++) {
         size_t n;
-        RFS_FREE uint32_t *ranks = other_holders(explain, slice, piece, lists[i].holding, &n);
-        rfs_json_put_u32s(json, lists[i].key, RFS_JSON_TIGHT, ranks, n);
+        RFS_FREE uint32_t *ranks =
+            other_holders(explain, slice, piece, (enum rfs_explained_holding)i, &n);
+        rfs_json_put_u32s(json, keys[i], RFS_JSON_TIGHT, ranks, n);
     }
 }
 
-static void put_boxes(struct rfs_json_write *json, const struct rfs_explained *slice,
-                      const struct rfs_piece_trace *piece)
+/* Writes the steps of a piece from its beginning, along an axis of either tensor. */
+static void put_steps(struct rfs_json_write *json, const struct rfs_explained_piece *piece)
 {
-    put_box(json, "box", slice->type->ndim, &piece->whole);
-    put_box(json, "source_box", slice->type->ndim, &piece->source);
-    put_box(json, "destination_box", slice->type->ndim, &piece->target);
-}
-
-/* Writes where a piece begins in the tensor of a side. */
-static void put_begin(struct rfs_json_write *json, const char *key, const struct explain *explain,
-                      const struct rfs_piece_trace *piece, int side, uint32_t ndim)
-{
-    uint64_t at[RFS_MAX_DIMS];
-
-    for (uint32_t a = 0; a < ndim; a++)
-        at[a] = rfs_explained_along(&explain->view, piece, side, a).first;
-    rfs_json_put_u64s(json, key, RFS_JSON_TIGHT, at, ndim);
-}
-
-/* Writes the steps of a piece's digits from there, along an axis of either tensor. */
-static void put_steps(struct rfs_json_write *json, const struct explain *explain,
-                      const struct rfs_piece_trace *piece)
-{
-    const struct rfs_rules_digit *digits = rfs_explained_digits(&explain->view, piece);
-
     rfs_json_array(json, "steps", RFS_JSON_TIGHT);
-    for (uint32_t k = 0; k < piece->link->n; k++) {
-        const struct rfs_rules_digit *digit = &digits[k];
-        const uint64_t count = piece->span.end[k] - piece->span.first[k];
-        if (count == 1)
-            continue;
+    for (uint32_t k = 0; k < piece->n; k++) {
         rfs_json_object(json, NULL, RFS_JSON_TIGHT);
-        rfs_json_put_u64(json, "count", count);
-        rfs_json_put_u64(json, "axis", digit->axis[RFS_MADE]);
-        rfs_json_put_u64(json, "stride", digit->step[RFS_MADE]);
-        rfs_json_put_u64(json, "source_axis", digit->axis[RFS_SOURCE]);
-        rfs_json_put_u64(json, "source_stride", digit->step[RFS_SOURCE]);
+        rfs_json_put_u64(json, "count", piece->steps[k].count);
+        rfs_json_put_u64(json, "axis", piece->steps[k].axis[RFS_EXPLAINED_MADE]);
+        rfs_json_put_u64(json, "stride", piece->steps[k].step[RFS_EXPLAINED_MADE]);
+        rfs_json_put_u64(json, "source_axis", piece->steps[k].axis[RFS_EXPLAINED_SOURCE]);
+        rfs_json_put_u64(json, "source_stride", piece->steps[k].step[RFS_EXPLAINED_SOURCE]);
         rfs_json_end(json);
     }
     rfs_json_end(json);
 }
 
-/* Writes the places that a link gives. */
-static void put_link(struct rfs_json_write *json, const struct explain *explain,
-                     const struct rfs_explained *slice, const struct rfs_piece_trace *piece)
+static void put_begin(struct rfs_json_write *json, const char *key,
+                      const struct rfs_explained_piece *piece, int side)
 {
-    uint32_t ndim;
-    const uint64_t *dims = rfs_explained_dims(&explain->view, slice, piece, RFS_SOURCE, &ndim);
+    rfs_json_put_u64s(json, key, RFS_JSON_TIGHT, piece->side[side].begin, piece->side[side].ndim);
+}
 
-    rfs_json_put_text(json, "source", rfs_explained_name(&explain->view, slice, piece));
-    rfs_json_put_u64s(json, "source_shape", RFS_JSON_TIGHT, dims, ndim);
-    put_begin(json, "at", explain, piece, RFS_MADE, slice->made->type.ndim);
-    put_begin(json, "source_at", explain, piece, RFS_SOURCE, ndim);
-    put_steps(json, explain, piece);
+/* Writes the places that rules give. */
+static void put_link(struct rfs_json_write *json, const struct rfs_explained_piece *piece)
+{
+    rfs_json_put_text(json, "source", piece->name);
+    rfs_json_put_u64s(json, "source_shape", RFS_JSON_TIGHT, piece->side[RFS_EXPLAINED_SOURCE].dims,
+                      piece->side[RFS_EXPLAINED_SOURCE].ndim);
+    put_begin(json, "at", piece, RFS_EXPLAINED_MADE);
+    put_begin(json, "source_at", piece, RFS_EXPLAINED_SOURCE);
+    put_steps(json, piece);
 }
 
 static void put_piece(struct rfs_json_write *json, const struct explain *explain,
-                      const struct rfs_explained *slice, const struct rfs_piece_trace *piece)
+                      const struct rfs_explained *slice, size_t i)
 {
+    struct rfs_explained_piece piece;
+
+    rfs_explained_piece(&explain->view, slice, i, &piece);
     rfs_json_object(json, NULL, RFS_JSON_TIGHT);
-    rfs_json_put_u64(json, "rank", piece->rank);
-    if (!piece->link && piece->first == piece->rank)
+    rfs_json_put_u64(json, "rank", piece.rank);
+    if (piece.whole && piece.first == piece.rank)
         rfs_json_put_null(json, "instead_of");
-    else if (!piece->link)
-        rfs_json_put_u64(json, "instead_of", piece->first);
-    rfs_json_put_text(json, "file", rfs_explained_path(&explain->view, piece->block.file));
-    if (piece->link)
-        put_link(json, explain, slice, piece);
-    else
-        put_boxes(json, slice, piece);
-    rfs_json_put_u64(json, "bytes", rfs_explain_block_bytes(&piece->block));
-    put_ranges(json, &piece->block, piece->link); /* of a link, the steps tell the order */
-    if (explain->one && !piece->link)
-        put_others(json, explain, slice, piece);
+    else if (piece.whole)
+        rfs_json_put_u64(json, "instead_of", piece.first);
+    rfs_json_put_text(json, "file", piece.path);
+    if (piece.whole) {
+        put_box(json, "box", slice->type->ndim, piece.whole);
+        put_box(json, "source_box", slice->type->ndim, piece.source);
+        put_box(json, "destination_box", slice->type->ndim, piece.target);
+    } else {
+        put_link(json, &piece);
+    }
+    rfs_json_put_u64(json, "bytes", piece.bytes);
+    put_ranges(json, slice, i); /* steps tell the order of the elements */
+    if (explain->one && piece.whole)
+        put_others(json, explain, slice, i);
     rfs_json_end(json);
 }
 
@@ -711,15 +667,15 @@ static void put_slice(struct report *report, const struct rfs_explained *slice)
         put_box(json, NULL, slice->type->ndim, &slice->boxes.data[k]);
     rfs_json_end(json);
     rfs_json_array(json, "pieces", RFS_JSON_TIGHT);
-    for (size_t i = 0; i < slice->trace.n; i++) {
+    for (size_t i = 0; i < slice->n; i++) {
         rfs_json_break(json);
-        put_piece(json, report->explain, slice, &slice->trace.pieces[i]);
+        put_piece(json, report->explain, slice, i);
     }
     rfs_json_end(json);
     rfs_json_end(json);
 }
 
-static void put_sources(struct report *report, const struct rfs_explain_sources *sources)
+static void put_sources(struct report *report, const struct rfs_explained_sources *sources)
 {
     struct rfs_json_write *json = &report->json;
 
@@ -727,8 +683,7 @@ static void put_sources(struct report *report, const struct rfs_explain_sources 
     for (size_t i = 0; i < sources->n; i++) {
         rfs_json_object(json, NULL, RFS_JSON_TIGHT);
         rfs_json_put_u64(json, "rank", sources->data[i].rank);
-        rfs_json_put_text(json, "file",
-                          rfs_explained_path(&report->explain->view, sources->data[i].file));
+        rfs_json_put_text(json, "file", sources->data[i].path);
         rfs_json_put_u64(json, "bytes", sources->data[i].bytes);
         rfs_json_end(json);
     }
@@ -742,15 +697,14 @@ static void put_ranks(struct report *report)
 
     rfs_json_array(json, "ranks", RFS_JSON_TIGHT);
     for (size_t i = 0; i < explain->view.n_selected; i++) {
-        const struct rfs_explain_bytes_rank *rank = &report->totals.ranks[i];
+        const struct rfs_explained_rank *rank = &report->totals.ranks[i];
         rfs_json_break(json);
         rfs_json_object(json, NULL, RFS_JSON_TIGHT);
         rfs_json_put_u64(json, "rank", explain->view.selected[i]);
         rfs_json_put_u64(json, "parameters", rank->parameters);
         rfs_json_put_u64(json, "bytes", rank->shown_bytes);
-        rfs_json_put_u64(json, "files",
-                         rfs_explained_files(&explain->view, explain->view.selected[i]));
-        rfs_json_put_u64(json, "source_bytes", rfs_explain_sources_bytes(&rank->sources));
+        rfs_json_put_u64(json, "files", rank->files);
+        rfs_json_put_u64(json, "source_bytes", rank->sources.bytes);
         put_sources(report, &rank->sources);
         rfs_json_end(json);
     }
@@ -763,7 +717,8 @@ static int print_json(struct report *report, struct rfs_error *err)
 
     rfs_json_object(json, NULL, RFS_JSON_TIGHT);
     rfs_json_put_text(json, "source", explain->view.path);
-    const int rc = explain->param ? print_each(report, put_slice, err) : count_all(report, err);
+    const int rc = explain->param ? print_each(report, put_slice, err)
+                                  : rfs_explained_all(&explain->view, &report->totals, err);
     if (rc)
         return rc;
     if (!explain->param)
@@ -771,7 +726,7 @@ static int print_json(struct report *report, struct rfs_error *err)
     rfs_json_end(json);
     rfs_json_break(json);
     rfs_json_object(json, "together", RFS_JSON_TIGHT);
-    rfs_json_put_u64(json, "bytes", rfs_explain_sources_bytes(&report->totals.together));
+    rfs_json_put_u64(json, "bytes", report->totals.together.bytes);
     put_sources(report, &report->totals.together);
     rfs_json_finish(json);
     return 0;
@@ -780,11 +735,10 @@ static int print_json(struct report *report, struct rfs_error *err)
 static int print(struct explain *explain, struct rfs_error *err)
 {
     struct report report = {.explain = explain, .json = {.file = stdout}};
-    const int rc = rfs_explain_bytes_begin(&report.totals, explain->view.n_selected, err)
-                       ?: (explain->json ? print_json : print_text)(&report, err);
+    const int rc = (explain->json ? print_json : print_text)(&report, err);
 
     rfs_table_free(&report.table);
-    rfs_explain_bytes_free(&report.totals);
+    rfs_explained_totals_free(&report.totals);
     return rc;
 }
 
@@ -850,11 +804,10 @@ static int select_ranks(struct explain *explain, struct rfs_error *err)
 static int explain_all(struct explain *explain, struct rfs_error *err)
 {
     int rc =
-        rfs_tool_open(explain->source, &explain->options, NULL, NULL, NULL, &explain->opened, err)
+        rfs_tool_open(explain->source, &explain->options, NULL, &explain->opened, err)
             ?: rfs_explained_open(explain->opened, &explain->view, err)
             ?: select_ranks(explain, err)
-            ?: rfs_explained_plan(&explain->view, err)
-            ?: (explain->param ? rfs_explained_check(&explain->view, err) : 0);
+            ?: rfs_explained_plan(&explain->view, err);
 
     if (rc == 0 && explain->svg)
         rc = rfs_explain_picture(&explain->view, explain->svg, err);

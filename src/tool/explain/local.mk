@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
 librfstool_la_SOURCES += \
 	src/tool/explain/explain.c \
-	src/tool/explain/picture.c src/tool/explain/picture.h \
-	src/tool/explain/source_bytes.c src/tool/explain/source_bytes.h
+	src/tool/explain/picture.c src/tool/explain/picture.h

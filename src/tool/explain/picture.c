@@ -15,7 +15,7 @@
 #include "tool/common/args.h"
 #include "tool/common/show.h"
 #include "tool/common/svg.h"
-#include "tool/explain/source_bytes.h"
+#include "view/inspect.h"
 
 #define MOST 4096 /* pieces, or slices; more are not drawn */
 #define WIDTH 960.0
@@ -28,6 +28,48 @@
 #define LINE 12.0   /* from one label to the next */
 #define NAME 18.0   /* above the files of another tensor */
 #define LABEL 96
+
+/* Prints the entries of a piece along an axis. */
+static void put_entries(FILE *out, const struct rfs_explained_piece *piece, int side, uint32_t axis)
+{
+    const struct rfs_box *box = side == RFS_EXPLAINED_MADE ? piece->whole : piece->source;
+    const uint64_t first = piece->side[side].begin[axis];
+    uint64_t count[RFS_EXPLAINED_STEPS] = {box ? box->len[axis] : 1};
+    uint64_t step[RFS_EXPLAINED_STEPS] = {1};
+    uint32_t n = 0;
+
+    for (uint32_t k = 0; k < piece->n; k++) { /* the smallest step first */
+        uint32_t at = n;
+        if (piece->steps[k].axis[side] != axis)
+            continue;
+        for (; at > 0 && step[at - 1] > piece->steps[k].step[side]; at--) {
+            step[at] = step[at - 1];
+            count[at] = count[at - 1];
+        }
+        step[at] = piece->steps[k].step[side];
+        count[at] = piece->steps[k].count;
+        n++;
+    }
+    const uint64_t end = first + (count[0] - 1) * step[0] + 1;
+    if (first == 0 && end == piece->side[side].dims[axis] && step[0] == 1)
+        fputs(":", out);
+    else
+        fprintf(out, "%" PRIu64 ":%" PRIu64, first, end);
+    if (step[0] > 1)
+        fprintf(out, ":%" PRIu64, step[0]);
+    for (uint32_t k = 1; k < n; k++)
+        fprintf(out, " and %" PRIu64 " more, each %" PRIu64 " further", count[k] - 1, step[k]);
+}
+
+void rfs_explain_put_place(FILE *out, const struct rfs_explained_piece *piece, int side)
+{
+    fputc('[', out);
+    for (uint32_t a = 0; a < piece->side[side].ndim; a++) {
+        fputs(a > 0 ? ", " : "", out);
+        put_entries(out, piece, side, a);
+    }
+    fputc(']', out);
+}
 
 /* A source file, or a slice of the destination. */
 struct holder {
@@ -146,31 +188,19 @@ static const struct drawn *same_piece(const struct picture *picture, const struc
     return NULL;
 }
 
-/* Sets where a piece begins in the whole tensor; other elements of *at stay. */
-static void set_begin(const struct rfs_explained_view *view, const struct rfs_explained *slice,
-                      const struct rfs_piece_trace *piece, uint64_t *at)
+static void add_piece(struct picture *picture, uint32_t to, const struct rfs_explained_piece *piece)
 {
-    for (uint32_t a = 0; a < slice->type->ndim; a++)
-        at[a] = rfs_explained_along(view, piece, RFS_MADE, a).first;
-}
-
-static void add_piece(struct picture *picture, const struct rfs_explained *slice, uint32_t to,
-                      const struct rfs_piece_trace *piece)
-{
-    const struct rfs_explained_view *view = picture->view;
-    const char *name = rfs_explained_name(view, slice, piece);
-    struct drawn drawn = {.from = file_of(picture, name, piece->rank),
-                          .to = to,
-                          .bytes = rfs_explain_block_bytes(&piece->block)};
+    struct drawn drawn = {
+        .from = file_of(picture, piece->name, piece->rank), .to = to, .bytes = piece->bytes};
     struct rfs_printed shown;
     char size[RFS_TEXT_AMOUNT];
 
-    set_begin(view, slice, piece, drawn.at);
+    memcpy(drawn.at, piece->side[RFS_EXPLAINED_MADE].begin, sizeof drawn.at);
     FILE *out = rfs_printed_begin(&shown);
-    rfs_explained_put_place(out, view, slice, piece, RFS_SOURCE);
+    rfs_explain_put_place(out, piece, RFS_EXPLAINED_SOURCE);
     fprintf(out, ", %s", rfs_text_amount(drawn.bytes, size));
     drawn.source = rfs_printed_end(&shown);
-    rfs_explained_put_place(rfs_printed_begin(&shown), view, slice, piece, RFS_MADE);
+    rfs_explain_put_place(rfs_printed_begin(&shown), piece, RFS_EXPLAINED_MADE);
     drawn.place = rfs_printed_end(&shown);
     enough(RFS_PUSH(&picture->pieces, drawn));
     picture->slices.data[to].n++;
@@ -198,10 +228,12 @@ static bool is_same(const struct picture *picture, uint32_t to, const struct rfs
 
     if (memcmp(&holder->box, box, sizeof *box) != 0)
         return false;
-    if (slice->boxes.n > 0 || slice->trace.n == 0 || holder->n == 0)
+    if (slice->boxes.n > 0 || slice->n == 0 || holder->n == 0)
         return true;
     const struct drawn *piece = &picture->pieces.data[holder->first];
-    return has_rank(&picture->files.data[piece->from], slice->trace.pieces[0].rank);
+    struct rfs_explained_piece first;
+    rfs_explained_piece(picture->view, slice, 0, &first);
+    return has_rank(&picture->files.data[piece->from], first.rank);
 }
 
 /* Adds a box of a rank's slice, with its pieces; or the rank to the one that has that box. */
@@ -221,18 +253,18 @@ static void add_slice(struct picture *picture, const struct rfs_explained *slice
         enough(RFS_PUSH(&picture->slices, holder));
     }
     add_rank(&picture->slices.data[to], slice->rank);
-    for (size_t i = 0, n = 0; i < slice->trace.n; i++) {
-        const struct rfs_piece_trace *piece = &slice->trace.pieces[i];
-        uint64_t at[RFS_MAX_DIMS] = {0};
-        set_begin(picture->view, slice, piece, at);
+    for (size_t i = 0, n = 0; i < slice->n; i++) {
+        struct rfs_explained_piece piece;
+        rfs_explained_piece(picture->view, slice, i, &piece);
+        const uint64_t *at = piece.side[RFS_EXPLAINED_MADE].begin;
         if (!box_has(box, slice->type->ndim, at))
             continue;
         const struct drawn *same =
             is_new ? NULL : same_piece(picture, &picture->slices.data[to], at, n++);
         if (is_new)
-            add_piece(picture, slice, to, piece);
+            add_piece(picture, to, &piece);
         else if (same)
-            add_rank(&picture->files.data[same->from], piece->rank);
+            add_rank(&picture->files.data[same->from], piece.rank);
     }
 }
 
@@ -264,9 +296,9 @@ static void title(struct picture *picture, const struct rfs_explained *slice)
         fprintf(out, " to %s", rfs_dtype_name((enum rfs_dtype)slice->shown->dtype));
     fputc(' ', out);
     rfs_show_dims(out, slice->n_dims, slice->dims);
-    if (slice->made && slice->made->file)
-        fprintf(out, ", made by %s: line %" PRIu32, rfs_path_name(slice->made->file),
-                slice->made->line);
+    if (slice->rule_file)
+        fprintf(out, ", made by %s: line %" PRIu32, rfs_path_name(slice->rule_file),
+                slice->rule_line);
     fprintf(out, ", from %" PRIu32 " %s to %" PRIu32, view->n_sources, words->sources,
             view->n_ranks);
     if (strcmp(words->sources, words->many) != 0)
@@ -275,8 +307,13 @@ static void title(struct picture *picture, const struct rfs_explained *slice)
         fprintf(out, "; the slice of %s %" PRIu32, words->one, slice->rank);
     picture->subtitle = rfs_printed_end(&shown);
     picture->title = rfs_printed_memory(strdup(slice->shown_name));
-    picture->source = heading("source", slice->made ? NULL : &slice->source);
-    picture->destination = heading("destination", &slice->destination);
+    const char *const both = slice->made ? NULL : slice->source.words;
+    const bool alike =
+        both && slice->destination.words && strcmp(both, slice->destination.words) == 0;
+    picture->source =
+        heading(alike ? "source and destination" : "source", slice->made ? NULL : &slice->source);
+    picture->destination =
+        alike ? rfs_printed_memory(strdup("")) : heading("destination", &slice->destination);
     picture->replicas = slice->source.grid ? slice->source.grid->replicas : 1;
 }
 
@@ -449,7 +486,7 @@ static void label_file(const struct picture *picture, FILE *out, const struct ho
     char ranks[LABEL], of[32] = "";
 
     label_ranks(file, words->source, words->sources, ranks);
-    if (picture->replicas > 1)
+    if (picture->replicas > file->ranks.n)
         snprintf(of, sizeof of, " ×%" PRIu32, picture->replicas);
     rfs_svg_text(out, LEFT - 10, y, "e", "%s%s", ranks, of);
 }
@@ -500,7 +537,8 @@ static void draw(struct picture *picture, FILE *out)
     rfs_svg_text(out, MARGIN, 30, "h", "%s", picture->title);
     rfs_svg_text(out, MARGIN, 49, "t", "%s", picture->subtitle);
     rfs_svg_text(out, MARGIN, TOP - 16, "s", "%s", picture->source);
-    rfs_svg_text(out, WIDTH - MARGIN, TOP - 16, "s e", "%s", picture->destination);
+    if (*picture->destination)
+        rfs_svg_text(out, WIDTH - MARGIN, TOP - 16, "s e", "%s", picture->destination);
     draw_pieces(picture, out);
     draw_bar(picture, out, files, picture->files.n, LEFT);
     draw_bar(picture, out, slices, picture->slices.n, RIGHT);
@@ -523,7 +561,7 @@ int rfs_explain_picture(struct rfs_explained_view *view, const char *path, struc
     RFS_CLEANUP(picture_free) struct picture picture = {.view = view};
     FILE *out;
     const int rc =
-        rfs_explained_each(view, collect, &picture, err) ?: rfs_svg_open(path, &out, err);
+        rfs_explained_each(view, NULL, collect, &picture, err) ?: rfs_svg_open(path, &out, err);
 
     if (rc)
         return rc;

@@ -492,25 +492,16 @@ static bool copy_range(int from, const struct rfs_view_run *plain, int fd, uint6
     return true;
 }
 
-int rfs_dest_copier_take(struct rfs_dest_copier *copier, struct rfs_files *files,
-                         const struct rfs_view_run *plain, int fd, uint64_t *begin, uint64_t *end)
+void rfs_dest_copier_take(struct rfs_dest_copier *copier, int source,
+                          const struct rfs_view_run *plain, int fd, uint64_t *begin, uint64_t *end)
 {
-    struct rfs_reading reading;
     const int way = atomic_load_explicit(&copier->way, memory_order_relaxed);
 
     *begin = *end = plain->begin;
     if (way == RFS_DEST_COPY_NOT || plain->end - plain->begin < RFS_DEST_COPY_LEAST)
-        return 0;
-    int rc = rfs_reading_begin(files, plain->file, &reading);
-    if (rc)
-        return rc;
-    if (plain->source <= reading.size &&
-        plain->end - plain->begin <= reading.size - plain->source &&
-        !(way == RFS_DEST_COPY_CLONE ? clone_range(copier, reading.fd, plain, fd, begin, end)
-                                     : copy_range(reading.fd, plain, fd, begin, end)))
+        return;
+    if (!(way == RFS_DEST_COPY_CLONE ? clone_range(copier, source, plain, fd, begin, end)
+                                     : copy_range(source, plain, fd, begin, end)))
         atomic_store_explicit(&copier->way, RFS_DEST_COPY_NOT, memory_order_relaxed);
-    rc = rfs_reading_end(&reading);
-    if (rc == 0)
-        atomic_fetch_add_explicit(&copier->bytes_taken, *end - *begin, memory_order_relaxed);
-    return rc;
+    atomic_fetch_add_explicit(&copier->bytes_taken, *end - *begin, memory_order_relaxed);
 }

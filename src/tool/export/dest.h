@@ -104,9 +104,9 @@ struct rfs_dest_copier {
 void rfs_dest_copier_init(struct rfs_dest_copier *copier, int fd);
 
 /*
- * Takes as much of PLAIN as it can over into the shown file that is written to FD, whose offsets
- * PLAIN's are. [*begin, *end) is the range that it took, maybe empty. 0, or -errno when the source
- * has changed or cannot be used. From any thread.
+ * Takes as much of PLAIN as it can over from the descriptor SOURCE into the shown file that is
+ * written to FD, whose offsets PLAIN's are. [*begin, *end) is the range that it took, maybe empty.
+ * From any thread.
  */
-int rfs_dest_copier_take(struct rfs_dest_copier *copier, struct rfs_files *files,
-                         const struct rfs_view_run *plain, int fd, uint64_t *begin, uint64_t *end);
+void rfs_dest_copier_take(struct rfs_dest_copier *copier, int source,
+                          const struct rfs_view_run *plain, int fd, uint64_t *begin, uint64_t *end);

@@ -43,7 +43,8 @@ const struct rfs_argument rfs_export_arguments[] = {
                  "keep files of the manifest without reading them again"),
     RFS_ARG_FLAG("verify", struct rfs_export_options, verify,
                  "write nothing: compare all with the manifest"),
-    RFS_ARG_OWN("task", "K/N", take_task, "the files of task K of N (srun and mpirun set it)"),
+    RFS_ARG_OWN("task", "K/N", take_task,
+                "the files of task K of N (srun, mpirun, torchrun set it)"),
     RFS_ARG_FLAG("json", struct rfs_export_options, json,
                  "progress and result as JSON, a line each"),
     {0},
@@ -220,18 +221,17 @@ static int write_files(struct rfs_export *export, struct rfs_error *err)
  */
 static int compare_copies(const struct rfs_export *export, struct rfs_error *err)
 {
-    return export->view && export->task.count < 2 ? rfs_inspect_compare_copies(export->view, err)
-                                                  : 0;
+    return export->view && export->task.count < 2 ? rfs_inspect_rules(export->view, NULL, err) : 0;
 }
 
 static int export_all(struct rfs_export *export, struct rfs_error *err)
 {
     const struct rfs_export_options *options = export->options;
+    const struct rfs_view_how how = {.log = print_line, .log_ctx = export};
     int rc = rfs_dest_find(options->target, options->source, &export->dest, err);
 
     if (rc == 0 && options->source)
-        rc = rfs_tool_open(options->source, &options->view, print_line, export, NULL, &export->view,
-                           err)
+        rc = rfs_tool_open(options->source, &options->view, &how, &export->view, err)
                  ?: rfs_export_list(export, err);
     rc = rc ?: rfs_export_read_manifests(export, err);
     if (rc == 0 && options->verify)
@@ -261,9 +261,8 @@ static int set_up(struct rfs_export *export, struct rfs_error *err)
         return rfs_fail_memory(err);
     if (export->task.count == 0)
         rc = rfs_task_detect(&export->task, err);
-    if (rc == 0 && export->task.batch_script)
-        rfs_tool_warn("this is Slurm's batch script, not one of its tasks: it exports all files",
-                      "srun reshard export");
+    if (rc == 0 && export->task.warning)
+        rfs_tool_warn(export->task.warning, export->task.remedy);
     return rc;
 }
 

@@ -26,16 +26,17 @@ struct rfs_task {
     uint32_t number;    /* number below count */
     uint32_t count;     /* 1: it is alone */
     const char *engine; /* name of what started the tasks, a constant; NULL: none */
-    /* Slurm's variables are there, but this is the batch script, which is no task of srun. */
-    bool batch_script;
+    /* Constants: why other processes may export the same files, and what to do. NULL: none do. */
+    const char *warning, *remedy;
 };
 
 /* Reads "K/N" into *out. False when it is not that. */
 bool rfs_task_parse(const char *text, struct rfs_task *out);
 
 /*
- * Finds the task by the variables that mpirun of Open MPI, of MPICH, or srun set, the first of them
- * that are there. 0, or -EINVAL with *err filled when they contradict themselves.
+ * Finds the task by the variables that torchrun, mpirun of Open MPI, of MPICH, or srun set, the
+ * first of them that are there, and by those of Slurm's arrays. 0, or -EINVAL with *err filled when
+ * they contradict themselves.
  */
 int rfs_task_detect(struct rfs_task *out, struct rfs_error *err);
 
@@ -141,7 +142,3 @@ int rfs_export_made_of(const struct rfs_export *export, const struct rfs_export_
  */
 int rfs_export_sum(struct rfs_export *export, const char *path, uint64_t size,
                    const struct rfs_export_file *as, struct rfs_hash *out, struct rfs_error *err);
-
-/* Fails as the view does where a source fails. Returns CODE, with *err filled. */
-int rfs_export_source_failed(struct rfs_export *export, const struct rfs_export_file *file,
-                             int code, struct rfs_error *err);

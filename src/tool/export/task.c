@@ -14,15 +14,24 @@
 
 /* ---- the environment ------------------------------------------------------------------------- */
 
-/* Open MPI first: under its mpirun in a job of Slurm, Slurm's numbers are those of the daemons. */
-static const struct {
-    const char *engine, *number, *count;
+/*
+ * torchrun and Open MPI first: in a job of Slurm, Slurm's numbers are those of what starts them.
+ * RANK alone is a common name, so another variable must show that torchrun set it.
+ */
+static const struct engine {
+    const char *name, *number, *count, *mark;
 } engines[] = {
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-    {"MPICH", "PMI_RANK", "PMI_SIZE"},
-    {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
-    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS"},
+    {"torchrun", "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", NULL},
+    {"MPICH", "PMI_RANK", "PMI_SIZE", NULL},
+    {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", NULL},
+    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", NULL},
 };
+
+#define SCRIPT (sizeof engines / sizeof *engines - 1) /* the row that a batch script has, too */
+#define POD_INDEX "JOB_COMPLETION_INDEX"
+
+#define REMEDY_TASK "--task 0/1 for all files, or --task K/N"
 
 /*
  * Returns whether this is the script of sbatch, which has SLURM_PROCID and SLURM_NTASKS, too,
@@ -33,30 +42,90 @@ static bool is_batch_script(void)
     return getenv("SLURM_JOB_ID") && !getenv("SLURM_STEP_ID") && !getenv("SLURM_STEPID");
 }
 
+/* Reads the variables of an engine. 0, or -EINVAL with *err filled. */
+static int read_engine(const struct engine *engine, struct rfs_task *out, struct rfs_error *err)
+{
+    const char *number = getenv(engine->number);
+    const char *count = getenv(engine->count);
+    uint64_t n = 0;
+    uint64_t of = 0;
+
+    if (!rfs_tool_number(count, false, 1, UINT32_MAX, &of) ||
+        !rfs_tool_number(number, false, 0, of - 1, &n))
+        return rfs_fail_usage(err, REMEDY_TASK, "%s=%s and %s=%s in the environment name no task",
+                              engine->number, number, engine->count, count);
+    *out = (struct rfs_task){.number = (uint32_t)n, .count = (uint32_t)of, .engine = engine->name};
+    return 0;
+}
+
+/* Finds the engine that started this process. NULL if none did. */
+static const struct engine *find_engine(void)
+{
+    for (size_t i = 0; i < sizeof engines / sizeof *engines; i++)
+        if (getenv(engines[i].number) && getenv(engines[i].count) &&
+            (!engines[i].mark || getenv(engines[i].mark)))
+            return &engines[i];
+    return NULL;
+}
+
+/*
+ * Multiplies the tasks by the jobs of Slurm's array, which have equally many tasks each: task K of N
+ * in the array's job A is A·N + K. Refuses numbers without a common step: each job sees its own
+ * number and the least and largest one, and cannot know its place among them.
+ */
+static int multiply_by_array(struct rfs_task *task, struct rfs_error *err)
+{
+    static const char *const names[] = {"SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX",
+                                        "SLURM_ARRAY_TASK_STEP", "SLURM_ARRAY_TASK_COUNT",
+                                        "SLURM_ARRAY_TASK_ID"};
+    uint64_t values[5] = {0};
+
+    for (size_t i = 0; i < 5; i++) {
+        const char *text = getenv(names[i]);
+        if (!text)
+            return 0;
+        if (!rfs_tool_number(text, false, 0, UINT32_MAX, &values[i]))
+            return rfs_fail_usage(err, REMEDY_TASK, "%s=%s in the environment is no number",
+                                  names[i], text);
+    }
+    const uint64_t min = values[0];
+    const uint64_t max = values[1];
+    const uint64_t step = values[2];
+    const uint64_t count = values[3];
+    const uint64_t id = values[4];
+    if (step == 0 || id < min || id > max || (id - min) % step != 0 || (max - min) % step != 0 ||
+        (max - min) / step + 1 != count || count > UINT32_MAX / task->count)
+        return rfs_fail_usage(err, REMEDY_TASK,
+                              "Slurm's array of %" PRIu64 " jobs from %" PRIu64 " to %" PRIu64
+                              " in steps of %" PRIu64 " names no task for job %" PRIu64,
+                              count, min, max, step, id);
+    task->number += (uint32_t)((id - min) / step) * task->count;
+    task->count *= (uint32_t)count;
+    task->engine = "Slurm";
+    return 0;
+}
+
 int rfs_task_detect(struct rfs_task *out, struct rfs_error *err)
 {
-    *out = (struct rfs_task){.count = 1};
-    for (size_t i = 0; i < sizeof engines / sizeof *engines; i++) {
-        const char *number = getenv(engines[i].number);
-        const char *count = getenv(engines[i].count);
-        uint64_t n = 0;
-        uint64_t of = 0;
+    const struct engine *engine = find_engine();
+    const bool is_slurm = engine && strcmp(engine->name, "Slurm") == 0;
+    const bool is_script = engine == &engines[SCRIPT] && is_batch_script();
+    int rc = 0;
 
-        if (!number || !count)
-            continue;
-        if (strcmp(engines[i].count, "SLURM_NTASKS") == 0 && is_batch_script()) {
-            out->batch_script = strcmp(count, "1") != 0;
-            return 0;
-        }
-        if (!rfs_tool_number(count, false, 1, UINT32_MAX, &of) ||
-            !rfs_tool_number(number, false, 0, of - 1, &n))
-            return rfs_fail_usage(err, "--task 0/1 for all files, or --task K/N",
-                                  "%s=%s and %s=%s in the environment name no task",
-                                  engines[i].number, number, engines[i].count, count);
-        out->number = (uint32_t)n;
-        out->count = (uint32_t)of;
-        out->engine = engines[i].engine;
-        return 0;
+    *out = (struct rfs_task){.count = 1};
+    if (engine && !is_script)
+        rc = read_engine(engine, out, err);
+    if (rc == 0 && (!engine || is_slurm))
+        rc = multiply_by_array(out, err);
+    if (rc || out->engine)
+        return rc;
+    if (is_script && strcmp(getenv(engine->count), "1") != 0) {
+        out->warning = "this is Slurm's batch script, not one of its tasks: it exports all files";
+        out->remedy = "srun reshard export";
+    } else if (getenv(POD_INDEX)) {
+        out->warning =
+            "this is a pod of an Indexed Job, and it exports all files, as the others do";
+        out->remedy = "--task $" POD_INDEX "/N, where N is the number of completions";
     }
     return 0;
 }
@@ -157,6 +226,15 @@ static int add_file(struct rfs_export *export, char *path, uint64_t id, struct r
     return rfs_fail_memory(err);
 }
 
+/* Returns whether a file is that of a wanted rank. */
+static bool is_wanted(const struct rfs_export *export, uint64_t id)
+{
+    struct rfs_view_about about;
+
+    rfs_view_about(export->view, id, &about);
+    return export->options->ranks.n == 0 || rfs_ranks_has(&export->options->ranks, about.rank);
+}
+
 /* Adds the files of a folder of the view, and of those in it. */
 static int walk(struct rfs_export *export, uint64_t dir, const char *above, unsigned depth,
                 struct rfs_error *err)
@@ -176,8 +254,7 @@ static int walk(struct rfs_export *export, uint64_t dir, const char *above, unsi
         } else if (rfs_intern_add(export->shown_paths, path, strlen(path)) == RFS_NO_ID) {
             free(path);
             rc = rfs_fail_memory(err);
-        } else if (export->options->ranks.n > 0 &&
-                   !rfs_ranks_has(&export->options->ranks, rfs_view_rank(export->view, entry.id))) {
+        } else if (!is_wanted(export, entry.id)) {
             free(path);
         } else {
             rc = add_file(export, path, entry.id, err);
@@ -194,6 +271,10 @@ static int check_ranks(const struct rfs_export *export, struct rfs_error *err)
 
     reshard_summarize(export->view, &summary);
     const int rc = rfs_ranks_check(ranks, summary.target_ranks, "--ranks: ", err);
+    if (rc == -EINVAL && summary.target_ranks == 1 && summary.source_ranks > 1 &&
+        summary.parameters > 0)
+        return rfs_fail_usage(err, "-o 'dst_rules=like source' for the ranks of the source",
+                              "--ranks: without a destination there is one rank, 0, with all");
     if (rc == 0 && ranks->n > 0 && export->files.n == 0)
         return rfs_fail_usage(err, "leave --ranks out",
                               "--ranks: the files are those of one whole checkpoint, not of ranks");
@@ -201,28 +282,6 @@ static int check_ranks(const struct rfs_export *export, struct rfs_error *err)
 }
 
 /* ---- planning -------------------------------------------------------------------------------- */
-
-int rfs_export_source_failed(struct rfs_export *export, const struct rfs_export_file *file,
-                             int code, struct rfs_error *err)
-{
-    uint32_t n;
-    struct rfs_files *files;
-    const uint32_t *sources = rfs_view_sources(export->view, file->id, &n, &files);
-
-    for (uint32_t i = 0; i < n; i++) {
-        const int stuck = rfs_files_state(files, sources[i]);
-        if (stuck && rfs_files_reason(files, sources[i], stuck, err))
-            return code;
-        if (stuck)
-            return rfs_fail(err, code, RFS_IN(rfs_files_path(files, sources[i])),
-                            code == -ESTALE ? "the same command again, once nothing writes to it"
-                                            : "check the disk, then the same command again",
-                            "the source cannot be read for %s: %s", file->path, strerror(-code));
-    }
-    return code == -ENOMEM ? rfs_fail_memory(err)
-                           : rfs_fail(err, code, RFS_IN(file->path), NULL,
-                                      "its sources cannot be read: %s", strerror(-code));
-}
 
 static int plan_file(struct rfs_export *export, struct rfs_export_file *file, struct rfs_error *err)
 {
@@ -258,40 +317,30 @@ static struct rfs_hash identify(const char *path, const char *root, const struct
     return rfs_hash_of(&state);
 }
 
-static int note_source(struct rfs_export *export, const char *path, const char *root,
-                       const struct rfs_export_file *file, struct rfs_files *files, uint32_t id,
-                       struct rfs_error *err)
-{
-    struct stat st;
-    const uint32_t known = rfs_intern_count(export->source_paths);
-    const uint32_t number = rfs_intern_add(export->source_paths, path, strlen(path));
-
-    if (number == RFS_NO_ID)
-        return rfs_fail_memory(err);
-    if (number < known)
-        return 0;
-    if (rfs_path_within(path, export->dest.path))
-        return rfs_fail(err, -ELOOP, RFS_IN(path), "a folder elsewhere",
-                        "this source is inside the folder to write to, %s", export->dest.path);
-    const int rc = rfs_files_stat(files, id, &st);
-    if (rc)
-        return rfs_export_source_failed(export, file, rc, err);
-    return RFS_PUSH(&export->source_ids, identify(path, root, &st)) ? 0 : rfs_fail_memory(err);
-}
-
+/* Notes the sources of a file, each once: their paths and identities. */
 static int note_sources(struct rfs_export *export, const struct rfs_export_file *file,
                         struct rfs_error *err)
 {
-    uint32_t n;
-    struct rfs_files *files;
-    const uint32_t *sources = rfs_view_sources(export->view, file->id, &n, &files);
-    const char *root = rfs_view_source_path(export->view, file->id);
-    int rc = 0;
+    struct rfs_view_about about;
+    const char *path;
+    struct stat st;
+    int rc;
 
-    for (uint32_t i = 0; rc == 0 && i < n; i++)
-        rc = note_source(export, rfs_files_path(files, sources[i]), root, file, files, sources[i],
-                         err);
-    return rc;
+    rfs_view_about(export->view, file->id, &about);
+    for (uint32_t i = 0; (rc = rfs_view_source(export->view, file->id, i, &path, &st)) == 1; i++) {
+        const uint32_t known = rfs_intern_count(export->source_paths);
+        const uint32_t number = rfs_intern_add(export->source_paths, path, strlen(path));
+        if (number == RFS_NO_ID)
+            return rfs_fail_memory(err);
+        if (number < known)
+            continue;
+        if (rfs_path_within(path, export->dest.path))
+            return rfs_fail(err, -ELOOP, RFS_IN(path), "a folder elsewhere",
+                            "this source is inside the folder to write to, %s", export->dest.path);
+        if (!RFS_PUSH(&export->source_ids, identify(path, about.source, &st)))
+            return rfs_fail_memory(err);
+    }
+    return rc ? rfs_view_source_failed(export->view, file->id, file->path, rc, err) : 0;
 }
 
 int rfs_export_made_of(const struct rfs_export *export, const struct rfs_export_file *file,
@@ -299,15 +348,13 @@ int rfs_export_made_of(const struct rfs_export *export, const struct rfs_export_
 {
     XXH3_state_t state;
     uint64_t key[2];
-    uint32_t n;
-    struct rfs_files *files;
-    const uint32_t *sources = rfs_view_sources(export->view, file->id, &n, &files);
+    const char *path;
     const int rc = rfs_view_key(export->view, file->id, 0, file->size, key);
 
     XXH3_128bits_reset(&state);
     XXH3_128bits_update(&state, key, sizeof key);
-    for (uint32_t i = 0; rc == 0 && i < n; i++) {
-        const char *path = rfs_files_path(files, sources[i]);
+    for (uint32_t i = 0; rc == 0 && rfs_view_source(export->view, file->id, i, &path, NULL) == 1;
+         i++) {
         const uint32_t id = rfs_intern_find(export->source_paths, path, strlen(path));
         XXH3_128bits_update(&state, &export->source_ids.data[id], sizeof(struct rfs_hash));
     }
@@ -345,15 +392,16 @@ static int estimate(struct rfs_export *export, struct rfs_error *err)
 
     for (size_t i = 0; i < export->files.n; i++) {
         struct rfs_export_file *file = &export->files.data[i];
-        const uint64_t own = rfs_view_kin(export->view, file->id);
-        if (i > 0 && own == kin) {
+        struct rfs_view_about about;
+        rfs_view_about(export->view, file->id, &about);
+        if (i > 0 && about.kin == kin) {
             file->size = size;
             continue;
         }
         const int rc = plan_file(export, file, err);
         if (rc)
             return rc;
-        kin = own;
+        kin = about.kin;
         size = file->size;
     }
     return 0;

@@ -71,14 +71,14 @@ uint64_t rfs_wave_pieces(const struct rfs_wave_file *file, uint64_t piece)
     const uint64_t first = before_cut(file);
     const uint64_t rest = file->size - first;
 
-    return first / piece + (first % piece != 0) + rest / piece + (rest % piece != 0);
+    return rfs_ceil_u64(first, piece) + rfs_ceil_u64(rest, piece);
 }
 
 void rfs_wave_piece(const struct rfs_wave_file *file, uint64_t piece, uint64_t i, uint64_t *offset,
                     uint64_t *size)
 {
     const uint64_t first = before_cut(file);
-    const uint64_t n = first / piece + (first % piece != 0);
+    const uint64_t n = rfs_ceil_u64(first, piece);
 
     *offset = i < n ? i * piece : first + (i - n) * piece;
     *size = rfs_min_u64(piece, (i < n ? first : file->size) - *offset);

@@ -40,8 +40,7 @@ struct writing {
     struct rfs_export_file *file; /* NULL: it is not begun */
     reshard_reader *reader;       /* owned, as the hash, until it is complete */
     struct rfs_dest_partial partial;
-    bool has_crc; /* the last bytes are a checksum, from trailer on */
-    uint64_t trailer;
+    struct rfs_view_about about;
     /* Members of the thread that has the turn. */
     XXH3_state_t *hash;
     uint32_t crc; /* CRC of the bytes before the trailer */
@@ -93,7 +92,7 @@ static int finish_file(struct run *run, struct writing *writing, struct rfs_erro
     int rc = rfs_export_made_of(export, file, &entry.made_of);
 
     if (rc)
-        return rfs_export_source_failed(export, file, rc, err);
+        return rfs_view_source_failed(export->view, file->id, file->path, rc, err);
     rc = rfs_dest_partial_finish(&writing->partial, file->todo == RFS_EXPORT_REPLACE,
                                  !export->options->no_fsync, err);
     if (rc)
@@ -159,7 +158,7 @@ struct item {
 /* Returns whether the file ends with a checksum that covers the item. */
 static bool is_summed(const struct writing *writing, const struct item *item)
 {
-    return writing->has_crc && item->at.offset < writing->trailer;
+    return writing->about.has_crc && item->at.offset < writing->about.trailer;
 }
 
 /* Adds the item to a file's checksums, when its turn has come. */
@@ -177,6 +176,22 @@ static int add_to_sums(struct rfs_turns *turns, const struct item *item, struct 
     return 0;
 }
 
+/* A range of a source that the file system may take over into FD, and how much of it it took. */
+struct taking {
+    struct rfs_dest_copier *copier;
+    struct rfs_view_run plain;
+    int fd;
+    uint64_t begin, end;
+};
+
+static void take_over(void *ctx, int source)
+{
+    struct taking *taking = ctx;
+
+    rfs_dest_copier_take(taking->copier, source, &taking->plain, taking->fd, &taking->begin,
+                         &taking->end);
+}
+
 /* Writes the item to a file; lets the file system share or copy ranges where it can. */
 static int write_member(struct run *run, const struct item *item, struct writing *writing,
                         struct rfs_error *err)
@@ -189,23 +204,19 @@ static int write_member(struct run *run, const struct item *item, struct writing
     int rc = 0;
 
     for (uint64_t at = begin; rc == 0 && atomic_load(&run->copier.way) != RFS_DEST_COPY_NOT;) {
-        struct rfs_view_run plain;
-        struct rfs_files *files;
-        uint32_t n;
-        uint64_t from;
-        uint64_t to;
+        struct taking taking = {.copier = &run->copier, .fd = fd};
         if (rfs_view_find_run(export->view, writing->file->id, at, end, RFS_DEST_COPY_LEAST,
-                              &plain) != 1)
+                              &taking.plain) != 1)
             break;
-        rfs_view_sources(export->view, writing->file->id, &n, &files);
-        rc = rfs_dest_copier_take(&run->copier, files, &plain, fd, &from, &to);
+        rc = rfs_view_lend(export->view, &taking.plain, take_over, &taking);
         if (rc)
-            return rfs_export_source_failed(export, writing->file, rc, err);
-        if (from < to) {
-            rc = write_spans(fd, &item->spans, written - begin, from - begin, begin);
-            written = to;
+            return rfs_view_source_failed(export->view, writing->file->id, writing->file->path, rc,
+                                          err);
+        if (taking.begin < taking.end) {
+            rc = write_spans(fd, &item->spans, written - begin, taking.begin - begin, begin);
+            written = taking.end;
         }
-        at = plain.end;
+        at = taking.plain.end;
     }
     if (rc == 0)
         rc = write_spans(fd, &item->spans, written - begin, end - begin, begin);
@@ -242,7 +253,7 @@ static int write_item(struct run *run, struct item *item, void *scratch, struct 
     struct writing *first = item->files[0];
     reshard_loan *loan;
 
-    if (first->has_crc && item->at.offset == first->trailer) {
+    if (first->about.has_crc && item->at.offset == first->about.trailer) {
         const int rc = rfs_turns_wait(&run->turns, &first->summed, item->at.offset);
         if (rc)
             return rc;
@@ -252,7 +263,7 @@ static int write_item(struct run *run, struct item *item, void *scratch, struct 
                                             item->spans.iov, SPANS, &item->spans.n, &loan);
     int rc = n < 0 ? (int)n : n == (ssize_t)item->at.size ? 0 : -EIO;
     if (rc)
-        rfs_export_source_failed(run->export, first->file, rc, err);
+        rfs_view_source_failed(run->export->view, first->file->id, first->file->path, rc, err);
     else
         rc = write_members(run, item, err);
     reshard_return(loan);
@@ -274,14 +285,14 @@ static int begin_file(struct run *run, const struct rfs_wave_file *entry, struct
 
     out->partial = RFS_DEST_PARTIAL_NONE;
     out->file = &export->files.data[entry->file];
-    out->has_crc = rfs_view_has_crc(export->view, out->file->id, &out->trailer);
+    rfs_view_about(export->view, out->file->id, &out->about);
     out->hash = XXH3_createState();
     if (!out->hash)
         return rfs_fail_memory(err);
     XXH3_128bits_reset(out->hash);
     const int rc = rfs_view_reader_open_scattered(export->view, out->file->id, &out->reader);
     if (rc)
-        return rfs_export_source_failed(export, out->file, rc, err);
+        return rfs_view_source_failed(export->view, out->file->id, out->file->path, rc, err);
     return rfs_dest_partial_begin(&export->dest, out->file->path, out->file->mode | S_IRUSR,
                                   &out->partial, err);
 }
@@ -438,27 +449,29 @@ RFS_COMPARE(by_number, uint32_t, x, y, RFS_ORDER(*x, *y))
 static int set_wave_file(const struct rfs_export *export, size_t i, struct rfs_wave_file *out)
 {
     const struct rfs_export_file *file = &export->files.data[i];
-    struct rfs_files *files;
-    uint32_t n;
-    const uint32_t *sources = rfs_view_sources(export->view, file->id, &n, &files);
-    uint32_t *numbers = calloc((size_t)n + 1, sizeof *numbers);
+    RFS_VEC(uint32_t) numbers = {0};
+    struct rfs_view_about about;
+    const char *path;
 
-    if (!numbers)
-        return -ENOMEM;
-    *out =
-        (struct rfs_wave_file){.file = i, .size = file->size, .sources = numbers, .n_sources = n};
-    rfs_view_has_crc(export->view, file->id, &out->cut);
-    for (uint32_t s = 0; s < n; s++) {
-        const char *path = rfs_files_path(files, sources[s]);
-        numbers[s] = rfs_intern_find(export->source_paths, path, strlen(path));
-    }
-    RFS_SORT(numbers, n, by_number);
+    while (rfs_view_source(export->view, file->id, (uint32_t)numbers.n, &path, NULL) == 1)
+        if (!RFS_PUSH(&numbers, rfs_intern_find(export->source_paths, path, strlen(path)))) {
+            free(numbers.data);
+            return -ENOMEM;
+        }
+    RFS_SORT(numbers.data, numbers.n, by_number);
+    rfs_view_about(export->view, file->id, &about);
+    *out = (struct rfs_wave_file){.file = i,
+                                  .size = file->size,
+                                  .cut = about.trailer,
+                                  .sources = numbers.data,
+                                  .n_sources = (uint32_t)numbers.n};
     return 0;
 }
 
 static int put_in_order(struct run *run)
 {
     const struct rfs_export *export = run->export;
+    struct rfs_view_about first;
     int rc = 0;
 
     run->order = calloc(export->files.n + 1, sizeof *run->order);
@@ -470,10 +483,10 @@ static int put_in_order(struct run *run)
         if (rfs_export_is_mine(export, file) && file->todo != RFS_EXPORT_KEEP)
             rc = set_wave_file(export, i, &run->order[run->n++]);
     }
-    if (rc)
+    if (rc || run->n == 0)
         return rc;
-    run->flat = run->n > 0 &&
-                rfs_view_rank(export->view, export->files.data[run->order->file].id) == RFS_NO_RANK;
+    rfs_view_about(export->view, export->files.data[run->order->file].id, &first);
+    run->flat = first.rank == RFS_NO_RANK;
     rfs_wave_sort(run->order, run->n, run->flat);
     return 0;
 }

@@ -37,48 +37,6 @@ struct getting {
 /* ---- which tensor ---------------------------------------------------------------------------- */
 
 /* Finds a tensor by the name that files show, or else by its name in the source. */
-static const struct rfs_whole_tensor *find(const struct rfs_whole *whole, const char *name)
-{
-    const struct rfs_whole_tensor *found = rfs_whole_find(whole, name);
-
-    for (size_t i = 0; !found && i < whole->n; i++)
-        if (strcmp(rfs_inspect_source_name(whole, &whole->tensors[i]), name) == 0)
-            found = &whole->tensors[i];
-    return found;
-}
-
-static const char *nearest(const struct rfs_whole *whole, const char *name)
-{
-    struct rfs_suggest suggest = rfs_suggest_begin(name, UINT_MAX);
-
-    for (size_t i = 0; i < whole->n; i++)
-        rfs_suggest_offer(&suggest, whole->tensors[i].name);
-    return suggest.nearest;
-}
-
-static int has_none(const struct getting *getting, struct rfs_error *err)
-{
-    const struct request *request = getting->request;
-    const struct rfs_whole *whole = &getting->whole;
-    const struct rfs_where where = RFS_OF(whole->path, request->name);
-    const char *near = nearest(whole, request->name);
-    char remedy[64];
-    uint32_t rank;
-    uint32_t stage;
-
-    if (request->rank >= 0 && rfs_inspect_rank_with(whole, request->name, &rank, &stage)) {
-        snprintf(remedy, sizeof remedy, "--rank %u", rank);
-        return rfs_fail(err, -ENOENT, where, remedy,
-                        "rank_%u of the destination does not have it; stage %u has",
-                        (unsigned)request->rank, stage);
-    }
-    return rfs_fail(err, -ENOENT, where,
-                    near           ? near
-                    : whole->parts ? "reshard stats, which lists the names"
-                                   : "reshard info, which lists the names",
-                    "there is no such tensor");
-}
-
 /* ---- writing --------------------------------------------------------------------------------- */
 
 /* Writes the header before the tensor's bytes. */
@@ -150,10 +108,8 @@ static int get(struct getting *getting, struct rfs_error *err)
 
     if (rc)
         return rc;
-    getting->tensor = find(&getting->whole, request->name);
-    if (!getting->tensor)
-        return has_none(getting, err);
-    return rfs_output_begin(request->out, request->force, &getting->output, err)
+    return rfs_whole_choose(&getting->whole, request->name, &getting->tensor, err)
+            ?: rfs_output_begin(request->out, request->force, &getting->output, err)
             ?: write_head(getting, err)
             ?: write_tensor(getting, err)
             ?: rfs_output_end(&getting->output, err);
@@ -167,6 +123,8 @@ static const struct rfs_argument arguments[] = {
     RFS_ARG_OPERAND("OUT", struct request, out, "one SRC, one NAME and one OUT"),
     RFS_ARG_DESTINATION(struct request, options, "the strategies of SRC and of the destination",
                         "any option of the view, see reshardfs(1)"),
+    RFS_ARG_NUMBER("ranks", "N", 0, UINT32_MAX - 1, "a rank of the destination, from 0 up",
+                   struct request, rank, NULL),
     RFS_ARG_NUMBER("rank", "N", 0, UINT32_MAX - 1, "a rank of the destination, from 0 up",
                    struct request, rank, "the slice of this destination rank, not the whole"),
     RFS_ARG_WORD("to", "FORMAT", formats, "npy or safetensors", struct request, format,

@@ -269,7 +269,7 @@ static const char *const orders[] = {"file", "size", "name", "offset", NULL};
 static const struct rfs_argument arguments[] = {
     RFS_ARG_OPERAND("PATH", struct request, args.path, "one PATH"),
     RFS_ARG_VIEW('s', "FILE", "src_strategy", struct request, options,
-                 "a tree's strategy, for whole shapes, cuts and misfits"),
+                 "a tree's strategy, for whole shapes, cuts and mismatches"),
     RFS_ARG_VIEW('o', "OPTIONS", NULL, struct request, options,
                  "options to read it by, as for a mount: step=5,\nkey_file=FILE, "
                  "rank_dir=node%d, ..."),
@@ -345,7 +345,7 @@ static void print_text(const struct rfs_info_report *report)
             fputc('\n', stdout);
         }
     fputs(report->lines, stdout);
-    rfs_fit_findings_print(&report->findings, "odd", false, FINDINGS_SHOWN);
+    rfs_show_findings(&report->findings, "odd", false, FINDINGS_SHOWN);
 }
 
 static void put_findings(struct rfs_json_write *json, const struct rfs_fit_findings *findings)

@@ -134,11 +134,15 @@ static int show_group(struct rfs_info_report *report, struct rfs_error *err)
 static int show_rules(struct rfs_info_report *report, struct rfs_error *err)
 {
     static const struct rfs_column columns[] = {{"line", RFS_CELL_NUMBER}, {"text", RFS_CELL_TEXT}};
+    struct rfs_layout_rules *rules = NULL;
     RFS_FREE char *text = NULL;
     uint32_t number = 0;
     size_t shown = 0;
-    const int rc = rfs_inspect_layout_rules(report->path, &text, err);
+    size_t size = 0;
+    const int rc = rfs_store_read_whole(report->path, RFS_LAYOUT_RULES_BYTES, &text, &size, err)
+                       ?: rfs_layout_rules_parse(report->path, text, size, &rules, err);
 
+    rfs_layout_rules_free(rules);
     if (rc)
         return rc;
     report->kind = "rules";

@@ -125,20 +125,11 @@ void rfs_info_find_beside(const char *folder, struct rfs_fit_findings *findings)
 
 /* ---- a tree of ranks: parameters ------------------------------------------------------------- */
 
-/* A parameter over all ranks, by the id of its name. */
-struct param {
-    const struct rfs_type *type; /* type in the first rank that has it; NULL: none has */
-    uint64_t bytes;              /* over all ranks */
-    uint32_t ranks;
-    bool shapes, types; /* shapes, types differ between ranks */
-};
-
 struct tree {
     struct rfs_info_args *args;
     struct rfs_info_report *report;
     struct rfs_headers headers;
-    struct param *params; /* [names]; owned, as the next members */
-    struct rfs_info_rows rows;
+    struct rfs_info_rows rows; /* ids are those of headers.parameters */
     struct rfs_strategy *strategy;
     struct rfs_fit fit;
     struct rfs_error *err;
@@ -163,33 +154,13 @@ static const struct rfs_column whole_columns[] = {
     {"stages", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
 };
 
-static void count_kind(struct tree *tree, const struct rfs_headers_kind *kind)
-{
-    for (size_t e = 0; e < kind->n; e++) {
-        uint32_t name;
-        uint64_t offset;
-        const struct rfs_type *type =
-            rfs_headers_parameter(&tree->headers, kind, e, &name, &offset);
-        struct param *param = &tree->params[name];
-        if (!param->type)
-            param->type = type;
-        param->ranks += kind->ranks;
-        param->bytes += type->bytes * kind->ranks;
-        param->types |= type->dtype != param->type->dtype || type->kind != param->type->kind;
-        param->shapes |= type->ndim != param->type->ndim ||
-                         memcmp(type->dims, param->type->dims, sizeof type->dims) != 0;
-    }
-}
-
 /* Returns the bytes of the whole tensor, or over all ranks where no strategy gives it. */
-static uint64_t bytes_of(struct tree *tree, uint32_t name)
+static uint64_t bytes_of(struct tree *tree, const struct rfs_headers_parameter *param)
 {
-    const struct param *param = &tree->params[name];
     struct rfs_fit_tensor tensor = {.slice = NULL};
     struct rfs_error unused;
 
-    if (!tree->strategy ||
-        rfs_fit_find(&tree->fit, rfs_headers_name(&tree->headers, name), &tensor, &unused) != 1)
+    if (!tree->strategy || rfs_fit_find(&tree->fit, param->name, &tensor, &unused) != 1)
         return param->bytes;
     uint64_t bytes = rfs_dtype_bytes((enum rfs_dtype)tensor.slice->dtype);
     for (uint32_t i = 0; i < tensor.slice->ndim; i++)
@@ -199,39 +170,29 @@ static uint64_t bytes_of(struct tree *tree, uint32_t name)
 }
 
 /*
- * Adds up the headers, and lists the parameters that the filter lets pass, in the order of the
- * files; with a strategy they count as whole tensors. 0 or -errno with tree->err filled.
+ * Lists the parameters that the filter lets pass, in the order of the files; with a strategy they
+ * count as whole tensors. 0 or -errno with tree->err filled.
  */
 static int count_params(struct tree *tree)
 {
-    const uint32_t n = rfs_headers_names(&tree->headers);
-    RFS_FREE bool *seen = calloc((size_t)n + 1, sizeof *seen);
-
-    tree->params = calloc((size_t)n + 1, sizeof *tree->params);
-    if (!seen || !tree->params)
-        return rfs_fail_memory(tree->err);
-    for (size_t k = 0; k < tree->headers.kinds.n; k++)
-        count_kind(tree, &tree->headers.kinds.data[k]);
-    for (size_t k = 0; k < tree->headers.kinds.n; k++) {
-        const struct rfs_headers_kind *kind = &tree->headers.kinds.data[k];
-        for (size_t e = 0; e < kind->n; e++) {
-            uint32_t name;
-            uint64_t offset;
-            rfs_headers_parameter(&tree->headers, kind, e, &name, &offset);
-            if (seen[name])
-                continue;
-            seen[name] = true;
-            const struct rfs_info_row row = {.name = rfs_headers_name(&tree->headers, name),
-                                             .type = tree->params[name].type,
-                                             .bytes = bytes_of(tree, name),
-                                             .offset = offset,
-                                             .id = name};
-            if (!rfs_info_rows_add(&tree->rows, &tree->args->filter, row))
-                return rfs_fail_memory(tree->err);
-        }
+    for (uint32_t i = 0; i < tree->headers.parameters.n; i++) {
+        const struct rfs_headers_parameter *param = &tree->headers.parameters.data[i];
+        const struct rfs_info_row row = {.name = param->name,
+                                         .type = param->type,
+                                         .bytes = bytes_of(tree, param),
+                                         .offset = param->offset,
+                                         .id = i};
+        if (!rfs_info_rows_add(&tree->rows, &tree->args->filter, row))
+            return rfs_fail_memory(tree->err);
     }
     rfs_info_rows_order(&tree->rows, &tree->args->filter);
     return 0;
+}
+
+static const struct rfs_headers_parameter *param_of(const struct tree *tree,
+                                                    const struct rfs_info_row *row)
+{
+    return &tree->headers.parameters.data[row->id];
 }
 
 static void add_ranks(struct tree *tree, struct rfs_table *table, const struct rfs_info_row *row)
@@ -243,10 +204,11 @@ static void add_ranks(struct tree *tree, struct rfs_table *table, const struct r
     size_t n = 0;
 
     for (size_t k = 0; k < headers->kinds.n; k++) {
-        has[k] = rfs_headers_type_in(headers, &headers->kinds.data[k], row->id) != NULL;
+        has[k] =
+            rfs_headers_type_in(headers, &headers->kinds.data[k], param_of(tree, row)->id) != NULL;
         readable += headers->kinds.data[k].ranks;
     }
-    if (tree->params[row->id].ranks == readable) {
+    if (param_of(tree, row)->ranks == readable) {
         rfs_table_text(table, "all");
         return;
     }
@@ -259,7 +221,7 @@ static void add_ranks(struct tree *tree, struct rfs_table *table, const struct r
 
 static void add_slice(struct tree *tree, struct rfs_table *table, const struct rfs_info_row *row)
 {
-    const struct param *param = &tree->params[row->id];
+    const struct rfs_headers_parameter *param = param_of(tree, row);
 
     if (param->shapes)
         rfs_table_none(table, "differs");
@@ -332,7 +294,7 @@ static void add_params(struct tree *tree)
             continue;
         }
         rfs_table_text(table, row->name);
-        rfs_table_text(table, tree->params[row->id].types ? "differs" : rfs_whole_dtype(row->type));
+        rfs_table_text(table, param_of(tree, row)->types ? "differs" : rfs_whole_dtype(row->type));
         add_slice(tree, table, row);
         add_ranks(tree, table, row);
         rfs_table_u64(table, row->bytes);
@@ -364,7 +326,6 @@ static void tell_single(struct tree *tree)
 /* Adds a finding of parameters that only some ranks have, and one of those of several types. */
 static void tell_partial(struct tree *tree)
 {
-    const uint32_t n = rfs_headers_names(&tree->headers);
     const char *some = NULL;
     const char *mixed = NULL;
     size_t n_some = 0;
@@ -373,14 +334,12 @@ static void tell_partial(struct tree *tree)
 
     for (size_t k = 0; k < tree->headers.kinds.n; k++)
         readable += tree->headers.kinds.data[k].ranks;
-    for (uint32_t id = 0; id < n; id++) {
-        const struct param *param = &tree->params[id];
-        if (!param->type)
-            continue;
+    for (size_t i = 0; i < tree->headers.parameters.n; i++) {
+        const struct rfs_headers_parameter *param = &tree->headers.parameters.data[i];
         if (param->ranks < readable && n_some++ == 0)
-            some = rfs_headers_name(&tree->headers, id);
+            some = param->name;
         if (param->types && n_mixed++ == 0)
-            mixed = rfs_headers_name(&tree->headers, id);
+            mixed = param->name;
     }
     if (n_some > 0)
         rfs_fit_findings_add(&tree->report->findings, "some ranks", false, RFS_FIT_ALL,
@@ -398,13 +357,12 @@ static void tell_folders_beside(struct tree *tree)
     struct beside beside = {0};
 
     for (uint32_t i = 0; i < tree->headers.n; i++) {
-        uint32_t n;
-        const char *path = rfs_headers_file(&tree->headers, tree->headers.ranks[i].rank, &n);
-        if (n > 1 && rfs_headers_end(&tree->headers) == 1)
+        const struct rfs_headers_rank *rank = &tree->headers.ranks[i];
+        if (rank->files > 1 && tree->headers.end == 1)
             return; /* one checkpoint in several files */
-        RFS_FREE char *folder = strdup(path);
+        RFS_FREE char *folder = strdup(rank->path);
         char *slash = folder ? strrchr(folder, '/') : NULL;
-        if (!slash || n > 1)
+        if (!slash || rank->files > 1)
             continue;
         *slash = '\0';
         look_beside(folder, rfs_path_name(folder), &beside);
@@ -413,24 +371,21 @@ static void tell_folders_beside(struct tree *tree)
 }
 
 /*
- * Adds to the report's findings the missing and odd files that no strategy has named already;
- * READABLE: the headers were read.
+ * Adds to the report's findings what does not fit, and the missing and odd files; READABLE: the
+ * headers were read. 0, or -ENOMEM with tree->err filled.
  */
-static void tell_odd(struct tree *tree, bool readable)
+static int tell_odd(struct tree *tree, bool readable)
 {
-    if (!tree->strategy) {
-        rfs_fit_missing(&tree->headers, 0, rfs_headers_end(&tree->headers),
-                        &tree->report->findings);
-        if (readable) {
-            tell_single(tree);
-            tell_partial(tree);
-        }
+    const int rc = rfs_fit_check(&tree->fit, &tree->report->findings, tree->err);
+
+    if (readable && !tree->strategy) {
+        tell_single(tree);
+        tell_partial(tree);
     }
-    if (readable) {
-        rfs_fit_unreadable(&tree->headers, &tree->report->findings);
-        rfs_headers_failure(&tree->headers, &tree->report->failure);
-    }
+    if (readable)
+        tree->report->failure = tree->headers.failure;
     tell_folders_beside(tree);
+    return rc;
 }
 
 /* ---- a tree of ranks ------------------------------------------------------------------------- */
@@ -442,11 +397,6 @@ static const struct rfs_column rank_columns[] = {
     {"bytes", RFS_CELL_NUMBER},
 };
 
-static const char *file_name(const struct tree *tree, uint32_t rank, uint32_t *n)
-{
-    return rfs_path_name(rfs_headers_file(&tree->headers, rank, n));
-}
-
 static bool alike(const struct rfs_headers_rank *a, const struct rfs_headers_rank *b)
 {
     return a->kind == b->kind && a->bytes == b->bytes && a->rank + 1 == b->rank &&
@@ -457,23 +407,21 @@ static void add_rank(struct tree *tree, uint32_t first, uint32_t last)
 {
     struct rfs_table *table = &tree->report->second;
     const struct rfs_headers_rank *rank = &tree->headers.ranks[first];
-    uint32_t files;
-    uint32_t unused;
-    const char *name = file_name(tree, rank->rank, &files);
-    const char *last_name = file_name(tree, tree->headers.ranks[last].rank, &unused);
+    const char *name = rfs_path_name(rank->path);
+    const char *last_name = rfs_path_name(tree->headers.ranks[last].path);
 
     if (last > first)
         rfs_table_add(table, "%" PRIu32 "-%" PRIu32, rank->rank, tree->headers.ranks[last].rank);
     else
         rfs_table_u64(table, rank->rank);
-    if (files > 1)
-        rfs_table_add(table, "%s and %" PRIu32 " more", name, files - 1);
+    if (rank->files > 1)
+        rfs_table_add(table, "%s and %" PRIu32 " more", name, rank->files - 1);
     else if (last > first && strcmp(name, last_name) != 0)
         rfs_table_add(table, "%s to %s", name, last_name);
     else
         rfs_table_text(table, name);
     if (rank->kind != RFS_NO_KIND || rank->empty)
-        rfs_table_add(table, "%zu", rfs_headers_count(&tree->headers, rank));
+        rfs_table_add(table, "%zu", rank->empty ? 0 : tree->headers.kinds.data[rank->kind].n);
     else
         rfs_table_none(table, "?");
     rfs_table_u64(table, rank->bytes);
@@ -499,7 +447,7 @@ static void report_tree(struct tree *tree, const char *encrypted)
     struct rfs_info_report *report = tree->report;
     struct rfs_json_write *json = &report->json;
     const struct rfs_headers *headers = &tree->headers;
-    const uint32_t ranks = rfs_headers_end(headers);
+    const uint32_t ranks = headers->end;
     uint64_t bytes = 0;
     uint64_t least = UINT64_MAX;
     uint64_t most = 0;
@@ -524,7 +472,7 @@ static void report_tree(struct tree *tree, const char *encrypted)
                 "-o key_file=FILE\n",
                 encrypted);
     else
-        fprintf(report->say, "format: %s\n", rfs_headers_format(headers));
+        fprintf(report->say, "format: %s\n", headers->format);
     rfs_json_put_u64(json, "ranks", headers->n);
     rfs_json_put_u64(json, "highest_rank", ranks - 1);
     rfs_json_put_u64(json, "bytes", bytes);
@@ -532,7 +480,7 @@ static void report_tree(struct tree *tree, const char *encrypted)
     rfs_json_put_u64(json, "most_rank_bytes", most);
     rfs_json_put_u64(json, "kinds", headers->kinds.n);
     rfs_json_put_bool(json, "sampled", headers->sampled);
-    rfs_json_put_text(json, "format", rfs_headers_format(headers));
+    rfs_json_put_text(json, "format", headers->format);
     rfs_json_put_text(json, "encrypted", encrypted);
     if (encrypted)
         return;
@@ -570,8 +518,9 @@ static int read_tree(struct tree *tree)
     struct rfs_progress progress;
 
     rfs_progress_init(&progress, false);
-    int rc = rfs_headers_read(&tree->args->source, tree->args->all, &progress, &tree->headers,
-                              tree->err);
+    int rc = rfs_headers_read(&tree->args->source,
+                              tree->args->all ? RFS_HEADERS_ALL : RFS_HEADERS_SAMPLED, &progress,
+                              &tree->headers, tree->err);
     rfs_progress_destroy(&progress);
     if (rc == 0)
         rc = read_strategy(tree);
@@ -580,8 +529,9 @@ static int read_tree(struct tree *tree)
 
 static int report_all(struct tree *tree)
 {
-    const char *encrypted = rfs_headers_encryption(&tree->args->source);
-    int rc = encrypted ? rfs_headers_list(&tree->args->source, &tree->headers, tree->err)
+    const char *encrypted = tree->args->source.encryption;
+    int rc = encrypted ? rfs_headers_read(&tree->args->source, RFS_HEADERS_LISTED, NULL,
+                                          &tree->headers, tree->err)
                        : read_tree(tree);
 
     if (rc)
@@ -590,16 +540,13 @@ static int report_all(struct tree *tree)
         add_params(tree);
     add_rank_rows(tree);
     report_tree(tree, encrypted);
-    if (tree->strategy)
-        rc = rfs_fit_check(&tree->fit, &tree->report->findings, tree->err);
-    tell_odd(tree, !encrypted);
-    return rc;
+    return tell_odd(tree, !encrypted);
 }
 
 static int show_tree(struct rfs_info_args *args, const char *path, struct rfs_info_report *report,
                      struct rfs_error *err)
 {
-    struct tree tree = {.args = args, .report = report, .err = err};
+    struct tree tree = {.args = args, .report = report, .fit.headers = &tree.headers, .err = err};
     int rc = rfs_headers_open(&args->source, path, err);
 
     report->kind = "tree";
@@ -608,7 +555,6 @@ static int show_tree(struct rfs_info_args *args, const char *path, struct rfs_in
     rfs_headers_free(&tree.headers);
     rfs_info_rows_free(&tree.rows);
     rfs_strategy_free(tree.strategy);
-    free(tree.params);
     return rc;
 }
 
@@ -646,17 +592,13 @@ static void add_tensors(const struct rfs_headers_source *source, const struct rf
     }
 }
 
-static int add_chunked_files(const struct rfs_headers_source *source, struct rfs_table *table,
-                             uint64_t *total, uint64_t *missing, struct rfs_error *err)
+static void add_chunked_files(const struct rfs_inspect_chunks *chunks, struct rfs_table *table,
+                              uint64_t *total, uint64_t *missing)
 {
-    RFS_FREE struct rfs_inspect_chunk_file *files = NULL;
-    uint32_t n;
-    const int rc = rfs_inspect_chunk_files(source, &files, &n, err);
+    const struct rfs_inspect_chunk_file *files = chunks->files;
 
-    if (rc)
-        return rc;
     RFS_TABLE_DESCRIBE(table, chunked_file_columns);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < chunks->n_files; i++) {
         rfs_table_text(table, files[i].name);
         rfs_table_u64(table, files[i].chunks);
         rfs_table_u64(table, files[i].content);
@@ -667,7 +609,6 @@ static int add_chunked_files(const struct rfs_headers_source *source, struct rfs
         *total += files[i].bytes;
         *missing += !files[i].is_there;
     }
-    return 0;
 }
 
 /* Adds findings of what is not read, and of files that are not there. */
@@ -676,10 +617,10 @@ static void tell_chunks(const struct rfs_headers_source *source,
                         struct rfs_fit_findings *findings)
 {
     for (size_t i = 0; i < chunks->unread; i++) {
-        const char *name;
-        const char *why;
-        rfs_inspect_unread(source, i, &name, &why);
-        rfs_fit_findings_add(findings, "not read", false, RFS_FIT_AT(name, -1, -1), "%s", why);
+        struct rfs_inspect_chunked tensor;
+        rfs_inspect_chunked(source, chunks->tensors + i, &tensor);
+        rfs_fit_findings_add(findings, "not read", false, RFS_FIT_AT(tensor.name, -1, -1), "%s",
+                             tensor.why);
     }
     if (missing > 0)
         rfs_fit_findings_add(findings, "missing", true, RFS_FIT_ALL,
@@ -691,32 +632,28 @@ static void tell_chunks(const struct rfs_headers_source *source,
                              chunks->lost);
 }
 
-static int report_chunks(struct rfs_info_args *args, const struct rfs_inspect_chunks *chunks,
-                         const struct rfs_info_rows *rows, struct rfs_info_report *report,
-                         struct rfs_error *err)
+static void report_chunks(struct rfs_info_args *args, const struct rfs_inspect_chunks *chunks,
+                          const struct rfs_info_rows *rows, struct rfs_info_report *report)
 {
     uint64_t bytes = 0;
     uint64_t missing = 0;
 
     add_tensors(&args->source, rows, &report->table);
     report->key = "tensors";
-    const int rc = add_chunked_files(&args->source, &report->second, &bytes, &missing, err);
-    if (rc)
-        return rc;
+    add_chunked_files(chunks, &report->second, &bytes, &missing);
     fprintf(report->say,
             "checkpoint: of %s, %zu tensors in %zu chunks; %" PRIu32 " file%s of %" PRIu64
             " bytes\n",
-            chunks->format, rows->n, chunks->chunks, chunks->files, chunks->files == 1 ? "" : "s",
-            bytes);
+            chunks->format, rows->n, chunks->chunks, chunks->n_files,
+            chunks->n_files == 1 ? "" : "s", bytes);
     rfs_info_tell_filter(report, &args->filter, rows);
     rfs_info_tell_types(report, rows);
     rfs_json_put_text(&report->json, "format", chunks->format);
     rfs_json_put_u64(&report->json, "parameters", rows->n);
     rfs_json_put_u64(&report->json, "chunks", chunks->chunks);
-    rfs_json_put_u64(&report->json, "files", chunks->files);
+    rfs_json_put_u64(&report->json, "files", chunks->n_files);
     rfs_json_put_u64(&report->json, "bytes", bytes);
     tell_chunks(&args->source, chunks, missing, &report->findings);
-    return 0;
 }
 
 static int show_chunks(struct rfs_info_args *args, const char *path, struct rfs_info_report *report,
@@ -729,7 +666,7 @@ static int show_chunks(struct rfs_info_args *args, const char *path, struct rfs_
     report->kind = "boxes";
     if (rc)
         return rc;
-    rfs_inspect_chunks(&args->source, &chunks);
+    rc = rfs_inspect_chunks(&args->source, &chunks, err);
     for (size_t i = 0; rc == 0 && i < chunks.tensors; i++) {
         struct rfs_inspect_chunked tensor;
         rfs_inspect_chunked(&args->source, i, &tensor);
@@ -742,7 +679,8 @@ static int show_chunks(struct rfs_info_args *args, const char *path, struct rfs_
     }
     rfs_info_rows_order(&rows, &args->filter);
     if (rc == 0)
-        rc = report_chunks(args, &chunks, &rows, report, err);
+        report_chunks(args, &chunks, &rows, report);
+    free(chunks.files);
     rfs_info_rows_free(&rows);
     return rc;
 }
@@ -765,12 +703,10 @@ static void report_parts(struct rfs_info_args *args, const struct rfs_headers *h
     report->key = "tensors";
     RFS_TABLE_DESCRIBE(&report->second, part_columns);
     for (uint32_t part = 0; part < headers->n; part++) {
-        uint32_t unused;
         const struct rfs_headers_rank *file = &headers->ranks[part];
         bytes += file->bytes;
         rfs_table_u64(&report->second, part);
-        rfs_table_text(&report->second,
-                       rfs_path_name(rfs_headers_file(headers, file->rank, &unused)));
+        rfs_table_text(&report->second, rfs_path_name(file->path));
         rfs_table_u64(&report->second, file->bytes);
     }
     fprintf(report->say,
@@ -797,7 +733,7 @@ static int show_parts(struct rfs_info_args *args, const char *path, struct rfs_i
     const int rc =
         rfs_headers_open(&args->source, path, err)
             ?: rfs_inspect_parts(&args->source, rfs_info_listing_add, &listing, &parts, err)
-            ?: rfs_headers_list(&args->source, &headers, err);
+            ?: rfs_headers_read(&args->source, RFS_HEADERS_LISTED, NULL, &headers, err);
 
     report->kind = "parts";
     rfs_info_rows_order(&listing.rows, &args->filter);

@@ -18,6 +18,8 @@ struct request {
 static const struct rfs_argument arguments[] = {
     RFS_ARG_RANKS(NULL, "RANK", "a rank, or several: 0-7,12", struct request, ranks,
                   "a rank of the destination, or several: 0-7,12; else all"),
+    RFS_ARG_RANKS("ranks", "LIST", "a rank, or several: 0-7,12", struct request, ranks,
+                  "the same, as other commands have it"),
     RFS_ARG_FILE('s', struct request, src, NULL),
     RFS_ARG_FILE('d', struct request, dst,
                  "the strategies; a side without one is whole, on one rank"),
@@ -29,10 +31,9 @@ static const struct rfs_argument arguments[] = {
 struct query {
     const struct request *request;
     struct rfs_inspect_ranks *needed;
-    uint32_t sources, destinations; /* numbers of ranks */
     struct rfs_table table;
-    unsigned char *wanted; /* [sources] */
-    uint32_t *list;        /* [sources] */
+    unsigned char *wanted; /* [needed->sources] */
+    uint32_t *list;        /* [needed->sources] */
 };
 
 static const struct rfs_column columns[] = {
@@ -43,7 +44,7 @@ static const struct rfs_column columns[] = {
 
 static int add_rank(struct query *query, uint32_t rank, struct rfs_error *err)
 {
-    const uint32_t sources = query->sources;
+    const uint32_t sources = query->needed->sources;
     size_t n = 0;
     const int rc = rfs_inspect_ranks_needed(query->needed, rank, query->wanted, err);
 
@@ -65,14 +66,15 @@ static int add_rank(struct query *query, uint32_t rank, struct rfs_error *err)
 
 static int answer(struct query *query, struct rfs_error *err)
 {
-    rfs_inspect_ranks_count(query->needed, &query->sources, &query->destinations);
-    int rc = rfs_ranks_check(&query->request->ranks, query->destinations, "", err);
+    const uint32_t sources = query->needed->sources;
+    const uint32_t destinations = query->needed->destinations;
+    int rc = rfs_ranks_check(&query->request->ranks, destinations, "", err);
 
-    query->wanted = calloc(query->sources, 1);
-    query->list = calloc(query->sources, sizeof *query->list);
+    query->wanted = calloc(sources, 1);
+    query->list = calloc(sources, sizeof *query->list);
     if (rc == 0 && (!query->wanted || !query->list))
         rc = rfs_fail_memory(err);
-    for (uint32_t rank = 0; rc == 0 && rank < query->destinations; rank++)
+    for (uint32_t rank = 0; rc == 0 && rank < destinations; rank++)
         if (rfs_ranks_has(&query->request->ranks, rank))
             rc = add_rank(query, rank, err);
     if (rc)
@@ -80,8 +82,8 @@ static int answer(struct query *query, struct rfs_error *err)
     if (query->request->json) {
         struct rfs_json_write json = {.file = stdout};
         rfs_json_object(&json, NULL, RFS_JSON_TIGHT);
-        rfs_json_put_u64(&json, "destination_ranks", query->destinations);
-        rfs_json_put_u64(&json, "source_ranks", query->sources);
+        rfs_json_put_u64(&json, "destination_ranks", destinations);
+        rfs_json_put_u64(&json, "source_ranks", sources);
         rfs_table_put_json(&query->table, &json, "rows");
         rfs_json_finish(&json);
     } else if (query->table.cells.n == 2) { /* one rank: nothing but the answer, for scripts */

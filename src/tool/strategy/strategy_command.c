@@ -60,13 +60,13 @@ static int open_tree(const char *path, const struct rfs_settings *options, struc
     if (rc || !path)
         return rc;
     rc = rfs_headers_open(&tree->source, path, err);
-    if (rc == 0 && rfs_inspect_has_parts(&tree->source))
+    if (rc == 0 && tree->source.parts)
         rc = rfs_fail(err, -EINVAL, RFS_IN(path), "a tree of MindSpore",
                       "hfai's parts are not cut by a strategy");
     if (rc)
         return rc;
     rfs_progress_init(&progress, false);
-    rc = rfs_headers_read(&tree->source, false, &progress, &tree->headers, err);
+    rc = rfs_headers_read(&tree->source, RFS_HEADERS_SAMPLED, &progress, &tree->headers, err);
     rfs_progress_destroy(&progress);
     return rc;
 }
@@ -348,8 +348,6 @@ static int merge_files(const struct request *request, struct rfs_error *err)
 
 /* ---- new: a file from rules, or from a tree that says how it is cut -------------------------- */
 
-RFS_CLEANUP_OF(free_rules, struct rfs_layout_rules *, rfs_layout_rules_free)
-
 /* What knows the number of a tensor's axes. */
 struct axes_known {
     const struct rfs_headers *headers;
@@ -363,14 +361,10 @@ struct axes_known {
 static int ndim_of(void *ctx, const char *param, uint32_t stage)
 {
     const struct axes_known *known = ctx;
-    const struct rfs_headers *headers = known->headers;
-    const uint32_t name = rfs_headers_find_name(headers, param);
+    const struct rfs_headers_parameter *parameter = rfs_headers_parameter(known->headers, param);
 
-    for (size_t k = 0; k < headers->kinds.n; k++) {
-        const struct rfs_type *type = rfs_headers_type_in(headers, &headers->kinds.data[k], name);
-        if (type)
-            return type->ndim;
-    }
+    if (parameter)
+        return parameter->type->ndim;
     const ptrdiff_t at = known->source ? rfs_strategy_find(known->source, param) : -1;
     const struct rfs_layout *layout =
         at < 0 ? NULL : rfs_strategy_layout(known->source, (size_t)at, stage);
@@ -380,56 +374,24 @@ static int ndim_of(void *ctx, const char *param, uint32_t stage)
     return layout && !layout->open && layout->n_expanded == 0 ? (int)layout->n_axes : -1;
 }
 
-/* Lists the tensors of the tree, each once. */
-static int list_names(const struct rfs_headers *headers, const char ***names, size_t *n,
-                      struct rfs_error *err)
-{
-    const uint32_t most = rfs_headers_names(headers);
-    RFS_FREE bool *seen = calloc((size_t)most + 1, sizeof *seen);
-
-    *names = calloc((size_t)most + 1, sizeof **names);
-    *n = 0;
-    if (!seen || !*names)
-        return rfs_fail_memory(err);
-    for (size_t k = 0; k < headers->kinds.n; k++) {
-        const struct rfs_headers_kind *kind = &headers->kinds.data[k];
-        for (size_t e = 0; e < kind->n; e++) {
-            uint32_t name;
-            uint64_t offset;
-            const struct rfs_type *type = rfs_headers_parameter(headers, kind, e, &name, &offset);
-            if (seen[name] || type->kind != RFS_TENSOR)
-                continue;
-            seen[name] = true;
-            (*names)[(*n)++] = rfs_headers_name(headers, name);
-        }
-    }
-    return 0;
-}
-
-/* Makes the strategy and its document, by RULES, or by what the tree says for NULL. */
-static int make(const struct request *request, struct tree *tree,
-                const struct rfs_layout_rules *rules, const struct rfs_strategy *source,
+/* Makes the strategy and its document, by rules, or by what the tree says if none are given. */
+static int make(const struct request *request, struct tree *tree, const struct rfs_strategy *source,
                 struct rfs_strategy_doc *doc, struct rfs_strategy **made, struct rfs_error *err)
 {
-    RFS_FREE const char **names = NULL;
     struct rfs_layout_rules_use use = {
         .source = source, .ranks = request->ranks, .ranks_option = "--ranks"};
     struct axes_known known = {&tree->headers, source};
     const struct rfs_strategy_doc_tensors tensors = {ndim_of, &known};
-    int rc = rules ? list_names(&tree->headers, &names, &use.n, err)
-                   : rfs_inspect_derive(&tree->source, request->tree, made, err);
 
-    use.names = names;
-    if (rc == 0 && rules)
-        rc = rfs_layout_rules_strategy(rules, &use, &tree->source.log, made, err);
-    return rc ? rc : rfs_strategy_doc_make(*made, &tensors, doc, err);
+    return rfs_inspect_strategy(&tree->source, request->tree, &tree->headers, request->rules, &use,
+                                made, err)
+               ?: rfs_strategy_doc_make(*made, &tensors, doc, err);
 }
 
 static int make_new(const struct request *request, struct rfs_error *err)
 {
     const char *out = request->paths.data[0];
     RFS_CLEANUP(close_tree) struct tree tree = {0};
-    RFS_CLEANUP(free_rules) struct rfs_layout_rules *rules = NULL;
     RFS_CLEANUP(free_strategy) struct rfs_strategy *source = NULL;
     RFS_CLEANUP(free_strategy) struct rfs_strategy *made = NULL;
     RFS_CLEANUP(rfs_strategy_doc_free) struct rfs_strategy_doc doc = {0};
@@ -437,20 +399,21 @@ static int make_new(const struct request *request, struct rfs_error *err)
     const bool derived =
         !request->rules && request->ranks == 0 && !request->source && request->tree;
 
-    if (!derived && (!request->rules || request->ranks == 0))
-        return rfs_fail_usage(err, "--rules '*: whole' --ranks 8", "new needs --rules and --ranks");
+    if (!derived && !request->rules)
+        return rfs_fail_usage(err, "--rules '*: whole' --ranks 8", "new needs --rules");
     if (!request->tree && !request->source)
         return rfs_fail_usage(err, "--tree SRC, or -s FILE", "there is no list of the parameters");
     const int json = choose_form(request, out, false, err);
     int rc = json < 0 ? json : 0;
-    if (rc == 0 && !derived)
-        rc = rfs_view_read_layout_rules("--rules", request->rules, &rules, err);
     if (rc == 0 && request->source)
         rc = rfs_view_read_strategy(request->source, &source, err);
     /* A rank that cannot be read may have tensors that nobody knows. */
-    rc = rc ?: open_tree(request->tree, &request->options, &tree, err)
-             ?: rfs_headers_failure(&tree.headers, err)
-             ?: make(request, &tree, rules, source, &doc, &made, err);
+    rc = rc ?: open_tree(request->tree, &request->options, &tree, err);
+    if (rc == 0 && tree.headers.failure.code) {
+        *err = tree.headers.failure;
+        rc = err->code;
+    }
+    rc = rc ?: make(request, &tree, source, &doc, &made, err);
     /* A tree whose cuts are in the source strategy has the shapes that JSON is to have. */
     if (rc == 0 && request->tree && source) {
         struct rfs_fit from;
@@ -513,7 +476,7 @@ static void print_check(const struct request *request, const struct rfs_strategy
 {
     char summary[256];
 
-    rfs_fit_findings_print(findings, "mismatch", request->strict, SIZE_MAX);
+    rfs_show_findings(findings, "mismatch", request->strict, SIZE_MAX);
     rfs_command_strategy_summary(strategy, summary, sizeof summary);
     printf("%s%s\n", findings->list.n > 0 ? "\n" : "", summary);
     if (bad == 0)

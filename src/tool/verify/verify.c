@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `reshard verify`: a tree against its source, against a manifest, and against itself
- * (view/verify.h). The command's options, the manifest and the report.
+ * (view/verify.h names the steps). The command's options, the manifest and the report.
  */
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/json_write.h"
+#include "base/path.h"
+#include "base/store.h"
 #include "base/text.h"
 #include "tool/common/command.h"
 #include "tool/common/manifest.h"
@@ -72,6 +74,21 @@ static int add_option(struct rfs_settings *view, const char *name, const char *v
     return value ? rfs_settings_add(view, name, value, NULL) : 0;
 }
 
+/* Adds the config of the model in AGAINST, whose numbers the rules may need. 0 or -ENOMEM. */
+static int add_config(struct rfs_settings *tree, const char *against,
+                      const struct rfs_options *options)
+{
+    RFS_FREE char *beside = rfs_path_join(against, "config.json");
+
+    if (!beside)
+        return -ENOMEM;
+    return options->dst_rules ? add_option(tree, "hf_config",
+                                           options->hf_config        ? options->hf_config
+                                           : rfs_store_there(beside) ? beside
+                                                                     : NULL)
+                              : 0;
+}
+
 /*
  * Adds what the tree is read by: the destination's strategy, that of -d or of -o. What view=dcp and
  * view=mindformers make describes its own cuts, and takes none.
@@ -92,7 +109,8 @@ static int add_destination(struct request *out, struct rfs_error *err)
         rc = add_option(tree, "src_strategy", dst ? dst : options.dst_strategy);
         if (rc == 0 && !dst)
             rc = add_option(tree, "src_rules", options.dst_rules)
-                     ?: add_option(tree, "src_ranks", options.dst_rules ? ranks : NULL);
+                     ?: add_option(tree, "src_ranks", options.dst_ranks > 0 ? ranks : NULL)
+                     ?: add_config(tree, out->against, &options);
     }
     rfs_options_free(&options);
     return rc;
@@ -102,20 +120,21 @@ static int add_destination(struct request *out, struct rfs_error *err)
 static int make_views(struct request *out, struct rfs_error *err)
 {
     const char *const *strategy = out->given.strategy;
-    /* Headers of the tree are read, whatever an earlier view has kept of them. */
-    int rc = add_option(&out->tree_view, "index_cache", "no");
+    struct rfs_settings *tree = &out->tree_view;
+    int rc = out->against ? add_destination(out, err)
+                                ?: rfs_settings_add_all(tree, &out->given.tree_view)
+                          : add_option(tree, "src_strategy", strategy[0])
+                                ?: rfs_settings_add_all(tree, &out->given.view);
 
-    if (rc == 0)
-        rc = out->against ? add_destination(out, err)
-                                ?: rfs_settings_add_all(&out->tree_view, &out->given.tree_view)
-                          : add_option(&out->tree_view, "src_strategy", strategy[0])
-                                ?: rfs_settings_add_all(&out->tree_view, &out->given.view);
+    /* Headers of the tree are read, whatever an earlier view has kept of them. */
+    if (rc == 0 && !rfs_settings_last(tree, "index_cache"))
+        rc = add_option(tree, "index_cache", "no");
     if (rc || !out->against)
         return rc;
     return add_option(&out->src_view, "src_strategy", strategy[0])
             ?: add_option(&out->src_view, "dst_strategy", strategy[1])
             ?: rfs_settings_add_all(&out->src_view, &out->given.view)
-            ?: rfs_tool_share_store(&out->src_view, &out->tree_view);
+            ?: rfs_tool_share_store(&out->src_view, tree);
 }
 
 static int check_options(const struct request *options, struct rfs_error *err)
@@ -131,7 +150,9 @@ static int check_options(const struct request *options, struct rfs_error *err)
     if (options->write && !options->manifest)
         return rfs_fail_usage(err, "--manifest FILE",
                               "--write writes a manifest, and none is named");
-    return 0;
+    /* -s and -d beside -o; --tree-options are on top of what -d says of the tree. */
+    return rfs_options_check_twice(options->against ? &options->src_view : &options->tree_view,
+                                   err);
 }
 
 /*
@@ -187,7 +208,7 @@ static const char *show_index(const struct rfs_type *type, uint64_t at, char out
 
     for (unsigned i = type->ndim; i-- > 0; element /= type->dims[i] > 0 ? type->dims[i] : 1)
         index.dims[i] = type->dims[i] > 0 ? element % type->dims[i] : 0;
-    return rfs_whole_shape(&index, out);
+    return rfs_text_dims(out, RFS_SHAPE_TEXT, index.ndim, index.dims);
 }
 
 /* Returns whether a difference is at a byte of the whole tensor, not of one rank's value. */
@@ -239,11 +260,40 @@ static void print_note(const struct rfs_finding *finding, const char *ranks, boo
                ranks, many ? "have" : "has");
 }
 
+/*
+ * Returns "rank 3", "ranks 0-5, 7" for findings [first, end), malloc'ed; "" if they have no rank;
+ * NULL when out of memory.
+ */
+static char *name_ranks(const struct rfs_findings *findings, size_t first, size_t end)
+{
+    const struct rfs_finding *list = findings->list.data;
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    if (!out)
+        return NULL;
+    if (list[first].rank != RFS_NO_RANK)
+        fputs(end - first > 1 ? "ranks" : "rank", out);
+    for (size_t i = first, last; i < end && list[first].rank != RFS_NO_RANK; i = last + 1) {
+        for (last = i; last + 1 < end && list[last + 1].rank == list[last].rank + 1;)
+            last++;
+        fprintf(out, "%s %" PRIu32, i > first ? "," : "", list[i].rank);
+        if (last > i)
+            fprintf(out, "-%" PRIu32, list[last].rank);
+    }
+    const bool failed = ferror(out) != 0;
+    if (fclose(out) == 0 && !failed)
+        return text;
+    free(text);
+    return NULL;
+}
+
 static int print_group(const struct run *run, size_t first, size_t end, struct rfs_error *err)
 {
     const struct rfs_finding *finding = &run->verify.findings.list.data[first];
     const bool said = finding->kind == RFS_FOUND_MANIFEST || finding->kind == RFS_FOUND_VALUE;
-    RFS_FREE char *ranks = rfs_findings_ranks(&run->verify.findings, first, end);
+    RFS_FREE char *ranks = name_ranks(&run->verify.findings, first, end);
 
     if (!ranks)
         return rfs_fail_memory(err);
@@ -381,7 +431,7 @@ static int print_text_report(const struct run *run, bool fault, struct rfs_error
         putchar('\n');
     }
     for (size_t i = 0, end; i < findings->list.n; i = end) {
-        end = rfs_findings_group(findings, i);
+        end = findings->list.data[i].group;
         const int rc = print_group(run, i, end, err);
         if (rc)
             return rc;
@@ -575,7 +625,7 @@ static int do_manifest(struct run *run, struct rfs_error *err)
  */
 static void name_view(struct rfs_error *err)
 {
-    if (strstr(err->text, RFS_PLAN_DESCRIBED))
+    if (strstr(err->text, RFS_STRATEGY_UNWANTED))
         rfs_fail_usage(err, "-o view=dcp or -o view=mindformers, with which such a tree is made",
                        "TREE describes its own cuts, and takes no strategy but by its view");
 }
@@ -596,12 +646,7 @@ static int open_all(struct run *run, struct rfs_error *err)
         rc =
             rfs_tool_tensors(options->against, &options->src_view, globs, &of_src, &run->verify.src,
                              options->described ? &run->verify.cut : &run->verify.shown, err);
-    if (rc == 0 && run->verify.cut.view)
-        rc = rfs_whole_describe(&run->verify.src, &run->verify.cut, err);
     rfs_tool_name_strategy("-s", err);
-    const char *parts = rc == 0 ? rfs_whole_match(&run->verify.tree, &run->verify.src) : NULL;
-    if (parts)
-        rfs_findings_add_plain(&run->verify.findings, RFS_FOUND_MODELS, NULL, RFS_NO_RANK, parts);
     for (uint32_t i = 0; i < run->sums.entries.n; i++)
         rfs_globs_take(globs, rfs_intern_text(run->sums.names, i));
     return rc ? rc : rfs_globs_check(globs, err);
@@ -624,8 +669,9 @@ static bool has_bad_parts(struct run *run, int rc, const struct rfs_error *err)
 
 static int compare_all(struct run *run, struct rfs_error *err)
 {
-    const int rc = rfs_verify_tensors(&run->verify, err) ?: rfs_verify_files(&run->verify, err);
+    const int rc = rfs_verify_all(&run->verify, err);
 
+    rfs_tool_name_strategy("-s", err);
     return rc ? rc : do_manifest(run, err);
 }
 
@@ -669,24 +715,11 @@ static int run(void *request, struct rfs_error *err)
                                         .no_replicas = options->no_replicas,
                                         .threads = options->threads,
                                         .warn = warn}};
-    struct rfs_verify *verify = &run.verify;
-    int rc = settle(options, err);
+    const int rc = rfs_verify_begin(&run.verify, err) ?: settle(options, err) ?: do_all(&run, err);
+    const bool fault = rc == 0 && rfs_findings_fault(&run.verify.findings, NULL);
 
-    rfs_progress_init(&verify->progress, false);
-    if (rfs_findings_init(&verify->findings) && rc == 0)
-        rc = rfs_fail_memory(err);
-    if (rc == 0)
-        rc = do_all(&run, err);
-    const bool fault = rc == 0 && rfs_findings_fault(&verify->findings, NULL);
-    rfs_progress_destroy(&verify->progress);
-    free(verify->items);
-    free(verify->lost);
-    rfs_findings_free(&verify->findings);
+    rfs_verify_end(&run.verify);
     rfs_manifest_free(&run.sums);
-    rfs_whole_close(&verify->shown);
-    rfs_whole_close(&verify->cut);
-    rfs_whole_close(&verify->src);
-    rfs_whole_close(&verify->tree);
     free_views(options);
     return rc ? rc : fault ? RFS_EXIT_INPUT : RFS_EXIT_OK;
 }
@@ -697,7 +730,8 @@ const struct rfs_command rfs_command_verify = {
              "reshard verify TREE [-s FILE] [--manifest FILE] [option…]\n",
     .summary = "proves that a mount, an export or a tree equals its source",
     .arguments = arguments,
-    .after = "\nExit status: 0 all is right, 1 something differs or is damaged, 2 wrong usage.\n",
+    .after = "\nExit status: 0 all is right, 1 something differs or is damaged, 2 trouble.\n",
     .request_bytes = sizeof(struct request),
+    .trouble = RFS_EXIT_USAGE,
     .run = run,
 };

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+librfstool_la_SOURCES += src/tool/suggest/near.c src/tool/suggest/near.h src/tool/suggest/suggest_command.c

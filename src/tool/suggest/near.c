@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tool/suggest/near.h"
+
+#include "base/cleanup.h"
+#include "base/store.h"
+#include "base/text.h"
+#include "view/inspect.h"
+
+#define CONFIG "config.json"
+
+enum {
+    MOST_ENTRIES = 2000, /* of a folder */
+    MOST_OBJECTS = 64,   /* of one in a store, where each look is a request */
+    MOST_FOUND = 16,     /* strategies, and configs */
+};
+
+char *rfs_near_above(const char *path)
+{
+    const char *name = rfs_path_name(path);
+
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return strcmp(path, ".") == 0 ? strdup("..") : rfs_path_join(path, "..");
+    if (name == path)
+        return strdup(".");
+    return name == path + 1 ? strdup("/") : strndup(path, (size_t)(name - path) - 1);
+}
+
+/* Returns whether it can be read as a strategy. */
+static bool is_strategy(const char *path)
+{
+    struct rfs_inspect_ranks *ranks;
+    struct rfs_error unused = {0};
+    const int rc = rfs_inspect_ranks_open(path, NULL, &ranks, &unused);
+
+    rfs_inspect_ranks_close(ranks);
+    return rc == 0;
+}
+
+/* Returns whether a file with this name may be a strategy, which is looked into. */
+static bool may_be_strategy(const char *path, const char *name)
+{
+    enum rfs_inspect_kind kind;
+    struct rfs_error unused = {0};
+
+    return (strstr(name, "strategy") || rfs_text_ends(name, ".ckpt") ||
+            rfs_text_ends(name, ".json")) &&
+           strcmp(name, CONFIG) != 0 && rfs_inspect_detect(path, false, &kind, &unused) == 0 &&
+           kind == RFS_INSPECT_STRATEGY;
+}
+
+/* Adds PATH; false when out of memory. The list may be full. */
+static bool add(struct rfs_path_list *list, const char *path)
+{
+    return list->n >= MOST_FOUND || rfs_path_list_add(list, strdup(path));
+}
+
+static int take_folder(struct rfs_near *near, const char *path, const char *name)
+{
+    RFS_FREE char *config = rfs_path_join(path, CONFIG);
+
+    if (!config)
+        return -ENOMEM;
+    if (strstr(name, "strategy") && is_strategy(path) && !add(&near->strategies, path))
+        return -ENOMEM;
+    return rfs_store_there(config) && !add(&near->configs, config) ? -ENOMEM : 0;
+}
+
+/* Looks at an entry of a folder, the source or the one above. 0 or -ENOMEM. */
+static int take_entry(struct rfs_near *near, const char *source, const char *folder,
+                      const char *name)
+{
+    const bool inside = folder == source;
+    RFS_FREE char *path =
+        strcmp(folder, ".") == 0 && !inside ? strdup(name) : rfs_path_join(folder, name);
+    struct stat st;
+
+    if (!path)
+        return -ENOMEM;
+    if (name[0] == '.' || strcmp(path, source) == 0 || rfs_store_stat(path, &st) != 0)
+        return 0;
+    if (S_ISDIR(st.st_mode))
+        return take_folder(near, path, name);
+    if (!S_ISREG(st.st_mode))
+        return 0;
+    if (strcmp(name, CONFIG) == 0)
+        return inside || add(&near->configs, path) ? 0 : -ENOMEM;
+    return may_be_strategy(path, name) && is_strategy(path) && !add(&near->strategies, path)
+               ? -ENOMEM
+               : 0;
+}
+
+static int look_in(struct rfs_near *near, const char *source, const char *folder)
+{
+    RFS_CLOSE_DIR struct rfs_dir dir = {0};
+    const size_t most = rfs_store_is_url(folder) ? MOST_OBJECTS : MOST_ENTRIES;
+    int rc = rfs_dir_open(folder, &dir) == -ENOMEM ? -ENOMEM : 0;
+
+    /* A folder that can't be listed has nothing to offer. */
+    for (size_t i = 0; rc == 0 && i < most && (dir.dir || dir.names.n > 0); i++) {
+        const struct dirent *entry = rfs_dir_next(&dir);
+        if (!entry)
+            break;
+        rc = take_entry(near, source, folder, entry->d_name);
+    }
+    return rc;
+}
+
+int rfs_near_find(const char *source, struct rfs_near *out, struct rfs_error *err)
+{
+    RFS_FREE char *above = rfs_near_above(source);
+    struct stat st;
+    int rc = above ? 0 : -ENOMEM;
+
+    *out = (struct rfs_near){0};
+    if (rc == 0 && rfs_store_stat(source, &st) == 0 && S_ISDIR(st.st_mode))
+        rc = look_in(out, source, source);
+    rc = rc ? rc : look_in(out, source, above);
+    rfs_path_list_sort(&out->strategies);
+    rfs_path_list_sort(&out->configs);
+    return rc ? rfs_fail_memory(err) : 0;
+}
+
+void rfs_near_free(struct rfs_near *near)
+{
+    rfs_path_list_free(&near->strategies);
+    rfs_path_list_free(&near->configs);
+}

@@ -1,0 +1,829 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `reshard suggest`: what a path is, and the commands that are likely wanted, to be pasted into a
+ * shell. Each command that makes a view was tried: the view was opened and its files were planned,
+ * from headers alone.
+ */
+#include "base/cleanup.h"
+#include "base/store.h"
+#include "base/text.h"
+#include "tool/common/command.h"
+#include "tool/common/show.h"
+#include "tool/common/source.h"
+#include "tool/suggest/near.h"
+#include "view/inspect.h"
+
+enum {
+    MOST_COMMANDS = 3,
+    MOST_PLANNED = 64, /* files of a view */
+    MOST_BELOW = 3,    /* folders that are suggested instead */
+};
+
+/* Stand for what the user fills in. */
+#define NEW "NEW"
+#define MOUNT_POINT "MNT"
+static const struct {
+    const char *in_command, *meaning;
+} places[] = {
+    {" NEW", "NEW, a path to write to"},
+    {" MNT", "MNT, an empty folder"},
+    {"key_file=KEY", "KEY, the file of the key"},
+};
+
+struct request {
+    const char *path;
+    struct rfs_settings options; /* options of the view */
+    bool json;
+};
+
+struct wanted {
+    char *why, *command; /* owned */
+};
+
+struct suggest {
+    const struct request *request;
+    char *path; /* without slashes at its end; owned */
+    struct rfs_near near;
+    struct rfs_headers_source source;
+    char *about;               /* owned */
+    struct rfs_settings basis; /* the user's options, and the strategy of the source */
+    struct rfs_settings rules; /* the options of conversion rules, or none */
+    char *to;                  /* the side that they make; owned */
+    uint32_t ranks;
+    RFS_VEC(struct wanted) list;
+    RFS_VEC(char *) notes; /* owned texts */
+    struct rfs_error why;  /* the first failure of an attempt */
+    bool failed;           /* out of memory */
+};
+
+/* ---- words for a shell ----------------------------------------------------------------------- */
+
+/* Returns whether TEXT means itself in a shell. */
+static bool is_plain(const char *text)
+{
+    return *text && text[strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                                      "0123456789_@%+=:,./-")] == '\0';
+}
+
+static bool is_shown(const char *text)
+{
+    for (size_t n; *text; text += n)
+        if ((n = rfs_text_shown_length(text)) == 0)
+            return false;
+    return true;
+}
+
+/* Writes a word so that a shell has it again, and that no terminal obeys it. */
+static void put_word(FILE *out, const char *text)
+{
+    if (is_plain(text)) {
+        fputs(text, out);
+    } else if (is_shown(text)) {
+        fputc('\'', out);
+        for (; *text; text++)
+            fputs(*text == '\'' ? "'\\''" : (const char[]){*text, '\0'}, out);
+        fputc('\'', out);
+    } else { /* as bash, zsh and others have it */
+        fputs("$'", out);
+        for (const unsigned char *at = (const unsigned char *)text; *at; at++)
+            if (*at < 0x20 || *at > 0x7e || *at == '\'' || *at == '\\')
+                fprintf(out, "\\%03o", *at);
+            else
+                fputc(*at, out);
+        fputc('\'', out);
+    }
+}
+
+/* Writes a path, which no program takes for an option. */
+static void put_path(FILE *out, const char *path)
+{
+    RFS_FREE char *safe = *path == '-' ? rfs_printed_memory(rfs_text_printf("./%s", path)) : NULL;
+
+    put_word(out, safe ? safe : path);
+}
+
+/* Writes -s, -d and -o. */
+static void put_options(FILE *out, const struct rfs_settings *settings)
+{
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings rest = {0};
+    bool good = true;
+
+    for (size_t i = 0; i < settings->list.n; i++) {
+        const struct rfs_setting *setting = &settings->list.data[i];
+        const bool source = strcmp(setting->name, "src_strategy") == 0;
+        if (source || strcmp(setting->name, "dst_strategy") == 0) {
+            fputs(source ? " -s " : " -d ", out);
+            put_path(out, setting->value);
+        } else {
+            good = good && rfs_settings_add(&rest, setting->name, setting->value, NULL) == 0;
+        }
+    }
+    RFS_FREE char *text = rfs_printed_memory(good ? rfs_settings_text(&rest) : NULL);
+    if (*text) {
+        fputs(" -o ", out);
+        put_word(out, text);
+    }
+}
+
+/* ---- what is said ---------------------------------------------------------------------------- */
+
+static void add_note(struct suggest *suggest, char *text)
+{
+    suggest->failed |= !text || !RFS_PUSH(&suggest->notes, text);
+}
+
+/* Adds "PROGRAM SRC PLACE OPTIONS"; PLACE may be NULL. */
+static void add_command(struct suggest *suggest, const char *why, const char *program,
+                        const char *path, const char *place, const struct rfs_settings *options)
+{
+    struct rfs_printed text;
+    FILE *out = rfs_printed_begin(&text);
+
+    fprintf(out, "%s ", program);
+    put_path(out, path);
+    if (place)
+        fprintf(out, " %s", place);
+    put_options(out, options);
+    const struct wanted wanted = {rfs_printed_memory(strdup(why)), rfs_printed_end(&text)};
+    suggest->failed |= !RFS_PUSH(&suggest->list, wanted);
+}
+
+/* ---- attempts -------------------------------------------------------------------------------- */
+
+static void ignore(void *ctx, enum reshard_level level, const char *line)
+{
+    (void)ctx;
+    (void)level;
+    (void)line;
+}
+
+/* Plans the files in a folder of a view, and counts its entries. 0 or -errno with *err filled. */
+static int plan_folder(reshard_view *view, uint64_t folder, unsigned *planned, unsigned *entries,
+                       struct rfs_error *err)
+{
+    reshard_dirent entry = {.struct_size = sizeof entry};
+    int rc = 0;
+
+    for (uint64_t at = 0; rc == 0 && *planned < MOST_PLANNED; at++) {
+        reshard_stat st = {.struct_size = sizeof st};
+        reshard_error failure = {.struct_size = sizeof failure};
+        unsigned unused = 0;
+        if (reshard_list(view, folder, at, &entry) != 1)
+            break;
+        ++*entries;
+        if (entry.is_dir) {
+            rc = plan_folder(view, entry.id, planned, &unused, err);
+            continue;
+        }
+        ++*planned;
+        rc = reshard_getattr(view, entry.id, &st, &failure);
+        if (rc)
+            *err = (struct rfs_error){.code = rc};
+        if (rc)
+            memcpy(err->text, failure.message, sizeof err->text);
+    }
+    return rc;
+}
+
+RFS_CLEANUP_OF(close_view, reshard_view *, reshard_close)
+
+static const struct rfs_view_how quiet = {.log = ignore};
+
+/* Returns whether a view by OPTIONS can show its files; ENTRIES may be NULL, else those of its root. */
+static bool can_show(struct suggest *suggest, const struct rfs_settings *options, unsigned *entries)
+{
+    RFS_CLEANUP(close_view) reshard_view *view = NULL;
+    struct rfs_error err = {0};
+    unsigned planned = 0;
+    unsigned unused = 0;
+    const int rc =
+        rfs_tool_open(suggest->path, options, &quiet, &view, &err)
+            ?: plan_folder(view, RESHARD_ROOT, &planned, entries ? entries : &unused, &err);
+
+    if (rc && suggest->why.code == 0)
+        suggest->why = err;
+    suggest->failed |= rc == -ENOMEM;
+    return rc == 0;
+}
+
+/* Adds names and values, to a NULL. */
+static void add_pairs(struct suggest *suggest, struct rfs_settings *to, const char *const *pairs)
+{
+    for (; pairs && *pairs; pairs += 2)
+        suggest->failed |= rfs_settings_add(to, pairs[0], pairs[1], NULL) != 0;
+}
+
+/* A command that may be wanted. */
+struct offer {
+    const char *why, *program, *place;
+    bool converts;            /* through the rules that were found */
+    const char *const *pairs; /* options: names and values, to a NULL; NULL: none */
+};
+#define PAIRS(...)                                                                                 \
+    (const char *const[])                                                                          \
+    {                                                                                              \
+        __VA_ARGS__, NULL                                                                          \
+    }
+
+/* Adds the command of an offer, unless there are enough, if it works. Returns whether it does. */
+static bool offer(struct suggest *suggest, struct offer offer)
+{
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
+
+    if (suggest->list.n >= MOST_COMMANDS)
+        return false;
+    suggest->failed |= rfs_settings_add_all(&options, &suggest->basis) != 0;
+    if (offer.converts)
+        suggest->failed |= rfs_settings_add_all(&options, &suggest->rules) != 0;
+    add_pairs(suggest, &options, offer.pairs);
+    if (suggest->failed || !can_show(suggest, &options, NULL))
+        return false;
+    add_command(suggest, offer.why, offer.program, suggest->path, offer.place, &options);
+    return true;
+}
+
+static void offer_info(struct suggest *suggest)
+{
+    if (suggest->list.n < MOST_COMMANDS)
+        add_command(suggest, "what is in it", "reshard info", suggest->path, NULL, &suggest->basis);
+}
+
+/* ---- strategies ------------------------------------------------------------------------------ */
+
+/* Finds the strategy of a source of several ranks: one by whose cuts its ranks can be planned. */
+static void find_strategy(struct suggest *suggest)
+{
+    const char *found = NULL;
+
+    if (rfs_settings_last(&suggest->basis, "src_strategy") ||
+        rfs_settings_last(&suggest->basis, "src_rules"))
+        return;
+    /* Names that say which side they are of come first. */
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < suggest->near.strategies.n; i++) {
+            const char *path = suggest->near.strategies.data[i];
+            RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
+            if ((strstr(rfs_path_name(path), "src") == NULL) == (pass == 0))
+                continue;
+            suggest->failed |= rfs_settings_add_all(&options, &suggest->basis) != 0;
+            add_pairs(suggest, &options, PAIRS("src_strategy", path));
+            if (suggest->failed || !can_show(suggest, &options, NULL))
+                continue;
+            if (found)
+                add_note(suggest, rfs_text_printf("%s fits as well", path));
+            found = found ? found : path;
+        }
+    if (found)
+        add_pairs(suggest, &suggest->basis, PAIRS("src_strategy", found));
+}
+
+/* Offers a mount by another strategy that lies near. */
+static bool offer_strategies(struct suggest *suggest)
+{
+    const struct rfs_setting *source = rfs_settings_last(&suggest->basis, "src_strategy");
+
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < suggest->near.strategies.n; i++) {
+            const char *path = suggest->near.strategies.data[i];
+            if ((source && strcmp(source->value, path) == 0) ||
+                (strstr(rfs_path_name(path), "dst") == NULL) == (pass == 0))
+                continue;
+            if (offer(suggest,
+                      (struct offer){"as the ranks of the other strategy load it", "reshardfs",
+                                     MOUNT_POINT, .pairs = PAIRS("dst_strategy", path)}))
+                return true;
+        }
+    return false;
+}
+
+/* ---- conversion rules ------------------------------------------------------------------------ */
+
+/* The search for shipped rules that fit. */
+struct matching {
+    struct suggest *suggest;
+    const char *config; /* NULL: that of the source */
+    bool named;         /* only rules that are named after a model */
+};
+
+/* Returns whether WORD is among words with blanks between. */
+static bool has_word(const char *words, const char *word)
+{
+    const size_t n = strlen(word);
+
+    for (; words; words = strchr(words, ' '), words = words ? words + 1 : NULL)
+        if (strncmp(words, word, n) == 0 && (words[n] == ' ' || words[n] == '\0'))
+            return true;
+    return false;
+}
+
+static int try_rules(void *ctx, const struct rfs_inspect_shipped *shipped, struct rfs_error *err)
+{
+    const struct matching *matching = ctx;
+    struct suggest *suggest = matching->suggest;
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
+    RFS_CLEANUP(close_view) reshard_view *view = NULL;
+    struct rfs_error unused = {0};
+    struct rfs_inspect_rules result;
+    const char *const *pairs = PAIRS("convert", shipped->name, "hf_config", matching->config);
+
+    if (has_word(shipped->models, shipped->name) != matching->named)
+        return 0;
+    if (rfs_settings_add_all(&options, &suggest->basis) ||
+        rfs_settings_add(&options, "convert", shipped->name, NULL) ||
+        (matching->config && rfs_settings_add(&options, "hf_config", matching->config, NULL)))
+        return rfs_fail_memory(err);
+    if (rfs_tool_open(suggest->path, &options, &quiet, &view, &unused) ||
+        rfs_inspect_rules(view, &result, &unused))
+        return 0;
+    if (suggest->to) {
+        add_note(suggest, rfs_text_printf("the rules %s fit as well: convert=%s", shipped->name,
+                                          shipped->name));
+        return 0;
+    }
+    suggest->to = strdup(result.to);
+    add_pairs(suggest, &suggest->rules, matching->config ? pairs : PAIRS("convert", shipped->name));
+    return suggest->to ? 0 : rfs_fail_memory(err);
+}
+
+/* Finds rules and a config that fit the tensors of the source. */
+static int find_rules(struct suggest *suggest, struct rfs_error *err)
+{
+    int rc = 0;
+
+    if (rfs_settings_last(&suggest->basis, "convert"))
+        return 0;
+    for (size_t i = 0; rc == 0 && !suggest->to && i <= suggest->near.configs.n; i++)
+        for (int pass = 0; rc == 0 && pass < 2; pass++) {
+            struct matching matching = {suggest, i > 0 ? suggest->near.configs.data[i - 1] : NULL,
+                                        pass == 0};
+            rc = rfs_inspect_shipped(try_rules, &matching, err);
+        }
+    return rc;
+}
+
+/* Offers the other form of a model. */
+static void offer_converted(struct suggest *suggest)
+{
+    if (!suggest->to)
+        return;
+    if (strcmp(suggest->to, "huggingface") == 0)
+        offer(suggest, (struct offer){"the model that HuggingFace's programs load",
+                                      "reshard export", NEW, true, PAIRS("view", "huggingface")});
+    else if (!offer(suggest,
+                    (struct offer){"the shards of four tensor-parallel ranks", "reshard export",
+                                   NEW, true, PAIRS("dst_rules", "tp4")}) &&
+             !offer(suggest,
+                    (struct offer){"the shards of two tensor-parallel ranks", "reshard export", NEW,
+                                   true, PAIRS("dst_rules", "tp2")}))
+        offer(suggest, (struct offer){"the tensors by the names of a training, in one file",
+                                      "reshard export", NEW, true, PAIRS("view", "unified")});
+}
+
+/* ---- kinds of sources ------------------------------------------------------------------------ */
+
+static void suggest_saves(struct suggest *suggest)
+{
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
+    unsigned saves = 0;
+
+    suggest->failed |= rfs_settings_add_all(&options, &suggest->basis) != 0;
+    add_pairs(suggest, &options, PAIRS("step", "all"));
+    if (suggest->failed || rfs_settings_last(&suggest->basis, "step") ||
+        suggest->list.n >= MOST_COMMANDS || !can_show(suggest, &options, &saves) || saves < 2)
+        return;
+    add_command(suggest, "every save, each in a folder of its own", "reshardfs", suggest->path,
+                MOUNT_POINT, &options);
+}
+
+static void suggest_whole(struct suggest *suggest, const char *format)
+{
+    offer_converted(suggest);
+    offer_strategies(suggest);
+    suggest_saves(suggest);
+    if (strcmp(format, "safetensors") == 0)
+        offer(suggest, (struct offer){"a checkpoint that torch.distributed.checkpoint loads",
+                                      "reshard export", NEW, false, PAIRS("view", "dcp")});
+    else
+        offer(suggest, (struct offer){"safetensors, as HuggingFace's programs keep them",
+                                      "reshard export", NEW, false, PAIRS("view", "huggingface")});
+    offer_info(suggest);
+}
+
+static void suggest_ranks(struct suggest *suggest)
+{
+    offer_strategies(suggest);
+    offer_converted(suggest);
+    suggest_saves(suggest);
+    offer(suggest,
+          (struct offer){"one whole checkpoint, in one file", "reshard export", NEW, false, NULL});
+    offer_info(suggest);
+}
+
+/* Offers the weights as HuggingFace's programs keep them, beside the model's config if one fits. */
+static void offer_weights(struct suggest *suggest)
+{
+    static const char *const why = "safetensors, as HuggingFace's programs keep them";
+    const struct rfs_setting *config = rfs_settings_last(&suggest->rules, "hf_config");
+    const char *file = config ? config->value : NULL;
+
+    for (int part = 1; part >= 0; part--) /* of a trainer's dict, the model alone */
+        for (int beside = file != NULL; beside >= 0; beside--) {
+            const char *pairs[] = {"view",
+                                   "huggingface",
+                                   part     ? "entry"
+                                   : beside ? "hf_config"
+                                            : NULL,
+                                   part ? "model" : file,
+                                   part && beside ? "hf_config" : NULL,
+                                   file,
+                                   NULL};
+            if (offer(suggest, (struct offer){why, "reshard export", NEW, false, .pairs = pairs}))
+                return;
+        }
+}
+
+static void suggest_described(struct suggest *suggest)
+{
+    const bool is_model = suggest->to && strcmp(suggest->to, "huggingface") != 0;
+
+    if (is_model)
+        offer_weights(suggest);
+    offer_converted(suggest);
+    if (!is_model)
+        offer_weights(suggest);
+    offer_strategies(suggest);
+    suggest_saves(suggest);
+    offer(suggest, (struct offer){"a file that torch.load reads", "reshardfs", MOUNT_POINT, false,
+                                  PAIRS("format", "pt")});
+    offer_info(suggest);
+}
+
+static void suggest_parts(struct suggest *suggest)
+{
+    char other[16];
+
+    snprintf(other, sizeof other, "%" PRIu32, suggest->ranks > 1 ? suggest->ranks / 2 : 2);
+    offer(suggest, (struct offer){"as another number of parts", "reshardfs", MOUNT_POINT, false,
+                                  PAIRS("nshards", other)});
+    offer_info(suggest);
+}
+
+/* Suggests what to do about a source that can't be read without a key. */
+static void suggest_key(struct suggest *suggest)
+{
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
+
+    suggest->failed |= rfs_settings_add_all(&options, &suggest->basis) != 0;
+    add_pairs(suggest, &options, PAIRS("key_file", "KEY"));
+    add_command(suggest, "the same with the key, in the file KEY", "reshard suggest", suggest->path,
+                NULL, &options);
+}
+
+/* Suggests other paths: the folder above a file or a rank, or folders below. */
+static void suggest_path(struct suggest *suggest, const char *why, const char *path)
+{
+    add_command(suggest, why, "reshard suggest", path, NULL, &suggest->request->options);
+}
+
+static void suggest_above(struct suggest *suggest, const char *why)
+{
+    RFS_FREE char *above = rfs_printed_memory(rfs_near_above(suggest->path));
+
+    suggest_path(suggest, why, above);
+}
+
+static int suggest_below(struct suggest *suggest)
+{
+    RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list found = {0};
+    RFS_CLOSE_DIR struct rfs_dir dir = {0};
+    const struct dirent *entry = NULL;
+
+    if (rfs_dir_open(suggest->path, &dir) == 0)
+        entry = rfs_dir_next(&dir);
+    for (int looks = 0; entry && looks < 256; looks++, entry = rfs_dir_next(&dir)) {
+        char *path = rfs_path_join(suggest->path, entry->d_name);
+        enum rfs_inspect_kind kind;
+        struct rfs_error unused = {0};
+        struct stat st;
+        if (path && entry->d_name[0] != '.' && rfs_store_stat(path, &st) == 0 &&
+            S_ISDIR(st.st_mode) && rfs_inspect_detect(path, false, &kind, &unused) == 0 &&
+            (kind == RFS_INSPECT_TREE || kind == RFS_INSPECT_CHUNKS || kind == RFS_INSPECT_PARTS))
+            suggest->failed |= !rfs_path_list_add(&found, path);
+        else
+            free(path);
+    }
+    rfs_path_list_sort(&found);
+    for (size_t i = 0; i < found.n && i < MOST_BELOW; i++)
+        suggest_path(suggest, "a checkpoint in it", found.data[i]);
+    return (int)found.n;
+}
+
+/* ---- what it is ------------------------------------------------------------------------------ */
+
+static void describe(struct suggest *suggest, char *about)
+{
+    free(suggest->about);
+    suggest->about = rfs_printed_memory(about);
+}
+
+/* Suggests for a source of one checkpoint or of ranks, once its files are known. */
+static int suggest_source(struct suggest *suggest, enum rfs_inspect_kind kind,
+                          struct rfs_error *err)
+{
+    struct rfs_headers headers = {.n = 0};
+    int rc = rfs_headers_open(&suggest->source, suggest->path, err)
+                 ?: rfs_headers_read(&suggest->source, RFS_HEADERS_LISTED, NULL, &headers, err);
+
+    if (rc == 0)
+        suggest->ranks = headers.end;
+    RFS_FREE char *format = rfs_printed_memory(strdup(rc == 0 ? headers.format : ""));
+    const char *mode = suggest->source.encryption;
+    rfs_headers_free(&headers);
+    if (rc)
+        return rc;
+    if (mode) {
+        describe(suggest, rfs_text_printf("a checkpoint of %" PRIu32 " rank%s, encrypted (%s)",
+                                          suggest->ranks, suggest->ranks == 1 ? "" : "s", mode));
+        suggest_key(suggest);
+        return 0;
+    }
+    if (kind == RFS_INSPECT_CHUNKS) {
+        struct rfs_inspect_chunks chunks;
+        rc = rfs_inspect_chunks(&suggest->source, &chunks, err);
+        free(chunks.files);
+        if (rc)
+            return rc;
+        describe(suggest, rfs_text_printf("a checkpoint of %s, which describes itself: %zu tensors",
+                                          chunks.format, chunks.tensors));
+        if (chunks.lost)
+            add_note(suggest,
+                     rfs_text_printf("%s missing, by the numbers in the names of the other files",
+                                     chunks.lost));
+    } else if (kind == RFS_INSPECT_PARTS) {
+        describe(suggest, rfs_text_printf("a save of hfai in %" PRIu32 " part%s", suggest->ranks,
+                                          suggest->ranks == 1 ? "" : "s"));
+    } else if (suggest->ranks == 1) {
+        describe(suggest, rfs_text_printf("one whole checkpoint, %s", format));
+    } else {
+        describe(suggest,
+                 rfs_text_printf("a checkpoint of %" PRIu32 " ranks, %s", suggest->ranks, format));
+        find_strategy(suggest);
+    }
+    const bool sharded = kind != RFS_INSPECT_CHUNKS && suggest->ranks > 1;
+    const bool cuts = !sharded || rfs_settings_last(&suggest->basis, "src_strategy") ||
+                      rfs_settings_last(&suggest->basis, "src_rules");
+    if (kind == RFS_INSPECT_PARTS) {
+        suggest_parts(suggest);
+        return 0;
+    }
+    if (!cuts) {
+        add_note(suggest, strdup("no strategy near it fits; the training wrote one "
+                                 "(strategy_ckpt_config, save_file): give it with -s"));
+        offer_info(suggest);
+        return 0;
+    }
+    rc = find_rules(suggest, err);
+    if (rc == 0 && kind == RFS_INSPECT_CHUNKS)
+        suggest_described(suggest);
+    else if (rc == 0 && sharded)
+        suggest_ranks(suggest);
+    else if (rc == 0)
+        suggest_whole(suggest, format);
+    return rc;
+}
+
+/* Suggests for strategies: what they say, and one file of them. 0 or -errno with *err filled. */
+static int suggest_strategy(struct suggest *suggest, bool folder, struct rfs_error *err)
+{
+    const struct rfs_settings none = {0};
+    struct rfs_inspect_ranks *ranks;
+    const int rc = rfs_inspect_ranks_open(suggest->path, NULL, &ranks, err);
+
+    rfs_inspect_ranks_close(ranks);
+    describe(suggest, strdup(folder ? "a folder of strategies" : "a strategy"));
+    if (folder) {
+        if (rc == 0)
+            add_command(suggest, "one file of all", "reshard strategy merge NEW.ckpt",
+                        suggest->path, NULL, &none);
+        return suggest_below(suggest) > 0 || rc == 0 ? 0 : rc;
+    }
+    if (rc && strcmp(rfs_path_name(suggest->path), "config.json") == 0) {
+        describe(suggest, strdup("the config of a model"));
+        suggest_above(suggest, "the model");
+        return 0;
+    }
+    add_command(suggest, "how it cuts each parameter", "reshard strategy show", suggest->path, NULL,
+                &none);
+    add_command(suggest, "a copy to read and edit", "reshard strategy convert", suggest->path,
+                "NEW.json", &none);
+    return rc;
+}
+
+/* Returns the folder above a path if that is of KIND, malloc'ed, or else NULL. */
+static char *above_of(const char *path, enum rfs_inspect_kind kind)
+{
+    char *above = rfs_printed_memory(rfs_near_above(path));
+    enum rfs_inspect_kind found;
+    struct rfs_error unused = {0};
+
+    if (rfs_inspect_detect(above, false, &found, &unused) == 0 && found == kind)
+        return above;
+    free(above);
+    return NULL;
+}
+
+/*
+ * Suggests the whole tree if PATH is the folder of a rank in it, or a file in such a folder. Returns
+ * whether it is.
+ */
+static bool suggest_tree(struct suggest *suggest, const char *path)
+{
+    RFS_FREE char *tree = above_of(path, RFS_INSPECT_TREE);
+
+    if (!tree)
+        return false;
+    describe(suggest, strdup("one rank of a tree"));
+    suggest_path(suggest, "all ranks", tree);
+    offer_info(suggest);
+    return true;
+}
+
+static int suggest_kind(struct suggest *suggest, enum rfs_inspect_kind kind, struct rfs_error *err)
+{
+    switch (kind) {
+    case RFS_INSPECT_STRATEGY:
+    case RFS_INSPECT_STRATEGIES:
+        return suggest_strategy(suggest, kind == RFS_INSPECT_STRATEGIES, err);
+    case RFS_INSPECT_ENCRYPTED:
+        describe(suggest, strdup("an encrypted checkpoint"));
+        suggest_key(suggest);
+        return 0;
+    case RFS_INSPECT_GROUP:
+        describe(suggest, strdup("group info: ranks with equal checkpoints"));
+        offer_info(suggest);
+        return 0;
+    case RFS_INSPECT_RULES:
+        describe(suggest, strdup("a file of rules"));
+        offer_info(suggest);
+        return 0;
+    case RFS_INSPECT_WEIGHT_MAP:
+        describe(suggest, strdup("the list of the files of a checkpoint"));
+        suggest_above(suggest, "the checkpoint");
+        return 0;
+    case RFS_INSPECT_MANIFEST: {
+        RFS_FREE char *above = rfs_printed_memory(rfs_near_above(suggest->path));
+        describe(suggest, strdup("the manifest of an export"));
+        add_command(suggest, "whether the files are as they were written",
+                    "reshard export --verify", above, NULL, &suggest->request->options);
+        suggest_above(suggest, "the files");
+        return 0;
+    }
+    case RFS_INSPECT_RANK:
+        return suggest_tree(suggest, suggest->path) ? 0 : suggest_source(suggest, kind, err);
+    case RFS_INSPECT_CKPT:
+    case RFS_INSPECT_SAFETENSORS:
+    case RFS_INSPECT_TORCH: {
+        RFS_FREE char *rank = above_of(suggest->path, RFS_INSPECT_RANK);
+        return rank && suggest_tree(suggest, rank) ? 0 : suggest_source(suggest, kind, err);
+    }
+    default:
+        return suggest_source(suggest, kind, err);
+    }
+}
+
+static int find_all(struct suggest *suggest, struct rfs_error *err)
+{
+    enum rfs_inspect_kind kind;
+    int rc = rfs_tool_source_prepare(&suggest->request->options, suggest->path, NULL, NULL,
+                                     &suggest->source, err);
+    if (rc == 0)
+        rc = rfs_inspect_detect(suggest->path, suggest->source.encrypted != NULL, &kind, err);
+    if (rc == 0)
+        rc = rfs_near_find(suggest->path, &suggest->near, err);
+    if (rc == 0)
+        rc = suggest_kind(suggest, kind, err);
+    /* A folder that is no checkpoint may have some in it. */
+    if (rc && rc != -ENOMEM && !err->usage && suggest_below(suggest) > 0) {
+        describe(suggest, strdup("a folder with checkpoints in it"));
+        *err = (struct rfs_error){0};
+        rc = 0;
+    }
+    return rc == 0 && suggest->failed ? rfs_fail_memory(err) : rc;
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+/* Says what stands for what, as far as it is in a command. */
+static void print_places(const struct suggest *suggest)
+{
+    const char *before = "# fill in ";
+
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        bool any = false;
+        for (size_t j = 0; j < suggest->list.n; j++)
+            any = any || strstr(suggest->list.data[j].command, places[i].in_command);
+        if (any)
+            printf("%s%s", before, places[i].meaning);
+        before = any ? "; " : before;
+    }
+    fputs(*before == ';' ? "\n" : "", stdout);
+}
+
+static void print_text(const struct suggest *suggest)
+{
+    fputs("# ", stdout);
+    rfs_text_put(stdout, suggest->path);
+    printf(": %s\n", suggest->about);
+    print_places(suggest);
+    for (size_t i = 0; i < suggest->notes.n; i++) {
+        fputs("# note: ", stdout);
+        rfs_text_put(stdout, suggest->notes.data[i]);
+        putchar('\n');
+    }
+    for (size_t i = 0; i < suggest->list.n; i++)
+        printf("# %s\n%s\n", suggest->list.data[i].why, suggest->list.data[i].command);
+}
+
+static void print_json(const struct suggest *suggest)
+{
+    struct rfs_json_write json = {.file = stdout};
+
+    rfs_json_object(&json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_text(&json, "path", suggest->path);
+    rfs_json_put_text(&json, "about", suggest->about);
+    rfs_json_array(&json, "notes", RFS_JSON_TIGHT);
+    for (size_t i = 0; i < suggest->notes.n; i++)
+        rfs_json_put_text(&json, NULL, suggest->notes.data[i]);
+    rfs_json_end(&json);
+    rfs_json_array(&json, "commands", RFS_JSON_ROWS);
+    for (size_t i = 0; i < suggest->list.n; i++) {
+        rfs_json_object(&json, NULL, RFS_JSON_TIGHT);
+        rfs_json_put_text(&json, "why", suggest->list.data[i].why);
+        rfs_json_put_text(&json, "command", suggest->list.data[i].command);
+        rfs_json_end(&json);
+    }
+    rfs_json_finish(&json);
+}
+
+static void free_all(struct suggest *suggest)
+{
+    for (size_t i = 0; i < suggest->list.n; i++) {
+        free(suggest->list.data[i].why);
+        free(suggest->list.data[i].command);
+    }
+    for (size_t i = 0; i < suggest->notes.n; i++)
+        free(suggest->notes.data[i]);
+    free(suggest->list.data);
+    free(suggest->notes.data);
+    free(suggest->about);
+    free(suggest->to);
+    free(suggest->path);
+    rfs_settings_free(&suggest->basis);
+    rfs_settings_free(&suggest->rules);
+    rfs_near_free(&suggest->near);
+    rfs_headers_close(&suggest->source);
+}
+
+static int run(void *given, struct rfs_error *err)
+{
+    const struct request *request = given;
+    struct suggest suggest = {.request = request};
+
+    if (!request->path || !*request->path)
+        return rfs_fail_usage(err, "reshard suggest SRC", "suggest takes one path");
+    if (rfs_settings_last(&request->options, "key_env") ||
+        rfs_settings_last(&request->options, "key_fd"))
+        return rfs_fail_usage(err, "key_file=FILE",
+                              "suggest opens SRC several times, and this key can be read once");
+    suggest.path = rfs_store_without_slash(request->path);
+    int rc = suggest.path && rfs_settings_add_all(&suggest.basis, &request->options) == 0
+                 ? find_all(&suggest, err)
+                 : rfs_fail_memory(err);
+    /* If no view of it can be shown, the reason is what its user needs. */
+    if (rc == 0 && suggest.list.n <= 1 && suggest.why.code && suggest.notes.n == 0)
+        add_note(&suggest, strdup(suggest.why.text));
+    if (rc == 0 && request->json)
+        print_json(&suggest);
+    else if (rc == 0)
+        print_text(&suggest);
+    free_all(&suggest);
+    return rc;
+}
+
+static const struct rfs_argument arguments[] = {
+    RFS_ARG_OPERAND("SRC", struct request, path, "one SRC"),
+    RFS_ARG_VIEW('s', "FILE", "src_strategy", struct request, options, "the strategy of SRC"),
+    RFS_ARG_VIEW('o', "OPTION,…", NULL, struct request, options,
+                 "any option of the view; the commands get it, too"),
+    RFS_ARG_FLAG("json", struct request, json, "for scripts"),
+    {0},
+};
+
+const struct rfs_command rfs_command_suggest = {
+    .name = "suggest",
+    .usage = "reshard suggest SRC [-s FILE] [-o OPTION,…] [--json]\n",
+    .summary = "says what a path is, and prints commands for it",
+    .arguments = arguments,
+    .request_bytes = sizeof(struct request),
+    .run = run,
+};
