@@ -5,11 +5,16 @@
         with reshard.open(view, "rank_3/checkpoint_3.ckpt") as file:
             data = file.read()
 
-View opens a checkpoint, reshard.open a file of it. ReshardError is an OSError whose text says what to do. For
-fsspec there is the protocol "reshard" (reshard.filesystem).
+    state = reshard.load("src", rank=3, framework="torch", src_strategy="a.ckpt", dst_strategy="b.ckpt")
+
+View opens a checkpoint, reshard.open a file of it; view.tensors and reshard.load read its tensors, and safe_open has the
+interface of safetensors. reshard.torch has a StorageReader for torch.distributed.checkpoint, reshard.filesystem the
+protocol "reshard" of fsspec. ReshardError is an OSError whose text says what to do.
 """
 from ._library import ReshardError, features, library_version
+from .loading import load, safe_open
 from .view import Entry, File, RawFile, Stat, Summary, View, open
 
-__all__ = ["Entry", "File", "RawFile", "ReshardError", "Stat", "Summary", "View", "features", "library_version", "open"]
+__all__ = ["Entry", "File", "RawFile", "ReshardError", "Stat", "Summary", "View", "features", "library_version", "load",
+           "open", "safe_open"]
 __version__ = "1.0.0"

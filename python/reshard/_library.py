@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import errno
 import functools
 import os
+import re
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_int, c_int64, c_size_t, c_ssize_t,
                     c_uint32, c_uint64, c_void_p)
 from typing import Any, Optional
@@ -13,6 +15,7 @@ from typing import Any, Optional
 ROOT = 1
 SONAME = "libreshard.so.1"
 LogFunction = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
+ProgressFunction = CFUNCTYPE(None, c_void_p, c_uint64, c_uint64)
 
 
 class CError(Structure):
@@ -42,6 +45,15 @@ class CDirent(Structure):
     _fields_ = [("struct_size", c_size_t), ("id", c_uint64), ("is_dir", c_bool), ("name", c_char_p)]
 
 
+class CTensor(Structure):
+    _fields_ = [("struct_size", c_size_t), ("name", c_char_p), ("dtype", c_char_p), ("bytes", c_uint64),
+                ("ndim", c_uint32), ("shape", c_uint64 * 16)]
+
+
+class CLoad(Structure):
+    _fields_ = [("tensor", c_size_t), ("begin", POINTER(c_uint64)), ("end", POINTER(c_uint64)), ("to", c_void_p)]
+
+
 class CSummary(Structure):
     _fields_ = [("struct_size", c_size_t), ("source_ranks", c_uint32), ("source_stages", c_uint32),
                 ("target_ranks", c_uint32), ("target_stages", c_uint32), ("parameters", c_uint64),
@@ -61,15 +73,53 @@ class CStatistics(Structure):
 class ReshardError(OSError):
     """What could not be opened or read. Its text names the file, the parameter and what to do.
 
-    usage: whether the options are at fault, rather than the files.
+    It is also a FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError or InterruptedError where
+    the errno is one of these. usage: whether the options are at fault, rather than the files.
     """
 
     usage: bool = False
 
 
+class ReshardFileNotFoundError(ReshardError, FileNotFoundError):
+    pass
+
+
+class ReshardNotADirectoryError(ReshardError, NotADirectoryError):
+    pass
+
+
+class ReshardIsADirectoryError(ReshardError, IsADirectoryError):
+    pass
+
+
+class ReshardPermissionError(ReshardError, PermissionError):
+    pass
+
+
+class ReshardInterruptedError(ReshardError, InterruptedError):
+    pass
+
+
+_KINDS: dict[int, type[ReshardError]] = {
+    errno.ENOENT: ReshardFileNotFoundError, errno.ENOTDIR: ReshardNotADirectoryError,
+    errno.EISDIR: ReshardIsADirectoryError, errno.EACCES: ReshardPermissionError,
+    errno.EPERM: ReshardPermissionError, errno.EINTR: ReshardInterruptedError}
+
+
+def _keyword(match: "re.Match[str]") -> str:
+    """cache=1G, strict=True for the words after -o: cache=1G,strict"""
+    return ", ".join(word if "=" in word else f"{word}=True" for word in match[1].split(","))
+
+
+def as_keywords(text: str) -> str:
+    """A message whose remedy names keywords of View, where the library's has options of `reshardfs -o`."""
+    problem, found, remedy = text.rpartition("; try: ")
+    return problem + found + re.sub(r"-o ([a-z_]+(?:=[^\s,;]*)?(?:,[a-z_]+=[^\s,;]*)*)", _keyword, remedy) if found else text
+
+
 def error(code: int, text: Optional[str] = None, path: Optional[str] = None, usage: bool = False) -> ReshardError:
     """The exception for -errno."""
-    made = ReshardError(-code, text or os.strerror(-code), *([path] if path else []))
+    made = _KINDS.get(-code, ReshardError)(-code, as_keywords(text or os.strerror(-code)), *([path] if path else []))
     made.usage = usage
     return made
 
@@ -84,6 +134,15 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "reshard_reader_open": (c_int, [c_void_p, c_uint64, POINTER(c_void_p)]),
     "reshard_reader_close": (None, [c_void_p]),
     "reshard_reader_pread": (c_ssize_t, [c_void_p, c_void_p, c_size_t, c_uint64]),
+    "reshard_tensors_open": (c_int, [c_void_p, c_char_p, POINTER(c_void_p), POINTER(CError)]),
+    "reshard_tensors_close": (None, [c_void_p]),
+    "reshard_tensors_count": (c_size_t, [c_void_p]),
+    "reshard_tensors_get": (c_int, [c_void_p, c_size_t, POINTER(CTensor)]),
+    "reshard_tensors_load": (c_int, [c_void_p, POINTER(CLoad), c_size_t, ProgressFunction, c_void_p, POINTER(CError)]),
+    "reshard_cancel_new": (c_int, [c_void_p, POINTER(c_void_p)]),
+    "reshard_cancel_free": (None, [c_void_p]),
+    "reshard_cancel_use": (None, [c_void_p]),
+    "reshard_cancel_set": (None, [c_void_p, c_bool]),
     "reshard_summarize": (None, [c_void_p, POINTER(CSummary)]),
     "reshard_get_statistics": (None, [c_void_p, POINTER(CStatistics)]),
     "reshard_version": (c_char_p, []),
@@ -116,8 +175,9 @@ def library() -> Any:
             return load(path)
         except (OSError, AttributeError) as why:
             tried.append(str(why))
-    raise ImportError(f"libreshard cannot be loaded: {'; '.join(tried)}; try: install it, or RESHARD_LIBRARY="
-                      f"/path/to/{SONAME}")
+    raise ImportError(f"libreshard cannot be loaded: {'; '.join(tried)}; try: make install; or install the wheel of "
+                      "scripts/package wheel, which carries it; or scripts/quickstart, and then pip install ./python "
+                      f"again; or RESHARD_LIBRARY=/path/to/{SONAME}")
 
 
 def library_version() -> str:

@@ -9,20 +9,51 @@ from fsspec import AbstractFileSystem
 from .view import Option, View, open
 
 
+# The storage options of other file systems of fsspec that have a keyword of reshard.View with the same meaning.
+_SAME_AS = {"anon": "anonymous", "endpoint_url": "endpoint", "profile": "profile"}
+
+
+def _chained(fo: str, protocol: Optional[str], options: "dict[str, Any]") -> "tuple[str, dict[str, Option]]":
+    """The source, and its options, of the URL behind '::': what fsspec has made of it."""
+    if protocol in ("s3", "s3a"):
+        fo = "s3://" + fo
+    elif protocol not in (None, "file", "local", "http", "https"):
+        raise ValueError(f"a checkpoint cannot be read by {protocol}://; try: a path, s3://, https:// or http:// "
+                         "behind '::'")
+    options = {**options, **options.get("client_kwargs", {})} if protocol in ("s3", "s3a") else options
+    known = _SAME_AS if protocol in ("s3", "s3a") else {}
+    for name in options:
+        if name not in known and name not in ("client_kwargs", "auto_mkdir"):
+            raise ValueError(f"{protocol}:// has the option {name}, which a view does not know; try: the environment "
+                             "for credentials, and keywords of reshard.View for all else")
+    return fo, {known[name]: value for name, value in options.items() if name in known}
+
+
 class ReshardFileSystem(AbstractFileSystem):  # type: ignore[misc]
     """A view as a read-only file system of fsspec.
 
     fsspec.filesystem("reshard", source="src", src_strategy="a.ckpt", dst_strategy="b.ckpt"): source and the options
-    are those of reshard.View. The view is opened at once, and closed with the last reference to it.
+    are those of reshard.View. In a chain of URLs, "reshard://rank_0/checkpoint_0.ckpt::file:///data/src", the second
+    one is the source. The view is opened at once, and closed with the last reference to it.
     """
 
     protocol = "reshard"
     cachable = False  # a source may change between two of them
     async_impl = False
 
-    def __init__(self, source: str, **options: Option) -> None:
+    def __init__(self, source: Optional[str] = None, fo: Optional[str] = None, target_protocol: Optional[str] = None,
+                 target_options: "Optional[dict[str, Any]]" = None, **options: Option) -> None:
         super().__init__()
-        self.view = View(source, **options)
+        if (source is None) == (fo is None):
+            raise ValueError("a view has one source; try: source=, or '::' and a URL behind the path")
+        more: "dict[str, Option]" = {}
+        if source is None:
+            source, more = _chained(str(fo), target_protocol, target_options or {})
+        self.view = View(source, **{**more, **options})
+
+    def __reduce__(self) -> Any:
+        self.view.__reduce__()  # refuses what another process cannot open
+        return super().__reduce__()
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:

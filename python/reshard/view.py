@@ -11,9 +11,12 @@ import os
 import stat
 import threading
 import weakref
-from typing import Any, Iterator, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence, Union
 
 from . import _library as c
+
+if TYPE_CHECKING:
+    from .tensors import Tensors
 
 Option = Union[str, int, float, bool, None, "os.PathLike[str]", "list[Any]", "tuple[Any, ...]"]
 BUFFER = 1 << 20  # what is made at a time, bytes
@@ -23,7 +26,8 @@ _levels = (logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG)
 
 
 def _receive(context: Optional[int], level: int, line: bytes) -> None:
-    _log.log(_levels[level] if 0 <= level < len(_levels) else logging.ERROR, "%s", line.decode("utf-8", "replace"))
+    _log.log(_levels[level] if 0 <= level < len(_levels) else logging.ERROR, "%s",
+             c.as_keywords(line.decode("utf-8", "replace")))
 
 
 _receiver = c.LogFunction(_receive)  # the library's own threads call it until their view is closed
@@ -41,6 +45,7 @@ class _Gate:
 
     def __init__(self, pointer: Optional[int], what: str) -> None:
         self._pointer, self._what = pointer, what
+        self._process = os.getpid()
         self._free = threading.Condition()
         self._users = 0
 
@@ -52,6 +57,9 @@ class _Gate:
         with self._free:
             if self._pointer is None:
                 raise ValueError(f"the {self._what} is closed")
+            if self._process != os.getpid():  # its threads are not in this one
+                raise RuntimeError(f"the {self._what} belongs to the process that this one was forked from; try: open it "
+                                   "here")
             self._users += 1
             return self._pointer
 
@@ -61,7 +69,9 @@ class _Gate:
             self._free.notify_all()
 
     def close(self) -> Optional[int]:
-        """Waits for the users; the pointer, to be freed, or None if it was closed before."""
+        """Waits for the users; the pointer, to be freed, or None if it was closed before or is another process's."""
+        if self._process != os.getpid():
+            return None
         with self._free:
             pointer, self._pointer = self._pointer, None
             while pointer is not None and self._users:
@@ -82,6 +92,7 @@ class Stat(NamedTuple):
 
     @property
     def st_mtime(self) -> float:
+        """Seconds."""
         return self.st_mtime_ns / 1e9
 
 
@@ -122,6 +133,11 @@ def _in_wheel(rules: Any) -> Any:
     return path if isinstance(rules, str) and "/" not in rules and os.path.exists(path) else rules
 
 
+def _open_anew(source: str, options: "dict[str, Option]") -> "View":
+    """The view that another process has pickled."""
+    return View(source, **options)
+
+
 class View:
     """A checkpoint, cut for another strategy. To be closed; best in a with statement.
 
@@ -130,12 +146,12 @@ class View:
     written with '/', from the top of the view.
 
     All methods may be called from several threads at once. Closing waits for the reads that go on, and closes the
-    files that are open.
+    files that are open. A view that is pickled is its source and its options: the process that loads it opens it anew.
     """
 
     def __init__(self, source: Union[str, "os.PathLike[str]"], **options: Option) -> None:
         self._gate = _Gate(None, "view")
-        self._files: "weakref.WeakSet[RawFile]" = weakref.WeakSet()
+        self._files: "weakref.WeakSet[Any]" = weakref.WeakSet()  # files and lists of tensors
         self._library = c.library()
         self.source = os.fspath(source)
         self.options = {name: value for name, value in options.items() if value is not None and value is not False}
@@ -165,11 +181,20 @@ class View:
         if hasattr(self, "_files"):
             self.close()
 
+    def __reduce__(self) -> "tuple[Any, ...]":
+        if self.closed:
+            raise ValueError("the view is closed")
+        if "key_fd" in self.options:
+            raise TypeError("a view with key_fd= cannot be pickled: another process has no such descriptor; "
+                            "try: key_file=FILE")
+        return _open_anew, (self.source, self.options)
+
     def __repr__(self) -> str:
         return f"<reshard.View {self.source!r} {self.options!r}{' closed' if self.closed else ''}>"
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed."""
         return self._gate.closed
 
     def close(self) -> None:
@@ -231,6 +256,7 @@ class View:
                 yield below
 
     def isdir(self, path: str) -> bool:
+        """Whether there is such a folder."""
         try:
             return stat.S_ISDIR(self.stat(path).st_mode)
         except OSError:
@@ -251,7 +277,34 @@ class View:
         """A file of it, for reading bytes."""
         return open(self, path)
 
+    # ---- its tensors
+
+    def tensors(self, rank: Optional[int] = None, folder: Optional[str] = None) -> "Tensors":
+        """The tensors of a destination rank, or whole ones: a mapping from names to Tensor, none of them read yet.
+
+        folder names a list of several saves, such as 1_100/full. Reads the headers that the rank needs.
+        """
+        from .tensors import Tensors
+
+        return Tensors(self, folder if folder is not None else "full" if rank is None else f"rank_{rank}")
+
+    def load(self, rank: Optional[int] = None, framework: str = "numpy", names: Union[str, Sequence[str], None] = None,
+             into: Optional[Mapping[str, Any]] = None, progress: Optional[Callable[[int, int], None]] = None) -> Any:
+        """All tensors of a rank, or whole ones, in a dict in the order of its file.
+
+        framework is numpy, torch or mindspore: arrays, tensors, or what mindspore.load_checkpoint returns. names is a
+        pattern such as model.*, or several. into is a dict of arrays of that framework, such as a model's
+        state_dict(): each is filled in place with the tensor of its name, after all shapes and types were compared; it
+        is returned. progress(done, total) is called with bytes. Ctrl-C ends a load.
+        """
+        tensors = self.tensors(rank)
+        try:
+            return tensors.load(framework, names, into, progress)
+        finally:
+            tensors.close()
+
     def summary(self) -> Summary:
+        """Counts of ranks, stages and parameters; reads nothing."""
         got = c.CSummary(ctypes.sizeof(c.CSummary))
         with self._gate as view:
             self._library.reshard_summarize(view, ctypes.byref(got))
@@ -321,6 +374,7 @@ class RawFile(io.RawIOBase):
         return got
 
     def readinto(self, buffer: Any) -> int:
+        """Fills a buffer from the position on; the number of bytes."""
         with self._lock:
             got = self._read_into(buffer, self._at)
             self._at += got
