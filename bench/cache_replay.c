@@ -188,7 +188,8 @@ static size_t replay_policy(const struct trace *trace, uint64_t budget)
     for (size_t i = 0; i < trace->n; i++) {
         const struct visit *visit = &trace->visits[i];
         struct rfs_cache_piece *piece;
-        const int got = rfs_cache_get(cache, &visit->key, visit->size, 1, RFS_WANT_MADE, &piece);
+        const int got =
+            rfs_cache_get(cache, &visit->key, visit->size, 1, RFS_WANT_MADE, NULL, &piece);
         hits += got == RFS_GOT_PIECE;
         if (got == RFS_GOT_CLAIM)
             rfs_cache_publish(cache, piece, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * delay_server SRC MNT [-d MICROSECONDS] [-r REQUEST_BYTES] - a folder on slow storage.
+ * delay_server SRC MNT [-d MICROSECONDS] [-r REQUEST_BYTES] [-t FILE] - a folder on slow storage.
  *
  * Mirrors SRC read-only. Each read of a file is answered so long after it came (2000 µs unless
  * given), whatever its size; any number of them wait at the same time, so that depth counts as it
@@ -13,6 +13,8 @@
  *     delay from who reads in sequence;
  *   - attributes and names stay in the kernel for a minute, as the attribute caches of both do for
  *     some seconds; opening costs nothing.
+ *
+ * FILE is made when the first read comes.
  *
  * Requests are taken by the session's thread, which only notes when they are due; ANSWERERS threads
  * wait for that time, in the order of arrival, and answer from a mapping of the file: one copy, to
@@ -58,6 +60,7 @@ static struct node nodes[MOST_NODES];
 static size_t n_nodes; /* changed by the session's thread alone */
 static uint64_t delay_ns = 2000000;
 static uint64_t request_bytes = MOST_REQUEST;
+static const char *told; /* a file to make at the first read; NULL: none, or it is made */
 
 /* A read that waits for its time. */
 struct waiting {
@@ -118,6 +121,9 @@ static void on_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
     struct waiting *read = malloc(sizeof *read);
 
     (void)fi;
+    if (told)
+        close(open(told, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    told = NULL;
     if (!read) {
         fuse_reply_err(req, ENOMEM);
         return;
@@ -294,12 +300,15 @@ int main(int argc, char **argv)
     int fine = 1;
     int option;
 
-    while ((option = getopt(argc, argv, "d:r:")) != -1)
-        fine = fine && ((option == 'd' && number(optarg, 60000000, &us)) ||
+    while ((option = getopt(argc, argv, "d:r:t:")) != -1) {
+        told = option == 't' ? optarg : told;
+        fine = fine && (option == 't' || (option == 'd' && number(optarg, 3600000000, &us)) ||
                         (option == 'r' && number(optarg, MOST_REQUEST, &request_bytes) &&
                          request_bytes >= 4096));
+    }
     if (!fine || argc - optind != 2) {
-        fprintf(stderr, "usage: delay_server [-d MICROSECONDS] [-r REQUEST_BYTES] SRC MNT\n");
+        fprintf(stderr,
+                "usage: delay_server [-d MICROSECONDS] [-r REQUEST_BYTES] [-t FILE] SRC MNT\n");
         return 2;
     }
     delay_ns = us * 1000;

@@ -5,9 +5,10 @@ import os
 import subprocess
 import time
 
+import loading
 import values
 
-TIMEOUT = 120
+TIMEOUT = 300
 MOUNTED = 4  # of so many cases one is mounted, too
 
 
@@ -23,10 +24,14 @@ def reshard(*arguments):
     return f"{arguments[0]} exits with {done.returncode}: {done.stdout.strip()}" if done.returncode else None
 
 
+def given(options):
+    """What stands after -o; a switch is True."""
+    return ",".join(k if v is True else f"{k}={v}" for k, v in options.items())
+
+
 def export(case, source, target, options):
     """None, or what it said."""
-    given = ",".join(f"{k}={v}" for k, v in options.items())
-    done = run("export", source, target, "-o", given)
+    done = run("export", source, target, "-o", given(options))
     said = done.stdout.strip()
     if case.says not in said:
         return f"'{case.says}' is not in: {said}"
@@ -41,16 +46,15 @@ def export(case, source, target, options):
 def mounted(source, target, options):
     """A mount, or an exception with what it said."""
     reshardfs = os.environ.get("RESHARDFS") or os.path.join(os.environ.get("top_builddir", "."), "reshardfs")
-    given = ",".join(f"{k}={v}" for k, v in options.items())
     os.makedirs(target)
-    done = subprocess.run([reshardfs, source, target, "-o", given], stdin=subprocess.DEVNULL, text=True,
+    done = subprocess.run([reshardfs, source, target, "-o", given(options)], stdin=subprocess.DEVNULL, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT, check=False)
     if done.returncode:
         raise OSError(f"mounting exits with {done.returncode}: {done.stdout.strip()}")
     try:
         yield
     finally:
-        for wait in (0, 0.1, 0.3, 1, 2):
+        for wait in (0, 0.1, 0.3, 1, 2, 5, 10, 20):
             time.sleep(wait)
             if subprocess.run(["fusermount3", "-u", target], stderr=subprocess.DEVNULL, check=False).returncode == 0:
                 break
@@ -87,7 +91,7 @@ def check_ranks(case, source, options, folder):
     problem = export(case, source, target, options)
     if problem or case.refusal:
         return problem
-    problem = ranks_differ(case, target)
+    problem = ranks_differ(case, target) or loading.differs(source, given(options), case.name)
     if problem or sum(map(ord, case.name)) % MOUNTED or os.environ.get("RFS_NO_FUSE"):
         return problem
     with mounted(source, os.path.join(folder, "mnt"), options):
@@ -97,10 +101,12 @@ def check_ranks(case, source, options, folder):
 
 def check_whole(case, source, folder):
     target = os.path.join(folder, "whole")
-    problem = export(case, source, target, {"view": "huggingface"})
+    options = {"view": "huggingface", "only": "*"}
+    problem = export(case, source, target, options)
     if problem or case.refusal:
         return problem
-    return differs(os.path.join(target, "model.safetensors"), case.whole())
+    return differs(os.path.join(target, "model.safetensors"), case.whole()) or \
+        loading.differs(source, given(options), case.name)
 
 
 def check(case, folder, source, options):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Run by scripts/test, not by make check: it needs MindSpore and a current PyTorch.
-EXTRA_DIST += tests/chunks/README.md tests/chunks/run tests/chunks/compared.py tests/chunks/dcp_cases.py \
+EXTRA_DIST += tests/chunks/README.md tests/chunks/run tests/chunks/chosen.py tests/chunks/compared.py tests/chunks/dcp_cases.py \
 	tests/chunks/dcp_program.py tests/chunks/flattened_program.py tests/chunks/main.py \
 	tests/chunks/megatron_cases.py \
 	tests/chunks/megatron_program.py tests/chunks/mindformers_cases.py \
-	tests/chunks/mindformers_program.py tests/chunks/mindformers_saves.py tests/support/families.py \
-	tests/support/safetensors_file.py
+	tests/chunks/mindformers_program.py tests/chunks/mindformers_saves.py \
+	tests/chunks/zero_cases.py tests/chunks/zero_program.py

@@ -57,7 +57,7 @@ class Case:
 
     def check_views(self, folder, source, _options):
         whole = {key: value.full for key, value in self.tensors().items()}
-        if said := dcp_cases.check_export(source, os.path.join(folder, "hf"), "view=huggingface", whole):
+        if said := dcp_cases.check_export(source, os.path.join(folder, "hf"), "view=huggingface,only=*", whole):
             return said
         out, options = os.path.join(folder, "dcp"), "view=dcp,dst_ranks=3,chunk_size=64"
         return (dcp_cases.export(source, out, options) or self.check_read("megatron of view=dcp", out) or
@@ -107,7 +107,7 @@ class Flattened:
 
     def check_views(self, folder, source, _options):
         whole = {name: numbered(*spec["shape"]) for name, spec in self.tensors.items()}
-        if said := dcp_cases.check_export(source, os.path.join(folder, "hf"), "view=huggingface", whole):
+        if said := dcp_cases.check_export(source, os.path.join(folder, "hf"), "view=huggingface,only=*", whole):
             return said
         for options in ("view=dcp", "view=dcp,dst_ranks=3,chunk_size=100"):
             out = os.path.join(folder, "dcp-" + options[-1])

@@ -32,9 +32,23 @@ def check_all(tree, target):
     equal(len(manifest(target)["files"]), tree.dst_n, "files in the manifest")
 
 
+def torchrun():
+    program = os.environ.get("RFS_TORCHRUN") or shutil.which("torchrun")
+    need(program and os.path.exists(program), "torchrun is missing; try: RFS_TORCHRUN=PATH")
+    return [program, "--standalone", "--no-python", "--nproc-per-node", str(TASKS)]
+
+
 def test_mpirun():
+    export_with(mpirun())
+
+
+def test_torchrun():
+    export_with(torchrun())
+
+
+def export_with(engine):
     tree, target = tree_of(), place()
-    got = run(*mpirun(), *words(tree.src, target, tree.options()))
+    got = run(*engine, *words(tree.src, target, tree.options()))
     equal(got.returncode, 0, got.stderr)
     lines = sorted(line for line in got.stdout.splitlines() if line.startswith("task "))
     equal([line.split(": ")[0] for line in lines], [f"task {t} of {TASKS}" for t in range(TASKS)], got.stdout)
@@ -62,12 +76,12 @@ def tasks_of(target):
 def test_mpirun_with_a_task_that_is_killed():
     """mpirun ends the others then. Running it again writes what is missing."""
     tree, target = tree_of(96), place()
-    slow = [*mpirun(), *slowed("renameat2", 20000), *words(tree.src, target, tree.options(), "-j", "1")]
+    slow = [*mpirun(), *slowed("renameat2", 200000), *words(tree.src, target, tree.options(), "-j", "1")]
     with subprocess.Popen(slow, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=under_strace()) as process:
         end = time.monotonic() + PATIENCE
         while process.poll() is None and time.monotonic() < end:
-            if len(names(target)[0]) >= 8 and 2 in tasks_of(target):
-                os.kill(tasks_of(target)[2], signal.SIGKILL)
+            if len(names(target)[0]) >= 8 and (victim := tasks_of(target).get(2)):
+                os.kill(victim, signal.SIGKILL)
                 break
             time.sleep(0.001)
         process.communicate()
@@ -83,17 +97,32 @@ def test_mpirun_with_a_task_that_is_killed():
     check_all(tree, target)
 
 
-ENGINES = {
+ENGINES = {  # the variables of a task and of the number of tasks, and others
     "Slurm": ("SLURM_PROCID", "SLURM_NTASKS"),
     "srun": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+    "sbatch --array": ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN=0",
+                       "SLURM_ARRAY_TASK_MAX=2", "SLURM_ARRAY_TASK_STEP=1"),
     "MPICH": ("PMI_RANK", "PMI_SIZE"),
     "Open MPI": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    "torchrun": ("RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID=none"),
 }
 
 
+def test_the_table_of_launchers():
+    """doc/CLUSTER.md names the variables that the program reads, and those that are tried here, and no others."""
+    with open(os.path.join(top, "src", "tool", "export", "task.c"), encoding="utf-8") as file:
+        source = file.read()
+    read = set(re.findall(r'"([A-Z]+(?:_[A-Z]+)+|RANK)"', source))
+    with open(os.path.join(top, "doc", "CLUSTER.md"), encoding="utf-8") as file:
+        told = set(re.findall(r"`([A-Z]+(?:_[A-Z]+)+|RANK)`", file.read().partition("| started by |")[2].partition("\n\n")[0]))
+    equal(told, read - {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_STEPID"}, "variables")
+    tried = {word.split("=")[0] for words_ in ENGINES.values() for word in words_}
+    equal(told - tried, {"JOB_COMPLETION_INDEX"}, "what is not tried here")
+
+
 def start(tree, target, engine, task, tasks, *more):
-    number, count = ENGINES[engine]
-    env = {**os.environ, number: str(task), count: str(tasks)}
+    number, count, *others = ENGINES[engine]
+    env = {**os.environ, number: str(task), count: str(tasks), **dict(word.split("=") for word in others)}
     return subprocess.Popen(words(tree.src, target, tree.options(), *more), stdout=subprocess.DEVNULL,
                             stderr=subprocess.PIPE, text=True, env=env)
 
@@ -145,6 +174,17 @@ def test_a_batch_script_is_no_task():
     equal(got.returncode, 0, got.stderr)
     check("this is Slurm's batch script, not one of its tasks" in got.stderr, got.stderr)
     is_right(tree, target)
+
+
+def test_a_pod_is_told_of_its_task():
+    tree, target = tree_of(4), place()
+    got = run(*words(tree.src, target, tree.options()), env={**os.environ, "JOB_COMPLETION_INDEX": "1"})
+    equal(got.returncode, 0, got.stderr)
+    check("this is a pod of an Indexed Job, and it exports all files, as the others do; "
+          "try: --task $JOB_COMPLETION_INDEX/N" in got.stderr, got.stderr)
+    is_right(tree, target)
+    got = run(*words(tree.src, place("told"), tree.options(), "--task", "1/4"), env={**os.environ, "JOB_COMPLETION_INDEX": "1"})
+    equal((got.returncode, "Indexed" in got.stderr), (0, False), got.stderr)
 
 
 def test_an_environment_that_makes_no_sense():

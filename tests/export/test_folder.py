@@ -145,6 +145,13 @@ def test_ranks():
     is_right(tree, target)
     equal((manifest(target)["total_files"], len(manifest(target)["files"])), (2, 2), "files in the manifest")
     refused(tree, target, "--ranks: there is no rank 2 of 2; try: ranks 0 to 1", "--ranks", "0-2", status=2)
+    source = tree.options().split(",")[0]
+    got = run(*words(tree.src, place("whole"), source, "--ranks", "1"))
+    says = "--ranks: without a destination there is one rank, 0, with all; try: -o 'dst_rules=like source'"
+    check(got.returncode == 2 and says in got.stderr, got.stderr)
+    target = place("like")
+    got = run(*words(tree.src, target, source + ",dst_rules=like source", "--ranks", "1"))
+    equal((got.returncode, sorted(contents(target))), (0, ["rank_1/checkpoint_1.ckpt"]), got.stderr)
     got = run(*words(tree.src, place("flat"), tree.options().split(",")[0] + ",view=huggingface", "--ranks", "0"))
     equal(got.returncode, 2, got.stderr)
 

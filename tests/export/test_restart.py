@@ -26,7 +26,7 @@ def partial(target):
 
 def interrupt(tree, target, number, *more):
     """Sends the signal once some files are complete; the exit status."""
-    command = [*slowed("renameat2", 20000), *words(tree.src, target, tree.options(), "-j", "1", *more)]
+    command = [*slowed("renameat2", 100000), *words(tree.src, target, tree.options(), "-j", "1", *more)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=under_strace()) as process:
         end = time.monotonic() + PATIENCE
         while len(complete(target)) < 3 and process.poll() is None and time.monotonic() < end:

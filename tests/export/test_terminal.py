@@ -43,12 +43,15 @@ def is_drawn(command, line, delay=30000):
     check(re.search(line, shown), f"{command[1]}: {shown[:400]!r}")
     check(all(len(part) <= 79 for part in parts), f"{command[1]}: {shown[:400]!r}")
     check(shown.startswith("\r") and parts[-2].strip() == "" and parts[-1] == "", f"{command[1]}: {shown[-200:]!r}")
+    if BYTES in line:
+        check(re.search(r"\[#+\] 100% ", parts[-3]), f"{command[1]}: the last line is {parts[-3]!r}")
+        check(all(("100%" in part) == ("[#" in part and "." not in part.split("]")[0]) for part in parts[:-2]), f"{command[1]}: {parts}")
     got = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=True)
     equal(got.stderr, b"", f"what {command[1]} says without a terminal")
     same_bytes(out, got.stdout, f"what {command[1]} prints")
 
 
-BYTES = r" \[[#.]{20}\] +\d+% [0-9.]+ (bytes|[KMG]iB) of "
+BYTES = r" \[[#.]{8,20}\] +\d+% [0-9.]+ (bytes|[KMG]iB) of "
 
 
 def test_progress_on_a_terminal():

@@ -152,6 +152,62 @@ static void read_it(struct run *run, unsigned rank)
     reshard_reader_close(reader);
 }
 
+#define TENSORS 8 /* of a file, at most */
+
+/* Lists the loads of all tensors, one behind the other from TO on. Returns their number. */
+static size_t list_loads(const reshard_tensors *tensors, reshard_load *loads, unsigned char *to)
+{
+    reshard_tensor tensor = {.struct_size = sizeof tensor};
+    size_t n = 0;
+    size_t bytes = 0;
+
+    for (; reshard_tensors_get(tensors, n, &tensor) == 0; n++, bytes += tensor.bytes) {
+        assert_true(n < TENSORS && bytes + tensor.bytes <= MOST);
+        loads[n] = (reshard_load){.tensor = n, .to = to + bytes};
+    }
+    memset(to, 0xa5, bytes);
+    return n;
+}
+
+/* Loads all tensors of a rank. A load that succeeds gives what one gives when there is memory. */
+static void load_it(const struct run *run, unsigned rank)
+{
+    static unsigned char later[MOST];
+    reshard_error err = {.struct_size = sizeof err};
+    reshard_load loads[TENSORS];
+    reshard_tensors *tensors;
+    char folder[32];
+
+    snprintf(folder, sizeof folder, "rank_%u", rank);
+    again();
+    int rc = reshard_tensors_open(run->f->view, folder, &tensors, &err);
+    disarm();
+    if (rc != 0) {
+        refused(run, "reshard_tensors_open", rc);
+        assert_null(tensors);
+        assert_true(err.message[0] != '\0');
+        return;
+    }
+    const size_t n = list_loads(tensors, loads, got);
+    again();
+    rc = reshard_tensors_load(tensors, loads, n, NULL, NULL, &err);
+    disarm();
+    if (rc != 0) {
+        refused(run, "reshard_tensors_load", rc);
+        assert_int_equal(err.code, rc);
+        assert_true(err.message[0] != '\0');
+    }
+    assert_int_equal(list_loads(tensors, loads, later), n);
+    assert_int_equal(reshard_tensors_load(tensors, loads, n, NULL, NULL, NULL), 0);
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        const size_t at = (size_t)((unsigned char *)loads[i].to - later);
+        reshard_tensor tensor = {.struct_size = sizeof tensor};
+        reshard_tensors_get(tensors, i, &tensor);
+        assert_memory_equal(got + at, later + at, tensor.bytes);
+    }
+    reshard_tensors_close(tensors);
+}
+
 /* Returns whether an allocation failed. */
 static bool run_one(struct run *run, const char *options)
 {
@@ -173,6 +229,7 @@ static bool run_one(struct run *run, const char *options)
         again();
         stat_it(run, rank);
         read_it(run, rank);
+        load_it(run, rank);
     }
     any = atomic_load(&failed);
     for (unsigned rank = 0; rank < 2; rank++) /* there is memory again */

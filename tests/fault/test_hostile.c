@@ -11,6 +11,7 @@
 #include "formats/hfai/hfai.h"
 #include "formats/mindformers/mindformers.h"
 #include "formats/shards/shards.h"
+#include "formats/zero/zero.h"
 #include "layout/strategy.h"
 #include "store/mapfile.h"
 #ifdef WITH_OBJECTS
@@ -184,7 +185,10 @@ static int parse_within(const struct bytes *input, uint64_t index_most, struct r
             rfs_document_free(&document);
         }
         if (rc == 0) {
-            rc = rfs_hfai_list(hfai, &list, err);
+            struct rfs_catalog *listed;
+            rc = rfs_catalog_list_parts(catalog, hfai, (struct rfs_hfai_listing){.rows = division},
+                                        &list, &listed, err);
+            rfs_catalog_close(listed);
             rfs_hfai_list_free(&list);
         }
     }
@@ -328,6 +332,32 @@ static int parse_shards(const struct bytes *input, struct rfs_error *err)
                         err);
 }
 
+/* Either file of a save by DeepSpeed in one process is the input. */
+static int parse_zero(const struct bytes *input, struct rfs_error *err)
+{
+    static const char *const names[] = {"mp_rank_00_model_states.pt",
+                                        "zero_pp_rank_0_mp_rank_00_optim_states.pt"};
+    struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
+    struct rfs_files *files = rfs_files_new(NULL);
+    struct rfs_chunks *chunks = NULL;
+    char *root = tree_new();
+
+    for (unsigned i = 0; i < 2; i++) {
+        tree_write(root, names[i], input->data, input->n);
+        if (!files || rfs_files_add(files, tree_path(root, names[i])) == UINT32_MAX)
+            abort();
+    }
+    const int rc = rfs_zero_open(
+        &(struct rfs_chunks_source){.folder = root, .files = files, .tables = &tables}, &chunks,
+        err);
+    rfs_chunks_free(chunks);
+    rfs_files_free(files);
+    rfs_intern_free(tables.names);
+    rfs_intern_free(tables.types);
+    tree_remove(root);
+    return rc;
+}
+
 static void test_metadata(void **state)
 {
     (void)state;
@@ -339,6 +369,7 @@ static void test_pieces(void **state)
     (void)state;
     check_all(hostile_fsdp, parse_fsdp, 20 * INPUT);
     check_all(hostile_shards, parse_shards, 12 * INPUT);
+    check_all(hostile_zero, parse_zero, 20 * INPUT);
 }
 
 #ifdef WITH_OBJECTS

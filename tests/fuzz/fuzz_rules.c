@@ -11,7 +11,9 @@
 
 static const char config_text[] =
     "{\"model_type\": \"m\", \"hidden\": 4, \"heads\": 4, \"groups\": 2, \"head\": 2, \"ffn\": 6, "
-    "\"layers\": 2, \"experts\": 2, \"tied\": false, \"text\": {\"word\": \"sigmoid\"}}";
+    "\"layers\": 2, \"experts\": 2, \"tied\": false, \"text\": {\"word\": \"sigmoid\"}, \"kinds\": "
+    "[\"s\", \"f\"], "
+    "\"some\": [1, 3]}";
 
 #define TENSOR(tensor, ...)                                                                        \
     {                                                                                              \
@@ -58,11 +60,23 @@ static void check_made(const struct rfs_rules_map *map, const struct named *sour
     }
 }
 
+static void report(void *ctx, const struct rfs_error *err)
+{
+    REQUIRE(++*(size_t *)ctx <= RFS_RULES_ERRORS);
+    require_refusal(err);
+}
+
 static void apply(const struct rfs_rules *rules, const struct rfs_hf_config *config,
                   struct named *named, size_t n)
 {
     struct rfs_rules_tensor tensors[16];
-    const struct rfs_rules_input input = {config, "way=b", "source", tensors, n, NULL, 0};
+    size_t told = 0;
+    struct rfs_rules_input input = {.config = config,
+                                    .options = "way=b",
+                                    .source = "source",
+                                    .tensors = tensors,
+                                    .n = n,
+                                    .ctx = &told};
     struct rfs_rules_map *map;
     struct rfs_error err = {0};
 
@@ -71,6 +85,9 @@ static void apply(const struct rfs_rules *rules, const struct rfs_hf_config *con
         tensors[i] = (struct rfs_rules_tensor){named[i].name, &named[i].type};
     }
     if (rfs_rules_compile(rules, &input, &map, &err) != 0) {
+        require_refusal(&err);
+        input.report = report;
+        REQUIRE(rfs_rules_compile(rules, &input, &map, &err) != 0);
         require_refusal(&err);
         return;
     }

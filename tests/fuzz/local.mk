@@ -59,6 +59,9 @@ tests_fuzz_fuzz_torch_SOURCES = tests/fuzz/fuzz_torch.c $(FUZZ_PICKLES) $(FUZZ_M
 FUZZ_TARGETS += tests/fuzz/fuzz_fsdp
 tests_fuzz_fuzz_fsdp_SOURCES = tests/fuzz/chunks.h tests/fuzz/fuzz_fsdp.c $(FUZZ_PICKLES) $(FUZZ_MAIN)
 
+FUZZ_TARGETS += tests/fuzz/fuzz_zero
+tests_fuzz_fuzz_zero_SOURCES = tests/fuzz/chunks.h tests/fuzz/fuzz_zero.c $(FUZZ_PICKLES) $(FUZZ_MAIN)
+
 FUZZ_TARGETS += tests/fuzz/fuzz_dcp
 tests_fuzz_fuzz_dcp_SOURCES = tests/fuzz/fuzz_dcp.c tests/fuzz/pickle_mutate.c $(FUZZ_MAIN)
 
@@ -90,13 +93,21 @@ tests_fuzz_fuzz_weight_map_SOURCES = tests/fuzz/fuzz_weight_map.c $(FUZZ_MAIN)
 FUZZ_TARGETS += tests/fuzz/fuzz_merge
 tests_fuzz_fuzz_merge_SOURCES = tests/fuzz/fuzz_merge.c $(FUZZ_MAIN)
 
-FUZZ_WALK = tests/fuzz/forge.c tests/fuzz/forge.h tests/fuzz/walk.c tests/fuzz/walk.h
+FUZZ_WALK = tests/fuzz/forge.c tests/fuzz/forge.h tests/fuzz/walk.c tests/fuzz/walk.h tests/support/loads.c tests/support/loads.h
+
+FUZZ_TREE = tests/fuzz/forge_tree.c tests/fuzz/forge_tree.h $(FUZZ_WALK)
 
 FUZZ_TARGETS += tests/fuzz/fuzz_tree
-tests_fuzz_fuzz_tree_SOURCES = tests/fuzz/fuzz_tree.c $(FUZZ_WALK) $(FUZZ_MAIN)
+tests_fuzz_fuzz_tree_SOURCES = tests/fuzz/fuzz_tree.c $(FUZZ_TREE) $(FUZZ_MAIN)
+
+FUZZ_TARGETS += tests/fuzz/fuzz_load
+tests_fuzz_fuzz_load_SOURCES = tests/fuzz/fuzz_load.c $(FUZZ_TREE) $(FUZZ_MAIN)
 
 FUZZ_TARGETS += tests/fuzz/fuzz_sizes
 tests_fuzz_fuzz_sizes_SOURCES = tests/fuzz/fuzz_sizes.c $(FUZZ_WALK) $(FUZZ_MAIN)
+
+FUZZ_TARGETS += tests/fuzz/fuzz_quant
+tests_fuzz_fuzz_quant_SOURCES = tests/fuzz/fuzz_quant.c $(FUZZ_WALK) $(FUZZ_MAIN)
 
 if HAVE_CURL
 FUZZ_TARGETS += tests/fuzz/fuzz_listing

@@ -3,6 +3,7 @@
 
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/loads.h"
 
 #include <limits.h>
 #include <stdbool.h>
@@ -100,9 +101,12 @@ static void check_folder(reshard_view *view, uint64_t id)
 
 void walk_all(reshard_view *view)
 {
+    struct loads loads;
     uint64_t hidden;
 
     check_folder(view, RESHARD_ROOT);
     if (reshard_lookup(view, RESHARD_ROOT, RESHARD_CONTROL, &hidden) == 0)
         check_folder(view, hidden);
+    loads_check(view, 1, false, &loads);
+    REQUIRE(!loads.why[0]);
 }

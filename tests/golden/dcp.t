@@ -176,10 +176,10 @@ $ reshard get by_rank layer1.bias a.npy && reshard get src layer1.bias b.npy -s 
 
 # what is refused
 $ reshard info dcp -o step=1
-reshard: error: the source describes itself by '.metadata': rank_dir, file, group_info, segmented, step, epoch, entry and keys have no effect; try: the folder alone
+reshard: error: the source describes itself by '.metadata': rank_dir, file, group_info, segmented, step, epoch and keys have no effect; try: the folder alone
 (exit 2)
 $ reshard info dcp -o rank_dir=node%d
-reshard: error: the source describes itself by '.metadata': rank_dir, file, group_info, segmented, step, epoch, entry and keys have no effect; try: the folder alone
+reshard: error: the source describes itself by '.metadata': rank_dir, file, group_info, segmented, step, epoch and keys have no effect; try: the folder alone
 (exit 2)
 $ reshard verify dcp -s src_strategy.ckpt
 reshard: error: the source describes its own cuts, and takes no strategy; try: leave src_strategy and src_rules out
@@ -195,10 +195,10 @@ reshard: error: …/work/torn: the folder has .distcp files and no '.metadata'; 
 (exit 1)
 $ cp -r dcp bad; chmod -R u+w bad; head -c 500 dcp/.metadata >bad/.metadata; reshard verify bad
 reshard: error: …/work/bad/.metadata: offset 486: the pickle in it is damaged: it has no end; try: compare the file with its original, or save the checkpoint again
-(exit 1)
+(exit 2)
 $ cp dcp/.metadata bad/.metadata; truncate -s 60000 bad/__1_0.distcp; reshard verify bad
 reshard: error: …/work/bad/__1_0.distcp: parameter 'layer2.weight': lies at offset 56720 with 7082 bytes, and the file has only 60000; try: compare the file with its original, or save the checkpoint again
-(exit 1)
+(exit 2)
 
 # a save into the folder that broke off; copies without their times look the same
 $ cp -rp dcp old; chmod -R u+w old; rm old/reshard-manifest.json; touch -d '2001-09-09 01:46:40 UTC' old/*.distcp old/.metadata; reshard verify old
@@ -208,7 +208,7 @@ reshard: warning: …/work/old/__2_0.distcp: the file is of 2001-09-09 01:46:41.
 old: 15 tensors, 334.2 KiB: all could be read
 $ reshard verify old -o strict
 reshard: error: …/work/old/__2_0.distcp: the file is of 2001-09-09 01:46:41.500 UTC, newer than '.metadata' of 2001-09-09 01:46:40.000 UTC, which torch writes last; try: a save that has ended, copied with its times (cp -a)
-(exit 1)
+(exit 2)
 $ reshard export old x -o strict,format=pt
 reshard: error: …/work/old/__2_0.distcp: the file is of 2001-09-09 01:46:41.500 UTC, newer than '.metadata' of 2001-09-09 01:46:40.000 UTC, which torch writes last; try: a save that has ended, copied with its times (cp -a)
 (exit 1)
@@ -218,7 +218,7 @@ old: 15 tensors, 334.2 KiB: all could be read
 $ reshard verify old -o strict
 reshard: warning: …/work/old: '.metadata.tmp' of 2001-09-09 01:46:42.000 UTC is beside '.metadata' of 2001-09-09 01:46:42.000 UTC: a later save into the folder did not end, and may have replaced files
 reshard: error: …/work/old: '.metadata.tmp' of 2001-09-09 01:46:42.000 UTC is beside '.metadata' of 2001-09-09 01:46:42.000 UTC: a later save into the folder did not end, and may have replaced files; try: a folder whose last save has ended
-(exit 1)
+(exit 2)
 
 # files that are gone
 $ rm bad/__1_0.distcp; reshard info bad | tail -n 4

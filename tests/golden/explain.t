@@ -129,6 +129,7 @@ $ explain --param layer1.weight --rank 3
 reshard: error: …/work/src: parameter 'moments.layer3.weight': rank_0 has no checkpoint, and no other rank that has one holds the same slice; try: the checkpoint of that rank
 (exit 1)
 $ mv lost/rank_* src; mv lost src/rank_1
+
 # What does not fit.
 $ explain --param nothing
 reshard: error: …/work/src: parameter 'nothing': no destination rank has it; try: reshard info, which lists the names
@@ -161,6 +162,7 @@ $ explain other
 reshard: error: 'other' is a second path; try: one SRC
 (exit 2)
 $ explain --param layer1.weight --rank 3 --svg a.svg >/dev/null; explain --param layer1.weight --rank 3 --svg - | cmp - a.svg
+
 # Any cut is drawn from its pieces; a value that each rank has for itself is one for each.
 $ explain --param layer1.weight --svg - | grep -o '[^<>]*</text'
 layer1.weight</text
@@ -196,8 +198,7 @@ Left are the ranks that are read, and places in their tensors; right are places 
 $ explain --param rng_state --ranks 1-2 --svg - | grep -o '[^<>]*</text'
 rng_state</text
 Int32 [4], from 8 ranks to 4</text
-source: in neither strategy: copied as it is</text
-destination: in neither strategy: copied as it is</text
+source and destination: in neither strategy: copied as it is</text
 [:], 16 bytes</text
 [:]</text
 [:], 16 bytes</text

@@ -47,7 +47,7 @@ $ get layer2.bias bias.npy
 reshard: error: bias.npy: is there already; try: another name, or --force to replace it
 (exit 1)
 $ get layer2.bias x.npy --rank 1
-reshard: error: there is no rank 1 of 1; try: ranks from 0 on
+reshard: error: there is no rank 1 of 1; try: -o 'dst_rules=like source' for the ranks of the source
 (exit 2)
 $ get layer2.bias x.npy --rank 4 -d work/dst_strategy.ckpt
 reshard: error: there is no rank 4 of 4; try: ranks from 0 on

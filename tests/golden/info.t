@@ -163,25 +163,25 @@ group info: 4 ranks with equal checkpoints
 
 # safetensors, one file and a folder with its map
 $ reshard export src hf -s src_strategy.ckpt -o view=huggingface --format safetensors >/dev/null
-reshard: warning: 1 parameter in no strategy, copied unsliced: rng_state [4] (rank_2 has other bytes than rank_0)
+reshard: warning: 9 values of the training beside the weights are left out: 'global_step' and others; only=* shows them
 $ reshard info hf/model.safetensors -n 2
 name           dtype    shape       bytes  offset
-layer1.bias    Float32  [48]          192    1216
-layer1.weight  Float32  [768, 48]  147456    1408
+layer1.bias    Float32  [48]          192     496
+layer1.weight  Float32  [768, 48]  147456     688
 
-checkpoint: 15 parameters, 342264 bytes of content in a file of 343480
-shown: 2 of 15 parameters, 147648 bytes (-n)
+checkpoint: 6 parameters, 171120 bytes of content in a file of 171616
+shown: 2 of 6 parameters, 147648 bytes (-n)
 format: safetensors
-types: 2 Int32 (20 bytes), 13 Float32 (334.2 KiB)
+types: 6 Float32 (167.1 KiB)
 $ reshard info hf --name '*.bias' -n 2
 name         dtype    shape  bytes  offset
-layer1.bias  Float32  [48]     192    1216
-layer2.bias  Float32  [96]     384  148864
+layer1.bias  Float32  [48]     192     496
+layer2.bias  Float32  [96]     384  148144
 
-checkpoint: 15 parameters, 342264 bytes of content in a file of 343480
-shown: 2 of 15 parameters, 576 bytes (-n)
+checkpoint: 6 parameters, 171120 bytes of content in a file of 171616
+shown: 2 of 6 parameters, 576 bytes (-n)
 format: safetensors
-types: 2 Int32 (20 bytes), 13 Float32 (334.2 KiB)
+types: 6 Float32 (167.1 KiB)
 export: 1 of 1 files completed, of …/work/src
 $ reshard export src pt -s src_strategy.ckpt -d dst_strategy.ckpt --format pt >/dev/null
 reshard: warning: 1 parameter in no strategy, copied unsliced: rng_state [4] (rank_2 has other bytes than rank_0)
@@ -239,6 +239,11 @@ note: empty file: rank_3/checkpoint_3.ckpt has 0 bytes (1 folder)
 note: temporary file: rank_0/checkpoint_9.ckpt.tmp is left over, or being written (1 folder)
 reshard: error: …/work/src/rank_5/checkpoint_5.ckpt: offset 95417: parameter 'moments.layer1.weight': the file is truncated in a tensor: it ends after 4583 of its 73728 bytes; try: compare the file with its original, or save it again
 (exit 1)
+$ reshard info src -s src_strategy.ckpt -n 1 2>/dev/null | grep 'rank_[235]'
+odd: ranks: rank_2 has no checkpoint
+note: no parameters: …/work/src/rank_3/checkpoint_3.ckpt: the file is empty; try: copy or save it again; a full disk leaves such files
+odd: unreadable: …/work/src/rank_5/checkpoint_5.ckpt: offset 95417: parameter 'moments.layer1.weight': the file is truncated in a tensor: it ends after 4583 of its 73728 bytes; try: compare the file with its original, or save it again
+note: empty file: rank_3/checkpoint_3.ckpt has 0 bytes (1 folder)
 $ reshard info src/rank_5
 reshard: error: src/rank_5/checkpoint_5.ckpt: offset 95417: parameter 'moments.layer1.weight': the file is truncated in a tensor: it ends after 4583 of its 73728 bytes; try: compare the file with its original, or save it again
 (exit 1)

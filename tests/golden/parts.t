@@ -261,6 +261,12 @@ reshard: error: option dst_strategy has no effect on a source in hfai's parts; t
 $ explain -o nshards=5,check=crc --param embed
 reshard: error: option check has no effect on a source in hfai's parts; try: nshards=, large_size= and zip_crc alone
 (exit 2)
+$ explain -o nshards=5,only=embed --param embed
+reshard: error: option only has no effect on a source in hfai's parts; try: nshards=, large_size= and zip_crc alone
+(exit 2)
+$ explain -o nshards=5,drop=head --param embed
+reshard: error: option drop has no effect on a source in hfai's parts; try: nshards=, large_size= and zip_crc alone
+(exit 2)
 $ rm saved/PART_001.pt; explain -o nshards=5 --param embed
 reshard: error: …/saved: the folder holds 2 files PART_*.pt, and 'PART_002.pt' is none of PART_000.pt to PART_001.pt; try: move files of another save away, or copy the missing ones there
 (exit 1)
@@ -268,4 +274,4 @@ reshard: error: …/saved: the folder holds 2 files PART_*.pt, and 'PART_002.pt'
 # A manifest that cannot be read is said, also where a part is damaged.
 $ truncate -s 100 saved/PART_001.pt; echo '{bad' >sums.json; reshard verify saved --manifest sums.json
 reshard: error: sums.json: offset 1: not a manifest that can be read: a string is expected here; try: another FILE, or --write to replace it
-(exit 1)
+(exit 2)

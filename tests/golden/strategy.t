@@ -301,7 +301,7 @@ $ reshard strategy new x.ckpt --rules '*: whole' --ranks 4
 reshard: error: there is no list of the parameters; try: --tree SRC, or -s FILE
 (exit 2)
 $ reshard strategy new x.ckpt --rules '*: whole' -s src_strategy.ckpt
-reshard: error: new needs --rules and --ranks; try: --rules '*: whole' --ranks 8
+reshard: error: nothing says how many ranks --rules is for; try: --ranks=8, or a line such as "axes dp=2 tp=4"
 (exit 2)
 $ reshard strategy new x.ckpt --rules 'layer1.*: whole' --ranks 4 -s src_strategy.ckpt
 reshard: error: --rules: parameter 'moments.layer3.weight': no rule matches it; try: a last rule "*: whole"

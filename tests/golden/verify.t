@@ -150,7 +150,7 @@ tree: 15 tensors, 334.2 KiB: not right: 1 rank
 (exit 1)
 $ rm -r tree/rank_*; against tree
 reshard: error: …/tree: the folder has no rank_N folder in it; try: give the folder that holds rank_0, rank_1 and so on
-(exit 1)
+(exit 2)
 $ rm -r half/rank_2; reshard verify half -s work/dst_strategy.ckpt --name learning_rate
 rank 2: there is no checkpoint of it
 half: 1 tensor, 4 bytes: not right: 1 rank
@@ -165,7 +165,7 @@ two: 15 tensors, 334.2 KiB: not right: 1 rank
 (exit 1)
 $ truncate -s 300 two/rank_1/checkpoint_1.ckpt; reshard verify two --against work/src -s work/src_strategy.ckpt -o "$rules"
 reshard: error: …/two/rank_1/checkpoint_1.ckpt: offset 41: parameter 'layer1.weight': the file is truncated in a tensor: it ends after 259 of its 73728 bytes; try: compare the file with its original, or save it again
-(exit 1)
+(exit 2)
 
 # Stages of a pipeline: one without a file, and what another one has, too.
 $ reshard strategy convert work/dst_strategy.ckpt whole.json; python3 -c "
@@ -274,20 +274,27 @@ $ reshard verify meta --against work/src -s work/src_strategy.ckpt -d work/dst_s
 rank 3: other bytes than a mount shows, beside the tensors, …/meta/rank_3/checkpoint_3.safetensors offset 35
 meta: 15 tensors, 334.2 KiB: not right: 1 file
 (exit 1)
-$ reshard export work/src hf -s work/src_strategy.ckpt -o view=huggingface,file_size=200K >/dev/null
-reshard: warning: 1 parameter in no strategy, copied unsliced: rng_state [4] (rank_2 has other bytes than rank_0)
-$ reshard verify hf --against work/src -s work/src_strategy.ckpt -o view=huggingface,file_size=200K
-reshard: warning: 1 parameter in no strategy, copied unsliced: rng_state [4] (rank_2 has other bytes than rank_0)
-hf: 15 tensors, 334.2 KiB: the same as work/src
+$ reshard export work/src hf -s work/src_strategy.ckpt -o view=huggingface,file_size=100K >/dev/null
+reshard: warning: 9 values of the training beside the weights are left out: 'global_step' and others; only=* shows them
+$ reshard verify hf --against work/src -s work/src_strategy.ckpt -o view=huggingface,file_size=100K
+hf: 6 tensors, 167.1 KiB: the same as work/src
 $ reshard verify hf --against work/src -s work/src_strategy.ckpt
-note: the files are laid out differently from a mount with these options: the tensors were compared, and nothing else
-hf: 15 tensors, 334.2 KiB: the same as work/src
-$ flip hf/model.safetensors.index.json 8; head -n 2 hf/model.safetensors.index.json; reshard verify hf --against work/src -s work/src_strategy.ckpt -o view=huggingface,file_size=200K
+global_step: is missing
+learning_rate: is missing
+moments.layer1.bias: is missing
+moments.layer1.weight: is missing
+moments.layer2.bias: is missing
+moments.layer2.weight: is missing
+moments.layer3.bias: is missing
+moments.layer3.weight: is missing
+rng_state: is missing
+hf: 6 tensors, 167.1 KiB: not right: 9 tensors
+(exit 1)
+$ flip hf/model.safetensors.index.json 8; head -n 2 hf/model.safetensors.index.json; reshard verify hf --against work/src -s work/src_strategy.ckpt -o view=huggingface,file_size=100K
 {
   "met`data": {
-reshard: warning: 1 parameter in no strategy, copied unsliced: rng_state [4] (rank_2 has other bytes than rank_0)
 model.safetensors.index.json offset 8: other bytes than a mount shows, beside the tensors
-hf: 15 tensors, 334.2 KiB: not right: 1 file
+hf: 6 tensors, 167.1 KiB: not right: 1 file
 (exit 1)
 
 # One device, and a parameter that only the source's strategy has: rank 0's slice is what a mount shows.
@@ -401,16 +408,16 @@ reshard: error: --tree-options goes with --against SRC only; try: -o
 (exit 2)
 $ reshard verify work/src -s work/src_strategy.ckpt --manifest names.json
 reshard: error: names.json: offset 50: not a manifest that can be read: not a manifest of reshard verify; try: another FILE, or --write to replace it
-(exit 1)
+(exit 2)
 $ reshard verify work/src
 reshard: error: …/work/src: has rank_7, but the source without a strategy has 1 rank; try: -s FILE, the strategy that says how they were cut
-(exit 1)
+(exit 2)
 $ reshard verify whole --manifest nowhere/m.json
 reshard: error: nowhere/m.json: cannot be written: No such file or directory; try: a folder that you may write to
-(exit 1)
+(exit 2)
 $ chmod -R u+w whole; truncate -s -20 whole/rank_0/checkpoint_0.safetensors; reshard verify whole
 reshard: error: …/whole/rank_0/checkpoint_0.safetensors: parameter 'global_step': the file is truncated: the tensor ends at 342248, and the file has 342244 bytes of data; try: compare the file with its original, or save it again
-(exit 1)
+(exit 2)
 $ reshard verify work/src -s work/src_strategy.ckpt --name 'layr*'
 reshard: error: no name is like 'layr*'; try: --name 'layer1.weight'
 (exit 2)
@@ -421,7 +428,7 @@ $ reshard verify work/src -s work/src_strategy.ckpt --name 'layr*' --name global
 work/src: 1 tensor, 4 bytes: all 8 ranks agree
 $ reshard verify nothing
 reshard: error: nothing: the source does not exist; try: check the path
-(exit 1)
+(exit 2)
 
 # A part of hfai's that is missing or damaged is a finding, too; what the others hold is then not compared.
 $ python3 $top_srcdir/tests/golden/save_parts.py saved 3 1000; cp -r saved hurt
@@ -447,4 +454,4 @@ saved: 0 tensors, 0 bytes: not right: 2 ranks of the source
 (exit 1)
 $ rm hurt/PART_00[01].pt; reshard verify hurt
 reshard: error: …/hurt: the folder has no rank_N folder in it; try: give the folder that holds rank_0, rank_1 and so on
-(exit 1)
+(exit 2)

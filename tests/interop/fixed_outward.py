@@ -548,19 +548,11 @@ def names_of_parts(rng, folder):
 
 @story
 def names_the_wrong_way(rng, folder):
-    """A map from shown names to the source's, as load_distributed_checkpoint takes it: nothing of it applies, and the
-    log says so."""
-    named = model_values(rng)
-    write_library(os.path.join(folder, "src", "model.safetensors"), named)
+    """A map from shown names to the source's, as load_distributed_checkpoint takes it: nothing of it applies."""
+    write_library(os.path.join(folder, "src", "model.safetensors"), model_values(rng))
     write_map(folder, {new: old for old, new in TO_MINDSPORE.items()})
-
-    def check(path):
-        import mindspore as ms
-        got = ms.load_checkpoint(os.path.join(path, "rank_0", "checkpoint_0.ckpt"))
-        assert sorted(got) == sorted(n for n, _ in named)
-    return Story({"names": os.path.join(folder, "map.json")}, check=check,
-                 says=("none of its names is a parameter of the source; they go from the source's names to "
-                       "those shown",))
+    return Story({"names": os.path.join(folder, "map.json")},
+                 refusal="none of its names is a parameter of the source")
 
 
 @story

@@ -226,6 +226,63 @@ def one_group_info_file(rng, folder):
     return Story(options, expected=os.path.join(folder, "expected"))
 
 
+def save_on_failure(where, step, rank, named):
+    """What MindSpore's TrainFaultTolerance saves in a rank when another one fails."""
+    import mindspore as ms
+    from types import SimpleNamespace
+    from unittest.mock import patch
+    from mindspore.train.callback import _train_fault_tolerance as tft
+    net = ms.nn.Cell()
+    for number, (name, value) in enumerate(named):
+        net.insert_param_to_cell(f"p{number}", values.to_mindspore(name, value))
+        net._params[f"p{number}"].name = name
+    told = SimpleNamespace(_is_params_consistent=lambda: True, cur_step_num=step, cur_epoch_num=3, global_step=step,
+                           save_cb=None, ckpt_save_path=where)
+    args = SimpleNamespace(optimizer=None, network=net, train_network=net, batch_num=10, net_outputs=None)
+    with patch.object(tft, "get_rank", lambda: rank):
+        tft._save_checkpoint_on_failure(step, None, args, told)
+    return lambda: tft._rename_save_result(step, told)
+
+
+def saved_on_failure(rng, folder, finished):
+    """Four ranks in two groups, of which one saves; expected is what MindSpore makes of copies for the other."""
+    case, root = two_groups(rng), os.path.join(folder, "saves")
+    for rank in (1, 2):
+        rename = save_on_failure(root, 27, rank, case.files[rank][:-1])
+    source = os.path.join(root, "ttp_saved_checkpoints-step_27" + ("" if finished else "_tmp"))
+    if finished:
+        rename()
+    assert sorted(os.listdir(source)) == ["rank_1", "rank_2"], os.listdir(source)
+    options = {}
+    for side, plan in (("src", case.src), ("dst", case.dst)):
+        options[f"{side}_strategy"] = os.path.join(folder, f"{side}.ckpt")
+        plan.write(options[f"{side}_strategy"])
+    for rank in range(4):
+        group_info(os.path.join(folder, "groups", f"rank_{rank}", "group_info.pb"), [rank % 2, rank % 2 + 2])
+    return source, options | {"group_info": os.path.join(folder, "groups")}
+
+
+@story
+def saved_at_a_failure(rng, folder):
+    """TrainFaultTolerance: one rank of each group has saved, with its number and others in the file."""
+    source, options = saved_on_failure(rng, folder, True)
+    plain = os.path.join(folder, "plain")
+    for rank, saved in ((0, 2), (1, 1), (2, 2), (3, 1)):
+        os.makedirs(os.path.join(plain, f"rank_{rank}"))
+        shutil.copy(os.path.join(source, f"rank_{saved}", f"ttp_rank_{saved}-3_7.ckpt"),
+                    os.path.join(plain, f"rank_{rank}", "net.ckpt"))
+    expect(plain, folder, options)
+    return Story(options, source=source, expected=os.path.join(folder, "expected"),
+                 says=("rank 0 has no checkpoint: that of rank 2 is used",))
+
+
+@story
+def saved_at_a_failure_in_part(rng, folder):
+    """The same, before all ranks are done."""
+    source, options = saved_on_failure(rng, folder, False)
+    return Story(options, source=source, refusal="the save of TrainFaultTolerance did not end")
+
+
 @story
 def lost_rank_that_kept_something(rng, folder):
     """A group says that ranks hold the same, but redundancy was removed: what the lost rank kept is missed."""

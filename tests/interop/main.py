@@ -12,7 +12,9 @@ import tempfile
 import time
 import traceback
 
-import oracle
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+
+import oracle  # noqa: E402
 
 oracle.quiet()
 
@@ -20,6 +22,7 @@ import build  # noqa: E402
 import cases  # noqa: E402
 import mounting  # noqa: E402
 import needed  # noqa: E402
+import parts  # noqa: E402
 import registry  # noqa: E402
 import serving  # noqa: E402
 import story  # noqa: E402
@@ -71,22 +74,10 @@ def wanted(args):
 
 def in_parts(args):
     """Runs the cases in several processes, since MindSpore is none that can be forked; prints what each has printed."""
-    counts = [0, 0, 0]
-    with tempfile.TemporaryDirectory() as folder:
-        outputs = [open(os.path.join(folder, str(k)), "w+") for k in range(args.jobs)]
-        command = [sys.executable, "-B", *sys.argv, "--seed", args.seed, "--part"]
-        parts = [subprocess.Popen([*command, f"{k}/{args.jobs}"], stdout=output, stderr=subprocess.STDOUT)
-                 for k, output in enumerate(outputs)]
-        for k, part in enumerate(parts):
-            status = part.wait()
-            outputs[k].seek(0)
-            text = outputs[k].read()
-            outputs[k].close()
-            said = re.search(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", text, re.M)
-            print(text.replace(said[0] + "\n", "") if said else text, end="")
-            if not said:
-                print(f"FAIL part {k} of {args.jobs}: it did not get to its end: exit {status}")
-            counts = [a + int(b) for a, b in zip(counts, said.groups() if said else (0, 1, 0))]
+    command = [sys.executable, "-B", *sys.argv, "--seed", args.seed, "--part"]
+    counts = parts.run([(f"part {k} of {args.jobs}",
+                         subprocess.Popen([*command, f"{k}/{args.jobs}"], text=True, stdout=subprocess.PIPE,
+                                          stderr=subprocess.STDOUT)) for k in range(args.jobs)])
     print("{} passed, {} failed, {} skipped".format(*counts), flush=True)
     return 1 if counts[1] or not counts[0] else 0
 
@@ -97,6 +88,7 @@ class Runner:
         self.program = os.path.abspath(
             os.environ.get("RESHARDFS") or os.path.join(args.build, "reshardfs"))
         os.environ.setdefault("RESHARD", os.path.join(os.path.dirname(self.program), "reshard"))
+        os.environ.setdefault("top_builddir", args.build)
         self.passed = self.failed = self.skipped = 0
         self.kinds = {}
 

@@ -33,7 +33,7 @@ http {{
     server {{ listen 127.0.0.1:{self.port}; location / {{ root {self.folder}; autoindex on; autoindex_format json; }} }}
 }}""")
         self.process = subprocess.Popen([program, "-c", os.path.join(self.conf, "conf"), "-e", os.path.join(self.conf, "err")])
-        for _ in range(200):
+        for _ in range(2400):
             try:
                 socket.create_connection(("127.0.0.1", self.port), 1).close()
                 return self

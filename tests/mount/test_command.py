@@ -116,11 +116,14 @@ def test_strategies_by_flags():
         same_bytes(m.read(1), tree.expected(1), "rank 1")
 
 
-def test_the_last_of_an_option_counts():
+def test_an_option_with_two_values():
     tree = small()
-    twice = tree.options("prefix=first-", "prefix=last-", "io=direct", "io=cached")
-    with Mount(tree.src, "src_strategy=/none," + twice) as m:
-        same_bytes(read_all(m.file(1, "last-")), tree.expected(1), "rank 1")
+    for twice in ("prefix=first-,prefix=last-", "io=direct,io=cached"):
+        name, first, last = re.match(r"(\w+)=([^,]*),\w+=(.*)", twice).groups()
+        fails(2, f"option {name} is given twice, as '{first}' and as '{last}'; try: one of them",
+              tree.src, folder("mnt"), "-o", tree.options(twice))
+    with Mount(tree.src, "prefix=same-,ro," + tree.options("prefix=same-", "ro")) as m:
+        same_bytes(read_all(m.file(1, "same-")), tree.expected(1), "rank 1")
 
 
 def test_fsname_and_subtype():
@@ -284,7 +287,8 @@ def test_one_line_on_a_terminal():
     tree, mnt = small(), folder("mnt")
     for locale, arrow in (("C.UTF-8", "→"), ("C", "->")):
         got = on_terminal(reshardfs, tree.src, mnt, "-o", tree.options(), env={**os.environ, "LC_ALL": locale})
-        line = f"reshardfs: 4 {arrow} 2 ranks, 5 parameters; unmount with: fusermount3 -u {mnt}\r\n"
+        line = f"reshardfs: 4 {arrow} 2 ranks, 5 parameters; errors: {mnt}/.reshardfs/log; unmount with: " \
+               f"fusermount3 -u {mnt}\r\n"
         equal(got, (0, line), f"what a terminal sees under {locale}")
         unmount(mnt)
         eventually(lambda: not servers(mnt), "the server ends")

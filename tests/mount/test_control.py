@@ -178,7 +178,7 @@ def test_control_is_hidden():
         equal(got.returncode, 0, got.stderr)
         check(HIDDEN not in os.listdir(out), "export")
         check(os.path.isdir(inside(m)), "it is there by its name")
-        equal(sorted(os.listdir(inside(m))), ["config.json", "log", "stats.json", "tensors"], "in it")
+        equal(sorted(os.listdir(inside(m))), ["config.json", "log", "metrics", "stats.json", "tensors"], "in it")
         equal(os.stat(m.mnt).st_nlink, 4, "links")
     with Mount(tree.src, tree.options("control=show"), mnt=folder("show")) as m:
         equal(sorted(os.listdir(m.mnt)), [HIDDEN, "rank_0", "rank_1"], "control=show")
@@ -252,6 +252,107 @@ def test_control_config():
         }, "view")
         equal({k: config["mount"][k] for k in ("io", "control", "max_threads", "allow_other")},
               {"io": "cached", "control": "hide", "max_threads": 3, "allow_other": False}, "mount")
+
+
+def listed(mnt, *before):
+    """What reshard mounts says of a mount, for scripts and for people."""
+    rows = [row for row in json.loads(run(*before, reshard, "mounts", "--json").stdout) if row["mount"] == mnt]
+    equal(len(rows), 1, f"rows of {mnt}")
+    lines = run(*before, reshard, "mounts").stdout.split("\n")
+    at = [i for i, line in enumerate(lines) if line == f"{mnt}: of {rows[0]['source']}"]
+    equal(len(at), 1, f"lines of {mnt} in {lines}")
+    return rows[0], lines[at[0] + 1:at[0] + 4]
+
+
+@alone  # other mounts may be stopped, and do not answer then
+def test_control_listed():
+    """By reshard mounts: what it is, and what was read; nothing of a mount that tells nothing."""
+    tree = Tree(folder("tree"), usual(8), 4, 2)
+    with Mount(tree.src, tree.options("prefix=x\\,y")) as m:
+        size = len(read_all(m.file(1, "x,y")))
+        row, lines = listed(m.mnt)
+        equal((row["source"], row["source_ranks"], row["target_ranks"]), (os.path.realpath(tree.src), 4, 2), "mount")
+        equal((row["bytes"], row["pid"]), (size, json.loads(text(m, "config.json"))["pid"]), "read")
+        check("prefix=x\\,y" in row["options"] and lines[2] == "  options: " + row["options"], row)
+        check(lines[1].startswith("  read: "), lines)
+        if os.geteuid() == 0:
+            needs_programs_of_all()
+            other, lines = listed(m.mnt, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+            equal({k for k, v in other.items() if v is not None}, {"mount", "source"}, "what others are told")
+            check("tells no more" in lines[0], lines)
+    with Mount(tree.src, tree.options("control=no")) as m:
+        equal(listed(m.mnt)[0]["options"], None, "without the folder")
+    check(m.mnt not in run(reshard, "mounts").stdout, "after it was unmounted")
+
+
+PARSE = """
+import json, sys
+from prometheus_client.parser import text_fd_to_metric_families
+families = list(text_fd_to_metric_families(open(sys.argv[1], encoding="utf-8")))
+assert len({family.name for family in families}) == len(families), "a name begins twice"
+assert all(family.documentation and family.samples for family in families)
+print(json.dumps([[family.name, family.type, [[s.name, s.labels, s.value] for s in family.samples]] for family in families]))
+"""
+
+
+def families(path):
+    """{name: (type, [[name, labels, value] of a sample])}, by Prometheus' own parser."""
+    python = os.environ.get("RFS_METRICS_PYTHON", "")
+    need(os.path.exists(python), "prometheus_client is missing; try: scripts/test numbers-packages")
+    got = run(python, "-c", PARSE, path)
+    equal((got.returncode, got.stderr), (0, ""), "the parser")
+    return {name: (kind, samples) for name, kind, samples in json.loads(got.stdout)}
+
+
+def test_control_metrics():
+    """Each number of stats.json, with its type, and the durations of reads as a histogram."""
+    tree = Tree(folder("tree"), usual(8), 4, 2)
+    with Mount(tree.src, tree.options(), mnt=folder('a "mount"\n\\ of é')) as m:
+        m.read(0)
+        m.read(1)
+        told = stats(m)
+        got = families(inside(m, "metrics"))
+        point = m.mnt.replace("\n", "\\x0a")
+        _, [[_, labels, one]] = got.pop("reshardfs_info")
+        version = json.loads(text(m, "config.json"))["version"]
+        equal((labels, one), ({"mountpoint": point, "source": os.path.realpath(tree.src), "version": version}, 1), "info")
+        kind, samples = got.pop("reshardfs_read_duration_seconds")
+        equal(kind, "histogram", "durations")
+        buckets = [(s[1]["le"], s[2]) for s in samples if s[0].endswith("_bucket")]
+        bounds = [us / 1e6 for us in told["latency"]["below_us"][:-1]]
+        equal([float(b) for b, _ in buckets], [*bounds, float("inf")], "bounds")
+        equal([n for _, n in buckets], [sum(told["latency"]["reads"][:i + 1]) for i in range(len(buckets))], "sums")
+        equal([s[2] for s in samples if s[0].endswith("_count")], [told["reads"]], "reads")
+        (total,) = [s[2] for s in samples if s[0].endswith("_sum")]
+        check(abs(total - told["latency"]["sum_ns"] / 1e9) < 1e-8, f"{total} s")
+        check(got.pop("reshardfs_uptime_seconds")[1][0][2] >= told["seconds"], "seconds")
+        for name in set(told) - {"seconds", "latency", "sandbox"}:
+            kind, [[sample, labels, value]] = got.pop("reshardfs_" + name)
+            gauge = name in ("index_bytes", "cache_budget", "cache_bytes")
+            equal((kind, sample.endswith("_total")), ("gauge", False) if gauge else ("counter", True), name)
+            equal((labels, value), ({"mountpoint": point}, told[name]), name)
+        equal(got, {}, "what stats.json has not")
+
+
+@alone
+def test_control_metrics_of_all_mounts():
+    """A file with the samples of all mounts that tell them, each name once; it is there whole, or as it was."""
+    tree = Tree(folder("tree"), usual(8), 4, 2)
+    path = os.path.join(folder("prometheus"), "reshardfs.prom")
+    with Mount(tree.src, tree.options(), mnt=folder("one")) as one, \
+            Mount(tree.src, tree.options(), mnt=folder("two")) as two, \
+            Mount(tree.src, tree.options("control=no"), mnt=folder("three")) as three:
+        size = len(one.read(0))
+        for _ in range(2):  # the second takes the place of the first
+            got = run(reshard, "mounts", "--metrics-file", path)
+            equal((got.returncode, got.stdout, got.stderr), (0, "", ""), "reshard mounts")
+        samples = {labels["mountpoint"]: value for _, labels, value in families(path)["reshardfs_bytes_replied"][1]}
+        equal((samples.get(one.mnt), samples.get(two.mnt), three.mnt in samples), (size, 0, False), "bytes of the mounts")
+    equal(os.listdir(os.path.dirname(path)), ["reshardfs.prom"], "files")
+    missing = os.path.join(os.path.dirname(path), "none", "reshardfs.prom")
+    got = run(reshard, "mounts", "--metrics-file", missing)
+    equal((got.returncode, got.stderr), (1, f"reshard: error: {missing}: cannot create: No such file or directory; try: a folder "
+                                            "that is there and that you may write to\n"), "no folder")
 
 
 def test_control_log():

@@ -56,6 +56,51 @@ def test_a_model_with_its_files():
             same_bytes(read_all(os.path.join(m.mnt, name)), read_all(os.path.join(beside, name)), name)
 
 
+def huggingface_log(tree, beside, *more, **config):
+    """The log of a mount as HuggingFace's files, and their names."""
+    with open(os.path.join(beside, "config.json"), "w") as file:
+        json.dump(config, file)
+    with Foreground(tree.src, ",".join([f"src_strategy={tree.dir}/src_strategy.ckpt,view=huggingface", *more])) as m:
+        data = read_all(os.path.join(m.mnt, "model.safetensors"))
+        names = set(json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])) - {"__metadata__"}
+        there = sorted(os.listdir(m.mnt))
+        shown = read_all(os.path.join(m.mnt, "config.json")).decode() if "config.json" in there else None
+        return m.log(), names, there, shown
+
+
+def test_a_model_with_its_files_without_rules():
+    """The config and what is beside it, and weights alone; the log tells of what is left out and of names that no loader knows."""
+    params = [Param("model.norm.weight", (64, 32), 0, 1), Param("adam_m.model.norm.weight", (64, 32), 0, 1),
+              Param("global_step", (1,), WHOLE, WHOLE, "Int32")]
+    tree, beside = Tree(folder("tree"), params, 2, 2), folder("beside")
+    for name in ("tokenizer.json", "chat_template.jinja", "secret.txt"):
+        with open(os.path.join(beside, name), "w") as file:
+            file.write(name)
+    given, weight = f"hf_config={beside}/config.json", {"model.norm.weight"}
+    known = ["chat_template.jinja", "config.json", "model.safetensors", "tokenizer.json"]
+    left_out = "2 values of the training beside the weights are left out: 'adam_m.model.norm.weight' and others; only=* shows them"
+    unknown = f"{beside}/config.json: no tensor has the name of one of qwen3, such as 'model.embed_tokens.weight'"
+
+    log, names, there, shown = huggingface_log(tree, beside, given, model_type="qwen3", quantization_config={"bits": 4}, hidden_size=3)
+    equal((names, there, json.loads(shown)), (weight, known, {"model_type": "qwen3", "hidden_size": 3}), "what is there")
+    check(log.count(left_out) == 1 and "no tensor has" not in log, log)
+
+    log, names, there, _ = huggingface_log(tree, beside, model_type="qwen3")
+    equal((names, there), (weight, ["model.safetensors"]), "without the config")
+    log, names, _, _ = huggingface_log(tree, beside, given, "only=*", model_type="qwen3")
+    equal(names, {p.name for p in params}, "all of it")
+    check("left out" not in log, log)
+
+    other = Tree(folder("other"), [Param("model.model.norm.weight", (64, 32), 0, 1)], 2, 2)
+    log, _, _, _ = huggingface_log(other, beside, given, model_type="qwen3")
+    check(log.count(unknown) == 1 and "the first is 'model.model.norm.weight'" in log and "left out" not in log, log)
+    log, _, there, _ = huggingface_log(other, beside, given, model_type="gpt2")
+    check("no tensor has" not in log, log)
+    equal(there, known, "what is there")
+    fails(2, "option hf_config is for rules, dequantize and view=huggingface; try: convert=NAME, dequantize, or view=huggingface",
+          other.src, folder("refused"), "-o", f"{given},src_strategy={other.dir}/src_strategy.ckpt")
+
+
 def test_states_of_an_optimizer_are_left_out():
     """Two values and a counter, with one line in the log; without the rules' drop the first of them is refused."""
     tree, _, options = model(state=(

@@ -41,7 +41,7 @@ def test_encrypted_sources():
 def test_blocks_of_64_mib():
     """More than one block, a cache with room for one, and no more memory than that and the usual."""
     tree = Tree(folder("tree"), [Param("w", (2, 3 << 22), 0, 1)], 2, 1)  # 48 MiB a rank …
-    both = read_all(tree.path(0)) + read_all(tree.path(1)).replace(b"\x01w\x12", b"\x01v\x12")
+    both = read_all(tree.path(0)) + read_all(tree.path(1)).replace(b"\x01w\x12", b"\x01v\x12", 1)
     tree.write(0, seal(both))  # … and one of 96 MiB
     tree.write(1, seal(read_all(tree.path(1))))
     options = tree.options(f"key_file={key_file(tree)}", "cache=80M")

@@ -428,12 +428,13 @@ def test_the_mount_goes_even_if_a_call_cannot_be_ended():
     """A source server that has taken a request and never answers: its client waits for it in the kernel, unkillably."""
     tree = slow_tree()
     files = os.path.join(folder("map"), "files.json")
-    with slowly(tree.src, "-d", "50000000") as (source, process):
+    asked = os.path.join(folder("asked"), "a-read")
+    with slowly(tree.src, "-d", "3600000000", "-t", asked) as (source, process):
         with open(files, "w") as file: # mounting reads headers of rank 0
             json.dump({rank: tree.path(rank).replace(tree.src, source if rank else tree.src) for rank in range(4)}, file)
         m = Foreground(source, tree.options("index_cache=no", f"files={files}"))
         reader = failed_reader("stat", m.file(0))
-        time.sleep(1)
+        eventually(lambda: os.path.exists(asked), "the server reads")
         check(reader.poll() is None, "the source was not slow")
         m.process.send_signal(signal.SIGTERM)
         ends_soon(reader, "a reader", 1)
@@ -448,14 +449,15 @@ def killed_while_a_call_cannot_be_ended(*flags):
     """One thread of the server waits in the kernel, so the process stays; its readers and its mount do not."""
     tree = slow_tree()
     files = os.path.join(folder("map"), "files.json")
-    with slowly(tree.src, "-d", "50000000") as (source, process):
+    asked = os.path.join(folder("asked"), "a-read")
+    with slowly(tree.src, "-d", "3600000000", "-t", asked) as (source, process):
         with open(files, "w") as file: # mounting reads headers of rank 0
             json.dump({rank: tree.path(rank).replace(tree.src, source if rank else tree.src) for rank in range(4)}, file)
         m = Foreground(tree.src, tree.options("index_cache=no", f"files={files}"), *flags, mnt=folder("-".join(("mnt", *flags))))
         try:
             opened = os.open(m.mnt, os.O_RDONLY)
             reader = failed_reader("stat", m.file(0))
-            time.sleep(1)
+            eventually(lambda: os.path.exists(asked), "the server reads")
             check(reader.poll() is None, "the source was not slow")
             m.process.kill()
             ends_soon(reader, "a reader", 1)

@@ -68,7 +68,7 @@ def test_rules_are_refused_with_their_line():
     )
     fails(
         2,
-        "option src_rules needs src_ranks as well; try: src_ranks=8",
+        "nothing says how many ranks src_rules is for; try: src_ranks=8, or a line such as \"axes dp=2 tp=4\"",
         tree.src,
         mnt,
         "-o",

@@ -507,7 +507,7 @@ def test_an_ordinary_user_in_the_sandbox():
         mknod -m 666 "$4/fuse" c 10 229 && mount --bind "$4/fuse" /dev/fuse
         user() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
         user env HOME="$3/.." "$1" "$2" "$3" -f -o "$5,sandbox=on,index_cache=no" & server=$!
-        for turn in $(seq 200); do grep -q " $3 " /proc/self/mounts && break; sleep 0.05; done
+        for turn in $(seq 1200); do grep -q " $3 " /proc/self/mounts && break; sleep 0.05; done
         user cat "$3/rank_1/checkpoint_1.ckpt" >"$4/copy"
         pid=$(pgrep -f "^$1 $2 $3")
         grep -E '^(Seccomp|NoNewPrivs|CapEff):' "/proc/$pid/status" >"$4/status"

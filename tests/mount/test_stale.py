@@ -265,7 +265,7 @@ def test_one_thread_outlives_a_change():
     for flags in (["--single-thread"], ["-omax_threads=1"]):
         tree = Tree(folder("tree" + flags[0]), [Param("w", (4096, 2048), 1, 1)], 4, 2)
         with Mount(tree.src, tree.options("io=cached"), *flags, mnt=folder("mnt" + flags[0])) as m:
-            got = run(sys.executable, "-c", READ_IN_PIECES, m.file(0), tree.path(0), timeout=20)
+            got = run(sys.executable, "-c", READ_IN_PIECES, m.file(0), tree.path(0))
             equal((got.stdout, got.stderr), ("True\n", ""), "whether reads have failed")
 
 

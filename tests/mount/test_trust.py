@@ -367,9 +367,9 @@ def test_the_hidden_folder_of_private_sources():
         os.chmod(tree.path(1), 0o640)
         with Mount(tree.src, tree.options("allow_other", "control=show", *options), mnt=folder(f"mnt-{name}")) as m:
             hidden = os.path.join(m.mnt, ".reshardfs")
-            equal(sorted(lists(BOB, hidden)), ["config.json", "log", "stats.json", "tensors"], "their owner")
+            equal(sorted(lists(BOB, hidden)), ["config.json", "log", "metrics", "stats.json", "tensors"], "their owner")
             check(b'"version"' in reads(BOB, os.path.join(hidden, "config.json")), "config.json, their owner")
-            for what in ("config.json", "stats.json", "log", f"{tensors}/full/w.json", f"{tensors}/rank_0/w.npy"):
+            for what in ("config.json", "stats.json", "metrics", "log", f"{tensors}/full/w.json", f"{tensors}/rank_0/w.npy"):
                 equal(reads(NOBODY, os.path.join(hidden, what)), DENIED, f"{what}, another")
             equal(lists(NOBODY, hidden), DENIED, "its list")
             equal(lists(NOBODY, os.path.join(hidden, tensors, "full")), DENIED, "names of parameters")

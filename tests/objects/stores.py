@@ -33,7 +33,7 @@ def free_port():
 
 
 def answers(port, process):
-    for _ in range(400):
+    for _ in range(2400):
         if process.poll() is not None:
             return False
         try:
@@ -108,6 +108,7 @@ http {{
         listen 127.0.0.1:{nginx_port};
         location / {{ root {web}; autoindex on; }}
         location /plain/ {{ alias {web}/; autoindex on; etag off; }}
+        location /whole/ {{ alias {web}/; autoindex on; max_ranges 0; }}
         location /json/ {{ alias {web}/; autoindex on; autoindex_format json; }}
     }}
     log_format kinds "$server_protocol $request_uri";

@@ -170,6 +170,16 @@ def test_info_names_the_tensors():
         equal((got.returncode, got.stdout), (0, want.stdout.replace(t.dir, url)), f"info of {inner}, {got.stderr!r}")
 
 
+def test_suggest_says_the_same_of_a_store():
+    t = tree()
+    url = stores.upload(t.dir)
+    env = stores.environment()
+    for inner in ("src", "src_strategy.ckpt"):
+        want, got = (run(reshard, "suggest", f"{base}/{inner}", env=env) for base in (t.dir, url))
+        equal((want.returncode, got.returncode), (0, 0), f"status, with {got.stderr!r}")
+        equal(got.stdout, want.stdout.replace(t.dir, url), f"what is suggested for {inner}")
+
+
 def test_one_listing_and_no_header_the_second_time():
     t = tree()
     url = stores.upload(t.dir)

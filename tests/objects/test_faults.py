@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """A store that fails: right bytes after another try, or an error that says why, and nothing that waits for ever."""
+import contextlib
 import os
+import pty
 import re
+import shutil
 import signal
+import socket
 import socketserver
 import subprocess
 import threading
 import time
 
 from harness import *
-from test_content import export, exports_through, same_folders, strategies, tree
+from test_content import export, exports_through, needs_nginx, publish, same_folders, strategies, tree
 import stores
+
+SOON = 20  # seconds for what must not wait for a store, which is left after 30 that it does not answer
 
 # What helps, and what is said when it does not. The first two are in the words of libcurl 7 or 8.
 PASSING = {
@@ -51,6 +57,68 @@ def test_faults_that_stay_are_told():
                 check("tried 3 times" in text and len(asked) >= 3, f"{fault}: {text!r} after {len(asked)} requests")
 
 
+def test_what_hardly_ever_gets_better_is_tried_twice():
+    needs_nginx()
+    t = tree(scale=8)
+    name, where = publish(t.dir)
+    server = f"127.0.0.1:{stores.nginx_port}"
+    env = stores.environment()
+    nobody = "x" * 64 + ".invalid"  # longer than a name may be, so that no other machine is asked
+    for url, at, reason, remedy in (
+            (f"http://{server}/whole/{name}/src", f"http://{server}", "the whole was sent instead of a range",
+             "a server that answers requests for ranges"),
+            (f"https://{server}/{name}/src", f"https://{server}", "", "http://, or the port of the server's TLS"),
+            (f"http://{nobody}/src", f"http://{nobody}", nobody, "check endpoint= and the network")):
+        end = f"{reason} (tried 2 times, at {at}); try: {remedy}"
+        for words in ((reshardfs, url, folder("mnt"), "-o", t.options("index_cache=no")), (reshard, "info", url)):
+            got = run(*words, env=env)
+            equal(got.returncode, 1, f"the status of {words}, with {got.stderr!r}")
+            last = got.stderr.splitlines()[-1]
+            check(last.startswith(f"{os.path.basename(words[0])}: error: {url}"), f"{words}: {last!r}")
+            check(last.endswith(end) or (not reason and "SSL" in last and end in last), f"{words}: {last!r}")
+    shutil.rmtree(where)
+
+
+def test_urls_that_are_not_read_are_named():
+    t = tree()
+    why = "it begins with none of s3://, https:// and http://; try: one of these, or a path\n"
+    for url in ("gs://bucket/src", "s3:/bucket/src", "S3://bucket/src"):
+        for words in ((reshardfs, url, folder("mnt"), "-o", t.options()), (reshard, "info", url)):
+            got = run(*words, env=stores.environment())
+            equal(got.stderr, f"{os.path.basename(words[0])}: error: {url}: the source cannot be reached: {why}", f"{words}")
+    got = run(reshard, "info", t.src, "-s", "gs://bucket/src.ckpt", env=stores.environment())
+    equal(got.stderr, f"reshard: error: gs://bucket/src.ckpt: cannot be read: {why}", "a strategy")
+
+
+def rest_of(terminal):
+    """Reads what was written to a terminal that nobody has open any more, and closes it."""
+    text = b""
+    with contextlib.suppress(OSError):  # EIO is its end
+        while more := os.read(terminal, 4096):
+            text += more
+    os.close(terminal)
+    return text.decode()
+
+
+def test_a_user_at_a_terminal_is_told_of_a_wait():
+    with socket.socket() as server:  # which takes connections, and answers none
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/src"
+        env, few = stores.environment(), "timeout=4,tries=1"
+        words = [[reshard, "info", url, "-o", few], [reshardfs, url, folder("mnt"), "-o", f"{tree().options()},{few}"]]
+        terminals = [pty.openpty() for _ in words]
+        ends = [subprocess.Popen(w, stderr=slave, env=env) for w, (_, slave) in zip(words, terminals)]
+        beside = run(*words[0], env=env)
+        check("tried 1 time" in beside.stderr and "waiting" not in beside.stderr, f"without a terminal: {beside.stderr!r}")
+        for program, end, (terminal, slave) in zip(("reshard", "reshardfs"), ends, terminals):
+            equal(end.wait(PATIENCE), 1, "the status")
+            os.close(slave)
+            first, second = rest_of(terminal).splitlines()
+            equal(first, f"{program}: waiting for {url}", "the first line")
+            check("tried 1 time" in second, f"the second line is {second!r}")
+
+
 def test_a_throttled_store_is_given_time():
     t = tree()
     url = stores.upload(t.dir)
@@ -67,7 +135,7 @@ def test_a_stalled_connection_is_left():
     url = stores.upload(t.dir)
     with stores.Proxy(fault="stall", ranges=True, every=5) as proxy:
         env = stores.environment(proxy.url)
-        same_folders(export(f"{url}/src", strategies(url) + ",timeout=1", "got", env),
+        same_folders(export(f"{url}/src", strategies(url) + ",timeout=3", "got", env),
                      export(t.src, t.options(), "want", env))
 
 
@@ -77,10 +145,10 @@ def test_a_connection_that_drips_is_left():
     url = stores.upload(t.dir)
     with stores.Proxy(fault="drip", ranges=True, only="rank_", every=5) as proxy:
         env = stores.environment(proxy.url)
-        same_folders(export(f"{url}/src", strategies(url) + ",timeout=1", "got", env),
+        same_folders(export(f"{url}/src", strategies(url) + ",timeout=3", "got", env),
                      export(t.src, t.options(), "want", env))
         proxy.plan(fault="drip", ranges=True, only="rank_")
-        text = export(f"{url}/src", strategies(url) + ",timeout=1,tries=2", "none", env, status=1)
+        text = export(f"{url}/src", strategies(url) + ",timeout=3,tries=2", "none", env, status=1)
         check("too slow" in text and "tried 2 times" in text, f"the message is {text!r}")
 
 
@@ -164,7 +232,7 @@ def test_a_reader_can_be_killed_and_the_mount_unmounted_while_the_store_stalls()
             reader.send_signal(signal.SIGKILL)
             begin = time.monotonic()
             reader.wait(PATIENCE)
-            check(time.monotonic() - begin < 3, "a killed reader waits for the store")
+            check(time.monotonic() - begin < SOON, "a killed reader waits for the store")
             reader = subprocess.Popen(["cat", m.file(1)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             time.sleep(0.5)
             begin = time.monotonic()
@@ -172,7 +240,7 @@ def test_a_reader_can_be_killed_and_the_mount_unmounted_while_the_store_stalls()
             reader.kill()
             reader.wait(PATIENCE)
             eventually(lambda: not os.path.exists(f"/proc/{m.pid}"), "the server ends")
-            check(time.monotonic() - begin < 5, "the unmount waits for the store")
+            check(time.monotonic() - begin < SOON, "the unmount waits for the store")
             m.stop = lambda: None
 
 

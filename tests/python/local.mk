@@ -7,7 +7,13 @@ EXTRA_DIST += \
 	python/reshard/__init__.py \
 	python/reshard/_library.py \
 	python/reshard/filesystem.py \
+	python/reshard/loading.py \
 	python/reshard/py.typed \
+	python/reshard/tensors.py \
+	python/reshard/torch.py \
 	python/reshard/view.py \
+	python/setup.py \
+	tests/python/cases.py \
 	tests/python/run \
-	tests/python/test_reshard.py
+	tests/python/test_reshard.py \
+	tests/python/test_tensors.py

@@ -7,13 +7,12 @@ import io
 import json
 import logging
 import os
+import pickle
 import random
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
-import traceback
 import weakref
 
 import fsspec
@@ -21,22 +20,13 @@ import numpy
 import torch
 
 import reshard
+from cases import Skip, path, place, raises, run, seeded, strategies, tool, view
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 sys.path.append(os.path.join(TOP, "tests", "mount"))
 sys.path.append(os.path.join(TOP, "tests", "support"))
 import safetensors_file  # pylint: disable=wrong-import-position
 import seal  # pylint: disable=wrong-import-position
-
-place = tempfile.mkdtemp(prefix="reshard-python-")
-
-
-def tool(*arguments):
-    subprocess.run(["reshard", *arguments], check=True, stdout=subprocess.DEVNULL)
-
-
-def path(*names):
-    return os.path.join(place, *names)
 
 
 def writable(name):
@@ -45,29 +35,9 @@ def writable(name):
     return open(name, "r+b")
 
 
-def strategies():
-    return {"src_strategy": path("e", "src_strategy.ckpt"), "dst_strategy": path("e", "dst_strategy.ckpt")}
-
-
-def view(**more):
-    return reshard.View(path("e", "src"), **strategies(), **more)
-
-
 def exported(rank):
     with open(path("exported", f"rank_{rank}", f"checkpoint_{rank}.ckpt"), "rb") as file:
         return file.read()
-
-
-class Skip(Exception):
-    pass
-
-
-def raises(kind, call, *arguments, **named):
-    try:
-        call(*arguments, **named)
-    except kind as error:
-        return error
-    raise AssertionError(f"{call} raised no {kind.__name__}")
 
 
 def test_versions_agree():
@@ -90,9 +60,7 @@ def test_reads_what_export_writes():
 
 def test_positions():
     want = exported(2)
-    seed = int(os.environ.get("RFS_SEED") or random.randrange(1 << 32))
-    print(f"RFS_SEED={seed}")
-    rng = random.Random(seed)
+    rng = seeded()
     with view() as v, v.open("rank_2/checkpoint_2.ckpt") as file:
         model = io.BytesIO(want)
         for _ in range(500):
@@ -181,14 +149,70 @@ def test_errors():
     assert error.usage and "cache=much" in str(error), error
     error = raises(reshard.ReshardError, view, src_stratgy="x")
     assert error.usage and str(error).endswith("unknown option 'src_stratgy'; try: src_strategy=VALUE"), error
-    error = raises(OSError, reshard.View, path("gone"), **strategies())
-    assert error.errno == 2 and "gone" in str(error) and not error.usage, error
+    error = raises(FileNotFoundError, reshard.View, path("gone"), **strategies())
+    assert error.errno == 2 and "gone" in str(error) and not error.usage and isinstance(error, reshard.ReshardError)
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), again.usage) == (type(error), str(error), False), again
     raises(ValueError, view, prefix="a\0b")
     with view() as v:
-        error = raises(OSError, v.stat, "rank_9/x")
-        assert (error.errno, error.filename) == (2, "rank_9/x"), error
-        assert raises(OSError, v.open, "rank_0").errno == 21
+        error = raises(FileNotFoundError, v.stat, "rank_9/x")
+        assert (error.errno, error.filename) == (2, "rank_9/x") and isinstance(error, reshard.ReshardError), error
+        assert raises(IsADirectoryError, v.open, "rank_0").errno == 21
+        assert raises(NotADirectoryError, v.stat, "rank_0/checkpoint_0.ckpt/x").errno == 20
         assert not v.exists("rank_0/nothing") and v.exists("rank_0") and v.isdir("/") and not v.isdir("x")
+
+
+def test_messages_name_keywords():
+    error = raises(reshard.ReshardError, reshard.View, path("e", "src"))
+    assert str(error).endswith("; try: src_strategy=FILE, dst_strategy=FILE"), error
+    error = raises(reshard.ReshardError, view, format="pt", crc=True)
+    assert str(error).endswith("; try: zip_crc=True"), error
+    error = raises(reshard.ReshardError, view, file_size="1G")
+    assert str(error).endswith("; try: view=huggingface or view=unified"), error
+    error = raises(reshard.ReshardError, view, cache="16M", key_file=path("e", "-o strict; try: x", "key"))
+    assert "e/-o strict; try: x/key" in str(error), error
+
+
+OTHER = """
+import pickle, sys
+with pickle.load(sys.stdin.buffer) as view:
+    sys.stdout.buffer.write(view.open("rank_2/checkpoint_2.ckpt").read())
+"""
+
+
+def test_a_pickled_view_is_opened_anew():
+    with view(cache="16M") as v:
+        kept = pickle.dumps(v)
+        with pickle.loads(kept) as other:
+            assert other.open("rank_1/checkpoint_1.ckpt").read() == v.open("rank_1/checkpoint_1.ckpt").read() == exported(1)
+            assert other.options == v.options and other._gate is not v._gate
+        got = subprocess.run([sys.executable, "-B", "-c", OTHER], input=kept, capture_output=True, check=True)
+        assert got.stdout == exported(2)
+        fs = fsspec.filesystem("reshard", source=path("e", "src"), **strategies())
+        assert pickle.loads(pickle.dumps(fs)).cat("/rank_3/checkpoint_3.ckpt") == exported(3)
+    raises(ValueError, pickle.dumps, v)
+
+
+def test_a_pickled_view_has_no_key():
+    sealed, key = path("sealed-1"), path("key-1")
+    shutil.copytree(path("e", "src"), sealed)
+    for name in glob.glob(os.path.join(sealed, "rank_*", "*.ckpt")):
+        with writable(name) as file:
+            content = seal.seal(file.read())
+            file.seek(0)
+            file.write(content)
+    with open(key, "wb") as file:
+        os.chmod(key, 0o600)
+        file.write(seal.KEY)
+    with reshard.View(sealed, key_file=key, **strategies()) as v:
+        kept = pickle.dumps(v)
+        assert seal.KEY not in kept and key.encode() in kept
+        with pickle.loads(kept) as other:
+            assert other.open("rank_0/checkpoint_0.ckpt").read() == exported(0)
+    for opened in (lambda fd: reshard.View(sealed, key_fd=fd, **strategies()),
+                   lambda fd: fsspec.filesystem("reshard", source=sealed, key_fd=fd, **strategies())):
+        error = raises(TypeError, pickle.dumps, opened(os.open(key, os.O_RDONLY)))
+        assert "key_fd" in str(error) and "try: key_file=FILE" in str(error), error
 
 
 def damaged():
@@ -309,13 +333,33 @@ def test_fsspec():
     assert fs.cat("/rank_1/checkpoint_1.ckpt") == exported(1)
     assert fs.exists("/rank_0") and not fs.exists("/rank_4") and fs.isdir("/rank_0") and fs.isfile(fs.find("/")[0])
     assert raises(OSError, fs.open, "/rank_0/new", "wb").errno == 30
-    assert isinstance(raises(OSError, fs.info, "/nothing"), OSError)
+    raises(FileNotFoundError, fs.info, "/nothing")
     fs.get("/", path("got"), recursive=True)
     for rank in range(4):
         name = f"rank_{rank}/checkpoint_{rank}.ckpt"
         assert filecmp.cmp(path("got", name), path("exported", name), shallow=False), name
     with fsspec.open("reshard://rank_2/checkpoint_2.ckpt", "rb", source=path("e", "src"), **strategies()) as file:
         assert file.read() == exported(2)
+
+
+def test_chained_urls():
+    name = f"rank_2/checkpoint_2.ckpt::file://{path('e', 'src')}"
+    with fsspec.open(f"reshard://{name}", "rb", **strategies()) as file:
+        assert file.read() == exported(2)
+    with fsspec.open(f"reshard://{name}", "rb", reshard=strategies()) as file:
+        assert file.read() == exported(2)
+    fs, inside = fsspec.core.url_to_fs(f"reshard://{name}", **strategies())
+    assert fs.cat_file(inside) == exported(2) and fs.view.source == path("e", "src"), (fs.view, inside)
+    assert fs.cat_file(inside) == pickle.loads(pickle.dumps(fs)).cat_file(inside)
+    with fsspec.open(f"simplecache::reshard://{name}", "rb", reshard=strategies()) as file:
+        assert file.read() == exported(2)
+    found = fsspec.open_files(f"reshard://rank_*/*.ckpt::{path('e', 'src')}", "rb", **strategies())
+    assert [one.path for one in found] == [f"/rank_{r}/checkpoint_{r}.ckpt" for r in range(4)], found
+    error = raises(ValueError, fsspec.open, "reshard://x::memory://src")
+    assert "memory://" in str(error) and "try: " in str(error), error
+    error = raises(ValueError, fsspec.filesystem, "reshard", fo="b/src", target_protocol="s3", target_options={"secret": "x"})
+    assert "option secret" in str(error), error
+    raises(ValueError, fsspec.filesystem, "reshard")
 
 
 def test_no_library():
@@ -362,8 +406,9 @@ print("equal")
 def test_a_wheel_with_the_library_needs_nothing_else():
     options = trained()[1]
     tool("export", path("trained"), path("shown"), "-o", ",".join(f"{name}={value}" for name, value in options.items()))
-    # Optimization takes most of the time, and all other tests are of optimized code.
-    made = subprocess.run([os.path.join(TOP, "scripts", "package"), "wheel"], env={**os.environ, "CFLAGS": "-O0"},
+    # Optimization takes most of the time, and all other tests are of optimized code. A cache of the compiler is welcome.
+    compiler = {"CC": "ccache gcc"} if shutil.which("ccache") and "CC" not in os.environ else {}
+    made = subprocess.run([os.path.join(TOP, "scripts", "package"), "wheel"], env={**os.environ, **compiler, "CFLAGS": "-O0"},
                           text=True, capture_output=True, check=False)
     wheel = made.stdout.splitlines()[-1] if made.stdout else ""
     assert made.returncode == 0 and "manylinux" in wheel, made
@@ -385,6 +430,22 @@ def test_a_wheel_with_the_library_needs_nothing_else():
                           path("trained"), path("config.json"), path("shown", "model.safetensors")],
                          env=environment, cwd=place, text=True, capture_output=True, check=False)
     assert got.stdout == "equal\n", got
+
+
+def test_a_package_takes_the_library_of_its_tree():
+    os.makedirs(path("tree", "build", "quickstart", ".libs"))
+    for folder in ("python", "convert"):
+        shutil.copytree(os.path.join(TOP, folder), path("tree", folder),
+                        ignore=shutil.ignore_patterns("build", "*.egg-info"))
+    shutil.copy(os.environ["RESHARD_LIBRARY"], path("tree", "build", "quickstart", ".libs", "libreshard.so.1"))
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
+                    "--no-build-isolation", "--target", path("taken"), path("tree", "python")], check=True)
+    environment = {name: value for name, value in os.environ.items() if name != "RESHARD_LIBRARY"}
+    got = subprocess.run([sys.executable, "-B", "-c", "from reshard._library import library; print(library()._name)"],
+                         env={**environment, "PYTHONPATH": path("taken")}, text=True, capture_output=True, check=False)
+    assert got.stdout == path("taken", "reshard", "libreshard.so.1") + "\n", got
+    assert sorted(os.listdir(path("taken", "reshard", "convert"))) == \
+        sorted(name for name in os.listdir(os.path.join(TOP, "convert")) if name.endswith((".rules", ".cuts")))
 
 
 MINDSPORE = """
@@ -415,30 +476,11 @@ def test_the_real_mindspore_in_the_same_process():
     assert got.stdout == "equal\n", got
 
 
-def main():
+def set_up():
     tool("example", path("e"))
     tool("export", path("e", "src"), path("exported"), "-s", strategies()["src_strategy"], "-d",
          strategies()["dst_strategy"])
-    passed = failed = skipped = 0
-    for name, test in list(globals().items()):
-        if not name.startswith("test_") or (sys.argv[1:] and not any(word in name for word in sys.argv[1:])):
-            continue
-        try:
-            test()
-            passed += 1
-            print(f"ok {name[5:]}")
-        except Skip as why:
-            skipped += 1
-            print(f"SKIP {name[5:]}: {why}")
-        except Exception:  # pylint: disable=broad-except
-            failed += 1
-            print(f"FAIL {name[5:]}:")
-            traceback.print_exc(file=sys.stdout)
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return failed != 0
 
 
 if __name__ == "__main__":
-    status = main()
-    subprocess.run(["rm", "-rf", place], check=False)
-    sys.exit(status)
+    sys.exit(run(globals(), set_up))

@@ -8,9 +8,13 @@ from dataclasses import dataclass, field
 import values
 from values import Value
 
-KINDS = ["qwen3", "qwen3_moe", "deepseek_v3", "llama", "qwen2", "mistral"]
+KINDS = ["qwen3", "qwen3_moe", "deepseek_v3", "llama", "qwen2", "mistral", "kimi_k2"]
+# Models with the tensors of another. transformers has a class of their own for none of them.
+LIKE = {"kimi_k2": "deepseek_v3", "telechat3": "llama", "telechat3_moe": "deepseek_v3"}
 CLASSES = {"qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe", "deepseek_v3": "DeepseekV3", "llama": "Llama", "qwen2": "Qwen2",
-           "mistral": "Mistral"}
+           "mistral": "Mistral", "mixtral": "Mixtral", "qwen2_moe": "Qwen2Moe", "glm4_moe": "Glm4Moe"}
+SPARSE = ["mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe", "deepseek_v3"]  # models with experts
+FIRST_DENSE = ["deepseek_v3", "glm4_moe"]  # whose first layers have none
 
 
 @dataclass
@@ -20,7 +24,8 @@ class Model:
 
     @property
     def kind(self):
-        return self.config["model_type"]
+        """Whose tensors it has."""
+        return LIKE.get(self.config["model_type"], self.config["model_type"])
 
     def __getattr__(self, name):
         """A number of the config."""
@@ -34,13 +39,13 @@ class Model:
 
     def dense(self):
         """The layers without experts."""
-        if self.kind == "deepseek_v3":
+        if self.kind in FIRST_DENSE:
             return range(self.first_k_dense_replace)
-        return range(0 if self.kind == "qwen3_moe" else self.num_hidden_layers)
+        return range(0 if self.kind in SPARSE else self.num_hidden_layers)
 
     def experts(self):
         """The layers with experts, those of multi-token prediction among them."""
-        if self.kind in ("qwen3_moe", "deepseek_v3"):
+        if self.kind in SPARSE:
             return range(len(self.dense()), self.num_hidden_layers + self.extra())
         return range(0)
 
@@ -49,17 +54,30 @@ class Model:
         return self.config.get("num_nextn_predict_layers") or 0
 
     def count(self):
-        return self.n_routed_experts if self.kind == "deepseek_v3" else self.num_experts
+        key = {"mixtral": "num_local_experts", "qwen2_moe": "num_experts", "qwen3_moe": "num_experts"}
+        return self.config[key.get(self.kind, "n_routed_experts")]
+
+    def experts_at(self, at):
+        """The module of the experts of layer AT, the names of its gate, up and down, and their rows."""
+        if self.kind == "mixtral":
+            return f"{at}.block_sparse_moe", ("w1", "w3", "w2"), self.intermediate_size
+        return f"{at}.mlp", ("gate_proj", "up_proj", "down_proj"), self.moe_intermediate_size
+
+    def shared_at(self, at):
+        """The module of the shared experts of layer AT and its rows, 0 if there are none."""
+        if self.kind == "qwen2_moe":
+            return f"{at}.mlp.shared_expert", self.shared_expert_intermediate_size
+        return f"{at}.mlp.shared_experts", self.config.get("n_shared_experts", 0) * self.config.get("moe_intermediate_size", 0)
 
     def describe(self):
-        return f"{self.kind} {self.config}, {next(iter(self.tensors.values())).dtype}"
+        return f"{self.config['model_type']} {self.config}, {next(iter(self.tensors.values())).dtype}"
 
 
 def base(rng, kind):
     groups = rng.choice([1, 2, 2, 3, 4])
     heads = groups * rng.choice([1, 2, 2, 3, 4])
     head = rng.choice([2, 4, 4, 6, 8])
-    own = kind in ("qwen3", "qwen3_moe", "deepseek_v3")
+    own = kind in ("qwen3", "qwen3_moe", "deepseek_v3", "mixtral", "glm4_moe")
     hidden = rng.choice([4, 8, 8, 12, 16, 24]) if own else heads * head
     config = {
         "architectures": [CLASSES[kind] + "ForCausalLM"], "model_type": kind, "hidden_size": hidden,
@@ -67,11 +85,11 @@ def base(rng, kind):
         "num_attention_heads": heads, "num_key_value_heads": groups, "head_dim": head, "vocab_size": rng.choice([8, 12, 16, 31]),
         "tie_word_embeddings": rng.random() < 0.4, "max_position_embeddings": 32, "rms_norm_eps": 1e-6,
         "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": None}
-    if kind == "qwen2" or (kind == "llama" and rng.random() < 0.5):
+    if kind in ("qwen2", "qwen2_moe") or (kind == "llama" and rng.random() < 0.5):
         del config["head_dim"]
     if kind == "llama" and rng.random() < 0.2:
         config.update(num_key_value_heads=None)
-    if kind in ("llama", "qwen3", "qwen3_moe"):
+    if kind in ("llama", "qwen3", "qwen3_moe", "glm4_moe"):
         config["attention_bias"] = rng.random() < 0.25
     return config
 
@@ -81,6 +99,19 @@ def with_experts(rng, config):
     config.update(moe_intermediate_size=rng.choice([2, 4, 6, 8]), num_experts_per_tok=1)
     if config["model_type"] == "qwen3_moe":
         config.update(num_experts=chosen, decoder_sparse_step=1, mlp_only_layers=[], norm_topk_prob=True)
+        return
+    if config["model_type"] == "mixtral":
+        config.update(num_local_experts=chosen)
+        return
+    if config["model_type"] == "qwen2_moe":
+        config.update(num_experts=chosen, decoder_sparse_step=1, mlp_only_layers=[], norm_topk_prob=False,
+                      shared_expert_intermediate_size=rng.choice([4, 6, 10]))
+        return
+    if config["model_type"] == "glm4_moe":
+        config.update(
+            n_routed_experts=chosen, n_group=1, topk_group=1, n_shared_experts=rng.choice([1, 1, 2]), norm_topk_prob=True,
+            first_k_dense_replace=rng.randint(0, config["num_hidden_layers"]), num_nextn_predict_layers=rng.choice([0, 1]),
+            use_qk_norm=rng.random() < 0.5, routed_scaling_factor=1.0)
         return
     config.update(
         n_routed_experts=chosen, n_group=1, topk_group=1, n_shared_experts=rng.choice([1, 1, 2]),
@@ -92,25 +123,27 @@ def with_experts(rng, config):
 
 
 def random_config(rng, kind):
-    config = base(rng, kind)
-    if kind in ("qwen3_moe", "deepseek_v3"):
+    config = base(rng, LIKE.get(kind, kind))
+    if config["model_type"] in SPARSE:
         with_experts(rng, config)
-    return config
+    if kind == "telechat3":
+        config["attention_bias"] = False
+    return {**config, "model_type": kind}
 
 
 def attention_shapes(m, at, shapes):
     heads, hidden = m.num_attention_heads, m.hidden_size
     groups = m.num_key_value_heads or heads
     head = m.config.get("head_dim") or hidden // heads
-    biased = m.kind == "qwen2" or m.config.get("attention_bias")
+    biased = m.kind in ("qwen2", "qwen2_moe") or m.config.get("attention_bias")
     for part, rows in (("q", heads * head), ("k", groups * head), ("v", groups * head)):
         shapes[f"{at}.self_attn.{part}_proj.weight"] = (rows, hidden)
         if biased:
             shapes[f"{at}.self_attn.{part}_proj.bias"] = (rows,)
     shapes[f"{at}.self_attn.o_proj.weight"] = (hidden, heads * head)
-    if biased and m.kind != "qwen2":
+    if biased and m.kind not in ("qwen2", "qwen2_moe", "glm4_moe"):
         shapes[f"{at}.self_attn.o_proj.bias"] = (hidden,)
-    if m.kind.startswith("qwen3"):
+    if m.kind.startswith("qwen3") or m.config.get("use_qk_norm"):
         shapes[f"{at}.self_attn.q_norm.weight"] = shapes[f"{at}.self_attn.k_norm.weight"] = (head,)
 
 
@@ -129,9 +162,10 @@ def latent_shapes(m, at, shapes):
     shapes[f"{at}.self_attn.o_proj.weight"] = (hidden, heads * m.v_head_dim)
 
 
-def mlp_shapes(at, hidden, ffn, shapes):
-    shapes[f"{at}.gate_proj.weight"] = shapes[f"{at}.up_proj.weight"] = (ffn, hidden)
-    shapes[f"{at}.down_proj.weight"] = (hidden, ffn)
+def mlp_shapes(at, hidden, ffn, shapes, names=("gate_proj", "up_proj", "down_proj")):
+    gate, up, down = names
+    shapes[f"{at}.{gate}.weight"] = shapes[f"{at}.{up}.weight"] = (ffn, hidden)
+    shapes[f"{at}.{down}.weight"] = (hidden, ffn)
 
 
 def layer_shapes(m, layer, shapes):
@@ -141,12 +175,17 @@ def layer_shapes(m, layer, shapes):
     if layer in m.dense():
         mlp_shapes(f"{at}.mlp", hidden, m.intermediate_size, shapes)
         return
-    shapes[f"{at}.mlp.gate.weight"] = (m.count(), hidden)
+    moe, names, rows = m.experts_at(at)
+    shapes[f"{moe}.gate.weight"] = (m.count(), hidden)
     for expert in range(m.count()):
-        mlp_shapes(f"{at}.mlp.experts.{expert}", hidden, m.moe_intermediate_size, shapes)
-    if m.kind == "deepseek_v3":
-        shapes[f"{at}.mlp.gate.e_score_correction_bias"] = (m.count(),)
-        mlp_shapes(f"{at}.mlp.shared_experts", hidden, m.moe_intermediate_size * m.n_shared_experts, shapes)
+        mlp_shapes(f"{moe}.experts.{expert}", hidden, rows, shapes, names)
+    if m.kind in FIRST_DENSE:
+        shapes[f"{moe}.gate.e_score_correction_bias"] = (m.count(),)
+    shared, rows = m.shared_at(at)
+    if rows:
+        mlp_shapes(shared, hidden, rows, shapes)
+    if m.kind == "qwen2_moe":
+        shapes[f"{at}.mlp.shared_expert_gate.weight"] = (1, hidden)
 
 
 def prediction_shapes(m, layer, shapes):

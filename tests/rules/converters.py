@@ -17,9 +17,9 @@ from mindspore import Tensor
 from mindformers_program import Stubs, package
 
 FOLDERS = {"qwen3": "qwen3", "qwen3_moe": "qwen3_moe", "deepseek_v3": "deepseek3", "qwen2": "qwen2", "llama": "qwen2",
-           "mistral": "qwen2"}
+           "mistral": "qwen2", "kimi_k2": "deepseek3", "telechat3": "telechat3", "telechat3_moe": "telechat3_moe"}
 CLASSES = {"qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe", "deepseek_v3": "DeepseekV3", "qwen2": "Qwen2", "llama": "Qwen2",
-           "mistral": "Qwen2"}
+           "mistral": "Qwen2", "kimi_k2": "DeepseekV3", "telechat3": "TeleChat3", "telechat3_moe": "TeleChat3Moe"}
 
 
 class Converters:
@@ -64,7 +64,7 @@ class Converters:
     def new_name(self, kind, name):
         """By the table of names; linear_qkv and linear_fc1 for their parts."""
         for theirs, ours in self.models[kind].weight_mapping:
-            if "61" not in theirs:
+            if not re.search(r"\d", theirs):  # one layer of multi-token prediction, of one depth
                 name = name.replace(theirs, ours)
         name = name.replace(".self_attn.q_proj.", ".self_attention.linear_q_proj.")  # which deepseek_v3's table lacks
         for part, whole in self.parts + [(".shared_experts.gating.", ".shared_experts.linear_fc1."),
@@ -73,7 +73,7 @@ class Converters:
         return name
 
     def operators(self, model):
-        kind = model.kind
+        kind = model.config["model_type"]
         listed = getattr(self.models[kind], "weight_converters", None)
         if listed and not model.config.get("attention_bias"):
             return listed
@@ -143,7 +143,7 @@ def made_of_names(program, model):
         if ".mlp.experts." in pattern:
             to = "decoder.layers.{}.mlp.experts.weight2" if "down_proj" in pattern else "decoder.layers.{}.mlp.experts.weight1"
         else:
-            to = program.new_name(model.kind, pattern)
+            to = program.new_name(model.config["model_type"], pattern)
         whole.setdefault(to, []).append(pattern)
     out = []
     for to, parts in whole.items():

@@ -57,6 +57,18 @@ def add(fixed):
                           dtype="Float32")
 
     @fixed
+    def a_part_of_the_names(name):
+        """only= and drop= are patterns of the names that the rules make."""
+        case = fixed.case(name, "qwen3")
+
+        def check(folder, source, options):
+            wanted = {n: v for n, v in case.model.tensors.items() if n.startswith("model.layers.1.") and "norm" not in n}
+            return views.check(case, source, os.path.join(folder, "part"), {**options, "only": "model.layers.1.*", "drop": "*norm*"},
+                               lambda shown: views.huggingface_differs(shown, case.config, wanted))
+        case.check_views = check
+        return case
+
+    @fixed
     def numbers_of_two_digits(name):
         """Layers 10 and 11 and expert 10 stand behind 9, not behind 1."""
         return fixed.case(name, "qwen3_moe", num_hidden_layers=12, num_experts=12, moe_intermediate_size=2)
@@ -321,7 +333,7 @@ def add_found(fixed):
     def experts_not_transposed(name):
         """Where both axes are of one size."""
         return find(fixed.case(name, "qwen3_moe", moe_intermediate_size=16), "common-experts.rules",
-                    r"transpose\((model[^)]*)\)", r"\1", "model.layers.0.mlp.experts.0.down_proj.weight has other values")
+                    r"transpose\((\$at[^)]*)\)", r"\1", "model.layers.0.mlp.experts.0.down_proj.weight has other values")
 
 
 def find(case, file, pattern, by, problem):

@@ -76,7 +76,7 @@ class Rules:
 
     def __init__(self, path, config, options):
         self.numbers = Numbers(config, options)
-        self.indexes, self.rules = {}, []
+        self.indexes, self.stacked, self.rules = {}, [], []
         self.read(path)
 
     def read(self, path):
@@ -114,8 +114,19 @@ class Rules:
                 self.indexes[name] = range(numbers.value(first), numbers.value(end))
             else:
                 numbers.options[name] = numbers.chosen.get(name, what.split("|")[0].strip())
+        elif word == "stacked":
+            self.stacked.append(rest)
         elif word not in ("sides", "keep", "drop", "repeat"):  # of which the cases know
-            self.rules.append(line)
+            self.rules += self.unstacked(line)
+
+    def unstacked(self, line):
+        """The rule for the tensor of all values of the first stacked index of its left name; none, if there are none."""
+        left, _, right = line.partition(" = ")
+        for hole in re.findall(r"\.\{(\w+)\}", left):
+            if hole in self.stacked:
+                one = f"{left.replace(f'.{{{hole}}}', '', 1)} = stack({hole}, 0, {right})"
+                return [one] if len(self.indexes[hole]) else []
+        return [line]
 
     def holes(self, name):
         return [i for i in self.indexes if re.search(rf"\{{[^}}]*\b{i}\b[^}}]*\}}", name)]

@@ -28,6 +28,7 @@ class Maker:
         self.lines = ["sides trained huggingface", "models random", "let two = config.two"]
         self.indexes = {name: rng.randint(1, 4) for name in "abc"}
         self.lines += [f"index {name} = 0 .. config.count_{name}" for name in self.indexes]
+        self.lines += [f"stacked {name}" for name in self.indexes if rng.random() < 0.15]
         self.config = {"model_type": "random", "two": 2, **{f"count_{n}": count for n, count in self.indexes.items()}}
         self.shapes = {}  # of right tensors, with their holes
 

@@ -7,12 +7,14 @@ import json
 import logging
 import os
 import random
+import sys
 
 import architectures
 import dcp_program
 import fixed_cases
 import megatron_gpt
 import numpy as np
+import ready_cuts
 import torch
 import training_names
 import transformers_cases
@@ -20,7 +22,7 @@ import views
 from values import STORED, Value
 
 FIXED = {}
-KINDS = ["llama", "qwen2", "qwen3", "mistral"]
+KINDS = ["llama", *architectures.SPARSE[:3], "qwen2", "glm4_moe", "qwen3", "deepseek_v3", "mistral", "kimi_k2"]
 DTYPES = {"Float32": torch.float32, "BFloat16": torch.bfloat16, "Float16": torch.float16}
 # What tensor parallel ranks have of a weight: the axis that they cut, and in how many blocks they cut it apart.
 CUT = {"linear_qkv.weight": (0, 1), "linear_qkv.bias": (0, 1), "linear_proj.weight": (1, 1), "linear_fc1.weight": (0, 2),
@@ -58,8 +60,8 @@ def boxes_of(name, shape, layered, ranks):
 
 class Case:
     def __init__(self, name, model, options, rng):
-        self.name, self.model, self.options = name, model, options
-        self.trained = training_names.make(training_names.Megatron, model, {}, **options)
+        self.name, self.model, self.options, self.rng = name, model, options, rng
+        self.trained = training_names.make(training_names.Megatron, model, architectures.repeated(model), **options)
         self.ranks, self.world = rng.choice([1, 2, 2, 4]), rng.choice([1, 2, 4])
         self.files, self.padding = rng.choice([1, 2]), rng.choice([1, 5]) if options.get("vocabulary") == "padded" else 0
         self.says, self.refusal, self.status = "", "", 1
@@ -85,7 +87,7 @@ class Case:
         items = {}
         for name in self.trained:
             full = as_tensor(self.saved(name))
-            layered = self.options.get("layers") != "numbered" and name.startswith("decoder.layers.")
+            layered = name.startswith("decoder.layers.") and not name.split(".")[2].isdigit()
             items[(name,)] = dcp_program.Boxes(full, boxes_of(name, full.shape, layered, self.ranks))
             if name.endswith("linear_qkv.weight"):
                 items[(name.replace("weight", "_extra_state") + "/shard_0_1",)] = b""
@@ -110,17 +112,50 @@ class Case:
 
     def megatron_differs(self, folder):
         """Megatron's own GPT has the tensors of these names and shapes, and with them says what HuggingFace's model says."""
-        stacked = training_names.make(training_names.Megatron, self.model, {})
-        numbered = training_names.make(training_names.Megatron, self.model, {}, layers="numbered")
+        said = None
         with megatron_gpt.running():
             real = megatron_gpt.build(self.model)
-            problem = megatron_gpt.names_differ(real, {n: v.shape for n, v in stacked.items()})
-            if problem:
-                return problem
-            said = megatron_gpt.logits(real, {n: as_tensor(v).float() for n, v in numbered.items()}, self.model)
-        wanted = transformers_cases.logits(os.path.join(folder, "hf"), self.model, torch.float32)
-        most = (said - wanted).abs().max().item()
-        return f"Megatron's GPT says something else than HuggingFace's model, up to {most}" if most > 1e-4 else None
+            for layers, metadata in (("stacked", None), ("numbered", {"non_homogeneous_layers": True}),
+                                     ("singleton", {"singleton_local_shards": True})):
+                problem = megatron_gpt.names_differ(real, {n: v.shape for n, v in self.local(layers).items()}, metadata)
+                if problem:
+                    return f"layers={layers}: {problem}"
+            numbered = self.local("numbered")
+            if self.model.kind != "deepseek_v3" and not self.model.extra():
+                said = megatron_gpt.logits(real, {n: as_tensor(v).float() for n, v in numbered.items()}, self.model)
+        if said is not None and (most := (said - self.wanted(folder)).abs().max().item()) > 1e-4:
+            return f"Megatron's GPT says something else than HuggingFace's model, up to {most}"
+        return ready_cuts.plan_differs(sys.executable, "Mixtral Qwen2Moe Glm4Moe") or self.ranks_differ(numbered)
+
+    def local(self, layers):
+        """As Megatron's own layers are saved."""
+        return training_names.make(training_names.Megatron, self.model, architectures.repeated(self.model), layers=layers,
+                                   transformer_impl="local")
+
+    def wanted(self, folder):
+        """What HuggingFace's model says, of the config as it was before a newer version saved it."""
+        older = os.path.join(folder, "older")
+        os.makedirs(older)
+        with open(os.path.join(older, "config.json"), "w", encoding="utf-8") as out:
+            json.dump(self.model.config, out)
+        views.write_tensors(os.path.join(older, "model.safetensors"), self.model.tensors)
+        return transformers_cases.logits(older, self.model, torch.float32)
+
+    def ranks_differ(self, numbered):
+        """Megatron's own ranks of a stage have what the yardstick for ready cuts says."""
+        degrees = ready_cuts.Degrees(self.rng, len(self.model.experts()))
+        degrees.pp = 1
+        if degrees.why_not(self.model, ready_cuts.MEGATRON) is not None:
+            return None
+        for rank in range(degrees.devices):
+            with megatron_gpt.running(rank, degrees.devices, degrees.tp, degrees.ep):
+                parts = megatron_gpt.parts(megatron_gpt.build(self.model))
+            for name, value in numbered.items():
+                boxes = [value.data[tuple(slice(a, a + n) for a, n in zip(*box))].tobytes() for box in parts[name]]
+                mine = degrees.slice(name, value, ready_cuts.MEGATRON, rank).data
+                if b"".join(boxes) != mine.tobytes():
+                    return f"rank {rank} of {degrees.devices} of Megatron has another part of {name}"
+        return None
 
     def check_views(self, folder, source, options):
         problem = views.check(self, source, os.path.join(folder, "as-hf"), options,
@@ -129,7 +164,17 @@ class Case:
             return problem and f"to HuggingFace: {problem}"
         problem = views.check(self, os.path.join(folder, "hf"), os.path.join(folder, "as-trained"),
                               {**self.convert(), "format": "pt"}, self.torch_differs)
-        return problem and f"from HuggingFace: {problem}"
+        if not problem and self.model.kind in ("mixtral", "qwen2_moe"):
+            problem = ready_cuts.check(self, os.path.join(folder, "hf"), os.path.join(folder, "hf-cut"), ready_cuts.HUGGINGFACE,
+                                       self.model.tensors, {"format": "safetensors"}, self.rng, self.files_differ)
+        if problem or self.options.get("layers") != "numbered":
+            return problem and f"from HuggingFace: {problem}"
+        return ready_cuts.check(self, os.path.join(folder, "hf"), os.path.join(folder, "cut"), ready_cuts.MEGATRON, self.trained,
+                                {**self.convert(), "format": "safetensors"}, self.rng, self.files_differ)
+
+    @staticmethod
+    def files_differ(folder, wanted):
+        return views.tensors_differ(views.read_safetensors(folder), wanted)
 
     def torch_differs(self, shown):
         found = [os.path.join(base, n) for base, _, names in os.walk(shown) for n in names if n.endswith(".pt")]
@@ -140,10 +185,17 @@ class Case:
 def make(seed, number):
     rng = random.Random(f"{seed}/{number}")
     config = architectures.random_config(rng, KINDS[number % len(KINDS)])
-    config.update({"attention_bias": False} if "attention_bias" in config else {})
+    if "attention_bias" in config and config["model_type"] != "glm4_moe":  # glm4_moe has biases of q, k and v alone
+        config["attention_bias"] = False
+    if "first_k_dense_replace" in config:  # with no layer of experts Megatron's would not count its layers
+        config["first_k_dense_replace"] %= config["num_hidden_layers"]
+    config.update({"num_experts_per_tok": 2} if "num_experts_per_tok" in config else {})
     model = architectures.fill(np.random.default_rng(rng.getrandbits(64)), config, rng.choice(["BFloat16", "Float32"]),
                                transformers_cases.small_value)
-    options = {"layers": "numbered"} if rng.random() < 0.3 else {}
+    layers = rng.choice(["stacked", "stacked", "numbered", "singleton"])
+    options = {"layers": layers} if layers != "stacked" else {}
+    if rng.random() < 0.5:
+        options["transformer_impl"] = "local"
     if rng.random() < 0.3:
         options["vocabulary"] = "padded"
     return Case(f"megatron-{seed}-{number}", model, options, rng)

@@ -5,12 +5,14 @@ Only what it asks of a graphics card is answered here.
 """
 import contextlib
 import os
+import re
 import sys
 import types
 import warnings
 
 warnings.filterwarnings("ignore")
 
+import architectures  # noqa: E402
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402, N812
 from torch import distributed  # noqa: E402
@@ -23,57 +25,136 @@ NAMES = {"input_layernorm.weight": "self_attention.linear_qkv.layer_norm_weight"
 
 
 @contextlib.contextmanager
-def running():
-    """As the only rank of a training; torch's group of processes is not of use to others meanwhile."""
+def running(rank=0, ranks=1, tp=None, ep=1):
+    """As one of the ranks of a stage, of a training whose experts tp does not cut; torch's group of processes is not of use to others meanwhile."""
     from megatron.core import parallel_state, tensor_parallel
 
     torch.cuda.current_device = lambda: "cpu"
     tensor_parallel.get_cuda_rng_tracker = lambda: types.SimpleNamespace(fork=contextlib.nullcontext)
-    distributed.init_process_group("fake", rank=0, world_size=1, store=fake_pg.FakeStore())
+    distributed.init_process_group("fake", rank=rank, world_size=ranks, store=fake_pg.FakeStore())
     try:
-        parallel_state.initialize_model_parallel(1, 1, create_gloo_process_groups=False)
+        parallel_state.initialize_model_parallel(tp or ranks, 1, create_gloo_process_groups=False,
+                                                 expert_model_parallel_size=ep, expert_tensor_parallel_size=1)
         yield
     finally:
         parallel_state.destroy_model_parallel()
         distributed.destroy_process_group()
 
 
+def stand_ins():
+    """Answers for Transformer Engine where Megatron's own layers ask for it; latent attention only has names here."""
+    from megatron.core.transformer import dot_product_attention, multi_latent_attention
+    from megatron.core.transformer.moe import moe_utils
+
+    moe_utils.te_general_gemm = None
+    for name, value in vars(multi_latent_attention).items():
+        if name.startswith("TE") and not isinstance(value, type):
+            setattr(multi_latent_attention, name, type(name, (), {}))
+    begin = dot_product_attention.DotProductAttention.__init__
+    if begin.__name__ == "__init__":
+        def without_channels(self, *args, k_channels=None, v_channels=None, **more):
+            begin(self, *args, **more)
+        dot_product_attention.DotProductAttention.__init__ = without_channels
+
+
+def experts_of(model):
+    """What the config of Megatron has for a model's experts."""
+    if model.kind not in architectures.SPARSE:
+        return {}
+    sigmoid = model.kind in architectures.FIRST_DENSE
+    shared = model.shared_at("")[1]
+    count = len(model.dense())
+    return {"num_moe_experts": model.count(), "moe_ffn_hidden_size": model.experts_at("")[2], "moe_router_topk": 2,
+            "moe_router_pre_softmax": not model.config.get("norm_topk_prob", True),
+            "moe_router_score_function": "sigmoid" if sigmoid else "softmax", "moe_router_enable_expert_bias": sigmoid,
+            "moe_layer_freq": [0] * count + [1] * (model.num_hidden_layers - count) if count else 1,
+            **({"moe_shared_expert_intermediate_size": shared} if shared else {}),
+            "moe_shared_expert_gate": model.kind == "qwen2_moe"}
+
+
+def latent_of(model):
+    return {"multi_latent_attention": True, "q_lora_rank": model.q_lora_rank, "kv_lora_rank": model.kv_lora_rank,
+            "qk_head_dim": model.qk_nope_head_dim, "qk_pos_emb_head_dim": model.qk_rope_head_dim,
+            "v_head_dim": model.v_head_dim, "rope_type": "rope",
+            "kv_channels": model.v_head_dim}  # else 0 of a model with more heads than its hidden size
+
+
+def attention_of(model):
+    return {"num_query_groups": model.config.get("num_key_value_heads") or model.num_attention_heads,
+            "kv_channels": model.config.get("head_dim") or model.hidden_size // model.num_attention_heads}
+
+
 def build(model):
     """A GPT of the sizes of an architectures.Model."""
-    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec, get_gpt_mtp_block_spec
     from megatron.core.models.gpt.gpt_model import GPTModel
-    from megatron.core.transformer.transformer_config import TransformerConfig
+    from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
 
-    norms = model.kind == "qwen3"
-    config = TransformerConfig(
+    latent = model.kind == "deepseek_v3"
+    norms = latent or model.kind in ("qwen3", "qwen3_moe") or bool(model.config.get("use_qk_norm"))
+    stand_ins()
+    biased = "model.layers.0.self_attn.q_proj.bias" in model.tensors
+    config = (MLATransformerConfig if latent else TransformerConfig)(
         num_layers=model.num_hidden_layers, hidden_size=model.hidden_size, ffn_hidden_size=model.intermediate_size,
-        num_attention_heads=model.num_attention_heads,
-        num_query_groups=model.config.get("num_key_value_heads") or model.num_attention_heads,
-        kv_channels=model.config.get("head_dim") or model.hidden_size // model.num_attention_heads,
-        gated_linear_unit=True, activation_func=F.silu, add_bias_linear=False, add_qkv_bias=model.kind == "qwen2",
-        normalization="RMSNorm", qk_layernorm=norms, layernorm_epsilon=model.rms_norm_eps, hidden_dropout=0,
-        attention_dropout=0, bias_activation_fusion=False, masked_softmax_fusion=False, use_cpu_initialization=True)
-    return GPTModel(config, get_gpt_layer_local_spec(qk_layernorm=norms, normalization="RMSNorm"),
-                    vocab_size=model.vocab_size, max_sequence_length=model.max_position_embeddings,
-                    share_embeddings_and_output_weights=model.tie_word_embeddings, position_embedding_type="rope").eval()
+        num_attention_heads=model.num_attention_heads, **(latent_of(model) if latent else attention_of(model)),
+        **experts_of(model), mtp_num_layers=model.extra() or None,
+        gated_linear_unit=True, activation_func=F.silu, add_bias_linear=bool(model.config.get("mlp_bias")),
+        add_qkv_bias=biased, normalization="RMSNorm", qk_layernorm=norms, layernorm_epsilon=model.rms_norm_eps,
+        hidden_dropout=0, attention_dropout=0, bias_activation_fusion=False, masked_softmax_fusion=False,
+        use_cpu_initialization=True)
+    spec = get_gpt_decoder_block_spec(config, use_transformer_engine=False, normalization="RMSNorm")
+    mtp = {"mtp_block_spec": get_gpt_mtp_block_spec(config, spec, use_transformer_engine=False)} if model.extra() else {}
+    return GPTModel(config, spec, vocab_size=model.vocab_size, max_sequence_length=model.max_position_embeddings,
+                    share_embeddings_and_output_weights=model.tie_word_embeddings, position_embedding_type="rope",
+                    rotary_percent=0.5 if model.kind == "glm4_moe" else 1.0,
+                    rotary_base=1000000 if model.kind == "mixtral" else 10000, **mtp).eval()
 
 
-def names_differ(real, shapes):
+def shards(real, metadata=None):
+    """All pieces of a checkpoint that have elements."""
+    for entry in real.sharded_state_dict(metadata=metadata).values():
+        for shard in entry.build() if hasattr(entry, "build") else [entry]:
+            if "_extra_state" not in shard.key:
+                yield shard
+
+
+def names_differ(real, shapes, metadata=None):
     """None, or how its checkpoint's tensors differ from name -> shape."""
-    have = {v.key: getattr(v, "global_shape", None) for v in real.sharded_state_dict().values() if "_extra_state" not in v.key}
+    have = {shard.key: shard.global_shape for shard in shards(real, metadata)}
     if sorted(have) != sorted(shapes):
         return f"Megatron saves {sorted(set(have) ^ set(shapes))}, or does not"
-    other = [n for n, shape in have.items() if shape and tuple(shape) != tuple(shapes[n])]
+    other = [n for n, shape in have.items() if tuple(shape) != tuple(shapes[n])]
     return f"Megatron saves {other[0]} as {have[other[0]]}, not {shapes[other[0]]}" if other else None
+
+
+def parts(real):
+    """name -> [(offset, sizes)] of what this rank has of the tensors of a checkpoint that counts its layers, in its order."""
+    out = {}
+    for shard in shards(real, {"non_homogeneous_layers": True}):
+        before = shard.prepend_axis_num
+        out.setdefault(shard.key, []).append((tuple(shard.global_offset), (1,) * before + tuple(shard.local_shape)))
+    return out
+
+
+def weight_of(name, weights):
+    """The weight of a parameter of a GPT whose saved names are WEIGHTS; its layers have numbers."""
+    expert = re.fullmatch(r"(.*\.experts)\.local_experts\.(\d+)\.(.*)", name)
+    if expert:
+        return weights[f"{expert[1]}.experts.{expert[3]}"][int(expert[2])]
+    for own, saved in NAMES.items():
+        if name not in weights:
+            name = name.replace(own, saved)
+    return weights[name]
 
 
 def logits(real, weights, model):
     """What it says to a few tokens, with WEIGHTS by the names of a checkpoint that counts its layers."""
     with torch.no_grad():
         for name, parameter in real.named_parameters():
-            for own, saved in NAMES.items():
-                name = name.replace(own, saved)
-            parameter.copy_(weights[name])
+            parameter.copy_(weight_of(name, weights))
+        for name, buffer in real.named_buffers():
+            if name.endswith("expert_bias"):
+                buffer.copy_(weights[name])
         tokens = torch.arange(model.vocab_size)[None] % 7
         count = tokens.shape[1]
         hidden = torch.triu(torch.ones(count, count, dtype=torch.bool), 1)[None, None]

@@ -19,6 +19,7 @@ import mindformers_program  # noqa: E402
 import mindformers_saves as saves  # noqa: E402
 import numpy as np  # noqa: E402
 import random_cases  # noqa: E402
+import ready_cuts  # noqa: E402
 import training_names  # noqa: E402
 import values  # noqa: E402
 import views  # noqa: E402
@@ -27,7 +28,7 @@ from model import cut  # noqa: E402
 from values import Value  # noqa: E402
 
 CONVERTERS, PROGRAMS = {}, {}
-SHAPES = [*architectures.KINDS, "llama_legacy", "qwen2_legacy"]
+SHAPES = [*architectures.KINDS, "telechat3", "telechat3_moe", "llama_legacy", "qwen2_legacy"]
 OPTIONS = {"gate_up": ["interleaved", "split"], "qkv": ["grouped", "contiguous"], "experts_axis": ["joined", "own"]}
 LEGACY_OPTIONS = {"qkv": ["split", "fused"]}
 COUNTS = [1, 2, 2, 3, 4, 4, 6, 8]
@@ -130,6 +131,10 @@ class Case:
     def check_oracle(self, folder):
         """The real operators make of HuggingFace's tensors what our model of them says."""
         del folder
+        problem = ready_cuts.plan_differs() or next(filter(None, (
+            ready_cuts.program_differs(os.path.join(os.environ["RFS_MINDFORMERS"], v)) for v in mindformers_program.VERSIONS)), None)
+        if problem:
+            return problem
         if self.legacy:
             program = of_version(CONVERTERS, converters.Converters, self.version)
             return self.oracle_differs(converters.legacy_names(program, self.model, self.options))
@@ -172,7 +177,23 @@ class Case:
         problem = views.check(self, os.path.join(folder, "hf"), os.path.join(folder, "as-trained"),
                               {**self.convert(), "dst_strategy": folder + "/dst.ckpt"},
                               lambda shown: self.ranks_differ(shown, layouts))
-        return problem and f"from HuggingFace: {problem}"
+        if problem or self.refusal:
+            return problem and f"from HuggingFace: {problem}"
+        return self.check_ready_cuts(folder)
+
+    def check_ready_cuts(self, folder):
+        """The ranks that a training has by its degrees of parallelism, in its own names and in HuggingFace's."""
+        source, convert = os.path.join(folder, "hf"), {**self.convert(), "hf_config": self.config}
+        family = ready_cuts.LEGACY if self.legacy else ready_cuts.MINDFORMERS
+        if not self.extra:  # HuggingFace's folder has the model alone
+            problem = ready_cuts.check(self, source, os.path.join(folder, "hf-cut"), ready_cuts.HUGGINGFACE,
+                                       self.model.tensors, {"format": "safetensors"}, self.rng,
+                                       lambda path, wanted: views.tensors_differ(views.read_safetensors(path), wanted))
+            if problem:
+                return f"HuggingFace's names: {problem}"
+        return ready_cuts.check(
+            self, source, os.path.join(folder, "cut"), family, self.trained, convert, self.rng,
+            lambda path, wanted: compared.differs(f"{path}/checkpoint_{path.rpartition('_')[2]}.ckpt", wanted))
 
     def ranks_differ(self, shown, layouts):
         for rank in range(self.to):
@@ -186,6 +207,7 @@ class Case:
 def random_options(rng, shape):
     """Mostly the defaults, of which none is given."""
     known = LEGACY_OPTIONS if shape.endswith("_legacy") else OPTIONS
+    shape = architectures.LIKE.get(shape, shape)
     fitting = [k for k in known if not (k == "experts_axis" and shape not in ("qwen3_moe", "deepseek_v3")) and
                not (k == "qkv" and shape == "deepseek_v3") and not (k == "gate_up" and shape == "qwen3_moe")]
     return {k: rng.choice(known[k]) for k in fitting if rng.random() < 0.35}

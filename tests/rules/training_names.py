@@ -188,18 +188,81 @@ class Legacy(Maker):
 class Megatron(Maker):
     """Megatron-Core's GPT: each layer by its number here; torch_dist stacks the layers."""
 
-    def layer(self, layer):
-        to, at = f"decoder.layers.{layer}", f"model.layers.{layer}"
+    def chosen(self, name, word):
+        return self.options.get(name) == word
+
+    def attention(self, to, at):
+        if self.m.kind == "deepseek_v3":
+            self.latent(to, at)
+            return
         self.same(f"{to}.self_attention.linear_qkv.layer_norm_weight", f"{at}.input_layernorm.weight")
         for what in ("weight", "bias"):
             if what == "weight" or self.has_bias(at):
                 self.joined_qkv(f"{to}.self_attention.linear_qkv.{what}", at, what, self.qkv_rows(grouped))
-        self.same(f"{to}.self_attention.linear_proj.weight", f"{at}.self_attn.o_proj.weight")
+            self.maybe(f"{to}.self_attention.linear_proj.{what}", f"{at}.self_attn.o_proj.{what}")
         for part in "qk":
             self.maybe(f"{to}.self_attention.{part}_layernorm.weight", f"{at}.self_attn.{part}_norm.weight")
-        self.same(f"{to}.mlp.linear_fc1.layer_norm_weight", f"{at}.post_attention_layernorm.weight")
-        self.joined_mlp(f"{to}.mlp.linear_fc1.weight", f"{at}.mlp", one_behind_the_other(self.m.intermediate_size))
-        self.same(f"{to}.mlp.linear_fc2.weight", f"{at}.mlp.down_proj.weight")
+
+    def latent(self, to, at):
+        """Transformer Engine has the norms with the linear layers behind them."""
+        self.same(f"{to}.input_layernorm.weight", f"{at}.input_layernorm.weight")
+        for theirs, ours in (("linear_q_proj", "q_proj"), ("linear_q_down_proj", "q_a_proj"), ("linear_q_up_proj", "q_b_proj"),
+                             ("linear_kv_down_proj", "kv_a_proj_with_mqa"), ("linear_kv_up_proj", "kv_b_proj"),
+                             ("linear_proj", "o_proj")):
+            self.maybe(f"{to}.self_attention.{theirs}.weight", f"{at}.self_attn.{ours}.weight")
+        for part in ("q", "kv"):
+            name = f"{part}_layernorm.weight" if self.chosen("transformer_impl", "local") else \
+                f"linear_{part}_up_proj.layer_norm_weight"
+            self.maybe(f"{to}.self_attention.{name}", f"{at}.self_attn.{part}_a_layernorm.weight")
+
+    def mlp(self, to, at):
+        for what in ("weight", "bias"):
+            if f"{at}.gate_proj.{what}" not in self.m.tensors:
+                continue
+            parts = [self.hf[f"{at}.{part}_proj.{what}"] for part in ("gate", "up")]
+            if self.chosen("layers", "singleton"):
+                self.same(f"{to}.linear_fc1.{what}_w", f"{at}.gate_proj.{what}")
+                self.same(f"{to}.linear_fc1.{what}_v", f"{at}.up_proj.{what}")
+            else:
+                self.out[f"{to}.linear_fc1.{what}"] = self.hf.like(f"{at}.gate_proj.{what}", np.concatenate(parts))
+            self.same(f"{to}.linear_fc2.{what}", f"{at}.down_proj.{what}")
+
+    def experts(self, to, at):
+        moe, (gate, up, down), _ = self.m.experts_at(at)
+        self.same(f"{to}.router.weight", f"{moe}.gate.weight")
+        self.maybe(f"{to}.router.expert_bias", f"{moe}.gate.e_score_correction_bias")
+        one, two = [], []
+        for e in range(self.m.count()):
+            if self.chosen("layers", "singleton"):
+                for name, of in (("linear_fc1.weight_w", gate), ("linear_fc1.weight_v", up), ("linear_fc2.weight", down)):
+                    self.same(f"{to}.experts.experts.{e}.{name}", f"{moe}.experts.{e}.{of}.weight")
+                continue
+            one.append(np.concatenate([self.hf[f"{moe}.experts.{e}.{part}.weight"] for part in (gate, up)]))
+            two.append(self.hf[f"{moe}.experts.{e}.{down}.weight"])
+        if one:
+            self.out[f"{to}.experts.experts.linear_fc1.weight"] = self.hf.like(f"{moe}.experts.0.{gate}.weight", np.stack(one))
+            self.out[f"{to}.experts.experts.linear_fc2.weight"] = self.hf.like(f"{moe}.experts.0.{down}.weight", np.stack(two))
+        self.mlp(f"{to}.shared_experts", self.m.shared_at(at)[0])
+        self.maybe(f"{to}.shared_experts.gate_weight", f"{at}.mlp.shared_expert_gate.weight")
+
+    def layer(self, to, layer):
+        at, sparse = f"model.layers.{layer}", layer not in self.m.dense()
+        self.attention(to, at)
+        local, latent = self.chosen("transformer_impl", "local"), self.m.kind == "deepseek_v3"
+        own = latent if local else sparse
+        self.same(f"{to}.pre_mlp_layernorm.weight" if own else f"{to}.mlp.linear_fc1.layer_norm_weight",
+                  f"{at}.post_attention_layernorm.weight")
+        if sparse:
+            self.experts(f"{to}.mlp", at)
+        else:
+            self.mlp(f"{to}.mlp", f"{at}.mlp")
+
+    def prediction(self, number):
+        to, at = f"mtp.layers.{number}", f"model.layers.{self.m.num_hidden_layers + number}"
+        for name in ("enorm", "hnorm", "eh_proj"):
+            self.same(f"{to}.{name}.weight", f"{at}.{name}.weight")
+        self.same(f"{to}.final_layernorm.weight", f"{at}.shared_head.norm.weight")
+        self.layer(f"{to}.transformer_layer", self.m.num_hidden_layers + number)
 
     def stacked(self):
         """The layers of each weight in one tensor, with a layer axis in front."""
@@ -217,10 +280,13 @@ class Megatron(Maker):
     def make(self):
         self.same("embedding.word_embeddings.weight", "model.embed_tokens.weight")
         for layer in self.m.layers():
-            self.layer(layer)
+            self.layer(f"decoder.layers.{layer}", layer)
         self.same("decoder.final_layernorm.weight", "model.norm.weight")
         self.maybe("output_layer.weight", "lm_head.weight")
-        return self.out if self.options.get("layers") == "numbered" else self.stacked()
+        for number in range(self.m.extra()):
+            self.prediction(number)
+        mixed = 0 < len(self.m.dense()) < self.m.num_hidden_layers
+        return self.out if self.options.get("layers", "stacked") != "stacked" or mixed else self.stacked()
 
 
 def make(which, model, repeated, **options):

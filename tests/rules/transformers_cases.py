@@ -35,8 +35,10 @@ def is_predicted(name, model):
 
 def logits(folder, model, dtype="auto"):
     """What the model says to a few tokens, and that it was loaded with all of its weights."""
+    config = getattr(transformers, model.architectures[0].replace("ForCausalLM", "Config")).from_pretrained(folder)
+    config.model_type = model.kind  # of a model that transformers has under the name of another
     loaded, told = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, output_loading_info=True, dtype=dtype, local_files_only=True, **EXPERTS)
+        folder, config=config, output_loading_info=True, dtype=dtype, local_files_only=True, **EXPERTS)
     more = sorted(n for n in told["unexpected_keys"] if not is_predicted(n, model))
     if told["missing_keys"] or told["mismatched_keys"] or more:
         raise ValueError(f"transformers misses {told['missing_keys']}, does not fit {told['mismatched_keys']}, "
@@ -62,7 +64,7 @@ class Case:
         source = os.path.join(folder, "trained")
         views.write_ranks(source, self.trained,
                           {n: views.fitting_layout(self.rng, self.devices, v.shape) for n, v in self.trained.items()})
-        return source, {"src_strategy": source + ".json", "convert": views.rules(self.model.kind), "view": "huggingface",
+        return source, {"src_strategy": source + ".json", "convert": views.rules(self.model.config["model_type"]), "view": "huggingface",
                         "hf_config": os.path.join(folder, "hf", "config.json")}
 
     def check_oracle(self, folder):

@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 
+import architectures
 import compared
+import loading
 import numpy as np
 import random_cases
 import safetensors_file
@@ -20,7 +22,7 @@ TIMES_MOUNTED = 4  # of so many cases one is mounted, too
 
 
 def rules(name):
-    return os.path.join(RULES, ("llama" if name == "mistral" else name) + ".rules")
+    return os.path.join(RULES, {"mistral": "llama", **architectures.LIKE}.get(name, name) + ".rules")
 
 
 class Saver:
@@ -40,7 +42,8 @@ class Saver:
 
 def write_config(path, config, **changed):
     """As save_pretrained of transformers has it; then some keys have other values, or none where that is None."""
-    saved = {**Saver.save(config), **changed}
+    kind = config["model_type"]
+    saved = {**Saver.save({**config, "model_type": architectures.LIKE.get(kind, kind)}), "model_type": kind, **changed}
     with open(path, "w", encoding="utf-8") as out:
         json.dump({k: v for k, v in saved.items() if k not in changed or v is not None}, out, indent=2)
 
@@ -141,7 +144,7 @@ def check(case, source, target, options, differs):
     problem = compared.export(case, source, target, options)
     if problem or case.refusal:
         return problem
-    problem = differs(target)
+    problem = differs(target) or loading.differs(source, compared.given(options), case.name)
     if problem or not is_mounted(case.name):
         return problem
     with compared.mounted(source, target + "-mnt", options):

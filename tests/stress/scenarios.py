@@ -17,7 +17,7 @@ from readers import WITHOUT_MAPPING, Crowd
 from test_calls import READS, under_strace
 from test_content import publish
 from test_converted import model, transposed
-from test_limits import MIXED, noise
+from test_limits import MIXED
 import stores
 
 SECONDS, SEED = 30, 0  # set by run
@@ -122,7 +122,7 @@ def with_tensors(m, want):
 def test_mixed_load():
     """Pieces of all sizes, files and single tensors, readers that are killed: what fragments memory adds up."""
     choose, cache = choices("mixed"), 64 << 20
-    tree = Tree(folder("tree"), MIXED, 4, 2, content=noise)
+    tree = Tree(folder("tree"), MIXED, 4, 2)
     total, rounds, slowest = {}, 0, 0.0
     with Foreground(tree.src, tree.options(f"cache={cache}")) as m:
         files = want_of(tree)
@@ -192,7 +192,7 @@ def read_objects(name, tree, url, proxy, how, seconds):
 
 def test_objects():
     """S3 past the page cache, and plain HTTP through it."""
-    tree = Tree(folder("tree"), MIXED, 4, 2, content=noise)
+    tree = Tree(folder("tree"), MIXED, 4, 2)
     stores.begin(folder("stores"))
     try:
         need(stores.nginx_port, "nginx is missing")

@@ -134,6 +134,25 @@ void dcp_place(struct bytes *out, const char *name, unsigned ndim, const int64_t
     dcp_ops(out, DCP_BUILD);
 }
 
+void dcp_paths(struct bytes *out)
+{
+    dcp_ops(out, "u");
+    dcp_text(out, "planner_data");
+    dcp_ops(out, "}(");
+}
+
+void dcp_path(struct bytes *out, const char *name, unsigned n, const char *const *keys)
+{
+    dcp_text(out, name);
+    dcp_ops(out, "(");
+    for (unsigned i = 0; i < n; i++)
+        if (keys[i][0] == '#')
+            dcp_int(out, keys[i][1] - '0');
+        else
+            dcp_text(out, keys[i]);
+    dcp_ops(out, "t");
+}
+
 void dcp_end(struct bytes *out, const char *version)
 {
     dcp_ops(out, "u");

@@ -35,6 +35,10 @@ void dcp_storage(struct bytes *out);
 /* OFFSET: NULL for a value that is not a tensor. */
 void dcp_place(struct bytes *out, const char *name, unsigned ndim, const int64_t *offset,
                const char *path, int64_t at, int64_t bytes);
+/* After the places: the paths of names, which follow, and then dcp_end. */
+void dcp_paths(struct bytes *out);
+/* A path of N keys; "#3" is the number of an item of a list. */
+void dcp_path(struct bytes *out, const char *name, unsigned n, const char *const *keys);
 /* VERSION: NULL for none. */
 void dcp_end(struct bytes *out, const char *version);
 

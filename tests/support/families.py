@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs random and fixed cases of several families, each with a Python of its own: tests/chunks and tests/rules.
+"""Runs random and fixed cases of several families, each with a Python of its own: tests/chunks, tests/rules
+and tests/quantized.
 
 A family is a module NAME_cases beside the program with FIXED, name -> function(name) that makes a case, make(seed, number)
 for the random ones, and prepare(). A case has write(folder), which gives the source and options of a view,
@@ -18,6 +19,8 @@ import sys
 import tempfile
 import time
 import traceback
+
+import parts
 
 
 def arguments(program, families):
@@ -58,26 +61,13 @@ def wanted(args, family):
     return out[first::step]
 
 
-def start(family, arguments, output):
+def start(family, arguments, **pipe):
     """This program with the Python of a family."""
     environment = dict(os.environ)
     if family == "mindformers":  # with the numpy that MindSpore was built with
         environment["PYTHONPATH"] = os.path.join(os.environ["RFS_MINDFORMERS"], "numpy")
     command = [os.environ[f"RFS_TEST_{family.upper()}"], "-B", *arguments, "--family", family]
-    return subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT if output else None)
-
-
-def collect(part, name, output, counts):
-    """Prints what a part has printed, and adds its numbers."""
-    status = part.wait()
-    output.seek(0)
-    text = output.read()
-    output.close()
-    said = re.search(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", text, re.M)
-    print(text.replace(said[0] + "\n", "") if said else text, end="")
-    if not said:
-        print(f"FAIL {name}: it did not get to its end: exit {status}")
-    return [a + int(b) for a, b in zip(counts, said.groups() if said else (0, 1, 0))]
+    return subprocess.Popen(command, env=environment, **pipe)
 
 
 def asked_families(args):
@@ -90,18 +80,16 @@ def in_parts(args):
     """Runs the cases in several processes, as neither MindSpore nor torch can be forked."""
     counts = [0, 0, 0]
     jobs = 1 if args.case else args.jobs
-    with tempfile.TemporaryDirectory() as folder:
-        for family in asked_families(args):
-            missing = os.environ.get(f"RFS_TEST_{family.upper()}_SKIP")
-            if missing:
-                print(f"SKIP {args.program.split('/')[1]}-{family}: {missing}")
-                counts[2] += 1
-                continue
-            outputs = [open(os.path.join(folder, str(k)), "w+") for k in range(jobs)]
-            parts = [start(family, [*sys.argv, "--seed", args.seed, "--part", f"{k}/{jobs}"], output)
-                     for k, output in enumerate(outputs)]
-            for k, part in enumerate(parts):
-                counts = collect(part, f"part {k} of {jobs} of {family}", outputs[k], counts)
+    for family in asked_families(args):
+        missing = os.environ.get(f"RFS_TEST_{family.upper()}_SKIP")
+        if missing:
+            print(f"SKIP {args.program.split('/')[1]}-{family}: {missing}")
+            counts[2] += 1
+            continue
+        processes = [(f"part {k} of {jobs} of {family}",
+                      start(family, [*sys.argv, "--seed", args.seed, "--part", f"{k}/{jobs}"], text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)) for k in range(jobs)]
+        counts = [a + b for a, b in zip(counts, parts.run(processes))]
     print("{} passed, {} failed, {} skipped".format(*counts), flush=True)
     return 1 if counts[1] or not any(counts) else 0
 
@@ -174,7 +162,7 @@ def main(program, families):
         return run_part(args)
     if args.list:
         asked = [f for f in asked_families(args) if not os.environ.get(f"RFS_TEST_{f.upper()}_SKIP")]
-        return max([start(f, [*sys.argv, "--part", "0/1"], None).wait() for f in asked], default=0)
+        return max([start(f, [*sys.argv, "--part", "0/1"]).wait() for f in asked], default=0)
     args.seed = args.seed or str(random.SystemRandom().randrange(1 << 32))
     print(f"seed {args.seed}; a random case replays alone with --case FAMILY-SEED-NUMBER, all with RFS_SEED", flush=True)
     return in_parts(args)

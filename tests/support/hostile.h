@@ -26,6 +26,7 @@ extern const struct hostile hostile_protobuf[]; /* strategies in protobuf */
 extern const struct hostile hostile_metadata[]; /* metadata.json of Checkpoint 2.0 */
 extern const struct hostile hostile_groups[];   /* group info */
 extern const struct hostile hostile_fsdp[];     /* a rank's file of DTensors */
+extern const struct hostile hostile_zero[];     /* both files of a save by DeepSpeed */
 extern const struct hostile hostile_shards[];   /* safetensors with DCP_SHARDING_INFO */
 /* what a store answers: pages of keys, indexes of folders in HTML, the same in JSON */
 extern const struct hostile hostile_pages[];

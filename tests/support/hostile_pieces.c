@@ -177,6 +177,144 @@ const struct hostile hostile_fsdp[] = {
     END,
 };
 
+/* ---- DeepSpeed's ----------------------------------------------------------------------------- */
+
+/* Begins a save of stage 2 in one process, whose dict has both files' keys, up to its shapes. */
+static void begin_save(struct torch_file *file)
+{
+    torch_ops(file, "}");
+    torch_text(file, "module");
+    torch_ops(file, "}s");
+    torch_text(file, "param_shapes");
+    torch_ops(file, "]");
+}
+
+/* Ends it: FLATS groups of ELEMENTS each, with the state that the pickle has in memo 0. */
+static void end_save(struct torch_file *file, unsigned flats, int64_t elements, struct bytes *out)
+{
+    const struct torch_tensor flat = {
+        .class = "FloatStorage", .key = "0", .elements = elements, .ndim = 1, .dims = &elements};
+    const size_t bytes = 4 * (size_t)elements;
+    char *zeros = calloc(1, bytes);
+
+    if (!zeros)
+        abort();
+    torch_text(file, "optimizer_state_dict");
+    torch_ops(file, "}");
+    torch_text(file, "zero_stage");
+    torch_int(file, 2);
+    torch_ops(file, "s");
+    torch_text(file, "partition_count");
+    torch_ops(file, "](");
+    for (unsigned i = 0; i < flats; i++)
+        torch_int(file, 1);
+    torch_ops(file, "es");
+    torch_text(file, "single_partition_of_fp32_groups");
+    torch_ops(file, "](");
+    for (unsigned i = 0; i < flats; i++)
+        torch_tensor(file, &flat);
+    torch_ops(file, "es");
+    torch_text(file, "base_optimizer_state");
+    torch_ops(file, "}");
+    torch_text(file, "state");
+    torch_ops(file, "}(");
+    for (unsigned i = 0; i < flats; i++) {
+        torch_int(file, i);
+        bytes_add(&file->pickle, "h", 2); /* memo 0 */
+    }
+    torch_ops(file, "usss");
+    torch_storage(file, "0", zeros, bytes);
+    const struct bytes *all = torch_end(file);
+    bytes_add(out, all->data, all->n);
+    torch_free(file);
+    free(zeros);
+}
+
+/* Keeps an empty dict in memo 0. */
+static void keep_nothing(struct torch_file *file)
+{
+    torch_text(file, "state");
+    torch_ops(file, "}");
+    bytes_add(&file->pickle, "q", 2);
+    torch_ops(file, "s");
+}
+
+/* Parameters of one element, and as many names for the first. */
+static void many_parameters(struct bytes *out, size_t n)
+{
+    struct torch_file file = {0};
+    char name[16];
+    unsigned count = 0;
+
+    begin_save(&file);
+    torch_ops(&file, "}(");
+    for (; file.pickle.n < n / 3; count++) {
+        snprintf(name, sizeof name, "%x", count);
+        torch_text(&file, name);
+        torch_ops(&file, ")");
+    }
+    torch_ops(&file, "uas");
+    torch_text(&file, "shared_params");
+    torch_ops(&file, "}(");
+    for (unsigned i = 0; file.pickle.n < 2 * n / 3; i++) {
+        snprintf(name, sizeof name, "_%x", i);
+        torch_text(&file, name);
+        torch_text(&file, "0");
+    }
+    torch_ops(&file, "us");
+    keep_nothing(&file);
+    end_save(&file, 1, count, out);
+}
+
+/* Groups that have one long dict as their state. */
+static void shared_state(struct bytes *out, size_t n)
+{
+    const unsigned groups = (unsigned)(n / 400);
+    struct torch_file file = {0};
+    char name[16];
+
+    begin_save(&file);
+    for (unsigned i = 0; i < groups; i++)
+        torch_ops(&file, "}a");
+    torch_ops(&file, "s");
+    torch_text(&file, "state");
+    torch_ops(&file, "}");
+    bytes_add(&file.pickle, "q", 2);
+    torch_ops(&file, "(");
+    for (unsigned i = 0; file.pickle.n < n / 2; i++) {
+        snprintf(name, sizeof name, "%x", i);
+        torch_text(&file, name);
+        torch_ops(&file, "N");
+    }
+    torch_ops(&file, "us");
+    end_save(&file, groups, 0, out);
+}
+
+/* Objects of unknown classes, which get states. */
+static void many_objects(struct bytes *out, size_t n)
+{
+    struct torch_file file = {0};
+
+    begin_save(&file);
+    torch_ops(&file, "}as");
+    torch_text(&file, "args");
+    torch_ops(&file, "](");
+    while (file.pickle.n < n) {
+        torch_global(&file, "a", "b");
+        torch_ops(&file, ")R}b");
+    }
+    torch_ops(&file, "es");
+    keep_nothing(&file);
+    end_save(&file, 1, 0, out);
+}
+
+const struct hostile hostile_zero[] = {
+    MADE("many parameters", many_parameters),
+    MADE("a shared state", shared_state),
+    MADE("many objects", many_objects),
+    END,
+};
+
 /* ---- safetensors ----------------------------------------------------------------------------- */
 
 /* The header, with its size before it and so many bytes behind it. */

@@ -6,6 +6,7 @@ import os
 from collections import OrderedDict
 
 import hfai
+import loading
 import safetensors.torch
 import states
 import torch
@@ -69,6 +70,17 @@ def test_divisions_compared():
             equal((got.returncode, got.stdout), (0, f"{len(want)} tensors are the same\n"), f"diff of {name}")
     with Mount(saved("adam", 3, 500), "nshards=7,large_size=100") as mount:
         verified(0, mount.mnt, "--against", saved("adam", 2))
+
+
+def test_boxes_are_loaded():
+    """By the library, tensors and random boxes of them, of parts and of files of torch.save."""
+    for name in ("adam", "two", "sgd", "bare", "odd", "views", "plain", "nested"):
+        whole = os.path.join(folder("whole-" + name), "model.pt")
+        torch.save(listed(hfai.load(saved(name, 2))["model"])[0], whole)
+        for source, options in ((saved(name, 3, hfai.LARGE if name == "views" else 500), "nshards=5,large_size=100"), (saved(name, 1), "nshards=2"),
+                                (os.path.dirname(whole), "view=huggingface")):
+            good, said = loading.compared(source, options, f"{name} {options}")
+            check(good and int(said.split()[0]) > 0, f"{name} with {options}: {said}")
 
 
 def test_nested_compared():

@@ -79,7 +79,7 @@ def test_entries():
     look_at_formats(src, {"w": torch.ones(2)}, ",entry=state.a.b")
     look_at_formats(src, {"w": torch.zeros(2)}, ",entry=a.b")
     look_at_formats(src, {"plain": torch.ones(1)})
-    for entry, what in [("state.none", "it has nothing at entry=state.none"), ("lr", "is not a dict of tensors"),
+    for entry, what in [("state.none", "it has nothing at entry=state.none; try: the name of a dict in it: 'model', 'a.b'"), ("lr", "is not a dict of tensors"),
                         ("state", "the dict in it has no tensors"), ("epoch.x", "it has nothing at entry=epoch.x")]:
         got = run(reshardfs, "--check", src, "-o", f"format=pt,entry={entry}")
         check(got.returncode == 1 and what in got.stderr and got.stderr.count("\n") == 1, got.stderr)

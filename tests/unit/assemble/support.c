@@ -254,8 +254,9 @@ struct rfs_slice world_slice(const struct world *world, const uint64_t *from, co
         struct rfs_block *block = &slice.blocks[slice.n];
         if (make_block(world, at, from, size, folded, block)) {
             block->file = rfs_catalog_file(world->catalog, cell);
-            block->content = (struct rfs_content){
-                world->entry[cell].offset, world->entry[cell].extent_count, world->extents[cell]};
+            block->content =
+                (struct rfs_content){world->entry[cell].offset, world->entry[cell].extent_count,
+                                     world->extents[cell], NULL};
             slice.n++;
         }
         cell++;

@@ -51,12 +51,13 @@ struct stack {
 
 static struct rfs_block block_of(const struct stack *stack)
 {
-    struct rfs_block block = {
-        .file = rfs_catalog_file(world.catalog, 0),
-        .content = {world.entry[0].offset, world.entry[0].extent_count, world.extents[0]},
-        .dst = stack->dst,
-        .src = stack->src,
-        .strided = true};
+    struct rfs_block block = {.file = rfs_catalog_file(world.catalog, 0),
+                              .content = {.offset = world.entry[0].offset,
+                                          .n = world.entry[0].extent_count,
+                                          .extents = world.extents[0]},
+                              .dst = stack->dst,
+                              .src = stack->src,
+                              .strided = true};
     rfs_slice_block_box(&block, 3, (uint64_t[]){stack->n, stack->cols, stack->rows}, stack->item,
                         (uint64_t[]){stack->dst_next, stack->dst_row, stack->item},
                         (uint64_t[]){stack->src_next, stack->item, stack->src_row});
@@ -309,10 +310,11 @@ static void test_rows_in_turn(void **state)
     (void)state;
     for (uint64_t run = 2 * KIB; run <= 8 * KIB; run *= 2) {
         const uint64_t rows = 6 * MIB / run;
-        struct rfs_block block = {
-            .file = rfs_catalog_file(world.catalog, 0),
-            .content = {world.entry[0].offset, world.entry[0].extent_count, world.extents[0]},
-            .src = run};
+        struct rfs_block block = {.file = rfs_catalog_file(world.catalog, 0),
+                                  .content = {.offset = world.entry[0].offset,
+                                              .n = world.entry[0].extent_count,
+                                              .extents = world.extents[0]},
+                                  .src = run};
         rfs_slice_block_box(&block, 2, (uint64_t[]){rows, run}, 1, (uint64_t[]){run, 1},
                             (uint64_t[]){2 * run, 1});
         const struct rfs_slice slice = slice_of(&block, 1);
@@ -347,7 +349,7 @@ static void make_ahead(struct rfs_assembler *assembler, const struct rfs_slice *
 {
     struct rfs_assembler_counters counters = {.ahead = 0};
 
-    for (unsigned i = 0; i < 1000 && counters.ahead == 0; i++) {
+    for (unsigned i = 0; i < 60000 && counters.ahead == 0; i++) {
         struct rfs_slice slice = copy_of(&slices[0]);
         struct rfs_slice beside = copy_of(&slices[1]);
         rfs_assemble_ahead(assembler, &slice, &beside, &(struct rfs_windows){.kept = {0, 1}});

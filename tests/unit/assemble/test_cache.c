@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -25,7 +26,7 @@ static bool read_piece(struct rfs_cache *cache, uint64_t number)
 {
     const struct rfs_cache_key key = key_of(number);
     struct rfs_cache_piece *piece;
-    const int got = rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_MADE, &piece);
+    const int got = rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_MADE, NULL, &piece);
     assert_true(got == RFS_GOT_CLAIM || got == RFS_GOT_PIECE);
     if (got == RFS_GOT_CLAIM) {
         memset(piece->data, (int)number, MIB);
@@ -41,7 +42,7 @@ static bool is_there(struct rfs_cache *cache, uint64_t number)
 {
     const struct rfs_cache_key key = key_of(number);
     struct rfs_cache_piece *piece;
-    const int got = rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_PASSED, &piece);
+    const int got = rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_PASSED, NULL, &piece);
     if (got == RFS_GOT_PIECE)
         rfs_cache_unpin(cache, piece);
     return got == RFS_GOT_PIECE;
@@ -137,7 +138,7 @@ static void test_what_waits_for_its_reader_stays(void **state)
     assert_non_null(cache);
     for (uint64_t i = 0; i < 4 * ONCE; i++) {
         const struct rfs_cache_key key = key_of(i);
-        assert_int_equal(rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_ABSENT, &piece),
+        assert_int_equal(rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_ABSENT, NULL, &piece),
                          RFS_GOT_CLAIM);
         piece->passing = i % 2;
         rfs_cache_publish(cache, piece, 0);
@@ -159,7 +160,8 @@ static void test_reading_ahead_survives_a_full_cache(void **state)
     for (uint64_t round = 0; round < 3; round++) {
         for (uint64_t i = 0; i < 8 * ONCE; i++) {
             const struct rfs_cache_key key = key_of(i + 4); /* four ahead of the reader */
-            if (rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_ABSENT, &piece) == RFS_GOT_CLAIM) {
+            if (rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_ABSENT, NULL, &piece) ==
+                RFS_GOT_CLAIM) {
                 memset(piece->data, (int)key.number, MIB);
                 rfs_cache_publish(cache, piece, 0);
                 rfs_cache_unpin(cache, piece);
@@ -179,12 +181,15 @@ static void test_a_passing_piece_goes_when_it_was_read(void **state)
     struct rfs_cache_piece *same;
     (void)state;
     assert_non_null(cache);
-    assert_int_equal(rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_ABSENT, &piece), RFS_GOT_CLAIM);
+    assert_int_equal(rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_ABSENT, NULL, &piece),
+                     RFS_GOT_CLAIM);
     piece->passing = true;
     rfs_cache_publish(cache, piece, 0);
     rfs_cache_unpin(cache, piece);
-    assert_int_equal(rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_PASSED, &piece), RFS_GOT_PIECE);
-    assert_int_equal(rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_PASSED, &same), RFS_GOT_PIECE);
+    assert_int_equal(rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_PASSED, NULL, &piece),
+                     RFS_GOT_PIECE);
+    assert_int_equal(rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_PASSED, NULL, &same),
+                     RFS_GOT_PIECE);
     assert_ptr_equal(piece, same);
     atomic_store(&piece->read_through, true);
     rfs_cache_unpin(cache, piece);
@@ -224,6 +229,27 @@ static void use_piece(struct rfs_cache_piece *piece, uint64_t number, bool made)
     }
 }
 
+static void test_a_piece_that_its_reader_passed_is_not_made_ahead(void **state)
+{
+    const struct rfs_cache_key key = key_of(1);
+    struct rfs_cache *cache = rfs_cache_new(1024 * MIB);
+    struct rfs_cache_piece *piece;
+    atomic_bool passed = true;
+    (void)state;
+    assert_non_null(cache);
+    assert_int_equal(rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_ABSENT, &passed, &piece),
+                     RFS_GOT_NOTHING);
+    assert_null(piece);
+    assert_false(is_there(cache, 1));
+    passed = false;
+    assert_int_equal(rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_ABSENT, &passed, &piece),
+                     RFS_GOT_CLAIM);
+    rfs_cache_publish(cache, piece, 0);
+    rfs_cache_unpin(cache, piece);
+    assert_true(is_there(cache, 1));
+    rfs_cache_free(cache);
+}
+
 /*
  * However pieces of all sizes come and go, some of them in use: they have their bytes, and no more
  * than the budget.
@@ -232,6 +258,8 @@ static void test_pieces_of_all_sizes(void **state)
 {
     const uint64_t budget = 24 * MIB + MIB / 2;
     struct rfs_cache_piece *held[4] = {0};
+    /* The system may fill a huge page when a part of it is used, long after the rest was released. */
+    const int huge = prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     const uint64_t before = resident();
     struct rfs_cache *cache = rfs_cache_new(budget);
     uint64_t most = 0;
@@ -248,7 +276,7 @@ static void test_pieces_of_all_sizes(void **state)
         if (*place)
             rfs_cache_unpin(cache, *place);
         *place = NULL;
-        const int got = rfs_cache_get(cache, &key, size_of(number), 1, RFS_WANT_MADE, &piece);
+        const int got = rfs_cache_get(cache, &key, size_of(number), 1, RFS_WANT_MADE, NULL, &piece);
         assert_true(got == RFS_GOT_CLAIM || got == RFS_GOT_PIECE);
         use_piece(piece, number, got == RFS_GOT_CLAIM);
         if (got == RFS_GOT_CLAIM)
@@ -266,6 +294,8 @@ static void test_pieces_of_all_sizes(void **state)
         if (held[i])
             rfs_cache_unpin(cache, held[i]);
     rfs_cache_free(cache);
+    assert_int_equal(huge, 0);
+    assert_int_equal(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0), 0);
 }
 
 /* When readers that never come have left a quarter of the budget, what waits for them goes. */
@@ -279,7 +309,7 @@ static void test_what_waits_in_vain_goes(void **state)
     assert_non_null(cache);
     for (uint64_t i = 0; i < 160; i++) {
         const struct rfs_cache_key key = key_of(i);
-        if (rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_ABSENT, &piece) == RFS_GOT_CLAIM) {
+        if (rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_ABSENT, NULL, &piece) == RFS_GOT_CLAIM) {
             rfs_cache_publish(cache, piece, 0);
             rfs_cache_unpin(cache, piece);
             claims++;
@@ -330,7 +360,8 @@ static void test_core_files(void **state)
     for (uint64_t i = 0; i < 4; i++) {
         const struct rfs_cache_key key = key_of(i);
         const size_t size = i % 2 ? MIB : 5000;
-        assert_int_equal(rfs_cache_get(cache, &key, size, 1, RFS_WANT_MADE, &piece), RFS_GOT_CLAIM);
+        assert_int_equal(rfs_cache_get(cache, &key, size, 1, RFS_WANT_MADE, NULL, &piece),
+                         RFS_GOT_CLAIM);
         memset(piece->data, 1, size);
         assert_true(smaps_has(piece->data, "dd"));
         rfs_cache_publish(cache, piece, 0);
@@ -350,6 +381,7 @@ int main(void)
         cmocka_unit_test(test_what_waits_in_vain_goes),
         cmocka_unit_test(test_reading_ahead_survives_a_full_cache),
         cmocka_unit_test(test_a_passing_piece_goes_when_it_was_read),
+        cmocka_unit_test(test_a_piece_that_its_reader_passed_is_not_made_ahead),
         cmocka_unit_test(test_pieces_of_all_sizes),
         cmocka_unit_test(test_rooms),
         cmocka_unit_test(test_core_files),

@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -42,6 +43,21 @@ static struct {
     unsigned reads;
     uint64_t largest, bytes;
 } storage = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+/*
+ * Reads of this thread that have waited. No other switch of threads counts as waiting for storage:
+ * on a busy machine one by a page fault takes as long.
+ */
+static _Thread_local long waits;
+
+int getrusage(__rusage_who_t who, struct rusage *usage);
+int getrusage(__rusage_who_t who, struct rusage *usage)
+{
+    const int rc = (int)syscall(SYS_getrusage, who, usage);
+
+    usage->ru_nvcsw = waits;
+    return rc;
+}
 
 static void reset(unsigned sleep_us)
 {
@@ -70,6 +86,7 @@ static bool enter(size_t size)
     if (storage.most >= storage.gather_up)
         storage.gather_up = 0;
     pthread_cond_broadcast(&storage.changed);
+    waits += storage.shut || storage.gather_up > 0 || storage.sleep_us > 0;
     while ((storage.shut || storage.gather_up > 0) &&
            pthread_cond_timedwait(&storage.changed, &storage.lock, &end) == 0)
         continue;

@@ -372,7 +372,7 @@ static void test_random_blocks(void **state)
     const char *given = getenv("RFS_SEED");
     unsigned seed = given ? (unsigned)strtoul(given, NULL, 10) : (unsigned)time(NULL);
     print_message("RFS_SEED=%u\n", seed);
-    for (unsigned i = 0; i < 20000; i++) {
+    for (unsigned i = 0; i < 4000; i++) {
         static const char some[] = "{}[],:\"\\ 0123456789.-eE\xc3\xa9tn\n";
         char mutant[sizeof text];
         memcpy(mutant, text, sizeof text);

@@ -164,6 +164,17 @@ static void put_nul(struct rfs_json_write *json)
     rfs_json_end(json);
 }
 
+static void put_part(struct rfs_json_write *json)
+{
+    rfs_json_object(json, NULL, RFS_JSON_TIGHT);
+    rfs_json_put_key(json,
+                     "\x01"
+                     "bc",
+                     2);
+    rfs_json_put_null(json, NULL);
+    rfs_json_end(json);
+}
+
 #define SHOWN                                                                                      \
     "\"\\\"\\\\\\\\x08\\\\x09\\\\x0a\\\\x0c\\\\x0d\\\\x01\\\\x1f\\\\x7f\xc3\xa9\xe2\x82\xac\xf0"   \
     "\x9f\x98\x80\""
@@ -177,6 +188,7 @@ static void test_escapes(void **state)
     IS(put_odd, "{" UTF8 ":" UTF8 "}", .escapes = RFS_JSON_UTF8);
     IS(put_odd, "{" ASCII ":" ASCII "}", .escapes = RFS_JSON_ASCII);
     IS(put_foreign, "\"\\\\xff\\\\xe2\\\\x80\\\\xae\"", .escapes = RFS_JSON_SHOWN);
+    IS(put_part, "{\"\\\\x01b\":null}", .escapes = RFS_JSON_SHOWN);
     IS(put_nul, "{\"a\\u0000b\":null}", .escapes = RFS_JSON_UTF8);
 }
 

@@ -351,14 +351,14 @@ static void test_content(void **state)
         const struct rfs_content content = rfs_catalog_content_of(index, &index->entries[i % 2]);
         const size_t at = (size_t)random_below(&random, 1000);
         const size_t n = (size_t)random_below(&random, 1001 - at);
-        assert_int_equal(rfs_catalog_content_pread(&r, &content, buf, n, at), 0);
+        assert_int_equal(rfs_catalog_content_pread(&r, &content, NULL, buf, n, at), 0);
         assert_memory_equal(buf, filler(1000) + at, n);
     }
     char byte;
     const struct rfs_content cut = rfs_catalog_content_of(index, &index->entries[1]);
     const struct rfs_content first = rfs_catalog_content_of(index, &index->entries[0]);
-    assert_int_equal(rfs_catalog_content_pread(&r, &cut, &byte, 1, 1000), -EINVAL);
-    assert_int_equal(rfs_catalog_content_pread(&r, &first, &byte, 1, UINT64_MAX), -EINVAL);
+    assert_int_equal(rfs_catalog_content_pread(&r, &cut, NULL, &byte, 1, 1000), -EINVAL);
+    assert_int_equal(rfs_catalog_content_pread(&r, &first, NULL, &byte, 1, UINT64_MAX), -EINVAL);
     assert_int_equal(rfs_reading_end(&r), 0);
 }
 

@@ -267,7 +267,7 @@ static void test_segments(void **state)
     const uint32_t file = rfs_catalog_entry_file(f->catalog, 0, index, &index->entries[1]);
     assert_int_equal(rfs_reading_begin(rfs_catalog_files(f->catalog), file, &reading), 0);
     const struct rfs_content content = rfs_catalog_content_of(index, &index->entries[1]);
-    assert_int_equal(rfs_catalog_content_pread(&reading, &content, bytes, 3, 0), 0);
+    assert_int_equal(rfs_catalog_content_pread(&reading, &content, NULL, bytes, 3, 0), 0);
     assert_int_equal(rfs_reading_end(&reading), 0);
     assert_memory_equal(bytes, "\2\2\2", 3);
     assert_ptr_equal(index_of(f, 1, 0), index);
@@ -310,7 +310,7 @@ static void test_segments_with_pieces(void **state)
         unsigned char bytes[100];
         assert_int_equal(rfs_reading_begin(rfs_catalog_files(f->catalog), i, &reading), 0);
         const struct rfs_content content = rfs_catalog_content_of(index, &index->entries[i]);
-        assert_int_equal(rfs_catalog_content_pread(&reading, &content, bytes, 100, 0), 0);
+        assert_int_equal(rfs_catalog_content_pread(&reading, &content, NULL, bytes, 100, 0), 0);
         assert_int_equal(rfs_reading_end(&reading), 0);
         assert_memory_equal(bytes, filler(100), 100);
     }

@@ -248,7 +248,7 @@ static void test_step_and_epoch(void **state)
         put(s, names[i]);
         scanned(s);
         s->spec.step = 1;
-        MISUSED(s, "the source describes itself by '", "step, epoch, entry and keys have no");
+        MISUSED(s, "the source describes itself by '", "step, epoch and keys have no");
         s->spec.step = RFS_ANY_NUMBER;
         s->spec.epoch = 0;
         MISUSED(s, "step, epoch");
@@ -351,9 +351,120 @@ static void test_roots(void **state)
     s->spec.path = tree_path(&s->tree, "verl/global_step_20");
     REFUSED(s, -EINVAL, "the folder has 'data.pt', and checkpoints in folders below",
             "/critic; or ");
-    put(s, "deepspeed/global_step20/mp_rank_00_model_states.pt");
-    s->spec.path = tree_path(&s->tree, "deepspeed");
-    REFUSED(s, -ENOTSUP, "a checkpoint of DeepSpeed, as 'global_step20' shows");
+}
+
+#define MODEL_OF_ALL "/mp_rank_00_model_states.pt"
+#define OPTIMIZER_OF(rank) "/zero_pp_rank_" rank "_mp_rank_00_optim_states.pt"
+
+/* The file that SCANNED has at a place ends with a path. */
+static void expect_end(const struct scanning *s, size_t i, const char *end)
+{
+    const char *path = s->scan.data[0].files[i];
+
+    assert_true(strlen(path) > strlen(end));
+    assert_string_equal(path + strlen(path) - strlen(end), end);
+}
+
+static void test_deepspeed(void **state)
+{
+    struct scanning *s = *state;
+
+    put(s, "global_step9" MODEL_OF_ALL);
+    for (unsigned rank = 0; rank < 11; rank++) {
+        char name[96];
+        snprintf(name, sizeof name, "global_step9/zero_pp_rank_%u_mp_rank_00_optim_states.pt",
+                 rank);
+        put(s, name);
+    }
+    put(s, "global_step9/notes.pt");
+    put(s, "rng_state_0.pth");
+    scanned(s);
+    assert_ptr_equal(s->scan.described, &rfs_formats[RFS_ROW_ZERO]);
+    assert_int_equal(s->scan.data[0].n_files, 12);
+    expect_end(s, 0, "/global_step9" MODEL_OF_ALL);
+    expect_end(s, 10, OPTIMIZER_OF("9"));
+    expect_end(s, 11, OPTIMIZER_OF("10"));
+
+    put(s, "global_step10" MODEL_OF_ALL);
+    put(s, "global_step10" OPTIMIZER_OF("0"));
+    REFUSED(s, -EINVAL, "it has 2 saves of DeepSpeed and no file 'latest'", "try: step=N");
+    s->spec.step = 9;
+    scanned(s);
+    expect_end(s, 0, "/global_step9" MODEL_OF_ALL);
+    s->spec.step = 8;
+    REFUSED(s, -ENOENT, "no save global_step8 in it; there are 2, and the last is global_step10");
+    s->spec.step = RFS_ANY_NUMBER;
+    put_text(s, "latest", "global_step10");
+    scanned(s);
+    expect_end(s, 0, "/global_step10" MODEL_OF_ALL);
+    put_text(s, "latest", "");
+    REFUSED(s, -EINVAL, "/latest: it is empty: the save of DeepSpeed has not ended");
+    put_text(s, "latest", "../x");
+    REFUSED(s, -EINVAL, "/latest: it names '../x', which is no folder with a save of DeepSpeed");
+    put(s, "best" MODEL_OF_ALL);
+    put(s, "best" OPTIMIZER_OF("0"));
+    put_text(s, "latest", "best\n");
+    scanned(s);
+    expect_end(s, 0, "/best" MODEL_OF_ALL);
+
+    s->spec.entry = "module";
+    MISUSED(s, "option entry: a save of DeepSpeed is no single state dict");
+}
+
+/* Folders that are no whole save of a kind that is read. */
+static void test_other_deepspeeds(void **state)
+{
+    static const struct {
+        const char *folder, *files[4];
+        int code;
+        const char *text;
+    } folders[] = {
+        {"gap",
+         {MODEL_OF_ALL, OPTIMIZER_OF("0"), OPTIMIZER_OF("2")},
+         -EINVAL,
+         "the file of rank 1 is missing: 'zero_pp_rank_2_mp_rank_00_optim_states.pt' is there"},
+        {"two",
+         {MODEL_OF_ALL, OPTIMIZER_OF("0"), "/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt"},
+         -EINVAL,
+         "are not of one save of DeepSpeed"},
+        {"stages",
+         {MODEL_OF_ALL, "/zero_pp_rank_0_mp_rank_00_model_states.pt", OPTIMIZER_OF("0")},
+         -EINVAL,
+         "are not of one save of DeepSpeed"},
+        {"fewer",
+         {"/zero_pp_rank_0_mp_rank_00_model_states.pt", OPTIMIZER_OF("0"), OPTIMIZER_OF("1")},
+         -EINVAL,
+         "has the model's states of 1 ranks, and the optimizer's of 2"},
+        {"states", {OPTIMIZER_OF("0")}, -EINVAL, "has no file of the model's states"},
+        {"model", {MODEL_OF_ALL}, -ENOTSUP, "has no files of the optimizer's states"},
+        {"tensor",
+         {MODEL_OF_ALL, "/mp_rank_01_model_states.pt", OPTIMIZER_OF("0")},
+         -ENOTSUP,
+         "tensor parallelism, as 'mp_rank_01_model_states.pt' shows"},
+        {"layers",
+         {MODEL_OF_ALL, OPTIMIZER_OF("0"), "/layer_00-model_states.pt"},
+         -ENOTSUP,
+         "DeepSpeed's pipeline, as 'layer_00-model_states.pt' shows"},
+        {"experts",
+         {MODEL_OF_ALL, OPTIMIZER_OF("0"), "/layer_0_expert_1_mp_rank_00_model_states.pt"},
+         -ENOTSUP,
+         "with experts, as 'layer_0_expert_1_mp_rank_00_model_states.pt' shows"},
+        {"offloaded",
+         {MODEL_OF_ALL, OPTIMIZER_OF("0"), "/offloaded_tensors/rank00/x"},
+         -ENOTSUP,
+         "has its optimizer in 'offloaded_tensors'"},
+    };
+    struct scanning *s = *state;
+
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        for (size_t k = 0; k < 4 && folders[i].files[k]; k++) {
+            char path[128];
+            snprintf(path, sizeof path, "%s%s", folders[i].folder, folders[i].files[k]);
+            put(s, path);
+        }
+        s->spec.path = tree_path(&s->tree, folders[i].folder);
+        REFUSED(s, folders[i].code, folders[i].text);
+    }
 }
 
 static void test_megatrons_other_formats(void **state)
@@ -399,6 +510,8 @@ int main(void)
         TEST(test_a_save_that_broke_off),
         TEST(test_hyper_parallel),
         TEST(test_roots),
+        TEST(test_deepspeed),
+        TEST(test_other_deepspeeds),
         TEST(test_megatrons_other_formats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,16 +31,23 @@ static int read_bytes(void *ctx, void *buf, size_t n, uint64_t offset)
     return 0;
 }
 
-static int describe(struct bytes *bytes, struct world *world, struct rfs_error *err)
+static int describe_part(struct bytes *bytes, const char *entry, struct world *world,
+                         struct rfs_error *err)
 {
     *world = (struct world){.files = rfs_files_new(NULL),
                             .tables = {rfs_intern_new(), rfs_intern_new()}};
     assert_int_equal(rfs_files_add(world->files, "/c/.metadata"), 0);
     world->chunks = rfs_chunks_new(&format, &(struct rfs_chunks_source){.folder = "/c",
                                                                         .files = world->files,
-                                                                        .tables = &world->tables});
+                                                                        .tables = &world->tables,
+                                                                        .entry = entry});
     assert_non_null(world->chunks);
     return rfs_dcp_describe(read_bytes, bytes, bytes->n, world->chunks, err);
+}
+
+static int describe(struct bytes *bytes, struct world *world, struct rfs_error *err)
+{
+    return describe_part(bytes, NULL, world, err);
 }
 
 static void end(struct world *world)
@@ -313,6 +320,168 @@ static void test_boxes(void **state)
     refused(two_chunks(DIMS(2, -1), DIMS(2, 2)), -EINVAL, "a chunk without offsets and sizes");
 }
 
+/* ---- a part of the state dict ---- */
+
+/* A name with its path, and whether it is a tensor. */
+struct named {
+    const char *name;
+    bool object;
+    unsigned n;
+    const char *keys[4];
+};
+
+/* Metadata of these names, a tensor of one chunk or an object each. */
+static struct bytes metadata_of(const struct named *named, size_t n, bool paths)
+{
+    struct bytes out = {0};
+
+    dcp_begin(&out);
+    for (size_t i = 0; i < n; i++) {
+        if (named[i].object) {
+            dcp_left_out(&out, named[i].name);
+            continue;
+        }
+        dcp_tensor(&out, named[i].name, "float32", 1, DIMS(2));
+        dcp_chunk(&out, 1, zero, DIMS(2));
+        dcp_tensor_end(&out);
+    }
+    dcp_storage(&out);
+    for (size_t i = 0; i < n; i++)
+        dcp_place(&out, named[i].name, 1, named[i].object ? NULL : zero, "a", 1000 * (int64_t)i,
+                  1000);
+    if (paths)
+        dcp_paths(&out);
+    for (size_t i = 0; paths && i < n; i++)
+        if (named[i].n > 0)
+            dcp_path(&out, named[i].name, named[i].n, named[i].keys);
+    dcp_end(&out, "1.0.0");
+    return out;
+}
+
+/* The names that an entry has: "tensor … | object …". */
+static void has_part(const struct named *named, size_t n, bool paths, const char *entry,
+                     const char *want)
+{
+    struct bytes bytes = metadata_of(named, n, paths);
+    struct rfs_error err = {0};
+    struct world world;
+    char have[400] = "";
+
+    if (describe_part(&bytes, entry, &world, &err))
+        fail_msg("%s: %s", entry, err.text);
+    for (size_t i = 0; i < world.chunks->tensors.n; i++) {
+        strcat(have, rfs_intern_text(world.tables.names, world.chunks->tensors.data[i].name));
+        strcat(have, " ");
+    }
+    for (size_t i = 0; i < world.chunks->objects.n; i++) {
+        strcat(have, i == 0 ? "| " : "");
+        strcat(have, rfs_intern_text(world.tables.names, world.chunks->objects.data[i].name));
+        strcat(have, " ");
+    }
+    assert_string_equal(have, want);
+    end(&world);
+    bytes_free(&bytes);
+}
+
+static void has_no_part(const struct named *named, size_t n, bool paths, const char *entry,
+                        const char *part)
+{
+    struct bytes bytes = metadata_of(named, n, paths);
+    struct rfs_error err = {0};
+    struct world world;
+
+    assert_int_equal(describe_part(&bytes, entry, &world, &err), -EINVAL);
+    if (!strstr(err.text, part) || strncmp(err.text, "/c/.metadata: ", 14) != 0)
+        fail_msg("no '%s' in: %s", part, err.text);
+    end(&world);
+    bytes_free(&bytes);
+}
+
+static const struct named trainer[] = {
+    {"model.embed.w", false, 2, {"model", "embed.w"}},
+    {"model.layers.0.w", false, 4, {"model", "layers", "0", "w"}},
+    {"model.ema.w", false, 2, {"model.ema", "w"}},
+    {"model.tag", true, 2, {"model", "tag"}},
+    {"model", true, 1, {"model"}},
+    {"optim.state.embed.w.exp_avg", false, 4, {"optim", "state", "embed.w", "exp_avg"}},
+    {"optim.groups.0.lr", true, 4, {"optim", "groups", "#0", "lr"}},
+    {"a.b.w", false, 3, {"a", "b", "w"}},
+    {"a.b.v", false, 2, {"a.b", "v"}},
+    {"lone.w", false, 1, {"lone.w"}},
+    {"step", true, 1, {"step"}},
+};
+#define TRAINER trainer, sizeof trainer / sizeof *trainer
+
+/* entry= is a dict by the paths of the metadata, not by the dots of names. */
+static void test_part(void **state)
+{
+    (void)state;
+    has_part(TRAINER, true, "model", "embed.w layers.0.w | tag ");
+    has_part(TRAINER, true, "model.ema", "w ");
+    has_part(TRAINER, true, "model.layers", "0.w ");
+    has_part(TRAINER, true, "model.layers.0", "w ");
+    has_part(TRAINER, true, "optim", "state.embed.w.exp_avg | groups.0.lr ");
+    has_part(TRAINER, true, "optim.state.embed.w", "exp_avg ");
+    has_part(TRAINER, true, "a.b", "v "); /* a key with dots is found as a whole */
+    has_part(TRAINER, true, "a", "b.w ");
+    has_part(TRAINER, true, "",
+             "model.embed.w model.layers.0.w model.ema.w "
+             "optim.state.embed.w.exp_avg a.b.w a.b.v lone.w "
+             "| model.tag model optim.groups.0.lr step ");
+    has_no_part(TRAINER, true, "mode",
+                "it has nothing at entry=mode; try: the name of a dict in it: "
+                "'model', 'model.ema', 'optim', 'a', 'a.b', 'lone'");
+    has_no_part(TRAINER, true, "model.embed", "it has nothing at entry=model.embed");
+    has_no_part(TRAINER, true, "model.embed.w", "it has nothing at entry=model.embed.w");
+    has_no_part(TRAINER, true, "step", "it has nothing at entry=step");
+    has_no_part(TRAINER, true, "optim.groups", "the dict in it has no tensors");
+    has_no_part(TRAINER, true, "optim.groups.0", "it has nothing at entry=optim.groups.0");
+    has_no_part(trainer + 10, 1, true, "x", "it has nothing at entry=x, and no dict");
+}
+
+/* Without paths that lead there, names begin with the entry. */
+static void test_part_by_names(void **state)
+{
+    (void)state;
+    has_part(TRAINER, true, "lone", "w ");
+    has_part(TRAINER, false, "model", "embed.w layers.0.w ema.w | tag ");
+    has_part(TRAINER, false, "a.b", "w v ");
+    has_no_part(TRAINER, false, "mod", "the name of a dict in it: 'model', 'optim', 'a', 'lone'");
+}
+
+/* The dicts at the top are told if all tensors are in one. */
+static void test_dicts(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t first, n;
+        bool paths;
+        const char *entry, *want;
+    } rows[] = {
+        {0, 9, true, NULL, "model model.ema optim a a.b "},
+        {0, 10, true, NULL, ""},
+        {0, 9, false, NULL, ""},
+        {0, 9, true, "model", ""},
+        {0, 2, true, NULL, "model "},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct bytes bytes = metadata_of(trainer + rows[i].first, rows[i].n, rows[i].paths);
+        struct rfs_error err = {0};
+        struct world world;
+        char have[200] = "";
+        if (describe_part(&bytes, rows[i].entry, &world, &err))
+            fail_msg("%s", err.text);
+        for (size_t k = 0; k < world.chunks->dicts.n; k++) {
+            strcat(have, world.chunks->dicts.data[k]);
+            strcat(have, " ");
+        }
+        assert_string_equal(have, rows[i].want);
+        end(&world);
+        bytes_free(&bytes);
+    }
+}
+
 /* One tensor that is not read, and nothing else. */
 static void unread(struct bytes bytes, const char *why)
 {
@@ -356,7 +525,7 @@ static void test_tensors(void **state)
     refused(one("w", "float32", 2, DIMS(INT64_MAX, 9), 1), -EINVAL, "more than 2^63 bytes");
     refused(one("w", "float32", 1, DIMS(2), 2), -EINVAL, "the metadata describes it twice");
     refused(one("", "float32", 1, DIMS(2), 1), -EINVAL, "a name that is not UTF-8 text");
-    unread(one("w", "float8_e8m0fnu", 1, DIMS(2), 1), "its elements are torch.float8_e8m0fnu");
+    unread(one("w", "float8_e4m3fnuz", 1, DIMS(2), 1), "its elements are torch.float8_e4m3fnuz");
     unread(one("w", "qint8", 1, DIMS(2), 1), "its elements are torch.qint8");
     unread(one("w", "int4", 1, DIMS(2), 1), "its elements are torch.int4");
     refused(one("w", "qint8", 1, DIMS(2), 2), -EINVAL, "describes it twice");
@@ -417,6 +586,14 @@ static void test_flattened(void **state)
                         name);
     assert_non_null(strstr(rfs_intern_text(world.tables.names, world.chunks->unread.data[0].why),
                            "mcore_data"));
+    end(&world);
+    /* Without the parameter that it is the state of, too. */
+    if (describe_part(&out, "optimizer", &world, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(world.chunks->tensors.n, 1);
+    assert_int_equal(world.chunks->unread.n, 1);
+    assert_string_equal(rfs_intern_text(world.tables.names, world.chunks->unread.data[0].name),
+                        "state.exp_avg.w");
     end(&world);
     bytes_free(&out);
 }
@@ -504,11 +681,13 @@ static void test_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fixtures),  cmocka_unit_test(test_places),
-        cmocka_unit_test(test_missing),   cmocka_unit_test(test_boxes),
-        cmocka_unit_test(test_tensors),   cmocka_unit_test(test_fields),
-        cmocka_unit_test(test_flattened), cmocka_unit_test(test_transforms),
-        cmocka_unit_test(test_others),    cmocka_unit_test(test_objects),
+        cmocka_unit_test(test_part),       cmocka_unit_test(test_part_by_names),
+        cmocka_unit_test(test_dicts),      cmocka_unit_test(test_fixtures),
+        cmocka_unit_test(test_places),     cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_boxes),      cmocka_unit_test(test_tensors),
+        cmocka_unit_test(test_fields),     cmocka_unit_test(test_flattened),
+        cmocka_unit_test(test_transforms), cmocka_unit_test(test_others),
+        cmocka_unit_test(test_objects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

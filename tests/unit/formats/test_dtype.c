@@ -47,18 +47,28 @@ static void test_safetensors(void **state)
 {
     (void)state;
     enum rfs_dtype dtype;
-    /* The library's Dtype, and MindSpore's np_dtype_size and dtype_size. */
+    /* The library's Dtype, and MindSpore's np_dtype_size and dtype_size, which lack the last. */
     static const struct {
         const char *name;
         const char *mindspore;
         uint32_t bytes;
-    } known[] = {
-        {"BOOL", "Bool", 1},          {"U8", "UInt8", 1},    {"I8", "Int8", 1},
-        {"F8_E5M2", "Float8E5M2", 1}, {"I16", "Int16", 2},   {"F8_E4M3", "Float8E4M3FN", 1},
-        {"U16", "UInt16", 2},         {"F16", "Float16", 2}, {"I32", "Int32", 4},
-        {"BF16", "BFloat16", 2},      {"U32", "UInt32", 4},  {"F32", "Float32", 4},
-        {"F64", "Float64", 8},        {"I64", "Int64", 8},   {"U64", "UInt64", 8},
-        {"C64", "Complex64", 8}};
+    } known[] = {{"BOOL", "Bool", 1},
+                 {"U8", "UInt8", 1},
+                 {"I8", "Int8", 1},
+                 {"F8_E5M2", "Float8E5M2", 1},
+                 {"I16", "Int16", 2},
+                 {"F8_E4M3", "Float8E4M3FN", 1},
+                 {"U16", "UInt16", 2},
+                 {"F16", "Float16", 2},
+                 {"I32", "Int32", 4},
+                 {"BF16", "BFloat16", 2},
+                 {"U32", "UInt32", 4},
+                 {"F32", "Float32", 4},
+                 {"F64", "Float64", 8},
+                 {"I64", "Int64", 8},
+                 {"U64", "UInt64", 8},
+                 {"C64", "Complex64", 8},
+                 {"F8_E8M0", "Float8E8M0FNU", 1}};
     for (unsigned i = 0; i < sizeof known / sizeof *known; i++) {
         assert_true(rfs_dtype_parse_safetensors(known[i].name, strlen(known[i].name), &dtype));
         assert_string_equal(rfs_dtype_name(dtype), known[i].mindspore);

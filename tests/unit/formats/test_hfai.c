@@ -5,7 +5,7 @@
  */
 #include "catalog/catalog.h"
 #include "formats/hfai/hfai.h"
-#include "plan/slice.h"
+#include "plan/planner.h"
 
 #include "tests/support/torch_file.h"
 #include "tests/support/tree.h"
@@ -485,40 +485,99 @@ static void check_whole(struct shown *s)
     rfs_document_free(&s->document);
 }
 
-/* The tensors of the model one by one, as they go into a safetensors file. */
-static void check_tensors(struct shown *s)
+/* A tensor as the plan reads it, from the files of all parts. */
+static void expect_target(struct shown *s, struct rfs_catalog *catalog, struct rfs_planner *planner,
+                          const struct rfs_target *target, const struct value *value)
+{
+    const struct rfs_type *type = rfs_catalog_type(catalog, target->type);
+    struct rfs_slice slice = {0};
+    uint64_t at = 0;
+
+    assert_int_equal(type->ndim, 2);
+    assert_int_equal(type->dims[0], value->dims[0]);
+    assert_int_equal(type->dims[1], value->dims[1]);
+    assert_int_equal(rfs_planner_slice(planner, 0, target, &slice), 0);
+    assert_int_equal(slice.bytes, value->n);
+    assert_in_range(slice.n, 0, s->w->parts); /* one run from each part at most */
+    for (size_t k = 0; k < slice.n; k++) {
+        const struct rfs_block *block = &slice.blocks[k];
+        assert_int_equal(block->dst, at);
+        assert_int_equal(block->n_loops, 0);
+        assert_memory_equal(s->w->file[block->file].data + block->content.offset + block->src,
+                            value->bytes + at, block->run);
+        at += block->run;
+    }
+    assert_int_equal(at, value->n);
+    rfs_slice_free(&slice);
+}
+
+/* A box of it, byte by byte. */
+static void expect_box(struct shown *s, struct rfs_planner *planner,
+                       const struct rfs_target *target, const struct value *value)
+{
+    struct rfs_slice slice = {0};
+    uint64_t lo[2];
+    uint64_t hi[2];
+
+    for (unsigned i = 0; i < 2; i++) {
+        lo[i] = below(s->w, value->dims[i]);
+        hi[i] = lo[i] + 1 + below(s->w, value->dims[i] - (unsigned)lo[i]);
+    }
+    const uint64_t row = hi[1] - lo[1];
+    assert_int_equal(rfs_planner_box(planner, 0, target, lo, hi, &slice), 0);
+    assert_int_equal(slice.bytes, (hi[0] - lo[0]) * row);
+    for (uint64_t at = 0; at < slice.bytes; at++) {
+        uint64_t from;
+        uint64_t left;
+        const struct rfs_block *block = rfs_slice_find(&slice, at, &from, &left);
+        assert_non_null(block);
+        assert_int_equal(
+            ((const unsigned char *)s->w->file[block->file].data)[block->content.offset + from],
+            value->bytes[(lo[0] + at / row) * value->dims[1] + lo[1] + at % row]);
+    }
+    rfs_slice_free(&slice);
+}
+
+/* The tensors of the model one by one, and unless MODELS those of the optimizer. */
+static void check_tensors(struct shown *s, struct rfs_catalog *from, bool models)
 {
     struct item items[PARAMS];
-    struct rfs_storages storages = {0};
-    struct rfs_hfai_tensor tensor;
+    struct rfs_hfai_list list;
+    struct rfs_catalog *catalog;
+    struct rfs_planner *planner = NULL;
+    const struct rfs_rank_plan *plan;
     struct rfs_error err = {0};
     const unsigned n = list_weights(s, items);
-    int rc;
+    unsigned states = 0;
 
-    for (unsigned i = 0; (rc = rfs_hfai_tensor(s->hfai, 0, i, &storages, &tensor, &err)) == 1;
-         i++) {
-        const struct value *value = &s->w->weight[items[i].param];
-        struct rfs_slice slice = {0};
-        char name[16];
-        assert_true(i < n);
-        snprintf(name, sizeof name, "w%u", items[i].param);
-        assert_int_equal(tensor.name_bytes, strlen(name));
-        assert_memory_equal(tensor.name, name, strlen(name));
-        assert_int_equal(tensor.type.bytes, value->n);
-        assert_int_equal(rfs_slice_storage(&storages, i, &slice), 0);
-        assert_int_equal(slice.bytes, value->n);
-        for (size_t k = 0; k < slice.n; k++) {
-            const struct rfs_block *block = &slice.blocks[k];
-            unsigned p = 0;
-            while (p < s->w->parts && rfs_hfai_torch(s->hfai, p) && block->file != p)
-                p++;
-            assert_memory_equal(s->w->file[p].data + block->content.offset,
-                                value->bytes + block->dst, block->run);
-        }
-        rfs_slice_free(&slice);
+    if (rfs_catalog_list_parts(from, s->hfai, (struct rfs_hfai_listing){.models = models}, &list,
+                               &catalog, &err))
+        fail_msg("%s", err.text);
+    for (unsigned i = 0; i < s->w->params; i++)
+        states += s->w->has_state[i];
+    assert_int_equal(list.n_models, n);
+    assert_int_equal(list.tensors.n, models ? n : n + states);
+    const struct rfs_planner_config config = {.catalog = catalog, .keep_empty = true};
+    if (list.tensors.n > 0 &&
+        (rfs_planner_new(&config, &planner, &err) || rfs_planner_rank(planner, 0, &plan, &err)))
+        fail_msg("%s", err.text);
+    assert_true(list.tensors.n == 0 || plan->params->n == list.tensors.n);
+    for (unsigned i = 0; i < list.tensors.n; i++) {
+        const struct rfs_target *target = &plan->params->targets[i];
+        const char *name = rfs_catalog_name(catalog, target->name);
+        unsigned param;
+        assert_int_equal(sscanf(name, i < n ? "w%u" : "optimizer.state.%u.moment", &param), 1);
+        assert_in_range(param, 0, s->w->params - 1);
+        if (i < n)
+            assert_int_equal(param, items[i].param);
+        const struct value *value = i < n ? &s->w->weight[param] : &s->w->moment[param];
+        expect_target(s, catalog, planner, target, value);
+        if (value->n > 0)
+            expect_box(s, planner, target, value);
     }
-    assert_int_equal(rc, 0);
-    rfs_storages_free(&storages);
+    rfs_planner_free(planner);
+    rfs_catalog_close(catalog);
+    rfs_hfai_list_free(&list);
 }
 
 static void check_world(uint64_t seed)
@@ -543,7 +602,8 @@ static void check_world(uint64_t seed)
     }
     struct shown s = {.w = &w, .hfai = hfai, .n = 1};
     check_whole(&s);
-    check_tensors(&s);
+    check_tensors(&s, catalog, true);
+    check_tensors(&s, catalog, false);
     rfs_hfai_free(hfai);
     rfs_catalog_close(catalog);
     free_world(&w);

@@ -109,6 +109,7 @@ static void test_types(void **state)
         {RFS_COMPLEX128, "<c16", NULL},
         {RFS_FLOAT8_E4M3FN, "<V1", "float8_e4m3fn"},
         {RFS_FLOAT8_E5M2, "<V1", "float8_e5m2"},
+        {RFS_FLOAT8_E8M0, "<V1", "float8_e8m0fnu"},
         {RFS_HIFLOAT8, "<V1", "hifloat8"},
     };
     unsigned char seen[RFS_DTYPE_COUNT] = {0};

@@ -205,6 +205,7 @@ static const struct {
     {RFS_INT8, "I8"},
     {RFS_FLOAT8_E5M2, "F8_E5M2"},
     {RFS_FLOAT8_E4M3FN, "F8_E4M3"},
+    {RFS_FLOAT8_E8M0, "F8_E8M0"},
     {RFS_INT16, "I16"},
     {RFS_UINT16, "U16"},
     {RFS_FLOAT16, "F16"},

@@ -26,7 +26,11 @@ static void keep_line(void *ctx, enum rfs_level level, const char *line)
 static int make(const char *text, const struct rfs_strategy *source, uint32_t ranks,
                 struct rfs_strategy **out, struct rfs_error *err)
 {
-    const struct rfs_layout_rules_use use = {source, names, N_NAMES, ranks, "dst_ranks"};
+    const struct rfs_layout_rules_use use = {.source = source,
+                                             .names = names,
+                                             .n = N_NAMES,
+                                             .ranks = ranks,
+                                             .ranks_option = "dst_ranks"};
     struct rfs_layout_rules *rules;
     struct rfs_log log;
 
@@ -208,8 +212,188 @@ static void the_first_match_counts(void **unused)
         said, "r.txt: line 3: no parameter takes the rule 'h.0.q_proj.weight' (and 1 more)");
     rfs_strategy_free(s);
 
-    rfs_strategy_free(made("H.*: axis 0 over all\n*: whole", NULL, 6));
+    rfs_strategy_free(made("H.*: whole\n*: whole", NULL, 6));
     assert_string_equal(said, "r.txt: line 1: no parameter takes the rule 'H.*'");
+}
+
+/* Rules that cut nothing are for other names. The message has a name that is much like theirs. */
+static void rules_for_other_names_are_refused(void **unused)
+{
+    (void)unused;
+    refused_for("axes tp=6\n*.k_proj.weight: axis 0 over tp\n*: whole", NULL, 6,
+                "r.txt: line 2: no parameter takes the rule '*.k_proj.weight', nor another that "
+                "cuts; try: rules for names such as 'h.0.q_proj.weight'");
+    refused_for("H.*: axis 0 over all\n*.mow.w: optimizer\n*: whole", NULL, 6,
+                "r.txt: line 1: no parameter takes the rule 'H.*', nor another that cuts");
+}
+
+/* Without a number of ranks there are as many as the axes have devices. */
+static void ranks_follow_from_the_axes(void **unused)
+{
+    struct rfs_strategy *s = made("axes dp=2 tp=4\n*: axis 0 over tp", NULL, 0);
+    struct rfs_error err = {0};
+
+    (void)unused;
+    assert_int_equal(rfs_strategy_devices(s), 8);
+    rfs_strategy_free(s);
+    assert_int_equal(make("*: axis 0 over all", NULL, 0, &s, &err), -EINVAL);
+    assert_true(err.usage);
+    assert_string_equal(err.text, "nothing says how many ranks r.txt is for; try: dst_ranks=8, or "
+                                  "a line such as \"axes dp=2 tp=4\"");
+    refused_for("axes dp=2 tp=4\n*: axis 0 over tp", NULL, 4,
+                "r.txt: line 1: the device axes have 8 devices, but dst_ranks=4 asks for 4");
+}
+
+/* A second line of axes is for the rules after it. */
+static void several_axes(void **unused)
+{
+    struct rfs_strategy *s = made("axes dp=3 tp=4\n"
+                                  "*.weight: axis 0 over tp\n"
+                                  "axes rest=2 ep=6\n"
+                                  "*.moe.w: axis 0 over ep\n"
+                                  "*: whole",
+                                  NULL, 12);
+    struct rfs_grid grid;
+
+    (void)unused;
+    resolve(of(s, "h.0.q_proj.weight", 0), 2, 24, &grid);
+    for (uint32_t rank = 0; rank < 12; rank++) {
+        uint32_t cell[RFS_GRID_DIMS];
+        rfs_grid_cell(&grid, rank, cell);
+        assert_int_equal(cell[0], rank % 4);
+    }
+    resolve(of(s, "h.0.moe.w", 0), 2, 24, &grid);
+    for (uint32_t rank = 0; rank < 12; rank++) {
+        uint32_t cell[RFS_GRID_DIMS];
+        rfs_grid_cell(&grid, rank, cell);
+        assert_int_equal(cell[0], rank % 6);
+    }
+    rfs_strategy_free(s);
+}
+
+/* The numbers of a model of four layers, with one more behind them, and two groups of heads. */
+static int number(void *ctx, const char *key, uint64_t *value, struct rfs_error *err)
+{
+    (void)ctx;
+    (void)err;
+    if (strcmp(key, "num_hidden_layers") == 0)
+        *value = 4;
+    else if (strcmp(key, "num_nextn_predict_layers") == 0)
+        *value = 1;
+    else if (strcmp(key, "groups") == 0)
+        *value = 2;
+    else
+        return -ENOENT;
+    return 0;
+}
+
+static int make_of(const char *text, const char *const *list, size_t n, bool config,
+                   struct rfs_strategy **out, struct rfs_error *err)
+{
+    const struct rfs_layout_rules_use use = {
+        .names = list, .n = n, .ranks_option = "dst_ranks", .number = config ? number : NULL};
+    struct rfs_layout_rules *rules;
+
+    *out = NULL;
+    int rc = rfs_layout_rules_parse("r.txt", text, strlen(text), &rules, err);
+    if (rc == 0)
+        rc = rfs_layout_rules_strategy(rules, &use, NULL, out, err);
+    rfs_layout_rules_free(rules);
+    return rc;
+}
+
+/* Returns the stages of a parameter, as a mask. */
+static uint32_t stages_of(const struct rfs_strategy *strategy, const char *param)
+{
+    const size_t i = (size_t)rfs_strategy_find(strategy, param);
+    uint32_t mask = 0;
+
+    for (uint32_t stage = 0; stage < rfs_strategy_stages(strategy); stage++)
+        if (rfs_strategy_layout(strategy, i, stage) != NULL)
+            mask |= 1U << stage;
+    return mask;
+}
+
+static void stages_by_layer(void **unused)
+{
+    static const char text[] = "stages 2\naxes tp=2\n"
+                               "stage first\nembed: axis 0 over tp\n"
+                               "stage last\nnorm: whole\n"
+                               "stage first last\ntied: whole\n"
+                               "stage layer\nh.*: whole\n"
+                               "stage all\n*: whole";
+    const char *const list[] = {"embed", "norm",  "tied",  "step", "h.0.w.7",
+                                "h.1.w", "h.2.w", "h.3.w", "h.4.w"};
+    struct rfs_strategy *s;
+    struct rfs_error err = {0};
+
+    (void)unused;
+    assert_int_equal(make_of(text, list, 8, false, &s, &err), 0);
+    assert_int_equal(rfs_strategy_stages(s), 2);
+    assert_int_equal(rfs_strategy_devices(s), 2);
+    static const uint32_t masks[] = {1, 2, 3, 3, 1, 1, 2, 2, 2};
+    for (size_t i = 0; i < 8; i++)
+        assert_int_equal(stages_of(s, list[i]), masks[i]);
+    rfs_strategy_free(s);
+    /* a layer behind those that the config counts is with the last */
+    assert_int_equal(make_of(text, list, 9, true, &s, &err), 0);
+    assert_int_equal(stages_of(s, "h.4.w"), 2);
+    rfs_strategy_free(s);
+    assert_int_equal(make_of(text, list, 9, false, &s, &err), -EINVAL);
+    assert_string_equal(err.text,
+                        "r.txt: line 1: 5 layers cannot be divided evenly over 2 stages; try: a "
+                        "number of stages that divides the layers");
+    const char *const none[] = {"h.0.w", "h.1.w", "h.w"};
+    assert_int_equal(
+        make_of("stages 2\naxes tp=2\nstage layer\n*: whole", none, 3, false, &s, &err), -EINVAL);
+    assert_string_equal(err.text, "r.txt: line 4: parameter 'h.w': its name has no number of a "
+                                  "layer; try: \"stage all\" before its rule");
+    const char *const more[] = {"embed", "norm", "h.5.w"};
+    assert_int_equal(make_of(text, more, 3, true, &s, &err), -EINVAL);
+    assert_string_equal(err.text, "r.txt: line 10: parameter 'h.5.w': it is of layer 5, and the "
+                                  "model has 4 layers; try: the config.json that belongs to these "
+                                  "tensors");
+}
+
+static void parts_stay_whole(void **unused)
+{
+    const char *const list[] = {"k", "v"};
+    struct rfs_strategy *s;
+    struct rfs_error err = {0};
+
+    (void)unused;
+    assert_int_equal(
+        make_of("axes dp=3 tp=2\n*: axis 0 over tp in groups", list, 2, true, &s, &err), 0);
+    rfs_strategy_free(s);
+    assert_int_equal(make_of("axes tp=1\n*: axis 0 over tp in other", list, 2, false, &s, &err), 0);
+    rfs_strategy_free(s);
+    assert_int_equal(
+        make_of("axes tp=4\nk: axis -1 over tp in groups\n*: whole", list, 2, true, &s, &err),
+        -EINVAL);
+    assert_string_equal(err.text, "r.txt: line 2: parameter 'k': groups is 2, and a cut of axis -1 "
+                                  "into 4 pieces would go through one; try: a number of pieces "
+                                  "that divides 2");
+}
+
+/* Each of four ranks, two replicas of two, has half of either field. */
+static void fields_of_axis_0(void **unused)
+{
+    const char *const list[] = {"w"};
+    struct rfs_strategy *s;
+    struct rfs_error err = {0};
+    struct rfs_grid grid;
+
+    (void)unused;
+    assert_int_equal(
+        make_of("axes dp=2 tp=2\n*: axis 0 over tp, fields 2", list, 1, false, &s, &err), 0);
+    resolve(of(s, "w", 0), 2, 24, &grid);
+    assert_int_equal(grid.pieces[0], 4);
+    assert_int_equal(grid.rounds, 2);
+    assert_int_equal(grid.replicas, 2);
+    expect_misfit(of(s, "w", 0), 2, 6,
+                  "r.txt: line 2: parameter 'p': the checkpoint holds a tensor of [6, 6], which 2 "
+                  "fields over 2 devices do not divide; try: rules that fit this tensor");
+    rfs_strategy_free(s);
 }
 
 static void mistakes_are_told_with_their_line(void **unused)
@@ -266,8 +450,29 @@ static void mistakes_are_told_with_their_line(void **unused)
         {"axes a=2 a=3\n*: whole", "r.txt: line 1: there are two device axes 'a'"},
         {"axes a=1048576 b=2\n*: whole",
          "r.txt: line 1: the device axes have more than 1048576 devices"},
-        {"axes a=6\naxes b=6\n*: whole",
-         "r.txt: line 2: the device axes are given already, in line 1"},
+        {"axes a=6\naxes b=4\n*: whole",
+         "r.txt: line 2: the device axes have 4 devices, and those in line 1 have 6"},
+        {"stages 2\nstages 2\n*: whole", "r.txt: line 2: the stages are given already, in line 1"},
+        {"stages\n*: whole", "r.txt: line 1: 'the end of the line' is not a number of stages"},
+        {"stages 0\n*: whole", "r.txt: line 1: '"},
+        {"stages 4\n*: whole", "r.txt: dst_ranks=6 ranks cannot be made of 4 stages"},
+        {"stages 2\nlike source", "r.txt: line 1: \"like source\", in line 2, has the stages"},
+        {"stage\n*: whole", "r.txt: line 1: no stage is named; try: \"stage first\""},
+        {"stage second\n*: whole", "r.txt: line 1: 'second' is not a stage"},
+        {"stages 2\nstage layer\nh.*: whole\nstage all\n*: whole",
+         "r.txt: line 1: 1 layers cannot be divided evenly over 2 stages"},
+        {"*: axis 0 over all in", "r.txt: line 1: 'in' needs the name of a number, not 'the end"},
+        {"*: axis 0 over all in 4", "r.txt: line 1: 'in' needs the name of a number, not '4'"},
+        {"axes a=2 b=3\n*: axis 0 over a in x, axis 1 over b in y",
+         "r.txt: line 2: there are two axes with 'in'"},
+        {"*: axis 0 over all in heads",
+         "r.txt: line 1: parameter 'embed.table': the rule needs heads of the model's config.json"},
+        {"*: fields 0", "r.txt: line 1: '0' is not a number of fields"},
+        {"*: fields 65", "r.txt: line 1: '65' is not a number of fields"},
+        {"*: fields 2", "r.txt: line 1: fields are for a cut of axis 0 alone"},
+        {"*: axis 1 over all, fields 2", "r.txt: line 1: fields are for a cut of axis 0 alone"},
+        {"axes a=2 b=3\n*: axis 0 over a, optimizer 3, fields 2",
+         "r.txt: line 2: fields are for a cut of axis 0 alone"},
         {"*: whole\naxes a=6",
          "r.txt: line 2: the device axes must be given before the first rule"},
         {"axes a234567890123456789012345678901x=6\n*: whole",
@@ -628,7 +833,8 @@ static void a_rule_for_each_of_many(void **unused)
         list[i] = all[i];
         putf(&text, "p.%d: axis %d over %c\n", i, i % 3, i % 2 ? 'a' : 'b');
     }
-    const struct rfs_layout_rules_use use = {NULL, list, MANY, 6, "src_ranks"};
+    const struct rfs_layout_rules_use use = {
+        .names = list, .n = MANY, .ranks = 6, .ranks_option = "src_ranks"};
     assert_int_equal(rfs_layout_rules_parse("r", text.data, text.n, &rules, &err), 0);
     assert_int_equal(rfs_layout_rules_strategy(rules, &use, NULL, &s, &err), 0);
     assert_int_equal(of(s, "p.19999", 0)->line, 20001);
@@ -647,6 +853,12 @@ int main(void)
         cmocka_unit_test(nested_cuts_are_outer_to_inner),
         cmocka_unit_test(without_axes_there_is_all),
         cmocka_unit_test(the_first_match_counts),
+        cmocka_unit_test(rules_for_other_names_are_refused),
+        cmocka_unit_test(ranks_follow_from_the_axes),
+        cmocka_unit_test(several_axes),
+        cmocka_unit_test(stages_by_layer),
+        cmocka_unit_test(parts_stay_whole),
+        cmocka_unit_test(fields_of_axis_0),
         cmocka_unit_test(mistakes_are_told_with_their_line),
         cmocka_unit_test(misfits_are_told_with_their_line),
         cmocka_unit_test(like_source_is_the_source),

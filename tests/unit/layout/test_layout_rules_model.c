@@ -172,7 +172,8 @@ static void write_rules(const struct world *w, struct text *text)
 static void check(const struct world *w)
 {
     static const char *const name = "param";
-    const struct rfs_layout_rules_use use = {NULL, &name, 1, w->ranks, "src_ranks"};
+    const struct rfs_layout_rules_use use = {
+        .names = &name, .n = 1, .ranks = w->ranks, .ranks_option = "src_ranks"};
     struct text text = {0};
     struct rfs_layout_rules *rules;
     struct rfs_strategy *strategy = NULL;

@@ -99,6 +99,30 @@ static void kinds_are_told_apart(void **state)
     rfs_mount_options_free(&o);
 }
 
+/* Commas between the words of ready cuts, whatever files there are, and no others. */
+static void words_of_ready_cuts(void **state)
+{
+    struct rfs_mount_options o;
+    struct rfs_error err;
+
+    (void)state;
+    assert_int_equal(mkdir("tp4", 0700), 0);
+    assert_int_equal(mkdir("qwen3", 0700), 0);
+    assert_int_equal(parse(&o, &err, "/", "mnt", "-o",
+                           "dst_rules=tp2,pp2,ep4,strict,src_rules=tp4,convert=qwen3", NULL),
+                     0);
+    expect_view(&o, "dst_rules=tp2\\,pp2\\,ep4,strict,src_rules=tp4,convert=qwen3");
+    rfs_mount_options_free(&o);
+    assert_int_equal(rmdir("tp4"), 0);
+    assert_int_equal(rmdir("qwen3"), 0);
+    expect_usage(parse(&o, &err, "/", "mnt", "-o", "dst_rules=rules,tp2", NULL), &err,
+                 "unknown option 'tp2'; try: reshardfs --help");
+    rfs_mount_options_free(&o);
+    expect_usage(parse(&o, &err, "/", "mnt", "-o", "prefix=tp4,tp2", NULL), &err,
+                 "unknown option 'tp2'; try: reshardfs --help");
+    rfs_mount_options_free(&o);
+}
+
 static void strategy_paths_become_absolute(void **state)
 {
     struct rfs_mount_options o;
@@ -136,7 +160,7 @@ static void each_path_of_a_list_becomes_absolute(void **state)
     free(cwd);
 }
 
-/* A flag of its own, in which a comma stands for itself; the last counts, as everywhere. */
+/* A flag of its own, in which a comma stands for itself. */
 static void strategies_have_flags(void **state)
 {
     struct rfs_mount_options o;
@@ -161,6 +185,30 @@ static void strategies_have_flags(void **state)
     rfs_mount_options_free(&o);
 }
 
+/* Whatever form both have; the same value twice is no contradiction. */
+static void values_contradict(void **state)
+{
+    struct rfs_mount_options o;
+    struct rfs_error err;
+
+    (void)state;
+    expect_usage(
+        parse(&o, &err, "/", "mnt", "-s", "/a", "-o", "src_strategy=/b", NULL), &err,
+        "option src_strategy is given twice, as '/a' and as '/b'; try: one of them; -s and "
+        "-d are strategies, too");
+    rfs_mount_options_free(&o);
+    expect_usage(parse(&o, &err, "/", "mnt", "-o", "step=5,crc", "-o", "step=7", NULL), &err,
+                 "option step is given twice, as '5' and as '7'; try: one of them");
+    rfs_mount_options_free(&o);
+    expect_usage(parse(&o, &err, "/", "mnt", "-o", "step=5,step", NULL), &err,
+                 "option step needs a value; try: reshardfs --help");
+    rfs_mount_options_free(&o);
+    assert_int_equal(
+        parse(&o, &err, "/", "mnt", "-s", "/a", "-o", "crc,crc,src_strategy=/a,ro,ro", NULL), 0);
+    expect_view(&o, "src_strategy=/a,crc,crc,src_strategy=/a");
+    rfs_mount_options_free(&o);
+}
+
 /* A backslash that ends one value does not swallow the comma before the next option. */
 static void values_stay_apart(void **state)
 {
@@ -169,8 +217,8 @@ static void values_stay_apart(void **state)
 
     (void)state;
     assert_int_equal(
-        parse(&o, &err, "/", "mnt", "-o", "prefix=a\\", "-o", "cache=1K,prefix=\\b\\", NULL), 0);
-    expect_view(&o, "prefix=a\\\\,cache=1K,prefix=\\\\b\\\\");
+        parse(&o, &err, "/", "mnt", "-o", "prefix=a\\", "-o", "cache=1K,file=\\b\\", NULL), 0);
+    expect_view(&o, "prefix=a\\\\,cache=1K,file=\\\\b\\\\");
     rfs_mount_options_free(&o);
 }
 
@@ -335,9 +383,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults),
         cmocka_unit_test(kinds_are_told_apart),
+        cmocka_unit_test(words_of_ready_cuts),
         cmocka_unit_test(strategy_paths_become_absolute),
         cmocka_unit_test(each_path_of_a_list_becomes_absolute),
         cmocka_unit_test(strategies_have_flags),
+        cmocka_unit_test(values_contradict),
         cmocka_unit_test(values_stay_apart),
         cmocka_unit_test(actions),
         cmocka_unit_test(refusals),

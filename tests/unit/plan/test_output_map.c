@@ -59,7 +59,7 @@ static struct rfs_names *open_dtype(const char *rules)
 
 static void test_nothing_asked_for(void **state)
 {
-    const struct rfs_names_config config = {NULL, NULL};
+    const struct rfs_names_config config = {.names = NULL};
     struct rfs_names *output_map = (struct rfs_names *)&config;
     const char *name = "w";
     (void)state;
@@ -252,6 +252,92 @@ static void test_refused_dtypes(void **state)
     }
 }
 
+static void test_choices(void **state)
+{
+    static const struct {
+        const char *only, *drop, *name;
+        bool shown;
+    } cases[] = {
+        {"a.*", NULL, "a.b", true},         {"a.*", NULL, "b.a.b", false},
+        {"a.*;b.*", NULL, "b.c", true},     {" a.* ; b.* ", NULL, "b.c", true},
+        {"a b;c", NULL, "a b", true},       {NULL, "a.*", "a.b", false},
+        {NULL, "a.*", "b", true},           {NULL, "*.[!a-c];x", "w.b", true},
+        {NULL, "*.[!a-c];x", "w.d", false}, {"a.*", "*.b", "a.b", false},
+        {"a.*", "*.b", "a.c", true},        {"a.*", "*.b", "c", false},
+        {"a=b", NULL, "a=b", true},         {"a\\*", NULL, "a*", true},
+        {"a\\*", NULL, "ab", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        const struct rfs_names_config config = {.only = cases[i].only, .drop = cases[i].drop};
+        struct rfs_names *names;
+        struct rfs_error err = {0};
+        assert_int_equal(rfs_names_open(&config, &names, &err), 0);
+        assert_true(rfs_names_leave_out(names));
+        assert_ptr_equal(rfs_names_renamed(names, cases[i].name), cases[i].name);
+        const char *shown = rfs_names_shown(names, cases[i].name);
+        if (shown != (cases[i].shown ? cases[i].name : NULL))
+            fail_msg("case %zu: %s", i, shown ? "shown" : "left out");
+        rfs_names_free(names);
+    }
+}
+
+static void test_refused_choices(void **state)
+{
+    static const char *const empty[] = {"", ";", "a;", ";a", "a;;b", "a; ;b"};
+    char many[2 * 1025];
+    (void)state;
+    memset(many, 0, sizeof many);
+    for (size_t i = 0; i < 1025; i++)
+        memcpy(many + 2 * i, i < 1024 ? "a;" : "a", i < 1024 ? 2 : 1);
+    for (size_t i = 0; i <= 2 * ARRAY_SIZE(empty) + 1; i++) {
+        const char *text = i / 2 < ARRAY_SIZE(empty) ? empty[i / 2] : many;
+        const struct rfs_names_config config = {.only = i % 2 ? NULL : text,
+                                                .drop = i % 2 ? text : NULL};
+        struct rfs_names *names = (struct rfs_names *)root;
+        struct rfs_error err = {0};
+        assert_int_equal(rfs_names_open(&config, &names, &err), -EINVAL);
+        assert_null(names);
+        assert_true(err.usage);
+        assert_non_null(strstr(err.text, i % 2 ? "option drop" : "option only"));
+        assert_non_null(
+            strstr(err.text, text == many ? "more than 1024 patterns" : ": a pattern is empty"));
+    }
+    many[2 * 1024 - 1] = '\0';
+    const struct rfs_names_config config = {.only = many};
+    struct rfs_names *names;
+    assert_int_equal(rfs_names_open(&config, &names, NULL), 0);
+    rfs_names_free(names);
+}
+
+/* What no name that was looked up is like. */
+static void test_unmet_choices(void **state)
+{
+    const struct rfs_names_config config = {.only = "a.*;b.*;c", .drop = "x;y"};
+    struct rfs_names *names;
+    const char *option;
+    char text[1000] = "";
+    (void)state;
+    assert_null(rfs_names_unmet(NULL, &option));
+    assert_int_equal(rfs_names_open(&config, &names, NULL), 0);
+    rfs_names_shown(names, "a.w");
+    rfs_names_shown(names, "c");
+    assert_string_equal(rfs_names_unmet(names, &option), "b.*");
+    assert_string_equal(option, "only");
+    rfs_names_shown(names, "b.y");
+    assert_string_equal(rfs_names_unmet(names, &option), "x");
+    assert_string_equal(option, "drop");
+    assert_true(rfs_names_undropped(names, text, sizeof text));
+    assert_string_equal(text, "option drop: no name is like x, y");
+    rfs_names_shown(names, "y"); /* which only= leaves out anyway */
+    assert_null(rfs_names_unmet(names, &option));
+    assert_true(rfs_names_undropped(names, text, sizeof text));
+    assert_string_equal(text, "option drop: no name is like x");
+    rfs_names_shown(names, "x");
+    assert_false(rfs_names_undropped(names, text, sizeof text));
+    rfs_names_free(names);
+}
+
 static void expect_report(const char *json, const char *const *asked, size_t n, const char *part)
 {
     char text[1000] = "";
@@ -271,7 +357,8 @@ static void test_report(void **state)
     (void)state;
     expect_report(json, asked, 3,
                   "map.json: 2 of its names are not parameters of the source: c, d");
-    expect_report(json, asked + 2, 1, "map.json: none of its names is a parameter of the source");
+    expect_report(json, asked + 2, 1,
+                  "map.json: 4 of its names are not parameters of the source: a, b, c, d");
     expect_report("{\"a\": \"1\"}", asked, 3, NULL);
     expect_report("{}", asked, 3, NULL);
     expect_report(
@@ -291,6 +378,161 @@ static void test_names_in_the_source(void **state)
     rfs_names_free(map);
 }
 
+/* ---- keys with stars ------------------------------------------------------------------------- */
+
+static void test_patterns(void **state)
+{
+    static const struct {
+        const char *json, *name, *shown;
+    } cases[] = {
+        {"{\"model.*\": \"*\"}", "model.a.b", "a.b"},
+        {"{\"model.*\": \"*\"}", "models.a", "models.a"},
+        {"{\"*\": \"net.*\"}", "", "net."},
+        {"{\"*\": \"net.*\"}", "a", "net.a"},
+        {"{\"*.gamma\": \"*.weight\"}", "a.gamma.gamma", "a.gamma.weight"},
+        {"{\"*.gamma\": \"*.weight\"}", "a.gamma.b", "a.gamma.b"},
+        {"{\"a.*.b.*.c\": \"x*y*\"}", "a.1.b.2.b.3.c", "x1y2.b.3"},
+        {"{\"a.*.b.*\": \"*/*\"}", "a..b..b.", "/.b."},
+        {"{\"**\": \"<*|*>\"}", "abc", "<|abc>"},
+        {"{\"a*a\": \"*\"}", "a", "a"},
+        {"{\"a*a\": \"b*\"}", "aa", "b"},
+        {"{\"[x]?*\": \"*\"}", "[x]?y", "y"},
+        {"{\"[x]?*\": \"*\"}", "xyz", "xyz"},
+        {"{\"opt.*\": null}", "opt.a", NULL},
+        {"{\"opt.*\": null}", "op", "op"},
+        {"{\"a.*\": \"x.*\", \"a.b\": \"y\"}", "a.b", "y"},
+        {"{\"a.*\": null, \"a.b\": \"y\"}", "a.b", "y"},
+        {"{\"a.b.*\": \"x.*\", \"a.*\": \"y.*\"}", "a.b.c", "x.c"},
+        {"{\"a.b.*\": \"x.*\", \"a.*\": \"y.*\"}", "a.c.b", "y.c.b"},
+        {"{\"a.*\": \"y.*\", \"a.b.*\": \"x.*\"}", "a.b.c", "y.b.c"},
+        {"{\"a.*\": \"a.*\"}", "a.b", "a.b"},
+        {"{\"a*\": \"b*\"}", "a*", "b*"},
+        {"{\"\u00e9*\": \"*\u00e9\"}", "\xc3\xa9x", "x\xc3\xa9"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct rfs_names *map = open_names(cases[i].json);
+        const char *shown = rfs_names_renamed(map, cases[i].name);
+        if (!shown != !cases[i].shown || (shown && strcmp(shown, cases[i].shown) != 0))
+            fail_msg("%s of %s: %s", cases[i].name, cases[i].json, shown ? shown : "left out");
+        if (shown && strcmp(shown, cases[i].name) == 0)
+            assert_ptr_equal(shown, cases[i].name);
+        assert_int_equal(rfs_names_check(map, NULL), 0);
+        rfs_names_free(map);
+    }
+}
+
+static void test_refused_patterns(void **state)
+{
+    static const struct {
+        const char *json, *part;
+    } cases[] = {
+        {"{\"a*\": \"b\"}", "parameter 'a*': its value has not as many * as the name"},
+        {"{\"a\": \"b*\"}", "its value has not as many * as the name"},
+        {"{\"a*\": \"b**\"}", "its value has not as many * as the name"},
+        {"{\"a*\": \"b*\", \"a*\": null}", "it comes twice"},
+        {"{\"*****************\": null}", "the name has more than 16 *"},
+    };
+    struct bytes many = {0};
+    char item[32];
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+        expect_refused(cases[i].json, strlen(cases[i].json), cases[i].part);
+    for (int i = 0; i < 1025; i++)
+        bytes_add(&many, item,
+                  (size_t)snprintf(item, sizeof item, "%s\"%d*\": null", i ? ", " : "{", i));
+    bytes_add(&many, "}", 1);
+    expect_refused((const char *)many.data, many.n, "more than 1024 names have a *");
+    bytes_free(&many);
+}
+
+/* What a pattern makes of NAME is no name, and is refused by rfs_names_check. */
+static void expect_wrong(const char *json, const char *name, const char *part)
+{
+    struct rfs_names *map = open_names(json);
+    struct rfs_error err = {0};
+    assert_ptr_equal(rfs_names_renamed(map, name), name);
+    assert_int_equal(rfs_names_check(map, &err), -EINVAL);
+    if (!strstr(err.text, part))
+        fail_msg("%s", err.text);
+    rfs_names_free(map);
+}
+
+static void test_made_names(void **state)
+{
+    char *name = malloc(((size_t)64 << 10) + 1);
+    (void)state;
+    assert_non_null(name);
+    expect_wrong("{\"a*\": \"*\"}", "a", "parameter 'a*': a name that it makes is empty");
+    expect_wrong("{\"*\": \"__*__\"}", "metadata", "is __metadata__");
+    memset(name, 'x', (size_t)64 << 10);
+    name[(size_t)64 << 10] = '\0';
+    expect_wrong("{\"*\": \"y*\"}", name, "has more than 64 KiB");
+    free(name);
+}
+
+static void test_sources_of_patterns(void **state)
+{
+    static const char *const names[] = {"model.a.b", "model.", "x", "opt.a", "own"};
+    struct rfs_names *map =
+        open_names("{\"x\": \"y\", \"model.*\": \"net.*.w\", \"opt.*\": \"*.opt\"}");
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        assert_string_equal(rfs_names_source(map, rfs_names_shown(map, names[i])), names[i]);
+    rfs_names_free(map);
+    map = open_names("{\"a.*\": \"*\", \"b.*\": \"*\", \"a.x\": \"z\"}");
+    assert_string_equal(rfs_names_source(map, "y"), "a.y");
+    assert_string_equal(rfs_names_source(map, "x"), "b.x");
+    rfs_names_free(map);
+}
+
+static void test_unmet_map(void **state)
+{
+    struct rfs_names *map = open_names("{\"a\": \"b\", \"x.*\": \"*\"}");
+    struct rfs_error err = {0};
+    const char *option;
+    char text[1000];
+    (void)state;
+    rfs_names_shown(map, "c");
+    assert_non_null(rfs_names_unmet(map, &option));
+    assert_string_equal(option, "names");
+    assert_int_equal(rfs_names_fail_unmet(map, &err), -EINVAL);
+    assert_non_null(
+        strstr(err.text, "map.json: none of its names is a parameter of the source: a, x.*"));
+    rfs_names_shown(map, "x.y");
+    assert_null(rfs_names_unmet(map, &option));
+    assert_true(rfs_names_unused(map, text, sizeof text));
+    assert_non_null(strstr(text, "1 of its names are not parameters of the source: a"));
+    rfs_names_free(map);
+    map = open_names("{}");
+    assert_null(rfs_names_unmet(map, &option));
+    rfs_names_free(map);
+}
+
+static void expect_other_digest(const char *one, const char *other)
+{
+    uint64_t a[2], b[2], c[2];
+    struct rfs_names *map = open_names(one);
+    assert_int_equal(rfs_names_digest(map, a), 0);
+    rfs_names_free(map);
+    map = open_names(other);
+    assert_int_equal(rfs_names_digest(map, b), 0);
+    rfs_names_free(map);
+    map = open_names(one);
+    assert_int_equal(rfs_names_digest(map, c), 0);
+    rfs_names_free(map);
+    assert_memory_not_equal(a, b, sizeof a);
+    assert_memory_equal(a, c, sizeof a);
+}
+
+static void test_digests_of_patterns(void **state)
+{
+    (void)state;
+    expect_other_digest("{\"a*\": \"*\"}", "{\"a*\": \"b*\"}");
+    expect_other_digest("{\"a*\": \"*\"}", "{\"a*\": null}");
+    expect_other_digest("{\"a*\": \"*\", \"b*\": \"c*\"}", "{\"b*\": \"c*\", \"a*\": \"*\"}");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -300,8 +542,17 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_large_files, set_up, tear_down),
         cmocka_unit_test(test_dtypes),
         cmocka_unit_test_setup_teardown(test_refused_dtypes, set_up, tear_down),
+        cmocka_unit_test(test_choices),
+        cmocka_unit_test_setup_teardown(test_refused_choices, set_up, tear_down),
+        cmocka_unit_test(test_unmet_choices),
         cmocka_unit_test_setup_teardown(test_report, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_names_in_the_source, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_patterns, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_refused_patterns, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_made_names, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_sources_of_patterns, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_unmet_map, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_digests_of_patterns, set_up, tear_down),
     };
     return cmocka_run_group_tests_name("plan: outward", tests, NULL, NULL);
 }

@@ -104,7 +104,8 @@ static void copy_block(struct open *o, const struct rfs_block *block, unsigned c
             src += at[k] * block->loop[k].src_stride;
         }
         assert_int_equal(
-            rfs_catalog_content_pread(&reading, &block->content, out + dst, block->run, src), 0);
+            rfs_catalog_content_pread(&reading, &block->content, NULL, out + dst, block->run, src),
+            0);
         more = false;
         for (uint32_t k = block->n_loops; !more && k-- > 0;) {
             more = ++at[k] < block->loop[k].count;
@@ -142,7 +143,7 @@ static void expect_trace(struct open *o, const struct world *world, uint32_t ran
     struct rfs_trace trace = {0};
     uint64_t elements = 0;
 
-    assert_int_equal(rfs_planner_trace(o->planner, rank, target, &trace), 0);
+    assert_int_equal(rfs_planner_trace(o->planner, rank, target, NULL, &trace), 0);
     assert_int_equal(trace.n, slice->n);
     for (size_t i = 0; i < trace.n; i++) {
         const struct rfs_piece_trace *piece = &trace.pieces[i];
@@ -207,8 +208,8 @@ static void expect_shared(struct open *o, uint32_t rank, const struct rfs_target
     if (a->geometry != b->geometry || a->stage != b->stage || !rfs_trace_is_shared(o->planner, a))
         return;
     shared_traces++;
-    assert_int_equal(rfs_planner_trace(o->planner, rank, a, &left), 0);
-    assert_int_equal(rfs_planner_trace(o->planner, rank, b, &right), 0);
+    assert_int_equal(rfs_planner_trace(o->planner, rank, a, NULL, &left), 0);
+    assert_int_equal(rfs_planner_trace(o->planner, rank, b, NULL, &right), 0);
     assert_int_equal(left.n, right.n);
     for (size_t i = 0; i < left.n; i++) {
         const struct rfs_piece_trace *x = &left.pieces[i];

@@ -532,7 +532,8 @@ static bool round_of(uint32_t depth)
     }
     for (uint32_t i = 0; i < n_tensors; i++)
         source[i] = (struct rfs_rules_tensor){tensors[i].name, &tensors[i].type};
-    const struct rfs_rules_input right = {config, NULL, "source", source, n_tensors, NULL, 0};
+    const struct rfs_rules_input right = {
+        .config = config, .source = "source", .tensors = source, .n = n_tensors};
     int rc = rfs_rules_compile(rules, &right, &map, &err);
     const bool cut = rc && strstr(err.text, "inside of one of its parts");
     if (rc && !cut)
@@ -544,7 +545,8 @@ static bool round_of(uint32_t depth)
     struct rfs_type whole;
     type_of(&dims, &whole);
     source[0] = (struct rfs_rules_tensor){"whole", &whole};
-    const struct rfs_rules_input left = {config, NULL, "source", source, 1, NULL, 0};
+    const struct rfs_rules_input left = {
+        .config = config, .source = "source", .tensors = source, .n = 1};
     rc = rfs_rules_compile(rules, &left, &map, &err);
     if (rc && !cut)
         fail_msg("%s\n%s", err.text, text);

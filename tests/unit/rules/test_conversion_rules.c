@@ -51,9 +51,36 @@ static void free_source(struct source *source)
         free((char *)source->tensors[i].name);
 }
 
-/* Applies rules; 0 with the map, or the error. */
-static int apply(const char *text, const char *config, const char *options, const char *tensors,
-                 struct source *source, struct rfs_rules_map **map, struct rfs_error *err)
+/* Gives the text of "part.rules", with three parameters. */
+static int include_part(void *ctx, const char *from, const char *name, char **full, char **text,
+                        size_t *n, struct rfs_error *err)
+{
+    (void)ctx;
+    (void)from;
+    (void)err;
+    assert_string_equal(name, "part.rules");
+    *full = strdup("part.rules");
+    *text = strdup("# $nothing in a comment\n$to.w = $at.v [$n]\n");
+    *n = strlen(*text);
+    return 0;
+}
+
+/* Puts an error's text and the end of its line behind those in TEXT. */
+static void add_line(void *text, const struct rfs_error *err)
+{
+    char *old = *(char **)text;
+
+    assert_true(asprintf((char **)text, "%s%s\n", old, err->text) > 0);
+    free(old);
+}
+
+/*
+ * Applies rules; 0 with the map, or the error. The errors before it are added to *BEFORE, or not
+ * looked for if it is NULL.
+ */
+static int apply_all(const char *text, const char *config, const char *options, const char *tensors,
+                     struct source *source, struct rfs_rules_map **map, char **before,
+                     struct rfs_error *err)
 {
     struct rfs_rules *rules = NULL;
     struct rfs_hf_config *hf = NULL;
@@ -65,14 +92,27 @@ static int apply(const char *text, const char *config, const char *options, cons
     assert_true(asprintf(&whole, "sides training huggingface\n%s", text) > 0);
     int rc = rfs_hf_config_read("config.json", config, strlen(config), &hf, err);
     if (rc == 0)
-        rc = rfs_rules_parse("x.rules", whole, strlen(whole), NULL, NULL, &rules, err);
-    const struct rfs_rules_input input = {hf, options, "SRC", source->tensors, source->n, NULL, 0};
+        rc = rfs_rules_parse("x.rules", whole, strlen(whole),
+                             strstr(text, "part.rules") ? include_part : NULL, NULL, &rules, err);
+    const struct rfs_rules_input input = {.config = hf,
+                                          .options = options,
+                                          .source = "SRC",
+                                          .tensors = source->tensors,
+                                          .n = source->n,
+                                          .report = before ? add_line : NULL,
+                                          .ctx = before};
     if (rc == 0)
         rc = rfs_rules_compile(rules, &input, map, err);
     rfs_rules_free(rules);
     rfs_hf_config_free(hf);
     free(whole);
     return rc;
+}
+
+static int apply(const char *text, const char *config, const char *options, const char *tensors,
+                 struct source *source, struct rfs_rules_map **map, struct rfs_error *err)
+{
+    return apply_all(text, config, options, tensors, source, map, NULL, err);
 }
 
 static void refuses(const char *text, const char *config, const char *options, const char *tensors,
@@ -296,6 +336,108 @@ static void test_remedies(void **ctx)
     refuses("a = b", "{}", NULL, "b 2, c 2", "try: drop right NAME, in the rules, if it is not");
 }
 
+/* The errors that are told together, each in a line. */
+static void tells(const char *text, const char *config, const char *tensors, const char *what)
+{
+    struct rfs_rules_map *map;
+    struct rfs_error err;
+    struct source source;
+    char *lines = strdup("");
+    const int rc = apply_all(text, config, NULL, tensors, &source, &map, &lines, &err);
+
+    if (rc)
+        add_line(&lines, &err);
+    assert_int_equal(err.code, rc);
+    assert_string_equal(lines, what);
+    rfs_rules_map_free(map);
+    free_source(&source);
+    free(lines);
+}
+
+#define BELONGS "; try: the config.json that belongs to these tensors\n"
+#define LACKS "; try: the config.json that belongs to the tensors\n"
+#define SHAPE(line, name, is, rule)                                                                \
+    "x.rules: line " line ": parameter '" name "': has shape [" is "], but the rule says [" rule   \
+    "], which is [" rule "] by config.json" BELONGS
+
+static void test_all_errors(void **ctx)
+{
+    char many[21 * 40] = "a = b\n";
+    char told[24 * 120] = "";
+    size_t n = strlen(many);
+    size_t m = 0;
+    (void)ctx;
+
+    tells("a = b [2]\nc = d [3]\ne = f", "{}", "b 2, d 3, f 1", "");
+    tells("a = b [2]\nc = d [3]\ne = f", "{}", "b 1, d 4, f 1",
+          SHAPE("2", "b", "1", "2") SHAPE("3", "d", "4", "3"));
+    /* a rule is told once, and so are tensors of one kind */
+    tells("index i = 0 .. 2\na.{i} = b.{i} [2]\nc = d", "{}",
+          "b.0 1, b.1 1, d 1, x.0.w 1, x.1.w 1, y 1",
+          SHAPE("3", "b.0", "1",
+                "2") "SRC: parameter 'x.0.w': is taken by no rule of x.rules; and 1 more "
+                     "with other numbers; try: drop right NAME, in the rules, if it is not part of "
+                     "the model\n"
+                     "SRC: parameter 'y': is taken by no rule of x.rules; try: drop right NAME, in "
+                     "the rules, "
+                     "if it is not part of the model\n");
+    /* what follows from an error is not told: names that it defines, and tensors that it would use */
+    tells("let n = config.n\nindex i = 0 .. n\nlet m = n + 1\na.{i} = b.{i} [m]\nc = d [config.k]\n"
+          "e = f\nrepeat left g = a.0\nif n > 1\nh = b.2\nend",
+          "{}", "b.0 1, d 1, f 1, other 1",
+          "x.rules: line 2: needs 'n' of config.json, which does not have it" LACKS
+          "x.rules: line 6: needs 'k' of config.json, which does not have it" LACKS);
+    tells("if config.n > 1\na = b\nelse\nc = b\nend\nd = e [2]\nf = g\nrequire config.k > 3",
+          "{\"k\": 3}", "b 1, e 1, g 1, other 1",
+          "x.rules: line 2: needs 'n' of config.json, which does not have it" LACKS SHAPE(
+              "7", "e", "1", "2") "x.rules: line 9: requires config.k > 3, and config.json has "
+                                  "another value; try: the "
+                                  "rules for that model, or its own config.json\n");
+    /* words of options that make all of it fit */
+    tells("option o = x | y\nif o is x\na = b [1]\nc = d [1]\nelse\na = b\nc = d\nend", "{}",
+          "b 2, d 2",
+          "x.rules: line 4: parameter 'b': has shape [2], but the rule says [1], which is [1] by "
+          "config.json; try: convert_options=o=y, by which the rules fit, or the config.json that "
+          "belongs to these tensors\n");
+    /* the wrong model, and a wrong side: no other error counts */
+    tells("models m\nlet n = config.n\na = b [n]", "{}", "b 2",
+          "config.json: is for a model of type '', and the rules x.rules for m; try: the rules for "
+          "that model, or its own config.json\n");
+    tells(
+        "a = b [2]\nc = d [2]", "{}", "a 1, d 1",
+        "SRC: has names of both sides of x.rules: 'a' of training, and 'd' of huggingface; try: a "
+        "source with the names of one side\n");
+    /* no more than twenty */
+    for (int i = 0; i < 21; i++) {
+        n += (size_t)sprintf(many + n, "a%d = b%d\n", i, i);
+        if (i < 20)
+            m += (size_t)sprintf(
+                told + m, "x.rules: line %d: parameter 'b%d': is not in SRC" BELONGS, i + 3, i);
+    }
+    sprintf(told + m,
+            "SRC: there are more errors than these 20; try: once more when those are mended\n");
+    tells(many, "{}", "b 1", told);
+}
+
+static void test_hints(void **ctx)
+{
+    static const char hint[] = "hint training with --swap has c (and d)  # a comment\n\na = b [2]";
+    (void)ctx;
+
+    makes(hint, "{}", NULL, "b 2", "a 2");
+    refuses("hint training with --swap has c\na = b [2]\nc = d [1]", "{}", NULL, "b 3, d 1",
+            "which is [2] by config.json; hint: training with --swap has c; try: the config.json");
+    tells("hint one\na = b [2]\nhint two\nrequire false\nc = d [1]\nhint three\nlet x = 1 / 0",
+          "{}", "b 3, d 2",
+          "x.rules: line 3: parameter 'b': has shape [3], but the rule says [2], which is [2] by "
+          "config.json; hint: one" BELONGS
+          "x.rules: line 5: requires false, and config.json has another value; hint: two; try: the "
+          "rules for that model, or its own config.json\n" SHAPE(
+              "6", "d", "2", "1") "x.rules: line 8: 1 cannot be divided by 0; hint: three\n");
+    refuses("hint of rows\nx = rows(0, 0, 1, b [2])", "{}", NULL, "b 2",
+            "has 1 rows that no rule takes; hint: of rows");
+}
+
 /* What would take hours is refused, and many names are no reason to. */
 static void test_work(void **ctx)
 {
@@ -304,6 +446,7 @@ static void test_work(void **ctx)
         "index z = 0 .. 1000000000\na = b\ncopy right c.{z} = b",
         "index z = 0 .. 1000000000\na = stack(z, 0, b)",
         "index z = 0 .. 2000000000\nindex y = 0 .. 2000000000\na = b\nrepeat right c.{z-z+y} = b",
+        "index z = 0 .. 100000000\na = b\nrepeat right c.{z} = b", /* seen only on the way */
     };
     const size_t lets = 100000;
     char *text = malloc(lets * 40);
@@ -311,8 +454,8 @@ static void test_work(void **ctx)
     (void)ctx;
 
     for (size_t i = 0; i < sizeof endless / sizeof *endless; i++)
-        refuses(endless[i], "{}", NULL, "b 0", "");
-    refuses(endless[0], "{}", NULL, "b 1", "line 4: the rules take more than 134217728 steps");
+        refuses(endless[i], "{}", NULL, "b 1", "the rules take more than 134217728 steps");
+    refuses(endless[0], "{}", NULL, "b 1", "line 4: ");
     for (size_t i = 0; i < lets; i++)
         n += (size_t)sprintf(text + n, "let n%zu = %s%zu + 1\n", i, i > 0 ? "n" : "",
                              i > 0 ? i - 1 : 0);
@@ -361,6 +504,122 @@ static void test_conditions(void **ctx)
     refuses("let n = 9223372036854775807 + 1\na = b", "{}", NULL, "b 1", "more than 64 bits");
 }
 
+/* Tensors that may have one of several names. */
+static void test_alternatives(void **ctx)
+{
+    static const char rules[] =
+        "index i = 0 .. 2\nl.{i}.n | l.{i}.norm = m.{i}.x | n.{i}.x | {i}.x [2]\n"
+        "q = concat(0, a | b [1], c [1])\nrows(0, 0, 1, r | s) = t [1]";
+    static const char stacked[] = "index i = 0 .. 2\nstacked i\nl.{i}.n | l.{i}.norm = x.{i} [2]";
+    (void)ctx;
+
+    makes(rules, "{}", NULL, "l.0.n 2, l.1.norm 2, q 2, s 3", "m.0.x 2, m.1.x 2, a 1, c 1, t 1");
+    makes("index i = 0 .. 2\nl.{i}.n | l.{i}.norm = m.{i}.x | n.{i}.x [2]\nq = concat(0, a | b "
+          "[1], c [1])",
+          "{}", NULL, "n.0.x 2, m.1.x 2, b 1, c 1", "l.0.n 2, l.1.n 2, q 2");
+    makes(stacked, "{}", NULL, "l.norm 2x2", "x.0 2, x.1 2");
+    makes(stacked, "{}", NULL, "l.n 2x2", "x.0 2, x.1 2");
+    makes(stacked, "{}", NULL, "x.0 2, x.1 2", "l.n 2x2");
+    makes("a | b = c", "{}", NULL, "b 2", "c 2"); /* the second name alone tells the side */
+    makes("c = a | b", "{}", NULL, "b 2", "c 2");
+    refuses("a | b = c", "{}", NULL, "a 2, b 2",
+            "parameter 'b': is in SRC, and so is another name of the same tensor");
+    refuses(rules, "{}", NULL, "l.0.n 2, l.1.norm 3, q 2, s 3", "'l.1.norm': has shape [3], but");
+    refuses(rules, "{}", NULL, "l.0.n 2, q 2, s 3", "parameter 'l.1.n': is not in SRC");
+    refuses("a | = c", "{}", NULL, "a 2", "stands where the name of a tensor should be");
+    refuses("a = b | rows(0, 0, 1, c)", "{}", NULL, "b 2", "stands where the end of the statement");
+    refuses("a | b = c\nb = d", "{}", NULL, "b 2, d 1", "has names of both sides of x.rules");
+    refuses("b = d\na | b = c", "{}", NULL, "b 2", "parameter 'b': is used a second time");
+}
+
+static void test_models(void **ctx)
+{
+    static const char rules[] = "models m n\nif config.o ?? false\nmodels o\nend\na = b\nmodels p";
+    (void)ctx;
+
+    makes(rules, "{\"model_type\": \"n\"}", NULL, "b 1", "a 1");
+    makes(rules, "{\"model_type\": \"p\"}", NULL, "b 1", "a 1");
+    refuses(rules, "{\"model_type\": \"q\"}", NULL, "b 1",
+            "config.json: is for a model of type 'q', and the rules x.rules for m, n, o, p");
+    refuses(rules, "{}", NULL, "b 1",
+            "is for a model of type '', and the rules x.rules for m, n, o");
+}
+
+/* Lists of the config, and indexes with some of the values in a range. */
+static void test_lists(void **ctx)
+{
+    static const char config[] =
+        "{\"types\": [\"full\", \"slide\", \"full\"], \"mlp\": [0, 2], \"sizes\": [4, 5, 6], "
+        "\"mixed\": [1, \"full\", null, 1.5, [2], {\"a\": 1}], \"none\": [], \"o\": {\"l\": [7]}}";
+    static const char kinds[] = "index f = 0 .. count(config.types) where config.types[f] is full\n"
+                                "index s = 0 .. 3 where config.types[s] is slide\n"
+                                "f.{f} = x.{f} [config.sizes[f]]\ns.{s} = x.{s}";
+    static const char stacked[] = "index f = 0 .. 3 where config.types[f] is full\n"
+                                  "index s = 0 .. 3 where not config.types[s] is full\n"
+                                  "stacked f\nw.{f}.a = x.{f} [2]\nv = stack(s, 0, x.{s} [2])";
+    static const char *const none = "x.0 4, x.1 3, x.2 6";
+    static const struct {
+        const char *rules, *why;
+    } wrong[] = {
+        {"let n = config.sizes[3]", "'sizes' of config.json has 3 entries, and no entry 3"},
+        {"let n = config.sizes[-1]", "'sizes' of config.json has 3 entries, and no entry -1"},
+        {"let n = config.none[0]", "'none' of config.json has 0 entries, and no entry 0"},
+        {"let n = config.types[0]",
+         "'types' of config.json has entries that are not whole numbers"},
+        {"let n = config.mixed[2]",
+         "'mixed' of config.json has entries that are not whole numbers"},
+        {"let n = config.sizes", "'sizes' of config.json is not a whole number"},
+        {"let n = config.o[0]", "needs 'o' of config.json, which does not have it"},
+        {"let n = config.no[0]", "needs 'no' of config.json, which does not have it"},
+        {"let n = 1 in config.no", "needs 'no' of config.json, which does not have it"},
+        {"let n = config.no has x", "needs 'no' of config.json, which does not have it"},
+        {"let n = config.no[0] is x", "needs 'no' of config.json, which does not have it"},
+        {"let n = count(config.no)", "needs 'no' of config.json, which does not have it"},
+        {"let n = count(config.o.l.x)", "needs 'o.l.x' of config.json, which does not have it"},
+        {"let n = config.sizes[config.no]", "needs 'no' of config.json, which does not have it"},
+        {"index i = 0 .. 4 where config.types[i] is full", "has 3 entries, and no entry 3"},
+        {"index i = 0 .. 2000000 where i == 3",
+         "index 'i' has 2000000 values to choose from, more than 1048576"},
+        {"index i = 0 .. 3 where j", "'j' is not defined"},
+        {"index i = 0 .. 3 where", "the statement ends where a number should be"},
+        {"let n = count(3)", "stands where config.KEY should be"},
+        {"let n = 1 in sizes", "'sizes' stands where config.KEY should be"},
+        {"let n = config.sizes[1", "stands where ']' should be"},
+        {"let n = config.types has", "the statement ends where a word should be"},
+        {"index i = 0 .. 3 where false\na = stack(i, 0, x.{i})", "index 'i' has no value to stack"},
+    };
+    (void)ctx;
+
+    makes(kinds, config, NULL, "x.0 4, x.1 3, x.2 6", "f.0 4, s.1 3, f.2 6");
+    makes(kinds, config, NULL, "f.0 4, s.1 3, f.2 6", "x.0 4, x.1 3, x.2 6");
+    refuses(kinds, config, NULL, "x.0 4, x.1 3, x.2 5", "'x.2': has shape [5], but the rule says");
+    refuses(kinds, config, NULL, "f.0 4, f.1 3, f.2 6", "'s.1': is not in SRC, which has 'f.1'");
+    makes(stacked, config, NULL, "x.0 2, x.1 2, x.2 2", "w.a 2x2, v 1x2");
+    makes(stacked, config, NULL, "w.a 2x2, v 1x2", "x.0 2, x.2 2, x.1 2");
+    refuses(stacked, config, NULL, "w.a 3x2, v 1x2",
+            "'w.a': has shape [3, 2], but the rule makes [2");
+    makes(
+        "index i = 0 .. 6 where (i + 1) % 3 == 0\na.{i} = b.{i}\nindex j = 0 .. 2 where j in "
+        "config.mlp\n"
+        "c.{j} = d.{j}\nindex k = 0 .. 2 where not k in config.mlp\nc.{k} = e.{k + config.o.l[0]}",
+        config, NULL, "b.2 1, b.5 2, d.0 3, e.8 4", "a.2 1, a.5 2, c.0 3, c.1 4");
+    makes("if config.types has slide and not config.types has no\na = b\nend\n"
+          "if config.mixed has full and 1 in config.mixed and not 2 in config.mixed\nc = d\nend\n"
+          "e = f [config.no[9] ?? 2, (count(config.no) ?? 1) + count(config.none)]\n"
+          "index i = 0 .. 3 where config.no[i] is x ?? i == 2\ng.{i} = h.{config.mlp[1] + i}\n"
+          "index z = 0 .. 3 where false\nx.{z} = y.{z}\nstacked z\nv.{z} = w.{z}",
+          config, NULL, "b 1, d 1, f 2x1, h.4 1", "a 1, c 1, e 2x1, g.2 1");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char *text = NULL;
+        assert_true(asprintf(&text, "b = x.0\n%s\nc = x.1\nd = x.2", wrong[i].rules) > 0);
+        refuses(text, config, NULL, none, wrong[i].why);
+        free(text);
+    }
+    /* what is made of a wrong index is not told */
+    tells("index i = 0 .. 3 where config.no[i] is x\na.{i} = x.{i}", config, none,
+          "x.rules: line 2: needs 'no' of config.json, which does not have it" LACKS);
+}
+
 static void test_rows_and_casts(void **ctx)
 {
     static const char parts[] = "a = rows(0, 0, 2, w [5, 3])\nb = rows(0, 2, 3, w [5, 3])";
@@ -404,6 +663,39 @@ static void test_experts(void **ctx)
     refuses("index e = 0 .. 2\na = b.{e}", "{}", NULL, "b.0 1", "index 'e' has no value here");
 }
 
+/* One text for several modules, and one for layers that are stacked or numbered. */
+static void test_parameters_and_stacks(void **ctx)
+{
+    static const char twice[] =
+        "index k = 0 .. 2\ninclude part.rules with to=a.{k} at=b.{k+3} n=2\n"
+        "include part.rules with at=c n=3 to=d";
+    static const char layers[] = "index i = 0 .. config.n\noption layers = stacked | numbered\n"
+                                 "if layers is stacked\nstacked i\nend\na.{i}.w = b.{i} [3]\n"
+                                 "c = d";
+    (void)ctx;
+
+    makes(twice, "{}", NULL, "b.3.v 2, b.4.v 2, c.v 3", "a.0.w 2, a.1.w 2, d.w 3");
+    makes(layers, "{\"n\": 2}", NULL, "b.0 3, b.1 3, d 1", "a.w 2x3, c 1");
+    makes(layers, "{\"n\": 2}", NULL, "a.w 2x3, c 1", "b.0 3, b.1 3, d 1");
+    makes(layers, "{\"n\": 2}", "layers=numbered", "b.0 3, b.1 3, d 1", "a.0.w 3, a.1.w 3, c 1");
+    makes(layers, "{\"n\": 0}", NULL, "d 1", "c 1");
+    refuses(layers, "{\"n\": 2}", NULL, "a.0.w 3, a.1.w 3, c 1",
+            "try: convert_options=layers=numbered, by which the rules fit");
+    refuses("include part.rules with to=a at=b", "{}", NULL, "b.v 2",
+            "part.rules: line 2: the file is not given the parameter 'n'; try: include FILE with");
+    refuses("include part.rules with to", "{}", NULL, "b.v 2", "ends where '=' should be");
+    refuses("include part.rules with to= at=b", "{}", NULL, "b 2",
+            "'at=b' stands where the text of a parameter should be");
+    refuses("include part.rules with a=1 b=1 c=1 d=1 e=1 f=1 g=1 h=1 i=1 j=1 k=1 l=1 m=1 n=1 o=1 "
+            "p=1 q=1",
+            "{}", NULL, "b 2", "'q=1' stands where the end of the 16 parameters");
+    refuses("include part.rules more.rules", "{}", NULL, "b 2", "an include names one file");
+    refuses("a.$x = b", "{}", NULL, "b 2", "line 2: the file is not given the parameter 'x'");
+    refuses("stacked i", "{}", NULL, "b 2", "'i' is not an index");
+    refuses("index i = 0 .. 2\nstacked i\nrows(0, 0, 1, a.{i}) = b.{i} [1]", "{}", NULL,
+            "b.0 1, b.1 1", "the index 'i' is stacked, and the left side is not a name alone");
+}
+
 static void test_mistakes_in_the_text(void **ctx)
 {
     static const char *const wrong[][2] = {
@@ -420,6 +712,11 @@ static void test_mistakes_in_the_text(void **ctx)
         {"a = {i", "stands where a number and '}' should be"},
         {"drop both x", "left or right should be"},
         {"include y.rules", "no file can be included here"},
+        {"hint x\nif 1\na = b\nend", "line 3: a hint stands before this, and not before a rule"},
+        {"hint x\nkeep b", "a hint stands before this, and not before a rule, models, let, index"},
+        {"a = b\nhint x", "a hint stands before this"},
+        {"hint x\nhint y\na = b", "line 3: a hint stands before this"},
+        {"hint\na = b", "line 2: a hint has 1 to 300 characters, not 0"},
         {"sides a b", "the sides have their names already"},
         {"index i = 3 .. 2\na = b", "index 'i' would go from 3 to 2"},
         {"a = stack(i, 0, b)", "there is no index 'i'"},
@@ -452,10 +749,16 @@ int main(void)
         cmocka_unit_test(test_repeats),
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_remedies),
+        cmocka_unit_test(test_all_errors),
+        cmocka_unit_test(test_hints),
         cmocka_unit_test(test_work),
         cmocka_unit_test(test_conditions),
+        cmocka_unit_test(test_alternatives),
+        cmocka_unit_test(test_models),
+        cmocka_unit_test(test_lists),
         cmocka_unit_test(test_rows_and_casts),
         cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_parameters_and_stacks),
         cmocka_unit_test(test_mistakes_in_the_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

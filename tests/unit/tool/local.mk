@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 check_PROGRAMS += $(TOOL_TESTS)
-TESTS += $(TOOL_TESTS) tests/unit/tool/commands tests/unit/tool/completions tests/unit/tool/convert tests/unit/tool/options
+TESTS += $(TOOL_TESTS) tests/unit/tool/commands tests/unit/tool/completions tests/unit/tool/convert tests/unit/tool/options tests/unit/tool/suggest
 TOOL_TESTS = \
-	tests/unit/tool/test_explain \
 	tests/unit/tool/test_export \
 	tests/unit/tool/test_manifest \
 	tests/unit/tool/test_moments \
 	tests/unit/tool/test_sums \
 	tests/unit/tool/test_value \
 	tests/unit/tool/test_write
-tests_unit_tool_test_explain_SOURCES = tests/unit/tool/test_explain.c tests/support/tree.c tests/support/tree.h
-tests_unit_tool_test_explain_LDADD = librfstool.la $(CMOCKA_LIBS)
 tests_unit_tool_test_export_SOURCES = tests/unit/tool/test_export.c tests/support/tree.c tests/support/tree.h
 tests_unit_tool_test_export_LDADD = librfstool.la $(CMOCKA_LIBS)
 tests_unit_tool_test_manifest_SOURCES = tests/unit/tool/test_manifest.c tests/support/tree.c tests/support/tree.h
@@ -23,4 +20,4 @@ tests_unit_tool_test_value_SOURCES = tests/unit/tool/test_value.c
 tests_unit_tool_test_value_LDADD = librfstool.la $(CMOCKA_LIBS) -lm
 tests_unit_tool_test_write_SOURCES = tests/unit/tool/test_write.c
 tests_unit_tool_test_write_LDADD = librfstool.la $(CMOCKA_LIBS)
-dist_check_SCRIPTS += tests/unit/tool/commands tests/unit/tool/completions tests/unit/tool/convert tests/unit/tool/messages tests/unit/tool/options
+dist_check_SCRIPTS += tests/unit/tool/commands tests/unit/tool/completions tests/unit/tool/convert tests/unit/tool/messages tests/unit/tool/options tests/unit/tool/suggest

@@ -65,6 +65,15 @@ static void what_is_no_list_of_ranks_is_refused(void **state)
 
 static const char *const variables[] = {"OMPI_COMM_WORLD_RANK",
                                         "OMPI_COMM_WORLD_SIZE",
+                                        "RANK",
+                                        "WORLD_SIZE",
+                                        "TORCHELASTIC_RUN_ID",
+                                        "JOB_COMPLETION_INDEX",
+                                        "SLURM_ARRAY_TASK_ID",
+                                        "SLURM_ARRAY_TASK_COUNT",
+                                        "SLURM_ARRAY_TASK_MIN",
+                                        "SLURM_ARRAY_TASK_MAX",
+                                        "SLURM_ARRAY_TASK_STEP",
                                         "PMI_RANK",
                                         "PMI_SIZE",
                                         "SLURM_PROCID",
@@ -77,7 +86,7 @@ static const char *const variables[] = {"OMPI_COMM_WORLD_RANK",
 /* "A=1 B=2": nothing else is set. */
 static int detect(const char *environment, struct rfs_task *task, struct rfs_error *err)
 {
-    char text[256];
+    char text[400];
 
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
         unsetenv(variables[i]);
@@ -97,7 +106,7 @@ static void tasks_are_what_the_engine_says(void **state)
         const char *environment;
         uint32_t number, count;
         const char *engine;
-        bool batch_script;
+        bool is_warned;
     } cases[] = {
         {"", 0, 1, NULL, false},
         {"OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4", 3, 4, "Open MPI", false},
@@ -114,6 +123,28 @@ static void tasks_are_what_the_engine_says(void **state)
          "OMPI_COMM_WORLD_SIZE=16",
          9, 16, "Open MPI", false},
         {"PMI_RANK=3", 0, 1, NULL, false},
+        /* torchrun on the nodes of a job; RANK alone may be anything */
+        {"RANK=5 WORLD_SIZE=8 TORCHELASTIC_RUN_ID=none", 5, 8, "torchrun", false},
+        {"RANK=5 WORLD_SIZE=8 TORCHELASTIC_RUN_ID=none SLURM_JOB_ID=7 SLURM_STEP_ID=0 "
+         "SLURM_PROCID=1 SLURM_NTASKS=2",
+         5, 8, "torchrun", false},
+        {"RANK=5 WORLD_SIZE=8", 0, 1, NULL, false},
+        /* sbatch --array=2-8:2, each a script, and each with two tasks of srun */
+        {"SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_ARRAY_TASK_ID=6 "
+         "SLURM_ARRAY_TASK_COUNT=4 SLURM_ARRAY_TASK_MIN=2 SLURM_ARRAY_TASK_MAX=8 "
+         "SLURM_ARRAY_TASK_STEP=2",
+         2, 4, "Slurm", false},
+        {"SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_ARRAY_TASK_ID=6 "
+         "SLURM_ARRAY_TASK_COUNT=4 SLURM_ARRAY_TASK_MIN=2 SLURM_ARRAY_TASK_MAX=8 "
+         "SLURM_ARRAY_TASK_STEP=2",
+         5, 8, "Slurm", false},
+        {"SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_COUNT=4 SLURM_ARRAY_TASK_MIN=0 "
+         "SLURM_ARRAY_TASK_MAX=3 SLURM_ARRAY_TASK_STEP=1",
+         3, 4, "Slurm", false},
+        /* a pod does not know how many there are */
+        {"JOB_COMPLETION_INDEX=2", 0, 1, NULL, true},
+        {"JOB_COMPLETION_INDEX=0 RANK=1 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=x", 1, 2, "torchrun",
+         false},
     };
     struct rfs_task task;
     struct rfs_error err;
@@ -122,7 +153,8 @@ static void tasks_are_what_the_engine_says(void **state)
         assert_int_equal(detect(cases[i].environment, &task, &err), 0);
         assert_int_equal(task.number, cases[i].number);
         assert_int_equal(task.count, cases[i].count);
-        assert_int_equal(task.batch_script, cases[i].batch_script);
+        assert_int_equal(task.warning != NULL, cases[i].is_warned);
+        assert_int_equal(task.remedy != NULL, cases[i].is_warned);
         assert_int_equal(task.engine != NULL, cases[i].engine != NULL);
         if (task.engine)
             assert_string_equal(task.engine, cases[i].engine);
@@ -133,7 +165,25 @@ static void an_environment_that_contradicts_itself_is_refused(void **state)
 {
     static const char *const bad[] = {"OMPI_COMM_WORLD_RANK=4 OMPI_COMM_WORLD_SIZE=4",
                                       "PMI_RANK=-1 PMI_SIZE=4", "SLURM_PROCID=0 SLURM_NTASKS=0",
-                                      "PMI_RANK=0 PMI_SIZE=four"};
+                                      "PMI_RANK=0 PMI_SIZE=four",
+                                      "RANK=2 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=x",
+                                      /* --array=1,5,7 has no step */
+                                      "SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_COUNT=3 "
+                                      "SLURM_ARRAY_TASK_MIN=1 SLURM_ARRAY_TASK_MAX=7 "
+                                      "SLURM_ARRAY_TASK_STEP=1",
+                                      "SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_COUNT=1 "
+                                      "SLURM_ARRAY_TASK_MIN=1 SLURM_ARRAY_TASK_MAX=1 "
+                                      "SLURM_ARRAY_TASK_STEP=0",
+                                      "SLURM_ARRAY_TASK_ID=4 SLURM_ARRAY_TASK_COUNT=3 "
+                                      "SLURM_ARRAY_TASK_MIN=1 SLURM_ARRAY_TASK_MAX=3 "
+                                      "SLURM_ARRAY_TASK_STEP=1",
+                                      "SLURM_ARRAY_TASK_ID=x SLURM_ARRAY_TASK_COUNT=3 "
+                                      "SLURM_ARRAY_TASK_MIN=1 SLURM_ARRAY_TASK_MAX=3 "
+                                      "SLURM_ARRAY_TASK_STEP=1",
+                                      "SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_COUNT=4294967295 "
+                                      "SLURM_ARRAY_TASK_MIN=0 SLURM_ARRAY_TASK_MAX=4294967294 "
+                                      "SLURM_ARRAY_TASK_STEP=1 SLURM_STEP_ID=0 SLURM_PROCID=0 "
+                                      "SLURM_NTASKS=2"};
     struct rfs_task task;
     struct rfs_error err;
     (void)state;

@@ -174,7 +174,7 @@ static void compare_rank(const struct rfs_net *net, uint64_t seed, uint32_t rank
     FILE *file = tmpfile();
     assert_non_null(file);
     int fd = fileno(file);
-    if (rfs_example_write_rank(net, seed, rank, fd, "rank", &err) != 0)
+    if (rfs_example_write_rank(net, seed, rank, fd, "rank", NULL, &err) != 0)
         fail_msg("%s", err.text);
     assert_int_equal(fstat(fd, &st), 0);
     if (rfs_ckpt_walk(read_at, &fd, (uint64_t)st.st_size, "rank", &tables, &index, &err) != 0)
@@ -221,7 +221,8 @@ static void a_full_disk_is_an_error_that_names_file_and_parameter(void **state)
     if (full == NULL)
         skip();
     make(0, 0, RFS_FLOAT32, &net);
-    assert_int_equal(rfs_example_write_rank(&net, 1, 0, fileno(full), "out.ckpt", &err), -ENOSPC);
+    assert_int_equal(rfs_example_write_rank(&net, 1, 0, fileno(full), "out.ckpt", NULL, &err),
+                     -ENOSPC);
     assert_non_null(strstr(err.text, "out.ckpt"));
     assert_non_null(strstr(err.text, "'layer1.weight'"));
     fclose(full);

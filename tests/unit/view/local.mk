@@ -6,8 +6,10 @@ view_tests = \
 	tests/unit/view/test_hidden \
 	tests/unit/view/test_converted \
 	tests/unit/view/test_encrypted \
+	tests/unit/view/test_explain \
 	tests/unit/view/test_filename \
 	tests/unit/view/test_left_out \
+	tests/unit/view/test_load \
 	tests/unit/view/test_lost \
 	tests/unit/view/test_no_tensors \
 	tests/unit/view/test_options \
@@ -39,6 +41,11 @@ tests_unit_view_test_encrypted_SOURCES = $(view_support) \
 	tests/support/sealer.h \
 	tests/unit/view/test_encrypted.c
 tests_unit_view_test_encrypted_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_explain_SOURCES = \
+	tests/support/tree.c \
+	tests/support/tree.h \
+	tests/unit/view/test_explain.c
+tests_unit_view_test_explain_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_archives_SOURCES = $(view_support) tests/unit/view/test_archives.c
 tests_unit_view_test_archives_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_statistics_SOURCES = $(view_support) tests/unit/view/test_statistics.c
@@ -60,6 +67,15 @@ tests_unit_view_test_left_out_SOURCES = $(view_support) \
 	tests/unit/plan/world.h \
 	tests/unit/view/test_left_out.c
 tests_unit_view_test_left_out_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_load_SOURCES = $(view_support) \
+	tests/support/loads.c \
+	tests/support/loads.h \
+	tests/support/sealer.c \
+	tests/support/sealer.h \
+	tests/unit/plan/world.c \
+	tests/unit/plan/world.h \
+	tests/unit/view/test_load.c
+tests_unit_view_test_load_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_lost_SOURCES = $(view_support) tests/unit/view/test_lost.c
 tests_unit_view_test_lost_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_no_tensors_SOURCES = $(view_support) tests/unit/view/test_no_tensors.c

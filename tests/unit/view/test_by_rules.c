@@ -375,7 +375,7 @@ static void test_options_that_belong_together(void **state)
     struct fixture *f = *state;
 
     expect_refused(f, "src_rules=*: whole", -EINVAL, true,
-                   "option src_rules needs src_ranks as well; try: src_ranks=8");
+                   "nothing says how many ranks src_rules is for; try: src_ranks=8, or a line");
     expect_refused(f, "src_strategy=x,dst_ranks=4", -EINVAL, true,
                    "option dst_ranks needs dst_rules as well; try: dst_rules=FILE");
     expect_refused(f, "src_strategy=x,src_rules=*: whole,src_ranks=4", -EINVAL, true,

@@ -2,6 +2,7 @@
 /* Views of encrypted sources. */
 #include "tests/support/sealer.h"
 #include "tests/unit/view/support.h"
+#include "view/inspect.h"
 #include "view/view_options.h"
 
 #include <errno.h>

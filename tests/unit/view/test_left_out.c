@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What names= leaves out changes nothing else: small pipelines, and random worlds (plan/world.h)
- * with and without a map, in every format. What is expected with it is the file without it, from
- * which the map takes something.
+ * What names=, only= and drop= leave out changes nothing else: small pipelines, and random worlds
+ * (plan/world.h) with and without them, in every format. What is expected with them is the file
+ * without, from which something is taken.
  */
 #include "tests/unit/plan/world.h"
 #include "tests/unit/view/support.h"
@@ -80,19 +80,34 @@ static void write_rank(struct fixture *f, const char *path, const char *const *v
     bytes_free(&file);
 }
 
-/* Rank 0's file under these strategies and this map has VALUES: name, content, name, … */
-static void expect_values(struct fixture *f, const char *const *values)
+/* Opens a view in place of the one before. */
+static int reopen(struct fixture *f, const char *options)
+{
+    reshard_close(f->view);
+    f->view = NULL;
+    return open_with(f, options);
+}
+
+/* Rank 0's file under these strategies and options has VALUES: name, content, name, … */
+static void expect_values_by(struct fixture *f, const char *options, const char *const *values)
 {
     struct bytes want = {0};
-    char options[1024];
 
-    snprintf(options, sizeof options, "names=%s", tree_path(f->root, "map.json"));
-    if (open_with(f, options))
+    if (reopen(f, options))
         fail_msg("%s", f->err.message);
     for (; *values; values += 2)
         add_value(&want, values[0], values[1]);
     expect_file(f, 0, &want);
     bytes_free(&want);
+}
+
+/* Rank 0's file has them with this map. */
+static void expect_values(struct fixture *f, const char *const *values)
+{
+    char options[1024];
+
+    snprintf(options, sizeof options, "names=%s", tree_path(f->root, "map.json"));
+    expect_values_by(f, options, values);
 }
 
 static void write_map(struct fixture *f, const char *json)
@@ -183,36 +198,145 @@ static void test_what_is_wrong_with_it(void **state)
         WHOLE("a") ", " LAYOUT("b", "[1]", "[-1]", "[9]") ", " LAYOUT("c", "[1]", "[-1]", "[6]"));
     write_map(&f, "{\"b\": null, \"c\": null, \"note\": null}");
     expect_values(&f, (const char *const[]){"a", "aa", NULL});
+    expect_values_by(&f, "only=a", (const char *const[]){"a", "aa", NULL});
+    expect_values_by(&f, "drop=b;note;[c]", (const char *const[]){"a", "aa", NULL});
+    fixture_end(&f);
+}
+
+/* ---- only= and drop= ------------------------------------------------------------------------- */
+
+/* Two stages with "a" and "b", and with "steps" and "other", which no strategy knows. */
+static void make_pipeline(struct fixture *f)
+{
+    fixture_begin(f);
+    write_rank(f, "src/rank_0/net.ckpt",
+               (const char *const[]){"a.x", "ax", "a.y", "ay", "steps", "00", NULL});
+    write_rank(f, "src/rank_1/net.ckpt", (const char *const[]){"b.x", "bx", "other", "oo", NULL});
+    write_strategy(f->root, "src.json", WHOLE("0-a.x") ", " WHOLE("0-a.y") ", " WHOLE("1-b.x"));
+    write_strategy(f->root, "dst.json", WHOLE("0-a.x") ", " WHOLE("0-a.y") ", " WHOLE("1-b.x"));
+}
+
+/* RC: how opening OPTIONS and planning rank 0 ends, with PART in the message. */
+static void expect_failure(struct fixture *f, const char *options, bool usage, const char *part)
+{
+    struct bytes got = {0};
+    int rc = reopen(f, options);
+
+    if (rc == 0)
+        rc = read_id(f, file_id(f, 0), &got);
+    bytes_free(&got);
+    if (rc != -EINVAL || f->err.usage != usage || !strstr(f->err.message, part))
+        fail_msg("%s: %d, %s", options, rc, f->err.message);
+}
+
+static void test_patterns_of_shown_names(void **state)
+{
+    struct fixture f;
+    (void)state;
+
+    make_pipeline(&f);
+    write_map(&f, "{\"a.x\": \"first\", \"a.y\": \"second\"}");
+    char options[1024];
+    snprintf(options, sizeof options, "only=?????; second,names=%s", tree_path(f.root, "map.json"));
+    expect_values_by(&f, options,
+                     (const char *const[]){"first", "ax", "second", "ay", "steps", "00", NULL});
+    snprintf(options, sizeof options, "drop=s*,names=%s", tree_path(f.root, "map.json"));
+    expect_values_by(&f, options, (const char *const[]){"first", "ax", NULL});
+    snprintf(options, sizeof options, "only=a.*,names=%s", tree_path(f.root, "map.json"));
+    expect_failure(&f, options, true, "option only: no name is like 'a.*'");
+    fixture_end(&f);
+}
+
+static void test_patterns_without_a_name(void **state)
+{
+    struct fixture f;
+    (void)state;
+
+    make_pipeline(&f);
+    expect_failure(&f, "only=a.*;setps", true,
+                   "option only: no name is like 'setps'; try: only='steps'");
+    expect_failure(&f, "drop=C.*;setps", true, "option drop: no name is like 'C.*'");
+    expect_values_by(&f, "drop=setps;a.?", (const char *const[]){"steps", "00", NULL});
+    fixture_end(&f);
+}
+
+/* Rank 0 reads nothing of the stage that has "b.x" and "other", which no strategy knows. */
+static void test_a_name_of_another_stage(void **state)
+{
+    struct fixture f;
+    (void)state;
+
+    make_pipeline(&f);
+    expect_values_by(&f, "only=b.*;other;a.x", (const char *const[]){"a.x", "ax", NULL});
+    expect_values_by(&f, "drop=b.*",
+                     (const char *const[]){"a.x", "ax", "a.y", "ay", "steps", "00", NULL});
+    fixture_end(&f);
+}
+
+static void test_nothing_left(void **state)
+{
+    struct fixture f;
+    (void)state;
+
+    make_pipeline(&f);
+    expect_failure(&f, "only=b.*", false, "leave nothing that rank_0 of the destination takes");
+    expect_failure(&f, "drop=*", false, "leave nothing that rank_0 of the destination takes");
     fixture_end(&f);
 }
 
 /* ---- random worlds --------------------------------------------------------------------------- */
 
 enum fate { KEPT, RENAMED, LEFT_OUT };
+enum way { BY_MAP, BY_ONLY, BY_DROP }; /* what leaves out: null in the map, or a pattern */
 struct map {
     enum fate fate[PARAMS];
+    enum way way;
+    char options[1024];
 };
 
-/* Renamed is "pN" to "qN". */
-static void make_map(struct fixture *f, struct world *world, struct map *map)
+/* Renames "pN" to "qN". With NULLS, the map leaves out, too. */
+static void write_fates(struct fixture *f, const struct map *map, const char *name, bool nulls)
 {
-    const uint32_t often = 1 + test_below(&world->random, 4);
     struct bytes json = {0};
     char item[32];
 
     for (uint32_t p = 0; p < PARAMS; p++) {
-        map->fate[p] = test_below(&world->random, 4) < often ? LEFT_OUT
-                       : test_below(&world->random, 4) == 0  ? RENAMED
-                                                             : KEPT;
         const int n = snprintf(item, sizeof item,
                                map->fate[p] == RENAMED ? "%s\"p%u\": \"q%u\"" : "%s\"p%u\": null",
                                json.n ? ", " : "{", p, p);
-        if (map->fate[p] != KEPT)
+        if (map->fate[p] == RENAMED || (nulls && map->fate[p] == LEFT_OUT))
             bytes_add(&json, item, (size_t)n);
     }
     bytes_add(&json, json.n ? "}" : "{}", json.n ? 1 : 2);
-    tree_write(f->root, "map.json", json.data, json.n);
+    tree_write(f->root, name, json.data, json.n);
     bytes_free(&json);
+}
+
+static void make_map(struct fixture *f, struct world *world, struct map *map)
+{
+    const uint32_t often = 1 + test_below(&world->random, 4);
+    const enum way ways[] = {BY_MAP, BY_ONLY, BY_DROP};
+    char digits[PARAMS + 1];
+    size_t n = 0;
+
+    for (uint32_t p = 0; p < PARAMS; p++)
+        map->fate[p] = test_below(&world->random, 4) < often ? LEFT_OUT
+                       : test_below(&world->random, 4) == 0  ? RENAMED
+                                                             : KEPT;
+    map->way = ways[test_below(&world->random, 3)];
+    for (uint32_t p = 0; p < PARAMS; p++)
+        if ((map->fate[p] == LEFT_OUT) == (map->way == BY_DROP))
+            digits[n++] = (char)('0' + p);
+    digits[n] = '\0';
+    if (n == 0)
+        map->way = BY_MAP;
+    write_fates(f, map, "map.json", true);
+    write_fates(f, map, "some.json", map->way == BY_MAP);
+    n = (size_t)snprintf(map->options, sizeof map->options, ",names=%s",
+                         tree_path(f->root, "some.json"));
+    if (map->way != BY_MAP)
+        snprintf(map->options + n, sizeof map->options - n, ",%s= [pq][%s]",
+                 map->way == BY_ONLY ? "only" : "drop", digits);
 }
 
 static uint64_t take_varint(const struct bytes *file, size_t *at)
@@ -249,20 +373,35 @@ static struct bytes apply(const struct map *map, const struct bytes *file)
     return out;
 }
 
+static int show_file(struct fixture *f, const char *source, const char *options, const char *folder,
+                     const char *shown, struct bytes *out)
+{
+    uint64_t id = RESHARD_ROOT;
+
+    return open_source(f, source, options)
+                   ?: (folder ? reshard_lookup(f->view, RESHARD_ROOT, folder, &id) : 0)
+                   ?: reshard_lookup(f->view, id, shown, &id)
+               ?: read_id(f, id, out);
+}
+
 /*
  * The one file that a view of FILE, called SOURCE, has under these options: as SHOWN in FOLDER, if
- * there is one.
+ * there is one. A map at their end that has nothing of it is left out.
  */
 static struct bytes convert(struct fixture *f, const struct bytes *file, const char *source,
                             const char *options, const char *folder, const char *shown)
 {
+    const char *map = strstr(options, ",names=");
     struct bytes out = {0};
-    uint64_t id = RESHARD_ROOT;
 
     tree_write(f->root, source, file->data, file->n);
-    if (open_source(f, source, options) ||
-        (folder && reshard_lookup(f->view, RESHARD_ROOT, folder, &id)) ||
-        reshard_lookup(f->view, id, shown, &id) || read_id(f, id, &out))
+    int rc = show_file(f, source, options, folder, shown, &out);
+    if (rc && map && strstr(f->err.message, "none of its names is a parameter")) {
+        char plain[1024];
+        snprintf(plain, sizeof plain, "%.*s", (int)(map - options), options);
+        rc = show_file(f, source, plain, folder, shown, &out);
+    }
+    if (rc)
         fail_msg("%s as %s: %s", source, options, f->err.message);
     return out;
 }
@@ -313,6 +452,8 @@ static void expect_mapped(struct fixture *f, const struct map *map, unsigned for
 struct shown {
     char folder[32], name[64]; /* "" of a flat view */
     int rc;
+    bool unmet;     /* no name is like a pattern */
+    bool unmet_map; /* the map has none of the names */
     struct bytes content;
 };
 struct listing {
@@ -337,19 +478,21 @@ static void list_folder(struct fixture *f, uint64_t folder, const char *name,
         snprintf(file->name, sizeof file->name, "%s", entry.name);
         f->err = (reshard_error){.struct_size = sizeof f->err};
         file->rc = read_id(f, entry.id, &file->content);
-        if (file->rc && !strstr(f->err.message, "holds nothing that rank_"))
+        file->unmet = file->rc && strstr(f->err.message, "no name is like");
+        file->unmet_map = file->rc && strstr(f->err.message, "none of its names is a parameter");
+        if (file->rc && !file->unmet && !file->unmet_map &&
+            !strstr(f->err.message, " nothing that rank_"))
             file->rc = -EIO; /* of another kind */
     }
 }
 
 static void list_world(struct fixture *f, const struct world *world, const struct format *format,
-                       const char *names, struct listing *out)
+                       const char *more, struct listing *out)
 {
     char options[4096];
 
     *out = (struct listing){0};
-    int n = snprintf(options, sizeof options, "%s%s%s", format->options, *names ? ",names=" : "",
-                     names);
+    int n = snprintf(options, sizeof options, "%s%s", format->options, more);
     if (world->src.any)
         n += snprintf(options + n, sizeof options - (size_t)n, ",src_strategy=%s",
                       tree_path(f->root, "src.json"));
@@ -357,7 +500,9 @@ static void list_world(struct fixture *f, const struct world *world, const struc
         snprintf(options + n, sizeof options - (size_t)n, ",dst_strategy=%s",
                  tree_path(f->root, "dst.json"));
     out->rc = open_source(f, "src", options);
-    if (out->rc && !strstr(f->err.message, "holds nothing that rank_"))
+    if (out->rc && !strstr(f->err.message, " nothing that rank_") &&
+        !strstr(f->err.message, "no name is like") &&
+        !strstr(f->err.message, "none of its names is a parameter"))
         out->rc = -EIO;
     if (!out->rc)
         list_folder(f, RESHARD_ROOT, "", out);
@@ -400,7 +545,10 @@ static void compare_listings(struct fixture *f, const struct map *map, unsigned 
             assert_int_equal(other->rc, -EINVAL);
         if (format == CKPT) {
             struct bytes left = apply(map, &file->content);
-            assert_int_equal(left.n, 0);
+            const bool all =
+                (other->unmet && map->way == BY_DROP) || (other->unmet_map && map->way == BY_MAP);
+            if (all || !other->unmet_map)
+                assert_int_equal(left.n, all ? file->content.n : 0);
             bytes_free(&left);
         }
     }
@@ -423,7 +571,7 @@ static void check_world(struct world *world, int *counts)
     for (unsigned k = 0; k < sizeof formats / sizeof *formats; k++) {
         list_world(&f, world, &formats[k], "", &plain);
         if (plain.rc == 0) {
-            list_world(&f, world, &formats[k], tree_path(f.root, "map.json"), &mapped);
+            list_world(&f, world, &formats[k], map.options, &mapped);
             assert_true(mapped.rc == 0 || (formats[k].flat && mapped.rc == -EINVAL));
             compare_listings(&f, &map, k, &plain, &mapped, counts);
             free_listing(&mapped);
@@ -468,6 +616,10 @@ int main(void)
         cmocka_unit_test(test_no_part),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_what_is_wrong_with_it),
+        cmocka_unit_test(test_patterns_of_shown_names),
+        cmocka_unit_test(test_patterns_without_a_name),
+        cmocka_unit_test(test_a_name_of_another_stage),
+        cmocka_unit_test(test_nothing_left),
         cmocka_unit_test(test_random_worlds),
     };
     return cmocka_run_group_tests_name("view: what is left out", tests, NULL, NULL);

@@ -206,7 +206,7 @@ static void test_huggingface(void **state)
     unsigned char rest[9];
 
     /* In the order of the source: w 8, v 6, accu_grads.w 4, b 4; then steps 1. */
-    write_flat_source(f, "view=huggingface,file_size=8");
+    write_flat_source(f, "view=huggingface,file_size=8,only=*");
     expect_names(f, (const char *const[]){
                         "model-00001-of-00004.safetensors", "model-00002-of-00004.safetensors",
                         "model-00003-of-00004.safetensors", "model-00004-of-00004.safetensors",
@@ -232,12 +232,26 @@ static void test_huggingface(void **state)
                 "    \"w\": \"model-00001-of-00004.safetensors\"\n  }\n}\n");
 }
 
+/* States of an optimizer are left out, unless only= asks for them. */
+static void test_huggingface_weights(void **state)
+{
+    struct fixture *f = *state;
+
+    write_flat_source(f, "view=huggingface,file_size=8");
+    expect_text(f, "model.safetensors.index.json",
+                "{\n  \"metadata\": {\n    \"total_size\": 19\n  },\n  \"weight_map\": {\n"
+                "    \"b\": \"model-00003-of-00003.safetensors\",\n"
+                "    \"steps\": \"model-00003-of-00003.safetensors\",\n"
+                "    \"v\": \"model-00002-of-00003.safetensors\",\n"
+                "    \"w\": \"model-00001-of-00003.safetensors\"\n  }\n}\n");
+}
+
 /* One that is too large for a file has its own before the one that was begun is full. */
 static void test_huggingface_of_large_tensors(void **state)
 {
     struct fixture *f = *state;
 
-    write_flat_source(f, "view=huggingface,file_size=5");
+    write_flat_source(f, "view=huggingface,file_size=5,only=*");
     expect_text(f, "model.safetensors.index.json",
                 "{\n  \"metadata\": {\n    \"total_size\": 23\n  },\n  \"weight_map\": {\n"
                 "    \"accu_grads.w\": \"model-00003-of-00004.safetensors\",\n"
@@ -512,6 +526,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_safetensors_of_ranks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_contradictions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_huggingface, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_huggingface_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_huggingface_of_large_tensors, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_huggingface_of_one_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_unified, set_up, tear_down),

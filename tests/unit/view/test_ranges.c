@@ -4,7 +4,7 @@
  * the same key has the same bytes.
  */
 #include "tests/unit/view/support.h"
-#include "view/ranges.h"
+#include "view/inspect.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,17 +20,29 @@
 
 #define NO_CUT_ITEMS LAYOUT("w", "[2]", "[0, -1]", "[8, 4]") ", " LAYOUT("b", "[2]", "[-1]", "[4]")
 
-static unsigned char *source_bytes(const struct rfs_view_run *plain, struct rfs_files *files)
-{
-    const size_t n = plain->end - plain->begin;
-    unsigned char *out = malloc(n + 1);
-    const int fd = open(rfs_files_path(files, plain->file), O_RDONLY);
+/* Bytes of a source file. */
+struct lent {
+    const struct rfs_view_run *at;
+    unsigned char *data; /* NULL: no file was lent */
+};
 
-    assert_non_null(out);
-    assert_true(fd >= 0);
-    assert_int_equal(pread(fd, out, n, (off_t)plain->source), n);
-    close(fd);
-    return out;
+static void read_source(void *ctx, int fd)
+{
+    struct lent *bytes = ctx;
+    const size_t n = bytes->at->end - bytes->at->begin;
+
+    bytes->data = malloc(n + 1);
+    assert_non_null(bytes->data);
+    assert_int_equal(pread(fd, bytes->data, n, (off_t)bytes->at->source), n);
+}
+
+static unsigned char *source_bytes(struct fixture *f, const struct rfs_view_run *plain)
+{
+    struct lent bytes = {plain, NULL};
+
+    assert_int_equal(rfs_view_lend(f->view, plain, read_source, &bytes), 0);
+    assert_non_null(bytes.data);
+    return bytes.data;
 }
 
 /*
@@ -42,18 +54,15 @@ static uint64_t check_plain(struct fixture *f, unsigned rank, uint64_t begin, ui
 {
     const uint64_t id = file_id(f, rank);
     struct rfs_view_run plain;
-    struct rfs_files *files;
-    uint32_t n_sources;
     size_t n;
     uint64_t sum = 0;
     unsigned char *file = read_rank(f, rank, &n);
 
-    assert_non_null(rfs_view_sources(f->view, id, &n_sources, &files));
     for (uint64_t at = begin; rfs_view_find_run(f->view, id, at, end, least, &plain) == 1;
          at = plain.end) {
         assert_true(plain.begin >= at && plain.end <= end && plain.end <= n);
         assert_true(plain.end - plain.begin >= least);
-        unsigned char *source = source_bytes(&plain, files);
+        unsigned char *source = source_bytes(f, &plain);
         assert_memory_equal(file + plain.begin, source, plain.end - plain.begin);
         free(source);
         sum += plain.end - plain.begin;
@@ -212,26 +221,47 @@ static void keys_are_the_same_in_a_later_view(void **state)
 
 /* ---- checksums ------------------------------------------------------------------------------- */
 
+/* A source that has changed is lent to nobody, or the loan fails. */
+static void a_changed_source_is_not_lent(void **state)
+{
+    struct fixture *f = *state;
+    struct rfs_view_run plain;
+    struct lent bytes = {&plain, NULL};
+    const char *path;
+    struct stat st;
+    size_t n;
+
+    open_view(f);
+    free(read_rank(f, 0, &n));
+    assert_int_equal(rfs_view_find_run(f->view, file_id(f, 0), 0, n, 1, &plain), 1);
+    assert_int_equal(rfs_view_source(f->view, file_id(f, 0), 0, &path, &st), 1);
+    assert_int_equal(truncate(path, st.st_size - 1), 0);
+    assert_int_equal(rfs_view_lend(f->view, &plain, read_source, &bytes), -ESTALE);
+    free(bytes.data);
+}
+
 static void a_checksum_that_is_told_is_believed(void **state)
 {
     struct fixture *f = *state;
     unsigned char data[4096], end[4];
-    uint64_t trailer;
+    struct rfs_view_about about;
     reshard_stat st;
 
     open_view(f);
     assert_int_equal(stat_rank(f, 0, &st), 0);
-    assert_false(rfs_view_has_crc(f->view, file_id(f, 0), &trailer));
+    rfs_view_about(f->view, file_id(f, 0), &about);
+    assert_false(about.has_crc);
     reshard_close(f->view);
     f->view = NULL;
     assert_int_equal(open_with(f, "crc"), 0);
     for (unsigned rank = 0; rank < 2; rank++) {
         const uint64_t id = file_id(f, rank);
         assert_int_equal(stat_rank(f, rank, &st), 0);
-        assert_true(rfs_view_has_crc(f->view, id, &trailer));
-        assert_int_equal(trailer, st.size - 17);
-        assert_int_equal(reshard_pread(f->view, id, data, trailer, 0), trailer);
-        uint32_t crc = (uint32_t)crc32(0, data, (unsigned)trailer);
+        rfs_view_about(f->view, id, &about);
+        assert_true(about.has_crc);
+        assert_int_equal(about.trailer, st.size - 17);
+        assert_int_equal(reshard_pread(f->view, id, data, about.trailer, 0), about.trailer);
+        uint32_t crc = (uint32_t)crc32(0, data, (unsigned)about.trailer);
         if (rank == 1)
             rfs_view_set_crc(f->view, id, crc = 0x01020304);
         assert_int_equal(reshard_pread(f->view, id, end, 4, st.size - 4), 4);
@@ -250,8 +280,12 @@ static void each_file_is_of_a_rank(void **state)
     struct fixture *f = *state;
 
     open_view(f);
-    assert_int_equal(rfs_view_rank(f->view, file_id(f, 1)), 1);
-    assert_int_equal(rfs_view_rank(f->view, RESHARD_ROOT), UINT32_MAX);
+    struct rfs_view_about about;
+
+    rfs_view_about(f->view, file_id(f, 1), &about);
+    assert_int_equal(about.rank, 1);
+    rfs_view_about(f->view, RESHARD_ROOT, &about);
+    assert_int_equal(about.rank, UINT32_MAX);
 }
 
 int main(void)
@@ -263,6 +297,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(equal_keys_are_equal_bytes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(replicas_have_equal_keys, set_up, tear_down),
         cmocka_unit_test_setup_teardown(keys_are_the_same_in_a_later_view, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_changed_source_is_not_lent, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_checksum_that_is_told_is_believed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(each_file_is_of_a_rank, set_up, tear_down),
     };

@@ -231,19 +231,31 @@ static void test_a_check_plans_every_rank(void **state)
     assert_int_equal(reshard_check(f->view, NULL, NULL, NULL), 0);
 }
 
-static void test_a_check_tells_the_first_failure(void **state)
+static size_t count(const char *text, const char *part)
+{
+    size_t n = 0;
+
+    for (; (text = strstr(text, part)); text += strlen(part))
+        n++;
+    return n;
+}
+
+static void test_a_check_tells_each_failure_once(void **state)
 {
     struct fixture *f = *state;
     struct progress progress = {0};
 
+    tree_write(f->root, "src/rank_0/net-1_2.ckpt", "x", 1);
     tree_write(f->root, "src/rank_1/net-1_2.ckpt", "x", 1);
     open_view(f);
     f->err = (reshard_error){.struct_size = sizeof f->err};
     assert_int_equal(reshard_check(f->view, note_progress, &progress, &f->err), -EINVAL);
-    assert_int_equal(progress.calls, 0);
+    assert_int_equal(progress.calls, 2);
     assert_int_equal(f->err.code, -EINVAL);
     assert_int_equal(f->err.usage, 0);
+    assert_int_equal(count(f->lines.text, "src/rank_0/net-1_2.ckpt"), 1);
     assert_non_null(strstr(f->err.message, "src/rank_1/net-1_2.ckpt"));
+    assert_null(strstr(f->lines.text, "src/rank_1/net-1_2.ckpt"));
 }
 
 static void test_strategies_are_checked_by_one_rank(void **state)
@@ -328,7 +340,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_more_folders_than_ranks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_parts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_check_plans_every_rank, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_check_tells_the_first_failure, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_check_tells_each_failure_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_strategies_are_checked_by_one_rank, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_summary, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_structs_of_another_size, set_up, tear_down),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Byte ranges and unions of `reshard explain`, against slow and plain reckonings. */
 #include "tests/support/tree.h"
-#include "tool/explain/source_bytes.h"
+#include "view/explained_bytes.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,7 +43,7 @@ static void mark_block(const struct rfs_block *block, unsigned char *marks)
     }
 }
 
-static void mark_range(const struct rfs_explain_range *range, unsigned char *marks)
+static void mark_range(const struct rfs_explained_range *range, unsigned char *marks)
 {
     uint64_t at[RFS_MAX_DIMS] = {0};
 
@@ -100,9 +100,9 @@ static void test_ranges(void **state)
             place += bytes + 1 + test_below(&random, 40);
         }
         unsigned char want[FILE_BYTES] = {0}, got[FILE_BYTES] = {0};
-        struct rfs_explain_ranges ranges = {0};
+        struct rfs_explained_ranges ranges = {0};
         mark_block(&block, want);
-        assert_true(rfs_explain_ranges_add(&block, &ranges));
+        assert_true(rfs_explained_ranges_add(&block, &ranges));
         uint64_t bytes = 0;
         for (size_t i = 0; i < ranges.n; i++)
             mark_range(&ranges.data[i], got);
@@ -110,7 +110,7 @@ static void test_ranges(void **state)
             assert_int_equal(got[i], want[i]); /* each once */
             bytes += want[i];
         }
-        assert_int_equal(rfs_explain_block_bytes(&block), bytes);
+        assert_int_equal(rfs_explained_block_bytes(&block), bytes);
         if (block.content.n == 0)
             assert_int_equal(ranges.n, 1);
         free(ranges.data);
@@ -122,12 +122,12 @@ static void test_ranges_fold(void **state)
 {
     const uint64_t len[] = {4, 8}, src[] = {32, 4}, dst[] = {64, 4};
     struct rfs_block block = {.content = {.offset = 100}, .src = 64};
-    struct rfs_explain_ranges ranges = {0};
+    struct rfs_explained_ranges ranges = {0};
 
     (void)state;
     rfs_slice_block_box(&block, 2, len, 4, dst, src);
     assert_int_equal(block.n_loops, 1);
-    assert_true(rfs_explain_ranges_add(&block, &ranges));
+    assert_true(rfs_explained_ranges_add(&block, &ranges));
     assert_int_equal(ranges.n, 1);
     assert_int_equal(ranges.data[0].offset, 164);
     assert_int_equal(ranges.data[0].run, 128);
@@ -140,20 +140,20 @@ static void test_ranges_order(void **state)
 {
     const uint64_t len[] = {9, 2}, src[] = {4, 36}, dst[] = {8, 4};
     struct rfs_block block = {.content = {.offset = 100}};
-    struct rfs_explain_ranges ranges = {0};
+    struct rfs_explained_ranges ranges = {0};
 
     (void)state;
     rfs_slice_block_box(&block, 2, len, 4, dst, src);
-    assert_true(rfs_explain_ranges_add(&block, &ranges));
+    assert_true(rfs_explained_ranges_add(&block, &ranges));
     assert_int_equal(ranges.n, 1);
-    struct rfs_explain_range *range = &ranges.data[0];
+    struct rfs_explained_range *range = &ranges.data[0];
     assert_int_equal(range->run, 4);
     assert_int_equal(range->n_loops, 2);
     for (uint32_t k = 0; k < 2; k++) {
         assert_int_equal(range->loop[k].count, len[k]);
         assert_int_equal(range->loop[k].stride, src[k]);
     }
-    rfs_explain_range_sort(range);
+    rfs_explained_range_sort(range);
     assert_int_equal(range->offset, 100);
     assert_int_equal(range->run, 72);
     assert_int_equal(range->n_loops, 0);
@@ -169,7 +169,7 @@ static void test_union(void **state)
         const uint32_t ndim = test_below(&random, 4);
         const uint32_t n = test_below(&random, 7);
         unsigned char marks[8][8][8] = {{{0}}};
-        struct rfs_explain_boxes boxes = {0};
+        struct rfs_explained_boxes boxes = {0};
         uint64_t want = 0, got = 99;
         for (uint32_t i = 0; i < n; i++) {
             struct rfs_box box = {.len = {0}};
@@ -186,7 +186,7 @@ static void test_union(void **state)
         }
         for (size_t i = 0; i < sizeof marks; i++)
             want += (&marks[0][0][0])[i];
-        assert_true(rfs_explain_boxes_volume(&boxes, ndim, &got));
+        assert_true(rfs_explained_boxes_volume(&boxes, ndim, &got));
         assert_int_equal(got, want);
         free(boxes.data);
     }

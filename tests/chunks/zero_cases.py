@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The family "zero": saves of DeepSpeed, and what must be seen through views of them.
+
+A random case is random.Random(f"{seed}/{number}") and nothing else, so that any one of them replays alone.
+"""
+import glob
+import json
+import os
+import random
+import shutil
+
+import torch
+
+import compared
+import zero_program as program
+
+FIXED = {}
+
+
+def fixed(function):
+    FIXED[function.__name__.replace("_", "-")] = function
+    return function
+
+
+def bits(tensor):
+    return bytes(tensor.contiguous().reshape(-1).view(torch.uint8).numpy()) if tensor.numel() else b""
+
+
+def near(have, want):
+    return have.shape == want.shape and torch.allclose(have.double(), want.double(), rtol=1e-2, atol=1e-5)
+
+
+class Case:
+    """A model that is trained and saved; DAMAGE(case, folder) changes the save, and REFUSAL is then said."""
+
+    def __init__(self, name, spec, damage=None, refusal=None, options=""):
+        self.name, self.spec, self.damage, self.refusal, self.options = name, spec, damage, refusal, options
+
+    def describe(self):
+        return "  " + json.dumps(self.spec)
+
+    def write(self, folder):
+        source = os.path.join(folder, "checkpoint")
+        os.makedirs(source)
+        program.save(self.spec, source)
+        self.tag = os.path.join(source, self.spec.get("tag") or f"global_step{self.spec['steps']}")
+        self.merged = None if self.damage else program.merged(source)
+        if self.damage:
+            self.damage(self)
+        return source, {}
+
+    def check_oracle(self, _folder):
+        """What zero_to_fp32 makes of it, against one process of torch."""
+        if self.damage:
+            return None
+        self.expected = program.expected(self.spec)
+        lacks = set(self.expected["frozen"]) if self.spec["stage"] == 1 else set()
+        for name, want in self.expected["weights"].items():
+            if name not in lacks and not near(self.merged[name], want):
+                return f"zero_to_fp32 has other values of {name} than torch"
+        return None
+
+    def check_views(self, folder, source, _options):
+        out = os.path.join(folder, "pt")
+        done = compared.run("export", source, out, "-o", "format=pt" + self.options)
+        if self.refusal:
+            if done.returncode == 0 or self.refusal not in done.stdout or os.path.exists(out):
+                return f"exit {done.returncode} instead of a refusal that has '{self.refusal}': {done.stdout.strip()}"
+            return None
+        if done.returncode:
+            return f"export exits with {done.returncode}: {done.stdout.strip()}"
+        have = {}
+        for path in glob.glob(out + "/**/*.pt", recursive=True):
+            have.update(torch.load(path))
+        return self.compare(have) or self.compare_weights(folder, source, have) or self.check_info(source)
+
+    def check_info(self, source):
+        """Matrices are not said to be cut along their axes, as ranks have ranges of their elements."""
+        cuts = {row["name"]: row["cuts"] for row in json.loads(compared.run("info", source, "--json").stdout)["tensors"]}
+        bad = [n for n, v in self.merged.items() if n not in cuts or (v.ndim > 1 and set(cuts[n]) != {1})]
+        return f"reshard info shows {cuts}" if bad else None
+
+    def compare(self, have):
+        trained = {n for n in self.expected["state"]}
+        for name, want in self.merged.items():
+            if name not in have:
+                return f"{name} is missing"
+            if have[name].shape != want.shape or bits(have[name].to(want.dtype)) != bits(want):
+                return f"{name} is not what zero_to_fp32 gives"
+            if name in trained and have[name].dtype != torch.float32:
+                return f"{name} is {have[name].dtype}"
+        for name in self.expected["frozen"]:
+            if not near(have[name], self.expected["weights"][name]):
+                return f"{name} has other values"
+        states = {f"optim.state.{n}.{k}": v for n, keys in self.expected["state"].items() for k, v in keys.items()
+                  if isinstance(v, torch.Tensor)}
+        for name, want in states.items():
+            if name not in have or not near(have[name], want):
+                return f"{name} is {'not what torch gives' if name in have else 'missing'}"
+        more = set(have) - set(self.merged) - set(states) - set(self.expected["frozen"])
+        return f"there are also {sorted(more)}" if more else None
+
+    def compare_weights(self, folder, source, have):
+        """A view for transformers has the weights alone."""
+        from safetensors.torch import load_file
+        out = os.path.join(folder, "hf")
+        if said := compared.reshard("export", source, out, "-o", "view=huggingface"):
+            return said
+        shown = load_file(os.path.join(out, "model.safetensors"))
+        want = [n for n in have if not n.startswith("optim.")]
+        if sorted(shown) != sorted(want):
+            return f"view=huggingface has {sorted(shown)}"
+        return next((f"view=huggingface: {n}" for n in want if bits(shown[n]) != bits(have[n])), None)
+
+
+def leaves(rng, count):
+    out = []
+    for i in range(count):
+        shape = [rng.randint(1, 9) for _ in range(rng.choice((1, 2, 2, 3)))]
+        params = {"weight": shape}
+        if rng.random() < 0.5:
+            params["bias"] = [rng.randint(1, 9)]
+        leaf = {"name": rng.choice(("", "layers.")) + f"{'abcdefgh'[i]}", "params": params}
+        if rng.random() < 0.3:
+            params["cold"] = [rng.randint(1, 7), rng.randint(1, 7)]
+            leaf["frozen"] = ["cold"]
+        if rng.random() < 0.3:
+            leaf["buffers"] = {"mean": ["float32", [3]], "seen": ["int64", [2]]}
+        out.append(leaf)
+    return out
+
+
+def make(seed, number):
+    rng = random.Random(f"{seed}/{number}")
+    stage = 1 + number % 3
+    spec = {"stage": stage, "world": rng.randint(1, 4), "type": rng.choice(("bfloat16", "bfloat16", "float32")),
+            "steps": rng.randint(1, 3), "seed": rng.randint(1, 10 ** 6), "groups": rng.randint(1, 2),
+            "leaves": leaves(rng, rng.randint(2, 5)), "zero": {}, "config": {}}
+    if stage < 3 and rng.random() < 0.4:
+        spec["zero"]["round_robin_gradients"] = True
+    if stage == 3 and rng.random() < 0.5:
+        spec["zero"]["sub_group_size"] = rng.choice((1, 8, 20))
+    first, last = spec["leaves"][0], spec["leaves"][-1]
+    if rng.random() < 0.4:
+        last["params"]["weight"] = first["params"]["weight"]
+        spec["tied"] = {last["name"] + ".weight": first["name"] + ".weight"}
+    return Case(f"zero-{seed}-{number}", spec)
+
+
+def plain(stage, **more):
+    """A model with tied, frozen and uneven parameters and buffers, of three ranks."""
+    return {"stage": stage, "world": 3, "type": "bfloat16", "steps": 2, "seed": 1, "groups": 2,
+            "leaves": [{"name": "a", "params": {"weight": [7, 5], "bias": [5]}},
+                       {"name": "b.c", "params": {"weight": [3, 4], "cold": [3, 3]}, "frozen": ["cold"],
+                        "buffers": {"mean": ["float32", [3]], "seen": ["int64", [2]]}},
+                       {"name": "d", "params": {"weight": [7, 5], "one": [1]}}],
+            "tied": {"d.weight": "a.weight"}, **more}
+
+
+@fixed
+def zero_stage_1(name):
+    """bfloat16 in three processes; frozen parameters are in the model's file alone."""
+    return Case(name, plain(1))
+
+
+@fixed
+def zero_stage_2(name):
+    """float32."""
+    return Case(name, plain(2, type="float32"))
+
+
+@fixed
+def zero_stage_3(name):
+    """Each parameter is cut over the ranks; some of its parts are only padding."""
+    return Case(name, plain(3))
+
+
+@fixed
+def zero_subgroups(name):
+    """Flat tensors of a few elements each, so that parameters lie in several."""
+    return Case(name, plain(3, zero={"sub_group_size": 4}, groups=1))
+
+
+@fixed
+def zero_round_robin(name):
+    """The parameters are in another order than the model's."""
+    return Case(name, plain(2, zero={"round_robin_gradients": True}))
+
+
+@fixed
+def zero_alignment(name):
+    """There are gaps between the parameters."""
+    return Case(name, plain(2, zero={"parameter_alignment": True}))
+
+
+@fixed
+def zero_without_states(name):
+    """An optimizer without moments."""
+    return Case(name, plain(2, optimizer="SGD"))
+
+
+@fixed
+def zero_named(name):
+    """The caller's own name of the save."""
+    return Case(name, plain(1, world=1, tag="best so far"))
+
+
+@fixed
+def zero_few_elements(name):
+    """Ranks with empty parts."""
+    return Case(name, plain(1, world=4, groups=1, tied={}, leaves=[{"name": "a", "params": {"weight": [3]}}]))
+
+
+def optimizer_file(case, rank):
+    return glob.glob(os.path.join(case.tag, f"*zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"))[0]
+
+
+def lose(case):
+    os.remove(optimizer_file(case, 2))
+
+
+def lose_model(case):
+    os.remove(os.path.join(case.tag, "zero_pp_rank_0_mp_rank_00_model_states.pt"))
+
+
+def truncate(case):
+    os.truncate(optimizer_file(case, 1), os.path.getsize(optimizer_file(case, 1)) - 100)
+
+
+def mix(case):
+    """One rank's file is of a later step, saved by the same ranks."""
+    other = case.tag + ".later"
+    program.save({**case.spec, "steps": case.spec["steps"] + 1, "tag": "later"}, other)
+    path = optimizer_file(case, 1)
+    shutil.copy(os.path.join(other, "later", os.path.basename(path)), path)
+
+
+def empty_latest(case):
+    with open(os.path.join(os.path.dirname(case.tag), "latest"), "w", encoding="utf-8"):
+        pass
+
+
+def convert(case):
+    """The save becomes what ds_to_universal makes of it."""
+    program.convert(case.tag, case.tag + "_universal")
+    shutil.rmtree(case.tag)
+    os.rename(case.tag + "_universal", case.tag)
+
+
+@fixed
+def zero_universal(name):
+    """A universal checkpoint, which is not read."""
+    return Case(name, plain(2, world=1), convert, "so it is a universal checkpoint")
+
+
+@fixed
+def zero_lost(name):
+    """The last rank's file is lost."""
+    return Case(name, plain(2), lose, "by this file 3 ranks saved it, and there are files of 2")
+
+
+@fixed
+def zero_lost_model(name):
+    """Stage 3 without the model's file of rank 0, which alone has the tied names."""
+    return Case(name, plain(3), lose_model, "the file of rank 0 is missing")
+
+
+@fixed
+def zero_truncated(name):
+    """A file lacks its end."""
+    return Case(name, plain(3), truncate, "zero_pp_rank_1_mp_rank_00_optim_states.pt")
+
+
+@fixed
+def zero_mixed(name):
+    """One rank's file is of another step; zero_to_fp32 reads it without a word."""
+    return Case(name, plain(2), mix, "its optimizer has made another number of steps")
+
+
+@fixed
+def zero_mixed_3(name):
+    """As above, of stage 3."""
+    return Case(name, plain(3), mix, "its optimizer has made another number of steps")
+
+
+@fixed
+def zero_not_ended(name):
+    """The file "latest" is empty."""
+    return Case(name, plain(1, world=1), empty_latest, "it is empty: the save of DeepSpeed has not ended")
+
+
+@fixed
+def zero_other_optimizer(name):
+    """BF16_Optimizer, which has no zero_stage."""
+    return Case(name, plain(1, config={"data_types": {"grad_accum_dtype": "fp32"}}), lambda case: None,
+                "BF16_Optimizer")
+
+
+def prepare():
+    pass

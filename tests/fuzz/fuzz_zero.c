@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Any bytes as both files of a save by DeepSpeed in one process, the model's and the optimizer's,
+ * or as the pickles in them. A pickle may have the keys of both.
+ */
+#include "formats/zero/zero.h"
+#include "tests/fuzz/chunks.h"
+#include "tests/fuzz/folder.h"
+#include "tests/fuzz/wrap.h"
+
+#include <stdlib.h>
+
+void fuzz_prepare(void)
+{
+}
+
+void fuzz_one(const uint8_t *data, size_t size)
+{
+    struct wrapped input = wrap_torch(data, size);
+    struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
+    struct rfs_files *files = rfs_files_new(NULL);
+    struct rfs_chunks *chunks = NULL;
+    struct rfs_error err = {0};
+    const char *model =
+        size % 2 ? "mp_rank_00_model_states.pt" : "zero_pp_rank_0_mp_rank_00_model_states.pt";
+
+    REQUIRE(tables.names && tables.types && files);
+    fuzz_folder_clear("");
+    REQUIRE(rfs_files_add(files, fuzz_file(model, input.data, input.size)) == 0);
+    REQUIRE(rfs_files_add(files, fuzz_file("zero_pp_rank_0_mp_rank_00_optim_states.pt", input.data,
+                                           input.size)) == 1);
+    const struct rfs_chunks_source source = {
+        .folder = fuzz_folder(), .files = files, .tables = &tables};
+    if (require_result(rfs_zero_open(&source, &chunks, &err), &err))
+        require_chunks(chunks, (const uint64_t[]){input.size, input.size}, 2);
+    rfs_chunks_free(chunks);
+    rfs_files_free(files);
+    rfs_intern_free(tables.names);
+    rfs_intern_free(tables.types);
+    free(input.data);
+}

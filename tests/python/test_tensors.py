@@ -1,0 +1,520 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors that the package loads: against .npy files and rank files of the same views, as numpy, MindSpore and torch
+read them, and in torch.distributed.checkpoint."""
+import importlib.util
+import inspect
+import io
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy
+import torch
+
+import reshard
+import reshard.torch
+from cases import Skip, path, raises, run, seeded, strategies, tool, view
+
+
+def npy(v, folder, name):
+    with v.open(f".reshardfs/tensors/{folder}/{name}.npy") as file:
+        return numpy.load(io.BytesIO(file.read()))
+
+
+def test_lists():
+    with view() as v:
+        for rank, folder in [(None, "full"), *((r, f"rank_{r}") for r in range(4))]:
+            tensors = v.tensors(rank)
+            names = [n[:-4] for n in v.listdir(f".reshardfs/tensors/{folder}") if n.endswith(".npy")]
+            assert list(tensors) == names and len(tensors) == len(names) == 15
+            for name, tensor in tensors.items():
+                want = npy(v, folder, name)
+                assert tensor.name == name and tensor.shape == want.shape and tensor.dtype == str(want.dtype), tensor
+                assert tensor.nbytes == want.nbytes and tensor.ndim == want.ndim
+                got = tensor.numpy()
+                assert got.dtype == want.dtype and got.shape == want.shape and got.tobytes() == want.tobytes()
+                assert tensor.torch().numpy().tobytes() == want.tobytes()
+        assert "layer1.weight  float32" in repr(v.tensors()) and "layer1.weight float32" in repr(v.tensors()["layer1.weight"])
+        assert raises(OSError, v.tensors, 4).errno == 2
+        raises(KeyError, lambda: v.tensors(0)["nothing"])
+        raises(TypeError, len, scalar(v))
+
+
+def scalar(v):
+    return next(t for t in v.tensors().values() if t.ndim == 0)
+
+
+def draw(rng, shape):
+    """A basic index of numpy."""
+    parts = []
+    for size in shape[:rng.randrange(len(shape) + 1)]:
+        kind = rng.randrange(3)
+        if kind == 0 and size:
+            parts.append(rng.randrange(-size, size))
+        elif kind == 1:
+            parts.append(slice(*(rng.choice([None, rng.randrange(-size - 2, size + 3)]) for _ in range(2)),
+                               rng.choice([None, 1, 2, 3, -1, -2])))
+        else:
+            parts.append(slice(None))
+    if rng.random() < 0.3:
+        parts.insert(rng.randrange(len(parts) + 1), Ellipsis)
+    if rng.random() < 0.2:
+        parts.insert(rng.randrange(len(parts) + 1), None)
+    return parts[0] if len(parts) == 1 and rng.random() < 0.5 else tuple(parts)
+
+
+def test_indices():
+    rng = seeded()
+    with view() as v:
+        tensors = v.tensors(1)
+        whole = {name: npy(v, "rank_1", name) for name in tensors}
+        for _ in range(1000):
+            name = rng.choice(list(tensors))
+            index = draw(rng, tensors[name].shape)
+            try:
+                want = whole[name][index]
+            except IndexError:
+                raises(IndexError, lambda t=tensors[name], i=index: t[i])
+                continue
+            got = tensors[name][index]
+            assert numpy.shape(got) == numpy.shape(want) and numpy.array_equal(got, want), (name, index)
+        weight = tensors["layer1.weight"]
+        raises(IndexError, lambda: weight[0, 0, 0])
+        raises(IndexError, lambda: weight[192])
+        raises(IndexError, lambda: weight[..., ...])
+        raises(TypeError, lambda: weight["a"])
+
+
+def test_reads_what_it_selects():
+    with view() as v:
+        tensor = v.tensors()["layer1.weight"]
+        before = v.statistics()["source_bytes"]
+        row = tensor[5]
+        assert v.statistics()["source_bytes"] - before <= 1.1 * row.nbytes
+
+
+def state_of(rank):
+    with view(format="pt") as v, v.open(f"rank_{rank}/checkpoint_{rank}.pt") as file:
+        return torch.load(file, weights_only=True)
+
+
+def test_load():
+    for rank in range(4):
+        want = state_of(rank)
+        got = reshard.load(path("e", "src"), rank=rank, framework="torch", **strategies())
+        assert list(got) == list(want)
+        for name, tensor in want.items():
+            assert got[name].dtype == tensor.dtype and torch.equal(got[name], tensor), name
+    with view() as v:
+        only = v.load(2, names=["layer1.*", "layer3.bias"])
+        assert list(only) == ["layer1.weight", "layer1.bias", "layer3.bias"], list(only)
+        assert isinstance(only["layer1.bias"], numpy.ndarray)
+        raises(KeyError, v.load, 2, names="layer9.*")
+        raises(ValueError, v.load, 2, framework="jax")
+
+
+def test_cast():
+    with view(dtype="bfloat16") as v:
+        got = v.load(1, "torch", names="layer*")
+        for name, tensor in state_of(1).items():
+            if name in got:
+                assert got[name].dtype == torch.bfloat16 and torch.equal(got[name], tensor.to(torch.bfloat16)), name
+        try:
+            import ml_dtypes  # noqa: F401
+        except ImportError:
+            assert "ml_dtypes" in str(raises(TypeError, v.tensors(1)["layer1.weight"].numpy))
+
+
+ML_DTYPES = """
+import sys, ml_dtypes, reshard
+for name, array in reshard.load(sys.argv[1]).items():
+    print(name, array.dtype, array.astype("float32").tolist())
+"""
+
+
+def test_types_that_numpy_lacks():
+    state = {kind: torch.tensor([[0.5, -2.0], [448.0, 0.0]]).to(getattr(torch, kind))
+             for kind in ("bfloat16", "float8_e4m3fn", "float8_e5m2")}
+    torch.save(state, path("narrow.pt"))
+    got = reshard.load(path("narrow.pt"), framework="torch")
+    for kind, tensor in state.items():
+        assert got[kind].dtype == tensor.dtype and torch.equal(got[kind].float(), tensor.float()), kind
+    other = os.environ.get("RFS_NUMBERS_PYTHON", "")
+    if not importlib.util.find_spec("ml_dtypes"):
+        error = raises(TypeError, reshard.load, path("narrow.pt"))
+        assert "bfloat16, which numpy does not have" in str(error) and "pip install ml_dtypes" in str(error), error
+    if not os.access(other, os.X_OK):
+        raise Skip("ml_dtypes is not installed; try: scripts/test numbers-packages")
+    said = subprocess.run([other, "-c", ML_DTYPES, path("narrow.pt")], stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert said.splitlines() == [f"{kind} {kind} {tensor.float().tolist()}" for kind, tensor in state.items()], said
+
+
+def test_names_are_patterns():
+    """Those of load; the option of a view is a file that maps names."""
+    with open(path("map.json"), "w", encoding="ascii") as file:
+        json.dump({"layer1.weight": "renamed", "layer1.bias": None}, file)
+    error = raises(KeyError, reshard.load, path("e", "src"), names=path("map.json"), **strategies())
+    assert "View(SOURCE, names=FILE)" in str(error), error
+    with view(names=path("map.json")) as v:
+        assert list(v.load(0, names="re*")) == ["renamed"]
+        assert "layer1.bias" not in v.tensors(0)
+    with reshard.safe_open(path("e", "src"), framework="np", rank=0, names=path("map.json"), **strategies()) as f:
+        assert "renamed" in f.keys()
+
+
+def test_help():
+    """All that help() lists says what it does."""
+    bare = []
+    for kind in [getattr(reshard, name) for name in reshard.__all__] + [type(view().tensors()), reshard.torch.StorageReader]:
+        for name, member in [("", kind), *vars(kind).items()] if isinstance(kind, type) else [("", kind)]:
+            if not name.startswith("_") and (callable(member) or isinstance(member, property)) and not inspect.getdoc(member):
+                bare.append(f"{kind.__name__}.{name}")
+    assert not bare, bare
+
+
+def test_into():
+    want = state_of(3)
+    with view() as v:
+        model = {name: torch.zeros_like(tensor) for name, tensor in want.items() if name.startswith("layer")}
+        places = {name: tensor.data_ptr() for name, tensor in model.items()}
+        assert v.load(3, "torch", into=model) is model
+        for name, tensor in model.items():
+            assert tensor.data_ptr() == places[name] and torch.equal(tensor, want[name]), name
+        # One that is not contiguous is filled as well, and numpy's arrays, too.
+        other = {"layer1.weight": torch.zeros(48, 192).t()}
+        v.load(3, "torch", into=other)
+        assert torch.equal(other["layer1.weight"], want["layer1.weight"])
+        arrays = {"layer1.weight": numpy.zeros((192, 96), numpy.float32)[:, ::2]}
+        v.load(3, into=arrays)
+        assert numpy.array_equal(arrays["layer1.weight"], want["layer1.weight"].numpy())
+        # All are compared before the first is touched.
+        bad = {"layer1.weight": torch.zeros(192, 48), "layer2.bias": torch.zeros(5)}
+        assert "layer2.bias" in str(raises(ValueError, v.load, 3, "torch", into=bad))
+        assert not bad["layer1.weight"].any()
+        bad = {"layer1.weight": torch.zeros(192, 48, dtype=torch.float64)}
+        assert "float64" in str(raises(ValueError, v.load, 3, "torch", into=bad))
+        raises(KeyError, v.load, 3, "torch", into={"nothing": torch.zeros(1)})
+        assert v.load(3, "torch", names="layer1.*", into={"nothing": torch.zeros(1)})["nothing"] == 0
+
+
+def test_changed_source():
+    subprocess.run(["cp", "-r", path("e"), path("changed")], check=True)
+    with reshard.View(path("changed", "src"), **{k: v.replace("/e/", "/changed/") for k, v in strategies().items()}) as v:
+        tensors = v.tensors()
+        tensors["layer1.weight"].numpy()
+        folder = path("changed", "src", "rank_0")
+        name = os.path.join(folder, os.listdir(folder)[0])
+        os.chmod(name, 0o600)
+        with open(name, "r+b") as file:
+            file.truncate(100)
+        error = raises(reshard.ReshardError, tensors["layer1.weight"].numpy)
+        assert "layer1.weight" in str(error) and name in str(error), error
+
+
+def test_closed():
+    v = view()
+    tensors = v.tensors(0)
+    tensor = tensors["layer1.weight"]
+    v.close()
+    raises(ValueError, tensor.numpy)
+    tensors.close()
+
+
+def test_forked():
+    with view() as v:
+        tensors = v.tensors(1)
+        tensors["layer1.weight"].numpy()
+        child = os.fork()
+        if child == 0:
+            try:
+                tensors["layer1.weight"].numpy()
+            except RuntimeError as why:
+                v.close()
+                with view() as own:
+                    own.load(1)
+                os._exit(0 if "forked" in str(why) else 2)
+            os._exit(3)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        tensors["layer1.weight"].numpy()
+
+
+def test_threads():
+    with view() as v:
+        tensors, wrong = v.tensors(1), []
+        want = {name: npy(v, "rank_1", name).tobytes() for name in tensors}
+
+        def read():
+            for name, tensor in list(tensors.items()) * 10:
+                if tensor.numpy().tobytes() != want[name]:
+                    wrong.append(name)
+
+        threads = [threading.Thread(target=read) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong
+
+
+def big():
+    """A source of 256 MiB in one file, and the name of its tensor."""
+    name = path("big.pt")
+    if not os.path.exists(name):
+        torch.save({"w": torch.arange(64 << 20, dtype=torch.int32).reshape(1 << 13, 1 << 13)}, name)
+    return name
+
+
+def test_progress():
+    heard = []
+    got = reshard.load(big(), progress=lambda done, total: heard.append((done, total)))
+    assert heard[-1] == (256 << 20, 256 << 20) and heard == sorted(heard), heard
+    assert int(got["w"][-1, -1]) == (64 << 20) - 1
+
+    def stop(_done, _total):
+        raise RuntimeError("enough")
+
+    raises(RuntimeError, reshard.load, big(), progress=stop)
+
+
+INTERRUPTED = """
+import sys, reshard
+try:
+    print("begun", flush=True)
+    while True:
+        reshard.load(sys.argv[1])
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def hear_interrupts():
+    """What runs behind a shell's & is not interrupted."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def test_interrupted():
+    with subprocess.Popen([sys.executable, "-c", INTERRUPTED, big()], stdout=subprocess.PIPE, text=True,
+                          preexec_fn=hear_interrupts) as process:
+        assert process.stdout.readline() == "begun\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        try:
+            assert process.communicate(timeout=60)[0] == "interrupted\n"
+        finally:
+            process.kill()
+        assert process.returncode == 0
+
+
+def test_safe_open():
+    want = {name: tensor.numpy() for name, tensor in state_of(1).items()}
+    with reshard.safe_open(path("e", "src"), framework="pt", rank=1, **strategies()) as f:
+        assert f.keys() == sorted(want) and f.offset_keys() == list(want)
+        assert f.metadata() == {"format": "pt"}
+        for name in f.keys():
+            assert torch.equal(f.get_tensor(name), torch.from_numpy(want[name])), name
+        part = f.get_slice("layer1.weight")
+        assert part.get_shape() == [192, 48] and part.get_dtype() == "F32"
+        assert torch.equal(part[10:20, ::3], torch.from_numpy(want["layer1.weight"][10:20, ::3]))
+    with reshard.safe_open(path("e", "src"), framework="np", rank=1, **strategies()) as f:
+        assert f.get_tensor("layer2.bias").tobytes() == want["layer2.bias"].tobytes()
+
+
+# What workers of a DataLoader are given: a view of another process.
+WORKERS = """
+import sys, torch, reshard, reshard.torch, torch.distributed.checkpoint as dcp
+
+class Rows(torch.utils.data.Dataset):
+    def __init__(self, source, strategy):
+        self.file = reshard.safe_open(source, framework="pt", src_strategy=strategy)
+        self.reader = reshard.torch.StorageReader(source, src_strategy=strategy)
+
+    def __len__(self):
+        return self.file.get_slice("layer1.weight").get_shape()[0] // 100
+
+    def __getitem__(self, i):
+        state = {"layer1.weight": torch.zeros(self.file.get_slice("layer1.weight").get_shape())}
+        dcp.load(state, storage_reader=self.reader)
+        rows = self.file.get_slice("layer1.weight")[100 * i:100 * i + 100]
+        assert torch.equal(rows, state["layer1.weight"][100 * i:100 * i + 100])
+        return rows
+
+if __name__ == "__main__":
+    rows = Rows(*sys.argv[1:])
+    whole = rows.file.get_tensor("layer1.weight")
+    for way, workers in (("fork", 2), ("spawn", 1)):
+        loaded = torch.utils.data.DataLoader(rows, batch_size=None, num_workers=workers, multiprocessing_context=way)
+        assert torch.equal(torch.cat(list(loaded)), whole[:len(rows) * 100]), way
+    print("equal")
+"""
+
+
+def test_workers():
+    with open(path("workers.py"), "w", encoding="ascii") as file:
+        file.write(WORKERS)
+    got = subprocess.run([sys.executable, path("workers.py"), path("e", "src"), strategies()["src_strategy"]],
+                         capture_output=True, text=True, check=False)
+    assert got.stdout == "equal\n", got
+
+
+def test_closed_in_a_fork():
+    file = reshard.safe_open(path("e", "src"), framework="np", **strategies())
+    with file:
+        copy = pickle.loads(pickle.dumps(file))
+        assert copy.get_tensor("layer1.bias").tobytes() == file.get_tensor("layer1.bias").tobytes()
+    raises(ValueError, pickle.dumps, file)
+    child = os.fork()
+    if child == 0:
+        try:
+            file.get_tensor("layer1.bias")
+        except (ValueError, RuntimeError):
+            os._exit(0)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+MINDSPORE = """
+import json, os, sys, numpy, mindspore as ms, reshard
+source, exports = sys.argv[1], [json.loads(argument) for argument in sys.argv[2:]]
+for folder, options, rank in ((*export, rank) for export in exports for rank in range(4)):
+    want = ms.load_checkpoint(os.path.join(folder, f"rank_{rank}", f"checkpoint_{rank}.ckpt"))
+    got = reshard.load(source, rank=rank, framework="mindspore", **options)
+    assert list(got) == list(want), (list(got), list(want))
+    for name, value in want.items():
+        mine = got[name]
+        assert type(mine) is type(value), (name, type(mine), type(value))
+        if isinstance(value, str):
+            assert mine == value
+            continue
+        assert mine.name == value.name and mine.dtype == value.dtype and mine.shape == value.shape, (mine, value)
+        assert mine.requires_grad == value.requires_grad
+        assert mine.get_bytes() == value.get_bytes(), name
+    weight = want["layer1.weight"]
+    if weight.dtype != ms.float32:
+        continue
+    net = ms.nn.Cell()
+    zeros = ms.Tensor(numpy.zeros(weight.shape, numpy.float32))
+    net.insert_param_to_cell("weight", ms.Parameter(zeros, name="layer1.weight"))
+    left, _ = ms.load_param_into_net(net, got)
+    assert left == [] and net.weight.asnumpy().tobytes() == weight.asnumpy().tobytes(), left
+print("equal", len(exports))
+"""
+
+
+def test_mindspore():
+    if os.environ.get("RFS_NO_MINDSPORE"):
+        raise Skip(os.environ["RFS_NO_MINDSPORE"])
+    exports = []
+    for more in ({}, {"dtype": "bfloat16"}):
+        out, options = path("exported" + "-".join(more.values())), {**strategies(), **more}
+        tool("export", path("e", "src"), out, "-o", ",".join(f"{k}={v}" for k, v in options.items()))
+        exports.append(json.dumps([out, options]))
+    got = subprocess.run([os.environ["RFS_INTEROP_PYTHON"], "-c", MINDSPORE, path("e", "src"), *exports],
+                         capture_output=True, text=True, check=False)
+    assert "equal 2" in got.stdout, got.stdout + got.stderr
+
+
+# ---- torch.distributed.checkpoint ----------------------------------------------------------------
+
+def test_dcp_alone():
+    import torch.distributed.checkpoint as dcp
+
+    with view(format="pt") as v:
+        want = v.load(framework="torch")
+    state = {name: torch.zeros_like(tensor) for name, tensor in want.items()}
+    state["layer1.weight"] = torch.zeros(48, 768).t()
+    dcp.load(state, storage_reader=reshard.torch.StorageReader(path("e", "src"), src_strategy=strategies()["src_strategy"]))
+    for name, tensor in want.items():
+        assert torch.equal(state[name], tensor), name
+    reader = reshard.torch.StorageReader(path("e", "src"), src_strategy=strategies()["src_strategy"])
+    assert "nothing" in str(raises(BaseException, dcp.load, {"nothing": torch.zeros(1)}, storage_reader=reader))
+
+
+# Groups of 1 to 4 processes, which are forked by one that has imported all. 3 make uneven shards, 4 meshes of two axes.
+PROCESSES = """
+import datetime, os, sys, traceback
+import torch, torch.distributed as dist, torch.distributed.checkpoint as dcp
+from torch.distributed.device_mesh import init_device_mesh
+try:
+    from torch.distributed.tensor import DTensor, Replicate, Shard, zeros
+except ImportError:  # torch 2.3
+    from torch.distributed._tensor import DTensor, Replicate, Shard, zeros
+try:
+    from torch.distributed.fsdp import fully_shard
+except ImportError:  # torch 2.3
+    fully_shard = None
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+import reshard, reshard.torch
+
+source, strategy, folder = sys.argv[1:]
+
+def filled(state, want, what):
+    dcp.load(state, storage_reader=reshard.torch.StorageReader(source, src_strategy=strategy))
+    for name, tensor in state.items():
+        got = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+        assert torch.equal(got, want[name]), (name, what)
+    return sum(isinstance(tensor, DTensor) for tensor in state.values())
+
+def placed(mesh, way, want):
+    state = {}
+    for name, tensor in want.items():
+        state[name] = (zeros(tensor.shape, dtype=tensor.dtype, device_mesh=mesh, placements=way) if tensor.ndim == 2
+                       else torch.zeros_like(tensor))
+    assert filled(state, want, way) > 0
+
+def modelled(mesh, want):
+    model = torch.nn.Module()
+    for name in ("layer1", "layer2"):
+        out, width = want[name + ".weight"].shape
+        model.add_module(name, torch.nn.Linear(width, out, bias=False))
+    if mesh.ndim == 2:
+        parallelize_module(model, mesh["tp"], {"layer1": ColwiseParallel(), "layer2": RowwiseParallel()})
+    fully_shard(model, mesh=mesh["dp"])
+    assert filled(model.state_dict(), want, mesh) > 1
+
+def member(rank, world):
+    dist.init_process_group("gloo", init_method=f"file://{folder}/{world}", rank=rank, world_size=world,
+                            timeout=datetime.timedelta(minutes=10))
+    want = reshard.load(source, framework="torch", src_strategy=strategy)
+    meshes = [init_device_mesh("cpu", (world,), mesh_dim_names=("dp",))]
+    for way in ([Shard(0)], [Shard(1)], [Replicate()])[:1 if world < 3 else 3]:
+        placed(meshes[0], way, want)
+    if world == 4:
+        meshes.append(init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp")))
+        for way in ([Shard(0), Shard(1)], [Shard(1), Shard(0)], [Replicate(), Shard(1)], [Shard(0), Replicate()]):
+            placed(meshes[1], way, want)
+    for mesh in meshes if fully_shard else []:
+        modelled(mesh, want)
+    dist.barrier()
+    dist.destroy_process_group()
+
+for world in range(1, 5):
+    children = []
+    for rank in range(world):
+        children.append(os.fork())
+        if children[-1] == 0:
+            try:
+                member(rank, world)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+    if any([os.waitpid(child, 0)[1] for child in children]):
+        sys.exit(f"{world} processes failed")
+print("equal", flush=True)
+"""
+
+
+def test_dcp_processes():
+    os.makedirs(path("meetings"))
+    got = subprocess.run([sys.executable, "-c", PROCESSES, path("e", "src"), strategies()["src_strategy"], path("meetings")],
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert got.returncode == 0 and got.stdout.endswith("equal\n"), got.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(run(globals(), lambda: tool("example", path("e"))))

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Folders with quantized weights: what they show, and what is refused. */
+#include "catalog/catalog.h"
+#include "tests/support/tree.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof *(a))
+#define FP8(block)                                                                                 \
+    "{\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":" block "}}"
+#define GROUP(weights) "{\"weights\":{" weights "}}"
+#define CT(groups)                                                                                 \
+    "{\"compression_config\":{\"quant_method\":\"compressed-tensors\",\"config_groups\":{" groups  \
+    "}}}"
+#define INT4                                                                                       \
+    "\"a\":" GROUP("\"num_bits\":4,\"type\":\"int\",\"strategy\":\"group\",\"group_size\":32")
+#define MXFP4 "{\"quantization_config\":{\"quant_method\":\"mxfp4\"}}"
+
+/* A tensor: its name, dtype, shape as text, and bytes, which are all B where DATA is NULL. */
+struct tensor {
+    const char *name, *dtype, *shape;
+    size_t bytes;
+    const void *data;
+    unsigned char b;
+};
+
+static void put_file(const char *root, const char *name, const struct tensor *tensors, size_t n)
+{
+    struct bytes file = {0};
+    char *header = NULL;
+    size_t length = 0;
+    size_t at = 0;
+    FILE *out = open_memstream(&header, &length);
+
+    for (size_t i = 0; i < n; at += tensors[i++].bytes)
+        fprintf(out, "%c\"%s\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
+                i ? ',' : '{', tensors[i].name, tensors[i].dtype, tensors[i].shape, at,
+                at + tensors[i].bytes);
+    fputc('}', out);
+    fclose(out);
+    const uint64_t size = length;
+    bytes_add(&file, &size, sizeof size);
+    bytes_add(&file, header, length);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < tensors[i].bytes; k++)
+            bytes_add(&file,
+                      tensors[i].data ? (const unsigned char *)tensors[i].data + k : &tensors[i].b,
+                      1);
+    tree_write(root, name, file.data, file.n);
+    bytes_free(&file);
+    free(header);
+}
+
+/* A folder that is open, or not: then ERR says why. */
+struct opened {
+    char *root;
+    struct rfs_catalog *catalog;
+    const struct rfs_index *index;
+    struct rfs_error err;
+    int rc;
+};
+
+static struct opened open_folder(const char *config, const struct tensor *tensors, size_t n,
+                                 bool wide)
+{
+    struct opened o = {.root = tree_new()};
+
+    if (config)
+        tree_write(o.root, "config.json", config, strlen(config));
+    put_file(o.root, "model.safetensors", tensors, n);
+    const struct rfs_source_spec spec = {.path = o.root,
+                                         .step = RFS_ANY_NUMBER,
+                                         .epoch = RFS_ANY_NUMBER,
+                                         .dequantize = true,
+                                         .dequantize_wide = wide};
+    o.rc = rfs_catalog_open(&spec, NULL, NULL, &o.catalog, &o.err);
+    if (o.rc == 0)
+        o.rc = rfs_catalog_index(o.catalog, 0, RFS_NO_RANK, &o.index, &o.err);
+    return o;
+}
+
+static void end(struct opened *o)
+{
+    rfs_catalog_close(o->catalog);
+    tree_remove(o->root);
+}
+
+/* What is wrong with a folder. */
+struct wrong {
+    const char *config;
+    struct tensor tensors[5];
+    const char *said;
+    int code;
+};
+
+#define F8(name, shape, n)                                                                         \
+    {                                                                                              \
+        name, "F8_E4M3", shape, n, NULL, 0x38                                                      \
+    }
+#define F32(name, shape, n)                                                                        \
+    {                                                                                              \
+        name, "F32", shape, n, NULL, 0                                                             \
+    }
+#define PACKED(rows)                                                                               \
+    {                                                                                              \
+        "m.weight_packed", "I32", "[" rows ",8]", 128, NULL, 0                                     \
+    }
+#define SCALE                                                                                      \
+    {                                                                                              \
+        "m.weight_scale", "BF16", "[4,2]", 16, NULL, 0                                             \
+    }
+
+static const int64_t shape_good[] = {4, 64}, shape_rows[] = {5, 64}, shape_negative[] = {4, -64};
+static const int64_t shape_zero[] = {4, 0}, shape_huge[] = {4, INT64_C(1) << 62};
+static const int64_t shape_large[] = {4, INT64_C(1) << 40}, shape_less[] = {4, 63};
+#define SHAPE(data)                                                                                \
+    {                                                                                              \
+        "m.weight_shape", "I64", "[2]", 16, data, 0                                                \
+    }
+
+static const struct wrong wrongs[] = {
+    {NULL, {F8("a.weight", "[2,2]", 4)}, "needs the model's config.json", -ENOENT},
+    {"{}", {F8("a.weight", "[2,2]", 4)}, "no weight is quantized", -EINVAL},
+    {"{", {F8("a.weight", "[2,2]", 4)}, "config.json", -EINVAL},
+    {"{\"quantization_config\":{\"quant_method\":\"gptq\"}}",
+     {F8("a.weight", "[2,2]", 4)},
+     "quant_method 'gptq' is not read",
+     -ENOTSUP},
+    {"{\"quantization_config\":{\"quant_method\":\"awq\"}}",
+     {F8("a.weight", "[2,2]", 4)},
+     "quant_method 'awq' is not read",
+     -ENOTSUP},
+    {"{\"quantization_config\":{\"quant_method\":\"modelopt\"}}",
+     {F8("a.weight", "[2,2]", 4)},
+     "quant_method 'modelopt' is not read",
+     -ENOTSUP},
+    {"{\"quantization_config\":{\"quant_method\":\"fp8\",\"fmt\":\"e5m2\"}}",
+     {F8("a.weight", "[2,2]", 4)},
+     "fmt 'e5m2' is not read",
+     -ENOTSUP},
+    {"{\"quantization_config\":{}}",
+     {F8("a.weight", "[2,2]", 4)},
+     "'quant_method' is missing",
+     -EINVAL},
+    {FP8("[0,2]"), {F8("a.weight", "[2,2]", 4)}, "no whole number from 1 to 2^31", -EINVAL},
+    {FP8("[2,4294967296]"),
+     {F8("a.weight", "[2,2]", 4)},
+     "no whole number from 1 to 2^31",
+     -EINVAL},
+    {FP8("[2.5,2]"), {F8("a.weight", "[2,2]", 4)}, "no whole number from 1 to 2^31", -EINVAL},
+    {FP8("[2]"), {F8("a.weight", "[2,2]", 4)}, "is no list of two numbers", -EINVAL},
+    {FP8("[2,2]"),
+     {F8("a.weight", "[2,2]", 4)},
+     "'a.weight_scale_inv', which belongs to it, is "
+     "missing",
+     -EINVAL},
+    {FP8("[2,2]"),
+     {F8("a.weight", "[3,2]", 6), F32("a.weight_scale_inv", "[1,1]", 4)},
+     "which does not fit 'a.weight'",
+     -EINVAL},
+    {FP8("[2,2]"),
+     {F8("a.weight", "[4,2]", 8), F32("a.weight_scale_inv", "[2]", 8)},
+     "which does not fit 'a.weight'",
+     -EINVAL},
+    {FP8("null"),
+     {F8("a.weight", "[4,2]", 8), F32("a.weight_scale_inv", "[2,1]", 8)},
+     "which does not fit 'a.weight'",
+     -EINVAL},
+    {FP8("[2,2]"),
+     {F8("a.weight", "[2,2,2]", 8), F32("a.weight_scale_inv", "[2,1,1]", 8)},
+     "which is not read here",
+     -ENOTSUP},
+    {FP8("[2,2]"),
+     {F8("a.weight", "[2,2]", 4), {"a.weight_scale_inv", "F64", "[1,1]", 8, NULL, 0}},
+     "quantized as Float64",
+     -ENOTSUP},
+    {FP8("[2,2]"),
+     {F32("a.weight_scale_inv", "[1,1]", 4), {"a.weight", "I32", "[2,2]", 16, NULL, 0}},
+     "quantized as Int32",
+     -ENOTSUP},
+    {FP8("[2,2]"), {F8("experts.gate_up_proj", "[2,2,2]", 8)}, "has no scales", -EINVAL},
+    {FP8("[2,2]"),
+     {{"b", "F8_E5M2", "[2]", 2, NULL, 0}, F32("w", "[1]", 4)},
+     "has no scales",
+     -EINVAL},
+    {CT(INT4),
+     {PACKED("4"), SCALE, SHAPE(shape_rows)},
+     "says [5, 64], which does not fit",
+     -EINVAL},
+    {CT(INT4), {PACKED("4"), SCALE, SHAPE(shape_negative)}, "says [4, -64]", -EINVAL},
+    {CT(INT4), {PACKED("4"), SCALE, SHAPE(shape_zero)}, "which does not fit", -EINVAL},
+    {CT(INT4), {PACKED("4"), SCALE, SHAPE(shape_huge)}, "which does not fit", -EINVAL},
+    {CT(INT4), {PACKED("4"), SCALE, SHAPE(shape_large)}, "which does not fit", -EINVAL},
+    {CT(INT4), {PACKED("4"), SCALE, SHAPE(shape_less)}, "which does not fit", -EINVAL},
+    {CT(INT4), {PACKED("4"), SCALE}, "'m.weight_shape', which belongs to it, is missing", -EINVAL},
+    {CT(INT4), {PACKED("4"), SHAPE(shape_good)}, "'m.weight_scale', which belongs to it", -EINVAL},
+    {CT(INT4),
+     {PACKED("4"), SCALE, SHAPE(shape_good), F32("m.weight", "[1]", 4)},
+     "the plain 'm.weight' is there, too",
+     -EINVAL},
+    {CT(INT4),
+     {PACKED("4"), SCALE, SHAPE(shape_good), {"m.weight_g_idx", "I32", "[2]", 8, NULL, 0}},
+     "g_idx",
+     -ENOTSUP},
+    {CT(INT4),
+     {PACKED("4"), SCALE, SHAPE(shape_good), {"m.weight_zero_point", "I32", "[1,2]", 8, NULL, 0}},
+     "which does not fit",
+     -EINVAL},
+    {CT("\"a\":" GROUP("\"num_bits\":4,\"symmetric\":false,\"group_size\":32")),
+     {PACKED("4"), SCALE, SHAPE(shape_good)},
+     "'m.weight_zero_point', which belongs to it",
+     -EINVAL},
+    {CT("\"a\":" GROUP("\"num_bits\":3,\"group_size\":32")),
+     {PACKED("4")},
+     "weights of 3 bits are not read",
+     -ENOTSUP},
+    {CT("\"a\":" GROUP("\"num_bits\":4,\"group_size\":32,\"actorder\":\"group\"")),
+     {PACKED("4")},
+     "actorder 'group' is not read",
+     -ENOTSUP},
+    {"{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"marlin-24\"}}",
+     {PACKED("4")},
+     "format 'marlin-24' is not read",
+     -ENOTSUP},
+    {MXFP4,
+     {{"p_blocks", "U8", "[2,3,1,16]", 96, NULL, 0}},
+     "'p_scales', which belongs to it",
+     -EINVAL},
+    {MXFP4,
+     {{"p_blocks", "U8", "[2,3,1,16]", 96, NULL, 0}, {"p_scales", "U8", "[2,2,1]", 4, NULL, 0}},
+     "which does not fit 'p_blocks'",
+     -EINVAL},
+    {MXFP4,
+     {{"p_blocks", "U8", "[2,3,1,16]", 96, NULL, 0},
+      {"p_scales", "U8", "[2,3,1]", 6, NULL, 0},
+      F32("p", "[1]", 4)},
+     "the plain 'p' is there, too",
+     -EINVAL},
+};
+
+static void test_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(wrongs); i++) {
+        size_t n = 0;
+        while (n < ARRAY_SIZE(wrongs[i].tensors) && wrongs[i].tensors[n].name)
+            n++;
+        struct opened o = open_folder(wrongs[i].config, wrongs[i].tensors, n, false);
+        if (o.rc != wrongs[i].code || !strstr(o.err.text, wrongs[i].said))
+            fail_msg("%zu: %d, %s; not %s", i, o.rc, o.err.text, wrongs[i].said);
+        end(&o);
+    }
+}
+
+static const struct rfs_entry *find(const struct opened *o, const char *name)
+{
+    struct rfs_tables *tables = rfs_catalog_tables(o->catalog);
+    const uint32_t id = rfs_intern_find(tables->names, name, strlen(name));
+
+    return id == RFS_NO_ID ? NULL : rfs_index_find(o->index, id);
+}
+
+static void read_at(const struct opened *o, const char *name, void *buf, size_t n, uint64_t at)
+{
+    const struct rfs_entry *entry = find(o, name);
+    struct rfs_quant_scales scales;
+    struct rfs_reading reading;
+
+    assert_non_null(entry);
+    const struct rfs_content content = rfs_catalog_content_of(o->index, entry);
+    assert_int_equal(rfs_reading_begin(rfs_catalog_files(o->catalog), 0, &reading), 0);
+    scales.quant = NULL;
+    assert_int_equal(rfs_catalog_content_pread(&reading, &content, &scales, buf, n, at), 0);
+    assert_int_equal(rfs_reading_end(&reading), 0);
+}
+
+/* Blocks of 2 x 3 over 5 x 7: every range is that of the whole, and scales are those of its blocks. */
+static void test_ragged_blocks(void **state)
+{
+    float scales[9];
+    struct tensor tensors[] = {F8("a.weight", "[5,7]", 35),
+                               {"a.weight_scale_inv", "F32", "[3,3]", 36, scales, 0},
+                               F32("a.bias", "[1]", 4)};
+    unsigned char whole[5 * 7 * 4];
+    unsigned char part[sizeof whole];
+
+    (void)state;
+    for (unsigned i = 0; i < 9; i++)
+        scales[i] = (float)(i + 1);
+    for (unsigned wide = 0; wide < 2; wide++) {
+        struct opened o = open_folder(FP8("[2,3]"), tensors, ARRAY_SIZE(tensors), wide);
+        const size_t item = wide ? 4 : 2;
+        assert_int_equal(o.rc, 0);
+        assert_int_equal(o.index->n, 2);
+        assert_non_null(find(&o, "a.bias"));
+        assert_null(find(&o, "a.weight_scale_inv"));
+        read_at(&o, "a.weight", whole, 35 * item, 0);
+        for (unsigned i = 0; i < 35; i++) {
+            uint32_t bits = 0;
+            float value;
+            memcpy((unsigned char *)&bits + 4 - item, whole + i * item, item);
+            memcpy(&value, &bits, sizeof value);
+            assert_true(value == scales[i / 7 / 2 * 3 + i % 7 / 3]);
+        }
+        for (size_t at = 0; at < 35 * item; at++)
+            for (size_t n = 1; at + n <= 35 * item; n++) {
+                read_at(&o, "a.weight", part, n, at);
+                assert_memory_equal(part, whole + at, n);
+            }
+        end(&o);
+    }
+}
+
+/* Blocks of gpt-oss are shown with their last two axes exchanged. */
+static void test_transposed(void **state)
+{
+    const struct tensor tensors[] = {{"p_blocks", "U8", "[2,3,1,16]", 96, NULL, 0x42},
+                                     {"p_scales", "U8", "[2,3,1]", 6, NULL, 127}};
+    struct opened o = open_folder(MXFP4, tensors, ARRAY_SIZE(tensors), false);
+    uint16_t numbers[2 * 3 * 32];
+
+    (void)state;
+    assert_int_equal(o.rc, 0);
+    assert_int_equal(o.index->n, 1);
+    const struct rfs_entry *entry = find(&o, "p");
+    assert_non_null(entry);
+    const struct rfs_type *type = rfs_catalog_type(o.catalog, entry->type);
+    assert_int_equal(type->ndim, 3);
+    assert_int_equal(type->dims[1], 32);
+    assert_int_equal(type->dims[2], 3);
+    const uint64_t *strides = rfs_index_strides(o.index, entry);
+    assert_non_null(strides);
+    assert_int_equal(strides[0], 2 * 3 * 32);
+    assert_int_equal(strides[1], 2);
+    assert_int_equal(strides[2], 2 * 32);
+    read_at(&o, "p", numbers, sizeof numbers, 0);
+    for (unsigned i = 0; i < ARRAY_SIZE(numbers); i++)
+        assert_int_equal(numbers[i], i % 2 ? 0x4000 : 0x3f80); /* 2 and 1 */
+    end(&o);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_ragged_blocks),
+        cmocka_unit_test(test_transposed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
