@@ -2,9 +2,10 @@
 # shellcheck shell=bash
 #
 # What the scripts share: finding and installing what they need, and building out of the tree. To be
-# sourced by bash; sets $top, the source tree.
+# sourced by bash; sets $top, the source tree, and $script, the program that sources this.
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+script=$(cd "$(dirname "$0")" && pwd)/${0##*/} # as the caller has not left its folder yet
 jobs=$(nproc 2>/dev/null || echo 2)
 
 # Debian's names.
@@ -37,9 +38,15 @@ megatron_folder=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/megatron
 # The last one that flattens the state of its optimizer in it.
 flattening_megatron_version=0.13.1
 flattening_megatron_folder=$megatron_folder-$flattening_megatron_version
+# The DeepSpeed that saves with ZeRO, and all that it imports besides torch.
+deepspeed_version=0.19.8
+deepspeed_folder=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/deepspeed
+deepspeed_needs=(hjson==3.1.0 einops==0.8.2 msgpack==1.2.4 psutil==7.2.2 py-cpuinfo==9.0.0 pydantic==2.14.3
+    annotated-types==0.8.0 pydantic-core==2.50.4 typing-inspection==0.4.5)
 # And of those that numbers and checksums are compared with.
 numpy_version=2.4.6
 ml_dtypes_version=0.6.0
+prometheus_version=0.26.0
 xxhash_version=4.1.0
 numbers_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/numbers-$numpy_version
 moto_version=5.2.5
@@ -60,6 +67,13 @@ transformers_version=4.57.6
 # The transformers whose config.json and models the conversion rules are tried with.
 current_transformers_version=5.23.0
 transformers_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/transformers-$current_transformers_version
+# The programs that dequantize, and the torch below them: the first one without faults in its own reader.
+quantized_torch_version=2.15.0
+compressed_tensors_version=0.20.0
+accelerate_version=1.15.0
+loguru_version=0.7.3
+psutil_version=7.2.2
+quantized_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/quantized-$compressed_tensors_version
 
 say() {
     printf '%s\n' "$*"
@@ -68,6 +82,11 @@ say() {
 die() {
     printf '%s: error: %s\n' "${0##*/}" "$*" >&2
     exit 1
+}
+
+# print_usage: the comment at the script's top
+print_usage() {
+    awk 'NR > 3 && !/^#/ { exit } NR > 3 { sub(/^# ?/, ""); print }' "$script"
 }
 
 as_root() {
@@ -207,16 +226,32 @@ make_megatron() {
             fill_flattening_megatron
 }
 
-# It uses the torch of the other environment, and has of its own only newer packages than that.
-fill_transformers_venv() {
+# It compiles its parts when it needs them, which a CPU does not.
+fill_deepspeed() {
+    DS_BUILD_OPS=0 DS_ACCELERATOR=cpu "$current_torch_venv/bin/python" -m pip install --quiet \
+        --disable-pip-version-check --no-deps --target "$1" "deepspeed==$deepspeed_version" "${deepspeed_needs[@]}"
+}
+
+make_deepspeed() {
+    [ -x "$current_torch_venv/bin/python" ] || return 0
+    make_venv "$deepspeed_folder" none "deepspeed $deepspeed_version ${deepspeed_needs[*]}" fill_deepspeed
+}
+
+# use_torch_of VENV FOLDER: makes an environment that uses the torch of another one.
+use_torch_of() {
     local torch site
 
-    "$current_torch_venv/bin/python" -m venv "$1" || return 1
-    for torch in "$current_torch_venv"/lib/python3*/site-packages; do
-        for site in "$1"/lib/python3*/site-packages; do
+    "$1/bin/python" -m venv "$2" || return 1
+    for torch in "$1"/lib/python3*/site-packages; do
+        for site in "$2"/lib/python3*/site-packages; do
             echo "$torch" >"$site/torch.pth"
         done
     done
+}
+
+# It uses the torch of the other environment, and has of its own only newer packages than that.
+fill_transformers_venv() {
+    use_torch_of "$current_torch_venv" "$1" || return 1
     "$1/bin/python" -m pip install --quiet --disable-pip-version-check \
         "transformers==$current_transformers_version" &&
         HF_HUB_OFFLINE=1 "$1/bin/python" -c 'import torch, transformers; transformers.AutoModelForCausalLM'
@@ -228,17 +263,42 @@ make_transformers_venv() {
         fill_transformers_venv
 }
 
+# Without what compressed-tensors and accelerate depend on: torch is there, and what it has for graphics cards is not.
+fill_quantized_venv() {
+    use_torch_of "$torch_venv-$quantized_torch_version" "$1" || return 1
+    "$1/bin/python" -m pip install --quiet --disable-pip-version-check \
+        "transformers==$current_transformers_version" "loguru==$loguru_version" "psutil==$psutil_version" &&
+        "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
+            "compressed-tensors==$compressed_tensors_version" "accelerate==$accelerate_version" &&
+        HF_HUB_OFFLINE=1 "$1/bin/python" -c 'import compressed_tensors, transformers; transformers.AutoModelForCausalLM'
+}
+
+# That of tests/quantized.
+make_quantized_venv() {
+    local python
+
+    if ! python=$(interop_python); then
+        say "compressed-tensors $compressed_tensors_version: $(mindspore_missing)"
+        return 0
+    fi
+    make_other_torch_venv "$quantized_torch_version" "$python" &&
+        make_venv "$quantized_venv" none \
+            "compressed-tensors $compressed_tensors_version transformers $current_transformers_version torch $quantized_torch_version" \
+            fill_quantized_venv
+}
+
 fill_numbers_venv() {
     "$2" -m venv "$1" &&
         "$1/bin/python" -m pip install --quiet --disable-pip-version-check "numpy==$numpy_version" \
-            "ml_dtypes==$ml_dtypes_version" "xxhash==$xxhash_version" &&
+            "ml_dtypes==$ml_dtypes_version" "prometheus_client==$prometheus_version" "xxhash==$xxhash_version" &&
         "$1/bin/python" -c 'import numpy, ml_dtypes, xxhash'
 }
 
-# That of tests/numbers.
+# That of tests/numbers, and of the metrics in tests/mount.
 make_numbers_venv() {
     make_venv "$numbers_venv" python3 \
-        "numpy $numpy_version ml_dtypes $ml_dtypes_version xxhash $xxhash_version" fill_numbers_venv
+        "numpy $numpy_version ml_dtypes $ml_dtypes_version prometheus_client $prometheus_version xxhash $xxhash_version" \
+        fill_numbers_venv
 }
 
 fill_objects_venv() {
@@ -315,15 +375,19 @@ fill_other_torch_venv() {
     fill_with_torch "$1" "$2" "${1#"$torch_venv"-}"
 }
 
+# make_other_torch_venv VERSION PYTHON
+make_other_torch_venv() {
+    install_packages "${torch_packages[@]}" &&
+        make_venv "$torch_venv-$1" "$2" "torch $1, safetensors $safetensors_version" fill_other_torch_venv
+}
+
 # Those that write and read distributed checkpoints with --long. An old one has no wheel for a new Python.
 make_other_torch_venvs() {
     local version python
 
     python=$(interop_python) || die "torch ${other_torch_versions[0]} needs Python 3.10 to 3.12, which is not here"
-    install_packages "${torch_packages[@]}" || return 1
     for version in "${other_torch_versions[@]}"; do
-        make_venv "$torch_venv-$version" "$python" "torch $version, safetensors $safetensors_version" \
-            fill_other_torch_venv || return 1
+        make_other_torch_venv "$version" "$python" || return 1
     done
 }
 
@@ -360,10 +424,46 @@ configure_in() {
     (cd "$folder" && "$top/configure" "$@") && printf '%s\n' "$*" >"$folder/configured-with"
 }
 
+# python_with MODULE...: the folder of the first Python that has them all
+python_with() {
+    local venv
+
+    for venv in "$interop_venv" "$python_venv" "$torch_venv" "$current_torch_venv" "$transformers_venv"; do
+        if [ -x "$venv/bin/python" ] && "$venv/bin/python" - "$@" <<'END'; then
+import sys
+from importlib.util import find_spec
+sys.exit(any(find_spec(name) is None for name in sys.argv[1:]))
+END
+            printf '%s\n' "$venv/bin"
+            return 0
+        fi
+    done
+    return 1
+}
+
+# use_python_package FOLDER: makes a copy of the package there, and exports where it and the library under it are, which
+# installed ones are found without.
+use_python_package() {
+    local library build
+
+    build=$(cd "${top_builddir:-$top}" && pwd)
+    mkdir -p "$1"
+    if [ -x "$python_venv/bin/python" ]; then
+        cp -r "$top/python" "$1/source"
+        "$python_venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+            --target "$1/installed" "$1/source"
+    fi
+    export PYTHONPATH=$1/installed
+    for library in "$build/.libs/libreshard.so" "$build/../lib/libreshard.so.1"; do
+        [ -z "${RESHARD_LIBRARY-}" ] && [ -e "$library" ] || continue
+        export RESHARD_LIBRARY=$library
+    done
+}
+
 # copy_tree FOLDER: the sources, made as "make distclean" would leave them
 copy_tree() {
     rm -rf "$1" && mkdir -p "$1" &&
-        tar -C "$top" -cf - --exclude=./build --exclude=./dist --exclude=./.git . | tar -C "$1" -xf - || return 1
+        tar -C "$top" -cf - --exclude=./build --exclude=./dist --exclude=./.git --exclude=./python/build --exclude='*.egg-info' . | tar -C "$1" -xf - || return 1
     [ -e "$1/config.status" ] || return 0
     make -s -C "$1" distclean >/dev/null 2>&1
     rm -f "$1/config.status"
@@ -381,10 +481,42 @@ leave_configured_tree() {
     exec "$copy/$script" "$@"
 }
 
-# build_in FOLDER ARG...: configured with the arguments, and $make_goals (by default everything) made.
+# build_in FOLDER ARG...: configured with the arguments, and made
 build_in() {
-    # shellcheck disable=SC2086 # they are words
-    configure_in "$@" && make -C "$1" -j "$jobs" ${make_goals-}
+    configure_in "$@" && make -C "$1" -j "$jobs"
+}
+
+# ---- releases --------------------------------------------------------------------------------------------
+
+# The version of all that is made here.
+release_version() {
+    sed -n 's/^AC_INIT(\[reshardfs\], \[\(.*\)\])$/\1/p' "$top/configure.ac"
+}
+
+# The other places that have it, each as "FILE has VERSION" if that is another one.
+differing_versions() {
+    local page version
+    version=$(release_version)
+
+    {
+        printf '%s python/reshard/__init__.py\n' "$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' "$top/python/reshard/__init__.py")"
+        printf '%s debian/changelog\n' "$(sed -n '1s/.*(\(.*\)).*/\1/p' "$top/debian/changelog")"
+        for page in "$top"/man/*.[1-8]; do
+            printf '%s man/%s\n' "$(sed -n 's/^\.TH .* "reshardfs \(.*\)" ".*"$/\1/p' "$page")" "${page##*/}"
+        done
+    } | awk -v version="$version" '$1 != version { print $NF " has " (NF == 2 ? $1 : "none") }'
+}
+
+# make_tarball BUILD: the sources, which build and pass their own tests, with every file of the repository but .gitignore
+make_tarball() {
+    local forgotten
+
+    make -C "$1" -j "$jobs" distcheck || return 1
+    [ -e "$top/.git" ] || return 0
+    forgotten=$(comm -23 <(git -C "$top" ls-files | grep -v '^\.gitignore$' | sort) \
+        <(tar -tf "$1"/reshardfs-*.tar.xz | sed 's|^[^/]*/||' | sort))
+    [ -z "$forgotten" ] || say "not in the release:" "$forgotten"
+    [ -z "$forgotten" ]
 }
 
 # ---- what a machine may be unable to do ----------------------------------------------------------------
