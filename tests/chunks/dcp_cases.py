@@ -987,7 +987,7 @@ class Copies(Ranks):
         ran = run("reshard", "verify", source)
         found = {line.split(":")[0] for line in ran.stdout.splitlines() if "has other bytes than the ranks" in line}
         if found != set(self.says) or ran.returncode != (1 if self.says else 0):
-            return f"verify exits with {ran.returncode}: {ran.stdout}"
+            return f"verify exits with {ran.returncode}: {ran.stdout}{ran.stderr}"
         return None
 
 

@@ -45,7 +45,7 @@ struct run {
     bool has_sums;
 };
 
-const struct rfs_argument arguments[] = {
+static const struct rfs_argument arguments[] = {
     RFS_ARG_OPERAND("TREE", struct request, tree, "--against SRC for the source"),
     RFS_ARG_TEXT("against", "SRC", struct request, against, "the source of TREE"),
     RFS_ARG_FILE('s', struct request, given.strategy[0], NULL),
