@@ -19,6 +19,7 @@ EXTRA_DIST += \
 	contrib/Dockerfile \
 	contrib/completions/reshard.bash contrib/completions/reshardfs.bash \
 	contrib/fstab.example \
+	contrib/kubernetes/device-plugin.yaml contrib/kubernetes/export.yaml contrib/kubernetes/sidecar.yaml \
 	contrib/slurm/epilog contrib/slurm/prolog contrib/slurm/task_prolog \
 	contrib/systemd/mnt-ckpt.automount \
 	contrib/systemd/mnt-ckpt.mount

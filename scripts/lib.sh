@@ -47,6 +47,7 @@ deepspeed_needs=(hjson==3.1.0 einops==0.8.2 msgpack==1.2.4 psutil==7.2.2 py-cpui
 numpy_version=2.4.6
 ml_dtypes_version=0.6.0
 prometheus_version=0.26.0
+kubernetes_version=1.37.0 # of kubernetes-validate, which has the schemas
 xxhash_version=4.1.0
 numbers_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/numbers-$numpy_version
 moto_version=5.2.5
@@ -290,14 +291,15 @@ make_quantized_venv() {
 fill_numbers_venv() {
     "$2" -m venv "$1" &&
         "$1/bin/python" -m pip install --quiet --disable-pip-version-check "numpy==$numpy_version" \
-            "ml_dtypes==$ml_dtypes_version" "prometheus_client==$prometheus_version" "xxhash==$xxhash_version" &&
-        "$1/bin/python" -c 'import numpy, ml_dtypes, xxhash'
+            "ml_dtypes==$ml_dtypes_version" "prometheus_client==$prometheus_version" "xxhash==$xxhash_version" \
+            "kubernetes-validate==$kubernetes_version" &&
+        "$1/bin/python" -c 'import numpy, ml_dtypes, xxhash, kubernetes_validate'
 }
 
-# That of tests/numbers, and of the metrics in tests/mount.
+# That of tests/numbers, and of the metrics and manifests in tests/mount.
 make_numbers_venv() {
     make_venv "$numbers_venv" python3 \
-        "numpy $numpy_version ml_dtypes $ml_dtypes_version prometheus_client $prometheus_version xxhash $xxhash_version" \
+        "numpy $numpy_version ml_dtypes $ml_dtypes_version prometheus_client $prometheus_version xxhash $xxhash_version kubernetes-validate $kubernetes_version" \
         fill_numbers_venv
 }
 

@@ -2,6 +2,7 @@
 #include "mount/keeper.h"
 
 #include "base/cleanup.h"
+#include "mount/descriptor.h"
 #include "mount/fuse.h"
 #include "mount/message.h"
 #include "mount/mountpoint.h"
@@ -257,22 +258,7 @@ static int raise_read_ahead(dev_t dev)
 
 static int send_reply(const struct reply *reply, int device)
 {
-    struct iovec part = {.iov_base = (void *)(uintptr_t)reply, .iov_len = sizeof *reply};
-    union {
-        struct cmsghdr head;
-        char room[CMSG_SPACE(sizeof(int))];
-    } control = {.room = {0}};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-
-    if (device >= 0) {
-        message.msg_control = &control;
-        message.msg_controllen = sizeof control.room;
-        control.head.cmsg_level = SOL_SOCKET;
-        control.head.cmsg_type = SCM_RIGHTS;
-        control.head.cmsg_len = CMSG_LEN(sizeof device);
-        memcpy(CMSG_DATA(&control.head), &device, sizeof device);
-    }
-    return sendmsg(TALK, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+    return rfs_descriptor_send(TALK, reply, sizeof *reply, device);
 }
 
 /*
@@ -378,43 +364,16 @@ int rfs_keeper_start(const struct rfs_mount_options *options, const char *mountp
     return 0;
 }
 
-/* Returns the descriptor that came with a message, or -1. */
-static int take_device(struct msghdr *message)
-{
-    const struct cmsghdr *head = CMSG_FIRSTHDR(message);
-    int device = -1;
-
-    if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
-        head->cmsg_len == CMSG_LEN(sizeof device))
-        memcpy(&device, CMSG_DATA(head), sizeof device);
-    return device;
-}
-
 /* Asks the keeper, and waits for its answer. 0 or -errno. */
 static int ask(const struct rfs_keeper *keeper, enum command what, struct reply *reply, int *device)
 {
     const unsigned char word = (unsigned char)what;
-    struct iovec part = {.iov_base = reply, .iov_len = sizeof *reply};
-    union {
-        struct cmsghdr head;
-        char room[CMSG_SPACE(sizeof(int))];
-    } control;
-    struct msghdr message = {
-        .msg_iov = &part,
-        .msg_iovlen = 1,
-        .msg_control = &control,
-        .msg_controllen = sizeof control.room,
-    };
-    ssize_t n;
 
     if (send(keeper->fd, &word, 1, MSG_NOSIGNAL) != 1)
         return -errno;
-    do
-        n = recvmsg(keeper->fd, &message, MSG_CMSG_CLOEXEC);
-    while (n < 0 && errno == EINTR);
+    const ssize_t n = rfs_descriptor_receive(keeper->fd, reply, sizeof *reply, device);
     if (n != (ssize_t)sizeof *reply)
-        return n < 0 ? -errno : -ECONNRESET;
-    *device = take_device(&message);
+        return n < 0 ? (int)n : -ECONNRESET;
     return 0;
 }
 

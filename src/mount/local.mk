@@ -31,6 +31,7 @@ reshardfs_SOURCES = \
 	src/mount/control.c src/mount/control.h \
 	src/mount/counters.c src/mount/counters.h \
 	src/mount/daemon.c src/mount/daemon.h \
+	src/mount/descriptor.c src/mount/descriptor.h \
 	src/mount/fuse.c src/mount/fuse.h \
 	src/mount/internal.h \
 	src/mount/keeper.c src/mount/keeper.h \

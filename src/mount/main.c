@@ -313,7 +313,9 @@ static int run(const struct rfs_mount_options *options, char **argv, struct rfs_
     pid_t child = 0;
     int rc = 0;
 
-    if (mounts)
+    if (mounts && options->fd_socket)
+        rc = rfs_mountpoint_fetch(options->fd_socket, &place.resolved, err);
+    else if (mounts)
         rc = rfs_mountpoint_open(options->mountpoint, options->source, options->set.nonempty,
                                  &place.resolved, &place.folder, err);
     if (rc == 0 && (rfs_options_keyed(&options->set) || rfs_mount_options_objects(options)))

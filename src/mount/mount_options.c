@@ -394,6 +394,7 @@ static int take_settings(struct rfs_mount_options *o, const struct rfs_settings 
 enum {
     FLAG_CHECK = 256, /* beyond all letters */
     FLAG_DEBUG,
+    FLAG_FD_SOCKET,
     FLAG_SINGLE,
     FLAG_HELP_ALL,
 };
@@ -402,6 +403,7 @@ static const struct option flags[] = {{"src-strategy", required_argument, NULL, 
                                       {"dst-strategy", required_argument, NULL, 'd'},
                                       {"check", no_argument, NULL, FLAG_CHECK},
                                       {"debug", no_argument, NULL, FLAG_DEBUG},
+                                      {"fd-socket", required_argument, NULL, FLAG_FD_SOCKET},
                                       {"single-thread", no_argument, NULL, FLAG_SINGLE},
                                       {"help", no_argument, NULL, 'h'},
                                       {"help-all", no_argument, NULL, FLAG_HELP_ALL},
@@ -431,6 +433,9 @@ static int take_flag(struct rfs_mount_options *o, int flag, const char *arg,
         return 0;
     case FLAG_DEBUG:
         o->set.debug = true;
+        return 0;
+    case FLAG_FD_SOCKET:
+        o->fd_socket = optarg;
         return 0;
     case FLAG_SINGLE:
         o->single = true;
@@ -578,6 +583,9 @@ void rfs_mount_options_help_all(void)
           "  --debug       likewise, and print requests\n"
           "  --single-thread\n"
           "                one request at a time\n"
+          "  --fd-socket PATH\n"
+          "                serve a mount that another program has made on MNT; its\n"
+          "                descriptor of /dev/fuse comes over this Unix socket\n"
           "  --check       plan every rank, report, mount nothing\n"
           "  -h, --help    list the options; --help-all: explain them\n"
           "  -V, --version\n",

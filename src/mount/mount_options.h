@@ -41,6 +41,7 @@ struct rfs_mount_options {
     bool single;              /* one thread answers all requests */
     char *source;             /* the source; absolute where it exists */
     char *mountpoint;         /* the mount point as given; NULL only for --check */
+    const char *fd_socket;    /* the socket that the mount's descriptor comes over; or NULL */
     struct rfs_options set;   /* values of all options */
     struct rfs_settings view; /* options of the view, for reshard_open; paths absolute */
 };

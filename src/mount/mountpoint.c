@@ -5,6 +5,7 @@
 #include "base/mountinfo.h"
 #include "base/path.h"
 #include "base/text.h"
+#include "mount/descriptor.h"
 #include "mount/message.h"
 
 #include <dirent.h>
@@ -184,6 +185,21 @@ static int take_descriptor(const char *given, char **out, struct rfs_error *err)
                         "the descriptor is not one of " FUSE_DEVICE);
     *out = strdup(given);
     return *out ? 0 : rfs_fail_memory(err);
+}
+
+int rfs_mountpoint_fetch(const char *path, char **out, struct rfs_error *err)
+{
+    RFS_CLOSE int fd = -1;
+    int rc = rfs_descriptor_fetch(path, &fd, err);
+    RFS_FREE char *name = rc ? NULL : rfs_text_printf("/dev/fd/%d", fd);
+
+    if (rc == 0 && !name)
+        rc = rfs_fail_memory(err);
+    if (rc == 0)
+        rc = take_descriptor(name, out, err);
+    if (rc == 0)
+        (void)rfs_steal_fd(&fd);
+    return rc;
 }
 
 /* Says why the mount point cannot be opened. */

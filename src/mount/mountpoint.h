@@ -16,8 +16,14 @@ int rfs_mountpoint_open(const char *given, const char *source, bool nonempty, ch
                         int *folder, struct rfs_error *err);
 
 /*
- * Returns whether it is "/dev/fd/N", a descriptor that mount.fuse3 has mounted itself
- * (drop_privileges). It is taken as it is.
+ * Takes the descriptor of /dev/fuse that comes over the socket at PATH: somebody else has mounted.
+ * 0 with *out, "/dev/fd/N", owned by the caller, or -errno.
+ */
+int rfs_mountpoint_fetch(const char *path, char **out, struct rfs_error *err);
+
+/*
+ * Returns whether it is "/dev/fd/N", a descriptor that another program has mounted, such as
+ * mount.fuse3 (drop_privileges). It is taken as it is.
  */
 bool rfs_mountpoint_is_descriptor(const char *mountpoint);
 

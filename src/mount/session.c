@@ -261,7 +261,7 @@ int rfs_session_run(const struct rfs_mount_options *options, const char *mountpo
     };
     int rc = 0;
 
-    rc = mount_init(&s.mount, view, options, mountpoint);
+    rc = mount_init(&s.mount, view, options, options->fd_socket ? options->mountpoint : mountpoint);
     s.mount.sandbox = sandbox;
     s.mount.keeper = keeper;
     s.mount.started = ready;

@@ -9,6 +9,7 @@ EXTRA_DIST += \
 	tests/mount/test_access.py \
 	tests/mount/test_citizen.py \
 	tests/mount/test_command.py \
+	tests/mount/test_containers.py \
 	tests/mount/test_control.py \
 	tests/mount/test_converted.py \
 	tests/mount/test_costs.py \

@@ -297,7 +297,7 @@ print(json.dumps([[family.name, family.type, [[s.name, s.labels, s.value] for s 
 
 def families(path):
     """{name: (type, [[name, labels, value] of a sample])}, by Prometheus' own parser."""
-    python = os.environ.get("RFS_METRICS_PYTHON", "")
+    python = os.environ.get("RFS_NUMBERS_PYTHON", "")
     need(os.path.exists(python), "prometheus_client is missing; try: scripts/test numbers-packages")
     got = run(python, "-c", PARSE, path)
     equal((got.returncode, got.stderr), (0, ""), "the parser")

@@ -101,7 +101,7 @@ static void compare(const struct rfs_quant *quant, expand_fn *expand, uint64_t a
                     float scale, float zero)
 {
     unsigned char room[MOST * 4 + 1];
-    unsigned char before[MOST];
+    unsigned char before[MOST] = {0};
     const size_t item = rfs_dtype_bytes((enum rfs_dtype)quant->to);
     const bool halves = rfs_quant_code_bits(quant) == 4;
     const size_t bytes = halves ? (size_t)(at % 2 + n + 1) / 2 : n;
