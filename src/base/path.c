@@ -11,7 +11,8 @@
 
 char *rfs_path_join(const char *folder, const char *name)
 {
-    const char *slash = strcmp(folder, "/") == 0 ? "" : "/";
+    const size_t n = strlen(folder);
+    const char *slash = n > 0 && folder[n - 1] == '/' ? "" : "/";
     return rfs_text_printf("%s%s%s", folder, slash, name);
 }
 

@@ -37,6 +37,15 @@ static int take_path(struct rfs_scan *out, enum rfs_format format, char *path,
     return rfs_fail_memory(err);
 }
 
+/* Says whether the file is a zip archive, as torch.save writes it. */
+static bool is_archive(const char *path)
+{
+    char head[4];
+
+    return rfs_store_head(path, head, sizeof head) == sizeof head &&
+           memcmp(head, "PK\3\4", sizeof head) == 0;
+}
+
 int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err)
 {
     enum rfs_format format;
@@ -54,6 +63,9 @@ int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_scan *out, stru
         return rfs_fail_usage(
             err, "the folder that the file is in",
             "the source is one file: rank_dir, file, step and epoch have no effect");
+    /* PyTorch Lightning and others call files of torch.save so. */
+    if (format == RFS_FORMAT_CKPT && !spec->encrypted && is_archive(spec->path))
+        format = RFS_FORMAT_TORCH;
     return take_path(out, format, strdup(spec->path), err);
 }
 

@@ -384,15 +384,46 @@ static void offer_converted(struct suggest *suggest)
 static void suggest_saves(struct suggest *suggest)
 {
     RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
+    const struct rfs_error why = suggest->why; /* one save is no mistake */
     unsigned saves = 0;
 
     suggest->failed |= rfs_settings_add_all(&options, &suggest->basis) != 0;
     add_pairs(suggest, &options, PAIRS("step", "all"));
-    if (suggest->failed || rfs_settings_last(&suggest->basis, "step") ||
-        suggest->list.n >= MOST_COMMANDS || !can_show(suggest, &options, &saves) || saves < 2)
+    const bool shows = !suggest->failed && !rfs_settings_last(&suggest->basis, "step") &&
+                       suggest->list.n < MOST_COMMANDS && can_show(suggest, &options, &saves);
+    suggest->why = why;
+    if (!shows || saves < 2)
         return;
     add_command(suggest, "every save, each in a folder of its own", "reshardfs", suggest->path,
                 MOUNT_POINT, &options);
+}
+
+/* Offers the weights as HuggingFace's programs keep them, beside the model's config if one fits. */
+static void offer_weights(struct suggest *suggest)
+{
+    static const char *const why = "safetensors, as HuggingFace's programs keep them";
+    static const char *const parts[] = {"model", "state_dict", NULL};
+    const struct rfs_setting *config = rfs_settings_last(&suggest->rules, "hf_config");
+    const char *file = config ? config->value : NULL;
+
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) /* of a trainer's dict, the model */
+        for (int beside = file != NULL; beside >= 0; beside--) {
+            const struct rfs_error before = suggest->why;
+            const char *pairs[7] = {"view", "huggingface"};
+            size_t n = 2;
+            if (parts[i]) {
+                pairs[n++] = "entry";
+                pairs[n++] = parts[i];
+            }
+            if (beside) {
+                pairs[n++] = "hf_config";
+                pairs[n++] = file;
+            }
+            if (offer(suggest, (struct offer){why, "reshard export", NEW, false, .pairs = pairs}))
+                return;
+            if (parts[i])
+                suggest->why = before; /* it was a guess */
+        }
 }
 
 static void suggest_whole(struct suggest *suggest, const char *format)
@@ -404,8 +435,7 @@ static void suggest_whole(struct suggest *suggest, const char *format)
         offer(suggest, (struct offer){"a checkpoint that torch.distributed.checkpoint loads",
                                       "reshard export", NEW, false, PAIRS("view", "dcp")});
     else
-        offer(suggest, (struct offer){"safetensors, as HuggingFace's programs keep them",
-                                      "reshard export", NEW, false, PAIRS("view", "huggingface")});
+        offer_weights(suggest);
     offer_info(suggest);
 }
 
@@ -417,29 +447,6 @@ static void suggest_ranks(struct suggest *suggest)
     offer(suggest,
           (struct offer){"one whole checkpoint, in one file", "reshard export", NEW, false, NULL});
     offer_info(suggest);
-}
-
-/* Offers the weights as HuggingFace's programs keep them, beside the model's config if one fits. */
-static void offer_weights(struct suggest *suggest)
-{
-    static const char *const why = "safetensors, as HuggingFace's programs keep them";
-    const struct rfs_setting *config = rfs_settings_last(&suggest->rules, "hf_config");
-    const char *file = config ? config->value : NULL;
-
-    for (int part = 1; part >= 0; part--) /* of a trainer's dict, the model alone */
-        for (int beside = file != NULL; beside >= 0; beside--) {
-            const char *pairs[] = {"view",
-                                   "huggingface",
-                                   part     ? "entry"
-                                   : beside ? "hf_config"
-                                            : NULL,
-                                   part ? "model" : file,
-                                   part && beside ? "hf_config" : NULL,
-                                   file,
-                                   NULL};
-            if (offer(suggest, (struct offer){why, "reshard export", NEW, false, .pairs = pairs}))
-                return;
-        }
 }
 
 static void suggest_described(struct suggest *suggest)

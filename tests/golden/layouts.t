@@ -1,0 +1,93 @@
+# Saves of other programs, as they wrote them (tests/fixtures/make_layouts.py): what each is, and its weight where it is read.
+$ cp -r $top_srcdir/tests/fixtures/layouts/* . && chmod -R u+w . && find . -name .metadata -exec touch {} +
+
+# Accelerate: a folder for the model, one for the optimizer
+$ reshard suggest accelerate
+# accelerate: a folder with checkpoints in it
+# a checkpoint in it
+reshard suggest accelerate/optimizer_0
+# a checkpoint in it
+reshard suggest accelerate/pytorch_model_fsdp_0
+$ reshard suggest accelerate/pytorch_model_fsdp_0
+# accelerate/pytorch_model_fsdp_0: a checkpoint of torch.distributed.checkpoint, which describes itself: 1 tensors
+# fill in NEW, a path to write to; MNT, an empty folder
+# safetensors, as HuggingFace's programs keep them
+reshard export accelerate/pytorch_model_fsdp_0 NEW -o view=huggingface,entry=model
+# a file that torch.load reads
+reshardfs accelerate/pytorch_model_fsdp_0 MNT -o format=pt
+# what is in it
+reshard info accelerate/pytorch_model_fsdp_0
+$ reshard export accelerate/pytorch_model_fsdp_0 model -o view=huggingface,entry=model && reshard stats model
+…/model: 1 file written, 200 bytes in … s; 0 were there, 0 bytes
+name      dtype    shape   min    max   mean     std  nan  inf  zeros
+a.weight  Float32  [6, 4]    0  2.875  1.438  0.8653    0    0      1
+
+1 tensor, 24 numbers: 0 NaN, 0 infinite
+$ reshard info accelerate/optimizer_0
+name                                      dtype    shape   chunks  cuts    bytes
+optimizer.state.a.weight.momentum_buffer  Float32  [6, 4]       2  [2, 1]     96
+
+file          chunks  tensor bytes  bytes
+__0_0.distcp       1            48   1577
+__1_0.distcp       1            48  14187
+
+checkpoint: of torch.distributed.checkpoint, 1 tensors in 2 chunks; 2 files of 15764 bytes
+types: 1 Float32 (96 bytes)
+
+# Lightning: a file of torch.save by the name .ckpt, and a folder of torch.distributed.checkpoint by that name
+$ reshard suggest lightning/epoch=0-step=1.ckpt
+# lightning/epoch=0-step=1.ckpt: one whole checkpoint, pt
+# fill in NEW, a path to write to
+# safetensors, as HuggingFace's programs keep them
+reshard export lightning/epoch=0-step=1.ckpt NEW -o view=huggingface,entry=state_dict
+# what is in it
+reshard info lightning/epoch=0-step=1.ckpt
+$ reshard export lightning/epoch=0-step=1.ckpt file -o view=huggingface,entry=state_dict && reshard stats file
+…/file: 1 file written, 208 bytes in … s; 0 were there, 0 bytes
+name          dtype    shape   min    max   mean     std  nan  inf  zeros
+net.a.weight  Float32  [6, 4]    0  2.875  1.438  0.8653    0    0      1
+
+1 tensor, 24 numbers: 0 NaN, 0 infinite
+$ reshard export lightning/step=2.ckpt folder -o view=huggingface,entry=model && reshard stats folder
+…/folder: 1 file written, 200 bytes in … s; 0 were there, 0 bytes
+name      dtype    shape   min    max   mean     std  nan  inf  zeros
+a.weight  Float32  [6, 4]    0  2.875  1.438  0.8653    0    0      1
+
+1 tensor, 24 numbers: 0 NaN, 0 infinite
+$ reshard info lightning
+name                     dtype    shape   bytes  offset
+state_dict.net.a.weight  Float32  [6, 4]     96    2176
+
+checkpoint: 1 parameter, 96 bytes of content in a file of 3113
+format: pt
+types: 1 Float32 (96 bytes)
+and 74 values that are no tensors
+note: several checkpoints: up to 2 in a folder: the last by name counts
+
+# torchtitan: a folder for each step
+$ reshard info torchtitan
+reshard: error: torchtitan: holds no checkpoint; try: torchtitan/checkpoint/step-2
+(exit 1)
+$ reshard export torchtitan/checkpoint/step-2 titan -o view=huggingface && reshard stats titan
+…/titan: 1 file written, 200 bytes in … s; 0 were there, 0 bytes
+name      dtype    shape   min    max   mean     std  nan  inf  zeros
+a.weight  Float32  [6, 4]    0  2.875  1.438  0.8653    0    0      1
+
+1 tensor, 24 numbers: 0 NaN, 0 infinite
+
+# not read
+$ reshard info orbax
+reshard: error: orbax: this is a checkpoint of Orbax, as '_CHECKPOINT_METADATA' shows; this format is not read; try: Orbax to load it, and save_file of safetensors to save it
+(exit 1)
+$ reshard info gguf
+reshard: error: gguf: this is a checkpoint of llama.cpp, GGUF, as 'model.gguf' shows; this format is not read; try: the model in safetensors from which it was made
+(exit 1)
+$ reshard suggest gguf/model.gguf
+reshard: error: …/gguf/model.gguf: this is a checkpoint of llama.cpp, GGUF, as 'model.gguf' shows; this format is not read; try: the model in safetensors from which it was made
+(exit 1)
+$ mkdir bin && touch bin/pytorch_model.bin && reshard info bin
+reshard: error: bin: this is a checkpoint of PyTorch by another name, as 'pytorch_model.bin' shows; this format is not read; try: the same file by a name that ends in .pt, or save_pretrained of transformers, which writes safetensors
+(exit 1)
+$ touch model.pth && reshard suggest model.pth
+reshard: error: …/model.pth: this is a checkpoint of PyTorch by another name, as 'model.pth' shows; this format is not read; try: the same file by a name that ends in .pt
+(exit 1)
