@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Numbers of BFloat16 come from tables: 16 codes of 4 bits and a scale have 16 products, and so
- * have codes of Float8E4M3FN, but for powers of 2: 8 fractions, and 8 subnormal ones. The products
- * are made once for a block, and their bytes are looked up for 32 codes at a time.
+ * Numbers of BFloat16 come from tables: 16 codes of 4 bits and a scale have 16 products. Codes of
+ * Float8E4M3FN have 16 as well, of 8 fractions and 8 subnormal numbers; powers of 2 are added to
+ * exponents. The products are made once for a block, and their bytes are looked up for 32 codes at
+ * a time.
  *
  * Others: 16 codes at a time. Where BFloat16 holds the number of every code, codes become BFloat16 in lanes
  * of 16 bits: those of 4 bits by a table, those of Float8E4M3FN by a shift and a new bias, and

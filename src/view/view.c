@@ -631,7 +631,7 @@ void reshard_summarize(reshard_view *set, reshard_summary *out)
     rfs_view_give(out, &full, sizeof full);
 }
 
-/* The errors that a check has found. Each text is told once. */
+/* Errors of a check, each text once. */
 #define ERRORS_MOST 100 /* more end the check */
 struct check {
     reshard_progress_fn *progress; /* or NULL */
