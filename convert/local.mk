@@ -11,6 +11,7 @@ dist_convert_DATA = \
 	convert/common-megatron-attention.rules \
 	convert/common-megatron-experts.rules \
 	convert/common-megatron-mlp.rules \
+	convert/common-megatron-model.rules \
 	convert/common-mindformers.rules \
 	convert/common-mtp.rules \
 	convert/common-shared-experts.rules \

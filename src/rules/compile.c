@@ -924,7 +924,7 @@ static int compile(const struct rfs_rules *rules, const struct rfs_rules_input *
     if (!c.map || !RFS_PUSH(&c.text, '\0') || !new_tables(&c))
         return rfs_fail_memory(err);
     int rc = find_side(&c);
-    if (!rc && options)
+    if (options)
         take_options(&c, options);
     rc = rc ?: renew_known(&c) ?: take_source(&c) ?: run(&c, MAKE, NULL) ?: repeat(&c);
     for (uint32_t i = 0; !rc && i < input->n; i++)

@@ -502,32 +502,43 @@ static int pieces_of_rows(struct compiling *c, const struct node *node, const st
     return pieces_of_tensor(c, node->kids, &whole, &rows);
 }
 
-/* Gives the first factor of a tensor's size along the axis, as it is written; 0 for none. */
-static int first_factor(struct compiling *c, const struct node *node, uint32_t axis,
+/* Gives the first factor of a number, as it is written; 0 for none. */
+static int factor_of(struct compiling *c, const struct number *number, uint64_t *factor)
+{
+    while (number && number->kind == NUMBER_MULTIPLY)
+        number = number->a;
+    return number ? rfs_rules_count(c, number, "the first factor", 0, factor) : 0;
+}
+
+/* Gives the first factor of a tensor's size along the axis, or of the number of its rows. */
+static int first_factor(struct compiling *c, const struct node *node, uint32_t ndim, uint32_t axis,
                         uint64_t *factor)
 {
-    const struct size *size = node->kind == NODE_TENSOR ? node->sizes : NULL;
+    uint32_t cut = 0;
 
     *factor = 0;
+    if (node->kind == NODE_ROWS) {
+        const int rc = read_axis(c, node->axis, ndim, &cut);
+        if (rc || cut == axis)
+            return rc ?: factor_of(c, node->n, factor);
+        node = node->kids;
+    }
+    const struct size *size = node->kind == NODE_TENSOR ? node->sizes : NULL;
     while (size && axis-- > 0)
         size = size->next;
-    if (!size || !size->number)
-        return 0;
-    const struct number *number = size->number;
-    while (number->kind == NUMBER_MULTIPLY)
-        number = number->a;
-    return rfs_rules_count(c, number, size->text, 0, factor);
+    return size ? factor_of(c, size->number, factor) : 0;
 }
 
 /* Checks the number of groups: they are cut at the first factor of sizes. */
-static int check_groups(struct compiling *c, const struct node *node, uint32_t axis, uint64_t n)
+static int check_groups(struct compiling *c, const struct node *node, uint32_t ndim, uint32_t axis,
+                        uint64_t n)
 {
     bool any = false;
     bool all = true;
     uint64_t factor;
 
     for (const struct node *kid = node->kids; kid; kid = kid->next) {
-        const int rc = first_factor(c, kid, axis, &factor);
+        const int rc = first_factor(c, kid, ndim, axis, &factor);
         if (rc)
             return rc;
         if (factor % n != 0)
@@ -617,7 +628,7 @@ static int pieces_of_parts(struct compiling *c, const struct node *node, const s
     if (!rc && node->kind == NODE_GROUPS)
         rc = rfs_rules_count(c, node->n, "the number of groups", 1, &n);
     if (!rc && node->kind == NODE_GROUPS)
-        rc = check_groups(c, node, axis, n);
+        rc = check_groups(c, node, want->ndim, axis, n);
     for (const struct node *kid = node->kids; kid && !rc; kid = kid->next) {
         const size_t first = c->pieces.n;
         struct shape part;

@@ -12,8 +12,11 @@ KINDS = ["qwen3", "qwen3_moe", "deepseek_v3", "llama", "qwen2", "mistral", "kimi
 # Models with the tensors of another. transformers has a class of their own for none of them.
 LIKE = {"kimi_k2": "deepseek_v3", "telechat3": "llama", "telechat3_moe": "deepseek_v3"}
 CLASSES = {"qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe", "deepseek_v3": "DeepseekV3", "llama": "Llama", "qwen2": "Qwen2",
-           "mistral": "Mistral", "mixtral": "Mixtral", "qwen2_moe": "Qwen2Moe", "glm4_moe": "Glm4Moe"}
-SPARSE = ["mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe", "deepseek_v3"]  # models with experts
+           "mistral": "Mistral", "mixtral": "Mixtral", "qwen2_moe": "Qwen2Moe", "glm4_moe": "Glm4Moe",
+           "phi3": "Phi3", "gpt_oss": "GptOss"}
+SPARSE = ["mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe", "deepseek_v3", "gpt_oss"]  # models with experts
+YARN = {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+        "original_max_position_embeddings": 4096}
 FIRST_DENSE = ["deepseek_v3", "glm4_moe"]  # whose first layers have none
 
 
@@ -54,13 +57,15 @@ class Model:
         return self.config.get("num_nextn_predict_layers") or 0
 
     def count(self):
-        key = {"mixtral": "num_local_experts", "qwen2_moe": "num_experts", "qwen3_moe": "num_experts"}
+        key = {"mixtral": "num_local_experts", "gpt_oss": "num_local_experts", "qwen2_moe": "num_experts", "qwen3_moe": "num_experts"}
         return self.config[key.get(self.kind, "n_routed_experts")]
 
     def experts_at(self, at):
         """The module of the experts of layer AT, the names of its gate, up and down, and their rows."""
         if self.kind == "mixtral":
             return f"{at}.block_sparse_moe", ("w1", "w3", "w2"), self.intermediate_size
+        if self.kind == "gpt_oss":
+            return f"{at}.mlp", None, self.intermediate_size
         return f"{at}.mlp", ("gate_proj", "up_proj", "down_proj"), self.moe_intermediate_size
 
     def shared_at(self, at):
@@ -77,7 +82,7 @@ def base(rng, kind):
     groups = rng.choice([1, 2, 2, 3, 4])
     heads = groups * rng.choice([1, 2, 2, 3, 4])
     head = rng.choice([2, 4, 4, 6, 8])
-    own = kind in ("qwen3", "qwen3_moe", "deepseek_v3", "mixtral", "glm4_moe")
+    own = kind in ("qwen3", "qwen3_moe", "deepseek_v3", "mixtral", "glm4_moe", "gpt_oss")
     hidden = rng.choice([4, 8, 8, 12, 16, 24]) if own else heads * head
     config = {
         "architectures": [CLASSES[kind] + "ForCausalLM"], "model_type": kind, "hidden_size": hidden,
@@ -85,12 +90,14 @@ def base(rng, kind):
         "num_attention_heads": heads, "num_key_value_heads": groups, "head_dim": head, "vocab_size": rng.choice([8, 12, 16, 31]),
         "tie_word_embeddings": rng.random() < 0.4, "max_position_embeddings": 32, "rms_norm_eps": 1e-6,
         "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": None}
-    if kind in ("qwen2", "qwen2_moe") or (kind == "llama" and rng.random() < 0.5):
+    if kind in ("qwen2", "qwen2_moe", "phi3") or (kind == "llama" and rng.random() < 0.5):
         del config["head_dim"]
     if kind == "llama" and rng.random() < 0.2:
         config.update(num_key_value_heads=None)
     if kind in ("llama", "qwen3", "qwen3_moe", "glm4_moe"):
         config["attention_bias"] = rng.random() < 0.25
+    if kind == "phi3":
+        config["partial_rotary_factor"] = 1.0 if head % 4 else rng.choice([0.5, 1.0])
     return config
 
 
@@ -102,6 +109,10 @@ def with_experts(rng, config):
         return
     if config["model_type"] == "mixtral":
         config.update(num_local_experts=chosen)
+        return
+    if config["model_type"] == "gpt_oss":
+        del config["moe_intermediate_size"]
+        config.update(num_local_experts=chosen, attention_bias=True, rope_scaling=YARN)
         return
     if config["model_type"] == "qwen2_moe":
         config.update(num_experts=chosen, decoder_sparse_step=1, mlp_only_layers=[], norm_topk_prob=False,
@@ -136,6 +147,12 @@ def attention_shapes(m, at, shapes):
     groups = m.num_key_value_heads or heads
     head = m.config.get("head_dim") or hidden // heads
     biased = m.kind in ("qwen2", "qwen2_moe") or m.config.get("attention_bias")
+    if m.kind == "phi3":
+        shapes[f"{at}.self_attn.qkv_proj.weight"] = ((heads + 2 * groups) * head, hidden)
+        shapes[f"{at}.self_attn.o_proj.weight"] = (hidden, heads * head)
+        return
+    if m.kind == "gpt_oss":
+        shapes[f"{at}.self_attn.sinks"] = (heads,)
     for part, rows in (("q", heads * head), ("k", groups * head), ("v", groups * head)):
         shapes[f"{at}.self_attn.{part}_proj.weight"] = (rows, hidden)
         if biased:
@@ -162,6 +179,14 @@ def latent_shapes(m, at, shapes):
     shapes[f"{at}.self_attn.o_proj.weight"] = (hidden, heads * m.v_head_dim)
 
 
+def fused_experts_shapes(m, at, shapes):
+    """All experts of gpt_oss, with biases, in tensors that are transposed."""
+    count, hidden, ffn = m.count(), m.hidden_size, m.intermediate_size
+    shapes[f"{at}.router.weight"], shapes[f"{at}.router.bias"] = (count, hidden), (count,)
+    shapes[f"{at}.experts.gate_up_proj"], shapes[f"{at}.experts.gate_up_proj_bias"] = (count, hidden, 2 * ffn), (count, 2 * ffn)
+    shapes[f"{at}.experts.down_proj"], shapes[f"{at}.experts.down_proj_bias"] = (count, ffn, hidden), (count, hidden)
+
+
 def mlp_shapes(at, hidden, ffn, shapes, names=("gate_proj", "up_proj", "down_proj")):
     gate, up, down = names
     shapes[f"{at}.{gate}.weight"] = shapes[f"{at}.{up}.weight"] = (ffn, hidden)
@@ -172,6 +197,13 @@ def layer_shapes(m, layer, shapes):
     at, hidden = f"model.layers.{layer}", m.hidden_size
     shapes[f"{at}.input_layernorm.weight"] = shapes[f"{at}.post_attention_layernorm.weight"] = (hidden,)
     (latent_shapes if m.kind == "deepseek_v3" else attention_shapes)(m, at, shapes)
+    if m.kind == "phi3":
+        shapes[f"{at}.mlp.gate_up_proj.weight"] = (2 * m.intermediate_size, hidden)
+        shapes[f"{at}.mlp.down_proj.weight"] = (hidden, m.intermediate_size)
+        return
+    if m.kind == "gpt_oss":
+        fused_experts_shapes(m, f"{at}.mlp", shapes)
+        return
     if layer in m.dense():
         mlp_shapes(f"{at}.mlp", hidden, m.intermediate_size, shapes)
         return

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import random
+import re
 import sys
 
 import architectures
@@ -19,10 +20,13 @@ import torch
 import training_names
 import transformers_cases
 import views
+from safetensors.torch import save_file
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 from values import STORED, Value
 
 FIXED = {}
-KINDS = ["llama", *architectures.SPARSE[:3], "qwen2", "glm4_moe", "qwen3", "deepseek_v3", "mistral", "kimi_k2"]
+KINDS = ["llama", *architectures.SPARSE[:3], "qwen2", "glm4_moe", "qwen3", "deepseek_v3", "mistral", "kimi_k2",
+         "phi3", "gpt_oss"]
 DTYPES = {"Float32": torch.float32, "BFloat16": torch.bfloat16, "Float16": torch.float16}
 # What tensor parallel ranks have of a weight: the axis that they cut, and in how many blocks they cut it apart.
 CUT = {"linear_qkv.weight": (0, 1), "linear_qkv.bias": (0, 1), "linear_proj.weight": (1, 1), "linear_fc1.weight": (0, 2),
@@ -72,7 +76,7 @@ class Case:
     def saved(self, name):
         """A tensor as it is saved: that of the vocabulary has more rows."""
         value = self.trained[name]
-        if not self.padding or name not in ("embedding.word_embeddings.weight", "output_layer.weight"):
+        if not self.padding or not name.endswith(("embedding.word_embeddings.weight", "output_layer.weight")):
             return value
         more = np.ones((self.padding, *value.shape[1:]), value.data.dtype)
         return Value(value.dtype, np.concatenate([value.data, more]))
@@ -87,7 +91,7 @@ class Case:
         items = {}
         for name in self.trained:
             full = as_tensor(self.saved(name))
-            layered = name.startswith("decoder.layers.") and not name.split(".")[2].isdigit()
+            layered = re.match(r"(module\.)?decoder\.layers\.(?!\d)", name) is not None
             items[(name,)] = dcp_program.Boxes(full, boxes_of(name, full.shape, layered, self.ranks))
             if name.endswith("linear_qkv.weight"):
                 items[(name.replace("weight", "_extra_state") + "/shard_0_1",)] = b""
@@ -117,6 +121,8 @@ class Case:
             real = megatron_gpt.build(self.model)
             for layers, metadata in (("stacked", None), ("numbered", {"non_homogeneous_layers": True}),
                                      ("singleton", {"singleton_local_shards": True})):
+                if layers == "singleton" and self.model.kind == "gpt_oss":
+                    continue  # which the rules refuse
                 problem = megatron_gpt.names_differ(real, {n: v.shape for n, v in self.local(layers).items()}, metadata)
                 if problem:
                     return f"layers={layers}: {problem}"
@@ -185,19 +191,21 @@ class Case:
 def make(seed, number):
     rng = random.Random(f"{seed}/{number}")
     config = architectures.random_config(rng, KINDS[number % len(KINDS)])
-    if "attention_bias" in config and config["model_type"] != "glm4_moe":  # glm4_moe has biases of q, k and v alone
+    if "attention_bias" in config and config["model_type"] not in ("glm4_moe", "gpt_oss"):  # glm4_moe has biases of q, k and v alone
         config["attention_bias"] = False
     if "first_k_dense_replace" in config:  # with no layer of experts Megatron's would not count its layers
         config["first_k_dense_replace"] %= config["num_hidden_layers"]
     config.update({"num_experts_per_tok": 2} if "num_experts_per_tok" in config else {})
     model = architectures.fill(np.random.default_rng(rng.getrandbits(64)), config, rng.choice(["BFloat16", "Float32"]),
                                transformers_cases.small_value)
-    layers = rng.choice(["stacked", "stacked", "numbered", "singleton"])
+    layers = rng.choice(["stacked", "stacked", "numbered", "singleton" if model.kind != "gpt_oss" else "numbered"])
     options = {"layers": layers} if layers != "stacked" else {}
     if rng.random() < 0.5:
         options["transformer_impl"] = "local"
     if rng.random() < 0.3:
         options["vocabulary"] = "padded"
+    if rng.random() < 0.3:
+        options["prefix"] = "module"
     return Case(f"megatron-{seed}-{number}", model, options, rng)
 
 
@@ -211,11 +219,12 @@ def fixed(function):
     return function
 
 
-def small(name, options=None, **config):
+def small(name, options=None, kind="qwen3", **config):
     rng = random.Random(0)
-    made = architectures.random_config(rng, "qwen3")
+    made = architectures.random_config(rng, kind)
     made.update({"hidden_size": 16, "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 4,
-                 "num_key_value_heads": 2, "head_dim": 4, "vocab_size": 12, "tie_word_embeddings": False, "attention_bias": False})
+                 "num_key_value_heads": 2, "head_dim": 4, "vocab_size": 12, "tie_word_embeddings": False,
+                 "attention_bias": kind == "gpt_oss"})
     model = architectures.fill(np.random.default_rng(1), {**made, **config}, "BFloat16", transformers_cases.small_value)
     return Case(name, model, options or {}, rng)
 
@@ -248,6 +257,55 @@ def without_options(case, *parts):
 def numbered_layers(name):
     """Layers that the save did not stack."""
     return without_options(small(name, {"layers": "numbered"}), "try: convert_options=layers=numbered, by which the rules fit")
+
+
+@fixed
+def experts_one_by_one(name):
+    """Experts with tensors of their own, of a model that has all of them in one."""
+    case = small(name, kind="gpt_oss")
+    case.options = {"layers": "singleton"}
+    return fixed_cases.refuse(case, {}, "megatron.rules", "requires not (layers is singleton)", "its experts are one tensor")
+
+
+@fixed
+def gpt_oss_as_published(name):
+    """HuggingFace's files in MXFP4: transformers says what they are in bfloat16, which Megatron's names must have."""
+    case = small(name, kind="gpt_oss", hidden_size=64, intermediate_size=32, num_local_experts=3, num_experts_per_tok=2)
+    quantized, data = {}, np.random.default_rng(2)
+    for of, value in list(case.model.tensors.items()):
+        if not of.endswith(("gate_up_proj", "down_proj")):
+            continue
+        experts, columns, rows = value.shape
+        blocks = torch.from_numpy(data.integers(0, 256, (experts, rows, columns // 32, 16), np.uint8))
+        scales = torch.from_numpy(data.integers(120, 128, (experts, rows, columns // 32), np.uint8))
+        quantized.update({f"{of}_blocks": blocks, f"{of}_scales": scales})
+        case.model.tensors[of] = as_value(convert_moe_packed_tensors(blocks, scales).contiguous())
+    case.trained = training_names.make(training_names.Megatron, case.model, {})
+
+    def check(folder, source, options):
+        published = os.path.join(folder, "published")
+        views.write_huggingface(published, case.model, {})
+        plain = {n: as_tensor(v) for n, v in case.model.tensors.items() if f"{n}_blocks" not in quantized}
+        save_file({**plain, **quantized}, os.path.join(published, "model.safetensors"))
+        case.config = os.path.join(published, "config.json")
+        views.write_config(case.config, case.model.config, quantization_config={"quant_method": "mxfp4", "modules_to_not_convert": []})
+        return views.check(case, published, os.path.join(folder, "as-trained"),
+                           {**case.convert(), "dequantize": True, "format": "pt"}, case.torch_differs)
+    case.check_views = check
+    return case
+
+
+@fixed
+def names_of_nemo(name):
+    """NeMo 2 has the GPT in a module of its own."""
+    return without_options(small(name, {"prefix": "module"}), "try: convert_options=prefix=module, by which the rules fit")
+
+
+@fixed
+def numbered_layers_of_nemo(name):
+    """Both."""
+    return without_options(small(name, {"layers": "numbered", "prefix": "module"}),
+                           "try: convert_options=layers=numbered:prefix=module, by which the rules fit")
 
 
 @fixed

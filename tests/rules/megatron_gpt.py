@@ -72,6 +72,28 @@ def experts_of(model):
             "moe_shared_expert_gate": model.kind == "qwen2_moe"}
 
 
+def sinks_of(model):
+    """What the config of Megatron has for gpt_oss: its activation, and sinks."""
+    from megatron.core.fusions.fused_bias_geglu import quick_gelu
+
+    if model.kind != "gpt_oss":
+        return {"activation_func": F.silu}
+    return {"activation_func": quick_gelu, "activation_func_clamp_value": 7.0, "glu_linear_offset": 1.0,
+            "softmax_type": "learnable"}
+
+
+def positions_of(model):
+    """What a GPT and its config have for the positions of a model."""
+    if model.kind == "gpt_oss":
+        of = model.rope_scaling
+        return {"position_embedding_type": "yarn", "rotary_base": 150000}, {
+            "yarn_rotary_scaling_factor": of["factor"], "yarn_beta_fast": of["beta_fast"], "yarn_beta_slow": of["beta_slow"],
+            "yarn_original_max_position_embeddings": of["original_max_position_embeddings"],
+            "yarn_mscale": None, "yarn_mscale_all_dim": None, "yarn_correction_range_round_to_int": of["truncate"]}
+    return {"position_embedding_type": "rope", "rotary_base": 1000000 if model.kind == "mixtral" else 10000,
+            "rotary_percent": 0.5 if model.kind == "glm4_moe" else model.config.get("partial_rotary_factor", 1.0)}, {}
+
+
 def latent_of(model):
     return {"multi_latent_attention": True, "q_lora_rank": model.q_lora_rank, "kv_lora_rank": model.kv_lora_rank,
             "qk_head_dim": model.qk_nope_head_dim, "qk_pos_emb_head_dim": model.qk_rope_head_dim,
@@ -98,16 +120,17 @@ def build(model):
         num_layers=model.num_hidden_layers, hidden_size=model.hidden_size, ffn_hidden_size=model.intermediate_size,
         num_attention_heads=model.num_attention_heads, **(latent_of(model) if latent else attention_of(model)),
         **experts_of(model), mtp_num_layers=model.extra() or None,
-        gated_linear_unit=True, activation_func=F.silu, add_bias_linear=bool(model.config.get("mlp_bias")),
+        gated_linear_unit=True, **sinks_of(model), add_bias_linear=bool(model.config.get("mlp_bias")) or model.kind == "gpt_oss",
         add_qkv_bias=biased, normalization="RMSNorm", qk_layernorm=norms, layernorm_epsilon=model.rms_norm_eps,
         hidden_dropout=0, attention_dropout=0, bias_activation_fusion=False, masked_softmax_fusion=False,
         use_cpu_initialization=True)
     spec = get_gpt_decoder_block_spec(config, use_transformer_engine=False, normalization="RMSNorm")
+    positions, of_config = positions_of(model)
+    for name, value in of_config.items():
+        setattr(config, name, value)
     mtp = {"mtp_block_spec": get_gpt_mtp_block_spec(config, spec, use_transformer_engine=False)} if model.extra() else {}
     return GPTModel(config, spec, vocab_size=model.vocab_size, max_sequence_length=model.max_position_embeddings,
-                    share_embeddings_and_output_weights=model.tie_word_embeddings, position_embedding_type="rope",
-                    rotary_percent=0.5 if model.kind == "glm4_moe" else 1.0,
-                    rotary_base=1000000 if model.kind == "mixtral" else 10000, **mtp).eval()
+                    share_embeddings_and_output_weights=model.tie_word_embeddings, **positions, **mtp).eval()
 
 
 def shards(real, metadata=None):

@@ -30,7 +30,7 @@ HUGGINGFACE = {"q_proj": COLUMN, "k_proj": COLUMN, "v_proj": COLUMN, "o_proj": R
                "down_proj": ROW, "q_b_proj": COLUMN, "kv_b_proj": COLUMN, "embed_tokens": COLUMN, "lm_head": COLUMN,
                "shared_head.head": COLUMN, "w1": COLUMN, "w3": COLUMN, "w2": ROW}
 MEGATRON = {"linear_qkv": COLUMN, "linear_proj": ROW, "linear_fc1": COLUMN, "linear_fc2": ROW, "word_embeddings": COLUMN,
-            "output_layer": COLUMN, "eh_proj": COLUMN, "mlp.experts.experts.linear_fc1": EXPERTS,
+            "output_layer": COLUMN, "eh_proj": COLUMN, "core_attention": COLUMN, "mlp.experts.experts.linear_fc1": EXPERTS,
             "mlp.experts.experts.linear_fc2": EXPERTS}
 FIELDS = {"mlp.linear_fc1.weight": 2, "shared_experts.linear_fc1.weight": 2}  # Megatron's, one behind the other
 FIRST = ("word_embeddings", "embedding_weight", "model.embed_tokens")
@@ -80,7 +80,7 @@ class Degrees:
         if any(part in name for part in FIRST) and not name.startswith("mtp."):
             tied = not any(n in tensors for n in ("output_layer.weight", "lm_head.weight"))
             return {0, self.pp - 1} if tied else {0}
-        layer = re.match(r"(?:decoder|model)\.layers\.(\d+)\.", name)
+        layer = re.match(r"(?:module\.)?(?:decoder|model)\.layers\.(\d+)\.", name)
         if not layer or int(layer[1]) >= model.num_hidden_layers:
             return {self.pp - 1}
         return {int(layer[1]) * self.pp // model.num_hidden_layers}

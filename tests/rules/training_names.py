@@ -68,8 +68,14 @@ class Maker:
 
     def joined_qkv(self, name, at, what, rows):
         """q, k and v of the layer AT: WHAT is weight or bias."""
-        parts = {part: self.hf[f"{at}.self_attn.{part}_proj.{what}"] for part in "qkv"}
-        self.out[name] = self.hf.like(f"{at}.self_attn.q_proj.{what}", rows_of(parts, rows))
+        if self.m.kind == "phi3":  # which has q, k and v one behind the other
+            first = f"{at}.self_attn.qkv_proj.{what}"
+            ends = [self.m.num_attention_heads * self.head, (self.m.num_attention_heads + self.groups) * self.head]
+            parts = dict(zip("qkv", np.split(self.hf[first], ends)))
+        else:
+            first = f"{at}.self_attn.q_proj.{what}"
+            parts = {part: self.hf[f"{at}.self_attn.{part}_proj.{what}"] for part in "qkv"}
+        self.out[name] = self.hf.like(first, rows_of(parts, rows))
 
     def joined_mlp(self, name, at, rows):
         parts = {part: self.hf[f"{at}.{part}_proj.weight"] for part in ("gate", "up")}
@@ -200,6 +206,7 @@ class Megatron(Maker):
             if what == "weight" or self.has_bias(at):
                 self.joined_qkv(f"{to}.self_attention.linear_qkv.{what}", at, what, self.qkv_rows(grouped))
             self.maybe(f"{to}.self_attention.linear_proj.{what}", f"{at}.self_attn.o_proj.{what}")
+        self.maybe(f"{to}.self_attention.core_attention.softmax_offset", f"{at}.self_attn.sinks")
         for part in "qk":
             self.maybe(f"{to}.self_attention.{part}_layernorm.weight", f"{at}.self_attn.{part}_norm.weight")
 
@@ -215,7 +222,37 @@ class Megatron(Maker):
                 f"linear_{part}_up_proj.layer_norm_weight"
             self.maybe(f"{to}.self_attention.{name}", f"{at}.self_attn.{part}_a_layernorm.weight")
 
+    def fused_mlp(self, to, at):
+        """That of phi3: gate and up are one tensor there, too."""
+        if self.chosen("layers", "singleton"):
+            gate, up = np.split(self.hf[f"{at}.gate_up_proj.weight"], 2)
+            self.out[f"{to}.linear_fc1.weight_w"] = self.hf.like(f"{at}.gate_up_proj.weight", gate)
+            self.out[f"{to}.linear_fc1.weight_v"] = self.hf.like(f"{at}.gate_up_proj.weight", up)
+        else:
+            self.same(f"{to}.linear_fc1.weight", f"{at}.gate_up_proj.weight")
+        self.same(f"{to}.linear_fc2.weight", f"{at}.down_proj.weight")
+
+    def fused_experts(self, to, at):
+        """Those of gpt_oss: columns of gate and up take turns there, and here rows of gate stand before those of up."""
+        self.same(f"{to}.router.weight", f"{at}.router.weight")
+        self.same(f"{to}.router.bias", f"{at}.router.bias")
+        count, hidden, ffn = self.m.count(), self.m.hidden_size, self.m.intermediate_size
+        for what, end in (("weight", ""), ("bias", "_bias")):
+            name, down = f"{at}.experts.gate_up_proj{end}", f"{at}.experts.down_proj{end}"
+            both, back = self.hf[name], self.hf[down]
+            one = np.empty((count, 2 * ffn) if end else (count, 2 * ffn, hidden), both.dtype)
+            two = np.empty((count, hidden) if end else (count, hidden, ffn), back.dtype)
+            for e in range(count):
+                for f in range(ffn):
+                    one[e, f], one[e, ffn + f] = both[e, ..., 2 * f], both[e, ..., 2 * f + 1]
+                two[e] = back[e].T
+            self.out[f"{to}.experts.experts.linear_fc1.{what}"] = self.hf.like(name, one)
+            self.out[f"{to}.experts.experts.linear_fc2.{what}"] = self.hf.like(down, two)
+
     def mlp(self, to, at):
+        if self.m.kind == "phi3":
+            self.fused_mlp(to, at)
+            return
         for what in ("weight", "bias"):
             if f"{at}.gate_proj.{what}" not in self.m.tensors:
                 continue
@@ -252,7 +289,9 @@ class Megatron(Maker):
         own = latent if local else sparse
         self.same(f"{to}.pre_mlp_layernorm.weight" if own else f"{to}.mlp.linear_fc1.layer_norm_weight",
                   f"{at}.post_attention_layernorm.weight")
-        if sparse:
+        if self.m.kind == "gpt_oss":
+            self.fused_experts(f"{to}.mlp", f"{at}.mlp")
+        elif sparse:
             self.experts(f"{to}.mlp", at)
         else:
             self.mlp(f"{to}.mlp", f"{at}.mlp")
@@ -286,7 +325,8 @@ class Megatron(Maker):
         for number in range(self.m.extra()):
             self.prediction(number)
         mixed = 0 < len(self.m.dense()) < self.m.num_hidden_layers
-        return self.out if self.options.get("layers", "stacked") != "stacked" or mixed else self.stacked()
+        out = self.out if self.options.get("layers", "stacked") != "stacked" or mixed else self.stacked()
+        return {f"module.{n}": v for n, v in out.items()} if self.chosen("prefix", "module") else out
 
 
 def make(which, model, repeated, **options):

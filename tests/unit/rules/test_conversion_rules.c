@@ -192,6 +192,9 @@ static void test_shapes_and_config_agree(void **ctx)
 static void test_wrong_groups(void **ctx)
 {
     static const char rule[] = "qkv = groups(%s, 0, q [4 * 8, 16], k [2 * 8, 16], v [2 * 8, 16])\n";
+    static const char of_rows[] =
+        "qkv = groups(%s, 0, rows(0, 0, 4 * 8, f [64, 16]), "
+        "rows(0, 32, 2 * 8, f [64, 16]), rows(-2, 48, 2 * 8, f [64, 16]))\n";
     static const char *const wrong[][2] = {
         {"4", "parameter 'k': is cut in 4 groups, which do not divide the first factor of its "
               "size, 2"},
@@ -204,7 +207,12 @@ static void test_wrong_groups(void **ctx)
         snprintf(text, sizeof text, rule, wrong[i][0]);
         refuses(text, "{}", NULL, "q 32x16, k 16x16, v 16x16", wrong[i][1]);
         refuses(text, "{}", NULL, "qkv 64x16", wrong[i][1]);
+        snprintf(text, sizeof text, of_rows, wrong[i][0]);
+        refuses(text, "{}", NULL, "f 64x16", strstr(wrong[i][1], "is cut"));
     }
+    snprintf(text, sizeof text, of_rows, "2");
+    makes(text, "{}", NULL, "f 64x16", "qkv 64x16");
+    makes(text, "{}", NULL, "qkv 64x16", "f 64x16");
 }
 
 static void test_names(void **ctx)
