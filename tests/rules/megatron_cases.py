@@ -68,6 +68,7 @@ class Case:
         self.trained = training_names.make(training_names.Megatron, model, architectures.repeated(model), **options)
         self.ranks, self.world = rng.choice([1, 2, 2, 4]), rng.choice([1, 2, 4])
         self.files, self.padding = rng.choice([1, 2]), rng.choice([1, 5]) if options.get("vocabulary") == "padded" else 0
+        self.any_impl = False
         self.says, self.refusal, self.status = "", "", 1
 
     def describe(self):
@@ -104,7 +105,11 @@ class Case:
         torch.save({"iteration": 5}, os.path.join(iteration, "common.pt"))
         with open(os.path.join(source, "latest_checkpointed_iteration.txt"), "w", encoding="utf-8") as out:
             out.write("5")
-        return source, {**self.convert(), "view": "huggingface"}
+        given = self.convert()
+        if self.any_impl:  # the names of a source are recognised
+            other = {**self.options, "transformer_impl": "transformer_engine" if self.options.get("transformer_impl") else "local"}
+            given["convert_options"] = ":".join(f"{k}={v}" for k, v in other.items())
+        return source, {**given, "view": "huggingface"}
 
     def check_oracle(self, folder):
         """torch reads what was meant."""
@@ -206,7 +211,9 @@ def make(seed, number):
         options["vocabulary"] = "padded"
     if rng.random() < 0.3:
         options["prefix"] = "module"
-    return Case(f"megatron-{seed}-{number}", model, options, rng)
+    case = Case(f"megatron-{seed}-{number}", model, options, rng)
+    case.any_impl = rng.random() < 0.5
+    return case
 
 
 def prepare():
