@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Megatron's dist_checkpointing, which saves and loads the format torch_dist, in one process with torch's gloo. Only what
-it asks of a graphics card is answered here.
+"""Megatron's dist_checkpointing, which saves and loads the format torch_dist, in one process or several with torch's gloo.
+Only what it asks of a graphics card is answered here.
 """
 import os
 import queue
 import sys
 import warnings
+from datetime import timedelta
 
 warnings.filterwarnings("ignore")
 
@@ -15,11 +16,11 @@ import torch.distributed as dist  # noqa: E402
 sys.path.insert(0, os.environ["RFS_MEGATRON"])
 
 
-def start():
-    """Once for all cases."""
+def start(store=None, rank=0, ranks=1):
+    """Once for all cases, or as one of several processes with a STORE."""
     torch.cuda.synchronize = lambda *_: None
     torch.cuda.current_device = lambda: "cpu"
-    dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
+    dist.init_process_group("gloo", rank=rank, world_size=ranks, store=store or dist.HashStore(), timeout=timedelta(seconds=60))
     from megatron.core.dist_checkpointing.strategies import filesystem_async
     # Its writer asks for a process that passes results on, and for psutil to log how much memory it takes.
     filesystem_async._process_memory = lambda: 0

@@ -6,8 +6,10 @@ torch.distributed.checkpoint itself writes the folders; the boxes are those of t
 import json
 import logging
 import os
+import pickle
 import random
 import re
+import subprocess
 import sys
 
 import architectures
@@ -110,6 +112,20 @@ class Case:
             other = {**self.options, "transformer_impl": "transformer_engine" if self.options.get("transformer_impl") else "local"}
             given["convert_options"] = ":".join(f"{k}={v}" for k, v in other.items())
         return source, {**given, "view": "huggingface"}
+
+    def save_by_ranks(self, folder, tp, pp, chunks, ep):
+        """The checkpoint once more: loaded by the ranks of a real training, and saved by them."""
+        source = os.path.join(folder, "trained", "iter_0000005")
+        saved = os.path.join(folder, "by-ranks", "iter_0000005")
+        metadata = {"stacked": {}, "numbered": {"non_homogeneous_layers": True}}[self.options.get("layers", "stacked")]
+        task = {"model": self.model, "source": source, "target": saved, "ranks": tp * pp, "tp": tp, "pp": pp, "chunks": chunks,
+                "ep": ep, "prefix": "module." if self.options.get("prefix") else "", "metadata": metadata}
+        program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "megatron_ranks.py")
+        done = subprocess.run([sys.executable, "-B", program], input=pickle.dumps(task), stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=300, check=False)
+        if done.returncode:
+            raise OSError(f"Megatron's ranks failed: {done.stdout.decode()[-3000:]}")
+        return os.path.dirname(saved)
 
     def check_oracle(self, folder):
         """torch reads what was meant."""
@@ -226,14 +242,36 @@ def fixed(function):
     return function
 
 
-def small(name, options=None, kind="qwen3", **config):
+def small(name, options=None, kind="qwen3", dtype="BFloat16", **config):
     rng = random.Random(0)
     made = architectures.random_config(rng, kind)
     made.update({"hidden_size": 16, "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 4,
                  "num_key_value_heads": 2, "head_dim": 4, "vocab_size": 12, "tie_word_embeddings": False,
                  "attention_bias": kind == "gpt_oss"})
-    model = architectures.fill(np.random.default_rng(1), {**made, **config}, "BFloat16", transformers_cases.small_value)
+    model = architectures.fill(np.random.default_rng(1), {**made, **config}, dtype, transformers_cases.small_value)
     return Case(name, model, options or {}, rng)
+
+
+def of_ranks(kind, options=None, tp=2, pp=2, chunks=1, ep=1, **config):
+    """A case whose source Megatron's own ranks saved."""
+    def make_case(name):
+        case = small(name, {"transformer_impl": "local", **(options or {})}, kind, "Float32", num_hidden_layers=4, **config)
+        write = case.write
+
+        def write_by_ranks(folder):
+            _, given = write(folder)
+            return case.save_by_ranks(folder, tp, pp, chunks, ep), given
+        case.write = write_by_ranks
+        case.check_oracle = lambda folder: None
+        return case
+    more = "".join(f"-{word}{n}" for word, n in (("tp", tp), ("pp", pp), ("vpp", chunks), ("ep", ep)) if n > 1)
+    FIXED[f"megatron-ranks-{kind.replace('_', '-')}{more}"] = make_case
+
+
+of_ranks("llama", chunks=2, tie_word_embeddings=True)
+of_ranks("qwen3_moe", {"layers": "numbered", "prefix": "module"}, ep=2)
+of_ranks("deepseek_v3", chunks=2, first_k_dense_replace=1, num_nextn_predict_layers=1)
+of_ranks("gpt_oss", ep=2)
 
 
 @fixed

@@ -24,17 +24,25 @@ NAMES = {"input_layernorm.weight": "self_attention.linear_qkv.layer_norm_weight"
          "pre_mlp_layernorm.weight": "mlp.linear_fc1.layer_norm_weight"}  # in checkpoints, with its own layers or fused ones
 
 
-@contextlib.contextmanager
-def running(rank=0, ranks=1, tp=None, ep=1):
-    """As one of the ranks of a stage, of a training whose experts tp does not cut; torch's group of processes is not of use to others meanwhile."""
+def divide(tp, ep, pp=1, chunks=1):
+    """This process has its place among those of a training whose experts tp does not cut, with CHUNKS of layers on each stage."""
     from megatron.core import parallel_state, tensor_parallel
 
     torch.cuda.current_device = lambda: "cpu"
+    torch.Tensor.cuda = lambda self, *_, **_more: self
     tensor_parallel.get_cuda_rng_tracker = lambda: types.SimpleNamespace(fork=contextlib.nullcontext)
+    parallel_state.initialize_model_parallel(tp, pp, chunks if chunks > 1 else None, create_gloo_process_groups=False,
+                                             expert_model_parallel_size=ep, expert_tensor_parallel_size=1)
+
+
+@contextlib.contextmanager
+def running(rank=0, ranks=1, tp=None, ep=1):
+    """As one of the ranks of a stage; torch's group of processes is not of use to others meanwhile."""
+    from megatron.core import parallel_state
+
     distributed.init_process_group("fake", rank=rank, world_size=ranks, store=fake_pg.FakeStore())
     try:
-        parallel_state.initialize_model_parallel(tp or ranks, 1, create_gloo_process_groups=False,
-                                                 expert_model_parallel_size=ep, expert_tensor_parallel_size=1)
+        divide(tp or ranks, ep)
         yield
     finally:
         parallel_state.destroy_model_parallel()
@@ -106,8 +114,9 @@ def attention_of(model):
             "kv_channels": model.config.get("head_dim") or model.hidden_size // model.num_attention_heads}
 
 
-def build(model):
-    """A GPT of the sizes of an architectures.Model."""
+def build(model, pp=1, chunks=1, chunk=0):
+    """A GPT of the sizes of an architectures.Model, or what this process has of it: the layers of a stage or of a CHUNK of them."""
+    from megatron.core import parallel_state
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec, get_gpt_mtp_block_spec
     from megatron.core.models.gpt.gpt_model import GPTModel
     from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
@@ -123,14 +132,18 @@ def build(model):
         gated_linear_unit=True, **sinks_of(model), add_bias_linear=bool(model.config.get("mlp_bias")) or model.kind == "gpt_oss",
         add_qkv_bias=biased, normalization="RMSNorm", qk_layernorm=norms, layernorm_epsilon=model.rms_norm_eps,
         hidden_dropout=0, attention_dropout=0, bias_activation_fusion=False, masked_softmax_fusion=False,
-        use_cpu_initialization=True)
-    spec = get_gpt_decoder_block_spec(config, use_transformer_engine=False, normalization="RMSNorm")
+        use_cpu_initialization=True, pipeline_model_parallel_size=pp, pipeline_dtype=torch.float32,
+        virtual_pipeline_model_parallel_size=chunks if chunks > 1 else None)
+    place = {"vp_stage": chunk if chunks > 1 else None}
+    spec = get_gpt_decoder_block_spec(config, use_transformer_engine=False, normalization="RMSNorm", **place)
     positions, of_config = positions_of(model)
     for name, value in of_config.items():
         setattr(config, name, value)
-    mtp = {"mtp_block_spec": get_gpt_mtp_block_spec(config, spec, use_transformer_engine=False)} if model.extra() else {}
+    mtp = {"mtp_block_spec": get_gpt_mtp_block_spec(config, spec, use_transformer_engine=False, **place)} if model.extra() else {}
     return GPTModel(config, spec, vocab_size=model.vocab_size, max_sequence_length=model.max_position_embeddings,
-                    share_embeddings_and_output_weights=model.tie_word_embeddings, **positions, **mtp).eval()
+                    share_embeddings_and_output_weights=model.tie_word_embeddings, **positions, **mtp, **place,
+                    pre_process=parallel_state.is_pipeline_first_stage(ignore_virtual=chunks == 1, **place),
+                    post_process=parallel_state.is_pipeline_last_stage(ignore_virtual=chunks == 1, **place)).eval()
 
 
 def shards(real, metadata=None):
