@@ -38,10 +38,14 @@ megatron_folder=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/megatron
 # The last one that flattens the state of its optimizer in it.
 flattening_megatron_version=0.13.1
 flattening_megatron_folder=$megatron_folder-$flattening_megatron_version
+# The program that converts between Megatron's names and HuggingFace's, and what it imports besides.
+mbridge_version=0.15.1
+einops_version=0.8.2
+mbridge_folder=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/mbridge
 # The DeepSpeed that saves with ZeRO, and all that it imports besides torch.
 deepspeed_version=0.19.8
 deepspeed_folder=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/deepspeed
-deepspeed_needs=(hjson==3.1.0 einops==0.8.2 msgpack==1.2.4 psutil==7.2.2 py-cpuinfo==9.0.0 pydantic==2.14.3
+deepspeed_needs=(hjson==3.1.0 "einops==$einops_version" msgpack==1.2.4 psutil==7.2.2 py-cpuinfo==9.0.0 pydantic==2.14.3
     annotated-types==0.8.0 pydantic-core==2.50.4 typing-inspection==0.4.5)
 # And of those that numbers and checksums are compared with.
 numpy_version=2.4.6
@@ -218,13 +222,19 @@ fill_flattening_megatron() {
         --target "$1" "megatron-core==$flattening_megatron_version"
 }
 
+fill_mbridge() {
+    "$current_torch_venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
+        --target "$1" "mbridge==$mbridge_version" "einops==$einops_version"
+}
+
 make_megatron() {
     [ -x "$current_torch_venv/bin/python" ] || return 0
     make_venv "$megatron_folder" none \
         "megatron-core $megatron_version packaging $packaging_version setuptools $setuptools_version" \
         fill_megatron &&
         make_venv "$flattening_megatron_folder" none "megatron-core $flattening_megatron_version" \
-            fill_flattening_megatron
+            fill_flattening_megatron &&
+        make_venv "$mbridge_folder" none "mbridge $mbridge_version einops $einops_version" fill_mbridge
 }
 
 # It compiles its parts when it needs them, which a CPU does not.

@@ -15,6 +15,7 @@ import sys
 import architectures
 import dcp_program
 import fixed_cases
+import mbridge_program
 import megatron_gpt
 import numpy as np
 import ready_cuts
@@ -133,7 +134,11 @@ class Case:
         for path, have in dcp_program.load(os.path.join(folder, "trained", "iter_0000005"), items).items():
             if not torch.equal(have.view(torch.uint8), items[path].full.view(torch.uint8)):
                 return f"torch reads another {path}"
-        return self.megatron_differs(folder)
+        return self.mbridge_differs() or self.megatron_differs(folder)
+
+    def mbridge_differs(self):
+        trained = training_names.make(training_names.Megatron, self.model, architectures.repeated(self.model), layers="numbered")
+        return mbridge_program.differs(self.model, *({n: as_tensor(v) for n, v in side.items()} for side in (trained, self.model.tensors)))
 
     def megatron_differs(self, folder):
         """Megatron's own GPT has the tensors of these names and shapes, and with them says what HuggingFace's model says."""
@@ -272,6 +277,15 @@ of_ranks("llama", chunks=2, tie_word_embeddings=True)
 of_ranks("qwen3_moe", {"layers": "numbered", "prefix": "module"}, ep=2)
 of_ranks("deepseek_v3", chunks=2, first_k_dense_replace=1, num_nextn_predict_layers=1)
 of_ranks("gpt_oss", ep=2)
+
+
+@fixed
+def layers_of_deepseek_v3(name):
+    """61 layers, the only number of which mbridge knows those of multi-token prediction."""
+    case = small(name, kind="deepseek_v3", num_hidden_layers=61, num_nextn_predict_layers=1, first_k_dense_replace=3,
+                 n_routed_experts=2, q_lora_rank=4, qk_nope_head_dim=2)
+    case.check_oracle = lambda folder: case.mbridge_differs()
+    return case
 
 
 @fixed
