@@ -319,6 +319,20 @@ def numbered_layers(name):
 
 
 @fixed
+def wrong_groups_of_phi3(name):
+    """Half of the groups, of a model that has q, k and v in one tensor, too."""
+    return fixed_cases.refuse(small(name, kind="phi3"), {"num_key_value_heads": 1},
+                              "parameter 'decoder.layers.self_attention.linear_qkv.weight'", "[2, 32, 16]", "[2, 24, 16]")
+
+
+@fixed
+def wrong_experts_of_gpt_oss(name):
+    """Half of the experts."""
+    return fixed_cases.refuse(small(name, kind="gpt_oss", num_local_experts=4, num_experts_per_tok=2), {"num_local_experts": 2},
+                              "parameter 'decoder.layers.mlp.router.weight'", "[2, 4, 16]", "[2, 2, 16]")
+
+
+@fixed
 def experts_one_by_one(name):
     """Experts with tensors of their own, of a model that has all of them in one."""
     case = small(name, kind="gpt_oss")
