@@ -260,6 +260,12 @@ static int choose(const struct iterations *all, struct rfs_log *log, int64_t *nu
 
 static int list_saves(const struct iterations *all, struct rfs_saves *saves)
 {
+    struct iterations quiet = *all;
+    bool release;
+
+    quiet.err = NULL;
+    if (read_tracker(&quiet, &saves->tracked, &release) != 0 || saves->tracked == NONE)
+        saves->tracked = RFS_TRACKED_NOTHING;
     for (size_t i = 0; i < all->numbers.n; i++) {
         const struct rfs_save save = {0, all->numbers.data[i]};
         const bool asked = all->spec->step == RFS_ANY_NUMBER || all->spec->step == save.step;

@@ -149,7 +149,7 @@ int rfs_scan_open(const struct rfs_source_spec *spec, struct rfs_log *log, struc
 int rfs_scan_saves(const struct rfs_source_spec *spec, struct rfs_saves *out, struct rfs_error *err)
 {
     struct rfs_scan unused = {0};
-    *out = (struct rfs_saves){0};
+    *out = (struct rfs_saves){.tracked = RFS_TRACKED_ALWAYS};
     int rc = scan(spec, NULL, &unused, out, err);
     if (rc == 0 && out->n == 0)
         rc = rfs_fail_usage(err, "a source with several checkpoints in a folder",

@@ -47,7 +47,10 @@ struct rfs_save {
 struct rfs_saves {
     struct rfs_save *data; /* ascending, by epoch and then by step; owned */
     size_t n, cap;
+    int64_t tracked; /* the step that the tracker names, a file that is written when a save ended */
 };
+#define RFS_TRACKED_ALWAYS INT64_C(-1)  /* saves of this kind have no tracker */
+#define RFS_TRACKED_NOTHING INT64_C(-2) /* the tracker is missing, empty, or names none of them */
 
 /*
  * Lists the saves that at least one rank has, as far as spec->step and spec->epoch let them

@@ -227,25 +227,39 @@ static int take_tag(const struct tags *tags, const char *tag, struct rfs_log *lo
     return rfs_scan_described(&spec, log, out, tags->err);
 }
 
+/* Reads the name in the file "latest", owned by the caller. 0 or -errno. */
+static int read_latest(const struct tags *tags, char **tag, struct rfs_error *err)
+{
+    RFS_FREE char *path = rfs_path_join(tags->spec->path, LATEST);
+    RFS_FREE char *text = NULL;
+    size_t n;
+
+    if (!path)
+        return rfs_fail_memory(err);
+    const int rc = rfs_beneath_read(tags->spec->beneath, path, LATEST_MOST, &text, &n, err);
+    if (rc)
+        return rc;
+    const char *begin = text + strspn(text, " \t\r\n");
+    *tag = strndup(begin, strcspn(begin, "\r\n"));
+    return *tag ? 0 : rfs_fail_memory(err);
+}
+
 /* Takes the save that the file "latest" names; n stays 0 where it is not of DeepSpeed. */
 static int take_latest(const struct tags *tags, struct rfs_log *log, struct rfs_scan *out)
 {
     RFS_FREE char *path = rfs_path_join(tags->spec->path, LATEST);
-    RFS_FREE char *text = NULL;
+    RFS_FREE char *tag = NULL;
     const bool ours = tags->script || tags->steps.n > 0;
-    size_t n;
     struct rfs_error why = {0};
 
     if (!path)
         return rfs_fail_memory(tags->err);
-    const int rc = rfs_beneath_read(tags->spec->beneath, path, LATEST_MOST, &text, &n, &why);
+    const int rc = read_latest(tags, &tag, &why);
     if (rc) {
         if (ours && tags->err)
             *tags->err = why;
         return ours ? rc : 0; /* another program's folder of that name */
     }
-    char *tag = text + strspn(text, " \t\r\n");
-    tag[strcspn(tag, "\r\n")] = '\0';
     const bool is_name =
         *tag && !strchr(tag, '/') && strcmp(tag, ".") != 0 && strcmp(tag, "..") != 0;
     if (is_name && is_save(tags->spec, tag))
@@ -257,6 +271,28 @@ static int take_latest(const struct tags *tags, struct rfs_log *log, struct rfs_
                         "it is empty: the save of DeepSpeed has not ended");
     return rfs_fail(tags->err, -EINVAL, RFS_IN(path), REMEDY_STEP,
                     "it names '%s', which is no folder with a save of DeepSpeed", tag);
+}
+
+/* Lists the saves that SPEC lets through, and the step that the file "latest" names. */
+static int list_saves(const struct tags *tags, struct rfs_saves *saves)
+{
+    const int64_t step = tags->spec->step;
+    RFS_FREE char *tag = NULL;
+    char name[40];
+
+    if (tags->steps.n > 0)
+        saves->tracked = RFS_TRACKED_NOTHING;
+    if (tags->latest)
+        (void)read_latest(tags, &tag, NULL); /* one that cannot be read names nothing */
+    for (size_t i = 0; i < tags->steps.n; i++) {
+        const struct rfs_save save = tags->steps.data[i];
+        snprintf(name, sizeof name, STEP "%" PRId64, save.step);
+        if (tag && strcmp(tag, name) == 0)
+            saves->tracked = save.step;
+        if ((step == RFS_ANY_NUMBER || step == save.step) && !RFS_PUSH(saves, save))
+            return rfs_fail_memory(tags->err);
+    }
+    return 0;
 }
 
 static int choose(const struct tags *tags, struct rfs_log *log, struct rfs_scan *out)
@@ -293,11 +329,5 @@ int rfs_scan_zero(const struct rfs_source_spec *spec, struct rfs_log *log, struc
         return rc;
     if (tags.steps.n > 1)
         qsort(tags.steps.data, tags.steps.n, sizeof *tags.steps.data, rfs_scan_saves_compare);
-    if (!saves)
-        return choose(&tags, log, out);
-    for (size_t i = 0; i < tags.steps.n; i++)
-        if ((spec->step == RFS_ANY_NUMBER || spec->step == tags.steps.data[i].step) &&
-            !RFS_PUSH(saves, tags.steps.data[i]))
-            return rfs_fail_memory(err);
-    return 0;
+    return saves ? list_saves(&tags, saves) : choose(&tags, log, out);
 }
