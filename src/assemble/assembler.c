@@ -799,6 +799,11 @@ void rfs_assembler_free(struct rfs_assembler *assembler)
     free(assembler);
 }
 
+void rfs_assembler_limit(struct rfs_assembler *assembler, uint64_t budget)
+{
+    rfs_cache_limit(assembler->cache, budget);
+}
+
 void rfs_assembler_count(struct rfs_assembler *assembler, struct rfs_assembler_counters *out)
 {
     *out = (struct rfs_assembler_counters){.budget = assembler->budget};

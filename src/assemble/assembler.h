@@ -166,6 +166,9 @@ void rfs_assemble_prefetch(struct rfs_assembler *assembler, const struct rfs_gat
  */
 void rfs_assembler_stop(struct rfs_assembler *assembler);
 
+/* Gives the cache another budget, of at most the first one. From any thread. */
+void rfs_assembler_limit(struct rfs_assembler *assembler, uint64_t budget);
+
 struct rfs_assembler_counters {
     struct rfs_cache_counters cache;
     uint64_t budget;

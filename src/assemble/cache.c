@@ -48,6 +48,7 @@ struct rfs_cache {
     pthread_mutex_t lock; /* guards all that follows */
     pthread_cond_t done;  /* broadcast when a piece stopped being filled */
     uint64_t budget;
+    uint64_t most; /* that the budget may be */
     size_t page;
     uint64_t bytes; /* charges of all pieces that are not freed, spares, and rooms */
     struct rfs_cache_piece **table;
@@ -449,6 +450,18 @@ void rfs_cache_free(struct rfs_cache *cache)
     free(cache);
 }
 
+void rfs_cache_limit(struct rfs_cache *cache, uint64_t budget)
+{
+    struct later later = {0};
+    bool more = true;
+
+    pthread_mutex_lock(&cache->lock);
+    cache->budget = rfs_min_u64(budget, cache->most);
+    while (more && cache->bytes > cache->budget)
+        more = drop_spare(cache, &later) || evict_one(cache, &later);
+    unlock(cache, &later);
+}
+
 struct rfs_cache *rfs_cache_new(uint64_t budget)
 {
     struct rfs_cache *cache = calloc(1, sizeof *cache);
@@ -462,6 +475,7 @@ struct rfs_cache *rfs_cache_new(uint64_t budget)
     pthread_mutex_init(&cache->lock, NULL);
     rfs_cancel_init_cond(&cache->done);
     const bool reserved = reserve(cache);
+    cache->most = cache->budget;
     cache->table_size = TABLE_LEAST;
     while (cache->table_size < rfs_min_u64(cache->n_unused, TABLE_MOST))
         cache->table_size *= 2;

@@ -110,6 +110,9 @@ void *rfs_cache_take_room(struct rfs_cache *cache);
 /* Gives back memory that rfs_cache_take_room gave. */
 void rfs_cache_give_room(struct rfs_cache *cache, void *room);
 
+/* Sets the budget, within that of rfs_cache_new, and drops pieces beyond it that are not pinned. */
+void rfs_cache_limit(struct rfs_cache *cache, uint64_t budget);
+
 struct rfs_cache_counters {
     uint64_t bytes, hits, misses, evictions;
     uint64_t inserts;

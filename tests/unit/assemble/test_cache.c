@@ -113,6 +113,33 @@ static void test_the_budget_is_filled_and_no_more(void **state)
     rfs_cache_free(cache);
 }
 
+/* A smaller budget drops what is beyond it, and a larger one comes back up to the first. */
+static void test_another_budget(void **state)
+{
+    struct rfs_cache *cache = rfs_cache_new(100 * MIB);
+    const struct rfs_cache_key key = key_of(7);
+    struct rfs_cache_piece *held;
+    (void)state;
+    assert_non_null(cache);
+    for (uint64_t i = 0; i < 300; i++)
+        read_piece(cache, i % 60);
+    assert_true(bytes_of(cache) > 50 * MIB);
+    assert_int_equal(rfs_cache_get(cache, &key, MIB, 1, RFS_WANT_MADE, NULL, &held), RFS_GOT_PIECE);
+    rfs_cache_limit(cache, 10 * MIB);
+    assert_true(bytes_of(cache) <= 10 * MIB);
+    rfs_cache_limit(cache, MIB / 2);
+    assert_true(bytes_of(cache) <= 2 * MIB);
+    assert_int_equal(held->data[MIB - 1], 7);
+    rfs_cache_unpin(cache, held);
+    rfs_cache_limit(cache, 1000 * MIB);
+    for (uint64_t i = 0; i < 1000; i++) {
+        read_piece(cache, i % 120);
+        assert_true(bytes_of(cache) <= 100 * MIB);
+    }
+    assert_true(bytes_of(cache) > 50 * MIB);
+    rfs_cache_free(cache);
+}
+
 static void test_what_is_read_over_and_over_stays(void **state)
 {
     struct rfs_cache *cache = rfs_cache_new(1024 * MIB);
@@ -376,6 +403,7 @@ int main(void)
         cmocka_unit_test(test_reading_through_stays_small),
         cmocka_unit_test(test_a_reader_that_lags),
         cmocka_unit_test(test_the_budget_is_filled_and_no_more),
+        cmocka_unit_test(test_another_budget),
         cmocka_unit_test(test_what_is_read_over_and_over_stays),
         cmocka_unit_test(test_what_waits_for_its_reader_stays),
         cmocka_unit_test(test_what_waits_in_vain_goes),
