@@ -109,6 +109,11 @@ typedef struct reshard_config {
     /* "pair_count" options, without escapes. They follow those of "options". */
     const reshard_option *pairs;
     size_t pair_count;
+    /*
+     * Seconds; 0: nothing is followed. The view has several saves (step=all), which come and go:
+     * reshard_look below.
+     */
+    uint32_t follow;
 } reshard_config;
 
 /*
@@ -173,6 +178,7 @@ typedef struct reshard_stat {
     struct timespec mtime; /* since the epoch */
     bool mapped;           /* several processes may map it at once (safetensors, .npy) */
     bool hidden;           /* RESHARD_CONTROL or an entry below it */
+    bool passing; /* other attributes, or no entry of that name, may be there at any time */
 } reshard_stat;
 
 /*
@@ -201,11 +207,13 @@ typedef struct reshard_dirent {
     uint64_t id;
     bool is_dir;
     const char *name; /* owned by the view, valid until reshard_close */
+    uint64_t next;    /* the position behind it */
+    bool is_link;
 } reshard_dirent;
 
 /*
- * The entry of folder DIR at POSITION (the first is 0; positions never change). Returns 1 with *out
- * filled, 0 past the end, -ENOENT when there is no DIR, or -ENOTDIR when it is a file. Opens source
+ * The entry of folder DIR at POSITION (the first is 0; positions never change), or the next one
+ * where a save has gone. Returns 1 with *out filled, 0 past the end, -ENOENT when there is no DIR, or -ENOTDIR when it is a file. Opens source
  * files for folders of tensors only, like reshard_lookup. The entries of RESHARD_CONTROL appear in
  * its own lists only.
  */
@@ -229,6 +237,35 @@ RESHARD_API int reshard_getattr(reshard_view *view, uint64_t id, reshard_stat *o
  * a tensor, because each call generates it.
  */
 RESHARD_API bool reshard_is_ready(reshard_view *view, uint64_t id);
+
+/*
+ * Follows a source. With "follow" in the config, the root has a folder for each save that is
+ * complete, and RESHARD_LATEST, a symbolic link to the newest. A save is shown when the tracker file
+ * of its kind names it or a later one, all files of all its ranks are there and fit (each file of
+ * the view is planned), and nothing of it has changed for as many seconds as the config says. Of a
+ * save that was removed or changed the folder goes, with all ids; files that are open go on, with
+ * -ESTALE where a source did change. The root may be empty. Ids are never used again. What a list of
+ * tensors gave is valid until the list is closed.
+ *
+ * reshard_look looks for saves that came or went: with RESHARD_LOOK_DUE if that many seconds have
+ * passed since the last time (or since a save was found to be complete), with RESHARD_LOOK_NOW in
+ * any case, with RESHARD_LOOK_LATER in a thread of the view's. It does nothing without "follow", and
+ * while another thread looks. It costs listing the source, a stat of each file of the saves shown,
+ * and the headers of new saves. What it finds goes to the log. From any thread; it can be cancelled.
+ */
+#define RESHARD_LATEST "latest"
+enum reshard_looks { RESHARD_LOOK_DUE, RESHARD_LOOK_NOW, RESHARD_LOOK_LATER };
+RESHARD_API void reshard_look(reshard_view *view, enum reshard_looks when);
+/*
+ * Copies the target of a symbolic link, with a NUL. Returns 0, -ENOENT when ID is none or it leads
+ * nowhere at the moment, or -ERANGE.
+ */
+RESHARD_API int reshard_read_link(reshard_view *view, uint64_t id, char *target, size_t size);
+/*
+ * Says in JSON which saves there are, which one is the latest, and why others are not shown. The
+ * caller frees the text; NULL without "follow", or when out of memory.
+ */
+RESHARD_API char *reshard_describe_saves(reshard_view *view);
 
 /*
  * Reads up to SIZE bytes at OFFSET. Short only at the end of the file, 0 from there on. Plans the
@@ -260,7 +297,7 @@ RESHARD_API ssize_t reshard_reader_pread(reshard_reader *reader, void *buf, size
 
 /*
  * Lent bytes. They are read-only and do not change until the loan is given back, even if the reader
- * is closed before. A loan must not outlive its view. Lent bytes occupy the cache: give them back
+ * is closed before. A loan must not outlive its view; with "follow", nor its reader. Lent bytes occupy the cache: give them back
  * as soon as they are written.
  */
 typedef struct reshard_loan reshard_loan;

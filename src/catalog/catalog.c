@@ -42,6 +42,7 @@ struct rfs_catalog {
     struct rfs_builder builder;
     uint32_t n_ranks;
     uint32_t present;
+    uint32_t lacks;             /* the lowest rank with a folder and no files; or RFS_NO_RANK */
     struct catalog_rank *ranks; /* [n_ranks] */
     pthread_mutex_t lock;       /* a leaf lock, not held while indexing */
     pthread_cond_t done;
@@ -85,6 +86,7 @@ static struct rfs_catalog *catalog_new(struct rfs_log *log, struct rfs_pool *poo
     rfs_cancel_init_cond(&catalog->done);
     catalog->log = log;
     catalog->pool = pool;
+    catalog->lacks = RFS_NO_RANK;
     return catalog;
 }
 
@@ -194,8 +196,11 @@ static int add_files(struct rfs_catalog *catalog, const struct rfs_scan *scan,
         catalog->ranks[rank].file = UINT32_MAX;
     for (size_t i = 0; i < scan->n; i++) {
         const struct rfs_scanned *item = &scan->data[i];
-        if (item->n_files == 0)
+        if (item->n_files == 0) {
+            if (catalog->lacks == RFS_NO_RANK) /* they ascend */
+                catalog->lacks = item->rank;
             continue;
+        }
         struct catalog_rank *rank = &catalog->ranks[item->rank];
         rank->stands_in = item->stands_in;
         if (item->weight_map) {
@@ -475,6 +480,11 @@ const char *rfs_catalog_path(const struct rfs_catalog *catalog)
 uint32_t rfs_catalog_ranks(const struct rfs_catalog *catalog)
 {
     return catalog->n_ranks;
+}
+
+uint32_t rfs_catalog_lacks(const struct rfs_catalog *catalog)
+{
+    return catalog->lacks;
 }
 
 uint32_t rfs_catalog_present(const struct rfs_catalog *catalog)

@@ -58,6 +58,8 @@ const char *rfs_catalog_path(const struct rfs_catalog *catalog);
 uint32_t rfs_catalog_ranks(const struct rfs_catalog *catalog);
 /* Counts the ranks that have a file. */
 uint32_t rfs_catalog_present(const struct rfs_catalog *catalog);
+/* Returns the lowest rank that has a folder and no files, or RFS_NO_RANK. */
+uint32_t rfs_catalog_lacks(const struct rfs_catalog *catalog);
 bool rfs_catalog_has(const struct rfs_catalog *catalog, uint32_t rank);
 /* Returns the lowest rank that has a file. */
 uint32_t rfs_catalog_lowest(const struct rfs_catalog *catalog);

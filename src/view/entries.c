@@ -6,8 +6,8 @@
 #include "base/cleanup.h"
 #include "store/access.h"
 #include "store/crypt/key.h"
+#include "view/follow.h"
 #include "view/hidden.h"
-#include "view/internal.h"
 #include "view/saved_sizes.h"
 
 #include <sys/stat.h>
@@ -28,6 +28,16 @@ static uint64_t folder_id(const struct rfs_view *view, size_t folder)
 
 /* ---- the folders of saves -------------------------------------------------------------------- */
 
+/* Takes the next plain view, as rfs_view_next does, that has a folder. */
+static struct rfs_view *next_shown(struct reshard_view *set, size_t *at)
+{
+    struct rfs_view *view;
+
+    while ((view = rfs_view_next(set, at)) && atomic_load(&view->gone))
+        rfs_view_leave(view);
+    return view;
+}
+
 /*
  * Returns whether a folder has one for each save: the root, and the hidden folder of tensors. Sets
  * *id, which the base of a save is added to.
@@ -38,46 +48,94 @@ static bool has_saves(uint64_t folder, uint64_t *id)
     return folder == RESHARD_ROOT || folder == RFS_HIDDEN_TENSORS;
 }
 
-static int lookup_save(const struct reshard_view *set, uint64_t parent, const char *name,
-                       uint64_t *id)
+/* Returns why there is no plain view for the id of a save. */
+static int no_save(const struct reshard_view *set)
 {
+    return set->follow ? -ESTALE : -ENOENT;
+}
+
+static int lookup_save(struct reshard_view *set, uint64_t parent, const char *name, uint64_t *id)
+{
+    char latest[48];
+    struct rfs_view *view;
+
     if (!has_saves(parent, id))
-        return -ENOENT;
+        return no_save(set);
     if (strcmp(name, "..") == 0) {
         *id = parent == RESHARD_ROOT ? RESHARD_ROOT : RFS_HIDDEN_TOP;
         return 0;
     }
-    for (size_t i = 0; i < set->n; i++)
-        if (strcmp(set->data[i]->save, name) == 0) {
-            *id += set->data[i]->base;
+    if (parent == RESHARD_ROOT && strcmp(name, RESHARD_LATEST) == 0 &&
+        rfs_follow_latest(set, latest)) {
+        *id = RFS_FOLLOW_LATEST;
+        return 0;
+    }
+    for (size_t at = 0; (view = next_shown(set, &at)); rfs_view_leave(view))
+        if (strcmp(view->save, name) == 0) {
+            *id += view->base;
+            rfs_view_leave(view);
             return 0;
         }
     return -ENOENT;
 }
 
-static int list_save(const struct reshard_view *set, uint64_t dir, uint64_t position,
+/* The link comes before the folders. */
+static int list_save(struct reshard_view *set, uint64_t dir, uint64_t position,
                      reshard_dirent *full)
 {
+    char latest[48];
+    const bool links = set->follow && dir == RESHARD_ROOT;
+
     if (!has_saves(dir, &full->id))
-        return -ENOENT;
-    if (position >= set->n)
+        return no_save(set);
+    full->next = 1;
+    full->name = RESHARD_LATEST;
+    full->is_link = links && position == 0 && rfs_follow_latest(set, latest);
+    if (full->is_link) {
+        full->id = RFS_FOLLOW_LATEST;
+        return 1;
+    }
+    size_t at = (size_t)position - (links && position > 0);
+    struct rfs_view *view = next_shown(set, &at);
+    if (!view)
         return 0;
-    full->id += set->data[position]->base;
+    full->id += view->base;
     full->is_dir = true;
-    full->name = set->data[position]->save;
+    full->name = view->name;
+    full->next = at + links;
+    rfs_view_leave(view);
     return 1;
 }
 
-static int fill_saves(const struct reshard_view *set, uint64_t id, reshard_stat *full,
+static int fill_link(struct reshard_view *set, reshard_stat *full)
+{
+    char latest[48];
+
+    if (!rfs_follow_latest(set, latest))
+        return -ESTALE;
+    rfs_view_fill_dir(set, full);
+    full->mode = S_IFLNK | 0777;
+    full->nlink = 1;
+    full->size = strlen(latest);
+    full->passing = true;
+    return 0;
+}
+
+static int fill_saves(struct reshard_view *set, uint64_t id, reshard_stat *full,
                       struct rfs_error *err)
 {
+    struct rfs_view *view;
     uint64_t unused;
 
+    if (set->follow && id == RFS_FOLLOW_LATEST)
+        return fill_link(set, full);
     if (!has_saves(id, &unused))
-        return rfs_view_no_entry(id, err);
+        return set->follow ? -ESTALE : rfs_view_no_entry(id, err);
     rfs_view_fill_dir(set, full);
     full->hidden = id != RESHARD_ROOT;
-    full->nlink += (uint32_t)set->n;
+    full->passing = set->follow != NULL;
+    for (size_t at = 0; (view = next_shown(set, &at)); rfs_view_leave(view))
+        full->nlink++;
     return 0;
 }
 
@@ -140,7 +198,7 @@ static int lookup_shown(const struct rfs_view *view, uint64_t parent, const char
 
 int reshard_lookup(reshard_view *set, uint64_t parent, const char *name, uint64_t *id)
 {
-    struct rfs_view *view = rfs_view_pick(set, parent);
+    RFS_VIEW_TAKEN *view = rfs_view_take(set, parent);
     uint64_t found = RESHARD_ROOT;
     int rc = 0;
 
@@ -206,8 +264,8 @@ static int list_shown(const struct rfs_view *view, uint64_t dir, uint64_t positi
 
 int reshard_list(reshard_view *set, uint64_t dir, uint64_t position, reshard_dirent *out)
 {
-    struct rfs_view *view = rfs_view_pick(set, dir);
-    reshard_dirent full = {0};
+    RFS_VIEW_TAKEN *view = rfs_view_take(set, dir);
+    reshard_dirent full = {.next = position + 1};
     int rc;
 
     if (dir == RFS_HIDDEN_TOP) {
@@ -249,16 +307,20 @@ static void take_sources(const struct rfs_view *view, bool *first, struct rfs_ac
 static void find_access(struct reshard_view *set)
 {
     struct rfs_access access = rfs_access_own();
+    struct rfs_view *view;
     bool first = true;
+    size_t at = 0;
 
-    for (size_t i = 0; i < set->n; i++)
-        take_sources(set->data[i], &first, &access);
+    while ((view = rfs_view_next(set, &at))) {
+        take_sources(view, &first, &access);
+        rfs_view_leave(view);
+    }
     if (set->encrypted) /* as for decrypted data */
         access.group = access.others = false;
     if (!access.user)
         access = rfs_access_own();
     RFS_LOCKED(&set->lock);
-    if (set->hidden_mode == 0) {
+    if (set->hidden_mode == 0 && at >= set->n) { /* else another save came meanwhile */
         set->hidden_uid = access.uid;
         set->hidden_gid = access.gid;
         set->hidden_mode = S_IWUSR | rfs_access_mode(access, 0555);
@@ -332,12 +394,13 @@ static void fill_top(reshard_view *set, reshard_stat *st)
     rfs_view_fill_dir(set, st);
     fill_hidden(set, st);
     st->hidden = true;
+    st->passing = set->follow != NULL;
     st->nlink++;
 }
 
 int reshard_getattr(reshard_view *set, uint64_t id, reshard_stat *out, reshard_error *err)
 {
-    struct rfs_view *view = rfs_view_pick(set, id);
+    RFS_VIEW_TAKEN *view = rfs_view_take(set, id);
     reshard_stat full = {.id = id};
     struct rfs_error failure = {0};
     int rc = 0;
@@ -352,13 +415,15 @@ int reshard_getattr(reshard_view *set, uint64_t id, reshard_stat *out, reshard_e
                                               : fill_shown(view, id, &full, &failure);
     if (rc)
         return rfs_view_report(err, &failure, rc);
+    full.passing |= set->follow && view && /* a save, and its folder of tensors */
+                    (id - view->base == RESHARD_ROOT || id - view->base == RFS_HIDDEN_TENSORS);
     rfs_view_give(out, &full, sizeof full);
     return 0;
 }
 
 bool reshard_is_ready(reshard_view *set, uint64_t id)
 {
-    struct rfs_view *view = rfs_view_pick(set, id);
+    RFS_VIEW_TAKEN *view = rfs_view_take(set, id);
     size_t file;
 
     if (!view || rfs_view_hidden_owns(view, id))

@@ -5,7 +5,7 @@
 #include "catalog/saved.h"
 #include "store/files.h"
 #include "store/remote/remote.h"
-#include "view/internal.h"
+#include "view/follow.h"
 
 #include <sys/stat.h>
 
@@ -64,13 +64,56 @@ static int tell_token(struct teller *teller)
     return tell_read(teller, real);
 }
 
+/* Tells the file or folder at PATH, or the folder that it is in. */
+static int tell_path(struct teller *teller, const char *path, bool folder)
+{
+    RFS_FREE char *real = rfs_store_is_url(path) ? NULL : realpath(path, NULL);
+    char *slash = real && folder ? strrchr(real, '/') : NULL;
+
+    if (slash)
+        slash[slash == real] = '\0';
+    return real ? tell_read(teller, real) : 0;
+}
+
+/*
+ * Tells the files that options name: views of new saves read them again, with what lies beside rules
+ * and the config of a model.
+ */
+static int tell_options(const struct reshard_view *set, struct teller *teller)
+{
+    const struct rfs_option *option;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && (option = rfs_option_at(i)); i++) {
+        char unused[RFS_OPTION_BYTES];
+        const bool rules = option->kind == RFS_OPTION_RULES;
+        const bool beside = rules || strcmp(option->name, "hf_config") == 0;
+        if ((!rules && option->kind != RFS_OPTION_PATH && option->kind != RFS_OPTION_PATHS) ||
+            !(option->flags & RFS_OPTION_OF_VIEW))
+            continue;
+        const char *value = rfs_options_value(&set->options, option, unused);
+        RFS_FREE char *paths = value ? strdup(value) : NULL;
+        char *rest = paths;
+        if (value && !paths)
+            return -ENOMEM;
+        if (paths && option->kind != RFS_OPTION_PATHS)
+            rc = tell_path(teller, paths, beside);
+        while (rc == 0 && option->kind == RFS_OPTION_PATHS && rest)
+            rc = tell_path(teller, strsep(&rest, ":"), false);
+    }
+    return rc;
+}
+
 int reshard_folders(reshard_view *set, reshard_folder_fn *fn, void *ctx)
 {
     struct teller teller = {fn, ctx};
+    struct rfs_view *view;
     const char *saved = set->saved ? rfs_saved_make(set->saved) : NULL;
     int rc = saved ? fn(ctx, saved, true) : 0;
 
-    for (size_t i = 0; rc == 0 && i < set->n; i++)
-        rc = tell_sources(set->data[i], &teller);
+    for (size_t at = 0; rc == 0 && (view = rfs_view_next(set, &at)); rfs_view_leave(view))
+        rc = tell_sources(view, &teller);
+    if (rc == 0 && set->follow)
+        rc = tell_read(&teller, rfs_follow_source(set->follow)) ?: tell_options(set, &teller);
     return rc == 0 && set->objects ? tell_token(&teller) : rc;
 }

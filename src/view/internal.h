@@ -15,6 +15,7 @@
 #pragma once
 
 #include "assemble/assembler.h"
+#include "base/cleanup.h"
 #include "base/once.h"
 #include "base/vec.h"
 #include "catalog/scan/scan.h"
@@ -59,6 +60,7 @@ struct rfs_view_folder {
 };
 
 struct rfs_view;
+struct rfs_follow;
 struct rfs_view_dcp;
 struct rfs_view_hfai;
 struct rfs_view_mindformers;
@@ -85,7 +87,13 @@ struct rfs_view_kind {
 struct rfs_view {
     struct reshard_view *set;
     uint64_t base;
-    char save[48]; /* EPOCH_STEP, before each line of its log; "": it is the only one */
+    unsigned users;      /* calls, readers and lists that need it; under the set's lock */
+    atomic_bool gone;    /* it is not shown any more, and goes with its last user */
+    const char *name;    /* of the save; it lives as long as the set */
+    atomic_bool quiet;   /* nothing of it is logged */
+    atomic_bool doubted; /* a note said that files may be of another save */
+    uint32_t n_sources;  /* files of the save alone, the first of the catalogue's */
+    char save[48];       /* EPOCH_STEP, before each line of its log; "": it is the only one */
     struct rfs_options options; /* the options of the save; their texts are the set's */
     struct rfs_log log;
     struct rfs_notes notes;      /* notes of all planners; they become lines of the log */
@@ -165,15 +173,19 @@ struct reshard_view {
     struct rfs_fds fds;              /* descriptors of all saves */
     bool has_fds;
 
-    bool several;           /* the root has a folder for each save */
-    struct rfs_view **data; /* the plain views, one at least once it is open; owned */
+    reshard_statistics past;   /* of plain views that were freed; under the lock */
+    struct rfs_follow *follow; /* follow.h; NULL: the saves are those that it was opened with */
+    _Atomic uint64_t home;     /* 1 + the device of reshard_refuse_device, or 0 */
+    bool several;              /* the root has a folder for each save */
+    struct rfs_view **data;    /* the plain views, one at least once it is open; owned */
     size_t n;
 
     /* Attributes of the source folder, for the folders shown. */
     uint32_t dir_uid, dir_gid, dir_mode;
     struct timespec dir_mtime;
 
-    pthread_mutex_t lock; /* guards the access to the hidden folder; a leaf lock */
+    /* Guards the access to the hidden folder and, of a source that is followed, the plain views. */
+    pthread_mutex_t lock;
     uint32_t hidden_uid, hidden_gid;
     uint32_t hidden_mode; /* 0 while it is unknown */
 };
@@ -185,15 +197,36 @@ static inline struct rfs_view *rfs_view_only(const struct reshard_view *set)
 {
     return set->several ? NULL : set->data[0];
 }
-/* Returns the plain view that ID belongs to; NULL for entries above the saves. */
-static inline struct rfs_view *rfs_view_pick(const struct reshard_view *set, uint64_t id)
+/*
+ * Returns the plain view that ID belongs to, which stays until rfs_view_leave; NULL for entries above
+ * the saves, and for a save that has gone.
+ */
+struct rfs_view *rfs_view_take(struct reshard_view *set, uint64_t id);
+/* Takes a view once more. */
+void rfs_view_hold(struct rfs_view *view);
+/* Does nothing with NULL. */
+void rfs_view_leave(struct rfs_view *view);
+static inline void rfs_view_leave_at(struct rfs_view *const *view)
 {
-    const uint64_t number = id >> RFS_VIEW_SAVE_SHIFT;
-
-    return !set->several                    ? set->data[0]
-           : number > 0 && number <= set->n ? set->data[number - 1]
-                                            : NULL;
+    rfs_view_leave(*view);
 }
+/* Leaves a plain view at the end of the block. */
+#define RFS_VIEW_TAKEN RFS_CLEANUP(rfs_view_leave_at) struct rfs_view
+/* Takes the plain view at *AT or behind it, and sets *AT behind that one; NULL at the end. */
+struct rfs_view *rfs_view_next(struct reshard_view *set, size_t *at);
+/*
+ * Opens the plain view of a save, which rfs_view_close frees; SAVE NULL: the only one. Returns 0 or
+ * -errno with *err filled.
+ */
+int rfs_view_open(struct reshard_view *set, const char *source, const struct rfs_save *save,
+                  uint64_t cache, bool quiet, struct rfs_view **out, struct rfs_error *err);
+/* Waits for reads ahead. NULL is fine. */
+void rfs_view_close(struct rfs_view *view);
+/* Writes EPOCH_STEP. */
+void rfs_view_name_save(const struct rfs_save *save, char out[48]);
+/* Lists the saves at PATH, which is resolved, as rfs_scan_saves does. */
+int rfs_view_list_saves(struct reshard_view *set, const char *path, struct rfs_saves *out,
+                        struct rfs_error *err);
 
 /* ---- results and errors (library.c) ---------------------------------------------------------- */
 

@@ -52,7 +52,7 @@ static int find_folder(reshard_view *set, const char *folder, uint64_t *id, stru
         const char *name = strsep(&rest, "/");
         rc = strcmp(name, "..") == 0 ? -ENOENT : reshard_lookup(set, *id, name, id);
     }
-    const struct rfs_view *view = rc == 0 ? rfs_view_pick(set, *id) : NULL;
+    RFS_VIEW_TAKEN *view = rc == 0 ? rfs_view_take(set, *id) : NULL;
     if (view && rfs_view_hidden_owns(view, *id) &&
         rfs_view_hidden_find(view, *id).kind == RFS_VIEW_HIDDEN_GROUP)
         return 0;
@@ -87,7 +87,9 @@ static int open_list(reshard_view *set, const char *folder, reshard_tensors *ten
 
     if (rc)
         return rc;
-    tensors->view = rfs_view_pick(set, id);
+    tensors->view = rfs_view_take(set, id);
+    if (!tensors->view) /* its save has gone since */
+        return rfs_fail(err, -ESTALE, RFS_NOWHERE, NULL, "%s: %s", folder, strerror(ESTALE));
     return rfs_view_hidden_tensors(tensors->view, rfs_view_hidden_find(tensors->view, id).group,
                                    &tensors->list, err)
                ?: order_names(tensors) ? rfs_fail_memory(err)
@@ -113,6 +115,7 @@ void reshard_tensors_close(reshard_tensors *tensors)
 {
     if (!tensors)
         return;
+    rfs_view_leave(tensors->view);
     free(tensors->by_name);
     free(tensors);
 }

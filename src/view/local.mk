@@ -14,6 +14,8 @@ librfs_la_SOURCES += \
 	src/view/flat_view.c \
 	src/view/flat_view.h \
 	src/view/folders.c \
+	src/view/follow.c \
+	src/view/follow.h \
 	src/view/hfai_view.c \
 	src/view/hfai_view.h \
 	src/view/rank_headers.c \

@@ -21,7 +21,7 @@ struct shown {
 
 static bool find_file(struct reshard_view *set, uint64_t id, struct rfs_view **view, size_t *file)
 {
-    *view = rfs_view_pick(set, id);
+    *view = rfs_view_take(set, id); /* the tool follows no source: it stays */
     return *view && rfs_view_entry(*view, id, file) == RFS_ENTRY_FILE;
 }
 

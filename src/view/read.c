@@ -283,7 +283,7 @@ static int file_crc(struct rfs_view *view, size_t file, uint32_t *crc)
 
 void rfs_view_set_crc(struct reshard_view *set, uint64_t id, uint32_t crc)
 {
-    struct rfs_view *view = rfs_view_pick(set, id);
+    RFS_VIEW_TAKEN *view = rfs_view_take(set, id);
     size_t file;
 
     if (!view || rfs_view_entry(view, id, &file) != RFS_ENTRY_FILE)
@@ -431,6 +431,7 @@ static int init_shown(struct rfs_view *view, size_t file, struct reshard_reader 
     if (rc)
         return rfs_view_log_failure(view, rc, &err);
     pthread_mutex_init(&reader->lock, NULL);
+    rfs_view_hold(view);
     return 0;
 }
 
@@ -448,6 +449,7 @@ static int init_tensor(struct rfs_view *view, const struct rfs_view_hidden_objec
     }
     reader->image = reader->own;
     pthread_mutex_init(&reader->lock, NULL);
+    rfs_view_hold(view);
     return 0;
 }
 
@@ -462,11 +464,12 @@ int rfs_view_check_metadata(const struct rfs_view *view)
 
 static int reader_init(reshard_view *set, uint64_t id, struct reshard_reader *reader)
 {
-    struct rfs_view *view = rfs_view_pick(set, id);
+    RFS_VIEW_TAKEN *view = rfs_view_take(set, id);
     size_t file;
 
     if (!view)
         return id == RESHARD_ROOT || id == RFS_HIDDEN_TOP || id == RFS_HIDDEN_TENSORS ? -EISDIR
+               : set->follow && id >> RFS_VIEW_SAVE_SHIFT                             ? -ESTALE
                                                                                       : -ENOENT;
     const int changed = rfs_view_check_metadata(view);
     if (changed)
@@ -485,6 +488,7 @@ static int reader_init(reshard_view *set, uint64_t id, struct reshard_reader *re
 
 static void reader_end(struct reshard_reader *reader)
 {
+    rfs_view_leave(reader->view);
     rfs_image_free(reader->own);
     rfs_slice_free(&reader->slice);
     pthread_mutex_destroy(&reader->lock);

@@ -386,6 +386,7 @@ static void save_later(void *arg)
 void rfs_view_sizes_planned(struct rfs_view *view)
 {
     if (atomic_fetch_add(&view->sizes.planned, 1) + 1 == view->n_files &&
+        !view->set->follow && /* a job could outlast the view, which saves when it is closed */
         rfs_catalog_saved(view->stored))
         rfs_pool_submit(view->set->pool, save_later, view, 1024);
 }

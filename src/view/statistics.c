@@ -49,7 +49,7 @@ static void add_counters(const struct rfs_view_counters *counters, reshard_stati
         sum->latency[i] += get(&counters->latency[i]);
 }
 
-static void add_statistics(const struct rfs_view *view, reshard_statistics *sum)
+void rfs_view_add_statistics(const struct rfs_view *view, reshard_statistics *sum)
 {
     struct rfs_files_counters files;
     struct rfs_catalog_counters catalog;
@@ -79,10 +79,15 @@ static void add_statistics(const struct rfs_view *view, reshard_statistics *sum)
 
 void reshard_get_statistics(reshard_view *set, reshard_statistics *out)
 {
-    reshard_statistics full = {0};
+    struct rfs_view *view;
 
-    for (size_t i = 0; i < set->n; i++)
-        add_statistics(set->data[i], &full);
+    pthread_mutex_lock(&set->lock);
+    reshard_statistics full = set->past;
+    pthread_mutex_unlock(&set->lock);
+    for (size_t at = 0; (view = rfs_view_next(set, &at)); rfs_view_leave(view))
+        rfs_view_add_statistics(view, &full);
+    if (set->follow) /* they share it */
+        full.cache_budget = set->options.cache;
     if (set->encrypted) {
         struct rfs_blocks_counters blocks;
         rfs_blocks_count(rfs_encrypted_blocks(set->encrypted), &blocks);

@@ -18,3 +18,7 @@ struct rfs_view_counters {
  */
 void rfs_view_count_read(struct rfs_view_counters *counters, size_t asked, ssize_t n,
                          uint64_t nanoseconds);
+
+struct rfs_view;
+/* Adds the counts of a plain view. */
+void rfs_view_add_statistics(const struct rfs_view *view, reshard_statistics *sum);

@@ -18,6 +18,7 @@
 #include "store/crypt/cipher.h"
 #include "store/encrypted.h"
 #include "store/remote/remote.h"
+#include "view/follow.h"
 #include "view/hfai_view.h"
 #include "view/hidden.h"
 #include "view/internal.h"
@@ -172,6 +173,8 @@ static void forward_log(void *ctx, enum rfs_level level, const char *line)
     const reshard_config *config = &view->set->config;
     char named[LINE_BYTES + sizeof view->save];
 
+    if (atomic_load(&view->quiet))
+        return;
     if (view->save[0]) {
         snprintf(named, sizeof named, "%s: %s", view->save, line);
         line = named;
@@ -184,6 +187,8 @@ static void log_note(void *ctx, const struct rfs_note *note)
 {
     struct rfs_view *view = ctx;
 
+    if (note->kind == RFS_NOTE_NEWER_FILE)
+        atomic_store(&view->doubted, true);
     (note->kind >= RFS_NOTE_REPEATED ? rfs_log_limited : rfs_log)(&view->log, note->level, "%s",
                                                                   note->text);
 }
@@ -194,13 +199,17 @@ static int open_plain(struct rfs_view *view, const char *source, struct rfs_erro
 
     int rc = rfs_catalog_open(&spec, &view->log, view->set->pool, &view->stored, err);
     view->catalog = view->stored;
+    if (rc == 0)
+        view->n_sources = rfs_files_count_paths(rfs_catalog_files(view->stored));
     rc = rc ?: try_key(view, err) ?: open_files(view, err);
     view->opened = rc == 0;
     return rc;
 }
 
-static void close_plain(struct rfs_view *view)
+void rfs_view_close(struct rfs_view *view)
 {
+    if (!view)
+        return;
     rfs_view_sizes_close(view);
     rfs_view_hidden_end(view);
     rfs_assembler_free(view->assembler);
@@ -236,29 +245,26 @@ static void close_plain(struct rfs_view *view)
     free(view);
 }
 
-/* Writes EPOCH_STEP. */
-static void name_save(const struct rfs_save *save, char out[48])
+void rfs_view_name_save(const struct rfs_save *save, char out[48])
 {
     snprintf(out, 48, "%" PRId64 "_%" PRId64, save->epoch, save->step);
 }
 
-/*
- * Opens a plain view in the next place of a set, which stays free when that fails; SAVE NULL: the
- * only one. Returns 0, or -errno with *err filled.
- */
-static int open_next(struct reshard_view *set, const char *source, const struct rfs_save *save,
-                     uint64_t cache, struct rfs_error *err)
+int rfs_view_open(struct reshard_view *set, const char *source, const struct rfs_save *save,
+                  uint64_t cache, bool quiet, struct rfs_view **out, struct rfs_error *err)
 {
     struct rfs_view *view = calloc(1, sizeof *view);
 
+    *out = NULL;
     if (!view)
         return rfs_fail_memory(err);
     view->set = set;
     view->options = set->options;
     view->options.cache = cache;
+    view->name = view->save;
+    atomic_init(&view->quiet, quiet);
     if (save) {
-        view->base = (uint64_t)(set->n + 1) << RFS_VIEW_SAVE_SHIFT;
-        name_save(save, view->save);
+        rfs_view_name_save(save, view->save);
         view->options.all_steps = false;
         view->options.step = save->step;
         view->options.epoch = save->epoch;
@@ -269,10 +275,25 @@ static int open_next(struct reshard_view *set, const char *source, const struct 
     const int rc = rfs_notes_init(&view->notes, log_note, view) ? rfs_fail_memory(err)
                                                                 : open_plain(view, source, err);
     if (rc)
-        close_plain(view);
+        rfs_view_close(view);
     else
-        set->data[set->n++] = view;
+        *out = view;
     return rc;
+}
+
+/* Opens a plain view in the next place of a set, which stays free when that fails. */
+static int open_next(struct reshard_view *set, const char *source, const struct rfs_save *save,
+                     uint64_t cache, struct rfs_error *err)
+{
+    struct rfs_view *view;
+    const int rc = rfs_view_open(set, source, save, cache, false, &view, err);
+
+    if (rc)
+        return rc;
+    if (save)
+        view->base = (uint64_t)(set->n + 1) << RFS_VIEW_SAVE_SHIFT;
+    set->data[set->n++] = view;
+    return 0;
 }
 
 static int open_only(struct reshard_view *set, const char *source, struct rfs_error *err)
@@ -310,13 +331,26 @@ static int open_saves(struct reshard_view *set, const char *source, const struct
         }
         if (first.code == 0)
             first = failure;
-        name_save(&saves->data[i], name);
+        rfs_view_name_save(&saves->data[i], name);
         rfs_log(&set->log, RFS_WARNING, "%s: left out: %s", name, failure.text);
     }
     if (set->n > 0)
         return 0;
     *err = first;
     return first.code;
+}
+
+int rfs_view_list_saves(struct reshard_view *set, const char *path, struct rfs_saves *out,
+                        struct rfs_error *err)
+{
+    const struct rfs_source_spec spec = make_spec(set, &set->options, path);
+    const int rc = rfs_scan_saves(&spec, out, err);
+
+    return rc || out->n <= SAVES_MOST
+               ? rc
+               : rfs_fail(err, -EINVAL, RFS_IN(path), "those of one epoch, by epoch=",
+                          "there are %zu saves, and %d can be shown side by side", out->n,
+                          SAVES_MOST);
 }
 
 /*
@@ -331,14 +365,9 @@ static int open_all_saves(struct reshard_view *set, const char *source, struct r
     if (rfs_fds_init(&set->fds, rfs_limits_files(RFS_MAX_OPEN)))
         return rfs_fail_memory(err);
     set->has_fds = true;
-    int rc = rfs_path_resolve(source, &path, err);
-    if (rc)
-        return rc;
-    const struct rfs_source_spec spec = make_spec(set, &set->options, path);
-    rc = rfs_scan_saves(&spec, &saves, err);
-    if (rc == 0 && saves.n > SAVES_MOST)
-        rc = rfs_fail(err, -EINVAL, RFS_IN(path), "those of one epoch, by epoch=",
-                      "there are %zu saves, and %d can be shown side by side", saves.n, SAVES_MOST);
+    if (set->config.follow)
+        return rfs_follow_open(set, source, err);
+    int rc = rfs_path_resolve(source, &path, err) ?: rfs_view_list_saves(set, path, &saves, err);
     if (rc == 0)
         rc = open_saves(set, path, &saves, err);
     free(saves.data);
@@ -412,15 +441,30 @@ static void take_folder(struct reshard_view *set, const char *path)
     set->dir_mode = S_IWUSR | rfs_access_mode(access, 0111 | list);
 }
 
+/* Refuses to follow a source that shows one save, or whose listing tells of no change at once. */
+static int check_follow(const struct rfs_options *options, const char *source,
+                        struct rfs_error *err)
+{
+    if (options->step != RFS_ANY_NUMBER)
+        return rfs_fail_usage(err, "follow without step=, or with step=all",
+                              "option follow shows all saves, and step= one");
+    if (rfs_store_is_url(source))
+        return rfs_fail_usage(err, "a mount without follow, or a folder",
+                              "option follow: a source in object storage is not followed");
+    return 0;
+}
+
 static int open_set(struct reshard_view *set, const char *source,
                     const struct rfs_settings *settings, struct rfs_error *err)
 {
     const struct rfs_options *options = &set->options;
     int rc = rfs_view_options_take(settings, &set->options, err)
+                 ?: (set->config.follow ? check_follow(options, source, err) : 0)
                  ?: rfs_view_options_take_objects(options, source, &set->objects, err);
 
     if (rc)
         return rc;
+    set->options.all_steps |= set->config.follow > 0;
     /* hfai's parts are always shown merged, too, and chunks put together. */
     if (!asks_for_something(options) && !has_parts(source) && !rfs_scan_is_described(source))
         return rfs_fail_usage(err, "-o src_strategy=FILE,dst_strategy=FILE",
@@ -444,7 +488,8 @@ static int open_set(struct reshard_view *set, const char *source,
     if (rc == 0)
         rc = set->several ? open_all_saves(set, source, err) : open_only(set, source, err);
     if (rc == 0)
-        take_folder(set, rfs_catalog_path(set->data[0]->catalog));
+        take_folder(set, set->follow ? rfs_follow_source(set->follow)
+                                     : rfs_catalog_path(set->data[0]->catalog));
     return rc;
 }
 
@@ -580,10 +625,63 @@ int reshard_open(const char *source, const reshard_config *config, reshard_view 
     return rfs_view_report(err, &failure, rc);
 }
 
+/* ---- the plain views of a set ---------------------------------------------------------------- */
+
+/* Returns the view of a number, from 0 on, and counts its user if the source is followed. */
+static struct rfs_view *take(struct reshard_view *set, uint64_t number)
+{
+    struct rfs_view *view = number < set->n ? set->data[number] : NULL;
+
+    if (view && set->follow)
+        view->users++;
+    return view;
+}
+
+struct rfs_view *rfs_view_take(struct reshard_view *set, uint64_t id)
+{
+    if (!set->several)
+        return set->data[0];
+    if (!set->follow)
+        return take(set, (id >> RFS_VIEW_SAVE_SHIFT) - 1);
+    RFS_LOCKED(&set->lock);
+    return take(set, (id >> RFS_VIEW_SAVE_SHIFT) - 1);
+}
+
+void rfs_view_hold(struct rfs_view *view)
+{
+    if (!view->set->follow)
+        return;
+    RFS_LOCKED(&view->set->lock);
+    view->users++;
+}
+
+void rfs_view_leave(struct rfs_view *view)
+{
+    if (!view || !view->set->follow)
+        return;
+    RFS_LOCKED(&view->set->lock);
+    view->users--;
+}
+
+struct rfs_view *rfs_view_next(struct reshard_view *set, size_t *at)
+{
+    struct rfs_view *view = NULL;
+
+    if (!set->follow)
+        return take(set, (*at)++);
+    RFS_LOCKED(&set->lock);
+    while (!view && *at < set->n)
+        view = take(set, (*at)++);
+    return view;
+}
+
 void reshard_refuse_device(reshard_view *set, dev_t device)
 {
-    for (size_t i = 0; i < set->n; i++)
-        rfs_files_set_home(rfs_catalog_files(set->data[i]->catalog), device);
+    struct rfs_view *view;
+
+    atomic_store(&set->home, (uint64_t)device + 1); /* first: for views that are opened meanwhile */
+    for (size_t at = 0; (view = rfs_view_next(set, &at)); rfs_view_leave(view))
+        rfs_files_set_home(rfs_catalog_files(view->catalog), device);
 }
 
 void reshard_close(reshard_view *set)
@@ -592,11 +690,13 @@ void reshard_close(reshard_view *set)
         return;
     /* First, so that the pool has only to end jobs that have begun. */
     for (size_t i = 0; i < set->n; i++)
-        rfs_assembler_stop(set->data[i]->assembler);
+        if (set->data[i])
+            rfs_assembler_stop(set->data[i]->assembler);
     rfs_pool_free(set->pool); /* first: read-ahead jobs use all the rest */
     for (size_t i = 0; i < set->n; i++)
-        close_plain(set->data[i]);
+        rfs_view_close(set->data[i]);
     free(set->data);
+    rfs_follow_close(set->follow);
     if (set->has_fds)
         rfs_fds_destroy(&set->fds);
     rfs_encrypted_free(set->encrypted);
@@ -614,20 +714,20 @@ void reshard_close(reshard_view *set)
 
 void reshard_summarize(reshard_view *set, reshard_summary *out)
 {
-    /* Strategies and options are the same for all saves. */
-    const struct rfs_view *first = set->data[0];
-    reshard_summary full = {
-        .source_ranks = first->scale.src_devices * first->scale.src_stages,
-        .source_stages = first->scale.src_stages,
-        .target_ranks = first->n_ranks,
-        .target_stages = first->scale.dst_stages,
-        .parameters = first->parameters,
-        .entries = set->several,
-        .mapped = first->n_files > 0 && first->files[first->n_files - 1].mapped, /* come last */
-    };
+    reshard_summary full = {.entries = set->several, .mapped = set->follow != NULL};
+    struct rfs_view *view;
 
-    for (size_t i = 0; i < set->n; i++)
-        full.entries += 1 + set->data[i]->n_files + set->data[i]->n_folders;
+    for (size_t at = 0; (view = rfs_view_next(set, &at)); rfs_view_leave(view)) {
+        if (full.source_ranks == 0) { /* strategies and options are the same for all saves */
+            full.source_ranks = view->scale.src_devices * view->scale.src_stages;
+            full.source_stages = view->scale.src_stages;
+            full.target_ranks = view->n_ranks;
+            full.target_stages = view->scale.dst_stages;
+            full.parameters = view->parameters;
+            full.mapped |= view->n_files > 0 && view->files[view->n_files - 1].mapped; /* last */
+        }
+        full.entries += 1 + view->n_files + view->n_folders;
+    }
     rfs_view_give(out, &full, sizeof full);
 }
 
@@ -696,23 +796,25 @@ static int check_files(struct rfs_view *view, struct check *check)
 int reshard_check(reshard_view *set, reshard_progress_fn *progress, void *ctx, reshard_error *err)
 {
     struct check check = {.progress = progress, .ctx = ctx};
+    struct rfs_view *view;
     int rc = 0;
 
-    for (size_t i = 0; i < set->n; i++)
-        check.total += set->data[i]->n_files;
-    for (size_t i = 0; i < set->n && rc == 0; i++)
-        rc = check_files(set->data[i], &check);
+    for (size_t at = 0; (view = rfs_view_next(set, &at)); rfs_view_leave(view))
+        check.total += view->n_files;
+    for (size_t at = 0; rc == 0 && (view = rfs_view_next(set, &at)); rfs_view_leave(view))
+        rc = check_files(view, &check);
     return rfs_view_report(err, &check.last, check.rc);
 }
 
 int reshard_check_strategies(reshard_view *set, reshard_error *err)
 {
     struct rfs_error failure = {0};
+    struct rfs_view *view;
+    size_t at = 0;
     int rc = 0;
 
-    for (size_t i = 0; i < set->n; i++) {
-        struct rfs_planner *planner = set->data[i]->planner;
-        rc = planner ? rfs_planner_check_shapes(planner, &failure) : 0;
+    while (!set->follow && (view = rfs_view_next(set, &at))) { /* those followed were planned */
+        rc = view->planner ? rfs_planner_check_shapes(view->planner, &failure) : 0;
         if (rc == 0) /* another save may be of another network */
             break;
     }

@@ -12,23 +12,30 @@
 
 /* The object of an attribute. */
 struct subject {
-    struct rfs_view *view; /* the first save's for the root of several */
+    struct rfs_view *view; /* taken; the first save's for the root of several; or NULL */
     enum { OTHER, ROOT, SHOWN_FILE, TENSOR_FILE } kind;
     const struct rfs_options *options;
     size_t file; /* number of a shown file */
     struct rfs_view_hidden_object object;
 };
 
+static void leave(struct subject *of)
+{
+    rfs_view_leave(of->view);
+}
+
 static int find_subject(reshard_view *set, uint64_t id, struct subject *out)
 {
-    struct rfs_view *view = rfs_view_pick(set, id);
+    struct rfs_view *view = rfs_view_take(set, id);
+    size_t first = 0;
 
-    *out = (struct subject){.view = view ? view : set->data[0], .options = &set->options};
+    *out = (struct subject){.view = view ? view : rfs_view_next(set, &first),
+                            .options = &set->options};
     if (id == RFS_HIDDEN_TOP)
         return 0;
     if (!view) {
         out->kind = id == RESHARD_ROOT ? ROOT : OTHER;
-        return id == RESHARD_ROOT || id == RFS_HIDDEN_TENSORS ? 0 : -ENOENT;
+        return id >> RFS_VIEW_SAVE_SHIFT == 0 ? 0 : set->follow ? -ESTALE : -ENOENT;
     }
     out->options = &view->options;
     if (rfs_view_hidden_owns(view, id)) {
@@ -58,7 +65,8 @@ static int put_options(struct subject *of, FILE *out)
 {
     struct rfs_options options = *of->options;
 
-    options.format = (int)of->view->format;
+    if (of->view)
+        options.format = (int)of->view->format;
     rfs_options_write(&options, RFS_OPTION_OF_VIEW, out);
     return 0;
 }
@@ -209,6 +217,8 @@ static bool applies(const struct subject *of, size_t attribute)
 
     if (!(attributes[attribute].of & 1u << of->kind))
         return false;
+    if (!view) /* no save is shown */
+        return attributes[attribute].put == put_version || attributes[attribute].put == put_options;
     if (attributes[attribute].put == put_parameters)
         return of->kind == ROOT ? view->planner != NULL : view->files[of->file].parameters > 0;
     return true;
@@ -229,7 +239,7 @@ ssize_t reshard_get_attribute(reshard_view *set, uint64_t id, const char *name, 
                               size_t size)
 {
     RFS_FREE char *text = NULL;
-    struct subject of;
+    RFS_CLEANUP(leave) struct subject of = {0};
     size_t n = 0;
     size_t at = 0;
 
@@ -253,7 +263,7 @@ ssize_t reshard_get_attribute(reshard_view *set, uint64_t id, const char *name, 
 ssize_t reshard_list_attributes(reshard_view *set, uint64_t id, char *names, size_t size)
 {
     char all[N_ATTRIBUTES * 40];
-    struct subject of;
+    RFS_CLEANUP(leave) struct subject of = {0};
     size_t n = 0;
 
     const int rc = find_subject(set, id, &of);

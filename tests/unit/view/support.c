@@ -44,13 +44,21 @@ static void keep_line(void *ctx, enum reshard_level level, const char *line)
 
 int open_with(struct fixture *f, const char *more)
 {
+    return open_following(f, more, 0);
+}
+
+int open_following(struct fixture *f, const char *more, uint32_t seconds)
+{
     char options[8192];
 
     snprintf(options, sizeof options, "src_strategy=%s,dst_strategy=%s%s%s",
              tree_path(f->root, "src.json"), tree_path(f->root, "dst.json"), *more ? "," : "",
              more);
-    const reshard_config config = {
-        .struct_size = sizeof config, .options = options, .log = keep_line, .log_ctx = &f->lines};
+    const reshard_config config = {.struct_size = sizeof config,
+                                   .options = options,
+                                   .log = keep_line,
+                                   .log_ctx = &f->lines,
+                                   .follow = seconds};
     f->err = (reshard_error){.struct_size = sizeof f->err};
     return reshard_open(tree_path(f->root, "src"), &config, &f->view, &f->err);
 }

@@ -28,6 +28,8 @@ struct fixture {
 };
 
 int open_with(struct fixture *f, const char *more);
+/* Opens a view that follows the source, as the config's follow says. */
+int open_following(struct fixture *f, const char *more, uint32_t seconds);
 void open_view(struct fixture *f);
 uint64_t file_id(struct fixture *f, unsigned rank);
 int stat_rank(struct fixture *f, unsigned rank, reshard_stat *st);

@@ -407,7 +407,7 @@ static void test_slow_source(void **state)
     assert_int_equal(reshard_tensors_count(full), MANY);
     for (size_t i = 0; i < MANY; i++)
         loads[i] = (reshard_load){i, NULL, NULL, got[i]};
-    struct rfs_assembler *assembler = rfs_view_pick(f->view, RESHARD_ROOT)->assembler;
+    struct rfs_assembler *assembler = rfs_view_take(f->view, RESHARD_ROOT)->assembler;
     assert_int_equal(rfs_assemble_reach(assembler), 0);
     atomic_store(&slow, true);
     for (unsigned i = 0; i < 8 && rfs_assemble_reach(assembler) == 0; i++)

@@ -253,6 +253,88 @@ static void test_descriptors_are_shared(void **state)
     assert_in_range(open_now, RFS_MAX_OPEN, RFS_MAX_OPEN + 32);
 }
 
+/* Looks until the root has N entries. */
+static void look_for(struct fixture *f, uint64_t n)
+{
+    for (unsigned tries = 0; tries < 6000; tries++) {
+        reshard_dirent entry = {.struct_size = sizeof entry};
+        uint64_t found = 0;
+        reshard_look(f->view, RESHARD_LOOK_NOW);
+        for (uint64_t at = 0; reshard_list(f->view, RESHARD_ROOT, at, &entry) == 1; at = entry.next)
+            found++;
+        if (found == n)
+            return;
+        usleep(10000);
+    }
+    char *said = reshard_describe_saves(f->view);
+    fail_msg("not %lu entries: %s", (unsigned long)n, said ? said : "");
+}
+
+static void remove_save(struct fixture *f, const char *name)
+{
+    char path[64];
+    for (unsigned rank = 0; rank < 4; rank++) {
+        snprintf(path, sizeof path, "src/rank_%u/net-%s.ckpt", rank, name);
+        assert_int_equal(unlink(tree_path(f->root, path)), 0);
+    }
+}
+
+/* What a caller holds of a save goes on when the save has gone; its ids are never another's. */
+static void test_following(void **state)
+{
+    struct fixture *f = *state;
+    reshard_stat st = {.struct_size = sizeof st};
+    reshard_statistics before = {.struct_size = sizeof before}, after = before;
+    reshard_tensors *tensors;
+    reshard_reader *reader;
+    unsigned char got[1024];
+    char target[48];
+    uint64_t latest, gone;
+    if (open_following(f, "", 1))
+        fail_msg("%s", f->err.message);
+    assert_int_equal(reshard_lookup(f->view, RESHARD_ROOT, RESHARD_LATEST, &latest), -ENOENT);
+    two_saves(f);
+    look_for(f, 3);
+    expect(f, "9_7", 0, 66);
+    expect(f, "10_7", 1, 77);
+    assert_int_equal(reshard_lookup(f->view, RESHARD_ROOT, RESHARD_LATEST, &latest), 0);
+    assert_int_equal(reshard_getattr(f->view, latest, &st, NULL), 0);
+    assert_true(S_ISLNK(st.mode) && st.passing && st.size == 4);
+    assert_int_equal(reshard_read_link(f->view, latest, target, sizeof target), 0);
+    assert_string_equal(target, "10_7");
+    assert_int_equal(reshard_read_link(f->view, latest, target, 4), -ERANGE);
+    assert_int_equal(reshard_read_link(f->view, RESHARD_ROOT, target, sizeof target), -ENOENT);
+    /* The first of the list goes, while it is used. */
+    gone = find_file(f, "9_7", 0);
+    assert_int_equal(reshard_reader_open(f->view, gone, &reader), 0);
+    assert_int_equal(reshard_tensors_open(f->view, "9_7/full", &tensors, NULL), 0);
+    remove_save(f, "9_7");
+    look_for(f, 2);
+    assert_int_equal(reshard_lookup(f->view, RESHARD_ROOT, "9_7", &latest), -ENOENT);
+    assert_int_equal(reshard_getattr(f->view, gone, &st, NULL), 0);
+    assert_true(reshard_tensors_count(tensors) > 0);
+    assert_int_equal(reshard_reader_pread(reader, got, sizeof got, 0), -ESTALE);
+    reshard_reader_close(reader);
+    reshard_tensors_close(tensors);
+    reshard_get_statistics(f->view, &before);
+    look_for(f, 2);
+    assert_int_equal(reshard_getattr(f->view, gone, &st, NULL), -ESTALE);
+    assert_int_equal(reshard_pread(f->view, gone, got, sizeof got, 0), -ESTALE);
+    assert_int_equal(reshard_lookup(f->view, gone - 1, "checkpoint_0.ckpt", &latest), -ESTALE);
+    reshard_get_statistics(f->view, &after);
+    assert_true(after.source_bytes >= before.source_bytes && after.reads == before.reads);
+    /* It comes again, under ids of its own. */
+    for (unsigned rank = 0; rank < 4; rank++)
+        save(f, rank, "net-9_7.ckpt", 88);
+    look_for(f, 3);
+    expect(f, "9_7", 0, 88);
+    assert_true(find_file(f, "9_7", 0) != gone);
+    assert_int_equal(reshard_getattr(f->view, gone, &st, NULL), -ESTALE);
+    remove_save(f, "9_7");
+    remove_save(f, "10_7");
+    look_for(f, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -260,6 +342,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_content),         TEST(test_tree),   TEST(test_sums),
         TEST(test_incomplete_save), TEST(test_choice), TEST(test_descriptors_are_shared),
+        TEST(test_following),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

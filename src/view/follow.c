@@ -1,0 +1,563 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "view/follow.h"
+
+#include "base/cleanup.h"
+#include "base/json_write.h"
+#include "base/order.h"
+#include "base/path.h"
+#include "base/wait.h"
+
+#include <time.h>
+
+#define SECOND INT64_C(1000000000) /* ns */
+/*
+ * Files that are older by the clock of this machine have not changed for a while, even if the
+ * clocks of their writers are behind by as much; ns.
+ */
+#define OLD (60 * SECOND)
+
+/* A save that is there, or was. Only the thread that looks uses it, but for the name. */
+struct followed {
+    struct rfs_save save;
+    char name[48];           /* constant */
+    bool there;              /* at this look */
+    struct rfs_view *shown;  /* one of the set's; NULL: it is not shown */
+    struct rfs_view *ready;  /* complete, and to be shown; owned; or NULL */
+    int64_t since;           /* when it was; ns */
+    struct rfs_view *before; /* shown until its files changed, and held; or NULL */
+    char *why;               /* why it is not shown; owned; NULL: it is, or there is no memory */
+    bool told;               /* the log has it */
+};
+
+struct rfs_follow {
+    char *source;                     /* owned */
+    int64_t every;                    /* ns; constant */
+    _Atomic int64_t due;              /* when to look again; ns */
+    atomic_bool looking, again;       /* a thread looks; another one was asked to, meanwhile */
+    RFS_VEC(struct followed *) saves; /* owned, and freed at the end: their names are given out */
+    int64_t tracked;           /* the last step that the tracker named; as in struct rfs_saves */
+    char *trouble;             /* why the source cannot be listed, or has no save; or NULL */
+    struct rfs_error *mistake; /* takes one in the options, while the view is opened; or NULL */
+    /* Under the set's lock: */
+    char latest[48]; /* name of the newest save that is shown; "": there is none */
+    char *state;     /* for reshard_describe_saves; owned; or NULL */
+};
+
+static int64_t now_ns(void)
+{
+    return (int64_t)rfs_wait_now();
+}
+
+/* ---- one save -------------------------------------------------------------------------------- */
+
+static void forget_why(struct followed *save)
+{
+    free(save->why);
+    save->why = NULL;
+}
+
+/*
+ * Notes why a save is not shown. The log has a reason once, if a later look finds it again: that
+ * files are missing is no more than usual while a save is under way.
+ */
+static void set_why(struct reshard_view *set, struct followed *save, enum rfs_level level,
+                    const char *text)
+{
+    const bool again = save->why && strcmp(save->why, text) == 0;
+
+    if (again && !save->told)
+        rfs_log(&set->log, level, "%s: is not shown: %s", save->name, text);
+    save->told = again;
+    if (again)
+        return;
+    free(save->why);
+    save->why = strdup(text);
+}
+
+/*
+ * What a file is, compared with what was recorded of it. FAILED: for another reason, which stays as
+ * long as the view. UNKNOWN: it cannot be looked at for now.
+ */
+enum { SAME = 1, CHANGED = 2, FAILED = 4, UNKNOWN = 8 };
+
+static unsigned compare(struct rfs_files *files, uint32_t id)
+{
+    const int rc = rfs_files_check(files, id);
+
+    return rc == 0                                  ? SAME
+           : rc == -ESTALE                          ? CHANGED
+           : rc == -EINTR || rfs_files_may_pass(rc) ? UNKNOWN
+                                                    : FAILED;
+}
+
+/* Returns the path of the first of N files that is one of STATES, or NULL. */
+static const char *find_file(const struct rfs_view *view, uint32_t n, unsigned states)
+{
+    struct rfs_files *files = rfs_catalog_files(view->stored);
+
+    for (uint32_t id = 0; id < n; id++)
+        if (states & compare(files, id))
+            return rfs_files_path(files, id);
+    return NULL;
+}
+
+/* Says whether one of all files is one of STATES. */
+static bool has_file(const struct rfs_view *view, unsigned states)
+{
+    return find_file(view, rfs_files_count_paths(rfs_catalog_files(view->stored)), states);
+}
+
+/*
+ * Records what the files of a save are now, before anything is read of them, and gives the time of
+ * the last change.
+ */
+static int record(struct rfs_view *view, struct timespec *newest, struct rfs_error *err)
+{
+    struct rfs_files *files = rfs_catalog_files(view->stored);
+
+    *newest = (struct timespec){0};
+    for (uint32_t id = 0; id < rfs_files_count_paths(files); id++) {
+        struct stat st;
+        const int rc = rfs_files_stat(files, id, &st);
+        if (rc)
+            return rfs_files_fail(err, rfs_files_path(files, id), rc);
+        if (st.st_mtim.tv_sec > newest->tv_sec)
+            *newest = st.st_mtim;
+        if (st.st_ctim.tv_sec > newest->tv_sec)
+            *newest = st.st_ctim;
+    }
+    return 0;
+}
+
+/* Checks that no rank is missing, also one whose slices another rank has: it may be under way. */
+static int check_ranks(const struct rfs_view *view, struct rfs_error *err)
+{
+    const uint32_t lacks = rfs_catalog_lacks(view->stored);
+    const uint64_t ranks = (uint64_t)view->scale.src_devices * view->scale.src_stages;
+
+    if (lacks != RFS_NO_RANK)
+        return rfs_fail(err, -ENOENT, RFS_IN(rfs_catalog_path(view->stored)), NULL,
+                        "rank %" PRIu32 " has no file of it: its save has not ended", lacks);
+    if (rfs_catalog_present(view->stored) < ranks)
+        return rfs_fail(err, -ENOENT, RFS_IN(rfs_catalog_path(view->stored)), NULL,
+                        "%" PRIu64 " of %" PRIu64
+                        " ranks have a file of it: its save has not ended",
+                        (uint64_t)rfs_catalog_present(view->stored), ranks);
+    return 0;
+}
+
+/* Checks that a save is complete: each file is planned, from headers that fit all files. */
+static int check_files(struct rfs_view *view, struct rfs_error *err)
+{
+    const struct rfs_chunks *chunks = rfs_catalog_chunks(view->stored);
+    int rc = 0;
+
+    for (size_t file = 0; rc == 0 && file < view->n_files; file++) {
+        const struct rfs_image *image;
+        rc = rfs_view_image(view, file, &image, err);
+    }
+    if (rc == 0 && ((chunks && chunks->doubt) || atomic_load(&view->doubted)))
+        rc = rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(view->stored)),
+                      "a save that has ended, copied with its times (cp -a)",
+                      "the metadata may be of another save than the files");
+    return rc;
+}
+
+/* Opens a save that is not shown, and notes why it is not complete. */
+static void open_save(struct reshard_view *set, struct followed *save)
+{
+    struct rfs_follow *follow = set->follow;
+    struct rfs_view *view = NULL;
+    struct timespec newest, now;
+    struct rfs_error err = {0};
+    char wait[96];
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    const int rc = rfs_view_open(set, follow->source, &save->save, set->options.cache, save->told,
+                                 &view, &err)
+                       ?: check_ranks(view, &err)
+                       ?: record(view, &newest, &err)
+                       ?: check_files(view, &err);
+    if (rc) {
+        rfs_view_close(view);
+        if (err.usage && follow->mistake)
+            *follow->mistake = err;
+        if (rc != -EINTR)
+            set_why(set, save, RFS_WARNING, err.text);
+        return;
+    }
+    view->name = save->name;
+    atomic_store(&view->quiet, true); /* its files may still change */
+    save->ready = view;
+    save->since = now_ns();
+    if (newest.tv_sec < now.tv_sec - (follow->every + OLD) / SECOND) {
+        save->since -= follow->every;
+        return;
+    }
+    snprintf(wait, sizeof wait, "it is complete, and shown when nothing has changed for %d s",
+             (int)(follow->every / SECOND));
+    set_why(set, save, RFS_DEBUG, wait);
+}
+
+static void drop_ready(struct followed *save)
+{
+    rfs_view_close(save->ready);
+    save->ready = NULL;
+}
+
+static void forget_before(struct followed *save)
+{
+    rfs_view_leave(save->before);
+    save->before = NULL;
+}
+
+/* Shows a save, unless a file of it, or of the save before under this name, speaks against it. */
+static void show(struct reshard_view *set, struct followed *save)
+{
+    struct rfs_view *view = save->ready;
+    const struct rfs_view *before = save->before;
+    const char *old = before ? find_file(before, before->n_sources, SAME | FAILED | UNKNOWN) : NULL;
+    char text[PATH_MAX + 96];
+
+    if (old) {
+        snprintf(text, sizeof text, "%s has not changed since the save before of this number", old);
+        set_why(set, save, RFS_WARNING, text);
+        return;
+    }
+    if (has_file(view, CHANGED | FAILED | UNKNOWN))
+        return; /* the next look says more */
+    if (set->n == RFS_FOLLOW_MOST) {
+        set_why(set, save, RFS_ERROR, "too many saves were shown; try: unmount and mount");
+        return;
+    }
+    if (atomic_load(&set->home))
+        rfs_files_set_home(rfs_catalog_files(view->stored), (dev_t)(atomic_load(&set->home) - 1));
+    pthread_mutex_lock(&set->lock);
+    view->base = (uint64_t)(set->n + 1) << RFS_VIEW_SAVE_SHIFT;
+    set->data[set->n++] = view;
+    set->hidden_mode = 0;
+    pthread_mutex_unlock(&set->lock);
+    save->shown = RFS_STEAL(save->ready);
+    atomic_store(&view->quiet, false);
+    forget_why(save);
+    forget_before(save);
+    rfs_log(&set->log, RFS_INFO, "%s: is shown", save->name);
+}
+
+/* Takes a save off the list; its view is kept for KEEP, or freed when nobody uses it. */
+static void hide(struct reshard_view *set, struct followed *save, struct rfs_view **keep)
+{
+    pthread_mutex_lock(&set->lock);
+    save->shown->gone = true;
+    save->shown->users += keep != NULL;
+    pthread_mutex_unlock(&set->lock);
+    if (keep)
+        *keep = save->shown;
+    save->shown = NULL;
+}
+
+/* Says whether the tracker lets a save be shown, and notes why it does not. */
+static bool is_tracked(struct reshard_view *set, struct followed *save)
+{
+    const int64_t tracked = set->follow->tracked;
+    char text[96];
+
+    if (tracked == RFS_TRACKED_ALWAYS || (tracked >= 0 && save->save.step <= tracked))
+        return true;
+    snprintf(text, sizeof text,
+             "the tracker file names no step from %" PRId64 " on: its save has not ended",
+             save->save.step);
+    set_why(set, save, RFS_DEBUG, text);
+    return false;
+}
+
+static void consider(struct reshard_view *set, struct followed *save)
+{
+    if (save->shown && !has_file(save->shown, CHANGED))
+        return;
+    if (save->shown) {
+        forget_before(save);
+        hide(set, save, &save->before);
+        rfs_log(&set->log, RFS_WARNING, "%s: is not shown any more: its files have changed",
+                save->name);
+        atomic_store(&save->before->quiet, true); /* that its other files change, too */
+    }
+    if (save->ready && has_file(save->ready, CHANGED | FAILED))
+        drop_ready(save);
+    if (!is_tracked(set, save))
+        return;
+    if (!save->ready)
+        open_save(set, save);
+    if (save->ready && now_ns() - save->since >= set->follow->every)
+        show(set, save);
+}
+
+/* Forgets a save that is not there any more. */
+static void forget(struct reshard_view *set, struct followed *save)
+{
+    if (save->shown) {
+        hide(set, save, NULL);
+        rfs_log(&set->log, RFS_INFO, "%s: is not there any more", save->name);
+    }
+    drop_ready(save);
+    forget_before(save);
+    forget_why(save);
+}
+
+/* ---- all saves ------------------------------------------------------------------------------- */
+
+static void note_trouble(struct reshard_view *set, const struct rfs_error *err)
+{
+    char **trouble = &set->follow->trouble;
+
+    if (*trouble && err->text[0] && strcmp(*trouble, err->text) == 0)
+        return;
+    free(*trouble);
+    *trouble = err->text[0] ? strdup(err->text) : NULL;
+    if (err->text[0])
+        rfs_log(&set->log, RFS_WARNING, "%s", err->text);
+}
+
+/* Finds what is known of a save, or adds it; NULL when out of memory. */
+static struct followed *find(struct rfs_follow *follow, const struct rfs_save *save)
+{
+    for (size_t i = follow->saves.n; i-- > 0;) /* the newest are asked for most */
+        if (follow->saves.data[i]->save.epoch == save->epoch &&
+            follow->saves.data[i]->save.step == save->step)
+            return follow->saves.data[i];
+    struct followed *added = calloc(1, sizeof *added);
+    if (!added || !RFS_PUSH(&follow->saves, added)) {
+        free(added);
+        return NULL;
+    }
+    added->save = *save;
+    rfs_view_name_save(save, added->name);
+    return added;
+}
+
+/* Frees the views that are not shown and have no users. */
+static void collect(struct reshard_view *set)
+{
+    reshard_statistics *past = &set->past;
+
+    for (size_t i = 0; i < set->n; i++) {
+        struct rfs_view *view = NULL;
+        pthread_mutex_lock(&set->lock);
+        if (set->data[i] && set->data[i]->gone && set->data[i]->users == 0) {
+            view = RFS_STEAL(set->data[i]);
+            rfs_view_add_statistics(view, past);
+            past->index_bytes = past->cache_budget = past->cache_bytes = 0; /* of the moment */
+        }
+        pthread_mutex_unlock(&set->lock);
+        if (view)
+            rfs_view_close(view);
+    }
+}
+
+/* Gives each view an equal part of the cache. */
+static void share_cache(struct reshard_view *set)
+{
+    struct rfs_view *view;
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < set->n; i++)
+        n += set->data[i] != NULL; /* this thread alone changes them */
+    for (size_t at = 0; (view = rfs_view_next(set, &at)); rfs_view_leave(view))
+        rfs_assembler_limit(view->assembler, set->options.cache / n);
+}
+
+/* Chooses the newest save that is shown, and that the tracker does not say is too new. */
+static void choose_latest(struct reshard_view *set)
+{
+    struct rfs_follow *follow = set->follow;
+    const struct followed *newest = NULL;
+
+    for (size_t i = 0; i < follow->saves.n; i++) {
+        const struct followed *save = follow->saves.data[i];
+        if (save->shown &&
+            (follow->tracked == RFS_TRACKED_ALWAYS || save->save.step <= follow->tracked) &&
+            (!newest || (RFS_ORDER(newest->save.epoch, save->save.epoch)
+                             ?: RFS_ORDER(newest->save.step, save->save.step)) < 0))
+            newest = save;
+    }
+    RFS_LOCKED(&set->lock);
+    snprintf(follow->latest, sizeof follow->latest, "%s", newest ? newest->name : "");
+}
+
+/* Writes the state that reshard_describe_saves gives. */
+static void describe(struct reshard_view *set)
+{
+    struct rfs_follow *follow = set->follow;
+    char *text = NULL;
+    size_t n;
+    FILE *out = open_memstream(&text, &n);
+    struct rfs_json_write json = {.file = out, .indent = 2};
+
+    if (!out)
+        return;
+    rfs_json_object(&json, NULL, RFS_JSON_LINES);
+    rfs_json_put_text(&json, "latest", follow->latest[0] ? follow->latest : NULL);
+    if (follow->tracked >= 0)
+        rfs_json_put_i64(&json, "tracked", follow->tracked);
+    rfs_json_put_text(&json, "trouble", follow->trouble);
+    rfs_json_array(&json, "saves", RFS_JSON_LINES);
+    for (size_t i = 0; i < follow->saves.n; i++) {
+        const struct followed *save = follow->saves.data[i];
+        if (!save->there)
+            continue;
+        rfs_json_object(&json, NULL, RFS_JSON_SPACED);
+        rfs_json_put_text(&json, "save", save->name);
+        rfs_json_put_bool(&json, "shown", save->shown != NULL);
+        if (!save->shown)
+            rfs_json_put_text(&json, "why", save->why);
+        rfs_json_end(&json);
+    }
+    rfs_json_finish(&json);
+    if (fclose(out) != 0) {
+        free(text);
+        text = NULL;
+    }
+    pthread_mutex_lock(&set->lock);
+    char *old = follow->state;
+    follow->state = text;
+    pthread_mutex_unlock(&set->lock);
+    free(old);
+}
+
+/* Looks at all saves. 0, or -errno with *err filled when they cannot be listed. */
+static int look(struct reshard_view *set, struct rfs_error *err)
+{
+    struct rfs_follow *follow = set->follow;
+    struct rfs_saves saves;
+    int rc = rfs_view_list_saves(set, follow->source, &saves, err);
+
+    collect(set);
+    if (rc == 0 || rc == -ENOENT) { /* there may be none yet, or none any more */
+        if (follow->tracked < 0 || saves.tracked >= 0)
+            follow->tracked = saves.tracked;
+        /* A folder that went while it was listed does not mean that all saves went. */
+        for (size_t i = 0; i < follow->saves.n; i++)
+            follow->saves.data[i]->there = rc && follow->saves.data[i]->shown &&
+                                           !has_file(follow->saves.data[i]->shown, CHANGED);
+        for (size_t i = 0; i < saves.n; i++) {
+            struct followed *save = find(follow, &saves.data[i]);
+            if (save) {
+                save->there = true;
+                consider(set, save);
+            }
+        }
+        for (size_t i = 0; i < follow->saves.n; i++)
+            if (!follow->saves.data[i]->there)
+                forget(set, follow->saves.data[i]);
+    }
+    free(saves.data);
+    if (rc != -EINTR && (rc == 0 || rc == -ENOENT || !follow->mistake))
+        note_trouble(set, err); /* others end the opening, whose caller has the message */
+    share_cache(set);
+    choose_latest(set);
+    describe(set);
+    return rc == -ENOENT ? 0 : rc;
+}
+
+/* ---- looking --------------------------------------------------------------------------------- */
+
+static void look_later(void *set)
+{
+    reshard_look(set, RESHARD_LOOK_NOW);
+}
+
+void reshard_look(reshard_view *set, enum reshard_looks when)
+{
+    struct rfs_follow *follow = set->follow;
+    struct rfs_error err = {0};
+
+    if (!follow || (when == RESHARD_LOOK_DUE && now_ns() < atomic_load(&follow->due)))
+        return;
+    if (when == RESHARD_LOOK_LATER) {
+        if (!rfs_pool_submit_waiting(set->pool, look_later, set))
+            atomic_store(&follow->due, 0);
+        return;
+    }
+    if (atomic_exchange(&follow->looking, true)) {
+        if (when != RESHARD_LOOK_DUE)
+            atomic_store(&follow->again, true);
+        return;
+    }
+    const int rc = look(set, &err);
+    const bool soon = atomic_exchange(&follow->again, false) || rc == -EINTR;
+    atomic_store(&follow->due, soon ? 0 : now_ns() + follow->every);
+    atomic_store(&follow->looking, false);
+}
+
+int reshard_read_link(reshard_view *set, uint64_t id, char *target, size_t size)
+{
+    char name[48];
+
+    if (id != RFS_FOLLOW_LATEST || !rfs_follow_latest(set, name))
+        return -ENOENT;
+    return snprintf(target, size, "%s", name) < (int)size ? 0 : -ERANGE;
+}
+
+char *reshard_describe_saves(reshard_view *set)
+{
+    if (!set->follow)
+        return NULL;
+    RFS_LOCKED(&set->lock);
+    return set->follow->state ? strdup(set->follow->state) : NULL;
+}
+
+bool rfs_follow_latest(struct reshard_view *set, char name[48])
+{
+    if (!set->follow)
+        return false;
+    RFS_LOCKED(&set->lock);
+    memcpy(name, set->follow->latest, sizeof set->follow->latest);
+    return name[0];
+}
+
+/* ---- beginning and end ----------------------------------------------------------------------- */
+
+const char *rfs_follow_source(const struct rfs_follow *follow)
+{
+    return follow->source;
+}
+
+int rfs_follow_open(struct reshard_view *set, const char *source, struct rfs_error *err)
+{
+    struct rfs_follow *follow = set->follow = calloc(1, sizeof *follow);
+
+    set->data = follow ? calloc(RFS_FOLLOW_MOST, sizeof(struct rfs_view *)) : NULL;
+    if (!set->data)
+        return rfs_fail_memory(err);
+    follow->every = (int64_t)set->config.follow * SECOND;
+    follow->tracked = RFS_TRACKED_NOTHING;
+    int rc = rfs_path_resolve(source, &follow->source, err);
+    if (rc)
+        return rc;
+    struct rfs_error mistake = {0};
+    follow->mistake = &mistake;
+    rc = look(set, err);
+    follow->mistake = NULL;
+    atomic_store(&follow->due, now_ns() + follow->every);
+    if (rc == 0 && mistake.usage) {
+        *err = mistake;
+        rc = mistake.code;
+    }
+    return rc;
+}
+
+void rfs_follow_close(struct rfs_follow *follow)
+{
+    if (!follow)
+        return;
+    for (size_t i = 0; i < follow->saves.n; i++) {
+        rfs_view_close(follow->saves.data[i]->ready);
+        free(follow->saves.data[i]->why);
+        free(follow->saves.data[i]);
+    }
+    free(follow->saves.data);
+    free(follow->source);
+    free(follow->trouble);
+    free(follow->state);
+    free(follow);
+}
