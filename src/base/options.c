@@ -138,6 +138,8 @@ static const struct rfs_option table[] = {
     ROW(allow_decrypted, SWITCH, 0, .help = "let them read decrypted files, too"),
     ROW(default_permissions, SWITCH, 0, .help = "the kernel checks modes and owners"),
     ROW(check_first, SWITCH, 0, .help = "plan every rank before the mount"),
+    ROW(follow, COUNT, 0, .example = "10", .alone = "5", .most = 86400,
+        .help = "show saves as they come, after so many seconds"),
     ROW(nonempty, SWITCH, 0, .help = "mount over a folder that is not empty"),
     ROW(auto_unmount, SWITCH, 0, .help = "unmount when the server ends"),
     ROW(noexec, SWITCH, 0, .help = "run no programs from it"),
@@ -535,6 +537,7 @@ int rfs_options_set(struct rfs_options *out, unsigned flags, const char *name, c
         return refuse_name(name, flags, err);
     if (!valued && value)
         return rfs_fail_usage(err, name, "option %s takes no value", name);
+    value = valued && !value ? option->alone : value;
     if (valued && (!value || (!*value && option->kind != RFS_OPTION_FILE_NAME)))
         return rfs_fail_usage(err, "reshardfs --help", "option %s needs a value", name);
     if (valued)

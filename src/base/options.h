@@ -119,6 +119,7 @@ struct rfs_options {
     int sandbox; /* an rfs_sandbox_mode */
     uint32_t max_threads;
     bool check_first;
+    uint32_t follow; /* seconds; 0: the source is not followed */
     bool nonempty;
     bool allow_other;
     bool allow_root;
@@ -171,6 +172,7 @@ struct rfs_option {
     unsigned flags;
     const char *const *words; /* the words that it may be; NULL at the end */
     const char *example;      /* a value, for messages; NULL: none */
+    const char *alone;        /* the value when it is given without one; NULL: it needs one */
     const char *help;         /* a line; NULL: it is not listed */
     const char *heading;      /* of --help, above the first of a group; or NULL */
     uint64_t least, most;     /* of numbers and sizes; most 0: the member's range */

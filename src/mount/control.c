@@ -121,6 +121,14 @@ static int write_log(const struct rfs_mount *m, FILE *out)
     return text ? 0 : -ENOMEM;
 }
 
+static int write_saves(const struct rfs_mount *m, FILE *out)
+{
+    RFS_FREE char *text = reshard_describe_saves(m->view);
+
+    fputs(text ? text : "{}\n", out);
+    return 0;
+}
+
 /* The mount's own files, by id from RFS_CONTROL_IDS on. */
 static const struct {
     const char *name;
@@ -130,16 +138,23 @@ static const struct {
     {"metrics", rfs_counters_metrics},
     {"config.json", write_config},
     {"log", write_log},
+    /* The last: of a source that is followed alone. */
+    {"saves.json", write_saves},
 };
 
 enum { N_FILES = sizeof files / sizeof *files };
+
+static uint64_t count_files(const struct rfs_mount *m)
+{
+    return m->options->set.follow ? N_FILES : N_FILES - 1;
+}
 
 int rfs_control_lookup(const struct rfs_mount *m, uint64_t parent, const char *name, uint64_t *id)
 {
     if (m->options->set.control == RFS_CONTROL_NOT && parent == RESHARD_ROOT &&
         strcmp(name, RESHARD_CONTROL) == 0)
         return -ENOENT;
-    for (size_t i = 0; parent == m->hidden && i < N_FILES; i++)
+    for (size_t i = 0; parent == m->hidden && i < count_files(m); i++)
         if (strcmp(name, files[i].name) == 0) {
             *id = RFS_CONTROL_IDS + i;
             return 0;
@@ -151,15 +166,19 @@ int rfs_control_list(const struct rfs_mount *m, uint64_t dir, uint64_t position,
                      reshard_dirent *out)
 {
     const bool shows = dir == RESHARD_ROOT && m->options->set.control == RFS_CONTROL_LISTED;
-    const uint64_t before = dir == m->hidden ? N_FILES : shows;
+    const uint64_t before = dir == m->hidden ? count_files(m) : shows;
 
-    if (position >= before)
-        return reshard_list(m->view, dir, position - before, out);
+    if (position >= before) {
+        const int rc = reshard_list(m->view, dir, position - before, out);
+        out->next += before;
+        return rc;
+    }
     *out = (reshard_dirent){
         .struct_size = sizeof *out,
         .id = shows ? m->hidden : RFS_CONTROL_IDS + position,
         .is_dir = shows,
         .name = shows ? RESHARD_CONTROL : files[position].name,
+        .next = position + 1,
     };
     return 1;
 }

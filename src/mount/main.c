@@ -60,6 +60,10 @@ static void summarize(char *out, size_t cap, reshard_view *view)
     int n;
 
     reshard_summarize(view, &sum);
+    if (sum.entries <= 1) { /* the root alone */
+        snprintf(out, cap, "no complete save yet");
+        return;
+    }
     n = snprintf(out, cap, "%" PRIu32 " %s %" PRIu32 " %s", sum.source_ranks, arrow,
                  sum.target_ranks, sum.target_ranks == 1 ? "rank" : "ranks");
     if (sum.parameters > 0 && n >= 0 && (size_t)n < cap)
@@ -121,6 +125,7 @@ static int open_view(const struct rfs_mount_options *options, reshard_view **vie
         .for_others = options->set.allow_other || options->set.allow_root,
         .pairs = pairs,
         .pair_count = n,
+        .follow = options->set.follow,
     };
     reshard_error why = {.struct_size = sizeof why};
     int rc;

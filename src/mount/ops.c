@@ -7,7 +7,10 @@
 #include <fcntl.h>
 #include <sys/statvfs.h>
 
-/* The tree does not change while it is mounted, so the kernel may keep entries. Seconds. */
+/*
+ * The tree does not change while it is mounted, so the kernel may keep entries: all but those of the
+ * saves that are followed, and of the folders above. Seconds.
+ */
 #define FOREVER (365 * 86400.0)
 
 enum { SPANS = 64, NAME_BYTES = 255, SECTOR = 512 };
@@ -41,16 +44,21 @@ static void to_stat(const struct rfs_mount *m, const reshard_stat *from, struct 
     };
 }
 
-/* Gets attributes of ID. Logs the reason of a failure, as the caller only gets an errno. */
-static int attributes(struct rfs_mount *m, uint64_t id, struct stat *st)
+/*
+ * Gets attributes of ID, and how many seconds they hold: the mount's own files have other texts each
+ * time. Logs the reason of a failure, as the caller only gets an errno.
+ */
+static int attributes(struct rfs_mount *m, uint64_t id, struct stat *st, double *lasting)
 {
     reshard_stat known = {.struct_size = sizeof known};
     reshard_error err = {.struct_size = sizeof err};
     int rc;
 
+    *lasting = 0;
     if (rfs_control_owns(id))
         return rfs_control_stat(m, id, st);
     rc = reshard_getattr(m->view, id, &known, &err);
+    *lasting = known.passing ? 0 : FOREVER;
     if (rc == 0)
         to_stat(m, &known, st);
     else if (err.message[0] && rc != -EINTR)
@@ -59,12 +67,6 @@ static int attributes(struct rfs_mount *m, uint64_t id, struct stat *st)
         st->st_nlink++;
     /* The entry exists; its sources do not. */
     return rc == -ENOENT ? -EIO : rc;
-}
-
-/* Returns how many seconds attributes hold: the mount's files have other texts each time. */
-static double lasting(uint64_t id)
-{
-    return rfs_control_owns(id) ? 0 : FOREVER;
 }
 
 /* ---- requests that may wait for sources ------------------------------------------------------ */
@@ -117,6 +119,16 @@ static bool defers(fuse_req_t req, bool waits)
     return true;
 }
 
+/*
+ * Looks for saves that came or went, if the mount follows them, when the root is looked at. The
+ * guard answers from memory.
+ */
+static void look(const struct rfs_mount *m, uint64_t dir, enum reshard_looks when)
+{
+    if (dir == RESHARD_ROOT && !rfs_guard_is_me())
+        reshard_look(m->view, when);
+}
+
 /* ---- the tree -------------------------------------------------------------------------------- */
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)
@@ -143,7 +155,7 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     struct rfs_mount *m = mount_of(req);
-    struct fuse_entry_param e = {.attr_timeout = FOREVER, .entry_timeout = FOREVER};
+    struct fuse_entry_param e = {0};
     uint64_t id;
 
     if (rfs_request_is_own(req)) {
@@ -153,12 +165,17 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
     if (defers(req, rfs_guard_is_me() && lookup_waits(m, parent, name)))
         return;
     struct rfs_request *request = rfs_request_begin(req);
+    look(m, parent, RESHARD_LOOK_DUE);
     int rc = rfs_control_lookup(m, parent, name, &id);
     const bool absent = rc == -ENOENT;
     if (rc == 0)
-        rc = attributes(m, id, &e.attr);
+        rc = attributes(m, id, &e.attr, &e.attr_timeout);
     if (!rfs_request_end(request, req))
         return;
+    /* A folder that may go, or come, is looked up each time. */
+    e.entry_timeout = absent                 ? (m->options->set.follow ? 0 : FOREVER)
+                      : rfs_control_owns(id) ? FOREVER
+                                             : e.attr_timeout;
     if (absent) {
         fuse_reply_entry(req, &e); /* inode 0: remembered as absent */
         return;
@@ -168,7 +185,6 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
         return;
     }
     e.ino = id;
-    e.attr_timeout = lasting(id);
     fuse_reply_entry(req, &e);
 }
 
@@ -176,18 +192,30 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 {
     struct rfs_mount *m = mount_of(req);
     struct stat st;
+    double lasting;
 
     (void)fi;
     if (defers(req, rfs_guard_is_me() && getattr_waits(m, ino)))
         return;
     struct rfs_request *request = rfs_request_begin(req);
-    const int rc = attributes(m, ino, &st);
+    const int rc = attributes(m, ino, &st, &lasting);
     if (!rfs_request_end(request, req))
         return;
     if (rc < 0)
         fuse_reply_err(req, -rc);
     else
-        fuse_reply_attr(req, &st, lasting(ino));
+        fuse_reply_attr(req, &st, lasting);
+}
+
+static void op_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+    char target[NAME_BYTES];
+    const int rc = reshard_read_link(mount_of(req)->view, ino, target, sizeof target);
+
+    if (rc < 0)
+        fuse_reply_err(req, -rc);
+    else
+        fuse_reply_readlink(req, target);
 }
 
 static void op_access(fuse_req_t req, fuse_ino_t ino, int mask)
@@ -218,8 +246,11 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
  */
 static int list(struct rfs_mount *m, uint64_t dir, uint64_t position, reshard_dirent *out)
 {
-    if (position >= 2)
-        return rfs_control_list(m, dir, position - 2, out);
+    if (position >= 2) {
+        const int rc = rfs_control_list(m, dir, position - 2, out);
+        out->next += 2;
+        return rc;
+    }
     uint64_t above = RESHARD_ROOT;
     if (position == 1)
         (void)reshard_lookup(m->view, dir, "..", &above);
@@ -228,6 +259,7 @@ static int list(struct rfs_mount *m, uint64_t dir, uint64_t position, reshard_di
         .id = position == 0 ? dir : above,
         .is_dir = true,
         .name = position == 0 ? "." : "..",
+        .next = position + 1,
     };
     return 1;
 }
@@ -239,15 +271,19 @@ static int list(struct rfs_mount *m, uint64_t dir, uint64_t position, reshard_di
 static void describe(struct rfs_mount *m, const reshard_dirent *entry, bool plus,
                      struct fuse_entry_param *e)
 {
-    *e = (struct fuse_entry_param){.attr_timeout = FOREVER, .entry_timeout = FOREVER};
+    *e = (struct fuse_entry_param){0};
     if (plus && !rfs_guard_is_me() && entry->name[0] != '.' && !rfs_control_owns(entry->id) &&
-        reshard_is_ready(m->view, entry->id) && attributes(m, entry->id, &e->attr) == 0) {
+        reshard_is_ready(m->view, entry->id) &&
+        attributes(m, entry->id, &e->attr, &e->attr_timeout) == 0) {
         e->ino = entry->id;
+        e->entry_timeout = e->attr_timeout;
         return;
     }
     e->attr = (struct stat){
         .st_ino = entry->id,
-        .st_mode = entry->is_dir ? S_IFDIR : S_IFREG,
+        .st_mode = entry->is_dir    ? S_IFDIR
+                   : entry->is_link ? S_IFLNK
+                                    : S_IFREG,
     };
 }
 
@@ -268,8 +304,10 @@ static void reply_list(fuse_req_t req, fuse_ino_t dir, size_t size, off_t offset
         return;
     }
     struct rfs_request *request = rfs_request_begin(req);
+    if (offset == 0)
+        look(m, dir, RESHARD_LOOK_NOW);
     while ((rc = list(m, dir, position, &entry)) > 0) {
-        const off_t next = (off_t)(position + 1);
+        const off_t next = (off_t)entry.next;
         size_t n;
 
         describe(m, &entry, plus, &e);
@@ -278,7 +316,7 @@ static void reply_list(fuse_req_t req, fuse_ino_t dir, size_t size, off_t offset
         if (n > size - used)
             break;
         used += n;
-        position++;
+        position = entry.next;
     }
     if (!rfs_request_end(request, req))
         return;
@@ -506,7 +544,6 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
         rfs_request_locks_pages(request, ino);
     n = reshard_reader_borrow(handle->reader, scratch, size, (uint64_t)offset, spans, SPANS, &count,
                               &loan);
-    rfs_ops_leave_handle(m, handle);
     const bool ours = rfs_request_end(request, req);
     if (ours && n < 0)
         fuse_reply_err(req, (int)-n);
@@ -514,6 +551,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
         fuse_reply_iov(req, spans, count);
     if (loan)
         reshard_return(loan);
+    rfs_ops_leave_handle(m, handle); /* of a save that has gone, the loan needs it */
     if (ours && n == -ESTALE) {
         atomic_store(&m->stale, true);
         if (pages_can_go(m))
@@ -629,6 +667,7 @@ void rfs_ops_fill(struct fuse_lowlevel_ops *ops)
         .init = op_init,
         .lookup = op_lookup,
         .getattr = op_getattr,
+        .readlink = op_readlink,
         .access = op_access,
         .statfs = op_statfs,
         .readdir = op_readdir,

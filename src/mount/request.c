@@ -43,6 +43,7 @@ struct rfs_held_request {
  * while that is taken down.
  */
 struct guard {
+    const struct rfs_mount_options *options; /* borrowed; constant */
     int signals;         /* descriptor of the signals that it takes (signals.h) */
     int bell;            /* event descriptor that wakes it */
     atomic_bool asleep;  /* there is nothing to watch */
@@ -54,7 +55,6 @@ struct guard {
     int64_t ends;            /* when it ends the process; 0: the mount does not end */
 
     /* The thread's own. */
-    bool foreground;
     int takes;      /* descriptor of the kernel's requests, while it takes them; or -1 */
     bool deferred;  /* the request at hand may wait */
     uint64_t turns; /* of the requests, at the last tick */
@@ -732,7 +732,8 @@ static void *run(void *arg)
         const int64_t now = now_ms();
 
         poll(wanted, 3, atomic_load(&g->asleep) ? -1 : tick > now ? (int)(tick - now) : 0);
-        if (wanted[0].revents && rfs_signals_take(g->signals, g->foreground))
+        const unsigned asked = wanted[0].revents ? rfs_signals_take(g->signals, g->options) : 0;
+        if (asked & RFS_SIGNALS_END)
             atomic_store(&g->ending, true);
         if (wanted[1].revents) {
             eventfd_read(g->bell, &rings);
@@ -745,6 +746,8 @@ static void *run(void *arg)
         const bool looks = g->mount && g->ends == 0;
         if (looks && wanted[2].revents)
             take_requests(g);
+        if (looks && asked & RFS_SIGNALS_LOOK)
+            reshard_look(g->mount->view, RESHARD_LOOK_LATER);
         if (now_ms() >= tick) {
             if (looks)
                 look(g);
@@ -790,8 +793,8 @@ int rfs_guard_start(struct rfs_mount *mount, struct rfs_error *err)
 
     g->mount = mount;
     g->takes = -1;
-    g->foreground = mount->options->foreground;
-    g->signals = rfs_signals_open(g->foreground);
+    g->options = mount->options;
+    g->signals = rfs_signals_open(mount->options);
     g->bell = g->signals < 0 ? -1 : eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     rc = g->bell < 0 ? errno : 0;
     if (rc == 0)

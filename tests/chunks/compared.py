@@ -2,6 +2,7 @@
 """What views of a source show, against the model: rank files for the destination, and whole tensors."""
 import contextlib
 import os
+import shutil
 import subprocess
 import time
 
@@ -58,6 +59,20 @@ def mounted(source, target, options):
             time.sleep(wait)
             if subprocess.run(["fusermount3", "-u", target], stderr=subprocess.DEVNULL, check=False).returncode == 0:
                 break
+
+
+def take_latest(mnt, save, copy):
+    """Copies the model once the link of a mount that follows leads to SAVE; None, or where it leads and why. (What maps a
+    file of the mount keeps it busy.)"""
+    for _ in range(TIMEOUT * 10):
+        os.listdir(mnt)
+        at = os.readlink(mnt + "/latest") if os.path.lexists(mnt + "/latest") else None
+        if at == save:
+            shutil.copy(mnt + "/latest/model.safetensors", copy)
+            return None
+        time.sleep(0.1)
+    with open(mnt + "/.reshardfs/saves.json", encoding="utf-8") as state:
+        return f"latest leads to {at} instead of {save}: {state.read()}"
 
 
 def differs(path, wanted):

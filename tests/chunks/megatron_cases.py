@@ -11,6 +11,7 @@ import sys
 
 import torch
 
+import compared
 import dcp_cases
 import megatron_program as program
 from dcp_cases import differ, numbered
@@ -73,6 +74,36 @@ class Case:
         says = ["common.pt", "metadata.json: is missing"]
         return (dcp_cases.verify(out, "--against", source, "-o", options, says=[*says, "2 files"]) or
                 dcp_cases.verify(out, "--against", source, "-o", "view=dcp", says=says))
+
+
+class Followed(Case):
+    """A training that saves while its folder, which is empty at first, is mounted."""
+
+    def write(self, folder):
+        root = os.path.join(folder, "checkpoint")
+        os.makedirs(root)
+        return root, {}
+
+    def check_oracle(self, _folder):
+        return None
+
+    def check_views(self, folder, source, _options):
+        from safetensors.torch import load_file
+        if os.environ.get("RFS_NO_FUSE"):
+            return None
+        mnt = os.path.join(folder, "mnt")
+        with compared.mounted(source, mnt, {"follow": 1, "view": "huggingface", "only": "*"}):
+            for step in (10, 20, 30):
+                items = {k: Layers(v.full + step, v.cuts) if isinstance(v, Layers) else v for k, v in self.items.items()}
+                program.save(source, step, items)
+                copy = f"{folder}/{step}.safetensors"
+                if said := compared.take_latest(mnt, f"0_{step}", copy):
+                    return said
+                have = load_file(copy)
+                for key, value in items.items():
+                    if isinstance(value, Layers) and (said := differ(f"step {step}", key, have[key], value.full)):
+                        return said
+        return None
 
 
 class Flattened:
@@ -149,6 +180,13 @@ def layers(name):
                        "decoder.layers.mlp.linear_fc2.weight": Layers(numbered(3, 8, 6, dtype=torch.bfloat16), {1: 3}),
                        "decoder.layers._extra_state": Object([b"one", {"two": 2}, None]),
                        "iteration": 10, "args": {"hidden_size": 8}})
+
+
+@fixed
+def followed(name):
+    """With follow: Megatron writes .metadata when all ranks have saved, and then the tracker."""
+    return Followed(name, {"decoder.layers.w": Layers(numbered(3, 8, 6), {0: 2}),
+                           "decoder.layers.v": Layers(numbered(3, 8, 6, dtype=torch.bfloat16), {1: 3}), "iteration": 10})
 
 
 @fixed

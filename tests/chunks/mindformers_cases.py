@@ -3,6 +3,7 @@
 
 A random case is random.Random(f"{seed}/{number}") and nothing else, so that any one of them replays alone.
 """
+import dataclasses
 import glob
 import json
 import os
@@ -259,6 +260,41 @@ def one(name, layout, shape, target, **more):
 def documented(name):
     """The example of the format's description: 8 ranks, device matrix [2,2,2], tensor map [0,2] of [8,6]."""
     return one(name, Layout([2, 2, 2], [0, 2]), (8, 6), Layout([4], [-1, -1]))
+
+
+class Followed(Case):
+    """A training that saves while its folder, which is empty at first, is mounted."""
+
+    def write(self, folder):
+        source = os.path.join(folder, "checkpoint")
+        os.makedirs(source)
+        return source, {}
+
+    def check_oracle(self, folder):
+        return None
+
+    def check_views(self, folder, source, options):
+        if os.environ.get("RFS_NO_FUSE"):
+            return None
+        mnt, first = os.path.join(folder, "mnt"), self.checkpoint.tensors
+        with compared.mounted(source, mnt, {"follow": 1, "view": "huggingface", "only": "*"}):
+            for step in (10, 20, 30):
+                self.checkpoint.iteration = step
+                self.checkpoint.tensors = [dataclasses.replace(t, value=t.value.with_data(t.value.data + t.value.data.dtype.type(step))) for t in first]
+                saves.write(program(self.checkpoint.version), self.checkpoint, source)
+                copy = f"{folder}/{step}.safetensors"
+                problem = compared.take_latest(mnt, f"0_{step}", copy) or compared.differs(copy, self.whole())
+                if problem:
+                    return f"step {step}: {problem}"
+        return None
+
+
+@fixed
+def followed(name):
+    """With follow. 2.0.0 writes metadata.json for the model, and anew when the optimizer is saved; then the tracker."""
+    case = one(name, Layout([2, 2], [1, 0]), (8, 6), Layout([1], [-1, -1]), version="2.0.0", balanced=True)
+    case.checkpoint.tensors.append(Tensor("adam_m.w", numbered(None, (8, 6)), Layout([2, 2], [1, 0]), kind="opt"))
+    return Followed(name, case.checkpoint)
 
 
 class Resumed(Case):

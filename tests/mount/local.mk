@@ -15,6 +15,7 @@ EXTRA_DIST += \
 	tests/mount/test_costs.py \
 	tests/mount/test_encrypted.py \
 	tests/mount/test_errors.py \
+	tests/mount/test_follow.py \
 	tests/mount/test_interrupt.py \
 	tests/mount/test_life.py \
 	tests/mount/test_limits.py \

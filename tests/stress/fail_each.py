@@ -12,9 +12,11 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 
 from forge import Tree, usual
 from harness import *
+import test_follow
 
 SECONDS, SEED = 30, 0  # set by run
 KINDS = ("malloc", "read", "open")
@@ -224,6 +226,56 @@ def test_each_failure_of_mount():
             refusals, ends = refusals + (refused > 0), ends + (status != 0)
             check(failing.was_hit() or (refused, status) == (0, 0), f"{kind} {n}: it fails untouched")
         print(f"    mount, {kind}: {tried} runs, {hits} with a failure, {refusals} with a refused read, {ends} not mounted", flush=True)
+        check(hits > 0, f"{kind}: nothing has failed")
+
+
+def one_follower(job, want, failing, n):
+    """Mounts with the failure: then the save is shown by a later look, if not by the first."""
+    mnt, log, status = folder("mnt"), os.path.join(folder("logs"), "log"), 0
+    what = f"{failing.kind} {n} fails"
+    with open(log, "wb") as out:
+        process = subprocess.Popen(
+            [reshardfs, job.src, mnt, "-f", "-o", job.options("index_cache=no")],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=out, env=failing.env(n),
+        )
+    eventually(lambda: mounted(mnt) or process.poll() is not None, "it is mounted, or has ended")
+    if process.poll() is None:
+        latest = os.path.join(mnt, "latest")
+
+        def is_shown():
+            try:
+                return os.listdir(mnt) and os.readlink(latest) == "1_10"
+            except OSError:
+                return False
+
+        eventually(lambda: is_shown() or process.poll() is not None, f"{what}: the save is shown")
+        for rank, data in enumerate(want):
+            try:
+                same_bytes(read_all(os.path.join(latest, f"rank_{rank}", f"checkpoint_{rank}.ckpt")), data, f"{what}: rank {rank}")
+            except OSError:
+                check(failing.was_hit(), f"{what}: a read fails untouched")
+        process.send_signal(signal.SIGTERM)
+    status = process.wait(PATIENCE)
+    lines = read_all(log).decode(errors="replace").splitlines()
+    check(status in (0, 1), f"{what}: exit status {status}: {lines[-3:]}")
+    if mounted(mnt):
+        subprocess.run(["fusermount3", "-uz", mnt], capture_output=True)
+    return status
+
+
+def test_each_failure_of_a_mount_that_follows():
+    unlike_sanitized()
+    job = test_follow.Training()
+    want = job.save("1_10", 1)
+    time.sleep(62 + 2 * test_follow.EVERY)  # so that the first look shows it
+    for kind in KINDS:
+        failing = Failing(kind)
+        equal(one_follower(job, want, failing, 0), 0, "untouched")
+        tried = hits = ends = 0
+        for n in sample(failing.count(), f"follow-{kind}"):
+            ends += one_follower(job, want, failing, n) != 0
+            tried, hits = tried + 1, hits + failing.was_hit()
+        print(f"    a mount that follows, {kind}: {tried} runs, {hits} with a failure, {ends} not mounted", flush=True)
         check(hits > 0, f"{kind}: nothing has failed")
 
 

@@ -19,6 +19,7 @@ from test_content import publish
 from test_converted import model, transposed
 from test_limits import MIXED
 import stores
+import test_follow
 
 SECONDS, SEED = 30, 0  # set by run
 LONGEST = 20  # seconds for one call of a reader, on a loaded machine; set by run
@@ -304,6 +305,18 @@ def test_changing_sources_of_converted_views():
 
 
 # ---- processes that are killed ---------------------------------------------------------------------------
+
+
+def test_a_training_that_is_followed():
+    """Of 50 saves and more: whole and slow ones, killed writers, and saves that are written again."""
+    n, told = 0, []
+    end = time.monotonic() + SECONDS
+    while n < 50 or time.monotonic() < end:
+        told.append(test_follow.play(50, 16, f"{SEED}-{n}"))
+        for name in "job", "notes":
+            shutil.rmtree(folder(name))
+        n += 50
+    print(f"    {n} saves: {told}", flush=True)
 
 
 def test_killed_readers():
