@@ -27,7 +27,8 @@ enum {
 static const char *const formats[] = {"ckpt", "safetensors", "pt", NULL};
 static const char *const ciphers[] = {"AES-GCM", "AES-CBC", "SM4-CBC", "AES-GCM-untagged", NULL};
 static const char *const checks[] = {"crc", NULL};
-static const char *const shown[] = {"ranks", "huggingface", "unified", "dcp", "mindformers", NULL};
+static const char *const shown[] = {"ranks",       "huggingface",    "unified", "dcp",
+                                    "mindformers", "hyper_parallel", NULL};
 static const char *const ways[] = {"auto", "direct", "cached", NULL};
 static const char *const hidden[] = {"hide", "show", "no", NULL};
 static const char *const sandboxes[] = {"auto", "on", "log", "off", NULL};
@@ -56,7 +57,7 @@ static const struct rfs_option table[] = {
     ROW(dst_rules, RULES, VIEW | ASKS, .help = "rules instead of a strategy to show, or tp4"),
     ROW(src_ranks, COUNT, VIEW, .example = "8", .help = "the number of ranks for src_rules"),
     ROW(dst_ranks, COUNT, VIEW, .example = "4",
-        .help = "the number of ranks for dst_rules, or of files for view=dcp"),
+        .help = "the number of ranks for dst_rules, or of files for view=dcp or hyper_parallel"),
 
     ROW(convert, RULES, VIEW | ASKS, .help = "rules between a training's names and HuggingFace's",
         .heading = "conversion"),

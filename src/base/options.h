@@ -27,7 +27,8 @@ enum rfs_shown {
     RFS_SHOW_HUGGINGFACE,
     RFS_SHOW_UNIFIED,
     RFS_SHOW_DCP,
-    RFS_SHOW_MINDFORMERS
+    RFS_SHOW_MINDFORMERS,
+    RFS_SHOW_HYPER_PARALLEL
 };
 
 enum rfs_io_mode {

@@ -11,7 +11,6 @@
 #include "catalog/built.h"
 #include "catalog/saved_index.h"
 #include "catalog/scan/scan.h"
-#include "formats/dcp/dcp.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -120,8 +119,10 @@ static bool set_wholes(struct rfs_catalog *catalog, struct rfs_entry *entries, s
 static int note_doubt(const struct rfs_scan *scan, const char *folder, struct rfs_chunks *chunks,
                       struct rfs_error *err)
 {
+    const char *metadata = rfs_path_name(rfs_files_path(chunks->files, chunks->metadata));
+
     chunks->times_tell =
-        scan->described->open == rfs_dcp_open && !scan->exported && !rfs_store_is_url(folder);
+        strcmp(metadata, ".metadata") == 0 && !scan->exported && !rfs_store_is_url(folder);
     if (!scan->doubt)
         return 0;
     rfs_log(chunks->log, RFS_WARNING, "%s: %s", folder, scan->doubt);

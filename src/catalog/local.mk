@@ -15,6 +15,7 @@ librfs_la_SOURCES += \
 	src/catalog/scan/group.c \
 	src/catalog/scan/group.h \
 	src/catalog/scan/hints.c \
+	src/catalog/scan/hyper.c \
 	src/catalog/scan/internal.h \
 	src/catalog/scan/iterations.c \
 	src/catalog/scan/map.c \

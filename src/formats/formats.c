@@ -4,6 +4,7 @@
 #include "formats/ckpt/crc.h"
 #include "formats/dcp/dcp.h"
 #include "formats/fsdp/fsdp.h"
+#include "formats/hyper_parallel/hyper_parallel.h"
 #include "formats/mindformers/mindformers.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/shards/shards.h"
@@ -145,6 +146,11 @@ const struct rfs_format_row rfs_formats[RFS_ROWS] = {
                       .files = RFS_FORMAT_TORCH,
                       .names = &rfs_fsdp_names,
                       .open = rfs_fsdp_open},
+    [RFS_ROW_HYPER_PARALLEL] = {.folder = "hyper_parallel",
+                                .word = "hyper_parallel",
+                                .files = RFS_FORMAT_SAFETENSORS,
+                                .metadata = ".metadata",
+                                .open = rfs_hyper_parallel_open},
     [RFS_ROW_ZERO] = {.folder = "zero", .files = RFS_FORMAT_TORCH, .open = rfs_zero_open},
 #ifdef HAVE_HFAI
     [RFS_ROW_HFAI] = {.folder = "hfai", .files = RFS_FORMAT_TORCH},

@@ -19,6 +19,7 @@ enum rfs_format_row_number {
     RFS_ROW_SHARDS,
     RFS_ROW_FSDP,
     RFS_ROW_ZERO,
+    RFS_ROW_HYPER_PARALLEL,
 #ifdef HAVE_HFAI
     RFS_ROW_HFAI,
 #endif

@@ -51,6 +51,7 @@ struct rfs_image_tensor {
     const char *source_name; /* name for messages */
     const struct rfs_type *type;
     uint32_t target;         /* number of its regions' target */
+    uint64_t at;             /* where it begins in the target's bytes; safetensors only, else 0 */
     const uint64_t *lengths; /* [n_lengths] bytes of the messages of a map tensor */
     size_t n_lengths;
 };

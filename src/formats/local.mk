@@ -20,6 +20,7 @@ include src/formats/ckpt/local.mk
 include src/formats/dcp/local.mk
 include src/formats/fsdp/local.mk
 include src/formats/hfai/local.mk
+include src/formats/hyper_parallel/local.mk
 include src/formats/mindformers/local.mk
 include src/formats/npy/local.mk
 include src/formats/safetensors/local.mk

@@ -147,6 +147,9 @@ static int compare_one(const struct comparing *comparing, struct pair *pair, str
     const struct rfs_chunk *chunk = &chunks->chunks.data[pair->chunk];
     const struct rfs_where where =
         RFS_OF(rfs_files_path(chunks->files, pair->file), rfs_chunks_name_of(chunks, pair->chunk));
+    if (copy.type != chunk->type)
+        return rfs_fail(err, -EINVAL, where, "files of one save that has ended",
+                        "the file has no copy of that type and shape, and the metadata says so");
     if (!rfs_chunks_are_alike(comparing->chunks, rfs_chunks_type(chunks, chunk->type),
                               atomic_load(&chunk->at), copy.at, ranges.at))
         return rfs_fail(err, -ENOTSUP, where,
@@ -337,7 +340,8 @@ static int compare_copies(struct rfs_planning *planning, const struct rfs_params
                                   .chunks = rfs_catalog_chunks(planning->planner->config.catalog)};
     const bool strict = planning->planner->config.strict;
 
-    if (!comparing.chunks->copies || comparing.chunks->format->locate_copy ||
+    if (!comparing.chunks->copies ||
+        (comparing.chunks->format->locate_copy && !comparing.chunks->format->keyed) ||
         (!strict && rfs_notes_form(planning->planner) == RFS_TELL_ONE_SIDED))
         return 0;
     int rc = find_targets(&comparing, params);
@@ -461,11 +465,11 @@ static int check_times(struct rfs_planning *planning, struct rfs_chunks *chunks,
     if (strict)
         return rfs_fail(planning->err, -EINVAL, RFS_IN(path),
                         "a save that has ended, copied with its times (cp -a)",
-                        "the file is of %s, newer than '.metadata' of %s, which torch writes last",
+                        "the file is of %s, newer than '.metadata' of %s, which is written last",
                         times[0], times[1]);
     if (rfs_notes_are_new(planning->planner, RFS_NOTE_NEWER_FILE, 0))
         rfs_notes_add(planning->planner, RFS_NOTE_NEWER_FILE, RFS_WARNING,
-                      "%s: the file is of %s, newer than '.metadata' of %s, which torch writes "
+                      "%s: the file is of %s, newer than '.metadata' of %s, which is written "
                       "last: it may be of another save",
                       path, times[0], times[1]);
     return 0;

@@ -5,6 +5,9 @@
  * depends on all ranks. Of such a folder the objects are passed on, in a second file of rank 0, and
  * the files that Megatron keeps beside the metadata.
  *
+ * HyperParallel's files are similar: _rank0_.safetensors and so on, and _rank0_.bytes for the objects
+ * of such a folder. A box is not cut there, and no tensor is flattened.
+ *
  * A destination strategy gives each rank its boxes, and a box of several ranks is the lowest one's.
  * Without a strategy the rows of each tensor are divided over dst_ranks=N files, as torch.chunk
  * divides them. Chunks that are larger than chunk_size are cut by rows.
@@ -24,6 +27,8 @@
 #include "formats/dcp/dcp.h"
 #include "formats/dcp/dcp_encode.h"
 #include "formats/formats.h"
+#include "formats/hyper_parallel/hyper_parallel.h"
+#include "formats/safetensors/safetensors.h"
 #include "formats/torch/torch_encode.h"
 #include "plan/trace.h"
 #include "view/hidden.h"
@@ -34,6 +39,7 @@
 #include <xxhash.h>
 
 #define OBJECTS_NAME "__0_1.distcp"
+#define HYPER_OBJECTS_NAME "_rank0_.bytes"
 /* The files of Megatron with everything that is not sharded, and with the format's name. */
 static const char *const passed_on[] = {"common.pt", "metadata.json"};
 enum { N_PASSED_ON = sizeof passed_on / sizeof *passed_on };
@@ -48,6 +54,7 @@ struct chunk {
     uint64_t at;     /* offset in the target's bytes */
     uint64_t corner[RFS_MAX_DIMS];
     uint32_t shape; /* own type of a tensor that is stored flattened; else RFS_NO_ID */
+    uint32_t key;   /* name in HyperParallel's file; id in the catalogue's names */
 };
 
 /* The chunks of a rank's file; zero-initialise. */
@@ -70,6 +77,7 @@ struct shared {
 };
 
 struct rfs_view_dcp {
+    bool hyper;                  /* of HyperParallel, not of torch */
     RFS_VEC(uint32_t) stages;    /* by name id; empty where there is one */
     RFS_VEC(struct shared) list; /* under the view's lock */
     /*
@@ -130,7 +138,8 @@ static struct rfs_where where(const struct listing *listing)
 static uint64_t chunk_bytes(const struct listing *listing)
 {
     const uint64_t given = listing->view->options.chunk_size;
-    return given ? given : CHUNK_BYTES;
+
+    return listing->view->dcp->hyper ? UINT64_MAX : given ? given : CHUNK_BYTES;
 }
 
 /* Adds a chunk of TYPE at CORNER, which begins AT bytes into the target. */
@@ -371,12 +380,59 @@ static int add_held(struct listing *listing, const struct rfs_target *target, bo
 
 static int check_type(const struct listing *listing)
 {
-    if (listing->type->kind == RFS_TENSOR &&
-        rfs_torch_dtype_name((enum rfs_dtype)listing->type->dtype))
+    const enum rfs_dtype dtype = (enum rfs_dtype)listing->type->dtype;
+    const bool hyper = listing->view->dcp->hyper;
+
+    if (listing->type->kind == RFS_TENSOR && rfs_torch_dtype_name(dtype) &&
+        (!hyper || rfs_dtype_safetensors(dtype)))
         return 0;
     return rfs_fail(listing->err, -EINVAL, where(listing),
                     "names= mapping it to null to leave it out",
-                    "torch has no tensors of its type, and view=dcp has only those of torch");
+                    "%s no tensors of its type, and view=%s has only those",
+                    hyper ? "torch, or a safetensors file, has" : "torch has",
+                    rfs_option_word("view", listing->view->options.shown));
+}
+
+/* Returns the name of a chunk in HyperParallel's file; TAKEN are those of other chunks, or NULL. */
+static uint32_t key_for(struct rfs_intern *names, const char *name, unsigned number,
+                        struct rfs_intern *taken)
+{
+    RFS_FREE char *key = rfs_text_printf("%s.__dcp_chunk_%u", name, number);
+
+    while (key && rfs_intern_find(taken, key, strlen(key)) != RFS_NO_ID) {
+        char *longer = rfs_text_printf("%s_", key);
+        free(key);
+        key = longer;
+    }
+    return key && rfs_intern_add(taken, key, strlen(key)) != RFS_NO_ID
+               ? rfs_intern_add(names, key, strlen(key))
+               : RFS_NO_ID;
+}
+
+/* Names the chunks of a rank: by the tensor, and by numbers if there are several of it. */
+static int set_keys(struct rfs_view *view, struct rank_chunks *chunks, struct rfs_error *err)
+{
+    struct rfs_intern *names = rfs_catalog_tables(view->catalog)->names;
+    struct rfs_intern *taken = rfs_intern_new();
+    bool room = taken != NULL;
+
+    for (size_t i = 0; room && i < chunks->n; i++) {
+        struct chunk *chunk = &chunks->data[i];
+        chunk->key = chunks->plan->params->targets[chunk->target].shown_name;
+        const char *name = rfs_intern_text(names, chunk->key);
+        room = rfs_intern_add(taken, name, strlen(name)) != RFS_NO_ID;
+    }
+    for (size_t i = 0, end; room && i < chunks->n; i = end) {
+        struct chunk *first = &chunks->data[i];
+        const char *name = rfs_intern_text(names, first->key);
+        for (end = i + 1; end < chunks->n && chunks->data[end].target == first->target; end++)
+            ;
+        for (size_t k = i; room && end - i > 1 && k < end; k++)
+            room =
+                (chunks->data[k].key = key_for(names, name, (unsigned)(k - i), taken)) != RFS_NO_ID;
+    }
+    rfs_intern_free(taken);
+    return room ? 0 : rfs_fail_memory(err);
 }
 
 /*
@@ -401,14 +457,14 @@ static int list_chunks(struct rfs_view *view, uint32_t rank, struct rank_chunks 
         listing.type = rfs_catalog_type(view->catalog, target->shown_type);
         listing.shape = RFS_NO_ID;
         rc = check_type(&listing);
-        const bool flat = is_flat(&listing, target);
+        const bool flat = !view->dcp->hyper && is_flat(&listing, target);
         if (rc == 0 && view->dst)
             rc = add_held(&listing, target, flat, rank % devices);
         else if (rc == 0)
             rc = flat ? add_flat_divided(&listing, rank, view->n_ranks)
                       : add_divided(&listing, rank, view->n_ranks);
     }
-    return rc;
+    return rc || !view->dcp->hyper ? rc : set_keys(view, out, err);
 }
 
 /* ---- the file of a rank ---------------------------------------------------------------------- */
@@ -468,6 +524,33 @@ static int encode(struct rfs_view *view, const struct rank_chunks *chunks, struc
     return rc ? rfs_fail_memory(err) : 0;
 }
 
+/* Makes a safetensors file of chunks. */
+static int encode_hyper(struct rfs_view *view, const struct rank_chunks *chunks, struct shared *out,
+                        struct rfs_error *err)
+{
+    RFS_FREE struct rfs_image_tensor *tensors = calloc(chunks->n + 1, sizeof *tensors);
+
+    for (size_t i = 0; tensors && i < chunks->n; i++) {
+        const struct chunk *chunk = &chunks->data[i];
+        const struct rfs_target *target = &chunks->plan->params->targets[chunk->target];
+        tensors[i] = (struct rfs_image_tensor){
+            .name = rfs_catalog_name(view->catalog, chunk->key),
+            .name_bytes = strlen(rfs_catalog_name(view->catalog, chunk->key)),
+            .source_name = rfs_catalog_name(view->catalog, target->name),
+            .type = rfs_catalog_type(view->catalog, chunk->type),
+            .target = chunk->target,
+            .at = chunk->at};
+    }
+    return tensors ? rfs_safetensors_encode(
+                         &(struct rfs_safetensors_content){.tensors = tensors,
+                                                           .n = chunks->n,
+                                                           .format = "pt",
+                                                           .path = rfs_catalog_path(view->catalog),
+                                                           .divide = "dst_ranks=N with a larger N"},
+                         &out->image, err)
+                   : rfs_fail_memory(err);
+}
+
 /*
  * Encodes the image of chunks once. *OUT is a copy of the shared struct. 0 or -errno with *err
  * filled.
@@ -487,7 +570,8 @@ static int share(struct rfs_view *view, const struct rank_chunks *chunks, struct
     fresh.ends = calloc(chunks->n + 1, sizeof *fresh.ends);
     if (!fresh.ends)
         return rfs_fail_memory(err);
-    const int rc = encode(view, chunks, &fresh, err);
+    const int rc =
+        dcp->hyper ? encode_hyper(view, chunks, &fresh, err) : encode(view, chunks, &fresh, err);
     if (rc)
         return rc;
     pthread_mutex_lock(&view->lock);
@@ -500,6 +584,11 @@ static int share(struct rfs_view *view, const struct rank_chunks *chunks, struct
         *out = *found;
     pthread_mutex_unlock(&view->lock);
     return found ? 0 : rfs_fail_memory(err);
+}
+
+static const char *objects_name(const struct rfs_view *view)
+{
+    return view->dcp->hyper ? HYPER_OBJECTS_NAME : OBJECTS_NAME;
 }
 
 /* ---- .metadata ------------------------------------------------------------------------------- */
@@ -530,6 +619,7 @@ static int add_rank(struct rfs_view *view, uint32_t rank, struct rank_chunks *ch
             .file = rank,
             .begin = shared.ends[i],
             .bytes = shared.ends[i + 1] - shared.ends[i],
+            .key = chunk->key,
             .shape = chunk->shape,
             .corner =
                 rfs_type_number(rfs_catalog_type(view->catalog, chunk->whole), chunk->corner)};
@@ -575,12 +665,14 @@ static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, stru
     rc = check_names(view, &items, err);
     if (rc)
         return rc;
-    const struct rfs_dcp_listing listing = {.items = items.list.data,
-                                            .n = items.list.n,
-                                            .objects = view->dcp->objects.data,
-                                            .n_objects = view->dcp->objects.n,
-                                            .objects_file = OBJECTS_NAME,
-                                            .mcore_data = chunked && chunked->mcore_data};
+    const struct rfs_dcp_listing listing = {
+        .items = items.list.data,
+        .n = items.list.n,
+        .objects = view->dcp->objects.data,
+        .n_objects = view->dcp->objects.n,
+        .objects_file = objects_name(view),
+        .mcore_data = !view->dcp->hyper && chunked && chunked->mcore_data,
+        .program = view->dcp->hyper ? RFS_DCP_HYPER : RFS_DCP_TORCH};
     return rfs_dcp_encode_metadata(rfs_catalog_tables(view->catalog), &listing, out)
                ? rfs_fail_memory(err)
                : 0;
@@ -621,7 +713,7 @@ static int show_objects(struct rfs_view *view, struct rfs_error *err)
     if (rc || view->dcp->objects.n == 0)
         return rc;
     view->dcp->objects_file = view->n_files++;
-    view->files[view->dcp->objects_file].name = strdup(OBJECTS_NAME);
+    view->files[view->dcp->objects_file].name = strdup(objects_name(view));
     return view->files[view->dcp->objects_file].name ? 0 : rfs_fail_memory(err);
 }
 
@@ -639,14 +731,20 @@ static int prove(void *ctx, size_t i)
 {
     struct proving *proving = ctx;
     struct rfs_chunks *chunked = rfs_catalog_chunks(proving->view->catalog);
+    const struct rfs_chunked_object *object =
+        &chunked->objects.data[proving->view->dcp->numbers.data[i]];
     struct rfs_error err = {0};
-    const int rc = rfs_dcp_prove_object(
-        chunked, &chunked->objects.data[proving->view->dcp->numbers.data[i]], false, &err);
+    const int rc = proving->view->dcp->hyper
+                       ? rfs_hyper_parallel_prove_object(chunked, object, &err)
+                       : rfs_dcp_prove_object(chunked, object, false, &err);
 
     return rfs_first_error_note(&proving->first, rc, &err);
 }
 
-/* Proves that torch finds an object in each item: nothing but the pickle says what an object is. */
+/*
+ * Proves that torch finds an object in each item: nothing but the pickle says what an object is.
+ * HyperParallel's are pickles, which are not looked at.
+ */
 static int prove_objects(struct rfs_view *view, struct rfs_error *err)
 {
     struct proving proving = {.view = view, .first = RFS_FIRST_ERROR};
@@ -683,12 +781,10 @@ static int make_objects(struct rfs_view *view, struct rfs_rank_plan *plan, struc
 /* Shows the files behind those of the ranks. */
 static int show_more(struct rfs_view *view, struct rfs_error *err)
 {
-    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
-
-    if (!chunked || !rfs_dcp_owns(chunked))
+    if (!rfs_view_objects_passed(view))
         return 0;
     int rc = show_objects(view, err);
-    for (size_t i = 0; rc == 0 && i < N_PASSED_ON; i++)
+    for (size_t i = 0; rc == 0 && !view->dcp->hyper && i < N_PASSED_ON; i++)
         rc = rfs_view_pass_on_own(view, passed_on[i], err);
     return rc;
 }
@@ -743,11 +839,13 @@ int rfs_view_dcp_open(struct rfs_view *view, struct rfs_error *err)
     view->files = calloc((size_t)view->n_ranks + 1 + N_PASSED_ON + 1, sizeof *view->files);
     if (!view->dcp || !view->files)
         return rfs_fail_memory(err);
+    view->dcp->hyper = view->options.shown == RFS_SHOW_HYPER_PARALLEL;
+    const char *form = view->dcp->hyper ? "_rank%u_.safetensors" : "__%u_0.distcp";
     view->n_files = (size_t)view->n_ranks + 1;
     for (uint32_t rank = 0; rank <= view->n_ranks; rank++) {
         struct rfs_view_file *file = &view->files[rank];
-        file->name = rank == 0 ? strdup(rfs_formats[RFS_ROW_DCP].metadata)
-                               : rfs_text_printf("__%u_0.distcp", rank - 1);
+        file->name =
+            rank == 0 ? strdup(rfs_formats[RFS_ROW_DCP].metadata) : rfs_text_printf(form, rank - 1);
         if (!file->name)
             return rfs_fail_memory(err);
         file->rank = rank == 0 || !view->dst ? 0 : rank - 1;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* view=dcp, a folder that torch.distributed.checkpoint loads. */
+/*
+ * view=dcp, a folder that torch.distributed.checkpoint loads, and view=hyper_parallel, which
+ * HyperParallel loads.
+ */
 #pragma once
 
 #include "view/internal.h"

@@ -515,8 +515,9 @@ int rfs_explained_open(reshard_view *opened, struct rfs_explained_view *out, str
         return rfs_fail_usage(err, "-o step=N, or -o epoch=N", "step=all shows several saves");
     if (!view->hfai && !view->dst && view->n_ranks > 1)
         return rfs_fail_usage(err, "-d, or -o dst_rules=",
-                              "without a strategy view=dcp divides rows over its files, and ranks "
-                              "have no slices");
+                              "without a strategy view=%s divides rows over its files, and ranks "
+                              "have no slices",
+                              rfs_option_word("view", view->options.shown));
     const struct rfs_chunks *chunks = rfs_catalog_chunks(view->stored);
     out->path = rfs_catalog_path(view->catalog);
     out->n_ranks = view->n_ranks;

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "formats/dcp/dcp.h"
+#include "formats/hyper_parallel/hyper_parallel.h"
 
 #define MEMORY_MOST (UINT64_C(256) << 20)
 
@@ -23,11 +24,23 @@ static void log_left_out(struct rfs_view *view, size_t n)
                 rfs_files_path(chunked->files, chunked->metadata), n);
 }
 
+bool rfs_view_objects_passed(const struct rfs_view *view)
+{
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
+    const int shown = view->options.shown;
+
+    return chunked && ((shown == RFS_SHOW_DCP && rfs_dcp_owns(chunked)) ||
+                       (shown == RFS_SHOW_HYPER_PARALLEL && rfs_hyper_parallel_owns(chunked)));
+}
+
 void rfs_view_objects_log(struct rfs_view *view)
 {
     const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
+    const bool tried = rfs_view_options_format(&view->options) == RFS_FORMAT_TORCH &&
+                       view->options.shown != RFS_SHOW_DCP;
+    const bool taken = tried || rfs_view_objects_passed(view);
 
-    if (chunked && rfs_view_options_format(&view->options) != RFS_FORMAT_TORCH && !view->set->late)
+    if (chunked && !taken && !view->set->late)
         log_left_out(view, chunked->objects.n);
 }
 
@@ -105,6 +118,9 @@ static int open_object(struct rfs_chunks *chunked, const struct rfs_chunked_obje
                        struct rfs_budget *budget, struct rfs_torch *out, struct rfs_error *err)
 {
     struct rfs_error why = {0};
+
+    if (!rfs_dcp_owns(chunked))
+        return 0;
     const int rc = rfs_dcp_open_object(chunked, object, budget, out, &why);
 
     if (rc == -ENOTSUP || rc == -EFBIG)

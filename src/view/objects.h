@@ -5,9 +5,12 @@
 #include "formats/torch/document.h"
 #include "view/internal.h"
 
+/* Says whether view=dcp, or hyper_parallel, has them: the source is a checkpoint of that program. */
+bool rfs_view_objects_passed(const struct rfs_view *view);
+
 /*
  * Logs how many of them the files of the view do not have. Nothing is logged of files of
- * torch.save, nor in a view that opens late, for a comparison.
+ * torch.save, which say so themselves, nor in a view that opens late, for a comparison.
  */
 void rfs_view_objects_log(struct rfs_view *view);
 

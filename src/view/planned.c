@@ -143,6 +143,7 @@ static int show_files(struct rfs_view *view, struct rfs_error *err)
     case RFS_SHOW_RANKS:
         return show_ranks(view, err);
     case RFS_SHOW_DCP:
+    case RFS_SHOW_HYPER_PARALLEL:
         return rfs_view_dcp_open(view, err);
     case RFS_SHOW_MINDFORMERS:
         return rfs_view_mindformers_open(view, err);
@@ -159,13 +160,16 @@ static int check_torch_options(const struct rfs_view *view, struct rfs_error *er
     const struct rfs_options *options = &view->options;
     const struct rfs_option *unused =
         rfs_options_first(options, RFS_OPTION_OF_PARTS, RFS_OPTION_OF_RANKS);
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->stored);
+    const bool has_dicts =
+        rfs_catalog_format(view->stored) == RFS_FORMAT_TORCH || (chunked && chunked->format->keyed);
 
     if (unused)
         return rfs_fail_usage(err, "the folder that dist_ckpt.save wrote",
                               "option %s is for hfai's PART_000.pt and so on, which the source "
                               "does not have",
                               unused->name);
-    if (options->entry && rfs_catalog_format(view->stored) != RFS_FORMAT_TORCH)
+    if (options->entry && !has_dicts)
         return rfs_fail_usage(err, "leave entry out",
                               "option entry says where in a .pt file the tensors are, and the "
                               "source has none");

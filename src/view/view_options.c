@@ -47,7 +47,8 @@ static int check_together(const struct rfs_options *o, struct rfs_error *err)
         o->shown != RFS_SHOW_HUGGINGFACE)
         return rfs_fail_usage(err, "convert=NAME, dequantize, or view=huggingface",
                               "option hf_config is for rules, dequantize and view=huggingface");
-    if (!rc && o->shown == RFS_SHOW_DCP && !o->dst_rules && !o->dst_strategy)
+    if (!rc && (o->shown == RFS_SHOW_DCP || o->shown == RFS_SHOW_HYPER_PARALLEL) && !o->dst_rules &&
+        !o->dst_strategy)
         return 0; /* dst_ranks alone says how many files there are */
     return rc ? rc : check_rules("dst", o->dst_strategy, o->dst_rules, o->dst_ranks, err);
 }
@@ -169,7 +170,9 @@ int rfs_view_options_check(const struct rfs_options *options, struct rfs_error *
     if (options->shown != RFS_SHOW_RANKS && strcmp(options->prefix, RFS_PREFIX) != 0)
         return rfs_fail_usage(err, "leave prefix= out",
                               "view=%s has file names of its own, without a prefix", shown);
-    if ((whole || options->shown == RFS_SHOW_MINDFORMERS) && !safetensors)
+    if ((whole || options->shown == RFS_SHOW_MINDFORMERS ||
+         options->shown == RFS_SHOW_HYPER_PARALLEL) &&
+        !safetensors)
         return rfs_fail_usage(err, "leave format= out", "view=%s is made of safetensors files",
                               shown);
     if (whole && (options->dst_strategy || options->dst_rules))

@@ -9,6 +9,7 @@
 #include "formats/dcp/dcp.h"
 #include "formats/fsdp/fsdp.h"
 #include "formats/hfai/hfai.h"
+#include "formats/hyper_parallel/hyper_parallel.h"
 #include "formats/mindformers/mindformers.h"
 #include "formats/shards/shards.h"
 #include "formats/zero/zero.h"
@@ -235,12 +236,6 @@ static int parse_dcp(const struct bytes *input, struct rfs_error *err)
     return rfs_dcp_describe(read_memory, (void *)(uintptr_t)input, input->n, chunks, err);
 }
 
-static void test_dcp(void **state)
-{
-    (void)state;
-    check_all(hostile_dcp, parse_dcp, 12 * INPUT);
-}
-
 static int parse_map(const struct bytes *input, struct rfs_error *err)
 {
     struct rfs_mapfile map;
@@ -332,30 +327,58 @@ static int parse_shards(const struct bytes *input, struct rfs_error *err)
                         err);
 }
 
-/* Either file of a save by DeepSpeed in one process is the input. */
-static int parse_zero(const struct bytes *input, struct rfs_error *err)
+/* Each of N files is the input. */
+static int parse_files(const struct bytes *input, const char *const *names, unsigned n,
+                       rfs_chunks_open_fn *open_chunks, struct rfs_error *err)
 {
-    static const char *const names[] = {"mp_rank_00_model_states.pt",
-                                        "zero_pp_rank_0_mp_rank_00_optim_states.pt"};
     struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
     struct rfs_files *files = rfs_files_new(NULL);
     struct rfs_chunks *chunks = NULL;
     char *root = tree_new();
 
-    for (unsigned i = 0; i < 2; i++) {
+    for (unsigned i = 0; i < n; i++) {
         tree_write(root, names[i], input->data, input->n);
         if (!files || rfs_files_add(files, tree_path(root, names[i])) == UINT32_MAX)
             abort();
     }
-    const int rc = rfs_zero_open(
-        &(struct rfs_chunks_source){.folder = root, .files = files, .tables = &tables}, &chunks,
-        err);
+    const int rc =
+        open_chunks(&(struct rfs_chunks_source){.folder = root, .files = files, .tables = &tables},
+                    &chunks, err);
     rfs_chunks_free(chunks);
     rfs_files_free(files);
     rfs_intern_free(tables.names);
     rfs_intern_free(tables.types);
     tree_remove(root);
     return rc;
+}
+
+static int parse_zero(const struct bytes *input, struct rfs_error *err)
+{
+    static const char *const names[] = {"mp_rank_00_model_states.pt",
+                                        "zero_pp_rank_0_mp_rank_00_optim_states.pt"};
+
+    return parse_files(input, names, 2, rfs_zero_open, err);
+}
+
+static int parse_hyper(const struct bytes *input, struct rfs_error *err)
+{
+    return parse_chunks(input, ".metadata", rfs_hyper_parallel_open, err);
+}
+
+/* Either rank's metadata is the input. */
+static int parse_hyper_ranks(const struct bytes *input, struct rfs_error *err)
+{
+    static const char *const names[] = {"0.metadata", "1.metadata"};
+
+    return parse_files(input, names, 2, rfs_hyper_parallel_open, err);
+}
+
+static void test_dcp(void **state)
+{
+    (void)state;
+    check_all(hostile_dcp, parse_dcp, 12 * INPUT);
+    check_all(hostile_hyper, parse_hyper, 12 * INPUT);
+    check_all(hostile_hyper, parse_hyper_ranks, 24 * INPUT);
 }
 
 static void test_metadata(void **state)

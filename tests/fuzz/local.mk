@@ -39,6 +39,9 @@ tests_fuzz_fuzz_safetensors_SOURCES = tests/fuzz/fuzz_safetensors.c $(FUZZ_MAIN)
 FUZZ_TARGETS += tests/fuzz/fuzz_mindformers
 tests_fuzz_fuzz_mindformers_SOURCES = tests/fuzz/fuzz_mindformers.c $(FUZZ_MAIN)
 
+FUZZ_TARGETS += tests/fuzz/fuzz_hyper_parallel
+tests_fuzz_fuzz_hyper_parallel_SOURCES = tests/fuzz/fuzz_hyper_parallel.c tests/fuzz/pickle_mutate.c $(FUZZ_MAIN)
+
 FUZZ_TARGETS += tests/fuzz/fuzz_shards
 tests_fuzz_fuzz_shards_SOURCES = tests/fuzz/chunks.h tests/fuzz/fuzz_shards.c $(FUZZ_MAIN)
 

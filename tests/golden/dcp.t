@@ -102,7 +102,7 @@ $ at=$(state mf/opt-0000000-0000004.safetensors); flip mf opt-0000000-0000004.sa
 rng_state: has other bytes than the source, first at [0], …/work/changed/opt-0000000-0000004.safetensors offset AT
 changed: 15 tensors, 334.2 KiB: not right: 1 tensor
 $ reshard verify mf --against src -s src_strategy.ckpt -d dst_strategy.ckpt
-reshard: error: TREE describes its own cuts, and takes no strategy but by its view; try: -o view=dcp or -o view=mindformers, with which such a tree is made
+reshard: error: TREE describes its own cuts, and takes no strategy but by its view; try: -o view=dcp, view=hyper_parallel or view=mindformers, with which such a tree is made
 (exit 2)
 
 # a parameter that only the source's strategy has is in such a view what rank 0 has of it
@@ -204,13 +204,13 @@ reshard: error: …/work/bad/__1_0.distcp: parameter 'layer2.weight': lies at of
 $ cp -rp dcp old; chmod -R u+w old; rm old/reshard-manifest.json; touch -d '2001-09-09 01:46:40 UTC' old/*.distcp old/.metadata; reshard verify old
 old: 15 tensors, 334.2 KiB: all could be read
 $ touch -d '2001-09-09 01:46:41.5 UTC' old/__2_0.distcp; reshard verify old
-reshard: warning: …/work/old/__2_0.distcp: the file is of 2001-09-09 01:46:41.500 UTC, newer than '.metadata' of 2001-09-09 01:46:40.000 UTC, which torch writes last: it may be of another save
+reshard: warning: …/work/old/__2_0.distcp: the file is of 2001-09-09 01:46:41.500 UTC, newer than '.metadata' of 2001-09-09 01:46:40.000 UTC, which is written last: it may be of another save
 old: 15 tensors, 334.2 KiB: all could be read
 $ reshard verify old -o strict
-reshard: error: …/work/old/__2_0.distcp: the file is of 2001-09-09 01:46:41.500 UTC, newer than '.metadata' of 2001-09-09 01:46:40.000 UTC, which torch writes last; try: a save that has ended, copied with its times (cp -a)
+reshard: error: …/work/old/__2_0.distcp: the file is of 2001-09-09 01:46:41.500 UTC, newer than '.metadata' of 2001-09-09 01:46:40.000 UTC, which is written last; try: a save that has ended, copied with its times (cp -a)
 (exit 2)
 $ reshard export old x -o strict,format=pt
-reshard: error: …/work/old/__2_0.distcp: the file is of 2001-09-09 01:46:41.500 UTC, newer than '.metadata' of 2001-09-09 01:46:40.000 UTC, which torch writes last; try: a save that has ended, copied with its times (cp -a)
+reshard: error: …/work/old/__2_0.distcp: the file is of 2001-09-09 01:46:41.500 UTC, newer than '.metadata' of 2001-09-09 01:46:40.000 UTC, which is written last; try: a save that has ended, copied with its times (cp -a)
 (exit 1)
 $ touch -d '2001-09-09 01:46:42 UTC' old/.metadata; cp -p old/.metadata old/.metadata.tmp; reshard verify old
 reshard: warning: …/work/old: '.metadata.tmp' of 2001-09-09 01:46:42.000 UTC is beside '.metadata' of 2001-09-09 01:46:42.000 UTC: a later save into the folder did not end, and may have replaced files
@@ -226,3 +226,48 @@ export: 4 of 4 files completed, of …/work/src
 note: log: …/work/bad/__1_0.distcp: the file is not there; try: mount again
 odd: missing: 1 of the files that the metadata names is not there
 note: export: 1 file of the manifest is not there, or not as long as it says: __1_0.distcp
+
+# HyperParallel's folder of a strategy, back, and what does not fit
+$ reshard export src hyper -s src_strategy.ckpt -d dst_strategy.ckpt -o view=hyper_parallel >/dev/null 2>&1
+$ ls -A hyper; reshard info hyper --name layer1.weight; reshard verify hyper --against src -s src_strategy.ckpt -d dst_strategy.ckpt -o view=hyper_parallel
+.metadata
+_rank0_.safetensors
+_rank1_.safetensors
+_rank2_.safetensors
+_rank3_.safetensors
+reshard-manifest.json
+name           dtype    shape      chunks  cuts     bytes
+layer1.weight  Float32  [768, 48]       4  [4, 1]  147456
+
+file                 chunks  tensor bytes  bytes
+_rank0_.safetensors      15         86520  87712
+_rank1_.safetensors       6         85248  85776
+_rank2_.safetensors       6         85248  85776
+_rank3_.safetensors       6         85248  85776
+
+checkpoint: of HyperParallel, 15 tensors in 33 chunks; 4 files of 345040 bytes
+shown: 1 of 15 parameters, 147456 bytes
+types: 2 Int32 (20 bytes), 13 Float32 (334.2 KiB)
+export: 5 of 5 files completed, of …/work/src
+hyper: 15 tensors, 334.2 KiB: the same as src
+$ reshard export hyper again -o view=huggingface >/dev/null && reshard verify again --against hyper -o view=huggingface
+reshard: warning: 9 values of the training beside the weights are left out: 'global_step' and others; only=* shows them
+again: 6 tensors, 167.1 KiB: the same as hyper
+$ reshard verify hyper --against src -s src_strategy.ckpt -d dst_strategy.ckpt
+reshard: error: TREE describes its own cuts, and takes no strategy but by its view; try: -o view=dcp, view=hyper_parallel or view=mindformers, with which such a tree is made
+(exit 2)
+$ reshard export src no -s src_strategy.ckpt -o view=hyper_parallel,dst_ranks=2,chunk_size=1M
+reshard: error: option chunk_size is for view=dcp; try: -o view=dcp
+(exit 2)
+$ reshard export src no -s src_strategy.ckpt -o view=hyper_parallel,dst_ranks=2,format=ckpt
+reshard: error: view=hyper_parallel is made of safetensors files; try: leave format= out
+(exit 2)
+$ reshard explain src --rank 0 --param layer1.weight -s src_strategy.ckpt -o view=hyper_parallel,dst_ranks=2
+reshard: error: without a strategy view=hyper_parallel divides rows over its files, and ranks have no slices; try: -d, or -o dst_rules=
+(exit 2)
+$ reshard export hyper no -s src_strategy.ckpt -o view=huggingface
+reshard: error: the source describes its own cuts, and takes no strategy; try: leave src_strategy and src_rules out
+(exit 2)
+$ rm hyper/.metadata; reshard info hyper
+reshard: error: …/work/hyper: the folder has files of HyperParallel, '_rankN_.safetensors', and no metadata; try: a save that has ended: HyperParallel writes the metadata last
+(exit 1)

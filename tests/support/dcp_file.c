@@ -2,9 +2,12 @@
 #include "tests/support/dcp_file.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #define METADATA "torch.distributed.checkpoint.metadata"
+
+const char *dcp_package;
 
 void dcp_ops(struct bytes *out, const char *ops)
 {
@@ -41,8 +44,15 @@ void dcp_name(struct bytes *out, const char *module, const char *name)
 void dcp_object(struct bytes *out, const char *class)
 {
     const bool info = strcmp(class, "_StorageInfo") == 0;
+    char module[80];
 
-    dcp_name(out, info ? "torch.distributed.checkpoint.filesystem" : METADATA, class);
+    if (dcp_package) {
+        snprintf(module, sizeof module, "hyper_parallel.core.%s.%s", dcp_package,
+                 info ? "storage" : "metadata");
+        dcp_name(out, module, class + info);
+    } else {
+        dcp_name(out, info ? "torch.distributed.checkpoint.filesystem" : METADATA, class);
+    }
     dcp_ops(out, ")\x81}(");
 }
 
@@ -69,14 +79,21 @@ void dcp_tensor(struct bytes *out, const char *name, const char *dtype, unsigned
     dcp_text(out, name);
     dcp_object(out, "TensorStorageMetadata");
     dcp_text(out, "properties");
-    dcp_name(out, METADATA, "TensorProperties");
-    dcp_ops(out, ")\x81(");
-    dcp_name(out, "torch", dtype);
-    dcp_name(out, "torch.serialization", "_get_layout");
-    dcp_text(out, "torch.strided");
-    dcp_ops(out, "\x85R\x89");
-    dcp_name(out, METADATA, "_MEM_FORMAT_ENCODING");
-    DCP_BYTES(out, "K\0\x85R\x89tb");
+    if (dcp_package) {
+        dcp_object(out, "TensorProperties");
+        dcp_text(out, "dtype");
+        dcp_text(out, dtype);
+        dcp_ops(out, DCP_BUILD);
+    } else {
+        dcp_name(out, METADATA, "TensorProperties");
+        dcp_ops(out, ")\x81(");
+        dcp_name(out, "torch", dtype);
+        dcp_name(out, "torch.serialization", "_get_layout");
+        dcp_text(out, "torch.strided");
+        dcp_ops(out, "\x85R\x89");
+        dcp_name(out, METADATA, "_MEM_FORMAT_ENCODING");
+        DCP_BYTES(out, "K\0\x85R\x89tb");
+    }
     dcp_text(out, "size");
     dcp_shape(out, ndim, dims);
     dcp_text(out, "chunks");
@@ -112,8 +129,7 @@ void dcp_storage(struct bytes *out)
     dcp_ops(out, "}(");
 }
 
-void dcp_place(struct bytes *out, const char *name, unsigned ndim, const int64_t *offset,
-               const char *path, int64_t at, int64_t bytes)
+static void put_index(struct bytes *out, const char *name, unsigned ndim, const int64_t *offset)
 {
     dcp_object(out, "MetadataIndex");
     dcp_text(out, "fqn");
@@ -122,8 +138,13 @@ void dcp_place(struct bytes *out, const char *name, unsigned ndim, const int64_t
     if (offset)
         dcp_shape(out, ndim, offset);
     else
-        dcp_ops(out, "N");
+        dcp_ops(out, dcp_package ? ")" : "N");
     dcp_ops(out, DCP_BUILD);
+}
+
+/* A _StorageInfo without its end. */
+static void put_info(struct bytes *out, const char *path, int64_t at, int64_t bytes)
+{
     dcp_object(out, "_StorageInfo");
     dcp_text(out, "relative_path");
     dcp_text(out, path);
@@ -131,6 +152,25 @@ void dcp_place(struct bytes *out, const char *name, unsigned ndim, const int64_t
     dcp_int(out, at);
     dcp_text(out, "length");
     dcp_int(out, bytes);
+}
+
+void dcp_place(struct bytes *out, const char *name, unsigned ndim, const int64_t *offset,
+               const char *path, int64_t at, int64_t bytes)
+{
+    put_index(out, name, ndim, offset);
+    put_info(out, path, at, bytes);
+    dcp_ops(out, DCP_BUILD);
+}
+
+void dcp_place_key(struct bytes *out, const char *name, unsigned ndim, const int64_t *offset,
+                   const char *path, const char *key)
+{
+    put_index(out, name, ndim, offset);
+    put_info(out, path, 0, -1);
+    if (key) {
+        dcp_text(out, "tensor_key");
+        dcp_text(out, key);
+    }
     dcp_ops(out, DCP_BUILD);
 }
 

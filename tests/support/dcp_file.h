@@ -10,6 +10,12 @@
 
 #include <stdint.h>
 
+/*
+ * The classes that follow: "checkpoint" or "distributed_checkpoint", HyperParallel's package; NULL:
+ * torch's, as at the start.
+ */
+extern const char *dcp_package;
+
 /* Opcodes, a text of letters for each of those that have no argument. */
 void dcp_ops(struct bytes *out, const char *ops);
 /* Bytes, with the NULs in them. */
@@ -35,6 +41,9 @@ void dcp_storage(struct bytes *out);
 /* OFFSET: NULL for a value that is not a tensor. */
 void dcp_place(struct bytes *out, const char *name, unsigned ndim, const int64_t *offset,
                const char *path, int64_t at, int64_t bytes);
+/* A place in a file of HyperParallel; KEY: NULL for none. */
+void dcp_place_key(struct bytes *out, const char *name, unsigned ndim, const int64_t *offset,
+                   const char *path, const char *key);
 /* After the places: the paths of names, which follow, and then dcp_end. */
 void dcp_paths(struct bytes *out);
 /* A path of N keys; "#3" is the number of an item of a list. */

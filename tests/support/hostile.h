@@ -20,6 +20,7 @@ void hostile_make(const struct hostile *hostile, struct bytes *out, size_t n);
 extern const struct hostile hostile_torch[];    /* state dicts in files of torch.save */
 extern const struct hostile hostile_parts[];    /* either of two parts of hfai */
 extern const struct hostile hostile_dcp[];      /* .metadata of distributed checkpoints */
+extern const struct hostile hostile_hyper[];    /* metadata of HyperParallel, or of each rank */
 extern const struct hostile hostile_maps[];     /* JSON that says which file has what */
 extern const struct hostile hostile_json[];     /* strategies in JSON */
 extern const struct hostile hostile_protobuf[]; /* strategies in protobuf */

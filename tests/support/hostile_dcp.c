@@ -2,6 +2,8 @@
 #include "tests/support/dcp_file.h"
 #include "tests/support/hostile.h"
 
+#define FLOATS (dcp_package ? "torch.float32" : "float32")
+
 /* Opcodes of two values that the memo has, over and over. */
 static void repeat(struct bytes *out, const char *ops, size_t n_ops, size_t end)
 {
@@ -48,7 +50,7 @@ static void places_of_one(struct bytes *out, char memo, size_t n)
 static void names_of_one(struct bytes *out, size_t n)
 {
     dcp_begin(out);
-    dcp_tensor(out, "a", "float32", 1, (const int64_t[]){1 << 30});
+    dcp_tensor(out, "a", FLOATS, 1, (const int64_t[]){1 << 30});
     for (int64_t i = 0; out->n < n / 4; i++)
         dcp_chunk(out, 1, &i, (const int64_t[]){1});
     dcp_tensor_end(out);
@@ -66,7 +68,7 @@ static void chunks_of_one(struct bytes *out, size_t n)
     const int64_t zero = 0;
 
     dcp_begin(out);
-    dcp_tensor(out, "a", "float32", 1, (const int64_t[]){1 << 30});
+    dcp_tensor(out, "a", FLOATS, 1, (const int64_t[]){1 << 30});
     dcp_chunk(out, 1, &zero, (const int64_t[]){1});
     dcp_ops(out, "\x94");
     REPEAT(out, "h\0", n / 3);
@@ -80,7 +82,7 @@ static void chunks_that_overlap(struct bytes *out, size_t n)
     int64_t i;
 
     dcp_begin(out);
-    dcp_tensor(out, "a", "float32", 1, (const int64_t[]){1 << 30});
+    dcp_tensor(out, "a", FLOATS, 1, (const int64_t[]){1 << 30});
     for (i = 0; out->n < n / 3; i++)
         dcp_chunk(out, 1, &i, (const int64_t[]){2});
     dcp_tensor_end(out);
@@ -101,7 +103,7 @@ static void small_tensors(struct bytes *out, size_t n)
         dims[i] = 1;
     dcp_begin(out);
     for (; out->n < n / 2; count++) {
-        dcp_tensor(out, name_of(count), "float32", 16, dims);
+        dcp_tensor(out, name_of(count), FLOATS, 16, dims);
         dcp_chunk(out, 16, zero, dims);
         dcp_tensor_end(out);
     }
@@ -161,5 +163,65 @@ const struct hostile hostile_dcp[] = {
     {.name = "dcp: empty lists", .make = empty_lists},
     {.name = "dcp: a long memo", .make = memo},
     {.name = "dcp: marks", .make = marks},
+    {.name = NULL},
+};
+
+/* The same as HyperParallel's. */
+static void of_hyper(void (*make)(struct bytes *out, size_t n), struct bytes *out, size_t n)
+{
+    dcp_package = "distributed_checkpoint";
+    make(out, n);
+    dcp_package = NULL;
+}
+
+static void hyper_names(struct bytes *out, size_t n)
+{
+    of_hyper(names_of_one, out, n);
+}
+
+static void hyper_chunks(struct bytes *out, size_t n)
+{
+    of_hyper(chunks_of_one, out, n);
+}
+
+static void hyper_overlaps(struct bytes *out, size_t n)
+{
+    of_hyper(chunks_that_overlap, out, n);
+}
+
+static void hyper_tensors(struct bytes *out, size_t n)
+{
+    of_hyper(small_tensors, out, n);
+}
+
+static void hyper_objects(struct bytes *out, size_t n)
+{
+    of_hyper(names_of_objects, out, n);
+}
+
+/* One chunk in many files. */
+static void hyper_copies(struct bytes *out, size_t n)
+{
+    const int64_t zero = 0;
+
+    dcp_package = "distributed_checkpoint";
+    dcp_begin(out);
+    dcp_tensor(out, "a", FLOATS, 1, (const int64_t[]){1});
+    dcp_chunk(out, 1, &zero, (const int64_t[]){1});
+    dcp_tensor_end(out);
+    dcp_storage(out);
+    for (size_t i = 0; out->n < n; i++)
+        dcp_place_key(out, "a", 1, &zero, name_of(i), name_of(i / 3));
+    dcp_end(out, NULL);
+    dcp_package = NULL;
+}
+
+const struct hostile hostile_hyper[] = {
+    {.name = "hyper: one tensor by many names", .make = hyper_names},
+    {.name = "hyper: one chunk, over and over", .make = hyper_chunks},
+    {.name = "hyper: chunks that overlap", .make = hyper_overlaps},
+    {.name = "hyper: small tensors of many axes", .make = hyper_tensors},
+    {.name = "hyper: names of one object", .make = hyper_objects},
+    {.name = "hyper: one chunk in many files", .make = hyper_copies},
     {.name = NULL},
 };

@@ -10,9 +10,8 @@
  *   DeepSpeed's ZeRO                   mp_rank_00_model_states.pt, zero_pp_rank_0_mp_rank_00_optim_states.pt …
  *   MindSpore Transformers, 2.0        metadata.json, CKP-model-0000000-0000008.safetensors …
  *   MindSpore Transformers, one rank   CKP-model-0000000-0000001.safetensors, CKP-opt-0000000-0000001.…
- *
- * HyperParallel's are refused: 0.metadata or .rank0_metadata, _rank0_.safetensors. Each rank's file
- * looks like one whole checkpoint.
+ *   HyperParallel                      .metadata, _rank0_.safetensors, _rank0_.bytes …
+ *   HyperParallel, rank by rank        0.metadata, _rank0_.safetensors, _rank0_.bytes …
  */
 #include "base/cleanup.h"
 #include "base/glob.h"
@@ -29,8 +28,7 @@ struct seen {
     bool dcp, distcp, alone, json, safetensors, shards, fsdp, zero;
     bool one_rank, many_ranks; /* files that MindSpore Transformers saved */
     bool temporary, manifest;
-    bool local;      /* metadata of one rank of HyperParallel */
-    char hyper[256]; /* the name of a file with its tensors, or "" */
+    bool hyper, local; /* tensors, and metadata, of one rank of HyperParallel */
 };
 
 /* Says whether a name is a number between two texts. */
@@ -42,12 +40,15 @@ static bool is_number_in(const char *name, const char *before, const char *behin
     return digits > 0 && strcmp(name + n + digits, behind) == 0;
 }
 
-/* https://github.com/mindspore-ai/hyper-parallel: core/checkpoint/filesystem_storage.py */
 static void look_for_hyper(struct seen *seen, const char *name)
 {
-    seen->local |= is_number_in(name, "", ".metadata") || is_number_in(name, ".rank", "_metadata");
-    if (is_number_in(name, "_rank", "_.safetensors"))
-        snprintf(seen->hyper, sizeof seen->hyper, "%s", name);
+    enum rfs_scan_hyper kind;
+    uint32_t rank;
+
+    if (!rfs_scan_hyper_name(name, &kind, &rank))
+        return;
+    seen->hyper |= kind == RFS_SCAN_HYPER_TENSORS;
+    seen->local |= kind != RFS_SCAN_HYPER_TENSORS;
 }
 
 static int look(void *ctx, const struct dirent *entry)
@@ -167,21 +168,39 @@ static int take_zero(const struct rfs_source_spec *spec, struct rfs_scan *out,
                ?: rfs_scan_zero_files(spec, out, err);
 }
 
-static int fail_hyper(const struct rfs_source_spec *spec, const struct seen *seen,
-                      struct rfs_error *err)
-{
-    return rfs_fail(err, -ENOTSUP, RFS_IN(spec->path),
-                    "save_checkpoint of MindSpore in that training, or another format that is read",
-                    "this is a checkpoint of HyperParallel, as '%s' shows; this format is not read",
-                    *seen->hyper ? seen->hyper : "the metadata of each rank");
-}
-
 /* Refuses a save that has not ended. */
 static int fail_unfinished(const struct rfs_source_spec *spec, struct rfs_scan *out,
                            const char *remedy, const char *what, struct rfs_error *err)
 {
     out->unfinished = true;
     return rfs_fail(err, -EINVAL, RFS_IN(spec->path), remedy, "%s", what);
+}
+
+/* Takes a save of HyperParallel. Its loader looks for the metadata of all ranks first. */
+static int take_hyper(const struct rfs_source_spec *spec, const struct seen *seen,
+                      struct rfs_scan *out, struct rfs_error *err)
+{
+    const struct rfs_format_row *row = &rfs_formats[RFS_ROW_HYPER_PARALLEL];
+    int rc;
+
+    out->exported = seen->manifest;
+    if (!seen->dcp && !seen->local)
+        return fail_unfinished(spec, out,
+                               "a save that has ended: HyperParallel writes the metadata last",
+                               "the folder has files of HyperParallel, '_rankN_.safetensors', and "
+                               "no metadata",
+                               err);
+    if (!seen->dcp) {
+        set(out, row);
+        return check_options(spec, "the metadata of each rank", err)
+                   ?: rfs_scan_hyper_files(spec, out, err);
+    }
+    rc = take(spec, row, out, err);
+    if (rc || !seen->local)
+        return rc;
+    out->doubt = strdup("metadata of single ranks is beside '.metadata': another save into the "
+                        "folder may have replaced files");
+    return out->doubt ? 0 : rfs_fail_memory(err);
 }
 
 int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_log *log,
@@ -192,8 +211,8 @@ int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_log *log,
 
     if (rc)
         return rc;
-    if ((*seen.hyper && !seen.distcp) || (seen.local && !seen.dcp))
-        return fail_hyper(spec, &seen, err);
+    if ((seen.hyper && !seen.distcp) || (seen.local && !seen.dcp))
+        return take_hyper(spec, &seen, out, err);
     if (seen.dcp)
         return take_dcp(spec, &seen, out, err);
     if (seen.alone)

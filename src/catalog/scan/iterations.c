@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The folder that MindSpore Transformers and Megatron save to: iterations, each a checkpoint that
- * describes itself.
+ * The folder that MindSpore Transformers, Megatron and HyperParallel save to: iterations, each a
+ * checkpoint that describes itself.
  *
  *   latest_checkpointed_iteration.txt     "20", written last, but not at once: it may be empty
  *   iteration_00000010/
@@ -9,6 +9,9 @@
  *
  *   iter_0000020/                         Megatron's: .metadata, __0_0.distcp, common.pt …
  *   release/                              a model that was converted, if the tracker says "release"
+ *
+ *   latest_checkpoint_iteration.txt       HyperParallel's
+ *   global_step_20/                       .metadata, _rank0_.safetensors …
  *
  * An iteration without its metadata is one whose save has not ended, unless MindSpore Transformers
  * saved it of one rank.
@@ -28,9 +31,13 @@ static const struct style {
     const char *prefix; /* beginning of the folders' names */
     int digits;         /* at least so many follow */
     const char *lacks;  /* a file that only a save that has ended has */
+    const char *tracker;
+    bool (*is)(const char *path); /* tells the folders from another program's; NULL: the names do */
 } styles[] = {
-    {"iteration_", 8, "'metadata.json' with safetensors files"},
-    {"iter_", 7, "'.metadata' of the format torch_dist"},
+    {"iteration_", 8, "'metadata.json' with safetensors files", TRACKER, NULL},
+    {"iter_", 7, "'.metadata' of the format torch_dist", TRACKER, NULL},
+    {"global_step_", 1, "'.metadata' of HyperParallel", "latest_checkpoint_iteration.txt",
+     rfs_scan_is_hyper},
 };
 
 struct iterations {
@@ -85,6 +92,11 @@ static int add(void *ctx, const struct dirent *entry)
     const int is = rfs_scan_entry_is(all->spec->beneath, all->spec->path, entry, S_IFDIR, all->err);
     if (is <= 0)
         return is;
+    if (all->style->is) {
+        RFS_FREE char *path = rfs_path_join(all->spec->path, name);
+        if (!path || !all->style->is(path))
+            return path ? 0 : rfs_fail_memory(all->err);
+    }
     return RFS_PUSH(&all->numbers, number) ? 0 : rfs_fail_memory(all->err);
 }
 
@@ -97,9 +109,10 @@ static bool has(const struct iterations *all, int64_t number)
 }
 
 /* Gives the iteration that the tracker names, NONE where it has no folder. 0 or -errno. */
-static int read_tracker(const struct iterations *all, int64_t *number, bool *release)
+static int read_tracker(const struct iterations *all, const char *tracker, int64_t *number,
+                        bool *release)
 {
-    RFS_FREE char *path = rfs_path_join(all->spec->path, TRACKER);
+    RFS_FREE char *path = rfs_path_join(all->spec->path, tracker);
     RFS_FREE char *text = NULL;
     size_t n;
 
@@ -220,7 +233,7 @@ static int take_release(const struct iterations *all, struct rfs_log *log, struc
     struct rfs_error why = {0};
     int64_t number;
     bool named = false;
-    int rc = read_tracker(all, &number, &named);
+    int rc = read_tracker(all, TRACKER, &number, &named);
 
     if (rc || !named)
         return rc;
@@ -243,7 +256,7 @@ static int choose(const struct iterations *all, struct rfs_log *log, int64_t *nu
     *number = all->spec->step;
     if (*number != RFS_ANY_NUMBER)
         return has(all, *number) ? 0 : fail_absent(all);
-    const int rc = read_tracker(all, number, &release);
+    const int rc = read_tracker(all, all->style->tracker, number, &release);
     if (rc || *number != NONE)
         return rc;
     *number = newest(all, INT64_MAX);
@@ -253,7 +266,7 @@ static int choose(const struct iterations *all, struct rfs_log *log, int64_t *nu
     }
     rfs_log(log, RFS_WARNING,
             "%s: '%s' names no iteration that is there: iteration %" PRId64 " is read%s",
-            all->spec->path, TRACKER, *number,
+            all->spec->path, all->style->tracker, *number,
             *number == last ? "" : ", the last whose save has ended");
     return 0;
 }

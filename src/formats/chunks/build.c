@@ -175,10 +175,12 @@ void rfs_chunks_free(struct rfs_chunks *chunks)
     free(chunks->copies);
     free(chunks->copy_places.data);
     free(chunks->copy_files.data);
+    free(chunks->again.data);
     free_checks(chunks->checks);
     free(chunks->folder);
     free(chunks->lost);
     free(chunks->doubt);
+    free(chunks->remedy);
     rfs_path_list_free(&chunks->dicts);
     free(chunks);
 }
@@ -346,6 +348,12 @@ int rfs_chunks_sort(struct rfs_chunks *chunks, struct rfs_error *err)
         n += tensor->n;
     }
     chunks->chunks.n = n;
+    /* Copies may have been most of them. */
+    struct rfs_chunk *left = reallocarray(chunks->chunks.data, (size_t)n + 1, sizeof *left);
+    if (left) {
+        chunks->chunks.data = left;
+        chunks->chunks.cap = (size_t)n + 1;
+    }
     return 0;
 }
 
@@ -425,16 +433,10 @@ static bool begin_copies(struct rfs_chunks *chunks)
     return chunks->copies && chunks->copy_lists;
 }
 
-int rfs_chunks_store_copies(struct rfs_chunks *chunks, const struct rfs_chunked_tensor *tensor,
-                            const uint64_t *offset, const uint32_t *files, const uint64_t *places,
-                            size_t n, struct rfs_error *err)
+/* Sets the further copies of chunk number CHUNK. */
+static int set_copies(struct rfs_chunks *chunks, size_t chunk, const uint32_t *files,
+                      const uint64_t *places, size_t n, struct rfs_error *err)
 {
-    const struct rfs_type *whole = rfs_chunks_type(chunks, tensor->stored);
-    const struct rfs_chunk *chunk =
-        n > 0 ? find_corner(chunks, tensor, rfs_type_number(whole, offset)) : NULL;
-
-    if (!chunk)
-        return 0;
     bool room = begin_copies(chunks) && chunks->copy_places.n < CHUNKS_MOST - n;
     const struct rfs_chunk_copies copies = {
         .list = room ? rfs_intern_add(chunks->copy_lists, files, n * sizeof *files) : RFS_NO_ID,
@@ -445,8 +447,63 @@ int rfs_chunks_store_copies(struct rfs_chunks *chunks, const struct rfs_chunked_
         room = RFS_PUSH(&chunks->copy_places, places[i]);
     if (!room)
         return fail_memory(chunks, err);
-    chunks->copies[chunk - chunks->chunks.data] = copies;
+    chunks->copies[chunk] = copies;
     return 0;
+}
+
+int rfs_chunks_store_copies(struct rfs_chunks *chunks, const struct rfs_chunked_tensor *tensor,
+                            const uint64_t *offset, const uint32_t *files, const uint64_t *places,
+                            size_t n, struct rfs_error *err)
+{
+    const struct rfs_type *whole = rfs_chunks_type(chunks, tensor->stored);
+    const struct rfs_chunk *chunk =
+        n > 0 ? find_corner(chunks, tensor, rfs_type_number(whole, offset)) : NULL;
+
+    return chunk ? set_copies(chunks, (size_t)(chunk - chunks->chunks.data), files, places, n, err)
+                 : 0;
+}
+
+RFS_COMPARE(by_chunk, struct rfs_chunk_again, x, y,
+            RFS_ORDER(x->chunk, y->chunk) ?: RFS_ORDER(x->file, y->file)
+            ?: RFS_ORDER(x->key, y->key))
+
+/* Sorts what is stored again, each place once. */
+static void sort_again(struct rfs_chunks *chunks)
+{
+    struct rfs_chunk_again *again = chunks->again.data;
+    size_t n = 0;
+
+    RFS_SORT_ALL(&chunks->again, by_chunk);
+    for (size_t i = 0; i < chunks->again.n; i++) {
+        if (n == 0 || by_chunk(&again[n - 1], &again[i]) != 0)
+            again[n++] = again[i];
+    }
+    chunks->again.n = n;
+}
+
+/* Makes copies of what is stored again. */
+static int copy_again(struct rfs_chunks *chunks, struct rfs_error *err)
+{
+    sort_again(chunks);
+    const size_t n = chunks->again.n;
+    const struct rfs_chunk_again *again = chunks->again.data;
+    RFS_FREE uint32_t *files = calloc(n + 1, sizeof *files);
+    RFS_FREE uint64_t *keys = calloc(n + 1, sizeof *keys);
+    int rc = files && keys ? 0 : fail_memory(chunks, err);
+
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        files[i] = again[i].file;
+        keys[i] = again[i].key;
+    }
+    for (size_t i = 0, end; rc == 0 && i < n; i = end) {
+        for (end = i + 1; end < n && again[end].chunk == again[i].chunk; end++)
+            ;
+        rc = set_copies(chunks, again[i].chunk, files + i, keys + i, end - i, err);
+    }
+    free(chunks->again.data);
+    chunks->again.data = NULL;
+    chunks->again.n = chunks->again.cap = 0;
+    return rc;
 }
 
 int rfs_chunks_store(struct rfs_chunks *chunks, const struct rfs_chunked_tensor *tensor,
@@ -466,6 +523,12 @@ int rfs_chunks_store(struct rfs_chunks *chunks, const struct rfs_chunked_tensor 
         at_end || beyond ? NULL : find_corner(chunks, tensor, rfs_type_number(whole, offset));
     if (at_end && !beyond)
         return 0; /* nothing can begin there */
+    if (chunk && chunk->file != RFS_NO_ID && chunks->format->keyed) {
+        const struct rfs_chunk_again again = {(uint32_t)(chunk - chunks->chunks.data), file, item};
+        if (chunk->file == file && chunk->item == item)
+            return 1;
+        return RFS_PUSH(&chunks->again, again) ? 1 : fail_memory(chunks, err);
+    }
     if (!chunk || chunk->file != RFS_NO_ID)
         return rfs_fail(err, -EINVAL, RFS_CHUNKS_OF(chunks, tensor), NULL,
                         chunk ? "the metadata stores the chunk at %s twice"
@@ -485,6 +548,8 @@ int rfs_chunks_store_object(struct rfs_chunks *chunks, const char *name, size_t 
     struct rfs_chunked_object *object =
         what != UNREAD && (what & OBJECT) ? &chunks->objects.data[what & ~OBJECT] : NULL;
 
+    if (object && object->file != RFS_NO_ID && chunks->format->keyed)
+        return 0; /* each rank may have stored it */
     if (!object || object->file != RFS_NO_ID)
         return rfs_fail(err, -EINVAL, RFS_OF(rfs_files_path(chunks->files, chunks->metadata), name),
                         NULL,
@@ -711,10 +776,10 @@ static int fill(const struct gridding *g, struct rfs_chunk_grid *grid)
         rc = claim(g, grid, g->tensor->first + c);
     for (uint64_t i = 0; rc == 0 && i < g->n_cells; i++)
         if (grid->cells[i] == NO_CHUNK)
-            rc = g->chunks->lost
-                     ? 1
-                     : rfs_fail(g->err, -EINVAL, RFS_CHUNKS_OF(g->chunks, g->tensor), NULL,
-                                "the metadata has no chunk for %s", print_cell(g, grid, i, &text));
+            rc = g->chunks->lost ? 1
+                                 : rfs_fail(g->err, -EINVAL, RFS_CHUNKS_OF(g->chunks, g->tensor),
+                                            g->chunks->remedy, "the metadata has no chunk for %s",
+                                            print_cell(g, grid, i, &text));
     return rc;
 }
 
@@ -762,7 +827,7 @@ static int make_grid(const struct rfs_chunks *chunks, struct rfs_chunked_tensor 
         return 0;
     }
     if (tensor->n == 0)
-        return rfs_fail(err, -EINVAL, RFS_CHUNKS_OF(chunks, tensor), NULL,
+        return rfs_fail(err, -EINVAL, RFS_CHUNKS_OF(chunks, tensor), chunks->remedy,
                         "the metadata has no chunk for any of its elements");
     rc = collect_edges(&g) ?: count_cells(&g);
     if (rc)
@@ -810,6 +875,8 @@ int rfs_chunks_finish(struct rfs_chunks *chunks, struct rfs_error *err)
 {
     int rc = check_objects(chunks, err);
 
+    if (rc == 0 && chunks->again.n > 0)
+        rc = copy_again(chunks, err);
     for (size_t i = 0; rc == 0 && i < chunks->tensors.n; i++)
         rc = make_grid(chunks, &chunks->tensors.data[i], err);
     chunks->n_files = rfs_intern_count(chunks->paths);

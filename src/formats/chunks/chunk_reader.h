@@ -23,8 +23,12 @@ int rfs_chunks_check_file(struct rfs_chunks *chunks, uint32_t file, struct rfs_e
 /* Logs once that a file has no checksum, or not for all of it. */
 void rfs_chunks_tell_none(struct rfs_chunks *chunks, enum rfs_format format, uint32_t file);
 
-/* Returns the file of further copy COPY of a chunk, as the metadata has it. */
-uint32_t rfs_chunks_copy_at(const struct rfs_chunks *chunks, uint32_t chunk, uint32_t copy);
+/*
+ * Gives further copy COPY of a chunk as the metadata has it: its file, and as its at the place, or
+ * the key, if the metadata has one.
+ */
+void rfs_chunks_copy_at(const struct rfs_chunks *chunks, uint32_t chunk, uint32_t copy,
+                        struct rfs_chunked_copy *out);
 
 /* ---- checkpoints without a file of metadata -------------------------------------------------- */
 

@@ -69,6 +69,12 @@ struct rfs_chunk_copies {
     atomic_uint_least32_t instead;
 };
 
+/* A chunk of a keyed format that is stored again. */
+struct rfs_chunk_again {
+    uint32_t chunk, file;
+    uint64_t key;
+};
+
 /* A further copy of a chunk, once it is located. */
 struct rfs_chunked_copy {
     uint32_t file;
@@ -115,6 +121,11 @@ struct rfs_chunks;
 struct rfs_chunks_format {
     const char *name; /* for messages: "torch.distributed.checkpoint" */
     /*
+     * The item of a chunk is a key: the id, in the tables' names, under which its file has it. The
+     * file is safetensors or of torch.save. A chunk may be stored again: those are its copies.
+     */
+    bool keyed;
+    /*
      * Sets CHUNK's at, and may set those of other chunks of its file. From any thread. 0, or -errno
      * with *err filled, naming file, offset and tensor.
      */
@@ -158,17 +169,20 @@ struct rfs_chunks {
      */
     char *lost;
     char *doubt;     /* why the metadata may be of other files, for messages; or NULL. Owned */
+    char *remedy;    /* remedy for a tensor with a gap; or NULL. Owned */
     bool times_tell; /* the metadata was written last, so that a newer file is of another save */
     pthread_mutex_t lock;                      /* a leaf; guards the next member */
     RFS_VEC(struct rfs_strided_chunk) strided; /* places with strides, in the order of finding */
     /* Further copies. */
     struct rfs_chunk_copies *copies; /* [chunks]; NULL: no chunk has any */
     struct rfs_intern *copy_lists;   /* lists of numbers in copy_files */
-    RFS_VEC(uint64_t) copy_places; /* places of copies, in formats that know them from the start */
-    RFS_VEC(uint32_t) copy_files;  /* file ids; empty: the numbers are the ids */
-    struct rfs_intern *copy_names; /* while it is built: names of copy_files, or NULL */
-    uint32_t n_all_files;          /* files, also those that have nothing but copies */
-    struct rfs_chunks_checks *checks; /* checks of files; owned; NULL: none is checked */
+    /* Places of copies, in formats that know them from the start, or their keys. */
+    RFS_VEC(uint64_t) copy_places;
+    RFS_VEC(uint32_t) copy_files;          /* file ids; empty: the numbers are the ids */
+    struct rfs_intern *copy_names;         /* while it is built: names of copy_files, or NULL */
+    RFS_VEC(struct rfs_chunk_again) again; /* while it is built: chunks that are stored again */
+    uint32_t n_all_files;                  /* files, also those that have nothing but copies */
+    struct rfs_chunks_checks *checks;      /* checks of files; owned; NULL: none is checked */
 };
 
 /* A folder with such a checkpoint. All is borrowed; files, tables and log outlive the chunks. */
@@ -234,13 +248,17 @@ const struct rfs_chunked_tensor *rfs_chunks_find(const struct rfs_chunks *chunks
                                                  size_t length);
 /*
  * Sets where the chunk of a tensor that begins at OFFSET is stored: ITEM_BYTES of FILE from ITEM
- * on. A chunk without elements is ignored. 0, or -errno with *err filled: there is no such chunk,
- * or it is stored already. After rfs_chunks_sort; O(log chunks of the tensor).
+ * on. A chunk without elements is ignored. 0; 1 in a keyed format for one that is stored already,
+ * which gets a copy; or -errno with *err filled: there is no such chunk, or another format stores it
+ * twice. After rfs_chunks_sort; O(log chunks of the tensor).
  */
 int rfs_chunks_store(struct rfs_chunks *chunks, const struct rfs_chunked_tensor *tensor,
                      const uint64_t *offset, uint32_t file, uint64_t item, uint64_t item_bytes,
                      struct rfs_error *err);
-/* Sets where the object of that name is stored. 0, or -errno with *err filled. */
+/*
+ * Sets where the object of that name is stored; in a keyed format the first place counts. 0, or
+ * -errno with *err filled.
+ */
 int rfs_chunks_store_object(struct rfs_chunks *chunks, const char *name, size_t length,
                             uint32_t file, uint64_t item, uint64_t item_bytes,
                             struct rfs_error *err);

@@ -6,7 +6,7 @@
 #include "formats/chunks/chunk_reader.h"
 #include "formats/ckpt/crc.h"
 #include "formats/safetensors/safetensors.h"
-#include "formats/torch/zip.h"
+#include "formats/torch/torch.h"
 
 #include <pthread.h>
 
@@ -69,8 +69,61 @@ void rfs_chunks_by_file_free(struct rfs_chunks_by_file *by_file)
     free(by_file);
 }
 
+/* Returns the name under which a chunk's own file has it. */
+static uint32_t key_of(const struct rfs_chunks *chunks, uint32_t chunk)
+{
+    return chunks->format->keyed ? (uint32_t)chunks->chunks.data[chunk].item
+                                 : rfs_chunks_tensor_of(chunks, chunk)->name;
+}
+
+/* Says whether a file is of torch.save: 1 or 0, or a read's error. Only keyed formats have some. */
+static int is_zip(const struct rfs_chunks *chunks, struct rfs_reading *reading)
+{
+    char head[4] = "";
+    const int rc = chunks->format->keyed && reading->size >= sizeof head
+                       ? rfs_reading_pread(reading, head, sizeof head, 0)
+                       : 0;
+
+    return rc ? rc : memcmp(head, "PK\3\4", sizeof head) == 0;
+}
+
+/*
+ * Makes the index of a file of torch.save. Offsets of entries that do not lie row by row are values
+ * for rfs_chunk.at.
+ */
+static int read_zip(struct rfs_chunks *chunks, struct rfs_reading *reading, const char *path,
+                    struct rfs_index **index, struct rfs_error *err)
+{
+    size_t left_out;
+    int rc = rfs_torch_walk(rfs_reading_read, reading, reading->size, path, NULL, chunks->tables,
+                            index, &left_out, err);
+
+    for (size_t i = 0; rc == 0 && i < (*index)->n_strided; i++) {
+        const struct rfs_strided *strided = &(*index)->strided[i];
+        struct rfs_entry *entry = &(*index)->entries[strided->entry];
+        entry->offset = rfs_chunks_add_strided(
+            chunks, entry->offset, rfs_chunks_type(chunks, entry->type)->ndim, strided->stride);
+        if (entry->offset == RFS_NOT_LOCATED)
+            rc = rfs_fail_memory(err);
+    }
+    return rc;
+}
+
+/* Makes the index of a file that is being read, as read_header does. */
+static int read_index(struct rfs_chunks *chunks, struct rfs_reading *reading, const char *path,
+                      const struct rfs_index *like, struct rfs_index **index, struct rfs_error *err)
+{
+    const int zip = is_zip(chunks, reading);
+
+    if (zip < 0)
+        return rfs_files_fail(err, path, zip);
+    return zip ? read_zip(chunks, reading, path, index, err)
+               : rfs_safetensors_walk(rfs_reading_read, reading, reading->size, path,
+                                      chunks->tables, like, index, err);
+}
+
 /* Reads a header. LIKE (or NULL) is the index of another file: 1 when it is this one's, too. */
-static int read_header(const struct rfs_chunks *chunks, uint32_t file, const struct rfs_index *like,
+static int read_header(struct rfs_chunks *chunks, uint32_t file, const struct rfs_index *like,
                        struct rfs_index **index, struct rfs_error *err)
 {
     const char *path = rfs_files_path(chunks->files, file);
@@ -80,8 +133,7 @@ static int read_header(const struct rfs_chunks *chunks, uint32_t file, const str
     int rc = rfs_reading_begin_quiet(chunks->files, file, &reading);
     if (rc < 0)
         return rfs_chunks_fail_file(chunks, file, rc, err);
-    rc = rfs_safetensors_walk(rfs_reading_read, &reading, reading.size, path, chunks->tables, like,
-                              index, err);
+    rc = read_index(chunks, &reading, path, like, index, err);
     const int end = rfs_reading_end(&reading);
     if (end < 0)
         rc = rfs_files_fail(err, path, end);
@@ -187,9 +239,8 @@ static bool is_same(const struct rfs_index *a, const struct rfs_index *b)
 }
 
 /* Gives the index of a file, which stays; LIKE (or NULL) may be its index. 0 or -errno. */
-static int index_of(const struct rfs_chunks *chunks, struct rfs_chunks_by_file *by_file,
-                    uint32_t file, struct rfs_index *like, struct rfs_index **out,
-                    struct rfs_error *err)
+static int index_of(struct rfs_chunks *chunks, struct rfs_chunks_by_file *by_file, uint32_t file,
+                    struct rfs_index *like, struct rfs_index **out, struct rfs_error *err)
 {
     const uint32_t number = file - chunks->first_file;
     struct rfs_error why = {0};
@@ -231,7 +282,7 @@ int rfs_chunks_copy_in_header(struct rfs_chunks *chunks, struct rfs_chunks_by_fi
     if (rc < 0)
         return rc;
     const struct rfs_entry *entry =
-        rfs_index_find(index, rfs_chunks_tensor_of(chunks, chunk)->name);
+        rfs_index_find(index, chunks->format->keyed ? (uint32_t)out->at : key_of(chunks, chunk));
     out->type = entry ? entry->type : RFS_NO_ID;
     out->at = entry ? entry->offset : 0;
     return 0;
@@ -255,8 +306,8 @@ static void publish(struct rfs_chunks *chunks, struct rfs_chunks_by_file *by_fil
 }
 
 /* Reads the index of a chunk's own file, for the caller alone; that it is damaged is remembered. */
-static int read_own(const struct rfs_chunks *chunks, struct rfs_chunks_by_file *by_file,
-                    uint32_t file, struct rfs_index **index, struct rfs_error *err)
+static int read_own(struct rfs_chunks *chunks, struct rfs_chunks_by_file *by_file, uint32_t file,
+                    struct rfs_index **index, struct rfs_error *err)
 {
     const uint32_t number = file - chunks->first_file;
     struct header header = {NULL, NULL, false};
@@ -311,7 +362,8 @@ static int locate_elsewhere(struct rfs_chunks *chunks, struct rfs_chunks_by_file
     const uint32_t n = rfs_chunks_count_copies(chunks, chunk);
 
     for (uint32_t i = 0; i < n; i++) {
-        struct rfs_chunked_copy copy = {.file = rfs_chunks_copy_at(chunks, chunk, i)};
+        struct rfs_chunked_copy copy;
+        rfs_chunks_copy_at(chunks, chunk, i, &copy);
         const int rc = rfs_chunks_copy_in_header(chunks, by_file, chunk, &copy, err)
                            ?: rfs_chunks_check_file(chunks, copy.file, err);
         if (is_passing(rc))
@@ -337,14 +389,14 @@ static int locate_all(struct rfs_chunks *chunks, struct rfs_chunks_by_file *by_f
 
     for (uint32_t i = by_file->first[number]; i < by_file->first[number + 1]; i++) {
         const uint32_t c = by_file->chunks[i];
-        const struct rfs_entry *entry =
-            rfs_index_find(index, rfs_chunks_tensor_of(chunks, c)->name);
+        const struct rfs_entry *entry = rfs_index_find(index, key_of(chunks, c));
         if (entry && entry->type == chunks->chunks.data[c].type)
             publish(chunks, by_file, c, file, entry->offset);
         else if (c == chunk)
             rc = fail_differs(chunks, c, entry, err);
     }
-    log_others(chunks, by_file, file, index);
+    if (!chunks->format->keyed) /* keys need not be names of tensors */
+        log_others(chunks, by_file, file, index);
     return rc;
 }
 
@@ -378,15 +430,20 @@ int rfs_chunks_check_header(struct rfs_chunks *chunks, uint32_t file, struct rfs
     int rc = rfs_reading_begin_quiet(chunks->files, file, &reading);
     if (rc < 0)
         return rfs_chunks_fail_file(chunks, file, rc, err);
-    rc = rfs_safetensors_walk(rfs_reading_read, &reading, reading.size, path, chunks->tables, NULL,
-                              &index, err);
-    if (rc == 0)
+    const int zip = is_zip(chunks, &reading);
+    if (zip > 0)
+        rc = rfs_zip_verify(rfs_reading_read, &reading, reading.size, path, err);
+    else
+        rc = zip < 0 ? rfs_files_fail(err, path, zip)
+                     : rfs_safetensors_walk(rfs_reading_read, &reading, reading.size, path,
+                                            chunks->tables, NULL, &index, err);
+    if (rc == 0 && index)
         rc = rfs_crc_verify(rfs_reading_read, &reading, RFS_FORMAT_SAFETENSORS, index,
                             chunks->tables, path, err);
     const int ended = rfs_reading_end(&reading);
     rfs_index_free(index);
     if (rc == 1)
-        rfs_chunks_tell_none(chunks, RFS_FORMAT_SAFETENSORS, file);
+        rfs_chunks_tell_none(chunks, zip ? RFS_FORMAT_TORCH : RFS_FORMAT_SAFETENSORS, file);
     return ended < 0 ? rfs_files_fail(err, path, ended) : rc == -ENODATA ? 0 : rc;
 }
 

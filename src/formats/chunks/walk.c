@@ -96,29 +96,33 @@ uint32_t rfs_chunks_count_copies(const struct rfs_chunks *chunks, uint32_t chunk
     return n;
 }
 
-uint32_t rfs_chunks_copy_at(const struct rfs_chunks *chunks, uint32_t chunk, uint32_t copy)
+void rfs_chunks_copy_at(const struct rfs_chunks *chunks, uint32_t chunk, uint32_t copy,
+                        struct rfs_chunked_copy *out)
 {
     uint32_t n;
     const uint32_t number = list_of(chunks, chunk, &n)[copy];
+    const uint64_t *places = chunks->copy_places.data;
 
-    return chunks->copy_files.n > 0 ? chunks->copy_files.data[number] : number;
+    *out = (struct rfs_chunked_copy){
+        .file = chunks->copy_files.n > 0 ? chunks->copy_files.data[number] : number,
+        .type = chunks->chunks.data[chunk].type,
+        .at = chunks->copy_places.n > 0 ? places[chunks->copies[chunk].first + copy] : 0};
 }
 
 int rfs_chunks_locate_copy(struct rfs_chunks *chunks, uint32_t chunk, uint32_t copy,
                            struct rfs_chunked_copy *out, struct rfs_error *err)
 {
-    const uint32_t file = rfs_chunks_copy_at(chunks, chunk, copy);
     const struct rfs_chunk *of = &chunks->chunks.data[chunk];
 
-    *out = (struct rfs_chunked_copy){
-        .file = file == rfs_chunks_file_of(chunks, chunk) ? of->file : file, .type = of->type};
+    rfs_chunks_copy_at(chunks, chunk, copy, out);
+    if (out->file != of->file && out->file == rfs_chunks_file_of(chunks, chunk)) {
+        out->file = of->file;
+        out->at = of->item;
+    }
     const int rc = rfs_chunks_check_file(chunks, out->file, err);
-    if (rc)
-        return rc;
-    if (chunks->format->locate_copy)
-        return chunks->format->locate_copy(chunks, chunk, out, err);
-    out->at = chunks->copy_places.data[chunks->copies[chunk].first + copy];
-    return 0;
+    return rc || !chunks->format->locate_copy
+               ? rc
+               : chunks->format->locate_copy(chunks, chunk, out, err);
 }
 
 /* Marks a value of at that is a position in the strided ones. */

@@ -334,26 +334,11 @@ bool rfs_dcp_owns(const struct rfs_chunks *chunks)
     return chunks->format == &format;
 }
 
-static int read_metadata(struct rfs_chunks *chunks, struct rfs_error *err)
-{
-    const char *path = rfs_files_path(chunks->files, chunks->metadata);
-    struct rfs_reading reading;
-    int rc = rfs_reading_begin_quiet(chunks->files, chunks->metadata, &reading);
-
-    if (rc < 0) {
-        rfs_files_fail(err, path, rc);
-        rfs_files_reason(chunks->files, chunks->metadata, rc, err);
-        return rc;
-    }
-    rc = rfs_dcp_describe(rfs_reading_read, &reading, reading.size, chunks, err);
-    return end_reading(chunks->files, chunks->metadata, &reading, rc, err);
-}
-
 int rfs_dcp_open(const struct rfs_chunks_source *source, struct rfs_chunks **out,
                  struct rfs_error *err)
 {
     struct rfs_chunks *chunks = rfs_chunks_new(&format, source);
-    const int rc = chunks ? read_metadata(chunks, err) : rfs_fail_memory(err);
+    const int rc = chunks ? rfs_dcp_describe_files(chunks, 1, err) : rfs_fail_memory(err);
 
     if (rc < 0) {
         rfs_chunks_free(chunks);

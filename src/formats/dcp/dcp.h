@@ -46,10 +46,17 @@ int rfs_dcp_prove_object(struct rfs_chunks *chunks, const struct rfs_chunked_obj
 
 /*
  * Reads a .metadata, and declares, stores and finishes what it describes. READ and SIZE are as for
- * rfs_ckpt_walk. Returns and errors are those of rfs_dcp_open.
+ * rfs_ckpt_walk. Returns and errors are those of rfs_dcp_open. It is torch's, or, for CHUNKS of a
+ * keyed format, HyperParallel's.
  */
 int rfs_dcp_describe(rfs_read_fn *read, void *ctx, uint64_t size, struct rfs_chunks *chunks,
                      struct rfs_error *err);
+/*
+ * Reads files 0 to N - 1, the metadata of all ranks together or of each, and describes as above.
+ * The types and sizes of a tensor must be equal in all files that have it. A box that several have
+ * is the first one's, with copies on trust; an object is the first one's.
+ */
+int rfs_dcp_describe_files(struct rfs_chunks *chunks, uint32_t n, struct rfs_error *err);
 
 /* ---- items ----------------------------------------------------------------------------------- */
 

@@ -6,17 +6,22 @@
  * .metadata, which dcp_metadata.c draws: a pickle of protocol 4, without frames. Objects are made as
  * pickle makes them: NEWOBJ, and BUILD with a dict of the fields; TensorProperties have a tuple. A
  * MetadataIndex of bytes has None for offset and index; storage_meta is None.
+ *
+ * HyperParallel's has plain tuples in place of torch.Size, so that it can be loaded without torch;
+ * the fields of TensorProperties by name, an empty offset for bytes, no storage_meta, and for a
+ * tensor the length -1 and its key.
  */
 #include "formats/dcp/dcp_encode.h"
 
 #include "base/cleanup.h"
-#include "formats/dcp/dcp_metadata.h"
+#include "formats/dcp/dcp_pickle.h"
 #include "formats/torch/torch.h"
 
 #define SIZE RFS_DCP_NO_CLASS /* torch.Size, among the classes */
 
 struct pickler {
     const struct rfs_tables *tables;
+    enum rfs_dcp_program program;
     struct rfs_bytes *out;
     uint32_t memo; /* next memo number */
     /* memo numbers + 1; 0: not written yet */
@@ -82,7 +87,7 @@ static void put_class(struct pickler *p, enum rfs_dcp_class class)
     if (recall(p, p->class_memo[class]))
         return;
     if (class != SIZE)
-        rfs_dcp_class_name(class, &module, &name);
+        rfs_dcp_class_name(p->program, class, &module, &name);
     put_global(p, module, name);
     p->class_memo[class] = memoize(p);
 }
@@ -118,9 +123,28 @@ static void put_numbers(struct pickler *p, uint32_t n, const uint64_t *numbers)
 
 static void put_size(struct pickler *p, uint32_t ndim, const uint64_t *dims)
 {
-    put_class(p, SIZE);
+    if (p->program == RFS_DCP_TORCH)
+        put_class(p, SIZE);
     put_numbers(p, ndim, dims);
-    rfs_bytes_put_text(p->out, "\x85R"); /* TUPLE1 REDUCE */
+    if (p->program == RFS_DCP_TORCH)
+        rfs_bytes_put_text(p->out, "\x85R"); /* TUPLE1 REDUCE */
+}
+
+/* Puts HyperParallel's TensorProperties. */
+static void put_named(struct pickler *p, enum rfs_dtype dtype)
+{
+    char name[64];
+
+    snprintf(name, sizeof name, "torch.%s", rfs_torch_dtype_name(dtype));
+    begin_object(p, RFS_DCP_TENSOR_PROPERTIES);
+    put_field(p, RFS_DCP_DTYPE);
+    put_text(p, name);
+    put_text(p, "requires_grad");
+    put(p, '\x89'); /* NEWFALSE */
+    put_text(p, "memory_format");
+    put(p, 'N');
+    end_object(p);
+    p->properties[dtype] = memoize(p);
 }
 
 /* Puts (dtype, layout, requires_grad, memory_format, pin_memory). */
@@ -128,6 +152,10 @@ static void put_properties(struct pickler *p, enum rfs_dtype dtype)
 {
     if (recall(p, p->properties[dtype]))
         return;
+    if (p->program == RFS_DCP_HYPER) {
+        put_named(p, dtype);
+        return;
+    }
     put_class(p, RFS_DCP_TENSOR_PROPERTIES);
     rfs_bytes_put_text(p->out, ")\x81(");
     put_global(p, "torch", rfs_torch_dtype_name(dtype));
@@ -182,7 +210,7 @@ static void put_index(struct pickler *p, uint32_t name, const struct rfs_type *w
     if (whole)
         put_size(p, whole->ndim, at);
     else
-        put(p, 'N');
+        put(p, p->program == RFS_DCP_TORCH ? 'N' : ')');
     put_field(p, RFS_DCP_INDEX_HINT);
     if (whole)
         put_int(p, number);
@@ -191,7 +219,9 @@ static void put_index(struct pickler *p, uint32_t name, const struct rfs_type *w
     end_object(p);
 }
 
-static void put_info(struct pickler *p, const char *path, uint64_t begin, uint64_t bytes)
+/* KEY: id of the name of HyperParallel's tensor; RFS_NO_ID of all else. */
+static void put_info(struct pickler *p, const char *path, uint64_t begin, uint64_t bytes,
+                     uint32_t key)
 {
     begin_object(p, RFS_DCP_STORAGE_INFO);
     put_field(p, RFS_DCP_RELATIVE_PATH);
@@ -199,7 +229,13 @@ static void put_info(struct pickler *p, const char *path, uint64_t begin, uint64
     put_field(p, RFS_DCP_OFFSET);
     put_int(p, begin);
     put_field(p, RFS_DCP_LENGTH);
-    put_int(p, bytes);
+    if (key == RFS_NO_ID) {
+        put_int(p, bytes);
+    } else {
+        put_little(p, 'J', UINT32_MAX, 4); /* -1 */
+        put_field(p, RFS_DCP_TENSOR_KEY);
+        put_text(p, rfs_intern_text(p->tables->names, key));
+    }
     end_object(p);
 }
 
@@ -212,9 +248,10 @@ static void put_item(struct pickler *p, const struct rfs_dcp_listed_item *item, 
     char path[48];
 
     rfs_type_place(whole, item->corner, at);
-    snprintf(path, sizeof path, "__%u_0.distcp", item->file);
+    const bool hyper = p->program == RFS_DCP_HYPER;
+    snprintf(path, sizeof path, hyper ? "_rank%u_.safetensors" : "__%u_0.distcp", item->file);
     put_index(p, name, whole, at, number);
-    put_info(p, path, item->begin, item->bytes);
+    put_info(p, path, hyper ? 0 : item->begin, item->bytes, hyper ? item->key : RFS_NO_ID);
 }
 
 /* Returns where the items with the name of item I end. */
@@ -267,7 +304,8 @@ static void put_infos(struct pickler *p, const struct rfs_dcp_listing *listing,
     }
     for (size_t i = 0; i < listing->n_objects; i++) {
         put_index(p, names[k++], NULL, NULL, 0);
-        put_info(p, listing->objects_file, listing->objects[i].begin, listing->objects[i].bytes);
+        put_info(p, listing->objects_file, listing->objects[i].begin, listing->objects[i].bytes,
+                 RFS_NO_ID);
     }
 }
 
@@ -313,10 +351,12 @@ static void put_all(struct pickler *p, const struct rfs_dcp_listing *listing, ui
     rfs_bytes_put_text(p->out, "}(");
     put_infos(p, listing, names);
     put(p, 'u');
-    put_text(p, rfs_dcp_words[RFS_DCP_STORAGE_META_FIELD]);
-    put(p, 'N');
+    if (listing->program == RFS_DCP_TORCH) {
+        put_text(p, rfs_dcp_words[RFS_DCP_STORAGE_META_FIELD]);
+        put(p, 'N');
+    }
     put_text(p, rfs_dcp_words[RFS_DCP_VERSION]);
-    put_text(p, "1.0.0");
+    put_text(p, listing->program == RFS_DCP_TORCH ? "1.0.0" : "1.0");
     if (listing->mcore_data)
         put_shapes(p, listing, names);
     end_object(p);
@@ -328,7 +368,8 @@ int rfs_dcp_encode_metadata(const struct rfs_tables *tables, const struct rfs_dc
 {
     RFS_CLEANUP(rfs_image_builder_end) struct rfs_image_builder builder = {0};
     RFS_FREE uint32_t *names = calloc(listing->n + listing->n_objects + 1, sizeof *names);
-    struct pickler pickler = {.tables = tables, .out = &builder.literals};
+    struct pickler pickler = {
+        .tables = tables, .program = listing->program, .out = &builder.literals};
 
     *out = NULL;
     if (!names)

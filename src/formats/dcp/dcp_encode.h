@@ -2,21 +2,24 @@
 /*
  * Makes .metadata of torch.distributed.checkpoint, a pickle that says what its files are (dcp_encode.c
  * draws both). A file has items, each a file of torch.save with one chunk of a tensor
- * (rfs_torch_encode_item), one after the other.
+ * (rfs_torch_encode_item), one after the other. HyperParallel's .metadata is similar; its files are
+ * safetensors with the chunks under keys.
  */
 #pragma once
 
+#include "formats/dcp/dcp_pickle.h"
 #include "formats/image.h"
 #include "formats/walker.h"
 
 /* A chunk, as .metadata describes it. */
 struct rfs_dcp_listed_item {
-    uint32_t name;        /* shown name; id in the tables' names */
-    uint32_t whole, type; /* types of the whole tensor and of the chunk */
-    uint32_t file;        /* number of the file: __FILE_0.distcp */
-    uint64_t begin, bytes;
-    uint64_t corner; /* number of its first element, row by row */
-    uint32_t shape;  /* type of the tensor that was flattened; RFS_NO_ID: it was not */
+    uint32_t name;         /* shown name; id in the tables' names */
+    uint32_t whole, type;  /* types of the whole tensor and of the chunk */
+    uint32_t file;         /* number of the file: __FILE_0.distcp or _rankFILE_.safetensors */
+    uint64_t begin, bytes; /* of torch only */
+    uint32_t key;          /* name in HyperParallel's file; id in the tables' names */
+    uint64_t corner;       /* number of its first element, row by row */
+    uint32_t shape;        /* type of the tensor that was flattened; RFS_NO_ID: it was not */
 };
 
 /* A value that is not a tensor, and its item. */
@@ -33,7 +36,8 @@ struct rfs_dcp_listing {
     size_t n_objects;
     const char *objects_file; /* name of the file that has all objects */
     bool mcore_data;          /* a dict of Megatron-Core for each tensor is written */
+    enum rfs_dcp_program program;
 };
-/* Makes .metadata. 0 or -ENOMEM. */
+/* Makes .metadata of a program. 0 or -ENOMEM. */
 int rfs_dcp_encode_metadata(const struct rfs_tables *tables, const struct rfs_dcp_listing *listing,
                             struct rfs_image **out);

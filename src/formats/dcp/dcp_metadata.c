@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * .metadata of torch.distributed.checkpoint is a pickle of protocol 4 or 5, which
- * formats/torch/unpickler.h reads.
- *
- * The objects in it:
+ * The objects in .metadata of torch.distributed.checkpoint:
  *
  *     Metadata               state_dict_metadata {name: TensorStorageMetadata | BytesStorageMetadata},
  *                            storage_data {MetadataIndex: _StorageInfo}, version "1.0.0" or none;
@@ -18,571 +15,37 @@
  *     MetadataIndex          fqn, offset of a chunk or none, index: a hint that is not needed
  *     _StorageInfo           relative_path, offset, length, transform_descriptors or none
  *
- * Source: torch/distributed/checkpoint/metadata.py and filesystem.py of torch 2.1 to 2.15.
+ * HyperParallel has the same objects, but:
+ *
+ *     Metadata          version "1.0", "2.0" or none
+ *     TensorProperties  by name; dtype is a text: "torch.float32", or "Float32" with MindSpore
+ *     MetadataIndex     offset () for bytes
+ *     StorageInfo       relative_path, offset, length, tensor_key or none: the name of the tensor in
+ *                       the file, and the place in the file counts for bytes only
+ *
+ * Offsets and sizes are tuples as well as torch.Size. A save without collectives has such a file for
+ * each rank, which describes the chunks of that rank.
+ *
+ * Source: torch/distributed/checkpoint/metadata.py and filesystem.py of torch 2.1 to 2.15;
+ * hyper_parallel/core/checkpoint of 2026-03, and core/distributed_checkpoint behind it.
  */
-#include "formats/dcp/dcp_metadata.h"
+#include "formats/dcp/dcp_pickle.h"
 
 #include "base/budget.h"
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "base/text.h"
 #include "formats/dcp/dcp.h"
 #include "formats/torch/torch.h"
-#include "formats/torch/unpickler.h"
 
 #define REMEDY_COPY "compare the file with its original, or save the checkpoint again"
 #define CHUNKS_BEYOND 1000 /* chunks that are described, and may be stored nowhere */
 
-/* ---- looking at values ----------------------------------------------------------------------- */
-
-/* No class of torch has as many fields: the rest of an object that has more is ignored. */
-#define FIELDS_MOST 16
-
-/* Returns the number in a value. */
-static uint32_t number_of(uint32_t value)
-{
-    return value >> RFS_DCP_KIND_BITS;
-}
-
-static const uint32_t *at(const struct rfs_dcp_pickle *pickle, uint32_t value)
-{
-    return pickle->words.data + number_of(value);
-}
-
-bool rfs_dcp_integer(const struct rfs_dcp_pickle *pickle, uint32_t value, int64_t *integer)
-{
-    if (rfs_dcp_kind(value) == RFS_DCP_INT)
-        *integer = number_of(value);
-    else if (rfs_dcp_kind(value) == RFS_DCP_BIG)
-        memcpy(integer, at(pickle, value), sizeof *integer);
-    else
-        return false;
-    return true;
-}
-
-const char *rfs_dcp_text(const struct rfs_dcp_pickle *pickle, uint32_t value, size_t *bytes)
-{
-    return rfs_dcp_kind(value) == RFS_DCP_TEXT
-               ? rfs_intern_bytes(pickle->texts, number_of(value), bytes)
-               : NULL;
-}
-
-const uint32_t *rfs_dcp_tuple(const struct rfs_dcp_pickle *pickle, uint32_t value, uint32_t *n)
-{
-    if (rfs_dcp_kind(value) != RFS_DCP_TUPLE)
-        return NULL;
-    *n = *at(pickle, value);
-    return at(pickle, value) + 1;
-}
-
-enum rfs_dcp_class rfs_dcp_class(const struct rfs_dcp_pickle *pickle, uint32_t value)
-{
-    return rfs_dcp_kind(value) == RFS_DCP_OBJECT ? (enum rfs_dcp_class) * at(pickle, value)
-                                                 : RFS_DCP_NO_CLASS;
-}
-
-uint32_t rfs_dcp_state(const struct rfs_dcp_pickle *pickle, uint32_t object)
-{
-    return rfs_dcp_kind(object) == RFS_DCP_OBJECT ? at(pickle, object)[1]
-                                                  : rfs_dcp_value(RFS_DCP_PLAIN, RFS_DCP_NONE);
-}
-
-/* Returns the value of a dict by a key; None when it is not among the first 16. O(1). */
-static uint32_t get(const struct rfs_dcp_pickle *pickle, uint32_t dict, enum rfs_dcp_word key)
-{
-    struct rfs_dcp_each each = rfs_dcp_each(pickle, dict);
-    uint32_t name;
-    uint32_t value;
-
-    for (int i = 0; i < FIELDS_MOST && rfs_dcp_next(&each, &name) && rfs_dcp_next(&each, &value);
-         i++)
-        if (rfs_dcp_is_word(name, key))
-            return value;
-    return rfs_dcp_value(RFS_DCP_PLAIN, RFS_DCP_NONE);
-}
-
-uint32_t rfs_dcp_field(const struct rfs_dcp_pickle *pickle, uint32_t object, enum rfs_dcp_word name)
-{
-    return get(pickle, rfs_dcp_state(pickle, object), name);
-}
-
-static bool has_items(uint32_t value)
-{
-    return rfs_dcp_kind(value) == RFS_DCP_LIST || rfs_dcp_kind(value) == RFS_DCP_DICT;
-}
-
-uint32_t rfs_dcp_count(const struct rfs_dcp_pickle *pickle, uint32_t value)
-{
-    return has_items(value) ? *at(pickle, value) : 0;
-}
-
-struct rfs_dcp_each rfs_dcp_each(const struct rfs_dcp_pickle *pickle, uint32_t value)
-{
-    return (struct rfs_dcp_each){pickle, has_items(value) ? at(pickle, value)[1] : 0, 0};
-}
-
-bool rfs_dcp_next(struct rfs_dcp_each *each, uint32_t *value)
-{
-    /* A block: the place of the next one, how many items, the items; none is empty. */
-    const uint32_t *block = each->pickle->words.data + each->block;
-
-    if (each->block == 0)
-        return false;
-    *value = block[2 + each->at++];
-    if (each->at == block[1]) {
-        each->block = block[0];
-        each->at = 0;
-    }
-    return true;
-}
-
-/* ---- words and names ------------------------------------------------------------------------- */
-
-const char *const rfs_dcp_words[RFS_DCP_WORDS] = {
-    [RFS_DCP_STATE_DICT_METADATA] = "state_dict_metadata",
-    [RFS_DCP_STORAGE_DATA] = "storage_data",
-    [RFS_DCP_VERSION] = "version",
-    [RFS_DCP_PROPERTIES] = "properties",
-    [RFS_DCP_SIZE] = "size",
-    [RFS_DCP_CHUNKS] = "chunks",
-    [RFS_DCP_OFFSETS] = "offsets",
-    [RFS_DCP_SIZES] = "sizes",
-    [RFS_DCP_FQN] = "fqn",
-    [RFS_DCP_OFFSET] = "offset",
-    [RFS_DCP_RELATIVE_PATH] = "relative_path",
-    [RFS_DCP_LENGTH] = "length",
-    [RFS_DCP_TRANSFORMS] = "transform_descriptors",
-    [RFS_DCP_DTYPE] = "dtype",
-    [RFS_DCP_LAYOUT] = "layout",
-    [RFS_DCP_STRIDED] = "torch.strided",
-    [RFS_DCP_MCORE_DATA] = "mcore_data",
-    [RFS_DCP_ORIGINAL_SHAPE] = "nd_reformulated_orig_global_shape",
-    [RFS_DCP_INDEX_HINT] = "index",
-    [RFS_DCP_PLANNER_DATA] = "planner_data",
-    [RFS_DCP_STORAGE_META_FIELD] = "storage_meta",
-};
-
-/* The use of a name. */
-enum use {
-    USE_CLASS, /* an object of it is made, and given a state */
-    USE_SHAPE, /* called with a tuple, which is its result */
-    USE_SAME,  /* called with a text, which is its result */
-    USE_ENUM,  /* called with a number; the result is not looked at */
-    USE_PATH,  /* called with texts; the result is not looked at */
-    USE_DICT,  /* called with nothing: an empty dict */
-    USE_DTYPE, /* not called */
-};
-
-#define DCP "torch.distributed.checkpoint."
-#define MCORE "megatron.core.dist_checkpointing."
-#define SHARDED "torch.distributed._shard.sharded_tensor.metadata"
-
-static const struct {
-    const char *module;
-    const char *name;
-    enum use use;
-    enum rfs_dcp_class class; /* class of a USE_CLASS */
-} allowed[] = {
-    {DCP "metadata", "Metadata", USE_CLASS, RFS_DCP_METADATA},
-    {DCP "metadata", "TensorStorageMetadata", USE_CLASS, RFS_DCP_TENSOR},
-    {DCP "metadata", "BytesStorageMetadata", USE_CLASS, RFS_DCP_BYTES},
-    {DCP "metadata", "ChunkStorageMetadata", USE_CLASS, RFS_DCP_CHUNK},
-    {DCP "metadata", "TensorProperties", USE_CLASS, RFS_DCP_TENSOR_PROPERTIES},
-    {DCP "metadata", "MetadataIndex", USE_CLASS, RFS_DCP_INDEX},
-    {DCP "metadata", "StorageMeta", USE_CLASS, RFS_DCP_STORAGE_META},
-    {DCP "metadata", "_MEM_FORMAT_ENCODING", USE_ENUM, RFS_DCP_NO_CLASS},
-    {DCP "filesystem", "_StorageInfo", USE_CLASS, RFS_DCP_STORAGE_INFO},
-    {DCP "planner", "WriteItem", USE_CLASS, RFS_DCP_PLAN},
-    {DCP "planner", "TensorWriteData", USE_CLASS, RFS_DCP_PLAN},
-    {DCP "planner", "BytesIOWriteData", USE_CLASS, RFS_DCP_PLAN},
-    {DCP "planner", "WriteItemType", USE_ENUM, RFS_DCP_NO_CLASS},
-    {MCORE "strategies.torch", "MCoreSavePlan", USE_CLASS, RFS_DCP_PLAN},
-    {SHARDED, "TensorProperties", USE_CLASS, RFS_DCP_TENSOR_PROPERTIES},
-    {SHARDED, "MEM_FORMAT_ENCODING", USE_ENUM, RFS_DCP_NO_CLASS},
-    {"torch", "Size", USE_SHAPE, RFS_DCP_NO_CLASS},
-    {"torch.serialization", "_get_layout", USE_SAME, RFS_DCP_NO_CLASS},
-    {"pathlib", "PosixPath", USE_PATH, RFS_DCP_NO_CLASS},
-    {"pathlib._local", "PosixPath", USE_PATH, RFS_DCP_NO_CLASS},
-    {"collections", "OrderedDict", USE_DICT, RFS_DCP_NO_CLASS},
-};
-
-void rfs_dcp_class_name(enum rfs_dcp_class class, const char **module, const char **name)
-{
-    size_t i = 0;
-
-    while (allowed[i].class != class)
-        i++;
-    *module = allowed[i].module;
-    *name = allowed[i].name;
-}
-
-/* Element types of torch that are not read. Source: torch/_C/__init__.pyi of torch 2.15. */
-#define IS "its elements are torch."
-static const char *const unread[] = {
-    IS "float8_e4m3fnuz",
-    IS "float8_e5m2fnuz",
-    IS "float4_e2m1fn_x2",
-    IS "complex32",
-    IS "qint8",
-    IS "quint8",
-    IS "qint32",
-    IS "quint4x2",
-    IS "quint2x4",
-    IS "bits8",
-    IS "bits16",
-    IS "bits1x8",
-    IS "bits2x4",
-    IS "bits4x2",
-    IS "uint1",
-    IS "uint2",
-    IS "uint3",
-    IS "uint4",
-    IS "uint5",
-    IS "uint6",
-    IS "uint7",
-    IS "int1",
-    IS "int2",
-    IS "int3",
-    IS "int4",
-    IS "int5",
-    IS "int6",
-    IS "int7",
-};
-
-enum {
-    N_NAMES = sizeof allowed / sizeof *allowed,
-    N_UNREAD = sizeof unread / sizeof *unread,
-    DTYPES = RFS_DCP_NAMES + N_NAMES,
-    UNREAD = DTYPES + RFS_DTYPE_COUNT,
-};
-
-/* Puts the words that mean something first into an empty table. False when out of memory. */
-static bool add_words(struct rfs_intern *texts)
-{
-    for (uint32_t i = 0; i < RFS_DCP_WORDS; i++)
-        if (rfs_intern_add(texts, rfs_dcp_words[i], strlen(rfs_dcp_words[i])) != i)
-            return false;
-    return true;
-}
-
-/* Returns the value of a name; None when the name may not stand in the file. */
-static uint32_t find_name(const char *module, const char *name)
-{
-    for (uint32_t i = 0; i < N_NAMES; i++)
-        if (strcmp(allowed[i].module, module) == 0 && strcmp(allowed[i].name, name) == 0)
-            return rfs_dcp_value(RFS_DCP_PLAIN, RFS_DCP_NAMES + i);
-    for (uint32_t i = 0; strcmp(module, "torch") == 0 && i < RFS_DTYPE_COUNT; i++) {
-        const char *dtype = rfs_torch_dtype_name((enum rfs_dtype)i);
-        if (dtype && strcmp(dtype, name) == 0)
-            return rfs_dcp_value(RFS_DCP_PLAIN, DTYPES + i);
-    }
-    for (uint32_t i = 0; strcmp(module, "torch") == 0 && i < N_UNREAD; i++)
-        if (strcmp(unread[i] + strlen(IS), name) == 0)
-            return rfs_dcp_value(RFS_DCP_PLAIN, UNREAD + i);
-    return rfs_dcp_value(RFS_DCP_PLAIN, RFS_DCP_NONE);
-}
-
-/* Says whether a value is a name, and gives its use. */
-static bool find_use(uint32_t value, enum use *use)
-{
-    const uint32_t number = number_of(value);
-
-    if (rfs_dcp_kind(value) != RFS_DCP_PLAIN || number < RFS_DCP_NAMES)
-        return false;
-    *use = number < DTYPES ? allowed[number - RFS_DCP_NAMES].use : USE_DTYPE;
-    return true;
-}
-
-/* Returns the class that a name is, if its use is that. */
-static enum rfs_dcp_class class_of(uint32_t value)
-{
-    return allowed[number_of(value) - RFS_DCP_NAMES].class;
-}
-
-bool rfs_dcp_dtype(uint32_t value, enum rfs_dtype *dtype)
-{
-    enum use use;
-
-    if (!find_use(value, &use) || use != USE_DTYPE || rfs_dcp_unread_dtype(value))
-        return false;
-    *dtype = (enum rfs_dtype)(number_of(value) - DTYPES);
-    return true;
-}
-
-const char *rfs_dcp_unread_dtype(uint32_t value)
-{
-    const uint32_t number = number_of(value);
-
-    return rfs_dcp_kind(value) == RFS_DCP_PLAIN && number >= UNREAD ? unread[number - UNREAD]
-                                                                    : NULL;
-}
-
-/* ---- the builder ----------------------------------------------------------------------------- */
-
-enum {
-    TEXT_MOST = 1 << 16,                         /* bytes: no name and no path is longer */
-    NAME_MOST = 256,                             /* bytes of a module's or a class's name */
-    LIST_WORDS = 3,                              /* words of the head of a list */
-    BLOCK_WORDS = 2,                             /* words of the head of a block of items */
-    EMPTY_TUPLE = 1,                             /* place of the empty tuple */
-    NUMBER_MOST = 1 << (32 - RFS_DCP_KIND_BITS), /* numbers in a value */
-};
-
-struct building {
-    struct rfs_dcp_pickle *pickle;
-    size_t text_bytes; /* bytes of memory of the texts */
-};
-
-static struct rfs_dcp_pickle *pickle_of(const struct rfs_unpickler *machine)
-{
-    const struct building *building = machine->ctx;
-    return building->pickle;
-}
-
-/* Adds N words, zeroes, and returns their place; 0 after a failure. */
-static uint32_t new_words(struct rfs_unpickler *machine, size_t n)
-{
-    struct rfs_dcp_pickle *pickle = pickle_of(machine);
-    const uint32_t place = (uint32_t)pickle->words.n;
-
-    if (n > NUMBER_MOST - pickle->words.n)
-        return (uint32_t)rfs_unpickler_fail_size(machine);
-    if (!RFS_RESERVE(&pickle->words, n))
-        return (uint32_t)rfs_unpickler_fail_memory(machine);
-    memset(pickle->words.data + place, 0, n * sizeof(uint32_t));
-    pickle->words.n += n;
-    return place;
-}
-
-static uint64_t make_constant(struct rfs_unpickler *machine, unsigned char op)
-{
-    (void)machine;
-    return rfs_dcp_value(RFS_DCP_PLAIN, op == 'N'    ? RFS_DCP_NONE
-                                        : op == 0x88 ? RFS_DCP_TRUE
-                                                     : RFS_DCP_FALSE);
-}
-
-static uint64_t make_int(struct rfs_unpickler *machine, int64_t value)
-{
-    if (value >= 0 && value < NUMBER_MOST)
-        return rfs_dcp_value(RFS_DCP_INT, (uint32_t)value);
-    const uint32_t place = new_words(machine, sizeof value / sizeof(uint32_t));
-    if (place)
-        memcpy(pickle_of(machine)->words.data + place, &value, sizeof value);
-    return rfs_dcp_value(RFS_DCP_BIG, place);
-}
-
-static uint64_t make_float(struct rfs_unpickler *machine, uint64_t bits)
-{
-    (void)machine;
-    (void)bits;
-    return rfs_dcp_value(RFS_DCP_PLAIN, RFS_DCP_OPAQUE);
-}
-
-static uint64_t make_text(struct rfs_unpickler *machine, const unsigned char *bytes, size_t n)
-{
-    struct building *building = machine->ctx;
-    const uint32_t id = rfs_intern_add(building->pickle->texts, bytes, n);
-
-    if (id == RFS_NO_ID)
-        return rfs_unpickler_fail_memory(machine);
-    building->text_bytes = rfs_intern_memory(building->pickle->texts);
-    return id < NUMBER_MOST ? rfs_dcp_value(RFS_DCP_TEXT, id) : rfs_unpickler_fail_size(machine);
-}
-
-/* Makes N words of the values of the stack from HEIGHT on, behind HEAD others; 0: a failure. */
-static uint32_t copy_values(struct rfs_unpickler *machine, size_t height, uint32_t head)
-{
-    const size_t n = machine->stack.n - height;
-    const uint32_t place = new_words(machine, head + n);
-    uint32_t *words = pickle_of(machine)->words.data + place;
-
-    if (place) {
-        words[head - 1] = (uint32_t)n;
-        memcpy(words + head, (const uint32_t *)machine->stack.data + height, n * sizeof *words);
-    }
-    return place;
-}
-
-static uint64_t make_container(struct rfs_unpickler *machine, unsigned char kind, size_t height)
-{
-    if (kind == 't')
-        return rfs_dcp_value(RFS_DCP_TUPLE, machine->stack.n > height
-                                                ? copy_values(machine, height, 1)
-                                                : EMPTY_TUPLE);
-    return rfs_dcp_value(kind == 'd' ? RFS_DCP_DICT : RFS_DCP_LIST, new_words(machine, LIST_WORDS));
-}
-
-/* Adds the values from HEIGHT on, as one block, to a list or dict. */
-static void add(struct rfs_unpickler *machine, uint64_t container, size_t height, bool dict)
-{
-    const size_t n = machine->stack.n - height;
-    const uint32_t value = (uint32_t)container;
-
-    if (rfs_dcp_kind(value) != (dict ? RFS_DCP_DICT : RFS_DCP_LIST))
-        rfs_unpickler_fail(machine, "items without a container");
-    else if (dict && n % 2 != 0)
-        rfs_unpickler_fail(machine, "a key without a value");
-    const uint32_t place =
-        n > 0 && machine->rc == 0 ? copy_values(machine, height, BLOCK_WORDS) : 0;
-    if (place == 0)
-        return;
-    uint32_t *words = pickle_of(machine)->words.data;
-    uint32_t *head = words + number_of(value);
-    *(head[2] ? &words[head[2]] : &head[1]) = place;
-    head[2] = place;
-    head[0] += (uint32_t)n;
-}
-
-/* Returns a text that may be a name; NULL for all else. */
-static const char *name_text(const struct rfs_unpickler *machine, uint64_t value)
-{
-    size_t n = 0;
-    const char *text = rfs_dcp_text(pickle_of(machine), (uint32_t)value, &n);
-    return text && n <= NAME_MOST && strlen(text) == n ? text : NULL;
-}
-
-static uint64_t make_name(struct rfs_unpickler *machine)
-{
-    const char *name = name_text(machine, rfs_unpickler_pop(machine, NULL));
-    const char *module = name_text(machine, rfs_unpickler_pop(machine, NULL));
-
-    if (!module || !name)
-        return rfs_unpickler_fail(machine, "a name that is not one");
-    return find_name(module, name)
-               ?: rfs_unpickler_fail_name(machine, module, strlen(module), name, strlen(name));
-}
-
-static bool are_texts(const uint32_t *values, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if (rfs_dcp_kind(values[i]) != RFS_DCP_TEXT)
-            return false;
-    return true;
-}
-
-static uint64_t make_object(struct rfs_unpickler *machine, uint32_t callee)
-{
-    const uint32_t place = new_words(machine, 2);
-
-    if (place)
-        pickle_of(machine)->words.data[place] = class_of(callee);
-    return rfs_dcp_value(RFS_DCP_OBJECT, place);
-}
-
-static uint64_t make_call(struct rfs_unpickler *machine, uint64_t function, uint64_t tuple,
-                          bool is_new)
-{
-    const uint32_t callee = (uint32_t)function;
-    enum use use = USE_DTYPE;
-    uint32_t n = 0;
-    const uint32_t *args = rfs_dcp_tuple(pickle_of(machine), (uint32_t)tuple, &n);
-
-    if (!args || !find_use(callee, &use))
-        return rfs_unpickler_fail(machine, "a call of something that is not callable");
-    if (is_new)
-        return use == USE_CLASS && n == 0
-                   ? make_object(machine, callee)
-                   : rfs_unpickler_fail(machine, "an object that torch does not write");
-    if ((use == USE_SHAPE && n == 1 && rfs_dcp_kind(args[0]) == RFS_DCP_TUPLE) ||
-        (use == USE_SAME && n == 1 && rfs_dcp_kind(args[0]) == RFS_DCP_TEXT))
-        return args[0];
-    if ((use == USE_ENUM && n == 1 && rfs_dcp_kind(args[0]) == RFS_DCP_INT) ||
-        (use == USE_PATH && are_texts(args, n)))
-        return rfs_dcp_value(RFS_DCP_PLAIN, RFS_DCP_OPAQUE);
-    if (use == USE_DICT && n == 0)
-        return rfs_dcp_value(RFS_DCP_DICT, new_words(machine, LIST_WORDS));
-    return rfs_unpickler_fail(machine, "a call that torch does not write");
-}
-
-static void give_state(struct rfs_unpickler *machine, uint64_t object, uint64_t state)
-{
-    const enum rfs_dcp_kind kind = rfs_dcp_kind((uint32_t)state);
-    uint32_t *words = pickle_of(machine)->words.data + number_of((uint32_t)object);
-
-    if ((kind == RFS_DCP_DICT || kind == RFS_DCP_TUPLE) &&
-        rfs_dcp_kind((uint32_t)object) == RFS_DCP_OBJECT &&
-        words[1] == rfs_dcp_value(RFS_DCP_PLAIN, RFS_DCP_NONE))
-        words[1] = (uint32_t)state;
-    else
-        rfs_unpickler_fail(machine, "a state without an object");
-}
-
-static size_t memory_of(const struct rfs_unpickler *machine)
-{
-    const struct building *building = machine->ctx;
-
-    return building->text_bytes +
-           (building->pickle->words.n + machine->stack.n + machine->marks.n + machine->memo.n) *
-               sizeof(uint32_t);
-}
-
-#define REMEDY_SAVE "save it with torch.distributed.checkpoint.save of torch 2.1 or later"
-
-static const struct rfs_unpickler_builder builder = {
-    .newer = true,
-    .text_most = TEXT_MOST,
-    .constant = make_constant,
-    .integer = make_int,
-    .real = make_float,
-    .text = make_text,
-    .make = make_container,
-    .add = add,
-    .name = make_name,
-    .call = make_call,
-    .state = give_state,
-    .memory = memory_of,
-    .damaged = REMEDY_COPY,
-    .protocol = REMEDY_SAVE,
-    .opcode = REMEDY_SAVE,
-    .named = REMEDY_SAVE,
-    .size = REMEDY_SAVE,
-};
-
-int rfs_dcp_pickle_read(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
-                        struct rfs_dcp_pickle *out, struct rfs_error *err)
-{
-    struct building building = {.pickle = out};
-    struct rfs_unpickler machine = {.builder = &builder,
-                                    .ctx = &building,
-                                    .file = file,
-                                    .err = err,
-                                    .most = rfs_dcp_memory(size),
-                                    .values_most = UINT32_MAX,
-                                    .read = read,
-                                    .read_ctx = ctx,
-                                    .size = size};
-    uint64_t root = 0;
-
-    *out = (struct rfs_dcp_pickle){.root = rfs_dcp_value(RFS_DCP_PLAIN, RFS_DCP_NONE)};
-    if (size > RFS_DCP_MOST)
-        return rfs_fail(err, -EFBIG, RFS_IN(file), NULL, "the file has more than %llu bytes",
-                        (unsigned long long)RFS_DCP_MOST);
-    /* Nothing is at place 0; the empty tuple is at 1. */
-    out->texts = rfs_intern_new();
-    if (!out->texts || !add_words(out->texts))
-        rfs_unpickler_fail_memory(&machine);
-    else
-        new_words(&machine, EMPTY_TUPLE + 1);
-    const int rc = rfs_unpickler_run(&machine, &root);
-    out->root = (uint32_t)root;
-    if (rc)
-        rfs_dcp_pickle_free(out);
-    return rc;
-}
-
-void rfs_dcp_pickle_free(struct rfs_dcp_pickle *pickle)
-{
-    free(pickle->words.data);
-    rfs_intern_free(pickle->texts);
-    *pickle = (struct rfs_dcp_pickle){.root = rfs_dcp_value(RFS_DCP_PLAIN, RFS_DCP_NONE)};
-}
-
-/* ---- what it describes ----------------------------------------------------------------------- */
-
+/* A file of metadata. */
 struct metadata {
     struct rfs_dcp_pickle pickle;
-    const char *file; /* path of .metadata */
+    const char *file; /* its path */
     struct rfs_chunks *chunks;
     struct rfs_error *err;
     size_t n_stored; /* entries of storage_data */
@@ -591,6 +54,21 @@ struct metadata {
     /* The part of the state dict that entry= names. */
     size_t part_bytes;  /* bytes of its name; 0: it is all of it */
     uint32_t part_keys; /* keys that lead to it; 0: no path does, and the names tell */
+    bool in_part;       /* it has values of that part */
+};
+
+/* The metadata of a checkpoint: a file, or one of each rank. */
+struct description {
+    struct metadata *files;
+    uint32_t n;
+    struct rfs_chunks *chunks;
+    struct rfs_error *err;
+};
+
+/* What a file has under a name. */
+struct described {
+    uint32_t name; /* number of the name, in the order of first appearance */
+    uint32_t file, key, value;
 };
 
 static int fail(const struct metadata *metadata, const char *param, const char *what)
@@ -621,6 +99,40 @@ static bool take_shape(const struct rfs_dcp_pickle *pickle, uint32_t value, uint
     return true;
 }
 
+/* Finds an element type by the name that HyperParallel has from torch or from MindSpore. */
+static bool find_type(const char *name, size_t n, enum rfs_dtype *dtype)
+{
+    static const char torch[] = "torch.";
+    const size_t bytes = sizeof torch - 1;
+
+    if (strlen(name) != n || strncmp(name, torch, bytes) != 0)
+        return rfs_dtype_parse(name, n, dtype) && *dtype != RFS_STR;
+    for (unsigned i = 0; i < RFS_DTYPE_COUNT; i++) {
+        const char *known = rfs_torch_dtype_name((enum rfs_dtype)i);
+        if (known && strcmp(known, name + bytes) == 0) {
+            *dtype = (enum rfs_dtype)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Reads HyperParallel's TensorProperties, as read_properties does. */
+static int read_named(const struct metadata *metadata, const char *name, uint32_t properties,
+                      struct rfs_type *type, const char **why)
+{
+    enum rfs_dtype dtype = RFS_BOOL;
+    size_t n = 0;
+    const char *text = rfs_dcp_text(
+        &metadata->pickle, rfs_dcp_field(&metadata->pickle, properties, RFS_DCP_DTYPE), &n);
+
+    if (rfs_dcp_class(&metadata->pickle, properties) != RFS_DCP_TENSOR_PROPERTIES || !text)
+        return fail(metadata, name, "a tensor without a dtype");
+    *why = find_type(text, n, &dtype) ? NULL : "its element type is not one that is read";
+    type->dtype = (uint8_t)dtype;
+    return 0;
+}
+
 /*
  * Reads TensorProperties, whose state is a tuple, or the fields by name. *WHY is set for a tensor
  * that is not read, and else NULL.
@@ -635,6 +147,8 @@ static int read_properties(const struct metadata *metadata, const char *name, ui
     const uint32_t layout = n >= 2 ? items[1] : rfs_dcp_field(pickle, properties, RFS_DCP_LAYOUT);
     enum rfs_dtype dtype = RFS_BOOL;
 
+    if (metadata->chunks->format->keyed)
+        return read_named(metadata, name, properties, type, why);
     *why = rfs_dcp_unread_dtype(named);
     if (rfs_dcp_class(pickle, properties) != RFS_DCP_TENSOR_PROPERTIES ||
         (!*why && !rfs_dcp_dtype(named, &dtype)) || rfs_dcp_kind(layout) != RFS_DCP_TEXT)
@@ -654,7 +168,7 @@ static const uint32_t *keys_of(const struct metadata *metadata, uint32_t key, ui
 {
     *n = 0;
     return rfs_dcp_kind(key) == RFS_DCP_TEXT
-               ? rfs_dcp_tuple(&metadata->pickle, metadata->paths[number_of(key)], n)
+               ? rfs_dcp_tuple(&metadata->pickle, metadata->paths[rfs_dcp_number(key)], n)
                : NULL;
 }
 
@@ -672,7 +186,7 @@ static int read_paths(struct metadata *metadata)
         return rfs_fail_memory(metadata->err);
     while (rfs_dcp_next(&each, &key) && rfs_dcp_next(&each, &value))
         if (rfs_dcp_kind(key) == RFS_DCP_TEXT)
-            metadata->paths[number_of(key)] = value;
+            metadata->paths[rfs_dcp_number(key)] = value;
     return 0;
 }
 
@@ -749,9 +263,9 @@ static const char *dict_of(const struct metadata *metadata, uint32_t key, unsign
     const uint32_t text = n > 1 ? keys[0] : key;
     const char *name = rfs_dcp_text(&metadata->pickle, text, bytes);
 
-    if (!name || seen[number_of(text)])
+    if (!name || seen[rfs_dcp_number(text)])
         return NULL;
-    seen[number_of(text)] = 1;
+    seen[rfs_dcp_number(text)] = 1;
     const char *dot = n > 1 ? NULL : memchr(name, '.', *bytes);
     if (dot)
         *bytes = (size_t)(dot - name);
@@ -783,17 +297,24 @@ static int fail_entry(const struct metadata *metadata, uint32_t names)
                : rfs_fail_memory(metadata->err);
 }
 
+/* Returns state_dict_metadata. */
+static uint32_t names_of(const struct metadata *metadata)
+{
+    return rfs_dcp_field(&metadata->pickle, metadata->pickle.root, RFS_DCP_STATE_DICT_METADATA);
+}
+
 /* Finds the rule that tells the entry's values from others: their keys, or their names. */
-static int find_part(struct metadata *metadata, uint32_t names)
+static void find_part(struct metadata *metadata)
 {
     const char *entry = metadata->chunks->entry;
+    const uint32_t names = names_of(metadata);
     struct rfs_dcp_each each = rfs_dcp_each(&metadata->pickle, names);
-    bool any = false;
     uint32_t key;
     uint32_t value;
 
-    if (!entry || !*entry)
-        return 0;
+    metadata->in_part = !entry || !*entry;
+    if (metadata->in_part)
+        return;
     metadata->part_bytes = strlen(entry);
     while (rfs_dcp_next(&each, &key) && rfs_dcp_next(&each, &value)) {
         const uint32_t keys = keys_to_part(metadata, key);
@@ -801,16 +322,15 @@ static int find_part(struct metadata *metadata, uint32_t names)
             metadata->part_keys = keys;
     }
     each = rfs_dcp_each(&metadata->pickle, names);
-    while (!any && rfs_dcp_next(&each, &key) && rfs_dcp_next(&each, &value))
-        any = is_in_part(metadata, key);
-    return any ? 0 : fail_entry(metadata, names);
+    while (!metadata->in_part && rfs_dcp_next(&each, &key) && rfs_dcp_next(&each, &value))
+        metadata->in_part = is_in_part(metadata, key);
 }
 
 /* Notes the dicts at the top that have tensors, if all tensors are in one of a few. */
-static int note_dicts(const struct metadata *metadata, uint32_t names)
+static int note_dicts(const struct metadata *metadata)
 {
     struct rfs_path_list *dicts = &metadata->chunks->dicts;
-    struct rfs_dcp_each each = rfs_dcp_each(&metadata->pickle, names);
+    struct rfs_dcp_each each = rfs_dcp_each(&metadata->pickle, names_of(metadata));
     uint32_t found[DICTS_MOST];
     size_t n_found = 0;
     uint32_t key;
@@ -860,67 +380,158 @@ static int declare_chunk(struct metadata *metadata, const char *name, const stru
     return rfs_chunks_add_chunk(metadata->chunks, corner, sizes, metadata->err);
 }
 
-static int declare_tensor(struct metadata *metadata, uint32_t key, uint32_t value)
+/* Gives the type of a tensor; *WHY is as in read_properties. */
+static int read_type(const struct metadata *metadata, const char *name, uint32_t value,
+                     struct rfs_type *type, const char **why)
 {
     const struct rfs_dcp_pickle *pickle = &metadata->pickle;
-    const uint32_t chunks = rfs_dcp_field(pickle, value, RFS_DCP_CHUNKS);
-    struct rfs_dcp_each each = rfs_dcp_each(pickle, chunks);
-    struct rfs_type type = {.kind = RFS_TENSOR};
     uint32_t ndim = 0;
-    uint32_t chunk;
-    size_t n = 0;
-    const char *name = name_in_part(metadata, key, &n);
 
-    if (!take_shape(pickle, rfs_dcp_field(pickle, value, RFS_DCP_SIZE), &ndim, type.dims) ||
-        rfs_dcp_kind(chunks) != RFS_DCP_LIST)
+    *type = (struct rfs_type){.kind = RFS_TENSOR};
+    if (!take_shape(pickle, rfs_dcp_field(pickle, value, RFS_DCP_SIZE), &ndim, type->dims) ||
+        rfs_dcp_kind(rfs_dcp_field(pickle, value, RFS_DCP_CHUNKS)) != RFS_DCP_LIST)
         return fail(metadata, name, "a tensor without a size or chunks");
-    type.ndim = (uint8_t)ndim;
+    type->ndim = (uint8_t)ndim;
+    return read_properties(metadata, name, rfs_dcp_field(pickle, value, RFS_DCP_PROPERTIES), type,
+                           why);
+}
+
+/* Declares the chunks that a file describes of a tensor of TYPE, which other files have, too. */
+static int declare_chunks(struct metadata *metadata, const char *name, uint32_t value,
+                          const struct rfs_type *type)
+{
+    const struct rfs_dcp_pickle *pickle = &metadata->pickle;
+    struct rfs_dcp_each each = rfs_dcp_each(pickle, rfs_dcp_field(pickle, value, RFS_DCP_CHUNKS));
+    struct rfs_type own;
     const char *why;
-    int rc = read_properties(metadata, name, rfs_dcp_field(pickle, value, RFS_DCP_PROPERTIES),
-                             &type, &why);
-    if (rc == 0 && why)
-        return rfs_chunks_add_unread(metadata->chunks, name, n, why, metadata->err);
-    if (rc == 0)
-        rc = rfs_chunks_add_tensor(metadata->chunks, name, n, &type, metadata->err);
+    uint32_t chunk;
+    int rc = read_type(metadata, name, value, &own, &why);
+
+    if (rc == 0 && (why || own.dtype != type->dtype || own.ndim != type->ndim ||
+                    memcmp(own.dims, type->dims, sizeof own.dims) != 0))
+        return rfs_fail(metadata->err, -EINVAL, RFS_OF(metadata->file, name),
+                        "files of one save that has ended",
+                        "its type or its size differs between the files");
     while (rc == 0 && rfs_dcp_next(&each, &chunk))
-        rc = declare_chunk(metadata, name, &type, chunk);
+        rc = declare_chunk(metadata, name, type, chunk);
     return rc;
 }
 
-static int declare_all(struct metadata *metadata)
+/* Declares what N files have under one name. */
+static int declare(const struct description *d, const struct described *described, size_t n)
 {
-    const struct rfs_dcp_pickle *pickle = &metadata->pickle;
-    const uint32_t names = rfs_dcp_field(pickle, pickle->root, RFS_DCP_STATE_DICT_METADATA);
-    struct rfs_dcp_each each = rfs_dcp_each(pickle, names);
-    uint32_t key;
-    uint32_t value;
+    struct metadata *first = &d->files[described->file];
+    struct rfs_type type;
+    size_t length = 0;
+    const char *name = name_in_part(first, described->key, &length);
+    const char *why;
+    const enum rfs_dcp_class class = rfs_dcp_class(&first->pickle, described->value);
 
-    if (rfs_dcp_kind(names) != RFS_DCP_DICT)
-        return fail(metadata, NULL, "it has no state_dict_metadata");
-    int rc = read_paths(metadata) ?: find_part(metadata, names);
-    if (rc == 0 && metadata->part_bytes == 0)
-        rc = note_dicts(metadata, names);
-    while (rc == 0 && rfs_dcp_next(&each, &key) && rfs_dcp_next(&each, &value)) {
+    for (size_t i = 1; i < n; i++)
+        if (rfs_dcp_class(&d->files[described[i].file].pickle, described[i].value) != class)
+            return fail(&d->files[described[i].file], name, "it is a tensor in some files only");
+    if (class == RFS_DCP_BYTES)
+        return rfs_chunks_add_object(d->chunks, name, length, d->err);
+    if (class != RFS_DCP_TENSOR)
+        return fail(first, name, "it is neither a tensor nor an object");
+    int rc = read_type(first, name, described->value, &type, &why);
+    if (rc == 0 && why)
+        return rfs_chunks_add_unread(d->chunks, name, length, why, d->err);
+    if (rc == 0)
+        rc = rfs_chunks_add_tensor(d->chunks, name, length, &type, d->err);
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = declare_chunks(&d->files[described[i].file], name, described[i].value, &type);
+    return rc;
+}
+
+RFS_COMPARE(by_name, struct described, x, y,
+            RFS_ORDER(x->name, y->name) ?: RFS_ORDER(x->file, y->file))
+
+/* The values of all files. */
+struct all_described {
+    RFS_VEC(struct described) list;
+    struct rfs_intern *names;
+};
+
+static void all_end(struct all_described *all)
+{
+    free(all->list.data);
+    rfs_intern_free(all->names);
+}
+
+/* Declares what a file has, at once if it is the only file, else into ALL. */
+static int declare_file(const struct description *d, uint32_t file, struct all_described *all)
+{
+    const struct metadata *metadata = &d->files[file];
+    struct rfs_dcp_each each = rfs_dcp_each(&metadata->pickle, names_of(metadata));
+    struct described described = {.file = file};
+    int rc = 0;
+
+    while (rc == 0 && rfs_dcp_next(&each, &described.key) &&
+           rfs_dcp_next(&each, &described.value)) {
         size_t n = 0;
-        const char *name = rfs_dcp_text(pickle, key, &n);
+        const char *name = rfs_dcp_text(&metadata->pickle, described.key, &n);
         if (!name || n == 0 || !rfs_text_is_utf8(name, n))
             return fail(metadata, NULL, "a name that is not UTF-8 text without NULs");
-        name = name_in_part(metadata, key, &n);
+        name = name_in_part(metadata, described.key, &n);
         if (!name)
             continue;
-        if (rfs_dcp_class(pickle, value) == RFS_DCP_TENSOR)
-            rc = declare_tensor(metadata, key, value);
-        else if (rfs_dcp_class(pickle, value) == RFS_DCP_BYTES)
-            rc = rfs_chunks_add_object(metadata->chunks, name, n, metadata->err);
-        else
-            rc = fail(metadata, name, "it is neither a tensor nor an object");
+        if (d->n == 1) {
+            rc = declare(d, &described, 1);
+            continue;
+        }
+        described.name = rfs_intern_add(all->names, name, n);
+        if (described.name == RFS_NO_ID || !RFS_PUSH(&all->list, described))
+            return rfs_fail_memory(d->err);
     }
-    if (rc == 0 && metadata->part_bytes > 0 && metadata->chunks->tensors.n == 0 &&
-        metadata->chunks->unread.n == 0)
-        rc = rfs_fail(metadata->err, -EINVAL, RFS_IN(metadata->file),
+    return rc;
+}
+
+/* Declares what several files have, name by name. */
+static int declare_joined(const struct description *d, struct all_described *all)
+{
+    const struct described *list = all->list.data;
+    int rc = 0;
+
+    RFS_SORT_ALL(&all->list, by_name);
+    for (size_t i = 0, end; rc == 0 && i < all->list.n; i = end) {
+        for (end = i + 1; end < all->list.n && list[end].name == list[i].name; end++)
+            if (list[end].file == list[end - 1].file)
+                return fail(&d->files[list[end].file], rfs_intern_text(all->names, list[end].name),
+                            "it is there twice");
+        rc = declare(d, &list[i], end - i);
+    }
+    return rc;
+}
+
+static int declare_all(const struct description *d)
+{
+    RFS_CLEANUP(all_end) struct all_described all = {.names = rfs_intern_new()};
+    bool in_part = false;
+    int rc = all.names ? 0 : rfs_fail_memory(d->err);
+
+    for (uint32_t i = 0; rc == 0 && i < d->n; i++) {
+        if (rfs_dcp_kind(names_of(&d->files[i])) != RFS_DCP_DICT)
+            return fail(&d->files[i], NULL, "it has no state_dict_metadata");
+        rc = read_paths(&d->files[i]);
+        if (rc == 0)
+            find_part(&d->files[i]);
+        in_part |= d->files[i].in_part;
+    }
+    if (rc == 0 && !in_part)
+        return fail_entry(d->files, names_of(d->files));
+    if (rc == 0 && d->n == 1 && d->files->part_bytes == 0)
+        rc = note_dicts(d->files);
+    for (uint32_t i = 0; rc == 0 && i < d->n; i++)
+        rc = declare_file(d, i, &all);
+    if (rc == 0)
+        rc = declare_joined(d, &all);
+    if (rc == 0 && d->files->part_bytes > 0 && d->chunks->tensors.n == 0 &&
+        d->chunks->unread.n == 0)
+        rc = rfs_fail(d->err, -EINVAL, RFS_IN(d->files->file),
                       "-o entry=NAME, which says where in it the state dict is",
                       "the dict in it has no tensors");
-    return rc ? rc : rfs_chunks_sort(metadata->chunks, metadata->err);
+    return rc ? rc : rfs_chunks_sort(d->chunks, d->err);
 }
 
 /* The bytes of an item: the file, and the range in it. */
@@ -930,7 +541,7 @@ struct stored {
 };
 
 static int read_stored(const struct metadata *metadata, const char *name, uint32_t info,
-                       struct stored *out)
+                       bool is_keyed, struct stored *out)
 {
     const struct rfs_dcp_pickle *pickle = &metadata->pickle;
     const uint32_t transforms = rfs_dcp_field(pickle, info, RFS_DCP_TRANSFORMS);
@@ -941,7 +552,7 @@ static int read_stored(const struct metadata *metadata, const char *name, uint32
 
     rfs_dcp_integer(pickle, rfs_dcp_field(pickle, info, RFS_DCP_OFFSET), &offset);
     rfs_dcp_integer(pickle, rfs_dcp_field(pickle, info, RFS_DCP_LENGTH), &bytes);
-    if (!path || offset < 0 || bytes < 0 || bytes > INT64_MAX - offset)
+    if (!path || (!is_keyed && (offset < 0 || bytes < 0 || bytes > INT64_MAX - offset)))
         return fail(metadata, name, "it is stored without a file, an offset or a length");
     if (!is_none(transforms) && rfs_dcp_count(pickle, transforms) > 0)
         return rfs_fail(metadata->err, -ENOTSUP, RFS_OF(metadata->file, name),
@@ -952,21 +563,56 @@ static int read_stored(const struct metadata *metadata, const char *name, uint32
     return out->file != RFS_NO_ID ? 0 : metadata->err ? metadata->err->code : -EINVAL;
 }
 
-static int store_chunk(const struct metadata *metadata, const char *name, size_t n, uint32_t offset,
-                       const struct stored *stored)
+/* Sets the name by which a file of HyperParallel has a chunk; without one it is the tensor's. */
+static int read_key(const struct metadata *metadata, const char *name, uint32_t index,
+                    uint32_t info, struct stored *out)
 {
-    const struct rfs_chunked_tensor *tensor = rfs_chunks_find(metadata->chunks, name, n);
+    const struct rfs_dcp_pickle *pickle = &metadata->pickle;
+    const uint32_t own = rfs_dcp_field(pickle, info, RFS_DCP_TENSOR_KEY);
+    size_t n = 0;
+    const char *key =
+        rfs_dcp_text(pickle, is_none(own) ? rfs_dcp_field(pickle, index, RFS_DCP_FQN) : own, &n);
+    const uint32_t id = key ? rfs_intern_add(metadata->chunks->tables->names, key, n) : RFS_NO_ID;
+
+    if (!key)
+        return fail(metadata, name, "a tensor_key that is no text");
+    out->offset = id;
+    out->bytes = 0;
+    return id != RFS_NO_ID ? 0 : rfs_fail_memory(metadata->err);
+}
+
+static int store_chunk(const struct metadata *metadata, const struct rfs_chunked_tensor *tensor,
+                       const char *name, uint32_t offset, const struct stored *stored)
+{
+    struct rfs_chunks *chunks = metadata->chunks;
     uint64_t corner[RFS_MAX_DIMS];
     uint32_t ndim = 0;
 
     if (!tensor || !take_shape(&metadata->pickle, offset, &ndim, corner) ||
-        ndim != rfs_chunks_type(metadata->chunks, tensor->type)->ndim)
+        ndim != rfs_chunks_type(chunks, tensor->type)->ndim)
         return fail(metadata, name, "it stores a chunk of a tensor that it does not describe");
-    return rfs_chunks_store(metadata->chunks, tensor, corner, stored->file, stored->offset,
-                            stored->bytes, metadata->err);
+    return rfs_chunks_store(chunks, tensor, corner, stored->file, stored->offset, stored->bytes,
+                            metadata->err);
 }
 
-static int store(struct metadata *metadata, uint32_t index, uint32_t info)
+/* Stores a chunk of HyperParallel. If several files of metadata have it, it is taken on trust. */
+static int store_keyed(const struct description *d, const struct metadata *metadata,
+                       const char *name, size_t n, uint32_t index, uint32_t info)
+{
+    const struct rfs_chunked_tensor *tensor = rfs_chunks_find(d->chunks, name, n);
+    const uint32_t offset = rfs_dcp_field(&metadata->pickle, index, RFS_DCP_OFFSET);
+    struct stored stored = {.file = RFS_NO_ID};
+    const int rc = read_stored(metadata, name, info, true, &stored)
+                       ?: read_key(metadata, name, index, info, &stored)
+                       ?: store_chunk(metadata, tensor, name, offset, &stored);
+
+    if (rc == 1 && d->n > 1)
+        d->chunks->tensors.data[tensor - d->chunks->tensors.data].on_trust = true;
+    return rc < 0 ? rc : 0;
+}
+
+static int store(const struct description *d, const struct metadata *metadata, uint32_t index,
+                 uint32_t info)
 {
     const struct rfs_dcp_pickle *pickle = &metadata->pickle;
     const uint32_t offset = rfs_dcp_field(pickle, index, RFS_DCP_OFFSET);
@@ -980,37 +626,43 @@ static int store(struct metadata *metadata, uint32_t index, uint32_t info)
     const char *name = name_in_part(metadata, key, &n);
     if (!name)
         return 0;
-    if (rfs_chunks_is_unread(metadata->chunks, name, n))
+    if (rfs_chunks_is_unread(d->chunks, name, n))
         return 0;
-    const int rc = read_stored(metadata, name, info, &stored);
+    const struct rfs_chunked_tensor *tensor = rfs_chunks_find(d->chunks, name, n);
+    if (tensor && d->chunks->format->keyed)
+        return store_keyed(d, metadata, name, n, index, info);
+    const int rc = read_stored(metadata, name, info, false, &stored);
     if (rc)
         return rc;
-    if (!is_none(offset))
-        return store_chunk(metadata, name, n, offset, &stored);
-    if (rfs_chunks_find(metadata->chunks, name, n))
+    if (!is_none(offset) && !d->chunks->format->keyed)
+        return store_chunk(metadata, tensor, name, offset, &stored);
+    if (tensor)
         return fail(metadata, name, "it stores a chunk without an offset");
-    return rfs_chunks_store_object(metadata->chunks, name, n, stored.file, stored.offset,
-                                   stored.bytes, metadata->err);
+    return rfs_chunks_store_object(d->chunks, name, n, stored.file, stored.offset, stored.bytes,
+                                   d->err);
 }
 
-static int store_all(struct metadata *metadata)
+static int store_all(const struct description *d)
 {
-    const struct rfs_dcp_pickle *pickle = &metadata->pickle;
-    struct rfs_dcp_each each =
-        rfs_dcp_each(pickle, rfs_dcp_field(pickle, pickle->root, RFS_DCP_STORAGE_DATA));
-    uint32_t key;
-    uint32_t value;
     int rc = 0;
 
-    while (rc == 0 && rfs_dcp_next(&each, &key) && rfs_dcp_next(&each, &value))
-        rc = store(metadata, key, value);
-    return rc ? rc : rfs_chunks_finish(metadata->chunks, metadata->err);
+    for (uint32_t i = 0; rc == 0 && i < d->n; i++) {
+        const struct metadata *metadata = &d->files[i];
+        const struct rfs_dcp_pickle *pickle = &metadata->pickle;
+        struct rfs_dcp_each each =
+            rfs_dcp_each(pickle, rfs_dcp_field(pickle, pickle->root, RFS_DCP_STORAGE_DATA));
+        uint32_t key;
+        uint32_t value;
+        while (rc == 0 && rfs_dcp_next(&each, &key) && rfs_dcp_next(&each, &value))
+            rc = store(d, metadata, key, value);
+    }
+    return rc ? rc : rfs_chunks_finish(d->chunks, d->err);
 }
 
 static int unflatten(const struct metadata *metadata, uint32_t key, uint32_t value)
 {
     const struct rfs_dcp_pickle *pickle = &metadata->pickle;
-    const uint32_t shape = get(pickle, value, RFS_DCP_ORIGINAL_SHAPE);
+    const uint32_t shape = rfs_dcp_get(pickle, value, RFS_DCP_ORIGINAL_SHAPE);
     uint64_t dims[RFS_MAX_DIMS];
     uint32_t ndim = 0;
     size_t n = 0;
@@ -1078,36 +730,133 @@ static int check_root(struct metadata *metadata)
     const struct rfs_dcp_pickle *pickle = &metadata->pickle;
     const uint32_t version = rfs_dcp_field(pickle, pickle->root, RFS_DCP_VERSION);
     const uint32_t data = rfs_dcp_field(pickle, pickle->root, RFS_DCP_STORAGE_DATA);
+    const bool is_keyed = metadata->chunks->format->keyed;
     const char *text = rfs_dcp_text(pickle, version, NULL);
 
+    if (pickle->programs[is_keyed ? RFS_DCP_TORCH : RFS_DCP_HYPER])
+        return rfs_fail(metadata->err, -EINVAL, RFS_IN(metadata->file),
+                        "a folder with all files of one save, and none of another",
+                        "it is metadata of %s, and the names of the files beside it are not",
+                        is_keyed ? "torch.distributed.checkpoint" : "HyperParallel");
     if (rfs_dcp_class(pickle, pickle->root) != RFS_DCP_METADATA)
         return fail(metadata, NULL, "it is another object");
-    if (!is_none(version) && (!text || strncmp(text, "1.", 2) != 0))
+    if (!is_none(version) &&
+        (!text || (is_keyed ? strcmp(text, "1.0") != 0 && strcmp(text, "2.0") != 0
+                            : strncmp(text, "1.", 2) != 0)))
         return rfs_fail(metadata->err, -ENOTSUP, RFS_IN(metadata->file), NULL,
-                        "the metadata is of version %s; version 1 is read",
-                        text ? text : "unknown");
+                        "the metadata is of version %s; version %s is read",
+                        text ? text : "unknown", is_keyed ? "1.0 or 2.0" : "1");
     if (rfs_dcp_kind(data) != RFS_DCP_DICT)
         return fail(metadata, NULL, "it has no storage_data");
     metadata->n_stored = rfs_dcp_count(pickle, data) / 2;
     return 0;
 }
 
+/* Describes the checkpoint by files that are read. */
+static int describe(const struct description *d)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; rc == 0 && i < d->n; i++)
+        rc = check_root(&d->files[i]);
+    return rc ? rc
+              : declare_all(d) ?: store_all(d)
+              ?: (d->chunks->format->keyed ? 0 : unflatten_all(d->files));
+}
+
+static void metadata_end(struct metadata *metadata)
+{
+    rfs_dcp_pickle_free(&metadata->pickle);
+    free(metadata->paths);
+}
+
 int rfs_dcp_describe(rfs_read_fn *read, void *ctx, uint64_t size, struct rfs_chunks *chunks,
                      struct rfs_error *err)
 {
+    RFS_CLEANUP(metadata_end)
     struct metadata metadata = {
         .file = rfs_files_path(chunks->files, chunks->metadata), .chunks = chunks, .err = err};
+    const struct description d = {.files = &metadata, .n = 1, .chunks = chunks, .err = err};
     RFS_BUDGET_SHARE share = 0;
 
-    int rc = rfs_budget_share_take(&share, rfs_dcp_memory(size));
+    const int rc = rfs_budget_share_take(&share, rfs_dcp_memory(size));
     if (rc < 0)
         return rfs_files_fail(err, metadata.file, rc);
-    rc = rfs_dcp_pickle_read(read, ctx, size, metadata.file, &metadata.pickle, err)
-            ?: check_root(&metadata)
-            ?: declare_all(&metadata)
-            ?: store_all(&metadata)
-            ?: unflatten_all(&metadata);
-    rfs_dcp_pickle_free(&metadata.pickle);
-    free(metadata.paths);
+    return rfs_dcp_pickle_read(read, ctx, size, metadata.file, &metadata.pickle, err)
+               ?: describe(&d);
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static void description_end(struct description *d)
+{
+    for (uint32_t i = 0; d->files && i < d->n; i++)
+        metadata_end(&d->files[i]);
+    free(d->files);
+}
+
+/* Reads the pickle of file FILE; with PICKLE NULL, gives its size only. */
+static int read_file(const struct description *d, uint32_t file, struct rfs_dcp_pickle *pickle,
+                     uint64_t *size)
+{
+    struct rfs_files *files = d->chunks->files;
+    const char *path = rfs_files_path(files, file);
+    struct rfs_reading reading;
+
+    int rc = rfs_reading_begin_quiet(files, file, &reading);
+    if (rc == 0) {
+        *size = reading.size;
+        rc = pickle ? rfs_dcp_pickle_read(rfs_reading_read, &reading, reading.size, path, pickle,
+                                          d->err)
+                    : 0;
+        const int ended = rfs_reading_end(&reading);
+        if (ended < 0)
+            rc = rfs_files_fail(d->err, path, ended);
+    } else {
+        rfs_files_fail(d->err, path, rc);
+    }
+    if (rc < 0)
+        rfs_files_reason(files, file, rc, d->err);
     return rc;
+}
+
+/* Reads all files, whose memory SHARE pays for. */
+static int read_files(struct description *d, size_t *share)
+{
+    uint64_t all = 0;
+    uint64_t size;
+    int rc = 0;
+
+    for (uint32_t i = 0; rc == 0 && i < d->n; i++) {
+        rc = read_file(d, i, NULL, &size);
+        if (rc == 0 && (size > RFS_DCP_MOST || (all += size) > RFS_DCP_MOST))
+            return rfs_fail(d->err, -EFBIG, RFS_IN(rfs_files_path(d->chunks->files, i)), NULL,
+                            d->n == 1 ? "the file has more than %llu bytes"
+                                      : "the files of metadata have more than %llu bytes together",
+                            (unsigned long long)RFS_DCP_MOST);
+    }
+    /* Joining several files takes a struct described for each name, which has 4 bytes and more. */
+    if (rc == 0 && (rc = rfs_budget_share_take(share, rfs_dcp_memory(all) +
+                                                          (d->n > 1 ? 6 * (size_t)all : 0))) < 0)
+        rfs_files_fail(d->err, rfs_files_path(d->chunks->files, 0), rc);
+    for (uint32_t i = 0; rc == 0 && i < d->n; i++)
+        rc = read_file(d, i, &d->files[i].pickle, &size);
+    return rc;
+}
+
+int rfs_dcp_describe_files(struct rfs_chunks *chunks, uint32_t n, struct rfs_error *err)
+{
+    RFS_BUDGET_SHARE share = 0;
+    RFS_CLEANUP(description_end)
+    struct description d = {
+        .files = calloc(n, sizeof *d.files), .n = n, .chunks = chunks, .err = err};
+
+    if (!d.files)
+        return rfs_fail_memory(err);
+    for (uint32_t i = 0; i < n; i++) {
+        d.files[i].file = rfs_files_path(chunks->files, i);
+        d.files[i].chunks = chunks;
+        d.files[i].err = err;
+    }
+    return read_files(&d, &share) ?: describe(&d);
 }

@@ -5,4 +5,5 @@ librfs_la_SOURCES += \
 	src/formats/dcp/dcp_encode.c \
 	src/formats/dcp/dcp_encode.h \
 	src/formats/dcp/dcp_metadata.c \
-	src/formats/dcp/dcp_metadata.h
+	src/formats/dcp/dcp_pickle.c \
+	src/formats/dcp/dcp_pickle.h

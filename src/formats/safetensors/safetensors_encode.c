@@ -164,6 +164,7 @@ int rfs_safetensors_encode(const struct rfs_safetensors_content *content, struct
     if (rc)
         return rc;
     for (size_t i = 0; i < content->n; i++)
-        rfs_image_add(&builder, content->tensors[i].target, 0, content->tensors[i].type->bytes);
+        rfs_image_add(&builder, content->tensors[i].target, content->tensors[i].at,
+                      content->tensors[i].type->bytes);
     return rfs_image_finish(&builder, out) ? rfs_fail_memory(err) : 0;
 }

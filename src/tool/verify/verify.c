@@ -102,7 +102,8 @@ static int add_destination(struct request *out, struct rfs_error *err)
     int rc = rfs_view_options_take(&out->given.view, &options, err);
 
     snprintf(ranks, sizeof ranks, "%" PRIu32, options.dst_ranks);
-    out->described = options.shown == RFS_SHOW_DCP || options.shown == RFS_SHOW_MINDFORMERS;
+    out->described = options.shown == RFS_SHOW_DCP || options.shown == RFS_SHOW_MINDFORMERS ||
+                     options.shown == RFS_SHOW_HYPER_PARALLEL;
     if (rc == 0 && options.names && !(out->names = strdup(options.names)))
         rc = -ENOMEM;
     if (rc == 0 && !out->described) {
@@ -626,7 +627,9 @@ static int do_manifest(struct run *run, struct rfs_error *err)
 static void name_view(struct rfs_error *err)
 {
     if (strstr(err->text, RFS_STRATEGY_UNWANTED))
-        rfs_fail_usage(err, "-o view=dcp or -o view=mindformers, with which such a tree is made",
+        rfs_fail_usage(err,
+                       "-o view=dcp, view=hyper_parallel or view=mindformers, with which such a "
+                       "tree is made",
                        "TREE describes its own cuts, and takes no strategy but by its view");
 }
 

@@ -287,34 +287,83 @@ static void test_a_save_that_broke_off(void **state)
     REFUSED(s, -EINVAL, "the folder has .distcp files and no '.metadata'");
 }
 
-/* Its files of each rank look like whole checkpoints. */
+/* The files of a rank look like a whole checkpoint. */
 static void test_hyper_parallel(void **state)
 {
-    static const char *const names[] = {"0.metadata", ".rank0_metadata", "_rank0_.safetensors"};
     struct scanning *s = *state;
 
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        put(s, names[i]);
-        put(s, "a.safetensors");
-        s->spec.segmented = true;
-        REFUSED(s, -ENOTSUP, "this is a checkpoint of HyperParallel");
-        s->spec.segmented = false;
-        REFUSED(s, -ENOTSUP, "this is a checkpoint of HyperParallel");
-        assert_true(rfs_scan_is_described(s->tree.root));
-        removed(s, names[i]);
-    }
-    put(s, ".metadata");
     put(s, "_rank0_.safetensors");
-    REFUSED(s, -ENOTSUP, "of HyperParallel, as '_rank0_.safetensors' shows");
-    removed(s, "_rank0_.safetensors");
-    put(s, "0.metadata"); /* says nothing beside torch's */
+    put(s, "a.safetensors");
+    REFUSED(s, -EINVAL, "the folder has files of HyperParallel, '_rankN_.safetensors', and no ",
+            "metadata; try: a save that has ended");
+    assert_true(rfs_scan_is_described(s->tree.root));
+    put(s, ".metadata");
     scanned(s);
-    removed(s, ".metadata");
+    assert_ptr_equal(s->scan.described, &rfs_formats[RFS_ROW_HYPER_PARALLEL]);
+    assert_string_equal(files_of(s, 0), ".metadata");
+    assert_null(s->scan.doubt);
+    s->spec.segmented = true;
+    MISUSED(s, "the source describes itself by '.metadata': rank_dir, file");
+    s->spec.segmented = false;
+    put(s, "0.metadata"); /* another save, which may have replaced the tensors */
+    scanned(s);
+    assert_string_equal(files_of(s, 0), ".metadata");
+    assert_non_null(strstr(s->scan.doubt, "metadata of single ranks is beside '.metadata'"));
+    removed(s, "_rank0_.safetensors");
+    scanned(s); /* says nothing beside torch's */
+    assert_ptr_equal(s->scan.described, &rfs_formats[RFS_ROW_DCP]);
+    put(s, "_rank0_.safetensors");
+    put(s, "__0_0.distcp");
+    scanned(s);
+    assert_ptr_equal(s->scan.described, &rfs_formats[RFS_ROW_DCP]);
+}
+
+/* Each rank's metadata by itself: no name says how many there are. */
+static void test_hyper_parallel_by_rank(void **state)
+{
+    struct scanning *s = *state;
+
+    put(s, "10.metadata");
+    put(s, "2.metadata");
+    put(s, "1.metadata");
+    put(s, "0.metadata");
+    put(s, "00.metadata"); /* no name that is written */
+    put(s, "x3.metadata");
+    put(s, "99999999999.metadata");
+    scanned(s);
+    assert_ptr_equal(s->scan.described, &rfs_formats[RFS_ROW_HYPER_PARALLEL]);
+    assert_string_equal(files_of(s, 0), "0.metadata 1.metadata 2.metadata 10.metadata");
+    assert_string_equal(s->scan.lost, "'3.metadata' and 6 more are");
+    s->spec.segmented = true;
+    MISUSED(s, "the source describes itself by 'the metadata of each rank': rank_dir");
+    s->spec.segmented = false;
+    removed(s, "10.metadata");
+    scanned(s);
+    assert_null(s->scan.lost);
+    put(s, "_rank3_.safetensors"); /* the rank saved tensors */
+    scanned(s);
+    assert_string_equal(s->scan.lost, "'3.metadata' is");
+    put(s, ".rank3_metadata");
+    REFUSED(s, -EINVAL, "the folder has metadata of two saves, 'N.metadata' and '.rankN_metadata'");
     removed(s, "0.metadata");
+    removed(s, "1.metadata");
+    removed(s, "2.metadata");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), ".rank3_metadata");
+    assert_string_equal(s->scan.lost, "'.rank0_metadata' and 2 more are");
+    assert_int_equal(s->lines.n, 0);
+}
+
+/* Nothing of it is HyperParallel's. */
+static void test_hyper_parallel_like(void **state)
+{
+    struct scanning *s = *state;
+
     put(s, "x0.metadata");
     put(s, "_rank_.safetensors");
     s->spec.segmented = true;
     scanned(s);
+    assert_null(s->scan.described);
 }
 
 /* The folders that programs save to; those inside them are checkpoints. */
@@ -509,6 +558,8 @@ int main(void)
         TEST(test_step_and_epoch),
         TEST(test_a_save_that_broke_off),
         TEST(test_hyper_parallel),
+        TEST(test_hyper_parallel_by_rank),
+        TEST(test_hyper_parallel_like),
         TEST(test_roots),
         TEST(test_deepspeed),
         TEST(test_other_deepspeeds),

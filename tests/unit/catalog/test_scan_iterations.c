@@ -182,6 +182,40 @@ static void test_megatron(void **state)
 }
 
 /* Others have names that are like these. */
+/* HyperParallel's steps, with a tracker of a name of its own; another program's are none. */
+static void test_hyper_parallel(void **state)
+{
+    struct scanning *s = *state;
+
+    put(s, "global_step_9/.metadata");
+    put(s, "global_step_9/_rank0_.safetensors");
+    put(s, "global_step_9/extra_state/extra_state_rank_0.pt");
+    put(s, "global_step_10/0.metadata");
+    put(s, "global_step_10/_rank0_.safetensors");
+    put(s, "global_step_11/actor/model_world_size_1_rank_0.pt"); /* verl's */
+    put(s, "global_step_012/.metadata");
+    put(s, "global_step_13/_rank0_.safetensors");
+    put_text(s, TRACKER, "10"); /* Megatron's */
+    put_text(s, "latest_checkpoint_iteration.txt", "9");
+    scanned(s);
+    assert_ptr_equal(s->scan.described, &rfs_formats[RFS_ROW_HYPER_PARALLEL]);
+    assert_string_equal(files_of(s, 0), "global_step_9/.metadata");
+    assert_int_equal(s->lines.n, 0);
+    s->spec.step = 10;
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "global_step_10/0.metadata");
+    s->spec.step = 11;
+    REFUSED(s, -ENOENT, "no iteration 11 in it; there are 3, and the last is global_step_13");
+    s->spec.step = 13;
+    REFUSED(s, -EINVAL, "global_step_13 has no '.metadata' of HyperParallel: its save has not ",
+            "ended; try: step=10, the last before it that is whole");
+    s->spec.step = RFS_ANY_NUMBER;
+    put_text(s, "latest_checkpoint_iteration.txt", "");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "global_step_10/0.metadata");
+    assert_non_null(strstr(s->lines.last, "'latest_checkpoint_iteration.txt' names no iteration"));
+}
+
 static void test_other_names(void **state)
 {
     static const char *const names[] = {
@@ -228,8 +262,9 @@ static void test_all_steps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_tracker),     TEST(test_no_tracker), TEST(test_unfinished), TEST(test_one_rank),
-        TEST(test_other_names), TEST(test_all_steps),  TEST(test_megatron),
+        TEST(test_tracker),   TEST(test_no_tracker),     TEST(test_unfinished),
+        TEST(test_one_rank),  TEST(test_hyper_parallel), TEST(test_other_names),
+        TEST(test_all_steps), TEST(test_megatron),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@ FORMATS_TESTS = \
 	tests/unit/formats/test_dcp \
 	tests/unit/formats/test_dcp_item \
 	tests/unit/formats/test_dcp_pickle \
+	tests/unit/formats/test_hyper_parallel \
 	tests/unit/formats/test_dtype \
 	tests/unit/formats/test_images \
 	tests/unit/formats/test_mindformers \
@@ -72,9 +73,14 @@ TESTS += tests/unit/formats/test_hfai
 endif
 tests_unit_formats_test_hfai_SOURCES = tests/unit/formats/test_hfai.c $(FORMATS_TORCH)
 tests_unit_formats_test_hfai_LDADD = librfs.la $(CMOCKA_LIBS) -lz
+tests_unit_formats_test_hyper_parallel_SOURCES = \
+	tests/support/dcp_file.c \
+	tests/support/dcp_file.h \
+	tests/unit/formats/test_hyper_parallel.c $(FORMATS_TORCH)
+tests_unit_formats_test_hyper_parallel_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_formats_test_dcp_item_SOURCES = tests/unit/formats/test_dcp_item.c $(FORMATS_TORCH)
 tests_unit_formats_test_dcp_item_LDADD = librfs.la $(CMOCKA_LIBS)
-EXTRA_DIST += tests/fixtures/dcp tests/fixtures/make_ckpt.py tests/fixtures/make_dcp.py tests/fixtures/layouts tests/fixtures/make_layouts.py tests/fixtures/ckpt
+EXTRA_DIST += tests/fixtures/dcp tests/fixtures/hyper tests/fixtures/make_ckpt.py tests/fixtures/make_dcp.py tests/fixtures/layouts tests/fixtures/make_layouts.py tests/fixtures/ckpt
 tests_unit_formats_test_chunks_SOURCES = tests/unit/formats/test_chunks.c
 tests_unit_formats_test_chunks_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_formats_test_shards_SOURCES = tests/unit/formats/chunks.h tests/unit/formats/test_shards.c $(STORE_TREE)

@@ -3,7 +3,7 @@
  * The pickle of a .metadata: what is read of it, and what is refused. The bytes are those of
  * Python's pickletools.
  */
-#include "formats/dcp/dcp_metadata.h"
+#include "formats/dcp/dcp_pickle.h"
 #include "tests/unit/store/writer.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The values of the pickle in .metadata of torch's distributed checkpoints. dcp.h reads what they
- * describe.
+ * The values of the pickle in .metadata of torch's distributed checkpoints, and of HyperParallel's,
+ * which has classes like torch's. dcp.h reads what they describe.
  *
  * Nothing in it is executed: a name is one of a short list, and stands for itself. What is called
  * makes a plain value (torch.Size(x) is x), or nothing that is looked at. Any other name, and any
@@ -61,6 +61,12 @@ static inline uint32_t rfs_dcp_value(enum rfs_dcp_kind kind, uint32_t number)
     return number << RFS_DCP_KIND_BITS | kind;
 }
 
+/* Returns the number in a value. */
+static inline uint32_t rfs_dcp_number(uint32_t value)
+{
+    return value >> RFS_DCP_KIND_BITS;
+}
+
 /* Ids of the texts that mean something. */
 enum rfs_dcp_word {
     RFS_DCP_STATE_DICT_METADATA,
@@ -84,6 +90,7 @@ enum rfs_dcp_word {
     RFS_DCP_INDEX_HINT,
     RFS_DCP_PLANNER_DATA,
     RFS_DCP_STORAGE_META_FIELD,
+    RFS_DCP_TENSOR_KEY,
     RFS_DCP_WORDS
 };
 extern const char *const rfs_dcp_words[RFS_DCP_WORDS];
@@ -100,14 +107,21 @@ enum rfs_dcp_class {
     RFS_DCP_PLAN, /* plan of a save, from Megatron-Core, and its parts; not looked at */
     RFS_DCP_NO_CLASS
 };
-/* Gives the names of a class as torch writes them today. */
-void rfs_dcp_class_name(enum rfs_dcp_class class, const char **module, const char **name);
+/* The programs that have such classes. */
+enum rfs_dcp_program {
+    RFS_DCP_TORCH, /* with Megatron-Core */
+    RFS_DCP_HYPER, /* HyperParallel */
+};
+/* Gives the names of a class as the program writes them today. */
+void rfs_dcp_class_name(enum rfs_dcp_program program, enum rfs_dcp_class class, const char **module,
+                        const char **name);
 
 /* Zero-initialise, free by rfs_dcp_pickle_free. */
 struct rfs_dcp_pickle {
     RFS_VEC(uint32_t) words; /* at places; there is nothing at place 0 */
     struct rfs_intern *texts;
     uint32_t root;
+    bool programs[RFS_DCP_HYPER + 1]; /* whose classes the objects have */
 };
 
 /*
@@ -139,6 +153,8 @@ uint32_t rfs_dcp_state(const struct rfs_dcp_pickle *pickle, uint32_t object);
 /* Returns a field of an object whose state is a dict; None when it is not there. O(1). */
 uint32_t rfs_dcp_field(const struct rfs_dcp_pickle *pickle, uint32_t object,
                        enum rfs_dcp_word name);
+/* Returns the value of a dict by a key; None when it is not among the first 16. O(1). */
+uint32_t rfs_dcp_get(const struct rfs_dcp_pickle *pickle, uint32_t dict, enum rfs_dcp_word key);
 /* A walk over the items of a list, or the keys and values of a dict in turn. */
 struct rfs_dcp_each {
     const struct rfs_dcp_pickle *pickle;

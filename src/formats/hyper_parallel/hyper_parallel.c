@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "formats/hyper_parallel/hyper_parallel.h"
+
+#include "base/text.h"
+#include "formats/chunks/chunk_reader.h"
+#include "formats/chunks/headers.h"
+#include "formats/dcp/dcp.h"
+
+static int locate(struct rfs_chunks *chunks, uint32_t chunk, struct rfs_error *err)
+{
+    return rfs_chunks_locate_in_header(chunks, chunks->own, chunk, err);
+}
+
+static int locate_copy(struct rfs_chunks *chunks, uint32_t chunk, struct rfs_chunked_copy *out,
+                       struct rfs_error *err)
+{
+    return rfs_chunks_copy_in_header(chunks, chunks->own, chunk, out, err);
+}
+
+static void free_own(void *own)
+{
+    rfs_chunks_by_file_free(own);
+}
+
+static const struct rfs_chunks_format format = {.name = "HyperParallel",
+                                                .keyed = true,
+                                                .locate = locate,
+                                                .locate_copy = locate_copy,
+                                                .check = rfs_chunks_check_header,
+                                                .free = free_own};
+
+bool rfs_hyper_parallel_owns(const struct rfs_chunks *chunks)
+{
+    return chunks->format == &format;
+}
+
+int rfs_hyper_parallel_prove_object(struct rfs_chunks *chunks,
+                                    const struct rfs_chunked_object *object, struct rfs_error *err)
+{
+    const char *path = rfs_files_path(chunks->files, object->file);
+    struct rfs_reading reading;
+
+    int rc = rfs_reading_begin_quiet(chunks->files, object->file, &reading);
+    if (rc < 0)
+        return rfs_chunks_fail_file(chunks, object->file, rc, err);
+    if (object->item > reading.size || object->item_bytes > reading.size - object->item)
+        rc = rfs_fail(err, -EINVAL,
+                      RFS_OF(path, rfs_intern_text(chunks->tables->names, object->name)),
+                      "compare the file with its original, or save the checkpoint again",
+                      "lies at offset %llu with %llu bytes, and the file has only %llu",
+                      (unsigned long long)object->item, (unsigned long long)object->item_bytes,
+                      (unsigned long long)reading.size);
+    const int ended = rfs_reading_end(&reading);
+    return ended < 0 ? rfs_files_fail(err, path, ended) : rc;
+}
+
+/* Says of a gap that nothing tells how many ranks saved. False when out of memory. */
+static bool set_remedy(struct rfs_chunks *chunks, uint32_t n)
+{
+    const char *first = rfs_path_name(rfs_files_path(chunks->files, 0));
+
+    if (strcmp(first, ".metadata") == 0)
+        return true;
+    chunks->remedy = rfs_text_printf("the metadata of all ranks; that of %u is here, '%s' to '%s'",
+                                     n, first, rfs_path_name(rfs_files_path(chunks->files, n - 1)));
+    return chunks->remedy != NULL;
+}
+
+static int build(struct rfs_chunks *chunks, const char *lost, uint32_t n, struct rfs_error *err)
+{
+    chunks->lost = lost ? strdup(lost) : NULL;
+    if ((lost && !chunks->lost) || !set_remedy(chunks, n))
+        return rfs_fail_memory(err);
+    const int rc = rfs_dcp_describe_files(chunks, n, err);
+    if (rc)
+        return rc;
+    chunks->own = rfs_chunks_by_file_new(chunks);
+    return chunks->own ? 0 : rfs_fail_memory(err);
+}
+
+int rfs_hyper_parallel_open(const struct rfs_chunks_source *source, struct rfs_chunks **out,
+                            struct rfs_error *err)
+{
+    struct rfs_chunks *chunks = rfs_chunks_new(&format, source);
+    const uint32_t n = rfs_files_count_paths(source->files);
+    const int rc = chunks ? build(chunks, source->lost, n, err) : rfs_fail_memory(err);
+
+    if (rc) {
+        rfs_chunks_free(chunks);
+        chunks = NULL;
+    }
+    *out = chunks;
+    return rc;
+}
