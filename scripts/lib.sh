@@ -47,6 +47,9 @@ deepspeed_version=0.19.8
 deepspeed_folder=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/deepspeed
 deepspeed_needs=(hjson==3.1.0 "einops==$einops_version" msgpack==1.2.4 psutil==7.2.2 py-cpuinfo==9.0.0 pydantic==2.14.3
     annotated-types==0.8.0 pydantic-core==2.50.4 typing-inspection==0.4.5)
+# A folder with the source of HyperParallel, which no package index has: tests/chunks/README.md.
+# shellcheck disable=SC2034
+hyper_parallel_folder=${RFS_HYPER_PARALLEL:-${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/hyper_parallel}
 # And of those that numbers and checksums are compared with.
 numpy_version=2.4.6
 ml_dtypes_version=0.6.0
@@ -570,4 +573,9 @@ sys.exit(ctypes.CDLL(None).syscall(451, null.fileno(), pair, told, 0) == 0)'
 # lacks_disk GIB: where temporary files go
 lacks_disk() {
     [ "$(df --output=avail -BG "${TMPDIR:-/tmp}" | tail -n 1 | tr -dc 0-9)" -lt "$1" ]
+}
+
+# Whether the source of HyperParallel is not there.
+lacks_hyper_parallel() {
+    [ ! -d "$hyper_parallel_folder/hyper_parallel" ]
 }
