@@ -277,7 +277,8 @@ static int list_saves(const struct iterations *all, struct rfs_saves *saves)
     bool release;
 
     quiet.err = NULL;
-    if (read_tracker(&quiet, &saves->tracked, &release) != 0 || saves->tracked == NONE)
+    if (read_tracker(&quiet, all->style->tracker, &saves->tracked, &release) != 0 ||
+        saves->tracked == NONE)
         saves->tracked = RFS_TRACKED_NOTHING;
     for (size_t i = 0; i < all->numbers.n; i++) {
         const struct rfs_save save = {0, all->numbers.data[i]};
