@@ -49,6 +49,7 @@ static uint64_t no_round_trip(void)
 static const struct rfs_store no_objects = {
     .stat = no_stat,
     .list = no_list,
+    .pin = rfs_store_without_slash,
     .forget = no_forget,
     .hold = no_hold,
     .round_trip = no_round_trip,
@@ -71,6 +72,17 @@ bool rfs_store_is_foreign(const char *path)
         strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-");
 
     return n > 1 && strncmp(path + n, ":/", 2) == 0 && !rfs_store_is_url(path);
+}
+
+bool rfs_store_has_url(const char *text, const char *scheme)
+{
+    bool any = false;
+
+    for (const char *at = text; at && !any; at = strchr(at + (*at == ':'), ':')) {
+        const char *path = at + (at > text);
+        any = rfs_store_is_url(path) && (!scheme || strncmp(path, scheme, strlen(scheme)) == 0);
+    }
+    return any;
 }
 
 /* ---- names and attributes -------------------------------------------------------------------- */
@@ -100,7 +112,7 @@ char *rfs_store_without_slash(const char *url)
 
 char *rfs_store_realpath(const char *path)
 {
-    return rfs_store_is_url(path) ? rfs_store_without_slash(path) : realpath(path, NULL);
+    return rfs_store_is_url(path) ? objects->pin(path) : realpath(path, NULL);
 }
 
 char *rfs_store_folder(const char *path)
@@ -180,7 +192,7 @@ const char *rfs_store_why(const char *path, int code)
 {
     code = code < 0 ? -code : code;
     if (code == ENOENT && rfs_store_is_foreign(path))
-        return "it begins with none of s3://, https:// and http://";
+        return "it begins with none of s3://, hf://, https:// and http://";
     return last.code == code && code != 0 && rfs_store_is_url(path) ? last.text : strerror(code);
 }
 
@@ -191,6 +203,8 @@ const char *rfs_store_remedy(const char *path, int code)
         return last.code == code && last.remedy
                    ? last.remedy
                    : "look at the store and at the network, then read again";
+    if (code == ENOENT && strncmp(path, "gs://", 5) == 0)
+        return "s3://BUCKET/PREFIX with endpoint=https://storage.googleapis.com and HMAC keys";
     if (code == ENOENT && rfs_store_is_foreign(path))
         return "one of these, or a path";
     return code == EIO ? "check the disk, then mount again"

@@ -18,8 +18,8 @@
 /* Returns whether a path names something in an object store. */
 static inline bool rfs_store_is_url(const char *path)
 {
-    return strncmp(path, "s3://", 5) == 0 || strncmp(path, "https://", 8) == 0 ||
-           strncmp(path, "http://", 7) == 0;
+    return strncmp(path, "s3://", 5) == 0 || strncmp(path, "hf://", 5) == 0 ||
+           strncmp(path, "https://", 8) == 0 || strncmp(path, "http://", 7) == 0;
 }
 
 /*
@@ -27,6 +27,8 @@ static inline bool rfs_store_is_url(const char *path)
  * file of that name.
  */
 bool rfs_store_is_foreign(const char *path);
+/* Returns whether TEXT, a path or several with ':' between them, has a URL, or one of SCHEME. */
+bool rfs_store_has_url(const char *text, const char *scheme);
 
 /* A version of one object; all of its bytes are of that version. Belongs to its store. */
 struct rfs_object;
@@ -49,6 +51,11 @@ struct rfs_store {
     int (*stat)(const char *url, struct stat *st);
     /* Lists the entries of a folder, to be freed in any case. */
     int (*list)(const char *url, struct rfs_store_names *out);
+    /*
+     * Returns the URL that will name the same as this one does now, without the slashes at its end:
+     * with a commit instead of a branch. malloc'ed; NULL with errno.
+     */
+    char *(*pin)(const char *url);
     /* Forgets all that was learned, as a source is opened anew. */
     void (*forget)(void);
     /* Finds the object's present version and its attributes; to be given back by let_go. */
@@ -69,7 +76,10 @@ const struct rfs_store *rfs_store_objects(void);
 int rfs_store_stat(const char *path, struct stat *st);
 /* Returns whether there is something of that name. */
 bool rfs_store_there(const char *path);
-/* Resolves a path, as realpath(3). A URL only loses the slashes at its end. */
+/*
+ * Resolves a path, as realpath(3). A URL loses the slashes at its end, and one of a hub gets the
+ * commit of its revision.
+ */
 char *rfs_store_realpath(const char *path);
 /* Copies a URL without the slashes at its end; malloc'ed. */
 char *rfs_store_without_slash(const char *url);

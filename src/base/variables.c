@@ -4,7 +4,8 @@
 #include "base/secret.h"
 
 static const char *const secrets[] = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
-                                      "AWS_SESSION_TOKEN", "AWS_CONTAINER_AUTHORIZATION_TOKEN"};
+                                      "AWS_SESSION_TOKEN", "AWS_CONTAINER_AUTHORIZATION_TOKEN",
+                                      "HF_TOKEN",          "HUGGING_FACE_HUB_TOKEN"};
 #define SECRETS (sizeof secrets / sizeof *secrets)
 #define BYTES 8192 /* the longest token */
 

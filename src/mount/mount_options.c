@@ -640,9 +640,7 @@ bool rfs_mount_options_objects(const struct rfs_mount_options *options)
         const struct rfs_option *option = rfs_option_find(options->view.list.data[i].name);
         const bool is_path =
             option && option->kind >= RFS_OPTION_PATH && option->kind <= RFS_OPTION_RULES;
-        any |= is_path && value &&
-               (rfs_store_is_url(value) || strstr(value, ":s3://") || strstr(value, ":http://") ||
-                strstr(value, ":https://"));
+        any |= is_path && value && rfs_store_has_url(value, NULL);
     }
     return any;
 }

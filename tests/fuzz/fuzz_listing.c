@@ -36,11 +36,14 @@ void fuzz_one(const uint8_t *data, size_t size)
     case 1:
     case 2:
         check(&listing, rfs_listing_index(text, n, data[0] % 4 == 1, &listing), false);
+        check(&listing, rfs_listing_tree(text, n, &listing), true);
         break;
     default: {
         char *copy = strndup(text, n);
         REQUIRE(copy);
         rfs_markup_text(copy, "Code", out, sizeof out);
+        rfs_listing_next(copy, out, sizeof out);
+        REQUIRE(strlen(out) < sizeof out);
         rfs_credentials_find(copy, "default", "region", out, sizeof out);
         rfs_credentials_parse(text, n, &credentials);
         free(copy);

@@ -30,6 +30,18 @@ static int resolve(char **path, struct rfs_error *err)
     return *path ? 0 : rfs_fail_memory(err);
 }
 
+/* Pins a URL, so that all files of a hub are of one commit, whenever they are opened. */
+static int pin(char **url, struct rfs_error *err)
+{
+    char *pinned = rfs_store_realpath(*url);
+
+    if (!pinned)
+        return rfs_path_fail(*url, errno, err);
+    free(*url);
+    *url = pinned;
+    return 0;
+}
+
 static int check_file(const struct rfs_beneath *beneath, const char *map, const char *key,
                       const char *path, struct rfs_error *err)
 {
@@ -72,7 +84,7 @@ static int add_entry(const struct rfs_source_spec *spec, const char *folder,
     struct rfs_scanned *item = path ? rfs_scan_add(out, rank, NULL) : NULL;
     if (!item)
         return rfs_fail_memory(err);
-    int rc = spec->beneath ? resolve(&path, err) : 0;
+    int rc = rfs_store_is_url(path) ? pin(&path, err) : spec->beneath ? resolve(&path, err) : 0;
     if (rc == 0)
         rc = check_file(spec->beneath, map, pair->key, path, err);
     if (rc < 0)

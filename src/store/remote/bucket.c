@@ -14,6 +14,8 @@
 #include <strings.h>
 
 #define DEFAULT_REGION "us-east-1"
+#define DEFAULT_HUB "https://huggingface.co"
+#define HUB_NAME_MOST 96 /* characters of an organization, or of a model without it */
 
 /* Facts about the bucket of the last request, as the store's answers gave them. "": none. */
 static struct {
@@ -38,6 +40,18 @@ static char *known(const char *name, const char *text)
 {
     RFS_LOCKED(&learnt.lock);
     return strcmp(learnt.name, name) == 0 && *text ? strdup(text) : NULL;
+}
+
+static bool is_http(const char *url)
+{
+    return strncmp(url, "https://", 8) == 0 || strncmp(url, "http://", 7) == 0;
+}
+
+bool rfs_bucket_has(const struct rfs_bucket *bucket, const char *url)
+{
+    const size_t n = strlen(bucket->base);
+
+    return strncmp(url, bucket->base, n) == 0 && (url[n] == '/' || url[n] == '\0');
 }
 
 /* ---- where a signature may go ---------------------------------------------------------------- */
@@ -129,9 +143,8 @@ bool rfs_bucket_move(const struct rfs_bucket *bucket, const char *location)
     const bool tls = strncmp(location, "https://", 8) == 0;
     struct authority old, new;
 
-    if (!rfs_store_is_url(location) || strncmp(location, "s3:", 3) == 0 ||
-        (!tls && strncmp(bucket->base, "https:", 6) == 0) || !read_authority(bucket->base, &old) ||
-        !read_authority(location, &new))
+    if (!is_http(location) || (!tls && strncmp(bucket->base, "https:", 6) == 0) ||
+        !read_authority(bucket->base, &old) || !read_authority(location, &new))
         return false;
     /* The bucket is in front of the old name unless it is in the path. */
     const char *from = *bucket->root ? old.host : without_bucket(old.host, bucket->name);
@@ -194,7 +207,7 @@ static int find_host(const char *url, struct rfs_bucket *out)
     if (!endpoint)
         return -ENOMEM;
     const char *host = strstr(endpoint, "://");
-    if (!host || !rfs_store_is_url(endpoint) || strncmp(endpoint, "s3:", 3) == 0 || !host[3])
+    if (!host || !is_http(endpoint) || !host[3])
         return fail_url(endpoint, "an endpoint is https://HOST or http://HOST:PORT");
     host += 3;
     const int n = (int)strcspn(host, "/?#@");
@@ -231,6 +244,90 @@ static int find_s3(const char *url, struct rfs_bucket *out)
     return out->region ? find_host(url, out) : -ENOMEM;
 }
 
+/* ---- hubs ------------------------------------------------------------------------------------ */
+
+/* Finds the hub's address, and what stands before all its paths: "", or "/PREFIX". */
+static int find_hub(const char *url, struct rfs_bucket *out, char **prefix)
+{
+    const char *given = rfs_variable("HF_ENDPOINT");
+    RFS_FREE char *endpoint = rfs_store_without_slash(given ? given : DEFAULT_HUB);
+
+    if (!endpoint)
+        return -ENOMEM;
+    const char *host = is_http(endpoint) ? strstr(endpoint, "://") + 3 : "";
+    const size_t n = strcspn(host, "/");
+    if (n == 0 || strpbrk(host, "?#@\\ "))
+        return fail_url(url, "HF_ENDPOINT is https://HOST or http://HOST:PORT");
+    out->host = strndup(host, n);
+    out->base = strndup(endpoint, (size_t)(host - endpoint) + n);
+    *prefix = strdup(host + n);
+    return out->host && out->base && *prefix ? 0 : -ENOMEM;
+}
+
+/* Counts the characters at AT of one part of a model's name; 0: it is none. */
+static size_t hub_name(const char *at)
+{
+    const size_t n =
+        strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+
+    return n <= HUB_NAME_MOST && at[0] != '.' ? n : 0;
+}
+
+/* Counts the characters of a revision: up to a slash, but some names of the hub's have two. */
+static size_t hub_revision(const char *at)
+{
+    const bool is_ref = strncmp(at, "refs/pr/", 8) == 0 || strncmp(at, "refs/convert/", 13) == 0;
+    const size_t skip = is_ref ? (size_t)(strchr(at + 5, '/') + 1 - at) : 0;
+
+    return skip + strcspn(at + skip, "/");
+}
+
+/* Reads ORG/MODEL[@REVISION][/KEY]. */
+static int read_hub(const char *url, const char *at, const char *kind, struct rfs_bucket *out)
+{
+    const size_t org = hub_name(at);
+    const size_t model = org > 0 && at[org] == '/' ? hub_name(at + org + 1) : 0;
+    const char *end = at + org + 1 + model;
+
+    if (model == 0 || (*end && *end != '/' && *end != '@'))
+        return fail_url(url, "it names no model: hf://ORG/MODEL@REVISION/PATH");
+    const size_t n = *end == '@' ? hub_revision(end + 1) : 0;
+    if (*end == '@' && n == 0)
+        return fail_url(url, "there is no revision behind '@'");
+    out->name = rfs_text_printf("%s%.*s", kind, (int)(end - at), at);
+    out->revision = n > 0 ? strndup(end + 1, n) : strdup("main");
+    end += n > 0 ? n + 1 : 0;
+    out->key = rfs_store_without_slash(end + strspn(end, "/"));
+    if (out->revision && !rfs_sign_decode(out->revision, false))
+        return fail_url(url, "its revision is not encoded as in '@a%2Fb'");
+    return out->name && out->revision && out->key ? 0 : -ENOMEM;
+}
+
+static int find_model(const char *url, struct rfs_bucket *out)
+{
+    static const char *const others[] = {"spaces/", "kernels/", "buckets/"};
+    const char *at = url + strlen("hf://");
+    const bool data = strncmp(at, "datasets/", 9) == 0;
+    RFS_FREE char *prefix = NULL;
+
+    out->hub = true;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strncmp(at, others[i], strlen(others[i])) == 0)
+            return fail_url(url, "of a hub, models and datasets are read");
+    at += data ? 9 : strncmp(at, "models/", 7) == 0 ? 7 : 0;
+    const int rc = read_hub(url, at, data ? "datasets/" : "", out) ?: find_hub(url, out, &prefix);
+    if (rc)
+        return rc;
+    RFS_FREE char *coded = rfs_sign_encode(out->revision, false);
+    out->root = rfs_text_printf("%s/%s/resolve/%s", prefix, out->name, coded ? coded : "");
+    out->api =
+        rfs_text_printf("%s%s/api/%s%s", out->base, prefix, data ? "" : "models/", out->name);
+    out->region = strdup("");
+    return coded && out->root && out->api && out->region ? 0 : -ENOMEM;
+}
+
+/* ---- URLs ------------------------------------------------------------------------------------ */
+
 int rfs_bucket_of(const char *url, struct rfs_bucket *out)
 {
     *out = (struct rfs_bucket){0};
@@ -239,6 +336,8 @@ int rfs_bucket_of(const char *url, struct rfs_bucket *out)
             return fail_url(url, "it has control characters");
     if (strncmp(url, "s3://", 5) == 0)
         return find_s3(url, out);
+    if (strncmp(url, "hf://", 5) == 0)
+        return find_model(url, out);
     const char *host = strstr(url, "://") + 3;
     const size_t n = strcspn(host, "/?#");
     if (n == 0 || host[n] == '?' || host[n] == '#' || memchr(host, '@', n))
@@ -261,6 +360,8 @@ void rfs_bucket_free(struct rfs_bucket *bucket)
     free(bucket->name);
     free(bucket->key);
     free(bucket->region);
+    free(bucket->api);
+    free(bucket->revision);
     *bucket = (struct rfs_bucket){0};
 }
 

@@ -5,6 +5,8 @@
  *   s3://BUCKET/KEY    https://BUCKET.s3.REGION.amazonaws.com/KEY, or below another endpoint; with path_style, or where the
  *                      endpoint's host has no name that a bucket's could stand before, https://HOST/BUCKET/KEY
  *   https://HOST/PATH  as it is, with characters encoded where HTTP needs that
+ *   hf://ORG/MODEL[@REVISION][/PATH], hf://datasets/ORG/NAME…
+ *                      https://huggingface.co/ORG/MODEL/resolve/REVISION/PATH, or below HF_ENDPOINT
  *
  * Threads: all functions.
  */
@@ -14,14 +16,19 @@
 
 /* A bucket of S3 or another server, and an object in it. */
 struct rfs_bucket {
-    bool s3;
-    char *base;   /* "https://host:port"; this and the next five are owned */
-    char *host;   /* "host:port" */
-    char *root;   /* of the bucket: "" or "/BUCKET"; "" of another server */
-    char *name;   /* "" of another server */
-    char *key;    /* of the object, without a slash in front; "" for the bucket itself */
-    char *region; /* for the signature */
+    bool s3, hub;
+    char *base;     /* "https://host:port"; this and the next seven are owned */
+    char *host;     /* "host:port" */
+    char *root;     /* of the bucket: "" or "/BUCKET"; "" of another server; of a hub's files */
+    char *name;     /* "" of another server; "ORG/MODEL" or "datasets/ORG/NAME" */
+    char *key;      /* of the object, without a slash in front; "" for the bucket itself */
+    char *region;   /* for the signature */
+    char *api;      /* of a hub: "https://huggingface.co/api/models/ORG/MODEL"; else NULL */
+    char *revision; /* of a hub: a commit, or as the user wrote it; else NULL */
 };
+
+/* Says whether URL is of the server itself, by the same scheme and port. */
+bool rfs_bucket_has(const struct rfs_bucket *bucket, const char *url);
 
 /*
  * Finds the bucket of a URL. 0; -EINVAL with rfs_store_fail for a URL that is none; or -ENOMEM.

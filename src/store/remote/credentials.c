@@ -35,6 +35,7 @@
 #define TOKEN_BYTES 4096
 #define BEFORE_END 300 /* seconds */
 #define FILE_BYTES ((size_t)1 << 20)
+#define BEARER "Bearer "
 
 /* There are no credentials of a kind because nothing asks for that kind. */
 #define UNASKED 1
@@ -52,6 +53,9 @@ static struct {
  * AWS_CONTAINER_AUTHORIZATION_TOKEN, from its first use on: a mount wipes it from its environment.
  */
 static char *container_token; /* in guarded memory; under the lock */
+
+/* "Bearer TOKEN", or "" for none, once it was looked for. */
+static char *bearer; /* in guarded memory; under the lock */
 
 /* The file of the token that gave the last credentials; NULL: they took none. */
 static _Atomic(const char *) token_file;
@@ -623,6 +627,94 @@ int rfs_credentials_get(struct rfs_credentials *out)
     return rc;
 }
 
+/* ---- the token of a hub ---------------------------------------------------------------------- */
+
+/* Returns PATH with the user's folder for a "~" in front, or NULL. */
+static char *at_home(const char *path)
+{
+    const char *home = rfs_variable("HOME");
+
+    if (path[0] != '~' || (path[1] && path[1] != '/'))
+        return strdup(path);
+    return home ? rfs_text_printf("%s%s", home, path + 1) : NULL;
+}
+
+/* Returns the file of the hub's token, as the hub's own tools find it. */
+static char *find_hub_file(void)
+{
+    static const struct {
+        const char *variable, *rest;
+    } places[] = {
+        {"HF_TOKEN_PATH", ""}, {"HF_HOME", "/token"}, {"XDG_CACHE_HOME", "/huggingface/token"}};
+
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const char *value = rfs_variable(places[i].variable);
+        RFS_FREE char *path = value ? at_home(value) : NULL;
+        if (value)
+            return path ? rfs_text_printf("%s%s", path, places[i].rest) : NULL;
+    }
+    return at_home("~/.cache/huggingface/token");
+}
+
+/* Writes a token to the guarded memory, without the spaces around it. */
+static int take_bearer(const char *text, const char *from)
+{
+    static const char spaces[] = " \t\r\n";
+    const char *token = text + strspn(text, spaces);
+    size_t n = strlen(token);
+
+    while (n > 0 && strchr(spaces, token[n - 1]))
+        n--;
+    for (size_t i = 0; i < n; i++)
+        if (token[i] <= ' ' || token[i] >= 0x7f)
+            return rfs_store_fail(-EINVAL, "%.200s has no token of a hub", from);
+    if (n + sizeof BEARER > RFS_CREDENTIALS_BEARER)
+        return rfs_store_fail(-EINVAL, "%.200s has no token of a hub", from);
+    if (n > 0)
+        snprintf(bearer, RFS_CREDENTIALS_BEARER, BEARER "%.*s", (int)n, token);
+    return 0;
+}
+
+static int read_bearer(void)
+{
+    const char *given = rfs_variable("HF_TOKEN");
+    RFS_FREE char *path = NULL;
+    RFS_FREE char *text = NULL;
+    size_t n = 0;
+
+    given = given ? given : rfs_variable("HUGGING_FACE_HUB_TOKEN");
+    if (given)
+        return take_bearer(given, "HF_TOKEN");
+    path = find_hub_file();
+    if (!path)
+        return 0;
+    int rc = rfs_store_read_whole(path, RFS_CREDENTIALS_BEARER, &text, &n, NULL);
+    if (rc == -ENOENT || rc == -ENOTDIR)
+        return 0;
+    if (rc < 0)
+        return rfs_store_fail(rc, "the file %.200s cannot be read: %s", path, strerror(-rc));
+    rc = take_bearer(text, path);
+    rfs_secret_wipe(text, n);
+    return rc;
+}
+
+int rfs_credentials_bearer(char out[RFS_CREDENTIALS_BEARER])
+{
+    int rc = 0;
+
+    RFS_LOCKED(&all.lock);
+    if (!bearer) {
+        bearer = rfs_secret_map(RFS_CREDENTIALS_BEARER);
+        rc = bearer ? read_bearer() : rfs_store_fail(-ENOMEM, "out of memory");
+        if (rc < 0) {
+            rfs_secret_unmap(bearer, RFS_CREDENTIALS_BEARER);
+            bearer = NULL;
+        }
+    }
+    memcpy(out, bearer ? bearer : "", bearer ? strlen(bearer) + 1 : 1);
+    return rc;
+}
+
 const char *rfs_credentials_token_file(void)
 {
     return token_file;
@@ -648,7 +740,8 @@ void rfs_credentials_forget(void)
     all.has_settings = false;
     token_file = NULL;
     rfs_secret_unmap(container_token, TOKEN_BYTES);
-    container_token = NULL;
+    rfs_secret_unmap(bearer, RFS_CREDENTIALS_BEARER);
+    container_token = bearer = NULL;
 }
 
 /* ---- in messages ----------------------------------------------------------------------------- */
@@ -673,10 +766,15 @@ static size_t part_of(const char *at, const char *secret)
 void rfs_credentials_blank(char *text)
 {
     RFS_LOCKED(&all.lock);
-    for (char *at = text; all.found && *at; at++) {
-        const size_t secret = part_of(at, all.found->secret), token = part_of(at, all.found->token);
-        const size_t n = secret > token ? secret : token;
+    const char *secrets[] = {all.found ? all.found->secret : "", all.found ? all.found->token : "",
+                             bearer && *bearer ? bearer + strlen(BEARER) : ""};
+    for (char *at = text; *at; at++) {
+        size_t n = 0;
 
+        for (size_t i = 0; i < sizeof secrets / sizeof *secrets; i++) {
+            const size_t part = part_of(at, secrets[i]);
+            n = part > n ? part : n;
+        }
         if (n >= TELLING) {
             memset(at, '*', n);
             at += n - 1;

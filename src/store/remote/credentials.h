@@ -13,6 +13,9 @@
  * refuses them as ended: from the service that gave them. Others are read once. Credentials lie in
  * memory that no core file holds (base/secret.h).
  *
+ * Hubs have a token of their own, which is read once: HF_TOKEN, or the file of HF_TOKEN_PATH,
+ * HF_HOME/token, or ~/.cache/huggingface/token.
+ *
  * Threads: all functions.
  */
 #pragma once
@@ -37,7 +40,13 @@ int rfs_credentials_get(struct rfs_credentials *out);
  */
 bool rfs_credentials_renew(void);
 /*
- * Overwrites parts of the secret key and of the session token in TEXT, such as a store's message.
+ * Writes "Bearer TOKEN" for a hub to OUT, which the caller wipes; "" where there is no token. 0, or
+ * -errno with rfs_store_fail: a token's file cannot be read, or has none.
+ */
+#define RFS_CREDENTIALS_BEARER 4096
+int rfs_credentials_bearer(char out[RFS_CREDENTIALS_BEARER]);
+/*
+ * Overwrites parts of the secret key and of the tokens in TEXT, such as a store's message.
  */
 void rfs_credentials_blank(char *text);
 /* Wipes all credentials and settings. */

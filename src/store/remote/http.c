@@ -211,9 +211,21 @@ static void take_number(const char *value, int64_t *out)
 static void forget_answer(struct rfs_http *http)
 {
     http->etag[0] = http->modified[0] = http->type[0] = '\0';
-    http->region[0] = http->range[0] = '\0';
+    http->region[0] = http->range[0] = http->commit[0] = http->linked_etag[0] = '\0';
+    http->linked_size[0] = http->link[0] = http->error[0] = http->error_text[0] = '\0';
     http->length = -1;
     http->retry_after = 0;
+}
+
+/* Adds a header Link to those before it. What has no room must not look like a list's last page. */
+static void take_link(struct rfs_http *http, const char *value, size_t n)
+{
+    const size_t have = strlen(http->link);
+
+    if (n + 2 < sizeof http->link - have)
+        snprintf(http->link + have, sizeof http->link - have, ", %.*s", (int)n, value);
+    else
+        snprintf(http->link, sizeof http->link, "next");
 }
 
 static void take_header(struct rfs_http *http, const char *name, size_t n, const char *value,
@@ -230,10 +242,17 @@ static void take_header(struct rfs_http *http, const char *name, size_t n, const
         {"location", http->location, sizeof http->location},
         {"x-amz-bucket-region", http->region, sizeof http->region},
         {"content-range", http->range, sizeof http->range},
+        {"x-repo-commit", http->commit, sizeof http->commit},
+        {"x-linked-etag", http->linked_etag, sizeof http->linked_etag},
+        {"x-linked-size", http->linked_size, sizeof http->linked_size},
+        {"x-error-code", http->error, sizeof http->error},
+        {"x-error-message", http->error_text, sizeof http->error_text},
     };
     int64_t number = -1;
     char digits[32];
 
+    if (n == strlen("link") && strncasecmp(name, "link", n) == 0)
+        take_link(http, value, m);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (strlen(texts[i].name) == n && strncasecmp(name, texts[i].name, n) == 0)
             take_text(texts[i].to, texts[i].cap, value, m);
@@ -462,6 +481,22 @@ struct rfs_http *rfs_http_wait(struct rfs_http_lane *lane, int ms)
     curl_multi_poll(lane->multi, NULL, 0, ms, NULL);
     curl_multi_perform(lane->multi, &running);
     return finished(lane);
+}
+
+char *rfs_http_follow(const char *url, const char *location)
+{
+    CURLU *parts = curl_url();
+    char *found = NULL;
+    RFS_FREE char *out = NULL;
+
+    /* A URL that is set before another makes that one relative to it. */
+    if (parts && *location && curl_url_set(parts, CURLUPART_URL, url, 0) == CURLUE_OK &&
+        curl_url_set(parts, CURLUPART_URL, location, CURLU_URLENCODE) == CURLUE_OK &&
+        curl_url_get(parts, CURLUPART_URL, &found, 0) == CURLUE_OK)
+        out = strdup(found);
+    curl_free(found);
+    curl_url_cleanup(parts);
+    return RFS_STEAL(out);
 }
 
 time_t rfs_http_time(const char *text)

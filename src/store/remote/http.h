@@ -34,7 +34,9 @@ struct rfs_http {
 
     /* the answer */
     long status; /* of the answer; 0: there was none */
-    char etag[256], modified[64], type[128], location[1024], region[64], range[96];
+    char etag[256], modified[64], type[128], location[8192], region[64], range[96];
+    /* of a hub: the commit, the file behind a redirection, the next page, why it refuses */
+    char commit[64], linked_etag[256], linked_size[32], link[4096], error[64], error_text[256];
     int64_t length; /* -1: it was not said */
     unsigned retry_after;
     int failed;        /* the -errno of an exchange without a whole answer, or 0 */
@@ -71,6 +73,9 @@ unsigned rfs_http_busy(const struct rfs_http_lane *lane);
  */
 uint64_t rfs_http_round_trip(void);
 
+/* Returns where LOCATION leads, as an answer from URL has it; malloc'ed; NULL when it is no URL. */
+char *rfs_http_follow(const char *url, const char *location);
+
 /* Returns the time of "Sun, 06 Nov 1994 08:49:37 GMT"; 0 when it is none. */
 time_t rfs_http_time(const char *text);
 /*
@@ -80,6 +85,14 @@ time_t rfs_http_time(const char *text);
 static inline bool rfs_http_etag_is_strong(const char *etag)
 {
     return *etag && strncmp(etag, "W/", 2) != 0;
+}
+
+/* Says whether two ETags stand for the same, weak or not. */
+static inline bool rfs_http_same_etag(const char *a, const char *b)
+{
+    a += strncmp(a, "W/", 2) == 0 ? 2 : 0;
+    b += strncmp(b, "W/", 2) == 0 ? 2 : 0;
+    return *a && strcmp(a, b) == 0;
 }
 
 /* Returns the name and version of the library: "libcurl 8.5.0". */

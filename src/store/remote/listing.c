@@ -7,6 +7,7 @@
 #include "base/store.h"
 #include "base/text.h"
 #include "base/vec.h"
+#include "store/remote/hub.h"
 #include "store/remote/markup.h"
 #include "store/remote/retries.h"
 #include "store/remote/sign.h"
@@ -38,36 +39,6 @@ void rfs_remote_listing_free(struct rfs_remote_listing *listing)
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
-
-static int digit(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
-/* Decodes in place. False where a NUL is encoded, or half a byte. */
-static bool decode(char *text, bool plus)
-{
-    char *to = text;
-
-    for (const char *from = text; *from; from++) {
-        if (*from != '%') {
-            *to++ = plus && *from == '+' ? ' ' : *from;
-            continue;
-        }
-        if (digit(from[1]) < 0 || digit(from[2]) < 0)
-            return false;
-        const char c = (char)(digit(from[1]) << 4 | digit(from[2]));
-        if (c == '\0')
-            return false;
-        *to++ = c;
-        from += 2;
-    }
-    *to = '\0';
-    return true;
-}
 
 /* Says whether all parts of a path of LENGTH are names that a file or a folder can have. */
 static bool is_path(const char *path, size_t length)
@@ -148,7 +119,7 @@ static int add_object(const struct rfs_markup *object, const char *prefix,
     struct rfs_remote_entry entry = {.known = true};
     char *end;
 
-    if (!rfs_markup_find(object, "Key", key, sizeof key) || !decode(key, true) ||
+    if (!rfs_markup_find(object, "Key", key, sizeof key) || !rfs_sign_decode(key, true) ||
         !rfs_markup_find(object, "Size", size, sizeof size) ||
         !rfs_markup_find(object, "ETag", etag, sizeof etag) ||
         !rfs_markup_find(object, "LastModified", modified, sizeof modified))
@@ -248,6 +219,162 @@ static int fetch_keys(const struct rfs_bucket *bucket, const char *url,
     return rc;
 }
 
+/* ---- hubs ------------------------------------------------------------------------------------ */
+
+#define ID_MOST 64 /* digits of a SHA-256 */
+
+struct tree_entry {
+    char type[16], id[ID_MOST + 1];
+    char *path; /* owned */
+    uint64_t size;
+    bool sized;
+};
+
+/* Reads the id of a file's content: hexadecimal digits. */
+static bool read_id(struct rfs_json_read *json, char id[ID_MOST + 1])
+{
+    if (!rfs_json_read_string(json) || json->text_n < 40 || json->text_n > ID_MOST ||
+        strspn(json->text, "0123456789abcdef") != json->text_n)
+        return false;
+    memcpy(id, json->text, json->text_n + 1);
+    return true;
+}
+
+/* Reads {"oid": …, "size": …, …} of a large file, whose entry has the same size. */
+static bool read_large(struct rfs_json_read *json, char id[ID_MOST + 1], uint64_t *size)
+{
+    bool first = true, good = true;
+
+    *id = '\0';
+    while (good && rfs_json_read_member(json, &first))
+        good = rfs_json_read_is(json, "oid")    ? read_id(json, id)
+               : rfs_json_read_is(json, "size") ? rfs_json_read_u64(json, size)
+                                                : rfs_json_read_skip(json);
+    return good && !json->wrong && *id;
+}
+
+static bool read_tree_entry(struct rfs_json_read *json, struct tree_entry *out)
+{
+    char large[ID_MOST + 1] = "";
+    uint64_t size = 0;
+    bool first = true, good = true;
+
+    while (good && rfs_json_read_member(json, &first)) {
+        if (rfs_json_read_is(json, "type")) {
+            good = rfs_json_read_string(json);
+            snprintf(out->type, sizeof out->type, "%s", good ? json->text : "");
+        } else if (rfs_json_read_is(json, "path")) {
+            good = rfs_json_read_string(json) && strlen(json->text) == json->text_n;
+            free(out->path);
+            out->path = good ? strdup(json->text) : NULL;
+        } else if (rfs_json_read_is(json, "size")) {
+            out->sized = good = rfs_json_read_u64(json, &out->size);
+        } else if (rfs_json_read_is(json, "oid")) {
+            good = read_id(json, out->id);
+        } else if (rfs_json_read_is(json, "lfs") && !rfs_json_read_null(json)) {
+            good = read_large(json, large, &size);
+        } else if (!rfs_json_read_is(json, "lfs")) {
+            good = rfs_json_read_skip(json);
+        }
+    }
+    if (!good || json->wrong || (*large && (!out->sized || size != out->size)))
+        return false;
+    if (*large)
+        memcpy(out->id, large, sizeof large);
+    return true;
+}
+
+/* Adds a file; folders are there while something is in them. */
+static int add_tree_entry(const struct tree_entry *entry, struct rfs_remote_listing *out)
+{
+    const struct rfs_remote_entry known = {.known = true, .size = entry->size};
+    char etag[ID_MOST + 3];
+
+    if (strcmp(entry->type, "file") != 0)
+        return 0;
+    if (!entry->path || !entry->sized || !entry->id[0] || entry->size > INT64_MAX)
+        return -EINVAL;
+    const size_t n = strlen(entry->path);
+    if (n == 0 || entry->path[n - 1] == '/')
+        return -EINVAL;
+    snprintf(etag, sizeof etag, "\"%s\"", entry->id);
+    return add(out, entry->path, &known, etag);
+}
+
+int rfs_listing_tree(const char *text, size_t n, struct rfs_remote_listing *out)
+{
+    RFS_CLEANUP(rfs_json_read_free)
+    struct rfs_json_read json = rfs_json_read_begin(text, n);
+    bool first = true;
+    int rc = 0;
+
+    while (rc == 0 && rfs_json_read_element(&json, &first)) {
+        struct tree_entry entry = {0};
+        const bool good = read_tree_entry(&json, &entry);
+        rc = good ? add_tree_entry(&entry, out) : json.no_memory ? -ENOMEM : -EINVAL;
+        free(entry.path);
+    }
+    return rc ? rc : json.no_memory ? -ENOMEM : rfs_json_read_end(&json) ? 0 : -EINVAL;
+}
+
+bool rfs_listing_next(const char *link, char *out, size_t cap)
+{
+    *out = '\0';
+    for (const char *at = strchr(link, '<'); at; at = strchr(at + 1, '<')) {
+        const char *end = strchr(at, '>');
+        const char *next = end ? strstr(end, "rel=\"next\"") : NULL;
+        const char *other = end ? strchr(end, '<') : NULL;
+        if (next && (!other || next < other) && (size_t)(end - at) <= cap) {
+            memcpy(out, at + 1, (size_t)(end - at - 1));
+            out[end - at - 1] = '\0';
+            return *out != '\0';
+        }
+    }
+    return !strcasestr(link, "next");
+}
+
+/* Reads a page at *AT, and replaces that by the URL of the next one; NULL at the end. */
+static int fetch_tree_page(const struct rfs_bucket *bucket, const char *url, char **at,
+                           struct rfs_remote_listing *out)
+{
+    struct rfs_remote_request request = {0};
+    char next[sizeof request.http.link];
+
+    int rc = rfs_hub_ask(bucket, url, at, &request);
+    if (rc == 0) {
+        rc = rfs_listing_tree(request.text ? request.text : "", request.text_n, out);
+        if (rc < 0)
+            rc = refuse(rc, "the hub's list of files is in an unknown form");
+    }
+    const bool good = rfs_listing_next(request.http.link, next, sizeof next);
+    RFS_FREE char *follows = rc == 0 && *next ? rfs_http_follow(*at, next) : NULL;
+    rfs_retries_free(&request);
+    if (rc == 0 && (!good || (*next && !follows)))
+        rc = refuse(-EINVAL, "the hub's list of files is in an unknown form");
+    if (rc == 0 && follows && strcmp(follows, *at) == 0)
+        rc = refuse(-EINVAL, "the store's list of objects goes on with the same page");
+    free(*at);
+    *at = RFS_STEAL(follows);
+    return rc;
+}
+
+/* Lists all files of a commit. */
+static int fetch_tree(const struct rfs_bucket *bucket, const char *url,
+                      struct rfs_remote_listing *out)
+{
+    RFS_FREE char *at =
+        rfs_text_printf("%s/tree/%s?recursive=true&expand=false", bucket->api, bucket->revision);
+    unsigned pages = 0;
+    int rc = at ? 0 : -ENOMEM;
+
+    out->deep = true;
+    while (rc == 0 && at && out->n <= KEYS_MOST && pages++ < PAGES_MOST)
+        rc = fetch_tree_page(bucket, url, &at, out);
+    if (rc == 0 && at)
+        return rfs_store_fail(-EFBIG, "the model has more files than can be listed");
+    return rc;
+}
+
 /* ---- other servers --------------------------------------------------------------------------- */
 
 /* Adds a name of an index: of the folder itself, without a way out of it. */
@@ -272,7 +399,7 @@ static int add_links(const char *text, size_t n, struct rfs_remote_listing *out)
     while (rest.n > 0) {
         if (!rfs_markup_link(&rest, link, sizeof link) || strpbrk(link, "?#:"))
             continue;
-        if (!decode(link, false))
+        if (!rfs_sign_decode(link, false))
             continue;
         const char *name = strncmp(link, "./", 2) == 0 ? link + 2 : link;
         const int rc = add_name(out, name, false);
@@ -400,11 +527,13 @@ static int fetch_indexes(struct rfs_remote_folder *folders, size_t n)
 
 int rfs_listing_fetch(struct rfs_remote_folder *folders, size_t n)
 {
-    int rc = folders->bucket.s3 ? 0 : fetch_indexes(folders, n);
+    const bool deep = folders->bucket.s3 || folders->bucket.hub;
+    int rc = deep ? 0 : fetch_indexes(folders, n);
 
     for (size_t i = 0; rc == 0 && i < n; i++) {
-        if (folders->bucket.s3)
-            rc = fetch_keys(&folders[i].bucket, folders[i].url, &folders[i].listing);
+        if (deep)
+            rc = (folders->bucket.hub ? fetch_tree : fetch_keys)(&folders[i].bucket, folders[i].url,
+                                                                 &folders[i].listing);
         put_in_order(&folders[i].listing);
     }
     return rc;

@@ -3,11 +3,13 @@
  * Lists of objects, which object.c remembers. Of S3 a list has all keys with a prefix, by
  * ListObjectsV2 in pages, with the attributes of each. Other servers have an index of each folder:
  * a JSON list of nginx (autoindex_format json), or of names, or the HTML of nginx and Apache;
- * attributes are asked for one by one.
+ * attributes are asked for one by one. A hub's list has all files of a commit, in pages, with the
+ * SHA-256 of large ones and git's id of others, which are their ETags.
  *
  *     <ListBucketResult> <Contents><Key>a%2Fb</Key><LastModified>…</LastModified><ETag>"…"</ETag><Size>8</Size></Contents> …
  *       <IsTruncated>true</IsTruncated><NextContinuationToken>…</NextContinuationToken></ListBucketResult>
  *     [{"name": "rank_0", "type": "directory", …}, …]      ["rank_0/", "a.ckpt"]      <a href="rank_0/">rank_0/</a>
+ *     [{"type": "file", "path": "a/b", "size": 8, "oid": "…", "lfs": {"oid": "…", "size": 8}}, …]   Link: <https://…>; rel="next"
  *
  * Threads: all functions; they keep nothing.
  */
@@ -52,5 +54,12 @@ void rfs_remote_listing_free(struct rfs_remote_listing *listing);
  */
 int rfs_listing_page(const char *text, size_t n, const char *prefix, struct rfs_remote_listing *out,
                      char *next, size_t cap);
+/* Reads a page of a hub's list. Fails as rfs_listing_page does. */
+int rfs_listing_tree(const char *text, size_t n, struct rfs_remote_listing *out);
+/*
+ * Writes the URL of the next page by the header Link to OUT; "" where there is none. False where
+ * there is one that cannot be read.
+ */
+bool rfs_listing_next(const char *link, char *out, size_t cap);
 /* Reads the index of a folder, in JSON or HTML. Fails as rfs_listing_page does. */
 int rfs_listing_index(const char *text, size_t n, bool json, struct rfs_remote_listing *out);

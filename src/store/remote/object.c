@@ -6,7 +6,7 @@
 #include "base/order.h"
 #include "base/text.h"
 #include "base/vec.h"
-#include "store/remote/http.h"
+#include "store/remote/hub.h"
 #include "store/remote/listing.h"
 #include "store/remote/remote_settings.h"
 #include "store/remote/retries.h"
@@ -217,7 +217,7 @@ static bool set_attributes(struct attributes *out, uint64_t size, time_t modifie
 
 static void fill_stat(const struct attributes *attributes, const char *url, struct stat *st)
 {
-    const bool open = rfs_remote_settings()->anonymous || strncmp(url, "s3:", 3) != 0;
+    const bool open = rfs_remote_settings()->anonymous || strncmp(url, "http", 4) == 0;
     const mode_t who = open ? 0444 : 0400;
 
     *st = (struct stat){
@@ -294,6 +294,8 @@ struct rfs_object {
     char *url;
     struct attributes attributes;
     pthread_mutex_t lock; /* of the rest; a leaf lock */
+    char *place;          /* of a hub's file: where its bytes are; owned; NULL: not known now */
+    char tag[256];        /* the ETag of answers from there */
     struct rfs_object_jumps jumps;
     unsigned fetching; /* threads that fetch blocks */
 };
@@ -322,6 +324,7 @@ static void let_go(struct rfs_object *object)
         return;
     drop_blocks(object->number);
     pthread_mutex_destroy(&object->lock);
+    free(object->place);
     free(object->url);
     free(object);
 }
@@ -336,16 +339,78 @@ struct range {
     uint64_t skip;
 };
 
-static int fetch_from(const struct rfs_object *object, const struct rfs_bucket *bucket,
-                      const struct range *ranges, size_t n)
+/* Where the bytes of a hub's file are, as one thread knows it. */
+struct place {
+    char *at; /* owned */
+    char tag[256];
+};
+
+/* Finds the place of a hub's file. Of other stores there is none. */
+static int find_place(struct rfs_object *object, const struct rfs_bucket *bucket, struct place *out)
+{
+    if (!bucket->hub)
+        return 0;
+    pthread_mutex_lock(&object->lock);
+    const bool known = object->place != NULL;
+    out->at = known ? strdup(object->place) : NULL;
+    memcpy(out->tag, object->tag, sizeof out->tag);
+    pthread_mutex_unlock(&object->lock);
+    if (known)
+        return out->at ? 0 : -ENOMEM;
+    const struct attributes *attributes = &object->attributes;
+    int rc = rfs_hub_locate(bucket, object->url, attributes->etag, attributes->size, &out->at);
+    if (rc < 0)
+        return rc == -EREMOTE ? -EIO : rc;
+    snprintf(out->tag, sizeof out->tag, "%s",
+             rfs_bucket_has(bucket, out->at) ? attributes->etag : "");
+    char *copied = strdup(out->at);
+    RFS_LOCKED(&object->lock);
+    free(object->place);
+    object->place = copied;
+    memcpy(object->tag, out->tag, sizeof out->tag);
+    return copied ? 0 : -ENOMEM;
+}
+
+/* Forgets a place that refuses; another thread may have found a new one. */
+static void forget_place(struct rfs_object *object, const struct place *place)
+{
+    RFS_LOCKED(&object->lock);
+    if (!object->place || strcmp(object->place, place->at) != 0)
+        return;
+    free(object->place);
+    object->place = NULL;
+}
+
+/* Compares the ETags that one place gave, and notes the first. */
+static int note_tags(struct rfs_object *object, const struct place *place,
+                     const struct rfs_remote_request *requests, size_t n)
+{
+    const char *tag = requests->tag;
+    bool same = true;
+
+    for (size_t i = 1; i < n; i++)
+        same &= strcmp(tag, requests[i].tag) == 0;
+    RFS_LOCKED(&object->lock);
+    /* Another thread may have found another place, which has ETags of its own. */
+    if (place->at && object->place && strcmp(object->place, place->at) == 0) {
+        if (!object->tag[0])
+            memcpy(object->tag, tag, sizeof object->tag);
+        same &= strcmp(object->tag, tag) == 0;
+    }
+    return same ? 0 : rfs_store_fail(-ESTALE, "the object was changed while in use");
+}
+
+static int fetch_from(struct rfs_object *object, const struct rfs_bucket *bucket,
+                      const struct place *place, const struct range *ranges, size_t n)
 {
     RFS_FREE struct rfs_remote_request *requests = calloc(n, sizeof *requests);
 
     if (!requests)
         return -ENOMEM;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         requests[i] = (struct rfs_remote_request){
             .bucket = bucket,
+            .at = place->at,
             .url = object->url,
             .key = bucket->key,
             .from = ranges[i].from,
@@ -357,27 +422,39 @@ static int fetch_from(const struct rfs_object *object, const struct rfs_bucket *
             .etag = object->attributes.etag,
             .modified = object->attributes.when,
         };
-    const int rc = rfs_retries_make(requests, n);
+        memcpy(requests[i].tag, place->tag, sizeof requests[i].tag);
+    }
+    int rc = rfs_retries_make(requests, n);
+    if (rc == 0)
+        rc = note_tags(object, place, requests, n);
     for (size_t i = 0; i < n; i++)
         rfs_retries_free(&requests[i]);
     return rc;
 }
 
 /* Fetches ranges, all at once. */
-static int fetch(const struct rfs_object *object, const struct range *ranges, size_t n)
+static int fetch(struct rfs_object *object, const struct range *ranges, size_t n)
 {
     int rc = -EREMOTE;
 
     for (int tries = 0; rc == -EREMOTE && tries < 3; tries++) {
         RFS_CLEANUP(rfs_bucket_free) struct rfs_bucket bucket = {0};
+        struct place place = {0};
         rc = rfs_bucket_of(object->url, &bucket);
         if (rc == 0)
-            rc = fetch_from(object, &bucket, ranges, n);
+            rc = find_place(object, &bucket, &place);
+        if (rc == 0)
+            rc = fetch_from(object, &bucket, &place, ranges, n);
+        if (rc == -EREMOTE && place.at)
+            forget_place(object, &place);
+        if (rc == -EREMOTE && place.at && tries == 2)
+            rc = -EACCES; /* the reason is known by that errno */
+        free(place.at);
     }
     return rc == -EREMOTE ? -EIO : rc;
 }
 
-static int read_large(const struct rfs_object *object, const struct iovec *spans, int count,
+static int read_large(struct rfs_object *object, const struct iovec *spans, int count,
                       uint64_t offset, uint64_t n)
 {
     const size_t most = (size_t)((n + RANGE_BYTES - 1) / RANGE_BYTES);
@@ -662,7 +739,8 @@ static size_t add_beside(const char *url, struct rfs_remote_folder *out, size_t 
 static int fetch_listed(struct rfs_remote_folder *folder)
 {
     struct rfs_remote_folder folders[BESIDE + 1] = {*folder};
-    const size_t n = folder->bucket.s3 ? 0 : add_beside(folder->url, folders + 1, BESIDE);
+    const bool deep = folder->bucket.s3 || folder->bucket.hub;
+    const size_t n = deep ? 0 : add_beside(folder->url, folders + 1, BESIDE);
     int rc = n > 0 ? rfs_listing_fetch(folders, n + 1) : -EAGAIN;
 
     for (size_t i = 1; rc == 0 && i <= n; i++)
@@ -800,6 +878,18 @@ static int look_below(const char *url, struct attributes *out)
     return listed->listing.n > 0 ? 0 : rfs_store_fail(-ENOENT, "there is no such object");
 }
 
+/* Looks for a file or a folder of a commit, all of which one list has. */
+static int look_in_commit(const char *url, const struct rfs_bucket *bucket, struct attributes *out)
+{
+    RFS_FREE char *root = rfs_text_printf("hf://%s@%s", bucket->name, bucket->revision);
+    GIVE_LISTED struct listed *listed = NULL;
+    int rc = root ? make_listed(root, &listed) : -ENOMEM;
+
+    if (rc == 0)
+        rc = by_listing(listed, url, out);
+    return rc == 1 ? 0 : rc == 0 ? -EIO : rc;
+}
+
 /* Asks the store. Stores also refuse requests for objects that do not exist. */
 static int ask(const char *url, struct attributes *out)
 {
@@ -808,6 +898,8 @@ static int ask(const char *url, struct attributes *out)
 
     if (rc < 0)
         return rc;
+    if (bucket.hub)
+        return look_in_commit(url, &bucket, out);
     if (bucket.s3 && !*bucket.key)
         return look_below(url, out);
     rc = ask_server(&bucket, url, out);
@@ -835,9 +927,9 @@ static int find_attributes(const char *url, struct attributes *out)
 
 static int store_stat(const char *url, struct stat *st)
 {
-    RFS_FREE char *plain = rfs_store_without_slash(url);
+    RFS_FREE char *plain = rfs_hub_pin(url);
     struct attributes attributes = {0};
-    const int rc = plain ? find_attributes(plain, &attributes) : -ENOMEM;
+    const int rc = plain ? find_attributes(plain, &attributes) : -errno;
 
     if (rc == 0)
         fill_stat(&attributes, plain, st);
@@ -860,10 +952,10 @@ static int add_shown(struct rfs_store_names *out, const char *name, size_t n, bo
 
 static int store_list(const char *url, struct rfs_store_names *out)
 {
-    RFS_FREE char *plain = rfs_store_without_slash(url);
+    RFS_FREE char *plain = rfs_hub_pin(url);
+    int rc = plain ? 0 : -errno;
     GIVE_LISTED struct listed *listed = plain ? find_listed(plain, true) : NULL;
     struct attributes attributes = {0};
-    int rc = plain ? 0 : -ENOMEM;
 
     *out = (struct rfs_store_names){0};
     if (rc == 0 && !listed)
@@ -919,16 +1011,17 @@ void rfs_object_forget(void)
 
 static int store_hold(const char *url, struct rfs_object **out, struct stat *st)
 {
+    RFS_FREE char *plain = rfs_hub_pin(url);
     struct attributes attributes = {0};
-    int rc = find_attributes(url, &attributes);
+    int rc = plain ? find_attributes(plain, &attributes) : -errno;
 
     *out = NULL;
     if (rc == 0 && attributes.folder)
         rc = rfs_store_fail(-EISDIR, "it is a folder");
     if (rc == 0)
-        rc = hold_version(url, &attributes, out);
+        rc = hold_version(plain, &attributes, out);
     if (rc == 0)
-        fill_stat(&attributes, url, st);
+        fill_stat(&attributes, plain, st);
     return rc;
 }
 
@@ -941,8 +1034,10 @@ static int store_read(struct rfs_object *object, struct iovec *spans, int count,
     return rc;
 }
 
-static const struct rfs_store store = {store_stat, store_list, rfs_object_forget,  store_hold,
-                                       store_read, let_go,     rfs_http_round_trip};
+static const struct rfs_store store = {
+    store_stat, store_list, rfs_hub_pin, rfs_object_forget,
+    store_hold, store_read, let_go,      rfs_http_round_trip,
+};
 
 const struct rfs_store *rfs_object_store(void)
 {

@@ -5,6 +5,7 @@
 #include "base/store.h"
 #include "store/remote/credentials.h"
 #include "store/remote/http.h"
+#include "store/remote/hub.h"
 #include "store/remote/object.h"
 #include "store/remote/remote_settings.h"
 
@@ -15,18 +16,26 @@ static struct {
     unsigned users;
 } now = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static bool any_url(const char *const *paths, size_t n, bool *s3)
+/* Says whether one of the paths has a URL, or (not NULL) one of that kind. */
+static bool any_url(const char *const *paths, size_t n, const char *scheme)
 {
     bool any = false;
 
-    for (size_t i = 0; i < n; i++) {
-        const char *at = paths[i] ? paths[i] : "";
-        /* A list of paths, with ':' between. */
-        any |= rfs_store_is_url(at) || strstr(at, ":s3://") || strstr(at, ":https://") ||
-               strstr(at, ":http://");
-        *s3 |= strncmp(at, "s3://", 5) == 0 || strstr(at, ":s3://");
-    }
+    for (size_t i = 0; i < n; i++)
+        any |= paths[i] && rfs_store_has_url(paths[i], scheme);
     return any;
+}
+
+/* Reads the token of a hub, which may have none, while its file can be read. */
+static int try_token(struct rfs_error *err)
+{
+    char token[RFS_CREDENTIALS_BEARER];
+    const int rc = rfs_credentials_bearer(token);
+
+    explicit_bzero(token, sizeof token);
+    return rc == 0 ? 0
+                   : rfs_fail(err, rc, RFS_NOWHERE, "HF_TOKEN, or anonymous for public models",
+                              "there is no token for hf://: %s", rfs_store_why("hf://", rc));
 }
 
 /* Reports missing credentials before anything is read. */
@@ -44,7 +53,7 @@ static int try_credentials(struct rfs_error *err)
                      "there are no credentials for s3://: %s", rfs_store_why("s3://", rc));
 }
 
-static int take(const struct rfs_options *options, bool s3, struct rfs_error *err)
+static int take(const struct rfs_options *options, bool s3, bool hub, struct rfs_error *err)
 {
     if (now.users > 0 && !rfs_remote_agrees(options))
         return rfs_fail_usage(err, "the same values, or a process of its own",
@@ -54,7 +63,10 @@ static int take(const struct rfs_options *options, bool s3, struct rfs_error *er
         return rfs_fail_memory(err);
     rfs_store_register(rfs_object_store());
     rfs_object_forget();
-    const int rc = s3 && !options->anonymous ? try_credentials(err) : 0;
+    rfs_hub_forget();
+    int rc = s3 && !options->anonymous ? try_credentials(err) : 0;
+    if (rc == 0 && hub && !options->anonymous)
+        rc = try_token(err);
     now.users += rc == 0;
     return rc;
 }
@@ -62,13 +74,11 @@ static int take(const struct rfs_options *options, bool s3, struct rfs_error *er
 int rfs_remote_take(const struct rfs_options *options, const char *const *paths, size_t n,
                     bool *taken, struct rfs_error *err)
 {
-    bool s3 = false;
-
     *taken = false;
-    if (!any_url(paths, n, &s3))
+    if (!any_url(paths, n, NULL))
         return 0;
     pthread_mutex_lock(&now.lock);
-    const int rc = take(options, s3, err);
+    const int rc = take(options, any_url(paths, n, "s3://"), any_url(paths, n, "hf://"), err);
     pthread_mutex_unlock(&now.lock);
     *taken = rc == 0;
     return rc;

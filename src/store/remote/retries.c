@@ -52,16 +52,51 @@ static bool is_lasting(const struct rfs_remote_request *request)
            (request->unranged && atomic_load_explicit(&ranging, memory_order_relaxed) != server);
 }
 
-/* Reads the store's own code and message: <Error><Code>…</Code><Message>…</Message>… */
+/*
+ * Reads the store's own code and message: <Error><Code>…</Code><Message>…</Message>…, or a hub's
+ * headers.
+ */
 static void read_error(const struct rfs_remote_request *request, char *code, size_t code_cap,
                        char *text, size_t text_cap)
 {
     const char *body = request->text_n > 0 ? request->text : "";
 
+    if (request->bucket->hub) {
+        snprintf(code, code_cap, "%s", request->http.error);
+        snprintf(text, text_cap, "%s", request->http.error_text);
+        return;
+    }
     if (!rfs_markup_text(body, "Code", code, code_cap))
         *code = '\0';
     if (!rfs_markup_text(body, "Message", text, text_cap))
         *text = '\0';
+}
+
+/* Says whether a request is for the hub's own host. */
+static bool is_own(const struct rfs_remote_request *request)
+{
+    return request->bucket->hub && rfs_bucket_has(request->bucket, request->at);
+}
+
+/* Returns the remedy for what a hub refuses, or NULL. */
+static const char *remedy_of_hub(const struct rfs_remote_request *request, const char *code)
+{
+    const long status = request->http.status;
+
+    if (strcmp(code, "GatedRepo") == 0)
+        return "ask for access on the model's page, then HF_TOKEN of that account";
+    if (strcmp(code, "RevisionNotFound") == 0)
+        return "a branch, a tag or a commit of that model";
+    if (status == 401 || status == 403 || status == 404)
+        return rfs_credentials_trusts(request->bucket->base)
+                   ? "check the name of the model, and HF_TOKEN: its account must be allowed to "
+                     "read it"
+                   : "HF_ENDPOINT=https://HOST, as no token is sent without TLS";
+    if (status == 429)
+        return "HF_TOKEN for a higher limit, fewer connections=, or later";
+    if (status == 0)
+        return "check HF_ENDPOINT and the network";
+    return NULL;
 }
 
 static const char *remedy_of(const struct rfs_remote_request *request, const char *code)
@@ -70,6 +105,10 @@ static const char *remedy_of(const struct rfs_remote_request *request, const cha
 
     if (request->http.refused_tls)
         return "the certificate of its issuer in CURL_CA_BUNDLE";
+    if (is_own(request) && status != 200 && !request->http.no_tls)
+        return remedy_of_hub(request, code);
+    if (request->bucket->hub && status >= 400 && status < 500)
+        return "later: the hub names a place of the file that refuses";
     if (strcmp(code, "RequestTimeTooSkewed") == 0)
         return "set this machine's clock";
     if ((status >= 300 && status < 400) || strcmp(code, "AuthorizationHeaderMalformed") == 0)
@@ -103,9 +142,12 @@ static int fail(const struct rfs_remote_request *request, int code)
     const char *remedy = remedy_of(request, name);
     if (http->status > 0)
         snprintf(status, sizeof status, "status %ld", http->status);
-    rfs_store_fail(code, "%s%s%s%s%s%s%s (tried %u time%s, at %.200s)", status, *name ? ", " : "",
+    const char *base = request->at ? request->at : request->bucket->base;
+    const int host = (int)(strstr(base, "://") + 3 - base);
+    rfs_store_fail(code, "%s%s%s%s%s%s%s (tried %u time%s, at %.*s)", status, *name ? ", " : "",
                    name, *text ? ": " : "", text, *problem && *status ? ", " : "", problem,
-                   request->tries, request->tries == 1 ? "" : "s", request->bucket->base);
+                   request->tries, request->tries == 1 ? "" : "s",
+                   host + (int)rfs_min_u64(strcspn(base + host, "/"), 200), base);
     rfs_store_fail_remedy(remedy);
     return code;
 }
@@ -115,16 +157,32 @@ static bool is_text(const char *text, const char *of)
     return text && strcmp(text, of) == 0;
 }
 
+/* Says whether an answer with bytes from a hub, or from where it leads, is of the commit. */
+static bool is_of_commit(struct rfs_remote_request *request)
+{
+    const struct rfs_http *http = &request->http;
+    const char *tag = http->linked_etag[0] ? http->linked_etag : http->etag;
+
+    if (http->commit[0] && strcmp(http->commit, request->bucket->revision) != 0)
+        return false;
+    if (request->tag[0])
+        return rfs_http_same_etag(request->tag, tag);
+    snprintf(request->tag, sizeof request->tag, "%s", tag);
+    return true;
+}
+
 /*
  * Says whether an answer is of the version that is asked for. A strong ETag says that alone; else
  * the time of the last change must be equal as a text, and what there is of an ETag. What the
  * version has and the answer lacks is a difference.
  */
-static bool is_of_version(const struct rfs_remote_request *request)
+static bool is_of_version(struct rfs_remote_request *request)
 {
     const struct rfs_http *http = &request->http;
     const char *etag = request->etag ? request->etag : "";
 
+    if (request->bucket->hub)
+        return is_of_commit(request);
     if (*etag && strcmp(etag, http->etag) != 0)
         return false;
     return rfs_http_etag_is_strong(etag) ||
@@ -192,6 +250,21 @@ static bool renews(struct rfs_remote_request *request, const char *code)
     return rfs_credentials_renew();
 }
 
+/*
+ * Judges what a hub, or a host that it leads to, refuses. A file's URL at another host ends after an
+ * hour or so.
+ */
+static int judge_hub(const struct rfs_remote_request *request)
+{
+    const long status = request->http.status;
+
+    if (request->n > 0 && (!is_own(request) || status < 400)) {
+        fail(request, -EACCES);
+        return -EREMOTE;
+    }
+    return fail(request, status == 404 ? -EINVAL : status == 401 || status == 403 ? -EACCES : -EIO);
+}
+
 static int judge_refusal(struct rfs_remote_request *request)
 {
     const long status = request->http.status;
@@ -214,8 +287,10 @@ static int judge_refusal(struct rfs_remote_request *request)
         return changed("changed");
     if (request->n > 0 && status == 416)
         return changed("cut short");
-    if (request->n > 0 && status == 404)
+    if (request->n > 0 && status == 404 && (!request->bucket->hub || is_own(request)))
         return changed("removed");
+    if (request->bucket->hub)
+        return judge_hub(request);
     if (status == 404 || status == 410)
         return fail(request, -ENOENT);
     if (status == 401 || status == 403)
@@ -234,7 +309,7 @@ static int judge(struct rfs_remote_request *request)
 
     if (http->failed == -ENOMEM)
         return -ENOMEM;
-    if (request->other && !http->etag[0] && !http->modified[0])
+    if (request->other && !request->bucket->hub && !http->etag[0] && !http->modified[0])
         return rfs_store_fail(-ESTALE, "an answer has neither an ETag nor the time of the last "
                                        "change: it may be of another version");
     if (request->other)
@@ -250,7 +325,8 @@ static int judge(struct rfs_remote_request *request)
             snprintf(http->problem, sizeof http->problem, "fewer bytes were sent than asked for");
         return AGAIN;
     }
-    if (status == 200 || (status >= 300 && status < 400 && !request->bucket->s3))
+    const bool leads = status >= 300 && status < 400;
+    if (status == 200 || (leads && !request->bucket->s3 && request->n == 0))
         return 0;
     return judge_refusal(request);
 }
@@ -383,14 +459,45 @@ static bool add_conditions(struct rfs_remote_request *request)
              request->from + request->n - 1);
     if (!add_header(request, "Range", range))
         return false;
+    if (request->bucket->hub) /* its commit says which version is meant */
+        return true;
     if (request->etag && rfs_http_etag_is_strong(request->etag))
         return add_header(request, "If-Match", request->etag);
     return !request->modified || !request->modified[0] ||
            add_header(request, "If-Unmodified-Since", request->modified);
 }
 
+/* Adds the hub's token, unless the request is for another host. */
+static int add_token(struct rfs_remote_request *request)
+{
+    char token[RFS_CREDENTIALS_BEARER];
+
+    if (rfs_remote_settings()->anonymous || !is_own(request) ||
+        !rfs_credentials_trusts(request->at))
+        return 0;
+    int rc = rfs_credentials_bearer(token);
+    if (rc == 0 && *token && !add_header(request, "authorization", token))
+        rc = -ENOMEM;
+    rfs_secret_wipe(token, sizeof token);
+    return rc;
+}
+
+/* Writes a request for a hub, or for where it leads. */
+static int write_to_hub(struct rfs_remote_request *request)
+{
+    free_headers(request);
+    request->headers = calloc(HEADERS, sizeof *request->headers);
+    request->asked = strdup(request->at);
+    if (!request->headers || !request->asked || !add_conditions(request) ||
+        !add_header(request, "user-agent", "reshardfs"))
+        return -ENOMEM;
+    return add_token(request);
+}
+
 static int write_request(struct rfs_remote_request *request)
 {
+    if (request->bucket->hub)
+        return write_to_hub(request);
     RFS_FREE char *path = rfs_bucket_path(request->bucket, request->key);
 
     free_headers(request);
@@ -493,6 +600,14 @@ static void put_off(struct rfs_remote_request *request)
     request->due = rfs_wait_now() + rfs_max_u64(wait, rfs_min_u64(asked, LAST_WAIT));
 }
 
+/* Says whether libcurl follows redirections: never with a signature or a token. */
+static bool follows(const struct rfs_remote_request *request)
+{
+    if (request->bucket->hub)
+        return request->n > 0 && !is_own(request);
+    return !request->bucket->s3 && (!request->head || request->follow);
+}
+
 static int start(struct rfs_http_lane *lane, struct rfs_remote_request *request)
 {
     int rc = write_request(request);
@@ -504,7 +619,9 @@ static int start(struct rfs_http_lane *lane, struct rfs_remote_request *request)
         .method = request->head ? RFS_HTTP_HEAD : RFS_HTTP_GET,
         .headers = (const char *const *)request->headers,
         .timeout = rfs_remote_settings()->timeout,
-        .follow = !request->bucket->s3 && (!request->head || request->follow),
+        .follow = follows(request),
+        .direct = is_own(request) && strncmp(request->at, "http:", 5) == 0 &&
+                  rfs_credentials_trusts(request->at), /* no proxy sees the token */
         .body = on_body,
         .ctx = request,
     };

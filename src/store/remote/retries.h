@@ -8,6 +8,10 @@
  * it did better before. A redirect to another region or host of a bucket is noted (bucket.h), and
  * ends the request with -EREMOTE: the caller finds the bucket anew.
  *
+ * Requests to a hub carry its token while they are for its own host, by TLS or on this machine;
+ * nothing else does. Their redirections are the caller's (hub.h). Where a file's bytes come from
+ * another host, a refusal of that host (403 and others) is -EREMOTE, too: its URLs expire.
+ *
  * Threads: all functions; a request belongs to one thread.
  */
 #pragma once
@@ -24,6 +28,7 @@ struct rfs_remote_request {
     const char *url;   /* the user's, for messages */
     const char *key;   /* in the bucket */
     const char *query; /* encoded and sorted; NULL: none */
+    const char *at;    /* of a hub: the whole URL that is asked, instead of KEY and QUERY */
     bool head;
     bool follow; /* a redirection of this HEAD; those of a web server's other answers always are */
     /*
@@ -36,6 +41,11 @@ struct rfs_remote_request {
     uint64_t skip;
     const char *etag;     /* of the object's version, for ranges; "" or NULL: it has none */
     const char *modified; /* time of its last change, as the store wrote it; likewise */
+    /*
+     * ETag that answers of a hub with ranges must have; "": the first of them is noted. A hub's own
+     * host gives that of the list, others give one of their own, or none.
+     */
+    char tag[256];
 
     /* the answer */
     struct rfs_http http;
@@ -56,8 +66,8 @@ struct rfs_remote_request {
 
 /*
  * Makes all N requests at once. 0, or the -errno of the first that failed, with rfs_store_fail;
- * then the others were stopped. -ENOENT and -EACCES as the store answers; -ESTALE for another
- * version; -EINTR when the caller's work is cancelled; -EIO after the last try.
+ * then the others were stopped. -ENOENT and -EACCES as the store answers; -EINVAL where a hub knows
+ * no such model or revision; -ESTALE for another version; -EINTR when the caller's work is cancelled; -EIO after the last try.
  */
 int rfs_retries_make(struct rfs_remote_request *requests, size_t n);
 /* Frees what the request owns. */

@@ -132,3 +132,32 @@ char *rfs_sign_authorization(const struct rfs_sign *sign)
     return rfs_text_printf("AWS4-HMAC-SHA256 Credential=%s/%s,SignedHeaders=%s,Signature=%s",
                            sign->key_id, scope, names, signature);
 }
+
+static int digit(char c)
+{
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+
+bool rfs_sign_decode(char *text, bool plus)
+{
+    char *to = text;
+
+    for (const char *from = text; *from; from++) {
+        if (*from != '%') {
+            *to++ = plus && *from == '+' ? ' ' : *from;
+            continue;
+        }
+        if (digit(from[1]) < 0 || digit(from[2]) < 0)
+            return false;
+        const char c = (char)(digit(from[1]) << 4 | digit(from[2]));
+        if (c == '\0')
+            return false;
+        *to++ = c;
+        from += 2;
+    }
+    *to = '\0';
+    return true;
+}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Object storage without a server: signatures, credentials, lists of objects. */
+#include "base/store.h"
 #include "store/remote/bucket.h"
 #include "store/remote/credentials.h"
 #include "store/remote/listing.h"
@@ -387,6 +388,130 @@ static void regions_that_are_none(void **state)
     rfs_bucket_learn("other", "");
 }
 
+static void lists_of_paths_with_urls(void **state)
+{
+    static const char *const with[] = {"hf://a/b", "/x:hf://a/b", "::hf://a", "s3://a:hf://b/c"};
+    static const char *const without[] = {"",          ":",     "/x",       "s3://a/hf://b",
+                                          "/x:s3://a", "hf:/a", "/x/hf://a"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof with / sizeof *with; i++)
+        assert_true(rfs_store_has_url(with[i], "hf://") && rfs_store_has_url(with[i], NULL));
+    for (size_t i = 0; i < sizeof without / sizeof *without; i++)
+        assert_false(rfs_store_has_url(without[i], "hf://"));
+    assert_true(rfs_store_has_url("/x:http://a", NULL) && !rfs_store_has_url("/x:gs://a", NULL));
+}
+
+/* Where the files of a model are, and which hosts are the hub's own. */
+static void urls_of_hubs(void **state)
+{
+    static const char *const wrong[] = {
+        "hf://",           "hf://a",      "hf:///a",     "hf://a/",         "hf://a/../b",
+        "hf://a/b@",       "hf://a/b@/c", "hf://a/b@%0", "hf://a/b@%00c",   "hf://a/b c",
+        "hf://spaces/a/b", "hf://.a/b",   "hf://a/b?c",  "hf://datasets/a", "hf://a/b\n",
+    };
+    static const char *const others[] = {
+        "https://hub.org.evil.com/",  "https://hub.org@evil.com/",
+        "https://hub.org:444/",       "http://hub.org/",
+        "https://evil.com/hub.org/",  "https://hub.org\\@evil.com/",
+        "https://hub.org?@evil.com/", "https://HUB.org/",
+        "https://hub.orgx/",
+    };
+    struct rfs_bucket place;
+
+    (void)state;
+    unsetenv("HF_ENDPOINT");
+    expect_place("hf://a/b/c d", "https://huggingface.co", "/a/b/resolve/main/c%20d");
+    expect_place("hf://models/a/b@v1//c/", "https://huggingface.co", "/a/b/resolve/v1/c");
+    expect_place("hf://datasets/a/b@x%2Fy", "https://huggingface.co",
+                 "/datasets/a/b/resolve/x%2Fy/");
+    expect_place("hf://a/b@refs/pr/7/c", "https://huggingface.co", "/a/b/resolve/refs%2Fpr%2F7/c");
+    expect_place("hf://a/b@refs/convert/parquet", "https://huggingface.co",
+                 "/a/b/resolve/refs%2Fconvert%2Fparquet/");
+    expect_place("hf://a/b@refs/heads/c", "https://huggingface.co", "/a/b/resolve/refs/heads/c");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(rfs_bucket_of(wrong[i], &place), -EINVAL);
+        rfs_bucket_free(&place);
+    }
+    setenv("HF_ENDPOINT", "https://hub.org/prefix//", 1);
+    expect_place("hf://a/b/c", "https://hub.org", "/prefix/a/b/resolve/main/c");
+    assert_int_equal(rfs_bucket_of("hf://a/b/c", &place), 0);
+    assert_string_equal(place.api, "https://hub.org/prefix/api/models/a/b");
+    assert_true(rfs_bucket_has(&place, "https://hub.org/x") && rfs_bucket_has(&place, place.base));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_false(rfs_bucket_has(&place, others[i]));
+    rfs_bucket_free(&place);
+    unsetenv("HF_ENDPOINT");
+}
+
+static void expect_next(const char *link, bool good, const char *want)
+{
+    char next[16];
+
+    assert_int_equal(rfs_listing_next(link, next, sizeof next), good);
+    assert_string_equal(next, want);
+}
+
+#define ID40 "0123456789abcdef0123456789abcdef01234567"
+#define ID64 ID40 "0123456789abcdef01234567"
+#define FILE_OF(size, rest) "{\"type\": \"file\", \"path\": \"a/b\", \"size\": " size ", " rest "}"
+
+static void lists_of_hubs(void **state)
+{
+    static const struct {
+        const char *text, *etag; /* NULL: it is refused */
+    } cases[] = {
+        {FILE_OF("7", "\"oid\": \"" ID40 "\", \"lfs\": null, \"x\": [{}]"), "\"" ID40 "\""},
+        {FILE_OF("7", "\"lfs\": {\"size\": 7, \"oid\": \"" ID64 "\"}, \"oid\": \"" ID40 "\""),
+         "\"" ID64 "\""},
+        {FILE_OF("7", "\"oid\": \"" ID40 "\", \"lfs\": {\"size\": 8, \"oid\": \"" ID64 "\"}"),
+         NULL},
+        {FILE_OF("7", "\"oid\": \"" ID40 "\", \"lfs\": {\"size\": 7}"), NULL},
+        {FILE_OF("7", "\"oid\": \"" ID40 "x\""), NULL},
+        {FILE_OF("7", "\"oid\": \"0123\""), NULL},
+        {FILE_OF("7", "\"oid\": \"" ID64 "0\""), NULL},
+        {FILE_OF("7", "\"lfs\": null"), NULL},
+        {FILE_OF("-7", "\"oid\": \"" ID40 "\""), NULL},
+        {FILE_OF("9223372036854775808", "\"oid\": \"" ID40 "\""), NULL},
+        {"{\"type\": \"file\", \"path\": \"a/b\", \"oid\": \"" ID40 "\"}", NULL},
+        {"{\"type\": \"file\", \"size\": 7, \"oid\": \"" ID40 "\"}", NULL},
+        {"{\"type\": \"file\", \"path\": \"a/\", \"size\": 7, \"oid\": \"" ID40 "\"}", NULL},
+        {"{\"type\": \"file\", \"path\": \"a\\u0000b\", \"size\": 7, \"oid\": \"" ID40 "\"}", NULL},
+        {"7", NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct rfs_remote_listing listing = {0};
+        char text[512];
+
+        snprintf(text, sizeof text, "[{\"type\": \"directory\", \"path\": \"a\"}, %s]",
+                 cases[i].text);
+        assert_int_equal(rfs_listing_tree(text, strlen(text), &listing),
+                         cases[i].etag ? 0 : -EINVAL);
+        assert_int_equal(listing.n, cases[i].etag ? 1 : 0);
+        if (cases[i].etag) {
+            assert_string_equal(listing.data[0].name, "a/b");
+            assert_string_equal(listing.data[0].etag, cases[i].etag);
+            assert_true(listing.data[0].known && listing.data[0].size == 7);
+        }
+        rfs_remote_listing_free(&listing);
+        /* Cut anywhere, it is none. */
+        for (size_t n = 0; n < strlen(text); n++) {
+            assert_int_equal(rfs_listing_tree(text, n, &listing), -EINVAL);
+            rfs_remote_listing_free(&listing);
+        }
+    }
+    expect_next("<https://h/2>; rel=\"next\"", true, "https://h/2");
+    expect_next("<https://h/1>; rel=\"prev\", <https://h/3>; a; rel=\"next\"", true, "https://h/3");
+    expect_next("<https://h/1>; rel=\"prev\"", true, "");
+    expect_next("", true, "");
+    expect_next("<https://h/1; rel=\"next\"", false, "");
+    expect_next("<https://h/1>; rel=next", false, "");
+    expect_next("<https://h/a-long-one>; rel=\"next\"", false, "");
+    expect_next("<>; rel=\"next\"", false, "");
+}
+
 /* A walk whose jumps repeat is expected to go on: of layers of three tensors, with longer names. */
 static void test_jumps_that_repeat(void **state)
 {
@@ -483,6 +608,9 @@ int main(void)
         cmocka_unit_test(pages_that_are_none),
         cmocka_unit_test(indexes_of_folders),
         cmocka_unit_test(urls_lead_to_places),
+        cmocka_unit_test(lists_of_paths_with_urls),
+        cmocka_unit_test(urls_of_hubs),
+        cmocka_unit_test(lists_of_hubs),
         cmocka_unit_test(places_that_move),
         cmocka_unit_test(places_of_a_bucket_in_the_path),
         cmocka_unit_test(regions_that_are_none),
