@@ -2,6 +2,7 @@
 #
 # Not in make check: these need moto, and nginx for a part. scripts/test runs them by themselves.
 EXTRA_DIST += \
+	tests/objects/hub.py \
 	tests/objects/proxy.py \
 	tests/objects/run \
 	tests/objects/stores.py \
@@ -9,6 +10,7 @@ EXTRA_DIST += \
 	tests/objects/test_counts.py \
 	tests/objects/test_credentials.py \
 	tests/objects/test_faults.py \
+	tests/objects/test_hub.py \
 	tests/objects/test_long.py \
 	tests/objects/test_secrets.py \
 	tests/objects/test_tls.py

@@ -81,13 +81,13 @@ def test_what_hardly_ever_gets_better_is_tried_twice():
 
 def test_urls_that_are_not_read_are_named():
     t = tree()
-    why = "it begins with none of s3://, https:// and http://; try: one of these, or a path\n"
-    for url in ("gs://bucket/src", "s3:/bucket/src", "S3://bucket/src"):
+    why = "it begins with none of s3://, hf://, https:// and http://; try: one of these, or a path\n"
+    for url in ("az://bucket/src", "s3:/bucket/src", "S3://bucket/src"):
         for words in ((reshardfs, url, folder("mnt"), "-o", t.options()), (reshard, "info", url)):
             got = run(*words, env=stores.environment())
             equal(got.stderr, f"{os.path.basename(words[0])}: error: {url}: the source cannot be reached: {why}", f"{words}")
-    got = run(reshard, "info", t.src, "-s", "gs://bucket/src.ckpt", env=stores.environment())
-    equal(got.stderr, f"reshard: error: gs://bucket/src.ckpt: cannot be read: {why}", "a strategy")
+    got = run(reshard, "info", t.src, "-s", "az://bucket/src.ckpt", env=stores.environment())
+    equal(got.stderr, f"reshard: error: az://bucket/src.ckpt: cannot be read: {why}", "a strategy")
 
 
 def rest_of(terminal):

@@ -359,6 +359,8 @@ def test_chained_urls():
     assert "memory://" in str(error) and "try: " in str(error), error
     error = raises(ValueError, fsspec.filesystem, "reshard", fo="b/src", target_protocol="s3", target_options={"secret": "x"})
     assert "option secret" in str(error), error
+    error = raises(ValueError, fsspec.filesystem, "reshard", fo="acme/net@main", target_protocol="hf", target_options={"token": "x"})
+    assert "hf:// has the option token" in str(error), error
     raises(ValueError, fsspec.filesystem, "reshard")
 
 
