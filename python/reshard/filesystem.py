@@ -15,11 +15,11 @@ _SAME_AS = {"anon": "anonymous", "endpoint_url": "endpoint", "profile": "profile
 
 def _chained(fo: str, protocol: Optional[str], options: "dict[str, Any]") -> "tuple[str, dict[str, Option]]":
     """The source, and its options, of the URL behind '::': what fsspec has made of it."""
-    if protocol in ("s3", "s3a"):
-        fo = "s3://" + fo
+    if protocol in ("s3", "s3a", "hf"):
+        fo = f"{'s3' if protocol == 's3a' else protocol}://{fo}"
     elif protocol not in (None, "file", "local", "http", "https"):
-        raise ValueError(f"a checkpoint cannot be read by {protocol}://; try: a path, s3://, https:// or http:// "
-                         "behind '::'")
+        raise ValueError(f"a checkpoint cannot be read by {protocol}://; try: a path, s3://, hf://, https:// or "
+                         "http:// behind '::'")
     options = {**options, **options.get("client_kwargs", {})} if protocol in ("s3", "s3a") else options
     known = _SAME_AS if protocol in ("s3", "s3a") else {}
     for name in options:
