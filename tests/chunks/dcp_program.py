@@ -5,8 +5,10 @@ process, with torch's fake process group in place of a cluster. torch 2.1 or lat
 import dataclasses
 import inspect
 import io
+import math
 import os
 import pickle
+import traceback
 import warnings
 
 warnings.filterwarnings("ignore")
@@ -56,6 +58,19 @@ class Sharded:
 
     def on(self, rank, world):
         mesh = DeviceMesh("cpu", torch.arange(world).reshape(self.mesh))
+        places = self.places or [self.place(i) for i in range(len(self.cuts))]
+        # In memory of its own, as after a training: torch 2.15 cannot save a DTensor of a part of some memory.
+        local = self.in_memory(self.local(rank, mesh, places))
+        if VERSION < (2, 3):
+            return DTensor(local, mesh, places, shape=self.full.shape, dtype=self.full.dtype,
+                           requires_grad=False, stride=self.full.stride())
+        return DTensor.from_local(local, mesh, places, run_check=False, shape=self.full.shape,
+                                  stride=self.full.stride())
+
+    def place(self, i):
+        return Replicate() if self.cuts[i] is None else Shard(self.cuts[i])
+
+    def local(self, rank, _mesh, _places):
         local, left = self.full, rank
         at = []
         for n in reversed(self.mesh):
@@ -63,15 +78,7 @@ class Sharded:
             left //= n
         for n, i, axis in zip(self.mesh, at, self.cuts):
             local = local if axis is None else piece(local, axis, n, i)
-        # In memory of its own, as after a training: torch 2.15 cannot save a DTensor of a part of some memory.
-        local = self.in_memory(local)
-        places = self.places or [Replicate() if axis is None else Shard(axis) for axis in self.cuts]
-        if VERSION < (2, 3):
-            return DTensor(local, mesh, places, shape=self.full.shape, dtype=self.full.dtype,
-                           requires_grad=False, stride=self.full.stride())
-        return DTensor.from_local(local, mesh, places, run_check=False, shape=self.full.shape,
-                                  stride=self.full.stride())
-
+        return local
 
     def in_memory(self, local):
         return local.clone(memory_format=torch.contiguous_format)
@@ -83,6 +90,29 @@ class Permuted(Sharded):
     def in_memory(self, local):
         reverse = list(reversed(range(local.dim())))
         return local.permute(reverse).clone(memory_format=torch.contiguous_format).permute(reverse)
+
+
+class Strided(Sharded):
+    """The same, but behind the first PLAIN mesh axes the last one cuts first, as FSDP2 cuts what others have cut."""
+
+    def __init__(self, full, mesh, cuts, plain=0):
+        super().__init__(full, mesh, cuts)
+        self.plain = plain
+
+    def describe(self):
+        return f"{super().describe()} strided from {self.plain}"
+
+    def place(self, i):
+        from torch.distributed.tensor.placement_types import _StridedShard
+        later = [n for n, axis in zip(self.mesh[i + 1:], self.cuts[i + 1:]) if axis == self.cuts[i]]
+        if self.cuts[i] is None or not later or i < self.plain:
+            return super().place(i)
+        return _StridedShard(self.cuts[i], split_factor=math.prod(later))
+
+    def local(self, _rank, mesh, places):
+        from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+        sizes, offset = compute_local_shape_and_global_offset(self.full.shape, mesh, places)
+        return self.full[tuple(slice(a, a + n) for a, n in zip(offset, sizes))]
 
 
 class Parameter(Sharded):
@@ -303,3 +333,42 @@ def load_rank(folder, rank, world, entry=None):
         state = torch.load(file_of(folder, rank, world), weights_only=False)
         state = state[entry] if entry else state
         return {n: (v.shape, v.to_local()) if isinstance(v, DTensor) else v for n, v in state.items()}
+
+
+def save_fsdp2(folder, mesh, rows):
+    """Two layers in tensor parallelism and FSDP2 on a mesh of two axes, a file for each rank. Returns the whole ones."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    def model():
+        torch.manual_seed(rows)
+        return torch.nn.Sequential(torch.nn.Linear(6, rows), torch.nn.Linear(rows, 5))
+
+    def save_rank(rank, world):
+        with As(rank, world):
+            axes = init_device_mesh("cpu", mesh, mesh_dim_names=("dp", "tp"))
+            one = parallelize_module(model(), axes["tp"], {"0": ColwiseParallel(), "1": RowwiseParallel()},
+                                     src_data_rank=None)
+            torch.save(fully_shard(one, mesh=axes["dp"]).state_dict(), file_of(folder, rank, world))
+
+    os.makedirs(folder)
+    for rank in range(math.prod(mesh)):
+        in_child(lambda rank=rank: save_rank(rank, math.prod(mesh)))
+    return model().state_dict()
+
+
+def in_child(function):
+    """Calls a function in a process of its own, as FSDP caches what it knows of the first rank."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            function()
+            code = 0
+        except BaseException:  # noqa: BLE001 - a child must not go on in its parent's code
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    if os.waitpid(child, 0)[1]:
+        raise RuntimeError("a rank failed")

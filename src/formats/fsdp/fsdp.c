@@ -12,8 +12,10 @@
  *                   _MeshLayout with axes: (_FlatLayout with shape: (2,), …)
  *
  * Each mesh axis with a Shard cuts the box that the axes before it have left, as torch.chunk does.
- * (torch 2.15 can cut in another order: shard_order of the DTensorSpec says so, and such a tensor
- * is refused.) A tensor that is no DTensor is whole in every file.
+ * FSDP2 cuts what tensor parallelism has cut before it, though its mesh axis comes first: that axis
+ * has _StridedShard(dim=0, split_factor=2). It waits for the next Shard of that dim, and then cuts
+ * what this has left. (torch 2.15 can cut in another order: shard_order of the DTensorSpec says so,
+ * and such a tensor is refused.) A tensor that is no DTensor is whole in every file.
  *
  * Source: torch/distributed/tensor of torch 2.9 and 2.15, and torch/distributed/_tensor of torch
  * 2.3.
@@ -27,6 +29,7 @@
 #include "formats/torch/torch.h"
 
 #define REMEDY "files of one save, as torch.save wrote them"
+#define REMEDY_DCP "torch.distributed.checkpoint, whose folders are read"
 /* Most fields that are looked at, for each byte of the pickle: DTensors may share one long dict. */
 #define WORK_TIMES 4
 
@@ -143,7 +146,7 @@ static int read_mesh(struct rank_file *rank, const char *param, const struct rfs
         return damaged(rank, param, "it has no mesh, no place in it or no placements");
     if (!is_in_order(rank, spec))
         return rfs_fail(rank->err, -ENOTSUP, RFS_OF(rank->path, param),
-                        "torch.distributed.checkpoint, whose folders are read",
+                        REMEDY_DCP,
                         "its mesh axes cut it in another order than their own");
     out->placements = placements;
     for (uint32_t i = 0; i < n; i++)
@@ -164,29 +167,80 @@ static void cut(uint64_t n, uint64_t at, uint64_t *begin, uint64_t *length)
     *length = rfs_min_u64(each, *length - skip);
 }
 
+/* Reads which axis of a tensor of type WHOLE a placement cuts. False: it is no Shard of it. */
+static bool read_dim(struct rank_file *rank, const struct rfs_node *placement,
+                     const struct rfs_type *whole, uint32_t *out)
+{
+    const struct rfs_node *dim = field(rank, placement, "dim");
+
+    if ((!is_of(placement, "Shard") && !is_of(placement, "_StridedShard")) || !dim ||
+        dim->kind != RFS_NODE_INT || dim->of.integer < 0 || dim->of.integer >= whole->ndim)
+        return false;
+    *out = (uint32_t)dim->of.integer;
+    return true;
+}
+
+/*
+ * Cuts a range by mesh axis NUMBER, and then by those before it that wait, a bit for each in
+ * WAITING: the last of them first. False: they were cut in another order.
+ */
+static bool cut_all(struct rank_file *rank, const struct mesh *mesh, uint32_t number,
+                    uint32_t *waiting, uint64_t *begin, uint64_t *length)
+{
+    uint64_t factor = mesh->sizes[number];
+
+    cut(mesh->sizes[number], mesh->at[number], begin, length);
+    for (uint32_t i = number; *waiting && i-- > 0;) {
+        const struct rfs_node *placement = mesh->placements->of.items.data[i];
+        if (!(*waiting >> i & 1))
+            continue;
+        const struct rfs_node *before = field(rank, placement, "split_factor");
+        if (!before || before->kind != RFS_NODE_INT || before->of.integer < 0 ||
+            (uint64_t)before->of.integer != factor ||
+            !rfs_mul_u64(factor, mesh->sizes[i], &factor))
+            return false;
+        cut(mesh->sizes[i], mesh->at[i], begin, length);
+        *waiting &= ~(UINT32_C(1) << i);
+    }
+    return true;
+}
+
 /* Finds the box of a rank, in a tensor of type WHOLE. */
 static int find_box(struct rank_file *rank, const char *param, struct mesh *mesh,
                     const struct rfs_type *whole, uint64_t *begin, uint64_t *length)
 {
     uint64_t replicas = 1;
+    uint32_t waiting[RFS_MAX_DIMS] = {0};
+    bool ended[RFS_MAX_DIMS] = {false};
+    bool is_box = true;
 
     memset(begin, 0, RFS_MAX_DIMS * sizeof *begin);
     memcpy(length, whole->dims, RFS_MAX_DIMS * sizeof *length);
     for (uint32_t i = 0; i < mesh->n; i++) {
         const struct rfs_node *placement = mesh->placements->of.items.data[i];
-        const struct rfs_node *dim = field(rank, placement, "dim");
+        uint32_t dim;
         if (is_of(placement, "Replicate")) {
             if (!rfs_mul_u64(replicas, mesh->sizes[i], &replicas))
                 replicas = UINT32_MAX;
             continue;
         }
-        if (!is_of(placement, "Shard") || !dim || dim->kind != RFS_NODE_INT ||
-            dim->of.integer < 0 || dim->of.integer >= whole->ndim)
+        if (!read_dim(rank, placement, whole, &dim))
             return damaged(rank, param, "a placement that is neither Replicate nor a Shard of it");
-        cut(mesh->sizes[i], mesh->at[i], &begin[dim->of.integer], &length[dim->of.integer]);
+        is_box &= !ended[dim];
+        if (is_of(placement, "_StridedShard")) {
+            waiting[dim] |= UINT32_C(1) << i;
+            continue;
+        }
+        ended[dim] = waiting[dim] != 0;
+        is_box &= cut_all(rank, mesh, i, &waiting[dim], &begin[dim], &length[dim]);
     }
+    for (uint32_t dim = 0; dim < whole->ndim; dim++)
+        is_box &= waiting[dim] == 0;
     mesh->replicas = (uint32_t)rfs_min_u64(replicas, UINT32_MAX);
-    return 0;
+    return is_box ? 0
+                  : rfs_fail(rank->err, -ENOTSUP, RFS_OF(rank->path, param), REMEDY_DCP,
+                             "its _StridedShards leave each rank rows that do not follow one "
+                             "another");
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */

@@ -475,6 +475,7 @@ static const struct name dtensor_names[] = {
     DTENSOR_PART(SPEC, "DTensorSpec"),
     DTENSOR_PART(OLD_PLACEMENTS, "DTensorSpec"),
     DTENSOR_PART(PLACEMENTS, "Shard"),
+    DTENSOR_PART(PLACEMENTS, "_StridedShard"),
     DTENSOR_PART(OLD_PLACEMENTS, "Shard"),
     DTENSOR_PART(PLACEMENTS, "Replicate"),
     DTENSOR_PART(OLD_PLACEMENTS, "Replicate"),
