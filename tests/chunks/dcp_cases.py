@@ -826,77 +826,6 @@ def unread_complex(name):
     return Unread(name, "complex32")
 
 
-class Fsdp2(Ranks):
-    """A model's own state dict, by FSDP2 on top of tensor parallelism."""
-
-    def __init__(self, name, mesh, rows):
-        super().__init__(name, math.prod(mesh), {})
-        self.mesh, self.rows = mesh, rows
-
-    def write(self, folder):
-        whole = program.save_fsdp2(os.path.join(folder, "checkpoint"), self.mesh, self.rows)
-        self.items = {(name,): Plain(tensor) for name, tensor in whole.items()}
-        return os.path.join(folder, "checkpoint"), {}
-
-
-@fixed_since_2_9
-def ranks_fsdp2(name):
-    """Ten rows over 2 and 2 are 3 and 2 of each half."""
-    return Fsdp2(name, (2, 2), 10)
-
-
-@fixed_since_2_9
-def ranks_fsdp2_uneven(name):
-    """Seven rows over 3 and 2: the last rank has none."""
-    return Fsdp2(name, (3, 2), 7)
-
-
-def strided():
-    """Two mesh axes and three, with replicas, behind a plain cut, and of different axes."""
-    return {("w",): Strided(numbered(10, 3), (2, 2, 2), [None, 0, 0]), ("three",): Strided(numbered(17), (2, 2, 2), [0, 0, 0]),
-            ("behind",): Strided(numbered(11, 2), (2, 2, 2), [0, 0, 0], plain=1),
-            ("across",): Strided(numbered(5, 7), (2, 2, 2), [0, 1, 0])}
-
-
-@fixed_since_2_9
-def ranks_strided(name):
-    """FSDP2 on top of tensor parallelism: the axis that cuts last is the first one of the mesh."""
-    return Ranks(name, 8, strided())
-
-
-@fixed_since_2_9
-def items_strided(name):
-    """The same in a folder, which has plain boxes."""
-    return Case(name, 8, strided())
-
-
-def strided_by(factor):
-    from torch.distributed.tensor import placement_types
-    return placement_types._StridedShard(0, split_factor=factor)
-
-
-@fixed_since_2_9
-def ranks_strided_alone(name):
-    """Each rank has every second row."""
-    return Refused(name, 2, {("w",): Sharded(numbered(4, 2), (2,), [0], [strided_by(2)])},
-                   "its _StridedShards leave each rank rows that do not follow one another")
-
-
-@fixed_since_2_9
-def ranks_strided_otherwise(name):
-    """A factor that is not the number of pieces before."""
-    return Refused(name, 4, {("w",): Sharded(numbered(8, 2), (2, 2), [0, 0], [strided_by(4), program.Shard(0)])},
-                   "its _StridedShards leave each rank rows that do not follow one another")
-
-
-@fixed_since_2_9
-def ranks_strided_and_cut(name):
-    """Cut once more behind the Shard that it waits for."""
-    places = [strided_by(2), program.Shard(0), program.Shard(0)]
-    return Refused(name, 8, {("w",): Sharded(numbered(8, 2), (2, 2, 2), [0, 0, 0], places)},
-                   "its _StridedShards leave each rank rows that do not follow one another")
-
-
 @fixed_since_2_9
 def ranks_partial(name):
     """Sums that were not made."""
@@ -1219,3 +1148,6 @@ def checked_shards(name):
     def save(folder, world, items):
         program.save(folder, world, {("w",): items[("w",)]}, writer=program.safetensors_writer)
     return Unchecked(name, ONE, save, "has no checksum, so check=crc does not verify this file")
+
+
+import fsdp_cases  # noqa: E402,F401 - more cases, which are made of those above

@@ -8,6 +8,7 @@ import io
 import math
 import os
 import pickle
+import tempfile
 import traceback
 import warnings
 
@@ -353,22 +354,56 @@ def save_fsdp2(folder, mesh, rows):
             torch.save(fully_shard(one, mesh=axes["dp"]).state_dict(), file_of(folder, rank, world))
 
     os.makedirs(folder)
-    for rank in range(math.prod(mesh)):
-        in_child(lambda rank=rank: save_rank(rank, math.prod(mesh)))
+    world = math.prod(mesh)
+    in_children([lambda rank=rank: save_rank(rank, world) for rank in range(world)])
     return model().state_dict()
 
 
-def in_child(function):
-    """Calls a function in a process of its own, as FSDP caches what it knows of the first rank."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            function()
-            code = 0
-        except BaseException:  # noqa: BLE001 - a child must not go on in its parent's code
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    if os.waitpid(child, 0)[1]:
+def save_fsdp1(folder, world, kind, original, files=False):
+    """
+    A model in FSDP1 by real processes: its state dict of that KIND in a folder or, with FILES, in a file for each rank.
+    ORIGINAL is use_orig_params. Returns the whole one.
+    """
+    from torch.distributed.fsdp import FullyShardedDataParallel, StateDictType
+
+    def model():
+        torch.manual_seed(world)
+        return torch.nn.Sequential(torch.nn.Linear(6, 10), torch.nn.Linear(10, 5))
+
+    def save_rank(rank, store):
+        os.environ.update({"RANK": str(rank), "WORLD_SIZE": str(world)})
+        dist.init_process_group("gloo", rank=rank, world_size=world, store=dist.FileStore(store, world))
+        one = FullyShardedDataParallel(model(), device_id=torch.device("cpu"), use_orig_params=original)
+        with FullyShardedDataParallel.state_dict_type(one, StateDictType[kind]):
+            state = one.state_dict()
+        if files:
+            torch.save(state, file_of(folder, rank, world))
+        else:
+            dcp.save(state, checkpoint_id=folder)
+        dist.barrier()
+
+    os.makedirs(folder)
+    with tempfile.TemporaryDirectory() as scratch:
+        store = os.path.join(scratch, "store")
+        in_children([lambda rank=rank: save_rank(rank, store) for rank in range(world)])
+    return model().state_dict()
+
+
+def in_children(functions):
+    """Calls functions in processes of their own, at once: a rank each. FSDP caches what it knows of its rank."""
+    children = []
+    for function in functions:
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+                function()
+                code = 0
+            except BaseException:  # noqa: BLE001 - a child must not go on in its parent's code
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        children.append(child)
+    if any([os.waitpid(child, 0)[1] for child in children]):
         raise RuntimeError("a rank failed")

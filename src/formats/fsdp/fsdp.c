@@ -145,8 +145,7 @@ static int read_mesh(struct rank_file *rank, const char *param, const struct rfs
         placements->of.items.n != n)
         return damaged(rank, param, "it has no mesh, no place in it or no placements");
     if (!is_in_order(rank, spec))
-        return rfs_fail(rank->err, -ENOTSUP, RFS_OF(rank->path, param),
-                        REMEDY_DCP,
+        return rfs_fail(rank->err, -ENOTSUP, RFS_OF(rank->path, param), REMEDY_DCP,
                         "its mesh axes cut it in another order than their own");
     out->placements = placements;
     for (uint32_t i = 0; i < n; i++)
@@ -196,8 +195,7 @@ static bool cut_all(struct rank_file *rank, const struct mesh *mesh, uint32_t nu
             continue;
         const struct rfs_node *before = field(rank, placement, "split_factor");
         if (!before || before->kind != RFS_NODE_INT || before->of.integer < 0 ||
-            (uint64_t)before->of.integer != factor ||
-            !rfs_mul_u64(factor, mesh->sizes[i], &factor))
+            (uint64_t)before->of.integer != factor || !rfs_mul_u64(factor, mesh->sizes[i], &factor))
             return false;
         cut(mesh->sizes[i], mesh->at[i], begin, length);
         *waiting &= ~(UINT32_C(1) << i);

@@ -16,6 +16,8 @@
 #include <pthread.h>
 
 #define REMEDY_PLAIN "save plain values and tensors only"
+#define REMEDY_DCP                                                                                 \
+    "FSDP's SHARDED_STATE_DICT in a folder of torch.distributed.checkpoint, or FULL_STATE_DICT"
 #define NAME_MOST 256 /* bytes of a module's or a callable's name */
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -890,7 +892,8 @@ int rfs_pickle_read(unsigned char *bytes, size_t n, const struct rfs_pickle_from
                     struct rfs_pickle *out, struct rfs_error *err)
 {
     struct building building = {out, from->origin, from->names};
-    struct rfs_unpickler machine = {.builder = &builder,
+    struct rfs_unpickler_builder ours = builder;
+    struct rfs_unpickler machine = {.builder = &ours,
                                     .ctx = &building,
                                     .file = from->file,
                                     .err = err,
@@ -904,6 +907,8 @@ int rfs_pickle_read(unsigned char *bytes, size_t n, const struct rfs_pickle_from
     int rc = 0;
 
     *out = (struct rfs_pickle){.bytes = bytes, .n_bytes = n};
+    if (from->names == RFS_PICKLE_DTENSORS)
+        ours.named = REMEDY_DCP;
     if (from->budget) {
         rc = rfs_budget_take(from->budget, n, from->file, err);
         machine.most = (size_t)rfs_min_u64(machine.most, rfs_budget_rest(from->budget));
