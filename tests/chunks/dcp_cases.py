@@ -283,7 +283,11 @@ class Maker:
     def sharded(self, full):
         if program.VERSION >= (2, 9) and full.dim() > 0 and len(self.mesh) > 1 and self.rng.random() < 0.3:
             axes = [*range(full.dim()), None]
-            return Strided(full, self.mesh, [self.rng.choice(axes) for _ in self.mesh], self.rng.randint(0, len(self.mesh)))
+            cuts = [self.rng.choice(axes) for _ in self.mesh]
+            strided = Strided(full, self.mesh, cuts, self.rng.randint(0, len(self.mesh)))
+            # torch 2.15 saves uneven ones into folders under offsets that are not theirs.
+            if program.VERSION < (2, 10) or strided.is_even():
+                return strided
         cuts = []
         for n in self.mesh:
             axes = [a for a in range(full.dim()) if (a not in cuts or self.may_cut_again(full, cuts, a, n)) and

@@ -61,7 +61,7 @@ class Sharded:
         mesh = DeviceMesh("cpu", torch.arange(world).reshape(self.mesh))
         places = self.places or [self.place(i) for i in range(len(self.cuts))]
         # In memory of its own, as after a training: torch 2.15 cannot save a DTensor of a part of some memory.
-        local = self.in_memory(self.local(rank, mesh, places))
+        local = self.in_memory(self.local(rank))
         if VERSION < (2, 3):
             return DTensor(local, mesh, places, shape=self.full.shape, dtype=self.full.dtype,
                            requires_grad=False, stride=self.full.stride())
@@ -71,15 +71,26 @@ class Sharded:
     def place(self, i):
         return Replicate() if self.cuts[i] is None else Shard(self.cuts[i])
 
-    def local(self, rank, _mesh, _places):
+    def order(self):
+        return range(len(self.mesh))
+
+    def local(self, rank):
         local, left = self.full, rank
         at = []
         for n in reversed(self.mesh):
             at.insert(0, left % n)
             left //= n
-        for n, i, axis in zip(self.mesh, at, self.cuts):
-            local = local if axis is None else piece(local, axis, n, i)
+        for i in self.order():
+            local = local if self.cuts[i] is None else piece(local, self.cuts[i], self.mesh[i], at[i])
         return local
+
+    def is_even(self):
+        sizes = list(self.full.shape)
+        for n, axis in zip(self.mesh, self.cuts):
+            if axis is not None and sizes[axis] % n:
+                return False
+            sizes[axis or 0] //= n if axis is not None else 1
+        return True
 
     def in_memory(self, local):
         return local.clone(memory_format=torch.contiguous_format)
@@ -110,10 +121,9 @@ class Strided(Sharded):
             return super().place(i)
         return _StridedShard(self.cuts[i], split_factor=math.prod(later))
 
-    def local(self, _rank, mesh, places):
-        from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
-        sizes, offset = compute_local_shape_and_global_offset(self.full.shape, mesh, places)
-        return self.full[tuple(slice(a, a + n) for a, n in zip(offset, sizes))]
+    def order(self):
+        n = len(self.mesh)
+        return [*range(self.plain), *reversed(range(self.plain, n))]
 
 
 class Parameter(Sharded):

@@ -95,23 +95,23 @@ def ranks_fsdp1(name):
                       "SHARDED_STATE_DICT in a folder of torch.distributed.checkpoint, or FULL_STATE_DICT")
 
 
-def strided():
+def strided(rows, more):
     """Two mesh axes and three, with replicas, behind a plain cut, and of different axes."""
-    return {("w",): Strided(numbered(10, 3), (2, 2, 2), [None, 0, 0]), ("three",): Strided(numbered(17), (2, 2, 2), [0, 0, 0]),
-            ("behind",): Strided(numbered(11, 2), (2, 2, 2), [0, 0, 0], plain=1),
-            ("across",): Strided(numbered(5, 7), (2, 2, 2), [0, 1, 0])}
+    return {("w",): Strided(numbered(rows, 3), (2, 2, 2), [None, 0, 0]), ("three",): Strided(numbered(2 * rows), (2, 2, 2), [0, 0, 0]),
+            ("behind",): Strided(numbered(rows + more, 2), (2, 2, 2), [0, 0, 0], plain=1),
+            ("across",): Strided(numbered(rows, 6 + more), (2, 2, 2), [0, 1, 0])}
 
 
 @fixed_since_2_9
 def ranks_strided(name):
     """FSDP2 on top of tensor parallelism: the axis that cuts last is the first one of the mesh."""
-    return Ranks(name, 8, strided())
+    return Ranks(name, 8, strided(9, 2))
 
 
 @fixed_since_2_9
 def items_strided(name):
-    """The same in a folder, which has plain boxes."""
-    return Case(name, 8, strided())
+    """Even ones in a folder, which has plain boxes."""
+    return Case(name, 8, strided(8, 0))
 
 
 def strided_by(factor):
