@@ -6,6 +6,7 @@ A random case is random.Random(f"{seed}/{number}") and nothing else, so that any
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 
@@ -198,3 +199,61 @@ def flattened(name):
         "optimizer.state.exp_avg.b": {"shape": [8], "front": 0, "pieces": [2], "cuts": [1]}},
         {"optimizer.state.exp_avg.w": ([3, 1], [3]), "optimizer.state.exp_avg.decoder.layers.w": ([3, 1, 3], [11]),
          "optimizer.state.exp_avg.b": ([1], [])})
+
+
+class Legacy:
+    """The format torch of tensor parallelism alone: the refusal has the options that read it."""
+
+    def __init__(self, name, tp, config):
+        self.name, self.tp, self.config = name, tp, config
+        hidden, ffn, head = (config[key] for key in ("hidden_size", "intermediate_size", "head_dim"))
+        rows = (config["num_attention_heads"] + 2 * config["num_key_value_heads"]) * head
+        self.whole = {"embedding.word_embeddings.weight": ([config["vocab_size"] + 6, hidden], 0),
+                      "output_layer.weight": ([config["vocab_size"] + 6, hidden], 0),
+                      "decoder.final_layernorm.weight": ([hidden], None)}
+        for i in range(config["num_hidden_layers"]):
+            layer = f"decoder.layers.{i}."
+            self.whole.update({layer + "self_attention.linear_qkv.weight": ([rows, hidden], 0),
+                               layer + "self_attention.linear_proj.weight": ([hidden, config["num_attention_heads"] * head], 1),
+                               layer + "mlp.linear_fc1.weight": ([2 * ffn, hidden], "gated"),
+                               layer + "mlp.linear_fc1.layer_norm_weight": ([hidden], None),
+                               layer + "mlp.linear_fc2.weight": ([hidden, ffn], 1)})
+        self.whole = {name: (numbered(*shape) + 1000 * i, cut) for i, (name, (shape, cut)) in enumerate(self.whole.items())}
+
+    def describe(self):
+        return json.dumps(self.config)
+
+    def write(self, folder):
+        root = os.path.join(folder, "checkpoint")
+        program.save_legacy(root, 5, self.whole, self.tp)
+        with open(os.path.join(folder, "config.json"), "w", encoding="ascii") as file:
+            json.dump(self.config, file)
+        return root, {}
+
+    def check_oracle(self, _folder):
+        return None
+
+    def check_views(self, folder, source, _options):
+        said = dcp_cases.export(source, os.path.join(folder, "out"), "format=pt") or ""
+        options = re.search(r"try: -o (\S+), where N is the number of these folders;", said)
+        if not options or "iter_0000005: this is a checkpoint of Megatron's format torch, as 'mp_rank_0" not in said:
+            return f"it is not refused: {said}"
+        given = options[1].replace("tpN", f"tp{self.tp}").replace("FILE", os.path.join(folder, "config.json"))
+        return dcp_cases.check_export(os.path.join(source, "iter_0000005"), os.path.join(folder, "pt"), "format=pt," + given,
+                                      {name: tensor for name, (tensor, _) in self.whole.items()})
+
+
+LLAMA = {"model_type": "llama", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "vocab_size": 26, "head_dim": 4}
+
+
+@fixed
+def legacy(name):
+    """Two tensor-parallel ranks."""
+    return Legacy(name, 2, LLAMA)
+
+
+@fixed
+def legacy_of_one(name):
+    """One rank, whose args alone are foreign."""
+    return Legacy(name, 1, LLAMA)

@@ -4,6 +4,7 @@ Only what it asks of a graphics card is answered here.
 """
 import os
 import queue
+import random
 import sys
 import warnings
 from datetime import timedelta
@@ -89,3 +90,34 @@ def load(folder, items):
     """What it reads as the pieces of ITEMS, and what is in common.pt: both by key."""
     from megatron.core import dist_checkpointing
     return dist_checkpointing.load(sharded(items, True), folder)
+
+
+def save_legacy(root, iteration, whole, tp):
+    """
+    As --ckpt-format torch saves it: a folder of each tensor-parallel rank. {name: (tensor, cut)}, where CUT is an axis, "gated"
+    or None.
+    """
+    import argparse
+    from megatron.core.enums import ModelType
+    from megatron.core.transformer.enums import AttnBackend
+
+    args = argparse.Namespace(tensor_model_parallel_size=tp, model_type=ModelType.encoder_or_decoder,
+                              attention_backend=AttnBackend.auto, params_dtype=torch.float32)
+    folder = os.path.join(root, f"iter_{iteration:07d}")
+    for rank in range(tp):
+        model = {name: part(tensor, cut, rank, tp).clone() for name, (tensor, cut) in whole.items()}
+        at = os.path.join(folder, f"mp_rank_{rank:02d}")
+        os.makedirs(at)
+        state = {"args": args, "checkpoint_version": 3.0, "iteration": iteration, "model": {**model, "layer._extra_state": None},
+                 "rng_state": [{"random_rng_state": random.getstate(), "rng_tracker_states": {}}]}
+        torch.save(state, os.path.join(at, "model_optim_rng.pt"))
+        torch.save({0: {torch.float32: [{"param": torch.zeros(3)}]}}, os.path.join(at, "distrib_optim.pt"))
+    with open(os.path.join(root, "latest_checkpointed_iteration.txt"), "w") as file:
+        file.write(str(iteration))
+
+
+def part(tensor, cut, rank, tp):
+    """A rank's part; of gate and up, one behind the other, that of each."""
+    if cut == "gated":
+        return torch.cat([half.chunk(tp)[rank] for half in tensor.chunk(2)])
+    return tensor if cut is None else tensor.chunk(tp, dim=cut)[rank]

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of torch.save as sources and as outputs, apart from hfai's parts."""
 import json
+import logging
 import os
+import signal
 import zipfile
 from collections import OrderedDict
 
@@ -82,6 +84,18 @@ def test_entries():
     for entry, what in [("state.none", "it has nothing at entry=state.none; try: the name of a dict in it: 'model', 'a.b'"), ("lr", "is not a dict of tensors"),
                         ("state", "the dict in it has no tensors"), ("epoch.x", "it has nothing at entry=epoch.x")]:
         got = run(reshardfs, "--check", src, "-o", f"format=pt,entry={entry}")
+        check(got.returncode == 1 and what in got.stderr and got.stderr.count("\n") == 1, got.stderr)
+
+
+def test_anything_beside_an_entry():
+    """Objects of any class may be there; as a value of the dict that is shown one is refused, as it may be a tensor."""
+    sparse = torch.eye(3).to_sparse()
+    whole = {"args": {"signal": signal.SIGINT, "when": logging.PlaceHolder(None)}, "x": sparse,
+             "model": {**tensors(), "deep": [signal.SIGINT]}}
+    look_at_formats(written(whole), tensors(), ",entry=model")
+    for model, what in [({"w": torch.ones(2), "bad": sparse}, "'bad': is made by torch._utils._rebuild_sparse_tensor, which is"),
+                        ({"w": torch.ones(2), "bad": signal.SIGINT}, "'bad': is made by signal.")]:
+        got = run(reshardfs, "--check", written({"model": model}), "-o", "format=pt,entry=model")
         check(got.returncode == 1 and what in got.stderr and got.stderr.count("\n") == 1, got.stderr)
 
 

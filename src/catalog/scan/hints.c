@@ -220,9 +220,15 @@ static const struct foreign {
     {.name = "*.gguf",
      .what = "llama.cpp, GGUF",
      .remedy = "the model in safetensors from which it was made"},
-    {.name = "mp_rank_[0-9][0-9]*",
+    {.name = "mp_rank_[0-9][0-9]_*",
      .what = "Megatron's format torch",
      .remedy = "Megatron to load it and to save it with --ckpt-format torch_dist"},
+    {.name = "mp_rank_[0-9][0-9]*",
+     .what = "Megatron's format torch",
+     .remedy = "-o rank_dir=mp_rank_%d,file=model_optim_rng.pt,entry=model,src_rules=tpN,"
+               "hf_config=FILE, where N is the "
+               "number of these folders; or Megatron to load it and to save it with --ckpt-format "
+               "torch_dist"},
     {.name = "metadata.json",
      .what = "Megatron's format zarr",
      .remedy = "Megatron to load it and to save it with --ckpt-format torch_dist",

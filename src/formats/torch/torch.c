@@ -662,6 +662,21 @@ static int fail_twice(const struct walk *walk, const char *name)
                     "is twice in the file");
 }
 
+/* Refuses a value that may be a tensor: what makes it is not known. */
+static int fail_opaque(const struct walk *walk, const char *name, const struct rfs_node *value)
+{
+    const struct rfs_node *callee =
+        value->kind == RFS_NODE_GLOBAL ? value : value->of.call.callee;
+
+    return rfs_fail(walk->err, -ENOTSUP, RFS_OF(walk->file, name),
+                    "save plain values and tensors only",
+                    "is made by %.*s.%.*s, which is not read; nothing was executed",
+                    callee ? (int)callee->of.global.module_bytes : 1,
+                    callee ? callee->of.global.module : "?",
+                    callee ? (int)callee->of.global.name_bytes : 1,
+                    callee ? rfs_pickle_global_name(callee) : "?");
+}
+
 static int take_pair(struct walk *walk, const struct rfs_node *key, const struct rfs_node *value)
 {
     struct rfs_torch_tensor tensor;
@@ -679,6 +694,9 @@ static int take_pair(struct walk *walk, const struct rfs_node *key, const struct
     if (!rfs_text_is_utf8(key->of.text.data, key->of.text.n))
         return rfs_fail(walk->err, -EINVAL, RFS_OF(walk->file, name), "give it another name",
                         "the name is not UTF-8 text without NULs");
+    if (value->kind == RFS_NODE_OPAQUE ||
+        (value->kind == RFS_NODE_GLOBAL && value->callable == RFS_CALL_UNKNOWN))
+        return fail_opaque(walk, name, value);
     int rc = rfs_torch_tensor(walk->torch, value, walk->file, name, &tensor, walk->err);
     walk->left_out += rc == 0;
     if (rc == 1)
@@ -741,7 +759,10 @@ int rfs_torch_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file
 
     *out = NULL;
     *left_out = 0;
-    int rc = rfs_torch_open(read, ctx, size, 0, file, &torch, err);
+    /* Beside the entry there may be anything, as in what a trainer saves. */
+    int rc = rfs_torch_open_named(read, ctx, size,
+                                  entry && *entry ? RFS_PICKLE_ANY : RFS_PICKLE_PLAIN, file, &torch,
+                                  err);
     if (rc)
         return rc;
     RFS_FREE unsigned char *met = calloc((size_t)torch.pickle.n_nodes / 8 + 1, 1);
