@@ -45,6 +45,9 @@ class Case:
         program.save(self.spec, source)
         self.tag = os.path.join(source, self.spec.get("tag") or f"global_step{self.spec['steps']}")
         self.merged = None if self.damage else program.merged(source)
+        if self.spec.get("universal"):
+            program.convert(self.tag, self.tag + "_universal")
+            self.tag = source = self.tag + "_universal"
         if self.damage:
             self.damage(self)
         return source, {}
@@ -137,7 +140,11 @@ def make(seed, number):
             "steps": rng.randint(1, 3), "seed": rng.randint(1, 10 ** 6), "groups": rng.randint(1, 2),
             "leaves": leaves(rng, rng.randint(2, 5)), "zero": {}, "config": {}}
     if stage < 3 and rng.random() < 0.4:
+        spec["universal"] = True
+    elif stage < 3 and rng.random() < 0.4:
         spec["zero"]["round_robin_gradients"] = True
+    if stage < 3 and rng.random() < 0.3:
+        spec["zero"]["parameter_alignment"] = True
     if stage == 3 and rng.random() < 0.5:
         spec["zero"]["sub_group_size"] = rng.choice((1, 8, 20))
     first, last = spec["leaves"][0], spec["leaves"][-1]
@@ -275,17 +282,75 @@ def empty_latest(case):
         pass
 
 
-def convert(case):
-    """The save becomes what ds_to_universal makes of it."""
-    program.convert(case.tag, case.tag + "_universal")
-    shutil.rmtree(case.tag)
-    os.rename(case.tag + "_universal", case.tag)
+@fixed
+def zero_universal(name):
+    """What ds_to_universal makes of a save: shared names have rounded values there, which are not taken."""
+    return Case(name, plain(2, universal=True))
 
 
 @fixed
-def zero_universal(name):
-    """A universal checkpoint, which is not read."""
-    return Case(name, plain(2, world=1), convert, "so it is a universal checkpoint")
+def zero_universal_of_1(name):
+    """Of stage 1, in float32, with gaps between the parameters."""
+    return Case(name, plain(1, type="float32", universal=True, zero={"parameter_alignment": True}))
+
+
+def of_param(case, *names):
+    return os.path.join(case.tag, "zero", *names)
+
+
+@fixed
+def zero_universal_round_robin(name):
+    """ds_to_universal gives wrong values of it."""
+    return Case(name, plain(2, universal=True, zero={"round_robin_gradients": True}), lambda case: None,
+                "made of a save with round_robin_gradients")
+
+
+@fixed
+def zero_universal_of_3(name):
+    """Flat tensors without shapes, frozen parameters in other files."""
+    return Case(name, plain(3, universal=True), lambda case: None, "it is of a universal checkpoint of stage 3")
+
+
+@fixed
+def zero_universal_without_a_parameter(name):
+    return Case(name, plain(2, universal=True), lambda case: shutil.rmtree(of_param(case, "a.bias")),
+                "parameter 'a.bias': the universal checkpoint has no fp32.pt of it")
+
+
+@fixed
+def zero_universal_without_a_moment(name):
+    return Case(name, plain(2, universal=True), lambda case: os.remove(of_param(case, "d.one", "exp_avg_sq.pt")),
+                "parameter 'd.one': the universal checkpoint has no exp_avg_sq.pt of it")
+
+
+@fixed
+def zero_universal_of_another_parameter(name):
+    """A file in the place of another."""
+    return Case(name, plain(2, universal=True),
+                lambda case: shutil.copy(of_param(case, "a.bias", "fp32.pt"), of_param(case, "b.c.weight", "fp32.pt")),
+                "it has another shape than the file of the model's states says")
+
+
+def convert_later(case):
+    """Some files are of a later step."""
+    other = case.tag + ".later"
+    program.save({**case.spec, "steps": case.spec["steps"] + 1, "tag": "later"}, other)
+    program.convert(os.path.join(other, "later"), os.path.join(other, "universal"))
+    shutil.rmtree(of_param(case, "d.one"))
+    shutil.copytree(os.path.join(other, "universal", "zero", "d.one"), of_param(case, "d.one"))
+
+
+@fixed
+def zero_universal_mixed(name):
+    return Case(name, plain(2, universal=True), convert_later, "its optimizer has made another number of steps")
+
+
+@fixed
+def zero_universal_truncated(name):
+    def damage(case):
+        path = of_param(case, "a.weight", "exp_avg.pt")
+        os.truncate(path, os.path.getsize(path) - 100)
+    return Case(name, plain(2, universal=True), damage, "zero/a.weight/exp_avg.pt")
 
 
 @fixed

@@ -360,6 +360,14 @@ static int parse_zero(const struct bytes *input, struct rfs_error *err)
     return parse_files(input, names, 2, rfs_zero_open, err);
 }
 
+static int parse_universal(const struct bytes *input, struct rfs_error *err)
+{
+    static const char *const names[] = {"mp_rank_00_model_states.pt", "zero/0/exp_avg.pt",
+                                        "zero/0/fp32.pt"};
+
+    return parse_files(input, names, 3, rfs_zero_open, err);
+}
+
 static int parse_hyper(const struct bytes *input, struct rfs_error *err)
 {
     return parse_chunks(input, ".metadata", rfs_hyper_parallel_open, err);
@@ -393,6 +401,7 @@ static void test_pieces(void **state)
     check_all(hostile_fsdp, parse_fsdp, 20 * INPUT);
     check_all(hostile_shards, parse_shards, 12 * INPUT);
     check_all(hostile_zero, parse_zero, 20 * INPUT);
+    check_all(hostile_zero, parse_universal, 20 * INPUT);
 }
 
 #ifdef WITH_OBJECTS

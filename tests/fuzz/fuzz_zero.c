@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as both files of a save by DeepSpeed in one process, the model's and the optimizer's,
- * or as the pickles in them. A pickle may have the keys of both.
+ * Any bytes as both files of a save by DeepSpeed in one process, the model's and the optimizer's, or
+ * as all files of a universal checkpoint, or as the pickles in them. A pickle may have the keys of
+ * all.
  */
 #include "formats/zero/zero.h"
 #include "tests/fuzz/chunks.h"
@@ -21,18 +22,20 @@ void fuzz_one(const uint8_t *data, size_t size)
     struct rfs_files *files = rfs_files_new(NULL);
     struct rfs_chunks *chunks = NULL;
     struct rfs_error err = {0};
-    const char *model =
-        size % 2 ? "mp_rank_00_model_states.pt" : "zero_pp_rank_0_mp_rank_00_model_states.pt";
+    const char *names[] = {
+        size % 2 ? "mp_rank_00_model_states.pt" : "zero_pp_rank_0_mp_rank_00_model_states.pt",
+        size % 4 < 2 ? "zero_pp_rank_0_mp_rank_00_optim_states.pt" : "zero/a/fp32.pt",
+        "zero/a/exp_avg.pt"};
+    const uint32_t n = size % 4 < 2 ? 2 : 3;
 
     REQUIRE(tables.names && tables.types && files);
     fuzz_folder_clear("");
-    REQUIRE(rfs_files_add(files, fuzz_file(model, input.data, input.size)) == 0);
-    REQUIRE(rfs_files_add(files, fuzz_file("zero_pp_rank_0_mp_rank_00_optim_states.pt", input.data,
-                                           input.size)) == 1);
+    for (uint32_t i = 0; i < n; i++)
+        REQUIRE(rfs_files_add(files, fuzz_file(names[i], input.data, input.size)) == i);
     const struct rfs_chunks_source source = {
         .folder = fuzz_folder(), .files = files, .tables = &tables};
     if (require_result(rfs_zero_open(&source, &chunks, &err), &err))
-        require_chunks(chunks, (const uint64_t[]){input.size, input.size}, 2);
+        require_chunks(chunks, (const uint64_t[]){input.size, input.size, input.size}, n);
     rfs_chunks_free(chunks);
     rfs_files_free(files);
     rfs_intern_free(tables.names);

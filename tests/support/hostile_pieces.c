@@ -262,6 +262,10 @@ static void many_parameters(struct bytes *out, size_t n)
         torch_text(&file, "0");
     }
     torch_ops(&file, "us");
+    torch_text(&file, "param");
+    torch_tensor(&file,
+                 &(struct torch_tensor){.class = "FloatStorage", .key = "0", .elements = count});
+    torch_ops(&file, "s");
     keep_nothing(&file);
     end_save(&file, 1, count, out);
 }

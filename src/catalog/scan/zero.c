@@ -2,15 +2,18 @@
 /*
  * The folder that DeepSpeed saves to, and the saves in it:
  *
- *   latest               "global_step20": written last
+ *   latest                     "global_step20": written last
  *   global_step10/
- *   global_step20/       mp_rank_00_model_states.pt, zero_pp_rank_0_mp_rank_00_optim_states.pt …
+ *   global_step20/             mp_rank_00_model_states.pt, zero_pp_rank_0_mp_rank_00_optim_states.pt …
+ *   global_step20_universal/   what ds_to_universal makes of it: mp_rank_00_model_states.pt, and for each
+ *                              parameter zero/NAME/fp32.pt, exp_avg.pt, exp_avg_sq.pt, step.pt
  *
  * The names are the caller's; global_step and a number is the default. transformers' Trainer has
  * such folders in its own. Where there are safetensors as well, those are the source.
  */
 #include "formats/zero/zero.h"
 #include "base/cleanup.h"
+#include "base/glob.h"
 #include "base/order.h"
 #include "base/text.h"
 #include "base/vec.h"
@@ -20,6 +23,7 @@
 #define LATEST_MOST 4096
 #define SCRIPT "zero_to_fp32.py"
 #define STEP "global_step"
+#define UNIVERSAL "zero"
 #define REMEDY "all files of one save, as DeepSpeed wrote them"
 #define REMEDY_STEP "step=N, or the folder of a save as the source"
 #define REMEDY_WHOLE                                                                               \
@@ -37,6 +41,7 @@ struct zero_entries {
     struct zero_entry *data;
     size_t n, cap;
     bool offloaded; /* there are tensors outside of the files */
+    bool universal; /* there is a folder with those of each parameter */
     struct rfs_error *err;
 };
 
@@ -53,6 +58,7 @@ static int add_entry(void *ctx, const struct dirent *entry)
     struct zero_entry added;
 
     entries->offloaded |= strcmp(entry->d_name, "offloaded_tensors") == 0;
+    entries->universal |= strcmp(entry->d_name, UNIVERSAL) == 0;
     if (!rfs_zero_read_name(entry->d_name, &added.as))
         return 0;
     added.name = strdup(entry->d_name);
@@ -126,12 +132,14 @@ static int check_files(const struct rfs_source_spec *spec, const struct zero_ent
     while (models < entries->n && entries->data[models].as.role == RFS_ZERO_MODEL)
         models++;
     const size_t optimizers = entries->n - models;
+    if (optimizers == 0 && entries->universal)
+        return check_ranks(spec, entries->data, models, err);
     if (optimizers == 0)
         return rfs_fail(err, -ENOTSUP, RFS_IN(spec->path),
                         "the save of ZeRO stage 1, 2 or 3 that it is of; or the file "
                         "mp_rank_00_model_states.pt, with entry=module",
-                        "this save of DeepSpeed has no files of the optimizer's states, so it is "
-                        "a universal checkpoint, or was made without ZeRO");
+                        "this save of DeepSpeed has no files of the optimizer's states: it was "
+                        "made without ZeRO, or files are lost");
     if (models == 0)
         return rfs_fail(err, -EINVAL, RFS_IN(spec->path), REMEDY,
                         "this save of DeepSpeed has no file of the model's states");
@@ -142,6 +150,79 @@ static int check_files(const struct rfs_source_spec *spec, const struct zero_ent
                       "this save of DeepSpeed has the model's states of %zu ranks, and the "
                       "optimizer's of %zu",
                       models, optimizers);
+    return rc;
+}
+
+/* ---- the files of a universal checkpoint ----------------------------------------------------- */
+
+/* Paths of its files. */
+struct universal {
+    const struct rfs_source_spec *spec;
+    const char *folder; /* the one that is listed */
+    RFS_VEC(char *) paths;
+    struct rfs_error *err;
+};
+
+static void free_universal(struct universal *all)
+{
+    for (size_t i = 0; i < all->paths.n; i++)
+        free(all->paths.data[i]);
+    free(all->paths.data);
+}
+
+static int add_of_param(void *ctx, const struct dirent *entry)
+{
+    struct universal *all = ctx;
+
+    if (!rfs_glob_match("*.pt", entry->d_name))
+        return 0;
+    RFS_FREE char *path = rfs_path_join(all->folder, entry->d_name);
+    if (!path || !RFS_PUSH(&all->paths, path))
+        return rfs_fail_memory(all->err);
+    RFS_STEAL(path);
+    return 0;
+}
+
+/* Adds the files of a folder zero/NAME. */
+static int add_param(void *ctx, const struct dirent *entry)
+{
+    struct universal *all = ctx;
+    const char *folder = all->folder;
+    const bool hidden = entry->d_name[0] == '.';
+    const int is =
+        hidden ? 0 : rfs_scan_entry_is(all->spec->beneath, folder, entry, S_IFDIR, all->err);
+    RFS_FREE char *path = is > 0 ? rfs_path_join(folder, entry->d_name) : NULL;
+
+    if (is <= 0)
+        return is;
+    if (!path)
+        return rfs_fail_memory(all->err);
+    all->folder = path;
+    const int rc = rfs_scan_entry_each(path, add_of_param, all, all->err);
+    all->folder = folder;
+    return rc;
+}
+
+RFS_COMPARE(by_path, char *, x, y, strcmp(*x, *y))
+
+/* Adds all files zero/NAME/KEY.pt, sorted. */
+static int add_universal(const struct rfs_source_spec *spec, struct rfs_scanned *item,
+                         struct rfs_error *err)
+{
+    RFS_CLEANUP(free_universal) struct universal all = {.spec = spec, .err = err};
+    RFS_FREE char *folder = rfs_path_join(spec->path, UNIVERSAL);
+
+    if (!folder)
+        return rfs_fail_memory(err);
+    all.folder = folder;
+    const int rc = rfs_scan_entry_each(folder, add_param, &all, err);
+    RFS_SORT_ALL(&all.paths, by_path);
+    for (size_t i = 0; rc == 0 && i < all.paths.n; i++)
+        if (!rfs_scan_add_file(item, RFS_STEAL(all.paths.data[i])))
+            return rfs_fail_memory(err);
+    if (rc == 0 && all.paths.n == 0)
+        return rfs_fail(err, -EINVAL, RFS_IN(folder), "all files that ds_to_universal wrote",
+                        "the universal checkpoint has no parameter");
     return rc;
 }
 
@@ -160,7 +241,10 @@ int rfs_scan_zero_files(const struct rfs_source_spec *spec, struct rfs_scan *out
     for (size_t i = 0; item && i < entries.n; i++)
         if (!rfs_scan_add_file(item, rfs_path_join(spec->path, entries.data[i].name)))
             item = NULL;
-    return item ? 0 : rfs_fail_memory(err);
+    if (!item)
+        return rfs_fail_memory(err);
+    return entries.data[entries.n - 1].as.role == RFS_ZERO_MODEL ? add_universal(spec, item, err)
+                                                                 : 0;
 }
 
 /* ---- the folder of saves --------------------------------------------------------------------- */

@@ -665,16 +665,14 @@ static int fail_twice(const struct walk *walk, const char *name)
 /* Refuses a value that may be a tensor: what makes it is not known. */
 static int fail_opaque(const struct walk *walk, const char *name, const struct rfs_node *value)
 {
-    const struct rfs_node *callee =
-        value->kind == RFS_NODE_GLOBAL ? value : value->of.call.callee;
+    const struct rfs_node *callee = value->kind == RFS_NODE_GLOBAL ? value : value->of.call.callee;
 
-    return rfs_fail(walk->err, -ENOTSUP, RFS_OF(walk->file, name),
-                    "save plain values and tensors only",
-                    "is made by %.*s.%.*s, which is not read; nothing was executed",
-                    callee ? (int)callee->of.global.module_bytes : 1,
-                    callee ? callee->of.global.module : "?",
-                    callee ? (int)callee->of.global.name_bytes : 1,
-                    callee ? rfs_pickle_global_name(callee) : "?");
+    return rfs_fail(
+        walk->err, -ENOTSUP, RFS_OF(walk->file, name), "save plain values and tensors only",
+        "is made by %.*s.%.*s, which is not read; nothing was executed",
+        callee ? (int)callee->of.global.module_bytes : 1, callee ? callee->of.global.module : "?",
+        callee ? (int)callee->of.global.name_bytes : 1,
+        callee ? rfs_pickle_global_name(callee) : "?");
 }
 
 static int take_pair(struct walk *walk, const struct rfs_node *key, const struct rfs_node *value)
@@ -760,9 +758,8 @@ int rfs_torch_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file
     *out = NULL;
     *left_out = 0;
     /* Beside the entry there may be anything, as in what a trainer saves. */
-    int rc = rfs_torch_open_named(read, ctx, size,
-                                  entry && *entry ? RFS_PICKLE_ANY : RFS_PICKLE_PLAIN, file, &torch,
-                                  err);
+    int rc = rfs_torch_open_named(
+        read, ctx, size, entry && *entry ? RFS_PICKLE_ANY : RFS_PICKLE_PLAIN, file, &torch, err);
     if (rc)
         return rc;
     RFS_FREE unsigned char *met = calloc((size_t)torch.pickle.n_nodes / 8 + 1, 1);

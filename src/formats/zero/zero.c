@@ -31,6 +31,11 @@
  *
  *     aabbbbc  aabbbbc  aabb..c     rank 0, rank 1, rank 2
  *
+ * A universal checkpoint has the model's states of stage 1 or 2, and files zero/NAME/KEY.pt. fp32.pt
+ * has the weights of a parameter as {"param": tensor in its shape, …}, exp_avg.pt and so on have the
+ * optimizer's states, step.pt a tensor alone. What fp32.pt has of other names is rounded: buffers,
+ * frozen and shared parameters are taken from the model's states.
+ *
  * The optimizer's states (exp_avg …) are rows that begin as those of the weights do; they may be
  * longer. param_slice_mappings, which also has places, is wrong with round_robin_gradients, and is
  * not used.
@@ -49,6 +54,7 @@
 #include "formats/torch/torch.h"
 
 #define REMEDY "all files of one save, as DeepSpeed wrote them"
+#define REMEDY_MADE_OF "the save that it was made of"
 #define STATES "optim.state."
 #define CHUNKS_MOST (UINT32_C(1) << 25) /* 1.7 GB */
 #define KEYS_MOST 64                    /* states of a parameter */
@@ -74,6 +80,7 @@ struct group {
 /* A row of elements in a rank's file. */
 struct part {
     uint64_t at, elems;
+    uint32_t file;
     uint8_t dtype;
     bool there, is_scalar;
 };
@@ -101,6 +108,8 @@ struct opening {
     struct rfs_error *err;
     uint32_t n_models, world;
     bool stage3;
+    bool
+        universal; /* each parameter is a group of its own, whose one part is in files of its own */
     RFS_VEC(struct param) params; /* trained, then frozen ones of stage 3 */
     RFS_VEC(struct group) groups;
     RFS_VEC(struct alias) aliases;
@@ -401,7 +410,7 @@ static int read_part(struct zero_file *file, const char *what, const struct rfs_
     if (rc <= 0)
         return rc;
     const uint64_t item = rfs_dtype_bytes(tensor.dtype);
-    if (tensor.ndim > 1 || !tensor.contiguous)
+    if ((tensor.ndim > 1 && !file->opening->universal) || !tensor.contiguous)
         return rfs_fail(file->err, -EINVAL, RFS_OF(file->path, what), REMEDY,
                         "it is not one row of elements");
     /* Different parts lie in different bytes, so all together have no more than the file. */
@@ -412,6 +421,7 @@ static int read_part(struct zero_file *file, const char *what, const struct rfs_
     *out =
         (struct part){.at = tensor.elements > 0 ? tensor.record->offset + tensor.offset * item : 0,
                       .elems = tensor.elements,
+                      .file = file->file,
                       .dtype = (uint8_t)tensor.dtype,
                       .there = true,
                       .is_scalar = tensor.ndim == 0};
@@ -443,6 +453,24 @@ static int read_fragments(struct zero_file *file, const struct rfs_node *root)
     return found == n ? 0 : damaged(file, "it lacks pieces of frozen parameters");
 }
 
+/* Refuses what ds_to_universal makes in another form, or wrongly. */
+static int check_universal(struct zero_file *file, const struct rfs_node *root)
+{
+    if (file->opening->stage3)
+        return refuse(file, REMEDY_MADE_OF,
+                      "it is of a universal checkpoint of stage 3, which is not read");
+    const struct rfs_node *options =
+        value_of(file, value_of(file, root, "ds_config"), "zero_optimization");
+    const struct rfs_node *robin = value_of(file, options, "round_robin_gradients");
+
+    return robin && (robin->kind != RFS_NODE_BOOL || robin->of.truth)
+               ? refuse(file, REMEDY_MADE_OF,
+                        "it is of a universal checkpoint, made of a save with "
+                        "round_robin_gradients: ds_to_universal takes the elements of other "
+                        "parameters then")
+               : 0;
+}
+
 static int read_model(struct zero_file *file)
 {
     struct opening *opening = file->opening;
@@ -454,7 +482,9 @@ static int read_model(struct zero_file *file)
     if (value_of(file, root, "ds_autoep_layers"))
         return refuse(file, "DeepSpeed's engine, to save the whole model",
                       "it was saved with AutoEP, which is not read");
-    if (file->rank == 0)
+    if (opening->universal)
+        rc = check_universal(file, root);
+    if (rc == 0 && file->rank == 0)
         rc = read_shapes(file, root) ?: read_shared(file, root) ?: read_buffer_names(file, root)
              ?: read_module(file, root);
     const size_t frozen = opening->params.n - opening->n_trained;
@@ -544,7 +574,7 @@ static int check_steps(struct zero_file *file, const struct count *count)
     return opening->steps.kind == count->kind && opening->steps.bits == count->bits
                ? 0
                : damaged(file, "its optimizer has made another number of steps than those of the "
-                               "ranks before it: the files are not of one save");
+                               "files before it: the files are not of one save");
 }
 
 /* Reads a number of steps: a tensor's element, or a number. 0 or -errno. */
@@ -719,6 +749,97 @@ static int read_optimizer(struct zero_file *file)
                                                              : "base_optimizer_state"));
 }
 
+/* ---- universal checkpoints ------------------------------------------------------------------- */
+
+/* Makes a group of each trained parameter. 0 or -ENOMEM. */
+static int part_params(struct opening *opening)
+{
+    opening->groups.n = 0;
+    opening->n_flats = opening->n_trained;
+    for (size_t i = 0; i < opening->n_trained; i++) {
+        const struct group group = {.first = i, .n = 1};
+        if (!RFS_PUSH(&opening->groups, group))
+            return rfs_fail_memory(opening->err);
+    }
+    /* The weights are the first state. */
+    return state_of(opening, NULL, 0) ? 0 : rfs_fail_memory(opening->err);
+}
+
+/*
+ * Finds the trained parameter with elements that a file zero/NAME/KEY.pt is of. Returns KEY, or NULL
+ * if there is none.
+ */
+static const char *find_param(const struct opening *opening, const char *path, size_t *param)
+{
+    const char *key = rfs_path_name(path);
+    const size_t before = (size_t)(key - path);
+    const char *folder = before > 1 ? memrchr(path, '/', before - 1) : NULL;
+    const uint32_t name =
+        folder ? rfs_intern_find(opening->tables->names, folder + 1, (size_t)(key - folder) - 2)
+               : RFS_NO_ID;
+
+    if (name == RFS_NO_ID || role_of(opening, name) != TRAINED)
+        return NULL;
+    *param = opening->roles.data[name] >> 3;
+    return opening->params.data[*param].elems > 0 ? key : NULL;
+}
+
+/* Reads the file of a parameter: its weights, or a state of it. */
+static int read_of_param(struct zero_file *file, size_t param, const char *key)
+{
+    struct opening *opening = file->opening;
+    const size_t n = strcspn(key, ".");
+    const struct rfs_node *root = file->torch.pickle.root;
+    const struct rfs_node *node = rfs_pickle_pairs(root) ? value_of(file, root, "param") : root;
+    const bool is_weights = n == 4 && memcmp(key, "fp32", n) == 0;
+    const struct rfs_type *shape =
+        rfs_chunks_type(opening->chunks, opening->params.data[param].type);
+    struct rfs_torch_tensor tensor;
+    struct part part;
+
+    const int rc = node ? rfs_torch_tensor(&file->torch, node, file->path,
+                                           rfs_path_name(file->path), &tensor, file->err)
+                        : 0;
+    if (rc < 0)
+        return rc;
+    if (rc == 0 || n == 0 || strcmp(key + n, ".pt") != 0 || !rfs_text_is_utf8(key, n))
+        return damaged(file, "it is no tensor of a parameter");
+    const bool fits = tensor.ndim == shape->ndim &&
+                      memcmp(tensor.dims, shape->dims, tensor.ndim * sizeof *tensor.dims) == 0;
+    if (!fits && (is_weights || tensor.ndim > 0))
+        return damaged(file, "it has another shape than the file of the model's states says");
+    const int is = read_part(file, rfs_path_name(file->path), node, &part);
+    struct state *state = is < 0 ? NULL : state_of(opening, is_weights ? NULL : key, n);
+    if (is < 0)
+        return is;
+    if (!state)
+        return rfs_fail_memory(file->err);
+    /* Before there is memory for the next: all parameters have a file of each state. */
+    if (opening->states.n * opening->n_trained >
+        rfs_files_count_paths(opening->files) + (size_t)UINT16_MAX)
+        return damaged(file, "other parameters have no file like it");
+    state->parts[param] = part;
+    return n == 4 && memcmp(key, "step", n) == 0 ? read_steps(file, node) : 0;
+}
+
+/* Checks that all parameters have the files that one of them has. */
+static int check_all_there(const struct opening *opening)
+{
+    for (size_t s = 0; s < opening->states.n; s++)
+        for (size_t i = 0; i < opening->n_trained; i++) {
+            const struct state *state = &opening->states.data[s];
+            const struct param *param = &opening->params.data[i];
+            if (param->elems > 0 && !state->parts[i].there)
+                return rfs_fail(
+                    opening->err, -EINVAL,
+                    RFS_OF(rfs_files_path(opening->files, 0), text_of(opening, param->name)),
+                    "all files that ds_to_universal wrote",
+                    "the universal checkpoint has no %s.pt of it",
+                    state->key ? state->key : "fp32");
+        }
+    return 0;
+}
+
 /* ---- from flat tensors to parameters --------------------------------------------------------- */
 
 /* Returns the path of a rank's file of the optimizer. */
@@ -891,7 +1012,7 @@ static int add_from_group(const struct opening *opening, const struct state *sta
         const uint64_t from = (off + done) % each;
         const uint64_t n = rfs_min_u64(param->elems - done, each - from);
         const struct part *part = part_of(opening, state, group, rank);
-        rc = add_chunk(opening, done, n, opening->n_models + rank,
+        rc = add_chunk(opening, done, n, part->file,
                        part->at + from * rfs_dtype_bytes((enum rfs_dtype)part->dtype));
         done += n;
     }
@@ -931,7 +1052,7 @@ static int add_from_ranks(const struct opening *opening, const struct state *sta
             const struct part *part = part_of(opening, state, at.flat, rank);
             const uint64_t n =
                 rfs_min_u64(end - done, part_of(opening, weights, at.flat, rank)->elems - at.off);
-            rc = add_chunk(opening, done, n, opening->n_models + rank,
+            rc = add_chunk(opening, done, n, part->file,
                            part->at + at.off * rfs_dtype_bytes((enum rfs_dtype)part->dtype));
             done += n;
             move(opening, &at, n);
@@ -984,7 +1105,7 @@ static int add_tensor(const struct opening *opening, const struct state *state, 
     if (rc)
         return rc;
     if (first->is_scalar)
-        return add_chunk(opening, 0, 1, opening->n_models, first->at);
+        return add_chunk(opening, 0, 1, first->file, first->at);
     return opening->stage3 ? add_from_ranks(opening, state, at, param)
                            : add_from_group(opening, state, at.flat, at.off, param);
 }
@@ -1094,6 +1215,8 @@ static int build(const struct opening *opening)
 static int read_file(struct opening *opening, uint32_t id)
 {
     const bool is_model = id < opening->n_models;
+    size_t param = 0;
+    const char *key = NULL;
     struct rfs_reading reading;
     struct zero_file file = {.opening = opening,
                              .reading = &reading,
@@ -1101,15 +1224,19 @@ static int read_file(struct opening *opening, uint32_t id)
                              .file = id,
                              .rank = is_model ? id : id - opening->n_models,
                              .err = opening->err};
-    int rc = rfs_reading_begin_quiet(opening->files, id, &reading);
 
+    if (!is_model && opening->universal && !(key = find_param(opening, file.path, &param)))
+        return 0;
+    int rc = rfs_reading_begin_quiet(opening->files, id, &reading);
     if (rc < 0)
         return rfs_files_fail(opening->err, file.path, rc);
     file.shown.file_bytes = reading.size;
     rc = rfs_torch_open_named(rfs_reading_read, &reading, reading.size, RFS_PICKLE_ANY, file.path,
                               &file.torch, opening->err);
     if (rc == 0) {
-        rc = is_model ? read_model(&file) : read_optimizer(&file);
+        rc = is_model ? read_model(&file)
+             : key    ? read_of_param(&file, param, key)
+                      : read_optimizer(&file);
         rfs_torch_free(&file.torch);
     }
     const int ended = rfs_reading_end(&reading);
@@ -1120,16 +1247,16 @@ static int read_file(struct opening *opening, uint32_t id)
 static int count_files(struct opening *opening)
 {
     const uint32_t n = rfs_files_count_paths(opening->files);
-    struct rfs_zero_name name = {.role = RFS_ZERO_ROLES};
+    struct rfs_zero_name name = {.role = RFS_ZERO_MODEL};
 
-    while (opening->n_models < n &&
-           rfs_zero_read_name(rfs_path_name(rfs_files_path(opening->files, opening->n_models)),
-                              &name) &&
-           name.role == RFS_ZERO_MODEL) {
+    for (; opening->n_models < n && name.role == RFS_ZERO_MODEL; opening->n_models++) {
+        const char *path = rfs_files_path(opening->files, opening->n_models);
+        opening->universal = !rfs_zero_read_name(rfs_path_name(path), &name);
+        if (opening->universal || name.role != RFS_ZERO_MODEL)
+            break;
         opening->stage3 = name.ranked;
-        opening->n_models++;
     }
-    opening->world = n - opening->n_models;
+    opening->world = opening->universal ? 1 : n - opening->n_models;
     return opening->n_models > 0 && opening->world > 0
                ? 0
                : rfs_fail(opening->err, -EINVAL, RFS_IN(rfs_files_path(opening->files, 0)), REMEDY,
@@ -1140,13 +1267,15 @@ static int read_all(struct opening *opening)
 {
     const uint32_t n = rfs_files_count_paths(opening->files);
     int rc = count_files(opening) ?: read_file(opening, 0);
+    if (rc == 0 && opening->universal)
+        rc = part_params(opening);
     /* The others of stage 3 have pieces of frozen parameters, and no more. */
     const bool frozen = opening->params.n > opening->n_trained;
 
     for (uint32_t i = 1; rc == 0 && i < n; i++)
         if (i >= opening->n_models || frozen)
             rc = read_file(opening, i);
-    return rc;
+    return rc || !opening->universal ? rc : check_all_there(opening);
 }
 
 /* Ends the chunks, whose places are all known. */

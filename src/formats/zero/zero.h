@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Checkpoints that DeepSpeed saves with ZeRO, stages 1 to 3: a folder with files of the model's
- * states and of the optimizer's. zero.c draws them.
+ * states and of the optimizer's. A universal checkpoint of stage 1 or 2 has files of each parameter
+ * instead of the latter. zero.c draws them.
  *
  * Shown are the parameters as DeepSpeed's zero_to_fp32 gives them (the optimizer's own weights),
  * buffers and frozen parameters in the dtype that they are stored in, and the optimizer's states as
@@ -35,7 +36,8 @@ struct rfs_zero_name {
 bool rfs_zero_read_name(const char *name, struct rfs_zero_name *out);
 
 /*
- * Opens the files of a folder: those of models, by rank, then those of optimizers, by rank.
+ * Opens the files of a folder: those of models, by rank, then those of optimizers, by rank, or
+ * those of parameters, zero/NAME/KEY.pt.
  * -ENOTSUP for kinds of saves that are not read.
  */
 rfs_chunks_open_fn rfs_zero_open;
