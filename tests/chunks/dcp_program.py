@@ -11,6 +11,7 @@ import pickle
 import tempfile
 import traceback
 import warnings
+import zlib
 
 warnings.filterwarnings("ignore")
 
@@ -241,10 +242,47 @@ def through(value):
     return pickle.loads(pickle.dumps(value))
 
 
-def safetensors_writer(folder):
+def safetensors_writer(folder, save_distributed=True, **options):
     """Each rank's pieces in a safetensors file."""
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
-    return HuggingFaceStorageWriter(folder, save_distributed=True)
+    return HuggingFaceStorageWriter(folder, save_distributed=save_distributed, **options)
+
+
+def compressing():
+    """An extension by the name of the one that needs a package which is not here."""
+    from torch.distributed.checkpoint._extension import StreamTransformExtension
+
+    class Stream(io.RawIOBase):
+        def __init__(self, output):
+            self.output, self.parts = output, []
+
+        def write(self, data):
+            self.parts.append(bytes(data))
+            return len(data)
+
+        def flush(self):
+            self.output.write(zlib.compress(b"".join(self.parts)))
+            self.parts = []
+
+    class Compressing(StreamTransformExtension):
+        @staticmethod
+        def from_descriptor(_version):
+            return Compressing()
+
+        @staticmethod
+        def registry_name():
+            return "stream.zstd"
+
+        def get_descriptor(self):
+            return "stream.zstd/1"
+
+        def transform_to(self, output):
+            return Stream(output)
+
+        def transform_from(self, input):
+            return io.BytesIO(zlib.decompress(input.read()))
+
+    return Compressing()
 
 
 class Rank:

@@ -1,11 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-"""More cases of the family "dcp": what FSDP saves of a model, and placements that it makes."""
+"""More cases of the family "dcp": other writers of torch, what FSDP saves of a model, and placements that it makes."""
 import math
 import os
 
 import dcp_program as program
-from dcp_cases import Case, Ranks, Refused, export, fixed_since_2_9, numbered
+import torch
+from dcp_cases import Case, Ranks, Refused, check_export, differ, export, fixed_since_2_9, numbered
 from dcp_program import Plain, Sharded, Strided
+
+
+class Compressed(Case):
+    """Items of one of torch's extensions, which would have to be decompressed as a whole."""
+
+    def check_oracle(self, folder):
+        return None
+
+    def check_views(self, folder, source, _options):
+        have = export(source, os.path.join(folder, "out"), "format=pt") or ""
+        want = "is stored by the extension stream.zstd/1 of torch's writer, which is not read; try: dcp.load and dcp.save"
+        return None if want in have else f"{have!r} does not say {want!r}"
+
+
+@fixed_since_2_9
+def items_compressed(name):
+    return Compressed(name, 2, {("w",): Sharded(numbered(8, 4), (2,), [0])}, _extensions=[program.compressing()])
+
+
+class Consolidated(Case):
+    """What HuggingFaceStorageWriter makes of all ranks' pieces, or writes at once."""
+
+    def __init__(self, name, world, writer):
+        # No scalar: torch 2.9 to 2.15 consolidates it to 0.
+        items = {("a", "w"): Sharded(numbered(10, 6), (world,), [0]), ("odd",): Plain(numbered(5, 3, dtype=torch.bfloat16))}
+        super().__init__(name, world, items, writer=writer)
+
+    def check_oracle(self, folder):
+        from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+        have = program.load(os.path.join(folder, "checkpoint"), self.items, HuggingFaceStorageReader)
+        return next((said for path, v in self.items.items() if (said := differ("torch", path, have[path], v.full))), None)
+
+    def check_views(self, folder, source, _options):
+        return next((said for options in ("view=huggingface", "format=pt")
+                     if (said := check_export(source, os.path.join(folder, options[-2:]), options, self.whole()))), None)
+
+
+@fixed_since_2_9
+def safetensors_consolidated(name):
+    """Whole files; the pieces are in a folder below."""
+    return Consolidated(name, 4, lambda folder: program.safetensors_writer(folder, enable_consolidation=True))
+
+
+@fixed_since_2_9
+def safetensors_at_once(name):
+    """Of one process."""
+    return Consolidated(name, 1, lambda folder: program.safetensors_writer(folder, save_distributed=False))
 
 
 class Fsdp2(Ranks):

@@ -396,5 +396,53 @@ def zero_other_optimizer(name):
                 "BF16_Optimizer")
 
 
+@fixed
+def zero_elastic(name):
+    """The states of an optimizer in another form."""
+    return Case(name, plain(2, zero={"elastic_checkpoint": True}), lambda case: None,
+                "it was saved with elastic_checkpoint, which is not read")
+
+
+def of_kind(kind, stage):
+    return {"kind": kind, "stage": stage, "world": 2, "type": "bfloat16", "steps": 0}
+
+
+@fixed
+def zero_pipeline(name):
+    """Two stages, whose files have names like those of tensor-parallel ranks."""
+    return Case(name, of_kind("pipeline", 1), lambda case: None, "a save of DeepSpeed's pipeline, as 'layer_00-model_states.pt'")
+
+
+@fixed
+def zero_experts(name):
+    return Case(name, of_kind("experts", 2), lambda case: None,
+                "a save of DeepSpeed with experts, as 'layer_0_expert_0_mp_rank_00_model_states.pt' shows")
+
+
+@fixed
+def zero_tensor_parallel(name):
+    return Case(name, of_kind("tensor", 1), lambda case: None,
+                "a save of DeepSpeed with tensor parallelism, as 'mp_rank_01_model_states.pt' shows")
+
+
+def add_experts(case):
+    """As AutoEP marks its saves."""
+    path = os.path.join(case.tag, "mp_rank_00_model_states.pt")
+    state = torch.load(path, weights_only=False)
+    torch.save({**state, "ds_autoep_layers": [{"name": "a"}]}, path)
+
+
+@fixed
+def zero_auto_experts(name):
+    return Case(name, plain(2), add_experts, "it was saved with AutoEP, which is not read")
+
+
+@fixed
+def zero_offloaded(name):
+    """The optimizer on NVMe, which a folder beside the files shows."""
+    return Case(name, plain(2), lambda case: os.makedirs(os.path.join(case.tag, "offloaded_tensors", "rank00")),
+                "has its optimizer in 'offloaded_tensors', which is not read")
+
+
 def prepare():
     pass

@@ -130,6 +130,54 @@ def config(spec):
     return {**out, **spec.get("config", {})}
 
 
+def pipeline(spec):
+    """Two stages."""
+    from deepspeed.pipe import PipelineModule
+    model = PipelineModule(layers=[torch.nn.Linear(4, 4) for _ in range(4)], num_stages=2, loss_fn=torch.nn.MSELoss())
+    return deepspeed.initialize(model=model, config={**config(spec), "train_batch_size": 1},
+                                model_parameters=list(model.parameters()),
+                                optimizer=torch.optim.AdamW(model.parameters()))[0]
+
+
+def experts(spec):
+    """An expert in each rank."""
+    from deepspeed.moe.layer import MoE
+    from deepspeed.moe.utils import split_params_into_different_moe_groups_for_optimizer
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), MoE(4, torch.nn.Linear(4, 4), num_experts=2, ep_size=2))
+    groups = split_params_into_different_moe_groups_for_optimizer({"params": list(model.parameters()), "name": "all"})
+    return deepspeed.initialize(model=model, config=config(spec), optimizer=torch.optim.AdamW(groups))[0]
+
+
+class InTwo:
+    """What DeepSpeed asks of a program that divides its tensors over two ranks, as Megatron does."""
+
+    def __init__(self):
+        self.all = torch.distributed.new_group([0, 1])
+        self.own = [torch.distributed.new_group([rank]) for rank in (0, 1)][torch.distributed.get_rank()]
+        for name in ("model", "tensor_model"):
+            setattr(self, f"get_{name}_parallel_rank", torch.distributed.get_rank)
+            setattr(self, f"get_{name}_parallel_world_size", lambda: 2)
+            setattr(self, f"get_{name}_parallel_group", lambda: self.all)
+
+    def get_data_parallel_rank(self):
+        return 0
+
+    def get_data_parallel_world_size(self):
+        return 1
+
+    def get_data_parallel_group(self):
+        return self.own
+
+
+def in_two(spec):
+    model = torch.nn.Linear(4, 4)
+    return deepspeed.initialize(model=model, config=config(spec), mpu=InTwo(),
+                                optimizer=torch.optim.AdamW(model.parameters()))[0]
+
+
+KINDS = {"pipeline": pipeline, "experts": experts, "tensor": in_two}
+
+
 def as_rank(spec, folder, rank, store):
     import torch.distributed as dist
 
@@ -138,6 +186,10 @@ def as_rank(spec, folder, rank, store):
     os.environ.update({"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)})
     dist.init_process_group("gloo", rank=rank, world_size=world, store=dist.FileStore(store, world))
     deepspeed.init_distributed("gloo")
+    if "kind" in spec:
+        KINDS[spec["kind"]](spec).save_checkpoint(folder)
+        dist.barrier()
+        return
     model = Model(spec)
     engine, _, _, _ = deepspeed.initialize(model=model, config=config(spec),
                                            optimizer=optimizer_of(spec, in_groups(spec, model)))

@@ -74,33 +74,34 @@ RFS_COMPARE(by_role, struct zero_entry, x, y,
             ?: RFS_ORDER(x->as.rank, y->as.rank)
             ?: strcmp(x->name, y->name))
 
+/* Returns what a file shows of its save: experts also have layers, and pipelines tensor-parallel ranks. */
+static unsigned kind_of(const struct zero_entry *entry)
+{
+    return entry->as.role == RFS_ZERO_EXPERT  ? 3
+           : entry->as.role == RFS_ZERO_LAYER ? 2
+                                              : entry->as.mp > 0;
+}
+
 /* Refuses kinds of saves that are not read, by a file of each. */
 static int check_kinds(const struct rfs_source_spec *spec, const struct zero_entries *entries,
                        struct rfs_error *err)
 {
+    static const char *const kinds[] = {"", " with tensor parallelism", "'s pipeline",
+                                        " with experts"};
+    const struct zero_entry *shows = entries->data;
+
     if (entries->offloaded)
         return rfs_fail(err, -ENOTSUP, RFS_IN(spec->path), REMEDY_WHOLE,
                         "this save of DeepSpeed has its optimizer in 'offloaded_tensors', which is "
                         "not read");
-    for (size_t i = 0; i < entries->n; i++) {
-        const struct zero_entry *entry = &entries->data[i];
-        if (entry->as.role == RFS_ZERO_EXPERT)
-            return rfs_fail(err, -ENOTSUP, RFS_IN(spec->path), REMEDY_WHOLE,
-                            "this is a save of DeepSpeed with experts, as '%s' shows, which are "
-                            "not read",
-                            entry->name);
-        if (entry->as.role == RFS_ZERO_LAYER)
-            return rfs_fail(err, -ENOTSUP, RFS_IN(spec->path), REMEDY_WHOLE,
-                            "this is a save of DeepSpeed's pipeline, as '%s' shows, which is not "
-                            "read",
-                            entry->name);
-        if (entry->as.mp > 0)
-            return rfs_fail(err, -ENOTSUP, RFS_IN(spec->path), REMEDY_WHOLE,
-                            "this is a save of DeepSpeed with tensor parallelism, as '%s' shows, "
-                            "which is not read",
-                            entry->name);
-    }
-    return 0;
+    for (size_t i = 1; i < entries->n; i++)
+        if (kind_of(&entries->data[i]) > kind_of(shows))
+            shows = &entries->data[i];
+    return kind_of(shows) == 0
+               ? 0
+               : rfs_fail(err, -ENOTSUP, RFS_IN(spec->path), REMEDY_WHOLE,
+                          "this is a save of DeepSpeed%s, as '%s' shows, which is not read",
+                          kinds[kind_of(shows)], shows->name);
 }
 
 /* Checks that N files of one role have the ranks from 0 on, and are of one kind. */

@@ -571,10 +571,16 @@ static int read_stored(const struct metadata *metadata, const char *name, uint32
     rfs_dcp_integer(pickle, rfs_dcp_field(pickle, info, RFS_DCP_LENGTH), &bytes);
     if (!path || (!is_keyed && (offset < 0 || bytes < 0 || bytes > INT64_MAX - offset)))
         return fail(metadata, name, "it is stored without a file, an offset or a length");
-    if (!is_none(transforms) && rfs_dcp_count(pickle, transforms) > 0)
+    if (!is_none(transforms) && rfs_dcp_count(pickle, transforms) > 0) {
+        struct rfs_dcp_each each = rfs_dcp_each(pickle, transforms);
+        uint32_t first = 0;
+        rfs_dcp_next(&each, &first);
+        const char *extension = rfs_dcp_text(pickle, first, NULL);
         return rfs_fail(metadata->err, -ENOTSUP, RFS_OF(metadata->file, name),
-                        "save it without extensions of the writer",
-                        "is stored compressed, or by another extension of torch's writer");
+                        "dcp.load and dcp.save of torch, with a FileSystemWriter without _extensions",
+                        "is stored by the extension %s of torch's writer, which is not read",
+                        extension ? extension : "(without a name)");
+    }
     *out = (struct stored){.offset = (uint64_t)offset, .bytes = (uint64_t)bytes};
     out->file = rfs_chunks_add_file(metadata->chunks, path, n, metadata->err);
     return out->file != RFS_NO_ID ? 0 : metadata->err ? metadata->err->code : -EINVAL;

@@ -610,7 +610,7 @@ static void test_transforms(void **state)
     dcp_text(&b, "stream.zstd/1");
     dcp_ops(&b, "e" DCP_BUILD);
     dcp_end(&b, NULL);
-    refused(b, -ENOTSUP, "parameter 'w': is stored compressed, or by another extension");
+    refused(b, -ENOTSUP, "parameter 'w': is stored by the extension stream.zstd/1 of");
 }
 
 /* An object that is declared, and stored at these places. */
