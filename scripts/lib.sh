@@ -42,6 +42,9 @@ flattening_megatron_folder=$megatron_folder-$flattening_megatron_version
 mbridge_version=0.15.1
 einops_version=0.8.2
 mbridge_folder=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/mbridge
+# One without common.pt, for a newer Python.
+newest_megatron_version=0.19.2
+newest_megatron_folder=$megatron_folder-$newest_megatron_version
 # The DeepSpeed that saves with ZeRO, and all that it imports besides torch.
 deepspeed_version=0.19.8
 deepspeed_folder=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/deepspeed
@@ -230,6 +233,13 @@ fill_mbridge() {
         --target "$1" "mbridge==$mbridge_version" "einops==$einops_version"
 }
 
+fill_newest_megatron() {
+    "$current_torch_venv/bin/python" -m pip download --quiet --disable-pip-version-check --no-deps \
+        --python-version 3.12 --only-binary :all: --dest "$1/wheels" \
+        "megatron-core==$newest_megatron_version" &&
+        "$current_torch_venv/bin/python" -m zipfile -e "$1"/wheels/megatron_core-*.whl "$1"
+}
+
 make_megatron() {
     [ -x "$current_torch_venv/bin/python" ] || return 0
     make_venv "$megatron_folder" none \
@@ -237,7 +247,8 @@ make_megatron() {
         fill_megatron &&
         make_venv "$flattening_megatron_folder" none "megatron-core $flattening_megatron_version" \
             fill_flattening_megatron &&
-        make_venv "$mbridge_folder" none "mbridge $mbridge_version einops $einops_version" fill_mbridge
+        make_venv "$mbridge_folder" none "mbridge $mbridge_version einops $einops_version" fill_mbridge &&
+        make_venv "$newest_megatron_folder" none "megatron-core $newest_megatron_version" fill_newest_megatron
 }
 
 # It compiles its parts when it needs them, which a CPU does not.

@@ -201,6 +201,44 @@ def flattened(name):
          "optimizer.state.exp_avg.b": ([1], [])})
 
 
+class Newest:
+    """Without common.pt: what was in it is a value of the folder."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def describe(self):
+        return "of newest_program.py"
+
+    def run(self, what, folder):
+        program_of = os.path.join(os.path.dirname(__file__), "newest_program.py")
+        ran = subprocess.run([sys.executable, "-B", program_of, what, folder], text=True, capture_output=True, check=False,
+                             timeout=300)
+        return f"Megatron, {what} {folder}: {ran.stderr.strip()}" if ran.returncode else None
+
+    def write(self, folder):
+        root = os.path.join(folder, "checkpoint")
+        if said := self.run("save", root):
+            raise RuntimeError(said)
+        return root, {}
+
+    def check_oracle(self, folder):
+        source = os.path.join(folder, "checkpoint", "iter_0000010")
+        return "there is a common.pt" if os.path.exists(os.path.join(source, "common.pt")) else self.run("load", source)
+
+    def check_views(self, folder, source, _options):
+        out, options = os.path.join(folder, "dcp"), "view=dcp,dst_ranks=3,chunk_size=64"
+        whole = {"decoder.layers.w": torch.arange(96.0).reshape(4, 6, 4)}
+        return (dcp_cases.check_export(source, os.path.join(folder, "hf"), "view=huggingface,only=*", whole) or
+                dcp_cases.export(source, out, options) or self.run("load", out) or
+                dcp_cases.verify(out, "--against", source, "-o", options))
+
+
+@fixed
+def newest(name):
+    return Newest(name)
+
+
 class Legacy:
     """The format torch of tensor parallelism alone: the refusal has the options that read it."""
 
