@@ -1004,9 +1004,11 @@ static int declare(const struct rfs_local_chunks *locals, size_t begin, size_t e
 static bool is_copy(const struct rfs_local_chunks *locals, const struct rfs_local_chunk *a,
                     const struct rfs_local_chunk *b)
 {
+    const uint32_t ndim = type_of(locals, a->type)->ndim;
+
     return a->name == b->name && a->type == b->type &&
-           memcmp(corner_of(locals, a), corner_of(locals, b),
-                  type_of(locals, a->type)->ndim * sizeof(uint64_t)) == 0;
+           (ndim == 0 ||
+            memcmp(corner_of(locals, a), corner_of(locals, b), ndim * sizeof(uint64_t)) == 0);
 }
 
 /* The further copies of a chunk: their files, and where they are in these. */
