@@ -226,9 +226,8 @@ static const struct foreign {
     {.name = "mp_rank_[0-9][0-9]*",
      .what = "Megatron's format torch",
      .remedy = "-o rank_dir=mp_rank_%d,file=model_optim_rng.pt,entry=model,src_rules=tpN,"
-               "hf_config=FILE, where N is the "
-               "number of these folders; or Megatron to load it and to save it with --ckpt-format "
-               "torch_dist"},
+               "hf_config=FILE, where N is the number of these folders; or Megatron to load it and "
+               "to save it with --ckpt-format torch_dist"},
     {.name = "metadata.json",
      .what = "Megatron's format zarr",
      .remedy = "Megatron to load it and to save it with --ckpt-format torch_dist",

@@ -576,10 +576,11 @@ static int read_stored(const struct metadata *metadata, const char *name, uint32
         uint32_t first = 0;
         rfs_dcp_next(&each, &first);
         const char *extension = rfs_dcp_text(pickle, first, NULL);
-        return rfs_fail(metadata->err, -ENOTSUP, RFS_OF(metadata->file, name),
-                        "dcp.load and dcp.save of torch, with a FileSystemWriter without _extensions",
-                        "is stored by the extension %s of torch's writer, which is not read",
-                        extension ? extension : "(without a name)");
+        return rfs_fail(
+            metadata->err, -ENOTSUP, RFS_OF(metadata->file, name),
+            "dcp.load and dcp.save of torch, with a FileSystemWriter without _extensions",
+            "is stored by the extension %s of torch's writer, which is not read",
+            extension ? extension : "(without a name)");
     }
     *out = (struct stored){.offset = (uint64_t)offset, .bytes = (uint64_t)bytes};
     out->file = rfs_chunks_add_file(metadata->chunks, path, n, metadata->err);

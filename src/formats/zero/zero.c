@@ -108,8 +108,7 @@ struct opening {
     struct rfs_error *err;
     uint32_t n_models, world;
     bool stage3;
-    bool
-        universal; /* each parameter is a group of its own, whose one part is in files of its own */
+    bool universal;               /* each parameter is a group of its own, with one part */
     RFS_VEC(struct param) params; /* trained, then frozen ones of stage 3 */
     RFS_VEC(struct group) groups;
     RFS_VEC(struct alias) aliases;
@@ -463,6 +462,9 @@ static int check_universal(struct zero_file *file, const struct rfs_node *root)
         value_of(file, value_of(file, root, "ds_config"), "zero_optimization");
     const struct rfs_node *robin = value_of(file, options, "round_robin_gradients");
 
+    if (!options || !rfs_pickle_pairs(options))
+        return damaged(file, "it has no ds_config with zero_optimization, which tells whether "
+                             "ds_to_universal gives right values of the save");
     return robin && (robin->kind != RFS_NODE_BOOL || robin->of.truth)
                ? refuse(file, REMEDY_MADE_OF,
                         "it is of a universal checkpoint, made of a save with "
