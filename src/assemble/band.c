@@ -13,6 +13,7 @@
  */
 #include "assemble/band.h"
 
+#include "assemble/computed.h"
 #include "assemble/internal.h"
 #include "assemble/shape.h"
 #include "assemble/transpose.h"
@@ -299,7 +300,9 @@ static bool join(const struct rfs_block *block, const struct rfs_block *beside, 
         a.run != b.run || block->file != beside->file ||
         block->content.offset != beside->content.offset ||
         block->content.extents != beside->content.extents ||
-        block->content.quant != beside->content.quant)
+        block->content.quant != beside->content.quant ||
+        block->content.plus != beside->content.plus ||
+        block->content.zeros != beside->content.zeros)
         return false;
     const struct rfs_loop *cols = &a.loop[0];
     const struct rfs_loop *rows = &a.loop[1];
@@ -399,11 +402,11 @@ static int read_tile(struct rfs_reading *reading, const struct tile *tile, unsig
 
     scales.quant = NULL;
     if (is_near(tile))
-        return rfs_catalog_content_pread(reading, content, &scales, scratch,
-                                         (size_t)((tile->rows - 1) * stride + wanted), tile->src);
+        return rfs_computed_pread(reading, content, &scales, scratch,
+                                  (size_t)((tile->rows - 1) * stride + wanted), tile->src);
     for (uint64_t r = 0; r < tile->rows && rc == 0; r++)
-        rc = rfs_catalog_content_pread(reading, content, &scales, scratch + r * stride,
-                                       (size_t)wanted, tile->src + r * tile->src_stride);
+        rc = rfs_computed_pread(reading, content, &scales, scratch + r * stride, (size_t)wanted,
+                                tile->src + r * tile->src_stride);
     return rc;
 }
 

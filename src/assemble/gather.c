@@ -12,6 +12,7 @@
  */
 #include "assemble/gather.h"
 
+#include "assemble/computed.h"
 #include "assemble/distance.h"
 #include "assemble/kernels.h"
 #include "assemble/shape.h"
@@ -143,6 +144,8 @@ static int note_content(const struct job *job, uint64_t size, uint64_t offset)
 {
     const struct rfs_block *block = job->block;
     const struct rfs_content *content = &block->content;
+    if (content->zeros)
+        return 0;
     if (content->quant)
         return note_quantized(job, size, offset);
     if (content->n == 0)
@@ -168,8 +171,8 @@ static int note_content(const struct job *job, uint64_t size, uint64_t offset)
 static int read_content(const struct job *job, void *buf, uint64_t size, uint64_t offset)
 {
     const struct rfs_block *block = job->block;
-    return rfs_catalog_content_pread(job->reading, &block->content, job->scales, buf, (size_t)size,
-                                     block->src + offset);
+    return rfs_computed_pread(job->reading, &block->content, job->scales, buf, (size_t)size,
+                              block->src + offset);
 }
 
 /*
@@ -183,7 +186,7 @@ static int read_window(const struct job *job, uint64_t size, uint64_t offset,
     if (job->ranges)
         return note_content(job, size, offset);
     const uint64_t from = file_offset(job->block, offset);
-    if (job->reading->n_held > 0 && !job->block->content.quant &&
+    if (job->reading->n_held > 0 && rfs_content_is_stored(&job->block->content) &&
         file_offset(job->block, offset + size - 1) == from + size - 1)
         *window = rfs_reading_find(job->reading, (size_t)size, from);
     if (*window)

@@ -5,6 +5,7 @@ librfs_la_SOURCES += \
 	src/assemble/cache.c src/assemble/cache.h \
 	src/assemble/cast.c src/assemble/cast.h \
 	src/assemble/cast_x86.c src/assemble/cast_x86.h \
+	src/assemble/computed.c src/assemble/computed.h \
 	src/assemble/distance.h \
 	src/assemble/gather.c src/assemble/gather.h \
 	src/assemble/internal.h \

@@ -181,9 +181,11 @@ enum rfs_dtype rfs_catalog_plain_dtype(struct rfs_catalog *catalog, uint32_t nam
 static inline struct rfs_content rfs_catalog_content_of(const struct rfs_index *index,
                                                         const struct rfs_entry *entry)
 {
-    return (struct rfs_content){entry->offset, entry->extent_count,
-                                entry->extent_count ? &index->extents[entry->extent] : NULL,
-                                rfs_index_quant(index, entry)};
+    return (struct rfs_content){.offset = entry->offset,
+                                .n = entry->extent_count,
+                                .extents =
+                                    entry->extent_count ? &index->extents[entry->extent] : NULL,
+                                .quant = rfs_index_quant(index, entry)};
 }
 /* Copies where the content is, for as long as the catalogue lives. 0 or -ENOMEM. */
 int rfs_catalog_content(struct rfs_catalog *catalog, const struct rfs_index *index,

@@ -41,13 +41,25 @@ struct rfs_extent {
 
 struct rfs_quant; /* quant/quant.h */
 
-/* The place of a content: extents in its order, or with none, one range at offset. */
+/*
+ * The place of a content: extents in its order, or with none, one range at offset. Some contents are
+ * computed of what is stored there: rfs_content_is_stored.
+ */
 struct rfs_content {
     uint64_t offset;
     uint32_t n;
     const struct rfs_extent *extents;
     const struct rfs_quant *quant; /* the range has codes, which stand for the content; or NULL */
+    int16_t plus;                  /* a number that is added to each element, of type DTYPE */
+    uint8_t dtype;
+    bool zeros; /* nothing is stored: all bytes are 0 */
 };
+
+/* Says whether the bytes of a content are those of the file. */
+static inline bool rfs_content_is_stored(const struct rfs_content *content)
+{
+    return !content->quant && content->plus == 0 && !content->zeros;
+}
 
 struct rfs_entry {
     uint64_t offset;       /* where the content, or its first extent, begins in the file */

@@ -26,6 +26,28 @@ void rfs_by_rules_free(struct rfs_by_rules *by_rules)
 
 RFS_CLEANUP_OF(by_rules_cleanup, struct rfs_by_rules *, rfs_by_rules_free)
 
+/* Refuses plus for quantized tensors, whose numbers are rounded to one dtype or another. */
+static int check_plus(const struct rfs_by_rules *by_rules, struct rfs_error *err)
+{
+    struct rfs_catalog *catalog = by_rules->config.catalog;
+    const struct rfs_rules_map *map = by_rules->map;
+    struct rfs_use use;
+    int rc = 0;
+
+    rfs_catalog_begin(catalog, &use);
+    for (size_t i = 0; rc == 0 && i < map->links.n; i++) {
+        const struct rfs_rules_link *link = &map->links.data[i];
+        const uint32_t name = by_rules->plan->params->targets[link->source].name;
+        if (link->plus != 0 && rfs_catalog_plain_dtype(catalog, name, RFS_FLOAT32) != RFS_FLOAT32)
+            rc = rfs_fail(err, -ENOTSUP,
+                          RFS_OF(rfs_catalog_path(catalog), rfs_catalog_name(catalog, name)),
+                          "rules without plus for it",
+                          "is quantized, and plus is for tensors that are stored as numbers");
+    }
+    rfs_catalog_end(catalog, &use);
+    return rc;
+}
+
 static int compile(struct rfs_by_rules *by_rules, struct rfs_error *err)
 {
     struct rfs_catalog *catalog = by_rules->config.catalog;
@@ -54,7 +76,7 @@ static int compile(struct rfs_by_rules *by_rules, struct rfs_error *err)
     if (lost < vanished.names.n)
         return rfs_plan_fail_lost(by_rules->config.whole, vanished.names.data[lost],
                                   vanished.ranks.data[lost], err);
-    return 0;
+    return check_plus(by_rules, err);
 }
 
 static int derive(struct rfs_by_rules *by_rules, struct rfs_error *err)

@@ -430,11 +430,15 @@ static int add_span(struct linked *linked, const struct rfs_piece_source *source
     }
     for (uint32_t a = 0; a < linked->made->type.ndim; a++)
         piece.block.dst += (dst[a] - cells->lo[a] + (a == 0 ? cells->row : 0)) * linked->stride[a];
-    for (uint32_t a = 0; a < linked->source_ndim; a++)
+    for (uint32_t a = 0; a < linked->source_ndim && !link->zeros; a++)
         piece.block.src += (src[a] - box->at[a] + (a == 0 ? box->row : 0)) * box->stride[a];
     rfs_slice_block_box(&piece.block, link->n, len, linked->pieces.geometry->item, dst_stride,
-                        src_stride);
+                        link->zeros ? dst_stride : src_stride);
     piece.block.strided = !is_nested(&piece.block);
+    if (link->zeros)
+        piece.block.content = (struct rfs_content){.offset = source->content.offset, .zeros = true};
+    piece.block.content.plus = link->plus;
+    piece.block.content.dtype = linked->made->type.dtype;
     return linked->pieces.each(linked->pieces.ctx, &piece);
 }
 
@@ -445,6 +449,8 @@ static int add_linked(void *ctx, const struct rfs_piece_source *source)
     const struct rfs_geometry_stored *box = &source->box;
     uint64_t hi[RFS_MAX_DIMS];
 
+    if (linked->link->zeros) /* of one element of the source, whatever the span */
+        return add_span(linked, source, linked->span);
     for (uint32_t a = 0; a < linked->source_ndim; a++)
         hi[a] = box->at[a] + box->size[a];
     linked->spans.n = 0;

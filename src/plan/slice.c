@@ -30,6 +30,8 @@ static bool follows(const struct rfs_block *block, const struct rfs_block *last)
     return block->n_loops == 0 && last->n_loops == 0 && block->file == last->file &&
            block->content.n == 0 && last->content.n == 0 && block->dst == last->dst_end &&
            block->content.quant == last->content.quant &&
+           block->content.plus == last->content.plus &&
+           block->content.zeros == last->content.zeros &&
            (!block->content.quant || block->content.offset == last->content.offset) &&
            block->content.offset + block->src == last->content.offset + last->src + last->run;
 }
@@ -58,12 +60,16 @@ void rfs_slice_name(struct rfs_slice *slice)
     XXH3_128bits_reset(&state);
     for (size_t i = 0; i < slice->n; i++) {
         const struct rfs_block *block = &slice->blocks[i];
-        const uint64_t words[] = {slice->bytes, block->file, block->content.offset, block->dst,
+        const struct rfs_content *content = &block->content;
+        const uint64_t words[] = {slice->bytes, block->file, content->offset, block->dst,
                                   block->src,   block->run,  block->n_loops};
+        const int16_t computed[] = {content->plus, content->dtype, content->zeros};
         XXH3_128bits_update(&state, words, sizeof words);
         XXH3_128bits_update(&state, block->loop, block->n_loops * sizeof *block->loop);
-        if (block->content.quant)
-            XXH3_128bits_update(&state, block->content.quant, sizeof *block->content.quant);
+        if (content->quant)
+            XXH3_128bits_update(&state, content->quant, sizeof *content->quant);
+        if (content->plus != 0 || content->zeros)
+            XXH3_128bits_update(&state, computed, sizeof computed);
     }
     const XXH128_hash_t hash = XXH3_128bits_digest(&state);
     slice->id[0] = hash.low64;

@@ -60,22 +60,32 @@ static void see(struct compiling *c, struct sighting *sighting, int side, const 
         snprintf(sighting->names[side], sizeof sighting->names[side], "%s", name);
 }
 
-/* Sees the names that a rule knows, with the first value of each index. */
-static int sight_right(struct compiling *c, const struct node *node, const char *left,
-                       struct sighting *sighting)
+/*
+ * Sees the names of a tensor, but those that the rule has on both sides, whatever numbers are in
+ * them: they are no sign of either.
+ */
+static int sight_tensor(struct compiling *c, const struct node *node, int side,
+                        struct sighting *sighting)
+{
+    int rc = 0;
+
+    for (const struct node *of = node; rc == 0 && of; of = of->also) {
+        rc = rfs_rules_spell(c, of->name);
+        if (rc == 0 && !rfs_rules_has_name(c->statement, !side, c->text.data))
+            see(c, sighting, side, c->text.data);
+    }
+    return rc;
+}
+
+/* Sees the names to the right, with the first value of each index. */
+static int sight_right(struct compiling *c, const struct node *node, struct sighting *sighting)
 {
     struct rfs_rules_known *index =
         node->kind == NODE_STACK ? rfs_rules_known(c, node->index) : NULL;
     int rc = 0;
 
-    if (node->kind == NODE_TENSOR) {
-        for (const struct node *of = node; rc == 0 && of; of = of->also) {
-            rc = rfs_rules_spell(c, of->name);
-            if (rc == 0 && strcmp(c->text.data, left) != 0)
-                see(c, sighting, SIDE_RIGHT, c->text.data);
-        }
-        return rc;
-    }
+    if (node->kind == NODE_TENSOR)
+        return sight_tensor(c, node, SIDE_RIGHT, sighting);
     if (index && rfs_rules_values(index) > 0) {
         rfs_rules_bind(index, 0);
     } else if (index) { /* an error that the second pass finds */
@@ -83,7 +93,7 @@ static int sight_right(struct compiling *c, const struct node *node, const char 
         index->value = index->from;
     }
     for (const struct node *kid = node->kids; kid && rc == 0; kid = kid->next)
-        rc = sight_right(c, kid, left, sighting);
+        rc = sight_right(c, kid, sighting);
     if (index)
         index->bound = false;
     return rc;
@@ -92,27 +102,12 @@ static int sight_right(struct compiling *c, const struct node *node, const char 
 static int sight_rule(struct compiling *c, struct sighting *sighting)
 {
     const struct node *left = rfs_rules_left_tensor(c->statement->left);
-    const struct node *right = c->statement->right;
     struct turns turns;
     int rc = rfs_rules_turns_begin(c, left->name, &turns);
 
-    if (rc == 0 && rfs_rules_turns_next(&turns)) {
-        rc = rfs_rules_spell(c, left->name);
-        RFS_FREE char *name = rc == 0 ? strdup(c->text.data) : NULL;
-        if (rc == 0 && !name)
-            rc = rfs_fail_memory(c->err);
-        if (rc == 0)
-            rc = sight_right(c, right, name, sighting);
-        if (rc == 0 && right->kind == NODE_TENSOR)
-            rc = rfs_rules_spell(c, right->name);
-        if (rc == 0 && (right->kind != NODE_TENSOR || strcmp(name, c->text.data) != 0))
-            see(c, sighting, SIDE_LEFT, name);
-        for (const struct node *of = left->also; rc == 0 && of; of = of->also) {
-            rc = rfs_rules_spell(c, of->name);
-            if (rc == 0)
-                see(c, sighting, SIDE_LEFT, c->text.data);
-        }
-    }
+    if (rc == 0 && rfs_rules_turns_next(&turns))
+        rc = sight_right(c, c->statement->right, sighting)
+                 ?: sight_tensor(c, left, SIDE_LEFT, sighting);
     rfs_rules_turns_end(&turns);
     return rc;
 }
@@ -250,7 +245,21 @@ static const char *next_given(const char **at, const char *option, size_t *n)
     return NULL;
 }
 
-/* Gives an option the word that the user gives it, or its first. */
+#define MOST_FIGURES 18 /* of an option, so that it has 64 bits */
+
+/* Reads the number of an option. False: it is none. */
+static bool read_figures(const char *text, size_t n, int64_t *value)
+{
+    *value = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            return false;
+        *value = n > MOST_FIGURES ? 0 : 10 * *value + (text[i] - '0');
+    }
+    return n > 0 && n <= MOST_FIGURES;
+}
+
+/* Gives an option the word or the number that the user gives it, or its first. */
 static int learn_option(struct compiling *c)
 {
     const struct statement *statement = c->statement;
@@ -262,8 +271,15 @@ static int learn_option(struct compiling *c)
     const char *given;
     size_t n;
 
+    known.counts = !known.words->next && read_figures(known.word, strlen(known.word), &known.value);
     while ((given = next_given(&at, statement->name, &n)) != NULL) {
         const struct rfs_rules_word *word = statement->words;
+        if (known.counts && read_figures(given, n, &known.value))
+            continue;
+        if (known.counts)
+            return rfs_fail_usage(c->err, "a whole number",
+                                  "convert_options: '%s' cannot be '%.*s'", statement->name, (int)n,
+                                  given);
         while (word && (strlen(word->text) != n || memcmp(word->text, given, n) != 0))
             word = word->next;
         if (!word) {

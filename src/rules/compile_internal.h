@@ -30,6 +30,7 @@ struct rfs_rules_known {
     bool bound;       /* an index has a present value */
     bool stacked;     /* an index is an axis of left tensors */
     bool tied;        /* a number depends on tie_word_embeddings */
+    bool counts;      /* an option has a number, VALUE, and no words */
     const char *word; /* the one that an option has */
     const struct rfs_rules_word *words;
 };

@@ -4,8 +4,9 @@
  * elements are in the source's tensors.
  *
  * A link relates elements of one made tensor to as many of one source tensor. Its digits count
- * them: digits d0, d1, … name one element of each of the two tensors, and these are equal. On axis
- * a of either tensor, the place of the element is
+ * them: digits d0, d1, … name one element of each of the two tensors. The made one is that of the
+ * source, or computed of it: the link says how. On axis a of either tensor, the place of the element
+ * is
  *     at[a] + Σ d_k * step_k over the digits of axis a
  * with that tensor's at and steps. Each digit belongs to one axis of either tensor. So every
  * operation of the language (groups, stacked, transposed and joined axes) is a list of links, and
@@ -37,6 +38,8 @@ struct rfs_rules_link {
     uint32_t made, source; /* tensors, by number */
     uint32_t digits, n;    /* the first of them in the map's digits, and how many */
     size_t at[2];          /* the first axis' at of either tensor, in the map's ats */
+    int16_t plus;          /* the made element is that of the source and this */
+    bool zeros;            /* the made elements are 0; all steps in the source are 0, too */
 };
 
 /* A tensor that rules make. */

@@ -544,6 +544,7 @@ static const struct function {
     {"stack", NODE_STACK, "ia", false}, {"transpose", NODE_TRANSPOSE, "", false},
     {"join", NODE_JOIN, "a", false},    {"split", NODE_SPLIT, "an", false},
     {"rows", NODE_ROWS, "afns", false}, {"cast", NODE_CAST, "lr", false},
+    {"plus", NODE_PLUS, "n", false},    {"pad", NODE_PAD, "an", false},
 };
 
 static bool parse_arguments(struct rfs_lex *p, const struct function *function, struct node *node)
@@ -585,7 +586,8 @@ static const struct node *parse_tensor(struct rfs_lex *p)
     bool called;
     const struct function *function = accept_function(p, &called);
     if (!function && called)
-        return expected(p, "concat, groups, stack, transpose, join, split, rows or cast");
+        return expected(p,
+                        "concat, groups, stack, transpose, join, split, rows, cast, plus or pad");
     if (!function) {
         p->level--;
         return parse_leaf(p);

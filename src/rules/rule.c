@@ -279,6 +279,31 @@ static int shape_of_rows(struct compiling *c, const struct node *node, struct sh
                ?: rfs_rules_count(c, node->n, "the number of rows", 1, &shape->dims[axis]);
 }
 
+/* The size of what is padded is the rule's where it is made, and the tensor's own otherwise. */
+static int shape_of_pad(struct compiling *c, const struct node *node, struct shape *shape)
+{
+    uint32_t axis;
+    uint64_t size;
+    int rc = read_axis(c, node->axis, shape->ndim, &axis);
+
+    if (rc)
+        return rc;
+    if (node != c->statement->right)
+        return RULES_FAIL(c, leaf_name(c, node), NULL, "has a pad inside of something else");
+    if (c->source == SIDE_LEFT) {
+        shape->dims[axis] = ANY_SIZE;
+        return 0;
+    }
+    rc = rfs_rules_count(c, node->n, "the size of a pad", 0, &size);
+    if (!rc && shape->dims[axis] > size)
+        return RULES_FAIL(
+            c, leaf_name(c, node), NULL,
+            "has %llu entries along axis %u, more than the %llu that pad makes of them",
+            (unsigned long long)shape->dims[axis], axis, (unsigned long long)size);
+    shape->dims[axis] = size;
+    return rc;
+}
+
 /* Gives the shape of an expression, as far as its operands have one. */
 static int shape_of(struct compiling *c, const struct node *node, struct shape *shape)
 {
@@ -300,6 +325,8 @@ static int shape_of(struct compiling *c, const struct node *node, struct shape *
         return shape_of_split(c, node, shape);
     case NODE_ROWS:
         return shape_of_rows(c, node, shape);
+    case NODE_PAD:
+        return shape_of_pad(c, node, shape);
     default:
         return 0;
     }
@@ -321,6 +348,8 @@ struct rfs_rules_piece {
     struct digit digits[RFS_RULES_DIGITS];
     bool casts[2];
     enum rfs_dtype dtypes[2];
+    int16_t plus; /* what the left tensor has more */
+    bool zeros;   /* the left tensor has zeros there */
 };
 
 /* ---- axes of a piece ------------------------------------------------------------------------- */
@@ -515,6 +544,9 @@ static int first_factor(struct compiling *c, const struct node *node, uint32_t n
                         uint64_t *factor)
 {
     uint32_t cut = 0;
+
+    while (node->kind == NODE_CAST || node->kind == NODE_PLUS)
+        node = node->kids;
 
     *factor = 0;
     if (node->kind == NODE_ROWS) {
@@ -757,6 +789,75 @@ static int pieces_of_cast(struct compiling *c, const struct node *node, const st
     return rc;
 }
 
+#define MOST_PLUS 256 /* every whole number up to this is one of bfloat16 */
+
+static int pieces_of_plus(struct compiling *c, const struct node *node, const struct shape *want)
+{
+    const size_t first = c->pieces.n;
+    int64_t plus;
+    int rc = rfs_rules_number(c, node->n, &plus);
+
+    if (!rc && (plus < -MOST_PLUS || plus > MOST_PLUS))
+        return RULES_FAIL(c, leaf_name(c, node), NULL,
+                          "has %lld added, not a number from -%d to %d", (long long)plus, MOST_PLUS,
+                          MOST_PLUS);
+    rc = rc ?: pieces_of(c, node->kids, want);
+    for (size_t i = first; !rc && i < c->pieces.n; i++) {
+        if (c->pieces.data[i].plus != 0)
+            return RULES_FAIL(c, leaf_name(c, node), NULL, "has a plus inside of a plus");
+        c->pieces.data[i].plus = (int16_t)plus;
+    }
+    return rc;
+}
+
+/* Adds the piece of the zeros that fill SHAPE, from entry AT of the axis on. */
+static int push_zeros(struct compiling *c, const struct shape *shape, uint32_t axis, uint64_t at)
+{
+    const struct rfs_rules_piece like = c->pieces.data[0];
+    const size_t n = c->pieces.n;
+    const int rc = push_piece(c, like.tensor, shape, NULL);
+
+    if (rc || c->pieces.n == n)
+        return rc;
+    struct rfs_rules_piece *piece = &c->pieces.data[n];
+    piece->zeros = true;
+    piece->at[axis] = at;
+    memcpy(piece->casts, like.casts, sizeof piece->casts);
+    memcpy(piece->dtypes, like.dtypes, sizeof piece->dtypes);
+    for (uint32_t k = 0; k < piece->n; k++) {
+        piece->digits[k].leaf_axis = 0;
+        piece->digits[k].leaf_step = 0;
+    }
+    return 0;
+}
+
+static int pieces_of_pad(struct compiling *c, const struct node *node, const struct shape *want)
+{
+    struct shape inner = *want;
+    struct shape real;
+    uint32_t axis;
+    int rc = read_axis(c, node->axis, want->ndim, &axis) ?: shape_of(c, node->kids, &real);
+
+    if (rc)
+        return rc;
+    if (!real.known || real.ndim != want->ndim || real.dims[axis] == ANY_SIZE)
+        return RULES_FAIL(c, leaf_name(c, node), "a number in place of _",
+                          "has a size that neither the rule nor the other tensors give");
+    if (real.dims[axis] > want->dims[axis])
+        return RULES_FAIL(c, leaf_name(c, node), REMEDY_CONFIG,
+                          "is padded to %llu entries along axis %u, and has %llu by itself",
+                          (unsigned long long)want->dims[axis], axis,
+                          (unsigned long long)real.dims[axis]);
+    inner.dims[axis] = real.dims[axis];
+    rc = pieces_of(c, node->kids, &inner);
+    if (rc || c->source == SIDE_LEFT)
+        return rc; /* what is behind it is left out */
+    if (c->pieces.n == 0)
+        return RULES_FAIL(c, leaf_name(c, node), NULL, "has no entries that could be padded");
+    inner.dims[axis] = want->dims[axis] - real.dims[axis];
+    return push_zeros(c, &inner, axis, real.dims[axis]);
+}
+
 /* Adds the pieces of an expression of that shape, which is complete. */
 static int pieces_of(struct compiling *c, const struct node *node, const struct shape *want)
 {
@@ -776,6 +877,10 @@ static int pieces_of(struct compiling *c, const struct node *node, const struct 
         return pieces_of_split(c, node, want);
     case NODE_ROWS:
         return pieces_of_rows(c, node, want);
+    case NODE_PLUS:
+        return pieces_of_plus(c, node, want);
+    case NODE_PAD:
+        return pieces_of_pad(c, node, want);
     default:
         return pieces_of_cast(c, node, want);
     }
@@ -858,6 +963,8 @@ static int link_piece(struct compiling *c, uint32_t left, const struct rfs_rules
     memset(digits, 0, sizeof digits); /* with the bytes behind members: lists are compared */
     link.made = of_left == RFS_MADE ? left : piece->tensor;
     link.source = of_left == RFS_MADE ? piece->tensor : left;
+    link.zeros = piece->zeros;
+    link.plus = (int16_t)(of_left == RFS_MADE ? piece->plus : -piece->plus);
     for (uint32_t k = 0; k < piece->n; k++) {
         const struct digit *digit = &piece->digits[k];
         digits[k].count = digit->count;
@@ -890,6 +997,10 @@ static int set_dtypes(struct compiling *c, uint32_t made, uint32_t source,
     if (shown != from->dtype && !rfs_dtype_is_float(dtype))
         return RULES_FAIL(c, rfs_rules_tensor_name(c, c->source, source), NULL,
                           "has dtype %s, and cast converts floating-point numbers only",
+                          rfs_dtype_name(dtype));
+    if (piece->plus != 0 && !rfs_dtype_is_float_target(dtype))
+        return RULES_FAIL(c, rfs_rules_tensor_name(c, c->source, source), NULL,
+                          "has dtype %s, and plus is for float16, bfloat16, float32 and float64",
                           rfs_dtype_name(dtype));
     if (to->there && (to->dtype != from->dtype || to->kind != shown))
         return RULES_FAIL(c, name, "one dtype for all of its parts",

@@ -6,7 +6,7 @@
  *     file      = { [ statement ] newline }
  *     statement = "sides" NAME NAME | "models" NAME { NAME }
  *               | "include" NAME [ "with" NAME "=" TEXT { NAME "=" TEXT } ]
- *               | "let" NAME "=" number | "option" NAME "=" NAME { "|" NAME }
+ *               | "let" NAME "=" number | "option" NAME "=" ( NAME { "|" NAME } | INTEGER )
  *               | "index" NAME "=" number ".." number [ "where" number ] | "stacked" NAME
  *               | ( "repeat" | "copy" ) side name "=" name | "keep" PATTERN { PATTERN }
  *               | "drop" side PATTERN { PATTERN } | "require" number

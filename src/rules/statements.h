@@ -75,6 +75,8 @@ enum node_kind {
     NODE_SPLIT,
     NODE_ROWS,
     NODE_CAST,
+    NODE_PLUS,
+    NODE_PAD,
 };
 
 struct node {
@@ -88,7 +90,7 @@ struct node {
 
     const char *index;          /* stack */
     const struct number *axis;  /* all that have one */
-    const struct number *n;     /* groups, split; rows: how many */
+    const struct number *n;     /* groups, split; rows: how many; plus; pad: the size */
     const struct number *first; /* rows */
     const struct number *step;  /* rows; NULL: 1 */
     bool casts[2];              /* cast; by side; false: same */

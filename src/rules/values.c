@@ -39,7 +39,7 @@ static int of_name(struct compiling *c, const struct number *number, int64_t *va
         return RULES_FAIL(c, NULL,
                           "let NAME = …, index NAME = …, or config.NAME for a key of the config",
                           "'%s' is not defined", number->name);
-    if (known->kind == KNOWN_OPTION)
+    if (known->kind == KNOWN_OPTION && !known->counts)
         return RULES_FAIL(c, NULL, "NAME is WORD", "option '%s' has a word, not a number",
                           number->name);
     if (known->kind == KNOWN_INDEX && !known->bound)
@@ -206,7 +206,7 @@ static int of_is(struct compiling *c, const struct number *number, int64_t *valu
     }
     const struct rfs_rules_known *known =
         number->a->kind == NUMBER_NAME ? rfs_rules_known(c, name) : NULL;
-    if (!known || known->kind != KNOWN_OPTION)
+    if (!known || known->kind != KNOWN_OPTION || known->counts)
         return RULES_FAIL(c, NULL, "an option, or a key of the config",
                           "'is %s' follows something that has no words", number->name);
     if (!rfs_rules_has_word(known->words, number->name))

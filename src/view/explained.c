@@ -829,6 +829,8 @@ void rfs_explained_piece(const struct rfs_explained_view *view, const struct rfs
         .path = rfs_explained_path(view, piece->block.file),
         .name = rfs_catalog_name(view->view->catalog, source->name),
         .bytes = rfs_explained_block_bytes(&piece->block),
+        .plus = piece->block.content.plus,
+        .zeros = piece->block.content.zeros,
         .side = {[RFS_EXPLAINED_MADE] = {made->ndim, piece->link ? made->dims : slice->whole, {0}},
                  [RFS_EXPLAINED_SOURCE] = {type->ndim, type->dims, {0}}}};
     if (piece->link) {

@@ -15,7 +15,7 @@ static uint64_t stored_bytes(const struct rfs_quant *quant, uint64_t bytes)
 
 uint64_t rfs_explained_block_bytes(const struct rfs_block *block)
 {
-    uint64_t bytes = block->run;
+    uint64_t bytes = block->content.zeros ? 0 : block->run;
 
     for (uint32_t k = 0; k < block->n_loops; k++)
         bytes *= block->loop[k].src_stride > 0 ? block->loop[k].count : 1;
@@ -141,7 +141,7 @@ static bool add_level(const struct rfs_block *block, uint32_t level, uint64_t at
 
 bool rfs_explained_ranges_add(const struct rfs_block *block, struct rfs_explained_ranges *out)
 {
-    return add_level(block, 0, block->src, out);
+    return block->content.zeros || add_level(block, 0, block->src, out);
 }
 
 /* ---- boxes together -------------------------------------------------------------------------- */
@@ -351,6 +351,8 @@ bool rfs_explained_sum_add(struct rfs_explained_sum *sum, const struct rfs_expla
     rank->shown_bytes += slice->shown->bytes * sum->times;
     for (size_t i = 0; i < slice->trace->n; i++) {
         const struct rfs_piece_trace *piece = &slice->trace->pieces[i];
+        if (piece->block.content.zeros)
+            continue;
         if (!count_bytes(sum->view, &rank->sources, piece->block.file, piece->rank,
                          rfs_explained_block_bytes(&piece->block) * sum->times) ||
             !(piece->link ? add_span(sum, slice, piece) : add_box(sum, piece)))

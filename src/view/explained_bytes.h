@@ -9,9 +9,9 @@
 #include "view/inspect.h"
 
 /*
- * Appends the ranges of a block: one, unless the tensor lies in several extents (a .ckpt has
- * one for each 512 MiB): then up to one a loop for each extent, and one more for each boundary.
- * Their runs have the order of the block's elements. False when out of memory.
+ * Appends the ranges of a block: none for zeros, else one, unless the tensor lies in several extents
+ * (a .ckpt has one for each 512 MiB): then up to one a loop for each extent, and one more for each
+ * boundary. Their runs have the order of the block's elements. False when out of memory.
  */
 bool rfs_explained_ranges_add(const struct rfs_block *block, struct rfs_explained_ranges *out);
 /* Sorts loops by stride, largest first, which is the order of the file; joins adjacent runs. */

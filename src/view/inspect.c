@@ -157,7 +157,8 @@ void rfs_inspect_made(reshard_view *set, size_t i, struct rfs_inspect_made *out)
                                      .line = made->line};
     for (size_t k = 0; k < made->n; k++) {
         const struct rfs_rules_link *link = &map->links.data[made->links + k];
-        out->sources += k == 0 || link->source != link[-1].source;
+        const bool again = k > 0 && link->source == link[-1].source && !link[-1].zeros;
+        out->sources += !again && !link->zeros;
     }
 }
 

@@ -515,6 +515,8 @@ struct rfs_explained_piece {
     const char *path;     /* source file, below the source's folder; the view's */
     const char *name;     /* source tensor; the view's */
     uint64_t bytes;       /* bytes of the file, each counted once */
+    int plus;             /* rules add it to each element */
+    bool zeros;           /* rules fill it with zeros, and take nothing of the file */
     /* boxes in the whole tensor, in the file's and in the destination's slice; NULL: steps */
     const struct rfs_box *whole, *source, *target;
     struct {
@@ -590,9 +592,9 @@ struct rfs_view_run {
 };
 
 /*
- * Finds the first run of at least LEAST bytes (1 or more) within [BEGIN, END) of a file. Decrypted
- * or cast bytes do not count. Returns 1 with *out filled, 0 when there is none, or -errno. Costs
- * the slices of the parameters in between.
+ * Finds the first run of at least LEAST bytes (1 or more) within [BEGIN, END) of a file. Decrypted,
+ * cast or computed bytes do not count. Returns 1 with *out filled, 0 when there is none, or -errno.
+ * Costs the slices of the parameters in between.
  */
 int rfs_view_find_run(struct reshard_view *view, uint64_t id, uint64_t begin, uint64_t end,
                       uint64_t least, struct rfs_view_run *out);

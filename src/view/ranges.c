@@ -75,7 +75,7 @@ static bool find_piece(const struct rfs_slice *slice, uint64_t begin, uint64_t e
         uint64_t at = rfs_max_u64(begin, block->dst);
         uint64_t bytes;
 
-        if (block->n_loops > 0 || block->content.quant)
+        if (block->n_loops > 0 || !rfs_content_is_stored(&block->content))
             continue;
         for (; at < rfs_min_u64(end, block->dst_end); at += bytes) {
             struct rfs_view_run piece = {.begin = at};

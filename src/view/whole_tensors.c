@@ -379,6 +379,8 @@ struct rfs_whole_source rfs_whole_locate(const struct rfs_whole *whole,
     source.left = left;
     if (converted)
         source.left = left / rfs_dtype_bytes(cast.from) * rfs_dtype_bytes(cast.to);
+    if (block->content.zeros)
+        return source;
     source.file = rfs_files_path(rfs_catalog_files(whole->catalog), block->file);
     source.offset = rfs_catalog_content_offset(&block->content, from);
     /* Files of a checkpoint that describes itself are those of ranks that it does not number. */

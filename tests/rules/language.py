@@ -1,16 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """The language of conversion rules, once more and slowly: numpy does what each word says.
 
-The left tensors are computed from the right ones. Backwards nothing is computed: the left tensors are made of the places of
-the right elements, which tells where each came from.
+The left tensors are computed from the right ones. Backwards the left tensors are made of the places of the right elements,
+which tells where each came from, and of zeros, which tells what was added to it. PyTorch adds.
 """
 import os
 import re
 
 import numpy as np
+import torch
 
 NAME = r"(?:[A-Za-z0-9_.*-]|\{[^}]*\})+"
 TOKEN = re.compile(r"\s*(\d+|\?\?|[<>=!]=|[-+*/%()<>,]|[A-Za-z_][A-Za-z0-9_.]*)")
+
+
+TORCH = {"BFloat16": (np.int16, torch.bfloat16), "Float16": (np.int16, torch.float16), "Float32": (np.int32, torch.float32)}
+
+
+def added(dtype, array, number):
+    """An array of that dtype, and a number, as PyTorch adds them."""
+    stored, kind = TORCH[dtype]
+    tensor = torch.from_numpy(np.ascontiguousarray(array).view(stored).copy()).view(kind)
+    return (tensor + number).view(torch.int16 if stored == np.int16 else torch.int32).numpy().view(array.dtype)
 
 
 def matches(pattern, name):
@@ -72,10 +83,10 @@ class Numbers:
 
 
 class Rules:
-    """A file of rules, read for one config and one choice of options."""
+    """A file of rules, read for one config, one choice of options and tensors of one dtype."""
 
-    def __init__(self, path, config, options):
-        self.numbers = Numbers(config, options)
+    def __init__(self, path, config, options, dtype="BFloat16"):
+        self.numbers, self.dtype = Numbers(config, options), dtype
         self.indexes, self.stacked, self.rules = {}, [], []
         self.read(path)
 
@@ -141,8 +152,9 @@ class Rules:
             out = [{**at, index: value} for at in out for value in self.indexes[index]]
         return out
 
-    def to_left(self, right):
-        """name -> array, from right arrays by name; for left tensors with rows that no right one has: -1 there."""
+    def to_left(self, right, add=None, beyond=0):
+        """name -> array, from right arrays by name. ADD adds a number to an array; BEYOND is what a pad puts."""
+        self.add, self.beyond = add or (lambda array, number: added(self.dtype, array, number)), beyond
         out = {}
         for rule in self.rules:
             left, _, expression = rule.partition(" = ")
@@ -154,22 +166,33 @@ class Rules:
                 out[key] = made
         return out
 
-    def to_right(self, left, shapes):
-        """name -> array of the right ones, by their SHAPES: each element from the place where it went."""
+    def places(self, shapes):
+        """What the left tensors are made of: (name -> places among the elements of the right ones, -1 for none; the first of each)."""
         places, begin = {}, {}
         for name, shape in shapes.items():
             begin[name] = sum(a.size for a in places.values())
             places[name] = begin[name] + np.arange(int(np.prod(shape))).reshape(shape)
-        out = {}
-        where = self.to_left(places)
-        for name, shape in shapes.items():
-            out[name] = [None] * int(np.prod(shape))
+        return self.to_left(places, lambda array, number: array, -1), begin
+
+    def to_right(self, left, shapes):
+        """name -> array of the right ones, by their SHAPES: each element from the place where it went."""
+        where, begin = self.places(shapes)
+        more = self.to_left({n: np.zeros(shape, int) for n, shape in shapes.items()}, lambda array, number: array + number)
+        out = {name: [None] * int(np.prod(shape)) for name, shape in shapes.items()}
         ends = sorted((b, n) for n, b in begin.items())
         for name, ids in where.items():
-            for place, value in zip(ids.reshape(-1), left[name].reshape(-1)):
-                owner = ends[np.searchsorted([b for b, _ in ends], place, side="right") - 1][1]
-                out[owner][place - begin[owner]] = value
-        return {name: np.array(cells).reshape(shapes[name]) for name, cells in out.items() if None not in cells}
+            for place, value, plus in zip(ids.reshape(-1), left[name].reshape(-1), more[name].reshape(-1)):
+                if place >= 0:
+                    owner = ends[np.searchsorted([b for b, _ in ends], place, side="right") - 1][1]
+                    out[owner][place - begin[owner]] = (value, plus)
+        return {name: self.less(cells).reshape(shapes[name]) for name, cells in out.items() if None not in cells}
+
+    def less(self, cells):
+        """The values of [(value, number)] without what was added."""
+        values, plus = np.array([v for v, _ in cells]), np.array([n for _, n in cells])
+        for number in set(plus.tolist()) - {0}:
+            values[plus == number] = added(self.dtype, values[plus == number], -number)
+        return values
 
 
 class Expression:
@@ -226,6 +249,15 @@ class Expression:
 
     def cast(self, _left, _right, part):
         return self.of(part)
+
+    def plus(self, number, part):
+        return self.rules.add(self.of(part), self.rules.numbers.value(number, self.at))
+
+    def pad(self, axis, size, part):
+        array, axis = self.of(part), self.number(axis)
+        widths = [(0, 0)] * array.ndim
+        widths[axis] = (0, self.number(size) - array.shape[axis])
+        return np.pad(array, widths, constant_values=self.rules.beyond)
 
 
 def parts(text):

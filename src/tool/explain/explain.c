@@ -443,8 +443,14 @@ static void print_made_piece(const struct rfs_explained_piece *piece)
 
     fputs("    ", stdout);
     rfs_explain_put_place(stdout, piece, RFS_EXPLAINED_MADE);
+    if (piece->zeros) {
+        puts(" is zeros");
+        return;
+    }
     printf(" is %s ", piece->name);
     rfs_explain_put_place(stdout, piece, RFS_EXPLAINED_SOURCE);
+    if (piece->plus != 0)
+        printf(" %c %d", piece->plus > 0 ? '+' : '-', abs(piece->plus));
     printf(" in %s, %s\n", piece->path, rfs_text_amount(piece->bytes, size));
 }
 
@@ -618,6 +624,10 @@ static void put_link(struct rfs_json_write *json, const struct rfs_explained_pie
     put_begin(json, "at", piece, RFS_EXPLAINED_MADE);
     put_begin(json, "source_at", piece, RFS_EXPLAINED_SOURCE);
     put_steps(json, piece);
+    if (piece->plus != 0)
+        rfs_json_print(json, "plus", "%d", piece->plus);
+    if (piece->zeros)
+        rfs_json_put_bool(json, "zeros", true);
 }
 
 static void put_piece(struct rfs_json_write *json, const struct explain *explain,

@@ -257,7 +257,7 @@ static void add_slice(struct picture *picture, const struct rfs_explained *slice
         struct rfs_explained_piece piece;
         rfs_explained_piece(picture->view, slice, i, &piece);
         const uint64_t *at = piece.side[RFS_EXPLAINED_MADE].begin;
-        if (!box_has(box, slice->type->ndim, at))
+        if (piece.zeros || !box_has(box, slice->type->ndim, at))
             continue;
         const struct drawn *same =
             is_new ? NULL : same_piece(picture, &picture->slices.data[to], at, n++);

@@ -51,6 +51,7 @@ void world_random(struct world *world, struct random *random, uint64_t bytes)
     static const uint64_t elems[] = {1, 2, 2, 4, 4, 8, 16};
     *world = (struct world){0};
     world->elem = elems[random_below(random, sizeof elems / sizeof elems[0])];
+    world->plus = (int16_t)(world->elem == 4 || world->elem == 8 ? random_below(random, 3) : 0);
     world->ndim = (uint32_t)random_in(random, 1, 5);
     uint64_t left = bytes > world->elem ? bytes / world->elem : 1, cells = 1;
     for (uint32_t i = 0; i < world->ndim; i++) {
@@ -86,6 +87,22 @@ static bool next_place(uint32_t ndim, const uint64_t *size, uint64_t *at)
     return false;
 }
 
+static void add(const struct world *world, unsigned char *element)
+{
+    float narrow;
+    double wide;
+
+    if (world->elem == sizeof narrow) {
+        memcpy(&narrow, element, sizeof narrow);
+        narrow += world->plus;
+        memcpy(element, &narrow, sizeof narrow);
+    } else {
+        memcpy(&wide, element, sizeof wide);
+        wide += world->plus;
+        memcpy(element, &wide, sizeof wide);
+    }
+}
+
 unsigned char *world_bytes(const struct world *world, const uint64_t *from, const uint64_t *size)
 {
     uint64_t at[6] = {0}, n = world->elem;
@@ -99,6 +116,8 @@ unsigned char *world_bytes(const struct world *world, const uint64_t *from, cons
             place[i] = from[i] + at[i];
         memcpy(p, world->tensor + row_major(world->ndim, world->dims, place) * world->elem,
                world->elem);
+        if (world->plus != 0)
+            add(world, p);
         p += world->elem;
     } while (next_place(world->ndim, size, at));
     return bytes;
@@ -140,6 +159,8 @@ static void write_cell(struct world *world, struct random *random, uint64_t cell
 void world_open(struct world *world, struct random *random)
 {
     uint64_t at[6] = {0}, size[6], n = world->elem, cell_bytes = world->elem;
+    const int16_t plus = world->plus;
+    world->plus = 0; /* the files have what it is added to */
     strcpy(world->root, "/tmp/rfs-assemble-XXXXXX");
     need(mkdtemp(world->root) != NULL, world->root);
     cell_size(world, size);
@@ -160,6 +181,7 @@ void world_open(struct world *world, struct random *random)
         write_cell(world, random, world->cells++, bytes, cell_bytes);
         free(bytes);
     } while (next_place(world->ndim, world->pieces, at));
+    world->plus = plus;
     struct rfs_error err = {0};
     if (rfs_catalog_open(&(struct rfs_source_spec){.path = world->root,
                                                    .step = RFS_ANY_NUMBER,
@@ -254,9 +276,12 @@ struct rfs_slice world_slice(const struct world *world, const uint64_t *from, co
         struct rfs_block *block = &slice.blocks[slice.n];
         if (make_block(world, at, from, size, folded, block)) {
             block->file = rfs_catalog_file(world->catalog, cell);
-            block->content =
-                (struct rfs_content){world->entry[cell].offset, world->entry[cell].extent_count,
-                                     world->extents[cell], NULL};
+            block->content = (struct rfs_content){
+                .offset = world->entry[cell].offset,
+                .n = world->entry[cell].extent_count,
+                .extents = world->extents[cell],
+                .plus = world->plus,
+                .dtype = world->elem == sizeof(float) ? RFS_FLOAT32 : RFS_FLOAT64};
             slice.n++;
         }
         cell++;

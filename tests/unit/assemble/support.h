@@ -29,6 +29,7 @@ struct world {
     uint64_t dims[6];
     uint64_t pieces[6]; /* per axis; divides dims */
     uint64_t elem;      /* bytes */
+    int16_t plus;       /* that slices add to elements of 4 or 8 bytes, as floating-point numbers */
     uint64_t cells;
     unsigned char *tensor;
     struct rfs_entry entry[MAX_CELLS];

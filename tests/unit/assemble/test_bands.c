@@ -423,6 +423,8 @@ static void check_beside(struct rfs_pool *pool, uint64_t item, size_t n, uint64_
     } else {
         assert_true(counted().bytes > made.bytes);
     }
+    blocks[1][0].content.plus = 1; /* to the columns of one slice alone */
+    assert_false(rfs_band_joins(&slices[0], &slices[1]));
     rfs_assembler_free(assembler);
 }
 

@@ -48,13 +48,13 @@ static uint64_t count(const struct dims *dims)
 
 /* ---- expressions ------------------------------------------------------------------------------- */
 
-enum op { LEAF, CONCAT, GROUPS, STACK, TRANSPOSE, JOIN, SPLIT, OPS };
+enum op { LEAF, CONCAT, GROUPS, STACK, TRANSPOSE, JOIN, SPLIT, PLUS, OPS };
 
 struct expr {
     enum op op;
     struct dims dims;
     uint32_t axis;
-    uint64_t n;      /* groups, and values of a stack */
+    uint64_t n;      /* groups, values of a stack, and what is added */
     uint64_t factor; /* of a leaf in groups: the first of its size along the axis */
     uint32_t number; /* of a leaf, or of a stack's index */
     struct expr *kids[3];
@@ -63,6 +63,7 @@ struct expr {
 
 static struct expr exprs[4096];
 static uint32_t n_exprs, n_leaves, n_stacks;
+static bool within_plus;
 
 static struct expr *make(enum op op, const struct dims *dims)
 {
@@ -173,10 +174,18 @@ static struct expr *grow(const struct dims *dims, uint32_t depth)
             inner.of[i] = inner.of[i + 1];
         inner.n--;
         break;
+    case PLUS:
+        if (within_plus)
+            return leaf(dims);
+        e = make(PLUS, dims);
+        e->n = 1 + below(256);
+        within_plus = true;
+        break;
     default:
         return leaf(dims);
     }
     e->kids[0] = grow(&inner, depth - 1);
+    within_plus &= op != PLUS;
     e->n_kids = 1;
     return e;
 }
@@ -230,6 +239,9 @@ static void write_expr(const struct expr *e, struct within *within, uint32_t par
     case TRANSPOSE:
         PUT("transpose(");
         break;
+    case PLUS:
+        PUT("plus(%llu, ", (unsigned long long)e->n);
+        break;
     case JOIN:
         PUT("join(%u, ", e->axis);
         break;
@@ -258,11 +270,12 @@ static uint32_t n_tensors;
 struct element {
     uint32_t tensor;
     uint64_t at;
+    int64_t plus;
 };
 
 static void type_of(const struct dims *dims, struct rfs_type *type)
 {
-    *type = (struct rfs_type){.ndim = (uint8_t)dims->n, .dtype = RFS_INT16, .kind = RFS_TENSOR};
+    *type = (struct rfs_type){.ndim = (uint8_t)dims->n, .dtype = RFS_BFLOAT16, .kind = RFS_TENSOR};
     memcpy(type->dims, dims->of, dims->n * sizeof *dims->of);
     type->bytes = 2 * count(dims);
 }
@@ -308,7 +321,12 @@ static struct element element_at(const struct expr *e, const uint64_t *at, const
     switch (e->op) {
     case LEAF:
         snprintf(name, sizeof name, "t%u%s", e->number, stacked);
-        return (struct element){find_tensor(name, &e->dims), flatten(&e->dims, at)};
+        return (struct element){find_tensor(name, &e->dims), flatten(&e->dims, at), 0};
+    case PLUS: {
+        struct element element = element_at(e->kids[0], to, stacked);
+        element.plus += (int64_t)e->n;
+        return element;
+    }
     case CONCAT:
     case GROUPS: {
         const uint64_t unit = e->dims.of[e->axis] / e->n;
@@ -382,13 +400,14 @@ struct seen {
     struct element *of;
     uint32_t *times;
     uint32_t tensor;
+    int64_t plus; /* of the link */
 };
 
 static void note(void *ctx, uint64_t made, uint64_t source)
 {
     struct seen *seen = ctx;
 
-    seen->of[made] = (struct element){seen->tensor, source};
+    seen->of[made] = (struct element){seen->tensor, source, seen->plus};
     seen->times[made]++;
 }
 
@@ -410,8 +429,8 @@ static void check_box(const struct rfs_rules_map *map, const struct rfs_rules_li
     }
     assert_int_equal(rfs_rules_spans_in(map, link, side, types[side]->ndim, lo, hi, NULL, &spans),
                      0);
-    struct seen in = {calloc(elems, sizeof *in.of), calloc(elems, sizeof *in.times), 0};
-    struct seen wanted = {calloc(elems, sizeof *in.of), calloc(elems, sizeof *in.times), 0};
+    struct seen in = {calloc(elems, sizeof *in.of), calloc(elems, sizeof *in.times), 0, 0};
+    struct seen wanted = {calloc(elems, sizeof *in.of), calloc(elems, sizeof *in.times), 0, 0};
     for (size_t i = 0; i < spans.n; i++) {
         if (side == RFS_MADE)
             each_of(map, link, &spans.data[i], types[0], types[1], note, &in);
@@ -468,13 +487,15 @@ static void check_map(const struct rfs_rules_map *map, const struct rfs_rules_te
     for (size_t m = 0; m < map->made.n; m++) {
         const struct rfs_rules_made *made = &map->made.data[m];
         const uint64_t n = made->type.bytes / 2;
-        struct seen seen = {calloc(n + 1, sizeof *seen.of), calloc(n + 1, sizeof *seen.times), 0};
+        struct seen seen = {calloc(n + 1, sizeof *seen.of), calloc(n + 1, sizeof *seen.times), 0,
+                            0};
         for (size_t i = 0; i < made->n; i++) {
             const struct rfs_rules_link *link = &map->links.data[made->links + i];
             const struct rfs_type *types[2] = {&made->type, source[link->source].type};
             struct rfs_rules_span all;
             assert_int_equal(link->made, m);
             seen.tensor = link->source;
+            seen.plus = link->plus;
             rfs_rules_span_all(map, link, &all);
             each_of(map, link, &all, types[0], types[1], note, &seen);
             check_box(map, link, types);
@@ -488,8 +509,10 @@ static void check_map(const struct rfs_rules_map *map, const struct rfs_rules_te
             if (!from_left) {
                 assert_string_equal(source[seen.of[i].tensor].name, tensors[right.tensor].name);
                 assert_int_equal(seen.of[i].at, right.at);
+                assert_int_equal(seen.of[i].plus, right.plus);
             } else if (strcmp(tensors[right.tensor].name, made->name) == 0) {
                 assert_int_equal(seen.of[right.at].at, i);
+                assert_int_equal(seen.of[right.at].plus, -right.plus);
             }
         }
         free(seen.of);

@@ -653,6 +653,70 @@ static void test_rows_and_casts(void **ctx)
             "parameter 'a': is made of parts of BFloat16 and Float32");
 }
 
+/* What is added is in the links; tests/unit/view/test_computed reads the values. */
+static void test_plus(void **ctx)
+{
+    static const char norm[] = "index i = 0 .. 2\na.{i} = plus(1 - 2 * i, b.{i} [3])\nc = d";
+    (void)ctx;
+
+    makes(norm, "{}", NULL, "b.0 3, b.1 3, d 1", "a.0 3, a.1 3, c 1");
+    makes(norm, "{}", NULL, "a.0 3 Float32, a.1 3 Float16, c 1 Int8",
+          "b.0 3 Float32, b.1 3 Float16, d 1 Int8");
+    refuses(norm, "{}", NULL, "b.0 3 Int32, b.1 3, d 1",
+            "line 3: parameter 'b.0': has dtype Int32, and plus is for float16, bfloat16, float32 "
+            "and float64");
+    refuses(norm, "{}", NULL, "a.0 3 Float8E4M3FN, a.1 3, c 1",
+            "parameter 'a.0': has dtype Float8");
+    refuses("a = plus(257, b)", "{}", NULL, "b 2",
+            "parameter 'b': has 257 added, not a number from -256 to 256");
+    refuses("a = plus(-257, b [2])", "{}", NULL, "a 2", "parameter 'b': has -257 added");
+    refuses("a = plus(1, concat(0, b [1], plus(2, c [1])))", "{}", NULL, "b 1, c 1",
+            "parameter 'b': has a plus inside of a plus");
+    /* The direction is not seen by names that both sides have: which of them has more? */
+    refuses("a = plus(1, a)\nc.x = plus(1, c.x | d)", "{}", NULL, "a 2, c.x 2",
+            "the source has names of neither side of x.rules, training or huggingface");
+    refuses("index i = 0 .. 2\na.{i} = plus(1, a.{1 - i})", "{}", NULL, "a.0 2, a.1 2",
+            "the source has names of neither side");
+    refuses("a = groups(2, 0, plus(1, b [4 * 2]), cast(float32, same, c [4]))", "{}", NULL,
+            "b 8, c 4", "is cut in 2 groups, and no part's size has that for its first factor");
+    makes("a = plus(1, a)\nb = c", "{}", NULL, "a 2, c 2", "a 2, b 2");
+}
+
+static void test_pad(void **ctx)
+{
+    static const char table[] = "option multiple = 4\nlet n = config.n\n"
+                                "a = pad(0, n + (multiple - n % multiple) % multiple, b [n, 3])";
+    (void)ctx;
+
+    makes(table, "{\"n\": 5}", NULL, "b 5x3", "a 8x3");
+    makes(table, "{\"n\": 4}", NULL, "b 4x3", "a 4x3");
+    makes(table, "{\"n\": 5}", "multiple=7", "b 5x3", "a 7x3");
+    makes(table, "{\"n\": 5}", NULL, "a 5x3", "b 5x3");
+    makes(table, "{\"n\": 5}", "multiple=100", "a 999x3", "b 5x3");
+    refuses(table, "{\"n\": 5}", NULL, "a 4x3",
+            "parameter 'b': is padded to 4 entries along axis 0, and has 5 by itself");
+    refuses(table, "{\"n\": 5}", NULL, "a 8x4", "has shape [8, 4], but the rule makes [_, 3]");
+    refuses(table, "{\"n\": 5}", NULL, "b 6x3", "has shape [6, 3], but the rule says [n, 3]");
+    refuses(table, "{\"n\": 0}", NULL, "b 0x3",
+            "parameter 'b': has no entries that could be padded");
+    refuses(table, "{\"n\": 5}", "multiple=0", "b 5x3", "5 cannot be divided by 0");
+    refuses(table, "{\"n\": 5}", "multiple=x", "b 5x3",
+            "convert_options: 'multiple' cannot be 'x'; try: a whole number");
+    refuses(table, "{\"n\": 5}", "multiple=1234567890123456789", "b 5x3", "cannot be '1234567890");
+    refuses(table, "{\"n\": 5}", "multiple=-4", "b 5x3", "'multiple' cannot be '-4'");
+    refuses("option n = 4\nif n is 4\na = b\nend", "{}", NULL, "b 2",
+            "'is 4' follows something that has no words");
+    refuses("a = pad(0, 3, b [5])", "{}", NULL, "b 5",
+            "parameter 'b': has 5 entries along axis 0, more than the 3 that pad makes of them");
+    refuses("a = concat(0, c [1], pad(0, 8, b [5]))", "{}", NULL, "b 5, c 1",
+            "parameter 'b': has a pad inside of something else");
+    refuses("index i = 0 .. 2\nstacked i\na.{i} = pad(0, 8, b.{i} [5])", "{}", NULL, "b.0 5, b.1 5",
+            "has a pad inside of something else");
+    refuses("a = pad(0, 8, b [_])", "{}", NULL, "a 8",
+            "parameter 'b': has a size that neither the rule nor the other tensors give");
+    refuses("a = pad(1, 8, b [5])", "{}", NULL, "b 5", "there is no axis 1 of 1");
+}
+
 static void test_experts(void **ctx)
 {
     static const char experts[] =
@@ -765,6 +829,8 @@ int main(void)
         cmocka_unit_test(test_models),
         cmocka_unit_test(test_lists),
         cmocka_unit_test(test_rows_and_casts),
+        cmocka_unit_test(test_plus),
+        cmocka_unit_test(test_pad),
         cmocka_unit_test(test_experts),
         cmocka_unit_test(test_parameters_and_stacks),
         cmocka_unit_test(test_mistakes_in_the_text),

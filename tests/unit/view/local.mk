@@ -4,6 +4,7 @@ view_tests = \
 	tests/unit/view/test_memory_limit \
 	tests/unit/view/test_by_rules \
 	tests/unit/view/test_hidden \
+	tests/unit/view/test_computed \
 	tests/unit/view/test_converted \
 	tests/unit/view/test_encrypted \
 	tests/unit/view/test_explain \
@@ -82,6 +83,11 @@ tests_unit_view_test_no_tensors_SOURCES = $(view_support) tests/unit/view/test_n
 tests_unit_view_test_no_tensors_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_options_SOURCES = $(view_support) tests/unit/view/test_options.c
 tests_unit_view_test_options_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_computed_SOURCES = $(view_support) \
+	tests/support/loads.c \
+	tests/support/loads.h \
+	tests/unit/view/test_computed.c
+tests_unit_view_test_computed_LDADD = librfs.la $(CMOCKA_LIBS) -lm
 tests_unit_view_test_converted_SOURCES = $(view_support) tests/unit/view/test_converted.c
 tests_unit_view_test_converted_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_outputs_SOURCES = $(view_support) tests/unit/view/test_outputs.c
