@@ -12,6 +12,7 @@ dist_convert_DATA = \
 	convert/common-megatron-experts.rules \
 	convert/common-megatron-mlp.rules \
 	convert/common-megatron-model.rules \
+	convert/common-megatron-vocabulary.rules \
 	convert/common-mindformers.rules \
 	convert/common-mtp.rules \
 	convert/common-shared-experts.rules \
@@ -22,6 +23,7 @@ dist_convert_DATA = \
 	convert/llama_legacy.rules \
 	convert/megatron.cuts \
 	convert/megatron.rules \
+	convert/megatron_gemma3.rules \
 	convert/mindformers.cuts \
 	convert/mindformers_legacy.cuts \
 	convert/qwen2.rules \

@@ -547,7 +547,6 @@ static int first_factor(struct compiling *c, const struct node *node, uint32_t n
 
     while (node->kind == NODE_CAST || node->kind == NODE_PLUS)
         node = node->kids;
-
     *factor = 0;
     if (node->kind == NODE_ROWS) {
         const int rc = read_axis(c, node->axis, ndim, &cut);

@@ -395,3 +395,21 @@ def numbered_and_padded(name):
     case = small(name, {"layers": "numbered", "vocabulary": "padded"})
     case.padding = 5
     return without_options(case, "try: convert_options=layers=numbered:vocabulary=padded, by which the rules fit")
+
+
+@fixed
+def vocabulary_multiple(name):
+    """Embeddings and output made with rows of zeros, and read with rows of any numbers."""
+    case = small(name, {"vocabulary_multiple": "8"})
+    case.padding = 4
+
+    def check_views(folder, source, options):
+        problem = Case.check_views(case, folder, source, options)
+        for end in ("embedding.word_embeddings.weight", "output_layer.weight"):
+            zeros = np.zeros((case.padding, case.model.hidden_size), np.uint16)
+            case.trained[end] = Value("BFloat16", np.concatenate([case.trained[end].data, zeros]))
+        return problem or views.check(case, os.path.join(folder, "hf"), os.path.join(folder, "as-trained"),
+                                      {**case.convert(), "format": "pt"}, case.torch_differs)
+
+    case.check_views = check_views
+    return case
