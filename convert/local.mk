@@ -8,6 +8,7 @@ dist_convert_DATA = \
 	convert/common-experts.rules \
 	convert/common-latent.rules \
 	convert/common-legacy.rules \
+	convert/common-lora.rules \
 	convert/common-megatron-attention.rules \
 	convert/common-megatron-experts.rules \
 	convert/common-megatron-mlp.rules \
@@ -24,8 +25,10 @@ dist_convert_DATA = \
 	convert/megatron.cuts \
 	convert/megatron.rules \
 	convert/megatron_gemma3.rules \
+	convert/megatron_lora.rules \
 	convert/mindformers.cuts \
 	convert/mindformers_legacy.cuts \
+	convert/mindformers_lora.rules \
 	convert/qwen2.rules \
 	convert/qwen2_legacy.rules \
 	convert/qwen3.rules \

@@ -139,6 +139,8 @@ static int find(const char *model_type, take_fn *take, struct rfs_known **out,
         const int rc = rfs_rules_named(name, &rules, err);
         if (rc)
             return rc;
+        if (strcmp(rfs_rules_side(rules, SIDE_RIGHT), "huggingface") != 0)
+            continue; /* adapters, whose rules drop weights */
         for (size_t i = 0; i < rules->statements.n && is_for(rules, model_type); i++)
             if (!take(known, &rules->statements.data[i]))
                 return rfs_fail_memory(err);

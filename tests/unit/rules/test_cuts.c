@@ -67,16 +67,25 @@ static void degrees_and_rules_are_told_apart(void **unused)
 
 /*
  * What has none: modules of Megatron-Core that are for rules of one's own, their like in
- * HuggingFace's names, and what phi3 and gpt_oss have there.
+ * HuggingFace's names, and what phi3 and gpt_oss have there; adapters.
  */
 static const char *const without_cuts[] = {
-    "*.mlp.experts.experts.0.*",   "*.block_sparse_moe.gate.e_score_correction_bias",
-    "*.mlp.shared_expert*.bias",   "*.self_attention.linear_*_up_proj.layer_norm_weight",
-    "*.linear_fc1.bias_?",         "*.linear_fc1.weight_?",
-    "*.self_attn.qkv_proj.weight", "*.gate_up_proj*",
-    "model.*.mlp.router.*",        "*.mlp.experts.down_proj*",
-    "*.self_attn.sinks",           "*mtp.*.softmax_offset",
-    "*mtp.*.mlp.router.bias",      "*mtp.*.experts.linear_fc?.bias",
+    "*.mlp.experts.experts.0.*",
+    "*.block_sparse_moe.gate.e_score_correction_bias",
+    "*.mlp.shared_expert*.bias",
+    "*.self_attention.linear_*_up_proj.layer_norm_weight",
+    "*.linear_fc1.bias_?",
+    "*.linear_fc1.weight_?",
+    "*.self_attn.qkv_proj.weight",
+    "*.gate_up_proj*",
+    "model.*.mlp.router.*",
+    "*.mlp.experts.down_proj*",
+    "*.self_attn.sinks",
+    "*mtp.*.softmax_offset",
+    "*mtp.*.mlp.router.bias",
+    "*mtp.*.experts.linear_fc?.bias",
+    "*.adapter.*",
+    "*.lora_*",
 };
 
 enum { WITHOUT_CUTS = sizeof without_cuts / sizeof *without_cuts };
