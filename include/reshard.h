@@ -4,8 +4,8 @@
  *
  * A view is a read-only tree of virtual checkpoint files. reshard_open reads the two strategy files
  * and lists the source folders. It opens no source file: a source is opened at the first stat or
- * read of an entry that depends on it. The exceptions are view=huggingface and view=unified: their
- * files depend on the sizes of all parameters, so reshard_open reads the headers.
+ * read of an entry that depends on it. The exceptions are view=huggingface, view=unified and
+ * view=peft: their files depend on the sizes of all parameters, so reshard_open reads the headers.
  *
  * Threads: many threads may call functions on one view at once, except reshard_open and
  * reshard_close. Many threads may use one reader at once, until reshard_reader_close. Errors:

@@ -28,7 +28,7 @@ static const char *const formats[] = {"ckpt", "safetensors", "pt", NULL};
 static const char *const ciphers[] = {"AES-GCM", "AES-CBC", "SM4-CBC", "AES-GCM-untagged", NULL};
 static const char *const checks[] = {"crc", NULL};
 static const char *const shown[] = {"ranks",       "huggingface",    "unified", "dcp",
-                                    "mindformers", "hyper_parallel", NULL};
+                                    "mindformers", "hyper_parallel", "peft",    NULL};
 static const char *const ways[] = {"auto", "direct", "cached", NULL};
 static const char *const hidden[] = {"hide", "show", "no", NULL};
 static const char *const sandboxes[] = {"auto", "on", "log", "off", NULL};
@@ -93,6 +93,8 @@ static const struct rfs_option table[] = {
         .help = "bytes of tensors in each file of a whole checkpoint", .least = 1),
     ROW(chunk_size, SIZE, VIEW, .example = "256M",
         .help = "bytes of tensors in each chunk of view=dcp", .least = 1),
+    ROW(lora_alpha, COUNT, VIEW | CONTENT, .example = "32",
+        .help = "the lora_alpha of the adapter that view=peft shows"),
     ROW(format, WORD, BOTH | ASKS | CONTENT, .words = formats, .help = "the format of the files"),
     ROW(names, PATH, VIEW | ASKS, .help = "a map from names in SRC to names shown"),
     ROW(only, TEXT, VIEW | ASKS | CONTENT,

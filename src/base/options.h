@@ -28,7 +28,8 @@ enum rfs_shown {
     RFS_SHOW_UNIFIED,
     RFS_SHOW_DCP,
     RFS_SHOW_MINDFORMERS,
-    RFS_SHOW_HYPER_PARALLEL
+    RFS_SHOW_HYPER_PARALLEL,
+    RFS_SHOW_PEFT
 };
 
 enum rfs_io_mode {
@@ -94,6 +95,7 @@ struct rfs_options {
     int shown;           /* an rfs_shown; the option view= */
     uint64_t file_size;  /* bytes of tensors in one file of an unsharded view; 0: by its kind */
     uint64_t chunk_size; /* bytes of one chunk of view=dcp; 0: the default */
+    uint32_t lora_alpha; /* of view=peft; 0: that of the source */
     char *names;         /* a path */
     char *only, *drop;   /* patterns of names that are shown, and of those that are not */
     char *dtype;

@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/order.h"
 #include "base/text.h"
+#include "view/adapter.h"
 #include "view/model_files.h"
 
 /* ---- shards ---------------------------------------------------------------------------------- */
@@ -258,6 +259,27 @@ static int show_huggingface(struct rfs_view *view, const struct rfs_params *para
     if (!rc)
         rc = log_states(view, err);
     return rc ? rc : rfs_view_model_show(view, &names, err);
+}
+
+/* ---- view=peft ------------------------------------------------------------------------------- */
+
+/* The files that save_pretrained of a PeftModel makes. */
+static int show_peft(struct rfs_view *view, const struct rfs_params *params, struct rfs_error *err)
+{
+    RFS_CLEANUP(shards_end) struct shards shards = {.format = "pt"};
+    struct rfs_image *config;
+
+    if (!shards_init(&shards, params, params->n))
+        return rfs_fail_memory(err);
+    fill_in_order(view, &shards, UINT64_MAX);
+    const int rc = group_targets(view, &shards, 1, err)
+                       ?: rfs_view_adapter_config(view, params, &config, err)
+                       ?: show_image(view, RFS_VIEW_ADAPTER, 0, config, err);
+    if (rc)
+        return rc;
+    /* There is a shard: without tensors there is no config. */
+    shards.names[0] = strdup("adapter_model.safetensors");
+    return shards.names[0] ? show_shards(view, &shards, err) : rfs_fail_memory(err);
 }
 
 /* ---- view=unified ---------------------------------------------------------------------------- */
@@ -553,6 +575,12 @@ int rfs_view_flat_open(struct rfs_view *view, struct rfs_error *err)
     const int rc = rfs_planner_rank(view->planner, 0, &plan, err);
     if (rc)
         return rc;
-    return view->options.shown == RFS_SHOW_HUGGINGFACE ? show_huggingface(view, plan->params, err)
-                                                       : show_unified(view, plan->params, err);
+    switch (view->options.shown) {
+    case RFS_SHOW_HUGGINGFACE:
+        return show_huggingface(view, plan->params, err);
+    case RFS_SHOW_PEFT:
+        return show_peft(view, plan->params, err);
+    default:
+        return show_unified(view, plan->params, err);
+    }
 }

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
+	src/view/adapter.c \
+	src/view/adapter.h \
 	src/view/dcp.c \
 	src/view/dcp.h \
 	src/view/entries.c \

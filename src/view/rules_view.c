@@ -243,11 +243,16 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
                 "conversion leaves out %zu of %zu values, which the rules drop: '%s'%s",
                 map->dropped, rfs_by_rules_sources(view->rules.made), map->first_dropped,
                 map->dropped > 1 ? " and others" : "");
-    if (options->shown == RFS_SHOW_HUGGINGFACE && !map->from_left)
+    const bool adapter = strcmp(map->side[1], "peft") == 0;
+    if ((options->shown == RFS_SHOW_HUGGINGFACE || options->shown == RFS_SHOW_PEFT) &&
+        !map->from_left)
         return rfs_fail_usage(err, "view=unified or view=mindformers; or leave convert out",
-                              "view=huggingface is for the names of %s, and of this source the "
-                              "rules make those of %s",
-                              map->side[1], map->side[0]);
+                              "view=%s is for the names of %s, and of this source the rules make "
+                              "those of %s",
+                              rfs_option_word("view", options->shown), map->side[1], map->side[0]);
+    if (adapter && options->shown == RFS_SHOW_HUGGINGFACE)
+        return rfs_fail_usage(err, "view=peft",
+                              "view=huggingface is for a model, and the rules make an adapter");
     const struct rfs_rules_made *coded = find_coded(map);
     rfs_view_model_cut(view, config, coded ? coded->name : NULL,
                        coded ? coded->shown : RFS_FLOAT32);

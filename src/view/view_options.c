@@ -155,13 +155,20 @@ int rfs_view_options_check(const struct rfs_options *options, struct rfs_error *
 {
     const char *shown = rfs_option_word("view", options->shown);
     const bool safetensors = rfs_view_options_format(options) == RFS_FORMAT_SAFETENSORS;
-    const bool whole = options->shown == RFS_SHOW_HUGGINGFACE || options->shown == RFS_SHOW_UNIFIED;
+    const bool adapter = options->shown == RFS_SHOW_PEFT;
+    const bool whole =
+        adapter || options->shown == RFS_SHOW_HUGGINGFACE || options->shown == RFS_SHOW_UNIFIED;
 
     if (!whole && options->file_size > 0)
         return rfs_fail_usage(
             err, "-o view=huggingface or -o view=unified",
             "option file_size divides one whole checkpoint into files, and a view "
             "of ranks has one for each rank");
+    if (adapter && options->file_size > 0)
+        return rfs_fail_usage(err, "leave file_size out",
+                              "PEFT reads one file of tensors, which file_size would divide");
+    if (!adapter && options->lora_alpha > 0)
+        return rfs_fail_usage(err, "-o view=peft", "option lora_alpha is for view=peft");
     if (options->shown != RFS_SHOW_DCP && options->chunk_size > 0)
         return rfs_fail_usage(err, "-o view=dcp", "option chunk_size is for view=dcp");
     if (options->shown == RFS_SHOW_DCP && options->format >= 0)

@@ -366,7 +366,14 @@ static void offer_converted(struct suggest *suggest)
 {
     if (!suggest->to)
         return;
-    if (strcmp(suggest->to, "huggingface") == 0)
+    if (strcmp(suggest->to, "peft") == 0) {
+        if (!offer(suggest, (struct offer){"the adapter that PEFT loads", "reshard export", NEW,
+                                           true, PAIRS("view", "peft")}))
+            add_note(suggest,
+                     rfs_text_printf("an adapter: PEFT loads it by -o convert=%s,"
+                                     "view=peft,lora_alpha=N, as in the training",
+                                     rfs_settings_last(&suggest->rules, "convert")->value));
+    } else if (strcmp(suggest->to, "huggingface") == 0)
         offer(suggest, (struct offer){"the model that HuggingFace's programs load",
                                       "reshard export", NEW, true, PAIRS("view", "huggingface")});
     else if (!offer(suggest,
@@ -451,7 +458,8 @@ static void suggest_ranks(struct suggest *suggest)
 
 static void suggest_described(struct suggest *suggest)
 {
-    const bool is_model = suggest->to && strcmp(suggest->to, "huggingface") != 0;
+    const bool is_model =
+        suggest->to && strcmp(suggest->to, "huggingface") != 0 && strcmp(suggest->to, "peft") != 0;
 
     if (is_model)
         offer_weights(suggest);

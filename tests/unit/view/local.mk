@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 view_tests = \
+	tests/unit/view/test_adapter \
 	tests/unit/view/test_archives \
 	tests/unit/view/test_memory_limit \
 	tests/unit/view/test_by_rules \
@@ -32,6 +33,11 @@ view_support = \
 	tests/support/tree.h \
 	tests/unit/view/support.c \
 	tests/unit/view/support.h
+tests_unit_view_test_adapter_SOURCES = \
+	tests/support/tree.c \
+	tests/support/tree.h \
+	tests/unit/view/test_adapter.c
+tests_unit_view_test_adapter_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_memory_limit_SOURCES = \
 	tests/support/tree.c \
 	tests/support/tree.h \
