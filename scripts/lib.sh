@@ -34,6 +34,8 @@ mindformers_folder=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/mindformers
 # The Megatron that writes and reads torch_dist.
 megatron_version=0.16.1
 packaging_version=26.3
+# Its adapters: the last one for a Python that is not 3.12.
+megatron_bridge_version=0.3.1
 megatron_folder=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/megatron
 # The last one that flattens the state of its optimizer in it.
 flattening_megatron_version=0.13.1
@@ -78,6 +80,7 @@ transformers_version=4.57.6
 # The transformers whose config.json and models the conversion rules are tried with.
 current_transformers_version=5.23.0
 transformers_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/transformers-$current_transformers_version
+peft_version=0.21.2 # that loads adapters there
 # The programs that dequantize, and the torch below them: the first one without faults in its own reader.
 quantized_torch_version=2.15.0
 compressed_tensors_version=0.20.0
@@ -219,8 +222,8 @@ make_mindformers() {
 # had no copy of since 3.12.
 fill_megatron() {
     "$current_torch_venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
-        --target "$1" "megatron-core==$megatron_version" "packaging==$packaging_version" \
-        "setuptools==$setuptools_version"
+        --target "$1" "megatron-core==$megatron_version" "megatron-bridge==$megatron_bridge_version" \
+        "packaging==$packaging_version" "setuptools==$setuptools_version"
 }
 
 fill_flattening_megatron() {
@@ -243,7 +246,7 @@ fill_newest_megatron() {
 make_megatron() {
     [ -x "$current_torch_venv/bin/python" ] || return 0
     make_venv "$megatron_folder" none \
-        "megatron-core $megatron_version packaging $packaging_version setuptools $setuptools_version" \
+        "megatron-core $megatron_version megatron-bridge $megatron_bridge_version packaging $packaging_version setuptools $setuptools_version" \
         fill_megatron &&
         make_venv "$flattening_megatron_folder" none "megatron-core $flattening_megatron_version" \
             fill_flattening_megatron &&
@@ -278,13 +281,15 @@ use_torch_of() {
 fill_transformers_venv() {
     use_torch_of "$current_torch_venv" "$1" || return 1
     "$1/bin/python" -m pip install --quiet --disable-pip-version-check \
-        "transformers==$current_transformers_version" &&
-        HF_HUB_OFFLINE=1 "$1/bin/python" -c 'import torch, transformers; transformers.AutoModelForCausalLM'
+        "transformers==$current_transformers_version" "psutil==$psutil_version" &&
+        "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
+            "accelerate==$accelerate_version" "peft==$peft_version" &&
+        HF_HUB_OFFLINE=1 "$1/bin/python" -c 'import peft, torch, transformers; transformers.AutoModelForCausalLM'
 }
 
 make_transformers_venv() {
     [ -x "$current_torch_venv/bin/python" ] || return 0
-    make_venv "$transformers_venv" none "transformers $current_transformers_version, torch $torch_version" \
+    make_venv "$transformers_venv" none "transformers $current_transformers_version, peft $peft_version, torch $torch_version" \
         fill_transformers_venv
 }
 

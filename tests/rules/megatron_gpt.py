@@ -9,6 +9,7 @@ import re
 import sys
 import types
 import warnings
+from unittest import mock
 
 warnings.filterwarnings("ignore")
 
@@ -146,6 +147,23 @@ def build(model, pp=1, chunks=1, chunk=0):
                     post_process=parallel_state.is_pipeline_last_stage(ignore_virtual=chunks == 1, **place)).eval()
 
 
+def bridge():
+    """The modules of Megatron-Bridge with its adapters, without the rest of it, and without Transformer Engine."""
+    if "megatron.bridge" not in sys.modules:
+        package, engine = types.ModuleType("megatron.bridge"), types.ModuleType("transformer_engine.pytorch")
+        package.__path__ = [os.path.join(os.environ["RFS_MEGATRON"], "megatron", "bridge")]
+        engine.Linear = engine.LayerNormLinear = type("Linear", (torch.nn.Module,), {})
+        engine.ops = mock.MagicMock()
+        wanted = {"transformer_engine": types.SimpleNamespace(pytorch=engine), "transformer_engine.pytorch": engine}
+        sys.modules.update({"megatron.bridge": package, **wanted})
+        from megatron.bridge.peft import utils
+        from megatron.bridge.peft import canonical_lora, lora  # noqa: F401
+        utils.HAVE_TE = False
+        for name in wanted:
+            del sys.modules[name]
+    return sys.modules["megatron.bridge.peft.lora"].LoRA, sys.modules["megatron.bridge.peft.canonical_lora"].CanonicalLoRA
+
+
 def shards(real, metadata=None):
     """All pieces of a checkpoint that have elements."""
     for entry in real.sharded_state_dict(metadata=metadata).values():
@@ -163,12 +181,17 @@ def names_differ(real, shapes, metadata=None):
     return f"Megatron saves {other[0]} as {have[other[0]]}, not {shapes[other[0]]}" if other else None
 
 
+def pieces(real, counted=True):
+    """(name, (offset, sizes), data) of what this rank has of the tensors of a checkpoint. COUNTED: its layers have numbers."""
+    for shard in shards(real, {"non_homogeneous_layers": True} if counted else None):
+        yield shard.key, (tuple(shard.global_offset), (1,) * shard.prepend_axis_num + tuple(shard.local_shape)), shard.data
+
+
 def parts(real):
     """name -> [(offset, sizes)] of what this rank has of the tensors of a checkpoint that counts its layers, in its order."""
     out = {}
-    for shard in shards(real, {"non_homogeneous_layers": True}):
-        before = shard.prepend_axis_num
-        out.setdefault(shard.key, []).append((tuple(shard.global_offset), (1,) * before + tuple(shard.local_shape)))
+    for name, box, _ in pieces(real):
+        out.setdefault(name, []).append(box)
     return out
 
 
@@ -187,7 +210,7 @@ def logits(real, weights, model):
     """What it says to a few tokens, with WEIGHTS by the names of a checkpoint that counts its layers."""
     with torch.no_grad():
         for name, parameter in real.named_parameters():
-            parameter.copy_(weight_of(name, weights))
+            parameter.copy_(weight_of(name.replace(".to_wrap.", "."), weights))
         for name, buffer in real.named_buffers():
             if name.endswith("expert_bias"):
                 buffer.copy_(weights[name])

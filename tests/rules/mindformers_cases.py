@@ -28,7 +28,7 @@ from model import cut  # noqa: E402
 from values import Value  # noqa: E402
 
 CONVERTERS, PROGRAMS = {}, {}
-SHAPES = [*architectures.KINDS, "telechat3", "telechat3_moe", "llama_legacy", "qwen2_legacy"]
+SHAPES = [*architectures.KINDS, "telechat3", "telechat3_moe", "llama_legacy", "qwen2_legacy", "adapter"]
 OPTIONS = {"gate_up": ["interleaved", "split"], "qkv": ["grouped", "contiguous"], "experts_axis": ["joined", "own"]}
 LEGACY_OPTIONS = {"qkv": ["split", "fused"]}
 COUNTS = [1, 2, 2, 3, 4, 4, 6, 8]
@@ -224,6 +224,9 @@ def random_model(rng, shape):
 def make(seed, number):
     rng = random.Random(f"{seed}/{number}")
     shape = SHAPES[number % len(SHAPES)]
+    if shape == "adapter":
+        import mindformers_adapters  # which needs this module
+        return mindformers_adapters.make(f"mindformers-{seed}-{number}", rng)
     model = random_model(rng, shape)
     options = random_options(rng, shape)
     return Case(f"mindformers-{seed}-{number}", shape, model, options, rng)

@@ -33,8 +33,8 @@ def is_predicted(name, model):
     return bool(at) and int(at[1]) >= model.num_hidden_layers
 
 
-def logits(folder, model, dtype="auto"):
-    """What the model says to a few tokens, and that it was loaded with all of its weights."""
+def load(folder, model, dtype="auto"):
+    """The model, loaded with all of its weights."""
     config = getattr(transformers, model.architectures[0].replace("ForCausalLM", "Config")).from_pretrained(folder)
     config.model_type = model.kind  # of a model that transformers has under the name of another
     loaded, told = transformers.AutoModelForCausalLM.from_pretrained(
@@ -45,8 +45,17 @@ def logits(folder, model, dtype="auto"):
                          f"does not expect {more}")
     for parameter in loaded.parameters():  # not in mapped files: sums differ in the last bit by where in memory weights begin
         parameter.data = parameter.data.clone()
+    return loaded
+
+
+def said(loaded, model):
+    """What it says to a few tokens."""
     with torch.no_grad():
         return loaded.eval()(torch.arange(model.vocab_size)[None] % 7).logits
+
+
+def logits(folder, model, dtype="auto"):
+    return said(load(folder, model, dtype), model)
 
 
 class Case:

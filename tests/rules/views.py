@@ -94,16 +94,19 @@ def write_ranks(folder, tensors, layouts):
     Strategy([Item(n, layouts[n], v.shape) for n, v in tensors.items()], "json").write(folder + ".json")
 
 
+def read_file(path):
+    """name -> Value of a safetensors file."""
+    return {name: Value(DTYPES[kind], np.frombuffer(bytes(data), dtype=STORED[DTYPES[kind]]).reshape(shape))
+            for name, kind, shape, data in safetensors_file.entries(path)}
+
+
 def read_safetensors(folder):
     """name -> Value of all files of a folder."""
     out = {}
-    for file in sorted(os.listdir(folder)):
-        if not file.endswith(".safetensors"):
-            continue
-        for name, kind, shape, data in safetensors_file.entries(os.path.join(folder, file)):
-            assert name not in out, f"{name} is in two files"
-            kind = DTYPES[kind]
-            out[name] = Value(kind, np.frombuffer(bytes(data), dtype=STORED[kind]).reshape(shape))
+    for file in sorted(n for n in os.listdir(folder) if n.endswith(".safetensors")):
+        found = read_file(os.path.join(folder, file))
+        assert not set(found) & set(out), f"{sorted(set(found) & set(out))} are in two files"
+        out.update(found)
     return out
 
 
