@@ -45,7 +45,10 @@ static uint64_t no_round_trip(void)
     return 0;
 }
 
-/* No version of an object is ever held, so there is nothing to read or to let go. */
+/*
+ * No version of an object is ever held, so there is nothing to read or to let go. Whoever writes
+ * has asked the view for the store before, which fails.
+ */
 static const struct rfs_store no_objects = {
     .stat = no_stat,
     .list = no_list,

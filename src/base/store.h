@@ -33,6 +33,11 @@ bool rfs_store_has_url(const char *text, const char *scheme);
 /* A version of one object; all of its bytes are of that version. Belongs to its store. */
 struct rfs_object;
 
+/* An object that is being written in parts. Belongs to its store. */
+struct rfs_upload;
+
+#define RFS_STORE_ETAG 256 /* bytes of an ETag, with its NUL */
+
 /* The entries of a folder of objects. */
 struct rfs_store_names {
     struct rfs_store_name {
@@ -65,6 +70,27 @@ struct rfs_store {
     void (*let_go)(struct rfs_object *object);
     /* Returns the shortest time until an answer with bytes of an object began, in ns; 0: none. */
     uint64_t (*round_trip)(void);
+
+    /*
+     * Writing. Nobody sees a part of an object. What STAT and LIST remember stays as it was, until
+     * it is forgotten. OVER is what an object may replace, in stores with conditional writes: an
+     * object with that ETag; "": none; NULL: any. Else -EEXIST, unless the same bytes are there.
+     */
+
+    /* Writes an object of the spans in one request, and gives its ETag, which may be at OVER. */
+    int (*put)(const char *url, const struct iovec *spans, int count, const char *over,
+               char etag[RFS_STORE_ETAG]);
+    /* Begins an object of SIZE bytes in PARTS, equally long but for the last; to be dropped. */
+    int (*begin)(const char *url, uint64_t size, uint32_t parts, struct rfs_upload **out);
+    /* Sends a part, from 0 on. Parts may be sent at once, by several threads. */
+    int (*send)(struct rfs_upload *upload, uint32_t part, const struct iovec *spans, int count);
+    /* Makes an object of all parts, once they have been sent. */
+    int (*complete)(struct rfs_upload *upload, const char *over);
+    /* Frees an upload; removes its parts unless it is complete. */
+    void (*drop)(struct rfs_upload *upload);
+    int (*remove)(const char *url);
+    /* Drops the uploads of objects below a folder that IS_OURS takes, of any process. */
+    int (*sweep)(const char *folder, bool (*is_ours)(void *ctx, const char *path), void *ctx);
 };
 
 /* Sets the store of objects, before any thread starts; STORE lasts for ever. */

@@ -2,6 +2,7 @@
 #include "store/remote/http.h"
 
 #include "base/cancel.h"
+#include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/variables.h"
 #include "store/remote/remote_settings.h"
@@ -211,7 +212,8 @@ static void take_number(const char *value, int64_t *out)
 static void forget_answer(struct rfs_http *http)
 {
     http->etag[0] = http->modified[0] = http->type[0] = '\0';
-    http->region[0] = http->range[0] = http->commit[0] = http->linked_etag[0] = '\0';
+    http->region[0] = http->range[0] = http->encryption[0] = http->commit[0] =
+        http->linked_etag[0] = '\0';
     http->linked_size[0] = http->link[0] = http->error[0] = http->error_text[0] = '\0';
     http->length = -1;
     http->retry_after = 0;
@@ -247,6 +249,8 @@ static void take_header(struct rfs_http *http, const char *name, size_t n, const
         {"x-linked-size", http->linked_size, sizeof http->linked_size},
         {"x-error-code", http->error, sizeof http->error},
         {"x-error-message", http->error_text, sizeof http->error_text},
+        {"x-amz-server-side-encryption", http->encryption, sizeof http->encryption},
+        {"x-obs-server-side-encryption", http->encryption, sizeof http->encryption},
     };
     int64_t number = -1;
     char digits[32];
@@ -291,6 +295,57 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
 
     curl_easy_getinfo(handle->easy, CURLINFO_RESPONSE_CODE, &http->status);
     return http->body && !http->body(http->ctx, http, data, size * n) ? 0 : size * n;
+}
+
+/* ---- bytes that are sent --------------------------------------------------------------------- */
+
+/* Gives the next bytes of the spans. */
+static size_t on_send(char *data, size_t size, size_t n, void *ctx)
+{
+    struct rfs_http *http = ctx;
+    uint64_t skip = http->sent;
+    size_t done = 0;
+
+    for (int i = 0; i < http->count && done < size * n; i++) {
+        const struct iovec *span = &http->spans[i];
+        if (skip >= span->iov_len) {
+            skip -= span->iov_len;
+            continue;
+        }
+        const size_t take = (size_t)rfs_min_u64(size * n - done, span->iov_len - skip);
+        memcpy(data + done, (const char *)span->iov_base + skip, take);
+        done += take;
+        skip = 0;
+    }
+    http->sent += done;
+    return done;
+}
+
+/* Goes back, when a connection that was kept has turned out to be closed. */
+static int on_seek(void *ctx, curl_off_t offset, int origin)
+{
+    struct rfs_http *http = ctx;
+
+    if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > http->n)
+        return CURL_SEEKFUNC_FAIL;
+    http->sent = (uint64_t)offset;
+    return CURL_SEEKFUNC_OK;
+}
+
+static void set_sent(CURL *easy, struct rfs_http *http)
+{
+    if (http->method == RFS_HTTP_PUT) {
+        curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
+        curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)http->n);
+    } else {
+        curl_easy_setopt(easy, CURLOPT_POST, 1L);
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)http->n);
+    }
+    curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, BUFFER_BYTES);
+    curl_easy_setopt(easy, CURLOPT_READFUNCTION, on_send);
+    curl_easy_setopt(easy, CURLOPT_READDATA, http);
+    curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, on_seek);
+    curl_easy_setopt(easy, CURLOPT_SEEKDATA, http);
 }
 
 /* ---- exchanges ------------------------------------------------------------------------------- */
@@ -349,9 +404,12 @@ static bool set_up(struct handle *handle, struct rfs_http *http)
     curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, (long)http->timeout);
     if (http->method == RFS_HTTP_HEAD)
         curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
-    if (http->method == RFS_HTTP_PUT)
-        curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, "PUT");
-    if (http->method == RFS_HTTP_POST)
+    if (http->spans)
+        set_sent(easy, http);
+    else if (http->method == RFS_HTTP_PUT || http->method == RFS_HTTP_DELETE)
+        curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST,
+                         http->method == RFS_HTTP_PUT ? "PUT" : "DELETE");
+    else if (http->method == RFS_HTTP_POST)
         curl_easy_setopt(easy, CURLOPT_POSTFIELDS, http->form);
     curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(easy, CURLOPT_HEADERDATA, http);
@@ -397,6 +455,7 @@ int rfs_http_start(struct rfs_http_lane *lane, struct rfs_http *http)
     }
     http->status = 0;
     http->failed = 0;
+    http->sent = 0;
     http->refused_tls = http->no_host = http->no_tls = false;
     http->problem[0] = http->location[0] = '\0';
     forget_answer(http);

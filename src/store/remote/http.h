@@ -13,11 +13,12 @@
 #include "base/std.h"
 
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <time.h>
 
 struct rfs_http_lane;
 
-enum rfs_http_method { RFS_HTTP_GET, RFS_HTTP_HEAD, RFS_HTTP_PUT, RFS_HTTP_POST };
+enum rfs_http_method { RFS_HTTP_GET, RFS_HTTP_HEAD, RFS_HTTP_PUT, RFS_HTTP_POST, RFS_HTTP_DELETE };
 
 struct rfs_http {
     /* the request; borrowed until it is finished or stopped */
@@ -25,6 +26,9 @@ struct rfs_http {
     enum rfs_http_method method;
     const char *const *headers; /* "Name: value", to a NULL */
     const char *form;           /* of a POST, encoded */
+    const struct iovec *spans;  /* bytes that a PUT or a POST sends; NULL: none */
+    int count;                  /* spans */
+    uint64_t n;                 /* bytes of the spans */
     unsigned timeout;           /* seconds with less than 1 KiB each */
     bool direct;                /* past proxies: a metadata service */
     bool follow;                /* redirections; never with a signature */
@@ -37,7 +41,8 @@ struct rfs_http {
     char etag[256], modified[64], type[128], location[8192], region[64], range[96];
     /* of a hub: the commit, the file behind a redirection, the next page, why it refuses */
     char commit[64], linked_etag[256], linked_size[32], link[4096], error[64], error_text[256];
-    int64_t length; /* -1: it was not said */
+    char encryption[32]; /* way in which the store encrypts the object; "": not said */
+    int64_t length;      /* -1: it was not said */
     unsigned retry_after;
     int failed;        /* the -errno of an exchange without a whole answer, or 0 */
     bool refused_tls;  /* the failure: the server's certificate is not trusted */
@@ -45,7 +50,8 @@ struct rfs_http {
     bool no_tls;       /* the failure: the server does not speak TLS, or none that is known */
     char problem[256]; /* text of the failure */
 
-    void *handle; /* the lane's */
+    void *handle;  /* the lane's */
+    uint64_t sent; /* bytes of the spans that were sent */
 };
 
 /* Loads what libcurl loads at its first use. */

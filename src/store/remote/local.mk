@@ -12,7 +12,8 @@ librfs_la_SOURCES += \
 	src/store/remote/remote.c \
 	src/store/remote/remote_settings.c src/store/remote/remote_settings.h \
 	src/store/remote/retries.c src/store/remote/retries.h \
-	src/store/remote/sign.c src/store/remote/sign.h
+	src/store/remote/sign.c src/store/remote/sign.h \
+	src/store/remote/upload.c src/store/remote/upload.h
 else
 librfs_la_SOURCES += src/store/remote/without_curl.c
 endif

@@ -10,6 +10,7 @@
 #include "store/remote/listing.h"
 #include "store/remote/remote_settings.h"
 #include "store/remote/retries.h"
+#include "store/remote/upload.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -1035,8 +1036,21 @@ static int store_read(struct rfs_object *object, struct iovec *spans, int count,
 }
 
 static const struct rfs_store store = {
-    store_stat, store_list, rfs_hub_pin, rfs_object_forget,
-    store_hold, store_read, let_go,      rfs_http_round_trip,
+    .stat = store_stat,
+    .list = store_list,
+    .pin = rfs_hub_pin,
+    .forget = rfs_object_forget,
+    .hold = store_hold,
+    .read = store_read,
+    .let_go = let_go,
+    .round_trip = rfs_http_round_trip,
+    .put = rfs_upload_put,
+    .begin = rfs_upload_begin,
+    .send = rfs_upload_send,
+    .complete = rfs_upload_complete,
+    .drop = rfs_upload_drop,
+    .remove = rfs_upload_remove,
+    .sweep = rfs_upload_sweep,
 };
 
 const struct rfs_store *rfs_object_store(void)

@@ -99,6 +99,11 @@ static const char *remedy_of_hub(const struct rfs_remote_request *request, const
     return NULL;
 }
 
+static bool is_write(const struct rfs_remote_request *request)
+{
+    return request->method != RFS_HTTP_GET;
+}
+
 static const char *remedy_of(const struct rfs_remote_request *request, const char *code)
 {
     const long status = request->http.status;
@@ -113,6 +118,12 @@ static const char *remedy_of(const struct rfs_remote_request *request, const cha
         return "set this machine's clock";
     if ((status >= 300 && status < 400) || strcmp(code, "AuthorizationHeaderMalformed") == 0)
         return "region= and endpoint= of the bucket";
+    if (strcmp(code, "NoSuchBucket") == 0)
+        return "the name of a bucket that is there";
+    if (strcmp(code, "NoSuchUpload") == 0)
+        return "the same command again, once no other export writes there";
+    if ((status == 401 || status == 403) && is_write(request))
+        return "credentials that may write and delete there, and list uploads";
     if (status == 401 || status == 403)
         return request->bucket->s3 ? "credentials that may list and read it"
                                    : "check its read permissions";
@@ -124,6 +135,8 @@ static const char *remedy_of(const struct rfs_remote_request *request, const cha
         return "http://, or the port of the server's TLS";
     if (status == 0)
         return "check endpoint= and the network";
+    if (is_write(request))
+        return "the same command again, once the store is well";
     return NULL;
 }
 
@@ -265,11 +278,33 @@ static int judge_hub(const struct rfs_remote_request *request)
     return fail(request, status == 404 ? -EINVAL : status == 401 || status == 403 ? -EACCES : -EIO);
 }
 
+/* Judges a refusal of what may be there already: -EEXIST, -ENOTSUP, or 0 for none. */
+static int judge_condition(const struct rfs_remote_request *request)
+{
+    const long status = request->http.status;
+
+    if (request->over && (status == 412 || status == 304 || (status == 404 && *request->over)))
+        return rfs_store_fail(-EEXIST, "there is not what it may replace");
+    if (request->over && status == 501)
+        return rfs_store_fail(-ENOTSUP, "the store has no conditional writes");
+    return 0;
+}
+
+/* Says whether an error is that the bytes were not those that were sent. */
+static bool is_damage(const char *code)
+{
+    return strcmp(code, "BadDigest") == 0 || strcmp(code, "XAmzContentSHA256Mismatch") == 0 ||
+           strcmp(code, "IncompleteBody") == 0;
+}
+
 static int judge_refusal(struct rfs_remote_request *request)
 {
     const long status = request->http.status;
     char code[64], text[64];
+    const int condition = judge_condition(request);
 
+    if (condition)
+        return condition;
     read_error(request, code, sizeof code, text, sizeof text);
     if (moves(request, code))
         return rfs_store_fail(-EREMOTE, "the bucket is in region %s", request->http.region);
@@ -281,7 +316,7 @@ static int judge_refusal(struct rfs_remote_request *request)
                  "it leads to %.200s, where no signature is sent", request->http.location);
     }
     if (renews(request, code) || strcmp(code, "RequestTimeout") == 0 || status == 408 ||
-        status == 429 || status >= 500 || (status == 409 && *code))
+        status == 429 || status >= 500 || (status == 409 && *code) || is_damage(code))
         return AGAIN;
     if (request->n > 0 && status == 412)
         return changed("changed");
@@ -296,6 +331,36 @@ static int judge_refusal(struct rfs_remote_request *request)
     if (status == 401 || status == 403)
         return fail(request, -EACCES);
     return fail(request, -EIO);
+}
+
+bool rfs_retries_has_md5(const struct rfs_http *http, bool parts)
+{
+    const char *digits = http->etag + (http->etag[0] == '"');
+    const char *end = digits + strspn(digits, "0123456789abcdef");
+
+    /* With keys of a service, ETags are of the encrypted bytes. */
+    return end == digits + 32 && (*end == '-') == parts && !strstr(http->encryption, "kms");
+}
+
+/* Judges the answer to a write that succeeded: 0 or AGAIN. */
+static int judge_write(struct rfs_remote_request *request)
+{
+    struct rfs_http *http = &request->http;
+    char code[64], text[64];
+
+    /* A store that completes an upload begins its answer before it knows the end. */
+    read_error(request, code, sizeof code, text, sizeof text);
+    if (*code)
+        return AGAIN;
+    request->damaged = request->method == RFS_HTTP_PUT && request->sums &&
+                       rfs_retries_has_md5(http, false) && !strstr(http->etag, request->sums->md5);
+    if (!request->damaged)
+        return 0;
+    snprintf(http->problem, sizeof http->problem,
+             "the store has other bytes than were sent: their MD5 is %.48s, not %s", http->etag,
+             request->sums->md5);
+    request->over = NULL; /* what is there by now is of this request */
+    return AGAIN;
 }
 
 /*
@@ -326,6 +391,8 @@ static int judge(struct rfs_remote_request *request)
         return AGAIN;
     }
     const bool leads = status >= 300 && status < 400;
+    if (is_write(request) && (status == 200 || status == 204))
+        return judge_write(request);
     if (status == 200 || (leads && !request->bucket->s3 && request->n == 0))
         return 0;
     return judge_refusal(request);
@@ -336,7 +403,7 @@ static int judge(struct rfs_remote_request *request)
 #define LASTING_WAIT UINT64_C(1000000000) /* ns; a moment without names is over by then */
 #define LOOK_MS 50                        /* how long a cancelled request may go on */
 #define ERROR_MOST ((size_t)16 << 10)     /* of a store's message about a failure */
-#define HEADERS 8
+#define HEADERS 12
 
 /* ---- memory of lists ------------------------------------------------------------------------- */
 
@@ -400,6 +467,11 @@ static bool add_header(struct rfs_remote_request *request, const char *name, con
     return request->headers[n] != NULL;
 }
 
+static const char *const methods[] = {
+    [RFS_HTTP_GET] = "GET",   [RFS_HTTP_HEAD] = "HEAD",     [RFS_HTTP_PUT] = "PUT",
+    [RFS_HTTP_POST] = "POST", [RFS_HTTP_DELETE] = "DELETE",
+};
+
 /* Adds headers that sign the request for the next minutes. */
 static bool add_signature(struct rfs_remote_request *request, const struct rfs_credentials *who,
                           const char *path)
@@ -410,9 +482,12 @@ static bool add_signature(struct rfs_remote_request *request, const struct rfs_c
 
     gmtime_r(&now, &utc);
     strftime(time_text, sizeof time_text, "%Y%m%dT%H%M%SZ", &utc);
+    const struct rfs_sign_sums *sums = request->sums;
+    const char *body = sums ? sums->sha256 : RFS_SIGN_NO_BODY;
     const struct rfs_sign_header headers[] = {
+        {"content-md5", sums ? sums->md5_base64 : ""},
         {"host", request->bucket->host},
-        {"x-amz-content-sha256", RFS_SIGN_NO_BODY},
+        {"x-amz-content-sha256", body},
         {"x-amz-date", time_text},
         {"x-amz-security-token", who->token},
     };
@@ -422,14 +497,15 @@ static bool add_signature(struct rfs_remote_request *request, const struct rfs_c
         .region = request->bucket->region,
         .service = "s3",
         .time = time_text,
-        .method = request->head ? "HEAD" : "GET",
+        .method = request->head ? "HEAD" : methods[request->method],
         .path = path,
         .query = request->query ? request->query : "",
-        .headers = headers,
-        .n_headers = who->token[0] ? 4 : 3,
+        .headers = headers + !sums,
+        .n_headers = 3U + (who->token[0] != '\0') + (sums != NULL),
+        .body = body,
     };
     RFS_FREE char *signature = rfs_sign_authorization(&sign);
-    return signature && add_header(request, "x-amz-content-sha256", RFS_SIGN_NO_BODY) &&
+    return signature && add_header(request, "x-amz-content-sha256", body) &&
            add_header(request, "x-amz-date", time_text) &&
            (!who->token[0] || add_header(request, "x-amz-security-token", who->token)) &&
            add_header(request, "authorization", signature);
@@ -447,12 +523,28 @@ static int add_identity(struct rfs_remote_request *request, const char *path)
     return added ? 0 : -ENOMEM;
 }
 
-/* Adds the version and the range. */
+/* Adds what is said of the bytes that are sent, and what they may replace. */
+static bool add_write(struct rfs_remote_request *request)
+{
+    const char *over = request->over;
+
+    /* Without a type curl would say that it is a form; Expect would wait for a word of the store. */
+    if (!add_header(request, "Content-Type", "application/octet-stream") ||
+        !add_header(request, "Expect", "") ||
+        (request->sums && !add_header(request, "Content-MD5", request->sums->md5_base64)))
+        return false;
+    return !over || (*over ? add_header(request, "If-Match", over)
+                           : add_header(request, "If-None-Match", "*"));
+}
+
+/* Adds the version and the range, or what a write needs. */
 static bool add_conditions(struct rfs_remote_request *request)
 {
     char range[64];
     const uint64_t from = request->from + request->done;
 
+    if (is_write(request))
+        return add_write(request);
     if (request->n == 0)
         return true;
     snprintf(range, sizeof range, "bytes=%" PRIu64 "-%" PRIu64, from,
@@ -538,8 +630,8 @@ static bool take_text(struct rfs_remote_request *request, const char *data, size
         return true; /* that is enough of it */
     if (request->text_n + n + 1 > request->text_cap) {
         const size_t cap = 2 * (request->text_n + n) + 4096;
-        request->over = !rfs_retries_take_memory(cap - request->text_cap);
-        if (request->over)
+        request->large = !rfs_retries_take_memory(cap - request->text_cap);
+        if (request->large)
             return false;
         char *text = realloc(request->text, cap);
         if (!text) {
@@ -608,6 +700,15 @@ static bool follows(const struct rfs_remote_request *request)
     return !request->bucket->s3 && (!request->head || request->follow);
 }
 
+static uint64_t spans_bytes(const struct rfs_remote_request *request)
+{
+    uint64_t n = 0;
+
+    for (int i = 0; i < request->count; i++)
+        n += request->spans[i].iov_len;
+    return n;
+}
+
 static int start(struct rfs_http_lane *lane, struct rfs_remote_request *request)
 {
     int rc = write_request(request);
@@ -616,9 +717,14 @@ static int start(struct rfs_http_lane *lane, struct rfs_remote_request *request)
         return rc;
     request->http = (struct rfs_http){
         .url = request->asked,
-        .method = request->head ? RFS_HTTP_HEAD : RFS_HTTP_GET,
+        .method = request->head ? RFS_HTTP_HEAD : request->method,
         .headers = (const char *const *)request->headers,
-        .timeout = rfs_remote_settings()->timeout,
+        .form = "",
+        .spans = request->sums ? request->spans : NULL,
+        .count = request->count,
+        .n = request->sums ? spans_bytes(request) : 0,
+        /* A store may take long to put parts together. */
+        .timeout = rfs_remote_settings()->timeout * (request->method == RFS_HTTP_POST ? 10 : 1),
         .follow = follows(request),
         .direct = is_own(request) && strncmp(request->at, "http:", 5) == 0 &&
                   rfs_credentials_trusts(request->at), /* no proxy sees the token */
@@ -626,7 +732,7 @@ static int start(struct rfs_http_lane *lane, struct rfs_remote_request *request)
         .ctx = request,
     };
     request->text_n = 0;
-    request->under_way = request->wrong = request->other = request->over = false;
+    request->under_way = request->wrong = request->other = request->large = false;
     request->unranged = false;
     rc = rfs_http_start(lane, &request->http);
     if (rc == 0)
@@ -669,14 +775,15 @@ static int start_due(struct rfs_http_lane *lane, struct rfs_remote_request *requ
 static int settle(struct rfs_remote_request *request)
 {
     note_server(request);
-    const int rc = request->over ? rfs_retries_fail_memory() : judge(request);
+    const int rc = request->large ? rfs_retries_fail_memory() : judge(request);
     const unsigned tries = rfs_remote_settings()->tries;
 
     if (rc != AGAIN) {
         request->ended = rc == 0;
         return rc;
     }
-    if (request->tries >= tries || (request->tries >= LASTING_MOST && is_lasting(request)))
+    if (request->tries >= tries ||
+        (request->tries >= LASTING_MOST && (request->brief || is_lasting(request))))
         return fail(request, -EIO);
     put_off(request);
     return 0;

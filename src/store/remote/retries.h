@@ -12,12 +12,17 @@
  * nothing else does. Their redirections are the caller's (hub.h). Where a file's bytes come from
  * another host, a refusal of that host (403 and others) is -EREMOTE, too: its URLs expire.
  *
+ * What a request sends has its MD5 with it, by which the store refuses other bytes. The ETag of the
+ * answer is compared with it, unless it is none, and the request is tried again if the store has
+ * other bytes.
+ *
  * Threads: all functions; a request belongs to one thread.
  */
 #pragma once
 
 #include "store/remote/bucket.h"
 #include "store/remote/http.h"
+#include "store/remote/sign.h"
 
 #include <sys/uio.h>
 
@@ -46,6 +51,10 @@ struct rfs_remote_request {
      * host gives that of the list, others give one of their own, or none.
      */
     char tag[256];
+    enum rfs_http_method method;      /* one that writes; GET: none */
+    const struct rfs_sign_sums *sums; /* of the bytes in the spans, which it sends; NULL: none */
+    const char *over; /* ETag of what it may replace; "": nothing may be there; NULL: anything */
+    bool brief;       /* it gets two tries */
 
     /* the answer */
     struct rfs_http http;
@@ -60,16 +69,21 @@ struct rfs_remote_request {
     bool wrong;             /* the answer is not what was asked for */
     bool unranged;          /* the answer is the whole object instead of a range */
     bool other;             /* the answer is of another version of the object */
-    bool over;              /* the answer would take more memory than lists may */
+    bool large;             /* the answer would take more memory than lists may */
+    bool damaged;           /* the store has other bytes than were sent */
     char *asked, **headers; /* owned */
 };
 
 /*
  * Makes all N requests at once. 0, or the -errno of the first that failed, with rfs_store_fail;
  * then the others were stopped. -ENOENT and -EACCES as the store answers; -EINVAL where a hub knows
- * no such model or revision; -ESTALE for another version; -EINTR when the caller's work is cancelled; -EIO after the last try.
+ * no such model or revision; -ESTALE for another version; -EEXIST when there is not what it may
+ * replace; -ENOTSUP from a store that compares no such thing; -EINTR when the caller's work is
+ * cancelled; -EIO after the last try.
  */
 int rfs_retries_make(struct rfs_remote_request *requests, size_t n);
+/* Says whether the ETag of an answer is the MD5 of the bytes; PARTS: that of its parts' MD5s. */
+bool rfs_retries_has_md5(const struct rfs_http *http, bool parts);
 /* Frees what the request owns. */
 void rfs_retries_free(struct rfs_remote_request *request);
 

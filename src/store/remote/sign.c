@@ -9,6 +9,7 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
+#define MD5_BYTES 16
 #define SHA256_BYTES 32
 #define HEX_BYTES (2 * SHA256_BYTES + 1)
 
@@ -25,11 +26,67 @@ static bool hmac(const void *key, size_t key_bytes, const void *data, size_t n,
     return HMAC(EVP_sha256(), key, (int)key_bytes, data, n, out, NULL) != NULL;
 }
 
-static void to_hex(const unsigned char *data, char out[HEX_BYTES])
+/* Writes N bytes as 2 N digits and a NUL. */
+static void put_hex(const unsigned char *data, size_t n, char *out)
 {
-    for (size_t i = 0; i < SHA256_BYTES; i++)
+    for (size_t i = 0; i < n; i++)
         snprintf(out + 2 * i, 3, "%02x", data[i]);
 }
+
+static void to_hex(const unsigned char *data, char out[HEX_BYTES])
+{
+    put_hex(data, SHA256_BYTES, out);
+}
+
+/* ---- what is sent ---------------------------------------------------------------------------- */
+
+/* Computes a checksum of the spans. 0, -ENOTSUP, or -ENOMEM. */
+static int digest_spans(const EVP_MD *kind, const struct iovec *spans, int count,
+                        unsigned char *out)
+{
+    EVP_MD_CTX *state = EVP_MD_CTX_new();
+
+    if (!state)
+        return -ENOMEM;
+    bool summed = EVP_DigestInit_ex(state, kind, NULL) == 1;
+    for (int i = 0; summed && i < count; i++)
+        summed = EVP_DigestUpdate(state, spans[i].iov_base, spans[i].iov_len) == 1;
+    summed = summed && EVP_DigestFinal_ex(state, out, NULL) == 1;
+    EVP_MD_CTX_free(state);
+    return summed ? 0 : -ENOTSUP;
+}
+
+int rfs_sign_sum(const struct iovec *spans, int count, struct rfs_sign_sums *out)
+{
+    unsigned char sha[SHA256_BYTES], md5[MD5_BYTES];
+    const int rc =
+        digest_spans(EVP_sha256(), spans, count, sha) ?: digest_spans(EVP_md5(), spans, count, md5);
+
+    if (rc)
+        return rc;
+    to_hex(sha, out->sha256);
+    put_hex(md5, MD5_BYTES, out->md5);
+    EVP_EncodeBlock((unsigned char *)out->md5_base64, md5, MD5_BYTES);
+    return 0;
+}
+
+int rfs_sign_sum_parts(const char (*md5s)[33], size_t n, char out[33])
+{
+    unsigned char md5[MD5_BYTES];
+    RFS_FREE unsigned char *all = calloc(n + 1, MD5_BYTES);
+
+    if (!all)
+        return -ENOMEM;
+    for (size_t i = 0; i < n * MD5_BYTES; i++)
+        sscanf(md5s[i / MD5_BYTES] + 2 * (i % MD5_BYTES), "%2hhx", &all[i]);
+    const struct iovec span = {all, n * MD5_BYTES};
+    const int rc = digest_spans(EVP_md5(), &span, 1, md5);
+    if (rc == 0)
+        put_hex(md5, MD5_BYTES, out);
+    return rc;
+}
+
+/* ---- signatures ------------------------------------------------------------------------------ */
 
 char *rfs_sign_encode(const char *text, bool slashes)
 {
@@ -81,8 +138,9 @@ static bool digest_request(const struct rfs_sign *sign, const char *names, const
 {
     unsigned char digest[SHA256_BYTES];
 
-    RFS_FREE char *text = rfs_text_printf("%s\n%s\n%s\n%s\n%s\n%s", sign->method, sign->path,
-                                          sign->query, lines, names, RFS_SIGN_NO_BODY);
+    RFS_FREE char *text =
+        rfs_text_printf("%s\n%s\n%s\n%s\n%s\n%s", sign->method, sign->path, sign->query, lines,
+                        names, sign->body ? sign->body : RFS_SIGN_NO_BODY);
     if (!text)
         return false;
     if (!sha256(text, strlen(text), digest))

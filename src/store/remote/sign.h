@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Signatures of AWS, version 4, of requests without a body:
+ * Signatures of AWS, version 4, and the checksums of what requests send:
  *
  *   canonical    METHOD \n PATH \n QUERY \n name:value \n … \n \n names \n sha256 of the body
  *   to sign      AWS4-HMAC-SHA256 \n TIME \n DATE/REGION/SERVICE/aws4_request \n sha256 of canonical
@@ -11,6 +11,8 @@
 #pragma once
 
 #include "base/std.h"
+
+#include <sys/uio.h>
 
 /* The SHA-256 of nothing. */
 #define RFS_SIGN_NO_BODY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -28,7 +30,20 @@ struct rfs_sign {
     const char *query;                     /* likewise, its parts sorted; or "" */
     const struct rfs_sign_header *headers; /* sorted by name; all that are signed */
     size_t n_headers;
+    const char *body; /* SHA-256 of the body, in hexadecimal digits; NULL: there is none */
 };
+
+/* Checksums of the bytes that a request sends. */
+struct rfs_sign_sums {
+    char sha256[65]; /* for the signature */
+    char md5[33];    /* as ETags have it */
+    char md5_base64[25];
+};
+
+/* Sums up the bytes of the spans. 0; -ENOTSUP when this OpenSSL has no MD5; or -ENOMEM. */
+int rfs_sign_sum(const struct iovec *spans, int count, struct rfs_sign_sums *out);
+/* Sets OUT to the MD5 of N MD5s in hexadecimal digits, one after the other. Fails likewise. */
+int rfs_sign_sum_parts(const char (*md5s)[33], size_t n, char out[33]);
 
 /* Returns the value of the header Authorization, malloc'ed; NULL when out of memory. */
 char *rfs_sign_authorization(const struct rfs_sign *sign);

@@ -65,6 +65,59 @@ static void signatures_of_the_documentation(void **state)
                      "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7");
 }
 
+static void a_signature_of_what_is_sent(void **state)
+{
+    struct iovec spans[] = {{(char[]){"Welcome to "}, 11}, {NULL, 0}, {(char[]){"Amazon S3."}, 10}};
+    struct rfs_sign_sums sums;
+
+    (void)state;
+    assert_int_equal(rfs_sign_sum(spans, 3, &sums), 0);
+    assert_string_equal(sums.sha256,
+                        "44ce7dd67c959e0d3524ffac1771dfbba87d2b6b4b4e99e42034a8b803f8b072");
+    const struct rfs_sign_header headers[] = {{"date", "Fri, 24 May 2013 00:00:00 GMT"},
+                                              {"host", BUCKET_HOST},
+                                              {"x-amz-content-sha256", sums.sha256},
+                                              {"x-amz-date", "20130524T000000Z"},
+                                              {"x-amz-storage-class", "REDUCED_REDUNDANCY"}};
+    const struct rfs_sign sign = {
+        .key_id = KEY_ID,
+        .secret = SECRET,
+        .region = "us-east-1",
+        .service = "s3",
+        .time = "20130524T000000Z",
+        .method = "PUT",
+        .path = "/test%24file.text",
+        .query = "",
+        .headers = headers,
+        .n_headers = 5,
+        .body = sums.sha256,
+    };
+    char *got = rfs_sign_authorization(&sign);
+    assert_string_equal(strstr(got, "Signature=") + strlen("Signature="),
+                        "98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd");
+    free(got);
+}
+
+/* As md5sum, base64 and `(xxd -r -p <<< DIGESTS) | md5sum` have them. */
+static void checksums_of_parts(void **state)
+{
+    struct iovec empty = {NULL, 0}, abc = {(char[]){"abc"}, 3};
+    struct rfs_sign_sums sums;
+    char md5s[2][33], all[33];
+
+    (void)state;
+    assert_int_equal(rfs_sign_sum(&empty, 1, &sums), 0);
+    assert_string_equal(sums.sha256, RFS_SIGN_NO_BODY);
+    assert_string_equal(sums.md5, "d41d8cd98f00b204e9800998ecf8427e");
+    assert_string_equal(sums.md5_base64, "1B2M2Y8AsgTpgAmY7PhCfg==");
+    memcpy(md5s[0], sums.md5, sizeof md5s[0]);
+    assert_int_equal(rfs_sign_sum(&abc, 1, &sums), 0);
+    assert_string_equal(sums.md5, "900150983cd24fb0d6963f7d28e17f72");
+    memcpy(md5s[1], sums.md5, sizeof md5s[1]);
+    assert_int_equal(rfs_sign_sum_parts((const char(*)[33])md5s, 2, all), 0);
+    assert_string_equal(all, "66027c6d92d43d01c4f2aa8759629be3");
+}
+
 static void the_test_suite_of_version_4(void **state)
 {
     const struct rfs_sign_header headers[] = {{"host", "example.amazonaws.com"},
@@ -599,6 +652,8 @@ int main(void)
         cmocka_unit_test(test_jumps_that_repeat),
         cmocka_unit_test(test_jumps_that_do_not),
         cmocka_unit_test(signatures_of_the_documentation),
+        cmocka_unit_test(a_signature_of_what_is_sent),
+        cmocka_unit_test(checksums_of_parts),
         cmocka_unit_test(the_test_suite_of_version_4),
         cmocka_unit_test(names_are_encoded),
         cmocka_unit_test(shared_files_have_profiles),
