@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The folder that is exported to. A file is written under a temporary name beside its own, and
- * renamed when it is complete; a lock on the temporary file tells an export that runs from one that
- * was killed. Links inside the folder are not followed.
+ * What is exported to. Of each kind a file becomes visible when it is complete:
  *
- * Threads: rfs_dest_find, make and close from one; the others from any.
+ *     a folder      a file is written under a temporary name beside its own, and renamed; a lock on
+ *                   the temporary tells an export that runs from one that was killed.
+ *                   Links inside the folder are not followed. dest_folder.c
+ *     s3://…        an object is uploaded in parts, which the store then puts together; a small one
+ *                   is one request. There are no locks: of two exports that write at once, the
+ *                   manifest's ETag stops one. dest_bucket.c
+ *
+ * Threads: find, make, close, list and sweep from one; save from one at a time; the others from any.
  */
 #pragma once
 
@@ -12,73 +17,127 @@
 #include "base/store.h"
 #include "view/inspect.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
 
+#define RFS_DEST_SPANS 64                    /* of one write, at most */
+#define RFS_DEST_PIECES (UINT64_C(64) << 20) /* bytes of all threads' pieces together */
+
 struct rfs_dest {
-    char *path; /* absolute and resolved; owned */
-    int fd;     /* descriptor of the folder; -1: it is not there yet */
+    const struct rfs_dest_kind *kind;
+    char *path; /* of a folder, absolute and resolved; or a URL; owned */
+    bool there; /* there may be something in it */
+    int fd;     /* of a folder: its descriptor; else -1 */
+    /* Members of a bucket. */
+    bool listed;
+    char etag[RFS_STORE_ETAG]; /* of the manifest that was saved last; "": none yet */
 };
-#define RFS_DEST_NONE ((struct rfs_dest){NULL, -1})
+#define RFS_DEST_NONE ((struct rfs_dest){.fd = -1})
+
+/* A file that is read. */
+struct rfs_dest_file {
+    uint64_t size;
+    int fd;                    /* of a folder */
+    struct rfs_object *object; /* of a bucket */
+};
+
+/* A file that is being written. The caller sets the first members. */
+struct rfs_dest_partial {
+    const struct rfs_dest *dest; /* borrowed, as the path */
+    const char *path;            /* path below the destination */
+    uint64_t size;               /* bytes */
+    uint64_t piece;              /* bytes of the pieces that it is written in, from 0 on */
+    mode_t mode;
+    bool replace; /* it may replace another file */
+    bool sync;    /* on a disk: it outlasts a power failure once it is finished */
+    bool begun;
+    /* Members of a folder. */
+    int folder, fd;
+    bool made_folder;
+    char *temporary; /* name in its folder; owned */
+    /* Members of a bucket. */
+    char *url;                 /* owned, as the next */
+    struct rfs_upload *upload; /* NULL: it is one request */
+    pthread_mutex_t lock;      /* guards the next; a leaf lock */
+    unsigned char *part;       /* the one part that comes in several writes; owned */
+    uint64_t part_size;        /* bytes of it */
+    uint64_t part_bytes;       /* bytes of it that are there */
+};
+
+/* Functions return 0 or -errno; those with an error fill it. */
+struct rfs_dest_kind {
+    /* Finds what the user names, and makes nothing. *out is to be closed in any case. */
+    int (*find)(const char *given, struct rfs_dest *out, struct rfs_error *err);
+    /* Makes it, if it is not there. */
+    int (*make)(struct rfs_dest *dest, struct rfs_error *err);
+    /* Refuses when fewer than BYTES are free there. */
+    int (*room)(const struct rfs_dest *dest, uint64_t bytes, struct rfs_error *err);
+
+    /* Lists what is in it now. */
+    int (*list)(struct rfs_dest *dest, struct rfs_dir *out);
+    /* Reads the attributes of PATH below it, of a link itself. */
+    int (*stat)(const struct rfs_dest *dest, const char *path, struct stat *st);
+    /* Opens a regular file for reading; *out is to be closed. */
+    int (*open)(const struct rfs_dest *dest, const char *path, struct rfs_dest_file *out);
+    /* Reads SIZE bytes; -ENODATA or -ESTALE when they are not there any more. */
+    int (*read)(struct rfs_dest_file *file, void *data, size_t size, uint64_t offset);
+    void (*close)(struct rfs_dest_file *file);
+    /* Bytes that are best read at once. */
+    size_t read_bytes;
+
+    /* Returns the bytes on disk of the file's temporary, of a running or killed export. */
+    uint64_t (*partial_bytes)(const struct rfs_dest *dest, const char *path);
+    /* Removes what killed exports have left of N files, in the byte order of their paths. */
+    int (*sweep)(const struct rfs_dest *dest, const char *const *paths, size_t n,
+                 struct rfs_error *err);
+    /* Removes a regular file, and its folder if that is empty then. */
+    int (*remove)(const struct rfs_dest *dest, const char *path);
+
+    /* Returns the size of pieces for THREADS threads and files of up to LARGEST bytes. */
+    uint64_t (*piece)(unsigned threads, uint64_t largest);
+    /* Begins a file; it is to be finished or dropped. */
+    int (*begin)(struct rfs_dest_partial *partial, struct rfs_error *err);
+    /* Writes bytes [from, to) of at most RFS_DEST_SPANS spans, which begin at OFFSET of the file. */
+    int (*write)(struct rfs_dest_partial *partial, const struct iovec *spans, int count,
+                 uint64_t from, uint64_t to, uint64_t offset);
+    /* Gives a complete file its name. */
+    int (*finish)(struct rfs_dest_partial *partial, struct rfs_error *err);
+    /* Removes what is not complete, and frees what *partial owns. */
+    void (*drop)(struct rfs_dest_partial *partial);
+    /* Writes a small file in one go, and replaces any other, but not another export's. */
+    int (*save)(struct rfs_dest *dest, const char *name, const void *data, size_t size, bool sync,
+                struct rfs_error *err);
+};
+
+extern const struct rfs_dest_kind rfs_dest_folder, rfs_dest_bucket;
 
 /*
- * Finds the folder GIVEN; its parent at least must exist. SOURCE (NULL: none) must be neither in it
- * nor around it. Makes nothing. 0, or -errno with *err filled; to be closed in any case.
+ * Finds the folder or the bucket GIVEN; a folder's parent at least must exist. SOURCE (NULL: none)
+ * must be neither in it nor around it. Makes nothing. 0, or -errno with *err filled; to be closed
+ * in any case.
  */
 int rfs_dest_find(const char *given, const char *source, struct rfs_dest *out,
                   struct rfs_error *err);
-/* Makes the folder if it does not exist. 0, or -errno with *err filled. */
-int rfs_dest_make(struct rfs_dest *dest, struct rfs_error *err);
-/* Closes the folder, and frees what DEST owns. */
+/* Frees what DEST owns. */
 void rfs_dest_close(struct rfs_dest *dest);
 
-/* Refuses when fewer than BYTES are free there. 0, or -errno with *err filled. */
-int rfs_dest_room(const struct rfs_dest *dest, uint64_t bytes, struct rfs_error *err);
+/* Begins a file as *partial says: begin of the kind. */
+int rfs_dest_begin(struct rfs_dest_partial *partial, struct rfs_error *err);
+/* Names a file: finish of the kind. Ends *partial in any case. */
+int rfs_dest_finish(struct rfs_dest_partial *partial, struct rfs_error *err);
+/* Removes what is not complete; does nothing if *partial has ended. */
+void rfs_dest_drop(struct rfs_dest_partial *partial);
 
-/* Lists the folder. 0 or -errno. */
-int rfs_dest_list(const struct rfs_dest *dest, struct rfs_dir *out);
-/* Reads the attributes of PATH below the folder, of a link itself. 0 or -errno. */
-int rfs_dest_stat(const struct rfs_dest *dest, const char *path, struct stat *st);
-/* Opens a regular file for reading. Returns a descriptor, or -errno. */
-int rfs_dest_open(const struct rfs_dest *dest, const char *path);
-/* Returns the bytes on disk of the file's temporary, which a running or killed export has made. */
-uint64_t rfs_dest_partial_bytes(const struct rfs_dest *dest, const char *path);
-/* Removes the file's temporary if no export is writing it. */
-void rfs_dest_sweep(const struct rfs_dest *dest, const char *path);
-
-/* Removes a regular file, and its folder if that is empty then. 0 or -errno. */
-int rfs_dest_remove(const struct rfs_dest *dest, const char *path);
-
-/* ---- files that are being written ------------------------------------------------------------ */
-
-struct rfs_dest_partial {
-    int folder, fd;
-    bool made_folder;
-    const struct rfs_dest *dest; /* borrowed, as the path */
-    const char *path;            /* path below the folder of the export */
-    char *temporary;             /* name in its folder; owned */
-};
-#define RFS_DEST_PARTIAL_NONE ((struct rfs_dest_partial){.folder = -1, .fd = -1})
-
-/* Creates the temporary of PATH, and the folders above it. 0, or -errno with *err filled. */
-int rfs_dest_partial_begin(const struct rfs_dest *dest, const char *path, mode_t mode,
-                           struct rfs_dest_partial *out, struct rfs_error *err);
-/*
- * Renames the temporary to its own name; replaces another file only if REPLACE. SYNC: the file then
- * outlasts a power failure. Ends *partial in any case. 0, or -errno with *err filled.
- */
-int rfs_dest_partial_finish(struct rfs_dest_partial *partial, bool replace, bool sync,
-                            struct rfs_error *err);
-/* Removes the temporary; does nothing if *partial has ended. */
-void rfs_dest_partial_drop(struct rfs_dest_partial *partial);
-
-/* Writes a small file in one go, and replaces any other. 0, or -errno with *err filled. */
-int rfs_dest_save(const struct rfs_dest *dest, const char *name, const void *data, size_t size,
-                  bool sync, struct rfs_error *err);
+/* Sets OUT to bytes [from, to) of some spans; returns how many spans these are. */
+int rfs_dest_cut(const struct iovec *spans, int count, uint64_t from, uint64_t to,
+                 struct iovec out[RFS_DEST_SPANS]);
 
 /* Fills *err with the message for an errno of writing. Returns -CODE. */
 int rfs_dest_failed(const struct rfs_dest *dest, const char *path, const char *what, int code,
                     struct rfs_error *err);
+/* Fails because two exports write the same. */
+int rfs_dest_busy(const struct rfs_dest *dest, const char *path, struct rfs_error *err);
 
 /* ---- bytes that the file system takes over --------------------------------------------------- */
 

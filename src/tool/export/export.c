@@ -3,6 +3,8 @@
 
 #include "base/cleanup.h"
 #include "base/json_write.h"
+#include "base/order.h"
+#include "base/patience.h"
 #include "base/store.h"
 #include "tool/common/command.h"
 #include "tool/common/show.h"
@@ -50,6 +52,17 @@ const struct rfs_argument rfs_export_arguments[] = {
     {0},
 };
 
+/* Returns whether all options say how a store is reached. */
+static bool is_of_store(const struct rfs_settings *settings)
+{
+    for (size_t i = 0; i < settings->list.n; i++) {
+        const struct rfs_option *option = rfs_option_find(settings->list.data[i].name);
+        if (!option || !(option->flags & RFS_OPTION_OF_STORE))
+            return false;
+    }
+    return true;
+}
+
 int rfs_export_options_check(struct rfs_export_options *options, struct rfs_error *err)
 {
     if (!options->source || (!options->target && !options->verify))
@@ -62,7 +75,7 @@ int rfs_export_options_check(struct rfs_export_options *options, struct rfs_erro
         return 0;
     options->target = options->source;
     options->source = NULL;
-    return options->view.list.n > 0 || options->ranks.n > 0
+    return !is_of_store(&options->view) || options->ranks.n > 0
                ? rfs_fail_usage(err, "reshard export SRC DST --verify, or --verify DST alone",
                                 "options of a source are given, and no source")
                : 0;
@@ -152,14 +165,15 @@ static int check_room(const struct rfs_export *export, struct rfs_error *err)
         const struct rfs_export_file *file = &export->files.data[i];
         const bool mine = rfs_export_is_mine(export, file);
         struct stat st;
-        const bool there =
-            !mine && export->dest.fd >= 0 && rfs_dest_stat(&export->dest, file->path, &st) == 0;
+        const bool there = !mine && export->dest.there &&
+                           export->dest.kind->stat(&export->dest, file->path, &st) == 0;
         if (mine ? file->todo == RFS_EXPORT_KEEP : there)
             continue;
         needed += (file->size + 4095) / 4096 * 4096;
-        begun += export->dest.fd >= 0 ? rfs_dest_partial_bytes(&export->dest, file->path) : 0;
+        if (export->dest.there)
+            begun += export->dest.kind->partial_bytes(&export->dest, file->path);
     }
-    return rfs_dest_room(&export->dest, needed > begun ? needed - begun : 0, err);
+    return export->dest.kind->room(&export->dest, needed > begun ? needed - begun : 0, err);
 }
 
 /* Begins the manifest with all known entries, so that no task loses entries of another one. */
@@ -184,6 +198,23 @@ static int begin_manifest(struct rfs_export *export, struct rfs_error *err)
 
 /* ---- the steps ------------------------------------------------------------------------------- */
 
+RFS_COMPARE(by_text, char *, x, y, strcmp(*x, *y))
+
+/* Removes what killed exports have left of this task's files. */
+static int sweep(const struct rfs_export *export, struct rfs_error *err)
+{
+    RFS_FREE const char **paths = calloc(export->files.n + 1, sizeof *paths);
+    size_t n = 0;
+
+    if (!paths)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; i < export->files.n; i++)
+        if (rfs_export_is_mine(export, &export->files.data[i]))
+            paths[n++] = export->files.data[i].path;
+    RFS_SORT(paths, n, by_text);
+    return export->dest.kind->sweep(&export->dest, paths, n, err);
+}
+
 /* Writes what is to be written; the manifest has all files that were complete when it stopped. */
 static int write_files(struct rfs_export *export, struct rfs_error *err)
 {
@@ -191,9 +222,10 @@ static int write_files(struct rfs_export *export, struct rfs_error *err)
 
     rfs_tool_catch_signals(); /* from the first temporary file on, which is the manifest's */
     /* The manifest comes before anything that it vouches for. */
-    int rc = rfs_dest_make(&export->dest, err)
+    int rc = export->dest.kind->make(&export->dest, err)
              ?: rfs_export_remove_stale(export, err)
-             ?: rfs_saver_save(&export->saver, err);
+             ?: rfs_saver_save(&export->saver, err)
+             ?: sweep(export, err);
 
     if (rc)
         return rc;
@@ -224,16 +256,26 @@ static int compare_copies(const struct rfs_export *export, struct rfs_error *err
     return export->view && export->task.count < 2 ? rfs_inspect_rules(export->view, NULL, err) : 0;
 }
 
+/* Prepares for the store of a bucket, by the options that count for a source there, too. */
+static int reach(const struct rfs_export_options *options, struct rfs_error *err)
+{
+    return rfs_store_is_url(options->target)
+               ? rfs_tool_reach(&options->view, &options->target, 1, err)
+               : 0;
+}
+
 static int export_all(struct rfs_export *export, struct rfs_error *err)
 {
     const struct rfs_export_options *options = export->options;
     const struct rfs_view_how how = {.log = print_line, .log_ctx = export};
-    int rc = rfs_dest_find(options->target, options->source, &export->dest, err);
+    int rc =
+        rfs_dest_find(options->target, options->source, &export->dest, err) ?: reach(options, err);
 
     if (rc == 0 && options->source)
         rc = rfs_tool_open(options->source, &options->view, &how, &export->view, err)
                  ?: rfs_export_list(export, err);
     rc = rc ?: rfs_export_read_manifests(export, err);
+    rfs_patience_end(); /* without a source, the bucket's list was what one waits for */
     if (rc == 0 && options->verify)
         return rfs_export_verify(export, err);
     return rc ?: compare_copies(export, err)
@@ -306,7 +348,7 @@ const struct rfs_command rfs_command_export = {
     .name = "export",
     .usage = "reshard export SRC DST [-s FILE] [-d FILE] [-o OPTION,...] [option...]\n"
              "reshard export --verify DST\n",
-    .summary = "writes the files of a mount into a folder",
+    .summary = "writes the files of a mount into a folder or a bucket",
     .arguments = rfs_export_arguments,
     .after = "A stopped export continues. On several machines: under srun or mpirun.\n",
     .request_bytes = sizeof(struct rfs_export_options),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `reshard export`: the files of a mount, written into a folder. The steps, and their files:
+ * `reshard export`: the files of a mount, written into a folder or a bucket. The steps, and their files:
  *
  *     list      the view's files, planned (their headers are read), and divided over the tasks;
  *               task.c
@@ -129,7 +129,7 @@ int rfs_export_verify(struct rfs_export *export, struct rfs_error *err);
 /* Returns whether entry I of the stale is still a file there. */
 bool rfs_export_is_stale(const struct rfs_export *export, uint32_t i);
 /* Counts the manifests of exports by other numbers of tasks; REMOVE: also removes them. */
-unsigned rfs_export_other_manifests(const struct rfs_export *export, uint32_t tasks, bool remove);
+unsigned rfs_export_other_manifests(struct rfs_export *export, uint32_t tasks, bool remove);
 
 /* Hashes the recipe of a file and the identities of its sources. 0 or -errno. From any thread. */
 int rfs_export_made_of(const struct rfs_export *export, const struct rfs_export_file *file,

@@ -15,7 +15,6 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/first_error.h"
-#include "base/io.h"
 #include "base/order.h"
 #include "base/pages.h"
 #include "base/pool.h"
@@ -24,13 +23,13 @@
 #include "tool/common/tool.h"
 #include "view/inspect.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 /* ---- files of another export ----------------------------------------------------------------- */
 
-#define BUFFER ((size_t)1 << 20) /* bytes that are read at once */
-#define NAMED 3                  /* stale files in a message */
+/* The least bytes that are read at once, and the most of all threads together. */
+#define BUFFER_LEAST ((size_t)1 << 20)
+#define BUFFERS_BYTES ((size_t)32 << 20)
+#define NAMED 3           /* stale files in a message */
+#define MANIFEST_TRIES 10 /* of one that changes while it is read */
 
 /*
  * Moves entries that the view does not show from the known to the stale. 0, or -ENOMEM with *err
@@ -60,7 +59,8 @@ bool rfs_export_is_stale(const struct rfs_export *export, uint32_t i)
 {
     struct stat st;
 
-    return rfs_dest_stat(&export->dest, rfs_intern_text(export->stale.names, i), &st) == 0 &&
+    return export->dest.kind->stat(&export->dest, rfs_intern_text(export->stale.names, i), &st) ==
+               0 &&
            S_ISREG(st.st_mode);
 }
 
@@ -99,7 +99,7 @@ int rfs_export_remove_stale(struct rfs_export *export, struct rfs_error *err)
         const char *path = rfs_intern_text(export->stale.names, i);
         if (!rfs_export_is_stale(export, i))
             continue;
-        const int gone = rfs_dest_remove(&export->dest, path);
+        const int gone = export->dest.kind->remove(&export->dest, path);
         export->files_removed += gone == 0;
         if (gone && gone != -ENOENT) /* another task was first */
             rc = rfs_dest_failed(&export->dest, path, "cannot remove", -gone, err);
@@ -116,19 +116,19 @@ static bool is_of(const char *name, uint32_t tasks)
                                                 : tasks > 1 && strtoul(number, NULL, 10) < tasks;
 }
 
-unsigned rfs_export_other_manifests(const struct rfs_export *export, uint32_t tasks, bool remove)
+unsigned rfs_export_other_manifests(struct rfs_export *export, uint32_t tasks, bool remove)
 {
     RFS_CLOSE_DIR struct rfs_dir dir = {0};
     unsigned n = 0;
 
-    if (rfs_dest_list(&export->dest, &dir))
+    if (export->dest.kind->list(&export->dest, &dir))
         return 0;
     for (const struct dirent *entry; (entry = rfs_dir_next(&dir));) {
         if (!rfs_manifest_is_name(entry->d_name) || is_of(entry->d_name, tasks))
             continue;
         n++;
         if (remove)
-            unlinkat(export->dest.fd, entry->d_name, 0);
+            export->dest.kind->remove(&export->dest, entry->d_name);
     }
     return n;
 }
@@ -138,7 +138,8 @@ unsigned rfs_export_other_manifests(const struct rfs_export *export, uint32_t ta
 /* A file that is read, and what it is compared with. */
 struct reading {
     struct rfs_export *export;
-    unsigned char *bytes, *want; /* [BUFFER] */
+    unsigned char *bytes, *want; /* [n] */
+    size_t n;                    /* bytes that are read at once */
     reshard_reader *reader;      /* the view's file; NULL: none */
     int source_failed;           /* the -errno of the view, if it is at fault */
 };
@@ -157,18 +158,18 @@ static int compare(struct reading *reading, size_t size, uint64_t offset)
 static int read_all(struct reading *reading, const char *path, uint64_t size, struct rfs_hash *out)
 {
     struct rfs_progress *progress = &reading->export->progress;
-    RFS_CLOSE int fd = rfs_dest_open(&reading->export->dest, path);
+    const struct rfs_dest *dest = &reading->export->dest;
+    struct rfs_dest_file file = {.fd = -1};
     XXH3_state_t state;
-    struct stat st;
-    int rc = fd < 0                         ? fd
-             : fstat(fd, &st) != 0          ? -errno
-             : (uint64_t)st.st_size != size ? -EINVAL
-                                            : 0;
+    int rc = dest->kind->open(dest, path, &file);
 
+    if (rc)
+        return rc;
+    rc = file.size == size ? 0 : -EINVAL;
     XXH3_128bits_reset(&state);
-    for (uint64_t at = 0; rc == 0 && at < size; at += BUFFER) {
-        const size_t n = (size_t)rfs_min_u64(BUFFER, size - at);
-        rc = rfs_tool_stopped() ? -EINTR : rfs_io_pread_all(fd, reading->bytes, n, at);
+    for (uint64_t at = 0; rc == 0 && at < size; at += reading->n) {
+        const size_t n = (size_t)rfs_min_u64(reading->n, size - at);
+        rc = rfs_tool_stopped() ? -EINTR : dest->kind->read(&file, reading->bytes, n, at);
         if (rc == -ENODATA) /* it was cut off meanwhile */
             rc = -EINVAL;
         if (rc == 0 && reading->reader)
@@ -178,6 +179,7 @@ static int read_all(struct reading *reading, const char *path, uint64_t size, st
         rfs_progress_add(progress, n);
         rfs_progress_tick(progress);
     }
+    dest->kind->close(&file);
     *out = rfs_hash_of(&state);
     return rc;
 }
@@ -185,17 +187,20 @@ static int read_all(struct reading *reading, const char *path, uint64_t size, st
 int rfs_export_sum(struct rfs_export *export, const char *path, uint64_t size,
                    const struct rfs_export_file *as, struct rfs_hash *out, struct rfs_error *err)
 {
-    struct reading reading = {.export = export, .bytes = rfs_pages_alloc(2 * BUFFER)};
+    const size_t share = BUFFERS_BYTES / export->threads;
+    const size_t most = export->dest.kind->read_bytes;
+    const size_t n = share < BUFFER_LEAST ? BUFFER_LEAST : share < most ? share : most;
+    struct reading reading = {.export = export, .bytes = rfs_pages_alloc(2 * n), .n = n};
     int rc = 0;
 
     if (!reading.bytes)
         return rfs_fail_memory(err);
-    reading.want = reading.bytes + BUFFER;
+    reading.want = reading.bytes + n;
     if (as)
         rc = reading.source_failed = reshard_reader_open(export->view, as->id, &reading.reader);
     rc = rc ?: read_all(&reading, path, size, out);
     reshard_reader_close(reading.reader);
-    rfs_pages_free(reading.bytes, 2 * BUFFER);
+    rfs_pages_free(reading.bytes, 2 * n);
     if (reading.source_failed)
         return rfs_view_source_failed(export->view, as->id, as->path, rc, err);
     return rc == 0 || rc == -EINVAL
@@ -227,7 +232,6 @@ static int keep(struct rfs_export *export, struct rfs_export_file *file,
                 const struct rfs_manifest_entry *entry, struct rfs_error *err)
 {
     file->todo = RFS_EXPORT_KEEP;
-    rfs_dest_sweep(&export->dest, file->path);
     rfs_progress_file(&export->progress);
     pthread_mutex_lock(&export->saver.lock);
     export->files_kept++;
@@ -269,7 +273,7 @@ static int check_file(struct rfs_export *export, struct rfs_export_file *file,
 {
     struct rfs_manifest_entry entry = {.size = file->size};
     struct stat st;
-    int rc = rfs_dest_stat(&export->dest, file->path, &st);
+    int rc = export->dest.kind->stat(&export->dest, file->path, &st);
 
     file->todo = RFS_EXPORT_WRITE;
     if (rc == -ENOENT)
@@ -308,7 +312,7 @@ static void bytes_there(const struct rfs_export *export, uint64_t *bytes, uint64
         const struct rfs_export_file *file = &export->files.data[i];
         struct stat st;
         if (!rfs_export_is_mine(export, file) ||
-            rfs_dest_stat(&export->dest, file->path, &st) != 0 ||
+            export->dest.kind->stat(&export->dest, file->path, &st) != 0 ||
             (uint64_t)st.st_size != file->size)
             continue;
         *bytes += file->size;
@@ -322,7 +326,7 @@ int rfs_export_check(struct rfs_export *export, struct rfs_error *err)
     uint64_t bytes;
     uint64_t files;
 
-    if (export->dest.fd < 0)
+    if (!export->dest.there)
         return 0;
     struct rfs_pool *pool = rfs_pool_new(export->threads - 1); /* and this one */
     if (!pool)
@@ -340,9 +344,14 @@ int rfs_export_check(struct rfs_export *export, struct rfs_error *err)
 static int read_manifest(struct rfs_export *export, const char *name, struct rfs_error *err)
 {
     RFS_FREE char *path = rfs_text_printf("%s/%s", export->dest.path, name);
-    const int rc = path ? rfs_manifest_read(path, &export->known, err) : rfs_fail_memory(err);
+    int rc = path ? rfs_manifest_read(path, &export->known, err) : rfs_fail_memory(err);
 
-    return rc == -ENOENT ? 0 : rc; /* another task has just merged it */
+    /* An object is read as one version, and another task may save the next meanwhile. */
+    for (int tries = 0; rc == -ESTALE && tries < MANIFEST_TRIES; tries++)
+        rc = rfs_manifest_read(path, &export->known, err);
+    if (rc == -ENOENT) /* another task has just merged it */
+        *err = (struct rfs_error){0};
+    return rc == -ENOENT ? 0 : rc;
 }
 
 /* Reads all manifests; *others: whether there is anything else. */
@@ -350,7 +359,7 @@ static int read_manifests(struct rfs_export *export, bool *others, unsigned *man
                           struct rfs_error *err)
 {
     RFS_CLOSE_DIR struct rfs_dir dir = {0};
-    int rc = rfs_dest_list(&export->dest, &dir);
+    int rc = export->dest.kind->list(&export->dest, &dir);
 
     *others = false;
     *manifests = 0;
@@ -375,7 +384,7 @@ int rfs_export_read_manifests(struct rfs_export *export, struct rfs_error *err)
     bool others;
     unsigned manifests;
 
-    if (export->dest.fd < 0)
+    if (!export->dest.there)
         return 0;
     int rc = read_manifests(export, &others, &manifests, err);
     /* Another task may have begun meanwhile: its manifest comes before its first folder. */

@@ -7,7 +7,7 @@
 #define SAVE_EVERY 1.0 /* seconds between two saves, at least */
 #define SAVE_SHARE 20  /* times as long as a save took, at least */
 
-int rfs_saver_init(struct rfs_saver *saver, const struct rfs_dest *dest, bool sync)
+int rfs_saver_init(struct rfs_saver *saver, struct rfs_dest *dest, bool sync)
 {
     *saver = (struct rfs_saver){.dest = dest, .sync = sync};
     pthread_mutex_init(&saver->lock, NULL);
@@ -31,7 +31,7 @@ static int save_locked(struct rfs_saver *saver, struct rfs_error *err)
     pthread_mutex_unlock(&saver->lock);
     const double begun = rfs_progress_now();
     rc = rc || !name ? rfs_fail_memory(err)
-                     : rfs_dest_save(saver->dest, name, text, size, saver->sync, err);
+                     : saver->dest->kind->save(saver->dest, name, text, size, saver->sync, err);
     const double took = rfs_progress_now() - begun;
     pthread_mutex_lock(&saver->lock);
     saver->due = begun + took + (took * SAVE_SHARE > SAVE_EVERY ? took * SAVE_SHARE : SAVE_EVERY);

@@ -11,7 +11,7 @@
 #include <pthread.h>
 
 struct rfs_saver {
-    const struct rfs_dest *dest;
+    struct rfs_dest *dest;
     bool sync;
     pthread_mutex_t lock; /* guards the rest; a leaf lock, not held while saving */
     struct rfs_manifest manifest;
@@ -20,7 +20,7 @@ struct rfs_saver {
 };
 
 /* Begins with an empty manifest. 0 or -ENOMEM; to be destroyed in any case. */
-int rfs_saver_init(struct rfs_saver *saver, const struct rfs_dest *dest, bool sync);
+int rfs_saver_init(struct rfs_saver *saver, struct rfs_dest *dest, bool sync);
 /* Frees the manifest. */
 void rfs_saver_destroy(struct rfs_saver *saver);
 

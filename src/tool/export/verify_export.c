@@ -69,7 +69,7 @@ static const char *read_file(struct rfs_export *export, const char *path,
     case -ELOOP:
         return "it is a link";
     default:
-        return strerror(-rc);
+        return rfs_store_why(export->dest.path, rc);
     }
 }
 
@@ -126,8 +126,8 @@ static void merge(struct rfs_export *export)
     export->known.task = 0;
     export->known.tasks = 1;
     if (rfs_manifest_text(&export->known, &text, &size) == 0 &&
-        rfs_dest_save(&export->dest, RFS_MANIFEST_NAME, text, size, !export->options->no_fsync,
-                      NULL) == 0)
+        export->dest.kind->save(&export->dest, RFS_MANIFEST_NAME, text, size,
+                                !export->options->no_fsync, NULL) == 0)
         rfs_export_other_manifests(export, 1, true);
 }
 
@@ -139,7 +139,7 @@ int rfs_export_verify(struct rfs_export *export, struct rfs_error *err)
     const struct rfs_manifest *known = &export->known;
     uint64_t bytes = 0;
 
-    if (export->dest.fd < 0)
+    if (!export->dest.there)
         return rfs_dest_failed(&export->dest, "", "cannot be verified", ENOENT, err);
     if (known->total_files == 0 && known->entries.n == 0 && export->files.n == 0)
         return rfs_fail(err, -ENOENT, RFS_IN(export->dest.path), "the folder of an export",

@@ -16,24 +16,9 @@
 #include "tool/export/wave.h"
 #include "view/inspect.h"
 
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <sys/uio.h>
 #include <zlib.h>
-
-#define SPANS 64
-
-/* Memory of all threads' pieces together, and the most and the least of one; bytes. */
-#define PIECES_BYTES (UINT64_C(64) << 20)
-#define PIECE_MOST (UINT64_C(4) << 20)
-#define PIECE_LEAST (UINT64_C(256) << 10)
-/*
- * Bytes of one write, which ends at a multiple of this in the file. Larger ones make the kernel
- * keep them in pages of 2 MiB, which on virtual machines are just those that are given back to the
- * host when they are free: the next write waits for the host then, and took up to five times as
- * long.
- */
-#define WRITE_BYTES (UINT64_C(1) << 20)
 
 /* A file that is written. */
 struct writing {
@@ -73,7 +58,7 @@ static void drop_file(struct writing *writing)
 {
     if (!writing->file)
         return;
-    rfs_dest_partial_drop(&writing->partial);
+    rfs_dest_drop(&writing->partial);
     reshard_reader_close(writing->reader);
     XXH3_freeState(writing->hash);
     writing->file = NULL;
@@ -93,8 +78,7 @@ static int finish_file(struct run *run, struct writing *writing, struct rfs_erro
 
     if (rc)
         return rfs_view_source_failed(export->view, file->id, file->path, rc, err);
-    rc = rfs_dest_partial_finish(&writing->partial, file->todo == RFS_EXPORT_REPLACE,
-                                 !export->options->no_fsync, err);
+    rc = rfs_dest_finish(&writing->partial, err);
     if (rc)
         return rc;
     drop_file(writing);
@@ -104,54 +88,14 @@ static int finish_file(struct run *run, struct writing *writing, struct rfs_erro
     return rfs_saver_add(&export->saver, file->path, &entry, err);
 }
 
-/* ---- spans ----------------------------------------------------------------------------------- */
-
-struct spans {
-    struct iovec iov[SPANS];
-    int n;
-};
-
-/* Sets OUT to bytes [from, to) of some spans. */
-static void cut_spans(const struct spans *spans, uint64_t from, uint64_t to, struct spans *out)
-{
-    uint64_t at = 0;
-
-    out->n = 0;
-    for (int i = 0; i < spans->n && at < to; i++) {
-        const uint64_t size = spans->iov[i].iov_len;
-        const uint64_t first = from > at ? from - at : 0;
-        const uint64_t last = rfs_min_u64(size, to - at);
-        if (first < last)
-            out->iov[out->n++] = (struct iovec){(unsigned char *)spans->iov[i].iov_base + first,
-                                                (size_t)(last - first)};
-        at += size;
-    }
-}
-
-static int write_spans(int fd, const struct spans *spans, uint64_t from, uint64_t to,
-                       uint64_t offset)
-{
-    while (from < to) {
-        struct spans left;
-        const uint64_t stop = from + WRITE_BYTES - (offset + from) % WRITE_BYTES;
-        cut_spans(spans, from, rfs_min_u64(to, stop), &left);
-        const ssize_t n = pwritev(fd, left.iov, left.n, (off_t)(offset + from));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? -errno : -EIO;
-        from += (uint64_t)n;
-    }
-    return 0;
-}
-
 /* ---- items ----------------------------------------------------------------------------------- */
 
 /* An item of a wave, the files that it is for, and its bytes. */
 struct item {
     struct rfs_wave_item at;
     struct writing *files[RFS_WAVE_MOST];
-    struct spans spans;
+    struct iovec spans[RFS_DEST_SPANS];
+    int n_spans;
     uint32_t crc; /* CRC of the spans, where a file has one */
 };
 
@@ -168,8 +112,8 @@ static int add_to_sums(struct rfs_turns *turns, const struct item *item, struct 
 
     if (rc)
         return rc;
-    for (int i = 0; i < item->spans.n; i++)
-        XXH3_128bits_update(writing->hash, item->spans.iov[i].iov_base, item->spans.iov[i].iov_len);
+    for (int i = 0; i < item->n_spans; i++)
+        XXH3_128bits_update(writing->hash, item->spans[i].iov_base, item->spans[i].iov_len);
     if (is_summed(writing, item))
         writing->crc = (uint32_t)crc32_combine(writing->crc, item->crc, (z_off_t)item->at.size);
     rfs_turns_add(turns, &writing->summed, item->at.size);
@@ -199,12 +143,13 @@ static int write_member(struct run *run, const struct item *item, struct writing
     struct rfs_export *export = run->export;
     const uint64_t begin = item->at.offset;
     const uint64_t end = begin + item->at.size;
-    const int fd = writing->partial.fd;
+    struct rfs_dest_partial *partial = &writing->partial;
+    const struct rfs_dest_kind *kind = export->dest.kind;
     uint64_t written = begin;
     int rc = 0;
 
     for (uint64_t at = begin; rc == 0 && atomic_load(&run->copier.way) != RFS_DEST_COPY_NOT;) {
-        struct taking taking = {.copier = &run->copier, .fd = fd};
+        struct taking taking = {.copier = &run->copier, .fd = partial->fd};
         if (rfs_view_find_run(export->view, writing->file->id, at, end, RFS_DEST_COPY_LEAST,
                               &taking.plain) != 1)
             break;
@@ -213,17 +158,16 @@ static int write_member(struct run *run, const struct item *item, struct writing
             return rfs_view_source_failed(export->view, writing->file->id, writing->file->path, rc,
                                           err);
         if (taking.begin < taking.end) {
-            rc = write_spans(fd, &item->spans, written - begin, taking.begin - begin, begin);
+            rc = kind->write(partial, item->spans, item->n_spans, written - begin,
+                             taking.begin - begin, begin);
             written = taking.end;
         }
         at = taking.plain.end;
     }
     if (rc == 0)
-        rc = write_spans(fd, &item->spans, written - begin, end - begin, begin);
+        rc = kind->write(partial, item->spans, item->n_spans, written - begin, end - begin, begin);
     if (rc)
         return rfs_dest_failed(&export->dest, writing->file->path, "cannot write", -rc, err);
-    if (!export->options->no_fsync) /* so that fsync has little left to wait for */
-        sync_file_range(fd, (off_t)begin, (off_t)(end - begin), SYNC_FILE_RANGE_WRITE);
     rfs_progress_add(&export->progress, item->at.size);
     return 0;
 }
@@ -234,8 +178,8 @@ static int write_members(struct run *run, struct item *item, struct rfs_error *e
     uLong crc = crc32_z(0, NULL, 0);
     int rc = 0;
 
-    for (int i = 0; is_summed(item->files[0], item) && i < item->spans.n; i++)
-        crc = crc32_z(crc, item->spans.iov[i].iov_base, item->spans.iov[i].iov_len);
+    for (int i = 0; is_summed(item->files[0], item) && i < item->n_spans; i++)
+        crc = crc32_z(crc, item->spans[i].iov_base, item->spans[i].iov_len);
     item->crc = (uint32_t)crc;
     for (uint32_t m = 0; rc == 0 && m < item->at.n; m++)
         rc = add_to_sums(&run->turns, item, item->files[m]);
@@ -260,7 +204,7 @@ static int write_item(struct run *run, struct item *item, void *scratch, struct 
         rfs_view_set_crc(run->export->view, first->file->id, first->crc);
     }
     const ssize_t n = reshard_reader_borrow(first->reader, scratch, item->at.size, item->at.offset,
-                                            item->spans.iov, SPANS, &item->spans.n, &loan);
+                                            item->spans, RFS_DEST_SPANS, &item->n_spans, &loan);
     int rc = n < 0 ? (int)n : n == (ssize_t)item->at.size ? 0 : -EIO;
     if (rc)
         rfs_view_source_failed(run->export->view, first->file->id, first->file->path, rc, err);
@@ -283,8 +227,14 @@ static int begin_file(struct run *run, const struct rfs_wave_file *entry, struct
 {
     struct rfs_export *export = run->export;
 
-    out->partial = RFS_DEST_PARTIAL_NONE;
     out->file = &export->files.data[entry->file];
+    out->partial = (struct rfs_dest_partial){.dest = &export->dest,
+                                             .path = out->file->path,
+                                             .size = out->file->size,
+                                             .piece = run->piece,
+                                             .mode = out->file->mode | S_IRUSR,
+                                             .replace = out->file->todo == RFS_EXPORT_REPLACE,
+                                             .sync = !export->options->no_fsync};
     rfs_view_about(export->view, out->file->id, &out->about);
     out->hash = XXH3_createState();
     if (!out->hash)
@@ -293,8 +243,7 @@ static int begin_file(struct run *run, const struct rfs_wave_file *entry, struct
     const int rc = rfs_view_reader_open_scattered(export->view, out->file->id, &out->reader);
     if (rc)
         return rfs_view_source_failed(export->view, out->file->id, out->file->path, rc, err);
-    return rfs_dest_partial_begin(&export->dest, out->file->path, out->file->mode | S_IRUSR,
-                                  &out->partial, err);
+    return rfs_dest_begin(&out->partial, err);
 }
 
 /* The sources of the pieces of a wave: which pieces are the same. */
@@ -493,19 +442,18 @@ static int put_in_order(struct run *run)
 
 int rfs_export_write(struct rfs_export *export, struct rfs_error *err)
 {
-    struct run run = {
-        .export = export,
-        .turns = RFS_TURNS,
-        .piece = rfs_max_u64(PIECE_LEAST, rfs_min_u64(PIECE_MOST, PIECES_BYTES / export->threads) &
-                                              ~UINT64_C(0xffff)),
-    };
+    struct run run = {.export = export, .turns = RFS_TURNS};
     uint64_t bytes = 0;
+    uint64_t largest = 0;
     int rc = put_in_order(&run);
 
     if (rc)
         rfs_fail_memory(err);
-    for (size_t i = 0; i < run.n; i++)
+    for (size_t i = 0; i < run.n; i++) {
         bytes += run.order[i].size;
+        largest = rfs_max_u64(largest, run.order[i].size);
+    }
+    run.piece = export->dest.kind->piece(export->threads, largest);
     rfs_dest_copier_init(&run.copier, export->dest.fd);
     rfs_progress_begin(&export->progress, "writing", bytes, run.n);
     if (rc == 0 && run.n > 0)

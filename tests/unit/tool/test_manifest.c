@@ -252,7 +252,7 @@ static int set_up(void **state)
     folder.root = tree_new();
     const int rc = rfs_dest_find(tree_path(folder.root, "out"), NULL, &folder.dest, &err);
     *state = &folder;
-    return rc ? rc : rfs_dest_make(&folder.dest, &err);
+    return rc ? rc : folder.dest.kind->make(&folder.dest, &err);
 }
 
 static int tear_down(void **state)
@@ -263,17 +263,39 @@ static int tear_down(void **state)
     return 0;
 }
 
+static int try_begin(struct folder *f, const char *path, struct rfs_dest_partial *partial,
+                     struct rfs_error *err)
+{
+    *partial = (struct rfs_dest_partial){.dest = &f->dest, .path = path, .mode = 0400};
+    return rfs_dest_begin(partial, err);
+}
+
 static void begin(struct folder *f, const char *path, struct rfs_dest_partial *partial)
 {
     struct rfs_error err = {0};
-    if (rfs_dest_partial_begin(&f->dest, path, 0400, partial, &err))
+    if (try_begin(f, path, partial, &err))
         fail_msg("%s", err.text);
+}
+
+static int look(const struct folder *f, const char *path, struct stat *st)
+{
+    return f->dest.kind->stat(&f->dest, path, st);
+}
+
+static void sweep(const struct folder *f, const char *path)
+{
+    assert_int_equal(f->dest.kind->sweep(&f->dest, &path, 1, NULL), 0);
+}
+
+static uint64_t partial_bytes(const struct folder *f, const char *path)
+{
+    return f->dest.kind->partial_bytes(&f->dest, path);
 }
 
 static bool is_there(const struct folder *f, const char *path)
 {
     struct stat st;
-    return rfs_dest_stat(&f->dest, path, &st) == 0;
+    return look(f, path, &st) == 0;
 }
 
 static void files_appear_when_they_are_complete(void **state)
@@ -284,15 +306,18 @@ static void files_appear_when_they_are_complete(void **state)
     for (int sync = 0; sync < 2; sync++) {
         const char *path = sync ? "1_2/rank_3/c.ckpt" : "rank_3/c.ckpt";
         begin(f, path, &partial);
-        assert_int_equal(write(partial.fd, "abc", 3), 3);
+        partial.sync = sync;
+        assert_int_equal(
+            f->dest.kind->write(&partial, &(struct iovec){(char[]){"-abc"}, 4}, 1, 1, 4, 0), 0);
+        assert_int_equal(pwrite(partial.fd, "x", 1, 0), 1);
         assert_false(is_there(f, path));
-        assert_int_equal(rfs_dest_partial_finish(&partial, false, sync, NULL), 0);
-        assert_int_equal(rfs_dest_stat(&f->dest, path, &st), 0);
-        assert_int_equal(st.st_size, 3);
+        assert_int_equal(rfs_dest_finish(&partial, NULL), 0);
+        assert_int_equal(look(f, path, &st), 0);
+        assert_int_equal(st.st_size, 4);
         assert_int_equal(st.st_mode & 0777, 0400);
         begin(f, path, &partial);
-        rfs_dest_partial_drop(&partial);
-        rfs_dest_partial_drop(&partial);
+        rfs_dest_drop(&partial);
+        rfs_dest_drop(&partial);
         assert_true(is_there(f, path));
     }
     assert_false(is_there(f, "rank_3/.c.ckpt.part"));
@@ -306,13 +331,14 @@ static void what_is_there_is_not_overwritten_unasked(void **state)
     struct stat st;
     tree_write(f->root, "out/a", "old", 3);
     begin(f, "a", &partial);
-    assert_int_equal(rfs_dest_partial_finish(&partial, false, false, &err), -EEXIST);
-    assert_int_equal(rfs_dest_stat(&f->dest, "a", &st), 0);
+    assert_int_equal(rfs_dest_finish(&partial, &err), -EEXIST);
+    assert_int_equal(look(f, "a", &st), 0);
     assert_int_equal(st.st_size, 3);
     assert_false(is_there(f, ".a.part"));
     begin(f, "a", &partial);
-    assert_int_equal(rfs_dest_partial_finish(&partial, true, false, &err), 0);
-    assert_int_equal(rfs_dest_stat(&f->dest, "a", &st), 0);
+    partial.replace = true;
+    assert_int_equal(rfs_dest_finish(&partial, &err), 0);
+    assert_int_equal(look(f, "a", &st), 0);
     assert_int_equal(st.st_size, 0);
 }
 
@@ -322,34 +348,35 @@ static void a_temporary_that_somebody_writes_is_left_alone(void **state)
     struct rfs_dest_partial partial, other;
     struct rfs_error err = {0};
     begin(f, "r/a", &partial);
-    assert_int_equal(rfs_dest_partial_begin(&f->dest, "r/a", 0400, &other, &err), -EBUSY);
+    assert_int_equal(try_begin(f, "r/a", &other, &err), -EBUSY);
     assert_non_null(strstr(err.text, "another export"));
-    rfs_dest_sweep(&f->dest, "r/a");
+    sweep(f, "r/a");
     assert_true(is_there(f, "r/.a.part"));
-    rfs_dest_partial_drop(&partial);
+    rfs_dest_drop(&partial);
     /* One that was killed has no lock. */
     tree_write(f->root, "out/r/.a.part", "half", 4);
-    assert_true(rfs_dest_partial_bytes(&f->dest, "r/a") > 0);
+    assert_true(partial_bytes(f, "r/a") > 0);
     begin(f, "r/a", &partial);
-    assert_int_equal(rfs_dest_partial_finish(&partial, false, false, &err), 0);
+    assert_int_equal(rfs_dest_finish(&partial, &err), 0);
     tree_write(f->root, "out/r/.a.part", "half", 4);
-    rfs_dest_sweep(&f->dest, "r/a");
+    sweep(f, "r/a");
     assert_false(is_there(f, "r/.a.part"));
-    assert_int_equal(rfs_dest_partial_bytes(&f->dest, "r/a"), 0);
+    assert_int_equal(partial_bytes(f, "r/a"), 0);
 }
 
 static void links_are_not_followed(void **state)
 {
     struct folder *f = *state;
     struct rfs_dest_partial partial;
+    struct rfs_dest_file file;
     struct stat st;
     tree_write(f->root, "elsewhere/a", "abc", 3);
     assert_int_equal(symlink("../elsewhere", tree_path(f->root, "out/rank_0")), 0);
     assert_int_equal(symlink("../elsewhere/a", tree_path(f->root, "out/b")), 0);
-    assert_true(rfs_dest_partial_begin(&f->dest, "rank_0/a", 0400, &partial, NULL) < 0);
-    assert_true(rfs_dest_open(&f->dest, "rank_0/a") < 0);
-    assert_true(rfs_dest_open(&f->dest, "b") < 0);
-    assert_int_equal(rfs_dest_stat(&f->dest, "b", &st), 0);
+    assert_true(try_begin(f, "rank_0/a", &partial, NULL) < 0);
+    assert_true(f->dest.kind->open(&f->dest, "rank_0/a", &file) < 0);
+    assert_true(f->dest.kind->open(&f->dest, "b", &file) < 0);
+    assert_int_equal(look(f, "b", &st), 0);
     assert_true(S_ISLNK(st.st_mode));
 }
 
@@ -385,8 +412,8 @@ static void too_little_room_is_told(void **state)
 {
     struct folder *f = *state;
     struct rfs_error err = {0};
-    assert_int_equal(rfs_dest_room(&f->dest, 0, &err), 0);
-    assert_int_equal(rfs_dest_room(&f->dest, UINT64_C(1) << 62, &err), -ENOSPC);
+    assert_int_equal(f->dest.kind->room(&f->dest, 0, &err), 0);
+    assert_int_equal(f->dest.kind->room(&f->dest, UINT64_C(1) << 62, &err), -ENOSPC);
     assert_non_null(strstr(err.text, "4.0 EiB are to be written, and "));
 }
 
