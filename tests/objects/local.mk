@@ -2,6 +2,7 @@
 #
 # Not in make check: these need moto, and nginx for a part. scripts/test runs them by themselves.
 EXTRA_DIST += \
+	tests/objects/bucket.py \
 	tests/objects/hub.py \
 	tests/objects/proxy.py \
 	tests/objects/run \
@@ -13,4 +14,5 @@ EXTRA_DIST += \
 	tests/objects/test_hub.py \
 	tests/objects/test_long.py \
 	tests/objects/test_secrets.py \
-	tests/objects/test_tls.py
+	tests/objects/test_tls.py \
+	tests/objects/test_upload.py

@@ -11,9 +11,12 @@ It listens on a free port of 127.0.0.1, which it writes to PORT_FILE. PLAN is a 
     fault       the name of one in FAULTS, or none
     every       of so many requests that may fail one does (1: all)
     only        a part of the request's path; others are left alone
+    method      of the request; others are left alone
+    first       so many requests with the fault; none: all
     ranges      true: requests without a range are left alone
     drop        headers that answers with a range lack
     blind       true: requests lose their conditions, so that the store answers with the version that it has
+    unconditional  true: conditional writes are answered by 501
     region      requests that are signed for another one are answered by "how", 301 or 400, which tells it
 
     to          of the fault "leads": the URL that it leads to, by "status"
@@ -23,6 +26,7 @@ LOG has a line for each request: method, path, range, what was done with it; and
 key signed it.
 """
 import asyncio
+import hashlib
 import json
 import random
 import re
@@ -30,7 +34,7 @@ import sys
 import time
 
 FAULTS = ("reset", "cut", "stall", "drip", "expired", "500", "503", "429", "403", "404", "301", "307", "whole", "shifted",
-          "garbage", "mixed", "leads", "repeats")
+          "garbage", "mixed", "leads", "repeats", "half", "lost", "md5", "swallow", "late", "damage", "kms")
 
 
 class Plan:
@@ -47,10 +51,11 @@ class Plan:
         fault = plan.get("fault")
         if fault == "any":
             fault = random.choice(("reset", "cut", "500", "503", "shifted", "whole"))
-        chosen = fault and plan.get("only", "") in target and (ranged or not plan.get("ranges"))
+        chosen = fault and plan.get("only", "") in target and (ranged or not plan.get("ranges")) \
+            and plan.get("method", method) == method
         if chosen:
             self.count += 1
-            if self.count % plan.get("every", 1):
+            if self.count % plan.get("every", 1) or self.count > plan.get("first", self.count):
                 chosen = False
         return plan, fault if chosen else None
 
@@ -76,6 +81,9 @@ CANNED = {
                   ["x-amz-bucket-region: eu-west-1"]),
     "307": error(307, "TemporaryRedirect", "elsewhere"),
     "garbage": b"\x00\x01nonsense\r\n\r\n",
+    # As a store that puts parts together begins an answer before it fails.
+    "late": answer(200, b"<?xml version=\"1.0\"?>\n  <Error><Code>InternalError</Code><Message>late</Message></Error>",
+                   ["Content-Type: application/xml"]),
 }
 
 
@@ -123,12 +131,12 @@ class Proxy:
             size = int(line.split(b";")[0], 16)
             await self.send(writer, line + await reader.readexactly(size + 2), plan)
 
-    async def relay(self, head, method, writer, plan, fault):
+    async def relay(self, head, body, method, writer, plan, fault):
         """Sends the request on, and the answer back. True if both connections can be used again."""
         for _ in range(3):
             reader, up = await self.connect()
             try:
-                up.write(head)
+                up.write(head + body)
                 await up.drain()
                 raw, line, fields = await read_head(reader)
                 break
@@ -144,6 +152,16 @@ class Proxy:
                 raw = re.sub(rb"(?mi)^%s: [^\r]*\r\n" % name.encode(), b"", raw)
         if fault == "mixed" and "etag" in fields:
             raw = raw.replace(fields["etag"].encode(), b'"another-version"')
+        if fault == "kms" and "etag" in fields:
+            # As with keys of a service: of no use for a comparison, and for each object another.
+            etag = hashlib.md5(fields["etag"].encode()).hexdigest().encode()
+            raw = raw.replace(fields["etag"].encode(), b'"%s"\r\nx-amz-server-side-encryption: aws:kms' % etag)
+        if fault == "md5" and "etag" in fields:
+            raw = raw.replace(fields["etag"].encode(), b'"%s"' % (b"0" * 32))
+        if fault == "lost":
+            writer.transport.abort()
+            up.close()
+            return False
         await self.send(writer, raw, plan)
         if method != "HEAD" and "chunked" in fields.get("transfer-encoding", ""):
             await self.relay_chunks(reader, writer, plan)
@@ -176,6 +194,15 @@ class Proxy:
         head, line, fields = await read_head(reader)
         method, target, _ = line.split(" ", 2)
         plan, fault = self.plan.read(method, target, "range" in fields)
+        size = int(fields.get("content-length", "0"))
+        if fault == "half":
+            self.log.write(f"{method} {target} - half 0 0 -\n")
+            await reader.readexactly(size // 2)
+            writer.transport.abort()
+            return False
+        body = await reader.readexactly(size)
+        if fault == "damage":
+            body = bytes([body[0] ^ 1]) + body[1:]
         who = re.search("Credential=([^/]*)/[^/]*/([^/]*)/", fields.get("authorization", ""))
         if plan.get("region") and who and who[2] != plan["region"]:
             fault = plan["how"]
@@ -183,11 +210,19 @@ class Proxy:
         if plan.get("latency"):
             await asyncio.sleep(plan["latency"])
         self.log.write(f"{method} {target} {fields.get('range', '-')} {fault or 'well'} {came:.4f} {time.monotonic():.4f} {who[1] if who else '-'}\n")
+        if plan.get("unconditional") and method in ("PUT", "POST") and fields.keys() & {"if-match", "if-none-match"}:
+            writer.write(error(501, "NotImplemented", "A header you provided implies functionality that is not implemented"))
+            await writer.drain()
+            return True
         if fault in CANNED or fault == "400":
             data = elsewhere(plan) if plan.get("region") else CANNED[fault]
             writer.write(data.partition(b"\r\n\r\n")[0] + b"\r\n\r\n" if method == "HEAD" else data)
             await writer.drain()
             return fault != "garbage"
+        if fault == "swallow":
+            writer.write(answer(200, b"", [f'ETag: "{hashlib.md5(body).hexdigest()}"']))
+            await writer.drain()
+            return True
         if fault == "leads":
             writer.write(answer(plan["status"], b"", [f"Location: {plan['to']}{target}"]))
             await writer.drain()
@@ -204,7 +239,7 @@ class Proxy:
         if fault == "whole":
             lines = [l for l in head.split(b"\r\n") if not l.lower().startswith(b"range:")]
             head = b"\r\n".join(lines)
-        return await self.relay(head, method, writer, plan, fault)
+        return await self.relay(head, body, method, writer, plan, fault)
 
     async def serve(self, reader, writer):
         try:
