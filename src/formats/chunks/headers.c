@@ -17,7 +17,8 @@ struct header {
     bool logged; /* the log says that it is damaged */
 };
 
-struct rfs_chunks_by_file {
+/* The chunks of a checkpoint, by file, and headers of files. */
+struct by_file {
     struct rfs_intern *others; /* names of tensors in the files that the metadata lacks */
     uint32_t *chunks;          /* numbers of chunks, by file */
     pthread_mutex_t lock;      /* guards the next member, and setting places; a leaf lock */
@@ -26,23 +27,22 @@ struct rfs_chunks_by_file {
     uint32_t first[]; /* [n_files + 1] positions in chunks */
 };
 
-struct rfs_chunks_by_file *rfs_chunks_by_file_new(const struct rfs_chunks *chunks)
+int rfs_chunks_own_headers(struct rfs_chunks *chunks)
 {
     const struct rfs_chunk *all = chunks->chunks.data;
     const uint32_t n = chunks->n_files;
-    struct rfs_chunks_by_file *by_file =
-        calloc(1, sizeof *by_file + (n + 2) * sizeof by_file->first[0]);
+    struct by_file *by_file = calloc(1, sizeof *by_file + (n + 2) * sizeof by_file->first[0]);
 
     if (!by_file)
-        return NULL;
+        return -ENOMEM;
     pthread_mutex_init(&by_file->lock, NULL);
     by_file->n_headers = chunks->copies ? chunks->n_all_files : 0;
     by_file->headers = calloc((size_t)by_file->n_headers + 1, sizeof *by_file->headers);
     by_file->chunks = malloc((chunks->chunks.n + 1) * sizeof *by_file->chunks);
     by_file->others = rfs_intern_new();
     if (!by_file->chunks || !by_file->headers || !by_file->others) {
-        rfs_chunks_by_file_free(by_file);
-        return NULL;
+        rfs_chunks_free_headers(by_file);
+        return -ENOMEM;
     }
     /* Counted one place further on, so that each count becomes the place of its file's first. */
     for (size_t i = 0; i < chunks->chunks.n; i++)
@@ -51,11 +51,14 @@ struct rfs_chunks_by_file *rfs_chunks_by_file_new(const struct rfs_chunks *chunk
         by_file->first[i] += by_file->first[i - 1];
     for (size_t i = 0; i < chunks->chunks.n; i++)
         by_file->chunks[by_file->first[all[i].file - chunks->first_file + 1]++] = (uint32_t)i;
-    return by_file;
+    chunks->own = by_file;
+    return 0;
 }
 
-void rfs_chunks_by_file_free(struct rfs_chunks_by_file *by_file)
+void rfs_chunks_free_headers(void *own)
 {
+    struct by_file *by_file = own;
+
     if (!by_file)
         return;
     for (uint32_t i = 0; by_file->headers && i < by_file->n_headers; i++) {
@@ -171,7 +174,7 @@ static int fail_differs(const struct rfs_chunks *chunks, uint32_t chunk,
 }
 
 /* Logs which tensors of a file the metadata lacks, unless another file had them, too. */
-static void log_others(const struct rfs_chunks *chunks, const struct rfs_chunks_by_file *by_file,
+static void log_others(const struct rfs_chunks *chunks, const struct by_file *by_file,
                        uint32_t file, const struct rfs_index *index)
 {
     const uint32_t before = rfs_intern_count(by_file->others);
@@ -198,7 +201,7 @@ static void log_others(const struct rfs_chunks *chunks, const struct rfs_chunks_
 /* ---- copies ---------------------------------------------------------------------------------- */
 
 /* Finds the header of a file; false when it is to be read. */
-static bool find_header(struct rfs_chunks_by_file *by_file, uint32_t number, struct header *out)
+static bool find_header(struct by_file *by_file, uint32_t number, struct header *out)
 {
     pthread_mutex_lock(&by_file->lock);
     *out = by_file->headers[number];
@@ -207,7 +210,7 @@ static bool find_header(struct rfs_chunks_by_file *by_file, uint32_t number, str
 }
 
 /* Keeps what was read, unless another thread was faster: then *read is what that one kept. */
-static void keep(struct rfs_chunks_by_file *by_file, uint32_t number, struct header *read)
+static void keep(struct by_file *by_file, uint32_t number, struct header *read)
 {
     struct header surplus = {NULL, NULL, false};
 
@@ -239,7 +242,7 @@ static bool is_same(const struct rfs_index *a, const struct rfs_index *b)
 }
 
 /* Gives the index of a file, which stays; LIKE (or NULL) may be its index. 0 or -errno. */
-static int index_of(struct rfs_chunks *chunks, struct rfs_chunks_by_file *by_file, uint32_t file,
+static int index_of(struct rfs_chunks *chunks, struct by_file *by_file, uint32_t file,
                     struct rfs_index *like, struct rfs_index **out, struct rfs_error *err)
 {
     const uint32_t number = file - chunks->first_file;
@@ -270,9 +273,10 @@ static int index_of(struct rfs_chunks *chunks, struct rfs_chunks_by_file *by_fil
     return header.failed ? recall(&header, err) : 0;
 }
 
-int rfs_chunks_copy_in_header(struct rfs_chunks *chunks, struct rfs_chunks_by_file *by_file,
-                              uint32_t chunk, struct rfs_chunked_copy *out, struct rfs_error *err)
+int rfs_chunks_copy_in_header(struct rfs_chunks *chunks, uint32_t chunk,
+                              struct rfs_chunked_copy *out, struct rfs_error *err)
 {
+    struct by_file *by_file = chunks->own;
     struct rfs_index *like = NULL;
     struct rfs_index *index = NULL;
 
@@ -291,7 +295,7 @@ int rfs_chunks_copy_in_header(struct rfs_chunks *chunks, struct rfs_chunks_by_fi
 /* ---- places ---------------------------------------------------------------------------------- */
 
 /* Sets where a chunk is, unless another thread did. */
-static void publish(struct rfs_chunks *chunks, struct rfs_chunks_by_file *by_file, uint32_t chunk,
+static void publish(struct rfs_chunks *chunks, struct by_file *by_file, uint32_t chunk,
                     uint32_t file, uint64_t at)
 {
     struct rfs_chunk *of = &chunks->chunks.data[chunk];
@@ -306,7 +310,7 @@ static void publish(struct rfs_chunks *chunks, struct rfs_chunks_by_file *by_fil
 }
 
 /* Reads the index of a chunk's own file, for the caller alone; that it is damaged is remembered. */
-static int read_own(struct rfs_chunks *chunks, struct rfs_chunks_by_file *by_file, uint32_t file,
+static int read_own(struct rfs_chunks *chunks, struct by_file *by_file, uint32_t file,
                     struct rfs_index **index, struct rfs_error *err)
 {
     const uint32_t number = file - chunks->first_file;
@@ -327,9 +331,8 @@ static int read_own(struct rfs_chunks *chunks, struct rfs_chunks_by_file *by_fil
 }
 
 /* Logs once that the file of COPY is read instead of a damaged one, WHY. */
-static void log_damaged(const struct rfs_chunks *chunks, struct rfs_chunks_by_file *by_file,
-                        uint32_t file, const struct rfs_chunked_copy *copy,
-                        const struct rfs_error *why)
+static void log_damaged(const struct rfs_chunks *chunks, struct by_file *by_file, uint32_t file,
+                        const struct rfs_chunked_copy *copy, const struct rfs_error *why)
 {
     const char *path = rfs_files_path(chunks->files, file);
     const size_t n = strlen(path);
@@ -355,8 +358,8 @@ static bool is_passing(int rc)
 }
 
 /* Locates a chunk whose own file is damaged, WHY, in the first of its copies that is sound. */
-static int locate_elsewhere(struct rfs_chunks *chunks, struct rfs_chunks_by_file *by_file,
-                            uint32_t chunk, const struct rfs_error *why, struct rfs_error *err)
+static int locate_elsewhere(struct rfs_chunks *chunks, struct by_file *by_file, uint32_t chunk,
+                            const struct rfs_error *why, struct rfs_error *err)
 {
     const struct rfs_chunk *of = &chunks->chunks.data[chunk];
     const uint32_t n = rfs_chunks_count_copies(chunks, chunk);
@@ -364,7 +367,7 @@ static int locate_elsewhere(struct rfs_chunks *chunks, struct rfs_chunks_by_file
     for (uint32_t i = 0; i < n; i++) {
         struct rfs_chunked_copy copy;
         rfs_chunks_copy_at(chunks, chunk, i, &copy);
-        const int rc = rfs_chunks_copy_in_header(chunks, by_file, chunk, &copy, err)
+        const int rc = rfs_chunks_copy_in_header(chunks, chunk, &copy, err)
                            ?: rfs_chunks_check_file(chunks, copy.file, err);
         if (is_passing(rc))
             return rc;
@@ -380,7 +383,7 @@ static int locate_elsewhere(struct rfs_chunks *chunks, struct rfs_chunks_by_file
 }
 
 /* Locates all chunks of CHUNK's file by its index. */
-static int locate_all(struct rfs_chunks *chunks, struct rfs_chunks_by_file *by_file, uint32_t chunk,
+static int locate_all(struct rfs_chunks *chunks, struct by_file *by_file, uint32_t chunk,
                       const struct rfs_index *index, struct rfs_error *err)
 {
     const uint32_t file = chunks->chunks.data[chunk].file;
@@ -400,9 +403,9 @@ static int locate_all(struct rfs_chunks *chunks, struct rfs_chunks_by_file *by_f
     return rc;
 }
 
-int rfs_chunks_locate_in_header(struct rfs_chunks *chunks, struct rfs_chunks_by_file *by_file,
-                                uint32_t chunk, struct rfs_error *err)
+int rfs_chunks_locate_in_header(struct rfs_chunks *chunks, uint32_t chunk, struct rfs_error *err)
 {
+    struct by_file *by_file = chunks->own;
     const uint32_t file = chunks->chunks.data[chunk].file;
     struct rfs_error why = {0};
     struct rfs_index *index;

@@ -7,30 +7,28 @@
 
 #include "formats/chunks/chunks.h"
 
-/* The chunks of a finished checkpoint, by file, and headers of files. Any thread may use it. */
-struct rfs_chunks_by_file;
-
 /*
- * Sorts the chunks by file. NULL when out of memory. 4 bytes a chunk and 8 a file; the headers of
- * files whose copies were located take 32 bytes for each tensor, and equal headers share them.
+ * Sorts the chunks of a finished checkpoint by file, which becomes what its format owns; the next
+ * functions are the format's. 0 or -ENOMEM. 4 bytes a chunk and 8 a file; the headers of files whose
+ * copies were located take 32 bytes for each tensor, and equal headers share them. Any thread may
+ * use it.
  */
-struct rfs_chunks_by_file *rfs_chunks_by_file_new(const struct rfs_chunks *chunks);
-void rfs_chunks_by_file_free(struct rfs_chunks_by_file *by_file);
+int rfs_chunks_own_headers(struct rfs_chunks *chunks);
+void rfs_chunks_free_headers(void *own);
 
 /*
  * Locates CHUNK, and with it all chunks of its file: reads the header and compares dtype and shape
  * of each with the chunk's. If that file is damaged, CHUNK alone is located in the first sound copy
  * of its list. 0, or -errno with *err filled, which is of the chunk's own file.
  */
-int rfs_chunks_locate_in_header(struct rfs_chunks *chunks, struct rfs_chunks_by_file *by_file,
-                                uint32_t chunk, struct rfs_error *err);
+int rfs_chunks_locate_in_header(struct rfs_chunks *chunks, uint32_t chunk, struct rfs_error *err);
 /*
  * Finds what OUT's file has under the name of CHUNK's tensor, or in keyed formats under the key that
- * is OUT's at, and sets its type and place. 0, or -errno with *err filled: the file cannot be read; this is remembered unless the failure may pass
- * (rfs_files_may_pass).
+ * is OUT's at, and sets its type and place. 0, or -errno with *err filled: the file cannot be read;
+ * this is remembered unless the failure may pass (rfs_files_may_pass).
  */
-int rfs_chunks_copy_in_header(struct rfs_chunks *chunks, struct rfs_chunks_by_file *by_file,
-                              uint32_t chunk, struct rfs_chunked_copy *out, struct rfs_error *err);
+int rfs_chunks_copy_in_header(struct rfs_chunks *chunks, uint32_t chunk,
+                              struct rfs_chunked_copy *out, struct rfs_error *err);
 /*
  * Compares crc_num in a file's header with its tensors, as the check of a format does; of a file of
  * torch.save in a keyed format, what rfs_chunks_check_zip does.

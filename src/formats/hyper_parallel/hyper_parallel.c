@@ -6,28 +6,12 @@
 #include "formats/chunks/headers.h"
 #include "formats/dcp/dcp.h"
 
-static int locate(struct rfs_chunks *chunks, uint32_t chunk, struct rfs_error *err)
-{
-    return rfs_chunks_locate_in_header(chunks, chunks->own, chunk, err);
-}
-
-static int locate_copy(struct rfs_chunks *chunks, uint32_t chunk, struct rfs_chunked_copy *out,
-                       struct rfs_error *err)
-{
-    return rfs_chunks_copy_in_header(chunks, chunks->own, chunk, out, err);
-}
-
-static void free_own(void *own)
-{
-    rfs_chunks_by_file_free(own);
-}
-
 static const struct rfs_chunks_format format = {.name = "HyperParallel",
                                                 .keyed = true,
-                                                .locate = locate,
-                                                .locate_copy = locate_copy,
+                                                .locate = rfs_chunks_locate_in_header,
+                                                .locate_copy = rfs_chunks_copy_in_header,
                                                 .check = rfs_chunks_check_header,
-                                                .free = free_own};
+                                                .free = rfs_chunks_free_headers};
 
 bool rfs_hyper_parallel_owns(const struct rfs_chunks *chunks)
 {
@@ -74,8 +58,7 @@ static int build(struct rfs_chunks *chunks, const char *lost, uint32_t n, struct
     const int rc = rfs_dcp_describe_files(chunks, n, err);
     if (rc)
         return rc;
-    chunks->own = rfs_chunks_by_file_new(chunks);
-    return chunks->own ? 0 : rfs_fail_memory(err);
+    return rfs_chunks_own_headers(chunks) ? rfs_fail_memory(err) : 0;
 }
 
 int rfs_hyper_parallel_open(const struct rfs_chunks_source *source, struct rfs_chunks **out,

@@ -1058,27 +1058,11 @@ static void log_others(const struct reading *r)
                 r->path, n, first);
 }
 
-static int locate(struct rfs_chunks *chunks, uint32_t chunk, struct rfs_error *err)
-{
-    return rfs_chunks_locate_in_header(chunks, chunks->own, chunk, err);
-}
-
-static int locate_copy(struct rfs_chunks *chunks, uint32_t chunk, struct rfs_chunked_copy *out,
-                       struct rfs_error *err)
-{
-    return rfs_chunks_copy_in_header(chunks, chunks->own, chunk, out, err);
-}
-
-static void free_own(void *own)
-{
-    rfs_chunks_by_file_free(own);
-}
-
 static const struct rfs_chunks_format format = {.name = "MindSpore Transformers, Checkpoint 2.0",
-                                                .locate = locate,
-                                                .locate_copy = locate_copy,
+                                                .locate = rfs_chunks_locate_in_header,
+                                                .locate_copy = rfs_chunks_copy_in_header,
                                                 .check = rfs_chunks_check_header,
-                                                .free = free_own};
+                                                .free = rfs_chunks_free_headers};
 
 bool rfs_mindformers_owns(const struct rfs_chunks *chunks)
 {
@@ -1096,8 +1080,7 @@ static int build(struct rfs_chunks *chunks, struct rfs_error *err)
         return rc;
     log_missing(&r);
     log_others(&r);
-    chunks->own = rfs_chunks_by_file_new(chunks);
-    return chunks->own ? 0 : rfs_fail_memory_of(err, r.path);
+    return rfs_chunks_own_headers(chunks) ? rfs_fail_memory_of(err, r.path) : 0;
 }
 
 int rfs_mindformers_open(const struct rfs_chunks_source *source, struct rfs_chunks **out,
