@@ -46,8 +46,8 @@ static uint64_t no_round_trip(void)
 }
 
 /*
- * No version of an object is ever held, so there is nothing to read or to let go. Whoever writes
- * has asked the view for the store before, which fails.
+ * No version of an object is ever held, so there is nothing to read or to let go. Nothing is
+ * written either: the view is asked for the store before, which fails.
  */
 static const struct rfs_store no_objects = {
     .stat = no_stat,

@@ -80,7 +80,7 @@ struct rfs_store {
     /* Writes an object of the spans in one request, and gives its ETag, which may be at OVER. */
     int (*put)(const char *url, const struct iovec *spans, int count, const char *over,
                char etag[RFS_STORE_ETAG]);
-    /* Begins an object of SIZE bytes in PARTS, equally long but for the last; to be dropped. */
+    /* Begins an object of SIZE bytes in PARTS of one length, the last one shorter; to be dropped. */
     int (*begin)(const char *url, uint64_t size, uint32_t parts, struct rfs_upload **out);
     /* Sends a part, from 0 on. Parts may be sent at once, by several threads. */
     int (*send)(struct rfs_upload *upload, uint32_t part, const struct iovec *spans, int count);

@@ -279,7 +279,7 @@ static int shape_of_rows(struct compiling *c, const struct node *node, struct sh
                ?: rfs_rules_count(c, node->n, "the number of rows", 1, &shape->dims[axis]);
 }
 
-/* The size of what is padded is the rule's where it is made, and the tensor's own otherwise. */
+/* Gives the shape of a padded tensor: by the rule where it is made, else by the tensor itself. */
 static int shape_of_pad(struct compiling *c, const struct node *node, struct shape *shape)
 {
     uint32_t axis;

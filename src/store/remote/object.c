@@ -879,7 +879,7 @@ static int look_below(const char *url, struct attributes *out)
     return listed->listing.n > 0 ? 0 : rfs_store_fail(-ENOENT, "there is no such object");
 }
 
-/* Looks for a file or a folder of a commit, all of which one list has. */
+/* Looks for a file or a folder of a commit, in the one list of all its files. */
 static int look_in_commit(const char *url, const struct rfs_bucket *bucket, struct attributes *out)
 {
     RFS_FREE char *root = rfs_text_printf("hf://%s@%s", bucket->name, bucket->revision);
