@@ -52,81 +52,16 @@
 #include "formats/chunks/chunk_reader.h"
 #include "formats/chunks/headers.h"
 #include "formats/torch/torch.h"
+#include "formats/zero/internal.h"
 
-#define REMEDY "all files of one save, as DeepSpeed wrote them"
 #define REMEDY_MADE_OF "the save that it was made of"
-#define STATES "optim.state."
-#define CHUNKS_MOST (UINT32_C(1) << 25) /* 1.7 GB */
-#define KEYS_MOST 64                    /* states of a parameter */
-#define ALIASES_TIMES 16                /* most chunks of names for data of other names */
+#define KEYS_MOST 64 /* states of a parameter */
 /* Most pairs that are looked at, for each byte of the pickle: groups may share one long dict. */
 #define WORK_TIMES 4
 
-/* ---- collected from the files ---------------------------------------------------------------- */
-
-enum role { NONE, TRAINED, FROZEN, BUFFER, SHARED };
-
-struct param {
-    uint32_t name; /* id in the tables */
-    uint32_t type; /* shape, as a type without a dtype; id in the tables */
-    uint64_t elems;
-    uint64_t gap; /* elements behind it that are of no parameter */
-};
-
-struct group {
-    size_t first, n; /* parameters */
-};
-
-/* A row of elements in a rank's file. */
-struct part {
-    uint64_t at, elems;
-    uint32_t file;
-    uint8_t dtype;
-    bool there, is_scalar;
-};
-
-/* The weights, or a state of the optimizer: parts of each flat tensor, rank by rank. */
-struct state {
-    char *key;          /* NULL: the weights; owned */
-    struct part *parts; /* [flats * world] */
-};
-
-/* A name for the data of another one. */
-struct alias {
-    uint32_t name, of;
-};
-
-struct count {
-    uint8_t kind;
-    uint64_t bits;
-};
-
-struct opening {
-    struct rfs_chunks *chunks;
-    struct rfs_tables *tables;
-    struct rfs_files *files;
-    struct rfs_error *err;
-    uint32_t n_models, world;
-    bool stage3;
-    bool universal;               /* each parameter is a group of its own, with one part */
-    RFS_VEC(struct param) params; /* trained, then frozen ones of stage 3 */
-    RFS_VEC(struct group) groups;
-    RFS_VEC(struct alias) aliases;
-    RFS_VEC(uint32_t) roles; /* by name id: a role, and a number of frozen ones times 8 */
-    size_t n_trained;
-    size_t n_flats;               /* flat tensors of a rank: groups, or subgroups */
-    RFS_VEC(struct state) states; /* the weights first */
-    struct part *fragments;       /* [frozen * world] */
-    char version[32];             /* of rank 0's file */
-    struct count steps;           /* of the first rank that counts them */
-    bool counts;
-    uint64_t own_chunks; /* chunks of no alias */
-    size_t left_out;
-};
-
 /* A file that is being read. */
 struct zero_file {
-    struct opening *opening;
+    struct rfs_zero_opening *opening;
     struct rfs_torch torch;
     struct rfs_reading *reading;
     const char *path;
@@ -138,7 +73,7 @@ struct zero_file {
     struct rfs_error *err;
 };
 
-static void opening_end(struct opening *opening)
+static void opening_end(struct rfs_zero_opening *opening)
 {
     for (size_t i = 0; i < opening->states.n; i++) {
         free(opening->states.data[i].key);
@@ -154,7 +89,7 @@ static void opening_end(struct opening *opening)
 
 static int damaged(const struct zero_file *file, const char *what)
 {
-    return rfs_fail(file->err, -EINVAL, RFS_IN(file->path), REMEDY, "%s", what);
+    return rfs_fail(file->err, -EINVAL, RFS_IN(file->path), RFS_ZERO_REMEDY, "%s", what);
 }
 
 static int refuse(const struct zero_file *file, const char *remedy, const char *what)
@@ -208,33 +143,23 @@ static int take_name(struct zero_file *file, const struct rfs_node *node, uint32
     return *name == RFS_NO_ID ? rfs_fail_memory(file->err) : 0;
 }
 
-static int set_role(struct zero_file *file, uint32_t name, enum role role, size_t number)
+static int set_role(struct zero_file *file, uint32_t name, enum rfs_zero_use role, size_t number)
 {
-    struct opening *opening = file->opening;
+    struct rfs_zero_opening *opening = file->opening;
 
     while (opening->roles.n <= name)
-        if (!RFS_PUSH(&opening->roles, NONE))
+        if (!RFS_PUSH(&opening->roles, RFS_ZERO_NONE))
             return rfs_fail_memory(file->err);
     opening->roles.data[name] = (uint32_t)role | (uint32_t)number << 3;
     return 0;
 }
 
-static enum role role_of(const struct opening *opening, uint32_t name)
-{
-    return name < opening->roles.n ? (enum role)(opening->roles.data[name] & 7) : NONE;
-}
-
-static const char *text_of(const struct opening *opening, uint32_t name)
-{
-    return rfs_intern_text(opening->tables->names, name);
-}
-
 /* ---- the model's states ---------------------------------------------------------------------- */
 
 /* Adds the parameters of a dict of names and sizes. */
-static int add_params(struct zero_file *file, const struct rfs_node *dict, enum role role)
+static int add_params(struct zero_file *file, const struct rfs_node *dict, enum rfs_zero_use role)
 {
-    struct opening *opening = file->opening;
+    struct rfs_zero_opening *opening = file->opening;
     const struct rfs_items *pairs = pairs_of(file, dict);
     int rc = 0;
 
@@ -242,24 +167,27 @@ static int add_params(struct zero_file *file, const struct rfs_node *dict, enum 
         return damaged(file, "the shapes of its parameters are not there, or not a dict");
     for (uint32_t i = 0; i < pairs->n; i += 2) {
         struct rfs_type type = {.kind = RFS_TENSOR, .dtype = RFS_FLOAT64};
-        struct param param = {0};
+        struct rfs_zero_param param = {0};
         uint32_t ndim;
         rc = take_name(file, pairs->data[i], &param.name);
         if (rc)
             return rc;
         if (!rfs_torch_numbers(pairs->data[i + 1], &ndim, type.dims))
-            return rfs_fail(file->err, -EINVAL, RFS_OF(file->path, text_of(opening, param.name)),
-                            REMEDY, "its shape is damaged");
+            return rfs_fail(file->err, -EINVAL,
+                            RFS_OF(file->path, rfs_zero_text(opening, param.name)), RFS_ZERO_REMEDY,
+                            "its shape is damaged");
         type.ndim = (uint8_t)ndim;
         param.elems = 1;
         for (uint32_t axis = 0; axis < ndim; axis++)
             param.elems *= type.dims[axis];
         if (!rfs_type_bytes(&type, &type.bytes))
-            return rfs_fail(file->err, -EINVAL, RFS_OF(file->path, text_of(opening, param.name)),
-                            REMEDY, "it would have more than 2^63 bytes");
-        if (role_of(opening, param.name) != NONE)
-            return rfs_fail(file->err, -EINVAL, RFS_OF(file->path, text_of(opening, param.name)),
-                            REMEDY, "the file has its shape twice");
+            return rfs_fail(file->err, -EINVAL,
+                            RFS_OF(file->path, rfs_zero_text(opening, param.name)), RFS_ZERO_REMEDY,
+                            "it would have more than 2^63 bytes");
+        if (rfs_zero_use_of(opening, param.name) != RFS_ZERO_NONE)
+            return rfs_fail(file->err, -EINVAL,
+                            RFS_OF(file->path, rfs_zero_text(opening, param.name)), RFS_ZERO_REMEDY,
+                            "the file has its shape twice");
         param.type = rfs_intern_add(opening->tables->types, &type, sizeof type);
         rc = set_role(file, param.name, role, opening->params.n - opening->n_trained);
         if (rc)
@@ -272,7 +200,7 @@ static int add_params(struct zero_file *file, const struct rfs_node *dict, enum 
 
 static int read_shapes(struct zero_file *file, const struct rfs_node *root)
 {
-    struct opening *opening = file->opening;
+    struct rfs_zero_opening *opening = file->opening;
     const struct rfs_items *shapes = list_of(value_of(file, root, "param_shapes"));
     const struct rfs_node *frozen = value_of(file, root, "frozen_param_shapes");
     int rc = 0;
@@ -282,25 +210,25 @@ static int read_shapes(struct zero_file *file, const struct rfs_node *root)
                       "it has no param_shapes: it was saved without ZeRO, or by DeepSpeed before "
                       "0.6");
     for (uint32_t i = 0; rc == 0 && i < shapes->n; i++) {
-        struct group group = {.first = opening->params.n};
-        rc = add_params(file, shapes->data[i], TRAINED);
+        struct rfs_zero_group group = {.first = opening->params.n};
+        rc = add_params(file, shapes->data[i], RFS_ZERO_TRAINED);
         group.n = opening->params.n - group.first;
         if (rc == 0 && !RFS_PUSH(&opening->groups, group))
             return rfs_fail_memory(file->err);
     }
     opening->n_trained = opening->params.n;
     if (rc == 0 && frozen && opening->stage3)
-        rc = add_params(file, frozen, FROZEN);
+        rc = add_params(file, frozen, RFS_ZERO_FROZEN);
     return rc;
 }
 
 /* Reads which names stand for the data of others. */
 static int read_shared(struct zero_file *file, const struct rfs_node *root)
 {
-    struct opening *opening = file->opening;
+    struct rfs_zero_opening *opening = file->opening;
     const struct rfs_node *shared = value_of(file, root, "shared_params");
     const struct rfs_items *pairs = pairs_of(file, shared);
-    struct alias alias;
+    struct rfs_zero_alias alias;
     int rc = 0;
 
     if (shared && !pairs)
@@ -308,13 +236,14 @@ static int read_shared(struct zero_file *file, const struct rfs_node *root)
     for (uint32_t i = 0; pairs && rc == 0 && i < pairs->n; i += 2) {
         rc = take_name(file, pairs->data[i], &alias.name)
                  ?: take_name(file, pairs->data[i + 1], &alias.of);
-        if (rc == 0 && role_of(opening, alias.name) != NONE)
-            return rfs_fail(file->err, -EINVAL, RFS_OF(file->path, text_of(opening, alias.name)),
-                            REMEDY, "it is shared, and has a shape of its own");
+        if (rc == 0 && rfs_zero_use_of(opening, alias.name) != RFS_ZERO_NONE)
+            return rfs_fail(file->err, -EINVAL,
+                            RFS_OF(file->path, rfs_zero_text(opening, alias.name)), RFS_ZERO_REMEDY,
+                            "it is shared, and has a shape of its own");
         /* zero_to_fp32 leaves out names for what it does not show. */
-        if (rc == 0 &&
-            (role_of(opening, alias.of) == TRAINED || role_of(opening, alias.of) == FROZEN)) {
-            rc = set_role(file, alias.name, SHARED, 0);
+        if (rc == 0 && (rfs_zero_use_of(opening, alias.of) == RFS_ZERO_TRAINED ||
+                        rfs_zero_use_of(opening, alias.of) == RFS_ZERO_FROZEN)) {
+            rc = set_role(file, alias.name, RFS_ZERO_SHARED, 0);
             if (rc == 0 && !RFS_PUSH(&opening->aliases, alias))
                 return rfs_fail_memory(file->err);
         }
@@ -330,8 +259,8 @@ static int read_buffer_names(struct zero_file *file, const struct rfs_node *root
 
     for (uint32_t i = 0; names && rc == 0 && i < names->n; i++) {
         rc = take_name(file, names->data[i], &name);
-        if (rc == 0 && role_of(file->opening, name) == NONE)
-            rc = set_role(file, name, BUFFER, 0);
+        if (rc == 0 && rfs_zero_use_of(file->opening, name) == RFS_ZERO_NONE)
+            rc = set_role(file, name, RFS_ZERO_BUFFER, 0);
     }
     return rc;
 }
@@ -344,7 +273,7 @@ static int add_whole(struct zero_file *file, uint32_t name, const struct rfs_tor
     const uint64_t item = rfs_dtype_bytes(tensor->dtype);
     struct rfs_type type = {
         .ndim = (uint8_t)tensor->ndim, .dtype = (uint8_t)tensor->dtype, .kind = RFS_TENSOR};
-    const char *text = text_of(file->opening, name);
+    const char *text = rfs_zero_text(file->opening, name);
     uint64_t stride[RFS_MAX_DIMS];
 
     memcpy(type.dims, tensor->dims, tensor->ndim * sizeof *type.dims);
@@ -367,19 +296,19 @@ static int add_whole(struct zero_file *file, uint32_t name, const struct rfs_tor
 /* Takes a value of the module: a buffer, or a parameter that no flat tensor has. */
 static int read_value(struct zero_file *file, uint32_t name, const struct rfs_node *value)
 {
-    struct opening *opening = file->opening;
-    const enum role role = role_of(opening, name);
-    const char *text = text_of(opening, name);
+    struct rfs_zero_opening *opening = file->opening;
+    const enum rfs_zero_use role = rfs_zero_use_of(opening, name);
+    const char *text = rfs_zero_text(opening, name);
     struct rfs_torch_tensor tensor;
 
-    if (role == TRAINED || role == FROZEN || role == SHARED)
+    if (role == RFS_ZERO_TRAINED || role == RFS_ZERO_FROZEN || role == RFS_ZERO_SHARED)
         return 0;
     const int rc = rfs_torch_tensor(&file->torch, value, file->path, text, &tensor, file->err);
     if (rc <= 0) {
         opening->left_out += rc == 0;
         return rc;
     }
-    if (opening->stage3 && role == NONE)
+    if (opening->stage3 && role == RFS_ZERO_NONE)
         return rfs_chunks_add_unread(opening->chunks, text, strlen(text),
                                      "the save has no shape and no data of it", file->err);
     return add_whole(file, name, &tensor);
@@ -401,7 +330,7 @@ static int read_module(struct zero_file *file, const struct rfs_node *root)
 
 /* Reads a flat tensor. 1, 0 where the node is none, or -errno. */
 static int read_part(struct zero_file *file, const char *what, const struct rfs_node *node,
-                     struct part *out)
+                     struct rfs_zero_part *out)
 {
     struct rfs_torch_tensor tensor;
     const int rc = rfs_torch_tensor(&file->torch, node, file->path, what, &tensor, file->err);
@@ -410,27 +339,27 @@ static int read_part(struct zero_file *file, const char *what, const struct rfs_
         return rc;
     const uint64_t item = rfs_dtype_bytes(tensor.dtype);
     if ((tensor.ndim > 1 && !file->opening->universal) || !tensor.contiguous)
-        return rfs_fail(file->err, -EINVAL, RFS_OF(file->path, what), REMEDY,
+        return rfs_fail(file->err, -EINVAL, RFS_OF(file->path, what), RFS_ZERO_REMEDY,
                         "it is not one row of elements");
     /* Different parts lie in different bytes, so all together have no more than the file. */
     if (!rfs_add_u64(file->bytes, tensor.elements * item, &file->bytes) ||
         file->bytes > file->shown.file_bytes)
-        return rfs_fail(file->err, -EINVAL, RFS_OF(file->path, what), REMEDY,
+        return rfs_fail(file->err, -EINVAL, RFS_OF(file->path, what), RFS_ZERO_REMEDY,
                         "tensors of the optimizer overlap in the file");
-    *out =
-        (struct part){.at = tensor.elements > 0 ? tensor.record->offset + tensor.offset * item : 0,
-                      .elems = tensor.elements,
-                      .file = file->file,
-                      .dtype = (uint8_t)tensor.dtype,
-                      .there = true,
-                      .is_scalar = tensor.ndim == 0};
+    *out = (struct rfs_zero_part){
+        .at = tensor.elements > 0 ? tensor.record->offset + tensor.offset * item : 0,
+        .elems = tensor.elements,
+        .file = file->file,
+        .dtype = (uint8_t)tensor.dtype,
+        .there = true,
+        .is_scalar = tensor.ndim == 0};
     return 1;
 }
 
 /* Reads a rank's pieces of the frozen parameters of stage 3. */
 static int read_fragments(struct zero_file *file, const struct rfs_node *root)
 {
-    struct opening *opening = file->opening;
+    struct rfs_zero_opening *opening = file->opening;
     const struct rfs_items *pairs = pairs_of(file, value_of(file, root, "frozen_param_fragments"));
     const size_t n = opening->params.n - opening->n_trained;
     size_t found = 0;
@@ -440,12 +369,12 @@ static int read_fragments(struct zero_file *file, const struct rfs_node *root)
         const int rc = take_name(file, pairs->data[i], &name);
         if (rc)
             return rc;
-        if (role_of(opening, name) != FROZEN)
+        if (rfs_zero_use_of(opening, name) != RFS_ZERO_FROZEN)
             continue;
-        struct part *part =
+        struct rfs_zero_part *part =
             &opening->fragments[(opening->roles.data[name] >> 3) * opening->world + file->rank];
         found += !part->there;
-        const int is = read_part(file, text_of(opening, name), pairs->data[i + 1], part);
+        const int is = read_part(file, rfs_zero_text(opening, name), pairs->data[i + 1], part);
         if (is < 0)
             return is;
     }
@@ -475,7 +404,7 @@ static int check_universal(struct zero_file *file, const struct rfs_node *root)
 
 static int read_model(struct zero_file *file)
 {
-    struct opening *opening = file->opening;
+    struct rfs_zero_opening *opening = file->opening;
     const struct rfs_node *root = file->torch.pickle.root;
     int rc = 0;
 
@@ -500,17 +429,17 @@ static int read_model(struct zero_file *file)
 /* ---- the optimizer's states ------------------------------------------------------------------ */
 
 /* Finds or adds a state. NULL when out of memory, or there are too many. */
-static struct state *state_of(struct opening *opening, const char *key, size_t n)
+static struct rfs_zero_state *state_of(struct rfs_zero_opening *opening, const char *key, size_t n)
 {
     for (size_t i = 0; i < opening->states.n; i++) {
-        struct state *state = &opening->states.data[i];
+        struct rfs_zero_state *state = &opening->states.data[i];
         if (key ? state->key && strlen(state->key) == n && memcmp(state->key, key, n) == 0
                 : !state->key)
             return state;
     }
-    struct state state = {.key = key ? strndup(key, n) : NULL,
-                          .parts =
-                              calloc(opening->n_flats * opening->world + 1, sizeof *state.parts)};
+    struct rfs_zero_state state = {
+        .key = key ? strndup(key, n) : NULL,
+        .parts = calloc(opening->n_flats * opening->world + 1, sizeof *state.parts)};
     if (opening->states.n >= KEYS_MOST || (key && !state.key) || !state.parts ||
         !RFS_PUSH(&opening->states, state)) {
         free(state.key);
@@ -541,7 +470,7 @@ static int check_count(struct zero_file *file, const struct rfs_node *node)
     }
     return first == world || (list && list->n == 0)
                ? 0
-               : rfs_fail(file->err, -EINVAL, RFS_IN(file->path), REMEDY,
+               : rfs_fail(file->err, -EINVAL, RFS_IN(file->path), RFS_ZERO_REMEDY,
                           "by this file %" PRIu64
                           " ranks saved it, and there are files of %" PRIu64,
                           first, world);
@@ -566,9 +495,9 @@ static int check_same(struct zero_file *file, const struct rfs_node *root)
 }
 
 /* Compares the number of steps that the optimizer has made with those of the files before. */
-static int check_steps(struct zero_file *file, const struct count *count)
+static int check_steps(struct zero_file *file, const struct rfs_zero_count *count)
 {
-    struct opening *opening = file->opening;
+    struct rfs_zero_opening *opening = file->opening;
 
     if (!opening->counts)
         opening->steps = *count;
@@ -583,7 +512,7 @@ static int check_steps(struct zero_file *file, const struct count *count)
 static int read_steps(struct zero_file *file, const struct rfs_node *node)
 {
     struct rfs_torch_tensor tensor;
-    struct count count = {.kind = UINT8_MAX};
+    struct rfs_zero_count count = {.kind = UINT8_MAX};
     const int rc = rfs_torch_tensor(&file->torch, node, file->path, "step", &tensor, file->err);
 
     if (rc < 0)
@@ -609,7 +538,7 @@ static int read_steps(struct zero_file *file, const struct rfs_node *node)
 static int read_flat_state(struct zero_file *file, size_t flat, const struct rfs_node *dict,
                            bool *stepped)
 {
-    struct opening *opening = file->opening;
+    struct rfs_zero_opening *opening = file->opening;
     const struct rfs_items *pairs = pairs_of(file, dict);
     int rc = 0;
 
@@ -617,7 +546,7 @@ static int read_flat_state(struct zero_file *file, size_t flat, const struct rfs
         return damaged(file, "a state of its optimizer is not a dict, or groups share a long one");
     for (uint32_t i = 0; rc >= 0 && i < pairs->n; i += 2) {
         const struct rfs_node *key = pairs->data[i];
-        struct part part;
+        struct rfs_zero_part part;
         if (key->kind != RFS_NODE_TEXT || key->of.text.n == 0 || key->of.text.n > 255 ||
             !rfs_text_is_utf8(key->of.text.data, key->of.text.n))
             return damaged(file, "a state of its optimizer has no name");
@@ -628,7 +557,7 @@ static int read_flat_state(struct zero_file *file, size_t flat, const struct rfs
         rc = rc < 0 ? rc : read_part(file, key->of.text.data, pairs->data[i + 1], &part);
         if (rc <= 0)
             continue;
-        struct state *state = state_of(opening, key->of.text.data, key->of.text.n);
+        struct rfs_zero_state *state = state_of(opening, key->of.text.data, key->of.text.n);
         if (!state)
             return rfs_fail_memory(file->err);
         state->parts[flat * opening->world + file->rank] = part;
@@ -678,8 +607,8 @@ static int read_states(struct zero_file *file, const struct rfs_node *optimizer)
 /* Reads the weights of a rank. */
 static int read_flats(struct zero_file *file, const struct rfs_items *flats)
 {
-    struct opening *opening = file->opening;
-    struct state *weights = state_of(opening, NULL, 0);
+    struct rfs_zero_opening *opening = file->opening;
+    struct rfs_zero_state *weights = state_of(opening, NULL, 0);
     int rc = 1;
 
     if (!weights)
@@ -695,7 +624,7 @@ static int read_flats(struct zero_file *file, const struct rfs_items *flats)
 /* Reads how many elements follow each parameter that are of none. */
 static int read_gaps(struct zero_file *file, const struct rfs_node *node)
 {
-    struct opening *opening = file->opening;
+    struct rfs_zero_opening *opening = file->opening;
     const struct rfs_items *lists = list_of(node);
 
     if (!node || file->rank > 0)
@@ -703,7 +632,7 @@ static int read_gaps(struct zero_file *file, const struct rfs_node *node)
     if (!lists || lists->n != opening->groups.n)
         return damaged(file, "its param_alignment_paddings are not those of the groups");
     for (uint32_t g = 0; g < lists->n; g++) {
-        const struct group *group = &opening->groups.data[g];
+        const struct rfs_zero_group *group = &opening->groups.data[g];
         const struct rfs_items *gaps = list_of(lists->data[g]);
         if (!gaps || gaps->n != group->n)
             return damaged(file, "its param_alignment_paddings are not those of the parameters");
@@ -716,7 +645,7 @@ static int read_gaps(struct zero_file *file, const struct rfs_node *node)
 
 static int read_optimizer(struct zero_file *file)
 {
-    struct opening *opening = file->opening;
+    struct rfs_zero_opening *opening = file->opening;
     const struct rfs_node *root = file->torch.pickle.root;
     const struct rfs_node *dict =
         rfs_pickle_pairs(root) ? value_of(file, root, "optimizer_state_dict") : NULL;
@@ -754,12 +683,12 @@ static int read_optimizer(struct zero_file *file)
 /* ---- universal checkpoints ------------------------------------------------------------------- */
 
 /* Makes a group of each trained parameter. 0 or -ENOMEM. */
-static int part_params(struct opening *opening)
+static int part_params(struct rfs_zero_opening *opening)
 {
     opening->groups.n = 0;
     opening->n_flats = opening->n_trained;
     for (size_t i = 0; i < opening->n_trained; i++) {
-        const struct group group = {.first = i, .n = 1};
+        const struct rfs_zero_group group = {.first = i, .n = 1};
         if (!RFS_PUSH(&opening->groups, group))
             return rfs_fail_memory(opening->err);
     }
@@ -771,7 +700,8 @@ static int part_params(struct opening *opening)
  * Finds the trained parameter with elements that a file zero/NAME/KEY.pt is of. Returns KEY, or NULL
  * if there is none.
  */
-static const char *find_param(const struct opening *opening, const char *path, size_t *param)
+static const char *find_param(const struct rfs_zero_opening *opening, const char *path,
+                              size_t *param)
 {
     const char *key = rfs_path_name(path);
     const size_t before = (size_t)(key - path);
@@ -780,7 +710,7 @@ static const char *find_param(const struct opening *opening, const char *path, s
         folder ? rfs_intern_find(opening->tables->names, folder + 1, (size_t)(key - folder) - 2)
                : RFS_NO_ID;
 
-    if (name == RFS_NO_ID || role_of(opening, name) != TRAINED)
+    if (name == RFS_NO_ID || rfs_zero_use_of(opening, name) != RFS_ZERO_TRAINED)
         return NULL;
     *param = opening->roles.data[name] >> 3;
     return opening->params.data[*param].elems > 0 ? key : NULL;
@@ -789,7 +719,7 @@ static const char *find_param(const struct opening *opening, const char *path, s
 /* Reads the file of a parameter: its weights, or a state of it. */
 static int read_of_param(struct zero_file *file, size_t param, const char *key)
 {
-    struct opening *opening = file->opening;
+    struct rfs_zero_opening *opening = file->opening;
     const size_t n = strcspn(key, ".");
     const struct rfs_node *root = file->torch.pickle.root;
     const struct rfs_node *node = rfs_pickle_pairs(root) ? value_of(file, root, "param") : root;
@@ -797,7 +727,7 @@ static int read_of_param(struct zero_file *file, size_t param, const char *key)
     const struct rfs_type *shape =
         rfs_chunks_type(opening->chunks, opening->params.data[param].type);
     struct rfs_torch_tensor tensor;
-    struct part part;
+    struct rfs_zero_part part;
 
     const int rc = node ? rfs_torch_tensor(&file->torch, node, file->path,
                                            rfs_path_name(file->path), &tensor, file->err)
@@ -811,7 +741,7 @@ static int read_of_param(struct zero_file *file, size_t param, const char *key)
     if (!fits && (is_weights || tensor.ndim > 0))
         return damaged(file, "it has another shape than the file of the model's states says");
     const int is = read_part(file, rfs_path_name(file->path), node, &part);
-    struct state *state = is < 0 ? NULL : state_of(opening, is_weights ? NULL : key, n);
+    struct rfs_zero_state *state = is < 0 ? NULL : state_of(opening, is_weights ? NULL : key, n);
     if (is < 0)
         return is;
     if (!state)
@@ -825,16 +755,16 @@ static int read_of_param(struct zero_file *file, size_t param, const char *key)
 }
 
 /* Checks that all parameters have the files that one of them has. */
-static int check_all_there(const struct opening *opening)
+static int check_all_there(const struct rfs_zero_opening *opening)
 {
     for (size_t s = 0; s < opening->states.n; s++)
         for (size_t i = 0; i < opening->n_trained; i++) {
-            const struct state *state = &opening->states.data[s];
-            const struct param *param = &opening->params.data[i];
+            const struct rfs_zero_state *state = &opening->states.data[s];
+            const struct rfs_zero_param *param = &opening->params.data[i];
             if (param->elems > 0 && !state->parts[i].there)
                 return rfs_fail(
                     opening->err, -EINVAL,
-                    RFS_OF(rfs_files_path(opening->files, 0), text_of(opening, param->name)),
+                    RFS_OF(rfs_files_path(opening->files, 0), rfs_zero_text(opening, param->name)),
                     "all files that ds_to_universal wrote",
                     "the universal checkpoint has no %s.pt of it",
                     state->key ? state->key : "fp32");
@@ -842,379 +772,9 @@ static int check_all_there(const struct opening *opening)
     return 0;
 }
 
-/* ---- from flat tensors to parameters --------------------------------------------------------- */
-
-/* Returns the path of a rank's file of the optimizer. */
-static const char *path_of(const struct opening *opening, uint32_t rank)
-{
-    return rfs_files_path(opening->files, opening->n_models + rank);
-}
-
-static int misfit(const struct opening *opening, uint32_t rank, const struct state *state,
-                  const char *what)
-{
-    return rfs_fail(opening->err, -EINVAL,
-                    RFS_OF(path_of(opening, rank), state && state->key ? state->key : NULL), REMEDY,
-                    "%s", what);
-}
-
-static const struct part *part_of(const struct opening *opening, const struct state *state,
-                                  size_t flat, uint32_t rank)
-{
-    return &state->parts[flat * opening->world + rank];
-}
-
-/* Says whether a state has an element for each of the weights. */
-static bool is_elementwise(const struct opening *opening, const struct state *state)
-{
-    const struct state *weights = &opening->states.data[0];
-
-    for (size_t f = 0; f < opening->n_flats; f++)
-        if (part_of(opening, state, f, 0)->there &&
-            part_of(opening, state, f, 0)->elems < part_of(opening, weights, f, 0)->elems &&
-            !part_of(opening, state, f, 0)->is_scalar)
-            return false;
-    return true;
-}
-
-/*
- * Compares a state with the weights: all ranks have it, as long as the weights or, in stages 1 and
- * 2, longer, in one dtype. 1, 0 when no rank has it, or -errno.
- */
-static int check_state(const struct opening *opening, const struct state *state, size_t flat)
-{
-    const struct part *first = part_of(opening, state, flat, 0);
-    bool lacks = false;
-    bool has = false;
-
-    for (uint32_t r = 0; r < opening->world; r++) {
-        const struct part *part = part_of(opening, state, flat, r);
-        const uint64_t elems = part_of(opening, &opening->states.data[0], flat, r)->elems;
-        lacks |= !part->there && elems > 0;
-        has |= part->there && elems > 0;
-        if (lacks && has)
-            return misfit(opening, r, state,
-                          "some ranks have this state of a group, and others not");
-        if (!part->there || elems == 0)
-            continue;
-        if (part->dtype != first->dtype || part->is_scalar != first->is_scalar)
-            return misfit(opening, r, state, "its dtype differs between the ranks");
-        if (!part->is_scalar && part->elems < elems)
-            return misfit(opening, r, state, "it has fewer elements than the weights");
-    }
-    return has;
-}
-
-/* Gives the length of a group, and checks that its parts are equal, up to padding at the end. */
-static int check_group(const struct opening *opening, size_t g)
-{
-    const struct state *weights = &opening->states.data[0];
-    const struct group *group = &opening->groups.data[g];
-    const uint64_t least = part_of(opening, weights, g, 0)->elems;
-    const uint64_t aligned = 2 * (uint64_t)opening->world;
-    uint64_t total = 0;
-    uint64_t used = 0;
-    bool ended = false;
-
-    for (uint32_t r = 0; r < opening->world; r++) {
-        const uint64_t elems = part_of(opening, weights, g, r)->elems;
-        if (elems > least || (ended && elems > 0))
-            return misfit(opening, r, NULL, "its part of a group is longer than those before it");
-        ended |= elems < least;
-        if (!rfs_add_u64(total, elems, &total))
-            return misfit(opening, r, NULL, "its parts are too long");
-    }
-    for (size_t i = group->first; i < group->first + group->n; i++) {
-        const struct param *param = &opening->params.data[i];
-        if (!rfs_add_u64(used, param->elems, &used) || used > total ||
-            !rfs_add_u64(used, param->gap, &used))
-            return rfs_fail(opening->err, -EINVAL,
-                            RFS_OF(path_of(opening, 0), text_of(opening, param->name)), REMEDY,
-                            "the parts of its group end before it");
-    }
-    return used <= UINT64_MAX / 2 &&
-                   (used + aligned - 1) / aligned == (total + aligned - 1) / aligned
-               ? 0
-               : misfit(opening, 0, NULL,
-                        "the parts of a group have other elements than its "
-                        "parameters");
-}
-
-/* Checks the lengths of the flat tensors of stage 3. */
-static int check_flats(const struct opening *opening)
-{
-    const struct state *weights = &opening->states.data[0];
-    uint64_t total = 0;
-    uint64_t used = 0;
-
-    for (size_t f = 0; f < opening->n_flats; f++) {
-        for (uint32_t r = 1; r < opening->world; r++)
-            if (part_of(opening, weights, f, r)->elems != part_of(opening, weights, f, 0)->elems)
-                return misfit(opening, r, NULL, "a group in it has another length than rank 0's");
-        if (!rfs_add_u64(total, part_of(opening, weights, f, 0)->elems, &total))
-            return misfit(opening, 0, NULL, "its parts are too long");
-    }
-    for (size_t i = 0; i < opening->n_trained; i++) {
-        const uint64_t elems = opening->params.data[i].elems;
-        const uint64_t each = rfs_ceil_u64(elems, opening->world);
-        if (!rfs_add_u64(used, each, &used))
-            used = UINT64_MAX;
-    }
-    return used == total
-               ? 0
-               : misfit(opening, 0, NULL,
-                        "the parts of the groups have other elements than the parameters");
-}
-
-/* ---- chunks ---------------------------------------------------------------------------------- */
-
-/* Begins a tensor of a parameter's shape, whose chunks are ranges of its elements. */
-static int begin_tensor(const struct opening *opening, const char *name, const struct param *param,
-                        uint8_t dtype)
-{
-    struct rfs_chunks *chunks = opening->chunks;
-    struct rfs_type type = *rfs_chunks_type(chunks, param->type);
-    struct rfs_type row = {.ndim = 1, .dtype = dtype, .kind = RFS_TENSOR, .dims = {param->elems}};
-
-    type.dtype = dtype;
-    rfs_type_bytes(&type, &type.bytes); /* less than with FLOAT64 */
-    const int rc = rfs_chunks_add_tensor(chunks, name, strlen(name),
-                                         param->elems > 0 ? &row : &type, opening->err);
-    if (rc)
-        return rc;
-    struct rfs_chunked_tensor *tensor = &chunks->tensors.data[chunks->tensors.n - 1];
-    tensor->type = rfs_intern_add(opening->tables->types, &type, sizeof type);
-    return tensor->type != RFS_NO_ID ? 0 : rfs_fail_memory(opening->err);
-}
-
-/* Adds elements of the last tensor: N from BEGIN on, which are at AT of a file. */
-static int add_chunk(const struct opening *opening, uint64_t begin, uint64_t n, uint32_t file,
-                     uint64_t at)
-{
-    struct rfs_chunks *chunks = opening->chunks;
-
-    if (chunks->chunks.n >= CHUNKS_MOST)
-        return rfs_fail(opening->err, -EFBIG, RFS_IN(rfs_files_path(opening->files, 0)), NULL,
-                        "its tensors have more than %u pieces", CHUNKS_MOST);
-    return rfs_chunks_add_chunk(chunks, &begin, &n, opening->err)
-               ?: rfs_chunks_store(chunks, &chunks->tensors.data[chunks->tensors.n - 1], &begin,
-                                   file, at, n, opening->err);
-}
-
-/* Adds the chunks of a parameter that begins at element OFF of its group (stages 1 and 2). */
-static int add_from_group(const struct opening *opening, const struct state *state, size_t group,
-                          uint64_t off, const struct param *param)
-{
-    const struct state *weights = &opening->states.data[0];
-    const uint64_t each = part_of(opening, weights, group, 0)->elems;
-    int rc = 0;
-
-    for (uint64_t done = 0; rc == 0 && done < param->elems;) {
-        const uint32_t rank = (uint32_t)((off + done) / each);
-        const uint64_t from = (off + done) % each;
-        const uint64_t n = rfs_min_u64(param->elems - done, each - from);
-        const struct part *part = part_of(opening, state, group, rank);
-        rc = add_chunk(opening, done, n, part->file,
-                       part->at + from * rfs_dtype_bytes((enum rfs_dtype)part->dtype));
-        done += n;
-    }
-    return rc;
-}
-
-/* A place in the flat tensors of stage 3. */
-struct place {
-    size_t flat;
-    uint64_t off; /* elements */
-};
-
-/* Moves a place by N elements, behind the flat tensors that end there. */
-static void move(const struct opening *opening, struct place *place, uint64_t n)
-{
-    const struct state *weights = &opening->states.data[0];
-
-    place->off += n;
-    while (place->flat < opening->n_flats &&
-           place->off >= part_of(opening, weights, place->flat, 0)->elems)
-        place->off -= part_of(opening, weights, place->flat++, 0)->elems;
-}
-
-/* Adds the chunks of a parameter that begins at a place of each rank's flat tensors. */
-static int add_from_ranks(const struct opening *opening, const struct state *state,
-                          struct place begin, const struct param *param)
-{
-    const struct state *weights = &opening->states.data[0];
-    const uint64_t each = rfs_ceil_u64(param->elems, opening->world);
-    uint64_t done = 0;
-    int rc = 0;
-
-    for (uint32_t rank = 0; rc == 0 && done < param->elems; rank++) {
-        const uint64_t end = done + rfs_min_u64(each, param->elems - done);
-        struct place at = begin;
-        while (rc == 0 && done < end) {
-            const struct part *part = part_of(opening, state, at.flat, rank);
-            const uint64_t n =
-                rfs_min_u64(end - done, part_of(opening, weights, at.flat, rank)->elems - at.off);
-            rc = add_chunk(opening, done, n, part->file,
-                           part->at + at.off * rfs_dtype_bytes((enum rfs_dtype)part->dtype));
-            done += n;
-            move(opening, &at, n);
-        }
-    }
-    return rc;
-}
-
-/* Says whether a state has the same dtype in all flat tensors from FLAT on that a parameter has. */
-static bool is_even(const struct opening *opening, const struct state *state, struct place begin,
-                    const struct param *param, const bool *there)
-{
-    const uint64_t each = rfs_ceil_u64(param->elems, opening->world);
-    const uint8_t dtype = part_of(opening, state, begin.flat, 0)->dtype;
-    struct place end = begin;
-
-    move(opening, &end, each > 0 ? each - 1 : 0);
-    for (size_t f = begin.flat; f <= end.flat && f < opening->n_flats; f++)
-        if (part_of(opening, &opening->states.data[0], f, 0)->elems > 0 &&
-            (!there[f] || part_of(opening, state, f, 0)->dtype != dtype))
-            return false;
-    return true;
-}
-
-/* Adds the tensor of a state for a parameter, or the parameter itself, under a name. */
-static int add_tensor(const struct opening *opening, const struct state *state, const char *name,
-                      struct place at, const struct param *param, const bool *there)
-{
-    static const struct rfs_type number = {.kind = RFS_TENSOR};
-    struct param shape = *param;
-
-    if (param->elems > 0 ? !there[at.flat] : state->key != NULL)
-        return 0;
-    if (param->elems > 0 && opening->stage3 && !is_even(opening, state, at, param, there))
-        return rfs_fail(opening->err, -EINVAL, RFS_OF(path_of(opening, 0), name), REMEDY,
-                        "it lies in groups that differ in their dtype or states");
-    RFS_FREE char *text =
-        state->key ? rfs_text_printf(STATES "%s.%s", name, state->key) : strdup(name);
-    if (!text)
-        return rfs_fail_memory(opening->err);
-    if (param->elems == 0)
-        return begin_tensor(opening, text, &shape, RFS_FLOAT32);
-    const struct part *first = part_of(opening, state, at.flat, 0);
-    if (first->is_scalar) {
-        shape.elems = 1;
-        shape.type = rfs_intern_add(opening->tables->types, &number, sizeof number);
-    }
-    const int rc = shape.type == RFS_NO_ID ? rfs_fail_memory(opening->err)
-                                           : begin_tensor(opening, text, &shape, first->dtype);
-    if (rc)
-        return rc;
-    if (first->is_scalar)
-        return add_chunk(opening, 0, 1, first->file, first->at);
-    return opening->stage3 ? add_from_ranks(opening, state, at, param)
-                           : add_from_group(opening, state, at.flat, at.off, param);
-}
-
-/* Adds the tensors of a state for all parameters. PLACES gets where each parameter begins. */
-static int add_state(const struct opening *opening, const struct state *state, struct place *places)
-{
-    struct place at = {0};
-
-    if (state->key && !is_elementwise(opening, state)) {
-        rfs_log(opening->chunks->log, RFS_WARNING,
-                "%s: the optimizer's state %s is left out: it is not one number for each weight",
-                path_of(opening, 0), state->key);
-        return 0;
-    }
-    RFS_FREE bool *there = calloc(opening->n_flats + 1, sizeof *there);
-    int rc = there ? 0 : rfs_fail_memory(opening->err);
-    for (size_t f = 0; rc == 0 && f < opening->n_flats; f++) {
-        const int has = check_state(opening, state, f);
-        there[f] = has > 0;
-        rc = has < 0 ? has : 0;
-    }
-    move(opening, &at, 0); /* the first may be empty */
-    for (size_t g = 0; rc == 0 && g < opening->groups.n; g++) {
-        const struct group *group = &opening->groups.data[g];
-        at = opening->stage3 ? at : (struct place){.flat = g};
-        for (size_t i = group->first; rc == 0 && i < group->first + group->n; i++) {
-            const struct param *param = &opening->params.data[i];
-            const uint64_t each = rfs_ceil_u64(param->elems, opening->world);
-            places[i] = at;
-            rc = add_tensor(opening, state, text_of(opening, param->name), at, param, there);
-            if (opening->stage3)
-                move(opening, &at, each);
-            else
-                at.off += param->elems + param->gap;
-        }
-    }
-    return rc;
-}
-
-/* Adds a frozen parameter of stage 3: each rank has a piece of it. */
-static int add_frozen(const struct opening *opening, size_t i, const char *name)
-{
-    const struct param *param = &opening->params.data[opening->n_trained + i];
-    const struct part *parts = &opening->fragments[i * opening->world];
-    const uint64_t each = rfs_ceil_u64(param->elems, opening->world);
-    int rc = begin_tensor(opening, name, param, parts[0].dtype);
-
-    for (uint32_t r = 0; rc == 0 && r < opening->world; r++) {
-        const uint64_t begin = rfs_min_u64(param->elems, each * r);
-        const uint64_t n = rfs_min_u64(each, param->elems - begin);
-        if (parts[r].elems < n || parts[r].dtype != parts[0].dtype)
-            return rfs_fail(opening->err, -EINVAL, RFS_OF(rfs_files_path(opening->files, r), name),
-                            REMEDY,
-                            "its piece of this frozen parameter has too few elements, or another "
-                            "dtype");
-        if (n > 0)
-            rc = add_chunk(opening, begin, n, r, parts[r].at);
-    }
-    return rc;
-}
-
-/* Adds names for the data of other ones. */
-static int add_aliases(const struct opening *opening, const struct place *places, const bool *there)
-{
-    const uint64_t most = ALIASES_TIMES * (uint64_t)opening->chunks->chunks.n + UINT16_MAX;
-    int rc = 0;
-
-    for (size_t i = 0; rc == 0 && i < opening->aliases.n; i++) {
-        const struct alias *alias = &opening->aliases.data[i];
-        const char *name = text_of(opening, alias->name);
-        const size_t number = opening->roles.data[alias->of] >> 3;
-        if (role_of(opening, alias->of) == FROZEN)
-            rc = add_frozen(opening, number, name);
-        else
-            rc = add_tensor(opening, &opening->states.data[0], name, places[number],
-                            &opening->params.data[number], there);
-        if (rc == 0 && opening->chunks->chunks.n > most)
-            return rfs_fail(opening->err, -EFBIG, RFS_OF(rfs_files_path(opening->files, 0), name),
-                            NULL, "too many names share the data of others");
-    }
-    return rc;
-}
-
-static int build(const struct opening *opening)
-{
-    RFS_FREE struct place *places = calloc(opening->params.n + 1, sizeof *places);
-    RFS_FREE bool *there = calloc(opening->n_flats + 1, sizeof *there);
-    int rc = places && there ? 0 : rfs_fail_memory(opening->err);
-
-    for (size_t g = 0; rc == 0 && !opening->stage3 && g < opening->groups.n; g++)
-        rc = check_group(opening, g);
-    if (rc == 0 && opening->stage3)
-        rc = check_flats(opening);
-    for (size_t i = 0; rc == 0 && i < opening->params.n - opening->n_trained; i++)
-        rc = add_frozen(opening, i,
-                        text_of(opening, opening->params.data[opening->n_trained + i].name));
-    for (size_t s = 0; rc == 0 && s < opening->states.n; s++)
-        rc = add_state(opening, &opening->states.data[s], places);
-    for (size_t f = 0; there && f < opening->n_flats; f++)
-        there[f] = true;
-    return rc ? rc : add_aliases(opening, places, there);
-}
-
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static int read_file(struct opening *opening, uint32_t id)
+static int read_file(struct rfs_zero_opening *opening, uint32_t id)
 {
     const bool is_model = id < opening->n_models;
     size_t param = 0;
@@ -1246,7 +806,7 @@ static int read_file(struct opening *opening, uint32_t id)
 }
 
 /* Counts the files by their names. */
-static int count_files(struct opening *opening)
+static int count_files(struct rfs_zero_opening *opening)
 {
     const uint32_t n = rfs_files_count_paths(opening->files);
     struct rfs_zero_name name = {.role = RFS_ZERO_MODEL};
@@ -1261,11 +821,12 @@ static int count_files(struct opening *opening)
     opening->world = opening->universal ? 1 : n - opening->n_models;
     return opening->n_models > 0 && opening->world > 0
                ? 0
-               : rfs_fail(opening->err, -EINVAL, RFS_IN(rfs_files_path(opening->files, 0)), REMEDY,
+               : rfs_fail(opening->err, -EINVAL, RFS_IN(rfs_files_path(opening->files, 0)),
+                          RFS_ZERO_REMEDY,
                           "the save has no file of the model's states, or none of the optimizer's");
 }
 
-static int read_all(struct opening *opening)
+static int read_all(struct rfs_zero_opening *opening)
 {
     const uint32_t n = rfs_files_count_paths(opening->files);
     int rc = count_files(opening) ?: read_file(opening, 0);
@@ -1281,7 +842,7 @@ static int read_all(struct opening *opening)
 }
 
 /* Ends the chunks, whose places are all known. */
-static int finish(struct opening *opening)
+static int finish(struct rfs_zero_opening *opening)
 {
     struct rfs_chunks *chunks = opening->chunks;
     const int rc = rfs_chunks_finish(chunks, opening->err);
@@ -1306,15 +867,15 @@ int rfs_zero_open(const struct rfs_chunks_source *source, struct rfs_chunks **ou
 {
     struct rfs_error own = {0};
     RFS_CLEANUP(opening_end)
-    struct opening opening = {.chunks = rfs_chunks_new(&format, source),
-                              .tables = source->tables,
-                              .files = source->files,
-                              .err = err ? err : &own};
+    struct rfs_zero_opening opening = {.chunks = rfs_chunks_new(&format, source),
+                                       .tables = source->tables,
+                                       .files = source->files,
+                                       .err = err ? err : &own};
 
     *out = NULL;
     if (!opening.chunks)
         return rfs_fail_memory(err);
-    const int rc = read_all(&opening) ?: build(&opening) ?: finish(&opening);
+    const int rc = read_all(&opening) ?: rfs_zero_declare(&opening) ?: finish(&opening);
     if (rc)
         rfs_chunks_free(opening.chunks);
     else
