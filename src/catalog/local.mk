@@ -10,12 +10,12 @@ librfs_la_SOURCES += \
 	src/catalog/saved.h \
 	src/catalog/saved_index.c \
 	src/catalog/saved_index.h \
+	src/catalog/scan/by_rank.c \
 	src/catalog/scan/described.c \
 	src/catalog/scan/folder.c \
 	src/catalog/scan/group.c \
 	src/catalog/scan/group.h \
 	src/catalog/scan/hints.c \
-	src/catalog/scan/hyper.c \
 	src/catalog/scan/internal.h \
 	src/catalog/scan/iterations.c \
 	src/catalog/scan/map.c \

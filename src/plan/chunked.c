@@ -341,7 +341,7 @@ static int compare_copies(struct rfs_planning *planning, const struct rfs_params
     const bool strict = planning->planner->config.strict;
 
     if (!comparing.chunks->copies ||
-        (comparing.chunks->format->locate_copy && !comparing.chunks->format->keyed) ||
+        (comparing.chunks->format->locate_copy && !comparing.chunks->format->again) ||
         (!strict && rfs_notes_form(planning->planner) == RFS_TELL_ONE_SIDED))
         return 0;
     int rc = find_targets(&comparing, params);

@@ -152,6 +152,31 @@ class Shards(Case):
         return said or self.check_folder(source, os.path.join(folder, "dcp"), more)
 
 
+class Alone(Case):
+    """The same, with metadata of each rank: without collectives."""
+
+    save = staticmethod(program.save_alone)
+
+    def write(self, folder):
+        source = os.path.join(folder, "checkpoint")
+        self.save(source, self.world, self.items, **self.options)
+        return source, {}
+
+    def check_oracle(self, folder):
+        """Each rank reads its own, as torch has no other way."""
+        for rank in range(self.world):
+            for path, (have, want) in program.load_alone(os.path.join(folder, "checkpoint"), rank, self.world, self.items).items():
+                if not isinstance(want, torch.Tensor):
+                    if have != want:
+                        return f"torch: rank {rank}: {path} is {have!r}"
+                elif said := differ(f"torch: rank {rank}", path, have, want):
+                    return said
+        return None
+
+    def check_views(self, folder, source, options):
+        return copies_differ(source, "") or super().check_views(folder, source, options)
+
+
 class Ranks(Case):
     """A file of torch.save for each rank, of DTensors."""
 
@@ -341,7 +366,8 @@ class Maker:
         some = {path: v for path, v in items.items() if may_be_safetensors(v)}
         if program.VERSION >= (2, 9) and some and rng.random() < 0.3:
             return Shards(name, self.world, some)
-        return Case(name, self.world, items, single_file_per_rank=rng.random() < 0.7, thread_count=rng.randint(1, 3))
+        kind = Alone if program.VERSION >= (2, 9) and rng.random() < 0.4 else Case
+        return kind(name, self.world, items, single_file_per_rank=rng.random() < 0.7, thread_count=rng.randint(1, 3))
 
 
 def may_be_safetensors(value):
@@ -1154,4 +1180,5 @@ def checked_shards(name):
     return Unchecked(name, ONE, save, "has no checksum, so check=crc does not verify this file")
 
 
-import fsdp_cases  # noqa: E402,F401 - more cases, which are made of those above
+import alone_cases  # noqa: E402,F401 - more cases, which are made of those above
+import fsdp_cases  # noqa: E402,F401

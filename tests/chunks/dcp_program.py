@@ -340,7 +340,8 @@ def load(folder, items, reader=dcp.FileSystemReader):
 
 def objects(folder, items):
     """{name: value} of values that are not tensors, by the names that torch gave them."""
-    described = dcp.FileSystemReader(folder).read_metadata()
+    rank = {} if os.path.exists(os.path.join(folder, ".metadata")) else {"rank": 0}
+    described = dcp.FileSystemReader(folder).read_metadata(**rank)
     out = {}
     for name, value in described.state_dict_metadata.items():
         if isinstance(value, metadata.BytesStorageMetadata):
@@ -437,17 +438,55 @@ def save_fsdp1(folder, world, kind, original, files=False):
     return model().state_dict()
 
 
-def save_alone(folder, world, full):
-    """Each rank by itself, without a word to the others; FULL is cut along axis 0."""
+def on_rank(items, rank, world):
+    """The state dict of a rank. (torch plans no boxes.)"""
+    return nested({path: v.on(rank, world) if hasattr(v, "on") else v for path, v in items.items() if not isinstance(v, Boxes)})
+
+
+def save_alone(folder, world, items, **options):
+    """Each rank saves by itself, without a word to the others."""
+    for rank in range(world):
+        with As(rank, world):
+            dcp.save(on_rank(items, rank, world), storage_writer=dcp.FileSystemWriter(folder, **options),
+                     planner=Planner().of_rank(items, rank, world), use_collectives=False)
+
+
+def at(state, path):
+    for key in path:
+        state = state[key]
+    return state
+
+
+def load_alone(folder, rank, world, items):
+    """Of a rank {path: (what torch reads, what it saved)}: values, or what the rank has of tensors."""
+    items = {path: v for path, v in items.items() if not isinstance(v, Boxes)}
+
+    def local(value):
+        return value.to_local() if isinstance(value, DTensor) else value
+
+    with As(rank, world):
+        into, saved = [on_rank(items, rank, world) for _ in range(2)]
+        for path, value in items.items():
+            if isinstance(at(into, path), DTensor):
+                local(at(into, path)).zero_()
+            elif hasattr(value, "full"):
+                at(into, path[:-1])[path[-1]] = torch.zeros_like(value.full)
+        reader, planner = dcp.FileSystemReader(folder), dcp.DefaultLoadPlanner()
+        described = reader.read_metadata(rank=rank)
+        planner.set_up_planner(into, described, rank == 0)
+        reader.set_up_storage_reader(described, rank == 0, rank=rank, use_collectives=False)
+        plans = planner.create_global_plan([reader.prepare_local_plan(planner.create_local_plan())])
+        reader.read_data(planner.finish_plan(plans[0]), planner).wait()
+        return {path: (local(at(into, path)), local(at(saved, path))) for path in items}
+
+
+def save_alone_at_once(folder, world, items):
+    """The same in a process for each rank."""
     def save_rank(rank, store):
         dist.init_process_group("gloo", rank=rank, world_size=world, store=dist.FileStore(store, world))
-        mesh = DeviceMesh("cpu", torch.arange(world))
-        local = piece(full, 0, world, rank).clone()
-        state = {"w": DTensor.from_local(local, mesh, [Shard(0)], run_check=False, shape=full.shape, stride=full.stride())}
-        dcp.save(state, storage_writer=dcp.FileSystemWriter(folder), use_collectives=False)
+        dcp.save(on_rank(items, rank, world), storage_writer=dcp.FileSystemWriter(folder), use_collectives=False)
         dist.barrier()
 
-    os.makedirs(folder)
     with tempfile.TemporaryDirectory() as scratch:
         store = os.path.join(scratch, "store")
         in_children([lambda rank=rank: save_rank(rank, store) for rank in range(world)])

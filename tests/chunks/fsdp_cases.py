@@ -40,28 +40,6 @@ def items_as_safetensors(name):
                   serialization_format=SerializationFormat.SAFETENSORS)
 
 
-class Alone(Case):
-    """Metadata of each rank."""
-
-    def write(self, folder):
-        program.save_alone(os.path.join(folder, "checkpoint"), self.world, self.items[("w",)].full)
-        return os.path.join(folder, "checkpoint"), {}
-
-    def check_oracle(self, folder):
-        return None if os.path.exists(os.path.join(folder, "checkpoint", "__1.metadata")) else "there is no __1.metadata"
-
-    def check_views(self, folder, source, _options):
-        have = export(source, os.path.join(folder, "out"), "format=pt") or ""
-        want = "each rank was saved by itself, with metadata of its own ('__0.metadata'): such a checkpoint is not read"
-        return None if want in have else f"{have!r} does not say {want!r}"
-
-
-@fixed_since_2_9
-def items_alone(name):
-    """Without collectives."""
-    return Alone(name, 2, {("w",): Plain(numbered(4, 2))})
-
-
 class Consolidated(Case):
     """What HuggingFaceStorageWriter makes of all ranks' pieces, or writes at once."""
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Run by scripts/test, not by make check: it needs MindSpore and a current PyTorch.
-EXTRA_DIST += tests/chunks/README.md tests/chunks/run tests/chunks/chosen.py tests/chunks/compared.py tests/chunks/dcp_cases.py \
+EXTRA_DIST += tests/chunks/README.md tests/chunks/run tests/chunks/alone_cases.py tests/chunks/chosen.py tests/chunks/compared.py tests/chunks/dcp_cases.py \
 	tests/chunks/dcp_program.py tests/chunks/flattened_program.py tests/chunks/fsdp_cases.py tests/chunks/hyper_cases.py \
 	tests/chunks/hyper_program.py tests/chunks/hyperprogram_cases.py tests/chunks/main.py \
 	tests/chunks/megatron_cases.py \

@@ -4,6 +4,7 @@
  * tensors.
  *
  *   torch.distributed.checkpoint       .metadata, __0_0.distcp …
+ *   the same, rank by rank             __0.metadata, __0_0.distcp …
  *   Megatron, torch_dist               .metadata, __0_0.distcp …, common.pt, metadata.json
  *   torch's, in safetensors            shard-00001-model-00001-of-00001.safetensors …
  *   PyTorch's FSDP, rank by rank       model_world_size_8_rank_0.pt …
@@ -25,30 +26,24 @@
 #define MANIFEST "reshard-manifest"
 
 struct seen {
-    bool dcp, distcp, alone, json, safetensors, shards, fsdp, zero;
+    bool dcp, distcp, json, safetensors, shards, fsdp, zero;
     bool one_rank, many_ranks; /* files that MindSpore Transformers saved */
     bool temporary, manifest;
-    bool hyper, local; /* tensors, and metadata, of one rank of HyperParallel */
+    bool hyper, local;  /* tensors, and metadata, of one rank of HyperParallel */
+    bool alone, broken; /* metadata of one rank of torch, written and being written */
 };
 
-/* Says whether a name is a number between two texts. */
-static bool is_number_in(const char *name, const char *before, const char *behind)
+static void look_for_rank(struct seen *seen, const char *name)
 {
-    const size_t n = strlen(before);
-    const size_t digits = strncmp(name, before, n) == 0 ? strspn(name + n, "0123456789") : 0;
-
-    return digits > 0 && strcmp(name + n + digits, behind) == 0;
-}
-
-static void look_for_hyper(struct seen *seen, const char *name)
-{
-    enum rfs_scan_hyper kind;
+    enum rfs_scan_rank_file kind;
     uint32_t rank;
 
-    if (!rfs_scan_hyper_name(name, &kind, &rank))
+    if (!rfs_scan_rank_file(name, &kind, &rank))
         return;
     seen->hyper |= kind == RFS_SCAN_HYPER_TENSORS;
-    seen->local |= kind != RFS_SCAN_HYPER_TENSORS;
+    seen->local |= kind == RFS_SCAN_HYPER_METADATA || kind == RFS_SCAN_HYPER_OLD_METADATA;
+    seen->alone |= kind == RFS_SCAN_TORCH_METADATA;
+    seen->broken |= kind == RFS_SCAN_TORCH_TEMPORARY;
 }
 
 static int look(void *ctx, const struct dirent *entry)
@@ -62,7 +57,6 @@ static int look(void *ctx, const struct dirent *entry)
     seen->temporary |= strcmp(name, ".metadata.tmp") == 0;
     seen->manifest |= strncmp(name, MANIFEST, sizeof MANIFEST - 1) == 0;
     seen->json |= strcmp(name, "metadata.json") == 0;
-    seen->alone |= is_number_in(name, "__", ".metadata");
     seen->distcp |= rfs_glob_match("*.distcp", name);
     seen->fsdp |= rfs_numbered_like(&rfs_fsdp_names, name);
     seen->zero |= rfs_zero_read_name(name, &zero);
@@ -70,7 +64,7 @@ static int look(void *ctx, const struct dirent *entry)
     seen->safetensors |= rfs_glob_match("*.safetensors", name);
     seen->one_rank |= ranks == 1;
     seen->many_ranks |= ranks > 1;
-    look_for_hyper(seen, name);
+    look_for_rank(seen, name);
     return 0;
 }
 
@@ -118,7 +112,42 @@ static int time_of(const struct rfs_source_spec *spec, const char *name, char ou
     return rc;
 }
 
-/* Takes a checkpoint of torch. A temporary file stays there when a save breaks off. */
+/* Notes a save of the other kind in the folder, if there is metadata of single ranks (HAVE). */
+static int doubt_ranks(bool have, struct rfs_scan *out, struct rfs_error *err)
+{
+    if (!have)
+        return 0;
+    out->doubt = strdup("metadata of single ranks is beside '.metadata': another save into the "
+                        "folder may have replaced files");
+    return out->doubt ? 0 : rfs_fail_memory(err);
+}
+
+/* Takes the metadata of each rank of torch, or of HyperParallel. */
+static int take_ranks(const struct rfs_source_spec *spec, const struct rfs_format_row *row,
+                      struct rfs_scan *out, struct rfs_error *err)
+{
+    set(out, row);
+    return check_options(spec, "the metadata of each rank", err)
+               ?: rfs_scan_rank_metadata(spec, row == &rfs_formats[RFS_ROW_DCP], out, err);
+}
+
+/* Takes a save of torch without collectives. */
+static int take_dcp_ranks(const struct rfs_source_spec *spec, const struct seen *seen,
+                          struct rfs_scan *out, struct rfs_error *err)
+{
+    const int rc = take_ranks(spec, &rfs_formats[RFS_ROW_DCP], out, err);
+
+    if (rc || !seen->broken)
+        return rc;
+    out->doubt = strdup("'__N.metadata.tmp' is beside the metadata of single ranks: a later save "
+                        "into the folder did not end, and may have replaced files");
+    return out->doubt ? 0 : rfs_fail_memory(err);
+}
+
+/*
+ * Takes a checkpoint of torch, whose loader looks for the metadata of all ranks first. A temporary
+ * file stays there when a save breaks off.
+ */
 static int take_dcp(const struct rfs_source_spec *spec, const struct seen *seen,
                     struct rfs_scan *out, struct rfs_error *err)
 {
@@ -127,7 +156,9 @@ static int take_dcp(const struct rfs_source_spec *spec, const struct seen *seen,
     const int rc = take(spec, &rfs_formats[RFS_ROW_DCP], out, err);
 
     out->exported = seen->manifest;
-    if (rc || !seen->temporary || time_of(spec, ".metadata.tmp", temporary) ||
+    if (rc || seen->alone || seen->broken)
+        return rc ?: doubt_ranks(true, out, err);
+    if (!seen->temporary || time_of(spec, ".metadata.tmp", temporary) ||
         time_of(spec, ".metadata", metadata))
         return rc;
     out->doubt = rfs_text_printf("'.metadata.tmp' of %s is beside '.metadata' of %s: a later save "
@@ -181,7 +212,6 @@ static int take_hyper(const struct rfs_source_spec *spec, const struct seen *see
                       struct rfs_scan *out, struct rfs_error *err)
 {
     const struct rfs_format_row *row = &rfs_formats[RFS_ROW_HYPER_PARALLEL];
-    int rc;
 
     out->exported = seen->manifest;
     if (!seen->dcp && !seen->local)
@@ -190,17 +220,9 @@ static int take_hyper(const struct rfs_source_spec *spec, const struct seen *see
                                "the folder has files of HyperParallel, '_rankN_.safetensors', and "
                                "no metadata",
                                err);
-    if (!seen->dcp) {
-        set(out, row);
-        return check_options(spec, "the metadata of each rank", err)
-                   ?: rfs_scan_hyper_files(spec, out, err);
-    }
-    rc = take(spec, row, out, err);
-    if (rc || !seen->local)
-        return rc;
-    out->doubt = strdup("metadata of single ranks is beside '.metadata': another save into the "
-                        "folder may have replaced files");
-    return out->doubt ? 0 : rfs_fail_memory(err);
+    if (!seen->dcp)
+        return take_ranks(spec, row, out, err);
+    return take(spec, row, out, err) ?: doubt_ranks(seen->local, out, err);
 }
 
 int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_log *log,
@@ -216,10 +238,7 @@ int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_log *log,
     if (seen.dcp)
         return take_dcp(spec, &seen, out, err);
     if (seen.alone)
-        return rfs_fail(err, -ENOTSUP, RFS_IN(spec->path),
-                        "torch.distributed.checkpoint.save with use_collectives=True, its default",
-                        "each rank was saved by itself, with metadata of its own "
-                        "('__0.metadata'): such a checkpoint is not read");
+        return take_dcp_ranks(spec, &seen, out, err);
     if (seen.distcp)
         return fail_unfinished(
             spec, out, "a save that has ended: torch.distributed.checkpoint writes .metadata last",

@@ -131,19 +131,26 @@ int rfs_scan_zero(const struct rfs_source_spec *spec, struct rfs_log *log, struc
 /* Takes the files of a save of DeepSpeed: those of models, then those of optimizers, by rank. */
 int rfs_scan_zero_files(const struct rfs_source_spec *spec, struct rfs_scan *out,
                         struct rfs_error *err);
-/* A kind of file of HyperParallel, by its name. */
-enum rfs_scan_hyper {
+/* A kind of file of one rank, of HyperParallel or of torch.distributed.checkpoint, by its name. */
+enum rfs_scan_rank_file {
     RFS_SCAN_HYPER_TENSORS,  /* tensors of a rank */
     RFS_SCAN_HYPER_METADATA, /* metadata of a rank, in a save without collectives */
     RFS_SCAN_HYPER_OLD_METADATA,
+    RFS_SCAN_HYPER_LAST = RFS_SCAN_HYPER_OLD_METADATA,
+    RFS_SCAN_TORCH_TENSORS, /* as HyperParallel's */
+    RFS_SCAN_TORCH_METADATA,
+    RFS_SCAN_TORCH_TEMPORARY, /* metadata that is being written */
 };
-/* Gives what a NAME of a file of HyperParallel says. False for any other name (hyper.c). */
-bool rfs_scan_hyper_name(const char *name, enum rfs_scan_hyper *kind, uint32_t *rank);
-/* Says whether a folder has such a file. */
+/* Gives what a NAME of such a file says. False for any other name (by_rank.c). */
+bool rfs_scan_rank_file(const char *name, enum rfs_scan_rank_file *kind, uint32_t *rank);
+/* Says whether a folder has a file of HyperParallel. */
 bool rfs_scan_is_hyper(const char *path);
-/* Takes the metadata of all ranks of a save of HyperParallel; out->lost names what is missing. */
-int rfs_scan_hyper_files(const struct rfs_source_spec *spec, struct rfs_scan *out,
-                         struct rfs_error *err);
+/*
+ * Takes the metadata of all ranks of a save of HyperParallel or, with TORCH, of torch; out->lost
+ * names what is missing. There must be some.
+ */
+int rfs_scan_rank_metadata(const struct rfs_source_spec *spec, bool torch, struct rfs_scan *out,
+                           struct rfs_error *err);
 /* Takes the parts of hfai's dist_ckpt in SRC (parts.c); n stays 0 where there is none. */
 int rfs_scan_parts(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
 /* Gives ranks without a checkpoint those of their groups (group.c). */

@@ -174,6 +174,7 @@ void rfs_chunks_free(struct rfs_chunks *chunks)
     rfs_intern_free(chunks->copy_lists);
     free(chunks->copies);
     free(chunks->copy_places.data);
+    free(chunks->copy_items.data);
     free(chunks->copy_files.data);
     free(chunks->again.data);
     free_checks(chunks->checks);
@@ -465,7 +466,7 @@ int rfs_chunks_store_copies(struct rfs_chunks *chunks, const struct rfs_chunked_
 
 RFS_COMPARE(by_chunk, struct rfs_chunk_again, x, y,
             RFS_ORDER(x->chunk, y->chunk) ?: RFS_ORDER(x->file, y->file)
-            ?: RFS_ORDER(x->key, y->key))
+            ?: RFS_ORDER(x->item, y->item))
 
 /* Sorts what is stored again, each place once. */
 static void sort_again(struct rfs_chunks *chunks)
@@ -481,6 +482,20 @@ static void sort_again(struct rfs_chunks *chunks)
     chunks->again.n = n;
 }
 
+/* Gives the place of what is stored again. False when out of memory. */
+static bool place_again(struct rfs_chunks *chunks, const struct rfs_chunk_again *again,
+                        uint64_t *place)
+{
+    struct rfs_copy_item item = {.item = again->item, .item_bytes = again->item_bytes};
+
+    *place = again->item;
+    if (chunks->format->keyed)
+        return true;
+    *place = chunks->copy_items.n;
+    atomic_init(&item.at, RFS_NOT_LOCATED);
+    return RFS_PUSH(&chunks->copy_items, item);
+}
+
 /* Makes copies of what is stored again. */
 static int copy_again(struct rfs_chunks *chunks, struct rfs_error *err)
 {
@@ -488,17 +503,17 @@ static int copy_again(struct rfs_chunks *chunks, struct rfs_error *err)
     const size_t n = chunks->again.n;
     const struct rfs_chunk_again *again = chunks->again.data;
     RFS_FREE uint32_t *files = calloc(n + 1, sizeof *files);
-    RFS_FREE uint64_t *keys = calloc(n + 1, sizeof *keys);
-    int rc = files && keys ? 0 : fail_memory(chunks, err);
+    RFS_FREE uint64_t *places = calloc(n + 1, sizeof *places);
+    int rc = files && places ? 0 : fail_memory(chunks, err);
 
     for (size_t i = 0; rc == 0 && i < n; i++) {
         files[i] = again[i].file;
-        keys[i] = again[i].key;
+        rc = place_again(chunks, &again[i], &places[i]) ? 0 : fail_memory(chunks, err);
     }
     for (size_t i = 0, end; rc == 0 && i < n; i = end) {
         for (end = i + 1; end < n && again[end].chunk == again[i].chunk; end++)
             ;
-        rc = set_copies(chunks, again[i].chunk, files + i, keys + i, end - i, err);
+        rc = set_copies(chunks, again[i].chunk, files + i, places + i, end - i, err);
     }
     free(chunks->again.data);
     chunks->again.data = NULL;
@@ -523,8 +538,9 @@ int rfs_chunks_store(struct rfs_chunks *chunks, const struct rfs_chunked_tensor 
         at_end || beyond ? NULL : find_corner(chunks, tensor, rfs_type_number(whole, offset));
     if (at_end && !beyond)
         return 0; /* nothing can begin there */
-    if (chunk && chunk->file != RFS_NO_ID && chunks->format->keyed) {
-        const struct rfs_chunk_again again = {(uint32_t)(chunk - chunks->chunks.data), file, item};
+    if (chunk && chunk->file != RFS_NO_ID && chunks->format->again) {
+        const struct rfs_chunk_again again = {(uint32_t)(chunk - chunks->chunks.data), file, item,
+                                              item_bytes};
         if (chunk->file == file && chunk->item == item)
             return 1;
         return RFS_PUSH(&chunks->again, again) ? 1 : fail_memory(chunks, err);
@@ -548,7 +564,7 @@ int rfs_chunks_store_object(struct rfs_chunks *chunks, const char *name, size_t 
     struct rfs_chunked_object *object =
         what != UNREAD && (what & OBJECT) ? &chunks->objects.data[what & ~OBJECT] : NULL;
 
-    if (object && object->file != RFS_NO_ID && chunks->format->keyed)
+    if (object && object->file != RFS_NO_ID && chunks->format->again)
         return 0; /* each rank may have stored it */
     if (!object || object->file != RFS_NO_ID)
         return rfs_fail(err, -EINVAL, RFS_OF(rfs_files_path(chunks->files, chunks->metadata), name),

@@ -24,8 +24,8 @@
  * are a grid), 8 for each border; 64 a tensor; 136 for a chunk whose elements do not lie row by
  * row. Where chunks have further copies, 12 more for each chunk, 4 for each file of each distinct
  * list, and 8 for each further copy whose place is known from the start (FSDP's files and shards,
- * but not Checkpoint 2.0). So 1,024 ranks that save 10,000 tensors in 32 slices each take 3.8 MB
- * for their 10 million copies.
+ * but not Checkpoint 2.0), or 32 for one that is an item (torch.distributed.checkpoint). So 1,024
+ * ranks that save 10,000 tensors in 32 slices each take 3.8 MB for their 10 million copies.
  *
  * Threads: rfs_chunks_locate and all that reads, from any thread; the rest while they are built.
  */
@@ -69,10 +69,16 @@ struct rfs_chunk_copies {
     atomic_uint_least32_t instead;
 };
 
-/* A chunk of a keyed format that is stored again. */
+/* A chunk that is stored again. */
 struct rfs_chunk_again {
     uint32_t chunk, file;
-    uint64_t key;
+    uint64_t item, item_bytes;
+};
+
+/* The item of a further copy. */
+struct rfs_copy_item {
+    uint64_t item, item_bytes;
+    atomic_uint_least64_t at; /* as that of a chunk */
 };
 
 /* A further copy of a chunk, once it is located. */
@@ -122,9 +128,11 @@ struct rfs_chunks_format {
     const char *name; /* for messages: "torch.distributed.checkpoint" */
     /*
      * The item of a chunk is a key: the id, in the tables' names, under which its file has it. The
-     * file is safetensors or of torch.save. A chunk may be stored again: those are its copies.
+     * file is safetensors or of torch.save.
      */
     bool keyed;
+    /* A chunk may be stored again: those are its copies. Of objects the first one counts. */
+    bool again;
     /*
      * Sets CHUNK's at, and may set those of other chunks of its file. From any thread. 0, or -errno
      * with *err filled, naming file, offset and tensor.
@@ -176,13 +184,14 @@ struct rfs_chunks {
     /* Further copies. */
     struct rfs_chunk_copies *copies; /* [chunks]; NULL: no chunk has any */
     struct rfs_intern *copy_lists;   /* lists of numbers in copy_files */
-    /* Places of copies, in formats that know them from the start, or their keys. */
+    /* Places of copies, in formats that know them from the start, their keys, or their items. */
     RFS_VEC(uint64_t) copy_places;
-    RFS_VEC(uint32_t) copy_files;          /* file ids; empty: the numbers are the ids */
-    struct rfs_intern *copy_names;         /* while it is built: names of copy_files, or NULL */
-    RFS_VEC(struct rfs_chunk_again) again; /* while it is built: chunks that are stored again */
-    uint32_t n_all_files;                  /* files, also those that have nothing but copies */
-    struct rfs_chunks_checks *checks;      /* checks of files; owned; NULL: none is checked */
+    RFS_VEC(struct rfs_copy_item) copy_items; /* for formats with items: places are positions */
+    RFS_VEC(uint32_t) copy_files;             /* file ids; empty: the numbers are the ids */
+    struct rfs_intern *copy_names;            /* while it is built: names of copy_files, or NULL */
+    RFS_VEC(struct rfs_chunk_again) again;    /* while it is built: chunks that are stored again */
+    uint32_t n_all_files;                     /* files, also those that have nothing but copies */
+    struct rfs_chunks_checks *checks;         /* checks of files; owned; NULL: none is checked */
 };
 
 /* A folder with such a checkpoint. All is borrowed; files, tables and log outlive the chunks. */
@@ -248,16 +257,16 @@ const struct rfs_chunked_tensor *rfs_chunks_find(const struct rfs_chunks *chunks
                                                  size_t length);
 /*
  * Sets where the chunk of a tensor that begins at OFFSET is stored: ITEM_BYTES of FILE from ITEM
- * on. A chunk without elements is ignored. 0; 1 in a keyed format for one that is stored already,
- * which gets a copy; or -errno with *err filled: there is no such chunk, or another format stores it
- * twice. After rfs_chunks_sort; O(log chunks of the tensor).
+ * on. A chunk without elements is ignored. 0; 1 for one that is stored already, which gets a copy;
+ * or -errno with *err filled: there is no such chunk, or it is stored twice in a format without
+ * again. After rfs_chunks_sort; O(log chunks of the tensor).
  */
 int rfs_chunks_store(struct rfs_chunks *chunks, const struct rfs_chunked_tensor *tensor,
                      const uint64_t *offset, uint32_t file, uint64_t item, uint64_t item_bytes,
                      struct rfs_error *err);
 /*
- * Sets where the object of that name is stored; in a keyed format the first place counts. 0, or
- * -errno with *err filled.
+ * Sets where the object of that name is stored; in a format with again the first place counts. 0,
+ * or -errno with *err filled.
  */
 int rfs_chunks_store_object(struct rfs_chunks *chunks, const char *name, size_t length,
                             uint32_t file, uint64_t item, uint64_t item_bytes,

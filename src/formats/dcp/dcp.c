@@ -210,15 +210,15 @@ static int end_reading(struct rfs_files *files, uint32_t file, struct rfs_readin
     return rc;
 }
 
-static int set_place(struct rfs_chunks *chunks, struct rfs_chunk *chunk, uint32_t ndim,
-                     const struct rfs_stored_box *place, struct rfs_error *err)
+static int set_place(struct rfs_chunks *chunks, uint32_t ndim, const struct rfs_stored_box *place,
+                     atomic_uint_least64_t *out, struct rfs_error *err)
 {
     const uint64_t at =
         place->strided ? rfs_chunks_add_strided(chunks, place->at, ndim, place->stride) : place->at;
 
     if (at == RFS_NOT_LOCATED)
         return rfs_fail_memory(err);
-    atomic_store(&chunk->at, at);
+    atomic_store(out, at);
     return 0;
 }
 
@@ -233,28 +233,48 @@ static int check_sums(struct rfs_chunks *chunks, const struct rfs_dcp_file_item 
     return rc < 0 ? rc : 0;
 }
 
-static int locate(struct rfs_chunks *chunks, uint32_t number, struct rfs_error *err)
+/* Finds where the elements of chunk NUMBER begin in BYTES of FILE from OFFSET on, for *OUT. */
+static int find_at(struct rfs_chunks *chunks, uint32_t number, uint32_t file, uint64_t offset,
+                   uint64_t bytes, atomic_uint_least64_t *out, struct rfs_error *err)
 {
-    struct rfs_chunk *chunk = &chunks->chunks.data[number];
-    const struct rfs_type *type = rfs_chunks_type(chunks, chunk->type);
-    const struct rfs_dcp_file_item item = {.file = rfs_files_path(chunks->files, chunk->file),
+    const struct rfs_type *type = rfs_chunks_type_of(chunks, number);
+    const struct rfs_dcp_file_item item = {.file = rfs_files_path(chunks->files, file),
                                            .param = rfs_chunks_name_of(chunks, number),
-                                           .offset = chunk->item,
-                                           .bytes = chunk->item_bytes,
+                                           .offset = offset,
+                                           .bytes = bytes,
                                            .dtype = (enum rfs_dtype)type->dtype,
                                            .ndim = type->ndim,
                                            .sizes = type->dims};
     struct rfs_reading reading;
     struct rfs_stored_box place;
-    int rc = rfs_reading_begin_quiet(chunks->files, chunk->file, &reading);
+    int rc = rfs_reading_begin_quiet(chunks->files, file, &reading);
 
     if (rc < 0)
-        return rfs_chunks_fail_file(chunks, chunk->file, rc, err);
+        return rfs_chunks_fail_file(chunks, file, rc, err);
     rc = rfs_dcp_item_find(&item, rfs_reading_read, &reading, reading.size, &place, err);
     if (rc == 0 && chunks->checks)
-        rc = check_sums(chunks, &item, chunk->file, &reading, err);
-    rc = end_reading(chunks->files, chunk->file, &reading, rc, err);
-    return rc ? rc : set_place(chunks, chunk, type->ndim, &place, err);
+        rc = check_sums(chunks, &item, file, &reading, err);
+    rc = end_reading(chunks->files, file, &reading, rc, err);
+    return rc ? rc : set_place(chunks, type->ndim, &place, out, err);
+}
+
+static int locate(struct rfs_chunks *chunks, uint32_t number, struct rfs_error *err)
+{
+    struct rfs_chunk *chunk = &chunks->chunks.data[number];
+
+    return find_at(chunks, number, chunk->file, chunk->item, chunk->item_bytes, &chunk->at, err);
+}
+
+static int locate_copy(struct rfs_chunks *chunks, uint32_t number, struct rfs_chunked_copy *out,
+                       struct rfs_error *err)
+{
+    struct rfs_copy_item *item = &chunks->copy_items.data[out->at];
+    int rc = 0;
+
+    if (atomic_load(&item->at) == RFS_NOT_LOCATED)
+        rc = find_at(chunks, number, out->file, item->item, item->item_bytes, &item->at, err);
+    out->at = atomic_load(&item->at);
+    return rc;
 }
 
 static struct rfs_dcp_file_item item_of(const struct rfs_chunks *chunks,
@@ -328,17 +348,23 @@ int rfs_dcp_open_object(struct rfs_chunks *chunks, const struct rfs_chunked_obje
 
 static const struct rfs_chunks_format format = {.name = "torch.distributed.checkpoint",
                                                 .locate = locate};
+/* The metadata of each rank: several have what is not cut. */
+static const struct rfs_chunks_format format_by_rank = {.name = "torch.distributed.checkpoint",
+                                                        .again = true,
+                                                        .locate = locate,
+                                                        .locate_copy = locate_copy};
 
 bool rfs_dcp_owns(const struct rfs_chunks *chunks)
 {
-    return chunks->format == &format;
+    return chunks->format == &format || chunks->format == &format_by_rank;
 }
 
 int rfs_dcp_open(const struct rfs_chunks_source *source, struct rfs_chunks **out,
                  struct rfs_error *err)
 {
-    struct rfs_chunks *chunks = rfs_chunks_new(&format, source);
-    const int rc = chunks ? rfs_dcp_describe_files(chunks, 1, err) : rfs_fail_memory(err);
+    const bool by_rank = rfs_files_count_paths(source->files) > 1;
+    struct rfs_chunks *chunks = rfs_chunks_new(by_rank ? &format_by_rank : &format, source);
+    const int rc = chunks ? rfs_dcp_describe_files(chunks, source, err) : rfs_fail_memory(err);
 
     if (rc < 0) {
         rfs_chunks_free(chunks);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A folder of torch.distributed.checkpoint: .metadata has the dtype and the full shape
- * of each tensor, and its chunks. For each chunk it names a file and a range of bytes: its item, an
- * archive of torch.save. dcp_metadata.c draws .metadata.
+ * A folder of torch.distributed.checkpoint: .metadata, or __N.metadata of each rank together, has
+ * the dtype and the full shape of each tensor, and its chunks. For each chunk it names a file and a
+ * range of bytes: its item, an archive of torch.save. dcp_metadata.c draws .metadata.
  *
  * Tensors have the names of the metadata: the keys of nested dicts, joined by dots. Values that are
  * no tensors are stored as items, too: they are the objects of the checkpoint.
@@ -16,7 +16,7 @@
 #include "formats/chunks/chunks.h"
 #include "formats/torch/torch.h"
 
-/* Opens a folder whose .metadata is file 0. */
+/* Opens a folder whose .metadata is file 0, or which has the metadata of each rank in all files. */
 rfs_chunks_open_fn rfs_dcp_open;
 
 /* Says whether a checkpoint is of this format. */
@@ -52,11 +52,12 @@ int rfs_dcp_prove_object(struct rfs_chunks *chunks, const struct rfs_chunked_obj
 int rfs_dcp_describe(rfs_read_fn *read, void *ctx, uint64_t size, struct rfs_chunks *chunks,
                      struct rfs_error *err);
 /*
- * Reads files 0 to N - 1, the metadata of all ranks together or of each, and describes as above.
- * The types and sizes of a tensor must be equal in all files that have it. A box that several have
- * is the first one's, with copies on trust; an object is the first one's.
+ * Reads SOURCE's files, the metadata of all ranks together or of each, and describes as above. The
+ * types and sizes of a tensor must be equal in all files that have it. A box that several have is
+ * the first one's, with copies on trust; an object is the first one's.
  */
-int rfs_dcp_describe_files(struct rfs_chunks *chunks, uint32_t n, struct rfs_error *err);
+int rfs_dcp_describe_files(struct rfs_chunks *chunks, const struct rfs_chunks_source *source,
+                           struct rfs_error *err);
 
 /* ---- items ----------------------------------------------------------------------------------- */
 

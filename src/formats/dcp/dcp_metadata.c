@@ -23,8 +23,8 @@
  *     StorageInfo       relative_path, offset, length, tensor_key or none: the name of the tensor in
  *                       the file, and the place in the file counts for bytes only
  *
- * Offsets and sizes are tuples as well as torch.Size. A save without collectives has such a file for
- * each rank, which describes the chunks of that rank.
+ * Offsets and sizes are tuples as well as torch.Size. A save without collectives, of either program,
+ * has such a file for each rank, which describes the chunks of that rank.
  *
  * Source: torch/distributed/checkpoint/metadata.py and filesystem.py of torch 2.1 to 2.15;
  * hyper_parallel/core/checkpoint of 2026-03, and core/distributed_checkpoint behind it.
@@ -605,34 +605,36 @@ static int read_key(const struct metadata *metadata, const char *name, uint32_t 
     return id != RFS_NO_ID ? 0 : rfs_fail_memory(metadata->err);
 }
 
-static int store_chunk(const struct metadata *metadata, const struct rfs_chunked_tensor *tensor,
-                       const char *name, uint32_t offset, const struct stored *stored)
+/* Stores a chunk. If several files of metadata have it, it is taken on trust. */
+static int store_chunk(const struct description *d, const struct metadata *metadata,
+                       const struct rfs_chunked_tensor *tensor, const char *name, uint32_t offset,
+                       const struct stored *stored)
 {
-    struct rfs_chunks *chunks = metadata->chunks;
+    struct rfs_chunks *chunks = d->chunks;
     uint64_t corner[RFS_MAX_DIMS];
     uint32_t ndim = 0;
 
     if (!tensor || !take_shape(&metadata->pickle, offset, &ndim, corner) ||
         ndim != rfs_chunks_type(chunks, tensor->type)->ndim)
         return fail(metadata, name, "it stores a chunk of a tensor that it does not describe");
-    return rfs_chunks_store(chunks, tensor, corner, stored->file, stored->offset, stored->bytes,
-                            metadata->err);
+    const int rc = rfs_chunks_store(chunks, tensor, corner, stored->file, stored->offset,
+                                    stored->bytes, metadata->err);
+    if (rc == 1 && d->n > 1)
+        chunks->tensors.data[tensor - chunks->tensors.data].on_trust = true;
+    return rc < 0 ? rc : 0;
 }
 
-/* Stores a chunk of HyperParallel. If several files of metadata have it, it is taken on trust. */
+/* Stores a chunk of HyperParallel. */
 static int store_keyed(const struct description *d, const struct metadata *metadata,
                        const char *name, size_t n, uint32_t index, uint32_t info)
 {
     const struct rfs_chunked_tensor *tensor = rfs_chunks_find(d->chunks, name, n);
     const uint32_t offset = rfs_dcp_field(&metadata->pickle, index, RFS_DCP_OFFSET);
     struct stored stored = {.file = RFS_NO_ID};
-    const int rc = read_stored(metadata, name, info, true, &stored)
-                       ?: read_key(metadata, name, index, info, &stored)
-                       ?: store_chunk(metadata, tensor, name, offset, &stored);
 
-    if (rc == 1 && d->n > 1)
-        d->chunks->tensors.data[tensor - d->chunks->tensors.data].on_trust = true;
-    return rc < 0 ? rc : 0;
+    return read_stored(metadata, name, info, true, &stored)
+               ?: read_key(metadata, name, index, info, &stored)
+               ?: store_chunk(d, metadata, tensor, name, offset, &stored);
 }
 
 static int store(const struct description *d, const struct metadata *metadata, uint32_t index,
@@ -659,7 +661,7 @@ static int store(const struct description *d, const struct metadata *metadata, u
     if (rc)
         return rc;
     if (!is_none(offset) && !d->chunks->format->keyed)
-        return store_chunk(metadata, tensor, name, offset, &stored);
+        return store_chunk(d, metadata, tensor, name, offset, &stored);
     if (tensor)
         return fail(metadata, name, "it stores a chunk without an offset");
     return rfs_chunks_store_object(d->chunks, name, n, stored.file, stored.offset, stored.bytes,
@@ -705,33 +707,33 @@ static int unflatten(const struct metadata *metadata, uint32_t key, uint32_t val
  * Checks a tensor when there is no mcore_data, which some versions of torch lose. A tensor that is
  * the state of another one, and may have been flattened, was: its order is not known for certain.
  */
-static int check_state(const struct metadata *metadata, const struct rfs_chunked_tensor *tensor)
+static int check_state(const struct description *d, const struct rfs_chunked_tensor *tensor)
 {
     static const char state[] = "optimizer.state.";
-    struct rfs_chunks *chunks = metadata->chunks;
+    struct rfs_chunks *chunks = d->chunks;
     const char *name = rfs_intern_text(chunks->tables->names, tensor->name);
-    const char *part = metadata->part_bytes > 0 ? chunks->entry : "";
+    const char *part = d->files->part_bytes > 0 ? chunks->entry : "";
     RFS_FREE char *full = rfs_text_printf("%s%s%s", part, *part ? "." : "", name);
     const char *kind = full ? strstr(full, state) : NULL;
     const char *dot = kind ? strchr(kind + strlen(state), '.') : NULL;
     const struct rfs_chunked_tensor *of =
         dot ? rfs_chunks_find(chunks, dot + 1, strlen(dot + 1)) : NULL;
     /* The other tensor may be outside of the part: its shape is not known then. */
-    const bool outside =
-        dot && *part &&
-        rfs_intern_find(metadata->pickle.texts, dot + 1, strlen(dot + 1)) != RFS_NO_ID;
+    bool outside = false;
 
     if (!full)
-        return rfs_fail_memory(metadata->err);
+        return rfs_fail_memory(d->err);
+    for (uint32_t i = 0; dot && *part && i < d->n; i++)
+        outside |= rfs_intern_find(d->files[i].pickle.texts, dot + 1, strlen(dot + 1)) != RFS_NO_ID;
     if (!outside && (!of || !rfs_chunks_may_be_flat(chunks, tensor, of)))
         return 0;
     return rfs_chunks_add_unread(chunks, name, strlen(name),
                                  "Megatron-Core flattened it, and the metadata lacks its shape "
                                  "(mcore_data)",
-                                 metadata->err);
+                                 d->err);
 }
 
-static int unflatten_all(struct metadata *metadata)
+static int unflatten_file(const struct description *d, const struct metadata *metadata)
 {
     const struct rfs_dcp_pickle *pickle = &metadata->pickle;
     const uint32_t data = rfs_dcp_field(pickle, pickle->root, RFS_DCP_MCORE_DATA);
@@ -740,12 +742,25 @@ static int unflatten_all(struct metadata *metadata)
     uint32_t value;
     int rc = 0;
 
-    metadata->chunks->mcore_data = rfs_dcp_kind(data) == RFS_DCP_DICT;
+    if (rfs_dcp_kind(data) != RFS_DCP_DICT)
+        return 0;
+    if (d->n > 1)
+        return fail(metadata, NULL, "Megatron-Core has one such file for all ranks");
+    d->chunks->mcore_data = true;
     while (rc == 0 && rfs_dcp_next(&each, &key) && rfs_dcp_next(&each, &value))
         rc = unflatten(metadata, key, value);
-    for (size_t i = 0; rc == 0 && !metadata->chunks->mcore_data && i < metadata->chunks->tensors.n;
-         i++)
-        rc = check_state(metadata, &metadata->chunks->tensors.data[i]);
+    return rc;
+}
+
+static int unflatten_all(const struct description *d)
+{
+    const struct rfs_chunks *chunks = d->chunks;
+    int rc = 0;
+
+    for (uint32_t i = 0; rc == 0 && i < d->n; i++)
+        rc = unflatten_file(d, &d->files[i]);
+    for (size_t i = 0; rc == 0 && !chunks->mcore_data && i < chunks->tensors.n; i++)
+        rc = check_state(d, &chunks->tensors.data[i]);
     return rc;
 }
 
@@ -785,7 +800,7 @@ static int describe(const struct description *d)
         rc = check_root(&d->files[i]);
     return rc ? rc
               : declare_all(d) ?: store_all(d)
-              ?: (d->chunks->format->keyed ? 0 : unflatten_all(d->files));
+              ?: (d->chunks->format->keyed ? 0 : unflatten_all(d));
 }
 
 static void metadata_end(struct metadata *metadata)
@@ -868,14 +883,29 @@ static int read_files(struct description *d, size_t *share)
     return rc;
 }
 
-int rfs_dcp_describe_files(struct rfs_chunks *chunks, uint32_t n, struct rfs_error *err)
+/* Says of a gap that nothing tells how many ranks saved. False when out of memory. */
+static bool set_remedy(struct rfs_chunks *chunks, uint32_t n)
 {
+    const char *first = rfs_path_name(rfs_files_path(chunks->files, 0));
+
+    if (strcmp(first, ".metadata") == 0)
+        return true;
+    chunks->remedy = rfs_text_printf("the metadata of all ranks; that of %u is here, '%s' to '%s'",
+                                     n, first, rfs_path_name(rfs_files_path(chunks->files, n - 1)));
+    return chunks->remedy != NULL;
+}
+
+int rfs_dcp_describe_files(struct rfs_chunks *chunks, const struct rfs_chunks_source *source,
+                           struct rfs_error *err)
+{
+    const uint32_t n = rfs_files_count_paths(source->files);
     RFS_BUDGET_SHARE share = 0;
     RFS_CLEANUP(description_end)
     struct description d = {
         .files = calloc(n, sizeof *d.files), .n = n, .chunks = chunks, .err = err};
 
-    if (!d.files)
+    chunks->lost = source->lost ? strdup(source->lost) : NULL;
+    if (!d.files || (source->lost && !chunks->lost) || !set_remedy(chunks, n))
         return rfs_fail_memory(err);
     for (uint32_t i = 0; i < n; i++) {
         d.files[i].file = rfs_files_path(chunks->files, i);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "formats/hyper_parallel/hyper_parallel.h"
 
-#include "base/text.h"
 #include "formats/chunks/chunk_reader.h"
 #include "formats/chunks/headers.h"
 #include "formats/dcp/dcp.h"
 
 static const struct rfs_chunks_format format = {.name = "HyperParallel",
                                                 .keyed = true,
+                                                .again = true,
                                                 .locate = rfs_chunks_locate_in_header,
                                                 .locate_copy = rfs_chunks_copy_in_header,
                                                 .check = rfs_chunks_check_header,
@@ -38,24 +38,11 @@ int rfs_hyper_parallel_prove_object(struct rfs_chunks *chunks,
     return ended < 0 ? rfs_files_fail(err, path, ended) : rc;
 }
 
-/* Says of a gap that nothing tells how many ranks saved. False when out of memory. */
-static bool set_remedy(struct rfs_chunks *chunks, uint32_t n)
+static int build(struct rfs_chunks *chunks, const struct rfs_chunks_source *source,
+                 struct rfs_error *err)
 {
-    const char *first = rfs_path_name(rfs_files_path(chunks->files, 0));
+    const int rc = rfs_dcp_describe_files(chunks, source, err);
 
-    if (strcmp(first, ".metadata") == 0)
-        return true;
-    chunks->remedy = rfs_text_printf("the metadata of all ranks; that of %u is here, '%s' to '%s'",
-                                     n, first, rfs_path_name(rfs_files_path(chunks->files, n - 1)));
-    return chunks->remedy != NULL;
-}
-
-static int build(struct rfs_chunks *chunks, const char *lost, uint32_t n, struct rfs_error *err)
-{
-    chunks->lost = lost ? strdup(lost) : NULL;
-    if ((lost && !chunks->lost) || !set_remedy(chunks, n))
-        return rfs_fail_memory(err);
-    const int rc = rfs_dcp_describe_files(chunks, n, err);
     if (rc)
         return rc;
     return rfs_chunks_own_headers(chunks) ? rfs_fail_memory(err) : 0;
@@ -65,8 +52,7 @@ int rfs_hyper_parallel_open(const struct rfs_chunks_source *source, struct rfs_c
                             struct rfs_error *err)
 {
     struct rfs_chunks *chunks = rfs_chunks_new(&format, source);
-    const uint32_t n = rfs_files_count_paths(source->files);
-    const int rc = chunks ? build(chunks, source->lost, n, err) : rfs_fail_memory(err);
+    const int rc = chunks ? build(chunks, source, err) : rfs_fail_memory(err);
 
     if (rc) {
         rfs_chunks_free(chunks);

@@ -427,12 +427,15 @@ static void test_distributed(void **state)
     REFUSED(s, -EINVAL, "the folder has .distcp files and no '.metadata'");
     assert_true(rfs_scan_is_described(s->spec.path));
     put(s, "__0.metadata");
-    REFUSED(s, -ENOTSUP, "each rank was saved by itself", "use_collectives=True");
+    scanned(s);
+    assert_ptr_equal(s->scan.described, &rfs_formats[RFS_ROW_DCP]);
+    assert_string_equal(files_of(s, 0), "__0.metadata");
     assert_true(rfs_scan_is_described(s->spec.path));
     put(s, ".metadata");
     scanned(s);
     assert_ptr_equal(s->scan.described, &rfs_formats[RFS_ROW_DCP]);
     assert_string_equal(files_of(s, 0), ".metadata");
+    assert_non_null(strstr(s->scan.doubt, "metadata of single ranks is beside '.metadata'"));
     s->spec.segmented = true;
     MISUSED(s, "describes itself by '.metadata'");
 }

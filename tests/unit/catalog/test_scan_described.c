@@ -354,6 +354,47 @@ static void test_hyper_parallel_by_rank(void **state)
     assert_int_equal(s->lines.n, 0);
 }
 
+/* The same of torch, whose files with tensors have two numbers. */
+static void test_torch_by_rank(void **state)
+{
+    struct scanning *s = *state;
+
+    put(s, "__10.metadata");
+    put(s, "__2.metadata");
+    put(s, "__0.metadata");
+    put(s, "__00.metadata"); /* no name that is written */
+    put(s, "__x3.metadata");
+    put(s, "__12.metadata.old");
+    put(s, "__99999999999.metadata");
+    put(s, "__11_.distcp");
+    scanned(s);
+    assert_ptr_equal(s->scan.described, &rfs_formats[RFS_ROW_DCP]);
+    assert_string_equal(files_of(s, 0), "__0.metadata __2.metadata __10.metadata");
+    assert_string_equal(s->scan.lost, "'__1.metadata' and 7 more are");
+    s->spec.segmented = true;
+    MISUSED(s, "the source describes itself by 'the metadata of each rank': rank_dir");
+    s->spec.segmented = false;
+    removed(s, "__10.metadata");
+    put(s, "__1.metadata");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "__0.metadata __1.metadata __2.metadata");
+    assert_null(s->scan.lost);
+    assert_null(s->scan.doubt);
+    put(s, "__3_12.distcp"); /* the rank saved tensors */
+    scanned(s);
+    assert_string_equal(s->scan.lost, "'__3.metadata' is");
+    put(s, "__4.metadata.tmp"); /* and this one was about to */
+    scanned(s);
+    assert_string_equal(s->scan.lost, "'__3.metadata' and 1 more are");
+    assert_non_null(strstr(s->scan.doubt, "'__N.metadata.tmp' is beside the metadata of single"));
+    put(s, "0.metadata"); /* HyperParallel's, which has its own */
+    scanned(s);
+    assert_ptr_equal(s->scan.described, &rfs_formats[RFS_ROW_HYPER_PARALLEL]);
+    assert_string_equal(files_of(s, 0), "0.metadata");
+    assert_null(s->scan.lost);
+    assert_int_equal(s->lines.n, 0);
+}
+
 /* Nothing of it is HyperParallel's. */
 static void test_hyper_parallel_like(void **state)
 {
@@ -560,6 +601,7 @@ int main(void)
         TEST(test_a_save_that_broke_off),
         TEST(test_hyper_parallel),
         TEST(test_hyper_parallel_by_rank),
+        TEST(test_torch_by_rank),
         TEST(test_hyper_parallel_like),
         TEST(test_roots),
         TEST(test_deepspeed),

@@ -39,9 +39,7 @@ tests_unit_formats_test_ckpt_match_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_formats_test_dcp_SOURCES = \
 	tests/support/dcp_file.c \
 	tests/support/dcp_file.h \
-	tests/support/tree.c \
-	tests/support/tree.h \
-	tests/unit/formats/test_dcp.c
+	tests/unit/formats/test_dcp.c $(FORMATS_TORCH)
 tests_unit_formats_test_dcp_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_formats_test_dcp_pickle_SOURCES = \
 	tests/unit/formats/test_dcp_pickle.c $(STORE_WRITER)

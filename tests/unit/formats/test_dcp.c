@@ -5,6 +5,7 @@
  */
 #include "formats/dcp/dcp.h"
 #include "tests/support/dcp_file.h"
+#include "tests/support/torch_file.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -678,6 +679,136 @@ static void test_others(void **state)
     accepted(b);
 }
 
+/* ---- the metadata of each rank ---- */
+
+/* Writes an item with the two elements of a rank, which lie STEP apart; returns its bytes. */
+static int64_t put_item(const char *root, const char *name, int64_t step)
+{
+    struct torch_file item = {0};
+    torch_tensor(&item, &(struct torch_tensor){.class = "FloatStorage",
+                                               .key = "0",
+                                               .elements = 4,
+                                               .ndim = 1,
+                                               .dims = DIMS(2),
+                                               .strides = DIMS(step)});
+    torch_storage(&item, "0", "aaaabbbbccccdddd", 16);
+    const struct bytes *all = torch_end(&item);
+    const int64_t n = (int64_t)all->n;
+    tree_write(root, name, all->data, all->n);
+    torch_free(&item);
+    return n;
+}
+
+/* The metadata of rank RANK: half of "w" [4], all of "b" [2], and a value; OTHER text behind all. */
+static void put_rank(const char *root, unsigned rank, int64_t elements, const char *other)
+{
+    const int64_t half[] = {2 * rank};
+    struct bytes out = {0};
+    char name[32];
+    char file[32];
+
+    snprintf(name, sizeof name, "__%u.metadata", rank);
+    snprintf(file, sizeof file, "__%u_0.distcp", rank);
+    const int64_t n = put_item(root, file, 1 + rank);
+    dcp_begin(&out);
+    dcp_tensor(&out, "w", "float32", 1, DIMS(elements));
+    dcp_chunk(&out, 1, half, DIMS(2));
+    dcp_tensor_end(&out);
+    dcp_tensor(&out, "b", "float32", 1, DIMS(2));
+    dcp_chunk(&out, 1, zero, DIMS(2));
+    dcp_tensor_end(&out);
+    dcp_left_out(&out, "step");
+    dcp_storage(&out);
+    dcp_place(&out, "w", 1, half, file, 0, n);
+    dcp_place(&out, "b", 1, zero, file, 0, n);
+    dcp_place(&out, "step", 0, NULL, file, 0, n);
+    if (other) {
+        dcp_ops(&out, "u");
+        dcp_text(&out, other);
+        dcp_ops(&out, "}(");
+    }
+    dcp_end(&out, "1.0.0");
+    tree_write(root, name, out.data, out.n);
+    bytes_free(&out);
+}
+
+static int open_ranks(struct world *world, const char *root, unsigned n, struct rfs_error *err)
+{
+    char name[32];
+
+    *world = (struct world){.files = rfs_files_new(NULL),
+                            .tables = {rfs_intern_new(), rfs_intern_new()}};
+    for (unsigned i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "__%u.metadata", i);
+        rfs_files_add(world->files, tree_path(root, name));
+    }
+    return rfs_dcp_open(&(struct rfs_chunks_source){.folder = root,
+                                                    .files = world->files,
+                                                    .tables = &world->tables},
+                        &world->chunks, err);
+}
+
+static void ranks_refused(const char *root, unsigned n, const char *part)
+{
+    struct rfs_error err = {0};
+    struct world world;
+
+    assert_int_equal(open_ranks(&world, root, n, &err), -EINVAL);
+    if (!strstr(err.text, part))
+        fail_msg("'%s' instead of '%s'", err.text, part);
+    assert_null(world.chunks);
+    end(&world);
+}
+
+/* Halves are joined; what both have is the first one's, and the second is its copy. */
+static void test_by_rank(void **state)
+{
+    struct rfs_error err = {0};
+    struct rfs_chunked_copy copy;
+    struct world world;
+    char *root = tree_new();
+    uint64_t begin[2];
+
+    (void)state;
+    put_rank(root, 0, 4, NULL);
+    put_rank(root, 1, 4, NULL);
+    if (open_ranks(&world, root, 2, &err))
+        fail_msg("%s", err.text);
+    assert_true(rfs_dcp_owns(world.chunks));
+    const struct rfs_chunked_tensor *w = rfs_chunks_find(world.chunks, "w", 1);
+    const struct rfs_chunked_tensor *b = rfs_chunks_find(world.chunks, "b", 1);
+    assert_true(w && b && w->n == 2 && b->n == 1 && !w->on_trust && b->on_trust);
+    assert_int_equal(rfs_chunks_count_copies(world.chunks, w->first + 1), 0);
+    assert_int_equal(rfs_chunks_count_copies(world.chunks, b->first), 1);
+    assert_int_equal(rfs_chunks_locate(world.chunks, b->first, &err), 0);
+    for (unsigned i = 0; i < 3; i++) /* its strides are noted once */
+        assert_int_equal(rfs_chunks_locate_copy(world.chunks, b->first, 0, &copy, &err), 0);
+    assert_int_equal(world.chunks->strided.n, 1);
+    assert_non_null(strstr(rfs_files_path(world.files, copy.file), "/__1_0.distcp"));
+    assert_int_equal(copy.type, world.chunks->chunks.data[b->first].type);
+    assert_false(rfs_chunks_are_alike(world.chunks, rfs_chunks_type_of(world.chunks, b->first),
+                                      world.chunks->chunks.data[b->first].at, copy.at, begin));
+    assert_int_equal(world.chunks->objects.n, 1);
+    assert_non_null(
+        strstr(rfs_files_path(world.files, world.chunks->objects.data[0].file), "/__0_0.distcp"));
+    end(&world);
+    tree_write(root, "__1_0.distcp", "cut off", 7);
+    assert_int_equal(open_ranks(&world, root, 2, &err), 0);
+    b = rfs_chunks_find(world.chunks, "b", 1);
+    assert_int_equal(rfs_chunks_locate_copy(world.chunks, b->first, 0, &copy, NULL), -EINVAL);
+    assert_int_equal(rfs_chunks_locate_copy(world.chunks, b->first, 0, &copy, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "__1_0.distcp: parameter 'b': lies at offset 0 with"));
+    end(&world);
+    ranks_refused(root, 1,
+                  "parameter 'w': the metadata has no chunk for [2:4]; try: the metadata "
+                  "of all ranks; that of 1 is here, '__0.metadata' to '__0.metadata'");
+    put_rank(root, 1, 5, NULL);
+    ranks_refused(root, 2, "__1.metadata: parameter 'w': its type or its size differs between");
+    put_rank(root, 1, 4, "mcore_data");
+    ranks_refused(root, 2, "__1.metadata: the metadata is damaged: Megatron-Core has one such");
+    tree_remove(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -687,7 +818,7 @@ int main(void)
         cmocka_unit_test(test_boxes),      cmocka_unit_test(test_tensors),
         cmocka_unit_test(test_fields),     cmocka_unit_test(test_flattened),
         cmocka_unit_test(test_transforms), cmocka_unit_test(test_others),
-        cmocka_unit_test(test_objects),
+        cmocka_unit_test(test_objects),    cmocka_unit_test(test_by_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

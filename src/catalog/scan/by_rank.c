@@ -1,24 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The names of HyperParallel's files, and the metadata of a save without collectives, which each
- * rank wrote by itself. No file says how many ranks there were.
+ * The files of each rank in distributed checkpoints of HyperParallel and of torch, and the metadata
+ * of a save without collectives, which each rank wrote by itself. No file says how many ranks there
+ * were.
  */
 #include "base/cleanup.h"
+#include "base/glob.h"
 #include "base/order.h"
 #include "base/text.h"
 #include "base/vec.h"
 #include "catalog/scan/internal.h"
 
-/* https://github.com/mindspore-ai/hyper-parallel: filesystem_storage.py */
+/*
+ * https://github.com/mindspore-ai/hyper-parallel: filesystem_storage.py;
+ * torch/distributed/checkpoint/filesystem.py of torch 2.9 to 2.15
+ */
 static const struct {
-    const char *before, *behind;
+    const char *before, *behind; /* of the number; BEHIND is a pattern */
 } forms[] = {
     [RFS_SCAN_HYPER_TENSORS] = {"_rank", "_.safetensors"},
     [RFS_SCAN_HYPER_METADATA] = {"", ".metadata"},
     [RFS_SCAN_HYPER_OLD_METADATA] = {".rank", "_metadata"}, /* before April 2026 */
+    [RFS_SCAN_TORCH_TENSORS] = {"__", "_[0-9]*.distcp"},
+    [RFS_SCAN_TORCH_METADATA] = {"__", ".metadata"},
+    [RFS_SCAN_TORCH_TEMPORARY] = {"__", ".metadata.tmp"},
 };
 
-bool rfs_scan_hyper_name(const char *name, enum rfs_scan_hyper *kind, uint32_t *rank)
+bool rfs_scan_rank_file(const char *name, enum rfs_scan_rank_file *kind, uint32_t *rank)
 {
     for (unsigned i = 0; i < sizeof forms / sizeof *forms; i++) {
         char digits[16];
@@ -26,11 +34,11 @@ bool rfs_scan_hyper_name(const char *name, enum rfs_scan_hyper *kind, uint32_t *
         if (strncmp(name, forms[i].before, before) != 0)
             continue;
         const size_t n = strspn(name + before, "0123456789");
-        if (n == 0 || n >= sizeof digits || strcmp(name + before + n, forms[i].behind) != 0)
+        if (n == 0 || n >= sizeof digits || !rfs_glob_match(forms[i].behind, name + before + n))
             continue;
         memcpy(digits, name + before, n);
         digits[n] = '\0';
-        *kind = (enum rfs_scan_hyper)i;
+        *kind = (enum rfs_scan_rank_file)i;
         return rfs_scan_name_decimal(digits, rank);
     }
     return false;
@@ -39,10 +47,10 @@ bool rfs_scan_hyper_name(const char *name, enum rfs_scan_hyper *kind, uint32_t *
 static int look(void *ctx, const struct dirent *entry)
 {
     bool *found = ctx;
-    enum rfs_scan_hyper kind;
+    enum rfs_scan_rank_file kind;
     uint32_t rank;
 
-    *found |= rfs_scan_hyper_name(entry->d_name, &kind, &rank);
+    *found |= rfs_scan_rank_file(entry->d_name, &kind, &rank) && kind <= RFS_SCAN_HYPER_LAST;
     return 0;
 }
 
@@ -57,8 +65,9 @@ bool rfs_scan_is_hyper(const char *path)
 struct ranks {
     uint32_t *data; /* owned */
     size_t n, cap;
-    enum rfs_scan_hyper kind; /* kind of their metadata, */
-    bool both;                /* of which there are two */
+    bool torch;                   /* those of torch are taken, and no others */
+    enum rfs_scan_rank_file kind; /* kind of their metadata, */
+    bool both;                    /* of which there are two */
     uint32_t last;
     struct rfs_error *err;
 };
@@ -71,13 +80,15 @@ static void ranks_end(struct ranks *ranks)
 static int gather(void *ctx, const struct dirent *entry)
 {
     struct ranks *ranks = ctx;
-    enum rfs_scan_hyper kind;
+    enum rfs_scan_rank_file kind;
     uint32_t rank;
 
-    if (!rfs_scan_hyper_name(entry->d_name, &kind, &rank))
+    if (!rfs_scan_rank_file(entry->d_name, &kind, &rank) ||
+        (kind > RFS_SCAN_HYPER_LAST) != ranks->torch)
         return 0;
     ranks->last = rank > ranks->last ? rank : ranks->last;
-    if (kind == RFS_SCAN_HYPER_TENSORS)
+    if (kind == RFS_SCAN_HYPER_TENSORS || kind == RFS_SCAN_TORCH_TENSORS ||
+        kind == RFS_SCAN_TORCH_TEMPORARY)
         return 0;
     ranks->both |= ranks->n > 0 && kind != ranks->kind;
     ranks->kind = kind;
@@ -104,10 +115,10 @@ static bool note_lost(const struct ranks *ranks, struct rfs_scan *out)
     return out->lost != NULL;
 }
 
-int rfs_scan_hyper_files(const struct rfs_source_spec *spec, struct rfs_scan *out,
-                         struct rfs_error *err)
+int rfs_scan_rank_metadata(const struct rfs_source_spec *spec, bool torch, struct rfs_scan *out,
+                           struct rfs_error *err)
 {
-    RFS_CLEANUP(ranks_end) struct ranks ranks = {.err = err};
+    RFS_CLEANUP(ranks_end) struct ranks ranks = {.torch = torch, .err = err};
     const int rc = rfs_scan_entry_each(spec->path, gather, &ranks, err);
 
     if (rc)
