@@ -29,6 +29,7 @@ static const char *const ciphers[] = {"AES-GCM", "AES-CBC", "SM4-CBC", "AES-GCM-
 static const char *const checks[] = {"crc", NULL};
 static const char *const shown[] = {"ranks",       "huggingface",    "unified", "dcp",
                                     "mindformers", "hyper_parallel", "peft",    NULL};
+static const char *const orders[] = {"program", "layers", NULL};
 static const char *const ways[] = {"auto", "direct", "cached", NULL};
 static const char *const hidden[] = {"hide", "show", "no", NULL};
 static const char *const sandboxes[] = {"auto", "on", "log", "off", NULL};
@@ -89,6 +90,8 @@ static const struct rfs_option table[] = {
 
     MEMBER("view", shown, WORD, VIEW | ASKS, .words = shown,
            .help = "a file for each rank, or another layout", .heading = "output"),
+    ROW(order, WORD, VIEW | ASKS | CONTENT, .words = orders,
+        .help = "the order of tensors in safetensors files"),
     ROW(file_size, SIZE, VIEW, .example = "5G",
         .help = "bytes of tensors in each file of a whole checkpoint", .least = 1),
     ROW(chunk_size, SIZE, VIEW, .example = "256M",

@@ -32,6 +32,12 @@ enum rfs_shown {
     RFS_SHOW_PEFT
 };
 
+/* The order of tensors in safetensors files. */
+enum rfs_tensor_order {
+    RFS_AS_PROGRAMS, /* as MindSpore and HuggingFace's programs write them */
+    RFS_BY_LAYERS,
+};
+
 enum rfs_io_mode {
     RFS_IO_AUTO,   /* as it suits the readers of each kind of file */
     RFS_IO_DIRECT, /* past the page cache */
@@ -93,6 +99,7 @@ struct rfs_options {
 
     int format;          /* an rfs_format, of the outputs; -1: depends on the view */
     int shown;           /* an rfs_shown; the option view= */
+    int order;           /* an rfs_tensor_order */
     uint64_t file_size;  /* bytes of tensors in one file of an unsharded view; 0: by its kind */
     uint64_t chunk_size; /* bytes of one chunk of view=dcp; 0: the default */
     uint32_t lora_alpha; /* of view=peft; 0: that of the source */

@@ -66,8 +66,11 @@ static int encode_safetensors(const struct rfs_format_content *content, struct r
                               struct rfs_error *err)
 {
     return rfs_safetensors_encode(
-        &(struct rfs_safetensors_content){
-            .tensors = content->tensors, .n = content->n, .format = "ms", .path = content->path},
+        &(struct rfs_safetensors_content){.tensors = content->tensors,
+                                          .n = content->n,
+                                          .format = "ms",
+                                          .path = content->path,
+                                          .by_layers = content->options->order == RFS_BY_LAYERS},
         out, err);
 }
 

@@ -97,8 +97,11 @@ static int show_shards(struct rfs_view *view, const struct shards *shards, struc
     for (uint32_t p = 0; p < shards->n_shards; p++) {
         const size_t n = shards->ends[p] - begin;
         const uint32_t *positions = shards->order + begin;
-        const struct rfs_safetensors_content content = {
-            .n = n, .format = shards->format, .divide = "-o file_size="};
+        const struct rfs_safetensors_content content = {.n = n,
+                                                        .format = shards->format,
+                                                        .divide = "-o file_size=",
+                                                        .by_layers =
+                                                            view->options.order == RFS_BY_LAYERS};
         struct rfs_image *image;
         begin = shards->ends[p];
         if (n == 0)
@@ -147,7 +150,8 @@ static int show_map(struct rfs_view *view, const struct shards *shards, uint32_t
  * model.safetensors, or model-00001-of-0000N.safetensors and so on with
  * model.safetensors.index.json. They are filled in the order of the parameters
  * (split_state_dict_into_shards_factory): one that is larger than a file may be has a file for
- * itself, one that the file at hand has no room for begins the next.
+ * itself, one that the file at hand has no room for begins the next. In the order of layers, one
+ * that is larger ends the file at hand, too.
  */
 #define FILE_BYTES UINT64_C(5000000000) /* the 5GB that both have for a default */
 #define NO_SHARD UINT32_MAX
@@ -165,17 +169,37 @@ static void close_shard(struct shards *shards, size_t *first, size_t end)
     shards->n_shards += any;
 }
 
-static void fill_in_order(const struct rfs_view *view, struct shards *shards, uint64_t most)
+/* Takes all targets, in the order of the parameters or of layers. False when out of memory. */
+static bool take_in_order(const struct rfs_view *view, struct shards *shards)
+{
+    const size_t n = shards->params->n;
+    RFS_FREE struct rfs_image_tensor *tensors =
+        rfs_view_list_tensors(view->catalog, shards->params, NULL, n);
+
+    if (!tensors ||
+        (view->options.order == RFS_BY_LAYERS && rfs_safetensors_sort_layers(tensors, n, false)))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        shards->targets[i] = tensors[i].target;
+    shards->n = n;
+    return true;
+}
+
+static bool fill_in_order(const struct rfs_view *view, struct shards *shards, uint64_t most)
 {
     uint64_t filled = 0;
     size_t first = 0;
 
-    shards->n = shards->params->n;
+    if (!take_in_order(view, shards))
+        return false;
     for (size_t i = 0; i < shards->n; i++) {
-        const uint64_t bytes = shown_bytes(view, &shards->params->targets[i]);
-        shards->targets[i] = (uint32_t)i;
+        const uint64_t bytes = shown_bytes(view, &shards->params->targets[shards->targets[i]]);
         shards->shard_of[i] = NO_SHARD;
         if (bytes > most) {
+            if (view->options.order == RFS_BY_LAYERS) {
+                close_shard(shards, &first, i);
+                filled = 0;
+            }
             shards->shard_of[i] = shards->n_shards++;
             continue;
         }
@@ -186,6 +210,7 @@ static void fill_in_order(const struct rfs_view *view, struct shards *shards, ui
         filled += bytes;
     }
     close_shard(shards, &first, shards->n);
+    return true;
 }
 
 /* Marks the names of an index that are none of weights, and counts those that are new. */
@@ -237,9 +262,8 @@ static int show_huggingface(struct rfs_view *view, const struct rfs_params *para
     RFS_CLEANUP(shards_end) struct shards shards = {.format = "pt"};
     RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list names = {0};
 
-    if (!shards_init(&shards, params, params->n))
+    if (!shards_init(&shards, params, params->n) || !fill_in_order(view, &shards, most))
         return rfs_fail_memory(err);
-    fill_in_order(view, &shards, most);
     int rc = (view->rules.made ? 0 : rfs_view_model_find(view, err))
                  ?: rfs_view_model_check(view, params, err)
                  ?: rfs_view_model_list(view, &names, err)
@@ -269,9 +293,8 @@ static int show_peft(struct rfs_view *view, const struct rfs_params *params, str
     RFS_CLEANUP(shards_end) struct shards shards = {.format = "pt"};
     struct rfs_image *config;
 
-    if (!shards_init(&shards, params, params->n))
+    if (!shards_init(&shards, params, params->n) || !fill_in_order(view, &shards, UINT64_MAX))
         return rfs_fail_memory(err);
-    fill_in_order(view, &shards, UINT64_MAX);
     const int rc = group_targets(view, &shards, 1, err)
                        ?: rfs_view_adapter_config(view, params, &config, err)
                        ?: show_image(view, RFS_VIEW_ADAPTER, 0, config, err);

@@ -169,6 +169,11 @@ int rfs_view_options_check(const struct rfs_options *options, struct rfs_error *
                               "PEFT reads one file of tensors, which file_size would divide");
     if (!adapter && options->lora_alpha > 0)
         return rfs_fail_usage(err, "-o view=peft", "option lora_alpha is for view=peft");
+    if (options->order == RFS_BY_LAYERS &&
+        (!safetensors || adapter || (!whole && options->shown != RFS_SHOW_RANKS)))
+        return rfs_fail_usage(
+            err, "-o format=safetensors, -o view=huggingface or -o view=unified",
+            "option order=layers is for safetensors files of ranks or of a whole model");
     if (options->shown != RFS_SHOW_DCP && options->chunk_size > 0)
         return rfs_fail_usage(err, "-o view=dcp", "option chunk_size is for view=dcp");
     if (options->shown == RFS_SHOW_DCP && options->format >= 0)

@@ -577,7 +577,8 @@ static void walk_view(struct run *run, const char *options)
 static void test_other_outputs(void **state)
 {
     static const char *const outputs[] = {
-        "crc", "format=safetensors", "view=huggingface,file_size=9", "view=unified,file_size=16"};
+        "crc", "format=safetensors", "view=huggingface,file_size=9", "view=unified,file_size=16",
+        "view=huggingface,file_size=9,order=layers"};
     struct run run = {.f = *state};
     char options[512];
 

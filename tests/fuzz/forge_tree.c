@@ -191,7 +191,7 @@ static const char *choose_options(struct forge_choices *in)
                                        ",check=crc",
                                        ",cache=1K",
                                        ",prefix=x",
-                                       ",format=safetensors",
+                                       ",format=safetensors,order=layers",
                                        ",dtype=*w=float32;float16"};
     static char options[512];
     const unsigned sides = forge_below(in, 4);

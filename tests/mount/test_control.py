@@ -247,7 +247,7 @@ def test_control_config():
         equal(config["view"], {
             "src_strategy": os.path.join(tree.dir, "src_strategy.ckpt"),
             "dst_strategy": os.path.join(tree.dir, "dst_strategy.ckpt"),
-            "format": "ckpt", "view": "ranks", "prefix": "x_", "cache": str(3 << 20), "strict": True,
+            "format": "ckpt", "view": "ranks", "order": "program", "prefix": "x_", "cache": str(3 << 20), "strict": True,
             **{k: v for k, v in config["view"].items() if k == "index_cache"},
         }, "view")
         equal({k: config["mount"][k] for k in ("io", "control", "max_threads", "allow_other")},

@@ -17,6 +17,7 @@ import views  # noqa: E402
 from values import Value  # noqa: E402
 
 FIXED = {}
+ORDERS = ({"order": "layers"}, {"order": "layers", "file_size": "8K"})
 # Experts one by one: what multiplies all at once wants sizes that our small models do not have.
 EXPERTS = {"experts_implementation": "eager"} if transformers.__version__ >= "5" else {}
 
@@ -74,7 +75,7 @@ class Case:
         views.write_ranks(source, self.trained,
                           {n: views.fitting_layout(self.rng, self.devices, v.shape) for n, v in self.trained.items()})
         return source, {"src_strategy": source + ".json", "convert": views.rules(self.model.config["model_type"]), "view": "huggingface",
-                        "hf_config": os.path.join(folder, "hf", "config.json")}
+                        "hf_config": os.path.join(folder, "hf", "config.json"), **self.rng.choice([{}, *ORDERS])}
 
     def check_oracle(self, folder):
         self.wanted = logits(os.path.join(folder, "hf"), self.model)

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from forge import Param, Tree, WHOLE, cut
 from harness import *
 
+INDEX = "model.safetensors.index.json"
 KINDS = {"Float32": torch.float32, "Float16": torch.float16, "Int32": torch.int32, "Int8": torch.int8,
          "Float64": torch.float64}
 
@@ -55,7 +56,7 @@ def test_safetensors_of_ranks():
 
 
 def look_at_parts(t, mnt):
-    with open(os.path.join(mnt, "model.safetensors.index.json"), encoding="utf-8") as f:
+    with open(os.path.join(mnt, INDEX), encoding="utf-8") as f:
         index = json.load(f)["weight_map"]
     check(len(set(index.values())) > 1, str(index))
     loaded = {}
@@ -69,6 +70,73 @@ def test_safetensors_of_huggingface():
     options = ",".join([t.options().split(",")[0], "view=huggingface,file_size=2M"])
     with Mount(t.src, options) as m:
         look_at_parts(t, m.mnt)
+
+
+def layered():
+    """Layers of every type, one with odd bytes that would move all that follows off its alignment."""
+    params = [Param("lm_head.weight", (64, 16), 0, 1, "Float16"), Param("model.norm.weight", (16,), WHOLE, WHOLE)]
+    for i in reversed(range(12)):
+        params += [Param(f"model.layers.{i}.mlp.weight", (32, 16), i % 2, 0, "Float16"),
+                   Param(f"model.layers.{i}.scale", (), WHOLE, WHOLE), Param(f"model.layers.{i}.zero", (1,), WHOLE, WHOLE),
+                   Param(f"model.layers.{i}.count", (3 if i == 2 else 8,), WHOLE, WHOLE, "Int8"),
+                   Param(f"model.layers.{i}.limits", (2,), WHOLE, WHOLE, "Float64")]
+    return Tree(folder("tree"), params + [Param("model.embed_tokens.weight", (64, 16), 1, 0, "Float16")], 4, 2)
+
+
+def names_in_file(path):
+    """In the order of the data, of which each begins at a multiple of its element."""
+    with open(path, "rb") as f:
+        header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+    header.pop("__metadata__")
+    for name, tensor in header.items():
+        equal(tensor["data_offsets"][0] % {"F64": 8, "F32": 4, "F16": 2, "I8": 1}[tensor["dtype"]], 0, name)
+    equal(sorted(header, key=lambda name: header[name]["data_offsets"]), list(header), "the header's order")
+    return list(header)
+
+
+def in_layers():
+    of_layer = ("limits", "scale", "zero", "mlp.weight", "count")
+    return ["model.embed_tokens.weight", *(f"model.layers.{i}.{name}" for i in range(12) for name in of_layer),
+            "model.norm.weight", "lm_head.weight"]
+
+
+def with_late(names):
+    """What would move others off their alignment is at the end."""
+    late = [f"model.layers.2.{name}" for name in ("scale", "zero", "count")]
+    return [name for name in names if name not in late] + [name for name in late if name in names]
+
+
+def test_safetensors_by_layers():
+    t = layered()
+    with Mount(t.src, t.options("format=safetensors,order=layers")) as m:
+        for rank in (0, 1):
+            path = os.path.join(m.mnt, f"rank_{rank}", f"checkpoint_{rank}.safetensors")
+            equal(names_in_file(path), with_late(in_layers()), "the order")
+            compare(load_file(path), t, lambda p, rank=rank: cut(p, p.dst, 2, rank, t.full[p.name]))
+    whole = t.options().split(",")[0]
+    with Mount(t.src, f"{whole},view=huggingface,file_size=3K,order=layers") as m:
+        look_at_parts(t, m.mnt)
+        found = [names_in_file(os.path.join(m.mnt, name)) for name in sorted(os.listdir(m.mnt)) if name != INDEX]
+    check(len(found) > 5, str(found))
+    equal(sorted(found, key=lambda names: in_layers().index(names[0])), found, "the files")
+    equal(sorted(sum(found, []), key=in_layers().index), in_layers(), "all")
+    for one in found:
+        check(one in (with_late(sorted(one, key=in_layers().index)), sorted(one, key=in_layers().index)), str(one))
+
+
+def test_orders_have_the_same_tensors():
+    t = layered()
+    whole, places = t.options().split(",")[0], folder("both")
+    for view in ("huggingface", "unified"):
+        program, layers = (os.path.join(places, f"{view}-{order}") for order in ("program", "layers"))
+        for order, place in (("program", program), ("layers", layers)):
+            done = run(reshard, "export", t.src, place, "-o", f"{whole},view={view},file_size=9K,order={order}")
+            equal(done.returncode, 0, done.stderr)
+        loaded = [load_file(os.path.join(layers, name)) for name in os.listdir(layers) if name.endswith(".safetensors")]
+        compare({n: x for one in loaded for n, x in one.items()}, t, lambda p: (p.shape, t.full[p.name]))
+        for one, other in ((program, layers), (layers, program)):
+            done = run(reshard, "verify", one, "--against", other)
+            equal((done.returncode, done.stderr), (0, ""), done.stdout)
 
 
 def test_got_is_what_save_file_writes():

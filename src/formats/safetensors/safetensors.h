@@ -35,14 +35,23 @@ struct rfs_safetensors_content {
     const char *path;   /* path of the source, for messages */
     /* option that makes more and smaller files, for a message; NULL: the format can be another */
     const char *divide;
+    bool by_layers; /* in the order of rfs_safetensors_sort_layers */
 };
 
 /*
- * Makes the safetensors file that the library writes. 0, -ENOMEM, or -EINVAL or -EFBIG with *err
- * filled for what the format cannot hold.
+ * Makes the safetensors file that the library writes, or one in the order of layers. 0, -ENOMEM, or
+ * -EINVAL or -EFBIG with *err filled for what the format cannot hold.
  */
 int rfs_safetensors_encode(const struct rfs_safetensors_content *content, struct rfs_image **out,
                            struct rfs_error *err);
+
+/*
+ * Sorts tensors, whose names end with NUL, by layers, as layers.c draws it. With ALIGNED, each
+ * begins at a multiple of its element's bytes if the first begins at 0; for this, of layers that
+ * would move the next ones off, tensors go to the end. 0 or -ENOMEM. Takes O(n log n) time, and
+ * about 100 bytes a tensor for the call.
+ */
+int rfs_safetensors_sort_layers(struct rfs_image_tensor *tensors, size_t n, bool aligned);
 
 /* Styles of the JSON file with the file of each tensor, which weight_map.c draws. */
 enum rfs_weight_map_style { RFS_WEIGHT_MAP_HUGGINGFACE, RFS_WEIGHT_MAP_MINDSPORE };

@@ -6,8 +6,8 @@
  * header's length a multiple of 8.
  *
  * Tensors are in descending order of their dtype (that of the table below), then by the bytes of
- * their names. A scalar's shape is []. The library writes metadata of more than one key in an order
- * of chance; here they are sorted by their bytes.
+ * their names, or as layers.c draws it. A scalar's shape is []. The library writes metadata of more
+ * than one key in an order of chance; here they are sorted by their bytes.
  */
 #include "base/checked.h"
 #include "base/cleanup.h"
@@ -159,7 +159,10 @@ int rfs_safetensors_encode(const struct rfs_safetensors_content *content, struct
         rc = check_tensor(content, &content->tensors[i], err);
     if (rc)
         return rc;
-    RFS_SORT(content->tensors, content->n, in_file);
+    if (!content->by_layers)
+        RFS_SORT(content->tensors, content->n, in_file);
+    else if (rfs_safetensors_sort_layers(content->tensors, content->n, true))
+        return rfs_fail_memory(err);
     rc = put_header(content, &builder.literals, err);
     if (rc)
         return rc;

@@ -28,8 +28,8 @@ static int try_to_encode(struct world *w, size_t first, size_t n, const char *fo
                          const char *divide, struct rfs_image **image)
 {
     return rfs_safetensors_encode(
-        &(struct rfs_safetensors_content){w->tensors + first, n, format, "/source", divide}, image,
-        &w->err);
+        &(struct rfs_safetensors_content){w->tensors + first, n, format, "/source", divide, false},
+        image, &w->err);
 }
 
 static struct rfs_image *encode(struct world *w, size_t first, size_t n)
@@ -303,6 +303,210 @@ static void test_against_a_naive_encoder(void **state)
     }
 }
 
+/* ---- the order of layers --------------------------------------------------------------------- */
+
+static struct rfs_image *encode_layers(struct world *w)
+{
+    struct rfs_image *image;
+
+    if (rfs_safetensors_encode(
+            &(struct rfs_safetensors_content){w->tensors, w->n, "pt", "/source", NULL, true},
+            &image, &w->err))
+        fail_msg("%s", w->err.text);
+    expect_covered(image);
+    return image;
+}
+
+/* Fails unless N tensors are sorted into this order. */
+static void expect_layers(struct world *w, const char *const *names, size_t n)
+{
+    assert_int_equal(w->n, n);
+    assert_int_equal(rfs_safetensors_sort_layers(w->tensors, n, true), 0);
+    for (size_t i = 0; i < n; i++)
+        assert_string_equal(w->tensors[i].name, names[i]);
+}
+
+static void test_layers_by_hand(void **state)
+{
+    struct world *w = *state;
+
+    add_tensor(w, "lm_head.w", RFS_BFLOAT16, DIMS(2));
+    add_tensor(w, "m.norm.w", RFS_BFLOAT16, DIMS(2));
+    add_tensor(w, "m.layers.10.a", RFS_BFLOAT16, DIMS(2));
+    add_tensor(w, "m.layers.9.a", RFS_BFLOAT16, DIMS(2));
+    add_tensor(w, "m.layers.9.z", RFS_FLOAT32, 0, NULL);
+    add_tensor(w, "m.embed.w", RFS_BFLOAT16, DIMS(2));
+    struct rfs_image *image = encode_layers(w);
+    expect_header(image,
+                  "{\"__metadata__\":{\"format\":\"pt\"},"
+                  "\"m.embed.w\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[0,4]},"
+                  "\"m.layers.9.z\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[4,8]},"
+                  "\"m.layers.9.a\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[8,12]},"
+                  "\"m.layers.10.a\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[12,16]},"
+                  "\"m.norm.w\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[16,20]},"
+                  "\"lm_head.w\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[20,24]}}");
+    rfs_image_free(image);
+}
+
+static void test_layers_of_models(void **state)
+{
+    static const char *const sorted[] = {
+        "gpt_neox.embed_in.weight",
+        "shared.weight",
+        "transformer.wte.weight",
+        "visual.embeddings.0.weight",
+        "0.weight",
+        "model.layers.0.mlp.experts.2.w",
+        "model.layers.0.mlp.experts.11.w",
+        "model.layers.0.shared_head.norm", /* of a layer: no head, no embedding */
+        "model.layers.2.embed_tokens",
+        "model.layers.18446744073709551616.x",
+        "model.layers.18446744073709551617.x",
+        "x..7",
+        "a9b.weight",
+        "a10b.weight",
+        "model.norm.weight",
+        "decoder.output_layer.weight",
+        "gpt_neox.embed_out.weight", /* a head, in spite of its name */
+        "lm_head.weight",
+        "medusa_head.0.weight",
+    };
+    enum { N = sizeof sorted / sizeof *sorted };
+    struct world *w = *state;
+    uint64_t seed = test_seed();
+    unsigned places[N];
+
+    for (unsigned i = 0; i < N; i++) {
+        const unsigned k = test_below(&seed, i + 1);
+        places[i] = places[k];
+        places[k] = i;
+    }
+    for (unsigned i = 0; i < N; i++)
+        add_tensor(w, sorted[places[i]], RFS_FLOAT32, DIMS(2));
+    expect_layers(w, sorted, N);
+}
+
+/* What would move the next layer's double off its alignment goes to the end. */
+static void test_layers_are_aligned(void **state)
+{
+    struct world *w = *state;
+
+    add_tensor(w, "l.0.odd", RFS_INT8, DIMS(3));
+    add_tensor(w, "l.0.double", RFS_FLOAT64, DIMS(1));
+    add_tensor(w, "l.0.half", RFS_FLOAT16, DIMS(3));
+    add_tensor(w, "l.1.double", RFS_FLOAT64, DIMS(1));
+    add_tensor(w, "l.1.a", RFS_FLOAT32, DIMS(1)); /* two of 4 bytes together move nothing */
+    add_tensor(w, "l.1.b", RFS_FLOAT32, DIMS(1));
+    add_tensor(w, "l.2.a", RFS_FLOAT64, DIMS(1));
+    expect_layers(w,
+                  (const char *const[]){"l.0.double", "l.1.double", "l.1.a", "l.1.b", "l.2.a",
+                                        "l.0.half", "l.0.odd"},
+                  7);
+}
+
+/* A tensor whose place follows from how its name was made. */
+struct layered {
+    char name[32];
+    unsigned layer; /* that of all that are in none of one part is the same */
+    unsigned tail;  /* in the layer, by name */
+    uint64_t width, bytes;
+    bool late, done;
+};
+
+static bool before_in_layers(const struct layered *a, const struct layered *b)
+{
+    if (a->late != b->late)
+        return b->late;
+    if (!a->late && a->layer != b->layer)
+        return a->layer < b->layer;
+    if (a->width != b->width)
+        return a->width > b->width;
+    return a->layer != b->layer ? a->layer < b->layer : a->tail < b->tail;
+}
+
+static void add_layered(struct world *w, uint64_t *seed, struct layered *t, unsigned tail)
+{
+    static const enum rfs_dtype dtypes[] = {RFS_INT8,    RFS_FLOAT8_E4M3FN, RFS_BFLOAT16,
+                                            RFS_FLOAT16, RFS_FLOAT32,       RFS_INT64};
+    const enum rfs_dtype dtype = dtypes[test_below(seed, 6)];
+    const uint64_t length =
+        test_below(seed, 2) ? 8 * test_below(seed, 4) : test_below(seed, 20); /* often none */
+    const unsigned number = test_below(seed, 13) * (test_below(seed, 2) ? 1 : 9);
+
+    *t = (struct layered){
+        .tail = tail, .width = rfs_dtype_bytes(dtype), .bytes = length * rfs_dtype_bytes(dtype)};
+    switch (test_below(seed, 8)) {
+    case 0:
+        snprintf(t->name, sizeof t->name, "z.embed%u", tail);
+        break;
+    case 1:
+        snprintf(t->name, sizeof t->name, "a.norm%u", tail);
+        t->layer = 3000;
+        break;
+    case 2:
+        snprintf(t->name, sizeof t->name, "a.head%u", tail);
+        t->layer = 4000;
+        break;
+    case 3:
+        snprintf(t->name, sizeof t->name, "towers.%u.head.%u", number, tail);
+        t->layer = 2000 + number;
+        break;
+    default:
+        snprintf(t->name, sizeof t->name, "m.layers.%u.x.%u.w", number, tail);
+        t->layer = 1000 + number;
+    }
+    add_tensor(w, t->name, dtype, 1, &length);
+}
+
+/* Marks what is to be moved. */
+static void mark_late(struct layered *tensors, unsigned n)
+{
+    uint64_t widest = 1;
+
+    for (unsigned i = 0; i < n; i++)
+        widest = tensors[i].width > widest ? tensors[i].width : widest;
+    for (unsigned i = 0; i < n; i++) {
+        uint64_t sum = 0;
+        for (unsigned k = 0; k < n; k++)
+            sum += tensors[k].layer == tensors[i].layer ? tensors[k].bytes : 0;
+        tensors[i].late = sum % widest && tensors[i].bytes % widest;
+    }
+}
+
+static void test_layers_against_a_model(void **state)
+{
+    struct world *w = *state;
+    uint64_t seed = test_seed();
+
+    for (unsigned round = 0; round < 300; round++) {
+        const unsigned n = 1 + test_below(&seed, 40);
+        struct layered tensors[40];
+        uint64_t at = 0;
+        w->n = 0;
+        for (unsigned i = 0; i < n; i++)
+            add_layered(w, &seed, &tensors[i], i);
+        mark_late(tensors, n);
+        struct rfs_image *image = encode_layers(w);
+        size_t region = 1;
+        for (unsigned i = 0; i < n; i++) {
+            struct layered *next = NULL;
+            for (unsigned k = 0; k < n; k++)
+                if (!tensors[k].done && (!next || before_in_layers(&tensors[k], next)))
+                    next = &tensors[k];
+            assert_string_equal(w->tensors[i].name, next->name);
+            assert_int_equal(at % next->width, 0);
+            if (next->bytes > 0) {
+                assert_int_equal(image->regions[region].target, next - tensors);
+                assert_int_equal(image->regions[region++].start, rfs_image_end(image, 0) + at);
+            }
+            at += next->bytes;
+            next->done = true;
+        }
+        assert_int_equal(region, image->n);
+        rfs_image_free(image);
+    }
+}
+
 static void expect_refusal(struct world *w, int code, const char *fragment)
 {
     struct rfs_image *image;
@@ -370,6 +574,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_int4, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_selection, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_against_a_naive_encoder, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_layers_by_hand, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_layers_of_models, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_layers_are_aligned, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_layers_against_a_model, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_header_too_long, set_up, tear_down),
     };

@@ -296,8 +296,8 @@ static void test_extended_attributes(void **state)
     expect_attribute(f, RESHARD_ROOT, "source_ranks", "0-3");
     expect_attribute(f, RESHARD_ROOT, "parameters", "2");
     snprintf(options, sizeof options,
-             "src_strategy=%s,dst_strategy=%s,view=ranks,format=ckpt,prefix=checkpoint_,cache="
-             "1048576,strict",
+             "src_strategy=%s,dst_strategy=%s,view=ranks,order=program,format=ckpt,prefix="
+             "checkpoint_,cache=1048576,strict",
              tree_path(f->root, "src.json"), tree_path(f->root, "dst.json"));
     expect_attribute(f, RESHARD_ROOT, "options", options);
     free(real);

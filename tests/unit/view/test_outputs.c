@@ -120,6 +120,10 @@ static void test_contradictions(void **state)
     expect_usage(f, "view=unified,format=ckpt", "view=unified is made of safetensors files");
     expect_usage(f, "view=unified,prefix=x", "view=unified has file names of its own");
     expect_usage(f, "view=unified,file_size=0", "option file_size=0: not a size");
+    expect_usage(f, "order=layers", "option order=layers is for safetensors files");
+    expect_usage(f, "order=layers,view=dcp", "option order=layers is for safetensors files");
+    expect_usage(f, "order=layers,view=mindformers", "option order=layers is for");
+    expect_usage(f, "order=layer", "option order=layer");
     expect_usage(f, "segmented_skip=w", "option segmented_skip leaves out");
     assert_int_equal(open_options(f, "view=huggingface,crc"), -EINVAL);
     assert_int_equal(f->err.usage, 1);
@@ -259,6 +263,41 @@ static void test_huggingface_of_large_tensors(void **state)
                 "    \"steps\": \"model-00004-of-00004.safetensors\",\n"
                 "    \"v\": \"model-00002-of-00004.safetensors\",\n"
                 "    \"w\": \"model-00001-of-00004.safetensors\"\n  }\n}\n");
+}
+
+/* By name here, and a large one ends the file that was begun. */
+static void test_huggingface_by_layers(void **state)
+{
+    struct fixture *f = *state;
+
+    write_flat_source(f, "view=huggingface,file_size=5,only=*,order=layers");
+    expect_text(f, "model.safetensors.index.json",
+                "{\n  \"metadata\": {\n    \"total_size\": 23\n  },\n  \"weight_map\": {\n"
+                "    \"accu_grads.w\": \"model-00001-of-00004.safetensors\",\n"
+                "    \"b\": \"model-00002-of-00004.safetensors\",\n"
+                "    \"steps\": \"model-00002-of-00004.safetensors\",\n"
+                "    \"v\": \"model-00003-of-00004.safetensors\",\n"
+                "    \"w\": \"model-00004-of-00004.safetensors\"\n  }\n}\n");
+}
+
+/* Of one size: by name, not by dtype as the library has it. */
+static void test_layers_of_ranks(void **state)
+{
+    struct fixture *f = *state;
+    unsigned char content[21];
+
+    assert_int_equal(open_with(f, "format=safetensors,order=layers"), 0);
+    fill(content, "b", 0, 4);
+    content[4] = 42;
+    for (unsigned row = 0; row < 8; row++)
+        fill(content + 5 + row * 2, "w", row * 4, 2);
+    const uint64_t dir = find(f, RESHARD_ROOT, "rank_0");
+    expect_safetensors(f, find(f, dir, "checkpoint_0.safetensors"),
+                       "{\"__metadata__\":{\"format\":\"ms\"},"
+                       "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
+                       "\"steps\":{\"dtype\":\"I8\",\"shape\":[],\"data_offsets\":[4,5]},"
+                       "\"w\":{\"dtype\":\"I8\",\"shape\":[8,2],\"data_offsets\":[5,21]}}",
+                       content, sizeof content);
 }
 
 static void test_huggingface_of_one_file(void **state)
@@ -528,6 +567,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_huggingface, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_huggingface_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_huggingface_of_large_tensors, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_huggingface_by_layers, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_layers_of_ranks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_huggingface_of_one_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_unified, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_unified_two_parts, set_up, tear_down),
