@@ -293,15 +293,16 @@ class Tensors(Mapping[str, Tensor]):
             code = self._library.reshard_tensors_open(pointer, os.fsencode(folder), ctypes.byref(out), ctypes.byref(why))
             if code:
                 raise c.error(code, why.message.decode("utf-8", "replace"), usage=bool(why.usage))
-            self._gate = _Gate(out.value, "list of tensors")
+            self._gate = _Gate(out.value, "list of tensors", self._library.reshard_tensors_close)
             view._files.add(self)
+            view._gates.add(self._gate)
         self._all = {tensor.name: tensor for tensor in self._list()}
 
     def close(self) -> None:
         """Frees it. Does nothing the second time; closing the view does it, too."""
-        pointer = self._gate.close() if hasattr(self, "_gate") else None
-        if pointer is not None:
-            self._library.reshard_tensors_close(pointer)
+        if hasattr(self, "_gate"):
+            self._gate.close()
+            self._view._gates.discard(self._gate)
 
     def __del__(self) -> None:
         self.close()

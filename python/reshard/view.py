@@ -43,8 +43,8 @@ def _close_views() -> None:
 class _Gate:
     """A pointer of the library, with those who use it counted, so that it is freed when nobody does."""
 
-    def __init__(self, pointer: Optional[int], what: str) -> None:
-        self._pointer, self._what = pointer, what
+    def __init__(self, pointer: Optional[int], what: str, release: Optional[Callable[[int], Any]] = None) -> None:
+        self._pointer, self._what, self._release = pointer, what, release
         self._process = os.getpid()
         self._free = threading.Condition()
         self._users = 0
@@ -68,15 +68,16 @@ class _Gate:
             self._users -= 1
             self._free.notify_all()
 
-    def close(self) -> Optional[int]:
-        """Waits for the users; the pointer, to be freed, or None if it was closed before or is another process's."""
+    def close(self) -> None:
+        """Waits for the users, and frees what it points to, if it is this process's; once."""
         if self._process != os.getpid():
-            return None
+            return
         with self._free:
             pointer, self._pointer = self._pointer, None
             while pointer is not None and self._users:
                 self._free.wait()
-        return pointer
+        if pointer is not None and self._release is not None:
+            self._release(pointer)
 
 
 class Stat(NamedTuple):
@@ -152,6 +153,7 @@ class View:
     def __init__(self, source: Union[str, "os.PathLike[str]"], **options: Option) -> None:
         self._gate = _Gate(None, "view")
         self._files: "weakref.WeakSet[Any]" = weakref.WeakSet()  # files and lists of tensors
+        self._gates: set[_Gate] = set()  # theirs: the garbage collector may take those with the view, in any order
         self._library = c.library()
         self.source = os.fspath(source)
         self.options = {name: value for name, value in options.items() if value is not None and value is not False}
@@ -166,7 +168,7 @@ class View:
                                           ctypes.byref(why))
         if code:
             raise c.error(code, why.message.decode("utf-8", "replace"), usage=bool(why.usage))
-        self._gate = _Gate(out.value, "view")
+        self._gate = _Gate(out.value, "view", self._library.reshard_close)
         _open_views.add(self)
 
     # ---- its life
@@ -199,11 +201,10 @@ class View:
 
     def close(self) -> None:
         """Closes the files that are open, and frees the view. Does nothing the second time."""
-        for file in list(self._files):
+        for file in [*self._files, *self._gates]:
             file.close()
-        pointer = self._gate.close()
-        if pointer is not None:
-            self._library.reshard_close(pointer)
+        self._gates.clear()
+        self._gate.close()
 
     # ---- what is in it
 
@@ -336,13 +337,14 @@ class RawFile(io.RawIOBase):
             code = view._library.reshard_reader_open(pointer, view._find(pointer, path), ctypes.byref(out))
             if code:
                 raise c.error(code, path=path)
-            self._gate = _Gate(out.value, "file")
+            self._gate = _Gate(out.value, "file", self._library.reshard_reader_close)
             view._files.add(self)
+            view._gates.add(self._gate)
 
     def close(self) -> None:
-        reader = self._gate.close() if hasattr(self, "_gate") else None
-        if reader is not None:
-            self._library.reshard_reader_close(reader)
+        if hasattr(self, "_gate"):
+            self._gate.close()
+            self._owner._gates.discard(self._gate)
         super().close()
 
     def readable(self) -> bool:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors that the package loads: against .npy files and rank files of the same views, as numpy, MindSpore and torch
 read them, and in torch.distributed.checkpoint."""
+import gc
 import importlib.util
 import inspect
 import io
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 
 import numpy
 import torch
@@ -223,6 +225,32 @@ def test_closed():
     v.close()
     raises(ValueError, tensor.numpy)
     tensors.close()
+
+
+def test_collected_together():
+    """The garbage collector ends a cycle in any order; files and lists are closed before their view all the same."""
+    library, order = reshard._library.library(), []
+    calls = {name: getattr(library, name) for name in ("reshard_close", "reshard_reader_close", "reshard_tensors_close")}
+
+    def noting(name):
+        return lambda pointer: (order.append(name), calls[name](pointer))
+
+    for name in calls:
+        setattr(library, name, noting(name))
+    try:
+        for first in range(3):
+            made = [view()]
+            made += [made[0].tensors(0), made[0].open("rank_0/checkpoint_0.ckpt")]
+            holders = [types.SimpleNamespace(one=one) for one in made[first:] + made[:first]]
+            for holder, after in zip(holders, holders[1:] + holders[:1]):
+                holder.next = after
+            del made, holders, holder, after
+            order.clear()
+            gc.collect()
+            assert sorted(order) == sorted(calls) and order[-1] == "reshard_close", order
+    finally:
+        for name, call in calls.items():
+            setattr(library, name, call)
 
 
 def test_forked():
