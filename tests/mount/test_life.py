@@ -246,11 +246,12 @@ def test_unmounts_as_soon_as_it_is_mounted():
     try:
         for _ in range(60):
             with subprocess.Popen([reshardfs, tree.src, mnt, "-f", "-o", tree.options()], stdin=subprocess.DEVNULL,
-                                  stderr=subprocess.DEVNULL) as server:
+                                  stderr=subprocess.PIPE) as server:
                 while not mounted(mnt):
                     check(server.poll() is None, "it has ended before it was mounted")
                 unmount(mnt)
-                equal(server.wait(PATIENCE), 0, "exit status")
+                said = server.stderr.read()
+                equal(server.wait(PATIENCE), 0, f"exit status, with {said!r}")
     finally:
         for process in busy:
             process.kill()
