@@ -16,7 +16,7 @@
  */
 #define OLD (60 * SECOND)
 
-/* A save that is there, or was. Only the thread that looks uses it, but for the name. */
+/* A save that is there, or was. Other threads than the one that looks read only its name. */
 struct followed {
     struct rfs_save save;
     char name[48];           /* constant */

@@ -132,3 +132,24 @@ def check(case, folder, source, options):
     if not problem and options:
         problem = check_ranks(case, source, options, folder)
     return problem
+
+
+class Followed:
+    """Mixed into a case: a training that saves while its folder, which is empty at first, is mounted. OF_MOUNT are
+    options beside follow; check_saves(folder, source, mnt) saves, and says None or what is wrong."""
+    of_mount = {}
+
+    def write(self, folder):
+        source = os.path.join(folder, "checkpoint")
+        os.makedirs(source)
+        return source, {}
+
+    def check_oracle(self, _folder):
+        return None
+
+    def check_views(self, folder, source, _options):
+        if os.environ.get("RFS_NO_FUSE"):
+            return None
+        mnt = os.path.join(folder, "mnt")
+        with mounted(source, mnt, {"follow": 1, "view": "huggingface", **self.of_mount}):
+            return self.check_saves(folder, source, mnt)

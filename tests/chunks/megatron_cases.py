@@ -77,33 +77,21 @@ class Case:
                 dcp_cases.verify(out, "--against", source, "-o", "view=dcp", says=says))
 
 
-class Followed(Case):
-    """A training that saves while its folder, which is empty at first, is mounted."""
+class Followed(compared.Followed, Case):
+    of_mount = {"only": "*"}
 
-    def write(self, folder):
-        root = os.path.join(folder, "checkpoint")
-        os.makedirs(root)
-        return root, {}
-
-    def check_oracle(self, _folder):
-        return None
-
-    def check_views(self, folder, source, _options):
+    def check_saves(self, folder, source, mnt):
         from safetensors.torch import load_file
-        if os.environ.get("RFS_NO_FUSE"):
-            return None
-        mnt = os.path.join(folder, "mnt")
-        with compared.mounted(source, mnt, {"follow": 1, "view": "huggingface", "only": "*"}):
-            for step in (10, 20, 30):
-                items = {k: Layers(v.full + step, v.cuts) if isinstance(v, Layers) else v for k, v in self.items.items()}
-                program.save(source, step, items)
-                copy = f"{folder}/{step}.safetensors"
-                if said := compared.take_latest(mnt, f"0_{step}", copy):
+        for step in (10, 20, 30):
+            items = {k: Layers(v.full + step, v.cuts) if isinstance(v, Layers) else v for k, v in self.items.items()}
+            program.save(source, step, items)
+            copy = f"{folder}/{step}.safetensors"
+            if said := compared.take_latest(mnt, f"0_{step}", copy):
+                return said
+            have = load_file(copy)
+            for key, value in items.items():
+                if isinstance(value, Layers) and (said := differ(f"step {step}", key, have[key], value.full)):
                     return said
-                have = load_file(copy)
-                for key, value in items.items():
-                    if isinstance(value, Layers) and (said := differ(f"step {step}", key, have[key], value.full)):
-                        return said
         return None
 
 

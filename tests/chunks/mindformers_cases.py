@@ -262,30 +262,19 @@ def documented(name):
     return one(name, Layout([2, 2, 2], [0, 2]), (8, 6), Layout([4], [-1, -1]))
 
 
-class Followed(Case):
-    """A training that saves while its folder, which is empty at first, is mounted."""
+class Followed(compared.Followed, Case):
+    of_mount = {"only": "*"}
 
-    def write(self, folder):
-        source = os.path.join(folder, "checkpoint")
-        os.makedirs(source)
-        return source, {}
-
-    def check_oracle(self, folder):
-        return None
-
-    def check_views(self, folder, source, options):
-        if os.environ.get("RFS_NO_FUSE"):
-            return None
-        mnt, first = os.path.join(folder, "mnt"), self.checkpoint.tensors
-        with compared.mounted(source, mnt, {"follow": 1, "view": "huggingface", "only": "*"}):
-            for step in (10, 20, 30):
-                self.checkpoint.iteration = step
-                self.checkpoint.tensors = [dataclasses.replace(t, value=t.value.with_data(t.value.data + t.value.data.dtype.type(step))) for t in first]
-                saves.write(program(self.checkpoint.version), self.checkpoint, source)
-                copy = f"{folder}/{step}.safetensors"
-                problem = compared.take_latest(mnt, f"0_{step}", copy) or compared.differs(copy, self.whole())
-                if problem:
-                    return f"step {step}: {problem}"
+    def check_saves(self, folder, source, mnt):
+        first = self.checkpoint.tensors
+        for step in (10, 20, 30):
+            self.checkpoint.iteration = step
+            self.checkpoint.tensors = [dataclasses.replace(t, value=t.value.with_data(t.value.data + t.value.data.dtype.type(step))) for t in first]
+            saves.write(program(self.checkpoint.version), self.checkpoint, source)
+            copy = f"{folder}/{step}.safetensors"
+            problem = compared.take_latest(mnt, f"0_{step}", copy) or compared.differs(copy, self.whole())
+            if problem:
+                return f"step {step}: {problem}"
         return None
 
 

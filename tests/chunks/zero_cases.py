@@ -200,23 +200,9 @@ def zero_alignment(name):
     return Case(name, plain(2, zero={"parameter_alignment": True}))
 
 
-class Followed(Case):
-    """A training that saves while its folder, which is empty at first, is mounted."""
-
-    def write(self, folder):
-        source = os.path.join(folder, "checkpoint")
-        os.makedirs(source)
-        return source, {}
-
-    def check_oracle(self, _folder):
-        return None
-
-    def check_views(self, folder, source, _options):
-        if os.environ.get("RFS_NO_FUSE"):
-            return None
-        mnt = os.path.join(folder, "mnt")
-        with compared.mounted(source, mnt, {"follow": 1, "view": "huggingface"}):
-            return next((said for steps in (1, 2, 3) if (said := self.check_save(folder, source, mnt, steps))), None)
+class Followed(compared.Followed, Case):
+    def check_saves(self, folder, source, mnt):
+        return next((said for steps in (1, 2, 3) if (said := self.check_save(folder, source, mnt, steps))), None)
 
     def check_save(self, folder, source, mnt, steps):
         from safetensors.torch import load_file

@@ -66,8 +66,8 @@ struct ranks {
     uint32_t *data; /* owned */
     size_t n, cap;
     bool torch;                   /* those of torch are taken, and no others */
-    enum rfs_scan_rank_file kind; /* kind of their metadata, */
-    bool both;                    /* of which there are two */
+    enum rfs_scan_rank_file kind; /* kind of their metadata */
+    bool both;                    /* there is metadata of two kinds */
     uint32_t last;
     struct rfs_error *err;
 };

@@ -8,7 +8,7 @@
 #include "base/store.h"
 #include "base/text.h"
 
-/* What stores ask for: parts of at least this, but for the last; and so many of them at most. */
+/* Limits of stores: the bytes of a part, other than the last one, and the number of parts. */
 #define PART_LEAST (UINT64_C(5) << 20)
 #define PARTS_MOST 10000u
 #define PART_USUAL (UINT64_C(8) << 20)

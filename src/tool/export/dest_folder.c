@@ -205,7 +205,7 @@ static uint64_t partial_bytes(const struct rfs_dest *dest, const char *path)
 }
 
 /*
- * Removes a temporary that nobody has locked. Where a file system has no locks, whoever comes later
+ * Removes a temporary that nobody has locked. Where a file system has no locks, the later export
  * wins. 0, also when there is none; -EBUSY: it is locked; or another -errno.
  */
 static int remove_stale(int folder, const char *temporary)
