@@ -225,7 +225,7 @@ static bool note_read(struct reshard_reader *reader, uint64_t offset, uint64_t e
     const bool sequential = rfs_sequential_note(&reader->sequential, offset, end, &ahead);
     if (sequential && reach > 0)
         staged = rfs_sequential_prefetch(
-            &reader->sequential, reach,
+            &reader->sequential, offset, reach,
             rfs_store_is_url(rfs_catalog_path(reader->view->catalog)) ? RFS_REMOTE_TIMES : 1);
     pthread_mutex_unlock(&reader->lock);
     if (staged.end > 0)

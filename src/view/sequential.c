@@ -62,13 +62,14 @@ bool rfs_sequential_note(struct rfs_sequential *sequential, uint64_t offset, uin
     return sequential->bytes >= RFS_SMALL;
 }
 
-struct rfs_window rfs_sequential_prefetch(struct rfs_sequential *sequential, uint64_t reach,
-                                          unsigned times)
+struct rfs_window rfs_sequential_prefetch(struct rfs_sequential *sequential, uint64_t offset,
+                                          uint64_t reach, unsigned times)
 {
     const uint64_t allowed = rfs_min_u64(sequential->bytes * times, reach);
     const uint64_t lost = holes(sequential);
     const uint64_t to = sequential->end + (allowed > lost ? allowed - lost : 0);
-    const uint64_t from = rfs_max_u64(sequential->staged_to, sequential->end);
+    const uint64_t from =
+        sequential->staged_to == 0 ? offset : rfs_max_u64(sequential->staged_to, sequential->end);
     const uint64_t step =
         from > sequential->end ? rfs_max_u64(reach / rfs_max_u64(times, 4), STEP) : STEP;
     if (to < from + step)

@@ -45,9 +45,10 @@ bool rfs_sequential_note(struct rfs_sequential *sequential, uint64_t offset, uin
 
 /*
  * Returns the window to read ahead in slow sources, up to REACH bytes ahead, and TIMES as many as
- * it has read, after a note of a reader that goes on. It comes in steps of the TIMESth part of
- * REACH, at most a quarter, to make few large requests; the requests of larger steps would end
- * together, and leave the storage idle.
+ * it has read, after a note of a reader that goes on with a read at OFFSET. The first window has
+ * that read, too: its bytes are requested first, and not when all others are. Windows come in steps
+ * of the TIMESth part of REACH, at most a quarter, to make few large requests; the requests of
+ * larger steps would end together, and leave the storage idle.
  */
-struct rfs_window rfs_sequential_prefetch(struct rfs_sequential *sequential, uint64_t reach,
-                                          unsigned times);
+struct rfs_window rfs_sequential_prefetch(struct rfs_sequential *sequential, uint64_t offset,
+                                          uint64_t reach, unsigned times);
