@@ -121,8 +121,9 @@ static int note_doubt(const struct rfs_scan *scan, const char *folder, struct rf
 {
     const char *metadata = rfs_path_name(rfs_files_path(chunks->files, chunks->metadata));
 
+    /* ".metadata", "__0.metadata", "0.metadata" or ".rank0_metadata" */
     chunks->times_tell =
-        strcmp(metadata, ".metadata") == 0 && !scan->exported && !rfs_store_is_url(folder);
+        rfs_text_ends(metadata, "metadata") && !scan->exported && !rfs_store_is_url(folder);
     if (!scan->doubt)
         return 0;
     rfs_log(chunks->log, RFS_WARNING, "%s: %s", folder, scan->doubt);

@@ -445,58 +445,85 @@ static int locate_all(struct rfs_planning *planning, struct locating *locating)
     return rc;
 }
 
+/* A file that was written after the metadata that names it, and the times of both. */
+struct newer {
+    uint32_t file, metadata;
+    struct timespec times[2];
+};
+
 /*
  * Refuses (strict) or reports files that were written after the metadata, which is written last:
  * when a save into the folder breaks off, the metadata is that of the save before. Copies of a
  * folder may look so, too.
  */
-static int check_times(struct rfs_planning *planning, struct rfs_chunks *chunks,
-                       struct timespec metadata, uint32_t newest, struct timespec time)
+static int tell_newer(struct rfs_planning *planning, const struct rfs_chunks *chunks,
+                      const struct newer *newer)
 {
     const struct rfs_planner_config *config = &planning->planner->config;
     const bool strict = config->strict || (config->template && config->template->config.strict);
+    const char *path = rfs_files_path(chunks->files, newer->file);
+    const char *metadata = rfs_path_name(rfs_files_path(chunks->files, newer->metadata));
     char times[2][RFS_TIME_TEXT];
 
-    if (!chunks->times_tell || !rfs_plan_is_later(time, metadata))
-        return 0;
-    const char *path = rfs_files_path(chunks->files, newest);
-    rfs_text_time(times[0], time);
-    rfs_text_time(times[1], metadata);
+    rfs_text_time(times[0], newer->times[0]);
+    rfs_text_time(times[1], newer->times[1]);
     if (strict)
         return rfs_fail(planning->err, -EINVAL, RFS_IN(path),
                         "a save that has ended, copied with its times (cp -a)",
-                        "the file is of %s, newer than '.metadata' of %s, which is written last",
-                        times[0], times[1]);
+                        "the file is of %s, newer than '%s' of %s, which is written last", times[0],
+                        metadata, times[1]);
     if (rfs_notes_are_new(planning->planner, RFS_NOTE_NEWER_FILE, 0))
         rfs_notes_add(planning->planner, RFS_NOTE_NEWER_FILE, RFS_WARNING,
-                      "%s: the file is of %s, newer than '.metadata' of %s, which is written "
-                      "last: it may be of another save",
-                      path, times[0], times[1]);
+                      "%s: the file is of %s, newer than '%s' of %s, which is written last: it may "
+                      "be of another save",
+                      path, times[0], metadata, times[1]);
     return 0;
 }
 
-/* Takes the metadata and the needed files into the attributes of a plan, when all is located. */
+/* Takes a file into the attributes of a plan, and gives its time. */
+static int add_file(const struct rfs_planning *planning, uint32_t file, struct rfs_rank_plan *plan,
+                    struct timespec *time)
+{
+    const struct timespec last = plan->mtime;
+    const bool first = plan->n_sources == 0;
+
+    plan->mtime = (struct timespec){.tv_sec = INT64_MIN};
+    const int rc =
+        rfs_plan_add_file(rfs_catalog_chunks(planning->catalog)->files, file, plan, planning->err);
+    *time = plan->mtime;
+    if (!first && !rfs_plan_is_later(*time, last))
+        plan->mtime = last;
+    return rc;
+}
+
+/*
+ * Takes the needed files, and the metadata that names them, into the attributes of a plan, when all
+ * is located.
+ */
 static int add_files(struct rfs_planning *planning, const struct locating *locating,
                      struct rfs_rank_plan *plan)
 {
-    struct rfs_chunks *chunks = locating->chunks;
+    const struct rfs_chunks *chunks = locating->chunks;
+    struct newer newer = {.file = RFS_NO_ID};
+    struct timespec times[2]; /* of a file, and of the metadata that names it */
+    uint32_t metadata = chunks->metadata;
 
     for (size_t i = 0; i < locating->list.n; i++)
         note_file(locating, locating->list.data[i]);
-    int rc = rfs_plan_add_file(chunks->files, chunks->metadata, plan, planning->err);
-    const struct timespec metadata = plan->mtime;
-    struct timespec last = metadata;
-    uint32_t newest = chunks->metadata;
-
-    for (uint32_t i = 0; rc == 0 && i < chunks->n_all_files; i++)
-        if (locating->needed[i]) {
-            rc = rfs_plan_add_file(chunks->files, chunks->first_file + i, plan, planning->err);
-            if (rc == 0 && rfs_plan_is_later(plan->mtime, last)) {
-                last = plan->mtime;
-                newest = chunks->first_file + i;
-            }
+    int rc = add_file(planning, metadata, plan, &times[1]);
+    for (uint32_t i = 0; rc == 0 && i < chunks->n_all_files; i++) {
+        if (!locating->needed[i])
+            continue;
+        if (chunks->named_by.n > 0 && chunks->named_by.data[i] != metadata) {
+            metadata = chunks->named_by.data[i];
+            rc = add_file(planning, metadata, plan, &times[1]);
         }
-    return rc ? rc : check_times(planning, chunks, metadata, newest, last);
+        rc = rc ?: add_file(planning, chunks->first_file + i, plan, &times[0]);
+        if (rc == 0 && chunks->times_tell && rfs_plan_is_later(times[0], times[1]) &&
+            (newer.file == RFS_NO_ID || rfs_plan_is_later(times[0], newer.times[0])))
+            newer = (struct newer){chunks->first_file + i, metadata, {times[0], times[1]}};
+    }
+    return rc || newer.file == RFS_NO_ID ? rc : tell_newer(planning, chunks, &newer);
 }
 
 int rfs_plan_chunked_attributes(struct rfs_planning *planning, struct rfs_rank_plan *plan)
@@ -517,7 +544,8 @@ int rfs_plan_chunked_attributes(struct rfs_planning *planning, struct rfs_rank_p
     if (rc)
         return rc;
     plan->mode = 0444;
-    plan->sources = malloc(((size_t)chunks->n_all_files + 1) * sizeof *plan->sources);
+    plan->sources =
+        malloc(((size_t)chunks->n_all_files + chunks->first_file + 1) * sizeof *plan->sources);
     if (!plan->sources)
         return rfs_fail_memory(planning->err);
     return add_files(planning, &locating, plan);

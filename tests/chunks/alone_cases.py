@@ -167,6 +167,18 @@ def alone_broken_off(name):
                    "not end, and may have replaced files", exports=True)
 
 
+@fixed_since_2_9
+def alone_written_again(name):
+    """A later save ended before any rank had its metadata: that of the rank tells, not the first one's."""
+    def damage(folder):
+        for rank in range(4):
+            os.utime(os.path.join(folder, f"__{rank}.metadata"), (1e9 + rank, 1e9 + rank))
+            os.utime(os.path.join(folder, f"__{rank}_0.distcp"), (1e9 + rank, 1e9 + rank))
+        os.utime(os.path.join(folder, "__1_0.distcp"), (1e9 + 1.5, 1e9 + 1.5))
+    return Damaged(name, damage, "__1_0.distcp: the file is of 2001-09-09 01:46:41.500 UTC, newer than '__1.metadata' of "
+                   "2001-09-09 01:46:41.000 UTC, which is written last", exports=True)
+
+
 class Whole(Alone):
     """Metadata of all ranks is there as well: torch reads that, and so does the mount."""
 

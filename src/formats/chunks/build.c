@@ -177,6 +177,7 @@ void rfs_chunks_free(struct rfs_chunks *chunks)
     free(chunks->copy_items.data);
     free(chunks->copy_files.data);
     free(chunks->again.data);
+    free(chunks->named_by.data);
     free_checks(chunks->checks);
     free(chunks->folder);
     free(chunks->lost);

@@ -179,6 +179,11 @@ struct rfs_chunks {
     char *doubt;     /* why the metadata may be of other files, for messages; or NULL. Owned */
     char *remedy;    /* remedy for a tensor with a gap; or NULL. Owned */
     bool times_tell; /* the metadata was written last, so that a newer file is of another save */
+    /*
+     * The files of metadata that name the files from first_file on, ascending; empty: one names all.
+     * A file that several name is the first one's.
+     */
+    RFS_VEC(uint32_t) named_by;
     pthread_mutex_t lock;                      /* a leaf; guards the next member */
     RFS_VEC(struct rfs_strided_chunk) strided; /* places with strides, in the order of finding */
     /* Further copies. */

@@ -46,6 +46,7 @@
 struct metadata {
     struct rfs_dcp_pickle pickle;
     const char *file; /* its path */
+    uint32_t number;  /* its id among the files */
     struct rfs_chunks *chunks;
     struct rfs_error *err;
     size_t n_stored; /* entries of storage_data */
@@ -557,6 +558,20 @@ struct stored {
     uint64_t offset, bytes;
 };
 
+/* Gives the id of a file, and notes which of several files of metadata names it. 0 or -errno. */
+static int name_file(const struct metadata *metadata, const char *path, size_t n, uint32_t *file)
+{
+    struct rfs_chunks *chunks = metadata->chunks;
+
+    *file = rfs_chunks_add_file(chunks, path, n, metadata->err);
+    if (*file == RFS_NO_ID)
+        return metadata->err ? metadata->err->code : -EINVAL;
+    const bool is_new = *file - chunks->first_file == chunks->named_by.n;
+    return chunks->first_file == 1 || !is_new || RFS_PUSH(&chunks->named_by, metadata->number)
+               ? 0
+               : rfs_fail_memory(metadata->err);
+}
+
 static int read_stored(const struct metadata *metadata, const char *name, uint32_t info,
                        bool is_keyed, struct stored *out)
 {
@@ -583,8 +598,7 @@ static int read_stored(const struct metadata *metadata, const char *name, uint32
             extension ? extension : "(without a name)");
     }
     *out = (struct stored){.offset = (uint64_t)offset, .bytes = (uint64_t)bytes};
-    out->file = rfs_chunks_add_file(metadata->chunks, path, n, metadata->err);
-    return out->file != RFS_NO_ID ? 0 : metadata->err ? metadata->err->code : -EINVAL;
+    return name_file(metadata, path, n, &out->file);
 }
 
 /* Sets the name by which a file of HyperParallel has a chunk; without one it is the tensor's. */
@@ -909,6 +923,7 @@ int rfs_dcp_describe_files(struct rfs_chunks *chunks, const struct rfs_chunks_so
         return rfs_fail_memory(err);
     for (uint32_t i = 0; i < n; i++) {
         d.files[i].file = rfs_files_path(chunks->files, i);
+        d.files[i].number = i;
         d.files[i].chunks = chunks;
         d.files[i].err = err;
     }
