@@ -17,9 +17,8 @@
 struct rfs_hf_config {
     struct rfs_arena arena; /* owns all texts */
     const char *name;
-    RFS_VEC(struct rfs_hf_value) values; /* by key; of equal ones the last counts */
+    RFS_VEC(struct rfs_hf_value) values; /* by key, each once */
     struct rfs_hf_cuts quantization;
-    bool twice; /* one of those members is there twice */
 };
 
 void rfs_hf_config_free(struct rfs_hf_config *config)
@@ -92,7 +91,7 @@ static bool read_list(struct rfs_hf_config *config, const cJSON *list, struct rf
     return true;
 }
 
-/* Adds the members of an object, and of objects in it down to MOST_LEVELS. */
+/* Adds the members of an object, itself and nulls included, and of objects in it down to MOST_LEVELS. */
 static bool add_object(struct rfs_hf_config *config, const cJSON *object, const char *prefix,
                        unsigned level)
 {
@@ -104,13 +103,14 @@ static bool add_object(struct rfs_hf_config *config, const cJSON *object, const 
         struct rfs_hf_value value = {.key = join_key(config, prefix, member->string),
                                      .kind = RFS_HF_OTHER};
         ok = value.key != NULL;
-        if (ok && cJSON_IsObject(member)) {
-            ok = level == MOST_LEVELS || add_object(config, member, value.key, level + 1);
-        } else if (ok && !cJSON_IsNull(member)) {
-            ok = (cJSON_IsArray(member) ? read_list(config, member, &value)
-                                        : read_plain(config, member, &value)) &&
-                 RFS_PUSH(&config->values, value);
-        }
+        if (cJSON_IsObject(member) || cJSON_IsNull(member))
+            value.kind = RFS_HF_NOTHING;
+        else
+            ok = ok && (cJSON_IsArray(member) ? read_list(config, member, &value)
+                                              : read_plain(config, member, &value));
+        ok = ok && RFS_PUSH(&config->values, value);
+        if (ok && cJSON_IsObject(member) && level < MOST_LEVELS)
+            ok = add_object(config, member, value.key, level + 1);
         if (!ok)
             break;
     }
@@ -127,8 +127,7 @@ static void add_cut(struct rfs_hf_config *config, size_t from, size_t to)
         cuts->cut[cuts->n - 1].to = to;
         return;
     }
-    config->twice = config->twice || cuts->n == RFS_HF_CUTS;
-    if (config->twice)
+    if (cuts->n == RFS_HF_CUTS) /* members that come twice; refused soon */
         return;
     cuts->cut[cuts->n].from = from;
     cuts->cut[cuts->n++].to = to;
@@ -146,7 +145,6 @@ static bool find_quantization(struct rfs_hf_config *config, const char *text, si
     struct rfs_json_part part;
     bool first = true;
     bool kept = false;
-    bool seen[2] = {false, false};
     size_t before = rfs_json_read_peek(&json, '{') ? json.at + 1 : 0;
 
     while (rfs_json_read_member(&json, &first)) {
@@ -157,8 +155,6 @@ static bool find_quantization(struct rfs_hf_config *config, const char *text, si
             break;
         size_t end = json.at;
         if (found || other) { /* from where the member before it ends, or from the brace */
-            config->twice = config->twice || seen[other];
-            seen[other] = true;
             if (!kept && rfs_json_read_peek(&json, ','))
                 end = json.at + 1;
             add_cut(config, begin + before, begin + end);
@@ -176,6 +172,35 @@ static bool find_quantization(struct rfs_hf_config *config, const char *text, si
 /* ---------------------------------------------------------------------------------------------- */
 
 RFS_COMPARE(by_key, struct rfs_hf_value, x, y, strcmp(x->key, y->key))
+
+static bool are_equal(const struct rfs_hf_value *a, const struct rfs_hf_value *b)
+{
+    return a->kind == b->kind && ((a->kind == RFS_HF_NUMBER && a->number == b->number) ||
+                                  (a->kind == RFS_HF_TEXT && strcmp(a->text, b->text) == 0));
+}
+
+/*
+ * Sorts the values, and leaves out nulls and objects. Programs differ in which value of a key
+ * counts that is there twice, so these must be equal.
+ */
+static int sort_values(struct rfs_hf_config *config, struct rfs_error *err)
+{
+    struct rfs_hf_value *values = config->values.data;
+    size_t n = 0;
+
+    RFS_SORT_ALL(&config->values, by_key);
+    for (size_t i = 0; i < config->values.n; i++) {
+        const bool again = i > 0 && strcmp(values[i].key, values[i - 1].key) == 0;
+        if (again && !are_equal(&values[i], &values[i - 1]))
+            return rfs_fail(err, -EINVAL, RFS_IN(config->name), "one of them only",
+                            "has the key '%s' twice, with different values", values[i].key);
+    }
+    for (size_t i = 0; i < config->values.n; i++)
+        if (values[i].kind != RFS_HF_NOTHING)
+            values[n++] = values[i];
+    config->values.n = n;
+    return 0;
+}
 
 int rfs_hf_config_read(const char *name, const char *text, size_t n, struct rfs_hf_config **out,
                        struct rfs_error *err)
@@ -196,9 +221,10 @@ int rfs_hf_config_read(const char *name, const char *text, size_t n, struct rfs_
     if (!config->name || !add_object(config, tree, "", 0) ||
         !find_quantization(config, text, 0, n, true))
         return rfs_fail_memory(err);
-    RFS_SORT_ALL(&config->values, by_key);
-    *out = RFS_STEAL(config);
-    return 0;
+    const int sorted = sort_values(config, err);
+    if (sorted == 0)
+        *out = RFS_STEAL(config);
+    return sorted;
 }
 
 int rfs_hf_config_open(const char *path, struct rfs_hf_config **out, struct rfs_error *err)
@@ -214,7 +240,7 @@ int rfs_hf_config_open(const char *path, struct rfs_hf_config **out, struct rfs_
 bool rfs_hf_config_quantization(const struct rfs_hf_config *config, struct rfs_hf_cuts *cuts)
 {
     *cuts = config->quantization;
-    return cuts->n > 0 && !config->twice;
+    return cuts->n > 0;
 }
 
 const char *rfs_hf_config_name(const struct rfs_hf_config *config)

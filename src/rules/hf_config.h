@@ -3,7 +3,8 @@
  * The values of a HuggingFace config.json: numbers and texts by key. A key inside of an object has
  * the object's before it, as in text_config.hidden_size. true and false are 1 and 0; a null counts
  * as a missing key, and 4.0 is 4. A list has its entries; lists and objects in it, and fractions, are
- * there, but have no value.
+ * there, but have no value. A key that comes twice is refused, unless both values are one number or
+ * text.
  *
  * Immutable once read. Cost: the texts and 48 bytes a key, and as many for each entry of a list.
  */
@@ -11,7 +12,8 @@
 
 #include "base/error.h"
 
-enum rfs_hf_kind { RFS_HF_NUMBER, RFS_HF_TEXT, RFS_HF_LIST, RFS_HF_OTHER };
+/* RFS_HF_NOTHING: none that is found. */
+enum rfs_hf_kind { RFS_HF_NUMBER, RFS_HF_TEXT, RFS_HF_LIST, RFS_HF_OTHER, RFS_HF_NOTHING };
 
 struct rfs_hf_value {
     const char *key; /* NULL: an entry of a list */
@@ -42,7 +44,7 @@ struct rfs_hf_cuts {
 /*
  * Gives the bytes of the members that say how the model is quantized, with their commas:
  * quantization_config of the whole and of its text_config, and compression_config. Without these
- * bytes the text is the config without those members. False if there is none, or one comes twice.
+ * bytes the text is the config without those members. False if there is none.
  */
 bool rfs_hf_config_quantization(const struct rfs_hf_config *config, struct rfs_hf_cuts *cuts);
 /* Returns the name of the config, for messages. */

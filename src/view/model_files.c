@@ -141,7 +141,7 @@ int rfs_view_model_check(struct rfs_view *view, const struct rfs_params *params,
     if (view->rules.made)
         return 0;
     if (view->model.config && rfs_hf_config_open(view->model.config, &config, &own) &&
-        view->options.hf_config) {
+        (view->options.hf_config || view->options.dequantize)) {
         *err = own;
         return own.code;
     }
@@ -204,9 +204,6 @@ int rfs_view_model_show(struct rfs_view *view, const struct rfs_path_list *names
         rfs_log(&view->log, RFS_INFO, "with a key, the files beside %s are not shown", config);
         return 0;
     }
-    if (view->options.dequantize && view->model.cuts.n == 0)
-        return rfs_fail(err, -EINVAL, RFS_IN(config), "one of them only",
-                        "has a key of quantization twice, so it cannot be shown without it");
     int rc = rfs_view_pass_on(view, config, "config.json",
                               view->model.cuts.n > 0 ? &view->model.cuts : NULL, err)
                  ?: rfs_path_parent(config, &folder, NULL, err);

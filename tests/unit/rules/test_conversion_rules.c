@@ -682,6 +682,25 @@ static void test_plus(void **ctx)
     makes("a = plus(1, a)\nb = c", "{}", NULL, "a 2, c 2", "a 2, b 2");
 }
 
+/* A key of the config that comes twice: programs differ in which one counts. */
+static void test_keys_twice(void **ctx)
+{
+    static const char rules[] = "a = b [config.n]";
+    static const char *const twice[] = {
+        "{\"n\": 2, \"n\": 3}",     "{\"n\": 3, \"m\": 1, \"n\": 2}", "{\"n\": 2, \"n\": null}",
+        "{\"n\": 2, \"n\": \"2\"}", "{\"n\": {\"m\": 1}, \"n\": 2}",  "{\"n\": [2], \"n\": [2]}",
+    };
+
+    (void)ctx;
+    makes(rules, "{\"n\": 2, \"n\": 2, \"n\": 2.0}", NULL, "b 2", "a 2");
+    makes("if config.n is x\na = b\nend", "{\"n\": \"x\", \"n\": \"x\"}", NULL, "b 2", "a 2");
+    for (size_t i = 0; i < sizeof twice / sizeof *twice; i++)
+        refuses(rules, twice[i], NULL, "b 2",
+                "config.json: has the key 'n' twice, with different values; try: one of them only");
+    refuses(rules, "{\"n\": 2, \"m\": {\"k\": {}, \"k\": {}}}", NULL, "b 2", "the key 'm.k' twice");
+    refuses(rules, "{\"n\": 2, \"m\": {\"k\": 1}, \"m.k\": 2}", NULL, "b 2", "the key 'm.k' twice");
+}
+
 static void test_pad(void **ctx)
 {
     static const char table[] = "option multiple = 4\nlet n = config.n\n"
@@ -829,6 +848,7 @@ int main(void)
         cmocka_unit_test(test_models),
         cmocka_unit_test(test_lists),
         cmocka_unit_test(test_rows_and_casts),
+        cmocka_unit_test(test_keys_twice),
         cmocka_unit_test(test_plus),
         cmocka_unit_test(test_pad),
         cmocka_unit_test(test_experts),
