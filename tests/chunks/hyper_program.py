@@ -78,7 +78,9 @@ def boxes_of(value, rank, world):
             each = math.ceil(local.shape[axis] / n)
             offset[axis] += min(each * i, local.shape[axis])
             local = piece(local, axis, n, i)
-    return [(tuple(offset), local)]
+    # HyperParallel cuts evenly. An empty box within the tensor would have the corner of another rank's.
+    within = all(o < n for o, n in zip(offset, value.full.shape))
+    return [] if within and value.full.numel() and not local.numel() else [(tuple(offset), local)]
 
 
 MINDSPORE = {"torch.bfloat16": "BFloat16", "torch.uint8": "UInt8", "torch.float8_e4m3fn": "Float8E4M3FN",
