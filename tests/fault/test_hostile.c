@@ -327,9 +327,9 @@ static int parse_shards(const struct bytes *input, struct rfs_error *err)
                         err);
 }
 
-/* Each of N files is the input. */
-static int parse_files(const struct bytes *input, const char *const *names, unsigned n,
-                       rfs_chunks_open_fn *open_chunks, struct rfs_error *err)
+/* Each of N files is the input, or, from FULL on, empty. */
+static int parse_some(const struct bytes *input, const char *const *names, unsigned n,
+                      unsigned full, rfs_chunks_open_fn *open_chunks, struct rfs_error *err)
 {
     struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
     struct rfs_files *files = rfs_files_new(NULL);
@@ -337,7 +337,7 @@ static int parse_files(const struct bytes *input, const char *const *names, unsi
     char *root = tree_new();
 
     for (unsigned i = 0; i < n; i++) {
-        tree_write(root, names[i], input->data, input->n);
+        tree_write(root, names[i], input->data, i < full ? input->n : 0);
         if (!files || rfs_files_add(files, tree_path(root, names[i])) == UINT32_MAX)
             abort();
     }
@@ -350,6 +350,24 @@ static int parse_files(const struct bytes *input, const char *const *names, unsi
     rfs_intern_free(tables.types);
     tree_remove(root);
     return rc;
+}
+
+static int parse_files(const struct bytes *input, const char *const *names, unsigned n,
+                       rfs_chunks_open_fn *open_chunks, struct rfs_error *err)
+{
+    return parse_some(input, names, n, n, open_chunks, err);
+}
+
+static int parse_zero_ranks(const struct bytes *input, struct rfs_error *err)
+{
+    char texts[HOSTILE_ZERO_RANKS + 1][64] = {"mp_rank_00_model_states.pt"};
+    const char *names[HOSTILE_ZERO_RANKS + 1] = {texts[0]};
+
+    for (unsigned i = 1; i <= HOSTILE_ZERO_RANKS; i++) {
+        snprintf(texts[i], sizeof texts[i], "zero_pp_rank_%u_mp_rank_00_optim_states.pt", i - 1);
+        names[i] = texts[i];
+    }
+    return parse_some(input, names, HOSTILE_ZERO_RANKS + 1, 2, rfs_zero_open, err);
 }
 
 static int parse_zero(const struct bytes *input, struct rfs_error *err)
@@ -402,6 +420,7 @@ static void test_pieces(void **state)
     check_all(hostile_shards, parse_shards, 12 * INPUT);
     check_all(hostile_zero, parse_zero, 20 * INPUT);
     check_all(hostile_zero, parse_universal, 20 * INPUT);
+    check_all(hostile_zero_ranks, parse_zero_ranks, 20 * INPUT);
 }
 
 #ifdef WITH_OBJECTS

@@ -28,7 +28,9 @@ extern const struct hostile hostile_metadata[]; /* metadata.json of Checkpoint 2
 extern const struct hostile hostile_groups[];   /* group info */
 extern const struct hostile hostile_fsdp[];     /* a rank's file of DTensors */
 extern const struct hostile hostile_zero[];     /* both files of a save by DeepSpeed */
-extern const struct hostile hostile_shards[];   /* safetensors with DCP_SHARDING_INFO */
+enum { HOSTILE_ZERO_RANKS = 20 };
+extern const struct hostile hostile_zero_ranks[]; /* the first two files of one by so many ranks */
+extern const struct hostile hostile_shards[];     /* safetensors with DCP_SHARDING_INFO */
 /* what a store answers: pages of keys, indexes of folders in HTML, the same in JSON */
 extern const struct hostile hostile_pages[];
 extern const struct hostile hostile_links[];

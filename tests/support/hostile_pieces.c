@@ -312,6 +312,46 @@ static void many_objects(struct bytes *out, size_t n)
     end_save(&file, 1, 0, out);
 }
 
+/* Empty groups of many ranks; the files of the others may have nothing. */
+static void many_groups(struct bytes *out, size_t n)
+{
+    const unsigned groups = (unsigned)(n / 6);
+    struct torch_file file = {0};
+
+    begin_save(&file);
+    torch_ops(&file, "(}");
+    bytes_add(&file.pickle, "q", 2);
+    for (unsigned i = 1; i < groups; i++)
+        bytes_add(&file.pickle, "h", 2); /* memo 0 */
+    torch_ops(&file, "es");
+    torch_text(&file, "optimizer_state_dict");
+    torch_ops(&file, "}");
+    torch_text(&file, "zero_stage");
+    torch_int(&file, 2);
+    torch_ops(&file, "s");
+    torch_text(&file, "partition_count");
+    torch_int(&file, HOSTILE_ZERO_RANKS);
+    torch_ops(&file, "s");
+    torch_text(&file, "single_partition_of_fp32_groups");
+    torch_ops(&file, "](");
+    torch_tensor(&file,
+                 &(struct torch_tensor){
+                     .class = "FloatStorage", .key = "0", .ndim = 1, .dims = (int64_t[]){0}});
+    bytes_add(&file.pickle, "q\1", 2);
+    for (unsigned i = 1; i < groups; i++)
+        bytes_add(&file.pickle, "h\1", 2);
+    torch_ops(&file, "ess");
+    torch_storage(&file, "0", "", 0);
+    const struct bytes *all = torch_end(&file);
+    bytes_add(out, all->data, all->n);
+    torch_free(&file);
+}
+
+const struct hostile hostile_zero_ranks[] = {
+    MADE("many groups of many ranks", many_groups),
+    END,
+};
+
 const struct hostile hostile_zero[] = {
     MADE("many parameters", many_parameters),
     MADE("a shared state", shared_state),

@@ -37,10 +37,13 @@ struct rfs_zero_part {
     bool there, is_scalar;
 };
 
-/* The weights, or a state of the optimizer: parts of each flat tensor, rank by rank. */
+/*
+ * The weights, or a state of the optimizer: parts of all flat tensors, rank by rank. A rank's file,
+ * which lists them, pays for its parts: memory of ranks that were not read is not touched.
+ */
 struct rfs_zero_state {
     char *key;                   /* NULL: the weights; owned */
-    struct rfs_zero_part *parts; /* [flats * world] */
+    struct rfs_zero_part *parts; /* [world * flats] */
 };
 
 /* A name for the data of another one. */
@@ -69,7 +72,7 @@ struct rfs_zero_opening {
     size_t n_trained;
     size_t n_flats;                        /* flat tensors of a rank: groups, or subgroups */
     RFS_VEC(struct rfs_zero_state) states; /* the weights first */
-    struct rfs_zero_part *fragments;       /* [frozen * world] */
+    struct rfs_zero_part *fragments;       /* [world * frozen]; as those of states */
     char version[32];                      /* of rank 0's file */
     struct rfs_zero_count steps;           /* of the first rank that counts them */
     bool counts;

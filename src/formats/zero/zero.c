@@ -362,6 +362,7 @@ static int read_fragments(struct zero_file *file, const struct rfs_node *root)
     struct rfs_zero_opening *opening = file->opening;
     const struct rfs_items *pairs = pairs_of(file, value_of(file, root, "frozen_param_fragments"));
     const size_t n = opening->params.n - opening->n_trained;
+    struct rfs_zero_part *parts = &opening->fragments[file->rank * n];
     size_t found = 0;
 
     for (uint32_t i = 0; pairs && i < pairs->n; i += 2) {
@@ -371,8 +372,7 @@ static int read_fragments(struct zero_file *file, const struct rfs_node *root)
             return rc;
         if (rfs_zero_use_of(opening, name) != RFS_ZERO_FROZEN)
             continue;
-        struct rfs_zero_part *part =
-            &opening->fragments[(opening->roles.data[name] >> 3) * opening->world + file->rank];
+        struct rfs_zero_part *part = &parts[opening->roles.data[name] >> 3];
         found += !part->there;
         const int is = read_part(file, rfs_zero_text(opening, name), pairs->data[i + 1], part);
         if (is < 0)
@@ -560,7 +560,7 @@ static int read_flat_state(struct zero_file *file, size_t flat, const struct rfs
         struct rfs_zero_state *state = state_of(opening, key->of.text.data, key->of.text.n);
         if (!state)
             return rfs_fail_memory(file->err);
-        state->parts[flat * opening->world + file->rank] = part;
+        state->parts[file->rank * opening->n_flats + flat] = part;
     }
     return rc < 0 ? rc : 0;
 }
@@ -613,11 +613,11 @@ static int read_flats(struct zero_file *file, const struct rfs_items *flats)
 
     if (!weights)
         return rfs_fail_memory(file->err);
+    struct rfs_zero_part *parts = &weights->parts[file->rank * opening->n_flats];
     for (uint32_t i = 0; rc == 1 && i < flats->n; i++)
-        rc = read_part(file, "fp32", flats->data[i],
-                       &weights->parts[i * (size_t)opening->world + file->rank]);
+        rc = read_part(file, "fp32", flats->data[i], &parts[i]);
     for (uint32_t i = 0; rc == 1 && i < flats->n; i++)
-        rc = !weights->parts[i * (size_t)opening->world + file->rank].is_scalar;
+        rc = !parts[i].is_scalar;
     return rc == 0 ? damaged(file, "its weights are not rows of elements") : rc < 0 ? rc : 0;
 }
 

@@ -29,7 +29,7 @@ static const struct rfs_zero_part *part_of(const struct rfs_zero_opening *openin
                                            const struct rfs_zero_state *state, size_t flat,
                                            uint32_t rank)
 {
-    return &state->parts[flat * opening->world + rank];
+    return &state->parts[rank * opening->n_flats + flat];
 }
 
 /* Says whether a state has an element for each of the weights. */
@@ -326,20 +326,22 @@ static int add_state(const struct rfs_zero_opening *opening, const struct rfs_ze
 static int add_frozen(const struct rfs_zero_opening *opening, size_t i, const char *name)
 {
     const struct rfs_zero_param *param = &opening->params.data[opening->n_trained + i];
-    const struct rfs_zero_part *parts = &opening->fragments[i * opening->world];
+    const size_t n_frozen = opening->params.n - opening->n_trained;
+    const struct rfs_zero_part *first = &opening->fragments[i];
     const uint64_t each = rfs_ceil_u64(param->elems, opening->world);
-    int rc = begin_tensor(opening, name, param, parts[0].dtype);
+    int rc = begin_tensor(opening, name, param, first->dtype);
 
     for (uint32_t r = 0; rc == 0 && r < opening->world; r++) {
         const uint64_t begin = rfs_min_u64(param->elems, each * r);
         const uint64_t n = rfs_min_u64(each, param->elems - begin);
-        if (parts[r].elems < n || parts[r].dtype != parts[0].dtype)
+        const struct rfs_zero_part *part = &first[r * n_frozen];
+        if (part->elems < n || part->dtype != first->dtype)
             return rfs_fail(opening->err, -EINVAL, RFS_OF(rfs_files_path(opening->files, r), name),
                             RFS_ZERO_REMEDY,
                             "its piece of this frozen parameter has too few elements, or another "
                             "dtype");
         if (n > 0)
-            rc = add_chunk(opening, begin, n, r, parts[r].at);
+            rc = add_chunk(opening, begin, n, r, part->at);
     }
     return rc;
 }
