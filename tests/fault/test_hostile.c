@@ -399,9 +399,17 @@ static int parse_hyper_ranks(const struct bytes *input, struct rfs_error *err)
     return parse_files(input, names, 2, rfs_hyper_parallel_open, err);
 }
 
+static int parse_dcp_ranks(const struct bytes *input, struct rfs_error *err)
+{
+    static const char *const names[] = {"__0.metadata", "__1.metadata"};
+
+    return parse_files(input, names, 2, rfs_dcp_open, err);
+}
+
 static void test_dcp(void **state)
 {
     (void)state;
+    check_all(hostile_dcp, parse_dcp_ranks, 24 * INPUT);
     check_all(hostile_dcp, parse_dcp, 12 * INPUT);
     check_all(hostile_hyper, parse_hyper, 12 * INPUT);
     check_all(hostile_hyper, parse_hyper_ranks, 24 * INPUT);
