@@ -108,7 +108,12 @@ class Torch:
         return int(array.data_ptr())
 
     def is_plain(self, array: Any) -> bool:
-        return bool(array.device.type == "cpu" and array.is_contiguous() and not array.is_conj())
+        if array.device.type != "cpu" or not array.is_contiguous():
+            return False
+        if array.numel() and not array.data_ptr():  # a DTensor says that it is contiguous
+            raise TypeError(f"a {type(array).__name__} has no memory of its own; try: its local tensor, or "
+                            "torch.distributed.checkpoint.load with reshard.torch.StorageReader")
+        return not (array.is_conj() or array.is_neg())
 
     def copy(self, to: Any, array: Any) -> None:
         with self.torch.no_grad():
@@ -269,6 +274,8 @@ def _select(shape: Sequence[int], index: Any) -> tuple[Box, tuple[Any, ...]]:
             low, high = (min(chosen[0], chosen[-1]), max(chosen[0], chosen[-1]) + 1) if len(chosen) else (0, 0)
             rest.append(slice(None, None, chosen.step))
         else:
+            if isinstance(part, bool):  # numpy and torch take it for a mask
+                raise IndexError("a bool is not a basic index")
             low = operator.index(part)
             if not -size <= low < size:
                 raise IndexError(f"index {low} is out of bounds for axis {len(begin)} of size {size}")
@@ -358,6 +365,8 @@ class Tensors(Mapping[str, Tensor]):
             load.tensor, load.to = tensor._number, address
             total += tensor.nbytes
             if box is not None:
+                if any(len(bound) != tensor.ndim for bound in box):
+                    raise ValueError(f"{tensor.name} has {tensor.ndim} axes, and the box {box} has not")
                 bounds = [(ctypes.c_uint64 * len(bound))(*bound) for bound in box]
                 load.begin, load.end = bounds
                 kept.append(bounds)

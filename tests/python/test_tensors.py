@@ -11,6 +11,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import types
@@ -202,6 +203,36 @@ def test_into():
         assert "float64" in str(raises(ValueError, v.load, 3, "torch", into=bad))
         raises(KeyError, v.load, 3, "torch", into={"nothing": torch.zeros(1)})
         assert v.load(3, "torch", names="layer1.*", into={"nothing": torch.zeros(1)})["nothing"] == 0
+        # Bytes of a tensor that shows its memory with other signs mean something else.
+        signs = {"layer1.weight": torch._neg_view(torch.zeros(192, 48))}
+        assert torch.equal(v.load(3, "torch", into=signs)["layer1.weight"], want["layer1.weight"])
+
+
+def test_into_dtensors():
+    """They have no memory, though they say that they are contiguous: refused before any is touched."""
+    if not torch.distributed.is_available():
+        raise Skip("torch has no torch.distributed")
+    from torch.distributed.tensor import DTensor, Replicate, init_device_mesh
+    with tempfile.TemporaryDirectory() as folder:
+        torch.distributed.init_process_group("gloo", store=torch.distributed.FileStore(os.path.join(folder, "store"), 1), rank=0,
+                                             world_size=1)
+        try:
+            whole = DTensor.from_local(torch.zeros(192, 48), init_device_mesh("cpu", (1,)), [Replicate()])
+            with view() as v:
+                model = {"layer2.bias": torch.zeros(v.tensors(3)["layer2.bias"].shape), "layer1.weight": whole}
+                assert "DTensor" in str(raises(TypeError, v.load, 3, "torch", into=model))
+                assert not model["layer2.bias"].any() and not whole.to_local().any()
+        finally:
+            torch.distributed.destroy_process_group()
+
+
+def test_boxes_of_other_axes():
+    """The library reads as many bounds as the tensor has axes."""
+    with view() as v:
+        tensor = v.tensors()["layer1.weight"]
+        for box in [((0,), (1,)), ((0, 0), (1,)), ((0,), (1, 1)), ((), ()), ((0, 0, 0), (1, 1, 1))]:
+            raises(ValueError, tensor.read, "numpy", box)
+        raises(IndexError, lambda: tensor[True])
 
 
 def test_changed_source():
