@@ -478,6 +478,19 @@ static ssize_t receive_held(struct rfs_mount *m, void *buf, size_t size)
     return n;
 }
 
+/*
+ * Reads a request of the kernel. An unmount that meets a request on its way fails that read with
+ * ECONNABORTED, and the next ones with ENODEV: here all have ENODEV.
+ */
+static ssize_t read_request(int fd, void *buf, size_t size)
+{
+    const ssize_t n = read(fd, buf, size);
+
+    if (n < 0 && errno == ECONNABORTED)
+        errno = ENODEV;
+    return n;
+}
+
 /* Answers a request that nothing has been done about by ERROR, an errno. */
 static void refuse(struct fuse_session *session, const struct fuse_in_header *in, int error)
 {
@@ -513,7 +526,7 @@ static int take_request(struct rfs_requests *all, struct fuse_session *session,
     }
     while (all->room && is_unwatched(all, NULL)) {
         const struct fuse_in_header *in = all->room;
-        const ssize_t n = read(fuse_session_fd(session), all->room, ROOM);
+        const ssize_t n = read_request(fuse_session_fd(session), all->room, ROOM);
 
         if (n < (ssize_t)sizeof *in)
             return n < 0 && errno == ENODEV ? -ENODEV : 0;
@@ -608,7 +621,7 @@ static ssize_t receive(int fd, void *buf, size_t size, void *userdata)
     do
         n = poll(wanted, 2, -1) < 0  ? -1
             : wanted[1].revents != 0 ? receive_held(m, buf, size)
-                                     : read(fd, buf, size);
+                                     : read_request(fd, buf, size);
     while (n < 0 && errno == EAGAIN);
     const int code = errno;
     if (!turn_away(all))

@@ -258,6 +258,18 @@ def test_unmounts_as_soon_as_it_is_mounted():
             process.wait()
 
 
+def test_an_unmount_that_meets_a_request():
+    """The kernel fails the read of that request with ECONNABORTED, here that of the first one, and others with ENODEV."""
+    needs_strace_of_a_mount()
+    tree, mnt = small(), folder("mnt")
+    inject = ("-P", "/dev/fuse", "-e", "trace=read", "-e", "inject=read:error=ECONNABORTED")
+    env = {**os.environ, "ASAN_OPTIONS": os.environ["ASAN_OPTIONS"] + ":detect_leaks=0"}
+    server = (reshardfs, tree.src, mnt, "-f", "-o", tree.options("sandbox=off"))  # as in Foreground
+    got = run("strace", "-f", "-qq", "-o", "/dev/null", *inject, *server, env=env)
+    equal((got.returncode, got.stderr), (0, ""), "exit status, stderr")
+    check(not mounted(mnt), "it is still mounted")
+
+
 def keeper(mnt):
     """The process that unmounts MNT when its server has ended."""
     title = f"reshardfs-keeper of {mnt}".encode()
