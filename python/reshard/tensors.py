@@ -5,6 +5,7 @@ None of these is imported before it is asked for.
 """
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fnmatch
 import math
@@ -416,6 +417,9 @@ class Tensors(Mapping[str, Tensor]):
                 self._library.reshard_cancel_set(cancel, True)
                 raise
             finally:
+                while not ended.is_set():  # its memory stays until then, also after a second Ctrl-C
+                    with contextlib.suppress(KeyboardInterrupt):
+                        ended.wait()
                 thread.join()
                 self._library.reshard_cancel_free(cancel)
         if "why" in state:

@@ -369,6 +369,35 @@ def test_interrupted():
         assert process.returncode == 0
 
 
+# The storage hangs for a moment, as the first Ctrl-C shows.
+INTERRUPTED_TWICE = """
+import sys, threading, time, reshard
+view = reshard.View(sys.argv[1], format="pt")
+load = view._library.reshard_tensors_load
+view._library.reshard_tensors_load = lambda *given: time.sleep(2) or load(*given)
+try:
+    print("begun", flush=True)
+    view.load()
+except KeyboardInterrupt:
+    print("alive" if any(t.name == "reshard load" for t in threading.enumerate()) else "ended", flush=True)
+"""
+
+
+def test_interrupted_twice():
+    """The thread would write to memory that has been freed, if the second Ctrl-C did not wait for it, too."""
+    with subprocess.Popen([sys.executable, "-c", INTERRUPTED_TWICE, big()], stdout=subprocess.PIPE, text=True,
+                          preexec_fn=hear_interrupts) as process:
+        assert process.stdout.readline() == "begun\n"
+        for _ in range(2):
+            time.sleep(0.5)
+            process.send_signal(signal.SIGINT)
+        try:
+            assert process.communicate(timeout=60)[0] == "ended\n"
+        finally:
+            process.kill()
+        assert process.returncode == 0
+
+
 def test_safe_open():
     want = {name: tensor.numpy() for name, tensor in state_of(1).items()}
     with reshard.safe_open(path("e", "src"), framework="pt", rank=1, **strategies()) as f:
