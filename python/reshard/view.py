@@ -68,16 +68,24 @@ class _Gate:
             self._users -= 1
             self._free.notify_all()
 
-    def close(self) -> None:
-        """Waits for the users, and frees what it points to, if it is this process's; once."""
+    def shut(self) -> Optional[int]:
+        """Waits for the users, lets no others in, and returns the pointer, if it is this process's; once."""
         if self._process != os.getpid():
-            return
+            return None
         with self._free:
             pointer, self._pointer = self._pointer, None
             while pointer is not None and self._users:
                 self._free.wait()
+        return pointer
+
+    def free(self, pointer: Optional[int]) -> None:
+        """Frees what shut returned."""
         if pointer is not None and self._release is not None:
             self._release(pointer)
+
+    def close(self) -> None:
+        """Waits for the users, and frees what it points to."""
+        self.free(self.shut())
 
 
 class Stat(NamedTuple):
@@ -201,10 +209,11 @@ class View:
 
     def close(self) -> None:
         """Closes the files that are open, and frees the view. Does nothing the second time."""
+        pointer = self._gate.shut()  # first, as another thread may be opening a file
         for file in [*self._files, *self._gates]:
             file.close()
         self._gates.clear()
-        self._gate.close()
+        self._gate.free(pointer)
 
     # ---- what is in it
 

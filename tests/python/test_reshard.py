@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 import weakref
 
 import fsspec
@@ -140,6 +141,33 @@ def test_closing_while_others_read():
         for thread in threads:
             thread.join(60)
         assert len(ended) == 3
+
+
+def test_closing_while_another_opens():
+    """The file is closed as well: it would read from memory that was freed."""
+    v, files, begun, go = view(), [], threading.Event(), threading.Event()
+    library = v._library
+
+    class Slow:
+        def __getattr__(self, called):
+            return getattr(library, called)
+
+        def reshard_reader_open(self, *given):
+            begun.set()
+            go.wait(60)
+            return library.reshard_reader_open(*given)
+
+    v._library = Slow()
+    opening = threading.Thread(target=lambda: files.append(v.open("rank_0/checkpoint_0.ckpt")))
+    closing = threading.Thread(target=v.close)
+    opening.start()
+    begun.wait(60)
+    closing.start()
+    time.sleep(0.1)
+    go.set()
+    opening.join(60)
+    closing.join(60)
+    assert v.closed and files[0].raw._gate.closed
 
 
 def test_errors():
