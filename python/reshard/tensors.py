@@ -80,6 +80,10 @@ class Numpy:
         """Whether a box can be read straight into it."""
         return bool(array.flags.c_contiguous and array.flags.writeable)
 
+    def has_memory(self, array: Any) -> bool:
+        """Whether it can be filled."""
+        return bool(array.flags.writeable)
+
     def copy(self, to: Any, array: Any) -> None:
         to[...] = array
 
@@ -109,12 +113,12 @@ class Torch:
         return int(array.data_ptr())
 
     def is_plain(self, array: Any) -> bool:
-        if array.device.type != "cpu" or not array.is_contiguous():
-            return False
-        if array.numel() and not array.data_ptr():  # a DTensor says that it is contiguous
-            raise TypeError(f"a {type(array).__name__} has no memory of its own; try: its local tensor, or "
-                            "torch.distributed.checkpoint.load with reshard.torch.StorageReader")
-        return not (array.is_conj() or array.is_neg())
+        return bool(array.device.type == "cpu" and array.is_contiguous() and self.has_memory(array) and not array.is_conj()
+                    and not array.is_neg())
+
+    def has_memory(self, array: Any) -> bool:
+        """Not on the device meta, nor if it is a DTensor or another one that has others in it."""
+        return bool(array.device.type not in ("cpu", "meta") or not array.numel() or array.data_ptr())
 
     def copy(self, to: Any, array: Any) -> None:
         with self.torch.no_grad():
@@ -464,6 +468,9 @@ class Tensors(Mapping[str, Tensor]):
             if tuple(array.shape) != tensor.shape or array.dtype != memory.dtype(tensor):
                 raise ValueError(f"{name} is {tensor.dtype} {list(tensor.shape)} in the checkpoint, and {array.dtype} "
                                  f"{list(array.shape)} in the model")
+            if not memory.has_memory(array):
+                raise ValueError(f"{name} is a {type(array).__name__} without memory that could be filled; try: an array that can "
+                                 "be written to, or torch.distributed.checkpoint.load with reshard.torch.StorageReader")
             to = array
             if not memory.is_plain(array):
                 to = memory.empty(tensor, tensor.shape)

@@ -220,7 +220,7 @@ def test_into_dtensors():
             whole = DTensor.from_local(torch.zeros(192, 48), init_device_mesh("cpu", (1,)), [Replicate()])
             with view() as v:
                 model = {"layer2.bias": torch.zeros(v.tensors(3)["layer2.bias"].shape), "layer1.weight": whole}
-                assert "DTensor" in str(raises(TypeError, v.load, 3, "torch", into=model))
+                assert "DTensor" in str(raises(ValueError, v.load, 3, "torch", into=model))
                 assert not model["layer2.bias"].any() and not whole.to_local().any()
         finally:
             torch.distributed.destroy_process_group()
@@ -233,6 +233,34 @@ def test_boxes_of_other_axes():
         for box in [((0,), (1,)), ((0, 0), (1,)), ((0,), (1, 1)), ((), ()), ((0, 0, 0), (1, 1, 1))]:
             raises(ValueError, tensor.read, "numpy", box)
         raises(IndexError, lambda: tensor[True])
+
+
+class Wrapper(torch.Tensor):
+    """As a DTensor, or a quantized weight of torchao: others are in it, and it has no memory."""
+
+    @staticmethod
+    def __new__(cls, shape):
+        return torch.Tensor._make_wrapper_subclass(cls, shape)
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        raise NotImplementedError
+
+
+def test_into_what_has_no_memory():
+    want = state_of(3)["layer1.weight"]
+    readonly = numpy.zeros((192, 48), numpy.float32)
+    readonly.flags.writeable = False
+    with view() as v:
+        negative = {"layer1.weight": torch._neg_view(torch.zeros(192, 48))}  # its memory has the values' opposites
+        assert torch.equal(v.load(3, "torch", into=negative)["layer1.weight"], want)
+        for kind, array in ("torch", Wrapper((192, 48))), ("torch", torch.empty(192, 48, device="meta")), ("numpy", readonly):
+            into = {"layer2.bias": state_of(3)["layer2.bias"] * 0, "layer1.weight": array}
+            if kind == "numpy":
+                into["layer2.bias"] = into["layer2.bias"].numpy()
+            error = raises(ValueError, v.load, 3, kind, into=into)
+            assert "layer1.weight is a" in str(error) and "StorageReader" in str(error), error
+            assert not into["layer2.bias"].any()
 
 
 def test_changed_source():
