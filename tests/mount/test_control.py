@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hidden folder .reshardfs, and extended attributes."""
+import ctypes
 import errno
 import json
 import mmap
 import os
 import re
+import stat
+import struct
 import sys
+import threading
 
 from forge import Param, Tree, WHOLE, cut, usual
 from harness import *
@@ -353,6 +357,68 @@ def test_control_metrics_of_all_mounts():
     got = run(reshard, "mounts", "--metrics-file", missing)
     equal((got.returncode, got.stderr), (1, f"reshard: error: {missing}: cannot create: No such file or directory; try: a folder "
                                             "that is there and that you may write to\n"), "no folder")
+
+
+@alone
+def test_control_metrics_of_a_bind_mount():
+    """Those of a mount that is at two places are there once: Prometheus takes no sample twice."""
+    need(os.geteuid() == 0, "only root can make a bind mount")
+    tree, other = Tree(folder("tree"), usual(8), 4, 2), folder("other")
+    with Mount(tree.src, tree.options()) as m:
+        equal(run("mount", "--bind", m.mnt, other).returncode, 0, "mount --bind")
+        got = run(reshard, "mounts", "--metrics-file", "-")
+        unmount(other)
+        equal(got.stdout.count(f'reshardfs_reads_total{{mountpoint="{m.mnt}"}}'), 1, "samples of one counter")
+
+
+def serve(device, metrics):
+    """Answers the kernel as a file system of which each name leads to a folder, and metrics to a file, until it is gone."""
+    while True:
+        try:
+            request = os.read(device, 1 << 18)
+        except OSError:
+            return
+        _, code, unique, node = struct.unpack_from("=IIQQ", request)
+        name, error, reply = request[40:].rstrip(b"\0"), 0, b""
+        node = {1: 3 if name == b"metrics" else 2}.get(code, node)  # LOOKUP
+        mode = stat.S_IFREG | 0o444 if node == 3 else stat.S_IFDIR | 0o555
+        attributes = struct.pack("=6Q10I", node, len(metrics), 0, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)
+        if code == 26:  # INIT
+            reply = struct.pack("=4I2HI", 7, 23, 0, 0, 0, 0, 4096) + bytes(40)
+        elif code == 1:
+            reply = struct.pack("=4Q2I", node, 0, 0, 0, 0, 0) + attributes
+        elif code == 3:  # GETATTR
+            reply = struct.pack("=Q2I", 0, 0, 0) + attributes
+        elif code in (14, 27):  # OPEN, OPENDIR
+            reply = struct.pack("=Q2I", 0, 1, 0)
+        elif code == 15:  # READ
+            _, offset, size = struct.unpack_from("=QQI", request, 40)
+            reply = metrics[offset:offset + size]
+        elif code not in (18, 29):  # RELEASE, RELEASEDIR
+            error = -errno.ENOSYS
+        os.write(device, struct.pack("=IiQ", 16 + len(reply), error, unique) + reply)
+
+
+@alone
+def test_control_metrics_of_others():
+    """What any user may mount under our name spoils the file for no other mount."""
+    need(os.geteuid() == 0, "only root can mount without fusermount3")
+    tree, mnt = Tree(folder("tree"), usual(8), 4, 2), folder("other")
+    good = b"# HELP reshardfs_reads_total x\n# TYPE reshardfs_reads_total counter\nreshardfs_reads_total{mountpoint=\"other\"} 1\n"
+    spoilt = (b"", b"#", good[:-1], good + b"up 1\n", good + b"\n", good + b"\0", good + b"# other\n", good * 1000)
+    for metrics in (good, *spoilt):
+        device = os.open("/dev/fuse", os.O_RDWR)
+        options = f"fd={device},rootmode=40000,user_id=0,group_id=0".encode()
+        equal(ctypes.CDLL(None).mount(b"other", mnt.encode(), b"fuse.reshardfs", 0, options), 0, "mount")
+        server = threading.Thread(target=serve, args=(device, metrics))
+        server.start()
+        with Mount(tree.src, tree.options(), mnt=folder("ours")) as m:
+            got = run(reshard, "mounts", "--metrics-file", "-")
+            check(f'reshardfs_reads_total{{mountpoint="{m.mnt}"}} 0\n' in got.stdout, f"ours, beside {metrics[-30:]}")
+            equal('mountpoint="other"' in got.stdout, metrics == good, f"the other one's, which ends with {metrics[-30:]}")
+        unmount(mnt)
+        server.join()
+        os.close(device)
 
 
 def test_control_log():

@@ -22,7 +22,9 @@
 
 enum { MOST_BYTES = 1 << 20, MOST_TREE = 8 << 20 };
 
-#define FAMILY "# HELP " /* begins the lines of a name, in Prometheus' text format */
+#define FAMILY "# HELP "  /* begins the lines of a name, in Prometheus' text format */
+#define OURS "reshardfs_" /* begins a name */
+#define LINES_MOST 1000   /* of the metrics of a mount; ours have about 150 */
 
 struct request {
     bool json;
@@ -167,18 +169,53 @@ static bool take(void *ctx, const struct rfs_mountinfo *mount)
 /* ---- metrics --------------------------------------------------------------------------------- */
 
 /* The metrics of each mount that tells them. */
+struct text {
+    char *metrics; /* malloc'ed */
+    dev_t device;  /* of the mount */
+};
 struct texts {
-    RFS_VEC(char *) list; /* malloc'ed */
+    RFS_VEC(struct text) list;
 };
 
+/*
+ * Returns whether a text looks like that of our server. Any user may mount something of this type,
+ * and one bad line would have Prometheus refuse those of all mounts.
+ */
+static bool is_in_form(const char *text, size_t size)
+{
+    static const char *const heads[] = {FAMILY OURS, "# TYPE " OURS, OURS};
+    unsigned lines = 0;
+
+    if (strlen(text) != size || strncmp(text, heads[0], strlen(heads[0])) != 0)
+        return false;
+    while (*text && ++lines <= LINES_MOST) {
+        const char *end = strchr(text, '\n');
+        bool known = false;
+        for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+            known |= strncmp(text, heads[i], strlen(heads[i])) == 0;
+        if (!known || !end)
+            return false;
+        text = end + 1;
+    }
+    return !*text;
+}
+
+/* Takes the metrics of a mount, once: a bind mount shows it at a second place. */
 static bool take_metrics(void *ctx, const struct rfs_mountinfo *mount)
 {
     struct texts *texts = ctx;
     size_t size = 0;
-    char *text = strcmp(mount->type, MOUNT_TYPE) == 0 ? read_file(mount, "metrics", &size) : NULL;
 
-    if (text)
-        rfs_printed_memory(RFS_PUSH(&texts->list, text) ? text : NULL);
+    if (strcmp(mount->type, MOUNT_TYPE) != 0)
+        return true;
+    for (size_t i = 0; i < texts->list.n; i++)
+        if (texts->list.data[i].device == mount->device)
+            return true;
+    RFS_FREE char *metrics = read_file(mount, "metrics", &size);
+    if (metrics && is_in_form(metrics, size)) {
+        const struct text text = {RFS_STEAL(metrics), mount->device};
+        rfs_printed_memory(RFS_PUSH(&texts->list, text) ? text.metrics : NULL);
+    }
     return true;
 }
 
@@ -220,11 +257,11 @@ static void put_lines(FILE *out, const char *begin, const char *end, bool bare)
 static void put_family(FILE *out, const struct texts *texts, size_t first, const char *family)
 {
     for (size_t i = 0; i < first; i++)
-        if (find(texts->list.data[i], family))
+        if (find(texts->list.data[i].metrics, family))
             return;
     put_lines(out, family, end_of(family), false);
     for (size_t i = first + 1; i < texts->list.n; i++) {
-        const char *same = find(texts->list.data[i], family);
+        const char *same = find(texts->list.data[i].metrics, family);
         if (same)
             put_lines(out, same, end_of(same), true);
     }
@@ -234,7 +271,7 @@ static void put_family(FILE *out, const struct texts *texts, size_t first, const
 static void put_metrics(FILE *out, const struct texts *texts)
 {
     for (size_t i = 0; i < texts->list.n; i++)
-        for (const char *family = texts->list.data[i]; *family; family = end_of(family))
+        for (const char *family = texts->list.data[i].metrics; *family; family = end_of(family))
             put_family(out, texts, i, family);
 }
 
@@ -252,7 +289,7 @@ static int write_metrics(const char *path, struct rfs_error *err)
         rfs_fail(err, rc, RFS_IN("/proc/self/mountinfo"), NULL, "cannot be read");
     }
     for (size_t i = 0; i < texts.list.n; i++)
-        free(texts.list.data[i]);
+        free(texts.list.data[i].metrics);
     free(texts.list.data);
     return rc;
 }
