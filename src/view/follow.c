@@ -33,7 +33,7 @@ struct rfs_follow {
     char *source;                     /* owned */
     int64_t every;                    /* ns; constant */
     _Atomic int64_t due;              /* when to look again; ns */
-    atomic_bool looking, again;       /* a thread looks; another one was asked to, meanwhile */
+    atomic_bool looking, asked;       /* a thread looks; it was asked to after the last look began */
     RFS_VEC(struct followed *) saves; /* owned, and freed at the end: their names are given out */
     int64_t tracked;           /* the last step that the tracker named; as in struct rfs_saves */
     char *trouble;             /* why the source cannot be listed, or has no save; or NULL */
@@ -471,21 +471,20 @@ void reshard_look(reshard_view *set, enum reshard_looks when)
     struct rfs_follow *follow = set->follow;
     struct rfs_error err = {0};
 
-    if (!follow || (when == RESHARD_LOOK_DUE && now_ns() < atomic_load(&follow->due)))
+    if (!follow || (when == RESHARD_LOOK_DUE && !atomic_load(&follow->asked) &&
+                    now_ns() < atomic_load(&follow->due)))
         return;
+    if (when != RESHARD_LOOK_DUE)
+        atomic_store(&follow->asked, true);
     if (when == RESHARD_LOOK_LATER) {
-        if (!rfs_pool_submit_waiting(set->pool, look_later, set))
-            atomic_store(&follow->due, 0);
+        (void)rfs_pool_submit_waiting(set->pool, look_later, set); /* else the next call looks */
         return;
     }
-    if (atomic_exchange(&follow->looking, true)) {
-        if (when != RESHARD_LOOK_DUE)
-            atomic_store(&follow->again, true);
+    if (atomic_exchange(&follow->looking, true))
         return;
-    }
+    atomic_store(&follow->asked, false);
     const int rc = look(set, &err);
-    const bool soon = atomic_exchange(&follow->again, false) || rc == -EINTR;
-    atomic_store(&follow->due, soon ? 0 : now_ns() + follow->every);
+    atomic_store(&follow->due, rc == -EINTR ? 0 : now_ns() + follow->every);
     atomic_store(&follow->looking, false);
 }
 
