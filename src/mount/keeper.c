@@ -132,6 +132,14 @@ static bool is_in_place(const char *mountpoint)
            rfs_mountpoint_is_same(&there, &here);
 }
 
+/* Returns whether the kernel has ended the mount. */
+static bool has_ended(struct fuse_session *session)
+{
+    struct pollfd device = {.fd = fuse_session_fd(session)};
+
+    return poll(&device, 1, 0) == 1 && (device.revents & POLLERR);
+}
+
 static int mount_here(struct keeper *k, struct fuse_session *session, struct rfs_error *err)
 {
     struct rfs_mounted before;
@@ -143,12 +151,14 @@ static int mount_here(struct keeper *k, struct fuse_session *session, struct rfs
         return rfs_fail(err, rc, RFS_IN(k->mountpoint), remedy_for(said), "cannot mount: %s", said);
     k->session = session;
     const bool found = find_mount(&k->mounted) == -EIO || k->mounted.id != before.id;
-    /* Root mounts on its folder. fusermount3 goes by the path. */
-    if (!found && (geteuid() != 0 || k->options->set.auto_unmount)) {
+    /* Root mounts on its folder. fusermount3 goes by the path. Either may be unmounted already. */
+    if (!found && (geteuid() != 0 || k->options->set.auto_unmount) && !has_ended(session)) {
         fuse_session_unmount(session);
         k->session = NULL;
         return rfs_mountpoint_fail_replaced(k->mountpoint, err);
     }
+    if (!found) /* another mount may have been there before */
+        k->mounted = (struct rfs_mounted){.id = 0};
     return 0;
 }
 
@@ -158,11 +168,9 @@ static int mount_here(struct keeper *k, struct fuse_session *session, struct rfs
  */
 static void detach(struct fuse_session *session)
 {
-    struct pollfd device = {.fd = fuse_session_fd(session)};
-
-    if (poll(&device, 1, 0) == 1 && (device.revents & POLLERR))
+    if (has_ended(session))
         return;
-    close(device.fd);
+    close(fuse_session_fd(session));
     (void)umount2(".", MNT_FORCE | MNT_DETACH);
 }
 

@@ -30,10 +30,10 @@ struct followed {
 };
 
 struct rfs_follow {
-    char *source;                     /* owned */
-    int64_t every;                    /* ns; constant */
-    _Atomic int64_t due;              /* when to look again; ns */
-    atomic_bool looking, asked;       /* a thread looks; it was asked to after the last look began */
+    char *source;               /* owned */
+    int64_t every;              /* ns; constant */
+    _Atomic int64_t due;        /* when to look again; ns */
+    atomic_bool looking, asked; /* a thread looks; it was asked to after the last look began */
     RFS_VEC(struct followed *) saves; /* owned, and freed at the end: their names are given out */
     int64_t tracked;           /* the last step that the tracker named; as in struct rfs_saves */
     char *trouble;             /* why the source cannot be listed, or has no save; or NULL */

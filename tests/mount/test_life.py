@@ -270,6 +270,21 @@ def test_an_unmount_that_meets_a_request():
     check(not mounted(mnt), "it is still mounted")
 
 
+def test_an_unmount_before_the_mount_was_found():
+    """Whoever mounts by fusermount3, which goes by the path, looks where the mount is: it may be gone by then."""
+    needs_strace_of_a_mount()
+    tree, mnt = small(), folder("mnt")
+    inject = ("-P", "/proc/self/mountinfo", "-e", "trace=openat", "-e", "inject=openat:delay_enter=500000")
+    env = {**os.environ, "ASAN_OPTIONS": os.environ["ASAN_OPTIONS"] + ":detect_leaks=0"}
+    server = (reshardfs, tree.src, mnt, "-f", "-o", tree.options("sandbox=off", "auto_unmount"))
+    with subprocess.Popen(["strace", "-f", "-qq", "-o", "/dev/null", *inject, *server], stderr=subprocess.PIPE, env=env) as process:
+        eventually(lambda: mounted(mnt), "it is mounted")
+        unmount(mnt)
+        said = process.stderr.read()
+        equal(process.wait(PATIENCE), 0, f"exit status, with {said!r}")
+    check(not mounted(mnt), "it is still mounted")
+
+
 def keeper(mnt):
     """The process that unmounts MNT when its server has ended."""
     title = f"reshardfs-keeper of {mnt}".encode()
