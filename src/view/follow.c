@@ -335,21 +335,40 @@ static struct followed *find(struct rfs_follow *follow, const struct rfs_save *s
     return added;
 }
 
+/* Takes view I of the set, if it is not shown and has no users; NULL: it is, or there is none. */
+static struct rfs_view *take_unused(struct reshard_view *set, size_t i)
+{
+    RFS_LOCKED(&set->lock);
+    struct rfs_view *view = set->data[i];
+    if (!view || !view->gone || view->users > 0)
+        return NULL;
+    view->users++;
+    return view;
+}
+
+/* Takes a view off the set, whose past is then PAST, unless another user came. */
+static bool take_off(struct reshard_view *set, size_t i, const reshard_statistics *past)
+{
+    RFS_LOCKED(&set->lock);
+    if (--set->data[i]->users > 0)
+        return false;
+    set->data[i] = NULL;
+    set->past = *past;
+    set->freed++;
+    return true;
+}
+
 /* Frees the views that are not shown and have no users. */
 static void collect(struct reshard_view *set)
 {
-    reshard_statistics *past = &set->past;
-
     for (size_t i = 0; i < set->n; i++) {
-        struct rfs_view *view = NULL;
-        pthread_mutex_lock(&set->lock);
-        if (set->data[i] && set->data[i]->gone && set->data[i]->users == 0) {
-            view = RFS_STEAL(set->data[i]);
-            rfs_view_add_statistics(view, past);
-            past->index_bytes = past->cache_budget = past->cache_bytes = 0; /* of the moment */
-        }
-        pthread_mutex_unlock(&set->lock);
-        if (view)
+        struct rfs_view *view = take_unused(set, i);
+        if (!view)
+            continue;
+        reshard_statistics past = set->past; /* this thread alone changes it */
+        rfs_view_add_statistics(view, &past);
+        past.index_bytes = past.cache_budget = past.cache_bytes = 0; /* of the moment */
+        if (take_off(set, i, &past))
             rfs_view_close(view);
     }
 }

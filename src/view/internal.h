@@ -173,7 +173,8 @@ struct reshard_view {
     struct rfs_fds fds;              /* descriptors of all saves */
     bool has_fds;
 
-    reshard_statistics past;   /* of plain views that were freed; under the lock */
+    reshard_statistics past;   /* of plain views that were freed; under the lock, as the next */
+    uint64_t freed;            /* how many these are */
     struct rfs_follow *follow; /* follow.h; NULL: the saves are those that it was opened with */
     _Atomic uint64_t home;     /* 1 + the device of reshard_refuse_device, or 0 */
     bool several;              /* the root has a folder for each save */

@@ -2,6 +2,7 @@
 /* The counters of a view, and their sum with those of the rooms below. */
 #include "view/statistics.h"
 
+#include "base/cleanup.h"
 #include "store/encrypted.h"
 #include "view/internal.h"
 
@@ -77,15 +78,26 @@ void rfs_view_add_statistics(const struct rfs_view *view, reshard_statistics *su
     sum->read_ahead_unread += assembler.cache.unread;
 }
 
+/* Returns how many plain views were freed, and sets *PAST to their counters, unless it is NULL. */
+static uint64_t get_past(reshard_view *set, reshard_statistics *past)
+{
+    RFS_LOCKED(&set->lock);
+    if (past)
+        *past = set->past;
+    return set->freed;
+}
+
 void reshard_get_statistics(reshard_view *set, reshard_statistics *out)
 {
+    reshard_statistics full;
     struct rfs_view *view;
+    uint64_t freed;
 
-    pthread_mutex_lock(&set->lock);
-    reshard_statistics full = set->past;
-    pthread_mutex_unlock(&set->lock);
-    for (size_t at = 0; (view = rfs_view_next(set, &at)); rfs_view_leave(view))
-        rfs_view_add_statistics(view, &full);
+    do { /* one that is freed meanwhile would be missing, or count twice */
+        freed = get_past(set, &full);
+        for (size_t at = 0; (view = rfs_view_next(set, &at)); rfs_view_leave(view))
+            rfs_view_add_statistics(view, &full);
+    } while (get_past(set, NULL) != freed);
     if (set->follow) /* they share it */
         full.cache_budget = set->options.cache;
     if (set->encrypted) {
