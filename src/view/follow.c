@@ -368,8 +368,10 @@ static void collect(struct reshard_view *set)
         reshard_statistics past = set->past; /* this thread alone changes it */
         rfs_view_add_statistics(view, &past);
         past.index_bytes = past.cache_budget = past.cache_bytes = 0; /* of the moment */
-        if (take_off(set, i, &past))
-            rfs_view_close(view);
+        if (!take_off(set, i, &past))
+            continue;
+        atomic_store(&view->quiet, true); /* files that are gone, whose indexes would be kept */
+        rfs_view_close(view);
     }
 }
 

@@ -199,6 +199,22 @@ def test_follow_looks_at_hangup():
         check(not os.path.lexists(os.path.join(m.mnt, "1_20")), "it may still change for an hour")
 
 
+def test_follow_a_save_that_is_removed():
+    """As trainings do that keep the last ones: the log has one line, and no error."""
+    job = Training()
+    job.save("1_10", 1)
+    job.save("1_20", 2)
+    with Foreground(job.src, job.options()) as m:
+        eventually(lambda: saves(m) == ["1_10", "1_20"], "both")
+        read_all(file_of(m, "1_10", 0))
+        before = len(m.log())
+        job.remove("1_10")
+        eventually(lambda: saves(m) == ["1_20"], "one")
+        os.listdir(m.mnt)  # what was known of the other is freed
+        equal(m.stop(), 0, "exit status")
+        equal(m.log()[before:], "reshardfs: 1_10: is not there any more\n", "log")
+
+
 def switches(pid):
     """Of all threads: one that wakes, and sleeps again, counts."""
     return {t: re.findall(rb"ctxt_switches:\s+(\d+)", read_all(f"/proc/{pid}/task/{t}/status"))
