@@ -74,14 +74,15 @@ void *rfs_arena_alloc(struct rfs_arena *arena, size_t size)
 
 void *rfs_arena_grow(struct rfs_arena *arena, void *p, size_t size, size_t more)
 {
+    const bool may_be_alone = size > CHUNK_BYTES / 4;
     struct rfs_arena_chunk **slot = &arena->chunks;
 
     /* Chunks of their own lie behind those that were begun since the block last grew. */
-    for (unsigned i = 0; i < CHUNKS_BACK && *slot && (*slot)->room != p; i++)
+    for (unsigned i = 0; may_be_alone && i < CHUNKS_BACK && *slot && (*slot)->room != p; i++)
         slot = &(*slot)->next;
     struct rfs_arena_chunk *chunk = *slot;
     size_t bytes;
-    if (size > CHUNK_BYTES / 4 && chunk && chunk->room == p && more <= PTRDIFF_MAX &&
+    if (may_be_alone && chunk && chunk->room == p && more <= PTRDIFF_MAX &&
         rfs_add_size(sizeof *chunk, more, &bytes)) {
         struct rfs_arena_chunk *moved = realloc(chunk, bytes);
         if (!moved)
