@@ -20,7 +20,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 import dcp_program as program
 import safetensors_file
 from chosen import Chosen
-from dcp_program import Boxes, PerRank, Plain, Sharded, Staged, Strided
+from dcp_program import Boxes, Listed, PerRank, Plain, Sharded, Staged, Strided
 
 FIXED = {}
 OLD = program.VERSION < (2, 2)  # saves no mesh of several axes, nor what is empty on some rank
@@ -178,10 +178,10 @@ class Alone(Case):
 
 
 class Ranks(Case):
-    """A file of torch.save for each rank, of DTensors."""
+    """A file of torch.save for each rank, of DTensors and ShardedTensors."""
 
     def __init__(self, name, world, items, entry=None):
-        super().__init__(name, world, {path: v for path, v in items.items() if not isinstance(v, Boxes)})
+        super().__init__(name, world, items)
         self.entry = entry
 
     def write(self, folder):
@@ -191,11 +191,25 @@ class Ranks(Case):
 
     def check_oracle(self, folder):
         for rank in range(self.world):
-            have = program.load_rank(os.path.join(folder, "checkpoint"), rank, self.world, self.entry)
+            have = program.load_rank(os.path.join(folder, "checkpoint"), rank, self.world, self.entry, self.count_groups())
             for path, v in self.items.items():
                 if isinstance(v, Sharded) and have[".".join(path)][0] != v.full.shape:
                     return f"torch: rank {rank}: {path} is {have['.'.join(path)][0]}"
+                if isinstance(v, Listed) and (said := self.check_pieces(rank, path, have[".".join(path)])):
+                    return said
         return None
+
+    def count_groups(self):
+        """Groups of ranks of its ShardedTensors: one number for all, as torch loads no file with several."""
+        return max((v.groups for v in self.items.values() if isinstance(v, Listed)), default=1)
+
+    def check_pieces(self, rank, path, have):
+        """A ShardedTensor as torch reads it: the pieces of a rank."""
+        listed = self.items[path]
+        if have.size() != listed.full.shape:
+            return f"torch: rank {rank}: {path} is {have.size()}"
+        return next((said for shard in have.local_shards()
+                     if (said := differ(f"torch: rank {rank}", path, shard.tensor, listed.read(shard.metadata.shard_offsets)))), None)
 
     def check_views(self, folder, source, _options):
         entry = f",entry={self.entry}" if self.entry else ""
@@ -292,6 +306,7 @@ class Maker:
         self.values = torch.Generator().manual_seed(self.rng.getrandbits(60))
         self.mesh = self.rng.choice(MESHES)
         self.world = math.prod(self.mesh)
+        self.groups = self.rng.choice([n for n in range(1, self.world + 1) if self.world % n == 0])
 
     def full(self, shape, dtype):
         """Any bits, but in a bool."""
@@ -350,6 +365,12 @@ class Maker:
             return self.boxes(full)
         return Plain(full) if kind == "plain" else self.sharded(full)
 
+    def listed(self, boxes):
+        """In groups of ranks, which may have more boxes than ranks, or fewer. A scalar cannot be one."""
+        if boxes.full.dim() == 0:
+            return Plain(boxes.full)
+        return Listed(boxes.full, boxes.boxes, self.groups, self.rng.random() < 0.5)
+
     def path(self, number):
         middle = self.rng.choice([("layers", str(number)), (f"layers.{number}",), ("é", "a b", str(number))])
         return ("model", *middle, self.rng.choice(["weight", "bias", "w/o", "it's"]))
@@ -361,8 +382,8 @@ class Maker:
             items[("extra", f"object{i}")] = rng.choice(OBJECTS)
         if rng.random() < 0.4:
             items[("optim", "param_groups")] = [{"lr": 0.1, "betas": (0.9, 0.95), "params": ["a", "b"]}]
-        if not OLD and rng.random() < 0.3 and any(isinstance(v, (Plain, Sharded)) for v in items.values()):
-            return Ranks(name, self.world, items)
+        if not OLD and rng.random() < 0.3:
+            return Ranks(name, self.world, {path: self.listed(v) if isinstance(v, Boxes) else v for path, v in items.items()})
         some = {path: v for path, v in items.items() if may_be_safetensors(v)}
         if program.VERSION >= (2, 9) and some and rng.random() < 0.3:
             return Shards(name, self.world, some)

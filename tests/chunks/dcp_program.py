@@ -2,6 +2,7 @@
 """torch.distributed.checkpoint as any number of ranks: its own planner and writer, one rank after the other in one
 process, with torch's fake process group in place of a cluster. torch 2.1 or later.
 """
+import contextlib
 import dataclasses
 import inspect
 import io
@@ -159,6 +160,56 @@ class Boxes:
     def read(self, offset):
         sizes = dict(self.boxes)[tuple(offset)]
         return self.full[tuple(slice(a, a + n) for a, n in zip(offset, sizes))]
+
+
+def group_of(rank, world, groups):
+    """The process group that a rank is in, of so many; None: that of all ranks."""
+    n = world // groups
+    return None if groups == 1 else [dist.new_group(range(g, g + n), backend="fake") for g in range(0, world, n)][rank // n]
+
+
+class Listed(Boxes):
+    """
+    The same as a ShardedTensor, as FSDP1 has them: every rank lists the boxes of all. GROUPS of ranks have all of them each, and
+    number their ranks in the world or, with IN_GROUP, in the group.
+    """
+
+    def __init__(self, full, boxes, groups=1, in_group=False):
+        super().__init__(full, boxes)
+        self.groups, self.in_group = groups, in_group
+
+    def describe(self):
+        return f"{super().describe()} in {self.groups} group(s), numbered in {'the group' if self.in_group else 'the world'}"
+
+    def on(self, rank, world):
+        from torch.distributed._shard.metadata import ShardMetadata
+        from torch.distributed._shard.sharded_tensor import Shard as Piece
+        from torch.distributed._shard.sharded_tensor import ShardedTensor, ShardedTensorMetadata, TensorProperties
+        n = world // self.groups
+        first = rank - rank % n
+        group = group_of(rank, world, self.groups)
+
+        def described(place, base):
+            offset, sizes = self.boxes[place]
+            return ShardMetadata(list(offset), list(sizes), f"rank:{base + place % n}/cpu")
+
+        places = range(len(self.boxes))
+        pieces = [Piece(self.read(self.boxes[i][0]).clone(memory_format=torch.contiguous_format), described(i, first))
+                  for i in places if i % n == rank - first]
+        whole = ShardedTensorMetadata([described(i, first) for i in places], self.full.size(), TensorProperties(dtype=self.full.dtype))
+        tensor = ShardedTensor._init_from_local_shards_and_global_metadata(pieces, whole, process_group=group)
+        if self.in_group:  # as torch before 2.2 has them
+            tensor._metadata.shards_metadata = [described(i, 0) for i in places]
+        return tensor
+
+
+def in_rows(full, n):
+    """The boxes that FSDP1 cuts a tensor in, for N ranks: the last ones may have none."""
+    boxes, begin = [], 0
+    for part in torch.chunk(full, n):
+        boxes.append(((begin, *[0] * (full.dim() - 1)), tuple(part.shape)))
+        begin += len(part)
+    return boxes
 
 
 class Plain:
@@ -377,12 +428,28 @@ def save_ranks(folder, world, items, entry=None):
             torch.save({entry: state, "epoch": 1} if entry else state, file_of(folder, rank, world))
 
 
-def load_rank(folder, rank, world, entry=None):
+def load_file(folder, rank, world, groups):
+    """The object in the file of a rank, which this process is. GROUPS are those of its ShardedTensors."""
+    from torch.distributed._shard import load_with_process_group
+    group = group_of(rank, world, groups)
+    with load_with_process_group(group) if group else contextlib.nullcontext():
+        return torch.load(file_of(folder, rank, world), weights_only=False)
+
+
+def load_rank(folder, rank, world, entry=None, groups=1):
     """{name: (shape of the whole, the piece)}; of other values the value."""
     with As(rank, world):
-        state = torch.load(file_of(folder, rank, world), weights_only=False)
+        state = load_file(folder, rank, world, groups)
         state = state[entry] if entry else state
         return {n: (v.shape, v.to_local()) if isinstance(v, DTensor) else v for n, v in state.items()}
+
+
+def change_rank(folder, rank, world, change, groups=1):
+    """Loads the file of a rank and saves it again, when CHANGE has changed the dict in it."""
+    with As(rank, world):
+        state = load_file(folder, rank, world, groups)
+        change(state)
+        torch.save(state, file_of(folder, rank, world))
 
 
 def save_fsdp2(folder, mesh, rows):
@@ -408,23 +475,40 @@ def save_fsdp2(folder, mesh, rows):
     return model().state_dict()
 
 
-def save_fsdp1(folder, world, kind, original, files=False):
+def save_fsdp1(folder, world, kind, original, files=False, groups=1, trained=False):
     """
     A model in FSDP1 by real processes: its state dict of that KIND in a folder or, with FILES, in a file for each rank.
-    ORIGINAL is use_orig_params. Returns the whole one.
+    ORIGINAL is use_orig_params; GROUPS of ranks have all of it each (HYBRID_SHARD). TRAINED: a dict of the model's state and
+    the optimizer's, after a step. Returns the state of the model before it.
     """
-    from torch.distributed.fsdp import FullyShardedDataParallel, StateDictType
+    from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy, StateDictType
 
     def model():
         torch.manual_seed(world)
-        return torch.nn.Sequential(torch.nn.Linear(6, 10), torch.nn.Linear(10, 5))
+        return torch.nn.Sequential(torch.nn.Linear(6, 10), torch.nn.Linear(10, 5), torch.nn.BatchNorm1d(5))
+
+    def hybrid(rank):
+        n = world // groups
+        shards = [dist.new_group(range(g, g + n)) for g in range(0, world, n)]
+        copies = [dist.new_group(range(r, world, n)) for r in range(n)]
+        return {"process_group": (shards[rank // n], copies[rank % n]), "sharding_strategy": ShardingStrategy.HYBRID_SHARD}
+
+    def train(one):
+        optimizer = torch.optim.Adam(one.parameters(), lr=0.1)
+        one(torch.arange(24.0).reshape(4, 6)).square().sum().backward()
+        optimizer.step()
+        return optimizer
 
     def save_rank(rank, store):
         os.environ.update({"RANK": str(rank), "WORLD_SIZE": str(world)})
         dist.init_process_group("gloo", rank=rank, world_size=world, store=dist.FileStore(store, world))
-        one = FullyShardedDataParallel(model(), device_id=torch.device("cpu"), use_orig_params=original)
+        one = FullyShardedDataParallel(model(), device_id=torch.device("cpu"), use_orig_params=original,
+                                       **(hybrid(rank) if groups > 1 else {}))
+        optimizer = train(one) if trained else None
         with FullyShardedDataParallel.state_dict_type(one, StateDictType[kind]):
             state = one.state_dict()
+            if trained:
+                state = {"model": state, "optim": FullyShardedDataParallel.optim_state_dict(one, optimizer)}
         if files:
             torch.save(state, file_of(folder, rank, world))
         else:
@@ -436,6 +520,29 @@ def save_fsdp1(folder, world, kind, original, files=False):
         store = os.path.join(scratch, "store")
         in_children([lambda rank=rank: save_rank(rank, store) for rank in range(world)])
     return model().state_dict()
+
+
+def put_together(files):
+    """The dict of all ranks' files, by dicts with their pieces of ShardedTensors."""
+    first = files[0]
+    if isinstance(first, dict):
+        return {key: put_together([one[key] for one in files]) for key in first}
+    if not hasattr(first, "local_shards"):
+        return first
+    whole = torch.empty(first.size(), dtype=first.dtype)
+    for shard in [shard for one in files for shard in one.local_shards()]:
+        box = shard.metadata
+        whole[tuple(slice(a, a + n) for a, n in zip(box.shard_offsets, box.shard_sizes))] = shard.tensor
+    return whole
+
+
+def load_whole(folder, world):
+    """What the files of all ranks have together."""
+    files = []
+    for rank in range(world):
+        with As(rank, world):
+            files.append(load_file(folder, rank, world, 1))
+    return put_together(files)
 
 
 def on_rank(items, rank, world):

@@ -20,7 +20,8 @@ void fuzz_one(const uint8_t *data, size_t size)
     struct rfs_error err = {0};
 
     REQUIRE(tables.names && tables.types && files);
-    REQUIRE(rfs_files_add(files, fuzz_file("a.pt", input.data, input.size)) == 0);
+    REQUIRE(rfs_files_add(files,
+                          fuzz_file("model_world_size_1_rank_0.pt", input.data, input.size)) == 0);
     const char *lost = size % 2 ? "'b.pt' is" : NULL;
     const struct rfs_chunks_source source = {
         .folder = fuzz_folder(), .files = files, .tables = &tables, .lost = lost};

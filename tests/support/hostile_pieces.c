@@ -99,6 +99,155 @@ static void dtensor(struct torch_file *file, enum part part, size_t end)
     torch_ops(file, "u\x86tR");
 }
 
+#define SHARD "torch.distributed._shard"
+#define SHARDED SHARD ".sharded_tensor"
+
+/* One element of rank 0. */
+static void shard_metadata(struct torch_file *file)
+{
+    torch_global(file, SHARD ".metadata", "ShardMetadata");
+    torch_ops(file, ")\x81N}(");
+    torch_text(file, "shard_offsets");
+    OPS(file, "]K\0a");
+    torch_text(file, "shard_sizes");
+    torch_ops(file, "]K\1a");
+    torch_text(file, "placement");
+    torch_global(file, "torch.distributed.remote_device", "_remote_device");
+    torch_ops(file, ")\x81}");
+    torch_text(file, "_rank");
+    OPS(file, "K\0sbu\x86"
+              "b");
+}
+
+static void shard(struct torch_file *file)
+{
+    torch_global(file, SHARDED ".shard", "Shard");
+    torch_ops(file, ")\x81N}(");
+    torch_text(file, "tensor");
+    tensor(file, "FloatStorage", "0");
+    torch_text(file, "metadata");
+    shard_metadata(file);
+    torch_ops(file, "u\x86"
+                    "b");
+}
+
+/* A list of what ONE makes, over and over up to END; its memo number is NUMBER. */
+static void repeated(struct torch_file *file, void (*one)(struct torch_file *file), char number,
+                     size_t end)
+{
+    torch_ops(file, "](");
+    one(file);
+    if (end > 0) {
+        bytes_add(&file->pickle, "q", 1);
+        bytes_add(&file->pickle, &number, 1);
+    }
+    while (file->pickle.n < end) {
+        bytes_add(&file->pickle, "h", 1);
+        bytes_add(&file->pickle, &number, 1);
+    }
+    torch_ops(file, "e");
+}
+
+static void group_state(struct torch_file *file)
+{
+    torch_global(file, "__builtin__", "getattr");
+    torch_global(file, SHARDED ".api", "ShardedTensor");
+    torch_text(file, "ProcessGroupState");
+    torch_ops(file, "\x86R)\x81}(");
+    torch_text(file, "local_rank");
+    OPS(file, "K\0");
+    torch_text(file, "global_rank");
+    OPS(file, "K\0");
+    torch_text(file, "local_world_size");
+    torch_ops(file, "K\1");
+    torch_text(file, "global_world_size");
+    torch_ops(file, "K\1ub");
+}
+
+/* One element. Its Shards take the pickle up to SHARDS, the list of all ranks' up to LIST. */
+static void sharded_tensor(struct torch_file *file, size_t shards, size_t list)
+{
+    torch_global(file, "torch._tensor", "_rebuild_from_type_v2");
+    torch_ops(file, "(");
+    torch_global(file, "torch._utils", "_rebuild_wrapper_subclass");
+    torch_global(file, SHARDED ".api", "ShardedTensor");
+    torch_ops(file, ")(");
+    repeated(file, shard, 0, shards);
+    torch_global(file, SHARDED ".metadata", "ShardedTensorMetadata");
+    torch_ops(file, ")\x81}(");
+    torch_text(file, "size");
+    torch_tuple(file, 1, (const int64_t[]){1});
+    torch_text(file, "tensor_properties");
+    torch_global(file, SHARDED ".metadata", "TensorProperties");
+    torch_ops(file, ")\x81(");
+    torch_global(file, "torch", "float32");
+    torch_ops(file, "NNNNtb");
+    torch_text(file, "shards_metadata");
+    repeated(file, shard_metadata, 1, list);
+    torch_ops(file, "ub");
+    group_state(file);
+    torch_ops(file, "N\x89ttR");
+}
+
+/* SHARDS and LIST so many eighths of the file are one ShardedTensor, which many names share. */
+static void shared_sharded(struct bytes *out, size_t n, size_t shards, size_t list)
+{
+    struct torch_file file = {0};
+    char name[16];
+
+    OPS(&file, "Nq\0q\1"); /* both lists are in the memo */
+    sharded_tensor(&file, shards * (n / 8), list * (n / 8));
+    OPS(&file, "q\2"
+               "00}");
+    for (unsigned i = 0; file.pickle.n < n; i++) {
+        snprintf(name, sizeof name, "%x", i);
+        torch_text(&file, name);
+        OPS(&file, "h\2s");
+    }
+    torch_storage(&file, "0", "1234", 4);
+    const struct bytes *all = torch_end(&file);
+    bytes_add(out, all->data, all->n);
+    torch_free(&file);
+}
+
+static void one_sharded(struct bytes *out, size_t n)
+{
+    shared_sharded(out, n, 0, 0);
+}
+
+static void long_list(struct bytes *out, size_t n)
+{
+    shared_sharded(out, n, 0, 1);
+}
+
+static void long_lists(struct bytes *out, size_t n)
+{
+    shared_sharded(out, n, 1, 2);
+}
+
+static void one_long(struct bytes *out, size_t n)
+{
+    shared_sharded(out, n, 3, 7);
+}
+
+static void many_sharded(struct bytes *out, size_t n)
+{
+    struct torch_file file = {0};
+    char name[16];
+
+    torch_ops(&file, "}");
+    for (unsigned i = 0; file.pickle.n < n; i++) {
+        snprintf(name, sizeof name, "%x", i);
+        torch_text(&file, name);
+        sharded_tensor(&file, 0, 0);
+        torch_ops(&file, "s");
+    }
+    torch_storage(&file, "0", "1234", 4);
+    const struct bytes *all = torch_end(&file);
+    bytes_add(out, all->data, all->n);
+    torch_free(&file);
+}
+
 /* A quarter or an eighth of the file is what many names share. */
 static void shared(struct bytes *out, size_t n, enum part part)
 {
@@ -174,6 +323,11 @@ const struct hostile hostile_fsdp[] = {
     MADE("a long DTensorSpec", shared_fields),
     MADE("a long DeviceMesh", shared_mesh),
     MADE("a long shard_order", shared_order),
+    MADE("one ShardedTensor", one_sharded),
+    MADE("many ShardedTensors", many_sharded),
+    MADE("a long list of shards", long_list),
+    MADE("long lists of Shards", long_lists),
+    MADE("a ShardedTensor of many Shards", one_long),
     END,
 };
 

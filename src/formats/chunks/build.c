@@ -906,6 +906,19 @@ int rfs_chunks_finish(struct rfs_chunks *chunks, struct rfs_error *err)
     return rc;
 }
 
+int rfs_chunks_check_flat(const char *file, const char *name, size_t length, struct rfs_error *err)
+{
+    static const char flat[] = "_flat_param";
+    const size_t bytes = sizeof flat - 1;
+
+    if (length < bytes || strcmp(name + length - bytes, flat) != 0 ||
+        (length > bytes && name[length - bytes - 1] != '.'))
+        return 0;
+    return rfs_fail(err, -ENOTSUP, RFS_OF(file, name),
+                    "FSDP's SHARDED_STATE_DICT or FULL_STATE_DICT, and to save it again",
+                    "it is FSDP's LOCAL_STATE_DICT: nothing says which parameters lie in it");
+}
+
 /* ---- checkpoints without metadata ------------------------------------------------------------ */
 
 static const struct rfs_type *type_of(const struct rfs_local_chunks *locals, uint32_t type)

@@ -36,6 +36,7 @@
 #include "base/cleanup.h"
 #include "base/order.h"
 #include "base/text.h"
+#include "formats/chunks/chunk_reader.h"
 #include "formats/dcp/dcp.h"
 #include "formats/torch/torch.h"
 
@@ -381,19 +382,6 @@ static int declare_chunk(struct metadata *metadata, const char *name, const stru
     return rfs_chunks_add_chunk(metadata->chunks, corner, sizes, metadata->err);
 }
 
-/*
- * Says whether a name is that of FSDP's flat parameter, in which the pieces of others lie one after
- * the other. Tensors beside it then have what a rank has of one.
- */
-static bool is_flat_param(const char *name, size_t n)
-{
-    static const char flat[] = "_flat_param";
-    const size_t bytes = sizeof flat - 1;
-
-    return n >= bytes && strcmp(name + n - bytes, flat) == 0 &&
-           (n == bytes || name[n - bytes - 1] == '.');
-}
-
 /* Gives the type of a tensor; *WHY is as in read_properties. */
 static int read_type(const struct metadata *metadata, const char *name, uint32_t value,
                      struct rfs_type *type, const char **why)
@@ -448,11 +436,8 @@ static int declare(const struct description *d, const struct described *describe
         return rfs_chunks_add_object(d->chunks, name, length, d->err);
     if (class != RFS_DCP_TENSOR)
         return fail(first, name, "it is neither a tensor nor an object");
-    if (is_flat_param(name, length))
-        return rfs_fail(d->err, -ENOTSUP, RFS_OF(first->file, name),
-                        "FSDP's SHARDED_STATE_DICT or FULL_STATE_DICT, and to save it again",
-                        "it is FSDP's LOCAL_STATE_DICT: nothing says which parameters lie in it");
-    int rc = read_type(first, name, described->value, &type, &why);
+    int rc = rfs_chunks_check_flat(first->file, name, length, d->err)
+                 ?: read_type(first, name, described->value, &type, &why);
     if (rc == 0 && why)
         return rfs_chunks_add_unread(d->chunks, name, length, why, d->err);
     if (rc == 0)

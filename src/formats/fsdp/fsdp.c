@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A DTensor in a pickle of torch.save:
+ * A DTensor in a pickle of torch.save, of FSDP2 and of tensor parallelism:
  *
  *     _rebuild_from_type_v2(_rebuild_wrapper_subclass, DTensor,
  *                           (DTensor, dtype, SIZE of the whole, strides, 0, layout, device, grad),
@@ -15,39 +15,91 @@
  * FSDP2 cuts what tensor parallelism has cut before it, though its mesh axis comes first: that axis
  * has _StridedShard(dim=0, split_factor=2). It waits for the next Shard of that dim, and then cuts
  * what this has left. (torch 2.15 can cut in another order: shard_order of the DTensorSpec says so,
- * and such a tensor is refused.) A tensor that is no DTensor is whole in every file.
+ * and such a tensor is refused.)
+ *
+ * A ShardedTensor, of FSDP1:
+ *
+ *     _rebuild_from_type_v2(_rebuild_wrapper_subclass, ShardedTensor,
+ *                           (ShardedTensor, dtype, SIZE of the whole, …),
+ *                           ([Shard, …], ShardedTensorMetadata, ProcessGroupState, sharding spec, False))
+ *     Shard                  tensor: TENSOR, metadata: ShardMetadata; a rank may have none
+ *     ShardMetadata          shard_offsets: [0, 0], shard_sizes: [5, 6], placement: _remote_device, with
+ *                            _rank: 0
+ *     ShardedTensorMetadata  shards_metadata: [ShardMetadata, …] of all ranks, size: SIZE,
+ *                            tensor_properties: (dtype, …)
+ *     ProcessGroupState      local_rank: 0, global_rank: 0, local_world_size: 2, global_world_size: 2
+ *
+ * So each file says what all ranks have. With HYBRID_SHARD the group of ranks that share a tensor is
+ * smaller than the world: others have the same shards again, and lists with their ranks. Those are
+ * numbers in the world, or in the group, depending on the version. A Shard's own placement may have
+ * the other one, and is not looked at.
+ *
+ * A tensor that is neither is whole in every file.
  *
  * Source: torch/distributed/tensor of torch 2.9 and 2.15, and torch/distributed/_tensor of torch
- * 2.3.
+ * 2.3; torch/distributed/_shard and torch/distributed/fsdp of torch 1.13, 2.1, 2.9 and 2.15.
  */
+#define XXH_STATIC_LINKING_ONLY /* a hash state on the stack */
+
 #include "formats/fsdp/fsdp.h"
 
 #include "base/checked.h"
+#include "base/cleanup.h"
 #include "base/text.h"
 #include "formats/chunks/chunk_reader.h"
 #include "formats/chunks/headers.h"
 #include "formats/torch/torch.h"
 
+#include <xxhash.h>
+
 #define REMEDY "files of one save, as torch.save wrote them"
 #define REMEDY_DCP "torch.distributed.checkpoint, whose folders are read"
-/* Most fields that are looked at, for each byte of the pickle: DTensors may share one long dict. */
+/* Most fields that are looked at, for each byte of the pickle: tensors may share one long list. */
 #define WORK_TIMES 4
+#define BOX_WORK 16 /* the box of a shard counts as so many fields and its axes: it may be kept */
+
+/* Arguments of opening, and what it found in the files so far. */
+struct opening {
+    const char *entry;
+    size_t left_out;
+    /*
+     * By name id: UNSEEN, WHOLE_OR_PLACED, or of a ShardedTensor the number of distinct lists of its
+     * shards, which is at most that of the groups of ranks.
+     */
+    RFS_VEC(uint32_t) kinds;
+    struct rfs_intern *lists; /* struct list_key of each list of shards */
+};
+
+enum { UNSEEN = UINT32_MAX, WHOLE_OR_PLACED = UINT32_MAX - 1 };
+
+struct list_key {
+    XXH128_hash_t hash; /* XXH3-128 of the type, the boxes and their ranks */
+    uint64_t name;
+};
 
 struct rank_file {
     struct rfs_local_chunks *locals;
+    struct opening *opening;
     struct rfs_torch torch;
     const char *path;
     uint32_t file;
-    size_t *left_out;
     struct rfs_torch_shown shown;
-    uint64_t work; /* number of fields that were looked at */
+    uint64_t work;    /* number of fields that were looked at */
+    const char *kind; /* class of the value at hand */
     struct rfs_error *err;
 };
 
 static int damaged(const struct rank_file *rank, const char *param, const char *what)
 {
-    return rfs_fail(rank->err, -EINVAL, RFS_OF(rank->path, param), REMEDY,
-                    "the DTensor is damaged: %s", what);
+    return rfs_fail(rank->err, -EINVAL, RFS_OF(rank->path, param), REMEDY, "the %s is damaged: %s",
+                    rank->kind, what);
+}
+
+static int check_work(const struct rank_file *rank, const char *param)
+{
+    return rank->work / WORK_TIMES > rank->torch.pickle.n_bytes
+               ? damaged(rank, param, "too many share long lists of fields")
+               : 0;
 }
 
 /* Returns the value of a dict by NAME, or NULL. */
@@ -60,14 +112,23 @@ static const struct rfs_node *value_of(struct rank_file *rank, const struct rfs_
     return rfs_pickle_get(dict, name);
 }
 
-/* Returns a field of an object that was made by __new__ and given a dict; NULL: it is not there. */
+/* Returns the state of an object that was made by __new__; NULL: it has none. */
+static const struct rfs_node *state_of(const struct rfs_node *object)
+{
+    return object && object->kind == RFS_NODE_NEW && object->of.call.after
+               ? object->of.call.after->state
+               : NULL;
+}
+
+/* Returns a field of an object whose state is a dict or slots, (None, dict); or NULL. */
 static const struct rfs_node *field(struct rank_file *rank, const struct rfs_node *object,
                                     const char *name)
 {
-    if (!object || object->kind != RFS_NODE_NEW || !object->of.call.after ||
-        !object->of.call.after->state)
-        return NULL;
-    return value_of(rank, object->of.call.after->state, name);
+    const struct rfs_node *state = state_of(object);
+
+    if (state && state->kind == RFS_NODE_TUPLE && state->of.items.n == 2)
+        state = state->of.items.data[1];
+    return state ? value_of(rank, state, name) : NULL;
 }
 
 /* Says whether an object is of a class of that name. */
@@ -308,6 +369,7 @@ static int read_dtensor(struct rank_file *rank, const char *param, uint32_t name
     uint64_t length[RFS_MAX_DIMS];
     uint32_t ndim = 0;
 
+    rank->kind = "DTensor";
     if (!local || made->n < 3 || !rfs_torch_numbers(made->data[2], &ndim, whole.dims))
         return damaged(rank, param, "it has no size, or no tensor");
     whole.ndim = (uint8_t)ndim;
@@ -318,10 +380,10 @@ static int read_dtensor(struct rank_file *rank, const char *param, uint32_t name
         rc = damaged(rank, param, "it has no size, or no tensor");
     if (rc == 0)
         rc = find_box(rank, param, &mesh, &whole, begin, length);
+    if (rc == 0)
+        rc = check_work(rank, param);
     if (rc)
         return rc;
-    if (rank->work / WORK_TIMES > rank->torch.pickle.n_bytes)
-        return damaged(rank, param, "too many share long lists of fields");
     whole.dtype = (uint8_t)tensor.dtype;
     if (!same_shape(&tensor, ndim, length))
         return damaged(rank, param, "its tensor has another shape than its placements give it");
@@ -330,12 +392,312 @@ static int read_dtensor(struct rank_file *rank, const char *param, uint32_t name
                : damaged(rank, param, "it has more than 2^63 bytes");
 }
 
-static int read_value(struct rank_file *rank, const struct rfs_node *key,
+/* ---- ShardedTensors -------------------------------------------------------------------------- */
+
+/* A ShardedTensor of a file: where its rank is, and what the list says that it has. */
+struct sharded {
+    struct rfs_type whole;
+    const struct rfs_items *shards; /* Shards of this rank */
+    const struct rfs_items *list;   /* ShardMetadata of all ranks of the group */
+    uint64_t world_rank, group_rank;
+    uint32_t groups; /* number of groups of ranks */
+};
+
+/* The box of a shard. */
+struct shard {
+    uint64_t at[RFS_MAX_DIMS];
+    uint64_t size[RFS_MAX_DIMS];
+};
+
+/* Reads a count of an object. False: it has none of that name. */
+static bool read_count(struct rank_file *rank, const struct rfs_node *object, const char *name,
+                       uint64_t *out)
+{
+    const struct rfs_node *number = field(rank, object, name);
+
+    if (!number || number->kind != RFS_NODE_INT || number->of.integer < 0)
+        return false;
+    *out = (uint64_t)number->of.integer;
+    return true;
+}
+
+/* Compares the ranks that a file states with its name. */
+static int read_group(struct rank_file *rank, const char *param, const struct rfs_node *group,
+                      struct sharded *out)
+{
+    const char *slash = strrchr(rank->path, '/');
+    struct rfs_numbered_name name;
+    uint64_t ranks;
+    uint64_t world;
+
+    if (!read_count(rank, group, "global_rank", &out->world_rank) ||
+        !read_count(rank, group, "global_world_size", &world) ||
+        !read_count(rank, group, "local_rank", &out->group_rank) ||
+        !read_count(rank, group, "local_world_size", &ranks) || out->group_rank >= ranks ||
+        ranks > world)
+        return damaged(rank, param, "it does not say which rank has it");
+    if (!rfs_numbered_read(&rfs_fsdp_names, slash ? slash + 1 : rank->path, &name) ||
+        name.of[RFS_NUMBERED_RANK] != out->world_rank || name.of[RFS_NUMBERED_COUNT] != world)
+        return rfs_fail(rank->err, -EINVAL, RFS_OF(rank->path, param),
+                        "the name that the file was saved by",
+                        "it is of rank %" PRIu64 " of %" PRIu64 ", which the file's name is not",
+                        out->world_rank, world);
+    out->groups = (uint32_t)(world / ranks); /* a name has at most RFS_MAX_RANK */
+    return 0;
+}
+
+/* Reads what a ShardedTensor is, by the arguments of the call that makes it. */
+static int read_whole(struct rank_file *rank, const char *param, const struct rfs_items *args,
+                      struct sharded *out)
+{
+    const struct rfs_items *state = &args->data[3]->of.items;
+    const struct rfs_node *list = field(rank, state->data[1], "shards_metadata");
+    const struct rfs_node *properties = state_of(field(rank, state->data[1], "tensor_properties"));
+    const struct rfs_node *dtype =
+        properties && properties->kind == RFS_NODE_TUPLE && properties->of.items.n > 0
+            ? properties->of.items.data[0]
+            : NULL;
+    enum rfs_dtype element;
+    uint32_t ndim;
+
+    *out = (struct sharded){.whole = {.kind = RFS_TENSOR}, .shards = &state->data[0]->of.items};
+    if (!list || list->kind != RFS_NODE_LIST || !dtype || dtype->kind != RFS_NODE_GLOBAL ||
+        !rfs_torch_dtype(dtype, &element) ||
+        !rfs_torch_numbers(field(rank, state->data[1], "size"), &ndim, out->whole.dims) ||
+        ndim == 0)
+        return damaged(rank, param, "it has no size, no dtype or no list of shards");
+    out->list = &list->of.items;
+    out->whole.ndim = (uint8_t)ndim;
+    out->whole.dtype = (uint8_t)element;
+    return rfs_type_bytes(&out->whole, &out->whole.bytes)
+               ? read_group(rank, param, state->data[2], out)
+               : damaged(rank, param, "it has more than 2^63 bytes");
+}
+
+/* Reads the box of a ShardMetadata. False: it is none that lies in a tensor of type WHOLE. */
+static bool read_box(struct rank_file *rank, const struct rfs_node *metadata,
+                     const struct rfs_type *whole, struct shard *out)
+{
+    uint32_t n = 0;
+    uint32_t sizes = 0;
+
+    if (!rfs_torch_numbers(field(rank, metadata, "shard_offsets"), &n, out->at) ||
+        !rfs_torch_numbers(field(rank, metadata, "shard_sizes"), &sizes, out->size) ||
+        n != whole->ndim || sizes != n)
+        return false;
+    rank->work += BOX_WORK + n;
+    for (uint32_t i = 0; i < n; i++)
+        if (out->at[i] > whole->dims[i] || out->size[i] > whole->dims[i] - out->at[i])
+            return false;
+    return true;
+}
+
+/* Says whether Shard NUMBER of the file has that box. */
+static bool has_box(struct rank_file *rank, const struct sharded *sharded, uint32_t number,
+                    const struct shard *box)
+{
+    const size_t bytes = sharded->whole.ndim * sizeof *box->at;
+    struct shard own;
+
+    return number < sharded->shards->n &&
+           read_box(rank, field(rank, sharded->shards->data[number], "metadata"), &sharded->whole,
+                    &own) &&
+           memcmp(own.at, box->at, bytes) == 0 && memcmp(own.size, box->size, bytes) == 0;
+}
+
+/* Finds a Shard with that box that was not taken before, from number FROM on, and takes it. */
+static bool take(struct rank_file *rank, const struct sharded *sharded, const struct shard *box,
+                 uint32_t from, bool *taken)
+{
+    const uint32_t n = sharded->shards->n;
+
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t number = (uint32_t)(((uint64_t)from + i) % n);
+        if (!taken[number] && has_box(rank, sharded, number, box))
+            return taken[number] = true;
+    }
+    return false;
+}
+
+/*
+ * Says whether the Shards of a file are those that the list gives to rank OWNER, in any order: torch
+ * may have sorted the list. 1, 0, or -errno with the error filled.
+ */
+static int are_given(struct rank_file *rank, const char *param, const struct sharded *sharded,
+                     uint64_t owner)
+{
+    RFS_FREE bool *taken = calloc((size_t)sharded->shards->n + 1, sizeof *taken);
+    uint32_t given = 0;
+    uint64_t to;
+    struct shard box;
+
+    if (!taken)
+        return rfs_fail_memory(rank->err);
+    for (uint32_t i = 0; i < sharded->list->n; i++) {
+        const struct rfs_node *metadata = sharded->list->data[i];
+        if (!read_count(rank, field(rank, metadata, "placement"), "_rank", &to) || to != owner)
+            continue;
+        const int rc = check_work(rank, param);
+        if (rc)
+            return rc;
+        if (!read_box(rank, metadata, &sharded->whole, &box) ||
+            !take(rank, sharded, &box, given++, taken))
+            return 0;
+    }
+    return given == sharded->shards->n;
+}
+
+/* Reads the list of a ShardedTensor's shards, and gives its hash. */
+static int read_list(struct rank_file *rank, const char *param, const struct sharded *sharded,
+                     XXH128_hash_t *hash)
+{
+    const size_t bytes = sharded->whole.ndim * sizeof(uint64_t);
+    XXH3_state_t state;
+
+    XXH3_128bits_reset(&state);
+    XXH3_128bits_update(&state, &sharded->whole, sizeof sharded->whole);
+    for (uint32_t i = 0; i < sharded->list->n; i++) {
+        const struct rfs_node *metadata = sharded->list->data[i];
+        struct shard box;
+        uint64_t to;
+        if (!read_box(rank, metadata, &sharded->whole, &box) ||
+            !read_count(rank, field(rank, metadata, "placement"), "_rank", &to))
+            return damaged(rank, param, "its list has a shard without a rank, or outside of it");
+        XXH3_128bits_update(&state, box.at, bytes);
+        XXH3_128bits_update(&state, box.size, bytes);
+        XXH3_128bits_update(&state, &to, sizeof to);
+    }
+    *hash = XXH3_128bits_digest(&state);
+    return check_work(rank, param);
+}
+
+/* Proves that a file has the shards that the list gives to its rank, by either of its numbers. */
+static int check_given(struct rank_file *rank, const char *param, const struct sharded *sharded)
+{
+    int rc = are_given(rank, param, sharded, sharded->world_rank);
+
+    if (rc == 0 && sharded->groups > 1)
+        rc = are_given(rank, param, sharded, sharded->group_rank);
+    return rc ? rc < 0 ? rc : 0
+              : damaged(rank, param, "its shards are not those that its list gives to the rank");
+}
+
+/* Compares the list of a ShardedTensor's shards with those of the files before. */
+static int check_list(struct rank_file *rank, const char *param, uint32_t name,
+                      const struct sharded *sharded)
+{
+    struct opening *opening = rank->opening;
+    struct list_key key = {.name = name};
+    uint32_t *lists = &opening->kinds.data[name];
+    const int rc = read_list(rank, param, sharded, &key.hash) ?: check_given(rank, param, sharded);
+
+    if (rc)
+        return rc;
+    if (!opening->lists)
+        opening->lists = rfs_intern_new();
+    if (!opening->lists)
+        return rfs_fail_memory(rank->err);
+    *lists += rfs_intern_is_new(opening->lists, &key, sizeof key);
+    return *lists <= sharded->groups
+               ? 0
+               : rfs_fail(rank->err, -EINVAL, RFS_OF(rank->path, param),
+                          "files of one save that has ended",
+                          "its list of shards differs from those of the files before");
+}
+
+/* Adds nothing of a ShardedTensor, at its end: a rank may have none of the shards. */
+static int add_none(struct rank_file *rank, const char *param, uint32_t name,
+                    const struct sharded *sharded)
+{
+    const struct rfs_type *whole = &sharded->whole;
+    const uint64_t corner[RFS_MAX_DIMS] = {whole->dims[0]};
+    struct rfs_torch_tensor tensor = {
+        .dtype = (enum rfs_dtype)whole->dtype, .ndim = whole->ndim, .contiguous = true};
+
+    memcpy(tensor.dims, whole->dims, sizeof tensor.dims);
+    tensor.dims[0] = 0;
+    return add(rank, param, name, &tensor, whole, corner, sharded->groups);
+}
+
+/* Adds Shard NUMBER of a ShardedTensor, whose list has been read. */
+static int add_shard(struct rank_file *rank, const char *param, uint32_t name,
+                     const struct sharded *sharded, uint32_t number)
+{
+    const struct rfs_node *node = sharded->shards->data[number];
+    const struct rfs_node *stored = field(rank, node, "tensor");
+    struct rfs_torch_tensor tensor;
+    struct shard box;
+
+    if (!stored || !read_box(rank, field(rank, node, "metadata"), &sharded->whole, &box))
+        return damaged(rank, param, "a shard of it has no tensor");
+    const int rc = rfs_torch_tensor(&rank->torch, stored, rank->path, param, &tensor, rank->err);
+    if (rc < 0)
+        return rc;
+    if (rc == 0)
+        return rfs_fail(rank->err, -ENOTSUP, RFS_OF(rank->path, param), REMEDY_DCP,
+                        "a shard of it is itself divided among ranks");
+    if (tensor.dtype != sharded->whole.dtype || !same_shape(&tensor, sharded->whole.ndim, box.size))
+        return damaged(rank, param,
+                       "a shard's tensor has another shape or dtype than its metadata");
+    return add(rank, param, name, &tensor, &sharded->whole, box.at, sharded->groups);
+}
+
+/* Reads a ShardedTensor, by the arguments of the call that makes it. */
+static int read_sharded(struct rank_file *rank, const char *param, uint32_t name,
+                        const struct rfs_items *args)
+{
+    struct sharded sharded;
+
+    rank->kind = "ShardedTensor";
+    int rc = read_whole(rank, param, args, &sharded) ?: check_list(rank, param, name, &sharded);
+    if (rc == 0 && sharded.shards->n == 0)
+        rc = add_none(rank, param, name, &sharded);
+    for (uint32_t i = 0; rc == 0 && i < sharded.shards->n; i++)
+        rc = add_shard(rank, param, name, &sharded, i);
+    return rc;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* Notes of which kind the values of a name are: a ShardedTensor is one in every file. */
+static int note_kind(struct rank_file *rank, const char *param, uint32_t name, bool is_sharded)
+{
+    struct opening *opening = rank->opening;
+
+    while (opening->kinds.n <= name)
+        if (!RFS_PUSH(&opening->kinds, UNSEEN))
+            return rfs_fail_memory(rank->err);
+    uint32_t *kind = &opening->kinds.data[name];
+    if (*kind == UNSEEN)
+        *kind = is_sharded ? 0 : WHOLE_OR_PLACED;
+    return (*kind != WHOLE_OR_PLACED) == is_sharded
+               ? 0
+               : rfs_fail(rank->err, -EINVAL, RFS_OF(rank->path, param),
+                          "files of one save that has ended",
+                          "it is a ShardedTensor in some files only");
+}
+
+/* Reads a tensor that is whole in the file. Counts a value that is none. */
+static int read_plain(struct rank_file *rank, const char *param, uint32_t name,
                       const struct rfs_node *value)
 {
     static const uint64_t zeros[RFS_MAX_DIMS];
-    struct rfs_tables *tables = rank->locals->chunks->tables;
     struct rfs_torch_tensor tensor;
+    int rc = rfs_torch_tensor(&rank->torch, value, rank->path, param, &tensor, rank->err);
+
+    if (rc == 0) {
+        rank->opening->left_out += rank->file == 0;
+        return 0;
+    }
+    if (rc == 1)
+        rc = note_kind(rank, param, name, false);
+    return rc ? rc : add(rank, param, name, &tensor, NULL, zeros, 1);
+}
+
+static int read_value(struct rank_file *rank, const struct rfs_node *key,
+                      const struct rfs_node *value)
+{
+    struct rfs_tables *tables = rank->locals->chunks->tables;
 
     if (rfs_pickle_is_call(value, RFS_CALL_PARAMETER))
         value = value->of.call.args->of.items.data[0];
@@ -347,11 +709,15 @@ static int read_value(struct rank_file *rank, const struct rfs_node *key,
     if (name == RFS_NO_ID)
         return rfs_fail_memory(rank->err);
     const char *param = rfs_intern_text(tables->names, name);
-    if (rfs_pickle_is_call(value, RFS_CALL_WRAPPED))
-        return read_dtensor(rank, param, name, &value->of.call.args->of.items);
-    const int rc = rfs_torch_tensor(&rank->torch, value, rank->path, param, &tensor, rank->err);
-    *rank->left_out += rc == 0 && rank->file == 0;
-    return rc == 1 ? add(rank, param, name, &tensor, NULL, zeros, 1) : rc;
+    const int rc = rfs_chunks_check_flat(rank->path, param, key->of.text.n, rank->err);
+    if (rc)
+        return rc;
+    if (!rfs_pickle_is_call(value, RFS_CALL_WRAPPED))
+        return read_plain(rank, param, name, value);
+    const struct rfs_items *args = &value->of.call.args->of.items;
+    const bool is_sharded = rfs_pickle_is_named(args->data[1], "ShardedTensor");
+    return note_kind(rank, param, name, is_sharded)
+               ?: (is_sharded ? read_sharded : read_dtensor)(rank, param, name, args);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -369,12 +735,6 @@ static int read_dict(struct rank_file *rank, const char *entry)
     return rc;
 }
 
-/* Arguments of opening, and a count over all files. */
-struct opening {
-    const char *entry;
-    size_t left_out;
-};
-
 static int read_file(void *ctx, struct rfs_local_chunks *locals, uint32_t file,
                      struct rfs_error *err)
 {
@@ -383,7 +743,7 @@ static int read_file(void *ctx, struct rfs_local_chunks *locals, uint32_t file,
     struct rank_file rank = {.locals = locals,
                              .path = rfs_files_path(files, file),
                              .file = file,
-                             .left_out = &opening->left_out,
+                             .opening = opening,
                              .err = err};
     struct rfs_reading reading;
     int rc = rfs_reading_begin_quiet(files, file, &reading);
@@ -391,7 +751,7 @@ static int read_file(void *ctx, struct rfs_local_chunks *locals, uint32_t file,
     if (rc < 0)
         return rfs_files_fail(err, rank.path, rc);
     rank.shown.file_bytes = reading.size;
-    rc = rfs_torch_open_named(rfs_reading_read, &reading, reading.size, RFS_PICKLE_DTENSORS,
+    rc = rfs_torch_open_named(rfs_reading_read, &reading, reading.size, RFS_PICKLE_SHARDED,
                               rank.path, &rank.torch, err);
     if (rc == 0) {
         rc = read_dict(&rank, opening->entry);
@@ -416,6 +776,8 @@ int rfs_fsdp_open(const struct rfs_chunks_source *source, struct rfs_chunks **ou
     struct opening opening = {.entry = source->entry};
     const int rc = rfs_chunks_open_local(&format, source, read_file, &opening, out, err);
 
+    free(opening.kinds.data);
+    rfs_intern_free(opening.lists);
     if (rc == 0 && opening.left_out > 0)
         rfs_log(source->log, RFS_WARNING,
                 opening.left_out == 1 ? "%s: %zu value that is not a tensor is left out"

@@ -220,19 +220,62 @@ static bool a_parameter(const struct rfs_items *args)
            is_kind(args, 1, RFS_NODE_BOOL) && an_ordered_dict(args->data[2]);
 }
 
-/*
- * (_rebuild_wrapper_subclass, DTensor, (DTensor, dtype, size, …), (None, {"_local_tensor": …, …}));
- * a parameter has {"_is_param": True} in place of None
- */
+#define SHARDED "torch.distributed._shard.sharded_tensor"
+#define SHARDED_TENSOR SHARDED ".api\nShardedTensor"
+#define GROUP_STATE "ProcessGroupState" /* a class within that one */
+#define MEMORY_FORMAT SHARDED ".metadata\nMEM_FORMAT_ENCODING"
+
+/* (None, {"_local_tensor": …, …}); a parameter has {"_is_param": True} in place of None */
+static bool is_dtensor_state(const struct rfs_node *state)
+{
+    const struct rfs_items *items = &state->of.items;
+
+    return state->kind == RFS_NODE_TUPLE && items->n == 2 &&
+           (is_kind(items, 0, RFS_NODE_NONE) || is_kind(items, 0, RFS_NODE_DICT)) &&
+           is_kind(items, 1, RFS_NODE_DICT);
+}
+
+/* ([Shard, …], ShardedTensorMetadata, ProcessGroupState, sharding spec, init_rrefs) */
+static bool is_sharded_state(const struct rfs_node *state)
+{
+    const struct rfs_items *items = &state->of.items;
+
+    return state->kind == RFS_NODE_TUPLE && items->n == 5 && is_kind(items, 0, RFS_NODE_LIST) &&
+           is_kind(items, 1, RFS_NODE_NEW) && is_kind(items, 2, RFS_NODE_NEW) &&
+           is_kind(items, 4, RFS_NODE_BOOL);
+}
+
+/* (_rebuild_wrapper_subclass, DTensor or ShardedTensor, (its class, dtype, size, …), state) */
 static bool a_wrapped(const struct rfs_items *args)
 {
     return args->n == 4 && is_kind(args, 0, RFS_NODE_GLOBAL) && is_kind(args, 1, RFS_NODE_GLOBAL) &&
-           is_kind(args, 2, RFS_NODE_TUPLE) && is_kind(args, 3, RFS_NODE_TUPLE) &&
-           args->data[3]->of.items.n == 2 &&
-           (is_kind(&args->data[3]->of.items, 0, RFS_NODE_NONE) ||
-            is_kind(&args->data[3]->of.items, 0, RFS_NODE_DICT)) &&
-           is_kind(&args->data[3]->of.items, 1, RFS_NODE_DICT) &&
+           is_kind(args, 2, RFS_NODE_TUPLE) &&
+           (is_named(args->data[1], SHARDED_TENSOR) ? is_sharded_state(args->data[3])
+                                                    : is_dtensor_state(args->data[3])) &&
            is_named(args->data[0], "torch._utils\n_rebuild_wrapper_subclass");
+}
+
+/* The state of an object with __slots__. */
+static bool are_slots(const struct rfs_node *state)
+{
+    return state->kind == RFS_NODE_TUPLE && state->of.items.n == 2 &&
+           is_kind(&state->of.items, 0, RFS_NODE_NONE) &&
+           is_kind(&state->of.items, 1, RFS_NODE_DICT);
+}
+
+/* (dtype, layout, requires_grad, memory format, pin_memory); torch 2.15 has strides behind them */
+static bool are_properties(const struct rfs_node *state)
+{
+    return state->kind == RFS_NODE_TUPLE && (state->of.items.n == 5 || state->of.items.n == 6);
+}
+
+/* (ShardedTensor, "ProcessGroupState"), or a memory format, as some versions of Python have it */
+static bool an_attribute(const struct rfs_items *args)
+{
+    return args->n == 2 && is_kind(args, 0, RFS_NODE_GLOBAL) &&
+           ((is_named(args->data[0], SHARDED_TENSOR) &&
+             rfs_pickle_is_text(args->data[1], GROUP_STATE)) ||
+            (is_named(args->data[0], MEMORY_FORMAT) && is_kind(args, 1, RFS_NODE_TEXT)));
 }
 
 /* (shape, strides, dtype) */
@@ -462,31 +505,42 @@ static const struct name names[] = {
     NAME("numpy._core.multiarray", "_reconstruct", PLAIN, a_numpy_array, is_array_state, NOTHING),
 };
 
-/* Names of the parts of a DTensor. */
-#define DTENSOR_PART(module, name) NAME(module, name, PLAIN, no_args, a_dict, BY_NEW)
+/* Names of the parts of a DTensor or a ShardedTensor. */
+#define PART(module, name) NAME(module, name, PLAIN, no_args, a_dict, BY_NEW)
 #define SPEC "torch.distributed.tensor._dtensor_spec"
 #define PLACEMENTS "torch.distributed.tensor.placement_types"
 #define OLD_PLACEMENTS "torch.distributed._tensor.placement_types"
 
-static const struct name dtensor_names[] = {
+static const struct name sharded_names[] = {
     NAME("torch._tensor", "_rebuild_from_type_v2", WRAPPED, a_wrapped, NULL, NOTHING),
     TYPE("torch._utils", "_rebuild_wrapper_subclass"),
     TYPE("torch.distributed.tensor", "DTensor"),
     TYPE("torch.distributed._tensor.api", "DTensor"),
     NAME("torch.serialization", "_get_layout", PLAIN, a_layout, NULL, NOTHING),
-    DTENSOR_PART(SPEC, "DTensorSpec"),
-    DTENSOR_PART(OLD_PLACEMENTS, "DTensorSpec"),
-    DTENSOR_PART(PLACEMENTS, "Shard"),
-    DTENSOR_PART(PLACEMENTS, "_StridedShard"),
-    DTENSOR_PART(OLD_PLACEMENTS, "Shard"),
-    DTENSOR_PART(PLACEMENTS, "Replicate"),
-    DTENSOR_PART(OLD_PLACEMENTS, "Replicate"),
-    DTENSOR_PART("torch.distributed.device_mesh", "DeviceMesh"),
-    DTENSOR_PART("torch.distributed._mesh_layout", "_MeshLayout"),
-    DTENSOR_PART("torch.distributed._mesh_layout", "_FlatLayout"),
+    PART(SPEC, "DTensorSpec"),
+    PART(OLD_PLACEMENTS, "DTensorSpec"),
+    PART(PLACEMENTS, "Shard"),
+    PART(PLACEMENTS, "_StridedShard"),
+    PART(OLD_PLACEMENTS, "Shard"),
+    PART(PLACEMENTS, "Replicate"),
+    PART(OLD_PLACEMENTS, "Replicate"),
+    PART("torch.distributed.device_mesh", "DeviceMesh"),
+    PART("torch.distributed._mesh_layout", "_MeshLayout"),
+    PART("torch.distributed._mesh_layout", "_FlatLayout"),
     NAME(SPEC, "ShardOrderEntry", PLAIN, an_order, NULL, BY_NEW),
     NAME(SPEC, "TensorMeta", PLAIN, a_meta, NULL, BY_NEW),
     NAME(OLD_PLACEMENTS, "TensorMeta", PLAIN, a_meta, NULL, BY_NEW),
+    TYPE(SHARDED ".api", "ShardedTensor"),
+    NAME(SHARDED ".shard", "Shard", PLAIN, no_args, are_slots, BY_NEW),
+    NAME("torch.distributed._shard.metadata", "ShardMetadata", PLAIN, no_args, are_slots, BY_NEW),
+    PART("torch.distributed.remote_device", "_remote_device"),
+    PART(SHARDED ".metadata", "ShardedTensorMetadata"),
+    NAME(SHARDED ".metadata", "TensorProperties", PLAIN, no_args, are_properties, BY_NEW),
+    NAME(SHARDED ".metadata", "MEM_FORMAT_ENCODING", PLAIN, an_enum, NULL, NOTHING),
+    NAME("__builtin__", "getattr", PLAIN, an_attribute, NULL, NOTHING),
+    PART(SHARDED ".api", "ShardedTensor." GROUP_STATE),
+    PART("torch.distributed._shard.sharding_spec.chunk_sharding_spec", "ChunkShardingSpec"),
+    PART("torch.distributed._shard.sharding_spec.api", "EnumerableShardingSpec"),
 };
 
 /* Names of numbers, where any others are, too. */
@@ -496,32 +550,36 @@ static const struct name enum_names[] = {
 
 enum {
     N_NAMES = sizeof names / sizeof *names,
-    N_DTENSOR_NAMES = sizeof dtensor_names / sizeof *dtensor_names,
+    N_SHARDED_NAMES = sizeof sharded_names / sizeof *sharded_names,
     N_ENUM_NAMES = sizeof enum_names / sizeof *enum_names
 };
 
 static const struct name *name_at(uint16_t place)
 {
     return place < N_NAMES                     ? &names[place]
-           : place < N_NAMES + N_DTENSOR_NAMES ? &dtensor_names[place - N_NAMES]
-                                               : &enum_names[place - N_NAMES - N_DTENSOR_NAMES];
+           : place < N_NAMES + N_SHARDED_NAMES ? &sharded_names[place - N_NAMES]
+                                               : &enum_names[place - N_NAMES - N_SHARDED_NAMES];
 }
 
-static bool find_among(const char *both, size_t n, uint16_t from, uint16_t count, uint16_t *place)
+#define NO_PLACE UINT16_MAX /* of a name that is not allowed */
+
+static uint16_t find_among(const char *both, size_t n, uint16_t from, uint16_t count)
 {
-    for (*place = from; *place < from + count; ++*place)
-        if (name_at(*place)->bytes == n && memcmp(name_at(*place)->text, both, n) == 0)
-            return true;
-    return false;
+    for (uint16_t place = from; place < from + count; place++)
+        if (name_at(place)->bytes == n && memcmp(name_at(place)->text, both, n) == 0)
+            return place;
+    return NO_PLACE;
 }
 
-/* Finds the position of "MODULE\nNAME", N bytes, among the allowed names. False: it is none. */
-static bool find_name(const char *both, size_t n, enum rfs_pickle_names which, uint16_t *place)
+/* Returns the position of "MODULE\nNAME", N bytes, among the allowed names, or NO_PLACE. */
+static uint16_t find_name(const char *both, size_t n, enum rfs_pickle_names which)
 {
-    return find_among(both, n, 0, N_NAMES, place) ||
-           (which == RFS_PICKLE_DTENSORS && find_among(both, n, N_NAMES, N_DTENSOR_NAMES, place)) ||
-           (which == RFS_PICKLE_ANY &&
-            find_among(both, n, N_NAMES + N_DTENSOR_NAMES, N_ENUM_NAMES, place));
+    const uint16_t plain = find_among(both, n, 0, N_NAMES);
+
+    return plain != NO_PLACE || which == RFS_PICKLE_PLAIN ? plain
+           : which == RFS_PICKLE_SHARDED
+               ? find_among(both, n, N_NAMES, N_SHARDED_NAMES)
+               : find_among(both, n, N_NAMES + N_SHARDED_NAMES, N_ENUM_NAMES);
 }
 
 /* Says whether Python makes a CALL (or a NEW) like this when it pickles an object of that name. */
@@ -533,6 +591,13 @@ static bool may_call(const struct rfs_node *call)
 
     return name->called && (name->takes == BY_NEW) == (call->kind == RFS_NODE_NEW) &&
            name->called(&call->of.call.args->of.items);
+}
+
+/* Says whether a call that may be made gets the class of a process group's state. */
+static bool gets_group_state(const struct rfs_node *call)
+{
+    return is_call_of(call, "__builtin__\ngetattr") &&
+           is_named(call->of.call.args->of.items.data[0], SHARDED_TENSOR);
 }
 
 /* Says whether items may be appended to a call's object or, DICT, set on it. */
@@ -740,6 +805,22 @@ static void add(struct rfs_unpickler *machine, uint64_t container, size_t height
         add_items(machine, height, &node->of.items);
 }
 
+/* Makes a name of a MODULE, behind whose end one byte is before the name; PLACE as find_name has it. */
+static struct rfs_node *new_global(struct rfs_unpickler *machine, const char *module,
+                                   size_t module_bytes, size_t name_bytes, uint16_t place)
+{
+    struct rfs_node *node = new_node(machine, RFS_NODE_GLOBAL);
+
+    if (node) {
+        node->callable = (uint8_t)(place == NO_PLACE ? RFS_CALL_UNKNOWN : name_at(place)->callable);
+        node->of.global.module = module;
+        node->of.global.module_bytes = (uint16_t)module_bytes;
+        node->of.global.name_bytes = (uint16_t)name_bytes;
+        node->of.global.allowed = place;
+    }
+    return node;
+}
+
 static uint64_t make_global(struct rfs_unpickler *machine)
 {
     const struct building *building = machine->ctx;
@@ -752,20 +833,22 @@ static uint64_t make_global(struct rfs_unpickler *machine)
     if (!last || first - module > NAME_MOST || last - name > NAME_MOST)
         return rfs_unpickler_fail(machine, "a name without an end");
     machine->p += (size_t)(last + 1 - module);
-    uint16_t place;
-    const bool known = find_name(module, (size_t)(last - module), building->names, &place);
-    if (!known && !takes_any(machine))
+    const uint16_t place = find_name(module, (size_t)(last - module), building->names);
+    if (place == NO_PLACE && !takes_any(machine))
         return rfs_unpickler_fail_name(machine, module, (size_t)(first - module), name,
                                        (size_t)(last - name));
-    struct rfs_node *node = new_node(machine, RFS_NODE_GLOBAL);
-    if (node) {
-        node->callable = (uint8_t)(known ? name_at(place)->callable : RFS_CALL_UNKNOWN);
-        node->of.global.module = module;
-        node->of.global.module_bytes = (uint16_t)(first - module);
-        node->of.global.name_bytes = (uint16_t)(last - name);
-        node->of.global.allowed = place;
-    }
-    return value_of(node);
+    return value_of(
+        new_global(machine, module, (size_t)(first - module), (size_t)(last - name), place));
+}
+
+/* Makes the name of the class that a call of getattr gets: protocol 2 has none for it. */
+static struct rfs_node *new_group_state(struct rfs_unpickler *machine)
+{
+    static const char text[] = SHARDED_TENSOR "." GROUP_STATE;
+    const size_t module_bytes = strcspn(text, "\n");
+
+    return new_global(machine, text, module_bytes, sizeof text - 1 - module_bytes - 1,
+                      find_name(text, sizeof text - 1, RFS_PICKLE_SHARDED));
 }
 
 static uint64_t fail_call(struct rfs_unpickler *machine, const struct rfs_node *callee)
@@ -814,6 +897,8 @@ static uint64_t make_call(struct rfs_unpickler *machine, uint64_t callee, uint64
         return fail_call(machine, node_of(callee));
     if (!may_call(node))
         node->kind = RFS_NODE_OPAQUE;
+    else if (gets_group_state(node))
+        node = new_group_state(machine);
     return value_of(node);
 }
 
@@ -907,7 +992,7 @@ int rfs_pickle_read(unsigned char *bytes, size_t n, const struct rfs_pickle_from
     int rc = 0;
 
     *out = (struct rfs_pickle){.bytes = bytes, .n_bytes = n};
-    if (from->names == RFS_PICKLE_DTENSORS)
+    if (from->names == RFS_PICKLE_SHARDED)
         ours.named = REMEDY_DCP;
     if (from->budget) {
         rc = rfs_budget_take(from->budget, n, from->file, err);

@@ -99,7 +99,7 @@ enum rfs_callable {
     RFS_CALL_TENSOR,    /* _rebuild_tensor_v2 */
     RFS_CALL_TENSOR_V3, /* with a dtype that has no storage class */
     RFS_CALL_PARAMETER,
-    RFS_CALL_WRAPPED,       /* _rebuild_from_type_v2, of a DTensor */
+    RFS_CALL_WRAPPED,       /* _rebuild_from_type_v2, of a DTensor or a ShardedTensor */
     RFS_CALL_STORAGE_CLASS, /* not called: named by persistent ids */
     RFS_CALL_DTYPE,         /* not called: an object by its name */
     RFS_CALL_PLAIN,         /* makes a value that is carried along as it is */
@@ -108,8 +108,8 @@ enum rfs_callable {
 
 /* The names that a pickle may have besides those of plain values and tensors. */
 enum rfs_pickle_names {
-    RFS_PICKLE_PLAIN,    /* no others */
-    RFS_PICKLE_DTENSORS, /* DTensors and their parts */
+    RFS_PICKLE_PLAIN,   /* no others */
+    RFS_PICKLE_SHARDED, /* DTensors, ShardedTensors, and their parts */
     /*
      * All. Objects of unknown classes, and known ones that are made in another way, are
      * RFS_NODE_OPAQUE, and all that is said of them is left out. The graph is for reading what one

@@ -339,6 +339,16 @@ const char *rfs_torch_storage_class(enum rfs_dtype dtype)
     return NULL;
 }
 
+bool rfs_torch_dtype(const struct rfs_node *name, enum rfs_dtype *out)
+{
+    for (size_t i = 0; i < N_DTYPES; i++)
+        if (rfs_pickle_is_named(name, dtypes[i].name)) {
+            *out = dtypes[i].dtype;
+            return true;
+        }
+    return false;
+}
+
 /* A tensor that is looked at. */
 struct looking {
     const struct rfs_torch *torch;
@@ -363,8 +373,10 @@ static bool is_class(const struct rfs_node *class, size_t i)
 static int find_dtype(const struct looking *looking, const struct rfs_node *class,
                       const struct rfs_node *dtype, enum rfs_dtype *out)
 {
-    for (size_t i = 0; i < N_DTYPES; i++)
-        if (dtype ? rfs_pickle_is_named(dtype, dtypes[i].name) : is_class(class, i)) {
+    if (dtype && rfs_torch_dtype(dtype, out))
+        return 0;
+    for (size_t i = 0; i < N_DTYPES && !dtype; i++)
+        if (is_class(class, i)) {
             *out = dtypes[i].dtype;
             return 0;
         }

@@ -29,7 +29,10 @@ struct rfs_torch {
  */
 int rfs_torch_open(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin, const char *file,
                    struct rfs_torch *out, struct rfs_error *err);
-/* Opens a file that may have other names, too. DTensors are calls of RFS_CALL_WRAPPED. */
+/*
+ * Opens a file that may have other names, too. DTensors and ShardedTensors are calls of
+ * RFS_CALL_WRAPPED.
+ */
 int rfs_torch_open_named(rfs_read_fn *read, void *ctx, uint64_t size, enum rfs_pickle_names names,
                          const char *file, struct rfs_torch *out, struct rfs_error *err);
 /* Opens a file that stays open while other headers are read; BUDGET pays for its memory. */
@@ -102,6 +105,8 @@ int rfs_torch_record(const struct rfs_torch *torch, const struct rfs_node *stora
  */
 int rfs_torch_check(const struct rfs_torch *torch, const char *file, struct rfs_error *err);
 
+/* Gives the dtype that a GLOBAL of RFS_CALL_DTYPE names. False: it is none. */
+bool rfs_torch_dtype(const struct rfs_node *name, enum rfs_dtype *out);
 /* Returns "float32" and so on; NULL for dtypes that torch does not have. */
 const char *rfs_torch_dtype_name(enum rfs_dtype dtype);
 /* Returns "FloatStorage" and so on; NULL for dtypes that only UntypedStorage holds. */

@@ -28,9 +28,11 @@
 #define ARRAY                                                                                      \
     "cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85" BYTES("\1", "b") "\x87R"
 
+static enum rfs_pickle_names names_read = RFS_PICKLE_PLAIN;
+
 static int read_bytes(const void *bytes, size_t n, struct rfs_pickle *out, struct rfs_error *err)
 {
-    const struct rfs_pickle_from from = {"a.pt", 1000, 7, NULL, false};
+    const struct rfs_pickle_from from = {"a.pt", 1000, 7, NULL, names_read};
     unsigned char *copy = malloc(n + 1);
     memcpy(copy, bytes, n);
     return rfs_pickle_read(copy, n, &from, out, err);
@@ -181,6 +183,46 @@ static void test_uses(void **state)
     DAMAGED("an object with two states", "cargparse\nNamespace\n)\x81}b}b");
     DAMAGED("a call of something that is not callable", "K\1)R");
     DAMAGED("a call of something that is not callable", "ctorch\nSize\n]R");
+}
+
+#define SHARDED_TENSOR "ctorch.distributed._shard.sharded_tensor.api\nShardedTensor\n"
+#define MEMORY_FORMAT "ctorch.distributed._shard.sharded_tensor.metadata\nMEM_FORMAT_ENCODING\n"
+#define GET "c__builtin__\ngetattr\n"
+#define GROUP_STATE GET SHARDED_TENSOR TEXT1("\x11", "ProcessGroupState") "\x86R"
+
+/* The parts of ShardedTensors: two attributes are names, and no others. */
+static void test_sharded(void **state)
+{
+    (void)state;
+    NOT_ALLOWED("names torch.distributed._shard.sharded_tensor.api.ShardedTensor", SHARDED_TENSOR);
+    names_read = RFS_PICKLE_SHARDED;
+    ACCEPTED(GLOBAL, SHARDED_TENSOR);
+    ACCEPTED(GLOBAL, GROUP_STATE);
+    ACCEPTED(NEW, GROUP_STATE ")\x81}b");
+    ACCEPTED(CALL, MEMORY_FORMAT "K\0\x85R");
+    ACCEPTED(CALL, GET MEMORY_FORMAT TEXT1("\x17", "TORCH_CONTIGUOUS_FORMAT") "\x86R");
+    ACCEPTED(NEW, "ctorch.distributed._shard.metadata\nShardMetadata\n)\x81N}\x86"
+                  "b");
+#define PROPERTIES "ctorch.distributed._shard.sharded_tensor.metadata\nTensorProperties\n)\x81"
+    ACCEPTED(NEW, PROPERTIES "(NN\x89K\0\x89t"
+                             "b");
+    ACCEPTED(NEW, PROPERTIES "(NN\x89K\0\x89)t" /* with strides */
+                             "b");
+    NOT_ALLOWED("TensorProperties in a way that is not read", PROPERTIES "(NN\x89K\0t"
+                                                                         "b");
+    static const char get[] = "uses __builtin__.getattr in a way that is not read";
+    NOT_ALLOWED(get, GET SHARDED_TENSOR TEXT1("\x08", "__init__") "\x86R");
+    NOT_ALLOWED(get, GET "ccollections\nOrderedDict\n" TEXT1("\x11", "ProcessGroupState") "\x86R");
+    NOT_ALLOWED(get, GET MEMORY_FORMAT "K\0\x86R");
+    NOT_ALLOWED(get, GET SHARDED_TENSOR TEXT1("\x11", "ProcessGroupState") "N\x87R");
+    NOT_ALLOWED("ShardedTensor.ProcessGroupState in a way that is not read", GROUP_STATE ")R");
+    NOT_ALLOWED("ShardedTensor.ProcessGroupState in a way that is not read",
+                GROUP_STATE ")\x81K\1\x85"
+                            "b");
+    NOT_ALLOWED("ShardedTensor in a way that is not read", SHARDED_TENSOR ")\x81");
+    NOT_ALLOWED("metadata.ShardMetadata in a way that is not read",
+                "ctorch.distributed._shard.metadata\nShardMetadata\n)\x81}b");
+    names_read = RFS_PICKLE_PLAIN;
 }
 
 static void test_protocols(void **state)
@@ -353,11 +395,12 @@ static void test_random_damage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),     cmocka_unit_test(test_allowed),
-        cmocka_unit_test(test_names),      cmocka_unit_test(test_uses),
-        cmocka_unit_test(test_protocols),  cmocka_unit_test(test_stack),
-        cmocka_unit_test(test_bombs),      cmocka_unit_test(test_cost),
-        cmocka_unit_test(test_long_lists), cmocka_unit_test(test_random_damage),
+        cmocka_unit_test(test_values),        cmocka_unit_test(test_allowed),
+        cmocka_unit_test(test_names),         cmocka_unit_test(test_uses),
+        cmocka_unit_test(test_sharded),       cmocka_unit_test(test_protocols),
+        cmocka_unit_test(test_stack),         cmocka_unit_test(test_bombs),
+        cmocka_unit_test(test_cost),          cmocka_unit_test(test_long_lists),
+        cmocka_unit_test(test_random_damage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
