@@ -6,7 +6,13 @@
 #include "formats/chunks/chunks.h"
 #include "tests/fuzz/fuzz.h"
 
-/* Each tensor's chunks have as many bytes as it, and lie in the files of these N sizes. */
+#define FUZZ_STRIDED                                                                               \
+    (UINT64_C(1) << 63) /* in the place of a chunk: the number of one with strides */
+
+/*
+ * Each tensor's chunks have as many bytes as it, and lie in the files of these N sizes: from their
+ * first byte on, if they have strides.
+ */
 static inline void require_chunks(struct rfs_chunks *chunks, const uint64_t *sizes, size_t n)
 {
     for (size_t t = 0; t < chunks->tensors.n; t++) {
@@ -17,8 +23,12 @@ static inline void require_chunks(struct rfs_chunks *chunks, const uint64_t *siz
             const uint64_t bytes = rfs_chunks_type(chunks, chunk->type)->bytes;
             REQUIRE(bytes <= left);
             left -= bytes;
-            REQUIRE(chunk->file < n && chunk->at <= sizes[chunk->file] &&
-                    bytes <= sizes[chunk->file] - chunk->at);
+            const bool strided = chunk->at & FUZZ_STRIDED;
+            REQUIRE(!strided || (chunk->at ^ FUZZ_STRIDED) < chunks->strided.n);
+            const uint64_t at =
+                strided ? chunks->strided.data[chunk->at ^ FUZZ_STRIDED].at : chunk->at;
+            REQUIRE(chunk->file < n && at <= sizes[chunk->file] &&
+                    (strided || bytes <= sizes[chunk->file] - at));
             REQUIRE(rfs_chunks_locate(chunks, i, NULL) == 0);
         }
         REQUIRE(tensor->incomplete == (left > 0));
