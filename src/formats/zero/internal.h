@@ -65,6 +65,8 @@ struct rfs_zero_opening {
     uint32_t n_models, world;
     bool stage3;
     bool universal;                        /* each parameter is a group of its own, with one part */
+    bool by_rank;                          /* each rank has a part of each trained parameter */
+    uint32_t n_pieces;                     /* pieces of a frozen parameter of stage 3 */
     RFS_VEC(struct rfs_zero_param) params; /* trained, then frozen ones of stage 3 */
     RFS_VEC(struct rfs_zero_group) groups;
     RFS_VEC(struct rfs_zero_alias) aliases;
@@ -72,7 +74,7 @@ struct rfs_zero_opening {
     size_t n_trained;
     size_t n_flats;                        /* flat tensors of a rank: groups, or subgroups */
     RFS_VEC(struct rfs_zero_state) states; /* the weights first */
-    struct rfs_zero_part *fragments;       /* [world * frozen]; as those of states */
+    struct rfs_zero_part *fragments;       /* [n_pieces * frozen]; as those of states */
     char version[32];                      /* of rank 0's file */
     struct rfs_zero_count steps;           /* of the first rank that counts them */
     bool counts;

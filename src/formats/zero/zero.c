@@ -31,7 +31,8 @@
  *
  *     aabbbbc  aabbbbc  aabb..c     rank 0, rank 1, rank 2
  *
- * A universal checkpoint has the model's states of stage 1 or 2, and files zero/NAME/KEY.pt. fp32.pt
+ * A universal checkpoint has the model's states of all files, and files zero/NAME/KEY.pt. In stage 3
+ * each has one row of all elements of a parameter, without padding. In stages 1 and 2 fp32.pt
  * has the weights of a parameter as {"param": tensor in its shape, …}, exp_avg.pt and so on have the
  * optimizer's states, step.pt a tensor alone. What fp32.pt has of other names is rounded: buffers,
  * frozen and shared parameters are taken from the model's states.
@@ -381,12 +382,17 @@ static int read_fragments(struct zero_file *file, const struct rfs_node *root)
     return found == n ? 0 : damaged(file, "it lacks pieces of frozen parameters");
 }
 
-/* Refuses what ds_to_universal makes in another form, or wrongly. */
+/* Refuses what ds_to_universal makes wrongly, and of stage 3 a number of files that is not the save's. */
 static int check_universal(struct zero_file *file, const struct rfs_node *root)
 {
+    uint64_t ranks;
+
     if (file->opening->stage3)
-        return refuse(file, REMEDY_MADE_OF,
-                      "it is of a universal checkpoint of stage 3, which is not read");
+        return read_number(value_of(file, root, "dp_world_size"), &ranks) &&
+                       ranks == file->opening->n_models
+                   ? 0
+                   : damaged(file, "by its dp_world_size there are more or fewer files of the "
+                                   "model's states");
     const struct rfs_node *options =
         value_of(file, value_of(file, root, "ds_config"), "zero_optimization");
     const struct rfs_node *robin = value_of(file, options, "round_robin_gradients");
@@ -422,7 +428,7 @@ static int read_model(struct zero_file *file)
     if (rc || frozen == 0)
         return rc;
     if (!opening->fragments)
-        opening->fragments = calloc(frozen * opening->world, sizeof *opening->fragments);
+        opening->fragments = calloc(frozen * opening->n_pieces, sizeof *opening->fragments);
     return opening->fragments ? read_fragments(file, root) : rfs_fail_memory(file->err);
 }
 
@@ -736,8 +742,11 @@ static int read_of_param(struct zero_file *file, size_t param, const char *key)
         return rc;
     if (rc == 0 || n == 0 || strcmp(key + n, ".pt") != 0 || !rfs_text_is_utf8(key, n))
         return damaged(file, "it is no tensor of a parameter");
-    const bool fits = tensor.ndim == shape->ndim &&
-                      memcmp(tensor.dims, shape->dims, tensor.ndim * sizeof *tensor.dims) == 0;
+    const bool fits =
+        opening->stage3
+            ? tensor.ndim == 1 && tensor.dims[0] == opening->params.data[param].elems
+            : tensor.ndim == shape->ndim &&
+                  memcmp(tensor.dims, shape->dims, tensor.ndim * sizeof *tensor.dims) == 0;
     if (!fits && (is_weights || tensor.ndim > 0))
         return damaged(file, "it has another shape than the file of the model's states says");
     const int is = read_part(file, rfs_path_name(file->path), node, &part);
@@ -819,6 +828,8 @@ static int count_files(struct rfs_zero_opening *opening)
         opening->stage3 = name.ranked;
     }
     opening->world = opening->universal ? 1 : n - opening->n_models;
+    opening->n_pieces = opening->universal ? opening->n_models : opening->world;
+    opening->by_rank = opening->stage3 && !opening->universal;
     return opening->n_models > 0 && opening->world > 0
                ? 0
                : rfs_fail(opening->err, -EINVAL, RFS_IN(rfs_files_path(opening->files, 0)),

@@ -261,7 +261,7 @@ static int add_tensor(const struct rfs_zero_opening *opening, const struct rfs_z
 
     if (param->elems > 0 ? !there[at.flat] : state->key != NULL)
         return 0;
-    if (param->elems > 0 && opening->stage3 && !is_even(opening, state, at, param, there))
+    if (param->elems > 0 && opening->by_rank && !is_even(opening, state, at, param, there))
         return rfs_fail(opening->err, -EINVAL, RFS_OF(path_of(opening, 0), name), RFS_ZERO_REMEDY,
                         "it lies in groups that differ in their dtype or states");
     RFS_FREE char *text =
@@ -281,8 +281,8 @@ static int add_tensor(const struct rfs_zero_opening *opening, const struct rfs_z
         return rc;
     if (first->is_scalar)
         return add_chunk(opening, 0, 1, first->file, first->at);
-    return opening->stage3 ? add_from_ranks(opening, state, at, param)
-                           : add_from_group(opening, state, at.flat, at.off, param);
+    return opening->by_rank ? add_from_ranks(opening, state, at, param)
+                            : add_from_group(opening, state, at.flat, at.off, param);
 }
 
 /* Adds the tensors of a state for all parameters. PLACES gets where each parameter begins. */
@@ -307,13 +307,13 @@ static int add_state(const struct rfs_zero_opening *opening, const struct rfs_ze
     move(opening, &at, 0); /* the first may be empty */
     for (size_t g = 0; rc == 0 && g < opening->groups.n; g++) {
         const struct rfs_zero_group *group = &opening->groups.data[g];
-        at = opening->stage3 ? at : (struct place){.flat = g};
+        at = opening->by_rank ? at : (struct place){.flat = g};
         for (size_t i = group->first; rc == 0 && i < group->first + group->n; i++) {
             const struct rfs_zero_param *param = &opening->params.data[i];
             const uint64_t each = rfs_ceil_u64(param->elems, opening->world);
             places[i] = at;
             rc = add_tensor(opening, state, rfs_zero_text(opening, param->name), at, param, there);
-            if (opening->stage3)
+            if (opening->by_rank)
                 move(opening, &at, each);
             else
                 at.off += param->elems + param->gap;
@@ -328,10 +328,10 @@ static int add_frozen(const struct rfs_zero_opening *opening, size_t i, const ch
     const struct rfs_zero_param *param = &opening->params.data[opening->n_trained + i];
     const size_t n_frozen = opening->params.n - opening->n_trained;
     const struct rfs_zero_part *first = &opening->fragments[i];
-    const uint64_t each = rfs_ceil_u64(param->elems, opening->world);
+    const uint64_t each = rfs_ceil_u64(param->elems, opening->n_pieces);
     int rc = begin_tensor(opening, name, param, first->dtype);
 
-    for (uint32_t r = 0; rc == 0 && r < opening->world; r++) {
+    for (uint32_t r = 0; rc == 0 && r < opening->n_pieces; r++) {
         const uint64_t begin = rfs_min_u64(param->elems, each * r);
         const uint64_t n = rfs_min_u64(each, param->elems - begin);
         const struct rfs_zero_part *part = &first[r * n_frozen];
@@ -375,9 +375,9 @@ int rfs_zero_declare(const struct rfs_zero_opening *opening)
     RFS_FREE bool *there = calloc(opening->n_flats + 1, sizeof *there);
     int rc = places && there ? 0 : rfs_fail_memory(opening->err);
 
-    for (size_t g = 0; rc == 0 && !opening->stage3 && g < opening->groups.n; g++)
+    for (size_t g = 0; rc == 0 && !opening->by_rank && g < opening->groups.n; g++)
         rc = check_group(opening, g);
-    if (rc == 0 && opening->stage3)
+    if (rc == 0 && opening->by_rank)
         rc = check_flats(opening);
     for (size_t i = 0; rc == 0 && i < opening->params.n - opening->n_trained; i++)
         rc = add_frozen(opening, i,
