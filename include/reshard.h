@@ -129,6 +129,11 @@ typedef struct reshard_config {
  *   -ENOMEM, the system's error for a path, or an error of a file (above), if headers are read or a
  *             key is tried.
  *
+ * Views of one process are independent, also in object storage: each reads by its own endpoint,
+ * region, profile, path_style, anonymous, connections, tries and timeout. Variables of the
+ * environment are those of the process, as they are when the view is opened. Views that agree on
+ * all of these share their credentials, and count their connections together.
+ *
  * With a key (key_file, key_fd or key_env; one of them) only the owner may read the files. The
  * descriptor is read to its end and closed. The variable is overwritten and removed from the
  * environment; no other thread may use the environment meanwhile. The key and decrypted content are

@@ -536,6 +536,14 @@ static void begin(struct rfs_prefetch *prefetch, struct window *window, struct r
         prefetch->reading > prefetch->at_once ? prefetch->reading : prefetch->at_once;
 }
 
+/* Returns the store's round trip, ns; 0: there is none. */
+static uint64_t round_trip(const struct rfs_prefetch *prefetch)
+{
+    struct rfs_store *store = rfs_files_store(prefetch->files);
+
+    return store ? store->calls->round_trip(store) : 0;
+}
+
 /* Ends a request, whose first N windows were read. The caller has the lock. */
 static void end(struct rfs_prefetch *prefetch, const struct request *request, unsigned n,
                 struct later *later)
@@ -545,15 +553,14 @@ static void end(struct rfs_prefetch *prefetch, const struct request *request, un
     prefetch->reads += n > 0;
     /* A request that failed, or had no room, says nothing about the storage. */
     if (n == request->n)
-        rfs_concurrency_note(&prefetch->concurrency,
-                             &(struct rfs_concurrency_end){
-                                 .reads = n,
-                                 .bytes = request->to - request->from,
-                                 .now = now,
-                                 .took = now - request->began,
-                                 .round_trip = rfs_store_objects()->round_trip(),
-                                 .starved = !next_queued(prefetch),
-                             });
+        rfs_concurrency_note(&prefetch->concurrency, &(struct rfs_concurrency_end){
+                                                         .reads = n,
+                                                         .bytes = request->to - request->from,
+                                                         .now = now,
+                                                         .took = now - request->began,
+                                                         .round_trip = round_trip(prefetch),
+                                                         .starved = !next_queued(prefetch),
+                                                     });
     prefetch->reading -= request->n;
     for (unsigned i = 0; i < request->n; i++) {
         struct window *window = request->windows[i];

@@ -54,14 +54,15 @@ int rfs_path_fail(const char *source, int code, struct rfs_error *err)
                     "the source cannot be reached: %s", rfs_store_why(source, code));
 }
 
-int rfs_path_resolve(const char *source, char **path, struct rfs_error *err)
+int rfs_path_resolve(struct rfs_store *store, const char *source, char **path,
+                     struct rfs_error *err)
 {
     struct stat st;
 
-    *path = rfs_store_realpath(source);
+    *path = rfs_store_realpath(store, source);
     if (!*path)
         return rfs_path_fail(source, errno, err);
-    const int rc = rfs_store_stat(*path, &st);
+    const int rc = rfs_store_stat(store, *path, &st);
     if (rc < 0 && rfs_store_is_url(source)) {
         free(*path);
         *path = NULL;

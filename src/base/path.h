@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 
+struct rfs_store;
+
 /* Returns whether INNER is OUTER or lies below it. Both are absolute and resolved. */
 static inline bool rfs_path_within(const char *inner, const char *outer)
 {
@@ -32,7 +34,8 @@ int rfs_path_parent(const char *path, char **folder, char **name, struct rfs_err
  * Finds the absolute path of SOURCE, malloc'ed, without links: but the name of a file stays as it
  * was given, because its ending decides about the format. 0, or -errno with *err filled.
  */
-int rfs_path_resolve(const char *source, char **path, struct rfs_error *err);
+int rfs_path_resolve(struct rfs_store *store, const char *source, char **path,
+                     struct rfs_error *err);
 /* Fails because SOURCE cannot be looked at; CODE is an errno, positive or negative. -errno. */
 int rfs_path_fail(const char *source, int code, struct rfs_error *err);
 

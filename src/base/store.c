@@ -7,67 +7,7 @@
 
 #include <fcntl.h>
 
-/* ---- without objects ------------------------------------------------------------------------- */
-
-static int none(void)
-{
-    return rfs_store_fail(-ENOTSUP, "this build reads no sources from object storage");
-}
-
-static int no_stat(const char *url, struct stat *st)
-{
-    (void)url;
-    (void)st;
-    return none();
-}
-
-static int no_list(const char *url, struct rfs_store_names *out)
-{
-    (void)url;
-    (void)out;
-    return none();
-}
-
-static void no_forget(void)
-{
-}
-
-static int no_hold(const char *url, struct rfs_object **out, struct stat *st)
-{
-    (void)url;
-    (void)st;
-    *out = NULL;
-    return none();
-}
-
-static uint64_t no_round_trip(void)
-{
-    return 0;
-}
-
-/*
- * No version of an object is ever held, so there is nothing to read or to let go. Nothing is
- * written either: the view is asked for the store before, which fails.
- */
-static const struct rfs_store no_objects = {
-    .stat = no_stat,
-    .list = no_list,
-    .pin = rfs_store_without_slash,
-    .forget = no_forget,
-    .hold = no_hold,
-    .round_trip = no_round_trip,
-};
-static const struct rfs_store *objects = &no_objects;
-
-void rfs_store_register(const struct rfs_store *store)
-{
-    objects = store;
-}
-
-const struct rfs_store *rfs_store_objects(void)
-{
-    return objects;
-}
+/* ---- kinds of paths -------------------------------------------------------------------------- */
 
 bool rfs_store_is_foreign(const char *path)
 {
@@ -90,18 +30,31 @@ bool rfs_store_has_url(const char *text, const char *scheme)
 
 /* ---- names and attributes -------------------------------------------------------------------- */
 
-int rfs_store_stat(const char *path, struct stat *st)
+/* Fails for a URL where paths alone are read, as in the map of a source on a disk. */
+static int no_store(void)
+{
+    return rfs_store_fail(-ENOTSUP, "a URL is read here only if the source or an option is one");
+}
+
+int rfs_store_stat(struct rfs_store *store, const char *path, struct stat *st)
 {
     if (rfs_store_is_url(path))
-        return objects->stat(path, st);
+        return store ? store->calls->stat(store, path, st) : no_store();
     return stat(path, st) == 0 ? 0 : -errno;
 }
 
-bool rfs_store_there(const char *path)
+bool rfs_store_there(struct rfs_store *store, const char *path)
 {
     struct stat st;
 
-    return rfs_store_is_url(path) ? objects->stat(path, &st) == 0 : access(path, F_OK) == 0;
+    return rfs_store_is_url(path) ? rfs_store_stat(store, path, &st) == 0 : access(path, F_OK) == 0;
+}
+
+int rfs_store_hold(struct rfs_store *store, const char *url, struct rfs_object **out,
+                   struct stat *st)
+{
+    *out = NULL;
+    return store ? store->calls->hold(store, url, out, st) : no_store();
 }
 
 char *rfs_store_without_slash(const char *url)
@@ -113,9 +66,11 @@ char *rfs_store_without_slash(const char *url)
     return strndup(url, n);
 }
 
-char *rfs_store_realpath(const char *path)
+char *rfs_store_realpath(struct rfs_store *store, const char *path)
 {
-    return rfs_store_is_url(path) ? objects->pin(path) : realpath(path, NULL);
+    if (!rfs_store_is_url(path))
+        return realpath(path, NULL);
+    return store ? store->calls->pin(store, path) : rfs_store_without_slash(path);
 }
 
 char *rfs_store_folder(const char *path)
@@ -138,11 +93,11 @@ char *rfs_store_parent(const char *path)
 
 /* ---- folders --------------------------------------------------------------------------------- */
 
-int rfs_dir_open(const char *path, struct rfs_dir *out)
+int rfs_dir_open(struct rfs_store *store, const char *path, struct rfs_dir *out)
 {
     *out = (struct rfs_dir){0};
     if (rfs_store_is_url(path))
-        return objects->list(path, &out->names);
+        return store ? store->calls->list(store, path, &out->names) : no_store();
     out->dir = opendir(path);
     return out->dir ? 0 : -errno;
 }
@@ -242,26 +197,26 @@ int rfs_store_fail(int code, const char *fmt, ...)
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-static ssize_t object_head(const char *url, void *data, size_t size)
+static ssize_t object_head(struct rfs_store *store, const char *url, void *data, size_t size)
 {
     struct rfs_object *object = NULL;
     struct stat st;
-    int rc = objects->hold(url, &object, &st);
+    int rc = rfs_store_hold(store, url, &object, &st);
 
     if (rc < 0)
         return rc;
     const size_t n = (uint64_t)st.st_size < size ? (size_t)st.st_size : size;
     struct iovec span = {data, n};
     if (n > 0)
-        rc = objects->read(object, &span, 1, 0);
-    objects->let_go(object);
+        rc = store->calls->read(object, &span, 1, 0);
+    store->calls->let_go(object);
     return rc < 0 ? rc : (ssize_t)n;
 }
 
-ssize_t rfs_store_head(const char *path, void *data, size_t size)
+ssize_t rfs_store_head(struct rfs_store *store, const char *path, void *data, size_t size)
 {
     if (rfs_store_is_url(path))
-        return object_head(path, data, size);
+        return object_head(store, path, data, size);
     RFS_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
     return fd < 0 ? -errno : rfs_io_read_most(fd, data, size);
 }
@@ -283,8 +238,9 @@ static int fail_limit(struct rfs_error *err, const char *path, size_t limit)
                     "the file is larger than %zu bytes", limit);
 }
 
-static int read_object(struct rfs_object *object, const struct stat *st, const char *url,
-                       size_t limit, char **data, size_t *size, struct rfs_error *err)
+static int read_object(struct rfs_store *store, struct rfs_object *object, const struct stat *st,
+                       const char *url, size_t limit, char **data, size_t *size,
+                       struct rfs_error *err)
 {
     if ((uint64_t)st->st_size > limit || limit >= SIZE_MAX - 1)
         return fail_limit(err, url, limit);
@@ -293,7 +249,7 @@ static int read_object(struct rfs_object *object, const struct stat *st, const c
     if (!buf)
         return rfs_fail_memory_of(err, url);
     struct iovec span = {buf, n};
-    const int rc = n > 0 ? objects->read(object, &span, 1, 0) : 0;
+    const int rc = n > 0 ? store->calls->read(object, &span, 1, 0) : 0;
     if (rc < 0)
         // cppcheck-suppress memleak; RFS_FREE frees it
         return fail_errno(err, url, -rc);
@@ -303,16 +259,17 @@ static int read_object(struct rfs_object *object, const struct stat *st, const c
     return 0;
 }
 
-static int read_url(const char *url, size_t limit, char **data, size_t *size, struct rfs_error *err)
+static int read_url(struct rfs_store *store, const char *url, size_t limit, char **data,
+                    size_t *size, struct rfs_error *err)
 {
     struct rfs_object *object = NULL;
     struct stat st;
-    int rc = objects->hold(url, &object, &st);
+    int rc = rfs_store_hold(store, url, &object, &st);
 
     if (rc < 0)
         return fail_errno(err, url, -rc);
-    rc = read_object(object, &st, url, limit, data, size, err);
-    objects->let_go(object);
+    rc = read_object(store, object, &st, url, limit, data, size, err);
+    store->calls->let_go(object);
     return rc;
 }
 
@@ -349,13 +306,13 @@ int rfs_store_read_fd(int fd, const char *path, size_t limit, char **data, size_
     return 0;
 }
 
-int rfs_store_read_whole(const char *path, size_t limit, char **data, size_t *size,
-                         struct rfs_error *err)
+int rfs_store_read_whole(struct rfs_store *store, const char *path, size_t limit, char **data,
+                         size_t *size, struct rfs_error *err)
 {
     int fd;
 
     if (rfs_store_is_url(path))
-        return read_url(path, limit, data, size, err);
+        return read_url(store, path, limit, data, size, err);
     do
         fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     while (fd < 0 && errno == EINTR && !rfs_cancelled());

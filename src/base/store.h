@@ -2,10 +2,10 @@
 /*
  * Files and folders of the machine and of object stores. A path says which, and all that reads
  * sources goes through here or through store/files.h: paths of the machine make the system
- * calls that they would make without it, URLs go to the store of objects that is registered. Both
- * give names, attributes and bytes of the same kind, so that nothing above has to know.
+ * calls that they would make without it, URLs go to the caller's store of objects. Both give names,
+ * attributes and bytes of the same kind, so that nothing above has to know.
  *
- * Threads: all functions but rfs_store_register.
+ * Threads: all functions.
  */
 #pragma once
 
@@ -48,28 +48,37 @@ struct rfs_store_names {
 };
 
 /*
- * A store of objects. Paths are URLs. Functions return 0 or -errno, and note the details of a
- * failure by rfs_store_fail.
+ * Objects as one view reaches them: by its endpoint, its credentials, and what it knows of them.
+ * store/remote/remote.h gives it, and more is behind it there. Where a function takes one, NULL
+ * reads paths alone: a URL fails with -ENOTSUP.
  */
 struct rfs_store {
+    const struct rfs_store_calls *calls;
+};
+
+/*
+ * What a store of objects does. Paths are URLs. Functions return 0 or -errno, and note the details
+ * of a failure by rfs_store_fail.
+ */
+struct rfs_store_calls {
     /* Looks at an object or a folder, as stat(2). A folder exists while something is in it. */
-    int (*stat)(const char *url, struct stat *st);
+    int (*stat)(struct rfs_store *store, const char *url, struct stat *st);
     /* Lists the entries of a folder, to be freed in any case. */
-    int (*list)(const char *url, struct rfs_store_names *out);
+    int (*list)(struct rfs_store *store, const char *url, struct rfs_store_names *out);
     /*
      * Returns the URL that will name the same as this one does now, without the slashes at its end:
      * with a commit instead of a branch. malloc'ed; NULL with errno.
      */
-    char *(*pin)(const char *url);
+    char *(*pin)(struct rfs_store *store, const char *url);
     /* Forgets all that was learned, as a source is opened anew. */
-    void (*forget)(void);
+    void (*forget)(struct rfs_store *store);
     /* Finds the object's present version and its attributes; to be given back by let_go. */
-    int (*hold)(const char *url, struct rfs_object **out, struct stat *st);
+    int (*hold)(struct rfs_store *store, const char *url, struct rfs_object **out, struct stat *st);
     /* Fills all spans, which it changes, from OFFSET on; -ESTALE once it is another version. */
     int (*read)(struct rfs_object *object, struct iovec *spans, int count, uint64_t offset);
     void (*let_go)(struct rfs_object *object);
     /* Returns the shortest time until an answer with bytes of an object began, in ns; 0: none. */
-    uint64_t (*round_trip)(void);
+    uint64_t (*round_trip)(struct rfs_store *store);
 
     /*
      * Writing. Nobody sees a part of an object. What STAT and LIST remember stays as it was, until
@@ -78,35 +87,35 @@ struct rfs_store {
      */
 
     /* Writes an object of the spans in one request, and gives its ETag, which may be at OVER. */
-    int (*put)(const char *url, const struct iovec *spans, int count, const char *over,
-               char etag[RFS_STORE_ETAG]);
+    int (*put)(struct rfs_store *store, const char *url, const struct iovec *spans, int count,
+               const char *over, char etag[RFS_STORE_ETAG]);
     /* Begins an object of SIZE bytes in PARTS of one length, the last one shorter; to be dropped. */
-    int (*begin)(const char *url, uint64_t size, uint32_t parts, struct rfs_upload **out);
+    int (*begin)(struct rfs_store *store, const char *url, uint64_t size, uint32_t parts,
+                 struct rfs_upload **out);
     /* Sends a part, from 0 on. Parts may be sent at once, by several threads. */
     int (*send)(struct rfs_upload *upload, uint32_t part, const struct iovec *spans, int count);
     /* Makes an object of all parts, once they have been sent. */
     int (*complete)(struct rfs_upload *upload, const char *over);
     /* Frees an upload; removes its parts unless it is complete. */
     void (*drop)(struct rfs_upload *upload);
-    int (*remove)(const char *url);
+    int (*remove)(struct rfs_store *store, const char *url);
     /* Drops the uploads of objects below a folder that IS_OURS takes, of any process. */
-    int (*sweep)(const char *folder, bool (*is_ours)(void *ctx, const char *path), void *ctx);
+    int (*sweep)(struct rfs_store *store, const char *folder,
+                 bool (*is_ours)(void *ctx, const char *path), void *ctx);
 };
 
-/* Sets the store of objects, before any thread starts; STORE lasts for ever. */
-void rfs_store_register(const struct rfs_store *store);
-/* Returns the store of objects, never NULL: without one, its functions fail with -ENOTSUP. */
-const struct rfs_store *rfs_store_objects(void);
-
 /* Looks at a path, as stat(2): 0 or -errno. It is not tried again after a signal. */
-int rfs_store_stat(const char *path, struct stat *st);
+int rfs_store_stat(struct rfs_store *store, const char *path, struct stat *st);
 /* Returns whether there is something of that name. */
-bool rfs_store_there(const char *path);
+bool rfs_store_there(struct rfs_store *store, const char *path);
+/* Holds the present version of an object, as the store's call does. Fails without a store. */
+int rfs_store_hold(struct rfs_store *store, const char *url, struct rfs_object **out,
+                   struct stat *st);
 /*
  * Resolves a path, as realpath(3). A URL loses the slashes at its end, and one of a hub gets the
  * commit of its revision.
  */
-char *rfs_store_realpath(const char *path);
+char *rfs_store_realpath(struct rfs_store *store, const char *path);
 /* Copies a URL without the slashes at its end; malloc'ed. */
 char *rfs_store_without_slash(const char *url);
 /* Returns FOLDER of FOLDER/NAME, or "."; malloc'ed. */
@@ -125,7 +134,7 @@ struct rfs_dir {
     struct dirent entry;
 };
 /* Opens a folder. 0 or -errno. */
-int rfs_dir_open(const char *path, struct rfs_dir *out);
+int rfs_dir_open(struct rfs_store *store, const char *path, struct rfs_dir *out);
 /* Opens the folder of a descriptor, which belongs to *out afterwards, or is closed. 0 or -errno. */
 int rfs_dir_of(int fd, struct rfs_dir *out);
 /* Returns the next entry, until the next call; NULL at the end, with errno where that failed. */
@@ -134,15 +143,15 @@ void rfs_dir_close(struct rfs_dir *dir);
 #define RFS_CLOSE_DIR RFS_CLEANUP(rfs_dir_close)
 
 /* Reads the first SIZE bytes, or fewer at the end: their number, or -errno. */
-ssize_t rfs_store_head(const char *path, void *data, size_t size);
+ssize_t rfs_store_head(struct rfs_store *store, const char *path, void *data, size_t size);
 /*
  * Reads a small file at once, such as a strategy, a map or a manifest: the bytes of the regular
  * file at PATH, malloc'ed, with a NUL behind them that *SIZE does not count. 0, or -errno with *err
  * filled: -EFBIG when it has more than LIMIT bytes, -EISDIR, -EINVAL when it is no file, -ESTALE
  * when it changes meanwhile, -EINTR when the caller's work was given up.
  */
-int rfs_store_read_whole(const char *path, size_t limit, char **data, size_t *size,
-                         struct rfs_error *err);
+int rfs_store_read_whole(struct rfs_store *store, const char *path, size_t limit, char **data,
+                         size_t *size, struct rfs_error *err);
 /*
  * Reads a file of this machine in the same way, from its open descriptor FD, or -errno if opening
  * it failed; messages name PATH.

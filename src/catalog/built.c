@@ -181,6 +181,7 @@ static int merge(const struct job *job, const char *weight_map, struct rfs_error
                                    .indexes = indexes,
                                    .n = n,
                                    .beneath = rfs_files_beneath(builder->files),
+                                   .store = rfs_files_store(builder->files),
                                    .weight_map = weight_map,
                                    .last_counts = builder->last_counts,
                                    .skip = builder->skip,

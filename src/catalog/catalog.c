@@ -263,7 +263,7 @@ static void set_builder(struct rfs_catalog *catalog, const struct rfs_source_spe
 static int find_path(const struct rfs_source_spec *spec, char **path, struct rfs_error *err)
 {
     if (!spec->files || !rfs_store_is_url(spec->path))
-        return rfs_path_resolve(spec->path, path, err);
+        return rfs_path_resolve(spec->store, spec->path, path, err);
     *path = rfs_store_without_slash(spec->path);
     return *path ? 0 : rfs_fail_memory_of(err, spec->path);
 }
@@ -303,6 +303,7 @@ static bool make_tables(struct rfs_catalog *catalog, const struct rfs_source_spe
         return false;
     rfs_files_set_encrypted(catalog->files, spec->encrypted);
     rfs_files_set_beneath(catalog->files, spec->beneath);
+    rfs_files_set_store(catalog->files, spec->store);
     if (spec->for_others)
         rfs_files_set_for_others(catalog->files);
     return true;
@@ -327,11 +328,12 @@ static int find_scheme(struct rfs_catalog *catalog, const struct rfs_source_spec
                               : NULL;
     if (!path)
         return rfs_fail_memory_of(err, catalog->path);
-    if (!spec->quant_config && !rfs_store_there(path))
+    if (!spec->quant_config && !rfs_store_there(spec->store, path))
         return rfs_fail(err, -ENOENT, RFS_IN(catalog->path), "hf_config=config.json",
                         "option dequantize needs the model's config.json, and the source has none");
-    const int rc = rfs_quant_scheme_open(path, spec->dequantize_wide ? RFS_FLOAT32 : RFS_BFLOAT16,
-                                         &catalog->scheme, err);
+    const int rc =
+        rfs_quant_scheme_open(spec->store, path, spec->dequantize_wide ? RFS_FLOAT32 : RFS_BFLOAT16,
+                              &catalog->scheme, err);
     if (rc == 0 && !catalog->scheme)
         return rfs_fail(err, -EINVAL, RFS_IN(path), "leave dequantize out",
                         "has no quantization_config, so no weight is quantized");

@@ -90,7 +90,7 @@ static int order_names(struct mapping *m)
     return 0;
 }
 
-int rfs_merge_map_read(const struct rfs_beneath *beneath, const char *path,
+int rfs_merge_map_read(const struct rfs_beneath *beneath, struct rfs_store *store, const char *path,
                        const char *const *files, size_t n_files, struct rfs_tables *tables,
                        struct rfs_merge_map *out, struct rfs_error *err)
 {
@@ -102,8 +102,9 @@ int rfs_merge_map_read(const struct rfs_beneath *beneath, const char *path,
         return rfs_fail_memory_of(err, path);
     const bool mindspore = strcmp(rfs_path_name(path), MINDSPORE_NAME) == 0;
     out->closed = mindspore && n_files > 1;
-    int rc = rfs_mapfile_read(
-        beneath, path, mindspore ? RFS_MAPFILE_WEIGHTS_MAYBE : RFS_MAPFILE_WEIGHTS, &json, err);
+    int rc =
+        rfs_mapfile_read(beneath, store, path,
+                         mindspore ? RFS_MAPFILE_WEIGHTS_MAYBE : RFS_MAPFILE_WEIGHTS, &json, err);
     if (rc == 0)
         rc = index_files(&m);
     for (size_t i = 0; rc == 0 && i < json.n; i++)
@@ -329,8 +330,8 @@ int rfs_merge(const struct rfs_merge *merge, struct rfs_index **out, struct rfs_
     int rc = 0;
     *out = NULL;
     if (merge->weight_map)
-        rc = rfs_merge_map_read(merge->beneath, merge->weight_map, merge->files, merge->n,
-                                merge->tables, &work.map, err);
+        rc = rfs_merge_map_read(merge->beneath, merge->store, merge->weight_map, merge->files,
+                                merge->n, merge->tables, &work.map, err);
     if (rc == 0)
         rc = collect(&work) ?: settle_names(&work);
     if (rc)

@@ -8,6 +8,7 @@
 #include "formats/walker.h"
 
 struct rfs_beneath;
+struct rfs_store;
 
 /* ---- the map --------------------------------------------------------------------------------- */
 
@@ -38,7 +39,7 @@ struct rfs_merge_map {
  * kind of file, -ENOENT when it names another file, -EFBIG, -ENOMEM, or the system's error, each
  * with *err filled.
  */
-int rfs_merge_map_read(const struct rfs_beneath *beneath, const char *path,
+int rfs_merge_map_read(const struct rfs_beneath *beneath, struct rfs_store *store, const char *path,
                        const char *const *files, size_t n_files, struct rfs_tables *tables,
                        struct rfs_merge_map *out, struct rfs_error *err);
 void rfs_merge_map_free(struct rfs_merge_map *map);
@@ -53,6 +54,7 @@ struct rfs_merge {
     const struct rfs_index *const *indexes; /* [n] by file, in the order in which they count */
     size_t n;
     const struct rfs_beneath *beneath; /* where the map is opened; NULL: links are followed */
+    struct rfs_store *store;           /* reads a map that is a URL */
     const char *weight_map;            /* path of the map; NULL: there is none */
     bool last_counts; /* a name in several files has the last one's value; else it is refused */
     const char *skip; /* "a:b": names that begin so are left out; or NULL */

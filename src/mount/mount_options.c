@@ -178,7 +178,7 @@ int rfs_mount_options_add_file(struct rfs_settings *settings, const char *path,
 {
     RFS_FREE char *text = NULL;
     size_t n;
-    int rc = rfs_store_read_whole(path, RFS_MOUNT_OPTIONS_FILE_BYTES, &text, &n, err);
+    int rc = rfs_store_read_whole(NULL, path, RFS_MOUNT_OPTIONS_FILE_BYTES, &text, &n, err);
 
     if (rc)
         return rc;

@@ -423,11 +423,11 @@ static int read_pairs(struct name_map *map, struct rfs_json_read *json, struct r
     return rfs_json_read_end(json) ? 0 : fail_json(map, json, err);
 }
 
-static int read_map(struct name_map *map, struct rfs_error *err)
+static int read_map(struct name_map *map, struct rfs_store *store, struct rfs_error *err)
 {
     RFS_FREE char *data = NULL;
     size_t size;
-    int rc = rfs_store_read_whole(map->path, NAMES_FILE_BYTES, &data, &size, err);
+    int rc = rfs_store_read_whole(store, map->path, NAMES_FILE_BYTES, &data, &size, err);
 
     if (rc)
         return rc;
@@ -441,14 +441,15 @@ static int read_map(struct name_map *map, struct rfs_error *err)
     return map->used ? 0 : rfs_fail_memory(err);
 }
 
-static int open_map(const char *path, struct name_map **out, struct rfs_error *err)
+static int open_map(const struct rfs_names_config *config, struct name_map **out,
+                    struct rfs_error *err)
 {
     struct name_map *map = *out = calloc(1, sizeof *map);
 
-    if (!map || !(map->path = strdup(path)) || !(map->from = rfs_intern_new()) ||
+    if (!map || !(map->path = strdup(config->names)) || !(map->from = rfs_intern_new()) ||
         !(map->to = rfs_intern_new()) || !(map->made = rfs_intern_new()))
         return rfs_fail_memory(err);
-    return read_map(map, err);
+    return read_map(map, config->store, err);
 }
 
 int rfs_names_open(const struct rfs_names_config *config, struct rfs_names **out,
@@ -460,7 +461,7 @@ int rfs_names_open(const struct rfs_names_config *config, struct rfs_names **out
     RFS_CLEANUP(names_cleanup) struct rfs_names *names = calloc(1, sizeof *names);
     int rc = names ? 0 : rfs_fail_memory(err);
     if (!rc && config->names)
-        rc = open_map(config->names, &names->map, err);
+        rc = open_map(config, &names->map, err);
     if (!rc)
         rc = parse_choice("only", config->only, &names->only, err)
                  ?: parse_choice("drop", config->drop, &names->drop, err);

@@ -10,8 +10,11 @@
 
 struct rfs_names;
 
+struct rfs_store;
+
 struct rfs_names_config {
-    const char *names; /* path of a JSON object, or NULL; names.c draws it */
+    const char *names;       /* path of a JSON object, or NULL; names.c draws it */
+    struct rfs_store *store; /* reads it, if it is a URL */
     const char *only;  /* "model.*;lm_head.*", patterns of the names that are shown; or NULL */
     const char *drop;  /* patterns of those that are not; or NULL */
     const char *dtype; /* "bfloat16", or rules, or NULL; names.c has their grammar */

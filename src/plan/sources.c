@@ -100,7 +100,9 @@ static bool rank_bytes(struct rfs_catalog *catalog, uint32_t rank, uint64_t *byt
         if (rfs_files_leads_home(files, id))
             return false;
         do
-            rc = rfs_cancelled() ? -EINTR : rfs_store_stat(rfs_files_path(files, id), &st);
+            rc = rfs_cancelled()
+                     ? -EINTR
+                     : rfs_store_stat(rfs_files_store(files), rfs_files_path(files, id), &st);
         while (rc == -EINTR && !rfs_cancelled());
         if (rc != 0)
             return false;

@@ -265,13 +265,13 @@ int rfs_quant_scheme_read(const char *path, const char *text, size_t n, enum rfs
     return rc;
 }
 
-int rfs_quant_scheme_open(const char *path, enum rfs_dtype to, struct rfs_quant_scheme **out,
-                          struct rfs_error *err)
+int rfs_quant_scheme_open(struct rfs_store *store, const char *path, enum rfs_dtype to,
+                          struct rfs_quant_scheme **out, struct rfs_error *err)
 {
     RFS_FREE char *text = NULL;
     size_t n;
 
     *out = NULL;
-    return rfs_store_read_whole(path, MOST_BYTES, &text, &n, err)
+    return rfs_store_read_whole(store, path, MOST_BYTES, &text, &n, err)
                ?: rfs_quant_scheme_read(path, text, n, to, out, err);
 }

@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "formats/dtype.h"
 
+struct rfs_store;
+
 /* The programs that quantize, as quant_method names them. */
 enum rfs_quant_method { RFS_QUANT_FP8, RFS_QUANT_COMPRESSED, RFS_QUANT_MXFP4 };
 
@@ -37,11 +39,11 @@ struct rfs_quant_scheme {
 };
 
 /*
- * Reads the config at PATH. Weights become TO. 0 with *out owned by the caller; *out is NULL when the
+ * Reads the config at PATH, a URL by STORE. Weights become TO. 0 with *out owned by the caller; *out is NULL when the
  * config does not say that anything is quantized; or -errno with *err filled.
  */
-int rfs_quant_scheme_open(const char *path, enum rfs_dtype to, struct rfs_quant_scheme **out,
-                          struct rfs_error *err);
+int rfs_quant_scheme_open(struct rfs_store *store, const char *path, enum rfs_dtype to,
+                          struct rfs_quant_scheme **out, struct rfs_error *err);
 /* Reads a text of N bytes; PATH is for messages. */
 int rfs_quant_scheme_read(const char *path, const char *text, size_t n, enum rfs_dtype to,
                           struct rfs_quant_scheme **out, struct rfs_error *err);

@@ -227,13 +227,14 @@ int rfs_hf_config_read(const char *name, const char *text, size_t n, struct rfs_
     return sorted;
 }
 
-int rfs_hf_config_open(const char *path, struct rfs_hf_config **out, struct rfs_error *err)
+int rfs_hf_config_open(struct rfs_store *store, const char *path, struct rfs_hf_config **out,
+                       struct rfs_error *err)
 {
     RFS_FREE char *text = NULL;
     size_t n;
 
     *out = NULL;
-    return rfs_store_read_whole(path, MOST_BYTES, &text, &n, err)
+    return rfs_store_read_whole(store, path, MOST_BYTES, &text, &n, err)
                ?: rfs_hf_config_read(path, text, n, out, err);
 }
 

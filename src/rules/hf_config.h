@@ -12,6 +12,8 @@
 
 #include "base/error.h"
 
+struct rfs_store;
+
 /* RFS_HF_NOTHING: none that is found. */
 enum rfs_hf_kind { RFS_HF_NUMBER, RFS_HF_TEXT, RFS_HF_LIST, RFS_HF_OTHER, RFS_HF_NOTHING };
 
@@ -26,8 +28,9 @@ struct rfs_hf_value {
 
 struct rfs_hf_config;
 
-/* Reads the file at PATH. 0 with *out owned by the caller, or -errno with *err filled. */
-int rfs_hf_config_open(const char *path, struct rfs_hf_config **out, struct rfs_error *err);
+/* Reads the file at PATH, a URL by STORE. 0 with *out owned by the caller, or -errno with *err filled. */
+int rfs_hf_config_open(struct rfs_store *store, const char *path, struct rfs_hf_config **out,
+                       struct rfs_error *err);
 /* Reads a text; NAME is for messages. */
 int rfs_hf_config_read(const char *name, const char *text, size_t n, struct rfs_hf_config **out,
                        struct rfs_error *err);

@@ -1112,7 +1112,8 @@ static bool is_shipped(const char *path)
 }
 
 /*
- * Reads a file beside the one that includes it, or a shipped one; these include only shipped ones.
+ * Reads a file beside the one that includes it, by the store CTX if that is a URL, or a shipped one;
+ * these include only shipped ones.
  */
 static int include_file(void *ctx, const char *from, const char *name, char **full, char **text,
                         size_t *n, struct rfs_error *err)
@@ -1120,12 +1121,11 @@ static int include_file(void *ctx, const char *from, const char *name, char **fu
     const char *slash = strrchr(from, '/');
     const struct rfs_rules_file *shipped = find_shipped(name);
 
-    (void)ctx;
     *full = rfs_text_printf("%.*s/%s", slash ? (int)(slash - from) : 1, slash ? from : ".", name);
     if (!*full)
         return rfs_fail_memory(err);
     if (!shipped || (!is_shipped(from) && access(*full, F_OK) == 0))
-        return rfs_store_read_whole(*full, MOST_BYTES, text, n, err);
+        return rfs_store_read_whole(ctx, *full, MOST_BYTES, text, n, err);
     free(*full);
     *full = rfs_text_printf(FOLDER "%s", name);
     *text = strdup(shipped->text);
@@ -1133,14 +1133,15 @@ static int include_file(void *ctx, const char *from, const char *name, char **fu
     return *full && *text ? 0 : rfs_fail_memory(err);
 }
 
-int rfs_rules_open(const char *path, struct rfs_rules **out, struct rfs_error *err)
+int rfs_rules_open(struct rfs_store *store, const char *path, struct rfs_rules **out,
+                   struct rfs_error *err)
 {
     RFS_FREE char *text = NULL;
     size_t n;
 
     *out = NULL;
-    return rfs_store_read_whole(path, MOST_BYTES, &text, &n, err)
-               ?: rfs_rules_parse(path, text, n, include_file, NULL, out, err);
+    return rfs_store_read_whole(store, path, MOST_BYTES, &text, &n, err)
+               ?: rfs_rules_parse(path, text, n, include_file, store, out, err);
 }
 
 int rfs_rules_named(const char *name, struct rfs_rules **out, struct rfs_error *err)

@@ -38,16 +38,18 @@
 #include "base/error.h"
 
 struct rfs_rules;
+struct rfs_store;
 
 /* Gives the text of an included file and its full name, for messages; the caller owns both. */
 typedef int rfs_rules_include(void *ctx, const char *from, const char *name, char **full,
                               char **text, size_t *n, struct rfs_error *err);
 
 /*
- * Reads the rules in the file at PATH. An included file lies beside the one that includes it, or is
+ * Reads the rules in the file at PATH, a URL by STORE. An included file lies beside the one that includes it, or is
  * shipped. 0 with *out owned by the caller, or -errno with *err filled: "PATH: line N".
  */
-int rfs_rules_open(const char *path, struct rfs_rules **out, struct rfs_error *err);
+int rfs_rules_open(struct rfs_store *store, const char *path, struct rfs_rules **out,
+                   struct rfs_error *err);
 /* Reads shipped rules, by their name: "qwen3". */
 int rfs_rules_named(const char *name, struct rfs_rules **out, struct rfs_error *err);
 /* Reads the rules in a text; without INCLUDE no file can be included. */

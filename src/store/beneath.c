@@ -37,7 +37,8 @@ static char *with_slash(const char *path)
     return rfs_path_join(path, "");
 }
 
-int rfs_beneath_open(const char *source, struct rfs_beneath **out, struct rfs_error *err)
+int rfs_beneath_open(struct rfs_store *store, const char *source, struct rfs_beneath **out,
+                     struct rfs_error *err)
 {
     RFS_FREE char *path = NULL;
     struct stat st;
@@ -45,7 +46,7 @@ int rfs_beneath_open(const char *source, struct rfs_beneath **out, struct rfs_er
     *out = NULL;
     if (rfs_store_is_url(source))
         return 0;
-    int rc = rfs_path_resolve(source, &path, err);
+    int rc = rfs_path_resolve(store, source, &path, err);
     if (rc < 0)
         return rc;
     if (stat(path, &st) == 0 && S_ISREG(st.st_mode)) /* its folder, which is resolved as well */
@@ -181,12 +182,13 @@ int rfs_beneath_file(const struct rfs_beneath *beneath, const char *path, int fl
     return fd < 0 ? -errno : fd;
 }
 
-int rfs_beneath_stat(const struct rfs_beneath *beneath, const char *path, struct stat *st)
+int rfs_beneath_stat(const struct rfs_beneath *beneath, struct rfs_store *store, const char *path,
+                     struct stat *st)
 {
     int failed;
 
     if (rfs_store_is_url(path))
-        return rfs_store_stat(path, st);
+        return rfs_store_stat(store, path, st);
     if (!beneath) {
         do /* as network file systems may */
             failed = stat(path, st);
@@ -201,19 +203,20 @@ int rfs_beneath_stat(const struct rfs_beneath *beneath, const char *path, struct
     return failed ? -errno : 0;
 }
 
-int rfs_beneath_dir(const struct rfs_beneath *beneath, const char *path, struct rfs_dir *out)
+int rfs_beneath_dir(const struct rfs_beneath *beneath, struct rfs_store *store, const char *path,
+                    struct rfs_dir *out)
 {
     if (rfs_store_is_url(path))
-        return rfs_dir_open(path, out);
+        return rfs_dir_open(store, path, out);
     const int fd = rfs_beneath_file(beneath, path, O_RDONLY | O_DIRECTORY);
     return fd < 0 ? fd : rfs_dir_of(fd, out);
 }
 
-int rfs_beneath_read(const struct rfs_beneath *beneath, const char *path, size_t limit, char **data,
-                     size_t *size, struct rfs_error *err)
+int rfs_beneath_read(const struct rfs_beneath *beneath, struct rfs_store *store, const char *path,
+                     size_t limit, char **data, size_t *size, struct rfs_error *err)
 {
     if (rfs_store_is_url(path))
-        return rfs_store_read_whole(path, limit, data, size, err);
+        return rfs_store_read_whole(store, path, limit, data, size, err);
     RFS_CLOSE const int fd = rfs_beneath_file(beneath, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
 
     return fd == -EXDEV ? rfs_beneath_fail(err, path)

@@ -20,7 +20,8 @@ struct rfs_beneath;
  * SOURCE itself, which the user gave, are followed. 0, or -errno with *err filled. Object stores
  * have no links: *out is NULL.
  */
-int rfs_beneath_open(const char *source, struct rfs_beneath **out, struct rfs_error *err);
+int rfs_beneath_open(struct rfs_store *store, const char *source, struct rfs_beneath **out,
+                     struct rfs_error *err);
 /* Closes the folder. Does nothing with NULL. */
 void rfs_beneath_free(struct rfs_beneath *beneath);
 
@@ -31,16 +32,21 @@ void rfs_beneath_free(struct rfs_beneath *beneath);
  * are followed. Returns the descriptor, or -errno: -EXDEV where a link leads out.
  */
 int rfs_beneath_file(const struct rfs_beneath *beneath, const char *path, int flags);
+
+/* The next three read a URL by STORE, wherever BENEATH is (base/store.h). */
+
 /*
  * Gets the attributes of the file that rfs_beneath_file opens, which may be unreadable. 0 or
  * -errno.
  */
-int rfs_beneath_stat(const struct rfs_beneath *beneath, const char *path, struct stat *st);
+int rfs_beneath_stat(const struct rfs_beneath *beneath, struct rfs_store *store, const char *path,
+                     struct stat *st);
 /* Opens a folder for rfs_dir_next. 0 or -errno. */
-int rfs_beneath_dir(const struct rfs_beneath *beneath, const char *path, struct rfs_dir *out);
+int rfs_beneath_dir(const struct rfs_beneath *beneath, struct rfs_store *store, const char *path,
+                    struct rfs_dir *out);
 /* Reads a whole file, as rfs_store_read_whole does. 0, or -errno with *err filled. */
-int rfs_beneath_read(const struct rfs_beneath *beneath, const char *path, size_t limit, char **data,
-                     size_t *size, struct rfs_error *err);
+int rfs_beneath_read(const struct rfs_beneath *beneath, struct rfs_store *store, const char *path,
+                     size_t limit, char **data, size_t *size, struct rfs_error *err);
 
 /* Fills *err with the meaning and the remedy of -EXDEV, which it returns. */
 int rfs_beneath_fail(struct rfs_error *err, const char *path);

@@ -224,18 +224,13 @@ struct rfs_files {
     struct rfs_fds own_fds;
     const struct rfs_beneath *beneath; /* where they are opened; lent; NULL: links are followed */
     struct rfs_encrypted *encrypted;   /* opens encrypted files; lent; NULL: files are plain */
+    struct rfs_store *store;           /* reads those that are objects; lent; or NULL */
     pthread_mutex_t lock; /* of recording an identity; a leaf lock, no system call under it */
     bool for_others;
     struct rfs_access_above above;
     atomic_uint_fast64_t home; /* the device that no path may lead to, plus 1; 0: none */
     atomic_uint_fast64_t opens, reads, bytes, checks, errors;
 };
-
-static void let_go(struct rfs_object *object)
-{
-    if (object)
-        rfs_store_objects()->let_go(object);
-}
 
 struct rfs_files *rfs_files_new(struct rfs_log *log)
 {
@@ -272,7 +267,8 @@ void rfs_files_free(struct rfs_files *files)
         free(files->list.data[i]->path);
         free(atomic_load(&files->list.data[i]->why));
         free(atomic_load(&files->list.data[i]->cipher));
-        let_go(atomic_load(&files->list.data[i]->object));
+        if (files->list.data[i]->object)
+            files->store->calls->let_go(files->list.data[i]->object);
         free(files->list.data[i]);
     }
     if (files->fds == &files->own_fds)
@@ -299,6 +295,16 @@ const struct rfs_beneath *rfs_files_beneath(const struct rfs_files *files)
     return files->beneath;
 }
 
+void rfs_files_set_store(struct rfs_files *files, struct rfs_store *store)
+{
+    files->store = store;
+}
+
+struct rfs_store *rfs_files_store(const struct rfs_files *files)
+{
+    return files->store;
+}
+
 void rfs_files_set_for_others(struct rfs_files *files)
 {
     files->for_others = true;
@@ -315,7 +321,8 @@ struct rfs_access rfs_files_access(struct rfs_files *files, uint32_t id, const s
     if (!real)
         return rfs_access_own();
     const struct rfs_access above = rfs_access_above(&files->above, real);
-    return rfs_beneath_stat(files->beneath, path, &now) == 0 && rfs_access_is_of(st, &now)
+    return rfs_beneath_stat(files->beneath, files->store, path, &now) == 0 &&
+                   rfs_access_is_of(st, &now)
                ? rfs_access_below(above, access)
                : rfs_access_own();
 }
@@ -585,7 +592,8 @@ int rfs_files_stat(struct rfs_files *files, uint32_t id, struct stat *st)
     atomic_fetch_add_explicit(&files->checks, 1, memory_order_relaxed);
     /* A recorded identity is compared wherever the path leads now. */
     const bool recorded = atomic_load_explicit(&file->recorded, memory_order_acquire);
-    const int failed = rfs_beneath_stat(recorded ? NULL : files->beneath, file->path, st);
+    const int failed =
+        rfs_beneath_stat(recorded ? NULL : files->beneath, files->store, file->path, st);
     return failed ? call_failed(files, file, "stat", -failed) : compare(files, file, st);
 }
 
@@ -597,7 +605,7 @@ int rfs_files_look(struct rfs_files *files, uint32_t id, struct stat *st)
         return rfs_files_stat(files, id, st);
     if (rfs_files_leads_home(files, id))
         return -ELOOP;
-    return rfs_beneath_stat(files->beneath, file->path, st);
+    return rfs_beneath_stat(files->beneath, files->store, file->path, st);
 }
 
 int rfs_files_check(struct rfs_files *files, uint32_t id)
@@ -653,7 +661,7 @@ static int read_object(const struct raw *raw, struct iovec *spans, int count, ui
     for (int i = 0; i < count; i++)
         bytes += spans[i].iov_len;
     atomic_fetch_add_explicit(&files->reads, 1, memory_order_relaxed);
-    const int rc = rfs_store_objects()->read(
+    const int rc = files->store->calls->read(
         atomic_load_explicit(&file->object, memory_order_acquire), spans, count, offset);
     if (rc < 0)
         return raw->ahead ? rc : call_failed(files, file, "read", -rc);
@@ -758,15 +766,15 @@ static int take_object(struct rfs_files *files, struct file *file, bool ahead)
     struct stat st;
     if (atomic_load_explicit(&file->object, memory_order_acquire))
         return 0;
-    int rc = rfs_store_objects()->hold(file->path, &object, &st);
+    int rc = rfs_store_hold(files->store, file->path, &object, &st);
     if (rc < 0)
         return ahead ? rc : call_failed(files, file, "open", -rc);
     atomic_fetch_add_explicit(&files->opens, 1, memory_order_relaxed);
     rc = compare(files, file, &st);
     if (rc < 0)
-        let_go(object);
+        files->store->calls->let_go(object);
     else
-        RFS_PUBLISH(&file->object, object, let_go);
+        RFS_PUBLISH(&file->object, object, files->store->calls->let_go);
     return rc;
 }
 

@@ -17,7 +17,7 @@
  * A file that is not encrypted, or not with this key, fails permanently as well (-EINVAL, -EBADMSG,
  * -ENOTSUP).
  *
- * Threads: all functions but new, sharing, set_encrypted, set_beneath, add and free. The locks are
+ * Threads: all functions but new, sharing, set_encrypted, set_beneath, set_store, add and free. The locks are
  * leaf locks and are not held across any system call.
  */
 #pragma once
@@ -55,6 +55,7 @@ void rfs_fds_destroy(struct rfs_fds *fds);
 
 struct rfs_files;
 struct rfs_beneath;
+struct rfs_store;
 struct rfs_encrypted;
 
 /* Makes an empty list of files with descriptors of its own. NULL without memory. */
@@ -76,6 +77,12 @@ void rfs_files_set_encrypted(struct rfs_files *files, struct rfs_encrypted *encr
  */
 void rfs_files_set_beneath(struct rfs_files *files, const struct rfs_beneath *beneath);
 const struct rfs_beneath *rfs_files_beneath(const struct rfs_files *files);
+/*
+ * Sets the store that URLs are read by (NULL: none are): borrowed until the files are freed. To be
+ * called before the first use of a file.
+ */
+void rfs_files_set_store(struct rfs_files *files, struct rfs_store *store);
+struct rfs_store *rfs_files_store(const struct rfs_files *files);
 /*
  * Notes that data is served to other users, too: access then also depends on the folders above the
  * files.

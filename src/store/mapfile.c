@@ -168,12 +168,12 @@ int rfs_mapfile_parse(const char *path, char *data, size_t size, enum rfs_mapfil
     return rc;
 }
 
-int rfs_mapfile_read(const struct rfs_beneath *beneath, const char *path,
+int rfs_mapfile_read(const struct rfs_beneath *beneath, struct rfs_store *store, const char *path,
                      enum rfs_mapfile_kind kind, struct rfs_mapfile *out, struct rfs_error *err)
 {
     char *data = NULL;
     size_t size;
     *out = (struct rfs_mapfile){0};
-    const int rc = rfs_beneath_read(beneath, path, RFS_MAPFILE_BYTES, &data, &size, err);
+    const int rc = rfs_beneath_read(beneath, store, path, RFS_MAPFILE_BYTES, &data, &size, err);
     return rc < 0 ? rc : rfs_mapfile_parse(path, data, size, kind, out, err);
 }

@@ -8,6 +8,7 @@
 #include "base/error.h"
 
 struct rfs_beneath;
+struct rfs_store;
 
 /* A weight map of a million names fits. */
 #define RFS_MAPFILE_BYTES ((size_t)128 << 20)
@@ -29,9 +30,9 @@ enum rfs_mapfile_kind {
 };
 
 /*
- * Reads a map. BENEATH says where the file is opened (beneath.h). *out is to be freed in any case.
+ * Reads a map. BENEATH and STORE say where the file is opened (beneath.h). *out is to be freed in any case.
  */
-int rfs_mapfile_read(const struct rfs_beneath *beneath, const char *path,
+int rfs_mapfile_read(const struct rfs_beneath *beneath, struct rfs_store *store, const char *path,
                      enum rfs_mapfile_kind kind, struct rfs_mapfile *out, struct rfs_error *err);
 /*
  * Parses SIZE bytes of a map, which are taken over in any case (from malloc) and changed; messages

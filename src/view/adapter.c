@@ -112,16 +112,17 @@ static char *beside(const struct rfs_view *view, const char *name)
 static int open_manifest(const struct rfs_view *view, struct rfs_hf_config **out,
                          struct rfs_error *err)
 {
+    struct rfs_store *store = view->set->store;
     RFS_FREE char *path = beside(view, MANIFEST);
     RFS_FREE char *known = beside(view, RFS_VIEW_ADAPTER);
 
     *out = NULL;
     if (!path || !known)
         return rfs_fail_memory(err);
-    if (rfs_store_there(known))
+    if (rfs_store_there(store, known))
         return rfs_fail(err, -EINVAL, RFS_IN(known), "that file, or a folder without it",
                         "is there already, and view=peft would show another one");
-    return rfs_store_there(path) ? rfs_hf_config_open(path, out, err) : 0;
+    return rfs_store_there(store, path) ? rfs_hf_config_open(store, path, out, err) : 0;
 }
 
 /* Reads a number of the file, which must be AGREED, if that is not 0. */

@@ -45,9 +45,9 @@ static int tell_sources(struct rfs_view *view, struct teller *teller)
  * Tells the file of a token that is read again, or the folder of a link to it, which leads to
  * another file from time to time, as Kubernetes has it.
  */
-static int tell_token(struct teller *teller)
+static int tell_token(struct rfs_store *store, struct teller *teller)
 {
-    const char *token = rfs_remote_token_file();
+    const char *token = rfs_remote_token_file(store);
     RFS_FREE char *real = NULL;
     struct stat st;
 
@@ -115,5 +115,5 @@ int reshard_folders(reshard_view *set, reshard_folder_fn *fn, void *ctx)
         rc = tell_sources(view, &teller);
     if (rc == 0 && set->follow)
         rc = tell_read(&teller, rfs_follow_source(set->follow)) ?: tell_options(set, &teller);
-    return rc == 0 && set->objects ? tell_token(&teller) : rc;
+    return rc ?: tell_token(set->store, &teller);
 }

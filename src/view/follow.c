@@ -551,7 +551,7 @@ int rfs_follow_open(struct reshard_view *set, const char *source, struct rfs_err
         return rfs_fail_memory(err);
     follow->every = (int64_t)set->config.follow * SECOND;
     follow->tracked = RFS_TRACKED_NOTHING;
-    int rc = rfs_path_resolve(source, &follow->source, err);
+    int rc = rfs_path_resolve(set->store, source, &follow->source, err);
     if (rc)
         return rc;
     struct rfs_error mistake = {0};

@@ -25,16 +25,16 @@ void rfs_inspect_ranks_close(struct rfs_inspect_ranks *ranks)
 
 RFS_CLEANUP_OF(close_ranks, struct rfs_inspect_ranks *, rfs_inspect_ranks_close)
 
-int rfs_inspect_ranks_open(const char *src, const char *dst, struct rfs_inspect_ranks **out,
-                           struct rfs_error *err)
+int rfs_inspect_ranks_open(struct rfs_store *store, const char *src, const char *dst,
+                           struct rfs_inspect_ranks **out, struct rfs_error *err)
 {
     RFS_CLEANUP(close_ranks) struct rfs_inspect_ranks *ranks = calloc(1, sizeof *ranks);
 
     *out = NULL;
     if (!ranks)
         return rfs_fail_memory(err);
-    const int rc = (src ? rfs_view_read_strategy(src, &ranks->src, err) : 0)
-                       ?: (dst ? rfs_view_read_strategy(dst, &ranks->dst, err) : 0)
+    const int rc = (src ? rfs_view_read_strategy(store, src, &ranks->src, err) : 0)
+                       ?: (dst ? rfs_view_read_strategy(store, dst, &ranks->dst, err) : 0)
                        ?: rfs_needed_open(ranks->src, ranks->dst, &ranks->needed, err);
     if (rc)
         return rc;

@@ -38,6 +38,7 @@ struct rfs_planner;
 struct rfs_pool;
 struct rfs_rules_made;
 struct rfs_slice;
+struct rfs_store;
 struct rfs_target;
 struct rfs_trace;
 struct rfs_view;
@@ -84,11 +85,11 @@ int rfs_view_options_take(const struct rfs_settings *settings, struct rfs_option
                           struct rfs_error *err);
 
 /*
- * Prepares for reading N PATHS, each NULL or read without a view, as far as they are URLs. Returns
- * 0, or -errno with *err filled.
+ * Prepares for reading N PATHS, each NULL or read without a view, as far as they are URLs: *OUT
+ * reads them until the process ends; NULL if none is. Returns 0, or -errno with *err filled.
  */
 int rfs_view_options_reach(const struct rfs_options *options, const char *const *paths, size_t n,
-                           struct rfs_error *err);
+                           struct rfs_store **out, struct rfs_error *err);
 
 /* ---- whole tensors --------------------------------------------------------------------------- */
 /*
@@ -666,6 +667,7 @@ struct rfs_headers_source {
     struct rfs_pool *pool;
     struct rfs_key *key;             /* opens encrypted sources; NULL: they are plain */
     struct rfs_encrypted *encrypted; /* NULL: sources are plain */
+    struct rfs_store *store;         /* reads URLs; NULL: the source is none */
     struct rfs_catalog *catalog;     /* NULL before rfs_headers_open */
     bool parts;                      /* the source is hfai's parts, once it is open */
     const char *encryption; /* mode of files that no key is given for, once it is open; or NULL */
@@ -764,13 +766,15 @@ const struct rfs_type *rfs_headers_type_in(const struct rfs_headers *headers,
  * pipeline's stages, or several of either with ':' between. Several files are merged in memory.
  * Returns 0 with *out owned by the caller, or -errno with *err filled.
  */
-int rfs_view_read_strategy(const char *text, struct rfs_strategy **out, struct rfs_error *err);
+int rfs_view_read_strategy(struct rfs_store *store, const char *text, struct rfs_strategy **out,
+                           struct rfs_error *err);
 
 /*
  * Appends the paths of the strategy files in a folder, sorted. Returns 0, or -errno with *err
  * filled.
  */
-int rfs_view_list_strategies(const char *folder, struct rfs_path_list *out, struct rfs_error *err);
+int rfs_view_list_strategies(struct rfs_store *store, const char *folder, struct rfs_path_list *out,
+                             struct rfs_error *err);
 
 /*
  * Compares a strategy with a tree: each parameter's whole shape, from the slices and the cuts, and
@@ -886,13 +890,14 @@ enum rfs_inspect_kind {
  * Detects the kind of PATH, by its first bytes or the names in it. KEYED: there is a key, so that
  * what is no other kind is encrypted. 0, or -errno with *err filled.
  */
-int rfs_inspect_detect(const char *path, bool keyed, enum rfs_inspect_kind *kind,
-                       struct rfs_error *err);
+int rfs_inspect_detect(struct rfs_store *store, const char *path, bool keyed,
+                       enum rfs_inspect_kind *kind, struct rfs_error *err);
 /*
  * Finds the checkpoint that counts in the folder of a rank: *OUT, its path, owned by the caller. 0,
  * or -errno with *err filled.
  */
-int rfs_inspect_rank_file(const char *folder, char **out, struct rfs_error *err);
+int rfs_inspect_rank_file(struct rfs_store *store, const char *folder, char **out,
+                          struct rfs_error *err);
 
 /* A file of one checkpoint. */
 struct rfs_inspect_file {
@@ -916,9 +921,10 @@ int rfs_inspect_file(const struct rfs_headers_source *source, const char *path,
                      enum rfs_inspect_kind kind, rfs_inspect_tensor_fn *each, void *ctx,
                      struct rfs_inspect_file *out, struct rfs_error *err);
 /* Reads group info: the ranks with equal checkpoints, owned by the caller. 0 or -errno. */
-int rfs_inspect_group(const char *path, uint32_t **ranks, size_t *n, struct rfs_error *err);
+int rfs_inspect_group(struct rfs_store *store, const char *path, uint32_t **ranks, size_t *n,
+                      struct rfs_error *err);
 /* Returns the path of a checkpoint somewhere below a folder, for a remedy, or NULL; malloc'ed. */
-char *rfs_inspect_below(const char *folder);
+char *rfs_inspect_below(struct rfs_store *store, const char *folder);
 
 /* ---- sources that describe themselves, and hfai's parts --------------------------------------- */
 
@@ -988,8 +994,8 @@ struct rfs_inspect_ranks {
  * Reads the strategies that SRC and DST name (rfs_view_read_strategy); a side that is NULL is one
  * whole checkpoint. 0 with *out owned by the caller, or -errno with *err filled.
  */
-int rfs_inspect_ranks_open(const char *src, const char *dst, struct rfs_inspect_ranks **out,
-                           struct rfs_error *err);
+int rfs_inspect_ranks_open(struct rfs_store *store, const char *src, const char *dst,
+                           struct rfs_inspect_ranks **out, struct rfs_error *err);
 /* Frees them; NULL is allowed. */
 void rfs_inspect_ranks_close(struct rfs_inspect_ranks *ranks);
 /*

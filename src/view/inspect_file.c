@@ -45,9 +45,10 @@ static int fail_open(const char *path, int code, struct rfs_error *err)
 }
 
 /* Reads the first bytes of a file. Returns their number, or -errno with *err filled. */
-static ssize_t read_head(const char *path, unsigned char *head, struct rfs_error *err)
+static ssize_t read_head(struct rfs_store *store, const char *path, unsigned char *head,
+                         struct rfs_error *err)
 {
-    const ssize_t n = rfs_store_head(path, head, HEAD);
+    const ssize_t n = rfs_store_head(store, path, head, HEAD);
 
     return n >= 0 ? n : fail_open(path, (int)n, err);
 }
@@ -76,11 +77,11 @@ static bool is_safetensors(const unsigned char *head, size_t n)
     return n > 8 && length > 1 && length <= UINT64_C(100000000) && head[8] == '{';
 }
 
-static bool is_group(const char *path)
+static bool is_group(struct rfs_store *store, const char *path)
 {
     struct rfs_group group;
     struct rfs_error err;
-    const int rc = rfs_scan_group_read(path, &group, &err);
+    const int rc = rfs_scan_group_read(store, path, &group, &err);
 
     free(group.ranks);
     return rc == 0;
@@ -95,11 +96,11 @@ static bool is_text(const unsigned char *head, size_t n)
     return n > 0;
 }
 
-static int detect_file(const char *path, bool keyed, enum rfs_inspect_kind *kind,
-                       struct rfs_error *err)
+static int detect_file(struct rfs_store *store, const char *path, bool keyed,
+                       enum rfs_inspect_kind *kind, struct rfs_error *err)
 {
     RFS_FREE unsigned char *head = malloc(HEAD);
-    const ssize_t got = head ? read_head(path, head, err) : rfs_fail_memory(err);
+    const ssize_t got = head ? read_head(store, path, head, err) : rfs_fail_memory(err);
     const size_t n = got > 0 ? (size_t)got : 0;
     size_t spaces = 0;
 
@@ -118,7 +119,7 @@ static int detect_file(const char *path, bool keyed, enum rfs_inspect_kind *kind
         *kind = json_kind(head, n);
     else if (n > 0 && head[0] == 0x08)
         *kind = RFS_INSPECT_STRATEGY;
-    else if (n > 0 && (head[0] == 0x0a || head[0] == 0x12) && is_group(path))
+    else if (n > 0 && (head[0] == 0x0a || head[0] == 0x12) && is_group(store, path))
         *kind = RFS_INSPECT_GROUP;
     else if (!rfs_text_ends(path, ".ckpt") && is_text(head, n)) {
         while (spaces < n && strchr(" \t\r\n", head[spaces]))
@@ -135,12 +136,12 @@ static bool is_weight_map(const char *name)
 }
 
 /* Detects the kind of a rank's folder by the file that counts: a strategy can have its ending. */
-static int detect_rank(const char *path, bool keyed, enum rfs_inspect_kind *kind,
-                       struct rfs_error *err)
+static int detect_rank(struct rfs_store *store, const char *path, bool keyed,
+                       enum rfs_inspect_kind *kind, struct rfs_error *err)
 {
     RFS_FREE char *name = NULL;
     RFS_FREE char *file = NULL;
-    int rc = rfs_scan_folder(path, &name, err);
+    int rc = rfs_scan_folder(store, path, &name, err);
 
     *kind = RFS_INSPECT_RANK;
     if (rc || !name)
@@ -149,29 +150,29 @@ static int detect_rank(const char *path, bool keyed, enum rfs_inspect_kind *kind
     if (!file)
         return rfs_fail_memory(err);
     enum rfs_inspect_kind of_file;
-    rc = detect_file(file, keyed, &of_file, err);
+    rc = detect_file(store, file, keyed, &of_file, err);
     if (rc == 0 && of_file == RFS_INSPECT_STRATEGY)
         *kind = RFS_INSPECT_STRATEGIES;
     return rc;
 }
 
-int rfs_inspect_detect(const char *path, bool keyed, enum rfs_inspect_kind *kind,
-                       struct rfs_error *err)
+int rfs_inspect_detect(struct rfs_store *store, const char *path, bool keyed,
+                       enum rfs_inspect_kind *kind, struct rfs_error *err)
 {
     struct stat st;
     bool ranks = false;
     bool parts = false;
     bool json = false;
 
-    int rc = rfs_store_stat(path, &st);
+    int rc = rfs_store_stat(store, path, &st);
     if (rc)
         return fail_open(path, rc, err);
     if (S_ISREG(st.st_mode))
-        return detect_file(path, keyed, kind, err);
+        return detect_file(store, path, keyed, kind, err);
     if (!S_ISDIR(st.st_mode))
         return rfs_fail(err, -EINVAL, RFS_IN(path), REMEDY, "neither a file nor a folder");
     RFS_CLOSE_DIR struct rfs_dir dir = {0};
-    rc = rfs_dir_open(path, &dir);
+    rc = rfs_dir_open(store, path, &dir);
     if (rc)
         return fail_open(path, rc, err);
     for (const struct dirent *entry; (entry = rfs_dir_next(&dir)) != NULL;) {
@@ -181,33 +182,34 @@ int rfs_inspect_detect(const char *path, bool keyed, enum rfs_inspect_kind *kind
                         strncmp(entry->d_name, "reshard-manifest", 16) != 0);
     }
     *kind = parts ? RFS_INSPECT_PARTS : RFS_INSPECT_TREE;
-    if (parts || ranks || rfs_scan_is_of_one_rank(path))
+    if (parts || ranks || rfs_scan_is_of_one_rank(store, path))
         return 0;
     *kind = RFS_INSPECT_CHUNKS;
-    if (rfs_scan_is_described(path))
+    if (rfs_scan_is_described(store, path))
         return 0;
-    rc = rfs_scan_foreign(path, detect_rank(path, keyed, kind, err), err);
+    rc = rfs_scan_foreign(store, path, detect_rank(store, path, keyed, kind, err), err);
     RFS_FREE char *name = NULL;
     struct rfs_error unused;
     /* Strategies in JSON have no ending of checkpoints. */
     if (rc == 0 && *kind == RFS_INSPECT_RANK && json &&
-        rfs_scan_folder(path, &name, &unused) == 0 && !name)
+        rfs_scan_folder(store, path, &name, &unused) == 0 && !name)
         *kind = RFS_INSPECT_STRATEGIES;
     return rc;
 }
 
-int rfs_inspect_rank_file(const char *folder, char **out, struct rfs_error *err)
+int rfs_inspect_rank_file(struct rfs_store *store, const char *folder, char **out,
+                          struct rfs_error *err)
 {
     RFS_FREE char *name = NULL;
-    int rc = rfs_scan_folder(folder, &name, err);
-    RFS_FREE char *inside = rc == 0 && !name ? rfs_scan_inside(folder) : NULL;
+    int rc = rfs_scan_folder(store, folder, &name, err);
+    RFS_FREE char *inside = rc == 0 && !name ? rfs_scan_inside(store, folder) : NULL;
 
     *out = NULL;
     if (rc == 0 && !name)
         rc = rfs_fail(err, -ENOENT, RFS_IN(folder),
                       inside ? inside : "a folder with rank_N folders or .ckpt files",
                       "holds no checkpoint");
-    rc = rfs_scan_foreign(folder, rc, err);
+    rc = rfs_scan_foreign(store, folder, rc, err);
     if (rc)
         return rc;
     *out = rfs_text_printf("%s/%s", folder, name);
@@ -474,6 +476,8 @@ int rfs_inspect_file(const struct rfs_headers_source *source, const char *path,
     else
         rfs_files_set_encrypted(files, source->encrypted);
     if (rc == 0)
+        rfs_files_set_store(files, source->store);
+    if (rc == 0)
         rc = read_file(&work, files);
     rfs_files_free(files);
     rfs_intern_free(work.tables.names);
@@ -481,15 +485,16 @@ int rfs_inspect_file(const struct rfs_headers_source *source, const char *path,
     return rc;
 }
 
-char *rfs_inspect_below(const char *folder)
+char *rfs_inspect_below(struct rfs_store *store, const char *folder)
 {
-    return rfs_scan_below(folder);
+    return rfs_scan_below(store, folder);
 }
 
-int rfs_inspect_group(const char *path, uint32_t **ranks, size_t *n, struct rfs_error *err)
+int rfs_inspect_group(struct rfs_store *store, const char *path, uint32_t **ranks, size_t *n,
+                      struct rfs_error *err)
 {
     struct rfs_group group;
-    const int rc = rfs_scan_group_read(path, &group, err);
+    const int rc = rfs_scan_group_read(store, path, &group, err);
 
     *ranks = group.ranks;
     *n = group.n;

@@ -157,7 +157,7 @@ struct rfs_view {
 };
 
 struct reshard_view {
-    bool objects; /* some of its files are in object storage */
+    struct rfs_store *store; /* reads URLs by the options; taken; NULL: there are none */
     struct rfs_options options;
     reshard_config config; /* has the log's receiver */
     struct rfs_log log;

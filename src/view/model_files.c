@@ -35,7 +35,7 @@ int rfs_view_model_find(struct rfs_view *view, struct rfs_error *err)
 
     if (!path)
         return rfs_fail_memory(err);
-    if (!given && !rfs_store_there(path)) {
+    if (!given && !rfs_store_there(view->set->store, path)) {
         free(path);
         return 0;
     }
@@ -140,7 +140,8 @@ int rfs_view_model_check(struct rfs_view *view, const struct rfs_params *params,
 
     if (view->rules.made)
         return 0;
-    if (view->model.config && rfs_hf_config_open(view->model.config, &config, &own) &&
+    if (view->model.config &&
+        rfs_hf_config_open(view->set->store, view->model.config, &config, &own) &&
         (view->options.hf_config || view->options.dequantize)) {
         *err = own;
         return own.code;
@@ -179,7 +180,7 @@ int rfs_view_model_list(const struct rfs_view *view, struct rfs_path_list *names
     RFS_FREE char *folder = NULL;
     const int rc = view->model.config ? rfs_path_parent(view->model.config, &folder, NULL, err) : 0;
 
-    if (rc || !folder || rfs_dir_open(folder, &dir) != 0)
+    if (rc || !folder || rfs_dir_open(view->set->store, folder, &dir) != 0)
         return rc;
     for (const struct dirent *entry; (entry = rfs_dir_next(&dir));) {
         bool like = false;

@@ -192,6 +192,7 @@ int rfs_view_planned_open(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_options *options = &view->options;
     struct rfs_names_config output_map = {.names = options->names,
+                                          .store = view->set->store,
                                           .only = options->only,
                                           .drop = options->drop,
                                           .dtype = options->dtype};

@@ -6,6 +6,7 @@
 #include "store/crypt/cipher.h"
 #include "store/crypt/key.h"
 #include "store/encrypted.h"
+#include "store/remote/remote.h"
 #include "view/view_options.h"
 
 #include <sys/stat.h>
@@ -34,13 +35,11 @@ static int load_key(struct rfs_headers_source *source, struct rfs_error *err)
 int rfs_headers_prepare(const struct rfs_settings *options, const char *path, rfs_log_sink *sink,
                         void *ctx, struct rfs_headers_source *out, struct rfs_error *err)
 {
-    bool taken;
-
     memset(out, 0, sizeof *out);
     rfs_log_init(&out->log, sink, ctx);
     int rc = rfs_view_options_take(options, &out->options, err)
             ?: load_key(out, err)
-            ?: rfs_view_options_take_objects(&out->options, path, &taken, err);
+            ?: rfs_view_options_take_store(&out->options, path, &out->store, err);
     if (rc)
         return rc;
     out->pool = rfs_pool_new(THREADS);
@@ -51,7 +50,7 @@ int rfs_headers_prepare(const struct rfs_settings *options, const char *path, rf
 
 static struct rfs_source_spec make_spec(const struct rfs_headers_source *source, const char *path)
 {
-    struct rfs_source_spec spec = rfs_view_options_spec(&source->options, path);
+    struct rfs_source_spec spec = rfs_view_options_spec(&source->options, source->store, path);
 
     spec.encrypted = source->encrypted;
     return spec;
@@ -65,7 +64,7 @@ static const char *encryption(const struct rfs_headers_source *source)
                                       rfs_catalog_file(catalog, rfs_catalog_lowest(catalog)));
     unsigned char head[4];
 
-    if (source->encrypted || rfs_store_head(path, head, sizeof head) != sizeof head)
+    if (source->encrypted || rfs_store_head(source->store, path, head, sizeof head) != sizeof head)
         return NULL;
     const enum rfs_cipher_mode mode = rfs_cipher_detect(head);
     return mode == RFS_NOT_ENCRYPTED ? NULL : rfs_cipher_name(mode);
@@ -89,6 +88,7 @@ void rfs_headers_close(struct rfs_headers_source *source)
     rfs_catalog_close(source->catalog);
     rfs_encrypted_free(source->encrypted);
     rfs_key_free(source->key);
+    rfs_remote_give(&source->store);
     rfs_options_free(&source->options);
     rfs_log_destroy(&source->log);
     memset(source, 0, sizeof *source);

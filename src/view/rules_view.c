@@ -163,10 +163,12 @@ int rfs_view_compare_copies_for(struct rfs_view *view, const struct rfs_image *i
 /* ---- the rules and the config ---------------------------------------------------------------- */
 
 /* Opens the rules that the option names: by a path, or by the name of installed rules. */
-static int open_rules(const char *value, struct rfs_rules **out, struct rfs_error *err)
+static int open_rules(struct rfs_store *store, const char *value, struct rfs_rules **out,
+                      struct rfs_error *err)
 {
-    return strchr(value, '/') || rfs_text_ends(value, ".rules") ? rfs_rules_open(value, out, err)
-                                                                : rfs_rules_named(value, out, err);
+    return strchr(value, '/') || rfs_text_ends(value, ".rules")
+               ? rfs_rules_open(store, value, out, err)
+               : rfs_rules_named(value, out, err);
 }
 
 /* Compares copies for a caller that passes on the number alone, so that the log gets the text. */
@@ -208,8 +210,8 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
         rc =
             rfs_fail_usage(err, "hf_config=config.json",
                            "option convert needs the model's config.json, and the source has none");
-    rc = rc ?: open_rules(options->convert, &rules, err)
-            ?: rfs_hf_config_open(view->model.config, &config, err);
+    rc = rc ?: open_rules(view->set->store, options->convert, &rules, err)
+            ?: rfs_hf_config_open(view->set->store, view->model.config, &config, err);
     if (rc)
         return rc;
     const struct rfs_planner_config whole = {

@@ -153,7 +153,7 @@ static int look_at(void *ctx, size_t batch)
         struct stat st;
         if (strlen(path) != source->length || memcmp(path, source->path, source->length) != 0 ||
             rfs_cancelled() || rfs_files_leads_home(files, (uint32_t)i) ||
-            rfs_store_stat(path, &st) != 0)
+            rfs_store_stat(rfs_files_store(files), path, &st) != 0)
             return -1;
         const struct rfs_saved_mark mark = rfs_saved_mark_of(&st);
         if (memcmp(&mark, &source->mark, sizeof mark) != 0)

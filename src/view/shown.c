@@ -339,9 +339,7 @@ int rfs_view_pass_on(struct rfs_view *view, const char *path, const char *name,
     struct rfs_files *files = rfs_catalog_files(view->catalog);
     struct stat st;
 
-    const int there = rfs_store_is_url(path)
-                          ? rfs_store_stat(path, &st)
-                          : rfs_beneath_stat(rfs_files_beneath(files), path, &st);
+    const int there = rfs_beneath_stat(rfs_files_beneath(files), rfs_files_store(files), path, &st);
     if (there == -ENOENT)
         return 0;
     if (there == -EXDEV)

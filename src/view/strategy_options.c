@@ -32,11 +32,11 @@ RFS_CLEANUP_OF(free_map, struct rfs_names *, rfs_names_free)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static bool is_folder(const char *path)
+static bool is_folder(struct rfs_store *store, const char *path)
 {
     struct stat st;
 
-    return rfs_store_stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    return rfs_store_stat(store, path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
 static int fail_folder(const char *folder, int code, struct rfs_error *err)
@@ -46,12 +46,12 @@ static int fail_folder(const char *folder, int code, struct rfs_error *err)
 }
 
 /* Lists a folder's files with the names that MindSpore takes, or with any. */
-static int list_folder(const char *folder, bool any, struct rfs_path_list *out,
-                       struct rfs_error *err)
+static int list_folder(struct rfs_store *store, const char *folder, bool any,
+                       struct rfs_path_list *out, struct rfs_error *err)
 {
     RFS_CLOSE_DIR struct rfs_dir dir = {0};
     const struct dirent *entry;
-    const int failed = rfs_dir_open(folder, &dir);
+    const int failed = rfs_dir_open(store, folder, &dir);
 
     if (failed)
         return fail_folder(folder, -failed, err);
@@ -64,7 +64,7 @@ static int list_folder(const char *folder, bool any, struct rfs_path_list *out,
         RFS_FREE char *path = rfs_text_printf("%s/%s", folder, entry->d_name);
         if (!path)
             return rfs_fail_memory(err);
-        if (rfs_store_stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        if (rfs_store_stat(store, path, &st) == 0 && !S_ISREG(st.st_mode))
             /* entries that cannot be examined are read, so that the failure is reported */
             continue;
         if (!rfs_path_list_add(out, RFS_STEAL(path)))
@@ -73,13 +73,14 @@ static int list_folder(const char *folder, bool any, struct rfs_path_list *out,
     return errno ? fail_folder(folder, errno, err) : 0;
 }
 
-int rfs_view_list_strategies(const char *folder, struct rfs_path_list *out, struct rfs_error *err)
+int rfs_view_list_strategies(struct rfs_store *store, const char *folder, struct rfs_path_list *out,
+                             struct rfs_error *err)
 {
     RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list found = {0};
-    int rc = list_folder(folder, false, &found, err);
+    int rc = list_folder(store, folder, false, &found, err);
 
     if (rc == 0 && found.n == 0)
-        rc = list_folder(folder, true, &found, err);
+        rc = list_folder(store, folder, true, &found, err);
     if (rc)
         return rc;
     if (found.n == 0)
@@ -92,36 +93,39 @@ int rfs_view_list_strategies(const char *folder, struct rfs_path_list *out, stru
     return 0;
 }
 
-static int merge_file(struct rfs_stages *merge, const char *path, struct rfs_error *err)
+static int merge_file(struct rfs_store *store, struct rfs_stages *merge, const char *path,
+                      struct rfs_error *err)
 {
     RFS_FREE char *data = NULL;
     size_t size;
-    const int rc = rfs_store_read_whole(path, RFS_STRATEGY_BYTES, &data, &size, err);
+    const int rc = rfs_store_read_whole(store, path, RFS_STRATEGY_BYTES, &data, &size, err);
 
     return rc ? rc : rfs_stages_add(merge, path, data, size, err);
 }
 
-static int merge_files(const char *name, const struct rfs_path_list *files,
+static int merge_files(struct rfs_store *store, const char *name, const struct rfs_path_list *files,
                        struct rfs_strategy **out, struct rfs_error *err)
 {
     RFS_CLEANUP(merge_cleanup) struct rfs_stages *merge = NULL;
     int rc = rfs_stages_new(name, &merge, err);
 
     for (size_t i = 0; rc == 0 && i < files->n; i++)
-        rc = merge_file(merge, files->data[i], err);
+        rc = merge_file(store, merge, files->data[i], err);
     return rc ? rc : rfs_stages_finish(merge, out, err);
 }
 
-static int read_single(const char *path, struct rfs_strategy **out, struct rfs_error *err)
+static int read_single(struct rfs_store *store, const char *path, struct rfs_strategy **out,
+                       struct rfs_error *err)
 {
     RFS_FREE char *data = NULL;
     size_t size;
-    const int rc = rfs_store_read_whole(path, RFS_STRATEGY_BYTES, &data, &size, err);
+    const int rc = rfs_store_read_whole(store, path, RFS_STRATEGY_BYTES, &data, &size, err);
 
     return rc ? rc : rfs_strategy_parse(path, data, size, out, err);
 }
 
-int rfs_view_read_strategy(const char *text, struct rfs_strategy **out, struct rfs_error *err)
+int rfs_view_read_strategy(struct rfs_store *store, const char *text, struct rfs_strategy **out,
+                           struct rfs_error *err)
 {
     RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list named = {0};
     RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list files = {0};
@@ -129,21 +133,21 @@ int rfs_view_read_strategy(const char *text, struct rfs_strategy **out, struct r
     *out = NULL;
     if (rfs_path_list_split(text, &named))
         return rfs_fail_memory(err);
-    if (named.n == 1 && !is_folder(text))
-        return read_single(text, out, err);
+    if (named.n == 1 && !is_folder(store, text))
+        return read_single(store, text, out, err);
     for (size_t i = 0; i < named.n; i++) {
         if (named.data[i][0] == '\0')
             return rfs_fail(err, -EINVAL, RFS_IN(text), "FILE:FILE",
                             "a path in the list of strategy files is empty");
-        if (is_folder(named.data[i])) {
-            const int rc = rfs_view_list_strategies(named.data[i], &files, err);
+        if (is_folder(store, named.data[i])) {
+            const int rc = rfs_view_list_strategies(store, named.data[i], &files, err);
             if (rc)
                 return rc;
         } else if (!rfs_path_list_add(&files, RFS_STEAL(named.data[i]))) {
             return rfs_fail_memory(err);
         }
     }
-    return merge_files(text, &files, out, err);
+    return merge_files(store, text, &files, out, err);
 }
 
 /* ---- rules ----------------------------------------------------------------------------------- */
@@ -174,16 +178,16 @@ static int parse_text(const char *option, const char *value, struct rfs_layout_r
  * Reads rules of layouts: VALUE is the path of their file, or the rules themselves with ';' between
  * lines; OPTION is their name in messages.
  */
-static int read_rules(const char *option, const char *value, struct rfs_layout_rules **out,
-                      struct rfs_error *err)
+static int read_rules(struct rfs_store *store, const char *option, const char *value,
+                      struct rfs_layout_rules **out, struct rfs_error *err)
 {
     RFS_FREE char *data = NULL;
     struct stat st;
     size_t size;
 
-    if (rfs_store_stat(value, &st) != 0 && is_text(value))
+    if (rfs_store_stat(store, value, &st) != 0 && is_text(value))
         return parse_text(option, value, out, err);
-    const int rc = rfs_store_read_whole(value, RFS_LAYOUT_RULES_BYTES, &data, &size, err);
+    const int rc = rfs_store_read_whole(store, value, RFS_LAYOUT_RULES_BYTES, &data, &size, err);
     return rc ? rc : rfs_layout_rules_parse(value, data, size, out, err);
 }
 
@@ -210,8 +214,8 @@ static int open_config(struct rfs_view_model *model, struct rfs_error *err)
 
     if (!path)
         return rfs_fail_memory(err);
-    if (!model->config && (model->hf_config || rfs_store_there(path)))
-        return rfs_hf_config_open(path, &model->config, err);
+    if (!model->config && (model->hf_config || rfs_store_there(model->store, path)))
+        return rfs_hf_config_open(model->store, path, &model->config, err);
     return 0;
 }
 
@@ -235,7 +239,7 @@ void rfs_view_model_end(struct rfs_view_model *model)
     rfs_hf_config_free(model->config);
 }
 
-int rfs_view_strategy_by_rules(const char *option, const char *value,
+int rfs_view_strategy_by_rules(struct rfs_store *store, const char *option, const char *value,
                                struct rfs_layout_rules_use *use, struct rfs_log *log,
                                struct rfs_strategy **out, struct rfs_error *err)
 {
@@ -243,7 +247,7 @@ int rfs_view_strategy_by_rules(const char *option, const char *value,
 
     use->ready = rfs_settings_is_cuts(value);
     const int rc = use->ready ? rfs_cuts_rules(option, value, use, &rules, err)
-                              : read_rules(option, value, &rules, err);
+                              : read_rules(store, option, value, &rules, err);
     return rc ? rc : rfs_layout_rules_strategy(rules, use, log, out, err);
 }
 
@@ -339,7 +343,8 @@ static int make_strategy(struct rfs_view *view, const char *option, const char *
 {
     RFS_CLEANUP(names_end) struct names names = {0};
     RFS_CLEANUP(rfs_view_model_end)
-    struct rfs_view_model model = {view->options.hf_config, rfs_catalog_path(view->stored), NULL};
+    struct rfs_view_model model = {view->set->store, view->options.hf_config,
+                                   rfs_catalog_path(view->stored), NULL};
     int rc = use->source ? 0 : read_names(view, &names, err);
 
     for (size_t i = 0; i < names.list.n; i++)
@@ -349,7 +354,9 @@ static int make_strategy(struct rfs_view *view, const char *option, const char *
     named.n = names.list.n;
     named.number = rfs_view_model_number;
     named.ctx = &model;
-    return rc ? rc : rfs_view_strategy_by_rules(option, value, &named, &view->log, out, err);
+    return rc ? rc
+              : rfs_view_strategy_by_rules(view->set->store, option, value, &named, &view->log, out,
+                                           err);
 }
 
 /* Returns the layout that rules give to a parameter, or NULL. */
@@ -403,7 +410,7 @@ static int take_strategy(struct rfs_view *view, const char *text, const char *op
                          struct rfs_error *err)
 {
     return value  ? make_strategy(view, option, value, exported, use, out, err)
-           : text ? rfs_view_read_strategy(text, out, err)
+           : text ? rfs_view_read_strategy(view->set->store, text, out, err)
                   : 0;
 }
 
@@ -418,7 +425,8 @@ static int take_source(struct rfs_view *view, struct rfs_error *err)
     const struct rfs_options *o = &view->options;
     RFS_CLEANUP(free_map) struct rfs_names *names = NULL;
     struct rfs_layout_rules_use use = {.ranks = o->src_ranks, .ranks_option = "src_ranks"};
-    const struct rfs_names_config config = {.names = view->set->exported_names};
+    const struct rfs_names_config config = {.names = view->set->exported_names,
+                                            .store = view->set->store};
 
     int rc = rfs_names_open(&config, &names, err)
                  ?: take_strategy(view, o->src_strategy, "src_rules", o->src_rules, names, &use,
@@ -514,7 +522,8 @@ int rfs_inspect_strategy(struct rfs_headers_source *source, const char *path,
                          const struct rfs_layout_rules_use *use, struct rfs_strategy **out,
                          struct rfs_error *err)
 {
-    RFS_CLEANUP(rfs_view_model_end) struct rfs_view_model model = {NULL, path ? path : ".", NULL};
+    RFS_CLEANUP(rfs_view_model_end)
+    struct rfs_view_model model = {source->store, NULL, path ? path : ".", NULL};
     struct rfs_layout_rules_use all = *use;
 
     if (!rules)
@@ -528,5 +537,6 @@ int rfs_inspect_strategy(struct rfs_headers_source *source, const char *path,
     all.names = names;
     all.number = rfs_view_model_number;
     all.ctx = &model;
-    return rfs_view_strategy_by_rules("--rules", rules, &all, &source->log, out, err);
+    return rfs_view_strategy_by_rules(source->store, "--rules", rules, &all, &source->log, out,
+                                      err);
 }

@@ -8,12 +8,14 @@
 #include "layout/strategy.h"
 
 struct rfs_hf_config;
+struct rfs_store;
 struct rfs_view;
 
 /* A model whose numbers rules may need. CONFIG is owned, and opened when it is needed; the rest is borrowed. */
 struct rfs_view_model {
-    const char *hf_config; /* the path of its config.json, or NULL */
-    const char *source;    /* the folder that may have one */
+    struct rfs_store *store; /* reads URLs, or NULL */
+    const char *hf_config;   /* the path of its config.json, or NULL */
+    const char *source;      /* the folder that may have one */
     struct rfs_hf_config *config;
 };
 /* Finds a number for rules of layouts (struct rfs_layout_rules_use); CTX is a model. */
@@ -25,7 +27,7 @@ void rfs_view_model_end(struct rfs_view_model *model);
  * ';' between lines, or ready cuts (rules/cuts.h); OPTION is their name in messages. Sets
  * use->ready. Returns 0 with *out owned by the caller, or -errno with *err filled.
  */
-int rfs_view_strategy_by_rules(const char *option, const char *value,
+int rfs_view_strategy_by_rules(struct rfs_store *store, const char *option, const char *value,
                                struct rfs_layout_rules_use *use, struct rfs_log *log,
                                struct rfs_strategy **out, struct rfs_error *err);
 

@@ -429,11 +429,17 @@ enum verdict {
     MISSING,
 };
 
+/* Returns the store that reads the tree's files, or NULL. */
+static struct rfs_store *store_of(const struct frame *frame)
+{
+    return rfs_files_store(rfs_catalog_files(frame->verify->tree.catalog));
+}
+
 /* Returns the size of a file of the tree, -ENOENT for none, or another -errno with *err filled. */
 static int64_t size_of(const struct frame *frame, struct rfs_error *err)
 {
     struct stat st;
-    const int rc = rfs_store_stat(frame->path, &st);
+    const int rc = rfs_store_stat(store_of(frame), frame->path, &st);
 
     if (rc == -ENOENT || rc == -ENOTDIR || (rc == 0 && !S_ISREG(st.st_mode)))
         return -ENOENT;
@@ -445,6 +451,7 @@ static int64_t read_frame(struct frame *frame, struct rfs_files *files, struct r
 {
     if (!files || rfs_files_add(files, frame->path) != 0)
         return rfs_fail_memory(err);
+    rfs_files_set_store(files, store_of(frame));
     int rc = rfs_reading_begin(files, 0, &frame->reading);
     if (rc < 0)
         return rfs_files_fail(err, frame->path, rc);

@@ -140,7 +140,7 @@ static void forward_progress(const void *ctx, uint64_t done, uint64_t total)
 static struct rfs_source_spec make_spec(const struct reshard_view *set,
                                         const struct rfs_options *options, const char *source)
 {
-    struct rfs_source_spec spec = rfs_view_options_spec(options, source);
+    struct rfs_source_spec spec = rfs_view_options_spec(options, set->store, source);
 
     spec.fds = set->has_fds ? (struct rfs_fds *)&set->fds : NULL;
     spec.beneath = set->beneath;
@@ -367,7 +367,8 @@ static int open_all_saves(struct reshard_view *set, const char *source, struct r
     set->has_fds = true;
     if (set->config.follow)
         return rfs_follow_open(set, source, err);
-    int rc = rfs_path_resolve(source, &path, err) ?: rfs_view_list_saves(set, path, &saves, err);
+    int rc = rfs_path_resolve(set->store, source, &path, err)
+                 ?: rfs_view_list_saves(set, path, &saves, err);
     if (rc == 0)
         rc = open_saves(set, path, &saves, err);
     free(saves.data);
@@ -392,11 +393,11 @@ static bool asks_for_something(const struct rfs_options *options)
 }
 
 /* Returns whether SOURCE is a folder of hfai's parts, by its contents. */
-static bool has_parts(const char *source)
+static bool has_parts(struct rfs_store *store, const char *source)
 {
     RFS_FREE char *first = rfs_text_printf("%s/PART_000.pt", source);
 
-    return first && rfs_store_there(first);
+    return first && rfs_store_there(store, first);
 }
 
 /*
@@ -418,7 +419,7 @@ static void take_folder(struct reshard_view *set, const char *path)
     unsigned list = 0444;
     struct stat st, now;
 
-    if (rfs_store_stat(path, &st) == 0) {
+    if (rfs_store_stat(set->store, path, &st) == 0) {
         const bool folder = S_ISDIR(st.st_mode);
         access = rfs_access_of(path, &st, folder ? RFS_MAY_SEARCH : RFS_MAY_READ);
         if (set->config.for_others)
@@ -426,7 +427,7 @@ static void take_folder(struct reshard_view *set, const char *path)
         if (folder)
             list = rfs_access_mode(rfs_access_of(path, &st, RFS_MAY_READ), 0444);
         if (set->config.for_others &&
-            (rfs_store_stat(path, &now) != 0 || !rfs_access_is_of(&st, &now)))
+            (rfs_store_stat(set->store, path, &now) != 0 || !rfs_access_is_of(&st, &now)))
             access = rfs_access_own();
         if (list != 0444 && (access.uid != st.st_uid || access.gid != st.st_gid))
             list = 0400; /* they are not the same people */
@@ -460,13 +461,14 @@ static int open_set(struct reshard_view *set, const char *source,
     const struct rfs_options *options = &set->options;
     int rc = rfs_view_options_take(settings, &set->options, err)
                  ?: (set->config.follow ? check_follow(options, source, err) : 0)
-                 ?: rfs_view_options_take_objects(options, source, &set->objects, err);
+                 ?: rfs_view_options_take_store(options, source, &set->store, err);
 
     if (rc)
         return rc;
     set->options.all_steps |= set->config.follow > 0;
     /* hfai's parts are always shown merged, too, and chunks put together. */
-    if (!asks_for_something(options) && !has_parts(source) && !rfs_scan_is_described(source))
+    if (!asks_for_something(options) && !has_parts(set->store, source) &&
+        !rfs_scan_is_described(set->store, source))
         return rfs_fail_usage(err, "-o src_strategy=FILE,dst_strategy=FILE",
                               "neither src_strategy nor dst_strategy is given, so there is "
                               "nothing to reshard");
@@ -484,7 +486,7 @@ static int open_set(struct reshard_view *set, const char *source,
         set->saved = rfs_saved_open(options->index_cache, &set->log);
     rc = load_key(set, err);
     if (rc == 0 && stays_beneath(set))
-        rc = rfs_beneath_open(source, &set->beneath, err);
+        rc = rfs_beneath_open(set->store, source, &set->beneath, err);
     if (rc == 0)
         rc = set->several ? open_all_saves(set, source, err) : open_only(set, source, err);
     if (rc == 0)
@@ -536,21 +538,21 @@ static int start(const char *source, const struct rfs_settings *settings,
  * Finds the checkpoint that counts in the folder of a rank, when PATH is one and no option says that
  * it is a tree: *OUT, owned by the caller, or NULL. 0, or -errno with *err filled.
  */
-static int lone_rank(const char *path, const struct rfs_options *options, char **out,
-                     struct rfs_error *err)
+static int lone_rank(struct rfs_store *store, const char *path, const struct rfs_options *options,
+                     char **out, struct rfs_error *err)
 {
-    RFS_FREE char *folder = rfs_store_realpath(path);
+    RFS_FREE char *folder = rfs_store_realpath(store, path);
     RFS_FREE char *name = NULL;
     const char *slash = folder ? strrchr(folder, '/') : NULL;
     struct stat st;
 
     *out = NULL;
-    if (!slash || !rfs_scan_is_rank(slash + 1) || rfs_store_stat(folder, &st) != 0 ||
+    if (!slash || !rfs_scan_is_rank(slash + 1) || rfs_store_stat(store, folder, &st) != 0 ||
         !S_ISDIR(st.st_mode) || options->src_strategy || options->src_rules || options->file ||
         options->files || options->segmented || options->all_steps ||
         options->step != RFS_ANY_NUMBER || options->epoch != RFS_ANY_NUMBER)
         return 0;
-    const int rc = rfs_scan_folder(folder, &name, err);
+    const int rc = rfs_scan_folder(store, folder, &name, err);
     if (rc || !name)
         return rc;
     *out = rfs_text_printf("%s/%s", folder, name);
@@ -561,34 +563,33 @@ static int lone_rank(const char *path, const struct rfs_options *options, char *
  * Adds to ALL the options that the tensors of SOURCE are read by, whatever is shown. A view has an
  * output format: by default that of most checkpoints; hfai's parts have no other format.
  */
-static int choose_tensors(const char *source, const struct rfs_options *options,
-                          struct rfs_settings *all, char **file, struct rfs_error *err)
+static int choose_tensors(struct rfs_store *store, const char *source,
+                          const struct rfs_options *options, struct rfs_settings *all, char **file,
+                          struct rfs_error *err)
 {
-    bool taken; /* until the command ends */
-    const int rc = rfs_view_options_take_objects(options, source, &taken, err);
-
-    if (rc)
-        return rc;
-    if (options->format < 0 && options->shown == RFS_SHOW_RANKS && !has_parts(source) &&
+    if (options->format < 0 && options->shown == RFS_SHOW_RANKS && !has_parts(store, source) &&
         rfs_settings_add(all, "format", "ckpt", NULL))
         return rfs_fail_memory(err);
-    return lone_rank(source, options, file, err);
+    return lone_rank(store, source, options, file, err);
 }
 
 int rfs_view_start(const char *source, const struct rfs_settings *settings,
                    const struct rfs_view_how *how, struct reshard_view **out, struct rfs_error *err)
 {
     RFS_CLEANUP(rfs_settings_free) struct rfs_settings all = {0};
+    RFS_CLEANUP(rfs_remote_give) struct rfs_store *store = NULL; /* that of the view, too */
     RFS_FREE char *file = NULL;
     const reshard_config config = {
         .struct_size = sizeof config, .log = how->log, .log_ctx = how->log_ctx};
     struct rfs_options options = {0};
-    int rc = rfs_view_options_take(settings, &options, err)
-                 ?: rfs_view_options_harden(&options, err)
-                 ?: (how->tensors ? choose_tensors(source, &options, &all, &file, err) : 0);
-    const bool keyed = rfs_options_keyed(&options);
+    int rc =
+        rfs_view_options_take(settings, &options, err) ?: rfs_view_options_harden(&options, err);
 
     *out = NULL;
+    if (rc == 0 && how->tensors)
+        rc = rfs_view_options_take_store(&options, source, &store, err)
+                 ?: choose_tensors(store, source, &options, &all, &file, err);
+    const bool keyed = rfs_options_keyed(&options);
     rfs_options_free(&options);
     if (rc)
         return rc;
@@ -703,7 +704,7 @@ void reshard_close(reshard_view *set)
     rfs_key_free(set->key);
     rfs_saved_close(set->saved);
     rfs_beneath_free(set->beneath);
-    rfs_remote_give(&set->objects);
+    rfs_remote_give(&set->store);
     rfs_options_free(&set->options);
     rfs_log_destroy(&set->log);
     pthread_mutex_destroy(&set->lock);

@@ -95,10 +95,12 @@ static bool is_wide(const struct rfs_options *options)
            strcasecmp(options->dtype, "bf16") != 0;
 }
 
-struct rfs_source_spec rfs_view_options_spec(const struct rfs_options *options, const char *path)
+struct rfs_source_spec rfs_view_options_spec(const struct rfs_options *options,
+                                             struct rfs_store *store, const char *path)
 {
     return (struct rfs_source_spec){
         .path = path,
+        .store = store,
         .rank_dir = options->rank_dir,
         .file = options->file,
         .files = options->files,
@@ -117,8 +119,8 @@ struct rfs_source_spec rfs_view_options_spec(const struct rfs_options *options, 
     };
 }
 
-int rfs_view_options_take_objects(const struct rfs_options *options, const char *source,
-                                  bool *taken, struct rfs_error *err)
+int rfs_view_options_take_store(const struct rfs_options *options, const char *source,
+                                struct rfs_store **out, struct rfs_error *err)
 {
     const char *const paths[] = {
         source,
@@ -131,7 +133,7 @@ int rfs_view_options_take_objects(const struct rfs_options *options, const char 
         options->names,
     };
 
-    return rfs_remote_take(options, paths, sizeof paths / sizeof *paths, taken, err);
+    return rfs_remote_take(options, paths, sizeof paths / sizeof *paths, out, err);
 }
 
 int rfs_view_options_key(const struct rfs_options *options, struct rfs_log *log,
@@ -212,9 +214,7 @@ int rfs_view_options_harden(const struct rfs_options *options, struct rfs_error 
 }
 
 int rfs_view_options_reach(const struct rfs_options *options, const char *const *paths, size_t n,
-                           struct rfs_error *err)
+                           struct rfs_store **out, struct rfs_error *err)
 {
-    bool taken;
-
-    return rfs_remote_take(options, paths, n, &taken, err);
+    return rfs_remote_take(options, paths, n, out, err);
 }

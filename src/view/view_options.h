@@ -8,15 +8,20 @@
 struct rfs_key;
 struct rfs_log;
 
-/* Makes the specification for reading the source at PATH by OPTIONS alone; it borrows both. */
-struct rfs_source_spec rfs_view_options_spec(const struct rfs_options *options, const char *path);
+/*
+ * Makes the specification for reading the source at PATH by OPTIONS alone, a URL by STORE; it borrows
+ * all three.
+ */
+struct rfs_source_spec rfs_view_options_spec(const struct rfs_options *options,
+                                             struct rfs_store *store, const char *path);
 
 /*
  * Prepares for reading SOURCE and the files that the options name from object storage, as far as
- * they are URLs: rfs_remote_take. Returns 0, or -errno with *err filled.
+ * they are URLs: *OUT is NULL or to be given back (rfs_remote_take). Returns 0, or -errno with *err
+ * filled.
  */
-int rfs_view_options_take_objects(const struct rfs_options *options, const char *source,
-                                  bool *taken, struct rfs_error *err);
+int rfs_view_options_take_store(const struct rfs_options *options, const char *source,
+                                struct rfs_store **out, struct rfs_error *err);
 
 /*
  * Reads the key that OPTIONS name: *OUT, owned by the caller. Returns 0, or -errno with *err

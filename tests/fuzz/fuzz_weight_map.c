@@ -30,8 +30,8 @@ void fuzz_one(const uint8_t *data, size_t size)
     REQUIRE(tables.names && tables.types);
     const char *name =
         size > 0 && data[0] % 2 ? "param_name_map.json" : "model.safetensors.index.json";
-    if (rfs_merge_map_read(NULL, fuzz_file(name, data + (size > 0), size - (size > 0)), files, n,
-                           &tables, &map, &err) == 0)
+    if (rfs_merge_map_read(NULL, NULL, fuzz_file(name, data + (size > 0), size - (size > 0)), files,
+                           n, &tables, &map, &err) == 0)
         check_map(&map, &tables, n);
     else
         require_refusal(&err);

@@ -54,11 +54,11 @@ static int look(void *ctx, const struct dirent *entry)
     return 0;
 }
 
-bool rfs_scan_is_hyper(const char *path)
+bool rfs_scan_is_hyper(struct rfs_store *store, const char *path)
 {
     bool found = false;
 
-    return rfs_scan_entry_each(path, look, &found, NULL) == 0 && found;
+    return rfs_scan_entry_each(store, path, look, &found, NULL) == 0 && found;
 }
 
 /* The ranks that have metadata, ascending, and the highest that saved anything. */
@@ -119,7 +119,7 @@ int rfs_scan_rank_metadata(const struct rfs_source_spec *spec, bool torch, struc
                            struct rfs_error *err)
 {
     RFS_CLEANUP(ranks_end) struct ranks ranks = {.torch = torch, .err = err};
-    const int rc = rfs_scan_entry_each(spec->path, gather, &ranks, err);
+    const int rc = rfs_scan_entry_each(spec->store, spec->path, gather, &ranks, err);
 
     if (rc)
         return rc;

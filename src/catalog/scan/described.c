@@ -105,7 +105,7 @@ static int time_of(const struct rfs_source_spec *spec, const char *name, char ou
 {
     RFS_FREE char *path = rfs_path_join(spec->path, name);
     struct stat st;
-    const int rc = path ? rfs_beneath_stat(spec->beneath, path, &st) : -ENOMEM;
+    const int rc = path ? rfs_beneath_stat(spec->beneath, spec->store, path, &st) : -ENOMEM;
 
     if (rc == 0)
         rfs_text_time(out, st.st_mtim);
@@ -229,7 +229,7 @@ int rfs_scan_described(const struct rfs_source_spec *spec, struct rfs_log *log,
                        struct rfs_scan *out, struct rfs_error *err)
 {
     struct seen seen = {0};
-    const int rc = rfs_scan_entry_each(spec->path, look, &seen, err);
+    const int rc = rfs_scan_entry_each(spec->store, spec->path, look, &seen, err);
 
     if (rc)
         return rc;

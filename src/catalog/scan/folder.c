@@ -184,11 +184,12 @@ int rfs_scan_entry_next(struct rfs_dir *dir, const char *path, const struct dire
     return *entry || errno == 0 ? 0 : fail_folder(err, path, errno);
 }
 
-int rfs_scan_entry_each(const char *path, rfs_scan_entry_fn *each, void *ctx, struct rfs_error *err)
+int rfs_scan_entry_each(struct rfs_store *store, const char *path, rfs_scan_entry_fn *each,
+                        void *ctx, struct rfs_error *err)
 {
     RFS_CLOSE_DIR struct rfs_dir dir = {0};
     const struct dirent *entry = NULL;
-    int rc = rfs_dir_open(path, &dir);
+    int rc = rfs_dir_open(store, path, &dir);
 
     if (rc < 0)
         return rfs_fail(err, rc, RFS_IN(path),
@@ -200,7 +201,7 @@ int rfs_scan_entry_each(const char *path, rfs_scan_entry_fn *each, void *ctx, st
     return rc;
 }
 
-int rfs_scan_entry_is(const struct rfs_beneath *beneath, const char *path,
+int rfs_scan_entry_is(const struct rfs_source_spec *spec, const char *path,
                       const struct dirent *entry, mode_t type, struct rfs_error *err)
 {
     struct stat st;
@@ -209,7 +210,7 @@ int rfs_scan_entry_is(const struct rfs_beneath *beneath, const char *path,
     RFS_FREE char *whole = rfs_path_join(path, entry->d_name);
     if (!whole)
         return rfs_fail_memory(err);
-    const int failed = rfs_beneath_stat(beneath, whole, &st);
+    const int failed = rfs_beneath_stat(spec->beneath, spec->store, whole, &st);
     if (failed == 0)
         return (st.st_mode & S_IFMT) == type;
     if (failed == -ENOENT || failed == -ENOTDIR || failed == -ELOOP)
@@ -248,11 +249,11 @@ static bool add_found(struct rfs_scan_listing *listing, struct rfs_scan_found *f
     return false;
 }
 
-int rfs_scan_listing_read(const struct rfs_beneath *beneath, const char *path, const char *glob,
+int rfs_scan_listing_read(const struct rfs_source_spec *spec, const char *path, const char *glob,
                           struct rfs_scan_listing *out, struct rfs_error *err)
 {
     RFS_CLOSE_DIR struct rfs_dir dir = {0};
-    const int failed = rfs_beneath_dir(beneath, path, &dir);
+    const int failed = rfs_beneath_dir(spec->beneath, spec->store, path, &dir);
     if (failed < 0)
         return fail_folder(err, path, -failed);
     for (;;) {
@@ -265,7 +266,7 @@ int rfs_scan_listing_read(const struct rfs_beneath *beneath, const char *path, c
             break;
         if (!rfs_scan_name_format(entry->d_name, &found.format) || !is_wanted(entry->d_name, glob))
             continue;
-        rc = rfs_scan_entry_is(beneath, path, entry, S_IFREG, err);
+        rc = rfs_scan_entry_is(spec, path, entry, S_IFREG, err);
         if (rc < 0)
             return rc;
         if (rc == 0)

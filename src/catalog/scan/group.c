@@ -115,12 +115,13 @@ int rfs_scan_group_parse(const char *path, const void *data, size_t size, struct
     return rc;
 }
 
-int rfs_scan_group_read(const char *path, struct rfs_group *out, struct rfs_error *err)
+int rfs_scan_group_read(struct rfs_store *store, const char *path, struct rfs_group *out,
+                        struct rfs_error *err)
 {
     RFS_FREE char *data = NULL;
     size_t size;
     *out = (struct rfs_group){0};
-    const int rc = rfs_store_read_whole(path, GROUP_BYTES, &data, &size, err);
+    const int rc = rfs_store_read_whole(store, path, GROUP_BYTES, &data, &size, err);
     return rc < 0 ? rc : rfs_scan_group_parse(path, data, size, out, err);
 }
 
@@ -138,6 +139,7 @@ struct groups {
         struct rfs_group list;
     } * data;
     size_t n, cap;
+    struct rfs_store *store;
     struct rfs_error *err;
 };
 
@@ -156,7 +158,7 @@ static int add_file(struct groups *groups, char *path)
     struct rfs_group list = {0};
     if (!path)
         return rfs_fail_memory(groups->err);
-    int rc = rfs_scan_group_read(path, &list, groups->err);
+    int rc = rfs_scan_group_read(groups->store, path, &list, groups->err);
     if (rc == 0 && !RFS_PUSH(groups, (__typeof__(*groups->data)){path, list}))
         rc = rfs_fail_memory(groups->err);
     if (rc < 0) {
@@ -174,8 +176,9 @@ static bool is_group_file(const char *name)
 /* Reads the group files of a folder, and with DEEPER those of the folders in it. */
 static int add_folder(struct groups *groups, const char *path, bool deeper)
 {
+    const struct rfs_source_spec spec = {.store = groups->store}; /* links are followed */
     RFS_CLOSE_DIR struct rfs_dir dir = {0};
-    const int failed = rfs_dir_open(path, &dir);
+    const int failed = rfs_dir_open(groups->store, path, &dir);
     if (failed < 0)
         return rfs_fail(groups->err, failed, RFS_IN(path), NULL, "the folder cannot be listed: %s",
                         rfs_store_why(path, failed));
@@ -187,7 +190,7 @@ static int add_folder(struct groups *groups, const char *path, bool deeper)
         const bool file = is_group_file(entry->d_name);
         if (entry->d_name[0] == '.' || (!file && !deeper))
             continue;
-        rc = rfs_scan_entry_is(NULL, path, entry, file ? S_IFREG : S_IFDIR, groups->err);
+        rc = rfs_scan_entry_is(&spec, path, entry, file ? S_IFREG : S_IFDIR, groups->err);
         if (rc == 1 && file)
             rc = add_file(groups, rfs_path_join(path, entry->d_name));
         else if (rc == 1) {
@@ -203,7 +206,7 @@ static int read_groups(const char *path, struct groups *groups)
 {
     struct stat st;
     size_t named = 0;
-    const bool folder = rfs_store_stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    const bool folder = rfs_store_stat(groups->store, path, &st) == 0 && S_ISDIR(st.st_mode);
     const int rc = folder ? add_folder(groups, path, true) : add_file(groups, strdup(path));
     if (rc < 0)
         return rc;
@@ -306,7 +309,7 @@ static int stand_in(const struct groups *groups, const struct member *member, st
 int rfs_scan_groups(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *scan,
                     struct rfs_error *err)
 {
-    RFS_CLEANUP(free_groups) struct groups groups = {.err = err};
+    RFS_CLEANUP(free_groups) struct groups groups = {.store = spec->store, .err = err};
     RFS_FREE struct member *members = NULL;
     size_t n_members = 0;
     if (scan->whole)

@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 
+struct rfs_store;
+
 /* Ranks whose checkpoints are equal, ascending, each once; owned. */
 struct rfs_group {
     uint32_t *ranks;
@@ -14,7 +16,8 @@ struct rfs_group {
  * Reads a file as restore_group_info_list does. *out is to be freed by free(out->ranks) in any
  * case. 0, or -errno with *err filled.
  */
-int rfs_scan_group_read(const char *path, struct rfs_group *out, struct rfs_error *err);
+int rfs_scan_group_read(struct rfs_store *store, const char *path, struct rfs_group *out,
+                        struct rfs_error *err);
 /* Parses the content of such a file; messages name PATH. */
 int rfs_scan_group_parse(const char *path, const void *data, size_t size, struct rfs_group *out,
                          struct rfs_error *err);

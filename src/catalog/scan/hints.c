@@ -28,11 +28,11 @@
 
 /* ---- folders below --------------------------------------------------------------------------- */
 
-static bool holds_ranks(const char *path)
+static bool holds_ranks(struct rfs_store *store, const char *path)
 {
     RFS_CLOSE_DIR struct rfs_dir dir = {0};
     const struct dirent *entry;
-    const int failed = rfs_dir_open(path, &dir);
+    const int failed = rfs_dir_open(store, path, &dir);
 
     while (failed == 0 && (entry = rfs_dir_next(&dir)) != NULL)
         if (rfs_scan_is_rank(entry->d_name))
@@ -40,16 +40,16 @@ static bool holds_ranks(const char *path)
     return false;
 }
 
-char *rfs_scan_below(const char *path)
+char *rfs_scan_below(struct rfs_store *store, const char *path)
 {
     RFS_CLOSE_DIR struct rfs_dir dir = {0};
     const struct dirent *entry;
     char *found = NULL;
-    const int failed = rfs_dir_open(path, &dir);
+    const int failed = rfs_dir_open(store, path, &dir);
 
     while (failed == 0 && (entry = rfs_dir_next(&dir)) != NULL) {
         RFS_FREE char *folder = entry->d_name[0] == '.' ? NULL : rfs_path_join(path, entry->d_name);
-        if (!folder || (found && strcmp(found, folder) <= 0) || !holds_ranks(folder))
+        if (!folder || (found && strcmp(found, folder) <= 0) || !holds_ranks(store, folder))
             continue;
         free(found);
         found = RFS_STEAL(folder);
@@ -109,12 +109,12 @@ static int compare(const void *a, const void *b)
 }
 
 /* Lists the folders in PATH, without links, sorted. False when it cannot be listed. */
-static bool list(const char *path, struct folders *out)
+static bool list(struct rfs_store *store, const char *path, struct folders *out)
 {
     RFS_CLOSE_DIR struct rfs_dir dir = {0};
     const struct dirent *entry;
 
-    if (rfs_dir_open(path, &dir) < 0)
+    if (rfs_dir_open(store, path, &dir) < 0)
         return false;
     while ((entry = rfs_dir_next(&dir)) != NULL) {
         if (entry->d_type != DT_DIR || entry->d_name[0] == '.')
@@ -130,10 +130,10 @@ static bool list(const char *path, struct folders *out)
     return true;
 }
 
-static bool is_checkpoint(const char *path)
+static bool is_checkpoint(struct rfs_store *store, const char *path)
 {
     const struct rfs_source_spec spec = {
-        .path = path, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
+        .path = path, .store = store, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
     struct rfs_scan scan = {0};
     struct rfs_error unused;
     const bool is = rfs_scan_described(&spec, NULL, &scan, &unused) == 0 && scan.n > 0;
@@ -143,6 +143,7 @@ static bool is_checkpoint(const char *path)
 }
 
 struct search {
+    struct rfs_store *store;
     unsigned left;  /* folders that may be listed */
     char *text;     /* the checkpoints that were found; owned */
     unsigned named; /* paths in text */
@@ -169,7 +170,7 @@ static void name_checkpoints(struct search *search, const struct folders *folder
         if (named && compare_series(named, path) == 0)
             continue;
         search->left--;
-        if (!is_checkpoint(path))
+        if (!is_checkpoint(search->store, path))
             continue;
         named = path;
         if (!add(search, path))
@@ -181,7 +182,7 @@ static void look_into(struct search *search, const char *path, unsigned levels)
 {
     RFS_CLEANUP(free_folders) struct folders folders = {.n = 0};
 
-    if (levels == 0 || search->left == 0 || !list(path, &folders))
+    if (levels == 0 || search->left == 0 || !list(search->store, path, &folders))
         return;
     search->left--;
     name_checkpoints(search, &folders);
@@ -189,9 +190,9 @@ static void look_into(struct search *search, const char *path, unsigned levels)
         look_into(search, folders.data[i], levels - 1);
 }
 
-char *rfs_scan_inside(const char *path)
+char *rfs_scan_inside(struct rfs_store *store, const char *path)
 {
-    struct search search = {.left = LISTED_MOST};
+    struct search search = {.store = store, .left = LISTED_MOST};
 
     look_into(&search, path, LEVELS);
     return search.text;
@@ -248,26 +249,26 @@ static int fail_foreign(const char *path, const struct foreign *row, const char 
 }
 
 /* Says whether the head of a file has a text. */
-static bool holds(const char *folder, const char *name, const char *text)
+static bool holds(struct rfs_store *store, const char *folder, const char *name, const char *text)
 {
     RFS_FREE char *path = rfs_path_join(folder, name);
     char head[4096];
-    const ssize_t n = path ? rfs_store_head(path, head, sizeof head) : 0;
+    const ssize_t n = path ? rfs_store_head(store, path, head, sizeof head) : 0;
 
     return n > 0 && memmem(head, (size_t)n, text, strlen(text));
 }
 
 /* Finds the row of a name in FOLDER (NULL: the source is that file itself). */
-static const struct foreign *find(const char *folder, const char *name)
+static const struct foreign *find(struct rfs_store *store, const char *folder, const char *name)
 {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (rfs_glob_match(known[i].name, name) &&
-            (!known[i].holds || (folder && holds(folder, name, known[i].holds))))
+            (!known[i].holds || (folder && holds(store, folder, name, known[i].holds))))
             return &known[i];
     return NULL;
 }
 
-int rfs_scan_foreign(const char *path, int rc, struct rfs_error *err)
+int rfs_scan_foreign(struct rfs_store *store, const char *path, int rc, struct rfs_error *err)
 {
     RFS_CLOSE_DIR struct rfs_dir dir = {0};
     RFS_FREE char *name = NULL;
@@ -276,14 +277,14 @@ int rfs_scan_foreign(const char *path, int rc, struct rfs_error *err)
 
     if (rc >= 0 || !err || err->usage || rc == -ENOMEM)
         return rc;
-    const int failed = rfs_dir_open(path, &dir);
+    const int failed = rfs_dir_open(store, path, &dir);
     if (failed < 0) {
         const char *base = rfs_path_name(path);
-        found = failed == -ENOTDIR ? find(NULL, base) : NULL;
+        found = failed == -ENOTDIR ? find(store, NULL, base) : NULL;
         return found ? fail_foreign(path, found, base, err) : rc;
     }
     while ((entry = rfs_dir_next(&dir)) != NULL) {
-        const struct foreign *row = find(path, entry->d_name);
+        const struct foreign *row = find(store, path, entry->d_name);
         if (rfs_scan_is_rank(entry->d_name))
             return rc;
         if (!row || (found && found <= row))

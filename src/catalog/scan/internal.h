@@ -31,15 +31,15 @@ int rfs_scan_entry_next(struct rfs_dir *dir, const char *path, const struct dire
                         struct rfs_error *err);
 /* Calls EACH, until one fails, for all entries of the source's folder PATH. */
 typedef int rfs_scan_entry_fn(void *ctx, const struct dirent *entry);
-int rfs_scan_entry_each(const char *path, rfs_scan_entry_fn *each, void *ctx,
-                        struct rfs_error *err);
+int rfs_scan_entry_each(struct rfs_store *store, const char *path, rfs_scan_entry_fn *each,
+                        void *ctx, struct rfs_error *err);
 /*
  * Says whether an entry of the folder PATH is of a type (S_IFREG, S_IFDIR), by the listing if it
- * has the type, else by stat, which follows links, as far as BENEATH lets them lead (NULL:
- * anywhere): 1, 0 (also for a link to nothing), or -errno with a message. An entry that cannot be
+ * has the type, else by stat, which follows links, as far as SPEC->beneath lets them lead
+ * (NULL: anywhere): 1, 0 (also for a link to nothing), or -errno with a message. An entry that cannot be
  * examined is an error: skipping it could select another file instead.
  */
-int rfs_scan_entry_is(const struct rfs_beneath *beneath, const char *path,
+int rfs_scan_entry_is(const struct rfs_source_spec *spec, const char *path,
                       const struct dirent *entry, mode_t type, struct rfs_error *err);
 
 /* A checkpoint file by its name. */
@@ -58,10 +58,11 @@ struct rfs_scan_listing {
 
 void rfs_scan_listing_free(struct rfs_scan_listing *listing);
 /*
- * Lists PATH, which is absolute if BENEATH is not NULL; links are followed as far as that lets them
- * lead. GLOB (or NULL) chooses names; without one those with a leading dot are left out.
+ * Lists PATH by SPEC's store and beneath; it is absolute if that is not NULL, and links are followed
+ * as far as that lets them lead. GLOB (or NULL) chooses names; without one those with a leading dot
+ * are left out.
  */
-int rfs_scan_listing_read(const struct rfs_beneath *beneath, const char *path, const char *glob,
+int rfs_scan_listing_read(const struct rfs_source_spec *spec, const char *path, const char *glob,
                           struct rfs_scan_listing *out, struct rfs_error *err);
 /* Returns the name of a file of that format; NULL when there is none. */
 const char *rfs_scan_listing_has(const struct rfs_scan_listing *listing, enum rfs_format format);
@@ -144,7 +145,7 @@ enum rfs_scan_rank_file {
 /* Gives what a NAME of such a file says. False for any other name (by_rank.c). */
 bool rfs_scan_rank_file(const char *name, enum rfs_scan_rank_file *kind, uint32_t *rank);
 /* Says whether a folder has a file of HyperParallel. */
-bool rfs_scan_is_hyper(const char *path);
+bool rfs_scan_is_hyper(struct rfs_store *store, const char *path);
 /*
  * Takes the metadata of all ranks of a save of HyperParallel or, with TORCH, of torch; out->lost
  * names what is missing. There must be some.

@@ -32,7 +32,8 @@ static const struct style {
     int digits;         /* at least so many follow */
     const char *lacks;  /* a file that only a save that has ended has */
     const char *tracker;
-    bool (*is)(const char *path); /* tells the folders from another program's; NULL: the names do */
+    /* Tells the folders from another program's. NULL: the names do. */
+    bool (*is)(struct rfs_store *store, const char *path);
 } styles[] = {
     {"iteration_", 8, "'metadata.json' with safetensors files", TRACKER, NULL},
     {"iter_", 7, "'.metadata' of the format torch_dist", TRACKER, NULL},
@@ -89,12 +90,12 @@ static int add(void *ctx, const struct dirent *entry)
     name_of(all->style, number, expected, sizeof expected);
     if (number == NONE || strcmp(name, expected) != 0)
         return 0;
-    const int is = rfs_scan_entry_is(all->spec->beneath, all->spec->path, entry, S_IFDIR, all->err);
+    const int is = rfs_scan_entry_is(all->spec, all->spec->path, entry, S_IFDIR, all->err);
     if (is <= 0)
         return is;
     if (all->style->is) {
         RFS_FREE char *path = rfs_path_join(all->spec->path, name);
-        if (!path || !all->style->is(path))
+        if (!path || !all->style->is(all->spec->store, path))
             return path ? 0 : rfs_fail_memory(all->err);
     }
     return RFS_PUSH(&all->numbers, number) ? 0 : rfs_fail_memory(all->err);
@@ -120,7 +121,8 @@ static int read_tracker(const struct iterations *all, const char *tracker, int64
     *release = false;
     if (!path)
         return rfs_fail_memory(all->err);
-    const int rc = rfs_beneath_read(all->spec->beneath, path, TRACKER_MOST, &text, &n, all->err);
+    const int rc = rfs_beneath_read(all->spec->beneath, all->spec->store, path, TRACKER_MOST, &text,
+                                    &n, all->err);
     if (rc == -ENOENT)
         return 0;
     if (rc)
@@ -184,7 +186,7 @@ static int explain(const struct iterations *all, const char *name, int rc)
 {
     RFS_FREE char *path = rfs_path_join(all->spec->path, name);
 
-    return path ? rfs_scan_foreign(path, rc, all->err) : rc;
+    return path ? rfs_scan_foreign(all->spec->store, path, rc, all->err) : rc;
 }
 
 static int fail_unfinished(const struct iterations *all, int64_t number)
@@ -298,7 +300,7 @@ int rfs_scan_iterations(const struct rfs_source_spec *spec, struct rfs_log *log,
 
     for (size_t i = 0; rc == 0 && all.numbers.n == 0 && i < sizeof styles / sizeof *styles; i++) {
         all.style = &styles[i];
-        rc = rfs_scan_entry_each(spec->path, add, &all, err);
+        rc = rfs_scan_entry_each(spec->store, spec->path, add, &all, err);
     }
     RFS_SORT_ALL(&all.numbers, compare);
     if (rc == 0 && all.tracker && all.release && !saves && spec->step == RFS_ANY_NUMBER)

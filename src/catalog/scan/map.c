@@ -31,9 +31,9 @@ static int resolve(char **path, struct rfs_error *err)
 }
 
 /* Pins a URL, so that all files of a hub are of one commit, whenever they are opened. */
-static int pin(char **url, struct rfs_error *err)
+static int pin(struct rfs_store *store, char **url, struct rfs_error *err)
 {
-    char *pinned = rfs_store_realpath(*url);
+    char *pinned = rfs_store_realpath(store, *url);
 
     if (!pinned)
         return rfs_path_fail(*url, errno, err);
@@ -42,11 +42,12 @@ static int pin(char **url, struct rfs_error *err)
     return 0;
 }
 
-static int check_file(const struct rfs_beneath *beneath, const char *map, const char *key,
-                      const char *path, struct rfs_error *err)
+static int check_file(const struct rfs_source_spec *spec, const char *key, const char *path,
+                      struct rfs_error *err)
 {
+    const char *map = spec->files;
     struct stat st;
-    const int failed = rfs_beneath_stat(beneath, path, &st);
+    const int failed = rfs_beneath_stat(spec->beneath, spec->store, path, &st);
     if (failed == -EXDEV)
         return rfs_beneath_fail(err, path);
     if (failed)
@@ -84,9 +85,11 @@ static int add_entry(const struct rfs_source_spec *spec, const char *folder,
     struct rfs_scanned *item = path ? rfs_scan_add(out, rank, NULL) : NULL;
     if (!item)
         return rfs_fail_memory(err);
-    int rc = rfs_store_is_url(path) ? pin(&path, err) : spec->beneath ? resolve(&path, err) : 0;
+    int rc = rfs_store_is_url(path) ? pin(spec->store, &path, err)
+             : spec->beneath        ? resolve(&path, err)
+                                    : 0;
     if (rc == 0)
-        rc = check_file(spec->beneath, map, pair->key, path, err);
+        rc = check_file(spec, pair->key, path, err);
     if (rc < 0)
         return rc;
     return rfs_scan_add_file(item, RFS_STEAL(path)) ? 0 : rfs_fail_memory(err);
@@ -96,7 +99,7 @@ int rfs_scan_map(const struct rfs_source_spec *spec, struct rfs_scan *out, struc
 {
     RFS_CLEANUP(rfs_mapfile_free) struct rfs_mapfile map = {0};
     RFS_FREE char *folder = NULL;
-    int rc = rfs_mapfile_read(NULL, spec->files, RFS_MAPFILE_PLAIN, &map, err);
+    int rc = rfs_mapfile_read(NULL, spec->store, spec->files, RFS_MAPFILE_PLAIN, &map, err);
     if (rc == 0 && map.n == 0)
         rc = rfs_fail(err, -EINVAL, RFS_IN(spec->files), "{\"0\": \"FILE\", \"1\": \"FILE\"}",
                       "the map names no file");

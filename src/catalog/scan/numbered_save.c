@@ -91,8 +91,7 @@ RFS_COMPARE(compare, struct rfs_numbered_name, x, y,
 static int gather(struct gathering *g)
 {
     RFS_CLEANUP(rfs_scan_listing_free) struct rfs_scan_listing listing = {0};
-    const int rc =
-        rfs_scan_listing_read(g->spec->beneath, g->spec->path, g->spec->file, &listing, g->err);
+    const int rc = rfs_scan_listing_read(g->spec, g->spec->path, g->spec->file, &listing, g->err);
 
     for (size_t i = 0; rc == 0 && i < listing.n; i++) {
         struct rfs_numbered_name file;

@@ -82,7 +82,7 @@ static int add_parts(const struct rfs_source_spec *spec, struct rfs_scan *out,
 int rfs_scan_parts(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err)
 {
     RFS_CLEANUP(free_names) struct part_names names = {.err = err};
-    const int rc = rfs_scan_entry_each(spec->path, add_name, &names, err);
+    const int rc = rfs_scan_entry_each(spec->store, spec->path, add_name, &names, err);
 
     if (rc < 0 || names.n == 0)
         return rc;

@@ -57,12 +57,13 @@ bool rfs_scan_is_rank(const char *name)
     return rfs_scan_name_rank(RFS_RANK_DIR, name, &rank);
 }
 
-int rfs_scan_folder(const char *folder, char **file, struct rfs_error *err)
+int rfs_scan_folder(struct rfs_store *store, const char *folder, char **file, struct rfs_error *err)
 {
     RFS_CLEANUP(rfs_scan_listing_free) struct rfs_scan_listing listing = {0};
     size_t chosen;
     *file = NULL;
-    int rc = rfs_scan_listing_read(NULL, folder, NULL, &listing, err);
+    const struct rfs_source_spec spec = {.store = store};
+    int rc = rfs_scan_listing_read(&spec, folder, NULL, &listing, err);
     const char *ckpt = rfs_scan_listing_has(&listing, RFS_FORMAT_CKPT);
     const char *safetensors = rfs_scan_listing_has(&listing, RFS_FORMAT_SAFETENSORS);
     if (rc == 0 && ckpt && safetensors)
@@ -129,7 +130,7 @@ static int scan(const struct rfs_source_spec *spec, struct rfs_log *log, struct 
         return rc;
     if (spec->files)
         return rfs_scan_map(spec, out, err);
-    if (rfs_store_stat(spec->path, &st) == 0 && !S_ISDIR(st.st_mode))
+    if (rfs_store_stat(spec->store, spec->path, &st) == 0 && !S_ISDIR(st.st_mode))
         return rfs_scan_file(spec, out, err);
     return scan_folders(spec, log, out, saves, err);
 }
@@ -159,10 +160,10 @@ int rfs_scan_saves(const struct rfs_source_spec *spec, struct rfs_saves *out, st
 }
 
 /* Scans a folder without options for a checkpoint that describes itself, or an iteration. */
-static int scan_plain(const char *path, struct rfs_scan *out)
+static int scan_plain(struct rfs_store *store, const char *path, struct rfs_scan *out)
 {
     const struct rfs_source_spec spec = {
-        .path = path, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
+        .path = path, .store = store, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
     struct rfs_error unused;
     int rc = rfs_scan_described(&spec, NULL, out, &unused);
 
@@ -170,10 +171,10 @@ static int scan_plain(const char *path, struct rfs_scan *out)
     return rc == 0 && out->n == 0 ? rfs_scan_zero(&spec, NULL, out, NULL, &unused) : rc;
 }
 
-bool rfs_scan_is_described(const char *path)
+bool rfs_scan_is_described(struct rfs_store *store, const char *path)
 {
     struct rfs_scan scan = {0};
-    const int rc = scan_plain(path, &scan);
+    const int rc = scan_plain(store, path, &scan);
     /* A checkpoint of a single rank is as any other file. */
     const bool is = rc == -EINVAL || rc == -ENOTSUP || scan.described;
 
@@ -181,10 +182,10 @@ bool rfs_scan_is_described(const char *path)
     return is;
 }
 
-bool rfs_scan_is_of_one_rank(const char *path)
+bool rfs_scan_is_of_one_rank(struct rfs_store *store, const char *path)
 {
     struct rfs_scan scan = {0};
-    const int rc = scan_plain(path, &scan);
+    const int rc = scan_plain(store, path, &scan);
     const bool is = rc == 0 && scan.n == 1 && !scan.described;
 
     rfs_scan_free(&scan);

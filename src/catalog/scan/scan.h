@@ -64,28 +64,29 @@ int rfs_scan_saves(const struct rfs_source_spec *spec, struct rfs_saves *out,
  * Says whether a folder has a checkpoint that describes itself, or the remains of one, for which
  * opening it has the message.
  */
-bool rfs_scan_is_described(const char *path);
+bool rfs_scan_is_described(struct rfs_store *store, const char *path);
 /* Says whether a folder has a Checkpoint 2.0 of one rank, which has no metadata. */
-bool rfs_scan_is_of_one_rank(const char *path);
+bool rfs_scan_is_of_one_rank(struct rfs_store *store, const char *path);
 /* Says whether a folder of that name is a rank's: rank_ and digits. */
 bool rfs_scan_is_rank(const char *name);
 /*
  * Replaces the message of RC, with which scanning PATH failed, if the names of the files there show
  * a checkpoint of a format that is not read. Returns RC, or -ENOTSUP.
  */
-int rfs_scan_foreign(const char *path, int rc, struct rfs_error *err);
+int rfs_scan_foreign(struct rfs_store *store, const char *path, int rc, struct rfs_error *err);
 /*
  * Returns, for a message, the first folder in PATH that holds folders of ranks, malloc'ed, or NULL.
  */
-char *rfs_scan_below(const char *path);
+char *rfs_scan_below(struct rfs_store *store, const char *path);
 /*
  * Returns, for a message, the checkpoints that describe themselves in folders below PATH, as "A or
  * B", malloc'ed; NULL for none.
  */
-char *rfs_scan_inside(const char *path);
+char *rfs_scan_inside(struct rfs_store *store, const char *path);
 
 /*
  * Gives the name of the checkpoint that counts in FOLDER, malloc'ed; NULL when it holds none. 0 or
  * -errno.
  */
-int rfs_scan_folder(const char *folder, char **file, struct rfs_error *err);
+int rfs_scan_folder(struct rfs_store *store, const char *folder, char **file,
+                    struct rfs_error *err);

@@ -14,6 +14,7 @@
 struct rfs_beneath;
 struct rfs_fds;
 struct rfs_saved;
+struct rfs_store;
 struct rfs_encrypted;
 
 struct rfs_source_spec {
@@ -32,6 +33,7 @@ struct rfs_source_spec {
     bool check_crc;                  /* verify files that carry a checksum before their first use */
     struct rfs_encrypted *encrypted; /* opens encrypted files; NULL: files are plain */
     const struct rfs_beneath *beneath; /* where its files are opened; NULL: links are followed */
+    struct rfs_store *store;           /* reads URLs; NULL: the source has none */
     bool for_others;                   /* its data is served to other users, too */
     struct rfs_saved *saved; /* where indexes are saved for the next view; NULL: nowhere */
     const struct rfs_options *options; /* these options, for the key of saved data; or NULL */

@@ -62,7 +62,7 @@ static int add_folder(void *ctx, const struct dirent *entry)
     uint32_t rank;
     if (!rfs_scan_name_rank(spec->rank_dir ? spec->rank_dir : RFS_RANK_DIR, entry->d_name, &rank))
         return 0;
-    const int rc = rfs_scan_entry_is(spec->beneath, spec->path, entry, S_IFDIR, tree->err);
+    const int rc = rfs_scan_entry_is(spec, spec->path, entry, S_IFDIR, tree->err);
     if (rc <= 0)
         return rc;
     if (rank > RFS_MAX_RANK)
@@ -76,7 +76,7 @@ static int list_ranks(struct tree *tree)
 {
     const char *root = tree->spec->path;
     struct rfs_scan *scan = tree->scan;
-    const int rc = rfs_scan_entry_each(root, add_folder, tree, tree->err);
+    const int rc = rfs_scan_entry_each(tree->spec->store, root, add_folder, tree, tree->err);
     if (rc < 0)
         return rc;
     RFS_SORT_ALL(scan, compare_ranks);
@@ -98,8 +98,8 @@ static int list_files(struct tree *tree)
         RFS_FREE char *path = folder_path(tree, i);
         if (!path)
             return rfs_fail_memory(tree->err);
-        const int rc = rfs_scan_listing_read(tree->spec->beneath, path, tree->spec->file,
-                                             &tree->listings[i], tree->err);
+        const int rc = rfs_scan_listing_read(tree->spec, path, tree->spec->file, &tree->listings[i],
+                                             tree->err);
         if (rc < 0)
             return rc;
     }

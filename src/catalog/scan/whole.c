@@ -38,11 +38,11 @@ static int take_path(struct rfs_scan *out, enum rfs_format format, char *path,
 }
 
 /* Says whether the file is a zip archive, as torch.save writes it. */
-static bool is_archive(const char *path)
+static bool is_archive(struct rfs_store *store, const char *path)
 {
     char head[4];
 
-    return rfs_store_head(path, head, sizeof head) == sizeof head &&
+    return rfs_store_head(store, path, head, sizeof head) == sizeof head &&
            memcmp(head, "PK\3\4", sizeof head) == 0;
 }
 
@@ -50,21 +50,21 @@ int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_scan *out, stru
 {
     enum rfs_format format;
     struct stat st;
-    if (rfs_store_stat(spec->path, &st) == 0 && !S_ISREG(st.st_mode))
+    if (rfs_store_stat(spec->store, spec->path, &st) == 0 && !S_ISREG(st.st_mode))
         return rfs_fail(err, -ENOTDIR, RFS_IN(spec->path), REMEDY_ROOT,
                         "the source is neither a folder nor a file");
     if (!rfs_scan_name_format(spec->path, &format)) {
         const int rc = rfs_fail(err, -EINVAL, RFS_IN(spec->path),
                                 "a .ckpt, .safetensors or .pt file, or a folder",
                                 "the source is not a checkpoint by its name");
-        return rfs_scan_foreign(spec->path, rc, err);
+        return rfs_scan_foreign(spec->store, spec->path, rc, err);
     }
     if (spec->rank_dir || spec->file || rfs_scan_asks_save(spec))
         return rfs_fail_usage(
             err, "the folder that the file is in",
             "the source is one file: rank_dir, file, step and epoch have no effect");
     /* PyTorch Lightning and others call files of torch.save so. */
-    if (format == RFS_FORMAT_CKPT && !spec->encrypted && is_archive(spec->path))
+    if (format == RFS_FORMAT_CKPT && !spec->encrypted && is_archive(spec->store, spec->path))
         format = RFS_FORMAT_TORCH;
     return take_path(out, format, strdup(spec->path), err);
 }
@@ -108,7 +108,7 @@ static int take_named(const struct rfs_source_spec *spec, const char *index, con
     RFS_FREE char *path = rfs_path_join(spec->path, name);
     if (!path)
         return rfs_fail_memory(err);
-    const int failed = rfs_beneath_stat(spec->beneath, path, &st);
+    const int failed = rfs_beneath_stat(spec->beneath, spec->store, path, &st);
     if (failed == -EXDEV)
         return rfs_beneath_fail(err, path);
     if (failed)
@@ -153,7 +153,7 @@ static int take_index(const struct rfs_source_spec *spec, char *index, enum rfs_
     RFS_FREE char *path = index;
     if (!path)
         return rfs_fail_memory(err);
-    int rc = rfs_mapfile_read(spec->beneath, path, kind, &map, err)
+    int rc = rfs_mapfile_read(spec->beneath, spec->store, path, kind, &map, err)
                  ?: take_map(spec, path, &map, out, err);
     if (rc == 0)
         out->data[0].weight_map = RFS_STEAL(path);
@@ -191,8 +191,7 @@ static int note_entry(void *ctx, const struct dirent *entry)
     const bool index = is_index(name);
     if (!unified && !index)
         return 0;
-    const int rc =
-        rfs_scan_entry_is(seen->spec->beneath, seen->spec->path, entry, S_IFREG, seen->err);
+    const int rc = rfs_scan_entry_is(seen->spec, seen->spec->path, entry, S_IFREG, seen->err);
     if (rc <= 0)
         return rc;
     seen->unified = seen->unified || unified;
@@ -239,8 +238,8 @@ static int take_name(const struct rfs_source_spec *spec, const char *name, struc
 static int fail_unknown(const struct rfs_source_spec *spec, const struct rfs_scan_listing *listing,
                         struct rfs_error *err)
 {
-    RFS_FREE char *below = rfs_scan_below(spec->path);
-    RFS_FREE char *inside = below ? NULL : rfs_scan_inside(spec->path);
+    RFS_FREE char *below = rfs_scan_below(spec->store, spec->path);
+    RFS_FREE char *inside = below ? NULL : rfs_scan_inside(spec->store, spec->path);
 
     return rfs_fail(err, -ENOENT, RFS_IN(spec->path),
                     below             ? below
@@ -259,12 +258,13 @@ static int take_only(const struct rfs_source_spec *spec, const struct rfs_scan_f
                      struct rfs_scan *out, struct rfs_error *err)
 {
     /* MindSpore takes the only safetensors file. */
-    RFS_FREE char *inside = file->format == RFS_FORMAT_TORCH ? rfs_scan_inside(spec->path) : NULL;
+    RFS_FREE char *inside =
+        file->format == RFS_FORMAT_TORCH ? rfs_scan_inside(spec->store, spec->path) : NULL;
     RFS_FREE char *remedy =
         inside ? rfs_text_printf("%s; or %s/%s", inside, spec->path, file->name) : NULL;
 
     if (!inside && strcmp(file->name, "common.pt") == 0 &&
-        rfs_scan_foreign(spec->path, -EINVAL, err) == -ENOTSUP)
+        rfs_scan_foreign(spec->store, spec->path, -EINVAL, err) == -ENOTSUP)
         return -ENOTSUP;
     if (!inside)
         return take_name(spec, file->name, out, err);
@@ -276,8 +276,8 @@ int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, str
 {
     RFS_CLEANUP(rfs_scan_listing_free) struct rfs_scan_listing listing = {0};
     RFS_CLEANUP(free_seen) struct seen seen = {.spec = spec, .err = err};
-    int rc = rfs_scan_entry_each(spec->path, note_entry, &seen, err)
-                 ?: rfs_scan_listing_read(spec->beneath, spec->path, NULL, &listing, err);
+    int rc = rfs_scan_entry_each(spec->store, spec->path, note_entry, &seen, err)
+                 ?: rfs_scan_listing_read(spec, spec->path, NULL, &listing, err);
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < listing.n; i++) {
@@ -292,5 +292,5 @@ int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, str
         return take_name(spec, MODEL, out, err);
     if (listing.n == 1 && listing.data[0].format != RFS_FORMAT_CKPT)
         return take_only(spec, &listing.data[0], out, err);
-    return rfs_scan_foreign(spec->path, fail_unknown(spec, &listing, err), err);
+    return rfs_scan_foreign(spec->store, spec->path, fail_unknown(spec, &listing, err), err);
 }

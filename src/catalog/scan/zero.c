@@ -190,8 +190,7 @@ static int add_param(void *ctx, const struct dirent *entry)
     struct universal *all = ctx;
     const char *folder = all->folder;
     const bool hidden = entry->d_name[0] == '.';
-    const int is =
-        hidden ? 0 : rfs_scan_entry_is(all->spec->beneath, folder, entry, S_IFDIR, all->err);
+    const int is = hidden ? 0 : rfs_scan_entry_is(all->spec, folder, entry, S_IFDIR, all->err);
     RFS_FREE char *path = is > 0 ? rfs_path_join(folder, entry->d_name) : NULL;
 
     if (is <= 0)
@@ -199,7 +198,7 @@ static int add_param(void *ctx, const struct dirent *entry)
     if (!path)
         return rfs_fail_memory(all->err);
     all->folder = path;
-    const int rc = rfs_scan_entry_each(path, add_of_param, all, all->err);
+    const int rc = rfs_scan_entry_each(all->spec->store, path, add_of_param, all, all->err);
     all->folder = folder;
     return rc;
 }
@@ -216,7 +215,7 @@ static int add_universal(const struct rfs_source_spec *spec, struct rfs_scanned 
     if (!folder)
         return rfs_fail_memory(err);
     all.folder = folder;
-    const int rc = rfs_scan_entry_each(folder, add_param, &all, err);
+    const int rc = rfs_scan_entry_each(spec->store, folder, add_param, &all, err);
     RFS_SORT_ALL(&all.paths, by_path);
     for (size_t i = 0; rc == 0 && i < all.paths.n; i++)
         if (!rfs_scan_add_file(item, RFS_STEAL(all.paths.data[i])))
@@ -231,7 +230,7 @@ int rfs_scan_zero_files(const struct rfs_source_spec *spec, struct rfs_scan *out
                         struct rfs_error *err)
 {
     RFS_CLEANUP(free_entries) struct zero_entries entries = {.err = err};
-    int rc = rfs_scan_entry_each(spec->path, add_entry, &entries, err);
+    int rc = rfs_scan_entry_each(spec->store, spec->path, add_entry, &entries, err);
 
     RFS_SORT_ALL(&entries, by_role);
     if (rc == 0)
@@ -278,7 +277,8 @@ static bool is_save(const struct rfs_source_spec *spec, const char *name)
     RFS_FREE char *path = rfs_path_join(spec->path, name);
     bool found = false;
 
-    return path && rfs_scan_entry_each(path, look_for_zero, &found, NULL) == 0 && found;
+    return path && rfs_scan_entry_each(spec->store, path, look_for_zero, &found, NULL) == 0 &&
+           found;
 }
 
 static int add_tag(void *ctx, const struct dirent *entry)
@@ -321,7 +321,8 @@ static int read_latest(const struct tags *tags, char **tag, struct rfs_error *er
 
     if (!path)
         return rfs_fail_memory(err);
-    const int rc = rfs_beneath_read(tags->spec->beneath, path, LATEST_MOST, &text, &n, err);
+    const int rc =
+        rfs_beneath_read(tags->spec->beneath, tags->spec->store, path, LATEST_MOST, &text, &n, err);
     if (rc)
         return rc;
     const char *begin = text + strspn(text, " \t\r\n");
@@ -408,7 +409,7 @@ int rfs_scan_zero(const struct rfs_source_spec *spec, struct rfs_log *log, struc
                   struct rfs_saves *saves, struct rfs_error *err)
 {
     RFS_CLEANUP(free_tags) struct tags tags = {.spec = spec, .err = err};
-    const int rc = rfs_scan_entry_each(spec->path, add_tag, &tags, err);
+    const int rc = rfs_scan_entry_each(spec->store, spec->path, add_tag, &tags, err);
 
     if (rc || tags.safetensors)
         return rc;

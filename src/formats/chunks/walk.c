@@ -45,7 +45,7 @@ int rfs_chunks_fail_file(const struct rfs_chunks *chunks, uint32_t file, int rc,
 {
     const char *path = rfs_files_path(chunks->files, file);
 
-    if (rc == -ESTALE && !rfs_store_there(path))
+    if (rc == -ESTALE && !rfs_store_there(rfs_files_store(chunks->files), path))
         return rfs_fail(err, rc, RFS_IN(path), "copy it there, and mount again",
                         "the metadata of the checkpoint names this file, but it is missing");
     rfs_files_fail(err, path, rc);

@@ -995,7 +995,7 @@ static bool is_there(const struct reading *r, const struct dirent *entry)
     RFS_FREE char *path =
         entry->d_type == DT_LNK ? rfs_path_join(r->chunks->folder, entry->d_name) : NULL;
 
-    return !path || rfs_store_there(path);
+    return !path || rfs_store_there(rfs_files_store(r->chunks->files), path);
 }
 
 /* Lists the names in the folder. */
@@ -1003,7 +1003,7 @@ static int list_folder(struct reading *r)
 {
     RFS_CLOSE_DIR struct rfs_dir dir = {0};
     const struct dirent *entry;
-    const int failed = rfs_dir_open(r->chunks->folder, &dir);
+    const int failed = rfs_dir_open(rfs_files_store(r->chunks->files), r->chunks->folder, &dir);
 
     if (failed)
         return rfs_store_fail_read(r->err, RFS_IN(r->chunks->folder), failed);

@@ -5,41 +5,37 @@
 #include "base/store.h"
 #include "base/text.h"
 #include "base/variables.h"
-#include "store/remote/credentials.h"
-#include "store/remote/remote_settings.h"
 #include "store/remote/sign.h"
 
 #include <ctype.h>
-#include <pthread.h>
 #include <strings.h>
 
 #define DEFAULT_REGION "us-east-1"
 #define DEFAULT_HUB "https://huggingface.co"
 #define HUB_NAME_MOST 96 /* characters of an organization, or of a model without it */
 
-/* Facts about the bucket of the last request, as the store's answers gave them. "": none. */
-static struct {
-    pthread_mutex_t lock; /* a leaf lock */
-    char name[64], region[64];
-    char endpoint[300]; /* "https://host:port" */
-} learnt = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-void rfs_bucket_learn(const char *name, const char *region)
+void rfs_bucket_learn(struct rfs_account *account, const char *name, const char *region)
 {
     /* The region becomes a part of a host's name. */
     if (region[strspn(region, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")])
         return;
-    RFS_LOCKED(&learnt.lock);
-    snprintf(learnt.name, sizeof learnt.name, "%s", name);
-    snprintf(learnt.region, sizeof learnt.region, "%s", region);
-    learnt.endpoint[0] = '\0';
+    RFS_LOCKED(&account->learnt.lock);
+    snprintf(account->learnt.name, sizeof account->learnt.name, "%s", name);
+    snprintf(account->learnt.region, sizeof account->learnt.region, "%s", region);
+    account->learnt.endpoint[0] = '\0';
 }
 
-/* Returns a copy of TEXT, a member of what was learnt about bucket NAME; NULL where it is empty. */
-static char *known(const char *name, const char *text)
+/*
+ * Returns a copy of LEARNT, a text that ACCOUNT learnt about the bucket of its last answer, if that
+ * is NAME; else, and where it is empty, one of SETTING, which may be NULL.
+ */
+static char *known(struct rfs_account *account, const char *name, const char *learnt,
+                   const char *setting)
 {
-    RFS_LOCKED(&learnt.lock);
-    return strcmp(learnt.name, name) == 0 && *text ? strdup(text) : NULL;
+    RFS_LOCKED(&account->learnt.lock);
+    const char *text = strcmp(account->learnt.name, name) == 0 && *learnt ? learnt : setting;
+    char *copied = text ? strdup(text) : NULL;
+    return copied;
 }
 
 static bool is_http(const char *url)
@@ -153,27 +149,16 @@ bool rfs_bucket_move(const struct rfs_bucket *bucket, const char *location)
         to = new.host;
     if (!from || !may_lead(from, to))
         return false;
-    RFS_LOCKED(&learnt.lock);
-    snprintf(learnt.name, sizeof learnt.name, "%s", bucket->name);
-    snprintf(learnt.region, sizeof learnt.region, "%s", bucket->region);
-    snprintf(learnt.endpoint, sizeof learnt.endpoint, "%s%s%s", tls ? "https://" : "http://", to,
-             new.port);
+    struct rfs_account *account = bucket->account;
+    RFS_LOCKED(&account->learnt.lock);
+    snprintf(account->learnt.name, sizeof account->learnt.name, "%s", bucket->name);
+    snprintf(account->learnt.region, sizeof account->learnt.region, "%s", bucket->region);
+    snprintf(account->learnt.endpoint, sizeof account->learnt.endpoint, "%s%s%s",
+             tls ? "https://" : "http://", to, new.port);
     return true;
 }
 
 /* ---- buckets --------------------------------------------------------------------------------- */
-
-/*
- * Returns the first setting that there is, malloc'ed: the option, a variable, a profile's; or NULL.
- */
-static char *setting(const char *option, const char *first, const char *second, const char *name)
-{
-    const char *value = option && *option ? option : rfs_variable(first);
-
-    if (!value)
-        value = rfs_variable(second);
-    return value ? strdup(value) : rfs_credentials_setting(name);
-}
 
 static int fail_url(const char *url, const char *why)
 {
@@ -195,14 +180,11 @@ static bool takes_buckets(const char *host, const char *bucket)
 
 static int find_host(const char *url, struct rfs_bucket *out)
 {
-    const struct rfs_remote_settings *set = rfs_remote_settings();
-    RFS_FREE char *endpoint = known(out->name, learnt.endpoint);
+    struct rfs_account *account = out->account;
+    RFS_FREE char *endpoint =
+        known(account, out->name, account->learnt.endpoint, account->endpoint);
 
-    if (!endpoint)
-        endpoint =
-            setting(set->endpoint, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "endpoint_url");
-
-    if (!endpoint)
+    if (!endpoint && !account->endpoint)
         endpoint = rfs_text_printf("https://s3.%s.amazonaws.com", out->region);
     if (!endpoint)
         return -ENOMEM;
@@ -211,7 +193,7 @@ static int find_host(const char *url, struct rfs_bucket *out)
         return fail_url(endpoint, "an endpoint is https://HOST or http://HOST:PORT");
     host += 3;
     const int n = (int)strcspn(host, "/?#@");
-    const bool named = !set->path_style && takes_buckets(host, out->name);
+    const bool named = !account->path_style && takes_buckets(host, out->name);
     const int scheme = (int)(host - endpoint);
     if (host[n] && host[n + 1])
         return fail_url(url, "its endpoint has more than a host and a port");
@@ -235,12 +217,9 @@ static int find_s3(const char *url, struct rfs_bucket *out)
         strspn(out->name, "abcdefghijklmnopqrstuvwxyz0123456789.-_"
                           "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != n)
         return fail_url(url, "it names no bucket: s3://BUCKET/PREFIX");
-    out->region = known(out->name, learnt.region);
-    if (!out->region)
-        out->region =
-            setting(rfs_remote_settings()->region, "AWS_REGION", "AWS_DEFAULT_REGION", "region");
-    if (!out->region)
-        out->region = strdup(DEFAULT_REGION);
+    struct rfs_account *account = out->account;
+    out->region = known(account, out->name, account->learnt.region,
+                        account->region ? account->region : DEFAULT_REGION);
     return out->region ? find_host(url, out) : -ENOMEM;
 }
 
@@ -328,9 +307,9 @@ static int find_model(const char *url, struct rfs_bucket *out)
 
 /* ---- URLs ------------------------------------------------------------------------------------ */
 
-int rfs_bucket_of(const char *url, struct rfs_bucket *out)
+int rfs_bucket_of(struct rfs_account *account, const char *url, struct rfs_bucket *out)
 {
-    *out = (struct rfs_bucket){0};
+    *out = (struct rfs_bucket){.account = account};
     for (const unsigned char *c = (const unsigned char *)url; *c; c++)
         if (*c < 0x20 || *c == 0x7f)
             return fail_url(url, "it has control characters");

@@ -12,10 +12,11 @@
  */
 #pragma once
 
-#include "base/std.h"
+#include "store/remote/account.h"
 
 /* A bucket of S3 or another server, and an object in it. */
 struct rfs_bucket {
+    struct rfs_account *account; /* that reaches it; borrowed */
     bool s3, hub;
     char *base;     /* "https://host:port"; this and the next seven are owned */
     char *host;     /* "host:port" */
@@ -31,16 +32,16 @@ struct rfs_bucket {
 bool rfs_bucket_has(const struct rfs_bucket *bucket, const char *url);
 
 /*
- * Finds the bucket of a URL. 0; -EINVAL with rfs_store_fail for a URL that is none; or -ENOMEM.
+ * Finds the bucket of a URL, as ACCOUNT reaches it. 0; -EINVAL with rfs_store_fail for a URL that is none; or -ENOMEM.
  * *out is to be freed in any case.
  */
-int rfs_bucket_of(const char *url, struct rfs_bucket *out);
+int rfs_bucket_of(struct rfs_account *account, const char *url, struct rfs_bucket *out);
 void rfs_bucket_free(struct rfs_bucket *bucket);
 /* Returns the path as it is sent, of KEY in the bucket; malloc'ed. */
 char *rfs_bucket_path(const struct rfs_bucket *bucket, const char *key);
 
 /* Notes the region of bucket NAME, as an answer of the store gave it; only names count. */
-void rfs_bucket_learn(const char *name, const char *region);
+void rfs_bucket_learn(struct rfs_account *account, const char *name, const char *region);
 /*
  * Follows a redirect of the store to LOCATION, a URL. True if requests for the bucket go there from
  * now on: to the endpoint's host or one below it, or from AWS to a host of its S3, by as safe a

@@ -19,7 +19,6 @@
 #include "base/variables.h"
 #include "store/remote/http.h"
 #include "store/remote/markup.h"
-#include "store/remote/remote_settings.h"
 #include "store/remote/sign.h"
 
 #include <arpa/inet.h>
@@ -40,25 +39,22 @@
 /* There are no credentials of a kind because nothing asks for that kind. */
 #define UNASKED 1
 
-static struct {
-    /* a leaf lock, held over a look for credentials: others wait for them */
-    pthread_mutex_t lock;
-    struct rfs_credentials *found; /* in guarded memory; NULL: none yet */
+struct rfs_credentials_chain {
+    const struct rfs_credentials_profile *profile; /* borrowed */
+    unsigned timeout;                              /* seconds */
+    pthread_mutex_t lock;                          /* of the rest but the last; credentials.h */
+    struct rfs_credentials *found; /* in guarded memory, as the next two texts; NULL: none yet */
     const struct kind *kind;       /* that gave them */
-    bool renew, has_settings;
-    char *region, *endpoint; /* of the profile, once it was read; owned; NULL: it has none */
-} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-/*
- * AWS_CONTAINER_AUTHORIZATION_TOKEN, from its first use on: a mount wipes it from its environment.
- */
-static char *container_token; /* in guarded memory; under the lock */
-
-/* "Bearer TOKEN", or "" for none, once it was looked for. */
-static char *bearer; /* in guarded memory; under the lock */
-
-/* The file of the token that gave the last credentials; NULL: they took none. */
-static _Atomic(const char *) token_file;
+    bool renew;
+    /*
+     * AWS_CONTAINER_AUTHORIZATION_TOKEN, from its first use on: a mount wipes it from its
+     * environment.
+     */
+    char *container_token;
+    char *bearer; /* "Bearer TOKEN", or "" for none; NULL: it was not looked for */
+    /* The file of the token that gave the last credentials; NULL: they took none. */
+    _Atomic(const char *) token_file;
+};
 
 /* ---- texts that hold them -------------------------------------------------------------------- */
 
@@ -230,7 +226,7 @@ static bool is_line(const char *text)
 }
 
 /* Writes "Authorization: …" for a container, by a variable or a file; "" where it needs none. */
-static bool container_header(char *out, size_t cap)
+static bool container_header(struct rfs_credentials_chain *chain, char *out, size_t cap)
 {
     const char *given = rfs_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
     const char *path = rfs_variable(RFS_AWS_CONTAINER_TOKEN);
@@ -238,11 +234,11 @@ static bool container_header(char *out, size_t cap)
     size_t n = 0;
 
     *out = '\0';
-    if (given && !container_token && strlen(given) < TOKEN_BYTES &&
-        (container_token = rfs_secret_map(TOKEN_BYTES)))
-        memcpy(container_token, given, strlen(given) + 1);
-    const char *token = given ? given : container_token;
-    if (path && rfs_store_read_whole(path, TOKEN_BYTES, &text, &n, NULL) == 0) {
+    if (given && !chain->container_token && strlen(given) < TOKEN_BYTES &&
+        (chain->container_token = rfs_secret_map(TOKEN_BYTES)))
+        memcpy(chain->container_token, given, strlen(given) + 1);
+    const char *token = given ? given : chain->container_token;
+    if (path && rfs_store_read_whole(NULL, path, TOKEN_BYTES, &text, &n, NULL) == 0) {
         text[strcspn(text, "\r\n")] = '\0';
         token = text;
     }
@@ -294,7 +290,7 @@ static int fail_service(const char *why)
     return rfs_store_fail(rfs_cancelled() ? -EINTR : -ENOKEY, "%s", why);
 }
 
-static int from_container(struct rfs_credentials *out)
+static int from_container(struct rfs_credentials_chain *chain, struct rfs_credentials *out)
 {
     const char *relative = rfs_variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
     const char *full = rfs_variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
@@ -304,10 +300,11 @@ static int from_container(struct rfs_credentials *out)
     if (!relative && !full)
         return UNASKED;
     snprintf(url, sizeof url, "%s%s", relative ? CONTAINER : "", relative ? relative : full);
-    const bool found = rfs_credentials_trusts(url) && container_header(header, sizeof header) &&
+    const bool found = rfs_credentials_trusts(url) &&
+                       container_header(chain, header, sizeof header) &&
                        ask(RFS_HTTP_GET, url, *header ? header : NULL, &answer) &&
                        rfs_credentials_parse(answer.text, answer.n, out);
-    token_file = found ? rfs_variable(RFS_AWS_CONTAINER_TOKEN) : NULL;
+    chain->token_file = found ? rfs_variable(RFS_AWS_CONTAINER_TOKEN) : NULL;
     rfs_secret_wipe(header, sizeof header);
     rfs_secret_wipe(&answer, sizeof answer);
     return found ? 0
@@ -340,8 +337,9 @@ static bool read_instance(struct rfs_credentials *out)
     return found;
 }
 
-static int from_instance(struct rfs_credentials *out)
+static int from_instance(struct rfs_credentials_chain *chain, struct rfs_credentials *out)
 {
+    (void)chain;
     const char *off = rfs_variable("AWS_EC2_METADATA_DISABLED");
 
     if (off && strcasecmp(off, "true") == 0)
@@ -350,7 +348,8 @@ static int from_instance(struct rfs_credentials *out)
 }
 
 /* Exchanges a file's token for a role's credentials, as Kubernetes has it for its pods. */
-static bool read_web_identity(struct answer *answer, const char *role, const char *token)
+static bool read_web_identity(const struct rfs_credentials_chain *chain, struct answer *answer,
+                              const char *role, const char *token)
 {
     const char *name = rfs_variable("AWS_ROLE_SESSION_NAME");
     const char *endpoint = rfs_variable("AWS_ENDPOINT_URL_STS");
@@ -373,10 +372,8 @@ static bool read_web_identity(struct answer *answer, const char *role, const cha
         form = NULL;
         return false;
     }
-    struct rfs_http http = {.url = url,
-                            .method = RFS_HTTP_POST,
-                            .form = form,
-                            .timeout = rfs_remote_settings()->timeout};
+    struct rfs_http http = {
+        .url = url, .method = RFS_HTTP_POST, .form = form, .timeout = chain->timeout};
     const bool answered =
         (size_t)n < sizeof url && rfs_credentials_trusts(url) && make(&http, answer);
     rfs_secret_wipe(form, strlen(form));
@@ -384,7 +381,7 @@ static bool read_web_identity(struct answer *answer, const char *role, const cha
     return answered;
 }
 
-static int from_web_identity(struct rfs_credentials *out)
+static int from_web_identity(struct rfs_credentials_chain *chain, struct rfs_credentials *out)
 {
     const char *path = rfs_variable(RFS_AWS_WEB_TOKEN);
     const char *role = rfs_variable("AWS_ROLE_ARN");
@@ -394,21 +391,21 @@ static int from_web_identity(struct rfs_credentials *out)
     size_t n = 0;
 
     *out = (struct rfs_credentials){0};
-    if (rfs_remote_settings()->profile || !path)
+    if (chain->profile->given || !path)
         return UNASKED;
     if (!role)
         return fail_service("AWS_WEB_IDENTITY_TOKEN_FILE is set, and AWS_ROLE_ARN is not");
-    if (rfs_store_read_whole(path, TOKEN_BYTES, &token, &n, NULL) != 0)
+    if (rfs_store_read_whole(NULL, path, TOKEN_BYTES, &token, &n, NULL) != 0)
         return fail_service("the file of AWS_WEB_IDENTITY_TOKEN_FILE cannot be read");
     token[strcspn(token, "\r\n")] = '\0';
     const bool found =
-        read_web_identity(&answer, role, token) &&
+        read_web_identity(chain, &answer, role, token) &&
         rfs_markup_text(answer.text, "AccessKeyId", out->key_id, sizeof out->key_id) &&
         rfs_markup_text(answer.text, "SecretAccessKey", out->secret, sizeof out->secret) &&
         rfs_markup_text(answer.text, "SessionToken", out->token, sizeof out->token) &&
         rfs_markup_text(answer.text, "Expiration", ends, sizeof ends) &&
         read_time(ends, &out->ends);
-    token_file = found ? path : NULL;
+    chain->token_file = found ? path : NULL;
     rfs_secret_wipe(token, n);
     rfs_secret_wipe(&answer, sizeof answer);
     return found ? 0 : fail_service("AWS_ROLE_ARN was not given to AWS_WEB_IDENTITY_TOKEN_FILE");
@@ -426,12 +423,23 @@ static bool copy(char *out, size_t cap, const char *value)
     return true;
 }
 
-/* Returns the profile that is asked for; NULL: none by name. */
-static const char *profile(void)
+bool rfs_credentials_find_profile(const char *given, struct rfs_credentials_profile *out)
 {
-    const char *named = rfs_remote_settings()->profile;
+    const char *name = given ? given : rfs_variable("AWS_PROFILE");
 
-    return named ? named : rfs_variable("AWS_PROFILE");
+    *out = (struct rfs_credentials_profile){name ? strdup(name) : NULL, given};
+    return !name || out->name;
+}
+
+void rfs_credentials_free_profile(struct rfs_credentials_profile *profile)
+{
+    free(profile->name);
+    *profile = (struct rfs_credentials_profile){0};
+}
+
+static const char *section_of(const struct rfs_credentials_profile *profile)
+{
+    return profile->name ? profile->name : "default";
 }
 
 /* Reports that a kind which was asked for has none. */
@@ -440,13 +448,13 @@ static int fail(const char *why)
     return rfs_store_fail(-ENOKEY, "%s", why);
 }
 
-static int from_environment(struct rfs_credentials *out)
+static int from_environment(struct rfs_credentials_chain *chain, struct rfs_credentials *out)
 {
     const char *id = rfs_variable("AWS_ACCESS_KEY_ID");
     const char *secret = rfs_variable("AWS_SECRET_ACCESS_KEY");
     const char *token = rfs_variable("AWS_SESSION_TOKEN");
 
-    if (rfs_remote_settings()->profile || !id)
+    if (chain->profile->given || !id)
         return UNASKED;
     if (!secret)
         return fail("AWS_ACCESS_KEY_ID is set, and AWS_SECRET_ACCESS_KEY is not");
@@ -469,7 +477,7 @@ static char *read_shared(const char *of, const char *name, size_t *n)
         path = strdup(given);
     else if (home)
         path = rfs_text_printf("%s/.aws/%s", home, name);
-    return path && rfs_store_read_whole(path, FILE_BYTES, &text, n, NULL) == 0 ? text : NULL;
+    return path && rfs_store_read_whole(NULL, path, FILE_BYTES, &text, n, NULL) == 0 ? text : NULL;
 }
 
 /* Returns the setting of a profile that other tools go by instead of keys, or NULL. */
@@ -485,10 +493,8 @@ static const char *other_way(const char *text, const char *section)
     return NULL;
 }
 
-static int from_text(const char *text, struct rfs_credentials *out)
+static int from_text(const char *section, const char *text, struct rfs_credentials *out)
 {
-    const char *section = profile() ? profile() : "default";
-
     if (!rfs_credentials_find(text, section, "aws_access_key_id", out->key_id,
                               sizeof out->key_id)) {
         const char *way = other_way(text, section);
@@ -507,32 +513,35 @@ static int from_text(const char *text, struct rfs_credentials *out)
     return 0;
 }
 
-static int from_file(const char *of, const char *name, struct rfs_credentials *out)
+static int from_file(const char *section, const char *of, const char *name,
+                     struct rfs_credentials *out)
 {
     size_t n = 0;
     RFS_FREE char *text = read_shared(of, name, &n);
-    const int rc = text ? from_text(text, out) : UNASKED;
+    const int rc = text ? from_text(section, text, out) : UNASKED;
 
     if (text)
         rfs_secret_wipe(text, n);
     return rc;
 }
 
-static int from_profile(struct rfs_credentials *out)
+static int from_profile(struct rfs_credentials_chain *chain, struct rfs_credentials *out)
 {
-    int rc = from_file(RFS_AWS_SHARED, "credentials", out);
+    const char *section = section_of(chain->profile);
+    int rc = from_file(section, RFS_AWS_SHARED, "credentials", out);
 
     if (rc == UNASKED)
-        rc = from_file(RFS_AWS_CONFIG, "config", out);
-    if (rc == UNASKED && profile())
-        rc = rfs_store_fail(-ENOKEY, "the profile '%.100s' has none in ~/.aws/credentials",
-                            profile());
+        rc = from_file(section, RFS_AWS_CONFIG, "config", out);
+    if (rc == UNASKED && chain->profile->name)
+        rc =
+            rfs_store_fail(-ENOKEY, "the profile '%.100s' has none in ~/.aws/credentials", section);
     return rc;
 }
 
 /* The kinds of credentials, in the order in which they are looked for. */
 static const struct kind {
-    int (*get)(struct rfs_credentials *out); /* gives 0, UNASKED, or -errno with rfs_store_fail */
+    /* Gives 0, UNASKED, or -errno with rfs_store_fail. */
+    int (*get)(struct rfs_credentials_chain *chain, struct rfs_credentials *out);
     bool ends;
 } kinds[] = {
     {from_environment, false}, {from_web_identity, true}, {from_profile, false},
@@ -542,17 +551,17 @@ static const struct kind {
 /*
  * Gets credentials of the kind that gave those at hand, or (NULL) of the first that is asked for.
  */
-static int look(const struct kind **kind, struct rfs_credentials *out)
+static int look(struct rfs_credentials_chain *chain, struct rfs_credentials *out)
 {
     const size_t n = sizeof kinds / sizeof *kinds;
     int rc = UNASKED;
 
     *out = (struct rfs_credentials){0};
-    if (*kind)
-        return (*kind)->get(out);
+    if (chain->kind)
+        return chain->kind->get(chain, out);
     for (size_t i = 0; rc == UNASKED && i < n; i++) {
-        rc = kinds[i].get(out);
-        *kind = rc == 0 ? &kinds[i] : NULL;
+        rc = kinds[i].get(chain, out);
+        chain->kind = rc == 0 ? &kinds[i] : NULL;
         /* An instance is asked for by nothing but that all others are not. */
         if (rc == -ENOKEY && i == n - 1)
             rc = UNASKED;
@@ -564,64 +573,83 @@ static int look(const struct kind **kind, struct rfs_credentials *out)
 
 /* ---- settings of the profile ----------------------------------------------------------------- */
 
-static void read_settings(void)
+bool rfs_credentials_setting(const struct rfs_credentials_profile *profile, const char *name,
+                             char **out)
 {
-    static const char *const names[] = {"region", "endpoint_url"};
-    char **const values[] = {&all.region, &all.endpoint};
     char value[512];
     size_t n = 0;
     RFS_FREE char *text = read_shared(RFS_AWS_CONFIG, "config", &n);
+    const bool found = text &&
+                       rfs_credentials_find(text, section_of(profile), name, value, sizeof value) &&
+                       value[0];
 
-    for (size_t i = 0; text && i < sizeof names / sizeof *names; i++)
-        if (rfs_credentials_find(text, profile() ? profile() : "default", names[i], value,
-                                 sizeof value) &&
-            value[0])
-            *values[i] = strdup(value);
+    *out = found ? strdup(value) : NULL;
     if (text)
         rfs_secret_wipe(text, n);
-    all.has_settings = true;
-}
-
-char *rfs_credentials_setting(const char *name)
-{
-    RFS_LOCKED(&all.lock);
-    if (!all.has_settings)
-        read_settings();
-    const char *value = strcmp(name, "region") == 0 ? all.region : all.endpoint;
-    char *copied = value ? strdup(value) : NULL;
-    return copied;
+    return !found || *out;
 }
 
 /* ---- those at hand --------------------------------------------------------------------------- */
 
-static bool is_valid(void)
+struct rfs_credentials_chain *rfs_credentials_new(const struct rfs_credentials_profile *profile,
+                                                  unsigned timeout)
 {
-    return all.found && !all.renew &&
-           (all.found->ends == 0 || time(NULL) + BEFORE_END < all.found->ends);
+    struct rfs_credentials_chain *chain = calloc(1, sizeof *chain);
+
+    if (!chain)
+        return NULL;
+    chain->profile = profile;
+    chain->timeout = timeout;
+    pthread_mutex_init(&chain->lock, NULL);
+    return chain;
 }
 
-int rfs_credentials_get(struct rfs_credentials *out)
+void rfs_credentials_free(struct rfs_credentials_chain *chain)
+{
+    if (!chain)
+        return;
+    rfs_secret_unmap(chain->found, sizeof *chain->found);
+    rfs_secret_unmap(chain->container_token, TOKEN_BYTES);
+    rfs_secret_unmap(chain->bearer, RFS_CREDENTIALS_BEARER);
+    pthread_mutex_destroy(&chain->lock);
+    free(chain);
+}
+
+static bool is_valid(const struct rfs_credentials_chain *chain)
+{
+    const struct rfs_credentials *found = chain->found;
+
+    return !chain->renew && found->key_id[0] &&
+           (found->ends == 0 || time(NULL) + BEFORE_END < found->ends);
+}
+
+/* Looks for others than those at hand. */
+static int renew(struct rfs_credentials_chain *chain, struct rfs_credentials *out)
+{
+    const int rc = look(chain, out);
+    const struct rfs_credentials *found = chain->found;
+    /* Credentials that have not ended yet serve while no others are to be had. */
+    const bool serves = found->key_id[0] && (found->ends == 0 || found->ends > time(NULL));
+
+    if (rc == 0)
+        *chain->found = *out;
+    chain->renew = false;
+    return serves ? 0 : rc;
+}
+
+int rfs_credentials_get(struct rfs_credentials_chain *chain, struct rfs_credentials *out)
 {
     int rc = 0;
 
-    RFS_LOCKED(&all.lock);
-    if (!all.found)
-        all.found = rfs_secret_map(sizeof *all.found);
-    if (!all.found)
+    RFS_LOCKED(&chain->lock);
+    if (!chain->found)
+        chain->found = rfs_secret_map(sizeof *chain->found);
+    if (!chain->found)
         rc = rfs_store_fail(-ENOMEM, "out of memory");
-    else if (!all.found->key_id[0] || !is_valid()) {
-        rc = look(&all.kind, out);
-        /* Credentials that have not ended yet serve while no others are to be had. */
-        const bool serves =
-            all.found->key_id[0] && (all.found->ends == 0 || all.found->ends > time(NULL));
-        if (rc == 0)
-            *all.found = *out;
-        else if (serves)
-            rc = 0;
-        all.renew = false;
-    }
+    else if (!is_valid(chain))
+        rc = renew(chain, out);
     if (rc == 0)
-        *out = *all.found;
+        *out = *chain->found;
     else
         rfs_secret_wipe(out, sizeof *out);
     return rc;
@@ -657,7 +685,7 @@ static char *find_hub_file(void)
 }
 
 /* Writes a token to the guarded memory, without the spaces around it. */
-static int take_bearer(const char *text, const char *from)
+static int take_bearer(const char *text, const char *from, char *bearer)
 {
     static const char spaces[] = " \t\r\n";
     const char *token = text + strspn(text, spaces);
@@ -675,7 +703,7 @@ static int take_bearer(const char *text, const char *from)
     return 0;
 }
 
-static int read_bearer(void)
+static int read_bearer(char *bearer)
 {
     const char *given = rfs_variable("HF_TOKEN");
     RFS_FREE char *path = NULL;
@@ -684,64 +712,49 @@ static int read_bearer(void)
 
     given = given ? given : rfs_variable("HUGGING_FACE_HUB_TOKEN");
     if (given)
-        return take_bearer(given, "HF_TOKEN");
+        return take_bearer(given, "HF_TOKEN", bearer);
     path = find_hub_file();
     if (!path)
         return 0;
-    int rc = rfs_store_read_whole(path, RFS_CREDENTIALS_BEARER, &text, &n, NULL);
+    int rc = rfs_store_read_whole(NULL, path, RFS_CREDENTIALS_BEARER, &text, &n, NULL);
     if (rc == -ENOENT || rc == -ENOTDIR)
         return 0;
     if (rc < 0)
         return rfs_store_fail(rc, "the file %.200s cannot be read: %s", path, strerror(-rc));
-    rc = take_bearer(text, path);
+    rc = take_bearer(text, path, bearer);
     rfs_secret_wipe(text, n);
     return rc;
 }
 
-int rfs_credentials_bearer(char out[RFS_CREDENTIALS_BEARER])
+int rfs_credentials_bearer(struct rfs_credentials_chain *chain, char out[RFS_CREDENTIALS_BEARER])
 {
     int rc = 0;
 
-    RFS_LOCKED(&all.lock);
-    if (!bearer) {
-        bearer = rfs_secret_map(RFS_CREDENTIALS_BEARER);
-        rc = bearer ? read_bearer() : rfs_store_fail(-ENOMEM, "out of memory");
+    RFS_LOCKED(&chain->lock);
+    if (!chain->bearer) {
+        chain->bearer = rfs_secret_map(RFS_CREDENTIALS_BEARER);
+        rc = chain->bearer ? read_bearer(chain->bearer) : rfs_store_fail(-ENOMEM, "out of memory");
         if (rc < 0) {
-            rfs_secret_unmap(bearer, RFS_CREDENTIALS_BEARER);
-            bearer = NULL;
+            rfs_secret_unmap(chain->bearer, RFS_CREDENTIALS_BEARER);
+            chain->bearer = NULL;
         }
     }
-    memcpy(out, bearer ? bearer : "", bearer ? strlen(bearer) + 1 : 1);
+    const char *bearer = chain->bearer ? chain->bearer : "";
+    memcpy(out, bearer, strlen(bearer) + 1);
     return rc;
 }
 
-const char *rfs_credentials_token_file(void)
+const char *rfs_credentials_token_file(const struct rfs_credentials_chain *chain)
 {
-    return token_file;
+    return chain->token_file;
 }
 
-bool rfs_credentials_renew(void)
+bool rfs_credentials_renew(struct rfs_credentials_chain *chain)
 {
-    RFS_LOCKED(&all.lock);
-    all.renew = all.kind && all.kind->ends;
-    const bool renews = all.renew;
+    RFS_LOCKED(&chain->lock);
+    chain->renew = chain->kind && chain->kind->ends;
+    const bool renews = chain->renew;
     return renews;
-}
-
-void rfs_credentials_forget(void)
-{
-    RFS_LOCKED(&all.lock);
-    rfs_secret_unmap(all.found, sizeof *all.found);
-    all.found = NULL;
-    all.kind = NULL;
-    free(all.region);
-    free(all.endpoint);
-    all.region = all.endpoint = NULL;
-    all.has_settings = false;
-    token_file = NULL;
-    rfs_secret_unmap(container_token, TOKEN_BYTES);
-    rfs_secret_unmap(bearer, RFS_CREDENTIALS_BEARER);
-    container_token = bearer = NULL;
 }
 
 /* ---- in messages ----------------------------------------------------------------------------- */
@@ -763,10 +776,12 @@ static size_t part_of(const char *at, const char *secret)
     return longest;
 }
 
-void rfs_credentials_blank(char *text)
+void rfs_credentials_blank(struct rfs_credentials_chain *chain, char *text)
 {
-    RFS_LOCKED(&all.lock);
-    const char *secrets[] = {all.found ? all.found->secret : "", all.found ? all.found->token : "",
+    RFS_LOCKED(&chain->lock);
+    const struct rfs_credentials *found = chain->found;
+    const char *bearer = chain->bearer;
+    const char *secrets[] = {found ? found->secret : "", found ? found->token : "",
                              bearer && *bearer ? bearer + strlen(BEARER) : ""};
     for (char *at = text; *at; at++) {
         size_t n = 0;

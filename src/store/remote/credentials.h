@@ -16,7 +16,11 @@
  * Hubs have a token of their own, which is read once: HF_TOKEN, or the file of HF_TOKEN_PATH,
  * HF_HOME/token, or ~/.cache/huggingface/token.
  *
- * Threads: all functions.
+ * Each chain looks for itself, so that two profiles are two identities. The environment is that of
+ * the process: chains without a profile share it.
+ *
+ * Threads: all functions but new and free. The lock of a chain is a leaf lock, held over a look for
+ * credentials: others wait for them.
  */
 #pragma once
 
@@ -29,36 +33,53 @@ struct rfs_credentials {
     time_t ends;                                /* when they end; 0: never */
 };
 
+/* A section of the shared files. */
+struct rfs_credentials_profile {
+    char *name; /* NULL: "default"; owned */
+    bool given; /* an option names it, so the environment's credentials do not count */
+};
+/* Finds the profile of the option GIVEN (or NULL), else of AWS_PROFILE. False without memory. */
+bool rfs_credentials_find_profile(const char *given, struct rfs_credentials_profile *out);
+void rfs_credentials_free_profile(struct rfs_credentials_profile *profile);
+/*
+ * Reads "region" or "endpoint_url" of the profile from the config file: *OUT, malloc'ed, NULL when
+ * it has none. False when out of memory.
+ */
+bool rfs_credentials_setting(const struct rfs_credentials_profile *profile, const char *name,
+                             char **out);
+
+/* The credentials of one account, and the kind of the chain that gave them. */
+struct rfs_credentials_chain;
+/*
+ * Makes a chain that has not looked yet; it borrows PROFILE. TIMEOUT is that of requests, in seconds.
+ * NULL when out of memory.
+ */
+struct rfs_credentials_chain *rfs_credentials_new(const struct rfs_credentials_profile *profile,
+                                                  unsigned timeout);
+/* Wipes and frees all. Does nothing with NULL. */
+void rfs_credentials_free(struct rfs_credentials_chain *chain);
 /*
  * Copies those that are valid now; the caller wipes the copy. 0; -ENOKEY where there are none; or
  * another -errno. Messages by rfs_store_fail.
  */
-int rfs_credentials_get(struct rfs_credentials *out);
+int rfs_credentials_get(struct rfs_credentials_chain *chain, struct rfs_credentials *out);
 /*
  * Notes that the store refused them as ended. Says whether the next call asks for others of that
  * kind.
  */
-bool rfs_credentials_renew(void);
+bool rfs_credentials_renew(struct rfs_credentials_chain *chain);
 /*
  * Writes "Bearer TOKEN" for a hub to OUT, which the caller wipes; "" where there is no token. 0, or
  * -errno with rfs_store_fail: a token's file cannot be read, or has none.
  */
 #define RFS_CREDENTIALS_BEARER 4096
-int rfs_credentials_bearer(char out[RFS_CREDENTIALS_BEARER]);
+int rfs_credentials_bearer(struct rfs_credentials_chain *chain, char out[RFS_CREDENTIALS_BEARER]);
 /*
  * Overwrites parts of the secret key and of the tokens in TEXT, such as a store's message.
  */
-void rfs_credentials_blank(char *text);
-/* Wipes all credentials and settings. */
-void rfs_credentials_forget(void);
-
-/*
- * Returns "region" or "endpoint_url" of the profile in the config file, which is read once;
- * malloc'ed, NULL when it has none.
- */
-char *rfs_credentials_setting(const char *name);
+void rfs_credentials_blank(struct rfs_credentials_chain *chain, char *text);
 /* Returns the file of the token that gave the last credentials; NULL: they took none. */
-const char *rfs_credentials_token_file(void);
+const char *rfs_credentials_token_file(const struct rfs_credentials_chain *chain);
 
 /*
  * Writes to OUT the value of NAME in [SECTION] or [profile SECTION] of a shared file's text, or

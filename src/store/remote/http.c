@@ -5,11 +5,9 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/variables.h"
-#include "store/remote/remote_settings.h"
 
 #include <curl/curl.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <strings.h>
 #include <unistd.h>
 
@@ -42,16 +40,9 @@ static struct {
     pthread_mutex_t lock; /* of the rest; a leaf lock */
     pthread_cond_t ended; /* an exchange did */
     struct rfs_http_lane *idle;
-    unsigned n_idle, under_way;
+    unsigned n_idle;
     pid_t process;
 } all = {.begun = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
-
-static atomic_uint_fast64_t round_trip; /* ns; 0: not known */
-
-uint64_t rfs_http_round_trip(void)
-{
-    return atomic_load_explicit(&round_trip, memory_order_relaxed);
-}
 
 static void begin(void)
 {
@@ -107,7 +98,7 @@ struct rfs_http_lane *rfs_http_take_lane(void)
         /* The parent has these connections: a word on them from here would confuse its server. */
         all.process = getpid();
         all.idle = NULL;
-        all.n_idle = all.under_way = 0;
+        all.n_idle = 0;
     }
     struct rfs_http_lane *lane = all.idle;
     if (lane) {
@@ -116,6 +107,49 @@ struct rfs_http_lane *rfs_http_take_lane(void)
     }
     pthread_mutex_unlock(&all.lock);
     return lane ? lane : new_lane();
+}
+
+/* Returns how many exchanges of the client are under way in this process. Under the lock. */
+static unsigned *under_way(struct rfs_http_client *client)
+{
+    if (client->process != getpid()) {
+        client->process = getpid();
+        client->under_way = 0;
+    }
+    return &client->under_way;
+}
+
+/* Counts an exchange as under way, unless there are too many. */
+static bool take_turn(struct rfs_http_client *client)
+{
+    if (!client)
+        return true;
+    RFS_LOCKED(&all.lock);
+    unsigned *count = under_way(client);
+    const bool mine = *count < client->most;
+    *count += mine;
+    return mine;
+}
+
+static void give_turn(struct rfs_http_client *client)
+{
+    if (!client)
+        return;
+    RFS_LOCKED(&all.lock);
+    unsigned *count = under_way(client);
+    *count -= *count > 0;
+    pthread_cond_broadcast(&all.ended);
+}
+
+int rfs_http_queue(struct rfs_http_client *client)
+{
+    int rc = 0;
+
+    pthread_mutex_lock(&all.lock);
+    if (*under_way(client) >= client->most)
+        rc = rfs_cancel_wait(&all.ended, &all.lock);
+    pthread_mutex_unlock(&all.lock);
+    return rc;
 }
 
 /* Ends an exchange that is over, or was given up: its handle is for the next. */
@@ -129,6 +163,7 @@ static void retire(struct rfs_http_lane *lane, struct handle *handle)
     *at = handle->next;
     handle->next = lane->idle;
     lane->idle = handle;
+    struct rfs_http_client *client = handle->http->client;
     handle->http = NULL;
     lane->n_busy--;
     for (struct curl_slist *line = handle->headers; line; line = line->next)
@@ -136,10 +171,7 @@ static void retire(struct rfs_http_lane *lane, struct handle *handle)
     curl_slist_free_all(handle->headers);
     handle->headers = NULL;
     curl_easy_reset(handle->easy); /* connections stay */
-    pthread_mutex_lock(&all.lock);
-    all.under_way--;
-    pthread_cond_broadcast(&all.ended);
-    pthread_mutex_unlock(&all.lock);
+    give_turn(client);
 }
 
 void rfs_http_give_lane(struct rfs_http_lane *lane)
@@ -171,17 +203,6 @@ void rfs_http_close_idle(void)
         next = lane->next;
         free_lane(lane);
     }
-}
-
-int rfs_http_queue(void)
-{
-    int rc = 0;
-
-    pthread_mutex_lock(&all.lock);
-    if (all.under_way >= rfs_remote_settings()->connections)
-        rc = rfs_cancel_wait(&all.ended, &all.lock);
-    pthread_mutex_unlock(&all.lock);
-    return rc;
 }
 
 unsigned rfs_http_busy(const struct rfs_http_lane *lane)
@@ -435,22 +456,13 @@ static struct handle *idle_handle(struct rfs_http_lane *lane)
     return handle;
 }
 
-static bool take_turn(void)
-{
-    RFS_LOCKED(&all.lock);
-    const bool mine = all.under_way < rfs_remote_settings()->connections;
-    all.under_way += mine;
-    return mine;
-}
-
 int rfs_http_start(struct rfs_http_lane *lane, struct rfs_http *http)
 {
-    if (!take_turn())
+    if (!take_turn(http->client))
         return -EAGAIN;
     struct handle *handle = idle_handle(lane);
     if (!handle) {
-        RFS_LOCKED(&all.lock);
-        all.under_way--;
+        give_turn(http->client);
         return -ENOMEM;
     }
     http->status = 0;
@@ -490,16 +502,19 @@ static void note_failure(struct rfs_http *http, const struct handle *handle, CUR
                  handle->why[0] ? handle->why : curl_easy_strerror(code));
 }
 
-static void note_round_trip(const struct handle *handle)
+static void note_round_trip(const struct handle *handle, struct rfs_http_client *client)
 {
     curl_off_t us = 0;
 
+    if (!client)
+        return;
+
     curl_easy_getinfo(handle->easy, CURLINFO_STARTTRANSFER_TIME_T, &us);
     const uint64_t ns = us > 0 ? (uint64_t)us * 1000 : 0;
-    const uint64_t least = atomic_load_explicit(&round_trip, memory_order_relaxed);
+    const uint64_t least = atomic_load_explicit(&client->round_trip, memory_order_relaxed);
     /* If another thread's is lost, a later one comes. */
     if (ns > 0 && (least == 0 || ns < least))
-        atomic_store_explicit(&round_trip, ns, memory_order_relaxed);
+        atomic_store_explicit(&client->round_trip, ns, memory_order_relaxed);
 }
 
 static struct rfs_http *finished(struct rfs_http_lane *lane)
@@ -519,7 +534,7 @@ static struct rfs_http *finished(struct rfs_http_lane *lane)
         curl_easy_getinfo(handle->easy, CURLINFO_RESPONSE_CODE, &http->status);
         note_failure(http, handle, code);
         if (code == CURLE_OK && http->status == 206)
-            note_round_trip(handle);
+            note_round_trip(handle, http->client);
         retire(lane, handle);
         return http;
     }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Exchanges of HTTP, a request and its answer, by libcurl. A thread takes a lane, starts exchanges
- * on it and waits for them; lanes keep their connections for the next thread. All lanes together
- * have at most as many exchanges under way as the settings allow. retries.h tries again what
- * failed.
+ * on it and waits for them; lanes keep their connections for the next thread, of any client. What a
+ * server is told of an identity is in the headers of each request: libcurl keeps no cookies, no
+ * names of users and no certificates of clients here. A client has at most as many exchanges under
+ * way as it is allowed. retries.h tries again what failed.
  *
  * Threads: all functions; a lane belongs to one thread at a time. The lock of the idle lanes is a
  * leaf lock, not held across any system call.
@@ -12,16 +13,27 @@
 
 #include "base/std.h"
 
+#include <stdatomic.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <time.h>
 
 struct rfs_http_lane;
 
+/* Those whose exchanges count together. All 0 but MOST to begin with. */
+struct rfs_http_client {
+    unsigned most;      /* exchanges under way at once */
+    unsigned under_way; /* under the lock of the lanes, as the next */
+    pid_t process;      /* that they are of: a child has none of its parent's under way */
+    /* The shortest time from a request for a range to the first byte of its answer, ns; 0: none. */
+    atomic_uint_fast64_t round_trip;
+};
+
 enum rfs_http_method { RFS_HTTP_GET, RFS_HTTP_HEAD, RFS_HTTP_PUT, RFS_HTTP_POST, RFS_HTTP_DELETE };
 
 struct rfs_http {
     /* the request; borrowed until it is finished or stopped */
+    struct rfs_http_client *client; /* NULL: one that has no limit, for a word in between */
     const char *url;
     enum rfs_http_method method;
     const char *const *headers; /* "Name: value", to a NULL */
@@ -62,22 +74,16 @@ struct rfs_http_lane *rfs_http_take_lane(void);
 /* Stops the lane's exchanges, and gives it to the next thread. */
 void rfs_http_give_lane(struct rfs_http_lane *lane);
 /*
- * Starts an exchange. 0; -EAGAIN when too many exchanges are under way, of all lanes; or -ENOMEM.
+ * Starts an exchange. 0; -EAGAIN when its client has too many under way, of all lanes; or -ENOMEM.
  * After -EAGAIN, with nothing of its own under way, the caller may wait by rfs_http_queue.
  */
 int rfs_http_start(struct rfs_http_lane *lane, struct rfs_http *http);
 /* Waits until another exchange ends: 0, or -EINTR when the caller's work is cancelled. */
-int rfs_http_queue(void);
+int rfs_http_queue(struct rfs_http_client *client);
 /* Returns the next exchange that is finished, or NULL after at most MS milliseconds. */
 struct rfs_http *rfs_http_wait(struct rfs_http_lane *lane, int ms);
 /* Returns how many exchanges of the lane are under way. */
 unsigned rfs_http_busy(const struct rfs_http_lane *lane);
-
-/*
- * Returns the shortest time from a request for a range to the first byte of its answer, in ns; 0:
- * there was none.
- */
-uint64_t rfs_http_round_trip(void);
 
 /* Returns where LOCATION leads, as an answer from URL has it; malloc'ed; NULL when it is no URL. */
 char *rfs_http_follow(const char *url, const char *location);

@@ -7,7 +7,6 @@
 #include "base/store.h"
 #include "base/text.h"
 #include "base/vec.h"
-#include "store/remote/credentials.h"
 #include "store/remote/sign.h"
 
 #include <pthread.h>
@@ -80,8 +79,8 @@ static int compare(const struct rfs_bucket *bucket, const struct rfs_http *http,
     snprintf(commit, sizeof commit, "%s", http->commit);
     snprintf(length, sizeof length, "%" PRIu64, size);
     /* A hub knows the token, and may repeat it. */
-    rfs_credentials_blank(tag);
-    rfs_credentials_blank(commit);
+    rfs_credentials_blank(bucket->account->credentials, tag);
+    rfs_credentials_blank(bucket->account->credentials, commit);
     if (!commit[0])
         return rfs_store_fail(-ESTALE, "the hub does not say which commit its answer is of");
     if (strcmp(commit, bucket->revision) != 0)
@@ -124,21 +123,39 @@ struct revision {
     char commit[COMMIT + 1];
 };
 
-static struct {
+struct rfs_hub_known {
     pthread_mutex_t lock; /* a leaf lock */
     RFS_VEC(struct revision) revisions;
-} known = {.lock = PTHREAD_MUTEX_INITIALIZER};
+};
 
-void rfs_hub_forget(void)
+struct rfs_hub_known *rfs_hub_new(void)
 {
-    RFS_LOCKED(&known.lock);
-    for (size_t i = 0; i < known.revisions.n; i++) {
-        free(known.revisions.data[i].api);
-        free(known.revisions.data[i].name);
+    struct rfs_hub_known *known = calloc(1, sizeof *known);
+
+    if (known)
+        pthread_mutex_init(&known->lock, NULL);
+    return known;
+}
+
+void rfs_hub_free(struct rfs_hub_known *known)
+{
+    if (!known)
+        return;
+    rfs_hub_forget(known);
+    pthread_mutex_destroy(&known->lock);
+    free(known);
+}
+
+void rfs_hub_forget(struct rfs_hub_known *known)
+{
+    RFS_LOCKED(&known->lock);
+    for (size_t i = 0; i < known->revisions.n; i++) {
+        free(known->revisions.data[i].api);
+        free(known->revisions.data[i].name);
     }
-    free(known.revisions.data);
-    known.revisions.data = NULL;
-    known.revisions.n = known.revisions.cap = 0;
+    free(known->revisions.data);
+    known->revisions.data = NULL;
+    known->revisions.n = known->revisions.cap = 0;
 }
 
 static bool is_commit(const char *text)
@@ -149,8 +166,10 @@ static bool is_commit(const char *text)
 /* Copies the commit of a revision that was asked for, or gives false. Under the lock. */
 static bool find_known(const struct rfs_bucket *bucket, char commit[COMMIT + 1])
 {
-    for (size_t i = 0; i < known.revisions.n; i++) {
-        const struct revision *revision = &known.revisions.data[i];
+    const struct rfs_hub_known *known = bucket->account->hub;
+
+    for (size_t i = 0; i < known->revisions.n; i++) {
+        const struct revision *revision = &known->revisions.data[i];
         if (strcmp(revision->api, bucket->api) == 0 &&
             strcmp(revision->name, bucket->revision) == 0) {
             memcpy(commit, revision->commit, COMMIT + 1);
@@ -163,12 +182,13 @@ static bool find_known(const struct rfs_bucket *bucket, char commit[COMMIT + 1])
 /* Remembers the commit, unless another thread did: then that one counts. */
 static int keep(const struct rfs_bucket *bucket, char commit[COMMIT + 1])
 {
+    struct rfs_hub_known *known = bucket->account->hub;
     struct revision revision = {strdup(bucket->api), strdup(bucket->revision), ""};
 
     memcpy(revision.commit, commit, COMMIT + 1);
-    RFS_LOCKED(&known.lock);
+    RFS_LOCKED(&known->lock);
     const bool other = find_known(bucket, commit);
-    if (!other && revision.api && revision.name && RFS_PUSH(&known.revisions, revision))
+    if (!other && revision.api && revision.name && RFS_PUSH(&known->revisions, revision))
         return 0;
     free(revision.api);
     free(revision.name);
@@ -215,22 +235,23 @@ static int find_commit(const struct rfs_bucket *bucket, const char *url, char co
         memcpy(commit, bucket->revision, COMMIT + 1);
         return 0;
     }
-    pthread_mutex_lock(&known.lock);
+    struct rfs_hub_known *known = bucket->account->hub;
+    pthread_mutex_lock(&known->lock);
     const bool found = find_known(bucket, commit);
-    pthread_mutex_unlock(&known.lock);
+    pthread_mutex_unlock(&known->lock);
     if (found)
         return 0;
     return ask_commit(bucket, url, commit) ?: keep(bucket, commit);
 }
 
-char *rfs_hub_pin(const char *url)
+char *rfs_hub_pin(struct rfs_account *account, const char *url)
 {
     RFS_CLEANUP(rfs_bucket_free) struct rfs_bucket bucket = {0};
     char commit[COMMIT + 1];
 
     if (strncmp(url, "hf://", 5) != 0)
         return rfs_store_without_slash(url);
-    const int rc = rfs_bucket_of(url, &bucket) ?: find_commit(&bucket, url, commit);
+    const int rc = rfs_bucket_of(account, url, &bucket) ?: find_commit(&bucket, url, commit);
     char *pinned = rc ? NULL
                       : rfs_text_printf("hf://%s@%s%s%s", bucket.name, commit,
                                         *bucket.key ? "/" : "", bucket.key);

@@ -15,14 +15,21 @@
 
 #include "store/remote/retries.h"
 
+/* The commits of revisions, as an account knows them. */
+struct rfs_hub_known;
+/* Makes one that knows none; NULL when out of memory. */
+struct rfs_hub_known *rfs_hub_new(void);
+/* Does nothing with NULL. */
+void rfs_hub_free(struct rfs_hub_known *known);
+
 /*
  * Returns URL with the commit of its revision, in the one form that names this file; other URLs
  * only lose the slashes at their end. malloc'ed; NULL with errno and rfs_store_fail. A revision is
  * asked for once, until rfs_hub_forget.
  */
-char *rfs_hub_pin(const char *url);
+char *rfs_hub_pin(struct rfs_account *account, const char *url);
 /* Forgets the commits of revisions. */
-void rfs_hub_forget(void);
+void rfs_hub_forget(struct rfs_hub_known *known);
 
 /*
  * Asks a hub at *AT, a URL that is malloc'ed, and where that leads. *REQUEST is to be freed in any

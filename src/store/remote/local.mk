@@ -2,6 +2,7 @@
 librfs_la_SOURCES += src/store/remote/remote.h
 if HAVE_CURL
 librfs_la_SOURCES += \
+	src/store/remote/account.c src/store/remote/account.h \
 	src/store/remote/bucket.c src/store/remote/bucket.h \
 	src/store/remote/credentials.c src/store/remote/credentials.h \
 	src/store/remote/http.c src/store/remote/http.h \
@@ -10,7 +11,6 @@ librfs_la_SOURCES += \
 	src/store/remote/markup.c src/store/remote/markup.h \
 	src/store/remote/object.c src/store/remote/object.h \
 	src/store/remote/remote.c \
-	src/store/remote/remote_settings.c src/store/remote/remote_settings.h \
 	src/store/remote/retries.c src/store/remote/retries.h \
 	src/store/remote/sign.c src/store/remote/sign.h \
 	src/store/remote/upload.c src/store/remote/upload.h

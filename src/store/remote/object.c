@@ -8,9 +8,7 @@
 #include "base/vec.h"
 #include "store/remote/hub.h"
 #include "store/remote/listing.h"
-#include "store/remote/remote_settings.h"
 #include "store/remote/retries.h"
-#include "store/remote/upload.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -216,9 +214,10 @@ static bool set_attributes(struct attributes *out, uint64_t size, time_t modifie
     return rfs_http_etag_is_strong(etag) || (when[0] && modified != 0);
 }
 
-static void fill_stat(const struct attributes *attributes, const char *url, struct stat *st)
+static void fill_stat(const struct rfs_account *account, const struct attributes *attributes,
+                      const char *url, struct stat *st)
 {
-    const bool open = rfs_remote_settings()->anonymous || strncmp(url, "http", 4) == 0;
+    const bool open = account->anonymous || strncmp(url, "http", 4) == 0;
     const mode_t who = open ? 0444 : 0400;
 
     *st = (struct stat){
@@ -234,7 +233,8 @@ static void fill_stat(const struct attributes *attributes, const char *url, stru
         .st_ctim = {attributes->modified, 0},
         .st_atim = {attributes->modified, 0},
     };
-    const uint64_t seed = XXH3_64bits(url, strlen(url));
+    const bool s3 = strncmp(url, "s3://", 5) == 0; /* other URLs name their server */
+    const uint64_t seed = XXH3_64bits_withSeed(url, strlen(url), s3 ? account->origin : 0);
     st->st_ino = (ino_t)(XXH3_64bits_withSeed(attributes->etag, strlen(attributes->etag), seed) >>
                          (64 - INODE_BITS)) |
                  1;
@@ -291,7 +291,8 @@ static int ask_server(const struct rfs_bucket *bucket, const char *url, struct a
 
 /* A version of an object. */
 struct rfs_object {
-    uint64_t number; /* of its blocks */
+    struct rfs_account *account; /* that reaches it; borrowed */
+    uint64_t number;             /* of its blocks */
     char *url;
     struct attributes attributes;
     pthread_mutex_t lock; /* of the rest; a leaf lock */
@@ -301,8 +302,8 @@ struct rfs_object {
     unsigned fetching; /* threads that fetch blocks */
 };
 
-static int hold_version(const char *url, const struct attributes *attributes,
-                        struct rfs_object **out)
+static int hold_version(struct rfs_account *account, const char *url,
+                        const struct attributes *attributes, struct rfs_object **out)
 {
     static atomic_uint_fast64_t numbers;
     struct rfs_object *object = calloc(1, sizeof *object);
@@ -313,13 +314,14 @@ static int hold_version(const char *url, const struct attributes *attributes,
         *out = NULL;
         return -ENOMEM;
     }
+    object->account = account;
     object->number = atomic_fetch_add(&numbers, 1) + 1;
     object->attributes = *attributes;
     pthread_mutex_init(&object->lock, NULL);
     return 0;
 }
 
-static void let_go(struct rfs_object *object)
+void rfs_object_let_go(struct rfs_object *object)
 {
     if (!object)
         return;
@@ -441,7 +443,7 @@ static int fetch(struct rfs_object *object, const struct range *ranges, size_t n
     for (int tries = 0; rc == -EREMOTE && tries < 3; tries++) {
         RFS_CLEANUP(rfs_bucket_free) struct rfs_bucket bucket = {0};
         struct place place = {0};
-        rc = rfs_bucket_of(object->url, &bucket);
+        rc = rfs_bucket_of(object->account, object->url, &bucket);
         if (rc == 0)
             rc = find_place(object, &bucket, &place);
         if (rc == 0)
@@ -591,7 +593,8 @@ static int read_version(struct rfs_object *object, struct iovec *spans, int coun
 
 /* A listing that was made. Constant but for its uses. */
 struct listed {
-    char *url; /* of the folder; owned */
+    struct rfs_object_known *known; /* that has it */
+    char *url;                      /* of the folder; owned */
     struct rfs_remote_listing listing;
     time_t newest; /* of its objects */
     unsigned uses; /* under the lock */
@@ -605,11 +608,20 @@ struct asked {
     struct attributes attributes;
 };
 
-static struct {
+struct rfs_object_known {
     pthread_mutex_t lock; /* a leaf lock */
     struct listed *listed;
     RFS_VEC(struct asked) asked; /* in the order of their URLs */
-} known = {.lock = PTHREAD_MUTEX_INITIALIZER};
+};
+
+struct rfs_object_known *rfs_object_new_known(void)
+{
+    struct rfs_object_known *known = calloc(1, sizeof *known);
+
+    if (known)
+        pthread_mutex_init(&known->lock, NULL);
+    return known;
+}
 
 static void free_listed(struct listed *listed)
 {
@@ -622,9 +634,10 @@ static void give_listed(struct listed *const *listed)
 {
     if (!*listed)
         return;
-    pthread_mutex_lock(&known.lock);
+    struct rfs_object_known *known = (*listed)->known;
+    pthread_mutex_lock(&known->lock);
     const bool last = --(*listed)->uses == 0;
-    pthread_mutex_unlock(&known.lock);
+    pthread_mutex_unlock(&known->lock);
     if (last)
         free_listed(*listed);
 }
@@ -644,12 +657,12 @@ static const char *below(const char *folder, const char *url)
  * Returns the list that has URL: of a folder above, or (AS_FOLDER) of its own. The caller gives it
  * back.
  */
-static struct listed *find_listed(const char *url, bool as_folder)
+static struct listed *find_listed(struct rfs_object_known *known, const char *url, bool as_folder)
 {
     struct listed *found = NULL;
 
-    RFS_LOCKED(&known.lock);
-    for (struct listed *listed = known.listed; listed && !found; listed = listed->next) {
+    RFS_LOCKED(&known->lock);
+    for (struct listed *listed = known->listed; listed && !found; listed = listed->next) {
         const char *rest = below(listed->url, url);
         if (!rest)
             continue;
@@ -664,19 +677,21 @@ static struct listed *find_listed(const char *url, bool as_folder)
 /* Remembers the list, which it takes, with USES uses of callers. NULL when out of memory. */
 static struct listed *keep_listed(struct rfs_remote_folder *folder, unsigned uses)
 {
+    struct rfs_object_known *known = folder->bucket.account->known;
     struct listed *listed = calloc(1, sizeof *listed);
 
     if (!listed)
         return NULL;
-    *listed = (struct listed){.url = folder->url, .listing = folder->listing, .uses = uses + 1};
+    *listed = (struct listed){
+        .known = known, .url = folder->url, .listing = folder->listing, .uses = uses + 1};
     folder->url = NULL;
     folder->listing = (struct rfs_remote_listing){0};
     for (size_t i = 0; i < listed->listing.n; i++)
         if (listed->listing.data[i].modified > listed->newest)
             listed->newest = listed->listing.data[i].modified;
-    RFS_LOCKED(&known.lock);
-    listed->next = known.listed;
-    known.listed = listed;
+    RFS_LOCKED(&known->lock);
+    listed->next = known->listed;
+    known->listed = listed;
     return listed;
 }
 
@@ -690,12 +705,12 @@ static void free_folders(struct rfs_remote_folder *folders, size_t n)
 }
 
 /* Says whether another folder beside URL is listed. */
-static bool is_second(const char *parent, const char *url)
+static bool is_second(struct rfs_object_known *known, const char *parent, const char *url)
 {
     bool found = false;
 
-    RFS_LOCKED(&known.lock);
-    for (const struct listed *listed = known.listed; listed && !found; listed = listed->next) {
+    RFS_LOCKED(&known->lock);
+    for (const struct listed *listed = known->listed; listed && !found; listed = listed->next) {
         const char *rest = below(parent, listed->url);
         found = rest && *rest && !strchr(rest, '/') && strcmp(listed->url, url) != 0;
     }
@@ -706,14 +721,16 @@ static bool is_second(const char *parent, const char *url)
  * Adds folders beside URL that are listed with it, as they are listed one after the other: from the
  * second on. Returns how many; fewer when out of memory.
  */
-static size_t add_beside(const char *url, struct rfs_remote_folder *out, size_t most)
+static size_t add_beside(struct rfs_account *account, const char *url,
+                         struct rfs_remote_folder *out, size_t most)
 {
+    struct rfs_object_known *known = account->known;
     RFS_FREE char *parent = rfs_store_parent(url);
-    GIVE_LISTED struct listed *listed = parent ? find_listed(parent, true) : NULL;
+    GIVE_LISTED struct listed *listed = parent ? find_listed(known, parent, true) : NULL;
     size_t n = 0;
 
     if (!listed || listed->listing.deep || strcmp(listed->url, parent) != 0 ||
-        !is_second(parent, url))
+        !is_second(known, parent, url))
         return 0;
     for (size_t i = 0; i < listed->listing.n && n < most; i++) {
         const struct rfs_remote_entry *entry = &listed->listing.data[i];
@@ -724,9 +741,9 @@ static size_t add_beside(const char *url, struct rfs_remote_folder *out, size_t 
         if (!path)
             break;
         out[n] = (struct rfs_remote_folder){.url = rfs_store_without_slash(path)};
-        GIVE_LISTED struct listed *there = out[n].url ? find_listed(out[n].url, true) : NULL;
+        GIVE_LISTED struct listed *there = out[n].url ? find_listed(known, out[n].url, true) : NULL;
         if (!out[n].url || there || strcmp(out[n].url, url) == 0 ||
-            rfs_bucket_of(out[n].url, &out[n].bucket) < 0)
+            rfs_bucket_of(account, out[n].url, &out[n].bucket) < 0)
             free_folders(&out[n], 1);
         else
             n++;
@@ -741,7 +758,8 @@ static int fetch_listed(struct rfs_remote_folder *folder)
 {
     struct rfs_remote_folder folders[BESIDE + 1] = {*folder};
     const bool deep = folder->bucket.s3 || folder->bucket.hub;
-    const size_t n = deep ? 0 : add_beside(folder->url, folders + 1, BESIDE);
+    const size_t n =
+        deep ? 0 : add_beside(folder->bucket.account, folder->url, folders + 1, BESIDE);
     int rc = n > 0 ? rfs_listing_fetch(folders, n + 1) : -EAGAIN;
 
     for (size_t i = 1; rc == 0 && i <= n; i++)
@@ -756,14 +774,14 @@ static int fetch_listed(struct rfs_remote_folder *folder)
 }
 
 /* Makes a list of a folder, and remembers it. */
-static int make_listed(const char *url, struct listed **out)
+static int make_listed(struct rfs_account *account, const char *url, struct listed **out)
 {
     int rc = -EREMOTE;
 
     *out = NULL;
     for (int tries = 0; rc == -EREMOTE && tries < 3; tries++) {
         struct rfs_remote_folder folder = {.url = strdup(url)};
-        rc = folder.url ? rfs_bucket_of(url, &folder.bucket) : -ENOMEM;
+        rc = folder.url ? rfs_bucket_of(account, url, &folder.bucket) : -ENOMEM;
         if (rc == 0)
             rc = fetch_listed(&folder);
         if (rc == 0 && !(*out = keep_listed(&folder, 1)))
@@ -794,21 +812,22 @@ static size_t first_in(const struct rfs_remote_listing *listing, const char *nam
 
 /* ---- attributes that were asked for ---------------------------------------------------------- */
 
-static size_t asked_at(const char *url)
+static size_t asked_at(const struct rfs_object_known *known, const char *url)
 {
-    return RFS_BISECT(i, known.asked.n, strcmp(known.asked.data[i].url, url) >= 0);
+    return RFS_BISECT(i, known->asked.n, strcmp(known->asked.data[i].url, url) >= 0);
 }
 
-static bool find_asked(const char *url, int *rc, struct attributes *out)
+static bool find_asked(struct rfs_object_known *known, const char *url, int *rc,
+                       struct attributes *out)
 {
-    pthread_mutex_lock(&known.lock);
-    const size_t at = asked_at(url);
-    const bool found = at < known.asked.n && strcmp(known.asked.data[at].url, url) == 0;
+    pthread_mutex_lock(&known->lock);
+    const size_t at = asked_at(known, url);
+    const bool found = at < known->asked.n && strcmp(known->asked.data[at].url, url) == 0;
     if (found) {
-        *rc = known.asked.data[at].rc;
-        *out = known.asked.data[at].attributes;
+        *rc = known->asked.data[at].rc;
+        *out = known->asked.data[at].attributes;
     }
-    pthread_mutex_unlock(&known.lock);
+    pthread_mutex_unlock(&known->lock);
     if (found && *rc == -ENOENT)
         rfs_store_fail(-ENOENT, "there is no such object");
     return found;
@@ -820,23 +839,24 @@ static uint64_t asked_bytes(const char *url)
 }
 
 /* Remembers an answer. Where memory is short, the store is asked again. */
-static void keep_asked(const char *url, int rc, const struct attributes *attributes)
+static void keep_asked(struct rfs_object_known *known, const char *url, int rc,
+                       const struct attributes *attributes)
 {
     struct asked asked = {NULL, rc, *attributes};
 
     if (!rfs_retries_take_memory(asked_bytes(url)))
         return;
     asked.url = strdup(url);
-    pthread_mutex_lock(&known.lock);
-    const size_t at = asked_at(url);
-    const bool there = at < known.asked.n && strcmp(known.asked.data[at].url, url) == 0;
-    const bool kept = asked.url && !there && RFS_PUSH(&known.asked, asked);
+    pthread_mutex_lock(&known->lock);
+    const size_t at = asked_at(known, url);
+    const bool there = at < known->asked.n && strcmp(known->asked.data[at].url, url) == 0;
+    const bool kept = asked.url && !there && RFS_PUSH(&known->asked, asked);
     if (kept) {
-        struct asked *data = known.asked.data;
-        memmove(data + at + 1, data + at, (known.asked.n - 1 - at) * sizeof *data);
+        struct asked *data = known->asked.data;
+        memmove(data + at + 1, data + at, (known->asked.n - 1 - at) * sizeof *data);
         data[at] = asked;
     }
-    pthread_mutex_unlock(&known.lock);
+    pthread_mutex_unlock(&known->lock);
     if (kept)
         return;
     rfs_retries_give_memory(asked_bytes(url));
@@ -868,10 +888,10 @@ static int by_listing(const struct listed *listed, const char *url, struct attri
 }
 
 /* Looks for a folder of S3: it is there while something is in it. */
-static int look_below(const char *url, struct attributes *out)
+static int look_below(struct rfs_account *account, const char *url, struct attributes *out)
 {
     GIVE_LISTED struct listed *listed = NULL;
-    const int rc = make_listed(url, &listed);
+    const int rc = make_listed(account, url, &listed);
 
     if (rc < 0)
         return rc;
@@ -884,7 +904,7 @@ static int look_in_commit(const char *url, const struct rfs_bucket *bucket, stru
 {
     RFS_FREE char *root = rfs_text_printf("hf://%s@%s", bucket->name, bucket->revision);
     GIVE_LISTED struct listed *listed = NULL;
-    int rc = root ? make_listed(root, &listed) : -ENOMEM;
+    int rc = root ? make_listed(bucket->account, root, &listed) : -ENOMEM;
 
     if (rc == 0)
         rc = by_listing(listed, url, out);
@@ -892,48 +912,54 @@ static int look_in_commit(const char *url, const struct rfs_bucket *bucket, stru
 }
 
 /* Asks the store. Stores also refuse requests for objects that do not exist. */
-static int ask(const char *url, struct attributes *out)
+static int ask(struct rfs_account *account, const char *url, struct attributes *out)
 {
     RFS_CLEANUP(rfs_bucket_free) struct rfs_bucket bucket = {0};
-    int rc = rfs_bucket_of(url, &bucket);
+    int rc = rfs_bucket_of(account, url, &bucket);
 
     if (rc < 0)
         return rc;
     if (bucket.hub)
         return look_in_commit(url, &bucket, out);
     if (bucket.s3 && !*bucket.key)
-        return look_below(url, out);
+        return look_below(account, url, out);
     rc = ask_server(&bucket, url, out);
     if (!bucket.s3 || (rc != -ENOENT && rc != -EACCES))
         return rc;
-    return look_below(url, out);
+    return look_below(account, url, out);
 }
 
-static int find_attributes(const char *url, struct attributes *out)
+static int find_attributes(struct rfs_account *account, const char *url, struct attributes *out)
 {
-    GIVE_LISTED struct listed *listed = find_listed(url, false);
+    GIVE_LISTED struct listed *listed = find_listed(account->known, url, false);
     int rc = listed ? by_listing(listed, url, out) : 0;
 
     if (rc != 0)
         return rc < 0 ? rc : 0;
-    if (find_asked(url, &rc, out))
+    if (find_asked(account->known, url, &rc, out))
         return rc;
-    rc = ask(url, out);
+    rc = ask(account, url, out);
     for (int tries = 0; rc == -EREMOTE && tries < 2; tries++)
-        rc = ask(url, out);
+        rc = ask(account, url, out);
     if (rc == 0 || rc == -ENOENT)
-        keep_asked(url, rc, out);
+        keep_asked(account->known, url, rc, out);
     return rc == -EREMOTE ? -EIO : rc;
 }
 
-static int store_stat(const char *url, struct stat *st)
+char *rfs_object_pin(struct rfs_store *store, const char *url)
 {
-    RFS_FREE char *plain = rfs_hub_pin(url);
+    return rfs_hub_pin(rfs_account_of(store), url);
+}
+
+int rfs_object_stat(struct rfs_store *store, const char *url, struct stat *st)
+{
+    struct rfs_account *account = rfs_account_of(store);
+    RFS_FREE char *plain = rfs_hub_pin(account, url);
     struct attributes attributes = {0};
-    const int rc = plain ? find_attributes(plain, &attributes) : -errno;
+    const int rc = plain ? find_attributes(account, plain, &attributes) : -errno;
 
     if (rc == 0)
-        fill_stat(&attributes, plain, st);
+        fill_stat(account, &attributes, plain, st);
     return rc;
 }
 
@@ -951,22 +977,24 @@ static int add_shown(struct rfs_store_names *out, const char *name, size_t n, bo
     return -ENOMEM;
 }
 
-static int store_list(const char *url, struct rfs_store_names *out)
+int rfs_object_list(struct rfs_store *store, const char *url, struct rfs_store_names *out)
 {
-    RFS_FREE char *plain = rfs_hub_pin(url);
+    struct rfs_account *account = rfs_account_of(store);
+    RFS_FREE char *plain = rfs_hub_pin(account, url);
     int rc = plain ? 0 : -errno;
-    GIVE_LISTED struct listed *listed = plain ? find_listed(plain, true) : NULL;
+    GIVE_LISTED struct listed *listed = plain ? find_listed(account->known, plain, true) : NULL;
     struct attributes attributes = {0};
 
     *out = (struct rfs_store_names){0};
     if (rc == 0 && !listed)
-        rc = find_attributes(plain, &attributes);
+        rc = find_attributes(account, plain, &attributes);
     if (rc == 0 && !listed && !attributes.folder)
         rc = rfs_store_fail(-ENOTDIR, "it is an object, not a folder");
     if (rc == 0 && !listed)
-        listed = find_listed(plain, true); /* finding that out may have taken a listing */
+        /* Finding that out may have taken a listing. */
+        listed = find_listed(account->known, plain, true);
     if (rc == 0 && !listed)
-        rc = make_listed(plain, &listed);
+        rc = make_listed(account, plain, &listed);
     if (rc < 0)
         return rc;
     const struct rfs_remote_listing *listing = &listed->listing;
@@ -987,16 +1015,16 @@ static int store_list(const char *url, struct rfs_store_names *out)
     return rc;
 }
 
-void rfs_object_forget(void)
+static void forget(struct rfs_object_known *known)
 {
-    pthread_mutex_lock(&known.lock);
-    struct listed *listed = known.listed;
-    struct asked *asked = known.asked.data;
-    const size_t n = known.asked.n;
-    known.listed = NULL;
-    known.asked.data = NULL;
-    known.asked.n = known.asked.cap = 0;
-    pthread_mutex_unlock(&known.lock);
+    pthread_mutex_lock(&known->lock);
+    struct listed *listed = known->listed;
+    struct asked *asked = known->asked.data;
+    const size_t n = known->asked.n;
+    known->listed = NULL;
+    known->asked.data = NULL;
+    known->asked.n = known->asked.cap = 0;
+    pthread_mutex_unlock(&known->lock);
     for (struct listed *next; listed; listed = next) {
         next = listed->next;
         give_listed(&listed);
@@ -1008,52 +1036,51 @@ void rfs_object_forget(void)
     free(asked);
 }
 
-/* ---- the table ------------------------------------------------------------------------------- */
-
-static int store_hold(const char *url, struct rfs_object **out, struct stat *st)
+void rfs_object_forget(struct rfs_store *store)
 {
-    RFS_FREE char *plain = rfs_hub_pin(url);
+    forget(rfs_account_of(store)->known);
+    rfs_hub_forget(rfs_account_of(store)->hub);
+}
+
+void rfs_object_free_known(struct rfs_object_known *known)
+{
+    if (!known)
+        return;
+    forget(known);
+    pthread_mutex_destroy(&known->lock);
+    free(known);
+}
+
+/* ---- the calls ------------------------------------------------------------------------------- */
+
+int rfs_object_hold(struct rfs_store *store, const char *url, struct rfs_object **out,
+                    struct stat *st)
+{
+    struct rfs_account *account = rfs_account_of(store);
+    RFS_FREE char *plain = rfs_hub_pin(account, url);
     struct attributes attributes = {0};
-    int rc = plain ? find_attributes(plain, &attributes) : -errno;
+    int rc = plain ? find_attributes(account, plain, &attributes) : -errno;
 
     *out = NULL;
     if (rc == 0 && attributes.folder)
         rc = rfs_store_fail(-EISDIR, "it is a folder");
     if (rc == 0)
-        rc = hold_version(plain, &attributes, out);
+        rc = hold_version(account, plain, &attributes, out);
     if (rc == 0)
-        fill_stat(&attributes, plain, st);
+        fill_stat(account, &attributes, plain, st);
     return rc;
 }
 
-static int store_read(struct rfs_object *object, struct iovec *spans, int count, uint64_t offset)
+int rfs_object_read(struct rfs_object *object, struct iovec *spans, int count, uint64_t offset)
 {
     const int rc = read_version(object, spans, count, offset);
 
     if (rc == -ESTALE)
-        rfs_object_forget(); /* the others may have changed with it */
+        forget(object->account->known); /* the others may have changed with it */
     return rc;
 }
 
-static const struct rfs_store store = {
-    .stat = store_stat,
-    .list = store_list,
-    .pin = rfs_hub_pin,
-    .forget = rfs_object_forget,
-    .hold = store_hold,
-    .read = store_read,
-    .let_go = let_go,
-    .round_trip = rfs_http_round_trip,
-    .put = rfs_upload_put,
-    .begin = rfs_upload_begin,
-    .send = rfs_upload_send,
-    .complete = rfs_upload_complete,
-    .drop = rfs_upload_drop,
-    .remove = rfs_upload_remove,
-    .sweep = rfs_upload_sweep,
-};
-
-const struct rfs_store *rfs_object_store(void)
+uint64_t rfs_object_round_trip(struct rfs_store *store)
 {
-    return &store;
+    return atomic_load_explicit(&rfs_account_of(store)->client.round_trip, memory_order_relaxed);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The store of objects (base/store.h): what is known of names and attributes, from lists and single
- * questions, until it is forgotten; versions of objects, and their bytes.
+ * Reading an account's objects, the first half of the calls of base/store.h: what is known of names
+ * and attributes, from lists and single questions, until it is forgotten; versions of objects, and
+ * their bytes.
  *
  * An object's identity is its ETag, or else the time of its last change, with its size. All bytes
  * of a version that is held are asked for by If-Match (or If-Unmodified-Since), and each answer is
@@ -9,7 +10,7 @@
  * next request for the object, or when names are asked for anew.
  *
  * Large reads are cut into ranges that are asked for at once. Small ones, as of headers, take
- * blocks that grow while they follow each other; blocks take at most 16 MiB.
+ * blocks that grow while they follow each other; blocks of all accounts take at most 16 MiB.
  *
  * Threads: all functions. The locks are leaf locks, not held across any request; that of the blocks
  * is held over copies of small reads.
@@ -18,10 +19,23 @@
 
 #include "base/store.h"
 
-/* Returns the store of objects: a constant. */
-const struct rfs_store *rfs_object_store(void);
-/* Forgets names, attributes and lists; versions of objects that are held stay. */
-void rfs_object_forget(void);
+/* The names and attributes that an account knows. */
+struct rfs_object_known;
+/* Makes one that knows none; NULL when out of memory. */
+struct rfs_object_known *rfs_object_new_known(void);
+/* Does nothing with NULL. */
+void rfs_object_free_known(struct rfs_object_known *known);
+
+int rfs_object_stat(struct rfs_store *store, const char *url, struct stat *st);
+int rfs_object_list(struct rfs_store *store, const char *url, struct rfs_store_names *out);
+char *rfs_object_pin(struct rfs_store *store, const char *url);
+/* Forgets names, attributes, lists and commits; versions of objects that are held stay. */
+void rfs_object_forget(struct rfs_store *store);
+int rfs_object_hold(struct rfs_store *store, const char *url, struct rfs_object **out,
+                    struct stat *st);
+int rfs_object_read(struct rfs_object *object, struct iovec *spans, int count, uint64_t offset);
+void rfs_object_let_go(struct rfs_object *object);
+uint64_t rfs_object_round_trip(struct rfs_store *store);
 
 /* ---- where headers will be read ---- */
 

@@ -2,19 +2,34 @@
 #include "store/remote/remote.h"
 
 #include "base/cleanup.h"
-#include "base/store.h"
-#include "store/remote/credentials.h"
-#include "store/remote/http.h"
+#include "store/remote/account.h"
 #include "store/remote/hub.h"
 #include "store/remote/object.h"
-#include "store/remote/remote_settings.h"
+#include "store/remote/upload.h"
 
-#include <pthread.h>
+static const struct rfs_store_calls calls = {
+    .stat = rfs_object_stat,
+    .list = rfs_object_list,
+    .pin = rfs_object_pin,
+    .forget = rfs_object_forget,
+    .hold = rfs_object_hold,
+    .read = rfs_object_read,
+    .let_go = rfs_object_let_go,
+    .round_trip = rfs_object_round_trip,
+    .put = rfs_upload_put,
+    .begin = rfs_upload_begin,
+    .send = rfs_upload_send,
+    .complete = rfs_upload_complete,
+    .drop = rfs_upload_drop,
+    .remove = rfs_upload_remove,
+    .sweep = rfs_upload_sweep,
+};
 
+/* The accounts of views that are open. */
 static struct {
-    pthread_mutex_t lock; /* of the users; held while credentials are looked for */
-    unsigned users;
-} now = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    pthread_mutex_t lock; /* of the list and the users; a leaf lock */
+    struct rfs_account *first;
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Says whether one of the paths has a URL, or (not NULL) one of that kind. */
 static bool any_url(const char *const *paths, size_t n, const char *scheme)
@@ -27,10 +42,10 @@ static bool any_url(const char *const *paths, size_t n, const char *scheme)
 }
 
 /* Reads the token of a hub, which may have none, while its file can be read. */
-static int try_token(struct rfs_error *err)
+static int try_token(struct rfs_account *account, struct rfs_error *err)
 {
     char token[RFS_CREDENTIALS_BEARER];
-    const int rc = rfs_credentials_bearer(token);
+    const int rc = rfs_credentials_bearer(account->credentials, token);
 
     explicit_bzero(token, sizeof token);
     return rc == 0 ? 0
@@ -39,10 +54,10 @@ static int try_token(struct rfs_error *err)
 }
 
 /* Reports missing credentials before anything is read. */
-static int try_credentials(struct rfs_error *err)
+static int try_credentials(struct rfs_account *account, struct rfs_error *err)
 {
     struct rfs_credentials who;
-    const int rc = rfs_credentials_get(&who);
+    const int rc = rfs_credentials_get(account->credentials, &who);
 
     explicit_bzero(&who, sizeof who);
     return rc == 0
@@ -53,49 +68,93 @@ static int try_credentials(struct rfs_error *err)
                      "there are no credentials for s3://: %s", rfs_store_why("s3://", rc));
 }
 
-static int take(const struct rfs_options *options, bool s3, bool hub, struct rfs_error *err)
+static void free_account(struct rfs_account *account)
 {
-    if (now.users > 0 && !rfs_remote_agrees(options))
-        return rfs_fail_usage(err, "the same values, or a process of its own",
-                              "another view of this process reads objects with other values of "
-                              "endpoint, region, profile, path_style or anonymous");
-    if (now.users == 0 && rfs_remote_adopt(options))
-        return rfs_fail_memory(err);
-    rfs_store_register(rfs_object_store());
-    rfs_object_forget();
-    rfs_hub_forget();
-    int rc = s3 && !options->anonymous ? try_credentials(err) : 0;
-    if (rc == 0 && hub && !options->anonymous)
-        rc = try_token(err);
-    now.users += rc == 0;
-    return rc;
+    rfs_object_free_known(account->known);
+    rfs_hub_free(account->hub);
+    rfs_account_free(account);
+}
+
+static struct rfs_account *new_account(const struct rfs_options *options)
+{
+    struct rfs_account *account = rfs_account_new(options);
+
+    if (!account)
+        return NULL;
+    account->store.calls = &calls;
+    account->hub = rfs_hub_new();
+    account->known = rfs_object_new_known();
+    if (account->hub && account->known)
+        return account;
+    free_account(account);
+    return NULL;
+}
+
+/* Returns the account that equals FRESH, or FRESH, with one user more. */
+static struct rfs_account *take(struct rfs_account *fresh)
+{
+    RFS_LOCKED(&all.lock);
+    struct rfs_account *account = all.first;
+    while (account && !rfs_account_equals(account, fresh))
+        account = account->next;
+    if (!account) {
+        account = fresh;
+        account->next = all.first;
+        all.first = account;
+    }
+    account->users++;
+    return account;
+}
+
+/* Takes one user from an account. Says whether it was the last one, and the account is out. */
+static bool leave(struct rfs_account *account, bool *none_left)
+{
+    struct rfs_account **at = &all.first;
+
+    RFS_LOCKED(&all.lock);
+    const bool last = --account->users == 0;
+    while (last && *at != account)
+        at = &(*at)->next;
+    if (last)
+        *at = account->next;
+    *none_left = !all.first;
+    return last;
 }
 
 int rfs_remote_take(const struct rfs_options *options, const char *const *paths, size_t n,
-                    bool *taken, struct rfs_error *err)
+                    struct rfs_store **out, struct rfs_error *err)
 {
-    *taken = false;
+    *out = NULL;
     if (!any_url(paths, n, NULL))
         return 0;
-    pthread_mutex_lock(&now.lock);
-    const int rc = take(options, any_url(paths, n, "s3://"), any_url(paths, n, "hf://"), err);
-    pthread_mutex_unlock(&now.lock);
-    *taken = rc == 0;
+    struct rfs_account *fresh = new_account(options);
+    if (!fresh)
+        return rfs_fail_memory(err);
+    struct rfs_account *account = take(fresh);
+    if (account != fresh)
+        free_account(fresh);
+    *out = &account->store;
+    rfs_object_forget(*out);
+    int rc = account->anonymous || !any_url(paths, n, "s3://") ? 0 : try_credentials(account, err);
+    if (rc == 0 && !account->anonymous && any_url(paths, n, "hf://"))
+        rc = try_token(account, err);
+    if (rc)
+        rfs_remote_give(out);
     return rc;
 }
 
-void rfs_remote_give(bool *taken)
+void rfs_remote_give(struct rfs_store **store)
 {
-    if (!*taken)
+    bool none_left = false;
+
+    if (!*store)
         return;
-    *taken = false;
-    RFS_LOCKED(&now.lock);
-    const bool last = --now.users == 0;
-    if (last) {
-        rfs_object_forget();
+    struct rfs_account *account = rfs_account_of(*store);
+    *store = NULL;
+    if (leave(account, &none_left))
+        free_account(account);
+    if (none_left)
         rfs_http_close_idle();
-        rfs_credentials_forget();
-    }
 }
 
 const char *rfs_remote_library(void)
@@ -103,9 +162,9 @@ const char *rfs_remote_library(void)
     return rfs_http_library();
 }
 
-const char *rfs_remote_token_file(void)
+const char *rfs_remote_token_file(struct rfs_store *store)
 {
-    return rfs_credentials_token_file();
+    return store ? rfs_credentials_token_file(rfs_account_of(store)->credentials) : NULL;
 }
 
 void rfs_remote_load(void)

@@ -1,31 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The beginning and the end of reading objects.
+ * The stores of objects that the views of this process read, each by its own options.
  *
- * Threads: all functions.
+ * Threads: all functions. A leaf lock guards the list of stores.
  */
 #pragma once
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/store.h"
 
 /*
  * Prepares for a view with these options, on N PATHS (each may be NULL), some of which may be URLs.
- * If none is, nothing happens. Else all knowledge of objects is forgotten, the credentials
- * are looked for, and *taken is set: rfs_remote_give must follow. Before the first call no URL can
- * be read, so no store is asked by other options than the user's. 0, or -errno with *err filled.
+ * If none is, *out is NULL. Else *out is a store for URLs, which rfs_remote_give ends; its
+ * credentials were looked for. Views whose options, environment and profile name the same share one
+ * store: credentials are found once, and connections= counts for all of them together. What it knew
+ * of objects is forgotten, as a source is opened anew. 0, or -errno with *err filled.
  */
 int rfs_remote_take(const struct rfs_options *options, const char *const *paths, size_t n,
-                    bool *taken, struct rfs_error *err);
-/* Ends what rfs_remote_take began. Does nothing unless *taken. */
-void rfs_remote_give(bool *taken);
+                    struct rfs_store **out, struct rfs_error *err);
+/*
+ * Ends a use of a store; the last one wipes the credentials. All that was held of it must have been
+ * let go. Sets *store to NULL, and does nothing if it is.
+ */
+void rfs_remote_give(struct rfs_store **store);
 /* Returns "libcurl 8.5.0", or NULL in a build that reads no objects. */
 const char *rfs_remote_library(void);
 
 /*
- * Returns the file that is read again when credentials end, such as a token's; NULL when there is
- * none.
+ * Returns the file that is read again when the store's credentials end, such as a token's; NULL when
+ * there is none, or STORE is NULL.
  */
-const char *rfs_remote_token_file(void);
+const char *rfs_remote_token_file(struct rfs_store *store);
 /* Loads what libcurl loads at its first use. */
 void rfs_remote_load(void);

@@ -8,9 +8,7 @@
 #include "base/store.h"
 #include "base/text.h"
 #include "base/wait.h"
-#include "store/remote/credentials.h"
 #include "store/remote/markup.h"
-#include "store/remote/remote_settings.h"
 #include "store/remote/sign.h"
 
 #include <stdatomic.h>
@@ -20,9 +18,6 @@
 #define AGAIN 1        /* the request is to be tried again */
 #define LASTING_MOST 2 /* tries of what hardly ever gets better */
 
-/* The hashes of the servers that last answered at all, and by a range. 0: none did. */
-static atomic_uint_fast64_t answering, ranging;
-
 static uint64_t hash_server(const struct rfs_remote_request *request)
 {
     return XXH3_64bits(request->bucket->base, strlen(request->bucket->base)) | 1;
@@ -31,12 +26,13 @@ static uint64_t hash_server(const struct rfs_remote_request *request)
 /* Notes what the server has shown that it can do. */
 static void note_server(const struct rfs_remote_request *request)
 {
+    struct rfs_account *account = request->bucket->account;
     const uint64_t server = hash_server(request);
 
     if (request->http.status > 0)
-        atomic_store_explicit(&answering, server, memory_order_relaxed);
+        atomic_store_explicit(&account->answering, server, memory_order_relaxed);
     if (request->http.status == 206 && request->done > 0)
-        atomic_store_explicit(&ranging, server, memory_order_relaxed);
+        atomic_store_explicit(&account->ranging, server, memory_order_relaxed);
 }
 
 /*
@@ -45,11 +41,13 @@ static void note_server(const struct rfs_remote_request *request)
  */
 static bool is_lasting(const struct rfs_remote_request *request)
 {
+    const struct rfs_account *account = request->bucket->account;
     const uint64_t server = hash_server(request);
 
     return ((request->http.no_host || request->http.no_tls) &&
-            atomic_load_explicit(&answering, memory_order_relaxed) != server) ||
-           (request->unranged && atomic_load_explicit(&ranging, memory_order_relaxed) != server);
+            atomic_load_explicit(&account->answering, memory_order_relaxed) != server) ||
+           (request->unranged &&
+            atomic_load_explicit(&account->ranging, memory_order_relaxed) != server);
 }
 
 /*
@@ -149,9 +147,10 @@ static int fail(const struct rfs_remote_request *request, int code)
     read_error(request, name, sizeof name, text, sizeof text);
     snprintf(problem, sizeof problem, "%s", http->problem);
     /* A store knows the token, and may repeat it. */
-    rfs_credentials_blank(name);
-    rfs_credentials_blank(text);
-    rfs_credentials_blank(problem);
+    struct rfs_credentials_chain *credentials = request->bucket->account->credentials;
+    rfs_credentials_blank(credentials, name);
+    rfs_credentials_blank(credentials, text);
+    rfs_credentials_blank(credentials, problem);
     const char *remedy = remedy_of(request, name);
     if (http->status > 0)
         snprintf(status, sizeof status, "status %ld", http->status);
@@ -245,7 +244,7 @@ static bool moves(struct rfs_remote_request *request, const char *code)
     if (!request->bucket->s3 || !elsewhere || !http->region[0] ||
         strcmp(http->region, request->bucket->region) == 0)
         return false;
-    rfs_bucket_learn(request->bucket->name, http->region);
+    rfs_bucket_learn(request->bucket->account, request->bucket->name, http->region);
     return true;
 }
 
@@ -260,7 +259,7 @@ static bool renews(struct rfs_remote_request *request, const char *code)
          strcmp(code, "InvalidToken") != 0))
         return false;
     request->renewed = true;
-    return rfs_credentials_renew();
+    return rfs_credentials_renew(request->bucket->account->credentials);
 }
 
 /*
@@ -514,7 +513,7 @@ static bool add_signature(struct rfs_remote_request *request, const struct rfs_c
 static int add_identity(struct rfs_remote_request *request, const char *path)
 {
     struct rfs_credentials who;
-    const int rc = rfs_credentials_get(&who);
+    const int rc = rfs_credentials_get(request->bucket->account->credentials, &who);
 
     if (rc)
         return rc;
@@ -564,10 +563,10 @@ static int add_token(struct rfs_remote_request *request)
 {
     char token[RFS_CREDENTIALS_BEARER];
 
-    if (rfs_remote_settings()->anonymous || !is_own(request) ||
+    if (request->bucket->account->anonymous || !is_own(request) ||
         !rfs_credentials_trusts(request->at))
         return 0;
-    int rc = rfs_credentials_bearer(token);
+    int rc = rfs_credentials_bearer(request->bucket->account->credentials, token);
     if (rc == 0 && *token && !add_header(request, "authorization", token))
         rc = -ENOMEM;
     rfs_secret_wipe(token, sizeof token);
@@ -601,8 +600,8 @@ static int write_request(struct rfs_remote_request *request)
                         request->query ? request->query : "");
     if (!request->asked)
         return -ENOMEM;
-    return request->bucket->s3 && !rfs_remote_settings()->anonymous ? add_identity(request, path)
-                                                                    : 0;
+    return request->bucket->s3 && !request->bucket->account->anonymous ? add_identity(request, path)
+                                                                       : 0;
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -711,11 +710,13 @@ static uint64_t spans_bytes(const struct rfs_remote_request *request)
 
 static int start(struct rfs_http_lane *lane, struct rfs_remote_request *request)
 {
+    struct rfs_account *account = request->bucket->account;
     int rc = write_request(request);
 
     if (rc < 0)
         return rc;
     request->http = (struct rfs_http){
+        .client = &account->client,
         .url = request->asked,
         .method = request->head ? RFS_HTTP_HEAD : request->method,
         .headers = (const char *const *)request->headers,
@@ -724,7 +725,7 @@ static int start(struct rfs_http_lane *lane, struct rfs_remote_request *request)
         .count = request->count,
         .n = request->sums ? spans_bytes(request) : 0,
         /* A store may take long to put parts together. */
-        .timeout = rfs_remote_settings()->timeout * (request->method == RFS_HTTP_POST ? 10 : 1),
+        .timeout = account->timeout * (request->method == RFS_HTTP_POST ? 10 : 1),
         .follow = follows(request),
         .direct = is_own(request) && strncmp(request->at, "http:", 5) == 0 &&
                   rfs_credentials_trusts(request->at), /* no proxy sees the token */
@@ -762,7 +763,7 @@ static int start_due(struct rfs_http_lane *lane, struct rfs_remote_request *requ
             return 0;
         if (rc == -EAGAIN) {
             *soonest = now;
-            return rfs_http_queue();
+            return rfs_http_queue(&request->bucket->account->client);
         }
         if (rc < 0)
             return rc;
@@ -776,7 +777,7 @@ static int settle(struct rfs_remote_request *request)
 {
     note_server(request);
     const int rc = request->large ? rfs_retries_fail_memory() : judge(request);
-    const unsigned tries = rfs_remote_settings()->tries;
+    const unsigned tries = request->bucket->account->tries;
 
     if (rc != AGAIN) {
         request->ended = rc == 0;

@@ -15,7 +15,8 @@
 #define ETAG_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789\"-_+/=.:"
 
 struct rfs_upload {
-    char *url, *id; /* owned */
+    struct rfs_store *store; /* borrowed */
+    char *url, *id;          /* owned */
     uint64_t size;
     uint32_t parts;
     char (*md5s)[33]; /* [parts] of what was sent; owned, as the next */
@@ -47,8 +48,8 @@ static int no_memory(void)
 }
 
 /* Makes the request for URL's key, or for its bucket alone; to be freed in any case. */
-static int make(const char *url, bool of_bucket, const struct rfs_remote_request *wanted,
-                struct rfs_remote_request *out)
+static int make(struct rfs_store *store, const char *url, bool of_bucket,
+                const struct rfs_remote_request *wanted, struct rfs_remote_request *out)
 {
     int rc = -EREMOTE;
 
@@ -57,7 +58,7 @@ static int make(const char *url, bool of_bucket, const struct rfs_remote_request
         RFS_CLEANUP(rfs_bucket_free) struct rfs_bucket bucket = {0};
         rfs_retries_free(out);
         *out = *wanted;
-        rc = rfs_bucket_of(url, &bucket);
+        rc = rfs_bucket_of(rfs_account_of(store), url, &bucket);
         out->bucket = &bucket;
         out->url = url;
         out->key = of_bucket ? "" : bucket.key;
@@ -70,10 +71,11 @@ static int make(const char *url, bool of_bucket, const struct rfs_remote_request
 }
 
 /* Makes a request whose answer's text does not matter. */
-static int make_alone(const char *url, const struct rfs_remote_request *wanted)
+static int make_alone(struct rfs_store *store, const char *url,
+                      const struct rfs_remote_request *wanted)
 {
     struct rfs_remote_request request;
-    const int rc = make(url, false, wanted, &request);
+    const int rc = make(store, url, false, wanted, &request);
 
     rfs_retries_free(&request);
     return rc;
@@ -104,11 +106,11 @@ struct there {
     bool has_md5, has_md5_of_parts;
 };
 
-static int look(const char *url, struct there *out)
+static int look(struct rfs_store *store, const char *url, struct there *out)
 {
     const struct rfs_remote_request wanted = {.head = true};
     struct rfs_remote_request request;
-    int rc = make(url, false, &wanted, &request);
+    int rc = make(store, url, false, &wanted, &request);
 
     if (rc == 0 && request.http.length < 0)
         rc = fail(-EIO, "the store does not say how long the object is");
@@ -132,15 +134,15 @@ static bool is_etag(const char *a, const char *b)
     return n > 0 && n == strcspn(b, "\"") && strncmp(a, b, n) == 0;
 }
 
-int rfs_upload_remove(const char *url)
+int rfs_upload_remove(struct rfs_store *store, const char *url)
 {
-    return make_alone(url, &(struct rfs_remote_request){.method = RFS_HTTP_DELETE});
+    return make_alone(store, url, &(struct rfs_remote_request){.method = RFS_HTTP_DELETE});
 }
 
 /* Removes what has other bytes than were sent, so that nobody takes it for whole. */
-static int remove_damaged(const char *url)
+static int remove_damaged(struct rfs_store *store, const char *url)
 {
-    rfs_upload_remove(url);
+    rfs_upload_remove(store, url);
     return fail(-EIO, "the store has other bytes than were sent; they were removed");
 }
 
@@ -151,13 +153,13 @@ static int remove_damaged(const char *url)
  * to writing it, or "". 0, also where nothing tells them apart; -EBADMSG when the object of that
  * answer is another; -EEXIST for an object that is not of that answer; or another -errno.
  */
-static int compare(const char *url, uint64_t n, const char *digest, const char *etag,
-                   struct there *there)
+static int compare(struct rfs_store *store, const char *url, uint64_t n, const char *digest,
+                   const char *etag, struct there *there)
 {
     bool tells = false;
 
     for (int tries = 0; tries < LOOKS; tries++) {
-        const int rc = look(url, there);
+        const int rc = look(store, url, there);
         if (rc)
             return rc;
         tells = *digest && (strchr(digest, '-') ? there->has_md5_of_parts : there->has_md5);
@@ -169,42 +171,43 @@ static int compare(const char *url, uint64_t n, const char *digest, const char *
     return there->size == n && !tells ? 0 : -EBADMSG;
 }
 
-static int put(const char *url, const struct iovec *spans, int count, const char *over,
-               const struct rfs_sign_sums *sums, char etag[RFS_STORE_ETAG])
+static int put(struct rfs_store *store, const char *url, const struct iovec *spans, int count,
+               const char *over, const struct rfs_sign_sums *sums, char etag[RFS_STORE_ETAG])
 {
     const struct rfs_remote_request wanted = {
         .method = RFS_HTTP_PUT, .spans = spans, .count = count, .sums = sums, .over = over};
     struct rfs_remote_request request;
     struct there there;
-    int rc = make(url, false, &wanted, &request);
+    int rc = make(store, url, false, &wanted, &request);
 
     memcpy(etag, request.http.etag, RFS_STORE_ETAG);
     const bool proved = rc == 0 && rfs_retries_has_md5(&request.http, false);
     const bool damaged = request.damaged;
     rfs_retries_free(&request);
     if (rc == -EIO && damaged)
-        return remove_damaged(url);
+        return remove_damaged(store, url);
     if (proved || (rc && rc != -EEXIST))
         return rc;
     /* What an earlier try has written, or another export, may be what was to be written. */
-    const int found = compare(url, bytes_of(spans, count), sums->md5, rc ? "" : etag, &there);
+    const int found =
+        compare(store, url, bytes_of(spans, count), sums->md5, rc ? "" : etag, &there);
     if (found == 0) {
         memcpy(etag, there.etag, RFS_STORE_ETAG);
         return 0;
     }
     if (rc)
         return fail_other();
-    return found == -EBADMSG ? remove_damaged(url) : found;
+    return found == -EBADMSG ? remove_damaged(store, url) : found;
 }
 
 /*
  * Says what a store without conditional writes may be asked for instead: -EEXIST when something
  * is there that must not be.
  */
-static int look_before(const char *url, const char *over)
+static int look_before(struct rfs_store *store, const char *url, const char *over)
 {
     struct there there;
-    const int rc = look(url, &there);
+    const int rc = look(store, url, &there);
 
     if (rc == -ENOENT)
         return *over ? fail_other() : 0;
@@ -213,8 +216,8 @@ static int look_before(const char *url, const char *over)
     return *over && is_etag(there.etag, over) ? 0 : fail_other();
 }
 
-int rfs_upload_put(const char *url, const struct iovec *spans, int count, const char *over,
-                   char etag[RFS_STORE_ETAG])
+int rfs_upload_put(struct rfs_store *store, const char *url, const struct iovec *spans, int count,
+                   const char *over, char etag[RFS_STORE_ETAG])
 {
     struct rfs_sign_sums sums;
     int rc = sum(spans, count, &sums);
@@ -224,9 +227,9 @@ int rfs_upload_put(const char *url, const struct iovec *spans, int count, const 
     RFS_FREE char *before = over ? strdup(over) : NULL; /* it may be ETAG */
     if (over && !before)
         return no_memory();
-    rc = put(url, spans, count, before, &sums, etag);
+    rc = put(store, url, spans, count, before, &sums, etag);
     if (rc == -ENOTSUP && before)
-        rc = look_before(url, before) ?: put(url, spans, count, NULL, &sums, etag);
+        rc = look_before(store, url, before) ?: put(store, url, spans, count, NULL, &sums, etag);
     return rc;
 }
 
@@ -243,13 +246,15 @@ static void free_upload(struct rfs_upload *upload)
     free(upload);
 }
 
-static struct rfs_upload *new_upload(const char *url, uint64_t size, uint32_t parts)
+static struct rfs_upload *new_upload(struct rfs_store *store, const char *url, uint64_t size,
+                                     uint32_t parts)
 {
     struct rfs_upload *upload = calloc(1, sizeof *upload);
 
     if (!upload)
         return NULL;
-    *upload = (struct rfs_upload){.url = strdup(url),
+    *upload = (struct rfs_upload){.store = store,
+                                  .url = strdup(url),
                                   .size = size,
                                   .parts = parts,
                                   .md5s = calloc(parts, sizeof *upload->md5s),
@@ -272,16 +277,17 @@ static int read_id(const struct rfs_remote_request *request, char **id)
     return *id ? 0 : no_memory();
 }
 
-int rfs_upload_begin(const char *url, uint64_t size, uint32_t parts, struct rfs_upload **out)
+int rfs_upload_begin(struct rfs_store *store, const char *url, uint64_t size, uint32_t parts,
+                     struct rfs_upload **out)
 {
     const struct rfs_remote_request wanted = {.method = RFS_HTTP_POST, .query = "uploads="};
     struct rfs_remote_request request;
-    struct rfs_upload *upload = new_upload(url, size, parts);
+    struct rfs_upload *upload = new_upload(store, url, size, parts);
 
     *out = NULL;
     if (!upload)
         return no_memory();
-    int rc = make(url, false, &wanted, &request);
+    int rc = make(store, url, false, &wanted, &request);
     if (rc == 0)
         rc = read_id(&request, &upload->id);
     rfs_retries_free(&request);
@@ -305,7 +311,7 @@ int rfs_upload_send(struct rfs_upload *upload, uint32_t part, const struct iovec
         return rc;
     const struct rfs_remote_request wanted = {
         .method = RFS_HTTP_PUT, .query = query, .spans = spans, .count = count, .sums = &sums};
-    rc = make(upload->url, false, &wanted, &request);
+    rc = make(upload->store, upload->url, false, &wanted, &request);
     const char *etag = request.http.etag;
     if (rc == 0 && (!*etag || etag[strspn(etag, ETAG_CHARACTERS)]))
         rc = fail(-EIO, "the store gives a part no ETag that can be sent back");
@@ -374,7 +380,7 @@ static int complete(const struct rfs_upload *upload, const char *over, char etag
                                               .count = 1,
                                               .sums = &sums,
                                               .over = over};
-    rc = make(upload->url, false, &wanted, &request);
+    rc = make(upload->store, upload->url, false, &wanted, &request);
     const struct rfs_markup answer = {request.text ? request.text : "", request.text_n};
     if (rc == 0 && !rfs_markup_find(&answer, "ETag", etag, RFS_STORE_ETAG))
         *etag = '\0';
@@ -396,10 +402,10 @@ static int judge_whole(struct rfs_upload *upload, int rc, const char *etag)
         return found;
     RFS_FREE char *why = rc ? strdup(rfs_store_why(upload->url, rc)) : NULL;
     const char *remedy = rc ? rfs_store_remedy(upload->url, rc) : NULL;
-    found = compare(upload->url, upload->size, digest, etag, &there);
+    found = compare(upload->store, upload->url, upload->size, digest, etag, &there);
     upload->complete = rc == 0;
     if (found == 0 || rc == 0)
-        return found == -EBADMSG ? remove_damaged(upload->url) : found;
+        return found == -EBADMSG ? remove_damaged(upload->store, upload->url) : found;
     if (rc == -EEXIST)
         return fail_other();
     rfs_store_fail(rc, "%s", why ? why : "out of memory");
@@ -416,19 +422,19 @@ int rfs_upload_complete(struct rfs_upload *upload, const char *over)
             return rfs_store_fail(-EIO, "part %" PRIu32 " was not sent", i + 1);
     int rc = complete(upload, over, etag);
     if (rc == -ENOTSUP && over)
-        rc = look_before(upload->url, over) ?: complete(upload, NULL, etag);
+        rc = look_before(upload->store, upload->url, over) ?: complete(upload, NULL, etag);
     if (rc == 0 || rc == -EEXIST || rc == -ENOENT || rc == -EIO)
         rc = judge_whole(upload, rc, etag);
     return rc;
 }
 
-static int abort_one(const char *url, const char *id)
+static int abort_one(struct rfs_store *store, const char *url, const char *id)
 {
     RFS_FREE char *query = rfs_text_printf("uploadId=%s", id);
 
-    return query ? make_alone(url, &(struct rfs_remote_request){.method = RFS_HTTP_DELETE,
-                                                                .query = query,
-                                                                .brief = true})
+    return query ? make_alone(store, url,
+                              &(struct rfs_remote_request){
+                                  .method = RFS_HTTP_DELETE, .query = query, .brief = true})
                  : no_memory();
 }
 
@@ -437,7 +443,7 @@ void rfs_upload_drop(struct rfs_upload *upload)
     if (!upload)
         return;
     if (!upload->complete)
-        abort_one(upload->url, upload->id);
+        abort_one(upload->store, upload->url, upload->id);
     free_upload(upload);
 }
 
@@ -494,7 +500,7 @@ static char *uploads_query(const char *prefix, const char *key, const char *id)
                            *key ? "&" : "", coded, *key ? "&upload-id-marker=" : "", id_coded);
 }
 
-static int list_uploads(const char *folder, const char *prefix,
+static int list_uploads(struct rfs_store *store, const char *folder, const char *prefix,
                         bool (*is_ours)(void *, const char *), void *ctx, struct open_uploads *out)
 {
     char key[KEY_BYTES] = "", id[ID_BYTES] = "";
@@ -505,27 +511,28 @@ static int list_uploads(const char *folder, const char *prefix,
         RFS_FREE char *query = uploads_query(prefix, key, id);
         const struct rfs_remote_request wanted = {.query = query};
         struct rfs_remote_request request = {0};
-        rc = query ? make(folder, true, &wanted, &request) : no_memory();
+        rc = query ? make(store, folder, true, &wanted, &request) : no_memory();
         rc = rc ?: read_uploads(&request, prefix, is_ours, ctx, out, key, id);
         rfs_retries_free(&request);
     } while (rc == 0 && *key && out->list.n < UPLOADS_MOST && ++pages < PAGES_MOST);
     return rc == 0 && *key ? fail(-EFBIG, "the store's list of uploads is too long") : rc;
 }
 
-int rfs_upload_sweep(const char *folder, bool (*is_ours)(void *ctx, const char *path), void *ctx)
+int rfs_upload_sweep(struct rfs_store *store, const char *folder,
+                     bool (*is_ours)(void *ctx, const char *path), void *ctx)
 {
     RFS_CLEANUP(rfs_bucket_free) struct rfs_bucket bucket = {0};
     struct open_uploads found = {0};
-    int rc = rfs_bucket_of(folder, &bucket);
+    int rc = rfs_bucket_of(rfs_account_of(store), folder, &bucket);
     RFS_FREE char *prefix =
         rc == 0 ? rfs_text_printf("%s%s", bucket.key, *bucket.key ? "/" : "") : NULL;
 
     if (rc == 0)
-        rc = prefix ? list_uploads(folder, prefix, is_ours, ctx, &found) : no_memory();
+        rc = prefix ? list_uploads(store, folder, prefix, is_ours, ctx, &found) : no_memory();
     for (size_t i = 0; i < found.list.n; i++) {
         RFS_FREE char *url = rfs_text_printf("%s/%s", folder, found.list.data[i].path);
         if (rc == 0)
-            rc = url ? abort_one(url, found.list.data[i].id) : no_memory();
+            rc = url ? abort_one(store, url, found.list.data[i].id) : no_memory();
         if (rc == -ENOENT) /* it has ended meanwhile */
             rc = 0;
         free(found.list.data[i].path);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A build without libcurl: every URL fails with a message about that. */
-#include "base/store.h"
 #include "store/remote/remote.h"
 
 int rfs_remote_take(const struct rfs_options *options, const char *const *paths, size_t n,
-                    bool *taken, struct rfs_error *err)
+                    struct rfs_store **out, struct rfs_error *err)
 {
     (void)options;
-    *taken = false;
+    *out = NULL;
     for (size_t i = 0; i < n; i++)
         if (paths[i] && rfs_store_is_url(paths[i]))
             return rfs_fail(err, -ENOTSUP, RFS_IN(paths[i]), "a build with libcurl",
@@ -15,9 +14,9 @@ int rfs_remote_take(const struct rfs_options *options, const char *const *paths,
     return 0;
 }
 
-void rfs_remote_give(bool *taken)
+void rfs_remote_give(struct rfs_store **store)
 {
-    *taken = false;
+    *store = NULL;
 }
 
 const char *rfs_remote_library(void)
@@ -25,8 +24,9 @@ const char *rfs_remote_library(void)
     return NULL;
 }
 
-const char *rfs_remote_token_file(void)
+const char *rfs_remote_token_file(struct rfs_store *store)
 {
+    (void)store;
     return NULL;
 }
 

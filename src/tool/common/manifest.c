@@ -396,12 +396,13 @@ int rfs_manifest_parse(const char *file, const char *text, size_t size,
     return rc ? rfs_fail_memory(err) : 0;
 }
 
-int rfs_manifest_read(const char *path, struct rfs_manifest *manifest, struct rfs_error *err)
+int rfs_manifest_read(struct rfs_store *store, const char *path, struct rfs_manifest *manifest,
+                      struct rfs_error *err)
 {
     RFS_FREE char *text = NULL;
     size_t size = 0;
 
-    return rfs_store_read_whole(path, MOST_BYTES, &text, &size, err)
+    return rfs_store_read_whole(store, path, MOST_BYTES, &text, &size, err)
                ?: rfs_manifest_parse(path, text, size, manifest, err);
 }
 

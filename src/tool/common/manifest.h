@@ -97,7 +97,8 @@ int rfs_manifest_text(const struct rfs_manifest *manifest, char **text, size_t *
 int rfs_manifest_parse(const char *file, const char *text, size_t size,
                        struct rfs_manifest *manifest, struct rfs_error *err);
 /* Reads a file so. 0, or -errno with *err filled, also when it is larger than 256 MiB. */
-int rfs_manifest_read(const char *path, struct rfs_manifest *manifest, struct rfs_error *err);
+int rfs_manifest_read(struct rfs_store *store, const char *path, struct rfs_manifest *manifest,
+                      struct rfs_error *err);
 
 /* Returns the name of the manifest of a task, malloc'ed, or NULL when out of memory. */
 char *rfs_manifest_name(uint32_t task, uint32_t tasks);

@@ -30,16 +30,23 @@ int rfs_tool_open(const char *source, const struct rfs_settings *options,
     return rc;
 }
 
+static bool is_of_store(const struct rfs_setting *setting)
+{
+    const struct rfs_option *option = rfs_option_find(setting->name);
+
+    return option && option->flags & RFS_OPTION_OF_STORE;
+}
+
 static int add_store(struct rfs_settings *to, const struct rfs_settings *from)
 {
     int rc = 0;
 
+    for (size_t i = 0; i < to->list.n; i++)
+        if (is_of_store(&to->list.data[i]))
+            return 0;
     for (size_t i = 0; rc == 0 && i < from->list.n; i++) {
         const struct rfs_setting *setting = &from->list.data[i];
-        const struct rfs_option *option = rfs_option_find(setting->name);
-        const bool counts = rfs_settings_last(from, setting->name) == setting;
-        if (counts && option && option->flags & RFS_OPTION_OF_STORE &&
-            !rfs_settings_last(to, setting->name))
+        if (is_of_store(setting))
             rc = rfs_settings_add(to, setting->name, setting->value, setting->origin);
     }
     return rc;
@@ -51,12 +58,12 @@ int rfs_tool_share_store(struct rfs_settings *one, struct rfs_settings *other)
 }
 
 int rfs_tool_reach(const struct rfs_settings *options, const char *const *paths, size_t n,
-                   struct rfs_error *err)
+                   struct rfs_store **out, struct rfs_error *err)
 {
     const struct rfs_settings none = {0};
     struct rfs_options parsed = {0};
     const int rc = rfs_view_options_take(options ? options : &none, &parsed, err)
-                       ?: rfs_view_options_reach(&parsed, paths, n, err);
+                       ?: rfs_view_options_reach(&parsed, paths, n, out, err);
 
     rfs_options_free(&parsed);
     return rc;

@@ -25,17 +25,17 @@ int rfs_tool_open(const char *source, const struct rfs_settings *options,
                   const struct rfs_view_how *how, reshard_view **out, struct rfs_error *err);
 
 /*
- * Gives each of two views the options of a store that the other one has, unless it has its own: a
- * process reads from one store. Returns 0 or -ENOMEM.
+ * Gives a view that has no options of a store those of the other one: two sides mostly lie in one
+ * store. Returns 0 or -ENOMEM.
  */
 int rfs_tool_share_store(struct rfs_settings *one, struct rfs_settings *other);
 
 /*
- * Sets the options by which this command reads URLs until it ends, for N PATHS, each NULL or read
- * without a view. OPTIONS may be NULL.
+ * Finds the store by which this command reads URLs until it ends, of N PATHS, each NULL or read
+ * without a view: rfs_view_options_reach. OPTIONS may be NULL.
  */
 int rfs_tool_reach(const struct rfs_settings *options, const char *const *paths, size_t n,
-                   struct rfs_error *err);
+                   struct rfs_store **out, struct rfs_error *err);
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 

@@ -57,8 +57,8 @@ int rfs_dest_find(const char *given, const char *source, struct rfs_dest *out,
     const int rc = out->kind->find(given, out, err);
     if (rc || !source || rfs_store_is_url(source) != rfs_store_is_url(given))
         return rc;
-    /* A path that is no source is reported when it is opened. */
-    RFS_FREE char *from = rfs_store_realpath(source);
+    /* A path that is no source is reported when it is opened. URLs are compared as they are. */
+    RFS_FREE char *from = rfs_store_realpath(NULL, source);
     return from ? refuse_overlap(out->path, from, err) : 0;
 }
 

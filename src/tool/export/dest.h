@@ -26,9 +26,10 @@
 
 struct rfs_dest {
     const struct rfs_dest_kind *kind;
-    char *path; /* of a folder, absolute and resolved; or a URL; owned */
-    bool there; /* there may be something in it */
-    int fd;     /* of a folder: its descriptor; else -1 */
+    char *path;              /* of a folder, absolute and resolved; or a URL; owned */
+    bool there;              /* there may be something in it */
+    int fd;                  /* of a folder: its descriptor; else -1 */
+    struct rfs_store *store; /* of a bucket, and of a source there, once it was found; or NULL */
     /* Members of a bucket. */
     bool listed;
     char etag[RFS_STORE_ETAG]; /* of the manifest that was saved last; "": none yet */
@@ -38,8 +39,9 @@ struct rfs_dest {
 /* A file that is read. */
 struct rfs_dest_file {
     uint64_t size;
-    int fd;                    /* of a folder */
-    struct rfs_object *object; /* of a bucket */
+    int fd;                  /* of a folder */
+    struct rfs_store *store; /* of a bucket, as the next; borrowed */
+    struct rfs_object *object;
 };
 
 /* A file that is being written. The caller sets the first members. */

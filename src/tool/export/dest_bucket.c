@@ -54,10 +54,10 @@ static char *url_of(const struct rfs_dest *dest, const char *path)
 static int list(struct rfs_dest *dest, struct rfs_dir *out)
 {
     if (dest->listed) /* tasks have gone on meanwhile */
-        rfs_store_objects()->forget();
+        dest->store->calls->forget(dest->store);
     dest->listed = true;
     *out = (struct rfs_dir){0};
-    const int rc = rfs_dir_open(dest->path, out);
+    const int rc = rfs_dir_open(dest->store, dest->path, out);
     return rc == -ENOENT ? 0 : rc; /* there is nothing yet */
 }
 
@@ -65,15 +65,16 @@ static int look(const struct rfs_dest *dest, const char *path, struct stat *st)
 {
     RFS_FREE char *url = url_of(dest, path);
 
-    return url ? rfs_store_stat(url, st) : -ENOMEM;
+    return url ? rfs_store_stat(dest->store, url, st) : -ENOMEM;
 }
 
 static int open_object(const struct rfs_dest *dest, const char *path, struct rfs_dest_file *out)
 {
     RFS_FREE char *url = url_of(dest, path);
     struct stat st;
-    const int rc = url ? rfs_store_objects()->hold(url, &out->object, &st) : -ENOMEM;
+    const int rc = url ? rfs_store_hold(dest->store, url, &out->object, &st) : -ENOMEM;
 
+    out->store = dest->store;
     if (rc == 0)
         out->size = (uint64_t)st.st_size;
     return rc;
@@ -83,12 +84,12 @@ static int read_object(struct rfs_dest_file *file, void *data, size_t size, uint
 {
     struct iovec span = {data, size};
 
-    return rfs_store_objects()->read(file->object, &span, 1, offset);
+    return file->store->calls->read(file->object, &span, 1, offset);
 }
 
 static void close_object(struct rfs_dest_file *file)
 {
-    rfs_store_objects()->let_go(file->object);
+    file->store->calls->let_go(file->object);
 }
 
 static uint64_t partial_bytes(const struct rfs_dest *dest, const char *path)
@@ -115,7 +116,7 @@ static int sweep(const struct rfs_dest *dest, const char *const *paths, size_t n
                  struct rfs_error *err)
 {
     struct paths ours = {paths, n};
-    const int rc = rfs_store_objects()->sweep(dest->path, is_ours, &ours);
+    const int rc = dest->store->calls->sweep(dest->store, dest->path, is_ours, &ours);
 
     return rc ? rfs_dest_failed(dest, "", "unfinished uploads cannot be removed", -rc, err) : 0;
 }
@@ -124,7 +125,7 @@ static int remove_object(const struct rfs_dest *dest, const char *path)
 {
     RFS_FREE char *url = url_of(dest, path);
 
-    return url ? rfs_store_objects()->remove(url) : -ENOMEM;
+    return url ? dest->store->calls->remove(dest->store, url) : -ENOMEM;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -145,6 +146,7 @@ static uint64_t parts_of(const struct rfs_dest_partial *partial)
 
 static int begin(struct rfs_dest_partial *partial, struct rfs_error *err)
 {
+    struct rfs_store *store = partial->dest->store;
     const uint64_t parts = parts_of(partial);
     int rc = 0;
 
@@ -157,8 +159,8 @@ static int begin(struct rfs_dest_partial *partial, struct rfs_error *err)
                         "a folder, or smaller files by -o file_size=",
                         "it would be more than 10000 parts of 2 GiB");
     if (parts > 1)
-        rc = rfs_store_objects()->begin(partial->url, partial->size, (uint32_t)parts,
-                                        &partial->upload);
+        rc = store->calls->begin(store, partial->url, partial->size, (uint32_t)parts,
+                                 &partial->upload);
     return rc ? rfs_dest_failed(partial->dest, partial->path, "cannot begin an upload", -rc, err)
               : 0;
 }
@@ -167,12 +169,12 @@ static int begin(struct rfs_dest_partial *partial, struct rfs_error *err)
 static int send_part(struct rfs_dest_partial *partial, uint64_t part, const struct iovec *spans,
                      int count)
 {
+    struct rfs_store *store = partial->dest->store;
     char etag[RFS_STORE_ETAG];
 
-    return partial->upload
-               ? rfs_store_objects()->send(partial->upload, (uint32_t)part, spans, count)
-               : rfs_store_objects()->put(partial->url, spans, count, partial->replace ? NULL : "",
-                                          etag);
+    return partial->upload ? store->calls->send(partial->upload, (uint32_t)part, spans, count)
+                           : store->calls->put(store, partial->url, spans, count,
+                                               partial->replace ? NULL : "", etag);
 }
 
 /* Returns memory for the one part that comes in several writes, as the file's trailer ends it. */
@@ -235,7 +237,7 @@ static int finish(struct rfs_dest_partial *partial, struct rfs_error *err)
     int rc = 0;
 
     if (partial->upload)
-        rc = rfs_store_objects()->complete(partial->upload, partial->replace ? NULL : "");
+        rc = partial->dest->store->calls->complete(partial->upload, partial->replace ? NULL : "");
     else if (partial->size == 0)
         rc = send_part(partial, 0, &(struct iovec){(char[]){""}, 0}, 1);
     return rc ? rfs_dest_failed(partial->dest, partial->path, "cannot be completed", -rc, err) : 0;
@@ -243,7 +245,7 @@ static int finish(struct rfs_dest_partial *partial, struct rfs_error *err)
 
 static void drop(struct rfs_dest_partial *partial)
 {
-    rfs_store_objects()->drop(partial->upload);
+    partial->dest->store->calls->drop(partial->upload);
     free(partial->url);
     rfs_pages_free(partial->part, (size_t)partial->part_size);
     pthread_mutex_destroy(&partial->lock);
@@ -262,7 +264,7 @@ static int save(struct rfs_dest *dest, const char *name, const void *data, size_
         return rfs_fail_memory(err);
     /* The first takes the manifest over from an export that has ended. */
     const char *over = dest->etag[0] ? dest->etag : look(dest, name, &st) == 0 ? NULL : "";
-    const int rc = rfs_store_objects()->put(url, &span, 1, over, etag);
+    const int rc = dest->store->calls->put(dest->store, url, &span, 1, over, etag);
     if (rc == 0)
         memcpy(dest->etag, etag, sizeof etag);
     return rc == -EEXIST ? rfs_dest_busy(dest, name, err)

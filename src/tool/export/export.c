@@ -191,7 +191,7 @@ static int begin_manifest(struct rfs_export *export, struct rfs_error *err)
         mine->total_files += !rfs_manifest_find(&export->known, export->files.data[i].path);
     mine->task = export->task.number;
     mine->tasks = export->task.count;
-    mine->source = rfs_store_realpath(export->options->source);
+    mine->source = rfs_store_realpath(export->dest.store, export->options->source);
     mine->options = rfs_settings_text(&export->options->view);
     return mine->source && mine->options ? 0 : rfs_fail_memory(err);
 }
@@ -256,12 +256,13 @@ static int compare_copies(const struct rfs_export *export, struct rfs_error *err
     return export->view && export->task.count < 2 ? rfs_inspect_rules(export->view, NULL, err) : 0;
 }
 
-/* Prepares for the store of a bucket, by the options that count for a source there, too. */
-static int reach(const struct rfs_export_options *options, struct rfs_error *err)
+/* Finds the store of a bucket, and of a source there: the same options count for both. */
+static int reach(struct rfs_export *export, struct rfs_error *err)
 {
-    return rfs_store_is_url(options->target)
-               ? rfs_tool_reach(&options->view, &options->target, 1, err)
-               : 0;
+    const struct rfs_export_options *options = export->options;
+    const char *const paths[] = {options->target, options->source};
+
+    return rfs_tool_reach(&options->view, paths, 2, &export->dest.store, err);
 }
 
 static int export_all(struct rfs_export *export, struct rfs_error *err)
@@ -269,7 +270,7 @@ static int export_all(struct rfs_export *export, struct rfs_error *err)
     const struct rfs_export_options *options = export->options;
     const struct rfs_view_how how = {.log = print_line, .log_ctx = export};
     int rc =
-        rfs_dest_find(options->target, options->source, &export->dest, err) ?: reach(options, err);
+        rfs_dest_find(options->target, options->source, &export->dest, err) ?: reach(export, err);
 
     if (rc == 0 && options->source)
         rc = rfs_tool_open(options->source, &options->view, &how, &export->view, err)

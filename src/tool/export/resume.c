@@ -344,11 +344,12 @@ int rfs_export_check(struct rfs_export *export, struct rfs_error *err)
 static int read_manifest(struct rfs_export *export, const char *name, struct rfs_error *err)
 {
     RFS_FREE char *path = rfs_text_printf("%s/%s", export->dest.path, name);
-    int rc = path ? rfs_manifest_read(path, &export->known, err) : rfs_fail_memory(err);
+    int rc = path ? rfs_manifest_read(export->dest.store, path, &export->known, err)
+                  : rfs_fail_memory(err);
 
     /* An object is read as one version, and another task may save the next meanwhile. */
     for (int tries = 0; rc == -ESTALE && tries < MANIFEST_TRIES; tries++)
-        rc = rfs_manifest_read(path, &export->known, err);
+        rc = rfs_manifest_read(export->dest.store, path, &export->known, err);
     if (rc == -ENOENT) /* another task has just merged it */
         *err = (struct rfs_error){0};
     return rc == -ENOENT ? 0 : rc;

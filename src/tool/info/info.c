@@ -100,8 +100,8 @@ static void tell_mount(struct rfs_info_report *report, const char *path)
 /* ---- exports --------------------------------------------------------------------------------- */
 
 /* Counts files that are not as long as the manifest says, or not there. */
-static size_t count_wrong(const char *folder, const struct rfs_manifest *manifest, char *first,
-                          size_t size)
+static size_t count_wrong(struct rfs_store *store, const char *folder,
+                          const struct rfs_manifest *manifest, char *first, size_t size)
 {
     size_t wrong = 0;
 
@@ -109,7 +109,7 @@ static size_t count_wrong(const char *folder, const struct rfs_manifest *manifes
         const char *name = rfs_intern_text(manifest->names, (uint32_t)i);
         RFS_FREE char *path = rfs_printed_memory(rfs_path_join(folder, name));
         struct stat st;
-        if (rfs_store_stat(path, &st) == 0 &&
+        if (rfs_store_stat(store, path, &st) == 0 &&
             (uint64_t)st.st_size == manifest->entries.data[i].size)
             continue;
         if (wrong++ == 0)
@@ -118,11 +118,11 @@ static size_t count_wrong(const char *folder, const struct rfs_manifest *manifes
     return wrong;
 }
 
-static void tell_manifest(struct rfs_info_report *report, const char *folder,
-                          const struct rfs_manifest *manifest)
+static void tell_manifest(struct rfs_store *store, struct rfs_info_report *report,
+                          const char *folder, const struct rfs_manifest *manifest)
 {
     char first[512] = "";
-    const size_t wrong = count_wrong(folder, manifest, first, sizeof first);
+    const size_t wrong = count_wrong(store, folder, manifest, first, sizeof first);
 
     fprintf(report->say, "export: %zu of %" PRIu64 " files completed, of %s\n", manifest->entries.n,
             manifest->total_files,
@@ -141,22 +141,23 @@ static void tell_manifest(struct rfs_info_report *report, const char *folder,
 }
 
 /* Tells the export in a folder, if any, by its manifests. 0, or -errno with *err filled. */
-static int tell_export(struct rfs_info_report *report, const char *path, struct rfs_error *err)
+static int tell_export(struct rfs_store *store, struct rfs_info_report *report, const char *path,
+                       struct rfs_error *err)
 {
     struct rfs_manifest manifest;
     RFS_CLOSE_DIR struct rfs_dir dir = {0};
-    const bool listed = rfs_dir_open(path, &dir) == 0;
+    const bool listed = rfs_dir_open(store, path, &dir) == 0;
     bool found = false;
     int rc = rfs_manifest_init(&manifest, RFS_MANIFEST_FILES) ? rfs_fail_memory(err) : 0;
 
     for (const struct dirent *entry; listed && rc == 0 && (entry = rfs_dir_next(&dir)) != NULL;)
         if (rfs_manifest_is_name(entry->d_name)) {
             RFS_FREE char *file = rfs_printed_memory(rfs_path_join(path, entry->d_name));
-            rc = rfs_manifest_read(file, &manifest, err);
+            rc = rfs_manifest_read(store, file, &manifest, err);
             found = true;
         }
     if (rc == 0 && found)
-        tell_manifest(report, path, &manifest);
+        tell_manifest(store, report, path, &manifest);
     rfs_manifest_free(&manifest);
     return rc;
 }
@@ -169,14 +170,16 @@ static int show_rank(struct rfs_info_args *args, struct rfs_info_report *report,
 {
     RFS_FREE char *folder = RFS_STEAL(report->path);
     enum rfs_inspect_kind kind = RFS_INSPECT_CKPT;
-    int rc = rfs_inspect_rank_file(folder, &report->path, err);
+    int rc = rfs_inspect_rank_file(args->source.store, folder, &report->path, err);
 
-    rc = rc ?: rfs_inspect_detect(report->path, args->source.encrypted != NULL, &kind, err);
+    rc = rc
+             ?: rfs_inspect_detect(args->source.store, report->path, args->source.encrypted != NULL,
+                                   &kind, err);
     if (kind == RFS_INSPECT_GROUP) /* a rank's file is read as a checkpoint */
         kind = RFS_INSPECT_CKPT;
     rc = rc ?: rfs_info_file(args, report->path, kind, report, err);
     if (rc == 0)
-        rfs_info_find_beside(folder, &report->findings);
+        rfs_info_find_beside(args->source.store, folder, &report->findings);
     return rc;
 }
 
@@ -188,7 +191,8 @@ static int show_manifest(struct rfs_info_args *args, struct rfs_info_report *rep
 
     if (!folder)
         return rfs_fail_memory(err);
-    int rc = rfs_inspect_detect(folder, args->source.encrypted != NULL, &kind, err);
+    int rc =
+        rfs_inspect_detect(args->source.store, folder, args->source.encrypted != NULL, &kind, err);
     if (rc)
         return rc;
     free(report->path);
@@ -197,7 +201,7 @@ static int show_manifest(struct rfs_info_args *args, struct rfs_info_report *rep
         return rfs_fail_memory(err);
     rc = kind == RFS_INSPECT_RANK ? show_rank(args, report, err)
                                   : rfs_info_folder(args, folder, RFS_INSPECT_TREE, report, err);
-    return rc ? rc : tell_export(report, folder, err);
+    return rc ? rc : tell_export(args->source.store, report, folder, err);
 }
 
 static int show(struct rfs_info_args *args, enum rfs_inspect_kind kind,
@@ -218,10 +222,10 @@ static int show(struct rfs_info_args *args, enum rfs_inspect_kind kind,
     case RFS_INSPECT_CHUNKS:
     case RFS_INSPECT_TREE:
         rc = rfs_info_folder(args, args->path, kind, report, err);
-        return rc ? rc : tell_export(report, args->path, err);
+        return rc ? rc : tell_export(args->source.store, report, args->path, err);
     case RFS_INSPECT_RANK:
         rc = show_rank(args, report, err);
-        return rc ? rc : tell_export(report, args->path, err);
+        return rc ? rc : tell_export(args->source.store, report, args->path, err);
     default:
         return rfs_info_file(args, args->path, kind, report, err);
     }
@@ -395,7 +399,8 @@ static int run_report(struct request *request, struct rfs_info_report *report,
     int rc = begin_report(report, args->path, args->json, err)
             ?: rfs_tool_source_prepare(&request->options, args->path, take_line, report,
                                        &args->source, err)
-            ?: rfs_inspect_detect(args->path, args->source.encrypted != NULL, &kind, err);
+            ?: rfs_inspect_detect(args->source.store, args->path, args->source.encrypted != NULL,
+                                  &kind, err);
     if (rc == 0) {
         tell_mount(report, args->path);
         rc = show(args, kind, report, err);

@@ -115,4 +115,5 @@ int rfs_info_folder(struct rfs_info_args *args, const char *path, enum rfs_inspe
                     struct rfs_info_report *report, struct rfs_error *err);
 
 /* Adds findings of files in a rank's folder beside the checkpoint that counts. */
-void rfs_info_find_beside(const char *folder, struct rfs_fit_findings *findings);
+void rfs_info_find_beside(struct rfs_store *store, const char *folder,
+                          struct rfs_fit_findings *findings);

@@ -91,10 +91,11 @@ static int show_strategy(struct rfs_info_args *args, struct rfs_info_report *rep
     struct rfs_strategy *strategy = NULL;
     char summary[256];
     struct stat st;
-    int rc = rfs_view_read_strategy(report->path, &strategy, err);
-    RFS_FREE char *below = rc ? rfs_inspect_below(report->path) : NULL;
+    struct rfs_store *store = args->source.store;
+    int rc = rfs_view_read_strategy(store, report->path, &strategy, err);
+    RFS_FREE char *below = rc ? rfs_inspect_below(store, report->path) : NULL;
 
-    if (rc == -EINVAL && rfs_store_stat(report->path, &st) == 0 && S_ISDIR(st.st_mode))
+    if (rc == -EINVAL && rfs_store_stat(store, report->path, &st) == 0 && S_ISDIR(st.st_mode))
         rc = rfs_fail(err, rc, RFS_IN(report->path),
                       below ? below : "one of its files, or a folder beside them",
                       "holds strategies, not checkpoints, and they are not the stages of one run");
@@ -111,12 +112,13 @@ static int show_strategy(struct rfs_info_args *args, struct rfs_info_report *rep
     return 0;
 }
 
-static int show_group(struct rfs_info_report *report, struct rfs_error *err)
+static int show_group(struct rfs_store *store, struct rfs_info_report *report,
+                      struct rfs_error *err)
 {
     static const struct rfs_column columns[] = {{"rank", RFS_CELL_NUMBER}};
     RFS_FREE uint32_t *ranks = NULL;
     size_t n;
-    const int rc = rfs_inspect_group(report->path, &ranks, &n, err);
+    const int rc = rfs_inspect_group(store, report->path, &ranks, &n, err);
 
     if (rc)
         return rc;
@@ -131,7 +133,8 @@ static int show_group(struct rfs_info_report *report, struct rfs_error *err)
     return 0;
 }
 
-static int show_rules(struct rfs_info_report *report, struct rfs_error *err)
+static int show_rules(struct rfs_store *store, struct rfs_info_report *report,
+                      struct rfs_error *err)
 {
     static const struct rfs_column columns[] = {{"line", RFS_CELL_NUMBER}, {"text", RFS_CELL_TEXT}};
     struct rfs_layout_rules *rules = NULL;
@@ -139,8 +142,9 @@ static int show_rules(struct rfs_info_report *report, struct rfs_error *err)
     uint32_t number = 0;
     size_t shown = 0;
     size_t size = 0;
-    const int rc = rfs_store_read_whole(report->path, RFS_LAYOUT_RULES_BYTES, &text, &size, err)
-                       ?: rfs_layout_rules_parse(report->path, text, size, &rules, err);
+    const int rc =
+        rfs_store_read_whole(store, report->path, RFS_LAYOUT_RULES_BYTES, &text, &size, err)
+            ?: rfs_layout_rules_parse(report->path, text, size, &rules, err);
 
     rfs_layout_rules_free(rules);
     if (rc)
@@ -168,9 +172,9 @@ int rfs_info_file(struct rfs_info_args *args, const char *path, enum rfs_inspect
     case RFS_INSPECT_STRATEGIES:
         return show_strategy(args, report, err);
     case RFS_INSPECT_GROUP:
-        return show_group(report, err);
+        return show_group(args->source.store, report, err);
     case RFS_INSPECT_RULES:
-        return show_rules(report, err);
+        return show_rules(args->source.store, report, err);
     default:
         return show_checkpoint(args, path, kind, report, err);
     }

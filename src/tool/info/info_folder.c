@@ -54,14 +54,15 @@ static void note_file(uint32_t *count, char out[512], const char *folder, const 
  * Looks at FOLDER, which is shown as NAME. A folder that cannot be listed is passed over: an
  * earlier step has listed it.
  */
-static void look_beside(const char *folder, const char *name, struct beside *beside)
+static void look_beside(struct rfs_store *store, const char *folder, const char *name,
+                        struct beside *beside)
 {
     RFS_CLOSE_DIR struct rfs_dir dir = {0};
     uint32_t checkpoints = 0;
     bool temporary = false;
     bool empty = false;
 
-    if (rfs_dir_open(folder, &dir))
+    if (rfs_dir_open(store, folder, &dir))
         return;
     beside->folders++;
     for (const struct dirent *entry; (entry = rfs_dir_next(&dir)) != NULL;) {
@@ -74,7 +75,7 @@ static void look_beside(const char *folder, const char *name, struct beside *bes
         if (!is_checkpoint(entry->d_name))
             continue;
         checkpoints++;
-        if (!empty && path && rfs_store_stat(path, &st) == 0 && S_ISREG(st.st_mode) &&
+        if (!empty && path && rfs_store_stat(store, path, &st) == 0 && S_ISREG(st.st_mode) &&
             st.st_size == 0) {
             note_file(&beside->empty, beside->first_empty, name, entry->d_name);
             empty = true;
@@ -115,11 +116,12 @@ static void tell_beside(const struct beside *beside, struct rfs_fit_findings *fi
                              in_folders(beside, beside->temporary, more));
 }
 
-void rfs_info_find_beside(const char *folder, struct rfs_fit_findings *findings)
+void rfs_info_find_beside(struct rfs_store *store, const char *folder,
+                          struct rfs_fit_findings *findings)
 {
     struct beside beside = {0};
 
-    look_beside(folder, "", &beside);
+    look_beside(store, folder, "", &beside);
     tell_beside(&beside, findings);
 }
 
@@ -365,7 +367,7 @@ static void tell_folders_beside(struct tree *tree)
         if (!slash || rank->files > 1)
             continue;
         *slash = '\0';
-        look_beside(folder, rfs_path_name(folder), &beside);
+        look_beside(tree->args->source.store, folder, rfs_path_name(folder), &beside);
     }
     tell_beside(&beside, &tree->report->findings);
 }
@@ -506,7 +508,8 @@ static int read_strategy(struct tree *tree)
 
     if (!options->src_strategy)
         return 0;
-    const int rc = rfs_view_read_strategy(options->src_strategy, &tree->strategy, tree->err);
+    const int rc = rfs_view_read_strategy(tree->args->source.store, options->src_strategy,
+                                          &tree->strategy, tree->err);
     if (rc)
         return rc;
     rfs_fit_begin(&tree->headers, tree->strategy, &tree->fit);

@@ -98,15 +98,17 @@ static int run(void *given, struct rfs_error *err)
 {
     struct request *request = given;
     struct query query = {.request = request, .table = RFS_TABLE(columns, request->json)};
+    struct rfs_store *store = NULL;
     int rc = 0;
 
     if (!request->src && !request->dst)
         rc = rfs_fail_usage(err, "reshard ranks RANK -s FILE -d FILE",
                             "ranks takes a strategy; a side without one is one whole checkpoint");
     if (rc == 0)
-        rc = rfs_tool_reach(NULL, (const char *const[]){request->src, request->dst}, 2, err);
+        rc =
+            rfs_tool_reach(NULL, (const char *const[]){request->src, request->dst}, 2, &store, err);
     if (rc == 0)
-        rc = rfs_inspect_ranks_open(request->src, request->dst, &query.needed, err);
+        rc = rfs_inspect_ranks_open(store, request->src, request->dst, &query.needed, err);
     if (rc == 0)
         rc = answer(&query, err);
     free(query.wanted);

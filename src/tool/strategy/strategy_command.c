@@ -26,6 +26,7 @@ struct request {
     RFS_VEC(const char *) paths;
     struct rfs_globs globs;                         /* --name */
     struct rfs_settings options;                    /* -o, of the view */
+    struct rfs_store *store;                        /* reads paths that are URLs; or NULL */
     const char *source;                             /* -s */
     const char *tree;                               /* --tree */
     const char *rules;                              /* --rules */
@@ -249,7 +250,7 @@ static int show(const struct request *request, struct rfs_error *err)
         return rfs_fail_usage(err, "NAME or --name GLOB",
                               "--name is for the table of all parameters");
     int rc = open_tree(request->tree, &request->options, &tree, err)
-                 ?: rfs_view_read_strategy(path, &strategy, err);
+                 ?: rfs_view_read_strategy(request->store, path, &strategy, err);
 
     if (rc == 0 && request->tree)
         rc = fit_tree(&tree, strategy, err);
@@ -286,7 +287,9 @@ static int convert(const struct request *request, struct rfs_error *err)
     size_t size = 0;
     const int json = choose_form(request, out, !rfs_strategy_is_json(in), err);
 
-    int rc = json < 0 ? json : rfs_store_read_whole(in, RFS_STRATEGY_BYTES, &data, &size, err);
+    int rc = json < 0
+                 ? json
+                 : rfs_store_read_whole(request->store, in, RFS_STRATEGY_BYTES, &data, &size, err);
     rfs_strategy_doc_begin(&doc, in);
     rc = rc ?: rfs_strategy_doc_parse(&doc, data, size, err)
              ?: rfs_strategy_doc_build(&doc, &strategy, err)
@@ -300,11 +303,12 @@ static int convert(const struct request *request, struct rfs_error *err)
 
 RFS_CLEANUP_OF(free_merge, struct rfs_stages *, rfs_stages_free)
 
-static int merge_file(struct rfs_stages *merge, const char *path, struct rfs_error *err)
+static int merge_file(struct rfs_store *store, struct rfs_stages *merge, const char *path,
+                      struct rfs_error *err)
 {
     RFS_FREE char *data = NULL;
     size_t size = 0;
-    return rfs_store_read_whole(path, RFS_STRATEGY_BYTES, &data, &size, err)
+    return rfs_store_read_whole(store, path, RFS_STRATEGY_BYTES, &data, &size, err)
                ?: rfs_stages_add(merge, path, data, size, err);
 }
 
@@ -316,8 +320,8 @@ static int list_files(const struct request *request, struct rfs_path_list *files
         const char *path = request->paths.data[i];
         struct stat st;
         int rc = 0;
-        if (rfs_store_stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-            rc = rfs_view_list_strategies(path, files, err);
+        if (rfs_store_stat(request->store, path, &st) == 0 && S_ISDIR(st.st_mode))
+            rc = rfs_view_list_strategies(request->store, path, files, err);
         else if (!rfs_path_list_add(files, strdup(path)))
             rc = rfs_fail_memory(err);
         if (rc)
@@ -340,7 +344,7 @@ static int merge_files(const struct request *request, struct rfs_error *err)
         return json;
     rc = rfs_stages_new(request->paths.n == 2 ? request->paths.data[1] : out, &merge, err);
     for (size_t i = 0; i < files.n && rc == 0; i++)
-        rc = merge_file(merge, files.data[i], err);
+        rc = merge_file(request->store, merge, files.data[i], err);
     if (rc == 0)
         rc = rfs_stages_finish(merge, &strategy, err);
     return rc ? rc : write_file(request, out, json, true, rfs_stages_document(merge), err);
@@ -406,7 +410,7 @@ static int make_new(const struct request *request, struct rfs_error *err)
     const int json = choose_form(request, out, false, err);
     int rc = json < 0 ? json : 0;
     if (rc == 0 && request->source)
-        rc = rfs_view_read_strategy(request->source, &source, err);
+        rc = rfs_view_read_strategy(request->store, request->source, &source, err);
     /* A rank that cannot be read may have tensors that nobody knows. */
     rc = rc ?: open_tree(request->tree, &request->options, &tree, err);
     if (rc == 0 && tree.headers.failure.code) {
@@ -518,9 +522,9 @@ static int check_file(const struct request *request, struct rfs_error *err)
     if (request->whole && request->source)
         return rfs_fail_usage(err, "one of them",
                               "-s says how the tree is cut, and --whole that it is not");
-    int rc = rfs_view_read_strategy(request->paths.data[0], &strategy, err);
+    int rc = rfs_view_read_strategy(request->store, request->paths.data[0], &strategy, err);
     if (rc == 0 && request->source)
-        rc = rfs_view_read_strategy(request->source, &source, err);
+        rc = rfs_view_read_strategy(request->store, request->source, &source, err);
     if (rc == 0)
         rc = open_tree(request->paths.data[1], &request->options, &tree, err);
     return rc ? rc : check(request, strategy, source, &tree, err);
@@ -611,11 +615,18 @@ static int take_subcommand(void *given, const char *name, struct rfs_error *err)
 }
 
 /* Prepares for paths that are URLs, which the options say how to read. */
-static int reach(const struct request *request, struct rfs_error *err)
+static int reach(struct request *request, struct rfs_error *err)
 {
     const char *const more[] = {request->tree, request->source, request->rules};
-    return rfs_tool_reach(&request->options, request->paths.data, request->paths.n, err)
-               ?: rfs_tool_reach(&request->options, more, sizeof more / sizeof *more, err);
+    struct rfs_store *second = NULL; /* the same, if both are there */
+    const int rc =
+        rfs_tool_reach(&request->options, request->paths.data, request->paths.n, &request->store,
+                       err)
+            ?: rfs_tool_reach(&request->options, more, sizeof more / sizeof *more, &second, err);
+
+    if (!request->store)
+        request->store = second;
+    return rc;
 }
 
 static int run(void *given, struct rfs_error *err)

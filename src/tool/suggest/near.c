@@ -26,25 +26,26 @@ char *rfs_near_above(const char *path)
 }
 
 /* Returns whether it can be read as a strategy. */
-static bool is_strategy(const char *path)
+static bool is_strategy(struct rfs_store *store, const char *path)
 {
     struct rfs_inspect_ranks *ranks;
     struct rfs_error unused = {0};
-    const int rc = rfs_inspect_ranks_open(path, NULL, &ranks, &unused);
+    const int rc = rfs_inspect_ranks_open(store, path, NULL, &ranks, &unused);
 
     rfs_inspect_ranks_close(ranks);
     return rc == 0;
 }
 
 /* Returns whether a file with this name may be a strategy, which is looked into. */
-static bool may_be_strategy(const char *path, const char *name)
+static bool may_be_strategy(struct rfs_store *store, const char *path, const char *name)
 {
     enum rfs_inspect_kind kind;
     struct rfs_error unused = {0};
 
     return (strstr(name, "strategy") || rfs_text_ends(name, ".ckpt") ||
             rfs_text_ends(name, ".json")) &&
-           strcmp(name, CONFIG) != 0 && rfs_inspect_detect(path, false, &kind, &unused) == 0 &&
+           strcmp(name, CONFIG) != 0 &&
+           rfs_inspect_detect(store, path, false, &kind, &unused) == 0 &&
            kind == RFS_INSPECT_STRATEGY;
 }
 
@@ -60,9 +61,9 @@ static int take_folder(struct rfs_near *near, const char *path, const char *name
 
     if (!config)
         return -ENOMEM;
-    if (strstr(name, "strategy") && is_strategy(path) && !add(&near->strategies, path))
+    if (strstr(name, "strategy") && is_strategy(near->store, path) && !add(&near->strategies, path))
         return -ENOMEM;
-    return rfs_store_there(config) && !add(&near->configs, config) ? -ENOMEM : 0;
+    return rfs_store_there(near->store, config) && !add(&near->configs, config) ? -ENOMEM : 0;
 }
 
 /* Looks at an entry of a folder, the source or the one above. 0 or -ENOMEM. */
@@ -76,7 +77,7 @@ static int take_entry(struct rfs_near *near, const char *source, const char *fol
 
     if (!path)
         return -ENOMEM;
-    if (name[0] == '.' || strcmp(path, source) == 0 || rfs_store_stat(path, &st) != 0)
+    if (name[0] == '.' || strcmp(path, source) == 0 || rfs_store_stat(near->store, path, &st) != 0)
         return 0;
     if (S_ISDIR(st.st_mode))
         return take_folder(near, path, name);
@@ -84,7 +85,8 @@ static int take_entry(struct rfs_near *near, const char *source, const char *fol
         return 0;
     if (strcmp(name, CONFIG) == 0)
         return inside || add(&near->configs, path) ? 0 : -ENOMEM;
-    return may_be_strategy(path, name) && is_strategy(path) && !add(&near->strategies, path)
+    return may_be_strategy(near->store, path, name) && is_strategy(near->store, path) &&
+                   !add(&near->strategies, path)
                ? -ENOMEM
                : 0;
 }
@@ -93,7 +95,7 @@ static int look_in(struct rfs_near *near, const char *source, const char *folder
 {
     RFS_CLOSE_DIR struct rfs_dir dir = {0};
     const size_t most = rfs_store_is_url(folder) ? MOST_OBJECTS : MOST_ENTRIES;
-    int rc = rfs_dir_open(folder, &dir) == -ENOMEM ? -ENOMEM : 0;
+    int rc = rfs_dir_open(near->store, folder, &dir) == -ENOMEM ? -ENOMEM : 0;
 
     /* A folder that can't be listed has nothing to offer. */
     for (size_t i = 0; rc == 0 && i < most && (dir.dir || dir.names.n > 0); i++) {
@@ -105,14 +107,15 @@ static int look_in(struct rfs_near *near, const char *source, const char *folder
     return rc;
 }
 
-int rfs_near_find(const char *source, struct rfs_near *out, struct rfs_error *err)
+int rfs_near_find(struct rfs_store *store, const char *source, struct rfs_near *out,
+                  struct rfs_error *err)
 {
     RFS_FREE char *above = rfs_near_above(source);
     struct stat st;
     int rc = above ? 0 : -ENOMEM;
 
-    *out = (struct rfs_near){0};
-    if (rc == 0 && rfs_store_stat(source, &st) == 0 && S_ISDIR(st.st_mode))
+    *out = (struct rfs_near){.store = store};
+    if (rc == 0 && rfs_store_stat(store, source, &st) == 0 && S_ISDIR(st.st_mode))
         rc = look_in(out, source, source);
     rc = rc ? rc : look_in(out, source, above);
     rfs_path_list_sort(&out->strategies);

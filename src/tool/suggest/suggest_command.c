@@ -513,15 +513,16 @@ static int suggest_below(struct suggest *suggest)
     RFS_CLOSE_DIR struct rfs_dir dir = {0};
     const struct dirent *entry = NULL;
 
-    if (rfs_dir_open(suggest->path, &dir) == 0)
+    if (rfs_dir_open(suggest->source.store, suggest->path, &dir) == 0)
         entry = rfs_dir_next(&dir);
     for (int looks = 0; entry && looks < 256; looks++, entry = rfs_dir_next(&dir)) {
         char *path = rfs_path_join(suggest->path, entry->d_name);
         enum rfs_inspect_kind kind;
         struct rfs_error unused = {0};
         struct stat st;
-        if (path && entry->d_name[0] != '.' && rfs_store_stat(path, &st) == 0 &&
-            S_ISDIR(st.st_mode) && rfs_inspect_detect(path, false, &kind, &unused) == 0 &&
+        if (path && entry->d_name[0] != '.' &&
+            rfs_store_stat(suggest->source.store, path, &st) == 0 && S_ISDIR(st.st_mode) &&
+            rfs_inspect_detect(suggest->source.store, path, false, &kind, &unused) == 0 &&
             (kind == RFS_INSPECT_TREE || kind == RFS_INSPECT_CHUNKS || kind == RFS_INSPECT_PARTS))
             suggest->failed |= !rfs_path_list_add(&found, path);
         else
@@ -612,7 +613,7 @@ static int suggest_strategy(struct suggest *suggest, bool folder, struct rfs_err
 {
     const struct rfs_settings none = {0};
     struct rfs_inspect_ranks *ranks;
-    const int rc = rfs_inspect_ranks_open(suggest->path, NULL, &ranks, err);
+    const int rc = rfs_inspect_ranks_open(suggest->source.store, suggest->path, NULL, &ranks, err);
 
     rfs_inspect_ranks_close(ranks);
     describe(suggest, strdup(folder ? "a folder of strategies" : "a strategy"));
@@ -635,13 +636,13 @@ static int suggest_strategy(struct suggest *suggest, bool folder, struct rfs_err
 }
 
 /* Returns the folder above a path if that is of KIND, malloc'ed, or else NULL. */
-static char *above_of(const char *path, enum rfs_inspect_kind kind)
+static char *above_of(struct rfs_store *store, const char *path, enum rfs_inspect_kind kind)
 {
     char *above = rfs_printed_memory(rfs_near_above(path));
     enum rfs_inspect_kind found;
     struct rfs_error unused = {0};
 
-    if (rfs_inspect_detect(above, false, &found, &unused) == 0 && found == kind)
+    if (rfs_inspect_detect(store, above, false, &found, &unused) == 0 && found == kind)
         return above;
     free(above);
     return NULL;
@@ -653,7 +654,7 @@ static char *above_of(const char *path, enum rfs_inspect_kind kind)
  */
 static bool suggest_tree(struct suggest *suggest, const char *path)
 {
-    RFS_FREE char *tree = above_of(path, RFS_INSPECT_TREE);
+    RFS_FREE char *tree = above_of(suggest->source.store, path, RFS_INSPECT_TREE);
 
     if (!tree)
         return false;
@@ -698,7 +699,7 @@ static int suggest_kind(struct suggest *suggest, enum rfs_inspect_kind kind, str
     case RFS_INSPECT_CKPT:
     case RFS_INSPECT_SAFETENSORS:
     case RFS_INSPECT_TORCH: {
-        RFS_FREE char *rank = above_of(suggest->path, RFS_INSPECT_RANK);
+        RFS_FREE char *rank = above_of(suggest->source.store, suggest->path, RFS_INSPECT_RANK);
         return rank && suggest_tree(suggest, rank) ? 0 : suggest_source(suggest, kind, err);
     }
     default:
@@ -712,9 +713,10 @@ static int find_all(struct suggest *suggest, struct rfs_error *err)
     int rc = rfs_tool_source_prepare(&suggest->request->options, suggest->path, NULL, NULL,
                                      &suggest->source, err);
     if (rc == 0)
-        rc = rfs_inspect_detect(suggest->path, suggest->source.encrypted != NULL, &kind, err);
+        rc = rfs_inspect_detect(suggest->source.store, suggest->path,
+                                suggest->source.encrypted != NULL, &kind, err);
     if (rc == 0)
-        rc = rfs_near_find(suggest->path, &suggest->near, err);
+        rc = rfs_near_find(suggest->source.store, suggest->path, &suggest->near, err);
     if (rc == 0)
         rc = suggest_kind(suggest, kind, err);
     /* A folder that is no checkpoint may have some in it. */

@@ -83,9 +83,9 @@ static int add_config(struct rfs_settings *tree, const char *against,
     if (!beside)
         return -ENOMEM;
     return options->dst_rules ? add_option(tree, "hf_config",
-                                           options->hf_config        ? options->hf_config
-                                           : rfs_store_there(beside) ? beside
-                                                                     : NULL)
+                                           options->hf_config              ? options->hf_config
+                                           : rfs_store_there(NULL, beside) ? beside
+                                                                           : NULL)
                               : 0;
 }
 
@@ -546,7 +546,7 @@ static int load_sums(struct run *run, struct rfs_error *err)
     if (!options->manifest || options->write || !is_there(options->manifest))
         return 0;
     run->has_sums = true;
-    return rfs_manifest_read(options->manifest, &run->sums, err);
+    return rfs_manifest_read(NULL, options->manifest, &run->sums, err);
 }
 
 static void find_sum(struct run *run, const char *name, const char *detail)

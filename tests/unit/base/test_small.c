@@ -161,19 +161,19 @@ static void test_read_whole(void **state)
 
     assert_true(fd >= 0);
     assert_int_equal(write(fd, "a\0b", 3), 3);
-    assert_int_equal(rfs_store_read_whole(path, 3, &data, &n, &err), 0);
+    assert_int_equal(rfs_store_read_whole(NULL, path, 3, &data, &n, &err), 0);
     assert_int_equal(n, 3);
     assert_memory_equal(data, "a\0b", 4);
     free(data);
-    assert_int_equal(rfs_store_read_whole(path, 2, &data, &n, &err), -EFBIG);
+    assert_int_equal(rfs_store_read_whole(NULL, path, 2, &data, &n, &err), -EFBIG);
     assert_non_null(strstr(err.text, "larger than 2 bytes"));
-    assert_int_equal(rfs_store_read_whole("/tmp", 2, &data, &n, &err), -EISDIR);
-    assert_int_equal(rfs_store_read_whole("/dev/null", 2, &data, &n, &err), -EINVAL);
+    assert_int_equal(rfs_store_read_whole(NULL, "/tmp", 2, &data, &n, &err), -EISDIR);
+    assert_int_equal(rfs_store_read_whole(NULL, "/dev/null", 2, &data, &n, &err), -EINVAL);
     assert_int_equal(rfs_store_read_fd(-EACCES, path, 2, &data, &n, &err), -EACCES);
     assert_non_null(strstr(err.text, "permissions"));
     close(fd);
     unlink(path);
-    assert_int_equal(rfs_store_read_whole(path, 2, &data, &n, &err), -ENOENT);
+    assert_int_equal(rfs_store_read_whole(NULL, path, 2, &data, &n, &err), -ENOENT);
 }
 
 /* What a shell makes of names with blanks that nobody put into quotes. */

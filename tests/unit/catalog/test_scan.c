@@ -425,12 +425,12 @@ static void test_distributed(void **state)
     struct scanning *s = *state;
     put(s, "__0_0.distcp");
     REFUSED(s, -EINVAL, "the folder has .distcp files and no '.metadata'");
-    assert_true(rfs_scan_is_described(s->spec.path));
+    assert_true(rfs_scan_is_described(NULL, s->spec.path));
     put(s, "__0.metadata");
     scanned(s);
     assert_ptr_equal(s->scan.described, &rfs_formats[RFS_ROW_DCP]);
     assert_string_equal(files_of(s, 0), "__0.metadata");
-    assert_true(rfs_scan_is_described(s->spec.path));
+    assert_true(rfs_scan_is_described(NULL, s->spec.path));
     put(s, ".metadata");
     scanned(s);
     assert_ptr_equal(s->scan.described, &rfs_formats[RFS_ROW_DCP]);

@@ -88,7 +88,7 @@ static void test_similar_names(void **state)
     for (size_t i = 0; i < sizeof shards / sizeof *shards; i++) {
         put(s, shards[i]);
         REFUSED(s, -EINVAL, "no file has the name of a file of a save; '", shards[i], "' is like");
-        assert_true(rfs_scan_is_described(s->tree.root));
+        assert_true(rfs_scan_is_described(NULL, s->tree.root));
         put_shard(s, 1, 1, 1);
         scanned(s);
         assert_string_equal(files_of(s, 0), "shard-00001-model-00001-of-00001.safetensors");
@@ -205,7 +205,7 @@ static void test_two_saves(void **state)
             "files of two saves, 'model_world_size_2_rank_0.pt' and "
             "'model_world_size_4_rank_3.pt'; try: file='model_world_size_2_*' or "
             "file='model_world_size_4_*'");
-    assert_true(rfs_scan_is_described(s->tree.root));
+    assert_true(rfs_scan_is_described(NULL, s->tree.root));
     s->spec.file = "model_world_size_2_*";
     scanned(s);
     assert_string_equal(files_of(s, 0),
@@ -296,7 +296,7 @@ static void test_hyper_parallel(void **state)
     put(s, "a.safetensors");
     REFUSED(s, -EINVAL, "the folder has files of HyperParallel, '_rankN_.safetensors', and no ",
             "metadata; try: a save that has ended");
-    assert_true(rfs_scan_is_described(s->tree.root));
+    assert_true(rfs_scan_is_described(NULL, s->tree.root));
     put(s, ".metadata");
     scanned(s);
     assert_ptr_equal(s->scan.described, &rfs_formats[RFS_ROW_HYPER_PARALLEL]);

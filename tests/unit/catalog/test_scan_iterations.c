@@ -48,8 +48,8 @@ static void test_tracker(void **state)
     put_text(s, TRACKER, " 10\n");
     is_iteration(s, 10);
     assert_int_equal(s->lines.n, 0);
-    assert_true(rfs_scan_is_described(s->tree.root));
-    assert_true(rfs_scan_is_described(tree_path(&s->tree, "iteration_00000009")));
+    assert_true(rfs_scan_is_described(NULL, s->tree.root));
+    assert_true(rfs_scan_is_described(NULL, tree_path(&s->tree, "iteration_00000009")));
     s->spec.step = 9;
     is_iteration(s, 9);
     s->spec.step = 11;
@@ -117,12 +117,12 @@ static void test_one_rank(void **state)
     s->spec.path = tree_path(&s->tree, "iteration_00000001");
     scanned(s);
     assert_int_equal(s->scan.data[0].n_files, 2);
-    assert_false(rfs_scan_is_described(s->spec.path));
-    assert_false(rfs_scan_is_described(s->tree.root));
-    assert_true(rfs_scan_is_of_one_rank(s->tree.root));
-    assert_true(rfs_scan_is_of_one_rank(s->spec.path));
+    assert_false(rfs_scan_is_described(NULL, s->spec.path));
+    assert_false(rfs_scan_is_described(NULL, s->tree.root));
+    assert_true(rfs_scan_is_of_one_rank(NULL, s->tree.root));
+    assert_true(rfs_scan_is_of_one_rank(NULL, s->spec.path));
     put_iteration(s, 2, true);
-    assert_false(rfs_scan_is_of_one_rank(s->tree.root));
+    assert_false(rfs_scan_is_of_one_rank(NULL, s->tree.root));
 }
 
 static void put_megatron(const struct scanning *s, unsigned number, bool finished)
@@ -155,7 +155,7 @@ static void test_megatron(void **state)
     scanned(s);
     assert_true(s->scan.whole && s->scan.described == &rfs_formats[RFS_ROW_DCP]);
     assert_string_equal(files_of(s, 0), "iter_0000009/.metadata");
-    assert_true(rfs_scan_is_described(s->tree.root));
+    assert_true(rfs_scan_is_described(NULL, s->tree.root));
     put_text(s, TRACKER, "release"); /* a folder of that name: not one of these */
     scanned(s);
     assert_string_equal(files_of(s, 0), "iter_0000010/.metadata");

@@ -68,6 +68,7 @@ static void test_bad_maps(void **state)
     map_refused(s, "{\"rank_0\": \"a.ckpt\"}", -EINVAL, "is not a rank");
     map_refused(s, "{\"0\": \"none.ckpt\"}", -ENOENT, "the file of rank 0, ");
     map_refused(s, "{\"0\": \"dir.ckpt\"}", -EINVAL, "not a regular file");
+    map_refused(s, "{\"0\": \"s3://b/a.ckpt\"}", -ENOTSUP, "a URL is read here only if the source");
     map_refused(s, "{\"0\": \"\"}", -EINVAL, "not a checkpoint by its name");
     map_refused(s, "{\"0\": \"a\"}", -EINVAL, "not a checkpoint by its name");
     map_refused(s, "{\"0\": \"a.ckpt\", \"1\": \"a.safetensors\"}", -EINVAL,
@@ -116,19 +117,20 @@ static void test_resolve(void **state)
     put(s, "real/a/x.ckpt");
     assert_int_equal(symlink("blobs/0123", tree_path(&s->tree, "model.safetensors")), 0);
     assert_int_equal(symlink("real", tree_path(&s->tree, "link")), 0);
-    assert_int_equal(rfs_path_resolve(tree_path(&s->tree, "model.safetensors"), &path, &err), 0);
+    assert_int_equal(rfs_path_resolve(NULL, tree_path(&s->tree, "model.safetensors"), &path, &err),
+                     0);
     assert_string_equal(path, tree_path(&s->tree, "model.safetensors"));
     free(path);
-    assert_int_equal(rfs_path_resolve(tree_path(&s->tree, "link/a/x.ckpt"), &path, &err), 0);
+    assert_int_equal(rfs_path_resolve(NULL, tree_path(&s->tree, "link/a/x.ckpt"), &path, &err), 0);
     assert_string_equal(path, tree_path(&s->tree, "real/a/x.ckpt"));
     free(path);
-    assert_int_equal(rfs_path_resolve(tree_path(&s->tree, "link/./a/"), &path, &err), 0);
+    assert_int_equal(rfs_path_resolve(NULL, tree_path(&s->tree, "link/./a/"), &path, &err), 0);
     assert_string_equal(path, tree_path(&s->tree, "real/a"));
     free(path);
-    assert_int_equal(rfs_path_resolve(tree_path(&s->tree, "none"), &path, &err), -ENOENT);
+    assert_int_equal(rfs_path_resolve(NULL, tree_path(&s->tree, "none"), &path, &err), -ENOENT);
     assert_null(path);
     assert_int_equal(chdir(s->tree.root), 0);
-    assert_int_equal(rfs_path_resolve("model.safetensors", &path, &err), 0);
+    assert_int_equal(rfs_path_resolve(NULL, "model.safetensors", &path, &err), 0);
     assert_string_equal(path, tree_path(&s->tree, "model.safetensors"));
     free(path);
     assert_int_equal(chdir("/"), 0);

@@ -399,7 +399,8 @@ static void whole_fails(struct fixture *f, const char *name, int code, const cha
     char *data = NULL;
     size_t size;
     struct rfs_error err = {0};
-    assert_int_equal(rfs_store_read_whole(tree_path(&f->tree, name), 10, &data, &size, &err), code);
+    assert_int_equal(rfs_store_read_whole(NULL, tree_path(&f->tree, name), 10, &data, &size, &err),
+                     code);
     assert_null(data);
     assert_non_null(strstr(err.text, tree_path(&f->tree, name)));
     if (!strstr(err.text, what))
@@ -411,12 +412,14 @@ static void test_whole(void **state)
     struct fixture *f = *state;
     char *data = NULL;
     size_t size = 0;
-    assert_int_equal(rfs_store_read_whole(tree_path(&f->tree, "a"), 10, &data, &size, NULL), 0);
+    assert_int_equal(rfs_store_read_whole(NULL, tree_path(&f->tree, "a"), 10, &data, &size, NULL),
+                     0);
     assert_int_equal(size, 10);
     assert_string_equal(data, "0123456789");
     free(data);
     tree_file(&f->tree, "empty", "", 0);
-    assert_int_equal(rfs_store_read_whole(tree_path(&f->tree, "empty"), 10, &data, &size, NULL), 0);
+    assert_int_equal(
+        rfs_store_read_whole(NULL, tree_path(&f->tree, "empty"), 10, &data, &size, NULL), 0);
     assert_int_equal(size, 0);
     assert_string_equal(data, "");
     free(data);

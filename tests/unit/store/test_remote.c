@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Object storage without a server: signatures, credentials, lists of objects. */
 #include "base/store.h"
+#include "store/remote/account.h"
 #include "store/remote/bucket.h"
 #include "store/remote/credentials.h"
 #include "store/remote/listing.h"
 #include "store/remote/markup.h"
 #include "store/remote/object.h"
-#include "store/remote/remote_settings.h"
 #include "store/remote/sign.h"
 
 #include <errno.h>
@@ -289,16 +289,45 @@ static void indexes_of_folders(void **state)
     rfs_remote_listing_free(&none);
 }
 
-static void expect_place(const char *url, const char *base, const char *path)
+/* Makes an account by the environment alone. */
+static struct rfs_account *plain_account(void)
+{
+    const struct rfs_options none = {0};
+    struct rfs_account *account = rfs_account_new(&none);
+
+    assert_non_null(account);
+    return account;
+}
+
+static void expect_place_of(struct rfs_account *account, const char *url, const char *base,
+                            const char *path)
 {
     struct rfs_bucket place;
 
-    assert_int_equal(rfs_bucket_of(url, &place), 0);
+    assert_int_equal(rfs_bucket_of(account, url, &place), 0);
     char *got = rfs_bucket_path(&place, place.key);
     assert_string_equal(place.base, base);
     assert_string_equal(got, path);
     free(got);
     rfs_bucket_free(&place);
+}
+
+static void expect_place(const char *url, const char *base, const char *path)
+{
+    struct rfs_account *account = plain_account();
+
+    expect_place_of(account, url, base, path);
+    rfs_account_free(account);
+}
+
+static void expect_no_place(const char *url)
+{
+    struct rfs_account *account = plain_account();
+    struct rfs_bucket place;
+
+    assert_int_equal(rfs_bucket_of(account, url, &place), -EINVAL);
+    rfs_bucket_free(&place);
+    rfs_account_free(account);
 }
 
 static void urls_lead_to_places(void **state)
@@ -321,11 +350,8 @@ static void urls_lead_to_places(void **state)
     expect_place("s3://bucket/a", "http://minio:9000", "/bucket/a");
     setenv("AWS_ENDPOINT_URL_S3", "https://obs.cn-north-4.myhuaweicloud.com", 1);
     expect_place("s3://bucket/a", "https://bucket.obs.cn-north-4.myhuaweicloud.com", "/a");
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        struct rfs_bucket place;
-        assert_int_equal(rfs_bucket_of(wrong[i], &place), -EINVAL);
-        rfs_bucket_free(&place);
-    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        expect_no_place(wrong[i]);
 }
 
 /* Whether a bucket may be asked for at another host, and where it then is. */
@@ -392,36 +418,35 @@ static void places_that_move(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct rfs_bucket place;
         setenv("AWS_ENDPOINT_URL", cases[i].endpoint, 1);
-        rfs_bucket_learn("other", "");
-        assert_int_equal(rfs_bucket_of("s3://bucket/a", &place), 0);
+        struct rfs_account *account = plain_account();
+        assert_int_equal(rfs_bucket_of(account, "s3://bucket/a", &place), 0);
         assert_int_equal(rfs_bucket_move(&place, cases[i].location), cases[i].base != NULL);
         if (cases[i].base)
-            expect_place("s3://bucket/a", cases[i].base, "/a");
+            expect_place_of(account, "s3://bucket/a", cases[i].base, "/a");
         rfs_bucket_free(&place);
+        rfs_account_free(account);
     }
-    rfs_bucket_learn("other", "");
     unsetenv("AWS_ENDPOINT_URL");
 }
 
 /* A bucket that is named as the endpoint begins is not in front of it when it is in the path. */
 static void places_of_a_bucket_in_the_path(void **state)
 {
-    struct rfs_options options = {.path_style = true};
-    const struct rfs_options none = {0};
+    const struct rfs_options options = {.path_style = true};
     struct rfs_bucket place;
 
     (void)state;
     setenv("AWS_ENDPOINT_URL", "https://minio.acme.com", 1);
-    assert_int_equal(rfs_remote_adopt(&options), 0);
-    assert_int_equal(rfs_bucket_of("s3://minio/a", &place), 0);
+    struct rfs_account *account = rfs_account_new(&options);
+    assert_non_null(account);
+    assert_int_equal(rfs_bucket_of(account, "s3://minio/a", &place), 0);
     assert_string_equal(place.base, "https://minio.acme.com");
     assert_false(rfs_bucket_move(&place, "https://evil.acme.com/"));
     assert_false(rfs_bucket_move(&place, "https://acme.com/"));
     assert_true(rfs_bucket_move(&place, "https://eu.minio.acme.com/"));
-    expect_place("s3://minio/a", "https://eu.minio.acme.com", "/minio/a");
+    expect_place_of(account, "s3://minio/a", "https://eu.minio.acme.com", "/minio/a");
     rfs_bucket_free(&place);
-    rfs_bucket_learn("other", "");
-    assert_int_equal(rfs_remote_adopt(&none), 0);
+    rfs_account_free(account);
     unsetenv("AWS_ENDPOINT_URL");
 }
 
@@ -432,13 +457,17 @@ static void regions_that_are_none(void **state)
 
     (void)state;
     setenv("AWS_REGION", "eu-west-1", 1);
+    struct rfs_account *account = plain_account();
     for (size_t i = 0; i < sizeof regions / sizeof *regions; i++) {
-        rfs_bucket_learn("bucket", regions[i]);
-        expect_place("s3://bucket/a", "https://bucket.s3.eu-west-1.amazonaws.com", "/a");
+        rfs_bucket_learn(account, "bucket", regions[i]);
+        expect_place_of(account, "s3://bucket/a", "https://bucket.s3.eu-west-1.amazonaws.com",
+                        "/a");
     }
-    rfs_bucket_learn("bucket", "us-west-2");
-    expect_place("s3://bucket/a", "https://bucket.s3.us-west-2.amazonaws.com", "/a");
-    rfs_bucket_learn("other", "");
+    rfs_bucket_learn(account, "bucket", "us-west-2");
+    expect_place_of(account, "s3://bucket/a", "https://bucket.s3.us-west-2.amazonaws.com", "/a");
+    /* No other account has learnt it. */
+    expect_place("s3://bucket/a", "https://bucket.s3.eu-west-1.amazonaws.com", "/a");
+    rfs_account_free(account);
 }
 
 static void lists_of_paths_with_urls(void **state)
@@ -482,18 +511,18 @@ static void urls_of_hubs(void **state)
     expect_place("hf://a/b@refs/convert/parquet", "https://huggingface.co",
                  "/a/b/resolve/refs%2Fconvert%2Fparquet/");
     expect_place("hf://a/b@refs/heads/c", "https://huggingface.co", "/a/b/resolve/refs/heads/c");
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        assert_int_equal(rfs_bucket_of(wrong[i], &place), -EINVAL);
-        rfs_bucket_free(&place);
-    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        expect_no_place(wrong[i]);
     setenv("HF_ENDPOINT", "https://hub.org/prefix//", 1);
     expect_place("hf://a/b/c", "https://hub.org", "/prefix/a/b/resolve/main/c");
-    assert_int_equal(rfs_bucket_of("hf://a/b/c", &place), 0);
+    struct rfs_account *account = plain_account();
+    assert_int_equal(rfs_bucket_of(account, "hf://a/b/c", &place), 0);
     assert_string_equal(place.api, "https://hub.org/prefix/api/models/a/b");
     assert_true(rfs_bucket_has(&place, "https://hub.org/x") && rfs_bucket_has(&place, place.base));
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_false(rfs_bucket_has(&place, others[i]));
     rfs_bucket_free(&place);
+    rfs_account_free(account);
     unsetenv("HF_ENDPOINT");
 }
 

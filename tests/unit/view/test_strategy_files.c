@@ -62,7 +62,7 @@ static void write_protobuf(const char *path, unsigned stage)
 
 static int read_list(const char *text, struct rfs_strategy **out, struct rfs_error *err)
 {
-    return rfs_view_read_strategy(text, out, err);
+    return rfs_view_read_strategy(NULL, text, out, err);
 }
 
 static void expect_stages(const char *text, uint32_t stages)

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Accounts: the options of a view about stores of objects, and all that is known by them. An account
+ * is the store that the view reads (base/store.h), and no account knows another's credentials,
+ * regions, lists or commits. Only idle connections are shared, as each request is signed by itself.
+ *
+ * Where an option is not given, the environment and the profile count, as they are when the account
+ * is made.
+ *
+ * Threads: all functions but new and free; the first members are constant.
+ */
+#pragma once
+
+#include "base/options.h"
+#include "base/store.h"
+#include "store/remote/credentials.h"
+#include "store/remote/http.h"
+
+#include <pthread.h>
+
+struct rfs_hub_known;
+struct rfs_object_known;
+
+struct rfs_account {
+    struct rfs_store store; /* the first member: rfs_account_of */
+    char *endpoint;         /* "https://host:port", or NULL: that of AWS; owned */
+    char *region;           /* or NULL: that of AWS's tools; owned */
+    struct rfs_credentials_profile profile;
+    bool path_style, anonymous;
+    unsigned tries, timeout /* seconds */;
+    uint64_t origin; /* of objects: at another endpoint, the same URL names another object */
+
+    struct rfs_credentials_chain *credentials; /* owned, as the next two */
+    struct rfs_hub_known *hub;                 /* hub.c */
+    struct rfs_object_known *known;            /* object.c */
+    struct rfs_http_client client;
+
+    /* Facts about the bucket of the last request, as its answers gave them (bucket.c). "": none. */
+    struct {
+        pthread_mutex_t lock; /* a leaf lock */
+        char name[64], region[64];
+        char endpoint[300]; /* "https://host:port" */
+    } learnt;
+    /* The hashes of the servers that last answered at all, and by a range (retries.c). 0: none. */
+    atomic_uint_fast64_t answering, ranging;
+
+    /* of remote.c, under its lock */
+    unsigned users;
+    struct rfs_account *next;
+};
+
+/*
+ * Makes an account by OPTIONS, the environment and the profile, without hub and known; NULL when out
+ * of memory.
+ */
+struct rfs_account *rfs_account_new(const struct rfs_options *options);
+/* Frees what new made, and wipes the credentials. Does nothing with NULL. */
+void rfs_account_free(struct rfs_account *account);
+/* Says whether two accounts reach the same stores in the same way. */
+bool rfs_account_equals(const struct rfs_account *a, const struct rfs_account *b);
+/* Returns the account that a store is. */
+static inline struct rfs_account *rfs_account_of(struct rfs_store *store)
+{
+    return (struct rfs_account *)(void *)store;
+}
