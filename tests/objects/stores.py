@@ -194,6 +194,28 @@ def upload(folder, bucket=None, prefix="run", acl="private"):
     return f"s3://{bucket}/{prefix}"
 
 
+class Other:
+    """A second S3 server, with users of its own: within `with`, this module speaks to it. moto alone."""
+
+    def __enter__(self):
+        global s3_port
+        self.before = s3_port
+        s3_port = self.port = free_port()
+        self.process = subprocess.Popen(moto(None), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        harness.check(answers(s3_port, self.process), "a second server does not start")
+        return self
+
+    def leave(self):
+        """The module speaks to the first server again; this one goes on."""
+        global s3_port
+        s3_port = self.before
+
+    def __exit__(self, *error):
+        self.leave()
+        self.process.kill()
+        self.process.wait()
+
+
 class Proxy:
     """Between the programs and a store, from `with` to its end. plan() says what is wrong with it."""
 

@@ -8,14 +8,14 @@ import zlib
 TIMEOUT = 300
 
 
-def program():
-    """Makes it where make check has not."""
+def program(name="tests/support/check_loads"):
+    """Makes a program of the tests where make check has not."""
     build = os.path.abspath(os.environ.get("top_builddir", "."))
-    path = os.path.join(build, "tests", "support", "check_loads")
+    path = os.path.join(build, name)
     if not os.access(path, os.X_OK):
         with open(os.path.join(build, "check_loads.lock"), "w", encoding="ascii") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # other parts want it at the same time
-            subprocess.run(["make", "-s", "-C", build, "tests/support/check_loads"], stdout=subprocess.DEVNULL, check=True)
+            subprocess.run(["make", "-s", "-C", build, name], stdout=subprocess.DEVNULL, check=True)
     return path
 
 
