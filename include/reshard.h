@@ -255,8 +255,8 @@ RESHARD_API bool reshard_is_ready(reshard_view *view, uint64_t id);
  * reshard_look looks for saves that came or went: with RESHARD_LOOK_DUE if that many seconds have
  * passed since the last time (or since a save was found to be complete), with RESHARD_LOOK_NOW in
  * any case, with RESHARD_LOOK_LATER in a thread of the view's. It does nothing without "follow", and
- * while another thread looks. It costs listing the source, a stat of each file of the saves shown,
- * and the headers of new saves. What it finds goes to the log. From any thread; it can be cancelled.
+ * while another thread looks. It costs listing the source (in object storage, all below it), a stat
+ * of each file of the saves shown, and the headers of new saves. What it finds goes to the log. From any thread; it can be cancelled.
  */
 #define RESHARD_LATEST "latest"
 enum reshard_looks { RESHARD_LOOK_DUE, RESHARD_LOOK_NOW, RESHARD_LOOK_LATER };

@@ -5,6 +5,7 @@
 #include "base/json_write.h"
 #include "base/order.h"
 #include "base/path.h"
+#include "base/store.h"
 #include "base/wait.h"
 
 #include <time.h>
@@ -190,7 +191,9 @@ static void open_save(struct reshard_view *set, struct followed *save)
     atomic_store(&view->quiet, true); /* its files may still change */
     save->ready = view;
     save->since = now_ns();
-    if (newest.tv_sec < now.tv_sec - (follow->every + OLD) / SECOND) {
+    /* An object that was uploaded in parts has the time when that began. */
+    if (!rfs_store_is_url(follow->source) &&
+        newest.tv_sec < now.tv_sec - (follow->every + OLD) / SECOND) {
         save->since -= follow->every;
         return;
     }
@@ -504,6 +507,8 @@ void reshard_look(reshard_view *set, enum reshard_looks when)
     if (atomic_exchange(&follow->looking, true))
         return;
     atomic_store(&follow->asked, false);
+    if (rfs_store_is_url(follow->source))
+        set->store->calls->forget(set->store); /* each look lists it anew, once */
     const int rc = look(set, &err);
     atomic_store(&follow->due, rc == -EINTR ? 0 : now_ns() + follow->every);
     atomic_store(&follow->looking, false);

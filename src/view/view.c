@@ -442,16 +442,16 @@ static void take_folder(struct reshard_view *set, const char *path)
     set->dir_mode = S_IWUSR | rfs_access_mode(access, 0111 | list);
 }
 
-/* Refuses to follow a source that shows one save, or whose listing tells of no change at once. */
+/* Refuses to follow a source that shows one save, or that never changes. */
 static int check_follow(const struct rfs_options *options, const char *source,
                         struct rfs_error *err)
 {
     if (options->step != RFS_ANY_NUMBER)
         return rfs_fail_usage(err, "follow without step=, or with step=all",
                               "option follow shows all saves, and step= one");
-    if (rfs_store_is_url(source))
-        return rfs_fail_usage(err, "a mount without follow, or a folder",
-                              "option follow: a source in object storage is not followed");
+    if (strncmp(source, "hf://", 5) == 0)
+        return rfs_fail_usage(err, "a mount without follow",
+                              "option follow: a source on a hub stays at one commit");
     return 0;
 }
 

@@ -39,12 +39,17 @@ class Training:
     def path(self, rank, save):
         return os.path.join(self.src, f"rank_{rank}", f"net-{save}.ckpt")
 
+    def put(self, rank, save, data):
+        """As save_checkpoint: under another name, which is then changed."""
+        with open(self.path(rank, save) + ".tmp", "wb") as file:
+            file.write(data)
+        os.rename(self.path(rank, save) + ".tmp", self.path(rank, save))
+
     def save(self, save, version, ranks=range(4)):
-        """As save_checkpoint: under another name, which is then changed. Returns what the mount must show."""
+        """Returns what the mount must show."""
         state = self.state(version)
         for rank in ranks:
-            shutil.copy(state.path(rank), self.path(rank, save) + ".tmp")
-            os.rename(self.path(rank, save) + ".tmp", self.path(rank, save))
+            self.put(rank, save, read_all(state.path(rank)))
         want = [state.expected(rank) for rank in range(2)]
         shutil.rmtree(state.dir)
         return want
@@ -382,8 +387,8 @@ def test_follow_is_refused():
         ("follow=soon", "option follow=soon: not a number from 1 to 86400; try: follow=10"),
     ):
         fails(2, what, job.src, folder("mnt"), "-o", job.tree.options(options))
-    fails(2, "option follow: a source in object storage is not followed; try: a mount without follow, or a folder",
-          "s3://bucket/run", folder("mnt"), "-o", job.tree.options("follow"))
+    fails(2, "option follow: a source on a hub stays at one commit; try: a mount without follow",
+          "hf://acme/net", folder("mnt"), "-o", job.tree.options("follow"))
     whole = Tree(folder("whole"), usual(), 1, 2)
     fails(2, "option step=all: the source is one checkpoint; try: a source with several checkpoints in a folder",
           whole.path(0), folder("mnt"), "-o", f"dst_strategy={whole.dir}/dst_strategy.ckpt,follow")
@@ -475,9 +480,7 @@ class Play(Training):
     def whole(self, save):
         data = self.next(save)
         for rank in self.ranks():
-            with open(self.path(rank, save) + ".tmp", "wb") as file:
-                file.write(data[rank])
-            os.rename(self.path(rank, save) + ".tmp", self.path(rank, save))
+            self.put(rank, save, data[rank])
             time.sleep(self.choose.random() * 0.1)
 
     def slow(self, save):
@@ -496,8 +499,7 @@ class Play(Training):
         for n, rank in enumerate(self.ranks()):
             data = read_all(state.path(rank))
             if n < 3:
-                with open(self.path(rank, save), "wb") as file:
-                    file.write(data[: len(data) if n < 2 else self.choose.randrange(len(data))])
+                self.put(rank, save, data[: len(data) if n < 2 else self.choose.randrange(len(data))])
         shutil.rmtree(state.dir)
 
     def run(self, m, n):
@@ -525,10 +527,10 @@ class Play(Training):
         return fates
 
 
-def play(n, readers, seed):
+def play(n, readers, seed, job=None, source=None, **how):
     """Returns what the readers tell, summed up."""
-    job, total = Play(seed), {"reads": 0, "errors": {}, "moves": 0}
-    with Foreground(job.src, job.options("cache=16M")) as m:
+    job, total = job or Play(seed), {"reads": 0, "errors": {}, "moves": 0}
+    with Foreground(source or job.src, job.options("cache=16M"), **how) as m:
         crowd = [Reader(m.mnt, job.notes, f"{seed}-{k}") for k in range(readers)]
         try:
             fates = job.run(m, n)

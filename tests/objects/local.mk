@@ -15,6 +15,7 @@ EXTRA_DIST += \
 	tests/objects/test_counts.py \
 	tests/objects/test_credentials.py \
 	tests/objects/test_faults.py \
+	tests/objects/test_followed.py \
 	tests/objects/test_hub.py \
 	tests/objects/test_long.py \
 	tests/objects/test_secrets.py \
