@@ -24,5 +24,5 @@ void *rfs_pages_alloc(size_t bytes);
  * not.
  */
 void rfs_pages_release(void *at, size_t bytes);
-/* Frees what rfs_pages_alloc returned for as many bytes. Does nothing with NULL. */
+/* Frees what rfs_pages_alloc returned, or whole pages of it. Does nothing with NULL. */
 void rfs_pages_free(void *at, size_t bytes);

@@ -4,6 +4,8 @@ librfs_la_SOURCES += \
 	src/store/access.h \
 	src/store/beneath.c \
 	src/store/beneath.h \
+	src/store/blocks.c \
+	src/store/blocks.h \
 	src/store/crypt/cipher.c \
 	src/store/crypt/cipher.h \
 	src/store/crypt/key.c \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The store of decrypted blocks: each is made once, all together stay within the budget, and
- * everybody gets on.
+ * The store of plain blocks: each is made once, all together stay within the budget, and everybody
+ * gets on.
  */
-#include "store/encrypted.h"
+#include "store/blocks.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -34,9 +34,10 @@ static void fill(uint32_t file, uint32_t number, unsigned char *data, size_t n)
         data[i] = (unsigned char)(file * 31 + number * 7 + i);
 }
 
-static int make(void *ctx, unsigned char *data)
+static int make(void *ctx, unsigned char *data, size_t *bytes)
 {
     const struct maker *maker = ctx;
+    (void)bytes;
     if (maker->calls)
         atomic_fetch_add(maker->calls, 1);
     if (maker->sleep_ms > 0)
@@ -116,6 +117,59 @@ static void test_sizes(void **state)
     }
     struct maker maker = {.bytes = 10 * page + 1};
     assert_int_equal(rfs_blocks_get(blocks, 999, 0, maker.bytes, make, &maker, &held), -EFBIG);
+    rfs_blocks_free(blocks);
+}
+
+/* A maker keeps what it needs: the rest is free for others, and all of it is memory. */
+static int make_less(void *ctx, unsigned char *data, size_t *bytes)
+{
+    const struct maker *maker = ctx;
+    memset(data, 1, *bytes);
+    *bytes = maker->bytes;
+    fill(maker->file, maker->number, data, *bytes);
+    return 0;
+}
+
+static void test_less(void **state)
+{
+    (void)state;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    struct rfs_blocks *blocks = rfs_blocks_new(12 * page);
+    struct rfs_block_held held[4];
+    for (uint32_t i = 0; i < 4; i++) { /* each takes 9 pages, and leaves 1 or 2 */
+        struct maker maker = {.file = i, .bytes = i % 2 ? page + 7 : 5};
+        assert_int_equal(rfs_blocks_get(blocks, i, 0, 9 * page, make_less, &maker, &held[i]), 0);
+        assert_int_equal(held[i].bytes, maker.bytes);
+        rfs_blocks_put(blocks, &held[i]);
+        assert_int_equal(held[i].data[maker.bytes - 1], (unsigned char)(i * 31 + maker.bytes - 1));
+        assert_true(counted(blocks).bytes <= 12 * page);
+    }
+    assert_int_equal(counted(blocks).bytes, 5 * page); /* the first one went */
+    struct maker maker = {.file = 9, .bytes = 9 * page};
+    assert_int_equal(rfs_blocks_get(blocks, 9, 0, 9 * page, make_less, &maker, &held[0]), 0);
+    assert_int_equal(held[0].bytes, 9 * page);
+    rfs_blocks_put(blocks, &held[0]);
+    rfs_blocks_free(blocks);
+}
+
+/* A smaller budget is kept at once, and one that is too small for a block is no reason to wait. */
+static void test_limit(void **state)
+{
+    (void)state;
+    struct rfs_blocks *blocks = rfs_blocks_new(4 * SIZE);
+    struct rfs_block_held held;
+    for (uint32_t i = 0; i < 4; i++)
+        touch(blocks, 0, i);
+    rfs_blocks_limit(blocks, 2 * SIZE);
+    assert_int_equal(rfs_blocks_budget(blocks), 2 * SIZE);
+    assert_true(counted(blocks).bytes <= 2 * SIZE);
+    for (uint32_t i = 0; i < 4; i++)
+        touch(blocks, 0, i);
+    assert_true(counted(blocks).bytes <= 2 * SIZE);
+    rfs_blocks_limit(blocks, SIZE - 1);
+    assert_int_equal(get(blocks, 0, 0, &held), -EFBIG);
+    rfs_blocks_limit(blocks, 4 * SIZE);
+    touch(blocks, 0, 0);
     rfs_blocks_free(blocks);
 }
 
@@ -208,6 +262,35 @@ static void *read_many(void *arg)
     return NULL;
 }
 
+static void *get_other(void *ctx)
+{
+    struct reader *reader = ctx;
+    struct rfs_block_held held;
+    reader->rc = get(reader->blocks, 1, 1, &held);
+    if (reader->rc == 0)
+        rfs_blocks_put(reader->blocks, &held);
+    return NULL;
+}
+
+/* Who waits for the only block, which another holds, goes on when that one gives it back. */
+static void test_held(void **state)
+{
+    (void)state;
+    struct rfs_blocks *blocks = rfs_blocks_new(SIZE);
+    struct reader reader = {.blocks = blocks, .rc = 1};
+    struct rfs_block_held held;
+    pthread_t thread;
+    assert_int_equal(get(blocks, 0, 0, &held), 0);
+    assert_int_equal(pthread_create(&thread, NULL, get_other, &reader), 0);
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    rfs_blocks_put(blocks, &held);
+    alarm(20); /* it may wait for RFS_BLOCK_TURN */
+    pthread_join(thread, NULL);
+    alarm(0);
+    assert_int_equal(reader.rc, 0);
+    rfs_blocks_free(blocks);
+}
+
 static void run(struct rfs_blocks *blocks, uint64_t budget, unsigned rounds, void *(*body)(void *),
                 unsigned n)
 {
@@ -265,6 +348,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_least_recently_used),
         cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_less),
+        cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_held),
         cmocka_unit_test(test_many_small),
         cmocka_unit_test(test_single_flight),
         cmocka_unit_test(test_threads),
