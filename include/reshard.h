@@ -484,7 +484,7 @@ typedef struct reshard_statistics {
     uint64_t ranks_indexed;
     uint64_t ranks_predicted; /* part of ranks_indexed: verified against a predicted index */
     uint64_t index_bytes;     /* memory of the indexes */
-    uint64_t cache_budget;    /* bytes for pieces and decrypted blocks: the option cache= */
+    uint64_t cache_budget;    /* bytes for pieces, decrypted blocks and items: option cache= */
     uint64_t cache_bytes;     /* bytes in use now */
     uint64_t cache_hits;      /* pieces of up to 1 MiB, found in the cache or being made */
     uint64_t cache_misses;    /* pieces not found; the hit rate is hits / (hits + misses) */

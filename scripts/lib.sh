@@ -11,8 +11,8 @@ jobs=$(nproc 2>/dev/null || echo 2)
 # Debian's names.
 # shellcheck disable=SC2034 # used by those who source this
 build_packages=(gcc make autoconf automake libtool pkg-config libc6-dev
-    libxxhash-dev libprotobuf-c-dev protobuf-c-compiler libcjson-dev zlib1g-dev libssl-dev libcurl4-openssl-dev libfuse3-dev fuse3
-    libseccomp-dev libcmocka-dev)
+    libxxhash-dev libprotobuf-c-dev protobuf-c-compiler libcjson-dev zlib1g-dev libzstd-dev libssl-dev libcurl4-openssl-dev
+    libfuse3-dev fuse3 libseccomp-dev libcmocka-dev)
 # shellcheck disable=SC2034
 check_packages=(acl clang clang-format cppcheck openmpi-bin strace python3 python3-numpy
     python3-venv xfsprogs nginx-light apache2-bin openssl)
@@ -67,6 +67,7 @@ seaweedfs_version=4.48
 objects_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/objects-$moto_version-$seaweedfs_version
 torch_version=2.9.1 # Debian's is what it is
 other_torch_versions=(2.3.1 2.15.0) # for --long: an old one, and the current one
+zstandard_version=0.25.0 # with which torch compresses
 fsspec_version=2025.3.0
 mypy_version=1.15.0
 setuptools_version=78.1.0
@@ -392,7 +393,7 @@ fill_with_torch() {
     "$python" -m venv "$folder" &&
         "$folder/bin/python" -m pip install --quiet --disable-pip-version-check \
             filelock fsspec jinja2 networkx numpy sympy typing-extensions \
-            "safetensors==$safetensors_version" "$@" &&
+            "safetensors==$safetensors_version" "zstandard==$zstandard_version" "$@" &&
         "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps "torch==$version" &&
         "$folder/bin/python" "$top/tests/torch/without_cuda.py" "$folder"/lib/python3*/site-packages/torch &&
         "$folder/bin/python" -c 'import torch, safetensors.torch; torch.ones(2) + 1'
@@ -409,7 +410,8 @@ fill_other_torch_venv() {
 # make_other_torch_venv VERSION PYTHON
 make_other_torch_venv() {
     install_packages "${torch_packages[@]}" &&
-        make_venv "$torch_venv-$1" "$2" "torch $1, safetensors $safetensors_version" fill_other_torch_venv
+        make_venv "$torch_venv-$1" "$2" "torch $1, safetensors $safetensors_version, zstandard $zstandard_version" \
+            fill_other_torch_venv
 }
 
 # Those that write and read distributed checkpoints with --long. An old one has no wheel for a new Python.
@@ -425,7 +427,7 @@ make_other_torch_venvs() {
 make_current_torch_venv() {
     install_packages "${torch_packages[@]}" &&
         make_venv "$current_torch_venv" python3 \
-            "torch $torch_version, safetensors $safetensors_version, transformers $transformers_version" \
+            "torch $torch_version, safetensors $safetensors_version, transformers $transformers_version, zstandard $zstandard_version" \
             fill_current_torch_venv
 }
 

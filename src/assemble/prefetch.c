@@ -644,7 +644,7 @@ struct rfs_prefetch *rfs_prefetch_new(struct rfs_files *files, bool remote, stru
     prefetch->cache = cache;
     prefetch->pool = pool;
     const uint64_t room = budget / 4 * 3 / RFS_PREFETCH_WINDOW;
-    if (pool && room >= LEAST_WINDOWS && !rfs_files_are_encrypted(files))
+    if (pool && room >= LEAST_WINDOWS && rfs_files_are_raw(files))
         prefetch->room = (unsigned)rfs_min_u64(room, remote ? MOST_WINDOWS : MOST_NEAR);
     pthread_mutex_init(&prefetch->lock, NULL);
     rfs_cancel_init_cond(&prefetch->changed);

@@ -16,6 +16,7 @@
  * compares the files' identities around its use of them, as it does around its own reads.
  *
  * Encrypted sources are not read ahead here: their unit is the encrypted block (store/encrypted.h).
+ * Nor are those with compressed items, whose unit is the item (store/packed.h).
  *
  * Memory: windows take room from the cache's budget, at most three quarters of it and 96 MiB (512
  * MiB of objects). A window is freed when all its requested bytes have been used, or when it was

@@ -11,6 +11,7 @@
 #include "base/vec.h"
 #include "store/beneath.h"
 #include "store/encrypted.h"
+#include "store/packed.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -215,6 +216,7 @@ struct file {
     atomic_bool recorded; /* set, with release, after id; id never changes then */
     struct identity id;
     _Atomic(struct rfs_cipher *) cipher; /* of an encrypted file, from its first use on; owned */
+    struct rfs_packed *packed;           /* its compressed items; owned; NULL: it has none */
 };
 
 struct rfs_files {
@@ -225,6 +227,7 @@ struct rfs_files {
     const struct rfs_beneath *beneath; /* where they are opened; lent; NULL: links are followed */
     struct rfs_encrypted *encrypted;   /* opens encrypted files; lent; NULL: files are plain */
     struct rfs_store *store;           /* reads those that are objects; lent; or NULL */
+    struct rfs_blocks *unpacked;       /* decompressed items; NULL: none is compressed */
     pthread_mutex_t lock; /* of recording an identity; a leaf lock, no system call under it */
     bool for_others;
     struct rfs_access_above above;
@@ -269,8 +272,12 @@ void rfs_files_free(struct rfs_files *files)
         free(atomic_load(&files->list.data[i]->cipher));
         if (files->list.data[i]->object)
             files->store->calls->let_go(files->list.data[i]->object);
+        if (files->list.data[i]->packed)
+            free(files->list.data[i]->packed->items.data);
+        free(files->list.data[i]->packed);
         free(files->list.data[i]);
     }
+    rfs_blocks_free(files->unpacked);
     if (files->fds == &files->own_fds)
         rfs_fds_destroy(&files->own_fds);
     pthread_mutex_destroy(&files->lock);
@@ -330,6 +337,42 @@ struct rfs_access rfs_files_access(struct rfs_files *files, uint32_t id, const s
 bool rfs_files_are_encrypted(const struct rfs_files *files)
 {
     return files->encrypted;
+}
+
+bool rfs_files_are_raw(const struct rfs_files *files)
+{
+    return !files->encrypted && !files->unpacked;
+}
+
+int rfs_files_add_packed(struct rfs_files *files, uint32_t id, uint64_t stored, uint64_t bytes,
+                         uint64_t most, uint64_t *begin)
+{
+    struct file *file = files->list.data[id];
+
+    if (!files->unpacked)
+        files->unpacked = rfs_blocks_new(RFS_PACKED_BUDGET);
+    if (!file->packed)
+        file->packed = calloc(1, sizeof *file->packed);
+    return files->unpacked && file->packed
+               ? rfs_packed_add(file->packed, stored, bytes, most, begin)
+               : -ENOMEM;
+}
+
+struct rfs_blocks *rfs_files_packed(const struct rfs_files *files)
+{
+    return files->unpacked;
+}
+
+bool rfs_files_is_packed(const struct rfs_files *files, uint32_t id)
+{
+    return files->list.data[id]->packed;
+}
+
+uint64_t rfs_files_offset(const struct rfs_files *files, uint32_t id, uint64_t at)
+{
+    const struct rfs_packed *packed = files->list.data[id]->packed;
+
+    return packed && at < packed->end ? rfs_packed_find(packed, at)->stored : at;
 }
 
 uint32_t rfs_files_add(struct rfs_files *files, const char *path)
@@ -705,15 +748,15 @@ static struct rfs_cipher_input input_of(struct raw *raw)
 }
 
 /*
- * Makes an error in an encrypted file stick, unless it was changed meanwhile or the process lacks
- * resources.
+ * Makes an error in an encrypted block, or a compressed item, stick, unless the file was changed
+ * meanwhile or the process lacks resources.
  */
-static int encrypted_failed(struct rfs_files *files, uint32_t id, int code, bool quiet,
-                            const struct rfs_error *err)
+static int content_failed(struct rfs_files *files, uint32_t id, int code, bool quiet,
+                          const struct rfs_error *err)
 {
     struct file *file = files->list.data[id];
 
-    if (err->code == 0 || code == -ENOMEM || code == -EINTR)
+    if (err->code == 0 || code == -ENOMEM || code == -EINTR || code == -EFBIG)
         return code;
     const int changed = rfs_files_check(files, id);
     if (changed < 0)
@@ -734,7 +777,7 @@ static int open_encrypted(struct rfs_files *files, uint32_t id, int fd, bool qui
         const struct rfs_cipher_input input = input_of(&raw);
         const int rc = rfs_encrypted_open(files->encrypted, &input, &cipher, &err);
         if (rc < 0)
-            return encrypted_failed(files, id, rc, quiet, &err);
+            return content_failed(files, id, rc, quiet, &err);
         cipher = RFS_PUBLISH(&file->cipher, cipher, free);
     }
     *size = cipher->plain_bytes;
@@ -754,7 +797,36 @@ static int pread_encrypted(struct rfs_reading *reading, void *buf, size_t size, 
     const int rc = rfs_encrypted_pread(files->encrypted,
                                        atomic_load_explicit(&file->cipher, memory_order_acquire),
                                        &input, buf, size, offset, &err);
-    return rc < 0 ? encrypted_failed(files, reading->id, rc, reading->quiet, &err) : 0;
+    return rc < 0 ? content_failed(files, reading->id, rc, reading->quiet, &err) : 0;
+}
+
+/* ---- compressed items ------------------------------------------------------------------------ */
+
+static int read_stored(void *ctx, void *buf, size_t size, uint64_t offset)
+{
+    return read_spans(ctx, &(struct iovec){buf, size}, size > 0, offset);
+}
+
+/* Reads plain bytes of items; with BUF NULL, measures one, as rfs_packed_read. */
+static int pread_packed(struct rfs_reading *reading, void *buf, size_t size, uint64_t offset,
+                        uint64_t *bytes, struct rfs_error *err)
+{
+    struct rfs_files *files = reading->files;
+    const struct file *file = files->list.data[reading->id];
+    struct raw raw = {files, reading->id, reading->fd, false};
+    const struct rfs_packed_input input = {.read = read_stored,
+                                           .ctx = &raw,
+                                           .file_bytes = (uint64_t)file->id.size,
+                                           .path = file->path,
+                                           .file = reading->id,
+                                           .blocks = files->unpacked};
+    const int failed = rfs_files_state(files, reading->id);
+    if (failed < 0)
+        return failed; /* an item is not tried again and again */
+    const int rc = rfs_packed_read(file->packed, &input, buf, size, offset, bytes, err);
+    if (rc == -EFBIG && !reading->quiet)
+        rfs_log_limited(files->log, RFS_ERROR, "%s", err->text);
+    return rc < 0 ? content_failed(files, reading->id, rc, reading->quiet, err) : 0;
 }
 
 /* ---- beginning and ending -------------------------------------------------------------------- */
@@ -839,6 +911,8 @@ static int reading_begin(struct rfs_files *files, uint32_t id, bool quiet, bool 
         return rc;
     uint64_t size = (uint64_t)file->id.size;
     rc = files->encrypted ? open_encrypted(files, id, fd, quiet, &size) : 0;
+    if (file->packed)
+        size = file->packed->end;
     if (rc < 0) {
         give_fd(files, file, true);
         return rc;
@@ -870,8 +944,8 @@ int rfs_reading_begin_ahead(struct rfs_files *files, uint32_t id, struct rfs_rea
     int rc = rfs_files_state(files, id);
     if (rc != 0)
         return rc;
-    /* A file that is not known yet, or is encrypted, is not read ahead. */
-    if (files->encrypted || !atomic_load_explicit(&file->recorded, memory_order_acquire))
+    /* A file that is not known yet, or whose bytes are made of others, is not read ahead. */
+    if (!rfs_files_are_raw(files) || !atomic_load_explicit(&file->recorded, memory_order_acquire))
         return -EAGAIN;
     rc = take_fd(files, file, true, true, &fd);
     if (rc == 0)
@@ -958,6 +1032,10 @@ int rfs_reading_pread(struct rfs_reading *reading, void *buf, size_t size, uint6
         return -ESTALE;
     if (reading->files->encrypted)
         return pread_encrypted(reading, buf, size, offset);
+    if (reading->files->list.data[reading->id]->packed) {
+        struct rfs_error err = {0};
+        return size > 0 ? pread_packed(reading, buf, size, offset, NULL, &err) : 0;
+    }
     if (reading->n_held > 0)
         return pread_held(reading, buf, size, offset);
     return read_spans(&raw, &(struct iovec){buf, size}, size > 0, offset);
@@ -966,6 +1044,22 @@ int rfs_reading_pread(struct rfs_reading *reading, void *buf, size_t size, uint6
 int rfs_reading_read(void *reading, void *buf, size_t size, uint64_t offset)
 {
     return rfs_reading_pread(reading, buf, size, offset);
+}
+
+int rfs_reading_measure(struct rfs_reading *reading, uint64_t at, uint64_t *bytes,
+                        struct rfs_error *err)
+{
+    struct rfs_error why = {0};
+    const char *path = rfs_files_path(reading->files, reading->id);
+
+    if (!reading->files->list.data[reading->id]->packed)
+        return 0;
+    const int rc = pread_packed(reading, NULL, 0, at, bytes, &why);
+    if (rc < 0 && why.code == rc && err)
+        *err = why;
+    else if (rc < 0)
+        rfs_files_fail(err, path, rc);
+    return rc;
 }
 
 int rfs_reading_preadv(struct rfs_reading *reading, struct iovec *spans, int count, uint64_t offset)

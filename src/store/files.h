@@ -15,10 +15,11 @@
  *
  * With a key, all files are encrypted, and reads return their plain text; cipher.h lists the modes.
  * A file that is not encrypted, or not with this key, fails permanently as well (-EINVAL, -EBADMSG,
- * -ENOTSUP).
+ * -ENOTSUP). Items of a file may be compressed: reads return their plain bytes, and a damaged item
+ * fails with its file (-EINVAL).
  *
- * Threads: all functions but new, sharing, set_encrypted, set_beneath, set_store, add and free. The locks are
- * leaf locks and are not held across any system call.
+ * Threads: all functions but new, sharing, set_encrypted, set_beneath, set_store, add, add_packed and
+ * free. The locks are leaf locks and are not held across any system call.
  */
 #pragma once
 
@@ -55,6 +56,7 @@ void rfs_fds_destroy(struct rfs_fds *fds);
 
 struct rfs_files;
 struct rfs_beneath;
+struct rfs_blocks;
 struct rfs_store;
 struct rfs_encrypted;
 
@@ -102,6 +104,26 @@ void rfs_files_set_home(struct rfs_files *files, dev_t device);
 bool rfs_files_leads_home(struct rfs_files *files, uint32_t id);
 /* Says whether files are encrypted. */
 bool rfs_files_are_encrypted(const struct rfs_files *files);
+/*
+ * Adds an item of a file that is compressed by zstd, BYTES at offset STORED, with at most MOST > 0
+ * plain bytes. All that is read of the file is in such items then (packed.h): *BEGIN is where the
+ * plain bytes of this one begin. To be called before the first use of the file, for files that are
+ * not encrypted. 0, or rfs_packed_add's -errno.
+ */
+int rfs_files_add_packed(struct rfs_files *files, uint32_t id, uint64_t stored, uint64_t bytes,
+                         uint64_t most, uint64_t *begin);
+/*
+ * Returns the blocks of items of all files, whose budget is RFS_PACKED_BUDGET until the owner of
+ * the files sets one; NULL: there are no such items.
+ */
+struct rfs_blocks *rfs_files_packed(const struct rfs_files *files);
+#define RFS_PACKED_BUDGET (UINT64_C(64) << 20)
+/* Says whether the items of a file are compressed. */
+bool rfs_files_is_packed(const struct rfs_files *files, uint32_t id);
+/* Returns the offset for messages of byte AT of a file: that of its item, if it is compressed. */
+uint64_t rfs_files_offset(const struct rfs_files *files, uint32_t id, uint64_t at);
+/* Says whether the bytes that are read are those of the files: not encrypted, nor compressed. */
+bool rfs_files_are_raw(const struct rfs_files *files);
 /*
  * Registers a path (copied) and returns its id, from 0 up in order; UINT32_MAX when out of memory.
  */
@@ -165,7 +187,7 @@ struct rfs_reading {
     struct rfs_files *files;
     uint32_t id;
     int fd;
-    uint64_t size; /* of the file, as recorded; of its plain text, if it is encrypted */
+    uint64_t size; /* of the file, as recorded; of its plain bytes, if they are made of others */
     bool quiet;    /* the caller reports the text of rfs_files_reason */
     /*
      * Read ahead: no request depends on the data yet, so a failed read neither sticks nor is
@@ -217,6 +239,12 @@ const unsigned char *rfs_reading_find(const struct rfs_reading *reading, size_t 
 int rfs_reading_pread(struct rfs_reading *reading, void *buf, size_t size, uint64_t offset);
 /* Does what rfs_reading_pread does; an rfs_read_fn. */
 int rfs_reading_read(void *reading, void *buf, size_t size, uint64_t offset);
-/* Reads to several spans, which it changes; of files that are not encrypted, nothing held. */
+/*
+ * Gives how many plain bytes the compressed item has that begins at plain byte AT, which it
+ * decompresses. In a file without such items *bytes stays as it is. 0, or -errno with *err filled.
+ */
+int rfs_reading_measure(struct rfs_reading *reading, uint64_t at, uint64_t *bytes,
+                        struct rfs_error *err);
+/* Reads to several spans, which it changes; of raw files, with nothing held. */
 int rfs_reading_preadv(struct rfs_reading *reading, struct iovec *spans, int count,
                        uint64_t offset);

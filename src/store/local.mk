@@ -15,4 +15,6 @@ librfs_la_SOURCES += \
 	src/store/files.c \
 	src/store/files.h \
 	src/store/mapfile.c \
-	src/store/mapfile.h
+	src/store/mapfile.h \
+	src/store/packed.c \
+	src/store/packed.h

@@ -9,7 +9,8 @@ STORE_TESTS = \
 	tests/unit/store/test_cipher_bad \
 	tests/unit/store/test_files \
 	tests/unit/store/test_key \
-	tests/unit/store/test_key_schedule
+	tests/unit/store/test_key_schedule \
+	tests/unit/store/test_packed
 STORE_WRITER = tests/unit/store/writer.c tests/unit/store/writer.h
 STORE_TREE = tests/unit/store/tree.c tests/unit/store/tree.h $(STORE_WRITER)
 tests_unit_store_test_access_SOURCES = tests/unit/store/test_access.c $(STORE_TREE)
@@ -25,6 +26,8 @@ tests_unit_store_test_cipher_SOURCES = tests/unit/store/test_cipher.c $(STORE_SE
 tests_unit_store_test_cipher_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_store_test_cipher_bad_SOURCES = tests/unit/store/test_cipher_bad.c $(STORE_SEALER)
 tests_unit_store_test_cipher_bad_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_store_test_packed_SOURCES = tests/unit/store/test_packed.c $(STORE_TREE)
+tests_unit_store_test_packed_LDADD = librfs.la $(ZSTD_LIBS) $(CMOCKA_LIBS)
 tests_unit_store_test_key_schedule_SOURCES = tests/support/smaps.h tests/unit/store/test_key_schedule.c $(STORE_SEALER)
 tests_unit_store_test_key_schedule_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_store_test_key_SOURCES = tests/support/smaps.h tests/unit/store/test_key.c $(STORE_TREE)
