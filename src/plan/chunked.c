@@ -48,6 +48,11 @@ static void comparing_end(struct comparing *comparing)
     free(comparing->pairs.data);
 }
 
+static bool is_packed(const struct rfs_chunks *chunks, uint32_t chunk)
+{
+    return rfs_files_is_packed(chunks->files, chunks->chunks.data[chunk].file);
+}
+
 /* ---- comparing ------------------------------------------------------------------------------- */
 
 /* Two ranges of two files. */
@@ -112,7 +117,9 @@ static int read_pair(const struct comparing *comparing, struct pair *pair, struc
     }
     const int ended = rfs_reading_end(&ranges->reading[0]);
     rc = ended ? ended : rc;
-    pair->offset = at == NOWHERE ? NOWHERE : ranges->at[1] + at;
+    pair->offset = at == NOWHERE
+                       ? NOWHERE
+                       : rfs_files_offset(comparing->chunks->files, pair->file, ranges->at[1] + at);
     return rc;
 }
 
@@ -220,7 +227,9 @@ static int add_round(struct comparing *comparing, const struct rfs_target *targe
 
     for (uint32_t c = tensor->first; c < tensor->first + tensor->n; c++) {
         const uint32_t n = rfs_chunks_count_copies(comparing->chunks, c);
-        if (round >= n || (bounded && !rfs_plan_may_look(comparing->planning->planner)))
+        /* A sample of a compressed item would take all of it. */
+        if (round >= n || (bounded && (is_packed(comparing->chunks, c) ||
+                                       !rfs_plan_may_look(comparing->planning->planner))))
             continue;
         const struct pair pair = {.target = target,
                                   .chunk = c,
@@ -385,7 +394,9 @@ static int note_chunk(void *ctx, const struct rfs_piece_source *source)
     struct locating *locating = ctx;
     const struct rfs_chunk *chunk = &locating->chunks->chunks.data[source->chunk];
 
-    if (atomic_load_explicit(&chunk->at, memory_order_acquire) == RFS_NOT_LOCATED)
+    /* A compressed one is located when it is read, as it is decompressed for that. */
+    if (atomic_load_explicit(&chunk->at, memory_order_acquire) == RFS_NOT_LOCATED &&
+        !is_packed(locating->chunks, source->chunk))
         return RFS_PUSH(&locating->list, source->chunk) ? 0 : -ENOMEM;
     note_file(locating, source->chunk);
     return 0;

@@ -743,7 +743,7 @@ static void tell_bad(const struct bad_copies *walk, uint32_t chunk,
         .file = rfs_files_path(chunks->files, copy->file),
         .why = why->code ? why : NULL,
         .type = copy->type == RFS_NO_ID ? NULL : rfs_chunks_type(chunks, copy->type),
-        .at = copy->at,
+        .at = rfs_files_offset(chunks->files, copy->file, copy->at),
         .want = want,
         .begin = chunks->chunks.data[chunk].corner * rfs_dtype_bytes((enum rfs_dtype)want->dtype),
     };

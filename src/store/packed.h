@@ -9,9 +9,9 @@
  *     plain    [item 0 ......  ][item 1 .........][item 2 ..... ]
  *
  * So a place in an item is one number, as in any other file. How many bytes an item really has is
- * known once it is decompressed. This happens at the first use of one of its bytes, as a whole, into
- * a block that stays for a while (blocks.h). Meanwhile the block has the compressed bytes, too, so
- * it is as large as both. zstd's window is the block itself.
+ * known once it is decompressed. This happens at the first use of one of its bytes, as a whole,
+ * into a block that stays for a while (blocks.h). Meanwhile the block has the compressed bytes, too,
+ * so it is as large as both. zstd's window is the block itself.
  *
  * Cost: 24 bytes for each item, and 100 KB for each that is being decompressed. A place is found by
  * bisection.
@@ -41,7 +41,7 @@ uint64_t rfs_packed_bound(uint64_t plain);
 
 /*
  * Adds an item of BYTES at offset STORED, which has at most MOST > 0 plain bytes. *BEGIN is the
- * first of these. 0, -ENOMEM, or -EFBIG where the plain bytes of the file are more than a file can have.
+ * first of these. 0, -ENOMEM, or -EFBIG: the file has more plain bytes than a file can have.
  */
 int rfs_packed_add(struct rfs_packed *packed, uint64_t stored, uint64_t bytes, uint64_t most,
                    uint64_t *begin);
@@ -61,9 +61,10 @@ struct rfs_packed_input {
 };
 
 /*
- * Copies SIZE plain bytes from OFFSET on; with BUF NULL, gives in *BYTES how many the item at OFFSET
- * has. 0; -ESTALE where items have no such bytes, -EINVAL for an item that is damaged, -EFBIG for one
- * that the blocks have no room for, each with *err filled; read's error, -ENOMEM or -EINTR.
+ * Copies SIZE plain bytes from OFFSET on; with BUF NULL, gives in *BYTES how many the item at
+ * OFFSET has. 0; -ESTALE where items have no such bytes; -EINVAL for an item that is damaged, or
+ * -EFBIG for one that the blocks have no room for, with *err filled; read's error, -ENOMEM or
+ * -EINTR.
  */
 int rfs_packed_read(const struct rfs_packed *packed, const struct rfs_packed_input *input,
                     void *buf, size_t size, uint64_t offset, uint64_t *bytes,

@@ -81,9 +81,9 @@ struct rfs_view_dcp {
     RFS_VEC(uint32_t) stages;    /* by name id; empty where there is one */
     RFS_VEC(struct shared) list; /* under the view's lock */
     /*
-     * The objects that are shown, and their numbers in the source; constant once the view is open.
+     * The shown names of objects, and their numbers in the source; constant once the view is open.
      */
-    RFS_VEC(struct rfs_dcp_listed_object) objects;
+    RFS_VEC(uint32_t) objects;
     RFS_VEC(uint32_t) numbers;
     size_t objects_file; /* the file that has them; 0: there are none */
 };
@@ -640,7 +640,7 @@ static int check_names(struct rfs_view *view, const struct items *items, struct 
     const size_t n = items->list.n;
 
     for (size_t i = 0; i < view->dcp->objects.n; i++) {
-        const uint32_t name = view->dcp->objects.data[i].name;
+        const uint32_t name = view->dcp->objects.data[i];
         const size_t at = RFS_BISECT(k, n, items->list.data[k].name >= name);
         if (at < n && items->list.data[at].name == name)
             return rfs_view_objects_same_name(rfs_catalog_path(view->catalog),
@@ -649,12 +649,41 @@ static int check_names(struct rfs_view *view, const struct items *items, struct 
     return 0;
 }
 
+/*
+ * Gives the objects their places in the file that has them. *OUT is malloc'ed and the caller's,
+ * also when it fails. Reads only compressed ones.
+ */
+static int place_objects(struct rfs_view *view, struct rfs_dcp_listed_object **out,
+                         struct rfs_error *err)
+{
+    struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
+    const size_t n = view->dcp->objects.n;
+    uint64_t end = 0;
+    int rc = 0;
+
+    *out = calloc(n + 1, sizeof **out);
+    if (!*out)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        struct rfs_dcp_listed_object *object = &(*out)[i];
+        object->name = view->dcp->objects.data[i];
+        object->begin = end;
+        rc = rfs_chunks_object_bytes(chunked, &chunked->objects.data[view->dcp->numbers.data[i]],
+                                     &object->bytes, err);
+        if (rc == 0 && !rfs_add_u64(end, object->bytes, &end))
+            rc = rfs_fail(err, -EFBIG, RFS_IN(rfs_catalog_path(view->catalog)), NULL,
+                          "its objects would be larger than a file can be");
+    }
+    return rc;
+}
+
 static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, struct rfs_image **out,
                          struct rfs_error *err)
 {
     const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
     RFS_CLEANUP(chunks_end) struct rank_chunks chunks = {.n = 0};
     RFS_CLEANUP(items_end) struct items items = {.list = {0}};
+    RFS_FREE struct rfs_dcp_listed_object *objects = NULL;
     int rc = rfs_view_take_sources(view, plan, err);
 
     for (uint32_t rank = 0; rc == 0 && rank < view->n_ranks; rank++)
@@ -662,13 +691,13 @@ static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, stru
     if (rc)
         return rc;
     RFS_SORT_ALL(&items.list, by_name);
-    rc = check_names(view, &items, err);
+    rc = check_names(view, &items, err) ?: place_objects(view, &objects, err);
     if (rc)
         return rc;
     const struct rfs_dcp_listing listing = {
         .items = items.list.data,
         .n = items.list.n,
-        .objects = view->dcp->objects.data,
+        .objects = objects,
         .n_objects = view->dcp->objects.n,
         .objects_file = objects_name(view),
         .mcore_data = !view->dcp->hyper && chunked && chunked->mcore_data,
@@ -685,23 +714,16 @@ static int list_objects(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
     struct rfs_intern *names = rfs_catalog_tables(view->catalog)->names;
-    uint64_t end = 0;
 
     for (size_t i = 0; i < chunked->objects.n; i++) {
         const struct rfs_chunked_object *object = &chunked->objects.data[i];
         const char *shown = rfs_names_shown(view->output_map, rfs_intern_text(names, object->name));
         if (!shown)
             continue;
-        const struct rfs_dcp_listed_object item = {.name =
-                                                       rfs_intern_add(names, shown, strlen(shown)),
-                                                   .begin = end,
-                                                   .bytes = object->item_bytes};
-        if (item.name == RFS_NO_ID || !RFS_PUSH(&view->dcp->objects, item) ||
+        const uint32_t name = rfs_intern_add(names, shown, strlen(shown));
+        if (name == RFS_NO_ID || !RFS_PUSH(&view->dcp->objects, name) ||
             !RFS_PUSH(&view->dcp->numbers, (uint32_t)i))
             return rfs_fail_memory(err);
-        if (!rfs_add_u64(end, object->item_bytes, &end))
-            return rfs_fail(err, -EFBIG, RFS_IN(rfs_catalog_path(view->catalog)), NULL,
-                            "its objects would be larger than a file can be");
     }
     return 0;
 }
@@ -762,14 +784,16 @@ static int make_objects(struct rfs_view *view, struct rfs_rank_plan *plan, struc
 {
     const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
     const size_t n = view->dcp->numbers.n;
+    RFS_FREE struct rfs_dcp_listed_object *objects = NULL;
     RFS_FREE struct rfs_copied *copied = calloc(n + 1, sizeof *copied);
     RFS_FREE unsigned char *taken = calloc((size_t)chunked->n_files + 1, 1);
-    int rc = copied && taken ? prove_objects(view, err) : rfs_fail_memory(err);
+    int rc = copied && taken ? prove_objects(view, err) ?: place_objects(view, &objects, err)
+                             : rfs_fail_memory(err);
 
     for (size_t i = 0; rc == 0 && i < n; i++) {
         const struct rfs_chunked_object *object =
             &chunked->objects.data[view->dcp->numbers.data[i]];
-        copied[i] = (struct rfs_copied){object->file, object->item, object->item_bytes};
+        copied[i] = (struct rfs_copied){object->file, object->item, objects[i].bytes};
         if (!taken[object->file - chunked->first_file]++)
             rc = rfs_plan_add_file(chunked->files, object->file, plan, err);
     }

@@ -521,7 +521,10 @@ int rfs_explained_open(reshard_view *opened, struct rfs_explained_view *out, str
     const struct rfs_chunks *chunks = rfs_catalog_chunks(view->stored);
     out->path = rfs_catalog_path(view->catalog);
     out->n_ranks = view->n_ranks;
-    out->keyed = opened->encrypted != NULL;
+    out->offsets = opened->encrypted ? "offsets are those of the decrypted content"
+                   : rfs_files_are_raw(rfs_catalog_files(view->catalog))
+                       ? NULL
+                       : "items are compressed, and offsets are where they begin";
     out->chunked = rfs_catalog_chunks(view->catalog) != NULL;
     out->by_rules = view->rules.made != NULL;
     out->in_parts = view->hfai != NULL;
@@ -869,7 +872,8 @@ uint32_t *rfs_explained_holders(const struct rfs_explained_view *view,
     return ranks;
 }
 
-bool rfs_explained_piece_ranges(const struct rfs_explained *slice, size_t i,
+bool rfs_explained_piece_ranges(const struct rfs_explained_view *view,
+                                const struct rfs_explained *slice, size_t i,
                                 struct rfs_explained_ranges *out)
 {
     const struct rfs_piece_trace *piece = &slice->trace->pieces[i];
@@ -877,7 +881,12 @@ bool rfs_explained_piece_ranges(const struct rfs_explained *slice, size_t i,
     *out = (struct rfs_explained_ranges){0};
     if (!rfs_explained_ranges_add(&piece->block, out))
         return false;
-    for (size_t k = 0; piece->link && k < out->n; k++)
-        rfs_explained_range_sort(&out->data[k]);
+    for (size_t k = 0; k < out->n; k++) {
+        if (piece->link)
+            rfs_explained_range_sort(&out->data[k]);
+        if (!piece->block.content.zeros)
+            out->data[k].offset = rfs_files_offset(rfs_catalog_files(view->view->catalog),
+                                                   piece->block.file, out->data[k].offset);
+    }
     return true;
 }

@@ -387,7 +387,7 @@ static void share_cache(struct reshard_view *set)
     for (size_t i = 0; i < set->n; i++)
         n += set->data[i] != NULL; /* this thread alone changes them */
     for (size_t at = 0; (view = rfs_view_next(set, &at)); rfs_view_leave(view))
-        rfs_assembler_limit(view->assembler, set->options.cache / n);
+        rfs_view_limit(view, set->options.cache / n);
 }
 
 /* Chooses the newest save that is shown, and that the tracker does not say is too new. */

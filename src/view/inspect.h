@@ -379,12 +379,12 @@ struct rfs_explained_parts;
 struct rfs_explained_view {
     const char *path; /* path of the source; the view's */
     const struct rfs_explained_words *words;
-    uint32_t n_sources; /* number of ranks, parts or files of the source */
-    uint32_t n_ranks;   /* ranks of the destination */
-    bool keyed;         /* sources are decrypted: offsets are in the plain content */
-    bool chunked;       /* a file may have several chunks of a tensor */
-    bool by_rules;      /* conversion rules make the tensors */
-    bool in_parts;      /* hfai's parts */
+    uint32_t n_sources;  /* number of ranks, parts or files of the source */
+    uint32_t n_ranks;    /* ranks of the destination */
+    const char *offsets; /* what offsets are, if they are not places in the files; or NULL */
+    bool chunked;        /* a file may have several chunks of a tensor */
+    bool by_rules;       /* conversion rules make the tensors */
+    bool in_parts;       /* hfai's parts */
 
     const uint32_t *selected; /* [n_selected] destination ranks, ascending; set by the caller */
     size_t n_selected;
@@ -555,7 +555,7 @@ uint32_t *rfs_explained_holders(const struct rfs_explained_view *view,
  * expanded.
  */
 struct rfs_explained_range {
-    uint64_t offset; /* offset in the file, bytes */
+    uint64_t offset; /* offset in the file, bytes; that of the item, if it is compressed */
     uint64_t run;
     uint32_t n_loops;
     struct {
@@ -571,7 +571,8 @@ struct rfs_explained_ranges {
  * extents. They have the order of the elements, or where rules give the piece, that of the file. The
  * caller owns out->data. False when out of memory.
  */
-bool rfs_explained_piece_ranges(const struct rfs_explained *slice, size_t i,
+bool rfs_explained_piece_ranges(const struct rfs_explained_view *view,
+                                const struct rfs_explained *slice, size_t i,
                                 struct rfs_explained_ranges *out);
 
 /* ---- files that are written ------------------------------------------------------------------ */

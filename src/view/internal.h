@@ -221,6 +221,8 @@ struct rfs_view *rfs_view_next(struct reshard_view *set, size_t *at);
  */
 int rfs_view_open(struct reshard_view *set, const char *source, const struct rfs_save *save,
                   uint64_t cache, bool quiet, struct rfs_view **out, struct rfs_error *err);
+/* Sets the budget of the cache of a plain view, which compressed items share. */
+void rfs_view_limit(struct rfs_view *view, uint64_t cache);
 /* Waits for reads ahead. NULL is fine. */
 void rfs_view_close(struct rfs_view *view);
 /* Writes EPOCH_STEP. */

@@ -125,7 +125,7 @@ int rfs_view_find_run(struct reshard_view *view, uint64_t id, uint64_t begin, ui
     if (!find(view, id, &shown))
         return -ENOENT;
     end = rfs_min_u64(end, shown.image->bytes);
-    if (begin >= end || view->encrypted)
+    if (begin >= end || !rfs_files_are_raw(rfs_catalog_files(shown.view->catalog)))
         return 0;
     for (size_t i = rfs_image_find(shown.image, begin); rc == 0 && i < shown.image->n; i++) {
         const struct rfs_region *region = &shown.image->regions[i];

@@ -50,6 +50,19 @@ static void add_counters(const struct rfs_view_counters *counters, reshard_stati
         sum->latency[i] += get(&counters->latency[i]);
 }
 
+/* Adds the compressed items of a view. */
+static void add_items(const struct rfs_view *view, reshard_statistics *sum)
+{
+    struct rfs_blocks *items = rfs_files_packed(rfs_catalog_files(view->catalog));
+    struct rfs_blocks_counters blocks;
+
+    if (!items)
+        return;
+    rfs_blocks_count(items, &blocks);
+    sum->cache_budget += blocks.budget;
+    sum->cache_bytes += blocks.bytes;
+}
+
 void rfs_view_add_statistics(const struct rfs_view *view, reshard_statistics *sum)
 {
     struct rfs_files_counters files;
@@ -76,6 +89,7 @@ void rfs_view_add_statistics(const struct rfs_view *view, reshard_statistics *su
     sum->cache_regrets += assembler.cache.regrets;
     sum->read_ahead_pieces += assembler.ahead;
     sum->read_ahead_unread += assembler.cache.unread;
+    add_items(view, sum);
 }
 
 /* Returns how many plain views were freed, and sets *PAST to their counters, unless it is NULL. */

@@ -152,15 +152,15 @@ static int read_item(const struct rfs_whole *whole, const struct rfs_chunked_obj
     return rc ? rfs_files_fail(err, rfs_files_path(files, object->file), rc) : 0;
 }
 
-/* Compares two items of one size. */
-static int compare_items(const struct objects *objects, const struct pair *pair,
+/* Compares two items of BYTES. */
+static int compare_items(const struct objects *objects, const struct pair *pair, uint64_t bytes,
                          unsigned char *have, unsigned char *want, struct rfs_error *err)
 {
     struct rfs_verify *verify = objects->verify;
     int rc = 0;
 
-    for (uint64_t at = 0; rc == 0 && at < pair->tree->item_bytes; at += OBJECT_STEP) {
-        const size_t n = (size_t)rfs_min_u64(OBJECT_STEP, pair->tree->item_bytes - at);
+    for (uint64_t at = 0; rc == 0 && at < bytes; at += OBJECT_STEP) {
+        const size_t n = (size_t)rfs_min_u64(OBJECT_STEP, bytes - at);
         rc = read_item(&verify->tree, pair->tree, at, have, n, err)
                  ?: read_item(&verify->src, pair->src, at, want, n, err);
         if (rc || memcmp(have, want, n) == 0)
@@ -176,7 +176,8 @@ static int compare_items(const struct objects *objects, const struct pair *pair,
                 .rank = RFS_NO_RANK,
                 .detail = "has other bytes than the source",
                 .file = rfs_files_path(dcp_chunks_of(&verify->tree)->files, pair->tree->file),
-                .offset = pair->tree->item + at + first,
+                .offset = rfs_files_offset(dcp_chunks_of(&verify->tree)->files, pair->tree->file,
+                                           pair->tree->item + at + first),
                 .at = RFS_FOUND_NOWHERE});
         break;
     }
@@ -200,15 +201,20 @@ static int compare_pair(const struct objects *objects, const struct pair *pair,
         find_object(objects, pair, pair->src ? "is missing" : "should not be there");
         return 0;
     }
-    if (pair->tree->item_bytes != pair->src->item_bytes) {
+    uint64_t bytes;
+    uint64_t src_bytes;
+    int rc = rfs_chunks_object_bytes(dcp_chunks_of(tree), pair->tree, &bytes, err)
+                 ?: rfs_chunks_object_bytes(dcp_chunks_of(src), pair->src, &src_bytes, err);
+    if (rc)
+        return rc;
+    if (bytes != src_bytes) {
         find_object(objects, pair, "is of another size than in the source");
         return 0;
     }
-    const size_t n = (size_t)rfs_min_u64(OBJECT_STEP, pair->tree->item_bytes);
+    const size_t n = (size_t)rfs_min_u64(OBJECT_STEP, bytes);
     unsigned char *have = rfs_pages_alloc(n);
     unsigned char *want = rfs_pages_alloc(n);
-    const int rc =
-        have && want ? compare_items(objects, pair, have, want, err) : rfs_fail_memory(err);
+    rc = have && want ? compare_items(objects, pair, bytes, have, want, err) : rfs_fail_memory(err);
     rfs_pages_free(have, n);
     rfs_pages_free(want, n);
     return rc;

@@ -13,6 +13,7 @@
 #include "base/store.h"
 #include "base/text.h"
 #include "catalog/saved.h"
+#include "formats/chunks/chunks.h"
 #include "store/access.h"
 #include "store/beneath.h"
 #include "store/crypt/cipher.h"
@@ -34,6 +35,7 @@
 #define LINE_BYTES 2200 /* a message, and the name of its save before it */
 #define KEYS_TRIED 2    /* sources: one may be damaged */
 #define SAVES_MOST 4096
+#define ITEM_SLACK (UINT64_C(16) << 10) /* bytes for the last pages of a compressed item */
 /* The least cache with a key: room for one block, and for the pieces that are made of blocks. */
 #define KEYED_CACHE (RFS_CIPHER_BLOCK + (UINT64_C(16) << 20))
 
@@ -152,10 +154,60 @@ static struct rfs_source_spec make_spec(const struct reshard_view *set,
     return spec;
 }
 
+/*
+ * Gives compressed items their share of CACHE: half of it, or what the largest takes, up to three
+ * quarters. Returns the rest.
+ */
+static uint64_t share_items(const struct rfs_view *view, uint64_t cache)
+{
+    const struct rfs_chunks *chunks = rfs_catalog_chunks(view->stored);
+    struct rfs_blocks *blocks = rfs_files_packed(rfs_catalog_files(view->stored));
+
+    if (!chunks || !blocks)
+        return cache;
+    const uint64_t share =
+        rfs_min_u64(rfs_max_u64(cache / 2, chunks->unpacking + ITEM_SLACK), cache / 4 * 3);
+    rfs_blocks_limit(blocks, share);
+    return cache - share;
+}
+
+/* Refuses a checkpoint with an item that has no room in the cache as a whole. */
+static int check_items(struct rfs_view *view, struct rfs_error *err)
+{
+    const struct rfs_chunks *chunks = rfs_catalog_chunks(view->stored);
+    char remedy[64];
+
+    const uint64_t room = view->options.cache / 4 * 3;
+    if (!chunks || chunks->unpacking == 0 ||
+        (room >= ITEM_SLACK && chunks->unpacking <= room - ITEM_SLACK))
+        return 0;
+    /* Several saves share the cache. */
+    const uint64_t saves = view->set->options.cache / rfs_max_u64(view->options.cache, 1);
+    const uint64_t most = rfs_min_u64(chunks->unpacking, INT64_MAX / 4096);
+    const uint64_t least = (most + ITEM_SLACK) / 3 * 4 * rfs_max_u64(saves, 1) >> 20;
+    snprintf(remedy, sizeof remedy, "cache=%" PRIu64 "M or more", least + 1);
+    return rfs_fail(err, -EFBIG,
+                    RFS_OF(rfs_files_path(chunks->files, chunks->metadata),
+                           rfs_catalog_name(view->stored, chunks->unpacking_name)),
+                    remedy,
+                    "is compressed by zstd, and the cache is too small: %" PRIu64
+                    " bytes must fit into three quarters of it",
+                    chunks->unpacking);
+}
+
+void rfs_view_limit(struct rfs_view *view, uint64_t cache)
+{
+    rfs_assembler_limit(view->assembler, share_items(view, cache));
+}
+
 static int open_files(struct rfs_view *view, struct rfs_error *err)
 {
     struct rfs_use use; /* opening uses indexes of planned ranks */
 
+    const int fits = check_items(view, err);
+    if (fits)
+        return fits;
+    view->options.cache = share_items(view, view->options.cache);
     view->assembler = rfs_assembler_new(view->stored, view->options.cache, view->set->pool);
     if (!view->assembler)
         return rfs_fail_memory(err);

@@ -382,7 +382,8 @@ struct rfs_whole_source rfs_whole_locate(const struct rfs_whole *whole,
     if (block->content.zeros)
         return source;
     source.file = rfs_files_path(rfs_catalog_files(whole->catalog), block->file);
-    source.offset = rfs_catalog_content_offset(&block->content, from);
+    source.offset = rfs_files_offset(rfs_catalog_files(whole->catalog), block->file,
+                                     rfs_catalog_content_offset(&block->content, from));
     /* Files of a checkpoint that describes itself are those of ranks that it does not number. */
     const struct rfs_catalog *catalog = whole->view->catalog;
     const uint32_t ranks = rfs_catalog_chunks(catalog) ? 0 : rfs_catalog_ranks(catalog);

@@ -388,7 +388,10 @@ class Maker:
         if program.VERSION >= (2, 9) and some and rng.random() < 0.3:
             return Shards(name, self.world, some)
         kind = Alone if program.VERSION >= (2, 9) and rng.random() < 0.4 else Case
-        return kind(name, self.world, items, single_file_per_rank=rng.random() < 0.7, thread_count=rng.randint(1, 3))
+        options = {"single_file_per_rank": rng.random() < 0.7, "thread_count": rng.randint(1, 3)}
+        if program.VERSION >= (2, 9) and rng.random() < 0.3:
+            options["_extensions"] = [program.Zstandard(rng.choice([-5, 1, 3, 12, 19, 22]), rng.random() < 0.5)]
+        return kind(name, self.world, items, **options)
 
 
 def may_be_safetensors(value):
@@ -1203,3 +1206,4 @@ def checked_shards(name):
 
 import alone_cases  # noqa: E402,F401 - more cases, which are made of those above
 import fsdp_cases  # noqa: E402,F401
+import packed_cases  # noqa: E402,F401

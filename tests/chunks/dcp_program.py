@@ -12,7 +12,6 @@ import pickle
 import tempfile
 import traceback
 import warnings
-import zlib
 
 warnings.filterwarnings("ignore")
 
@@ -33,6 +32,9 @@ except ImportError:
     from torch.distributed._tensor.device_mesh import DeviceMesh
 
 VERSION = tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2])
+if VERSION >= (2, 9):
+    import zstandard
+    from torch.distributed.checkpoint import _extension
 
 
 def can_save(dtype):
@@ -299,41 +301,21 @@ def safetensors_writer(folder, save_distributed=True, **options):
     return HuggingFaceStorageWriter(folder, save_distributed=save_distributed, **options)
 
 
-def compressing():
-    """An extension by the name of the one that needs a package which is not here."""
-    from torch.distributed.checkpoint._extension import StreamTransformExtension
+class Zstandard(_extension.ZStandard if VERSION >= (2, 9) else object):
+    """torch's own extension, which asks for no level."""
 
-    class Stream(io.RawIOBase):
-        def __init__(self, output):
-            self.output, self.parts = output, []
+    def __init__(self, level=3, checksum=False, descriptor="stream.zstd/1"):
+        super().__init__()
+        self.level, self.checksum, self.descriptor = level, checksum, descriptor
 
-        def write(self, data):
-            self.parts.append(bytes(data))
-            return len(data)
+    def __repr__(self):
+        return f"zstd at level {self.level}{', with checksums' * self.checksum}"
 
-        def flush(self):
-            self.output.write(zlib.compress(b"".join(self.parts)))
-            self.parts = []
+    def get_descriptor(self):
+        return self.descriptor
 
-    class Compressing(StreamTransformExtension):
-        @staticmethod
-        def from_descriptor(_version):
-            return Compressing()
-
-        @staticmethod
-        def registry_name():
-            return "stream.zstd"
-
-        def get_descriptor(self):
-            return "stream.zstd/1"
-
-        def transform_to(self, output):
-            return Stream(output)
-
-        def transform_from(self, input):
-            return io.BytesIO(zlib.decompress(input.read()))
-
-    return Compressing()
+    def transform_to(self, output):
+        return zstandard.ZstdCompressor(level=self.level, write_checksum=self.checksum).stream_writer(output)
 
 
 class Rank:

@@ -28,13 +28,6 @@ class Unread(Case):
 
 
 @fixed_since_2_9
-def items_compressed(name):
-    """By one of torch's extensions: each would have to be decompressed as a whole."""
-    return Unread(name, "is stored by the extension stream.zstd/1 of torch's writer, which is not read; try: dcp.load and",
-                  _extensions=[program.compressing()])
-
-
-@fixed_since_2_9
 def items_as_safetensors(name):
     """torch cannot read these itself."""
     from torch.distributed.checkpoint.filesystem import SerializationFormat

@@ -104,6 +104,19 @@ def needs_nginx():
     need(stores.nginx_port, "nginx is missing")
 
 
+def test_items_that_are_compressed():
+    """torch's own (tests/fixtures/make_dcp.py): each is asked for as a whole, and once."""
+    source = os.path.join(os.environ.get("top_srcdir", "."), "tests", "fixtures", "dcp", "packed")
+    url = stores.upload(source)
+    with stores.Proxy() as proxy:
+        env = stores.environment(proxy.url)
+        for options in ("format=pt", "view=huggingface", "view=dcp,dst_ranks=3"):
+            proxy.forget()
+            same_folders(export(url, options, options, env), export(source, options, options + " of a disk", env))
+            ranges = [r for r in proxy.requests() if r[0] == "GET" and ".distcp" in r[1]]
+            check(len(ranges) <= 5, f"{options}: {ranges}")
+
+
 def test_a_web_server_with_an_index():
     needs_nginx()
     t = tree(scale=4)

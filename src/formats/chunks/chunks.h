@@ -46,7 +46,8 @@
 
 struct rfs_chunk {
     uint64_t corner; /* number of the first element in the whole tensor, row by row */
-    uint64_t item;   /* where the item begins in the file, in formats that have items */
+    /* Where the item begins in the file, in formats that have items, and its bytes at most. */
+    uint64_t item;
     uint64_t item_bytes;
     /* Where the elements begin in the file, row by row, or a value of rfs_chunks_add_strided. */
     atomic_uint_least64_t at;
@@ -171,6 +172,12 @@ struct rfs_chunks {
     RFS_VEC(uint32_t) by_name;                  /* numbers by name id; for rfs_chunks_find */
     struct rfs_intern *paths;     /* while it is built: paths of files from first_file */
     uint32_t first_file, n_files; /* files that chunks and objects are read from */
+    /*
+     * Memory that reading the largest compressed item of a tensor takes, or that and its copy, and
+     * the tensor's name; 0: none is compressed.
+     */
+    uint64_t unpacking;
+    uint32_t unpacking_name;
     /*
      * Files of the save that are lost, for messages: "'a' is"; NULL: none. If set before
      * rfs_chunks_finish, tensors may be incomplete. Owned.
@@ -360,6 +367,12 @@ static inline void rfs_chunks_corner(const struct rfs_chunks *chunks,
  * to be right. To be called before any is located. 0 or -ENOMEM.
  */
 int rfs_chunks_set_checked(struct rfs_chunks *chunks);
+/*
+ * Gives how many bytes an object has. A compressed one is decompressed: as its item_bytes are the
+ * most that it may have. 0, or -errno with *err filled. From any thread.
+ */
+int rfs_chunks_object_bytes(struct rfs_chunks *chunks, const struct rfs_chunked_object *object,
+                            uint64_t *bytes, struct rfs_error *err);
 /* Returns how many further copies a chunk has. */
 uint32_t rfs_chunks_count_copies(const struct rfs_chunks *chunks, uint32_t chunk);
 /*

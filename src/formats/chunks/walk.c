@@ -53,6 +53,22 @@ int rfs_chunks_fail_file(const struct rfs_chunks *chunks, uint32_t file, int rc,
     return rc;
 }
 
+int rfs_chunks_object_bytes(struct rfs_chunks *chunks, const struct rfs_chunked_object *object,
+                            uint64_t *bytes, struct rfs_error *err)
+{
+    struct rfs_reading reading;
+
+    *bytes = object->item_bytes;
+    if (!rfs_files_packed(chunks->files))
+        return 0;
+    int rc = rfs_reading_begin_quiet(chunks->files, object->file, &reading);
+    if (rc < 0)
+        return rfs_chunks_fail_file(chunks, object->file, rc, err);
+    rc = rfs_reading_measure(&reading, object->item, bytes, err);
+    const int ended = rfs_reading_end(&reading);
+    return rc == 0 && ended < 0 ? rfs_chunks_fail_file(chunks, object->file, ended, err) : rc;
+}
+
 /* ---- places ---------------------------------------------------------------------------------- */
 
 /* Takes the place that was known when the checkpoint was built. */

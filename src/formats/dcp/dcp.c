@@ -65,7 +65,7 @@ static int check_format(struct window *window, struct rfs_error *err)
     const int rc = item->bytes < sizeof head ? 0 : read_window(window, head, sizeof head, 0);
 
     if (rc)
-        return rfs_store_fail_read(err, RFS_AT(item->file, item->offset), rc);
+        return rfs_store_fail_read(err, RFS_AT(item->file, item->shown), rc);
     if (memcmp(head + 3, "\0\0\0\0\0{", 6) != 0)
         return 0;
     return rfs_fail(err, -ENOTSUP, RFS_OF(item->file, item->param),
@@ -121,14 +121,14 @@ static int check_item(struct window *window, uint64_t file_bytes, struct rfs_err
     if (item->offset > file_bytes || item->bytes > file_bytes - item->offset)
         return rfs_fail(err, -EINVAL, RFS_OF(item->file, item->param), REMEDY_COPY,
                         "lies at offset %llu with %llu bytes, and the file has only %llu",
-                        (unsigned long long)item->offset, (unsigned long long)item->bytes,
+                        (unsigned long long)item->shown, (unsigned long long)item->bytes,
                         (unsigned long long)file_bytes);
     return check_format(window, err);
 }
 
 static const char *name_item(const struct rfs_dcp_file_item *item, char label[LABEL_BYTES])
 {
-    snprintf(label, LABEL_BYTES, "%s (item at %llu)", item->file, (unsigned long long)item->offset);
+    snprintf(label, LABEL_BYTES, "%s (item at %llu)", item->file, (unsigned long long)item->shown);
     return label;
 }
 
@@ -154,7 +154,7 @@ int rfs_dcp_item_prove(const struct rfs_dcp_file_item *item, rfs_read_fn *read, 
     const int rc = check_item(&window, file_bytes, err);
 
     snprintf(label, sizeof label, "%s (item at %llu, '%.*s')", item->file,
-             (unsigned long long)item->offset, NAME_SHOWN, item->param);
+             (unsigned long long)item->shown, NAME_SHOWN, item->param);
     return rc ? rc : rfs_torch_prove(read_window, &window, item->bytes, label, all, err);
 }
 
@@ -233,25 +233,34 @@ static int check_sums(struct rfs_chunks *chunks, const struct rfs_dcp_file_item 
     return rc < 0 ? rc : 0;
 }
 
+/* Finds how long an item is that is compressed, and where it is. 0 or -errno. */
+static int measure(struct rfs_reading *reading, struct rfs_dcp_file_item *item,
+                   struct rfs_error *err)
+{
+    item->shown = rfs_files_offset(reading->files, reading->id, item->offset);
+    return rfs_reading_measure(reading, item->offset, &item->bytes, err);
+}
+
 /* Finds where the elements of chunk NUMBER begin in BYTES of FILE from OFFSET on, for *OUT. */
 static int find_at(struct rfs_chunks *chunks, uint32_t number, uint32_t file, uint64_t offset,
                    uint64_t bytes, atomic_uint_least64_t *out, struct rfs_error *err)
 {
     const struct rfs_type *type = rfs_chunks_type_of(chunks, number);
-    const struct rfs_dcp_file_item item = {.file = rfs_files_path(chunks->files, file),
-                                           .param = rfs_chunks_name_of(chunks, number),
-                                           .offset = offset,
-                                           .bytes = bytes,
-                                           .dtype = (enum rfs_dtype)type->dtype,
-                                           .ndim = type->ndim,
-                                           .sizes = type->dims};
+    struct rfs_dcp_file_item item = {.file = rfs_files_path(chunks->files, file),
+                                     .param = rfs_chunks_name_of(chunks, number),
+                                     .offset = offset,
+                                     .bytes = bytes,
+                                     .dtype = (enum rfs_dtype)type->dtype,
+                                     .ndim = type->ndim,
+                                     .sizes = type->dims};
     struct rfs_reading reading;
     struct rfs_stored_box place;
     int rc = rfs_reading_begin_quiet(chunks->files, file, &reading);
 
     if (rc < 0)
         return rfs_chunks_fail_file(chunks, file, rc, err);
-    rc = rfs_dcp_item_find(&item, rfs_reading_read, &reading, reading.size, &place, err);
+    rc = measure(&reading, &item, err)
+             ?: rfs_dcp_item_find(&item, rfs_reading_read, &reading, reading.size, &place, err);
     if (rc == 0 && chunks->checks)
         rc = check_sums(chunks, &item, file, &reading, err);
     rc = end_reading(chunks->files, file, &reading, rc, err);
@@ -312,14 +321,15 @@ int rfs_dcp_objects_apart(const struct rfs_chunks *chunks, struct rfs_error *err
 int rfs_dcp_prove_object(struct rfs_chunks *chunks, const struct rfs_chunked_object *object,
                          bool all, struct rfs_error *err)
 {
-    const struct rfs_dcp_file_item item = item_of(chunks, object);
+    struct rfs_dcp_file_item item = item_of(chunks, object);
     struct rfs_reading reading;
     int rc = rfs_reading_begin_quiet(chunks->files, object->file, &reading);
 
     if (rc < 0)
         return rfs_chunks_fail_file(chunks, object->file, rc, err);
-    rc = rfs_dcp_item_prove(&item, rfs_reading_read, &reading, reading.size, all || chunks->checks,
-                            err);
+    rc = measure(&reading, &item, err)
+             ?: rfs_dcp_item_prove(&item, rfs_reading_read, &reading, reading.size,
+                                   all || chunks->checks, err);
     if (rc == 1 && chunks->checks)
         rfs_chunks_tell_none(chunks, RFS_FORMAT_TORCH, object->file);
     return end_reading(chunks->files, object->file, &reading, rc < 0 ? rc : 0, err);
@@ -328,13 +338,14 @@ int rfs_dcp_prove_object(struct rfs_chunks *chunks, const struct rfs_chunked_obj
 int rfs_dcp_open_object(struct rfs_chunks *chunks, const struct rfs_chunked_object *object,
                         struct rfs_budget *budget, struct rfs_torch *out, struct rfs_error *err)
 {
-    const struct rfs_dcp_file_item item = item_of(chunks, object);
+    struct rfs_dcp_file_item item = item_of(chunks, object);
     struct rfs_reading reading;
     int rc = rfs_reading_begin_quiet(chunks->files, object->file, &reading);
 
     if (rc < 0)
         return rfs_chunks_fail_file(chunks, object->file, rc, err);
-    rc = open_item(&item, rfs_reading_read, &reading, reading.size, budget, out, err);
+    rc = measure(&reading, &item, err)
+             ?: open_item(&item, rfs_reading_read, &reading, reading.size, budget, out, err);
     if (rc == 0 && chunks->checks) {
         rc = check_sums(chunks, &item, object->file, &reading, err);
         if (rc)

@@ -9,6 +9,9 @@
  *
  * Cost: opening takes linear time, and O(n log n) to sort the chunks of each tensor. For a moment it
  * takes the memory of rfs_dcp_memory. Locating a chunk takes two reads of 4 KiB.
+ *
+ * Items may be compressed by torch's extension stream.zstd/1: each is read as store/packed.h says,
+ * and decompressed when it is located. Their places count its plain bytes.
  */
 #pragma once
 
@@ -67,6 +70,7 @@ struct rfs_dcp_file_item {
     const char *param; /* the tensor's name, for messages */
     uint64_t offset;   /* where the item begins in the file */
     uint64_t bytes;
+    uint64_t shown; /* offset for messages; that of a compressed item */
     /* The tensor in it, by the metadata. */
     enum rfs_dtype dtype;
     uint32_t ndim;

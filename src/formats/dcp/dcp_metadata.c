@@ -13,7 +13,8 @@
  *     TensorProperties       (dtype, layout, …) or, by name, dtype, layout, …
  *     ChunkStorageMetadata   offsets, sizes
  *     MetadataIndex          fqn, offset of a chunk or none, index: a hint that is not needed
- *     _StorageInfo           relative_path, offset, length, transform_descriptors or none
+ *     _StorageInfo           relative_path, offset, length, transform_descriptors or none: what its
+ *                            item went through, the last first; ["stream.zstd/1"]: a frame of zstd
  *
  * HyperParallel has the same objects, but:
  *
@@ -39,9 +40,13 @@
 #include "formats/chunks/chunk_reader.h"
 #include "formats/dcp/dcp.h"
 #include "formats/torch/torch.h"
+#include "store/packed.h"
 
 #define REMEDY_COPY "compare the file with its original, or save the checkpoint again"
 #define CHUNKS_BEYOND 1000 /* chunks that are described, and may be stored nowhere */
+/* Plain bytes that a compressed item may have: torch.save puts less than this around a tensor's. */
+#define AROUND_MOST (UINT64_C(64) << 10)
+#define OBJECT_MOST (UINT64_C(256) << 20) /* of an object; nothing tells its size */
 
 /* A file of metadata. */
 struct metadata {
@@ -65,6 +70,7 @@ struct description {
     uint32_t n;
     struct rfs_chunks *chunks;
     struct rfs_error *err;
+    RFS_VEC(unsigned char) forms; /* enum form of each file that has items; owned */
 };
 
 /* What a file has under a name. */
@@ -537,9 +543,13 @@ static int declare_all(const struct description *d)
     return rc ? rc : rfs_chunks_sort(d->chunks, d->err);
 }
 
+/* The form of the items of a file. */
+enum form { UNKNOWN, PLAIN, PACKED };
+
 /* The bytes of an item: the file, and the range in it. */
 struct stored {
     uint32_t file;
+    enum form form;
     uint64_t offset, bytes;
 };
 
@@ -557,11 +567,33 @@ static int name_file(const struct metadata *metadata, const char *path, size_t n
                : rfs_fail_memory(metadata->err);
 }
 
+/* Finds out by what an item went through which form it has. */
+static int read_form(const struct metadata *metadata, const char *name, uint32_t transforms,
+                     enum form *out)
+{
+    const struct rfs_dcp_pickle *pickle = &metadata->pickle;
+    const size_t n = is_none(transforms) ? 0 : rfs_dcp_count(pickle, transforms);
+    struct rfs_dcp_each each = rfs_dcp_each(pickle, transforms);
+    uint32_t first = 0;
+
+    *out = n > 0 ? PACKED : PLAIN;
+    if (n == 0)
+        return 0;
+    rfs_dcp_next(&each, &first);
+    const char *extension = rfs_dcp_text(pickle, first, NULL);
+    if (n == 1 && extension && strcmp(extension, "stream.zstd/1") == 0 &&
+        !metadata->chunks->format->keyed)
+        return 0;
+    return rfs_fail(metadata->err, -ENOTSUP, RFS_OF(metadata->file, name),
+                    "dcp.load and dcp.save of torch, with a FileSystemWriter without _extensions",
+                    "is stored by the extension %s of torch's writer%s, which is not read",
+                    extension ? extension : "(without a name)", n > 1 ? ", and by others" : "");
+}
+
 static int read_stored(const struct metadata *metadata, const char *name, uint32_t info,
                        bool is_keyed, struct stored *out)
 {
     const struct rfs_dcp_pickle *pickle = &metadata->pickle;
-    const uint32_t transforms = rfs_dcp_field(pickle, info, RFS_DCP_TRANSFORMS);
     int64_t offset = -1;
     int64_t bytes = -1;
     size_t n = 0;
@@ -571,19 +603,9 @@ static int read_stored(const struct metadata *metadata, const char *name, uint32
     rfs_dcp_integer(pickle, rfs_dcp_field(pickle, info, RFS_DCP_LENGTH), &bytes);
     if (!path || (!is_keyed && (offset < 0 || bytes < 0 || bytes > INT64_MAX - offset)))
         return fail(metadata, name, "it is stored without a file, an offset or a length");
-    if (!is_none(transforms) && rfs_dcp_count(pickle, transforms) > 0) {
-        struct rfs_dcp_each each = rfs_dcp_each(pickle, transforms);
-        uint32_t first = 0;
-        rfs_dcp_next(&each, &first);
-        const char *extension = rfs_dcp_text(pickle, first, NULL);
-        return rfs_fail(
-            metadata->err, -ENOTSUP, RFS_OF(metadata->file, name),
-            "dcp.load and dcp.save of torch, with a FileSystemWriter without _extensions",
-            "is stored by the extension %s of torch's writer, which is not read",
-            extension ? extension : "(without a name)");
-    }
     *out = (struct stored){.offset = (uint64_t)offset, .bytes = (uint64_t)bytes};
-    return name_file(metadata, path, n, &out->file);
+    return read_form(metadata, name, rfs_dcp_field(pickle, info, RFS_DCP_TRANSFORMS), &out->form)
+               ?: name_file(metadata, path, n, &out->file);
 }
 
 /* Sets the name by which a file of HyperParallel has a chunk; without one it is the tensor's. */
@@ -636,7 +658,23 @@ static int store_keyed(const struct description *d, const struct metadata *metad
                ?: store_chunk(d, metadata, tensor, name, offset, &stored);
 }
 
-static int store(const struct description *d, const struct metadata *metadata, uint32_t index,
+/* Notes the form of the items of a file: all are of one. */
+static int note_form(struct description *d, const struct metadata *metadata, const char *name,
+                     const struct stored *stored)
+{
+    const size_t number = stored->file - d->chunks->first_file;
+
+    while (d->forms.n <= number)
+        if (!RFS_PUSH(&d->forms, UNKNOWN))
+            return rfs_fail_memory(d->err);
+    if (d->forms.data[number] == UNKNOWN)
+        d->forms.data[number] = (unsigned char)stored->form;
+    return d->forms.data[number] == stored->form
+               ? 0
+               : fail(metadata, name, "its file has compressed items, and others");
+}
+
+static int store(struct description *d, const struct metadata *metadata, uint32_t index,
                  uint32_t info)
 {
     const struct rfs_dcp_pickle *pickle = &metadata->pickle;
@@ -656,7 +694,8 @@ static int store(const struct description *d, const struct metadata *metadata, u
     const struct rfs_chunked_tensor *tensor = rfs_chunks_find(d->chunks, name, n);
     if (tensor && d->chunks->format->keyed)
         return store_keyed(d, metadata, name, n, index, info);
-    const int rc = read_stored(metadata, name, info, false, &stored);
+    const int rc =
+        read_stored(metadata, name, info, false, &stored) ?: note_form(d, metadata, name, &stored);
     if (rc)
         return rc;
     if (!is_none(offset) && !d->chunks->format->keyed)
@@ -667,7 +706,89 @@ static int store(const struct description *d, const struct metadata *metadata, u
                                    d->err);
 }
 
-static int store_all(const struct description *d)
+/* ---- items that are compressed --------------------------------------------------------------- */
+
+/* Adds numbers of bytes; UINT64_MAX: more than that. */
+static uint64_t sum(uint64_t a, uint64_t b)
+{
+    uint64_t both;
+
+    return rfs_add_u64(a, b, &both) ? both : UINT64_MAX;
+}
+
+/*
+ * Counts the place of an item in plain bytes, at most MOST of them, if its file has compressed
+ * items. *MEMORY is what reading it takes then, and else 0.
+ */
+static int pack(const struct description *d, uint32_t name, uint32_t file, uint64_t most,
+                uint64_t *item, uint64_t *bytes, uint64_t *memory)
+{
+    struct rfs_chunks *chunks = d->chunks;
+    const size_t number = file == RFS_NO_ID ? SIZE_MAX : file - chunks->first_file;
+
+    *memory = 0;
+    if (number >= d->forms.n || d->forms.data[number] != PACKED)
+        return 0;
+    if (*bytes > rfs_packed_bound(most))
+        return fail(d->files, rfs_intern_text(chunks->tables->names, name),
+                    "it is stored with more bytes than zstd makes of it");
+    *memory = sum(most, *bytes);
+    const int rc = rfs_files_add_packed(chunks->files, file, *item, *bytes, most, item);
+    *bytes = most;
+    return rc == 0         ? 0
+           : rc == -ENOMEM ? rfs_fail_memory(d->err)
+                           : rfs_fail(d->err, rc, RFS_IN(rfs_files_path(chunks->files, file)), NULL,
+                                      "its items would be larger than a file can be");
+}
+
+/* Counts the places of a chunk and of its copies. */
+static int pack_chunk(const struct description *d, uint32_t name, uint32_t number)
+{
+    struct rfs_chunks *chunks = d->chunks;
+    struct rfs_chunk *chunk = &chunks->chunks.data[number];
+    const uint32_t copies = rfs_chunks_count_copies(chunks, number);
+    const uint64_t most = sum(rfs_chunks_type(chunks, chunk->type)->bytes, AROUND_MOST);
+    uint64_t own;
+    int rc = pack(d, name, chunk->file, most, &chunk->item, &chunk->item_bytes, &own);
+    uint64_t memory = own;
+    for (uint32_t i = 0; rc == 0 && i < copies; i++) {
+        struct rfs_chunked_copy copy;
+        rfs_chunks_copy_at(chunks, number, i, &copy);
+        struct rfs_copy_item *item = &chunks->copy_items.data[copy.at];
+        uint64_t other;
+        rc = pack(d, name, copy.file, most, &item->item, &item->item_bytes, &other);
+        memory = rfs_max_u64(memory, sum(own, other)); /* both are compared side by side */
+    }
+    if (memory > chunks->unpacking) {
+        chunks->unpacking = memory;
+        chunks->unpacking_name = name;
+    }
+    return rc;
+}
+
+/* Counts the places of compressed items in plain bytes, once everything is stored. */
+static int pack_all(const struct description *d)
+{
+    struct rfs_chunks *chunks = d->chunks;
+    uint64_t memory;
+
+    if (!memchr(d->forms.data ?: (const unsigned char *)"", PACKED, d->forms.n))
+        return 0;
+    int rc = rfs_dcp_objects_apart(chunks, d->err);
+    for (size_t i = 0; rc == 0 && i < chunks->tensors.n; i++) {
+        const struct rfs_chunked_tensor *tensor = &chunks->tensors.data[i];
+        for (uint32_t c = 0; rc == 0 && c < tensor->n; c++)
+            rc = pack_chunk(d, tensor->name, tensor->first + c);
+    }
+    for (size_t i = 0; rc == 0 && i < chunks->objects.n; i++) {
+        struct rfs_chunked_object *object = &chunks->objects.data[i];
+        rc = pack(d, object->name, object->file, OBJECT_MOST, &object->item, &object->item_bytes,
+                  &memory);
+    }
+    return rc;
+}
+
+static int store_all(struct description *d)
 {
     int rc = 0;
 
@@ -681,7 +802,7 @@ static int store_all(const struct description *d)
         while (rc == 0 && rfs_dcp_next(&each, &key) && rfs_dcp_next(&each, &value))
             rc = store(d, metadata, key, value);
     }
-    return rc ? rc : rfs_chunks_finish(d->chunks, d->err);
+    return rc ? rc : rfs_chunks_finish(d->chunks, d->err) ?: pack_all(d);
 }
 
 static int unflatten(const struct metadata *metadata, uint32_t key, uint32_t value)
@@ -791,7 +912,7 @@ static int check_root(struct metadata *metadata)
 }
 
 /* Describes the checkpoint by files that are read. */
-static int describe(const struct description *d)
+static int describe(struct description *d)
 {
     int rc = 0;
 
@@ -814,14 +935,16 @@ int rfs_dcp_describe(rfs_read_fn *read, void *ctx, uint64_t size, struct rfs_chu
     RFS_CLEANUP(metadata_end)
     struct metadata metadata = {
         .file = rfs_files_path(chunks->files, chunks->metadata), .chunks = chunks, .err = err};
-    const struct description d = {.files = &metadata, .n = 1, .chunks = chunks, .err = err};
+    struct description d = {.files = &metadata, .n = 1, .chunks = chunks, .err = err};
     RFS_BUDGET_SHARE share = 0;
 
     const int rc = rfs_budget_share_take(&share, rfs_dcp_memory(size));
     if (rc < 0)
         return rfs_files_fail(err, metadata.file, rc);
-    return rfs_dcp_pickle_read(read, ctx, size, metadata.file, &metadata.pickle, err)
-               ?: describe(&d);
+    const int described =
+        rfs_dcp_pickle_read(read, ctx, size, metadata.file, &metadata.pickle, err) ?: describe(&d);
+    free(d.forms.data);
+    return described;
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -831,6 +954,7 @@ static void description_end(struct description *d)
     for (uint32_t i = 0; d->files && i < d->n; i++)
         metadata_end(&d->files[i]);
     free(d->files);
+    free(d->forms.data);
 }
 
 /* Reads the pickle of file FILE; with PICKLE NULL, gives its size only. */

@@ -272,10 +272,10 @@ static void print_sum(const struct explain *explain, size_t pieces,
     size_t n;
 
     free(ranks_of(sources, &n)); /* n is needed, the list is not */
-    printf("\n%zu piece%s from %zu source %s, %" PRIu64 " bytes%s\n", pieces,
+    printf("\n%zu piece%s from %zu source %s, %" PRIu64 " bytes%s%s\n", pieces,
            pieces == 1 ? "" : "s", n,
            n == 1 ? explain->view.words->source : explain->view.words->sources, sources->bytes,
-           explain->view.keyed ? "; offsets are those of the decrypted content" : "");
+           explain->view.offsets ? "; " : "", explain->view.offsets ?: "");
 }
 
 static void print_slice(struct report *report, const struct rfs_explained *slice)
@@ -299,7 +299,7 @@ static void print_slice(struct report *report, const struct rfs_explained *slice
     for (size_t i = 0; i < slice->n; i++) {
         struct rfs_explained_piece piece;
         struct rfs_explained_ranges ranges;
-        if (!rfs_explained_piece_ranges(slice, i, &ranges))
+        if (!rfs_explained_piece_ranges(&explain->view, slice, i, &ranges))
             rfs_printed_memory(NULL);
         rfs_explained_piece(&explain->view, slice, i, &piece);
         for (size_t k = 0; k < ranges.n; k++)
@@ -555,11 +555,12 @@ static void put_loop(struct rfs_json_write *json, uint64_t count, uint64_t strid
     rfs_json_end(json);
 }
 
-static void put_ranges(struct rfs_json_write *json, const struct rfs_explained *slice, size_t piece)
+static void put_ranges(struct rfs_json_write *json, const struct rfs_explained_view *view,
+                       const struct rfs_explained *slice, size_t piece)
 {
     struct rfs_explained_ranges ranges;
 
-    if (!rfs_explained_piece_ranges(slice, piece, &ranges))
+    if (!rfs_explained_piece_ranges(view, slice, piece, &ranges))
         rfs_printed_memory(NULL);
     rfs_json_array(json, "ranges", RFS_JSON_TIGHT);
     for (size_t i = 0; i < ranges.n; i++) {
@@ -651,7 +652,7 @@ static void put_piece(struct rfs_json_write *json, const struct explain *explain
         put_link(json, &piece);
     }
     rfs_json_put_u64(json, "bytes", piece.bytes);
-    put_ranges(json, slice, i); /* steps tell the order of the elements */
+    put_ranges(json, &explain->view, slice, i); /* steps tell the order of the elements */
     if (explain->one && piece.whole)
         put_others(json, explain, slice, i);
     rfs_json_end(json);

@@ -599,19 +599,89 @@ static void test_flattened(void **state)
     bytes_free(&out);
 }
 
+/* A place of an item that went through N extensions, the last first. */
+static void place_through(struct bytes *b, const int64_t *offset, const char *path, int64_t at,
+                          int64_t bytes, unsigned n, const char *const *extensions)
+{
+    dcp_place(b, "w", 2, offset, path, at, bytes);
+    b->n -= strlen(DCP_BUILD);
+    dcp_text(b, "transform_descriptors");
+    dcp_ops(b, "](");
+    for (unsigned i = 0; i < n; i++)
+        dcp_text(b, extensions[i]);
+    dcp_ops(b, "e" DCP_BUILD);
+}
+
+/* Both chunks, of which the first is compressed, and the second went through these. */
+static struct bytes through(const char *path, int64_t bytes, unsigned n,
+                            const char *const *extensions)
+{
+    static const char *const zstd[] = {"stream.zstd/1"};
+    struct bytes b = {0};
+    put_chunks(&b);
+    dcp_storage(&b);
+    place_through(&b, zero, "a", 700, 600, 1, zstd);
+    place_through(&b, DIMS(2, 0), path, 100, bytes, n, extensions);
+    dcp_end(&b, NULL);
+    return b;
+}
+
+#define THROUGH(...)                                                                               \
+    sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *), (const char *const[])             \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+
+/* Items that are compressed have places in plain bytes, each apart from the others. */
+static void test_packed(void **state)
+{
+    (void)state;
+    struct bytes b = through("a", 500, THROUGH("stream.zstd/1"));
+    struct rfs_error err = {0};
+    struct world world;
+    if (describe(&b, &world, &err))
+        fail_msg("%s", err.text);
+    const struct rfs_chunk *chunks = world.chunks->chunks.data;
+    assert_int_equal(world.chunks->chunks.n, 2);
+    assert_non_null(rfs_files_packed(world.files));
+    for (unsigned i = 0; i < 2; i++) {
+        const uint64_t most = rfs_chunks_type_of(world.chunks, i)->bytes + 65536;
+        assert_int_equal(chunks[i].item_bytes, most);
+        assert_int_equal(rfs_files_offset(world.files, chunks[i].file, chunks[i].item + most - 1),
+                         i == 0 ? 700 : 100);
+    }
+    assert_true(chunks[0].item + chunks[0].item_bytes <= chunks[1].item ||
+                chunks[1].item + chunks[1].item_bytes <= chunks[0].item);
+    assert_int_equal(world.chunks->unpacking,
+                     rfs_chunks_type_of(world.chunks, 0)->bytes + 65536 + 600);
+    assert_string_equal(rfs_intern_text(world.tables.names, world.chunks->unpacking_name), "w");
+    end(&world);
+    bytes_free(&b);
+    accepted(whole("b", 500, 700, NULL));
+    /* Files may differ, as several writers may. */
+    b = through("b", 500, 0, NULL);
+    assert_int_equal(describe(&b, &world, &err), 0);
+    assert_int_equal(world.chunks->chunks.data[1].item, 100);
+    end(&world);
+    bytes_free(&b);
+}
+
 static void test_transforms(void **state)
 {
     (void)state;
-    struct bytes b = {0};
-    put_first(&b);
-    dcp_place(&b, "w", 2, DIMS(2, 0), "a", 1000, 1000);
-    b.n -= strlen(DCP_BUILD);
-    dcp_text(&b, "transform_descriptors");
-    dcp_ops(&b, "](");
-    dcp_text(&b, "stream.zstd/1");
-    dcp_ops(&b, "e" DCP_BUILD);
-    dcp_end(&b, NULL);
-    refused(b, -ENOTSUP, "parameter 'w': is stored by the extension stream.zstd/1 of");
+    static const char other[] = "of torch's writer, which is not read";
+    static const char more[] = "of torch's writer, and by others, which is not read";
+    refused(through("a", 500, THROUGH("stream.zstd/2")), -ENOTSUP, other);
+    refused(through("a", 500, THROUGH("stream.zstd@lab/1")), -ENOTSUP, other);
+    refused(through("a", 500, THROUGH("stream.zstd/1 ")), -ENOTSUP, other);
+    refused(through("a", 500, THROUGH("x")), -ENOTSUP,
+            "parameter 'w': is stored by the extension x of torch's writer");
+    refused(through("a", 500, THROUGH("stream.zstd/1", "stream.zstd/1")), -ENOTSUP, more);
+    refused(through("a", 500, THROUGH("stream.zstd/1", "x")), -ENOTSUP, more);
+    refused(through("a", 500, 0, NULL), -EINVAL, "its file has compressed items, and others");
+    /* zstd makes more of nothing, but not this: so no item costs more than its tensor has. */
+    refused(through("a", 70000, THROUGH("stream.zstd/1")), -EINVAL,
+            "parameter 'w': the metadata is damaged: it is stored with more bytes than zstd makes");
 }
 
 /* An object that is declared, and stored at these places. */
@@ -812,13 +882,14 @@ static void test_by_rank(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_part),       cmocka_unit_test(test_part_by_names),
-        cmocka_unit_test(test_dicts),      cmocka_unit_test(test_fixtures),
-        cmocka_unit_test(test_places),     cmocka_unit_test(test_missing),
-        cmocka_unit_test(test_boxes),      cmocka_unit_test(test_tensors),
-        cmocka_unit_test(test_fields),     cmocka_unit_test(test_flattened),
-        cmocka_unit_test(test_transforms), cmocka_unit_test(test_others),
-        cmocka_unit_test(test_objects),    cmocka_unit_test(test_by_rank),
+        cmocka_unit_test(test_part),    cmocka_unit_test(test_part_by_names),
+        cmocka_unit_test(test_dicts),   cmocka_unit_test(test_fixtures),
+        cmocka_unit_test(test_places),  cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_boxes),   cmocka_unit_test(test_tensors),
+        cmocka_unit_test(test_fields),  cmocka_unit_test(test_flattened),
+        cmocka_unit_test(test_packed),  cmocka_unit_test(test_transforms),
+        cmocka_unit_test(test_others),  cmocka_unit_test(test_objects),
+        cmocka_unit_test(test_by_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
