@@ -526,7 +526,8 @@ static void put_layout(struct rfs_json_write *json, const char *key,
     rfs_json_end(json);
 }
 
-static void put_head(struct rfs_json_write *json, const struct rfs_explained *slice)
+static void put_head(struct rfs_json_write *json, const struct rfs_explained_view *view,
+                     const struct rfs_explained *slice)
 {
     rfs_json_put_text(json, "parameter", slice->name);
     rfs_json_put_text(json, "shown_as", slice->shown_name);
@@ -534,6 +535,8 @@ static void put_head(struct rfs_json_write *json, const struct rfs_explained *sl
     rfs_json_put_text(json, "shown_dtype", rfs_dtype_name((enum rfs_dtype)slice->shown->dtype));
     rfs_json_put_u64s(json, "shape", RFS_JSON_SPACED, slice->dims, slice->n_dims);
     rfs_json_put_bool(json, "copied", slice->copied && !slice->made);
+    if (view->offsets)
+        rfs_json_put_text(json, "offsets", view->offsets);
     if (slice->rule_file) {
         rfs_json_object(json, "rule", RFS_JSON_TIGHT);
         rfs_json_put_text(json, "file", slice->rule_file);
@@ -663,7 +666,7 @@ static void put_slice(struct report *report, const struct rfs_explained *slice)
     struct rfs_json_write *json = &report->json;
 
     if (report->n == 0)
-        put_head(json, slice);
+        put_head(json, &report->explain->view, slice);
     rfs_json_break(json);
     rfs_json_object(json, NULL, RFS_JSON_TIGHT);
     rfs_json_put_u64(json, "rank", slice->rank);
