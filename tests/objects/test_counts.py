@@ -101,12 +101,14 @@ def test_web_servers_are_asked_many_things_at_once():
             lists = [r for r in asked if r[1].endswith("/")]
             equal(len(lists), 17, "lists of folders")
             check(round_trips(lists) <= 4, f"{round_trips(lists)} round trips for the lists: {asked}")
+            heads = [r for r in asked if r[0] == "HEAD" and r[1].endswith(".ckpt")]
+            equal(len(heads), 16, "HEADs of files")
+            check(round_trips(heads) <= 2, f"{round_trips(heads)} round trips for the HEADs: {asked}")
             proxy.forget()
             os.stat(m.file(0))
             asked = proxy.requests()
-            heads = [r for r in asked if r[0] == "HEAD"]
-            check(len(heads) >= 14, f"the requests are {asked}")
-            check(round_trips(asked) <= 6, f"{round_trips(asked)} round trips for {len(heads)} HEADs: {asked}")
+            equal([r for r in asked if r[0] == "HEAD"], [], "HEADs of what is known")
+            check(round_trips(asked) <= 4, f"{round_trips(asked)} round trips for a file: {asked}")
 
 
 def test_reads_in_sequence_are_few_large_requests():

@@ -19,7 +19,7 @@
 #include <pthread.h>
 
 struct rfs_hub_known;
-struct rfs_object_known;
+struct rfs_directory;
 
 struct rfs_account {
     struct rfs_store store; /* the first member: rfs_account_of */
@@ -32,7 +32,7 @@ struct rfs_account {
 
     struct rfs_credentials_chain *credentials; /* owned, as the next two */
     struct rfs_hub_known *hub;                 /* hub.c */
-    struct rfs_object_known *known;            /* object.c */
+    struct rfs_directory *directory;           /* directory.c */
     struct rfs_http_client client;
 
     /* Facts about the bucket of the last request, as its answers gave them (bucket.c). "": none. */
@@ -50,7 +50,7 @@ struct rfs_account {
 };
 
 /*
- * Makes an account by OPTIONS, the environment and the profile, without hub and known; NULL when out
+ * Makes an account by OPTIONS, the environment and the profile, without hub and directory; NULL when out
  * of memory.
  */
 struct rfs_account *rfs_account_new(const struct rfs_options *options);

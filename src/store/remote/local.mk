@@ -9,6 +9,7 @@ librfs_la_SOURCES += \
 	src/store/remote/hub.c src/store/remote/hub.h \
 	src/store/remote/listing.c src/store/remote/listing.h \
 	src/store/remote/markup.c src/store/remote/markup.h \
+	src/store/remote/directory.c src/store/remote/directory.h \
 	src/store/remote/object.c src/store/remote/object.h \
 	src/store/remote/remote.c \
 	src/store/remote/retries.c src/store/remote/retries.h \

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading an account's objects, the first half of the calls of base/store.h: what is known of names
- * and attributes, from lists and single questions, until it is forgotten; versions of objects, and
- * their bytes.
+ * Reading an account's objects: versions of them, and their bytes. These are calls of base/store.h, as
+ * those of directory.h are.
  *
  * An object's identity is its ETag, or else the time of its last change, with its size. All bytes
  * of a version that is held are asked for by If-Match (or If-Unmodified-Since), and each answer is
@@ -19,18 +18,6 @@
 
 #include "base/store.h"
 
-/* The names and attributes that an account knows. */
-struct rfs_object_known;
-/* Makes one that knows none; NULL when out of memory. */
-struct rfs_object_known *rfs_object_new_known(void);
-/* Does nothing with NULL. */
-void rfs_object_free_known(struct rfs_object_known *known);
-
-int rfs_object_stat(struct rfs_store *store, const char *url, struct stat *st);
-int rfs_object_list(struct rfs_store *store, const char *url, struct rfs_store_names *out);
-char *rfs_object_pin(struct rfs_store *store, const char *url);
-/* Forgets names, attributes, lists and commits; versions of objects that are held stay. */
-void rfs_object_forget(struct rfs_store *store);
 int rfs_object_hold(struct rfs_store *store, const char *url, struct rfs_object **out,
                     struct stat *st);
 int rfs_object_read(struct rfs_object *object, struct iovec *spans, int count, uint64_t offset);

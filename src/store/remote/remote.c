@@ -3,15 +3,16 @@
 
 #include "base/cleanup.h"
 #include "store/remote/account.h"
+#include "store/remote/directory.h"
 #include "store/remote/hub.h"
 #include "store/remote/object.h"
 #include "store/remote/upload.h"
 
 static const struct rfs_store_calls calls = {
-    .stat = rfs_object_stat,
-    .list = rfs_object_list,
-    .pin = rfs_object_pin,
-    .forget = rfs_object_forget,
+    .stat = rfs_directory_stat,
+    .list = rfs_directory_list,
+    .pin = rfs_directory_pin,
+    .forget = rfs_directory_forget,
     .hold = rfs_object_hold,
     .read = rfs_object_read,
     .let_go = rfs_object_let_go,
@@ -70,7 +71,7 @@ static int try_credentials(struct rfs_account *account, struct rfs_error *err)
 
 static void free_account(struct rfs_account *account)
 {
-    rfs_object_free_known(account->known);
+    rfs_directory_free(account->directory);
     rfs_hub_free(account->hub);
     rfs_account_free(account);
 }
@@ -83,8 +84,8 @@ static struct rfs_account *new_account(const struct rfs_options *options)
         return NULL;
     account->store.calls = &calls;
     account->hub = rfs_hub_new();
-    account->known = rfs_object_new_known();
-    if (account->hub && account->known)
+    account->directory = rfs_directory_new();
+    if (account->hub && account->directory)
         return account;
     free_account(account);
     return NULL;
@@ -134,7 +135,7 @@ int rfs_remote_take(const struct rfs_options *options, const char *const *paths,
     if (account != fresh)
         free_account(fresh);
     *out = &account->store;
-    rfs_object_forget(*out);
+    rfs_directory_forget(*out);
     int rc = account->anonymous || !any_url(paths, n, "s3://") ? 0 : try_credentials(account, err);
     if (rc == 0 && !account->anonymous && any_url(paths, n, "hf://"))
         rc = try_token(account, err);
