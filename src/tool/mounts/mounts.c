@@ -183,7 +183,7 @@ struct texts {
  */
 static bool is_in_form(const char *text, size_t size)
 {
-    static const char *const heads[] = {FAMILY OURS, "# TYPE " OURS, OURS};
+    static const char *const heads[] = {(FAMILY OURS), ("# TYPE " OURS), OURS};
     unsigned lines = 0;
 
     if (strlen(text) != size || strncmp(text, heads[0], strlen(heads[0])) != 0)
