@@ -23,7 +23,7 @@
 #include "plan/pieces.h"
 
 #define NOWHERE UINT64_MAX
-#define STEP ((size_t)64 << 10) /* bytes that are compared at once */
+#define STEP ((size_t)256 << 10) /* bytes that are compared at once */
 #define SAMPLE (RFS_SAMPLE_BYTES / 3)
 
 /* A further copy of a chunk that is compared with the chunk. */
@@ -57,25 +57,37 @@ static bool is_packed(const struct rfs_chunks *chunks, uint32_t chunk)
 
 /* Two ranges of two files. */
 struct ranges {
-    struct rfs_reading reading[2];
+    struct rfs_files *files;
+    uint32_t file[2];
     uint64_t at[2]; /* where they begin */
     unsigned char *bytes;
 };
+
+/* Reads a part of one of the ranges. No thread holds a file while it begins to read another. */
+static int read_part(struct ranges *ranges, unsigned i, uint64_t begin, size_t n)
+{
+    struct rfs_reading reading;
+    int rc = rfs_reading_begin(ranges->files, ranges->file[i], &reading);
+
+    if (rc)
+        return rc;
+    rc = rfs_reading_pread(&reading, ranges->bytes + i * STEP, n, ranges->at[i] + begin);
+    const int ended = rfs_reading_end(&reading);
+    return ended ? ended : rc;
+}
 
 /*
  * Finds the first of N bytes from FROM on that differs; *at stays when none does. 0 or -errno.
  */
 static int compare_range(struct ranges *ranges, uint64_t from, uint64_t n, uint64_t *at)
 {
-    unsigned char *const a = ranges->bytes;
-    unsigned char *const b = ranges->bytes + STEP;
+    const unsigned char *const a = ranges->bytes;
+    const unsigned char *const b = ranges->bytes + STEP;
 
     for (uint64_t done = 0; done < n;) {
         const size_t part = (size_t)rfs_min_u64(STEP, n - done);
         const uint64_t begin = from + done;
-        const int rc =
-            rfs_reading_pread(&ranges->reading[0], a, part, ranges->at[0] + begin)
-                ?: rfs_reading_pread(&ranges->reading[1], b, part, ranges->at[1] + begin);
+        const int rc = read_part(ranges, 0, begin, part) ?: read_part(ranges, 1, begin, part);
         if (rc)
             return rc;
         if (memcmp(a, b, part) != 0) {
@@ -106,17 +118,10 @@ static int read_pair(const struct comparing *comparing, struct pair *pair, struc
     const uint64_t bytes = rfs_chunks_type(comparing->chunks, chunk->type)->bytes;
     uint64_t at = NOWHERE;
 
-    int rc = rfs_reading_begin(comparing->chunks->files, chunk->file, &ranges->reading[0]);
-    if (rc)
-        return rc;
-    rc = rfs_reading_begin(comparing->chunks->files, pair->file, &ranges->reading[1]);
-    if (rc == 0) {
-        rc = compare_bytes(ranges, bytes, pair->whole, &at);
-        const int ended = rfs_reading_end(&ranges->reading[1]);
-        rc = ended ? ended : rc;
-    }
-    const int ended = rfs_reading_end(&ranges->reading[0]);
-    rc = ended ? ended : rc;
+    ranges->files = comparing->chunks->files;
+    ranges->file[0] = chunk->file;
+    ranges->file[1] = pair->file;
+    const int rc = compare_bytes(ranges, bytes, pair->whole, &at);
     pair->offset = at == NOWHERE
                        ? NOWHERE
                        : rfs_files_offset(comparing->chunks->files, pair->file, ranges->at[1] + at);

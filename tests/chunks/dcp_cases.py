@@ -10,6 +10,7 @@ import os
 import pickle
 import random
 import re
+import resource
 import shutil
 import subprocess
 import types
@@ -239,15 +240,22 @@ def safetensors_can(value):
     return not hasattr(value, "full") or not value.full.is_complex()
 
 
-def run(program_name, *arguments):
+def run(program_name, *arguments, **more):
     command = os.environ.get(program_name.upper()) or os.path.join(os.environ.get("top_builddir", "."), program_name)
-    return subprocess.run([command, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    return subprocess.run([command, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, **more)
 
 
 def export(source, out, options):
     """None, or what went wrong."""
     ran = run("reshard", "export", source, out, "-o", options)
     return f"reshard export -o {options}: {ran.stderr.strip()}" if ran.returncode else None
+
+
+def one_at_a_time(source):
+    """None, or what is said when one source may be open at a time: no thread may hold it and wait for another."""
+    ran = run("reshardfs", "--check", source, "-o", "strict", timeout=60,
+              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (7, 7)))
+    return f"reshardfs --check: exit {ran.returncode}: {ran.stdout}{ran.stderr}" if ran.returncode else None
 
 
 def copies_differ(source, options):
@@ -1024,7 +1032,7 @@ class Copies(Ranks):
     def check_strict(self, source, folder):
         have = export(source, os.path.join(folder, "strict"), "view=huggingface,strict")
         if not self.says:
-            return have
+            return have or one_at_a_time(source)
         named = have and any(f"parameter '{n}': has other bytes than its copy in" in have for n in self.says)
         return None if named else f"strict: {have}"
 
