@@ -10,6 +10,7 @@ import time
 
 from forge import Tree, usual
 from harness import *
+from hub import Hub
 from loading import program
 from test_content import SETTLED, export, same_folders, strategies, tree
 from test_credentials import SOON, Metadata, keys, nobody
@@ -97,6 +98,36 @@ def test_two_identities_at_once():
         for wrong in ("profile=two", "cache=1M"):
             said = views(folder(f"wrong-{wrong}"), env, sides[1], view(trees[0], to_one, wrong), status=1)
             check("view 1: " in said and "status 403, InvalidAccessKeyId" in said, f"{wrong}: {said!r}")
+
+
+def test_an_identity_of_the_environment():
+    """It is the one that the environment has when a view is opened, though a view with equal options is open."""
+    trees, users = two_trees(), ("AKIAFIRST", "AKIASECOND")
+    urls = [stores.upload(t.dir, prefix=f"of-{user}") for t, user in zip(trees, users)]
+    with stores.Proxy() as proxy:
+        env = stores.environment(proxy.url, AWS_SESSION_TOKEN=None)
+        where = folder("views")
+        views(where, env, *((f"{url}/src", f"AWS_ACCESS_KEY_ID={user};{t.options()}") for url, t, user in zip(urls, trees, users)))
+        for at, t in enumerate(trees):
+            same_folders(os.path.join(where, str(at)), want_of(t))
+        for user in users:
+            equal({r[6] for r in proxy.requests() if f"of-{user}" in r[1]}, {user}, "who asks for objects")
+
+
+def test_hubs_of_the_environment():
+    """A view stays at the hub that it was opened at, whose token goes to no other one."""
+    trees = two_trees()
+    with Hub() as one, Hub() as two:
+        sides = []
+        for hub, t in ((one, trees[0]), (two, trees[1])):
+            hub.push_folder("acme/net", t.dir)
+            hub.private, hub.token = True, f"hf_{hub.url.rpartition(':')[2]}"
+            sides.append(("hf://acme/net/src", f"HF_ENDPOINT={hub.url};HF_TOKEN={hub.token};{t.options('cache=1M')}"))
+        where = folder("views")
+        views(where, stores.environment(HF_HOME=folder("no-home")), *sides)
+        for at, (hub, t) in enumerate(((one, trees[0]), (two, trees[1]))):
+            same_folders(os.path.join(where, str(at)), want_of(t))
+            equal({token for _, _, token in hub.asked}, {f"Bearer {hub.token}"}, "what a hub was told")
 
 
 def test_kept_headers_are_of_one_endpoint():

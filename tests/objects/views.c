@@ -2,7 +2,8 @@
 /*
  *   views FOLDER LAST PAUSE SEED SOURCE OPTIONS [SOURCE OPTIONS …]
  *
- * Opens all views in one process. Threads read all files of all of them at once, each piece of
+ * Opens all views in one process. OPTIONS may begin with "NAME=VALUE;", a variable of the environment
+ * that is set before the view is opened, and stays. Threads read all files of all of them at once, each piece of
  * another view than the last, and must get the same bytes; these go to FOLDER/0, FOLDER/1 and so on.
  * After PAUSE seconds view LAST is the only one that stays open, and gives the same bytes again.
  * Prints "OK", or the first failure.
@@ -169,12 +170,22 @@ static void write_all(const char *folder)
     }
 }
 
+/* Sets the variables that OPTIONS begins with; returns the rest. */
+static char *set_variables(char *options)
+{
+    for (char *end; (end = strchr(options, ';')); options = end + 1) {
+        *end = '\0';
+        putenv(options);
+    }
+    return options;
+}
+
 static void open_all(char **arguments, unsigned n)
 {
     for (unsigned i = 0; i < n && !atomic_load(&all.failed); i++) {
         reshard_error err = {.struct_size = sizeof err};
         const reshard_config config = {.struct_size = sizeof config,
-                                       .options = arguments[2 * i + 1],
+                                       .options = set_variables(arguments[2 * i + 1]),
                                        .log = log_line,
                                        .log_ctx = arguments[2 * i]};
         if (reshard_open(arguments[2 * i], &config, &all.views[i], &err))

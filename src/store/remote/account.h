@@ -25,6 +25,8 @@ struct rfs_account {
     struct rfs_store store; /* the first member: rfs_account_of */
     char *endpoint;         /* "https://host:port", or NULL: that of AWS; owned */
     char *region;           /* or NULL: that of AWS's tools; owned */
+    char *hub_endpoint;     /* "https://host/prefix"; owned */
+    uint64_t environment;   /* rfs_credentials_environment */
     struct rfs_credentials_profile profile;
     bool path_style, anonymous;
     unsigned tries, timeout /* seconds */;

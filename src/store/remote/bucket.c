@@ -4,14 +4,12 @@
 #include "base/cleanup.h"
 #include "base/store.h"
 #include "base/text.h"
-#include "base/variables.h"
 #include "store/remote/sign.h"
 
 #include <ctype.h>
 #include <strings.h>
 
 #define DEFAULT_REGION "us-east-1"
-#define DEFAULT_HUB "https://huggingface.co"
 #define HUB_NAME_MOST 96 /* characters of an organization, or of a model without it */
 
 void rfs_bucket_learn(struct rfs_account *account, const char *name, const char *region)
@@ -228,11 +226,7 @@ static int find_s3(const char *url, struct rfs_bucket *out)
 /* Finds the hub's address, and what stands before all its paths: "", or "/PREFIX". */
 static int find_hub(const char *url, struct rfs_bucket *out, char **prefix)
 {
-    const char *given = rfs_variable("HF_ENDPOINT");
-    RFS_FREE char *endpoint = rfs_store_without_slash(given ? given : DEFAULT_HUB);
-
-    if (!endpoint)
-        return -ENOMEM;
+    const char *endpoint = out->account->hub_endpoint;
     const char *host = is_http(endpoint) ? strstr(endpoint, "://") + 3 : "";
     const size_t n = strcspn(host, "/");
     if (n == 0 || strpbrk(host, "?#@\\ "))

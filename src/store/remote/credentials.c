@@ -26,6 +26,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <strings.h>
+#include <xxhash.h>
 
 #define CONTAINER "http://169.254.170.2"
 #define INSTANCE "http://169.254.169.254"
@@ -587,6 +588,41 @@ bool rfs_credentials_setting(const struct rfs_credentials_profile *profile, cons
     if (text)
         rfs_secret_wipe(text, n);
     return !found || *out;
+}
+
+uint64_t rfs_credentials_environment(void)
+{
+    static const char *const names[] = {
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        RFS_AWS_SHARED,
+        RFS_AWS_CONFIG,
+        RFS_AWS_WEB_TOKEN,
+        "AWS_ROLE_ARN",
+        "AWS_ROLE_SESSION_NAME",
+        "AWS_ENDPOINT_URL_STS",
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "AWS_CONTAINER_AUTHORIZATION_TOKEN",
+        RFS_AWS_CONTAINER_TOKEN,
+        "AWS_EC2_METADATA_DISABLED",
+        "AWS_EC2_METADATA_SERVICE_ENDPOINT",
+        "HF_TOKEN",
+        "HUGGING_FACE_HUB_TOKEN",
+        "HF_TOKEN_PATH",
+        "HF_HOME",
+        "XDG_CACHE_HOME",
+        "HOME",
+    };
+    uint64_t hash = 0;
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = rfs_variable(names[i]);
+
+        hash = value ? XXH3_64bits_withSeed(value, strlen(value), hash + 1) : hash + 1;
+    }
+    return hash;
 }
 
 /* ---- those at hand --------------------------------------------------------------------------- */

@@ -17,7 +17,7 @@
  * HF_HOME/token, or ~/.cache/huggingface/token.
  *
  * Each chain looks for itself, so that two profiles are two identities. The environment is that of
- * the process: chains without a profile share it.
+ * the process when a chain looks.
  *
  * Threads: all functions but new and free. The lock of a chain is a leaf lock, held over a look for
  * credentials: others wait for them.
@@ -47,6 +47,12 @@ void rfs_credentials_free_profile(struct rfs_credentials_profile *profile);
  */
 bool rfs_credentials_setting(const struct rfs_credentials_profile *profile, const char *name,
                              char **out);
+
+/*
+ * Returns a hash of the variables that say which credentials there are: equal ones name the same. It
+ * is too short to tell anything of a secret.
+ */
+uint64_t rfs_credentials_environment(void);
 
 /* The credentials of one account, and the kind of the chain that gave them. */
 struct rfs_credentials_chain;
