@@ -33,6 +33,7 @@ struct followed {
 struct rfs_follow {
     char *source;               /* owned */
     int64_t every;              /* ns; constant */
+    int64_t began;              /* when the look at hand began, or the last one; ns */
     _Atomic int64_t due;        /* when to look again; ns */
     atomic_bool looking, asked; /* a thread looks; it was asked to after the last look began */
     RFS_VEC(struct followed *) saves; /* owned, and freed at the end: their names are given out */
@@ -194,7 +195,7 @@ static void open_save(struct reshard_view *set, struct followed *save)
     /* An object that was uploaded in parts has the time when that began. */
     if (!rfs_store_is_url(follow->source) &&
         newest.tv_sec < now.tv_sec - (follow->every + OLD) / SECOND) {
-        save->since -= follow->every;
+        save->since = follow->began - follow->every;
         return;
     }
     snprintf(wait, sizeof wait, "it is complete, and shown when nothing has changed for %d s",
@@ -291,7 +292,8 @@ static void consider(struct reshard_view *set, struct followed *save)
         return;
     if (!save->ready)
         open_save(set, save);
-    if (save->ready && now_ns() - save->since >= set->follow->every)
+    /* Objects are compared with a list of the look's beginning. */
+    if (save->ready && set->follow->began - save->since >= set->follow->every)
         show(set, save);
 }
 
@@ -453,6 +455,8 @@ static int look(struct reshard_view *set, struct rfs_error *err)
 {
     struct rfs_follow *follow = set->follow;
     struct rfs_saves saves;
+
+    follow->began = now_ns();
     int rc = rfs_view_list_saves(set, follow->source, &saves, err);
 
     collect(set);

@@ -207,7 +207,7 @@ class Proxy:
         if plan.get("region") and who and who[2] != plan["region"]:
             fault = plan["how"]
         came = time.monotonic()
-        if plan.get("latency"):
+        if plan.get("latency") and plan.get("only", "") in target:
             await asyncio.sleep(plan["latency"])
         self.log.write(f"{method} {target} {fields.get('range', '-')} {fault or 'well'} {came:.4f} {time.monotonic():.4f} {who[1] if who else '-'}\n")
         if plan.get("unconditional") and method in ("PUT", "POST") and fields.keys() & {"if-match", "if-none-match"}:

@@ -2,6 +2,7 @@
 """follow in object storage: saves that are uploaded file by file, changed and removed while the mount shows them."""
 import errno
 import os
+import threading
 import time
 
 from harness import *
@@ -85,6 +86,32 @@ def test_saves_that_are_uploaded():
             job.remove("1_20")
             eventually(lambda: saves(m) == [], "no save is left")
             check("trouble" not in state(m) or "status 500" not in (state(m)["trouble"] or ""), f"the trouble stays: {state(m)}")
+
+
+def test_a_look_that_takes_long():
+    """It lists at its beginning, so what changes meanwhile is seen by a later look."""
+    job = Uploading()
+    job.note()
+    with stores.Proxy() as proxy:
+        with Foreground(f"{job.url}/src", job.options("index_cache=no"), env=stores.environment(proxy.url)) as m:
+            job.save("1_20", 1)
+            eventually(lambda: "it is complete" in (why(m, "1_20") or ""), "it is opened")
+            # The next look lists at once, and opens another save first.
+            job.save("1_10", 2)
+            proxy.plan(latency=1.5 * EVERY, only="net-1_10")
+            proxy.forget()
+            seen = []
+            look = threading.Thread(target=lambda: seen.extend(os.listdir(m.mnt)))
+            look.start()
+            eventually(lambda: any("net-1_10" in r[1] for r in proxy.requests()), "it opens the other one")
+            job.save("1_20", 3, (0,))
+            check(look.is_alive(), "the look has ended")
+            look.join()
+            equal(seen, [], "what the look shows, after a file of the save was changed")
+            proxy.plan()
+            whole = job.save("1_20", 3, (1, 2, 3))
+            eventually(lambda: latest(m) == "1_20", "it is whole again")
+            shows(m, "latest", whole)
 
 
 class UploadedPlay(Uploading, Play):
