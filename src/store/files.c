@@ -530,7 +530,8 @@ static int call_failed(struct rfs_files *files, struct file *file, const char *c
     if (code == EINTR && rfs_cancelled())
         return -EINTR;
     snprintf(what, sizeof what, "%s: %s", call, rfs_store_why(file->path, code));
-    if (file->is_object && code == EIO)
+    /* A service that gave no credentials may give some later. */
+    if (file->is_object && (code == EIO || code == ENOKEY))
         return store_failed(files, file, what);
     if (code == EACCES || code == EPERM)
         tell_denied(files, file, what);

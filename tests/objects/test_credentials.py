@@ -29,6 +29,9 @@ class Service(http.server.BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
     def credentials(self):
+        if self.server.away:
+            self.answer("", 500)
+            return
         self.server.given += 1
         ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + self.server.seconds))
         self.answer(json.dumps({"Code": "Success", "AccessKeyId": f"AKIAGIVEN{self.server.given}", "SecretAccessKey": "s" * 40,
@@ -62,6 +65,7 @@ class Metadata:
     def __init__(self, seconds=3600, secret=lambda: None):
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Service)
         self.server.given, self.server.seconds, self.server.secret = 0, seconds, secret
+        self.server.away = False
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
 
     def __enter__(self):

@@ -7,6 +7,7 @@ import time
 
 from harness import *
 from test_content import needs_nginx, publish
+from test_credentials import Metadata, nobody
 from test_follow import EVERY, Play, Training, fails_with, file_of, latest, play, saves, shows, state, unchanged, why
 import stores
 
@@ -112,6 +113,27 @@ def test_a_look_that_takes_long():
             whole = job.save("1_20", 3, (1, 2, 3))
             eventually(lambda: latest(m) == "1_20", "it is whole again")
             shows(m, "latest", whole)
+
+
+def test_credentials_that_are_away():
+    """While there are none, looks and reads fail; afterwards all goes on."""
+    job = Uploading()
+    first = job.save("1_10", 1)
+    with stores.Proxy() as proxy, Metadata(3 * EVERY) as service:
+        env = nobody(proxy.url, AWS_EC2_METADATA_DISABLED=None, AWS_EC2_METADATA_SERVICE_ENDPOINT=service.url)
+        with Foreground(f"{job.url}/src", job.options("cache=1M", "index_cache=no"), env=env) as m:
+            eventually(lambda: latest(m) == "1_10", "the save is shown")
+            shows(m, "latest", first)
+            service.server.away = True
+            eventually(lambda: os.listdir(m.mnt) and "credentials" in (state(m)["trouble"] or ""), "a look fails")
+            for rank in range(2):
+                fails_with(errno.EIO, lambda: read_all(file_of(m, "1_10", rank)))
+            equal(saves(m), ["1_10"], "what stays")
+            service.server.away = False
+            shows(m, "latest", first)
+            second = job.save("1_20", 2)
+            eventually(lambda: latest(m) == "1_20", "the next save is shown")
+            shows(m, "latest", second)
 
 
 class UploadedPlay(Uploading, Play):
