@@ -114,6 +114,7 @@ int reshard_folders(reshard_view *set, reshard_folder_fn *fn, void *ctx)
     for (size_t at = 0; rc == 0 && (view = rfs_view_next(set, &at)); rfs_view_leave(view))
         rc = tell_sources(view, &teller);
     if (rc == 0 && set->follow)
-        rc = tell_read(&teller, rfs_follow_source(set->follow)) ?: tell_options(set, &teller);
+        rc =
+            tell_path(&teller, rfs_follow_source(set->follow), false) ?: tell_options(set, &teller);
     return rc ?: tell_token(set->store, &teller);
 }

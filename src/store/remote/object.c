@@ -121,12 +121,12 @@ static void keep_block(uint64_t number, uint64_t offset, unsigned char *data, si
     cache.bytes += n;
 }
 
-/* Frees the blocks of one object; 0: of all. */
+/* Frees the blocks of one object. */
 static void drop_blocks(uint64_t number)
 {
     RFS_LOCKED(&cache.lock);
     for (size_t i = 0; i < BLOCKS_MOST; i++)
-        if (cache.blocks[i].number != 0 && (number == 0 || cache.blocks[i].number == number))
+        if (cache.blocks[i].number == number)
             free_block(&cache.blocks[i]);
 }
 
