@@ -145,6 +145,19 @@ def test_kept_headers_are_of_one_endpoint():
             equal(bool(ranged), headers, f"whether headers were read, the {turn + 1}. time")
 
 
+def test_kept_headers_are_of_one_hub():
+    """Another one may say of other bytes that they are of that commit."""
+    t, kept = tree(), folder("kept")
+    with Hub() as one, Hub() as two:
+        equal(one.push_folder("acme/net", t.dir), two.push_folder("acme/net", t.dir), "the commits")
+        for turn, (hub, headers) in enumerate(((one, True), (one, False), (two, True))):
+            hub.fetched.clear()
+            env = stores.environment(HF_ENDPOINT=hub.url, HF_TOKEN=hub.token, HF_HOME=folder("no-home"))
+            with Mount("hf://acme/net/src", t.options(f"index_cache={kept}"), env=env) as m:
+                equal([os.stat(m.file(r)).st_size for r in range(2)], [len(t.expected(r)) for r in range(2)], "sizes")
+            equal(bool(hub.fetched), headers, f"whether headers were read, the {turn + 1}. time")
+
+
 def test_two_sides_of_a_command():
     """Each has its own options; a side without any has the other's."""
     trees = two_trees()

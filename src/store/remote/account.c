@@ -3,8 +3,6 @@
 
 #include "base/variables.h"
 
-#include <xxhash.h>
-
 #define TRIES 10
 #define TIMEOUT 30 /* seconds */
 #define CONNECTIONS 64
@@ -58,8 +56,6 @@ struct rfs_account *rfs_account_new(const struct rfs_options *options)
         rfs_account_free(account);
         return NULL;
     }
-    account->origin =
-        account->endpoint ? XXH3_64bits(account->endpoint, strlen(account->endpoint)) : 0;
     return account;
 }
 

@@ -30,7 +30,6 @@ struct rfs_account {
     struct rfs_credentials_profile profile;
     bool path_style, anonymous;
     unsigned tries, timeout /* seconds */;
-    uint64_t origin; /* of objects: at another endpoint, the same URL names another object */
 
     struct rfs_credentials_chain *credentials; /* owned, as the next two */
     struct rfs_hub_known *hub;                 /* hub.c */

@@ -32,6 +32,16 @@ static bool set_attributes(struct rfs_attributes *out, uint64_t size, time_t mod
     return rfs_http_etag_is_strong(etag) || (when[0] && modified != 0);
 }
 
+/* Hashes the server of a URL that does not name it: at another one, that is another object. */
+static uint64_t origin_of(const struct rfs_account *account, const char *url)
+{
+    const char *server = strncmp(url, "s3://", 5) == 0   ? account->endpoint
+                         : strncmp(url, "hf://", 5) == 0 ? account->hub_endpoint
+                                                         : NULL;
+
+    return server ? XXH3_64bits(server, strlen(server)) : 0;
+}
+
 void rfs_attributes_stat(const struct rfs_account *account, const struct rfs_attributes *attributes,
                          const char *url, struct stat *st)
 {
@@ -51,8 +61,7 @@ void rfs_attributes_stat(const struct rfs_account *account, const struct rfs_att
         .st_ctim = {attributes->modified, 0},
         .st_atim = {attributes->modified, 0},
     };
-    const bool s3 = strncmp(url, "s3://", 5) == 0; /* other URLs name their server */
-    const uint64_t seed = XXH3_64bits_withSeed(url, strlen(url), s3 ? account->origin : 0);
+    const uint64_t seed = XXH3_64bits_withSeed(url, strlen(url), origin_of(account, url));
     st->st_ino = (ino_t)(XXH3_64bits_withSeed(attributes->etag, strlen(attributes->etag), seed) >>
                          (64 - INODE_BITS)) |
                  1;
