@@ -17,7 +17,7 @@ It listens on a free port of 127.0.0.1, which it writes to PORT_FILE. PLAN is a 
     drop        headers that answers with a range lack
     blind       true: requests lose their conditions, so that the store answers with the version that it has
     unconditional  true: conditional writes are answered by 501
-    region      requests that are signed for another one are answered by "how", 301 or 400, which tells it
+    region      requests that are signed for another one are answered by "how", 301 or 400, which tells it; or one for each bucket
 
     to          of the fault "leads": the URL that it leads to, by "status"
     host        true: the store is asked by its address, whatever name the request has
@@ -204,8 +204,11 @@ class Proxy:
         if fault == "damage":
             body = bytes([body[0] ^ 1]) + body[1:]
         who = re.search("Credential=([^/]*)/[^/]*/([^/]*)/", fields.get("authorization", ""))
-        if plan.get("region") and who and who[2] != plan["region"]:
-            fault = plan["how"]
+        region = plan.get("region")
+        if isinstance(region, dict):
+            region = region.get(target.split("/")[1].partition("?")[0])
+        if region and who and who[2] != region:
+            fault, plan = plan["how"], {**plan, "region": region}
         came = time.monotonic()
         if plan.get("latency") and plan.get("only", "") in target:
             await asyncio.sleep(plan["latency"])

@@ -158,6 +158,21 @@ def test_kept_headers_are_of_one_hub():
             equal(bool(hub.fetched), headers, f"whether headers were read, the {turn + 1}. time")
 
 
+def test_buckets_of_several_regions():
+    """Views with equal options are of one store, and each bucket of it has its own region."""
+    t = tree(scale=8)
+    regions = {"in-europe": "eu-west-1", "in-asia": "ap-south-1", "in-america": "us-west-2"}
+    urls = [stores.upload(t.dir, bucket=name) for name in regions]
+    for how in ("301", "400"):
+        with stores.Proxy(region=regions, how=how, latency=0.03) as proxy:
+            where = folder(f"views-{how}")
+            views(where, stores.environment(proxy.url), *((f"{url}/src", t.options("cache=1M", "index_cache=no")) for url in urls))
+            for at in "012":
+                same_folders(os.path.join(where, at), want_of(t))
+            told = sum(r[3] == how for r in proxy.requests())
+            check(told < 3 * len(regions), f"{told} of {len(proxy.requests())} requests were for another region")
+
+
 def test_two_sides_of_a_command():
     """Each has its own options; a side without any has the other's."""
     trees = two_trees()

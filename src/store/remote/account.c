@@ -42,7 +42,7 @@ struct rfs_account *rfs_account_new(const struct rfs_options *options)
     account->tries = options->tries ? options->tries : TRIES;
     account->timeout = options->timeout ? options->timeout : TIMEOUT;
     account->client.most = options->connections ? options->connections : CONNECTIONS;
-    account->environment = rfs_credentials_environment();
+    account->environment = rfs_credentials_hash_environment();
     const char *hub = rfs_variable("HF_ENDPOINT");
     const bool made =
         rfs_credentials_find_profile(options->profile, &account->profile) &&

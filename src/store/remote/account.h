@@ -21,12 +21,19 @@
 struct rfs_hub_known;
 struct rfs_directory;
 
+/* Facts about a bucket, as answers of the store gave them (bucket.c). "": none. */
+struct rfs_account_bucket {
+    char name[64], region[64];
+    char endpoint[300]; /* "https://host:port" */
+};
+#define RFS_ACCOUNT_BUCKETS 16
+
 struct rfs_account {
     struct rfs_store store; /* the first member: rfs_account_of */
     char *endpoint;         /* "https://host:port", or NULL: that of AWS; owned */
     char *region;           /* or NULL: that of AWS's tools; owned */
     char *hub_endpoint;     /* "https://host/prefix"; owned */
-    uint64_t environment;   /* rfs_credentials_environment */
+    uint64_t environment;   /* rfs_credentials_hash_environment */
     struct rfs_credentials_profile profile;
     bool path_style, anonymous;
     unsigned tries, timeout /* seconds */;
@@ -36,11 +43,10 @@ struct rfs_account {
     struct rfs_directory *directory;           /* directory.c */
     struct rfs_http_client client;
 
-    /* Facts about the bucket of the last request, as its answers gave them (bucket.c). "": none. */
     struct {
         pthread_mutex_t lock; /* a leaf lock */
-        char name[64], region[64];
-        char endpoint[300]; /* "https://host:port" */
+        struct rfs_account_bucket of[RFS_ACCOUNT_BUCKETS];
+        unsigned next; /* that is forgotten for another bucket */
     } learnt;
     /* The hashes of the servers that last answered at all, and by a range (retries.c). 0: none. */
     atomic_uint_fast64_t answering, ranging;

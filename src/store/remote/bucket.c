@@ -12,26 +12,55 @@
 #define DEFAULT_REGION "us-east-1"
 #define HUB_NAME_MOST 96 /* characters of an organization, or of a model without it */
 
+/* Returns what ACCOUNT learnt about the bucket NAME; NULL: nothing. Under the lock. */
+static struct rfs_account_bucket *find_learnt(struct rfs_account *account, const char *name)
+{
+    for (size_t i = 0; i < RFS_ACCOUNT_BUCKETS; i++)
+        if (strcmp(account->learnt.of[i].name, name) == 0)
+            return &account->learnt.of[i];
+    return NULL;
+}
+
+/* Notes REGION and ENDPOINT of the bucket NAME. */
+static void learn(struct rfs_account *account, const char *name, const char *region,
+                  const char *endpoint)
+{
+    RFS_LOCKED(&account->learnt.lock);
+    struct rfs_account_bucket *bucket = find_learnt(account, name);
+    if (!bucket)
+        bucket = &account->learnt.of[account->learnt.next++ % RFS_ACCOUNT_BUCKETS];
+    snprintf(bucket->name, sizeof bucket->name, "%s", name);
+    snprintf(bucket->region, sizeof bucket->region, "%s", region);
+    snprintf(bucket->endpoint, sizeof bucket->endpoint, "%s", endpoint);
+}
+
 void rfs_bucket_learn(struct rfs_account *account, const char *name, const char *region)
 {
     /* The region becomes a part of a host's name. */
     if (region[strspn(region, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")])
         return;
-    RFS_LOCKED(&account->learnt.lock);
-    snprintf(account->learnt.name, sizeof account->learnt.name, "%s", name);
-    snprintf(account->learnt.region, sizeof account->learnt.region, "%s", region);
-    account->learnt.endpoint[0] = '\0';
+    learn(account, name, region, "");
 }
 
 /*
- * Returns a copy of LEARNT, a text that ACCOUNT learnt about the bucket of its last answer, if that
- * is NAME; else, and where it is empty, one of SETTING, which may be NULL.
+ * Copies what ACCOUNT knows of the bucket NAME: where it has learnt nothing, by its settings; NULL
+ * where there is none, or no memory.
  */
-static char *known(struct rfs_account *account, const char *name, const char *learnt,
-                   const char *setting)
+static char *known_region(struct rfs_account *account, const char *name)
 {
     RFS_LOCKED(&account->learnt.lock);
-    const char *text = strcmp(account->learnt.name, name) == 0 && *learnt ? learnt : setting;
+    const struct rfs_account_bucket *bucket = find_learnt(account, name);
+    char *copied = strdup(bucket            ? bucket->region
+                          : account->region ? account->region
+                                            : DEFAULT_REGION);
+    return copied;
+}
+
+static char *known_endpoint(struct rfs_account *account, const char *name)
+{
+    RFS_LOCKED(&account->learnt.lock);
+    const struct rfs_account_bucket *bucket = find_learnt(account, name);
+    const char *text = bucket && *bucket->endpoint ? bucket->endpoint : account->endpoint;
     char *copied = text ? strdup(text) : NULL;
     return copied;
 }
@@ -147,12 +176,9 @@ bool rfs_bucket_move(const struct rfs_bucket *bucket, const char *location)
         to = new.host;
     if (!from || !may_lead(from, to))
         return false;
-    struct rfs_account *account = bucket->account;
-    RFS_LOCKED(&account->learnt.lock);
-    snprintf(account->learnt.name, sizeof account->learnt.name, "%s", bucket->name);
-    snprintf(account->learnt.region, sizeof account->learnt.region, "%s", bucket->region);
-    snprintf(account->learnt.endpoint, sizeof account->learnt.endpoint, "%s%s%s",
-             tls ? "https://" : "http://", to, new.port);
+    char endpoint[sizeof(struct rfs_account_bucket){0}.endpoint];
+    snprintf(endpoint, sizeof endpoint, "%s%s%s", tls ? "https://" : "http://", to, new.port);
+    learn(bucket->account, bucket->name, bucket->region, endpoint);
     return true;
 }
 
@@ -179,8 +205,7 @@ static bool takes_buckets(const char *host, const char *bucket)
 static int find_host(const char *url, struct rfs_bucket *out)
 {
     struct rfs_account *account = out->account;
-    RFS_FREE char *endpoint =
-        known(account, out->name, account->learnt.endpoint, account->endpoint);
+    RFS_FREE char *endpoint = known_endpoint(account, out->name);
 
     if (!endpoint && !account->endpoint)
         endpoint = rfs_text_printf("https://s3.%s.amazonaws.com", out->region);
@@ -215,9 +240,7 @@ static int find_s3(const char *url, struct rfs_bucket *out)
         strspn(out->name, "abcdefghijklmnopqrstuvwxyz0123456789.-_"
                           "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != n)
         return fail_url(url, "it names no bucket: s3://BUCKET/PREFIX");
-    struct rfs_account *account = out->account;
-    out->region = known(account, out->name, account->learnt.region,
-                        account->region ? account->region : DEFAULT_REGION);
+    out->region = known_region(out->account, out->name);
     return out->region ? find_host(url, out) : -ENOMEM;
 }
 

@@ -590,7 +590,7 @@ bool rfs_credentials_setting(const struct rfs_credentials_profile *profile, cons
     return !found || *out;
 }
 
-uint64_t rfs_credentials_environment(void)
+uint64_t rfs_credentials_hash_environment(void)
 {
     static const char *const names[] = {
         "AWS_ACCESS_KEY_ID",

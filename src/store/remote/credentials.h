@@ -52,7 +52,7 @@ bool rfs_credentials_setting(const struct rfs_credentials_profile *profile, cons
  * Returns a hash of the variables that say which credentials there are: equal ones name the same. It
  * is too short to tell anything of a secret.
  */
-uint64_t rfs_credentials_environment(void);
+uint64_t rfs_credentials_hash_environment(void);
 
 /* The credentials of one account, and the kind of the chain that gave them. */
 struct rfs_credentials_chain;
