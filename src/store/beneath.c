@@ -37,8 +37,7 @@ static char *with_slash(const char *path)
     return rfs_path_join(path, "");
 }
 
-int rfs_beneath_open(struct rfs_store *store, const char *source, struct rfs_beneath **out,
-                     struct rfs_error *err)
+int rfs_beneath_open(const char *source, struct rfs_beneath **out, struct rfs_error *err)
 {
     RFS_FREE char *path = NULL;
     struct stat st;
@@ -46,7 +45,7 @@ int rfs_beneath_open(struct rfs_store *store, const char *source, struct rfs_ben
     *out = NULL;
     if (rfs_store_is_url(source))
         return 0;
-    int rc = rfs_path_resolve(store, source, &path, err);
+    int rc = rfs_path_resolve(NULL, source, &path, err);
     if (rc < 0)
         return rc;
     if (stat(path, &st) == 0 && S_ISREG(st.st_mode)) /* its folder, which is resolved as well */

@@ -20,8 +20,7 @@ struct rfs_beneath;
  * SOURCE itself, which the user gave, are followed. 0, or -errno with *err filled. Object stores
  * have no links: *out is NULL.
  */
-int rfs_beneath_open(struct rfs_store *store, const char *source, struct rfs_beneath **out,
-                     struct rfs_error *err);
+int rfs_beneath_open(const char *source, struct rfs_beneath **out, struct rfs_error *err);
 /* Closes the folder. Does nothing with NULL. */
 void rfs_beneath_free(struct rfs_beneath *beneath);
 

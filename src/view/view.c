@@ -538,7 +538,7 @@ static int open_set(struct reshard_view *set, const char *source,
         set->saved = rfs_saved_open(options->index_cache, &set->log);
     rc = load_key(set, err);
     if (rc == 0 && stays_beneath(set))
-        rc = rfs_beneath_open(set->store, source, &set->beneath, err);
+        rc = rfs_beneath_open(source, &set->beneath, err);
     if (rc == 0)
         rc = set->several ? open_all_saves(set, source, err) : open_only(set, source, err);
     if (rc == 0)

@@ -37,7 +37,7 @@ static int setup(void **state)
     tree_file(&f->tree, "out/a", "secret", 6);
     tree_file(&f->tree, "out/d/a", "secrets", 7);
     *state = f;
-    return rfs_beneath_open(NULL, tree_path(&f->tree, "in"), &f->beneath, &err);
+    return rfs_beneath_open(tree_path(&f->tree, "in"), &f->beneath, &err);
 }
 
 static int teardown(void **state)
@@ -148,13 +148,12 @@ static void test_one_file_as_the_source(void **state)
     struct fixture *f = *state;
     struct rfs_error err;
     rfs_beneath_free(f->beneath);
-    assert_int_equal(rfs_beneath_open(NULL, tree_path(&f->tree, "in/d/a"), &f->beneath, &err), 0);
+    assert_int_equal(rfs_beneath_open(tree_path(&f->tree, "in/d/a"), &f->beneath, &err), 0);
     assert_int_equal(size_of(f, "in/d/a"), 4);
     link_to(f, "../a", "in/d/a");
     assert_int_equal(size_of(f, "in/d/a"), -EXDEV);
     rfs_beneath_free(f->beneath);
-    assert_int_equal(rfs_beneath_open(NULL, tree_path(&f->tree, "none"), &f->beneath, &err),
-                     -ENOENT);
+    assert_int_equal(rfs_beneath_open(tree_path(&f->tree, "none"), &f->beneath, &err), -ENOENT);
     assert_null(f->beneath);
 }
 
