@@ -324,17 +324,21 @@ static size_t find_name(const struct rfs_remote_listing *listing, const char *na
     return RFS_BISECT(i, listing->n, strcmp(listing->data[i].name, name) >= 0);
 }
 
+/* Compares an entry with "FOLDER/", of which FOLDER has N bytes: below 0 when it comes before. */
+static int compare_in(const char *entry, const char *folder, size_t n)
+{
+    return strncmp(entry, folder, n) ?: (unsigned char)entry[n] - '/';
+}
+
 /* Returns the first entry in the folder NAME, without a slash at its end; n when there is none. */
 static size_t first_in(const struct rfs_remote_listing *listing, const char *name)
 {
-    if (!*name)
+    const size_t n = strlen(name);
+
+    if (n == 0)
         return 0;
-    RFS_FREE char *prefix = rfs_text_printf("%s/", name);
-    if (!prefix)
-        return listing->n;
-    const size_t at = find_name(listing, prefix);
-    const bool in = at < listing->n && strncmp(listing->data[at].name, prefix, strlen(prefix)) == 0;
-    return in ? at : listing->n;
+    const size_t at = RFS_BISECT(i, listing->n, compare_in(listing->data[i].name, name, n) >= 0);
+    return at < listing->n && compare_in(listing->data[at].name, name, n) == 0 ? at : listing->n;
 }
 
 /* ---- attributes that were asked for ---------------------------------------------------------- */
