@@ -796,7 +796,7 @@ static int publish(struct rfs_catalog *catalog, struct catalog_rank *rank, int r
 {
     if (rc == 0)
         rc = keep(catalog, rank, built, origin, err);
-    if (rc < 0 && !rfs_files_may_pass(rc)) {
+    if (rc < 0 && !rfs_files_may_pass(catalog->files, rc)) {
         rank->empty = rc == -ENODATA;
         rc = rank->empty ? -EINVAL : rc;
         err->code = rc;

@@ -510,10 +510,21 @@ static int store_failed(struct rfs_files *files, const struct file *file, const 
     return passing_failure(files, EIO);
 }
 
-bool rfs_files_may_pass(int code)
+static bool passes(int code)
 {
     return code == -ENOMEM || code == -EMFILE || code == -ENFILE || code == -EINTR ||
            code == -EAGAIN || code == -EACCES || code == -EPERM;
+}
+
+/* A service that gave no credentials may give some later. */
+static bool passes_in_store(int code)
+{
+    return code == -EIO || code == -ENOKEY;
+}
+
+bool rfs_files_may_pass(const struct rfs_files *files, int code)
+{
+    return passes(code) || (files->store && passes_in_store(code));
 }
 
 /* Reports a link that leads out of the folder that files are opened beneath. */
@@ -530,12 +541,11 @@ static int call_failed(struct rfs_files *files, struct file *file, const char *c
     if (code == EINTR && rfs_cancelled())
         return -EINTR;
     snprintf(what, sizeof what, "%s: %s", call, rfs_store_why(file->path, code));
-    /* A service that gave no credentials may give some later. */
-    if (file->is_object && (code == EIO || code == ENOKEY))
+    if (file->is_object && passes_in_store(-code))
         return store_failed(files, file, what);
     if (code == EACCES || code == EPERM)
         tell_denied(files, file, what);
-    if (rfs_files_may_pass(-code))
+    if (passes(-code))
         return passing_failure(files, code);
     switch (code) {
     case EXDEV:

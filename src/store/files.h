@@ -133,9 +133,9 @@ uint32_t rfs_files_count_paths(const struct rfs_files *files);
 const char *rfs_files_path(const struct rfs_files *files, uint32_t id);
 /*
  * Says whether a failure (-errno) is one that does not stick, as the next try may end otherwise:
- * the process is short of something, or may not read the file.
+ * the process is short of something, or may not read the file, or a store of objects is unwell.
  */
-bool rfs_files_may_pass(int code);
+bool rfs_files_may_pass(const struct rfs_files *files, int code);
 /* Returns 0, or -errno of the failure that stuck. Makes no system call. */
 int rfs_files_state(const struct rfs_files *files, uint32_t id);
 /*

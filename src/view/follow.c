@@ -86,10 +86,10 @@ static unsigned compare(struct rfs_files *files, uint32_t id)
 {
     const int rc = rfs_files_check(files, id);
 
-    return rc == 0                                  ? SAME
-           : rc == -ESTALE                          ? CHANGED
-           : rc == -EINTR || rfs_files_may_pass(rc) ? UNKNOWN
-                                                    : FAILED;
+    return rc == 0                                         ? SAME
+           : rc == -ESTALE                                 ? CHANGED
+           : rc == -EINTR || rfs_files_may_pass(files, rc) ? UNKNOWN
+                                                           : FAILED;
 }
 
 /* Returns the path of the first of N files that is one of STATES, or NULL. */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A store that fails: right bytes after another try, or an error that says why, and nothing that waits for ever."""
 import contextlib
+import errno
 import os
 import pty
 import re
@@ -55,6 +56,22 @@ def test_faults_that_stay_are_told():
             asked = [r for r in proxy.requests() if r[3] == fault and "rank_0" in r[1]]
             if fault in PASSING:
                 check("tried 3 times" in text and len(asked) >= 3, f"{fault}: {text!r} after {len(asked)} requests")
+
+
+def test_headers_are_read_again_when_a_store_is_well():
+    """A rank whose headers could not be read is no failed rank."""
+    t = tree(scale=8)
+    url = stores.upload(t.dir)
+    with stores.Proxy() as proxy, Mount(f"{url}/src", t.options("index_cache=no,tries=2"), env=stores.environment(proxy.url)) as m:
+        proxy.plan(fault="500", ranges=True, only="rank_")
+        try:
+            os.stat(m.file(0))
+        except OSError as error:
+            equal(error.errno, errno.EIO, "stat while the store is unwell")
+        else:
+            raise AssertionError("stat needs no header of another rank")
+        proxy.plan()
+        same_bytes(m.read(0), t.expected(0), "rank 0")
 
 
 def test_what_hardly_ever_gets_better_is_tried_twice():

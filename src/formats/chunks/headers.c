@@ -257,7 +257,7 @@ static int index_of(struct rfs_chunks *chunks, struct by_file *by_file, uint32_t
         }
         if (rc >= 0 && !header.index)
             header.index = rfs_index_share(like);
-        if (rc < 0 && rfs_files_may_pass(rc)) {
+        if (rc < 0 && rfs_files_may_pass(chunks->files, rc)) {
             if (err)
                 *err = why;
             return rc;
@@ -352,9 +352,9 @@ static void log_damaged(const struct rfs_chunks *chunks, struct by_file *by_file
 }
 
 /* Says whether a failure may pass, and does not come from the file. */
-static bool is_passing(int rc)
+static bool is_passing(const struct rfs_chunks *chunks, int rc)
 {
-    return rfs_files_may_pass(rc) && rc != -EACCES && rc != -EPERM;
+    return rfs_files_may_pass(chunks->files, rc) && rc != -EACCES && rc != -EPERM;
 }
 
 /* Locates a chunk whose own file is damaged, WHY, in the first of its copies that is sound. */
@@ -369,7 +369,7 @@ static int locate_elsewhere(struct rfs_chunks *chunks, struct by_file *by_file, 
         rfs_chunks_copy_at(chunks, chunk, i, &copy);
         const int rc = rfs_chunks_copy_in_header(chunks, chunk, &copy, err)
                            ?: rfs_chunks_check_file(chunks, copy.file, err);
-        if (is_passing(rc))
+        if (is_passing(chunks, rc))
             return rc;
         if (rc < 0 || copy.type != of->type)
             continue;
