@@ -384,10 +384,10 @@ void rfs_blocks_limit(struct rfs_blocks *blocks, uint64_t budget)
         rfs_blocks_drop(blocks);
 }
 
-uint64_t rfs_blocks_budget(struct rfs_blocks *blocks)
+uint64_t rfs_blocks_largest(struct rfs_blocks *blocks)
 {
     RFS_LOCKED(&blocks->lock);
-    return blocks->budget;
+    return blocks->budget / blocks->page * blocks->page;
 }
 
 void rfs_blocks_count(struct rfs_blocks *blocks, struct rfs_blocks_counters *out)

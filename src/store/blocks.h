@@ -59,7 +59,8 @@ int rfs_blocks_get(struct rfs_blocks *blocks, uint32_t file, uint32_t number, si
                    rfs_block_make *make, void *ctx, struct rfs_block_held *out);
 void rfs_blocks_put(struct rfs_blocks *blocks, const struct rfs_block_held *held);
 
-uint64_t rfs_blocks_budget(struct rfs_blocks *blocks);
+/* Returns the bytes of the largest block that there is room for: the whole pages of the budget. */
+uint64_t rfs_blocks_largest(struct rfs_blocks *blocks);
 
 /* Wipes and gives back all blocks that nobody holds. */
 void rfs_blocks_drop(struct rfs_blocks *blocks);

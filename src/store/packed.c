@@ -108,11 +108,11 @@ static int get(const struct rfs_packed *packed, const struct rfs_packed_input *i
     const struct rfs_packed_item *item = &packed->items.data[number];
     struct unpacking work = {.input = input, .item = item, .err = err};
     const uint64_t most = end_of(packed, number) - item->begin;
-    const uint64_t budget = rfs_blocks_budget(input->blocks);
+    const uint64_t largest = rfs_blocks_largest(input->blocks);
 
     if (item->stored > input->file_bytes || item->bytes > input->file_bytes - item->stored)
         return fail(&work, "the file ends before it");
-    const uint64_t rest = budget > item->bytes ? budget - item->bytes : 0;
+    const uint64_t rest = largest > item->bytes ? largest - item->bytes : 0;
     work.room = (size_t)rfs_min_u64(most, rest);
     work.cut = work.room < most;
     const int rc = work.room == 0

@@ -258,8 +258,9 @@ def packed_small_cache(name):
             least = int(have.split("cache=")[-1].split("M")[0])
             if export(source, os.path.join(folder, "less"), f"format=pt,cache={least - 1}M") is None:
                 return f"cache={least - 1}M is enough"
-            return export(source, os.path.join(folder, "least"), f"format=pt,cache={least}M")
-    items = {("w",): Sharded(torch.rand(2000, 1000), (4,), [0]), ("b",): Plain(torch.rand(10))}
+            return (export(source, os.path.join(folder, "least"), f"format=pt,cache={least}M") or
+                    export(source, os.path.join(folder, "objects"), f"view=dcp,cache={least}M"))
+    items = {("w",): Sharded(torch.rand(2000, 1000), (4,), [0]), ("b",): Plain(torch.rand(10)), ("step",): 3}
     return Small(name, "parameter 'w': is compressed by zstd, and the cache is too small: ", items=items, late=False,
                  options="format=pt,cache=1M")
 

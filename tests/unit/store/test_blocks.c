@@ -161,7 +161,7 @@ static void test_limit(void **state)
     for (uint32_t i = 0; i < 4; i++)
         touch(blocks, 0, i);
     rfs_blocks_limit(blocks, 2 * SIZE);
-    assert_int_equal(rfs_blocks_budget(blocks), 2 * SIZE);
+    assert_int_equal(rfs_blocks_largest(blocks), 2 * SIZE);
     assert_true(counted(blocks).bytes <= 2 * SIZE);
     for (uint32_t i = 0; i < 4; i++)
         touch(blocks, 0, i);

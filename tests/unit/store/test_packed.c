@@ -325,6 +325,29 @@ static void test_room(void **state)
     assert_int_equal(read_item(f, largest, 0, f->items[largest].n), 0);
 }
 
+/* An item that may have more than there is room for: what it really has counts. */
+static void test_unknown(void **state)
+{
+    struct fixture *f = *state;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const struct item *item = &f->items[4];
+    uint64_t begin;
+    assert_int_equal(rfs_files_add_packed(f->files, 0, item->stored, item->bytes, 1u << 20, &begin),
+                     0);
+    for (uint64_t more = 0; more < page;
+         more += page / 4 - 1) { /* also budgets of no whole pages */
+        struct rfs_reading reading;
+        struct rfs_error err = {0};
+        uint64_t bytes = 0;
+        rfs_blocks_limit(rfs_files_packed(f->files), 0);
+        rfs_blocks_limit(rfs_files_packed(f->files), 4096 * 16 + more);
+        assert_int_equal(rfs_reading_begin(f->files, 0, &reading), 0);
+        assert_int_equal(rfs_reading_measure(&reading, begin, &bytes, &err), 0);
+        assert_int_equal(bytes, item->n);
+        assert_int_equal(rfs_reading_end(&reading), 0);
+    }
+}
+
 static void test_changed(void **state)
 {
     struct fixture *f = *state;
@@ -357,6 +380,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_dictionary, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bits, setup, teardown),
         cmocka_unit_test_setup_teardown(test_room, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_unknown, setup, teardown),
         cmocka_unit_test_setup_teardown(test_changed, setup, teardown),
         cmocka_unit_test(test_bound),
     };
