@@ -267,6 +267,17 @@ def ranks_listed_differ(name):
 
 
 @fixed_since_2_9
+def ranks_listed_on_trust(name):
+    """No file says that groups have the same: stages of a pipeline look so, too. So strict reads all of both."""
+    def damage(folder, world):
+        def change(state):
+            state["large"].local_shards()[0].tensor[0, 399] = -1
+        program.change_rank(folder, 2, world, change, 2)
+    return Copies(name, 4, {("large",): listed(numbered(64, 400), 2, groups=2), ("same",): listed(numbered(3), 2, groups=2)},
+                  {"large": ""}, damage)
+
+
+@fixed_since_2_9
 def ranks_listed_complete_without_one(name):
     """The other group has what the lost rank had of one tensor, nobody what it had of another."""
     return Complete(name, 4, {("cut",): Sharded(numbered(8, 2), (4,), [0]), ("copied",): listed(numbered(8, 2), 2, groups=2),

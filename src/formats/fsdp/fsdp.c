@@ -30,9 +30,10 @@
  *     ProcessGroupState      local_rank: 0, global_rank: 0, local_world_size: 2, global_world_size: 2
  *
  * So each file says what all ranks have. With HYBRID_SHARD the group of ranks that share a tensor is
- * smaller than the world: others have the same shards again, and lists with their ranks. Those are
- * numbers in the world, or in the group, depending on the version. A Shard's own placement may have
- * the other one, and is not looked at.
+ * smaller than the world: others have the same shards again, and lists with their ranks. No file says
+ * that they are the same: groups of pipeline stages or of experts, which have tensors of their own under
+ * one name, look so as well, and so copies are on trust. Ranks are numbers in the world, or in the
+ * group, depending on the version. A Shard's own placement may have the other one, and is not looked at.
  *
  * A tensor that is neither is whole in every file.
  *
@@ -616,7 +617,7 @@ static int add_none(struct rank_file *rank, const char *param, uint32_t name,
 
     memcpy(tensor.dims, whole->dims, sizeof tensor.dims);
     tensor.dims[0] = 0;
-    return add(rank, param, name, &tensor, whole, corner, sharded->groups);
+    return add(rank, param, name, &tensor, whole, corner, 1);
 }
 
 /* Adds Shard NUMBER of a ShardedTensor, whose list has been read. */
@@ -639,7 +640,7 @@ static int add_shard(struct rank_file *rank, const char *param, uint32_t name,
     if (tensor.dtype != sharded->whole.dtype || !same_shape(&tensor, sharded->whole.ndim, box.size))
         return damaged(rank, param,
                        "a shard's tensor has another shape or dtype than its metadata");
-    return add(rank, param, name, &tensor, &sharded->whole, box.at, sharded->groups);
+    return add(rank, param, name, &tensor, &sharded->whole, box.at, 1);
 }
 
 /* Reads a ShardedTensor, by the arguments of the call that makes it. */
