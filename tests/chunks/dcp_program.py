@@ -590,6 +590,7 @@ def in_children(functions):
             code = 1
             try:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+                torch.set_num_threads(1)  # those of the parent are not in its child, which would wait for them
                 function()
                 code = 0
             except BaseException:  # noqa: BLE001 - a child must not go on in its parent's code
