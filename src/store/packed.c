@@ -70,15 +70,37 @@ static int fail_room(const struct unpacking *work)
                     work->room);
 }
 
-/* Decompresses N bytes behind the room into it. */
+/*
+ * Says whether N bytes have a frame of a format before version 1, which the library may read by code of
+ * its time. What is no frame at all is left to the library.
+ */
+static bool has_old_frame(const unsigned char *data, size_t n)
+{
+    static const unsigned char magic[] = {0x28, 0xb5, 0x2f, 0xfd}; /* RFC 8878 */
+
+    for (size_t at = 0; n - at > sizeof magic;) {
+        const bool skipped = data[at] >> 4 == 5 && memcmp(data + at + 1, "\x2a\x4d\x18", 3) == 0;
+        if (!skipped && memcmp(data + at, magic, sizeof magic) != 0)
+            return true;
+        const size_t bytes = ZSTD_findFrameCompressedSize(data + at, n - at);
+        if (ZSTD_isError(bytes))
+            return false;
+        at += bytes;
+    }
+    return false;
+}
+
+/* Decompresses what lies behind the room into it. */
 static int decompress(const struct unpacking *work, unsigned char *data, size_t *bytes)
 {
+    const size_t stored = (size_t)work->item->bytes;
+    if (has_old_frame(data + work->room, stored))
+        return fail(work, "it is not of zstd, or of a version before 1");
     ZSTD_DCtx *context = ZSTD_createDCtx();
 
     if (!context)
         return -ENOMEM;
-    const size_t n = ZSTD_decompressDCtx(context, data, work->room, data + work->room,
-                                         (size_t)work->item->bytes);
+    const size_t n = ZSTD_decompressDCtx(context, data, work->room, data + work->room, stored);
     ZSTD_freeDCtx(context);
     if (!ZSTD_isError(n)) {
         *bytes = n;
@@ -88,7 +110,7 @@ static int decompress(const struct unpacking *work, unsigned char *data, size_t 
         return -ENOMEM;
     if (ZSTD_getErrorCode(n) != ZSTD_error_dstSize_tooSmall)
         return fail(work, ZSTD_getErrorName(n));
-    return work->cut ? fail_room(work) : fail(work, "it has more bytes than its tensor");
+    return work->cut ? fail_room(work) : fail(work, "it has more bytes than it may have");
 }
 
 static int unpack(void *ctx, unsigned char *data, size_t *bytes)

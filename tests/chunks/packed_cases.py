@@ -224,14 +224,14 @@ def packed_garbage(name):
 @fixed_since_2_9
 def packed_bomb(name):
     """A gigabyte of zeros in as many bytes as the tensor has."""
-    return Refused(name, DAMAGED + "it has more bytes than its tensor",
+    return Refused(name, DAMAGED + "it has more bytes than it may have",
                    change(lambda _: program.zstandard.ZstdCompressor(level=19).compress(bytes(1 << 30))))
 
 
 @fixed_since_2_9
 def packed_not(name):
     """What the metadata calls compressed and is not."""
-    return Refused(name, DAMAGED + "Unknown frame descriptor",
+    return Refused(name, DAMAGED + "it is not of zstd, or of a version before 1",
                    change(lambda item: program.zstandard.ZstdDecompressor().decompressobj().decompress(item)))
 
 

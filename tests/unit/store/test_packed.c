@@ -264,7 +264,7 @@ static void test_damaged(void **state)
     item->bytes -= 4;
     item->n -= AROUND + 1;
     open_file(f);
-    expect_damaged(f, "is damaged: it has more bytes than its tensor");
+    expect_damaged(f, "is damaged: it has more bytes than it may have");
     item->n += AROUND + 1;
     item->stored = f->file.n - item->bytes + 1;
     open_file(f);
@@ -287,6 +287,23 @@ static void test_dictionary(void **state)
     replace(f, &b);
     bytes_free(&b);
     expect_damaged(f, "is damaged: Dictionary mismatch");
+}
+
+/* Frames of version 0.7 alone, and behind one of today's. */
+static void test_old_version(void **state)
+{
+    struct fixture *f = *state;
+    static const unsigned char old[] = {0x27, 0xb5, 0x2f, 0xfd, 0x24, 1, 0, 0, 0, 0, 0, 0};
+    struct bytes b = {0};
+    bytes_add(&b, old, sizeof old);
+    replace(f, &b);
+    expect_damaged(f, "is damaged: it is not of zstd, or of a version before 1");
+    b.n = 0;
+    add_frame(&b, "plain", 5, 3, true);
+    bytes_add(&b, old, sizeof old);
+    replace(f, &b);
+    expect_damaged(f, "is damaged: it is not of zstd, or of a version before 1");
+    bytes_free(&b);
 }
 
 /* Any changed byte: an error, or the same bytes, where it means nothing. */
@@ -378,6 +395,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_frames, setup, teardown),
         cmocka_unit_test_setup_teardown(test_damaged, setup, teardown),
         cmocka_unit_test_setup_teardown(test_dictionary, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_old_version, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bits, setup, teardown),
         cmocka_unit_test_setup_teardown(test_room, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unknown, setup, teardown),
