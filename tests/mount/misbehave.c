@@ -364,7 +364,8 @@ __attribute__((visibility("default"))) int mount(const char *from, const char *a
     snprintf(begun, sizeof begun, "%s.begun", mount_waits);
     if (mount_waits[0])
         close(open(begun, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-    while ((mount_hangs || (mount_waits[0] && access(mount_waits, F_OK) != 0)) &&
+    /* The server may have ended before: its keeper is init's then. */
+    while ((mount_hangs || (mount_waits[0] && access(mount_waits, F_OK) != 0)) && parent > 1 &&
            getppid() == parent)
         usleep(10000);
     if (mount_hangs)
