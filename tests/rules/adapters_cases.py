@@ -43,7 +43,8 @@ class Case:
         m = self.model
         groups = m.config.get("num_key_value_heads") or m.num_attention_heads
         shared = m.config.get("shared_expert_intermediate_size", 0) // 2  # Megatron asks for even halves
-        return not any(size % n for size in (groups, m.intermediate_size, m.vocab_size, self.rank, shared))
+        # Of linear_proj and linear_fc2 Megatron-Bridge cuts the second factor, too.
+        return not any(size % n for size in (groups, m.hidden_size, m.intermediate_size, m.vocab_size, self.rank, shared))
 
     def describe(self):
         return (f"  {self.model.describe()}\n  {self.targets} of rank {self.rank}, alpha {self.alpha}, {self.dtype}, {self.options}, "
