@@ -660,7 +660,7 @@ static int read_sharded(struct rank_file *rank, const char *param, uint32_t name
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Notes of which kind the values of a name are: a ShardedTensor is one in every file. */
+/* Notes the kind of a name's values: a ShardedTensor is one in every file. */
 static int note_kind(struct rank_file *rank, const char *param, uint32_t name, bool is_sharded)
 {
     struct opening *opening = rank->opening;

@@ -116,7 +116,7 @@ static int ask_server(const struct rfs_bucket *bucket, const char *url, struct r
 
 /* ---- lists that were made -------------------------------------------------------------------- */
 
-/* A listing that was made. Constant but for its uses. */
+/* A list that was made. Only the count of its uses changes. */
 struct listed {
     struct rfs_directory *directory; /* that has it */
     char *url;                       /* of the folder; owned */
@@ -324,7 +324,7 @@ static size_t find_name(const struct rfs_remote_listing *listing, const char *na
     return RFS_BISECT(i, listing->n, strcmp(listing->data[i].name, name) >= 0);
 }
 
-/* Compares an entry with "FOLDER/", of which FOLDER has N bytes: below 0 when it comes before. */
+/* Compares an entry with the N bytes of FOLDER and a slash: below 0 when it comes before. */
 static int compare_in(const char *entry, const char *folder, size_t n)
 {
     return strncmp(entry, folder, n) ?: (unsigned char)entry[n] - '/';

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Exchanges of HTTP, a request and its answer, by libcurl. A thread takes a lane, starts exchanges
- * on it and waits for them; lanes keep their connections for the next thread, of any client. What a
- * server is told of an identity is in the headers of each request: libcurl keeps no cookies, no
+ * on it and waits for them; lanes keep their connections for the next thread, of any client. The
+ * headers of each request carry all that tells a server an identity: libcurl keeps no cookies, no
  * names of users and no certificates of clients here. A client has at most as many exchanges under
  * way as it is allowed. retries.h tries again what failed.
  *
