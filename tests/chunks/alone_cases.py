@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """More cases of the family "dcp": saves without collectives, in which each rank has metadata of its own."""
 import os
-import pickle
 import shutil
 
 import dcp_program as program
 import torch
 from dcp_cases import ONE, Alone, Checked, differ, export, fixed_since_2_9, negative, numbered, permuted, read_all, run
-from dcp_program import PerRank, Plain, Sharded
+from dcp_program import PerRank, Plain, Sharded, edit, remove
 
 
 class AtOnce(Alone):
@@ -83,21 +82,6 @@ class Damaged(Alone):
             return f"strict: {said!r}"
         have = read_all(os.path.join(folder, "huggingface"))
         return next((said for n, t in self.whole().items() if (said := differ("damaged", n, have[n], t))), None)
-
-
-def remove(*names):
-    return lambda folder: [os.remove(os.path.join(folder, name)) for name in names]
-
-
-def edit(name, change):
-    def damage(folder):
-        path = os.path.join(folder, name)
-        with open(path, "rb") as file:
-            metadata = pickle.load(file)
-        change(metadata)
-        with open(path, "wb") as file:
-            pickle.dump(metadata, file)
-    return damage
 
 
 @fixed_since_2_9

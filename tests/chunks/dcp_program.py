@@ -600,3 +600,20 @@ def in_children(functions):
         children.append(child)
     if any([os.waitpid(child, 0)[1] for child in children]):
         raise RuntimeError("a rank failed")
+
+
+def remove(*names):
+    """A damage: files that are lost."""
+    return lambda folder: [os.remove(os.path.join(folder, name)) for name in names]
+
+
+def edit(name, change):
+    """A damage: CHANGE gets the object in a file of metadata."""
+    def damage(folder):
+        path = os.path.join(folder, name)
+        with open(path, "rb") as file:
+            metadata = pickle.load(file)
+        change(metadata)
+        with open(path, "wb") as file:
+            pickle.dump(metadata, file)
+    return damage

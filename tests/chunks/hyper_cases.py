@@ -4,7 +4,6 @@ collectives, and what must be seen through views of them. Where HyperParallel is
 """
 import errno
 import os
-import pickle
 import re
 import shutil
 import subprocess
@@ -14,7 +13,7 @@ import torch
 import dcp_cases
 import hyper_program as program
 from dcp_cases import check_export, check_part, copies_differ, differ, export, numbered, run, verify
-from dcp_program import Boxes, PerRank, Plain, Sharded
+from dcp_program import Boxes, PerRank, Plain, Sharded, edit, remove
 from hyper_program import NEW, OLD, Options
 
 FIXED = {}
@@ -219,22 +218,6 @@ class Damaged(Case):
             return next((said for n, t in self.whole().items() if (said := differ("damaged", n, have[n], t))), None)
         ran = run("reshard", "verify", source)
         return None if ran.returncode else f"verify: {ran.stdout}"
-
-
-def edit(name, change):
-    """A damage: CHANGE gets the object in a file of metadata."""
-    def damage(folder):
-        path = os.path.join(folder, name)
-        with open(path, "rb") as file:
-            metadata = pickle.load(file)
-        change(metadata)
-        with open(path, "wb") as file:
-            pickle.dump(metadata, file)
-    return damage
-
-
-def remove(*names):
-    return lambda folder: [os.remove(os.path.join(folder, name)) for name in names]
 
 
 def rewrite(name, change):

@@ -343,17 +343,19 @@ static size_t first_in(const struct rfs_remote_listing *listing, const char *nam
 
 /* ---- attributes that were asked for ---------------------------------------------------------- */
 
-static size_t asked_at(const struct rfs_directory *directory, const char *url)
+/* Says whether URL was asked for; *at is its place, or where it belongs. The lock is held. */
+static bool was_asked(const struct rfs_directory *directory, const char *url, size_t *at)
 {
-    return RFS_BISECT(i, directory->asked.n, strcmp(directory->asked.data[i].url, url) >= 0);
+    *at = RFS_BISECT(i, directory->asked.n, strcmp(directory->asked.data[i].url, url) >= 0);
+    return *at < directory->asked.n && strcmp(directory->asked.data[*at].url, url) == 0;
 }
 
 static bool find_asked(struct rfs_directory *directory, const char *url, int *rc,
                        struct rfs_attributes *out)
 {
     pthread_mutex_lock(&directory->lock);
-    const size_t at = asked_at(directory, url);
-    const bool found = at < directory->asked.n && strcmp(directory->asked.data[at].url, url) == 0;
+    size_t at;
+    const bool found = was_asked(directory, url, &at);
     if (found) {
         *rc = directory->asked.data[at].rc;
         *out = directory->asked.data[at].attributes;
@@ -379,8 +381,8 @@ static void keep_asked(struct rfs_directory *directory, const char *url, int rc,
         return;
     asked.url = strdup(url);
     pthread_mutex_lock(&directory->lock);
-    const size_t at = asked_at(directory, url);
-    const bool there = at < directory->asked.n && strcmp(directory->asked.data[at].url, url) == 0;
+    size_t at;
+    const bool there = was_asked(directory, url, &at);
     const bool kept = asked.url && !there && RFS_PUSH(&directory->asked, asked);
     if (kept) {
         struct asked *data = directory->asked.data;
@@ -444,9 +446,8 @@ static size_t add_files(const struct rfs_directory *directory, const struct list
         if (entry->folder || entry->known || !rfs_text_ends(entry->name, ending))
             continue;
         char *file = rfs_text_printf("%s/%s", listed->url, entry->name);
-        const size_t at = file ? asked_at(directory, file) : 0;
-        if (!file || strcmp(file, url) == 0 ||
-            (at < directory->asked.n && strcmp(directory->asked.data[at].url, file) == 0))
+        size_t at;
+        if (!file || strcmp(file, url) == 0 || was_asked(directory, file, &at))
             free(file);
         else
             out[n++] = file;
