@@ -116,11 +116,12 @@ static int note_range(const struct job *job, uint32_t file, uint64_t from, uint6
     ranges->requests++;
     if (last && last->file == file && last->to == from) {
         last->to += size;
+        last->next = RFS_NO_SOURCE;
         return 0;
     }
     if (ranges->n >= RFS_GATHER_MOST)
         return 0;
-    const struct rfs_gather_range range = {file, from, from + size};
+    const struct rfs_gather_range range = {file, from, from + size, RFS_NO_SOURCE};
     return RFS_PUSH(ranges, range) ? 0 : -ENOMEM;
 }
 
@@ -500,6 +501,21 @@ static int run_job(const struct job *job)
     return group == 1 || shape->run >= LONG_RUN ? read_runs(job) : read_windows(job, group);
 }
 
+/* Returns how far behind the job's last byte its block goes on in the source. */
+static uint64_t gap_behind(const struct job *job)
+{
+    const struct rfs_shape *shape = &job->shape;
+    const uint64_t runs = shape->n > 0 ? shape->inner[0] * shape->loop[0].count : 1;
+
+    if (job->tail < shape->run)
+        return 0;
+    if (job->last + 1 >= runs)
+        return RFS_NO_SOURCE;
+    const uint64_t end = rfs_shape_src(shape, job->last) + shape->run;
+    const uint64_t next = rfs_shape_src(shape, job->last + 1);
+    return next >= end ? next - end : RFS_NO_SOURCE;
+}
+
 int rfs_gather_note(const struct rfs_slice *slice, uint64_t begin, uint64_t end,
                     struct rfs_gather_ranges *ranges)
 {
@@ -509,7 +525,11 @@ int rfs_gather_note(const struct rfs_slice *slice, uint64_t begin, uint64_t end,
         if (!job_init(&job, &slice->blocks[i], begin, end))
             continue;
         job.dst_from = begin - job.block->dst;
+        const size_t before = ranges->requests;
         rc = run_job(&job);
+        const uint64_t gap = gap_behind(&job);
+        if (ranges->requests > before && gap < RFS_NO_SOURCE)
+            ranges->data[ranges->n - 1].next = ranges->data[ranges->n - 1].to + gap;
     }
     return rc;
 }

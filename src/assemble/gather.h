@@ -33,6 +33,9 @@ int rfs_gather(struct rfs_files *files, const struct rfs_slice *slice, uint64_t 
                unsigned char *scratch, unsigned char *dst, enum rfs_gather_proof proof,
                const struct rfs_gather_held *held);
 
+/* No place in a file: no offset is near to it. */
+#define RFS_NO_SOURCE UINT64_MAX
+
 /*
  * Ranges that rfs_gather would read, in its order: each is a request, or several that follow each
  * other.
@@ -40,6 +43,7 @@ int rfs_gather(struct rfs_files *files, const struct rfs_slice *slice, uint64_t 
 struct rfs_gather_range {
     uint32_t file;
     uint64_t from, to; /* offsets in the file */
+    uint64_t next;     /* where its block goes on in the file; else RFS_NO_SOURCE */
 };
 struct rfs_gather_ranges {
     struct rfs_gather_range *data;
@@ -62,9 +66,8 @@ bool rfs_gather_needed(const struct rfs_slice *slice, uint64_t begin, uint64_t e
 
 /*
  * Returns where in a source file byte BEGIN of the slice is, if it is in a contiguous block; else
- * RFS_NO_SOURCE, which no address is near to.
+ * RFS_NO_SOURCE.
  */
-#define RFS_NO_SOURCE UINT64_MAX
 uint64_t rfs_gather_source(const struct rfs_slice *slice, uint64_t begin);
 
 /* Says whether the block gives a byte of [begin, end). */

@@ -212,6 +212,7 @@ struct wish {
     uint32_t file;
     uint32_t order; /* number of the range */
     uint64_t from, to;
+    uint64_t next; /* where the reader goes on behind it; else RFS_NO_SOURCE */
 };
 
 /* Wishes, sorted by file and offset. */
@@ -323,8 +324,9 @@ static bool list_wishes(const struct rfs_gather_ranges *ranges, struct wishes *w
     if (!wishes->data)
         return false;
     for (size_t i = 0; i < ranges->n; i++)
-        wishes->data[wishes->n++] = (struct wish){ranges->data[i].file, (uint32_t)i,
-                                                  ranges->data[i].from, ranges->data[i].to};
+        wishes->data[wishes->n++] =
+            (struct wish){ranges->data[i].file, (uint32_t)i, ranges->data[i].from,
+                          ranges->data[i].to, ranges->data[i].next};
     RFS_SORT_ALL(wishes, by_place);
     return true;
 }
@@ -368,6 +370,7 @@ static uint64_t there_until(struct window *windows, unsigned n, uint32_t file, u
 /* A window that is being made, from wishes in ascending order. */
 struct making {
     struct plan *plan;
+    bool ahead;           /* nothing waits for them yet */
     struct window window; /* none yet when its end is 0 */
 };
 
@@ -396,8 +399,9 @@ static void take(struct making *making, const struct wish *wish, uint64_t from, 
         const bool goes_on = window->to > 0 && window->file == wish->file &&
                              from <= window->to + GAP && from < window->from + RFS_PREFETCH_WINDOW;
         if (!goes_on) {
-            /* The rest of a page is in the window that begins in it, of the next wish. */
-            if (window->to > 0 && window->to == from && to - from < RFS_PREFETCH_PAGE)
+            /* The rest is in the window that will begin in its page, when the reader goes on. */
+            if (making->ahead && window->to > 0 && window->to == from &&
+                wish->next / RFS_PREFETCH_PAGE == from / RFS_PREFETCH_PAGE)
                 return;
             finish(making);
             *window = (struct window){
@@ -412,13 +416,13 @@ static void take(struct making *making, const struct wish *wish, uint64_t from, 
 }
 
 /*
- * Plans the windows that are missing for the wishes, beside the N that there are. COUNT: the bytes
- * of wishes that those have count as wanted of them.
+ * Plans the windows that are missing for the wishes, beside the N that there are. AHEAD: nothing
+ * waits for them yet, and the bytes of wishes that windows have count as wanted of those.
  */
 static void plan_windows(struct window *windows, unsigned n, const struct wishes *wishes,
-                         bool count, struct plan *out)
+                         bool ahead, struct plan *out)
 {
-    struct making making = {.plan = out};
+    struct making making = {.plan = out, .ahead = ahead};
 
     out->n = 0;
     out->cut = false;
@@ -430,7 +434,7 @@ static void plan_windows(struct window *windows, unsigned n, const struct wishes
             uint64_t end =
                 rfs_min_u64(wish->to, there_until(windows, n, wish->file, at, &next, &has));
             if (end > at) {
-                has->wanted += count ? end - at : 0;
+                has->wanted += ahead ? end - at : 0;
             } else {
                 end = rfs_min_u64(wish->to, next);
                 take(&making, wish, at, end);

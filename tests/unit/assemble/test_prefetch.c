@@ -241,6 +241,33 @@ static void test_requests_are_merged(void **state)
     close_place(&place);
 }
 
+/*
+ * All of a slice is read ahead to its end, though less than a page is left for the last window.
+ * Where more of the slice follows, those bytes are left for the next window, which begins there.
+ */
+static void test_short_ends(void **state)
+{
+    (void)state;
+    for (int cut = 0; cut < 2; cut++) {
+        struct place place;
+        open_place(&place, 64 * MIB);
+        const struct rfs_entry *entry = place.world.entry;
+        while (entry[0].extent_count > 0 || entry[1].extent_count > 0 || entry[0].offset == 0 ||
+               entry[1].offset == 0) { /* in several extents, or all in whole windows */
+            close_place(&place);
+            open_place(&place, 64 * MIB);
+        }
+        find_slow(&place);
+        const uint64_t end = cut ? 14 * MIB : 16 * MIB;
+        want(&place, 0, end);
+        /* None is freed before it is used. */
+        assert_int_equal(count(&place).windows, cut ? 14 : 18);
+        for (uint64_t at = 0; at < end; at += MIB)
+            assert_int_equal(read_at(&place, at, MIB), 0);
+        close_place(&place);
+    }
+}
+
 static void test_requests_are_made_at_once(void **state)
 {
     struct place place;
@@ -645,6 +672,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fast_sources_are_not_staged),
         cmocka_unit_test(test_requests_are_merged),
+        cmocka_unit_test(test_short_ends),
         cmocka_unit_test(test_requests_are_made_at_once),
         cmocka_unit_test(test_failures_do_not_deepen),
         cmocka_unit_test(test_one_request_of_a_reader),
