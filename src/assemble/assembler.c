@@ -739,9 +739,9 @@ uint64_t rfs_assemble_reach(struct rfs_assembler *assembler)
     return rfs_prefetch_reach(assembler->prefetch);
 }
 
-void rfs_assemble_prefetch(struct rfs_assembler *assembler, const struct rfs_gather_ranges *ranges)
+bool rfs_assemble_prefetch(struct rfs_assembler *assembler, const struct rfs_gather_ranges *ranges)
 {
-    rfs_prefetch_want(assembler->prefetch, ranges, false);
+    return rfs_prefetch_want(assembler->prefetch, ranges, false);
 }
 
 struct rfs_assembler *rfs_assembler_new(struct rfs_catalog *catalog, uint64_t budget,

@@ -157,9 +157,10 @@ bool rfs_assemble_joins(const struct rfs_slice *slice);
 uint64_t rfs_assemble_reach(struct rfs_assembler *assembler);
 /*
  * Reads ahead source ranges (rfs_gather_note) that will be needed soon; ranges of several slices
- * passed in one call become fewer requests.
+ * passed in one call become fewer requests. Returns false, and reads none, if there is no room for
+ * them now.
  */
-void rfs_assemble_prefetch(struct rfs_assembler *assembler, const struct rfs_gather_ranges *ranges);
+bool rfs_assemble_prefetch(struct rfs_assembler *assembler, const struct rfs_gather_ranges *ranges);
 /*
  * Drops queued reads ahead, so that freeing the pool and the assembler waits only for reads that
  * have begun.

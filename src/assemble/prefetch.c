@@ -175,6 +175,8 @@ void rfs_concurrency_note(struct rfs_concurrency *concurrency,
 #define LEAST_NS UINT64_C(150000)
 /* Least number of windows that there must be room for: else nothing is read ahead. */
 #define LEAST_WINDOWS 4
+/* This part of the room is for windows that a thread waits for. */
+#define RESERVED 8
 /* A gap of so many bytes is read over: a round trip to slow storage takes longer. */
 #define GAP (UINT64_C(32) << 10)
 /*
@@ -277,18 +279,19 @@ static void retire(struct window *window, struct later *later)
     *window = (struct window){0};
 }
 
-/*
- * Drops windows that are not being read or used: those that were read and not used since BEFORE,
- * and with QUEUED those that wait.
- */
+/* Says whether a window was read, and not used since BEFORE. */
+static bool is_forgotten(const struct window *window, uint64_t before)
+{
+    return window->state == WINDOW_READY && window->pins == 0 && window->touched < before;
+}
+
+/* Drops windows that were forgotten since BEFORE, and with QUEUED those that wait. */
 static void drop(struct rfs_prefetch *prefetch, uint64_t before, bool queued, struct later *later)
 {
     for (unsigned i = 0; i < prefetch->room; i++) {
         struct window *window = &prefetch->windows[i];
-        if (window->pins > 0)
-            continue;
-        if ((window->state == WINDOW_READY && window->touched < before) ||
-            (window->state == WINDOW_QUEUED && queued))
+        if (is_forgotten(window, before) ||
+            (queued && window->state == WINDOW_QUEUED && window->pins == 0))
             retire(window, later);
     }
 }
@@ -708,15 +711,14 @@ uint64_t rfs_prefetch_reach(struct rfs_prefetch *prefetch)
 }
 
 /*
- * Makes room for N windows, if it can: windows that were used go first, as little may be left to
- * want of them.
+ * Makes room for N windows, if it can. URGENT: if there are none that were forgotten, those go that
+ * were used, and are still wanted.
  */
-static void make_room(struct rfs_prefetch *prefetch, unsigned n, struct later *later)
+static void make_room(struct rfs_prefetch *prefetch, unsigned n, bool urgent, struct later *later)
 {
-    unsigned room = count_windows(prefetch, WINDOW_FREE);
-    if (room < n)
+    if (count_windows(prefetch, WINDOW_FREE) < n)
         drop(prefetch, rfs_wait_now() - FORGOTTEN, false, later);
-    for (; room < n; room++) {
+    for (unsigned room = count_windows(prefetch, WINDOW_FREE); urgent && room < n; room++) {
         struct window *oldest = NULL;
         for (unsigned i = 0; i < prefetch->room; i++) {
             struct window *window = &prefetch->windows[i];
@@ -740,7 +742,7 @@ static bool add(struct rfs_prefetch *prefetch, const struct wishes *wishes, bool
     struct plan plan;
     plan_windows(prefetch->windows, prefetch->room, wishes, !urgent, &plan);
     unsigned added = 0;
-    make_room(prefetch, plan.n, later);
+    make_room(prefetch, plan.n, urgent, later);
     for (unsigned i = 0; i < prefetch->room && added < plan.n && !prefetch->stopped; i++) {
         struct window *window = &prefetch->windows[i];
         if (window->state != WINDOW_FREE)
@@ -754,6 +756,23 @@ static bool add(struct rfs_prefetch *prefetch, const struct wishes *wishes, bool
     return !plan.cut && plan.n <= prefetch->room;
 }
 
+/*
+ * Says whether there is room for windows of the wishes beside those that are in use and some for
+ * threads that wait, or none is in use. The caller has the lock.
+ */
+static bool has_room(const struct rfs_prefetch *prefetch, const struct wishes *wishes)
+{
+    const uint64_t before = rfs_wait_now() - FORGOTTEN;
+    struct plan plan;
+    unsigned in_use = 0;
+    for (unsigned i = 0; i < prefetch->room; i++) {
+        const struct window *window = &prefetch->windows[i];
+        in_use += window->state != WINDOW_FREE && !is_forgotten(window, before);
+    }
+    plan_windows(NULL, 0, wishes, true, &plan);
+    return in_use == 0 || in_use + plan.n <= prefetch->room - prefetch->room / RESERVED;
+}
+
 /* Says whether the ranges need more than one request. */
 static bool need_several(const struct rfs_gather_ranges *ranges)
 {
@@ -761,18 +780,22 @@ static bool need_several(const struct rfs_gather_ranges *ranges)
            (ranges->n > 0 && ranges->data[0].to - ranges->data[0].from > RFS_PREFETCH_WINDOW);
 }
 
-void rfs_prefetch_want(struct rfs_prefetch *prefetch, const struct rfs_gather_ranges *ranges,
+bool rfs_prefetch_want(struct rfs_prefetch *prefetch, const struct rfs_gather_ranges *ranges,
                        bool now)
 {
     struct wishes wishes;
     struct later later = {.n = 0};
     if (prefetch->room == 0 || (now && !need_several(ranges)) || !list_wishes(ranges, &wishes))
-        return;
+        return true;
     pthread_mutex_lock(&prefetch->lock);
-    add(prefetch, &wishes, now, &later);
+    const bool added = now || has_room(prefetch, &wishes);
+    if (added)
+        add(prefetch, &wishes, now, &later);
     unlock(prefetch, &later);
     free(wishes.data);
-    start(prefetch);
+    if (added)
+        start(prefetch);
+    return added;
 }
 
 /* ---- holding --------------------------------------------------------------------------------- */

@@ -58,11 +58,12 @@ bool rfs_prefetch_is_slow(const struct rfs_prefetch *prefetch);
 uint64_t rfs_prefetch_reach(struct rfs_prefetch *prefetch);
 
 /*
- * Queues reads of the ranges, in their order; those without room are left out. NOW: the caller is
- * about to fetch them; they come before reads ahead, and are left to the caller where one request
- * reads them.
+ * Queues reads of the ranges, in their order. Returns false, and queues nothing, if there is no
+ * room for all of them beside others; ranges that never have room are left out. NOW: the caller is
+ * about to fetch them; they come before reads ahead, have the room that there is, and are left to
+ * the caller where one request reads them.
  */
-void rfs_prefetch_want(struct rfs_prefetch *prefetch, const struct rfs_gather_ranges *ranges,
+bool rfs_prefetch_want(struct rfs_prefetch *prefetch, const struct rfs_gather_ranges *ranges,
                        bool now);
 /*
  * Announces that bytes [begin, end) of the slice are about to be fetched, by one or more calls:

@@ -350,7 +350,7 @@ static void stage(struct run *run, size_t first)
             break;
         reach -= task->end - task->begin;
     }
-    rfs_assemble_prefetch(view->assembler, &ranges);
+    (void)rfs_assemble_prefetch(view->assembler, &ranges); /* else each task reads its own */
     free(ranges.data);
 }
 

@@ -185,9 +185,10 @@ static void read_ahead(struct reshard_reader *reader, const struct rfs_windows *
 
 /*
  * Has the window's ranges of slow sources read. All parameters in it are noted first: what follows
- * each other in a source file is read by one request, however small they are.
+ * each other in a source file is read by one request, however small they are. Returns false if
+ * there is no room for them now.
  */
-static void stage_ahead(struct reshard_reader *reader, const struct rfs_window *window)
+static bool stage_step(struct reshard_reader *reader, const struct rfs_window *window)
 {
     const struct rfs_image *image = reader->image;
     const uint64_t end = rfs_min_u64(window->end, image->bytes);
@@ -208,28 +209,46 @@ static void stage_ahead(struct reshard_reader *reader, const struct rfs_window *
                  ?: rfs_gather_note(&slice, part.begin, part.end, &ranges);
         rfs_slice_free(&slice);
     }
-    rfs_assemble_prefetch(reader->view->assembler, &ranges);
+    const bool staged = rfs_assemble_prefetch(reader->view->assembler, &ranges);
     free(ranges.data);
+    return staged;
+}
+
+/* Has slow sources read ahead of a read at OFFSET, as far as that is worth it and has room. */
+static void stage_from(struct reshard_reader *reader, uint64_t offset)
+{
+    const struct rfs_view *view = reader->view;
+    const uint64_t reach = rfs_assemble_reach(view->assembler);
+    const unsigned times = rfs_store_is_url(rfs_catalog_path(view->catalog)) ? RFS_REMOTE_TIMES : 1;
+    bool room = reach > 0;
+
+    while (room) {
+        pthread_mutex_lock(&reader->lock);
+        const struct rfs_window window = rfs_sequential_prefetch(
+            &reader->sequential, offset, reach, reader->tensors.plan->n_sources, times);
+        pthread_mutex_unlock(&reader->lock);
+        if (window.end == 0)
+            return;
+        room = stage_step(reader, &window);
+        if (!room) {
+            RFS_LOCKED(&reader->lock);
+            rfs_sequential_give_back(&reader->sequential, &window);
+        }
+    }
 }
 
 /* Notes a read, returns whether it continues the last one, and reads ahead then. */
 static bool note_read(struct reshard_reader *reader, uint64_t offset, uint64_t end)
 {
     struct rfs_windows ahead;
-    struct rfs_window staged = {0};
 
     if (reader->scattered)
         return false;
-    const uint64_t reach = rfs_assemble_reach(reader->view->assembler);
     pthread_mutex_lock(&reader->lock);
     const bool sequential = rfs_sequential_note(&reader->sequential, offset, end, &ahead);
-    if (sequential && reach > 0)
-        staged = rfs_sequential_prefetch(
-            &reader->sequential, offset, reach,
-            rfs_store_is_url(rfs_catalog_path(reader->view->catalog)) ? RFS_REMOTE_TIMES : 1);
     pthread_mutex_unlock(&reader->lock);
-    if (staged.end > 0)
-        stage_ahead(reader, &staged);
+    if (sequential)
+        stage_from(reader, offset);
     if (ahead.kept.end > 0 || ahead.lent.end > 0)
         read_ahead(reader, &ahead);
     return sequential;

@@ -63,17 +63,23 @@ bool rfs_sequential_note(struct rfs_sequential *sequential, uint64_t offset, uin
 }
 
 struct rfs_window rfs_sequential_prefetch(struct rfs_sequential *sequential, uint64_t offset,
-                                          uint64_t reach, unsigned times)
+                                          uint64_t reach, uint32_t sources, unsigned times)
 {
+    const uint64_t shares = rfs_max_u64(reach / times, sources * RFS_PIECE);
+    const uint64_t step = rfs_max_u64(rfs_min_u64(shares, reach / 4), STEP);
     const uint64_t allowed = rfs_min_u64(sequential->bytes * times, reach);
     const uint64_t lost = holes(sequential);
     const uint64_t to = sequential->end + (allowed > lost ? allowed - lost : 0);
     const uint64_t from =
         sequential->staged_to == 0 ? offset : rfs_max_u64(sequential->staged_to, sequential->end);
-    const uint64_t step =
-        from > sequential->end ? rfs_max_u64(reach / rfs_max_u64(times, 4), STEP) : STEP;
-    if (to < from + step)
+    if (to < from + (from > sequential->end ? step : STEP))
         return (struct rfs_window){0};
-    sequential->staged_to = to;
-    return (struct rfs_window){from, to};
+    sequential->staged_to = rfs_min_u64(to, from + step);
+    return (struct rfs_window){from, sequential->staged_to};
+}
+
+void rfs_sequential_give_back(struct rfs_sequential *sequential, const struct rfs_window *window)
+{
+    if (sequential->staged_to == window->end)
+        sequential->staged_to = window->begin;
 }

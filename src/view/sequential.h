@@ -44,11 +44,14 @@ bool rfs_sequential_note(struct rfs_sequential *sequential, uint64_t offset, uin
                          struct rfs_windows *ahead);
 
 /*
- * Returns the window to read ahead in slow sources, up to REACH bytes ahead, and TIMES as many as
- * it has read, after a note of a reader that goes on with a read at OFFSET. The first window has
- * that read, too: its bytes are requested first, and not when all others are. Windows come in steps
- * of the TIMESth part of REACH, at most a quarter, to make few large requests; the requests of
- * larger steps would end together, and leave the storage idle.
+ * Returns the next window to read ahead in slow sources, after a note of a reader that goes on with
+ * a read at OFFSET; 0 if there is none: up to REACH bytes ahead, and TIMES as many as it has read.
+ * The first window has that read, too: its bytes are requested first, and not when all others are.
+ * Windows are steps of the TIMESth part of REACH, and so large that each of SOURCES files may have
+ * a large request of a step, but at most a quarter of REACH: requests of one step end together, and
+ * leave the storage idle.
  */
 struct rfs_window rfs_sequential_prefetch(struct rfs_sequential *sequential, uint64_t offset,
-                                          uint64_t reach, unsigned times);
+                                          uint64_t reach, uint32_t sources, unsigned times);
+/* Takes back a window for which there was no room: a later call returns its bytes again. */
+void rfs_sequential_give_back(struct rfs_sequential *sequential, const struct rfs_window *window);

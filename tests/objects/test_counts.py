@@ -127,11 +127,12 @@ def test_reads_in_sequence_are_few_large_requests():
             check(got <= 1.2 * size + (4 << 20), f"{got} bytes were read for {size}")
 
 
-def published_example(size):
-    """A source of 4 ranks for 2, of so many MiB a file, behind nginx: its name, where it is, and its strategies."""
+def published_example(size, ranks=(4, 2), cut="rows"):
+    """A source behind nginx, for files of so many MiB: its name, where it is, and its strategies."""
     needs_nginx()
     where = os.path.join(stores.web, f"example-{os.getpid()}-{time.monotonic_ns()}")
-    equal(run(reshard, "example", where, "--src", "4", "--dst", "2", "--cut", "rows", "--size", f"{2 * size}M").returncode, 0, "example")
+    made = run(reshard, "example", where, "--src", str(ranks[0]), "--dst", str(ranks[1]), "--cut", cut, "--size", f"{ranks[1] * size}M")
+    equal(made.returncode, 0, "example")
     for base, _, names in os.walk(where):
         os.chmod(base, 0o755)
         for name in names:
@@ -213,4 +214,19 @@ def test_reading_ahead_keeps_many_requests_under_way_within_the_memory():
             print(f"cache={cache}M: {most} requests at once, {peak} MiB at most", flush=True)
             check(least <= most <= 64, f"{most} requests at once with cache={cache}M")
             check(sanitized or peak <= cache + 64, f"{peak} MiB at most with cache={cache}M")
+    shutil.rmtree(where)
+
+
+def test_reading_ahead_of_many_sources():
+    """With little memory, too, each of 16 files is read by large requests, and each byte once."""
+    size = 96
+    name, where, options = published_example(size, (16, 1), "cols")
+    with stores.Proxy(upstream=stores.nginx_port, latency=0.05) as proxy:
+        with Foreground(f"{proxy.url}/{name}/src", f"{options},cache=64M,index_cache=no", env=stores.environment(proxy.url)) as m:
+            os.stat(m.file(0))
+            proxy.forget()
+            read_by_pieces(m.file(0))
+        asked = proxy.requests()
+    check(len(asked) <= size * 4, f"{len(asked)} requests for {size} MiB")
+    check(bytes_asked(asked) <= 1.1 * (size << 20), f"{bytes_asked(asked)} bytes were read for {size} MiB")
     shutil.rmtree(where)

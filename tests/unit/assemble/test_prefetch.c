@@ -194,12 +194,14 @@ static void find_slow(struct place *place)
     reset(3000);
 }
 
-static void want(struct place *place, uint64_t begin, uint64_t end)
+/* Returns whether there was room for it. */
+static bool want(struct place *place, uint64_t begin, uint64_t end)
 {
     struct rfs_gather_ranges ranges = {0};
     assert_int_equal(rfs_gather_note(&place->slice, begin, end, &ranges), 0);
-    rfs_assemble_prefetch(place->assembler, &ranges);
+    const bool room = rfs_assemble_prefetch(place->assembler, &ranges);
     free(ranges.data);
+    return room;
 }
 
 static struct rfs_prefetch_counters count(struct place *place)
@@ -266,6 +268,31 @@ static void test_short_ends(void **state)
             assert_int_equal(read_at(&place, at, MIB), 0);
         close_place(&place);
     }
+}
+
+/*
+ * What is read ahead takes no window that a reader still wants, even one that it has used in part:
+ * it waits until there is room for all of it.
+ */
+static void test_windows_in_use_stay(void **state)
+{
+    struct place place;
+    (void)state;
+    open_place(&place, 24 * MIB); /* 18 windows */
+    find_slow(&place);
+    assert_true(want(&place, 0, 10 * MIB));
+    assert_int_equal(read_at(&place, 0, MIB), 0);
+    const unsigned windows = count(&place).windows;
+    assert_false(want(&place, 10 * MIB, 16 * MIB));
+    assert_int_equal(count(&place).windows, windows);
+    for (uint64_t at = MIB; at < 10 * MIB; at += MIB)
+        assert_int_equal(read_at(&place, at, MIB), 0);
+    assert_int_equal(count(&place).reads, storage.reads);
+    assert_true(want(&place, 10 * MIB, 16 * MIB));
+    for (uint64_t at = 10 * MIB; at < 16 * MIB; at += MIB)
+        assert_int_equal(read_at(&place, at, MIB), 0);
+    assert_int_equal(count(&place).reads, storage.reads);
+    close_place(&place);
 }
 
 static void test_requests_are_made_at_once(void **state)
@@ -673,6 +700,7 @@ int main(void)
         cmocka_unit_test(test_fast_sources_are_not_staged),
         cmocka_unit_test(test_requests_are_merged),
         cmocka_unit_test(test_short_ends),
+        cmocka_unit_test(test_windows_in_use_stay),
         cmocka_unit_test(test_requests_are_made_at_once),
         cmocka_unit_test(test_failures_do_not_deepen),
         cmocka_unit_test(test_one_request_of_a_reader),

@@ -196,7 +196,7 @@ static void test_slow_sources(void **state)
         struct rfs_windows ahead;
         if (!rfs_sequential_note(&sequential, at, at + MIB, &ahead))
             continue;
-        const struct rfs_window window = rfs_sequential_prefetch(&sequential, at, reach, 1);
+        const struct rfs_window window = rfs_sequential_prefetch(&sequential, at, reach, 1, 1);
         if (window.end > 0) {
             /* The first one has the read itself, so that its bytes do not come last. */
             assert_int_equal(window.begin, asked > at + MIB ? asked : at == 0 ? 0 : at + MIB);
@@ -211,9 +211,29 @@ static void test_slow_sources(void **state)
     struct rfs_windows ahead;
     assert_false(rfs_sequential_note(&sequential, 1000 * MIB, 1001 * MIB, &ahead)); /* it jumps */
     assert_true(rfs_sequential_note(&sequential, 1001 * MIB, 1002 * MIB, &ahead));
-    const struct rfs_window window = rfs_sequential_prefetch(&sequential, 1001 * MIB, reach, 1);
+    const struct rfs_window window = rfs_sequential_prefetch(&sequential, 1001 * MIB, reach, 1, 1);
     assert_int_equal(window.begin, 1001 * MIB);
     assert_int_equal(window.end, 1004 * MIB);
+}
+
+/*
+ * Asks for the windows of a read at OFFSET, which follow each other in steps of STEP from BEGIN on;
+ * the last one may be shorter. Returns their end, or 0.
+ */
+static uint64_t ask(struct rfs_sequential *sequential, uint64_t offset, uint64_t reach,
+                    uint32_t sources, uint64_t begin, uint64_t step)
+{
+    uint64_t end = 0;
+    for (;;) {
+        const struct rfs_window window =
+            rfs_sequential_prefetch(sequential, offset, reach, sources, RFS_REMOTE_TIMES);
+        if (window.end == 0)
+            return end;
+        assert_int_equal(window.begin, end > 0 ? end : begin);
+        assert_true(window.end - window.begin <= step);
+        assert_true(begin == offset || window.end - window.begin == step);
+        end = window.end;
+    }
 }
 
 /* The way to object storage is long: so much is read ahead that a few round trips are enough. */
@@ -221,31 +241,61 @@ static void test_object_storage(void **state)
 {
     const uint64_t reach = 256 * MIB;
     struct rfs_sequential sequential = {0};
-    uint64_t end = MIB;
-    unsigned steps = 0;
+    uint64_t end = 0;
+    unsigned trips = 0;
 
     (void)state;
     while (end < reach) {
         struct rfs_windows ahead;
+        const uint64_t begin = end;
         /* What was read ahead has come, and is read. */
-        for (uint64_t at = sequential.end; at < end; at += MIB)
+        const uint64_t to = end > 0 ? end : MIB;
+        for (uint64_t at = sequential.end; at < to; at += MIB)
             rfs_sequential_note(&sequential, at, at + MIB, &ahead);
-        const struct rfs_window window =
-            rfs_sequential_prefetch(&sequential, end - MIB, reach, RFS_REMOTE_TIMES);
-        assert_true(window.end <= sequential.end + RFS_REMOTE_TIMES * sequential.bytes);
-        assert_true(window.end > end);
-        end = window.end;
-        steps++;
+        end = ask(&sequential, to - MIB, reach, 4, begin, reach / RFS_REMOTE_TIMES);
+        assert_true(end <= sequential.end + RFS_REMOTE_TIMES * sequential.bytes);
+        assert_true(end > begin);
+        trips++;
     }
-    assert_int_equal(steps, 2);
+    assert_int_equal(trips, 2);
     /* From then on in small steps, so that requests do not all end at the same time. */
-    steps = 0;
+    unsigned steps = 0;
     for (uint64_t at = sequential.end; at < 3 * reach; at += MIB) {
         struct rfs_windows ahead;
         rfs_sequential_note(&sequential, at, at + MIB, &ahead);
-        steps += rfs_sequential_prefetch(&sequential, at, reach, RFS_REMOTE_TIMES).end > 0;
+        steps += rfs_sequential_prefetch(&sequential, at, reach, 4, RFS_REMOTE_TIMES).end > 0;
     }
     assert_in_range(steps, 2 * RFS_REMOTE_TIMES, 3 * RFS_REMOTE_TIMES);
+}
+
+/* A step has a MiB of each source, as long as several steps are under way. */
+static void test_many_sources(void **state)
+{
+    const uint64_t reach = 256 * MIB;
+    const uint32_t sources[] = {4, 32, 1000};
+    const uint64_t steps[] = {16 * MIB, 32 * MIB, 64 * MIB};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct rfs_sequential sequential = {0};
+        struct rfs_windows ahead;
+        const uint64_t read = steps[i];
+        rfs_sequential_note(&sequential, 0, read, &ahead);
+        assert_int_equal(ask(&sequential, 0, reach, sources[i], 0, steps[i]), read + reach);
+        rfs_sequential_note(&sequential, read, 2 * read - 1, &ahead);
+        assert_int_equal(ask(&sequential, read, reach, sources[i], 0, steps[i]), 0);
+        rfs_sequential_note(&sequential, 2 * read - 1, 2 * read, &ahead);
+        const struct rfs_window window =
+            rfs_sequential_prefetch(&sequential, 2 * read - 1, reach, sources[i], RFS_REMOTE_TIMES);
+        assert_int_equal(window.begin, read + reach);
+        assert_int_equal(window.end, read + reach + steps[i]);
+        /* There was no room for it: it comes again. */
+        rfs_sequential_give_back(&sequential, &window);
+        const struct rfs_window again =
+            rfs_sequential_prefetch(&sequential, 2 * read, reach, sources[i], RFS_REMOTE_TIMES);
+        assert_int_equal(again.begin, window.begin);
+        assert_int_equal(again.end, window.end);
+    }
 }
 
 int main(void)
@@ -260,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_random_readers),
         cmocka_unit_test(test_slow_sources),
         cmocka_unit_test(test_object_storage),
+        cmocka_unit_test(test_many_sources),
     };
     return cmocka_run_group_tests_name("sequential", tests, NULL, NULL);
 }
