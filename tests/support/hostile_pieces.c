@@ -230,24 +230,6 @@ static void one_long(struct bytes *out, size_t n)
     shared_sharded(out, n, 3, 7);
 }
 
-static void many_sharded(struct bytes *out, size_t n)
-{
-    struct torch_file file = {0};
-    char name[16];
-
-    torch_ops(&file, "}");
-    for (unsigned i = 0; file.pickle.n < n; i++) {
-        snprintf(name, sizeof name, "%x", i);
-        torch_text(&file, name);
-        sharded_tensor(&file, 0, 0);
-        torch_ops(&file, "s");
-    }
-    torch_storage(&file, "0", "1234", 4);
-    const struct bytes *all = torch_end(&file);
-    bytes_add(out, all->data, all->n);
-    torch_free(&file);
-}
-
 /* A quarter or an eighth of the file is what many names share. */
 static void shared(struct bytes *out, size_t n, enum part part)
 {
@@ -296,8 +278,8 @@ static void shared_dtensor(struct bytes *out, size_t n)
     shared(out, n, NOTHING);
 }
 
-/* Each has all parts of its own. */
-static void many_dtensors(struct bytes *out, size_t n)
+/* Many names, each of a tensor with all parts of its own, which ONE makes. */
+static void many(struct bytes *out, size_t n, void (*one)(struct torch_file *file))
 {
     struct torch_file file = {0};
     char name[16];
@@ -306,7 +288,7 @@ static void many_dtensors(struct bytes *out, size_t n)
     for (unsigned i = 0; file.pickle.n < n; i++) {
         snprintf(name, sizeof name, "%x", i);
         torch_text(&file, name);
-        dtensor(&file, NOTHING, 0);
+        one(&file);
         torch_ops(&file, "s");
     }
     torch_storage(&file, "0", "1234", 4);
@@ -314,6 +296,26 @@ static void many_dtensors(struct bytes *out, size_t n)
     const struct bytes *all = torch_end(&file);
     bytes_add(out, all->data, all->n);
     torch_free(&file);
+}
+
+static void plain_dtensor(struct torch_file *file)
+{
+    dtensor(file, NOTHING, 0);
+}
+
+static void plain_sharded(struct torch_file *file)
+{
+    sharded_tensor(file, 0, 0);
+}
+
+static void many_dtensors(struct bytes *out, size_t n)
+{
+    many(out, n, plain_dtensor);
+}
+
+static void many_sharded(struct bytes *out, size_t n)
+{
+    many(out, n, plain_sharded);
 }
 
 const struct hostile hostile_fsdp[] = {
