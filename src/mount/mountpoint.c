@@ -11,9 +11,12 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #define FUSE_DEVICE "/dev/fuse"
+#define FUSE_MAJOR 10 /* its numbers, the same everywhere (the kernel's devices.txt) */
+#define FUSE_MINOR 229
 
 /* ---- the kernel's table of mounts ------------------------------------------------------------ */
 
@@ -172,18 +175,22 @@ bool rfs_mountpoint_is_descriptor(const char *mountpoint)
     return descriptor_of(mountpoint) >= 0;
 }
 
-/* Takes a descriptor of /dev/fuse that the parent process has mounted. */
-static int take_descriptor(const char *given, char **out, struct rfs_error *err)
+/*
+ * Takes a descriptor of /dev/fuse that another process has mounted: gives "/dev/fd/N". GIVEN and
+ * REMEDY are for the message.
+ */
+static int take_descriptor(int fd, const char *given, const char *remedy, char **out,
+                           struct rfs_error *err)
 {
     struct stat st;
 
-    if (fstat(descriptor_of(given), &st) != 0)
+    if (fstat(fd, &st) != 0)
         return rfs_fail(err, -errno, RFS_IN(given), NULL,
                         "the descriptor of the mount cannot be used: %s", strerror(errno));
-    if (!S_ISCHR(st.st_mode))
-        return rfs_fail(err, -EINVAL, RFS_IN(given), "a folder",
+    if (!S_ISCHR(st.st_mode) || st.st_rdev != makedev(FUSE_MAJOR, FUSE_MINOR))
+        return rfs_fail(err, -EINVAL, RFS_IN(given), remedy,
                         "the descriptor is not one of " FUSE_DEVICE);
-    *out = strdup(given);
+    *out = rfs_text_printf("/dev/fd/%d", fd);
     return *out ? 0 : rfs_fail_memory(err);
 }
 
@@ -191,12 +198,10 @@ int rfs_mountpoint_fetch(const char *path, char **out, struct rfs_error *err)
 {
     RFS_CLOSE int fd = -1;
     int rc = rfs_descriptor_fetch(path, &fd, err);
-    RFS_FREE char *name = rc ? NULL : rfs_text_printf("/dev/fd/%d", fd);
 
-    if (rc == 0 && !name)
-        rc = rfs_fail_memory(err);
     if (rc == 0)
-        rc = take_descriptor(name, out, err);
+        rc =
+            take_descriptor(fd, path, "a program that sends the one that it has mounted", out, err);
     if (rc == 0)
         (void)rfs_steal_fd(&fd);
     return rc;
@@ -230,7 +235,7 @@ int rfs_mountpoint_open(const char *given, const char *source, bool nonempty, ch
 
     *folder = -1;
     if (rfs_mountpoint_is_descriptor(given))
-        return take_descriptor(given, out, err);
+        return take_descriptor(descriptor_of(given), given, "a folder", out, err);
     RFS_CLOSE int fd = open(given, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0)
         return fail_to_open(given, errno, err);

@@ -546,8 +546,9 @@ def test_a_descriptor_as_the_mount_point():
         equal(process.wait(PATIENCE), 0, "status")
     fails(1, "/dev/fd/777: the descriptor of the mount cannot be used: Bad file descriptor",
           tree.src, "/dev/fd/777", "-o", tree.options())
-    fails(1, "/dev/fd/1: the descriptor is not one of /dev/fuse; try: a folder",
-          tree.src, "/dev/fd/1", "-o", tree.options())
+    for number in (0, 1):  # /dev/null, and a pipe
+        fails(1, f"/dev/fd/{number}: the descriptor is not one of /dev/fuse; try: a folder",
+              tree.src, f"/dev/fd/{number}", "-o", tree.options())
 
 
 def test_drop_privileges():
