@@ -75,3 +75,15 @@ int rfs_mountinfo_each(bool (*take)(void *ctx, const struct rfs_mountinfo *mount
     fclose(file);
     return bad ? -EIO : 0;
 }
+
+bool rfs_mountinfo_user(const struct rfs_mountinfo *mount, uid_t *user)
+{
+    static const char option[] = "user_id=";
+
+    for (const char *at = mount->options; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, option, sizeof option - 1) == 0)
+            return sscanf(at + sizeof option - 1, "%u", user) == 1;
+    }
+    return false;
+}

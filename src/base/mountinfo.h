@@ -18,3 +18,6 @@ struct rfs_mountinfo {
  * table can't be read.
  */
 int rfs_mountinfo_each(bool (*take)(void *ctx, const struct rfs_mountinfo *mount), void *ctx);
+
+/* Gives the user who made a mount of FUSE, by its options. False: these name none. */
+bool rfs_mountinfo_user(const struct rfs_mountinfo *mount, uid_t *user);

@@ -399,17 +399,42 @@ def serve(device, metrics):
         os.write(device, struct.pack("=IiQ", 16 + len(reply), error, unique) + reply)
 
 
+def mounted_as(mnt, more=""):
+    """Mounts as another program does, under our name; the descriptor of /dev/fuse."""
+    device = os.open("/dev/fuse", os.O_RDWR)
+    options = f"fd={device},rootmode=40000,group_id=0,{more}".encode()
+    equal(ctypes.CDLL(None).mount(b"other", mnt.encode(), b"fuse.reshardfs", 0, options), 0, "mount")
+    return device
+
+
+@alone
+def test_control_mounts_of_others_are_not_asked():
+    """A server that never answers holds nobody up who asks for all mounts, not even if it is above one of ours."""
+    need(os.geteuid() == 0, "only root can mount without fusermount3")
+    tree, places = Tree(folder("tree"), usual(8), 4, 2), [folder("other"), folder("covered")]
+    with Mount(tree.src, tree.options(), mnt=places[1]) as covered, Mount(tree.src, tree.options(), mnt=folder("ours")) as m:
+        devices = [mounted_as(mnt, "user_id=65534,allow_other") for mnt in places]
+        try:
+            got = run(reshard, "mounts", "--metrics-file", "-", timeout=PATIENCE)
+            equal([mount.mnt in got.stdout for mount in (m, covered)], [True, False], "metrics of ours")
+            rows = json.loads(run(reshard, "mounts", "--json", timeout=PATIENCE).stdout)
+            equal({row["mount"]: row["pid"] is not None for row in rows if row["mount"] in (*places, m.mnt)},
+                  {m.mnt: True, places[0]: False, places[1]: False}, "mounts that are listed, and tell more")
+        finally:
+            for mnt, device in zip(places, devices):
+                unmount(mnt)
+                os.close(device)
+
+
 @alone
 def test_control_metrics_of_others():
-    """What any user may mount under our name spoils the file for no other mount."""
+    """What another program may mount under our name spoils the file for no other mount."""
     need(os.geteuid() == 0, "only root can mount without fusermount3")
     tree, mnt = Tree(folder("tree"), usual(8), 4, 2), folder("other")
     good = b"# HELP reshardfs_reads_total x\n# TYPE reshardfs_reads_total counter\nreshardfs_reads_total{mountpoint=\"other\"} 1\n"
     spoilt = (b"", b"#", good[:-1], good + b"up 1\n", good + b"\n", good + b"\0", good + b"# other\n", good * 1000)
     for metrics in (good, *spoilt):
-        device = os.open("/dev/fuse", os.O_RDWR)
-        options = f"fd={device},rootmode=40000,user_id=0,group_id=0".encode()
-        equal(ctypes.CDLL(None).mount(b"other", mnt.encode(), b"fuse.reshardfs", 0, options), 0, "mount")
+        device = mounted_as(mnt, "user_id=0")
         server = threading.Thread(target=serve, args=(device, metrics))
         server.start()
         with Mount(tree.src, tree.options(), mnt=folder("ours")) as m:

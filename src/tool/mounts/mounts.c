@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `reshard mounts`: the mounts of reshardfs that this process sees, by the kernel's table, and what
- * each says of itself in its folder .reshardfs. A mount of another user, or one whose server is
- * gone, says nothing.
+ * each says of itself in its folder .reshardfs. One whose server is gone says nothing, and one of
+ * another user than root is not asked.
  */
 #include "base/cleanup.h"
 #include "base/json_tree.h"
 #include "base/mountinfo.h"
+#include "base/path.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "reshard.h"
@@ -31,12 +32,40 @@ struct request {
     char *metrics_file; /* NULL: none */
 };
 
+/* The way to a mount, through all mounts above it. */
+struct way {
+    const char *point;
+    bool foreign; /* a server of another user may be asked on it */
+};
+
+static bool look_for_foreign(void *ctx, const struct rfs_mountinfo *mount)
+{
+    struct way *way = ctx;
+    uid_t user;
+
+    way->foreign |= rfs_path_within(way->point, mount->point) && rfs_mountinfo_user(mount, &user) &&
+                    user != 0 && user != geteuid();
+    return !way->foreign;
+}
+
+/*
+ * Says whether the way to a mount, and the mount itself, are root's and this user's. Any server may
+ * leave a call without an answer, and then not even SIGKILL ends the caller.
+ */
+static bool is_safe(const struct rfs_mountinfo *mount)
+{
+    struct way way = {.point = mount->point};
+
+    return rfs_mountinfo_each(look_for_foreign, &way) == 0 && !way.foreign;
+}
+
 /* Reads a file of a mount's control folder. Returns its text with a NUL, malloc'ed, or NULL. */
 static char *read_file(const struct rfs_mountinfo *mount, const char *name, size_t *size)
 {
     RFS_FREE char *path =
         rfs_printed_memory(rfs_text_printf("%s/" RESHARD_CONTROL "/%s", mount->point, name));
-    RFS_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    RFS_CLOSE int fd =
+        is_safe(mount) ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
     RFS_FREE char *text = rfs_printed_memory(malloc(MOST_BYTES));
     struct stat st;
     ssize_t n = 1;
@@ -178,8 +207,8 @@ struct texts {
 };
 
 /*
- * Returns whether a text looks like that of our server. Any user may mount something of this type,
- * and one bad line would have Prometheus refuse those of all mounts.
+ * Returns whether a text looks like that of our server. Another program may serve a mount of this
+ * type, and one bad line would have Prometheus refuse those of all mounts.
  */
 static bool is_in_form(const char *text, size_t size)
 {
