@@ -60,8 +60,17 @@ enum rfs_sandbox_mode {
     RFS_SANDBOX_OFF,
 };
 
-/* The default of the option: builds for tests use files that the sandbox would hide. */
-#ifdef SANDBOX_OFF
+/*
+ * The default of the option. Builds for tests make system calls and open files that the sandbox
+ * refuses: SANDBOX_OFF says so, or the compiler, however it came to its sanitizer.
+ */
+#ifdef __has_feature
+#define RFS_HAS_SANITIZER(name) __has_feature(name##_sanitizer)
+#else
+#define RFS_HAS_SANITIZER(name) 0
+#endif
+#if defined(SANDBOX_OFF) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) ||       \
+    RFS_HAS_SANITIZER(address) || RFS_HAS_SANITIZER(thread) || RFS_HAS_SANITIZER(memory)
 #define RFS_SANDBOX_DEFAULT RFS_SANDBOX_OFF
 #else
 #define RFS_SANDBOX_DEFAULT RFS_SANDBOX_AUTO
