@@ -112,6 +112,15 @@ tests_fuzz_fuzz_sizes_SOURCES = tests/fuzz/fuzz_sizes.c $(FUZZ_WALK) $(FUZZ_MAIN
 FUZZ_TARGETS += tests/fuzz/fuzz_quant
 tests_fuzz_fuzz_quant_SOURCES = tests/fuzz/fuzz_quant.c $(FUZZ_WALK) $(FUZZ_MAIN)
 
+if HAVE_CMOCKA
+FUZZ_TARGETS += tests/fuzz/fuzz_packed
+tests_fuzz_fuzz_packed_SOURCES = tests/fuzz/fuzz_packed.c tests/support/dcp_file.c tests/support/dcp_file.h \
+	tests/support/tree.c tests/support/tree.h $(FUZZ_MAIN)
+tests_fuzz_fuzz_packed_LDADD = librfs.la $(CMOCKA_LIBS) $(ZSTD_LIBS) $(FUZZ_LIBS)
+else
+EXTRA_DIST += tests/fuzz/fuzz_packed.c
+endif
+
 if HAVE_CURL
 FUZZ_TARGETS += tests/fuzz/fuzz_listing
 tests_fuzz_fuzz_listing_SOURCES = tests/fuzz/fuzz_listing.c $(FUZZ_MAIN)

@@ -162,6 +162,19 @@ void dcp_place(struct bytes *out, const char *name, unsigned ndim, const int64_t
     dcp_ops(out, DCP_BUILD);
 }
 
+void dcp_place_through(struct bytes *out, const char *name, unsigned ndim, const int64_t *offset,
+                       const char *path, int64_t at, int64_t bytes, unsigned n,
+                       const char *const *extensions)
+{
+    put_index(out, name, ndim, offset);
+    put_info(out, path, at, bytes);
+    dcp_text(out, "transform_descriptors");
+    dcp_ops(out, "](");
+    for (unsigned i = 0; i < n; i++)
+        dcp_text(out, extensions[i]);
+    dcp_ops(out, "e" DCP_BUILD);
+}
+
 void dcp_place_key(struct bytes *out, const char *name, unsigned ndim, const int64_t *offset,
                    const char *path, const char *key)
 {

@@ -41,6 +41,10 @@ void dcp_storage(struct bytes *out);
 /* OFFSET: NULL for a value that is not a tensor. */
 void dcp_place(struct bytes *out, const char *name, unsigned ndim, const int64_t *offset,
                const char *path, int64_t at, int64_t bytes);
+/* A place of an item that went through N extensions of torch's writer, the last first. */
+void dcp_place_through(struct bytes *out, const char *name, unsigned ndim, const int64_t *offset,
+                       const char *path, int64_t at, int64_t bytes, unsigned n,
+                       const char *const *extensions);
 /* A place in a file of HyperParallel; KEY: NULL for none. */
 void dcp_place_key(struct bytes *out, const char *name, unsigned ndim, const int64_t *offset,
                    const char *path, const char *key);

@@ -599,19 +599,6 @@ static void test_flattened(void **state)
     bytes_free(&out);
 }
 
-/* A place of an item that went through N extensions, the last first. */
-static void place_through(struct bytes *b, const int64_t *offset, const char *path, int64_t at,
-                          int64_t bytes, unsigned n, const char *const *extensions)
-{
-    dcp_place(b, "w", 2, offset, path, at, bytes);
-    b->n -= strlen(DCP_BUILD);
-    dcp_text(b, "transform_descriptors");
-    dcp_ops(b, "](");
-    for (unsigned i = 0; i < n; i++)
-        dcp_text(b, extensions[i]);
-    dcp_ops(b, "e" DCP_BUILD);
-}
-
 /* Both chunks, of which the first is compressed, and the second went through these. */
 static struct bytes through(const char *path, int64_t bytes, unsigned n,
                             const char *const *extensions)
@@ -620,8 +607,8 @@ static struct bytes through(const char *path, int64_t bytes, unsigned n,
     struct bytes b = {0};
     put_chunks(&b);
     dcp_storage(&b);
-    place_through(&b, zero, "a", 700, 600, 1, zstd);
-    place_through(&b, DIMS(2, 0), path, 100, bytes, n, extensions);
+    dcp_place_through(&b, "w", 2, zero, "a", 700, 600, 1, zstd);
+    dcp_place_through(&b, "w", 2, DIMS(2, 0), path, 100, bytes, n, extensions);
     dcp_end(&b, NULL);
     return b;
 }
