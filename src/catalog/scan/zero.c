@@ -127,7 +127,7 @@ static int check_files(const struct rfs_source_spec *spec, const struct zero_ent
 {
     size_t models = 0;
 
-    int rc = check_kinds(spec, entries, err);
+    const int rc = check_kinds(spec, entries, err);
     if (rc)
         return rc;
     while (models < entries->n && entries->data[models].as.role == RFS_ZERO_MODEL)
@@ -144,14 +144,8 @@ static int check_files(const struct rfs_source_spec *spec, const struct zero_ent
     if (models == 0)
         return rfs_fail(err, -EINVAL, RFS_IN(spec->path), REMEDY,
                         "this save of DeepSpeed has no file of the model's states");
-    rc = check_ranks(spec, entries->data, models, err)
-             ?: check_ranks(spec, entries->data + models, optimizers, err);
-    if (rc == 0 && entries->data->as.ranked && models != optimizers)
-        rc = rfs_fail(err, -EINVAL, RFS_IN(spec->path), REMEDY,
-                      "this save of DeepSpeed has the model's states of %zu ranks, and the "
-                      "optimizer's of %zu",
-                      models, optimizers);
-    return rc;
+    return check_ranks(spec, entries->data, models, err)
+               ?: check_ranks(spec, entries->data + models, optimizers, err);
 }
 
 /* ---- the files of a universal checkpoint ----------------------------------------------------- */

@@ -830,11 +830,16 @@ static int count_files(struct rfs_zero_opening *opening)
     opening->world = opening->universal ? 1 : n - opening->n_models;
     opening->n_pieces = opening->universal ? opening->n_models : opening->world;
     opening->by_rank = opening->stage3 && !opening->universal;
-    return opening->n_models > 0 && opening->world > 0
-               ? 0
-               : rfs_fail(opening->err, -EINVAL, RFS_IN(rfs_files_path(opening->files, 0)),
-                          RFS_ZERO_REMEDY,
-                          "the save has no file of the model's states, or none of the optimizer's");
+    if (opening->n_models == 0 || opening->world == 0)
+        return rfs_fail(opening->err, -EINVAL, RFS_IN(rfs_files_path(opening->files, 0)),
+                        RFS_ZERO_REMEDY,
+                        "the save has no file of the model's states, or none of the optimizer's");
+    if (opening->by_rank && opening->n_models != opening->world)
+        return rfs_fail(opening->err, -EINVAL, RFS_IN(opening->chunks->folder), RFS_ZERO_REMEDY,
+                        "this save of DeepSpeed has the model's states of %u ranks, and the "
+                        "optimizer's of %u",
+                        opening->n_models, opening->world);
+    return 0;
 }
 
 static int read_all(struct rfs_zero_opening *opening)

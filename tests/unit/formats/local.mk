@@ -26,6 +26,7 @@ FORMATS_TESTS = \
 	tests/unit/formats/test_shards \
 	tests/unit/formats/test_torch \
 	tests/unit/formats/test_torch_encode \
+	tests/unit/formats/test_zero \
 	tests/unit/formats/test_zip
 tests_unit_formats_test_ckpt_SOURCES = tests/unit/formats/test_ckpt.c $(STORE_WRITER)
 tests_unit_formats_test_ckpt_LDADD = librfs.la $(CMOCKA_LIBS)
@@ -62,6 +63,8 @@ FORMATS_ARCHIVE = \
 	tests/support/tree.h
 tests_unit_formats_test_zip_SOURCES = tests/unit/formats/test_zip.c $(FORMATS_ARCHIVE)
 tests_unit_formats_test_zip_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_formats_test_zero_SOURCES = tests/unit/formats/test_zero.c
+tests_unit_formats_test_zero_LDADD = librfs.la $(CMOCKA_LIBS)
 FORMATS_TORCH = tests/support/torch_file.c tests/support/torch_file.h $(FORMATS_ARCHIVE)
 tests_unit_formats_test_torch_SOURCES = tests/unit/formats/test_torch.c $(FORMATS_TORCH)
 tests_unit_formats_test_torch_LDADD = librfs.la $(CMOCKA_LIBS)
