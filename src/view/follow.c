@@ -158,7 +158,10 @@ static int check_files(struct rfs_view *view, struct rfs_error *err)
         const struct rfs_image *image;
         rc = rfs_view_image(view, file, &image, err);
     }
-    if (rc == 0 && ((chunks && chunks->doubt) || atomic_load(&view->doubted)))
+    if (rc == 0 && chunks && chunks->doubt)
+        rc = rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(view->stored)), NULL, "%s",
+                      chunks->doubt);
+    else if (rc == 0 && atomic_load(&view->doubted))
         rc = rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(view->stored)),
                       "a save that has ended, copied with its times (cp -a)",
                       "the metadata may be of another save than the files");

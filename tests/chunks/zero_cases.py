@@ -8,6 +8,7 @@ import json
 import os
 import random
 import shutil
+import time
 
 import torch
 
@@ -31,10 +32,10 @@ def near(have, want):
 
 
 class Case:
-    """A model that is trained and saved; DAMAGE(case, folder) changes the save, and REFUSAL is then said."""
+    """A model that is trained and saved; DAMAGE(case) changes the save, and REFUSAL is then said."""
 
-    def __init__(self, name, spec, damage=None, refusal=None, options=""):
-        self.name, self.spec, self.damage, self.refusal, self.options = name, spec, damage, refusal, options
+    def __init__(self, name, spec, damage=None, refusal=None):
+        self.name, self.spec, self.damage, self.refusal = name, spec, damage, refusal
 
     def describe(self):
         return "  " + json.dumps(self.spec)
@@ -65,7 +66,7 @@ class Case:
 
     def check_views(self, folder, source, _options):
         out = os.path.join(folder, "pt")
-        done = compared.run("export", source, out, "-o", "format=pt" + self.options)
+        done = compared.run("export", source, out, "-o", "format=pt,strict")
         if self.refusal:
             if done.returncode == 0 or self.refusal not in done.stdout or os.path.exists(out):
                 return f"exit {done.returncode} instead of a refusal that has '{self.refusal}': {done.stdout.strip()}"
@@ -221,6 +222,31 @@ class Followed(compared.Followed, Case):
 def zero_followed(name):
     """With follow: DeepSpeed writes the file "latest" when a save has ended."""
     return Followed(name, plain(2))
+
+
+class FollowedOfTwo(Followed):
+    """The second save has the first one's file of the model's states."""
+
+    def check_saves(self, folder, source, mnt):
+        if said := self.check_save(folder, source, mnt, 1):
+            return said
+        other, model = os.path.join(folder, "other"), "mp_rank_00_model_states.pt"
+        program.save({**self.spec, "steps": 2}, other)
+        shutil.copy(os.path.join(source, "global_step1", model), os.path.join(other, "global_step2", model))
+        shutil.copytree(other, source, dirs_exist_ok=True)
+        for _ in range(compared.TIMEOUT * 10):
+            os.listdir(mnt)
+            with open(mnt + "/.reshardfs/saves.json", encoding="utf-8") as file:
+                said = file.read()
+            if "by the model's states 1 steps were made, and by the optimizer's 2: they may be of two saves" in said:
+                return None if os.readlink(mnt + "/latest") == "0_1" else "latest leads to a save of two"
+            time.sleep(0.1)
+        return f"saves.json does not say why: {said}"
+
+
+@fixed
+def zero_followed_of_two_saves(name):
+    return FollowedOfTwo(name, plain(2))
 
 
 @fixed
@@ -401,6 +427,69 @@ def zero_mixed(name):
 def zero_mixed_3(name):
     """As above, of stage 3."""
     return Case(name, plain(3), mix, "its optimizer has made another number of steps")
+
+
+def model_files(case):
+    return sorted(glob.glob(os.path.join(case.tag, "*_model_states.pt")))
+
+
+def mix_models(case):
+    """The last file of the model's states is of a later step."""
+    other = case.tag + ".later"
+    program.save({**case.spec, "steps": case.spec["steps"] + 1, "tag": "later"}, other)
+    path = model_files(case)[-1]
+    shutil.copy(os.path.join(other, "later", os.path.basename(path)), path)
+
+
+class Doubted(Case):
+    """Files that may be of two saves are shown with a line of the log, and refused with strict."""
+
+    def check_views(self, folder, source, options):
+        done = compared.run("export", source, os.path.join(folder, "shown"), "-o", "format=pt")
+        if done.returncode or f"{os.path.realpath(self.tag)}: {self.refusal}" not in done.stdout:
+            return f"exit {done.returncode} without a line that has '{self.refusal}': {done.stdout.strip()}"
+        return super().check_views(folder, source, options)
+
+
+@fixed
+def zero_model_of_another_step(name):
+    """Buffers and frozen parameters come from the model's file: its steps are compared with the optimizer's."""
+    return Doubted(name, plain(2), mix_models,
+                   "by the model's states 3 steps were made, and by the optimizer's 2: they may be of two saves")
+
+
+@fixed
+def zero_model_of_another_step_universal(name):
+    return Doubted(name, plain(2, universal=True), mix_models,
+                   "by the model's states 3 steps were made, and by the optimizer's 2: they may be of two saves")
+
+
+@fixed
+def zero_models_of_two_steps(name):
+    """One rank's pieces of frozen parameters are of another step."""
+    return Case(name, plain(3), mix_models, "its training has made another number of steps than that of rank 0's file")
+
+
+@fixed
+def zero_models_of_two_versions(name):
+    """As above, of another version of DeepSpeed."""
+    def damage(case):
+        state = torch.load(model_files(case)[1], weights_only=False)
+        torch.save({**state, "ds_version": "0.14.4"}, model_files(case)[1])
+    return Case(name, plain(3), damage, "another version of DeepSpeed wrote it than the files before it")
+
+
+@fixed
+def zero_skipped_steps(name):
+    """A step without an effect, as with infinite gradients of float16, is none of the optimizer's."""
+    class Skipped(Case):
+        def write(self, folder):
+            out = super().write(folder)
+            for path in model_files(self):
+                state = torch.load(path, weights_only=False)
+                torch.save({**state, "global_steps": state["global_steps"] + 1, "skipped_steps": 1}, path)
+            return out
+    return Skipped(name, plain(3))
 
 
 @fixed

@@ -51,12 +51,6 @@ struct rfs_zero_alias {
     uint32_t name, of;
 };
 
-/* The number of steps that a file counts: the kind of its node, and its bits. */
-struct rfs_zero_count {
-    uint8_t kind;
-    uint64_t bits;
-};
-
 struct rfs_zero_opening {
     struct rfs_chunks *chunks;
     struct rfs_tables *tables;
@@ -75,9 +69,12 @@ struct rfs_zero_opening {
     size_t n_flats;                        /* flat tensors of a rank: groups, or subgroups */
     RFS_VEC(struct rfs_zero_state) states; /* the weights first */
     struct rfs_zero_part *fragments;       /* [n_pieces * frozen]; as those of states */
-    char version[32];                      /* of rank 0's file */
-    struct rfs_zero_count steps;           /* of the first rank that counts them */
-    bool counts;
+    char version[32];                      /* of the first file that has it */
+    double steps; /* of the optimizer, by the first file that counts them */
+    bool counts;  /* one does */
+    uint64_t global_steps,
+        skipped_steps;   /* of the engine, by the first file of the model's states */
+    bool engine_counts;  /* it does */
     uint64_t own_chunks; /* chunks of no alias */
     size_t left_out;
 };

@@ -9,6 +9,7 @@
  *     frozen_param_shapes    {NAME: SIZE} or None
  *     frozen_param_fragments {NAME: tensor} or None; in stage 3 a piece from each rank's file
  *     shared_params          {NAME: the name that its data has}
+ *     global_steps, skipped_steps    steps of the training, and those that changed no weight
  *
  * and of the optimizer's, in its optimizer_state_dict:
  *
@@ -408,6 +409,46 @@ static int check_universal(struct zero_file *file, const struct rfs_node *root)
                : 0;
 }
 
+/* Compares what all files of a save have in common with the first. */
+static int check_version(struct zero_file *file, const struct rfs_node *root)
+{
+    const struct rfs_node *version = value_of(file, root, "ds_version");
+    char *first = file->opening->version;
+    char text[sizeof file->opening->version] = "";
+
+    if (version && version->kind == RFS_NODE_TEXT)
+        snprintf(text, sizeof text, "%.*s", (int)rfs_min_u64(version->of.text.n, sizeof text),
+                 version->of.text.data);
+    if (file->rank == 0 && !*first)
+        memcpy(first, text, sizeof text);
+    return strcmp(first, text) == 0
+               ? 0
+               : damaged(file, "another version of DeepSpeed wrote it than the files before it: "
+                               "they are not of one save");
+}
+
+/*
+ * Compares the number of steps that a file of the model's states counts with that of rank 0. Ranks
+ * count together.
+ */
+static int check_engine(struct zero_file *file, const struct rfs_node *root)
+{
+    struct rfs_zero_opening *opening = file->opening;
+    uint64_t steps = 0, skipped = 0;
+    const bool counts = read_number(value_of(file, root, "global_steps"), &steps);
+
+    (void)read_number(value_of(file, root, "skipped_steps"), &skipped);
+    if (file->rank == 0) {
+        opening->engine_counts = counts;
+        opening->global_steps = steps;
+        opening->skipped_steps = skipped;
+    }
+    return counts == opening->engine_counts && steps == opening->global_steps
+               ? 0
+               : damaged(file, "its training has made another number of steps than that of rank "
+                               "0's file: they are not of one save");
+}
+
 static int read_model(struct zero_file *file)
 {
     struct rfs_zero_opening *opening = file->opening;
@@ -421,6 +462,7 @@ static int read_model(struct zero_file *file)
                       "it was saved with AutoEP, which is not read");
     if (opening->universal)
         rc = check_universal(file, root);
+    rc = rc ?: check_version(file, root) ?: check_engine(file, root);
     if (rc == 0 && file->rank == 0)
         rc = read_shapes(file, root) ?: read_shared(file, root) ?: read_buffer_names(file, root)
              ?: read_module(file, root);
@@ -482,62 +524,63 @@ static int check_count(struct zero_file *file, const struct rfs_node *node)
                           first, world);
 }
 
-/* Compares what all files of a save have in common with the first. */
-static int check_same(struct zero_file *file, const struct rfs_node *root)
-{
-    const struct rfs_node *version = value_of(file, root, "ds_version");
-    char *first = file->opening->version;
-    char text[sizeof file->opening->version] = "";
-
-    if (version && version->kind == RFS_NODE_TEXT)
-        snprintf(text, sizeof text, "%.*s", (int)rfs_min_u64(version->of.text.n, sizeof text),
-                 version->of.text.data);
-    if (file->rank == 0)
-        memcpy(first, text, sizeof text);
-    return strcmp(first, text) == 0
-               ? 0
-               : damaged(file, "another version of DeepSpeed wrote it than rank 0's file: they are "
-                               "not of one save");
-}
-
 /* Compares the number of steps that the optimizer has made with those of the files before. */
-static int check_steps(struct zero_file *file, const struct rfs_zero_count *count)
+static int check_steps(struct zero_file *file, double steps)
 {
     struct rfs_zero_opening *opening = file->opening;
 
     if (!opening->counts)
-        opening->steps = *count;
+        opening->steps = steps;
     opening->counts = true;
-    return opening->steps.kind == count->kind && opening->steps.bits == count->bits
+    return opening->steps == steps
                ? 0
                : damaged(file, "its optimizer has made another number of steps than those of the "
                                "files before it: the files are not of one save");
+}
+
+/* Reads the element of a tensor that counts steps. False: it is of no type that counts them. */
+static bool read_element(enum rfs_dtype dtype, const void *bytes, double *out)
+{
+    union {
+        int32_t i32;
+        int64_t i64;
+        float f32;
+        double f64;
+    } value;
+
+    memcpy(&value, bytes, sizeof value);
+    *out = dtype == RFS_INT32     ? value.i32
+           : dtype == RFS_INT64   ? (double)value.i64
+           : dtype == RFS_FLOAT32 ? (double)value.f32
+                                  : value.f64;
+    return dtype == RFS_INT32 || dtype == RFS_INT64 || dtype == RFS_FLOAT32 || dtype == RFS_FLOAT64;
 }
 
 /* Reads a number of steps: a tensor's element, or a number. 0 or -errno. */
 static int read_steps(struct zero_file *file, const struct rfs_node *node)
 {
     struct rfs_torch_tensor tensor;
-    struct rfs_zero_count count = {.kind = UINT8_MAX};
+    uint64_t bits = 0;
+    double steps;
     const int rc = rfs_torch_tensor(&file->torch, node, file->path, "step", &tensor, file->err);
 
     if (rc < 0)
         return rc;
-    if (rc == 0 && node->kind != RFS_NODE_INT && node->kind != RFS_NODE_FLOAT)
+    if (rc == 0 && node->kind == RFS_NODE_INT)
+        return check_steps(file, (double)node->of.integer);
+    if (rc == 0 &&
+        (node->kind != RFS_NODE_FLOAT || !read_element(RFS_FLOAT64, &node->of.bits, &steps)))
         return 0;
-    if (rc == 0) {
-        count.bits = node->kind == RFS_NODE_INT ? (uint64_t)node->of.integer : node->of.bits;
-        return check_steps(file, &count);
-    }
+    if (rc == 0)
+        return check_steps(file, steps);
     const size_t item = rfs_dtype_bytes(tensor.dtype);
-    if (tensor.elements != 1 || item > sizeof count.bits)
+    if (tensor.elements != 1 || item > sizeof bits)
         return 0;
     const uint64_t at = tensor.record->offset + tensor.offset * item;
-    const int failed = rfs_reading_read(file->reading, &count.bits, item, at);
+    const int failed = rfs_reading_read(file->reading, &bits, item, at);
     if (failed)
         return rfs_store_fail_read(file->err, RFS_AT(file->path, at), failed);
-    count.kind = (uint8_t)tensor.dtype;
-    return check_steps(file, &count);
+    return read_element(tensor.dtype, &bits, &steps) ? check_steps(file, steps) : 0;
 }
 
 /* Reads the state of a flat tensor: a dict. */
@@ -676,7 +719,7 @@ static int read_optimizer(struct zero_file *file)
     if (flats->n != opening->n_flats || (!opening->stage3 && flats->n != opening->groups.n))
         return damaged(file, "it has another number of groups than the files before it");
     return check_count(file, value_of(file, dict, "partition_count"))
-               ?: check_same(file, root)
+               ?: check_version(file, root)
                ?: read_gaps(file, opening->stage3
                                       ? NULL
                                       : value_of(file, dict, "param_alignment_paddings"))
@@ -842,6 +885,26 @@ static int count_files(struct rfs_zero_opening *opening)
     return 0;
 }
 
+/*
+ * Notes that the optimizer has made other steps than the training counts. It may have begun anew, or
+ * the count, so that this proves nothing.
+ */
+static int note_steps(const struct rfs_zero_opening *opening)
+{
+    struct rfs_chunks *chunks = opening->chunks;
+    const double made = (double)opening->global_steps - (double)opening->skipped_steps;
+
+    if (!opening->counts || !opening->engine_counts || made == opening->steps)
+        return 0;
+    chunks->doubt = rfs_text_printf("by the model's states %.0f steps were made, and by the "
+                                    "optimizer's %.0f: they may be of two saves",
+                                    made, opening->steps);
+    if (!chunks->doubt)
+        return rfs_fail_memory(opening->err);
+    rfs_log(chunks->log, RFS_WARNING, "%s: %s", chunks->folder, chunks->doubt);
+    return 0;
+}
+
 static int read_all(struct rfs_zero_opening *opening)
 {
     const uint32_t n = rfs_files_count_paths(opening->files);
@@ -891,7 +954,8 @@ int rfs_zero_open(const struct rfs_chunks_source *source, struct rfs_chunks **ou
     *out = NULL;
     if (!opening.chunks)
         return rfs_fail_memory(err);
-    const int rc = read_all(&opening) ?: rfs_zero_declare(&opening) ?: finish(&opening);
+    const int rc = read_all(&opening) ?: rfs_zero_declare(&opening) ?: note_steps(&opening)
+                   ?: finish(&opening);
     if (rc)
         rfs_chunks_free(opening.chunks);
     else
