@@ -279,10 +279,12 @@ static void retire(struct window *window, struct later *later)
     *window = (struct window){0};
 }
 
-/* Says whether a window was read, and not used since BEFORE. */
+/* Says whether a window was read, and was not used since BEFORE, or all of its bytes were used. */
 static bool is_forgotten(const struct window *window, uint64_t before)
 {
-    return window->state == WINDOW_READY && window->pins == 0 && window->touched < before;
+    return window->state == WINDOW_READY && window->pins == 0 &&
+           (window->touched < before ||
+            window->used + 2 * RFS_PREFETCH_PAGE >= window->to - window->from);
 }
 
 /* Drops windows that were forgotten since BEFORE, and with QUEUED those that wait. */
@@ -420,10 +422,10 @@ static void take(struct making *making, const struct wish *wish, uint64_t from, 
 
 /*
  * Plans the windows that are missing for the wishes, beside the N that there are. AHEAD: nothing
- * waits for them yet, and the bytes of wishes that windows have count as wanted of those.
+ * waits for them yet. COUNT: the bytes of wishes that windows have count as wanted of those.
  */
 static void plan_windows(struct window *windows, unsigned n, const struct wishes *wishes,
-                         bool ahead, struct plan *out)
+                         bool ahead, bool count, struct plan *out)
 {
     struct making making = {.plan = out, .ahead = ahead};
 
@@ -437,7 +439,7 @@ static void plan_windows(struct window *windows, unsigned n, const struct wishes
             uint64_t end =
                 rfs_min_u64(wish->to, there_until(windows, n, wish->file, at, &next, &has));
             if (end > at) {
-                has->wanted += ahead ? end - at : 0;
+                has->wanted += count ? end - at : 0;
             } else {
                 end = rfs_min_u64(wish->to, next);
                 take(&making, wish, at, end);
@@ -740,7 +742,7 @@ static bool add(struct rfs_prefetch *prefetch, const struct wishes *wishes, bool
                 struct later *later)
 {
     struct plan plan;
-    plan_windows(prefetch->windows, prefetch->room, wishes, !urgent, &plan);
+    plan_windows(prefetch->windows, prefetch->room, wishes, !urgent, !urgent, &plan);
     unsigned added = 0;
     make_room(prefetch, plan.n, urgent, later);
     for (unsigned i = 0; i < prefetch->room && added < plan.n && !prefetch->stopped; i++) {
@@ -760,7 +762,7 @@ static bool add(struct rfs_prefetch *prefetch, const struct wishes *wishes, bool
  * Says whether there is room for windows of the wishes beside those that are in use and some for
  * threads that wait, or none is in use. The caller has the lock.
  */
-static bool has_room(const struct rfs_prefetch *prefetch, const struct wishes *wishes)
+static bool has_room(struct rfs_prefetch *prefetch, const struct wishes *wishes)
 {
     const uint64_t before = rfs_wait_now() - FORGOTTEN;
     struct plan plan;
@@ -769,7 +771,7 @@ static bool has_room(const struct rfs_prefetch *prefetch, const struct wishes *w
         const struct window *window = &prefetch->windows[i];
         in_use += window->state != WINDOW_FREE && !is_forgotten(window, before);
     }
-    plan_windows(NULL, 0, wishes, true, &plan);
+    plan_windows(prefetch->windows, prefetch->room, wishes, true, false, &plan);
     return in_use == 0 || in_use + plan.n <= prefetch->room - prefetch->room / RESERVED;
 }
 

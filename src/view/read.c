@@ -214,27 +214,30 @@ static bool stage_step(struct reshard_reader *reader, const struct rfs_window *w
     return staged;
 }
 
-/* Has slow sources read ahead of a read at OFFSET, as far as that is worth it and has room. */
-static void stage_from(struct reshard_reader *reader, uint64_t offset)
+/*
+ * Has slow sources read ahead of a read at OFFSET, as far as that is worth it. Returns false if there
+ * was no room for all of it.
+ */
+static bool stage_ahead(struct reshard_reader *reader, uint64_t offset)
 {
     const struct rfs_view *view = reader->view;
     const uint64_t reach = rfs_assemble_reach(view->assembler);
     const unsigned times = rfs_store_is_url(rfs_catalog_path(view->catalog)) ? RFS_REMOTE_TIMES : 1;
-    bool room = reach > 0;
 
-    while (room) {
+    while (reach > 0) {
         pthread_mutex_lock(&reader->lock);
         const struct rfs_window window = rfs_sequential_prefetch(
             &reader->sequential, offset, reach, reader->tensors.plan->n_sources, times);
         pthread_mutex_unlock(&reader->lock);
         if (window.end == 0)
-            return;
-        room = stage_step(reader, &window);
-        if (!room) {
+            return true;
+        if (!stage_step(reader, &window)) {
             RFS_LOCKED(&reader->lock);
             rfs_sequential_give_back(&reader->sequential, &window);
+            return false;
         }
     }
+    return true;
 }
 
 /* Notes a read, returns whether it continues the last one, and reads ahead then. */
@@ -247,9 +250,9 @@ static bool note_read(struct reshard_reader *reader, uint64_t offset, uint64_t e
     pthread_mutex_lock(&reader->lock);
     const bool sequential = rfs_sequential_note(&reader->sequential, offset, end, &ahead);
     pthread_mutex_unlock(&reader->lock);
-    if (sequential)
-        stage_from(reader, offset);
-    if (ahead.kept.end > 0 || ahead.lent.end > 0)
+    /* Pieces that are made without it would take the room by many small requests. */
+    const bool room = !sequential || stage_ahead(reader, offset);
+    if (room && (ahead.kept.end > 0 || ahead.lent.end > 0))
         read_ahead(reader, &ahead);
     return sequential;
 }

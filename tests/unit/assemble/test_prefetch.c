@@ -281,6 +281,7 @@ static void test_windows_in_use_stay(void **state)
     open_place(&place, 24 * MIB); /* 18 windows */
     find_slow(&place);
     assert_true(want(&place, 0, 10 * MIB));
+    assert_true(want(&place, 0, 10 * MIB)); /* by another reader, who does not read it */
     assert_int_equal(read_at(&place, 0, MIB), 0);
     const unsigned windows = count(&place).windows;
     assert_false(want(&place, 10 * MIB, 16 * MIB));
@@ -288,7 +289,8 @@ static void test_windows_in_use_stay(void **state)
     for (uint64_t at = MIB; at < 10 * MIB; at += MIB)
         assert_int_equal(read_at(&place, at, MIB), 0);
     assert_int_equal(count(&place).reads, storage.reads);
-    assert_true(want(&place, 10 * MIB, 16 * MIB));
+    assert_true(count(&place).windows >= 10); /* six are too few */
+    assert_true(want(&place, 10 * MIB, 16 * MIB)); /* those of which all was used may go */
     for (uint64_t at = 10 * MIB; at < 16 * MIB; at += MIB)
         assert_int_equal(read_at(&place, at, MIB), 0);
     assert_int_equal(count(&place).reads, storage.reads);
