@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What keeps figures steady: an own share of the processors, idle processors, and nothing left to write."""
+import mmap
 import os
 import signal
 import subprocess
@@ -54,6 +55,17 @@ def idle_share():
 def write_out(path):
     """Waits until the file system of PATH has nothing to write; others are left alone, unlike by os.sync."""
     subprocess.run(["sync", "-f", path], check=True)
+
+
+def fetch_memory(size):
+    """
+    Has so many bytes of free memory that the host of a virtual machine has given, not only promised. Some hosts take free
+    blocks back after two seconds, and need 2 ms a MiB to give one again: more than a network needs to fill it.
+    """
+    with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        memory.madvise(mmap.MADV_HUGEPAGE)
+        for at in range(0, size, mmap.PAGESIZE):
+            memory[at] = 1
 
 
 def forget(*paths):
