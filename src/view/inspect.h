@@ -935,6 +935,8 @@ struct rfs_inspect_chunks {
     size_t tensors, chunks;
     size_t unread;    /* tensors that can't be shown; their numbers follow those of the others */
     const char *lost; /* files that are lost, for a message; or NULL */
+    /* Words of entry=, if all tensors are in dicts: those at the top, and those in the only one. */
+    const struct rfs_path_list *dicts, *inner_dicts;
     uint32_t n_files;
     struct rfs_inspect_chunk_file {
         const char *name; /* path within the source's folder */

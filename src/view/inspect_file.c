@@ -514,6 +514,8 @@ int rfs_inspect_chunks(const struct rfs_headers_source *source, struct rfs_inspe
                                        .chunks = chunks->chunks.n,
                                        .unread = chunks->unread.n,
                                        .lost = chunks->lost,
+                                       .dicts = &chunks->dicts,
+                                       .inner_dicts = &chunks->dicts_in_one,
                                        .n_files = chunks->n_files,
                                        .files = files};
     if (!files)

@@ -69,21 +69,41 @@ static const char *name_at(const struct rfs_view *view, const struct rfs_params 
     return rfs_catalog_name(view->catalog, params->targets[i].shown_name);
 }
 
+/*
+ * Returns the only dict of a list that has tensors of a model, NULL: there is not one. Their names
+ * follow the first BYTES of each. *others is the number of dicts with other values.
+ */
+static const char *find_dict(const struct rfs_view *view, const struct rfs_path_list *dicts,
+                             size_t bytes, size_t *others)
+{
+    const char *found = NULL;
+
+    *others = 0;
+    for (size_t i = 0; i < dicts->n; i++) {
+        RFS_FREE char *like = rfs_text_printf("%s.", dicts->data[i] + bytes);
+        const bool state = !like || rfs_names_is_state(view->output_map, like);
+        *others += state;
+        if (!state && found)
+            return NULL;
+        found = state ? found : dicts->data[i];
+    }
+    return found;
+}
+
 /* Returns the only dict of the source that has tensors of a model; NULL: there is not one. */
 static const char *only_dict(const struct rfs_view *view)
 {
     const struct rfs_chunks *chunked = rfs_catalog_chunks(view->stored);
-    const char *found = NULL;
+    size_t others = 0;
 
-    for (size_t i = 0; chunked && i < chunked->dicts.n; i++) {
-        RFS_FREE char *like = rfs_text_printf("%s.", chunked->dicts.data[i]);
-        if (!like || rfs_names_is_state(view->output_map, like))
-            continue;
-        if (found)
-            return NULL;
-        found = chunked->dicts.data[i];
-    }
-    return found;
+    if (!chunked)
+        return NULL;
+    const char *top = find_dict(view, &chunked->dicts, 0, &others);
+    if (chunked->dicts.n != 1 || !top)
+        return top;
+    /* {"app": {"model": ..., "optim": ...}} */
+    const char *inner = find_dict(view, &chunked->dicts_in_one, strlen(top) + 1, &others);
+    return inner && others > 0 ? inner : top;
 }
 
 /*
@@ -152,7 +172,7 @@ int rfs_view_model_check(struct rfs_view *view, const struct rfs_params *params,
         cut_config(view, config, params);
     if (rc == 0 && !known && dict)
         rfs_log(&view->log, RFS_WARNING,
-                "all names begin with '%s.', the dict of the state that has these tensors: a "
+                "the names of the weights begin with '%s.', the dict of the state that has them: a "
                 "loader may know them without it; try: entry=%s",
                 dict, dict);
     return rc;

@@ -9,10 +9,11 @@ reshard suggest accelerate/optimizer_0
 # a checkpoint in it
 reshard suggest accelerate/pytorch_model_fsdp_0
 $ reshard suggest accelerate/pytorch_model_fsdp_0
-# accelerate/pytorch_model_fsdp_0: a checkpoint of torch.distributed.checkpoint, which describes itself: 1 tensors
+# accelerate/pytorch_model_fsdp_0: a checkpoint of torch.distributed.checkpoint, which describes itself: 1 tensor
 # fill in NEW, a path to write to; MNT, an empty folder
+# note: conversion rules are looked for with the model's config.json: give it with -o hf_config=FILE
 # safetensors, as HuggingFace's programs keep them
-reshard export accelerate/pytorch_model_fsdp_0 NEW -o view=huggingface,entry=model
+reshard export accelerate/pytorch_model_fsdp_0 NEW -o entry=model,view=huggingface
 # a file that torch.load reads
 reshardfs accelerate/pytorch_model_fsdp_0 MNT -o format=pt
 # what is in it
@@ -39,7 +40,7 @@ $ reshard suggest lightning/epoch=0-step=1.ckpt
 # lightning/epoch=0-step=1.ckpt: one whole checkpoint, pt
 # fill in NEW, a path to write to
 # safetensors, as HuggingFace's programs keep them
-reshard export lightning/epoch=0-step=1.ckpt NEW -o view=huggingface,entry=state_dict
+reshard export lightning/epoch=0-step=1.ckpt NEW -o entry=state_dict,view=huggingface
 # what is in it
 reshard info lightning/epoch=0-step=1.ckpt
 $ reshard export lightning/epoch=0-step=1.ckpt file -o view=huggingface,entry=state_dict && reshard stats file
@@ -70,6 +71,28 @@ reshard: error: torchtitan: holds no checkpoint; try: torchtitan/checkpoint/step
 (exit 1)
 $ reshard export torchtitan/checkpoint/step-2 titan -o view=huggingface && reshard stats titan
 …/titan: 1 file written, 200 bytes in … s; 0 were there, 0 bytes
+name      dtype    shape   min    max   mean     std  nan  inf  zeros
+a.weight  Float32  [6, 4]    0  2.875  1.438  0.8653    0    0      1
+
+1 tensor, 24 numbers: 0 NaN, 0 infinite
+
+# torch's recipe: the model and the optimizer in a dict of one object
+$ reshard export recipe app -o view=huggingface
+reshard: warning: …/recipe/.metadata: 10 values that are not tensors are left out
+reshard: warning: the names of the weights begin with 'app.model.', the dict of the state that has them: a loader may know them without it; try: entry=app.model
+…/app: 1 file written, 408 bytes in … s; 0 were there, 0 bytes
+$ reshard suggest recipe
+# recipe: a checkpoint of torch.distributed.checkpoint, which describes itself: 2 tensors
+# fill in NEW, a path to write to; MNT, an empty folder
+# note: conversion rules are looked for with the model's config.json: give it with -o hf_config=FILE
+# safetensors, as HuggingFace's programs keep them
+reshard export recipe NEW -o entry=app.model,view=huggingface
+# a file that torch.load reads
+reshardfs recipe MNT -o format=pt
+# what is in it
+reshard info recipe
+$ reshard export recipe recipe-model -o entry=app.model,view=huggingface && reshard stats recipe-model
+…/recipe-model: 1 file written, 200 bytes in … s; 0 were there, 0 bytes
 name      dtype    shape   min    max   mean     std  nan  inf  zeros
 a.weight  Float32  [6, 4]    0  2.875  1.438  0.8653    0    0      1
 

@@ -13,7 +13,7 @@ $ reshard suggest ex/src_strategy.ckpt --json
 {"why":"a copy to read and edit","command":"reshard strategy convert ex/src_strategy.ckpt NEW.json"}]}
 $ cp -r ex/src src; reshard suggest src
 # src: a checkpoint of 8 ranks, ckpt
-# note: no strategy near it fits; the training wrote one (strategy_ckpt_config, save_file): give it with -s
+# note: no strategy is near it; the training wrote one (strategy_ckpt_config, save_file): give it with -s, or its cuts with -o src_rules=, see RULES in reshardfs(1)
 # what is in it
 reshard info src
 $ reshard suggest nowhere

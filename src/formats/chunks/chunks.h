@@ -163,8 +163,9 @@ struct rfs_chunks {
     uint32_t metadata; /* file that describes the checkpoint, which everything depends on */
     bool mcore_data;   /* the metadata has a dict of Megatron-Core for each tensor */
     const char *entry; /* while it is built: the part of the state dict that it has; or NULL */
-    /* Keys of the state dict's dicts, if all tensors are in one of a few. Owned. */
-    struct rfs_path_list dicts;
+    /* What entry= takes: the state dict's dicts, if all tensors are in one of a few; if there is one,
+     * those in it as well. Owned. */
+    struct rfs_path_list dicts, dicts_in_one;
     RFS_VEC(struct rfs_chunked_tensor) tensors; /* tensors in the order of the metadata */
     RFS_VEC(struct rfs_chunk) chunks;           /* sorted by tensor, then by corner */
     RFS_VEC(struct rfs_chunked_object) objects; /* objects in the order of the metadata */

@@ -334,10 +334,13 @@ static void find_part(struct metadata *metadata)
         metadata->in_part = is_in_part(metadata, key);
 }
 
-/* Notes the dicts at the top that have tensors, if all tensors are in one of a few. */
-static int note_dicts(const struct metadata *metadata)
+/*
+ * Lists the dicts that have tensors, DEPTH keys below the top. The dicts above are the same for all.
+ * Lists none if a tensor is in no dict there, or if there are many.
+ */
+static int list_dicts(const struct metadata *metadata, uint32_t depth, const char *above,
+                      struct rfs_path_list *list)
 {
-    struct rfs_path_list *dicts = &metadata->chunks->dicts;
     struct rfs_dcp_each each = rfs_dcp_each(&metadata->pickle, names_of(metadata));
     uint32_t found[DICTS_MOST];
     size_t n_found = 0;
@@ -350,17 +353,31 @@ static int note_dicts(const struct metadata *metadata)
         size_t at = 0;
         if (rfs_dcp_class(&metadata->pickle, value) != RFS_DCP_TENSOR)
             continue;
-        while (n > 1 && at < n_found && found[at] != keys[0])
+        while (n > depth + 1 && at < n_found && found[at] != keys[depth])
             at++;
-        if (n <= 1 || at == DICTS_MOST || !rfs_dcp_text(&metadata->pickle, keys[0], NULL))
+        if (n <= depth + 1 || at == DICTS_MOST ||
+            !rfs_dcp_text(&metadata->pickle, keys[depth], NULL))
             return 0;
-        found[at] = keys[0];
+        found[at] = keys[depth];
         n_found += at == n_found;
     }
     for (size_t i = 0; i < n_found; i++)
-        if (!rfs_path_list_add(dicts, strdup(rfs_dcp_text(&metadata->pickle, found[i], NULL))))
+        if (!rfs_path_list_add(list,
+                               rfs_text_printf("%s%s%s", above, *above ? "." : "",
+                                               rfs_dcp_text(&metadata->pickle, found[i], NULL))))
             return rfs_fail_memory(metadata->err);
     return 0;
+}
+
+/* Notes the dicts at the top that have tensors, and those in the only one. */
+static int note_dicts(const struct metadata *metadata)
+{
+    struct rfs_chunks *chunks = metadata->chunks;
+    const int rc = list_dicts(metadata, 0, "", &chunks->dicts);
+
+    return rc || chunks->dicts.n != 1
+               ? rc
+               : list_dicts(metadata, 1, chunks->dicts.data[0], &chunks->dicts_in_one);
 }
 
 /* ---- tensors and objects --------------------------------------------------------------------- */

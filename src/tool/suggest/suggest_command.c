@@ -44,9 +44,12 @@ struct suggest {
     const struct request *request;
     char *path; /* without slashes at its end; owned */
     struct rfs_near near;
+    struct rfs_path_list
+        given; /* the config that the user gives for rules, in place of those near */
     struct rfs_headers_source source;
     char *about;               /* owned */
     struct rfs_settings basis; /* the user's options, and the strategy of the source */
+    struct rfs_settings model; /* entry= of the model in a trainer's dict, or none */
     struct rfs_settings rules; /* the options of conversion rules, or none */
     char *to;                  /* the side that they make; owned */
     uint32_t ranks;
@@ -218,6 +221,7 @@ struct offer {
     const char *why, *program, *place;
     bool converts;            /* through the rules that were found */
     const char *const *pairs; /* options: names and values, to a NULL; NULL: none */
+    bool of_model;            /* of the dict that was found; what converts is, too */
 };
 #define PAIRS(...)                                                                                 \
     (const char *const[])                                                                          \
@@ -233,6 +237,8 @@ static bool offer(struct suggest *suggest, struct offer offer)
     if (suggest->list.n >= MOST_COMMANDS)
         return false;
     suggest->failed |= rfs_settings_add_all(&options, &suggest->basis) != 0;
+    if (offer.of_model || offer.converts)
+        suggest->failed |= rfs_settings_add_all(&options, &suggest->model) != 0;
     if (offer.converts)
         suggest->failed |= rfs_settings_add_all(&options, &suggest->rules) != 0;
     add_pairs(suggest, &options, offer.pairs);
@@ -296,6 +302,37 @@ static bool offer_strategies(struct suggest *suggest)
     return false;
 }
 
+/* ---- the model in a trainer's dict ------------------------------------------------------------- */
+
+/* Trainers' words for the dict of the model. */
+static const char *const model_words[] = {"model", "state_dict"};
+
+/* Takes a dict as that of the model, unless another one is or it has no weights. */
+static void try_dict(struct suggest *suggest, const char *entry)
+{
+    RFS_CLEANUP(rfs_settings_free) struct rfs_settings options = {0};
+    const struct rfs_error before = suggest->why;
+
+    if (rfs_settings_last(&suggest->basis, "entry") || suggest->model.list.n > 0)
+        return;
+    suggest->failed |= rfs_settings_add_all(&options, &suggest->basis) != 0;
+    add_pairs(suggest, &options, PAIRS("view", "huggingface", "entry", entry));
+    if (!suggest->failed && can_show(suggest, &options, NULL))
+        add_pairs(suggest, &suggest->model, PAIRS("entry", entry));
+    suggest->why = before; /* it was a guess */
+}
+
+/* Finds the dict of the model among DICTS, as trainers call it. */
+static void find_model(struct suggest *suggest, const struct rfs_path_list *dicts)
+{
+    for (size_t i = 0; i < sizeof model_words / sizeof *model_words; i++)
+        for (size_t k = 0; k < dicts->n; k++) {
+            const char *dot = strrchr(dicts->data[k], '.');
+            if (strcmp(dot ? dot + 1 : dicts->data[k], model_words[i]) == 0)
+                try_dict(suggest, dicts->data[k]);
+        }
+}
+
 /* ---- conversion rules ------------------------------------------------------------------------ */
 
 /* The search for shipped rules that fit. */
@@ -329,6 +366,7 @@ static int try_rules(void *ctx, const struct rfs_inspect_shipped *shipped, struc
     if (has_word(shipped->models, shipped->name) != matching->named)
         return 0;
     if (rfs_settings_add_all(&options, &suggest->basis) ||
+        rfs_settings_add_all(&options, &suggest->model) ||
         rfs_settings_add(&options, "convert", shipped->name, NULL) ||
         (matching->config && rfs_settings_add(&options, "hf_config", matching->config, NULL)))
         return rfs_fail_memory(err);
@@ -348,16 +386,35 @@ static int try_rules(void *ctx, const struct rfs_inspect_shipped *shipped, struc
 /* Finds rules and a config that fit the tensors of the source. */
 static int find_rules(struct suggest *suggest, struct rfs_error *err)
 {
+    const struct rfs_path_list *configs =
+        suggest->given.n > 0 ? &suggest->given : &suggest->near.configs;
     int rc = 0;
 
     if (rfs_settings_last(&suggest->basis, "convert"))
         return 0;
-    for (size_t i = 0; rc == 0 && !suggest->to && i <= suggest->near.configs.n; i++)
+    for (size_t i = 0; rc == 0 && !suggest->to && i <= configs->n; i++)
         for (int pass = 0; rc == 0 && pass < 2; pass++) {
-            struct matching matching = {suggest, i > 0 ? suggest->near.configs.data[i - 1] : NULL,
-                                        pass == 0};
+            struct matching matching = {suggest, i > 0 ? configs->data[i - 1] : NULL, pass == 0};
             rc = rfs_inspect_shipped(try_rules, &matching, err);
         }
+    return rc;
+}
+
+/* Finds rules that fit names which begin with a trainer's dict, though nothing says that it is one. */
+static int find_rules_in_names(struct suggest *suggest, struct rfs_error *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < sizeof model_words / sizeof *model_words; i++) {
+        if (suggest->to || suggest->model.list.n > 0)
+            return 0;
+        try_dict(suggest, model_words[i]);
+        rc = suggest->model.list.n > 0 ? find_rules(suggest, err) : 0;
+        if (!suggest->to) {
+            rfs_settings_free(&suggest->model);
+            suggest->model = (struct rfs_settings){0};
+        }
+    }
     return rc;
 }
 
@@ -368,22 +425,24 @@ static void offer_converted(struct suggest *suggest)
         return;
     if (strcmp(suggest->to, "peft") == 0) {
         if (!offer(suggest, (struct offer){"the adapter that PEFT loads", "reshard export", NEW,
-                                           true, PAIRS("view", "peft")}))
+                                           .converts = true, .pairs = PAIRS("view", "peft")}))
             add_note(suggest,
                      rfs_text_printf("an adapter: PEFT loads it by -o convert=%s,"
                                      "view=peft,lora_alpha=N, as in the training",
                                      rfs_settings_last(&suggest->rules, "convert")->value));
     } else if (strcmp(suggest->to, "huggingface") == 0)
-        offer(suggest, (struct offer){"the model that HuggingFace's programs load",
-                                      "reshard export", NEW, true, PAIRS("view", "huggingface")});
+        offer(suggest,
+              (struct offer){"the model that HuggingFace's programs load", "reshard export", NEW,
+                             .converts = true, .pairs = PAIRS("view", "huggingface")});
     else if (!offer(suggest,
                     (struct offer){"the shards of four tensor-parallel ranks", "reshard export",
-                                   NEW, true, PAIRS("dst_rules", "tp4")}) &&
+                                   NEW, .converts = true, .pairs = PAIRS("dst_rules", "tp4")}) &&
              !offer(suggest,
                     (struct offer){"the shards of two tensor-parallel ranks", "reshard export", NEW,
-                                   true, PAIRS("dst_rules", "tp2")}))
+                                   .converts = true, .pairs = PAIRS("dst_rules", "tp2")}))
         offer(suggest, (struct offer){"the tensors by the names of a training, in one file",
-                                      "reshard export", NEW, true, PAIRS("view", "unified")});
+                                      "reshard export", NEW, .converts = true,
+                                      .pairs = PAIRS("view", "unified")});
 }
 
 /* ---- kinds of sources ------------------------------------------------------------------------ */
@@ -408,29 +467,15 @@ static void suggest_saves(struct suggest *suggest)
 /* Offers the weights as HuggingFace's programs keep them, beside the model's config if one fits. */
 static void offer_weights(struct suggest *suggest)
 {
-    static const char *const why = "safetensors, as HuggingFace's programs keep them";
-    static const char *const parts[] = {"model", "state_dict", NULL};
     const struct rfs_setting *config = rfs_settings_last(&suggest->rules, "hf_config");
-    const char *file = config ? config->value : NULL;
+    struct offer weights = {"safetensors, as HuggingFace's programs keep them", "reshard export",
+                            NEW, .of_model = true};
 
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) /* of a trainer's dict, the model */
-        for (int beside = file != NULL; beside >= 0; beside--) {
-            const struct rfs_error before = suggest->why;
-            const char *pairs[7] = {"view", "huggingface"};
-            size_t n = 2;
-            if (parts[i]) {
-                pairs[n++] = "entry";
-                pairs[n++] = parts[i];
-            }
-            if (beside) {
-                pairs[n++] = "hf_config";
-                pairs[n++] = file;
-            }
-            if (offer(suggest, (struct offer){why, "reshard export", NEW, false, .pairs = pairs}))
-                return;
-            if (parts[i])
-                suggest->why = before; /* it was a guess */
-        }
+    weights.pairs = PAIRS("view", "huggingface", "hf_config", config ? config->value : NULL);
+    if (config && offer(suggest, weights))
+        return;
+    weights.pairs = PAIRS("view", "huggingface");
+    offer(suggest, weights);
 }
 
 static void suggest_whole(struct suggest *suggest, const char *format)
@@ -440,7 +485,7 @@ static void suggest_whole(struct suggest *suggest, const char *format)
     suggest_saves(suggest);
     if (strcmp(format, "safetensors") == 0)
         offer(suggest, (struct offer){"a checkpoint that torch.distributed.checkpoint loads",
-                                      "reshard export", NEW, false, PAIRS("view", "dcp")});
+                                      "reshard export", NEW, .pairs = PAIRS("view", "dcp")});
     else
         offer_weights(suggest);
     offer_info(suggest);
@@ -451,25 +496,23 @@ static void suggest_ranks(struct suggest *suggest)
     offer_strategies(suggest);
     offer_converted(suggest);
     suggest_saves(suggest);
-    offer(suggest,
-          (struct offer){"one whole checkpoint, in one file", "reshard export", NEW, false, NULL});
+    offer(suggest, (struct offer){"one whole checkpoint, in one file", "reshard export", NEW,
+                                  .pairs = NULL});
     offer_info(suggest);
 }
 
 static void suggest_described(struct suggest *suggest)
 {
-    const bool is_model =
-        suggest->to && strcmp(suggest->to, "huggingface") != 0 && strcmp(suggest->to, "peft") != 0;
+    const bool is_training = suggest->to && (strcmp(suggest->to, "huggingface") == 0 ||
+                                             strcmp(suggest->to, "peft") == 0);
 
-    if (is_model)
+    if (!is_training)
         offer_weights(suggest);
     offer_converted(suggest);
-    if (!is_model)
-        offer_weights(suggest);
     offer_strategies(suggest);
     suggest_saves(suggest);
-    offer(suggest, (struct offer){"a file that torch.load reads", "reshardfs", MOUNT_POINT, false,
-                                  PAIRS("format", "pt")});
+    offer(suggest, (struct offer){"a file that torch.load reads", "reshardfs", MOUNT_POINT,
+                                  .pairs = PAIRS("format", "pt")});
     offer_info(suggest);
 }
 
@@ -478,8 +521,8 @@ static void suggest_parts(struct suggest *suggest)
     char other[16];
 
     snprintf(other, sizeof other, "%" PRIu32, suggest->ranks > 1 ? suggest->ranks / 2 : 2);
-    offer(suggest, (struct offer){"as another number of parts", "reshardfs", MOUNT_POINT, false,
-                                  PAIRS("nshards", other)});
+    offer(suggest, (struct offer){"as another number of parts", "reshardfs", MOUNT_POINT,
+                                  .pairs = PAIRS("nshards", other)});
     offer_info(suggest);
 }
 
@@ -542,6 +585,21 @@ static void describe(struct suggest *suggest, char *about)
     suggest->about = rfs_printed_memory(about);
 }
 
+/* Notes what finds conversion rules for a source that may be of a training, if none are found. */
+static void note_config(struct suggest *suggest, enum rfs_inspect_kind kind)
+{
+    if (suggest->to || rfs_settings_last(&suggest->basis, "convert"))
+        return;
+    if (suggest->given.n > 0)
+        add_note(suggest, rfs_text_printf("no rules of convert= fit it by %s: reshard convert "
+                                          "check says why; reshard convert list has the models",
+                                          suggest->given.data[0]));
+    else if (kind == RFS_INSPECT_CHUNKS && suggest->near.configs.n == 0 &&
+             !rfs_settings_last(&suggest->basis, "hf_config"))
+        add_note(suggest, strdup("conversion rules are looked for with the model's config.json: "
+                                 "give it with -o hf_config=FILE"));
+}
+
 /* Suggests for a source of one checkpoint or of ranks, once its files are known. */
 static int suggest_source(struct suggest *suggest, enum rfs_inspect_kind kind,
                           struct rfs_error *err)
@@ -569,8 +627,11 @@ static int suggest_source(struct suggest *suggest, enum rfs_inspect_kind kind,
         free(chunks.files);
         if (rc)
             return rc;
-        describe(suggest, rfs_text_printf("a checkpoint of %s, which describes itself: %zu tensors",
-                                          chunks.format, chunks.tensors));
+        find_model(suggest, chunks.inner_dicts);
+        find_model(suggest, chunks.dicts);
+        describe(suggest,
+                 rfs_text_printf("a checkpoint of %s, which describes itself: %zu tensor%s",
+                                 chunks.format, chunks.tensors, chunks.tensors == 1 ? "" : "s"));
         if (chunks.lost)
             add_note(suggest,
                      rfs_text_printf("%s missing, by the numbers in the names of the other files",
@@ -580,6 +641,9 @@ static int suggest_source(struct suggest *suggest, enum rfs_inspect_kind kind,
                                           suggest->ranks == 1 ? "" : "s"));
     } else if (suggest->ranks == 1) {
         describe(suggest, rfs_text_printf("one whole checkpoint, %s", format));
+        for (size_t i = 0; i < sizeof model_words / sizeof *model_words; i++)
+            if (strcmp(format, "pt") == 0)
+                try_dict(suggest, model_words[i]);
     } else {
         describe(suggest,
                  rfs_text_printf("a checkpoint of %" PRIu32 " ranks, %s", suggest->ranks, format));
@@ -593,12 +657,18 @@ static int suggest_source(struct suggest *suggest, enum rfs_inspect_kind kind,
         return 0;
     }
     if (!cuts) {
-        add_note(suggest, strdup("no strategy near it fits; the training wrote one "
-                                 "(strategy_ckpt_config, save_file): give it with -s"));
+        add_note(suggest, suggest->why.code
+                              ? rfs_text_printf("no strategy near it fits: %s", suggest->why.text)
+                              : strdup("no strategy is near it; the training wrote one "
+                                       "(strategy_ckpt_config, save_file): give it with -s, or "
+                                       "its cuts with -o src_rules=, see RULES in reshardfs(1)"));
         offer_info(suggest);
         return 0;
     }
     rc = find_rules(suggest, err);
+    if (rc == 0 && kind == RFS_INSPECT_CHUNKS)
+        rc = find_rules_in_names(suggest, err);
+    note_config(suggest, kind);
     if (rc == 0 && kind == RFS_INSPECT_CHUNKS)
         suggest_described(suggest);
     else if (rc == 0 && sharded)
@@ -664,6 +734,20 @@ static bool suggest_tree(struct suggest *suggest, const char *path)
     return true;
 }
 
+/* Suggests the checkpoint that describes itself if PATH is a file of it. Returns whether it is. */
+static bool suggest_whole_of(struct suggest *suggest)
+{
+    RFS_FREE char *whole = above_of(suggest->source.store, suggest->path, RFS_INSPECT_CHUNKS);
+    struct stat st;
+
+    if (!whole || rfs_store_stat(suggest->source.store, suggest->path, &st) != 0 ||
+        !S_ISREG(st.st_mode))
+        return false;
+    describe(suggest, strdup("a file of a checkpoint that describes itself"));
+    suggest_path(suggest, "the checkpoint", whole);
+    return true;
+}
+
 static int suggest_kind(struct suggest *suggest, enum rfs_inspect_kind kind, struct rfs_error *err)
 {
     switch (kind) {
@@ -707,11 +791,39 @@ static int suggest_kind(struct suggest *suggest, enum rfs_inspect_kind kind, str
     }
 }
 
+/* Returns the config that is only for rules that are still to be found; NULL: none is given. */
+static const char *config_for_rules(const struct rfs_settings *options)
+{
+    static const char *const users[] = {"convert", "src_rules", "dequantize"};
+    const struct rfs_setting *config = rfs_settings_last(options, "hf_config");
+
+    for (size_t i = 0; i < sizeof users / sizeof *users; i++)
+        if (rfs_settings_last(options, users[i]))
+            return NULL;
+    return config ? config->value : NULL;
+}
+
+/* Divides the user's options into the basis and the config that rules are tried with. */
+static int take_options(struct suggest *suggest, struct rfs_error *err)
+{
+    const struct rfs_settings *options = &suggest->request->options;
+    const char *config = config_for_rules(options);
+    bool good = !config || rfs_path_list_add(&suggest->given, strdup(config));
+
+    for (size_t i = 0; i < options->list.n && good; i++) {
+        const struct rfs_setting *setting = &options->list.data[i];
+        good = (config && strcmp(setting->name, "hf_config") == 0) ||
+               rfs_settings_add(&suggest->basis, setting->name, setting->value, NULL) == 0;
+    }
+    return good ? 0 : rfs_fail_memory(err);
+}
+
 static int find_all(struct suggest *suggest, struct rfs_error *err)
 {
     enum rfs_inspect_kind kind;
-    int rc = rfs_tool_source_prepare(&suggest->request->options, suggest->path, NULL, NULL,
-                                     &suggest->source, err);
+    int rc = take_options(suggest, err)
+                 ?: rfs_tool_source_prepare(&suggest->basis, suggest->path, NULL, NULL,
+                                            &suggest->source, err);
     if (rc == 0)
         rc = rfs_inspect_detect(suggest->source.store, suggest->path,
                                 suggest->source.encrypted != NULL, &kind, err);
@@ -719,6 +831,10 @@ static int find_all(struct suggest *suggest, struct rfs_error *err)
         rc = rfs_near_find(suggest->source.store, suggest->path, &suggest->near, err);
     if (rc == 0)
         rc = suggest_kind(suggest, kind, err);
+    if (rc && rc != -ENOMEM && !err->usage && suggest_whole_of(suggest)) {
+        *err = (struct rfs_error){0};
+        rc = 0;
+    }
     /* A folder that is no checkpoint may have some in it. */
     if (rc && rc != -ENOMEM && !err->usage && suggest_below(suggest) > 0) {
         describe(suggest, strdup("a folder with checkpoints in it"));
@@ -796,8 +912,10 @@ static void free_all(struct suggest *suggest)
     free(suggest->to);
     free(suggest->path);
     rfs_settings_free(&suggest->basis);
+    rfs_settings_free(&suggest->model);
     rfs_settings_free(&suggest->rules);
     rfs_near_free(&suggest->near);
+    rfs_path_list_free(&suggest->given);
     rfs_headers_close(&suggest->source);
 }
 
@@ -813,9 +931,7 @@ static int run(void *given, struct rfs_error *err)
         return rfs_fail_usage(err, "key_file=FILE",
                               "suggest opens SRC several times, and this key can be read once");
     suggest.path = rfs_store_without_slash(request->path);
-    int rc = suggest.path && rfs_settings_add_all(&suggest.basis, &request->options) == 0
-                 ? find_all(&suggest, err)
-                 : rfs_fail_memory(err);
+    int rc = suggest.path ? find_all(&suggest, err) : rfs_fail_memory(err);
     /* If no view of it can be shown, the reason is what its user needs. */
     if (rc == 0 && suggest.list.n <= 1 && suggest.why.code && suggest.notes.n == 0)
         add_note(&suggest, strdup(suggest.why.text));

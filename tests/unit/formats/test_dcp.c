@@ -450,24 +450,34 @@ static void test_part_by_names(void **state)
     has_no_part(TRAINER, false, "mod", "the name of a dict in it: 'model', 'optim', 'a', 'lone'");
 }
 
-/* The dicts at the top are told if all tensors are in one. */
+static const struct named nested[] = {
+    {"app.model.w", false, 3, {"app", "model", "w"}},
+    {"app.optim.state.w", false, 4, {"app", "optim", "state", "w"}},
+    {"app.step", true, 2, {"app", "step"}},
+};
+
+/* The dicts at the top are told if all tensors are in one, and those in the only one. */
 static void test_dicts(void **state)
 {
     (void)state;
     static const struct {
-        size_t first, n;
+        const struct named *first;
+        size_t n;
         bool paths;
         const char *entry, *want;
     } rows[] = {
-        {0, 9, true, NULL, "model model.ema optim a a.b "},
-        {0, 10, true, NULL, ""},
-        {0, 9, false, NULL, ""},
-        {0, 9, true, "model", ""},
-        {0, 2, true, NULL, "model "},
+        {trainer, 9, true, NULL, "model model.ema optim a a.b |"},
+        {trainer, 10, true, NULL, "|"},
+        {trainer, 9, false, NULL, "|"},
+        {trainer, 9, true, "model", "|"},
+        {trainer, 2, true, NULL, "model |"},
+        {trainer + 1, 1, true, NULL, "model | model.layers"},
+        {nested, 3, true, NULL, "app | app.model app.optim"},
+        {nested, 3, true, "app", "|"},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct bytes bytes = metadata_of(trainer + rows[i].first, rows[i].n, rows[i].paths);
+        struct bytes bytes = metadata_of(rows[i].first, rows[i].n, rows[i].paths);
         struct rfs_error err = {0};
         struct world world;
         char have[200] = "";
@@ -476,6 +486,11 @@ static void test_dicts(void **state)
         for (size_t k = 0; k < world.chunks->dicts.n; k++) {
             strcat(have, world.chunks->dicts.data[k]);
             strcat(have, " ");
+        }
+        strcat(have, "|");
+        for (size_t k = 0; k < world.chunks->dicts_in_one.n; k++) {
+            strcat(have, " ");
+            strcat(have, world.chunks->dicts_in_one.data[k]);
         }
         assert_string_equal(have, rows[i].want);
         end(&world);
