@@ -3,6 +3,8 @@
 #include "layout/tensor_layout.h"
 
 #include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/text.h"
 
 #define REMEDY_FILE "the strategy file that MindSpore saved for this checkpoint"
 
@@ -493,7 +495,10 @@ static int check_within(const struct closing *c)
         const uint32_t needs = tail ? open->n_axes - a : a + 1;
         if (needs <= c->ndim || cuts_of(open, a) == 0)
             continue;
-        return rfs_fail(c->err, -EINVAL, c->where, "rules that fit this tensor",
+        RFS_FREE char *scalar =
+            c->ndim > 0 ? NULL
+                        : rfs_text_printf("'%s: whole' before that rule", c->where.param ?: "NAME");
+        return rfs_fail(c->err, -EINVAL, c->where, scalar ?: "rules that fit this tensor",
                         "the rule cuts axis %d of a tensor that has %u ax%s",
                         tail ? -(int)needs : (int)a, c->ndim, c->ndim == 1 ? "is" : "es");
     }

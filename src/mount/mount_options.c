@@ -455,6 +455,12 @@ static int take_flag(struct rfs_mount_options *o, int flag, const char *arg,
     case ':':
         return rfs_fail_usage(err, RFS_PROGRAM_HELP, "'%s' needs a value", arg);
     default:
+        if (strncmp(arg, "--", 2) == 0) {
+            RFS_FREE char *name = strndup(arg + 2, strcspn(arg + 2, "="));
+            RFS_FREE char *remedy = rfs_text_printf("-o %s", arg + 2);
+            if (name && rfs_option_find(name))
+                return rfs_fail_usage(err, remedy, "unknown flag '--%s'", name);
+        }
         return optopt > 0 && optopt < 128 && strncmp(arg, "--", 2) != 0
                    ? rfs_fail_usage(err, RFS_PROGRAM_HELP, "unknown flag '-%c'", optopt)
                    : rfs_fail_usage(err, RFS_PROGRAM_HELP, "unknown flag '%s'", arg);

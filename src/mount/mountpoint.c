@@ -211,14 +211,15 @@ int rfs_mountpoint_fetch(const char *path, char **out, struct rfs_error *err)
 static int fail_to_open(const char *given, int code, struct rfs_error *err)
 {
     struct stat st;
+    RFS_FREE char *make = code == ENOENT ? rfs_text_printf("mkdir -p %s", given) : NULL;
 
     if (is_dead(code))
         return refuse_dead(given, err);
     if (code == ENOTDIR && stat(given, &st) == 0)
         return rfs_fail(err, -ENOTDIR, RFS_IN(given), "a folder",
                         "the mount point is not a folder");
-    return rfs_fail(err, -code, RFS_IN(given), code == ENOENT ? "mkdir, then again" : NULL,
-                    "the mount point cannot be used: %s", strerror(code));
+    return rfs_fail(err, -code, RFS_IN(given), make, "the mount point cannot be used: %s",
+                    strerror(code));
 }
 
 bool rfs_mountpoint_is_same(const struct stat *one, const struct stat *other)

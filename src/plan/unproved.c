@@ -22,6 +22,7 @@
  */
 #include "plan/internal.h"
 
+#include "base/cleanup.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "layout/grid.h"
@@ -125,6 +126,9 @@ int rfs_plan_check_replicas(struct rfs_planning *planning, const struct rfs_stag
     const struct rfs_provider_query query = rfs_plan_query(planning, use, entry->name);
     const uint32_t template = use->base + planning->template;
     const bool lost = !rfs_catalog_has(config->catalog, template);
+    RFS_FREE char *remedy = rfs_text_printf(
+        "%s, or drop=%s",
+        lost ? "the checkpoint of that rank" : "the checkpoints as they were saved", param);
     int rc = -ENOENT;
 
     if (is_on_one_rank(use, entry->name))
@@ -133,13 +137,13 @@ int rfs_plan_check_replicas(struct rfs_planning *planning, const struct rfs_stag
         rc = compare_values(planning, &query, from, entry);
     if (rc == -ENOENT && lost)
         return rfs_fail(
-            planning->err, rc, where, "the checkpoint of that rank",
+            planning->err, rc, where, remedy,
             "has no layout and is copied from rank_%u, whose checkpoint is missing; the "
             "ranks that are left do not prove its value",
             template);
     if (rc == -ENOENT)
         return rfs_fail(
-            planning->err, -EINVAL, where, "the checkpoints as they were saved",
+            planning->err, -EINVAL, where, remedy,
             "has no layout and is copied from rank_%u, whose checkpoint does not have it; the "
             "ranks that have it do not prove its value",
             template);

@@ -168,6 +168,15 @@ static int parse_file(const struct cuts *cuts, const struct rfs_rules_file *file
                         : rfs_fail_memory(cuts->err);
 }
 
+/* Returns whether a tensor is one of all layers, which Megatron-Core has. */
+static bool is_stacked(const char *name)
+{
+    static const char layers[] = "decoder.layers.";
+    const char *found = strstr(name, layers);
+
+    return found && strspn(found + strlen(layers), "0123456789") == 0;
+}
+
 /* Chooses the file that knows all parameters. */
 static int choose(const struct cuts *cuts, const struct rfs_rules_file **chosen,
                   struct rfs_layout_rules **out)
@@ -197,7 +206,9 @@ static int choose(const struct cuts *cuts, const struct rfs_rules_file **chosen,
     }
     if (rc || fewest == 0)
         return rc;
-    return rfs_fail(cuts->err, -EINVAL, RFS_OF(cuts->value, unknown), "rules of your own",
+    return rfs_fail(cuts->err, -EINVAL, RFS_OF(cuts->value, unknown),
+                    is_stacked(unknown) ? "convert_options=layers=numbered; or rules of your own"
+                                        : "rules of your own",
                     "no ready cut is known for it, in %s"
                     "%s",
                     RFS_SHIPPED_FOLDER, (*chosen)->name);

@@ -6,6 +6,7 @@
 #include "base/json_read.h"
 #include "base/json_tree.h"
 #include "base/order.h"
+#include "base/path.h"
 #include "base/store.h"
 #include "base/vec.h"
 
@@ -234,8 +235,12 @@ int rfs_hf_config_open(struct rfs_store *store, const char *path, struct rfs_hf_
     size_t n;
 
     *out = NULL;
-    return rfs_store_read_whole(store, path, MOST_BYTES, &text, &n, err)
-               ?: rfs_hf_config_read(path, text, n, out, err);
+    const int rc = rfs_store_read_whole(store, path, MOST_BYTES, &text, &n, err);
+    if (rc == -EISDIR) {
+        RFS_FREE char *inside = rfs_path_join(path, "config.json");
+        return rfs_fail(err, rc, RFS_IN(path), inside, "is a folder");
+    }
+    return rc ? rc : rfs_hf_config_read(path, text, n, out, err);
 }
 
 bool rfs_hf_config_quantization(const struct rfs_hf_config *config, struct rfs_hf_cuts *cuts)

@@ -114,7 +114,9 @@ int rfs_rules_need(struct compiling *c, const char *name, uint32_t *tensor)
     *tensor = rfs_rules_tensor_find(c, c->source, name);
     if (*tensor == NO_TENSOR) {
         const char *like = closest(c, c->source, name, false);
-        return RULES_FAIL(c, name, "the config.json that belongs to these tensors",
+        return RULES_FAIL(c, name,
+                          "the config.json that belongs to these tensors, or other rules: reshard "
+                          "suggest SRC -o hf_config=FILE",
                           "is not in %s%s%s%s", c->input->source, *like ? ", which has '" : "",
                           like, *like ? "'" : "");
     }

@@ -188,6 +188,11 @@ static int read_rules(struct rfs_store *store, const char *option, const char *v
     if (rfs_store_stat(store, value, &st) != 0 && is_text(value))
         return parse_text(option, value, out, err);
     const int rc = rfs_store_read_whole(store, value, RFS_LAYOUT_RULES_BYTES, &data, &size, err);
+    if (rc == -ENOENT && !strchr(value, '/'))
+        return rfs_fail(err, rc, RFS_IN(value),
+                        "a file of rules, or rules such as '*: axis 0 over all', or degrees such "
+                        "as tp4",
+                        "cannot be read: %s", strerror(ENOENT));
     return rc ? rc : rfs_layout_rules_parse(value, data, size, out, err);
 }
 

@@ -521,7 +521,9 @@ static int open_set(struct reshard_view *set, const char *source,
     /* hfai's parts are always shown merged, too, and chunks put together. */
     if (!asks_for_something(options) && !has_parts(set->store, source) &&
         !rfs_scan_is_described(set->store, source))
-        return rfs_fail_usage(err, "-o src_strategy=FILE,dst_strategy=FILE",
+        return rfs_fail_usage(err,
+                              "-o src_strategy=FILE,dst_strategy=FILE; reshard suggest SRC "
+                              "says what else there is",
                               "neither src_strategy nor dst_strategy is given, so there is "
                               "nothing to reshard");
     rc = rfs_view_options_check(options, err);

@@ -21,9 +21,12 @@
 static int check_rules(const char *side, const char *strategy, const char *rules, uint32_t ranks,
                        struct rfs_error *err)
 {
-    char remedy[32];
+    char remedy[96];
 
-    snprintf(remedy, sizeof remedy, "%s_rules=FILE", side);
+    snprintf(remedy, sizeof remedy,
+             "%s_rules=FILE, or %s_rules=tp%" PRIu32 " for the models of "
+             "convert=",
+             side, side, ranks);
     if (ranks && !rules)
         return rfs_fail_usage(err, remedy, "option %s_ranks needs %s_rules as well", side, side);
     if (rules && strategy)

@@ -68,7 +68,7 @@ def test_folders_of_others():
 def test_no_folder():
     tree = new()
     missing = os.path.join(tree.dir, "no", "where")
-    refused(tree, missing, f"{missing}: cannot be written to: No such file or directory; try: a folder in one that is there")
+    refused(tree, missing, f"{missing}: cannot be written to: No such file or directory; try: mkdir -p {missing}")
     file = os.path.join(tree.dir, "src_strategy.ckpt")
     refused(tree, file, f"{file}: the folder cannot be opened: Not a directory")
 

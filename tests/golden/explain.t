@@ -156,7 +156,7 @@ $ reshard explain
 reshard: error: explain takes a source; try: reshard explain SRC -s FILE -d FILE --param NAME
 (exit 2)
 $ reshard explain src
-reshard: error: neither src_strategy nor dst_strategy is given, so there is nothing to reshard; try: -o src_strategy=FILE,dst_strategy=FILE
+reshard: error: neither src_strategy nor dst_strategy is given, so there is nothing to reshard; try: -o src_strategy=FILE,dst_strategy=FILE; reshard suggest SRC says what else there is
 (exit 2)
 $ explain other
 reshard: error: 'other' is a second path; try: one SRC

@@ -30,6 +30,7 @@ def test_usage_errors():
         fails(2, f"unexpected argument '{mnt}'; try: '{given}', in quotes", tree.src, option, *given.split(" "), mnt)
     fails(2, "unknown flag '-x'" + help_line, tree.src, mnt, "-x")
     fails(2, "unknown flag '--chekc'" + help_line, tree.src, mnt, "--chekc")
+    fails(2, "unknown flag '--dst_ranks'; try: -o dst_ranks=4", tree.src, mnt, "--dst_ranks=4")
     fails(2, "'-o' needs a value" + help_line, tree.src, mnt, "-o")
     for option, error in {
         "dst_stratgy=x": "unknown option 'dst_stratgy'; try: dst_strategy=VALUE",
@@ -53,7 +54,7 @@ def test_view_options_are_refused_as_usage():
     fails(
         2,
         "neither src_strategy nor dst_strategy is given, so there is nothing to reshard; "
-        "try: -o src_strategy=FILE,dst_strategy=FILE",
+        "try: -o src_strategy=FILE,dst_strategy=FILE; reshard suggest SRC says what else there is",
         tree.src,
         mnt,
     )
@@ -151,7 +152,7 @@ def test_refused_mount_points():
     fails(1, f"{file}: the mount point is not a folder; try: a folder", tree.src, file, *o)
     fails(
         1,
-        f"{full}/none: the mount point cannot be used: No such file or directory; try: mkdir, then again",
+        f"{full}/none: the mount point cannot be used: No such file or directory; try: mkdir -p {full}/none",
         tree.src,
         f"{full}/none",
         *o,

@@ -99,6 +99,8 @@ def test_a_model_with_its_files_without_rules():
     equal(there, known, "what is there")
     fails(2, "option hf_config is for rules, dequantize and view=huggingface; try: convert=NAME, dequantize, or view=huggingface",
           other.src, folder("refused"), "-o", f"{given},src_strategy={other.dir}/src_strategy.ckpt")
+    fails(1, f"{beside}: is a folder; try: {beside}/config.json", other.src, folder("refused"), "-o",
+          f"hf_config={beside},view=huggingface,src_strategy={other.dir}/src_strategy.ckpt")
 
 
 def test_states_of_an_optimizer_are_left_out():

@@ -362,7 +362,7 @@ def test_missing_rank_with_a_value_of_its_own():
     os.unlink(tree.path(1))
     line = (
         f"reshardfs: error: {tree.src}: parameter 'moment': has no layout and is copied from rank_1, whose "
-        "checkpoint is missing; the ranks that are left do not prove its value; try: the checkpoint of that rank"
+        "checkpoint is missing; the ranks that are left do not prove its value; try: the checkpoint of that rank, or drop=moment"
     )
     with Foreground(tree.src, tree.options()) as m:
         same_bytes(m.read(0), tree.expected(0), "rank 0")

@@ -59,8 +59,8 @@ def test_rules_are_refused_with_their_line():
     )
     fails(
         1,
-        "src_rules: line 1: parameter 'step': the rule cuts axis 0 of a tensor that has 0 axes; try: rules that fit "
-        "this tensor",
+        "src_rules: line 1: parameter 'step': the rule cuts axis 0 of a tensor that has 0 axes; try: 'step: whole' "
+        "before that rule",
         tree.src,
         mnt,
         "-o",

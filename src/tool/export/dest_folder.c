@@ -61,9 +61,11 @@ static int open_folder(struct rfs_dest *dest, struct rfs_error *err)
 static int find(const char *given, struct rfs_dest *out, struct rfs_error *err)
 {
     out->path = resolve(given);
-    return out->path ? open_folder(out, err)
-                     : rfs_fail(err, -errno, RFS_IN(given), "a folder in one that is there",
-                                "cannot be written to: %s", strerror(errno));
+    if (out->path)
+        return open_folder(out, err);
+    const int code = errno;
+    RFS_FREE char *remedy = code == ENOENT ? rfs_text_printf("mkdir -p %s", given) : NULL;
+    return rfs_fail(err, -code, RFS_IN(given), remedy, "cannot be written to: %s", strerror(code));
 }
 
 static int make(struct rfs_dest *dest, struct rfs_error *err)

@@ -533,7 +533,7 @@ static void misfits_are_told_with_their_line(void **unused)
         "try: rules that fit this tensor");
     expect_misfit(of(s, "global_step", 0), 0, 0,
                   "r.txt: line 6: parameter 'p': the rule cuts axis 0 of a tensor that has 0 axes; "
-                  "try: rules that fit this tensor");
+                  "try: 'p: whole' before that rule");
     expect_misfit(
         of(s, "global_step", 0), 1, 1,
         "r.txt: line 6: parameter 'p': the checkpoint holds a tensor of [1], and the "

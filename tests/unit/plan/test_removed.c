@@ -376,7 +376,8 @@ static void test_values_that_several_do_not_prove(void **state)
     open_tree(f, OVER("w", "[3]"), OVER("w", "[3]"));
     expect_refusal(f, 0, -EINVAL,
                    "parameter 'k': has no layout and is copied from rank_0, whose checkpoint does "
-                   "not have it; the ranks that have it do not prove its value");
+                   "not have it; the ranks that have it do not prove its value; try: the "
+                   "checkpoints as they were saved, or drop=k");
     expect_file(f, 2, "w2 k2");
 }
 

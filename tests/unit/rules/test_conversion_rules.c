@@ -227,7 +227,8 @@ static void test_names(void **ctx)
             "parameter 'm.1.y': is not in SRC");
     refuses("a = layers.0.weight\nb = layers.1.weight\nc = head.weight", "{}", NULL,
             "layers.0.weight 1, layers.2.weight 1",
-            "'layers.1.weight': is not in SRC, which has 'layers.2.weight'; try: the config.json");
+            "'layers.1.weight': is not in SRC, which has 'layers.2.weight'; try: the config.json "
+            "that belongs to these tensors, or other rules: reshard suggest SRC -o hf_config=FILE");
     refuses("a = layers.0.weight\nc = head.weight", "{}", NULL,
             "layers.0.weight 1, layers.1.weight 1",
             "parameter 'head.weight': is not in SRC; try: the config.json");
@@ -371,7 +372,7 @@ static void tells(const char *text, const char *config, const char *tensors, con
 static void test_all_errors(void **ctx)
 {
     char many[21 * 40] = "a = b\n";
-    char told[24 * 120] = "";
+    char told[24 * 160] = "";
     size_t n = strlen(many);
     size_t m = 0;
     (void)ctx;
@@ -420,7 +421,10 @@ static void test_all_errors(void **ctx)
         n += (size_t)sprintf(many + n, "a%d = b%d\n", i, i);
         if (i < 20)
             m += (size_t)sprintf(
-                told + m, "x.rules: line %d: parameter 'b%d': is not in SRC" BELONGS, i + 3, i);
+                told + m,
+                "x.rules: line %d: parameter 'b%d': is not in SRC; try: the config.json that "
+                "belongs to these tensors, or other rules: reshard suggest SRC -o hf_config=FILE\n",
+                i + 3, i);
     }
     sprintf(told + m,
             "SRC: there are more errors than these 20; try: once more when those are mended\n");

@@ -174,6 +174,10 @@ static void unknown_names_are_refused(void **unused)
     assert_string_equal(err.text,
                         "tp1: parameter 'decoder.layers.0.mlp.extra': no ready cut is known for "
                         "it, in share/reshardfs/convert/mindformers.cuts; try: rules of your own");
+    const char *const stacked[] = {"decoder.layers.mlp.linear_fc1.weight"};
+    assert_int_equal(make("tp1", NAMES(stacked), 0, &s, &err), -EINVAL);
+    assert_non_null(
+        strstr(err.text, "; try: convert_options=layers=numbered; or rules of your own"));
 }
 
 /* The ranks follow from the degrees, and the degree dp from the ranks. */

@@ -115,6 +115,9 @@ static void test_a_path_that_is_not_there(void **state)
 
     expect_refused(f, "src_ranks=4,src_rules=/nowhere/rules.txt", -ENOENT, false,
                    "/nowhere/rules.txt: cannot be read: No such file or directory");
+    expect_refused(f, "src_ranks=4,src_rules=tp=4", -ENOENT, false,
+                   "tp=4: cannot be read: No such file or directory; try: a file of rules, or "
+                   "rules such as '*: axis 0 over all', or degrees such as tp4");
     expect_refused(f, "src_ranks=4,src_rules=/", -EISDIR, false, "is a folder");
 }
 
@@ -152,7 +155,7 @@ static void test_misfits_are_found_at_opening(void **state)
     expect_refused(
         f, "src_ranks=4,src_rules=*: axis 0 over all", -EINVAL, false,
         "src_rules: line 1: parameter 'steps': the rule cuts axis 0 of a tensor that has "
-        "0 axes; try: rules that fit this tensor");
+        "0 axes; try: 'steps: whole' before that rule");
     expect_refused(
         f, "src_ranks=4,src_rules=w: axis 0 over all;b: whole", -EINVAL, false,
         "src_rules: parameter 'steps': no rule matches it; try: a last rule \"*: whole\"");
@@ -377,7 +380,8 @@ static void test_options_that_belong_together(void **state)
     expect_refused(f, "src_rules=*: whole", -EINVAL, true,
                    "nothing says how many ranks src_rules is for; try: src_ranks=8, or a line");
     expect_refused(f, "src_strategy=x,dst_ranks=4", -EINVAL, true,
-                   "option dst_ranks needs dst_rules as well; try: dst_rules=FILE");
+                   "option dst_ranks needs dst_rules as well; try: dst_rules=FILE, or "
+                   "dst_rules=tp4 for the models of convert=");
     expect_refused(f, "src_strategy=x,src_rules=*: whole,src_ranks=4", -EINVAL, true,
                    "both src_strategy and src_rules are given; try: only one of them");
     expect_refused(f, "dst_strategy=x,dst_rules=*: whole,dst_ranks=4", -EINVAL, true,
