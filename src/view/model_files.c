@@ -106,6 +106,21 @@ static const char *only_dict(const struct rfs_view *view)
     return inner && others > 0 ? inner : top;
 }
 
+/* Warns if an entry that is no dict of the state leaves out what no training has beside weights. */
+static void warn_beside(struct rfs_view *view)
+{
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->stored);
+
+    for (size_t i = 0; chunked && i < chunked->beside.n; i++)
+        if (!rfs_names_is_state(view->output_map, chunked->beside.data[i])) {
+            rfs_log(&view->log, RFS_WARNING,
+                    "entry=%s is no dict of the state, but the beginning of names: others are left "
+                    "out, such as '%s'; try: without entry, if both are of the model",
+                    view->options.entry, chunked->beside.data[i]);
+            return;
+        }
+}
+
 /*
  * Warns if the model's loader would find none of its tensors, by the shipped rules for its type.
  * Nothing is known of other types. DICT is what all names begin with, or NULL.
@@ -158,6 +173,7 @@ int rfs_view_model_check(struct rfs_view *view, const struct rfs_params *params,
     bool known = false;
     int rc = 0;
 
+    warn_beside(view);
     if (view->rules.made)
         return 0;
     if (view->model.config &&

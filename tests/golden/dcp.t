@@ -38,6 +38,11 @@ $ reshard verify dcp --against src -s src_strategy.ckpt
 note: the files are laid out differently from a mount with these options: the tensors were compared, and nothing else
 dcp: 15 tensors, 334.2 KiB: the same as src
 
+# an entry that is no dict, but the beginning of names, leaves tensors out
+$ reshard export dcp part -o view=huggingface,entry=layer1
+reshard: warning: entry=layer1 is no dict of the state, but the beginning of names: others are left out, such as 'layer2.weight'; try: without entry, if both are of the model
+…/part: 1 file written, …
+
 # by rank, each slice once
 $ reshard export src by_rank -s src_strategy.ckpt -d dst_strategy.ckpt -o view=dcp >/dev/null 2>&1
 $ reshard info by_rank --name '*.weight'

@@ -185,6 +185,7 @@ void rfs_chunks_free(struct rfs_chunks *chunks)
     free(chunks->remedy);
     rfs_path_list_free(&chunks->dicts);
     rfs_path_list_free(&chunks->dicts_in_one);
+    rfs_path_list_free(&chunks->beside);
     free(chunks);
 }
 

@@ -486,6 +486,21 @@ static void all_end(struct all_described *all)
 }
 
 /* Declares what a file has, at once if it is the only file, else into ALL. */
+/* Notes a tensor that is left out though nothing but its name says that it is outside of the entry. */
+static int note_beside(const struct metadata *metadata, const char *name, uint32_t value)
+{
+    struct rfs_path_list *beside = &metadata->chunks->beside;
+    const size_t word = strcspn(name, ".");
+
+    if (metadata->part_keys > 0 || rfs_dcp_class(&metadata->pickle, value) != RFS_DCP_TENSOR ||
+        beside->n == DICTS_MOST)
+        return 0;
+    for (size_t i = 0; i < beside->n; i++)
+        if (strcspn(beside->data[i], ".") == word && memcmp(beside->data[i], name, word) == 0)
+            return 0;
+    return rfs_path_list_add(beside, strdup(name)) ? 0 : rfs_fail_memory(metadata->err);
+}
+
 static int declare_file(const struct description *d, uint32_t file, struct all_described *all)
 {
     const struct metadata *metadata = &d->files[file];
@@ -499,9 +514,12 @@ static int declare_file(const struct description *d, uint32_t file, struct all_d
         const char *name = rfs_dcp_text(&metadata->pickle, described.key, &n);
         if (!name || n == 0 || !rfs_text_is_utf8(name, n))
             return fail(metadata, NULL, "a name that is not UTF-8 text without NULs");
+        const char *whole = name;
         name = name_in_part(metadata, described.key, &n);
-        if (!name)
+        if (!name) {
+            rc = note_beside(metadata, whole, described.value);
             continue;
+        }
         if (d->n == 1) {
             rc = declare(d, &described, 1);
             continue;

@@ -456,7 +456,7 @@ static const struct named nested[] = {
     {"app.step", true, 2, {"app", "step"}},
 };
 
-/* The dicts at the top are told if all tensors are in one, and those in the only one. */
+/* The dicts at the top are told if all tensors are in one, and those in the only one; and what an entry by names leaves out. */
 static void test_dicts(void **state)
 {
     (void)state;
@@ -474,6 +474,8 @@ static void test_dicts(void **state)
         {trainer + 1, 1, true, NULL, "model | model.layers"},
         {nested, 3, true, NULL, "app | app.model app.optim"},
         {nested, 3, true, "app", "|"},
+        {trainer, 9, false, "model", "| -optim.state.embed.w.exp_avg -a.b.w"},
+        {trainer, 11, true, "lone", "| -model.embed.w -optim.state.embed.w.exp_avg -a.b.w"},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -491,6 +493,10 @@ static void test_dicts(void **state)
         for (size_t k = 0; k < world.chunks->dicts_in_one.n; k++) {
             strcat(have, " ");
             strcat(have, world.chunks->dicts_in_one.data[k]);
+        }
+        for (size_t k = 0; k < world.chunks->beside.n; k++) {
+            strcat(have, " -");
+            strcat(have, world.chunks->beside.data[k]);
         }
         assert_string_equal(have, rows[i].want);
         end(&world);
