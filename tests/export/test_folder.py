@@ -67,6 +67,13 @@ def test_folders_of_others():
 
 def test_no_folder():
     tree = new()
+    for end in ("safetensors", "pt", "ckpt"):
+        file = os.path.join(tree.dir, f"one.{end}")
+        refused(tree, file, f"an export writes a folder, and '{file}' is the name of a file; "
+                "try: a name without that ending; the files will be in it", status=2)
+        check(not os.path.exists(file), file)
+    os.mkdir(file)  # a folder that is there is taken as it is called
+    export(tree, file)
     missing = os.path.join(tree.dir, "no", "where")
     refused(tree, missing, f"{missing}: cannot be written to: No such file or directory; try: mkdir -p {missing}")
     file = os.path.join(tree.dir, "src_strategy.ckpt")

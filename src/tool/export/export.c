@@ -6,6 +6,7 @@
 #include "base/order.h"
 #include "base/patience.h"
 #include "base/store.h"
+#include "base/text.h"
 #include "tool/common/command.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
@@ -63,6 +64,20 @@ static bool is_of_store(const struct rfs_settings *settings)
     return true;
 }
 
+/* Refuses to make a folder by the name of a file, which its user would give to a loader. */
+static int check_target(const char *target, struct rfs_error *err)
+{
+    static const char *const ends[] = {".safetensors", ".ckpt", ".pt"};
+    struct stat st;
+
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (rfs_text_ends(target, ends[i]) && !rfs_store_is_url(target) && stat(target, &st) != 0)
+            return rfs_fail_usage(err, "a name without that ending; the files will be in it",
+                                  "an export writes a folder, and '%s' is the name of a file",
+                                  target);
+    return 0;
+}
+
 int rfs_export_options_check(struct rfs_export_options *options, struct rfs_error *err)
 {
     if (!options->source || (!options->target && !options->verify))
@@ -72,7 +87,7 @@ int rfs_export_options_check(struct rfs_export_options *options, struct rfs_erro
     if (!*options->source || (options->target && !*options->target))
         return rfs_fail_usage(err, "reshard export SRC DST", "a path is empty");
     if (options->target)
-        return 0;
+        return check_target(options->target, err);
     options->target = options->source;
     options->source = NULL;
     return !is_of_store(&options->view) || options->ranks.n > 0
