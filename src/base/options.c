@@ -2,7 +2,9 @@
 #include "base/options.h"
 
 #include "base/checked.h"
+#include "base/cleanup.h"
 #include "base/suggest.h"
+#include "base/text.h"
 #include "base/variables.h"
 
 #include <strings.h>
@@ -200,6 +202,24 @@ const struct rfs_option *rfs_option_find(const char *name)
         if (strcmp(table[i].name, name) == 0)
             return &table[i];
     return NULL;
+}
+
+char *rfs_option_typed(const char *argument)
+{
+    const bool flag = strncmp(argument, "--", 2) == 0;
+    const char *text = flag ? argument + 2 : argument;
+    const size_t n = strcspn(text, "=");
+    RFS_FREE char *name = strndup(text, n);
+
+    for (char *at = name; at && *at; at++)
+        *at = *at == '-' ? '_' : *at;
+    const struct rfs_option *option = name && (flag || text[n]) ? rfs_option_find(name) : NULL;
+    if (!option)
+        return NULL;
+    return rfs_text_printf("-o %s%s", name,
+                           text[n]                        ? text + n
+                           : rfs_option_is_valued(option) ? "=VALUE"
+                                                          : "");
 }
 
 const char *rfs_option_word(const char *name, int number)

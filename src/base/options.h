@@ -201,6 +201,11 @@ struct rfs_option {
 const struct rfs_option *rfs_option_at(size_t i);
 /* Finds an option by its name; NULL when there is none. */
 const struct rfs_option *rfs_option_find(const char *name);
+/*
+ * Returns how an option that is given as --NAME=VALUE, --NAME or NAME=VALUE is typed: "-o NAME=VALUE".
+ * Owned by the caller; NULL: it is no option.
+ */
+char *rfs_option_typed(const char *argument);
 static inline bool rfs_option_is_text(const struct rfs_option *option)
 {
     return option->kind >= RFS_OPTION_TEXT && option->kind <= RFS_OPTION_FILE_NAME;

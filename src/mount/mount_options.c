@@ -454,16 +454,12 @@ static int take_flag(struct rfs_mount_options *o, int flag, const char *arg,
         return 0;
     case ':':
         return rfs_fail_usage(err, RFS_PROGRAM_HELP, "'%s' needs a value", arg);
-    default:
-        if (strncmp(arg, "--", 2) == 0) {
-            RFS_FREE char *name = strndup(arg + 2, strcspn(arg + 2, "="));
-            RFS_FREE char *remedy = rfs_text_printf("-o %s", arg + 2);
-            if (name && rfs_option_find(name))
-                return rfs_fail_usage(err, remedy, "unknown flag '--%s'", name);
-        }
+    default: {
+        RFS_FREE char *typed = strncmp(arg, "--", 2) == 0 ? rfs_option_typed(arg) : NULL;
         return optopt > 0 && optopt < 128 && strncmp(arg, "--", 2) != 0
                    ? rfs_fail_usage(err, RFS_PROGRAM_HELP, "unknown flag '-%c'", optopt)
-                   : rfs_fail_usage(err, RFS_PROGRAM_HELP, "unknown flag '%s'", arg);
+                   : rfs_fail_usage(err, typed ?: RFS_PROGRAM_HELP, "unknown flag '%s'", arg);
+    }
     }
 }
 
@@ -498,8 +494,9 @@ static int take_places(struct rfs_mount_options *o, int n, char **places, int ar
     if (n < 2 ? o->action != RFS_ACTION_CHECK : !*places[1])
         return rfs_fail_usage(err, RFS_PROGRAM_HELP, "the mount point is missing");
     if (n > 2) {
+        RFS_FREE char *typed = rfs_option_typed(places[2]);
         rfs_suggest_quotes(argc, given, remedy, sizeof remedy);
-        return rfs_fail_usage(err, remedy, "unexpected argument '%s'", places[2]);
+        return rfs_fail_usage(err, typed ?: remedy, "unexpected argument '%s'", places[2]);
     }
     o->source = absolute_path(places[0]);
     o->mountpoint = n > 1 ? strdup(places[1]) : NULL;

@@ -30,7 +30,8 @@ def test_usage_errors():
         fails(2, f"unexpected argument '{mnt}'; try: '{given}', in quotes", tree.src, option, *given.split(" "), mnt)
     fails(2, "unknown flag '-x'" + help_line, tree.src, mnt, "-x")
     fails(2, "unknown flag '--chekc'" + help_line, tree.src, mnt, "--chekc")
-    fails(2, "unknown flag '--dst_ranks'; try: -o dst_ranks=4", tree.src, mnt, "--dst_ranks=4")
+    fails(2, "unknown flag '--dst-ranks=4'; try: -o dst_ranks=4", tree.src, mnt, "--dst-ranks=4")
+    fails(2, "unexpected argument 'dst_ranks=4'; try: -o dst_ranks=4", tree.src, mnt, "dst_ranks=4")
     fails(2, "'-o' needs a value" + help_line, tree.src, mnt, "-o")
     for option, error in {
         "dst_stratgy=x": "unknown option 'dst_stratgy'; try: dst_strategy=VALUE",

@@ -276,22 +276,31 @@ static void begin(struct reading *reading, const struct rfs_argument *rows)
     optind = 0; /* glibc's: begin anew, and read the first characters of the letters again */
 }
 
+/* Returns whether the command takes options of a view, by -o. */
+static bool takes_options(const struct reading *reading)
+{
+    return strchr(reading->letters, 'o') != NULL;
+}
+
 static int take_operand(struct reading *reading, const char *value, void *request,
                         struct rfs_error *err)
 {
     const struct rfs_argument *row = reading->operand;
     char remedy[512];
 
-    if (is_end(row) || is_option(row))
+    if (is_end(row) || is_option(row)) {
+        RFS_FREE char *typed = takes_options(reading) ? rfs_option_typed(value) : NULL;
         return rfs_fail_usage(
             err,
-            rfs_suggest_quotes(reading->argc, reading->argv, remedy, sizeof remedy)
+            typed ? typed
+            : rfs_suggest_quotes(reading->argc, reading->argv, remedy, sizeof remedy)
                 ? remedy
                 : row[-1].remedy,
             row[-1].is_folder      ? "'%s' is a second folder"
             : reading->filled == 1 ? "'%s' is a second path"
                                    : "'%s' is a third path",
             value);
+    }
     reading->operand += row->as == RFS_AS_TEXT;
     reading->filled++;
     return take(&(struct rfs_given){row, row->value, value}, request, err);
@@ -333,14 +342,17 @@ static int take_option(struct reading *reading, int option, const char *argument
     return check_twice(reading, &given, err) ?: take(&given, request, err);
 }
 
-/* Refuses an argument; the remedy is "reshard COMMAND --help". */
-static int refuse(const char *command, const char *what, const char *argument,
+/* Refuses an argument; the remedy is "reshard COMMAND --help", or the option of a view. */
+static int refuse(const struct reading *reading, const char *what, const char *argument,
                   struct rfs_error *err)
 {
+    RFS_FREE char *typed = takes_options(reading) && strncmp(argument, "--", 2) == 0
+                               ? rfs_option_typed(argument)
+                               : NULL;
     char remedy[64];
 
-    snprintf(remedy, sizeof remedy, "reshard %s --help", command);
-    return rfs_fail_usage(err, remedy, "%s '%s'", what, argument);
+    snprintf(remedy, sizeof remedy, "reshard %s --help", reading->argv[0]);
+    return rfs_fail_usage(err, typed ?: remedy, "%s '%s'", what, argument);
 }
 
 int rfs_args_parse(const struct rfs_argument *rows, int argc, char **argv, void *request,
@@ -356,8 +368,8 @@ int rfs_args_parse(const struct rfs_argument *rows, int argc, char **argv, void 
 
         if (option < 0)
             break;
-        rc = option == '?'       ? refuse(argv[0], "unknown option", argv[at], err)
-             : option == ':'     ? refuse(argv[0], "a value is missing after", argv[at], err)
+        rc = option == '?'       ? refuse(&reading, "unknown option", argv[at], err)
+             : option == ':'     ? refuse(&reading, "a value is missing after", argv[at], err)
              : option == OPERAND ? take_operand(&reading, optarg, request, err)
                                  : take_option(&reading, option, argv[at], request, err);
     }

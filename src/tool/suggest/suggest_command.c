@@ -594,7 +594,7 @@ static void note_config(struct suggest *suggest, enum rfs_inspect_kind kind)
         add_note(suggest, rfs_text_printf("no rules of convert= fit it by %s: reshard convert "
                                           "check says why; reshard convert list has the models",
                                           suggest->given.data[0]));
-    else if (kind == RFS_INSPECT_CHUNKS && suggest->near.configs.n == 0 &&
+    else if (kind == RFS_INSPECT_CHUNKS && suggest->list.n > 1 && suggest->near.configs.n == 0 &&
              !rfs_settings_last(&suggest->basis, "hf_config"))
         add_note(suggest, strdup("conversion rules are looked for with the model's config.json: "
                                  "give it with -o hf_config=FILE"));
@@ -668,13 +668,13 @@ static int suggest_source(struct suggest *suggest, enum rfs_inspect_kind kind,
     rc = find_rules(suggest, err);
     if (rc == 0 && kind == RFS_INSPECT_CHUNKS)
         rc = find_rules_in_names(suggest, err);
-    note_config(suggest, kind);
     if (rc == 0 && kind == RFS_INSPECT_CHUNKS)
         suggest_described(suggest);
     else if (rc == 0 && sharded)
         suggest_ranks(suggest);
     else if (rc == 0)
         suggest_whole(suggest, format);
+    note_config(suggest, kind);
     return rc;
 }
 
