@@ -163,11 +163,15 @@ struct rfs_chunks {
     uint32_t metadata; /* file that describes the checkpoint, which everything depends on */
     bool mcore_data;   /* the metadata has a dict of Megatron-Core for each tensor */
     const char *entry; /* while it is built: the part of the state dict that it has; or NULL */
-    /* What entry= takes: the state dict's dicts, if all tensors are in one of a few; if there is one,
-     * those in it as well. Owned. */
+    /*
+     * Words of entry=: the state dict's dicts, if all tensors are in one of a few; if there is one,
+     * those in it as well. Owned.
+     */
     struct rfs_path_list dicts, dicts_in_one;
-    /* Tensors that are left out because their names do not begin with the entry, which no path has: one
-     * for each first word, up to some. Owned. */
+    /*
+     * Tensors that are left out because their names do not begin with the entry, which no path has:
+     * one for each first word, up to some. Owned.
+     */
     struct rfs_path_list beside;
     RFS_VEC(struct rfs_chunked_tensor) tensors; /* tensors in the order of the metadata */
     RFS_VEC(struct rfs_chunk) chunks;           /* sorted by tensor, then by corner */

@@ -485,7 +485,6 @@ static void all_end(struct all_described *all)
     rfs_intern_free(all->names);
 }
 
-/* Declares what a file has, at once if it is the only file, else into ALL. */
 /* Notes a tensor that is left out though nothing but its name says that it is outside of the entry. */
 static int note_beside(const struct metadata *metadata, const char *name, uint32_t value)
 {
@@ -501,6 +500,7 @@ static int note_beside(const struct metadata *metadata, const char *name, uint32
     return rfs_path_list_add(beside, strdup(name)) ? 0 : rfs_fail_memory(metadata->err);
 }
 
+/* Declares what a file has, at once if it is the only file, else into ALL. */
 static int declare_file(const struct description *d, uint32_t file, struct all_described *all)
 {
     const struct metadata *metadata = &d->files[file];
