@@ -108,7 +108,7 @@ the same: 1, different: 1, only in trained: 0, only in hf: 0
 (exit 1)
 
 # A changed byte is found, with its place in the tree.
-$ printf '\x80' | dd of=ranks/rank_0/checkpoint_0.ckpt bs=1 seek=$(($(stat -c %s ranks/rank_0/checkpoint_0.ckpt) - 1)) conv=notrunc status=none
+$ chmod u+w ranks/rank_0/checkpoint_0.ckpt; printf '\x80' | dd of=ranks/rank_0/checkpoint_0.ckpt bs=1 seek=$(($(stat -c %s ranks/rank_0/checkpoint_0.ckpt) - 1)) conv=notrunc status=none
 $ reshard verify ranks --against hf -o 'convert=own.rules,convert_options=multiple=6,dst_ranks=2,dst_rules=table: axis 0 over all;norm: whole'
 table: has other bytes than the source in rank 0, first at [2, 1], …/ranks/rank_0/checkpoint_0.ckpt offset 81
 ranks: 2 tensors, 56 bytes: not right: 1 tensor
