@@ -407,7 +407,7 @@ def test_a_view_left_open_ends_with_the_interpreter():
     assert (got.returncode, got.stdout) == (0, "read\n") and len(told) == 1 and "rng_state [4]" in told[0], got
 
 
-# Encrypted sources need libcrypto, which the wheel carries as well.
+# The wheel carries what reads encrypted and compressed sources as well.
 ALONE = """
 import sys
 import reshard
@@ -421,8 +421,9 @@ for rank in range(4):
         with open(f"{exported}/{name}", "rb") as want:
             assert file.read() == want.read(), name
 with open("/proc/self/maps") as maps:
-    loaded = {line.split()[-1] for line in maps if "libreshard" in line or "libxxhash" in line or "libcrypto" in line}
-assert len(loaded) == 3 and all(library.startswith(sys.prefix + "/") for library in loaded), loaded
+    loaded = {line.split()[-1] for line in maps
+              if any(name in line for name in ("libreshard", "libxxhash", "libzstd", "libcrypto"))}
+assert len(loaded) == 4 and all(library.startswith(sys.prefix + "/") for library in loaded), loaded
 with open("other.json", "w") as file:
     file.write('{"model_type": "another"}')
 try:
