@@ -21,12 +21,6 @@ MIXED = [Param(f"p{i}", (4 + i * i * 37 // 10, 256), 1, 1) for i in range(32)] +
 ]
 
 
-def is_sanitized():
-    """The memory of sanitizers would be counted; the ordinary build answers."""
-    program = read_all(reshardfs)
-    return b"__asan_init" in program or b"__tsan_init" in program
-
-
 def status_of(pid, name):
     return int(re.search(rf"{name}:\s+(\d+)", read_all(f"/proc/{pid}/status").decode())[1])
 
@@ -76,7 +70,7 @@ def load(m, want, readers, least):
 
 def test_memory_under_a_mixed_load():
     """Pieces of all sizes, wanted in any order by more readers than there are threads."""
-    if is_sanitized():
+    if sanitized():
         return
     tree = Tree(folder("tree"), MIXED, 4, 2)
     want = [tree.expected(rank) for rank in range(2)]
@@ -89,7 +83,7 @@ def test_memory_under_a_mixed_load():
 
 def test_memory_of_strategies_and_maps():
     """Their files are in memory while they are read, one at a time, a strategy's message beside it, and given back."""
-    if is_sanitized():
+    if sanitized():
         return
     tree, grown = Tree(folder("tree"), [Param("w", (64, 64), 0, 1)], 4, 2), 32
     files = {str(rank): tree.path(rank) for rank in range(4)}
@@ -145,7 +139,7 @@ def cramp(m, slack):
 
 def test_few_addresses():
     """libfuse says for each request that it can have no thread; the server answers, and ends in order."""
-    if is_sanitized():
+    if sanitized():
         return
     tree = Tree(folder("tree"), [Param("w", (512, 512), 1, 0)], 4, 2)
     want = tree.expected(0)
@@ -184,7 +178,7 @@ def test_few_addresses():
 
 def test_a_cache_of_more_than_there_are_addresses():
     """It is as large as there is room for."""
-    if is_sanitized():
+    if sanitized():
         return
     tree = Tree(folder("tree"), [Param("w", (512, 2048), 1, 0)], 4, 2)
     with Foreground(tree.src, tree.options("cache=64G"), before=limited("-v 1000000")) as m:

@@ -43,7 +43,7 @@ def kept_in_a_core(pid):
 
 def search_core(pid):
     """Not of a program with AddressSanitizer: its library has a copy of the environment."""
-    if os.geteuid() != 0 or b"__asan_init" in read_all(reshardfs):
+    if os.geteuid() != 0 or sanitized("asan"):
         return
     parts = list(kept_in_a_core(pid))
     check(sum(map(len, parts)) > 1 << 20, "the memory was not read")

@@ -31,11 +31,6 @@ def choices(name):
     return random.Random(f"{SEED}-{name}")
 
 
-def is_sanitized():
-    program = read_all(reshardfs)
-    return b"__asan_init" in program or b"__tsan_init" in program
-
-
 def want_of(tree, prefix="checkpoint_"):
     return {f"rank_{r}/{prefix}{r}.ckpt": tree.expected(r) for r in range(tree.dst_n)}
 
@@ -69,7 +64,7 @@ def within_limits(pid, cache, tree, threads=64, descriptors=24):
     opened = len(os.listdir(f"/proc/{pid}/fd"))
     most = cache + BESIDE_THE_CACHE
     print(f"        {peak >> 20} MiB at most of {most >> 20}, {running} threads, {opened} descriptors", flush=True)
-    check(peak <= most or is_sanitized(), f"{peak >> 20} MiB at most, with {cache >> 20} MiB of cache")
+    check(peak <= most or sanitized(), f"{peak >> 20} MiB at most, with {cache >> 20} MiB of cache")
     check(running <= threads, f"{running} threads")
     check(opened <= tree.src_n + descriptors, f"{opened} descriptors, with {tree.src_n} sources")
 
@@ -476,7 +471,7 @@ def start_limited(tree, limit):
 def test_low_limits():
     """Of everything: refused with one line, or all that is read is right, and it ends in an orderly way."""
     need(shutil.which("prlimit"), "prlimit is missing")
-    need(not is_sanitized(), "a sanitizer needs more memory than that")
+    need(not sanitized(), "a sanitizer needs more memory than that")
     tree = Tree(folder("tree"), FORTY, 40, 4)
     for k, (limit, errors) in enumerate(LIMITS):
         started = start_limited(tree, limit)
