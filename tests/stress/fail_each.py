@@ -153,8 +153,8 @@ def commands(tree, at):
         "info of a file": ([reshard, "info", tree.path(0)], nothing),
         "explain": ([reshard, "explain", src, "-o", tree.options(), "--param", "rows"], nothing),
         "ranks": ([reshard, "ranks", "-s", s, "-d", d], nothing),
-        "layout": ([reshard, "layout", s], nothing),
         "strategy show": ([reshard, "strategy", "show", s], nothing),
+        "strategy show of a name": ([reshard, "strategy", "show", s, "rows"], nothing),
         "strategy check": ([reshard, "strategy", "check", s, src], nothing),
         "strategy convert": ([reshard, "strategy", "convert", s, out + ".json", "--force", "--tree", src], nothing),
         "strategy merge": ([reshard, "strategy", "merge", out + ".ckpt", stage_files(), "--force"], nothing),
@@ -285,8 +285,8 @@ def make_test(name):
     return test
 
 
-for _name in ("info", "info of a file", "explain", "ranks", "layout", "strategy show", "strategy check",
-              "strategy convert", "strategy merge", "strategy new", "verify", "verify against", "diff", "stats", "get",
+for _name in ("info", "info of a file", "explain", "ranks", "strategy show", "strategy show of a name",
+              "strategy check", "strategy convert", "strategy merge", "strategy new", "verify", "verify against", "diff", "stats", "get",
               "convert", "export", "export of a converted model", "export of a described tree", "export verified",
               "example", "check"):
     globals()["test_each_failure_of_" + _name.replace(" ", "_")] = make_test(_name)
