@@ -279,20 +279,23 @@ static void retire(struct window *window, struct later *later)
     *window = (struct window){0};
 }
 
-/* Says whether a window was read, and was not used since BEFORE, or all of its bytes were used. */
-static bool is_forgotten(const struct window *window, uint64_t before)
+/*
+ * Says whether a window that was read is probably wanted no more: all of its bytes were used, or none
+ * since BEFORE.
+ */
+static bool may_go(const struct window *window, uint64_t before)
 {
     return window->state == WINDOW_READY && window->pins == 0 &&
-           (window->touched < before ||
-            window->used + 2 * RFS_PREFETCH_PAGE >= window->to - window->from);
+           (window->touched < before || (window->used > 0 && window->used + 2 * RFS_PREFETCH_PAGE >=
+                                                                 window->to - window->from));
 }
 
-/* Drops windows that were forgotten since BEFORE, and with QUEUED those that wait. */
+/* Drops windows that may go (BEFORE is for those), and with QUEUED those that wait. */
 static void drop(struct rfs_prefetch *prefetch, uint64_t before, bool queued, struct later *later)
 {
     for (unsigned i = 0; i < prefetch->room; i++) {
         struct window *window = &prefetch->windows[i];
-        if (is_forgotten(window, before) ||
+        if (may_go(window, before) ||
             (queued && window->state == WINDOW_QUEUED && window->pins == 0))
             retire(window, later);
     }
@@ -713,8 +716,8 @@ uint64_t rfs_prefetch_reach(struct rfs_prefetch *prefetch)
 }
 
 /*
- * Makes room for N windows, if it can. URGENT: if there are none that were forgotten, those go that
- * were used, and are still wanted.
+ * Makes room for N windows, if it can, of those that may go. URGENT: then of those of which some
+ * bytes were used.
  */
 static void make_room(struct rfs_prefetch *prefetch, unsigned n, bool urgent, struct later *later)
 {
@@ -769,7 +772,7 @@ static bool has_room(struct rfs_prefetch *prefetch, const struct wishes *wishes)
     unsigned in_use = 0;
     for (unsigned i = 0; i < prefetch->room; i++) {
         const struct window *window = &prefetch->windows[i];
-        in_use += window->state != WINDOW_FREE && !is_forgotten(window, before);
+        in_use += window->state != WINDOW_FREE && !may_go(window, before);
     }
     plan_windows(prefetch->windows, prefetch->room, wishes, true, false, &plan);
     return in_use == 0 || in_use + plan.n <= prefetch->room - prefetch->room / RESERVED;
