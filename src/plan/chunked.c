@@ -491,7 +491,7 @@ static int tell_newer(struct rfs_planning *planning, const struct rfs_chunks *ch
     if (rfs_notes_are_new(planning->planner, RFS_NOTE_NEWER_FILE, 0))
         rfs_notes_add(planning->planner, RFS_NOTE_NEWER_FILE, RFS_WARNING,
                       "%s: the file is of %s, newer than '%s' of %s, which is written last: it may "
-                      "be of another save",
+                      "be of another save, or a copy that lost its times; try: cp -a",
                       path, times[0], metadata, times[1]);
     return 0;
 }

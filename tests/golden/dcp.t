@@ -209,7 +209,7 @@ reshard: error: …/work/bad/__1_0.distcp: parameter 'layer2.weight': lies at of
 $ cp -rp dcp old; chmod -R u+w old; rm old/reshard-manifest.json; touch -d '2001-09-09 01:46:40 UTC' old/*.distcp old/.metadata; reshard verify old
 old: 15 tensors, 334.2 KiB: all could be read
 $ touch -d '2001-09-09 01:46:41.5 UTC' old/__2_0.distcp; reshard verify old
-reshard: warning: …/work/old/__2_0.distcp: the file is of 2001-09-09 01:46:41.500 UTC, newer than '.metadata' of 2001-09-09 01:46:40.000 UTC, which is written last: it may be of another save
+reshard: warning: …/work/old/__2_0.distcp: the file is of 2001-09-09 01:46:41.500 UTC, newer than '.metadata' of 2001-09-09 01:46:40.000 UTC, which is written last: it may be of another save, or a copy that lost its times; try: cp -a
 old: 15 tensors, 334.2 KiB: all could be read
 $ reshard verify old -o strict
 reshard: error: …/work/old/__2_0.distcp: the file is of 2001-09-09 01:46:41.500 UTC, newer than '.metadata' of 2001-09-09 01:46:40.000 UTC, which is written last; try: a save that has ended, copied with its times (cp -a)
