@@ -528,7 +528,7 @@ int rfs_gather_note(const struct rfs_slice *slice, uint64_t begin, uint64_t end,
         const size_t before = ranges->requests;
         rc = run_job(&job);
         const uint64_t gap = gap_behind(&job);
-        if (ranges->requests > before && gap < RFS_NO_SOURCE)
+        if (rc == 0 && ranges->requests > before && gap < RFS_NO_SOURCE)
             ranges->data[ranges->n - 1].next = ranges->data[ranges->n - 1].to + gap;
     }
     return rc;

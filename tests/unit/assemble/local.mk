@@ -26,7 +26,7 @@ tests_unit_assemble_test_bands_SOURCES = tests/unit/assemble/test_bands.c \
 	tests/unit/assemble/support.c tests/unit/assemble/support.h
 tests_unit_assemble_test_bands_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_assemble_test_gather_SOURCES = tests/unit/assemble/test_gather.c \
-	tests/unit/assemble/support.c tests/unit/assemble/support.h
+	tests/unit/assemble/support.c tests/unit/assemble/support.h tests/support/allocations.h
 tests_unit_assemble_test_gather_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_assemble_test_kernels_SOURCES = tests/unit/assemble/test_kernels.c \
 	tests/unit/assemble/support.c tests/unit/assemble/support.h

@@ -3,6 +3,7 @@
 #include "assemble/gather.h"
 
 #include "support.h"
+#include "tests/support/allocations.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -14,6 +15,12 @@
 
 static struct random rng;
 static unsigned char scratch[RFS_SCRATCH_ROOM];
+static _Thread_local bool no_memory;
+
+EARLY static bool allocation_fails(void)
+{
+    return no_memory && !spared;
+}
 
 static void check_range(const struct world *world, const struct rfs_slice *slice,
                         const unsigned char *bytes, uint64_t begin, uint64_t end)
@@ -144,6 +151,22 @@ static void test_noting_has_no_destination(void **state)
     }
 }
 
+static void test_noting_without_memory(void **state)
+{
+    struct rfs_block block = {.run = 100, .dst_end = 100};
+    const struct rfs_slice slice = {.bytes = 100, .n = 1, .blocks = &block};
+    struct rfs_gather_ranges ranges = {0};
+    (void)state;
+    no_memory = true;
+    const int rc = rfs_gather_note(&slice, 0, 50, &ranges);
+    no_memory = false;
+    assert_int_equal(rc, -ENOMEM);
+    assert_int_equal(ranges.n, 0);
+    assert_int_equal(rfs_gather_note(&slice, 0, 50, &ranges), 0);
+    assert_int_equal(ranges.n, 1);
+    free(ranges.data);
+}
+
 static void test_changed_source(void **state)
 {
     struct world world = {.ndim = 2, .dims = {100, 64}, .pieces = {1, 2}, .elem = 1};
@@ -237,6 +260,7 @@ int main(void)
         cmocka_unit_test(test_nothing_outside_is_read),
         cmocka_unit_test(test_windows_stop_at_long_gaps),
         cmocka_unit_test(test_noting_has_no_destination),
+        cmocka_unit_test(test_noting_without_memory),
         cmocka_unit_test(test_changed_source),
         cmocka_unit_test(test_needed),
     };
