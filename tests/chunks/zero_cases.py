@@ -34,6 +34,8 @@ def near(have, want):
 class Case:
     """A model that is trained and saved; DAMAGE(case) changes the save, and REFUSAL is then said."""
 
+    lost = frozenset()  # what of the states is not compared
+
     def __init__(self, name, spec, damage=None, refusal=None):
         self.name, self.spec, self.damage, self.refusal = name, spec, damage, refusal
 
@@ -97,7 +99,7 @@ class Case:
             if not near(have[name], self.expected["weights"][name]):
                 return f"{name} has other values"
         # ds_to_universal leaves the numbers of steps of stage 3 out.
-        lost = {"step"} if self.spec.get("universal") and self.spec["stage"] == 3 else set()
+        lost = {"step"} if self.spec.get("universal") and self.spec["stage"] == 3 else self.lost
         states = {f"optim.state.{n}.{k}": v for n, keys in self.expected["state"].items() for k, v in keys.items()
                   if isinstance(v, torch.Tensor) and k not in lost}
         for name, want in states.items():
@@ -231,14 +233,14 @@ class FollowedOfTwo(Followed):
         if said := self.check_save(folder, source, mnt, 1):
             return said
         other, model = os.path.join(folder, "other"), "mp_rank_00_model_states.pt"
-        program.save({**self.spec, "steps": 2}, other)
-        shutil.copy(os.path.join(source, "global_step1", model), os.path.join(other, "global_step2", model))
+        program.save({**self.spec, "steps": 3}, other)
+        shutil.copy(os.path.join(source, "global_step1", model), os.path.join(other, "global_step3", model))
         shutil.copytree(other, source, dirs_exist_ok=True)
         for _ in range(compared.TIMEOUT * 10):
             os.listdir(mnt)
             with open(mnt + "/.reshardfs/saves.json", encoding="utf-8") as file:
                 said = file.read()
-            if "by the model's states 1 steps were made, and by the optimizer's 2: they may be of two saves" in said:
+            if "by the model's states 1 steps were made, and by the optimizer's 3: they may be of two saves" in said:
                 return None if os.readlink(mnt + "/latest") == "0_1" else "latest leads to a save of two"
             time.sleep(0.1)
         return f"saves.json does not say why: {said}"
@@ -490,6 +492,86 @@ def zero_skipped_steps(name):
                 torch.save({**state, "global_steps": state["global_steps"] + 1, "skipped_steps": 1}, path)
             return out
     return Skipped(name, plain(3))
+
+
+class Counting(Case):
+    """COUNT(optimizer) changes how the optimizer of each file counts its steps."""
+
+    lost = frozenset({"step"})
+
+    def __init__(self, name, spec, count, **more):
+        super().__init__(name, spec, **more)
+        self.count = count
+
+    def write(self, folder):
+        out = super().write(folder)
+        for path in glob.glob(os.path.join(self.tag, "*_optim_states.pt")):
+            state = torch.load(path, weights_only=False)
+            of = state["optimizer_state_dict"]
+            self.count(of["optimizer_state_dict" if self.spec["stage"] == 3 else "base_optimizer_state"])
+            torch.save(state, path)
+        if self.damage:
+            self.damage(self)
+        return out
+
+    def compare(self, have):
+        """Numbers of steps that are no tensors are not shown."""
+        return super().compare({name: value for name, value in have.items() if not name.endswith(".step")})
+
+
+def count_as_fused_adam(optimizer):
+    """It sets what its groups count to 0 once, and counts in the states, by numbers."""
+    for group in optimizer["param_groups"]:
+        group["step"] = 0
+    for state in optimizer["state"].values():
+        state["step"] = int(state["step"])
+
+
+def count_in_groups(optimizer):
+    """As that of apex, and DeepSpeed's before 0.6.5."""
+    for group in optimizer["param_groups"]:
+        group["step"] = int(optimizer["state"][0]["step"])
+    for state in optimizer["state"].values():
+        del state["step"]
+
+
+def begin_with_a_step(optimizer):
+    """DeepSpeed before 0.13.2 makes a step without gradients as a training begins."""
+    for state in optimizer["state"].values():
+        state["step"] += 1
+
+
+@fixed
+def zero_steps_of_fused_adam(name):
+    """The optimizer of GPUs, if it is not offloaded."""
+    return Counting(name, plain(2), count_as_fused_adam)
+
+
+@fixed
+def zero_steps_of_fused_adam_3(name):
+    return Counting(name, plain(3), count_as_fused_adam)
+
+
+@fixed
+def zero_mixed_of_fused_adam(name):
+    """One rank's file is of another step."""
+    def damage(case):
+        path = sorted(glob.glob(os.path.join(case.tag, "*_optim_states.pt")))[-1]
+        state = torch.load(path, weights_only=False)
+        begin_with_a_step(state["optimizer_state_dict"]["base_optimizer_state"])
+        torch.save(state, path)
+    return Counting(name, plain(2), count_as_fused_adam, damage=damage,
+                    refusal="its optimizer has made another number of steps")
+
+
+@fixed
+def zero_steps_of_groups(name):
+    return Counting(name, plain(2), count_in_groups)
+
+
+@fixed
+def zero_step_at_the_beginning(name):
+    return Counting(name, plain(3), begin_with_a_step)
 
 
 @fixed

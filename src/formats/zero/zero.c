@@ -614,43 +614,47 @@ static int read_flat_state(struct zero_file *file, size_t flat, const struct rfs
     return rc < 0 ? rc : 0;
 }
 
-/* Checks that the optimizer numbers the flat tensors in their order. */
-static int check_numbers(struct zero_file *file, const struct rfs_items *groups, bool *stepped)
+/*
+ * Checks that the optimizer numbers the flat tensors in their order. *steps is what the first group
+ * counts, or NULL.
+ */
+static int check_numbers(struct zero_file *file, const struct rfs_items *groups,
+                         const struct rfs_node **steps)
 {
     uint64_t next = 0;
-    int rc = 0;
 
-    for (uint32_t g = 0; groups && rc == 0 && g < groups->n; g++) {
+    *steps = NULL;
+    for (uint32_t g = 0; groups && g < groups->n; g++) {
         const struct rfs_items *numbers = list_of(value_of(file, groups->data[g], "params"));
-        const struct rfs_node *steps = value_of(file, groups->data[g], "step");
         uint64_t number;
-        if (steps && !*stepped)
-            rc = read_steps(file, steps);
-        *stepped |= steps != NULL;
-        for (uint32_t i = 0; numbers && rc == 0 && i < numbers->n; i++)
+        if (!*steps)
+            *steps = value_of(file, groups->data[g], "step");
+        for (uint32_t i = 0; numbers && i < numbers->n; i++)
             if (!read_number(numbers->data[i], &number) || number != next++)
                 return damaged(file, "its optimizer numbers the groups in another order");
         file->work += numbers ? numbers->n : 0;
     }
-    return rc;
+    return 0;
 }
 
 static int read_states(struct zero_file *file, const struct rfs_node *optimizer)
 {
     const struct rfs_items *pairs = pairs_of(file, value_of(file, optimizer, "state"));
+    const struct rfs_node *steps;
     bool stepped = false;
     uint64_t number;
 
     if (list_of(optimizer))
         return refuse(file, "elastic_checkpoint: false of zero_optimization, and to save it again",
                       "it was saved with elastic_checkpoint, which is not read");
-    int rc = check_numbers(file, list_of(value_of(file, optimizer, "param_groups")), &stepped);
+    int rc = check_numbers(file, list_of(value_of(file, optimizer, "param_groups")), &steps);
     for (uint32_t i = 0; pairs && rc == 0 && i < pairs->n; i += 2) {
         if (!read_number(pairs->data[i], &number) || number >= file->opening->n_flats)
             return damaged(file, "its optimizer has a state of no group");
         rc = read_flat_state(file, (size_t)number, pairs->data[i + 1], &stepped);
     }
-    return rc;
+    /* FusedAdam counts in the states, and leaves the groups at 0. */
+    return rc == 0 && steps && !stepped ? read_steps(file, steps) : rc;
 }
 
 /* Reads the weights of a rank. */
@@ -887,14 +891,16 @@ static int count_files(struct rfs_zero_opening *opening)
 
 /*
  * Notes that the optimizer has made other steps than the training counts. It may have begun anew, or
- * the count, so that this proves nothing.
+ * the count, so that this proves nothing. One more is as it should be: DeepSpeed before 0.13.2 makes
+ * a step as it begins, and trainings that go on keep it.
  */
 static int note_steps(const struct rfs_zero_opening *opening)
 {
     struct rfs_chunks *chunks = opening->chunks;
     const double made = (double)opening->global_steps - (double)opening->skipped_steps;
 
-    if (!opening->counts || !opening->engine_counts || made == opening->steps)
+    if (!opening->counts || !opening->engine_counts || made == opening->steps ||
+        made + 1 == opening->steps)
         return 0;
     chunks->doubt = rfs_text_printf("by the model's states %.0f steps were made, and by the "
                                     "optimizer's %.0f: they may be of two saves",
