@@ -798,8 +798,7 @@ bool rfs_prefetch_want(struct rfs_prefetch *prefetch, const struct rfs_gather_ra
         add(prefetch, &wishes, now, &later);
     unlock(prefetch, &later);
     free(wishes.data);
-    if (added)
-        start(prefetch);
+    start(prefetch); /* what has no room may wait for windows that no job reads any more */
     return added;
 }
 

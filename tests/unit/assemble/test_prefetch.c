@@ -297,6 +297,24 @@ static void test_windows_in_use_stay(void **state)
     close_place(&place);
 }
 
+/* Windows for which the pool had no thread are read as soon as it has one, and others want room. */
+static void test_queued_windows_are_not_left(void **state)
+{
+    const struct timespec moment = {0, 1000000};
+    struct place place;
+    (void)state;
+    open_place(&place, 24 * MIB); /* 18 windows */
+    find_slow(&place);
+    rfs_pool_hold(place.pool, true);
+    assert_true(want(&place, 0, 10 * MIB));
+    rfs_pool_hold(place.pool, false);
+    assert_false(want(&place, 10 * MIB, 16 * MIB));
+    for (int i = 0; i < PATIENCE * 1000 && count(&place).reads < count(&place).windows; i++)
+        nanosleep(&moment, NULL);
+    assert_int_equal(count(&place).reads, count(&place).windows);
+    close_place(&place);
+}
+
 static void test_requests_are_made_at_once(void **state)
 {
     struct place place;
@@ -703,6 +721,7 @@ int main(void)
         cmocka_unit_test(test_requests_are_merged),
         cmocka_unit_test(test_short_ends),
         cmocka_unit_test(test_windows_in_use_stay),
+        cmocka_unit_test(test_queued_windows_are_not_left),
         cmocka_unit_test(test_requests_are_made_at_once),
         cmocka_unit_test(test_failures_do_not_deepen),
         cmocka_unit_test(test_one_request_of_a_reader),
