@@ -231,11 +231,12 @@ static bool stage_ahead(struct reshard_reader *reader, uint64_t offset)
         pthread_mutex_unlock(&reader->lock);
         if (window.end == 0)
             return true;
-        if (!stage_step(reader, &window)) {
-            RFS_LOCKED(&reader->lock);
-            rfs_sequential_give_back(&reader->sequential, &window);
+        const bool room = stage_step(reader, &window);
+        pthread_mutex_lock(&reader->lock);
+        rfs_sequential_staged(&reader->sequential, &window, room);
+        pthread_mutex_unlock(&reader->lock);
+        if (!room)
             return false;
-        }
     }
     return true;
 }

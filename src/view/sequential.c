@@ -72,14 +72,20 @@ struct rfs_window rfs_sequential_prefetch(struct rfs_sequential *sequential, uin
     const uint64_t to = sequential->end + (allowed > lost ? allowed - lost : 0);
     const uint64_t from =
         sequential->staged_to == 0 ? offset : rfs_max_u64(sequential->staged_to, sequential->end);
-    if (to < from + (from > sequential->end ? step : STEP))
+    if (sequential->staging || offset < sequential->begin || offset >= sequential->end ||
+        to < from + (from > sequential->end ? step : STEP))
         return (struct rfs_window){0};
+    sequential->staging = true;
     sequential->staged_to = rfs_min_u64(to, from + step);
     return (struct rfs_window){from, sequential->staged_to};
 }
 
-void rfs_sequential_give_back(struct rfs_sequential *sequential, const struct rfs_window *window)
+void rfs_sequential_staged(struct rfs_sequential *sequential, const struct rfs_window *window,
+                           bool room)
 {
-    if (sequential->staged_to == window->end)
+    if (sequential->staged_to != window->end) /* the reader has jumped */
+        return;
+    sequential->staging = false;
+    if (!room)
         sequential->staged_to = window->begin;
 }

@@ -33,6 +33,7 @@ struct rfs_sequential {
     uint64_t kept_to;   /* gathered bytes, which stay in the cache */
     uint64_t lent_to;   /* contiguous ones, which are passed on and forgotten */
     uint64_t staged_to; /* bytes of slow sources */
+    bool staging;       /* the last window of those is not staged yet */
 };
 
 /*
@@ -49,9 +50,14 @@ bool rfs_sequential_note(struct rfs_sequential *sequential, uint64_t offset, uin
  * The first window has that read, too: its bytes are requested first, and not when all others are.
  * Windows are steps of the TIMESth part of REACH, and so large that each of SOURCES files may have
  * a large request of a step, but at most a quarter of REACH: requests of one step end together, and
- * leave the storage idle.
+ * leave the storage idle. While one window is being staged, there is none for other threads, and
+ * none for a read of the reader before it jumped.
  */
 struct rfs_window rfs_sequential_prefetch(struct rfs_sequential *sequential, uint64_t offset,
                                           uint64_t reach, uint32_t sources, unsigned times);
-/* Takes back a window for which there was no room: a later call returns its bytes again. */
-void rfs_sequential_give_back(struct rfs_sequential *sequential, const struct rfs_window *window);
+/*
+ * Notes that the window was staged. ROOM is false if there was no room for it: a later call returns
+ * its bytes again.
+ */
+void rfs_sequential_staged(struct rfs_sequential *sequential, const struct rfs_window *window,
+                           bool room);

@@ -181,6 +181,17 @@ static void test_random_readers(void **state)
     }
 }
 
+/* Returns the window of a read at OFFSET, which is staged. */
+static struct rfs_window stage(struct rfs_sequential *sequential, uint64_t offset, uint64_t reach,
+                               uint32_t sources, unsigned times)
+{
+    const struct rfs_window window =
+        rfs_sequential_prefetch(sequential, offset, reach, sources, times);
+    if (window.end > 0)
+        rfs_sequential_staged(sequential, &window, true);
+    return window;
+}
+
 /*
  * Of slow sources: as much as was read, up to what is worth it, in a few steps that leave nothing
  * out.
@@ -196,7 +207,7 @@ static void test_slow_sources(void **state)
         struct rfs_windows ahead;
         if (!rfs_sequential_note(&sequential, at, at + MIB, &ahead))
             continue;
-        const struct rfs_window window = rfs_sequential_prefetch(&sequential, at, reach, 1, 1);
+        const struct rfs_window window = stage(&sequential, at, reach, 1, 1);
         if (window.end > 0) {
             /* The first one has the read itself, so that its bytes do not come last. */
             assert_int_equal(window.begin, asked > at + MIB ? asked : at == 0 ? 0 : at + MIB);
@@ -211,7 +222,7 @@ static void test_slow_sources(void **state)
     struct rfs_windows ahead;
     assert_false(rfs_sequential_note(&sequential, 1000 * MIB, 1001 * MIB, &ahead)); /* it jumps */
     assert_true(rfs_sequential_note(&sequential, 1001 * MIB, 1002 * MIB, &ahead));
-    const struct rfs_window window = rfs_sequential_prefetch(&sequential, 1001 * MIB, reach, 1, 1);
+    const struct rfs_window window = stage(&sequential, 1001 * MIB, reach, 1, 1);
     assert_int_equal(window.begin, 1001 * MIB);
     assert_int_equal(window.end, 1004 * MIB);
 }
@@ -226,7 +237,7 @@ static uint64_t ask(struct rfs_sequential *sequential, uint64_t offset, uint64_t
     uint64_t end = 0;
     for (;;) {
         const struct rfs_window window =
-            rfs_sequential_prefetch(sequential, offset, reach, sources, RFS_REMOTE_TIMES);
+            stage(sequential, offset, reach, sources, RFS_REMOTE_TIMES);
         if (window.end == 0)
             return end;
         assert_int_equal(window.begin, end > 0 ? end : begin);
@@ -263,7 +274,7 @@ static void test_object_storage(void **state)
     for (uint64_t at = sequential.end; at < 3 * reach; at += MIB) {
         struct rfs_windows ahead;
         rfs_sequential_note(&sequential, at, at + MIB, &ahead);
-        steps += rfs_sequential_prefetch(&sequential, at, reach, 4, RFS_REMOTE_TIMES).end > 0;
+        steps += stage(&sequential, at, reach, 4, RFS_REMOTE_TIMES).end > 0;
     }
     assert_in_range(steps, 2 * RFS_REMOTE_TIMES, 3 * RFS_REMOTE_TIMES);
 }
@@ -286,16 +297,52 @@ static void test_many_sources(void **state)
         assert_int_equal(ask(&sequential, read, reach, sources[i], 0, steps[i]), 0);
         rfs_sequential_note(&sequential, 2 * read - 1, 2 * read, &ahead);
         const struct rfs_window window =
-            rfs_sequential_prefetch(&sequential, 2 * read - 1, reach, sources[i], RFS_REMOTE_TIMES);
+            stage(&sequential, 2 * read - 1, reach, sources[i], RFS_REMOTE_TIMES);
         assert_int_equal(window.begin, read + reach);
         assert_int_equal(window.end, read + reach + steps[i]);
-        /* There was no room for it: it comes again. */
-        rfs_sequential_give_back(&sequential, &window);
-        const struct rfs_window again =
-            rfs_sequential_prefetch(&sequential, 2 * read, reach, sources[i], RFS_REMOTE_TIMES);
-        assert_int_equal(again.begin, window.begin);
-        assert_int_equal(again.end, window.end);
     }
+}
+
+/* A window without room comes again, whatever other threads of the reader ask meanwhile. */
+static void test_windows_without_room(void **state)
+{
+    const uint64_t reach = 256 * MIB;
+    struct rfs_sequential sequential = {0};
+    struct rfs_windows ahead;
+
+    (void)state;
+    rfs_sequential_note(&sequential, 0, 16 * MIB, &ahead);
+    const struct rfs_window window =
+        rfs_sequential_prefetch(&sequential, 0, reach, 4, RFS_REMOTE_TIMES);
+    assert_int_equal(window.end, 16 * MIB);
+    rfs_sequential_note(&sequential, 16 * MIB, 17 * MIB, &ahead);
+    assert_int_equal(stage(&sequential, 16 * MIB, reach, 4, RFS_REMOTE_TIMES).end, 0);
+    rfs_sequential_staged(&sequential, &window, false);
+    const struct rfs_window again = stage(&sequential, 16 * MIB, reach, 4, RFS_REMOTE_TIMES);
+    assert_int_equal(again.begin, 16 * MIB); /* what was read meanwhile is not wanted any more */
+    assert_int_equal(again.end, 32 * MIB);
+    assert_int_equal(stage(&sequential, 16 * MIB, reach, 4, RFS_REMOTE_TIMES).begin, 32 * MIB);
+}
+
+/* A thread asks, or has staged a window, when another one has already let the reader jump. */
+static void test_jump_while_staging(void **state)
+{
+    const uint64_t reach = 64 * MIB;
+    struct rfs_sequential sequential = {0};
+    struct rfs_windows ahead;
+
+    (void)state;
+    rfs_sequential_note(&sequential, 0, MIB, &ahead);
+    assert_true(rfs_sequential_note(&sequential, MIB, 2 * MIB, &ahead));
+    const struct rfs_window window = rfs_sequential_prefetch(&sequential, MIB, reach, 4, 1);
+    assert_true(window.end > 0);
+    assert_false(rfs_sequential_note(&sequential, 900 * MIB, 901 * MIB, &ahead));
+    assert_int_equal(stage(&sequential, MIB, reach, 4, 1).end, 0);
+    const struct rfs_window next = rfs_sequential_prefetch(&sequential, 900 * MIB, reach, 4, 1);
+    assert_int_equal(next.begin, 900 * MIB);
+    rfs_sequential_staged(&sequential, &window, false);
+    assert_int_equal(sequential.staged_to, next.end);
+    assert_true(sequential.staging);
 }
 
 int main(void)
@@ -311,6 +358,8 @@ int main(void)
         cmocka_unit_test(test_slow_sources),
         cmocka_unit_test(test_object_storage),
         cmocka_unit_test(test_many_sources),
+        cmocka_unit_test(test_windows_without_room),
+        cmocka_unit_test(test_jump_while_staging),
     };
     return cmocka_run_group_tests_name("sequential", tests, NULL, NULL);
 }
