@@ -289,7 +289,7 @@ static void test_windows_in_use_stay(void **state)
     for (uint64_t at = MIB; at < 10 * MIB; at += MIB)
         assert_int_equal(read_at(&place, at, MIB), 0);
     assert_int_equal(count(&place).reads, storage.reads);
-    assert_true(count(&place).windows >= 10); /* six are too few */
+    assert_true(count(&place).windows >= 10);      /* six are too few */
     assert_true(want(&place, 10 * MIB, 16 * MIB)); /* those of which all was used may go */
     for (uint64_t at = 10 * MIB; at < 16 * MIB; at += MIB)
         assert_int_equal(read_at(&place, at, MIB), 0);
