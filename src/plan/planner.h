@@ -4,7 +4,8 @@
  *
  * Planning a rank indexes the headers of the source ranks that it needs, puts its parameters in
  * MindSpore's order (the parameter list) and proves that each of its bytes is covered. It reads no
- * tensor (except a few small values, when a lost rank is the only one that is known to hold them).
+ * tensor (except a few small values, when a lost rank is the only one that is known to hold them,
+ * and samples of what nothing but rules proves to be whole).
  *
  * Cost: a parameter list of 28 bytes a parameter, shared by all ranks of a stage whose parameters
  * have the same types; 64 bytes a planned rank and 4 for each of its sources; one geometry for each
@@ -150,7 +151,7 @@ int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rf
                      struct rfs_error *err);
 /*
  * Proves that the strategies look like those of the source's network: one rank of each source stage
- * is indexed. 0, or with *err filled the error of planning a rank, or -EIO where a store of objects
+ * is indexed, and with rules for the source two. 0, or with *err filled the error of planning a rank, or -EIO where a store of objects
  * does not let a header be read.
  */
 int rfs_planner_check_shapes(struct rfs_planner *planner, struct rfs_error *err);

@@ -97,6 +97,7 @@ struct rfs_view {
     struct rfs_options options; /* the options of the save; their texts are the set's */
     struct rfs_log log;
     struct rfs_notes notes;      /* notes of all planners; they become lines of the log */
+    atomic_bool misruled;        /* one said that ranks differ in what rules call whole */
     bool opened;                 /* all of it is: there may be something to save */
     atomic_bool logged_left_out; /* the log has the number of values that no output has */
     struct rfs_strategy *src;    /* strategy of the planned catalogue; NULL: unsharded */
@@ -225,6 +226,8 @@ int rfs_view_open(struct reshard_view *set, const char *source, const struct rfs
 void rfs_view_limit(struct rfs_view *view, uint64_t cache);
 /* Waits for reads ahead. NULL is fine. */
 void rfs_view_close(struct rfs_view *view);
+/* Refuses a view for which a note said that ranks differ in what rules call whole. 0 or -EINVAL. */
+int rfs_view_check_rules(const struct rfs_view *view, struct rfs_error *err);
 /* Writes EPOCH_STEP. */
 void rfs_view_name_save(const struct rfs_save *save, char out[48]);
 /* Lists the saves at PATH, which is resolved, as rfs_scan_saves does. */

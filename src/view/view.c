@@ -241,8 +241,19 @@ static void log_note(void *ctx, const struct rfs_note *note)
 
     if (note->kind == RFS_NOTE_NEWER_FILE)
         atomic_store(&view->doubted, true);
+    if (note->kind == RFS_NOTE_RULES)
+        atomic_store(&view->misruled, true);
     (note->kind >= RFS_NOTE_REPEATED ? rfs_log_limited : rfs_log)(&view->log, note->level, "%s",
                                                                   note->text);
+}
+
+int rfs_view_check_rules(const struct rfs_view *view, struct rfs_error *err)
+{
+    return atomic_load(&view->misruled)
+               ? rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(view->stored)),
+                          "right rules, or files of one save; or without what differs, by drop=",
+                          "ranks differ in what %s calls whole", rfs_strategy_name(view->src))
+               : 0;
 }
 
 static int open_plain(struct rfs_view *view, const char *source, struct rfs_error *err)
@@ -845,7 +856,9 @@ static int check_files(struct rfs_view *view, struct check *check)
     }
     return rc || check->n > before
                ? rc
-               : take_error(check, &view->log, rfs_view_compare_copies(view, &err), &err);
+               : take_error(check, &view->log,
+                            rfs_view_check_rules(view, &err) ?: rfs_view_compare_copies(view, &err),
+                            &err);
 }
 
 int reshard_check(reshard_view *set, reshard_progress_fn *progress, void *ctx, reshard_error *err)

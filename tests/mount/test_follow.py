@@ -190,6 +190,15 @@ def test_follow_a_damaged_save():
         shows(m, "latest", second)
 
 
+def test_follow_by_wrong_rules():
+    """No save is shown whose ranks differ in what the rules call whole."""
+    job = Training()
+    job.save("1_10", 1)
+    with Foreground(job.src, f"src_ranks=4,src_rules=*: whole,follow={EVERY}") as m:
+        eventually(lambda: "ranks differ in what src_rules calls whole" in (why(m, "1_10") or ""), "the reason")
+        equal((saves(m), latest(m)), ([], None), "what is shown")
+
+
 def test_follow_looks_at_hangup():
     """In the foreground, too. Nobody else looks: the root is listed by no one, and SECONDS are many."""
     job = Training()

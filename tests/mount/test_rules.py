@@ -77,3 +77,60 @@ def test_rules_are_refused_with_their_line():
     got = run(reshardfs, "--check", tree.src, "-o", f"{SRC};x: whole")
     equal(got.returncode, 0, got.stderr)
     check("src_rules: line 3: no parameter takes the rule 'x'" in got.stderr, got.stderr)
+
+
+# By right rules "embed" is cut, too.
+FLAT = [Param("embed", (64, 8), 0, 0), Param("a.q", (16, 8), 0, 0), Param("norm", (8,), WHOLE, WHOLE),
+        Param("step", (), WHOLE, WHOLE, "Int32")]
+WRONG = "src_ranks=4,src_rules=a.*: axis 0 over all;*: whole"
+RIGHT = "src_ranks=4,src_rules=a.*: axis 0 over all;embed: axis 0 over all;*: whole"
+REMEDY = "; try: a rule that cuts it, or files of one save; reshard verify lists all that differ"
+
+
+def told(tree, options, line, command=()):
+    """Once as a warning by a mount and by --check, which refuses the view, as strict does for both."""
+    with Mount(tree.src, options) as mount:
+        equal(mount.stderr.splitlines(), [f"reshardfs: warning: {line}"], "stderr")
+    got = run(reshardfs, "--check", tree.src, "-o", options)
+    refusal = (f"{tree.src}: ranks differ in what src_rules calls whole; try: right rules, or files of one save; or "
+               "without what differs, by drop=")
+    equal((got.returncode, got.stderr.splitlines()),
+          (1, [f"reshardfs: warning: {line}", f"reshardfs: error: {refusal}"]), "--check")
+    fails(1, line, tree.src, folder("mnt"), "-o", f"{options},strict")
+    fails(1, line, "--check", tree.src, "-o", f"{options},strict")
+
+
+def silent(tree, options):
+    with Mount(tree.src, f"{options},strict") as mount:
+        equal(mount.stderr, "", "stderr")
+    got = run(reshardfs, "--check", tree.src, "-o", options)
+    equal((got.returncode, got.stderr), (0, ""), "--check")
+
+
+def test_rules_that_call_a_slice_whole():
+    tree = Tree(folder("tree"), FLAT, 4, 1)
+    silent(tree, RIGHT)
+    told(tree, WRONG, f"{tree.path(3)}: parameter 'embed': has other bytes than in rank_0, and is whole by src_rules: "
+         "line 2; 1 of 3 parameters that were compared differ" + REMEDY)
+    silent(tree, f"{WRONG},drop=embed")
+    # Ranks that are lost have replicas by these rules, and the others are compared.
+    os.unlink(tree.path(3))
+    os.unlink(tree.path(0))
+    rules = "src_ranks=4,src_rules=a.*: axis 0 over all;*: whole,drop=a.*"
+    line = f"{tree.path(2)}: parameter 'embed': has other bytes than in rank_1, and is whole by src_rules: line 2"
+    with Mount(tree.src, rules) as mount:
+        check(line in mount.stderr, mount.stderr)
+
+
+def test_rules_for_ranks_of_two_saves():
+    tree = Tree(folder("tree"), FLAT, 4, 1)
+    later = Tree(folder("later"), FLAT, 4, 1, version=1)
+    tree.write(3, later.source(3))
+    told(tree, RIGHT, f"{tree.path(3)}: parameter 'step': has other bytes than in rank_0, and is whole by src_rules: "
+         "line 3; 2 of 2 parameters that were compared differ" + REMEDY)
+
+
+def test_rules_and_what_each_rank_has_of_its_own():
+    """The state of a random generator is no weight: integers of many elements are not compared."""
+    states = Param("rng_state", (16,), 0, 0, "Int32")
+    silent(Tree(folder("tree"), [*FLAT, states], 4, 1), RIGHT)
