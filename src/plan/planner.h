@@ -151,8 +151,8 @@ int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rf
                      struct rfs_error *err);
 /*
  * Proves that the strategies look like those of the source's network: one rank of each source stage
- * is indexed, and with rules for the source two. 0, or with *err filled the error of planning a rank, or -EIO where a store of objects
- * does not let a header be read.
+ * is indexed, and with rules for the source two. 0, or with *err filled the error of planning a
+ * rank, or -EIO where a store of objects does not let a header be read.
  */
 int rfs_planner_check_shapes(struct rfs_planner *planner, struct rfs_error *err);
 /* Returns the plan of a rank if it is made already, else NULL. Lock-free. */
