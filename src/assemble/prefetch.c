@@ -716,8 +716,8 @@ uint64_t rfs_prefetch_reach(struct rfs_prefetch *prefetch)
 }
 
 /*
- * Makes room for N windows, if it can, of those that may go. URGENT: then of those of which some
- * bytes were used.
+ * Makes room for N windows, if it can: it drops those that may go. URGENT: then it drops windows
+ * that were used in part.
  */
 static void make_room(struct rfs_prefetch *prefetch, unsigned n, bool urgent, struct later *later)
 {

@@ -29,6 +29,7 @@
 #include "plan/internal.h"
 
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "layout/grid.h"
@@ -310,17 +311,10 @@ static void comparing_end(struct comparing *comparing)
     free(comparing->list.data);
 }
 
-/* Sorts single values first, then by size. */
-static int by_size(const void *a, const void *b)
-{
-    const struct common *x = a;
-    const struct common *y = b;
-
-    if (x->single != y->single)
-        return y->single - x->single;
-    return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1)
-                                : (x->entry > y->entry) - (x->entry < y->entry);
-}
+/* Single values come first, then the largest. */
+RFS_COMPARE(by_size, struct common, x, y,
+            RFS_ORDER(y->single, x->single)
+                ?: RFS_ORDER(y->bytes, x->bytes) ?: RFS_ORDER(x->entry, y->entry))
 
 /* Lists what is compared of stage S. False when out of memory. */
 static bool list_common(struct comparing *comparing, uint32_t s)
@@ -344,8 +338,7 @@ static bool list_common(struct comparing *comparing, uint32_t s)
                       ((struct common){entry, role.src->line, single, type->bytes, false})))
             return false;
     }
-    if (comparing->list.n > 1)
-        qsort(comparing->list.data, comparing->list.n, sizeof *comparing->list.data, by_size);
+    RFS_SORT_ALL(&comparing->list, by_size);
     for (size_t i = 0; i < comparing->list.n; i++)
         if (left[comparing->list.data[i].single] > 0) {
             left[comparing->list.data[i].single]--;

@@ -353,6 +353,7 @@ def test_not_dumpable():
             done
             user md5sum "$3/rank_1/checkpoint_1.ckpt" 2>/dev/null | cut -c1-32
             user fusermount3 -u "$3"
+            while pgrep -f "^$1 $2 $3 " >/dev/null; do sleep 0.1; done
         done
     """
     for spot in (place_of(), tree.dir):
