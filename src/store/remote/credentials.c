@@ -796,6 +796,7 @@ bool rfs_credentials_renew(struct rfs_credentials_chain *chain)
 /* ---- in messages ----------------------------------------------------------------------------- */
 
 #define TELLING 8 /* characters: so many in a row are no accident */
+#define MESSAGE_BYTES 1024
 
 /* Counts the characters at AT that are a part of SECRET. */
 static size_t part_of(const char *at, const char *secret)
@@ -812,7 +813,8 @@ static size_t part_of(const char *at, const char *secret)
     return longest;
 }
 
-void rfs_credentials_blank(struct rfs_credentials_chain *chain, char *text)
+/* Overwrites parts of secrets in TEXT. */
+static void blank(struct rfs_credentials_chain *chain, char *text)
 {
     RFS_LOCKED(&chain->lock);
     const struct rfs_credentials *found = chain->found;
@@ -831,4 +833,16 @@ void rfs_credentials_blank(struct rfs_credentials_chain *chain, char *text)
             at += n - 1;
         }
     }
+}
+
+int rfs_credentials_fail(struct rfs_credentials_chain *chain, int code, const char *fmt, ...)
+{
+    char text[MESSAGE_BYTES];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    blank(chain, text);
+    return rfs_store_fail(code, "%s", text);
 }

@@ -81,9 +81,11 @@ bool rfs_credentials_renew(struct rfs_credentials_chain *chain);
 #define RFS_CREDENTIALS_BEARER 4096
 int rfs_credentials_bearer(struct rfs_credentials_chain *chain, char out[RFS_CREDENTIALS_BEARER]);
 /*
- * Overwrites parts of the secret key and of the tokens in TEXT, such as a store's message.
+ * Reports a failure by rfs_store_fail, with text of a store's: a store knows the token, and may
+ * repeat it, so parts of the secret key and of the tokens are overwritten. Returns CODE.
  */
-void rfs_credentials_blank(struct rfs_credentials_chain *chain, char *text);
+int rfs_credentials_fail(struct rfs_credentials_chain *chain, int code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Returns the file of the token that gave the last credentials; NULL: they took none. */
 const char *rfs_credentials_token_file(const struct rfs_credentials_chain *chain);
 

@@ -23,7 +23,7 @@ static int shown(const char *url)
 }
 
 /* Replaces *AT by where the answer leads; never from TLS to none. */
-static int follow(const struct rfs_http *http, char **at)
+static int follow(const struct rfs_bucket *bucket, const struct rfs_http *http, char **at)
 {
     RFS_FREE char *next = rfs_http_follow(*at, http->location);
 
@@ -31,8 +31,9 @@ static int follow(const struct rfs_http *http, char **at)
         return rfs_store_fail(-EIO, "status %ld leads nowhere that can be read", http->status);
     if ((strncmp(next, "https://", 8) != 0 && strncmp(next, "http://", 7) != 0) ||
         (strncmp(*at, "https:", 6) == 0 && strncmp(next, "https:", 6) != 0))
-        return rfs_store_fail(-EIO, "status %ld leads to '%.*s', which is not followed",
-                              http->status, shown(next), next);
+        return rfs_credentials_fail(bucket->account->credentials, -EIO,
+                                    "status %ld leads to '%.*s', which is not followed",
+                                    http->status, shown(next), next);
     free(*at);
     *at = RFS_STEAL(next);
     return 0;
@@ -53,12 +54,13 @@ static int ask(const struct rfs_bucket *bucket, const char *url, char **at, bool
         request->at = NULL;
         if (rc < 0 || request->http.status < 300)
             return rc;
-        rc = follow(&request->http, at);
+        rc = follow(bucket, &request->http, at);
         if (rc < 0 || (head && request->http.commit[0] && !rfs_bucket_has(bucket, *at)))
             return rc;
     }
-    return rfs_store_fail(-EIO, "more than %d redirections, the last to '%.*s'", HOPS, shown(*at),
-                          *at);
+    return rfs_credentials_fail(bucket->account->credentials, -EIO,
+                                "more than %d redirections, the last to '%.*s'", HOPS, shown(*at),
+                                *at);
 }
 
 int rfs_hub_ask(const struct rfs_bucket *bucket, const char *url, char **at,
@@ -73,21 +75,21 @@ int rfs_hub_ask(const struct rfs_bucket *bucket, const char *url, char **at,
 static int compare(const struct rfs_bucket *bucket, const struct rfs_http *http, const char *etag,
                    uint64_t size)
 {
-    char tag[sizeof http->etag], commit[sizeof http->commit], length[32];
+    struct rfs_credentials_chain *credentials = bucket->account->credentials;
+    const char *tag = http->linked_etag[0] ? http->linked_etag : http->etag;
+    const char *commit = http->commit;
+    char length[32];
 
-    snprintf(tag, sizeof tag, "%s", http->linked_etag[0] ? http->linked_etag : http->etag);
-    snprintf(commit, sizeof commit, "%s", http->commit);
     snprintf(length, sizeof length, "%" PRIu64, size);
-    /* A hub knows the token, and may repeat it. */
-    rfs_credentials_blank(bucket->account->credentials, tag);
-    rfs_credentials_blank(bucket->account->credentials, commit);
     if (!commit[0])
         return rfs_store_fail(-ESTALE, "the hub does not say which commit its answer is of");
     if (strcmp(commit, bucket->revision) != 0)
-        return rfs_store_fail(-ESTALE, "the hub answered for commit %.40s", commit);
+        return rfs_credentials_fail(credentials, -ESTALE, "the hub answered for commit %.40s",
+                                    commit);
     if (!rfs_http_same_etag(etag, tag))
-        return rfs_store_fail(-ESTALE, "the hub's answer has the ETag %.80s, and its list %.80s",
-                              *tag ? tag : "(none)", etag);
+        return rfs_credentials_fail(credentials, -ESTALE,
+                                    "the hub's answer has the ETag %.80s, and its list %.80s",
+                                    *tag ? tag : "(none)", etag);
     if (http->linked_size[0] ? strcmp(http->linked_size, length) != 0
                              : http->status == 200 && http->length != (int64_t)size)
         return rfs_store_fail(-ESTALE, "the hub's answer has another size than its list");

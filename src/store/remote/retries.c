@@ -142,24 +142,20 @@ static const char *remedy_of(const struct rfs_remote_request *request, const cha
 static int fail(const struct rfs_remote_request *request, int code)
 {
     const struct rfs_http *http = &request->http;
-    char name[64], text[256], problem[sizeof http->problem], status[48] = "";
+    const char *problem = http->problem;
+    char name[64], text[256], status[48] = "";
 
     read_error(request, name, sizeof name, text, sizeof text);
-    snprintf(problem, sizeof problem, "%s", http->problem);
-    /* A store knows the token, and may repeat it. */
-    struct rfs_credentials_chain *credentials = request->bucket->account->credentials;
-    rfs_credentials_blank(credentials, name);
-    rfs_credentials_blank(credentials, text);
-    rfs_credentials_blank(credentials, problem);
     const char *remedy = remedy_of(request, name);
     if (http->status > 0)
         snprintf(status, sizeof status, "status %ld", http->status);
     const char *base = request->at ? request->at : request->bucket->base;
     const int host = (int)(strstr(base, "://") + 3 - base);
-    rfs_store_fail(code, "%s%s%s%s%s%s%s (tried %u time%s, at %.*s)", status, *name ? ", " : "",
-                   name, *text ? ": " : "", text, *problem && *status ? ", " : "", problem,
-                   request->tries, request->tries == 1 ? "" : "s",
-                   host + (int)rfs_min_u64(strcspn(base + host, "/"), 200), base);
+    rfs_credentials_fail(request->bucket->account->credentials, code,
+                         "%s%s%s%s%s%s%s (tried %u time%s, at %.*s)", status, *name ? ", " : "",
+                         name, *text ? ": " : "", text, *problem && *status ? ", " : "", problem,
+                         request->tries, request->tries == 1 ? "" : "s",
+                         host + (int)rfs_min_u64(strcspn(base + host, "/"), 200), base);
     rfs_store_fail_remedy(remedy);
     return code;
 }
@@ -306,11 +302,13 @@ static int judge_refusal(struct rfs_remote_request *request)
         return condition;
     read_error(request, code, sizeof code, text, sizeof text);
     if (moves(request, code))
-        return rfs_store_fail(-EREMOTE, "the bucket is in region %s", request->http.region);
+        return rfs_credentials_fail(request->bucket->account->credentials, -EREMOTE,
+                                    "the bucket is in region %s", request->http.region);
     if (request->bucket->s3 && request->http.location[0] &&
         (status == 301 || status == 302 || status == 307 || status == 308)) {
         if (rfs_bucket_move(request->bucket, request->http.location))
-            return rfs_store_fail(-EREMOTE, "the bucket is at %.200s", request->http.location);
+            return rfs_credentials_fail(request->bucket->account->credentials, -EREMOTE,
+                                        "the bucket is at %.200s", request->http.location);
         snprintf(request->http.problem, sizeof request->http.problem,
                  "it leads to %.200s, where no signature is sent", request->http.location);
     }
