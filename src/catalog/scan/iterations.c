@@ -115,16 +115,19 @@ static int read_tracker(const struct iterations *all, const char *tracker, int64
 {
     RFS_FREE char *path = rfs_path_join(all->spec->path, tracker);
     RFS_FREE char *text = NULL;
+    struct rfs_error why = {0};
     size_t n;
 
     *number = NONE;
     *release = false;
     if (!path)
         return rfs_fail_memory(all->err);
-    const int rc = rfs_beneath_read(all->spec->beneath, all->spec->store, path, TRACKER_MOST, &text,
-                                    &n, all->err);
+    const int rc =
+        rfs_beneath_read(all->spec->beneath, all->spec->store, path, TRACKER_MOST, &text, &n, &why);
     if (rc == -ENOENT)
         return 0;
+    if (rc && all->err)
+        *all->err = why;
     if (rc)
         return rc;
     const char *begin = text + strspn(text, " \t\r\n");
