@@ -11,9 +11,9 @@
 
 /*
  * Each tensor's chunks have as many bytes as it, and lie in the files of these N sizes: from their
- * first byte on, if they have strides.
+ * first byte on, if they have strides. Returns whether there are tensors.
  */
-static inline void require_chunks(struct rfs_chunks *chunks, const uint64_t *sizes, size_t n)
+static inline bool require_chunks(struct rfs_chunks *chunks, const uint64_t *sizes, size_t n)
 {
     for (size_t t = 0; t < chunks->tensors.n; t++) {
         const struct rfs_chunked_tensor *tensor = &chunks->tensors.data[t];
@@ -33,6 +33,7 @@ static inline void require_chunks(struct rfs_chunks *chunks, const uint64_t *siz
         }
         REQUIRE(tensor->incomplete == (left > 0));
     }
+    return chunks->tensors.n > 0;
 }
 
 #endif

@@ -26,6 +26,7 @@ unsigned forge_below(struct forge_choices *in, unsigned n)
 
 #define PARAMS 4
 #define RANKS 4
+#define CONTENT_BYTES (1u << 16) /* of a tensor, at most */
 
 struct kind {
     const char *ckpt, *safetensors;
@@ -138,16 +139,26 @@ static void spoil(struct forge_choices *in, struct forge_tensor *tensor, const s
     }
 }
 
+/* Returns the bytes of a rank's tensors, which no other rank has. */
+static const uint8_t *content_of(unsigned rank)
+{
+    static uint8_t content[CONTENT_BYTES + RANKS];
+    static bool made;
+
+    for (size_t i = 0; !made && i < sizeof content; i++)
+        content[i] = (uint8_t)(i * 31);
+    made = true;
+    return content + rank;
+}
+
 static void write_rank(struct forge_choices *in, const struct world *world, unsigned rank)
 {
     struct forge_tensor tensors[PARAMS];
     struct forged file = {0};
-    static uint8_t content[1 << 16];
     char path[64];
     size_t n = 0;
 
-    for (size_t i = 0; i < sizeof content; i++)
-        content[i] = (uint8_t)(i * 31 + rank);
+    const uint8_t *content = content_of(rank);
     for (unsigned i = 0; i < world->n; i++) {
         const struct param *param = &world->params[i];
         struct forge_tensor tensor = {.name = param->name, .ndim = param->ndim, .content = content};
@@ -157,7 +168,7 @@ static void write_rank(struct forge_choices *in, const struct world *world, unsi
             elements *= tensor.dims[k];
         }
         tensor.bytes = (size_t)elements * kinds[param->kind].bytes;
-        tensor.bytes = tensor.bytes <= sizeof content ? tensor.bytes : sizeof content;
+        tensor.bytes = tensor.bytes <= CONTENT_BYTES ? tensor.bytes : CONTENT_BYTES;
         tensor.dtype =
             world->safetensors ? kinds[param->kind].safetensors : kinds[param->kind].ckpt;
         spoil(in, &tensor, world);
@@ -181,18 +192,7 @@ static void write_rank(struct forge_choices *in, const struct world *world, unsi
 
 static const char *choose_options(struct forge_choices *in)
 {
-    static const char *const more[] = {"",
-                                       ",format=safetensors",
-                                       ",format=pt",
-                                       ",format=pt,zip_crc",
-                                       ",crc",
-                                       ",strict",
-                                       ",dtype=bfloat16",
-                                       ",check=crc",
-                                       ",cache=1K",
-                                       ",prefix=x",
-                                       ",format=safetensors,order=layers",
-                                       ",dtype=*w=float32;float16"};
+    static const char *const more[] = {FORGE_OPTIONS};
     static char options[512];
     const unsigned sides = forge_below(in, 4);
 
@@ -205,7 +205,8 @@ static const char *choose_options(struct forge_choices *in)
                  ",dst_strategy=%s/dst.json", fuzz_folder());
     else if (forge_below(in, 2))
         strcat(options, ",view=huggingface,file_size=1K");
-    return strcat(options, more[forge_below(in, sizeof more / sizeof *more)]);
+    in->options = forge_below(in, sizeof more / sizeof *more);
+    return strcat(options, more[in->options]);
 }
 
 reshard_view *forge_tree(struct forge_choices *in)

@@ -18,8 +18,30 @@
 #define BASE_NS (UINT64_C(250000000) * SLOWER) /* that any input may take */
 #define NS_PER_BYTE (UINT64_C(1000) * SLOWER)  /* and for each of its bytes, with sanitizers */
 #define TRIES 3
+#define GOALS_MOST 64
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static bool reached[GOALS_MOST];
+
+void fuzz_reached(unsigned goal)
+{
+    REQUIRE(goal < GOALS_MOST);
+    reached[goal] = true;
+}
+
+unsigned fuzz_print_missed(void)
+{
+    unsigned missed = 0;
+
+    for (unsigned i = 0; fuzz_goals[i]; i++) {
+        if (reached[i])
+            continue;
+        fprintf(stderr, "no input of the corpus reaches '%s'\n", fuzz_goals[i]);
+        missed++;
+    }
+    return missed;
+}
 
 char *fuzz_text(const uint8_t *data, size_t size)
 {

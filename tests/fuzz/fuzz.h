@@ -21,6 +21,19 @@ void fuzz_one(const uint8_t *data, size_t size);
  */
 void fuzz_prepare(void) __attribute__((weak));
 
+/*
+ * What the corpus of a target reaches: names of goals. A target defines them, and notes by
+ * fuzz_reached where its reader has taken an input, or has given bytes of it. Where a goal is
+ * reached by no input of the corpus, its replay fails.
+ */
+extern const char *const fuzz_goals[]; /* to a NULL */
+#define FUZZ_GOALS(...) const char *const fuzz_goals[] = {__VA_ARGS__, NULL}
+
+/* Notes that the input reaches fuzz_goals[GOAL]. */
+void fuzz_reached(unsigned goal);
+/* Prints the goals that no input has reached. Returns their number. */
+unsigned fuzz_print_missed(void);
+
 #define REQUIRE(condition)                                                                         \
     do {                                                                                           \
         if (!(condition))                                                                          \

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+FUZZ_GOALS("chunks of one save", "chunks of two ranks");
+
 #define FOLDER "/checkpoint/"
 
 static const struct rfs_chunks_format format = {.name = "test"};
@@ -59,8 +61,11 @@ static int describe(struct fuzz_input *input, struct rfs_error *err)
         &(struct rfs_chunks_source){.folder = "/checkpoint", .files = files, .tables = &tables});
     REQUIRE(chunks);
     const int rc = rfs_dcp_describe(fuzz_read, input, input->size, chunks, err);
-    if (rc == 0)
+    if (rc == 0) {
         check(chunks);
+        if (chunks->chunks.n > 0)
+            fuzz_reached(0);
+    }
     rfs_chunks_free(chunks);
     rfs_files_free(files);
     rfs_intern_free(tables.names);
@@ -99,6 +104,8 @@ static int describe_ranks(const uint8_t *data, size_t size, struct rfs_error *er
     for (uint32_t i = 0; rc == 0 && i < chunks->chunks.n && i < 8; i++)
         for (uint32_t c = 0; c < rfs_chunks_count_copies(chunks, i); c++)
             REQUIRE(rfs_chunks_locate_copy(chunks, i, c, &copy, NULL) < 0); /* no file is there */
+    if (rc == 0 && chunks->chunks.n > 0)
+        fuzz_reached(1);
     rfs_chunks_free(chunks);
     rfs_files_free(files);
     rfs_intern_free(tables.names);

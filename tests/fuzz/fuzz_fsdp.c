@@ -7,9 +7,7 @@
 
 #include <stdlib.h>
 
-void fuzz_prepare(void)
-{
-}
+FUZZ_GOALS("tensors of a whole save", "tensors beside a lost file");
 
 void fuzz_one(const uint8_t *data, size_t size)
 {
@@ -25,8 +23,9 @@ void fuzz_one(const uint8_t *data, size_t size)
     const char *lost = size % 2 ? "'b.pt' is" : NULL;
     const struct rfs_chunks_source source = {
         .folder = fuzz_folder(), .files = files, .tables = &tables, .lost = lost};
-    if (require_result(rfs_fsdp_open(&source, &chunks, &err), &err))
-        require_chunks(chunks, &(const uint64_t){input.size}, 1);
+    if (require_result(rfs_fsdp_open(&source, &chunks, &err), &err) &&
+        require_chunks(chunks, &(const uint64_t){input.size}, 1))
+        fuzz_reached(lost != NULL);
     rfs_chunks_free(chunks);
     rfs_files_free(files);
     rfs_intern_free(tables.names);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Any bytes as metadata of HyperParallel: by their number that of all ranks, or of the second one
- * beside a good first one. The files that it names may be there or not, and of either kind.
+ * beside a good first one. The files that it names may be there or not, and of either kind; their
+ * checksums are compared or not.
  */
 #include "formats/hyper_parallel/hyper_parallel.h"
 #include "tests/fuzz/folder.h"
@@ -10,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+FUZZ_GOALS("a tensor of one rank", "a tensor of all ranks", "a value that lies in its file");
 
 static char first[4096]; /* its path */
 
@@ -55,6 +58,7 @@ void fuzz_prepare(void)
     snprintf(first, sizeof first, "%s", fuzz_file("0.metadata", data, n + 4));
     fuzz_file("_rank0_.safetensors", tensors, sizeof tensors - 1);
     fuzz_file("_rank1_.safetensors", "PK\3\4", 4);
+    fuzz_file("_rank1_.bytes", tensors, sizeof tensors - 1);
 }
 
 /* Its chunks have as many bytes as it, unless files are lost. */
@@ -79,6 +83,14 @@ static void check_tensor(struct rfs_chunks *chunks, const struct rfs_chunked_ten
     REQUIRE(tensor->incomplete == (left > 0));
 }
 
+static void check_object(struct rfs_chunks *chunks, const struct rfs_chunked_object *object)
+{
+    struct rfs_error err = {0};
+
+    if (require_result(rfs_hyper_parallel_prove_object(chunks, object, &err), &err))
+        fuzz_reached(2);
+}
+
 void fuzz_one(const uint8_t *data, size_t size)
 {
     struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
@@ -96,9 +108,16 @@ void fuzz_one(const uint8_t *data, size_t size)
                                              .files = files,
                                              .tables = &tables,
                                              .lost = size % 3 == 0 ? "'2.metadata' is" : NULL};
-    if (require_result(rfs_hyper_parallel_open(&source, &chunks, &err), &err))
-        for (size_t i = 0; i < chunks->tensors.n; i++)
+    if (require_result(rfs_hyper_parallel_open(&source, &chunks, &err), &err)) {
+        if (size / 2 % 2)
+            REQUIRE(rfs_chunks_set_checked(chunks) == 0);
+        for (size_t i = 0; i < chunks->tensors.n; i++) {
             check_tensor(chunks, &chunks->tensors.data[i]);
+            fuzz_reached(alone);
+        }
+    }
+    for (size_t i = 0; chunks && i < chunks->objects.n && i < 8; i++)
+        check_object(chunks, &chunks->objects.data[i]);
     rfs_chunks_free(chunks);
     rfs_files_free(files);
     rfs_intern_free(tables.names);

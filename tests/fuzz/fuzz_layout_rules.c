@@ -7,10 +7,15 @@
 #include "layout/grid.h"
 #include "layout/layout_rules.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/strategies.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+FUZZ_GOALS("a strategy", "a strategy like the source's", "a file of JSON", "a file of protobuf");
+
+#define AXES 2u /* of tensors that are written */
 
 static const char *const names[] = {"embed", "layers.0.q.weight", "layers.0.o.weight", "a-b", "é"};
 
@@ -74,6 +79,78 @@ static void check_strategy(const struct rfs_strategy *strategy, uint32_t ranks)
         }
 }
 
+/* How a layout cuts a tensor of so many AXES over ranks. False when it cannot. */
+static bool cut(const struct rfs_layout *layout, uint32_t axes, struct rfs_grid *grid)
+{
+    uint64_t dims[RFS_GRID_DIMS], whole[RFS_GRID_DIMS], slice[RFS_GRID_DIMS];
+    struct rfs_error err = {0};
+
+    for (uint32_t i = 0; i < axes; i++)
+        dims[i] = (uint64_t)layout->devices * (1 + layout->field);
+    return rfs_grid_resolve(layout, axes, dims, RFS_DIMS_OF_WHOLE, grid, whole, slice, RFS_IN("f"),
+                            &err) == 0;
+}
+
+static void require_same_cut(const struct rfs_grid *a, const struct rfs_grid *b)
+{
+    uint32_t x[RFS_GRID_DIMS], y[RFS_GRID_DIMS];
+
+    REQUIRE(a->ranks == b->ranks);
+    for (uint32_t rank = 0; rank < a->ranks; rank += 1 + a->ranks / 3) {
+        rfs_grid_cell(a, rank, x);
+        rfs_grid_cell(b, rank, y);
+        for (uint32_t i = 0; i < AXES; i++)
+            REQUIRE(a->pieces[i] == b->pieces[i] && x[i] == y[i]);
+    }
+}
+
+/* What is read again cuts tensors in the same way, where the file could say so. */
+static void require_alike(const struct rfs_strategy *a, const struct rfs_strategy *b)
+{
+    struct rfs_grid x, y;
+
+    REQUIRE(rfs_strategy_count(a) == rfs_strategy_count(b));
+    for (size_t i = 0; i < rfs_strategy_count(a); i++) {
+        const ptrdiff_t at = rfs_strategy_find(b, rfs_strategy_param(a, i));
+        REQUIRE(at >= 0);
+        for (uint32_t s = rfs_strategy_next_stage(a, i, 0); s != RFS_NO_STAGE;
+             s = rfs_strategy_next_stage(a, i, s + 1)) {
+            const struct rfs_layout *other = rfs_strategy_layout(b, (size_t)at, s);
+            REQUIRE(other);
+            if (cut(rfs_strategy_layout(a, i, s), AXES, &x) && cut(other, AXES, &y))
+                require_same_cut(&x, &y);
+        }
+    }
+}
+
+static int axes_of(void *ctx, const char *param, uint32_t stage)
+{
+    (void)ctx;
+    (void)param;
+    (void)stage;
+    return AXES;
+}
+
+/* As a file. */
+static void write_file(const struct rfs_strategy *strategy, bool json)
+{
+    const struct rfs_strategy_doc_tensors tensors = {.ndim = axes_of};
+    const struct strategy_form form = {json ? "s.json" : "s.ckpt", json};
+    struct rfs_strategy *again = NULL;
+    struct rfs_strategy_doc doc;
+    struct rfs_error err = {0};
+
+    rfs_strategy_doc_begin(&doc, form.name);
+    if (require_result(rfs_strategy_doc_make(strategy, &tensors, &doc, &err), &err))
+        again = strategy_again(&form, rfs_strategy_stages(strategy) > 1, &doc);
+    if (again) {
+        require_alike(strategy, again);
+        fuzz_reached(json ? 2 : 3);
+    }
+    rfs_strategy_free(again);
+    rfs_strategy_doc_free(&doc);
+}
+
 /* Numbers of a model; of a key with a "z" there is none. */
 static int number(void *ctx, const char *key, uint64_t *value, struct rfs_error *err)
 {
@@ -102,6 +179,9 @@ static void apply(const struct rfs_layout_rules *rules, const struct rfs_strateg
         return;
     }
     check_strategy(strategy, ranks);
+    fuzz_reached(source != NULL);
+    write_file(strategy, true);
+    write_file(strategy, false);
     rfs_strategy_free(strategy);
 }
 

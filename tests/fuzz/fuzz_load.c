@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+FUZZ_GOALS("a box", "a whole tensor");
+
 #define MOST (UINT64_C(1) << 20) /* bytes of a tensor that is loaded */
 #define AT_ONCE 8                /* loads of a call, at most */
 #define CALLS 8
@@ -140,6 +142,8 @@ static void call(struct forge_choices *in, const reshard_tensors *tensors)
     REQUIRE(exist || rc < 0);
     REQUIRE(rc != -EINVAL || !exist || !bounded);
     for (size_t i = 0; i < n; i++) {
+        if (rc == 0 && boxes[i].bytes > 0)
+            fuzz_reached(boxes[i].whole);
         if (rc == 0 && !boxes[i].whole && boxes[i].item > 0)
             compare_with_whole(tensors, &boxes[i], loads[i].tensor);
         free(boxes[i].to);
@@ -148,7 +152,7 @@ static void call(struct forge_choices *in, const reshard_tensors *tensors)
 
 void fuzz_one(const uint8_t *data, size_t size)
 {
-    struct forge_choices in = {data, size};
+    struct forge_choices in = {data, size, 0};
     reshard_view *view = forge_tree(&in);
     const unsigned calls = view ? 1 + forge_below(&in, CALLS) : 0;
 

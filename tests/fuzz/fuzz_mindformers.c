@@ -4,6 +4,8 @@
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/fuzz.h"
 
+FUZZ_GOALS("a tensor", "a layout");
+
 /* Its chunks have as many bytes as it. */
 static void check_tensor(struct rfs_chunks *chunks, const struct rfs_chunked_tensor *tensor)
 {
@@ -41,9 +43,11 @@ static void check_layouts(struct rfs_chunks *chunks)
     struct rfs_error err = {0};
 
     if (require_result(rfs_mindformers_read_strategy(chunks, &layouts, &err), &err))
-        for (size_t i = 0; i < layouts.held.n; i++)
+        for (size_t i = 0; i < layouts.held.n; i++) {
             REQUIRE(layouts.held.data[i].ranks == layouts.devices &&
                     layouts.held.data[i].tensor < layouts.of.n);
+            fuzz_reached(1);
+        }
     rfs_mindformers_strategy_free(&layouts);
 }
 
@@ -71,6 +75,8 @@ void fuzz_one(const uint8_t *data, size_t size)
     if (require_result(rfs_mindformers_open(&source, &chunks, &err), &err)) {
         check_boxes(chunks);
         check_layouts(chunks);
+        if (chunks->tensors.n > 0)
+            fuzz_reached(0);
     }
     rfs_chunks_free(chunks);
     rfs_files_free(files);

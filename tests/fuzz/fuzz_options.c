@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+FUZZ_GOALS("options of a view", "options of a mount");
+
 /* A refusal says why, in one line, and says that the user's text is at fault. */
 static bool take_view(const struct rfs_settings *settings, struct rfs_options *out)
 {
@@ -47,7 +49,8 @@ static void parse_mount(char *text)
     if (rfs_mount_options_parse(5, argv, &mount, &err) != 0) {
         require_refusal(&err);
     } else {
-        take_view(&mount.view, &view);
+        if (take_view(&mount.view, &view) && text[0] != '\0')
+            fuzz_reached(1);
         rfs_options_free(&view);
     }
     rfs_mount_options_free(&mount);
@@ -83,7 +86,8 @@ void fuzz_one(const uint8_t *data, size_t size)
     char *text = fuzz_text(data, size);
 
     rfs_option_size(text, &bytes);
-    parse_view(text, &view);
+    if (parse_view(text, &view) && size > 0)
+        fuzz_reached(0);
     rfs_options_free(&view);
     round_trip(text);
     parse_mount(text); /* last: it may change the text */

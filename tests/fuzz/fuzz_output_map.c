@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+FUZZ_GOALS("a map of names", "a rule that converts");
+
 /* No two are shown by one name; what is shown has no control character. */
 static void check_names(const struct rfs_names *output_map, const char *name)
 {
@@ -29,10 +31,10 @@ static void parse_names(const uint8_t *data, size_t size)
     struct rfs_error err = {0};
     const struct rfs_names_config config = {.names = fuzz_file("names", data, size)};
 
-    if (rfs_names_open(&config, &output_map, &err))
-        require_refusal(&err);
-    else
+    if (require_result(rfs_names_open(&config, &output_map, &err), &err)) {
         check_names(output_map, "a");
+        fuzz_reached(0);
+    }
     rfs_names_free(output_map);
 }
 
@@ -49,6 +51,8 @@ static void parse_rules(char *text)
         REQUIRE(err.code < 0 && err.usage && err.text[0] && !strpbrk(err.text, "\n\r\t\033"));
     for (unsigned d = 0; output_map && d < RFS_DTYPE_COUNT; d++) {
         const enum rfs_dtype to = rfs_names_dtype(output_map, name ? name : "a", (enum rfs_dtype)d);
+        if (to != d)
+            fuzz_reached(1);
         REQUIRE(to == d ||
                 (rfs_dtype_is_float((enum rfs_dtype)d) && rfs_dtype_is_float_target(to)));
     }

@@ -20,6 +20,8 @@
 #include <stdio.h>
 #include <zstd.h>
 
+FUZZ_GOALS("the first half", "the second half", "a value", "a pickle of a value");
+
 #define FILE_NAME "__0_0.distcp"
 #define LEVEL 1
 #define PLAIN_VALUE 4
@@ -219,6 +221,13 @@ void fuzz_one(const uint8_t *data, size_t size)
         open_and_read((data[0] & CHECKED) != 0, data[0] & CRAMPED ? LITTLE_ROOM : ROOM, i > 0,
                       &got[i]);
     require_same(&got[0], &got[1]);
+    for (unsigned i = 0; i < 2; i++)
+        if (got[0].boxes[i] == 0)
+            fuzz_reached(i);
+    if (got[0].ended == 0)
+        fuzz_reached(2);
+    if (got[0].opened == 0)
+        fuzz_reached(3);
     if ((data[0] & PLAIN_VALUE) && got[0].ended == 0)
         REQUIRE(got[0].object.n == left && memcmp(got[0].object.data, rest, left) == 0);
     for (unsigned i = 0; i < 2; i++)

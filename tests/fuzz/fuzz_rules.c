@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+FUZZ_GOALS("tensors of the right side", "tensors of the left side");
+
 static const char config_text[] =
     "{\"model_type\": \"m\", \"hidden\": 4, \"heads\": 4, \"groups\": 2, \"head\": 2, \"ffn\": 6, "
     "\"layers\": 2, \"experts\": 2, \"tied\": false, \"text\": {\"word\": \"sigmoid\"}, \"kinds\": "
@@ -67,7 +69,7 @@ static void report(void *ctx, const struct rfs_error *err)
 }
 
 static void apply(const struct rfs_rules *rules, const struct rfs_hf_config *config,
-                  struct named *named, size_t n)
+                  struct named *named, size_t n, unsigned goal)
 {
     struct rfs_rules_tensor tensors[16];
     size_t told = 0;
@@ -92,6 +94,7 @@ static void apply(const struct rfs_rules *rules, const struct rfs_hf_config *con
         return;
     }
     check_made(map, named);
+    fuzz_reached(goal);
     rfs_rules_map_free(map);
 }
 
@@ -106,8 +109,8 @@ void fuzz_one(const uint8_t *data, size_t size)
         return;
     }
     REQUIRE(rfs_hf_config_read("c", config_text, sizeof config_text - 1, &config, &err) == 0);
-    apply(rules, config, right, sizeof right / sizeof *right);
-    apply(rules, config, left, sizeof left / sizeof *left);
+    apply(rules, config, right, sizeof right / sizeof *right, 0);
+    apply(rules, config, left, sizeof left / sizeof *left, 1);
     rfs_hf_config_free(config);
     rfs_rules_free(rules);
 }

@@ -14,6 +14,8 @@
 #include <string.h>
 #include <xxhash.h>
 
+FUZZ_GOALS("an index", "an index of parts");
+
 #define FILE_BYTES 4096 /* of each source file that the index is of */
 #define PARTS_MOST 4
 
@@ -57,8 +59,10 @@ static void check_all(const struct rfs_saved_index *saved, const struct rfs_tabl
         for (uint32_t parts = 1; body && parts <= PARTS_MOST; parts += PARTS_MOST - 1) {
             struct rfs_index *index =
                 rfs_saved_body_take(body, n, &numbers, tables->types, sizes, parts);
-            if (index)
+            if (index) {
                 check_index(index, tables);
+                fuzz_reached(parts > 1);
+            }
             rfs_index_free(index);
         }
         free(body);

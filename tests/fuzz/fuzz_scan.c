@@ -11,17 +11,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+FUZZ_GOALS("a map", "a weight map", "a weight map or a map", "ranks of a group", "a save's name",
+           "a rank's name");
+
 static void try_map(const char *text, size_t size, enum rfs_mapfile_kind kind)
 {
     struct rfs_mapfile map;
     struct rfs_error err = {0};
     char *copy = fuzz_text((const uint8_t *)text, size);
 
-    if (rfs_mapfile_parse("map.json", copy, size, kind, &map, &err) == 0)
-        for (size_t i = 0; i < map.n; i++)
+    if (require_result(rfs_mapfile_parse("map.json", copy, size, kind, &map, &err), &err))
+        for (size_t i = 0; i < map.n; i++) {
             REQUIRE(strlen(map.data[i].key) + strlen(map.data[i].value) < size);
-    else
-        REQUIRE(err.text[0] != '\0');
+            fuzz_reached(kind);
+        }
     rfs_mapfile_free(&map);
 }
 
@@ -30,10 +33,12 @@ static void try_group(const char *data, size_t size)
     struct rfs_group group;
     struct rfs_error err = {0};
 
-    if (rfs_scan_group_parse("group.pb", data, size, &group, &err) == 0)
-        for (size_t i = 0; i < group.n; i++)
+    if (require_result(rfs_scan_group_parse("group.pb", data, size, &group, &err), &err))
+        for (size_t i = 0; i < group.n; i++) {
             REQUIRE(group.ranks[i] <= RFS_MAX_RANK &&
                     (i == 0 || group.ranks[i - 1] < group.ranks[i]));
+            fuzz_reached(3);
+        }
     free(group.ranks);
 }
 
@@ -51,10 +56,14 @@ static void try_names(char *text)
         const int back = rfs_scan_name_compare(last, name);
         REQUIRE((order > 0) == (back < 0) && (order == 0) == (back == 0));
         REQUIRE(rfs_scan_name_compare(name, name) == 0);
-        if (rfs_scan_name_save(name, &save))
+        if (rfs_scan_name_save(name, &save)) {
             REQUIRE(save.epoch >= 0 && save.step >= 0 && rfs_scan_name_format(name, &format));
-        if (rfs_scan_name_is_pattern(pattern) && rfs_scan_name_rank(pattern, name, &rank))
+            fuzz_reached(4);
+        }
+        if (rfs_scan_name_is_pattern(pattern) && rfs_scan_name_rank(pattern, name, &rank)) {
             REQUIRE(rank <= RFS_MAX_RANK || rank == UINT32_MAX);
+            fuzz_reached(5);
+        }
         if (rfs_scan_name_decimal(name, &rank))
             REQUIRE(rank <= RFS_MAX_RANK);
         last = name;

@@ -2,9 +2,9 @@
 /*
  * The table of sizes that an earlier view has kept, with a right checksum and the key of the view
  * at hand. An even first byte: the input is the table. An odd one: it is changes to the true table,
- * which tells inodes and times that no input can guess: each a place (u16) and a byte, and the
- * second byte how many bytes are cut off. Whatever the table says, each file is read as it is, or
- * refused because its size was another.
+ * which tells inodes and times that no input can guess: each a place (u16, from the end) and a
+ * byte, and the second byte how many bytes are cut off. Whatever the table says, each file is read
+ * as it is, or refused because its size was another.
  */
 #include "catalog/saved.h"
 #include "tests/fuzz/folder.h"
@@ -18,6 +18,8 @@
 #include <stdio.h>
 #include <unistd.h>
 #include <xxhash.h>
+
+FUZZ_GOALS("a file as it is", "a file whose size was another");
 
 enum { RANKS = 2, FILE_BYTES_MOST = 4096 };
 
@@ -124,7 +126,7 @@ static void change(struct forged *file, const uint8_t *data, size_t size)
     const size_t n = file->n - start_bytes;
 
     for (size_t i = 1; size - i >= 3; i += 3)
-        file->data[start_bytes + (data[i] | (size_t)data[i + 1] << 8) % n] = data[i + 2];
+        file->data[file->n - 1 - (data[i] | (size_t)data[i + 1] << 8) % n] = data[i + 2];
     file->n -= data[0] % n;
 }
 
@@ -161,6 +163,7 @@ void fuzz_one(const uint8_t *data, size_t size)
         REQUIRE(n == want[rank].n || n < 0);
         REQUIRE(n < 0 || memcmp(got, want[rank].bytes, (size_t)n) == 0);
         REQUIRE(n < 0 || rc < 0 || st.size == (uint64_t)n);
+        fuzz_reached(n < 0);
     }
     reshard_close(view);
 }

@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 
+FUZZ_GOALS("a strategy of protobuf", "a strategy of JSON");
+
 static void check_grid(const struct rfs_grid *grid)
 {
     uint32_t cell[RFS_GRID_DIMS], again[RFS_GRID_DIMS];
@@ -95,6 +97,30 @@ static void merge_alone(const char *name, const uint8_t *data, size_t size,
     rfs_stages_free(merge);
 }
 
+/* Every other name is shown by another, and none is lost by that. */
+static const char *shown(const void *ctx, const char *name)
+{
+    (void)ctx;
+    return strlen(name) % 2 ? name : name + 1;
+}
+
+/* Read once more it is the same, by its digest; and what is renamed is found by its new name. */
+static void check_digest(const char *name, const uint8_t *data, size_t size,
+                         const struct rfs_strategy *strategy)
+{
+    struct rfs_strategy *again;
+    uint64_t digests[2][2];
+
+    REQUIRE(rfs_strategy_parse(name, data, size, &again, NULL) == 0);
+    REQUIRE(rfs_strategy_digest(strategy, digests[0]) == 0);
+    REQUIRE(rfs_strategy_digest(again, digests[1]) == 0);
+    REQUIRE(memcmp(digests[0], digests[1], sizeof digests[0]) == 0);
+    REQUIRE(rfs_strategy_rename(again, shown, NULL) == 0);
+    for (size_t i = 0; i < rfs_strategy_count(strategy); i++)
+        REQUIRE(rfs_strategy_find(again, shown(NULL, rfs_strategy_param(strategy, i))) >= 0);
+    rfs_strategy_free(again);
+}
+
 void fuzz_one(const uint8_t *data, size_t size)
 {
     struct rfs_strategy *strategy;
@@ -106,7 +132,9 @@ void fuzz_one(const uint8_t *data, size_t size)
     if (rfs_strategy_parse(name, data + 1, size - 1, &strategy, &err) != 0)
         return;
     merge_alone(name, data + 1, size - 1, strategy);
+    check_digest(name, data + 1, size - 1, strategy);
     REQUIRE(rfs_strategy_stages(strategy) > 0 && rfs_strategy_devices(strategy) > 0);
+    fuzz_reached(data[0] % 2);
     for (size_t i = 0; i < rfs_strategy_count(strategy); i++) {
         bool found = false;
         REQUIRE(rfs_strategy_find(strategy, rfs_strategy_param(strategy, i)) == (ptrdiff_t)i);

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+FUZZ_GOALS("a tensor", "a tensor with strides", "a pickle that is written again");
+
 static int read_input(void *ctx, void *buf, size_t n, uint64_t offset)
 {
     const struct wrapped *input = ctx;
@@ -57,6 +59,7 @@ static void check_index(struct wrapped *input)
         REQUIRE(type->ndim <= RFS_MAX_DIMS && type->dtype < RFS_DTYPE_COUNT);
         REQUIRE(end_of(index, entry, type) <= input->size);
         REQUIRE(rfs_index_find(index, entry->name) == entry);
+        fuzz_reached(rfs_index_strides(index, entry) != NULL);
     }
     rfs_index_free(index);
     rfs_intern_free(tables.names);
@@ -105,6 +108,7 @@ static void check_written(const struct rfs_pickle *pickle)
     REQUIRE(rfs_pickle_read(copy, out.n, &from, &second, &err) == 0);
     REQUIRE(rfs_pickler_write(second.root, key_of, NULL, &again, &err) == 0);
     REQUIRE(again.n == out.n && memcmp(again.data, out.data, out.n) == 0);
+    fuzz_reached(2);
     rfs_pickle_free(&second);
     free(out.data);
     free(again.data);

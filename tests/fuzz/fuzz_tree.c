@@ -4,11 +4,14 @@
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/walk.h"
 
+FUZZ_GOALS(FORGE_OPTIONS);
+
 void fuzz_one(const uint8_t *data, size_t size)
 {
-    reshard_view *view = forge_tree(&(struct forge_choices){data, size});
+    struct forge_choices in = {data, size, 0};
+    reshard_view *view = forge_tree(&in);
 
-    if (view)
-        walk_all(view);
+    if (view && walk_all(view))
+        fuzz_reached(in.options);
     reshard_close(view);
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# A fuzz target is a file fuzz_<thing>.c with fuzz_one (fuzz.h) and a folder corpus/<thing>. To add one, put it
-# in the list and write its SOURCES line. In an ordinary build it replays its corpus in make check; with
+# A fuzz target is a file fuzz_<thing>.c with fuzz_one and FUZZ_GOALS (fuzz.h) and a folder corpus/<thing>. To add one,
+# put it in the list and write its SOURCES line. In an ordinary build it replays its corpus in make check; with
 # --enable-fuzzing it is a libFuzzer program, to be run on a corpus of its own.
 FUZZ_TARGETS =
 FUZZ_SHARED = tests/fuzz/fuzz.c tests/fuzz/fuzz.h tests/fuzz/folder.c tests/fuzz/folder.h
@@ -27,8 +27,10 @@ FUZZ_TARGETS += tests/fuzz/fuzz_options
 tests_fuzz_fuzz_options_SOURCES = tests/fuzz/fuzz_options.c $(FUZZ_MAIN) \
 	src/mount/mount_options.c
 
+FUZZ_STRATEGIES = tests/fuzz/strategies.c tests/fuzz/strategies.h
+
 FUZZ_TARGETS += tests/fuzz/fuzz_layout_rules
-tests_fuzz_fuzz_layout_rules_SOURCES = tests/fuzz/fuzz_layout_rules.c $(FUZZ_MAIN)
+tests_fuzz_fuzz_layout_rules_SOURCES = tests/fuzz/fuzz_layout_rules.c $(FUZZ_STRATEGIES) $(FUZZ_MAIN)
 
 FUZZ_TARGETS += tests/fuzz/fuzz_output_map
 tests_fuzz_fuzz_output_map_SOURCES = tests/fuzz/fuzz_output_map.c $(FUZZ_MAIN)
@@ -70,7 +72,7 @@ tests_fuzz_fuzz_dcp_SOURCES = tests/fuzz/fuzz_dcp.c tests/fuzz/pickle_mutate.c $
 
 if HAVE_HFAI
 FUZZ_TARGETS += tests/fuzz/fuzz_hfai
-tests_fuzz_fuzz_hfai_SOURCES = tests/fuzz/fuzz_hfai.c $(FUZZ_PICKLES) $(FUZZ_MAIN)
+tests_fuzz_fuzz_hfai_SOURCES = tests/fuzz/chunks.h tests/fuzz/fuzz_hfai.c $(FUZZ_PICKLES) $(FUZZ_MAIN)
 else
 EXTRA_DIST += tests/fuzz/fuzz_hfai.c
 endif
@@ -94,7 +96,7 @@ FUZZ_TARGETS += tests/fuzz/fuzz_weight_map
 tests_fuzz_fuzz_weight_map_SOURCES = tests/fuzz/fuzz_weight_map.c $(FUZZ_MAIN)
 
 FUZZ_TARGETS += tests/fuzz/fuzz_merge
-tests_fuzz_fuzz_merge_SOURCES = tests/fuzz/fuzz_merge.c $(FUZZ_MAIN)
+tests_fuzz_fuzz_merge_SOURCES = tests/fuzz/fuzz_merge.c $(FUZZ_STRATEGIES) $(FUZZ_MAIN)
 
 FUZZ_WALK = tests/fuzz/forge.c tests/fuzz/forge.h tests/fuzz/walk.c tests/fuzz/walk.h tests/support/loads.c tests/support/loads.h
 

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define MOST (UINT64_C(1) << 20) /* bytes of a file that are read */
 
@@ -25,6 +26,7 @@ reshard_view *walk_open(const char *source, const char *options)
     char path[PATH_MAX];
 
     snprintf(path, sizeof path, "%s/%s", fuzz_folder(), source);
+    REQUIRE(access(path, F_OK) == 0);
     const int rc = reshard_open(path, &config, &view, &err);
     if (rc)
         require_error(rc, &err);
@@ -51,7 +53,7 @@ static ssize_t read_range(reshard_view *view, uint64_t id, uint64_t from, uint64
     return n < 0 ? n : 0;
 }
 
-static void check_range(reshard_view *view, uint64_t id, uint64_t from, uint64_t to)
+static bool check_range(reshard_view *view, uint64_t id, uint64_t from, uint64_t to)
 {
     const size_t n = (size_t)(to - from);
     uint8_t *first = malloc(n + 1);
@@ -63,9 +65,11 @@ static void check_range(reshard_view *view, uint64_t id, uint64_t from, uint64_t
     REQUIRE(a == b && (a < 0 || memcmp(first, second, n) == 0));
     free(first);
     free(second);
+    return a == 0 && n > 0;
 }
 
-static void check_file(reshard_view *view, uint64_t id)
+/* Whether bytes of the file could be read. */
+static bool check_file(reshard_view *view, uint64_t id)
 {
     reshard_stat st = {.struct_size = sizeof st};
     reshard_error err = {.struct_size = sizeof err};
@@ -75,38 +79,42 @@ static void check_file(reshard_view *view, uint64_t id)
     if (rc) {
         require_error(rc, &err);
         REQUIRE(reshard_pread(view, id, &byte, 1, 0) < 0);
-        return;
+        return false;
     }
     REQUIRE(st.size <= INT64_MAX);
-    check_range(view, id, 0, st.size < MOST ? st.size : MOST);
+    const bool has_bytes = check_range(view, id, 0, st.size < MOST ? st.size : MOST);
     if (st.size > MOST)
         check_range(view, id, st.size - MOST, st.size);
     const ssize_t past = reshard_pread(view, id, &byte, 1, st.size);
     REQUIRE(past <= 0);
+    return has_bytes;
 }
 
-static void check_folder(reshard_view *view, uint64_t id)
+static bool check_folder(reshard_view *view, uint64_t id)
 {
+    bool has_bytes = false;
     reshard_dirent entry = {.struct_size = sizeof entry};
 
     for (uint64_t i = 0; reshard_list(view, id, i, &entry) == 1; i++) {
         uint64_t found;
         REQUIRE(reshard_lookup(view, id, entry.name, &found) == 0 && found == entry.id);
         if (entry.is_dir)
-            check_folder(view, entry.id);
+            has_bytes |= check_folder(view, entry.id);
         else
-            check_file(view, entry.id);
+            has_bytes |= check_file(view, entry.id);
     }
+    return has_bytes;
 }
 
-void walk_all(reshard_view *view)
+bool walk_all(reshard_view *view)
 {
     struct loads loads;
     uint64_t hidden;
 
-    check_folder(view, RESHARD_ROOT);
+    const bool has_bytes = check_folder(view, RESHARD_ROOT);
     if (reshard_lookup(view, RESHARD_ROOT, RESHARD_CONTROL, &hidden) == 0)
         check_folder(view, hidden);
     loads_check(view, 1, false, &loads);
     REQUIRE(!loads.why[0]);
+    return has_bytes;
 }

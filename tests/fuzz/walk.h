@@ -5,16 +5,18 @@
 
 #include "reshard.h"
 
+#include <stdbool.h>
+
 /*
- * Opens a view of SOURCE, below the fuzz folder. NULL when it is refused, for a reason that is one
- * printable line. Its log goes nowhere.
+ * Opens a view of SOURCE, a name below the fuzz folder, where it is. NULL when it is refused, for a
+ * reason that is one printable line. Its log goes nowhere.
  */
 reshard_view *walk_open(const char *source, const char *options);
 /*
  * Every byte of every file, the hidden folder's included, twice and in pieces of other sizes: each
  * piece is refused both times or the same both times. Of files beyond 1 MiB the beginning and the
- * end are read.
+ * end are read. Returns whether there were any bytes.
  */
-void walk_all(reshard_view *view);
+bool walk_all(reshard_view *view);
 
 #endif
