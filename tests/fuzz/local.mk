@@ -50,6 +50,9 @@ tests_fuzz_fuzz_shards_SOURCES = tests/fuzz/chunks.h tests/fuzz/fuzz_shards.c $(
 FUZZ_TARGETS += tests/fuzz/fuzz_scan
 tests_fuzz_fuzz_scan_SOURCES = tests/fuzz/fuzz_scan.c $(FUZZ_MAIN)
 
+FUZZ_TARGETS += tests/fuzz/fuzz_source
+tests_fuzz_fuzz_source_SOURCES = tests/fuzz/fuzz_source.c $(FUZZ_MAIN)
+
 FUZZ_TARGETS += tests/fuzz/fuzz_cipher
 tests_fuzz_fuzz_cipher_SOURCES = tests/fuzz/fuzz_cipher.c $(FUZZ_MAIN)
 
@@ -126,6 +129,9 @@ endif
 if HAVE_CURL
 FUZZ_TARGETS += tests/fuzz/fuzz_listing
 tests_fuzz_fuzz_listing_SOURCES = tests/fuzz/fuzz_listing.c $(FUZZ_MAIN)
+
+FUZZ_TARGETS += tests/fuzz/fuzz_remote
+tests_fuzz_fuzz_remote_SOURCES = tests/fuzz/fake_curl.c tests/fuzz/fake_curl.h tests/fuzz/fuzz_remote.c $(FUZZ_MAIN)
 else
-EXTRA_DIST += tests/fuzz/fuzz_listing.c
+EXTRA_DIST += tests/fuzz/fake_curl.c tests/fuzz/fake_curl.h tests/fuzz/fuzz_listing.c tests/fuzz/fuzz_remote.c
 endif
