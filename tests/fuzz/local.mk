@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # A fuzz target is a file fuzz_<thing>.c with fuzz_one and FUZZ_GOALS (fuzz.h) and a folder corpus/<thing>. To add one,
-# put it in the list and write its SOURCES line. In an ordinary build it replays its corpus in make check; with
-# --enable-fuzzing it is a libFuzzer program, to be run on a corpus of its own.
+# put it in the list, write its SOURCES line, and name the files that it is for in readers. In an ordinary build it
+# replays its corpus in make check; with --enable-fuzzing it is a libFuzzer program, to be run on a corpus of its own;
+# with --enable-coverage tests/fuzz/coverage measures what the corpora cover.
 FUZZ_TARGETS =
 FUZZ_SHARED = tests/fuzz/fuzz.c tests/fuzz/fuzz.h tests/fuzz/folder.c tests/fuzz/folder.h
 if FUZZING
@@ -12,7 +13,8 @@ FUZZ_MAIN = $(FUZZ_SHARED) tests/fuzz/replay.c
 TESTS += $(FUZZ_TARGETS)
 endif
 check_PROGRAMS += $(FUZZ_TARGETS)
-EXTRA_DIST += tests/fuzz/replay.c tests/fuzz/corpus
+dist_check_SCRIPTS += tests/fuzz/coverage
+EXTRA_DIST += tests/fuzz/replay.c tests/fuzz/corpus tests/fuzz/readers
 
 FUZZ_TARGETS += tests/fuzz/fuzz_ckpt
 tests_fuzz_fuzz_ckpt_SOURCES = tests/fuzz/fuzz_ckpt.c $(FUZZ_MAIN)
