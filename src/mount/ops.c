@@ -148,6 +148,8 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
     conn->want |= conn->capable &
                   (FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO);
     conn->max_read = (unsigned)RFS_REQUEST_BYTES; /* the mount option says the same */
+    /* Nothing is ever written, but libfuse counts a request's pages by it: 256 without. */
+    conn->max_write = conn->max_read;
     m->protocol[0] = conn->proto_major;
     m->protocol[1] = conn->proto_minor;
 }

@@ -27,9 +27,6 @@
  */
 #define WATCHERS 4
 
-/* The kernel wants room for the largest request, a write of so much, even if none is ever sent. */
-#define ROOM (RFS_REQUEST_BYTES + (64 << 10))
-
 /* A request that no thread was free for. */
 struct rfs_held_request {
     struct rfs_held_request *next;
@@ -56,6 +53,7 @@ struct guard {
 
     /* The thread's own. */
     int takes;      /* descriptor of the kernel's requests, while it takes them; or -1 */
+    bool refused;   /* that it could take none was told */
     bool deferred;  /* the request at hand may wait */
     uint64_t turns; /* of the requests, at the last tick */
     unsigned quiet; /* ticks without anything to look after */
@@ -380,7 +378,7 @@ void rfs_requests_end(struct rfs_requests *all)
         free(held);
     }
     if (all->room)
-        munmap(all->room, ROOM);
+        munmap(all->room, all->room_bytes);
     if (all->wake >= 0)
         close(all->wake);
     sem_destroy(&all->turn);
@@ -513,23 +511,49 @@ static bool note_signal(struct rfs_requests *all, const struct fuse_interrupt_in
 }
 
 /*
+ * Makes the guard's memory as large as the threads' own: the kernel wants room for the largest
+ * request, a write of what was agreed on, even if none is ever sent. 0 or -errno.
+ */
+static int make_room(struct rfs_requests *all)
+{
+    const size_t wanted = atomic_load(&all->wanted_bytes);
+
+    if (wanted <= all->room_bytes)
+        return 0;
+    void *room = mmap(NULL, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED)
+        return -errno;
+    if (all->room)
+        munmap(all->room, all->room_bytes);
+    all->room = room;
+    all->room_bytes = wanted;
+    return 0;
+}
+
+/* Returns whether a read gives no request, and all is well: nobody asks, or does so no longer. */
+static bool is_nothing(int error)
+{
+    return error == EAGAIN || error == EINTR || error == ENOENT;
+}
+
+/*
  * Takes one request of the kernel, if there is any while no thread waits. Notes signals to the
  * callers of held requests. *buf is the memory of ALL, until the next call. 1, 0 for none, or
- * -ENODEV when the mount is gone.
+ * -errno: -ENODEV when the mount is gone.
  */
 static int take_request(struct rfs_requests *all, struct fuse_session *session,
                         struct fuse_buf *buf)
 {
-    if (!all->room) {
-        void *room = mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        all->room = room == MAP_FAILED ? NULL : room;
-    }
-    while (all->room && is_unwatched(all, NULL)) {
+    const int rc = make_room(all);
+
+    if (rc < 0)
+        return rc;
+    while (is_unwatched(all, NULL)) {
         const struct fuse_in_header *in = all->room;
-        const ssize_t n = read_request(fuse_session_fd(session), all->room, ROOM);
+        const ssize_t n = read_request(fuse_session_fd(session), all->room, all->room_bytes);
 
         if (n < (ssize_t)sizeof *in)
-            return n < 0 && errno == ENODEV ? -ENODEV : 0;
+            return n >= 0 ? -EIO : is_nothing(errno) ? 0 : -errno;
         if (in->opcode == FUSE_INTERRUPT &&
             (size_t)n >= sizeof *in + sizeof(struct fuse_interrupt_in) &&
             note_signal(all, (const struct fuse_interrupt_in *)(in + 1)))
@@ -617,6 +641,7 @@ static ssize_t receive(int fd, void *buf, size_t size, void *userdata)
     struct pollfd wanted[] = {{.fd = fd, .events = POLLIN}, {.fd = all->wake, .events = POLLIN}};
     ssize_t n;
 
+    atomic_store_explicit(&all->wanted_bytes, size, memory_order_relaxed);
     watch(all);
     do
         n = poll(wanted, 2, -1) < 0  ? -1
@@ -699,6 +724,21 @@ static void end_process(struct guard *g)
     syscall(SYS_exit_group, 0);
 }
 
+/* Takes nothing until the next tick, because it could not, and says so once. */
+static void refrain(struct guard *g, int rc)
+{
+    char line[128];
+
+    g->takes = -1;
+    if (g->refused)
+        return;
+    g->refused = true;
+    snprintf(line, sizeof line,
+             "requests that find no free thread wait, as no other can take them: %s",
+             strerror(-rc));
+    rfs_message_put(NULL, RESHARD_LOG_WARNING, line);
+}
+
 /* Takes requests while no other thread takes them. The caller has the lock. */
 static void take_requests(struct guard *g)
 {
@@ -714,6 +754,8 @@ static void take_requests(struct guard *g)
     }
     if (rc == -ENODEV)
         atomic_store(&g->ending, true);
+    else if (rc < 0)
+        refrain(g, rc);
 }
 
 /* Looks after requests, at each tick. The caller has the lock. */

@@ -77,7 +77,9 @@ struct rfs_requests {
     sem_t turn;        /* posted for each parked thread that is to watch */
     int wake;          /* descriptor, readable while a request is held or once closed; or -1 */
     atomic_bool begun; /* the first request, INIT, was answered */
-    void *room;        /* memory that the guard reads requests to; owned; or NULL */
+    atomic_size_t wanted_bytes; /* length of the last read of a request, which libfuse chose */
+    void *room;                 /* memory that the guard reads requests to; owned; or NULL */
+    size_t room_bytes;
 };
 
 /* Begins without requests. 0 or -errno; it is to be ended all the same. */

@@ -5,7 +5,9 @@
  * RFS_MISBEHAVE names, and ends with the errno of it as its status, 0 if it worked. RFS_WITHOUT is
  * the number of a system call that this kernel shall not have; with RFS_MOUNT_HANGS, mounting takes
  * as long as the server lives, and with RFS_MOUNT_WAITS until that file is there,
- * beside one with ".begun" behind its name. tests/mount/test_sandbox.py builds it.
+ * beside one with ".begun" behind its name. RFS_PAGE_BYTES is the size that pages shall have, a
+ * multiple of the kernel's, and RFS_NO_MEMORY the number of bytes that nothing can be mapped with.
+ * tests/mount/test_sandbox.py builds it.
  */
 #include <asm/termbits.h>
 #include <dlfcn.h>
@@ -393,4 +395,36 @@ __attribute__((visibility("default"))) long syscall(long number, ...)
     if (!real)
         *(void **)&real = dlsym(RTLD_NEXT, "syscall");
     return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+__attribute__((visibility("default"))) long sysconf(int name)
+{
+    const char *const bytes = getenv("RFS_PAGE_BYTES");
+    static long (*real)(int);
+
+    if (name == _SC_PAGESIZE && bytes)
+        return atol(bytes);
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "sysconf");
+    return real(name);
+}
+
+__attribute__((visibility("default"))) int getpagesize(void)
+{
+    return (int)sysconf(_SC_PAGESIZE);
+}
+
+__attribute__((visibility("default"))) void *mmap(void *at, size_t bytes, int rights, int flags,
+                                                  int fd, off_t offset)
+{
+    const char *const missing = getenv("RFS_NO_MEMORY");
+    static void *(*real)(void *, size_t, int, int, int, off_t);
+
+    if (missing && strtoul(missing, NULL, 10) == bytes) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "mmap");
+    return real(at, bytes, rights, flags, fd, offset);
 }

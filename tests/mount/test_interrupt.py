@@ -17,6 +17,7 @@ import time
 
 from forge import Param, Tree
 from harness import *
+from test_sandbox import shim
 from test_slow import is_stuck, slowly
 
 SOON = 10  # seconds
@@ -293,25 +294,65 @@ def test_signals_with_a_handler_do_not_fail_reads():
 # ---- all threads wait ------------------------------------------------------------------------------------
 
 
+def listed_while_all_threads_wait(tree, options, *flags, env=None):
+    with slowly(tree.src, "-d", "1000") as (source, process):
+        with Mount(source, tree.options("index_cache=no", *filter(None, [options])), *flags, env=env) as m:
+            with hung(process):
+                readers = [start_waiting("stat", m.file(i % 2)) for i in range(4)]
+                listing = start("ls", "-l", m.mnt)
+                ends_soon(listing, f"ls with {options or flags}", 0)
+                listing = start("ls", m.mnt, os.path.join(m.mnt, "rank_0"), os.path.join(m.mnt, "rank_1"))
+                ends_soon(listing, f"ls of ranks with {options or flags}", 0)
+                ends_soon(start("cat", os.path.join(m.mnt, ".reshardfs", "log")), "the log", 0)
+                for reader in readers:
+                    reader.kill()
+                for reader in readers:
+                    ends_soon(reader, f"one of four readers with {options or flags}", -signal.SIGKILL)
+            for rank in range(2):
+                same_bytes(m.read(rank), tree.expected(rank), f"rank {rank}, with {options or flags}")
+
+
 def test_folders_are_listed_while_all_threads_wait():
     tree = slow_tree()
-    for options, flags in (("max_threads=2", ()), ("max_threads=1", ()), ("", ("--single-thread",))):
-        with slowly(tree.src, "-d", "1000") as (source, process):
-            m = Mount(source, tree.options("index_cache=no", *filter(None, [options])), *flags)
-            with m:
-                with hung(process):
-                    readers = [start_waiting("stat", m.file(i % 2)) for i in range(4)]
-                    listing = start("ls", "-l", m.mnt)
-                    ends_soon(listing, f"ls with {options or flags}", 0)
-                    listing = start("ls", m.mnt, os.path.join(m.mnt, "rank_0"), os.path.join(m.mnt, "rank_1"))
-                    ends_soon(listing, f"ls of ranks with {options or flags}", 0)
-                    ends_soon(start("cat", os.path.join(m.mnt, ".reshardfs", "log")), "the log", 0)
-                    for reader in readers:
-                        reader.kill()
-                    for reader in readers:
-                        ends_soon(reader, f"one of four readers with {options or flags}", -signal.SIGKILL)
-                for rank in range(2):
-                    same_bytes(m.read(rank), tree.expected(rank), f"rank {rank}, with {options or flags}")
+    for options, *flags in (("max_threads=2",), ("max_threads=1",), ("", "--single-thread")):
+        listed_while_all_threads_wait(tree, options, *flags)
+
+
+def test_folders_are_listed_where_pages_are_large():
+    """libfuse counts the room for a request in pages, of which kernels of aarch64 have some of 16 and of 64 KiB."""
+    if sanitized():
+        return  # nothing can be preloaded before a sanitizer
+    tree = slow_tree()
+    for pages in 16 << 10, 64 << 10:
+        listed_while_all_threads_wait(tree, "max_threads=2", env=shim(RFS_PAGE_BYTES=str(pages)))
+
+
+def seconds_of(process):
+    """The processor time that it took so far."""
+    return sum(map(int, read_all(f"/proc/{process.pid}/stat").decode().rsplit(") ", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_guard_without_memory_says_so_once():
+    """It can take no request while all threads wait, and does not try again and again."""
+    if sanitized():
+        return  # nothing can be preloaded before a sanitizer
+    tree = slow_tree()
+    room = (1 << 20) + 4096  # of libfuse, with its header
+    with slowly(tree.src, "-d", "1000") as (source, process):
+        let_flushes_pass(source)
+        with Foreground(source, tree.options("index_cache=no"), "--single-thread", env=shim(RFS_NO_MEMORY=str(room))) as m:
+            with hung(process):
+                readers = [start("stat", m.file(rank)) for rank in range(2)]
+                eventually(lambda: "wait" in m.log(), f"it says so: {m.log()!r}")
+                begun, before = time.monotonic(), seconds_of(m.process)
+                time.sleep(3)
+                took, passed = seconds_of(m.process) - before, time.monotonic() - begun
+                check(took < passed / 4, f"{took:.2f} s of processor time in {passed:.2f} s")
+            for reader in readers:
+                equal(reader.wait(PATIENCE), 0, "stat, once the source answers")
+            same_bytes(m.read(0), tree.expected(0), "rank 0")
+            said = "reshardfs: warning: requests that find no free thread wait, as no other can take them: Cannot allocate memory"
+            equal(m.log().splitlines(), [said], "the log")
 
 
 def test_what_was_held_is_answered():

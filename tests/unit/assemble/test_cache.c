@@ -235,13 +235,15 @@ static size_t size_of(uint64_t number)
 
 static uint64_t resident(void)
 {
-    unsigned long all = 0;
-    unsigned long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "re");
+    char line[256];
+    unsigned long kib = 0;
+    FILE *file = fopen("/proc/self/status", "re");
     assert_non_null(file);
-    assert_int_equal(fscanf(file, "%lu %lu", &all, &pages), 2);
+    while (kib == 0 && fgets(line, sizeof line, file))
+        (void)sscanf(line, "VmRSS: %lu kB", &kib);
     fclose(file);
-    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    assert_true(kib > 0);
+    return (uint64_t)kib * 1024;
 }
 
 /* Marks all pages of the piece, or finds the marks of who made it. */

@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#define SIZE 8192u /* of a block: two pages, where a page has 4 KiB */
+#define SIZE 65536u /* of a block: whole pages on each machine */
 
 struct maker {
     uint32_t file, number;
