@@ -7,6 +7,7 @@
 #include "mount/request_buffer.h"
 #include "mount/signals.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
 #include <poll.h>
@@ -49,7 +50,8 @@ struct guard {
 
     pthread_mutex_t lock; /* held while it looks at the mount, over system calls that do not wait */
     struct rfs_mount *mount; /* borrowed; NULL: it is being taken down */
-    int64_t ends;            /* when it ends the process; 0: the mount does not end */
+    bool ends;               /* the end of the mount has begun */
+    unsigned patience;       /* ticks at which all others sleep, until it ends the process */
 
     /* The thread's own. */
     int takes;      /* descriptor of the kernel's requests, while it takes them; or -1 */
@@ -61,7 +63,10 @@ struct guard {
 
 static _Thread_local bool is_guard;
 
-static struct guard the_guard = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static struct guard the_guard = {
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .patience = RFS_GUARD_PATIENCE / TICK,
+};
 
 /* ---- waking the guard ------------------------------------------------------------------------ */
 
@@ -699,15 +704,48 @@ int rfs_requests_open(struct fuse_session *session)
 /* Ends the session and all requests. The caller has the lock. */
 static void begin_to_end(struct guard *g)
 {
-    g->ends = now_ms() + RFS_GUARD_PATIENCE;
-    if (!g->mount)
-        return;
+    g->ends = true;
     fuse_session_exit(g->mount->session);
     reshard_cancel_all(g->mount->view);
     give_up_all(&g->mount->requests, ENOTCONN);
     close_requests(&g->mount->requests);
 }
 
+/* Returns whether a thread, by its folder in TASKS, waits in a system call (or has ended). */
+static bool sleeps(DIR *tasks, const char *thread)
+{
+    char path[64], text[256];
+
+    snprintf(path, sizeof path, "%.20s/stat", thread);
+    RFS_CLOSE const int fd = openat(dirfd(tasks), path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (n <= 0)
+        return true;
+    text[n] = '\0';
+    const char *name_end = strrchr(text, ')');
+    return name_end && name_end[1] == ' ' && strchr("SDZX", name_end[2]);
+}
+
+/*
+ * Returns whether all other threads wait in system calls. One that runs, or waits for a processor,
+ * comes to its end by itself, on a machine however busy. True where /proc does not tell.
+ */
+static bool others_sleep(void)
+{
+    const long me = syscall(SYS_gettid);
+    DIR *tasks = opendir("/proc/self/task");
+    const struct dirent *task;
+    bool sleep = true;
+
+    while (tasks && sleep && (task = readdir(tasks)))
+        if (task->d_name[0] != '.' && strtol(task->d_name, NULL, 10) != me)
+            sleep = sleeps(tasks, task->d_name);
+    if (tasks)
+        closedir(tasks);
+    return sleep;
+}
+
+/* Ends the process, in which calls on sources hang. */
 static void end_process(struct guard *g)
 {
     if (atomic_load(&g->resting))
@@ -796,9 +834,9 @@ static void *run(void *arg)
             g->quiet = 0;
         }
         pthread_mutex_lock(&g->lock);
-        if (atomic_load(&g->ending) && g->ends == 0)
+        if (atomic_load(&g->ending) && !g->ends)
             begin_to_end(g);
-        const bool looks = g->mount && g->ends == 0;
+        const bool looks = g->mount && !g->ends;
         if (looks && wanted[2].revents)
             take_requests(g);
         if (looks && asked & RFS_SIGNALS_LOOK)
@@ -806,15 +844,17 @@ static void *run(void *arg)
         if (now_ms() >= tick) {
             if (looks)
                 look(g);
+            else if (g->patience > 0 && others_sleep())
+                g->patience--;
             tick = now_ms() + TICK;
         }
         if (!looks)
             g->takes = -1;
         /* The last thread that waited wakes the guard later, or is seen here. */
-        atomic_store(&g->asleep, g->quiet >= QUIET && g->ends == 0);
+        atomic_store(&g->asleep, g->quiet >= QUIET && !g->ends);
         if (looks && is_unwatched(&g->mount->requests, NULL))
             atomic_store(&g->asleep, false);
-        const bool late = g->ends && now_ms() >= g->ends;
+        const bool late = g->patience == 0;
         pthread_mutex_unlock(&g->lock);
         if (late)
             end_process(g);
@@ -865,9 +905,10 @@ void rfs_guard_leave(void)
     struct guard *g = &the_guard;
 
     RFS_LOCKED(&g->lock);
+    if (!g->ends)
+        begin_to_end(g);
     g->mount = NULL;
-    if (g->ends)
-        g->ends += RFS_GUARD_SAVING;
+    g->patience += RFS_GUARD_SAVING / TICK;
 }
 
 void rfs_guard_rest(void)

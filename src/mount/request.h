@@ -26,8 +26,9 @@
  *    others until a thread is free, in the order in which they came, unless their callers are
  *    killed before. So the server always hears that a caller was killed or that the mount is gone,
  *    and lists folders even if the sources hang;
- *  - cancels the work under way when the mount ends. If that has not ended within
- *    RFS_GUARD_PATIENCE, because a system call on a source hangs, it unmounts and ends the process.
+ *  - cancels the work under way when the mount ends. If that has not ended, because a system call
+ *    on a source hangs, it unmounts and ends the process: once all other threads have slept for
+ *    RFS_GUARD_PATIENCE. Threads that run or wait for a processor come to their ends.
  *
  * It sleeps while some thread waits for requests: a mount that is idle never wakes.
  *
@@ -48,7 +49,7 @@ struct rfs_mount;
 
 #define RFS_REQUEST_GRACE 500   /* milliseconds */
 #define RFS_GUARD_PATIENCE 1500 /* milliseconds */
-#define RFS_GUARD_SAVING 10000  /* milliseconds more, to save data for the next mount */
+#define RFS_GUARD_SAVING 10000  /* milliseconds more, to unmount and save for the next mount */
 
 /* The request of one thread. The lock is held while another thread answers the request. */
 struct rfs_request {
@@ -121,8 +122,8 @@ int rfs_guard_start(struct rfs_mount *mount, struct rfs_error *err);
 /* Ends the mount; any number of times. */
 void rfs_guard_end(void);
 /*
- * Returns once the guard no longer uses the mount and its session. The guard still ends the process
- * if that takes too long.
+ * Ends the mount. Returns once the guard no longer uses it and its session. The guard still ends
+ * the process if that takes too long.
  */
 void rfs_guard_leave(void);
 /* Tells the guard that the work that could have hung is over. */

@@ -17,6 +17,7 @@ import time
 
 from forge import Param, Tree
 from harness import *
+from test_life import keeper
 from test_sandbox import shim
 from test_slow import is_stuck, slowly
 
@@ -402,6 +403,36 @@ def test_signals_end_it_while_sources_hang():
                 for reader in readers:
                     ends_soon(reader, f"{what}: a reader", 1)
                     check(reader.stderr.read(), f"{what}: no error was told")
+
+
+@contextlib.contextmanager
+def starved(pids):
+    """These processes run only when nothing else does, on a processor that always has something else."""
+    cpu = min(os.sched_getaffinity(0))
+    others = [start("taskset", "-c", str(cpu), sys.executable, "-c", "while True: pass") for _ in range(4)]
+    try:
+        for pid in pids:
+            for thread in map(int, os.listdir(f"/proc/{pid}/task")):
+                os.sched_setaffinity(thread, {cpu})
+                os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def test_a_busy_machine_is_no_source_that_hangs():
+    """The server waits for a processor, or for its keeper that does: it takes its time, and ends in order."""
+    if sanitized():
+        return  # its end takes a hundred times as much
+    tree = slow_tree()
+    for who in "server", "keeper":
+        m = Foreground(tree.src, tree.options("index_cache=no"))
+        os.stat(m.file(0))
+        with starved([m.process.pid if who == "server" else keeper(m.mnt)]):
+            equal(m.stop(signal.SIGTERM), 0, f"exit status with a {who} that waits")
+        equal((mounted(m.mnt), m.log()), (False, ""), f"with a {who} that waits: mounted, log")
 
 
 def test_ctrl_c_ends_mounting_while_sources_hang():
