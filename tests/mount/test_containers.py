@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Containers: a mount whose descriptor comes over a socket, and the manifests of contrib/kubernetes."""
 import ctypes
+import hashlib
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ import subprocess
 import threading
 
 from forge import Tree, usual
-from harness import (PATIENCE, equal, eventually, fails, folder, need, needs_programs_of_all, read_all, reshard,
+from harness import (PATIENCE, equal, eventually, fails, folder, mounted, need, needs_programs_of_all, read_all, reshard,
                      reshardfs, run, same_bytes, top, unmount)
 
 MANIFESTS = os.path.join(top, "contrib", "kubernetes")
@@ -138,14 +139,71 @@ class Pod:
         return word
 
 
+def unprivileged(pod, container):
+    """Whether the container may do nothing but what each program of user 65534 may."""
+    both = {**pod["securityContext"], **container.get("securityContext", {})}
+    wanted = {"runAsNonRoot": True, "runAsUser": 65534, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    return {name: both.get(name) for name in wanted} == wanted
+
+
+def test_manifests_give_no_more_than_is_needed():
+    """No program of a container has a right that it can do without: only mounting has one."""
+    for name, manifest in manifests().items():
+        pod = manifest["spec"].get("template", manifest)["spec"]
+        equal(pod.get("automountServiceAccountToken"), False, f"{name}: a token of the cluster")
+        equal(pod.get("securityContext", {}).get("seccompProfile"), {"type": "RuntimeDefault"}, f"{name}: system calls")
+        equal({"hostPID", "hostIPC", "hostNetwork"} & set(pod), set(), f"{name}: the node's")
+        for container in pod.get("initContainers", []) + pod["containers"]:
+            mounts = name == "device-plugin.yaml"
+            equal(unprivileged(pod, container), not mounts, f"{name}: container {container['name']} is unprivileged")
+            equal([v["name"] for v in container["volumeMounts"] if v["name"] == "source" and not v.get("readOnly")], [], name)
+
+
+def test_the_program_that_loads_has_no_capability():
+    """In a container that mounts by itself, with the capabilities that its manifest gives it."""
+    need(os.geteuid() == 0, "only root can mount by itself")
+    needs_programs_of_all()
+    container = manifests()["device-plugin.yaml"]["spec"]["containers"][0]
+    given = container["securityContext"]["capabilities"]
+    equal(given.get("drop"), ["ALL"], "what the container drops")
+    tree, programs, mnt = small(), folder("bin"), folder("mnt")
+    for rank in range(4):
+        os.chmod(tree.path(rank), 0o644)
+    os.symlink(reshardfs, os.path.join(programs, "reshardfs"))
+    with open(os.path.join(programs, "python"), "w") as file:  # load.py --ckpt FOLDER
+        file.write("#!/bin/sh\ngrep -E '^(Uid|Cap|NoNewPrivs)' /proc/self/status\nexec sha256sum <$3/rank_1/checkpoint_1.ckpt\n")
+    os.chmod(os.path.join(programs, "python"), 0o755)
+    pod = Pod(tree, container, resharded=mnt)
+    bounds = ",".join(["-all", *("+" + name.lower() for name in given["add"])])
+    try:
+        got = run("setpriv", f"--bounding-set={bounds}", f"--inh-caps={bounds}", *pod.command,
+                  env={**pod.env, "PATH": programs + ":" + os.environ["PATH"]})
+        equal((got.returncode, got.stderr), (0, ""), "status, stderr")
+    finally:
+        if mounted(mnt):
+            unmount(mnt)
+    *rights, sum_ = got.stdout.splitlines()
+    said = dict(line.split(":\t", 1) for line in rights)
+    equal({value for name, value in said.items() if name.startswith("Cap")}, {"0" * 16}, f"capabilities: {said}")
+    equal((said["NoNewPrivs"], said["Uid"]), ("1", "\t".join(["65534"] * 4)), "what else it may")
+    equal(sum_.split()[0], hashlib.sha256(tree.expected(1)).hexdigest(), "rank 1")
+
+
 def test_manifests_are_valid_and_their_commands_work():
-    """The sidecar without any privilege, its probe, and each task of the export."""
+    """The sidecar without any privilege, its probe, and each task of the export, as the user of the manifests."""
     given = manifests()
     equal(list(given), ["device-plugin.yaml", "export.yaml", "sidecar.yaml"], "manifests")
     tree, target = small(), folder("target")
     job = given["export.yaml"]["spec"]
     equal(job["completions"], job["parallelism"], "all at once")
     pod = Pod(tree, job["template"]["spec"]["containers"][0], target=target)
+    without = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--no-new-privs")
+    if os.geteuid() == 0:
+        needs_programs_of_all()
+        os.chmod(target, 0o777)  # fsGroup
+        for rank in range(4):
+            os.chmod(tree.path(rank), 0o644)
+        pod.command = [*without, *pod.command]
     for task in range(job["completions"]):
         got = run(*(word.replace("$(JOB_COMPLETION_INDEX)", str(task)) for word in pod.command),
                   env={**pod.env, "JOB_COMPLETION_INDEX": str(task)})
@@ -153,16 +211,12 @@ def test_manifests_are_valid_and_their_commands_work():
     equal(run(reshard, "export", "--verify", os.path.join(target, "resharded")).returncode, 0, "all of it")
 
     need(os.geteuid() == 0, "only root can mount by itself")
-    needs_programs_of_all()
-    for rank in range(4):
-        os.chmod(tree.path(rank), 0o644)
     sockets, mnt = folder("sockets"), folder("mnt")
     sidecar = given["sidecar.yaml"]["spec"]["initContainers"][0]
     pod = Pod(tree, sidecar, socket=sockets, resharded=mnt)
     probe = [pod.here(word) for word in sidecar["startupProbe"]["exec"]["command"]]
-    unprivileged = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--no-new-privs")
     equal(run(*probe).returncode, 1, "the probe before")
-    process = subprocess.Popen([*unprivileged, *pod.command], env=pod.env, stdin=subprocess.DEVNULL)
+    process = subprocess.Popen([*without, *pod.command], env=pod.env, stdin=subprocess.DEVNULL)
     fd = mounted_on(mnt)
     sender = Sender(os.path.join(sockets, "fuse.sock"), [fd])
     sender.start()
