@@ -118,6 +118,29 @@ is_installed() {
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
 
+apt_patience=300 # seconds
+
+# apt_get WORD...: waits while another apt or dpkg holds a lock, as on a fresh machine that upgrades itself, and says so
+# once. What apt-get has for that, DPkg::Lock::Timeout, does not wait for the locks of lists and archives.
+apt_get() {
+    local end=$((SECONDS + apt_patience)) errors lock told='' status
+
+    errors=$(mktemp) || return 1
+    while :; do
+        status=0
+        as_root LC_ALL=C apt-get "$@" </dev/null 2>"$errors" || status=$?
+        lock=$(sed -n '/Could not get lock\|locked by another process/{s/^[A-Z]: //p;q}' "$errors")
+        [ "$status" != 0 ] && [ -n "$lock" ] && [ "$SECONDS" -lt "$end" ] || break
+        [ -n "$told" ] || say "waiting for another apt or dpkg, for up to $apt_patience s: $lock"
+        told=yes
+        sleep 1
+    done
+    [ -n "$lock" ] || cat "$errors" >&2
+    rm -f "$errors"
+    [ "$status" = 0 ] || [ -z "$lock" ] || die "another apt or dpkg is at work, also after $apt_patience s: $lock"
+    return "$status"
+}
+
 # install_packages NAME...: those that are missing. Where there is no dpkg, configure says what it misses.
 install_packages() {
     local name missing=()
@@ -132,8 +155,7 @@ install_packages() {
             "apt-get update && apt-get install -y --no-install-recommends ${missing[*]}"
     fi
     say "installing ${missing[*]}"
-    as_root apt-get update -q </dev/null &&
-        as_root apt-get install -q -y --no-install-recommends "${missing[@]}" </dev/null
+    apt_get -qq update && apt_get -q install -y --no-install-recommends "${missing[@]}"
 }
 
 # What debian/control says that the packages are built with, by name.
