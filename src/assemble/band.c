@@ -18,6 +18,7 @@
 #include "assemble/shape.h"
 #include "assemble/transpose.h"
 #include "base/checked.h"
+#include "base/cleanup.h"
 #include "base/vec.h"
 
 /* Pieces are made one by one if the budget has room for fewer bands, or bands for fewer pieces. */
@@ -397,10 +398,9 @@ static int read_tile(struct rfs_reading *reading, const struct tile *tile, unsig
     const struct rfs_content *content = &tile->block->content;
     const uint64_t stride = scratch_stride(tile);
     const uint64_t wanted = row_bytes(tile);
-    struct rfs_quant_scales scales;
+    RFS_CLEANUP(rfs_quant_scales_end) struct rfs_quant_scales scales = {0};
     int rc = 0;
 
-    scales.quant = NULL;
     if (is_near(tile))
         return rfs_computed_pread(reading, content, &scales, scratch,
                                   (size_t)((tile->rows - 1) * stride + wanted), tile->src);

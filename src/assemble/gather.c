@@ -18,6 +18,7 @@
 #include "assemble/shape.h"
 #include "assemble/transpose.h"
 #include "base/checked.h"
+#include "base/cleanup.h"
 #include "store/files.h"
 
 /* Runs of this length are not worth keeping: they read as fast as a copy from the cache. */
@@ -546,11 +547,10 @@ int rfs_gather(struct rfs_files *files, const struct rfs_slice *slice, uint64_t 
                unsigned char *scratch, unsigned char *dst, enum rfs_gather_proof proof,
                const struct rfs_gather_held *held)
 {
-    struct rfs_quant_scales scales;
+    RFS_CLEANUP(rfs_quant_scales_end) struct rfs_quant_scales scales = {0};
     struct rfs_reading reading;
     bool open = false;
     int rc = 0;
-    scales.quant = NULL;
     for (size_t i = 0; i < slice->n && slice->blocks[i].dst < end && rc == 0; i++) {
         const struct rfs_block *block = &slice->blocks[i];
         struct job job = {.scratch = scratch, .dst = dst, .reading = &reading, .scales = &scales};

@@ -240,6 +240,7 @@ struct rfs_prefetch {
     pthread_cond_t changed; /* broadcast when a window was read, or a runner ended */
     struct rfs_concurrency concurrency;
     struct window windows[MOST_WINDOWS];
+    struct plan plan; /* memory for the one that plans; too large for a stack */
     uint64_t order;   /* order of the next window to be added */
     unsigned runners; /* pool jobs that read windows */
     unsigned reading; /* windows that are being read */
@@ -744,21 +745,21 @@ static void make_room(struct rfs_prefetch *prefetch, unsigned n, bool urgent, st
 static bool add(struct rfs_prefetch *prefetch, const struct wishes *wishes, bool urgent,
                 struct later *later)
 {
-    struct plan plan;
-    plan_windows(prefetch->windows, prefetch->room, wishes, !urgent, !urgent, &plan);
+    struct plan *plan = &prefetch->plan;
+    plan_windows(prefetch->windows, prefetch->room, wishes, !urgent, !urgent, plan);
     unsigned added = 0;
-    make_room(prefetch, plan.n, urgent, later);
-    for (unsigned i = 0; i < prefetch->room && added < plan.n && !prefetch->stopped; i++) {
+    make_room(prefetch, plan->n, urgent, later);
+    for (unsigned i = 0; i < prefetch->room && added < plan->n && !prefetch->stopped; i++) {
         struct window *window = &prefetch->windows[i];
         if (window->state != WINDOW_FREE)
             continue;
-        *window = plan.windows[added];
+        *window = plan->windows[added];
         window->state = WINDOW_QUEUED;
         /* Windows that a thread waits for come before all read ahead. */
         window->order = (urgent ? 0 : UINT64_C(1) << 63) + prefetch->order++;
         added++;
     }
-    return !plan.cut && plan.n <= prefetch->room;
+    return !plan->cut && plan->n <= prefetch->room;
 }
 
 /*
@@ -768,14 +769,14 @@ static bool add(struct rfs_prefetch *prefetch, const struct wishes *wishes, bool
 static bool has_room(struct rfs_prefetch *prefetch, const struct wishes *wishes)
 {
     const uint64_t before = rfs_wait_now() - FORGOTTEN;
-    struct plan plan;
+    struct plan *plan = &prefetch->plan;
     unsigned in_use = 0;
     for (unsigned i = 0; i < prefetch->room; i++) {
         const struct window *window = &prefetch->windows[i];
         in_use += window->state != WINDOW_FREE && !may_go(window, before);
     }
-    plan_windows(prefetch->windows, prefetch->room, wishes, true, false, &plan);
-    return in_use == 0 || in_use + plan.n <= prefetch->room - prefetch->room / RESERVED;
+    plan_windows(prefetch->windows, prefetch->room, wishes, true, false, plan);
+    return in_use == 0 || in_use + plan->n <= prefetch->room - prefetch->room / RESERVED;
 }
 
 /* Says whether the ranges need more than one request. */

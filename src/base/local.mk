@@ -33,6 +33,7 @@ librfs_la_SOURCES += \
 	src/base/store.c src/base/store.h \
 	src/base/suggest.c src/base/suggest.h \
 	src/base/text.c src/base/text.h \
+	src/base/thread.c src/base/thread.h \
 	src/base/turns.c src/base/turns.h \
 	src/base/variables.c src/base/variables.h \
 	src/base/vec.c src/base/vec.h \

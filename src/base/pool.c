@@ -2,10 +2,10 @@
 #include "base/pool.h"
 
 #include "base/cleanup.h"
+#include "base/thread.h"
 #include "base/wait.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 struct job {
     struct job *next;
@@ -101,17 +101,9 @@ static void *work(void *arg)
     }
 }
 
-/* Signals are for the program's own threads, so a worker is started with all of them blocked. */
 static bool start_locked(struct rfs_pool *pool)
 {
-    sigset_t all, before;
-    int failed;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    failed = pthread_create(&pool->threads[pool->started], NULL, work, pool);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed)
+    if (rfs_thread_start(&pool->threads[pool->started], work, pool) != 0)
         return false;
     pool->started++;
     return true;

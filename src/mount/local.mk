@@ -26,6 +26,7 @@ reshardfs_SOURCES = \
 	src/base/store.c \
 	src/base/suggest.c \
 	src/base/text.c \
+	src/base/thread.c \
 	src/base/variables.c \
 	src/base/vec.c \
 	src/mount/control.c src/mount/control.h \

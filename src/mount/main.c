@@ -394,6 +394,8 @@ int main(int argc, char **argv)
     fill_standard_descriptors();
     bound_memory();
     rfs_limits_raise_files();
+    if (rfs_limits_raise_stack(&err) < 0)
+        return rfs_message_put_error(&err);
     setlocale(LC_CTYPE, "");
     rc = rfs_mount_options_parse(argc, argv, &options, &err);
     if (rc == 0) {

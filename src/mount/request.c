@@ -2,6 +2,7 @@
 #include "mount/request.h"
 
 #include "base/cleanup.h"
+#include "base/thread.h"
 #include "mount/internal.h"
 #include "mount/message.h"
 #include "mount/request_buffer.h"
@@ -867,18 +868,9 @@ static void *run(void *arg)
 static int start_thread(struct guard *g)
 {
     pthread_t thread;
-    pthread_attr_t attributes;
-    sigset_t all, before;
-    int rc;
+    const int rc = rfs_thread_start(&thread, run, g);
 
-    sigfillset(&all);
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&thread, &attributes, run, g);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return rc;
+    return rc != 0 ? rc : pthread_detach(thread);
 }
 
 int rfs_guard_start(struct rfs_mount *mount, struct rfs_error *err)

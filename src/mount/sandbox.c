@@ -523,11 +523,12 @@ static int load(const struct sock_fprog *program)
 /* Loads a filter that was compiled twice: libseccomp may leave out rules and say nothing. */
 static int load_same(int one, int two)
 {
-    struct sock_filter first[BPF_MAXINSNS], second[BPF_MAXINSNS];
-    const ssize_t n = pread(one, first, sizeof first, 0);
+    const size_t most = BPF_MAXINSNS * sizeof(struct sock_filter);
+    RFS_FREE struct sock_filter *first = malloc(most);
+    RFS_FREE struct sock_filter *second = malloc(most);
+    const ssize_t n = first && second ? pread(one, first, most, 0) : 0;
 
-    if (n <= 0 || pread(two, second, sizeof second, 0) != n ||
-        memcmp(first, second, (size_t)n) != 0)
+    if (n <= 0 || pread(two, second, most, 0) != n || memcmp(first, second, (size_t)n) != 0)
         return -ENOMEM;
     const struct sock_fprog program = {
         .len = (unsigned short)((size_t)n / sizeof *first),

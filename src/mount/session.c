@@ -2,6 +2,7 @@
 #include "mount/session.h"
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "mount/internal.h"
 #include "mount/message.h"
 #include "mount/ops.h"
@@ -11,7 +12,6 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 /* ---- ending threads -------------------------------------------------------------------------- */
@@ -43,16 +43,11 @@ static int check(struct rfs_error *err)
 int rfs_session_load_unwind(struct rfs_error *err)
 {
     pthread_t thread;
-    sigset_t all;
-    sigset_t before;
     int rc = check(err);
 
     if (rc < 0)
         return rc;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&thread, NULL, end, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    rc = rfs_thread_start(&thread, end, NULL);
     if (rc != 0)
         return rfs_fail(err, -rc, RFS_NOWHERE, NULL, "no thread can be started: %s", strerror(rc));
     pthread_join(thread, NULL);

@@ -62,10 +62,9 @@ static int take_sample(const struct rfs_planning *planning, uint32_t rank,
     const uint64_t bytes = rfs_catalog_type(catalog, entry->type)->bytes;
     const bool all = bytes <= sizeof sample->data;
     const struct rfs_content content = rfs_catalog_content_of(index, entry);
-    struct rfs_quant_scales scales;
+    RFS_CLEANUP(rfs_quant_scales_end) struct rfs_quant_scales scales = {0};
     struct rfs_reading reading;
 
-    scales.quant = NULL;
     sample->n = all ? (size_t)bytes : sizeof sample->data;
     int rc = rfs_reading_begin(rfs_catalog_files(catalog),
                                rfs_catalog_entry_file(catalog, rank, index, entry), &reading);

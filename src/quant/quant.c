@@ -112,19 +112,31 @@ static float zero_of(const struct rfs_quant *quant, const unsigned char *at, uin
     return (float)((at[row % 8 / 2] >> (row % 2 ? 4 : 0) & 15) - 8);
 }
 
+struct rfs_quant_values {
+    float scale[RFS_QUANT_SCALES];
+    float zero[RFS_QUANT_SCALES];               /* when the weight has zero points */
+    unsigned char stored[RFS_QUANT_SCALES * 4]; /* either, as the file has it */
+};
+
+void rfs_quant_scales_end(struct rfs_quant_scales *scales)
+{
+    free(scales->values);
+    scales->values = NULL;
+}
+
 /* A box of a grid has several rows only if they are whole, so its scales follow each other. */
 static int load_scales(struct rfs_reading *codes, const struct rfs_quant *quant,
                        struct rfs_quant_scales *scales)
 {
     const struct rfs_quant_box *box = &scales->box;
+    struct rfs_quant_values *values = scales->values;
     const uint32_t item = rfs_quant_scale_bytes(quant);
-    unsigned char raw[RFS_QUANT_SCALES * 4];
     const uint64_t n = box->rows * box->cols;
-    const int rc = read_side(codes, quant->scale_file, raw, (size_t)(n * item),
+    const int rc = read_side(codes, quant->scale_file, values->stored, (size_t)(n * item),
                              quant->scales + (box->row * quant->grid_cols + box->col) * item);
 
     if (rc == 0)
-        rfs_quant_scale_values(quant, raw, (size_t)n, scales->scale);
+        rfs_quant_scale_values(quant, values->stored, (size_t)n, values->scale);
     return rc;
 }
 
@@ -132,18 +144,19 @@ static int load_zeros(struct rfs_reading *codes, const struct rfs_quant *quant,
                       struct rfs_quant_scales *scales)
 {
     const struct rfs_quant_box *box = &scales->box;
-    unsigned char raw[RFS_QUANT_SCALES * 4];
+    struct rfs_quant_values *values = scales->values;
     const uint64_t item = zero_bytes(quant);
     const uint64_t share = rows_of_word(quant);
     const uint64_t words = groups_of(box->row, box->rows, share);
-    const int rc = read_side(codes, quant->zero_file, raw, (size_t)(words * box->cols * item),
-                             zeros_at(quant, box->row, box->col));
+    const int rc =
+        read_side(codes, quant->zero_file, values->stored, (size_t)(words * box->cols * item),
+                  zeros_at(quant, box->row, box->col));
 
     for (uint64_t r = 0; rc == 0 && r < box->rows; r++) {
         const uint64_t word = (box->row + r) / share - box->row / share;
         for (uint64_t c = 0; c < box->cols; c++)
-            scales->zero[r * box->cols + c] =
-                zero_of(quant, raw + (word * box->cols + c) * item, box->row + r);
+            values->zero[r * box->cols + c] =
+                zero_of(quant, values->stored + (word * box->cols + c) * item, box->row + r);
     }
     return rc;
 }
@@ -161,15 +174,19 @@ static int get_scales(struct rfs_reading *codes, const struct rfs_quant *quant,
 {
     const struct rfs_quant_box want = box_of(quant, part);
 
-    if (scales->quant == quant && has(&scales->box, &want))
+    if (scales->weight == quant && has(&scales->box, &want))
         return 0;
-    scales->quant = NULL;
+    if (!scales->values)
+        scales->values = malloc(sizeof *scales->values);
+    if (!scales->values)
+        return -ENOMEM;
+    scales->weight = NULL;
     scales->box = want;
     int rc = load_scales(codes, quant, scales);
     if (rc == 0 && quant->zero != RFS_QUANT_Z_NONE)
         rc = load_zeros(codes, quant, scales);
     if (rc == 0)
-        scales->quant = quant;
+        scales->weight = quant;
     return rc;
 }
 
@@ -193,8 +210,8 @@ static void expand_part(const struct rfs_quant *quant, const struct part *part,
         const uint64_t grid_row = (part->row + r) / quant->block_rows - scales->box.row;
         const uint64_t i = grid_row * scales->box.cols + grid_col;
         row.at = part->col * bits % 8 / bits + r * quant->row_bytes * 8 / bits;
-        row.scales = scales->scale + i;
-        row.zeros = quant->zero == RFS_QUANT_Z_NONE ? NULL : scales->zero + i;
+        row.scales = scales->values->scale + i;
+        row.zeros = quant->zero == RFS_QUANT_Z_NONE ? NULL : scales->values->zero + i;
         rfs_quant_expand_row(quant, dst + r * part->cols * item, &row);
     }
     rfs_quant_end_math(before);

@@ -32,13 +32,14 @@
 struct rfs_quant_box {
     uint64_t row, rows, col, cols;
 };
-/* Scales that the next reads of a weight use again. */
+/* Scales that the next reads of a weight use again. All 0 to begin with. */
 struct rfs_quant_scales {
-    const struct rfs_quant *quant; /* the weight that they are of; NULL at first: there are none */
+    const struct rfs_quant *weight; /* the weight that they are of; NULL: there are none */
     struct rfs_quant_box box;
-    float scale[RFS_QUANT_SCALES];
-    float zero[RFS_QUANT_SCALES]; /* when the weight has zero points */
+    struct rfs_quant_values *values; /* owned; too large for a stack */
 };
+/* Frees them: for RFS_CLEANUP. */
+void rfs_quant_scales_end(struct rfs_quant_scales *scales);
 
 /*
  * Reads bytes [OFFSET, OFFSET + SIZE) of the numbers of a weight whose codes begin at byte CODES of

@@ -201,6 +201,8 @@ int main(int argc, char **argv)
     const struct rfs_command *command = find(name);
 
     rfs_limits_raise_files();
+    if (rfs_limits_raise_stack(&err) < 0)
+        return rfs_tool_failed(&err);
     if (command)
         return is_help(first) ? help(name) : run(command, argc - 1, argv + 1);
     if (is_help(name) || (strcmp(name, "help") == 0 &&

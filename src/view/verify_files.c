@@ -39,7 +39,7 @@
 #include <unistd.h>
 
 #define OBJECT_STEP ((size_t)1 << 20) /* bytes of an object that are compared at once */
-#define FRAME_STEP 16384              /* bytes of a frame */
+#define FRAME_STEP 8192               /* bytes of a frame */
 
 /* ---- values of a torch.distributed.checkpoint ------------------------------------------------ */
 

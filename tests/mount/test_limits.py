@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 
-from forge import Param, Tree, number, text
+from forge import Param, Tree, number, text, usual
 from harness import *
 
 LOADED = 6  # seconds; the most memory is taken within the first 2
@@ -129,6 +129,46 @@ def test_the_soft_limit_is_raised():
     with Foreground(tree.src, tree.options("cache=8M"), before=limited("-S -n 32")) as m:
         same_bytes(m.read(0), tree.expected(0), "rank 0")
         check(len(os.listdir(f"/proc/{m.process.pid}/fd")) > n, "sources are closed as if the limit were 32")
+
+
+def real(program):
+    """The program itself, and its environment: a shell, as libtool puts it before, may need more of a stack."""
+    folder_of, name = os.path.split(program)
+    below = os.path.join(folder_of, ".libs")
+    if not os.path.exists(os.path.join(below, name)):
+        return program, os.environ
+    return os.path.join(below, name), {**os.environ, "LD_LIBRARY_PATH": below}
+
+
+def test_small_stacks():
+    """A limit that can be raised is; with another one each program says one line, and nothing crashes."""
+    if sanitized():
+        return  # they take more of a stack before a program begins
+    tree = Tree(folder("tree"), usual(), 4, 2)
+    said = lambda kib: f"error: the stack may have {kib} KiB, and 1024 are needed; try: a higher limit (ulimit -s)\n"
+    options = ["-s", f"{tree.dir}/src_strategy.ckpt", "-d", f"{tree.dir}/dst_strategy.ckpt"]
+    for kib, most in ((64, 64), (48, 48), (32, 32), (32, 8192), (1024, 1024)):
+        good = most >= 1024
+        for program, *words in (
+            (reshardfs, "--version"),
+            (reshardfs, "--check", tree.src, "-o", tree.options()),
+            (reshardfs, tree.src, folder("mnt"), "-o", tree.options("index_cache=no")),
+            (reshard, "info", tree.src, "-o", tree.options()),
+            (reshard, "stats", tree.src, *options[:2]),
+            (reshard, "export", tree.src, os.path.join(folder("out"), f"{kib}-{most}"), *options),
+        ):
+            command, env = real(program)
+            got = run("prlimit", f"--stack={kib << 10}:{most << 10}", command, *words, env=env)
+            what = f"{os.path.basename(program)} {words[0]} with {kib} KiB of {most}"
+            equal(got.returncode, 0 if good else 1, f"{what}: status, with {got.stderr!r}")
+            if not good:
+                equal((got.stdout, got.stderr), ("", f"{os.path.basename(program)}: {said(kib)}"), what)
+        if good:
+            for rank in range(2):
+                name = f"rank_{rank}/checkpoint_{rank}.ckpt"
+                same_bytes(read_all(os.path.join(folder("mnt"), name)), tree.expected(rank), f"rank {rank} with {kib} KiB")
+            unmount(folder("mnt"))
+            eventually(lambda: not servers(folder("mnt")), "the server ends")
 
 
 def cramp(m, slack):

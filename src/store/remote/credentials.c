@@ -16,6 +16,7 @@
 #include "base/secret.h"
 #include "base/store.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "base/variables.h"
 #include "store/remote/http.h"
 #include "store/remote/markup.h"
@@ -211,8 +212,8 @@ static bool make(struct rfs_http *http, struct answer *out)
     return ended && !http->failed && http->status == 200;
 }
 
-static bool ask(enum rfs_http_method method, const char *url, const char *header,
-                struct answer *out)
+static RFS_APART bool ask(enum rfs_http_method method, const char *url, const char *header,
+                          struct answer *out)
 {
     const char *const headers[] = {header, NULL};
     struct rfs_http http = {

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "base/vec.h"
 #include "store/remote/markup.h"
 #include "store/remote/retries.h"
@@ -106,7 +107,7 @@ struct there {
     bool has_md5, has_md5_of_parts;
 };
 
-static int look(struct rfs_store *store, const char *url, struct there *out)
+static RFS_APART int look(struct rfs_store *store, const char *url, struct there *out)
 {
     const struct rfs_remote_request wanted = {.head = true};
     struct rfs_remote_request request;
@@ -140,7 +141,7 @@ int rfs_upload_remove(struct rfs_store *store, const char *url)
 }
 
 /* Removes what has other bytes than were sent, so that nobody takes it for whole. */
-static int remove_damaged(struct rfs_store *store, const char *url)
+static RFS_APART int remove_damaged(struct rfs_store *store, const char *url)
 {
     rfs_upload_remove(store, url);
     return fail(-EIO, "the store has other bytes than were sent; they were removed");
@@ -458,9 +459,9 @@ struct open_uploads {
 };
 
 /* Adds those of a page that are ours. *key and *id say where the next page begins; "": nowhere. */
-static int read_uploads(const struct rfs_remote_request *request, const char *prefix,
-                        bool (*is_ours)(void *, const char *), void *ctx, struct open_uploads *out,
-                        char key[KEY_BYTES], char id[ID_BYTES])
+static RFS_APART int read_uploads(const struct rfs_remote_request *request, const char *prefix,
+                                  bool (*is_ours)(void *, const char *), void *ctx,
+                                  struct open_uploads *out, char key[KEY_BYTES], char id[ID_BYTES])
 {
     const struct rfs_markup page = {request->text ? request->text : "", request->text_n};
     struct rfs_markup rest = page, one;
@@ -500,6 +501,21 @@ static char *uploads_query(const char *prefix, const char *key, const char *id)
                            *key ? "&" : "", coded, *key ? "&upload-id-marker=" : "", id_coded);
 }
 
+/* Adds the uploads of a page, and says where the next one begins, as read_uploads. */
+static RFS_APART int fetch_uploads(struct rfs_store *store, const char *folder, const char *prefix,
+                                   bool (*is_ours)(void *, const char *), void *ctx,
+                                   struct open_uploads *out, char key[KEY_BYTES], char id[ID_BYTES])
+{
+    RFS_FREE char *query = uploads_query(prefix, key, id);
+    const struct rfs_remote_request wanted = {.query = query};
+    struct rfs_remote_request request = {0};
+    int rc = query ? make(store, folder, true, &wanted, &request) : no_memory();
+
+    rc = rc ?: read_uploads(&request, prefix, is_ours, ctx, out, key, id);
+    rfs_retries_free(&request);
+    return rc;
+}
+
 static int list_uploads(struct rfs_store *store, const char *folder, const char *prefix,
                         bool (*is_ours)(void *, const char *), void *ctx, struct open_uploads *out)
 {
@@ -508,12 +524,7 @@ static int list_uploads(struct rfs_store *store, const char *folder, const char 
     int rc;
 
     do {
-        RFS_FREE char *query = uploads_query(prefix, key, id);
-        const struct rfs_remote_request wanted = {.query = query};
-        struct rfs_remote_request request = {0};
-        rc = query ? make(store, folder, true, &wanted, &request) : no_memory();
-        rc = rc ?: read_uploads(&request, prefix, is_ours, ctx, out, key, id);
-        rfs_retries_free(&request);
+        rc = fetch_uploads(store, folder, prefix, is_ours, ctx, out, key, id);
     } while (rc == 0 && *key && out->list.n < UPLOADS_MOST && ++pages < PAGES_MOST);
     return rc == 0 && *key ? fail(-EFBIG, "the store's list of uploads is too long") : rc;
 }

@@ -12,7 +12,7 @@
 
 #include <math.h>
 
-#define BLOCK 4096
+#define BLOCK 1024
 #define LANES RFS_NUMBERS_LANES
 
 static void add(struct rfs_sum *sum, double value)

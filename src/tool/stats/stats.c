@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-#define BLOCK 4096
+#define BLOCK 2048
 #define LANES RFS_NUMBERS_LANES
 
 /* ---- moments of one block -------------------------------------------------------------------- */

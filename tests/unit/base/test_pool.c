@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/pool.h"
+#include "base/thread.h"
 
 #include "tests/support/valgrind.h"
 
@@ -343,6 +344,54 @@ static void test_for_gets_no_more_where_they_compute(void **state)
     rfs_pool_free(pool);
 }
 
+#ifdef __GLIBC__
+
+/* Notes how large the stack is of the thread that it runs in. */
+static void measure_stack(void *arg)
+{
+    pthread_attr_t attributes;
+    size_t bytes = 0;
+
+    assert_int_equal(pthread_getattr_np(pthread_self(), &attributes), 0);
+    assert_int_equal(pthread_attr_getstacksize(&attributes, &bytes), 0);
+    pthread_attr_destroy(&attributes);
+    atomic_store((atomic_size_t *)arg, bytes);
+}
+
+/* Stacks of threads have one size, whatever the shell's limit was (ulimit -s). */
+static void test_stacks(void **state)
+{
+    const size_t sizes[] = {64 << 10, 8 << 20};
+    pthread_attr_t before;
+
+    (void)state;
+    assert_int_equal(pthread_getattr_default_np(&before), 0);
+    for (size_t i = 0; i < 2; i++) {
+        struct rfs_pool *pool = rfs_pool_new(1);
+        atomic_size_t bytes = 0;
+        pthread_attr_t attributes;
+        pthread_attr_init(&attributes);
+        assert_int_equal(pthread_attr_setstacksize(&attributes, sizes[i]), 0);
+        assert_int_equal(pthread_setattr_default_np(&attributes), 0);
+        pthread_attr_destroy(&attributes);
+        assert_true(rfs_pool_submit(pool, measure_stack, &bytes, SIZE_MAX));
+        rfs_pool_free(pool);
+        assert_int_equal(bytes, RFS_THREAD_STACK);
+    }
+    assert_int_equal(pthread_setattr_default_np(&before), 0);
+    pthread_attr_destroy(&before);
+}
+
+#else
+
+static void test_stacks(void **state)
+{
+    (void)state;
+    skip();
+}
+
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -352,6 +401,7 @@ int main(void)
         cmocka_unit_test(test_all_workers_are_started),
         cmocka_unit_test(test_no_thread_no_job),
         cmocka_unit_test(test_used_after_a_fork),
+        cmocka_unit_test(test_stacks),
         cmocka_unit_test(test_for_visits_each_once),
         cmocka_unit_test(test_for_stops_at_a_failure),
         cmocka_unit_test(test_for_without_workers),

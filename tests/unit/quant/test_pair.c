@@ -268,14 +268,14 @@ static const struct rfs_entry *find(const struct opened *o, const char *name)
 static void read_at(const struct opened *o, const char *name, void *buf, size_t n, uint64_t at)
 {
     const struct rfs_entry *entry = find(o, name);
-    struct rfs_quant_scales scales;
+    struct rfs_quant_scales scales = {0};
     struct rfs_reading reading;
 
     assert_non_null(entry);
     const struct rfs_content content = rfs_catalog_content_of(o->index, entry);
     assert_int_equal(rfs_reading_begin(rfs_catalog_files(o->catalog), 0, &reading), 0);
-    scales.quant = NULL;
     assert_int_equal(rfs_catalog_content_pread(&reading, &content, &scales, buf, n, at), 0);
+    rfs_quant_scales_end(&scales);
     assert_int_equal(rfs_reading_end(&reading), 0);
 }
 
