@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The first failure of several threads that work for one caller. Its text and its code stay
- * together: rfs_pool_for may return the code of another failure.
+ * The failure of several threads that work for one caller: that of the lowest call which has failed,
+ * so it is the same each time, whichever thread was faster. rfs_pool_for makes calls in ascending
+ * order, and each that it makes ends.
  *
  *     struct rfs_first_error first = RFS_FIRST_ERROR;
  *     rc = rfs_first_error_take(&first, rfs_pool_for(pool, n, job, &ctx), err);
@@ -14,7 +15,8 @@
 
 struct rfs_first_error {
     pthread_mutex_t lock; /* a leaf lock, for the rest */
-    int code;             /* the first failure; 0: none so far */
+    int code;             /* 0: there is no failure so far */
+    size_t at;            /* number of the call that has failed */
     struct rfs_error err;
 };
 #define RFS_FIRST_ERROR                                                                            \
@@ -22,15 +24,16 @@ struct rfs_first_error {
         .lock = PTHREAD_MUTEX_INITIALIZER                                                          \
     }
 
-/* Notes that a thread has failed with CODE (0: it has not). Returns CODE. From any thread. */
-static inline int rfs_first_error_note(struct rfs_first_error *first, int code,
+/* Notes that call I has failed with CODE (0: it has not). Returns CODE. From any thread. */
+static inline int rfs_first_error_note(struct rfs_first_error *first, size_t i, int code,
                                        const struct rfs_error *err)
 {
     if (code == 0)
         return 0;
     pthread_mutex_lock(&first->lock);
-    if (first->code == 0) {
+    if (first->code == 0 || i < first->at) {
         first->code = code;
+        first->at = i;
         first->err = *err;
     }
     pthread_mutex_unlock(&first->lock);

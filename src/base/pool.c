@@ -199,7 +199,8 @@ struct loop {
     size_t next, n;
     size_t running; /* calls of fn under way */
     unsigned owners;
-    int result;
+    int result;    /* value of the lowest call that failed, which is */
+    size_t failed; /* this one */
 };
 
 /* The loops whose end this thread has waited for: that is no waiting for storage. */
@@ -250,8 +251,10 @@ static void run_loop(struct loop *loop)
         result = rfs_cancelled() ? -EINTR : loop->fn(loop->ctx, i);
         const bool waited = rfs_wait_end(&wait, RFS_WAIT_LEAST) > 0 && loops_awaited == before;
         pthread_mutex_lock(&loop->lock);
-        if (loop->result == 0)
+        if (result && (loop->result == 0 || i < loop->failed)) {
             loop->result = result;
+            loop->failed = i;
+        }
         if (waited && loop->next < loop->n && loop->result == 0)
             call_waiter(loop);
         if (--loop->running == 0)

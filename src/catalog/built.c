@@ -42,13 +42,20 @@ size_t rfs_built_memory(const struct rfs_built *built)
     return bytes;
 }
 
+/* What the log is told of a file. */
+struct told {
+    size_t left_out; /* values that are not tensors */
+    bool no_crc;     /* its checksum should be compared, and it has none */
+};
+
 /* A rank that is being indexed. */
 struct job {
     struct rfs_builder *builder;
     uint32_t file; /* id of its first file */
     struct rfs_built *template;
     struct rfs_built *built;
-    bool by_name; /* entries are sorted by name */
+    struct told *told; /* [n_files] */
+    bool by_name;      /* entries are sorted by name */
     struct rfs_first_error first;
 };
 
@@ -74,25 +81,34 @@ static int sort_entries(const struct rfs_builder *builder, struct rfs_index *ind
     return rfs_index_order_names(index, &a, &b);
 }
 
-/* Logs how many values of a file are left out, once for all files. */
-static void tell_left_out(const struct job *job, const struct rfs_format_file *file)
+/* Logs what the files of a rank lack and what is left out of them: each once for all files. */
+static void tell(const struct job *job)
 {
-    atomic_store(&job->built->warned, true);
-    if (!atomic_exchange(&job->builder->warned_left_out, true))
-        rfs_log(job->builder->log, RFS_WARNING,
-                file->left_out == 1 ? "%s: %zu value that is not a tensor is left out"
-                                    : "%s: %zu values that are not tensors are left out",
-                file->path, file->left_out);
+    struct rfs_builder *builder = job->builder;
+
+    for (uint32_t i = 0; i < job->built->n_files; i++) {
+        const struct told *told = &job->told[i];
+        const char *path = rfs_files_path(builder->files, job->file + i);
+        if (told->no_crc)
+            rfs_crc_tell_none(builder->log, &builder->warned_no_crc, builder->format, path);
+        if (told->left_out == 0)
+            continue;
+        atomic_store(&job->built->warned, true);
+        if (!atomic_exchange(&builder->warned_left_out, true))
+            rfs_log(builder->log, RFS_WARNING,
+                    told->left_out == 1 ? "%s: %zu value that is not a tensor is left out"
+                                        : "%s: %zu values that are not tensors are left out",
+                    path, told->left_out);
+    }
 }
 
-static int verify(struct rfs_builder *builder, const struct rfs_format_file *file,
-                  const struct rfs_index *index, struct rfs_error *err)
+static int verify(const struct rfs_builder *builder, const struct rfs_format_file *file,
+                  const struct rfs_index *index, struct told *told, struct rfs_error *err)
 {
     if (!builder->check_crc)
         return 0;
     const int rc = rfs_formats[builder->format].verify(file, index, err);
-    if (rc == 1)
-        rfs_crc_tell_none(builder->log, &builder->warned_no_crc, builder->format, file->path);
+    told->no_crc = rc == 1;
     return rc < 0 ? rc : 0;
 }
 
@@ -110,6 +126,7 @@ static int build_file(const struct job *job, uint32_t file, struct rfs_index *te
                       struct rfs_index **out, struct rfs_error *err)
 {
     struct rfs_builder *builder = job->builder;
+    struct told *told = &job->told[file - job->file];
     const char *path = rfs_files_path(builder->files, file);
     struct rfs_index *fresh = NULL;
     struct rfs_reading reading;
@@ -124,10 +141,10 @@ static int build_file(const struct job *job, uint32_t file, struct rfs_index *te
                                    .pool = builder->pool,
                                    .entry = builder->entry};
     rc = rfs_formats[builder->format].index(&read, template, &fresh, err);
-    if (rc == 0 && read.left_out > 0)
-        tell_left_out(job, &read);
+    if (rc == 0)
+        told->left_out = read.left_out;
     if (rc >= 0)
-        rc = verify(builder, &read, fresh ? fresh : template, err);
+        rc = verify(builder, &read, fresh ? fresh : template, told, err);
     const int end = rfs_reading_end(&reading);
     if (end < 0)
         rc = rfs_files_fail(err, path, end);
@@ -151,7 +168,7 @@ static int build_one(void *ctx, size_t i)
     const int rc = build_file(job, job->file + (uint32_t)i, template, &job->built->files[i], &err);
     if (rc < 0)
         rfs_files_reason(job->builder->files, job->file + (uint32_t)i, rc, &err);
-    return rfs_first_error_note(&job->first, rc, &err);
+    return rfs_first_error_note(&job->first, i, rc, &err);
 }
 
 static bool is_template(const struct job *job)
@@ -223,20 +240,25 @@ int rfs_built_make(struct rfs_builder *builder, uint32_t file, uint32_t n_files,
 {
     const bool merged = n_files > 1 || weight_map || builder->skip;
     struct rfs_built *built = rfs_built_new(n_files);
+    RFS_FREE struct told *told = calloc(n_files + 1, sizeof *told);
     struct job job = {.builder = builder,
                       .file = file,
                       .template = template,
                       .built = built,
+                      .told = told,
                       .first = RFS_FIRST_ERROR};
     *out = NULL;
-    if (!built)
+    if (!built || !told) {
+        rfs_built_free(built);
         return fail_memory(builder, file, err);
+    }
     job.by_name = !merged && builder->format == RFS_FORMAT_SAFETENSORS;
     int rc = 0;
     if (builder->pool && n_files > 1)
         rc = rfs_pool_for(builder->pool, n_files, build_one, &job);
     for (uint32_t i = 0; (!builder->pool || n_files == 1) && rc == 0 && i < n_files; i++)
         rc = build_one(&job, i);
+    tell(&job);
     rc = rfs_first_error_take(&job.first, rc, err);
     if (rc == -ENODATA && merged) { /* another file of the rank may have parameters */
         rc = -EINVAL;

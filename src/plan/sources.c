@@ -765,8 +765,9 @@ struct indexing {
     bool all; /* none may be damaged; else only those that give something */
     const uint32_t *ranks;
     atomic_bool empty;    /* a rank's file holds nothing */
-    pthread_mutex_t lock; /* of use->damage, and of the planner's lacking; a leaf lock */
+    pthread_mutex_t lock; /* of the planner's lacking; a leaf lock */
     struct rfs_first_error first;
+    struct rfs_first_error passed; /* of files that the plan is made without */
 };
 
 /* Remembers a file's error, for a note if the plan is made without it. */
@@ -789,12 +790,12 @@ static int index_one(void *ctx, size_t i)
         const bool gives = job->use->wanted[job->ranks[i] - job->use->base] & RFS_PROVIDES;
         pthread_mutex_lock(&job->lock);
         const bool passed = pass_over(job->planning->planner, job->ranks[i], rc) == 0;
+        pthread_mutex_unlock(&job->lock);
         const bool left_out = !passed && rc == -EINVAL && !job->all && !gives;
         if (left_out)
-            note_damage(job->use, &err);
-        pthread_mutex_unlock(&job->lock);
+            rfs_first_error_note(&job->passed, i, rc, &err);
         if (!passed)
-            return left_out ? 0 : rfs_first_error_note(&job->first, rc, &err);
+            return left_out ? 0 : rfs_first_error_note(&job->first, i, rc, &err);
     }
     atomic_store(&job->empty, true); /* a rank that holds the same provides it */
     return 0;
@@ -818,8 +819,11 @@ static int index_ranks(struct rfs_planning *planning, uint32_t s, bool all)
                            .all = all,
                            .ranks = ranks,
                            .lock = PTHREAD_MUTEX_INITIALIZER,
-                           .first = RFS_FIRST_ERROR};
+                           .first = RFS_FIRST_ERROR,
+                           .passed = RFS_FIRST_ERROR};
     const int rc = rfs_pool_for(planning->planner->config.pool, n, index_one, &job);
+    if (job.passed.code)
+        note_damage(use, &job.passed.err);
     use->differs |= atomic_load(&job.empty);
     return rc == -EINTR ? rc : rfs_first_error_take(&job.first, rc, planning->err);
 }

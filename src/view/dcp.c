@@ -760,7 +760,7 @@ static int prove(void *ctx, size_t i)
                        ? rfs_hyper_parallel_prove_object(chunked, object, &err)
                        : rfs_dcp_prove_object(chunked, object, false, &err);
 
-    return rfs_first_error_note(&proving->first, rc, &err);
+    return rfs_first_error_note(&proving->first, i, rc, &err);
 }
 
 /*

@@ -381,7 +381,7 @@ static int run_task(void *ctx, size_t i)
     stage(run, i);
     const int rc = do_task(run, &run->tasks[i], &err);
     if (rc)
-        return rfs_first_error_note(&run->first, rc, &err);
+        return rfs_first_error_note(&run->first, i, rc, &err);
     const uint64_t size = run->tasks[i].end - run->tasks[i].begin;
     const uint64_t done = atomic_fetch_add(&run->done, size) + size;
     if (run->progress && done < run->bytes && pthread_equal(pthread_self(), run->caller))

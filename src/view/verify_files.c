@@ -225,7 +225,7 @@ static int compare_one_object(void *ctx, size_t i)
     struct objects *objects = ctx;
     struct rfs_error err = {0};
 
-    return rfs_first_error_note(&objects->first,
+    return rfs_first_error_note(&objects->first, i,
                                 compare_pair(objects, &objects->pairs.data[i], &err), &err);
 }
 
@@ -569,7 +569,7 @@ static int compare_one_file(void *ctx, size_t number)
     if (!frame.image && rc != -ENOMEM &&
         (is_partial(&verify->src) || is_partial(&verify->shown) || is_partial(&verify->cut)))
         return 0;
-    return rfs_first_error_note(&frames->first, rc, &err);
+    return rfs_first_error_note(&frames->first, number, rc, &err);
 }
 
 static void find_file(const struct frames *frames, size_t number)

@@ -393,7 +393,7 @@ static int create_rank(void *ctx, size_t i)
                                                           path, &job->progress, &err),
                                    &bytes, &err);
     atomic_fetch_add(&job->bytes, bytes);
-    return rfs_first_error_note(&job->first, rc, &err);
+    return rfs_first_error_note(&job->first, i, rc, &err);
 }
 
 static int create_strategy(const struct job *job, unsigned side, struct rfs_error *err)

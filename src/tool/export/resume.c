@@ -301,7 +301,7 @@ static int check_one(void *ctx, size_t i)
     struct rfs_error err = {0};
     const int rc = rfs_export_is_mine(export, file) ? check_file(export, file, &err) : 0;
 
-    return rfs_first_error_note(&checking->first, rc, &err);
+    return rfs_first_error_note(&checking->first, i, rc, &err);
 }
 
 /* Counts this task's files that are there already: at most their bytes are read. */

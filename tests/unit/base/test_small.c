@@ -232,18 +232,23 @@ static void test_quotes(void **state)
 static void test_the_first_failure_keeps_its_code(void **state)
 {
     struct rfs_first_error first = RFS_FIRST_ERROR;
-    struct rfs_error err = {0}, a = {.text = "first"}, b = {.text = "second"};
+    struct rfs_error err = {0}, a = {.text = "first"}, b = {.text = "second"},
+                     c = {.text = "zeroth"};
 
     (void)state;
     assert_int_equal(rfs_first_error_take(&first, -EINTR, &err), -EINTR);
-    assert_int_equal(rfs_first_error_note(&first, 0, &b), 0);
+    assert_int_equal(rfs_first_error_note(&first, 1, 0, &b), 0);
     assert_int_equal(rfs_first_error_take(&first, 0, &err), 0);
-    assert_int_equal(rfs_first_error_note(&first, -EIO, &a), -EIO);
-    assert_int_equal(rfs_first_error_note(&first, -ESTALE, &b), -ESTALE);
+    assert_int_equal(rfs_first_error_note(&first, 4, -EIO, &a), -EIO);
+    assert_int_equal(rfs_first_error_note(&first, 5, -ESTALE, &b), -ESTALE);
     /* The loop gives the code of the second one, which ended before the first. */
     assert_int_equal(rfs_first_error_take(&first, -ESTALE, &err), -EIO);
     assert_string_equal(err.text, "first");
     assert_int_equal(rfs_first_error_take(&first, -ESTALE, NULL), -EIO);
+    /* A lower call counts, though it ends later. */
+    assert_int_equal(rfs_first_error_note(&first, 0, -EINVAL, &c), -EINVAL);
+    assert_int_equal(rfs_first_error_take(&first, -ESTALE, &err), -EINVAL);
+    assert_string_equal(err.text, "zeroth");
 }
 
 int main(void)
