@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The failure of several threads that work for one caller: that of the lowest call which has failed,
- * so it is the same each time, whichever thread was faster. rfs_pool_for makes calls in ascending
+ * The failure of several threads that work for one caller: that of the lowest call which failed, so
+ * it is the same each time, whichever thread was faster. rfs_pool_for makes calls in ascending
  * order, and each that it makes ends.
  *
  *     struct rfs_first_error first = RFS_FIRST_ERROR;

@@ -214,10 +214,21 @@ RFS_COMPARE(compare_names, struct candidate, x, y,
 
 RFS_COMPARE(compare_orders, struct candidate, x, y, RFS_ORDER(x->order, y->order))
 
-/* Leaves each name once. */
-static int settle_names(struct work *work)
+static int fail_twice(const struct work *work, const struct candidate *twice)
 {
     const struct rfs_merge *merge = work->merge;
+
+    return rfs_fail(work->err, -EINVAL,
+                    RFS_OF(merge->files[twice[1].file], name_text(work, twice[1].entry->name)),
+                    "remove the file that does not belong there",
+                    "is in %s, too, and only one of the two can count",
+                    merge->files[twice[0].file]);
+}
+
+/* Leaves each name once. Of those that may not come twice the first that does is reported. */
+static int settle_names(struct work *work)
+{
+    struct candidate twice[2] = {{.entry = NULL}};
     size_t n = 0;
     RFS_SORT(work->list, work->n, compare_names);
     for (size_t i = 0; i < work->n; i++) {
@@ -227,16 +238,16 @@ static int settle_names(struct work *work)
             work->list[n++] = *one;
             continue;
         }
-        if (!merge->last_counts)
-            return rfs_fail(work->err, -EINVAL,
-                            RFS_OF(merge->files[one->file], name_text(work, one->entry->name)),
-                            "remove the file that does not belong there",
-                            "is in %s, too, and only one of the two can count",
-                            merge->files[last->file]);
+        if (!work->merge->last_counts && (!twice[1].entry || one->order < twice[1].order)) {
+            twice[0] = *last;
+            twice[1] = *one;
+        }
         last->order = rfs_min_u64(last->order, one->order);
         last->entry = one->entry;
         last->file = one->file;
     }
+    if (twice[1].entry)
+        return fail_twice(work, twice);
     work->n = n;
     RFS_SORT(work->list, work->n, compare_orders);
     return 0;

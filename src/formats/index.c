@@ -111,11 +111,14 @@ int rfs_index_order_names(struct rfs_index *index, size_t *first, size_t *second
     for (size_t i = 0; i < index->n; i++)
         index->by_name[i] = (uint32_t)i;
     qsort_r(index->by_name, index->n, sizeof *index->by_name, compare_names, index->entries);
+    *second = index->n;
     for (size_t i = 1; i < index->n; i++) {
-        *first = index->by_name[i - 1];
-        *second = index->by_name[i];
-        if (index->entries[*first].name == index->entries[*second].name)
-            return 1;
+        const uint32_t before = index->by_name[i - 1];
+        const uint32_t at = index->by_name[i];
+        if (at < *second && index->entries[before].name == index->entries[at].name) {
+            *first = before;
+            *second = at;
+        }
     }
-    return 0;
+    return *second < index->n;
 }

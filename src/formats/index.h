@@ -130,6 +130,6 @@ void rfs_type_place(const struct rfs_type *type, uint64_t number, uint64_t *plac
 
 /*
  * Sorts by_name, which it allocates if it is NULL, while an index is built. 0, -ENOMEM, or 1 when a
- * name comes twice: then *first and *second are the positions of two such entries.
+ * name comes twice: then *second is the first entry whose name came before, and *first is where.
  */
 int rfs_index_order_names(struct rfs_index *index, size_t *first, size_t *second);

@@ -32,14 +32,26 @@ static const struct rfs_index *index_of(const struct making *making, uint32_t ra
     return rfs_catalog_ready(making->catalog, making->base + rank);
 }
 
-/* A rank and its index. */
+/* A rank, its index, and the lowest rank that has that one. */
 struct keyed {
     const struct rfs_index *index;
-    uint32_t rank;
+    uint32_t rank, lowest;
 };
 
 RFS_COMPARE(by_index, struct keyed, x, y,
             RFS_ORDER((uintptr_t)x->index, (uintptr_t)y->index) ?: RFS_ORDER(x->rank, y->rank))
+RFS_COMPARE(by_lowest, struct keyed, x, y,
+            RFS_ORDER(x->lowest, y->lowest) ?: RFS_ORDER(x->rank, y->rank))
+
+/* Sorts ranks by their indexes, and these by their lowest ranks: addresses differ each time. */
+static void sort_keyed(struct keyed *keyed, uint32_t n)
+{
+    RFS_SORT(keyed, n, by_index);
+    for (uint32_t i = 0; i < n; i++)
+        keyed[i].lowest =
+            i > 0 && keyed[i].index == keyed[i - 1].index ? keyed[i - 1].lowest : keyed[i].rank;
+    RFS_SORT(keyed, n, by_lowest);
+}
 
 /* Numbers the distinct indexes and sets each rank's number. */
 static int number_lists(struct making *making, struct rfs_presence *presence)
@@ -57,9 +69,9 @@ static int number_lists(struct making *making, struct rfs_presence *presence)
         const struct rfs_index *index = index_of(making, rank);
         presence->present += rfs_catalog_has(making->catalog, making->base + rank);
         if (index)
-            keyed[n++] = (struct keyed){index, rank};
+            keyed[n++] = (struct keyed){.index = index, .rank = rank};
     }
-    RFS_SORT(keyed, n, by_index);
+    sort_keyed(keyed, n);
     for (uint32_t i = 0; i < n; i++) {
         if (i == 0 || keyed[i].index != keyed[i - 1].index) {
             presence->member[presence->n_lists] = i;

@@ -593,13 +593,30 @@ static const char *objects_name(const struct rfs_view *view)
 
 /* ---- .metadata ------------------------------------------------------------------------------- */
 
+/* The items of all ranks. Their names are in the order in which the ranks list them. */
 struct items {
     RFS_VEC(struct rfs_dcp_listed_item) list;
+    RFS_VEC(uint32_t) places; /* by name id: place among the names, from 1 on; 0: not listed */
+    uint32_t n_names;
 };
 
 static void items_end(struct items *items)
 {
     free(items->list.data);
+    free(items->places.data);
+}
+
+/* Gives the place of a name among the names, which is the last one if it is new. */
+static bool place_of(struct items *items, uint32_t name, uint32_t *out)
+{
+    while (items->places.n <= name)
+        if (!RFS_PUSH(&items->places, 0))
+            return false;
+    uint32_t *place = &items->places.data[name];
+    if (*place == 0)
+        *place = ++items->n_names;
+    *out = *place;
+    return true;
 }
 
 static int add_rank(struct rfs_view *view, uint32_t rank, struct rank_chunks *chunks,
@@ -612,7 +629,7 @@ static int add_rank(struct rfs_view *view, uint32_t rank, struct rank_chunks *ch
         return rc;
     for (size_t i = 0; i < chunks->n; i++) {
         const struct chunk *chunk = &chunks->data[i];
-        const struct rfs_dcp_listed_item item = {
+        struct rfs_dcp_listed_item item = {
             .name = chunks->plan->params->targets[chunk->target].shown_name,
             .whole = chunk->whole,
             .type = chunk->type,
@@ -623,26 +640,23 @@ static int add_rank(struct rfs_view *view, uint32_t rank, struct rank_chunks *ch
             .shape = chunk->shape,
             .corner =
                 rfs_type_number(rfs_catalog_type(view->catalog, chunk->whole), chunk->corner)};
-        if (!RFS_PUSH(&items->list, item))
+        if (!place_of(items, item.name, &item.place) || !RFS_PUSH(&items->list, item))
             return rfs_fail_memory(err);
     }
     return 0;
 }
 
-RFS_COMPARE(by_name, struct rfs_dcp_listed_item, x, y,
-            RFS_ORDER(x->name, y->name)
+RFS_COMPARE(by_place, struct rfs_dcp_listed_item, x, y,
+            RFS_ORDER(x->place, y->place)
                 ?: RFS_ORDER(x->corner, y->corner)
                 ?: RFS_ORDER(x->file, y->file))
 
 /* Checks that no object has the name of a tensor, as names= could have it. */
 static int check_names(struct rfs_view *view, const struct items *items, struct rfs_error *err)
 {
-    const size_t n = items->list.n;
-
     for (size_t i = 0; i < view->dcp->objects.n; i++) {
         const uint32_t name = view->dcp->objects.data[i];
-        const size_t at = RFS_BISECT(k, n, items->list.data[k].name >= name);
-        if (at < n && items->list.data[at].name == name)
+        if (name < items->places.n && items->places.data[name] > 0)
             return rfs_view_objects_same_name(rfs_catalog_path(view->catalog),
                                               rfs_catalog_name(view->catalog, name), err);
     }
@@ -690,18 +704,18 @@ static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, stru
         rc = add_rank(view, rank, &chunks, &items, err);
     if (rc)
         return rc;
-    RFS_SORT_ALL(&items.list, by_name);
+    RFS_SORT_ALL(&items.list, by_place);
     rc = check_names(view, &items, err) ?: place_objects(view, &objects, err);
     if (rc)
         return rc;
-    const struct rfs_dcp_listing listing = {
-        .items = items.list.data,
-        .n = items.list.n,
-        .objects = objects,
-        .n_objects = view->dcp->objects.n,
-        .objects_file = objects_name(view),
-        .mcore_data = !view->dcp->hyper && chunked && chunked->mcore_data,
-        .program = view->dcp->hyper ? RFS_DCP_HYPER : RFS_DCP_TORCH};
+    const struct rfs_dcp_listing listing = {.items = items.list.data,
+                                            .n = items.list.n,
+                                            .objects = objects,
+                                            .n_objects = view->dcp->objects.n,
+                                            .objects_file = objects_name(view),
+                                            .mcore_data = !view->dcp->hyper && chunked && chunked->mcore_data,
+                                            .program =
+                                                view->dcp->hyper ? RFS_DCP_HYPER : RFS_DCP_TORCH};
     return rfs_dcp_encode_metadata(rfs_catalog_tables(view->catalog), &listing, out)
                ? rfs_fail_memory(err)
                : 0;

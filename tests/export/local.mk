@@ -9,5 +9,6 @@ EXTRA_DIST += \
 	tests/export/test_failures.py \
 	tests/export/test_folder.py \
 	tests/export/test_restart.py \
+	tests/export/test_same.py \
 	tests/export/test_terminal.py \
 	tests/export/test_verify.py

@@ -63,15 +63,7 @@ def all_right(m, tree, ranks=range(4)):
 
 def short_reads():
     """The environment in which reads are short and interrupted."""
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    need(compiler, "there is no C compiler")
-    library = os.path.join(folder("lib"), "short_reads.so")
-    source = os.path.join(top, "tests", "fault", "short_reads.c")
-    flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-fPIC", "-shared"]
-    got = run(compiler, *flags, source, "-o", library, "-ldl")
-    equal(got.returncode, 0, f"compiling: {got.stderr}")
-    asan = os.environ["ASAN_OPTIONS"] + ":verify_asan_link_order=0"
-    return {**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": asan}
+    return preloaded("fault", "short_reads.c")
 
 
 def test_short_reads():

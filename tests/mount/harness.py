@@ -88,6 +88,19 @@ def run(*command, timeout=LIMIT, **how):
     return subprocess.run(command, capture_output=True, timeout=timeout, **how)
 
 
+def preloaded(*source, **env):
+    """The environment in which a program has the functions of a C file below tests/ instead of its own."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    need(compiler, "there is no C compiler")
+    library = os.path.join(folder("lib"), source[-1].replace(".c", ".so"))
+    if not os.path.exists(library):
+        flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-w", "-fPIC", "-shared"]
+        got = run(compiler, *flags, os.path.join(top, "tests", *source), "-o", library, "-ldl")
+        equal(got.returncode, 0, f"compiling: {got.stderr}")
+    asan = os.environ["ASAN_OPTIONS"] + ":verify_asan_link_order=0"
+    return {**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": asan, **env}
+
+
 def eventually(condition, what):
     end = time.monotonic() + PATIENCE
     while not condition():

@@ -46,14 +46,7 @@ def told(mnt):
 
 def shim(**env):
     """The environment with tests/mount/misbehave.c."""
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    need(compiler, "there is no C compiler")
-    library = os.path.join(folder("lib"), "misbehave.so")
-    if not os.path.exists(library):
-        source = os.path.join(top, "tests", "mount", "misbehave.c")
-        got = run(compiler, "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-fPIC", "-shared", source, "-o", library, "-ldl")
-        equal(got.returncode, 0, f"compiling: {got.stderr}")
-    return {**os.environ, "LD_PRELOAD": library, **env}
+    return preloaded("mount", "misbehave.c", **env)
 
 
 def locking(less=0, limit=None):

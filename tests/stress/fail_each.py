@@ -22,17 +22,6 @@ SECONDS, SEED = 30, 0  # set by run
 KINDS = ("malloc", "read", "open")
 
 
-def library():
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    need(compiler, "there is no C compiler")
-    path = os.path.join(folder("lib"), "fail_nth.so")
-    if not os.path.exists(path):
-        source = os.path.join(top, "tests", "stress", "fail_nth.c")
-        got = run(compiler, "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-w", "-fPIC", "-shared", source, "-o", path, "-ldl")
-        equal(got.returncode, 0, f"compiling: {got.stderr}")
-    return path
-
-
 def unlike_sanitized():
     need(not sanitized(), "a sanitizer has its own malloc")
 
@@ -47,7 +36,7 @@ class Failing:
         if os.path.exists(self.mark):
             os.unlink(self.mark)
         # Without a locale, as a failure to load one is no failure of the program.
-        return {**os.environ, "LC_ALL": "C", "LD_PRELOAD": library(), "RFS_FAIL_KIND": self.kind, "RFS_FAIL_AT": str(n), "RFS_FAIL_MARK": self.mark}
+        return preloaded("stress", "fail_nth.c", LC_ALL="C", RFS_FAIL_KIND=self.kind, RFS_FAIL_AT=str(n), RFS_FAIL_MARK=self.mark)
 
     def count(self):
         return int(read_all(self.mark) or b"0")

@@ -5,4 +5,4 @@ check_PROGRAMS += tests/support/check_loads
 tests_support_check_loads_SOURCES = tests/support/check_loads.c tests/support/loads.c tests/support/loads.h
 tests_support_check_loads_LDADD = librfs.la
 
-EXTRA_DIST += tests/support/families.py tests/support/loading.py tests/support/parts.py tests/support/safetensors_file.py
+EXTRA_DIST += tests/support/delays.c tests/support/families.py tests/support/loading.py tests/support/parts.py tests/support/safetensors_file.py

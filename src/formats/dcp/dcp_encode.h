@@ -14,6 +14,7 @@
 /* A chunk, as .metadata describes it. */
 struct rfs_dcp_listed_item {
     uint32_t name;         /* shown name; id in the tables' names */
+    uint32_t place;        /* place of the name among all names */
     uint32_t whole, type;  /* types of the whole tensor and of the chunk */
     uint32_t file;         /* number of the file: __FILE_0.distcp or _rankFILE_.safetensors */
     uint64_t begin, bytes; /* of torch only */
@@ -30,7 +31,7 @@ struct rfs_dcp_listed_object {
 
 /* The contents of .metadata. */
 struct rfs_dcp_listing {
-    const struct rfs_dcp_listed_item *items; /* grouped by name */
+    const struct rfs_dcp_listed_item *items; /* by place */
     size_t n;
     const struct rfs_dcp_listed_object *objects; /* have other names than items */
     size_t n_objects;

@@ -182,7 +182,10 @@ static int by_name(const void *a, const void *b, void *names)
                   rfs_intern_text(names, *(const uint32_t *)b));
 }
 
-/* Makes the text with the entries in ORDER, which it sets. 0 with *TEXT owned, or -ENOMEM. */
+/*
+ * Makes the text with the entries in the order of their names, for which ORDER has room. 0 with
+ * *TEXT owned, or -ENOMEM.
+ */
 static int make_text(const struct rfs_manifest *manifest, uint32_t *order, char **text,
                      size_t *size)
 {
@@ -193,8 +196,7 @@ static int make_text(const struct rfs_manifest *manifest, uint32_t *order, char 
         return -ENOMEM;
     for (uint32_t i = 0; i < n; i++)
         order[i] = i;
-    if (manifest->of == RFS_MANIFEST_TENSORS)
-        qsort_r(order, n, sizeof *order, by_name, manifest->names);
+    qsort_r(order, n, sizeof *order, by_name, manifest->names);
     put_all(out, manifest, order);
     const bool failed = ferror(out) != 0;
     if (fclose(out) == 0 && !failed)
