@@ -78,6 +78,7 @@ struct shared {
 
 struct rfs_view_dcp {
     bool hyper;                  /* of HyperParallel, not of torch */
+    bool mcore_data;             /* .metadata has the shapes of tensors that are flattened */
     RFS_VEC(uint32_t) stages;    /* by name id; empty where there is one */
     RFS_VEC(struct shared) list; /* under the view's lock */
     /*
@@ -193,18 +194,21 @@ static int add_box(struct listing *listing, const struct rfs_box *box, uint64_t 
 /* ---- flattened tensors, which formats/chunks/walk.c draws ---- */
 
 /*
- * Returns whether the source has the tensor of a target flattened: then so has the view. A piece of
- * it is a single step of each axis at the front that the source has in pieces of one, such as the
- * layers: Megatron-Core wants it so of axes that it has put in front.
+ * Returns whether the tensor of a target is written flattened, because the source has it so and the
+ * view has Megatron-Core's dict with its shape. Other formats are flat in their own files alone. A
+ * piece of it is a single step of each axis at the front that the source has in pieces of one, such
+ * as the layers: Megatron-Core wants it so of axes that it has put in front.
  */
 static bool is_flat(struct listing *listing, const struct rfs_target *target)
 {
     const struct rfs_chunks *chunked = rfs_catalog_chunks(listing->view->catalog);
+
+    if (!listing->view->dcp->mcore_data)
+        return false;
     size_t length;
     const char *name = (const char *)rfs_intern_bytes(
         rfs_catalog_tables(listing->view->catalog)->names, target->name, &length);
-    const struct rfs_chunked_tensor *tensor =
-        chunked ? rfs_chunks_find(chunked, name, length) : NULL;
+    const struct rfs_chunked_tensor *tensor = rfs_chunks_find(chunked, name, length);
 
     if (!tensor || !rfs_chunks_is_flat(tensor) ||
         rfs_chunks_type(chunked, tensor->type)->bytes == 0)
@@ -457,7 +461,7 @@ static int list_chunks(struct rfs_view *view, uint32_t rank, struct rank_chunks 
         listing.type = rfs_catalog_type(view->catalog, target->shown_type);
         listing.shape = RFS_NO_ID;
         rc = check_type(&listing);
-        const bool flat = !view->dcp->hyper && is_flat(&listing, target);
+        const bool flat = is_flat(&listing, target);
         if (rc == 0 && view->dst)
             rc = add_held(&listing, target, flat, rank % devices);
         else if (rc == 0)
@@ -694,7 +698,6 @@ static int place_objects(struct rfs_view *view, struct rfs_dcp_listed_object **o
 static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, struct rfs_image **out,
                          struct rfs_error *err)
 {
-    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
     RFS_CLEANUP(chunks_end) struct rank_chunks chunks = {.n = 0};
     RFS_CLEANUP(items_end) struct items items = {.list = {0}};
     RFS_FREE struct rfs_dcp_listed_object *objects = NULL;
@@ -713,7 +716,7 @@ static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, stru
                                             .objects = objects,
                                             .n_objects = view->dcp->objects.n,
                                             .objects_file = objects_name(view),
-                                            .mcore_data = !view->dcp->hyper && chunked && chunked->mcore_data,
+                                            .mcore_data = view->dcp->mcore_data,
                                             .program =
                                                 view->dcp->hyper ? RFS_DCP_HYPER : RFS_DCP_TORCH};
     return rfs_dcp_encode_metadata(rfs_catalog_tables(view->catalog), &listing, out)
@@ -878,6 +881,8 @@ int rfs_view_dcp_open(struct rfs_view *view, struct rfs_error *err)
     if (!view->dcp || !view->files)
         return rfs_fail_memory(err);
     view->dcp->hyper = view->options.shown == RFS_SHOW_HYPER_PARALLEL;
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
+    view->dcp->mcore_data = !view->dcp->hyper && chunked && chunked->mcore_data;
     const char *form = view->dcp->hyper ? "_rank%u_.safetensors" : "__%u_0.distcp";
     view->n_files = (size_t)view->n_ranks + 1;
     for (uint32_t rank = 0; rank <= view->n_ranks; rank++) {

@@ -8,4 +8,5 @@ EXTRA_DIST += tests/chunks/README.md tests/chunks/run tests/chunks/alone_cases.p
 	tests/chunks/megatron_program.py tests/chunks/mindformers_cases.py \
 	tests/chunks/mindformers_program.py tests/chunks/mindformers_saves.py \
 	tests/chunks/newest_program.py tests/chunks/packed_cases.py \
+	tests/chunks/pairs_cases.py tests/chunks/pairs_mindspore.py \
 	tests/chunks/zero_cases.py tests/chunks/zero_program.py

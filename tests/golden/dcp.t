@@ -12,14 +12,14 @@ layer2.weight          Float32  [48, 96]        3  [3, 1]    18432
 layer2.bias            Float32  [96]            3  [3]         384
 layer3.weight          Float32  [96, 12]        3  [3, 1]     4608
 layer3.bias            Float32  [12]            3  [3]          48
-global_step            Int32    [1]             1  [1]           4
-learning_rate          Float32  []              1  []            4
 moments.layer1.weight  Float32  [768, 48]      21  [21, 1]  147456
 moments.layer1.bias    Float32  [48]            3  [3]         192
 moments.layer2.weight  Float32  [48, 96]        3  [3, 1]    18432
 moments.layer2.bias    Float32  [96]            3  [3]         384
 moments.layer3.weight  Float32  [96, 12]        3  [3, 1]     4608
 moments.layer3.bias    Float32  [12]            3  [3]          48
+global_step            Int32    [1]             1  [1]           4
+learning_rate          Float32  []              1  []            4
 rng_state              Int32    [4]             2  [2]          16
 
 file          chunks  tensor bytes   bytes
@@ -256,7 +256,7 @@ types: 2 Int32 (20 bytes), 13 Float32 (334.2 KiB)
 export: 5 of 5 files completed, of …/work/src
 hyper: 15 tensors, 334.2 KiB: the same as src
 $ reshard export hyper again -o view=huggingface >/dev/null && reshard verify again --against hyper -o view=huggingface
-reshard: warning: 9 values of the training beside the weights are left out: 'global_step' and others; only=* shows them
+reshard: warning: 9 values of the training beside the weights are left out: 'moments.layer1.weight' and others; only=* shows them
 again: 6 tensors, 167.1 KiB: the same as hyper
 $ reshard verify hyper --against src -s src_strategy.ckpt -d dst_strategy.ckpt
 reshard: error: TREE describes its own cuts, and takes no strategy but by its view; try: -o view=dcp, view=hyper_parallel or view=mindformers, with which such a tree is made

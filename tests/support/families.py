@@ -103,7 +103,7 @@ class Runner:
         start = time.monotonic()
         folder = os.path.join(self.folder, re.sub(r"[^\w.-]", "_", name))
         os.makedirs(folder)
-        case = problem = None
+        case, problem = None, "it was not compared to its end"
         try:
             case = maker(name)
             source, options = case.write(folder)
