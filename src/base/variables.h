@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Variables of the environment for connections: credentials, and the files of certificates to trust
- * and of tokens. The code that reads the files and the sandbox that allows it use one list.
+ * Variables of the environment for connections: credentials, and the file of certificates to trust.
+ * What a view takes over of them is listed in store/remote/environment.c.
  *
  * Threads: all functions, while none changes the environment.
  */
 #pragma once
 
 #include "base/std.h"
-
-#define RFS_AWS_SHARED "AWS_SHARED_CREDENTIALS_FILE"
-#define RFS_AWS_CONFIG "AWS_CONFIG_FILE"
-#define RFS_AWS_CONTAINER_TOKEN "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"
-#define RFS_AWS_WEB_TOKEN "AWS_WEB_IDENTITY_TOKEN_FILE"
 
 /*
  * Returns the value of a variable that is set and not empty, unless the process has more rights

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as what a store answers: a page of keys, an index of a folder, credentials, an error. */
 #include "store/remote/credentials.h"
+#include "store/remote/environment.h"
 #include "store/remote/listing.h"
 #include "store/remote/markup.h"
 #include "tests/fuzz/fuzz.h"
@@ -53,7 +54,7 @@ void fuzz_one(const uint8_t *data, size_t size)
         if (rfs_listing_next(copy, out, sizeof out) && *out)
             fuzz_reached(NEXT);
         REQUIRE(strlen(out) < sizeof out);
-        if (rfs_credentials_find(copy, "default", "region", out, sizeof out))
+        if (rfs_profile_find(copy, "default", "region", out, sizeof out))
             fuzz_reached(SETTING);
         if (rfs_credentials_parse(text, n, &credentials))
             fuzz_reached(CREDENTIALS);

@@ -19,7 +19,7 @@ SOON = 302  # seconds until they end: of these, 300 are kept back
 
 
 class Service(http.server.BaseHTTPRequestHandler):
-    """What instances (IMDSv2) and containers (ECS, EKS) ask for credentials, which it numbers."""
+    """What instances (IMDSv2), containers (ECS, EKS) and web identities (STS) ask for credentials, which it numbers."""
     protocol_version = "HTTP/1.1"
 
     def answer(self, text, status=200):
@@ -28,14 +28,21 @@ class Service(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text.encode())
 
-    def credentials(self):
+    def credentials(self, write=json.dumps, token="Token"):
         if self.server.away:
             self.answer("", 500)
             return
         self.server.given += 1
         ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + self.server.seconds))
-        self.answer(json.dumps({"Code": "Success", "AccessKeyId": f"AKIAGIVEN{self.server.given}", "SecretAccessKey": "s" * 40,
-                                "Token": "t" * 200, "Expiration": ends}))
+        self.answer(write({"Code": "Success", "AccessKeyId": f"AKIA{self.server.name}{self.server.given}", "SecretAccessKey": "s" * 40,
+                           token: "t" * 200, "Expiration": ends}))
+
+    def do_POST(self):
+        form = urllib.parse.parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        if form.get("WebIdentityToken") == [self.server.secret()] and form.get("RoleArn", [""])[0].endswith(f"/{self.server.name}"):
+            self.credentials(lambda given: "".join(f"<{k}>{v}</{k}>" for k, v in given.items()), "SessionToken")
+        else:
+            self.answer("", 403)
 
     def do_PUT(self):
         good = self.path == "/latest/api/token" and int(self.headers["X-aws-ec2-metadata-token-ttl-seconds"]) > 0
@@ -62,10 +69,10 @@ class Service(http.server.BaseHTTPRequestHandler):
 
 
 class Metadata:
-    def __init__(self, seconds=3600, secret=lambda: None):
+    def __init__(self, seconds=3600, secret=lambda: None, name="GIVEN"):
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Service)
         self.server.given, self.server.seconds, self.server.secret = 0, seconds, secret
-        self.server.away = False
+        self.server.away, self.server.name = False, name
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
 
     def __enter__(self):

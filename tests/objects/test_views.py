@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import shutil
 import sys
 import time
 
@@ -12,7 +13,7 @@ from forge import Tree, usual
 from harness import *
 from hub import Hub
 from loading import program
-from test_content import SETTLED, export, same_folders, strategies, tree
+from test_content import SETTLED, export, needs_nginx, publish, same_folders, strategies, tree
 from test_credentials import SOON, Metadata, keys, nobody
 from test_sandbox import SANITIZED
 from test_secrets import count_of_requests_before_signatures_count, iam
@@ -56,9 +57,9 @@ class Locked(stores.Other):
         return self
 
 
-def two_trees():
+def two_trees(scale=2):
     """Of the same names and sizes, with other bytes."""
-    return [Tree(folder(f"tree-{v}"), usual(scale=2), 4, 2, version=v) for v in range(2)]
+    return [Tree(folder(f"tree-{v}"), usual(scale=scale), 4, 2, version=v) for v in range(2)]
 
 
 @contextlib.contextmanager
@@ -285,6 +286,69 @@ def test_credentials_of_one_view_are_renewed():
             given = set(keys(proxy))
             check(all(k.startswith("AKIAGIVEN") for k in given) and len(given) > (last == 0), f"the keys of the other are {given}")
             equal(service.server.given, len(given), "how often the service was asked")
+
+
+def kinds_of_identity(name, service):
+    """The variables that ask a service in each way for its credentials."""
+    files = folder(f"tokens-{name}")
+    for file in ("web", "container"):
+        with open(os.path.join(files, file), "w") as out:
+            out.write(service.server.secret())
+    container = {"AWS_CONTAINER_CREDENTIALS_FULL_URI": service.url + "/container"}
+    return {
+        "web": {"AWS_WEB_IDENTITY_TOKEN_FILE": f"{files}/web", "AWS_ROLE_ARN": f"arn:aws:iam::123456789012:role/{name}",
+                "AWS_ENDPOINT_URL_STS": service.url},
+        "container": {**container, "AWS_CONTAINER_AUTHORIZATION_TOKEN": service.server.secret()},
+        "container-file": {**container, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": f"{files}/container"},
+        "instance": {"AWS_EC2_METADATA_SERVICE_ENDPOINT": service.url},
+    }
+
+
+def with_variables(variables, options):
+    return "".join(f"{name}={value};" for name, value in variables.items()) + options
+
+
+def test_identities_of_the_environment_are_renewed_as_themselves():
+    """The variables are another view's by then. Each bucket sees its own keys."""
+    trees, names = two_trees(16), ("FIRST", "SECOND")
+    urls = [stores.upload(t.dir, prefix=f"of-{name}") for t, name in zip(trees, names)]
+    wants = [want_of(t) for t in trees]
+    # A container's address hides an instance's, so that the instances come first.
+    for kind in ("instance", "container", "container-file", "web"):
+        with stores.Proxy() as proxy, contextlib.ExitStack() as stack:
+            services = [stack.enter_context(Metadata(SOON, lambda name=name: f"the-secret-of-{name}", name)) for name in names]
+            sides = [(f"{url}/src", with_variables(kinds_of_identity(name, service)[kind], t.options("index_cache=no,cache=1M")))
+                     for url, name, service, t in zip(urls, names, services, trees)]
+            where = folder(f"views-{kind}")
+            views(where, nobody(proxy.url, AWS_EC2_METADATA_DISABLED=None), *sides, last=0, pause=SOON - 300 + 1)
+            for at in range(2):
+                same_folders(os.path.join(where, str(at)), wants[at])
+            for name, service in zip(names, services):
+                given = {r[6] for r in proxy.requests() if f"of-{name}" in r[1]}
+                check(all(re.fullmatch(f"AKIA{name}[0-9]+", key) for key in given), f"{kind}: the keys at {name}'s are {given}")
+                check(len(given) > (name == "FIRST"), f"{kind}: {name} was not renewed")
+                equal(service.server.given, len(given), f"{kind}: how often {name}'s service gave some")
+
+
+def test_a_view_keeps_the_ways_to_its_store():
+    """Proxies, and certificates that are trusted, are those of the moment when it was opened."""
+    needs_nginx()
+    t = tree(scale=8)
+    url = stores.upload(t.dir)
+    name, where = publish(t.dir)
+    with stores.Proxy() as plain, stores.Proxy(host=True) as named:
+        web = f"https://127.0.0.1:{stores.tls_port}/{name}"
+        local = named.url.replace("127.0.0.1", "s3.localhost")
+        sides = [(f"{web}/src", with_variables({"AWS_CA_BUNDLE": stores.certificate("server")}, t.options("cache=1M"))),
+                 (f"{url}/src", t.options("cache=1M")),
+                 (f"{url}/src", with_variables({"AWS_CA_BUNDLE": stores.certificate("other"), "no_proxy": "s3.localhost",
+                                                "http_proxy": "http://127.0.0.1:1", "https_proxy": "http://127.0.0.1:1"},
+                                               t.options(f"cache=1M,tries=1,endpoint={local},path_style")))]
+        out = folder("views")
+        equal(views(out, stores.environment(plain.url), *sides, last=0), "OK\n", "what it says")
+        for at in "012":
+            same_folders(os.path.join(out, at), want_of(t))
+    shutil.rmtree(where)
 
 
 def test_connections_count_for_each_store():

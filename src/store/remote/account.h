@@ -5,7 +5,7 @@
  * regions, lists or commits. Only idle connections are shared, as each request is signed by itself.
  *
  * Where an option is not given, the environment and the profile count, as they are when the account
- * is made.
+ * is made (environment.h).
  *
  * Threads: all functions but new and free; the first members are constant.
  */
@@ -14,6 +14,7 @@
 #include "base/options.h"
 #include "base/store.h"
 #include "store/remote/credentials.h"
+#include "store/remote/environment.h"
 #include "store/remote/http.h"
 
 #include <pthread.h>
@@ -29,12 +30,11 @@ struct rfs_account_bucket {
 #define RFS_ACCOUNT_BUCKETS 16
 
 struct rfs_account {
-    struct rfs_store store; /* the first member: rfs_account_of */
-    char *endpoint;         /* "https://host:port", or NULL: that of AWS; owned */
-    char *region;           /* or NULL: that of AWS's tools; owned */
-    char *hub_endpoint;     /* "https://host/prefix"; owned */
-    uint64_t environment;   /* rfs_credentials_hash_environment */
-    struct rfs_credentials_profile profile;
+    struct rfs_store store;              /* the first member: rfs_account_of */
+    char *endpoint;                      /* "https://host:port", or NULL: that of AWS; owned */
+    char *region;                        /* or NULL: that of AWS's tools; owned */
+    char *hub_endpoint;                  /* "https://host/prefix"; owned */
+    struct rfs_environment *environment; /* owned */
     bool path_style, anonymous;
     unsigned tries, timeout /* seconds */;
 
@@ -63,7 +63,7 @@ struct rfs_account {
 struct rfs_account *rfs_account_new(const struct rfs_options *options);
 /* Frees what new made, and wipes the credentials. Does nothing with NULL. */
 void rfs_account_free(struct rfs_account *account);
-/* Says whether two accounts reach the same stores in the same way. */
+/* Says whether two accounts are one identity, and reach the same stores in the same way. */
 bool rfs_account_equals(const struct rfs_account *a, const struct rfs_account *b);
 /* Returns the account that a store is. */
 static inline struct rfs_account *rfs_account_of(struct rfs_store *store)

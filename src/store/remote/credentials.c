@@ -15,9 +15,8 @@
 #include "base/json_read.h"
 #include "base/secret.h"
 #include "base/store.h"
-#include "base/text.h"
 #include "base/thread.h"
-#include "base/variables.h"
+#include "store/remote/environment.h"
 #include "store/remote/http.h"
 #include "store/remote/markup.h"
 #include "store/remote/sign.h"
@@ -27,7 +26,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <strings.h>
-#include <xxhash.h>
 
 #define CONTAINER "http://169.254.170.2"
 #define INSTANCE "http://169.254.169.254"
@@ -35,89 +33,24 @@
 #define SECONDS 2
 #define TOKEN_BYTES 4096
 #define BEFORE_END 300 /* seconds */
-#define FILE_BYTES ((size_t)1 << 20)
 #define BEARER "Bearer "
 
 /* There are no credentials of a kind because nothing asks for that kind. */
 #define UNASKED 1
 
 struct rfs_credentials_chain {
-    const struct rfs_credentials_profile *profile; /* borrowed */
-    unsigned timeout;                              /* seconds */
-    pthread_mutex_t lock;                          /* of the rest but the last; credentials.h */
-    struct rfs_credentials *found; /* in guarded memory, as the next two texts; NULL: none yet */
-    const struct kind *kind;       /* that gave them */
+    const struct rfs_environment *environment; /* borrowed */
+    unsigned timeout;                          /* seconds */
+    pthread_mutex_t lock;                      /* of the rest but the last; credentials.h */
+    struct rfs_credentials *found;             /* in guarded memory, as the text; NULL: none yet */
+    const struct kind *kind;                   /* that gave them */
     bool renew;
-    /*
-     * AWS_CONTAINER_AUTHORIZATION_TOKEN, from its first use on: a mount wipes it from its
-     * environment.
-     */
-    char *container_token;
     char *bearer; /* "Bearer TOKEN", or "" for none; NULL: it was not looked for */
     /* The file of the token that gave the last credentials; NULL: they took none. */
     _Atomic(const char *) token_file;
 };
 
 /* ---- texts that hold them -------------------------------------------------------------------- */
-
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r';
-}
-
-/* Returns a line's text without the spaces around it. */
-static const char *trim(const char *at, size_t *n)
-{
-    while (*n > 0 && is_space(*at)) {
-        at++;
-        --*n;
-    }
-    while (*n > 0 && is_space(at[*n - 1]))
-        --*n;
-    return at;
-}
-
-/* Says whether a line is [SECTION] or [profile SECTION]. */
-static bool is_section(const char *line, size_t n, const char *section)
-{
-    if (n < 2 || line[n - 1] != ']')
-        return false;
-    size_t m = n - 2;
-    const char *name = trim(line + 1, &m);
-    if (m > 8 && memcmp(name, "profile ", 8) == 0) {
-        m -= 8;
-        name = trim(name + 8, &m);
-    }
-    return m == strlen(section) && memcmp(name, section, m) == 0;
-}
-
-bool rfs_credentials_find(const char *text, const char *section, const char *name, char *out,
-                          size_t cap)
-{
-    bool inside = false;
-
-    for (const char *line = text; *line;) {
-        const size_t whole = strcspn(line, "\n");
-        size_t n = whole;
-        const char *at = trim(line, &n);
-        const char *equals = memchr(at, '=', n);
-        size_t m = equals ? (size_t)(equals - at) : 0;
-        if (n > 0 && *at == '[')
-            inside = is_section(at, n, section);
-        else if (inside && equals && *at != '#' && *at != ';') {
-            const char *key = trim(at, &m);
-            size_t length = n - (size_t)(equals + 1 - at);
-            const char *value = trim(equals + 1, &length);
-            if (m == strlen(name) && memcmp(key, name, m) == 0 && length < cap) {
-                memcpy(out, value, length);
-                out[length] = '\0';
-                return true;
-            }
-        }
-        line += whole + (line[whole] == '\n');
-    }
-    return false;
-}
 
 /* Reads "2026-01-01T00:00:00Z"; false when it is none. */
 static bool read_time(const char *text, time_t *out)
@@ -212,12 +145,16 @@ static bool make(struct rfs_http *http, struct answer *out)
     return ended && !http->failed && http->status == 200;
 }
 
-static RFS_APART bool ask(enum rfs_http_method method, const char *url, const char *header,
-                          struct answer *out)
+static RFS_APART bool ask(const struct rfs_credentials_chain *chain, enum rfs_http_method method,
+                          const char *url, const char *header, struct answer *out)
 {
     const char *const headers[] = {header, NULL};
-    struct rfs_http http = {
-        .url = url, .method = method, .headers = headers, .timeout = SECONDS, .direct = true};
+    struct rfs_http http = {.environment = chain->environment,
+                            .url = url,
+                            .method = method,
+                            .headers = headers,
+                            .timeout = SECONDS,
+                            .direct = true};
 
     return make(&http, out);
 }
@@ -227,19 +164,20 @@ static bool is_line(const char *text)
     return *text && !strpbrk(text, "\r\n");
 }
 
-/* Writes "Authorization: …" for a container, by a variable or a file; "" where it needs none. */
-static bool container_header(struct rfs_credentials_chain *chain, char *out, size_t cap)
+static const char *variable(const struct rfs_credentials_chain *chain, const char *name)
 {
-    const char *given = rfs_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
-    const char *path = rfs_variable(RFS_AWS_CONTAINER_TOKEN);
+    return rfs_environment_get(chain->environment, name);
+}
+
+/* Writes "Authorization: …" for a container, by a variable or a file; "" where it needs none. */
+static bool container_header(const struct rfs_credentials_chain *chain, char *out, size_t cap)
+{
+    const char *token = variable(chain, "AWS_CONTAINER_AUTHORIZATION_TOKEN");
+    const char *path = variable(chain, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
     RFS_FREE char *text = NULL;
     size_t n = 0;
 
     *out = '\0';
-    if (given && !chain->container_token && strlen(given) < TOKEN_BYTES &&
-        (chain->container_token = rfs_secret_map(TOKEN_BYTES)))
-        memcpy(chain->container_token, given, strlen(given) + 1);
-    const char *token = given ? given : chain->container_token;
     if (path && rfs_store_read_whole(NULL, path, TOKEN_BYTES, &text, &n, NULL) == 0) {
         text[strcspn(text, "\r\n")] = '\0';
         token = text;
@@ -294,8 +232,8 @@ static int fail_service(const char *why)
 
 static int from_container(struct rfs_credentials_chain *chain, struct rfs_credentials *out)
 {
-    const char *relative = rfs_variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
-    const char *full = rfs_variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+    const char *relative = variable(chain, "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+    const char *full = variable(chain, "AWS_CONTAINER_CREDENTIALS_FULL_URI");
     char url[1024], header[TOKEN_BYTES + 32];
     struct answer answer;
 
@@ -304,35 +242,35 @@ static int from_container(struct rfs_credentials_chain *chain, struct rfs_creden
     snprintf(url, sizeof url, "%s%s", relative ? CONTAINER : "", relative ? relative : full);
     const bool found = rfs_credentials_trusts(url) &&
                        container_header(chain, header, sizeof header) &&
-                       ask(RFS_HTTP_GET, url, *header ? header : NULL, &answer) &&
+                       ask(chain, RFS_HTTP_GET, url, *header ? header : NULL, &answer) &&
                        rfs_credentials_parse(answer.text, answer.n, out);
-    chain->token_file = found ? rfs_variable(RFS_AWS_CONTAINER_TOKEN) : NULL;
+    chain->token_file = found ? variable(chain, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE") : NULL;
     rfs_secret_wipe(header, sizeof header);
     rfs_secret_wipe(&answer, sizeof answer);
     return found ? 0
                  : fail_service("the container's service, which the environment names, gave none");
 }
 
-static bool read_instance(struct rfs_credentials *out)
+static bool read_instance(const struct rfs_credentials_chain *chain, struct rfs_credentials *out)
 {
-    const char *base = rfs_variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+    const char *base = variable(chain, "AWS_EC2_METADATA_SERVICE_ENDPOINT");
     char url[1024], header[TOKEN_BYTES + 64], role[256];
     struct answer answer;
 
     base = base ? base : INSTANCE;
     snprintf(url, sizeof url, "%s/latest/api/token", base);
-    if (!ask(RFS_HTTP_PUT, url, "X-aws-ec2-metadata-token-ttl-seconds: 300", &answer) ||
+    if (!ask(chain, RFS_HTTP_PUT, url, "X-aws-ec2-metadata-token-ttl-seconds: 300", &answer) ||
         !is_line(answer.text) ||
         (size_t)snprintf(header, sizeof header, "X-aws-ec2-metadata-token: %s", answer.text) >=
             sizeof header)
         return false;
     snprintf(url, sizeof url, "%s" ROLE, base);
-    if (!ask(RFS_HTTP_GET, url, header, &answer) ||
+    if (!ask(chain, RFS_HTTP_GET, url, header, &answer) ||
         (size_t)snprintf(role, sizeof role, "%.*s", (int)strcspn(answer.text, "\r\n"),
                          answer.text) >= sizeof role)
         return false;
     snprintf(url, sizeof url, "%s" ROLE "%s", base, role);
-    const bool found = ask(RFS_HTTP_GET, url, header, &answer) &&
+    const bool found = ask(chain, RFS_HTTP_GET, url, header, &answer) &&
                        rfs_credentials_parse(answer.text, answer.n, out);
     rfs_secret_wipe(header, sizeof header);
     rfs_secret_wipe(&answer, sizeof answer);
@@ -341,28 +279,28 @@ static bool read_instance(struct rfs_credentials *out)
 
 static int from_instance(struct rfs_credentials_chain *chain, struct rfs_credentials *out)
 {
-    (void)chain;
-    const char *off = rfs_variable("AWS_EC2_METADATA_DISABLED");
+    const char *off = variable(chain, "AWS_EC2_METADATA_DISABLED");
 
     if (off && strcasecmp(off, "true") == 0)
         return UNASKED;
-    return read_instance(out) ? 0 : fail_service("the instance's metadata service gave none");
+    return read_instance(chain, out) ? 0
+                                     : fail_service("the instance's metadata service gave none");
 }
 
 /* Exchanges a file's token for a role's credentials, as Kubernetes has it for its pods. */
 static bool read_web_identity(const struct rfs_credentials_chain *chain, struct answer *answer,
                               const char *role, const char *token)
 {
-    const char *name = rfs_variable("AWS_ROLE_SESSION_NAME");
-    const char *endpoint = rfs_variable("AWS_ENDPOINT_URL_STS");
-    const char *region = rfs_variable("AWS_REGION");
+    const char *name = variable(chain, "AWS_ROLE_SESSION_NAME");
+    const char *endpoint = variable(chain, "AWS_ENDPOINT_URL_STS");
+    const char *region = variable(chain, "AWS_REGION");
     RFS_FREE char *coded_role = rfs_sign_encode(role, false);
     RFS_FREE char *coded_name = rfs_sign_encode(name ? name : "reshardfs", false);
     RFS_FREE char *coded_token = rfs_sign_encode(token, false);
     RFS_FREE char *form = NULL;
     char url[512];
 
-    region = region ? region : rfs_variable("AWS_DEFAULT_REGION");
+    region = region ? region : variable(chain, "AWS_DEFAULT_REGION");
     const int n = endpoint ? snprintf(url, sizeof url, "%s", endpoint)
                            : snprintf(url, sizeof url, "https://sts.%s%samazonaws.com",
                                       region ? region : "", region ? "." : "");
@@ -374,8 +312,11 @@ static bool read_web_identity(const struct rfs_credentials_chain *chain, struct 
         form = NULL;
         return false;
     }
-    struct rfs_http http = {
-        .url = url, .method = RFS_HTTP_POST, .form = form, .timeout = chain->timeout};
+    struct rfs_http http = {.environment = chain->environment,
+                            .url = url,
+                            .method = RFS_HTTP_POST,
+                            .form = form,
+                            .timeout = chain->timeout};
     const bool answered =
         (size_t)n < sizeof url && rfs_credentials_trusts(url) && make(&http, answer);
     rfs_secret_wipe(form, strlen(form));
@@ -385,15 +326,15 @@ static bool read_web_identity(const struct rfs_credentials_chain *chain, struct 
 
 static int from_web_identity(struct rfs_credentials_chain *chain, struct rfs_credentials *out)
 {
-    const char *path = rfs_variable(RFS_AWS_WEB_TOKEN);
-    const char *role = rfs_variable("AWS_ROLE_ARN");
+    const char *path = variable(chain, "AWS_WEB_IDENTITY_TOKEN_FILE");
+    const char *role = variable(chain, "AWS_ROLE_ARN");
     RFS_FREE char *token = NULL;
     struct answer answer;
     char ends[64];
     size_t n = 0;
 
     *out = (struct rfs_credentials){0};
-    if (chain->profile->given || !path)
+    if (rfs_profile_is_named(chain->environment, true) || !path)
         return UNASKED;
     if (!role)
         return fail_service("AWS_WEB_IDENTITY_TOKEN_FILE is set, and AWS_ROLE_ARN is not");
@@ -425,25 +366,6 @@ static bool copy(char *out, size_t cap, const char *value)
     return true;
 }
 
-bool rfs_credentials_find_profile(const char *given, struct rfs_credentials_profile *out)
-{
-    const char *name = given ? given : rfs_variable("AWS_PROFILE");
-
-    *out = (struct rfs_credentials_profile){name ? strdup(name) : NULL, given};
-    return !name || out->name;
-}
-
-void rfs_credentials_free_profile(struct rfs_credentials_profile *profile)
-{
-    free(profile->name);
-    *profile = (struct rfs_credentials_profile){0};
-}
-
-static const char *section_of(const struct rfs_credentials_profile *profile)
-{
-    return profile->name ? profile->name : "default";
-}
-
 /* Reports that a kind which was asked for has none. */
 static int fail(const char *why)
 {
@@ -452,11 +374,11 @@ static int fail(const char *why)
 
 static int from_environment(struct rfs_credentials_chain *chain, struct rfs_credentials *out)
 {
-    const char *id = rfs_variable("AWS_ACCESS_KEY_ID");
-    const char *secret = rfs_variable("AWS_SECRET_ACCESS_KEY");
-    const char *token = rfs_variable("AWS_SESSION_TOKEN");
+    const char *id = variable(chain, "AWS_ACCESS_KEY_ID");
+    const char *secret = variable(chain, "AWS_SECRET_ACCESS_KEY");
+    const char *token = variable(chain, "AWS_SESSION_TOKEN");
 
-    if (chain->profile->given || !id)
+    if (rfs_profile_is_named(chain->environment, true) || !id)
         return UNASKED;
     if (!secret)
         return fail("AWS_ACCESS_KEY_ID is set, and AWS_SECRET_ACCESS_KEY is not");
@@ -467,76 +389,51 @@ static int from_environment(struct rfs_credentials_chain *chain, struct rfs_cred
                : fail("those of the environment are too long");
 }
 
-/* Reads a shared file, to be wiped; NULL when there is none that can be read. */
-static char *read_shared(const char *of, const char *name, size_t *n)
-{
-    RFS_FREE char *path = NULL;
-    const char *given = rfs_variable(of);
-    const char *home = rfs_variable("HOME");
-    char *text = NULL;
-
-    if (given)
-        path = strdup(given);
-    else if (home)
-        path = rfs_text_printf("%s/.aws/%s", home, name);
-    return path && rfs_store_read_whole(NULL, path, FILE_BYTES, &text, n, NULL) == 0 ? text : NULL;
-}
-
 /* Returns the setting of a profile that other tools go by instead of keys, or NULL. */
-static const char *other_way(const char *text, const char *section)
+static const char *other_way(const struct rfs_environment *environment, enum rfs_profile_file file)
 {
     static const char *const ways[] = {"role_arn", "credential_process", "sso_session",
                                        "sso_start_url", "login_session"};
     char value[512];
 
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
-        if (rfs_credentials_find(text, section, ways[i], value, sizeof value))
+        if (rfs_profile_get(environment, file, ways[i], value, sizeof value))
             return ways[i];
     return NULL;
 }
 
-static int from_text(const char *section, const char *text, struct rfs_credentials *out)
+static int from_file(const struct rfs_environment *environment, enum rfs_profile_file file,
+                     struct rfs_credentials *out)
 {
-    if (!rfs_credentials_find(text, section, "aws_access_key_id", out->key_id,
-                              sizeof out->key_id)) {
-        const char *way = other_way(text, section);
-        return way ? rfs_store_fail(-ENOKEY, "the profile '%.100s' has %s, which is not read",
-                                    section, way)
+    const char *name = rfs_profile_name(environment);
+
+    if (!rfs_profile_get(environment, file, "aws_access_key_id", out->key_id, sizeof out->key_id)) {
+        const char *way = other_way(environment, file);
+        return way ? rfs_store_fail(-ENOKEY, "the profile '%.100s' has %s, which is not read", name,
+                                    way)
                    : UNASKED;
     }
-    if (!rfs_credentials_find(text, section, "aws_secret_access_key", out->secret,
-                              sizeof out->secret))
+    if (!rfs_profile_get(environment, file, "aws_secret_access_key", out->secret,
+                         sizeof out->secret))
         return rfs_store_fail(-ENOKEY,
                               "the profile '%.100s' has aws_access_key_id and no "
                               "aws_secret_access_key",
-                              section);
-    if (!rfs_credentials_find(text, section, "aws_session_token", out->token, sizeof out->token))
+                              name);
+    if (!rfs_profile_get(environment, file, "aws_session_token", out->token, sizeof out->token))
         out->token[0] = '\0';
     return 0;
 }
 
-static int from_file(const char *section, const char *of, const char *name,
-                     struct rfs_credentials *out)
-{
-    size_t n = 0;
-    RFS_FREE char *text = read_shared(of, name, &n);
-    const int rc = text ? from_text(section, text, out) : UNASKED;
-
-    if (text)
-        rfs_secret_wipe(text, n);
-    return rc;
-}
-
 static int from_profile(struct rfs_credentials_chain *chain, struct rfs_credentials *out)
 {
-    const char *section = section_of(chain->profile);
-    int rc = from_file(section, RFS_AWS_SHARED, "credentials", out);
+    const struct rfs_environment *environment = chain->environment;
+    int rc = from_file(environment, RFS_PROFILE_CREDENTIALS, out);
 
     if (rc == UNASKED)
-        rc = from_file(section, RFS_AWS_CONFIG, "config", out);
-    if (rc == UNASKED && chain->profile->name)
-        rc =
-            rfs_store_fail(-ENOKEY, "the profile '%.100s' has none in ~/.aws/credentials", section);
+        rc = from_file(environment, RFS_PROFILE_CONFIG, out);
+    if (rc == UNASKED && rfs_profile_is_named(environment, false))
+        rc = rfs_store_fail(-ENOKEY, "the profile '%.100s' has none in ~/.aws/credentials",
+                            rfs_profile_name(environment));
     return rc;
 }
 
@@ -573,69 +470,16 @@ static int look(struct rfs_credentials_chain *chain, struct rfs_credentials *out
                : rc;
 }
 
-/* ---- settings of the profile ----------------------------------------------------------------- */
-
-bool rfs_credentials_setting(const struct rfs_credentials_profile *profile, const char *name,
-                             char **out)
-{
-    char value[512];
-    size_t n = 0;
-    RFS_FREE char *text = read_shared(RFS_AWS_CONFIG, "config", &n);
-    const bool found = text &&
-                       rfs_credentials_find(text, section_of(profile), name, value, sizeof value) &&
-                       value[0];
-
-    *out = found ? strdup(value) : NULL;
-    if (text)
-        rfs_secret_wipe(text, n);
-    return !found || *out;
-}
-
-uint64_t rfs_credentials_hash_environment(void)
-{
-    static const char *const names[] = {
-        "AWS_ACCESS_KEY_ID",
-        "AWS_SECRET_ACCESS_KEY",
-        "AWS_SESSION_TOKEN",
-        RFS_AWS_SHARED,
-        RFS_AWS_CONFIG,
-        RFS_AWS_WEB_TOKEN,
-        "AWS_ROLE_ARN",
-        "AWS_ROLE_SESSION_NAME",
-        "AWS_ENDPOINT_URL_STS",
-        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-        "AWS_CONTAINER_AUTHORIZATION_TOKEN",
-        RFS_AWS_CONTAINER_TOKEN,
-        "AWS_EC2_METADATA_DISABLED",
-        "AWS_EC2_METADATA_SERVICE_ENDPOINT",
-        "HF_TOKEN",
-        "HUGGING_FACE_HUB_TOKEN",
-        "HF_TOKEN_PATH",
-        "HF_HOME",
-        "XDG_CACHE_HOME",
-        "HOME",
-    };
-    uint64_t hash = 0;
-
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *value = rfs_variable(names[i]);
-
-        hash = value ? XXH3_64bits_withSeed(value, strlen(value), hash + 1) : hash + 1;
-    }
-    return hash;
-}
-
 /* ---- those at hand --------------------------------------------------------------------------- */
 
-struct rfs_credentials_chain *rfs_credentials_new(const struct rfs_credentials_profile *profile,
+struct rfs_credentials_chain *rfs_credentials_new(const struct rfs_environment *environment,
                                                   unsigned timeout)
 {
     struct rfs_credentials_chain *chain = calloc(1, sizeof *chain);
 
     if (!chain)
         return NULL;
-    chain->profile = profile;
+    chain->environment = environment;
     chain->timeout = timeout;
     pthread_mutex_init(&chain->lock, NULL);
     return chain;
@@ -646,7 +490,6 @@ void rfs_credentials_free(struct rfs_credentials_chain *chain)
     if (!chain)
         return;
     rfs_secret_unmap(chain->found, sizeof *chain->found);
-    rfs_secret_unmap(chain->container_token, TOKEN_BYTES);
     rfs_secret_unmap(chain->bearer, RFS_CREDENTIALS_BEARER);
     pthread_mutex_destroy(&chain->lock);
     free(chain);
@@ -694,33 +537,6 @@ int rfs_credentials_get(struct rfs_credentials_chain *chain, struct rfs_credenti
 
 /* ---- the token of a hub ---------------------------------------------------------------------- */
 
-/* Returns PATH with the user's folder for a "~" in front, or NULL. */
-static char *at_home(const char *path)
-{
-    const char *home = rfs_variable("HOME");
-
-    if (path[0] != '~' || (path[1] && path[1] != '/'))
-        return strdup(path);
-    return home ? rfs_text_printf("%s%s", home, path + 1) : NULL;
-}
-
-/* Returns the file of the hub's token, as the hub's own tools find it. */
-static char *find_hub_file(void)
-{
-    static const struct {
-        const char *variable, *rest;
-    } places[] = {
-        {"HF_TOKEN_PATH", ""}, {"HF_HOME", "/token"}, {"XDG_CACHE_HOME", "/huggingface/token"}};
-
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        const char *value = rfs_variable(places[i].variable);
-        RFS_FREE char *path = value ? at_home(value) : NULL;
-        if (value)
-            return path ? rfs_text_printf("%s%s", path, places[i].rest) : NULL;
-    }
-    return at_home("~/.cache/huggingface/token");
-}
-
 /* Writes a token to the guarded memory, without the spaces around it. */
 static int take_bearer(const char *text, const char *from, char *bearer)
 {
@@ -740,27 +556,14 @@ static int take_bearer(const char *text, const char *from, char *bearer)
     return 0;
 }
 
-static int read_bearer(char *bearer)
+static int find_bearer(const struct rfs_environment *environment, char *bearer)
 {
-    const char *given = rfs_variable("HF_TOKEN");
-    RFS_FREE char *path = NULL;
-    RFS_FREE char *text = NULL;
-    size_t n = 0;
+    const char *text, *from;
+    const int rc = rfs_environment_hub_token(environment, &text, &from);
 
-    given = given ? given : rfs_variable("HUGGING_FACE_HUB_TOKEN");
-    if (given)
-        return take_bearer(given, "HF_TOKEN", bearer);
-    path = find_hub_file();
-    if (!path)
-        return 0;
-    int rc = rfs_store_read_whole(NULL, path, RFS_CREDENTIALS_BEARER, &text, &n, NULL);
-    if (rc == -ENOENT || rc == -ENOTDIR)
-        return 0;
     if (rc < 0)
-        return rfs_store_fail(rc, "the file %.200s cannot be read: %s", path, strerror(-rc));
-    rc = take_bearer(text, path, bearer);
-    rfs_secret_wipe(text, n);
-    return rc;
+        return rfs_store_fail(rc, "the file %.200s cannot be read: %s", from, strerror(-rc));
+    return text ? take_bearer(text, from, bearer) : 0;
 }
 
 int rfs_credentials_bearer(struct rfs_credentials_chain *chain, char out[RFS_CREDENTIALS_BEARER])
@@ -770,7 +573,8 @@ int rfs_credentials_bearer(struct rfs_credentials_chain *chain, char out[RFS_CRE
     RFS_LOCKED(&chain->lock);
     if (!chain->bearer) {
         chain->bearer = rfs_secret_map(RFS_CREDENTIALS_BEARER);
-        rc = chain->bearer ? read_bearer(chain->bearer) : rfs_store_fail(-ENOMEM, "out of memory");
+        rc = chain->bearer ? find_bearer(chain->environment, chain->bearer)
+                           : rfs_store_fail(-ENOMEM, "out of memory");
         if (rc < 0) {
             rfs_secret_unmap(chain->bearer, RFS_CREDENTIALS_BEARER);
             chain->bearer = NULL;

@@ -16,8 +16,8 @@
  * Hubs have a token of their own, which is read once: HF_TOKEN, or the file of HF_TOKEN_PATH,
  * HF_HOME/token, or ~/.cache/huggingface/token.
  *
- * Each chain looks for itself, so that two profiles are two identities. The environment is that of
- * the process when a chain looks.
+ * Each chain looks for itself, so that two profiles are two identities. Whenever it looks, it goes by
+ * the environment that its view was opened in (environment.h).
  *
  * Threads: all functions but new and free. The lock of a chain is a leaf lock, held over a look for
  * credentials: others wait for them.
@@ -28,39 +28,20 @@
 
 #include <time.h>
 
+struct rfs_environment;
+
 struct rfs_credentials {
     char key_id[256], secret[256], token[8192]; /* "" where there is none */
     time_t ends;                                /* when they end; 0: never */
 };
 
-/* A section of the shared files. */
-struct rfs_credentials_profile {
-    char *name; /* NULL: "default"; owned */
-    bool given; /* an option names it, so the environment's credentials do not count */
-};
-/* Finds the profile of the option GIVEN (or NULL), else of AWS_PROFILE. False without memory. */
-bool rfs_credentials_find_profile(const char *given, struct rfs_credentials_profile *out);
-void rfs_credentials_free_profile(struct rfs_credentials_profile *profile);
-/*
- * Reads "region" or "endpoint_url" of the profile from the config file: *OUT, malloc'ed, NULL when
- * it has none. False when out of memory.
- */
-bool rfs_credentials_setting(const struct rfs_credentials_profile *profile, const char *name,
-                             char **out);
-
-/*
- * Returns a hash of the variables that say which credentials there are: equal ones name the same. It
- * is too short to tell anything of a secret.
- */
-uint64_t rfs_credentials_hash_environment(void);
-
 /* The credentials of one account, and the kind of the chain that gave them. */
 struct rfs_credentials_chain;
 /*
- * Makes a chain that has not looked yet; it borrows PROFILE. TIMEOUT is that of requests, in seconds.
- * NULL when out of memory.
+ * Makes a chain that has not looked yet; it borrows ENVIRONMENT. TIMEOUT is that of requests, in
+ * seconds. NULL when out of memory.
  */
-struct rfs_credentials_chain *rfs_credentials_new(const struct rfs_credentials_profile *profile,
+struct rfs_credentials_chain *rfs_credentials_new(const struct rfs_environment *environment,
                                                   unsigned timeout);
 /* Wipes and frees all. Does nothing with NULL. */
 void rfs_credentials_free(struct rfs_credentials_chain *chain);
@@ -89,12 +70,6 @@ int rfs_credentials_fail(struct rfs_credentials_chain *chain, int code, const ch
 /* Returns the file of the token that gave the last credentials; NULL: they took none. */
 const char *rfs_credentials_token_file(const struct rfs_credentials_chain *chain);
 
-/*
- * Writes to OUT the value of NAME in [SECTION] or [profile SECTION] of a shared file's text, or
- * gives false.
- */
-bool rfs_credentials_find(const char *text, const char *section, const char *name, char *out,
-                          size_t cap);
 /* Reads the answer of a metadata service. False when it has no credentials. */
 bool rfs_credentials_parse(const char *json, size_t n, struct rfs_credentials *out);
 /*

@@ -4,7 +4,7 @@
 #include "base/cancel.h"
 #include "base/checked.h"
 #include "base/cleanup.h"
-#include "base/variables.h"
+#include "store/remote/environment.h"
 
 #include <curl/curl.h>
 #include <pthread.h>
@@ -386,12 +386,21 @@ static void set_safety(CURL *easy, const struct rfs_http *http)
 #endif
     curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, http->follow ? 1L : 0L);
     curl_easy_setopt(easy, CURLOPT_MAXREDIRS, 5L);
-    if (rfs_variable_certificates()) {
-        curl_easy_setopt(easy, CURLOPT_CAINFO, rfs_variable_certificates());
+}
+
+/* Sets what libcurl would find in the process's environment. */
+static void set_surroundings(CURL *easy, const struct rfs_http *http)
+{
+    const struct rfs_environment *environment = http->environment;
+    const char *certificates = rfs_environment_certificates(environment);
+
+    if (certificates) {
+        curl_easy_setopt(easy, CURLOPT_CAINFO, certificates);
         curl_easy_setopt(easy, CURLOPT_CAPATH, NULL); /* or the system's count, too */
     }
-    if (http->direct)
-        curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
+    curl_easy_setopt(easy, CURLOPT_PROXY, rfs_environment_proxy(environment, http->url));
+    curl_easy_setopt(easy, CURLOPT_NOPROXY,
+                     http->direct ? "*" : rfs_environment_no_proxy(environment));
 }
 
 static bool set_headers(struct handle *handle, const char *const *headers)
@@ -437,6 +446,7 @@ static bool set_up(struct handle *handle, struct rfs_http *http)
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, handle);
     set_safety(easy, http);
+    set_surroundings(easy, http);
     return set;
 }
 

@@ -3,7 +3,8 @@
  * Exchanges of HTTP, a request and its answer, by libcurl. A thread takes a lane, starts exchanges
  * on it and waits for them; lanes keep their connections for the next thread, of any client. The
  * headers of each request carry all that tells a server an identity: libcurl keeps no cookies, no
- * names of users and no certificates of clients here. A client has at most as many exchanges under
+ * names of users and no certificates of clients here, and reads no variables of the process. Where
+ * redirections are followed, the first URL says which proxy they go by. A client has at most as many exchanges under
  * way as it is allowed. retries.h tries again what failed.
  *
  * Threads: all functions; a lane belongs to one thread at a time. The lock of the idle lanes is a
@@ -18,6 +19,7 @@
 #include <sys/uio.h>
 #include <time.h>
 
+struct rfs_environment;
 struct rfs_http_lane;
 
 /* Those whose exchanges count together. All 0 but MOST to begin with. */
@@ -34,6 +36,7 @@ enum rfs_http_method { RFS_HTTP_GET, RFS_HTTP_HEAD, RFS_HTTP_PUT, RFS_HTTP_POST,
 struct rfs_http {
     /* the request; borrowed until it is finished or stopped */
     struct rfs_http_client *client; /* NULL: one that has no limit, for a word in between */
+    const struct rfs_environment *environment; /* has the proxies and the certificates to trust */
     const char *url;
     enum rfs_http_method method;
     const char *const *headers; /* "Name: value", to a NULL */

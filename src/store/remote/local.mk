@@ -5,6 +5,7 @@ librfs_la_SOURCES += \
 	src/store/remote/account.c src/store/remote/account.h \
 	src/store/remote/bucket.c src/store/remote/bucket.h \
 	src/store/remote/credentials.c src/store/remote/credentials.h \
+	src/store/remote/environment.c src/store/remote/environment.h \
 	src/store/remote/http.c src/store/remote/http.h \
 	src/store/remote/hub.c src/store/remote/hub.h \
 	src/store/remote/listing.c src/store/remote/listing.h \

@@ -715,6 +715,7 @@ static int start(struct rfs_http_lane *lane, struct rfs_remote_request *request)
         return rc;
     request->http = (struct rfs_http){
         .client = &account->client,
+        .environment = account->environment,
         .url = request->asked,
         .method = request->head ? RFS_HTTP_HEAD : request->method,
         .headers = (const char *const *)request->headers,

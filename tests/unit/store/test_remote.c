@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -171,18 +172,155 @@ static void shared_files_have_profiles(void **state)
     char out[16];
 
     (void)state;
-    assert_true(rfs_credentials_find(text, "default", "aws_access_key_id", out, sizeof out));
+    assert_true(rfs_profile_find(text, "default", "aws_access_key_id", out, sizeof out));
     assert_string_equal(out, "A");
-    assert_true(rfs_credentials_find(text, "default", "aws_secret_access_key", out, sizeof out));
+    assert_true(rfs_profile_find(text, "default", "aws_secret_access_key", out, sizeof out));
     assert_string_equal(out, "B/=+");
-    assert_true(rfs_credentials_find(text, "train", "region", out, sizeof out));
+    assert_true(rfs_profile_find(text, "train", "region", out, sizeof out));
     assert_string_equal(out, "eu-west-1");
-    assert_true(rfs_credentials_find(text, "train2", "region", out, sizeof out));
+    assert_true(rfs_profile_find(text, "train2", "region", out, sizeof out));
     assert_string_equal(out, "x");
-    assert_false(rfs_credentials_find(text, "default", "region", out, sizeof out));
-    assert_false(rfs_credentials_find(text, "train", "region", out, 9));
-    assert_false(rfs_credentials_find("", "default", "region", out, sizeof out));
-    assert_false(rfs_credentials_find("[", "", "region", out, sizeof out));
+    assert_false(rfs_profile_find(text, "default", "region", out, sizeof out));
+    assert_false(rfs_profile_find(text, "train", "region", out, 9));
+    assert_false(rfs_profile_find("", "default", "region", out, sizeof out));
+    assert_false(rfs_profile_find("[", "", "region", out, sizeof out));
+}
+
+/* Everything of the environment that says who a view is, or how it reaches its stores. */
+static const char *const told[] = {
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_PROFILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AWS_CONFIG_FILE",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_ROLE_ARN",
+    "AWS_ROLE_SESSION_NAME",
+    "AWS_ENDPOINT_URL_STS",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+    "AWS_EC2_METADATA_DISABLED",
+    "AWS_EC2_METADATA_SERVICE_ENDPOINT",
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_ENDPOINT_URL",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "SSL_CERT_FILE",
+    "HF_ENDPOINT",
+    "HF_TOKEN",
+    "HUGGING_FACE_HUB_TOKEN",
+    "HF_TOKEN_PATH",
+    "HF_HOME",
+    "XDG_CACHE_HOME",
+    "HOME",
+    "http_proxy",
+    "https_proxy",
+    "HTTPS_PROXY",
+    "all_proxy",
+    "ALL_PROXY",
+    "no_proxy",
+    "NO_PROXY",
+};
+
+/* Two accounts are one only while the environment is the same in all of it. */
+static void accounts_of_other_environments_are_others(void **state)
+{
+    const struct rfs_options none = {0};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+        unsetenv(told[i]);
+        struct rfs_account *accounts[4];
+        for (size_t k = 0; k < 4; k++) {
+            const char *values[] = {NULL, "/one", "/two", "/two"};
+            if (values[k])
+                setenv(told[i], values[k], 1);
+            accounts[k] = rfs_account_new(&none);
+            assert_non_null(accounts[k]);
+        }
+        for (size_t k = 0; k < 4; k++)
+            for (size_t m = 0; m < 4; m++)
+                if (rfs_account_equals(accounts[k], accounts[m]) != (k == m || k + m == 5))
+                    fail_msg("%s: accounts %zu and %zu", told[i], k, m);
+        for (size_t k = 0; k < 4; k++)
+            rfs_account_free(accounts[k]);
+        unsetenv(told[i]);
+    }
+}
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* What an account was made by stays, whatever becomes of the variables and the files. */
+static void an_account_keeps_its_environment(void **state)
+{
+    const struct rfs_options none = {0}, train = {.profile = (char *)(uintptr_t) "train"};
+    char folder[] = "/tmp/reshardfs-home-XXXXXX", file[64], hub[64], here[4096], want[4200];
+    char bearer[RFS_CREDENTIALS_BEARER];
+    struct rfs_credentials got;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(file, sizeof file, "%s/credentials", folder);
+    snprintf(hub, sizeof hub, "%s/token", folder);
+    write_text(file, "[default]\naws_access_key_id = A\naws_secret_access_key = B\n"
+                     "[train]\naws_access_key_id = C\naws_secret_access_key = D\n");
+    write_text(hub, " hf_one\n");
+    setenv("AWS_SHARED_CREDENTIALS_FILE", file, 1);
+    setenv("AWS_CONFIG_FILE", "/dev/null", 1);
+    setenv("HF_TOKEN_PATH", hub, 1);
+    setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "tokens/web", 1);
+    setenv("https_proxy", "http://proxy:1", 1);
+    struct rfs_account *account = rfs_account_new(&train);
+    assert_non_null(account);
+    struct rfs_account *same = rfs_account_new(&train), *other = rfs_account_new(&none);
+    assert_true(rfs_account_equals(account, same));
+    assert_false(rfs_account_equals(account, other));
+    rfs_account_free(same);
+    rfs_account_free(other);
+    write_text(file, "[default]\naws_access_key_id = X\naws_secret_access_key = Y\n"
+                     "[train]\naws_access_key_id = C\naws_secret_access_key = D\n");
+    same = rfs_account_new(&train);
+    assert_true(rfs_account_equals(account, same)); /* another profile has changed */
+    rfs_account_free(same);
+    write_text(file, "[train]\naws_access_key_id = X\naws_secret_access_key = Y\n");
+    other = rfs_account_new(&train);
+    assert_false(rfs_account_equals(account, other));
+    rfs_account_free(other);
+    write_text(hub, "hf_two");
+    unsetenv("AWS_SHARED_CREDENTIALS_FILE");
+    unsetenv("HF_TOKEN_PATH");
+    unsetenv("AWS_WEB_IDENTITY_TOKEN_FILE");
+    setenv("https_proxy", "http://other:1", 1);
+    assert_int_equal(rfs_credentials_get(account->credentials, &got), 0);
+    assert_string_equal(got.key_id, "C");
+    assert_string_equal(got.secret, "D");
+    assert_int_equal(rfs_credentials_bearer(account->credentials, bearer), 0);
+    assert_string_equal(bearer, "Bearer hf_one");
+    assert_non_null(getcwd(here, sizeof here));
+    snprintf(want, sizeof want, "%s/tokens/web", here);
+    assert_string_equal(rfs_environment_get(account->environment, "AWS_WEB_IDENTITY_TOKEN_FILE"),
+                        want);
+    assert_string_equal(rfs_environment_proxy(account->environment, "https://x/"),
+                        "http://proxy:1");
+    assert_string_equal(rfs_environment_proxy(account->environment, "http://x/"), "");
+    rfs_account_free(account);
+    unsetenv("https_proxy");
+    unsetenv("AWS_CONFIG_FILE");
+    unlink(file);
+    unlink(hub);
+    rmdir(folder);
 }
 
 static void metadata_services_give_credentials_for_a_while(void **state)
@@ -686,6 +824,8 @@ int main(void)
         cmocka_unit_test(the_test_suite_of_version_4),
         cmocka_unit_test(names_are_encoded),
         cmocka_unit_test(shared_files_have_profiles),
+        cmocka_unit_test(accounts_of_other_environments_are_others),
+        cmocka_unit_test(an_account_keeps_its_environment),
         cmocka_unit_test(metadata_services_give_credentials_for_a_while),
         cmocka_unit_test(tokens_go_to_this_machine_or_by_tls),
         cmocka_unit_test(pages_of_keys),

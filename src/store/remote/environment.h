@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a view takes over from the process when it is opened: the variables that say who it is, where
+ * its stores are and how they are reached, the profile in the files of AWS's tools, and the token of
+ * hubs. All later requests, also those that renew credentials, go by it: the variables may be
+ * another view's by then. Nothing else in this folder reads the environment (tests/layers).
+ *
+ * Of files that are read again, such as that of a web identity's token, it has the path. All of it
+ * lies in memory that no core file holds (base/secret.h).
+ *
+ * Threads: all functions but take and free. Take reads the process's environment, which no thread
+ * may change meanwhile.
+ */
+#pragma once
+
+#include "base/std.h"
+
+struct rfs_environment;
+
+/*
+ * Takes the environment as it is now, with the profile that an option names, or (NULL) AWS_PROFILE,
+ * or "default". NULL when out of memory.
+ */
+struct rfs_environment *rfs_environment_take(const char *profile);
+/* Wipes and frees it. Does nothing with NULL. */
+void rfs_environment_free(struct rfs_environment *environment);
+/* Says whether two are equal in all. */
+bool rfs_environment_equals(const struct rfs_environment *a, const struct rfs_environment *b);
+
+/*
+ * Returns the value that the variable NAME had, one of those that environment.c lists; NULL: it was
+ * not set, or empty. Paths of files are absolute.
+ */
+const char *rfs_environment_get(const struct rfs_environment *environment, const char *name);
+
+/* The file of certificates to trust, as AWS's tools and curl find it; NULL: the system's. */
+const char *rfs_environment_certificates(const struct rfs_environment *environment);
+/* The proxy for URL, and the hosts that are reached without it, as curl finds both; "": none. */
+const char *rfs_environment_proxy(const struct rfs_environment *environment, const char *url);
+const char *rfs_environment_no_proxy(const struct rfs_environment *environment);
+
+/* ---- the profile ----------------------------------------------------------------------------- */
+
+enum rfs_profile_file { RFS_PROFILE_CREDENTIALS, RFS_PROFILE_CONFIG };
+#define RFS_PROFILE_FILES 2
+
+/* Returns the name of the profile. */
+const char *rfs_profile_name(const struct rfs_environment *environment);
+/* Says whether something names it; with OPTION, whether the option does. */
+bool rfs_profile_is_named(const struct rfs_environment *environment, bool option);
+/* Writes to OUT the profile's value of NAME in one of the files, or gives false. */
+bool rfs_profile_get(const struct rfs_environment *environment, enum rfs_profile_file file,
+                     const char *name, char *out, size_t cap);
+/* Writes to OUT the value of NAME in [SECTION] or [profile SECTION] of TEXT, or gives false. */
+bool rfs_profile_find(const char *text, const char *section, const char *name, char *out,
+                      size_t cap);
+
+/* ---- the token of hubs ----------------------------------------------------------------------- */
+
+/*
+ * Gives the text with the token, and what has it, for messages: *TEXT is NULL where there is none.
+ * 0, or the -errno with which its file could not be read.
+ */
+int rfs_environment_hub_token(const struct rfs_environment *environment, const char **text,
+                              const char **from);
