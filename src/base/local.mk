@@ -22,6 +22,7 @@ librfs_la_SOURCES += \
 	src/base/once.h \
 	src/base/options.c src/base/options.h \
 	src/base/order.h \
+	src/base/origin.c src/base/origin.h \
 	src/base/pages.c src/base/pages.h \
 	src/base/path.c src/base/path.h \
 	src/base/patience.c src/base/patience.h \

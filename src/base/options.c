@@ -71,6 +71,7 @@ static const struct rfs_option table[] = {
         .heading = "source"),
     ROW(file, TEXT, VIEW | INDEX, .help = "use only files with matching names"),
     ROW(files, PATH, BOTH | ASKS | INDEX, .help = "a map from ranks to files, instead of folders"),
+    ROW(origins, PATHS, BOTH, .help = "where the map of files= may lead beside its folder"),
     ROW(group_info, PATH, VIEW | INDEX,
         .help = "files that name equal ranks, to replace lost ones"),
     ROW(step, STEP, VIEW | INDEX, .example = "1000, or step=all",

@@ -93,6 +93,7 @@ struct rfs_options {
     char *rank_dir; /* catalog/scan/spec.h documents these */
     char *file;
     char *files;
+    char *origins; /* "A:B": paths and URLs */
     char *group_info;
     int64_t step, epoch; /* or RFS_ANY_NUMBER */
     bool all_steps;      /* step=all: each checkpoint in a folder of its own */

@@ -87,9 +87,13 @@ static bool exists(const char *path)
 static size_t next_url(const char *text)
 {
     const char *host = strstr(text, "://") + 3;
-    const char *path = host + strcspn(host, "/");
+    const char *end = host + (*host == '[' ? strcspn(host, "]/") : strcspn(host, ":/"));
 
-    return (size_t)(path - text) + strcspn(path, ":");
+    end += *end == ']';
+    const size_t digits = *end == ':' ? strspn(end + 1, "0123456789") : 0;
+    if (digits > 0 && strchr("/:", end[1 + digits]))
+        end += 1 + digits;
+    return (size_t)(end - text) + strcspn(end, ":");
 }
 
 /*

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From files and texts of rules to statements; rules.h has the grammar. */
 #include "base/cleanup.h"
+#include "base/origin.h"
 #include "base/store.h"
 #include "base/text.h"
 #include "rules/shipped.h"
@@ -1121,6 +1122,9 @@ static int include_file(void *ctx, const char *from, const char *name, char **fu
     const char *slash = strrchr(from, '/');
     const struct rfs_rules_file *shipped = find_shipped(name);
 
+    if (!rfs_origin_stays(name))
+        return rfs_fail(err, -EINVAL, RFS_IN(from), "a file beside it",
+                        "it includes '%s', which is not below its own folder", name);
     *full = rfs_text_printf("%.*s/%s", slash ? (int)(slash - from) : 1, slash ? from : ".", name);
     if (!*full)
         return rfs_fail_memory(err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The folders that a view uses, for a program that gives up the right to all others. */
 #include "base/cleanup.h"
+#include "base/path.h"
 #include "base/store.h"
 #include "catalog/saved.h"
 #include "store/files.h"
@@ -92,14 +93,13 @@ static int tell_options(const struct reshard_view *set, struct teller *teller)
             !(option->flags & RFS_OPTION_OF_VIEW))
             continue;
         const char *value = rfs_options_value(&set->options, option, unused);
-        RFS_FREE char *paths = value ? strdup(value) : NULL;
-        char *rest = paths;
-        if (value && !paths)
-            return -ENOMEM;
-        if (paths && option->kind != RFS_OPTION_PATHS)
-            rc = tell_path(teller, paths, beside);
-        while (rc == 0 && option->kind == RFS_OPTION_PATHS && rest)
-            rc = tell_path(teller, strsep(&rest, ":"), false);
+        RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list paths = {0};
+        if (value && option->kind != RFS_OPTION_PATHS)
+            rc = tell_path(teller, value, beside);
+        else if (value)
+            rc = rfs_path_list_split(value, &paths);
+        for (size_t k = 0; rc == 0 && k < paths.n; k++)
+            rc = tell_path(teller, paths.data[k], false);
     }
     return rc;
 }

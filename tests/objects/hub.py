@@ -132,6 +132,7 @@ class HubHandler(Handler):
         link, host = None, self.headers["Host"]
         if at + hub.page < len(entries):
             cursor = at if hub.plan.get("circle") else at + hub.page
+            host = hub.plan.get("next", host)
             link = f'<http://{host}{raw}?recursive=true&expand=false&limit={hub.page}&cursor={cursor}{hub.plan.get("long", "")}>; rel="next"'
             link = [link, f'<http://{host}/style.css>; rel="preload"']
         self.answer(200, json.dumps(entries[at:at + hub.page]).encode(), Link=link, Content_Type="application/json")

@@ -18,6 +18,7 @@ EXTRA_DIST += \
 	tests/objects/test_followed.py \
 	tests/objects/test_hub.py \
 	tests/objects/test_long.py \
+	tests/objects/test_origins.py \
 	tests/objects/test_secrets.py \
 	tests/objects/test_tls.py \
 	tests/objects/test_upload.py \

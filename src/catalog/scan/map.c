@@ -4,10 +4,12 @@
  *
  *   {"0": "job_a/net-3_1000.ckpt", "1": "/mnt/b/net-3_1000.ckpt"}
  *
- * Paths that are not absolute begin in the folder of the map.
+ * Paths that are not absolute begin in the folder of the map. base/origin.h says where a map leads.
  */
 #include "base/cleanup.h"
 #include "base/order.h"
+#include "base/origin.h"
+#include "base/text.h"
 #include "catalog/scan/internal.h"
 #include "store/mapfile.h"
 
@@ -61,6 +63,36 @@ static int check_file(const struct rfs_source_spec *spec, const char *key, const
     return 0;
 }
 
+/* Reports a file that the map may not name. */
+static int fail_elsewhere(const struct rfs_source_spec *spec, const struct rfs_mapfile_pair *pair,
+                          const char *path, struct rfs_error *err)
+{
+    RFS_FREE char *origin = rfs_store_folder(path);
+    const bool whole = pair->value[0] == '/' || rfs_store_is_url(pair->value);
+    RFS_FREE char *remedy =
+        origin && whole ? rfs_text_printf("origins=%s, if the map may lead there", origin) : NULL;
+
+    return rfs_fail(err, -EXDEV, RFS_IN(spec->files),
+                    whole ? remedy : "names in it, or whole URLs with origins=",
+                    "the file of rank %s, '%s', is not below the folder of the map", pair->key,
+                    pair->value);
+}
+
+/* Gives the path of a rank's file, where the map may lead to it. *PATH is owned by the caller. */
+static int find_path(const struct rfs_source_spec *spec, const char *folder,
+                     const struct rfs_mapfile_pair *pair, char **path, struct rfs_error *err)
+{
+    const struct rfs_origins origins = {
+        .source = spec->path, .named = spec->origins, .here = !rfs_store_is_url(spec->files)};
+    const int rc = rfs_origin_lead(folder, pair->value, &origins, path);
+
+    if (rc)
+        return rc == -EXDEV ? fail_elsewhere(spec, pair, *path, err) : rfs_fail_memory(err);
+    return rfs_store_is_url(*path) ? pin(spec->store, path, err)
+           : spec->beneath         ? resolve(path, err)
+                                   : 0;
+}
+
 static int add_entry(const struct rfs_source_spec *spec, const char *folder,
                      const struct rfs_mapfile_pair *pair, struct rfs_scan *out,
                      struct rfs_error *err)
@@ -79,19 +111,14 @@ static int add_entry(const struct rfs_source_spec *spec, const char *folder,
         return rfs_fail(err, -EINVAL, RFS_IN(map), "files of one kind",
                         "it names both .ckpt and .safetensors files");
     out->format = format;
-    RFS_FREE char *path = pair->value[0] == '/' || rfs_store_is_url(pair->value)
-                              ? strdup(pair->value)
-                              : rfs_path_join(folder, pair->value);
-    struct rfs_scanned *item = path ? rfs_scan_add(out, rank, NULL) : NULL;
-    if (!item)
-        return rfs_fail_memory(err);
-    int rc = rfs_store_is_url(path) ? pin(spec->store, &path, err)
-             : spec->beneath        ? resolve(&path, err)
-                                    : 0;
-    if (rc == 0)
-        rc = check_file(spec, pair->key, path, err);
+    RFS_FREE char *path = NULL;
+    const int rc =
+        find_path(spec, folder, pair, &path, err) ?: check_file(spec, pair->key, path, err);
     if (rc < 0)
         return rc;
+    struct rfs_scanned *item = rfs_scan_add(out, rank, NULL);
+    if (!item)
+        return rfs_fail_memory(err);
     return rfs_scan_add_file(item, RFS_STEAL(path)) ? 0 : rfs_fail_memory(err);
 }
 

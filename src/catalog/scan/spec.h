@@ -22,6 +22,7 @@ struct rfs_source_spec {
     const char *rank_dir;   /* the names of rank folders, with one %d; NULL: RFS_RANK_DIR */
     const char *file;       /* glob of names of files; NULL: MindSpore's choice */
     const char *files;      /* path of a JSON map from rank to file, instead of folders; or NULL */
+    const char *origins;    /* "A:B": where that map may lead beside its own folder; or NULL */
     const char *group_info; /* path of a group info file, or a folder of them; or NULL */
     int64_t step, epoch;    /* numbers of the checkpoint to take, or RFS_ANY_NUMBER */
     bool segmented;         /* all checkpoints of a folder make one */

@@ -13,6 +13,7 @@
  */
 #include "base/cleanup.h"
 #include "base/order.h"
+#include "base/origin.h"
 #include "base/text.h"
 #include "catalog/scan/internal.h"
 #include "store/mapfile.h"
@@ -92,7 +93,7 @@ static int compare_files(const void *a, const void *b)
 static int check_name(const char *index, const struct rfs_mapfile_pair *pair, struct rfs_error *err)
 {
     enum rfs_format format;
-    if (strchr(pair->value, '/') || strcmp(pair->value, "..") == 0)
+    if (strchr(pair->value, '/') || !rfs_origin_stays(pair->value))
         return rfs_fail(err, -EINVAL, RFS_OF(index, pair->key), "names of files beside it",
                         "its file '%s' is not one of the same folder", pair->value);
     if (!rfs_scan_name_format(pair->value, &format) || format != RFS_FORMAT_SAFETENSORS)

@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/glob.h"
 #include "base/order.h"
+#include "base/origin.h"
 #include "base/text.h"
 #include "base/vec.h"
 #include "catalog/scan/internal.h"
@@ -340,8 +341,7 @@ static int take_latest(const struct tags *tags, struct rfs_log *log, struct rfs_
             *tags->err = why;
         return ours ? rc : 0; /* another program's folder of that name */
     }
-    const bool is_name =
-        *tag && !strchr(tag, '/') && strcmp(tag, ".") != 0 && strcmp(tag, "..") != 0;
+    const bool is_name = !strchr(tag, '/') && rfs_origin_is_names(tag, strlen(tag));
     if (is_name && is_save(tags->spec, tag))
         return take_tag(tags, tag, log, out);
     if (!ours)

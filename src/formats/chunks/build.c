@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/once.h"
 #include "base/order.h"
+#include "base/origin.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "formats/chunks/chunk_reader.h"
@@ -361,21 +362,6 @@ int rfs_chunks_sort(struct rfs_chunks *chunks, struct rfs_error *err)
     return 0;
 }
 
-/* Says whether a path stays in its folder. */
-static bool stays(const char *path)
-{
-    bool begins = true;
-
-    if (path[0] == '/' || path[0] == '\0')
-        return false;
-    for (const char *c = path; *c; c++) {
-        if (begins && strncmp(c, "..", 2) == 0 && (c[2] == '/' || c[2] == '\0'))
-            return false;
-        begins = *c == '/';
-    }
-    return true;
-}
-
 uint32_t rfs_chunks_add_file(struct rfs_chunks *chunks, const char *path, size_t length,
                              struct rfs_error *err)
 {
@@ -387,7 +373,7 @@ uint32_t rfs_chunks_add_file(struct rfs_chunks *chunks, const char *path, size_t
         fail_memory(chunks, err);
         return RFS_NO_ID;
     }
-    if (strlen(name) != length || !stays(name)) {
+    if (strlen(name) != length || !rfs_origin_stays(name)) {
         rfs_fail(err, -EINVAL, RFS_IN(metadata), NULL,
                  "the file '%s' is not in the folder of the checkpoint", name);
         return RFS_NO_ID;

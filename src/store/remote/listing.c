@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/json_read.h"
 #include "base/order.h"
+#include "base/origin.h"
 #include "base/store.h"
 #include "base/text.h"
 #include "base/vec.h"
@@ -40,22 +41,6 @@ void rfs_remote_listing_free(struct rfs_remote_listing *listing)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* Says whether all parts of a path of LENGTH are names that a file or a folder can have. */
-static bool is_path(const char *path, size_t length)
-{
-    const char *end = path + length;
-
-    for (const char *at = path;;) {
-        const char *slash = memchr(at, '/', (size_t)(end - at));
-        const size_t n = (size_t)((slash ? slash : end) - at);
-        if (n == 0 || (n == 1 && at[0] == '.') || (n == 2 && at[0] == '.' && at[1] == '.'))
-            return false;
-        if (!slash)
-            return true;
-        at = slash + 1;
-    }
-}
-
 /* Adds it, without the slash at its end; a name that no file could have is left out. */
 static int add(struct rfs_remote_listing *out, const char *name,
                const struct rfs_remote_entry *attributes, const char *etag)
@@ -66,7 +51,7 @@ static int add(struct rfs_remote_listing *out, const char *name,
 
     entry.folder = n > 0 && name[n - 1] == '/';
     n -= entry.folder;
-    if (!is_path(name, n))
+    if (!rfs_origin_is_names(name, n))
         return 0;
     if (!rfs_retries_take_memory(entry_bytes(n, m)))
         return -EFBIG;
@@ -333,6 +318,15 @@ bool rfs_listing_next(const char *link, char *out, size_t cap)
     return !strcasestr(link, "next");
 }
 
+/* Says whether a list that is at the URL AT may go on at NEXT: at that server alone. */
+static bool goes_on(const char *at, const char *next)
+{
+    const char *host = strstr(at, "://") + 3;
+    RFS_FREE char *server = strndup(at, (size_t)(host - at) + strcspn(host, "/?#"));
+
+    return server && rfs_origin_has(server, next);
+}
+
 /* Reads a page at *AT, and replaces that by the URL of the next one; NULL at the end. */
 static int fetch_tree_page(const struct rfs_bucket *bucket, const char *url, char **at,
                            struct rfs_remote_listing *out)
@@ -353,6 +347,8 @@ static int fetch_tree_page(const struct rfs_bucket *bucket, const char *url, cha
         rc = refuse(-EINVAL, "the hub's list of files is in an unknown form");
     if (rc == 0 && follows && strcmp(follows, *at) == 0)
         rc = refuse(-EINVAL, "the store's list of objects goes on with the same page");
+    if (rc == 0 && follows && !goes_on(*at, follows))
+        rc = refuse(-EINVAL, "the hub's list of files goes on at another server");
     free(*at);
     *at = RFS_STEAL(follows);
     return rc;

@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/json_read.h"
 #include "base/json_write.h"
+#include "base/origin.h"
 #include "base/store.h"
 #include "base/text.h"
 #include "reshard.h"
@@ -216,19 +217,6 @@ int rfs_manifest_text(const struct rfs_manifest *manifest, char **text, size_t *
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Returns whether a path stays below the folder: no component is empty, "." or "..". */
-static bool is_below(const char *path)
-{
-    for (;;) {
-        const size_t n = strcspn(path, "/");
-        if (n == 0 || (n == 1 && path[0] == '.') || (n == 2 && strncmp(path, "..", 2) == 0))
-            return false;
-        if (path[n] == '\0')
-            return true;
-        path += n + 1;
-    }
-}
-
 /* An element of the list, as it is read. */
 struct listed {
     char *name; /* owned */
@@ -241,7 +229,8 @@ struct listed {
 static bool read_path(struct rfs_json_read *json, void *at)
 {
     return rfs_json_field_text(json, at) &&
-           (is_below(*(char **)at) || rfs_json_read_fail(json, "a path leads out of the folder"));
+           (rfs_origin_is_names(*(char **)at, strlen(*(char **)at)) ||
+            rfs_json_read_fail(json, "a path leads out of the folder"));
 }
 
 static bool read_dtype(struct rfs_json_read *json, void *at)

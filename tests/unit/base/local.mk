@@ -9,6 +9,7 @@ BASE_TESTS = \
 	tests/unit/base/test_json_write \
 	tests/unit/base/test_log \
 	tests/unit/base/test_memory \
+	tests/unit/base/test_origin \
 	tests/unit/base/test_pathlist \
 	tests/unit/base/test_pool \
 	tests/unit/base/test_secret \
@@ -18,6 +19,11 @@ tests_unit_base_test_glob_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_intern_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_log_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_memory_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_base_test_origin_SOURCES = \
+	tests/support/tree.c \
+	tests/support/tree.h \
+	tests/unit/base/test_origin.c
+tests_unit_base_test_origin_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_pathlist_SOURCES = \
 	tests/support/tree.c \
 	tests/support/tree.h \

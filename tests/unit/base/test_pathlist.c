@@ -65,6 +65,9 @@ static void urls_keep_theirs(void **unused)
     EXPECT("a:s3://bucket/b", "a", "s3://bucket/b");
     EXPECT("http://host:9000/a:https://host/b", "http://host:9000/a", "https://host/b");
     EXPECT("s3://bucket", "s3://bucket");
+    EXPECT("s3://bucket:https://host:8/b", "s3://bucket", "https://host:8/b");
+    EXPECT("https://host:8:http://[::1]:9:/c", "https://host:8", "http://[::1]:9", "/c");
+    EXPECT("https://host:s3://bucket:a", "https://host", "s3://bucket", "a");
 }
 
 /* Longer than a path may be: nothing of it exists, and it takes no time to find that out. */

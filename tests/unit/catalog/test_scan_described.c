@@ -491,6 +491,12 @@ static void test_deepspeed(void **state)
     REFUSED(s, -EINVAL, "/latest: it is empty: the save of DeepSpeed has not ended");
     put_text(s, "latest", "../x");
     REFUSED(s, -EINVAL, "/latest: it names '../x', which is no folder with a save of DeepSpeed");
+    static const char *const elsewhere[] = {
+        "..", ".", "/tmp", "//host/x", "s3://bucket/x", "https://host/x", "%2e%2e"};
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++) {
+        put_text(s, "latest", elsewhere[i]);
+        REFUSED(s, -EINVAL, elsewhere[i], "which is no folder with a save of DeepSpeed");
+    }
     put(s, "best" MODEL_OF_ALL);
     put(s, "best" OPTIMIZER_OF("0"));
     put_text(s, "latest", "best\n");

@@ -68,7 +68,16 @@ static void test_bad_maps(void **state)
     map_refused(s, "{\"rank_0\": \"a.ckpt\"}", -EINVAL, "is not a rank");
     map_refused(s, "{\"0\": \"none.ckpt\"}", -ENOENT, "the file of rank 0, ");
     map_refused(s, "{\"0\": \"dir.ckpt\"}", -EINVAL, "not a regular file");
+    map_refused(s, "{\"0\": \"s3://b/a.ckpt\"}", -EXDEV,
+                "the file of rank 0, 's3://b/a.ckpt', is not below the folder of the map; try: "
+                "origins=s3://b, if the map may lead there");
+    s->spec.origins = "https://b:s3://b/";
     map_refused(s, "{\"0\": \"s3://b/a.ckpt\"}", -ENOTSUP, "a URL is read here only if the source");
+    s->spec.origins = NULL;
+    s->spec.path = "s3://b"; /* the user has named it */
+    map_refused(s, "{\"0\": \"s3://b/a.ckpt\"}", -ENOTSUP, "a URL is read here only if the source");
+    map_refused(s, "{\"0\": \"s3://b/../c/a.ckpt\"}", -EXDEV, "is not below the folder of the map");
+    s->spec.path = s->tree.root;
     map_refused(s, "{\"0\": \"\"}", -EINVAL, "not a checkpoint by its name");
     map_refused(s, "{\"0\": \"a\"}", -EINVAL, "not a checkpoint by its name");
     map_refused(s, "{\"0\": \"a.ckpt\", \"1\": \"a.safetensors\"}", -EINVAL,
@@ -199,6 +208,13 @@ static void test_bad_indexes(void **state)
     index_refused(s, MAP "{\"w\": \"..\"}}", -EINVAL, "parameter 'w'");
     index_refused(s, MAP "{\"w\": \"../a.safetensors\"}}", -EINVAL, "not one of the same folder");
     index_refused(s, MAP "{\"w\": \"/a.safetensors\"}}", -EINVAL, "not one of the same folder");
+    index_refused(s, MAP "{\"w\": \"//host/a.safetensors\"}}", -EINVAL,
+                  "not one of the same folder");
+    index_refused(s, MAP "{\"w\": \"s3://b/a.safetensors\"}}", -EINVAL,
+                  "not one of the same folder");
+    index_refused(s, MAP "{\"w\": \"https://h/a.safetensors\"}}", -EINVAL,
+                  "not one of the same folder");
+    index_refused(s, MAP "{\"w\": \"%2e%2e%2fa.safetensors\"}}", -ENOENT, "cannot be found");
 }
 
 static void test_unified(void **state)

@@ -253,6 +253,12 @@ static void test_places(void **state)
     refused(whole("b/../../c", 0, 1, NULL), -EINVAL, "is not in the folder");
     refused(whole("/etc/passwd", 0, 1, NULL), -EINVAL, "'/etc/passwd' is not in the folder");
     refused(whole("", 0, 1, NULL), -EINVAL, "is not in the folder");
+    refused(whole("b/..", 0, 1, NULL), -EINVAL, "is not in the folder");
+    refused(whole("//host/b", 0, 1, NULL), -EINVAL, "is not in the folder");
+    refused(whole("s3://bucket/b", 0, 1, NULL), -EINVAL, "'s3://bucket/b' is not in the folder");
+    refused(whole("hf://acme/net/b", 0, 1, NULL), -EINVAL, "is not in the folder");
+    refused(whole("http://host/b", 0, 1, NULL), -EINVAL, "is not in the folder");
+    refused(whole("https://host/b", 0, 1, NULL), -EINVAL, "is not in the folder");
     refused(whole("b", -1, 1, NULL), -EINVAL, "stored without a file, an offset or a length");
     refused(whole("b", 0, -1, NULL), -EINVAL, "stored without a file, an offset or a length");
     refused(whole("b", INT64_MAX, 1, NULL), -EINVAL, "stored without a file, an offset");

@@ -314,6 +314,11 @@ static void test_refused_storage(void **state)
             "not the name of a file in this");
     refused(w, with("`file_name`: `a`", "`file_name`: `/a`"), -EINVAL,
             "not the name of a file in this");
+    refused(w, with("`file_name`: `a`", "`file_name`: `..`"), -EINVAL, "'..' is not in the folder");
+    refused(w, with("`file_name`: `a`", "`file_name`: `s3://b/a`"), -EINVAL,
+            "not the name of a file in this");
+    refused(w, with("`file_name`: `a`", "`file_name`: `//host/a`"), -EINVAL,
+            "not the name of a file in this");
     refused(w, with("`file_name`: `a`", "`name`: `a`"), -EINVAL,
             "has no file_name or no storage_rank");
     refused(w, with("`storage_rank`: 0", "`rank`: 0"), -EINVAL,

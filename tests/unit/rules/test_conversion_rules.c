@@ -10,9 +10,11 @@
 #include "base/error.h"
 #include "rules/compile.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MOST 16
 
@@ -791,6 +793,47 @@ static void test_parameters_and_stacks(void **ctx)
             "b.0 1, b.1 1", "the index 'i' is stacked, and the left side is not a name alone");
 }
 
+static void write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Files of rules include what is below them. */
+static void test_includes_of_files(void **ctx)
+{
+    static const char *const elsewhere[] = {"../b.rules",       "/b.rules",    "x/../../b.rules",
+                                            "s3://x/b.rules",   "hf://a/b/c",  "//host/b.rules",
+                                            "http://h/b.rules", "https://h/b", ".."};
+    char folder[] = "/tmp/reshardfs-rules-XXXXXX", path[64], part[64], text[128];
+    struct rfs_rules *rules = NULL;
+    struct rfs_error err;
+
+    (void)ctx;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/a.rules", folder);
+    snprintf(part, sizeof part, "%s/part.rules", folder);
+    write_file(part, "a = b\n");
+    write_file(path, "sides mindformers huggingface\ninclude part.rules\n");
+    if (rfs_rules_open(NULL, path, &rules, &err))
+        fail_msg("%s", err.text);
+    rfs_rules_free(rules);
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++) {
+        snprintf(text, sizeof text, "include %s\n", elsewhere[i]);
+        write_file(path, text);
+        assert_int_equal(rfs_rules_open(NULL, path, &rules, &err), -EINVAL);
+        snprintf(text, sizeof text, "it includes '%s', which is not below its own folder",
+                 elsewhere[i]);
+        assert_non_null(strstr(err.text, text));
+    }
+    unlink(part);
+    unlink(path);
+    rmdir(folder);
+}
+
 static void test_mistakes_in_the_text(void **ctx)
 {
     static const char *const wrong[][2] = {
@@ -857,6 +900,7 @@ int main(void)
         cmocka_unit_test(test_pad),
         cmocka_unit_test(test_experts),
         cmocka_unit_test(test_parameters_and_stacks),
+        cmocka_unit_test(test_includes_of_files),
         cmocka_unit_test(test_mistakes_in_the_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
