@@ -131,9 +131,9 @@ typedef struct reshard_config {
  *
  * Views of one process are independent, also in object storage: each reads by its own endpoint,
  * region, profile, path_style, anonymous, connections, tries and timeout. Variables of the
- * environment are those of the process, as they are when the view is opened; those of certificates
- * and proxies, and those that name a service when it renews credentials, as they are then. Views that
- * agree on all of these share their credentials, and count their connections together.
+ * environment, with those of certificates and proxies, and the profile are those that the process had
+ * when the view was opened, also when credentials are renewed. Views that agree on all of these share
+ * their credentials, and count their connections together.
  *
  * With a key (key_file, key_fd or key_env; one of them) only the owner may read the files. The
  * descriptor is read to its end and closed. The variable is overwritten and removed from the
