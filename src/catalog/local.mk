@@ -21,9 +21,11 @@ librfs_la_SOURCES += \
 	src/catalog/scan/map.c \
 	src/catalog/scan/numbered_save.c \
 	src/catalog/scan/parts.c \
+	src/catalog/scan/same.c \
 	src/catalog/scan/scan.c \
 	src/catalog/scan/scan.h \
 	src/catalog/scan/spec.h \
+	src/catalog/scan/steps.c \
 	src/catalog/scan/tree.c \
 	src/catalog/scan/whole.c \
 	src/catalog/scan/zero.c

@@ -36,7 +36,8 @@ struct rfs_follow {
     int64_t began;              /* when the look at hand began, or the last one; ns */
     _Atomic int64_t due;        /* when to look again; ns */
     atomic_bool looking, asked; /* a thread looks; it was asked to after the last look began */
-    RFS_VEC(struct followed *) saves; /* owned, and freed at the end: their names are given out */
+    RFS_VEC(struct followed *) saves; /* ascending; owned to the end: their names are given out */
+    const struct rfs_saves *listed;   /* during a look: what it found */
     int64_t tracked;           /* the last step that the tracker named; as in struct rfs_saves */
     char *trouble;             /* why the source cannot be listed, or has no save; or NULL */
     struct rfs_error *mistake; /* takes one in the options, while the view is opened; or NULL */
@@ -178,8 +179,8 @@ static void open_save(struct reshard_view *set, struct followed *save)
     char wait[96];
 
     clock_gettime(CLOCK_REALTIME, &now);
-    const int rc = rfs_view_open(set, follow->source, &save->save, set->options.cache, save->told,
-                                 &view, &err)
+    const int rc = rfs_view_open(set, follow->source, follow->listed, &save->save, set->options.cache,
+                                 save->told, &view, &err)
                        ?: check_ranks(view, &err)
                        ?: record(view, &newest, &err)
                        ?: check_files(view, &err);
@@ -218,6 +219,18 @@ static void forget_before(struct followed *save)
     save->before = NULL;
 }
 
+/* Takes a save off the list; its view is kept for KEEP, or freed when nobody uses it. */
+static void hide(struct reshard_view *set, struct followed *save, struct rfs_view **keep)
+{
+    pthread_mutex_lock(&set->lock);
+    save->shown->gone = true;
+    save->shown->users += keep != NULL;
+    pthread_mutex_unlock(&set->lock);
+    if (keep)
+        *keep = save->shown;
+    save->shown = NULL;
+}
+
 /* Shows a save, unless a file of it, or of the save before under this name, speaks against it. */
 static void show(struct reshard_view *set, struct followed *save)
 {
@@ -237,6 +250,8 @@ static void show(struct reshard_view *set, struct followed *save)
         set_why(set, save, RFS_ERROR, "too many saves were shown; try: unmount and mount");
         return;
     }
+    if (save->shown) /* it is of another run */
+        hide(set, save, NULL);
     if (atomic_load(&set->home))
         rfs_files_set_home(rfs_catalog_files(view->stored), (dev_t)(atomic_load(&set->home) - 1));
     pthread_mutex_lock(&set->lock);
@@ -249,18 +264,6 @@ static void show(struct reshard_view *set, struct followed *save)
     forget_why(save);
     forget_before(save);
     rfs_log(&set->log, RFS_INFO, "%s: is shown", save->name);
-}
-
-/* Takes a save off the list; its view is kept for KEEP, or freed when nobody uses it. */
-static void hide(struct reshard_view *set, struct followed *save, struct rfs_view **keep)
-{
-    pthread_mutex_lock(&set->lock);
-    save->shown->gone = true;
-    save->shown->users += keep != NULL;
-    pthread_mutex_unlock(&set->lock);
-    if (keep)
-        *keep = save->shown;
-    save->shown = NULL;
 }
 
 /* Says whether the tracker lets a save be shown, and notes why it does not. */
@@ -278,18 +281,35 @@ static bool is_tracked(struct reshard_view *set, struct followed *save)
     return false;
 }
 
+/* Returns whether the files of a view have given way to those of another run with these numbers. */
+static bool is_of_another_run(struct reshard_view *set, const struct followed *save,
+                              const struct rfs_view *view)
+{
+    struct rfs_files *files = rfs_catalog_files(view->stored);
+    RFS_FREE char *path =
+        rfs_view_save_file(set, set->follow->source, set->follow->listed, &save->save);
+
+    for (uint32_t id = 0; path && id < view->n_sources; id++)
+        if (strcmp(rfs_files_path(files, id), path) == 0)
+            return false;
+    return path;
+}
+
 static void consider(struct reshard_view *set, struct followed *save)
 {
-    if (save->shown && !has_file(save->shown, CHANGED))
+    const bool changed = save->shown && has_file(save->shown, CHANGED);
+
+    if (save->shown && !changed && !is_of_another_run(set, save, save->shown))
         return;
-    if (save->shown) {
+    if (changed) {
         forget_before(save);
         hide(set, save, &save->before);
         rfs_log(&set->log, RFS_WARNING, "%s: is not shown any more: its files have changed",
                 save->name);
         atomic_store(&save->before->quiet, true); /* that its other files change, too */
     }
-    if (save->ready && has_file(save->ready, CHANGED | FAILED))
+    if (save->ready &&
+        (has_file(save->ready, CHANGED | FAILED) || is_of_another_run(set, save, save->ready)))
         drop_ready(save);
     if (!is_tracked(set, save))
         return;
@@ -329,15 +349,21 @@ static void note_trouble(struct reshard_view *set, const struct rfs_error *err)
 /* Finds what is known of a save, or adds it; NULL when out of memory. */
 static struct followed *find(struct rfs_follow *follow, const struct rfs_save *save)
 {
-    for (size_t i = follow->saves.n; i-- > 0;) /* the newest are asked for most */
-        if (follow->saves.data[i]->save.epoch == save->epoch &&
-            follow->saves.data[i]->save.step == save->step)
-            return follow->saves.data[i];
+    const size_t n = follow->saves.n;
+    const size_t at =
+        RFS_BISECT(i, n, rfs_scan_saves_compare(&follow->saves.data[i]->save, save) >= 0);
+    struct followed **place = follow->saves.data + at;
+
+    if (at < n && rfs_scan_saves_compare(&(*place)->save, save) == 0)
+        return *place;
     struct followed *added = calloc(1, sizeof *added);
     if (!added || !RFS_PUSH(&follow->saves, added)) {
         free(added);
         return NULL;
     }
+    place = follow->saves.data + at;
+    memmove(place + 1, place, (n - at) * sizeof *place); /* mostly there are none: saves ascend */
+    *place = added;
     added->save = *save;
     rfs_view_name_save(save, added->name);
     return added;
@@ -404,10 +430,8 @@ static void choose_latest(struct reshard_view *set)
     for (size_t i = 0; i < follow->saves.n; i++) {
         const struct followed *save = follow->saves.data[i];
         if (save->shown &&
-            (follow->tracked == RFS_TRACKED_ALWAYS || save->save.step <= follow->tracked) &&
-            (!newest || (RFS_ORDER(newest->save.epoch, save->save.epoch)
-                             ?: RFS_ORDER(newest->save.step, save->save.step)) < 0))
-            newest = save;
+            (follow->tracked == RFS_TRACKED_ALWAYS || save->save.step <= follow->tracked))
+            newest = save; /* they ascend */
     }
     RFS_LOCKED(&set->lock);
     snprintf(follow->latest, sizeof follow->latest, "%s", newest ? newest->name : "");
@@ -457,11 +481,12 @@ static void describe(struct reshard_view *set)
 static int look(struct reshard_view *set, struct rfs_error *err)
 {
     struct rfs_follow *follow = set->follow;
-    struct rfs_saves saves;
+    RFS_CLEANUP(rfs_scan_saves_free) struct rfs_saves saves = {0};
 
     follow->began = now_ns();
     int rc = rfs_view_list_saves(set, follow->source, &saves, err);
 
+    follow->listed = &saves;
     collect(set);
     if (rc == 0 || rc == -ENOENT) { /* there may be none yet, or none any more */
         if (follow->tracked < 0 || saves.tracked >= 0)
@@ -481,7 +506,7 @@ static int look(struct reshard_view *set, struct rfs_error *err)
             if (!follow->saves.data[i]->there)
                 forget(set, follow->saves.data[i]);
     }
-    free(saves.data);
+    follow->listed = NULL;
     if (rc != -EINTR && (rc == 0 || rc == -ENOENT || !follow->mistake))
         note_trouble(set, err); /* others end the opening, whose caller has the message */
     share_cache(set);

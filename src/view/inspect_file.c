@@ -202,7 +202,8 @@ int rfs_inspect_rank_file(struct rfs_store *store, const char *folder, char **ou
 {
     RFS_FREE char *name = NULL;
     int rc = rfs_scan_folder(store, folder, &name, err);
-    RFS_FREE char *inside = rc == 0 && !name ? rfs_scan_inside(store, folder) : NULL;
+    RFS_FREE char *inside =
+        rc == 0 && !name ? rfs_scan_inside(store, folder, RFS_ANY_NUMBER) : NULL;
 
     *out = NULL;
     if (rc == 0 && !name)

@@ -217,11 +217,12 @@ static inline void rfs_view_leave_at(struct rfs_view *const *view)
 /* Takes the plain view at *AT or behind it, and sets *AT behind that one; NULL at the end. */
 struct rfs_view *rfs_view_next(struct reshard_view *set, size_t *at);
 /*
- * Opens the plain view of a save, which rfs_view_close frees; SAVE NULL: the only one. Returns 0 or
- * -errno with *err filled.
+ * Opens the plain view of a save of SAVES, which rfs_view_close frees; both NULL: the only one.
+ * Returns 0 or -errno with *err filled.
  */
-int rfs_view_open(struct reshard_view *set, const char *source, const struct rfs_save *save,
-                  uint64_t cache, bool quiet, struct rfs_view **out, struct rfs_error *err);
+int rfs_view_open(struct reshard_view *set, const char *source, const struct rfs_saves *saves,
+                  const struct rfs_save *save, uint64_t cache, bool quiet, struct rfs_view **out,
+                  struct rfs_error *err);
 /* Sets the budget of the cache of a plain view, which compressed items share. */
 void rfs_view_limit(struct rfs_view *view, uint64_t cache);
 /* Waits for reads ahead. NULL is fine. */
@@ -230,6 +231,12 @@ void rfs_view_close(struct rfs_view *view);
 int rfs_view_check_rules(const struct rfs_view *view, struct rfs_error *err);
 /* Writes EPOCH_STEP. */
 void rfs_view_name_save(const struct rfs_save *save, char out[48]);
+/*
+ * Returns the path of the first file of a save of SAVES, malloc'ed; NULL where each save has a folder,
+ * ranks have files of several runs, or there is no memory.
+ */
+char *rfs_view_save_file(struct reshard_view *set, const char *source,
+                         const struct rfs_saves *saves, const struct rfs_save *save);
 /* Lists the saves at PATH, which is resolved, as rfs_scan_saves does. */
 int rfs_view_list_saves(struct reshard_view *set, const char *path, struct rfs_saves *out,
                         struct rfs_error *err);

@@ -256,10 +256,12 @@ int rfs_view_check_rules(const struct rfs_view *view, struct rfs_error *err)
                : 0;
 }
 
-static int open_plain(struct rfs_view *view, const char *source, struct rfs_error *err)
+static int open_plain(struct rfs_view *view, const char *source, const struct rfs_saves *saves,
+                      struct rfs_error *err)
 {
-    const struct rfs_source_spec spec = make_spec(view->set, &view->options, source);
+    struct rfs_source_spec spec = make_spec(view->set, &view->options, source);
 
+    spec.saves = saves;
     int rc = rfs_catalog_open(&spec, &view->log, view->set->pool, &view->stored, err);
     view->catalog = view->stored;
     if (rc == 0)
@@ -313,8 +315,9 @@ void rfs_view_name_save(const struct rfs_save *save, char out[48])
     snprintf(out, 48, "%" PRId64 "_%" PRId64, save->epoch, save->step);
 }
 
-int rfs_view_open(struct reshard_view *set, const char *source, const struct rfs_save *save,
-                  uint64_t cache, bool quiet, struct rfs_view **out, struct rfs_error *err)
+int rfs_view_open(struct reshard_view *set, const char *source, const struct rfs_saves *saves,
+                  const struct rfs_save *save, uint64_t cache, bool quiet, struct rfs_view **out,
+                  struct rfs_error *err)
 {
     struct rfs_view *view = calloc(1, sizeof *view);
 
@@ -335,8 +338,9 @@ int rfs_view_open(struct reshard_view *set, const char *source, const struct rfs
     pthread_mutex_init(&view->lock, NULL);
     rfs_cancel_init_cond(&view->made);
     rfs_log_init(&view->log, set->config.log ? forward_log : NULL, view);
-    const int rc = rfs_notes_init(&view->notes, log_note, view) ? rfs_fail_memory(err)
-                                                                : open_plain(view, source, err);
+    const int rc = rfs_notes_init(&view->notes, log_note, view)
+                       ? rfs_fail_memory(err)
+                       : open_plain(view, source, saves, err);
     if (rc)
         rfs_view_close(view);
     else
@@ -345,11 +349,11 @@ int rfs_view_open(struct reshard_view *set, const char *source, const struct rfs
 }
 
 /* Opens a plain view in the next place of a set, which stays free when that fails. */
-static int open_next(struct reshard_view *set, const char *source, const struct rfs_save *save,
-                     uint64_t cache, struct rfs_error *err)
+static int open_next(struct reshard_view *set, const char *source, const struct rfs_saves *saves,
+                     const struct rfs_save *save, uint64_t cache, struct rfs_error *err)
 {
     struct rfs_view *view;
-    const int rc = rfs_view_open(set, source, save, cache, false, &view, err);
+    const int rc = rfs_view_open(set, source, saves, save, cache, false, &view, err);
 
     if (rc)
         return rc;
@@ -362,7 +366,8 @@ static int open_next(struct reshard_view *set, const char *source, const struct 
 static int open_only(struct reshard_view *set, const char *source, struct rfs_error *err)
 {
     set->data = calloc(1, sizeof *set->data);
-    return set->data ? open_next(set, source, NULL, set->options.cache, err) : rfs_fail_memory(err);
+    return set->data ? open_next(set, source, NULL, NULL, set->options.cache, err)
+                     : rfs_fail_memory(err);
 }
 
 /* ---- several saves --------------------------------------------------------------------------- */
@@ -385,7 +390,7 @@ static int open_saves(struct reshard_view *set, const char *source, const struct
         struct rfs_error failure = {0};
         char name[48];
         const int rc =
-            open_next(set, source, &saves->data[i], set->options.cache / saves->n, &failure);
+            open_next(set, source, saves, &saves->data[i], set->options.cache / saves->n, &failure);
         if (rc == 0)
             continue;
         if (!is_of_one_save(&failure) || set->options.strict) {
@@ -416,6 +421,17 @@ int rfs_view_list_saves(struct reshard_view *set, const char *path, struct rfs_s
                           SAVES_MOST);
 }
 
+char *rfs_view_save_file(struct reshard_view *set, const char *source,
+                         const struct rfs_saves *saves, const struct rfs_save *save)
+{
+    struct rfs_source_spec spec = make_spec(set, &set->options, source);
+
+    spec.saves = saves;
+    spec.epoch = save->epoch;
+    spec.step = save->step;
+    return rfs_scan_save_file(&spec);
+}
+
 /*
  * Opens the view of each save in SOURCE. A save that cannot be opened is left out with a line in
  * the log, unless the view is strict; at least one is opened.
@@ -423,19 +439,16 @@ int rfs_view_list_saves(struct reshard_view *set, const char *path, struct rfs_s
 static int open_all_saves(struct reshard_view *set, const char *source, struct rfs_error *err)
 {
     RFS_FREE char *path = NULL;
-    struct rfs_saves saves = {0};
+    RFS_CLEANUP(rfs_scan_saves_free) struct rfs_saves saves = {0};
 
     if (rfs_fds_init(&set->fds, rfs_limits_files(RFS_MAX_OPEN)))
         return rfs_fail_memory(err);
     set->has_fds = true;
     if (set->config.follow)
         return rfs_follow_open(set, source, err);
-    int rc = rfs_path_resolve(set->store, source, &path, err)
-                 ?: rfs_view_list_saves(set, path, &saves, err);
-    if (rc == 0)
-        rc = open_saves(set, path, &saves, err);
-    free(saves.data);
-    return rc;
+    const int rc = rfs_path_resolve(set->store, source, &path, err)
+                       ?: rfs_view_list_saves(set, path, &saves, err);
+    return rc ?: open_saves(set, path, &saves, err);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */

@@ -297,26 +297,20 @@ static int fail_tie(struct rfs_error *err, enum rfs_format format, const char *p
                     "the numbers in '%s' and '%s' don't say which one is the last", a, b);
 }
 
-int rfs_scan_listing_choose(const struct rfs_scan_listing *listing, const char *path,
-                            enum rfs_format format, const struct rfs_save *save, size_t *out,
-                            struct rfs_error *err)
+int rfs_scan_choose(const struct rfs_scan_found *const *files, size_t n, const char *path,
+                    enum rfs_format format, size_t *out, struct rfs_error *err)
 {
-    RFS_FREE char *best = NULL; /* path of *out */
+    RFS_FREE char *best = NULL; /* path of *out, where numbers count */
     size_t rival = SIZE_MAX;    /* has the same numbers as *out */
-    *out = SIZE_MAX;
-    for (size_t i = 0; i < listing->n; i++) {
-        const struct rfs_scan_found *found = &listing->data[i];
-        if (found->format != format ||
-            (save && (!found->saved || rfs_scan_saves_compare(&found->save, save) != 0)))
-            continue;
-        RFS_FREE char *whole = rfs_path_join(path, found->name);
+
+    *out = n > 0 ? (format == RFS_FORMAT_CKPT ? n - 1 : 0) : SIZE_MAX;
+    if (format == RFS_FORMAT_TORCH && n > 1) /* there is no rule for them */
+        rival = n - 1;
+    for (size_t i = 0; format == RFS_FORMAT_SAFETENSORS && i < n; i++) {
+        RFS_FREE char *whole = rfs_path_join(path, files[i]->name);
         if (!whole)
             return rfs_fail_memory(err);
-        /* Names come in byte order. */
-        const int order = best && format == RFS_FORMAT_SAFETENSORS
-                              ? rfs_scan_name_compare(whole, best)
-                          : best && format == RFS_FORMAT_TORCH ? 0 /* there is no rule for them */
-                                                               : 1;
+        const int order = best ? rfs_scan_name_compare(whole, best) : 1;
         if (order == 0)
             rival = i;
         if (order <= 0)
@@ -326,7 +320,6 @@ int rfs_scan_listing_choose(const struct rfs_scan_listing *listing, const char *
         *out = i;
         rival = SIZE_MAX;
     }
-    if (rival != SIZE_MAX)
-        return fail_tie(err, format, path, listing->data[*out].name, listing->data[rival].name);
-    return 0;
+    return rival == SIZE_MAX ? 0
+                             : fail_tie(err, format, path, files[*out]->name, files[rival]->name);
 }

@@ -108,6 +108,32 @@ static int compare(const void *a, const void *b)
     return compare_series(x, y) ?: rfs_scan_name_compare(y, x);
 }
 
+/* Says whether the name at the end of a path has the number STEP. */
+static bool has_step(const char *path, int64_t step)
+{
+    for (const char *at = rfs_path_name(path); *at; at++) {
+        char *end;
+        if (*at < '0' || *at > '9')
+            continue;
+        if (strtoll(at, &end, 10) == step)
+            return true;
+        at = end - 1;
+    }
+    return false;
+}
+
+/* Puts the folder of a step first, if there is one. */
+static void prefer(struct folders *folders, int64_t step)
+{
+    for (size_t i = 0; step != RFS_ANY_NUMBER && i < folders->n; i++)
+        if (has_step(folders->data[i], step)) {
+            char *path = folders->data[i];
+            memmove(folders->data + 1, folders->data, i * sizeof path);
+            folders->data[0] = path;
+            return;
+        }
+}
+
 /* Lists the folders in PATH, without links, sorted. False when it cannot be listed. */
 static bool list(struct rfs_store *store, const char *path, struct folders *out)
 {
@@ -144,6 +170,7 @@ static bool is_checkpoint(struct rfs_store *store, const char *path)
 
 struct search {
     struct rfs_store *store;
+    int64_t step;   /* the folder of this one counts, else the last */
     unsigned left;  /* folders that may be listed */
     char *text;     /* the checkpoints that were found; owned */
     unsigned named; /* paths in text */
@@ -185,17 +212,25 @@ static void look_into(struct search *search, const char *path, unsigned levels)
     if (levels == 0 || search->left == 0 || !list(search->store, path, &folders))
         return;
     search->left--;
+    prefer(&folders, search->step);
     name_checkpoints(search, &folders);
     for (size_t i = 0; i < folders.n && !search->text; i++)
         look_into(search, folders.data[i], levels - 1);
 }
 
-char *rfs_scan_inside(struct rfs_store *store, const char *path)
+char *rfs_scan_inside(struct rfs_store *store, const char *path, int64_t step)
 {
-    struct search search = {.store = store, .left = LISTED_MOST};
+    struct search search = {.store = store, .step = step, .left = LISTED_MOST};
 
     look_into(&search, path, LEVELS);
     return search.text;
+}
+
+char *rfs_scan_elsewhere(const struct rfs_source_spec *spec)
+{
+    char *below = rfs_scan_below(spec->store, spec->path);
+
+    return below ? below : rfs_scan_inside(spec->store, spec->path, spec->step);
 }
 
 /* ---- other formats --------------------------------------------------------------------------- */

@@ -46,7 +46,8 @@ int rfs_scan_entry_is(const struct rfs_source_spec *spec, const char *path,
 struct rfs_scan_found {
     char *name; /* owned */
     enum rfs_format format;
-    bool saved; /* the name contains the save's numbers */
+    uint32_t at; /* of a rank's: the rank's position in the tree */
+    bool saved;  /* the name contains the save's numbers */
     struct rfs_save save;
 };
 
@@ -67,12 +68,37 @@ int rfs_scan_listing_read(const struct rfs_source_spec *spec, const char *path, 
 /* Returns the name of a file of that format; NULL when there is none. */
 const char *rfs_scan_listing_has(const struct rfs_scan_listing *listing, enum rfs_format format);
 /*
- * Chooses the checkpoint of the folder PATH that counts, of a format and (unless SAVE is NULL) of a
- * save: *out is its position, or SIZE_MAX when there is none.
+ * Chooses the checkpoint of the folder PATH that counts: *out is its position among the N files, which are of
+ * one FORMAT and in the order of their names; SIZE_MAX when there is none.
  */
-int rfs_scan_listing_choose(const struct rfs_scan_listing *listing, const char *path,
-                            enum rfs_format format, const struct rfs_save *save, size_t *out,
-                            struct rfs_error *err);
+int rfs_scan_choose(const struct rfs_scan_found *const *files, size_t n, const char *path,
+                    enum rfs_format format, size_t *out, struct rfs_error *err);
+
+/* ---- names of one save (same.c) -------------------------------------------------------------- */
+
+/*
+ * Names of files of ranks that may be of one save. Zero-initialise; to be freed in any case. With
+ * PARTS the numbers of parts, "_part0", may differ, also in one rank.
+ */
+struct rfs_scan_same {
+    const char *name;      /* the first; borrowed; NULL: none */
+    unsigned char *places; /* what the runs of digits in it may mean; owned */
+    bool parts;
+    bool zero; /* rank 0 is among them */
+};
+
+void rfs_scan_same_free(struct rfs_scan_same *same);
+/* Adds the NAME of a file of RANK, which outlives SAME: 1; 0: it is of another save; or -ENOMEM. */
+int rfs_scan_same_add(struct rfs_scan_same *same, const char *name, uint32_t rank);
+/* Says whether numbers that differ are surely the ranks', and no epochs, steps or runs. */
+bool rfs_scan_same_counts_ranks(const struct rfs_scan_same *same);
+/*
+ * Says whether NAME, beside the CHOSEN one in a folder, differs from it in the rank's number alone:
+ * then that may count something else.
+ */
+bool rfs_scan_same_rival(const struct rfs_scan_same *same, const char *chosen, const char *name);
+/* Returns a pattern for file= that all names match, malloc'ed, or NULL when out of memory. */
+char *rfs_scan_same_pattern(const struct rfs_scan_same *same);
 
 /* ---- what is found (scan.c) ------------------------------------------------------------------ */
 
@@ -81,21 +107,55 @@ static inline bool rfs_scan_asks_save(const struct rfs_source_spec *spec)
     return spec->step != RFS_ANY_NUMBER || spec->epoch != RFS_ANY_NUMBER;
 }
 
-int rfs_scan_saves_compare(const void *a, const void *b);
+/* Says whether step= and epoch= let a save through. */
+static inline bool rfs_scan_lets(const struct rfs_source_spec *spec, const struct rfs_save *save)
+{
+    return (spec->step == RFS_ANY_NUMBER || spec->step == save->step) &&
+           (spec->epoch == RFS_ANY_NUMBER || spec->epoch == save->epoch);
+}
 
 /* Appends a rank without files and returns it, or NULL when out of memory. FOLDER is copied. */
 struct rfs_scanned *rfs_scan_add(struct rfs_scan *scan, uint32_t rank, const char *folder);
 /* Appends a file; the path is taken over, and freed on failure. NULL counts as out of memory. */
 bool rfs_scan_add_file(struct rfs_scanned *item, char *path);
 
+/* ---- folders of saves, by their steps (steps.c) ---------------------------------------------- */
+
+/* In all of these, ALL has the folders of a source, ascending, and what their names begin with. */
+
+#define RFS_STEP_NAME 48
+/* Writes the name of the folder of a step. */
+void rfs_scan_step_name(const struct rfs_saves *all, int64_t step, char out[RFS_STEP_NAME]);
+/* Scans a folder of the source by NAME as rfs_scan_described does. */
+int rfs_scan_step_folder(const struct rfs_source_spec *spec, const char *name, struct rfs_log *log,
+                         struct rfs_scan *out, struct rfs_error *err);
+/* Scans the folder of SPEC's step so. */
+int rfs_scan_step(const struct rfs_source_spec *spec, const struct rfs_saves *all,
+                  struct rfs_log *log, struct rfs_scan *out, struct rfs_error *err);
+/* Refuses epoch=, and a step= that has no folder: "no WHAT10 in it". */
+int rfs_scan_step_check(const struct rfs_source_spec *spec, const struct rfs_saves *all,
+                        const char *what, struct rfs_error *err);
+/* Lists in OUT the saves that SPEC lets through and, unless it is NULL, IS_THERE does. */
+typedef bool rfs_scan_step_fn(const void *ctx, int64_t step);
+int rfs_scan_steps_list(const struct rfs_source_spec *spec, const struct rfs_saves *all,
+                        rfs_scan_step_fn *is_there, const void *ctx, struct rfs_saves *out,
+                        struct rfs_error *err);
+
 /* ---- kinds of sources ------------------------------------------------------------------------ */
 
-/* Takes the rank folders of SRC (tree.c); n stays 0 where there is none. */
-int rfs_scan_tree(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_saves *saves,
-                  struct rfs_error *err);
+/*
+ * Takes the rank folders of SRC (tree.c); n stays 0 where there is none. With SAVES (or NULL) all
+ * saves are listed instead, and what they were listed from is kept in it.
+ */
+int rfs_scan_tree(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
+                  struct rfs_saves *saves, struct rfs_error *err);
 /* Takes the checkpoints in SRC itself, chosen as in a rank folder (tree.c). */
-int rfs_scan_flat(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_saves *saves,
-                  struct rfs_error *err);
+int rfs_scan_flat(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
+                  struct rfs_saves *saves, struct rfs_error *err);
+/* Takes the save of SPEC's numbers, one of SPEC->saves, without listing folders again. */
+int rfs_scan_tree_save(const struct rfs_source_spec *spec, struct rfs_log *log,
+                       struct rfs_scan *out, struct rfs_error *err);
+void rfs_scan_tree_free(struct rfs_scan_tree *all);
 /* Takes the files that a map names (map.c). */
 int rfs_scan_map(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
 /* Takes one file, or a folder that is one unsharded checkpoint by its own files (whole.c). */
@@ -152,6 +212,8 @@ bool rfs_scan_is_hyper(struct rfs_store *store, const char *path);
  */
 int rfs_scan_rank_metadata(const struct rfs_source_spec *spec, bool torch, struct rfs_scan *out,
                            struct rfs_error *err);
+/* Returns, for a message, what rfs_scan_below or else rfs_scan_inside finds, malloc'ed, or NULL. */
+char *rfs_scan_elsewhere(const struct rfs_source_spec *spec);
 /* Takes the parts of hfai's dist_ckpt in SRC (parts.c); n stays 0 where there is none. */
 int rfs_scan_parts(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
 /* Gives ranks without a checkpoint those of their groups (group.c). */

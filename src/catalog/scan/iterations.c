@@ -13,11 +13,15 @@
  *   latest_checkpoint_iteration.txt       HyperParallel's
  *   global_step_20/                       .metadata, _rank0_.safetensors …
  *
+ *   step-20/                              torchtitan's: .metadata, __0_0.distcp …; it has no tracker,
+ *                                         so one is taken only if it is asked for
+ *
  * An iteration without its metadata is one whose save has not ended, unless MindSpore Transformers
  * saved it of one rank.
  */
 #include "base/cleanup.h"
 #include "base/order.h"
+#include "base/text.h"
 #include "base/vec.h"
 #include "catalog/scan/internal.h"
 
@@ -27,11 +31,29 @@
 #define DIGITS_MOST 18
 #define NONE INT64_C(-1)
 
+static int look_for_distributed(void *ctx, const struct dirent *entry)
+{
+    bool *found = ctx;
+    enum rfs_scan_rank_file kind;
+    uint32_t rank;
+
+    *found |= strcmp(entry->d_name, ".metadata") == 0 || rfs_text_ends(entry->d_name, ".distcp") ||
+              (rfs_scan_rank_file(entry->d_name, &kind, &rank) && kind >= RFS_SCAN_TORCH_TENSORS);
+    return 0;
+}
+
+static bool is_distributed(struct rfs_store *store, const char *path)
+{
+    bool found = false;
+
+    return rfs_scan_entry_each(store, path, look_for_distributed, &found, NULL) == 0 && found;
+}
+
 static const struct style {
-    const char *prefix; /* beginning of the folders' names */
-    int digits;         /* at least so many follow */
-    const char *lacks;  /* a file that only a save that has ended has */
-    const char *tracker;
+    const char *prefix;  /* beginning of the folders' names */
+    int digits;          /* at least so many follow */
+    const char *lacks;   /* a file that only a save that has ended has */
+    const char *tracker; /* NULL: there is none */
     /* Tells the folders from another program's. NULL: the names do. */
     bool (*is)(struct rfs_store *store, const char *path);
 } styles[] = {
@@ -39,19 +61,20 @@ static const struct style {
     {"iter_", 7, "'.metadata' of the format torch_dist", TRACKER, NULL},
     {"global_step_", 1, "'.metadata' of HyperParallel", "latest_checkpoint_iteration.txt",
      rfs_scan_is_hyper},
+    {"step-", 1, "'.metadata' of torch.distributed.checkpoint", NULL, is_distributed},
 };
 
 struct iterations {
     const struct rfs_source_spec *spec;
     const struct style *style;
     struct rfs_error *err;
-    RFS_VEC(int64_t) numbers; /* ascending */
-    bool tracker, release;    /* what else the folder has */
+    struct rfs_saves saves; /* ascending */
+    bool tracker, release;  /* what else the folder has */
 };
 
 static void free_iterations(struct iterations *all)
 {
-    free(all->numbers.data);
+    rfs_scan_saves_free(&all->saves);
 }
 
 /* Returns the number of the decimal digits at TEXT, up to END; NONE for anything else. */
@@ -69,16 +92,11 @@ static int64_t number_of(const char *text, const char *end)
     return number;
 }
 
-static void name_of(const struct style *style, int64_t number, char *out, size_t size)
-{
-    snprintf(out, size, "%s%0*" PRId64, style->prefix, style->digits, number);
-}
-
 static int add(void *ctx, const struct dirent *entry)
 {
     struct iterations *all = ctx;
     const char *name = entry->d_name;
-    char expected[48];
+    char expected[RFS_STEP_NAME];
 
     const size_t prefix = strlen(all->style->prefix);
 
@@ -87,7 +105,7 @@ static int add(void *ctx, const struct dirent *entry)
     if (strncmp(name, all->style->prefix, prefix) != 0)
         return 0;
     const int64_t number = number_of(name + prefix, name + strlen(name));
-    name_of(all->style, number, expected, sizeof expected);
+    rfs_scan_step_name(&all->saves, number, expected);
     if (number == NONE || strcmp(name, expected) != 0)
         return 0;
     const int is = rfs_scan_entry_is(all->spec, all->spec->path, entry, S_IFDIR, all->err);
@@ -98,15 +116,16 @@ static int add(void *ctx, const struct dirent *entry)
         if (!path || !all->style->is(all->spec->store, path))
             return path ? 0 : rfs_fail_memory(all->err);
     }
-    return RFS_PUSH(&all->numbers, number) ? 0 : rfs_fail_memory(all->err);
+    const struct rfs_save save = {0, number};
+    return RFS_PUSH(&all->saves, save) ? 0 : rfs_fail_memory(all->err);
 }
-
-RFS_COMPARE(compare, int64_t, x, y, RFS_ORDER(*x, *y))
 
 static bool has(const struct iterations *all, int64_t number)
 {
-    return all->numbers.n > 0 &&
-           bsearch(&number, all->numbers.data, all->numbers.n, sizeof number, compare) != NULL;
+    const struct rfs_save save = {0, number};
+
+    return all->saves.n > 0 && bsearch(&save, all->saves.data, all->saves.n, sizeof save,
+                                       rfs_scan_saves_compare) != NULL;
 }
 
 /* Gives the iteration that the tracker names, NONE where it has no folder. 0 or -errno. */
@@ -145,28 +164,23 @@ static int read_tracker(const struct iterations *all, const char *tracker, int64
 static int scan_folder(const struct iterations *all, const char *name, struct rfs_log *log,
                        struct rfs_scan *out, struct rfs_error *err)
 {
-    struct rfs_source_spec spec = *all->spec;
+    const int rc = rfs_scan_step_folder(all->spec, name, log, out, err);
 
-    RFS_FREE char *path = rfs_path_join(all->spec->path, name);
-    if (!path)
-        return rfs_fail_memory(err);
-    spec.path = path;
-    spec.step = spec.epoch = RFS_ANY_NUMBER; /* they have chosen the iteration */
-    const int rc = rfs_scan_described(&spec, log, out, err);
     return rc < 0 ? rc : out->n == 0;
 }
 
 static int scan_one(const struct iterations *all, int64_t number, struct rfs_log *log,
                     struct rfs_scan *out, struct rfs_error *err)
 {
-    char name[48];
+    char name[RFS_STEP_NAME];
 
-    name_of(all->style, number, name, sizeof name);
+    rfs_scan_step_name(&all->saves, number, name);
     return scan_folder(all, name, log, out, err);
 }
 
-static bool is_finished(const struct iterations *all, int64_t number)
+static bool is_finished(const void *ctx, int64_t number)
 {
+    const struct iterations *all = ctx;
     struct rfs_scan scan = {0};
     const int rc = scan_one(all, number, NULL, &scan, NULL);
     const bool finished = rc != 1 && !scan.unfinished; /* take has messages of other failures */
@@ -178,9 +192,9 @@ static bool is_finished(const struct iterations *all, int64_t number)
 /* Returns the newest finished iteration below LIMIT, or NONE. */
 static int64_t newest(const struct iterations *all, int64_t limit)
 {
-    for (size_t i = all->numbers.n; i-- > 0;)
-        if (all->numbers.data[i] < limit && is_finished(all, all->numbers.data[i]))
-            return all->numbers.data[i];
+    for (size_t i = all->saves.n; i-- > 0;)
+        if (all->saves.data[i].step < limit && is_finished(all, all->saves.data[i].step))
+            return all->saves.data[i].step;
     return NONE;
 }
 
@@ -195,10 +209,10 @@ static int explain(const struct iterations *all, const char *name, int rc)
 static int fail_unfinished(const struct iterations *all, int64_t number)
 {
     const int64_t before = newest(all, number);
-    char name[48];
+    char name[RFS_STEP_NAME];
     char remedy[80] = "the folder of another save";
 
-    name_of(all->style, number, name, sizeof name);
+    rfs_scan_step_name(&all->saves, number, name);
     if (before != NONE)
         snprintf(remedy, sizeof remedy, "step=%" PRId64 ", the last before it that is whole",
                  before);
@@ -221,16 +235,6 @@ static int take(const struct iterations *all, int64_t number, struct rfs_log *lo
 }
 
 /* ---- which one ------------------------------------------------------------------------------- */
-
-static int fail_absent(const struct iterations *all)
-{
-    char last[48];
-
-    name_of(all->style, all->numbers.data[all->numbers.n - 1], last, sizeof last);
-    return rfs_fail(all->err, -ENOENT, RFS_IN(all->spec->path), "one of those",
-                    "no iteration %" PRId64 " in it; there are %zu, and the last is %s",
-                    all->spec->step, all->numbers.n, last);
-}
 
 /* Takes Megatron's folder of a converted model, if the tracker names it; else n stays 0. */
 static int take_release(const struct iterations *all, struct rfs_log *log, struct rfs_scan *out)
@@ -256,11 +260,11 @@ static int take_release(const struct iterations *all, struct rfs_log *log, struc
 static int choose(const struct iterations *all, struct rfs_log *log, int64_t *number)
 {
     bool release;
-    const int64_t last = all->numbers.data[all->numbers.n - 1];
+    const int64_t last = all->saves.data[all->saves.n - 1].step;
 
     *number = all->spec->step;
     if (*number != RFS_ANY_NUMBER)
-        return has(all, *number) ? 0 : fail_absent(all);
+        return 0;
     const int rc = read_tracker(all, all->style->tracker, number, &release);
     if (rc || *number != NONE)
         return rc;
@@ -282,37 +286,35 @@ static int list_saves(const struct iterations *all, struct rfs_saves *saves)
     bool release;
 
     quiet.err = NULL;
-    if (read_tracker(&quiet, all->style->tracker, &saves->tracked, &release) != 0 ||
-        saves->tracked == NONE)
+    if (all->style->tracker &&
+        (read_tracker(&quiet, all->style->tracker, &saves->tracked, &release) != 0 ||
+         saves->tracked == NONE))
         saves->tracked = RFS_TRACKED_NOTHING;
-    for (size_t i = 0; i < all->numbers.n; i++) {
-        const struct rfs_save save = {0, all->numbers.data[i]};
-        const bool asked = all->spec->step == RFS_ANY_NUMBER || all->spec->step == save.step;
-        if (asked && is_finished(all, save.step) && !RFS_PUSH(saves, save))
-            return rfs_fail_memory(all->err);
-    }
-    return 0;
+    return rfs_scan_steps_list(all->spec, &all->saves, is_finished, all, saves, all->err);
 }
 
 int rfs_scan_iterations(const struct rfs_source_spec *spec, struct rfs_log *log,
                         struct rfs_scan *out, struct rfs_saves *saves, struct rfs_error *err)
 {
     RFS_CLEANUP(free_iterations) struct iterations all = {.spec = spec, .err = err};
+    const bool asked = saves || spec->step != RFS_ANY_NUMBER;
     int64_t number;
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && all.numbers.n == 0 && i < sizeof styles / sizeof *styles; i++) {
+    for (size_t i = 0; rc == 0 && all.saves.n == 0 && i < sizeof styles / sizeof *styles; i++) {
         all.style = &styles[i];
-        rc = rfs_scan_entry_each(spec->store, spec->path, add, &all, err);
+        all.saves.folder = styles[i].prefix;
+        all.saves.digits = styles[i].digits;
+        if (asked || styles[i].tracker)
+            rc = rfs_scan_entry_each(spec->store, spec->path, add, &all, err);
     }
-    RFS_SORT_ALL(&all.numbers, compare);
-    if (rc == 0 && all.tracker && all.release && !saves && spec->step == RFS_ANY_NUMBER)
+    RFS_SORT_ALL(&all.saves, rfs_scan_saves_compare);
+    if (rc == 0 && all.tracker && all.release && !asked)
         rc = take_release(&all, log, out);
-    if (rc || out->n > 0 || all.numbers.n == 0)
+    if (rc || out->n > 0 || all.saves.n == 0)
         return rc;
-    if (spec->epoch != RFS_ANY_NUMBER && spec->epoch != 0)
-        return rfs_fail_usage(err, "step=N", "option epoch: iterations have none");
-    if (saves)
+    rc = rfs_scan_step_check(spec, &all.saves, "iteration ", err);
+    if (rc == 0 && saves)
         return list_saves(&all, saves);
-    return choose(&all, log, &number) ?: take(&all, number, log, out);
+    return rc ?: choose(&all, log, &number) ?: take(&all, number, log, out);
 }

@@ -57,28 +57,40 @@ bool rfs_scan_is_rank(const char *name)
     return rfs_scan_name_rank(RFS_RANK_DIR, name, &rank);
 }
 
+void rfs_scan_saves_free(struct rfs_saves *saves)
+{
+    free(saves->data);
+    rfs_scan_tree_free(saves->tree);
+    *saves = (struct rfs_saves){.tracked = RFS_TRACKED_ALWAYS};
+}
+
 int rfs_scan_folder(struct rfs_store *store, const char *folder, char **file, struct rfs_error *err)
 {
     RFS_CLEANUP(rfs_scan_listing_free) struct rfs_scan_listing listing = {0};
-    size_t chosen;
+    size_t n = 0, chosen;
     *file = NULL;
     const struct rfs_source_spec spec = {.store = store};
     int rc = rfs_scan_listing_read(&spec, folder, NULL, &listing, err);
     const char *ckpt = rfs_scan_listing_has(&listing, RFS_FORMAT_CKPT);
     const char *safetensors = rfs_scan_listing_has(&listing, RFS_FORMAT_SAFETENSORS);
+    const enum rfs_format format = ckpt          ? RFS_FORMAT_CKPT
+                                   : safetensors ? RFS_FORMAT_SAFETENSORS
+                                                 : RFS_FORMAT_TORCH;
+    RFS_FREE const struct rfs_scan_found **files = calloc(listing.n + 1, sizeof *files);
+    if (rc == 0 && !files)
+        rc = rfs_fail_memory(err);
     if (rc == 0 && ckpt && safetensors)
         rc = rfs_fail(err, -EINVAL, RFS_IN(folder), "name one of its files",
                       "the folder holds both .ckpt files (%s) and .safetensors files (%s)", ckpt,
                       safetensors);
+    for (size_t i = 0; rc == 0 && i < listing.n; i++)
+        if (listing.data[i].format == format)
+            files[n++] = &listing.data[i];
     if (rc == 0)
-        rc = rfs_scan_listing_choose(&listing, folder,
-                                     ckpt          ? RFS_FORMAT_CKPT
-                                     : safetensors ? RFS_FORMAT_SAFETENSORS
-                                                   : RFS_FORMAT_TORCH,
-                                     NULL, &chosen, err);
+        rc = rfs_scan_choose(files, n, folder, format, &chosen, err);
     if (rc < 0 || chosen == SIZE_MAX)
         return rc;
-    *file = strdup(listing.data[chosen].name);
+    *file = strdup(files[chosen]->name);
     return *file ? 0 : rfs_fail_memory(err);
 }
 
@@ -113,11 +125,11 @@ static int scan_folders(const struct rfs_source_spec *spec, struct rfs_log *log,
     if (!saves)
         rc = rfs_scan_parts(spec, out, err);
     if (rc == 0 && out->n == 0)
-        rc = rfs_scan_tree(spec, out, saves, err);
-    if (rc < 0 || out->n > 0)
+        rc = rfs_scan_tree(spec, log, out, saves, err);
+    if (rc < 0 || out->n > 0 || (saves && saves->n > 0))
         return rc;
     if (saves || spec->segmented || spec->file || rfs_scan_asks_save(spec))
-        return rfs_scan_flat(spec, out, saves, err);
+        return rfs_scan_flat(spec, log, out, saves, err);
     return rfs_scan_whole(spec, out, err);
 }
 
@@ -130,6 +142,9 @@ static int scan(const struct rfs_source_spec *spec, struct rfs_log *log, struct 
         return rc;
     if (spec->files)
         return rfs_scan_map(spec, out, err);
+    if (spec->saves)
+        return spec->saves->tree ? rfs_scan_tree_save(spec, log, out, err)
+                                 : rfs_scan_step(spec, spec->saves, log, out, err);
     if (rfs_store_stat(spec->store, spec->path, &st) == 0 && !S_ISDIR(st.st_mode))
         return rfs_scan_file(spec, out, err);
     return scan_folders(spec, log, out, saves, err);

@@ -44,21 +44,38 @@ struct rfs_save {
     int64_t epoch, step;
 };
 
+/* Orders saves by epoch and step, for RFS_SORT and bisection. */
+int rfs_scan_saves_compare(const void *a, const void *b);
+
+struct rfs_scan_tree;
+
+/* The saves of a source, as one look at its folders found them. */
 struct rfs_saves {
     struct rfs_save *data; /* ascending, by epoch and then by step; owned */
     size_t n, cap;
     int64_t tracked; /* the step that the tracker names, a file that is written when a save ended */
+    struct rfs_scan_tree *tree; /* files of ranks; owned; NULL: each save has a folder */
+    const char *folder;         /* the beginning of its name, before the step; constant */
+    int digits;                 /* of the step, at least */
 };
 #define RFS_TRACKED_ALWAYS INT64_C(-1)  /* saves of this kind have no tracker */
 #define RFS_TRACKED_NOTHING INT64_C(-2) /* the tracker is missing, empty, or names none of them */
 
 /*
  * Lists the saves that at least one rank has, as far as spec->step and spec->epoch let them
- * through; at least one. SPEC->path is absolute and resolved. To be freed by free(out->data), on
- * failure too.
+ * through; at least one. SPEC->path is absolute and resolved. To be freed, on failure too. Each
+ * folder is listed once; with SPEC->saves, rfs_scan_open lists none of them again.
+ *
+ * Memory: about 100 bytes for each file of a rank, or 16 for each folder of a save.
  */
 int rfs_scan_saves(const struct rfs_source_spec *spec, struct rfs_saves *out,
                    struct rfs_error *err);
+/*
+ * Returns the path of the first rank's file of SPEC's save, which is one of SPEC->saves, malloc'ed;
+ * NULL where each save has a folder, or the ranks have files of several runs.
+ */
+char *rfs_scan_save_file(const struct rfs_source_spec *spec);
+void rfs_scan_saves_free(struct rfs_saves *saves);
 
 /*
  * Says whether a folder has a checkpoint that describes itself, or the remains of one, for which
@@ -80,9 +97,10 @@ int rfs_scan_foreign(struct rfs_store *store, const char *path, int rc, struct r
 char *rfs_scan_below(struct rfs_store *store, const char *path);
 /*
  * Returns, for a message, the checkpoints that describe themselves in folders below PATH, as "A or
- * B", malloc'ed; NULL for none.
+ * B", malloc'ed; NULL for none. Of several whose names differ in numbers it is that of STEP, or the
+ * last.
  */
-char *rfs_scan_inside(struct rfs_store *store, const char *path);
+char *rfs_scan_inside(struct rfs_store *store, const char *path, int64_t step);
 
 /*
  * Gives the name of the checkpoint that counts in FOLDER, malloc'ed; NULL when it holds none. 0 or

@@ -14,6 +14,7 @@
 struct rfs_beneath;
 struct rfs_fds;
 struct rfs_saved;
+struct rfs_saves;
 struct rfs_store;
 struct rfs_encrypted;
 
@@ -25,7 +26,10 @@ struct rfs_source_spec {
     const char *origins;    /* "A:B": where that map may lead beside its own folder; or NULL */
     const char *group_info; /* path of a group info file, or a folder of them; or NULL */
     int64_t step, epoch;    /* numbers of the checkpoint to take, or RFS_ANY_NUMBER */
-    bool segmented;         /* all checkpoints of a folder make one */
+    const struct rfs_saves
+        *saves;                 /* lists the save of step and epoch; NULL: the source is listed */
+    bool strict;                /* no rank with other checkpoints may lack that of the save */
+    bool segmented;             /* all checkpoints of a folder make one */
     const char *segmented_skip; /* "a:b": parameters that begin so are left out; or NULL */
     const char *entry; /* where in a file of torch.save the state dict is; NULL: it is all of it */
     bool dequantize;   /* quantized weights are shown as plain tensors */

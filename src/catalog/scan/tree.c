@@ -5,6 +5,7 @@
  * folder where it has none.
  */
 #include "base/cleanup.h"
+#include "base/glob.h"
 #include "base/order.h"
 #include "base/text.h"
 #include "base/vec.h"
@@ -13,21 +14,38 @@
 #define LISTED 8 /* saves that a message lists */
 #define TRIED 64 /* saves, from the last on, among which one is looked for that all ranks have */
 
-/* The listed files, and those chosen from them. */
-struct tree {
-    const struct rfs_source_spec *spec;
-    struct rfs_scan *scan;
-    struct rfs_scan_listing *listings; /* [n_listings] files of scan->data[i] */
+/* The ranks' folders, and the files that are considered, of one format. */
+struct rfs_scan_tree {
+    struct rfs_scan ranks;             /* without files */
+    struct rfs_scan_listing *listings; /* [n_listings] files of ranks.data[i] */
     size_t n_listings;
-    struct rfs_error *err;
+    const struct rfs_scan_found **files; /* by rank and name; of several saves, by save first */
+    size_t n_files;
+    size_t *begins; /* [saves + 1] where those of each begin; or NULL */
 };
 
-static void free_tree(struct tree *tree)
+/* A look at a tree. */
+struct tree {
+    const struct rfs_source_spec *spec;
+    struct rfs_scan_tree *all;
+    struct rfs_log *log;
+    struct rfs_error *err; /* or NULL */
+};
+
+void rfs_scan_tree_free(struct rfs_scan_tree *all)
 {
-    for (size_t i = 0; i < tree->n_listings; i++)
-        rfs_scan_listing_free(&tree->listings[i]);
-    free(tree->listings);
+    if (!all)
+        return;
+    for (size_t i = 0; i < all->n_listings; i++)
+        rfs_scan_listing_free(&all->listings[i]);
+    free(all->listings);
+    free(all->files);
+    free(all->begins);
+    rfs_scan_free(&all->ranks);
+    free(all);
 }
+
+RFS_CLEANUP_OF(free_all, struct rfs_scan_tree *, rfs_scan_tree_free)
 
 static void free_saves(struct rfs_saves *saves)
 {
@@ -37,7 +55,7 @@ static void free_saves(struct rfs_saves *saves)
 /* Returns the path of a rank's folder, malloc'ed. */
 static char *folder_path(const struct tree *tree, size_t i)
 {
-    const char *folder = tree->scan->data[i].folder;
+    const char *folder = tree->all->ranks.data[i].folder;
     return folder ? rfs_path_join(tree->spec->path, folder) : strdup(tree->spec->path);
 }
 
@@ -69,13 +87,13 @@ static int add_folder(void *ctx, const struct dirent *entry)
         return rfs_fail(tree->err, -EINVAL, RFS_IN(spec->path), "rename or move that folder",
                         "folder '%s': ranks above %u are not supported", entry->d_name,
                         RFS_MAX_RANK);
-    return rfs_scan_add(tree->scan, rank, entry->d_name) ? 0 : rfs_fail_memory(tree->err);
+    return rfs_scan_add(&tree->all->ranks, rank, entry->d_name) ? 0 : rfs_fail_memory(tree->err);
 }
 
 static int list_ranks(struct tree *tree)
 {
     const char *root = tree->spec->path;
-    struct rfs_scan *scan = tree->scan;
+    struct rfs_scan *scan = &tree->all->ranks;
     const int rc = rfs_scan_entry_each(tree->spec->store, root, add_folder, tree, tree->err);
     if (rc < 0)
         return rc;
@@ -90,18 +108,22 @@ static int list_ranks(struct tree *tree)
 
 static int list_files(struct tree *tree)
 {
-    tree->listings = calloc(tree->scan->n, sizeof *tree->listings);
-    if (!tree->listings)
+    struct rfs_scan_tree *all = tree->all;
+    all->listings = calloc(all->ranks.n, sizeof *all->listings);
+    if (!all->listings)
         return rfs_fail_memory(tree->err);
-    tree->n_listings = tree->scan->n;
-    for (size_t i = 0; i < tree->scan->n; i++) {
+    all->n_listings = all->ranks.n;
+    for (size_t i = 0; i < all->ranks.n; i++) {
+        struct rfs_scan_listing *listing = &all->listings[i];
         RFS_FREE char *path = folder_path(tree, i);
         if (!path)
             return rfs_fail_memory(tree->err);
-        const int rc = rfs_scan_listing_read(tree->spec, path, tree->spec->file, &tree->listings[i],
-                                             tree->err);
+        const int rc =
+            rfs_scan_listing_read(tree->spec, path, tree->spec->file, listing, tree->err);
         if (rc < 0)
             return rc;
+        for (size_t k = 0; k < listing->n; k++)
+            listing->data[k].at = (uint32_t)i;
     }
     return 0;
 }
@@ -112,9 +134,9 @@ static int list_files(struct tree *tree)
 static void show_first(const struct tree *tree, enum rfs_format format, char *out, size_t size)
 {
     *out = '\0';
-    for (size_t i = 0; i < tree->n_listings && !*out; i++) {
-        const char *name = rfs_scan_listing_has(&tree->listings[i], format);
-        const char *folder = tree->scan->data[i].folder;
+    for (size_t i = 0; i < tree->all->n_listings && !*out; i++) {
+        const char *name = rfs_scan_listing_has(&tree->all->listings[i], format);
+        const char *folder = tree->all->ranks.data[i].folder;
         if (name)
             snprintf(out, size, "%s%s%s", folder ? folder : "", folder ? "/" : "", name);
     }
@@ -123,13 +145,15 @@ static void show_first(const struct tree *tree, enum rfs_format format, char *ou
 static int fail_empty(const struct tree *tree)
 {
     const struct rfs_source_spec *spec = tree->spec;
+    RFS_FREE char *elsewhere = tree->all->ranks.whole ? rfs_scan_elsewhere(spec) : NULL;
     char ranks[300];
     char matching[300] = "";
     show_pattern(spec, ranks, sizeof ranks);
     if (spec->file)
         snprintf(matching, sizeof matching, " that matches '%s'", spec->file);
-    if (tree->scan->whole)
-        return rfs_fail(tree->err, -ENOENT, RFS_IN(spec->path), "give the folder that holds them",
+    if (tree->all->ranks.whole)
+        return rfs_fail(tree->err, -ENOENT, RFS_IN(spec->path),
+                        elsewhere ? elsewhere : "give the folder that holds them",
                         "the folder has no .ckpt, .safetensors or .pt file%s", matching);
     return rfs_fail(tree->err, -ENOENT, RFS_IN(spec->path),
                     "give the folder that holds rank_0, rank_1 and so on",
@@ -152,20 +176,20 @@ static int settle_format(const struct tree *tree)
     if (!*ckpt && !*safetensors && !*torch)
         return fail_empty(tree);
     /* MindSpore ignores .pt files, so they do not matter to it. */
-    tree->scan->format = *ckpt          ? RFS_FORMAT_CKPT
-                         : *safetensors ? RFS_FORMAT_SAFETENSORS
-                                        : RFS_FORMAT_TORCH;
+    tree->all->ranks.format = *ckpt          ? RFS_FORMAT_CKPT
+                              : *safetensors ? RFS_FORMAT_SAFETENSORS
+                                             : RFS_FORMAT_TORCH;
     return 0;
 }
 
 /* Drops files of other formats, such as .pt files beside those of MindSpore. */
 static void drop_others(const struct tree *tree)
 {
-    for (size_t i = 0; i < tree->n_listings; i++) {
-        struct rfs_scan_listing *listing = &tree->listings[i];
+    for (size_t i = 0; i < tree->all->n_listings; i++) {
+        struct rfs_scan_listing *listing = &tree->all->listings[i];
         size_t n = 0;
         for (size_t k = 0; k < listing->n; k++)
-            if (listing->data[k].format == tree->scan->format)
+            if (listing->data[k].format == tree->all->ranks.format)
                 listing->data[n++] = listing->data[k];
             else
                 free(listing->data[k].name);
@@ -173,31 +197,59 @@ static void drop_others(const struct tree *tree)
     }
 }
 
-/* ---- one save -------------------------------------------------------------------------------- */
+/* ---- saves by their numbers ------------------------------------------------------------------ */
 
-static bool is_asked(const struct rfs_source_spec *spec, const struct rfs_scan_found *found)
+static const struct rfs_source_spec any_save = {.step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
+
+/* Finds the saves that BY lets through; with NULL all files. */
+static int find_files(const struct tree *tree, const struct rfs_source_spec *by)
 {
-    return found->saved && (spec->step == RFS_ANY_NUMBER || spec->step == found->save.step) &&
-           (spec->epoch == RFS_ANY_NUMBER || spec->epoch == found->save.epoch);
+    struct rfs_scan_tree *all = tree->all;
+    size_t n = 0;
+
+    for (size_t i = 0; i < all->n_listings; i++)
+        n += all->listings[i].n;
+    free(all->files);
+    all->n_files = 0;
+    all->files = calloc(n > 0 ? n : 1, sizeof *all->files);
+    if (!all->files)
+        return rfs_fail_memory(tree->err);
+    for (size_t i = 0; i < all->n_listings; i++)
+        for (size_t k = 0; k < all->listings[i].n; k++) {
+            const struct rfs_scan_found *found = &all->listings[i].data[k];
+            if (!by || (found->saved && rfs_scan_lets(by, &found->save)))
+                all->files[all->n_files++] = found;
+        }
+    return 0;
 }
 
-/* Collects all saves by their names, or only the requested ones. */
-static int collect_saves(const struct tree *tree, bool only_asked, struct rfs_saves *out)
+RFS_COMPARE(by_save, const struct rfs_scan_found *, x, y,
+            rfs_scan_saves_compare(&(*x)->save, &(*y)->save) ?: RFS_ORDER((*x)->at, (*y)->at)
+            ?: strcmp((*x)->name, (*y)->name))
+
+/* Lists the saves that BY lets through, and orders the files by them. */
+static int find_saves(const struct tree *tree, const struct rfs_source_spec *by,
+                      struct rfs_saves *out)
 {
-    for (size_t i = 0; i < tree->n_listings; i++)
-        for (size_t k = 0; k < tree->listings[i].n; k++) {
-            const struct rfs_scan_found *found = &tree->listings[i].data[k];
-            if (only_asked ? !is_asked(tree->spec, found) : !found->saved)
-                continue;
-            if (!RFS_PUSH(out, found->save))
-                return rfs_fail_memory(tree->err);
-        }
-    RFS_SORT_ALL(out, rfs_scan_saves_compare);
-    size_t n = 0;
-    for (size_t i = 0; i < out->n; i++)
-        if (n == 0 || rfs_scan_saves_compare(&out->data[n - 1], &out->data[i]) != 0)
-            out->data[n++] = out->data[i];
-    out->n = n;
+    struct rfs_scan_tree *all = tree->all;
+    const int rc = find_files(tree, by);
+
+    if (rc < 0)
+        return rc;
+    RFS_SORT(all->files, all->n_files, by_save);
+    free(all->begins);
+    all->begins = calloc(all->n_files + 1, sizeof *all->begins);
+    if (!all->begins)
+        return rfs_fail_memory(tree->err);
+    for (size_t i = 0; i < all->n_files; i++) {
+        const struct rfs_save *save = &all->files[i]->save;
+        if (out->n > 0 && rfs_scan_saves_compare(&out->data[out->n - 1], save) == 0)
+            continue;
+        all->begins[out->n] = i;
+        if (!RFS_PUSH(out, *save))
+            return rfs_fail_memory(tree->err);
+    }
+    all->begins[out->n] = all->n_files;
     return 0;
 }
 
@@ -227,17 +279,19 @@ static void show_asked(const struct rfs_source_spec *spec, char *out, size_t siz
 
 static int fail_no_save(const struct tree *tree)
 {
-    RFS_CLEANUP(free_saves) struct rfs_saves all = {0};
+    RFS_CLEANUP(free_saves) struct rfs_saves saves = {0};
+    RFS_FREE char *elsewhere = tree->all->ranks.whole ? rfs_scan_elsewhere(tree->spec) : NULL;
     char asked[100];
     char list[LISTED * 48 + 32];
-    const int rc = collect_saves(tree, false, &all);
+    const int rc = find_saves(tree, &any_save, &saves);
     if (rc < 0)
         return rc;
     show_asked(tree->spec, asked, sizeof asked);
-    show_saves(&all, list, sizeof list);
-    if (all.n == 0)
+    show_saves(&saves, list, sizeof list);
+    if (saves.n == 0)
         return rfs_fail(
-            tree->err, -ENOENT, RFS_IN(tree->spec->path), "file=GLOB to choose by name",
+            tree->err, -ENOENT, RFS_IN(tree->spec->path),
+            elsewhere ? elsewhere : "file=GLOB to choose by name",
             "no checkpoint in it is named PREFIX-EPOCH_STEP, so step= and epoch= select none");
     if (!*asked)
         return 0;
@@ -245,20 +299,17 @@ static int fail_no_save(const struct tree *tree)
                     "no checkpoint of %s; the saves here (epoch_step) are %s", asked, list);
 }
 
-/* Finds the one save that step= and epoch= mean. */
-static int settle_save(const struct tree *tree, struct rfs_save *save)
+/* Finds the files of the one save that step= and epoch= mean. */
+static int find_asked(const struct tree *tree)
 {
     RFS_CLEANUP(free_saves) struct rfs_saves asked = {0};
     char text[100];
     char list[LISTED * 48 + 32];
-    const int rc = collect_saves(tree, true, &asked);
-    if (rc < 0)
+    const int rc = find_saves(tree, tree->spec, &asked);
+    if (rc < 0 || asked.n == 1)
         return rc;
     if (asked.n == 0)
         return fail_no_save(tree);
-    *save = asked.data[0];
-    if (asked.n == 1)
-        return 0;
     show_asked(tree->spec, text, sizeof text);
     show_saves(&asked, list, sizeof list);
     return rfs_fail(tree->err, -EINVAL, RFS_IN(tree->spec->path),
@@ -266,143 +317,429 @@ static int settle_save(const struct tree *tree, struct rfs_save *save)
                     list);
 }
 
-/* Says whether all ranks that have a checkpoint have one of that save. */
-static bool all_have(const struct tree *tree, const struct rfs_save *save)
+/* ---- files of one save ----------------------------------------------------------------------- */
+
+/* Files that are considered, by rank and name, and what was chosen of them. */
+struct choice {
+    const struct rfs_scan_found *const *files;
+    size_t n;
+    bool asked; /* they are what step= and epoch= mean */
+    const struct rfs_scan_found *
+        *chosen; /* [ranks] NULL: there is none; with segmented the first */
+    const struct rfs_scan_found *one, *other; /* two files that are not of one save; or NULL */
+    bool rivals;                              /* these are beside each other */
+};
+
+/* Returns the end of the files of one rank that begin at FROM. */
+static size_t end_of_rank(const struct choice *choice, size_t from)
 {
-    for (size_t i = 0; i < tree->n_listings; i++) {
-        const struct rfs_scan_listing *listing = &tree->listings[i];
-        bool has = listing->n == 0;
-        for (size_t k = 0; k < listing->n && !has; k++)
-            has =
-                listing->data[k].saved && rfs_scan_saves_compare(&listing->data[k].save, save) == 0;
-        if (!has)
+    size_t end = from + 1;
+
+    while (end < choice->n && choice->files[end]->at == choice->files[from]->at)
+        end++;
+    return end;
+}
+
+static uint32_t rank_of(const struct tree *tree, const struct rfs_scan_found *found)
+{
+    return tree->all->ranks.data[found->at].rank;
+}
+
+/* Chooses the file of each rank that counts. */
+static int choose_last(const struct tree *tree, struct choice *choice)
+{
+    for (size_t i = 0, end; i < choice->n; i = end) {
+        size_t k = 0;
+        end = end_of_rank(choice, i);
+        RFS_FREE char *folder = folder_path(tree, choice->files[i]->at);
+        if (!folder)
+            return rfs_fail_memory(tree->err);
+        const int rc = tree->spec->segmented
+                           ? 0
+                           : rfs_scan_choose(choice->files + i, end - i, folder,
+                                             tree->all->ranks.format, &k, tree->err);
+        if (rc < 0)
+            return rc;
+        choice->chosen[choice->files[i]->at] = choice->files[i + k];
+    }
+    return 0;
+}
+
+/* Looks for a file beside a chosen one that makes the rank's number in that name doubtful. */
+static void find_rival(const struct rfs_scan_same *same, struct choice *choice)
+{
+    for (size_t i = 0; i < choice->n && !choice->other; i++) {
+        const struct rfs_scan_found *chosen = choice->chosen[choice->files[i]->at];
+        if (chosen == choice->files[i] ||
+            !rfs_scan_same_rival(same, chosen->name, choice->files[i]->name))
+            continue;
+        choice->one = chosen;
+        choice->other = choice->files[i];
+        choice->rivals = true;
+    }
+}
+
+/* Looks for two chosen files that are not of one save. */
+static int compare_chosen(const struct tree *tree, struct choice *choice)
+{
+    RFS_CLEANUP(rfs_scan_same_free) struct rfs_scan_same same = {0};
+    const struct rfs_scan_found *differs = NULL; /* from the first */
+
+    for (size_t i = 0; i < tree->all->ranks.n && !choice->other; i++) {
+        const struct rfs_scan_found *found = choice->chosen[i];
+        if (!found)
+            continue;
+        const int rc = rfs_scan_same_add(&same, found->name, rank_of(tree, found));
+        if (rc < 0)
+            return rfs_fail_memory(tree->err);
+        choice->one = choice->one ? choice->one : found;
+        choice->other = rc == 0 ? found : NULL;
+        if (!differs && strcmp(found->name, choice->one->name) != 0)
+            differs = found;
+    }
+    if (choice->other || !same.name)
+        return 0;
+    if (!rfs_scan_same_counts_ranks(&same))
+        choice->other = differs;
+    else
+        find_rival(&same, choice);
+    return 0;
+}
+
+/* The names that all ranks' files have, in their order, where each rank has several. */
+struct series {
+    RFS_VEC(struct rfs_scan_same) names;
+};
+
+static void free_series(struct series *series)
+{
+    for (size_t i = 0; i < series->names.n; i++)
+        rfs_scan_same_free(&series->names.data[i]);
+    free(series->names.data);
+}
+
+/*
+ * Adds a file of RANK, with the name that the file before it had, *AT counted from 1, or the next one,
+ * which the FIRST rank adds. 1, 0 when the name is none of these, or -ENOMEM.
+ */
+static int add_to_series(struct series *series, const char *name, uint32_t rank, bool first,
+                         size_t *at)
+{
+    const struct rfs_scan_same fresh = {.parts = true};
+    int rc = *at > 0 ? rfs_scan_same_add(&series->names.data[*at - 1], name, rank) : 0;
+
+    if (rc != 0)
+        return rc;
+    if (first && !RFS_PUSH(&series->names, fresh))
+        return -ENOMEM;
+    if (*at == series->names.n)
+        return 0;
+    return rfs_scan_same_add(&series->names.data[(*at)++], name, rank);
+}
+
+/*
+ * Looks for two files that are not of one save where all of a rank's are taken: then each rank has
+ * files of the same names, but for the numbers of parts. What step= means is one name.
+ */
+static int compare_all(const struct tree *tree, struct choice *choice)
+{
+    RFS_CLEANUP(free_series) struct series series = {0};
+
+    for (size_t i = 0, end; i < choice->n && !choice->other; i = end) {
+        size_t at = 0;
+        int rc = 1;
+        end = end_of_rank(choice, i);
+        for (size_t k = i; k < end && rc == 1; k++) {
+            choice->other = choice->files[k];
+            rc = add_to_series(&series, choice->files[k]->name, rank_of(tree, choice->files[k]),
+                               i == 0, &at);
+        }
+        if (rc < 0)
+            return rfs_fail_memory(tree->err);
+        choice->one = choice->files[0];
+        for (size_t k = 0; rc == 1 && at < series.names.n && k < end; k++)
+            if (choice->files[k]->name == series.names.data[at].name) /* the rank lacks it */
+                choice->one = choice->files[k];
+        if (rc == 1 && at == series.names.n && !(choice->asked && at > 1))
+            choice->other = NULL;
+    }
+    return 0;
+}
+
+/* Chooses files, and looks for two that are not of one save. */
+static int choose(const struct tree *tree, struct choice *choice)
+{
+    choice->chosen = calloc(tree->all->ranks.n, sizeof *choice->chosen);
+    if (!choice->chosen)
+        return rfs_fail_memory(tree->err);
+    return choose_last(tree, choice)
+               ?: (tree->spec->segmented ? compare_all : compare_chosen)(tree, choice);
+}
+
+static void free_choice(struct choice *choice)
+{
+    free(choice->chosen);
+}
+
+/* ---- what to do about two saves -------------------------------------------------------------- */
+
+/* Returns the first rank that has files, and none that was chosen; NULL: there is none. */
+static const struct rfs_scanned *find_lost(const struct tree *tree, const struct choice *choice)
+{
+    for (size_t i = 0; i < tree->all->ranks.n; i++)
+        if (tree->all->listings[i].n > 0 && !choice->chosen[i])
+            return &tree->all->ranks.data[i];
+    return NULL;
+}
+
+/* Finds the last save that all ranks have. Returns whether there is one. */
+static bool find_whole(const struct tree *tree, struct rfs_save *save)
+{
+    RFS_CLEANUP(free_saves) struct rfs_saves saves = {0};
+    const struct tree quiet = {.spec = tree->spec, .all = tree->all};
+    bool found = false;
+
+    if (find_saves(&quiet, &any_save, &saves) < 0)
+        return false;
+    for (size_t i = saves.n; i-- > 0 && saves.n - i <= TRIED && !found;) {
+        const size_t *begins = &tree->all->begins[i];
+        RFS_CLEANUP(free_choice)
+        struct choice choice = {
+            .files = tree->all->files + begins[0], .n = begins[1] - begins[0], .asked = true};
+        found = choose(&quiet, &choice) == 0 && !choice.other && !find_lost(&quiet, &choice);
+        *save = saves.data[i];
+    }
+    return found;
+}
+
+/* Says whether each rank with files has one like PATTERN, and one only. */
+static bool is_choice(const struct choice *choice, const char *pattern)
+{
+    for (size_t i = 0, end; i < choice->n; i = end) {
+        size_t n = 0;
+        end = end_of_rank(choice, i);
+        for (size_t k = i; k < end; k++)
+            n += rfs_glob_match_file(pattern, choice->files[k]->name);
+        if (n != 1)
             return false;
     }
     return true;
 }
 
-static int fail_mixed(const struct tree *tree, size_t a, const char *in_a, size_t b,
-                      const char *in_b)
+/* Adds, of each rank, a file that may be of the same save. Returns whether all have one. */
+static bool gather_same(const struct tree *tree, const struct choice *choice,
+                        struct rfs_scan_same *same)
 {
-    RFS_CLEANUP(free_saves) struct rfs_saves saves = {0};
-    char remedy[200] =
-        "step= and epoch= of one save, or files=MAP if the names mean something else";
-    const struct rfs_scanned *ranks = tree->scan->data;
-    const int rc = collect_saves(tree, false, &saves);
-    if (rc < 0)
-        return rc;
-    for (size_t i = saves.n; i-- > 0 && saves.n - i <= TRIED;)
-        if (all_have(tree, &saves.data[i])) {
-            snprintf(remedy, sizeof remedy,
-                     "epoch=%" PRId64 ",step=%" PRId64 ", the last that all ranks have",
-                     saves.data[i].epoch, saves.data[i].step);
-            break;
-        }
-    return rfs_fail(tree->err, -EINVAL, RFS_IN(tree->spec->path), remedy,
-                    "the ranks' last checkpoints are of different saves: %s/%s and %s/%s",
-                    ranks[a].folder, in_a, ranks[b].folder, in_b);
+    for (size_t i = 0, end; i < choice->n; i = end) {
+        bool has = false;
+        end = end_of_rank(choice, i);
+        for (size_t k = i; k < end && !has; k++)
+            has = rfs_scan_same_add(same, choice->files[k]->name,
+                                    rank_of(tree, choice->files[k])) == 1;
+        if (!has)
+            return false;
+    }
+    return rfs_scan_same_counts_ranks(same);
 }
 
-/*
- * Checks that no output is made of two saves. A name that ends like a save's but counts the ranks,
- * part-0_8 for rank 0 to part-7_8 for rank 7, is none.
- */
-static int check_one_save(const struct tree *tree, const size_t *chosen)
+/* Returns a pattern that chooses a file of one name in all ranks, malloc'ed, or NULL. */
+static char *find_pattern(const struct tree *tree, const struct choice *choice)
 {
-    const struct rfs_scan *scan = tree->scan;
-    size_t first = SIZE_MAX;
-    size_t other = SIZE_MAX;
-    bool epochs_are_ranks = true;
-    bool steps_are_ranks = true;
-    for (size_t i = 0; i < scan->n; i++) {
-        if (chosen[i] == SIZE_MAX || !tree->listings[i].data[chosen[i]].saved)
+    const size_t end = end_of_rank(choice, 0);
+
+    for (size_t i = end; i-- > 0 && end - i <= TRIED;) {
+        RFS_CLEANUP(rfs_scan_same_free) struct rfs_scan_same same = {0};
+        if (rfs_scan_same_add(&same, choice->files[i]->name, rank_of(tree, choice->files[i])) !=
+                1 ||
+            !gather_same(tree, choice, &same))
             continue;
-        const struct rfs_save *save = &tree->listings[i].data[chosen[i]].save;
-        epochs_are_ranks = epochs_are_ranks && save->epoch == scan->data[i].rank;
-        steps_are_ranks = steps_are_ranks && save->step == scan->data[i].rank;
-        if (first == SIZE_MAX)
-            first = i;
-        else if (other == SIZE_MAX &&
-                 rfs_scan_saves_compare(&tree->listings[first].data[chosen[first]].save, save) != 0)
-            other = i;
+        RFS_FREE char *pattern = rfs_scan_same_pattern(&same);
+        if (pattern && is_choice(choice, pattern))
+            return RFS_STEAL(pattern);
     }
-    if (other == SIZE_MAX || epochs_are_ranks || steps_are_ranks)
+    return NULL;
+}
+
+/* Returns what to do, malloc'ed, or NULL when out of memory. */
+static char *remedy_of(const struct tree *tree, const struct choice *choice)
+{
+    RFS_FREE char *pattern = tree->spec->segmented ? NULL : find_pattern(tree, choice);
+    struct rfs_save save;
+
+    if (!choice->asked && find_whole(tree, &save))
+        return rfs_text_printf("epoch=%" PRId64 ",step=%" PRId64 ", the last that all ranks have",
+                               save.epoch, save.step);
+    if (pattern)
+        return rfs_text_printf("file='%s', which all ranks have, if these are of one run", pattern);
+    return rfs_text_printf("%sfiles=MAP if the names mean something else",
+                           choice->asked ? "file=GLOB for one of them, or "
+                                         : "step= and epoch= of one save, or ");
+}
+
+/* Shows a file as "rank_3/net-2_4.ckpt", malloc'ed. */
+static char *show_file(const struct tree *tree, const struct rfs_scan_found *found)
+{
+    const char *folder = tree->all->ranks.data[found->at].folder;
+
+    return rfs_text_printf("%s%s%s", folder ? folder : "", folder ? "/" : "", found->name);
+}
+
+static int fail_mixed(const struct tree *tree, const struct choice *choice)
+{
+    RFS_FREE char *one = show_file(tree, choice->one);
+    RFS_FREE char *other = show_file(tree, choice->other);
+    RFS_FREE char *remedy = remedy_of(tree, choice);
+    char asked[100];
+
+    if (!one || !other || !remedy)
+        return rfs_fail_memory(tree->err);
+    show_asked(tree->spec, asked, sizeof asked);
+    if (choice->rivals)
+        return rfs_fail(tree->err, -EINVAL, RFS_IN(tree->spec->path), remedy,
+                        "%s and %s differ in a number that may be the rank's or a save's, so the "
+                        "ranks' checkpoints may be of different saves",
+                        one, other);
+    return rfs_fail(tree->err, -EINVAL, RFS_IN(tree->spec->path), remedy,
+                    "the ranks' %scheckpoints%s%s are of different saves: %s and %s",
+                    *asked || tree->spec->segmented ? "" : "last ", *asked ? " of " : "", asked,
+                    one, other);
+}
+
+/* Tells that ranks with other checkpoints have none of the save: strict refuses it. */
+static int tell_lost(const struct tree *tree, const struct choice *choice)
+{
+    const struct rfs_scanned *lost = find_lost(tree, choice);
+    char asked[100];
+
+    if (!lost || tree->spec->group_info) /* whose reader tells which rank stands in */
         return 0;
-    return fail_mixed(tree, first, tree->listings[first].data[chosen[first]].name, other,
-                      tree->listings[other].data[chosen[other]].name);
+    show_asked(tree->spec, asked, sizeof asked);
+    if (tree->spec->strict)
+        return rfs_fail(
+            tree->err, -ENOENT, RFS_IN(tree->spec->path),
+            "a save that all ranks have; or without -o strict, if others hold its slices",
+            "%s has no checkpoint of %s, though it has others", lost->folder, asked);
+    rfs_log(tree->log, RFS_WARNING,
+            "%s: %s has no checkpoint of %s, though it has others: it counts as lost",
+            tree->spec->path, lost->folder, asked);
+    return 0;
+}
+
+/* Tells that a file of another run has the numbers of the save, too. */
+static void tell_others(const struct tree *tree, const struct choice *choice)
+{
+    const size_t end = choice->asked && !tree->spec->segmented ? end_of_rank(choice, 0) : 0;
+
+    for (size_t i = 0; i < end; i++) {
+        const struct rfs_scan_found *other = choice->files[i];
+        const struct rfs_scan_found *chosen = choice->chosen[other->at];
+        if (other == chosen)
+            continue;
+        rfs_log(tree->log, tree->spec->saves ? RFS_INFO : RFS_WARNING,
+                "%s: '%s' is read, the last of epoch %" PRId64 ", step %" PRId64
+                "; '%s' is of another save with these numbers, which file= chooses",
+                tree->spec->path, chosen->name, chosen->save.epoch, chosen->save.step, other->name);
+        return;
+    }
 }
 
 /* ---- the files ------------------------------------------------------------------------------- */
 
-static int add_file(const struct tree *tree, size_t i, const char *folder, size_t file)
+static int add_file(const struct tree *tree, const struct rfs_scan_found *found,
+                    struct rfs_scanned *item)
 {
-    char *path = rfs_path_join(folder, tree->listings[i].data[file].name);
-    return rfs_scan_add_file(&tree->scan->data[i], path) ? 0 : rfs_fail_memory(tree->err);
+    RFS_FREE char *folder = folder_path(tree, found->at);
+    char *path = folder ? rfs_path_join(folder, found->name) : NULL;
+
+    return rfs_scan_add_file(item, path) ? 0 : rfs_fail_memory(tree->err);
 }
 
-/* Takes all of the folder's files, or those of the save. */
-static int take_all(const struct tree *tree, size_t i, const char *folder,
-                    const struct rfs_save *save)
+/* Adds the ranks to OUT, with what was chosen; all of it, if the source is segmented. */
+static int add_ranks(const struct tree *tree, const struct choice *choice, struct rfs_scan *out)
 {
-    const struct rfs_scan_listing *listing = &tree->listings[i];
-    for (size_t k = 0; k < listing->n; k++) {
-        const struct rfs_scan_found *found = &listing->data[k];
-        if (save && (!found->saved || rfs_scan_saves_compare(&found->save, save) != 0))
-            continue;
-        const int rc = add_file(tree, i, folder, k);
+    const struct rfs_scan *ranks = &tree->all->ranks;
+    size_t next = 0;
+
+    for (size_t i = 0; i < ranks->n; i++) {
+        struct rfs_scanned *item = rfs_scan_add(out, ranks->data[i].rank, ranks->data[i].folder);
+        int rc = item ? 0 : rfs_fail_memory(tree->err);
+        for (; rc == 0 && next < choice->n && choice->files[next]->at == i; next++)
+            if (tree->spec->segmented || choice->files[next] == choice->chosen[i])
+                rc = add_file(tree, choice->files[next], item);
         if (rc < 0)
             return rc;
+        out->present += item->n_files > 0;
     }
+    out->format = ranks->format;
+    out->whole = ranks->whole;
     return 0;
 }
 
-static int take_files(const struct tree *tree, const struct rfs_save *save, size_t *chosen)
+/* Takes one file of each rank, all of one save, out of FILES. */
+static int take_files(const struct tree *tree, const struct rfs_scan_found *const *files, size_t n,
+                      bool asked, struct rfs_scan *out)
 {
-    struct rfs_scan *scan = tree->scan;
-    for (size_t i = 0; i < scan->n; i++) {
-        RFS_FREE char *folder = folder_path(tree, i);
-        if (!folder)
-            return rfs_fail_memory(tree->err);
-        chosen[i] = SIZE_MAX;
-        int rc = tree->spec->segmented
-                     ? take_all(tree, i, folder, save)
-                     : rfs_scan_listing_choose(&tree->listings[i], folder, scan->format, save,
-                                               &chosen[i], tree->err);
-        if (rc == 0 && chosen[i] != SIZE_MAX)
-            rc = add_file(tree, i, folder, chosen[i]);
-        if (rc < 0)
-            return rc;
-        scan->present += scan->data[i].n_files > 0;
-    }
-    return 0;
+    RFS_CLEANUP(free_choice) struct choice choice = {.files = files, .n = n, .asked = asked};
+    const int rc = choose(tree, &choice);
+
+    if (rc < 0)
+        return rc;
+    if (choice.other)
+        return fail_mixed(tree, &choice);
+    tell_others(tree, &choice);
+    return tell_lost(tree, &choice) ?: add_ranks(tree, &choice, out);
 }
 
-static int choose_files(const struct tree *tree)
+/* Returns the files of SPEC's save, by rank and name. */
+static struct choice files_of_save(const struct rfs_source_spec *spec)
 {
-    struct rfs_save save;
-    const bool asked = rfs_scan_asks_save(tree->spec);
-    RFS_FREE size_t *chosen = calloc(tree->scan->n, sizeof *chosen);
-    if (!chosen)
-        return rfs_fail_memory(tree->err);
-    int rc = asked ? settle_save(tree, &save) : 0;
-    if (rc == 0)
-        rc = take_files(tree, asked ? &save : NULL, chosen);
-    if (rc == 0 && !asked)
-        rc = check_one_save(tree, chosen);
-    return rc;
+    const struct rfs_saves *saves = spec->saves;
+    const struct rfs_save save = {spec->epoch, spec->step};
+    const size_t i = RFS_BISECT(k, saves->n, rfs_scan_saves_compare(&saves->data[k], &save) >= 0);
+    const size_t *begins = &saves->tree->begins[i];
+
+    return (struct choice){
+        .files = saves->tree->files + begins[0], .n = begins[1] - begins[0], .asked = true};
+}
+
+int rfs_scan_tree_save(const struct rfs_source_spec *spec, struct rfs_log *log,
+                       struct rfs_scan *out, struct rfs_error *err)
+{
+    const struct tree tree = {.spec = spec, .all = spec->saves->tree, .log = log, .err = err};
+    const struct choice save = files_of_save(spec);
+
+    return take_files(&tree, save.files, save.n, true, out);
+}
+
+char *rfs_scan_save_file(const struct rfs_source_spec *spec)
+{
+    const struct tree tree = {.spec = spec, .all = spec->saves->tree};
+
+    if (!tree.all)
+        return NULL;
+    RFS_CLEANUP(free_choice) struct choice choice = files_of_save(spec);
+    if (choose(&tree, &choice) < 0 || choice.other)
+        return NULL;
+    const struct rfs_scan_found *first = choice.chosen[choice.files[0]->at];
+    RFS_FREE char *folder = folder_path(&tree, first->at);
+    return folder ? rfs_path_join(folder, first->name) : NULL;
 }
 
 /* Finds the files of the ranks that were found, or the saves that they have. */
-static int look_into_folders(struct tree *tree, struct rfs_saves *saves)
+static int look_into_folders(struct tree *tree, struct rfs_scan *out, struct rfs_saves *saves)
 {
+    const bool asked = rfs_scan_asks_save(tree->spec);
     int rc = list_files(tree) ?: settle_format(tree);
+
     if (rc < 0)
         return rc;
     drop_others(tree);
-    if (!saves)
-        return choose_files(tree);
-    rc = collect_saves(tree, true, saves);
-    return rc < 0 || saves->n > 0 ? rc : fail_no_save(tree);
+    if (saves) {
+        rc = find_saves(tree, tree->spec, saves);
+        return rc < 0 || saves->n > 0 ? rc : fail_no_save(tree);
+    }
+    rc = asked ? find_asked(tree) : find_files(tree, NULL);
+    return rc < 0 ? rc : take_files(tree, tree->all->files, tree->all->n_files, asked, out);
 }
 
 /*
@@ -423,16 +760,21 @@ static int check_finished(const struct rfs_source_spec *spec, struct rfs_error *
                     "ranks are written");
 }
 
-int rfs_scan_tree(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_saves *saves,
-                  struct rfs_error *err)
+int rfs_scan_tree(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
+                  struct rfs_saves *saves, struct rfs_error *err)
 {
-    RFS_CLEANUP(free_tree) struct tree tree = {.spec = spec, .scan = out, .err = err};
+    RFS_CLEANUP(free_all) struct rfs_scan_tree *all = calloc(1, sizeof *all);
+    struct tree tree = {.spec = spec, .all = all, .log = log, .err = err};
     char ranks[300];
-    const int rc = list_ranks(&tree);
+    int rc = all ? list_ranks(&tree) : rfs_fail_memory(err);
     if (rc < 0)
         return rc;
-    if (out->n > 0)
-        return check_finished(spec, err) ?: look_into_folders(&tree, saves);
+    if (all->ranks.n > 0) {
+        rc = check_finished(spec, err) ?: look_into_folders(&tree, out, saves);
+        if (rc == 0 && saves)
+            saves->tree = RFS_STEAL(all);
+        return rc;
+    }
     show_pattern(spec, ranks, sizeof ranks);
     return !spec->rank_dir
                ? 0
@@ -440,10 +782,16 @@ int rfs_scan_tree(const struct rfs_source_spec *spec, struct rfs_scan *out, stru
                           "the folder has no %s folder in it", ranks);
 }
 
-int rfs_scan_flat(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_saves *saves,
-                  struct rfs_error *err)
+int rfs_scan_flat(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
+                  struct rfs_saves *saves, struct rfs_error *err)
 {
-    RFS_CLEANUP(free_tree) struct tree tree = {.spec = spec, .scan = out, .err = err};
-    out->whole = true;
-    return rfs_scan_add(out, 0, NULL) ? look_into_folders(&tree, saves) : rfs_fail_memory(err);
+    RFS_CLEANUP(free_all) struct rfs_scan_tree *all = calloc(1, sizeof *all);
+    struct tree tree = {.spec = spec, .all = all, .log = log, .err = err};
+    if (!all || !rfs_scan_add(&all->ranks, 0, NULL))
+        return rfs_fail_memory(err);
+    all->ranks.whole = true;
+    const int rc = look_into_folders(&tree, out, saves);
+    if (rc == 0 && saves)
+        saves->tree = RFS_STEAL(all);
+    return rc;
 }

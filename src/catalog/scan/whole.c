@@ -239,12 +239,10 @@ static int take_name(const struct rfs_source_spec *spec, const char *name, struc
 static int fail_unknown(const struct rfs_source_spec *spec, const struct rfs_scan_listing *listing,
                         struct rfs_error *err)
 {
-    RFS_FREE char *below = rfs_scan_below(spec->store, spec->path);
-    RFS_FREE char *inside = below ? NULL : rfs_scan_inside(spec->store, spec->path);
+    RFS_FREE char *elsewhere = rfs_scan_elsewhere(spec);
 
     return rfs_fail(err, -ENOENT, RFS_IN(spec->path),
-                    below             ? below
-                    : inside          ? inside
+                    elsewhere         ? elsewhere
                     : listing->n == 0 ? REMEDY_ROOT
                                       : REMEDY_ROOT
                         "; or a checkpoint file itself, or segmented to take all files as one",
@@ -259,8 +257,9 @@ static int take_only(const struct rfs_source_spec *spec, const struct rfs_scan_f
                      struct rfs_scan *out, struct rfs_error *err)
 {
     /* MindSpore takes the only safetensors file. */
-    RFS_FREE char *inside =
-        file->format == RFS_FORMAT_TORCH ? rfs_scan_inside(spec->store, spec->path) : NULL;
+    RFS_FREE char *inside = file->format == RFS_FORMAT_TORCH
+                                ? rfs_scan_inside(spec->store, spec->path, spec->step)
+                                : NULL;
     RFS_FREE char *remedy =
         inside ? rfs_text_printf("%s; or %s/%s", inside, spec->path, file->name) : NULL;
 

@@ -247,14 +247,14 @@ int rfs_scan_zero_files(const struct rfs_source_spec *spec, struct rfs_scan *out
 struct tags {
     const struct rfs_source_spec *spec;
     struct rfs_error *err;
-    RFS_VEC(struct rfs_save) steps; /* of folders global_stepN with files of DeepSpeed */
+    struct rfs_saves steps; /* folders global_stepN with files of DeepSpeed, ascending */
     bool latest, script;
     bool safetensors;
 };
 
 static void free_tags(struct tags *tags)
 {
-    free(tags->steps.data);
+    rfs_scan_saves_free(&tags->steps);
 }
 
 static int look_for_zero(void *ctx, const struct dirent *entry)
@@ -294,19 +294,6 @@ static int add_tag(void *ctx, const struct dirent *entry)
     return RFS_PUSH(&tags->steps, save) ? 0 : rfs_fail_memory(tags->err);
 }
 
-static int take_tag(const struct tags *tags, const char *tag, struct rfs_log *log,
-                    struct rfs_scan *out)
-{
-    struct rfs_source_spec spec = *tags->spec;
-    RFS_FREE char *path = rfs_path_join(spec.path, tag);
-
-    if (!path)
-        return rfs_fail_memory(tags->err);
-    spec.path = path;
-    spec.step = spec.epoch = RFS_ANY_NUMBER; /* they have chosen the save */
-    return rfs_scan_described(&spec, log, out, tags->err);
-}
-
 /* Reads the name in the file "latest", owned by the caller. 0 or -errno. */
 static int read_latest(const struct tags *tags, char **tag, struct rfs_error *err)
 {
@@ -343,7 +330,7 @@ static int take_latest(const struct tags *tags, struct rfs_log *log, struct rfs_
     }
     const bool is_name = !strchr(tag, '/') && rfs_origin_is_names(tag, strlen(tag));
     if (is_name && is_save(tags->spec, tag))
-        return take_tag(tags, tag, log, out);
+        return rfs_scan_step_folder(tags->spec, tag, log, out, tags->err);
     if (!ours)
         return 0;
     if (!*tag)
@@ -356,58 +343,51 @@ static int take_latest(const struct tags *tags, struct rfs_log *log, struct rfs_
 /* Lists the saves that SPEC lets through, and the step that the file "latest" names. */
 static int list_saves(const struct tags *tags, struct rfs_saves *saves)
 {
-    const int64_t step = tags->spec->step;
     RFS_FREE char *tag = NULL;
-    char name[40];
+    char name[RFS_STEP_NAME];
 
-    if (tags->steps.n > 0)
-        saves->tracked = RFS_TRACKED_NOTHING;
+    saves->tracked = RFS_TRACKED_NOTHING;
     if (tags->latest)
         (void)read_latest(tags, &tag, NULL); /* one that cannot be read names nothing */
-    for (size_t i = 0; i < tags->steps.n; i++) {
-        const struct rfs_save save = tags->steps.data[i];
-        snprintf(name, sizeof name, STEP "%" PRId64, save.step);
-        if (tag && strcmp(tag, name) == 0)
-            saves->tracked = save.step;
-        if ((step == RFS_ANY_NUMBER || step == save.step) && !RFS_PUSH(saves, save))
-            return rfs_fail_memory(tags->err);
+    for (size_t i = 0; tag && i < tags->steps.n; i++) {
+        rfs_scan_step_name(&tags->steps, tags->steps.data[i].step, name);
+        if (strcmp(tag, name) == 0)
+            saves->tracked = tags->steps.data[i].step;
     }
-    return 0;
+    return rfs_scan_steps_list(tags->spec, &tags->steps, NULL, NULL, saves, tags->err);
 }
 
+/* Takes the save that SPEC asks for, or the latest, or the only one. */
 static int choose(const struct tags *tags, struct rfs_log *log, struct rfs_scan *out)
 {
-    const int64_t step = tags->spec->step;
-    char name[40];
+    struct rfs_source_spec spec = *tags->spec;
 
-    if (step == RFS_ANY_NUMBER && tags->latest)
+    if (spec.step == RFS_ANY_NUMBER && tags->latest)
         return take_latest(tags, log, out);
-    for (size_t i = 0; i < tags->steps.n; i++)
-        if (step == RFS_ANY_NUMBER ? tags->steps.n == 1 : tags->steps.data[i].step == step) {
-            snprintf(name, sizeof name, STEP "%" PRId64, tags->steps.data[i].step);
-            return take_tag(tags, name, log, out);
-        }
     if (tags->steps.n == 0)
         return 0;
-    return step == RFS_ANY_NUMBER
-               ? rfs_fail(tags->err, -EINVAL, RFS_IN(tags->spec->path), "step=N, one of those",
-                          "it has %zu saves of DeepSpeed and no file 'latest' that names one",
-                          tags->steps.n)
-               : rfs_fail(tags->err, -ENOENT, RFS_IN(tags->spec->path), "one of those",
-                          "no save " STEP "%" PRId64 " in it; there are %zu, and the last is " STEP
-                          "%" PRId64,
-                          step, tags->steps.n, tags->steps.data[tags->steps.n - 1].step);
+    if (spec.step == RFS_ANY_NUMBER && tags->steps.n > 1)
+        return rfs_fail(tags->err, -EINVAL, RFS_IN(tags->spec->path), "step=N, one of those",
+                        "it has %zu saves of DeepSpeed and no file 'latest' that names one",
+                        tags->steps.n);
+    if (spec.step == RFS_ANY_NUMBER)
+        spec.step = tags->steps.data[0].step;
+    return rfs_scan_step(&spec, &tags->steps, log, out, tags->err);
 }
 
 int rfs_scan_zero(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
                   struct rfs_saves *saves, struct rfs_error *err)
 {
-    RFS_CLEANUP(free_tags) struct tags tags = {.spec = spec, .err = err};
-    const int rc = rfs_scan_entry_each(spec->store, spec->path, add_tag, &tags, err);
+    RFS_CLEANUP(free_tags)
+    struct tags tags = {.spec = spec, .err = err, .steps = {.folder = STEP, .digits = 1}};
+    int rc = rfs_scan_entry_each(spec->store, spec->path, add_tag, &tags, err);
 
     if (rc || tags.safetensors)
         return rc;
-    if (tags.steps.n > 1)
-        qsort(tags.steps.data, tags.steps.n, sizeof *tags.steps.data, rfs_scan_saves_compare);
+    RFS_SORT_ALL(&tags.steps, rfs_scan_saves_compare);
+    if (tags.steps.n > 0)
+        rc = rfs_scan_step_check(spec, &tags.steps, "save " STEP, err);
+    if (rc || (saves && tags.steps.n == 0))
+        return rc;
     return saves ? list_saves(&tags, saves) : choose(&tags, log, out);
 }

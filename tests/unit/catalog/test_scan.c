@@ -196,9 +196,13 @@ static void test_patterns(void **state)
     assert_int_equal(s->scan.format, RFS_FORMAT_CKPT);
     assert_string_equal(files_of(s, 0), "node0/CKP_1-4_32.ckpt");
     assert_string_equal(files_of(s, 1), "node1/CKP_1-4_32.ckpt");
-    s->spec.file = "CKP_*";
+    s->spec.file = "CKP_*"; /* the second run was killed */
+    REFUSED(s, -EINVAL, "different saves: node0/CKP_2-4_32.ckpt and node1/CKP_1-4_32.ckpt",
+            "try: file='CKP_1-4_32.ckpt', which all ranks have, if these are of one run");
+    put(s, "node1/CKP_2-4_32.ckpt");
     scanned(s);
     assert_string_equal(files_of(s, 0), "node0/CKP_2-4_32.ckpt");
+    assert_string_equal(files_of(s, 1), "node1/CKP_2-4_32.ckpt");
     s->spec.file = "[!C]*";
     scanned(s);
     assert_string_equal(files_of(s, 0), "-");
@@ -261,10 +265,28 @@ static void test_steps(void **state)
     REFUSED(s, -EINVAL, "several checkpoints are of step 500 (epoch_step): 1_500, 2_500",
             "both step= and epoch=");
     s->spec.epoch = 2;
+    REFUSED(s, -EINVAL,
+            "checkpoints of epoch 2, step 500 are of different saves: rank_0/net-2_500.ckpt and "
+            "rank_1/net_1-2_500.ckpt",
+            "file='net-2_500.ckpt', which all ranks have, if these are of one run");
+    s->spec.file = "net-2_500.ckpt";
     scanned(s);
     assert_string_equal(files_of(s, 0), "rank_0/net-2_500.ckpt");
-    assert_string_equal(files_of(s, 1), "rank_1/net_1-2_500.ckpt"); /* the last by its name */
+    assert_string_equal(files_of(s, 1), "rank_1/net-2_500.ckpt");
     assert_string_equal(files_of(s, 2), "-");
+    s->spec.file = NULL;
+    put(s, "rank_0/net_1-2_500.ckpt");
+    s->lines.n = 0;
+    scanned(s); /* the last by its name */
+    assert_string_equal(files_of(s, 0), "rank_0/net_1-2_500.ckpt");
+    assert_string_equal(files_of(s, 1), "rank_1/net_1-2_500.ckpt");
+    assert_string_equal(files_of(s, 2), "-");
+    assert_int_equal(s->lines.n, 2);
+    assert_non_null(strstr(s->lines.last, "rank_2 has no checkpoint of epoch 2, step 500, though "
+                                          "it has others: it counts as lost"));
+    s->spec.strict = true;
+    REFUSED(s, -ENOENT, "rank_2 has no checkpoint of epoch 2, step 500", "without -o strict");
+    s->spec.strict = false;
     s->spec.step = RFS_ANY_NUMBER;
     REFUSED(s, -EINVAL, "are of epoch 2 (epoch_step): 2_500, 2_1000");
     s->spec.epoch = 1;
@@ -309,16 +331,21 @@ static void test_two_saves_are_not_mixed(void **state)
     scanned(s);
     assert_string_equal(files_of(s, 1), "-");
     plain(s);
-    s->spec.segmented = true; /* all files, so none is preferred */
-    scanned(s);
+    s->spec.segmented = true;
+    REFUSED(s, -EINVAL, "of different saves: rank_0/net-4_100.ckpt and rank_1/net-3_100.ckpt");
+    put(s, "rank_1/net-4_100.ckpt");
+    put(s, "rank_3/net-4_100.ckpt");
+    scanned(s); /* all files, so none is preferred */
     assert_string_equal(files_of(s, 0), "rank_0/net-3_100.ckpt rank_0/net-4_100.ckpt");
+    assert_int_equal(unlink(tree_path(&s->tree, "rank_1/net-4_100.ckpt")), 0);
+    assert_int_equal(unlink(tree_path(&s->tree, "rank_3/net-4_100.ckpt")), 0);
     plain(s);
     put(s, "rank_2/net-1_7.ckpt");
     REFUSED(s, -EINVAL, "of different saves", "try: step= and epoch= of one save");
-    put(s, "rank_2/net-4_100.ckpt"); /* a save, and one that is none, are fine */
+    put(s, "rank_2/net-4_100.ckpt"); /* a save, and one that is none */
     put(s, "rank_1/zzz.ckpt");
     put(s, "rank_3/net-4_100.ckpt");
-    scanned(s);
+    REFUSED(s, -EINVAL, "different saves: rank_0/net-4_100.ckpt and rank_1/zzz.ckpt");
 }
 
 /* part-0_3 and so on count the ranks, as long as all do. */
@@ -336,8 +363,10 @@ static void test_ranks_in_names(void **state)
     assert_int_equal(unlink(tree_path(&s->tree, "rank_3/part-5_3.ckpt")), 0);
     REFUSED(s, -EINVAL, "different saves");
     assert_int_equal(unlink(tree_path(&s->tree, "rank_3/part-6_3.ckpt")), 0);
+    /* Without rank 0 they may be epochs: rank 1 saved one, rank 2 another. */
     assert_int_equal(unlink(tree_path(&s->tree, "rank_0/part-0_3.ckpt")), 0);
-    scanned(s);
+    REFUSED(s, -EINVAL, "different saves: rank_1/part-1_3.ckpt and rank_2/part-2_3.ckpt",
+            "files=MAP");
 }
 
 /* The same with the number behind. */
@@ -362,7 +391,7 @@ static void saves_are(struct scanning *s, const char *want)
     for (size_t i = 0; i < saves.n; i++)
         n += (size_t)snprintf(text + n, sizeof text - n, "%lld_%lld ",
                               (long long)saves.data[i].epoch, (long long)saves.data[i].step);
-    free(saves.data);
+    rfs_scan_saves_free(&saves);
     assert_string_equal(text, want);
 }
 
@@ -371,7 +400,7 @@ static void no_saves(struct scanning *s, int code, const char *part)
     struct rfs_saves saves;
     struct rfs_error err = {0};
     assert_int_equal(rfs_scan_saves(&s->spec, &saves, &err), code);
-    free(saves.data);
+    rfs_scan_saves_free(&saves);
     if (!strstr(err.text, part))
         fail_msg("no '%s' in: %s", part, err.text);
 }

@@ -255,7 +255,7 @@ static void test_step_and_epoch(void **state)
         s->spec.epoch = RFS_ANY_NUMBER;
         assert_int_equal(rfs_scan_saves(&s->spec, &saves, &err), -EINVAL);
         assert_non_null(strstr(err.text, "option step=all: the source is one checkpoint"));
-        free(saves.data);
+        rfs_scan_saves_free(&saves);
         removed(s, names[i]);
     }
 }

@@ -46,19 +46,20 @@ static void test_one_list(void **state)
 {
     struct scanning *s = *state;
     RANKS(s, 1, 2, 3);
-    put(s, "rank_3/b.ckpt");
     GROUP(s, "group_info.pb", 6, 0, 3, 1);
     s->spec.group_info = tree_path(&s->tree, "group_info.pb");
     scanned(s);
     assert_string_equal(files_of(s, 0), "rank_1/a.ckpt");
     assert_string_equal(files_of(s, 1), "rank_1/a.ckpt");
     assert_string_equal(files_of(s, 2), "rank_2/a.ckpt");
-    assert_string_equal(files_of(s, 3), "rank_3/b.ckpt");
+    assert_string_equal(files_of(s, 3), "rank_3/a.ckpt");
     assert_string_equal(files_of(s, 6), "rank_1/a.ckpt");
     assert_int_equal(s->scan.n, 5);
     assert_int_equal(s->lines.n, 2);
     assert_non_null(strstr(s->lines.last, "rank 6 has no checkpoint: that of rank 1 is used"));
     assert_non_null(strstr(s->lines.last, "group_info.pb"));
+    put(s, "rank_3/b.ckpt"); /* of another save than what stands in for rank 0 */
+    REFUSED(s, -EINVAL, "different saves: rank_1/a.ckpt and rank_3/b.ckpt");
 }
 
 /* An empty folder of the rank, and parts of the one that stands in. */

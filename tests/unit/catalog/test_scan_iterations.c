@@ -169,7 +169,7 @@ static void test_megatron(void **state)
     s->spec.step = RFS_ANY_NUMBER;
     assert_int_equal(rfs_scan_saves(&s->spec, &saves, &err), 0);
     assert_int_equal(saves.n, 2);
-    free(saves.data);
+    rfs_scan_saves_free(&saves);
     assert_int_equal(unlink(tree_path(&s->tree, "release/.metadata")), 0);
     REFUSED(s, -EINVAL, "'latest_checkpointed_iteration.txt' names the folder 'release', which has",
             "try: step=N, an iteration");
@@ -251,7 +251,7 @@ static void test_all_steps(void **state)
     assert_int_equal(rfs_scan_saves(&s->spec, &saves, &err), 0);
     assert_int_equal(saves.n, 2);
     assert_true(saves.data[0].step == 9 && saves.data[1].step == 20 && saves.data[0].epoch == 0);
-    free(saves.data);
+    rfs_scan_saves_free(&saves);
     s->spec.epoch = 0; /* as a view of one of them asks */
     s->spec.step = 9;
     is_iteration(s, 9);

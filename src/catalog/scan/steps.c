@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Folders that are saves and have the step in their names: which of them step= means. */
+#include "base/cleanup.h"
+#include "base/order.h"
+#include "base/vec.h"
+#include "catalog/scan/internal.h"
+
+void rfs_scan_step_name(const struct rfs_saves *all, int64_t step, char out[RFS_STEP_NAME])
+{
+    snprintf(out, RFS_STEP_NAME, "%s%0*" PRId64, all->folder, all->digits, step);
+}
+
+int rfs_scan_step_folder(const struct rfs_source_spec *spec, const char *name, struct rfs_log *log,
+                         struct rfs_scan *out, struct rfs_error *err)
+{
+    struct rfs_source_spec inner = *spec;
+    RFS_FREE char *path = rfs_path_join(spec->path, name);
+
+    if (!path)
+        return rfs_fail_memory(err);
+    inner.path = path;
+    inner.step = inner.epoch = RFS_ANY_NUMBER; /* they have chosen the folder */
+    return rfs_scan_described(&inner, log, out, err);
+}
+
+int rfs_scan_step(const struct rfs_source_spec *spec, const struct rfs_saves *all,
+                  struct rfs_log *log, struct rfs_scan *out, struct rfs_error *err)
+{
+    char name[RFS_STEP_NAME];
+
+    rfs_scan_step_name(all, spec->step, name);
+    return rfs_scan_step_folder(spec, name, log, out, err);
+}
+
+int rfs_scan_step_check(const struct rfs_source_spec *spec, const struct rfs_saves *all,
+                        const char *what, struct rfs_error *err)
+{
+    const struct rfs_save asked = {0, spec->step};
+    char last[RFS_STEP_NAME];
+
+    if (spec->epoch != RFS_ANY_NUMBER && spec->epoch != 0)
+        return rfs_fail_usage(err, "step=N", "option epoch: iterations have none");
+    if (spec->step == RFS_ANY_NUMBER ||
+        bsearch(&asked, all->data, all->n, sizeof asked, rfs_scan_saves_compare))
+        return 0;
+    rfs_scan_step_name(all, all->data[all->n - 1].step, last);
+    return rfs_fail(err, -ENOENT, RFS_IN(spec->path), "one of those",
+                    "no %s%" PRId64 " in it; there are %zu, and the last is %s", what, spec->step,
+                    all->n, last);
+}
+
+int rfs_scan_steps_list(const struct rfs_source_spec *spec, const struct rfs_saves *all,
+                        rfs_scan_step_fn *is_there, const void *ctx, struct rfs_saves *out,
+                        struct rfs_error *err)
+{
+    out->folder = all->folder;
+    out->digits = all->digits;
+    for (size_t i = 0; i < all->n; i++)
+        if (rfs_scan_lets(spec, &all->data[i]) && (!is_there || is_there(ctx, all->data[i].step)) &&
+            !RFS_PUSH(out, all->data[i]))
+            return rfs_fail_memory(err);
+    return 0;
+}
