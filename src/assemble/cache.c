@@ -19,8 +19,9 @@
 /* Buckets of the hash table; it has more where more whole pieces fit into the budget. */
 #define TABLE_LEAST 1024
 #define TABLE_MOST (1 << 20)
-/* Entries of the list of pieces that went; one for each of as many MiB. */
-#define GONE 16384
+/* Entries of the list of pieces that went: as many as the least pieces in the budget, within these. */
+#define GONE_LEAST 256
+#define GONE_MOST 16384
 /* Memory of pieces that went, which soon is used again; more goes back to the system. */
 #define SPARE_MOST (UINT64_C(16) << 20)
 /* Pieces of so many bytes have the memory of a whole one, which is likely to be used again. */
@@ -56,7 +57,8 @@ struct rfs_cache {
     struct lru waiting; /* pieces that were not read to their end */
     struct lru read;    /* pieces that were */
     uint64_t read_most; /* bytes of pieces that were read */
-    uint64_t *gone;     /* [GONE] hashes of keys of pieces that went, by hash; 0: none */
+    uint64_t *gone;     /* [gone_size] hashes of keys of pieces that went, by hash; 0: none */
+    size_t gone_size;   /* a power of two */
     void *range;        /* addresses of whole pieces */
     size_t range_bytes;
     unsigned char *unused; /* first of them that was never used */
@@ -123,7 +125,7 @@ static uint64_t *gone_at(const struct rfs_cache *cache, const struct rfs_cache_k
                          uint64_t *hash)
 {
     *hash = (key->id[0] ^ (key->number * UINT64_C(0x9e3779b97f4a7c15))) | 1;
-    return &cache->gone[*hash / 2 % GONE];
+    return &cache->gone[*hash / 2 % cache->gone_size];
 }
 
 static bool is_gone(const struct rfs_cache *cache, const struct rfs_cache_key *key)
@@ -480,7 +482,10 @@ struct rfs_cache *rfs_cache_new(uint64_t budget)
     while (cache->table_size < rfs_min_u64(cache->n_unused, TABLE_MOST))
         cache->table_size *= 2;
     cache->table = calloc(cache->table_size, sizeof(struct rfs_cache_piece *));
-    cache->gone = calloc(GONE, sizeof *cache->gone);
+    cache->gone_size = GONE_LEAST;
+    while (cache->gone_size < rfs_min_u64(cache->budget / cache->page, GONE_MOST))
+        cache->gone_size *= 2;
+    cache->gone = calloc(cache->gone_size, sizeof *cache->gone);
     if (!reserved || !cache->table || !cache->gone) {
         rfs_cache_free(cache);
         return NULL;

@@ -239,14 +239,14 @@ struct rfs_prefetch {
     pthread_mutex_t lock;   /* guards the rest; a leaf lock */
     pthread_cond_t changed; /* broadcast when a window was read, or a runner ended */
     struct rfs_concurrency concurrency;
-    struct window windows[MOST_WINDOWS];
-    struct plan plan; /* memory for the one that plans; too large for a stack */
+    struct plan *plan; /* memory for the one that plans; too large for a stack; owned */
     uint64_t order;   /* order of the next window to be added */
     unsigned runners; /* pool jobs that read windows */
     unsigned reading; /* windows that are being read */
     bool stopped;
     uint64_t reads;
     unsigned at_once;
+    struct window windows[]; /* [room] */
 };
 
 /* Memory to be given back when the lock is released. */
@@ -650,15 +650,20 @@ static void start(struct rfs_prefetch *prefetch)
 struct rfs_prefetch *rfs_prefetch_new(struct rfs_files *files, bool remote, struct rfs_cache *cache,
                                       uint64_t budget, struct rfs_pool *pool)
 {
-    struct rfs_prefetch *prefetch = calloc(1, sizeof *prefetch);
+    const uint64_t most = budget / 4 * 3 / RFS_PREFETCH_WINDOW;
+    const bool any = pool && most >= LEAST_WINDOWS && rfs_files_are_raw(files);
+    const unsigned room = any ? (unsigned)rfs_min_u64(most, remote ? MOST_WINDOWS : MOST_NEAR) : 0;
+    struct rfs_prefetch *prefetch = calloc(1, sizeof *prefetch + room * sizeof(struct window));
     if (!prefetch)
         return NULL;
+    if (room > 0 && !(prefetch->plan = malloc(sizeof *prefetch->plan))) {
+        free(prefetch);
+        return NULL;
+    }
     prefetch->files = files;
     prefetch->cache = cache;
     prefetch->pool = pool;
-    const uint64_t room = budget / 4 * 3 / RFS_PREFETCH_WINDOW;
-    if (pool && room >= LEAST_WINDOWS && rfs_files_are_raw(files))
-        prefetch->room = (unsigned)rfs_min_u64(room, remote ? MOST_WINDOWS : MOST_NEAR);
+    prefetch->room = room;
     pthread_mutex_init(&prefetch->lock, NULL);
     rfs_cancel_init_cond(&prefetch->changed);
     rfs_concurrency_init(&prefetch->concurrency, remote, prefetch->room);
@@ -687,6 +692,7 @@ void rfs_prefetch_free(struct rfs_prefetch *prefetch)
     rfs_prefetch_stop(prefetch); /* reads that have begun */
     pthread_cond_destroy(&prefetch->changed);
     pthread_mutex_destroy(&prefetch->lock);
+    free(prefetch->plan);
     free(prefetch);
 }
 
@@ -745,7 +751,7 @@ static void make_room(struct rfs_prefetch *prefetch, unsigned n, bool urgent, st
 static bool add(struct rfs_prefetch *prefetch, const struct wishes *wishes, bool urgent,
                 struct later *later)
 {
-    struct plan *plan = &prefetch->plan;
+    struct plan *plan = prefetch->plan;
     plan_windows(prefetch->windows, prefetch->room, wishes, !urgent, !urgent, plan);
     unsigned added = 0;
     make_room(prefetch, plan->n, urgent, later);
@@ -769,7 +775,7 @@ static bool add(struct rfs_prefetch *prefetch, const struct wishes *wishes, bool
 static bool has_room(struct rfs_prefetch *prefetch, const struct wishes *wishes)
 {
     const uint64_t before = rfs_wait_now() - FORGOTTEN;
-    struct plan *plan = &prefetch->plan;
+    struct plan *plan = prefetch->plan;
     unsigned in_use = 0;
     for (unsigned i = 0; i < prefetch->room; i++) {
         const struct window *window = &prefetch->windows[i];

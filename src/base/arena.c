@@ -3,7 +3,7 @@
 
 #include "base/checked.h"
 
-enum { CHUNK_BYTES = 64 << 10, CHUNKS_BACK = 256 };
+enum { FIRST_BYTES = 1 << 10, CHUNK_BYTES = 64 << 10, CHUNKS_BACK = 256 };
 
 /* The first chunk of the list is the one that is filled. */
 struct rfs_arena_chunk {
@@ -46,6 +46,17 @@ static void *alloc_apart(struct rfs_arena *arena, size_t size)
     return chunk->room;
 }
 
+/*
+ * Returns the bytes of the next chunk to be filled, with room for SIZE: as many as there are already, so
+ * that the many arenas of a few names stay small.
+ */
+static size_t next_bytes(const struct rfs_arena *arena, size_t size)
+{
+    const uint64_t bytes = rfs_min_u64(rfs_max_u64(arena->bytes, FIRST_BYTES), CHUNK_BYTES);
+
+    return (size_t)rfs_max_u64(bytes, size + sizeof(struct rfs_arena_chunk));
+}
+
 void *rfs_arena_alloc(struct rfs_arena *arena, size_t size)
 {
     const size_t align = _Alignof(max_align_t);
@@ -61,7 +72,7 @@ void *rfs_arena_alloc(struct rfs_arena *arena, size_t size)
     if (rounded > CHUNK_BYTES / 4)
         return alloc_apart(arena, rounded);
     if (!chunk || chunk->cap - chunk->used < rounded) {
-        chunk = new_chunk(arena, CHUNK_BYTES - sizeof *chunk);
+        chunk = new_chunk(arena, next_bytes(arena, rounded) - sizeof *chunk);
         if (!chunk)
             return NULL;
         chunk->next = arena->chunks;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A bump allocator: many small objects, freed together. Not thread-safe: its owner locks. Costs at
- * most one partly used chunk (64 KiB) beyond the requested bytes. Begins as {0}.
+ * most one partly used chunk beyond the requested bytes: 1 KiB, then as much as is there, up to 64
+ * KiB. Begins as {0}.
  */
 #pragma once
 

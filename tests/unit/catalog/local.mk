@@ -9,6 +9,7 @@ CATALOG_TESTS = \
 	tests/unit/catalog/test_scan_described \
 	tests/unit/catalog/test_scan_group \
 	tests/unit/catalog/test_scan_iterations \
+	tests/unit/catalog/test_scan_saves \
 	tests/unit/catalog/test_scan_whole
 tests_unit_catalog_test_catalog_SOURCES = tests/unit/catalog/test_catalog.c $(STORE_TREE)
 tests_unit_catalog_test_catalog_LDADD = librfs.la $(CMOCKA_LIBS)
@@ -26,5 +27,7 @@ tests_unit_catalog_test_scan_iterations_SOURCES = \
 tests_unit_catalog_test_scan_iterations_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_catalog_test_scan_described_SOURCES = tests/unit/catalog/test_scan_described.c $(CATALOG_SCANNING)
 tests_unit_catalog_test_scan_described_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_catalog_test_scan_saves_SOURCES = tests/unit/catalog/test_scan_saves.c $(CATALOG_SCANNING)
+tests_unit_catalog_test_scan_saves_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_catalog_test_scan_whole_SOURCES = tests/unit/catalog/test_scan_whole.c $(CATALOG_SCANNING)
 tests_unit_catalog_test_scan_whole_LDADD = librfs.la $(CMOCKA_LIBS)
