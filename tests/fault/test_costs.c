@@ -10,9 +10,12 @@
 #include "tests/unit/view/support.h"
 
 #include "assemble/internal.h"
+#include "base/cleanup.h"
 #include "view/internal.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -29,7 +32,7 @@
 #define MIB ((uint64_t)1 << 20)
 #define RANKS 4
 
-static atomic_uint_least64_t allocations, stats, opens, reads, bytes;
+static atomic_uint_least64_t allocations, stats, opens, reads, bytes, listed;
 
 EARLY static bool allocation_fails(void)
 {
@@ -62,6 +65,13 @@ INSTEAD int open(const char *path, int flags, ...)
     va_end(more);
     atomic_fetch_add(&opens, 1);
     return openat(AT_FDCWD, path, flags, mode);
+}
+
+INSTEAD struct dirent *readdir(DIR *dir)
+{
+    _Static_assert(sizeof(struct dirent) == sizeof(struct dirent64), "they are the same");
+    atomic_fetch_add(&listed, 1);
+    return (struct dirent *)readdir64(dir);
 }
 
 INSTEAD ssize_t pread(int fd, void *buf, size_t n, off_t offset)
@@ -146,7 +156,7 @@ static void lay_out(struct fixture *f, uint64_t rows, unsigned dst_axis, const c
 
 static void restart(void)
 {
-    allocations = stats = opens = reads = bytes = 0;
+    allocations = stats = opens = reads = bytes = listed = 0;
 }
 
 /* All that is read ahead has been. */
@@ -401,6 +411,107 @@ static void test_a_header_and_one_tensor(void **state)
     read_one_tensor(*state, 10 * KIB); /* of 5 MiB */
 }
 
+/* ---- several saves --------------------------------------------------------------------------- */
+
+#define PER_SAVE (64 * KIB) /* of memory, for a view of which nothing has been read */
+
+/*
+ * The names in all ranks' folders once, with those that each folder has beside, and the root's a few
+ * times: which kind of source is it?
+ */
+static void listed_once(unsigned saves)
+{
+    assert_in_range(listed, 1, (saves + 3) * RANKS + 10 * (RANKS + 3));
+}
+
+struct costs {
+    uint64_t allocations, stats, opens, reads, listed, memory;
+};
+
+static struct costs costs_of(size_t memory)
+{
+    return (struct costs){allocations, stats, opens, reads, listed, mallinfo2().uordblks - memory};
+}
+
+static void more_saves(struct fixture *f, unsigned from, unsigned to)
+{
+    for (unsigned epoch = from; epoch < to; epoch++)
+        for (unsigned rank = 0; rank < RANKS; rank++) {
+            char old[64];
+            char renamed[64];
+            write_source_rank(f->root, rank, 42);
+            snprintf(old, sizeof old, "src/rank_%u/net-1_2.ckpt", rank);
+            snprintf(renamed, sizeof renamed, "src/rank_%u/net-%u_7.ckpt", rank, epoch);
+            RFS_FREE char *name = strdup(tree_path(f->root, old));
+            assert_int_equal(rename(name, tree_path(f->root, renamed)), 0);
+        }
+}
+
+static void at_most(const char *what, uint64_t few, uint64_t many, uint64_t times)
+{
+    if (many > few * times + few / 4)
+        fail_msg("%s: %llu, and %llu for %llu times as many saves", what, (unsigned long long)few,
+                 (unsigned long long)many, (unsigned long long)times);
+}
+
+static void are_linear(const struct costs *few, const struct costs *many, uint64_t times)
+{
+    at_most("allocations", few->allocations, many->allocations, times);
+    at_most("stats", few->stats, many->stats, times);
+    at_most("opens", few->opens, many->opens, times);
+    at_most("reads", few->reads, many->reads, times);
+    at_most("entries of folders", few->listed, many->listed, times);
+}
+
+/* Each folder is listed once for all saves, and nothing grows faster than their number. */
+static void test_many_saves(void **state)
+{
+    enum { FEW = 25, TIMES = 6 };
+    struct fixture *f = *state;
+    struct costs costs[2];
+
+    for (int i = 0; i < 2; i++) {
+        more_saves(f, i == 0 ? 0 : FEW, i == 0 ? FEW : FEW * TIMES);
+        const size_t memory = mallinfo2().uordblks;
+        restart();
+        if (open_with(f, "step=all,cache=1,index_cache=no"))
+            fail_msg("%s", f->err.message);
+        costs[i] = costs_of(memory);
+        listed_once(FEW * (i == 0 ? 1 : TIMES));
+        reshard_close(f->view);
+        f->view = NULL;
+    }
+    are_linear(&costs[0], &costs[1], TIMES);
+    if (costs[1].memory > costs[0].memory) /* a sanitizer's is not counted */
+        assert_in_range((costs[1].memory - costs[0].memory) / (FEW * (TIMES - 1)), 0, PER_SAVE);
+}
+
+/* So does a look at saves that are shown, and one at those that are not complete. */
+static void test_looks_at_many_saves(void **state)
+{
+    enum { FEW = 25, TIMES = 6 };
+    struct fixture *f = *state;
+    struct costs costs[2];
+
+    for (int i = 0; i < 2; i++) {
+        more_saves(f, i == 0 ? 0 : FEW, i == 0 ? FEW : FEW * TIMES);
+        for (unsigned epoch = 0; epoch < FEW * (i == 0 ? 1 : TIMES); epoch += 2) {
+            char name[64];
+            snprintf(name, sizeof name, "src/rank_3/net-%u_7.ckpt", epoch);
+            (void)unlink(tree_path(f->root, name));
+        }
+        if (open_following(f, "cache=1,index_cache=no", 1))
+            fail_msg("%s", f->err.message);
+        restart();
+        reshard_look(f->view, RESHARD_LOOK_NOW);
+        costs[i] = costs_of(0);
+        listed_once(FEW * (i == 0 ? 1 : TIMES));
+        reshard_close(f->view);
+        f->view = NULL;
+    }
+    are_linear(&costs[0], &costs[1], TIMES);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -411,6 +522,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_random_reads_near_each_other, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_the_beginning_of_a_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_header_and_one_tensor, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_many_saves, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_looks_at_many_saves, set_up, tear_down),
     };
     return cmocka_run_group_tests_name("costs", tests, NULL, NULL);
 }

@@ -483,6 +483,10 @@ static void test_deepspeed(void **state)
     expect_end(s, 0, "/global_step9" MODEL_OF_ALL);
     s->spec.step = 8;
     REFUSED(s, -ENOENT, "no save global_step8 in it; there are 2, and the last is global_step10");
+    s->spec.step = 9;
+    s->spec.epoch = 2;
+    MISUSED(s, "option epoch: iterations have none");
+    s->spec.epoch = RFS_ANY_NUMBER;
     s->spec.step = RFS_ANY_NUMBER;
     put_text(s, "latest", "global_step10");
     scanned(s);

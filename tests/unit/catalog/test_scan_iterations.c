@@ -257,14 +257,73 @@ static void test_all_steps(void **state)
     is_iteration(s, 9);
 }
 
+/* torchtitan's have no tracker: one is taken only where it is asked for. */
+static void test_torchtitan(void **state)
+{
+    struct scanning *s = *state;
+    struct rfs_saves saves;
+    struct rfs_error err = {0};
+
+    put(s, "step-9/.metadata");
+    put(s, "step-10/.metadata");
+    put(s, "step-200/__0_0.distcp");
+    put(s, "step-30/notes.txt");
+    REFUSED(s, -ENOENT, "no rank_N folder", "/step-10");
+    put(s, "step-040/.metadata");
+    s->spec.step = 9;
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "step-9/.metadata");
+    s->spec.step = 11;
+    REFUSED(s, -ENOENT, "no iteration 11 in it; there are 3, and the last is step-200");
+    s->spec.step = 200;
+    REFUSED(s, -EINVAL,
+            "step-200 has no '.metadata' of torch.distributed.checkpoint: its save has not ended",
+            "try: step=10, the last before it that is whole");
+    plain(s);
+    assert_int_equal(rfs_scan_saves(&s->spec, &saves, &err), 0);
+    assert_int_equal(saves.n, 2);
+    assert_int_equal(saves.tracked, RFS_TRACKED_ALWAYS);
+    s->spec.saves = &saves;
+    s->spec.step = 10;
+    s->spec.epoch = 0;
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "step-10/.metadata");
+    rfs_scan_saves_free(&saves);
+    plain(s);
+}
+
+/* step= of folders whose checkpoints are deeper, or not there: the message says what is. */
+static void test_steps_of_other_programs(void **state)
+{
+    struct scanning *s = *state;
+
+    put(s, "verl/global_step_20/actor/model_world_size_1_rank_0.pt");
+    put(s, "verl/global_step_40/actor/model_world_size_1_rank_0.pt");
+    put(s, "trainer/checkpoint-500/pytorch_model_fsdp_0/.metadata");
+    put(s, "trainer/checkpoint-1000/pytorch_model_fsdp_0/.metadata");
+    put(s, "ranks/job/rank_0/net-1_2.ckpt");
+    s->spec.step = 20;
+    s->spec.path = tree_path(&s->tree, "verl");
+    REFUSED(s, -ENOENT, "has no .ckpt, .safetensors or .pt file; try: ", "/global_step_20/actor");
+    s->spec.step = 500;
+    s->spec.path = tree_path(&s->tree, "trainer");
+    REFUSED(s, -ENOENT, "try: ", "/checkpoint-500/pytorch_model_fsdp_0");
+    s->spec.step = 7;
+    REFUSED(s, -ENOENT, "try: ", "/checkpoint-1000/pytorch_model_fsdp_0");
+    s->spec.path = tree_path(&s->tree, "ranks");
+    REFUSED(s, -ENOENT, "try: ", "/ranks/job");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scanning_setup, scanning_teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_tracker),   TEST(test_no_tracker),     TEST(test_unfinished),
-        TEST(test_one_rank),  TEST(test_hyper_parallel), TEST(test_other_names),
-        TEST(test_all_steps), TEST(test_megatron),
+        TEST(test_tracker),        TEST(test_no_tracker),
+        TEST(test_unfinished),     TEST(test_one_rank),
+        TEST(test_hyper_parallel), TEST(test_other_names),
+        TEST(test_all_steps),      TEST(test_megatron),
+        TEST(test_torchtitan),     TEST(test_steps_of_other_programs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -280,6 +280,33 @@ static void remove_save(struct fixture *f, const char *name)
 }
 
 /* What a caller holds of a save goes on when the save has gone; its ids are never another's. */
+/* Another run saves with the numbers of what is shown: its files take the place when all are there. */
+static void test_following_another_run(void **state)
+{
+    struct fixture *f = *state;
+
+    two_saves(f);
+    if (open_following(f, "", 1))
+        fail_msg("%s", f->err.message);
+    look_for(f, 3);
+    expect(f, "9_7", 0, 66);
+    const uint64_t id = find_file(f, "9_7", 0);
+    for (unsigned rank = 0; rank < 4; rank++) {
+        save(f, rank, "net_1-9_7.ckpt", 99);
+        if (rank < 3)
+            reshard_look(f->view, RESHARD_LOOK_NOW);
+        expect(f, "9_7", 0, 66); /* of the first run as a whole, so far */
+        expect(f, "9_7", 1, 66);
+    }
+    for (unsigned tries = 0; tries < 6000 && find_file(f, "9_7", 0) == id; tries++) {
+        usleep(10000);
+        reshard_look(f->view, RESHARD_LOOK_NOW);
+    }
+    expect(f, "9_7", 0, 99);
+    expect(f, "9_7", 1, 99);
+    expect(f, "10_7", 0, 77);
+}
+
 static void test_following(void **state)
 {
     struct fixture *f = *state;
@@ -340,9 +367,10 @@ static void test_following(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_content),         TEST(test_tree),   TEST(test_sums),
-        TEST(test_incomplete_save), TEST(test_choice), TEST(test_descriptors_are_shared),
-        TEST(test_following),
+        TEST(test_content),   TEST(test_tree),
+        TEST(test_sums),      TEST(test_incomplete_save),
+        TEST(test_choice),    TEST(test_descriptors_are_shared),
+        TEST(test_following), TEST(test_following_another_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
