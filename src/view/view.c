@@ -32,9 +32,8 @@
 #include <xxhash.h>
 
 #define POOL_MAX 8
-#define LINE_BYTES 2200 /* a message, and the name of its save before it */
-#define KEYS_TRIED 2    /* sources: one may be damaged */
-#define SAVES_MOST 4096
+#define LINE_BYTES 2200                 /* a message, and the name of its save before it */
+#define KEYS_TRIED 2                    /* sources: one may be damaged */
 #define ITEM_SLACK (UINT64_C(16) << 10) /* bytes for the last pages of a compressed item */
 /* The least cache with a key: room for one block, and for the pieces that are made of blocks. */
 #define KEYED_CACHE (RFS_CIPHER_BLOCK + (UINT64_C(16) << 20))
@@ -414,11 +413,11 @@ int rfs_view_list_saves(struct reshard_view *set, const char *path, struct rfs_s
     const struct rfs_source_spec spec = make_spec(set, &set->options, path);
     const int rc = rfs_scan_saves(&spec, out, err);
 
-    return rc || out->n <= SAVES_MOST
+    return rc || out->n <= RFS_FOLLOW_MOST
                ? rc
                : rfs_fail(err, -EINVAL, RFS_IN(path), "those of one epoch, by epoch=",
-                          "there are %zu saves, and %d can be shown side by side", out->n,
-                          SAVES_MOST);
+                          "there are %zu saves, and %" PRIu64 " can be shown side by side", out->n,
+                          RFS_FOLLOW_MOST);
 }
 
 char *rfs_view_save_file(struct reshard_view *set, const char *source,

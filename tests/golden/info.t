@@ -217,11 +217,15 @@ reshard: error: …/work/pt/rank_2/checkpoint_2.pt: the file has no zip director
 $ rm -r src/rank_2; chmod u+w src/rank_*/*; truncate -s 0 src/rank_3/*.ckpt; truncate -s 100000 src/rank_5/*.ckpt
 $ cp src/rank_0/checkpoint_0.ckpt src/rank_0/checkpoint_9.ckpt; touch src/rank_0/checkpoint_9.ckpt.tmp
 $ reshard info src -n 1
+reshard: error: …/work/src: the ranks' last checkpoints are of different saves: rank_0/checkpoint_9.ckpt and rank_1/checkpoint_1.ckpt; try: file=GLOB that matches one file of each rank, or files=MAP
+(exit 1)
+$ mv src/rank_0/checkpoint_9.ckpt src/rank_0/a_0.ckpt
+$ reshard info src -n 1
 name           dtype    slice      ranks   bytes
 layer1.weight  Float32  [768, 24]  all    368640
 
 rank  file                                    parameters   bytes
- 0-1  checkpoint_9.ckpt to checkpoint_1.ckpt          15  190760
+ 0-1  checkpoint_0.ckpt to checkpoint_1.ckpt          15  190760
    3  checkpoint_3.ckpt                                0       0
    4  checkpoint_4.ckpt                               15  190760
    5  checkpoint_5.ckpt                                ?  100000

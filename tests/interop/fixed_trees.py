@@ -321,36 +321,60 @@ def safetensors_expected(folder, options):
     return os.path.join(folder, "expected")
 
 
+def chosen(src, names, ranks):
+    """What MindSpore's own numbers choose of these names in each rank's folder; None where they don't say."""
+    from mindspore.parallel.transform_safetensors import _extract_last_two_numbers as numbers
+    out = []
+    for rank in range(ranks):
+        paths = [os.path.join(src, f"rank_{rank}", name) for name in names]
+        if len({tuple(numbers(path)) for path in paths}) < len(paths):
+            return None
+        out.append(os.path.basename(max(paths, key=numbers)))
+    return out
+
+
 @story
 def safetensors_choice(rng, folder):
-    """Of many names in many ranks, those that MindSpore's own numbers choose."""
-    from mindspore.parallel.transform_safetensors import _extract_last_two_numbers as numbers
+    """Of many names, those that MindSpore's own numbers choose; the same in all ranks, as others are refused."""
     ranks = 24
     src = strategy([("w", (ranks,), Layout([ranks], [0]))])
     options = {"src_strategy": os.path.join(folder, "src.ckpt")}
     src.write(options["src_strategy"])
     letters = list("0012399-__a.")
+    names, where = set(), os.path.join(folder, "src")
+    while len(names) < 12:
+        name = "".join(rng.choice(letters, rng.integers(1, 10))) + ".safetensors"
+        of_ranks = None if name.startswith(".") or name in names else chosen(where, names | {name}, ranks)
+        if of_ranks and len(set(of_ranks)) == 1:
+            names.add(name)
     for rank in range(ranks):
-        taken = set()
-        while len(taken) < 6:
-            name = "".join(rng.choice(letters, rng.integers(1, 10))) + ".safetensors"
-            path = os.path.join(folder, "src", f"rank_{rank}", name)
-            if name.startswith(".") or tuple(numbers(path)) in taken:
-                continue
-            taken.add(tuple(numbers(path)))
-            save_safetensors(path, [("w", random_value(rng, "Float32", (1,)))])
-    one_save_each(folder, ranks)
+        for name in sorted(names):
+            save_safetensors(os.path.join(where, f"rank_{rank}", name), [("w", random_value(rng, "Float32", (1,)))])
     return Story(options | {"format": "ckpt"}, expected=safetensors_expected(folder, options))
 
 
-def one_save_each(folder, ranks):
-    """Names that happen to end like a save are renamed, as ranks of different saves are refused."""
-    import re
-    for rank in range(ranks):
+@story
+def saves_of_two_runs(rng, folder):
+    """ModelCheckpoint's second run into the folders was killed after some ranks: neither is mixed with the first."""
+    from mindspore.train.callback._checkpoint import _chg_ckpt_file_name_if_same_exist as named
+    options = saves(rng, folder)
+    for rank in (0, 1):
         where = os.path.join(folder, "src", f"rank_{rank}")
-        for name in os.listdir(where):
-            if re.search(r"-\d+_\d+\.safetensors$", name):
-                os.rename(os.path.join(where, name), os.path.join(where, name.replace("-", "=")))
+        prefix = named(where, "net")
+        assert prefix == "net_1", prefix
+        decoy(rng, os.path.join(where, f"{prefix}-2_20.ckpt"))
+    return Story(options | {"step": 20, "epoch": 2},
+                 refusal="of epoch 2, step 20 are of different saves: rank_0/net_1-2_20.ckpt and rank_2/net-2_20.ckpt; "
+                         "try: file='net-2_20.ckpt'")
+
+
+@story
+def one_of_two_runs(rng, folder):
+    """The same, with what the message says."""
+    options = saves(rng, folder)
+    for rank in (0, 1):
+        decoy(rng, os.path.join(folder, "src", f"rank_{rank}", "net_1-2_20.ckpt"))
+    return Story(options | {"file": "net-2_20.ckpt"}, expected=os.path.join(folder, "expected"))
 
 
 @story

@@ -76,15 +76,22 @@ int rfs_scan_choose(const struct rfs_scan_found *const *files, size_t n, const c
 
 /* ---- names of one save (same.c) -------------------------------------------------------------- */
 
+/* A run of digits in names of one save. */
+struct rfs_scan_place {
+    uint64_t ranks; /* divides each rank less its number; 0: all are equal */
+    uint64_t most;  /* of the numbers */
+    bool zero;      /* one of them is 0 */
+    unsigned char meanings;
+};
+
 /*
  * Names of files of ranks that may be of one save. Zero-initialise; to be freed in any case. With
  * PARTS the numbers of parts, "_part0", may differ, also in one rank.
  */
 struct rfs_scan_same {
-    const char *name;      /* the first; borrowed; NULL: none */
-    unsigned char *places; /* what the runs of digits in it may mean; owned */
+    const char *name;              /* the first; borrowed; NULL: none */
+    struct rfs_scan_place *places; /* owned */
     bool parts;
-    bool zero; /* rank 0 is among them */
 };
 
 void rfs_scan_same_free(struct rfs_scan_same *same);

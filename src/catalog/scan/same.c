@@ -6,13 +6,16 @@
  *   rank_3/net_1-2_4.ckpt             one save with rank_0/net_1-2_4.ckpt, not with net-2_4.ckpt
  *   rank_3/llama_rank_3-2_4.ckpt      one save with rank_0/llama_rank_0-2_4.ckpt
  *   rank_3/part-3_8.ckpt              one save with rank_0/part-0_8.ckpt
+ *   rank_11/net_3.ckpt                one save with rank_8/net_0.ckpt: ranks are counted anew in each
+ *                                     node or stage
  *
  * Each run of digits is a place. What it may mean is what fits all names: a text that they share, or
  * the rank, with or without leading zeros. MindSpore counts saves in three places itself: the epoch,
  * the step, and the "_1" before them of a second run into the folder. So rank_1/net_1-2_4 and
- * rank_2/net_2-2_4 may be the second run's and the third's. There a number is the rank's only if rank
- * 0 has a 0, which MindSpore never writes, or if "rank" is before it.
+ * rank_2/net_2-2_4 may be the second run's and the third's. There a number is the rank's only if one
+ * of them is 0, which MindSpore never writes, or if "rank" is before it.
  */
+#include "base/checked.h"
 #include "catalog/scan/internal.h"
 
 #define BROKEN "_breakpoint"
@@ -22,7 +25,7 @@
 /* What a place may mean. */
 enum {
     A_TEXT = 1,   /* the same digits in all names */
-    A_RANK = 2,   /* the rank in decimal */
+    A_RANK = 2,   /* the rank, or what is left when it is divided by the ranks of a node or stage */
     A_PADDED = 4, /* the rank with as many digits in all names */
     A_PART = 8,   /* any number, of a part */
 };
@@ -47,19 +50,39 @@ static bool is_behind(const char *name, const char *at, const char *word)
     return (size_t)(at - name) >= n && strncasecmp(at - n, word, n) == 0;
 }
 
-/* Returns what N digits may mean in the name of a rank's file, beside a text. */
-static unsigned ranks_in(const char *digits, size_t n, uint32_t rank)
+static uint64_t common_divisor(uint64_t a, uint64_t b)
+{
+    while (b > 0) {
+        const uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/*
+ * Narrows what a place may mean by N digits at Y in the name of a file of RANK; beside X, M digits of
+ * the first name.
+ */
+static void narrow(struct rfs_scan_place *place, const char *x, size_t m, const char *y, size_t n,
+                   uint32_t rank)
 {
     uint64_t number = 0;
 
-    for (size_t i = 0; i < n; i++) {
-        number = number * 10 + (uint64_t)(digits[i] - '0');
-        if (number > rank)
-            return 0;
+    for (size_t i = 0; i < n && number <= rank; i++)
+        number = number * 10 + (uint64_t)(y[i] - '0');
+    if (n != m || memcmp(x, y, n) != 0)
+        place->meanings &= (unsigned char)~A_TEXT;
+    if (n != m || n == 1 || number != rank)
+        place->meanings &= (unsigned char)~A_PADDED;
+    if (number <= rank) {
+        place->ranks = common_divisor(place->ranks, rank - number);
+        place->most = rfs_max_u64(place->most, number);
+        place->zero |= number == 0;
     }
-    if (number != rank)
-        return 0;
-    return (n == 1 || digits[0] != '0' ? A_RANK : 0) | (n > 1 ? A_PADDED : 0);
+    if (number > rank || (n > 1 && y[0] == '0') ||
+        (place->ranks > 0 && place->most >= place->ranks))
+        place->meanings &= (unsigned char)~A_RANK;
 }
 
 void rfs_scan_same_free(struct rfs_scan_same *same)
@@ -73,52 +96,41 @@ static int begin(struct rfs_scan_same *same, const char *name, uint32_t rank)
 {
     size_t n = 0;
 
-    same->places = malloc(strlen(name) + 1);
+    same->places = calloc(strlen(name) + 1, sizeof *same->places);
     if (!same->places)
         return -ENOMEM;
     same->name = name;
-    same->zero = rank == 0;
     for (const char *at = name; *at; at++) {
         const size_t digits = digits_at(at);
         if (digits == 0)
             continue;
         const bool part = same->parts && is_behind(name, at, PART);
-        same->places[n++] =
-            (unsigned char)(A_TEXT | ranks_in(at, digits, rank) | (part ? A_PART : 0));
+        same->places[n].meanings = A_TEXT | A_RANK | A_PADDED | (part ? A_PART : 0);
+        narrow(&same->places[n++], at, digits, at, digits, rank);
         at += digits - 1;
     }
     return 1;
 }
 
-/* Says what the place at X of the first name and at Y of that of RANK mean, if they mean the same. */
-static unsigned meanings(const char *x, size_t n, const char *y, size_t m, uint32_t rank)
-{
-    const unsigned ranks = ranks_in(y, m, rank);
-
-    return (n == m && memcmp(x, y, n) == 0 ? A_TEXT : 0) | (ranks & A_RANK) |
-           (n == m ? ranks & A_PADDED : 0) | A_PART;
-}
-
-/*
- * Walks through both names. Without SET nothing is changed. Returns whether they may be of one save.
- */
-static bool compare(struct rfs_scan_same *same, const char *name, uint32_t rank, bool set)
+/* Walks through both names, and narrows the places with SET. Says whether they may be of one save. */
+static bool compare(const struct rfs_scan_same *same, const char *name, uint32_t rank, bool set)
 {
     const char *x = same->name;
     const char *y = name;
 
-    for (size_t place = 0; *x || *y; place++) {
+    for (size_t i = 0; *x || *y; i++) {
         for (; *x == *y && *x && !is_digit(*x); y++)
             x++;
         const size_t n = digits_at(x);
         const size_t m = digits_at(y);
         if (n == 0 || m == 0)
             return !*x && !*y;
-        const unsigned left = same->places[place] & meanings(x, n, y, m, rank);
-        if (left == 0)
+        struct rfs_scan_place place = same->places[i];
+        narrow(&place, x, n, y, m, rank);
+        if (place.meanings == 0)
             return false;
         if (set)
-            same->places[place] = (unsigned char)left;
+            same->places[i] = place;
         x += n;
         y += m;
     }
@@ -132,7 +144,6 @@ int rfs_scan_same_add(struct rfs_scan_same *same, const char *name, uint32_t ran
     if (!compare(same, name, rank, false))
         return 0;
     compare(same, name, rank, true);
-    same->zero |= rank == 0;
     return 1;
 }
 
@@ -162,15 +173,16 @@ static const char *counted(const char *name)
 bool rfs_scan_same_counts_ranks(const struct rfs_scan_same *same)
 {
     const char *from = counted(same->name);
-    size_t place = 0;
+    size_t i = 0;
 
-    for (const char *at = same->name; from && !same->zero && *at; at++) {
+    for (const char *at = same->name; *at; at++) {
         const size_t digits = digits_at(at);
         if (digits == 0)
             continue;
-        if (at >= from && !(same->places[place] & (A_TEXT | A_PART)))
+        const struct rfs_scan_place *place = &same->places[i++];
+        const bool is_rank = place->ranks == 0 && !(from && at >= from);
+        if (!(place->meanings & (A_TEXT | A_PART)) && !place->zero && !is_rank)
             return false;
-        place++;
         at += digits - 1;
     }
     return true;
@@ -188,7 +200,7 @@ bool rfs_scan_same_rival(const struct rfs_scan_same *same, const char *chosen, c
         if (n == 0 || m == 0)
             return differ && !*chosen && !*name;
         if (n != m || memcmp(chosen, name, n) != 0) {
-            if (same->places[place] & (A_TEXT | A_PART))
+            if (same->places[place].meanings & (A_TEXT | A_PART))
                 return false;
             differ = true;
         }
@@ -207,7 +219,7 @@ char *rfs_scan_same_pattern(const struct rfs_scan_same *same)
 
     for (const char *at = same->name; file && *at;) {
         const size_t digits = digits_at(at);
-        if (digits > 0 && !(same->places[place++] & A_TEXT))
+        if (digits > 0 && !(same->places[place++].meanings & A_TEXT))
             fputc('*', file);
         else
             fprintf(file, "%s%.*s", strchr("*?[\\", *at) ? "\\" : "", digits > 0 ? (int)digits : 1,

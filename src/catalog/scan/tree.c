@@ -496,19 +496,23 @@ static const struct rfs_scanned *find_lost(const struct tree *tree, const struct
 static bool find_whole(const struct tree *tree, struct rfs_save *save)
 {
     RFS_CLEANUP(free_saves) struct rfs_saves saves = {0};
-    const struct tree quiet = {.spec = tree->spec, .all = tree->all};
+    struct rfs_scan_tree all = *tree->all; /* with files of its own: the caller uses the others */
+    const struct tree quiet = {.spec = tree->spec, .all = &all};
     bool found = false;
 
-    if (find_saves(&quiet, &any_save, &saves) < 0)
-        return false;
-    for (size_t i = saves.n; i-- > 0 && saves.n - i <= TRIED && !found;) {
-        const size_t *begins = &tree->all->begins[i];
+    all.files = NULL;
+    all.begins = NULL;
+    const int rc = find_saves(&quiet, &any_save, &saves);
+    for (size_t i = saves.n; rc == 0 && i-- > 0 && saves.n - i <= TRIED && !found;) {
         RFS_CLEANUP(free_choice)
-        struct choice choice = {
-            .files = tree->all->files + begins[0], .n = begins[1] - begins[0], .asked = true};
+        struct choice choice = {.files = all.files + all.begins[i],
+                                .n = all.begins[i + 1] - all.begins[i],
+                                .asked = true};
         found = choose(&quiet, &choice) == 0 && !choice.other && !find_lost(&quiet, &choice);
         *save = saves.data[i];
     }
+    free(all.files);
+    free(all.begins);
     return found;
 }
 
@@ -571,9 +575,13 @@ static char *remedy_of(const struct tree *tree, const struct choice *choice)
                                save.epoch, save.step);
     if (pattern)
         return rfs_text_printf("file='%s', which all ranks have, if these are of one run", pattern);
-    return rfs_text_printf("%sfiles=MAP if the names mean something else",
-                           choice->asked ? "file=GLOB for one of them, or "
-                                         : "step= and epoch= of one save, or ");
+    bool saved = false;
+    for (size_t i = 0; i < choice->n; i++)
+        saved |= choice->files[i]->saved;
+    return strdup(
+        saved && !choice->asked
+            ? "step= and epoch= of one save, or files=MAP if the names mean something else"
+            : "file=GLOB that matches one file of each rank, or files=MAP");
 }
 
 /* Shows a file as "rank_3/net-2_4.ckpt", malloc'ed. */

@@ -52,6 +52,11 @@ static void test_names(void **state)
         {{"net_0-2_4.ckpt", "net_1-2_4.ckpt", "net_2-2_4.ckpt"}, {0, 1, 2}, true},
         {{"x_0.ckpt", "x_0.ckpt", "x_2.ckpt"}, {0, 1, 2}, false}, /* no meaning fits all three */
         {{"x_1.ckpt", "x_1.ckpt", "x_2.ckpt"}, {0, 1, 2}, false},
+        {{"x_0.ckpt", "x_3.ckpt", "x_7.ckpt"}, {8, 11, 15}, true}, /* of a node */
+        {{"x_0.ckpt", "x_3.ckpt", "x_0.ckpt"}, {0, 3, 8}, true},
+        {{"x_1.ckpt", "x_2.ckpt"}, {8, 9}, false}, /* they may be epochs */
+        {{"x_0.ckpt", "x_2.ckpt"}, {8, 9}, false},
+        {{"x_2.ckpt", "x_1.ckpt"}, {2, 3}, false},
         {{"99999999999999999999.ckpt", "99999999999999999999.ckpt"}, {0, 1}, true},
         {{"a1.ckpt", "a.ckpt"}, {1, 1}, false},
         {{"a.ckpt", "a1.ckpt"}, {1, 1}, false},
