@@ -35,6 +35,38 @@ struct fate {
     uint32_t name, type;
 };
 
+/* A name that only a part of a quantized weight has, in some program. */
+struct part {
+    const char *tail;   /* the end of the name */
+    const char *weight; /* what the weight's name has there */
+    bool activation;    /* it is for activations: a plain weight may have it, too */
+    bool bytes;         /* it counts only as UInt8 */
+};
+static const struct part parts[] = {
+    {"_scale_inv", "", false, false},
+    {".qscale_weight", ".weight", false, false},
+    {".weight_packed", ".weight", false, false},
+    {".weight_scale", ".weight", false, false},
+    {".weight_scale_2", ".weight", false, false},
+    {".weight_global_scale", ".weight", false, false},
+    {".weight_zero_point", ".weight", false, false},
+    {".weight_shape", ".weight", false, false},
+    {".weight_g_idx", ".weight", false, false},
+    {".qweight", ".weight", false, false},
+    {".qzeros", ".weight", false, false},
+    {".g_idx", ".weight", false, false},
+    {"_blocks", "", false, true},
+    {"_scales", "", false, true},
+    {".activation_scale", ".weight", true, false},
+    {".input_scale", ".weight", true, false},
+    {".input_global_scale", ".weight", true, false},
+    {".input_zero_point", ".weight", true, false},
+    {".output_scale", ".weight", true, false},
+    {".output_global_scale", ".weight", true, false},
+    {".output_zero_point", ".weight", true, false},
+};
+#define N_PARTS (sizeof parts / sizeof *parts)
+
 /* A small tensor whose content counts for the plan. */
 struct value {
     uint32_t entry;
@@ -240,15 +272,14 @@ static int add_shaped(struct pairing *p, struct weight *weight, const char *name
 /* Adds a weight that is complete, of two axes. */
 static int add_weight(struct pairing *p, struct weight *weight)
 {
-    static const char *const others[] = {"weight_shape",       "weight_global_scale",
-                                         "input_global_scale", "input_scale",
-                                         "input_zero_point",   "activation_scale"};
     const char *name = name_of(p, weight->codes);
     const uint64_t dims[] = {weight->quant.rows, weight->quant.cols};
     RFS_FREE char *shown = rfs_text_printf("%.*sweight", (int)weight->stem, name);
 
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        consume(p, name, weight->stem, others[i]);
+    consume(p, name, weight->stem, "weight_shape");
+    for (size_t i = 0; i < N_PARTS; i++)
+        if (parts[i].activation)
+            consume(p, name, weight->stem, parts[i].tail + 1);
     return shown ? add_shaped(p, weight, shown, strlen(shown), 2, dims) : rfs_fail_memory(p->err);
 }
 
@@ -364,7 +395,10 @@ static bool set_blocks(const struct pairing *p, const struct rfs_quant_group *gr
            has_shape(scales, rfs_ceil_u64(rows, quant->block_rows), quant->grid_cols);
 }
 
-/* Says whether the zero points of a weight, or their absence, fit its blocks, and sets their kind. */
+/*
+ * Says whether the zero points of a weight fit its blocks, and sets their kind. A weight without
+ * any fits, too, where the group has some: they may be lost.
+ */
 static bool set_zeros(const struct pairing *p, const struct rfs_quant_group *group,
                       struct weight *weight)
 {
@@ -373,17 +407,17 @@ static bool set_zeros(const struct pairing *p, const struct rfs_quant_group *gro
     const struct rfs_type *scales = type_of(p, weight->scales);
 
     quant->zero = RFS_QUANT_Z_NONE;
-    if (!zeros || group->symmetric)
-        return !zeros && group->symmetric;
-    if (quant->code == RFS_QUANT_INT8) {
-        quant->zero = RFS_QUANT_Z_INT8;
+    if (group->symmetric)
+        return !zeros;
+    quant->zero = quant->code == RFS_QUANT_UINT4   ? RFS_QUANT_Z_UINT4
+                  : quant->code == RFS_QUANT_UINT8 ? RFS_QUANT_Z_UINT8
+                                                   : RFS_QUANT_Z_INT8;
+    if (!zeros)
+        return true;
+    if (quant->code == RFS_QUANT_INT8)
         return zeros->dtype == RFS_INT8 && zeros->ndim == scales->ndim &&
                memcmp(zeros->dims, scales->dims, sizeof zeros->dims) == 0;
-    }
-    if (quant->code != RFS_QUANT_UINT4 && quant->code != RFS_QUANT_UINT8)
-        return false;
-    quant->zero = quant->code == RFS_QUANT_UINT4 ? RFS_QUANT_Z_UINT4 : RFS_QUANT_Z_UINT8;
-    return zeros->dtype == RFS_INT32 && scales->ndim == 2 &&
+    return quant->code != RFS_QUANT_E4M3 && zeros->dtype == RFS_INT32 && scales->ndim == 2 &&
            has_shape(zeros, rfs_ceil_u64(scales->dims[0], 32 / group->bits), scales->dims[1]);
 }
 
@@ -433,10 +467,10 @@ static int choose_group(struct pairing *p, struct weight *weight, bool packed)
                             "is quantized as two of the config_groups of %s say", scheme->path);
         found = next;
     }
-    if (!found.codes && !weight->zeros && scheme->n_groups == 1 && !scheme->groups[0].symmetric)
-        return fail_missing(p, weight->codes, weight->stem, "weight_zero_point");
     if (!found.codes)
         return fail_shape(p, weight->scales, weight->codes);
+    if (found.quant.zero != RFS_QUANT_Z_NONE && !weight->zeros)
+        return fail_missing(p, weight->codes, weight->stem, "weight_zero_point");
     *weight = found;
     return 0;
 }
@@ -507,8 +541,8 @@ static bool has_group(const struct pairing *p, uint64_t size)
 
     for (size_t i = 0; i < scheme->n_groups; i++) {
         const struct rfs_quant_group *group = &scheme->groups[i];
-        if (group->is_float && group->bits == 4 && group->strategy == RFS_QUANT_BY_GROUP &&
-            group->group_size == size)
+        if (group->is_float && group->bits == 4 && group->symmetric &&
+            group->strategy == RFS_QUANT_BY_GROUP && group->group_size == size)
             return true;
     }
     return false;
@@ -532,11 +566,15 @@ static int add_halves(struct pairing *p, struct weight *weight)
         return fail_missing(p, weight->codes, weight->stem, "weight_global_scale");
     if (nv ? !divisor : global != NULL)
         return fail_shape(p, global, weight->codes);
+    if (weight->zeros)
+        return fail_shape(p, weight->zeros, weight->codes);
     if (!rfs_mul_u64(type->dims[1], 2, &cols) || cols % group != 0 || !has_group(p, group) ||
         !has_shape(scales, type->dims[0], cols / group))
         return fail_shape(p, weight->scales, weight->codes);
-    if (nv)
+    if (nv) {
         memcpy(&weight->quant.divisor, divisor, sizeof weight->quant.divisor);
+        fate_of(p, global)->gone = true;
+    }
     weight->quant.code = RFS_QUANT_E2M1;
     weight->quant.scale = nv ? RFS_QUANT_S_E4M3 : RFS_QUANT_S_EXPONENT;
     weight->quant.round = RFS_BFLOAT16;
@@ -750,21 +788,78 @@ static int make_index(const struct pairing *p, struct rfs_index **out)
                              "two quantized weights have that name");
 }
 
-/* Refuses codes that no scales were found for. */
+/* Returns the part of weights that an entry is by its name, or NULL. */
+static const struct part *part_of(const char *name, bool bytes)
+{
+    for (size_t i = 0; i < N_PARTS; i++)
+        if ((bytes || !parts[i].bytes) && stem_of(name, parts[i].tail))
+            return &parts[i];
+    return NULL;
+}
+
+bool rfs_quant_is_part(const char *name)
+{
+    return part_of(name, false) != NULL;
+}
+
+/* Refuses a part that no weight uses; that would be the STEM characters of its name, and TAIL. */
+static int fail_unused(const struct pairing *p, const struct rfs_entry *entry, size_t stem,
+                       const char *tail)
+{
+    return rfs_fail(p->err, -EINVAL, where_of(p, entry), REMEDY_SAVE,
+                    "option dequantize: it is named as a part of a quantized '%.*s%s', and no such "
+                    "weight uses it",
+                    (int)stem, name_of(p, entry), tail);
+}
+
+/*
+ * Says whether a tensor of fp8 named .scale, which others than weights have as well, is one of a
+ * weight: it has the type or the axes of scales, or lies beside a weight with other scales.
+ */
+static bool is_scale(const struct pairing *p, const struct rfs_entry *entry, size_t stem)
+{
+    const struct rfs_entry *weight = beside(p, name_of(p, entry), stem, ".weight");
+    const struct rfs_type *type = type_of(p, entry);
+
+    return type->dtype == RFS_FLOAT8_E8M0 ||
+           (p->source->scheme->block_rows > 0 && type->ndim == 2) ||
+           (weight && fate_of(p, weight)->quant != RFS_NO_ID);
+}
+
+/* Refuses an entry that is shown as it is, if it is codes without scales, or the reverse. */
+static int check_plain(const struct pairing *p, const struct rfs_entry *entry)
+{
+    const unsigned dtype = type_of(p, entry)->dtype;
+    const char *name = name_of(p, entry);
+    const struct part *part = part_of(name, dtype == RFS_UINT8);
+    const size_t stem = part ? stem_of(name, part->tail) : stem_of(name, ".scale");
+
+    if (part && !(part->activation && beside(p, name, stem, part->weight)))
+        return fail_unused(p, entry, stem, part->weight);
+    if (!part && stem && p->source->scheme->method == RFS_QUANT_FP8 && is_scale(p, entry, stem))
+        return fail_unused(p, entry, stem, ".weight");
+    if (dtype == RFS_FLOAT8_E8M0)
+        return rfs_fail(p->err, -EINVAL, where_of(p, entry), NOT_READ,
+                        "option dequantize: it is %s, as scales are, and no quantized weight uses "
+                        "it",
+                        rfs_dtype_name((enum rfs_dtype)dtype));
+    if (dtype == RFS_FLOAT8_E4M3FN || dtype == RFS_FLOAT8_E5M2)
+        return rfs_fail(p->err, -EINVAL, where_of(p, entry), NOT_READ,
+                        "option dequantize: it is %s, and by its name it has no scales that %s "
+                        "tells of",
+                        rfs_dtype_name((enum rfs_dtype)dtype), p->source->scheme->path);
+    return 0;
+}
+
+/* Checks all that no weight has taken. */
 static int check_rest(const struct pairing *p)
 {
-    for (size_t i = 0; i < p->index->n; i++) {
-        const struct rfs_entry *entry = &p->index->entries[i];
-        const unsigned dtype = type_of(p, entry)->dtype;
-        if (p->fates[i].gone || p->fates[i].quant != RFS_NO_ID)
-            continue;
-        if (dtype == RFS_FLOAT8_E4M3FN || dtype == RFS_FLOAT8_E5M2)
-            return rfs_fail(p->err, -EINVAL, where_of(p, entry), NOT_READ,
-                            "option dequantize: it is %s, and by its name it has no scales that "
-                            "%s tells of",
-                            rfs_dtype_name((enum rfs_dtype)dtype), p->source->scheme->path);
-    }
-    return 0;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < p->index->n; i++)
+        if (!p->fates[i].gone && p->fates[i].quant == RFS_NO_ID)
+            rc = check_plain(p, &p->index->entries[i]);
+    return rc;
 }
 
 int rfs_quant_pair(const struct rfs_quant_source *source, const struct rfs_index *index,

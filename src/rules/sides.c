@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "quant/quant.h"
 
 #define MOST_ROWS (UINT64_C(1) << 26) /* entries of an axis that rules take rows from, at most */
 
@@ -243,19 +244,6 @@ bool rfs_rules_is_named(const struct compiling *c, const char *name)
     return false;
 }
 
-/* Says whether a name is that of a scale, or of another part of quantized weights. */
-static bool is_of_quantized(const char *name)
-{
-    static const char *const ends[] = {"_scale_inv",  "weight_scale", "input_scale",
-                                       ".qweight",    ".qzeros",      ".g_idx",
-                                       "_zero_point", "weight_packed"};
-
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (rfs_text_ends(name, ends[i]))
-            return true;
-    return false;
-}
-
 static bool is_unused(const struct compiling *c, uint32_t tensor)
 {
     const struct side_tensor *of = &c->sides[c->source].tensors.data[tensor];
@@ -309,7 +297,7 @@ static int fail_unused(struct compiling *c, uint32_t tensor)
     const char *like = closest(c, c->source, name, true);
     char text[512] = "";
 
-    if (is_of_quantized(name))
+    if (rfs_quant_is_part(name))
         return rfs_lex_fail(c->input->source, 0, name,
                             "a conversion of the weights to bfloat16 first", c->err,
                             "is taken by no rule of %s: the weights are quantized, and "

@@ -190,12 +190,13 @@ class Packed(Compressed):
         weights = {"num_bits": bits or rng.choice([4, 4, 4, 8]), "type": "int", "symmetric": rng.random() < 0.6,
                    "strategy": "group" if self.group else "channel", "group_size": self.group}
         super().__init__(rng, weights, "pack-quantized", targets=targets)
+        self.least = 5 if targets else 1  # fewer columns fill one word by either group
         self.shape_kind = rng.choice([torch.int64, torch.int64, torch.int32])
 
     def shape(self, rng):
         # The program fails on zero points of a single row of words.
         m = size(rng) if self.args.symmetric else 8 + size(rng)
-        return m, self.group * rng.randint(1, 5) if self.group else size(rng)
+        return m, self.group * rng.randint(1, 5) if self.group else max(size(rng), self.least)
 
     def of_shape(self, rng, shape, wild=False):
         m, n = shape

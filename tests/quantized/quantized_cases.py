@@ -63,7 +63,7 @@ class Case:
     def __init__(self, name, seed, kind, ways=None):
         self.name, self.rng = name, folders.Random(seed)
         self.model = folders.Folder(self.rng, kind)
-        self.ways = ways or [shown.plain, *self.rng.sample(shown.WAYS, LOOKS)]
+        self.ways = ways or [shown.plain, *self.rng.sample(shown.WAYS, LOOKS), shown.lost]
         self.numbers, self.known = itertools.count(), {}
 
     def describe(self):

@@ -8,6 +8,8 @@ import json
 import os
 
 import compared
+import folders
+import formats
 import numpy as np
 import reshard
 import safetensors_file
@@ -317,6 +319,29 @@ def torch_reader(case):
     load(state, storage_reader=QuantizedHuggingFaceStorageReader(case.source, target_dtype=torch.bfloat16), no_dist=True)
     said = all_differ(state, want)
     return said and f"torch and compressed-tensors differ: {said}"
+
+
+def members(case):
+    """The stored tensors of a weight: those without which it has no numbers, and those of activations."""
+    stem = case.rng.choice(case.model.quantized)
+    stem = stem + "_" if case.model.kind == "gptoss" else stem[:-len("weight")]
+    names = [n for n in case.model.tensors if n.startswith(stem) and not n.endswith("bias")]
+    return stem, [n for n in names if n[len(stem):] not in formats.DROPPED], names
+
+
+def lost(case):
+    """Some of the tensors of a weight are lost, and not all: nothing is shown, whichever they are."""
+    stem, needed, names = members(case)
+    gone = case.rng.sample(names, case.rng.choice([1, 1, case.rng.randint(1, len(names) - 1)]))
+    rest = {n: t for n, t in case.model.tensors.items() if n not in gone}
+    source, target = case.new("lost"), case.new("whole")
+    folders.write(source, rest, {n: case.model.files[n] for n in rest}, case.model.config)
+    said = export(source, target, {"dequantize": True, "view": "huggingface"})
+    if not set(gone) & set(needed):
+        return said or all_differ(read(target), case.truth(torch.bfloat16))
+    if not said or stem not in said or os.path.exists(target):
+        return f"without {gone} it says {said}"
+    return None
 
 
 WAYS = [dtype, dtype_of_some, untouched, ranks, ranks, strategy, one_file, unified, dcp, names, boxes, boxes, mounted, get,

@@ -123,6 +123,8 @@ static const int64_t shape_large[] = {4, INT64_C(1) << 40}, shape_less[] = {4, 6
         "m.weight_shape", "I64", "[2]", 16, data, 0                                                \
     }
 
+#define UNUSED(weight) "a part of a quantized '" weight "', and no such weight uses it"
+
 static const struct wrong wrongs[] = {
     {NULL, {F8("a.weight", "[2,2]", 4)}, "needs the model's config.json", -ENOENT},
     {"{}", {F8("a.weight", "[2,2]", 4)}, "no weight is quantized", -EINVAL},
@@ -241,6 +243,61 @@ static const struct wrong wrongs[] = {
       F32("p", "[1]", 4)},
      "the plain 'p' is there, too",
      -EINVAL},
+    /* Parts without their weight, or beside one that is plain or has others. */
+    {FP8("[2,2]"), {F32("a.weight_scale_inv", "[1,1]", 4)}, UNUSED("a.weight"), -EINVAL},
+    {FP8("[2,2]"),
+     {F32("a.weight", "[2,2]", 16), F32("a.weight_scale_inv", "[1,1]", 4)},
+     UNUSED("a.weight"),
+     -EINVAL},
+    {FP8("[2,2]"),
+     {F32("experts.up_proj_scale_inv", "[2,1,1]", 8)},
+     UNUSED("experts.up_proj"),
+     -EINVAL},
+    {FP8("[2,2]"), {F32("a.scale", "[1,1]", 4)}, UNUSED("a.weight"), -EINVAL},
+    {FP8("[2,2]"), {{"a.scale", "F8_E8M0", "[1]", 1, NULL, 127}}, UNUSED("a.weight"), -EINVAL},
+    {FP8("[2,2]"),
+     {F8("a.weight", "[2,2]", 4), F32("a.weight_scale_inv", "[1,1]", 4), F32("a.scale", "[1]", 4)},
+     UNUSED("a.weight"),
+     -EINVAL},
+    {FP8("[2,2]"),
+     {F8("a.weight", "[2,2]", 4), F32("a.weight_scale_inv", "[1,1]", 4),
+      F32("a.weight_scale", "[1]", 4)},
+     UNUSED("a.weight"),
+     -EINVAL},
+    {FP8("[2,2]"), {F32("a.activation_scale", "[1]", 4)}, UNUSED("a.weight"), -EINVAL},
+    {FP8("[2,2]"), {F32("a.qscale_weight", "[1]", 4)}, UNUSED("a.weight"), -EINVAL},
+    {FP8("[2,2]"),
+     {{"b", "F8_E8M0", "[2]", 2, NULL, 0}},
+     "it is Float8E8M0FNU, as scales are, and no quantized weight uses it",
+     -EINVAL},
+    {FP8("[2,2]"), {PACKED("4")}, UNUSED("m.weight"), -EINVAL},
+    {CT(INT4), {SCALE, F32("m.weight", "[1]", 4)}, UNUSED("m.weight"), -EINVAL},
+    {CT(INT4), {SCALE}, UNUSED("m.weight"), -EINVAL},
+    {CT(INT4), {SHAPE(shape_good)}, UNUSED("m.weight"), -EINVAL},
+    {CT(INT4), {F32("m.weight_zero_point", "[1]", 4)}, UNUSED("m.weight"), -EINVAL},
+    {CT(INT4), {F32("m.weight_global_scale", "[1]", 4)}, UNUSED("m.weight"), -EINVAL},
+    {CT(INT4), {F32("m.weight_g_idx", "[1]", 4)}, UNUSED("m.weight"), -EINVAL},
+    {CT(INT4), {F32("m.input_global_scale", "[1]", 4)}, UNUSED("m.weight"), -EINVAL},
+    {CT(INT4), {F32("m.output_zero_point", "[1]", 4)}, UNUSED("m.weight"), -EINVAL},
+    {CT(INT4),
+     {PACKED("4"), SCALE, SHAPE(shape_good), F32("m.weight_global_scale", "[1]", 4)},
+     UNUSED("m.weight"),
+     -EINVAL},
+    {MXFP4, {{"p_scales", "U8", "[2,3,1]", 6, NULL, 0}}, UNUSED("p"), -EINVAL},
+    /* Zero points that may be lost: by one of the groups there are some. */
+    {CT(INT4 ",\"b\":" GROUP("\"num_bits\":4,\"type\":\"int\",\"symmetric\":false,\"strategy\":"
+                             "\"group\",\"group_size\":32")),
+     {PACKED("4"), SCALE, SHAPE(shape_good)},
+     "is quantized as two of the config_groups",
+     -EINVAL},
+    {CT("\"a\":" GROUP(
+         "\"num_bits\":4,\"type\":\"float\",\"strategy\":\"tensor_group\",\"group_size\":16")),
+     {{"m.weight_packed", "U8", "[4,8]", 32, NULL, 0},
+      F8("m.weight_scale", "[4,1]", 4),
+      F32("m.weight_global_scale", "[1]", 4),
+      F8("m.weight_zero_point", "[4,1]", 4)},
+     "which does not fit 'm.weight_packed'",
+     -EINVAL},
 };
 
 static void test_refused(void **state)
@@ -253,6 +310,43 @@ static void test_refused(void **state)
         struct opened o = open_folder(wrongs[i].config, wrongs[i].tensors, n, false);
         if (o.rc != wrongs[i].code || !strstr(o.err.text, wrongs[i].said))
             fail_msg("%zu: %d, %s; not %s", i, o.rc, o.err.text, wrongs[i].said);
+        end(&o);
+    }
+}
+
+/* Names that are parts of weights elsewhere: other types, a plain weight with activations, norms. */
+static void test_legal_names(void **state)
+{
+    static const struct {
+        const char *config;
+        struct tensor tensors[5];
+        size_t shown;
+    } legal[] = {
+        {FP8("[2,2]"),
+         {F32("q_l2_clip.scale", "[1]", 4), F32("norm.scale", "[8]", 32),
+          F32("hc_attn_scale", "[3]", 12), F32("attn.k_scale", "[1]", 4)},
+         4},
+        {FP8("null"), {F32("softmax_scaling.scale", "[2,2]", 16)}, 1},
+        {FP8("[2,2]"), {F32("a.weight", "[1]", 4), F32("a.activation_scale", "[1]", 4)}, 2},
+        {CT(INT4),
+         {F32("m.weight", "[1]", 4), F32("m.input_scale", "[1]", 4),
+          F32("m.output_scale", "[1]", 4), F32("m.scale", "[2,2]", 16)},
+         4},
+        {CT(INT4),
+         {PACKED("4"), SCALE, SHAPE(shape_good), F32("m.output_scale", "[1]", 4),
+          F32("attn.k_scale", "[1]", 4)},
+         1},
+        {MXFP4, {F32("loss_scales", "[2]", 8), F32("res_blocks", "[2]", 8)}, 2},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(legal); i++) {
+        size_t n = 0;
+        while (n < ARRAY_SIZE(legal[i].tensors) && legal[i].tensors[n].name)
+            n++;
+        struct opened o = open_folder(legal[i].config, legal[i].tensors, n, false);
+        if (o.rc || o.index->n != legal[i].shown)
+            fail_msg("%zu: %d, %s", i, o.rc, o.rc ? o.err.text : "");
         end(&o);
     }
 }
@@ -348,6 +442,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_legal_names),
         cmocka_unit_test(test_ragged_blocks),
         cmocka_unit_test(test_transposed),
     };
