@@ -95,14 +95,14 @@ rank_0: b.norm [4] BFloat16: [:]
   made by own.rules: line 3; places are in whole tensors
     [:] is norm [:] - 1 in model.safetensors, 8 bytes
 $ reshard diff hf trained -o convert=own.rules,hf_config=hf/config.json
-   name   dtype    shape            differ  max abs  max rel  NaN  cosine
+   name   dtype    shape            differ  max abs  max rel  NaN  inf  cosine
 !  table  Float32  [4, 2] → [5, 2]
 
 the same: 1, different: 1, only in hf: 0, only in trained: 0
 (exit 1)
 $ reshard diff trained hf -o convert=own.rules,hf_config=hf/config.json
-   name    dtype     shape  differ  max abs  max rel  NaN       cosine
-!  b.norm  BFloat16  [4]         2  0.00391        1    0  0.999951214
+   name    dtype     shape  differ  max abs  max rel  NaN  inf       cosine
+!  b.norm  BFloat16  [4]         2  0.00391        1    0    0  0.999951214
 
 the same: 1, different: 1, only in trained: 0, only in hf: 0
 (exit 1)

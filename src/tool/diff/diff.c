@@ -90,8 +90,12 @@ static size_t take_out(struct rfs_comparison *out, double *a, double *b, size_t 
         const bool same = a[i] == b[i] || (isnan(a[i]) && isnan(b[i]));
         out->nan_a += isnan(a[i]) != 0;
         out->nan_b += isnan(b[i]) != 0;
+        out->inf_a += isinf(a[i]) != 0;
+        out->inf_b += isinf(b[i]) != 0;
         out->same += same;
         out->beyond += !same;
+        out->unlike += !same;
+        out->apart += !same && !isnan(a[i]) && !isnan(b[i]);
     }
     return left;
 }
@@ -168,6 +172,10 @@ void rfs_diff_merge(struct rfs_comparison *comparison, const struct rfs_comparis
     comparison->beyond += other->beyond;
     comparison->nan_a += other->nan_a;
     comparison->nan_b += other->nan_b;
+    comparison->inf_a += other->inf_a;
+    comparison->inf_b += other->inf_b;
+    comparison->unlike += other->unlike;
+    comparison->apart += other->apart;
     if (other->most > comparison->most)
         comparison->most = other->most;
     if (other->most_relative > comparison->most_relative)
@@ -177,12 +185,22 @@ void rfs_diff_merge(struct rfs_comparison *comparison, const struct rfs_comparis
     add_sum(&comparison->bb, &other->bb);
 }
 
+double rfs_diff_most(const struct rfs_comparison *comparison)
+{
+    return comparison->apart > 0 ? (double)INFINITY : comparison->most;
+}
+
+double rfs_diff_most_relative(const struct rfs_comparison *comparison)
+{
+    return comparison->apart > 0 ? (double)INFINITY : comparison->most_relative;
+}
+
 double rfs_diff_cosine(const struct rfs_comparison *comparison)
 {
     const double size = sqrt(total(&comparison->aa)) * sqrt(total(&comparison->bb));
     const double cosine = total(&comparison->ab) / size;
 
-    if (!(size > 0) || isnan(cosine))
+    if (!(size > 0) || isnan(cosine) || comparison->unlike > 0)
         return (double)NAN;
     return cosine > 1 ? 1 : cosine < -1 ? -1 : cosine; /* rounded */
 }
@@ -405,9 +423,12 @@ static const struct rfs_column columns[] = {
     {"NaN", RFS_CELL_NUMBER | RFS_FOR_PEOPLE},
     {"nan_a", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
     {"nan_b", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
+    {"inf", RFS_CELL_NUMBER | RFS_FOR_PEOPLE},
+    {"inf_a", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
+    {"inf_b", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
     {"cosine", RFS_CELL_NUMBER},
 };
-enum { NUMBERS = 9 }; /* columns from count on */
+enum { NUMBERS = 12 }; /* columns from count on */
 
 struct counts {
     size_t same, different, only[2];
@@ -443,6 +464,17 @@ static void add_headers(struct rfs_table *table, const struct pair *pair)
     add_both(table, pair, pair->other_shape, shape[0], shape[1], false);
 }
 
+/* Adds, for people, one count for both sides, or "A → B"; for scripts both. */
+static void add_counts(struct rfs_table *table, uint64_t a, uint64_t b)
+{
+    if (a == b)
+        rfs_table_u64(table, a);
+    else
+        rfs_table_add(table, "%" PRIu64 " → %" PRIu64, a, b);
+    rfs_table_u64(table, a);
+    rfs_table_u64(table, b);
+}
+
 static void add_values(struct rfs_table *table, const struct pair *pair)
 {
     const struct rfs_comparison *found = &pair->found;
@@ -464,14 +496,10 @@ static void add_values(struct rfs_table *table, const struct pair *pair)
     rfs_table_u64(table, found->numbers);
     rfs_table_u64(table, found->same);
     rfs_table_u64(table, found->beyond);
-    rfs_table_real(table, 3, found->most);
-    rfs_table_real(table, 3, found->most_relative);
-    if (found->nan_a == found->nan_b)
-        rfs_table_u64(table, found->nan_a);
-    else
-        rfs_table_add(table, "%" PRIu64 " → %" PRIu64, found->nan_a, found->nan_b);
-    rfs_table_u64(table, found->nan_a);
-    rfs_table_u64(table, found->nan_b);
+    rfs_table_real(table, 3, rfs_diff_most(found));
+    rfs_table_real(table, 3, rfs_diff_most_relative(found));
+    add_counts(table, found->nan_a, found->nan_b);
+    add_counts(table, found->inf_a, found->inf_b);
     if (isnan(cosine))
         rfs_table_none(table, "-");
     else

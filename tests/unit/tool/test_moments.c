@@ -8,6 +8,7 @@
 #include "tool/diff/diff.h"
 #include "tool/stats/stats.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <setjmp.h>
@@ -235,6 +236,34 @@ static void test_known_comparisons(void **state)
     assert_true(rfs_diff_cosine(&found) == 1);
 }
 
+/* What numpy says of infinities: inf - inf is NaN, and everything else is infinitely far away. */
+static void test_infinite_comparisons(void **state)
+{
+    static const float values[] = {1, -2, 0, INFINITY, -INFINITY, NAN};
+    const struct rfs_type f32 = type_of(RFS_FLOAT32);
+    const struct rfs_tolerance all = {1, FLT_MAX};
+    struct rfs_comparison sum = {0};
+
+    (void)state;
+    for (size_t i = 0; i < 36; i++) {
+        const float a[] = {3, values[i / 6]}, b[] = {3, values[i % 6]};
+        const bool nan = isnan(a[1]) || isnan(b[1]), inf = isinf(a[1]) || isinf(b[1]);
+        const bool same = a[1] == b[1] || (isnan(a[1]) && isnan(b[1]));
+        struct rfs_comparison found = {0};
+        rfs_diff_add(&found, &all, &f32, a, &f32, b, 2);
+        assert_int_equal(found.same, 1 + same);
+        assert_int_equal(found.beyond, !same && (nan || inf));
+        assert_int_equal(found.inf_a, isinf(a[1]) != 0);
+        assert_int_equal(found.inf_b, isinf(b[1]) != 0);
+        assert_int_equal(isinf(rfs_diff_most(&found)) != 0, inf && !nan && !same);
+        assert_int_equal(isinf(rfs_diff_most_relative(&found)) != 0, inf && !nan && !same);
+        assert_int_equal(isnan(rfs_diff_cosine(&found)) != 0, (nan || inf) && !same);
+        rfs_diff_merge(&sum, &found);
+    }
+    assert_true(sum.inf_a == 12 && sum.inf_b == 12 && sum.apart == 2 * 2 * 3 + 2);
+    assert_true(isinf(rfs_diff_most(&sum)) && isnan(rfs_diff_cosine(&sum)));
+}
+
 static void test_long_integers(void **state)
 {
     const struct rfs_type i64 = type_of(RFS_INT64), u64 = type_of(RFS_UINT64);
@@ -311,7 +340,7 @@ int main(void)
         cmocka_unit_test(test_numbers_of_each_type), cmocka_unit_test(test_types_without_numbers),
         cmocka_unit_test(test_random_moments),       cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_known_comparisons),    cmocka_unit_test(test_long_integers),
-        cmocka_unit_test(test_random_comparisons),
+        cmocka_unit_test(test_random_comparisons),   cmocka_unit_test(test_infinite_comparisons),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
