@@ -273,6 +273,12 @@ const struct rfs_option *rfs_options_first(const struct rfs_options *options, un
  */
 void rfs_options_write(const struct rfs_options *options, unsigned flags, FILE *out);
 
+/* Says whether the files of the view describe how they cut the tensors, and so need no strategy. */
+static inline bool rfs_options_describes(const struct rfs_options *options)
+{
+    return options->shown == RFS_SHOW_DCP || options->shown == RFS_SHOW_MINDFORMERS ||
+           options->shown == RFS_SHOW_HYPER_PARALLEL;
+}
 /* Returns whether a key for encrypted sources is named. */
 static inline bool rfs_options_keyed(const struct rfs_options *options)
 {

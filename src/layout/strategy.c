@@ -43,6 +43,7 @@ struct rfs_strategy {
     bool has_items; /* strategy items; the first is in first_item_stage */
     bool prefixed;  /* a name had a stage before it */
     bool by_rules;
+    bool exported;
 };
 
 /* ---- what a strategy has --------------------------------------------------------------------- */
@@ -103,6 +104,11 @@ bool rfs_strategy_is_merged(const struct rfs_strategy *strategy)
 bool rfs_strategy_by_rules(const struct rfs_strategy *strategy)
 {
     return strategy->by_rules;
+}
+
+bool rfs_strategy_exported(const struct rfs_strategy *strategy)
+{
+    return strategy->exported;
 }
 
 size_t rfs_strategy_count(const struct rfs_strategy *strategy)
@@ -504,6 +510,8 @@ int rfs_strategy_rename(struct rfs_strategy *strategy,
         return -ENOMEM;
     rfs_intern_free(strategy->params);
     strategy->params = RFS_STEAL(renaming.names);
+    strategy->by_rules = false; /* they have seen the names of the source */
+    strategy->exported = true;
     return 0;
 }
 

@@ -252,11 +252,10 @@ struct name_pattern {
 
 /* The map of names=. */
 struct name_map {
-    char *path;               /* owned */
-    struct rfs_intern *from;  /* keys */
-    struct rfs_intern *to;    /* names shown by keys without a star */
-    RFS_VEC(uint32_t) shown;  /* by id in from: id in to, or RFS_NO_ID for one that is left out */
-    RFS_VEC(uint32_t) source; /* by id in to: id in from */
+    char *path;              /* owned */
+    struct rfs_intern *from; /* keys */
+    struct rfs_intern *to;   /* names shown by keys without a star */
+    RFS_VEC(uint32_t) shown; /* by id in from: id in to, or RFS_NO_ID for one that is left out */
     RFS_VEC(struct name_pattern) patterns; /* keys with a star, which are left out in shown */
     struct rfs_intern *made;               /* names that patterns made, and the values of these */
     _Atomic unsigned char *used;           /* by id in from: a parameter has that name */
@@ -281,7 +280,6 @@ static void free_map(struct name_map *map)
     rfs_intern_free(map->made);
     free(map->patterns.data);
     free(map->shown.data);
-    free(map->source.data);
     free(map->used);
     free(map->path);
     free(map);
@@ -414,8 +412,7 @@ static int read_pairs(struct name_map *map, struct rfs_json_read *json, struct r
                 ?: add_once(map, map->from, json->text, json->text, "it comes twice", &from,
                             err)
                 ?: read_shown(map, json, from, &to, err);
-        if (!rc &&
-            (!RFS_PUSH(&map->shown, to) || (to != RFS_NO_ID && !RFS_PUSH(&map->source, from))))
+        if (!rc && !RFS_PUSH(&map->shown, to))
             rc = rfs_fail_memory(err);
         if (rc)
             return rc;
@@ -664,26 +661,6 @@ const char *rfs_names_shown(const struct rfs_names *names, const char *name)
     const char *renamed = rfs_names_renamed(names, name);
 
     return rfs_names_has(names, renamed) ? renamed : NULL;
-}
-
-const char *rfs_names_source(const struct rfs_names *names, const char *name)
-{
-    struct name_map *map = names ? names->map : NULL;
-    const uint32_t id = map ? rfs_intern_find(map->to, name, strlen(name)) : RFS_NO_ID;
-    struct part parts[STARS_MOST];
-
-    if (id != RFS_NO_ID)
-        return rfs_intern_text(map->from, map->source.data[id]);
-    for (size_t i = 0; map && i < map->patterns.n; i++) {
-        const struct name_pattern *pattern = &map->patterns.data[i];
-        if (!pattern->value || !take_parts(pattern->value, name, parts))
-            continue;
-        const char *source = make_name(map, rfs_intern_text(map->from, pattern->key), parts);
-        const char *back = source ? rfs_names_renamed(names, source) : NULL;
-        if (back && strcmp(back, name) == 0)
-            return source;
-    }
-    return name;
 }
 
 enum rfs_dtype rfs_names_dtype(const struct rfs_names *names, const char *name, enum rfs_dtype from)

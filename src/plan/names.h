@@ -61,12 +61,6 @@ const char *rfs_names_shown(const struct rfs_names *names, const char *name);
 bool rfs_names_is_state(const struct rfs_names *names, const char *name);
 
 /*
- * Returns the name in the source of the parameter that is shown as NAME: NAME itself, this very
- * pointer, when the map does not say another. O(1), or O(keys with a star).
- */
-const char *rfs_names_source(const struct rfs_names *names, const char *name);
-
-/*
  * Returns the output dtype of the parameter shown as NAME: FROM unless a rule changes it; rules
  * apply only where rfs_dtype_is_float is true. O(rules).
  */

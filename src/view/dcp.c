@@ -27,7 +27,6 @@
 #include "formats/dcp/dcp.h"
 #include "formats/dcp/dcp_encode.h"
 #include "formats/formats.h"
-#include "formats/hyper_parallel/hyper_parallel.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/torch/torch_encode.h"
 #include "plan/trace.h"
@@ -773,9 +772,7 @@ static int prove(void *ctx, size_t i)
     const struct rfs_chunked_object *object =
         &chunked->objects.data[proving->view->dcp->numbers.data[i]];
     struct rfs_error err = {0};
-    const int rc = proving->view->dcp->hyper
-                       ? rfs_hyper_parallel_prove_object(chunked, object, &err)
-                       : rfs_dcp_prove_object(chunked, object, false, &err);
+    const int rc = rfs_view_objects_prove(chunked, object, false, &err);
 
     return rfs_first_error_note(&proving->first, i, rc, &err);
 }

@@ -57,10 +57,10 @@ struct rfs_view_how {
      */
     bool tensors;
     /*
-     * The file of names= that the source was exported with, by whose keys its strategy or rules may
-     * know it; or NULL. Borrowed.
+     * The view that the source was exported by, whose destination says how it is cut, unless an
+     * option does; or NULL. Borrowed.
      */
-    const char *names;
+    struct rfs_view *maker;
     /* All errors of conversion rules are found, up to 20; those before the last go to the log. */
     bool all_errors;
 };

@@ -168,7 +168,7 @@ struct reshard_view {
     bool key_fits;                   /* it has opened one */
     bool late;                       /* lost ranks are reported by plans */
     bool all_errors;                 /* of conversion rules, not the first alone */
-    const char *exported_names;      /* while it is opened: names of struct rfs_view_how */
+    struct rfs_view *maker;          /* while it is opened: maker of struct rfs_view_how */
     struct rfs_beneath *beneath;     /* where sources are opened; NULL: links are followed */
     struct rfs_saved *saved;         /* what is saved for the next view; NULL: nothing */
     struct rfs_fds fds;              /* descriptors of all saves */

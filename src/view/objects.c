@@ -33,6 +33,13 @@ bool rfs_view_objects_passed(const struct rfs_view *view)
                        (shown == RFS_SHOW_HYPER_PARALLEL && rfs_hyper_parallel_owns(chunked)));
 }
 
+int rfs_view_objects_prove(struct rfs_chunks *chunks, const struct rfs_chunked_object *object,
+                           bool all, struct rfs_error *err)
+{
+    return rfs_hyper_parallel_owns(chunks) ? rfs_hyper_parallel_prove_object(chunks, object, err)
+                                           : rfs_dcp_prove_object(chunks, object, all, err);
+}
+
 void rfs_view_objects_log(struct rfs_view *view)
 {
     const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);

@@ -9,6 +9,13 @@
 bool rfs_view_objects_passed(const struct rfs_view *view);
 
 /*
+ * Proves that an object of such a source is in its file, and of one of torch what ALL says
+ * (rfs_dcp_prove_object). Returns 0 or -errno with *err filled. Any thread may call it.
+ */
+int rfs_view_objects_prove(struct rfs_chunks *chunks, const struct rfs_chunked_object *object,
+                           bool all, struct rfs_error *err);
+
+/*
  * Logs how many of them the files of the view do not have. Nothing is logged of files of
  * torch.save, which say so themselves, nor in a view that opens late, for a comparison.
  */

@@ -28,7 +28,6 @@
 
 RFS_CLEANUP_OF(merge_cleanup, struct rfs_stages *, rfs_stages_free)
 RFS_CLEANUP_OF(free_rules, struct rfs_layout_rules *, rfs_layout_rules_free)
-RFS_CLEANUP_OF(free_map, struct rfs_names *, rfs_names_free)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
@@ -339,11 +338,10 @@ static int read_names(const struct rfs_view *view, struct names *names, struct r
 }
 
 /*
- * Makes the strategy by rules for the parameters of use->source, or of the files if that is NULL,
- * by the names that these had before they were EXPORTED.
+ * Makes the strategy by rules for the parameters of use->source, or of the files if that is NULL.
  */
 static int make_strategy(struct rfs_view *view, const char *option, const char *value,
-                         const struct rfs_names *exported, const struct rfs_layout_rules_use *use,
+                         const struct rfs_layout_rules_use *use, struct rfs_log *log,
                          struct rfs_strategy **out, struct rfs_error *err)
 {
     RFS_CLEANUP(names_end) struct names names = {0};
@@ -352,16 +350,13 @@ static int make_strategy(struct rfs_view *view, const char *option, const char *
                                    rfs_catalog_path(view->stored), NULL};
     int rc = use->source ? 0 : read_names(view, &names, err);
 
-    for (size_t i = 0; i < names.list.n; i++)
-        names.list.data[i] = rfs_names_source(exported, names.list.data[i]);
     struct rfs_layout_rules_use named = *use;
     named.names = names.list.data;
     named.n = names.list.n;
     named.number = rfs_view_model_number;
     named.ctx = &model;
     return rc ? rc
-              : rfs_view_strategy_by_rules(view->set->store, option, value, &named, &view->log, out,
-                                           err);
+              : rfs_view_strategy_by_rules(view->set->store, option, value, &named, log, out, err);
 }
 
 /* Returns the layout that rules give to a parameter, or NULL. */
@@ -410,13 +405,23 @@ static int check_rules(struct rfs_view *view, struct rfs_error *err)
  * none.
  */
 static int take_strategy(struct rfs_view *view, const char *text, const char *option,
-                         const char *value, const struct rfs_names *exported,
-                         struct rfs_layout_rules_use *use, struct rfs_strategy **out,
-                         struct rfs_error *err)
+                         const char *value, const struct rfs_layout_rules_use *use,
+                         struct rfs_log *log, struct rfs_strategy **out, struct rfs_error *err)
 {
-    return value  ? make_strategy(view, option, value, exported, use, out, err)
+    return value  ? make_strategy(view, option, value, use, log, out, err)
            : text ? rfs_view_read_strategy(view->set->store, text, out, err)
                   : 0;
+}
+
+/* Takes the strategy of the destination; that of the source is there. */
+static int take_destination(struct rfs_view *view, struct rfs_log *log, struct rfs_strategy **out,
+                            struct rfs_error *err)
+{
+    const struct rfs_options *o = &view->options;
+    const struct rfs_layout_rules_use use = {
+        .source = view->src, .ranks = o->dst_ranks, .ranks_option = "dst_ranks"};
+
+    return take_strategy(view, o->dst_strategy, "dst_rules", o->dst_rules, &use, log, out, err);
 }
 
 static const char *show_name(const void *ctx, const char *name)
@@ -424,33 +429,38 @@ static const char *show_name(const void *ctx, const char *name)
     return rfs_names_shown(ctx, name);
 }
 
-/* Takes the strategy of the source, which may know the names of before its export, too. */
+/*
+ * Takes the strategy of files that MAKER made: that of its destination, made again for the names
+ * that its source has, some of which the files may lack, by the names that it shows.
+ */
+static int take_made(struct rfs_view *view, struct rfs_view *maker, struct rfs_error *err)
+{
+    const int rc = maker->dst && !rfs_options_describes(&maker->options)
+                       ? take_destination(maker, NULL, &view->src, err)
+                       : 0;
+
+    if (rc == 0 && view->src && rfs_strategy_rename(view->src, show_name, maker->output_map))
+        return rfs_fail_memory(err);
+    return rc;
+}
+
 static int take_source(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_options *o = &view->options;
-    RFS_CLEANUP(free_map) struct rfs_names *names = NULL;
-    struct rfs_layout_rules_use use = {.ranks = o->src_ranks, .ranks_option = "src_ranks"};
-    const struct rfs_names_config config = {.names = view->set->exported_names,
-                                            .store = view->set->store};
+    const struct rfs_layout_rules_use use = {.ranks = o->src_ranks, .ranks_option = "src_ranks"};
 
-    int rc = rfs_names_open(&config, &names, err)
-                 ?: take_strategy(view, o->src_strategy, "src_rules", o->src_rules, names, &use,
-                                  &view->src, err);
-    if (rc == 0 && names && view->src && rfs_strategy_rename(view->src, show_name, names))
-        rc = rfs_fail_memory(err);
-    return rc;
+    return view->set->maker && !o->src_strategy && !o->src_rules
+               ? take_made(view, view->set->maker, err)
+               : take_strategy(view, o->src_strategy, "src_rules", o->src_rules, &use, &view->log,
+                               &view->src, err);
 }
 
 int rfs_view_take_strategies(struct rfs_view *view, struct rfs_error *err)
 {
-    const struct rfs_options *o = &view->options;
-    struct rfs_layout_rules_use dst = {.ranks = o->dst_ranks, .ranks_option = "dst_ranks"};
+    const int rc = take_source(view, err)
+                       ?: rfs_view_rules_open(view, err)
+                       ?: take_destination(view, &view->log, &view->dst, err);
 
-    int rc = take_source(view, err) ?: rfs_view_rules_open(view, err);
-    dst.source = view->src;
-    if (rc == 0)
-        rc = take_strategy(view, o->dst_strategy, "dst_rules", o->dst_rules, NULL, &dst, &view->dst,
-                           err);
     return rc ? rc : check_rules(view, err);
 }
 

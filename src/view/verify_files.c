@@ -2,9 +2,9 @@
 /*
  * What is in the tree's files beside tensors.
  *
- * Objects are the values of a torch.distributed.checkpoint that are not tensors. Each item of the
- * tree is proved to be a file of torch.save. Where the source has such values, or the view of it
- * would have them, the bytes of each are compared with those that a mount passes on.
+ * Objects are the values of a checkpoint of torch or of HyperParallel that are not tensors. Each of
+ * the tree is proved to be what its format says. Where a mount passes those of the source on, or
+ * both are of one format and nobody says how the tree was made, the bytes of each are compared.
  *
  * Frames are the bytes beside tensors: headers, metadata, checksums. They are compared with the
  * files that a mount of the source would show; each of their bytes is known. A file of another size
@@ -33,6 +33,7 @@
 #include "store/files.h"
 #include "view/dcp.h"
 #include "view/internal.h"
+#include "view/objects.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -41,7 +42,7 @@
 #define OBJECT_STEP ((size_t)1 << 20) /* bytes of an object that are compared at once */
 #define FRAME_STEP 8192               /* bytes of a frame */
 
-/* ---- values of a torch.distributed.checkpoint ------------------------------------------------ */
+/* ---- values of checkpoints of torch and HyperParallel ---------------------------------------- */
 
 /* A value of one side, or of both; a side that lacks it has NULL. */
 struct pair {
@@ -65,19 +66,17 @@ static void find_object(const struct objects *objects, const struct pair *pair, 
 
 /* ---- which objects there are ----------------------------------------------------------------- */
 
-/* Returns the chunks of a torch.distributed.checkpoint, or NULL. */
-static struct rfs_chunks *dcp_chunks_of(const struct rfs_whole *whole)
+/* Returns the chunks of a side, which its objects are among, or NULL. */
+static struct rfs_chunks *chunks_of(const struct rfs_whole *whole)
 {
-    struct rfs_chunks *chunks = whole->view ? rfs_catalog_chunks(whole->view->catalog) : NULL;
-
-    return chunks && rfs_dcp_owns(chunks) ? chunks : NULL;
+    return whole->view ? rfs_catalog_chunks(whole->view->catalog) : NULL;
 }
 
 /* Adds the objects of a side by the names that it shows them by. */
 static int add_objects(struct objects *objects, const struct rfs_whole *whole, bool of_tree,
                        struct rfs_error *err)
 {
-    const struct rfs_chunks *chunks = dcp_chunks_of(whole);
+    const struct rfs_chunks *chunks = chunks_of(whole);
     const int rc = chunks ? rfs_dcp_objects_apart(chunks, err) : 0;
 
     for (size_t i = 0; rc == 0 && chunks && i < chunks->objects.n; i++) {
@@ -124,7 +123,7 @@ static int prove(const struct objects *objects, const struct rfs_whole *whole,
 {
     struct rfs_error why = {0};
     char detail[sizeof why.text + 32];
-    const int rc = rfs_dcp_prove_object(dcp_chunks_of(whole), object, true, &why);
+    const int rc = rfs_view_objects_prove(chunks_of(whole), object, true, &why);
 
     if (rc == -ENOMEM || rc == -EINTR) {
         *err = why;
@@ -140,7 +139,7 @@ static int prove(const struct objects *objects, const struct rfs_whole *whole,
 static int read_item(const struct rfs_whole *whole, const struct rfs_chunked_object *object,
                      uint64_t at, void *buf, size_t n, struct rfs_error *err)
 {
-    struct rfs_files *files = dcp_chunks_of(whole)->files;
+    struct rfs_files *files = chunks_of(whole)->files;
     struct rfs_reading reading;
     int rc = rfs_reading_begin(files, object->file, &reading);
 
@@ -175,8 +174,8 @@ static int compare_items(const struct objects *objects, const struct pair *pair,
                 .name = pair->name,
                 .rank = RFS_NO_RANK,
                 .detail = "has other bytes than the source",
-                .file = rfs_files_path(dcp_chunks_of(&verify->tree)->files, pair->tree->file),
-                .offset = rfs_files_offset(dcp_chunks_of(&verify->tree)->files, pair->tree->file,
+                .file = rfs_files_path(chunks_of(&verify->tree)->files, pair->tree->file),
+                .offset = rfs_files_offset(chunks_of(&verify->tree)->files, pair->tree->file,
                                            pair->tree->item + at + first),
                 .at = RFS_FOUND_NOWHERE});
         break;
@@ -203,8 +202,8 @@ static int compare_pair(const struct objects *objects, const struct pair *pair,
     }
     uint64_t bytes;
     uint64_t src_bytes;
-    int rc = rfs_chunks_object_bytes(dcp_chunks_of(tree), pair->tree, &bytes, err)
-                 ?: rfs_chunks_object_bytes(dcp_chunks_of(src), pair->src, &src_bytes, err);
+    int rc = rfs_chunks_object_bytes(chunks_of(tree), pair->tree, &bytes, err)
+                 ?: rfs_chunks_object_bytes(chunks_of(src), pair->src, &src_bytes, err);
     if (rc)
         return rc;
     if (bytes != src_bytes) {
@@ -234,9 +233,10 @@ static void objects_end(struct objects *objects)
     free(objects->pairs.data);
 }
 
-/* Warns of values of the source, where the tree is of a format without such values. */
-static void warn_uncompared(const struct rfs_verify *verify, const struct rfs_chunks *src)
+/* Warns of values of the source, where the tree is of a view without such values. */
+static void warn_uncompared(const struct rfs_verify *verify)
 {
+    const struct rfs_chunks *src = chunks_of(&verify->src);
     char line[96];
 
     if (!src || src->objects.n == 0)
@@ -246,23 +246,35 @@ static void warn_uncompared(const struct rfs_verify *verify, const struct rfs_ch
     verify->wishes.warn(line);
 }
 
+/* Says whether both sides have values of one kind, where nobody says how the tree was made. */
+static bool are_alike(const struct rfs_verify *verify)
+{
+    const struct rfs_chunks *tree = chunks_of(&verify->tree);
+    const struct rfs_chunks *src = chunks_of(&verify->src);
+
+    return tree && src && tree->format == src->format &&
+           !rfs_options_describes(&verify->src.view->options);
+}
+
 /* Compares the objects. 0, or -errno with *err filled. */
 static int check_objects(struct rfs_verify *verify, struct rfs_error *err)
 {
-    const struct rfs_chunks *src = dcp_chunks_of(&verify->src);
-    const bool shown = verify->src.view && verify->src.view->dcp;
+    const struct rfs_view *shown = verify->src.view;
+    const bool passed = are_alike(verify) || (shown && rfs_view_objects_passed(shown));
+    /* A tree of a view that passes none on has none. */
     RFS_CLEANUP(objects_end)
     struct objects objects = {.verify = verify,
-                              .against = shown || (src && dcp_chunks_of(&verify->tree)),
+                              .against =
+                                  passed || (shown && rfs_options_describes(&shown->options)),
                               .first = RFS_FIRST_ERROR};
 
     if (verify->wishes.some)
         return 0;
     int rc = add_objects(&objects, &verify->tree, true, err);
-    if (rc == 0 && objects.against)
+    if (rc == 0 && passed)
         rc = add_objects(&objects, &verify->src, false, err);
     else if (rc == 0)
-        warn_uncompared(verify, src);
+        warn_uncompared(verify);
     if (rc)
         return rc;
     join(&objects);
@@ -592,7 +604,7 @@ static void find_file(const struct frames *frames, size_t number)
 static void judge(const struct frames *frames, bool faults)
 {
     const struct rfs_view *view = frames->verify->src.view;
-    const bool describes = view->dcp || view->mf;
+    const bool describes = rfs_options_describes(&view->options);
     bool otherwise = view->kind->by_rank;
 
     for (size_t i = 0; i < view->n_files; i++)

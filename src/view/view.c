@@ -590,7 +590,7 @@ static int start(const char *source, const struct rfs_settings *settings,
         return rfs_fail_memory(err);
     set->late = how && how->late;
     set->all_errors = how && how->all_errors;
-    set->exported_names = how ? how->names : NULL;
+    set->maker = how ? how->maker : NULL;
     pthread_mutex_init(&set->lock, NULL);
     set->config = (reshard_config){.struct_size = sizeof set->config};
     if (config)
@@ -599,7 +599,7 @@ static int start(const char *source, const struct rfs_settings *settings,
     rfs_log_init(&set->log, set->config.log ? forward_set_log : NULL, &set->config);
     const int rc = open_set(set, source, settings, err);
     set->config.progress = NULL;
-    set->exported_names = NULL;
+    set->maker = NULL;
     if (rc) {
         reshard_close(set);
         return rc;
@@ -640,14 +640,14 @@ static int lone_rank(struct rfs_store *store, const char *path, const struct rfs
  * Adds to ALL the options that the tensors of SOURCE are read by, whatever is shown. A view has an
  * output format: by default that of most checkpoints; hfai's parts have no other format.
  */
-static int choose_tensors(struct rfs_store *store, const char *source,
+static int choose_tensors(struct rfs_store *store, const char *source, const struct rfs_view *maker,
                           const struct rfs_options *options, struct rfs_settings *all, char **file,
                           struct rfs_error *err)
 {
     if (options->format < 0 && options->shown == RFS_SHOW_RANKS && !has_parts(store, source) &&
         rfs_settings_add(all, "format", "ckpt", NULL))
         return rfs_fail_memory(err);
-    return lone_rank(store, source, options, file, err);
+    return maker && maker->dst ? 0 : lone_rank(store, source, options, file, err);
 }
 
 int rfs_view_start(const char *source, const struct rfs_settings *settings,
@@ -665,7 +665,7 @@ int rfs_view_start(const char *source, const struct rfs_settings *settings,
     *out = NULL;
     if (rc == 0 && how->tensors)
         rc = rfs_view_options_take_store(&options, source, &store, err)
-                 ?: choose_tensors(store, source, &options, &all, &file, err);
+                 ?: choose_tensors(store, source, how->maker, &options, &all, &file, err);
     const bool keyed = rfs_options_keyed(&options);
     rfs_options_free(&options);
     if (rc)

@@ -156,7 +156,7 @@ rank 2: there is no checkpoint of it
 half: 1 tensor, 4 bytes: not right: 1 rank
 (exit 1)
 
-# Rules take the names of tensors from files that can be read.
+# Rules take the names of tensors from the source, whatever the tree has.
 $ rules='dst_ranks=2,dst_rules=*.weight: axis 0 over all;*: whole'
 $ reshard export work/src two -s work/src_strategy.ckpt -o "$rules" >/dev/null 2>&1; chmod -R u+w two; truncate -s 300 two/rank_0/checkpoint_0.ckpt
 $ reshard verify two --against work/src -s work/src_strategy.ckpt -o "$rules"
@@ -164,7 +164,7 @@ rank 0: …/two/rank_0/checkpoint_0.ckpt: offset 41: parameter 'layer1.weight': 
 two: 15 tensors, 334.2 KiB: not right: 1 rank
 (exit 1)
 $ truncate -s 300 two/rank_1/checkpoint_1.ckpt; reshard verify two --against work/src -s work/src_strategy.ckpt -o "$rules"
-reshard: error: …/two/rank_1/checkpoint_1.ckpt: offset 41: parameter 'layer1.weight': the file is truncated in a tensor: it ends after 259 of its 73728 bytes; try: compare the file with its original, or save it again
+reshard: error: …/two/rank_0/checkpoint_0.ckpt: offset 41: parameter 'layer1.weight': the file is truncated in a tensor: it ends after 259 of its 73728 bytes; try: compare the file with its original, or save it again
 (exit 2)
 
 # Stages of a pipeline: one without a file, and what another one has, too.

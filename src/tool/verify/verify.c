@@ -24,9 +24,7 @@ struct request {
     const char *tree;
     const char *against;                     /* NULL: no source */
     struct rfs_settings tree_view, src_view; /* options of views; owned, as names */
-    char *names;          /* the file of names= among the options that made the tree, or NULL */
-    bool described;       /* the tree was made by an option view whose files describe their cuts */
-    const char *manifest; /* NULL: none */
+    const char *manifest;                    /* NULL: none */
     struct rfs_globs globs;
     bool write, no_replicas, list, json;
     unsigned threads;
@@ -74,56 +72,12 @@ static int add_option(struct rfs_settings *view, const char *name, const char *v
     return value ? rfs_settings_add(view, name, value, NULL) : 0;
 }
 
-/* Adds the config of the model in AGAINST, whose numbers the rules may need. 0 or -ENOMEM. */
-static int add_config(struct rfs_settings *tree, const char *against,
-                      const struct rfs_options *options)
-{
-    RFS_FREE char *beside = rfs_path_join(against, "config.json");
-
-    if (!beside)
-        return -ENOMEM;
-    return options->dst_rules ? add_option(tree, "hf_config",
-                                           options->hf_config              ? options->hf_config
-                                           : rfs_store_there(NULL, beside) ? beside
-                                                                           : NULL)
-                              : 0;
-}
-
-/*
- * Adds what the tree is read by: the destination's strategy, that of -d or of -o. What view=dcp and
- * view=mindformers make describes its own cuts, and takes none.
- */
-static int add_destination(struct request *out, struct rfs_error *err)
-{
-    struct rfs_settings *tree = &out->tree_view;
-    const char *dst = out->given.strategy[1];
-    struct rfs_options options;
-    char ranks[16];
-    int rc = rfs_view_options_take(&out->given.view, &options, err);
-
-    snprintf(ranks, sizeof ranks, "%" PRIu32, options.dst_ranks);
-    out->described = options.shown == RFS_SHOW_DCP || options.shown == RFS_SHOW_MINDFORMERS ||
-                     options.shown == RFS_SHOW_HYPER_PARALLEL;
-    if (rc == 0 && options.names && !(out->names = strdup(options.names)))
-        rc = -ENOMEM;
-    if (rc == 0 && !out->described) {
-        rc = add_option(tree, "src_strategy", dst ? dst : options.dst_strategy);
-        if (rc == 0 && !dst)
-            rc = add_option(tree, "src_rules", options.dst_rules)
-                     ?: add_option(tree, "src_ranks", options.dst_ranks > 0 ? ranks : NULL)
-                     ?: add_config(tree, out->against, &options);
-    }
-    rfs_options_free(&options);
-    return rc;
-}
-
 /* Makes the options of both views. */
-static int make_views(struct request *out, struct rfs_error *err)
+static int make_views(struct request *out)
 {
     const char *const *strategy = out->given.strategy;
     struct rfs_settings *tree = &out->tree_view;
-    int rc = out->against ? add_destination(out, err)
-                                ?: rfs_settings_add_all(tree, &out->given.tree_view)
+    int rc = out->against ? rfs_settings_add_all(tree, &out->given.tree_view)
                           : add_option(tree, "src_strategy", strategy[0])
                                 ?: rfs_settings_add_all(tree, &out->given.view);
 
@@ -161,7 +115,7 @@ static int check_options(const struct request *options, struct rfs_error *err)
  */
 static int settle(struct request *options, struct rfs_error *err)
 {
-    const int rc = make_views(options, err);
+    const int rc = make_views(options);
 
     return rc == -ENOMEM ? rfs_fail_memory(err) : rc ? rc : check_options(options, err);
 }
@@ -170,7 +124,6 @@ static void free_views(struct request *options)
 {
     rfs_settings_free(&options->tree_view);
     rfs_settings_free(&options->src_view);
-    free(options->names);
 }
 
 /* ---- the report ------------------------------------------------------------------------------ */
@@ -633,23 +586,42 @@ static void name_view(struct rfs_error *err)
                        "TREE describes its own cuts, and takes no strategy but by its view");
 }
 
-static int open_all(struct run *run, struct rfs_error *err)
+/* Opens the source, whose view says how the tree is cut. */
+static int open_source(struct run *run, struct rfs_error *err)
 {
     struct request *options = run->options;
-    struct rfs_globs *globs = &options->globs;
-    const struct rfs_view_how of_tree = {.late = true, .names = options->names};
-    const struct rfs_view_how of_src = {.late = true};
-    int rc = rfs_tool_tensors(options->tree, &options->tree_view, globs, &of_tree,
-                              &run->verify.tree, NULL, err);
+    struct rfs_verify *verify = &run->verify;
+    const struct rfs_view_how how = {.late = true};
+    struct rfs_options view = {0};
+    int rc = rfs_view_options_take(&options->src_view, &view, err);
+    const bool described = rfs_options_describes(&view);
+
+    rfs_options_free(&view);
+    rc = rc
+             ?: rfs_tool_tensors(options->against, &options->src_view, &options->globs, &how,
+                                 &verify->src, described ? &verify->cut : &verify->shown, err);
+    rfs_tool_name_strategy("-s", err);
+    return rc;
+}
+
+static int open_tree(struct run *run, struct rfs_error *err)
+{
+    struct request *options = run->options;
+    const struct rfs_view_how how = {.late = true, .maker = run->verify.src.view};
+    const int rc = rfs_tool_tensors(options->tree, &options->tree_view, &options->globs, &how,
+                                    &run->verify.tree, NULL, err);
 
     rfs_tool_name_strategy(options->against ? "-d" : "-s", err);
     if (rc && options->against)
         name_view(err);
-    if (rc == 0 && options->against)
-        rc =
-            rfs_tool_tensors(options->against, &options->src_view, globs, &of_src, &run->verify.src,
-                             options->described ? &run->verify.cut : &run->verify.shown, err);
-    rfs_tool_name_strategy("-s", err);
+    return rc;
+}
+
+static int open_all(struct run *run, struct rfs_error *err)
+{
+    struct rfs_globs *globs = &run->options->globs;
+    const int rc = (run->options->against ? open_source(run, err) : 0) ?: open_tree(run, err);
+
     for (uint32_t i = 0; i < run->sums.entries.n; i++)
         rfs_globs_take(globs, rfs_intern_text(run->sums.names, i));
     return rc ? rc : rfs_globs_check(globs, err);
@@ -661,13 +633,14 @@ static int open_all(struct run *run, struct rfs_error *err)
 static bool has_bad_parts(struct run *run, int rc, const struct rfs_error *err)
 {
     const struct request *options = run->options;
+    struct rfs_verify *verify = &run->verify;
+    const bool of_source = options->against && !verify->src.view;
 
-    if (rc == -ENOMEM || rc == -EINTR || err->usage || run->verify.src.view)
+    if (rc == -ENOMEM || rc == -EINTR || err->usage || verify->tree.view)
         return false;
-    const bool of_source = run->verify.tree.view != NULL;
-    rfs_whole_close(&run->verify.tree); /* nothing of it is compared */
-    return of_source ? rfs_verify_parts(&run->verify, options->against, RFS_FOUND_SOURCE_RANK)
-                     : rfs_verify_parts(&run->verify, options->tree, RFS_FOUND_RANK);
+    if (!of_source)
+        return rfs_verify_parts(verify, options->tree, RFS_FOUND_RANK);
+    return rfs_verify_parts(verify, options->against, RFS_FOUND_SOURCE_RANK);
 }
 
 static int compare_all(struct run *run, struct rfs_error *err)

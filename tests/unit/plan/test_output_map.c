@@ -366,18 +366,6 @@ static void test_report(void **state)
         asked, 3, ": 1, 2, 3, 4, 5, …");
 }
 
-static void test_names_in_the_source(void **state)
-{
-    struct rfs_names *map = open_names("{\"a\": \"b\", \"c\": null, \"b\": \"x\"}");
-    const char *own = "own";
-    (void)state;
-    assert_string_equal(rfs_names_source(map, "b"), "a");
-    assert_string_equal(rfs_names_source(map, "x"), "b");
-    assert_ptr_equal(rfs_names_source(map, own), own);
-    assert_ptr_equal(rfs_names_source(NULL, own), own);
-    rfs_names_free(map);
-}
-
 /* ---- keys with stars ------------------------------------------------------------------------- */
 
 static void test_patterns(void **state)
@@ -471,21 +459,6 @@ static void test_made_names(void **state)
     free(name);
 }
 
-static void test_sources_of_patterns(void **state)
-{
-    static const char *const names[] = {"model.a.b", "model.", "x", "opt.a", "own"};
-    struct rfs_names *map =
-        open_names("{\"x\": \"y\", \"model.*\": \"net.*.w\", \"opt.*\": \"*.opt\"}");
-    (void)state;
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        assert_string_equal(rfs_names_source(map, rfs_names_shown(map, names[i])), names[i]);
-    rfs_names_free(map);
-    map = open_names("{\"a.*\": \"*\", \"b.*\": \"*\", \"a.x\": \"z\"}");
-    assert_string_equal(rfs_names_source(map, "y"), "a.y");
-    assert_string_equal(rfs_names_source(map, "x"), "b.x");
-    rfs_names_free(map);
-}
-
 static void test_unmet_map(void **state)
 {
     struct rfs_names *map = open_names("{\"a\": \"b\", \"x.*\": \"*\"}");
@@ -546,11 +519,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_refused_choices, set_up, tear_down),
         cmocka_unit_test(test_unmet_choices),
         cmocka_unit_test_setup_teardown(test_report, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_names_in_the_source, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_patterns, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refused_patterns, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_made_names, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_sources_of_patterns, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_unmet_map, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_digests_of_patterns, set_up, tear_down),
     };
