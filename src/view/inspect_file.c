@@ -23,19 +23,21 @@
 /*
  * Files are detected so:
  *
- *   {…                         JSON: a strategy, a weight map or the manifest of an export
+ *   {…                         JSON: a strategy, a weight map or the manifest of an export, by its
+ *                              name if that says so: a damaged one is none of the others
  *   8 bytes n, then {          safetensors; n is the length of the JSON
  *   PK\3\4                     a zip: torch.save
  *   the magic of a block       an encrypted .ckpt (cipher.h)
- *   08                         a strategy in protobuf: current_stage is required and comes first
- *   0a …, 12 …                 a .ckpt, or group info if it is that as a whole
+ *   08 stage, no 0a            a strategy in protobuf: current_stage is required, comes first and once
+ *   0a …, 12 …                 a .ckpt; without that ending, group info if it is that as a whole
  *   lines of text              rules
  *
  * Folders are a tree if rank folders, hfai's parts or a map of safetensors files are in it, else
  * those of a rank.
  */
 #define REMEDY "a checkpoint, a folder of one, or a strategy"
-#define HEAD 65536 /* bytes that are looked at */
+#define HEAD 65536                  /* bytes that are looked at */
+#define MANIFEST "reshard-manifest" /* its format, and the beginning of its names */
 
 static int fail_open(const char *path, int code, struct rfs_error *err)
 {
@@ -58,14 +60,27 @@ static bool head_has(const unsigned char *head, size_t n, const char *word)
     return memmem(head, n, word, strlen(word)) != NULL;
 }
 
-static enum rfs_inspect_kind json_kind(const unsigned char *head, size_t n)
+static bool is_weight_map(const char *name)
 {
+    return strcmp(name, "param_name_map.json") == 0 ||
+           rfs_text_ends(name, ".safetensors.index.json");
+}
+
+static enum rfs_inspect_kind json_kind(const char *path, const unsigned char *head, size_t n)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+
+    if (is_weight_map(name))
+        return RFS_INSPECT_WEIGHT_MAP;
+    if (strncmp(name, MANIFEST, strlen(MANIFEST)) == 0)
+        return RFS_INSPECT_MANIFEST;
     if (head_has(head, n, "\"parallel_layout_item\"") ||
         head_has(head, n, "\"parallel_strategy_item\""))
         return RFS_INSPECT_STRATEGY;
     if (head_has(head, n, "\"weight_map\""))
         return RFS_INSPECT_WEIGHT_MAP;
-    return head_has(head, n, "\"reshard-manifest\"") ? RFS_INSPECT_MANIFEST : RFS_INSPECT_STRATEGY;
+    return head_has(head, n, "\"" MANIFEST "\"") ? RFS_INSPECT_MANIFEST : RFS_INSPECT_STRATEGY;
 }
 
 static bool is_safetensors(const unsigned char *head, size_t n)
@@ -75,6 +90,15 @@ static bool is_safetensors(const unsigned char *head, size_t n)
     for (int i = 7; n > 8 && i >= 0; i--)
         length = length << 8 | head[i];
     return n > 8 && length > 1 && length <= UINT64_C(100000000) && head[8] == '{';
+}
+
+static bool is_strategy(const unsigned char *head, size_t n)
+{
+    size_t at = 1;
+
+    while (at < n && head[at] & 0x80)
+        at++;
+    return n > 0 && head[0] == 0x08 && (at + 1 >= n || head[at + 1] != 0x0a);
 }
 
 static bool is_group(struct rfs_store *store, const char *path)
@@ -116,23 +140,18 @@ static int detect_file(struct rfs_store *store, const char *path, bool keyed,
     else if (keyed) /* of MindSpore 1, which has no magic */
         *kind = RFS_INSPECT_CKPT;
     else if (rfs_text_ends(path, ".json"))
-        *kind = json_kind(head, n);
-    else if (n > 0 && head[0] == 0x08)
+        *kind = json_kind(path, head, n);
+    else if (is_strategy(head, n))
         *kind = RFS_INSPECT_STRATEGY;
-    else if (n > 0 && (head[0] == 0x0a || head[0] == 0x12) && is_group(store, path))
+    else if (n > 0 && (head[0] == 0x0a || head[0] == 0x12) && !rfs_text_ends(path, ".ckpt") &&
+             is_group(store, path))
         *kind = RFS_INSPECT_GROUP;
     else if (!rfs_text_ends(path, ".ckpt") && is_text(head, n)) {
         while (spaces < n && strchr(" \t\r\n", head[spaces]))
             spaces++;
-        *kind = spaces < n && head[spaces] == '{' ? json_kind(head, n) : RFS_INSPECT_RULES;
+        *kind = spaces < n && head[spaces] == '{' ? json_kind(path, head, n) : RFS_INSPECT_RULES;
     }
     return 0;
-}
-
-static bool is_weight_map(const char *name)
-{
-    return strcmp(name, "param_name_map.json") == 0 ||
-           rfs_text_ends(name, ".safetensors.index.json");
 }
 
 /* Detects the kind of a rank's folder by the file that counts: a strategy can have its ending. */
@@ -179,7 +198,7 @@ int rfs_inspect_detect(struct rfs_store *store, const char *path, bool keyed,
         ranks = ranks || rfs_scan_is_rank(entry->d_name) || is_weight_map(entry->d_name);
         parts = parts || strcmp(entry->d_name, "PART_000.pt") == 0;
         json = json || (rfs_text_ends(entry->d_name, ".json") && entry->d_name[0] != '.' &&
-                        strncmp(entry->d_name, "reshard-manifest", 16) != 0);
+                        strncmp(entry->d_name, MANIFEST, strlen(MANIFEST)) != 0);
     }
     *kind = parts ? RFS_INSPECT_PARTS : RFS_INSPECT_TREE;
     if (parts || ranks || rfs_scan_is_of_one_rank(store, path))

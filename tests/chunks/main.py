@@ -9,5 +9,4 @@ sys.path[:0] = [here, os.path.join(here, "..", "interop"), os.path.join(here, ".
 import families  # noqa: E402
 
 sys.exit(families.main("tests/chunks/run", {"dcp": 100, "hyper": 100, "hyperprogram": 30, "made": 40, "megatron": 100, "mindformers": 100,
-                                             "pairs": 0,
-                                            "zero": 3}))
+                                             "pairs": 0, "zero": 3}))

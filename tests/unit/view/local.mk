@@ -7,6 +7,7 @@ view_tests = \
 	tests/unit/view/test_hidden \
 	tests/unit/view/test_computed \
 	tests/unit/view/test_converted \
+	tests/unit/view/test_detect \
 	tests/unit/view/test_encrypted \
 	tests/unit/view/test_explain \
 	tests/unit/view/test_filename \
@@ -43,6 +44,11 @@ tests_unit_view_test_memory_limit_SOURCES = \
 	tests/support/tree.h \
 	tests/unit/view/test_memory_limit.c
 tests_unit_view_test_memory_limit_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_detect_SOURCES = \
+	tests/support/tree.c \
+	tests/support/tree.h \
+	tests/unit/view/test_detect.c
+tests_unit_view_test_detect_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_encrypted_SOURCES = $(view_support) \
 	tests/support/sealer.c \
 	tests/support/sealer.h \
