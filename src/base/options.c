@@ -135,6 +135,8 @@ static const struct rfs_option table[] = {
     ROW(cache, SIZE, BOTH, .example = "2G", .help = "memory for tensor slices (an eighth of all)"),
     ROW(strict, SWITCH, VIEW | CONTENT,
         .help = "refuse parameters that one of the strategies lacks"),
+    ROW(trust_strategy, SWITCH, VIEW | CONTENT,
+        .help = "go on though ranks contradict the strategy of SRC"),
 
     ROW(io, WORD, 0, .words = ways, .help = "bypass the page cache, use it, or decide by format",
         .heading = "mount"),

@@ -123,7 +123,8 @@ struct rfs_options {
     bool zip_crc;        /* compute the checksums of archives that take reading */
     char *prefix;        /* never NULL */
     bool strict;
-    char *endpoint; /* the store of objects: base/store.h */
+    bool trust_strategy; /* go on though ranks contradict the strategy of the source */
+    char *endpoint;      /* the store of objects: base/store.h */
     char *region;
     char *profile;
     bool path_style;

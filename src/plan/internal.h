@@ -16,7 +16,7 @@ struct rfs_planner_stage {
     _Atomic uint32_t lead; /* first rank that was indexed, which predicts others, or RFS_NO_RANK */
     _Atomic(struct rfs_presence *) presence; /* owned; NULL while no files were found to differ */
     atomic_int sizes;     /* SIZES_… of sources.c: whether files differ in size; 0: not asked */
-    atomic_bool compared; /* what rules call whole was compared (unproved.c) */
+    atomic_bool compared; /* ranks were compared (alike.c) */
 };
 
 struct rfs_planner {
@@ -265,11 +265,6 @@ int rfs_plan_check_replicas(struct rfs_planning *planning, const struct rfs_stag
  */
 int rfs_plan_unproved(struct rfs_planning *planning, const struct rfs_role *role,
                       const struct rfs_entry *entry, uint32_t from);
-/*
- * Compares two ranks of each needed stage in what rules for the source call whole, once. What
- * differs is refused by strict, else noted. 0 or -errno with *err filled.
- */
-int rfs_plan_check_rules(struct rfs_planning *planning);
 /* Makes notes on planning->unproved, as far as that is news. */
 void rfs_plan_note_unproved(struct rfs_planning *planning);
 /* Bytes of a large value that are looked at, in its beginning, middle and end. */
@@ -278,6 +273,16 @@ void rfs_plan_note_unproved(struct rfs_planning *planning);
 bool rfs_plan_may_look(struct rfs_planner *planner);
 /* Says whether a value is a tensor of one element. */
 bool rfs_plan_one_element(const struct rfs_type *type);
+
+/* ---- whether ranks are as the strategy says (alike.c) ---------------------------------------- */
+
+/*
+ * Compares ranks of each needed stage with what the source's strategy says that they hold, once.
+ * EARLY: only the leads are indexed, and ranks that would cost many reads are left to the next
+ * call. What contradicts the strategy is noted, or refused if it is most, or by strict. 0 or -errno
+ * with *err filled.
+ */
+int rfs_plan_check_alike(struct rfs_planning *planning, bool early);
 
 /* ---- checkpoints that describe themselves (chunked.c) ---------------------------------------- */
 

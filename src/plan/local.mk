@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
+	src/plan/alike.c \
 	src/plan/by_rules.c \
 	src/plan/by_rules.h \
 	src/plan/chunked.c \

@@ -29,7 +29,7 @@ enum rfs_note_kind {
     RFS_NOTE_UNREADABLE,      /* the headers that a quick look begins with */
     RFS_NOTE_UNPROVED,        /* a parameter is copied without a proof [name] */
     RFS_NOTE_UNPROVED_DIFFER, /* a parameter like that has differing bytes [name] */
-    RFS_NOTE_RULES,           /* ranks differ in what rules call whole [stage] */
+    RFS_NOTE_ALIKE,           /* ranks contradict the strategy [stage] */
     /* made each time: */
     RFS_NOTE_REPEATED,
     RFS_NOTE_ONE_VALUE = RFS_NOTE_REPEATED, /* of all ranks stands for that of a lost one */

@@ -357,7 +357,7 @@ static int make_plan(struct rfs_planning *planning, struct rfs_rank_plan *plan)
     int rc = rfs_plan_sources(planning)
                  ?: check_match(planning)
                  ?: rfs_plan_check_unmet(planning)
-                 ?: rfs_plan_check_rules(planning)
+                 ?: rfs_plan_check_alike(planning, false)
                  ?: rfs_plan_params(planning, &plan->params);
     if (!rc)
         rc = planning->planner->config.by_rules      ? rfs_by_rules_attributes(planning, plan)
@@ -453,7 +453,7 @@ static int take_unreadable(struct rfs_planner *planner, int rc, const struct rfs
 
 /*
  * Looks whether the first rank of a destination stage can be planned, as it seems. Sets *right. 0,
- * or with *err filled the failure of a store of objects, or of rules under strict.
+ * or with *err filled the failure of a store of objects, or of a strategy that ranks contradict.
  */
 static int look(struct rfs_planner *planner, uint32_t rank, bool *right, struct rfs_error *err)
 {
@@ -466,7 +466,7 @@ static int look(struct rfs_planner *planner, uint32_t rank, bool *right, struct 
     for (uint32_t s = 0; *right && s < planning.n_stages; s++)
         *right = !planning.stages[s].needed || is_divided(&planning, s);
     *right = *right && !matches_nothing(&planning);
-    return *right ? rfs_plan_check_rules(&planning) : 0;
+    return *right ? rfs_plan_check_alike(&planning, true) : 0;
 }
 
 int rfs_planner_check_shapes(struct rfs_planner *planner, struct rfs_error *err)

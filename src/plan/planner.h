@@ -5,7 +5,7 @@
  * Planning a rank indexes the headers of the source ranks that it needs, puts its parameters in
  * MindSpore's order (the parameter list) and proves that each of its bytes is covered. It reads no
  * tensor (except a few small values, when a lost rank is the only one that is known to hold them,
- * and samples of what nothing but rules proves to be whole).
+ * and samples of what ranks should have in common, by the strategy).
  *
  * Cost: a parameter list of 28 bytes a parameter, shared by all ranks of a stage whose parameters
  * have the same types; 64 bytes a planned rank and 4 for each of its sources; one geometry for each
@@ -55,13 +55,22 @@ static inline bool rfs_lacking_file(const struct rfs_lacking *lacking, uint32_t 
     return false;
 }
 
+/* Says what a planner does where ranks contradict the strategy of the source (alike.c). */
+enum rfs_unlike {
+    RFS_UNLIKE_UNASKED, /* does not compare them */
+    RFS_UNLIKE_TOLD,    /* makes a note */
+    RFS_UNLIKE_JUDGED,  /* refuses the strategy if most of the weights do, else makes a note */
+    RFS_UNLIKE_REFUSED, /* refuses the strategy */
+};
+
 struct rfs_planner_config {
     struct rfs_catalog *catalog;    /* borrowed, like all of these; they outlive the planner */
     const struct rfs_strategy *src; /* NULL: unsharded, one rank */
     const struct rfs_strategy *dst; /* NULL: unsharded, one rank */
     struct rfs_pool *pool;
     struct rfs_notes *notes; /* NULL: nobody wants notes */
-    bool strict;     /* refuse parameters that are copied without a proof that they are whole */
+    bool strict; /* refuse parameters that are copied without a proof that they are whole */
+    enum rfs_unlike unlike;
     bool keep_empty; /* tensors without bytes stay: safetensors has them, a .ckpt does not */
     /* names and dtypes of the outputs; NULL: as in the source */
     const struct rfs_names *output_map;
@@ -151,8 +160,8 @@ int rfs_planner_rank(struct rfs_planner *planner, uint32_t rank, const struct rf
                      struct rfs_error *err);
 /*
  * Proves that the strategies look like those of the source's network: one rank of each source stage
- * is indexed, and with rules for the source two. 0, or with *err filled the error of planning a
- * rank, or -EIO where a store of objects does not let a header be read.
+ * is indexed, and samples of it are compared with those of other ranks. 0, or with *err filled the
+ * error of planning a rank, or -EIO where a store of objects does not let a header be read.
  */
 int rfs_planner_check_shapes(struct rfs_planner *planner, struct rfs_error *err);
 /* Returns the plan of a rank if it is made already, else NULL. Lock-free. */

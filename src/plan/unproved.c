@@ -19,17 +19,10 @@
  * differ in it is seen by samples of its bytes, as slices differ nearly everywhere; SAMPLES_MOST
  * bounds the reads of a planner for that. Under strict these ranks must agree in single values,
  * too.
- *
- * Rules for the source are the user's word alone. A tensor that they call whole is the same in all
- * ranks of a stage, so its lowest rank and its highest, which differ on every device axis, are
- * compared by samples: in single values, and in the largest tensors of floating-point numbers. Others
- * (the state of a random generator) may be each rank's own. What differs proves that the rules are
- * wrong, or that the files are of two saves: a note, or under strict a refusal.
  */
 #include "plan/internal.h"
 
 #include "base/cleanup.h"
-#include "base/order.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "layout/grid.h"
@@ -42,10 +35,6 @@
 #define ELEMENT_MOST 16 /* bytes of the largest element */
 
 #define NAMES_SHOWN 5
-
-/* Parameters of a stage that are compared where rules call them whole. */
-#define WHOLE_VALUES_MOST 64
-#define WHOLE_TENSORS_MOST 16
 
 /* Bytes of a value: all, or some from its beginning, middle and end. */
 struct sample {
@@ -285,156 +274,6 @@ int rfs_plan_unproved(struct rfs_planning *planning, const struct rfs_role *role
     if (!found.slice) /* a failure to read is reported by the reader */
         find_other(planning, entry, from, true, &found.other);
     return RFS_PUSH(&planning->unproved, found) ? 0 : rfs_fail_memory(planning->err);
-}
-
-/* ---- parameters that rules call whole -------------------------------------------------------- */
-
-/* A parameter that two ranks of a stage have in common, by rules. */
-struct common {
-    const struct rfs_entry *entry; /* of the first rank */
-    uint32_t line;                 /* of the rule */
-    bool single;                   /* one element */
-    uint64_t bytes;
-    bool differs;
-};
-
-/* The comparison of two ranks. */
-struct comparing {
-    const struct rfs_planning *planning;
-    uint32_t first, last;
-    RFS_VEC(struct common) list;
-};
-
-static void comparing_end(struct comparing *comparing)
-{
-    free(comparing->list.data);
-}
-
-/* Single values come first, then the largest. */
-RFS_COMPARE(by_size, struct common, x, y,
-            RFS_ORDER(y->single, x->single)
-                ?: RFS_ORDER(y->bytes, x->bytes) ?: RFS_ORDER(x->entry, y->entry))
-
-/* Lists what is compared of stage S. False when out of memory. */
-static bool list_common(struct comparing *comparing, uint32_t s)
-{
-    const struct rfs_planning *planning = comparing->planning;
-    const struct rfs_index *index = rfs_catalog_ready(planning->catalog, comparing->first);
-    size_t left[2] = {WHOLE_TENSORS_MOST, WHOLE_VALUES_MOST};
-    size_t n = 0;
-
-    for (size_t i = 0; i < index->n; i++) {
-        const struct rfs_entry *entry = &index->entries[i];
-        const struct rfs_type *type = rfs_catalog_type(planning->catalog, entry->type);
-        const struct rfs_role role =
-            rfs_plan_role(planning->planner, entry->name, s, planning->stage);
-        const bool single = rfs_plan_one_element(type);
-        if (!role.shown || !role.src || role.src->line == 0 || cuts(role.src) ||
-            type->kind != RFS_TENSOR || type->bytes == 0 || rfs_index_strides(index, entry) ||
-            (!single && !rfs_dtype_is_float((enum rfs_dtype)type->dtype)))
-            continue;
-        if (!RFS_PUSH(&comparing->list,
-                      ((struct common){entry, role.src->line, single, type->bytes, false})))
-            return false;
-    }
-    RFS_SORT_ALL(&comparing->list, by_size);
-    for (size_t i = 0; i < comparing->list.n; i++)
-        if (left[comparing->list.data[i].single] > 0) {
-            left[comparing->list.data[i].single]--;
-            comparing->list.data[n++] = comparing->list.data[i];
-        }
-    comparing->list.n = n;
-    return true;
-}
-
-static int compare_common(void *ctx, size_t i)
-{
-    const struct comparing *comparing = ctx;
-    struct common *common = &comparing->list.data[i];
-    const struct rfs_index *index =
-        rfs_catalog_ready(comparing->planning->catalog, comparing->first);
-    struct sample mine;
-    const int rc = take_sample(comparing->planning, comparing->first, index, common->entry, &mine)
-                       ?: differs(comparing->planning, comparing->last, common->entry, &mine);
-
-    common->differs = rc > 0;
-    /* Files that cannot be read are left to their readers. */
-    return rc == -EINTR || rc == -ENOMEM ? rc : 0;
-}
-
-/* Refuses or notes the first parameter that differs, and counts the others. */
-static int report_common(const struct comparing *comparing, uint32_t s)
-{
-    const struct rfs_planner *planner = comparing->planning->planner;
-    struct rfs_catalog *catalog = comparing->planning->catalog;
-    const struct common *found = NULL;
-    struct rfs_error err = {0};
-    size_t n = 0;
-
-    for (size_t i = 0; i < comparing->list.n; i++) {
-        if (comparing->list.data[i].differs && n++ == 0)
-            found = &comparing->list.data[i];
-    }
-    if (!found)
-        return 0;
-    rfs_fail(&err, -EINVAL,
-             RFS_OF(rfs_files_path(rfs_catalog_files(catalog),
-                                   rfs_catalog_file(catalog, comparing->last)),
-                    rfs_catalog_name(catalog, found->entry->name)),
-             "a rule that cuts it, or files of one save; reshard verify lists all that differ",
-             "has other bytes than in rank_%u, and is whole by %s: line %u; %zu of %zu parameters "
-             "that were compared differ",
-             comparing->first, rfs_strategy_name(planner->config.src), found->line, n,
-             comparing->list.n);
-    if (planner->config.strict) {
-        *comparing->planning->err = err;
-        return -EINVAL;
-    }
-    if (rfs_notes_are_new(planner, RFS_NOTE_RULES, s))
-        rfs_notes_add(planner, RFS_NOTE_RULES, RFS_WARNING, "%s", err.text);
-    return 0;
-}
-
-static int check_stage(struct rfs_planning *planning, uint32_t s)
-{
-    const uint32_t base = rfs_plan_base(planning->planner, s);
-    RFS_CLEANUP(comparing_end)
-    struct comparing comparing = {planning, base, base + planning->devices - 1, {.n = 0}};
-    const struct rfs_index *index;
-
-    while (comparing.first < comparing.last && !rfs_catalog_has(planning->catalog, comparing.first))
-        comparing.first++;
-    while (comparing.first < comparing.last && !rfs_catalog_has(planning->catalog, comparing.last))
-        comparing.last--;
-    /* A file that cannot be read concerns the plans that need it. */
-    if (comparing.first == comparing.last ||
-        rfs_catalog_index(planning->catalog, comparing.first, RFS_NO_RANK, &index, NULL) != 0 ||
-        rfs_catalog_index(planning->catalog, comparing.last, comparing.first, &index, NULL) != 0)
-        return 0;
-    if (!list_common(&comparing, s))
-        return rfs_fail_memory(planning->err);
-    return rfs_pool_for(planning->planner->config.pool, comparing.list.n, compare_common,
-                        &comparing)
-               ?: report_common(&comparing, s);
-}
-
-int rfs_plan_check_rules(struct rfs_planning *planning)
-{
-    struct rfs_planner *planner = planning->planner;
-    int rc = 0;
-
-    /* One that goes on without missing data is verify's, which reads all copies. */
-    if (!planner->config.src || !rfs_strategy_by_rules(planner->config.src) ||
-        planner->config.lacking || (!planner->config.strict && !planner->config.notes))
-        return 0;
-    for (uint32_t s = 0; rc == 0 && s < planning->n_stages; s++) {
-        if (!planning->stages[s].needed || atomic_load(&planner->stages[s].compared))
-            continue;
-        rc = check_stage(planning, s);
-        if (rc == 0)
-            atomic_store(&planner->stages[s].compared, true);
-    }
-    return rc;
 }
 
 /* ---- notes ----------------------------------------------------------------------------------- */

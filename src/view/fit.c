@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "plan/planner.h"
 #include "view/rank_headers.h"
 
 void rfs_fit_findings_free(struct rfs_fit_findings *findings)
@@ -325,10 +326,52 @@ static void check_others(struct checking *c)
     }
 }
 
+/* Takes a note of a planner if it is that ranks contradict the strategy. */
+static void take_note(void *ctx, const struct rfs_note *note)
+{
+    const struct checking *c = ctx;
+
+    if (note->kind == RFS_NOTE_ALIKE)
+        ADD(c, "bytes", !c->fit->headers->source->options.trust_strategy, RFS_FIT_ALL, "%s",
+            note->text);
+}
+
+RFS_CLEANUP_OF(planner_cleanup, struct rfs_planner *, rfs_planner_free)
+
+/* Compares the ranks with each other. 0, or -ENOMEM or -EINTR with *err filled. */
+static int check_bytes(struct checking *c, struct rfs_error *err)
+{
+    const struct rfs_headers_source *source = c->fit->headers->source;
+    RFS_CLEANUP(rfs_notes_free) struct rfs_notes notes = {0};
+    RFS_CLEANUP(planner_cleanup) struct rfs_planner *planner = NULL;
+    const struct rfs_planner_config config = {
+        .catalog = c->fit->headers->catalog,
+        .src = c->fit->strategy,
+        .pool = source->pool,
+        .notes = &notes,
+        .unlike = RFS_UNLIKE_TOLD,
+        .late = true,
+    };
+    struct rfs_error why = {0};
+
+    if (rfs_notes_init(&notes, take_note, c))
+        return rfs_fail_memory(err);
+    const int rc =
+        rfs_planner_new(&config, &planner, &why) ?: rfs_planner_check_shapes(planner, &why);
+    if (rc == -ENOMEM || rc == -EINTR) {
+        *err = why;
+        return rc;
+    }
+    if (rc)
+        ADD(c, "bytes", true, RFS_FIT_ALL, "%s", why.text);
+    return 0;
+}
+
 int rfs_fit_check(const struct rfs_fit *fit, struct rfs_fit_findings *findings,
                   struct rfs_error *err)
 {
     struct checking c = {.fit = fit, .findings = findings};
+    const size_t before = findings->bad;
     RFS_FREE bool *held = calloc((size_t)fit->devices + 1, sizeof *held);
 
     if (!held)
@@ -344,5 +387,7 @@ int rfs_fit_check(const struct rfs_fit *fit, struct rfs_fit_findings *findings,
         ADD(&c, "only in the strategy", true, RFS_FIT_ALL, "none of its parameters is in the tree");
     if (fit->strategy)
         check_others(&c);
-    return findings->failed ? rfs_fail_memory(err) : 0;
+    const bool cut = fit->strategy && !fit->whole && !fit->source && !fit->headers->source->parts;
+    const int rc = cut && findings->bad == before ? check_bytes(&c, err) : 0;
+    return rc == 0 && findings->failed ? rfs_fail_memory(err) : rc;
 }

@@ -166,7 +166,7 @@ static int check_files(struct rfs_view *view, struct rfs_error *err)
         rc = rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(view->stored)),
                       "a save that has ended, copied with its times (cp -a)",
                       "the metadata may be of another save than the files");
-    return rc ?: rfs_view_check_rules(view, err);
+    return rc ?: rfs_view_check_alike(view, err);
 }
 
 /* Opens a save that is not shown, and notes why it is not complete. */

@@ -63,6 +63,7 @@ struct rfs_view_how {
     struct rfs_view *maker;
     /* All errors of conversion rules are found, up to 20; those before the last go to the log. */
     bool all_errors;
+    bool wary; /* a strategy that any rank contradicts is refused, not only where most do */
 };
 /*
  * Opens a view for a command as reshard_open does, after hardening the process if the options name
@@ -726,7 +727,8 @@ struct rfs_headers_parameter {
 };
 
 struct rfs_headers {
-    struct rfs_catalog *catalog;    /* borrowed */
+    const struct rfs_headers_source *source; /* borrowed, like its catalogue */
+    struct rfs_catalog *catalog;
     const char *format;             /* name of the source's format */
     uint32_t end;                   /* one more than the highest rank; some below have no files */
     struct rfs_headers_rank *ranks; /* [n] owned; those that have files, ascending */
@@ -841,7 +843,7 @@ struct rfs_fit_place {
 struct rfs_fit_finding {
     /*
      * "ranks", "unreadable", "no parameters", "shape", "type", "hole", "only in the strategy",
-     * "only in the tree"
+     * "only in the tree", "bytes"
      */
     const char *kind;
     bool bad; /* else it is worth knowing, and no reason to refuse */
@@ -863,8 +865,9 @@ void rfs_fit_findings_add(struct rfs_fit_findings *findings, const char *kind, b
 
 /*
  * Adds all findings: of ranks that the tree does not have, or that could not be read or have no
- * parameters; and without a strategy no others. Returns 0 or -ENOMEM with *err filled.
- * O(parameters x (kinds + ranks)).
+ * parameters; and without a strategy no others. Where none is a reason to refuse, samples of ranks
+ * are compared with what the strategy says that they hold. Returns 0, or -ENOMEM or -EINTR with *err
+ * filled. O(parameters x (kinds + ranks)).
  */
 int rfs_fit_check(const struct rfs_fit *fit, struct rfs_fit_findings *findings,
                   struct rfs_error *err);

@@ -97,7 +97,7 @@ struct rfs_view {
     struct rfs_options options; /* the options of the save; their texts are the set's */
     struct rfs_log log;
     struct rfs_notes notes;      /* notes of all planners; they become lines of the log */
-    atomic_bool misruled;        /* one said that ranks differ in what rules call whole */
+    atomic_bool contradicted;    /* one said that ranks contradict the strategy */
     bool opened;                 /* all of it is: there may be something to save */
     atomic_bool logged_left_out; /* the log has the number of values that no output has */
     struct rfs_strategy *src;    /* strategy of the planned catalogue; NULL: unsharded */
@@ -169,6 +169,7 @@ struct reshard_view {
     bool late;                       /* lost ranks are reported by plans */
     bool all_errors;                 /* of conversion rules, not the first alone */
     struct rfs_view *maker;          /* while it is opened: maker of struct rfs_view_how */
+    bool wary;                       /* a strategy that a rank contradicts is refused */
     struct rfs_beneath *beneath;     /* where sources are opened; NULL: links are followed */
     struct rfs_saved *saved;         /* what is saved for the next view; NULL: nothing */
     struct rfs_fds fds;              /* descriptors of all saves */
@@ -227,8 +228,10 @@ int rfs_view_open(struct reshard_view *set, const char *source, const struct rfs
 void rfs_view_limit(struct rfs_view *view, uint64_t cache);
 /* Waits for reads ahead. NULL is fine. */
 void rfs_view_close(struct rfs_view *view);
-/* Refuses a view for which a note said that ranks differ in what rules call whole. 0 or -EINVAL. */
-int rfs_view_check_rules(const struct rfs_view *view, struct rfs_error *err);
+/* Returns what planners of the source's files do where ranks contradict the strategy. */
+enum rfs_unlike rfs_view_unlike(const struct rfs_view *view);
+/* Refuses a view for which a note said that ranks contradict the strategy. 0 or -EINVAL. */
+int rfs_view_check_alike(const struct rfs_view *view, struct rfs_error *err);
 /* Writes EPOCH_STEP. */
 void rfs_view_name_save(const struct rfs_save *save, char out[48]);
 /*

@@ -213,6 +213,7 @@ int rfs_view_planned_open(struct rfs_view *view, struct rfs_error *err)
         .pool = view->set->pool,
         .notes = &view->notes,
         .strict = view->options.strict,
+        .unlike = rfs_view_unlike(view),
         .keep_empty = rfs_view_options_format(&view->options) != RFS_FORMAT_CKPT,
         .output_map = view->output_map,
         .late = view->set->late,

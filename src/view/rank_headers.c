@@ -344,6 +344,7 @@ int rfs_headers_read(const struct rfs_headers_source *source, enum rfs_headers_d
     const int rc = list_ranks(source->catalog, out, err);
     if (rc)
         return rc;
+    out->source = source;
     if (depth == RFS_HEADERS_LISTED) {
         for (uint32_t i = 0; i < out->n; i++)
             out->ranks[i].bytes = bytes_of(source->catalog, out->ranks[i].rank, 1);

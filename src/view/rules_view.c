@@ -220,6 +220,7 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
         .pool = view->set->pool,
         .notes = &view->notes,
         .strict = options->strict,
+        .unlike = rfs_view_unlike(view),
         .keep_empty = true,
         .incomplete = &view->rules.incomplete,
     };

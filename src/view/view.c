@@ -240,18 +240,29 @@ static void log_note(void *ctx, const struct rfs_note *note)
 
     if (note->kind == RFS_NOTE_NEWER_FILE)
         atomic_store(&view->doubted, true);
-    if (note->kind == RFS_NOTE_RULES)
-        atomic_store(&view->misruled, true);
+    if (note->kind == RFS_NOTE_ALIKE && !view->options.trust_strategy)
+        atomic_store(&view->contradicted, true);
     (note->kind >= RFS_NOTE_REPEATED ? rfs_log_limited : rfs_log)(&view->log, note->level, "%s",
                                                                   note->text);
 }
 
-int rfs_view_check_rules(const struct rfs_view *view, struct rfs_error *err)
+enum rfs_unlike rfs_view_unlike(const struct rfs_view *view)
 {
-    return atomic_load(&view->misruled)
+    /* verify goes on without what is missing, and compares all copies by itself. */
+    return view->set->late                           ? RFS_UNLIKE_UNASKED
+           : view->options.trust_strategy            ? RFS_UNLIKE_TOLD
+           : view->options.strict || view->set->wary ? RFS_UNLIKE_REFUSED
+                                                     : RFS_UNLIKE_JUDGED;
+}
+
+int rfs_view_check_alike(const struct rfs_view *view, struct rfs_error *err)
+{
+    return atomic_load(&view->contradicted)
                ? rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(view->stored)),
-                          "right rules, or files of one save; or without what differs, by drop=",
-                          "ranks differ in what %s calls whole", rfs_strategy_name(view->src))
+                          "the right strategy or rules, or files of one save; or without what "
+                          "differs, by drop=; or trust_strategy",
+                          "ranks are not as %s says",
+                          rfs_strategy_name(view->src ? view->src : view->rules.src))
                : 0;
 }
 
@@ -591,6 +602,7 @@ static int start(const char *source, const struct rfs_settings *settings,
     set->late = how && how->late;
     set->all_errors = how && how->all_errors;
     set->maker = how ? how->maker : NULL;
+    set->wary = how && how->wary;
     pthread_mutex_init(&set->lock, NULL);
     set->config = (reshard_config){.struct_size = sizeof set->config};
     if (config)
@@ -869,7 +881,7 @@ static int check_files(struct rfs_view *view, struct check *check)
     return rc || check->n > before
                ? rc
                : take_error(check, &view->log,
-                            rfs_view_check_rules(view, &err) ?: rfs_view_compare_copies(view, &err),
+                            rfs_view_check_alike(view, &err) ?: rfs_view_compare_copies(view, &err),
                             &err);
 }
 

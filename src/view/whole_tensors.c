@@ -98,6 +98,7 @@ static int take_rank(struct rfs_whole *whole, const struct rfs_strategy *dst, bo
         .dst = dst,
         .pool = view->set->pool,
         .notes = quiet ? NULL : &view->notes,
+        .unlike = rfs_view_unlike(view),
         .keep_empty = true,
         .output_map = view->output_map,
         .template = view->planner,

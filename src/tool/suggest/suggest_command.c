@@ -191,21 +191,30 @@ static int plan_folder(reshard_view *view, uint64_t folder, unsigned *planned, u
 RFS_CLEANUP_OF(close_view, reshard_view *, reshard_close)
 
 static const struct rfs_view_how quiet = {.log = ignore};
+static const struct rfs_view_how wary = {.log = ignore, .wary = true};
+
+/* Opens a view by OPTIONS and plans its files, counting ENTRIES of its root. 0, or with *err filled. */
+static int try_view(struct suggest *suggest, const struct rfs_settings *options,
+                    const struct rfs_view_how *how, unsigned *entries, struct rfs_error *err)
+{
+    RFS_CLEANUP(close_view) reshard_view *view = NULL;
+    unsigned planned = 0;
+    const int rc = rfs_tool_open(suggest->path, options, how, &view, err)
+                       ?: plan_folder(view, RESHARD_ROOT, &planned, entries, err);
+
+    suggest->failed |= rc == -ENOMEM;
+    return rc;
+}
 
 /* Returns whether a view by OPTIONS can show its files; ENTRIES may be NULL, else those of its root. */
 static bool can_show(struct suggest *suggest, const struct rfs_settings *options, unsigned *entries)
 {
-    RFS_CLEANUP(close_view) reshard_view *view = NULL;
     struct rfs_error err = {0};
-    unsigned planned = 0;
     unsigned unused = 0;
-    const int rc =
-        rfs_tool_open(suggest->path, options, &quiet, &view, &err)
-            ?: plan_folder(view, RESHARD_ROOT, &planned, entries ? entries : &unused, &err);
+    const int rc = try_view(suggest, options, &quiet, entries ? entries : &unused, &err);
 
     if (rc && suggest->why.code == 0)
         suggest->why = err;
-    suggest->failed |= rc == -ENOMEM;
     return rc == 0;
 }
 
@@ -256,10 +265,15 @@ static void offer_info(struct suggest *suggest)
 
 /* ---- strategies ------------------------------------------------------------------------------ */
 
-/* Finds the strategy of a source of several ranks: one by whose cuts its ranks can be planned. */
+/*
+ * Finds the strategy of a source of several ranks: one by whose cuts its ranks can be planned. One
+ * that some ranks contradict is taken if there is no other.
+ */
 static void find_strategy(struct suggest *suggest)
 {
     const char *found = NULL;
+    const char *doubtful = NULL;
+    struct rfs_error doubt = {0};
 
     if (rfs_settings_last(&suggest->basis, "src_strategy") ||
         rfs_settings_last(&suggest->basis, "src_rules"))
@@ -273,12 +287,22 @@ static void find_strategy(struct suggest *suggest)
                 continue;
             suggest->failed |= rfs_settings_add_all(&options, &suggest->basis) != 0;
             add_pairs(suggest, &options, PAIRS("src_strategy", path));
+            struct rfs_error err = {0};
+            unsigned unused = 0;
             if (suggest->failed || !can_show(suggest, &options, NULL))
                 continue;
+            if (try_view(suggest, &options, &wary, &unused, &err) != 0) {
+                doubt = doubtful ? doubt : err;
+                doubtful = doubtful ? doubtful : path;
+                continue;
+            }
             if (found)
                 add_note(suggest, rfs_text_printf("%s fits as well", path));
             found = found ? found : path;
         }
+    if (!found && doubtful)
+        add_note(suggest, strdup(doubt.text));
+    found = found ? found : doubtful;
     if (found)
         add_pairs(suggest, &suggest->basis, PAIRS("src_strategy", found));
 }
