@@ -166,7 +166,7 @@ static int check_files(struct rfs_view *view, struct rfs_error *err)
         rc = rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(view->stored)),
                       "a save that has ended, copied with its times (cp -a)",
                       "the metadata may be of another save than the files");
-    return rc ?: rfs_view_check_alike(view, err);
+    return rc;
 }
 
 /* Opens a save that is not shown, and notes why it is not complete. */
@@ -231,17 +231,25 @@ static void hide(struct reshard_view *set, struct followed *save, struct rfs_vie
     save->shown = NULL;
 }
 
-/* Shows a save, unless a file of it, or of the save before under this name, speaks against it. */
+/*
+ * Shows a save, unless a file of it, or of the save before under this name, speaks against it. Its
+ * ranks may contradict the strategy only because some are still of that one.
+ */
 static void show(struct reshard_view *set, struct followed *save)
 {
     struct rfs_view *view = save->ready;
     const struct rfs_view *before = save->before;
     const char *old = before ? find_file(before, before->n_sources, SAME | FAILED | UNKNOWN) : NULL;
     char text[PATH_MAX + 96];
+    struct rfs_error err = {0};
 
     if (old) {
         snprintf(text, sizeof text, "%s has not changed since the save before of this number", old);
         set_why(set, save, RFS_WARNING, text);
+        return;
+    }
+    if (rfs_view_check_alike(view, &err)) {
+        set_why(set, save, RFS_WARNING, err.text);
         return;
     }
     if (has_file(view, CHANGED | FAILED | UNKNOWN))

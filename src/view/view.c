@@ -248,11 +248,13 @@ static void log_note(void *ctx, const struct rfs_note *note)
 
 enum rfs_unlike rfs_view_unlike(const struct rfs_view *view)
 {
-    /* verify goes on without what is missing, and compares all copies by itself. */
-    return view->set->late                           ? RFS_UNLIKE_UNASKED
-           : view->options.trust_strategy            ? RFS_UNLIKE_TOLD
-           : view->options.strict || view->set->wary ? RFS_UNLIKE_REFUSED
-                                                     : RFS_UNLIKE_JUDGED;
+    const struct reshard_view *set = view->set;
+
+    if (set->late) /* verify compares all copies itself */
+        return RFS_UNLIKE_UNASKED;
+    if (view->options.trust_strategy || set->follow) /* follow asks rfs_view_check_alike */
+        return RFS_UNLIKE_TOLD;
+    return view->options.strict || set->wary ? RFS_UNLIKE_REFUSED : RFS_UNLIKE_JUDGED;
 }
 
 int rfs_view_check_alike(const struct rfs_view *view, struct rfs_error *err)

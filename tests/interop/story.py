@@ -68,6 +68,8 @@ def check(program, told):
                 story.check(mount.path)
         except OSError as e:
             return f"{e}; --check says: {mount.run('--check').stdout.strip()}"
+        if not problem and not story.says:
+            problem = mounting.doubts(mount, False)
         if not problem and story.says:
             said = mount.run("--check").stdout
             problem = next((f"--check does not say '{x}': {said}" for x in story.says

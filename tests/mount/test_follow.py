@@ -191,11 +191,11 @@ def test_follow_a_damaged_save():
 
 
 def test_follow_by_wrong_rules():
-    """No save is shown whose ranks differ in what the rules call whole."""
+    """No save is shown whose ranks contradict the rules."""
     job = Training()
     job.save("1_10", 1)
     with Foreground(job.src, f"src_ranks=4,src_rules=*: whole,follow={EVERY}") as m:
-        eventually(lambda: "ranks differ in what src_rules calls whole" in (why(m, "1_10") or ""), "the reason")
+        eventually(lambda: "ranks are not as src_rules says" in (why(m, "1_10") or ""), "the reason")
         equal((saves(m), latest(m)), ([], None), "what is shown")
 
 

@@ -92,8 +92,8 @@ def told(tree, options, line, command=()):
     with Mount(tree.src, options) as mount:
         equal(mount.stderr.splitlines(), [f"reshardfs: warning: {line}"], "stderr")
     got = run(reshardfs, "--check", tree.src, "-o", options)
-    refusal = (f"{tree.src}: ranks differ in what src_rules calls whole; try: right rules, or files of one save; or "
-               "without what differs, by drop=")
+    refusal = (f"{tree.src}: ranks are not as src_rules says; try: the right strategy or rules, or files of one save; or "
+               "without what differs, by drop=; or trust_strategy")
     equal((got.returncode, got.stderr.splitlines()),
           (1, [f"reshardfs: warning: {line}", f"reshardfs: error: {refusal}"]), "--check")
     fails(1, line, tree.src, folder("mnt"), "-o", f"{options},strict")
@@ -111,15 +111,18 @@ def test_rules_that_call_a_slice_whole():
     tree = Tree(folder("tree"), FLAT, 4, 1)
     silent(tree, RIGHT)
     told(tree, WRONG, f"{tree.path(3)}: parameter 'embed': has other bytes than in rank_0, and is whole by src_rules: "
-         "line 2; 1 of 3 parameters that were compared differ" + REMEDY)
+         "line 2; 1 of 4 parameters that were compared contradict it" + REMEDY)
     silent(tree, f"{WRONG},drop=embed")
     # Ranks that are lost have replicas by these rules, and the others are compared.
     os.unlink(tree.path(3))
     os.unlink(tree.path(0))
     rules = "src_ranks=4,src_rules=a.*: axis 0 over all;*: whole,drop=a.*"
     line = f"{tree.path(2)}: parameter 'embed': has other bytes than in rank_1, and is whole by src_rules: line 2"
-    with Mount(tree.src, rules) as mount:
+    with Mount(tree.src, f"{rules},trust_strategy") as mount:
         check(line in mount.stderr, mount.stderr)
+    # It is the only weight of two axes that is left: most of them.
+    fails(1, f"{line}; 1 of 3 parameters that were compared contradict it; try: other rules; reshard verify lists all that "
+          "differ; or trust_strategy, to go on all the same", tree.src, folder("mnt"), "-o", rules)
 
 
 def test_rules_for_ranks_of_two_saves():
@@ -127,7 +130,7 @@ def test_rules_for_ranks_of_two_saves():
     later = Tree(folder("later"), FLAT, 4, 1, version=1)
     tree.write(3, later.source(3))
     told(tree, RIGHT, f"{tree.path(3)}: parameter 'step': has other bytes than in rank_0, and is whole by src_rules: "
-         "line 3; 2 of 2 parameters that were compared differ" + REMEDY)
+         "line 3; 2 of 4 parameters that were compared contradict it" + REMEDY)
 
 
 def test_rules_and_what_each_rank_has_of_its_own():
