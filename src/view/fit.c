@@ -387,7 +387,7 @@ int rfs_fit_check(const struct rfs_fit *fit, struct rfs_fit_findings *findings,
         ADD(&c, "only in the strategy", true, RFS_FIT_ALL, "none of its parameters is in the tree");
     if (fit->strategy)
         check_others(&c);
-    const bool cut = fit->strategy && !fit->whole && !fit->source && !fit->headers->source->parts;
-    const int rc = cut && findings->bad == before ? check_bytes(&c, err) : 0;
+    const bool bytes = fit->bytes && !fit->whole && !fit->source;
+    const int rc = bytes && findings->bad == before ? check_bytes(&c, err) : 0;
     return rc == 0 && findings->failed ? rfs_fail_memory(err) : rc;
 }

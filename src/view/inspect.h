@@ -795,6 +795,7 @@ struct rfs_fit {
     /* The comparison that says how the tree is cut; NULL: the strategy does, or WHOLE. */
     const struct rfs_fit *source;
     bool whole; /* the tensors of the tree are not cut at all */
+    bool bytes; /* samples of ranks are compared with what the strategy says that they hold */
 };
 
 /* Sets how a strategy is compared with a tree; it borrows both. */
@@ -865,9 +866,8 @@ void rfs_fit_findings_add(struct rfs_fit_findings *findings, const char *kind, b
 
 /*
  * Adds all findings: of ranks that the tree does not have, or that could not be read or have no
- * parameters; and without a strategy no others. Where none is a reason to refuse, samples of ranks
- * are compared with what the strategy says that they hold. Returns 0, or -ENOMEM or -EINTR with *err
- * filled. O(parameters x (kinds + ranks)).
+ * parameters; and without a strategy no others. Bytes are compared where none is a reason to refuse.
+ * Returns 0, or -ENOMEM or -EINTR with *err filled. O(parameters x (kinds + ranks)).
  */
 int rfs_fit_check(const struct rfs_fit *fit, struct rfs_fit_findings *findings,
                   struct rfs_error *err);

@@ -410,3 +410,34 @@ reshard: error: strategy takes show, convert, merge, new or check; try: reshard 
 $ reshard strategy draw src_strategy.ckpt
 reshard: error: 'draw' is not a command of strategy; try: reshard strategy --help
 (exit 2)
+
+# a strategy whose shapes are right, and which is not that of the files
+$ cd .. && reshard example again >/dev/null && reshard export again/src again/opt -s again/src_strategy.ckpt -d $fixtures/opt8.ckpt >/dev/null 2>&1
+$ for s in opt8 src8; do reshard strategy check $fixtures/$s.ckpt again/opt | grep -v note; done
+
+strategy: 12 parameters, 1 stage of 8 devices
+fits: again/opt
+mismatch: bytes: …/again/opt/rank_5/checkpoint_5.ckpt: parameter 'layer1.weight': has other bytes than in rank_0, and is the same slice by …/tests/fixtures/strategies/src8.ckpt; 6 of 12 parameters that were compared contradict it; try: another strategy, or files of one save; reshard verify SRC -s FILE lists all that differ
+
+strategy: 12 parameters, 1 stage of 8 devices
+does not fit: again/opt: 1 mismatch
+$ reshard strategy check $fixtures/opt8.ckpt again/src | grep -v note
+mismatch: bytes: …/again/src/rank_1/checkpoint_1.ckpt: parameter 'layer1.weight': has the same bytes as rank_0, and is another slice by …/tests/fixtures/strategies/opt8.ckpt; 3 of 9 parameters that were compared contradict it; try: another strategy, or files of one save
+
+strategy: 12 parameters, 1 stage of 8 devices
+does not fit: again/src: 1 mismatch
+$ reshardfs --check again/opt -o drop=rng_state,strict,src_strategy=$fixtures/opt8.ckpt
+reshardfs: 8 → 1 rank, 12 parameters; every rank can be read
+$ reshardfs --check again/opt -o drop=rng_state,src_strategy=$fixtures/src8.ckpt
+reshardfs: error: …/again/opt/rank_5/checkpoint_5.ckpt: parameter 'layer1.weight': has other bytes than in rank_0, and is the same slice by …/tests/fixtures/strategies/src8.ckpt; 6 of 12 parameters that were compared contradict it; try: another strategy; reshard verify SRC -s FILE lists all that differ; or trust_strategy, to go on all the same
+(exit 1)
+$ reshard export again/opt new -s $fixtures/src8.ckpt; ls new
+reshard: error: …/again/opt/rank_5/checkpoint_5.ckpt: parameter 'layer1.weight': has other bytes than in rank_0, and is the same slice by …/tests/fixtures/strategies/src8.ckpt; 6 of 12 parameters that were compared contradict it; try: another strategy; reshard verify SRC -s FILE lists all that differ; or trust_strategy, to go on all the same
+ls: cannot access 'new': No such file or directory
+(exit 2)
+$ reshard export again/opt new -s $fixtures/src8.ckpt -o trust_strategy
+reshard: warning: …/again/opt/rank_5/checkpoint_5.ckpt: parameter 'layer1.weight': has other bytes than in rank_0, and is the same slice by …/tests/fixtures/strategies/src8.ckpt; 6 of 12 parameters that were compared contradict it; try: another strategy, or files of one save; reshard verify SRC -s FILE lists all that differ
+reshard: warning: 1 parameter in no strategy, copied unsliced: rng_state [4] (rank_2 has other bytes than rank_0)
+…/new: 1 file written, 80.5 KiB in …; 0 were there, 0 bytes
+$ reshard verify again/opt -s $fixtures/src8.ckpt | tail -1
+again/opt: 15 tensors, 80.0 KiB: not right: 6 tensors

@@ -502,6 +502,7 @@ static int check(const struct request *request, const struct rfs_strategy *strat
         tree->fit.source = &from;
     }
     tree->fit.whole = request->whole;
+    tree->fit.bytes = true;
     int rc = rfs_fit_check(&tree->fit, &findings, err);
     if (rc)
         return rc;
