@@ -104,53 +104,67 @@ INSTEAD int getrusage(__rusage_who_t who, struct rusage *usage)
 
 /* ---- trees ----------------------------------------------------------------------------------- */
 
-static const char *const names[] = {"u", "v", "w"};
-#define TENSORS (sizeof names / sizeof names[0])
+#define TENSORS 3
 
-static void write_layouts(const char *root, const char *file, unsigned ranks, unsigned axis,
+/* Writes the layouts of N tensors of [ROWS, 1024], by its device matrix and tensor map. */
+static void write_layouts(const char *root, const char *file, const char *cut, unsigned n,
                           uint64_t rows)
 {
-    char items[1024];
+    char items[32 * KIB];
     size_t used = 0;
 
-    for (size_t i = 0; i < TENSORS; i++)
+    for (unsigned i = 0; i < n; i++)
         used += (size_t)snprintf(items + used, sizeof items - used,
-                                 "%s\"%s\": {\"dev_matrix\": [%u], \"tensor_map\": [%d, %d], "
-                                 "\"tensor_shape\": [%llu, 1024], \"field\": 0, "
-                                 "\"opt_weight_shard_step\": 0, \"opt_weight_shard_size\": 0}",
-                                 i > 0 ? ", " : "", names[i], ranks, axis == 0 ? 0 : -1,
-                                 axis == 1 ? 0 : -1, (unsigned long long)rows);
+                                 "%s\"%c%u\": {%s, \"tensor_shape\": [%llu, 1024], "
+                                 "\"field\": 0, \"opt_weight_shard_step\": 0, "
+                                 "\"opt_weight_shard_size\": 0}",
+                                 i > 0 ? ", " : "", 'u', i, cut, (unsigned long long)rows);
+    assert_true(used < sizeof items);
     write_strategy(root, file, items);
 }
 
-/*
- * Tensors with ROWS of 1 KiB, cut by rows over the source's ranks and along DST_AXIS over the
- * destination's two: 0 makes contiguous files, 1 such of runs of half a KiB. Opens the view.
- */
-static void lay_out(struct fixture *f, uint64_t rows, unsigned dst_axis, const char *more)
+/* Writes sparse files of RANKS ranks with N slices of [ROWS, 1024]. */
+static void write_ranks(const char *root, unsigned ranks, unsigned n, uint64_t rows)
 {
-    write_layouts(f->root, "src.json", RANKS, 0, rows);
-    write_layouts(f->root, "dst.json", 2, dst_axis, rows);
-    for (unsigned rank = 0; rank < RANKS; rank++) {
-        const uint64_t dims[] = {rows / RANKS, KIB};
+    const uint64_t dims[] = {rows, KIB};
+
+    for (unsigned rank = 0; rank < ranks; rank++) {
         uint64_t end = 0;
         char path[64];
+        char name[16];
         snprintf(path, sizeof path, "src/rank_%u/net-1_2.ckpt", rank);
-        tree_write(f->root, path, "", 0);
-        FILE *file = fopen(tree_path(f->root, path), "r+b");
+        tree_write(root, path, "", 0);
+        FILE *file = fopen(tree_path(root, path), "r+b");
         assert_non_null(file);
-        for (size_t i = 0; i < TENSORS; i++) {
+        for (unsigned i = 0; i < n; i++) {
             struct bytes header = {0};
-            ckpt_header(&header, names[i], "Int8", 2, dims, dims[0] * dims[1]);
+            snprintf(name, sizeof name, "u%u", i);
+            ckpt_header(&header, name, "Int8", 2, dims, dims[0] * dims[1]);
             assert_int_equal(fwrite(header.data, 1, header.n, file), header.n);
             end += header.n + dims[0] * dims[1];
             assert_int_equal(fseeko(file, (off_t)end, SEEK_SET), 0);
             bytes_free(&header);
         }
         assert_int_equal(fclose(file), 0);
-        assert_int_equal(truncate(tree_path(f->root, path), (off_t)end), 0);
+        assert_int_equal(truncate(tree_path(root, path), (off_t)end), 0);
     }
-    if (open_with(f, more))
+}
+
+/*
+ * Tensors with ROWS of 1 KiB, cut by rows over the source's ranks and along DST_AXIS over the
+ * destination's two: 0 makes contiguous files, 1 such of runs of half a KiB. Opens the view, and
+ * compares its ranks, as a mount does.
+ */
+static void lay_out(struct fixture *f, uint64_t rows, unsigned dst_axis, const char *more)
+{
+    write_layouts(f->root, "src.json", "\"dev_matrix\": [4], \"tensor_map\": [0, -1]", TENSORS,
+                  rows);
+    write_layouts(f->root, "dst.json",
+                  dst_axis == 0 ? "\"dev_matrix\": [2], \"tensor_map\": [0, -1]"
+                                : "\"dev_matrix\": [2], \"tensor_map\": [-1, 0]",
+                  TENSORS, rows);
+    write_ranks(f->root, RANKS, TENSORS, rows / RANKS);
+    if (open_with(f, more) || reshard_check_strategies(f->view, &f->err))
         fail_msg("%s", f->err.message);
 }
 
@@ -223,19 +237,62 @@ static void test_stat(void **state)
     reshard_stat st;
 
     lay_out(f, 32 * KIB, 0, "");
+    const reshard_statistics before = counted(f);
     restart();
     assert_int_equal(stat_rank(f, 1, &st), 0);
     const reshard_statistics s = counted(f);
-    assert_int_equal(s.ranks_indexed,
+    assert_int_equal(s.ranks_indexed - before.ranks_indexed,
                      2 + 1); /* its own two, and the first, which tells their headers */
-    assert_int_equal(s.source_opens, 3);
-    assert_int_equal(s.source_reads, reads);
-    assert_int_equal(s.source_bytes, bytes);
+    assert_int_equal(s.source_opens, RANKS); /* those that are compared are open already */
+    assert_int_equal(s.source_reads - before.source_reads, reads);
+    assert_int_equal(s.source_bytes - before.source_bytes, bytes);
     assert_true(reads <= 3 * TENSORS);
     assert_true(bytes <= 3 * TENSORS * 4 * KIB);
     restart();
     assert_int_equal(stat_rank(f, 1, &st), 0); /* known by now */
     assert_int_equal(reads + opens + stats, 0);
+}
+
+/* What a comparison of the ranks reads, but for the N headers of the first. */
+static uint64_t compare_ranks(struct fixture *f, unsigned ranks, unsigned n)
+{
+    char cut[64];
+
+    snprintf(cut, sizeof cut, "\"dev_matrix\": [%u, 4], \"tensor_map\": [0, -1]", ranks / 4);
+    write_layouts(f->root, "src.json", cut, n, 256);
+    write_layouts(f->root, "dst.json", "\"dev_matrix\": [1], \"tensor_map\": [-1, -1]", n, 256);
+    write_ranks(f->root, ranks, n, 64);
+    if (open_with(f, ""))
+        fail_msg("%s", f->err.message);
+    restart();
+    if (reshard_check_strategies(f->view, &f->err))
+        fail_msg("%s", f->err.message);
+    const reshard_statistics s = counted(f);
+    assert_int_equal(s.ranks_indexed, 1);
+    assert_int_equal(s.source_reads, reads);
+    assert_true(bytes <= reads * 4 * KIB);
+    reshard_close(f->view);
+    f->view = NULL;
+    return reads - n;
+}
+
+/*
+ * Three tensors of a kind in the first rank and its farthest replica, in three places; two of them
+ * in one place of the ranks one step away, two headers of each of these ranks, and its end.
+ */
+static uint64_t reads_of(unsigned steps)
+{
+    return UINT64_C(3) * 3 * 2 + UINT64_C(2) * steps + UINT64_C(3) * (1 + steps);
+}
+
+/* Ranks cost a few reads for each time that their number doubles, and parameters none. */
+static void test_ranks_are_compared_by_few_reads(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_true(compare_ranks(f, 16, 8) <= reads_of(4));
+    assert_true(compare_ranks(f, 16, 128) <= reads_of(4));
+    assert_true(compare_ranks(f, 512, 128) <= reads_of(9));
 }
 
 /*
@@ -516,6 +573,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_stat, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_ranks_are_compared_by_few_reads, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_whole_contiguous_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_gathered_files_of_several_readers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_random_reads, set_up, tear_down),

@@ -6,7 +6,7 @@ import shutil
 import threading
 import time
 
-from forge import Param, Tree, usual
+from forge import WHOLE, Param, Tree, usual
 from harness import *
 from test_content import publish, needs_nginx, status, strategies
 from test_limits import MIXED
@@ -229,3 +229,20 @@ def test_reading_ahead_of_many_sources():
     check(len(asked) <= size * 4, f"{len(asked)} requests for {size} MiB")
     check(bytes_asked(asked) <= 1.1 * (size << 20), f"{bytes_asked(asked)} bytes were read for {size} MiB")
     shutil.rmtree(where)
+
+
+def test_strategies_are_compared_in_one_round_trip():
+    """Samples of all ranks are asked for at once, after the first header of each and the last."""
+    params = [Param(f"layer{i}.weight", (2048, 1024), 0, 0) for i in range(4)]
+    params += [Param(f"layer{i}.bias", (300000,), WHOLE, WHOLE) for i in range(4)]
+    t = Tree(folder("tree"), params, 8, 4)
+    url = stores.upload(t.dir)
+    with stores.Proxy(latency=LATENCY) as proxy:
+        with Mount(f"{url}/src", t.options("index_cache=no"), env=stores.environment(proxy.url)) as m:
+            asked = [r for r in proxy.requests() if r[2].startswith("bytes=") and "rank_" in r[1]]
+            others = [r for r in asked if "rank_0/" not in r[1]]
+            equal({r[1].split("rank_")[1][0] for r in others}, {"1", "2", "4", "7"}, "the ranks")
+            check(round_trips(others) <= 3, f"{round_trips(others)} round trips: {others}")
+            samples = [r for r in asked if bytes_asked([r]) == 1024]
+            check(len(samples) > 20 and round_trips(samples) == 1, f"{round_trips(samples)} round trips: {samples}")
+            same_bytes(m.read(0), t.expected(0), "rank 0")

@@ -26,7 +26,8 @@ void write_strategy(const char *root, const char *name, const char *items)
 
 static unsigned char pattern(const char *name, uint64_t element)
 {
-    return (unsigned char)(element * 7 + (element >> 8) + (unsigned char)name[0] * 3);
+    return (unsigned char)(element * 7 + (element >> 8) * 3 + (element >> 16) * 5 +
+                           (unsigned char)name[0] * 3);
 }
 
 void fill(unsigned char *out, const char *name, uint64_t from, uint64_t n)

@@ -494,7 +494,8 @@ static void list_world(struct fixture *f, const struct world *world, const struc
     *out = (struct listing){0};
     int n = snprintf(options, sizeof options, "%s%s", format->options, more);
     if (world->src.any)
-        n += snprintf(options + n, sizeof options - (size_t)n, ",src_strategy=%s",
+        n += snprintf(options + n, sizeof options - (size_t)n,
+                      ",trust_strategy,src_strategy=%s", /* replicas have bytes of their own */
                       tree_path(f->root, "src.json"));
     if (world->dst.any && !format->flat)
         snprintf(options + n, sizeof options - (size_t)n, ",dst_strategy=%s",
