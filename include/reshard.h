@@ -371,7 +371,7 @@ typedef struct reshard_load {
      * of the tensor, which is the only way for a value without elements.
      */
     const uint64_t *begin, *end;
-    void *to; /* room for the box, row by row, as in files; the caller's */
+    void *to; /* room for the box, row by row, as in files; the caller's, no other load's */
 } reshard_load;
 
 /*
@@ -381,9 +381,10 @@ typedef struct reshard_load {
  * use anyway. A running call ends by reshard_cancel_use and reshard_cancel_set, with -EINTR.
  *
  * PROGRESS may be NULL. The calling thread calls it with bytes from time to time, and at the end.
- * ERR may be NULL. Returns 0; -EINVAL for a tensor or a box that does not exist, and nothing is
- * read then; or an error of a file (above). *err names the tensor. The memory at "to" of all loads
- * then has undefined bytes, which must not be used.
+ * ERR may be NULL. Returns 0; -EINVAL for a tensor or a box that does not exist, or if the memory at
+ * "to" of two loads overlaps, also for equal boxes, and nothing is read then; or an error of a file
+ * (above). *err names the tensor. The memory at "to" of all loads then has undefined bytes, which
+ * must not be used.
  */
 RESHARD_API int reshard_tensors_load(const reshard_tensors *tensors, const reshard_load *loads,
                                      size_t n, reshard_progress_fn *progress, void *ctx,

@@ -260,6 +260,31 @@ static int slice_load(const struct run *run, const reshard_load *load, struct rf
                : rfs_tensors_slice(list, (uint32_t)load->tensor, slice);
 }
 
+RFS_COMPARE(compare_places, struct item, x, y,
+            RFS_ORDER((uintptr_t)x->load->to, (uintptr_t)y->load->to)
+                ?: RFS_ORDER(x->load, y->load))
+
+/* Refuses two loads that would write to the same memory: their threads do it in any order. */
+static int check_places(struct run *run, struct rfs_error *err)
+{
+    const struct rfs_tensors *list = &run->tensors->list;
+    const struct item *last = NULL; /* reaches behind all before it */
+
+    RFS_SORT(run->items, run->n, compare_places);
+    for (size_t i = 0; i < run->n; i++) {
+        const struct item *item = &run->items[i];
+        if (item->bytes == 0)
+            continue;
+        if (last && (uintptr_t)item->load->to - (uintptr_t)last->load->to < last->bytes)
+            return rfs_fail(err, -EINVAL, RFS_OF(NULL, rfs_tensors_name(list, item->load->tensor)),
+                            "memory of its own for each load",
+                            "its memory overlaps that of '%s' in the same call",
+                            rfs_tensors_name(list, last->load->tensor));
+        last = item;
+    }
+    return 0;
+}
+
 RFS_COMPARE(compare_items, struct item, x, y,
             RFS_ORDER(x->file, y->file) ?: RFS_ORDER(x->from, y->from)
                                                ?: RFS_ORDER(x->load, y->load))
@@ -295,8 +320,9 @@ static int list_items(struct run *run, const reshard_load *loads, size_t n, stru
         run->n_tasks += (size_t)(item->bytes / TASK + (item->bytes % TASK > 0));
         run->bytes += item->bytes;
     }
+    const int rc = check_places(run, err);
     RFS_SORT(run->items, n, compare_items);
-    return 0;
+    return rc;
 }
 
 static int list_tasks(struct run *run, struct rfs_error *err)

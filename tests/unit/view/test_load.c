@@ -172,6 +172,39 @@ static void test_refused_boxes(void **state)
     reshard_tensors_close(full);
 }
 
+/* Two loads that would write to one byte are refused, whatever their order; neighbours are not. */
+static void test_overlapping_memory(void **state)
+{
+    static const uint64_t row[] = {5, 0, 6, 4};
+    static const uint64_t none[] = {5, 0, 5, 4};
+    struct fixture *f = *state;
+    unsigned char got[40] = {0};
+    unsigned char want[4];
+
+    open_view(f);
+    reshard_tensors *full = open_list(f, "full");
+    const size_t w = number_of(full, "w");
+    for (int i = 0; i < 2; i++)
+        for (size_t at = 0; at <= 36; at++) {
+            const reshard_load whole = {w, NULL, NULL, got + 4}, part = {w, row, row + 2, got + at};
+            const reshard_load loads[] = {i ? whole : part, i ? part : whole};
+            const bool apart = at == 0 || at == 36;
+            assert_int_equal(load(f, full, loads, 2), apart ? 0 : -EINVAL);
+            if (!apart) {
+                assert_non_null(
+                    strstr(f->err.message, "parameter 'w': its memory overlaps that of 'w'"));
+                assert_int_equal(got[1], 0);
+            }
+            memset(got, 0, sizeof got);
+        }
+    /* A load of nothing touches nothing. */
+    const reshard_load loads[] = {{w, row, row + 2, got}, {w, none, none + 2, got + 1}};
+    assert_int_equal(load(f, full, loads, 2), 0);
+    fill(want, "w", 20, 4);
+    assert_memory_equal(got, want, 4);
+    reshard_tensors_close(full);
+}
+
 /* Only the source that has a box is read, and no more of it than the box. */
 static void test_source_bytes(void **state)
 {
@@ -558,20 +591,11 @@ static void test_worlds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_lists),
-        TEST(test_no_such_folder),
-        TEST(test_all_boxes),
-        TEST(test_refused_boxes),
-        TEST(test_source_bytes),
-        TEST(test_changed_source),
-        TEST(test_lost_rank),
-        TEST(test_wrong_key),
-        TEST(test_cancelled),
-        TEST(test_progress),
-        TEST(test_threads),
-        TEST(test_slow_source),
-        TEST(test_one_is_cancelled),
-        cmocka_unit_test(test_worlds),
+        TEST(test_lists),          TEST(test_no_such_folder),     TEST(test_all_boxes),
+        TEST(test_refused_boxes),  TEST(test_overlapping_memory), TEST(test_source_bytes),
+        TEST(test_changed_source), TEST(test_lost_rank),          TEST(test_wrong_key),
+        TEST(test_cancelled),      TEST(test_progress),           TEST(test_threads),
+        TEST(test_slow_source),    TEST(test_one_is_cancelled),   cmocka_unit_test(test_worlds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
