@@ -16,13 +16,18 @@ import threading
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence, Union
 
 from . import _library as c
-from .view import View, _Gate
+from ._gate import Gate
+from .places import Place, judge
+from .view import View
 
 Progress = Callable[[int, int], None]
 Box = tuple[Sequence[int], Sequence[int]]  # begin and end along each axis
 Names = Union[str, Sequence[str], None]
 HUGE = 4 << 20  # bytes from which on numpy asks for huge pages
 AWAY = 16 << 20  # bytes; what loads more leaves its thread to Ctrl-C and the progress
+COMPARED = 16 << 20  # bytes of a tensor at a time
+_NO_MEMORY = ("without memory that could be filled; try: an array that can be written to, or torch.distributed.checkpoint.load with "
+              "reshard.torch.StorageReader")
 
 
 class Type(NamedTuple):
@@ -80,12 +85,20 @@ class Numpy:
         """Whether a box can be read straight into it."""
         return bool(array.flags.c_contiguous and array.flags.writeable)
 
-    def has_memory(self, array: Any) -> bool:
-        """Whether it can be filled."""
-        return bool(array.flags.writeable)
+    def why_not(self, array: Any) -> Optional[str]:
+        """Why it cannot be filled, if so, and what to do."""
+        if isinstance(array, self.numpy.ma.MaskedArray):
+            return "whose mask would hide what it is filled with; try: its member data"
+        return None if isinstance(array, self.numpy.ndarray) and array.flags.writeable else _NO_MEMORY
+
+    def place(self, array: Any) -> Place:
+        return Place("cpu", self.address(array), array.shape, array.strides, array.itemsize)
 
     def copy(self, to: Any, array: Any) -> None:
-        to[...] = array
+        self.numpy.asarray(to)[...] = array
+
+    def note_change(self, array: Any) -> None:
+        """Called when the memory of an array was written to."""
 
     def final(self, tensor: "Tensor", array: Any) -> Any:
         return array
@@ -97,7 +110,7 @@ class Torch:
     def __init__(self) -> None:
         import torch
 
-        self.torch = torch
+        self.torch: Any = torch
 
     def dtype(self, tensor: "Tensor") -> Any:
         kind = tensor._type()
@@ -113,16 +126,46 @@ class Torch:
         return int(array.data_ptr())
 
     def is_plain(self, array: Any) -> bool:
-        return bool(array.device.type == "cpu" and array.is_contiguous() and self.has_memory(array) and not array.is_conj()
+        return bool(array.device.type == "cpu" and self.has_storage(array) and array.is_contiguous() and not array.is_conj()
                     and not array.is_neg())
 
-    def has_memory(self, array: Any) -> bool:
-        """Not on the device meta, nor if it is a DTensor or another one that has others in it."""
-        return bool(array.device.type not in ("cpu", "meta") or not array.numel() or array.data_ptr())
+    def has_storage(self, array: Any) -> bool:
+        """Whether its elements lie in memory of its own, which was not freed: not those of a DTensor or another one that has
+        others in it, of a sparse one, nor on the device meta."""
+        if array.layout is not self.torch.strided or array.device.type == "meta":
+            return False
+        if not array.numel():
+            return True
+        try:
+            storage = array.untyped_storage() if hasattr(array, "untyped_storage") else array.storage()
+            begin, end = self._elements(array).span()
+            return bool(array.data_ptr() and storage.data_ptr() <= begin and end <= storage.data_ptr() + storage.nbytes())
+        except RuntimeError:  # torch's word for no storage
+            return False
+
+    def why_not(self, array: Any) -> Optional[str]:
+        return None if isinstance(array, self.torch.Tensor) and self.has_storage(array) else _NO_MEMORY
+
+    def _elements(self, array: Any) -> Place:
+        size = array.element_size()
+        return Place(str(array.device), self.address(array), tuple(array.shape), tuple(n * size for n in array.stride()), size)
+
+    def place(self, array: Any) -> Place:
+        """Its elements; or the tensor itself, which takes an array by a way of its own."""
+        return self._elements(array) if self.has_storage(array) else Place("object", id(array), (), (), 1)
 
     def copy(self, to: Any, array: Any) -> None:
-        with self.torch.no_grad():
+        with self.torch.inference_mode() if to.is_inference() else self.torch.no_grad():
             to.copy_(array)
+
+    def note_change(self, array: Any) -> None:
+        """Raises its version, so that a backward pass that needs the old values fails."""
+        graph = self.torch.autograd.graph
+        if hasattr(graph, "increment_version"):
+            graph.increment_version(array)
+        elif not array.is_inference():  # before torch 2.1: by an operation on none of its elements
+            with self.torch.no_grad():
+                array.detach().unsqueeze(0)[:0].zero_()
 
     def final(self, tensor: "Tensor", array: Any) -> Any:
         return array
@@ -225,9 +268,10 @@ class Tensor:
 
     def read(self, framework: str = "numpy", box: Optional[Box] = None) -> Any:
         """All of it, or a box, as an array of that framework."""
+        self._list._gate.check_process()  # an import may wait for a lock
         memory = memory_of(framework)
         array = memory.empty(self, self.shape if box is None else [b - a for a, b in zip(*box)])
-        self._list._read([(self, box, memory.address(array))], None)
+        self._list._read([Wanted(self, box, memory.address(array), array)], None)
         return memory.final(self, array)
 
     def numpy(self) -> Any:
@@ -243,7 +287,7 @@ class Tensor:
         if self.kind in TYPES:
             return self.numpy()
         buffer = ctypes.create_string_buffer(self.nbytes)
-        self._list._read([(self, None, ctypes.addressof(buffer))], None)
+        self._list._read([Wanted(self, None, ctypes.addressof(buffer), buffer)], None)
         return buffer.raw.decode("utf-32-le") if self.kind == "str" else buffer.raw
 
     def select(self, index: Any, framework: str = "numpy") -> Any:
@@ -292,29 +336,42 @@ def _select(shape: Sequence[int], index: Any) -> tuple[Box, tuple[Any, ...]]:
     return (begin, end), tuple(rest)
 
 
+class Wanted(NamedTuple):
+    """A tensor, or a box of it, that is read to an address in the memory of some object."""
+
+    tensor: Tensor
+    box: Optional[Box]
+    address: int
+    memory: Any
+
+
+class Target(NamedTuple):
+    """A tensor, or a box of it, that an array of its shape is filled with. name is the array's."""
+
+    name: str
+    tensor: Tensor
+    box: Optional[Box]
+    array: Any
+
+
 class Tensors(Mapping[str, Tensor]):
     """The tensors of a rank, or whole ones, by name, in the order of its file."""
 
     def __init__(self, view: View, folder: str) -> None:
-        self._gate = _Gate(None, "list of tensors")
         self._view, self._folder = view, folder  # the view must live as long
         self._library = view._library
+        self._gate = Gate("list of tensors", self._library.reshard_tensors_close, view._gate)
         why = c.CError(ctypes.sizeof(c.CError))
-        out = ctypes.c_void_p()
-        with view._gate as pointer:
-            code = self._library.reshard_tensors_open(pointer, os.fsencode(folder), ctypes.byref(out), ctypes.byref(why))
-            if code:
-                raise c.error(code, why.message.decode("utf-8", "replace"), usage=bool(why.usage))
-            self._gate = _Gate(out.value, "list of tensors", self._library.reshard_tensors_close)
-            view._files.add(self)
-            view._gates.add(self._gate)
-        self._all = {tensor.name: tensor for tensor in self._list()}
+        code = view._gate.use(lambda pointer: self._library.reshard_tensors_open(
+            pointer, os.fsencode(folder), ctypes.byref(self._gate.out), ctypes.byref(why)))
+        if code:
+            raise c.error(code, why.message.decode("utf-8", "replace"), usage=bool(why.usage))
+        self._all = {tensor.name: tensor for tensor in self._gate.use(self._list)}
 
     def close(self) -> None:
         """Frees it. Does nothing the second time; closing the view does it, too."""
         if hasattr(self, "_gate"):
             self._gate.close()
-            self._view._gates.discard(self._gate)
 
     def __del__(self) -> None:
         self.close()
@@ -325,12 +382,12 @@ class Tensors(Mapping[str, Tensor]):
     def __hash__(self) -> int:
         return id(self)
 
-    def _list(self) -> Iterator[Tensor]:
-        with self._gate as pointer:
-            for number in range(self._library.reshard_tensors_count(pointer)):
-                found = c.CTensor(ctypes.sizeof(c.CTensor))
-                self._library.reshard_tensors_get(pointer, number, ctypes.byref(found))
-                yield Tensor(self, number, found)
+    def _list(self, pointer: int) -> list[Tensor]:
+        found = (c.CTensor * self._library.reshard_tensors_count(pointer))()
+        for number, one in enumerate(found):
+            one.struct_size = ctypes.sizeof(c.CTensor)
+            self._library.reshard_tensors_get(pointer, number, ctypes.byref(one))
+        return [Tensor(self, number, one) for number, one in enumerate(found)]
 
     def __getitem__(self, name: str) -> Tensor:
         return self._all[name]
@@ -361,12 +418,12 @@ class Tensors(Mapping[str, Tensor]):
 
     # ---- reading
 
-    def _read(self, wanted: Sequence[tuple[Tensor, Optional[Box], int]], progress: Optional[Progress]) -> None:
+    def _read(self, wanted: Sequence[Wanted], progress: Optional[Progress]) -> None:
         """Reads tensors or boxes of them to addresses."""
         loads = (c.CLoad * len(wanted))()
         kept = []  # what the loads point to
         total = 0
-        for load, (tensor, box, address) in zip(loads, wanted):
+        for load, (tensor, box, address, _) in zip(loads, wanted):
             load.tensor, load.to = tensor._number, address
             total += tensor.nbytes
             if box is not None:
@@ -375,57 +432,65 @@ class Tensors(Mapping[str, Tensor]):
                 bounds = [(ctypes.c_uint64 * len(bound))(*bound) for bound in box]
                 load.begin, load.end = bounds
                 kept.append(bounds)
-        with self._gate as pointer:
-            if total < AWAY and progress is None:
-                self._call(pointer, loads, None)
-            else:
-                self._call_away(pointer, loads, progress)
+        if total < AWAY and progress is None:
+            self._call(loads, None)
+        else:
+            self._gate.use(lambda _pointer: self._call_away(loads, [wanted, kept], progress))
 
-    def _call(self, pointer: int, loads: Any, hear: Any) -> None:
+    def _call(self, loads: Any, hear: Any) -> None:
         why = c.CError(ctypes.sizeof(c.CError))
-        code = self._library.reshard_tensors_load(pointer, loads, len(loads), hear or c.ProgressFunction(), None,
-                                                  ctypes.byref(why))
+        code = self._gate.use(lambda pointer: self._library.reshard_tensors_load(
+            pointer, loads, len(loads), hear or c.ProgressFunction(), None, ctypes.byref(why)))
         if code:
             raise c.error(code, why.message.decode("utf-8", "replace"))
 
-    def _call_away(self, pointer: int, loads: Any, progress: Optional[Progress]) -> None:
+    def _new_cancel(self) -> Gate:
+        cancel = Gate("load", self._library.reshard_cancel_free, self._view._gate)
+        code = self._view._gate.use(lambda view: self._library.reshard_cancel_new(view, ctypes.byref(cancel.out)))
+        if code:
+            raise c.error(code)
+        return cancel
+
+    def _call_away(self, loads: Any, memory: Any, progress: Optional[Progress]) -> None:
         """Does so in another thread, so that Ctrl-C ends it and progress is called by this one."""
-        state: dict[str, Any] = {}
-        cancel = ctypes.c_void_p()
+        state: dict[str, Any] = {"memory": memory}  # which is there as long as that thread
+        cancel = self._new_cancel()
         ended = threading.Event()
 
         def hear(_context: Any, done: int, total: int) -> None:
             state["heard"] = done, total
 
-        def work() -> None:
+        def work(stop: int) -> None:
+            self._library.reshard_cancel_use(stop)
             try:
-                self._library.reshard_cancel_use(cancel)
-                self._call(pointer, loads, c.ProgressFunction(hear) if progress else None)
+                self._call(loads, c.ProgressFunction(hear) if progress else None)
+            finally:
+                self._library.reshard_cancel_use(None)
+
+        def run() -> None:
+            try:
+                cancel.use(work)
             except BaseException as why:  # pylint: disable=broad-except # the caller raises it
                 state["why"] = why
             finally:
-                self._library.reshard_cancel_use(None)
+                state["ended"] = True
                 ended.set()
 
-        with self._view._gate as view:
-            code = self._library.reshard_cancel_new(view, ctypes.byref(cancel))
-            if code:
-                raise c.error(code)
-            thread = threading.Thread(target=work, name="reshard load", daemon=True)
-            thread.start()
-            try:
-                while not ended.wait(0.1):
-                    if progress and "heard" in state:
-                        progress(*state["heard"])
-            except BaseException:
-                self._library.reshard_cancel_set(cancel, True)
-                raise
-            finally:
-                while not ended.is_set():  # its memory stays until then, also after a second Ctrl-C
-                    with contextlib.suppress(KeyboardInterrupt):
-                        ended.wait()
-                thread.join()
-                self._library.reshard_cancel_free(cancel)
+        try:
+            threading.Thread(target=run, name="reshard load", daemon=True).start()
+            while not ended.wait(0.1):
+                if progress and "heard" in state:
+                    progress(*state["heard"])
+                self._gate.check_process()  # one that progress has forked lacks that thread
+        except BaseException:
+            if not self._gate.foreign:
+                cancel.use(lambda stop: self._library.reshard_cancel_set(stop, True))
+            raise
+        finally:
+            while "ended" not in state and not self._gate.foreign:
+                with contextlib.suppress(BaseException):  # whatever else a handler of signals raises
+                    ended.wait()
+            cancel.close()
         if "why" in state:
             raise state["why"]
         if progress and "heard" in state:
@@ -434,6 +499,7 @@ class Tensors(Mapping[str, Tensor]):
     def load(self, framework: str = "numpy", names: Names = None, into: Optional[Mapping[str, Any]] = None,
              progress: Optional[Progress] = None) -> Any:
         """All tensors, or those whose names match, by one call; see View.load."""
+        self._gate.check_process()
         memory = memory_of(framework)
         tensors = self._matching(names)
         if into is not None:
@@ -447,10 +513,10 @@ class Tensors(Mapping[str, Tensor]):
                 out[tensor.name] = tensor.value()
                 continue
             out[tensor.name] = array = memory.empty(tensor, tensor.shape)
-            wanted.append((tensor, None, memory.address(array)))
+            wanted.append(Wanted(tensor, None, memory.address(array), array))
         self._read(wanted, progress)
-        for tensor, _, _ in wanted:
-            out[tensor.name] = memory.final(tensor, out[tensor.name])
+        for tensor, _, _, array in wanted:
+            out[tensor.name] = memory.final(tensor, array)
         return out
 
     def _fill(self, memory: Any, only: Optional[dict[str, Tensor]], into: Mapping[str, Any],
@@ -458,27 +524,65 @@ class Tensors(Mapping[str, Tensor]):
         """Reads into the arrays of a dict. All are compared before the first is touched."""
         if isinstance(memory, MindSpore):
             raise ValueError("into= takes arrays of numpy or torch; try: mindspore.load_param_into_net(net, the result)")
-        wanted, copied = [], []
+        targets = []
         for name, array in into.items():
             if only is not None and name not in only:
                 continue
             tensor = self._all.get(name)
             if tensor is None:
                 raise KeyError(f"{name} is not in {self._folder} of {self._view.source}; names= chooses some")
+            why = memory.why_not(array)
+            if why:
+                raise ValueError(f"{name} is a {type(array).__name__} {why}")
             if tuple(array.shape) != tensor.shape or array.dtype != memory.dtype(tensor):
                 raise ValueError(f"{name} is {tensor.dtype} {list(tensor.shape)} in the checkpoint, and {array.dtype} "
                                  f"{list(array.shape)} in the model")
-            if not memory.has_memory(array):
-                raise ValueError(f"{name} is a {type(array).__name__} without memory that could be filled; try: an array that can "
-                                 "be written to, or torch.distributed.checkpoint.load with reshard.torch.StorageReader")
-            to = array
-            if not memory.is_plain(array):
-                to = memory.empty(tensor, tensor.shape)
-                copied.append((array, to))
-            wanted.append((tensor, None, memory.address(to)))
-        self._read(wanted, progress)
-        for array, to in copied:
-            memory.copy(array, to)
+            targets.append(Target(name, tensor, None, array))
+        self._fill_all(memory, targets, progress)
         return into
 
+    def _fill_all(self, memory: Any, targets: Sequence[Target], progress: Optional[Progress] = None) -> None:
+        """Fills arrays, whose memory is judged before the first is touched."""
+        filled = set(range(len(targets)))
+        for one, other in judge([(target.name, memory.place(target.array)) for target in targets]):
+            if not self._are_same(targets[one], targets[other]):
+                raise ValueError(f"{targets[one].name} and {targets[other].name} have the same memory, and other contents in "
+                                 f"{self._view.source}; try: only one of them, or memory of its own for each")
+            filled.discard(other)
+        wanted, copied, plain = [], [], []
+        for number in sorted(filled):
+            _, tensor, box, array = targets[number]
+            to = array
+            if memory.is_plain(array) and array.dtype == memory.dtype(tensor):
+                plain.append(array)
+            else:
+                to = memory.empty(tensor, array.shape)
+                copied.append((array, to))
+            wanted.append(Wanted(tensor, box, memory.address(to), to))
+        try:
+            self._read(wanted, progress)
+        finally:
+            for array in plain:
+                memory.note_change(array)
+        for array, to in copied:
+            memory.copy(array, to)
 
+    def _are_same(self, one: Target, other: Target) -> bool:
+        """Whether two boxes of one shape, which are not empty, have the same contents."""
+        if one.tensor.kind != other.tensor.kind:
+            return False
+        boxes = [target.box or _whole_box(target.tensor.shape) for target in (one, other)]
+        lengths = [b - a for a, b in zip(*boxes[0])]
+        row = one.tensor.nbytes // math.prod(one.tensor.shape) * math.prod(lengths[1:])
+        rows = max(1, COMPARED // row)
+        for at in range(0, lengths[0] if lengths else 1, rows):
+            pieces = []
+            for target, (begin, end) in zip((one, other), boxes):
+                low = [begin[0] + at, *begin[1:]] if lengths else []
+                high = [min(low[0] + rows, end[0]), *end[1:]] if lengths else []
+                buffer = (ctypes.c_char * (row * (high[0] - low[0] if lengths else 1)))()
+                pieces.append(Wanted(target.tensor, (low, high), ctypes.addressof(buffer), buffer))
+            self._read(pieces, None)
+            if pieces[0].memory.raw != pieces[1].memory.raw:
+                return False
+        return True

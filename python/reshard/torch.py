@@ -16,7 +16,7 @@ from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, LoadPla
 from torch.futures import Future
 
 from .loading import Opened
-from .tensors import Tensor, Torch
+from .tensors import Target, Tensor, Torch
 from .view import Option
 
 _MEMORY = Torch()
@@ -66,7 +66,7 @@ class StorageReader(Reader):
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
         """Reads all boxes of the plan by one call."""
         tensors = self._opened.tensors
-        wanted, targets = [], []
+        targets = []
         for item in plan.items:
             if item.type != LoadItemType.TENSOR:
                 raise ValueError(f"{item.storage_index.fqn} is not a tensor in {self._opened.source}")
@@ -76,16 +76,13 @@ class StorageReader(Reader):
             box = begin, [a + n for a, n in zip(begin, item.lengths)]
             if tuple(target.shape) != tuple(item.lengths):
                 raise ValueError(f"{tensor.name}: the place for it has the shape {list(target.shape)}, not {list(item.lengths)}")
-            to = target
-            if not _MEMORY.is_plain(target) or target.dtype != _MEMORY.dtype(tensor):
-                to = _MEMORY.empty(tensor, item.lengths)
-            wanted.append((tensor, box, _MEMORY.address(to)))
-            targets.append((item, target, to))
-        tensors._read(wanted, None)
-        for item, target, to in targets:
-            if to is not target:
-                _MEMORY.copy(target, to)
-            planner.commit_tensor(item, target)
+            if target.device.type == "meta":
+                raise ValueError(f"{item.dest_index.fqn} is on the device meta, without memory that could be filled; try: "
+                                 "model.to_empty(device=\"cpu\") before")
+            targets.append(Target(item.dest_index.fqn, tensor, box, target))
+        tensors._fill_all(_MEMORY, targets)
+        for item, target in zip(plan.items, targets):
+            planner.commit_tensor(item, target.array)
         done: Future[None] = Future()
         done.set_result(None)
         return done

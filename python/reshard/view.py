@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import errno
+import functools
 import io
 import logging
 import os
@@ -14,6 +15,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence, Union
 
 from . import _library as c
+from ._gate import Gate, aside
 
 if TYPE_CHECKING:
     from .tensors import Tensors
@@ -26,8 +28,8 @@ _levels = (logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG)
 
 
 def _receive(context: Optional[int], level: int, line: bytes) -> None:
-    _log.log(_levels[level] if 0 <= level < len(_levels) else logging.ERROR, "%s",
-             c.as_keywords(line.decode("utf-8", "replace")))
+    aside(lambda: _log.log(_levels[level] if 0 <= level < len(_levels) else logging.ERROR, "%s",
+                           c.as_keywords(line.decode("utf-8", "replace"))))
 
 
 _receiver = c.LogFunction(_receive)  # the library's own threads call it until their view is closed
@@ -38,54 +40,6 @@ _open_views: "weakref.WeakSet[View]" = weakref.WeakSet()
 def _close_views() -> None:
     for view in list(_open_views):
         view.close()
-
-
-class _Gate:
-    """A pointer of the library, with those who use it counted, so that it is freed when nobody does."""
-
-    def __init__(self, pointer: Optional[int], what: str, release: Optional[Callable[[int], Any]] = None) -> None:
-        self._pointer, self._what, self._release = pointer, what, release
-        self._process = os.getpid()
-        self._free = threading.Condition()
-        self._users = 0
-
-    @property
-    def closed(self) -> bool:
-        return self._pointer is None
-
-    def __enter__(self) -> int:
-        with self._free:
-            if self._pointer is None:
-                raise ValueError(f"the {self._what} is closed")
-            if self._process != os.getpid():  # its threads are not in this one
-                raise RuntimeError(f"the {self._what} belongs to the process that this one was forked from; try: open it "
-                                   "here")
-            self._users += 1
-            return self._pointer
-
-    def __exit__(self, *exception: Any) -> None:
-        with self._free:
-            self._users -= 1
-            self._free.notify_all()
-
-    def shut(self) -> Optional[int]:
-        """Waits for the users, lets no others in, and returns the pointer, if it is this process's; once."""
-        if self._process != os.getpid():
-            return None
-        with self._free:
-            pointer, self._pointer = self._pointer, None
-            while pointer is not None and self._users:
-                self._free.wait()
-        return pointer
-
-    def free(self, pointer: Optional[int]) -> None:
-        """Frees what shut returned."""
-        if pointer is not None and self._release is not None:
-            self._release(pointer)
-
-    def close(self) -> None:
-        """Waits for the users, and frees what it points to."""
-        self.free(self.shut())
 
 
 class Stat(NamedTuple):
@@ -154,15 +108,13 @@ class View:
     dst_strategy="b.ckpt", cache="2G", strict=True). Raises ReshardError when they do not fit. Paths within are
     written with '/', from the top of the view.
 
-    All methods may be called from several threads at once. Closing waits for the reads that go on, and closes the
-    files that are open. A view that is pickled is its source and its options: the process that loads it opens it anew.
+    All methods may be called from several threads at once. Closing waits for the calls that go on, and closes the
+    files that are open; a function that such a call runs may close the view, which is freed when the call ends. A view that is pickled is its source and its options: the process that loads it opens it anew.
     """
 
     def __init__(self, source: Union[str, "os.PathLike[str]"], **options: Option) -> None:
-        self._gate = _Gate(None, "view")
-        self._files: "weakref.WeakSet[Any]" = weakref.WeakSet()  # files and lists of tensors
-        self._gates: set[_Gate] = set()  # theirs: the garbage collector may take those with the view, in any order
         self._library = c.library()
+        self._gate = Gate("view", self._library.reshard_close)
         self.source = os.fspath(source)
         self.options = {name: value for name, value in options.items() if value is not None and value is not False}
         if "convert" in self.options:
@@ -171,12 +123,10 @@ class View:
                                                   for name, value in self.options.items()))
         config = c.CConfig(ctypes.sizeof(c.CConfig), None, _receiver, pairs=pairs, pair_count=len(pairs))
         why = c.CError(ctypes.sizeof(c.CError))
-        out = ctypes.c_void_p()
-        code = self._library.reshard_open(os.fsencode(self.source), ctypes.byref(config), ctypes.byref(out),
+        code = self._library.reshard_open(os.fsencode(self.source), ctypes.byref(config), ctypes.byref(self._gate.out),
                                           ctypes.byref(why))
         if code:
             raise c.error(code, why.message.decode("utf-8", "replace"), usage=bool(why.usage))
-        self._gate = _Gate(out.value, "view", self._library.reshard_close)
         _open_views.add(self)
 
     # ---- its life
@@ -188,7 +138,7 @@ class View:
         self.close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_files"):
+        if hasattr(self, "_gate"):
             self.close()
 
     def __reduce__(self) -> "tuple[Any, ...]":
@@ -209,11 +159,7 @@ class View:
 
     def close(self) -> None:
         """Closes the files that are open, and frees the view. Does nothing the second time."""
-        pointer = self._gate.shut()  # first, as another thread may be opening a file
-        for file in [*self._files, *self._gates]:
-            file.close()
-        self._gates.clear()
-        self._gate.free(pointer)
+        self._gate.close()
 
     # ---- what is in it
 
@@ -230,8 +176,8 @@ class View:
     def stat(self, path: str) -> Stat:
         """Attributes; of a file, the headers of the sources that it needs are read at the first call."""
         got, why = c.CStat(ctypes.sizeof(c.CStat)), c.CError(ctypes.sizeof(c.CError))
-        with self._gate as view:
-            code = self._library.reshard_getattr(view, self._find(view, path), ctypes.byref(got), ctypes.byref(why))
+        code = self._gate.use(lambda view: self._library.reshard_getattr(view, self._find(view, path), ctypes.byref(got),
+                                                                         ctypes.byref(why)))
         if code:
             raise c.error(code, why.message.decode("utf-8", "replace"), path)
         return Stat(got.mode, got.id, got.nlink, got.uid, got.gid, got.size,
@@ -240,17 +186,19 @@ class View:
     def scandir(self, path: str = "/") -> Iterator[Entry]:
         """The entries of a folder, in the view's order; no source is opened."""
         position = 0
-        entry = c.CDirent(ctypes.sizeof(c.CDirent))
         while True:
-            with self._gate as view:
-                code = self._library.reshard_list(view, self._find(view, path), position, ctypes.byref(entry))
-                found = Entry(os.fsdecode(entry.name), entry.is_dir) if code == 1 else None
-            if code < 0:
-                raise c.error(code, path=path)
+            found = self._gate.use(lambda view, at=position: self._entry(view, path, at))  # type: ignore[misc]
             if not found:
                 return
             yield found
             position += 1
+
+    def _entry(self, view: int, path: str, position: int) -> Optional[Entry]:
+        entry = c.CDirent(ctypes.sizeof(c.CDirent))
+        code = self._library.reshard_list(view, self._find(view, path), position, ctypes.byref(entry))
+        if code < 0:
+            raise c.error(code, path=path)
+        return Entry(os.fsdecode(entry.name), entry.is_dir) if code == 1 else None
 
     def listdir(self, path: str = "/") -> list[str]:
         """The names in a folder."""
@@ -274,13 +222,12 @@ class View:
 
     def exists(self, path: str) -> bool:
         """Whether there is such an entry; it may be one that cannot be read."""
-        with self._gate as view:
-            try:
-                self._find(view, path)
-            except OSError as why:
-                if why.errno not in (errno.ENOENT, errno.ENOTDIR):
-                    raise
-                return False
+        try:
+            self._gate.use(lambda view: self._find(view, path))
+        except OSError as why:
+            if why.errno not in (errno.ENOENT, errno.ENOTDIR):
+                raise
+            return False
         return True
 
     def open(self, path: str) -> "File":
@@ -294,6 +241,7 @@ class View:
 
         folder names a list of several saves, such as 1_100/full. Reads the headers that the rank needs.
         """
+        self._gate.check_process()  # an import may wait for a lock
         from .tensors import Tensors
 
         return Tensors(self, folder if folder is not None else "full" if rank is None else f"rank_{rank}")
@@ -316,15 +264,13 @@ class View:
     def summary(self) -> Summary:
         """Counts of ranks, stages and parameters; reads nothing."""
         got = c.CSummary(ctypes.sizeof(c.CSummary))
-        with self._gate as view:
-            self._library.reshard_summarize(view, ctypes.byref(got))
+        self._gate.use(lambda view: self._library.reshard_summarize(view, ctypes.byref(got)))
         return Summary(*(getattr(got, name) for name in Summary._fields))
 
     def statistics(self) -> dict[str, int]:
         """Counters since it was opened: reads, bytes_replied, source_bytes, cache_hits, …"""
         got = c.CStatistics(ctypes.sizeof(c.CStatistics))
-        with self._gate as view:
-            self._library.reshard_get_statistics(view, ctypes.byref(got))
+        self._gate.use(lambda view: self._library.reshard_get_statistics(view, ctypes.byref(got)))
         return {name: getattr(got, name) for name in c.COUNTERS}
 
 
@@ -335,25 +281,25 @@ class RawFile(io.RawIOBase):
         super().__init__()
         self.name = path
         self.mode = "rb"
-        self._gate = _Gate(None, "file")
         self._at = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may read, too
         self._library = view._library
         self._owner = view  # which must live as long
         self._size = view.stat(path).st_size
-        out = ctypes.c_void_p()
-        with view._gate as pointer:
-            code = view._library.reshard_reader_open(pointer, view._find(pointer, path), ctypes.byref(out))
-            if code:
-                raise c.error(code, path=path)
-            self._gate = _Gate(out.value, "file", self._library.reshard_reader_close)
-            view._files.add(self)
-            view._gates.add(self._gate)
+        self._gate = Gate("file", view._library.reshard_reader_close, view._gate)
+        code = view._gate.use(lambda pointer: view._library.reshard_reader_open(pointer, view._find(pointer, path),
+                                                                                ctypes.byref(self._gate.out)))
+        if code:
+            raise c.error(code, path=path)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed, or its view."""
+        return super().closed or (hasattr(self, "_gate") and self._gate.closed)
 
     def close(self) -> None:
         if hasattr(self, "_gate"):
             self._gate.close()
-            self._owner._gates.discard(self._gate)
         super().close()
 
     def readable(self) -> bool:
@@ -366,6 +312,7 @@ class RawFile(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._gate.check_process()
         with self._lock:
             start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}.get(whence)
             if start is None or start + offset < 0:
@@ -378,14 +325,14 @@ class RawFile(io.RawIOBase):
         if not view.nbytes:
             return 0
         address = ctypes.addressof((ctypes.c_char * view.nbytes).from_buffer(view))
-        with self._gate as reader:
-            got = int(self._library.reshard_reader_pread(reader, address, view.nbytes, offset))
+        got = int(self._gate.use(lambda reader: self._library.reshard_reader_pread(reader, address, view.nbytes, offset)))
         if got < 0:
             raise c.error(got, path=self.name)
         return got
 
     def readinto(self, buffer: Any) -> int:
         """Fills a buffer from the position on; the number of bytes."""
+        self._gate.check_process()
         with self._lock:
             got = self._read_into(buffer, self._at)
             self._at += got
@@ -399,6 +346,7 @@ class RawFile(io.RawIOBase):
         return bytes(memoryview(data)[:self._read_into(data, offset)])
 
     def readall(self) -> bytes:
+        self._gate.check_process()
         with self._lock:
             data = self.pread(self._size, self._at)
             self._at += len(data)
@@ -413,6 +361,31 @@ class File(io.BufferedReader):
     def pread(self, size: int, offset: int) -> bytes:
         """As RawFile.pread."""
         return self.raw.pread(size, offset)
+
+    def close(self) -> None:
+        if self.raw._gate.foreign:  # the other one flushes, by the lock
+            self.raw.close()
+        else:
+            super().close()
+
+
+def _checked(name: str) -> Callable[..., Any]:
+    """A method of io.BufferedReader that asks first whose process it is in: in a forked one, a thread that it lacks may have
+    the reader's lock."""
+    inherited = getattr(io.BufferedReader, name)
+
+    @functools.wraps(inherited)
+    def method(self: File, *arguments: Any) -> Any:
+        self.raw._gate.check_process()
+        return inherited(self, *arguments)
+
+    method.__doc__ = inherited.__doc__ or f"As io.BufferedReader.{name}."
+    return method
+
+
+for _name in ("__next__", "detach", "flush", "peek", "read", "read1", "readinto", "readinto1", "readline", "readlines", "seek",
+              "tell", "truncate"):
+    setattr(File, _name, _checked(_name))
 
 
 def open(view: View, path: str) -> File:

@@ -5,9 +5,11 @@ EXTRA_DIST += \
 	python/README.md \
 	python/pyproject.toml \
 	python/reshard/__init__.py \
+	python/reshard/_gate.py \
 	python/reshard/_library.py \
 	python/reshard/filesystem.py \
 	python/reshard/loading.py \
+	python/reshard/places.py \
 	python/reshard/py.typed \
 	python/reshard/tensors.py \
 	python/reshard/torch.py \
@@ -15,5 +17,6 @@ EXTRA_DIST += \
 	python/setup.py \
 	tests/python/cases.py \
 	tests/python/run \
+	tests/python/test_lives.py \
 	tests/python/test_reshard.py \
 	tests/python/test_tensors.py

@@ -263,6 +263,110 @@ def test_into_what_has_no_memory():
             assert not into["layer2.bias"].any()
 
 
+def refused_untouched(kind, into, *said):
+    """Nothing is written when memory is refused."""
+    with view() as v:
+        error = raises(ValueError, v.load, 3, kind, into=into)
+        assert all(word in str(error) for word in (*said, "; try: ")), error
+        assert all(not numpy.asarray(array).any() for array in into.values()), error
+
+
+def test_into_memory_that_meets_itself():
+    with view() as v:
+        shape = v.tensors(3)["layer2.bias"].shape
+    first = {"layer2.bias": torch.zeros(shape)}
+    for array in (torch.zeros(1, 48).expand(192, 48), torch.zeros(192 * 48).as_strided((192, 48), (24, 1)),
+                  torch.zeros(192 * 48).as_strided((192, 48), (1, 1))):
+        refused_untouched("torch", {**first, "layer1.weight": array}, "layer1.weight", "same memory")
+    first = {"layer2.bias": numpy.zeros(shape, numpy.float32)}
+    rows = numpy.lib.stride_tricks.as_strided(numpy.zeros(192 * 48, numpy.float32), (192, 48), (96, 4))
+    refused_untouched("numpy", {**first, "layer1.weight": rows}, "layer1.weight", "same memory")
+    # A mask hides what is filled, a hard one keeps what was there.
+    masked = numpy.ma.masked_array(numpy.zeros((192, 48), numpy.float32), mask=numpy.ones((192, 48), bool), hard_mask=True)
+    with view() as v:
+        into = {**first, "layer1.weight": masked}
+        assert "MaskedArray" in str(raises(ValueError, v.load, 3, into=into)) and not first["layer2.bias"].any()
+        assert not masked.data.any()
+        # Storage that was freed or is too short cannot be written to.
+        short = torch.zeros(192, 48)
+        short.untyped_storage().resize_(100)
+        assert "without memory" in str(raises(ValueError, v.load, 3, "torch", into={"layer1.weight": short}))
+
+
+def test_into_one_memory_for_two():
+    with view() as v:
+        want = v.load(3, "torch")
+        names = [name for name in want if want[name].dtype == torch.float32]
+        shape = want["layer1.weight"].shape
+        other = next(name for name in names if name != "layer1.weight" and want[name].shape == shape)
+        assert not torch.equal(want[other], want["layer1.weight"])
+        one = torch.zeros(shape)
+        for two in (one, one.view(-1).view(shape), torch.nn.Parameter(one).data):
+            refused_untouched("torch", {"layer1.weight": one, other: two}, "layer1.weight", other)
+        base = torch.zeros(2 * one.numel())
+        half = base[100:100 + one.numel()].view(shape)
+        refused_untouched("torch", {"layer1.weight": base[:one.numel()].view(shape), other: half}, "layer1.weight", other, "mixture")
+        array = numpy.zeros(shape, numpy.float32)
+        refused_untouched("numpy", {"layer1.weight": array, other: array[:]}, "layer1.weight", other)
+        # Neighbours, and columns between each other's, share no byte.
+        wide = torch.zeros(shape[0], 2 * shape[1])
+        for a, b in ((wide[:, :shape[1]], wide[:, shape[1]:]), (wide[:, ::2], wide[:, 1::2])):
+            v.load(3, "torch", into={"layer1.weight": a, other: b})
+            assert torch.equal(a, want["layer1.weight"]) and torch.equal(b, want[other])
+
+
+def test_into_a_tied_model():
+    """Two names of one memory are fine if they have the same contents in the checkpoint."""
+    weight = torch.arange(6 << 20, dtype=torch.float32).reshape(1 << 10, -1)
+    untied = weight.clone()
+    untied[-1, -1] = -1
+    torch.save({"a": weight, "b": weight}, path("tied.pt"))
+    torch.save({"a": weight, "b": untied, "c": torch.ones(3)}, path("untied.pt"))
+    model = {"a": torch.zeros_like(weight)}
+    model["b"] = model["a"]
+    reshard.load(path("tied.pt"), framework="torch", into=model)
+    assert torch.equal(model["a"], weight)
+    model["a"].zero_()
+    error = raises(ValueError, reshard.load, path("untied.pt"), framework="torch", into={"c": torch.zeros(3), **model})
+    assert "a and b have the same memory" in str(error) and "; try: " in str(error) and not model["a"].any(), error
+    reshard.load(path("untied.pt"), framework="torch", into=model, names="b")
+    assert torch.equal(model["b"], untied)
+    import torch.distributed.checkpoint as dcp
+    for kind, want in (("tied", weight), ("untied", None)):
+        model["a"].zero_()
+        reader = reshard.torch.StorageReader(path(f"{kind}.pt"))
+        if want is None:
+            assert "have the same memory" in str(raises(BaseException, dcp.load, dict(model), storage_reader=reader))
+            assert not model["a"].any()
+        else:
+            dcp.load(dict(model), storage_reader=reader)
+            assert torch.equal(model["a"], want)
+
+
+def test_a_backward_pass_notices():
+    """torch's own error: the values that the pass needs were changed in place."""
+    import torch.distributed.checkpoint as dcp
+
+    with view() as v:
+        for fill in (lambda state: v.load(3, "torch", into=state), lambda state: v.load(3, "torch", names="layer1.weight", into=state)):
+            weight = torch.nn.Parameter(torch.ones(192, 48))
+            loss = (weight * weight).sum()
+            fill({"layer1.weight": weight.detach()})
+            assert "modified by an inplace operation" in str(raises(RuntimeError, loss.backward))
+        whole = torch.nn.Parameter(torch.ones(v.tensors()["layer1.weight"].shape))
+    loss = (whole * whole).sum()
+    dcp.load({"layer1.weight": whole.detach()},
+             storage_reader=reshard.torch.StorageReader(path("e", "src"), src_strategy=strategies()["src_strategy"]))
+    assert "modified by an inplace operation" in str(raises(RuntimeError, loss.backward))
+    with torch.inference_mode():
+        inferred = {"layer1.weight": torch.zeros(192, 48)}
+        turned = {"layer1.weight": torch.zeros(48, 192).t()}
+    with view() as v:
+        want = v.load(3, "torch", names="layer1.weight")["layer1.weight"]
+        for state in (inferred, turned):
+            assert torch.equal(v.load(3, "torch", into=state)["layer1.weight"], want)
+
+
 def test_changed_source():
     subprocess.run(["cp", "-r", path("e"), path("changed")], check=True)
     with reshard.View(path("changed", "src"), **{k: v.replace("/e/", "/changed/") for k, v in strategies().items()}) as v:
