@@ -68,6 +68,20 @@ void rfs_grid_cell(const struct rfs_grid *grid, uint32_t rank, uint32_t *cell)
     }
 }
 
+void rfs_grid_box(const struct rfs_grid *grid, const uint64_t *whole, uint32_t rank, uint32_t round,
+                  struct rfs_box *box)
+{
+    uint32_t cell[RFS_GRID_DIMS] = {0};
+
+    rfs_grid_cell(grid, rank, cell);
+    if (round > 0)
+        cell[0] += grid->pieces[0] / grid->rounds * round;
+    for (uint32_t i = 0; i < grid->ndim; i++) {
+        box->at[i] = rfs_grid_begin(grid, whole, i, cell[i]);
+        box->len[i] = rfs_grid_length(grid, whole, i, cell[i]);
+    }
+}
+
 uint32_t rfs_grid_holder(const struct rfs_grid *grid, const uint32_t *cell, uint32_t template)
 {
     uint32_t rank = 0;

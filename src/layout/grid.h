@@ -83,6 +83,13 @@ uint32_t rfs_grid_piece(const struct rfs_grid *grid, const uint64_t *whole, uint
 void rfs_grid_slice(const struct rfs_grid *grid, const uint64_t *whole, uint32_t rank,
                     uint64_t *dims);
 
+/*
+ * Gives box ROUND, in a tensor of WHOLE dims, of a rank, which has grid->rounds of them. Sets the
+ * axes that the grid has.
+ */
+void rfs_grid_box(const struct rfs_grid *grid, const uint64_t *whole, uint32_t rank, uint32_t round,
+                  struct rfs_box *box);
+
 /* Gives the cell of a rank; of several, the first. */
 void rfs_grid_cell(const struct rfs_grid *grid, uint32_t rank, uint32_t *cell);
 /*

@@ -40,17 +40,14 @@ int rfs_geometry_resolve(const struct rfs_type *slice_type, const struct rfs_lay
 void rfs_geometry_box(const struct rfs_geometry *geometry, uint32_t dst_rank, uint32_t round,
                       struct rfs_cells *cells)
 {
-    const struct rfs_grid *dst = &geometry->dst;
-    uint32_t cell[RFS_GRID_DIMS] = {0};
+    struct rfs_box box;
 
-    rfs_grid_cell(dst, dst_rank, cell);
-    if (round > 0)
-        cell[0] += dst->pieces[0] / dst->rounds * round;
+    rfs_grid_box(&geometry->dst, geometry->whole, dst_rank, round, &box);
     for (uint32_t i = 0; i < geometry->ndim; i++) {
-        cells->lo[i] = rfs_grid_begin(dst, geometry->whole, i, cell[i]);
-        cells->hi[i] = cells->lo[i] + rfs_grid_length(dst, geometry->whole, i, cell[i]);
+        cells->lo[i] = box.at[i];
+        cells->hi[i] = box.at[i] + box.len[i];
     }
-    cells->row = round > 0 ? (cells->hi[0] - cells->lo[0]) * round : 0;
+    cells->row = round > 0 ? box.len[0] * round : 0;
 }
 
 /* Sets the cells that the box of CELLS touches, and CELL to the first. */

@@ -156,6 +156,15 @@ static int parse_rules(const char *text, struct dtype_rules **out, struct rfs_er
     return 0;
 }
 
+bool rfs_names_dtype_is(const char *text, enum rfs_dtype dtype)
+{
+    RFS_CLEANUP(rules_cleanup) struct dtype_rules *rules = NULL;
+    struct rfs_error err;
+
+    return parse_rules(text, &rules, &err) == 0 && rules->rules.n == 0 && rules->has_other &&
+           rules->other == dtype;
+}
+
 /* Returns the dtype of a parameter of that name: FROM where no rule says otherwise. */
 static enum rfs_dtype find_dtype(const struct dtype_rules *rules, const char *name,
                                  enum rfs_dtype from)

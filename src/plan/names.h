@@ -29,6 +29,9 @@ int rfs_names_open(const struct rfs_names_config *config, struct rfs_names **out
                    struct rfs_error *err);
 void rfs_names_free(struct rfs_names *names);
 
+/* Says whether the rules of dtype= are that one dtype, for all parameters. */
+bool rfs_names_dtype_is(const char *rules, enum rfs_dtype dtype);
+
 /* Says whether parameters may be left out: there is a map, or patterns are given. */
 bool rfs_names_leave_out(const struct rfs_names *names);
 /*

@@ -142,17 +142,3 @@ enum rfs_holding rfs_trace_holding(const struct rfs_planner *planner,
         return RFS_HOLDS;
     return rfs_catalog_has(catalog, rank) ? RFS_HOLDS_BARE : RFS_HOLDS_LOST;
 }
-
-void rfs_trace_box(const struct rfs_grid *grid, const uint64_t *whole, uint32_t rank, uint32_t k,
-                   struct rfs_box *box)
-{
-    uint32_t cell[RFS_GRID_DIMS] = {0};
-
-    rfs_grid_cell(grid, rank, cell);
-    if (k > 0)
-        cell[0] += grid->pieces[0] / grid->rounds * k;
-    for (uint32_t i = 0; i < grid->ndim; i++) {
-        box->at[i] = rfs_grid_begin(grid, whole, i, cell[i]);
-        box->len[i] = rfs_grid_length(grid, whole, i, cell[i]);
-    }
-}

@@ -63,9 +63,3 @@ enum rfs_holding {
 enum rfs_holding rfs_trace_holding(const struct rfs_planner *planner,
                                    const struct rfs_target *target, const struct rfs_trace *trace,
                                    const struct rfs_piece_trace *piece, uint32_t rank);
-
-/*
- * Gives box K, in the whole tensor, of a local rank of the grid, which has GRID->rounds of them.
- */
-void rfs_trace_box(const struct rfs_grid *grid, const uint64_t *whole, uint32_t rank, uint32_t k,
-                   struct rfs_box *box);

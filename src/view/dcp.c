@@ -372,7 +372,7 @@ static int add_held(struct listing *listing, const struct rfs_target *target, bo
     for (uint32_t k = 0; rc == 0 && k < geometry->dst.rounds; k++) {
         struct rfs_type piece = whole;
         box = (struct rfs_box){.at = {0}};
-        rfs_trace_box(&geometry->dst, geometry->whole, local, k, &box);
+        rfs_grid_box(&geometry->dst, geometry->whole, local, k, &box);
         memcpy(piece.dims, box.len, piece.ndim * sizeof *piece.dims);
         rfs_type_bytes(&piece, &piece.bytes); /* no more than the whole's */
         rc = flat ? add_flat_box(listing, geometry->whole, &box, at) : add_box(listing, &box, at);

@@ -377,7 +377,7 @@ static bool set_cuts(const struct rfs_explained_view *view, struct rfs_explained
     slice->boxes.n = 0;
     for (uint32_t k = 0; geometry && k < geometry->dst.rounds; k++) {
         struct rfs_box box = {.len = {0}};
-        rfs_trace_box(&geometry->dst, geometry->whole, slice->rank % geometry->dst.ranks, k, &box);
+        rfs_grid_box(&geometry->dst, geometry->whole, slice->rank % geometry->dst.ranks, k, &box);
         if (!RFS_PUSH(&slice->boxes, box))
             return false;
     }

@@ -123,14 +123,14 @@ static uint64_t *make_boxes(const struct rfs_geometry *geometry, uint32_t local)
 {
     const uint32_t rounds = geometry->dst.rounds;
     uint64_t *boxes = calloc((size_t)rounds * geometry->ndim, 2 * sizeof *boxes);
-    struct rfs_cells box;
+    struct rfs_box box;
     uint64_t *at = boxes;
 
     for (uint32_t round = 0; boxes && round < rounds; round++) {
-        rfs_geometry_box(geometry, local, round, &box);
+        rfs_grid_box(&geometry->dst, geometry->whole, local, round, &box);
         for (uint32_t i = 0; i < geometry->ndim; i++) {
-            *at++ = box.lo[i];
-            *at++ = box.hi[i];
+            *at++ = box.at[i];
+            *at++ = box.at[i] + box.len[i];
         }
     }
     return boxes;

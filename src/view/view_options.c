@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/limits.h"
 #include "base/secret.h"
+#include "plan/names.h"
 #include "reshard.h"
 #include "store/crypt/key.h"
 #include "store/remote/remote.h"
@@ -94,8 +95,7 @@ int rfs_view_options_take(const struct rfs_settings *settings, struct rfs_option
 /* Returns whether option dtype asks for more than the dtype that weights become by themselves. */
 static bool is_wide(const struct rfs_options *options)
 {
-    return options->dtype && strcasecmp(options->dtype, "bfloat16") != 0 &&
-           strcasecmp(options->dtype, "bf16") != 0;
+    return options->dtype && !rfs_names_dtype_is(options->dtype, RFS_BFLOAT16);
 }
 
 struct rfs_source_spec rfs_view_options_spec(const struct rfs_options *options,

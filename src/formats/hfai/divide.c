@@ -466,16 +466,7 @@ static struct row row_of(const struct rfs_hfai *hfai, const struct rfs_hfai_stat
 static bool add_ranges(struct rfs_document *document, const struct row *row, uint64_t begin,
                        uint64_t end)
 {
-    size_t i = 0;
-
-    for (size_t high = row->n; i < high;) { /* the first that ends behind BEGIN */
-        const size_t middle = i + (high - i) / 2;
-        if (row->ends[middle] > begin)
-            high = middle;
-        else
-            i = middle + 1;
-    }
-    for (; i < row->n && begin < end; i++) {
+    for (size_t i = RFS_BISECT(k, row->n, row->ends[k] > begin); i < row->n && begin < end; i++) {
         const uint64_t start = row->ends[i] - row->ranges[i].bytes;
         const uint64_t stop = row->ends[i] < end ? row->ends[i] : end;
         struct rfs_range range = row->ranges[i];
