@@ -13,6 +13,7 @@
 #include "base/checked.h"
 #include "base/order.h"
 #include "base/store.h"
+#include "base/thread.h"
 #include "base/wait.h"
 
 #include <pthread.h>
@@ -948,7 +949,9 @@ static int fetch_plainly(const struct fetch *fetch, uint64_t begin, uint64_t end
     return rc;
 }
 
-static int fetch_by_windows(const struct fetch *fetch, uint64_t begin, uint64_t end)
+/* Fetches a range, unless it is to be fetched in halves, as there was no room for all of it. */
+static RFS_APART int fetch_at_once(const struct fetch *fetch, uint64_t begin, uint64_t end,
+                                   bool *halve)
 {
     struct rfs_prefetch *prefetch = fetch->prefetch;
     struct rfs_gather_ranges ranges = {0};
@@ -960,16 +963,24 @@ static int fetch_by_windows(const struct fetch *fetch, uint64_t begin, uint64_t 
     free(ranges.data);
     if (rc < 0)
         return rc;
-    const bool halve = hold.partly && end - begin > HALVE_LEAST;
-    if (hold.n_windows == 0 && !halve)
+    *halve = hold.partly && end - begin > HALVE_LEAST;
+    if (hold.n_windows == 0 && !*halve)
         return fetch_plainly(fetch, begin, end);
-    if (!halve)
+    if (!*halve)
         rc = rfs_gather(
             prefetch->files, fetch->slice, begin, end, fetch->scratch,
             fetch->dst + (begin - fetch->begin), fetch->proof,
             &(struct rfs_gather_held){.ranges = hold.held, .n = hold.n, .ahead = fetch->ahead});
     release(prefetch, &hold);
-    if (!halve)
+    return rc;
+}
+
+static int fetch_by_windows(const struct fetch *fetch, uint64_t begin, uint64_t end)
+{
+    bool halve = false;
+    int rc = fetch_at_once(fetch, begin, end, &halve);
+
+    if (rc < 0 || !halve)
         return rc;
     const uint64_t middle = begin + (end - begin) / 2;
     rc = fetch_by_windows(fetch, begin, middle);

@@ -9,7 +9,10 @@
 
 #include <pthread.h>
 
-/* The stack of a thread, in bytes: enough for the deepest document that is read (RFS_JSON_DEPTH). */
+/*
+ * The stack of a thread, in bytes. Calls that do not recurse take up to 64 KiB; those that do follow
+ * documents and expressions, whose depths are bounded.
+ */
 #define RFS_THREAD_STACK ((size_t)1 << 20)
 
 /* Keeps the large frame of a function apart from that of its caller, which goes on to call others. */
