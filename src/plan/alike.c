@@ -344,7 +344,7 @@ static int read_part(void *ctx, size_t i)
     const struct rfs_entry *entry = index ? rfs_index_find(index, subject->name) : NULL;
     struct rfs_catalog *catalog = comparing->planning->catalog;
     const size_t p = i % PARTS;
-    struct rfs_quant_scales scales;
+    RFS_CLEANUP(rfs_quant_scales_end) struct rfs_quant_scales scales = {0};
     struct rfs_reading reading;
 
     sample->read[p] = false;
@@ -357,7 +357,6 @@ static int read_part(void *ctx, size_t i)
         rfs_catalog_entry_file(catalog, comparing->use->base + sample->rank, index, entry);
     int rc = rfs_reading_take(rfs_catalog_files(catalog), file, &reading);
     if (rc == 0) {
-        scales.quant = NULL;
         rc = rfs_catalog_content_pread(&reading, &content, &scales, sample->data + p * PART,
                                        all ? (size_t)subject->bytes : PART,
                                        all ? 0 : (subject->bytes - PART) / (PARTS - 1) * p);
