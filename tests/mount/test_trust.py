@@ -44,11 +44,11 @@ def bobs(name="tree", ranks=2, mode=0o644):
     return tree
 
 
-def secret():
+def secret(ranks=2):
     """A checkpoint of root's of the same form, in a folder that nobody else may search."""
     os.chmod(folder("private"), 0o700)
-    tree = Tree(os.path.join(folder("private"), "tree"), ALONE, 2, 2, version=7)
-    for rank in range(2):
+    tree = Tree(os.path.join(folder("private"), "tree"), ALONE, ranks, ranks, version=7)
+    for rank in range(ranks):
         os.chmod(tree.path(rank), 0o644)
     return tree
 
@@ -87,22 +87,22 @@ def test_links_out_of_the_tree_are_not_mounted():
 def test_links_out_of_the_tree_put_there_later():
     """Before a file's first use, and after it; in place of the file, and of its folder."""
     needs_root()
-    hidden = secret()
+    hidden = secret(4)
     for used in (False, True):
         for name in ("file", "folder"):
-            tree = bobs(f"{name}-{used}")
-            link, target = tree.path(1), hidden.path(1)
+            tree = bobs(f"{name}-{used}", ranks=4)
+            link, target = tree.path(3), hidden.path(3)  # a rank that is not compared with the first
             if name == "folder":
                 link, target = os.path.dirname(link), os.path.dirname(target)
             with Mount(tree.src, tree.options("allow_other,cache=0"), mnt=folder(f"mnt-{name}-{used}")) as m:
                 if used:
-                    same_bytes(reads(NOBODY, m.file(1)), tree.expected(1), "before")
+                    same_bytes(reads(NOBODY, m.file(3)), tree.expected(3), "before")
                 point(link, target)
-                got = reads(NOBODY, m.file(1))
+                got = reads(NOBODY, m.file(3))
                 check(got in ("Stale file handle", "Invalid cross-device link"), f"{name}, used {used}: {got[:60]!r}")
                 same_bytes(reads(NOBODY, m.file(0)), tree.expected(0), "the other file")
                 if not used:
-                    check(f"{tree.path(1)}: {OUT}" in read_all(os.path.join(m.mnt, ".reshardfs", "log")).decode(), "the log tells")
+                    check(f"{tree.path(3)}: {OUT}" in read_all(os.path.join(m.mnt, ".reshardfs", "log")).decode(), "the log tells")
 
 
 def test_a_closed_source_is_opened_beneath_the_tree_again():
@@ -145,15 +145,15 @@ def test_links_within_the_tree_are_followed():
 def test_links_out_of_the_tree_without_openat2():
     needs_root()
     need(shutil.which("strace"), "strace is missing")
-    hidden, tree = secret(), bobs()
+    hidden = secret(4)
     env = {**os.environ, "ASAN_OPTIONS": os.environ["ASAN_OPTIONS"] + ":detect_leaks=0"}
     for error in ("ENOSYS", "EPERM"):
-        tree = bobs(error)
+        tree = bobs(error, ranks=4)
         before = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=openat2", "-e", f"inject=openat2:error={error}"]
         with Foreground(tree.src, tree.options("allow_other"), before=before, env=env) as m:
             same_bytes(reads(NOBODY, m.file(0)), tree.expected(0), "a file that is none")
-            point(tree.path(1), hidden.path(1))
-            equal(reads(NOBODY, m.file(1)), "Invalid cross-device link", error)
+            point(tree.path(3), hidden.path(3))
+            equal(reads(NOBODY, m.file(3)), "Invalid cross-device link", error)
 
 
 def test_links_of_one_file_and_of_maps():
