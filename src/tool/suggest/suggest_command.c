@@ -193,6 +193,19 @@ RFS_CLEANUP_OF(close_view, reshard_view *, reshard_close)
 static const struct rfs_view_how quiet = {.log = ignore};
 static const struct rfs_view_how wary = {.log = ignore, .wary = true};
 
+/* Compares the ranks of a view: sizes that are kept need no plan. 0 or -errno with *err filled. */
+static int compare_ranks(reshard_view *view, struct rfs_error *err)
+{
+    reshard_error failure = {.struct_size = sizeof failure};
+    const int rc = reshard_check_strategies(view, &failure);
+
+    if (rc) {
+        *err = (struct rfs_error){.code = rc};
+        memcpy(err->text, failure.message, sizeof err->text);
+    }
+    return rc;
+}
+
 /* Opens a view by OPTIONS and plans its files, counting ENTRIES of its root. 0, or with *err filled. */
 static int try_view(struct suggest *suggest, const struct rfs_settings *options,
                     const struct rfs_view_how *how, unsigned *entries, struct rfs_error *err)
@@ -200,6 +213,7 @@ static int try_view(struct suggest *suggest, const struct rfs_settings *options,
     RFS_CLEANUP(close_view) reshard_view *view = NULL;
     unsigned planned = 0;
     const int rc = rfs_tool_open(suggest->path, options, how, &view, err)
+                       ?: compare_ranks(view, err)
                        ?: plan_folder(view, RESHARD_ROOT, &planned, entries, err);
 
     suggest->failed |= rc == -ENOMEM;
