@@ -638,8 +638,8 @@ int rfs_options_check_twice(const struct rfs_settings *settings, struct rfs_erro
             continue; /* a missing or needless value is refused elsewhere */
         return rfs_fail_usage(
             err,
-            option->kind == RFS_OPTION_PATHS ? "one of them; -s and -d are strategies, too"
-                                             : "one of them",
+            rfs_text_ends(option->name, "_strategy") ? "one of them; -s and -d are strategies, too"
+                                                     : "one of them",
             "%s%soption %s is given twice, as '%s' and as '%s'", last->origin ? last->origin : "",
             last->origin ? ": " : "", option->name, setting->value, last->value);
     }
