@@ -110,7 +110,7 @@ INSTEAD int getrusage(__rusage_who_t who, struct rusage *usage)
 static void write_layouts(const char *root, const char *file, const char *cut, unsigned n,
                           uint64_t rows)
 {
-    char items[32 * KIB];
+    static char items[32 * KIB];
     size_t used = 0;
 
     for (unsigned i = 0; i < n; i++)

@@ -167,7 +167,7 @@ static void check_saves(const struct rfs_source_spec *spec)
 static void check_hints(const char *path, int rc, struct rfs_error *err)
 {
     char *below = rfs_scan_below(NULL, path);
-    char *inside = rfs_scan_inside(NULL, path);
+    char *inside = rfs_scan_inside(NULL, path, RFS_ANY_NUMBER);
     char *file = NULL;
     struct rfs_error other = {0};
 

@@ -55,9 +55,13 @@ static int get(struct rfs_blocks *blocks, uint32_t file, uint32_t number,
 
 static bool is_right(const struct rfs_block_held *held, uint32_t file, uint32_t number)
 {
-    unsigned char want[SIZE];
+    unsigned char *want = malloc(SIZE);
+
+    assert_non_null(want);
     fill(file, number, want, SIZE);
-    return memcmp(held->data, want, SIZE) == 0;
+    const bool same = memcmp(held->data, want, SIZE) == 0;
+    free(want);
+    return same;
 }
 
 static struct rfs_blocks_counters counted(struct rfs_blocks *blocks)

@@ -159,8 +159,8 @@ static void write_file(struct rfs_dest *dest, uint64_t size, uint64_t piece, uin
     struct rfs_dest_partial partial = {
         .dest = dest, .path = "rank_0/a", .size = size, .piece = piece, .replace = replace};
     const uint64_t n = rfs_wave_pieces(&file, piece);
-    struct piece pieces[BYTES];
-    unsigned char bytes[BYTES + 1];
+    static struct piece pieces[BYTES];
+    static unsigned char bytes[BYTES + 1];
     struct rfs_error err = {0};
 
     memset(&store, 0, sizeof store);

@@ -14,7 +14,7 @@
 
 void write_strategy(const char *root, const char *name, const char *items)
 {
-    char text[32768];
+    static char text[32768];
     const int n = snprintf(text, sizeof text,
                            "{\"current_stage\": 1, \"parallel_strategy_item\": {\"op\": "
                            "{\"stage\": 0, \"parallel_strategy\": [[1]]}}, "
