@@ -113,9 +113,9 @@ static void test_choice(void **state)
     assert_int_equal(mkfifo(tree_path(&f->tree, "rank_0/zx.ckpt"), 0644), 0);
     tree_folder(&f->tree, "rank_003");
     tree_ckpt(&f->tree, "elsewhere", "w", 4, 1);
-    assert_int_equal(symlink("../elsewhere", tree_path(&f->tree, "rank_003/a.ckpt")), 0);
+    assert_int_equal(symlink("../elsewhere", tree_path(&f->tree, "rank_003/net-9_2.ckpt")), 0);
     tree_folder(&f->tree, "real");
-    tree_ckpt(&f->tree, "real/x.ckpt", "w", 4, 1);
+    tree_ckpt(&f->tree, "real/net-9_2.ckpt", "w", 4, 1);
     assert_int_equal(symlink("real", tree_path(&f->tree, "rank_5")), 0);
     tree_folder(&f->tree, "rank_4"); /* nothing in it */
     tree_folder(&f->tree, "rank_7"); /* nor here; above all others */
@@ -125,8 +125,8 @@ static void test_choice(void **state)
     tree_file(&f->tree, "rank_9", "a file", 6);
     open_source(f);
     assert_string_equal(path_of(f, 0), tree_path(&f->tree, "rank_0/net-9_2.ckpt"));
-    assert_string_equal(path_of(f, 3), tree_path(&f->tree, "rank_003/a.ckpt"));
-    assert_string_equal(path_of(f, 5), tree_path(&f->tree, "rank_5/x.ckpt"));
+    assert_string_equal(path_of(f, 3), tree_path(&f->tree, "rank_003/net-9_2.ckpt"));
+    assert_string_equal(path_of(f, 5), tree_path(&f->tree, "rank_5/net-9_2.ckpt"));
     assert_int_equal(rfs_catalog_ranks(f->catalog), 6);
     assert_int_equal(rfs_catalog_present(f->catalog), 3);
     for (uint32_t rank = 0; rank < 10; rank++)
