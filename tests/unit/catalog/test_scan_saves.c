@@ -126,7 +126,7 @@ static void test_one_look(void **state)
 
     for (int rank = 0; rank < 3; rank++)
         for (int epoch = 1; epoch < 4; epoch++) {
-            char name[64];
+            char name[96];
             snprintf(name, sizeof name, "rank_%d/net-%d_5.ckpt", rank, epoch);
             if (rank < 2 || epoch < 3)
                 put(s, name);
@@ -157,7 +157,7 @@ static void test_one_look(void **state)
 /* A file as the training that wrote it knows it. */
 struct made {
     uint32_t rank;
-    char name[64];
+    char name[96];
     int form;   /* of the prefix, or of names without numbers */
     int suffix; /* of the run */
     int epoch, step, broken;
