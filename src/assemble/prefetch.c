@@ -241,9 +241,9 @@ struct rfs_prefetch {
     pthread_cond_t changed; /* broadcast when a window was read, or a runner ended */
     struct rfs_concurrency concurrency;
     struct plan *plan; /* memory for the one that plans; too large for a stack; owned */
-    uint64_t order;   /* order of the next window to be added */
-    unsigned runners; /* pool jobs that read windows */
-    unsigned reading; /* windows that are being read */
+    uint64_t order;    /* order of the next window to be added */
+    unsigned runners;  /* pool jobs that read windows */
+    unsigned reading;  /* windows that are being read */
     bool stopped;
     uint64_t reads;
     unsigned at_once;

@@ -32,6 +32,7 @@
 
 #include "base/cleanup.h"
 #include "base/order.h"
+#include "base/pages.h"
 
 #define PARTS 3
 #define PART (RFS_SAMPLE_BYTES / PARTS)
@@ -69,7 +70,7 @@ struct sample {
     uint32_t rank; /* local */
     bool middle;   /* only the middle part */
     bool read[PARTS];
-    unsigned char data[RFS_SAMPLE_BYTES];
+    unsigned char *data; /* [RFS_SAMPLE_BYTES] in comparing.content */
 };
 
 /* A parameter that is compared. */
@@ -97,6 +98,8 @@ struct comparing {
     RFS_VEC(struct kind) kinds;
     RFS_VEC(struct compared) compared;
     RFS_VEC(struct sample) samples;
+    /* Bytes of all samples; owned. They may be decrypted, and core files leave them out. */
+    unsigned char *content;
 };
 
 static void comparing_end(struct comparing *comparing)
@@ -105,6 +108,7 @@ static void comparing_end(struct comparing *comparing)
     free(comparing->subjects.data);
     free(comparing->kinds.data);
     free(comparing->compared.data);
+    rfs_pages_free(comparing->content, comparing->samples.n * RFS_SAMPLE_BYTES);
     free(comparing->samples.data);
 }
 
@@ -298,6 +302,19 @@ static bool list_samples(struct comparing *comparing, uint32_t s)
                add_some(comparing, kind->states, states, encrypted ? 0 : STATES_MOST, 0);
     }
     return good;
+}
+
+/* Makes room for what is read. False when out of memory. */
+static bool make_room(struct comparing *comparing)
+{
+    const size_t n = comparing->samples.n;
+
+    if (n == 0)
+        return true;
+    comparing->content = rfs_pages_alloc(n * RFS_SAMPLE_BYTES);
+    for (size_t i = 0; comparing->content && i < n; i++)
+        comparing->samples.data[i].data = comparing->content + i * RFS_SAMPLE_BYTES;
+    return comparing->content;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -545,7 +562,7 @@ static int check_stage(struct rfs_planning *planning, uint32_t s, bool early)
     const bool later = early && !use->presence && use->lead_index->redundancy_removed;
     if (!later && (use->presence || use->lead_index)) {
         comparing.ranks = calloc(planning->devices, sizeof *comparing.ranks);
-        if (!comparing.ranks || !list_samples(&comparing, s))
+        if (!comparing.ranks || !list_samples(&comparing, s) || !make_room(&comparing))
             return rfs_fail_memory(planning->err);
         const int rc = read_and_compare(&comparing) ?: report(&comparing, s);
         if (rc)

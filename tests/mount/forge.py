@@ -104,6 +104,12 @@ class Tree:
     def path(self, rank):
         return os.path.join(self.src, f"rank_{rank}", f"net-1_{rank}.ckpt")
 
+    def one_save(self):
+        """Renames the files so that their names are those of one save, whatever ranks there are."""
+        for rank in range(self.src_n):
+            os.rename(self.path(rank), os.path.join(self.src, f"rank_{rank}", "net-1_5.ckpt"))
+        self.path = lambda rank: os.path.join(self.src, f"rank_{rank}", "net-1_5.ckpt")
+
     def write(self, rank, data):
         with open(self.path(rank), "wb") as file:
             file.write(data)

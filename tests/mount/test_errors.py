@@ -331,6 +331,7 @@ def test_missing_rank_without_replica():
 
 def test_missing_rank_with_replica():
     tree = new(params=[Param("w", (8, 8), WHOLE, 0), Param("b", (8,), WHOLE, WHOLE)])
+    tree.one_save()
     os.unlink(tree.path(0))
     with Foreground(tree.src, tree.options()) as m:
         for rank in range(2):

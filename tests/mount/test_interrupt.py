@@ -29,6 +29,9 @@ REQUEST = ("-r", "65536")
 PARAMS = [Param("big", (4096, 1000), 0, 0), Param("two", (1024, 64), 1, 0, "Float16"), Param("bias", (64,), 0, 0)]
 
 
+UNCOMPARED = 3  # of 8 ranks: mounting compares the first with those one step away, which are 1, 2 and 4
+
+
 def let_flushes_pass(source):
     """The kernel asks once whether closing a file matters, which nothing interrupts: the end of a program waits for that."""
     read_all(os.path.join(source, "rank_0", "net-1_0.ckpt"))
@@ -498,12 +501,12 @@ def test_unmounting_ends_it_while_sources_hang():
 
 def test_the_mount_goes_even_if_a_call_cannot_be_ended():
     """A source server that has taken a request and never answers: its client waits for it in the kernel, unkillably."""
-    tree = slow_tree()
+    tree = Tree(folder("tree"), PARAMS, 8, 2)
     files = os.path.join(folder("map"), "files.json")
     asked = os.path.join(folder("asked"), "a-read")
     with slowly(tree.src, "-d", "3600000000", "-t", asked) as (source, process):
-        with open(files, "w") as file: # mounting reads headers of rank 0
-            json.dump({rank: tree.path(rank).replace(tree.src, source if rank else tree.src) for rank in range(4)}, file)
+        with open(files, "w") as file: # mounting reads of all others
+            json.dump({rank: tree.path(rank).replace(tree.src, source if rank == UNCOMPARED else tree.src) for rank in range(8)}, file)
         m = Foreground(source, tree.options("index_cache=no", f"files={files}"))
         reader = failed_reader("stat", m.file(0))
         eventually(lambda: os.path.exists(asked), "the server reads")
@@ -519,12 +522,12 @@ def test_the_mount_goes_even_if_a_call_cannot_be_ended():
 
 def killed_while_a_call_cannot_be_ended(*flags):
     """One thread of the server waits in the kernel, so the process stays; its readers and its mount do not."""
-    tree = slow_tree()
+    tree = Tree(folder("tree"), PARAMS, 8, 2)
     files = os.path.join(folder("map"), "files.json")
     asked = os.path.join(folder("asked"), "a-read")
     with slowly(tree.src, "-d", "3600000000", "-t", asked) as (source, process):
-        with open(files, "w") as file: # mounting reads headers of rank 0
-            json.dump({rank: tree.path(rank).replace(tree.src, source if rank else tree.src) for rank in range(4)}, file)
+        with open(files, "w") as file: # mounting reads of all others
+            json.dump({rank: tree.path(rank).replace(tree.src, source if rank == UNCOMPARED else tree.src) for rank in range(8)}, file)
         m = Foreground(tree.src, tree.options("index_cache=no", f"files={files}"), *flags, mnt=folder("-".join(("mnt", *flags))))
         try:
             opened = os.open(m.mnt, os.O_RDONLY)

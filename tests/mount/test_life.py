@@ -38,7 +38,7 @@ def test_listing_opens_no_source():
     env = {**os.environ, "ASAN_OPTIONS": os.environ["ASAN_OPTIONS"] + ":detect_leaks=0"}
     with Foreground(tree.src, tree.options(), before=before, env=env) as m:
         first = opened(trace)
-        equal(sorted(ranks_of(first)), ["0", "1", "2", "4", "7"], "opened to mount: the first, and those it is compared with")
+        equal(sorted(set(ranks_of(first))), ["0", "1", "2", "4", "7"], "opened to mount: the first, and those it is compared with")
         equal(sorted(os.listdir(m.mnt)), ["rank_0", "rank_1"], "ls")
         run("ls", "-l", m.mnt)
         equal(run("ls", os.path.join(m.mnt, "rank_1")).stdout, "checkpoint_1.ckpt\n", "ls of a rank")

@@ -109,6 +109,7 @@ def silent(tree, options):
 
 def test_rules_that_call_a_slice_whole():
     tree = Tree(folder("tree"), FLAT, 4, 1)
+    tree.one_save()
     silent(tree, RIGHT)
     told(tree, WRONG, f"{tree.path(3)}: parameter 'embed': has other bytes than in rank_0, and is whole by src_rules: "
          "line 2; 1 of 4 parameters that were compared contradict it" + REMEDY)

@@ -359,9 +359,7 @@ def test_the_hidden_folder_of_private_sources():
     needs_root()
     for name, options in (("one", ()), ("saves", ("step=all",))):
         tree = bobs(name)
-        for rank in range(2):
-            os.rename(tree.path(rank), os.path.join(os.path.dirname(tree.path(rank)), "net-1_5.ckpt"))
-        tree.path = lambda rank, src=tree.src: os.path.join(src, f"rank_{rank}", "net-1_5.ckpt")
+        tree.one_save()
         tensors = "tensors/1_5" if options else "tensors"
         os.chown(tree.path(1), BOB, TEAM)
         os.chmod(tree.path(1), 0o640)
