@@ -160,7 +160,7 @@ static void check_saves(const struct rfs_source_spec *spec)
                     (save[-1].epoch == save->epoch && save[-1].step < save->step));
             fuzz_reached(SAVES);
         }
-    free(saves.data);
+    rfs_scan_saves_free(&saves);
 }
 
 /* What messages say of a folder that is no source. */
