@@ -136,7 +136,7 @@ void rfs_scan_step_name(const struct rfs_saves *all, int64_t step, char out[RFS_
 /* Scans a folder of the source by NAME as rfs_scan_described does. */
 int rfs_scan_step_folder(const struct rfs_source_spec *spec, const char *name, struct rfs_log *log,
                          struct rfs_scan *out, struct rfs_error *err);
-/* Scans the folder of SPEC's step so. */
+/* Scans the folder of SPEC's step so; one that has lost its files since it was listed is refused. */
 int rfs_scan_step(const struct rfs_source_spec *spec, const struct rfs_saves *all,
                   struct rfs_log *log, struct rfs_scan *out, struct rfs_error *err);
 /* Refuses epoch=, and a step= that has no folder: "no WHAT10 in it". */

@@ -29,7 +29,10 @@ int rfs_scan_step(const struct rfs_source_spec *spec, const struct rfs_saves *al
     char name[RFS_STEP_NAME];
 
     rfs_scan_step_name(all, spec->step, name);
-    return rfs_scan_step_folder(spec, name, log, out, err);
+    const int rc = rfs_scan_step_folder(spec, name, log, out, err);
+    return rc || out->n > 0 ? rc
+                            : rfs_fail(err, -ENOENT, RFS_IN(spec->path), "a save that is there",
+                                       "%s has no checkpoint any more", name);
 }
 
 int rfs_scan_step_check(const struct rfs_source_spec *spec, const struct rfs_saves *all,

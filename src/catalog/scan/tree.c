@@ -576,12 +576,16 @@ static char *remedy_of(const struct tree *tree, const struct choice *choice)
     if (pattern)
         return rfs_text_printf("file='%s', which all ranks have, if these are of one run", pattern);
     bool saved = false;
-    for (size_t i = 0; i < choice->n; i++)
+    bool several = false;
+    for (size_t i = 0; i < choice->n; i++) {
         saved |= choice->files[i]->saved;
+        several |= i > 0 && choice->files[i]->at == choice->files[i - 1]->at;
+    }
     return strdup(
         saved && !choice->asked
             ? "step= and epoch= of one save, or files=MAP if the names mean something else"
-            : "file=GLOB that matches one file of each rank, or files=MAP");
+        : several ? "file=GLOB that matches one file of each rank, or files=MAP"
+                  : "files=MAP, which names the file of each rank, if these are of one save");
 }
 
 /* Shows a file as "rank_3/net-2_4.ckpt", malloc'ed. */

@@ -149,6 +149,57 @@ static void test_one_look(void **state)
     plain(s);
 }
 
+/* A save that is removed after the look has no files: no source is without any. */
+static void test_a_save_that_went(void **state)
+{
+    static const char *const files[] = {"mp_rank_00_model_states.pt",
+                                        "zero_pp_rank_0_mp_rank_00_optim_states.pt"};
+    struct scanning *s = *state;
+    struct rfs_saves saves;
+    struct rfs_error err = {0};
+    char name[96];
+
+    for (int step = 10; step <= 20; step += 10)
+        for (size_t i = 0; i < 2; i++) {
+            snprintf(name, sizeof name, "global_step%d/%s", step, files[i]);
+            put(s, name);
+        }
+    if (rfs_scan_saves(&s->spec, &saves, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(saves.n, 2);
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "global_step10/%s", files[i]);
+        assert_int_equal(unlink(tree_path(&s->tree, name)), 0);
+    }
+    s->spec.saves = &saves;
+    s->spec.epoch = 0;
+    s->spec.step = 20;
+    scanned(s);
+    s->spec.step = 10;
+    REFUSED(s, -ENOENT, "global_step10 has no checkpoint any more");
+    assert_int_equal(rmdir(tree_path(&s->tree, "global_step10")), 0);
+    REFUSED(s, -ENOENT, "global_step10");
+    rfs_scan_saves_free(&saves);
+    plain(s);
+}
+
+/* A remedy that is followed must not lead back to its message. */
+static void test_remedies(void **state)
+{
+    struct scanning *s = *state;
+
+    put(s, "rank_0/net_1200.ckpt");
+    put(s, "rank_1/net_1201.ckpt");
+    REFUSED(s, -EINVAL, "net_1201.ckpt; try: files=MAP, which names the file of each rank");
+    put(s, "rank_0/net_12.ckpt");
+    REFUSED(s, -EINVAL, "net_1201.ckpt; try: file=GLOB that matches one file of each rank");
+    put(s, "rank_1/net_12.ckpt");
+    REFUSED(s, -EINVAL, "net_1201.ckpt; try: file='net_12.ckpt', which all ranks have");
+    s->spec.file = "net_12.ckpt";
+    scanned(s);
+    plain(s);
+}
+
 /* ---- trainings ------------------------------------------------------------------------------- */
 
 #define RANKS 4
@@ -402,7 +453,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names), TEST(test_numbers_of_ranks_in_doubt), TEST(test_parts),
-        TEST(test_one_look),          TEST(test_random_trainings),
+        TEST(test_one_look),          TEST(test_a_save_that_went),          TEST(test_remedies),
+        TEST(test_random_trainings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
