@@ -31,6 +31,7 @@
 #include "plan/internal.h"
 
 #include "base/cleanup.h"
+#include "base/once.h"
 #include "base/order.h"
 #include "base/pages.h"
 
@@ -507,6 +508,18 @@ static void write_remedy(char *out, size_t size, bool by_rules, bool equal, bool
              most ? "; or trust_strategy, to go on all the same" : "");
 }
 
+/* Refuses the strategy, in this plan and in those to come. */
+static int refuse(const struct rfs_planning *planning, uint32_t s, const struct rfs_error *err)
+{
+    struct rfs_error *refused = malloc(sizeof *refused);
+
+    *planning->err = *err;
+    if (!refused)
+        return rfs_fail_memory(planning->err);
+    *refused = *err;
+    return RFS_PUBLISH(&planning->planner->stages[s].refused, refused, free)->code;
+}
+
 /* Refuses or notes the first parameter that contradicts the strategy, and counts the others. */
 static int report(const struct comparing *comparing, uint32_t s)
 {
@@ -543,10 +556,8 @@ static int report(const struct comparing *comparing, uint32_t s)
              : whole      ? "whole"
                           : "the same slice",
              rfs_strategy_name(config->src), line, counts.wrong, counts.compared);
-    if (most || config->unlike == RFS_UNLIKE_REFUSED) {
-        *planning->err = err;
-        return -EINVAL;
-    }
+    if (most || config->unlike == RFS_UNLIKE_REFUSED)
+        return refuse(planning, s, &err);
     if (rfs_notes_are_new(planning->planner, RFS_NOTE_ALIKE, s))
         rfs_notes_add(planning->planner, RFS_NOTE_ALIKE, RFS_WARNING, "%s", err.text);
     return 0;
@@ -555,9 +566,14 @@ static int report(const struct comparing *comparing, uint32_t s)
 static int check_stage(struct rfs_planning *planning, uint32_t s, bool early)
 {
     const struct rfs_stage_use *use = &planning->stages[s];
+    const struct rfs_error *refused = RFS_PUBLISHED(&planning->planner->stages[s].refused);
     RFS_CLEANUP(comparing_end)
     struct comparing comparing = {.planning = planning, .use = use, .early = early};
 
+    if (refused) {
+        *planning->err = *refused;
+        return refused->code;
+    }
     /* Files that list different parameters are compared when it is known which has which. */
     const bool later = early && !use->presence && use->lead_index->redundancy_removed;
     if (!later && (use->presence || use->lead_index)) {

@@ -16,7 +16,8 @@ struct rfs_planner_stage {
     _Atomic uint32_t lead; /* first rank that was indexed, which predicts others, or RFS_NO_RANK */
     _Atomic(struct rfs_presence *) presence; /* owned; NULL while no files were found to differ */
     atomic_int sizes;     /* SIZES_… of sources.c: whether files differ in size; 0: not asked */
-    atomic_bool compared; /* ranks were compared (alike.c) */
+    atomic_bool compared; /* ranks were compared, and the strategy was not refused (alike.c) */
+    _Atomic(struct rfs_error *) refused; /* why it was; owned; NULL: it was not */
 };
 
 struct rfs_planner {
@@ -279,8 +280,8 @@ bool rfs_plan_one_element(const struct rfs_type *type);
 /*
  * Compares ranks of each needed stage with what the source's strategy says that they hold, once.
  * EARLY: only the leads are indexed, and ranks that would cost many reads are left to the next
- * call. What contradicts the strategy is noted, or refused if it is most, or by strict. 0 or -errno
- * with *err filled.
+ * call. What contradicts the strategy is noted, or refused if it is most, or by strict: then each
+ * call is, and only the first compares. 0 or -errno with *err filled.
  */
 int rfs_plan_check_alike(struct rfs_planning *planning, bool early);
 

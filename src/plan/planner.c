@@ -26,8 +26,10 @@ void rfs_planner_free(struct rfs_planner *planner)
     free(planner->ranks);
     free(planner->params);
     rfs_plan_names_free(planner->names);
-    for (uint32_t s = 0; planner->stages && s < planner->scale.src_stages; s++)
+    for (uint32_t s = 0; planner->stages && s < planner->scale.src_stages; s++) {
         rfs_presence_free(atomic_load_explicit(&planner->stages[s].presence, memory_order_relaxed));
+        free(atomic_load_explicit(&planner->stages[s].refused, memory_order_relaxed));
+    }
     free(planner->stages);
     free(planner->resembled);
     for (size_t i = 0; i < planner->geometries.n; i++)

@@ -295,6 +295,36 @@ static void test_ranks_are_compared_by_few_reads(void **state)
     assert_true(compare_ranks(f, 512, 128) <= reads_of(9));
 }
 
+/* A strategy that ranks contradict is refused for each file, and they are compared once. */
+static void test_a_refused_strategy_is_not_compared_again(void **state)
+{
+    struct fixture *f = *state;
+    const char *path = "src/rank_3/net-1_2.ckpt";
+    reshard_stat st;
+    struct stat file;
+
+    write_layouts(f->root, "src.json", "\"dev_matrix\": [4], \"tensor_map\": [-1, -1]", TENSORS,
+                  64);
+    write_layouts(f->root, "dst.json", "\"dev_matrix\": [2], \"tensor_map\": [0, -1]", TENSORS, 64);
+    write_ranks(f->root, RANKS, TENSORS, 64);
+    assert_int_equal(stat(tree_path(f->root, path), &file), 0);
+    FILE *other = fopen(tree_path(f->root, path), "r+b");
+    assert_non_null(other);
+    for (off_t i = 1; i <= TENSORS; i++) { /* the last byte of each */
+        assert_int_equal(fseeko(other, file.st_size / TENSORS * i - 1, SEEK_SET), 0);
+        assert_int_equal(fputc(1, other), 1);
+    }
+    assert_int_equal(fclose(other), 0);
+    if (open_with(f, ""))
+        fail_msg("%s", f->err.message);
+    restart();
+    assert_int_equal(stat_rank(f, 0, &st), -EINVAL);
+    assert_true(reads > 0);
+    restart();
+    assert_int_equal(stat_rank(f, 0, &st), -EINVAL);
+    assert_int_equal(reads, 0);
+}
+
 /*
  * Of what is contiguous each byte is read once, with about a call for each request, and none is
  * opened again.
@@ -574,6 +604,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_stat, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_ranks_are_compared_by_few_reads, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_refused_strategy_is_not_compared_again, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_a_whole_contiguous_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_gathered_files_of_several_readers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_random_reads, set_up, tear_down),
