@@ -352,12 +352,13 @@ static int check_bytes(struct checking *c, struct rfs_error *err)
         .unlike = RFS_UNLIKE_TOLD,
         .late = true,
     };
+    const struct rfs_rank_plan *plan; /* of all ranks: the destination is whole */
     struct rfs_error why = {0};
 
     if (rfs_notes_init(&notes, take_note, c))
         return rfs_fail_memory(err);
     const int rc =
-        rfs_planner_new(&config, &planner, &why) ?: rfs_planner_check_shapes(planner, &why);
+        rfs_planner_new(&config, &planner, &why) ?: rfs_planner_rank(planner, 0, &plan, &why);
     if (rc == -ENOMEM || rc == -EINTR) {
         *err = why;
         return rc;

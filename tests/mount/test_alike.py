@@ -7,6 +7,7 @@ to be wrong.
 import os
 import random
 
+import safetensors_file
 from forge import BYTES, Param, WHOLE, Tree, elements, escape, layout, strategy, usual, value
 from harness import *
 from test_follow import EVERY, Training, latest, saves, why
@@ -295,6 +296,25 @@ def test_alike_where_no_two_ranks_have_the_same():
         os.unlink(lost.path(rank))
     got = run(reshardfs, "--check", lost.src, "-o", lost.options())
     equal((got.returncode, SAYS in got.stderr), (0, False), got.stderr)
+
+
+def test_alike_where_a_file_says_that_others_have_more():
+    """With remove_redundancy all ranks are looked at before they are compared; strategy check does so, too."""
+    src, named = os.path.join(folder("tree"), "src"), {}
+    for name, devices, step in (("right", [-1, -1], (1, 4)), ("wrong", [-1, -1], (0, 0))):
+        named[name] = os.path.join(os.path.dirname(src), f"{name}.ckpt")
+        with open(named[name], "wb") as file:
+            file.write(strategy([layout(f"layer{i}.weight", [4], devices, step) for i in range(3)]))
+    chance = random.Random(SEED)
+    for rank in range(4):
+        tensors = [(f"layer{i}.weight", "F32", [16, 24], chance.randbytes(16 * 24 * 4)) for i in range(3)]
+        os.makedirs(os.path.join(src, f"rank_{rank}"))
+        safetensors_file.write(os.path.join(src, f"rank_{rank}", "net-1_2.safetensors"), tensors, remove_redundancy="True")
+    for name, code in (("right", 0), ("wrong", 1)):
+        for command in (("strategy", "check", named[name], src), ("stats", src, "-s", named[name])):
+            got = run(reshard, *command)
+            equal((got.returncode, "3 of 3 parameters that were compared contradict it" in got.stdout + got.stderr),
+                  (code, code == 1), (name, command, got.stdout + got.stderr))
 
 
 def test_alike_in_slices_that_should_differ():

@@ -12,9 +12,9 @@ def entries(path):
             for name, entry in json.loads(data[8:begin]).items() if name != "__metadata__"]
 
 
-def write(path, named):
+def write(path, named, **metadata):
     """NAMED: [(name, dtype, shape, bytes)]"""
-    header, at = {"__metadata__": {"format": "pt"}}, 0
+    header, at = {"__metadata__": {"format": "pt", **metadata}}, 0
     for name, dtype, shape, data in named:
         header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + len(data)]}
         at += len(data)
