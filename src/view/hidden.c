@@ -58,6 +58,7 @@ static int whole_planner(struct rfs_view *view, struct rfs_planner **out, struct
         .catalog = view->catalog,
         .src = view->src,
         .pool = view->set->pool,
+        .unlike = rfs_view_unlike(view),
         .keep_empty = rfs_view_options_format(&view->options) != RFS_FORMAT_CKPT,
         .output_map = view->output_map,
         .template = view->planner,

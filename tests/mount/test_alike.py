@@ -315,6 +315,11 @@ def test_alike_where_a_file_says_that_others_have_more():
             got = run(reshard, *command)
             equal((got.returncode, "3 of 3 parameters that were compared contradict it" in got.stdout + got.stderr),
                   (code, code == 1), (name, command, got.stdout + got.stderr))
+        # Each planner of a mount refuses it: also that of the hidden folder, which has whole tensors.
+        with Mount(src, f"src_strategy={escape(named[name])},dst_rules=*: whole,dst_ranks=2") as mount:
+            for made in ("rank_0", "full"):
+                listed = run("ls", os.path.join(mount.mnt, ".reshardfs", "tensors", made))
+                equal((listed.returncode == 0, "Invalid argument" in listed.stderr), (code == 0, code == 1), (name, made))
 
 
 def test_alike_in_slices_that_should_differ():
