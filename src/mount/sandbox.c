@@ -703,10 +703,11 @@ static int restrict_files(reshard_view *view, int landlock, bool network)
     rules.fd = fd;
     rc = allow(&rules, "/dev/null", READ_FILE | WRITE_FILE);
     /*
-     * /proc shows which callers are being killed. Secrets of others there need the right to trace.
+     * /proc shows which callers are being killed, and which threads sleep. Secrets of others there
+     * need the right to trace.
      */
     if (rc == 0)
-        rc = allow(&rules, "/proc", READ_FILE);
+        rc = allow(&rules, "/proc", READ_FILE | READ_DIR);
     if (rc == 0)
         rc = reshard_folders(view, allow_folder, &rules);
     if (rc == 0 && network)

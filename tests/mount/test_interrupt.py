@@ -438,6 +438,34 @@ def test_a_busy_machine_is_no_source_that_hangs():
         equal((mounted(m.mnt), m.log()), (False, ""), f"with a {who} that waits: mounted, log")
 
 
+@contextlib.contextmanager
+def traced(pid):
+    """The first thread of a process that this one has started stands still, as one that others keep off the processor."""
+    seize, interrupt, detach, all_threads = 0x4206, 0x4207, 17, 0x40000000
+    ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+    ptrace.argtypes = ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p
+    need(ptrace(seize, pid, None, None) == 0, "no process can be traced here")
+    equal(ptrace(interrupt, pid, None, None), 0, "stopping a thread")
+    os.waitpid(pid, all_threads)
+    try:
+        yield
+    finally:
+        ptrace(detach, pid, None, None)
+
+
+def test_a_thread_that_does_not_run_is_no_source_that_hangs():
+    """In the sandbox, too, the server tells a thread that sleeps in a call from one that gets no turn."""
+    tree = slow_tree()
+    m = Foreground(tree.src, tree.options("index_cache=no"))
+    os.stat(m.file(0))
+    with traced(m.process.pid):
+        m.process.send_signal(signal.SIGTERM)  # the signal is another thread's
+        time.sleep(3)
+        check(m.process.poll() is None, "it has not waited")
+    ends_soon(m.process, "the server", 0)
+    equal((mounted(m.mnt), m.log()), (False, ""), "mounted, log")
+
+
 def test_ctrl_c_ends_mounting_while_sources_hang():
     """The headers of one rank are read before reshardfs returns: in the foreground, and by the process behind it."""
     tree, mnt = slow_tree(), folder("mnt")
