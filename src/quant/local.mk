@@ -8,4 +8,6 @@ librfs_la_SOURCES += \
 	src/quant/quant.c \
 	src/quant/quant.h \
 	src/quant/scheme.c \
-	src/quant/scheme.h
+	src/quant/scheme.h \
+	src/quant/targets.c \
+	src/quant/targets.h

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds quantized weights by their names and dtypes; the lists of modules in a config are not
- * believed, because a weight with its scales speaks for itself. A config says how many elements
- * share a scale. That never follows from the shape of the scales alone.
+ * Finds quantized weights by their names and dtypes; the lists of modules in a config count only
+ * where several of its groups fit, because a weight with its scales speaks for itself. A config says
+ * how many elements share a scale. That never follows from the shape of the scales alone.
  *
  *                      weight                           scales              beside them
  *     fp8              X.weight   F8_E4M3 [M, N]        X.weight_scale_inv  X.activation_scale, X.input_scale
@@ -452,26 +452,69 @@ static bool fit_group(const struct pairing *p, const struct rfs_quant_group *gro
     return set_blocks(p, group, weight) && set_zeros(p, group, weight);
 }
 
-/* Finds the group of the config that fits; two that fit must say the same. */
+/* A group of the config that a weight fits. */
+struct fitting {
+    const struct rfs_quant_group *group;
+    struct weight weight; /* as the group says */
+    struct rfs_quant_named named;
+};
+
+/* Says whether all of N say the same of a weight. */
+static bool are_same(const struct fitting *fitting, size_t n)
+{
+    size_t i = 1;
+
+    while (i < n && is_same(&fitting[0].weight.quant, &fitting[i].weight.quant))
+        i++;
+    return i >= n;
+}
+
+/*
+ * Finds the one of N groups that names the module of LENGTH characters more strongly than any other
+ * that says something else may. NULL: there is none.
+ */
+static const struct fitting *find_named(struct fitting *fitting, size_t n, const char *module,
+                                        size_t length)
+{
+    for (size_t i = 0; i < n; i++)
+        fitting[i].named = rfs_quant_targets_name(&fitting[i].group->targets, module, length);
+    for (size_t i = 0; i < n; i++) {
+        size_t k = 0;
+
+        while (k < n && (is_same(&fitting[i].weight.quant, &fitting[k].weight.quant) ||
+                         fitting[i].named.surely < fitting[k].named.perhaps))
+            k++;
+        if (k == n)
+            return &fitting[i];
+    }
+    return NULL;
+}
+
+/*
+ * Finds the group of the config that fits. Where several do that do not say the same, their targets
+ * decide.
+ */
 static int choose_group(struct pairing *p, struct weight *weight, bool packed)
 {
     const struct rfs_quant_scheme *scheme = p->source->scheme;
-    struct weight found = {.codes = NULL};
+    struct fitting fitting[RFS_QUANT_GROUPS];
+    size_t n = 0;
 
     for (size_t i = 0; i < scheme->n_groups; i++) {
-        struct weight next = *weight;
-        if (!fit_group(p, &scheme->groups[i], &next, packed))
-            continue;
-        if (found.codes && !is_same(&found.quant, &next.quant))
-            return rfs_fail(p->err, -EINVAL, where_of(p, weight->codes), REMEDY_CONFIG,
-                            "is quantized as two of the config_groups of %s say", scheme->path);
-        found = next;
+        fitting[n] = (struct fitting){.weight = *weight, .group = &scheme->groups[i]};
+        n += fit_group(p, fitting[n].group, &fitting[n].weight, packed);
     }
-    if (!found.codes)
+    if (n == 0)
         return fail_shape(p, weight->scales, weight->codes);
-    if (found.quant.zero != RFS_QUANT_Z_NONE && !weight->zeros)
+    const struct fitting *found =
+        are_same(fitting, n) ? fitting
+                             : find_named(fitting, n, name_of(p, weight->codes), weight->stem - 1);
+    if (!found)
+        return rfs_fail(p->err, -EINVAL, where_of(p, weight->codes), REMEDY_CONFIG,
+                        "is quantized as two of the config_groups of %s say", scheme->path);
+    if (found->weight.quant.zero != RFS_QUANT_Z_NONE && !weight->zeros)
         return fail_missing(p, weight->codes, weight->stem, "weight_zero_point");
-    *weight = found;
+    *weight = found->weight;
     return 0;
 }
 

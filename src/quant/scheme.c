@@ -16,8 +16,11 @@ RFS_CLEANUP_OF(free_scheme, struct rfs_quant_scheme *, rfs_quant_scheme_free)
 
 void rfs_quant_scheme_free(struct rfs_quant_scheme *scheme)
 {
-    if (scheme)
-        free(scheme->path);
+    if (!scheme)
+        return;
+    for (size_t i = 0; i < scheme->n_groups; i++)
+        rfs_quant_targets_free(&scheme->groups[i].targets);
+    free(scheme->path);
     free(scheme);
 }
 
@@ -167,6 +170,17 @@ static int read_group(const struct reading *reading, const cJSON *weights)
     return rc;
 }
 
+/* Reads what the last group is for. */
+static int read_targets(const struct reading *reading, const cJSON *object)
+{
+    struct rfs_quant_scheme *scheme = reading->scheme;
+    struct rfs_quant_targets *targets = &scheme->groups[scheme->n_groups - 1].targets;
+
+    return rfs_quant_targets_read(member(object, "targets"), targets)
+               ? 0
+               : rfs_fail_memory(reading->err);
+}
+
 /* Refuses formats by name. The tensors tell those apart that are read. */
 static int check_format(const struct reading *reading, const cJSON *object)
 {
@@ -200,7 +214,7 @@ static int read_compressed(const struct reading *reading, const cJSON *config)
     {
         rc = check_format(reading, group);
         if (rc == 0 && member(group, "weights"))
-            rc = read_group(reading, member(group, "weights"));
+            rc = read_group(reading, member(group, "weights")) ?: read_targets(reading, group);
         if (rc)
             return rc;
     }

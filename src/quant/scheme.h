@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "formats/dtype.h"
+#include "quant/targets.h"
 
 struct rfs_store;
 
@@ -25,6 +26,7 @@ struct rfs_quant_group {
     enum rfs_quant_strategy strategy;
     uint64_t group_size;             /* by group */
     uint64_t block_rows, block_cols; /* by block */
+    struct rfs_quant_targets targets;
 };
 
 #define RFS_QUANT_GROUPS 16

@@ -301,7 +301,12 @@ class Mixed(Compressed):
         self.groups = []
         first, second = rng.sample([lambda t: Packed(rng, 4, t), lambda t: Packed(rng, 8, t), lambda t: Codes(rng, True, t),
                                     lambda t: Codes(rng, False, t), lambda t: Nvfp4(rng, t), lambda t: Mxfp4(rng, t)], 2)
+        alike = rng.random() < 0.3
         self.groups = [first(["re:.*self_attn.*"]), second(["re:.*mlp.*"])]
+        while alike:  # as far as shapes tell: they differ in zero points alone
+            self.groups = [Packed(rng, 4, ["re:.*self_attn.*"]), Packed(rng, 4, ["re:.*mlp.*"])]
+            one, two = self.groups
+            alike = one.group != two.group or one.args.symmetric == two.args.symmetric
         self.side = sorted({s for g in self.groups for s in g.side})
 
     def module(self, rng, wild, name=""):

@@ -17,6 +17,7 @@
 #define CT(groups)                                                                                 \
     "{\"compression_config\":{\"quant_method\":\"compressed-tensors\",\"config_groups\":{" groups  \
     "}}}"
+#define WEIGHTS "\"num_bits\":4,\"type\":\"int\",\"strategy\":\"group\",\"group_size\":32"
 #define INT4                                                                                       \
     "\"a\":" GROUP("\"num_bits\":4,\"type\":\"int\",\"strategy\":\"group\",\"group_size\":32")
 #define MXFP4 "{\"quantization_config\":{\"quant_method\":\"mxfp4\"}}"
@@ -351,6 +352,77 @@ static void test_legal_names(void **state)
     }
 }
 
+/* Groups that differ in symmetric alone: weights without zero points are one's, or have lost them. */
+static void test_targets(void **state)
+{
+    enum { EVEN, LOST, EITHER };
+    static const struct {
+        const char *even, *odd; /* the targets of the symmetric group, and of the other */
+        const char *module;
+        unsigned want;
+    } cases[] = {
+        /* a name, a pattern, a class */
+        {"\"Linear\"", "\"re:.*down_proj\"", "m.0.q_proj", EVEN},
+        {"\"Linear\"", "\"re:.*down_proj\"", "m.0.down_proj", LOST},
+        {"\"re:.*q_proj$\"", "\"Linear\"", "m.0.q_proj", EVEN},
+        {"\"re:.*q_proj$\"", "\"Linear\"", "m.0.q_projs", LOST},
+        {"\"re:.*q_proj\"", "\"Linear\"", "m.0.q_projs", EVEN},
+        {"\"re:.*q_proj\"", "\"m.0.q_proj\"", "m.0.q_proj", LOST},
+        {"\"m.0.q_proj\"", "\"re:.*q_proj\"", "m.0.q_proj", EVEN},
+        {"\"a\",\"m.0.q_proj\",\"Linear\"", "\"re:.*q_proj\"", "m.0.q_proj", EVEN},
+        {"\"Linear\"", "\"lm_head\"", "m.0.q_proj", EVEN},
+        {"\"Linear\"", "\"lm_head\"", "lm_head", LOST},
+        {"\"Linear\"", "\"m.1.q_proj\"", "m.0.q_proj", EVEN},
+        /* patterns */
+        {"\"re:.*[.](q|k|v)_proj\"", "\"re:.*mlp.*\"", "m.0.attn.k_proj", EVEN},
+        {"\"re:.*[.](q|k|v)_proj\"", "\"re:.*mlp.*\"", "m.0.mlp.up", LOST},
+        {"\"re:.*\\\\.(?:up|(gate|do(wn))_)$\"", "\"Linear\"", "m.down_", EVEN},
+        {"\"re:.*\\\\.(?:up|(gate|do(wn))_)$\"", "\"Linear\"", "m.dowm_", LOST},
+        {"\"re:m\\\\.\\\\d+\\\\.x?q[_a-c]*proj\"", "\"Linear\"", "m.12.q_caproj", EVEN},
+        {"\"re:.*layers[.][^02-9][.].*\"", "\"Linear\"", "layers.1.q", EVEN},
+        {"\"re:.*layers[.][^02-9][.].*\"", "\"Linear\"", "layers.3.q", LOST},
+        {"\"re:.*(|z)q$|x\"", "\"Linear\"", "a.q", EVEN},
+        {"\"re:q_proj\"", "\"re:.*q_proj\"", "q_proj", EITHER},
+        /* what may name it, if the program adds to its name, or is not read */
+        {"\"Linear\"", "\"re:model[.]0[.].*\"", "m.0.q_proj", EITHER},
+        {"\"Linear\"", "\"re:.*x|m[.]1.*\"", "m.0.q_proj", EITHER},
+        {"\"Linear\"", "\"re:.*text[.].*q_proj\"", "m.0.q_proj", EITHER},
+        {"\"Linear\"", "\"model.m.0.q_proj\"", "m.0.q_proj", EITHER},
+        {"\"Linear\"", "\"re:.*(?!q)_proj\"", "m.0.q_proj", EITHER},
+        {"\"Linear\"", "\"re:.*(a)*x\"", "m.0.q_proj", EITHER},
+        {"\"Linear\"", "\"re:.*a{2}\"", "m.0.q_proj", EITHER},
+        {"\"Linear\"", "\"re:.*\\\\wx\"", "m.0.q_proj", EITHER},
+        {"\"Linear\"", "\"re:.*(x\"", "m.0.q_proj", EITHER},
+        {"\"Linear\"", "\"re:.*[x\"", "m.0.q_proj", EITHER},
+        {"\"Linear\"", "\"Linear\"", "m.0.q_proj", EITHER},
+        {"\"Linear\"", "\"Embedding\"", "m.0.q_proj", EITHER},
+        {"\"Linear\"", "", "m.0.q_proj", EITHER},
+        {"\"Linear\"", "1", "m.0.q_proj", EITHER},
+        {"\"re:.*a\"", "\"re:.*b\"", "m.0.q_proj", EITHER},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        char config[1024], names[3][64];
+        const char *const tails[] = {"packed", "scale", "shape"};
+        snprintf(config, sizeof config,
+                 CT("\"a\":{\"targets\":[%s],\"weights\":{" WEIGHTS ",\"symmetric\":true}},"
+                    "\"b\":{\"targets\":[%s],\"weights\":{" WEIGHTS ",\"symmetric\":false}}"),
+                 cases[i].even, cases[i].odd);
+        struct tensor tensors[] = {PACKED("4"), SCALE, SHAPE(shape_good)};
+        for (size_t k = 0; k < 3; k++) {
+            snprintf(names[k], sizeof names[k], "%s.weight_%s", cases[i].module, tails[k]);
+            tensors[k].name = names[k];
+        }
+        struct opened o = open_folder(config, tensors, 3, false);
+        const char *said = cases[i].want == LOST ? "weight_zero_point', which belongs to it"
+                                                 : "is quantized as two of the config_groups";
+        if (cases[i].want == EVEN ? o.rc != 0 : o.rc != -EINVAL || !strstr(o.err.text, said))
+            fail_msg("%zu: %d, %s", i, o.rc, o.rc ? o.err.text : "");
+        end(&o);
+    }
+}
+
 static const struct rfs_entry *find(const struct opened *o, const char *name)
 {
     struct rfs_tables *tables = rfs_catalog_tables(o->catalog);
@@ -441,9 +513,8 @@ static void test_transposed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_legal_names),
-        cmocka_unit_test(test_ragged_blocks),
+        cmocka_unit_test(test_refused),    cmocka_unit_test(test_legal_names),
+        cmocka_unit_test(test_targets),    cmocka_unit_test(test_ragged_blocks),
         cmocka_unit_test(test_transposed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
