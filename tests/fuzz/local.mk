@@ -116,6 +116,9 @@ tests_fuzz_fuzz_load_SOURCES = tests/fuzz/fuzz_load.c $(FUZZ_TREE) $(FUZZ_MAIN)
 FUZZ_TARGETS += tests/fuzz/fuzz_sizes
 tests_fuzz_fuzz_sizes_SOURCES = tests/fuzz/fuzz_sizes.c $(FUZZ_WALK) $(FUZZ_MAIN)
 
+FUZZ_TARGETS += tests/fuzz/fuzz_targets
+tests_fuzz_fuzz_targets_SOURCES = tests/fuzz/fuzz_targets.c $(FUZZ_MAIN)
+
 FUZZ_TARGETS += tests/fuzz/fuzz_quant
 tests_fuzz_fuzz_quant_SOURCES = tests/fuzz/fuzz_quant.c $(FUZZ_WALK) $(FUZZ_MAIN)
 
