@@ -17,6 +17,7 @@ EXTRA_DIST += \
 	python/setup.py \
 	tests/python/cases.py \
 	tests/python/run \
+	tests/python/stress.py \
 	tests/python/test_lives.py \
 	tests/python/test_reshard.py \
 	tests/python/test_tensors.py

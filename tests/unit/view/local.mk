@@ -4,6 +4,7 @@ view_tests = \
 	tests/unit/view/test_archives \
 	tests/unit/view/test_memory_limit \
 	tests/unit/view/test_by_rules \
+	tests/unit/view/test_closing \
 	tests/unit/view/test_hidden \
 	tests/unit/view/test_computed \
 	tests/unit/view/test_converted \
@@ -95,6 +96,8 @@ tests_unit_view_test_no_tensors_SOURCES = $(view_support) tests/unit/view/test_n
 tests_unit_view_test_no_tensors_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_options_SOURCES = $(view_support) tests/unit/view/test_options.c
 tests_unit_view_test_options_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_view_test_closing_SOURCES = $(view_support) tests/unit/view/test_closing.c
+tests_unit_view_test_closing_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_computed_SOURCES = $(view_support) \
 	tests/support/loads.c \
 	tests/support/loads.h \
