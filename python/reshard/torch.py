@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Optional, Union
+from typing import Any, Union
 
 import torch
 from torch.distributed.checkpoint import StorageReader as Reader
