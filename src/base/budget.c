@@ -2,6 +2,8 @@
 #include "base/budget.h"
 
 #include "base/cancel.h"
+#include "base/checked.h"
+#include "base/forks.h"
 
 int rfs_budget_take(struct rfs_budget *budget, uint64_t bytes, const char *file,
                     struct rfs_error *err)
@@ -31,6 +33,15 @@ static void make_given(void)
     rfs_cancel_init_cond(&given);
 }
 
+/* Forgets the shares of threads that a child lacks. */
+static void begin_anew(void)
+{
+    used = 0;
+    make_given();
+}
+
+RFS_FORKS_WITH(lock, begin_anew)
+
 int rfs_budget_share_take(size_t *share, size_t bytes)
 {
     int rc = 0;
@@ -53,7 +64,7 @@ void rfs_budget_share_give(size_t *share)
     if (*share == 0)
         return;
     pthread_mutex_lock(&lock);
-    used -= *share;
+    used -= (size_t)rfs_min_u64(used, *share); /* one from before a fork is not counted */
     *share = 0;
     pthread_cond_broadcast(&given);
     pthread_mutex_unlock(&lock);

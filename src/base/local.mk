@@ -7,6 +7,7 @@ librfs_la_SOURCES += \
 	src/base/cleanup.h \
 	src/base/error.c src/base/error.h \
 	src/base/first_error.h \
+	src/base/forks.h \
 	src/base/glob.c src/base/glob.h \
 	src/base/hash.c src/base/hash.h \
 	src/base/intern.c src/base/intern.h \

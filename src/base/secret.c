@@ -2,6 +2,7 @@
 #include "base/secret.h"
 
 #include "base/cleanup.h"
+#include "base/forks.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -65,6 +66,8 @@ static struct {
     struct slot *free;
     pid_t locked_in; /* the process in which the pages are locked */
 } room = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+RFS_FORKS_WITH(room.lock, rfs_forks_nothing)
 
 bool rfs_secret_slots_open(void)
 {

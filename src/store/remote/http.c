@@ -4,6 +4,7 @@
 #include "base/cancel.h"
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/forks.h"
 #include "store/remote/environment.h"
 
 #include <curl/curl.h>
@@ -36,23 +37,31 @@ struct rfs_http_lane {
 };
 
 static struct {
-    pthread_once_t begun;
     pthread_mutex_t lock; /* of the rest; a leaf lock */
+    bool begun;
     pthread_cond_t ended; /* an exchange did */
     struct rfs_http_lane *idle;
     unsigned n_idle;
-    pid_t process;
-} all = {.begun = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static void begin(void)
+/* Forgets the lanes of the parent: a word on their connections would confuse its servers. */
+static void begin_anew(void)
 {
-    curl_global_init(CURL_GLOBAL_DEFAULT);
     rfs_cancel_init_cond(&all.ended);
+    all.idle = NULL;
+    all.n_idle = 0;
 }
+
+RFS_FORKS_WITH(all.lock, begin_anew)
 
 void rfs_http_load(void)
 {
-    pthread_once(&all.begun, begin);
+    RFS_LOCKED(&all.lock); /* no fork comes in between, whose child would lack what libcurl began */
+    if (all.begun)
+        return;
+    curl_global_init(CURL_GLOBAL_DEFAULT);
+    rfs_cancel_init_cond(&all.ended);
+    all.begun = true;
 }
 
 /* ---- lanes ----------------------------------------------------------------------------------- */
@@ -94,12 +103,6 @@ struct rfs_http_lane *rfs_http_take_lane(void)
 {
     rfs_http_load();
     pthread_mutex_lock(&all.lock);
-    if (all.process != getpid()) {
-        /* The parent has these connections: a word on them from here would confuse its server. */
-        all.process = getpid();
-        all.idle = NULL;
-        all.n_idle = 0;
-    }
     struct rfs_http_lane *lane = all.idle;
     if (lane) {
         all.idle = lane->next;
@@ -180,8 +183,9 @@ void rfs_http_give_lane(struct rfs_http_lane *lane)
         return;
     while (lane->busy)
         retire(lane, lane->busy);
+    const bool own = lane->process == getpid();
     pthread_mutex_lock(&all.lock);
-    const bool keep = all.n_idle < KEPT && lane->process == all.process;
+    const bool keep = own && all.n_idle < KEPT;
     if (keep) {
         lane->next = all.idle;
         all.idle = lane;
@@ -195,7 +199,7 @@ void rfs_http_give_lane(struct rfs_http_lane *lane)
 void rfs_http_close_idle(void)
 {
     pthread_mutex_lock(&all.lock);
-    struct rfs_http_lane *lane = all.process == getpid() ? all.idle : NULL;
+    struct rfs_http_lane *lane = all.idle;
     all.idle = NULL;
     all.n_idle = 0;
     pthread_mutex_unlock(&all.lock);

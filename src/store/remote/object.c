@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/forks.h"
 #include "store/remote/directory.h"
 #include "store/remote/hub.h"
 #include "store/remote/retries.h"
@@ -36,6 +37,8 @@ static struct {
     struct block blocks[BLOCKS_MOST];
     uint64_t bytes, clock;
 } cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+RFS_FORKS_WITH(cache.lock, rfs_forks_nothing)
 
 static void copy(const unsigned char *data, size_t n, const struct iovec *spans, int count)
 {

@@ -2,6 +2,7 @@
 #include "store/remote/remote.h"
 
 #include "base/cleanup.h"
+#include "base/forks.h"
 #include "store/remote/account.h"
 #include "store/remote/directory.h"
 #include "store/remote/hub.h"
@@ -31,6 +32,14 @@ static struct {
     pthread_mutex_t lock; /* of the list and the users; a leaf lock */
     struct rfs_account *first;
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Has a child make accounts of its own: a thread of the parent may have held the locks in these. */
+static void begin_anew(void)
+{
+    all.first = NULL;
+}
+
+RFS_FORKS_WITH(all.lock, begin_anew)
 
 /* Says whether one of the paths has a URL, or (not NULL) one of that kind. */
 static bool any_url(const char *const *paths, size_t n, const char *scheme)
@@ -114,9 +123,9 @@ static bool leave(struct rfs_account *account, bool *none_left)
 
     RFS_LOCKED(&all.lock);
     const bool last = --account->users == 0;
-    while (last && *at != account)
+    while (last && *at && *at != account)
         at = &(*at)->next;
-    if (last)
+    if (last && *at) /* it is not in the list when a parent took it */
         *at = account->next;
     *none_left = !all.first;
     return last;

@@ -3,6 +3,7 @@ check_PROGRAMS += $(BASE_TESTS)
 TESTS += $(BASE_TESTS)
 BASE_TESTS = \
 	tests/unit/base/test_error \
+	tests/unit/base/test_forks \
 	tests/unit/base/test_glob \
 	tests/unit/base/test_intern \
 	tests/unit/base/test_json_read \
@@ -15,6 +16,8 @@ BASE_TESTS = \
 	tests/unit/base/test_secret \
 	tests/unit/base/test_small
 tests_unit_base_test_error_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_base_test_forks_SOURCES = tests/support/forking.h tests/unit/base/test_forks.c
+tests_unit_base_test_forks_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_glob_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_intern_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_base_test_log_LDADD = librfs.la $(CMOCKA_LIBS)

@@ -35,7 +35,7 @@ tests_unit_store_test_key_LDADD = librfs.la $(CMOCKA_LIBS)
 if HAVE_CURL
 check_PROGRAMS += tests/unit/store/test_remote
 TESTS += tests/unit/store/test_remote
-tests_unit_store_test_remote_SOURCES = tests/unit/store/test_remote.c
+tests_unit_store_test_remote_SOURCES = tests/support/forking.h tests/unit/store/test_remote.c
 tests_unit_store_test_remote_LDADD = librfs.la $(CMOCKA_LIBS)
 else
 EXTRA_DIST += tests/unit/store/test_remote.c

@@ -4,9 +4,11 @@
 #include "store/remote/account.h"
 #include "store/remote/bucket.h"
 #include "store/remote/credentials.h"
+#include "store/remote/http.h"
 #include "store/remote/listing.h"
 #include "store/remote/markup.h"
 #include "store/remote/object.h"
+#include "store/remote/remote.h"
 #include "store/remote/sign.h"
 
 #include <errno.h>
@@ -17,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/support/forking.h"
 
 /* The examples in AWS's documentation of S3's signatures. */
 #define KEY_ID "AKIAIOSFODNN7EXAMPLE"
@@ -813,6 +815,48 @@ static void tokens_go_to_this_machine_or_by_tls(void **state)
         assert_false(rfs_credentials_trusts(bad[i]));
 }
 
+/* Takes the account that others use, too, and a lane. */
+static bool take_both(void *ctx)
+{
+    const struct rfs_options options = {.anonymous = true};
+    const char *const paths[] = {"s3://bucket/a"};
+    struct rfs_store *const *of_parent = ctx;
+    struct rfs_store *store;
+    struct rfs_error err = {0};
+
+    if (rfs_remote_take(&options, paths, 1, &store, &err))
+        return false;
+    struct rfs_http_lane *lane = rfs_http_take_lane();
+    const bool own = !of_parent || (store == *of_parent) == (getpid() == forking_parent);
+    rfs_http_give_lane(lane);
+    rfs_remote_give(&store);
+    return own && lane && !store;
+}
+
+/* A child has its own account and lanes: threads of the parent may be in the middle of theirs. */
+static void accounts_in_children(void **state)
+{
+    const struct rfs_options options = {.anonymous = true};
+    const char *const paths[] = {"s3://bucket/a"};
+    struct rfs_store *store;
+    struct rfs_error err = {0};
+    int status;
+
+    (void)state;
+    forking_test(take_both, NULL);
+    assert_int_equal(rfs_remote_take(&options, paths, 1, &store, &err), 0);
+    forking_test(take_both, &store);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(FORKING_SECONDS);
+        rfs_remote_give(&store);
+        _exit(store ? 1 : 0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    rfs_remote_give(&store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -838,6 +882,7 @@ int main(void)
         cmocka_unit_test(places_that_move),
         cmocka_unit_test(places_of_a_bucket_in_the_path),
         cmocka_unit_test(regions_that_are_none),
+        cmocka_unit_test(accounts_in_children),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
