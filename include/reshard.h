@@ -119,7 +119,8 @@ typedef struct reshard_config {
 /*
  * Opens a view of the checkpoint tree in SOURCE, the folder of rank_0 and so on. The view starts no
  * thread before the first stat or read, so a caller may fork in between and go on in one of the two
- * processes. The caller owns *out and closes it with reshard_close; it is NULL on failure.
+ * processes. A child may open views of its own, whatever the threads of its parent were doing. The
+ * caller owns *out and closes it with reshard_close; it is NULL on failure.
  * CONFIG may be NULL, but the call then fails, because no strategy is given. ERR may be NULL.
  *
  * Returns 0, or -errno with *err filled:

@@ -15,6 +15,7 @@ class Place(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     size: int  # of an element
+    reads: str  # what its bytes are taken for: the element type, and whether as conjugates or negatives
 
     def is_empty(self) -> bool:
         return 0 in self.shape
@@ -35,9 +36,9 @@ class Place(NamedTuple):
         return False
 
     def equals(self, other: "Place") -> bool:
-        """Whether each element lies where that of the other does."""
-        return (self.device, self.address, self.shape, self.size) == (other.device, other.address, other.shape, other.size) \
-            and all(a == b for a, b, count in zip(self.strides, other.strides, self.shape) if count > 1)
+        """Whether each element lies where that of the other does, and is the same by the same bytes."""
+        return self._replace(strides=()) == other._replace(strides=()) and all(
+            a == b for a, b, count in zip(self.strides, other.strides, self.shape) if count > 1)
 
 
 class _Shown:
@@ -59,8 +60,8 @@ def _are_apart(one: Place, other: Place) -> bool:
 
 
 def judge(wanted: Sequence[tuple[str, Place]]) -> list[tuple[int, int]]:
-    """Refuses names whose elements, or those of two, share memory. Pairs of equal places are returned, by their numbers:
-    the caller finds out whether both would hold the same."""
+    """Refuses names whose elements, or those of two, share memory. Equal places are returned, as the numbers of the first one
+    and of another: the caller finds out whether both would hold the same."""
     for name, place in wanted:
         if not place.is_empty() and place.meets_itself():
             raise ValueError(f"{name} has several elements in the same memory, as expand() and as_strided() make them; try: an "
@@ -69,13 +70,16 @@ def judge(wanted: Sequence[tuple[str, Place]]) -> list[tuple[int, int]]:
     equal: list[tuple[int, int]] = []
     reaching: list[tuple[str, int, int]] = []  # the device, the end and the number of places before that end behind it
     for device, begin, end, number in order:
-        reaching = [before for before in reaching if before[0] == device and before[1] > begin]
+        reaching = [one for one in reaching if one[0] == device and one[1] > begin]
+        name, place = wanted[number]
+        same = next((other for _, _, other in reaching if wanted[other][1].equals(place)), None)
+        if same is not None:  # whose others were asked about before
+            equal.append((same, number))
+            continue
         for _, _, other in reaching:
-            (first, one), (second, two) = wanted[other], wanted[number]
-            if one.equals(two):
-                equal.append((other, number))
-            elif not _are_apart(one, two):
-                raise ValueError(f"{first} and {second} lie in the same memory, which would be a mixture of both; try: only one "
+            before, taken = wanted[other]
+            if not _are_apart(taken, place):
+                raise ValueError(f"{before} and {name} lie in the same memory, which would be a mixture of both; try: only one "
                                  "of them, or memory of its own for each")
         reaching.append((device, end, number))
     return equal

@@ -92,7 +92,7 @@ class Numpy:
         return None if isinstance(array, self.numpy.ndarray) and array.flags.writeable else _NO_MEMORY
 
     def place(self, array: Any) -> Place:
-        return Place("cpu", self.address(array), array.shape, array.strides, array.itemsize)
+        return Place("cpu", self.address(array), array.shape, array.strides, array.itemsize, str(array.dtype))
 
     def copy(self, to: Any, array: Any) -> None:
         self.numpy.asarray(to)[...] = array
@@ -148,11 +148,12 @@ class Torch:
 
     def _elements(self, array: Any) -> Place:
         size = array.element_size()
-        return Place(str(array.device), self.address(array), tuple(array.shape), tuple(n * size for n in array.stride()), size)
+        return Place(str(array.device), self.address(array), tuple(array.shape), tuple(n * size for n in array.stride()), size,
+                     f"{array.dtype}{' conj' * array.is_conj()}{' neg' * array.is_neg()}")
 
     def place(self, array: Any) -> Place:
         """Its elements; or the tensor itself, which takes an array by a way of its own."""
-        return self._elements(array) if self.has_storage(array) else Place("object", id(array), (), (), 1)
+        return self._elements(array) if self.has_storage(array) else Place("object", id(array), (), (), 1, "")
 
     def copy(self, to: Any, array: Any) -> None:
         with self.torch.inference_mode() if to.is_inference() else self.torch.no_grad():
@@ -468,6 +469,8 @@ class Tensors(Mapping[str, Tensor]):
                 self._library.reshard_cancel_use(None)
 
         def run() -> None:
+            if not state.setdefault("runs", True):  # the caller did not wait for its beginning
+                return
             try:
                 cancel.use(work)
             except BaseException as why:  # pylint: disable=broad-except # the caller raises it
@@ -487,7 +490,7 @@ class Tensors(Mapping[str, Tensor]):
                 cancel.use(lambda stop: self._library.reshard_cancel_set(stop, True))
             raise
         finally:
-            while "ended" not in state and not self._gate.foreign:
+            while state.setdefault("runs", False) and "ended" not in state and not self._gate.foreign:
                 with contextlib.suppress(BaseException):  # whatever else a handler of signals raises
                     ended.wait()
             cancel.close()
@@ -549,23 +552,22 @@ class Tensors(Mapping[str, Tensor]):
                 raise ValueError(f"{targets[one].name} and {targets[other].name} have the same memory, and other contents in "
                                  f"{self._view.source}; try: only one of them, or memory of its own for each")
             filled.discard(other)
-        wanted, copied, plain = [], [], []
+        wanted, copied = [], []
         for number in sorted(filled):
             _, tensor, box, array = targets[number]
             to = array
-            if memory.is_plain(array) and array.dtype == memory.dtype(tensor):
-                plain.append(array)
-            else:
+            if not memory.is_plain(array) or array.dtype != memory.dtype(tensor):
                 to = memory.empty(tensor, array.shape)
                 copied.append((array, to))
             wanted.append(Wanted(tensor, box, memory.address(to), to))
         try:
             self._read(wanted, progress)
+            for array, to in copied:
+                memory.copy(array, to)
         finally:
-            for array in plain:
-                memory.note_change(array)
-        for array, to in copied:
-            memory.copy(array, to)
+            for target in targets:  # also those that lie where another does, which may count for themselves
+                if memory.why_not(target.array) is None:
+                    memory.note_change(target.array)
 
     def _are_same(self, one: Target, other: Target) -> bool:
         """Whether two boxes of one shape, which are not empty, have the same contents."""

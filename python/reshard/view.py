@@ -109,7 +109,8 @@ class View:
     written with '/', from the top of the view.
 
     All methods may be called from several threads at once. Closing waits for the calls that go on, and closes the
-    files that are open; a function that such a call runs may close the view, which is freed when the call ends. A view that is pickled is its source and its options: the process that loads it opens it anew.
+    files that are open; a function that such a call runs may close the view, which is freed when the call ends. A view
+    that is pickled is its source and its options: the process that loads it opens it anew.
     """
 
     def __init__(self, source: Union[str, "os.PathLike[str]"], **options: Option) -> None:

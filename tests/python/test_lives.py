@@ -2,6 +2,7 @@
 """Who closes what, and when: threads, forks, signals, exceptions between two steps, and the garbage collector."""
 import contextlib
 import gc
+import json
 import logging
 import os
 import signal
@@ -14,7 +15,7 @@ import numpy
 
 import reshard
 from reshard import _gate
-from cases import path, raises, run, strategies, tool, view
+from cases import path, raises, run, seeded, strategies, tool, view
 
 FILE = "rank_0/checkpoint_0.ckpt"
 PACKAGE = os.path.dirname(os.path.abspath(reshard.__file__))
@@ -247,7 +248,8 @@ def test_an_exception_at_each_step():
         file.read(10)
         file.close()
 
-    for work in (lambda v: v.stat(FILE), opening, lambda v: v.tensors(0).load(), lambda v: v.tensors(0).close(), lambda v: v.close()):
+    for work in (lambda v: v.stat(FILE), opening, lambda v: v.tensors(0).load(), lambda v: v.tensors(0).close(),
+                 lambda v: v.load(0, progress=lambda done, total: None), lambda v: v.close()):
         n, reached = 0, True
         while reached:
             n += 1
@@ -371,6 +373,40 @@ def test_children_end():
     assert got.stdout == "{7}\n", got
 
 
+def test_children_read_while_threads_open_and_load():
+    """Children open views of their own, whatever the parent's threads were doing at the fork."""
+    random, stop, wrong = seeded(), threading.Event(), []
+    header = json.dumps({"one": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}).encode()
+    header += b" " * (20 << 20)  # of which there is one in memory at a time
+    with open(path("long.safetensors"), "wb") as out:
+        out.write(len(header).to_bytes(8, "little") + header + b"1")
+
+    def read(rank):
+        with view() as v:
+            file = v.open(FILE)
+            assert len(file.read(100)) == 100 and len(v.load(rank)) > 0
+        with reshard.View(path("long.safetensors"), format="pt") as v:
+            assert v.tensors()["one"].numpy() == [49]
+
+    def work(rank):
+        try:
+            while not stop.is_set():
+                read(rank)
+        except BaseException as why:  # pylint: disable=broad-except
+            wrong.append(repr(why))
+
+    read(0)
+    threads = in_threads(*[lambda rank=rank: work(rank) for rank in range(4)])
+    try:
+        for number in range(60):
+            time.sleep(random.random() / 100)
+            assert in_child(lambda: read(1)) == 0, number
+    finally:
+        stop.set()
+        ended(threads)
+    assert not wrong, wrong
+
+
 def test_forked_by_a_progress_function():
     """The child has no thread that loads, and is told so; the parent's load goes on."""
     parent, children, forked = os.getpid(), [], threading.Event()
@@ -430,6 +466,32 @@ def test_a_signal_ends_a_wait_by_an_exception():
         finally:
             library.reshard_tensors_load = load
         assert len(calls) == 1, calls
+
+
+def test_no_more_threads():
+    """A load for which the system gives no thread fails."""
+    said = []
+
+    def load(v):
+        said.append(raises(RuntimeError, v.load, 1, progress=lambda done, total: None))
+
+    name = "_start_new_thread" if hasattr(threading, "_start_new_thread") else "_start_joinable_thread"
+    start = getattr(threading, name)
+
+    def refuse(function, *given, **named):
+        if threading.current_thread().name != "loads":
+            return start(function, *given, **named)
+        raise RuntimeError("can't start new thread")
+
+    with view() as v:
+        setattr(threading, name, refuse)
+        try:
+            loads = threading.Thread(target=load, args=(v,), name="loads", daemon=True)
+            loads.start()
+            ended([loads])
+        finally:
+            setattr(threading, name, start)
+        assert "start new thread" in str(said), said
 
 
 def test_a_handler_reads_the_file_that_is_read():

@@ -315,6 +315,35 @@ def test_into_one_memory_for_two():
             assert torch.equal(a, want["layer1.weight"]) and torch.equal(b, want[other])
 
 
+def test_into_one_memory_that_is_taken_for_two():
+    """The same bytes are other elements where torch takes them for conjugates or negatives, or for another type."""
+    import torch.distributed.checkpoint as dcp
+    numbers, real = torch.randn(4, 5, dtype=torch.complex64), torch.randn(4, 5)
+    torch.save({"a": numbers, "b": numbers, "c": real, "d": real}, path("taken.pt"))
+    base = torch.zeros(4, 5, dtype=torch.complex64)
+    for into in ({"a": base, "b": base.conj()}, {"c": base.imag, "d": base.conj().imag}):
+        error = raises(ValueError, reshard.load, path("taken.pt"), framework="torch", into=into)
+        assert "lie in the same memory" in str(error) and not base.any(), error
+    one = torch.zeros(4, 5)
+    into = {"c": one, "d": one.view(torch.int32)}
+    error = raises(BaseException, dcp.load, into, storage_reader=reshard.torch.StorageReader(path("taken.pt")))
+    assert "lie in the same memory" in str(error) and not one.any(), error
+
+
+def test_one_memory_for_thousands():
+    """Contents are compared once for each name, not for each two."""
+    from reshard.places import Place, judge
+    one = Place("cpu", 4096, (64,), (4,), 4, "float32")
+    asked = []
+
+    class Counted(Place):
+        def equals(self, other):
+            asked.append(other)
+            return super().equals(other)
+
+    assert judge([(str(n), Counted(*one)) for n in range(10000)]) == [(0, n) for n in range(1, 10000)] and len(asked) == 9999
+
+
 def test_into_a_tied_model():
     """Two names of one memory are fine if they have the same contents in the checkpoint."""
     weight = torch.arange(6 << 20, dtype=torch.float32).reshape(1 << 10, -1)
@@ -352,6 +381,12 @@ def test_a_backward_pass_notices():
             weight = torch.nn.Parameter(torch.ones(192, 48))
             loss = (weight * weight).sum()
             fill({"layer1.weight": weight.detach()})
+            assert "modified by an inplace operation" in str(raises(RuntimeError, loss.backward))
+        twin = torch.nn.Parameter(weight.data)  # which counts for itself
+        torch.save({"weight": weight.data, "twin": weight.data}, path("twins.pt"))
+        for needs in (weight, twin):
+            loss = (needs * needs).sum()
+            reshard.load(path("twins.pt"), framework="torch", into={"weight": weight.detach(), "twin": twin.detach()})
             assert "modified by an inplace operation" in str(raises(RuntimeError, loss.backward))
         whole = torch.nn.Parameter(torch.ones(v.tensors()["layer1.weight"].shape))
     loss = (whole * whole).sum()
