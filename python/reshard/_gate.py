@@ -38,21 +38,24 @@ class _Call:
 _calls: "dict[_Call, None]" = {}  # the oldest first
 
 
-def _own_call() -> Optional[_Call]:
+def own_call() -> Optional[_Call]:
     """The outermost call that this thread is in."""
     here = os.getpid(), threading.get_ident()
     return next((call for call in list(_calls) if (call.process, call.thread) == here), None)
 
 
-def aside(function: Callable[[], Any]) -> None:
-    """Calls a function in a thread of the library's, which must not wait for the end of the view that it belongs to. What
-    is closed meanwhile is freed by a thread of its own."""
+def aside(function: Callable[[], Any], owner: Optional[_Call] = None) -> None:
+    """Calls a function in a thread for which others wait, and so it must not wait for these. What is closed meanwhile is
+    freed at the end of owner, which is the call that waits, or by a thread of its own."""
     call = _Call()
     try:
         _calls[call] = None
         function()
     finally:
         _calls.pop(call, None)
+        if owner is not None:
+            owner.later.extend(call.later)
+            call.later = []
         for gate in call.later:
             with contextlib.suppress(RuntimeError):  # the interpreter ends: atexit frees views
                 _thread.start_new_thread(gate.close, ())
@@ -106,7 +109,7 @@ class Gate:
         if self.foreign:
             return
         self._shut = True
-        call = _own_call()
+        call = own_call()
         if call is None:
             self._free()
         else:

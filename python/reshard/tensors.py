@@ -16,7 +16,7 @@ import threading
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence, Union
 
 from . import _library as c
-from ._gate import Gate
+from ._gate import Gate, aside, own_call
 from .places import Place, judge
 from .view import View
 
@@ -456,7 +456,7 @@ class Tensors(Mapping[str, Tensor]):
         """Does so in another thread, so that Ctrl-C ends it and progress is called by this one."""
         state: dict[str, Any] = {"memory": memory}  # which is there as long as that thread
         cancel = self._new_cancel()
-        ended = threading.Event()
+        ended, owner = threading.Event(), own_call()
 
         def hear(_context: Any, done: int, total: int) -> None:
             state["heard"] = done, total
@@ -472,7 +472,7 @@ class Tensors(Mapping[str, Tensor]):
             if not state.setdefault("runs", True):  # the caller did not wait for its beginning
                 return
             try:
-                cancel.use(work)
+                aside(lambda: cancel.use(work), owner)
             except BaseException as why:  # pylint: disable=broad-except # the caller raises it
                 state["why"] = why
             finally:

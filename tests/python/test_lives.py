@@ -169,6 +169,12 @@ def test_closed_by_what_its_own_calls_run():
             tensors = v.tensors(1)
             got = tensors.load(progress=lambda done, total, v=v: v.close())
             assert not noted.alive and all(numpy.array_equal(got[name], want[name]) for name in want)
+            # The thread that loads cannot wait for the one that waits for it.
+            v = view()
+            with During("reshard_tensors_load", v.close):
+                loads = in_threads(lambda v=v: v.load(1, progress=lambda done, total: None))
+                ended(loads)
+            assert not noted.alive, noted.alive
 
 
 def test_closed_by_who_hears_of_its_lines():
