@@ -146,16 +146,21 @@ static int take_map(const struct rfs_source_spec *spec, const char *index,
     return rc;
 }
 
-/* Takes the files that a weight map names. INDEX is taken over. */
+/*
+ * Takes the files that a weight map names: one at least, unless OTHERS are there. INDEX is taken
+ * over.
+ */
 static int take_index(const struct rfs_source_spec *spec, char *index, enum rfs_mapfile_kind kind,
-                      struct rfs_scan *out, struct rfs_error *err)
+                      bool others, struct rfs_scan *out, struct rfs_error *err)
 {
     RFS_CLEANUP(rfs_mapfile_free) struct rfs_mapfile map = {0};
     RFS_FREE char *path = index;
     if (!path)
         return rfs_fail_memory(err);
-    int rc = rfs_mapfile_read(spec->beneath, spec->store, path, kind, &map, err)
-                 ?: take_map(spec, path, &map, out, err);
+    int rc = rfs_mapfile_read(spec->beneath, spec->store, path, kind, &map, err);
+    if (rc || (map.n == 0 && others))
+        return rc;
+    rc = take_map(spec, path, &map, out, err);
     if (rc == 0)
         out->data[0].weight_map = RFS_STEAL(path);
     return rc;
@@ -207,8 +212,8 @@ static int note_entry(void *ctx, const struct dirent *entry)
 static int take_unified(const struct rfs_source_spec *spec, bool hyper, struct rfs_scan *out,
                         struct rfs_error *err)
 {
-    int rc =
-        take_index(spec, rfs_path_join(spec->path, UNIFIED), RFS_MAPFILE_WEIGHTS_MAYBE, out, err);
+    int rc = take_index(spec, rfs_path_join(spec->path, UNIFIED), RFS_MAPFILE_WEIGHTS_MAYBE, hyper,
+                        out, err);
     if (rc < 0 || !hyper)
         return rc;
     char *path = rfs_path_join(spec->path, HYPER);
@@ -224,7 +229,8 @@ static int take_huggingface(const struct rfs_source_spec *spec, const struct see
     if (seen->model)
         return rfs_fail(err, -EINVAL, RFS_IN(spec->path), "move one of them away",
                         "the folder has both '%s' and '%s'", MODEL, seen->index);
-    return take_index(spec, rfs_path_join(spec->path, seen->index), RFS_MAPFILE_WEIGHTS, out, err);
+    return take_index(spec, rfs_path_join(spec->path, seen->index), RFS_MAPFILE_WEIGHTS, false, out,
+                      err);
 }
 
 static int take_name(const struct rfs_source_spec *spec, const char *name, struct rfs_scan *out,
