@@ -23,6 +23,8 @@ tests_fault_test_hostile_SOURCES = \
 tests_fault_test_hostile_LDADD = librfs.la $(CMOCKA_LIBS)
 if HAVE_CURL
 tests_fault_test_hostile_CPPFLAGS = $(AM_CPPFLAGS) -DWITH_OBJECTS
+else
+tests_fault_test_hostile_CPPFLAGS = $(AM_CPPFLAGS)
 endif
 tests_fault_test_costs_SOURCES = \
 	tests/support/allocations.h \
