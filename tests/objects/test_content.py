@@ -194,7 +194,7 @@ def test_suggest_says_the_same_of_a_store():
 
 
 def test_one_listing_and_no_header_the_second_time():
-    t = tree()
+    t = Tree(folder("tree"), usual(), 1, 2)  # one rank, which is compared with no other
     url = stores.upload(t.dir)
     time.sleep(SETTLED)
     with stores.Proxy() as proxy:

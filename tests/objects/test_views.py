@@ -133,7 +133,7 @@ def test_hubs_of_the_environment():
 
 def test_kept_headers_are_of_one_endpoint():
     """Objects are other ones at another endpoint, though name, ETag and time are equal."""
-    t = tree()
+    t = Tree(folder("tree"), usual(), 1, 2)  # one rank, which is compared with no other
     url = stores.upload(t.dir)
     kept = folder("kept")
     time.sleep(SETTLED)
@@ -148,7 +148,7 @@ def test_kept_headers_are_of_one_endpoint():
 
 def test_kept_headers_are_of_one_hub():
     """Another one may say of other bytes that they are of that commit."""
-    t, kept = tree(), folder("kept")
+    t, kept = Tree(folder("tree"), usual(), 1, 2), folder("kept")
     with Hub() as one, Hub() as two:
         equal(one.push_folder("acme/net", t.dir), two.push_folder("acme/net", t.dir), "the commits")
         for turn, (hub, headers) in enumerate(((one, True), (one, False), (two, True))):
