@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything but main(), which the tests of this room link as well. Each command has a folder and a local.mk.
 noinst_LTLIBRARIES += librfstool.la
-librfstool_la_LIBADD = librfs.la -lm
+librfstool_la_LIBADD = librfssurvey.la -lm
 librfstool_la_SOURCES = \
 	src/tool/common/args.c src/tool/common/args.h \
 	src/tool/common/command.h \

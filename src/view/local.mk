@@ -5,14 +5,8 @@ librfs_la_SOURCES += \
 	src/view/dcp.c \
 	src/view/dcp.h \
 	src/view/entries.c \
-	src/view/explained.c \
-	src/view/explained_bytes.c \
-	src/view/explained_bytes.h \
 	src/view/filename.c \
 	src/view/filename.h \
-	src/view/findings.c \
-	src/view/findings.h \
-	src/view/fit.c \
 	src/view/flat_view.c \
 	src/view/flat_view.h \
 	src/view/folders.c \
@@ -20,13 +14,8 @@ librfs_la_SOURCES += \
 	src/view/follow.h \
 	src/view/hfai_view.c \
 	src/view/hfai_view.h \
-	src/view/rank_headers.c \
-	src/view/rank_headers.h \
 	src/view/hidden.c \
 	src/view/hidden.h \
-	src/view/inspect.c \
-	src/view/inspect.h \
-	src/view/inspect_file.c \
 	src/view/internal.h \
 	src/view/library.c \
 	src/view/load.c \
@@ -40,7 +29,6 @@ librfs_la_SOURCES += \
 	src/view/objects.h \
 	src/view/planned.c \
 	src/view/planned.h \
-	src/view/ranges.c \
 	src/view/read.c \
 	src/view/rules_view.c \
 	src/view/rules_view.h \
@@ -49,20 +37,14 @@ librfs_la_SOURCES += \
 	src/view/sequential.c \
 	src/view/sequential.h \
 	src/view/shown.c \
+	src/view/start.h \
 	src/view/statistics.c \
 	src/view/statistics.h \
 	src/view/strategy_options.c \
 	src/view/strategy_options.h \
-	src/view/sweep.c \
-	src/view/sweep.h \
 	src/view/tensors.c \
 	src/view/tensors.h \
-	src/view/verify.h \
-	src/view/verify_files.c \
-	src/view/verify_tensors.c \
 	src/view/view.c \
 	src/view/view_options.c \
 	src/view/view_options.h \
-	src/view/whole_tensors.c \
-	src/view/whole_tensors.h \
 	src/view/xattrs.c

@@ -15,8 +15,8 @@
 #include "base/store.h"
 #include "base/wait.h"
 #include "formats/chunks/chunks.h"
+#include "reshard.h"
 #include "view/hidden.h"
-#include "view/inspect.h"
 #include "view/internal.h"
 #include "view/rules_view.h"
 #include "view/sequential.h"
@@ -302,21 +302,6 @@ static int file_crc(struct rfs_view *view, size_t file, uint32_t *crc)
     *crc = shown->crc;
     pthread_mutex_unlock(&view->lock);
     return rc;
-}
-
-void rfs_view_set_crc(struct reshard_view *set, uint64_t id, uint32_t crc)
-{
-    RFS_VIEW_TAKEN *view = rfs_view_take(set, id);
-    size_t file;
-
-    if (!view || rfs_view_entry(view, id, &file) != RFS_ENTRY_FILE)
-        return;
-    struct rfs_view_file *shown = &view->files[file];
-    RFS_LOCKED(&view->lock);
-    if (shown->crc_made.state == RFS_ONCE_NOT_YET) {
-        shown->crc_made.state = RFS_ONCE_MADE;
-        shown->crc = crc;
-    }
 }
 
 /*

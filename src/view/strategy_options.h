@@ -11,6 +11,21 @@ struct rfs_hf_config;
 struct rfs_store;
 struct rfs_view;
 
+/*
+ * Reads the strategy that TEXT names: the path of a strategy file, of a folder of the files of a
+ * pipeline's stages, or several of either with ':' between. Several files are merged in memory.
+ * Returns 0 with *out owned by the caller, or -errno with *err filled.
+ */
+int rfs_view_read_strategy(struct rfs_store *store, const char *text, struct rfs_strategy **out,
+                           struct rfs_error *err);
+
+/*
+ * Appends the paths of the strategy files in a folder, sorted. Returns 0, or -errno with *err
+ * filled.
+ */
+int rfs_view_list_strategies(struct rfs_store *store, const char *folder, struct rfs_path_list *out,
+                             struct rfs_error *err);
+
 /* A model whose numbers rules may need. CONFIG is owned, and opened when it is needed; the rest is borrowed. */
 struct rfs_view_model {
     struct rfs_store *store; /* reads URLs, or NULL */

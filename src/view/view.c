@@ -26,6 +26,7 @@
 #include "view/planned.h"
 #include "view/rules_view.h"
 #include "view/saved_sizes.h"
+#include "view/start.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -8,7 +8,6 @@
 #include "reshard.h"
 #include "store/crypt/key.h"
 #include "store/remote/remote.h"
-#include "view/inspect.h"
 #include "view/memory_limit.h"
 
 #include <unistd.h>

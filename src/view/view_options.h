@@ -2,7 +2,9 @@
 /* The options of a view, together (base/options.h has a row for each). */
 #pragma once
 
+#include "base/error.h"
 #include "base/options.h"
+#include "base/settings.h"
 #include "catalog/scan/spec.h"
 
 struct rfs_key;
@@ -47,3 +49,18 @@ enum rfs_format rfs_view_options_format(const struct rfs_options *options);
  * with *err filled as a mistake of usage.
  */
 int rfs_view_options_check(const struct rfs_options *options, struct rfs_error *err);
+
+/*
+ * Reads the values of SETTINGS in their order, and checks what does not depend on the source.
+ * Returns 0, -ENOMEM, or -EINVAL with *err filled as a mistake of usage; *out is to be freed in any
+ * case.
+ */
+int rfs_view_options_take(const struct rfs_settings *settings, struct rfs_options *out,
+                          struct rfs_error *err);
+
+/*
+ * Prepares for reading N PATHS, each NULL or read without a view, as far as they are URLs: *OUT
+ * reads them until the process ends; NULL if none is. Returns 0, or -errno with *err filled.
+ */
+int rfs_view_options_reach(const struct rfs_options *options, const char *const *paths, size_t n,
+                           struct rfs_store **out, struct rfs_error *err);

@@ -5,7 +5,6 @@
  */
 #include "mount/mount_options.h"
 #include "tests/fuzz/fuzz.h"
-#include "view/inspect.h"
 #include "view/view_options.h"
 
 #include <stdio.h>

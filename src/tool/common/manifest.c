@@ -8,7 +8,7 @@
 #include "base/store.h"
 #include "base/text.h"
 #include "reshard.h"
-#include "view/inspect.h"
+#include "survey/whole_tensors.h"
 
 #include <time.h>
 

@@ -34,8 +34,9 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/intern.h"
+#include "base/store.h"
 #include "base/vec.h"
-#include "view/inspect.h"
+#include "formats/index.h"
 
 #define RFS_MANIFEST_NAME "reshard-manifest.json"
 

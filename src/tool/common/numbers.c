@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool/common/numbers.h"
-
-#include "view/inspect.h"
+#include "survey/tensor_file.h"
 
 #define BLOCK 1024 /* floats on the stack */
 

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "view/inspect.h"
+#include "formats/index.h"
 
 /* Returns how many numbers an element has; 0: none. */
 uint32_t rfs_numbers_each(const struct rfs_type *type);

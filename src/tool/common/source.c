@@ -4,8 +4,9 @@
 #include "base/cleanup.h"
 #include "base/patience.h"
 #include "base/text.h"
+#include "reshard.h"
 #include "tool/common/tool.h"
-#include "view/inspect.h"
+#include "view/view_options.h"
 
 void rfs_tool_log(void *ctx, enum reshard_level level, const char *line)
 {

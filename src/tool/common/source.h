@@ -7,8 +7,10 @@
 #include "base/settings.h"
 #include "base/vec.h"
 #include "reshard.h"
+#include "survey/rank_headers.h"
+#include "survey/whole_tensors.h"
 #include "tool/common/args.h"
-#include "view/inspect.h"
+#include "view/start.h"
 
 /* ---- views ----------------------------------------------------------------------------------- */
 

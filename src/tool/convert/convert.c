@@ -4,10 +4,11 @@
  * their result.
  */
 #include "base/cleanup.h"
+#include "reshard.h"
+#include "survey/rules_report.h"
 #include "tool/common/command.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
-#include "view/inspect.h"
 
 struct request {
     const char *rules, *source;

@@ -4,11 +4,11 @@
 
 #include "base/progress.h"
 #include "base/settings.h"
+#include "survey/sweep.h"
 #include "tool/common/command.h"
 #include "tool/common/numbers.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
-#include "view/inspect.h"
 
 #include <math.h>
 

@@ -14,7 +14,7 @@
  */
 #pragma once
 
-#include "view/inspect.h"
+#include "formats/index.h"
 
 struct rfs_tolerance {
     double relative, absolute; /* neither is negative */

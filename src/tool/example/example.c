@@ -17,9 +17,9 @@
 #include "base/pool.h"
 #include "base/text.h"
 #include "layout/strategy_doc.h"
+#include "survey/tensor_file.h"
 #include "tool/common/command.h"
 #include "tool/common/tool.h"
-#include "view/inspect.h"
 
 #include <dirent.h>
 #include <fcntl.h>

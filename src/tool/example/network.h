@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/vec.h"
-#include "view/inspect.h"
+#include "formats/index.h"
 
 enum { RFS_NET_DIMS = 2, RFS_NET_AXES = 3 };
 

@@ -9,12 +9,12 @@
 #include "base/progress.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "reshard.h"
 #include "tool/common/args.h"
 #include "tool/common/command.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
 #include "tool/explain/picture.h"
-#include "view/inspect.h"
 
 /* The command line, and the view. */
 struct explain {

@@ -15,7 +15,6 @@
 #include "tool/common/args.h"
 #include "tool/common/show.h"
 #include "tool/common/svg.h"
-#include "view/inspect.h"
 
 #define MOST 4096 /* pieces, or slices; more are not drawn */
 #define WIDTH 960.0

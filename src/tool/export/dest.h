@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "base/store.h"
-#include "view/inspect.h"
+#include "survey/origins.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -170,4 +170,5 @@ void rfs_dest_copier_init(struct rfs_dest_copier *copier, int fd);
  * From any thread.
  */
 void rfs_dest_copier_take(struct rfs_dest_copier *copier, int source,
-                          const struct rfs_view_run *plain, int fd, uint64_t *begin, uint64_t *end);
+                          const struct rfs_origins_run *plain, int fd, uint64_t *begin,
+                          uint64_t *end);

@@ -480,8 +480,8 @@ void rfs_dest_copier_init(struct rfs_dest_copier *copier, int fd)
  * Shares whole blocks, where both sides begin at one offset in their blocks. Returns false when the
  * file system refuses.
  */
-static bool clone_range(struct rfs_dest_copier *copier, int from, const struct rfs_view_run *plain,
-                        int fd, uint64_t *begin, uint64_t *end)
+static bool clone_range(struct rfs_dest_copier *copier, int from,
+                        const struct rfs_origins_run *plain, int fd, uint64_t *begin, uint64_t *end)
 {
     const uint64_t block = copier->block;
     const uint64_t first = (plain->begin + block - 1) / block * block;
@@ -503,7 +503,7 @@ static bool clone_range(struct rfs_dest_copier *copier, int from, const struct r
 }
 
 /* Has the server copy. Returns false when it refuses. */
-static bool copy_range(int from, const struct rfs_view_run *plain, int fd, uint64_t *begin,
+static bool copy_range(int from, const struct rfs_origins_run *plain, int fd, uint64_t *begin,
                        uint64_t *end)
 {
     off_t in = (off_t)plain->source;
@@ -522,7 +522,8 @@ static bool copy_range(int from, const struct rfs_view_run *plain, int fd, uint6
 }
 
 void rfs_dest_copier_take(struct rfs_dest_copier *copier, int source,
-                          const struct rfs_view_run *plain, int fd, uint64_t *begin, uint64_t *end)
+                          const struct rfs_origins_run *plain, int fd, uint64_t *begin,
+                          uint64_t *end)
 {
     const int way = atomic_load_explicit(&copier->way, memory_order_relaxed);
 

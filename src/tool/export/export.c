@@ -7,11 +7,12 @@
 #include "base/patience.h"
 #include "base/store.h"
 #include "base/text.h"
+#include "reshard.h"
+#include "survey/rules_report.h"
 #include "tool/common/command.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
 #include "tool/common/tool.h"
-#include "view/inspect.h"
 
 #include <signal.h>
 #include <unistd.h>

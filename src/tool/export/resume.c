@@ -20,8 +20,8 @@
 #include "base/pool.h"
 #include "base/store.h"
 #include "base/text.h"
+#include "reshard.h"
 #include "tool/common/tool.h"
-#include "view/inspect.h"
 
 /* ---- files of another export ----------------------------------------------------------------- */
 
@@ -202,7 +202,7 @@ int rfs_export_sum(struct rfs_export *export, const char *path, uint64_t size,
     reshard_reader_close(reading.reader);
     rfs_pages_free(reading.bytes, 2 * n);
     if (reading.source_failed)
-        return rfs_view_source_failed(export->view, as->id, as->path, rc, err);
+        return rfs_origins_source_failed(export->view, as->id, as->path, rc, err);
     return rc == 0 || rc == -EINVAL
                ? rc
                : rfs_dest_failed(&export->dest, path, "cannot be read", -rc, err);
@@ -284,7 +284,7 @@ static int check_file(struct rfs_export *export, struct rfs_export_file *file,
         return refuse(export, file, "is not a regular file", err);
     rc = rfs_export_made_of(export, file, &entry.made_of);
     if (rc)
-        return rfs_view_source_failed(export->view, file->id, file->path, rc, err);
+        return rfs_origins_source_failed(export->view, file->id, file->path, rc, err);
     const struct rfs_manifest_entry *known = rfs_manifest_find(&export->known, file->path);
     if ((uint64_t)st.st_size != file->size)
         return refuse(export, file, "has another size than the new content", err);

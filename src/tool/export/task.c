@@ -9,8 +9,8 @@
 #include "base/order.h"
 #include "base/path.h"
 #include "base/text.h"
+#include "reshard.h"
 #include "tool/common/tool.h"
-#include "view/inspect.h"
 
 /* ---- the environment ------------------------------------------------------------------------- */
 
@@ -229,9 +229,9 @@ static int add_file(struct rfs_export *export, char *path, uint64_t id, struct r
 /* Returns whether a file is that of a wanted rank. */
 static bool is_wanted(const struct rfs_export *export, uint64_t id)
 {
-    struct rfs_view_about about;
+    struct rfs_origins_about about;
 
-    rfs_view_about(export->view, id, &about);
+    rfs_origins_about(export->view, id, &about);
     return export->options->ranks.n == 0 || rfs_ranks_has(&export->options->ranks, about.rank);
 }
 
@@ -321,13 +321,14 @@ static struct rfs_hash identify(const char *path, const char *root, const struct
 static int note_sources(struct rfs_export *export, const struct rfs_export_file *file,
                         struct rfs_error *err)
 {
-    struct rfs_view_about about;
+    struct rfs_origins_about about;
     const char *path;
     struct stat st;
     int rc;
 
-    rfs_view_about(export->view, file->id, &about);
-    for (uint32_t i = 0; (rc = rfs_view_source(export->view, file->id, i, &path, &st)) == 1; i++) {
+    rfs_origins_about(export->view, file->id, &about);
+    for (uint32_t i = 0; (rc = rfs_origins_source(export->view, file->id, i, &path, &st)) == 1;
+         i++) {
         const uint32_t known = rfs_intern_count(export->source_paths);
         const uint32_t number = rfs_intern_add(export->source_paths, path, strlen(path));
         if (number == RFS_NO_ID)
@@ -340,7 +341,7 @@ static int note_sources(struct rfs_export *export, const struct rfs_export_file 
         if (!RFS_PUSH(&export->source_ids, identify(path, about.source, &st)))
             return rfs_fail_memory(err);
     }
-    return rc ? rfs_view_source_failed(export->view, file->id, file->path, rc, err) : 0;
+    return rc ? rfs_origins_source_failed(export->view, file->id, file->path, rc, err) : 0;
 }
 
 int rfs_export_made_of(const struct rfs_export *export, const struct rfs_export_file *file,
@@ -349,11 +350,11 @@ int rfs_export_made_of(const struct rfs_export *export, const struct rfs_export_
     XXH3_state_t state;
     uint64_t key[2];
     const char *path;
-    const int rc = rfs_view_key(export->view, file->id, 0, file->size, key);
+    const int rc = rfs_origins_key(export->view, file->id, 0, file->size, key);
 
     XXH3_128bits_reset(&state);
     XXH3_128bits_update(&state, key, sizeof key);
-    for (uint32_t i = 0; rc == 0 && rfs_view_source(export->view, file->id, i, &path, NULL) == 1;
+    for (uint32_t i = 0; rc == 0 && rfs_origins_source(export->view, file->id, i, &path, NULL) == 1;
          i++) {
         const uint32_t id = rfs_intern_find(export->source_paths, path, strlen(path));
         XXH3_128bits_update(&state, &export->source_ids.data[id], sizeof(struct rfs_hash));
@@ -392,8 +393,8 @@ static int estimate(struct rfs_export *export, struct rfs_error *err)
 
     for (size_t i = 0; i < export->files.n; i++) {
         struct rfs_export_file *file = &export->files.data[i];
-        struct rfs_view_about about;
-        rfs_view_about(export->view, file->id, &about);
+        struct rfs_origins_about about;
+        rfs_origins_about(export->view, file->id, &about);
         if (i > 0 && about.kin == kin) {
             file->size = size;
             continue;
@@ -422,7 +423,7 @@ int rfs_export_list(struct rfs_export *export, struct rfs_error *err)
             continue;
         if (!file->planned)
             rc = plan_file(export, file, err);
-        rc = rc ?: rfs_view_plan_file(export->view, file->id, err)
+        rc = rc ?: rfs_origins_plan_file(export->view, file->id, err)
                  ?: note_sources(export, file, err);
     }
     rfs_progress_end(&export->progress);

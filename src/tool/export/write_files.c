@@ -12,9 +12,10 @@
 #include "base/pages.h"
 #include "base/pool.h"
 #include "base/turns.h"
+#include "layout/strategy.h"
+#include "reshard.h"
 #include "tool/common/tool.h"
 #include "tool/export/wave.h"
-#include "view/inspect.h"
 
 #include <stdatomic.h>
 #include <sys/uio.h>
@@ -25,7 +26,7 @@ struct writing {
     struct rfs_export_file *file; /* NULL: it is not begun */
     reshard_reader *reader;       /* owned, as the hash, until it is complete */
     struct rfs_dest_partial partial;
-    struct rfs_view_about about;
+    struct rfs_origins_about about;
     /* Members of the thread that has the turn. */
     XXH3_state_t *hash;
     uint32_t crc; /* CRC of the bytes before the trailer */
@@ -77,7 +78,7 @@ static int finish_file(struct run *run, struct writing *writing, struct rfs_erro
     int rc = rfs_export_made_of(export, file, &entry.made_of);
 
     if (rc)
-        return rfs_view_source_failed(export->view, file->id, file->path, rc, err);
+        return rfs_origins_source_failed(export->view, file->id, file->path, rc, err);
     rc = rfs_dest_finish(&writing->partial, err);
     if (rc)
         return rc;
@@ -123,7 +124,7 @@ static int add_to_sums(struct rfs_turns *turns, const struct item *item, struct 
 /* A range of a source that the file system may take over into FD, and how much of it it took. */
 struct taking {
     struct rfs_dest_copier *copier;
-    struct rfs_view_run plain;
+    struct rfs_origins_run plain;
     int fd;
     uint64_t begin, end;
 };
@@ -150,13 +151,13 @@ static int write_member(struct run *run, const struct item *item, struct writing
 
     for (uint64_t at = begin; rc == 0 && atomic_load(&run->copier.way) != RFS_DEST_COPY_NOT;) {
         struct taking taking = {.copier = &run->copier, .fd = partial->fd};
-        if (rfs_view_find_run(export->view, writing->file->id, at, end, RFS_DEST_COPY_LEAST,
-                              &taking.plain) != 1)
+        if (rfs_origins_find_run(export->view, writing->file->id, at, end, RFS_DEST_COPY_LEAST,
+                                 &taking.plain) != 1)
             break;
-        rc = rfs_view_lend(export->view, &taking.plain, take_over, &taking);
+        rc = rfs_origins_lend(export->view, &taking.plain, take_over, &taking);
         if (rc)
-            return rfs_view_source_failed(export->view, writing->file->id, writing->file->path, rc,
-                                          err);
+            return rfs_origins_source_failed(export->view, writing->file->id, writing->file->path,
+                                             rc, err);
         if (taking.begin < taking.end) {
             rc = kind->write(partial, item->spans, item->n_spans, written - begin,
                              taking.begin - begin, begin);
@@ -201,13 +202,13 @@ static int write_item(struct run *run, struct item *item, void *scratch, struct 
         const int rc = rfs_turns_wait(&run->turns, &first->summed, item->at.offset);
         if (rc)
             return rc;
-        rfs_view_set_crc(run->export->view, first->file->id, first->crc);
+        rfs_origins_set_crc(run->export->view, first->file->id, first->crc);
     }
     const ssize_t n = reshard_reader_borrow(first->reader, scratch, item->at.size, item->at.offset,
                                             item->spans, RFS_DEST_SPANS, &item->n_spans, &loan);
     int rc = n < 0 ? (int)n : n == (ssize_t)item->at.size ? 0 : -EIO;
     if (rc)
-        rfs_view_source_failed(run->export->view, first->file->id, first->file->path, rc, err);
+        rfs_origins_source_failed(run->export->view, first->file->id, first->file->path, rc, err);
     else
         rc = write_members(run, item, err);
     reshard_return(loan);
@@ -235,14 +236,14 @@ static int begin_file(struct run *run, const struct rfs_wave_file *entry, struct
                                              .mode = out->file->mode | S_IRUSR,
                                              .replace = out->file->todo == RFS_EXPORT_REPLACE,
                                              .sync = !export->options->no_fsync};
-    rfs_view_about(export->view, out->file->id, &out->about);
+    rfs_origins_about(export->view, out->file->id, &out->about);
     out->hash = XXH3_createState();
     if (!out->hash)
         return rfs_fail_memory(err);
     XXH3_128bits_reset(out->hash);
-    const int rc = rfs_view_reader_open_scattered(export->view, out->file->id, &out->reader);
+    const int rc = rfs_origins_open_scattered(export->view, out->file->id, &out->reader);
     if (rc)
-        return rfs_view_source_failed(export->view, out->file->id, out->file->path, rc, err);
+        return rfs_origins_source_failed(export->view, out->file->id, out->file->path, rc, err);
     return rfs_dest_begin(&out->partial, err);
 }
 
@@ -267,8 +268,8 @@ static int name_pieces(void *ctx, size_t f)
         uint64_t offset;
         uint64_t size;
         rfs_wave_piece(entry, naming->run->piece, i, &offset, &size);
-        rc = rfs_view_key(export->view, export->files.data[entry->file].id, offset, offset + size,
-                          keys[i].word);
+        rc = rfs_origins_key(export->view, export->files.data[entry->file].id, offset,
+                             offset + size, keys[i].word);
     }
     return rc;
 }
@@ -399,16 +400,16 @@ static int set_wave_file(const struct rfs_export *export, size_t i, struct rfs_w
 {
     const struct rfs_export_file *file = &export->files.data[i];
     RFS_VEC(uint32_t) numbers = {0};
-    struct rfs_view_about about;
+    struct rfs_origins_about about;
     const char *path;
 
-    while (rfs_view_source(export->view, file->id, (uint32_t)numbers.n, &path, NULL) == 1)
+    while (rfs_origins_source(export->view, file->id, (uint32_t)numbers.n, &path, NULL) == 1)
         if (!RFS_PUSH(&numbers, rfs_intern_find(export->source_paths, path, strlen(path)))) {
             free(numbers.data);
             return -ENOMEM;
         }
     RFS_SORT(numbers.data, numbers.n, by_number);
-    rfs_view_about(export->view, file->id, &about);
+    rfs_origins_about(export->view, file->id, &about);
     *out = (struct rfs_wave_file){.file = i,
                                   .size = file->size,
                                   .cut = about.trailer,
@@ -420,7 +421,7 @@ static int set_wave_file(const struct rfs_export *export, size_t i, struct rfs_w
 static int put_in_order(struct run *run)
 {
     const struct rfs_export *export = run->export;
-    struct rfs_view_about first;
+    struct rfs_origins_about first;
     int rc = 0;
 
     run->order = calloc(export->files.n + 1, sizeof *run->order);
@@ -434,7 +435,7 @@ static int put_in_order(struct run *run)
     }
     if (rc || run->n == 0)
         return rc;
-    rfs_view_about(export->view, export->files.data[run->order->file].id, &first);
+    rfs_origins_about(export->view, export->files.data[run->order->file].id, &first);
     run->flat = first.rank == RFS_NO_RANK;
     rfs_wave_sort(run->order, run->n, run->flat);
     return 0;

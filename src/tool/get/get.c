@@ -6,11 +6,12 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/suggest.h"
+#include "survey/sweep.h"
+#include "survey/tensor_file.h"
 #include "tool/common/command.h"
 #include "tool/common/output.h"
 #include "tool/common/source.h"
 #include "tool/common/tool.h"
-#include "view/inspect.h"
 
 #include <unistd.h>
 

@@ -5,10 +5,10 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/vec.h"
+#include "survey/inspect_file.h"
 #include "tool/common/args.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
-#include "view/inspect.h"
 
 /* ---- rows of parameters ---------------------------------------------------------------------- */
 

@@ -5,7 +5,9 @@
 #include "base/cleanup.h"
 #include "base/store.h"
 #include "base/text.h"
+#include "layout/layout_rules.h"
 #include "tool/strategy/strategy_command.h"
+#include "view/strategy_options.h"
 
 #include <sys/stat.h>
 

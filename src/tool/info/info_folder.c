@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
+#include "view/strategy_options.h"
 
 #include <sys/stat.h>
 

@@ -3,11 +3,11 @@
 #include "tool/stats/stats.h"
 
 #include "base/cleanup.h"
+#include "survey/sweep.h"
 #include "tool/common/command.h"
 #include "tool/common/numbers.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
-#include "view/inspect.h"
 
 #include <math.h>
 

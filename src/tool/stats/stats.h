@@ -12,7 +12,7 @@
  */
 #pragma once
 
-#include "view/inspect.h"
+#include "formats/index.h"
 
 #define RFS_STATS_SIGN (UINT64_C(1) << 63)
 

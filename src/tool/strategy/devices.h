@@ -2,7 +2,7 @@
 /* What `reshard strategy show FILE NAME` prints: how the devices of each stage share a parameter. */
 #pragma once
 
-#include "view/inspect.h"
+#include "survey/fit.h"
 
 /* A parameter of a strategy. */
 struct rfs_devices {

@@ -9,6 +9,7 @@
 #include "layout/stages.h"
 #include "layout/strategy.h"
 #include "layout/strategy_doc.h"
+#include "survey/made_strategy.h"
 #include "tool/common/args.h"
 #include "tool/common/command.h"
 #include "tool/common/output.h"
@@ -16,7 +17,7 @@
 #include "tool/common/source.h"
 #include "tool/common/tool.h"
 #include "tool/strategy/devices.h"
-#include "view/inspect.h"
+#include "view/strategy_options.h"
 
 #include <sys/stat.h>
 

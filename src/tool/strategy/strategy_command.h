@@ -4,7 +4,6 @@
 
 #include "tool/common/args.h"
 #include "tool/common/show.h"
-#include "view/inspect.h"
 
 /* Adds a row for each parameter and stage that the globs take. FIT (NULL: no tree) gives shapes. */
 void rfs_command_strategy_rows(const struct rfs_strategy *strategy, const struct rfs_fit *fit,

@@ -4,7 +4,8 @@
 #include "base/cleanup.h"
 #include "base/store.h"
 #include "base/text.h"
-#include "view/inspect.h"
+#include "survey/inspect_file.h"
+#include "survey/needed_ranks.h"
 
 #define CONFIG "config.json"
 

@@ -7,11 +7,14 @@
 #include "base/cleanup.h"
 #include "base/store.h"
 #include "base/text.h"
+#include "reshard.h"
+#include "survey/inspect_file.h"
+#include "survey/needed_ranks.h"
+#include "survey/rules_report.h"
 #include "tool/common/command.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
 #include "tool/suggest/near.h"
-#include "view/inspect.h"
 
 enum {
     MOST_COMMANDS = 3,

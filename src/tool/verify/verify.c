@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `reshard verify`: a tree against its source, against a manifest, and against itself
- * (view/verify.h names the steps). The command's options, the manifest and the report.
+ * (survey/verify.h names the steps). The command's options, the manifest and the report.
  */
+#include "survey/verify.h"
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/json_write.h"
@@ -14,7 +15,7 @@
 #include "tool/common/show.h"
 #include "tool/common/source.h"
 #include "tool/common/tool.h"
-#include "view/inspect.h"
+#include "view/view_options.h"
 
 #include <sys/stat.h>
 

@@ -436,7 +436,7 @@ static void what_is_taken_over_is_the_same(void **state)
     for (int way = RFS_DEST_COPY_NOT; way <= RFS_DEST_COPY_SERVER; way++) {
         for (uint64_t shift = 0; shift < 3; shift++) {
             struct rfs_dest_copier copier;
-            const struct rfs_view_run plain = {
+            const struct rfs_origins_run plain = {
                 .begin = 8192 + shift, .end = n, .source = 4096 + shift / 2};
             uint64_t begin = 0;
             uint64_t end = 0;

@@ -3,10 +3,10 @@
  * Lists of checksums, written, read back and damaged; findings in groups; and pieces that are
  * folded in order.
  */
+#include "survey/findings.h"
+#include "survey/sweep.h"
 #include "tests/support/tree.h"
 #include "tool/common/manifest.h"
-#include "view/findings.h"
-#include "view/sweep.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -8,9 +8,7 @@ view_tests = \
 	tests/unit/view/test_hidden \
 	tests/unit/view/test_computed \
 	tests/unit/view/test_converted \
-	tests/unit/view/test_detect \
 	tests/unit/view/test_encrypted \
-	tests/unit/view/test_explain \
 	tests/unit/view/test_filename \
 	tests/unit/view/test_left_out \
 	tests/unit/view/test_load \
@@ -18,7 +16,6 @@ view_tests = \
 	tests/unit/view/test_no_tensors \
 	tests/unit/view/test_options \
 	tests/unit/view/test_outputs \
-	tests/unit/view/test_ranges \
 	tests/unit/view/test_reading \
 	tests/unit/view/test_saved_sizes \
 	tests/unit/view/test_saves \
@@ -45,21 +42,11 @@ tests_unit_view_test_memory_limit_SOURCES = \
 	tests/support/tree.h \
 	tests/unit/view/test_memory_limit.c
 tests_unit_view_test_memory_limit_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_view_test_detect_SOURCES = \
-	tests/support/tree.c \
-	tests/support/tree.h \
-	tests/unit/view/test_detect.c
-tests_unit_view_test_detect_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_encrypted_SOURCES = $(view_support) \
 	tests/support/sealer.c \
 	tests/support/sealer.h \
 	tests/unit/view/test_encrypted.c
 tests_unit_view_test_encrypted_LDADD = librfs.la $(CMOCKA_LIBS)
-tests_unit_view_test_explain_SOURCES = \
-	tests/support/tree.c \
-	tests/support/tree.h \
-	tests/unit/view/test_explain.c
-tests_unit_view_test_explain_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_archives_SOURCES = $(view_support) tests/unit/view/test_archives.c
 tests_unit_view_test_archives_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_statistics_SOURCES = $(view_support) tests/unit/view/test_statistics.c
@@ -102,7 +89,7 @@ tests_unit_view_test_computed_SOURCES = $(view_support) \
 	tests/support/loads.c \
 	tests/support/loads.h \
 	tests/unit/view/test_computed.c
-tests_unit_view_test_computed_LDADD = librfs.la $(CMOCKA_LIBS) -lm
+tests_unit_view_test_computed_LDADD = librfssurvey.la $(CMOCKA_LIBS) -lm
 tests_unit_view_test_converted_SOURCES = $(view_support) tests/unit/view/test_converted.c
 tests_unit_view_test_converted_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_outputs_SOURCES = $(view_support) tests/unit/view/test_outputs.c
@@ -118,8 +105,6 @@ tests_unit_view_test_parts_SOURCES = $(view_support) \
 	tests/support/torch_file.h \
 	tests/unit/view/test_parts.c
 tests_unit_view_test_parts_LDADD = librfs.la $(CMOCKA_LIBS) -lz
-tests_unit_view_test_ranges_SOURCES = $(view_support) tests/unit/view/test_ranges.c
-tests_unit_view_test_ranges_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_reading_SOURCES = $(view_support) tests/unit/view/test_reading.c
 tests_unit_view_test_reading_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_view_test_by_rules_SOURCES = $(view_support) tests/unit/view/test_by_rules.c

@@ -6,9 +6,10 @@
  * addition; and whatever tells of bytes or reads them must know that they are computed. The seed is
  * printed, and replayed from RFS_SEED.
  */
+#include "reshard.h"
+#include "survey/origins.h"
 #include "tests/support/loads.h"
 #include "tests/unit/view/support.h"
-#include "view/inspect.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -414,7 +415,7 @@ static void check_reads(reshard_view *view, unsigned rank, const struct bytes *w
 }
 
 struct lent {
-    const struct rfs_view_run *run;
+    const struct rfs_origins_run *run;
     const struct bytes *want;
 };
 
@@ -434,11 +435,11 @@ static void compare_lent(void *ctx, int fd)
 static uint64_t check_runs(reshard_view *view, unsigned rank, const struct bytes *want)
 {
     const uint64_t id = rank_file(view, rank);
-    struct rfs_view_run run;
+    struct rfs_origins_run run;
     uint64_t sum = 0;
 
-    for (uint64_t at = 0; rfs_view_find_run(view, id, at, want->n, 1, &run) == 1; at = run.end) {
-        assert_int_equal(rfs_view_lend(view, &run, compare_lent, &(struct lent){&run, want}), 0);
+    for (uint64_t at = 0; rfs_origins_find_run(view, id, at, want->n, 1, &run) == 1; at = run.end) {
+        assert_int_equal(rfs_origins_lend(view, &run, compare_lent, &(struct lent){&run, want}), 0);
         sum += run.end - run.begin;
     }
     return sum;
@@ -455,8 +456,8 @@ static void check_keys(reshard_view *view, const struct bytes *file, reshard_vie
         uint64_t a[2];
         uint64_t b[2];
 
-        assert_int_equal(rfs_view_key(view, rank_file(view, rank), begin, end, a), 0);
-        assert_int_equal(rfs_view_key(other, rank_file(other, rank), begin, end, b), 0);
+        assert_int_equal(rfs_origins_key(view, rank_file(view, rank), begin, end, a), 0);
+        assert_int_equal(rfs_origins_key(other, rank_file(other, rank), begin, end, b), 0);
         if (a[0] == b[0] && a[1] == b[1])
             assert_memory_equal(file->data + begin, others->data + begin, n);
     }

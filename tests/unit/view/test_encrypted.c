@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Views of encrypted sources. */
+#include "reshard.h"
 #include "tests/support/sealer.h"
 #include "tests/unit/view/support.h"
-#include "view/inspect.h"
 #include "view/view_options.h"
 
 #include <errno.h>

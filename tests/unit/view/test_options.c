@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What follows -o, and how a caller is told of a mistake in it. */
+#include "reshard.h"
 #include "tests/unit/view/support.h"
-#include "view/inspect.h"
 #include "view/view_options.h"
 
 #include <errno.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an option that names strategies may name: a file, a folder, a list. */
-#include "view/inspect.h"
 #include "view/strategy_options.h"
 
 #include <errno.h>

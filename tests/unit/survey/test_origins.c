@@ -3,8 +3,9 @@
  * What shown bytes are made of: what is said to be a plain range of a source is one, and what has
  * the same key has the same bytes.
  */
+#include "reshard.h"
+#include "survey/origins.h"
 #include "tests/unit/view/support.h"
-#include "view/inspect.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +23,7 @@
 
 /* Bytes of a source file. */
 struct lent {
-    const struct rfs_view_run *at;
+    const struct rfs_origins_run *at;
     unsigned char *data; /* NULL: no file was lent */
 };
 
@@ -36,11 +37,11 @@ static void read_source(void *ctx, int fd)
     assert_int_equal(pread(fd, bytes->data, n, (off_t)bytes->at->source), n);
 }
 
-static unsigned char *source_bytes(struct fixture *f, const struct rfs_view_run *plain)
+static unsigned char *source_bytes(struct fixture *f, const struct rfs_origins_run *plain)
 {
     struct lent bytes = {plain, NULL};
 
-    assert_int_equal(rfs_view_lend(f->view, plain, read_source, &bytes), 0);
+    assert_int_equal(rfs_origins_lend(f->view, plain, read_source, &bytes), 0);
     assert_non_null(bytes.data);
     return bytes.data;
 }
@@ -53,12 +54,12 @@ static uint64_t check_plain(struct fixture *f, unsigned rank, uint64_t begin, ui
                             uint64_t least)
 {
     const uint64_t id = file_id(f, rank);
-    struct rfs_view_run plain;
+    struct rfs_origins_run plain;
     size_t n;
     uint64_t sum = 0;
     unsigned char *file = read_rank(f, rank, &n);
 
-    for (uint64_t at = begin; rfs_view_find_run(f->view, id, at, end, least, &plain) == 1;
+    for (uint64_t at = begin; rfs_origins_find_run(f->view, id, at, end, least, &plain) == 1;
          at = plain.end) {
         assert_true(plain.begin >= at && plain.end <= end && plain.end <= n);
         assert_true(plain.end - plain.begin >= least);
@@ -109,16 +110,17 @@ static void rows_of_several_sources_are_pieces(void **state)
 static void what_is_converted_is_not_plain(void **state)
 {
     struct fixture *f = *state;
-    struct rfs_view_run plain;
+    struct rfs_origins_run plain;
     reshard_stat st;
 
     assert_int_equal(open_with(f, "crc"), 0);
     assert_int_equal(stat_rank(f, 0, &st), 0);
     /* The trailer is of no source. */
-    assert_int_equal(rfs_view_find_run(f->view, file_id(f, 0), st.size - 17, st.size, 1, &plain),
+    assert_int_equal(rfs_origins_find_run(f->view, file_id(f, 0), st.size - 17, st.size, 1, &plain),
                      0);
-    assert_int_equal(rfs_view_find_run(f->view, file_id(f, 0), st.size, st.size + 9, 1, &plain), 0);
-    assert_int_equal(rfs_view_find_run(f->view, 999, 0, 1, 1, &plain), -ENOENT);
+    assert_int_equal(rfs_origins_find_run(f->view, file_id(f, 0), st.size, st.size + 9, 1, &plain),
+                     0);
+    assert_int_equal(rfs_origins_find_run(f->view, 999, 0, 1, 1, &plain), -ENOENT);
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */
@@ -128,7 +130,7 @@ static void key_of(struct fixture *f, unsigned rank, uint64_t begin, uint64_t en
     reshard_stat st;
 
     assert_int_equal(stat_rank(f, rank, &st), 0);
-    assert_int_equal(rfs_view_key(f->view, file_id(f, rank), begin, end, key), 0);
+    assert_int_equal(rfs_origins_key(f->view, file_id(f, rank), begin, end, key), 0);
 }
 
 /* Compares ranges of two ranks: equal keys mean equal bytes. Returns how many have one key. */
@@ -225,7 +227,7 @@ static void keys_are_the_same_in_a_later_view(void **state)
 static void a_changed_source_is_not_lent(void **state)
 {
     struct fixture *f = *state;
-    struct rfs_view_run plain;
+    struct rfs_origins_run plain;
     struct lent bytes = {&plain, NULL};
     const char *path;
     struct stat st;
@@ -233,10 +235,10 @@ static void a_changed_source_is_not_lent(void **state)
 
     open_view(f);
     free(read_rank(f, 0, &n));
-    assert_int_equal(rfs_view_find_run(f->view, file_id(f, 0), 0, n, 1, &plain), 1);
-    assert_int_equal(rfs_view_source(f->view, file_id(f, 0), 0, &path, &st), 1);
+    assert_int_equal(rfs_origins_find_run(f->view, file_id(f, 0), 0, n, 1, &plain), 1);
+    assert_int_equal(rfs_origins_source(f->view, file_id(f, 0), 0, &path, &st), 1);
     assert_int_equal(truncate(path, st.st_size - 1), 0);
-    assert_int_equal(rfs_view_lend(f->view, &plain, read_source, &bytes), -ESTALE);
+    assert_int_equal(rfs_origins_lend(f->view, &plain, read_source, &bytes), -ESTALE);
     free(bytes.data);
 }
 
@@ -244,12 +246,12 @@ static void a_checksum_that_is_told_is_believed(void **state)
 {
     struct fixture *f = *state;
     unsigned char data[4096], end[4];
-    struct rfs_view_about about;
+    struct rfs_origins_about about;
     reshard_stat st;
 
     open_view(f);
     assert_int_equal(stat_rank(f, 0, &st), 0);
-    rfs_view_about(f->view, file_id(f, 0), &about);
+    rfs_origins_about(f->view, file_id(f, 0), &about);
     assert_false(about.has_crc);
     reshard_close(f->view);
     f->view = NULL;
@@ -257,18 +259,18 @@ static void a_checksum_that_is_told_is_believed(void **state)
     for (unsigned rank = 0; rank < 2; rank++) {
         const uint64_t id = file_id(f, rank);
         assert_int_equal(stat_rank(f, rank, &st), 0);
-        rfs_view_about(f->view, id, &about);
+        rfs_origins_about(f->view, id, &about);
         assert_true(about.has_crc);
         assert_int_equal(about.trailer, st.size - 17);
         assert_int_equal(reshard_pread(f->view, id, data, about.trailer, 0), about.trailer);
         uint32_t crc = (uint32_t)crc32(0, data, (unsigned)about.trailer);
         if (rank == 1)
-            rfs_view_set_crc(f->view, id, crc = 0x01020304);
+            rfs_origins_set_crc(f->view, id, crc = 0x01020304);
         assert_int_equal(reshard_pread(f->view, id, end, 4, st.size - 4), 4);
         assert_int_equal(
             (uint32_t)end[0] << 24 | (uint32_t)end[1] << 16 | (uint32_t)end[2] << 8 | end[3], crc);
         if (rank == 0) { /* it is known already */
-            rfs_view_set_crc(f->view, id, 1);
+            rfs_origins_set_crc(f->view, id, 1);
             assert_int_equal(reshard_pread(f->view, id, data, 4, st.size - 4), 4);
             assert_memory_equal(data, end, 4);
         }
@@ -280,11 +282,11 @@ static void each_file_is_of_a_rank(void **state)
     struct fixture *f = *state;
 
     open_view(f);
-    struct rfs_view_about about;
+    struct rfs_origins_about about;
 
-    rfs_view_about(f->view, file_id(f, 1), &about);
+    rfs_origins_about(f->view, file_id(f, 1), &about);
     assert_int_equal(about.rank, 1);
-    rfs_view_about(f->view, RESHARD_ROOT, &about);
+    rfs_origins_about(f->view, RESHARD_ROOT, &about);
     assert_int_equal(about.rank, UINT32_MAX);
 }
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "view/inspect.h"
+#include "survey/origins.h"
 
 #include "base/checked.h"
+#include "base/hash.h"
+#include "reshard.h"
 #include "store/encrypted.h"
 #include "view/internal.h"
 
@@ -42,7 +44,7 @@ static bool find(struct reshard_view *set, uint64_t id, struct shown *out)
  * Finds the part of a block's one run that lies in one piece in its file, from byte SKIP of the run
  * on.
  */
-static void run_piece(const struct rfs_block *block, uint64_t skip, struct rfs_view_run *out,
+static void run_piece(const struct rfs_block *block, uint64_t skip, struct rfs_origins_run *out,
                       uint64_t *bytes)
 {
     uint64_t at = block->src + skip;
@@ -66,9 +68,9 @@ static void run_piece(const struct rfs_block *block, uint64_t skip, struct rfs_v
  * are one piece.
  */
 static bool find_piece(const struct rfs_slice *slice, uint64_t begin, uint64_t end, uint64_t least,
-                       struct rfs_view_run *out)
+                       struct rfs_origins_run *out)
 {
-    struct rfs_view_run found = {0};
+    struct rfs_origins_run found = {0};
 
     for (size_t i = 0; i < slice->n && slice->blocks[i].dst < end; i++) {
         const struct rfs_block *block = &slice->blocks[i];
@@ -78,7 +80,7 @@ static bool find_piece(const struct rfs_slice *slice, uint64_t begin, uint64_t e
         if (block->n_loops > 0 || !rfs_content_is_stored(&block->content))
             continue;
         for (; at < rfs_min_u64(end, block->dst_end); at += bytes) {
-            struct rfs_view_run piece = {.begin = at};
+            struct rfs_origins_run piece = {.begin = at};
             run_piece(block, at - block->dst, &piece, &bytes);
             bytes = rfs_min_u64(bytes, end - at);
             const bool goes_on = found.end == at && found.end > 0 && found.file == piece.file &&
@@ -97,7 +99,7 @@ static bool find_piece(const struct rfs_slice *slice, uint64_t begin, uint64_t e
 }
 
 static int find_in_region(const struct shown *shown, const struct rfs_region *region, uint64_t from,
-                          uint64_t to, uint64_t least, struct rfs_view_run *out)
+                          uint64_t to, uint64_t least, struct rfs_origins_run *out)
 {
     struct rfs_slice slice = {0};
     struct rfs_casting cast;
@@ -116,8 +118,8 @@ static int find_in_region(const struct shown *shown, const struct rfs_region *re
     return rc;
 }
 
-int rfs_view_find_run(struct reshard_view *view, uint64_t id, uint64_t begin, uint64_t end,
-                      uint64_t least, struct rfs_view_run *out)
+int rfs_origins_find_run(struct reshard_view *view, uint64_t id, uint64_t begin, uint64_t end,
+                         uint64_t least, struct rfs_origins_run *out)
 {
     struct shown shown;
     int rc = 0;
@@ -138,8 +140,8 @@ int rfs_view_find_run(struct reshard_view *view, uint64_t id, uint64_t begin, ui
     return rc;
 }
 
-int rfs_view_lend(struct reshard_view *set, const struct rfs_view_run *run, rfs_view_use_fn *use,
-                  void *ctx)
+int rfs_origins_lend(struct reshard_view *set, const struct rfs_origins_run *run,
+                     rfs_origins_use_fn *use, void *ctx)
 {
     struct rfs_reading reading;
     struct shown shown;
@@ -202,8 +204,8 @@ static int add_region(XXH3_state_t *state, const struct shown *shown, uint64_t i
                       bytes);
 }
 
-int rfs_view_key(struct reshard_view *view, uint64_t id, uint64_t begin, uint64_t end,
-                 uint64_t key[2])
+int rfs_origins_key(struct reshard_view *view, uint64_t id, uint64_t begin, uint64_t end,
+                    uint64_t key[2])
 {
     XXH3_state_t state;
     struct shown shown;
@@ -229,7 +231,7 @@ int rfs_view_key(struct reshard_view *view, uint64_t id, uint64_t begin, uint64_
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
-int rfs_view_plan_file(struct reshard_view *set, uint64_t id, struct rfs_error *err)
+int rfs_origins_plan_file(struct reshard_view *set, uint64_t id, struct rfs_error *err)
 {
     const struct rfs_image *image;
     struct rfs_view *view;
@@ -240,8 +242,8 @@ int rfs_view_plan_file(struct reshard_view *set, uint64_t id, struct rfs_error *
     return rfs_view_image(view, file, &image, err);
 }
 
-int rfs_view_source(struct reshard_view *set, uint64_t id, uint32_t i, const char **path,
-                    struct stat *st)
+int rfs_origins_source(struct reshard_view *set, uint64_t id, uint32_t i, const char **path,
+                       struct stat *st)
 {
     struct shown shown;
 
@@ -254,8 +256,8 @@ int rfs_view_source(struct reshard_view *set, uint64_t id, uint32_t i, const cha
     return rc ? rc : 1;
 }
 
-int rfs_view_source_failed(struct reshard_view *set, uint64_t id, const char *path, int code,
-                           struct rfs_error *err)
+int rfs_origins_source_failed(struct reshard_view *set, uint64_t id, const char *path, int code,
+                              struct rfs_error *err)
 {
     struct shown shown;
     const bool planned = find(set, id, &shown);
@@ -277,13 +279,13 @@ int rfs_view_source_failed(struct reshard_view *set, uint64_t id, const char *pa
                                       "its sources cannot be read: %s", strerror(-code));
 }
 
-void rfs_view_about(struct reshard_view *set, uint64_t id, struct rfs_view_about *out)
+void rfs_origins_about(struct reshard_view *set, uint64_t id, struct rfs_origins_about *out)
 {
     struct rfs_view *view;
     struct shown shown;
     size_t file;
 
-    *out = (struct rfs_view_about){.rank = RFS_NO_RANK, .kin = id}; /* each for itself */
+    *out = (struct rfs_origins_about){.rank = RFS_NO_RANK, .kin = id}; /* each for itself */
     if (!find_file(set, id, &view, &file))
         return;
     out->source = rfs_catalog_path(view->catalog);
@@ -298,12 +300,26 @@ void rfs_view_about(struct reshard_view *set, uint64_t id, struct rfs_view_about
         out->trailer = shown.image->bytes - RFS_CRC_TRAILER;
 }
 
-int rfs_view_reader_open_scattered(struct reshard_view *view, uint64_t id,
-                                   struct reshard_reader **out)
+int rfs_origins_open_scattered(struct reshard_view *view, uint64_t id, struct reshard_reader **out)
 {
     const int rc = reshard_reader_open(view, id, out);
 
     if (rc == 0)
         rfs_view_reader_scatter(*out);
     return rc;
+}
+
+void rfs_origins_set_crc(struct reshard_view *set, uint64_t id, uint32_t crc)
+{
+    RFS_VIEW_TAKEN *view = rfs_view_take(set, id);
+    size_t file;
+
+    if (!view || rfs_view_entry(view, id, &file) != RFS_ENTRY_FILE)
+        return;
+    struct rfs_view_file *shown = &view->files[file];
+    RFS_LOCKED(&view->lock);
+    if (shown->crc_made.state == RFS_ONCE_NOT_YET) {
+        shown->crc_made.state = RFS_ONCE_MADE;
+        shown->crc = crc;
+    }
 }

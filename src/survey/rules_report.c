@@ -1,56 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "view/inspect.h"
+#include "survey/rules_report.h"
 
-#include "assemble/cast.h"
-#include "base/cleanup.h"
-#include "formats/ckpt/ckpt.h"
-#include "formats/npy/npy.h"
 #include "plan/by_rules.h"
-#include "plan/needed.h"
+#include "reshard.h"
 #include "rules/rules.h"
 #include "view/internal.h"
 #include "view/rules_view.h"
-
-/* ---- needed ranks ---------------------------------------------------------------------------- */
-
-void rfs_inspect_ranks_close(struct rfs_inspect_ranks *ranks)
-{
-    if (!ranks)
-        return;
-    rfs_needed_free(ranks->needed);
-    rfs_strategy_free(ranks->src);
-    rfs_strategy_free(ranks->dst);
-    free(ranks);
-}
-
-RFS_CLEANUP_OF(close_ranks, struct rfs_inspect_ranks *, rfs_inspect_ranks_close)
-
-int rfs_inspect_ranks_open(struct rfs_store *store, const char *src, const char *dst,
-                           struct rfs_inspect_ranks **out, struct rfs_error *err)
-{
-    RFS_CLEANUP(close_ranks) struct rfs_inspect_ranks *ranks = calloc(1, sizeof *ranks);
-
-    *out = NULL;
-    if (!ranks)
-        return rfs_fail_memory(err);
-    const int rc = (src ? rfs_view_read_strategy(store, src, &ranks->src, err) : 0)
-                       ?: (dst ? rfs_view_read_strategy(store, dst, &ranks->dst, err) : 0)
-                       ?: rfs_needed_open(ranks->src, ranks->dst, &ranks->needed, err);
-    if (rc)
-        return rc;
-    ranks->sources = rfs_needed_sources(ranks->needed);
-    ranks->destinations = rfs_needed_ranks(ranks->needed);
-    *out = RFS_STEAL(ranks);
-    return 0;
-}
-
-int rfs_inspect_ranks_needed(struct rfs_inspect_ranks *ranks, uint32_t rank, unsigned char *wanted,
-                             struct rfs_error *err)
-{
-    return rfs_needed_by(ranks->needed, rank, wanted, err);
-}
-
-/* ---- conversion rules ------------------------------------------------------------------------ */
 
 /* The lists of shipped rules, as texts in the making. */
 struct shipped_lists {
@@ -160,43 +115,4 @@ void rfs_inspect_made(reshard_view *set, size_t i, struct rfs_inspect_made *out)
         const bool again = k > 0 && link->source == link[-1].source && !link[-1].zeros;
         out->sources += !again && !link->zeros;
     }
-}
-
-/* ---- one tensor as a file -------------------------------------------------------------------- */
-
-RFS_CLEANUP_OF(free_image, struct rfs_image *, rfs_image_free)
-
-int rfs_inspect_head(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor,
-                     bool safetensors, struct rfs_bytes *out, struct rfs_error *err)
-{
-    const uint32_t position = (uint32_t)(tensor->target - whole->params->targets);
-    const struct rfs_safetensors_content alone = {.n = 1};
-    RFS_CLEANUP(free_image) struct rfs_image *image = NULL;
-    int rc;
-
-    *out = (struct rfs_bytes){0};
-    if (safetensors)
-        rc = rfs_view_encode_safetensors(whole->catalog, whole->params, &position, alone, &image,
-                                         err);
-    else if ((rc = rfs_npy_encode(tensor->type, position, &image)) != 0)
-        rc = rc == -ENOMEM ? rfs_fail_memory(err)
-                           : rfs_fail(err, rc, RFS_OF(whole->path, tensor->name), NULL,
-                                      "the file would be too large");
-    if (rc)
-        return rc;
-    rfs_bytes_put(out, image->literals, image->literal_bytes);
-    return out->failed ? rfs_fail_memory(err) : 0;
-}
-
-_Static_assert(RFS_INSPECT_CKPT_CHUNK == RFS_CKPT_CHUNK, "the tool writes as the encoder does");
-
-bool rfs_inspect_ckpt_head(struct rfs_bytes *out, const char *name, const struct rfs_type *type,
-                           uint64_t content)
-{
-    return rfs_ckpt_put_head(out, name, strlen(name), type, content);
-}
-
-void rfs_inspect_floats(enum rfs_dtype from, const void *src, float *out, size_t n)
-{
-    rfs_cast(RFS_FLOAT32, out, from, src, n);
 }

@@ -15,7 +15,7 @@
  * hfai's parts have values, too, and can be damaged by themselves: the state is in all of them
  * together, so nothing else is compared then.
  */
-#include "view/verify.h"
+#include "survey/verify.h"
 
 #include "base/checked.h"
 #include "base/cleanup.h"
@@ -30,6 +30,7 @@
 #include "formats/dcp/dcp.h"
 #include "formats/hfai/hfai.h"
 #include "formats/torch/torch.h"
+#include "reshard.h"
 #include "store/files.h"
 #include "view/dcp.h"
 #include "view/internal.h"

@@ -3,12 +3,12 @@
  * The tensors of the tree: which each rank lists, which are incomplete for want of a rank, and
  * their bytes, against those of the source, and those of the other ranks that hold copies.
  */
-#include "view/verify.h"
+#include "survey/verify.h"
 
 #include "base/checked.h"
 #include "base/pool.h"
+#include "survey/sweep.h"
 #include "view/internal.h"
-#include "view/sweep.h"
 
 /* Writes "[768, 24]" and the like; returns OUT. */
 static const char *shape_text(const struct rfs_type *type, char out[RFS_SHAPE_TEXT])

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "view/explained_bytes.h"
+#include "survey/explained.h"
 
 #include "base/checked.h"
 #include "base/cleanup.h"

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "view/sweep.h"
+#include "survey/sweep.h"
 
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/pages.h"
 #include "base/turns.h"
-#include "view/inspect.h"
-#include "view/whole_tensors.h"
+#include "survey/whole_tensors.h"
 
 struct run {
     const struct rfs_sweep *sweep;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Byte ranges and unions of `reshard explain`, against slow and plain reckonings. */
+#include "survey/explained.h"
 #include "tests/support/tree.h"
-#include "view/explained_bytes.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

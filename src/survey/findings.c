@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "view/findings.h"
+#include "survey/findings.h"
 
 #include "base/order.h"
+#include "layout/strategy.h"
 
 #include <xxhash.h>
 

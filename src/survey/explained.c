@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "view/inspect.h"
+#include "survey/explained.h"
 
 #include "base/checked.h"
 #include "base/cleanup.h"
@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "formats/chunks/chunks.h"
 #include "plan/by_rules.h"
-#include "view/explained_bytes.h"
+#include "reshard.h"
 #include "view/hfai_view.h"
 
 /* ---- hfai's parts ---------------------------------------------------------------------------- */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "view/inspect.h"
+#include "survey/fit.h"
 
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "plan/planner.h"
-#include "view/rank_headers.h"
+#include "survey/rank_headers.h"
 
 void rfs_fit_findings_free(struct rfs_fit_findings *findings)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "view/whole_tensors.h"
+#include "survey/whole_tensors.h"
 
 #include "base/cleanup.h"
 #include "base/order.h"
 #include "base/suggest.h"
 #include "base/text.h"
+#include "reshard.h"
 #include "view/hfai_view.h"
-#include "view/inspect.h"
 #include "view/internal.h"
 
 /* ---- hfai's parts ---------------------------------------------------------------------------- */

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files and folders by themselves: the kind of a path, and the contents of a file or a source. */
+#pragma once
+
+#include "base/error.h"
+#include "base/path.h"
+#include "base/store.h"
+#include "formats/index.h"
+#include "survey/rank_headers.h"
+
+struct rfs_store;
+
+enum rfs_inspect_kind {
+    RFS_INSPECT_CKPT,
+    RFS_INSPECT_SAFETENSORS,
+    RFS_INSPECT_TORCH,
+    RFS_INSPECT_ENCRYPTED,
+    RFS_INSPECT_STRATEGY,
+    RFS_INSPECT_GROUP,
+    RFS_INSPECT_RULES,
+    RFS_INSPECT_WEIGHT_MAP,
+    RFS_INSPECT_MANIFEST,
+    RFS_INSPECT_TREE,
+    RFS_INSPECT_PARTS,
+    RFS_INSPECT_CHUNKS,     /* a folder whose checkpoint describes itself */
+    RFS_INSPECT_RANK,       /* a folder of checkpoints of one rank */
+    RFS_INSPECT_STRATEGIES, /* a folder of strategies */
+};
+/*
+ * Detects the kind of PATH, by its first bytes or the names in it. KEYED: there is a key, so that
+ * what is no other kind is encrypted. 0, or -errno with *err filled.
+ */
+int rfs_inspect_detect(struct rfs_store *store, const char *path, bool keyed,
+                       enum rfs_inspect_kind *kind, struct rfs_error *err);
+/*
+ * Finds the checkpoint that counts in the folder of a rank: *OUT, its path, owned by the caller. 0,
+ * or -errno with *err filled.
+ */
+int rfs_inspect_rank_file(struct rfs_store *store, const char *folder, char **out,
+                          struct rfs_error *err);
+
+/* A file of one checkpoint. */
+struct rfs_inspect_file {
+    uint64_t bytes;
+    size_t others; /* values that are not tensors */
+    bool has_crc, redundancy_removed;
+    const char *mode; /* of an encrypted file, without a key; else NULL. It has no tensors then */
+    uint32_t blocks;  /* encrypted blocks */
+};
+/*
+ * Takes a tensor: NAME and TYPE last for the call, OFFSET is that of its bytes in the file. False
+ * when out of memory.
+ */
+typedef bool rfs_inspect_tensor_fn(void *ctx, const char *name, const struct rfs_type *type,
+                                   uint64_t offset);
+/*
+ * Reads the headers of a file of KIND, up to RFS_INSPECT_ENCRYPTED, by the options of SOURCE, and
+ * calls EACH for its tensors. 0, or -errno with *err filled.
+ */
+int rfs_inspect_file(const struct rfs_headers_source *source, const char *path,
+                     enum rfs_inspect_kind kind, rfs_inspect_tensor_fn *each, void *ctx,
+                     struct rfs_inspect_file *out, struct rfs_error *err);
+/* Reads group info: the ranks with equal checkpoints, owned by the caller. 0 or -errno. */
+int rfs_inspect_group(struct rfs_store *store, const char *path, uint32_t **ranks, size_t *n,
+                      struct rfs_error *err);
+/* Returns the path of a checkpoint somewhere below a folder, for a remedy, or NULL; malloc'ed. */
+char *rfs_inspect_below(struct rfs_store *store, const char *folder);
+
+/* A source of chunks, opened by rfs_headers_open. All but the list of files is the source's. */
+struct rfs_inspect_chunks {
+    const char *format;
+    size_t tensors, chunks;
+    size_t unread;    /* tensors that can't be shown; their numbers follow those of the others */
+    const char *lost; /* files that are lost, for a message; or NULL */
+    /* Words of entry=, if all tensors are in dicts: those at the top, and those in the only one. */
+    const struct rfs_path_list *dicts, *inner_dicts;
+    uint32_t n_files;
+    struct rfs_inspect_chunk_file {
+        const char *name; /* path within the source's folder */
+        uint64_t chunks;
+        uint64_t content; /* bytes of tensors */
+        uint64_t bytes;   /* 0, if it is not there */
+        bool is_there;
+    } * files; /* [n_files] owned by the caller, also after a failure */
+};
+/* Describes such a source. 0, or -ENOMEM with *err filled. */
+int rfs_inspect_chunks(const struct rfs_headers_source *source, struct rfs_inspect_chunks *out,
+                       struct rfs_error *err);
+/* A tensor of such a source. */
+struct rfs_inspect_chunked {
+    const char *name;
+    const char *why; /* reason why it can't be shown, and the rest is zero; or NULL */
+    const struct rfs_type *type;
+    uint32_t chunks;
+    bool incomplete;
+    uint64_t pieces[RFS_MAX_DIMS]; /* pieces that each axis is cut into */
+};
+/* Gives tensor I, below tensors + unread. */
+void rfs_inspect_chunked(const struct rfs_headers_source *source, size_t i,
+                         struct rfs_inspect_chunked *out);
+
+/* The state in hfai's parts. */
+struct rfs_inspect_parts {
+    size_t models, optimizers;
+};
+/*
+ * Calls EACH for the tensors of the models in hfai's parts, opened by rfs_headers_open; offsets are
+ * 0. 0, or -errno with *err filled.
+ */
+int rfs_inspect_parts(const struct rfs_headers_source *source, rfs_inspect_tensor_fn *each,
+                      void *ctx, struct rfs_inspect_parts *out, struct rfs_error *err);

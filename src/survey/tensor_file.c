@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "survey/tensor_file.h"
+
+#include "assemble/cast.h"
+#include "base/cleanup.h"
+#include "formats/ckpt/ckpt.h"
+#include "formats/npy/npy.h"
+#include "view/internal.h"
+
+RFS_CLEANUP_OF(free_image, struct rfs_image *, rfs_image_free)
+
+int rfs_inspect_head(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor,
+                     bool safetensors, struct rfs_bytes *out, struct rfs_error *err)
+{
+    const uint32_t position = (uint32_t)(tensor->target - whole->params->targets);
+    const struct rfs_safetensors_content alone = {.n = 1};
+    RFS_CLEANUP(free_image) struct rfs_image *image = NULL;
+    int rc;
+
+    *out = (struct rfs_bytes){0};
+    if (safetensors)
+        rc = rfs_view_encode_safetensors(whole->catalog, whole->params, &position, alone, &image,
+                                         err);
+    else if ((rc = rfs_npy_encode(tensor->type, position, &image)) != 0)
+        rc = rc == -ENOMEM ? rfs_fail_memory(err)
+                           : rfs_fail(err, rc, RFS_OF(whole->path, tensor->name), NULL,
+                                      "the file would be too large");
+    if (rc)
+        return rc;
+    rfs_bytes_put(out, image->literals, image->literal_bytes);
+    return out->failed ? rfs_fail_memory(err) : 0;
+}
+
+_Static_assert(RFS_INSPECT_CKPT_CHUNK == RFS_CKPT_CHUNK, "the tool writes as the encoder does");
+
+bool rfs_inspect_ckpt_head(struct rfs_bytes *out, const char *name, const struct rfs_type *type,
+                           uint64_t content)
+{
+    return rfs_ckpt_put_head(out, name, strlen(name), type, content);
+}
+
+void rfs_inspect_floats(enum rfs_dtype from, const void *src, float *out, size_t n)
+{
+    rfs_cast(RFS_FLOAT32, out, from, src, n);
+}
