@@ -11,6 +11,7 @@
  */
 #include "rules/cuts.h"
 
+#include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -58,16 +59,6 @@ static int take_word(struct cuts *cuts, const char *word, size_t n)
     return 0;
 }
 
-static uint64_t common_divisor(uint64_t a, uint64_t b)
-{
-    while (b > 0) {
-        const uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* Reads the words, and finds the number of ranks and of replicas. */
 static int take_words(struct cuts *cuts)
 {
@@ -87,7 +78,7 @@ static int take_words(struct cuts *cuts)
         degree[i] += degree[i] == 0;
     const uint64_t least = replicated
                                ? (uint64_t)degree[TP] * degree[DP]
-                               : degree[TP] / common_divisor(degree[TP], degree[EP]) * degree[EP];
+                               : degree[TP] / rfs_gcd_u64(degree[TP], degree[EP]) * degree[EP];
     const uint64_t devices = ranks > 0 && !replicated ? ranks / degree[PP] : least;
     if (devices * degree[PP] > RFS_MAX_DEVICES || devices % least != 0 ||
         devices % degree[EP] != 0 || (ranks > 0 && devices * degree[PP] != ranks) || devices == 0)

@@ -50,16 +50,6 @@ static bool is_behind(const char *name, const char *at, const char *word)
     return (size_t)(at - name) >= n && strncasecmp(at - n, word, n) == 0;
 }
 
-static uint64_t common_divisor(uint64_t a, uint64_t b)
-{
-    while (b > 0) {
-        const uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /*
  * Narrows what a place may mean by N digits at Y in the name of a file of RANK; beside X, M digits of
  * the first name.
@@ -76,7 +66,7 @@ static void narrow(struct rfs_scan_place *place, const char *x, size_t m, const 
     if (n != m || n == 1 || number != rank)
         place->meanings &= (unsigned char)~A_PADDED;
     if (number <= rank) {
-        place->ranks = common_divisor(place->ranks, rank - number);
+        place->ranks = rfs_gcd_u64(place->ranks, rank - number);
         place->most = rfs_max_u64(place->most, number);
         place->zero |= number == 0;
     }
