@@ -3,8 +3,8 @@
  * micro_mapped FILE [WINDOW] - copies every second run of FILE into one buffer of a MiB, and all of
  * it, from the page cache: by pread into a window (256 KiB unless given), and from mappings: one
  * that is kept and has its pages, one for each window whose pages are taken at once, and one for
- * each window whose pages are taken as they are touched. Prints GB/s of what was copied, the best of
- * five rounds.
+ * each window whose pages are taken as they are touched. Prints GB/s of what was copied, the best
+ * of five rounds.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

@@ -4,9 +4,9 @@
  *
  *     range_server ROOT PORT_FILE DELAY_MS [RATE_MIB]
  *
- * It listens on a free port of 127.0.0.1, which it writes to PORT_FILE. A connection has a thread of its own, and its
- * bytes go from the page cache to the socket (sendfile), at most RATE_MIB MiB a second. So a client is limited by itself,
- * by the delay or by the rate, not by the server.
+ * It listens on a free port of 127.0.0.1, which it writes to PORT_FILE. A connection has a thread
+ * of its own, and its bytes go from the page cache to the socket (sendfile), at most RATE_MIB MiB a
+ * second. So a client is limited by itself, by the delay or by the rate, not by the server.
  */
 #include <arpa/inet.h>
 #include <dirent.h>

@@ -132,9 +132,9 @@ typedef struct reshard_config {
  *
  * Views of one process are independent, also in object storage: each reads by its own endpoint,
  * region, profile, path_style, anonymous, connections, tries and timeout. Variables of the
- * environment, with those of certificates and proxies, and the profile are those that the process had
- * when the view was opened, also when credentials are renewed. Views that agree on all of these share
- * their credentials, and count their connections together.
+ * environment, with those of certificates and proxies, and the profile are those that the process
+ * had when the view was opened, also when credentials are renewed. Views that agree on all of these
+ * share their credentials, and count their connections together.
  *
  * With a key (key_file, key_fd or key_env; one of them) only the owner may read the files. The
  * descriptor is read to its end and closed. The variable is overwritten and removed from the
@@ -220,9 +220,9 @@ typedef struct reshard_dirent {
 
 /*
  * The entry of folder DIR at POSITION (the first is 0; positions never change), or the next one
- * where a save has gone. Returns 1 with *out filled, 0 past the end, -ENOENT when there is no DIR, or -ENOTDIR when it is a file. Opens source
- * files for folders of tensors only, like reshard_lookup. The entries of RESHARD_CONTROL appear in
- * its own lists only.
+ * where a save has gone. Returns 1 with *out filled, 0 past the end, -ENOENT when there is no DIR,
+ * or -ENOTDIR when it is a file. Opens source files for folders of tensors only, like
+ * reshard_lookup. The entries of RESHARD_CONTROL appear in its own lists only.
  */
 RESHARD_API int reshard_list(reshard_view *view, uint64_t dir, uint64_t position,
                              reshard_dirent *out);
@@ -247,18 +247,19 @@ RESHARD_API bool reshard_is_ready(reshard_view *view, uint64_t id);
 
 /*
  * Follows a source. With "follow" in the config, the root has a folder for each save that is
- * complete, and RESHARD_LATEST, a symbolic link to the newest. A save is shown when the tracker file
- * of its kind names it or a later one, all files of all its ranks are there and fit (each file of
- * the view is planned), and nothing of it has changed for as many seconds as the config says. Of a
- * save that was removed or changed the folder goes, with all ids; files that are open go on, with
- * -ESTALE where a source did change. The root may be empty. Ids are never used again. What a list of
- * tensors gave is valid until the list is closed.
+ * complete, and RESHARD_LATEST, a symbolic link to the newest. A save is shown when the tracker
+ * file of its kind names it or a later one, all files of all its ranks are there and fit (each file
+ * of the view is planned), and nothing of it has changed for as many seconds as the config says. Of
+ * a save that was removed or changed the folder goes, with all ids; files that are open go on, with
+ * -ESTALE where a source did change. The root may be empty. Ids are never used again. What a list
+ * of tensors gave is valid until the list is closed.
  *
  * reshard_look looks for saves that came or went: with RESHARD_LOOK_DUE if that many seconds have
  * passed since the last time (or since a save was found to be complete), with RESHARD_LOOK_NOW in
- * any case, with RESHARD_LOOK_LATER in a thread of the view's. It does nothing without "follow", and
- * while another thread looks. It costs listing the source (in object storage, all below it), a stat
- * of each file of the saves shown, and the headers of new saves. What it finds goes to the log. From any thread; it can be cancelled.
+ * any case, with RESHARD_LOOK_LATER in a thread of the view's. It does nothing without "follow",
+ * and while another thread looks. It costs listing the source (in object storage, all below it), a
+ * stat of each file of the saves shown, and the headers of new saves. What it finds goes to the
+ * log. From any thread; it can be cancelled.
  */
 #define RESHARD_LATEST "latest"
 enum reshard_looks { RESHARD_LOOK_DUE, RESHARD_LOOK_NOW, RESHARD_LOOK_LATER };
@@ -304,8 +305,8 @@ RESHARD_API ssize_t reshard_reader_pread(reshard_reader *reader, void *buf, size
 
 /*
  * Lent bytes. They are read-only and do not change until the loan is given back, even if the reader
- * is closed before. A loan must not outlive its view; with "follow", nor its reader. Lent bytes occupy the cache: give them back
- * as soon as they are written.
+ * is closed before. A loan must not outlive its view; with "follow", nor its reader. Lent bytes
+ * occupy the cache: give them back as soon as they are written.
  */
 typedef struct reshard_loan reshard_loan;
 #define RESHARD_SCRATCH_EXTRA 64 /* bytes */
@@ -359,7 +360,9 @@ typedef struct reshard_tensor {
 
 /* Returns the number of tensors. */
 RESHARD_API size_t reshard_tensors_count(const reshard_tensors *tensors);
-/* Describes tensor I, from 0 on, in the order of the file. Returns 0, or -ENOENT behind the last. */
+/*
+ * Describes tensor I, from 0 on, in the order of the file. Returns 0, or -ENOENT behind the last.
+ */
 RESHARD_API int reshard_tensors_get(const reshard_tensors *tensors, size_t i, reshard_tensor *out);
 /* Finds the tensor called NAME. Returns 0 with *i set, or -ENOENT. O(log n). */
 RESHARD_API int reshard_tensors_find(const reshard_tensors *tensors, const char *name, size_t *i);
@@ -382,10 +385,10 @@ typedef struct reshard_load {
  * use anyway. A running call ends by reshard_cancel_use and reshard_cancel_set, with -EINTR.
  *
  * PROGRESS may be NULL. The calling thread calls it with bytes from time to time, and at the end.
- * ERR may be NULL. Returns 0; -EINVAL for a tensor or a box that does not exist, or if the memory at
- * "to" of two loads overlaps, also for equal boxes, and nothing is read then; or an error of a file
- * (above). *err names the tensor. The memory at "to" of all loads then has undefined bytes, which
- * must not be used.
+ * ERR may be NULL. Returns 0; -EINVAL for a tensor or a box that does not exist, or if the memory
+ * at "to" of two loads overlaps, also for equal boxes, and nothing is read then; or an error of a
+ * file (above). *err names the tensor. The memory at "to" of all loads then has undefined bytes,
+ * which must not be used.
  */
 RESHARD_API int reshard_tensors_load(const reshard_tensors *tensors, const reshard_load *loads,
                                      size_t n, reshard_progress_fn *progress, void *ctx,

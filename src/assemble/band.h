@@ -32,9 +32,9 @@ int rfs_band_make(struct rfs_assembler *assembler, const struct rfs_slice *slice
 uint64_t rfs_band_next(const struct rfs_slice *slice, uint64_t most, uint64_t number);
 
 /*
- * Makes the band of a piece ahead, as far as it is not there and *PASSED is not set; and all of the slice BESIDE, which
- * may have no blocks, if the same source rows hold both. Returns false when the piece is in no
- * band; else *made is whether there was anything to make.
+ * Makes the band of a piece ahead, as far as it is not there and *PASSED is not set; and all of the
+ * slice BESIDE, which may have no blocks, if the same source rows hold both. Returns false when the
+ * piece is in no band; else *made is whether there was anything to make.
  */
 bool rfs_band_ahead(struct rfs_assembler *assembler, const struct rfs_slice *slice,
                     const struct rfs_slice *beside, uint64_t number, const atomic_bool *passed,

@@ -19,7 +19,9 @@
 /* Buckets of the hash table; it has more where more whole pieces fit into the budget. */
 #define TABLE_LEAST 1024
 #define TABLE_MOST (1 << 20)
-/* Entries of the list of pieces that went: as many as the least pieces in the budget, within these. */
+/*
+ * Entries of the list of pieces that went: as many as the least pieces in the budget, within these.
+ */
 #define GONE_LEAST 256
 #define GONE_MOST 16384
 /* Memory of pieces that went, which soon is used again; more goes back to the system. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads contents that may be computed: zeros, or elements with a number added. The sum is that of
- * PyTorch: float16 and bfloat16 are added as float32, which is rounded to the nearest, ties to even;
- * float32 and float64 are added as they are. A NaN stays one.
+ * PyTorch: float16 and bfloat16 are added as float32, which is rounded to the nearest, ties to
+ * even; float32 and float64 are added as they are. A NaN stays one.
  */
 #pragma once
 

@@ -282,8 +282,8 @@ static void retire(struct window *window, struct later *later)
 }
 
 /*
- * Says whether a window that was read is probably wanted no more: all of its bytes were used, or none
- * since BEFORE.
+ * Says whether a window that was read is probably wanted no more: all of its bytes were used, or
+ * none since BEFORE.
  */
 static bool may_go(const struct window *window, uint64_t before)
 {

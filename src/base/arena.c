@@ -47,8 +47,8 @@ static void *alloc_apart(struct rfs_arena *arena, size_t size)
 }
 
 /*
- * Returns the bytes of the next chunk to be filled, with room for SIZE: as many as there are already, so
- * that the many arenas of a few names stay small.
+ * Returns the bytes of the next chunk to be filled, with room for SIZE: as many as there are
+ * already, so that the many arenas of a few names stay small.
  */
 static size_t next_bytes(const struct rfs_arena *arena, size_t size)
 {

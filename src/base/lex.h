@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The words of rules: of strategies (layout/layout_rules.h) and of conversion (rules/rules.h). Between
- * them may be blanks, tabs and ends of lines. Words are letters, digits and '_'.
+ * The words of rules: of strategies (layout/layout_rules.h) and of conversion (rules/rules.h).
+ * Between them may be blanks, tabs and ends of lines. Words are letters, digits and '_'.
  */
 #pragma once
 
@@ -31,7 +31,9 @@ bool rfs_lex_take(struct rfs_lex *lex, const char *text);
 /* Moves behind WORD if that is the next word; else returns false. */
 bool rfs_lex_take_word(struct rfs_lex *lex, const char *word);
 
-/* Fails with -EINVAL and "FILE: line N: parameter 'PARAM': …"; LINE 0 and PARAM NULL: without it. */
+/*
+ * Fails with -EINVAL and "FILE: line N: parameter 'PARAM': …"; LINE 0 and PARAM NULL: without it.
+ */
 int rfs_lex_fail(const char *file, uint32_t line, const char *param, const char *remedy,
                  struct rfs_error *err, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 /* Fails at a statement. */

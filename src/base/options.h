@@ -204,8 +204,8 @@ const struct rfs_option *rfs_option_at(size_t i);
 /* Finds an option by its name; NULL when there is none. */
 const struct rfs_option *rfs_option_find(const char *name);
 /*
- * Returns how an option that is given as --NAME=VALUE, --NAME or NAME=VALUE is typed: "-o NAME=VALUE".
- * Owned by the caller; NULL: it is no option.
+ * Returns how an option that is given as --NAME=VALUE, --NAME or NAME=VALUE is typed: "-o
+ * NAME=VALUE". Owned by the caller; NULL: it is no option.
  */
 char *rfs_option_typed(const char *argument);
 static inline bool rfs_option_is_text(const struct rfs_option *option)
@@ -219,8 +219,8 @@ static inline bool rfs_option_is_valued(const struct rfs_option *option)
 /* Writes the form of an option's value for --help: "FILE", "N", "ckpt|safetensors|pt". */
 const char *rfs_option_takes(const struct rfs_option *option, char *out, size_t cap);
 /*
- * Prints the options with all of FLAGS under their headings, a line "  name=VALUE  explanation" each,
- * which completions read.
+ * Prints the options with all of FLAGS under their headings, a line "  name=VALUE  explanation"
+ * each, which completions read.
  */
 void rfs_options_help(unsigned flags, FILE *out);
 /* Returns a word of option NAME by its number; NULL where there is none. */
@@ -248,8 +248,8 @@ int rfs_options_set(struct rfs_options *out, unsigned flags, const char *name, c
  */
 void rfs_options_hint_comma(const struct rfs_settings *settings, size_t at, struct rfs_error *err);
 /*
- * Refuses an option that SETTINGS, all of one place, give twice with different values. 0, or -EINVAL
- * with *err filled as a mistake of usage.
+ * Refuses an option that SETTINGS, all of one place, give twice with different values. 0, or
+ * -EINVAL with *err filled as a mistake of usage.
  */
 int rfs_options_check_twice(const struct rfs_settings *settings, struct rfs_error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where documents lead: a map, an index, metadata, rules and whatever else names files. A document leads
- * below its own folder. A map of files= also leads to the places that the user names.
+ * Where documents lead: a map, an index, metadata, rules and whatever else names files. A document
+ * leads below its own folder. A map of files= also leads to the places that the user names.
  *
  * Threads: all functions.
  */
@@ -10,8 +10,8 @@
 #include "base/std.h"
 
 /*
- * Says whether NAME, as a document gives it, leads below the document's own folder: it is no URL and
- * no absolute path, and has no "..".
+ * Says whether NAME, as a document gives it, leads below the document's own folder: it is no URL
+ * and no absolute path, and has no "..".
  */
 bool rfs_origin_stays(const char *name);
 /*
@@ -20,9 +20,9 @@ bool rfs_origin_stays(const char *name);
 bool rfs_origin_is_names(const char *path, size_t n);
 
 /*
- * Says whether PATH is ORIGIN, or below it. URLs are compared as texts, but for the case of a host and
- * the port of its scheme, so that ".." is below nothing. Paths of this machine are compared without
- * links in their folders.
+ * Says whether PATH is ORIGIN, or below it. URLs are compared as texts, but for the case of a host
+ * and the port of its scheme, so that ".." is below nothing. Paths of this machine are compared
+ * without links in their folders.
  */
 bool rfs_origin_has(const char *origin, const char *path);
 
@@ -33,8 +33,9 @@ struct rfs_origins {
     bool here;          /* any file of this machine, for a document that is one itself */
 };
 /*
- * Finds where NAME leads in a document in FOLDER, a URL or an absolute path: *PATH, malloc'ed, is NULL
- * when out of memory. 0; -ENOMEM; or -EXDEV when it is elsewhere, and nothing of it was asked for.
+ * Finds where NAME leads in a document in FOLDER, a URL or an absolute path: *PATH, malloc'ed, is
+ * NULL when out of memory. 0; -ENOMEM; or -EXDEV when it is elsewhere, and nothing of it was asked
+ * for.
  */
 int rfs_origin_lead(const char *folder, const char *name, const struct rfs_origins *origins,
                     char **path);

@@ -89,7 +89,9 @@ struct rfs_store_calls {
     /* Writes an object of the spans in one request, and gives its ETag, which may be at OVER. */
     int (*put)(struct rfs_store *store, const char *url, const struct iovec *spans, int count,
                const char *over, char etag[RFS_STORE_ETAG]);
-    /* Begins an object of SIZE bytes in PARTS of one length, the last one shorter; to be dropped. */
+    /*
+     * Begins an object of SIZE bytes in PARTS of one length, the last one shorter; to be dropped.
+     */
     int (*begin)(struct rfs_store *store, const char *url, uint64_t size, uint32_t parts,
                  struct rfs_upload **out);
     /* Sends a part, from 0 on. Parts may be sent at once, by several threads. */
@@ -161,8 +163,8 @@ int rfs_store_read_fd(int fd, const char *path, size_t limit, char **data, size_
 
 /*
  * Returns the text of an errno, positive or negative, as strerror has it; for a URL, where the
- * calling thread's last call to the store failed so, the text of the store. ENOENT of what looks like
- * a URL has a text of its own.
+ * calling thread's last call to the store failed so, the text of the store. ENOENT of what looks
+ * like a URL has a text of its own.
  */
 const char *rfs_store_why(const char *path, int code);
 /* Returns the remedy when reading PATH gave EIO or EACCES, or ENOENT for what looks like a URL. */

@@ -10,12 +10,14 @@
 #include <pthread.h>
 
 /*
- * The stack of a thread, in bytes. Calls that do not recurse take up to 64 KiB; those that do follow
- * documents and expressions, whose depths are bounded.
+ * The stack of a thread, in bytes. Calls that do not recurse take up to 64 KiB; those that do
+ * follow documents and expressions, whose depths are bounded.
  */
 #define RFS_THREAD_STACK ((size_t)1 << 20)
 
-/* Keeps the large frame of a function apart from that of its caller, which goes on to call others. */
+/*
+ * Keeps the large frame of a function apart from that of its caller, which goes on to call others.
+ */
 #define RFS_APART __attribute__((noinline))
 
 /* Starts a thread that runs fn(arg). 0 or an errno, as pthread_create. */

@@ -152,8 +152,8 @@ uint64_t rfs_catalog_index_most(const struct rfs_catalog *catalog);
  */
 void rfs_catalog_save(struct rfs_catalog *catalog);
 /*
- * Return the folder of saved data for the next view, or NULL; the key of this source's data, or NULL; and
- * a time before the first file was examined.
+ * Return the folder of saved data for the next view, or NULL; the key of this source's data, or
+ * NULL; and a time before the first file was examined.
  */
 struct rfs_saved *rfs_catalog_saved(const struct rfs_catalog *catalog);
 const char *rfs_catalog_key(const struct rfs_catalog *catalog);
@@ -170,9 +170,9 @@ void rfs_catalog_count(struct rfs_catalog *catalog, struct rfs_catalog_counters 
 /* Returns the config by which quantized weights are shown as plain tensors; NULL: they are not. */
 const char *rfs_catalog_quant_config(const struct rfs_catalog *catalog);
 /*
- * Returns the dtype that a tensor of dtype FROM is shown with if nothing else is asked for: BFloat16
- * for a quantized one that is read as Float32, so that it can be cast; else FROM. The index of the
- * tensor is in use.
+ * Returns the dtype that a tensor of dtype FROM is shown with if nothing else is asked for:
+ * BFloat16 for a quantized one that is read as Float32, so that it can be cast; else FROM. The
+ * index of the tensor is in use.
  */
 enum rfs_dtype rfs_catalog_plain_dtype(struct rfs_catalog *catalog, uint32_t name,
                                        enum rfs_dtype from);

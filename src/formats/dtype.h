@@ -36,7 +36,10 @@ bool rfs_dtype_parse(const char *name, size_t length, enum rfs_dtype *out);
 /* Returns the bytes of an element in a .ckpt; 4 (a code point) for RFS_STR. */
 uint32_t rfs_dtype_bytes(enum rfs_dtype dtype);
 
-/* Says whether elements can be cast to other floating-point types; those of E8M0 and HiFloat8 cannot. */
+/*
+ * Says whether elements can be cast to other floating-point types; those of E8M0 and HiFloat8
+ * cannot.
+ */
 bool rfs_dtype_is_float(enum rfs_dtype dtype);
 /* Says whether elements can be cast to it: the floating-point types of 16 bits and more. */
 bool rfs_dtype_is_float_target(enum rfs_dtype dtype);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The table of formats: a format is a folder beside this file, and a row. Rows that describe a
- * checkpoint by itself have OPEN. Each file of the first RFS_FORMAT_COUNT rows has an index, so they
- * have INDEX, VERIFY and ENCODE. A test compares the table with the options, --version, the folders
- * and the fuzz targets.
+ * checkpoint by itself have OPEN. Each file of the first RFS_FORMAT_COUNT rows has an index, so
+ * they have INDEX, VERIFY and ENCODE. A test compares the table with the options, --version, the
+ * folders and the fuzz targets.
  */
 #pragma once
 
@@ -40,8 +40,9 @@ struct rfs_format_file {
     size_t left_out;       /* values that are not tensors; set by INDEX */
 };
 /*
- * Makes the index of a file from its headers. LIKE (or NULL) is the index of another file. Returns 0
- * with *out owned by the caller, 1 when LIKE is this file's index too, or -errno with *err filled:
+ * Makes the index of a file from its headers. LIKE (or NULL) is the index of another file. Returns
+ * 0 with *out owned by the caller, 1 when LIKE is this file's index too, or -errno with *err
+ * filled:
  * -ENODATA for a file without tensors.
  */
 typedef int rfs_format_index_fn(struct rfs_format_file *file, const struct rfs_index *like,

@@ -42,8 +42,8 @@ struct rfs_extent {
 struct rfs_quant; /* quant/quant.h */
 
 /*
- * The place of a content: extents in its order, or with none, one range at offset. Some contents are
- * computed of what is stored there: rfs_content_is_stored.
+ * The place of a content: extents in its order, or with none, one range at offset. Some contents
+ * are computed of what is stored there: rfs_content_is_stored.
  */
 struct rfs_content {
     uint64_t offset;

@@ -50,8 +50,8 @@ enum rfs_dims_of { RFS_DIMS_OF_SLICE, RFS_DIMS_OF_WHOLE };
 /*
  * Makes the grid of LAYOUT on a tensor with NDIM dims. The dims serve to find the axes of flattened
  * (JSON) nested maps again, and to check that a whole tensor divides. On success also gives the
- * dims of the whole tensor and of the slice of rank 0 (either may be NULL). -EINVAL with *err filled, at
- * WHERE, when the layout does not fit the tensor.
+ * dims of the whole tensor and of the slice of rank 0 (either may be NULL). -EINVAL with *err
+ * filled, at WHERE, when the layout does not fit the tensor.
  */
 int rfs_grid_resolve(const struct rfs_layout *layout, uint32_t ndim, const uint64_t *dims,
                      enum rfs_dims_of meaning, struct rfs_grid *grid, uint64_t *whole,

@@ -49,8 +49,8 @@ bool rfs_strategy_is_merged(const struct rfs_strategy *strategy);
  */
 bool rfs_strategy_by_rules(const struct rfs_strategy *strategy);
 /*
- * Says whether it is that of an export (rfs_strategy_rename), which may leave out any parameter, and
- * has what no strategy knows.
+ * Says whether it is that of an export (rfs_strategy_rename), which may leave out any parameter,
+ * and has what no strategy knows.
  */
 bool rfs_strategy_exported(const struct rfs_strategy *strategy);
 /* Says whether any layout has a manual split. */

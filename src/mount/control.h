@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The mount's own files in the view's hidden folder: stats.json, metrics, config.json and log, whose
- * texts are made when they are opened and stay the same for as long as that file is open; and
+ * The mount's own files in the view's hidden folder: stats.json, metrics, config.json and log,
+ * whose texts are made when they are opened and stay the same for as long as that file is open; and
  * extended attributes.
  *
  * Threads: all functions.

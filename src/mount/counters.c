@@ -102,7 +102,9 @@ int rfs_counters_json(const struct rfs_mount *m, FILE *out)
 
 /* ---- metrics --------------------------------------------------------------------------------- */
 
-/* Writes a label's value in quotes; bytes that are not printable UTF-8 become \xNN. 0 or -ENOMEM. */
+/*
+ * Writes a label's value in quotes; bytes that are not printable UTF-8 become \xNN. 0 or -ENOMEM.
+ */
 static int put_label(FILE *out, const char *name, const char *value)
 {
     RFS_FREE char *text = rfs_text_printable_copy(value);

@@ -359,8 +359,8 @@ static int take_file(struct rfs_mount_options *o, const char *path,
 
 /*
  * Takes all settings. The command line overrides the environment, and that the file, because the
- * last of the three counts. mount(8) adds rw by itself, together with dev and suid or their opposites. A
- * user's rw alone is a mistake.
+ * last of the three counts. mount(8) adds rw by itself, together with dev and suid or their
+ * opposites. A user's rw alone is a mistake.
  */
 static int take_settings(struct rfs_mount_options *o, const struct rfs_settings *command,
                          struct rfs_error *err)

@@ -8,8 +8,8 @@
 #include <sys/statvfs.h>
 
 /*
- * The tree does not change while it is mounted, so the kernel may keep entries: all but those of the
- * saves that are followed, and of the folders above. Seconds.
+ * The tree does not change while it is mounted, so the kernel may keep entries: all but those of
+ * the saves that are followed, and of the folders above. Seconds.
  */
 #define FOREVER (365 * 86400.0)
 
@@ -45,8 +45,8 @@ static void to_stat(const struct rfs_mount *m, const reshard_stat *from, struct 
 }
 
 /*
- * Gets attributes of ID, and how many seconds they hold: the mount's own files have other texts each
- * time. Logs the reason of a failure, as the caller only gets an errno.
+ * Gets attributes of ID, and how many seconds they hold: the mount's own files have other texts
+ * each time. Logs the reason of a failure, as the caller only gets an errno.
  */
 static int attributes(struct rfs_mount *m, uint64_t id, struct stat *st, double *lasting)
 {

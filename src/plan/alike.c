@@ -347,7 +347,9 @@ static int find_index(void *ctx, size_t local)
     return rc == -EINTR || rc == -ENOMEM ? rc : 0;
 }
 
-/* Returns whether the sample has part P of a slice of BYTES; one that is small is its first part. */
+/*
+ * Returns whether the sample has part P of a slice of BYTES; one that is small is its first part.
+ */
 static bool has_part(const struct sample *sample, uint64_t bytes, size_t p)
 {
     return bytes <= RFS_SAMPLE_BYTES ? p == 0 : p == PARTS / 2 || !sample->middle;

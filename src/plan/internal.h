@@ -241,7 +241,7 @@ int rfs_plan_leads(struct rfs_planning *planning);
 /* Makes the parameter list, or finds an equal one. 0 or -errno with *err filled. */
 int rfs_plan_params(struct rfs_planning *planning, const struct rfs_params **out);
 
-/* ---- options that nothing meets (unmet.c) ----------------------------------------------------- */
+/* ---- options that nothing meets (unmet.c) ---------------------------------------------------- */
 
 /*
  * Refuses options that name no parameter of the source. After rfs_plan_sources. 0, or -EINVAL with

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How outputs are named, chosen and typed. The file of names= leads from names in the source to those
- * shown:
+ * How outputs are named, chosen and typed. The file of names= leads from names in the source to
+ * those shown:
  *
  *     {"model.embed.weight": "embedding_table", "old.scale": null, …}        null: left out
  *
@@ -585,7 +585,9 @@ static const char *make_name(struct name_map *map, const char *text, const struc
     return id == RFS_NO_ID ? NULL : rfs_intern_text(map->made, id);
 }
 
-/* Finds the first pattern that a name is like, and what its stars stand for. NULL: there is none. */
+/*
+ * Finds the first pattern that a name is like, and what its stars stand for. NULL: there is none.
+ */
 static const struct name_pattern *find_pattern(const struct name_map *map, const char *name,
                                                struct part parts[STARS_MOST])
 {

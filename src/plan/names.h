@@ -22,7 +22,8 @@ struct rfs_names_config {
 };
 
 /*
- * Reads the map, the patterns and the rules. 0 with *out owned by the caller, NULL when the config is empty; or
+ * Reads the map, the patterns and the rules. 0 with *out owned by the caller, NULL when the config
+ * is empty; or
  * -errno with *err filled.
  */
 int rfs_names_open(const struct rfs_names_config *config, struct rfs_names **out,
@@ -60,7 +61,9 @@ bool rfs_names_has(const struct rfs_names *names, const char *renamed);
 /* Returns the name that NAME is shown by, as rfs_names_renamed does; NULL when it is left out. */
 const char *rfs_names_shown(const struct rfs_names *names, const char *name);
 
-/* Says whether NAME is left out because it is none of a weight. O(patterns of the shipped rules). */
+/*
+ * Says whether NAME is left out because it is none of a weight. O(patterns of the shipped rules).
+ */
 bool rfs_names_is_state(const struct rfs_names *names, const char *name);
 
 /*

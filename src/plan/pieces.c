@@ -5,7 +5,7 @@
 #include "plan/by_rules.h"
 #include "plan/internal.h"
 
-/* ---- chunks ----------------------------------------------------------------------------------- */
+/* ---- chunks ---------------------------------------------------------------------------------- */
 
 /* Returns the chunks that slices are made of, or NULL. */
 static struct rfs_chunks *find_chunks(const struct rfs_planner *planner)

@@ -1064,8 +1064,8 @@ static void note_lacking(const struct rfs_planner *planner, const struct rfs_sta
 }
 
 /*
- * Makes a note on empty files: one that a full disk cut short looks like the file of a rank that keeps
- * nothing.
+ * Makes a note on empty files: one that a full disk cut short looks like the file of a rank that
+ * keeps nothing.
  */
 static void note_empty_files(const struct rfs_planner *planner, const struct rfs_stage_use *use,
                              uint32_t s)
@@ -1108,7 +1108,9 @@ static void note_presence(const struct rfs_planner *planner, const struct rfs_st
     note_lacking(planner, use, s);
 }
 
-/* Makes notes on what a stage went without, once everything is proved: failures report themselves. */
+/*
+ * Makes notes on what a stage went without, once everything is proved: failures report themselves.
+ */
 static int note_stage(struct rfs_planning *planning, uint32_t s)
 {
     const struct rfs_planner *planner = planning->planner;

@@ -36,8 +36,9 @@ struct rfs_trace {
 };
 
 /*
- * Traces a target of a planned rank, or a PART of it (pieces.h; NULL: all). *out is zero-initialised or one to use again; the caller frees
- * it by rfs_trace_free. 0, or an error of rfs_planner_slice.
+ * Traces a target of a planned rank, or a PART of it (pieces.h; NULL: all). *out is
+ * zero-initialised or one to use again; the caller frees it by rfs_trace_free. 0, or an error of
+ * rfs_planner_slice.
  */
 int rfs_planner_trace(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
                       const struct rfs_plan_part *part, struct rfs_trace *out);

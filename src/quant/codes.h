@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a quantized weight is stored: its codes, their scales and zero points, and what they become. */
+/*
+ * How a quantized weight is stored: its codes, their scales and zero points, and what they become.
+ */
 #pragma once
 
 #include "formats/dtype.h"

@@ -45,8 +45,8 @@ size_t rfs_quant_expand_x86(const struct rfs_quant *quant, unsigned char *dst,
                             const unsigned char *codes, uint64_t at, size_t n, float scale,
                             float zero);
 /*
- * Expands codes of a row from code FROM on, which is there, as many as it can at once, with AVX2. Returns the first
- * code that it has not expanded.
+ * Expands codes of a row from code FROM on, which is there, as many as it can at once, with AVX2.
+ * Returns the first code that it has not expanded.
  */
 size_t rfs_quant_expand_tables(const struct rfs_quant *quant, unsigned char *dst,
                                const struct rfs_quant_row *row, size_t from);

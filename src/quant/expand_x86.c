@@ -5,11 +5,11 @@
  * exponents. The products are made once for a block, and their bytes are looked up for 32 codes at
  * a time.
  *
- * Others: 16 codes at a time. Where BFloat16 holds the number of every code, codes become BFloat16 in lanes
- * of 16 bits: those of 4 bits by a table, those of Float8E4M3FN by a shift and a new bias, and
- * subnormal ones by a table. As the upper halves of Float32 they are multiplied then. Codes that
- * are NaNs, and scales that are no finite numbers, are left to the portable loop; so no product is
- * a NaN.
+ * Others: 16 codes at a time. Where BFloat16 holds the number of every code, codes become BFloat16
+ * in lanes of 16 bits: those of 4 bits by a table, those of Float8E4M3FN by a shift and a new bias,
+ * and subnormal ones by a table. As the upper halves of Float32 they are multiplied then. Codes
+ * that are NaNs, and scales that are no finite numbers, are left to the portable loop; so no
+ * product is a NaN.
  */
 #include "quant/expand.h"
 
@@ -304,7 +304,9 @@ RFS_INLINE bool look_up_e4m3(unsigned char *dst, const unsigned char *codes, __m
     return true;
 }
 
-/* Expands whole steps of blocks, to the first codes that are left to others; returns their place. */
+/*
+ * Expands whole steps of blocks, to the first codes that are left to others; returns their place.
+ */
 RFS_INLINE size_t by_tables(enum rfs_quant_code code, const struct rfs_quant *quant,
                             unsigned char *dst, const struct rfs_quant_row *row, size_t i)
 {

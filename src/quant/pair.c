@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finds quantized weights by their names and dtypes; the lists of modules in a config count only
- * where several of its groups fit, because a weight with its scales speaks for itself. A config says
- * how many elements share a scale. That never follows from the shape of the scales alone.
+ * where several of its groups fit, because a weight with its scales speaks for itself. A config
+ * says how many elements share a scale. That never follows from the shape of the scales alone.
  *
  *                      weight                           scales              beside them
  *     fp8              X.weight   F8_E4M3 [M, N]        X.weight_scale_inv  X.activation_scale, X.input_scale

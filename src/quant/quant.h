@@ -81,10 +81,10 @@ struct rfs_quant_source {
     struct rfs_pool *pool;     /* or NULL */
 };
 /*
- * Makes an index of INDEX that shows quantized weights as plain tensors, and none of what belongs to
- * them. 0 with *out owned by the caller, or -errno with *err filled: a weight without its scales, or
- * with some that do not fit it, a part of a weight that is not there, or a kind of weight that is
- * not read.
+ * Makes an index of INDEX that shows quantized weights as plain tensors, and none of what belongs
+ * to them. 0 with *out owned by the caller, or -errno with *err filled: a weight without its
+ * scales, or with some that do not fit it, a part of a weight that is not there, or a kind of
+ * weight that is not read.
  */
 int rfs_quant_pair(const struct rfs_quant_source *source, const struct rfs_index *index,
                    struct rfs_index **out, struct rfs_error *err);

@@ -41,8 +41,8 @@ struct rfs_quant_scheme {
 };
 
 /*
- * Reads the config at PATH, a URL by STORE. Weights become TO. 0 with *out owned by the caller; *out is NULL when the
- * config does not say that anything is quantized; or -errno with *err filled.
+ * Reads the config at PATH, a URL by STORE. Weights become TO. 0 with *out owned by the caller;
+ * *out is NULL when the config does not say that anything is quantized; or -errno with *err filled.
  */
 int rfs_quant_scheme_open(struct rfs_store *store, const char *path, enum rfs_dtype to,
                           struct rfs_quant_scheme **out, struct rfs_error *err);

@@ -47,8 +47,8 @@ bool rfs_quant_targets_read(const struct cJSON *list, struct rfs_quant_targets *
 /* ---- patterns -------------------------------------------------------------------------------- */
 
 /*
- * A pattern is read if it has nothing but characters, '.', \d, \ and a sign, [a-z], *, + or ? behind
- * one of these, groups that no repetition is behind, | and $. A place is an index of it.
+ * A pattern is read if it has nothing but characters, '.', \d, \ and a sign, [a-z], *, + or ?
+ * behind one of these, groups that no repetition is behind, | and $. A place is an index of it.
  */
 
 /* Counts the characters of a class at AT, "[…]"; 0: it is none that is read. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The modules that a group of a config is for, as compressed-tensors names them: by a name, by "re:"
- * and a pattern of Python that matches the beginning of a name, or by a class. The first kind counts
- * more than the second, and that more than the third.
+ * The modules that a group of a config is for, as compressed-tensors names them: by a name, by
+ * "re:" and a pattern of Python that matches the beginning of a name, or by a class. The first kind
+ * counts more than the second, and that more than the third.
  *
  * The class of a module is unknown here, as are names with other prefixes that a program may have,
  * and patterns that are not read. So there is what is known to name a module, and what may.

@@ -350,8 +350,8 @@ static int learn_stacked(struct compiling *c)
 }
 
 /*
- * Returns the left name without ".{INDEX}" of a stacked index, with *INDEX its name, or NAME itself,
- * if it has none; NULL: no memory.
+ * Returns the left name without ".{INDEX}" of a stacked index, with *INDEX its name, or NAME
+ * itself, if it has none; NULL: no memory.
  */
 static const struct name_part *unstacked(struct compiling *c, const struct name_part *name,
                                          const char **index)

@@ -29,8 +29,8 @@ struct rfs_rules_input {
     const char *const *lost; /* names of tensors of the source that no file has any more */
     size_t n_lost;
     /*
-     * Takes the errors before the last one, in their order; NULL: the first error is the last. It is
-     * called when all are found: one for each statement, without those that follow from others.
+     * Takes the errors before the last one, in their order; NULL: the first error is the last. It
+     * is called when all are found: one for each statement, without those that follow from others.
      */
     void (*report)(void *ctx, const struct rfs_error *err);
     void *ctx;

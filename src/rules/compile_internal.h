@@ -23,7 +23,9 @@ struct rfs_rules_known {
     const char *name;
     int64_t value;    /* number, or present value of an index */
     int64_t from, to; /* range of an index */
-    /* the N values of an index that a condition chooses, of the map's arena, or NULL: all of them */
+    /*
+     * the N values of an index that a condition chooses, of the map's arena, or NULL: all of them
+     */
     const uint32_t *chosen;
     size_t n;
     uint64_t at;      /* place of the present value among the values */
@@ -139,7 +141,9 @@ int rfs_rules_failures_end(struct compiling *c, int rc);
 void rfs_rules_failures_forget(struct compiling *c);
 /* Says whether a statement that failed has a tensor with this name. */
 bool rfs_rules_is_blamed(const struct compiling *c, int side, const char *name);
-/* Puts "; " and TEXT before the remedy of an error, and BETWEEN in place of the words before that. */
+/*
+ * Puts "; " and TEXT before the remedy of an error, and BETWEEN in place of the words before that.
+ */
 void rfs_rules_insert(struct rfs_error *err, const char *text, const char *between);
 
 /* ---- numbers and names (values.c): 0 or -errno ----------------------------------------------- */
@@ -182,8 +186,8 @@ uint32_t rfs_rules_tensor_add(struct compiling *c, int side, const char *name);
 uint32_t rfs_rules_tensor_find(const struct compiling *c, int side, const char *name);
 const char *rfs_rules_tensor_name(const struct compiling *c, int side, uint32_t tensor);
 /*
- * Spells the name of a tensor of that side in c->text: of several names the one that the source has,
- * or the first.
+ * Spells the name of a tensor of that side in c->text: of several names the one that the source
+ * has, or the first.
  */
 int rfs_rules_spell_tensor(struct compiling *c, const struct node *node, int side);
 /* Finds the tensor of the source that a rule needs. */

@@ -92,7 +92,10 @@ static bool read_list(struct rfs_hf_config *config, const cJSON *list, struct rf
     return true;
 }
 
-/* Adds the members of an object, itself and nulls included, and of objects in it down to MOST_LEVELS. */
+/*
+ * Adds the members of an object, itself and nulls included, and of objects in it down to
+ * MOST_LEVELS.
+ */
 static bool add_object(struct rfs_hf_config *config, const cJSON *object, const char *prefix,
                        unsigned level)
 {

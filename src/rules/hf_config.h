@@ -2,9 +2,9 @@
 /*
  * The values of a HuggingFace config.json: numbers and texts by key. A key inside of an object has
  * the object's before it, as in text_config.hidden_size. true and false are 1 and 0; a null counts
- * as a missing key, and 4.0 is 4. A list has its entries; lists and objects in it, and fractions, are
- * there, but have no value. A key that comes twice is refused, unless both values are one number or
- * text.
+ * as a missing key, and 4.0 is 4. A list has its entries; lists and objects in it, and fractions,
+ * are there, but have no value. A key that comes twice is refused, unless both values are one
+ * number or text.
  *
  * Immutable once read. Cost: the texts and 48 bytes a key, and as many for each entry of a list.
  */
@@ -28,7 +28,10 @@ struct rfs_hf_value {
 
 struct rfs_hf_config;
 
-/* Reads the file at PATH, a URL by STORE. 0 with *out owned by the caller, or -errno with *err filled. */
+/*
+ * Reads the file at PATH, a URL by STORE. 0 with *out owned by the caller, or -errno with *err
+ * filled.
+ */
 int rfs_hf_config_open(struct rfs_store *store, const char *path, struct rfs_hf_config **out,
                        struct rfs_error *err);
 /* Reads a text; NAME is for messages. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The names that shipped rules know, for callers that look at names alone: no config and no tensor is
- * read. Immutable once open, so any thread may use them. Cost of opening: parsing all shipped
+ * The names that shipped rules know, for callers that look at names alone: no config and no tensor
+ * is read. Immutable once open, so any thread may use them. Cost of opening: parsing all shipped
  * rules, about a millisecond.
  */
 #pragma once

@@ -5,8 +5,8 @@
  *
  * A link relates elements of one made tensor to as many of one source tensor. Its digits count
  * them: digits d0, d1, … name one element of each of the two tensors. The made one is that of the
- * source, or computed of it: the link says how. On axis a of either tensor, the place of the element
- * is
+ * source, or computed of it: the link says how. On axis a of either tensor, the place of the
+ * element is
  *     at[a] + Σ d_k * step_k over the digits of axis a
  * with that tensor's at and steps. Each digit belongs to one axis of either tensor. So every
  * operation of the language (groups, stacked, transposed and joined axes) is a list of links, and
@@ -14,8 +14,8 @@
  *
  * Links of a tensor cover each of its elements exactly once: rfs_rules_compile proves that.
  *
- * Immutable. Cost: 40 bytes a link, and 200 a tensor and its name. Lists of digits and of ats, 32 and 8
- * bytes an entry, are shared by the links that have equal ones.
+ * Immutable. Cost: 40 bytes a link, and 200 a tensor and its name. Lists of digits and of ats, 32
+ * and 8 bytes an entry, are shared by the links that have equal ones.
  */
 #pragma once
 

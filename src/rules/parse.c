@@ -1113,8 +1113,8 @@ static bool is_shipped(const char *path)
 }
 
 /*
- * Reads a file beside the one that includes it, by the store CTX if that is a URL, or a shipped one;
- * these include only shipped ones.
+ * Reads a file beside the one that includes it, by the store CTX if that is a URL, or a shipped
+ * one; these include only shipped ones.
  */
 static int include_file(void *ctx, const char *from, const char *name, char **full, char **text,
                         size_t *n, struct rfs_error *err)

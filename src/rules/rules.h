@@ -45,8 +45,9 @@ typedef int rfs_rules_include(void *ctx, const char *from, const char *name, cha
                               char **text, size_t *n, struct rfs_error *err);
 
 /*
- * Reads the rules in the file at PATH, a URL by STORE. An included file lies beside the one that includes it, or is
- * shipped. 0 with *out owned by the caller, or -errno with *err filled: "PATH: line N".
+ * Reads the rules in the file at PATH, a URL by STORE. An included file lies beside the one that
+ * includes it, or is shipped. 0 with *out owned by the caller, or -errno with *err filled: "PATH:
+ * line N".
  */
 int rfs_rules_open(struct rfs_store *store, const char *path, struct rfs_rules **out,
                    struct rfs_error *err);

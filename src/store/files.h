@@ -18,8 +18,8 @@
  * -ENOTSUP). Items of a file may be compressed: reads return their plain bytes, and a damaged item
  * fails with its file (-EINVAL).
  *
- * Threads: all functions but new, sharing, set_encrypted, set_beneath, set_store, add, add_packed and
- * free. The locks are leaf locks and are not held across any system call.
+ * Threads: all functions but new, sharing, set_encrypted, set_beneath, set_store, add, add_packed
+ * and free. The locks are leaf locks and are not held across any system call.
  */
 #pragma once
 

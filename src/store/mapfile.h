@@ -30,7 +30,8 @@ enum rfs_mapfile_kind {
 };
 
 /*
- * Reads a map. BENEATH and STORE say where the file is opened (beneath.h). *out is to be freed in any case.
+ * Reads a map. BENEATH and STORE say where the file is opened (beneath.h). *out is to be freed in
+ * any case.
  */
 int rfs_mapfile_read(const struct rfs_beneath *beneath, struct rfs_store *store, const char *path,
                      enum rfs_mapfile_kind kind, struct rfs_mapfile *out, struct rfs_error *err);

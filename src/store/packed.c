@@ -71,8 +71,8 @@ static int fail_room(const struct unpacking *work)
 }
 
 /*
- * Says whether N bytes have a frame of a format before version 1, which the library may read by code of
- * its time. What is no frame at all is left to the library.
+ * Says whether N bytes have a frame of a format before version 1, which the library may read by
+ * code of its time. What is no frame at all is left to the library.
  */
 static bool has_old_frame(const unsigned char *data, size_t n)
 {

@@ -10,8 +10,8 @@
  *
  * So a place in an item is one number, as in any other file. How many bytes an item really has is
  * known once it is decompressed. This happens at the first use of one of its bytes, as a whole,
- * into a block that stays for a while (blocks.h). Meanwhile the block has the compressed bytes, too,
- * so it is as large as both. zstd's window is the block itself.
+ * into a block that stays for a while (blocks.h). Meanwhile the block has the compressed bytes,
+ * too, so it is as large as both. zstd's window is the block itself.
  *
  * Cost: 24 bytes for each item, and 100 KB for each that is being decompressed. A place is found by
  * bisection.

@@ -191,8 +191,8 @@ static bool find_stored(const struct rfs_slice *stored, const struct rfs_piece_t
 }
 
 /*
- * Finds where one of hfai's parts holds a tensor, by the N pieces of the tensor in it. 1; 0 where it
- * has no bytes, or they do not lie there in a row; or -errno.
+ * Finds where one of hfai's parts holds a tensor, by the N pieces of the tensor in it. 1; 0 where
+ * it has no bytes, or they do not lie there in a row; or -errno.
  */
 static int find_part(struct rfs_view *view, uint32_t part, const struct rfs_piece_trace *pieces,
                      size_t n, struct location *out)
@@ -497,7 +497,7 @@ int rfs_explained_each(struct rfs_explained_view *view, struct rfs_explained_tot
     return rc;
 }
 
-/* ---- the view --------------------------------------------------------------------------------- */
+/* ---- the view -------------------------------------------------------------------------------- */
 
 int rfs_explained_open(reshard_view *opened, struct rfs_explained_view *out, struct rfs_error *err)
 {

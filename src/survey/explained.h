@@ -101,8 +101,8 @@ int rfs_explained_open(reshard_view *opened, struct rfs_explained_view *out, str
 void rfs_explained_close(struct rfs_explained_view *view);
 
 /*
- * Plans the selected ranks. If a parameter is asked for, one of the ranks must have it. 0, or -errno
- * with *err filled by the lowest refused rank that was tried.
+ * Plans the selected ranks. If a parameter is asked for, one of the ranks must have it. 0, or
+ * -errno with *err filled by the lowest refused rank that was tried.
  */
 int rfs_explained_plan(struct rfs_explained_view *view, struct rfs_error *err);
 
@@ -125,8 +125,8 @@ struct rfs_explained_sources {
  * Bytes that destination ranks take from source files: sums for each rank, and for all of them
  * together with each byte counted once, as on a node that keeps what it has read.
  *
- * Cost: 32 bytes for each pair of a rank and a file that gives it something; and of one parameter at
- * a time the boxes of all ranks, 280 bytes each.
+ * Cost: 32 bytes for each pair of a rank and a file that gives it something; and of one parameter
+ * at a time the boxes of all ranks, 280 bytes each.
  */
 struct rfs_explained_totals {
     size_t n_ranks;
@@ -140,9 +140,9 @@ struct rfs_explained_totals {
 void rfs_explained_totals_free(struct rfs_explained_totals *totals);
 
 /*
- * Calls FN for the slice of the parameter of each selected rank that has it, when that is in TOTALS,
- * which are complete at the end; TOTALS may be NULL, else it is to be freed in any case. 0, the
- * result of FN if that is not 0, or -errno with *err filled.
+ * Calls FN for the slice of the parameter of each selected rank that has it, when that is in
+ * TOTALS, which are complete at the end; TOTALS may be NULL, else it is to be freed in any case. 0,
+ * the result of FN if that is not 0, or -errno with *err filled.
  */
 typedef int rfs_explained_fn(void *ctx, const struct rfs_explained *slice, struct rfs_error *err);
 int rfs_explained_each(struct rfs_explained_view *view, struct rfs_explained_totals *totals,
@@ -224,8 +224,8 @@ struct rfs_explained_ranges {
 };
 /*
  * Sets *OUT to the ranges of piece I of a slice in its file: one, unless the tensor is in several
- * extents. They have the order of the elements, or where rules give the piece, that of the file. The
- * caller owns out->data. False when out of memory.
+ * extents. They have the order of the elements, or where rules give the piece, that of the file.
+ * The caller owns out->data. False when out of memory.
  */
 bool rfs_explained_piece_ranges(const struct rfs_explained_view *view,
                                 const struct rfs_explained *slice, size_t i,
@@ -234,9 +234,9 @@ bool rfs_explained_piece_ranges(const struct rfs_explained_view *view,
 /* ---- ranges of bytes, the elements of boxes together, and sums (explained_bytes.c) ------ */
 
 /*
- * Appends the ranges of a block: none for zeros, else one, unless the tensor lies in several extents
- * (a .ckpt has one for each 512 MiB): then up to one a loop for each extent, and one more for each
- * boundary. Their runs have the order of the block's elements. False when out of memory.
+ * Appends the ranges of a block: none for zeros, else one, unless the tensor lies in several
+ * extents (a .ckpt has one for each 512 MiB): then up to one a loop for each extent, and one more
+ * for each boundary. Their runs have the order of the block's elements. False when out of memory.
  */
 bool rfs_explained_ranges_add(const struct rfs_block *block, struct rfs_explained_ranges *out);
 /* Sorts loops by stride, largest first, which is the order of the file; joins adjacent runs. */
@@ -260,7 +260,9 @@ bool rfs_explained_boxes_volume(struct rfs_explained_boxes *boxes, uint32_t ndim
 
 /* Returns the path of a source file below the source's folder. */
 const char *rfs_explained_path(const struct rfs_explained_view *view, uint32_t file);
-/* Returns the type of the source rank's slice, or of the chunk, that a piece without a link is in. */
+/*
+ * Returns the type of the source rank's slice, or of the chunk, that a piece without a link is in.
+ */
 const struct rfs_type *rfs_explained_type(const struct rfs_explained_view *view,
                                           const struct rfs_piece_trace *piece);
 

@@ -94,8 +94,8 @@ void rfs_fit_findings_add(struct rfs_fit_findings *findings, const char *kind, b
 
 /*
  * Adds all findings: of ranks that the tree does not have, or that could not be read or have no
- * parameters; and without a strategy no others. Bytes are compared where none is a reason to refuse.
- * Returns 0, or -ENOMEM or -EINTR with *err filled. O(parameters x (kinds + ranks)).
+ * parameters; and without a strategy no others. Bytes are compared where none is a reason to
+ * refuse. Returns 0, or -ENOMEM or -EINTR with *err filled. O(parameters x (kinds + ranks)).
  */
 int rfs_fit_check(const struct rfs_fit *fit, struct rfs_fit_findings *findings,
                   struct rfs_error *err);

@@ -7,8 +7,8 @@
 #include "survey/rank_headers.h"
 
 /*
- * Makes a strategy for the tensors of a source by rules (layout_rules.h), whose numbers the model in
- * PATH (NULL: in the working folder) may give; RULES NULL: that of the training that saved a
+ * Makes a strategy for the tensors of a source by rules (layout_rules.h), whose numbers the model
+ * in PATH (NULL: in the working folder) may give; RULES NULL: that of the training that saved a
  * Checkpoint 2.0, which describes it. USE has what is asked for, but tensors and numbers. 0 with
  * *out owned by the caller, or -errno with *err filled.
  */

@@ -2,8 +2,8 @@
 /*
  * The sources of shown files' bytes, for writing whole files (reshard export). Files are named by
  * the ids that reshard_list gives. Unless documented otherwise they must be planned:
- * rfs_origins_plan_file has succeeded. (A successful reshard_getattr is not enough: it may use sizes
- * that an earlier view saved.)
+ * rfs_origins_plan_file has succeeded. (A successful reshard_getattr is not enough: it may use
+ * sizes that an earlier view saved.)
  *
  * Threads: all functions.
  */
@@ -71,14 +71,18 @@ int rfs_origins_source_failed(struct reshard_view *view, uint64_t id, const char
 struct rfs_origins_about {
     const char *source; /* resolved path of the source that it is made from; the view's */
     uint32_t rank;      /* its destination rank; RFS_NO_RANK where files are of no rank alone */
-    /* Files that probably have one size, as those of a pipeline stage's ranks, share this number. */
+    /*
+     * Files that probably have one size, as those of a pipeline stage's ranks, share this number.
+     */
     uint64_t kin;
     bool has_crc;     /* a computed checksum of the bytes before its trailer ends the file */
     uint64_t trailer; /* offset of the trailer */
 };
 /* Describes a file, planned or not; one that is not planned has no checksum yet. */
 void rfs_origins_about(struct reshard_view *view, uint64_t id, struct rfs_origins_about *out);
-/* Sets a file's checksum, for a caller that has the bytes, so that they are not read again for it. */
+/*
+ * Sets a file's checksum, for a caller that has the bytes, so that they are not read again for it.
+ */
 void rfs_origins_set_crc(struct reshard_view *view, uint64_t id, uint32_t crc);
 
 /*

@@ -14,7 +14,8 @@ struct rfs_inspect_shipped {
     const char *options; /* each as "NAME=WORD|WORD", the default first */
 };
 /*
- * Calls EACH for all shipped rules, by name, until it gives an error. 0, or -errno with *err filled.
+ * Calls EACH for all shipped rules, by name, until it gives an error. 0, or -errno with *err
+ * filled.
  */
 int rfs_inspect_shipped(int (*each)(void *ctx, const struct rfs_inspect_shipped *rules,
                                     struct rfs_error *err),

@@ -15,8 +15,8 @@ int rfs_inspect_head(const struct rfs_whole *whole, const struct rfs_whole_tenso
 /* Bytes of a tensor that one message of a .ckpt file has at most. */
 #define RFS_INSPECT_CKPT_CHUNK (UINT64_C(512) << 20)
 /*
- * Appends the bytes that a .ckpt file has before CONTENT bytes of a tensor, or of a part of one; TYPE
- * has the dims of the whole tensor. False when out of memory.
+ * Appends the bytes that a .ckpt file has before CONTENT bytes of a tensor, or of a part of one;
+ * TYPE has the dims of the whole tensor. False when out of memory.
  */
 bool rfs_inspect_ckpt_head(struct rfs_bytes *out, const char *name, const struct rfs_type *type,
                            uint64_t content);

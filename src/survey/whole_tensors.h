@@ -95,7 +95,9 @@ int rfs_whole_choose(const struct rfs_whole *whole, const char *name,
 /* Returns the tensor of that name, or NULL. O(log n). */
 const struct rfs_whole_tensor *rfs_whole_find(const struct rfs_whole *whole, const char *name);
 
-/* Returns whether NAME is a tensor that lost ranks had alone, as far as plans that were made tell. */
+/*
+ * Returns whether NAME is a tensor that lost ranks had alone, as far as plans that were made tell.
+ */
 bool rfs_whole_lacks(const struct rfs_whole *whole, const char *name);
 
 #define RFS_SHAPE_TEXT RFS_DIMS_TEXT(RFS_MAX_DIMS) /* bytes of a shape as text */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file adapter_config.json of view=peft, by which PEFT loads the tensors beside it as an adapter
- * (LoRA): their rank, the modules that they belong to, and alpha, the numerator of their scale.
+ * The file adapter_config.json of view=peft, by which PEFT loads the tensors beside it as an
+ * adapter (LoRA): their rank, the modules that they belong to, and alpha, the numerator of their
+ * scale.
  */
 #pragma once
 

@@ -5,8 +5,8 @@
  * depends on all ranks. Of such a folder the objects are passed on, in a second file of rank 0, and
  * the files that Megatron keeps beside the metadata.
  *
- * HyperParallel's files are similar: _rank0_.safetensors and so on, and _rank0_.bytes for the objects
- * of such a folder. A box is not cut there, and no tensor is flattened.
+ * HyperParallel's files are similar: _rank0_.safetensors and so on, and _rank0_.bytes for the
+ * objects of such a folder. A box is not cut there, and no tensor is flattened.
  *
  * A destination strategy gives each rank its boxes, and a box of several ranks is the lowest one's.
  * Without a strategy the rows of each tensor are divided over dst_ranks=N files, as torch.chunk

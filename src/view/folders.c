@@ -77,8 +77,8 @@ static int tell_path(struct teller *teller, const char *path, bool folder)
 }
 
 /*
- * Tells the files that options name: views of new saves read them again, with what lies beside rules
- * and the config of a model.
+ * Tells the files that options name: views of new saves read them again, with what lies beside
+ * rules and the config of a model.
  */
 static int tell_options(const struct reshard_view *set, struct teller *teller)
 {

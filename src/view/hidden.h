@@ -46,7 +46,8 @@ static inline bool rfs_view_hidden_owns(const struct rfs_view *view, uint64_t id
 struct rfs_view_hidden_object rfs_view_hidden_find(const struct rfs_view *view, uint64_t id);
 
 /*
- * Returns what reshard_is_ready does; false for a JSON file, since making one takes longer than a listing may.
+ * Returns what reshard_is_ready does; false for a JSON file, since making one takes longer than a
+ * listing may.
  */
 bool rfs_view_hidden_is_known(struct rfs_view *view, uint64_t id);
 

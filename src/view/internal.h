@@ -201,8 +201,8 @@ static inline struct rfs_view *rfs_view_only(const struct reshard_view *set)
     return set->several ? NULL : set->data[0];
 }
 /*
- * Returns the plain view that ID belongs to, which stays until rfs_view_leave; NULL for entries above
- * the saves, and for a save that has gone.
+ * Returns the plain view that ID belongs to, which stays until rfs_view_leave; NULL for entries
+ * above the saves, and for a save that has gone.
  */
 struct rfs_view *rfs_view_take(struct reshard_view *set, uint64_t id);
 /* Takes a view once more. */
@@ -235,8 +235,8 @@ int rfs_view_check_alike(const struct rfs_view *view, struct rfs_error *err);
 /* Writes EPOCH_STEP. */
 void rfs_view_name_save(const struct rfs_save *save, char out[48]);
 /*
- * Returns the path of the first file of a save of SAVES, malloc'ed; NULL where each save has a folder,
- * ranks have files of several runs, or there is no memory.
+ * Returns the path of the first file of a save of SAVES, malloc'ed; NULL where each save has a
+ * folder, ranks have files of several runs, or there is no memory.
  */
 char *rfs_view_save_file(struct reshard_view *set, const char *source,
                          const struct rfs_saves *saves, const struct rfs_save *save);

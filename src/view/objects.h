@@ -5,7 +5,9 @@
 #include "formats/torch/document.h"
 #include "view/internal.h"
 
-/* Says whether view=dcp, or hyper_parallel, has them: the source is a checkpoint of that program. */
+/*
+ * Says whether view=dcp, or hyper_parallel, has them: the source is a checkpoint of that program.
+ */
 bool rfs_view_objects_passed(const struct rfs_view *view);
 
 /*

@@ -215,8 +215,8 @@ static bool stage_step(struct reshard_reader *reader, const struct rfs_window *w
 }
 
 /*
- * Has slow sources read ahead of a read at OFFSET, as far as that is worth it. Returns false if there
- * was no room for all of it.
+ * Has slow sources read ahead of a read at OFFSET, as far as that is worth it. Returns false if
+ * there was no room for all of it.
  */
 static bool stage_ahead(struct reshard_reader *reader, uint64_t offset)
 {

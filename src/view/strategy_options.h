@@ -26,7 +26,10 @@ int rfs_view_read_strategy(struct rfs_store *store, const char *text, struct rfs
 int rfs_view_list_strategies(struct rfs_store *store, const char *folder, struct rfs_path_list *out,
                              struct rfs_error *err);
 
-/* A model whose numbers rules may need. CONFIG is owned, and opened when it is needed; the rest is borrowed. */
+/*
+ * A model whose numbers rules may need. CONFIG is owned, and opened when it is needed; the rest is
+ * borrowed.
+ */
 struct rfs_view_model {
     struct rfs_store *store; /* reads URLs, or NULL */
     const char *hf_config;   /* the path of its config.json, or NULL */

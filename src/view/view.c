@@ -627,8 +627,8 @@ static int start(const char *source, const struct rfs_settings *settings,
 }
 
 /*
- * Finds the checkpoint that counts in the folder of a rank, when PATH is one and no option says that
- * it is a tree: *OUT, owned by the caller, or NULL. 0, or -errno with *err filled.
+ * Finds the checkpoint that counts in the folder of a rank, when PATH is one and no option says
+ * that it is a tree: *OUT, owned by the caller, or NULL. 0, or -errno with *err filled.
  */
 static int lone_rank(struct rfs_store *store, const char *path, const struct rfs_options *options,
                      char **out, struct rfs_error *err)

@@ -11,8 +11,8 @@ struct rfs_key;
 struct rfs_log;
 
 /*
- * Makes the specification for reading the source at PATH by OPTIONS alone, a URL by STORE; it borrows
- * all three.
+ * Makes the specification for reading the source at PATH by OPTIONS alone, a URL by STORE; it
+ * borrows all three.
  */
 struct rfs_source_spec rfs_view_options_spec(const struct rfs_options *options,
                                              struct rfs_store *store, const char *path);

@@ -503,8 +503,8 @@ static void test_a_header_and_one_tensor(void **state)
 #define PER_SAVE (64 * KIB) /* of memory, for a view of which nothing has been read */
 
 /*
- * The names in all ranks' folders once, with those that each folder has beside, and the root's a few
- * times: which kind of source is it?
+ * The names in all ranks' folders once, with those that each folder has beside, and the root's a
+ * few times: which kind of source is it?
  */
 static void listed_once(unsigned saves)
 {

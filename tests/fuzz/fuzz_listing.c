@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as what a store answers: a page of keys, an index of a folder, credentials, an error. */
+/*
+ * Any bytes as what a store answers: a page of keys, an index of a folder, credentials, an error.
+ */
 #include "store/remote/credentials.h"
 #include "store/remote/environment.h"
 #include "store/remote/listing.h"

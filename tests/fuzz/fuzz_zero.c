@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as both files of a save by DeepSpeed in one process, the model's and the optimizer's, or
- * as all files of a universal checkpoint, or as the pickles in them. A pickle may have the keys of
- * all.
+ * Any bytes as both files of a save by DeepSpeed in one process, the model's and the optimizer's,
+ * or as all files of a universal checkpoint, or as the pickles in them. A pickle may have the keys
+ * of all.
  */
 #include "formats/zero/zero.h"
 #include "tests/fuzz/chunks.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A mutator for pickles of protocols 2 and 4: opcodes are removed, repeated, moved and put in with their
- * arguments, so that most of what comes out can still be parsed. A third of the mutations are
+ * A mutator for pickles of protocols 2 and 4: opcodes are removed, repeated, moved and put in with
+ * their arguments, so that most of what comes out can still be parsed. A third of the mutations are
  * libFuzzer's own, on the bytes.
  *
  * An opcode's argument is nothing, 1, 2, 4 or 8 bytes, bytes behind a length of 1 or 4, or lines.

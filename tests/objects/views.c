@@ -2,11 +2,11 @@
 /*
  *   views FOLDER LAST PAUSE SEED SOURCE OPTIONS [SOURCE OPTIONS …]
  *
- * Opens all views in one process. OPTIONS may begin with "NAME=VALUE;", a variable of the environment
- * that is set before the view is opened, and stays. Threads read all files of all of them at once, each piece of
- * another view than the last, and must get the same bytes; these go to FOLDER/0, FOLDER/1 and so on.
- * After PAUSE seconds view LAST is the only one that stays open, and gives the same bytes again.
- * Prints "OK", or the first failure.
+ * Opens all views in one process. OPTIONS may begin with "NAME=VALUE;", a variable of the
+ * environment that is set before the view is opened, and stays. Threads read all files of all of
+ * them at once, each piece of another view than the last, and must get the same bytes; these go to
+ * FOLDER/0, FOLDER/1 and so on. After PAUSE seconds view LAST is the only one that stays open, and
+ * gives the same bytes again. Prints "OK", or the first failure.
  */
 #include "reshard.h"
 

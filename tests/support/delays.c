@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * To be preloaded: reads of regular files take random times of up to RFS_DELAY_MOST microseconds, and
- * a thread sometimes pauses before it takes a lock, so that threads do their work in another order each
- * time. RFS_DELAY_SEED says in which. delays() in tests/mount/harness.py builds it.
+ * To be preloaded: reads of regular files take random times of up to RFS_DELAY_MOST microseconds,
+ * and a thread sometimes pauses before it takes a lock, so that threads do their work in another
+ * order each time. RFS_DELAY_SEED says in which. delays() in tests/mount/harness.py builds it.
  */
 #include <dlfcn.h>
 #include <pthread.h>

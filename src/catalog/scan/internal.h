@@ -36,8 +36,8 @@ int rfs_scan_entry_each(struct rfs_store *store, const char *path, rfs_scan_entr
 /*
  * Says whether an entry of the folder PATH is of a type (S_IFREG, S_IFDIR), by the listing if it
  * has the type, else by stat, which follows links, as far as SPEC->beneath lets them lead
- * (NULL: anywhere): 1, 0 (also for a link to nothing), or -errno with a message. An entry that cannot be
- * examined is an error: skipping it could select another file instead.
+ * (NULL: anywhere): 1, 0 (also for a link to nothing), or -errno with a message. An entry that
+ * cannot be examined is an error: skipping it could select another file instead.
  */
 int rfs_scan_entry_is(const struct rfs_source_spec *spec, const char *path,
                       const struct dirent *entry, mode_t type, struct rfs_error *err);
@@ -59,17 +59,17 @@ struct rfs_scan_listing {
 
 void rfs_scan_listing_free(struct rfs_scan_listing *listing);
 /*
- * Lists PATH by SPEC's store and beneath; it is absolute if that is not NULL, and links are followed
- * as far as that lets them lead. GLOB (or NULL) chooses names; without one those with a leading dot
- * are left out.
+ * Lists PATH by SPEC's store and beneath; it is absolute if that is not NULL, and links are
+ * followed as far as that lets them lead. GLOB (or NULL) chooses names; without one those with a
+ * leading dot are left out.
  */
 int rfs_scan_listing_read(const struct rfs_source_spec *spec, const char *path, const char *glob,
                           struct rfs_scan_listing *out, struct rfs_error *err);
 /* Returns the name of a file of that format; NULL when there is none. */
 const char *rfs_scan_listing_has(const struct rfs_scan_listing *listing, enum rfs_format format);
 /*
- * Chooses the checkpoint of the folder PATH that counts: *out is its position among the N files, which are of
- * one FORMAT and in the order of their names; SIZE_MAX when there is none.
+ * Chooses the checkpoint of the folder PATH that counts: *out is its position among the N files,
+ * which are of one FORMAT and in the order of their names; SIZE_MAX when there is none.
  */
 int rfs_scan_choose(const struct rfs_scan_found *const *files, size_t n, const char *path,
                     enum rfs_format format, size_t *out, struct rfs_error *err);
@@ -136,7 +136,9 @@ void rfs_scan_step_name(const struct rfs_saves *all, int64_t step, char out[RFS_
 /* Scans a folder of the source by NAME as rfs_scan_described does. */
 int rfs_scan_step_folder(const struct rfs_source_spec *spec, const char *name, struct rfs_log *log,
                          struct rfs_scan *out, struct rfs_error *err);
-/* Scans the folder of SPEC's step so; one that has lost its files since it was listed is refused. */
+/*
+ * Scans the folder of SPEC's step so; one that has lost its files since it was listed is refused.
+ */
 int rfs_scan_step(const struct rfs_source_spec *spec, const struct rfs_saves *all,
                   struct rfs_log *log, struct rfs_scan *out, struct rfs_error *err);
 /* Refuses epoch=, and a step= that has no folder: "no WHAT10 in it". */

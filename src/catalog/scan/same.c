@@ -9,11 +9,11 @@
  *   rank_11/net_3.ckpt                one save with rank_8/net_0.ckpt: ranks are counted anew in each
  *                                     node or stage
  *
- * Each run of digits is a place. What it may mean is what fits all names: a text that they share, or
- * the rank, with or without leading zeros. MindSpore counts saves in three places itself: the epoch,
- * the step, and the "_1" before them of a second run into the folder. So rank_1/net_1-2_4 and
- * rank_2/net_2-2_4 may be the second run's and the third's. There a number is the rank's only if one
- * of them is 0, which MindSpore never writes, or if "rank" is before it.
+ * Each run of digits is a place. What it may mean is what fits all names: a text that they share,
+ * or the rank, with or without leading zeros. MindSpore counts saves in three places itself: the
+ * epoch, the step, and the "_1" before them of a second run into the folder. So rank_1/net_1-2_4
+ * and rank_2/net_2-2_4 may be the second run's and the third's. There a number is the rank's only
+ * if one of them is 0, which MindSpore never writes, or if "rank" is before it.
  */
 #include "base/checked.h"
 #include "catalog/scan/internal.h"
@@ -51,8 +51,8 @@ static bool is_behind(const char *name, const char *at, const char *word)
 }
 
 /*
- * Narrows what a place may mean by N digits at Y in the name of a file of RANK; beside X, M digits of
- * the first name.
+ * Narrows what a place may mean by N digits at Y in the name of a file of RANK; beside X, M digits
+ * of the first name.
  */
 static void narrow(struct rfs_scan_place *place, const char *x, size_t m, const char *y, size_t n,
                    uint32_t rank)
@@ -102,7 +102,9 @@ static int begin(struct rfs_scan_same *same, const char *name, uint32_t rank)
     return 1;
 }
 
-/* Walks through both names, and narrows the places with SET. Says whether they may be of one save. */
+/*
+ * Walks through both names, and narrows the places with SET. Says whether they may be of one save.
+ */
 static bool compare(const struct rfs_scan_same *same, const char *name, uint32_t rank, bool set)
 {
     const char *x = same->name;

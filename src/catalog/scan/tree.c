@@ -419,8 +419,8 @@ static void free_series(struct series *series)
 }
 
 /*
- * Adds a file of RANK, with the name that the file before it had, *AT counted from 1, or the next one,
- * which the FIRST rank adds. 1, 0 when the name is none of these, or -ENOMEM.
+ * Adds a file of RANK, with the name that the file before it had, *AT counted from 1, or the next
+ * one, which the FIRST rank adds. 1, 0 when the name is none of these, or -ENOMEM.
  */
 static int add_to_series(struct series *series, const char *name, uint32_t rank, bool first,
                          size_t *at)

@@ -75,7 +75,10 @@ RFS_COMPARE(by_role, struct zero_entry, x, y,
             ?: RFS_ORDER(x->as.rank, y->as.rank)
             ?: strcmp(x->name, y->name))
 
-/* Returns what a file shows of its save: experts also have layers, and pipelines tensor-parallel ranks. */
+/*
+ * Returns what a file shows of its save: experts also have layers, and pipelines tensor-parallel
+ * ranks.
+ */
 static unsigned kind_of(const struct zero_entry *entry)
 {
     return entry->as.role == RFS_ZERO_EXPERT  ? 3

@@ -568,7 +568,9 @@ int rfs_chunks_store_object(struct rfs_chunks *chunks, const char *name, size_t 
 
 /* ---- tensors that were flattened; walk.c draws them ------------------------------------------ */
 
-/* Says whether the axes of a tensor of type STORED can be those of WHOLE in tiles, and of a tile. */
+/*
+ * Says whether the axes of a tensor of type STORED can be those of WHOLE in tiles, and of a tile.
+ */
 static bool has_tiles(const struct rfs_type *stored, const struct rfs_type *whole)
 {
     uint64_t elements = 1;
@@ -582,7 +584,9 @@ static bool has_tiles(const struct rfs_type *stored, const struct rfs_type *whol
     return elements == stored->dims[whole->ndim];
 }
 
-/* Says whether a tensor can be one of type WHOLE that was flattened: each chunk lies in one tile. */
+/*
+ * Says whether a tensor can be one of type WHOLE that was flattened: each chunk lies in one tile.
+ */
 static bool may_be_flat(const struct rfs_chunks *chunks, const struct rfs_chunked_tensor *tensor,
                         const struct rfs_type *whole)
 {

@@ -6,8 +6,9 @@
 #include "formats/chunks/chunks.h"
 
 /*
- * Refuses FSDP's flat parameter, by its NAME of LENGTH bytes: the pieces of others lie in it one after
- * the other, and tensors beside it have what a rank has of one. 0, or -ENOTSUP with *err filled.
+ * Refuses FSDP's flat parameter, by its NAME of LENGTH bytes: the pieces of others lie in it one
+ * after the other, and tensors beside it have what a rank has of one. 0, or -ENOTSUP with *err
+ * filled.
  */
 int rfs_chunks_check_flat(const char *file, const char *name, size_t length, struct rfs_error *err);
 

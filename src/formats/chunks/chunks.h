@@ -195,8 +195,8 @@ struct rfs_chunks {
     char *remedy;    /* remedy for a tensor with a gap; or NULL. Owned */
     bool times_tell; /* the metadata was written last, so that a newer file is of another save */
     /*
-     * The files of metadata that name the files from first_file on, ascending; empty: one names all.
-     * A file that several name is the first one's.
+     * The files of metadata that name the files from first_file on, ascending; empty: one names
+     * all. A file that several name is the first one's.
      */
     RFS_VEC(uint32_t) named_by;
     pthread_mutex_t lock;                      /* a leaf; guards the next member */
@@ -339,8 +339,8 @@ static inline const struct rfs_type *rfs_chunks_type(const struct rfs_chunks *ch
     return (const struct rfs_type *)rfs_intern_bytes(chunks->tables->types, type, NULL);
 }
 /*
- * Returns the number of pieces that an axis of a tensor is cut in: 1 if the tensor was flattened as a
- * whole, because its chunks are ranges of elements then.
+ * Returns the number of pieces that an axis of a tensor is cut in: 1 if the tensor was flattened as
+ * a whole, because its chunks are ranges of elements then.
  */
 static inline uint32_t rfs_chunks_pieces(const struct rfs_chunks *chunks,
                                          const struct rfs_chunked_tensor *tensor, uint32_t axis)

@@ -9,9 +9,9 @@
 
 /*
  * Sorts the chunks of a finished checkpoint by file, which becomes what its format owns; the next
- * functions are the format's. 0 or -ENOMEM. 4 bytes a chunk and 8 a file; the headers of files whose
- * copies were located take 32 bytes for each tensor, and equal headers share them. Any thread may
- * use it.
+ * functions are the format's. 0 or -ENOMEM. 4 bytes a chunk and 8 a file; the headers of files
+ * whose copies were located take 32 bytes for each tensor, and equal headers share them. Any thread
+ * may use it.
  */
 int rfs_chunks_own_headers(struct rfs_chunks *chunks);
 void rfs_chunks_free_headers(void *own);
@@ -23,9 +23,9 @@ void rfs_chunks_free_headers(void *own);
  */
 int rfs_chunks_locate_in_header(struct rfs_chunks *chunks, uint32_t chunk, struct rfs_error *err);
 /*
- * Finds what OUT's file has under the name of CHUNK's tensor, or in keyed formats under the key that
- * is OUT's at, and sets its type and place. 0, or -errno with *err filled: the file cannot be read;
- * this is remembered unless the failure may pass (rfs_files_may_pass).
+ * Finds what OUT's file has under the name of CHUNK's tensor, or in keyed formats under the key
+ * that is OUT's at, and sets its type and place. 0, or -errno with *err filled: the file cannot be
+ * read; this is remembered unless the failure may pass (rfs_files_may_pass).
  */
 int rfs_chunks_copy_in_header(struct rfs_chunks *chunks, uint32_t chunk,
                               struct rfs_chunked_copy *out, struct rfs_error *err);

@@ -568,7 +568,10 @@ static int fail_duplicate(const struct walk *walk, uint64_t offset, uint64_t bef
                      "the parameter comes twice, first at offset %llu", (unsigned long long)before);
 }
 
-/* Says whether the value goes on with the pending tensor's contents; -EINVAL when it contradicts it. */
+/*
+ * Says whether the value goes on with the pending tensor's contents; -EINVAL when it contradicts
+ * it.
+ */
 static int continues(const struct walk *walk, const struct value *value)
 {
     const struct value *first = &walk->first;

@@ -7,8 +7,8 @@
  * Tensors have the names of the metadata: the keys of nested dicts, joined by dots. Values that are
  * no tensors are stored as items, too: they are the objects of the checkpoint.
  *
- * Cost: opening takes linear time, and O(n log n) to sort the chunks of each tensor. For a moment it
- * takes the memory of rfs_dcp_memory. Locating a chunk takes two reads of 4 KiB.
+ * Cost: opening takes linear time, and O(n log n) to sort the chunks of each tensor. For a moment
+ * it takes the memory of rfs_dcp_memory. Locating a chunk takes two reads of 4 KiB.
  *
  * Items may be compressed by torch's extension stream.zstd/1: each is read as store/packed.h says,
  * and decompressed when it is located. Their places count its plain bytes.

@@ -3,9 +3,9 @@
  * __R_0.distcp: items end to end, each a complete zip archive as torch.save writes it for a bare
  * tensor. An archive may begin anywhere; its offsets and its padding count from its own beginning.
  *
- * .metadata, which dcp_metadata.c draws: a pickle of protocol 4, without frames. Objects are made as
- * pickle makes them: NEWOBJ, and BUILD with a dict of the fields; TensorProperties have a tuple. A
- * MetadataIndex of bytes has None for offset and index; storage_meta is None.
+ * .metadata, which dcp_metadata.c draws: a pickle of protocol 4, without frames. Objects are made
+ * as pickle makes them: NEWOBJ, and BUILD with a dict of the fields; TensorProperties have a tuple.
+ * A MetadataIndex of bytes has None for offset and index; storage_meta is None.
  *
  * HyperParallel's has plain tuples in place of torch.Size, so that it can be loaded without torch;
  * the fields of TensorProperties by name, an empty offset for bytes, no storage_meta, and for a

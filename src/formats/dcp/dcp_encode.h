@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Makes .metadata of torch.distributed.checkpoint, a pickle that says what its files are (dcp_encode.c
- * draws both). A file has items, each a file of torch.save with one chunk of a tensor
+ * Makes .metadata of torch.distributed.checkpoint, a pickle that says what its files are
+ * (dcp_encode.c draws both). A file has items, each a file of torch.save with one chunk of a tensor
  * (rfs_torch_encode_item), one after the other. HyperParallel's .metadata is similar; its files are
  * safetensors with the chunks under keys.
  */

@@ -24,8 +24,8 @@
  *     StorageInfo       relative_path, offset, length, tensor_key or none: the name of the tensor in
  *                       the file, and the place in the file counts for bytes only
  *
- * Offsets and sizes are tuples as well as torch.Size. A save without collectives, of either program,
- * has such a file for each rank, which describes the chunks of that rank.
+ * Offsets and sizes are tuples as well as torch.Size. A save without collectives, of either
+ * program, has such a file for each rank, which describes the chunks of that rank.
  *
  * Source: torch/distributed/checkpoint/metadata.py and filesystem.py of torch 2.1 to 2.15;
  * hyper_parallel/core/checkpoint of 2026-03, and core/distributed_checkpoint behind it.
@@ -335,8 +335,8 @@ static void find_part(struct metadata *metadata)
 }
 
 /*
- * Lists the dicts that have tensors, DEPTH keys below the top. The dicts above are the same for all.
- * Lists none if a tensor is in no dict there, or if there are many.
+ * Lists the dicts that have tensors, DEPTH keys below the top. The dicts above are the same for
+ * all. Lists none if a tensor is in no dict there, or if there are many.
  */
 static int list_dicts(const struct metadata *metadata, uint32_t depth, const char *above,
                       struct rfs_path_list *list)
@@ -485,7 +485,9 @@ static void all_end(struct all_described *all)
     rfs_intern_free(all->names);
 }
 
-/* Notes a tensor that is left out though nothing but its name says that it is outside of the entry. */
+/*
+ * Notes a tensor that is left out though nothing but its name says that it is outside of the entry.
+ */
 static int note_beside(const struct metadata *metadata, const char *name, uint32_t value)
 {
     struct rfs_path_list *beside = &metadata->chunks->beside;

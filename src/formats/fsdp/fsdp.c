@@ -29,11 +29,12 @@
  *                            tensor_properties: (dtype, …)
  *     ProcessGroupState      local_rank: 0, global_rank: 0, local_world_size: 2, global_world_size: 2
  *
- * So each file says what all ranks have. With HYBRID_SHARD the group of ranks that share a tensor is
- * smaller than the world: others have the same shards again, and lists with their ranks. No file says
- * that they are the same: groups of pipeline stages or of experts, which have tensors of their own under
- * one name, look so as well, and so copies are on trust. Ranks are numbers in the world, or in the
- * group, depending on the version. A Shard's own placement may have the other one, and is not looked at.
+ * So each file says what all ranks have. With HYBRID_SHARD the group of ranks that share a tensor
+ * is smaller than the world: others have the same shards again, and lists with their ranks. No file
+ * says that they are the same: groups of pipeline stages or of experts, which have tensors of their
+ * own under one name, look so as well, and so copies are on trust. Ranks are numbers in the world,
+ * or in the group, depending on the version. A Shard's own placement may have the other one, and is
+ * not looked at.
  *
  * A tensor that is neither is whole in every file.
  *
@@ -64,8 +65,8 @@ struct opening {
     const char *entry;
     size_t left_out;
     /*
-     * By name id: UNSEEN, WHOLE_OR_PLACED, or of a ShardedTensor the number of distinct lists of its
-     * shards, which is at most that of the groups of ranks.
+     * By name id: UNSEEN, WHOLE_OR_PLACED, or of a ShardedTensor the number of distinct lists of
+     * its shards, which is at most that of the groups of ranks.
      */
     RFS_VEC(uint32_t) kinds;
     struct rfs_intern *lists; /* struct list_key of each list of shards */
@@ -521,8 +522,8 @@ static bool take(struct rank_file *rank, const struct sharded *sharded, const st
 }
 
 /*
- * Says whether the Shards of a file are those that the list gives to rank OWNER, in any order: torch
- * may have sorted the list. 1, 0, or -errno with the error filled.
+ * Says whether the Shards of a file are those that the list gives to rank OWNER, in any order:
+ * torch may have sorted the list. 1, 0, or -errno with the error filled.
  */
 static int are_given(struct rank_file *rank, const char *param, const struct sharded *sharded,
                      uint64_t owner)

@@ -79,7 +79,9 @@ struct reading {
     struct rfs_intern *listing;   /* names in the folder */
     RFS_VEC(unsigned char) named; /* by id in listing: whether the metadata names that file */
     RFS_VEC(uint32_t) copies;     /* numbers of the files that have the slice at hand */
-    /* Files of copies of the slice at hand: the last, the one that is taken, the one to be taken. */
+    /*
+     * Files of copies of the slice at hand: the last, the one that is taken, the one to be taken.
+     */
     struct text file, best, first;
     struct rfs_intern *missing; /* files that were to be taken; NULL: all are there */
     uint64_t stand_ins;         /* number of slices that are taken from other files instead */
@@ -1036,7 +1038,9 @@ static void log_missing(const struct reading *r)
                               : " and other files are");
 }
 
-/* Logs which files of the save the metadata does not name: MindSpore Transformers writes it twice. */
+/*
+ * Logs which files of the save the metadata does not name: MindSpore Transformers writes it twice.
+ */
 static void log_others(const struct reading *r)
 {
     const char *first = NULL;
@@ -1103,7 +1107,9 @@ int rfs_mindformers_open(const struct rfs_chunks_source *source, struct rfs_chun
 RFS_COMPARE(by_stage, struct rfs_mindformers_held, x, y,
             RFS_ORDER(x->stage, y->stage) ?: RFS_ORDER(x->tensor, y->tensor))
 
-/* Joins what is noted, one for each tensor and stage, and checks that all ranks of a stage hold it. */
+/*
+ * Joins what is noted, one for each tensor and stage, and checks that all ranks of a stage hold it.
+ */
 static int join(struct reading *r)
 {
     struct rfs_mindformers_strategy *strategy = r->strategy;

@@ -11,8 +11,8 @@
 #define RFS_MINDFORMERS_AXES 64 /* most axes of a device matrix, and entries of a tensor map */
 
 /*
- * [PREFIX-]model-0000000-0000008.safetensors, and [PREFIX-]opt-…: the rank, the number of ranks. The
- * first form is that of the model.
+ * [PREFIX-]model-0000000-0000008.safetensors, and [PREFIX-]opt-…: the rank, the number of ranks.
+ * The first form is that of the model.
  */
 extern const struct rfs_numbered_form rfs_mindformers_names;
 

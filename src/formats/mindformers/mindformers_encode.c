@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * metadata.json, which mindformers.c draws, as save_metadata of MindSpore Transformers 2.1 writes it
- * (one line). Its reader takes the members of a layout by their order. Each slice is stored once, by
- * the lowest rank that holds it; rank_group has all of them. The device matrix is that of the grid:
- * an axis for each digit of the rank.
+ * metadata.json, which mindformers.c draws, as save_metadata of MindSpore Transformers 2.1 writes
+ * it (one line). Its reader takes the members of a layout by their order. Each slice is stored
+ * once, by the lowest rank that holds it; rank_group has all of them. The device matrix is that of
+ * the grid: an axis for each digit of the rank.
  */
 #include "formats/mindformers/mindformers_encode.h"
 

@@ -10,7 +10,9 @@
 #include "formats/chunks/chunks.h"
 #include "formats/numbered.h"
 
-/* shard-00001-model-00001-of-00003.safetensors: 1 + the rank, the part of the model, of how many. */
+/*
+ * shard-00001-model-00001-of-00003.safetensors: 1 + the rank, the part of the model, of how many.
+ */
 extern const struct rfs_numbered_form rfs_shards_names;
 
 /* Opens the files of a folder. */

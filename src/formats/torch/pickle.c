@@ -163,7 +163,9 @@ static bool has_only_counts(const struct rfs_node *tuple)
     return tuple->kind == RFS_NODE_TUPLE && tuple->callable;
 }
 
-/* Says whether a node is bytes, as protocol 2 has them: _codecs.encode(text, "latin1"), or bytes(). */
+/*
+ * Says whether a node is bytes, as protocol 2 has them: _codecs.encode(text, "latin1"), or bytes().
+ */
 static bool are_bytes(const struct rfs_node *node)
 {
     return is_call_of(node, "_codecs\nencode") || is_call_of(node, "__builtin__\nbytes");
@@ -805,7 +807,10 @@ static void add(struct rfs_unpickler *machine, uint64_t container, size_t height
         add_items(machine, height, &node->of.items);
 }
 
-/* Makes a name of a MODULE, behind whose end one byte is before the name; PLACE as find_name has it. */
+/*
+ * Makes a name of a MODULE, behind whose end one byte is before the name; PLACE as find_name has
+ * it.
+ */
 static struct rfs_node *new_global(struct rfs_unpickler *machine, const char *module,
                                    size_t module_bytes, size_t name_bytes, uint16_t place)
 {

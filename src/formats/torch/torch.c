@@ -33,7 +33,9 @@
 #define LONG_PICKLE (16u << 20)
 
 #define REMEDY_ENTRY "-o entry=NAME, which says where in it the state dict is"
-/* Bytes of all tensors of a file together, when each is written by itself, and bytes beside those. */
+/*
+ * Bytes of all tensors of a file together, when each is written by itself, and bytes beside those.
+ */
 #define SHOWN_TIMES 64
 #define SHOWN_MORE (UINT64_C(64) << 20)
 
@@ -789,7 +791,7 @@ int rfs_torch_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file
     return rc;
 }
 
-/* ---- a walk through all of the graph: each node once, in the order of the pickle -------------- */
+/* ---- a walk through all of the graph: each node once, in the order of the pickle ------------- */
 
 struct check {
     const struct rfs_torch *torch;

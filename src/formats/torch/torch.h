@@ -116,8 +116,9 @@ const char *rfs_torch_storage_class(enum rfs_dtype dtype);
  * Builds the index of a file that holds a state dict. READ, SIZE, FILE and TABLES are as for
  * rfs_ckpt_walk. ENTRY, "model" or "state.model", is the path of the state dict in the file's
  * object; NULL: the object itself. Values that are not tensors are left out; *left_out is their
- * number. Objects of any class may be beside the entry, and within its values, but a value of it that
- * is one is refused. 0 with *out owned by the caller (rfs_index_free), or an error of rfs_torch_open;
+ * number. Objects of any class may be beside the entry, and within its values, but a value of it
+ * that is one is refused. 0 with *out owned by the caller (rfs_index_free), or an error of
+ * rfs_torch_open;
  * -EINVAL for an object that is no dict with a tensor in it.
  */
 int rfs_torch_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file, const char *entry,

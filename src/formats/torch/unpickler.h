@@ -4,8 +4,8 @@
  * from a file, and has a builder make the values that it moves between a stack and a memo. Nothing
  * is executed: a name, a call and a state are what the builder makes of them.
  *
- * A value is an address or a number of the builder's; the machine looks into none. The first failure
- * stays, and nothing is done after it. Cost: linear time; the builder counts the memory.
+ * A value is an address or a number of the builder's; the machine looks into none. The first
+ * failure stays, and nothing is done after it. Cost: linear time; the builder counts the memory.
  */
 #pragma once
 

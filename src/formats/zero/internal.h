@@ -93,5 +93,7 @@ static inline const char *rfs_zero_text(const struct rfs_zero_opening *opening, 
     return rfs_intern_text(opening->tables->names, name);
 }
 
-/* Declares the tensors, and where their elements are. 0, or -errno with the opening's error filled. */
+/*
+ * Declares the tensors, and where their elements are. 0, or -errno with the opening's error filled.
+ */
 int rfs_zero_declare(const struct rfs_zero_opening *opening);

@@ -27,14 +27,14 @@
  *     aaaaaaaabbbbbbbbbbcc....      a, b, c: parameters
  *     |rank 0|rank 1|rank 2|
  *
- * In stage 3 each parameter is cut into equal parts, the last of them padded, and a rank's flat data
- * has its part of each parameter, in all subgroups together:
+ * In stage 3 each parameter is cut into equal parts, the last of them padded, and a rank's flat
+ * data has its part of each parameter, in all subgroups together:
  *
  *     aabbbbc  aabbbbc  aabb..c     rank 0, rank 1, rank 2
  *
- * A universal checkpoint has the model's states of all files, and files zero/NAME/KEY.pt. In stage 3
- * each has one row of all elements of a parameter, without padding. In stages 1 and 2 fp32.pt
- * has the weights of a parameter as {"param": tensor in its shape, …}, exp_avg.pt and so on have the
+ * A universal checkpoint has the model's states of all files, and files zero/NAME/KEY.pt. In stage
+ * 3 each has one row of all elements of a parameter, without padding. In stages 1 and 2 fp32.pt has
+ * the weights of a parameter as {"param": tensor in its shape, …}, exp_avg.pt and so on have the
  * optimizer's states, step.pt a tensor alone. What fp32.pt has of other names is rounded: buffers,
  * frozen and shared parameters are taken from the model's states.
  *
@@ -99,7 +99,9 @@ static int refuse(const struct zero_file *file, const char *remedy, const char *
     return rfs_fail(file->err, -ENOTSUP, RFS_IN(file->path), remedy, "%s", what);
 }
 
-/* Counts the pairs of a dict before they are looked at. False: it is none, or there were too many. */
+/*
+ * Counts the pairs of a dict before they are looked at. False: it is none, or there were too many.
+ */
 static const struct rfs_items *pairs_of(struct zero_file *file, const struct rfs_node *dict)
 {
     const struct rfs_items *pairs = dict ? rfs_pickle_pairs(dict) : NULL;
@@ -383,7 +385,10 @@ static int read_fragments(struct zero_file *file, const struct rfs_node *root)
     return found == n ? 0 : damaged(file, "it lacks pieces of frozen parameters");
 }
 
-/* Refuses what ds_to_universal makes wrongly, and of stage 3 a number of files that is not the save's. */
+/*
+ * Refuses what ds_to_universal makes wrongly, and of stage 3 a number of files that is not the
+ * save's.
+ */
 static int check_universal(struct zero_file *file, const struct rfs_node *root)
 {
     uint64_t ranks;
@@ -750,8 +755,8 @@ static int part_params(struct rfs_zero_opening *opening)
 }
 
 /*
- * Finds the trained parameter with elements that a file zero/NAME/KEY.pt is of. Returns KEY, or NULL
- * if there is none.
+ * Finds the trained parameter with elements that a file zero/NAME/KEY.pt is of. Returns KEY, or
+ * NULL if there is none.
  */
 static const char *find_param(const struct rfs_zero_opening *opening, const char *path,
                               size_t *param)
@@ -890,9 +895,9 @@ static int count_files(struct rfs_zero_opening *opening)
 }
 
 /*
- * Notes that the optimizer has made other steps than the training counts. It may have begun anew, or
- * the count, so that this proves nothing. One more is as it should be: DeepSpeed before 0.13.2 makes
- * a step as it begins, and trainings that go on keep it.
+ * Notes that the optimizer has made other steps than the training counts. It may have begun anew,
+ * or the count, so that this proves nothing. One more is as it should be: DeepSpeed before 0.13.2
+ * makes a step as it begins, and trainings that go on keep it.
  */
 static int note_steps(const struct rfs_zero_opening *opening)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Accounts: the options of a view about stores of objects, and all that is known by them. An account
- * is the store that the view reads (base/store.h), and no account knows another's credentials,
- * regions, lists or commits. Only idle connections are shared, as each request is signed by itself.
+ * Accounts: the options of a view about stores of objects, and all that is known by them. An
+ * account is the store that the view reads (base/store.h), and no account knows another's
+ * credentials, regions, lists or commits. Only idle connections are shared, as each request is
+ * signed by itself.
  *
  * Where an option is not given, the environment and the profile count, as they are when the account
  * is made (environment.h).
@@ -57,8 +58,8 @@ struct rfs_account {
 };
 
 /*
- * Makes an account by OPTIONS, the environment and the profile, without hub and directory; NULL when out
- * of memory.
+ * Makes an account by OPTIONS, the environment and the profile, without hub and directory; NULL
+ * when out of memory.
  */
 struct rfs_account *rfs_account_new(const struct rfs_options *options);
 /* Frees what new made, and wipes the credentials. Does nothing with NULL. */

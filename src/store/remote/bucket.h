@@ -32,8 +32,8 @@ struct rfs_bucket {
 bool rfs_bucket_has(const struct rfs_bucket *bucket, const char *url);
 
 /*
- * Finds the bucket of a URL, as ACCOUNT reaches it. 0; -EINVAL with rfs_store_fail for a URL that is none; or -ENOMEM.
- * *out is to be freed in any case.
+ * Finds the bucket of a URL, as ACCOUNT reaches it. 0; -EINVAL with rfs_store_fail for a URL that
+ * is none; or -ENOMEM. *out is to be freed in any case.
  */
 int rfs_bucket_of(struct rfs_account *account, const char *url, struct rfs_bucket *out);
 void rfs_bucket_free(struct rfs_bucket *bucket);

@@ -16,8 +16,8 @@
  * Hubs have a token of their own, which is read once: HF_TOKEN, or the file of HF_TOKEN_PATH,
  * HF_HOME/token, or ~/.cache/huggingface/token.
  *
- * Each chain looks for itself, so that two profiles are two identities. Whenever it looks, it goes by
- * the environment that its view was opened in (environment.h).
+ * Each chain looks for itself, so that two profiles are two identities. Whenever it looks, it goes
+ * by the environment that its view was opened in (environment.h).
  *
  * Threads: all functions but new and free. The lock of a chain is a leaf lock, held over a look for
  * credentials: others wait for them.

@@ -434,7 +434,10 @@ static void free_beside(struct beside *beside, size_t n)
     }
 }
 
-/* Adds files of a list whose names end like that of URL, unless they were asked for. The lock is held. */
+/*
+ * Adds files of a list whose names end like that of URL, unless they were asked for. The lock is
+ * held.
+ */
 static size_t add_files(const struct rfs_directory *directory, const struct listed *listed,
                         const char *url, char **out, size_t most)
 {
@@ -456,8 +459,8 @@ static size_t add_files(const struct rfs_directory *directory, const struct list
 }
 
 /*
- * Lists files that a web server will probably be asked for after URL: those like it in its folder and in
- * the folders beside that, as ranks have one each. Returns how many.
+ * Lists files that a web server will probably be asked for after URL: those like it in its folder
+ * and in the folders beside that, as ranks have one each. Returns how many.
  */
 static size_t list_beside(struct rfs_account *account, const char *url, struct beside *out)
 {
@@ -486,7 +489,10 @@ static size_t list_beside(struct rfs_account *account, const char *url, struct b
     return kept;
 }
 
-/* Asks a web server for a file and N others, which are remembered. -EAGAIN: it is to be asked alone. */
+/*
+ * Asks a web server for a file and N others, which are remembered. -EAGAIN: it is to be asked
+ * alone.
+ */
 static int ask_together(const struct rfs_bucket *bucket, const char *url,
                         const struct beside *beside, size_t n, struct rfs_attributes *out)
 {

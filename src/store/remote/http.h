@@ -4,8 +4,8 @@
  * on it and waits for them; lanes keep their connections for the next thread, of any client. The
  * headers of each request carry all that tells a server an identity: libcurl keeps no cookies, no
  * names of users and no certificates of clients here, and reads no variables of the process. Where
- * redirections are followed, the first URL says which proxy they go by. A client has at most as many exchanges under
- * way as it is allowed. retries.h tries again what failed.
+ * redirections are followed, the first URL says which proxy they go by. A client has at most as
+ * many exchanges under way as it is allowed. retries.h tries again what failed.
  *
  * Threads: all functions; a lane belongs to one thread at a time. The lock of the idle lanes is a
  * leaf lock, not held across any system call.

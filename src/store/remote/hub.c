@@ -40,8 +40,8 @@ static int follow(const struct rfs_bucket *bucket, const struct rfs_http *http, 
 }
 
 /*
- * Asks at *AT, and where that leads; with HEAD up to a redirection to another host by an answer that
- * names its commit.
+ * Asks at *AT, and where that leads; with HEAD up to a redirection to another host by an answer
+ * that names its commit.
  */
 static int ask(const struct rfs_bucket *bucket, const char *url, char **at, bool head,
                struct rfs_remote_request *request)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading an account's objects: versions of them, and their bytes. These are calls of base/store.h, as
- * those of directory.h are.
+ * Reading an account's objects: versions of them, and their bytes. These are calls of base/store.h,
+ * as those of directory.h are.
  *
  * An object's identity is its ETag, or else the time of its last change, with its size. All bytes
  * of a version that is held are asked for by If-Match (or If-Unmodified-Since), and each answer is

@@ -28,8 +28,8 @@ void rfs_remote_give(struct rfs_store **store);
 const char *rfs_remote_library(void);
 
 /*
- * Returns the file that is read again when the store's credentials end, such as a token's; NULL when
- * there is none, or STORE is NULL.
+ * Returns the file that is read again when the store's credentials end, such as a token's; NULL
+ * when there is none, or STORE is NULL.
  */
 const char *rfs_remote_token_file(struct rfs_store *store);
 /* Loads what libcurl loads at its first use. */

@@ -259,8 +259,8 @@ static bool renews(struct rfs_remote_request *request, const char *code)
 }
 
 /*
- * Judges what a hub, or a host that it leads to, refuses. A file's URL at another host ends after an
- * hour or so.
+ * Judges what a hub, or a host that it leads to, refuses. A file's URL at another host ends after
+ * an hour or so.
  */
 static int judge_hub(const struct rfs_remote_request *request)
 {
@@ -525,7 +525,9 @@ static bool add_write(struct rfs_remote_request *request)
 {
     const char *over = request->over;
 
-    /* Without a type curl would say that it is a form; Expect would wait for a word of the store. */
+    /*
+     * Without a type curl would say that it is a form; Expect would wait for a word of the store.
+     */
     if (!add_header(request, "Content-Type", "application/octet-stream") ||
         !add_header(request, "Expect", "") ||
         (request->sums && !add_header(request, "Content-MD5", request->sums->md5_base64)))

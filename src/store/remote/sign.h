@@ -53,5 +53,7 @@ char *rfs_sign_authorization(const struct rfs_sign *sign);
  * malloc'ed; NULL when out of memory.
  */
 char *rfs_sign_encode(const char *text, bool slashes);
-/* Decodes TEXT in place; with PLUS, '+' is a space. False where a NUL is encoded, or half a byte. */
+/*
+ * Decodes TEXT in place; with PLUS, '+' is a space. False where a NUL is encoded, or half a byte.
+ */
 bool rfs_sign_decode(char *text, bool plus);

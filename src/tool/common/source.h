@@ -42,8 +42,9 @@ int rfs_tool_reach(const struct rfs_settings *options, const char *const *paths,
 /* ---- tensors --------------------------------------------------------------------------------- */
 
 /*
- * Opens PATH and lists its tensors: rfs_whole_open with those whose names GLOBS take (or NULL: all).
- * rfs_tool_open takes OPTIONS; those of the outputs' format are taken and do nothing. Returns 0, or
+ * Opens PATH and lists its tensors: rfs_whole_open with those whose names GLOBS take (or NULL:
+ * all). rfs_tool_open takes OPTIONS; those of the outputs' format are taken and do nothing. Returns
+ * 0, or
  * -errno with *err filled; to be closed in any case, CUT first.
  */
 int rfs_tool_tensors(const char *path, const struct rfs_settings *options, struct rfs_globs *globs,
@@ -58,7 +59,8 @@ void rfs_tool_name_strategy(const char *flag, struct rfs_error *err);
 /* ---- a source alone -------------------------------------------------------------------------- */
 
 /*
- * Prepares a source: rfs_headers_prepare. SINK NULL: warnings go to the standard error. Returns 0, or
+ * Prepares a source: rfs_headers_prepare. SINK NULL: warnings go to the standard error. Returns 0,
+ * or
  * -errno with *err filled; to be closed in any case.
  */
 int rfs_tool_source_prepare(const struct rfs_settings *options, const char *path,

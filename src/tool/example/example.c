@@ -32,7 +32,7 @@
 #define REMEDY_RANKS "a number from 1 to 65536"
 #define REMEDY "reshard example --help"
 
-/* ---- a rank's .ckpt file, which formats/ckpt/ckpt.c draws ------------------------------------------- */
+/* ---- a rank's .ckpt file, which formats/ckpt/ckpt.c draws ------------------------------------ */
 
 /* A rank's slice of a tensor, as a sequence of runs that are contiguous in the whole tensor. */
 struct slice {

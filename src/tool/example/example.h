@@ -14,7 +14,8 @@ int rfs_example_write_strategy(const struct rfs_net *net, unsigned side, char **
 
 /*
  * Writes the .ckpt file of one source rank to FD, with memory of about a MiB whatever its size.
- * PATH is for messages. Bytes are added to PROGRESS, unless it is NULL. 0 or -errno with *err filled.
+ * PATH is for messages. Bytes are added to PROGRESS, unless it is NULL. 0 or -errno with *err
+ * filled.
  */
 int rfs_example_write_rank(const struct rfs_net *net, uint64_t seed, uint32_t rank, int fd,
                            const char *path, struct rfs_progress *progress, struct rfs_error *err);

@@ -9,7 +9,8 @@
  *                   is one request. There are no locks: of two exports that write at once, the
  *                   manifest's ETag stops one. dest_bucket.c
  *
- * Threads: find, make, close, list and sweep from one; save from one at a time; the others from any.
+ * Threads: find, make, close, list and sweep from one; save from one at a time; the others from
+ * any.
  */
 #pragma once
 
@@ -100,7 +101,9 @@ struct rfs_dest_kind {
     uint64_t (*piece)(unsigned threads, uint64_t largest);
     /* Begins a file; it is to be finished or dropped. */
     int (*begin)(struct rfs_dest_partial *partial, struct rfs_error *err);
-    /* Writes bytes [from, to) of at most RFS_DEST_SPANS spans, which begin at OFFSET of the file. */
+    /*
+     * Writes bytes [from, to) of at most RFS_DEST_SPANS spans, which begin at OFFSET of the file.
+     */
     int (*write)(struct rfs_dest_partial *partial, const struct iovec *spans, int count,
                  uint64_t from, uint64_t to, uint64_t offset);
     /* Gives a complete file its name. */

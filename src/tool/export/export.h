@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `reshard export`: the files of a mount, written into a folder or a bucket. The steps, and their files:
+ * `reshard export`: the files of a mount, written into a folder or a bucket. The steps, and their
+ * files:
  *
  *     list      the view's files, planned (their headers are read), and divided over the tasks;
  *               task.c

@@ -69,8 +69,8 @@ static const struct engine *find_engine(void)
 }
 
 /*
- * Multiplies the tasks by the jobs of Slurm's array, which have equally many tasks each: task K of N
- * in the array's job A is A·N + K. Refuses numbers without a common step: each job sees its own
+ * Multiplies the tasks by the jobs of Slurm's array, which have equally many tasks each: task K of
+ * N in the array's job A is A·N + K. Refuses numbers without a common step: each job sees its own
  * number and the least and largest one, and cannot know its place among them.
  */
 static int multiply_by_array(struct rfs_task *task, struct rfs_error *err)

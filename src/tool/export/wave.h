@@ -62,8 +62,9 @@ struct rfs_wave_key {
     uint64_t word[2];
 };
 /*
- * Makes the items of a wave of N files, at most RFS_WAVE_MOST, in pieces of PIECE bytes. keys[f][i] is the key of the I-th
- * piece of file F; KEYS NULL: no two pieces are equal. 0 or -ENOMEM; to be freed in any case.
+ * Makes the items of a wave of N files, at most RFS_WAVE_MOST, in pieces of PIECE bytes. keys[f][i]
+ * is the key of the I-th piece of file F; KEYS NULL: no two pieces are equal. 0 or -ENOMEM; to be
+ * freed in any case.
  */
 int rfs_wave_plan(const struct rfs_wave_file *files, size_t n, uint64_t piece,
                   struct rfs_wave_key *const *keys, struct rfs_wave_plan *out);

@@ -106,8 +106,8 @@ void rfs_info_tell_filter(struct rfs_info_report *report, const struct rfs_info_
 
 /*
  * Add a file or folder of a kind to a report that info.c began. Files are RFS_INSPECT_CKPT to
- * RFS_INSPECT_RULES, and RFS_INSPECT_STRATEGIES; folders are RFS_INSPECT_TREE, RFS_INSPECT_PARTS and
- * RFS_INSPECT_CHUNKS. 0, or -errno with *err filled.
+ * RFS_INSPECT_RULES, and RFS_INSPECT_STRATEGIES; folders are RFS_INSPECT_TREE, RFS_INSPECT_PARTS
+ * and RFS_INSPECT_CHUNKS. 0, or -errno with *err filled.
  */
 int rfs_info_file(struct rfs_info_args *args, const char *path, enum rfs_inspect_kind kind,
                   struct rfs_info_report *report, struct rfs_error *err);

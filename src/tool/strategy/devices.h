@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `reshard strategy show FILE NAME` prints: how the devices of each stage share a parameter. */
+/*
+ * What `reshard strategy show FILE NAME` prints: how the devices of each stage share a parameter.
+ */
 #pragma once
 
 #include "survey/fit.h"

@@ -79,7 +79,9 @@ static void close_tree(struct tree *tree)
     rfs_headers_close(&tree->source);
 }
 
-/* Prepares to fit a strategy to a tree, which must have its ranks. 0, or -errno with *err filled. */
+/*
+ * Prepares to fit a strategy to a tree, which must have its ranks. 0, or -errno with *err filled.
+ */
 static int fit_tree(struct tree *tree, const struct rfs_strategy *strategy, struct rfs_error *err)
 {
     rfs_fit_begin(&tree->headers, strategy, &tree->fit);

@@ -15,7 +15,10 @@ struct rfs_near {
     struct rfs_path_list configs;    /* config.json of models, but that in the source itself */
 };
 
-/* Looks for them, in a URL by STORE. 0, or -ENOMEM with *err filled; *out is to be freed in any case. */
+/*
+ * Looks for them, in a URL by STORE. 0, or -ENOMEM with *err filled; *out is to be freed in any
+ * case.
+ */
 int rfs_near_find(struct rfs_store *store, const char *source, struct rfs_near *out,
                   struct rfs_error *err);
 void rfs_near_free(struct rfs_near *near);

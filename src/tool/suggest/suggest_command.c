@@ -209,7 +209,10 @@ static int compare_ranks(reshard_view *view, struct rfs_error *err)
     return rc;
 }
 
-/* Opens a view by OPTIONS and plans its files, counting ENTRIES of its root. 0, or with *err filled. */
+/*
+ * Opens a view by OPTIONS and plans its files, counting ENTRIES of its root. 0, or with *err
+ * filled.
+ */
 static int try_view(struct suggest *suggest, const struct rfs_settings *options,
                     const struct rfs_view_how *how, unsigned *entries, struct rfs_error *err)
 {
@@ -223,7 +226,10 @@ static int try_view(struct suggest *suggest, const struct rfs_settings *options,
     return rc;
 }
 
-/* Returns whether a view by OPTIONS can show its files; ENTRIES may be NULL, else those of its root. */
+/*
+ * Returns whether a view by OPTIONS can show its files; ENTRIES may be NULL, else those of its
+ * root.
+ */
 static bool can_show(struct suggest *suggest, const struct rfs_settings *options, unsigned *entries)
 {
     struct rfs_error err = {0};
@@ -343,7 +349,7 @@ static bool offer_strategies(struct suggest *suggest)
     return false;
 }
 
-/* ---- the model in a trainer's dict ------------------------------------------------------------- */
+/* ---- the model in a trainer's dict ----------------------------------------------------------- */
 
 /* Trainers' words for the dict of the model. */
 static const char *const model_words[] = {"model", "state_dict"};
@@ -441,7 +447,9 @@ static int find_rules(struct suggest *suggest, struct rfs_error *err)
     return rc;
 }
 
-/* Finds rules that fit names which begin with a trainer's dict, though nothing says that it is one. */
+/*
+ * Finds rules that fit names which begin with a trainer's dict, though nothing says that it is one.
+ */
 static int find_rules_in_names(struct suggest *suggest, struct rfs_error *err)
 {
     int rc = 0;
@@ -760,8 +768,8 @@ static char *above_of(struct rfs_store *store, const char *path, enum rfs_inspec
 }
 
 /*
- * Suggests the whole tree if PATH is the folder of a rank in it, or a file in such a folder. Returns
- * whether it is.
+ * Suggests the whole tree if PATH is the folder of a rank in it, or a file in such a folder.
+ * Returns whether it is.
  */
 static bool suggest_tree(struct suggest *suggest, const char *path)
 {

@@ -287,7 +287,9 @@ static void test_pieces_of_all_sizes(void **state)
 {
     const uint64_t budget = 24 * MIB + MIB / 2;
     struct rfs_cache_piece *held[4] = {0};
-    /* The system may fill a huge page when a part of it is used, long after the rest was released. */
+    /*
+     * The system may fill a huge page when a part of it is used, long after the rest was released.
+     */
     const int huge = prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     const uint64_t before = resident();
     struct rfs_cache *cache = rfs_cache_new(budget);

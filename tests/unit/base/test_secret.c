@@ -41,7 +41,9 @@ static void test_wipe(void **state)
     rfs_secret_wipe(NULL, 0);
 }
 
-/* In a child of nobody's, whose limit is small: memory that cannot be locked is used all the same. */
+/*
+ * In a child of nobody's, whose limit is small: memory that cannot be locked is used all the same.
+ */
 static int with_little(void)
 {
     const struct rlimit little = {65536, 65536};

@@ -462,7 +462,10 @@ static const struct named nested[] = {
     {"app.step", true, 2, {"app", "step"}},
 };
 
-/* The dicts at the top are told if all tensors are in one, and those in the only one; and what an entry by names leaves out. */
+/*
+ * The dicts at the top are told if all tensors are in one, and those in the only one; and what an
+ * entry by names leaves out.
+ */
 static void test_dicts(void **state)
 {
     (void)state;
@@ -783,7 +786,9 @@ static int64_t put_item(const char *root, const char *name, int64_t step)
     return n;
 }
 
-/* The metadata of rank RANK: half of "w" [4], all of "b" [2], and a value; OTHER text behind all. */
+/*
+ * The metadata of rank RANK: half of "w" [4], all of "b" [2], and a value; OTHER text behind all.
+ */
 static void put_rank(const char *root, unsigned rank, int64_t elements, const char *other)
 {
     const int64_t half[] = {2 * rank};

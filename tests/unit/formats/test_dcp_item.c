@@ -240,7 +240,10 @@ static uint32_t get(const unsigned char *at, unsigned bytes)
     return number;
 }
 
-/* The entry of an archive that ends in NAME: where its bytes are, and their number. SUM: with checksum. */
+/*
+ * The entry of an archive that ends in NAME: where its bytes are, and their number. SUM: with
+ * checksum.
+ */
 static unsigned char *entry(struct bytes *file, const char *name, bool sum, size_t *n)
 {
     for (unsigned char *p = file->data; p + 46 < file->data + file->n; p++) {

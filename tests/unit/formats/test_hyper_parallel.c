@@ -218,7 +218,9 @@ static void test_keys(void **state)
     assert_true(rfs_hyper_parallel_owns(w->chunks) && !rfs_dcp_owns(w->chunks));
 }
 
-/* A file of torch.save, whose tensor is a column of a larger one; without the key, so by the name. */
+/*
+ * A file of torch.save, whose tensor is a column of a larger one; without the key, so by the name.
+ */
 static void test_archive(void **state)
 {
     struct world *w = *state;

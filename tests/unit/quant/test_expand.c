@@ -19,7 +19,9 @@
 #define MOST 300
 #define ROW_MOST 600
 
-/* Returns VALUE rounded to FRACTION bits behind the first, with LEAST the exponent of subnormals. */
+/*
+ * Returns VALUE rounded to FRACTION bits behind the first, with LEAST the exponent of subnormals.
+ */
 static double nearest(double value, int fraction, int least, double largest)
 {
     int exponent;

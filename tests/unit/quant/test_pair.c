@@ -315,7 +315,9 @@ static void test_refused(void **state)
     }
 }
 
-/* Names that are parts of weights elsewhere: other types, a plain weight with activations, norms. */
+/*
+ * Names that are parts of weights elsewhere: other types, a plain weight with activations, norms.
+ */
 static void test_legal_names(void **state)
 {
     static const struct {
@@ -352,7 +354,9 @@ static void test_legal_names(void **state)
     }
 }
 
-/* Groups that differ in symmetric alone: weights without zero points are one's, or have lost them. */
+/*
+ * Groups that differ in symmetric alone: weights without zero points are one's, or have lost them.
+ */
 static void test_targets(void **state)
 {
     enum { EVEN, LOST, EITHER };
@@ -445,7 +449,9 @@ static void read_at(const struct opened *o, const char *name, void *buf, size_t 
     assert_int_equal(rfs_reading_end(&reading), 0);
 }
 
-/* Blocks of 2 x 3 over 5 x 7: every range is that of the whole, and scales are those of its blocks. */
+/*
+ * Blocks of 2 x 3 over 5 x 7: every range is that of the whole, and scales are those of its blocks.
+ */
 static void test_ragged_blocks(void **state)
 {
     float scales[9];

@@ -46,7 +46,7 @@ static uint64_t count(const struct dims *dims)
     return n;
 }
 
-/* ---- expressions ------------------------------------------------------------------------------- */
+/* ---- expressions ----------------------------------------------------------------------------- */
 
 enum op { LEAF, CONCAT, GROUPS, STACK, TRANSPOSE, JOIN, SPLIT, PLUS, OPS };
 
@@ -190,7 +190,7 @@ static struct expr *grow(const struct dims *dims, uint32_t depth)
     return e;
 }
 
-/* ---- as a text ---------------------------------------------------------------------------------- */
+/* ---- as a text ------------------------------------------------------------------------------- */
 
 static char text[1 << 16];
 static size_t text_n;
@@ -257,9 +257,11 @@ static void write_expr(const struct expr *e, struct within *within, uint32_t par
     PUT(")");
 }
 
-/* ---- the model ---------------------------------------------------------------------------------- */
+/* ---- the model ------------------------------------------------------------------------------- */
 
-/* The right tensors as they come up, and what each element of an expression is: tensor and place. */
+/*
+ * The right tensors as they come up, and what each element of an expression is: tensor and place.
+ */
 struct tensor {
     char name[96];
     struct rfs_type type;
@@ -353,7 +355,7 @@ static struct element element_at(const struct expr *e, const uint64_t *at, const
     }
 }
 
-/* ---- links --------------------------------------------------------------------------------------- */
+/* ---- links ----------------------------------------------------------------------------------- */
 
 /* The elements of a link, one after the other: for each, its flat places. */
 typedef void each_fn(void *ctx, uint64_t made, uint64_t source);

@@ -392,7 +392,9 @@ static void test_all_errors(void **ctx)
                      "SRC: parameter 'y': is taken by no rule of x.rules; try: drop right NAME, in "
                      "the rules, "
                      "if it is not part of the model\n");
-    /* what follows from an error is not told: names that it defines, and tensors that it would use */
+    /*
+     * what follows from an error is not told: names that it defines, and tensors that it would use
+     */
     tells("let n = config.n\nindex i = 0 .. n\nlet m = n + 1\na.{i} = b.{i} [m]\nc = d [config.k]\n"
           "e = f\nrepeat left g = a.0\nif n > 1\nh = b.2\nend",
           "{}", "b.0 1, d 1, f 1, other 1",

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ready cuts: what is one, which names have one, and what is refused. tests/rules checks the cuts. */
+/*
+ * Ready cuts: what is one, which names have one, and what is refused. tests/rules checks the cuts.
+ */
 #include "base/glob.h"
 #include "base/settings.h"
 #include "rules/cuts.h"

@@ -17,7 +17,10 @@ static void expect(const struct rfs_known *known, bool has, const char *const *n
             fail_msg("'%s' is%s known", *names, has ? " not" : "");
 }
 
-/* Names that programs save beside weights; https://docs.pytorch.org/docs/stable/distributed.checkpoint.html. */
+/*
+ * Names that programs save beside weights;
+ * https://docs.pytorch.org/docs/stable/distributed.checkpoint.html.
+ */
 static void test_states(void **state)
 {
     static const char *const states[] = {"adam_m.w",

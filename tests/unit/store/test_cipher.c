@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Encrypted files, sound ones: what is read of them is what was encrypted, whatever is read of it. */
+/*
+ * Encrypted files, sound ones: what is read of them is what was encrypted, whatever is read of it.
+ */
 #include "store/crypt/key.h"
 #include "store/encrypted.h"
 #include "store/files.h"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kind of a file stays what it is when the file is damaged: cut anywhere, or with another bit. */
+/*
+ * The kind of a file stays what it is when the file is damaged: cut anywhere, or with another bit.
+ */
 #include "survey/inspect_file.h"
 #include "tests/support/tree.h"
 

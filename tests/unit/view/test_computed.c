@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rules that compute values, made up at random, in both directions. With 0 in place of their numbers,
- * and without pad, they move elements alone, which other tests prove. What they add to an element is
- * read from a source of zeros. Each element must be the sum of these two, by a slow model of the
- * addition; and whatever tells of bytes or reads them must know that they are computed. The seed is
- * printed, and replayed from RFS_SEED.
+ * Rules that compute values, made up at random, in both directions. With 0 in place of their
+ * numbers, and without pad, they move elements alone, which other tests prove. What they add to an
+ * element is read from a source of zeros. Each element must be the sum of these two, by a slow
+ * model of the addition; and whatever tells of bytes or reads them must know that they are
+ * computed. The seed is printed, and replayed from RFS_SEED.
  */
 #include "reshard.h"
 #include "survey/origins.h"
@@ -100,7 +100,10 @@ static void test_the_model(void **state)
             if (!isnan(value))
                 assert_int_equal(nearest(&formats[i], value), bits);
         }
-    /* 1 + 2^-8 lies between two numbers of bfloat16, and becomes the even one; so does 1 + 3 * 2^-8. */
+    /*
+     * 1 + 2^-8 lies between two numbers of bfloat16, and becomes the even one; so does 1 + 3 *
+     * 2^-8.
+     */
     assert_int_equal(added(&formats[0], 0x3b80, 1), 0x3f80);
     assert_int_equal(added(&formats[0], 0x3c40, 1), 0x3f82);
     assert_int_equal(added(&formats[1], 0x7bff, 1), 0x7bff);
@@ -214,7 +217,10 @@ static void put_plus(const char *name, uint64_t factor, uint64_t rows, uint64_t 
         PUT(")");
 }
 
-/* Pads the rows of a tensor, or its columns; without pad by a tensor of zeros, or by leaving some out. */
+/*
+ * Pads the rows of a tensor, or its columns; without pad by a tensor of zeros, or by leaving some
+ * out.
+ */
 static void put_pad(unsigned number, uint64_t rows, uint64_t columns)
 {
     const unsigned axis = below(2);

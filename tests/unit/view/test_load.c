@@ -460,7 +460,7 @@ static void test_slow_source(void **state)
     reshard_tensors_close(full);
 }
 
-/* ---- threads that load from one view, and one that is stopped again and again -------------------- */
+/* ---- threads that load from one view, and one that is stopped again and again ---------------- */
 
 struct loader {
     struct fixture *f;

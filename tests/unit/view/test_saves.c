@@ -280,7 +280,9 @@ static void remove_save(struct fixture *f, const char *name)
 }
 
 /* What a caller holds of a save goes on when the save has gone; its ids are never another's. */
-/* Another run saves with the numbers of what is shown: its files take the place when all are there. */
+/*
+ * Another run saves with the numbers of what is shown: its files take the place when all are there.
+ */
 static void test_following_another_run(void **state)
 {
     struct fixture *f = *state;
