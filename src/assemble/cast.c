@@ -9,7 +9,8 @@
  *                                      e all ones: infinite if f = 0, else a NaN
  *
  *     Float64  F 52 E 11    Float32  F 23 E 8    Float16  F 10 E 5    BFloat16  F 7 E 8
- *     Float8E5M2  F 2 E 5   Float8E4M3FN  F 3 E 4, e all ones is as any other, but f all ones a NaN then
+ *     Float8E5M2  F 2 E 5   Float8E4M3FN  F 3 E 4, where e all ones is as any other, and a NaN only
+ *                                         if f is all ones, too
  *
  * Float16 and BFloat16 become one another by way of Float32, which holds both, so there is one
  * rounding.

@@ -118,8 +118,8 @@ static inline bool rfs_latency_is_slow(const struct rfs_latency *latency)
  * reads. But the time that a request takes, divided by the time until answers begin, decides
  * sooner:
  *   below 1.1   a request only waits: twice as many reads at once
- *   from 7 on   the network is always busy: more reads cannot bring a sixth more bytes, so there are
- *               fewer requests, and larger ones
+ *   from 7 on   the network is always busy: more reads cannot bring a sixth more bytes, so there
+ *               are fewer requests, and larger ones
  *   below 4     there may be as many requests as before
  */
 #define RFS_CONCURRENCY_LEAST 8u

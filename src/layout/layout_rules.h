@@ -3,7 +3,7 @@
  * Layout rules: a strategy in a few lines of text, for checkpoints that have no strategy file.
  *
  *   # a comment, to the end of the line; at its beginning or after a blank
- *   axes dp=2 tp=4                the device matrix, outermost axis first; ranks count row by row in it
+ *   axes dp=2 tp=4                the device matrix, outermost axis first; ranks count row by row
  *   like source with dp 8 -> 6    what no rule matches is cut as in the source strategy, see below
  *   *.wq.weight: axis 0 over tp   a rule: a glob (base/glob.h), and the cuts
  *   *.moe.w: axis 0 over dp, axis -1 over tp
@@ -13,23 +13,26 @@
  *   *: whole
  *
  *   text = { [axes | stages | stage | like | rule] [comment] newline }
- *   axes = "axes" { NAME "=" NUMBER }            before the rules that use them; without it there is one
- *                                                device axis, "all", of all ranks. A further line is for
- *                                                the rules after it, and has as many devices
- *   stages = "stages" NUMBER                     pipeline stages, at most once; 1 without it
- *   stage = "stage" { "first" | "last" | "layer" | "all" }       the stages that have the parameters of the
- *                                                rules after it; "layer": layers are divided evenly, and
- *                                                the first part of a name that is a number is its layer
- *   like = "like" "source" [ "with" "dp" NUMBER "->" NUMBER ]            at most once, in any place
+ *   axes = "axes" { NAME "=" NUMBER }        before the rules that use them; without it there is
+ *                                            one device axis, "all", of all ranks. A further line
+ *                                            is for the rules after it, and has as many devices
+ *   stages = "stages" NUMBER                 pipeline stages, at most once; 1 without it
+ *   stage = "stage" { "first" | "last" | "layer" | "all" }
+ *                                            the stages that have the parameters of the rules after
+ *                                            it; "layer": layers are divided evenly, and the first
+ *                                            part of a name that is a number is its layer
+ *   like = "like" "source" [ "with" "dp" NUMBER "->" NUMBER ]
+ *                                            at most once, in any place
  *   rule = GLOB ":" ( "whole" | cut { ("," | "and") cut } )
- *   cut  = "axis" NUMBER "over" NAME { NAME } [ "in" KEY ]               negative: -1 is the tensor's last
- *                                                axis. It has as many equal parts as KEY, a number of the
- *                                                model, says, and none of them may be cut
- *        | "fields" NUMBER                       axis 0 has so many equal fields one after the other, and
- *                                                each device an equal part of every field
- *        | "optimizer" [ NUMBER ]                axis 0 is cut further, into so many pieces, over what device
- *                                                axes the rule leaves, as an optimizer shard is; without the
- *                                                number over all of them
+ *   cut  = "axis" NUMBER "over" NAME { NAME } [ "in" KEY ]
+ *                                            negative: -1 is the tensor's last axis. It has as many
+ *                                            equal parts as KEY, a number of the model, says, and
+ *                                            none of them may be cut
+ *        | "fields" NUMBER                   axis 0 has so many equal fields one after the other,
+ *                                            and each device an equal part of every field
+ *        | "optimizer" [ NUMBER ]            axis 0 is cut further, into so many pieces, over what
+ *                                            device axes the rule leaves, as an optimizer shard is;
+ *                                            without the number over all of them
  *
  * The first rule that matches a parameter's name counts. A parameter that none matches is an error
  * unless there is a line "like source". Rules that no parameter takes are logged. If none is taken,

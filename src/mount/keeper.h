@@ -8,7 +8,7 @@
  *     server                            keeper
  *     rfs_keeper_mount   --- mount -->  mounts; sends the descriptor of /dev/fuse
  *     rfs_keeper_raise   --- raise -->  raises the read-ahead of its mount
- *     rfs_keeper_release --- the end->  unmounts, unless that is done, or something else is mounted there
+ *     rfs_keeper_release --- the end->  unmounts, unless that is done, or something else is mounted
  *     rfs_keeper_wait    <-- done ----  ends
  *
  * A server that is killed ends the conversation as well, so that it leaves no dead mount behind.

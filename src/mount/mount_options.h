@@ -3,19 +3,22 @@
  * Options of a mount: from the command line, as a user types it and as mount(8) passes it, from the
  * environment, and from a file. base/options.h says which there are.
  *
- *     reshardfs SRC MNT -o cache=2G,strict        a comma inside a value is "\,", a backslash before either "\\"
+ *     reshardfs SRC MNT -o cache=2G,strict      a comma inside a value is "\,", a backslash before
+ *                                               either "\\"
  *
- *     RESHARDFS_CACHE=2G RESHARDFS_STRICT=yes     the name in capitals; a switch is yes, true, on or 1, or left
- *                                                 alone by no, false, off, 0 or an empty value
+ *     RESHARDFS_CACHE=2G RESHARDFS_STRICT=yes   the name in capitals; a switch is yes, true, on or
+ *                                               1, or left alone by no, false, off, 0 or an empty
+ *                                               value
  *
  *     # a file: of lines
- *     [reshardfs]                                 may be left out; no other section
- *     cache = 2G                                  blanks around name and value don't count, nor do one pair of
- *     prefix = "my "                              double quotes around the value
- *     strict                                      or strict = yes, as in the environment
+ *     [reshardfs]                               may be left out; no other section
+ *     cache = 2G                                blanks around name and value don't count, nor do
+ *     prefix = "my "                            one pair of double quotes around the value
+ *     strict                                    or strict = yes, as in the environment
  *
- *     {"cache": "2G", "strict": true}             or of JSON: texts, whole numbers up to 2^53, true and false; a list of
- *                                                 texts for options with several paths
+ *     {"cache": "2G", "strict": true}           or of JSON: texts, whole numbers up to 2^53, true
+ *                                               and false; a list of texts for options with several
+ *                                               paths
  *
  * Paths in a file are looked for from the folder of the file. Not thread-safe.
  */

@@ -3,7 +3,8 @@
  * The server gives up rights, so that the author of a file gains little by a mistake in a parser.
  * It does so in two steps, because maps and links must be read to find all sources.
  *
- *     rfs_sandbox_enter   before any file of the source is read: new privileges, capabilities, limits, system calls
+ *     rfs_sandbox_enter   before any file of the source is read: new privileges, capabilities,
+ *                         limits, system calls
  *     rfs_sandbox_close   before the mount can be read: files, by Landlock
  *
  * A part that the kernel or the build lacks is left out, with a line in the log; with

@@ -21,8 +21,8 @@
  * The rules of dtype=:
  *
  *     RULES    RULE [ ; RULE ] …           spaces around a rule and around its = are dropped
- *     RULE     PATTERN = TO | TO           the one without a pattern is for all that no pattern is like
- *     TO       float16 | bfloat16 | float32 | float64 | keep          in any case; or F16, BF16, F32, F64
+ *     RULE     PATTERN = TO | TO           one without a pattern is for all that no pattern is like
+ *     TO       float16 | bfloat16 | float32 | float64 | keep   in any case; or F16, BF16, F32, F64
  *
  * PATTERN is as base/glob.h says, and may hold a = itself: the last one counts. The first pattern
  * that a name is like counts.

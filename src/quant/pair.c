@@ -4,13 +4,16 @@
  * where several of its groups fit, because a weight with its scales speaks for itself. A config
  * says how many elements share a scale. That never follows from the shape of the scales alone.
  *
- *                      weight                           scales              beside them
- *     fp8              X.weight   F8_E4M3 [M, N]        X.weight_scale_inv  X.activation_scale, X.input_scale
- *                      or I8 [M, N/2]                   or X.scale
- *     compressed-      X.weight   F8_E4M3, I8 [M, N]    X.weight_scale      X.weight_zero_point, X.input_scale
- *     tensors          X.weight_packed I32              X.weight_scale      X.weight_zero_point, X.weight_shape
- *                      X.weight_packed U8 [M, N/2]      X.weight_scale      X.weight_global_scale, X.input_global_scale
- *     mxfp4            P_blocks U8 [E, O, I/32, 16]     P_scales
+ *                   weight                        scales              beside them
+ *     fp8           X.weight   F8_E4M3 [M, N]     X.weight_scale_inv  X.activation_scale,
+ *                   or I8 [M, N/2]                or X.scale          X.input_scale
+ *     compressed-   X.weight   F8_E4M3, I8 [M, N] X.weight_scale      X.weight_zero_point,
+ *     tensors                                                         X.input_scale
+ *                   X.weight_packed I32           X.weight_scale      X.weight_zero_point,
+ *                                                                     X.weight_shape
+ *                   X.weight_packed U8 [M, N/2]   X.weight_scale      X.weight_global_scale,
+ *                                                                     X.input_global_scale
+ *     mxfp4         P_blocks U8 [E, O, I/32, 16]  P_scales
  */
 #include "quant/quant.h"
 

@@ -4,8 +4,8 @@
  *
  *     {tp} {pp} {ep}    degrees of tensor, pipeline and expert parallelism
  *     {dp} {edp}        the replicas of a stage's devices beside tp, and beside ep
- *     {etp}             1: the degree of tensor parallelism of experts, where a training has one of its own
- *     {embedding}       the stages of the embedding: the first, and the last if it is the output, too
+ *     {etp}             1: the degree of tensor parallelism of experts, if a training has its own
+ *     {embedding}       the stages of the embedding: the first, and the last if that is the output
  *
  * Only files with {ep} know experts that are cut over devices.
  */

@@ -18,13 +18,14 @@
  *               | FUNCTION "(" argument { "," argument } ")"
  *     size      = "_" | number
  *     name      = text with holes "{" number "}"
- *     number    = either { "??" either }                     a default for a key that the config lacks
+ *     number    = either { "??" either }                     a default for a key that config lacks
  *     either    = both { "or" both }     both = negation { "and" negation }
  *     negation  = [ "not" ] compared [ "in" "config." KEY ]
  *     compared  = sum [ ( "==" "!=" "<" "<=" ">" ">=" ) sum ]
  *     sum       = product { ( "+" "-" ) product }     product = unary { ( "*" "/" "%" ) unary }
  *     unary     = [ "-" ] ( INTEGER | "true" | "false" | NAME [ "is" WORD ]
- *                 | "config." KEY [ ( "is" | "has" ) WORD ] | "config." KEY "[" number "]" [ "is" WORD ]
+ *                 | "config." KEY [ ( "is" | "has" ) WORD ]
+ *                 | "config." KEY "[" number "]" [ "is" WORD ]
  *                 | "count(" "config." KEY ")" | "(" number ")" )
  *
  * A statement goes on in the next line while a bracket is open, or after "=" or ",". "#" at the

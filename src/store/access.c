@@ -3,7 +3,8 @@
  * The extended attribute system.posix_acl_access, little-endian:
  *
  *   u32 version, 2
- *   and for each entry   u16 tag: 1 the owner, 2 a user, 4 the group, 8 another group, 16 mask, 32 others
+ *   and for each entry   u16 tag: 1 the owner, 2 a user, 4 the group, 8 another group, 16 the mask,
+ *                        32 others
  *                        u16 permissions: 4 read, 2 write, 1 search
  *                        u32 id, of tags 2 and 8
  *

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- *   {"0": "a/rank_0.ckpt", "1": "…"}                                             a map of files
- *   {"metadata": {…}, "weight_map": {"w": "model-00001-of-00002.safetensors"}}   model.safetensors.index.json
- *   {"metadata": {"total_size": 8}, "weight_map": {"w": "part0.safetensors"}}    param_name_map.json
- *   {"w": "part0.safetensors"}                                                   the same, before 2.5
+ *   a map of files                 {"0": "a/rank_0.ckpt", "1": "…"}
+ *   model.safetensors.index.json   {"metadata": {…},
+ *                                   "weight_map": {"w": "model-00001-of-00002.safetensors"}}
+ *   param_name_map.json            {"metadata": {"total_size": 8},
+ *                                   "weight_map": {"w": "part0.safetensors"}}
+ *   the same, before 2.5           {"w": "part0.safetensors"}
  *
  * Sources: transformers, and unified_safetensors and _load_parallel_checkpoint of MindSpore 2.10,
  * which takes the whole object where there is no weight_map. Of keys given twice the last would

@@ -28,7 +28,8 @@
  *   8 bytes n, then {          safetensors; n is the length of the JSON
  *   PK\3\4                     a zip: torch.save
  *   the magic of a block       an encrypted .ckpt (cipher.h)
- *   08 stage, no 0a            a strategy in protobuf: current_stage is required, comes first and once
+ *   08 stage, no 0a            a strategy in protobuf: current_stage is required, comes first and
+ *                              stands once
  *   0a …, 12 …                 a .ckpt; without that ending, group info if it is that as a whole
  *   lines of text              rules
  *

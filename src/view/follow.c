@@ -179,8 +179,8 @@ static void open_save(struct reshard_view *set, struct followed *save)
     char wait[96];
 
     clock_gettime(CLOCK_REALTIME, &now);
-    const int rc = rfs_view_open(set, follow->source, follow->listed, &save->save, set->options.cache,
-                                 save->told, &view, &err)
+    const int rc = rfs_view_open(set, follow->source, follow->listed, &save->save,
+                                 set->options.cache, save->told, &view, &err)
                        ?: check_ranks(view, &err)
                        ?: record(view, &newest, &err)
                        ?: check_files(view, &err);

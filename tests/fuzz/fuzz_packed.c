@@ -4,9 +4,9 @@
  * halves of a tensor, and a value that is not a tensor. All elements and all bytes of the value are
  * read, by two openings, of which the second keeps no block.
  *
- *     flags   bits 0 to 2: that item's bytes are compressed here, so that any plain bytes come out of
- *             zstd; else they are what zstd reads. Bit 3: checksums are compared. Bit 4: the blocks
- *             have less room than a damaged item may ask for
+ *     flags   bits 0 to 2: that item's bytes are compressed here, so that any plain bytes come out
+ *             of zstd; else they are what zstd reads. Bit 3: checksums are compared. Bit 4: the
+ *             blocks have less room than a damaged item may ask for
  *     u16     bytes of the first item, little-endian
  *     u16     bytes of the second
  *     …       the items, one behind the other

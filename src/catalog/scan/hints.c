@@ -5,10 +5,10 @@
  *
  * Checkpoints that describe themselves, in folders below:
  *
- *   torchtitan    checkpoint/step-1000/.metadata
- *   Accelerate    pytorch_model_fsdp_0/.metadata, optimizer_0/.metadata; checkpoint-500/… of Trainer
- *   verl          global_step_100/actor/model_world_size_8_rank_0.pt, global_step_100/critic/…
- *   NeMo          NAME-step=100-last/weights/.metadata
+ *   torchtitan   checkpoint/step-1000/.metadata
+ *   Accelerate   pytorch_model_fsdp_0/.metadata, optimizer_0/.metadata; checkpoint-500/… of Trainer
+ *   verl         global_step_100/actor/model_world_size_8_rank_0.pt, global_step_100/critic/…
+ *   NeMo         NAME-step=100-last/weights/.metadata
  *
  * Checkpoints of formats that are not read, by the names of their files, with a remedy for each:
  *

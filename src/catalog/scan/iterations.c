@@ -13,8 +13,8 @@
  *   latest_checkpoint_iteration.txt       HyperParallel's
  *   global_step_20/                       .metadata, _rank0_.safetensors …
  *
- *   step-20/                              torchtitan's: .metadata, __0_0.distcp …; it has no tracker,
- *                                         so one is taken only if it is asked for
+ *   step-20/                              torchtitan's: .metadata, __0_0.distcp …; no tracker says
+ *                                         which counts, so one is taken only if it is asked for
  *
  * An iteration without its metadata is one whose save has not ended, unless MindSpore Transformers
  * saved it of one rank.

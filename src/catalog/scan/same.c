@@ -6,8 +6,8 @@
  *   rank_3/net_1-2_4.ckpt             one save with rank_0/net_1-2_4.ckpt, not with net-2_4.ckpt
  *   rank_3/llama_rank_3-2_4.ckpt      one save with rank_0/llama_rank_0-2_4.ckpt
  *   rank_3/part-3_8.ckpt              one save with rank_0/part-0_8.ckpt
- *   rank_11/net_3.ckpt                one save with rank_8/net_0.ckpt: ranks are counted anew in each
- *                                     node or stage
+ *   rank_11/net_3.ckpt                one save with rank_8/net_0.ckpt: ranks are counted anew in
+ *                                     each node or stage
  *
  * Each run of digits is a place. What it may mean is what fits all names: a text that they share,
  * or the rank, with or without leading zeros. MindSpore counts saves in three places itself: the

@@ -4,9 +4,11 @@
  *
  *   latest                     "global_step20": written last
  *   global_step10/
- *   global_step20/             mp_rank_00_model_states.pt, zero_pp_rank_0_mp_rank_00_optim_states.pt …
- *   global_step20_universal/   what ds_to_universal makes of it: mp_rank_00_model_states.pt, and for each
- *                              parameter zero/NAME/fp32.pt, exp_avg.pt, exp_avg_sq.pt, step.pt
+ *   global_step20/             mp_rank_00_model_states.pt,
+ *                              zero_pp_rank_0_mp_rank_00_optim_states.pt …
+ *   global_step20_universal/   what ds_to_universal makes of it: mp_rank_00_model_states.pt, and
+ *                              for each parameter zero/NAME/fp32.pt, exp_avg.pt, exp_avg_sq.pt,
+ *                              step.pt
  *
  * The names are the caller's; global_step and a number is the default. transformers' Trainer has
  * such folders in its own. Where there are safetensors as well, those are the source.

@@ -21,7 +21,7 @@
  *
  *   message = { key payload }
  *   key     = varint(number << 3 | type)
- *   varint  = 7 bits a byte, lowest first, the top bit set on all bytes but the last; at most 10 bytes
+ *   varint  = 7 bits a byte, lowest first, the top bit set on all bytes but the last; at most 10
  *   payload = type 0: varint | 1: 8 bytes | 2: varint(length) bytes | 5: 4 bytes
  *           | 3: fields, up to a key of the same number and type 4
  *

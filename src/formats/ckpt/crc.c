@@ -3,9 +3,10 @@
  * Both checksums are zlib's crc32 (_exec_save and load_checkpoint in
  * mindspore/train/serialization.py):
  *
- *   .ckpt         of everything before the trailer "crc_num" + 10 bytes, which are the number, big-endian
- *   .safetensors  run over the tensors, sorted by name (as UTF-8): the name, then the bytes of the content;
- *                 the number is in the metadata as "crc_num", in decimal
+ *   .ckpt         of everything before the trailer "crc_num" + 10 bytes, which are the number,
+ *                 big-endian
+ *   .safetensors  run over the tensors, sorted by name (as UTF-8): the name, then the bytes of the
+ *                 content; the number is in the metadata as "crc_num", in decimal
  *
  * One thing in the latter is odd. MindSpore takes Python's bytes() of the numpy array. For an array
  * of whole numbers without dimensions that is not its content, but as many zero bytes as the

@@ -2,11 +2,11 @@
 /*
  * The objects in .metadata of torch.distributed.checkpoint:
  *
- *     Metadata               state_dict_metadata {name: TensorStorageMetadata | BytesStorageMetadata},
- *                            storage_data {MetadataIndex: _StorageInfo}, version "1.0.0" or none;
- *                            planner_data {name: (key, …)}, the keys that lead to a value, texts
- *                            and the numbers of items of lists; storage_meta: ignored; mcore_data
- *                            of Megatron-Core:
+ *     Metadata               state_dict_metadata {name: TensorStorageMetadata or
+ *                            BytesStorageMetadata}, storage_data {MetadataIndex: _StorageInfo},
+ *                            version "1.0.0" or none; planner_data {name: (key, …)}, the keys that
+ *                            lead to a value, texts and the numbers of items of lists;
+ *                            storage_meta: ignored; mcore_data of Megatron-Core:
  *                            {name: {"nd_reformulated_orig_global_shape": shape} or an empty dict},
  *                            and all_local_plans, not looked at
  *     TensorStorageMetadata  properties, size, chunks [ChunkStorageMetadata]
@@ -21,8 +21,8 @@
  *     Metadata          version "1.0", "2.0" or none
  *     TensorProperties  by name; dtype is a text: "torch.float32", or "Float32" with MindSpore
  *     MetadataIndex     offset () for bytes
- *     StorageInfo       relative_path, offset, length, tensor_key or none: the name of the tensor in
- *                       the file, and the place in the file counts for bytes only
+ *     StorageInfo       relative_path, offset, length, tensor_key or none: the name of the tensor
+ *                       in the file, and the place in the file counts for bytes only
  *
  * Offsets and sizes are tuples as well as torch.Size. A save without collectives, of either
  * program, has such a file for each rank, which describes the chunks of that rank.

@@ -7,9 +7,9 @@
  *                           (None, {"_local_tensor": TENSOR, "_spec": DTensorSpec}));
  *                           a parameter has {"_is_param": True} in place of None
  *     DTensorSpec   mesh: DeviceMesh, placements: (Replicate(), Shard(dim=0), …), tensor_meta: …
- *     DeviceMesh    mesh: a tensor of ranks, with an axis for each placement; and where this rank is,
- *                   _coordinate_on_dim: [0, 1]; since torch 2.15 its sizes are in _layout instead, a
- *                   _MeshLayout with axes: (_FlatLayout with shape: (2,), …)
+ *     DeviceMesh    mesh: a tensor of ranks, with an axis for each placement; and where this rank
+ *                   is, _coordinate_on_dim: [0, 1]; since torch 2.15 its sizes are in _layout
+ *                   instead, a _MeshLayout with axes: (_FlatLayout with shape: (2,), …)
  *
  * Each mesh axis with a Shard cuts the box that the axes before it have left, as torch.chunk does.
  * FSDP2 cuts what tensor parallelism has cut before it, though its mesh axis comes first: that axis
@@ -21,13 +21,15 @@
  *
  *     _rebuild_from_type_v2(_rebuild_wrapper_subclass, ShardedTensor,
  *                           (ShardedTensor, dtype, SIZE of the whole, …),
- *                           ([Shard, …], ShardedTensorMetadata, ProcessGroupState, sharding spec, False))
+ *                           ([Shard, …], ShardedTensorMetadata, ProcessGroupState, sharding spec,
+ *                            False))
  *     Shard                  tensor: TENSOR, metadata: ShardMetadata; a rank may have none
- *     ShardMetadata          shard_offsets: [0, 0], shard_sizes: [5, 6], placement: _remote_device, with
- *                            _rank: 0
+ *     ShardMetadata          shard_offsets: [0, 0], shard_sizes: [5, 6], placement: _remote_device,
+ *                            with _rank: 0
  *     ShardedTensorMetadata  shards_metadata: [ShardMetadata, …] of all ranks, size: SIZE,
  *                            tensor_properties: (dtype, …)
- *     ProcessGroupState      local_rank: 0, global_rank: 0, local_world_size: 2, global_world_size: 2
+ *     ProcessGroupState      local_rank: 0, global_rank: 0, local_world_size: 2,
+ *                            global_world_size: 2
  *
  * So each file says what all ranks have. With HYBRID_SHARD the group of ranks that share a tensor
  * is smaller than the world: others have the same shards again, and lists with their ranks. No file

@@ -4,7 +4,8 @@
  *
  *     "__nshards__": n, "__version__": "2.0.0",
  *     "model":     [ (OrderedDict name -> tensor,  dict name -> (torch.Size, piece)), … ]
- *     "optimizer": [ (state_dict() with its own entries of "state", dict (k1, k2) -> (torch.Size, piece)), … ]
+ *     "optimizer": [ (state_dict() with its own entries of "state",
+ *                     dict (k1, k2) -> (torch.Size, piece)), … ]
  *     and, in part 0 only, whatever else was given to save()
  *
  * Whole values are each in one part; part 0 has all buffers. Large tensors are flattened and cut in

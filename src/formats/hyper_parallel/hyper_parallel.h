@@ -3,12 +3,12 @@
  * A folder of HyperParallel's distributed checkpoint, MindSpore's library for dynamic graphs, which
  * also runs on PyTorch:
  *
- *     .metadata               the pickle that formats/dcp/dcp_metadata.c draws, or, of a save without
- *     0.metadata              collectives, one of each rank; before April 2026 .rank0_metadata
- *     _rank0_.safetensors     the tensors that a rank saved, under their keys: a safetensors file or,
- *                             from PyTorch before April 2026, a file of torch.save
- *     _rank0_.bytes           pickles of values that are no tensors, end to end; before April 2026 a
- *                             file for each, NAME_rank0.bytes. No such value is read.
+ *     .metadata             the pickle that formats/dcp/dcp_metadata.c draws, or, of a save without
+ *     0.metadata            collectives, one of each rank; before April 2026 .rank0_metadata
+ *     _rank0_.safetensors   the tensors that a rank saved, under their keys: a safetensors file or,
+ *                           from PyTorch before April 2026, a file of torch.save
+ *     _rank0_.bytes         pickles of values that are no tensors, end to end; before April 2026 a
+ *                           file for each, NAME_rank0.bytes. No such value is read.
  *
  * A box that several ranks saved is read from one of them, and the others are its further copies.
  *

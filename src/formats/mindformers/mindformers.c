@@ -8,7 +8,8 @@
  *                       "interleaved_parallel": false, "alias_name": ["d0", "d1", "d2"],
  *                       "rank_list": [0, 1, …]} or null,
  *            "chunk": [{"global_offset": [0], "local_shape": [4, 3]}, …]}, …},
- *    "storage_data": {"('w', (0,))": [{"file_name": …, "storage_rank": 0, "rank_group": […]}, …], …}}
+ *    "storage_data": {"('w', (0,))": [{"file_name": …, "storage_rank": 0, "rank_group": […]}, …],
+ *                     …}}
  *
  * Source: save_metadata of MindSpore Transformers 2.0 and 2.1, which write the two in this order.
  *

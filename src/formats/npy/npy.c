@@ -5,8 +5,8 @@
  *     "\x93NUMPY" 1 0
  *     u16 LEN              little-endian; of what follows up to the data
  *     {'descr': '<f4', 'fortran_order': False, 'shape': (4, 8), }
- *     spaces               room for the first axis to become 21 digits long; then one to 64, so that
- *     "\n"                 the data begin at a multiple of 64
+ *     spaces               room for the first axis to become 21 digits long; then one to 64, so
+ *     "\n"                 that the data begin at a multiple of 64
  *     data                 row by row
  *
  * The shape of a scalar is (), which cannot grow, that of one axis (4,). How many spaces is up to

@@ -10,8 +10,9 @@
  * Tensors in the pickle:
  *
  *     storage    = persistent id ("storage", CLASS, KEY, LOCATION, ELEMENTS)
- *     tensor     = torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks
- *                  [, metadata]), or _v3 with a dtype behind the hooks; offset and stride in elements
+ *     tensor     = torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad,
+ *                  hooks [, metadata]), or _v3 with a dtype behind the hooks; offset and stride in
+ *                  elements
  *     parameter  = torch._utils._rebuild_parameter(tensor, requires_grad, hooks)
  *
  * Source: torch/serialization.py and torch/_utils.py of 1.13 and 2.9.

@@ -2,11 +2,12 @@
 /*
  * A zip archive, all numbers little-endian (APPNOTE.TXT of PKWARE, 6.3):
  *
- *     for each entry:  50 4b 03 04 | version 2 | flags 2 | method 2 | time 4 | crc 4 | csize 4 | size 4
- *                      | name_len 2 | extra_len 2 | name | extra | content | descriptor, if flag 3
- *     the directory:   50 4b 01 02 | made 2 | version 2 | flags 2 | method 2 | time 4 | crc 4 | csize 4
- *                      | size 4 | name_len 2 | extra_len 2 | comment_len 2 | disk 2 | attributes 2 + 4
- *                      | offset 4 | name | extra | comment                             … for each entry
+ *     for each entry:  50 4b 03 04 | version 2 | flags 2 | method 2 | time 4 | crc 4 | csize 4
+ *                      | size 4 | name_len 2 | extra_len 2 | name | extra | content
+ *                      | descriptor, if flag 3
+ *     the directory:   50 4b 01 02 | made 2 | version 2 | flags 2 | method 2 | time 4 | crc 4
+ *                      | csize 4 | size 4 | name_len 2 | extra_len 2 | comment_len 2 | disk 2
+ *                      | attributes 2 + 4 | offset 4 | name | extra | comment    … for each entry
  *     zip64 end:       50 4b 06 06 | length 8 | made 2 | version 2 | disk 4 | disk 4 | entries 8
  *                      | entries 8 | directory size 8 | directory offset 8
  *     its locator:     50 4b 06 07 | disk 4 | zip64 end's offset 8 | disks 4

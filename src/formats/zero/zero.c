@@ -2,10 +2,10 @@
 /*
  * Files of torch.save, each a dict. Of the model's states:
  *
- *     module                 {NAME: tensor}; in stage 3 parameters are empty there, and buffers whole
+ *     module                 {NAME: tensor}; in stage 3 parameters are empty there, buffers whole
  *     buffer_names           [NAME, …]
- *     param_shapes           [{NAME: SIZE, …}, …]: trained parameters in the order of the flat data, a
- *                            dict for each group of the optimizer
+ *     param_shapes           [{NAME: SIZE, …}, …]: trained parameters in the order of the flat
+ *                            data, a dict for each group of the optimizer
  *     frozen_param_shapes    {NAME: SIZE} or None
  *     frozen_param_fragments {NAME: tensor} or None; in stage 3 a piece from each rank's file
  *     shared_params          {NAME: the name that its data has}

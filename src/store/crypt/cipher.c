@@ -9,8 +9,8 @@
  *   SM4-CBC:       da 5e 3a 7f              length   16   iv (16)   n   cipher text (n)
  *   of MindSpore 1, whatever the mode:
  *                  d8 5e 3a 7f              length   16   iv (16)   n   cipher text (n)
- *   trailer      = "crc_num" 00 (10)        when crc_check was asked for as well; MindSpore's loader
- *                                           does not take such a file
+ *   trailer      = "crc_num" 00 (10)        when crc_check was asked for as well; the loader of
+ *                                           MindSpore does not take such a file
  *
  * length counts the bytes after itself. GCM takes the first 12 bytes of iv for its nonce, and n is
  * the length of the plain text. CBC pads each block by PKCS#7: 1 to 16 bytes, each equal to their

@@ -2,8 +2,9 @@
 /*
  * Buckets: where a URL of the user's is asked for.
  *
- *   s3://BUCKET/KEY    https://BUCKET.s3.REGION.amazonaws.com/KEY, or below another endpoint; with path_style, or where the
- *                      endpoint's host has no name that a bucket's could stand before, https://HOST/BUCKET/KEY
+ *   s3://BUCKET/KEY    https://BUCKET.s3.REGION.amazonaws.com/KEY, or below another endpoint; with
+ *                      path_style, or where the endpoint's host has no name that a bucket's could
+ *                      stand before, https://HOST/BUCKET/KEY
  *   https://HOST/PATH  as it is, with characters encoded where HTTP needs that
  *   hf://ORG/MODEL[@REVISION][/PATH], hf://datasets/ORG/NAME…
  *                      https://huggingface.co/ORG/MODEL/resolve/REVISION/PATH, or below HF_ENDPOINT

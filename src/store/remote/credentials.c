@@ -2,7 +2,8 @@
 /*
  * Services that give credentials for some hours:
  *
- *   web         POST https://sts.REGION.amazonaws.com   Action=AssumeRoleWithWebIdentity&…, answered by XML
+ *   web         POST https://sts.REGION.amazonaws.com
+ *               Action=AssumeRoleWithWebIdentity&…, answered by XML
  *   container   GET http://169.254.170.2$AWS_CONTAINER_CREDENTIALS_RELATIVE_URI, or …_FULL_URI
  *   instance    PUT http://169.254.169.254/latest/api/token           a token for the next two
  *               GET …/latest/meta-data/iam/security-credentials/      the name of the role

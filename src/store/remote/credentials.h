@@ -4,7 +4,8 @@
  *
  *   1. AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN (unless a profile is named)
  *   2. a role for a web identity: AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN (likewise)
- *   3. the profile (option, AWS_PROFILE, "default") in the shared credentials file, then in the config file
+ *   3. the profile (option, AWS_PROFILE, "default") in the shared credentials file, then in the
+ *      config file
  *   4. a container's, by AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or …_FULL_URI
  *   5. an instance's metadata, unless AWS_EC2_METADATA_DISABLED is true
  *

@@ -6,10 +6,18 @@
  * attributes are asked for one by one. A hub's list has all files of a commit, in pages, with the
  * SHA-256 of large ones and git's id of others, which are their ETags.
  *
- *     <ListBucketResult> <Contents><Key>a%2Fb</Key><LastModified>…</LastModified><ETag>"…"</ETag><Size>8</Size></Contents> …
- *       <IsTruncated>true</IsTruncated><NextContinuationToken>…</NextContinuationToken></ListBucketResult>
- *     [{"name": "rank_0", "type": "directory", …}, …]      ["rank_0/", "a.ckpt"]      <a href="rank_0/">rank_0/</a>
- *     [{"type": "file", "path": "a/b", "size": 8, "oid": "…", "lfs": {"oid": "…", "size": 8}}, …]   Link: <https://…>; rel="next"
+ *     <ListBucketResult>
+ *       <Contents><Key>a%2Fb</Key><LastModified>…</LastModified><ETag>"…"</ETag><Size>8</Size>
+ *       </Contents> …
+ *       <IsTruncated>true</IsTruncated><NextContinuationToken>…</NextContinuationToken>
+ *     </ListBucketResult>
+ *
+ *     [{"name": "rank_0", "type": "directory", …}, …]
+ *     ["rank_0/", "a.ckpt"]
+ *     <a href="rank_0/">rank_0/</a>
+ *
+ *     Link: <https://…>; rel="next"
+ *     [{"type": "file", "path": "a/b", "size": 8, "oid": "…", "lfs": {"oid": "…", "size": 8}}, …]
  *
  * Threads: all functions; they keep nothing.
  */

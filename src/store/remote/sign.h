@@ -3,7 +3,8 @@
  * Signatures of AWS, version 4, and the checksums of what requests send:
  *
  *   canonical    METHOD \n PATH \n QUERY \n name:value \n … \n \n names \n sha256 of the body
- *   to sign      AWS4-HMAC-SHA256 \n TIME \n DATE/REGION/SERVICE/aws4_request \n sha256 of canonical
+ *   to sign      AWS4-HMAC-SHA256 \n TIME \n DATE/REGION/SERVICE/aws4_request \n sha256 of
+ *                canonical
  *   key          HMAC(HMAC(HMAC(HMAC("AWS4" + secret, DATE), REGION), SERVICE), "aws4_request")
  *
  * Threads: all functions; they keep nothing.

@@ -5,7 +5,7 @@
  *
  *     POST KEY?uploads                   <UploadId>…</UploadId>
  *     PUT  KEY?partNumber=1&uploadId=…   ETag, the MD5 of the part
- *     POST KEY?uploadId=…                <ETag>"MD5 of the parts' MD5s-N"</ETag>; the object is there
+ *     POST KEY?uploadId=…                <ETag>"MD5 of the parts' MD5s-N"</ETag>; now it is there
  *     HEAD KEY                           its size and its ETag, by which the store's words count
  *     GET  ?uploads=                     <Upload><Key>…</Key><UploadId>…</UploadId></Upload> …
  *     DELETE KEY?uploadId=…
