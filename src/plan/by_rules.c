@@ -105,8 +105,8 @@ static int derive(struct rfs_by_rules *by_rules, struct rfs_error *err)
 
 static bool is_incomplete(const struct rfs_by_rules *by_rules, uint32_t source)
 {
-    return rfs_plan_is_incomplete(by_rules->config.whole,
-                                  by_rules->plan->params->targets[source].name);
+    return rfs_plan_is_lost(by_rules->config.whole, by_rules->plan->params->targets[source].name,
+                            RFS_LOST_LISTED);
 }
 
 bool rfs_by_rules_can_compare(const struct rfs_by_rules *by_rules,
@@ -187,9 +187,9 @@ size_t rfs_by_rules_incomplete(const struct rfs_by_rules *by_rules)
 
 uint32_t rfs_by_rules_lost(const struct rfs_by_rules *by_rules, uint32_t source)
 {
-    const struct rfs_lacking *incomplete = by_rules->config.whole->config.incomplete;
+    const struct rfs_lacking *lacking = by_rules->config.whole->config.lacking;
 
-    return incomplete->from.data[by_rules->plan->params->targets[source].name] - 1;
+    return lacking->from.data[by_rules->plan->params->targets[source].name] - 1;
 }
 
 int rfs_by_rules_fail_lost(const struct rfs_planner *planner, const char *made, uint32_t source,

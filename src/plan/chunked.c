@@ -476,7 +476,8 @@ static int tell_newer(struct rfs_planning *planning, const struct rfs_chunks *ch
                       const struct newer *newer)
 {
     const struct rfs_planner_config *config = &planning->planner->config;
-    const bool strict = config->strict || (config->template && config->template->config.strict);
+    const bool strict =
+        config->strict || (planning->planner->from && planning->planner->from->config.strict);
     const char *path = rfs_files_path(chunks->files, newer->file);
     const char *metadata = rfs_path_name(rfs_files_path(chunks->files, newer->metadata));
     char times[2][RFS_TIME_TEXT];

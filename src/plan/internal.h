@@ -22,6 +22,7 @@ struct rfs_planner_stage {
 
 struct rfs_planner {
     struct rfs_planner_config config;
+    const struct rfs_planner *from; /* the one that it is derived from, or NULL */
     struct rfs_scale scale;
     struct rfs_role_name *params; /* [parameters of the source strategy] by position; owned */
     struct rfs_plan_names *names; /* owned */
@@ -166,10 +167,8 @@ static inline bool rfs_plan_is_cut(const struct rfs_role *role, const struct rfs
  * go on without missing data, or list it. 0 or -ENOMEM.
  */
 int rfs_plan_lack(const struct rfs_planner *planner, uint32_t name, uint32_t rank);
-/* Says whether the planner goes without a parameter, which was noted. */
-bool rfs_plan_is_lacking(const struct rfs_planner *planner, uint32_t name);
-/* Says whether the planner lists a parameter that was noted. */
-bool rfs_plan_is_incomplete(const struct rfs_planner *planner, uint32_t name);
+/* Says whether a parameter was noted, by a planner that does with what is lost as LOST says. */
+bool rfs_plan_is_lost(const struct rfs_planner *planner, uint32_t name, enum rfs_lost lost);
 
 /* ---- what strategies and folders show (strategies.c) ----------------------------------------- */
 

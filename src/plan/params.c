@@ -67,16 +67,16 @@ static int copied_entry(struct rfs_planning *planning, const struct rfs_role *ro
     const struct rfs_entry *entry = index ? rfs_index_find(index, name) : NULL;
     const char *param = rfs_catalog_name(catalog, name);
 
-    if (rfs_plan_is_incomplete(planner, name))
+    if (rfs_plan_is_lost(planner, name, RFS_LOST_LISTED))
         return keep_incomplete(planning, name, target);
     if (!entry)
         return rfs_fail(planning->err, -EINVAL, RFS_OF(rfs_catalog_path(catalog), param), NULL,
                         "is copied from rank_%u, whose checkpoint does not have it", rank);
     if (!role->src && rank != use->base + planning->template) {
         const int rc = rfs_plan_check_replicas(planning, use, entry, rank);
-        if (rc && rc != -ENOMEM && planner->config.lacking)
+        if (rc && rc != -ENOMEM && planner->config.lost == RFS_LOST_LEFT_OUT)
             return lose_copied(planning, name, use->base + planning->template);
-        if (is_unknown(rc) && planner->config.incomplete)
+        if (is_unknown(rc) && planner->config.lost == RFS_LOST_LISTED)
             return lose_copied(planning, name, use->base + planning->template) < 0
                        ? -ENOMEM
                        : keep_incomplete(planning, name, target);

@@ -64,8 +64,8 @@ static int make_tables(struct rfs_planner *planner, struct rfs_error *err)
     return 0;
 }
 
-int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner **out,
-                    struct rfs_error *err)
+static int make(const struct rfs_planner_config *config, const struct rfs_planner *from,
+                struct rfs_planner **out, struct rfs_error *err)
 {
     RFS_CLEANUP(planner_cleanup) struct rfs_planner *planner = calloc(1, sizeof *planner);
 
@@ -74,13 +74,14 @@ int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner 
         return rfs_fail_memory(err);
     assert((rfs_catalog_is_derived(config->catalog) && !rfs_catalog_chunks(config->catalog)) ==
            (config->by_rules != NULL));
-    assert(!config->lacking || !config->incomplete);
+    assert((config->lost >= RFS_LOST_LEFT_OUT) == (config->lacking != NULL));
     planner->config = *config;
+    planner->from = from;
     pthread_mutex_init(&planner->lock, NULL);
     if (config->src && rfs_catalog_chunks(config->catalog))
         return rfs_fail_usage(err, "leave src_strategy and src_rules out", RFS_STRATEGY_UNWANTED);
     int rc = rfs_plan_check_strategies(planner, err);
-    if (!rc && !config->late && !config->lacking && !config->incomplete)
+    if (!rc && config->lost == RFS_LOST_REFUSED)
         rc = config->by_rules ? rfs_by_rules_check_lost(planner, err)
                               : rfs_plan_check_lost(planner, err);
     rc = rc ?: rfs_plan_check_chunks(planner, err) ?: make_tables(planner, err);
@@ -88,6 +89,26 @@ int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner 
         return rc;
     *out = RFS_STEAL(planner);
     return 0;
+}
+
+int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner **out,
+                    struct rfs_error *err)
+{
+    return make(config, NULL, out, err);
+}
+
+int rfs_planner_derive(const struct rfs_planner *from, const struct rfs_planner_change *change,
+                       struct rfs_planner **out, struct rfs_error *err)
+{
+    struct rfs_planner_config config = from->config;
+
+    config.dst = change->dst;
+    config.notes = change->notes;
+    config.strict = false;
+    config.keep_empty |= change->keep_empty;
+    config.lost = change->lacking ? RFS_LOST_LEFT_OUT : RFS_LOST_REFUSED;
+    config.lacking = change->lacking;
+    return make(&config, from, out, err);
 }
 
 void rfs_planner_scale(const struct rfs_planner *planner, struct rfs_scale *out)

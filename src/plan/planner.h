@@ -38,8 +38,7 @@ struct rfs_planner;
 
 /*
  * The data that a planner is missing: files that cannot be read, and parameters with a part that no
- * other file has, which its parameter lists therefore lack. Zero-initialise; the owner frees both
- * lists.
+ * other file has. Zero-initialise; the owner frees both lists.
  */
 struct rfs_lacking {
     RFS_VEC(uint32_t) damaged; /* ranks, in no order */
@@ -63,6 +62,18 @@ enum rfs_unlike {
     RFS_UNLIKE_REFUSED, /* refuses the strategy */
 };
 
+/*
+ * Says what a planner does where data is lost. The last two note it in a struct rfs_lacking, and
+ * plan ranks one at a time.
+ */
+enum rfs_lost {
+    RFS_LOST_REFUSED,  /* rfs_planner_new refuses it */
+    RFS_LOST_REPORTED, /* plans that need it fail */
+    RFS_LOST_LEFT_OUT, /* plans go on without the file, and lack its parameters */
+    /* parameter lists have it, because they have its type, but no slice of it may be taken */
+    RFS_LOST_LISTED,
+};
+
 struct rfs_planner_config {
     struct rfs_catalog *catalog;    /* borrowed, like all of these; they outlive the planner */
     const struct rfs_strategy *src; /* NULL: unsharded, one rank */
@@ -74,34 +85,31 @@ struct rfs_planner_config {
     bool keep_empty; /* tensors without bytes stay: safetensors has them, a .ckpt does not */
     /* names and dtypes of the outputs; NULL: as in the source */
     const struct rfs_names *output_map;
-    /* slices that were lost are reported by the plans that need them, not by rfs_planner_new */
-    bool late;
-    /*
-     * NULL: a plan fails when a file is missing. Else the plan goes on without the file, and ranks
-     * are planned one at a time.
-     */
-    struct rfs_lacking *lacking;
-    /*
-     * NULL, or gets the parameters with a part that no file has. They stay in the parameter lists,
-     * which have their types, but no slice of them may be taken. Ranks are planned one at a time.
-     * Excludes lacking.
-     */
-    struct rfs_lacking *incomplete;
+    enum rfs_lost lost;
+    struct rfs_lacking *lacking; /* gets what is left out or listed; else NULL */
     /*
      * Result of conversion rules; then the catalogue is the one derived by them. NULL: the
      * catalogue is of files.
      */
     const struct rfs_by_rules *by_rules;
-    /*
-     * another planner of this source, which has decided whether the source is one stage by itself;
-     * or NULL
-     */
-    const struct rfs_planner *template;
 };
 
 /* Checks the strategies against each other and against the rank folders; opens no source file. */
 int rfs_planner_new(const struct rfs_planner_config *config, struct rfs_planner **out,
                     struct rfs_error *err);
+/* What a derived planner does otherwise. */
+struct rfs_planner_change {
+    const struct rfs_strategy *dst; /* NULL: unsharded, one rank */
+    struct rfs_notes *notes;        /* NULL: nobody wants notes */
+    bool keep_empty;                /* tensors without bytes stay, too */
+    struct rfs_lacking *lacking;    /* what is lost is left out, and noted here; NULL: refused */
+};
+/*
+ * Makes another planner of the same source, for looking at what FROM, which outlives it, shows: it
+ * decides as FROM did whether the source is one stage by itself, and is not strict.
+ */
+int rfs_planner_derive(const struct rfs_planner *from, const struct rfs_planner_change *change,
+                       struct rfs_planner **out, struct rfs_error *err);
 void rfs_planner_free(struct rfs_planner *planner);
 
 /* Bytes of tensors in one destination file; more are refused. */

@@ -342,7 +342,8 @@ const struct rfs_index *rfs_plan_index(struct rfs_planner *planner, uint32_t ran
     const struct rfs_index *index;
 
     if (rank >= rfs_catalog_ranks(catalog) || !rfs_catalog_has(catalog, rank) ||
-        (planner->config.lacking && rfs_lacking_file(planner->config.lacking, rank)) ||
+        (planner->config.lost == RFS_LOST_LEFT_OUT &&
+         rfs_lacking_file(planner->config.lacking, rank)) ||
         rfs_catalog_index(catalog, rank, atomic_load(&planner->stages[stage].lead), &index, NULL))
         return NULL;
     return index;

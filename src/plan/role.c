@@ -104,8 +104,7 @@ bool rfs_role_is_needed(const struct rfs_role_rules *rules, const struct rfs_rol
 
 int rfs_plan_lack(const struct rfs_planner *planner, uint32_t name, uint32_t rank)
 {
-    const struct rfs_planner_config *config = &planner->config;
-    struct rfs_lacking *lacking = config->lacking ? config->lacking : config->incomplete;
+    struct rfs_lacking *lacking = planner->config.lacking;
 
     while (lacking->from.n <= name)
         if (!RFS_PUSH(&lacking->from, 0))
@@ -114,20 +113,12 @@ int rfs_plan_lack(const struct rfs_planner *planner, uint32_t name, uint32_t ran
     return 0;
 }
 
-/* Says whether a list, which may be NULL, has a name. */
-static bool is_in(const struct rfs_lacking *lacking, uint32_t name)
+bool rfs_plan_is_lost(const struct rfs_planner *planner, uint32_t name, enum rfs_lost lost)
 {
-    return lacking && name < lacking->from.n && lacking->from.data[name] > 0;
-}
+    const struct rfs_lacking *lacking = planner->config.lacking;
 
-bool rfs_plan_is_lacking(const struct rfs_planner *planner, uint32_t name)
-{
-    return is_in(planner->config.lacking, name);
-}
-
-bool rfs_plan_is_incomplete(const struct rfs_planner *planner, uint32_t name)
-{
-    return is_in(planner->config.incomplete, name);
+    return lacking && planner->config.lost == lost && name < lacking->from.n &&
+           lacking->from.data[name] > 0;
 }
 
 /* ---- the roles of a planner ------------------------------------------------------------------ */
@@ -218,7 +209,7 @@ struct rfs_role rfs_plan_role(const struct rfs_planner *planner, uint32_t name, 
 {
     const struct rfs_role_rules rules = rfs_plan_rules(planner);
     const struct rfs_role_name known =
-        rfs_plan_is_lacking(planner, name)
+        rfs_plan_is_lost(planner, name, RFS_LOST_LEFT_OUT)
             ? look_up(&rules, rfs_catalog_name(planner->config.catalog, name), NULL, NULL)
             : rfs_plan_name(planner, name);
 
@@ -231,10 +222,11 @@ struct rfs_role rfs_plan_role_of_param(const struct rfs_planner *planner, size_t
     const struct rfs_role_rules rules = rfs_plan_rules(planner);
     struct rfs_role_name known = planner->params[i];
 
-    if (planner->config.lacking) {
+    if (planner->config.lost == RFS_LOST_LEFT_OUT) {
         const char *param = rfs_strategy_param(rules.src, i);
         struct rfs_intern *names = rfs_catalog_tables(planner->config.catalog)->names;
-        if (rfs_plan_is_lacking(planner, rfs_intern_find(names, param, strlen(param))))
+        const uint32_t name = rfs_intern_find(names, param, strlen(param));
+        if (rfs_plan_is_lost(planner, name, RFS_LOST_LEFT_OUT))
             known = look_up(&rules, param, NULL, NULL);
     }
     return rfs_role_of(&rules, &known, src_stage, dst_stage);

@@ -187,7 +187,7 @@ static int pass_over(const struct rfs_planner *planner, uint32_t rank, int rc)
 {
     struct rfs_lacking *lacking = planner->config.lacking;
 
-    if (rc == 0 || rc == -ENOMEM || rc == -EINTR || !lacking)
+    if (rc == 0 || rc == -ENOMEM || rc == -EINTR || planner->config.lost != RFS_LOST_LEFT_OUT)
         return rc;
     return rfs_lacking_file(lacking, rank) || RFS_PUSH(&lacking->damaged, rank) ? 0 : -ENOMEM;
 }
@@ -223,7 +223,7 @@ static int lose_stage(struct rfs_planning *planning, uint32_t s, const struct rf
 
     for (uint32_t other = 0; other < planning->n_stages; other++)
         last = last && (other == s || !planning->stages[other].needed);
-    if (last || !planning->planner->config.lacking) {
+    if (last || planning->planner->config.lost != RFS_LOST_LEFT_OUT) {
         *planning->err = *why;
         return why->code;
     }
@@ -373,7 +373,7 @@ static int nobody_gives(const struct rfs_planning *planning, const struct rfs_pr
 static int lose_param(const struct rfs_planning *planning, const struct rfs_provider_query *query,
                       const struct rfs_plan_piece *piece)
 {
-    if (!planning->planner->config.lacking && !planning->planner->config.incomplete)
+    if (!planning->planner->config.lacking)
         return nobody_gives(planning, query, piece);
     return rfs_plan_lack(planning->planner, query->name, query->base + rfs_plan_first(query, piece))
                ? rfs_fail_memory(planning->err)
@@ -494,8 +494,7 @@ static int want_sliced(struct rfs_planning *planning, struct rfs_stage_use *use,
     if (shared && planning->seen.data[id] >= use_of(role))
         return 0;
     rc = want_cells(planning, use, query, role, rfs_plan_geometry_at(planner, id), origin->type);
-    const bool whole =
-        !rfs_plan_is_lacking(planner, name) && !rfs_plan_is_incomplete(planner, name);
+    const bool whole = !rfs_plan_is_lost(planner, name, planner->config.lost);
     if (!rc && shared && whole) /* each that is not whole is noted by itself */
         planning->seen.data[id] |= use_of(role);
     return rc;
@@ -526,7 +525,7 @@ static int lose_made(const struct rfs_planning *planning, uint32_t name, uint32_
     const struct rfs_planner *planner = planning->planner;
     const char *made = rfs_catalog_name(planner->config.catalog, name);
 
-    if (!planner->config.lacking)
+    if (planner->config.lost != RFS_LOST_LEFT_OUT)
         return rfs_by_rules_fail_lost(planner, made, source, planning->err);
     return rfs_plan_lack(planner, name, rfs_by_rules_lost(planner->config.by_rules, source))
                ? rfs_fail_memory(planning->err)

@@ -102,8 +102,8 @@ int rfs_plan_check_strategies(struct rfs_planner *planner, struct rfs_error *err
     if (rc)
         return rc;
     const bool single_stage = is_single_stage(planner);
-    planner->by_stage = planner->config.template ? planner->config.template->by_stage
-                                                 : single_stage || transforms_by_stage(planner);
+    planner->by_stage =
+        planner->from ? planner->from->by_stage : single_stage || transforms_by_stage(planner);
     planner->first_stage = planner->by_stage ? rfs_strategy_first_item_stage(src) : 0;
 
     if (((uint64_t)planner->first_stage + 1) * scale->src_devices > RFS_MAX_DEVICES)
@@ -301,7 +301,7 @@ int rfs_plan_check_chunks(const struct rfs_planner *planner, struct rfs_error *e
 {
     const struct rfs_planner_config *config = &planner->config;
     /* Before conversion rules, names= is of other names. */
-    const char *remedy = config->incomplete
+    const char *remedy = config->lost == RFS_LOST_LISTED
                              ? "all files of the save; or convert= of an export without what is "
                                "incomplete"
                              : "all files of the save; or names=FILE with null for each parameter "

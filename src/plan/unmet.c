@@ -84,7 +84,8 @@ int rfs_plan_check_unmet(struct rfs_planning *planning)
 {
     const struct rfs_planner_config *config = &planning->planner->config;
     const char *option;
-    const char *pattern = config->lacking ? NULL : rfs_names_unmet(config->output_map, &option);
+    const char *pattern =
+        config->lost == RFS_LOST_LEFT_OUT ? NULL : rfs_names_unmet(config->output_map, &option);
 
     if (!pattern)
         return rfs_names_check(config->output_map, planning->err);

@@ -350,7 +350,7 @@ static int check_bytes(struct checking *c, struct rfs_error *err)
         .pool = source->pool,
         .notes = &notes,
         .unlike = RFS_UNLIKE_TOLD,
-        .late = true,
+        .lost = RFS_LOST_REPORTED,
     };
     const struct rfs_rank_plan *plan; /* of all ranks: the destination is whole */
     struct rfs_error why = {0};

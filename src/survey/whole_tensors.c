@@ -92,22 +92,15 @@ static int take_rank(struct rfs_whole *whole, const struct rfs_strategy *dst, bo
                      const struct rfs_whole_names *names, struct rfs_error *err)
 {
     struct rfs_view *view = whole->view;
-    const struct rfs_planner_config config = {
-        .catalog = view->catalog,
-        .src = view->src,
+    const struct rfs_planner_change change = {
         .dst = dst,
-        .pool = view->set->pool,
         .notes = quiet ? NULL : &view->notes,
-        .unlike = rfs_view_unlike(view),
         .keep_empty = true,
-        .output_map = view->output_map,
-        .template = view->planner,
         .lacking = view->set->late ? whole->lacking : NULL,
-        .by_rules = view->rules.made,
     };
     const struct rfs_rank_plan *plan;
     struct rfs_scale scale;
-    int rc = rfs_planner_new(&config, &whole->planner, err);
+    int rc = rfs_planner_derive(view->planner, &change, &whole->planner, err);
 
     if (rc == 0)
         rc = rfs_planner_rank(whole->planner, whole->rank, &plan, err);

@@ -54,20 +54,11 @@ static struct rfs_planner *ready_whole(const struct rfs_view *view)
 
 static int whole_planner(struct rfs_view *view, struct rfs_planner **out, struct rfs_error *err)
 {
-    const struct rfs_planner_config config = {
-        .catalog = view->catalog,
-        .src = view->src,
-        .pool = view->set->pool,
-        .unlike = rfs_view_unlike(view),
-        .keep_empty = rfs_view_options_format(&view->options) != RFS_FORMAT_CKPT,
-        .output_map = view->output_map,
-        .template = view->planner,
-        .by_rules = view->rules.made,
-    };
+    const struct rfs_planner_change whole = {0};
     struct rfs_planner *fresh = NULL;
 
     *out = ready_whole(view);
-    const int rc = *out ? 0 : rfs_planner_new(&config, &fresh, err);
+    const int rc = *out ? 0 : rfs_planner_derive(view->planner, &whole, &fresh, err);
     if (*out || rc)
         return rc;
     *out = RFS_PUBLISH(&view->hidden.whole, fresh, rfs_planner_free);

@@ -228,8 +228,8 @@ int rfs_view_open(struct reshard_view *set, const char *source, const struct rfs
 void rfs_view_limit(struct rfs_view *view, uint64_t cache);
 /* Waits for reads ahead. NULL is fine. */
 void rfs_view_close(struct rfs_view *view);
-/* Returns what planners of the source's files do where ranks contradict the strategy. */
-enum rfs_unlike rfs_view_unlike(const struct rfs_view *view);
+/* Returns what all planners of the view's catalogue, or of the stored one, begin with. */
+struct rfs_planner_config rfs_view_planning(struct rfs_view *view);
 /* Refuses a view for which a note said that ranks contradict the strategy. 0 or -EINVAL. */
 int rfs_view_check_alike(const struct rfs_view *view, struct rfs_error *err);
 /* Writes EPOCH_STEP. */

@@ -206,19 +206,12 @@ int rfs_view_planned_open(struct rfs_view *view, struct rfs_error *err)
 
     if (rc)
         return rc;
-    const struct rfs_planner_config config = {
-        .catalog = view->catalog,
-        .src = view->src,
-        .dst = view->dst,
-        .pool = view->set->pool,
-        .notes = &view->notes,
-        .strict = view->options.strict,
-        .unlike = rfs_view_unlike(view),
-        .keep_empty = rfs_view_options_format(&view->options) != RFS_FORMAT_CKPT,
-        .output_map = view->output_map,
-        .late = view->set->late,
-        .by_rules = view->rules.made,
-    };
+    struct rfs_planner_config config = rfs_view_planning(view);
+    config.dst = view->dst;
+    config.keep_empty = rfs_view_options_format(options) != RFS_FORMAT_CKPT;
+    config.output_map = view->output_map;
+    config.lost = view->set->late ? RFS_LOST_REPORTED : RFS_LOST_REFUSED;
+    config.by_rules = view->rules.made;
     rc = rfs_planner_new(&config, &view->planner, err);
     if (rc)
         return rc;

@@ -214,16 +214,10 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
             ?: rfs_hf_config_open(view->set->store, view->model.config, &config, err);
     if (rc)
         return rc;
-    const struct rfs_planner_config whole = {
-        .catalog = view->stored,
-        .src = view->src,
-        .pool = view->set->pool,
-        .notes = &view->notes,
-        .strict = options->strict,
-        .unlike = rfs_view_unlike(view),
-        .keep_empty = true,
-        .incomplete = &view->rules.incomplete,
-    };
+    struct rfs_planner_config whole = rfs_view_planning(view);
+    whole.keep_empty = true;
+    whole.lost = RFS_LOST_LISTED;
+    whole.lacking = &view->rules.incomplete;
     rc = rfs_planner_new(&whole, &view->rules.whole, err);
     if (rc)
         return rc;

@@ -247,7 +247,8 @@ static void log_note(void *ctx, const struct rfs_note *note)
                                                                   note->text);
 }
 
-enum rfs_unlike rfs_view_unlike(const struct rfs_view *view)
+/* Returns what planners of the source's files do where ranks contradict the strategy. */
+static enum rfs_unlike unlike_of(const struct rfs_view *view)
 {
     const struct reshard_view *set = view->set;
 
@@ -256,6 +257,18 @@ enum rfs_unlike rfs_view_unlike(const struct rfs_view *view)
     if (view->options.trust_strategy || set->follow) /* follow asks rfs_view_check_alike */
         return RFS_UNLIKE_TOLD;
     return view->options.strict || set->wary ? RFS_UNLIKE_REFUSED : RFS_UNLIKE_JUDGED;
+}
+
+struct rfs_planner_config rfs_view_planning(struct rfs_view *view)
+{
+    return (struct rfs_planner_config){
+        .catalog = view->catalog,
+        .src = view->src,
+        .pool = view->set->pool,
+        .notes = &view->notes,
+        .strict = view->options.strict,
+        .unlike = unlike_of(view),
+    };
 }
 
 int rfs_view_check_alike(const struct rfs_view *view, struct rfs_error *err)
