@@ -10,6 +10,7 @@
 #include "plan/by_rules.h"
 #include "reshard.h"
 #include "view/hfai_view.h"
+#include "view/rules_view.h"
 
 /* ---- hfai's parts ---------------------------------------------------------------------------- */
 
@@ -284,10 +285,9 @@ static int nobody_has(const struct rfs_explained_view *view, struct rfs_error *e
         snprintf(remedy, sizeof remedy, "--param '%s'", closest);
     else
         snprintf(remedy, sizeof remedy, "%s",
-                 view->parts ? "reshard stats, which lists the names"
-                 : view->view->rules.made
-                     ? "reshard convert check with --list, which lists the names"
-                     : "reshard info, which lists the names");
+                 view->parts         ? "reshard stats, which lists the names"
+                 : view->view->rules ? "reshard convert check with --list, which lists the names"
+                                     : "reshard info, which lists the names");
     return rfs_fail(err, -ENOENT, where, remedy, "%s", absence);
 }
 
@@ -313,7 +313,7 @@ static int check_param(struct rfs_explained_view *view, struct rfs_error *err)
 
 static int trace_target(const struct rfs_explained_view *view, struct rfs_explained *slice)
 {
-    const struct rfs_by_rules *by_rules = view->view->rules.made;
+    const struct rfs_by_rules *by_rules = rfs_view_by_rules(view->view);
 
     slice->by = by_rules ? rfs_by_rules_made(by_rules, slice->target->name) : NULL;
     return rfs_planner_trace(view->view->planner, slice->rank, slice->target, NULL, slice->trace);
@@ -513,7 +513,7 @@ int rfs_explained_open(reshard_view *opened, struct rfs_explained_view *out, str
     *out = (struct rfs_explained_view){.view = view};
     if (!view)
         return rfs_fail_usage(err, "-o step=N, or -o epoch=N", "step=all shows several saves");
-    if (!view->hfai && !view->dst && view->n_ranks > 1)
+    if (view->planner && !view->dst && view->n_ranks > 1)
         return rfs_fail_usage(err, "-d, or -o dst_rules=",
                               "without a strategy view=%s divides rows over its files, and ranks "
                               "have no slices",
@@ -526,12 +526,12 @@ int rfs_explained_open(reshard_view *opened, struct rfs_explained_view *out, str
                        ? NULL
                        : "items are compressed, and offsets are where they begin";
     out->chunked = rfs_catalog_chunks(view->catalog) != NULL;
-    out->by_rules = view->rules.made != NULL;
-    out->in_parts = view->hfai != NULL;
-    out->words = view->hfai ? &parts : chunks ? &files : &ranks;
-    if (view->hfai)
+    out->by_rules = view->rules != NULL;
+    out->in_parts = !view->planner;
+    out->words = out->in_parts ? &parts : chunks ? &files : &ranks;
+    if (out->in_parts)
         return 0;
-    rfs_planner_scale(view->rules.whole ? view->rules.whole : view->planner, &scale);
+    rfs_planner_scale(view->rules ? view->rules->whole : view->planner, &scale);
     out->n_sources = chunks ? chunks->n_files : scale.src_devices * scale.src_stages;
     atomic_store(&view->notes.telling, RFS_TELL_ONE_SIDED);
     return 0;
@@ -698,7 +698,7 @@ static size_t alike(const struct rfs_explained_view *view, const struct every *e
     size_t n = 1;
 
     for (size_t k = 0; k < first->n; k++)
-        if (view->view->rules.made ||
+        if (view->view->rules ||
             !rfs_trace_is_shared(view->view->planner, first->occurrences[k].target))
             return 1;
     while (i + n < every->names.n && by_kind(first, &first[n]) == 0)
@@ -819,7 +819,7 @@ void rfs_explained_piece(const struct rfs_explained_view *view, const struct rfs
                          size_t i, struct rfs_explained_piece *out)
 {
     const struct rfs_piece_trace *piece = &slice->trace->pieces[i];
-    const struct rfs_by_rules *by_rules = view->view->rules.made;
+    const struct rfs_by_rules *by_rules = rfs_view_by_rules(view->view);
     const struct rfs_target *source =
         piece->link ? rfs_by_rules_target(by_rules, piece->link->source) : slice->target;
     const struct rfs_type *made = piece->link ? &slice->by->type : slice->type;

@@ -87,7 +87,7 @@ int rfs_inspect_rules(reshard_view *set, struct rfs_inspect_rules *out, struct r
         return compare_copies(set, err);
     if (!view)
         return rfs_fail_usage(err, "-o step=N, or -o epoch=N", "step=all shows several saves");
-    const struct rfs_by_rules *by_rules = view->rules.made;
+    const struct rfs_by_rules *by_rules = rfs_view_by_rules(view);
     if (!by_rules)
         return rfs_fail_usage(err, "a checkpoint of a model", "the source cannot be converted");
     const struct rfs_rules_map *map = rfs_by_rules_map(by_rules);
@@ -102,7 +102,7 @@ int rfs_inspect_rules(reshard_view *set, struct rfs_inspect_rules *out, struct r
 
 void rfs_inspect_made(reshard_view *set, size_t i, struct rfs_inspect_made *out)
 {
-    const struct rfs_rules_map *map = rfs_by_rules_map(rfs_view_only(set)->rules.made);
+    const struct rfs_rules_map *map = rfs_by_rules_map(rfs_view_by_rules(rfs_view_only(set)));
     const struct rfs_rules_made *made = &map->made.data[i];
 
     *out = (struct rfs_inspect_made){.name = made->name,

@@ -156,7 +156,7 @@ int rfs_whole_open(const char *path, reshard_view *opened, const struct rfs_whol
 
     if (rc)
         return rc;
-    if (whole->view->hfai)
+    if (!whole->view->planner)
         return take_parts(whole, names, err);
     const struct rfs_strategy *dst = whole->view->dst;
     if (dst && !cut)
@@ -220,8 +220,8 @@ int rfs_whole_open_rank(const char *path, reshard_view *opened, int64_t rank,
                                   ? "ranks from 0 on"
                                   : "-o 'dst_rules=like source' for the ranks of the source",
                               "there is no rank %u of %u", whole->rank, ranks);
-    return whole->view->hfai ? take_parts(whole, NULL, err)
-                             : take_rank(whole, dst, false, NULL, err);
+    return !whole->view->planner ? take_parts(whole, NULL, err)
+                                 : take_rank(whole, dst, false, NULL, err);
 }
 
 void rfs_whole_close(struct rfs_whole *whole)

@@ -30,8 +30,7 @@
 #include "formats/safetensors/safetensors.h"
 #include "formats/torch/torch_encode.h"
 #include "plan/trace.h"
-#include "view/hidden.h"
-#include "view/internal.h"
+#include "view/kinds.h"
 #include "view/objects.h"
 
 #define XXH_STATIC_LINKING_ONLY /* a hash state on the stack */
@@ -75,7 +74,8 @@ struct shared {
     uint64_t *ends;          /* owned; one more than there are chunks */
 };
 
-struct rfs_view_dcp {
+/* The state of the view. */
+struct dcp {
     bool hyper;                  /* of HyperParallel, not of torch */
     bool mcore_data;             /* .metadata has the shapes of tensors that are flattened */
     RFS_VEC(uint32_t) stages;    /* by name id; empty where there is one */
@@ -88,6 +88,11 @@ struct rfs_view_dcp {
     size_t objects_file; /* the file that has them; 0: there are none */
 };
 
+static struct dcp *dcp_of(const struct rfs_view *view)
+{
+    return view->state;
+}
+
 /* ---- the chunks of a rank -------------------------------------------------------------------- */
 
 /*
@@ -96,7 +101,7 @@ struct rfs_view_dcp {
  */
 static int find_stages(struct rfs_view *view, struct rfs_error *err)
 {
-    struct rfs_view_dcp *dcp = view->dcp;
+    struct dcp *dcp = view->state;
 
     if (!view->dst || view->scale.dst_stages == 1)
         return 0;
@@ -139,7 +144,7 @@ static uint64_t chunk_bytes(const struct listing *listing)
 {
     const uint64_t given = listing->view->options.chunk_size;
 
-    return listing->view->dcp->hyper ? UINT64_MAX : given ? given : CHUNK_BYTES;
+    return dcp_of(listing->view)->hyper ? UINT64_MAX : given ? given : CHUNK_BYTES;
 }
 
 /* Adds a chunk of TYPE at CORNER, which begins AT bytes into the target. */
@@ -202,7 +207,7 @@ static bool is_flat(struct listing *listing, const struct rfs_target *target)
 {
     const struct rfs_chunks *chunked = rfs_catalog_chunks(listing->view->catalog);
 
-    if (!listing->view->dcp->mcore_data)
+    if (!dcp_of(listing->view)->mcore_data)
         return false;
     size_t length;
     const char *name = (const char *)rfs_intern_bytes(
@@ -384,7 +389,7 @@ static int add_held(struct listing *listing, const struct rfs_target *target, bo
 static int check_type(const struct listing *listing)
 {
     const enum rfs_dtype dtype = (enum rfs_dtype)listing->type->dtype;
-    const bool hyper = listing->view->dcp->hyper;
+    const bool hyper = dcp_of(listing->view)->hyper;
 
     if (listing->type->kind == RFS_TENSOR && rfs_torch_dtype_name(dtype) &&
         (!hyper || rfs_dtype_safetensors(dtype)))
@@ -445,7 +450,7 @@ static int set_keys(struct rfs_view *view, struct rank_chunks *chunks, struct rf
 static int list_chunks(struct rfs_view *view, uint32_t rank, struct rank_chunks *out,
                        struct rfs_error *err)
 {
-    const uint32_t *stages = view->dcp->stages.data;
+    const uint32_t *stages = dcp_of(view)->stages.data;
     const uint32_t devices = view->scale.dst_devices;
     struct listing listing = {.view = view, .out = out, .err = err};
 
@@ -467,7 +472,7 @@ static int list_chunks(struct rfs_view *view, uint32_t rank, struct rank_chunks 
             rc = flat ? add_flat_divided(&listing, rank, view->n_ranks)
                       : add_divided(&listing, rank, view->n_ranks);
     }
-    return rc || !view->dcp->hyper ? rc : set_keys(view, out, err);
+    return rc || !dcp_of(view)->hyper ? rc : set_keys(view, out, err);
 }
 
 /* ---- the file of a rank ---------------------------------------------------------------------- */
@@ -487,7 +492,7 @@ static XXH128_hash_t key_of(const struct rank_chunks *chunks)
     return XXH3_128bits_digest(&state);
 }
 
-static const struct shared *find(const struct rfs_view_dcp *dcp, XXH128_hash_t key)
+static const struct shared *find(const struct dcp *dcp, XXH128_hash_t key)
 {
     for (size_t i = 0; i < dcp->list.n; i++)
         if (XXH128_isEqual(dcp->list.data[i].key, key))
@@ -561,7 +566,7 @@ static int encode_hyper(struct rfs_view *view, const struct rank_chunks *chunks,
 static int share(struct rfs_view *view, const struct rank_chunks *chunks, struct shared *out,
                  struct rfs_error *err)
 {
-    struct rfs_view_dcp *dcp = view->dcp;
+    struct dcp *dcp = view->state;
     RFS_CLEANUP(shared_end) struct shared fresh = {.key = key_of(chunks)};
 
     pthread_mutex_lock(&view->lock);
@@ -591,7 +596,7 @@ static int share(struct rfs_view *view, const struct rank_chunks *chunks, struct
 
 static const char *objects_name(const struct rfs_view *view)
 {
-    return view->dcp->hyper ? HYPER_OBJECTS_NAME : OBJECTS_NAME;
+    return dcp_of(view)->hyper ? HYPER_OBJECTS_NAME : OBJECTS_NAME;
 }
 
 /* ---- .metadata ------------------------------------------------------------------------------- */
@@ -657,8 +662,8 @@ RFS_COMPARE(by_place, struct rfs_dcp_listed_item, x, y,
 /* Checks that no object has the name of a tensor, as names= could have it. */
 static int check_names(struct rfs_view *view, const struct items *items, struct rfs_error *err)
 {
-    for (size_t i = 0; i < view->dcp->objects.n; i++) {
-        const uint32_t name = view->dcp->objects.data[i];
+    for (size_t i = 0; i < dcp_of(view)->objects.n; i++) {
+        const uint32_t name = dcp_of(view)->objects.data[i];
         if (name < items->places.n && items->places.data[name] > 0)
             return rfs_view_objects_same_name(rfs_catalog_path(view->catalog),
                                               rfs_catalog_name(view->catalog, name), err);
@@ -674,7 +679,7 @@ static int place_objects(struct rfs_view *view, struct rfs_dcp_listed_object **o
                          struct rfs_error *err)
 {
     struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
-    const size_t n = view->dcp->objects.n;
+    const size_t n = dcp_of(view)->objects.n;
     uint64_t end = 0;
     int rc = 0;
 
@@ -683,9 +688,9 @@ static int place_objects(struct rfs_view *view, struct rfs_dcp_listed_object **o
         return rfs_fail_memory(err);
     for (size_t i = 0; rc == 0 && i < n; i++) {
         struct rfs_dcp_listed_object *object = &(*out)[i];
-        object->name = view->dcp->objects.data[i];
+        object->name = dcp_of(view)->objects.data[i];
         object->begin = end;
-        rc = rfs_chunks_object_bytes(chunked, &chunked->objects.data[view->dcp->numbers.data[i]],
+        rc = rfs_chunks_object_bytes(chunked, &chunked->objects.data[dcp_of(view)->numbers.data[i]],
                                      &object->bytes, err);
         if (rc == 0 && !rfs_add_u64(end, object->bytes, &end))
             rc = rfs_fail(err, -EFBIG, RFS_IN(rfs_catalog_path(view->catalog)), NULL,
@@ -713,11 +718,11 @@ static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, stru
     const struct rfs_dcp_listing listing = {.items = items.list.data,
                                             .n = items.list.n,
                                             .objects = objects,
-                                            .n_objects = view->dcp->objects.n,
+                                            .n_objects = dcp_of(view)->objects.n,
                                             .objects_file = objects_name(view),
-                                            .mcore_data = view->dcp->mcore_data,
-                                            .program =
-                                                view->dcp->hyper ? RFS_DCP_HYPER : RFS_DCP_TORCH};
+                                            .mcore_data = dcp_of(view)->mcore_data,
+                                            .program = dcp_of(view)->hyper ? RFS_DCP_HYPER
+                                                                           : RFS_DCP_TORCH};
     return rfs_dcp_encode_metadata(rfs_catalog_tables(view->catalog), &listing, out)
                ? rfs_fail_memory(err)
                : 0;
@@ -737,8 +742,8 @@ static int list_objects(struct rfs_view *view, struct rfs_error *err)
         if (!shown)
             continue;
         const uint32_t name = rfs_intern_add(names, shown, strlen(shown));
-        if (name == RFS_NO_ID || !RFS_PUSH(&view->dcp->objects, name) ||
-            !RFS_PUSH(&view->dcp->numbers, (uint32_t)i))
+        if (name == RFS_NO_ID || !RFS_PUSH(&dcp_of(view)->objects, name) ||
+            !RFS_PUSH(&dcp_of(view)->numbers, (uint32_t)i))
             return rfs_fail_memory(err);
     }
     return 0;
@@ -748,16 +753,16 @@ static int show_objects(struct rfs_view *view, struct rfs_error *err)
 {
     const int rc = rfs_view_objects_check_names(view, err) ?: list_objects(view, err);
 
-    if (rc || view->dcp->objects.n == 0)
+    if (rc || dcp_of(view)->objects.n == 0)
         return rc;
-    view->dcp->objects_file = view->n_files++;
-    view->files[view->dcp->objects_file].name = strdup(objects_name(view));
-    return view->files[view->dcp->objects_file].name ? 0 : rfs_fail_memory(err);
+    dcp_of(view)->objects_file = view->n_files++;
+    view->files[dcp_of(view)->objects_file].name = strdup(objects_name(view));
+    return view->files[dcp_of(view)->objects_file].name ? 0 : rfs_fail_memory(err);
 }
 
 size_t rfs_view_dcp_objects_file(const struct rfs_view *view)
 {
-    return view->dcp ? view->dcp->objects_file : 0;
+    return view->kind == &rfs_kind_dcp ? dcp_of(view)->objects_file : 0;
 }
 
 struct proving {
@@ -770,7 +775,7 @@ static int prove(void *ctx, size_t i)
     struct proving *proving = ctx;
     struct rfs_chunks *chunked = rfs_catalog_chunks(proving->view->catalog);
     const struct rfs_chunked_object *object =
-        &chunked->objects.data[proving->view->dcp->numbers.data[i]];
+        &chunked->objects.data[dcp_of(proving->view)->numbers.data[i]];
     struct rfs_error err = {0};
     const int rc = rfs_view_objects_prove(chunked, object, false, &err);
 
@@ -789,7 +794,7 @@ static int prove_objects(struct rfs_view *view, struct rfs_error *err)
     return rc ? rc
               : rfs_first_error_take(
                     &proving.first,
-                    rfs_pool_for(view->set->pool, view->dcp->numbers.n, prove, &proving), err);
+                    rfs_pool_for(view->set->pool, dcp_of(view)->numbers.n, prove, &proving), err);
 }
 
 /* Makes the file of the objects, which depends on all files that have one. */
@@ -797,7 +802,7 @@ static int make_objects(struct rfs_view *view, struct rfs_rank_plan *plan, struc
                         struct rfs_error *err)
 {
     const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
-    const size_t n = view->dcp->numbers.n;
+    const size_t n = dcp_of(view)->numbers.n;
     RFS_FREE struct rfs_dcp_listed_object *objects = NULL;
     RFS_FREE struct rfs_copied *copied = calloc(n + 1, sizeof *copied);
     RFS_FREE unsigned char *taken = calloc((size_t)chunked->n_files + 1, 1);
@@ -806,7 +811,7 @@ static int make_objects(struct rfs_view *view, struct rfs_rank_plan *plan, struc
 
     for (size_t i = 0; rc == 0 && i < n; i++) {
         const struct rfs_chunked_object *object =
-            &chunked->objects.data[view->dcp->numbers.data[i]];
+            &chunked->objects.data[dcp_of(view)->numbers.data[i]];
         copied[i] = (struct rfs_copied){object->file, object->item, objects[i].bytes};
         if (!taken[object->file - chunked->first_file]++)
             rc = rfs_plan_add_file(chunked->files, object->file, plan, err);
@@ -822,7 +827,7 @@ static int show_more(struct rfs_view *view, struct rfs_error *err)
     if (!rfs_view_objects_passed(view))
         return 0;
     int rc = show_objects(view, err);
-    for (size_t i = 0; rc == 0 && !view->dcp->hyper && i < N_PASSED_ON; i++)
+    for (size_t i = 0; rc == 0 && !dcp_of(view)->hyper && i < N_PASSED_ON; i++)
         rc = rfs_view_pass_on_own(view, passed_on[i], err);
     return rc;
 }
@@ -841,7 +846,7 @@ static int image_of(struct rfs_view *view, size_t file, const struct rfs_image *
 
     if (file == 0)
         return rfs_view_describe(view, 0, make_metadata, out, err);
-    if (file == view->dcp->objects_file)
+    if (file == dcp_of(view)->objects_file)
         return rfs_view_describe(view, file, make_objects, out, err);
     int rc =
         list_chunks(view, (uint32_t)file - 1, &chunks, err) ?: share(view, &chunks, &shared, err);
@@ -852,10 +857,8 @@ static int image_of(struct rfs_view *view, size_t file, const struct rfs_image *
 
 static void free_dcp(struct rfs_view *view)
 {
-    struct rfs_view_dcp *dcp = view->dcp;
+    struct dcp *dcp = view->state;
 
-    if (!dcp)
-        return;
     for (size_t i = 0; i < dcp->list.n; i++)
         shared_end(&dcp->list.data[i]);
     free(dcp->list.data);
@@ -865,22 +868,20 @@ static void free_dcp(struct rfs_view *view)
     free(dcp);
 }
 
-static const struct rfs_view_kind kind = {.image = image_of, .free = free_dcp};
-
-int rfs_view_dcp_open(struct rfs_view *view, struct rfs_error *err)
+static int open_dcp(struct rfs_view *view, struct rfs_error *err)
 {
-    view->kind = &kind;
-    view->n_groups = view->dst ? rfs_view_hidden_count_groups(view) : 1;
+    struct dcp *dcp;
+
     if (!view->dst)
         view->n_ranks = view->options.dst_ranks ? view->options.dst_ranks : 1;
-    view->dcp = calloc(1, sizeof *view->dcp);
+    view->state = dcp = calloc(1, sizeof *dcp);
     view->files = calloc((size_t)view->n_ranks + 1 + N_PASSED_ON + 1, sizeof *view->files);
-    if (!view->dcp || !view->files)
+    if (!dcp || !view->files)
         return rfs_fail_memory(err);
-    view->dcp->hyper = view->options.shown == RFS_SHOW_HYPER_PARALLEL;
+    dcp->hyper = view->options.shown == RFS_SHOW_HYPER_PARALLEL;
     const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
-    view->dcp->mcore_data = !view->dcp->hyper && chunked && chunked->mcore_data;
-    const char *form = view->dcp->hyper ? "_rank%u_.safetensors" : "__%u_0.distcp";
+    dcp->mcore_data = !dcp->hyper && chunked && chunked->mcore_data;
+    const char *form = dcp->hyper ? "_rank%u_.safetensors" : "__%u_0.distcp";
     view->n_files = (size_t)view->n_ranks + 1;
     for (uint32_t rank = 0; rank <= view->n_ranks; rank++) {
         struct rfs_view_file *file = &view->files[rank];
@@ -894,3 +895,5 @@ int rfs_view_dcp_open(struct rfs_view *view, struct rfs_error *err)
     const int rc = show_more(view, err);
     return rc ? rc : find_stages(view, err);
 }
+
+const struct rfs_view_kind rfs_kind_dcp = {.open = open_dcp, .image = image_of, .free = free_dcp};

@@ -7,10 +7,5 @@
 
 #include "view/internal.h"
 
-/*
- * Shows .metadata and a file for each rank of the destination. Returns 0 or -errno with *err
- * filled.
- */
-int rfs_view_dcp_open(struct rfs_view *view, struct rfs_error *err);
 /* Returns the file that has the objects, or 0 if the view has none or is of another kind. */
 size_t rfs_view_dcp_objects_file(const struct rfs_view *view);

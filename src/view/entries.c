@@ -17,12 +17,12 @@ _Static_assert(RFS_HIDDEN_BIT < UINT64_C(1) << RFS_VIEW_SAVE_SHIFT,
 
 static uint64_t file_id(const struct rfs_view *view, size_t file)
 {
-    return view->base + (view->kind->by_rank ? 3 + 2 * (uint64_t)file : 2 + (uint64_t)file);
+    return view->save.base + (view->kind->by_rank ? 3 + 2 * (uint64_t)file : 2 + (uint64_t)file);
 }
 
 static uint64_t folder_id(const struct rfs_view *view, size_t folder)
 {
-    return view->base + 2 +
+    return view->save.base + 2 +
            (view->kind->by_rank ? 2 * (uint64_t)folder : view->n_files + (uint64_t)folder);
 }
 
@@ -33,7 +33,7 @@ static struct rfs_view *next_shown(struct reshard_view *set, size_t *at)
 {
     struct rfs_view *view;
 
-    while ((view = rfs_view_next(set, at)) && atomic_load(&view->gone))
+    while ((view = rfs_view_next(set, at)) && atomic_load(&view->save.gone))
         rfs_view_leave(view);
     return view;
 }
@@ -71,8 +71,8 @@ static int lookup_save(struct reshard_view *set, uint64_t parent, const char *na
         return 0;
     }
     for (size_t at = 0; (view = next_shown(set, &at)); rfs_view_leave(view))
-        if (strcmp(view->save, name) == 0) {
-            *id += view->base;
+        if (strcmp(view->save.text, name) == 0) {
+            *id += view->save.base;
             rfs_view_leave(view);
             return 0;
         }
@@ -99,9 +99,9 @@ static int list_save(struct reshard_view *set, uint64_t dir, uint64_t position,
     struct rfs_view *view = next_shown(set, &at);
     if (!view)
         return 0;
-    full->id += view->base;
+    full->id += view->save.base;
     full->is_dir = true;
-    full->name = view->name;
+    full->name = view->save.name;
     full->next = at + links;
     rfs_view_leave(view);
     return 1;
@@ -185,7 +185,7 @@ static int lookup_shown(const struct rfs_view *view, uint64_t parent, const char
                    ? 0
                    : lookup_file(view, 0, files_of_root(view), name, id);
     case RFS_ENTRY_DIR:
-        *id = view->base + RESHARD_ROOT;
+        *id = view->save.base + RESHARD_ROOT;
         return above ? 0
                      : lookup_file(view, view->folders[number].first, view->folders[number].n, name,
                                    id);
@@ -415,8 +415,9 @@ int reshard_getattr(reshard_view *set, uint64_t id, reshard_stat *out, reshard_e
                                               : fill_shown(view, id, &full, &failure);
     if (rc)
         return rfs_view_report(err, &failure, rc);
-    full.passing |= set->follow && view && /* a save, and its folder of tensors */
-                    (id - view->base == RESHARD_ROOT || id - view->base == RFS_HIDDEN_TENSORS);
+    full.passing |=
+        set->follow && view && /* a save, and its folder of tensors */
+        (id - view->save.base == RESHARD_ROOT || id - view->save.base == RFS_HIDDEN_TENSORS);
     rfs_view_give(out, &full, sizeof full);
     return 0;
 }

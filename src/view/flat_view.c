@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "view/flat_view.h"
-
+/*
+ * Views whose files lie in the root: one whole checkpoint is divided into shards, a safetensors
+ * file each, and a JSON file maps parameters to files. All images are made when the view is opened.
+ */
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/order.h"
 #include "base/text.h"
 #include "view/adapter.h"
+#include "view/kinds.h"
 #include "view/model_files.h"
+#include "view/rules_view.h"
 
 /* ---- shards ---------------------------------------------------------------------------------- */
 
@@ -261,12 +265,14 @@ static int show_huggingface(struct rfs_view *view, const struct rfs_params *para
     const uint64_t most = view->options.file_size ? view->options.file_size : FILE_BYTES;
     RFS_CLEANUP(shards_end) struct shards shards = {.format = "pt"};
     RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list names = {0};
+    RFS_CLEANUP(rfs_view_model_config_end) struct rfs_view_model_config own = {0};
+    struct rfs_view_model_config *model = view->rules ? &view->rules->model : &own;
 
     if (!shards_init(&shards, params, params->n) || !fill_in_order(view, &shards, most))
         return rfs_fail_memory(err);
-    int rc = (view->rules.made ? 0 : rfs_view_model_find(view, err))
-                 ?: rfs_view_model_check(view, params, err)
-                 ?: rfs_view_model_list(view, &names, err)
+    int rc = (view->rules ? 0 : rfs_view_model_find(view, &own, err))
+                 ?: rfs_view_model_check(view, model, params, err)
+                 ?: rfs_view_model_list(view, model, &names, err)
                  ?: group_targets(view, &shards, 2 + names.n, err);
     for (uint32_t p = 0; !rc && p < shards.n_shards; p++) {
         shards.names[p] = shards.n_shards == 1 ? strdup("model.safetensors")
@@ -282,7 +288,7 @@ static int show_huggingface(struct rfs_view *view, const struct rfs_params *para
                       RFS_WEIGHT_MAP_HUGGINGFACE, err);
     if (!rc)
         rc = log_states(view, err);
-    return rc ? rc : rfs_view_model_show(view, &names, err);
+    return rc ? rc : rfs_view_model_show(view, model, &names, err);
 }
 
 /* ---- view=peft ------------------------------------------------------------------------------- */
@@ -363,7 +369,7 @@ static int prepare(struct unifying *u)
     u->position_of = malloc((u->n_names + 1) * sizeof *u->position_of);
     u->done = calloc(u->whole->n + 1, 1);
     params = malloc(sizeof *params + most * sizeof *params->targets);
-    u->view->params = params;
+    u->view->state = params;
     if (!u->position_of || !u->done || !params || !shards_init(&u->shards, params, most))
         return rfs_fail_memory(u->err);
     memcpy(params, u->whole, sizeof *params + u->whole->n * sizeof *params->targets);
@@ -482,7 +488,7 @@ static int divide(struct unifying *u)
 /* Takes a value of rank 0 as it is there, which the planner would not, into the last shard. */
 static int take_raw(struct unifying *u, const struct rfs_entry *entry)
 {
-    struct rfs_params *params = u->view->params;
+    struct rfs_params *params = u->view->state;
     struct rfs_target *target = &params->targets[params->n];
 
     *target = (struct rfs_target){
@@ -586,15 +592,20 @@ static int show_unified(struct rfs_view *view, const struct rfs_params *params,
 
 /* ---- the kind of view ------------------------------------------------------------------------ */
 
-/* The images of all files are ready. */
-static const struct rfs_view_kind kind = {.by_rank = false};
+/* The state is a parameter list of the view's own, if it is not the planner's. */
+static const struct rfs_params *params_of(const struct rfs_view *view)
+{
+    return view->state;
+}
 
-int rfs_view_flat_open(struct rfs_view *view, struct rfs_error *err)
+static void free_params(struct rfs_view *view)
+{
+    free(view->state);
+}
+
+static int open_flat(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_rank_plan *plan;
-
-    view->kind = &kind;
-    view->n_groups = 1;
     const int rc = rfs_planner_rank(view->planner, 0, &plan, err);
     if (rc)
         return rc;
@@ -607,3 +618,6 @@ int rfs_view_flat_open(struct rfs_view *view, struct rfs_error *err)
         return show_unified(view, plan->params, err);
     }
 }
+
+const struct rfs_view_kind rfs_kind_flat = {
+    .open = open_flat, .params = params_of, .free = free_params};

@@ -162,7 +162,7 @@ static int check_files(struct rfs_view *view, struct rfs_error *err)
     if (rc == 0 && chunks && chunks->doubt)
         rc = rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(view->stored)), NULL, "%s",
                       chunks->doubt);
-    else if (rc == 0 && atomic_load(&view->doubted))
+    else if (rc == 0 && atomic_load(&view->save.doubted))
         rc = rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(view->stored)),
                       "a save that has ended, copied with its times (cp -a)",
                       "the metadata may be of another save than the files");
@@ -192,8 +192,8 @@ static void open_save(struct reshard_view *set, struct followed *save)
             set_why(set, save, RFS_WARNING, err.text);
         return;
     }
-    view->name = save->name;
-    atomic_store(&view->quiet, true); /* its files may still change */
+    view->save.name = save->name;
+    atomic_store(&view->save.quiet, true); /* its files may still change */
     save->ready = view;
     save->since = now_ns();
     /* An object that was uploaded in parts has the time when that began. */
@@ -223,8 +223,8 @@ static void forget_before(struct followed *save)
 static void hide(struct reshard_view *set, struct followed *save, struct rfs_view **keep)
 {
     pthread_mutex_lock(&set->lock);
-    save->shown->gone = true;
-    save->shown->users += keep != NULL;
+    save->shown->save.gone = true;
+    save->shown->save.users += keep != NULL;
     pthread_mutex_unlock(&set->lock);
     if (keep)
         *keep = save->shown;
@@ -239,7 +239,8 @@ static void show(struct reshard_view *set, struct followed *save)
 {
     struct rfs_view *view = save->ready;
     const struct rfs_view *before = save->before;
-    const char *old = before ? find_file(before, before->n_sources, SAME | FAILED | UNKNOWN) : NULL;
+    const char *old =
+        before ? find_file(before, before->save.n_files, SAME | FAILED | UNKNOWN) : NULL;
     char text[PATH_MAX + 96];
     struct rfs_error err = {0};
 
@@ -263,12 +264,12 @@ static void show(struct reshard_view *set, struct followed *save)
     if (atomic_load(&set->home))
         rfs_files_set_home(rfs_catalog_files(view->stored), (dev_t)(atomic_load(&set->home) - 1));
     pthread_mutex_lock(&set->lock);
-    view->base = (uint64_t)(set->n + 1) << RFS_VIEW_SAVE_SHIFT;
+    view->save.base = (uint64_t)(set->n + 1) << RFS_VIEW_SAVE_SHIFT;
     set->data[set->n++] = view;
     set->hidden_mode = 0;
     pthread_mutex_unlock(&set->lock);
     save->shown = RFS_STEAL(save->ready);
-    atomic_store(&view->quiet, false);
+    atomic_store(&view->save.quiet, false);
     forget_why(save);
     forget_before(save);
     rfs_log(&set->log, RFS_INFO, "%s: is shown", save->name);
@@ -297,7 +298,7 @@ static bool is_of_another_run(struct reshard_view *set, const struct followed *s
     RFS_FREE char *path =
         rfs_view_save_file(set, set->follow->source, set->follow->listed, &save->save);
 
-    for (uint32_t id = 0; path && id < view->n_sources; id++)
+    for (uint32_t id = 0; path && id < view->save.n_files; id++)
         if (strcmp(rfs_files_path(files, id), path) == 0)
             return false;
     return path;
@@ -314,7 +315,7 @@ static void consider(struct reshard_view *set, struct followed *save)
         hide(set, save, &save->before);
         rfs_log(&set->log, RFS_WARNING, "%s: is not shown any more: its files have changed",
                 save->name);
-        atomic_store(&save->before->quiet, true); /* that its other files change, too */
+        atomic_store(&save->before->save.quiet, true); /* that its other files change, too */
     }
     if (save->ready &&
         (has_file(save->ready, CHANGED | FAILED) || is_of_another_run(set, save, save->ready)))
@@ -382,9 +383,9 @@ static struct rfs_view *take_unused(struct reshard_view *set, size_t i)
 {
     RFS_LOCKED(&set->lock);
     struct rfs_view *view = set->data[i];
-    if (!view || !view->gone || view->users > 0)
+    if (!view || !view->save.gone || view->save.users > 0)
         return NULL;
-    view->users++;
+    view->save.users++;
     return view;
 }
 
@@ -392,7 +393,7 @@ static struct rfs_view *take_unused(struct reshard_view *set, size_t i)
 static bool take_off(struct reshard_view *set, size_t i, const reshard_statistics *past)
 {
     RFS_LOCKED(&set->lock);
-    if (--set->data[i]->users > 0)
+    if (--set->data[i]->save.users > 0)
         return false;
     set->data[i] = NULL;
     set->past = *past;
@@ -412,7 +413,8 @@ static void collect(struct reshard_view *set)
         past.index_bytes = past.cache_budget = past.cache_bytes = 0; /* of the moment */
         if (!take_off(set, i, &past))
             continue;
-        atomic_store(&view->quiet, true); /* files that are gone, whose indexes would be kept */
+        atomic_store(&view->save.quiet,
+                     true); /* files that are gone, whose indexes would be kept */
         rfs_view_close(view);
     }
 }

@@ -4,11 +4,12 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "formats/torch/torch_encode.h"
-#include "view/hidden.h"
+#include "view/kinds.h"
 
 #define FOLDER "merged"
 
-struct rfs_view_hfai {
+/* The state of the view. */
+struct parts {
     struct rfs_hfai *hfai;
     struct rfs_hfai_division *division; /* division among the parts shown */
     uint32_t n_shown;                   /* parts in the root; merged files follow */
@@ -19,6 +20,11 @@ struct rfs_view_hfai {
     struct rfs_error failure;         /* why there is no such list; code 0: there is one */
 };
 
+static struct parts *parts_of(const struct rfs_view *view)
+{
+    return view->state;
+}
+
 /* ---- the tensors of the state ---------------------------------------------------------------- */
 
 int rfs_view_hfai_list(struct rfs_view *view, bool models, bool rows,
@@ -26,12 +32,12 @@ int rfs_view_hfai_list(struct rfs_view *view, bool models, bool rows,
 {
     static const struct rfs_params none;
     const struct rfs_hfai_listing how = {.models = models,
-                                         .rows = rows ? view->hfai->division : NULL};
+                                         .rows = rows ? parts_of(view)->division : NULL};
     const struct rfs_rank_plan *plan;
 
-    *out = (struct rfs_view_hfai_list){.division = view->hfai->division};
-    int rc = rfs_catalog_list_parts(view->catalog, view->hfai->hfai, how, &out->list, &out->catalog,
-                                    err);
+    *out = (struct rfs_view_hfai_list){.division = parts_of(view)->division};
+    int rc = rfs_catalog_list_parts(view->catalog, parts_of(view)->hfai, how, &out->list,
+                                    &out->catalog, err);
     const struct rfs_planner_config config = {
         .catalog = out->catalog, .pool = view->set->pool, .keep_empty = true};
     out->params = &none;
@@ -57,12 +63,11 @@ void rfs_view_hfai_list_free(struct rfs_view_hfai_list *list)
 static const struct rfs_rank_plan *plan_of(const struct rfs_view *view, size_t file)
 {
     (void)file;
-    return &view->hfai->plan;
+    return &parts_of(view)->plan;
 }
 
 /* Takes the targets of model NUMBER from *AT on, by their names in the model. */
-static int take_model(struct rfs_view_hfai *hfai, uint32_t number, size_t *at,
-                      struct rfs_error *err)
+static int take_model(struct parts *hfai, uint32_t number, size_t *at, struct rfs_error *err)
 {
     const struct rfs_hfai_list *list = &hfai->models.list;
     const struct rfs_params *all = hfai->models.params;
@@ -93,7 +98,7 @@ static int take_model(struct rfs_view_hfai *hfai, uint32_t number, size_t *at,
 /* Lists the models. What they have may fit no list: then the parts are shown all the same. */
 static int list_models(struct rfs_view *view, struct rfs_error *err)
 {
-    struct rfs_view_hfai *hfai = view->hfai;
+    struct parts *hfai = parts_of(view);
     size_t at = 0;
 
     hfai->params = calloc(hfai->n_models + 1, sizeof *hfai->params);
@@ -110,7 +115,7 @@ static int list_models(struct rfs_view *view, struct rfs_error *err)
 static int tensors_of(const struct rfs_view *view, uint32_t group, struct rfs_tensors *out,
                       struct rfs_error *err)
 {
-    const struct rfs_view_hfai *hfai = view->hfai;
+    const struct parts *hfai = parts_of(view);
 
     if (hfai->failure.code) {
         if (err)
@@ -124,15 +129,20 @@ static int tensors_of(const struct rfs_view *view, uint32_t group, struct rfs_te
     return 0;
 }
 
+static size_t count_groups(const struct rfs_view *view)
+{
+    return parts_of(view)->n_models;
+}
+
 static void name_group(const struct rfs_view *view, uint32_t group, char out[32])
 {
-    if (view->n_groups > 1)
+    if (count_groups(view) > 1)
         snprintf(out, 32, "model_%u", group);
     else
         snprintf(out, 32, "full");
 }
 
-static int make_document(const struct rfs_view_hfai *hfai, size_t file, struct rfs_document *out,
+static int make_document(const struct parts *hfai, size_t file, struct rfs_document *out,
                          struct rfs_error *err)
 {
     if (file < hfai->n_shown)
@@ -149,12 +159,12 @@ static int make_document(const struct rfs_view_hfai *hfai, size_t file, struct r
 static struct rfs_torch_origin *origins_of(const struct rfs_view *view)
 {
     const struct rfs_files *files = rfs_catalog_files(view->catalog);
-    const uint32_t n = rfs_hfai_parts(view->hfai->hfai);
+    const uint32_t n = rfs_hfai_parts(parts_of(view)->hfai);
     struct rfs_torch_origin *origins = calloc(n, sizeof *origins);
 
     for (uint32_t p = 0; origins && p < n; p++) {
         const uint32_t file = rfs_catalog_file(view->catalog, p);
-        origins[p] = (struct rfs_torch_origin){rfs_hfai_torch(view->hfai->hfai, p),
+        origins[p] = (struct rfs_torch_origin){rfs_hfai_torch(parts_of(view)->hfai, p),
                                                rfs_files_path(files, file), file};
     }
     return origins;
@@ -171,7 +181,7 @@ static int image_of(struct rfs_view *view, size_t file, const struct rfs_image *
     if (!stem || !origins)
         return rfs_fail_memory(err);
     stem[strlen(stem) - 3] = '\0'; /* without .pt */
-    int rc = make_document(view->hfai, file, &document, err);
+    int rc = make_document(parts_of(view), file, &document, err);
     const struct rfs_torch_content content = {
         .document = &document,
         .origins = origins,
@@ -189,10 +199,8 @@ static int image_of(struct rfs_view *view, size_t file, const struct rfs_image *
 
 static void free_hfai(struct rfs_view *view)
 {
-    struct rfs_view_hfai *hfai = view->hfai;
+    struct parts *hfai = parts_of(view);
 
-    if (!hfai)
-        return;
     for (size_t i = 0; hfai->params && i < hfai->n_models; i++)
         free(hfai->params[i]);
     free(hfai->params);
@@ -203,18 +211,12 @@ static void free_hfai(struct rfs_view *view)
     free(hfai);
 }
 
-static const struct rfs_view_kind kind = {.image = image_of,
-                                          .plan = plan_of,
-                                          .tensors = tensors_of,
-                                          .name_group = name_group,
-                                          .free = free_hfai};
-
 /* ---- which files there are ------------------------------------------------------------------- */
 
 /* Takes the attributes of files that depend on every part. */
 static int take_attributes(struct rfs_view *view, struct rfs_error *err)
 {
-    struct rfs_rank_plan *plan = &view->hfai->plan;
+    struct rfs_rank_plan *plan = &parts_of(view)->plan;
     const uint32_t n = rfs_catalog_ranks(view->catalog);
     int rc = 0;
 
@@ -249,11 +251,11 @@ static struct rfs_view_file *show(struct rfs_view *view, const char *form, size_
 /* Shows a model whose tensors fit safetensors; the log says why others are not shown. */
 static int show_safetensors(struct rfs_view *view, uint32_t number, struct rfs_error *err)
 {
-    const struct rfs_params *params = view->hfai->params[number];
+    const struct rfs_params *params = parts_of(view)->params[number];
     struct rfs_image *image = NULL;
-    struct rfs_error failure = view->hfai->failure;
+    struct rfs_error failure = parts_of(view)->failure;
     struct rfs_view_file *file =
-        show(view, "model%s.safetensors", number, view->hfai->n_models, &failure);
+        show(view, "model%s.safetensors", number, parts_of(view)->n_models, &failure);
     const struct rfs_safetensors_content content = {.n = params ? params->n : 0, .format = "pt"};
 
     const int rc =
@@ -287,7 +289,7 @@ static int show_all(struct rfs_view *view, const char *form, size_t n, struct rf
 
 static int show_parts(struct rfs_view *view, struct rfs_error *err)
 {
-    for (uint32_t p = 0; p < view->hfai->n_shown; p++) {
+    for (uint32_t p = 0; p < parts_of(view)->n_shown; p++) {
         char form[32];
         snprintf(form, sizeof form, "PART_%03u%%s.pt", p);
         if (!show(view, form, 0, 1, err))
@@ -298,7 +300,7 @@ static int show_parts(struct rfs_view *view, struct rfs_error *err)
 
 static int show_files(struct rfs_view *view, struct rfs_error *err)
 {
-    const struct rfs_view_hfai *hfai = view->hfai;
+    const struct parts *hfai = parts_of(view);
     const size_t optimizers = rfs_hfai_optimizers(hfai->hfai);
 
     view->files = calloc(hfai->n_shown + 1 + 2 * hfai->n_models + optimizers, sizeof *view->files);
@@ -342,16 +344,15 @@ static int check_options(const struct rfs_options *options, struct rfs_error *er
     return 0;
 }
 
-int rfs_view_hfai_open(struct rfs_view *view, struct rfs_error *err)
+static int open_parts(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_options *options = &view->options;
-    struct rfs_view_hfai *hfai;
+    struct parts *hfai;
 
     int rc = check_options(options, err);
     if (rc)
         return rc;
-    view->kind = &kind;
-    hfai = view->hfai = calloc(1, sizeof *view->hfai);
+    view->state = hfai = calloc(1, sizeof *hfai);
     if (!hfai)
         return rfs_fail_memory(err);
     rc = rfs_catalog_open_parts(view->catalog, options->uneven_steps, &hfai->hfai, err)
@@ -361,14 +362,20 @@ int rfs_view_hfai_open(struct rfs_view *view, struct rfs_error *err)
     const uint32_t parts = rfs_hfai_parts(hfai->hfai);
     hfai->n_shown = options->nshards > 0 ? options->nshards : parts;
     hfai->n_models = rfs_hfai_models(hfai->hfai);
-    view->format = RFS_FORMAT_TORCH;
+    view->options.format = RFS_FORMAT_TORCH;
     view->scale = (struct rfs_scale){parts, 1, hfai->n_shown, 1, 0};
     view->n_ranks = hfai->n_shown;
-    view->n_groups =
-        hfai->n_models < RFS_HIDDEN_GROUPS ? (uint32_t)hfai->n_models : RFS_HIDDEN_GROUPS;
     rc = rfs_hfai_divide(hfai->hfai, hfai->n_shown,
                          options->large_size != RFS_NO_SIZE ? options->large_size : RFS_HFAI_LARGE,
                          &hfai->division, err)
              ?: list_models(view, err);
     return rc ? rc : show_files(view, err);
 }
+
+const struct rfs_view_kind rfs_kind_parts = {.open = open_parts,
+                                             .image = image_of,
+                                             .plan = plan_of,
+                                             .tensors = tensors_of,
+                                             .name_group = name_group,
+                                             .count_groups = count_groups,
+                                             .free = free_hfai};

@@ -8,11 +8,6 @@
 #include "formats/hfai/hfai.h"
 #include "view/internal.h"
 
-/*
- * Reads the parts, and shows files of them. The catalogue is open. Returns 0 or -errno with *err
- * filled.
- */
-int rfs_view_hfai_open(struct rfs_view *view, struct rfs_error *err);
 /* Tensors of the state, as those of a checkpoint that describes itself, and their plan. */
 struct rfs_view_hfai_list {
     struct rfs_hfai_list list;                /* list without its chunks */

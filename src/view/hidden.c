@@ -23,19 +23,29 @@ static const char *const endings[] = {".npy", ".json"};
 
 static uint64_t make_id(const struct rfs_view *view, uint64_t group, uint64_t item)
 {
-    return view->base | RFS_HIDDEN_BIT | group << ITEM_BITS | item;
+    return view->save.base | RFS_HIDDEN_BIT | group << ITEM_BITS | item;
+}
+
+/* Returns the number of groups: the whole checkpoint, and each rank's where there are some. */
+static uint32_t count_groups(const struct rfs_view *view)
+{
+    const size_t n = view->kind->count_groups           ? view->kind->count_groups(view)
+                     : view->kind->by_rank || view->dst ? (size_t)view->n_ranks + 1
+                                                        : 1;
+
+    return n < RFS_HIDDEN_GROUPS ? (uint32_t)n : RFS_HIDDEN_GROUPS;
 }
 
 struct rfs_view_hidden_object rfs_view_hidden_find(const struct rfs_view *view, uint64_t id)
 {
-    const uint64_t number = (id - view->base) ^ RFS_HIDDEN_BIT;
+    const uint64_t number = (id - view->save.base) ^ RFS_HIDDEN_BIT;
     const uint64_t group = number >> ITEM_BITS;
     const uint64_t item = number & (ITEMS - 1);
     struct rfs_view_hidden_object object = {.kind = RFS_VIEW_HIDDEN_NONE};
 
     if (group == 0 && item == 1)
         object.kind = RFS_VIEW_HIDDEN_TENSORS;
-    if (group == 0 || group > view->n_groups || item == 1)
+    if (group == 0 || group > count_groups(view) || item == 1)
         return object;
     object.kind = item == 0 ? RFS_VIEW_HIDDEN_GROUP : RFS_VIEW_HIDDEN_FILE;
     object.group = (uint32_t)(group - 1);
@@ -101,11 +111,6 @@ static void name_group(const struct rfs_view *view, uint32_t group, char out[32]
         snprintf(out, 32, "full");
     else
         snprintf(out, 32, "rank_%u", group - 1);
-}
-
-uint32_t rfs_view_hidden_count_groups(const struct rfs_view *view)
-{
-    return view->n_ranks < RFS_HIDDEN_GROUPS ? view->n_ranks + 1 : RFS_HIDDEN_GROUPS;
 }
 
 /* ---- the description of a tensor ------------------------------------------------------------- */
@@ -239,7 +244,7 @@ static int lookup_group(const struct rfs_view *view, const char *name, uint64_t 
     const unsigned long number = digits ? strtoul(digits + 1, NULL, 10) : 0;
     char again[32];
 
-    for (uint64_t group = number; group < view->n_groups && group <= number + 1; group++) {
+    for (uint64_t group = number; group < count_groups(view) && group <= number + 1; group++) {
         name_group(view, (uint32_t)group, again);
         if (strcmp(name, again) != 0)
             continue;
@@ -332,7 +337,7 @@ int rfs_view_hidden_lookup(struct rfs_view *view, uint64_t parent, const char *n
 
     switch (object.kind) {
     case RFS_VIEW_HIDDEN_TENSORS:
-        *id = view->base ? RFS_HIDDEN_TENSORS : RFS_HIDDEN_TOP;
+        *id = view->save.base ? RFS_HIDDEN_TENSORS : RFS_HIDDEN_TOP;
         return above ? 0 : lookup_group(view, name, id);
     case RFS_VIEW_HIDDEN_GROUP:
         *id = make_id(view, 0, 1);
@@ -378,7 +383,7 @@ static int list_group(struct rfs_view *view, uint64_t position, reshard_dirent *
 {
     char name[32];
 
-    if (position >= view->n_groups)
+    if (position >= count_groups(view))
         return 0;
     name_group(view, (uint32_t)position, name);
     full->is_dir = true;
@@ -430,7 +435,7 @@ int rfs_view_hidden_stat(struct rfs_view *view, uint64_t id, reshard_stat *full,
     if (object.kind == RFS_VIEW_HIDDEN_FILE)
         return stat_file(view, &object, full, err);
     rfs_view_fill_dir(view->set, full);
-    full->nlink += object.kind == RFS_VIEW_HIDDEN_TENSORS ? view->n_groups : 0;
+    full->nlink += object.kind == RFS_VIEW_HIDDEN_TENSORS ? count_groups(view) : 0;
     return 0;
 }
 

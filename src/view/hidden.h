@@ -40,7 +40,7 @@ struct rfs_view_hidden_object {
 /* Returns whether ID is one of the hidden folder's, or could be. */
 static inline bool rfs_view_hidden_owns(const struct rfs_view *view, uint64_t id)
 {
-    return ((id - view->base) & RFS_HIDDEN_BIT) != 0;
+    return ((id - view->save.base) & RFS_HIDDEN_BIT) != 0;
 }
 
 struct rfs_view_hidden_object rfs_view_hidden_find(const struct rfs_view *view, uint64_t id);
@@ -58,8 +58,6 @@ bool rfs_view_hidden_is_known(struct rfs_view *view, uint64_t id);
  */
 int rfs_view_hidden_tensors(struct rfs_view *view, uint32_t group, struct rfs_tensors *out,
                             struct rfs_error *err);
-/* Returns how many groups a view with a planner has if it shows ranks. */
-uint32_t rfs_view_hidden_count_groups(const struct rfs_view *view);
 
 /*
  * Makes the image of a file, owned by the caller, and gives its tensors. Returns 0, -ENOENT when

@@ -61,100 +61,99 @@ struct rfs_view_folder {
 
 struct rfs_view;
 struct rfs_follow;
-struct rfs_view_dcp;
-struct rfs_view_hfai;
-struct rfs_view_mindformers;
+struct rfs_view_rules;
 struct rfs_view_sizes;
 
 /* The kind of a plain view: how its files and those of the hidden folder are made. */
 struct rfs_view_kind {
     bool by_rank; /* each destination rank has a folder with one file */
-    /* Makes the image of a file that is not ready. Returns 0 or -errno with *err filled. */
+    /*
+     * Shows the files. The planner is made, unless the source has parts. Returns 0 or -errno with
+     * *err filled.
+     */
+    int (*open)(struct rfs_view *view, struct rfs_error *err);
+    /*
+     * Makes the image of a file that is not ready. Returns 0 or -errno with *err filled. NULL: all
+     * are ready.
+     */
     int (*image)(struct rfs_view *view, size_t file, const struct rfs_image **out,
                  struct rfs_error *err);
     /* Returns the plan of a file that is ready. NULL: it is the planner's, of its rank. */
     const struct rfs_rank_plan *(*plan)(const struct rfs_view *view, size_t file);
+    /* Returns the parameter list of all files, or NULL: the plan's. NULL: it is always that. */
+    const struct rfs_params *(*params)(const struct rfs_view *view);
     /*
      * Gives the tensors of a group of the hidden folder, which need no plan. Returns 0 or -errno
-     * with *err filled. NULL: the planner's (hidden.h); name_group is NULL then, too.
+     * with *err filled. NULL: the planner's (hidden.h); the next two are NULL then, too.
      */
     int (*tensors)(const struct rfs_view *view, uint32_t group, struct rfs_tensors *out,
                    struct rfs_error *err);
     void (*name_group)(const struct rfs_view *view, uint32_t group, char out[32]);
-    void (*free)(struct rfs_view *view); /* frees what the kind made; NULL: nothing */
+    size_t (*count_groups)(const struct rfs_view *view);
+    void (*free)(struct rfs_view *view); /* frees view->state, which may be NULL; NULL: nothing */
+};
+
+/* The save that a plain view shows, as one of its set's. */
+struct rfs_view_save {
+    uint64_t base;
+    const char *name;    /* it lives as long as the set */
+    char text[48];       /* EPOCH_STEP, before each line of its log; "": it is the only one */
+    uint32_t n_files;    /* files of the save alone, the first of the catalogue's */
+    unsigned users;      /* calls, readers and lists that need the view; under the set's lock */
+    bool opened;         /* all of it is: there may be something to keep for the next view */
+    atomic_bool gone;    /* it is not shown any more, and goes with its last user */
+    atomic_bool quiet;   /* nothing of it is logged */
+    atomic_bool doubted; /* a note said that files may be of another save */
+    atomic_bool contradicted; /* one said that ranks contradict the strategy */
+};
+
+/* The sizes of files that were kept for this view, and those that will be for the next. */
+struct rfs_view_kept {
+    _Atomic(struct rfs_view_sizes *) loaded; /* owned; NULL: nothing was kept */
+    struct rfs_once once;                    /* guarded by the view's lock */
+    atomic_bool gone;                        /* the source was changed: they are invalid */
+    atomic_bool wrong;                       /* a size is wrong: to be kept anew */
+    size_t kept;           /* how many files were planned when they were; guarded by the lock */
+    atomic_size_t planned; /* files that are planned */
+};
+
+/* Objects of the hidden folder, made on demand. */
+struct rfs_view_hidden {
+    _Atomic(struct rfs_planner *) whole; /* planner of one whole checkpoint, or NULL; owned */
+    struct rfs_intern *names;            /* names of files; set under the view's lock; owned */
+    atomic_size_t last;                  /* target that was looked up: a hint */
 };
 
 struct rfs_view {
     struct reshard_view *set;
-    uint64_t base;
-    unsigned users;      /* calls, readers and lists that need it; under the set's lock */
-    atomic_bool gone;    /* it is not shown any more, and goes with its last user */
-    const char *name;    /* of the save; it lives as long as the set */
-    atomic_bool quiet;   /* nothing of it is logged */
-    atomic_bool doubted; /* a note said that files may be of another save */
-    uint32_t n_sources;  /* files of the save alone, the first of the catalogue's */
-    char save[48];       /* EPOCH_STEP, before each line of its log; "": it is the only one */
-    struct rfs_options options; /* the options of the save; their texts are the set's */
+    struct rfs_view_save save;
+    /* Options of the save; their texts are the set's, and the format is that of the files. */
+    struct rfs_options options;
     struct rfs_log log;
-    struct rfs_notes notes;      /* notes of all planners; they become lines of the log */
-    atomic_bool contradicted;    /* one said that ranks contradict the strategy */
-    bool opened;                 /* all of it is: there may be something to save */
-    atomic_bool logged_left_out; /* the log has the number of values that no output has */
-    struct rfs_strategy *src;    /* strategy of the planned catalogue; NULL: unsharded */
-    struct rfs_strategy *dst;    /* strategy of the destination; NULL: unsharded */
-    struct rfs_catalog *stored;  /* catalogue of the source's files */
-    struct rfs_catalog *catalog; /* the catalogue that is planned: stored, or made by rules */
-    struct {                     /* rules_view.h; all owned; NULL without rules */
-        struct rfs_planner *whole;
-        struct rfs_by_rules *made;
-        struct rfs_lacking incomplete; /* source tensors with a part that no file has */
-        struct rfs_strategy *src;      /* strategy of the source */
-        struct rfs_once compared;      /* copies are; guarded by the lock, as the next member */
-        struct rfs_error differs;      /* the copy that does; code 0: none */
-    } rules;
-    struct {                     /* model_files.h */
-        char *config;            /* path of the model's config.json; owned; NULL: none is shown */
-        struct rfs_hf_cuts cuts; /* what is cut out of it; n 0: nothing */
-    } model;
-    struct rfs_names *output_map;    /* NULL: names and dtypes as they are */
-    struct rfs_planner *planner;     /* NULL with hfai */
-    struct rfs_view_hfai *hfai;      /* NULL with planner */
-    struct rfs_view_dcp *dcp;        /* NULL but with view=dcp */
-    struct rfs_view_mindformers *mf; /* NULL but with view=mindformers */
+    struct rfs_notes notes;       /* notes of all planners; they become lines of the log */
+    struct rfs_strategy *src;     /* strategy of the planned catalogue; NULL: unsharded */
+    struct rfs_strategy *dst;     /* strategy of the destination; NULL: unsharded */
+    struct rfs_catalog *stored;   /* catalogue of the source's files */
+    struct rfs_catalog *catalog;  /* the catalogue that is planned: stored, or made by rules */
+    struct rfs_view_rules *rules; /* owned; NULL without (rules_view.h) */
+    struct rfs_names *output_map; /* NULL: names and dtypes as they are */
+    struct rfs_planner *planner;  /* NULL if the source has parts */
     struct rfs_assembler *assembler;
     struct rfs_scale scale;
-    uint32_t n_ranks;    /* ranks of the destination */
-    uint64_t parameters; /* distinct names in the strategies */
+    uint32_t n_ranks; /* ranks of the destination */
     const struct rfs_view_kind *kind;
-    enum rfs_format format; /* format of the files, as option format= names it */
-    uint32_t n_groups;      /* groups of tensors in the hidden folder */
+    void *state; /* what the kind alone uses; owned; or NULL */
 
     struct rfs_view_file *files; /* owned; file R is rank R's in a view of ranks */
     size_t n_files;
     struct rfs_view_folder *folders; /* owned */
     size_t n_folders;
-    struct rfs_params *params; /* owned; a flat view's that does not take the planner's; or NULL */
 
-    pthread_mutex_t lock;               /* guards images, checksums, sizes and names; a leaf lock */
-    pthread_cond_t made;                /* a checksum, a comparison or the saved sizes are */
-    RFS_VEC(struct rfs_image *) images; /* owned; shared by ranks: by parameter list, or NULL */
-
+    pthread_mutex_t lock; /* guards images, checksums, sizes and names; a leaf lock */
+    pthread_cond_t made;  /* a checksum, a comparison or the kept sizes are */
     struct rfs_view_counters counters;
-
-    struct {                                     /* saved_sizes.h */
-        _Atomic(struct rfs_view_sizes *) loaded; /* owned; NULL: nothing was saved */
-        struct rfs_once once;                    /* guarded by the lock */
-        atomic_bool gone;                        /* the source was changed: they are invalid */
-        atomic_bool wrong;                       /* a size is wrong: to be saved anew */
-        size_t saved; /* how many files were planned when they were saved; guarded by the lock */
-        atomic_size_t planned; /* files that are planned */
-    } sizes;
-
-    struct {                                 /* hidden.h; made on demand; owned */
-        _Atomic(struct rfs_planner *) whole; /* planner of one whole checkpoint, or NULL */
-        struct rfs_intern *names;            /* names of files; set under the lock */
-        atomic_size_t last;                  /* target that was looked up: a hint */
-    } hidden;
+    struct rfs_view_kept kept;     /* saved_sizes.h */
+    struct rfs_view_hidden hidden; /* hidden.h */
 };
 
 struct reshard_view {
@@ -243,6 +242,11 @@ char *rfs_view_save_file(struct reshard_view *set, const char *source,
 /* Lists the saves at PATH, which is resolved, as rfs_scan_saves does. */
 int rfs_view_list_saves(struct reshard_view *set, const char *path, struct rfs_saves *out,
                         struct rfs_error *err);
+
+/* ---- a plain view (planned.c) ---------------------------------------------------------------- */
+
+/* Returns how many distinct names the strategies have. */
+uint64_t rfs_view_count_parameters(const struct rfs_view *view);
 
 /* ---- results and errors (library.c) ---------------------------------------------------------- */
 

@@ -305,8 +305,8 @@ static int list_items(struct run *run, const reshard_load *loads, size_t n, stru
         int rc = check_load(run, load, &item->bytes, err);
         if (rc)
             return rc;
-        if (view->rules.made &&
-            rfs_by_rules_is_compared(view->rules.made,
+        if (view->rules &&
+            rfs_by_rules_is_compared(view->rules->made,
                                      run->tensors->list.params->targets[load->tensor].name) &&
             (rc = rfs_view_compare_copies(view, err)) != 0)
             return rc;

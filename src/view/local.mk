@@ -8,7 +8,6 @@ librfs_la_SOURCES += \
 	src/view/filename.c \
 	src/view/filename.h \
 	src/view/flat_view.c \
-	src/view/flat_view.h \
 	src/view/folders.c \
 	src/view/follow.c \
 	src/view/follow.h \
@@ -17,18 +16,17 @@ librfs_la_SOURCES += \
 	src/view/hidden.c \
 	src/view/hidden.h \
 	src/view/internal.h \
+	src/view/kinds.h \
 	src/view/library.c \
 	src/view/load.c \
 	src/view/memory_limit.c \
 	src/view/memory_limit.h \
 	src/view/mindformers.c \
-	src/view/mindformers.h \
 	src/view/model_files.c \
 	src/view/model_files.h \
 	src/view/objects.c \
 	src/view/objects.h \
 	src/view/planned.c \
-	src/view/planned.h \
 	src/view/read.c \
 	src/view/rules_view.c \
 	src/view/rules_view.h \

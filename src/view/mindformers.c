@@ -12,15 +12,12 @@
  * name is that of another tensor behind a word ("adam_m.layer.weight"), or has no dot at all
  * ("global_step"): the modules of a model have names.
  */
-#include "view/mindformers.h"
-
 #include "base/cleanup.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "formats/formats.h"
 #include "formats/mindformers/mindformers_encode.h"
-#include "view/hidden.h"
-#include "view/internal.h"
+#include "view/kinds.h"
 
 #define COMMON "common.json"
 
@@ -33,15 +30,21 @@ struct stored {
     enum kind_of_file kind;
 };
 
-struct rfs_view_mindformers {
+/* The state of the view. */
+struct mindformers {
     RFS_VEC(struct stored) tensors;
     RFS_VEC(uint32_t) by_name;   /* by name id: 1 + the tensor, or 0 */
     const char **files[N_KINDS]; /* owned; [n_ranks] names of the shown files, or NULL */
 };
 
+static struct mindformers *mindformers_of(const struct rfs_view *view)
+{
+    return view->state;
+}
+
 /* ---- which tensors there are ----------------------------------------------------------------- */
 
-static bool note_name(struct rfs_view_mindformers *mf, uint32_t name, uint32_t number)
+static bool note_name(struct mindformers *mf, uint32_t name, uint32_t number)
 {
     while (mf->by_name.n <= name)
         if (!RFS_PUSH(&mf->by_name, 0))
@@ -50,7 +53,7 @@ static bool note_name(struct rfs_view_mindformers *mf, uint32_t name, uint32_t n
     return true;
 }
 
-static const struct stored *find(const struct rfs_view_mindformers *mf, uint32_t name)
+static const struct stored *find(const struct mindformers *mf, uint32_t name)
 {
     const uint32_t number = name < mf->by_name.n ? mf->by_name.data[name] : 0;
 
@@ -80,7 +83,7 @@ static int check_target(struct rfs_view *view, const struct rfs_target *target,
 
 static int add_stage(struct rfs_view *view, uint32_t stage, struct rfs_error *err)
 {
-    struct rfs_view_mindformers *mf = view->mf;
+    struct mindformers *mf = view->state;
     const struct rfs_rank_plan *plan;
     int rc = rfs_planner_rank(view->planner, stage * view->scale.dst_devices, &plan, err);
 
@@ -98,7 +101,7 @@ static int add_stage(struct rfs_view *view, uint32_t stage, struct rfs_error *er
 
 static void set_kinds(struct rfs_view *view)
 {
-    struct rfs_view_mindformers *mf = view->mf;
+    struct mindformers *mf = view->state;
     struct rfs_intern *names = rfs_catalog_tables(view->catalog)->names;
 
     for (size_t i = 0; i < mf->tensors.n; i++) {
@@ -123,13 +126,14 @@ static bool owns(struct rfs_view *view, const struct rfs_target *target, uint32_
 /* Marks the ranks that store something of a kind; returns how many they are. */
 static uint32_t mark_owners(struct rfs_view *view, enum kind_of_file kind, unsigned char *owners)
 {
+    const struct mindformers *mf = mindformers_of(view);
     const uint32_t devices = view->scale.dst_devices;
     uint32_t n = 0;
 
     for (uint32_t rank = 0; rank < view->n_ranks; rank++) {
         owners[rank] = 0;
-        for (size_t i = 0; !owners[rank] && i < view->mf->tensors.n; i++) {
-            const struct stored *stored = &view->mf->tensors.data[i];
+        for (size_t i = 0; !owners[rank] && i < mf->tensors.n; i++) {
+            const struct stored *stored = &mf->tensors.data[i];
             owners[rank] = stored->kind == kind && stored->stage == rank / devices &&
                            owns(view, stored->target, rank % devices);
         }
@@ -141,7 +145,7 @@ static uint32_t mark_owners(struct rfs_view *view, enum kind_of_file kind, unsig
 static int show_kind(struct rfs_view *view, enum kind_of_file kind, struct rfs_error *err)
 {
     RFS_FREE unsigned char *owners = malloc(view->n_ranks);
-    const char **files = view->mf->files[kind] = calloc(view->n_ranks, sizeof *files);
+    const char **files = mindformers_of(view)->files[kind] = calloc(view->n_ranks, sizeof *files);
     uint32_t number = 0;
 
     if (!owners || !files)
@@ -167,8 +171,9 @@ static int show_kind(struct rfs_view *view, enum kind_of_file kind, struct rfs_e
 /* Returns the kind of a rank's file. */
 static enum kind_of_file kind_of(const struct rfs_view *view, size_t file)
 {
-    return view->mf->files[MODEL][view->files[file].rank] == view->files[file].name ? MODEL
-                                                                                    : OPTIMIZER;
+    return mindformers_of(view)->files[MODEL][view->files[file].rank] == view->files[file].name
+               ? MODEL
+               : OPTIMIZER;
 }
 
 static int show_rank(struct rfs_view *view, size_t file, const struct rfs_image **out,
@@ -188,7 +193,7 @@ static int show_rank(struct rfs_view *view, size_t file, const struct rfs_image 
         return rfs_fail_memory(err);
     for (size_t i = 0; i < plan->params->n; i++) {
         const struct rfs_target *target = &plan->params->targets[i];
-        const struct stored *stored = find(view->mf, target->shown_name);
+        const struct stored *stored = find(mindformers_of(view), target->shown_name);
         if (stored && stored->kind == kind && stored->stage == rank / view->scale.dst_devices &&
             owns(view, target, rank % view->scale.dst_devices))
             positions[n++] = (uint32_t)i;
@@ -206,7 +211,7 @@ static int show_rank(struct rfs_view *view, size_t file, const struct rfs_image 
 static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, struct rfs_image **out,
                          struct rfs_error *err)
 {
-    const struct rfs_view_mindformers *mf = view->mf;
+    const struct mindformers *mf = view->state;
     const uint32_t devices = view->scale.dst_devices;
     const int rc = rfs_view_take_sources(view, plan, err);
 
@@ -246,18 +251,14 @@ static int image_of(struct rfs_view *view, size_t file, const struct rfs_image *
 
 static void free_mindformers(struct rfs_view *view)
 {
-    struct rfs_view_mindformers *mf = view->mf;
+    struct mindformers *mf = view->state;
 
-    if (!mf)
-        return;
     free(mf->tensors.data);
     free(mf->by_name.data);
     for (int k = 0; k < N_KINDS; k++)
         free(mf->files[k]);
     free(mf);
 }
-
-static const struct rfs_view_kind kind = {.image = image_of, .free = free_mindformers};
 
 /* Shows common.json, which a save of a single card has, too, without metadata.json. */
 static int pass_on_common(struct rfs_view *view, struct rfs_error *err)
@@ -271,13 +272,11 @@ static int pass_on_common(struct rfs_view *view, struct rfs_error *err)
     return path ? rfs_view_pass_on(view, path, COMMON, NULL, err) : rfs_fail_memory(err);
 }
 
-int rfs_view_mindformers_open(struct rfs_view *view, struct rfs_error *err)
+static int open_mindformers(struct rfs_view *view, struct rfs_error *err)
 {
-    view->kind = &kind;
-    view->n_groups = view->dst ? rfs_view_hidden_count_groups(view) : 1;
-    view->mf = calloc(1, sizeof *view->mf);
+    view->state = calloc(1, sizeof(struct mindformers));
     view->files = calloc(2 * (size_t)view->n_ranks + 2, sizeof *view->files);
-    if (!view->mf || !view->files)
+    if (!view->state || !view->files)
         return rfs_fail_memory(err);
     view->n_files = 1;
     view->files[0].name = strdup(rfs_formats[RFS_ROW_MINDFORMERS].metadata);
@@ -291,3 +290,6 @@ int rfs_view_mindformers_open(struct rfs_view *view, struct rfs_error *err)
         rc = show_kind(view, (enum kind_of_file)k, err);
     return rc;
 }
+
+const struct rfs_view_kind rfs_kind_mindformers = {
+    .open = open_mindformers, .image = image_of, .free = free_mindformers};

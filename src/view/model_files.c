@@ -27,7 +27,13 @@ static char *in_its_folder(char *path, struct rfs_error *err)
     return real;
 }
 
-int rfs_view_model_find(struct rfs_view *view, struct rfs_error *err)
+void rfs_view_model_config_end(struct rfs_view_model_config *model)
+{
+    free(model->config);
+}
+
+int rfs_view_model_find(const struct rfs_view *view, struct rfs_view_model_config *model,
+                        struct rfs_error *err)
 {
     const char *given = view->options.hf_config ?: rfs_catalog_quant_config(view->stored);
     char *path =
@@ -39,12 +45,12 @@ int rfs_view_model_find(struct rfs_view *view, struct rfs_error *err)
         free(path);
         return 0;
     }
-    view->model.config = in_its_folder(path, err);
-    return view->model.config ? 0 : err->code;
+    model->config = in_its_folder(path, err);
+    return model->config ? 0 : err->code;
 }
 
-void rfs_view_model_cut(struct rfs_view *view, const struct rfs_hf_config *config,
-                        const char *coded, enum rfs_dtype dtype)
+void rfs_view_model_cut(struct rfs_view *view, struct rfs_view_model_config *model,
+                        const struct rfs_hf_config *config, const char *coded, enum rfs_dtype dtype)
 {
     struct rfs_hf_cuts cuts;
 
@@ -58,7 +64,7 @@ void rfs_view_model_cut(struct rfs_view *view, const struct rfs_hf_config *confi
     else {
         rfs_log(&view->log, RFS_INFO,
                 "config.json is shown without its quantization_config: no tensor is quantized");
-        view->model.cuts = cuts;
+        model->cuts = cuts;
     }
 }
 
@@ -125,9 +131,9 @@ static void warn_beside(struct rfs_view *view)
  * Warns if the model's loader would find none of its tensors, by the shipped rules for its type.
  * Nothing is known of other types. DICT is what all names begin with, or NULL.
  */
-static int check_names(struct rfs_view *view, const struct rfs_hf_config *config,
-                       const struct rfs_params *params, const char *dict, bool *known,
-                       struct rfs_error *err)
+static int check_names(struct rfs_view *view, const struct rfs_view_model_config *model,
+                       const struct rfs_hf_config *config, const struct rfs_params *params,
+                       const char *dict, bool *known, struct rfs_error *err)
 {
     const struct rfs_hf_value *type = rfs_hf_config_find(config, "model_type");
     RFS_CLEANUP(free_known) struct rfs_known *names = NULL;
@@ -141,14 +147,14 @@ static int check_names(struct rfs_view *view, const struct rfs_hf_config *config
         rfs_log(&view->log, RFS_WARNING,
                 "%s: no tensor has the name of one of %s, such as '%s': a loader would make random "
                 "weights; the first is '%s'; try: %s%s",
-                view->model.config, type->text, rfs_known_example(names), name_at(view, params, 0),
+                model->config, type->text, rfs_known_example(names), name_at(view, params, 0),
                 dict ? "entry=" : "entry=, names= or convert=", dict ? dict : "");
     return rc;
 }
 
 /* Cuts quantization_config if no tensor is quantized, neither in the source nor in the view. */
-static void cut_config(struct rfs_view *view, const struct rfs_hf_config *config,
-                       const struct rfs_params *params)
+static void cut_config(struct rfs_view *view, struct rfs_view_model_config *model,
+                       const struct rfs_hf_config *config, const struct rfs_params *params)
 {
     for (size_t i = 0; i < params->n; i++) {
         const uint32_t types[] = {params->targets[i].type, params->targets[i].shown_type};
@@ -156,16 +162,16 @@ static void cut_config(struct rfs_view *view, const struct rfs_hf_config *config
             const struct rfs_type *type = rfs_catalog_type(view->catalog, types[k]);
             const enum rfs_dtype dtype = (enum rfs_dtype)type->dtype;
             if (type->kind == RFS_TENSOR && !rfs_dtype_is_float_target(dtype)) {
-                rfs_view_model_cut(view, config, name_at(view, params, i), dtype);
+                rfs_view_model_cut(view, model, config, name_at(view, params, i), dtype);
                 return;
             }
         }
     }
-    rfs_view_model_cut(view, config, NULL, RFS_FLOAT32);
+    rfs_view_model_cut(view, model, config, NULL, RFS_FLOAT32);
 }
 
-int rfs_view_model_check(struct rfs_view *view, const struct rfs_params *params,
-                         struct rfs_error *err)
+int rfs_view_model_check(struct rfs_view *view, struct rfs_view_model_config *model,
+                         const struct rfs_params *params, struct rfs_error *err)
 {
     RFS_CLEANUP(free_config) struct rfs_hf_config *config = NULL;
     struct rfs_error own = {0};
@@ -174,18 +180,17 @@ int rfs_view_model_check(struct rfs_view *view, const struct rfs_params *params,
     int rc = 0;
 
     warn_beside(view);
-    if (view->rules.made)
+    if (view->rules)
         return 0;
-    if (view->model.config &&
-        rfs_hf_config_open(view->set->store, view->model.config, &config, &own) &&
+    if (model->config && rfs_hf_config_open(view->set->store, model->config, &config, &own) &&
         (view->options.hf_config || view->options.dequantize)) {
         *err = own;
         return own.code;
     }
     if (config)
-        rc = check_names(view, config, params, dict, &known, err);
+        rc = check_names(view, model, config, params, dict, &known, err);
     if (config && (view->options.hf_config || view->options.dequantize))
-        cut_config(view, config, params);
+        cut_config(view, model, config, params);
     if (rc == 0 && !known && dict)
         rfs_log(&view->log, RFS_WARNING,
                 "the names of the weights begin with '%s.', the dict of the state that has them: a "
@@ -196,8 +201,8 @@ int rfs_view_model_check(struct rfs_view *view, const struct rfs_params *params,
 
 /* ---- the files beside it --------------------------------------------------------------------- */
 
-int rfs_view_model_list(const struct rfs_view *view, struct rfs_path_list *names,
-                        struct rfs_error *err)
+int rfs_view_model_list(const struct rfs_view *view, const struct rfs_view_model_config *model,
+                        struct rfs_path_list *names, struct rfs_error *err)
 {
     static const char *const patterns[] = {"generation_config.json",
                                            "tokenizer*",
@@ -214,7 +219,7 @@ int rfs_view_model_list(const struct rfs_view *view, struct rfs_path_list *names
                                            NULL};
     RFS_CLOSE_DIR struct rfs_dir dir = {.dir = NULL};
     RFS_FREE char *folder = NULL;
-    const int rc = view->model.config ? rfs_path_parent(view->model.config, &folder, NULL, err) : 0;
+    const int rc = model->config ? rfs_path_parent(model->config, &folder, NULL, err) : 0;
 
     if (rc || !folder || rfs_dir_open(view->set->store, folder, &dir) != 0)
         return rc;
@@ -229,10 +234,10 @@ int rfs_view_model_list(const struct rfs_view *view, struct rfs_path_list *names
     return 0;
 }
 
-int rfs_view_model_show(struct rfs_view *view, const struct rfs_path_list *names,
-                        struct rfs_error *err)
+int rfs_view_model_show(struct rfs_view *view, const struct rfs_view_model_config *model,
+                        const struct rfs_path_list *names, struct rfs_error *err)
 {
-    const char *config = view->model.config;
+    const char *config = model->config;
     RFS_FREE char *folder = NULL;
 
     if (!config)
@@ -241,9 +246,9 @@ int rfs_view_model_show(struct rfs_view *view, const struct rfs_path_list *names
         rfs_log(&view->log, RFS_INFO, "with a key, the files beside %s are not shown", config);
         return 0;
     }
-    int rc = rfs_view_pass_on(view, config, "config.json",
-                              view->model.cuts.n > 0 ? &view->model.cuts : NULL, err)
-                 ?: rfs_path_parent(config, &folder, NULL, err);
+    int rc =
+        rfs_view_pass_on(view, config, "config.json", model->cuts.n > 0 ? &model->cuts : NULL, err)
+            ?: rfs_path_parent(config, &folder, NULL, err);
 
     for (size_t i = 0; i < names->n && rc == 0; i++) {
         RFS_FREE char *path = rfs_path_join(folder, names->data[i]);

@@ -13,11 +13,11 @@
 
 #define MEMORY_MOST (UINT64_C(256) << 20)
 
-static void log_left_out(struct rfs_view *view, size_t n)
+void rfs_view_objects_log(struct rfs_view *view, size_t n)
 {
     const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
 
-    if (n > 0 && !atomic_exchange(&view->logged_left_out, true))
+    if (n > 0)
         rfs_log(&view->log, RFS_WARNING,
                 n == 1 ? "%s: %zu value that is not a tensor is left out"
                        : "%s: %zu values that are not tensors are left out",
@@ -40,7 +40,7 @@ int rfs_view_objects_prove(struct rfs_chunks *chunks, const struct rfs_chunked_o
                                            : rfs_dcp_prove_object(chunks, object, all, err);
 }
 
-void rfs_view_objects_log(struct rfs_view *view)
+void rfs_view_objects_log_unshown(struct rfs_view *view)
 {
     const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
     const bool tried = rfs_view_options_format(&view->options) == RFS_FORMAT_TORCH &&
@@ -48,7 +48,7 @@ void rfs_view_objects_log(struct rfs_view *view)
     const bool taken = tried || rfs_view_objects_passed(view);
 
     if (chunked && !taken && !view->set->late)
-        log_left_out(view, chunked->objects.n);
+        rfs_view_objects_log(view, chunked->objects.n);
 }
 
 int rfs_view_objects_check_unread(const struct rfs_view *view, struct rfs_error *err)
@@ -59,12 +59,12 @@ int rfs_view_objects_check_unread(const struct rfs_view *view, struct rfs_error 
         struct rfs_intern *names = chunked->tables->names;
         const char *name = rfs_intern_text(names, chunked->unread.data[i].name);
         /* If convert= is given, names= has other names. */
-        if (!view->rules.made && !rfs_names_shown(view->output_map, name))
+        if (!view->rules && !rfs_names_shown(view->output_map, name))
             continue;
         return rfs_fail(err, -ENOTSUP,
                         RFS_OF(rfs_files_path(chunked->files, chunked->metadata), name),
-                        view->rules.made ? "convert= of an export that leaves it out (names=)"
-                                         : "names= mapping it to null to leave it out",
+                        view->rules ? "convert= of an export that leaves it out (names=)"
+                                    : "names= mapping it to null to leave it out",
                         "is not read: %s", rfs_intern_text(names, chunked->unread.data[i].why));
     }
     return 0;
@@ -177,12 +177,11 @@ static int add(struct rfs_document *document, const char *name, const struct rfs
 
 int rfs_view_objects_add(struct rfs_view *view, const struct rfs_params *params,
                          struct rfs_document *document, struct rfs_view_objects *objects,
-                         struct rfs_error *err)
+                         size_t *left_out, struct rfs_error *err)
 {
     struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
     RFS_FREE unsigned char *taken = chunked ? names_taken(view, params) : NULL;
     struct rfs_budget budget = {.most = MEMORY_MOST};
-    size_t left_out = 0;
     int rc = 0;
 
     if (chunked)
@@ -198,7 +197,7 @@ int rfs_view_objects_add(struct rfs_view *view, const struct rfs_params *params,
         if (rc)
             return rc;
         rc = open_object(chunked, object, &budget, &torch, err);
-        left_out += rc == 0;
+        *left_out += rc == 0;
         if (rc <= 0)
             continue;
         if (!RFS_PUSH(&objects->open, torch)) {
@@ -207,6 +206,5 @@ int rfs_view_objects_add(struct rfs_view *view, const struct rfs_params *params,
         }
         rc = add(document, shown, &torch, err);
     }
-    log_left_out(view, left_out);
     return rc;
 }

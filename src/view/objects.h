@@ -17,11 +17,14 @@ bool rfs_view_objects_passed(const struct rfs_view *view);
 int rfs_view_objects_prove(struct rfs_chunks *chunks, const struct rfs_chunked_object *object,
                            bool all, struct rfs_error *err);
 
+/* Logs that N of them are left out; 0: nothing. */
+void rfs_view_objects_log(struct rfs_view *view, size_t n);
 /*
  * Logs how many of them the files of the view do not have. Nothing is logged of files of
- * torch.save, which say so themselves, nor in a view that opens late, for a comparison.
+ * torch.save, of which the first that is made tells, nor in a view that opens late, for a
+ * comparison.
  */
-void rfs_view_objects_log(struct rfs_view *view);
+void rfs_view_objects_log_unshown(struct rfs_view *view);
 
 /*
  * Checks that all tensors of the source that can't be shown are left out. Returns 0, or -ENOTSUP
@@ -37,12 +40,12 @@ void rfs_view_objects_end(struct rfs_view_objects *objects);
 
 /*
  * Adds the objects that can be read to a document, whose root is a dict of the tensors of PARAMS,
- * by their shown names. The others are left out, and the log says so once. Returns 0 or -errno with
+ * by their shown names, and counts those that are left out in *left_out. Returns 0 or -errno with
  * *err filled.
  */
 int rfs_view_objects_add(struct rfs_view *view, const struct rfs_params *params,
                          struct rfs_document *document, struct rfs_view_objects *objects,
-                         struct rfs_error *err);
+                         size_t *left_out, struct rfs_error *err);
 
 /* Reports a name that names= gave to two values, one at least an object: -EINVAL, *err filled. */
 int rfs_view_objects_same_name(const char *source, const char *name, struct rfs_error *err);

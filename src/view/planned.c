@@ -3,20 +3,31 @@
  * Views whose files a planner plans: one for each destination rank, or in the root those of one
  * whole checkpoint, whose images are all made when the view is opened.
  */
-#include "view/planned.h"
-
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "formats/formats.h"
-#include "view/dcp.h"
-#include "view/flat_view.h"
-#include "view/hidden.h"
-#include "view/internal.h"
-#include "view/mindformers.h"
+#include "view/kinds.h"
 #include "view/objects.h"
+#include "view/rules_view.h"
 #include "view/strategy_options.h"
 
 /* ---- images ---------------------------------------------------------------------------------- */
+
+struct ranks {
+    /* Owned; shared by ranks: by parameter list, or NULL; under the view's lock. */
+    RFS_VEC(struct rfs_image *) images;
+    atomic_bool left_out; /* the log has the number of objects that are left out */
+};
+
+static void free_ranks(struct rfs_view *view)
+{
+    struct ranks *ranks = view->state;
+
+    for (size_t i = 0; i < ranks->images.n; i++)
+        rfs_image_free(ranks->images.data[i]);
+    free(ranks->images.data);
+    free(ranks);
+}
 
 /* A parameter list whose objects are added to a document. */
 struct adding {
@@ -28,8 +39,14 @@ struct adding {
 static int add_objects(void *ctx, struct rfs_document *document, struct rfs_error *err)
 {
     struct adding *adding = ctx;
+    struct ranks *ranks = adding->view->state;
+    size_t left_out = 0;
+    const int rc = rfs_view_objects_add(adding->view, adding->params, document, &adding->objects,
+                                        &left_out, err);
 
-    return rfs_view_objects_add(adding->view, adding->params, document, &adding->objects, err);
+    if (left_out > 0 && !atomic_exchange(&ranks->left_out, true))
+        rfs_view_objects_log(adding->view, left_out);
+    return rc;
 }
 
 static int encode(struct rfs_view *view, const struct rfs_params *params, struct rfs_image **out,
@@ -56,13 +73,14 @@ static int encode(struct rfs_view *view, const struct rfs_params *params, struct
 static int share_image(struct rfs_view *view, const struct rfs_params *params,
                        const struct rfs_image **out, struct rfs_error *err)
 {
+    struct ranks *ranks = view->state;
     struct rfs_image *fresh = NULL;
     const struct rfs_image *shared = NULL;
     int rc = 0;
 
     pthread_mutex_lock(&view->lock);
-    if (params->id < view->images.n)
-        shared = view->images.data[params->id];
+    if (params->id < ranks->images.n)
+        shared = ranks->images.data[params->id];
     pthread_mutex_unlock(&view->lock);
     if (!shared)
         rc = encode(view, params, &fresh, err);
@@ -72,13 +90,13 @@ static int share_image(struct rfs_view *view, const struct rfs_params *params,
 
     bool room = true;
     pthread_mutex_lock(&view->lock);
-    while (room && view->images.n <= params->id)
-        room = RFS_PUSH(&view->images, NULL);
-    if (room && !view->images.data[params->id]) {
-        view->images.data[params->id] = fresh;
+    while (room && ranks->images.n <= params->id)
+        room = RFS_PUSH(&ranks->images, NULL);
+    if (room && !ranks->images.data[params->id]) {
+        ranks->images.data[params->id] = fresh;
         fresh = NULL;
     }
-    *out = room ? view->images.data[params->id] : NULL;
+    *out = room ? ranks->images.data[params->id] : NULL;
     pthread_mutex_unlock(&view->lock);
     rfs_image_free(fresh);
     return *out ? 0 : rfs_fail_memory(err);
@@ -94,8 +112,6 @@ static int image_of(struct rfs_view *view, size_t file, const struct rfs_image *
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
-
-static const struct rfs_view_kind ranks = {.by_rank = true, .image = image_of};
 
 /* Shows rank_R/{prefix}R.ckpt, or rank_R/{prefix}R_part{stage}.ckpt by stage. */
 static int show_rank(struct rfs_view *view, uint32_t rank, struct rfs_error *err)
@@ -114,8 +130,8 @@ static int show_rank(struct rfs_view *view, uint32_t rank, struct rfs_error *err
                                              RFS_FORMAT_SAFETENSORS};
     *folder = (struct rfs_view_folder){.first = rank, .n = 1};
     folder->name = rfs_text_printf("rank_%u", rank);
-    file->name =
-        rfs_text_printf("%s%u%s.%s", prefix, rank, stage, rfs_options_format_name(view->format));
+    file->name = rfs_text_printf("%s%u%s.%s", prefix, rank, stage,
+                                 rfs_options_format_name(rfs_view_options_format(&view->options)));
     return folder->name && file->name ? 0 : rfs_fail_memory(err);
 }
 
@@ -123,11 +139,10 @@ static int show_ranks(struct rfs_view *view, struct rfs_error *err)
 {
     int rc = 0;
 
-    view->kind = &ranks;
-    view->n_groups = rfs_view_hidden_count_groups(view);
+    view->state = calloc(1, sizeof(struct ranks));
     view->files = calloc(view->n_ranks, sizeof *view->files);
     view->folders = calloc(view->n_ranks, sizeof *view->folders);
-    if (!view->files || !view->folders)
+    if (!view->state || !view->files || !view->folders)
         return rfs_fail_memory(err);
     view->n_files = view->n_folders = view->n_ranks;
     for (uint32_t r = 0; rc == 0 && r < view->n_ranks; r++)
@@ -135,21 +150,22 @@ static int show_ranks(struct rfs_view *view, struct rfs_error *err)
     return rc;
 }
 
-static int show_files(struct rfs_view *view, struct rfs_error *err)
+const struct rfs_view_kind rfs_kind_ranks = {
+    .by_rank = true, .open = show_ranks, .image = image_of, .free = free_ranks};
+
+const struct rfs_view_kind *rfs_kind_of(const struct rfs_view *view)
 {
-    view->format = rfs_view_options_format(&view->options);
-    rfs_view_objects_log(view);
-    switch (view->options.shown) {
-    case RFS_SHOW_RANKS:
-        return show_ranks(view, err);
-    case RFS_SHOW_DCP:
-    case RFS_SHOW_HYPER_PARALLEL:
-        return rfs_view_dcp_open(view, err);
-    case RFS_SHOW_MINDFORMERS:
-        return rfs_view_mindformers_open(view, err);
-    default:
-        return rfs_view_flat_open(view, err);
-    }
+    static const struct rfs_view_kind *const kinds[] = {
+        [RFS_SHOW_RANKS] = &rfs_kind_ranks,
+        [RFS_SHOW_HUGGINGFACE] = &rfs_kind_flat,
+        [RFS_SHOW_UNIFIED] = &rfs_kind_flat,
+        [RFS_SHOW_PEFT] = &rfs_kind_flat,
+        [RFS_SHOW_DCP] = &rfs_kind_dcp,
+        [RFS_SHOW_HYPER_PARALLEL] = &rfs_kind_dcp,
+        [RFS_SHOW_MINDFORMERS] = &rfs_kind_mindformers,
+    };
+
+    return rfs_catalog_has_parts(view->stored) ? &rfs_kind_parts : kinds[view->options.shown];
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -178,8 +194,7 @@ static int check_torch_options(const struct rfs_view *view, struct rfs_error *er
     return 0;
 }
 
-/* Returns how many distinct names the strategies have. */
-static uint64_t count_parameters(const struct rfs_view *view)
+uint64_t rfs_view_count_parameters(const struct rfs_view *view)
 {
     uint64_t n = view->src ? rfs_strategy_count(view->src) : 0;
 
@@ -188,7 +203,7 @@ static uint64_t count_parameters(const struct rfs_view *view)
     return n;
 }
 
-int rfs_view_planned_open(struct rfs_view *view, struct rfs_error *err)
+int rfs_kind_plan(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_options *options = &view->options;
     struct rfs_names_config output_map = {.names = options->names,
@@ -198,8 +213,8 @@ int rfs_view_planned_open(struct rfs_view *view, struct rfs_error *err)
                                           .dtype = options->dtype};
     int rc = rfs_view_take_strategies(view, err);
 
-    output_map.weights = options->shown == RFS_SHOW_HUGGINGFACE && !options->names &&
-                         !options->only && !view->rules.made;
+    output_map.weights =
+        options->shown == RFS_SHOW_HUGGINGFACE && !options->names && !options->only && !view->rules;
     rc = rc ?: check_torch_options(view, err)
             ?: rfs_names_open(&output_map, &view->output_map, err)
             ?: rfs_view_objects_check_unread(view, err);
@@ -211,12 +226,13 @@ int rfs_view_planned_open(struct rfs_view *view, struct rfs_error *err)
     config.keep_empty = rfs_view_options_format(options) != RFS_FORMAT_CKPT;
     config.output_map = view->output_map;
     config.lost = view->set->late ? RFS_LOST_REPORTED : RFS_LOST_REFUSED;
-    config.by_rules = view->rules.made;
+    config.by_rules = rfs_view_by_rules(view);
     rc = rfs_planner_new(&config, &view->planner, err);
     if (rc)
         return rc;
     rfs_planner_scale(view->planner, &view->scale);
     view->n_ranks = view->scale.dst_devices * view->scale.dst_stages;
-    view->parameters = count_parameters(view);
-    return show_files(view, err);
+    view->options.format = (int)rfs_view_options_format(options);
+    rfs_view_objects_log_unshown(view);
+    return 0;
 }

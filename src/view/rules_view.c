@@ -34,7 +34,7 @@ static void pair_end(struct pair *pair)
 
 static const char *name_of(const struct rfs_view *view, uint32_t source)
 {
-    return rfs_catalog_name(view->stored, rfs_by_rules_target(view->rules.made, source)->name);
+    return rfs_catalog_name(view->stored, rfs_by_rules_target(view->rules->made, source)->name);
 }
 
 /*
@@ -95,8 +95,8 @@ static int compare_pair(struct rfs_view *view, const struct rfs_rules_copy *copy
     int rc = 0;
 
     for (unsigned i = 0; i < 2 && rc == 0; i++)
-        rc = rfs_planner_slice(view->rules.whole, 0,
-                               rfs_by_rules_target(view->rules.made, sources[i]), &pair.slices[i]);
+        rc = rfs_planner_slice(view->rules->whole, 0,
+                               rfs_by_rules_target(view->rules->made, sources[i]), &pair.slices[i]);
     if (rc == 0)
         rc = rfs_pool_for(
             view->set->pool,
@@ -107,7 +107,7 @@ static int compare_pair(struct rfs_view *view, const struct rfs_rules_copy *copy
 
 static int compare_all(struct rfs_view *view, struct rfs_error *err)
 {
-    const struct rfs_rules_map *map = rfs_by_rules_map(view->rules.made);
+    const struct rfs_rules_map *map = rfs_by_rules_map(view->rules->made);
     int rc = 0;
 
     rfs_log(&view->log, RFS_INFO,
@@ -115,7 +115,7 @@ static int compare_all(struct rfs_view *view, struct rfs_error *err)
             "first is '%s'",
             map->copies.n, map->copies.n == 1 ? "" : "s", name_of(view, map->copies.data[0].copy));
     for (size_t i = 0; i < map->copies.n && rc == 0; i++)
-        if (rfs_by_rules_can_compare(view->rules.made, &map->copies.data[i]))
+        if (rfs_by_rules_can_compare(view->rules->made, &map->copies.data[i]))
             rc = compare_pair(view, &map->copies.data[i], err);
     return rc;
 }
@@ -124,19 +124,19 @@ int rfs_view_compare_copies(struct rfs_view *view, struct rfs_error *err)
 {
     struct rfs_error own = {0};
 
-    if (!view->rules.made || rfs_by_rules_map(view->rules.made)->copies.n == 0)
+    if (!view->rules || rfs_by_rules_map(view->rules->made)->copies.n == 0)
         return 0;
     pthread_mutex_lock(&view->lock);
-    int rc = rfs_once_begin(&view->rules.compared, &view->made, &view->lock);
+    int rc = rfs_once_begin(&view->rules->compared, &view->made, &view->lock);
     if (rc == 1) {
         pthread_mutex_unlock(&view->lock);
         rc = compare_all(view, &own);
         pthread_mutex_lock(&view->lock);
         if (rc == -EINVAL)
-            view->rules.differs = own;
-        rfs_once_end(&view->rules.compared, &view->made, rc == 0 || rc == -EINVAL);
+            view->rules->differs = own;
+        rfs_once_end(&view->rules->compared, &view->made, rc == 0 || rc == -EINVAL);
     } else if (rc == 0) {
-        own = view->rules.differs;
+        own = view->rules->differs;
         rc = own.code;
     }
     pthread_mutex_unlock(&view->lock);
@@ -148,13 +148,13 @@ int rfs_view_compare_copies(struct rfs_view *view, struct rfs_error *err)
 int rfs_view_compare_copies_for(struct rfs_view *view, const struct rfs_image *image,
                                 const struct rfs_tensors *tensors, struct rfs_error *err)
 {
-    if (!view->rules.made || rfs_by_rules_map(view->rules.made)->copies.n == 0 ||
-        !tensors->params || tensors->storages)
+    if (!view->rules || rfs_by_rules_map(view->rules->made)->copies.n == 0 || !tensors->params ||
+        tensors->storages)
         return 0;
     for (size_t i = 0; i < image->n; i++) {
         const uint32_t target = image->regions[i].target;
         if (target < RFS_NO_TARGET &&
-            rfs_by_rules_is_compared(view->rules.made, tensors->params->targets[target].name))
+            rfs_by_rules_is_compared(view->rules->made, tensors->params->targets[target].name))
             return rfs_view_compare_copies(view, err);
     }
     return 0;
@@ -197,6 +197,21 @@ static void report(void *ctx, const struct rfs_error *err)
     rfs_log(&view->log, RFS_ERROR, "%s", err->text);
 }
 
+void rfs_view_rules_free(struct rfs_view_rules *rules)
+{
+    if (!rules)
+        return;
+    rfs_by_rules_free(rules->made);
+    rfs_planner_free(rules->whole);
+    rfs_strategy_free(rules->src);
+    free(rules->incomplete.damaged.data);
+    free(rules->incomplete.from.data);
+    rfs_view_model_config_end(&rules->model);
+    free(rules);
+}
+
+RFS_CLEANUP_OF(free_own, struct rfs_view_rules *, rfs_view_rules_free)
+
 int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_options *options = &view->options;
@@ -205,24 +220,27 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
 
     if (!options->convert)
         return 0;
-    int rc = rfs_view_model_find(view, err);
-    if (rc == 0 && !view->model.config)
+    RFS_CLEANUP(free_own) struct rfs_view_rules *own = calloc(1, sizeof *own);
+    if (!own)
+        return rfs_fail_memory(err);
+    int rc = rfs_view_model_find(view, &own->model, err);
+    if (rc == 0 && !own->model.config)
         rc =
             rfs_fail_usage(err, "hf_config=config.json",
                            "option convert needs the model's config.json, and the source has none");
     rc = rc ?: open_rules(view->set->store, options->convert, &rules, err)
-            ?: rfs_hf_config_open(view->set->store, view->model.config, &config, err);
+            ?: rfs_hf_config_open(view->set->store, own->model.config, &config, err);
     if (rc)
         return rc;
     struct rfs_planner_config whole = rfs_view_planning(view);
     whole.keep_empty = true;
     whole.lost = RFS_LOST_LISTED;
-    whole.lacking = &view->rules.incomplete;
-    rc = rfs_planner_new(&whole, &view->rules.whole, err);
+    whole.lacking = &own->incomplete;
+    rc = rfs_planner_new(&whole, &own->whole, err);
     if (rc)
         return rc;
     const struct rfs_by_rules_config converted = {
-        .whole = view->rules.whole,
+        .whole = own->whole,
         .catalog = view->stored,
         .rules = rules,
         .hf_config = config,
@@ -231,14 +249,14 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
         .report = view->set->all_errors ? report : NULL,
         .ctx = view,
     };
-    rc = rfs_by_rules_new(&converted, &view->rules.made, err);
+    rc = rfs_by_rules_new(&converted, &own->made, err);
     if (rc)
         return rc;
-    const struct rfs_rules_map *map = rfs_by_rules_map(view->rules.made);
+    const struct rfs_rules_map *map = rfs_by_rules_map(own->made);
     if (map->dropped > 0)
         rfs_log(&view->log, RFS_INFO,
                 "conversion leaves out %zu of %zu values, which the rules drop: '%s'%s",
-                map->dropped, rfs_by_rules_sources(view->rules.made), map->first_dropped,
+                map->dropped, rfs_by_rules_sources(own->made), map->first_dropped,
                 map->dropped > 1 ? " and others" : "");
     const bool adapter = strcmp(map->side[1], "peft") == 0;
     if ((options->shown == RFS_SHOW_HUGGINGFACE || options->shown == RFS_SHOW_PEFT) &&
@@ -251,19 +269,11 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
         return rfs_fail_usage(err, "view=peft",
                               "view=huggingface is for a model, and the rules make an adapter");
     const struct rfs_rules_made *coded = find_coded(map);
-    rfs_view_model_cut(view, config, coded ? coded->name : NULL,
+    rfs_view_model_cut(view, &own->model, config, coded ? coded->name : NULL,
                        coded ? coded->shown : RFS_FLOAT32);
-    view->catalog = rfs_by_rules_catalog(view->rules.made);
-    view->rules.src = view->src;
+    view->catalog = rfs_by_rules_catalog(own->made);
+    own->src = view->src;
     view->src = NULL;
+    view->rules = RFS_STEAL(own);
     return 0;
-}
-
-void rfs_view_rules_free(struct rfs_view *view)
-{
-    rfs_by_rules_free(view->rules.made);
-    rfs_planner_free(view->rules.whole);
-    rfs_strategy_free(view->rules.src);
-    free(view->rules.incomplete.damaged.data);
-    free(view->rules.incomplete.from.data);
 }

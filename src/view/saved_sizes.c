@@ -76,7 +76,6 @@ static bool hash_ranks(const struct rfs_catalog *catalog, uint64_t *hash)
  */
 static char *make_key(const struct rfs_view *view)
 {
-    struct rfs_options options = view->options;
     uint64_t digests[6] = {0};
     uint64_t ranks;
     char *key;
@@ -95,8 +94,7 @@ static char *make_key(const struct rfs_view *view)
     for (size_t i = 0; i < sizeof digests / sizeof *digests; i++)
         fprintf(out, "%016" PRIx64, digests[i]);
     fprintf(out, " %016" PRIx64 "\n", ranks);
-    options.format = (int)view->format;
-    rfs_options_write(&options, RFS_OPTION_CONTENT, out);
+    rfs_options_write(&view->options, RFS_OPTION_CONTENT, out);
     const bool bad = ferror(out) != 0;
     if (fclose(out) == 0 && !bad)
         return key;
@@ -214,29 +212,29 @@ static struct rfs_view_sizes *sizes_of(struct rfs_view *view)
     if (!view->catalog || !rfs_catalog_saved(view->catalog))
         return NULL;
     pthread_mutex_lock(&view->lock);
-    if (rfs_once_begin(&view->sizes.once, &view->made, &view->lock) == 1) {
+    if (rfs_once_begin(&view->kept.once, &view->made, &view->lock) == 1) {
         pthread_mutex_unlock(&view->lock);
         struct rfs_view_sizes *sizes = load(view);
         pthread_mutex_lock(&view->lock);
-        atomic_store_explicit(&view->sizes.loaded, sizes, memory_order_release);
-        rfs_once_end(&view->sizes.once, &view->made, sizes || !rfs_cancelled());
+        atomic_store_explicit(&view->kept.loaded, sizes, memory_order_release);
+        rfs_once_end(&view->kept.once, &view->made, sizes || !rfs_cancelled());
     }
     pthread_mutex_unlock(&view->lock);
-    return RFS_PUBLISHED(&view->sizes.loaded);
+    return RFS_PUBLISHED(&view->kept.loaded);
 }
 
 bool rfs_view_sizes_known(const struct rfs_view *view, size_t file)
 {
-    const struct rfs_view_sizes *sizes = RFS_PUBLISHED(&view->sizes.loaded);
+    const struct rfs_view_sizes *sizes = RFS_PUBLISHED(&view->kept.loaded);
 
     return sizes && sizes->files.data[file].size != UNKNOWN &&
-           !atomic_load_explicit(&view->sizes.gone, memory_order_relaxed);
+           !atomic_load_explicit(&view->kept.gone, memory_order_relaxed);
 }
 
 void rfs_view_sizes_refute(struct rfs_view *view)
 {
-    atomic_store_explicit(&view->sizes.gone, true, memory_order_relaxed);
-    atomic_store(&view->sizes.wrong, true);
+    atomic_store_explicit(&view->kept.gone, true, memory_order_relaxed);
+    atomic_store(&view->kept.wrong, true);
 }
 
 /* Takes the attributes of a file's sources; false if one has changed. */
@@ -274,7 +272,7 @@ bool rfs_view_sizes_find(struct rfs_view *view, size_t file, struct rfs_rank_pla
         return true;
     }
     if (!rfs_cancelled()) /* else no check was made */
-        atomic_store_explicit(&view->sizes.gone, true, memory_order_relaxed);
+        atomic_store_explicit(&view->kept.gone, true, memory_order_relaxed);
     free(plan->sources);
     *plan = (struct rfs_rank_plan){0};
     return false;
@@ -342,9 +340,9 @@ static size_t count_planned(const struct rfs_view *view)
 static void save_sizes(struct rfs_view *view)
 {
     const struct rfs_view_sizes *sizes =
-        atomic_load_explicit(&view->sizes.gone, memory_order_relaxed)
+        atomic_load_explicit(&view->kept.gone, memory_order_relaxed)
             ? NULL
-            : RFS_PUBLISHED(&view->sizes.loaded);
+            : RFS_PUBLISHED(&view->kept.loaded);
     RFS_FREE char *key = make_key(view);
     struct rfs_bytes table = {0};
     struct rfs_saved_draft draft;
@@ -366,9 +364,9 @@ static void save(struct rfs_view *view)
     rfs_catalog_save(view->stored);
     const size_t planned = count_planned(view);
     pthread_mutex_lock(&view->lock);
-    const bool more = atomic_exchange(&view->sizes.wrong, false) || (planned > view->sizes.saved);
+    const bool more = atomic_exchange(&view->kept.wrong, false) || (planned > view->kept.kept);
     if (more)
-        view->sizes.saved = planned;
+        view->kept.kept = planned;
     pthread_mutex_unlock(&view->lock);
     if (more)
         save_sizes(view);
@@ -385,7 +383,7 @@ static void save_later(void *arg)
 
 void rfs_view_sizes_planned(struct rfs_view *view)
 {
-    if (atomic_fetch_add(&view->sizes.planned, 1) + 1 == view->n_files &&
+    if (atomic_fetch_add(&view->kept.planned, 1) + 1 == view->n_files &&
         !view->set->follow && /* a job could outlast the view, which saves when it is closed */
         rfs_catalog_saved(view->stored))
         rfs_pool_submit(view->set->pool, save_later, view, 1024);
@@ -393,7 +391,7 @@ void rfs_view_sizes_planned(struct rfs_view *view)
 
 void rfs_view_sizes_close(struct rfs_view *view)
 {
-    if (view->opened)
+    if (view->save.opened)
         save(view);
-    sizes_free(atomic_load(&view->sizes.loaded));
+    sizes_free(atomic_load(&view->kept.loaded));
 }

@@ -18,7 +18,7 @@ enum rfs_view_entry_kind rfs_view_entry(const struct rfs_view *view, uint64_t id
 {
     const bool by_rank = view->kind->by_rank;
 
-    id -= view->base; /* below it: a number that no file has */
+    id -= view->save.base; /* below it: a number that no file has */
     if (id == RESHARD_ROOT)
         return RFS_ENTRY_ROOT;
     if (id < 2)
@@ -95,7 +95,9 @@ int rfs_view_image(struct rfs_view *view, size_t file, const struct rfs_image **
 
 const struct rfs_params *rfs_view_params(const struct rfs_view *view, size_t file)
 {
-    return view->params ? view->params : rfs_view_plan(view, file)->params;
+    const struct rfs_params *own = view->kind->params ? view->kind->params(view) : NULL;
+
+    return own ? own : rfs_view_plan(view, file)->params;
 }
 
 struct rfs_tensors rfs_view_tensors(const struct rfs_view *view, size_t file,

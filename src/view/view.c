@@ -20,10 +20,9 @@
 #include "store/encrypted.h"
 #include "store/remote/remote.h"
 #include "view/follow.h"
-#include "view/hfai_view.h"
 #include "view/hidden.h"
 #include "view/internal.h"
-#include "view/planned.h"
+#include "view/kinds.h"
 #include "view/rules_view.h"
 #include "view/saved_sizes.h"
 #include "view/start.h"
@@ -212,8 +211,9 @@ static int open_files(struct rfs_view *view, struct rfs_error *err)
     if (!view->assembler)
         return rfs_fail_memory(err);
     rfs_catalog_begin(view->stored, &use);
-    const int rc = rfs_catalog_has_parts(view->stored) ? rfs_view_hfai_open(view, err)
-                                                       : rfs_view_planned_open(view, err);
+    view->kind = rfs_kind_of(view);
+    const int rc = (rfs_catalog_has_parts(view->stored) ? 0 : rfs_kind_plan(view, err))
+                       ?: view->kind->open(view, err);
     rfs_catalog_end(view->stored, &use);
     return rc;
 }
@@ -223,12 +223,12 @@ static void forward_log(void *ctx, enum rfs_level level, const char *line)
 {
     const struct rfs_view *view = ctx;
     const reshard_config *config = &view->set->config;
-    char named[LINE_BYTES + sizeof view->save];
+    char named[LINE_BYTES + sizeof view->save.text];
 
-    if (atomic_load(&view->quiet))
+    if (atomic_load(&view->save.quiet))
         return;
-    if (view->save[0]) {
-        snprintf(named, sizeof named, "%s: %s", view->save, line);
+    if (view->save.text[0]) {
+        snprintf(named, sizeof named, "%s: %s", view->save.text, line);
         line = named;
     }
     config->log(config->log_ctx, (enum reshard_level)level, line);
@@ -240,9 +240,9 @@ static void log_note(void *ctx, const struct rfs_note *note)
     struct rfs_view *view = ctx;
 
     if (note->kind == RFS_NOTE_NEWER_FILE)
-        atomic_store(&view->doubted, true);
+        atomic_store(&view->save.doubted, true);
     if (note->kind == RFS_NOTE_ALIKE && !view->options.trust_strategy)
-        atomic_store(&view->contradicted, true);
+        atomic_store(&view->save.contradicted, true);
     (note->kind >= RFS_NOTE_REPEATED ? rfs_log_limited : rfs_log)(&view->log, note->level, "%s",
                                                                   note->text);
 }
@@ -273,12 +273,12 @@ struct rfs_planner_config rfs_view_planning(struct rfs_view *view)
 
 int rfs_view_check_alike(const struct rfs_view *view, struct rfs_error *err)
 {
-    return atomic_load(&view->contradicted)
+    return atomic_load(&view->save.contradicted)
                ? rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(view->stored)),
                           "the right strategy or rules, or files of one save; or without what "
                           "differs, by drop=; or trust_strategy",
                           "ranks are not as %s says",
-                          rfs_strategy_name(view->src ? view->src : view->rules.src))
+                          rfs_strategy_name(view->src ? view->src : view->rules->src))
                : 0;
 }
 
@@ -291,9 +291,9 @@ static int open_plain(struct rfs_view *view, const char *source, const struct rf
     int rc = rfs_catalog_open(&spec, &view->log, view->set->pool, &view->stored, err);
     view->catalog = view->stored;
     if (rc == 0)
-        view->n_sources = rfs_files_count_paths(rfs_catalog_files(view->stored));
+        view->save.n_files = rfs_files_count_paths(rfs_catalog_files(view->stored));
     rc = rc ?: try_key(view, err) ?: open_files(view, err);
-    view->opened = rc == 0;
+    view->save.opened = rc == 0;
     return rc;
 }
 
@@ -304,19 +304,14 @@ void rfs_view_close(struct rfs_view *view)
     rfs_view_sizes_close(view);
     rfs_view_hidden_end(view);
     rfs_assembler_free(view->assembler);
-    if (view->kind && view->kind->free)
+    if (view->kind && view->kind->free && view->state)
         view->kind->free(view);
     rfs_planner_free(view->planner);
     rfs_names_free(view->output_map);
-    free(view->model.config);
-    rfs_view_rules_free(view);
+    rfs_view_rules_free(view->rules);
     rfs_catalog_close(view->stored);
     rfs_strategy_free(view->src);
     rfs_strategy_free(view->dst);
-    for (size_t i = 0; i < view->images.n; i++)
-        rfs_image_free(view->images.data[i]);
-    free(view->images.data);
-    free(view->params);
     for (size_t f = 0; f < view->n_files; f++) {
         free(view->files[f].name);
         free(view->files[f].storage_crcs);
@@ -353,10 +348,10 @@ int rfs_view_open(struct reshard_view *set, const char *source, const struct rfs
     view->set = set;
     view->options = set->options;
     view->options.cache = cache;
-    view->name = view->save;
-    atomic_init(&view->quiet, quiet);
+    view->save.name = view->save.text;
+    atomic_init(&view->save.quiet, quiet);
     if (save) {
-        rfs_view_name_save(save, view->save);
+        rfs_view_name_save(save, view->save.text);
         view->options.all_steps = false;
         view->options.step = save->step;
         view->options.epoch = save->epoch;
@@ -384,7 +379,7 @@ static int open_next(struct reshard_view *set, const char *source, const struct 
     if (rc)
         return rc;
     if (save)
-        view->base = (uint64_t)(set->n + 1) << RFS_VIEW_SAVE_SHIFT;
+        view->save.base = (uint64_t)(set->n + 1) << RFS_VIEW_SAVE_SHIFT;
     set->data[set->n++] = view;
     return 0;
 }
@@ -739,7 +734,7 @@ static struct rfs_view *take(struct reshard_view *set, uint64_t number)
     struct rfs_view *view = number < set->n ? set->data[number] : NULL;
 
     if (view && set->follow)
-        view->users++;
+        view->save.users++;
     return view;
 }
 
@@ -758,7 +753,7 @@ void rfs_view_hold(struct rfs_view *view)
     if (!view->set->follow)
         return;
     RFS_LOCKED(&view->set->lock);
-    view->users++;
+    view->save.users++;
 }
 
 void rfs_view_leave(struct rfs_view *view)
@@ -766,7 +761,7 @@ void rfs_view_leave(struct rfs_view *view)
     if (!view || !view->set->follow)
         return;
     RFS_LOCKED(&view->set->lock);
-    view->users--;
+    view->save.users--;
 }
 
 struct rfs_view *rfs_view_next(struct reshard_view *set, size_t *at)
@@ -829,7 +824,7 @@ void reshard_summarize(reshard_view *set, reshard_summary *out)
             full.source_stages = view->scale.src_stages;
             full.target_ranks = view->n_ranks;
             full.target_stages = view->scale.dst_stages;
-            full.parameters = view->parameters;
+            full.parameters = rfs_view_count_parameters(view);
             full.mapped |= view->n_files > 0 && view->files[view->n_files - 1].mapped; /* last */
         }
         full.entries += 1 + view->n_files + view->n_folders;

@@ -63,11 +63,7 @@ static int put_source(struct subject *of, FILE *out)
 
 static int put_options(struct subject *of, FILE *out)
 {
-    struct rfs_options options = *of->options;
-
-    if (of->view)
-        options.format = (int)of->view->format;
-    rfs_options_write(&options, RFS_OPTION_OF_VIEW, out);
+    rfs_options_write(of->options, RFS_OPTION_OF_VIEW, out);
     return 0;
 }
 
@@ -83,7 +79,7 @@ static int put_format(struct subject *of, FILE *out)
         const char *ending = strrchr(of->view->files[of->file].name, '.');
         fputs(ending ? ending + 1 : "", out);
     } else {
-        fputs(rfs_options_format_name(of->view->format), out);
+        fputs(rfs_options_format_name(rfs_view_options_format(&of->view->options)), out);
     }
     return 0;
 }
@@ -148,7 +144,7 @@ static int put_parameters(struct subject *of, FILE *out)
 {
     const struct rfs_image *image;
     struct rfs_error err = {0};
-    uint64_t n = of->view->parameters;
+    uint64_t n;
 
     if (of->kind == SHOWN_FILE) {
         const int rc = rfs_view_image(of->view, of->file, &image, &err);
@@ -157,6 +153,8 @@ static int put_parameters(struct subject *of, FILE *out)
         n = of->view->files[of->file].parameters;
         if (n == RFS_IN_PLAN)
             n = rfs_view_params(of->view, of->file)->n;
+    } else {
+        n = rfs_view_count_parameters(of->view);
     }
     fprintf(out, "%" PRIu64, n);
     return 0;

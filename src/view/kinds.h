@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The kinds of plain views (struct rfs_view_kind), each in the file that it is named after, and how
+ * the planner of all but the last is made.
+ */
+#pragma once
+
+#include "view/internal.h"
+
+extern const struct rfs_view_kind rfs_kind_ranks; /* planned.c: a file for each rank */
+extern const struct rfs_view_kind rfs_kind_flat; /* flat_view.c: one whole checkpoint in the root */
+extern const struct rfs_view_kind rfs_kind_dcp;  /* dcp.c: view=dcp and view=hyper_parallel */
+extern const struct rfs_view_kind rfs_kind_mindformers; /* mindformers.c: view=mindformers */
+extern const struct rfs_view_kind rfs_kind_parts;       /* hfai_view.c: of a source in parts */
+
+/* Returns the kind that the source and the options ask for. The catalogue is open. */
+const struct rfs_view_kind *rfs_kind_of(const struct rfs_view *view);
+/* Makes the planner, and all that it needs. The catalogue is open. 0 or -errno with *err filled. */
+int rfs_kind_plan(struct rfs_view *view, struct rfs_error *err);
