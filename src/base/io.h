@@ -1,13 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads and writes of descriptors that go on after a signal and after a part; and files that are
- * there whole or not at all: written under another name, brought to the disk, renamed.
+ * there whole or not at all: written under another name, brought to the disk, renamed. And bytes
+ * that are read at any place, wherever they are.
  */
 #pragma once
 
 #include "base/std.h"
 
 #include <sys/types.h>
+
+/* Reads N whole bytes from OFFSET. Returns 0, or -errno, which its caller passes on. */
+typedef int rfs_read_fn(void *ctx, void *buf, size_t n, uint64_t offset);
+
+/* A file, or a part of one that stands for a file. All is borrowed for a call. */
+struct rfs_bytes_source {
+    rfs_read_fn *read;
+    void *ctx;
+    uint64_t size;
+    const char *file; /* its name in messages; NULL where none is made */
+};
+
+static inline int rfs_bytes_source_read(const struct rfs_bytes_source *from, void *buf, size_t n,
+                                        uint64_t offset)
+{
+    return from->read(from->ctx, buf, n, offset);
+}
+
+/* Makes a pointer to a source that is there until the end of the block. */
+#define RFS_BYTES_SOURCE(read, ctx, size, file)                                                    \
+    (&(const struct rfs_bytes_source){(read), (ctx), (size), (file)})
 
 /* Reads all of N bytes at OFFSET. 0, -errno, or -ENODATA when the file ends before. */
 int rfs_io_pread_all(int fd, void *buf, size_t n, uint64_t offset);

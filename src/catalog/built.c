@@ -133,10 +133,7 @@ static int build_file(const struct job *job, uint32_t file, struct rfs_index *te
     int rc = rfs_reading_begin_quiet(builder->files, file, &reading);
     if (rc < 0)
         return rfs_files_fail(err, path, rc);
-    struct rfs_format_file read = {.read = rfs_reading_read,
-                                   .ctx = &reading,
-                                   .size = reading.size,
-                                   .path = path,
+    struct rfs_format_file read = {.from = RFS_READING_SOURCE(&reading, path),
                                    .tables = builder->tables,
                                    .pool = builder->pool,
                                    .entry = builder->entry};
@@ -301,8 +298,8 @@ int rfs_built_resembles(struct rfs_builder *builder, uint32_t file,
     int rc = rfs_reading_begin(builder->files, file, &reading);
     if (rc < 0)
         return rc;
-    rc = rfs_ckpt_resembles(rfs_reading_read, &reading, reading.size, template->index,
-                            builder->tables, samples);
+    rc = rfs_ckpt_resembles(RFS_READING_SOURCE(&reading, NULL), template->index, builder->tables,
+                            samples);
     const int end = rfs_reading_end(&reading);
     return end < 0 ? end : rc;
 }

@@ -18,21 +18,16 @@
 static int index_ckpt(struct rfs_format_file *file, const struct rfs_index *like,
                       struct rfs_index **out, struct rfs_error *err)
 {
-    const int rc =
-        like ? rfs_ckpt_matches(file->read, file->ctx, file->size, like, file->tables, file->pool)
-             : 0;
+    const int rc = like ? rfs_ckpt_matches(file->from, like, file->tables, file->pool) : 0;
     if (rc < 0)
-        return rfs_files_fail(err, file->path, rc);
-    return rc ? rc
-              : rfs_ckpt_walk(file->read, file->ctx, file->size, file->path, file->tables, out,
-                              err);
+        return rfs_files_fail(err, file->from->file, rc);
+    return rc ? rc : rfs_ckpt_walk(file->from, file->tables, out, err);
 }
 
 static int verify_ckpt(const struct rfs_format_file *file, const struct rfs_index *index,
                        struct rfs_error *err)
 {
-    return rfs_crc_verify(file->read, file->ctx, RFS_FORMAT_CKPT, index, file->tables, file->path,
-                          err);
+    return rfs_crc_verify(file->from, RFS_FORMAT_CKPT, index, file->tables, err);
 }
 
 static int encode_ckpt(const struct rfs_format_content *content, struct rfs_image **out,
@@ -51,15 +46,13 @@ static int encode_ckpt(const struct rfs_format_content *content, struct rfs_imag
 static int index_safetensors(struct rfs_format_file *file, const struct rfs_index *like,
                              struct rfs_index **out, struct rfs_error *err)
 {
-    return rfs_safetensors_walk(file->read, file->ctx, file->size, file->path, file->tables, like,
-                                out, err);
+    return rfs_safetensors_walk(file->from, file->tables, like, out, err);
 }
 
 static int verify_safetensors(const struct rfs_format_file *file, const struct rfs_index *index,
                               struct rfs_error *err)
 {
-    return rfs_crc_verify(file->read, file->ctx, RFS_FORMAT_SAFETENSORS, index, file->tables,
-                          file->path, err);
+    return rfs_crc_verify(file->from, RFS_FORMAT_SAFETENSORS, index, file->tables, err);
 }
 
 static int encode_safetensors(const struct rfs_format_content *content, struct rfs_image **out,
@@ -80,15 +73,14 @@ static int index_torch(struct rfs_format_file *file, const struct rfs_index *lik
                        struct rfs_index **out, struct rfs_error *err)
 {
     (void)like;
-    return rfs_torch_walk(file->read, file->ctx, file->size, file->path, file->entry, file->tables,
-                          out, &file->left_out, err);
+    return rfs_torch_walk(file->from, file->entry, file->tables, out, &file->left_out, err);
 }
 
 static int verify_torch(const struct rfs_format_file *file, const struct rfs_index *index,
                         struct rfs_error *err)
 {
     (void)index;
-    return rfs_zip_verify(file->read, file->ctx, file->size, file->path, err);
+    return rfs_zip_verify(file->from, err);
 }
 
 /* Makes a dict of tensors and objects, as torch.save writes it. */

@@ -30,10 +30,7 @@ struct rfs_document;
 
 /* A file whose headers are read. All is borrowed for the call. */
 struct rfs_format_file {
-    rfs_read_fn *read;
-    void *ctx;
-    uint64_t size;
-    const char *path;
+    const struct rfs_bytes_source *from;
     struct rfs_tables *tables;
     struct rfs_pool *pool; /* or NULL */
     const char *entry;     /* where the state dict is in files of torch.save; NULL: it is all */

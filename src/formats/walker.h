@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two arguments of every walker of a file's headers: the function that reads, and the tables that
- * the walker fills.
+ * Two arguments of every walker of a file's headers: the bytes that it reads, and the tables that
+ * it fills.
  */
 #pragma once
 
 #include "base/intern.h"
-
-/* Reads N whole bytes from OFFSET. Returns 0, or -errno, which the walker passes on. */
-typedef int rfs_read_fn(void *ctx, void *buf, size_t n, uint64_t offset);
+#include "base/io.h"
 
 /*
  * The names and types of all files of a source; their ids are the same in each index. Thread-safe.

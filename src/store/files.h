@@ -239,6 +239,9 @@ const unsigned char *rfs_reading_find(const struct rfs_reading *reading, size_t 
 int rfs_reading_pread(struct rfs_reading *reading, void *buf, size_t size, uint64_t offset);
 /* Does what rfs_reading_pread does; an rfs_read_fn. */
 int rfs_reading_read(void *reading, void *buf, size_t size, uint64_t offset);
+/* Makes a source of the file, whose name in messages is FILE. */
+#define RFS_READING_SOURCE(reading, file)                                                          \
+    RFS_BYTES_SOURCE(rfs_reading_read, (reading), (reading)->size, (file))
 /*
  * Gives how many plain bytes the compressed item has that begins at plain byte AT, which it
  * decompresses. In a file without such items *bytes stays as it is. 0, or -errno with *err filled.

@@ -353,18 +353,17 @@ static int visit(struct torch_listing *listing, const struct rfs_node *node, con
  * Lists the tensors of a file of torch.save: "model.layer.weight". *others is the number of other
  * values. 0, or -errno with *err filled.
  */
-static int list_torch(rfs_read_fn *read, void *ctx, uint64_t size, const char *path,
-                      rfs_inspect_tensor_fn *each, void *each_ctx, size_t *others,
-                      struct rfs_error *err)
+static int list_torch(const struct rfs_bytes_source *from, rfs_inspect_tensor_fn *each,
+                      void *each_ctx, size_t *others, struct rfs_error *err)
 {
     struct rfs_torch torch;
-    int rc = rfs_torch_open(read, ctx, size, 0, path, &torch, err);
+    int rc = rfs_torch_open(from, 0, &torch, err);
 
     if (rc)
         return rc;
     struct torch_listing listing = {
         .torch = &torch,
-        .path = path,
+        .path = from->file,
         .each = each,
         .ctx = each_ctx,
         .seen = calloc((size_t)torch.pickle.n_nodes + 1, sizeof *listing.seen),
@@ -409,18 +408,14 @@ static int read_headers(struct description *work, struct rfs_reading *reading)
     static const enum rfs_format formats[] = {[RFS_INSPECT_CKPT] = RFS_FORMAT_CKPT,
                                               [RFS_INSPECT_SAFETENSORS] = RFS_FORMAT_SAFETENSORS,
                                               [RFS_INSPECT_TORCH] = RFS_FORMAT_TORCH};
-    struct rfs_format_file file = {.read = rfs_reading_read,
-                                   .ctx = reading,
-                                   .size = reading->size,
-                                   .path = work->path,
+    struct rfs_format_file file = {.from = RFS_READING_SOURCE(reading, work->path),
                                    .tables = &work->tables,
                                    .entry = work->source->options.entry};
     struct rfs_index *index = NULL;
 
     work->out->bytes = reading->size;
     if (work->kind == RFS_INSPECT_TORCH && !file.entry)
-        return list_torch(file.read, file.ctx, file.size, file.path, work->each, work->ctx,
-                          &work->out->others, work->err);
+        return list_torch(file.from, work->each, work->ctx, &work->out->others, work->err);
     int rc = rfs_formats[formats[work->kind]].index(&file, NULL, &index, work->err);
     work->out->others = file.left_out;
     if (rc == 0)

@@ -715,7 +715,8 @@ static int check_part(const char *path, uint32_t *n, struct rfs_error *err)
     if (fd < 0 || fstat(fd, &st) != 0)
         return rfs_fail(err, -errno, RFS_IN(path), "a file that you may read", "cannot open: %s",
                         strerror(errno));
-    int rc = rfs_torch_open(read_part, &fd, (uint64_t)st.st_size, 0, path, &torch, err);
+    int rc = rfs_torch_open(RFS_BYTES_SOURCE(read_part, &fd, (uint64_t)st.st_size, path), 0, &torch,
+                            err);
     if (rc)
         return rc;
     rc = rfs_torch_check(&torch, path, err);

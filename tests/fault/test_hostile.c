@@ -148,9 +148,10 @@ static int parse_torch(const struct bytes *input, struct rfs_error *err)
     struct rfs_torch torch;
     void *const ctx = (void *)(uintptr_t)input;
 
-    int rc =
-        rfs_torch_walk(read_memory, ctx, input->n, "x.pt", NULL, &tables, &index, &left_out, err);
-    if (rc == 0 && rfs_torch_open(read_memory, ctx, input->n, 0, "x.pt", &torch, err) == 0) {
+    int rc = rfs_torch_walk(RFS_BYTES_SOURCE(read_memory, ctx, input->n, "x.pt"), NULL, &tables,
+                            &index, &left_out, err);
+    if (rc == 0 &&
+        rfs_torch_open(RFS_BYTES_SOURCE(read_memory, ctx, input->n, "x.pt"), 0, &torch, err) == 0) {
         rc = rfs_torch_check(&torch, "x.pt", err);
         rfs_torch_free(&torch);
     }
@@ -233,7 +234,9 @@ static int parse_dcp(const struct bytes *input, struct rfs_error *err)
         abort();
     struct rfs_chunks *chunks = rfs_chunks_new(
         &format, &(struct rfs_chunks_source){.folder = "/c", .files = files, .tables = &tables});
-    return rfs_dcp_describe(read_memory, (void *)(uintptr_t)input, input->n, chunks, err);
+    return rfs_dcp_describe(
+        RFS_BYTES_SOURCE(read_memory, (void *)(uintptr_t)input, input->n, "/c/.metadata"), chunks,
+        err);
 }
 
 static int parse_map(const struct bytes *input, struct rfs_error *err)

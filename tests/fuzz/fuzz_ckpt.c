@@ -42,8 +42,10 @@ static void check_change(const struct fuzz_input *input, const struct rfs_index 
     memcpy(copy, input->data, input->size);
     copy[(input->size * 31 + index->n) % input->size] ^= (uint8_t)(1u << (input->size % 8));
     struct rfs_index *other = NULL;
-    if (rfs_ckpt_matches(fuzz_read, &changed, changed.size, index, tables, NULL) == 1) {
-        REQUIRE(rfs_ckpt_walk(fuzz_read, &changed, changed.size, "f", tables, &other, NULL) == 0);
+    if (rfs_ckpt_matches(RFS_BYTES_SOURCE(fuzz_read, &changed, changed.size, NULL), index, tables,
+                         NULL) == 1) {
+        REQUIRE(rfs_ckpt_walk(RFS_BYTES_SOURCE(fuzz_read, &changed, changed.size, "f"), tables,
+                              &other, NULL) == 0);
         REQUIRE(other->n == index->n && other->n_extents == index->n_extents &&
                 memcmp(other->entries, index->entries, index->n * sizeof *index->entries) == 0);
         for (size_t i = 0; i < index->n_extents; i++)
@@ -61,14 +63,16 @@ void fuzz_one(const uint8_t *data, size_t size)
     struct rfs_index *index = NULL;
     struct rfs_error err = {0};
     REQUIRE(tables.names && tables.types);
-    const int rc = rfs_ckpt_walk(fuzz_read, &input, size, "f.ckpt", &tables, &index, &err);
+    const int rc =
+        rfs_ckpt_walk(RFS_BYTES_SOURCE(fuzz_read, &input, size, "f.ckpt"), &tables, &index, &err);
     REQUIRE(require_result(rc, &err) == (index != NULL));
     if (index) {
         REQUIRE(index->file_bytes == size && index->n > 0);
         REQUIRE(rfs_index_memory(index) <= sizeof *index + 32 * index->n + 16 * index->n_extents);
         for (size_t i = 0; i < index->n; i++)
             check_entry(index, &index->entries[i], &tables);
-        const int same = rfs_ckpt_matches(fuzz_read, &input, size, index, &tables, NULL);
+        const int same =
+            rfs_ckpt_matches(RFS_BYTES_SOURCE(fuzz_read, &input, size, NULL), index, &tables, NULL);
         REQUIRE(same == 0 || same == 1);
         fuzz_reached(0);
         if (same == 1)

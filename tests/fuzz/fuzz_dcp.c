@@ -60,7 +60,8 @@ static int describe(struct fuzz_input *input, struct rfs_error *err)
         &format,
         &(struct rfs_chunks_source){.folder = "/checkpoint", .files = files, .tables = &tables});
     REQUIRE(chunks);
-    const int rc = rfs_dcp_describe(fuzz_read, input, input->size, chunks, err);
+    const int rc = rfs_dcp_describe(RFS_BYTES_SOURCE(fuzz_read, input, input->size, "/c/.metadata"),
+                                    chunks, err);
     if (rc == 0) {
         check(chunks);
         if (chunks->chunks.n > 0)

@@ -51,7 +51,8 @@ static void check_file(reshard_view *view, const reshard_dirent *entry, unsigned
     REQUIRE(reshard_pread(view, entry->id, file.data, file.size, 0) == (ssize_t)file.size);
     fuzz_reached(goal);
     if (!st.mapped) {
-        REQUIRE(rfs_torch_open(read_memory, &file, file.size, 0, "y.pt", &torch, &failure) == 0);
+        REQUIRE(rfs_torch_open(RFS_BYTES_SOURCE(read_memory, &file, file.size, "y.pt"), 0, &torch,
+                               &failure) == 0);
         REQUIRE(rfs_torch_check(&torch, "y.pt", &failure) == 0);
         rfs_torch_free(&torch);
     }

@@ -55,19 +55,19 @@ static void check_again(struct fuzz_input *input, uint8_t *file, struct rfs_inde
 {
     struct rfs_index *other = NULL;
     struct rfs_error err = {0};
-    REQUIRE(rfs_safetensors_walk(fuzz_read, input, input->size, "f", tables, index, &other, NULL) ==
-            1);
+    REQUIRE(rfs_safetensors_walk(RFS_BYTES_SOURCE(fuzz_read, input, input->size, "f"), tables,
+                                 index, &other, NULL) == 1);
     REQUIRE(!other);
-    const int rc =
-        rfs_crc_verify(fuzz_read, input, RFS_FORMAT_SAFETENSORS, index, tables, "f", &err);
+    const int rc = rfs_crc_verify(RFS_BYTES_SOURCE(fuzz_read, input, 0, "f"),
+                                  RFS_FORMAT_SAFETENSORS, index, tables, &err);
     if (rc == 0)
         fuzz_reached(1);
     REQUIRE(rc == (index->has_crc ? rc : 1) && (rc == 0 || rc == 1 || rc == -EINVAL));
     /* With a bit changed the header may be another, and is then not taken for this one. */
     const size_t at = (size_t)(8 + index->n * 31 % index->header_bytes);
     file[at] ^= (uint8_t)(1u << index->n % 8);
-    REQUIRE(rfs_safetensors_walk(fuzz_read, input, input->size, "f", tables, index, &other, NULL) !=
-            1);
+    REQUIRE(rfs_safetensors_walk(RFS_BYTES_SOURCE(fuzz_read, input, input->size, "f"), tables,
+                                 index, &other, NULL) != 1);
     rfs_index_free(other);
 }
 
@@ -80,8 +80,9 @@ void fuzz_one(const uint8_t *data, size_t size)
     struct rfs_index *index = NULL;
     struct rfs_error err = {0};
     REQUIRE(tables.names && tables.types);
-    const int rc = rfs_safetensors_walk(fuzz_read, &input, input.size, "f.safetensors", &tables,
-                                        NULL, &index, &err);
+    const int rc =
+        rfs_safetensors_walk(RFS_BYTES_SOURCE(fuzz_read, &input, input.size, "f.safetensors"),
+                             &tables, NULL, &index, &err);
     REQUIRE(require_result(rc, &err) == (index != NULL));
     if (index) {
         REQUIRE(index->file_bytes == input.size);

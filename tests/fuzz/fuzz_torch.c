@@ -49,8 +49,8 @@ static void check_index(struct wrapped *input)
     size_t left_out;
 
     REQUIRE(tables.names && tables.types);
-    const int rc = rfs_torch_walk(read_input, input, input->size, "x.pt", NULL, &tables, &index,
-                                  &left_out, &err);
+    const int rc = rfs_torch_walk(RFS_BYTES_SOURCE(read_input, input, input->size, "x.pt"), NULL,
+                                  &tables, &index, &left_out, &err);
     if (rc)
         check_error(&err, rc);
     for (size_t i = 0; rc == 0 && i < index->n; i++) {
@@ -72,7 +72,8 @@ static void check_wrapped(struct wrapped *input)
     struct rfs_zip zip;
     struct rfs_error err = {0};
 
-    REQUIRE(rfs_zip_open(read_input, input, input->size, "x.pt", NULL, &zip, &err) == 0);
+    REQUIRE(rfs_zip_open(RFS_BYTES_SOURCE(read_input, input, input->size, "x.pt"), NULL, &zip,
+                         &err) == 0);
     REQUIRE(rfs_zip_find(&zip, "x/data.pkl", 10) != NULL);
     rfs_zip_free(&zip);
 }
@@ -122,7 +123,8 @@ void fuzz_one(const uint8_t *data, size_t size)
 
     if (size >= 2 && data[0] == 0x80 && data[1] == 2)
         check_wrapped(&input);
-    int rc = rfs_torch_open(read_input, &input, input.size, 3, "x.pt", &torch, &err);
+    int rc =
+        rfs_torch_open(RFS_BYTES_SOURCE(read_input, &input, input.size, "x.pt"), 3, &torch, &err);
     if (rc == 0) {
         rc = rfs_torch_check(&torch, "x.pt", &err);
         if (rc == 0)

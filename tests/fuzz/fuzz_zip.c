@@ -35,7 +35,8 @@ void fuzz_one(const uint8_t *data, size_t size)
     struct rfs_zip zip;
     struct rfs_error err = {0};
 
-    const int rc = rfs_zip_open(fuzz_read, &input, size, "x.pt", NULL, &zip, &err);
+    const int rc =
+        rfs_zip_open(RFS_BYTES_SOURCE(fuzz_read, &input, size, "x.pt"), NULL, &zip, &err);
     require_result(rc, &err);
     REQUIRE(rc == 0 || rc == -EINVAL || rc == -ENOTSUP);
     for (size_t i = 0; rc == 0 && i < zip.n; i++) {
@@ -43,6 +44,7 @@ void fuzz_one(const uint8_t *data, size_t size)
         fuzz_reached(0);
     }
     rfs_zip_free(&zip);
-    REQUIRE(rfs_zip_open(fuzz_read, &input, size, "x.pt", NULL, &zip, NULL) == rc);
+    REQUIRE(rfs_zip_open(RFS_BYTES_SOURCE(fuzz_read, &input, size, "x.pt"), NULL, &zip, NULL) ==
+            rc);
     rfs_zip_free(&zip);
 }

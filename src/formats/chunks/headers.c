@@ -98,8 +98,8 @@ static int read_zip(struct rfs_chunks *chunks, struct rfs_reading *reading, cons
                     struct rfs_index **index, struct rfs_error *err)
 {
     size_t left_out;
-    int rc = rfs_torch_walk(rfs_reading_read, reading, reading->size, path, NULL, chunks->tables,
-                            index, &left_out, err);
+    int rc = rfs_torch_walk(RFS_READING_SOURCE(reading, path), NULL, chunks->tables, index,
+                            &left_out, err);
 
     for (size_t i = 0; rc == 0 && i < (*index)->n_strided; i++) {
         const struct rfs_strided *strided = &(*index)->strided[i];
@@ -121,8 +121,8 @@ static int read_index(struct rfs_chunks *chunks, struct rfs_reading *reading, co
     if (zip < 0)
         return rfs_files_fail(err, path, zip);
     return zip ? read_zip(chunks, reading, path, index, err)
-               : rfs_safetensors_walk(rfs_reading_read, reading, reading->size, path,
-                                      chunks->tables, like, index, err);
+               : rfs_safetensors_walk(RFS_READING_SOURCE(reading, path), chunks->tables, like,
+                                      index, err);
 }
 
 /* Reads a header. LIKE (or NULL) is the index of another file: 1 when it is this one's, too. */
@@ -435,14 +435,14 @@ int rfs_chunks_check_header(struct rfs_chunks *chunks, uint32_t file, struct rfs
         return rfs_chunks_fail_file(chunks, file, rc, err);
     const int zip = is_zip(chunks, &reading);
     if (zip > 0)
-        rc = rfs_zip_verify(rfs_reading_read, &reading, reading.size, path, err);
+        rc = rfs_zip_verify(RFS_READING_SOURCE(&reading, path), err);
     else
         rc = zip < 0 ? rfs_files_fail(err, path, zip)
-                     : rfs_safetensors_walk(rfs_reading_read, &reading, reading.size, path,
-                                            chunks->tables, NULL, &index, err);
+                     : rfs_safetensors_walk(RFS_READING_SOURCE(&reading, path), chunks->tables,
+                                            NULL, &index, err);
     if (rc == 0 && index)
-        rc = rfs_crc_verify(rfs_reading_read, &reading, RFS_FORMAT_SAFETENSORS, index,
-                            chunks->tables, path, err);
+        rc = rfs_crc_verify(RFS_READING_SOURCE(&reading, path), RFS_FORMAT_SAFETENSORS, index,
+                            chunks->tables, err);
     const int ended = rfs_reading_end(&reading);
     rfs_index_free(index);
     if (rc == 1)
@@ -458,7 +458,7 @@ int rfs_chunks_check_zip(struct rfs_chunks *chunks, uint32_t file, struct rfs_er
 
     if (rc < 0)
         return rfs_chunks_fail_file(chunks, file, rc, err);
-    rc = rfs_zip_verify(rfs_reading_read, &reading, reading.size, path, err);
+    rc = rfs_zip_verify(RFS_READING_SOURCE(&reading, path), err);
     const int ended = rfs_reading_end(&reading);
     if (rc == 1)
         rfs_chunks_tell_none(chunks, RFS_FORMAT_TORCH, file);

@@ -49,11 +49,8 @@ enum wire_type { VARINT = 0, FIXED64 = 1, LENGTH = 2, GROUP_BEGIN = 3, GROUP_END
 
 /* A file that is read in windows. Bytes that the window holds are not read again. */
 struct wire {
-    rfs_read_fn *read;
-    void *ctx;
-    uint64_t size; /* bytes of the file */
+    struct rfs_bytes_source from;
     uint64_t pos;
-    const char *file;
     const char *param; /* the value at hand, once its name is known; borrowed */
     struct rfs_error *err;
     unsigned char *buf; /* owned */
@@ -88,7 +85,7 @@ __attribute__((format(printf, 5, 6))) static int wire_fail(const struct wire *wi
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    const struct rfs_where where = {wire->file, (int64_t)offset, wire->param};
+    const struct rfs_where where = {wire->from.file, (int64_t)offset, wire->param};
     return rfs_fail(wire->err, code, where, remedy, "%s", text);
 }
 
@@ -100,8 +97,8 @@ static int fail_memory(const struct wire *wire, uint64_t offset)
 /* The message around OFFSET ends there, or the file does. */
 static int fail_end(const struct wire *wire, uint64_t offset)
 {
-    if (offset >= wire->size)
-        return wire_fail(wire, -EINVAL, wire->size, REMEDY_COPY,
+    if (offset >= wire->from.size)
+        return wire_fail(wire, -EINVAL, wire->from.size, REMEDY_COPY,
                          "the file ends in the middle of a header: it is truncated, or not a "
                          "checkpoint");
     return wire_fail(wire, -EINVAL, offset, REMEDY_COPY,
@@ -115,10 +112,10 @@ static int need(struct wire *wire, size_t n)
     if (wire->pos >= wire->start && wire->pos - wire->start <= wire->len &&
         n <= wire->len - (size_t)(wire->pos - wire->start))
         return 0;
-    if (wire->pos > wire->size || n > wire->size - wire->pos)
-        return fail_end(wire, wire->size);
+    if (wire->pos > wire->from.size || n > wire->from.size - wire->pos)
+        return fail_end(wire, wire->from.size);
     const uint64_t want = rfs_max_u64(n, WINDOW);
-    const size_t take = (size_t)rfs_min_u64(want, wire->size - wire->pos);
+    const size_t take = (size_t)rfs_min_u64(want, wire->from.size - wire->pos);
     if (take > wire->cap) {
         wire_release(wire);
         unsigned char *buf = malloc((size_t)want);
@@ -128,10 +125,10 @@ static int need(struct wire *wire, size_t n)
         wire->cap = (size_t)want;
     }
     wire->len = 0;
-    const int rc = wire->read(wire->ctx, wire->buf, take, wire->pos);
+    const int rc = rfs_bytes_source_read(&wire->from, wire->buf, take, wire->pos);
     if (rc < 0)
         return rfs_store_fail_read(
-            wire->err, (struct rfs_where){wire->file, (int64_t)wire->pos, wire->param}, rc);
+            wire->err, (struct rfs_where){wire->from.file, (int64_t)wire->pos, wire->param}, rc);
     wire->start = wire->pos;
     wire->len = take;
     return 0;
@@ -248,8 +245,9 @@ static int skip_plain(struct wire *wire, uint64_t end, enum wire_type type)
     }
     if (rc < 0)
         return rc;
-    if (length > end - wire->pos || length > wire->size || wire->pos > wire->size - length)
-        return fail_end(wire, length > end - wire->pos ? wire->pos : wire->size);
+    if (length > end - wire->pos || length > wire->from.size ||
+        wire->pos > wire->from.size - length)
+        return fail_end(wire, length > end - wire->pos ? wire->pos : wire->from.size);
     wire->pos += length;
     return 0;
 }
@@ -336,7 +334,7 @@ static int read_content(struct wire *wire, uint64_t end, struct value *value)
     const int rc = read_length(wire, end, &length);
     if (rc < 0)
         return rc;
-    const uint64_t have = wire->size - rfs_min_u64(wire->pos, wire->size);
+    const uint64_t have = wire->from.size - rfs_min_u64(wire->pos, wire->from.size);
     if (length > have)
         return wire_fail(wire, -EINVAL, wire->pos, REMEDY_COPY,
                          "the file is truncated in a tensor: it ends after %llu of its %llu "
@@ -619,7 +617,7 @@ static int add_value(struct walk *walk, struct value *value)
 static int at_trailer(struct walk *walk)
 {
     struct wire *wire = &walk->wire;
-    if (wire->size - wire->pos != TRAILER_BYTES)
+    if (wire->from.size - wire->pos != TRAILER_BYTES)
         return 0;
     const uint64_t begin = wire->pos;
     const unsigned char *bytes;
@@ -633,7 +631,7 @@ static int at_trailer(struct walk *walk)
 static int walk_values(struct walk *walk)
 {
     struct wire *wire = &walk->wire;
-    while (wire->pos < wire->size) {
+    while (wire->pos < wire->from.size) {
         int rc = at_trailer(walk);
         walk->has_crc = rc == 1;
         if (rc != 0)
@@ -668,29 +666,30 @@ static int detect(struct walk *walk)
 {
     struct wire *wire = &walk->wire;
     const unsigned char *head;
-    if (wire->size == 0)
-        return rfs_fail(wire->err, -ENODATA, RFS_IN(wire->file),
+    if (wire->from.size == 0)
+        return rfs_fail(wire->err, -ENODATA, RFS_IN(wire->from.file),
                         "copy or save it again; a full disk leaves such files",
                         "the file is empty");
-    const size_t n = (size_t)rfs_min_u64(wire->size, 16);
+    const size_t n = (size_t)rfs_min_u64(wire->from.size, 16);
     const int rc = read_bytes(wire, n, &head);
     if (rc < 0)
         return rc;
     wire->pos = 0;
     if (n >= 4 && rfs_cipher_detect(head) != RFS_NOT_ENCRYPTED)
-        return rfs_fail(wire->err, -EINVAL, RFS_IN(wire->file),
+        return rfs_fail(wire->err, -EINVAL, RFS_IN(wire->from.file),
                         "-o key_file=FILE, key_env=NAME or key_fd=N",
                         "the file is encrypted (%s), and there is no key",
                         rfs_cipher_name(rfs_cipher_detect(head)));
     if (n >= 9 && head[8] == '{' && head[5] == 0 && head[6] == 0 && head[7] == 0)
-        return rfs_fail(wire->err, -EINVAL, RFS_IN(wire->file), "give it a name in .safetensors",
+        return rfs_fail(wire->err, -EINVAL, RFS_IN(wire->from.file),
+                        "give it a name in .safetensors",
                         "the file is a safetensors file, not a .ckpt");
     if (n >= 4 && memcmp(head, "PK\x03\x04", 4) == 0)
-        return rfs_fail(wire->err, -EINVAL, RFS_IN(wire->file),
+        return rfs_fail(wire->err, -EINVAL, RFS_IN(wire->from.file),
                         "a name in .pt for a file of torch.save; unpack any other",
                         "the file is a zip archive, as PyTorch writes, not a MindSpore .ckpt");
     if (n >= 16 && memcmp(head, "version https://", 16) == 0)
-        return rfs_fail(wire->err, -EINVAL, RFS_IN(wire->file), "git lfs pull",
+        return rfs_fail(wire->err, -EINVAL, RFS_IN(wire->from.file), "git lfs pull",
                         "the file is a Git LFS pointer, not the checkpoint itself");
     return 0;
 }
@@ -709,16 +708,16 @@ static int finish(struct walk *walk, struct rfs_index **out)
     wire->param = NULL;
     if (n == 0) /* MindSpore writes nothing but a checksum for an empty list */
         return rfs_fail(wire->err,
-                        walk->has_crc && wire->size == TRAILER_BYTES ? -ENODATA : -EINVAL,
-                        RFS_IN(wire->file), REMEDY_COPY, "the file holds no parameters");
+                        walk->has_crc && wire->from.size == TRAILER_BYTES ? -ENODATA : -EINVAL,
+                        RFS_IN(wire->from.file), REMEDY_COPY, "the file holds no parameters");
     struct rfs_index *index = calloc(1, sizeof *index);
     if (!index)
-        return rfs_fail_memory_of(wire->err, wire->file);
+        return rfs_fail_memory_of(wire->err, wire->from.file);
     index->n = n;
     index->entries = trim(walk->entries.data, n, sizeof *walk->entries.data);
     index->n_extents = walk->extents.n;
     index->extents = trim(walk->extents.data, walk->extents.n, sizeof *walk->extents.data);
-    index->file_bytes = wire->size;
+    index->file_bytes = wire->from.size;
     index->has_crc = walk->has_crc;
     walk->entries.data = NULL;
     walk->extents.data = NULL;
@@ -729,7 +728,7 @@ static int finish(struct walk *walk, struct rfs_index **out)
         wire->param = walk_name(walk, index->entries[b].name);
         rc = fail_duplicate(walk, index->entries[b].offset, index->entries[a].offset);
     } else if (rc < 0) {
-        rc = rfs_fail_memory_of(wire->err, wire->file);
+        rc = rfs_fail_memory_of(wire->err, wire->from.file);
     }
     if (rc < 0)
         rfs_index_free(index);
@@ -738,18 +737,14 @@ static int finish(struct walk *walk, struct rfs_index **out)
     return rc;
 }
 
-int rfs_ckpt_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
-                  struct rfs_tables *tables, struct rfs_index **out, struct rfs_error *err)
+int rfs_ckpt_walk(const struct rfs_bytes_source *from, struct rfs_tables *tables,
+                  struct rfs_index **out, struct rfs_error *err)
 {
-    struct walk walk = {.tables = tables};
-    walk.wire.read = read;
-    walk.wire.ctx = ctx;
-    walk.wire.size = size;
-    walk.wire.file = file;
-    walk.wire.err = err;
+    struct walk walk = {.tables = tables, .wire = {.from = *from, .err = err}};
     *out = NULL;
-    int rc = size > FILE_LIMIT ? rfs_fail(err, -EFBIG, RFS_IN(file), NULL, "the file is too large")
-                               : detect(&walk);
+    int rc = from->size > FILE_LIMIT
+                 ? rfs_fail(err, -EFBIG, RFS_IN(from->file), NULL, "the file is too large")
+                 : detect(&walk);
     if (rc == 0)
         rc = walk_values(&walk);
     if (rc == 0)
@@ -778,8 +773,7 @@ int rfs_ckpt_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
 #define SPAN_REMOTE (UINT64_C(512) << 10)
 
 struct match {
-    rfs_read_fn *read;
-    void *ctx;
+    const struct rfs_bytes_source *from;
     const struct rfs_index *template;
     const struct rfs_tables *tables;
     size_t batch; /* values a task */
@@ -957,7 +951,7 @@ static int match_batch(void *ctx, size_t i)
                 rc = -ENOMEM;
                 break;
             }
-            rc = match->read(match->ctx, buf, n, start);
+            rc = rfs_bytes_source_read(match->from, buf, n, start);
             if (rc < 0)
                 break;
         }
@@ -979,17 +973,18 @@ static int match_end(const struct match *match)
     if (left != (template->has_crc ? TRAILER_BYTES : 0))
         return 0;
     char bytes[7];
-    const int rc = left > 0 ? match->read(match->ctx, bytes, sizeof bytes, last.header) : 0;
+    const int rc =
+        left > 0 ? rfs_bytes_source_read(match->from, bytes, sizeof bytes, last.header) : 0;
     if (rc < 0)
         return rc;
     return left == 0 || memcmp(bytes, "crc_num", sizeof bytes) == 0;
 }
 
-/* Says whether a file of SIZE may be like the template, and ends as it: 1, 0 or -errno. */
-static int match_size(const struct match *match, uint64_t size)
+/* Says whether the file may be like the template by its size, and ends as it: 1, 0 or -errno. */
+static int match_size(const struct match *match)
 {
     const struct rfs_index *template = match->template;
-    if (size != template->file_bytes || template->n == 0)
+    if (match->from->size != template->file_bytes || template->n == 0)
         return 0;
     for (size_t i = 0; i < template->n; i++) {
         const struct rfs_type *type =
@@ -1011,27 +1006,28 @@ static int match_one(const struct match *match, size_t i)
     unsigned char *buf = malloc(n);
     if (!buf)
         return -ENOMEM;
-    int rc = match->read(match->ctx, buf, n, cursor.header) ?: is_value(match, &cursor, buf);
+    int rc =
+        rfs_bytes_source_read(match->from, buf, n, cursor.header) ?: is_value(match, &cursor, buf);
     rfs_secret_wipe(buf, n);
     free(buf);
     return rc;
 }
 
-int rfs_ckpt_resembles(rfs_read_fn *read, void *ctx, uint64_t size,
-                       const struct rfs_index *template, struct rfs_tables *tables, size_t samples)
+int rfs_ckpt_resembles(const struct rfs_bytes_source *from, const struct rfs_index *template,
+                       struct rfs_tables *tables, size_t samples)
 {
-    const struct match match = {.read = read, .ctx = ctx, .template = template, .tables = tables};
-    int rc = match_size(&match, size);
+    const struct match match = {.from = from, .template = template, .tables = tables};
+    int rc = match_size(&match);
     for (size_t k = 0; rc == 1 && k < samples; k++)
         rc = match_one(&match, k * (template->n - 1) / (samples - 1));
     return rc;
 }
 
-int rfs_ckpt_matches(rfs_read_fn *read, void *ctx, uint64_t size, const struct rfs_index *template,
+int rfs_ckpt_matches(const struct rfs_bytes_source *from, const struct rfs_index *template,
                      struct rfs_tables *tables, struct rfs_pool *pool)
 {
-    struct match match = {.read = read, .ctx = ctx, .template = template, .tables = tables};
-    int rc = match_size(&match, size);
+    struct match match = {.from = from, .template = template, .tables = tables};
+    int rc = match_size(&match);
     if (rc != 1)
         return rc;
     const bool remote = rfs_pool_expects_waits(pool);

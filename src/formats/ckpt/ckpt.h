@@ -12,22 +12,21 @@
 #include "formats/walker.h"
 
 /*
- * Walks a file of SIZE bytes from header to header. read(ctx, buf, n, offset) gives 0 and n whole
- * bytes, or -errno, which is passed on. FILE is for messages. Names and types are added to TABLES,
- * also by a walk that fails; the index refers to them by id, so TABLES outlive it. err may be NULL.
- * Returns 0 with *out owned by the caller (rfs_index_free), else *out is NULL: -ENODATA for a file
- * without parameters (of no bytes, or a checksum alone), -EINVAL for an invalid checkpoint, -EFBIG
- * for a SIZE beyond what an index can hold, -ENOMEM, each with *err filled.
+ * Walks a file from header to header. Names and types are added to TABLES, also by a walk that
+ * fails; the index refers to them by id, so TABLES outlive it. err may be NULL. Returns 0 with *out
+ * owned by the caller (rfs_index_free), else *out is NULL: -ENODATA for a file without parameters
+ * (of no bytes, or a checksum alone), -EINVAL for an invalid checkpoint, -EFBIG for a size beyond
+ * what an index can hold, -ENOMEM, or the error of a read, each with *err filled.
  */
-int rfs_ckpt_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
-                  struct rfs_tables *tables, struct rfs_index **out, struct rfs_error *err);
+int rfs_ckpt_walk(const struct rfs_bytes_source *from, struct rfs_tables *tables,
+                  struct rfs_index **out, struct rfs_error *err);
 
 /*
  * Compares the file's headers with those of TEMPLATE, byte for byte and offset for offset. Returns
  * 1 when they are equal (then TEMPLATE is the file's index, too), 0 when not, or -errno. Reads all
  * headers, in large parallel batches.
  */
-int rfs_ckpt_matches(rfs_read_fn *read, void *ctx, uint64_t size, const struct rfs_index *template,
+int rfs_ckpt_matches(const struct rfs_bytes_source *from, const struct rfs_index *template,
                      struct rfs_tables *tables, struct rfs_pool *pool);
 
 /*
@@ -35,8 +34,8 @@ int rfs_ckpt_matches(rfs_read_fn *read, void *ctx, uint64_t size, const struct r
  * spread from the first to the last, each at its offset. Returns 1 when all are those of TEMPLATE,
  * 0 when not, or -errno.
  */
-int rfs_ckpt_resembles(rfs_read_fn *read, void *ctx, uint64_t size,
-                       const struct rfs_index *template, struct rfs_tables *tables, size_t samples);
+int rfs_ckpt_resembles(const struct rfs_bytes_source *from, const struct rfs_index *template,
+                       struct rfs_tables *tables, size_t samples);
 
 /*
  * Makes the .ckpt file that save_checkpoint writes for these tensors. CRC: with its trailer. 0,

@@ -26,11 +26,9 @@
 #define BUFFER ((size_t)1 << 20)
 
 struct work {
-    rfs_read_fn *read;
-    void *ctx;
+    const struct rfs_bytes_source *from;
     const struct rfs_index *index;
     const struct rfs_tables *tables;
-    const char *file;
     struct rfs_error *err;
     unsigned char *buf; /* BUFFER bytes; owned */
     uLong crc;
@@ -38,8 +36,8 @@ struct work {
 
 static int read_some(struct work *work, void *buf, size_t n, uint64_t offset)
 {
-    const int rc = work->read(work->ctx, buf, n, offset);
-    return rc < 0 ? rfs_store_fail_read(work->err, RFS_AT(work->file, offset), rc) : 0;
+    const int rc = rfs_bytes_source_read(work->from, buf, n, offset);
+    return rc < 0 ? rfs_store_fail_read(work->err, RFS_AT(work->from->file, offset), rc) : 0;
 }
 
 static int add_range(struct work *work, uint64_t offset, uint64_t bytes)
@@ -138,7 +136,7 @@ static int sum_tensors(struct work *work)
     const size_t n = work->index->n;
     RFS_FREE uint32_t *sorted = malloc(n * sizeof *sorted + 1);
     if (!sorted)
-        return rfs_fail_memory_of(work->err, work->file);
+        return rfs_fail_memory_of(work->err, work->from->file);
     for (size_t i = 0; i < n; i++)
         sorted[i] = (uint32_t)i;
     qsort_r(sorted, n, sizeof *sorted, compare_names, work);
@@ -160,18 +158,18 @@ static int read_trailer(struct work *work, uint64_t *says)
     return rc;
 }
 
-int rfs_crc_verify(rfs_read_fn *read, void *ctx, enum rfs_format format,
-                   const struct rfs_index *index, const struct rfs_tables *tables, const char *file,
+int rfs_crc_verify(const struct rfs_bytes_source *from, enum rfs_format format,
+                   const struct rfs_index *index, const struct rfs_tables *tables,
                    struct rfs_error *err)
 {
-    struct work work = {read, ctx, index, tables, file, err, NULL, crc32(0, NULL, 0)};
+    struct work work = {from, index, tables, err, NULL, crc32(0, NULL, 0)};
     uint64_t says = index->crc;
     int rc = 0;
     if (!index->has_crc)
         return 1;
     work.buf = malloc(BUFFER);
     if (!work.buf)
-        return rfs_fail_memory_of(err, file);
+        return rfs_fail_memory_of(err, from->file);
     if (format == RFS_FORMAT_CKPT) {
         rc = read_trailer(&work, &says) ?: add_range(&work, 0, index->file_bytes - TRAILER_BYTES);
     } else {
@@ -181,7 +179,7 @@ int rfs_crc_verify(rfs_read_fn *read, void *ctx, enum rfs_format format,
     free(work.buf);
     if (rc < 0 || says == work.crc)
         return rc;
-    return rfs_fail(err, -EINVAL, RFS_IN(file), "copy the file again from where it is whole",
+    return rfs_fail(err, -EINVAL, RFS_IN(from->file), "copy the file again from where it is whole",
                     "the file is damaged: it says that its crc_num is %llu, but its content makes "
                     "it %lu",
                     (unsigned long long)says, work.crc);

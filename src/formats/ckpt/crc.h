@@ -12,12 +12,12 @@
 #include <stdatomic.h>
 
 /*
- * Reads the whole file that INDEX describes, and compares its checksum. READ and FILE are as for
- * rfs_ckpt_walk. Returns 0 when the checksum is right, 1 when there is none, -EINVAL when it is
- * wrong, -ENOMEM, or the error of READ; *err is filled when negative. Takes 1 MiB of memory.
+ * Reads the whole file that INDEX describes, and compares its checksum. Returns 0 when it is
+ * right, 1 when there is none, -EINVAL when it is wrong, -ENOMEM, or the error of a read; *err is
+ * filled when negative. Takes 1 MiB of memory.
  */
-int rfs_crc_verify(rfs_read_fn *read, void *ctx, enum rfs_format format,
-                   const struct rfs_index *index, const struct rfs_tables *tables, const char *file,
+int rfs_crc_verify(const struct rfs_bytes_source *from, enum rfs_format format,
+                   const struct rfs_index *index, const struct rfs_tables *tables,
                    struct rfs_error *err);
 
 /* Logs once for each TOLD that a file, or records of a file of torch.save, have no checksum. */

@@ -23,8 +23,7 @@ struct end {
 /* An item as a file of its own. */
 struct window {
     const struct rfs_dcp_file_item *item;
-    rfs_read_fn *read;
-    void *ctx;
+    const struct rfs_bytes_source *from; /* the item's file */
     struct end head, tail;
 };
 
@@ -32,7 +31,7 @@ static int fill(const struct window *window, struct end *end, uint64_t offset)
 {
     const uint64_t left = window->item->bytes - offset;
     const size_t n = left < END_BYTES ? (size_t)left : END_BYTES;
-    const int rc = window->read(window->ctx, end->data, n, window->item->offset + offset);
+    const int rc = rfs_bytes_source_read(window->from, end->data, n, window->item->offset + offset);
 
     end->offset = offset;
     end->n = rc ? 0 : n;
@@ -52,7 +51,7 @@ static int read_window(void *ctx, void *buf, size_t n, uint64_t offset)
     if (rc)
         return rc;
     if (offset < end->offset || n > end->n || offset - end->offset > end->n - n)
-        return window->read(window->ctx, buf, n, window->item->offset + offset);
+        return rfs_bytes_source_read(window->from, buf, n, window->item->offset + offset);
     memcpy(buf, end->data + (offset - end->offset), n);
     return 0;
 }
@@ -114,8 +113,9 @@ static void place_of(const struct rfs_torch_tensor *tensor, const struct rfs_dcp
 }
 
 /* Checks that the item is in the file, and an archive. */
-static int check_item(struct window *window, uint64_t file_bytes, struct rfs_error *err)
+static int check_item(struct window *window, struct rfs_error *err)
 {
+    const uint64_t file_bytes = window->from->size;
     const struct rfs_dcp_file_item *item = window->item;
 
     if (item->offset > file_bytes || item->bytes > file_bytes - item->offset)
@@ -133,44 +133,46 @@ static const char *name_item(const struct rfs_dcp_file_item *item, char label[LA
 }
 
 /* Opens an item that holds anything, and keeps it. BUDGET pays for its memory. */
-static int open_item(const struct rfs_dcp_file_item *item, rfs_read_fn *read, void *ctx,
-                     uint64_t file_bytes, struct rfs_budget *budget, struct rfs_torch *out,
-                     struct rfs_error *err)
+static int open_item(const struct rfs_dcp_file_item *item, const struct rfs_bytes_source *from,
+                     struct rfs_budget *budget, struct rfs_torch *out, struct rfs_error *err)
 {
-    struct window window = {.item = item, .read = read, .ctx = ctx};
+    struct window window = {.item = item, .from = from};
     char label[LABEL_BYTES];
-    const int rc = check_item(&window, file_bytes, err);
+    const int rc = check_item(&window, err);
 
     return rc ? rc
-              : rfs_torch_keep(read_window, &window, item->bytes, 0, name_item(item, label), budget,
-                               out, err);
+              : rfs_torch_keep(
+                    RFS_BYTES_SOURCE(read_window, &window, item->bytes, name_item(item, label)), 0,
+                    budget, out, err);
 }
 
-int rfs_dcp_item_prove(const struct rfs_dcp_file_item *item, rfs_read_fn *read, void *ctx,
-                       uint64_t file_bytes, bool all, struct rfs_error *err)
+int rfs_dcp_item_prove(const struct rfs_dcp_file_item *item, const struct rfs_bytes_source *from,
+                       bool all, struct rfs_error *err)
 {
-    struct window window = {.item = item, .read = read, .ctx = ctx};
+    struct window window = {.item = item, .from = from};
     char label[LABEL_BYTES];
-    const int rc = check_item(&window, file_bytes, err);
+    const int rc = check_item(&window, err);
 
     snprintf(label, sizeof label, "%s (item at %llu, '%.*s')", item->file,
              (unsigned long long)item->shown, NAME_SHOWN, item->param);
-    return rc ? rc : rfs_torch_prove(read_window, &window, item->bytes, label, all, err);
+    return rc ? rc
+              : rfs_torch_prove(RFS_BYTES_SOURCE(read_window, &window, item->bytes, label), all,
+                                err);
 }
 
-int rfs_dcp_item_find(const struct rfs_dcp_file_item *item, rfs_read_fn *read, void *ctx,
-                      uint64_t file_bytes, struct rfs_stored_box *out, struct rfs_error *err)
+int rfs_dcp_item_find(const struct rfs_dcp_file_item *item, const struct rfs_bytes_source *from,
+                      struct rfs_stored_box *out, struct rfs_error *err)
 {
-    struct window window = {.item = item, .read = read, .ctx = ctx};
+    struct window window = {.item = item, .from = from};
     struct rfs_torch torch;
     struct rfs_torch_tensor tensor;
     char label[LABEL_BYTES];
 
-    int rc = check_item(&window, file_bytes, err);
+    int rc = check_item(&window, err);
     if (rc)
         return rc;
     name_item(item, label);
-    rc = rfs_torch_open(read_window, &window, item->bytes, 0, label, &torch, err);
+    rc = rfs_torch_open(RFS_BYTES_SOURCE(read_window, &window, item->bytes, label), 0, &torch, err);
     if (rc)
         return rc;
     rc = rfs_torch_tensor(&torch, torch.pickle.root, label, item->param, &tensor, err);
@@ -186,13 +188,14 @@ int rfs_dcp_item_find(const struct rfs_dcp_file_item *item, rfs_read_fn *read, v
 }
 
 /* Compares the CRC-32 of each record of an item. Returns and cost are those of rfs_zip_verify. */
-static int verify_item(const struct rfs_dcp_file_item *item, rfs_read_fn *read, void *ctx,
+static int verify_item(const struct rfs_dcp_file_item *item, const struct rfs_bytes_source *from,
                        struct rfs_error *err)
 {
-    struct window window = {.item = item, .read = read, .ctx = ctx};
+    struct window window = {.item = item, .from = from};
     char label[LABEL_BYTES];
 
-    return rfs_zip_verify(read_window, &window, item->bytes, name_item(item, label), err);
+    return rfs_zip_verify(
+        RFS_BYTES_SOURCE(read_window, &window, item->bytes, name_item(item, label)), err);
 }
 
 /* ---- chunks and objects ---------------------------------------------------------------------- */
@@ -226,7 +229,7 @@ static int set_place(struct rfs_chunks *chunks, uint32_t ndim, const struct rfs_
 static int check_sums(struct rfs_chunks *chunks, const struct rfs_dcp_file_item *item,
                       uint32_t file, struct rfs_reading *reading, struct rfs_error *err)
 {
-    const int rc = verify_item(item, rfs_reading_read, reading, err);
+    const int rc = verify_item(item, RFS_READING_SOURCE(reading, NULL), err);
 
     if (rc == 1)
         rfs_chunks_tell_none(chunks, RFS_FORMAT_TORCH, file);
@@ -260,7 +263,7 @@ static int find_at(struct rfs_chunks *chunks, uint32_t number, uint32_t file, ui
     if (rc < 0)
         return rfs_chunks_fail_file(chunks, file, rc, err);
     rc = measure(&reading, &item, err)
-             ?: rfs_dcp_item_find(&item, rfs_reading_read, &reading, reading.size, &place, err);
+             ?: rfs_dcp_item_find(&item, RFS_READING_SOURCE(&reading, NULL), &place, err);
     if (rc == 0 && chunks->checks)
         rc = check_sums(chunks, &item, file, &reading, err);
     rc = end_reading(chunks->files, file, &reading, rc, err);
@@ -328,8 +331,8 @@ int rfs_dcp_prove_object(struct rfs_chunks *chunks, const struct rfs_chunked_obj
     if (rc < 0)
         return rfs_chunks_fail_file(chunks, object->file, rc, err);
     rc = measure(&reading, &item, err)
-             ?: rfs_dcp_item_prove(&item, rfs_reading_read, &reading, reading.size,
-                                   all || chunks->checks, err);
+             ?: rfs_dcp_item_prove(&item, RFS_READING_SOURCE(&reading, NULL), all || chunks->checks,
+                                   err);
     if (rc == 1 && chunks->checks)
         rfs_chunks_tell_none(chunks, RFS_FORMAT_TORCH, object->file);
     return end_reading(chunks->files, object->file, &reading, rc < 0 ? rc : 0, err);
@@ -345,7 +348,7 @@ int rfs_dcp_open_object(struct rfs_chunks *chunks, const struct rfs_chunked_obje
     if (rc < 0)
         return rfs_chunks_fail_file(chunks, object->file, rc, err);
     rc = measure(&reading, &item, err)
-             ?: open_item(&item, rfs_reading_read, &reading, reading.size, budget, out, err);
+             ?: open_item(&item, RFS_READING_SOURCE(&reading, NULL), budget, out, err);
     if (rc == 0 && chunks->checks) {
         rc = check_sums(chunks, &item, object->file, &reading, err);
         if (rc)

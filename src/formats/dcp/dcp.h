@@ -48,11 +48,10 @@ int rfs_dcp_prove_object(struct rfs_chunks *chunks, const struct rfs_chunked_obj
                          bool all, struct rfs_error *err);
 
 /*
- * Reads a .metadata, and declares, stores and finishes what it describes. READ and SIZE are as for
- * rfs_ckpt_walk. Returns and errors are those of rfs_dcp_open. It is torch's, or, for CHUNKS of a
- * keyed format, HyperParallel's.
+ * Reads a .metadata, and declares, stores and finishes what it describes. Returns and errors
+ * are those of rfs_dcp_open. It is torch's, or, for CHUNKS of a keyed format, HyperParallel's.
  */
-int rfs_dcp_describe(rfs_read_fn *read, void *ctx, uint64_t size, struct rfs_chunks *chunks,
+int rfs_dcp_describe(const struct rfs_bytes_source *from, struct rfs_chunks *chunks,
                      struct rfs_error *err);
 /*
  * Reads SOURCE's files, the metadata of all ranks together or of each, and describes as above. The
@@ -78,19 +77,18 @@ struct rfs_dcp_file_item {
 };
 
 /*
- * Finds the elements of an item's tensor. READ and CTX are as for rfs_ckpt_walk, for the whole
- * file, which has FILE_BYTES. 0 with *out filled, without its file; -EINVAL for an item that runs
- * over the end of the file, is damaged, or holds another tensor than the metadata says; -ENOTSUP
- * for one that is not an archive of torch.save, or which stores fewer elements than it has;
- * -ENOMEM, or READ's error; each with *err filled. Takes two reads of 4 KiB for items of torch, as
- * all but the tensor's bytes is at the ends.
+ * Finds the elements of an item's tensor. FROM is the whole file. 0 with *out filled, without its
+ * file; -EINVAL for an item that runs over the end of the file, is damaged, or holds another tensor
+ * than the metadata says; -ENOTSUP for one that is not an archive of torch.save, or which stores
+ * fewer elements than it has; -ENOMEM, or a read's error; each with *err filled. Takes two reads of
+ * 4 KiB for items of torch, as all but the tensor's bytes is at the ends.
  */
-int rfs_dcp_item_find(const struct rfs_dcp_file_item *item, rfs_read_fn *read, void *ctx,
-                      uint64_t file_bytes, struct rfs_stored_box *out, struct rfs_error *err);
+int rfs_dcp_item_find(const struct rfs_dcp_file_item *item, const struct rfs_bytes_source *from,
+                      struct rfs_stored_box *out, struct rfs_error *err);
 
 /*
  * Proves that an item is in the file, and what rfs_torch_prove proves of it, whatever it holds.
  * Returns and errors are those of rfs_dcp_item_find and rfs_torch_prove.
  */
-int rfs_dcp_item_prove(const struct rfs_dcp_file_item *item, rfs_read_fn *read, void *ctx,
-                       uint64_t file_bytes, bool all, struct rfs_error *err);
+int rfs_dcp_item_prove(const struct rfs_dcp_file_item *item, const struct rfs_bytes_source *from,
+                       bool all, struct rfs_error *err);

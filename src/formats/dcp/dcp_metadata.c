@@ -966,20 +966,18 @@ static void metadata_end(struct metadata *metadata)
     free(metadata->paths);
 }
 
-int rfs_dcp_describe(rfs_read_fn *read, void *ctx, uint64_t size, struct rfs_chunks *chunks,
+int rfs_dcp_describe(const struct rfs_bytes_source *from, struct rfs_chunks *chunks,
                      struct rfs_error *err)
 {
     RFS_CLEANUP(metadata_end)
-    struct metadata metadata = {
-        .file = rfs_files_path(chunks->files, chunks->metadata), .chunks = chunks, .err = err};
+    struct metadata metadata = {.file = from->file, .chunks = chunks, .err = err};
     struct description d = {.files = &metadata, .n = 1, .chunks = chunks, .err = err};
     RFS_BUDGET_SHARE share = 0;
 
-    const int rc = rfs_budget_share_take(&share, rfs_dcp_memory(size));
+    const int rc = rfs_budget_share_take(&share, rfs_dcp_memory(from->size));
     if (rc < 0)
         return rfs_files_fail(err, metadata.file, rc);
-    const int described =
-        rfs_dcp_pickle_read(read, ctx, size, metadata.file, &metadata.pickle, err) ?: describe(&d);
+    const int described = rfs_dcp_pickle_read(from, &metadata.pickle, err) ?: describe(&d);
     free(d.forms.data);
     return described;
 }
@@ -1005,9 +1003,7 @@ static int read_file(const struct description *d, uint32_t file, struct rfs_dcp_
     int rc = rfs_reading_begin_quiet(files, file, &reading);
     if (rc == 0) {
         *size = reading.size;
-        rc = pickle ? rfs_dcp_pickle_read(rfs_reading_read, &reading, reading.size, path, pickle,
-                                          d->err)
-                    : 0;
+        rc = pickle ? rfs_dcp_pickle_read(RFS_READING_SOURCE(&reading, path), pickle, d->err) : 0;
         const int ended = rfs_reading_end(&reading);
         if (ended < 0)
             rc = rfs_files_fail(d->err, path, ended);

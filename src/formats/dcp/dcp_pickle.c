@@ -534,24 +534,23 @@ static const struct rfs_unpickler_builder builder = {
     .size = REMEDY_SAVE,
 };
 
-int rfs_dcp_pickle_read(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
-                        struct rfs_dcp_pickle *out, struct rfs_error *err)
+int rfs_dcp_pickle_read(const struct rfs_bytes_source *from, struct rfs_dcp_pickle *out,
+                        struct rfs_error *err)
 {
     struct building building = {.pickle = out};
     struct rfs_unpickler machine = {.builder = &builder,
                                     .ctx = &building,
-                                    .file = file,
+                                    .file = from->file,
                                     .err = err,
-                                    .most = rfs_dcp_memory(size),
+                                    .most = rfs_dcp_memory(from->size),
                                     .values_most = UINT32_MAX,
-                                    .read = read,
-                                    .read_ctx = ctx,
-                                    .size = size};
+                                    .from = from,
+                                    .size = from->size};
     uint64_t root = 0;
 
     *out = (struct rfs_dcp_pickle){.root = rfs_dcp_value(RFS_DCP_PLAIN, RFS_DCP_NONE)};
-    if (size > RFS_DCP_MOST)
-        return rfs_fail(err, -EFBIG, RFS_IN(file), NULL, "the file has more than %llu bytes",
+    if (from->size > RFS_DCP_MOST)
+        return rfs_fail(err, -EFBIG, RFS_IN(from->file), NULL, "the file has more than %llu bytes",
                         (unsigned long long)RFS_DCP_MOST);
     /* Nothing is at place 0; the empty tuple is at 1. */
     out->texts = rfs_intern_new();

@@ -125,12 +125,11 @@ struct rfs_dcp_pickle {
 };
 
 /*
- * Reads the pickle. READ, SIZE and FILE are as for rfs_ckpt_walk. 0; -EINVAL for a damaged pickle,
- * -ENOTSUP for one with other opcodes or names, -EFBIG for one that would take more memory,
- * -ENOMEM, or READ's error, each with *err filled.
+ * Reads the pickle. 0; -EINVAL for a damaged pickle, -ENOTSUP for one with other opcodes or names,
+ * -EFBIG for one that would take more memory, -ENOMEM, or a read's error, each with *err filled.
  */
-int rfs_dcp_pickle_read(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
-                        struct rfs_dcp_pickle *out, struct rfs_error *err);
+int rfs_dcp_pickle_read(const struct rfs_bytes_source *from, struct rfs_dcp_pickle *out,
+                        struct rfs_error *err);
 void rfs_dcp_pickle_free(struct rfs_dcp_pickle *pickle);
 
 /* ---- looking at values ---- */

@@ -755,8 +755,8 @@ static int read_file(void *ctx, struct rfs_local_chunks *locals, uint32_t file,
     if (rc < 0)
         return rfs_files_fail(err, rank.path, rc);
     rank.shown.file_bytes = reading.size;
-    rc = rfs_torch_open_named(rfs_reading_read, &reading, reading.size, RFS_PICKLE_SHARDED,
-                              rank.path, &rank.torch, err);
+    rc = rfs_torch_open_named(RFS_READING_SOURCE(&reading, rank.path), RFS_PICKLE_SHARDED,
+                              &rank.torch, err);
     if (rc == 0) {
         rc = read_dict(&rank, opening->entry);
         rfs_torch_free(&rank.torch);

@@ -876,8 +876,8 @@ static int open_part(const struct reading *reading)
     int rc = rfs_reading_begin_quiet(files, part->file, &source);
     if (rc)
         return rfs_files_fail(reading->err, reading->path, rc);
-    rc = rfs_torch_keep(rfs_reading_read, &source, source.size, (uint16_t)reading->part,
-                        reading->path, &reading->hfai->memory, &part->torch, reading->err);
+    rc = rfs_torch_keep(RFS_READING_SOURCE(&source, reading->path), (uint16_t)reading->part,
+                        &reading->hfai->memory, &part->torch, reading->err);
     part->open = rc == 0;
     if (rc == 0) /* for notes on its nodes: part->same, and known of a weigher */
         rc = pay(reading, part->torch.pickle.n_nodes * sizeof *part->same);

@@ -382,49 +382,50 @@ static int fail_start(const unsigned char start[PREFIX_BYTES], uint64_t length, 
  * Checks that a long header ends as one: so a hole in a sparse file is not read as a whole to find
  * out.
  */
-static int look(rfs_read_fn *read, void *ctx, uint64_t length, const char *file,
-                struct rfs_error *err)
+static int look(const struct rfs_bytes_source *from, uint64_t length, struct rfs_error *err)
 {
     unsigned char last = '}';
-    const int rc = length > LONG_HEADER ? read(ctx, &last, 1, PREFIX_BYTES + length - 1) : 0;
+    const int rc =
+        length > LONG_HEADER ? rfs_bytes_source_read(from, &last, 1, PREFIX_BYTES + length - 1) : 0;
 
     if (rc < 0)
-        return rfs_store_fail_read(err, RFS_IN(file), rc);
+        return rfs_store_fail_read(err, RFS_IN(from->file), rc);
     return memchr("} \t\n\r", last, 5)
                ? 0
-               : rfs_fail(err, -EINVAL, RFS_AT(file, PREFIX_BYTES + length - 1), REMEDY_COPY,
+               : rfs_fail(err, -EINVAL, RFS_AT(from->file, PREFIX_BYTES + length - 1), REMEDY_COPY,
                           "the header is not that of a safetensors file: it does not end as one");
 }
 
 /* Reads the header's JSON. *text is owned by the caller, as is *SHARE of the memory for it. */
-static int load(rfs_read_fn *read, void *ctx, uint64_t size, const char *file, unsigned char **text,
-                size_t *n, size_t *share, struct rfs_error *err)
+static int load(const struct rfs_bytes_source *from, unsigned char **text, size_t *n, size_t *share,
+                struct rfs_error *err)
 {
     unsigned char start[PREFIX_BYTES];
+    const uint64_t size = from->size;
     uint64_t length = 0;
     if (size < PREFIX_BYTES)
-        return rfs_fail(err, -EINVAL, RFS_IN(file),
+        return rfs_fail(err, -EINVAL, RFS_IN(from->file),
                         "copy or save it again; a full disk leaves such files",
                         size == 0 ? "the file is empty" : "the file is truncated in its header");
-    int rc = read(ctx, start, sizeof start, 0);
+    int rc = rfs_bytes_source_read(from, start, sizeof start, 0);
     if (rc < 0)
-        return rfs_store_fail_read(err, RFS_IN(file), rc);
+        return rfs_store_fail_read(err, RFS_IN(from->file), rc);
     for (unsigned i = PREFIX_BYTES; i-- > 0;)
         length = length << 8 | start[i];
     if (length > RFS_SAFETENSORS_HEADER_MOST || length > size - PREFIX_BYTES)
-        return fail_start(start, length, size, file, err);
-    rc = look(read, ctx, length, file, err);
+        return fail_start(start, length, size, from->file, err);
+    rc = look(from, length, err);
     if (rc < 0)
         return rc;
     rc = rfs_budget_share_take(share, (size_t)length);
     if (rc < 0)
-        return rfs_store_fail_read(err, RFS_IN(file), rc);
+        return rfs_store_fail_read(err, RFS_IN(from->file), rc);
     RFS_FREE unsigned char *bytes = malloc((size_t)length + 1);
     if (!bytes)
-        return rfs_fail_memory_of(err, file);
-    rc = read(ctx, bytes, (size_t)length, PREFIX_BYTES);
+        return rfs_fail_memory_of(err, from->file);
+    rc = rfs_bytes_source_read(from, bytes, (size_t)length, PREFIX_BYTES);
     if (rc < 0)
-        return rfs_store_fail_read(err, RFS_IN(file), rc);
+        return rfs_store_fail_read(err, RFS_IN(from->file), rc);
     *n = (size_t)length;
     *text = RFS_STEAL(bytes);
     return 0;
@@ -439,25 +440,26 @@ static bool is_like(const struct rfs_index *like, uint64_t size, const unsigned 
     return hash.low64 == like->header_hash[0] && hash.high64 == like->header_hash[1];
 }
 
-int rfs_safetensors_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
-                         struct rfs_tables *tables, const struct rfs_index *like,
-                         struct rfs_index **out, struct rfs_error *err)
+int rfs_safetensors_walk(const struct rfs_bytes_source *from, struct rfs_tables *tables,
+                         const struct rfs_index *like, struct rfs_index **out,
+                         struct rfs_error *err)
 {
     RFS_BUDGET_SHARE share = 0;
     RFS_FREE unsigned char *text = NULL;
     size_t n = 0;
     *out = NULL;
-    int rc = size > INT64_MAX ? rfs_fail(err, -EFBIG, RFS_IN(file), NULL, "the file is too large")
-                              : load(read, ctx, size, file, &text, &n, &share, err);
+    int rc = from->size > INT64_MAX
+                 ? rfs_fail(err, -EFBIG, RFS_IN(from->file), NULL, "the file is too large")
+                 : load(from, &text, &n, &share, err);
     if (rc < 0)
         return rc;
-    if (is_like(like, size, text, n))
+    if (is_like(like, from->size, text, n))
         return 1;
     struct header header = {.json = rfs_json_read_begin(text, n), .tables = tables};
-    header.file = file;
+    header.file = from->file;
     header.err = err;
-    header.data_bytes = size - PREFIX_BYTES - n;
-    rc = read_header(&header) ?: finish(&header, size, out);
+    header.data_bytes = from->size - PREFIX_BYTES - n;
+    rc = read_header(&header) ?: finish(&header, from->size, out);
     free(header.entries.data);
     free(header.int4.data);
     rfs_json_read_free(&header.json);

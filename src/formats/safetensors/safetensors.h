@@ -16,16 +16,16 @@
 #define RFS_SAFETENSORS_METADATA "__metadata__"
 
 /*
- * Reads the header of a file of SIZE bytes. READ, FILE and TABLES are as for rfs_ckpt_walk. LIKE
- * (or NULL) is the index of another file, as this function gave it: when the two headers are equal
- * byte for byte, nothing is built. Returns 0 with *out owned by the caller, its entries in the
- * order of the header, or 1 when LIKE is this file's index too; else *out is NULL: -ENODATA for one
- * without tensors, -EINVAL for an invalid safetensors file, -ENOMEM, or READ's error, each with
- * *err filled. Takes as much memory as the header, for the time of the call.
+ * Reads the header of a file. TABLES are filled as by rfs_ckpt_walk. LIKE (or NULL) is the index of
+ * another file, as this function gave it: when the two headers are equal byte for byte, nothing is
+ * built. Returns 0 with *out owned by the caller, its entries in the order of the header, or 1 when
+ * LIKE is this file's index too; else *out is NULL: -ENODATA for one without tensors, -EINVAL for
+ * an invalid safetensors file, -ENOMEM, or a read's error, each with *err filled. Takes as much
+ * memory as the header, for the time of the call.
  */
-int rfs_safetensors_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
-                         struct rfs_tables *tables, const struct rfs_index *like,
-                         struct rfs_index **out, struct rfs_error *err);
+int rfs_safetensors_walk(const struct rfs_bytes_source *from, struct rfs_tables *tables,
+                         const struct rfs_index *like, struct rfs_index **out,
+                         struct rfs_error *err);
 
 /* The contents of a file. All is borrowed for the call. */
 struct rfs_safetensors_content {

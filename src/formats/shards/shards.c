@@ -143,8 +143,8 @@ static int read_shard(struct shard *shard, struct rfs_reading *reading)
 {
     struct rfs_chunks *chunks = shard->locals->chunks;
     RFS_BUDGET_SHARE share = 0;
-    int rc = rfs_safetensors_walk(rfs_reading_read, reading, reading->size, shard->path,
-                                  chunks->tables, NULL, &shard->index, shard->err);
+    int rc = rfs_safetensors_walk(RFS_READING_SOURCE(reading, shard->path), chunks->tables, NULL,
+                                  &shard->index, shard->err);
 
     if (rc == -ENODATA)
         return 0; /* the rank has no tensors */

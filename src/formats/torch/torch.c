@@ -41,11 +41,8 @@
 #define SHOWN_MORE (UINT64_C(64) << 20)
 
 struct opening {
-    rfs_read_fn *read;
-    void *ctx;
-    uint64_t size;
+    const struct rfs_bytes_source *from;
     uint16_t origin;
-    const char *file;
     struct rfs_budget *budget; /* or NULL */
     struct rfs_torch *torch;
     struct rfs_error *err;
@@ -54,14 +51,14 @@ struct opening {
 
 static int read_at(const struct opening *opening, void *buf, size_t n, uint64_t offset)
 {
-    const int rc = opening->read(opening->ctx, buf, n, offset);
+    const int rc = rfs_bytes_source_read(opening->from, buf, n, offset);
 
-    return rc ? rfs_store_fail_read(opening->err, RFS_AT(opening->file, offset), rc) : 0;
+    return rc ? rfs_store_fail_read(opening->err, RFS_AT(opening->from->file, offset), rc) : 0;
 }
 
 static int fail(const struct opening *opening, int code, const char *remedy, const char *what)
 {
-    return rfs_fail(opening->err, code, RFS_IN(opening->file), remedy, "%s", what);
+    return rfs_fail(opening->err, code, RFS_IN(opening->from->file), remedy, "%s", what);
 }
 
 /* Checks the file's first bytes. */
@@ -70,7 +67,7 @@ static int check_magic(const struct opening *opening)
     static const unsigned char legacy[] = {0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc};
     unsigned char head[6] = {0};
 
-    if (opening->size < sizeof head)
+    if (opening->from->size < sizeof head)
         return fail(opening, -EINVAL, REMEDY_COPY,
                     "the file is truncated, or not written by torch.save");
     const int rc = read_at(opening, head, sizeof head, 0);
@@ -115,7 +112,8 @@ static int find_prefix(const struct opening *opening)
         }
         if (!slash || (size_t)(slash - entry->name) != torch->prefix_bytes ||
             memcmp(entry->name, torch->prefix, torch->prefix_bytes) != 0)
-            return rfs_fail(opening->err, -EINVAL, RFS_OF(opening->file, entry->name), REMEDY_SAVE,
+            return rfs_fail(opening->err, -EINVAL, RFS_OF(opening->from->file, entry->name),
+                            REMEDY_SAVE,
                             "the archive's entries are not all in one folder, as torch.save puts "
                             "them");
     }
@@ -134,7 +132,7 @@ static int read_small(const struct opening *opening, const char *name, char *tex
     if (!entry)
         return 0;
     if (entry->bytes >= cap)
-        return rfs_fail(opening->err, -EINVAL, RFS_OF(opening->file, name), REMEDY_COPY,
+        return rfs_fail(opening->err, -EINVAL, RFS_OF(opening->from->file, name), REMEDY_COPY,
                         "the archive's entry is too long");
     const int rc = read_at(opening, text, (size_t)entry->bytes, entry->offset);
     if (rc)
@@ -155,7 +153,7 @@ static int check_versions(const struct opening *opening)
     char *end;
     const unsigned long number = strtoul(version, &end, 10);
     if (end == version || (*end && *end != '\n') || number < 1 || number > VERSION_MOST)
-        return rfs_fail(opening->err, -ENOTSUP, RFS_IN(opening->file), REMEDY_SAVE,
+        return rfs_fail(opening->err, -ENOTSUP, RFS_IN(opening->from->file), REMEDY_SAVE,
                         "the file's version is not one of 1 to %d", VERSION_MOST);
     if (*order && strcmp(order, "little") != 0)
         return fail(opening, -ENOTSUP, "save it again on a little-endian machine",
@@ -175,7 +173,7 @@ static int look(const struct opening *opening, const struct rfs_zip_entry *entry
 
     return rc            ? rc
            : last == '.' ? 0
-                         : rfs_fail(opening->err, -EINVAL, RFS_AT(opening->file, end - 1),
+                         : rfs_fail(opening->err, -EINVAL, RFS_AT(opening->from->file, end - 1),
                                     REMEDY_COPY, "the pickle in it is damaged: it has no end");
 }
 
@@ -186,7 +184,7 @@ static int read_pickle(const struct opening *opening)
     if (!entry)
         return fail(opening, -EINVAL, REMEDY_SAVE, NO_PICKLE);
     if (entry->bytes > RFS_PICKLE_MOST)
-        return rfs_fail(opening->err, -EFBIG, RFS_AT(opening->file, entry->offset), NULL,
+        return rfs_fail(opening->err, -EFBIG, RFS_AT(opening->from->file, entry->offset), NULL,
                         "the pickle in it has more than %zu bytes", RFS_PICKLE_MOST);
     int rc = look(opening, entry);
     if (rc)
@@ -194,14 +192,14 @@ static int read_pickle(const struct opening *opening)
     const size_t n = (size_t)entry->bytes;
     rc = rfs_budget_share_take(&opening->torch->share, n + rfs_pickle_memory(n));
     if (rc < 0)
-        return rfs_files_fail(opening->err, opening->file, rc);
+        return rfs_files_fail(opening->err, opening->from->file, rc);
     RFS_FREE unsigned char *bytes = malloc(n + 1);
     if (!bytes)
         return rfs_fail_memory(opening->err);
     rc = read_at(opening, bytes, n, entry->offset);
     if (rc)
         return rc;
-    const struct rfs_pickle_from from = {opening->file, entry->offset, opening->origin,
+    const struct rfs_pickle_from from = {opening->from->file, entry->offset, opening->origin,
                                          opening->budget, opening->names};
     return rfs_pickle_read(RFS_STEAL(bytes), n, &from, &opening->torch->pickle, opening->err);
 }
@@ -212,8 +210,7 @@ static int open_archive(const struct opening *opening)
 
     *torch = (struct rfs_torch){.prefix = ""};
     return check_magic(opening)
-            ?: rfs_zip_open(opening->read, opening->ctx, opening->size, opening->file,
-                            opening->budget, &torch->zip, opening->err)
+            ?: rfs_zip_open(opening->from, opening->budget, &torch->zip, opening->err)
             ?: find_prefix(opening)
             ?: check_versions(opening);
 }
@@ -227,28 +224,26 @@ static int open_all(const struct opening *opening)
     return rc;
 }
 
-int rfs_torch_open(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin, const char *file,
+int rfs_torch_open(const struct rfs_bytes_source *from, uint16_t origin, struct rfs_torch *out,
+                   struct rfs_error *err)
+{
+    const struct opening opening = {from, origin, NULL, out, err, RFS_PICKLE_PLAIN};
+
+    return open_all(&opening);
+}
+
+int rfs_torch_open_named(const struct rfs_bytes_source *from, enum rfs_pickle_names names,
+                         struct rfs_torch *out, struct rfs_error *err)
+{
+    const struct opening opening = {from, 0, NULL, out, err, names};
+
+    return open_all(&opening);
+}
+
+int rfs_torch_keep(const struct rfs_bytes_source *from, uint16_t origin, struct rfs_budget *budget,
                    struct rfs_torch *out, struct rfs_error *err)
 {
-    const struct opening opening = {read, ctx, size, origin,          file,
-                                    NULL, out, err,  RFS_PICKLE_PLAIN};
-
-    return open_all(&opening);
-}
-
-int rfs_torch_open_named(rfs_read_fn *read, void *ctx, uint64_t size, enum rfs_pickle_names names,
-                         const char *file, struct rfs_torch *out, struct rfs_error *err)
-{
-    const struct opening opening = {read, ctx, size, 0, file, NULL, out, err, names};
-
-    return open_all(&opening);
-}
-
-int rfs_torch_keep(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin, const char *file,
-                   struct rfs_budget *budget, struct rfs_torch *out, struct rfs_error *err)
-{
-    const struct opening opening = {read,   ctx, size, origin,          file,
-                                    budget, out, err,  RFS_PICKLE_PLAIN};
+    const struct opening opening = {from, origin, budget, out, err, RFS_PICKLE_PLAIN};
     const int rc = open_all(&opening);
 
     rfs_budget_share_give(&out->share);
@@ -268,23 +263,22 @@ static int check_pickle(const struct opening *opening, const struct rfs_zip_entr
                  : read_at(opening, &ends[0], 1, (*entry)->offset)
                        ?: read_at(opening, &ends[1], 1, (*entry)->offset + (*entry)->bytes - 1);
     if (rc == 0 && (ends[0] == 0 || ends[1] != '.'))
-        rc = rfs_fail(opening->err, -EINVAL, RFS_AT(opening->file, (*entry)->offset), REMEDY_COPY,
-                      "the pickle in it is damaged: it has no %s", ends[0] ? "end" : "beginning");
+        rc = rfs_fail(opening->err, -EINVAL, RFS_AT(opening->from->file, (*entry)->offset),
+                      REMEDY_COPY, "the pickle in it is damaged: it has no %s",
+                      ends[0] ? "end" : "beginning");
     return rc;
 }
 
-int rfs_torch_prove(rfs_read_fn *read, void *ctx, uint64_t size, const char *file, bool all,
-                    struct rfs_error *err)
+int rfs_torch_prove(const struct rfs_bytes_source *from, bool all, struct rfs_error *err)
 {
     struct rfs_torch torch;
-    const struct opening opening = {read, ctx, size, 0, file, NULL, &torch, err, RFS_PICKLE_PLAIN};
+    const struct opening opening = {from, 0, NULL, &torch, err, RFS_PICKLE_PLAIN};
     const struct rfs_zip_entry *pickle = NULL;
 
     int rc = open_archive(&opening) ?: check_pickle(&opening, &pickle);
     if (rc == 0)
-        rc =
-            all ? rfs_zip_verify_entries(read, ctx, size, file, torch.zip.entries, torch.zip.n, err)
-                : rfs_zip_verify_entries(read, ctx, size, file, pickle, 1, err);
+        rc = all ? rfs_zip_verify_entries(from, torch.zip.entries, torch.zip.n, err)
+                 : rfs_zip_verify_entries(from, pickle, 1, err);
     rfs_torch_free(&torch);
     return rc < 0 || all ? rc : 0;
 }
@@ -764,7 +758,7 @@ static int walk_dict(struct walk *walk, const char *entry, uint64_t size, struct
     return rc ? rc : finish(walk, size, out);
 }
 
-int rfs_torch_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file, const char *entry,
+int rfs_torch_walk(const struct rfs_bytes_source *from, const char *entry,
                    struct rfs_tables *tables, struct rfs_index **out, size_t *left_out,
                    struct rfs_error *err)
 {
@@ -773,18 +767,18 @@ int rfs_torch_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file
     *out = NULL;
     *left_out = 0;
     /* Beside the entry there may be anything, as in what a trainer saves. */
-    int rc = rfs_torch_open_named(
-        read, ctx, size, entry && *entry ? RFS_PICKLE_ANY : RFS_PICKLE_PLAIN, file, &torch, err);
+    int rc = rfs_torch_open_named(from, entry && *entry ? RFS_PICKLE_ANY : RFS_PICKLE_PLAIN, &torch,
+                                  err);
     if (rc)
         return rc;
     RFS_FREE unsigned char *met = calloc((size_t)torch.pickle.n_nodes / 8 + 1, 1);
     struct walk walk = {.torch = &torch,
-                        .file = file,
+                        .file = from->file,
                         .tables = tables,
                         .err = err,
-                        .shown = {.file_bytes = size},
+                        .shown = {.file_bytes = from->size},
                         .met = met};
-    rc = met ? walk_dict(&walk, entry, size, out) : rfs_fail_memory(err);
+    rc = met ? walk_dict(&walk, entry, from->size, out) : rfs_fail_memory(err);
     *left_out = walk.left_out;
     free(walk.entries.data);
     free(walk.strided.data);

@@ -22,22 +22,21 @@ struct rfs_torch {
 };
 
 /*
- * Opens a file. READ, SIZE and FILE are as for rfs_ckpt_walk; nodes get ORIGIN. 0; -EINVAL for an
- * invalid file, -ENOTSUP for one of the format before torch 1.6, a TorchScript, or of another byte
- * order, the errors of rfs_zip_open and rfs_pickle_read; each with *err filled. The caller is to
- * free it before it reads other headers.
+ * Opens a file, whose nodes get ORIGIN. 0; -EINVAL for an invalid file, -ENOTSUP for one of the
+ * format before torch 1.6, a TorchScript, or of another byte order, the errors of rfs_zip_open and
+ * rfs_pickle_read; each with *err filled. The caller is to free it before it reads other headers.
  */
-int rfs_torch_open(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin, const char *file,
-                   struct rfs_torch *out, struct rfs_error *err);
+int rfs_torch_open(const struct rfs_bytes_source *from, uint16_t origin, struct rfs_torch *out,
+                   struct rfs_error *err);
 /*
  * Opens a file that may have other names, too. DTensors and ShardedTensors are calls of
  * RFS_CALL_WRAPPED.
  */
-int rfs_torch_open_named(rfs_read_fn *read, void *ctx, uint64_t size, enum rfs_pickle_names names,
-                         const char *file, struct rfs_torch *out, struct rfs_error *err);
+int rfs_torch_open_named(const struct rfs_bytes_source *from, enum rfs_pickle_names names,
+                         struct rfs_torch *out, struct rfs_error *err);
 /* Opens a file that stays open while other headers are read; BUDGET pays for its memory. */
-int rfs_torch_keep(rfs_read_fn *read, void *ctx, uint64_t size, uint16_t origin, const char *file,
-                   struct rfs_budget *budget, struct rfs_torch *out, struct rfs_error *err);
+int rfs_torch_keep(const struct rfs_bytes_source *from, uint16_t origin, struct rfs_budget *budget,
+                   struct rfs_torch *out, struct rfs_error *err);
 void rfs_torch_free(struct rfs_torch *torch);
 
 /*
@@ -46,8 +45,7 @@ void rfs_torch_free(struct rfs_torch *torch);
  * Returns 0, 1 with ALL if entries lack it, or an error of rfs_torch_open or rfs_zip_verify with
  * *err filled. Cost: reads those entries once.
  */
-int rfs_torch_prove(rfs_read_fn *read, void *ctx, uint64_t size, const char *file, bool all,
-                    struct rfs_error *err);
+int rfs_torch_prove(const struct rfs_bytes_source *from, bool all, struct rfs_error *err);
 
 /* A tensor of the graph. Strides and offset are in elements, as in torch. */
 struct rfs_torch_tensor {
@@ -113,15 +111,14 @@ const char *rfs_torch_dtype_name(enum rfs_dtype dtype);
 const char *rfs_torch_storage_class(enum rfs_dtype dtype);
 
 /*
- * Builds the index of a file that holds a state dict. READ, SIZE, FILE and TABLES are as for
- * rfs_ckpt_walk. ENTRY, "model" or "state.model", is the path of the state dict in the file's
- * object; NULL: the object itself. Values that are not tensors are left out; *left_out is their
- * number. Objects of any class may be beside the entry, and within its values, but a value of it
- * that is one is refused. 0 with *out owned by the caller (rfs_index_free), or an error of
- * rfs_torch_open;
- * -EINVAL for an object that is no dict with a tensor in it.
+ * Builds the index of a file that holds a state dict. TABLES are filled as by rfs_ckpt_walk. ENTRY,
+ * "model" or "state.model", is the path of the state dict in the file's object; NULL: the object
+ * itself. Values that are not tensors are left out; *left_out is their number. Objects of any class
+ * may be beside the entry, and within its values, but a value of it that is one is refused. 0 with
+ * *out owned by the caller (rfs_index_free), or an error of rfs_torch_open; -EINVAL for an object
+ * that is no dict with a tensor in it.
  */
-int rfs_torch_walk(rfs_read_fn *read, void *ctx, uint64_t size, const char *file, const char *entry,
+int rfs_torch_walk(const struct rfs_bytes_source *from, const char *entry,
                    struct rfs_tables *tables, struct rfs_index **out, size_t *left_out,
                    struct rfs_error *err);
 

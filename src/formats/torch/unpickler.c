@@ -181,7 +181,8 @@ static bool refill(struct rfs_unpickler *machine, size_t n, const char *what)
 
     if (n > left)
         return rfs_unpickler_fail(machine, machine->builder->newer ? "it has no end" : what);
-    const int rc = machine->read(machine->read_ctx, machine->window, fill, machine->begin + next);
+    const int rc =
+        rfs_bytes_source_read(machine->from, machine->window, fill, machine->begin + next);
     machine->rc =
         rc ? rfs_store_fail_read(machine->err, RFS_AT(machine->file, machine->begin + next), rc)
            : 0;
@@ -520,11 +521,11 @@ static bool run(struct rfs_unpickler *machine)
 
 int rfs_unpickler_run(struct rfs_unpickler *machine, uint64_t *root)
 {
-    RFS_FREE unsigned char *window = machine->read ? malloc(WINDOW_BYTES) : NULL;
+    RFS_FREE unsigned char *window = machine->from ? malloc(WINDOW_BYTES) : NULL;
 
-    if (machine->read && !window)
+    if (machine->from && !window)
         return rfs_fail_memory(machine->err);
-    if (machine->read)
+    if (machine->from)
         machine->bytes = machine->window = window;
     else
         machine->n = (size_t)machine->size;

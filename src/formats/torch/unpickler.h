@@ -56,15 +56,14 @@ struct rfs_unpickler {
     const struct rfs_unpickler_builder *builder;
     void *ctx; /* the builder's */
     const char *file;
-    struct rfs_error *err;     /* or NULL */
-    struct rfs_budget *budget; /* pays for the values; or NULL */
-    size_t most;               /* bytes of memory that they may take */
-    uint32_t values_most;      /* four times as many are pushed at most */
-    rfs_read_fn *read;         /* NULL: the pickle is in memory */
-    void *read_ctx;
-    uint64_t begin;             /* where the pickle begins in the file */
-    uint64_t size;              /* bytes of the pickle */
-    const unsigned char *bytes; /* of a pickle in memory; of a window of one in a file */
+    struct rfs_error *err;               /* or NULL */
+    struct rfs_budget *budget;           /* pays for the values; or NULL */
+    size_t most;                         /* bytes of memory that they may take */
+    uint32_t values_most;                /* four times as many are pushed at most */
+    const struct rfs_bytes_source *from; /* NULL: the pickle is in memory */
+    uint64_t begin;                      /* where the pickle begins in the file */
+    uint64_t size;                       /* bytes of the pickle */
+    const unsigned char *bytes;          /* of a pickle in memory; of a window of one in a file */
 
     size_t n, p; /* bytes of the window, and the position of the next one */
     uint64_t at; /* where the window is in the pickle */

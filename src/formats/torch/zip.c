@@ -48,10 +48,7 @@ enum { WINDOW_BYTES = 4096, HEADER_MOST = RFS_ZIP_LOCAL_BYTES + RFS_ZIP_NAME_MOS
 _Static_assert(HEADER_MOST <= WINDOW_BYTES, "a local header fits the window");
 
 struct source {
-    rfs_read_fn *read;
-    void *ctx;
-    uint64_t size;
-    const char *file;
+    const struct rfs_bytes_source *from;
     struct rfs_budget *budget; /* or NULL */
     struct rfs_error *err;
     uint64_t window_offset;
@@ -80,16 +77,17 @@ static uint64_t get64(const unsigned char *p)
 
 static int fail_at(const struct source *source, uint64_t offset, const char *what)
 {
-    return rfs_fail(source->err, -EINVAL, RFS_AT(source->file, offset), REMEDY_COPY, "%s", what);
+    return rfs_fail(source->err, -EINVAL, RFS_AT(source->from->file, offset), REMEDY_COPY, "%s",
+                    what);
 }
 
 static int fetch(const struct source *source, void *buf, size_t n, uint64_t offset)
 {
-    if (offset > source->size || n > source->size - offset)
-        return fail_at(source, source->size,
+    if (offset > source->from->size || n > source->from->size - offset)
+        return fail_at(source, source->from->size,
                        "the archive is truncated: its directory points beyond its end");
-    const int rc = source->read(source->ctx, buf, n, offset);
-    return rc < 0 ? rfs_store_fail_read(source->err, RFS_AT(source->file, offset), rc) : 0;
+    const int rc = rfs_bytes_source_read(source->from, buf, n, offset);
+    return rc < 0 ? rfs_store_fail_read(source->err, RFS_AT(source->from->file, offset), rc) : 0;
 }
 
 /*
@@ -132,13 +130,13 @@ static int64_t find_end(const struct source *source, size_t n, unsigned char *re
 
     if (!tail)
         return rfs_fail_memory(source->err);
-    const int rc = fetch(source, tail, n, source->size - n);
+    const int rc = fetch(source, tail, n, source->from->size - n);
     if (rc)
         return rc;
     for (size_t at = n < END_BYTES ? 0 : n - END_BYTES + 1; at-- > 0;)
         if (get32(tail + at) == 0x06054b50 && get16(tail + at + 20) == n - at - END_BYTES) {
             memcpy(record, tail + at, END_BYTES);
-            return (int64_t)(source->size - n + at);
+            return (int64_t)(source->from->size - n + at);
         }
     return 0;
 }
@@ -157,11 +155,11 @@ static int find_directory(const struct source *source, struct directory *out)
 
     /* Nearly no archive has a comment behind the end. */
     for (size_t n = 1024; found == 0 && n <= END_MOST; n += END_MOST - 1024)
-        found = find_end(source, (size_t)rfs_min_u64(source->size, n), end);
+        found = find_end(source, (size_t)rfs_min_u64(source->from->size, n), end);
     if (found < 0)
         return (int)found;
     if (found == 0)
-        return rfs_fail(source->err, -EINVAL, RFS_IN(source->file), REMEDY_COPY,
+        return rfs_fail(source->err, -EINVAL, RFS_IN(source->from->file), REMEDY_COPY,
                         "the file has no zip directory: it is truncated, or not written by "
                         "torch.save");
     const uint64_t at = (uint64_t)found;
@@ -248,10 +246,10 @@ static int read_central(const struct source *source, const struct directory *dir
     if (name_bytes == 0 || name_bytes > RFS_ZIP_NAME_MOST || memchr(*names, '\0', name_bytes))
         return fail_at(source, where, "an entry has no proper name");
     if (get16(p + 8) & FLAG_ENCRYPTED)
-        return rfs_fail(source->err, -ENOTSUP, RFS_OF(source->file, *names), REMEDY_SAVE,
+        return rfs_fail(source->err, -ENOTSUP, RFS_OF(source->from->file, *names), REMEDY_SAVE,
                         "the archive's entry is encrypted");
     if (get16(p + 10) != 0)
-        return rfs_fail(source->err, -ENOTSUP, RFS_OF(source->file, *names), REMEDY_SAVE,
+        return rfs_fail(source->err, -ENOTSUP, RFS_OF(source->from->file, *names), REMEDY_SAVE,
                         "the archive's entry is compressed (method %u)", get16(p + 10));
     if (csize != entry->bytes)
         return fail_at(source, where, "a stored entry has two sizes");
@@ -266,7 +264,7 @@ static int look(struct source *source, size_t n, uint64_t offset, const unsigned
     *bytes = NULL;
     if (offset < source->window_offset || offset - source->window_offset > source->window_bytes ||
         source->window_bytes - (size_t)(offset - source->window_offset) < n) {
-        const size_t left = (size_t)rfs_min_u64(source->size - offset, WINDOW_BYTES);
+        const size_t left = (size_t)rfs_min_u64(source->from->size - offset, WINDOW_BYTES);
         source->window_bytes = 0;
         const int rc = fetch(source, source->window, left, offset);
         if (rc)
@@ -296,7 +294,7 @@ static bool agrees(const unsigned char *header, const struct rfs_zip_entry *entr
 static int read_local(struct source *source, const struct directory *directory,
                       struct rfs_zip_entry *entry)
 {
-    const struct rfs_where where = RFS_OF(source->file, entry->name);
+    const struct rfs_where where = RFS_OF(source->from->file, entry->name);
     const size_t take = RFS_ZIP_LOCAL_BYTES + entry->name_bytes;
     const unsigned char *header;
 
@@ -332,13 +330,14 @@ static int check_apart(const struct source *source, struct rfs_zip *zip)
         const struct rfs_zip_entry *before = &zip->entries[i - 1];
         const struct rfs_zip_entry *entry = &zip->entries[i];
         if (entry->header < before->offset + before->bytes)
-            return rfs_fail(source->err, -EINVAL, RFS_OF(source->file, entry->name), REMEDY_COPY,
-                            "the archive's entry overlaps another, '%s'", before->name);
+            return rfs_fail(source->err, -EINVAL, RFS_OF(source->from->file, entry->name),
+                            REMEDY_COPY, "the archive's entry overlaps another, '%s'",
+                            before->name);
     }
     RFS_SORT(zip->entries, zip->n, by_name);
     for (size_t i = 1; i < zip->n; i++)
         if (by_name(&zip->entries[i - 1], &zip->entries[i]) == 0)
-            return rfs_fail(source->err, -EINVAL, RFS_OF(source->file, zip->entries[i].name),
+            return rfs_fail(source->err, -EINVAL, RFS_OF(source->from->file, zip->entries[i].name),
                             REMEDY_COPY, "the archive has two entries of this name");
     return 0;
 }
@@ -349,12 +348,14 @@ static int read_directory(struct source *source, const struct directory *directo
     const uint64_t owned = directory->bytes + directory->entries * (sizeof *zip->entries + 1);
     RFS_BUDGET_SHARE share = 0;
 
-    int rc = source->budget ? rfs_budget_take(source->budget, owned, source->file, source->err) : 0;
+    int rc = source->budget
+                 ? rfs_budget_take(source->budget, owned, source->from->file, source->err)
+                 : 0;
     if (rc)
         return rc;
     rc = rfs_budget_share_take(&share, (size_t)(directory->bytes + owned));
     if (rc)
-        return rfs_files_fail(source->err, source->file, rc);
+        return rfs_files_fail(source->err, source->from->file, rc);
     RFS_FREE unsigned char *bytes = malloc((size_t)directory->bytes + 1);
     zip->entries = calloc((size_t)directory->entries + 1, sizeof *zip->entries);
     zip->names = malloc((size_t)(directory->bytes + directory->entries + 1));
@@ -376,11 +377,10 @@ static int read_directory(struct source *source, const struct directory *directo
     return rc;
 }
 
-int rfs_zip_open(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
-                 struct rfs_budget *budget, struct rfs_zip *out, struct rfs_error *err)
+int rfs_zip_open(const struct rfs_bytes_source *from, struct rfs_budget *budget,
+                 struct rfs_zip *out, struct rfs_error *err)
 {
-    struct source source = {
-        .read = read, .ctx = ctx, .size = size, .file = file, .budget = budget, .err = err};
+    struct source source = {.from = from, .budget = budget, .err = err};
     struct directory directory = {0, 0, 0};
 
     *out = (struct rfs_zip){0};
@@ -425,7 +425,7 @@ static int verify_entry(const struct source *source, const struct rfs_zip_entry 
         return 1;
     RFS_FREE unsigned char *buf = malloc(most + 1);
     if (!buf)
-        return rfs_fail_memory_of(source->err, source->file);
+        return rfs_fail_memory_of(source->err, source->from->file);
     for (uint64_t at = 0; at < entry->bytes; at += n) {
         n = (size_t)rfs_min_u64(entry->bytes - at, most);
         const int rc = fetch(source, buf, n, entry->offset + at);
@@ -436,16 +436,17 @@ static int verify_entry(const struct source *source, const struct rfs_zip_entry 
     if (crc == entry->crc)
         return 0;
     return rfs_fail(
-        source->err, -EINVAL, (struct rfs_where){source->file, (int64_t)entry->offset, entry->name},
+        source->err, -EINVAL,
+        (struct rfs_where){source->from->file, (int64_t)entry->offset, entry->name},
         "copy the file again from where it is whole",
         "the archive's entry is damaged: its CRC-32 is %08x, but its content makes it %08lx",
         entry->crc, crc);
 }
 
-int rfs_zip_verify_entries(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
-                           const struct rfs_zip_entry *entries, size_t n, struct rfs_error *err)
+int rfs_zip_verify_entries(const struct rfs_bytes_source *from, const struct rfs_zip_entry *entries,
+                           size_t n, struct rfs_error *err)
 {
-    const struct source source = {.read = read, .ctx = ctx, .size = size, .file = file, .err = err};
+    const struct source source = {.from = from, .err = err};
     bool lacks = false;
     int rc = 0;
 
@@ -456,12 +457,11 @@ int rfs_zip_verify_entries(rfs_read_fn *read, void *ctx, uint64_t size, const ch
     return rc < 0 ? rc : lacks;
 }
 
-int rfs_zip_verify(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
-                   struct rfs_error *err)
+int rfs_zip_verify(const struct rfs_bytes_source *from, struct rfs_error *err)
 {
     struct rfs_zip zip;
-    const int rc = rfs_zip_open(read, ctx, size, file, NULL, &zip, err)
-                       ?: rfs_zip_verify_entries(read, ctx, size, file, zip.entries, zip.n, err);
+    const int rc = rfs_zip_open(from, NULL, &zip, err)
+                       ?: rfs_zip_verify_entries(from, zip.entries, zip.n, err);
 
     rfs_zip_free(&zip);
     return rc;

@@ -35,13 +35,12 @@ struct rfs_zip {
 };
 
 /*
- * Reads the directory of an archive. READ, SIZE and FILE are as for rfs_ckpt_walk. 0; -EINVAL for
- * an invalid archive, -ENOTSUP for compressed, encrypted or split ones, -EFBIG beyond the BUDGET
- * (or NULL) for its memory, -ENOMEM, or READ's error, each with *err filled. The caller must hold
- * no share (base/budget.h).
+ * Reads the directory of an archive. 0; -EINVAL for an invalid archive, -ENOTSUP for compressed,
+ * encrypted or split ones, -EFBIG beyond the BUDGET (or NULL) for its memory, -ENOMEM, or a read's
+ * error, each with *err filled. The caller must hold no share (base/budget.h).
  */
-int rfs_zip_open(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
-                 struct rfs_budget *budget, struct rfs_zip *out, struct rfs_error *err);
+int rfs_zip_open(const struct rfs_bytes_source *from, struct rfs_budget *budget,
+                 struct rfs_zip *out, struct rfs_error *err);
 void rfs_zip_free(struct rfs_zip *zip);
 
 /* Returns the entry of that name, or NULL. O(log n). */
@@ -54,8 +53,7 @@ const struct rfs_zip_entry *rfs_zip_find(const struct rfs_zip *zip, const char *
  * others are right), or -errno with *err filled: -EINVAL for an entry with another one. Takes up to
  * 1 MiB.
  */
-int rfs_zip_verify_entries(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
-                           const struct rfs_zip_entry *entries, size_t n, struct rfs_error *err);
+int rfs_zip_verify_entries(const struct rfs_bytes_source *from, const struct rfs_zip_entry *entries,
+                           size_t n, struct rfs_error *err);
 /* Opens an archive and verifies all of its entries. Errors are also those of rfs_zip_open. */
-int rfs_zip_verify(rfs_read_fn *read, void *ctx, uint64_t size, const char *file,
-                   struct rfs_error *err);
+int rfs_zip_verify(const struct rfs_bytes_source *from, struct rfs_error *err);

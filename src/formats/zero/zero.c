@@ -854,8 +854,8 @@ static int read_file(struct rfs_zero_opening *opening, uint32_t id)
     if (rc < 0)
         return rfs_files_fail(opening->err, file.path, rc);
     file.shown.file_bytes = reading.size;
-    rc = rfs_torch_open_named(rfs_reading_read, &reading, reading.size, RFS_PICKLE_ANY, file.path,
-                              &file.torch, opening->err);
+    rc = rfs_torch_open_named(RFS_READING_SOURCE(&reading, file.path), RFS_PICKLE_ANY, &file.torch,
+                              opening->err);
     if (rc == 0) {
         rc = is_model ? read_model(&file)
              : key    ? read_of_param(&file, param, key)

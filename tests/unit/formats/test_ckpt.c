@@ -192,7 +192,8 @@ static void one_random(struct random *random)
     struct rfs_index *index;
     struct rfs_error err = {0};
     struct memory memory = {.p = file.p, .n = file.n};
-    if (rfs_ckpt_walk(memory_read, &memory, file.n, "f.ckpt", &tables, &index, &err) < 0)
+    if (rfs_ckpt_walk(RFS_BYTES_SOURCE(memory_read, &memory, file.n, "f.ckpt"), &tables, &index,
+                      &err) < 0)
         fail_msg("%s", err.text);
     assert_int_equal(index->n, n);
     assert_int_equal(index->has_crc, crc);
@@ -205,7 +206,8 @@ static void one_random(struct random *random)
     for (unsigned k = 0; k < 20; k++) {
         struct rfs_index *cut = NULL;
         memory.n = (size_t)random_below(random, file.n);
-        const int rc = rfs_ckpt_walk(memory_read, &memory, memory.n, "f.ckpt", &tables, &cut, &err);
+        const int rc = rfs_ckpt_walk(RFS_BYTES_SOURCE(memory_read, &memory, memory.n, "f.ckpt"),
+                                     &tables, &cut, &err);
         assert_true(rc == 0 ? cut->n <= n : strstr(err.text, "f.ckpt: ") != NULL);
         assert_true(rc == 0 || rc == (memory.n == 0 ? -ENODATA : -EINVAL));
         rfs_index_free(cut);
@@ -284,7 +286,8 @@ static void test_large(void **state)
     struct rfs_tables tables = tables_new();
     struct rfs_index *index;
     struct rfs_error err = {0};
-    if (rfs_ckpt_walk(sparse_read, &s, s.size, "f.ckpt", &tables, &index, &err) < 0)
+    if (rfs_ckpt_walk(RFS_BYTES_SOURCE(sparse_read, &s, s.size, "f.ckpt"), &tables, &index, &err) <
+        0)
         fail_msg("%s", err.text);
     assert_int_equal(index->n, 2);
     assert_int_equal(index->entries[0].extent_count, 3);
@@ -294,13 +297,15 @@ static void test_large(void **state)
     }
     assert_true(s.read <= 5 * 4096); /* contents were not read */
     s.read = 0;
-    assert_int_equal(rfs_ckpt_matches(sparse_read, &s, s.size, index, &tables, NULL), 1);
+    assert_int_equal(
+        rfs_ckpt_matches(RFS_BYTES_SOURCE(sparse_read, &s, s.size, NULL), index, &tables, NULL), 1);
     assert_true(s.read <= 4 * 4096);
     rfs_index_free(index);
 
     s.size -= 1; /* the last byte is missing */
-    assert_int_equal(rfs_ckpt_walk(sparse_read, &s, s.size, "f.ckpt", &tables, &index, &err),
-                     -EINVAL);
+    assert_int_equal(
+        rfs_ckpt_walk(RFS_BYTES_SOURCE(sparse_read, &s, s.size, "f.ckpt"), &tables, &index, &err),
+        -EINVAL);
     char want[96];
     snprintf(want, sizeof want, "offset %llu: parameter 'one'",
              (unsigned long long)(s.at[3] + head[3].n));
@@ -325,17 +330,23 @@ static void test_few_reads(void **state)
     struct rfs_tables tables = tables_new();
     struct rfs_index *index;
     struct memory memory = {.p = file.p, .n = file.n};
-    assert_int_equal(rfs_ckpt_walk(memory_read, &memory, file.n, "f", &tables, &index, NULL), 0);
+    assert_int_equal(
+        rfs_ckpt_walk(RFS_BYTES_SOURCE(memory_read, &memory, file.n, "f"), &tables, &index, NULL),
+        0);
     assert_int_equal(index->n, 1000);
     assert_true(memory.reads <= file.n / 4000 + 2);
     assert_true(rfs_index_memory(index) <= sizeof *index + 32 * index->n);
     memory.fail = -EIO;
     struct rfs_index *none;
     struct rfs_error err = {0};
-    assert_int_equal(rfs_ckpt_walk(memory_read, &memory, file.n, "f", &tables, &none, &err), -EIO);
+    assert_int_equal(
+        rfs_ckpt_walk(RFS_BYTES_SOURCE(memory_read, &memory, file.n, "f"), &tables, &none, &err),
+        -EIO);
     assert_null(none);
     assert_non_null(strstr(err.text, "cannot be read"));
-    assert_int_equal(rfs_ckpt_matches(memory_read, &memory, file.n, index, &tables, NULL), -EIO);
+    assert_int_equal(rfs_ckpt_matches(RFS_BYTES_SOURCE(memory_read, &memory, file.n, NULL), index,
+                                      &tables, NULL),
+                     -EIO);
     rfs_index_free(index);
     tables_free(&tables);
     bytes_free(&file);

@@ -20,8 +20,8 @@ static void refused(struct bytes *file, int code, const char *const *parts)
     struct rfs_index *index;
     struct rfs_error err = {0};
     struct memory memory = {.p = file->p, .n = file->n};
-    const int rc =
-        rfs_ckpt_walk(memory_read, &memory, file->n, "rank_0/x.ckpt", &tables, &index, &err);
+    const int rc = rfs_ckpt_walk(RFS_BYTES_SOURCE(memory_read, &memory, file->n, "rank_0/x.ckpt"),
+                                 &tables, &index, &err);
     assert_int_equal(rc, code);
     assert_int_equal(err.code, code);
     assert_null(index);
@@ -30,8 +30,9 @@ static void refused(struct bytes *file, int code, const char *const *parts)
         if (!strstr(err.text, *parts))
             fail_msg("no '%s' in: %s", *parts, err.text);
     /* Without an error to fill it fails the same way. */
-    assert_int_equal(rfs_ckpt_walk(memory_read, &memory, file->n, "x", &tables, &index, NULL),
-                     code);
+    assert_int_equal(
+        rfs_ckpt_walk(RFS_BYTES_SOURCE(memory_read, &memory, file->n, "x"), &tables, &index, NULL),
+        code);
     tables_free(&tables);
     bytes_free(file);
 }
@@ -192,9 +193,13 @@ static void test_names(void **state)
     struct rfs_tables tables = tables_new();
     struct rfs_index *index;
     struct memory memory = {.p = file.p, .n = file.n};
-    assert_int_equal(rfs_ckpt_walk(memory_read, &memory, file.n, "x", &tables, &index, NULL), 0);
+    assert_int_equal(
+        rfs_ckpt_walk(RFS_BYTES_SOURCE(memory_read, &memory, file.n, "x"), &tables, &index, NULL),
+        0);
     assert_string_equal(rfs_intern_text(tables.names, index->entries[1].name), name);
-    assert_int_equal(rfs_ckpt_matches(memory_read, &memory, file.n, index, &tables, NULL), 1);
+    assert_int_equal(rfs_ckpt_matches(RFS_BYTES_SOURCE(memory_read, &memory, file.n, NULL), index,
+                                      &tables, NULL),
+                     1);
     rfs_index_free(index);
     tables_free(&tables);
     bytes_free(&file);

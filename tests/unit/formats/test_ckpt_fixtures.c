@@ -38,7 +38,7 @@ static int walk(const struct bytes *data, const char *name, struct rfs_tables *t
                 struct rfs_index **index, struct rfs_error *err)
 {
     struct memory memory = {.p = data->p, .n = data->n};
-    return rfs_ckpt_walk(memory_read, &memory, data->n, name, tables, index, err);
+    return rfs_ckpt_walk(RFS_BYTES_SOURCE(memory_read, &memory, data->n, name), tables, index, err);
 }
 
 /* "2,3", or "-" for none. */
@@ -158,8 +158,8 @@ static void test_match_themselves(void **state)
     for (size_t i = 0; i < n; i++) {
         for (size_t k = 0; k < n; k++) {
             struct memory memory = {.p = data[k].p, .n = data[k].n};
-            const int rc =
-                rfs_ckpt_matches(memory_read, &memory, data[k].n, index[i], &tables, NULL);
+            const int rc = rfs_ckpt_matches(RFS_BYTES_SOURCE(memory_read, &memory, data[k].n, NULL),
+                                            index[i], &tables, NULL);
             assert_int_equal(rc, i == k && i != 8); /* maps are left to the walk */
         }
     }

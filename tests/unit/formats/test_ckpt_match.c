@@ -18,7 +18,7 @@ static struct rfs_index *walked(const struct bytes *file, struct rfs_tables *tab
 {
     struct rfs_index *index = NULL;
     struct memory memory = {.p = file->p, .n = file->n};
-    rfs_ckpt_walk(memory_read, &memory, file->n, "f", tables, &index, NULL);
+    rfs_ckpt_walk(RFS_BYTES_SOURCE(memory_read, &memory, file->n, "f"), tables, &index, NULL);
     return index;
 }
 
@@ -26,14 +26,16 @@ static int matches(const struct bytes *file, const struct rfs_index *index,
                    struct rfs_tables *tables, struct rfs_pool *pool)
 {
     struct memory memory = {.p = file->p, .n = file->n};
-    return rfs_ckpt_matches(memory_read, &memory, file->n, index, tables, pool);
+    return rfs_ckpt_matches(RFS_BYTES_SOURCE(memory_read, &memory, file->n, NULL), index, tables,
+                            pool);
 }
 
 static int resembles(const struct bytes *file, const struct rfs_index *index,
                      struct rfs_tables *tables, size_t samples)
 {
     struct memory memory = {.p = file->p, .n = file->n};
-    return rfs_ckpt_resembles(memory_read, &memory, file->n, index, tables, samples);
+    return rfs_ckpt_resembles(RFS_BYTES_SOURCE(memory_read, &memory, file->n, NULL), index, tables,
+                              samples);
 }
 
 static bool same_index(const struct rfs_index *a, const struct rfs_index *b)
@@ -218,7 +220,9 @@ static void test_reads(void **state)
     struct rfs_index *index = walked(&file, &tables);
     assert_non_null(index);
     struct memory memory = {.p = file.p, .n = file.n};
-    assert_int_equal(rfs_ckpt_matches(memory_read, &memory, file.n, index, &tables, NULL), 1);
+    assert_int_equal(rfs_ckpt_matches(RFS_BYTES_SOURCE(memory_read, &memory, file.n, NULL), index,
+                                      &tables, NULL),
+                     1);
     assert_int_equal(memory.reads, 4);
     assert_true(memory.bytes < 64 * 200);
     rfs_index_free(index);

@@ -195,7 +195,8 @@ static void test_the_walker_finds_what_protobuf_packed(void **given)
     for (int round = 0; round < 50; round++) {
         make_checkpoint(values, true, &data, &size);
         struct packed packed = {data, size};
-        if (rfs_ckpt_walk(read_packed, &packed, size, "x.ckpt", &tables, &index, &err))
+        if (rfs_ckpt_walk(RFS_BYTES_SOURCE(read_packed, &packed, size, "x.ckpt"), &tables, &index,
+                          &err))
             fail_msg("%s", err.text);
         assert_int_equal(index->n, VALUES);
         for (unsigned i = 0; i < VALUES; i++)

@@ -68,12 +68,14 @@ static int verify(const struct bytes *file, enum rfs_format format, struct rfs_e
     struct memory memory = {.p = file->p, .n = file->n};
     struct rfs_index *index = NULL;
     *err = (struct rfs_error){0};
-    int rc =
-        format == RFS_FORMAT_CKPT
-            ? rfs_ckpt_walk(memory_read, &memory, file->n, "x", &tables, &index, err)
-            : rfs_safetensors_walk(memory_read, &memory, file->n, "x", &tables, NULL, &index, err);
+    int rc = format == RFS_FORMAT_CKPT
+                 ? rfs_ckpt_walk(RFS_BYTES_SOURCE(memory_read, &memory, file->n, "x"), &tables,
+                                 &index, err)
+                 : rfs_safetensors_walk(RFS_BYTES_SOURCE(memory_read, &memory, file->n, "x"),
+                                        &tables, NULL, &index, err);
     if (rc == 0)
-        rc = rfs_crc_verify(memory_read, &memory, format, index, &tables, "x", err);
+        rc = rfs_crc_verify(RFS_BYTES_SOURCE(memory_read, &memory, 0, "x"), format, index, &tables,
+                            err);
     rfs_index_free(index);
     tables_free(&tables);
     return rc;
@@ -162,12 +164,13 @@ static void test_failing_read(void **state)
     struct memory memory = {.p = file.p, .n = file.n};
     struct rfs_index *index;
     struct rfs_error err = {0};
-    assert_int_equal(
-        rfs_safetensors_walk(memory_read, &memory, file.n, "x", &tables, NULL, &index, &err), 0);
+    assert_int_equal(rfs_safetensors_walk(RFS_BYTES_SOURCE(memory_read, &memory, file.n, "x"),
+                                          &tables, NULL, &index, &err),
+                     0);
     memory.fail = -EIO;
-    assert_int_equal(
-        rfs_crc_verify(memory_read, &memory, RFS_FORMAT_SAFETENSORS, index, &tables, "x", &err),
-        -EIO);
+    assert_int_equal(rfs_crc_verify(RFS_BYTES_SOURCE(memory_read, &memory, 0, "x"),
+                                    RFS_FORMAT_SAFETENSORS, index, &tables, &err),
+                     -EIO);
     assert_non_null(strstr(err.text, "x: offset "));
     rfs_index_free(index);
     tables_free(&tables);

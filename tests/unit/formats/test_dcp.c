@@ -43,7 +43,8 @@ static int describe_part(struct bytes *bytes, const char *entry, struct world *w
                                                                         .tables = &world->tables,
                                                                         .entry = entry});
     assert_non_null(world->chunks);
-    return rfs_dcp_describe(read_bytes, bytes, bytes->n, world->chunks, err);
+    return rfs_dcp_describe(RFS_BYTES_SOURCE(read_bytes, bytes, bytes->n, "/c/.metadata"),
+                            world->chunks, err);
 }
 
 static int describe(struct bytes *bytes, struct world *world, struct rfs_error *err)

@@ -68,7 +68,8 @@ static void found(const struct bytes *file, uint64_t offset, uint64_t end, uint6
     struct memory memory = {.bytes = file};
     struct rfs_error err = {0};
     struct rfs_stored_box place = {0};
-    if (rfs_dcp_item_find(&item, read_bytes, &memory, file->n, &place, &err))
+    if (rfs_dcp_item_find(&item, RFS_BYTES_SOURCE(read_bytes, &memory, file->n, NULL), &place,
+                          &err))
         fail_msg("%s", err.text);
     const uint64_t at = place.at;
     assert_false(place.strided);
@@ -83,11 +84,15 @@ static void refused(const struct bytes *file, const struct rfs_dcp_file_item *it
     struct memory memory = {.bytes = file};
     struct rfs_error err = {0};
     struct rfs_stored_box place = {.at = 7};
-    assert_int_equal(rfs_dcp_item_find(item, read_bytes, &memory, file->n, &place, &err), code);
+    assert_int_equal(
+        rfs_dcp_item_find(item, RFS_BYTES_SOURCE(read_bytes, &memory, file->n, NULL), &place, &err),
+        code);
     if (!strstr(err.text, part) || strncmp(err.text, "__0_0.distcp", 12) != 0)
         fail_msg("no '%s' in: %s", part, err.text);
     assert_int_equal(place.at, 7);
-    assert_int_equal(rfs_dcp_item_find(item, read_bytes, &memory, file->n, &place, NULL), code);
+    assert_int_equal(
+        rfs_dcp_item_find(item, RFS_BYTES_SOURCE(read_bytes, &memory, file->n, NULL), &place, NULL),
+        code);
 }
 
 static float values[20000];
@@ -123,7 +128,9 @@ static void test_strides(void **state)
     const struct rfs_dcp_file_item item = item_of(a, file.n - a, sizes);
     struct memory memory = {.bytes = &file};
     struct rfs_stored_box place = {0};
-    assert_int_equal(rfs_dcp_item_find(&item, read_bytes, &memory, file.n, &place, NULL), 0);
+    assert_int_equal(
+        rfs_dcp_item_find(&item, RFS_BYTES_SOURCE(read_bytes, &memory, file.n, NULL), &place, NULL),
+        0);
     assert_true(place.strided);
     for (size_t row = 0; row < 3; row++)
         for (size_t column = 0; column < 4; column++)
@@ -203,7 +210,8 @@ static void test_changes(void **state)
             struct rfs_error err = {0};
             struct rfs_stored_box place = {0};
             file.data[i] = (unsigned char)(k == 0 ? 0 : k == 1 ? 0xff : was ^ 1);
-            const int rc = rfs_dcp_item_find(&item, read_bytes, &memory, file.n, &place, &err);
+            const int rc = rfs_dcp_item_find(
+                &item, RFS_BYTES_SOURCE(read_bytes, &memory, file.n, NULL), &place, &err);
             if (!place.strided) {
                 place.stride[0] = 12;
                 place.stride[1] = 4;
@@ -221,7 +229,8 @@ static int prove(const struct bytes *file, bool all, struct rfs_error *err)
     const struct rfs_dcp_file_item item = {
         .file = "__0_0.distcp", .param = "step", .bytes = file->n};
     struct memory memory = {.bytes = file};
-    return rfs_dcp_item_prove(&item, read_bytes, &memory, file->n, all, err);
+    return rfs_dcp_item_prove(&item, RFS_BYTES_SOURCE(read_bytes, &memory, file->n, NULL), all,
+                              err);
 }
 
 static void unproved(const struct bytes *file, bool all, const char *part)

@@ -31,7 +31,7 @@ static int read_bytes(const void *bytes, size_t n, struct rfs_dcp_pickle *out,
                       struct rfs_error *err)
 {
     struct memory memory = {.p = bytes, .n = n};
-    return rfs_dcp_pickle_read(memory_read, &memory, n, ".metadata", out, err);
+    return rfs_dcp_pickle_read(RFS_BYTES_SOURCE(memory_read, &memory, n, ".metadata"), out, err);
 }
 
 static struct rfs_dcp_pickle parsed(const char *bytes, size_t n)

@@ -40,8 +40,8 @@ static struct walked walk(const struct bytes *file)
 {
     struct walked w = {.tables = tables_new(), .memory = {.p = file->p, .n = file->n}};
     struct rfs_error err = {0};
-    if (rfs_safetensors_walk(memory_read, &w.memory, file->n, "x", &w.tables, NULL, &w.index,
-                             &err) != 0)
+    if (rfs_safetensors_walk(RFS_BYTES_SOURCE(memory_read, &w.memory, file->n, "x"), &w.tables,
+                             NULL, &w.index, &err) != 0)
         fail_msg("%s", err.text);
     return w;
 }
@@ -153,22 +153,25 @@ static void test_like(void **state)
     struct walked w = walk(&file);
     struct rfs_index *out;
     struct memory memory = {.p = file.p, .n = file.n};
-    assert_int_equal(
-        rfs_safetensors_walk(memory_read, &memory, file.n, "x", &w.tables, w.index, &out, NULL), 1);
+    assert_int_equal(rfs_safetensors_walk(RFS_BYTES_SOURCE(memory_read, &memory, file.n, "x"),
+                                          &w.tables, w.index, &out, NULL),
+                     1);
     assert_null(out);
     struct memory other = {.p = wider.p, .n = wider.n};
-    assert_int_equal(
-        rfs_safetensors_walk(memory_read, &other, wider.n, "x", &w.tables, w.index, &out, NULL), 0);
+    assert_int_equal(rfs_safetensors_walk(RFS_BYTES_SOURCE(memory_read, &other, wider.n, "x"),
+                                          &w.tables, w.index, &out, NULL),
+                     0);
     assert_int_equal(out->n, 1);
     rfs_index_free(out);
     bytes_add(&file, "x", 1); /* the same header, but not the same file */
     memory = (struct memory){.p = file.p, .n = file.n};
-    assert_int_equal(
-        rfs_safetensors_walk(memory_read, &memory, file.n, "x", &w.tables, w.index, &out, NULL),
-        -EINVAL);
+    assert_int_equal(rfs_safetensors_walk(RFS_BYTES_SOURCE(memory_read, &memory, file.n, "x"),
+                                          &w.tables, w.index, &out, NULL),
+                     -EINVAL);
     memory.fail = -EIO;
-    assert_int_equal(
-        rfs_safetensors_walk(memory_read, &memory, file.n, "x", &w.tables, NULL, &out, NULL), -EIO);
+    assert_int_equal(rfs_safetensors_walk(RFS_BYTES_SOURCE(memory_read, &memory, file.n, "x"),
+                                          &w.tables, NULL, &out, NULL),
+                     -EIO);
     bytes_free(&wider);
     done(&w, &file);
 }

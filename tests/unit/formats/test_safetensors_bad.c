@@ -30,9 +30,10 @@ static void refused_as(int code, struct bytes *file, uint64_t size, const char *
     struct rfs_index *index;
     struct rfs_error err = {0};
     struct memory memory = {.p = file->p, .n = file->n};
-    assert_int_equal(rfs_safetensors_walk(memory_read, &memory, size, "rank_0/x.safetensors",
-                                          &tables, NULL, &index, &err),
-                     code);
+    assert_int_equal(
+        rfs_safetensors_walk(RFS_BYTES_SOURCE(memory_read, &memory, size, "rank_0/x.safetensors"),
+                             &tables, NULL, &index, &err),
+        code);
     assert_int_equal(err.code, code);
     assert_null(index);
     assert_ptr_equal(strstr(err.text, "rank_0/x.safetensors: "), err.text);
@@ -40,8 +41,9 @@ static void refused_as(int code, struct bytes *file, uint64_t size, const char *
     for (; *parts; parts++)
         if (!strstr(err.text, *parts))
             fail_msg("no '%s' in: %s", *parts, err.text);
-    assert_int_equal(
-        rfs_safetensors_walk(memory_read, &memory, size, "x", &tables, NULL, &index, NULL), code);
+    assert_int_equal(rfs_safetensors_walk(RFS_BYTES_SOURCE(memory_read, &memory, size, "x"),
+                                          &tables, NULL, &index, NULL),
+                     code);
     tables_free(&tables);
     bytes_free(file);
 }
@@ -204,9 +206,9 @@ static void test_dimensions(void **state)
     bytes_text(&file, header);
     bytes_add(&file, "x", 1);
     struct memory memory = {.p = file.p, .n = file.n};
-    assert_int_equal(
-        rfs_safetensors_walk(memory_read, &memory, file.n, "x", &tables, NULL, &index, &err),
-        -EINVAL);
+    assert_int_equal(rfs_safetensors_walk(RFS_BYTES_SOURCE(memory_read, &memory, file.n, "x"),
+                                          &tables, NULL, &index, &err),
+                     -EINVAL);
     assert_non_null(strstr(err.text, "more than 16 dimensions"));
     tables_free(&tables);
     bytes_free(&file);

@@ -50,7 +50,9 @@ static int look(struct torch_file *file, struct rfs_torch_tensor *out, struct rf
     const struct bytes *bytes = torch_end(file);
     struct rfs_torch torch;
     assert_int_equal(
-        rfs_torch_open(memory_read, (void *)(uintptr_t)bytes, bytes->n, 0, "a.pt", &torch, err), 0);
+        rfs_torch_open(RFS_BYTES_SOURCE(memory_read, (void *)(uintptr_t)bytes, bytes->n, "a.pt"), 0,
+                       &torch, err),
+        0);
     const struct rfs_node *w = rfs_pickle_get(torch.pickle.root, "w");
     const int rc = rfs_torch_tensor(&torch, w, "a.pt", "w", out, err);
     assert_int_equal(rfs_torch_check(&torch, "a.pt", NULL), rc < 0 ? rc : 0);
@@ -139,7 +141,8 @@ static void test_check_goes_everywhere(void **state)
     torch_storage(&file, "0", "123456781234567812345678", 24);
     const struct bytes *bytes = torch_end(&file);
     assert_int_equal(
-        rfs_torch_open(memory_read, (void *)(uintptr_t)bytes, bytes->n, 0, "a.pt", &torch, &err),
+        rfs_torch_open(RFS_BYTES_SOURCE(memory_read, (void *)(uintptr_t)bytes, bytes->n, "a.pt"), 0,
+                       &torch, &err),
         0);
     assert_int_equal(rfs_torch_check(&torch, "a.pt", &err), -EINVAL);
     assert_non_null(strstr(err.text, "a.pt: parameter 'others.7': it reaches out of its storage"));
@@ -158,7 +161,8 @@ static void nested(unsigned depth, int code)
         torch_ops(&file, "a");
     const struct bytes *bytes = torch_end(&file);
     assert_int_equal(
-        rfs_torch_open(memory_read, (void *)(uintptr_t)bytes, bytes->n, 0, "a.pt", &torch, &err),
+        rfs_torch_open(RFS_BYTES_SOURCE(memory_read, (void *)(uintptr_t)bytes, bytes->n, "a.pt"), 0,
+                       &torch, &err),
         0);
     assert_int_equal(rfs_torch_check(&torch, "a.pt", &err), code);
     if (code)
@@ -184,9 +188,10 @@ static struct rfs_index *walk(struct torch_file *file, const char *entry, struct
     struct rfs_index *index;
     struct rfs_error err = {0};
     size_t left_out;
-    assert_int_equal(rfs_torch_walk(memory_read, (void *)(uintptr_t)bytes, bytes->n, "a.pt", entry,
-                                    tables, &index, &left_out, &err),
-                     code);
+    assert_int_equal(
+        rfs_torch_walk(RFS_BYTES_SOURCE(memory_read, (void *)(uintptr_t)bytes, bytes->n, "a.pt"),
+                       entry, tables, &index, &left_out, &err),
+        code);
     if (part && !strstr(err.text, part))
         fail_msg("no '%s' in: %s", part, err.text);
     torch_free(file);

@@ -101,7 +101,7 @@ static void open_image(struct rfs_image *image, struct rfs_torch *torch)
     struct rfs_error err = {0};
 
     expect_covered(image);
-    if (rfs_torch_open(read_image, image, image->bytes, 0, "x.pt", torch, &err))
+    if (rfs_torch_open(RFS_BYTES_SOURCE(read_image, image, image->bytes, "x.pt"), 0, torch, &err))
         fail_msg("%s", err.text);
     if (rfs_torch_check(torch, "x.pt", &err))
         fail_msg("%s", err.text);

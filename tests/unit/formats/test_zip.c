@@ -39,7 +39,7 @@ static const void *filler(size_t n)
 static int open_archive(const struct archive *archive, struct rfs_zip *zip, struct rfs_error *err)
 {
     struct memory memory = {.data = archive->file.data, .n = archive->file.n};
-    return rfs_zip_open(memory_read, &memory, memory.n, "a.pt", NULL, zip, err);
+    return rfs_zip_open(RFS_BYTES_SOURCE(memory_read, &memory, memory.n, "a.pt"), NULL, zip, err);
 }
 
 static void has(const struct archive *archive, const char *name, uint64_t offset, uint64_t bytes)
@@ -104,7 +104,9 @@ static void test_reads_little(void **state)
     }
     archive_end(&a, END_WIDE);
     struct memory memory = {.data = a.file.data, .n = a.file.n};
-    assert_int_equal(rfs_zip_open(memory_read, &memory, memory.n, "a.pt", NULL, &zip, NULL), 0);
+    assert_int_equal(
+        rfs_zip_open(RFS_BYTES_SOURCE(memory_read, &memory, memory.n, "a.pt"), NULL, &zip, NULL),
+        0);
     assert_int_equal(zip.n, 1000);
     assert_true(memory.reads < 50);
     rfs_zip_free(&zip);
@@ -207,7 +209,9 @@ static void test_refuses_cuts(void **state)
         struct memory memory = {.data = a.file.data, .n = n};
         struct rfs_zip zip;
         struct rfs_error err = {0};
-        assert_int_equal(rfs_zip_open(memory_read, &memory, n, "a.pt", NULL, &zip, &err), -EINVAL);
+        assert_int_equal(
+            rfs_zip_open(RFS_BYTES_SOURCE(memory_read, &memory, n, "a.pt"), NULL, &zip, &err),
+            -EINVAL);
         assert_null(zip.entries);
     }
     archive_free(&a);
@@ -217,7 +221,7 @@ static int verify(const struct archive *archive, struct rfs_error *err)
 {
     struct memory memory = {.data = archive->file.data, .n = archive->file.n};
 
-    return rfs_zip_verify(memory_read, &memory, memory.n, "a.pt", err);
+    return rfs_zip_verify(RFS_BYTES_SOURCE(memory_read, &memory, memory.n, "a.pt"), err);
 }
 
 /* Each bit of an entry's content counts, in each entry that has a checksum. */

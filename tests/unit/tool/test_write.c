@@ -177,7 +177,8 @@ static void compare_rank(const struct rfs_net *net, uint64_t seed, uint32_t rank
     if (rfs_example_write_rank(net, seed, rank, fd, "rank", NULL, &err) != 0)
         fail_msg("%s", err.text);
     assert_int_equal(fstat(fd, &st), 0);
-    if (rfs_ckpt_walk(read_at, &fd, (uint64_t)st.st_size, "rank", &tables, &index, &err) != 0)
+    if (rfs_ckpt_walk(RFS_BYTES_SOURCE(read_at, &fd, (uint64_t)st.st_size, "rank"), &tables, &index,
+                      &err) != 0)
         fail_msg("%s", err.text);
     assert_int_equal(index->n, net->params.n);
     for (size_t i = 0; i < index->n; i++) {

@@ -52,7 +52,7 @@ static void look(struct fixture *f, bool summed)
     assert_non_null(data);
     assert_int_equal(reshard_pread(f->view, id, data, n, 0), n);
     struct memory memory = {data, n};
-    if (rfs_torch_open(memory_read, &memory, n, 0, "rank_0.pt", &torch, &err))
+    if (rfs_torch_open(RFS_BYTES_SOURCE(memory_read, &memory, n, "rank_0.pt"), 0, &torch, &err))
         fail_msg("%s", err.text);
     assert_int_equal(torch.prefix_bytes, strlen("archive"));
     for (size_t i = 0; i < torch.zip.n; i++) {
