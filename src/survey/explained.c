@@ -513,14 +513,14 @@ int rfs_explained_open(reshard_view *opened, struct rfs_explained_view *out, str
     *out = (struct rfs_explained_view){.view = view};
     if (!view)
         return rfs_fail_usage(err, "-o step=N, or -o epoch=N", "step=all shows several saves");
-    if (view->planner && !view->dst && view->n_ranks > 1)
+    if (view->planner && !view->dst && rfs_view_ranks(view) > 1)
         return rfs_fail_usage(err, "-d, or -o dst_rules=",
                               "without a strategy view=%s divides rows over its files, and ranks "
                               "have no slices",
                               rfs_option_word("view", view->options.shown));
     const struct rfs_chunks *chunks = rfs_catalog_chunks(view->stored);
     out->path = rfs_catalog_path(view->catalog);
-    out->n_ranks = view->n_ranks;
+    out->n_ranks = rfs_view_ranks(view);
     out->offsets = opened->encrypted ? "offsets are those of the decrypted content"
                    : rfs_files_are_raw(rfs_catalog_files(view->catalog))
                        ? NULL

@@ -207,7 +207,7 @@ static int check_listings(struct rfs_verify *verify, struct rfs_error *err)
 {
     struct rfs_catalog *tree = verify->tree.catalog;
     struct listing listing = {.verify = verify};
-    const uint32_t ranks = verify->shown.view->n_ranks;
+    const uint32_t ranks = rfs_view_ranks(verify->shown.view);
     int rc = 0;
 
     for (uint32_t rank = 0; rc == 0 && rank < ranks; rank++) {
@@ -447,7 +447,7 @@ static int check_by_rank(struct rfs_verify *verify, const struct rfs_whole_tenso
     struct value value = {0};
     int rc = 0;
 
-    for (uint32_t rank = 0; rc == 0 && rank < verify->shown.view->n_ranks; rank++) {
+    for (uint32_t rank = 0; rc == 0 && rank < rfs_view_ranks(verify->shown.view); rank++) {
         const struct rfs_rank_plan *plan = rfs_planner_ready(verify->shown.planner, rank);
         if (plan && plan->params != params) {
             params = plan->params;
@@ -469,8 +469,9 @@ static int is_shown(struct rfs_verify *verify, const struct rfs_whole_tensor *te
                     size_t n, unsigned char *got, unsigned char *wanted, struct rfs_error *err)
 {
     struct value value = {.quiet = true};
-    const struct rfs_rank_plan *plan =
-        rank < verify->shown.view->n_ranks ? rfs_planner_ready(verify->shown.planner, rank) : NULL;
+    const struct rfs_rank_plan *plan = rank < rfs_view_ranks(verify->shown.view)
+                                           ? rfs_planner_ready(verify->shown.planner, rank)
+                                           : NULL;
     const struct rfs_target *target = plan ? find_target(verify, plan->params, tensor->name) : NULL;
     const int rc =
         target ? check_value(verify, tensor, rank, target, &value, 0, n, got, wanted, err) : 0;

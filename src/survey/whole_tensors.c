@@ -213,7 +213,7 @@ int rfs_whole_open_rank(const char *path, reshard_view *opened, int64_t rank,
     whole->rank = rank > 0 ? (uint32_t)rank : 0;
     whole->of_rank = rank >= 0;
     const struct rfs_strategy *dst = rank < 0 ? NULL : whole->view->dst;
-    const uint32_t ranks = dst ? whole->view->n_ranks : 1;
+    const uint32_t ranks = dst ? rfs_view_ranks(whole->view) : 1;
     if (whole->rank >= ranks)
         return rfs_fail_usage(err,
                               dst || !whole->view->src

@@ -469,8 +469,8 @@ static int list_chunks(struct rfs_view *view, uint32_t rank, struct rank_chunks 
         if (rc == 0 && view->dst)
             rc = add_held(&listing, target, flat, rank % devices);
         else if (rc == 0)
-            rc = flat ? add_flat_divided(&listing, rank, view->n_ranks)
-                      : add_divided(&listing, rank, view->n_ranks);
+            rc = flat ? add_flat_divided(&listing, rank, rfs_view_ranks(view))
+                      : add_divided(&listing, rank, rfs_view_ranks(view));
     }
     return rc || !dcp_of(view)->hyper ? rc : set_keys(view, out, err);
 }
@@ -707,7 +707,7 @@ static int make_metadata(struct rfs_view *view, struct rfs_rank_plan *plan, stru
     RFS_FREE struct rfs_dcp_listed_object *objects = NULL;
     int rc = rfs_view_take_sources(view, plan, err);
 
-    for (uint32_t rank = 0; rc == 0 && rank < view->n_ranks; rank++)
+    for (uint32_t rank = 0; rc == 0 && rank < rfs_view_ranks(view); rank++)
         rc = add_rank(view, rank, &chunks, &items, err);
     if (rc)
         return rc;
@@ -873,17 +873,17 @@ static int open_dcp(struct rfs_view *view, struct rfs_error *err)
     struct dcp *dcp;
 
     if (!view->dst)
-        view->n_ranks = view->options.dst_ranks ? view->options.dst_ranks : 1;
+        view->scale.dst_devices = view->options.dst_ranks ? view->options.dst_ranks : 1;
     view->state = dcp = calloc(1, sizeof *dcp);
-    view->files = calloc((size_t)view->n_ranks + 1 + N_PASSED_ON + 1, sizeof *view->files);
+    view->files = calloc((size_t)rfs_view_ranks(view) + 1 + N_PASSED_ON + 1, sizeof *view->files);
     if (!dcp || !view->files)
         return rfs_fail_memory(err);
     dcp->hyper = view->options.shown == RFS_SHOW_HYPER_PARALLEL;
     const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
     dcp->mcore_data = !dcp->hyper && chunked && chunked->mcore_data;
     const char *form = dcp->hyper ? "_rank%u_.safetensors" : "__%u_0.distcp";
-    view->n_files = (size_t)view->n_ranks + 1;
-    for (uint32_t rank = 0; rank <= view->n_ranks; rank++) {
+    view->n_files = (size_t)rfs_view_ranks(view) + 1;
+    for (uint32_t rank = 0; rank <= rfs_view_ranks(view); rank++) {
         struct rfs_view_file *file = &view->files[rank];
         file->name =
             rank == 0 ? strdup(rfs_formats[RFS_ROW_DCP].metadata) : rfs_text_printf(form, rank - 1);

@@ -364,7 +364,6 @@ static int open_parts(struct rfs_view *view, struct rfs_error *err)
     hfai->n_models = rfs_hfai_models(hfai->hfai);
     view->options.format = RFS_FORMAT_TORCH;
     view->scale = (struct rfs_scale){parts, 1, hfai->n_shown, 1, 0};
-    view->n_ranks = hfai->n_shown;
     rc = rfs_hfai_divide(hfai->hfai, hfai->n_shown,
                          options->large_size != RFS_NO_SIZE ? options->large_size : RFS_HFAI_LARGE,
                          &hfai->division, err)

@@ -30,7 +30,7 @@ static uint64_t make_id(const struct rfs_view *view, uint64_t group, uint64_t it
 static uint32_t count_groups(const struct rfs_view *view)
 {
     const size_t n = view->kind->count_groups           ? view->kind->count_groups(view)
-                     : view->kind->by_rank || view->dst ? (size_t)view->n_ranks + 1
+                     : view->kind->by_rank || view->dst ? (size_t)rfs_view_ranks(view) + 1
                                                         : 1;
 
     return n < RFS_HIDDEN_GROUPS ? (uint32_t)n : RFS_HIDDEN_GROUPS;

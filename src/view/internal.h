@@ -139,8 +139,7 @@ struct rfs_view {
     struct rfs_names *output_map; /* NULL: names and dtypes as they are */
     struct rfs_planner *planner;  /* NULL if the source has parts */
     struct rfs_assembler *assembler;
-    struct rfs_scale scale;
-    uint32_t n_ranks; /* ranks of the destination */
+    struct rfs_scale scale; /* the planner's; of the destination, as it is shown */
     const struct rfs_view_kind *kind;
     void *state; /* what the kind alone uses; owned; or NULL */
 
@@ -155,6 +154,12 @@ struct rfs_view {
     struct rfs_view_kept kept;     /* saved_sizes.h */
     struct rfs_view_hidden hidden; /* hidden.h */
 };
+
+/* Returns the number of ranks of the destination. */
+static inline uint32_t rfs_view_ranks(const struct rfs_view *view)
+{
+    return view->scale.dst_devices * view->scale.dst_stages;
+}
 
 struct reshard_view {
     struct rfs_store *store; /* reads URLs by the options; taken; NULL: there are none */

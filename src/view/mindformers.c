@@ -34,7 +34,7 @@ struct stored {
 struct mindformers {
     RFS_VEC(struct stored) tensors;
     RFS_VEC(uint32_t) by_name;   /* by name id: 1 + the tensor, or 0 */
-    const char **files[N_KINDS]; /* owned; [n_ranks] names of the shown files, or NULL */
+    const char **files[N_KINDS]; /* owned; [ranks shown] names of the shown files, or NULL */
 };
 
 static struct mindformers *mindformers_of(const struct rfs_view *view)
@@ -130,7 +130,7 @@ static uint32_t mark_owners(struct rfs_view *view, enum kind_of_file kind, unsig
     const uint32_t devices = view->scale.dst_devices;
     uint32_t n = 0;
 
-    for (uint32_t rank = 0; rank < view->n_ranks; rank++) {
+    for (uint32_t rank = 0; rank < rfs_view_ranks(view); rank++) {
         owners[rank] = 0;
         for (size_t i = 0; !owners[rank] && i < mf->tensors.n; i++) {
             const struct stored *stored = &mf->tensors.data[i];
@@ -144,14 +144,15 @@ static uint32_t mark_owners(struct rfs_view *view, enum kind_of_file kind, unsig
 
 static int show_kind(struct rfs_view *view, enum kind_of_file kind, struct rfs_error *err)
 {
-    RFS_FREE unsigned char *owners = malloc(view->n_ranks);
-    const char **files = mindformers_of(view)->files[kind] = calloc(view->n_ranks, sizeof *files);
+    RFS_FREE unsigned char *owners = malloc(rfs_view_ranks(view));
+    const char **files = mindformers_of(view)->files[kind] =
+        calloc(rfs_view_ranks(view), sizeof *files);
     uint32_t number = 0;
 
     if (!owners || !files)
         return rfs_fail_memory(err);
     const uint32_t n = mark_owners(view, kind, owners);
-    for (uint32_t rank = 0; rank < view->n_ranks; rank++) {
+    for (uint32_t rank = 0; rank < rfs_view_ranks(view); rank++) {
         struct rfs_view_file *file = &view->files[view->n_files];
         if (!owners[rank])
             continue;
@@ -275,7 +276,7 @@ static int pass_on_common(struct rfs_view *view, struct rfs_error *err)
 static int open_mindformers(struct rfs_view *view, struct rfs_error *err)
 {
     view->state = calloc(1, sizeof(struct mindformers));
-    view->files = calloc(2 * (size_t)view->n_ranks + 2, sizeof *view->files);
+    view->files = calloc(2 * (size_t)rfs_view_ranks(view) + 2, sizeof *view->files);
     if (!view->state || !view->files)
         return rfs_fail_memory(err);
     view->n_files = 1;

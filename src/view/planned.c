@@ -140,12 +140,12 @@ static int show_ranks(struct rfs_view *view, struct rfs_error *err)
     int rc = 0;
 
     view->state = calloc(1, sizeof(struct ranks));
-    view->files = calloc(view->n_ranks, sizeof *view->files);
-    view->folders = calloc(view->n_ranks, sizeof *view->folders);
+    view->files = calloc(rfs_view_ranks(view), sizeof *view->files);
+    view->folders = calloc(rfs_view_ranks(view), sizeof *view->folders);
     if (!view->state || !view->files || !view->folders)
         return rfs_fail_memory(err);
-    view->n_files = view->n_folders = view->n_ranks;
-    for (uint32_t r = 0; rc == 0 && r < view->n_ranks; r++)
+    view->n_files = view->n_folders = rfs_view_ranks(view);
+    for (uint32_t r = 0; rc == 0 && r < rfs_view_ranks(view); r++)
         rc = show_rank(view, r, err);
     return rc;
 }
@@ -231,7 +231,6 @@ int rfs_kind_plan(struct rfs_view *view, struct rfs_error *err)
     if (rc)
         return rc;
     rfs_planner_scale(view->planner, &view->scale);
-    view->n_ranks = view->scale.dst_devices * view->scale.dst_stages;
     view->options.format = (int)rfs_view_options_format(options);
     rfs_view_objects_log_unshown(view);
     return 0;

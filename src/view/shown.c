@@ -257,7 +257,8 @@ static struct rfs_rank_plan *new_plan(size_t sources)
 int rfs_view_take_sources(struct rfs_view *view, struct rfs_rank_plan *plan, struct rfs_error *err)
 {
     struct rfs_files *files = rfs_catalog_files(view->catalog);
-    const uint32_t ranks = view->dst ? view->n_ranks : 1; /* without a strategy one is planned */
+    const uint32_t ranks =
+        view->dst ? rfs_view_ranks(view) : 1; /* without a strategy one is planned */
     RFS_FREE unsigned char *taken = calloc((size_t)rfs_files_count_paths(files) + 1, 1);
     int rc = 0;
 

@@ -822,7 +822,7 @@ void reshard_summarize(reshard_view *set, reshard_summary *out)
         if (full.source_ranks == 0) { /* strategies and options are the same for all saves */
             full.source_ranks = view->scale.src_devices * view->scale.src_stages;
             full.source_stages = view->scale.src_stages;
-            full.target_ranks = view->n_ranks;
+            full.target_ranks = rfs_view_ranks(view);
             full.target_stages = view->scale.dst_stages;
             full.parameters = rfs_view_count_parameters(view);
             full.mapped |= view->n_files > 0 && view->files[view->n_files - 1].mapped; /* last */

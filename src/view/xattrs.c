@@ -162,7 +162,7 @@ static int put_parameters(struct subject *of, FILE *out)
 
 static int put_ranks_shown(struct subject *of, FILE *out)
 {
-    fprintf(out, "%" PRIu32, of->view->n_ranks);
+    fprintf(out, "%" PRIu32, rfs_view_ranks(of->view));
     return 0;
 }
 
