@@ -47,6 +47,56 @@ static const char *const levels[] = {"error", "warning", "info", "debug", NULL};
         .name = (word), .kind = RFS_OPTION_IGNORED                                                 \
     }
 
+#define SHOWS(view) (1U << RFS_SHOW_##view)
+#define FORMAT(format) (1U << RFS_FORMAT_##format)
+enum {
+    /* Views of files with parts of one whole checkpoint. */
+    WHOLE = SHOWS(HUGGINGFACE) | SHOWS(UNIFIED) | SHOWS(PEFT),
+    /* Views that describe how they cut tensors. */
+    CUT = SHOWS(DCP) | SHOWS(MINDFORMERS) | SHOWS(HYPER_PARALLEL),
+    ALL = WHOLE | CUT | SHOWS(RANKS),
+};
+
+static const struct rfs_option_limit of_dst[] = {
+    {WHOLE, 0, true, "shows one whole checkpoint, which no strategy cuts",
+     "leave the destination's strategy out"},
+    {0}};
+#define ORDER_LIMIT                                                                                \
+    false, "option order=layers is for safetensors files of ranks or of a whole model",            \
+        "-o format=safetensors, -o view=huggingface or -o view=unified"
+static const struct rfs_option_limit of_order[] = {
+    {ALL, FORMAT(CKPT) | FORMAT(TORCH), ORDER_LIMIT}, {CUT | SHOWS(PEFT), 0, ORDER_LIMIT}, {0}};
+static const struct rfs_option_limit of_file_size[] = {
+    {ALL & ~WHOLE, 0, false,
+     "option file_size divides one whole checkpoint into files, and a view of ranks has one for "
+     "each rank",
+     "-o view=huggingface or -o view=unified"},
+    {SHOWS(PEFT), 0, false, "PEFT reads one file of tensors, which file_size would divide",
+     "leave file_size out"},
+    {0}};
+static const struct rfs_option_limit of_chunk_size[] = {
+    {ALL & ~SHOWS(DCP), 0, false, "option chunk_size is for view=dcp", "-o view=dcp"}, {0}};
+static const struct rfs_option_limit of_lora_alpha[] = {
+    {ALL & ~SHOWS(PEFT), 0, false, "option lora_alpha is for view=peft", "-o view=peft"}, {0}};
+static const struct rfs_option_limit of_format[] = {
+    {SHOWS(DCP), 0, true, "is made of the files of torch.distributed.checkpoint",
+     "leave format= out"},
+    {WHOLE | CUT, FORMAT(CKPT) | FORMAT(TORCH), true, "is made of safetensors files",
+     "leave format= out"},
+    {0}};
+#define CRC_LIMIT                                                                                  \
+    "option crc is for .ckpt files: in a safetensors file the checksum would stand before the "    \
+    "data that it sums up"
+static const struct rfs_option_limit of_crc[] = {
+    {ALL, FORMAT(TORCH), false, "option crc is for .ckpt files", "-o zip_crc"},
+    {SHOWS(RANKS), FORMAT(SAFETENSORS), false, CRC_LIMIT, "leave crc out, or -o format=ckpt"},
+    {ALL, FORMAT(SAFETENSORS), false, CRC_LIMIT, "leave crc out"},
+    {0}};
+static const struct rfs_option_limit of_prefix[] = {{ALL & ~SHOWS(RANKS), 0, true,
+                                                     "has file names of its own, without a prefix",
+                                                     "leave prefix= out"},
+                                                    {0}};
+
 /*
  * The order is that of --help. Strategies, maps of names and rules are in the keys of kept data by
  * digests of their own. dev and suid are ignored because the mount is always nodev and nosuid.
@@ -55,9 +105,10 @@ static const struct rfs_option table[] = {
     ROW(src_strategy, PATHS, VIEW | ASKS, .help = "the strategy of SRC; none: one whole checkpoint",
         .heading = "strategies"),
     ROW(dst_strategy, PATHS, VIEW | ASKS,
-        .help = "the strategy to show; none: one whole checkpoint"),
+        .help = "the strategy to show; none: one whole checkpoint", .limits = of_dst),
     ROW(src_rules, RULES, VIEW | ASKS, .help = "rules instead of a strategy of SRC, or tp4"),
-    ROW(dst_rules, RULES, VIEW | ASKS, .help = "rules instead of a strategy to show, or tp4"),
+    ROW(dst_rules, RULES, VIEW | ASKS, .help = "rules instead of a strategy to show, or tp4",
+        .limits = of_dst),
     ROW(src_ranks, COUNT, VIEW, .example = "8", .help = "the number of ranks for src_rules"),
     ROW(dst_ranks, COUNT, VIEW, .example = "4",
         .help = "the number of ranks for dst_rules, or of files for view=dcp or hyper_parallel"),
@@ -94,14 +145,16 @@ static const struct rfs_option table[] = {
     MEMBER("view", shown, WORD, VIEW | ASKS, .words = shown,
            .help = "a file for each rank, or another layout", .heading = "output"),
     ROW(order, WORD, VIEW | ASKS | CONTENT, .words = orders,
-        .help = "the order of tensors in safetensors files"),
+        .help = "the order of tensors in safetensors files", .limits = of_order),
     ROW(file_size, SIZE, VIEW, .example = "5G",
-        .help = "bytes of tensors in each file of a whole checkpoint", .least = 1),
+        .help = "bytes of tensors in each file of a whole checkpoint", .least = 1,
+        .limits = of_file_size),
     ROW(chunk_size, SIZE, VIEW, .example = "256M",
-        .help = "bytes of tensors in each chunk of view=dcp", .least = 1),
+        .help = "bytes of tensors in each chunk of view=dcp", .least = 1, .limits = of_chunk_size),
     ROW(lora_alpha, COUNT, VIEW | CONTENT, .example = "32",
-        .help = "the lora_alpha of the adapter that view=peft shows"),
-    ROW(format, WORD, BOTH | ASKS | CONTENT, .words = formats, .help = "the format of the files"),
+        .help = "the lora_alpha of the adapter that view=peft shows", .limits = of_lora_alpha),
+    ROW(format, WORD, BOTH | ASKS | CONTENT, .words = formats, .help = "the format of the files",
+        .limits = of_format),
     ROW(names, PATH, VIEW | ASKS, .help = "a map from names in SRC to names shown"),
     ROW(only, TEXT, VIEW | ASKS | CONTENT,
         .help = "show only names that match, as model.*;lm_head.*"),
@@ -109,13 +162,15 @@ static const struct rfs_option table[] = {
     ROW(dequantize, SWITCH, VIEW | ASKS | INDEX | CONTENT,
         .help = "show quantized weights as bfloat16, or as dtype= says"),
     ROW(dtype, TEXT, VIEW | ASKS | CONTENT, .help = "bfloat16, or rules such as *.norm.*=float32"),
-    ROW(crc, SWITCH, VIEW | ASKS | CONTENT, .help = "add checksums to .ckpt files"),
+    ROW(crc, SWITCH, VIEW | ASKS | CONTENT, .help = "add checksums to .ckpt files",
+        .limits = of_crc),
     ROW(nshards, COUNT, PARTS | ASKS, .example = "4", .help = "the number of hfai's parts to show"),
     ROW(large_size, SIZE, PARTS, .example = "256M",
         .help = "divide larger tensors over hfai's parts"),
     ROW(uneven_steps, SWITCH, PARTS, .help = "accept parts with different counts of steps"),
     ROW(zip_crc, SWITCH, BOTH | CONTENT, .help = "add checksums to .pt files"),
-    ROW(prefix, FILE_NAME, VIEW, .example = RFS_PREFIX, .help = "the beginning of file names"),
+    ROW(prefix, FILE_NAME, VIEW, .example = RFS_PREFIX, .help = "the beginning of file names",
+        .limits = of_prefix),
 
     ROW(endpoint, TEXT, STORE | INDEX, .help = "the address of the store of s3://",
         .heading = "object storage"),
@@ -705,6 +760,26 @@ const struct rfs_option *rfs_options_first(const struct rfs_options *options, un
             rfs_options_differs(options, option))
             return option;
     return NULL;
+}
+
+/* Options of the output come before those of the strategies. */
+int rfs_options_check_limits(const struct rfs_options *options, enum rfs_format format,
+                             struct rfs_error *err)
+{
+    const unsigned view = 1U << options->shown;
+
+    for (size_t i = N_OPTIONS; i-- > 0;) {
+        const struct rfs_option_limit *limit = table[i].limits;
+        if (!limit || !rfs_options_differs(options, &table[i]))
+            continue;
+        for (; limit->views; limit++)
+            if ((limit->views & view) && (!limit->formats || (limit->formats & 1U << format)))
+                return rfs_fail_usage(err, limit->remedy, "%s%s%s%s",
+                                      limit->after_view ? "view=" : "",
+                                      limit->after_view ? shown[options->shown] : "",
+                                      limit->after_view ? " " : "", limit->text);
+    }
+    return 0;
 }
 
 void rfs_options_write(const struct rfs_options *options, unsigned flags, FILE *out)

@@ -186,6 +186,15 @@ enum {
     RFS_OPTION_OF_STORE = 64, /* how object storage is reached: a matter of the machine, too */
 };
 
+/* Views and formats of files for which an option is a mistake. */
+struct rfs_option_limit {
+    unsigned views;   /* those views, a bit 1 << RFS_SHOW_…; 0: the end of a list */
+    unsigned formats; /* if they show files of these formats, a bit 1 << RFS_FORMAT_…; 0: any */
+    bool after_view;  /* the text follows "view=NAME " */
+    const char *text; /* what is wrong */
+    const char *remedy;
+};
+
 struct rfs_option {
     const char *name;
     enum rfs_option_kind kind;
@@ -197,6 +206,7 @@ struct rfs_option {
     const char *help;         /* a line; NULL: it is not listed */
     const char *heading;      /* of --help, above the first of a group; or NULL */
     uint64_t least, most;     /* of numbers and sizes; most 0: the member's range */
+    const struct rfs_option_limit *limits; /* a list; NULL: it fits all views */
 };
 
 /* Returns an option by its number, from 0 on; NULL beyond the last. */
@@ -268,6 +278,12 @@ bool rfs_options_differs(const struct rfs_options *options, const struct rfs_opt
  */
 const struct rfs_option *rfs_options_first(const struct rfs_options *options, unsigned with,
                                            unsigned without);
+/*
+ * Refuses an option that is given though the view, whose files have FORMAT, does nothing with it. 0
+ * or -EINVAL with *err filled as a mistake of usage.
+ */
+int rfs_options_check_limits(const struct rfs_options *options, enum rfs_format format,
+                             struct rfs_error *err);
 /*
  * Writes the options with one of FLAGS that do something, as a text (settings.h). No key is among
  * them, only where it came from.

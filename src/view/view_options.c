@@ -158,56 +158,6 @@ enum rfs_format rfs_view_options_format(const struct rfs_options *options)
                                               : RFS_FORMAT_SAFETENSORS;
 }
 
-int rfs_view_options_check(const struct rfs_options *options, struct rfs_error *err)
-{
-    const char *shown = rfs_option_word("view", options->shown);
-    const bool safetensors = rfs_view_options_format(options) == RFS_FORMAT_SAFETENSORS;
-    const bool adapter = options->shown == RFS_SHOW_PEFT;
-    const bool whole =
-        adapter || options->shown == RFS_SHOW_HUGGINGFACE || options->shown == RFS_SHOW_UNIFIED;
-
-    if (!whole && options->file_size > 0)
-        return rfs_fail_usage(
-            err, "-o view=huggingface or -o view=unified",
-            "option file_size divides one whole checkpoint into files, and a view "
-            "of ranks has one for each rank");
-    if (adapter && options->file_size > 0)
-        return rfs_fail_usage(err, "leave file_size out",
-                              "PEFT reads one file of tensors, which file_size would divide");
-    if (!adapter && options->lora_alpha > 0)
-        return rfs_fail_usage(err, "-o view=peft", "option lora_alpha is for view=peft");
-    if (options->order == RFS_BY_LAYERS &&
-        (!safetensors || adapter || (!whole && options->shown != RFS_SHOW_RANKS)))
-        return rfs_fail_usage(
-            err, "-o format=safetensors, -o view=huggingface or -o view=unified",
-            "option order=layers is for safetensors files of ranks or of a whole model");
-    if (options->shown != RFS_SHOW_DCP && options->chunk_size > 0)
-        return rfs_fail_usage(err, "-o view=dcp", "option chunk_size is for view=dcp");
-    if (options->shown == RFS_SHOW_DCP && options->format >= 0)
-        return rfs_fail_usage(err, "leave format= out",
-                              "view=dcp is made of the files of torch.distributed.checkpoint");
-    if (options->shown != RFS_SHOW_RANKS && strcmp(options->prefix, RFS_PREFIX) != 0)
-        return rfs_fail_usage(err, "leave prefix= out",
-                              "view=%s has file names of its own, without a prefix", shown);
-    if ((whole || options->shown == RFS_SHOW_MINDFORMERS ||
-         options->shown == RFS_SHOW_HYPER_PARALLEL) &&
-        !safetensors)
-        return rfs_fail_usage(err, "leave format= out", "view=%s is made of safetensors files",
-                              shown);
-    if (whole && (options->dst_strategy || options->dst_rules))
-        return rfs_fail_usage(err, "leave the destination's strategy out",
-                              "view=%s shows one whole checkpoint, which no strategy cuts", shown);
-    if (options->crc && rfs_view_options_format(options) == RFS_FORMAT_TORCH)
-        return rfs_fail_usage(err, "-o zip_crc", "option crc is for .ckpt files");
-    if (options->crc && safetensors)
-        return rfs_fail_usage(
-            err,
-            options->shown == RFS_SHOW_RANKS ? "leave crc out, or -o format=ckpt" : "leave crc out",
-            "option crc is for .ckpt files: in a safetensors file the checksum would "
-            "stand before the data that it sums up");
-    return 0;
-}
-
 int rfs_view_options_harden(const struct rfs_options *options, struct rfs_error *err)
 {
     if (!rfs_options_keyed(options))

@@ -45,12 +45,6 @@ int rfs_view_options_harden(const struct rfs_options *options, struct rfs_error 
 enum rfs_format rfs_view_options_format(const struct rfs_options *options);
 
 /*
- * Checks that options about the files shown do not contradict each other. Returns 0, or -EINVAL
- * with *err filled as a mistake of usage.
- */
-int rfs_view_options_check(const struct rfs_options *options, struct rfs_error *err);
-
-/*
  * Reads the values of SETTINGS in their order, and checks what does not depend on the source.
  * Returns 0, -ENOMEM, or -EINVAL with *err filled as a mistake of usage; *out is to be freed in any
  * case.
