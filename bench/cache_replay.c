@@ -96,7 +96,7 @@ static int visit_read(struct rfs_view *view, size_t file, uint64_t offset, uint6
     const int rc = rfs_view_image(view, file, &image, NULL);
     if (rc < 0)
         return rc;
-    const struct rfs_tensors tensors = rfs_view_tensors(view, file, image);
+    const struct rfs_tensors tensors = rfs_tensors_of_file(view, file, image);
     end = rfs_min_u64(end, image->bytes);
     for (size_t i = offset < end ? rfs_image_find(image, offset) : image->n; i < image->n; i++) {
         const struct rfs_region *region = &image->regions[i];

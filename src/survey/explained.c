@@ -37,8 +37,8 @@ static int parts_open(struct rfs_explained_view *view, struct rfs_error *err)
     const int rc = rfs_view_hfai_list(view->view, false, true, &parts->of, err);
     if (rc)
         return rc;
-    parts->held = calloc(parts->of.params->n + 1, sizeof *parts->held);
-    return parts->held ? rfs_hfai_hold(parts->of.division, &parts->of.list, parts->held, err)
+    parts->held = calloc(parts->of.tensors.params->n + 1, sizeof *parts->held);
+    return parts->held ? rfs_hfai_hold(parts->of.division, &parts->of.state, parts->held, err)
                        : rfs_fail_memory(err);
 }
 
@@ -74,10 +74,10 @@ static void say_sides(const struct rfs_explained_view *view, size_t number,
                       struct rfs_explained *slice)
 {
     struct rfs_explained_parts *parts = view->parts;
-    const struct rfs_chunks *chunks = rfs_catalog_chunks(parts->of.catalog);
+    const struct rfs_chunks *chunks = rfs_catalog_chunks(parts->of.tensors.catalog);
     const struct rfs_chunked_tensor *tensor = &chunks->tensors.data[number];
 
-    if (parts->of.list.tensors.data[number].in_pieces)
+    if (parts->of.state.tensors.data[number].in_pieces)
         say_side(parts->sides[0], RFS_HFAI_PIECES, view->n_sources);
     else if (tensor->n > 0)
         say_side(parts->sides[0], chunks->chunks.data[tensor->first].file - chunks->first_file,
@@ -93,9 +93,9 @@ static void say_sides(const struct rfs_explained_view *view, size_t number,
 static int slice_part(struct rfs_explained_view *view, size_t number, struct rfs_explained *slice)
 {
     struct rfs_explained_parts *parts = view->parts;
-    const struct rfs_hfai_listed *tensor = &parts->of.list.tensors.data[number];
-    const struct rfs_target *whole = &parts->of.params->targets[number];
-    const struct rfs_type *type = rfs_catalog_type(parts->of.catalog, whole->type);
+    const struct rfs_hfai_listed *tensor = &parts->of.state.tensors.data[number];
+    const struct rfs_target *whole = &parts->of.tensors.params->targets[number];
+    const struct rfs_type *type = rfs_catalog_type(parts->of.tensors.catalog, whole->type);
     const bool in_pieces = parts->held[number] == RFS_HFAI_PIECES;
     uint64_t row[2] = {0, type->dims[0]};
 
@@ -124,7 +124,7 @@ static int slice_part(struct rfs_explained_view *view, size_t number, struct rfs
     slice->trace->n = 0;
     const int rc = !slice->copied && row[0] == row[1]
                        ? 0
-                       : rfs_planner_trace(parts->of.planner, 0, whole,
+                       : rfs_planner_trace(parts->of.tensors.planner, 0, whole,
                                            slice->copied ? NULL : &part, slice->trace);
     return rc ? rc : 1;
 }
@@ -295,7 +295,7 @@ static int nobody_has(const struct rfs_explained_view *view, struct rfs_error *e
 static int check_param(struct rfs_explained_view *view, struct rfs_error *err)
 {
     if (view->parts) {
-        const struct rfs_params *params = view->parts->of.params;
+        const struct rfs_params *params = view->parts->of.tensors.params;
         const struct rfs_target *target = find_target(view, params);
         view->tensor = target ? (size_t)(target - params->targets) : SIZE_MAX;
         for (size_t i = 0; view->tensor != SIZE_MAX && i < view->n_selected; i++)
@@ -710,7 +710,7 @@ static size_t alike(const struct rfs_explained_view *view, const struct every *e
 static int give_parts(struct rfs_explained_view *view, struct rfs_explained_sum *sum,
                       struct rfs_explained *slice)
 {
-    const size_t n = view->parts->of.params->n;
+    const size_t n = view->parts->of.tensors.params->n;
     int rc = 0;
 
     for (size_t tensor = 0; rc >= 0 && tensor < n; tensor++) {

@@ -34,7 +34,7 @@ static bool find(struct reshard_view *set, uint64_t id, struct shown *out)
         return false;
     out->image = atomic_load_explicit(&out->view->files[out->file].image, memory_order_acquire);
     if (out->image)
-        out->tensors = rfs_view_tensors(out->view, out->file, out->image);
+        out->tensors = rfs_tensors_of_file(out->view, out->file, out->image);
     return out->image != NULL;
 }
 
@@ -105,7 +105,7 @@ static int find_in_region(const struct shown *shown, const struct rfs_region *re
     struct rfs_casting cast;
 
     if (region->target >= RFS_NO_TARGET || to - from < least ||
-        rfs_view_is_cast(shown->view, &shown->tensors, region->target, &cast))
+        rfs_tensors_is_cast(&shown->tensors, region->target, &cast))
         return 0;
     const uint64_t shift = region->at - region->start; /* modulo 2^64 */
     int rc = rfs_tensors_slice(&shown->tensors, region->target, &slice);
@@ -164,7 +164,7 @@ static int add_target(XXH3_state_t *state, const struct shown *shown, uint32_t t
     struct rfs_slice slice = {0};
     struct rfs_casting cast = {0};
 
-    const bool is_cast = rfs_view_is_cast(shown->view, &shown->tensors, target, &cast);
+    const bool is_cast = rfs_tensors_is_cast(&shown->tensors, target, &cast);
     const int rc = rfs_tensors_slice(&shown->tensors, target, &slice);
     if (rc == 0) {
         const uint64_t words[] = {

@@ -5,7 +5,6 @@
 #include "base/cleanup.h"
 #include "base/pages.h"
 #include "base/turns.h"
-#include "survey/whole_tensors.h"
 
 struct run {
     const struct rfs_sweep *sweep;
@@ -85,20 +84,18 @@ static int fetch(const struct rfs_sweep *sweep, struct rfs_sweep_worker *worker,
                  const struct rfs_sweep_piece *piece, struct rfs_error *err)
 {
     for (unsigned side = 0; side < sweep->sides && piece->n > 0; side++) {
-        const struct rfs_whole *whole = sweep->whole[side];
-        const struct rfs_whole_tensor *tensor =
-            whole && whole->view ? sweep->tensor(sweep->ctx, piece->item, side) : NULL;
-        if (!tensor)
+        const struct rfs_tensor tensor = sweep->tensor(sweep->ctx, piece->item, side);
+        if (!tensor.list)
             continue;
         const uint64_t unit = unit_of(sweep, piece->item, side);
         int rc = 0;
         if (worker->of != piece->item)
-            rc = rfs_whole_slice(whole, tensor, &worker->slice[side]);
+            rc = rfs_tensors_slice(tensor.list, tensor.i, &worker->slice[side]);
         if (rc)
-            return rfs_fail(err, rc, RFS_OF(whole->path, tensor->name), NULL, "cannot be read: %s",
-                            strerror(-rc));
-        rc = rfs_whole_read(whole, tensor, &worker->slice[side], piece->begin * unit,
-                            (size_t)(piece->n * unit), worker->bytes[side], err);
+            return rfs_fail(err, rc, RFS_OF(tensor.list->path, rfs_tensor_name(tensor)), NULL,
+                            "cannot be read: %s", strerror(-rc));
+        rc = rfs_tensor_read(tensor, &worker->slice[side], piece->begin * unit,
+                             (size_t)(piece->n * unit), worker->bytes[side], err);
         if (rc)
             return rc;
     }

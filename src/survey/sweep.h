@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensors of one checkpoint or of several beside each other, each from its first byte to its last,
+ * Tensors of one list or of several beside each other, each from its first byte to its last,
  * in pieces by several threads: pieces are worked on at once, and their results are folded into
  * their item in order (turns.h). So the result does not depend on the number of threads, and a hash
  * of an item can be folded that others help to read.
@@ -10,8 +10,7 @@
 #pragma once
 
 #include "base/progress.h"
-#include "plan/slice.h"
-#include "survey/whole_tensors.h"
+#include "view/tensors.h"
 
 #define RFS_SWEEP_PIECE ((uint64_t)4 << 20) /* bytes; a multiple of the assembler's pieces */
 #define RFS_SWEEP_SIDES 3
@@ -34,13 +33,11 @@ struct rfs_sweep_worker {
 
 struct rfs_sweep {
     void *ctx;
-    size_t n; /* items */
-    /* The checkpoints that are read; NULL or without a view: a spare buffer. */
-    const struct rfs_whole *whole[RFS_SWEEP_SIDES];
-    unsigned sides; /* how many, with spare ones */
+    size_t n;       /* items */
+    unsigned sides; /* lists that are read beside each other, and spare buffers */
     size_t own_bytes;
-    /* Returns the tensor of an item on a side; NULL: none. */
-    const struct rfs_whole_tensor *(*tensor)(void *ctx, size_t item, unsigned side);
+    /* Returns the tensor of an item on a side; none: its buffer is spare. */
+    struct rfs_tensor (*tensor)(void *ctx, size_t item, unsigned side);
     uint64_t (*units)(void *ctx, size_t item);               /* how long an item is */
     uint64_t (*unit)(void *ctx, size_t item, unsigned side); /* bytes of a unit; NULL: 1 */
     /*

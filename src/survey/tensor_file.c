@@ -9,21 +9,21 @@
 
 RFS_CLEANUP_OF(free_image, struct rfs_image *, rfs_image_free)
 
-int rfs_inspect_head(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor,
-                     bool safetensors, struct rfs_bytes *out, struct rfs_error *err)
+int rfs_inspect_head(struct rfs_tensor tensor, bool safetensors, struct rfs_bytes *out,
+                     struct rfs_error *err)
 {
-    const uint32_t position = (uint32_t)(tensor->target - whole->params->targets);
+    const struct rfs_tensors *list = tensor.list;
     const struct rfs_safetensors_content alone = {.n = 1};
     RFS_CLEANUP(free_image) struct rfs_image *image = NULL;
     int rc;
 
     *out = (struct rfs_bytes){0};
     if (safetensors)
-        rc = rfs_view_encode_safetensors(whole->catalog, whole->params, &position, alone, &image,
-                                         err);
-    else if ((rc = rfs_npy_encode(tensor->type, position, &image)) != 0)
+        rc =
+            rfs_view_encode_safetensors(list->catalog, list->params, &tensor.i, alone, &image, err);
+    else if ((rc = rfs_npy_encode(rfs_tensor_type(tensor), tensor.i, &image)) != 0)
         rc = rc == -ENOMEM ? rfs_fail_memory(err)
-                           : rfs_fail(err, rc, RFS_OF(whole->path, tensor->name), NULL,
+                           : rfs_fail(err, rc, RFS_OF(list->path, rfs_tensor_name(tensor)), NULL,
                                       "the file would be too large");
     if (rc)
         return rc;

@@ -4,14 +4,14 @@
 
 #include "base/error.h"
 #include "base/vec.h"
-#include "survey/whole_tensors.h"
+#include "view/tensors.h"
 
 /*
  * Makes the bytes that stand before those of a tensor, in a .npy file or with SAFETENSORS in a file
  * of that format. 0 with OUT owned by the caller, or -errno with *err filled.
  */
-int rfs_inspect_head(const struct rfs_whole *whole, const struct rfs_whole_tensor *tensor,
-                     bool safetensors, struct rfs_bytes *out, struct rfs_error *err);
+int rfs_inspect_head(struct rfs_tensor tensor, bool safetensors, struct rfs_bytes *out,
+                     struct rfs_error *err);
 /* Bytes of a tensor that one message of a .ckpt file has at most. */
 #define RFS_INSPECT_CKPT_CHUNK (UINT64_C(512) << 20)
 /*

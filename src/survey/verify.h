@@ -32,10 +32,9 @@ struct rfs_verify_wishes {
 
 /* A tensor that is verified. */
 struct rfs_verify_item {
-    const struct rfs_whole_tensor *tree;
-    const struct rfs_whole_tensor *src; /* has the same type; NULL: nothing to compare with */
-    bool lost;                          /* the tensor is one of verify->lost */
-    bool by_rank;                       /* the tensor has no whole, and is compared rank by rank */
+    struct rfs_tensor tree; /* the tensor, or one of verify->lost */
+    struct rfs_tensor src;  /* has the same type; none: nothing to compare with */
+    bool by_rank;           /* the tensor has no whole, and is compared rank by rank */
     struct rfs_hash hash;
     void *state; /* XXH3_state_t, while it is read */
 };
@@ -43,14 +42,15 @@ struct rfs_verify_item {
 struct rfs_verify {
     struct rfs_verify_wishes wishes;
     struct rfs_whole tree;
-    struct rfs_whole src;   /* view NULL: there is none */
-    struct rfs_whole shown; /* src as the tree should be; view NULL: there is no destination */
-    struct rfs_whole cut;   /* shown of a tree that describes its cuts, and is read as a whole */
+    struct rfs_whole src;     /* no view: there is none */
+    struct rfs_whole shown;   /* src as the tree should be; no view: there is no destination */
+    struct rfs_whole cut;     /* shown of a tree that describes its cuts, and is read as a whole */
+    struct rfs_tensors *cuts; /* [n_cuts] owned; what the first rank of each stage of cut has */
+    uint32_t n_cuts;
     struct rfs_verify_item *items; /* the tree's tensors, in their order, then the lost */
-    struct rfs_whole_tensor *lost; /* [n_lost] tensors of the tree, without a target */
-    size_t n_lost;
-    bool damaged;  /* some rank of the tree is damaged or missing */
-    size_t values; /* compared values that are not tensors */
+    struct rfs_tensors lost; /* the tree's, by the types of the source; no slice of them is made */
+    bool damaged;            /* some rank of the tree is damaged or missing */
+    size_t values;           /* compared values that are not tensors */
     struct rfs_findings findings;
     struct rfs_progress progress;
 };

@@ -70,7 +70,7 @@ static void find_object(const struct objects *objects, const struct pair *pair, 
 /* Returns the chunks of a side, which its objects are among, or NULL. */
 static struct rfs_chunks *chunks_of(const struct rfs_whole *whole)
 {
-    return whole->view ? rfs_catalog_chunks(whole->view->catalog) : NULL;
+    return whole->list.view ? rfs_catalog_chunks(whole->list.view->catalog) : NULL;
 }
 
 /* Adds the objects of a side by the names that it shows them by. */
@@ -83,8 +83,8 @@ static int add_objects(struct objects *objects, const struct rfs_whole *whole, b
     for (size_t i = 0; rc == 0 && chunks && i < chunks->objects.n; i++) {
         const struct rfs_chunked_object *object = &chunks->objects.data[i];
         const struct pair pair = {
-            .name = rfs_names_shown(whole->view->output_map,
-                                    rfs_catalog_name(whole->view->catalog, object->name)),
+            .name = rfs_names_shown(whole->list.view->output_map,
+                                    rfs_catalog_name(whole->list.view->catalog, object->name)),
             .tree = of_tree ? object : NULL,
             .src = of_tree ? NULL : object};
         if (pair.name && !RFS_PUSH(&objects->pairs, pair))
@@ -254,13 +254,13 @@ static bool are_alike(const struct rfs_verify *verify)
     const struct rfs_chunks *src = chunks_of(&verify->src);
 
     return tree && src && tree->format == src->format &&
-           !rfs_options_describes(&verify->src.view->options);
+           !rfs_options_describes(&verify->src.list.view->options);
 }
 
 /* Compares the objects. 0, or -errno with *err filled. */
 static int check_objects(struct rfs_verify *verify, struct rfs_error *err)
 {
-    const struct rfs_view *shown = verify->src.view;
+    const struct rfs_view *shown = verify->src.list.view;
     const bool passed = are_alike(verify) || (shown && rfs_view_objects_passed(shown));
     /* A tree of a view that passes none on has none. */
     RFS_CLEANUP(objects_end)
@@ -280,10 +280,10 @@ static int check_objects(struct rfs_verify *verify, struct rfs_error *err)
         return rc;
     join(&objects);
     verify->values = objects.pairs.n;
-    return rfs_first_error_take(
-        &objects.first,
-        rfs_pool_for(verify->tree.view->set->pool, objects.pairs.n, compare_one_object, &objects),
-        err);
+    return rfs_first_error_take(&objects.first,
+                                rfs_pool_for(verify->tree.list.view->set->pool, objects.pairs.n,
+                                             compare_one_object, &objects),
+                                err);
 }
 
 /* ---- frames ---------------------------------------------------------------------------------- */
@@ -378,11 +378,10 @@ static bool chunk_lies_there(const struct frame *frame, const struct rfs_chunks 
 static bool lies_there(const struct frame *frame, const struct rfs_index *index,
                        const struct rfs_region *region)
 {
-    struct rfs_catalog *catalog = frame->verify->tree.catalog;
-    const struct rfs_params *params =
-        rfs_view_params(frame->view, (size_t)(frame->file - frame->view->files));
-    const struct rfs_target *target = &params->targets[region->target];
-    const char *name = rfs_catalog_name(frame->view->catalog, target->shown_name);
+    struct rfs_catalog *catalog = frame->verify->tree.list.catalog;
+    const struct rfs_tensors shown =
+        rfs_tensors_of_file(frame->view, (size_t)(frame->file - frame->view->files), frame->image);
+    const char *name = rfs_tensors_name(&shown, region->target);
     const struct rfs_chunks *chunks = rfs_catalog_chunks(catalog);
     const uint32_t id = rfs_intern_find(rfs_catalog_tables(catalog)->names, name, strlen(name));
     const struct rfs_entry *entry = id == RFS_NO_ID ? NULL : rfs_index_find(index, id);
@@ -404,7 +403,7 @@ static bool lies_there(const struct frame *frame, const struct rfs_index *index,
  */
 static int is_alike(const struct frame *frame, struct rfs_error *err)
 {
-    struct rfs_catalog *catalog = frame->verify->tree.catalog;
+    struct rfs_catalog *catalog = frame->verify->tree.list.catalog;
     const struct rfs_image *image = frame->image;
     const struct rfs_index *index;
     struct rfs_use use;
@@ -423,8 +422,8 @@ static int is_alike(const struct frame *frame, struct rfs_error *err)
 static void find_in_file(struct rfs_verify *verify, size_t number, enum rfs_finding_kind kind,
                          uint64_t offset)
 {
-    struct rfs_catalog *catalog = verify->tree.catalog;
-    const struct rfs_view_file *file = &verify->src.view->files[number];
+    struct rfs_catalog *catalog = verify->tree.list.catalog;
+    const struct rfs_view_file *file = &verify->src.list.view->files[number];
     struct rfs_finding finding = {.kind = kind, .rank = RFS_NO_RANK, .at = RFS_FOUND_NOWHERE};
     char where[NAME_MAX + 32];
 
@@ -451,7 +450,7 @@ enum verdict {
 /* Returns the store that reads the tree's files, or NULL. */
 static struct rfs_store *store_of(const struct frame *frame)
 {
-    return rfs_files_store(rfs_catalog_files(frame->verify->tree.catalog));
+    return rfs_files_store(rfs_catalog_files(frame->verify->tree.list.catalog));
 }
 
 /* Returns the size of a file of the tree, -ENOENT for none, or another -errno with *err filled. */
@@ -502,14 +501,15 @@ static int compare_file(struct frame *frame, uint64_t *first, struct rfs_error *
 static int find_path(struct frame *frame)
 {
     const struct rfs_whole *tree = &frame->verify->tree;
-    const struct rfs_chunks *chunks = rfs_catalog_chunks(tree->catalog);
+    const struct rfs_chunks *chunks = rfs_catalog_chunks(tree->list.catalog);
 
     if (!frame->view->kind->by_rank) { /* parts, which have a folder, are not compared by file */
-        frame->path = rfs_text_printf(
-            "%s/%s", chunks ? chunks->folder : rfs_catalog_path(tree->catalog), frame->file->name);
+        frame->path =
+            rfs_text_printf("%s/%s", chunks ? chunks->folder : rfs_catalog_path(tree->list.catalog),
+                            frame->file->name);
     } else if (rfs_verify_has_rank(frame->verify, frame->rank)) {
-        frame->path = strdup(rfs_files_path(rfs_catalog_files(tree->catalog),
-                                            rfs_catalog_file(tree->catalog, frame->rank)));
+        frame->path = strdup(rfs_files_path(rfs_catalog_files(tree->list.catalog),
+                                            rfs_catalog_file(tree->list.catalog, frame->rank)));
     } else {
         return 0;
     }
@@ -564,7 +564,7 @@ static int compare_one_file(void *ctx, size_t number)
 {
     struct frames *frames = ctx;
     struct rfs_verify *verify = frames->verify;
-    struct rfs_view *view = verify->src.view;
+    struct rfs_view *view = verify->src.list.view;
     struct frame frame = {.verify = verify,
                           .view = view,
                           .file = &view->files[number],
@@ -587,7 +587,7 @@ static int compare_one_file(void *ctx, size_t number)
 
 static void find_file(const struct frames *frames, size_t number)
 {
-    const struct rfs_view *view = frames->verify->src.view;
+    const struct rfs_view *view = frames->verify->src.list.view;
     const bool missing = frames->outcomes[number].verdict == MISSING;
     char detail[NAME_MAX + 48];
 
@@ -604,7 +604,7 @@ static void find_file(const struct frames *frames, size_t number)
  */
 static void judge(const struct frames *frames, bool faults)
 {
-    const struct rfs_view *view = frames->verify->src.view;
+    const struct rfs_view *view = frames->verify->src.list.view;
     const bool describes = rfs_options_describes(&view->options);
     bool otherwise = view->kind->by_rank;
 
@@ -636,21 +636,22 @@ static int check_frames(struct rfs_verify *verify, struct rfs_error *err)
 {
     const bool faults = rfs_findings_fault(&verify->findings, NULL);
     struct frames frames = {.verify = verify, .first = RFS_FIRST_ERROR};
-    const struct rfs_view *view = verify->src.view;
+    const struct rfs_view *view = verify->src.list.view;
 
     /*
      * Where only some tensors are asked for, or the tree is cut and nobody says how, it equals no
      * view. hfai's parts are compared by their values.
      */
     if (!view || verify->tree.parts || verify->src.parts || verify->wishes.some ||
-        (!verify->shown.view && verify->tree.ranks > 1))
+        (!verify->shown.list.view && verify->tree.ranks > 1))
         return 0;
     frames.objects = has_bad_values(verify) ? rfs_view_dcp_objects_file(view) : 0;
     frames.outcomes = calloc(view->n_files + 1, sizeof *frames.outcomes);
     if (!frames.outcomes)
         return rfs_fail_memory(err);
     rfs_progress_begin(&verify->progress, "comparing files", 0, view->n_files);
-    int rc = rfs_pool_for(verify->tree.view->set->pool, view->n_files, compare_one_file, &frames);
+    int rc =
+        rfs_pool_for(verify->tree.list.view->set->pool, view->n_files, compare_one_file, &frames);
     rfs_progress_end(&verify->progress);
     rc = rfs_first_error_take(&frames.first, rc, err);
     if (rc == 0)
@@ -766,7 +767,10 @@ void rfs_verify_end(struct rfs_verify *verify)
 {
     rfs_progress_destroy(&verify->progress);
     free(verify->items);
-    free(verify->lost);
+    for (uint32_t i = 0; i < verify->n_cuts; i++)
+        free(verify->cuts[i].by_name);
+    free(verify->cuts);
+    free((void *)verify->lost.params);
     rfs_findings_free(&verify->findings);
     rfs_whole_close(&verify->shown);
     rfs_whole_close(&verify->cut);
@@ -776,14 +780,13 @@ void rfs_verify_end(struct rfs_verify *verify)
 
 int rfs_verify_all(struct rfs_verify *verify, struct rfs_error *err)
 {
-    int rc = verify->cut.view ? rfs_whole_describe(&verify->src, &verify->cut, err) : 0;
-    const char *parts = rc == 0 ? rfs_whole_match(&verify->tree, &verify->src) : NULL;
+    const char *parts = rfs_whole_match(&verify->tree, &verify->src);
 
     if (parts)
         rfs_findings_add_plain(&verify->findings, RFS_FOUND_MODELS, NULL, RFS_NO_RANK, parts);
-    rc = rc ?: rfs_verify_tensors(verify, err)
-             ?: check_objects(verify, err)
-             ?: check_frames(verify, err);
+    const int rc = rfs_verify_tensors(verify, err)
+                       ?: check_objects(verify, err)
+                       ?: check_frames(verify, err);
     if (rc == 0)
         check_values(verify);
     return rc;

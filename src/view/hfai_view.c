@@ -33,28 +33,30 @@ int rfs_view_hfai_list(struct rfs_view *view, bool models, bool rows,
     static const struct rfs_params none;
     const struct rfs_hfai_listing how = {.models = models,
                                          .rows = rows ? parts_of(view)->division : NULL};
-    const struct rfs_rank_plan *plan;
+    struct rfs_tensors *tensors = &out->tensors;
 
     *out = (struct rfs_view_hfai_list){.division = parts_of(view)->division};
-    int rc = rfs_catalog_list_parts(view->catalog, parts_of(view)->hfai, how, &out->list,
-                                    &out->catalog, err);
+    int rc = rfs_catalog_list_parts(view->catalog, parts_of(view)->hfai, how, &out->state,
+                                    &tensors->catalog, err);
     const struct rfs_planner_config config = {
-        .catalog = out->catalog, .pool = view->set->pool, .keep_empty = true};
-    out->params = &none;
-    if (rc || out->list.tensors.n == 0) /* the planner refuses to plan nothing */
+        .catalog = tensors->catalog, .pool = view->set->pool, .keep_empty = true};
+    tensors->view = view;
+    tensors->path = rfs_catalog_path(view->catalog);
+    tensors->params = &none;
+    if (rc || out->state.tensors.n == 0) /* the planner refuses to plan nothing */
         return rc;
-    rc = rfs_planner_new(&config, &out->planner, err)
-             ?: rfs_planner_rank(out->planner, 0, &plan, err);
+    rc = rfs_planner_new(&config, &tensors->planner, err)
+             ?: rfs_planner_rank(tensors->planner, 0, &tensors->plan, err);
     if (rc == 0)
-        out->params = plan->params;
+        tensors->params = tensors->plan->params;
     return rc;
 }
 
 void rfs_view_hfai_list_free(struct rfs_view_hfai_list *list)
 {
-    rfs_planner_free(list->planner);
-    rfs_catalog_close(list->catalog);
-    rfs_hfai_list_free(&list->list);
+    rfs_planner_free(list->tensors.planner);
+    rfs_catalog_close(list->tensors.catalog);
+    rfs_hfai_list_free(&list->state);
     *list = (struct rfs_view_hfai_list){0};
 }
 
@@ -69,9 +71,9 @@ static const struct rfs_rank_plan *plan_of(const struct rfs_view *view, size_t f
 /* Takes the targets of model NUMBER from *AT on, by their names in the model. */
 static int take_model(struct parts *hfai, uint32_t number, size_t *at, struct rfs_error *err)
 {
-    const struct rfs_hfai_list *list = &hfai->models.list;
-    const struct rfs_params *all = hfai->models.params;
-    struct rfs_intern *names = rfs_catalog_tables(hfai->models.catalog)->names;
+    const struct rfs_hfai_list *list = &hfai->models.state;
+    const struct rfs_params *all = hfai->models.tensors.params;
+    struct rfs_intern *names = rfs_catalog_tables(hfai->models.tensors.catalog)->names;
     const int prefix = hfai->n_models > 1 ? snprintf(NULL, 0, "model.%" PRIu32 ".", number) : 0;
     const size_t first = *at;
 
@@ -112,7 +114,7 @@ static int list_models(struct rfs_view *view, struct rfs_error *err)
     return rc;
 }
 
-static int tensors_of(const struct rfs_view *view, uint32_t group, struct rfs_tensors *out,
+static int tensors_of(struct rfs_view *view, uint32_t group, struct rfs_tensors *out,
                       struct rfs_error *err)
 {
     const struct parts *hfai = parts_of(view);
@@ -122,10 +124,9 @@ static int tensors_of(const struct rfs_view *view, uint32_t group, struct rfs_te
             *err = hfai->failure;
         return hfai->failure.code;
     }
-    *out = (struct rfs_tensors){.catalog = hfai->models.catalog,
-                                .planner = hfai->models.planner,
-                                .params = hfai->params[group],
-                                .plan = &hfai->plan};
+    *out = hfai->models.tensors;
+    out->params = hfai->params[group];
+    out->plan = &hfai->plan;
     return 0;
 }
 

@@ -8,13 +8,12 @@
 #include "formats/hfai/hfai.h"
 #include "view/internal.h"
 
-/* Tensors of the state, as those of a checkpoint that describes itself, and their plan. */
+/* The state, and a list of its tensors, which are those of a checkpoint that describes itself. */
 struct rfs_view_hfai_list {
-    struct rfs_hfai_list list;                /* list without its chunks */
+    /* number I is tensor I of the state; owns its catalogue and planner, which is NULL if empty */
+    struct rfs_tensors tensors;
+    struct rfs_hfai_list state;               /* state without its chunks */
     const struct rfs_hfai_division *division; /* division among the parts shown; the view's */
-    struct rfs_catalog *catalog;              /* catalogue of the list's tensors; owned */
-    struct rfs_planner *planner;              /* planner of one rank; owned; NULL without tensors */
-    const struct rfs_params *params;          /* targets; number I is tensor I of the list */
 };
 /*
  * Lists the state of a view of parts, or its MODELS alone. With ROWS, tensors that the source or

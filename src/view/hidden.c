@@ -78,13 +78,10 @@ static int whole_planner(struct rfs_view *view, struct rfs_planner **out, struct
 static int plan_tensors(struct rfs_view *view, uint32_t group, struct rfs_tensors *out,
                         struct rfs_error *err)
 {
-    *out = (struct rfs_tensors){
-        .catalog = view->catalog, .rank = group > 0 ? group - 1 : 0, .planner = view->planner};
-    const int rc = (group == 0 ? whole_planner(view, &out->planner, err) : 0)
-                       ?: rfs_planner_rank(out->planner, out->rank, &out->plan, err);
-    if (rc == 0)
-        out->params = out->plan->params;
-    return rc;
+    struct rfs_planner *planner = view->planner;
+
+    return (group == 0 ? whole_planner(view, &planner, err) : 0)
+               ?: rfs_tensors_of_rank(view, planner, group > 0 ? group - 1 : 0, out, err);
 }
 
 int rfs_view_hidden_tensors(struct rfs_view *view, uint32_t group, struct rfs_tensors *out,
@@ -171,13 +168,13 @@ static int make_about(struct rfs_view *view, const struct rfs_view_hidden_object
                       const struct rfs_tensors *tensors, const struct rfs_view_origins *origins,
                       struct rfs_image **out)
 {
-    const struct rfs_target *target = &tensors->params->targets[object->target];
+    const struct rfs_target *target = rfs_tensors_target(tensors, object->target);
     RFS_FREE const char **paths = make_paths(view, origins);
     RFS_FREE uint64_t *boxes = NULL;
     struct rfs_about about = {
-        .name = rfs_catalog_name(view->catalog, target->shown_name),
+        .name = rfs_tensors_name(tensors, object->target),
         .source_name = rfs_catalog_name(view->catalog, target->name),
-        .type = rfs_catalog_type(view->catalog, target->shown_type),
+        .type = rfs_tensors_type(tensors, object->target),
         .source_type = rfs_catalog_type(view->catalog, target->type),
         .rank = object->group > 0 && !view->kind->tensors ? (int64_t)object->group - 1 : -1,
         .n_ranks = origins->n_ranks,
@@ -197,7 +194,7 @@ static int describe(struct rfs_view *view, const struct rfs_view_hidden_object *
 {
     RFS_CLEANUP(rfs_view_origins_free) struct rfs_view_origins origins = {0};
 
-    int rc = rfs_view_origins_of_target(view, tensors, object->target, &origins)
+    int rc = rfs_view_origins_of_target(tensors, object->target, &origins)
                  ?: make_about(view, object, tensors, &origins, out);
     return rc == -ENOMEM ? rfs_fail_memory(err)
            : rc          ? rfs_fail(err, rc, RFS_IN(rfs_catalog_path(view->catalog)), NULL, "%s",
@@ -220,8 +217,7 @@ int rfs_view_hidden_image(struct rfs_view *view, const struct rfs_view_hidden_ob
         return rfs_fail(err, -ENOENT, RFS_NOWHERE, NULL, "there is no parameter with that number");
     if (object->about)
         return describe(view, object, tensors, out, err);
-    const uint32_t type = tensors->params->targets[object->target].shown_type;
-    rc = rfs_npy_encode(rfs_catalog_type(view->catalog, type), object->target, out);
+    rc = rfs_npy_encode(rfs_tensors_type(tensors, object->target), object->target, out);
     return rc == -ENOMEM ? rfs_fail_memory(err)
            : rc          ? rfs_fail(err, rc, RFS_NOWHERE, NULL, "the file would be too large")
                          : 0;
@@ -274,9 +270,9 @@ static size_t find_name(struct rfs_view *view, const struct rfs_tensors *tensors
     if (id == RFS_NO_ID)
         return n;
     for (size_t i = hint; i < n && i < hint + 2; i++)
-        if (tensors->params->targets[i].shown_name == id)
+        if (rfs_tensors_target(tensors, i)->shown_name == id)
             at = i;
-    while (at < n && tensors->params->targets[at].shown_name != id)
+    while (at < n && rfs_tensors_target(tensors, at)->shown_name != id)
         at++;
     if (at < n)
         atomic_store_explicit(&view->hidden.last, at, memory_order_relaxed);

@@ -86,7 +86,7 @@ struct rfs_view_kind {
      * Gives the tensors of a group of the hidden folder, which need no plan. Returns 0 or -errno
      * with *err filled. NULL: the planner's (hidden.h); the next two are NULL then, too.
      */
-    int (*tensors)(const struct rfs_view *view, uint32_t group, struct rfs_tensors *out,
+    int (*tensors)(struct rfs_view *view, uint32_t group, struct rfs_tensors *out,
                    struct rfs_error *err);
     void (*name_group)(const struct rfs_view *view, uint32_t group, char out[32]);
     size_t (*count_groups)(const struct rfs_view *view);
@@ -294,17 +294,6 @@ int rfs_view_image(struct rfs_view *view, size_t file, const struct rfs_image **
  * thread's is returned.
  */
 const struct rfs_image *rfs_view_publish(struct rfs_view_file *file, struct rfs_image *fresh);
-/* Returns the parameter list of the targets of a file that is ready, unless it has storages. */
-const struct rfs_params *rfs_view_params(const struct rfs_view *view, size_t file);
-/* Returns the tensors of a file, whose image is ready. */
-struct rfs_tensors rfs_view_tensors(const struct rfs_view *view, size_t file,
-                                    const struct rfs_image *image);
-/* Returns whether a target is shown with another dtype than its sources have; sets *cast then. */
-bool rfs_view_target_is_cast(const struct rfs_view *view, const struct rfs_target *target,
-                             struct rfs_casting *cast);
-/* Does the same for the target of that number in a file. */
-bool rfs_view_is_cast(const struct rfs_view *view, const struct rfs_tensors *tensors,
-                      uint32_t target, struct rfs_casting *cast);
 /*
  * Lists targets of a parameter list for encoders: those at N POSITIONS, or with NULL the first N.
  * Returns an array that the caller frees, or NULL when out of memory.
@@ -332,8 +321,8 @@ void rfs_view_origins_free(struct rfs_view_origins *origins);
 int rfs_view_origins_of_files(const struct rfs_view *view, const uint32_t *files, size_t n,
                               struct rfs_view_origins *out);
 /* Finds the origins of all bytes of a target. Returns 0 or -errno. Costs its slice. */
-int rfs_view_origins_of_target(const struct rfs_view *view, const struct rfs_tensors *tensors,
-                               uint32_t target, struct rfs_view_origins *out);
+int rfs_view_origins_of_target(const struct rfs_tensors *tensors, uint32_t target,
+                               struct rfs_view_origins *out);
 
 /*
  * Makes the image of a file, and adds to PLAN the sources that it depends on. Returns 0, or -errno

@@ -24,16 +24,8 @@
 
 _Static_assert(RESHARD_TENSOR_DIMS == RFS_MAX_DIMS, "a tensor of ours fits into theirs");
 
-/* A name, for looking it up. */
-struct named {
-    uint32_t name; /* id in the catalogue's names */
-    uint32_t target;
-};
-
 struct reshard_tensors {
-    struct rfs_view *view;
-    struct rfs_tensors list;
-    struct named *by_name; /* [n] owned; ascending */
+    struct rfs_tensors list; /* its view is taken */
 };
 
 /* ---- lists ----------------------------------------------------------------------------------- */
@@ -63,37 +55,21 @@ static int find_folder(reshard_view *set, const char *folder, uint64_t *id, stru
                          : rfs_fail(err, rc, RFS_NOWHERE, NULL, "%s: %s", folder, strerror(-rc));
 }
 
-RFS_COMPARE(compare_names, struct named, x, y, RFS_ORDER(x->name, y->name))
-
-static int order_names(reshard_tensors *tensors)
-{
-    const size_t n = rfs_tensors_count(&tensors->list);
-
-    tensors->by_name = calloc(n + 1, sizeof *tensors->by_name);
-    if (!tensors->by_name)
-        return -ENOMEM;
-    for (uint32_t i = 0; i < n; i++)
-        tensors->by_name[i] = (struct named){tensors->list.params->targets[i].shown_name, i};
-    RFS_SORT(tensors->by_name, n, compare_names);
-    return 0;
-}
-
 /* Opens the list of a folder. */
 static int open_list(reshard_view *set, const char *folder, reshard_tensors *tensors,
                      struct rfs_error *err)
 {
     uint64_t id;
-    const int rc = find_folder(set, folder, &id, err);
+    int rc = find_folder(set, folder, &id, err);
 
     if (rc)
         return rc;
-    tensors->view = rfs_view_take(set, id);
-    if (!tensors->view) /* its save has gone since */
+    struct rfs_view *view = rfs_view_take(set, id);
+    if (!view) /* its save has gone since */
         return rfs_fail(err, -ESTALE, RFS_NOWHERE, NULL, "%s: %s", folder, strerror(ESTALE));
-    return rfs_view_hidden_tensors(tensors->view, rfs_view_hidden_find(tensors->view, id).group,
-                                   &tensors->list, err)
-               ?: order_names(tensors) ? rfs_fail_memory(err)
-                                       : 0;
+    rc = rfs_view_hidden_tensors(view, rfs_view_hidden_find(view, id).group, &tensors->list, err);
+    tensors->list.view = view; /* also of a list that failed */
+    return rc ? rc : rfs_tensors_sort_names(&tensors->list) ? rfs_fail_memory(err) : 0;
 }
 
 int reshard_tensors_open(reshard_view *view, const char *folder, reshard_tensors **out,
@@ -115,8 +91,8 @@ void reshard_tensors_close(reshard_tensors *tensors)
 {
     if (!tensors)
         return;
-    rfs_view_leave(tensors->view);
-    free(tensors->by_name);
+    rfs_view_leave(tensors->list.view);
+    free(tensors->list.by_name);
     free(tensors);
 }
 
@@ -153,16 +129,11 @@ int reshard_tensors_get(const reshard_tensors *tensors, size_t i, reshard_tensor
 
 int reshard_tensors_find(const reshard_tensors *tensors, const char *name, size_t *i)
 {
-    struct rfs_intern *names = rfs_catalog_tables(tensors->list.catalog)->names;
-    const struct named wanted = {.name = rfs_intern_find(names, name, strlen(name))};
-    const struct named *found = wanted.name == RFS_NO_ID ? NULL
-                                                         : bsearch(&wanted, tensors->by_name,
-                                                                   reshard_tensors_count(tensors),
-                                                                   sizeof wanted, compare_names);
+    const struct rfs_tensor found = rfs_tensors_find(&tensors->list, name);
 
-    if (!found)
+    if (!found.list)
         return -ENOENT;
-    *i = found->target;
+    *i = found.i;
     return 0;
 }
 
@@ -217,8 +188,8 @@ static int fail_load(const struct run *run, const reshard_load *load, int rc,
             rfs_files_fail(&why, rfs_files_path(files, slice->blocks[i].file), rc);
             return rfs_fail(err, rc, RFS_OF(NULL, name), NULL, "%s", why.text);
         }
-    return rfs_fail(err, rc, RFS_OF(rfs_catalog_path(run->tensors->list.catalog), name), NULL,
-                    "cannot be read: %s", strerror(-rc));
+    return rfs_fail(err, rc, RFS_OF(run->tensors->list.path, name), NULL, "cannot be read: %s",
+                    strerror(-rc));
 }
 
 /* Checks a load, and sets the bytes that it takes. */
@@ -292,7 +263,7 @@ RFS_COMPARE(compare_items, struct item, x, y,
 /* Checks all loads, and orders them by their sources. */
 static int list_items(struct run *run, const reshard_load *loads, size_t n, struct rfs_error *err)
 {
-    struct rfs_view *view = run->tensors->view;
+    struct rfs_view *view = run->tensors->list.view;
     RFS_CLEANUP(rfs_slice_free) struct rfs_slice slice = {0};
 
     run->items = calloc(n + 1, sizeof *run->items);
@@ -307,7 +278,7 @@ static int list_items(struct run *run, const reshard_load *loads, size_t n, stru
             return rc;
         if (view->rules &&
             rfs_by_rules_is_compared(view->rules->made,
-                                     run->tensors->list.params->targets[load->tensor].name) &&
+                                     rfs_tensors_target(&run->tensors->list, load->tensor)->name) &&
             (rc = rfs_view_compare_copies(view, err)) != 0)
             return rc;
         rc = rfs_cancelled() ? -EINTR : slice_load(run, load, &slice);
@@ -350,7 +321,7 @@ static int note_task(const struct run *run, const struct task *task,
     uint64_t begin = task->begin;
     uint64_t end = task->end;
 
-    if (rfs_view_is_cast(run->tensors->view, &run->tensors->list, (uint32_t)load->tensor, &cast))
+    if (rfs_tensors_is_cast(&run->tensors->list, (uint32_t)load->tensor, &cast))
         rfs_assemble_uncast(&cast, &begin, &end);
     return slice_load(run, load, &slice) ?: rfs_gather_note(&slice, begin, end, ranges);
 }
@@ -358,7 +329,7 @@ static int note_task(const struct run *run, const struct task *task,
 /* Has slow sources of the tasks from FIRST on read ahead, as far as that is worth it. */
 static void stage(struct run *run, size_t first)
 {
-    struct rfs_view *view = run->tensors->view;
+    struct rfs_view *view = run->tensors->list.view;
     uint64_t reach = rfs_assemble_reach(view->assembler);
     struct rfs_gather_ranges ranges = {0};
     int rc = 0;
@@ -383,10 +354,10 @@ static void stage(struct run *run, size_t first)
 static int do_task(const struct run *run, const struct task *task, struct rfs_error *err)
 {
     const reshard_load *load = task->item->load;
-    struct rfs_view *view = run->tensors->view;
+    struct rfs_view *view = run->tensors->list.view;
     RFS_CLEANUP(rfs_slice_free) struct rfs_slice slice = {0};
     struct rfs_casting cast;
-    const bool is_cast = rfs_view_is_cast(view, &run->tensors->list, (uint32_t)load->tensor, &cast);
+    const bool is_cast = rfs_tensors_is_cast(&run->tensors->list, (uint32_t)load->tensor, &cast);
     const uint64_t since = rfs_wait_now();
     const size_t size = (size_t)(task->end - task->begin);
 
@@ -417,7 +388,7 @@ static int run_task(void *ctx, size_t i)
 
 static int load_all(struct run *run, const reshard_load *loads, size_t n, struct rfs_error *err)
 {
-    struct rfs_view *view = run->tensors->view;
+    struct rfs_view *view = run->tensors->list.view;
     int rc = rfs_view_check_metadata(view);
 
     if (rc)

@@ -78,7 +78,7 @@ static int answer_slice(const struct reshard_reader *reader, uint32_t target,
     struct rfs_view *view = reader->view;
     struct rfs_casting cast;
 
-    if (rfs_view_is_cast(view, &reader->tensors, target, &cast)) {
+    if (rfs_tensors_is_cast(&reader->tensors, target, &cast)) {
         const int rc = rfs_assemble_cast(view->assembler, slice, &cast, begin, size, sequential,
                                          answer_at(answer));
         return rc ? rc : answer_copied(answer, size);
@@ -134,7 +134,7 @@ static void ahead_of_target(struct reshard_reader *reader, uint32_t target, uint
     struct rfs_slice beside = {0};
     struct rfs_casting cast;
 
-    if (rfs_view_is_cast(reader->view, &reader->tensors, target, &cast)) {
+    if (rfs_tensors_is_cast(&reader->tensors, target, &cast)) {
         rfs_assemble_uncast(&cast, &windows->kept.begin, &windows->kept.end);
         rfs_assemble_uncast(&cast, &windows->lent.begin, &windows->lent.end);
     }
@@ -203,7 +203,7 @@ static bool stage_step(struct reshard_reader *reader, const struct rfs_window *w
         if (region->target >= RFS_NO_TARGET)
             continue;
         struct rfs_window part = clip(window, region, rfs_image_end(image, i));
-        if (rfs_view_is_cast(reader->view, &reader->tensors, region->target, &cast))
+        if (rfs_tensors_is_cast(&reader->tensors, region->target, &cast))
             rfs_assemble_uncast(&cast, &part.begin, &part.end);
         rc = rfs_tensors_slice(&reader->tensors, region->target, &slice)
                  ?: rfs_gather_note(&slice, part.begin, part.end, &ranges);
@@ -433,7 +433,7 @@ static int init_shown(struct rfs_view *view, size_t file, struct reshard_reader 
     *reader = (struct reshard_reader){.view = view, .file = file};
     int rc = rfs_view_image(view, file, &reader->image, &err);
     if (rc == 0) {
-        reader->tensors = rfs_view_tensors(view, file, reader->image);
+        reader->tensors = rfs_tensors_of_file(view, file, reader->image);
         rc = rfs_view_compare_copies_for(view, reader->image, &reader->tensors, &err);
     }
     if (rc)

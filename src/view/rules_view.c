@@ -154,7 +154,7 @@ int rfs_view_compare_copies_for(struct rfs_view *view, const struct rfs_image *i
     for (size_t i = 0; i < image->n; i++) {
         const uint32_t target = image->regions[i].target;
         if (target < RFS_NO_TARGET &&
-            rfs_by_rules_is_compared(view->rules->made, tensors->params->targets[target].name))
+            rfs_by_rules_is_compared(view->rules->made, rfs_tensors_target(tensors, target)->name))
             return rfs_view_compare_copies(view, err);
     }
     return 0;

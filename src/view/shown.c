@@ -93,52 +93,6 @@ int rfs_view_image(struct rfs_view *view, size_t file, const struct rfs_image **
     return 0;
 }
 
-const struct rfs_params *rfs_view_params(const struct rfs_view *view, size_t file)
-{
-    const struct rfs_params *own = view->kind->params ? view->kind->params(view) : NULL;
-
-    return own ? own : rfs_view_plan(view, file)->params;
-}
-
-struct rfs_tensors rfs_view_tensors(const struct rfs_view *view, size_t file,
-                                    const struct rfs_image *image)
-{
-    struct rfs_tensors tensors;
-
-    /* A file with tensors of a group has the group's number. */
-    if (!image->storages && view->kind->tensors &&
-        view->kind->tensors(view, view->files[file].rank, &tensors, NULL) == 0)
-        return tensors;
-    return (struct rfs_tensors){
-        .catalog = view->catalog,
-        .planner = view->planner,
-        .rank = view->files[file].rank,
-        .storages = image->storages,
-        .params = image->storages ? NULL : rfs_view_params(view, file),
-        .plan = rfs_view_plan(view, file),
-    };
-}
-
-bool rfs_view_target_is_cast(const struct rfs_view *view, const struct rfs_target *target,
-                             struct rfs_casting *cast)
-{
-    if (target->shown_type == target->type)
-        return false;
-    const struct rfs_type *from = rfs_catalog_type(view->catalog, target->type);
-    const struct rfs_type *to = rfs_catalog_type(view->catalog, target->shown_type);
-    *cast = (struct rfs_casting){(enum rfs_dtype)from->dtype, (enum rfs_dtype)to->dtype,
-                                 from->dtype == RFS_FLOAT64 && to->dtype != RFS_FLOAT32 &&
-                                     rfs_planner_casts(view->planner, target)};
-    return true;
-}
-
-bool rfs_view_is_cast(const struct rfs_view *view, const struct rfs_tensors *tensors,
-                      uint32_t number, struct rfs_casting *cast)
-{
-    return !tensors->storages &&
-           rfs_view_target_is_cast(view, &tensors->params->targets[number], cast);
-}
-
 struct rfs_image_tensor *rfs_view_list_tensors(struct rfs_catalog *catalog,
                                                const struct rfs_params *params,
                                                const uint32_t *positions, size_t n)
@@ -220,8 +174,8 @@ int rfs_view_origins_of_files(const struct rfs_view *view, const uint32_t *files
     return name_ranks(view, out);
 }
 
-int rfs_view_origins_of_target(const struct rfs_view *view, const struct rfs_tensors *tensors,
-                               uint32_t target, struct rfs_view_origins *out)
+int rfs_view_origins_of_target(const struct rfs_tensors *tensors, uint32_t target,
+                               struct rfs_view_origins *out)
 {
     RFS_CLEANUP(rfs_slice_free) struct rfs_slice slice = {0};
     RFS_FREE uint32_t *files = NULL;
@@ -234,7 +188,7 @@ int rfs_view_origins_of_target(const struct rfs_view *view, const struct rfs_ten
         return -ENOMEM;
     for (size_t i = 0; i < slice.n; i++)
         files[i] = slice.blocks[i].file;
-    return rfs_view_origins_of_files(view, files, slice.n, out);
+    return rfs_view_origins_of_files(tensors->view, files, slice.n, out);
 }
 
 /* ---- files that describe others -------------------------------------------------------------- */

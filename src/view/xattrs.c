@@ -133,7 +133,7 @@ static int put_source_ranks(struct subject *of, FILE *out)
         rc = sources_of_file(of, &origins);
     } else {
         rc = find_target(of, &tensors)
-                 ?: rfs_view_origins_of_target(of->view, &tensors, of->object.target, &origins);
+                 ?: rfs_view_origins_of_target(&tensors, of->object.target, &origins);
     }
     if (rc == 0)
         rfs_text_ranks(out, origins.ranks, origins.n_ranks);
@@ -152,7 +152,7 @@ static int put_parameters(struct subject *of, FILE *out)
             return rfs_view_log_failure(of->view, rc, &err);
         n = of->view->files[of->file].parameters;
         if (n == RFS_IN_PLAN)
-            n = rfs_view_params(of->view, of->file)->n;
+            n = rfs_tensors_of_file(of->view, of->file, image).params->n;
     } else {
         n = rfs_view_count_parameters(of->view);
     }

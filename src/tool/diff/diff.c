@@ -223,7 +223,7 @@ struct request {
 
 /* A name, and each side's tensor. */
 struct pair {
-    const struct rfs_whole_tensor *of[2]; /* A's and B's; either may be NULL */
+    struct rfs_tensor of[2]; /* A's and B's; either may be none */
     bool other_shape, other_dtype;
     bool read;                   /* values were compared */
     uint64_t other_bytes;        /* number of pieces of up to 4 MiB whose bytes differ */
@@ -241,8 +241,19 @@ struct diff {
 
 static const char *pair_name(const struct pair *pair)
 {
-    return pair->of[pair->of[0] == NULL]->name;
+    return rfs_tensor_name(pair->of[!pair->of[0].list]);
 }
+
+static const struct rfs_type *type_of(const struct pair *pair, int side)
+{
+    return rfs_tensor_type(pair->of[side]);
+}
+
+static bool has_both(const struct pair *pair)
+{
+    return pair->of[0].list && pair->of[1].list;
+}
+
 static bool same_shape(const struct rfs_type *a, const struct rfs_type *b)
 {
     return a->ndim == b->ndim && memcmp(a->dims, b->dims, sizeof a->dims) == 0;
@@ -255,22 +266,23 @@ static bool same_dtype(const struct rfs_type *a, const struct rfs_type *b)
 
 static int pair_up(struct diff *diff, struct rfs_error *err)
 {
-    const struct rfs_whole *a = &diff->whole[0];
-    const struct rfs_whole *b = &diff->whole[1];
+    const struct rfs_tensors *a = &diff->whole[0].list;
+    const struct rfs_tensors *b = &diff->whole[1].list;
+    const uint32_t n = (uint32_t)rfs_tensors_count(a);
 
-    for (size_t i = 0; i < a->n + b->n; i++) {
+    for (uint32_t i = 0; i < n + rfs_tensors_count(b); i++) {
         struct pair pair = {0};
-        if (i < a->n) {
-            pair.of[0] = &a->tensors[i];
-            pair.of[1] = rfs_whole_find(b, pair.of[0]->name);
+        if (i < n) {
+            pair.of[0] = (struct rfs_tensor){a, i};
+            pair.of[1] = rfs_tensors_find(b, rfs_tensors_name(a, i));
         } else {
-            pair.of[1] = &b->tensors[i - a->n];
-            if (rfs_whole_find(a, pair.of[1]->name))
+            pair.of[1] = (struct rfs_tensor){b, i - n};
+            if (rfs_tensors_find(a, rfs_tensors_name(b, i - n)).list)
                 continue;
         }
-        if (pair.of[0] && pair.of[1]) {
-            pair.other_shape = !same_shape(pair.of[0]->type, pair.of[1]->type);
-            pair.other_dtype = !same_dtype(pair.of[0]->type, pair.of[1]->type);
+        if (has_both(&pair)) {
+            pair.other_shape = !same_shape(type_of(&pair, 0), type_of(&pair, 1));
+            pair.other_dtype = !same_dtype(type_of(&pair, 0), type_of(&pair, 1));
         }
         if (!RFS_PUSH(&diff->pairs, pair))
             return rfs_fail_memory(err);
@@ -281,23 +293,23 @@ static int pair_up(struct diff *diff, struct rfs_error *err)
 /* Says whether the numbers of a pair can be compared one by one. */
 static bool have_numbers(const struct pair *pair)
 {
-    const uint32_t each = rfs_numbers_each(pair->of[0]->type);
+    const uint32_t each = rfs_numbers_each(type_of(pair, 0));
 
-    return each > 0 && each == rfs_numbers_each(pair->of[1]->type);
+    return each > 0 && each == rfs_numbers_each(type_of(pair, 1));
 }
 
 static bool is_readable(const struct request *request, const struct pair *pair)
 {
-    if (request->depth < VALUES || !pair->of[0] || !pair->of[1] || pair->other_shape)
+    if (request->depth < VALUES || !has_both(pair) || pair->other_shape)
         return false;
     return have_numbers(pair) ||
-           (!pair->other_dtype && pair->of[0]->type->bytes == pair->of[1]->type->bytes);
+           (!pair->other_dtype && type_of(pair, 0)->bytes == type_of(pair, 1)->bytes);
 }
 
 /* Says whether the two are the same, as far as the request asks. */
 static bool is_same(const struct request *request, const struct pair *pair)
 {
-    if (!pair->of[0] || !pair->of[1])
+    if (!has_both(pair))
         return false;
     if (request->depth == NAMES)
         return true;
@@ -318,7 +330,7 @@ struct found {
     bool other_bytes;
 };
 
-static const struct rfs_whole_tensor *tensor_of(void *ctx, size_t item, unsigned side)
+static struct rfs_tensor tensor_of(void *ctx, size_t item, unsigned side)
 {
     const struct diff *diff = ctx;
 
@@ -331,7 +343,8 @@ static uint64_t unit_bytes(void *ctx, size_t item, unsigned side)
     const struct diff *diff = ctx;
     const struct pair *pair = &diff->pairs.data[item];
 
-    return pair->read && have_numbers(pair) ? rfs_numbers_bytes(pair->of[side]->type) : 1;
+    return pair->read && have_numbers(pair) ? rfs_numbers_bytes(rfs_tensor_type(pair->of[side]))
+                                            : 1;
 }
 
 static uint64_t units(void *ctx, size_t item)
@@ -339,7 +352,7 @@ static uint64_t units(void *ctx, size_t item)
     const struct diff *diff = ctx;
     const struct pair *pair = &diff->pairs.data[item];
 
-    return pair->read ? pair->of[0]->type->bytes / unit_bytes(ctx, item, 0) : 0;
+    return pair->read ? type_of(pair, 0)->bytes / unit_bytes(ctx, item, 0) : 0;
 }
 
 static int compare(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sweep_piece *piece,
@@ -356,8 +369,8 @@ static int compare(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_
         pair->other_dtype ||
         memcmp(worker->bytes[0], worker->bytes[1], piece->n * unit_bytes(ctx, piece->item, 0)) != 0;
     if (have_numbers(pair))
-        rfs_diff_add(&found->numbers, &diff->request->tolerance, pair->of[0]->type,
-                     worker->bytes[0], pair->of[1]->type, worker->bytes[1], (size_t)piece->n);
+        rfs_diff_add(&found->numbers, &diff->request->tolerance, type_of(pair, 0), worker->bytes[0],
+                     type_of(pair, 1), worker->bytes[1], (size_t)piece->n);
     return 0;
 }
 
@@ -379,7 +392,6 @@ static int read_pairs(struct diff *diff, struct rfs_error *err)
     const struct rfs_sweep sweep = {
         .ctx = diff,
         .n = diff->pairs.n,
-        .whole = {&diff->whole[0], &diff->whole[1]},
         .sides = 2,
         .own_bytes = sizeof(struct found),
         .tensor = tensor_of,
@@ -440,9 +452,9 @@ static void add_both(struct rfs_table *table, const struct pair *pair, bool othe
 {
     const char *of[2] = {a, b};
 
-    rfs_table_add(table, "%s%s%s", pair->of[0] ? a : b, other ? " → " : "", other ? b : "");
+    rfs_table_add(table, "%s%s%s", pair->of[0].list ? a : b, other ? " → " : "", other ? b : "");
     for (int side = 0; side < 2; side++)
-        if (pair->of[side])
+        if (pair->of[side].list)
             rfs_table_add(table, quoted ? "\"%s\"" : "%s", of[side]);
         else
             rfs_table_none(table, "");
@@ -454,9 +466,9 @@ static void add_headers(struct rfs_table *table, const struct pair *pair)
     char shape[2][RFS_SHAPE_TEXT] = {"", ""};
 
     for (int side = 0; side < 2; side++) {
-        if (!pair->of[side])
+        if (!pair->of[side].list)
             continue;
-        const struct rfs_type *type = pair->of[side]->type;
+        const struct rfs_type *type = type_of(pair, side);
         dtype[side] = rfs_whole_dtype(type);
         rfs_text_dims(shape[side], sizeof shape[side], type->ndim, type->dims);
     }
@@ -511,7 +523,7 @@ static void add_row(struct rfs_table *table, const struct pair *pair, bool same)
     static const struct {
         const char *sign, *word;
     } states[] = {{"-", "only_a"}, {"+", "only_b"}, {"=", "same"}, {"!", "different"}};
-    const int state = !pair->of[1] ? 0 : !pair->of[0] ? 1 : same ? 2 : 3;
+    const int state = !pair->of[1].list ? 0 : !pair->of[0].list ? 1 : same ? 2 : 3;
 
     rfs_table_text(table, states[state].sign);
     rfs_table_text(table, pair_name(pair));
@@ -558,9 +570,9 @@ static void write_diff(const struct diff *diff)
         const struct pair *pair = &diff->pairs.data[i];
         const bool same = is_same(diff->request, pair);
         counts.same += same;
-        counts.different += !same && pair->of[0] && pair->of[1];
-        counts.only[0] += !pair->of[1];
-        counts.only[1] += !pair->of[0];
+        counts.different += !same && has_both(pair);
+        counts.only[0] += !pair->of[1].list;
+        counts.only[1] += !pair->of[0].list;
         if (json || !same || diff->request->all)
             add_row(&table, pair, same);
     }

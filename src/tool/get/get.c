@@ -30,22 +30,18 @@ struct request {
 struct getting {
     const struct request *request;
     struct rfs_whole whole;
-    const struct rfs_whole_tensor *tensor;
+    struct rfs_tensor tensor;
     struct rfs_output output;
     struct rfs_progress progress;
 };
 
-/* ---- which tensor ---------------------------------------------------------------------------- */
-
-/* Finds a tensor by the name that files show, or else by its name in the source. */
 /* ---- writing --------------------------------------------------------------------------------- */
 
 /* Writes the header before the tensor's bytes. */
 static int write_head(struct getting *getting, struct rfs_error *err)
 {
     struct rfs_bytes head;
-    int rc = rfs_inspect_head(&getting->whole, getting->tensor,
-                              getting->request->format == SAFETENSORS, &head, err);
+    int rc = rfs_inspect_head(getting->tensor, getting->request->format == SAFETENSORS, &head, err);
 
     if (rc == 0)
         rc = rfs_output_add(&getting->output, head.data, head.n, err);
@@ -53,7 +49,7 @@ static int write_head(struct getting *getting, struct rfs_error *err)
     return rc;
 }
 
-static const struct rfs_whole_tensor *tensor_of(void *ctx, size_t item, unsigned side)
+static struct rfs_tensor tensor_of(void *ctx, size_t item, unsigned side)
 {
     (void)item;
     (void)side;
@@ -62,7 +58,7 @@ static const struct rfs_whole_tensor *tensor_of(void *ctx, size_t item, unsigned
 
 static uint64_t bytes_of(void *ctx, size_t item)
 {
-    return tensor_of(ctx, item, 0)->type->bytes;
+    return rfs_tensor_type(tensor_of(ctx, item, 0))->bytes;
 }
 
 static int is_read(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sweep_piece *piece,
@@ -84,11 +80,10 @@ static int write_piece(void *ctx, struct rfs_sweep_worker *worker,
 
 static int write_tensor(struct getting *getting, struct rfs_error *err)
 {
-    const uint64_t pieces = getting->tensor->type->bytes / RFS_SWEEP_PIECE + 1;
+    const uint64_t pieces = rfs_tensor_type(getting->tensor)->bytes / RFS_SWEEP_PIECE + 1;
     const struct rfs_sweep sweep = {
         .ctx = getting,
         .n = 1,
-        .whole = {&getting->whole},
         .sides = 1,
         .tensor = tensor_of,
         .units = bytes_of,

@@ -220,54 +220,56 @@ static void add_moments(struct rfs_table *table, const struct rfs_type *type,
     rfs_table_u64(table, moments->zeros);
 }
 
-static void add_tensor(struct rfs_table *table, const struct rfs_whole_tensor *tensor,
+static void add_tensor(struct rfs_table *table, const struct rfs_whole *whole, size_t i,
                        const struct rfs_moments *moments)
 {
-    const struct rfs_type *type = tensor->type;
+    const struct rfs_type *type = rfs_tensors_type(&whole->list, i);
 
-    rfs_table_text(table, tensor->name);
+    rfs_table_text(table, rfs_tensors_name(&whole->list, i));
     rfs_table_text(table, rfs_whole_dtype(type));
     rfs_table_dims(table, type->ndim, type->dims);
     rfs_table_u64(table, type->bytes);
     rfs_table_u64(table, rfs_numbers_count(type));
-    rfs_table_bool(table, tensor->own);
+    rfs_table_bool(table, rfs_whole_is_own(whole, i));
     if (rfs_numbers_each(type) > 0)
         add_moments(table, type, moments);
     else
-        for (int i = 0; i < NUMBERS; i++)
+        for (int k = 0; k < NUMBERS; k++)
             rfs_table_none(table, "-");
 }
 
 static void print_summary(const struct rfs_whole *whole, const struct rfs_moments *moments)
 {
+    const size_t n = rfs_tensors_count(&whole->list);
     uint64_t numbers = 0;
     uint64_t nan = 0;
     uint64_t infinite = 0;
 
-    for (size_t i = 0; i < whole->n; i++) {
-        numbers += rfs_numbers_count(whole->tensors[i].type);
+    for (size_t i = 0; i < n; i++) {
+        numbers += rfs_numbers_count(rfs_tensors_type(&whole->list, i));
         nan += moments[i].nan;
         infinite += moments[i].above + moments[i].below;
     }
     printf("%s%zu tensor%s, %" PRIu64 " numbers: %" PRIu64 " NaN, %" PRIu64 " infinite\n",
-           whole->n > 0 ? "\n" : "", whole->n, whole->n == 1 ? "" : "s", numbers, nan, infinite);
+           n > 0 ? "\n" : "", n, n == 1 ? "" : "s", numbers, nan, infinite);
 }
 
-/* Prints MOMENTS [whole->n], of the tensors that have numbers, to the standard output. */
+/* Prints MOMENTS, one for each tensor, of the tensors that have numbers, to the standard output. */
 static void write_stats(const struct rfs_whole *whole, const struct rfs_moments *moments, bool json)
 {
     struct rfs_table table = RFS_TABLE(columns, json);
+    const size_t n = rfs_tensors_count(&whole->list);
 
-    for (size_t i = 0; i < whole->n; i++)
-        add_tensor(&table, &whole->tensors[i], &moments[i]);
+    for (size_t i = 0; i < n; i++)
+        add_tensor(&table, whole, i, &moments[i]);
     if (json) {
         struct rfs_json_write out = {.file = stdout};
         rfs_json_object(&out, NULL, RFS_JSON_TIGHT);
-        rfs_json_put_text(&out, "path", whole->path);
+        rfs_json_put_text(&out, "path", whole->list.path);
         rfs_table_put_json(&table, &out, "rows");
         rfs_json_finish(&out);
     } else {
-        if (whole->n > 0)
+        if (n > 0)
             rfs_table_print(&table, stdout);
         print_summary(whole, moments);
     }
@@ -286,22 +288,22 @@ struct request {
 
 struct measuring {
     struct rfs_whole whole;
-    struct rfs_moments *moments; /* [whole.n] */
+    struct rfs_moments *moments; /* [tensors] */
     struct rfs_progress progress;
 };
 
-static const struct rfs_whole_tensor *tensor_at(void *ctx, size_t item, unsigned side)
+static struct rfs_tensor tensor_at(void *ctx, size_t item, unsigned side)
 {
     const struct measuring *measuring = ctx;
 
     (void)side;
-    return &measuring->whole.tensors[item];
+    return (struct rfs_tensor){&measuring->whole.list, (uint32_t)item};
 }
 
 /* Returns the bytes to read, which are the units; values without numbers are not read. */
 static uint64_t units(void *ctx, size_t item)
 {
-    const struct rfs_type *type = tensor_at(ctx, item, 0)->type;
+    const struct rfs_type *type = rfs_tensor_type(tensor_at(ctx, item, 0));
 
     return rfs_numbers_each(type) > 0 ? type->bytes : 0;
 }
@@ -309,7 +311,7 @@ static uint64_t units(void *ctx, size_t item)
 static int measure(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sweep_piece *piece,
                    struct rfs_error *err)
 {
-    const struct rfs_type *type = tensor_at(ctx, piece->item, 0)->type;
+    const struct rfs_type *type = rfs_tensor_type(tensor_at(ctx, piece->item, 0));
 
     (void)err;
     if (piece->n > 0)
@@ -330,11 +332,9 @@ static int merge(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sw
 
 static int measure_all(struct measuring *measuring, unsigned threads, struct rfs_error *err)
 {
-    const struct rfs_whole *whole = &measuring->whole;
     const struct rfs_sweep sweep = {
         .ctx = measuring,
-        .n = whole->n,
-        .whole = {whole},
+        .n = rfs_tensors_count(&measuring->whole.list),
         .sides = 1,
         .own_bytes = sizeof(struct rfs_moments),
         .tensor = tensor_at,
@@ -345,7 +345,7 @@ static int measure_all(struct measuring *measuring, unsigned threads, struct rfs
         .phase = "measuring",
     };
 
-    measuring->moments = calloc(whole->n + 1, sizeof *measuring->moments);
+    measuring->moments = calloc(sweep.n + 1, sizeof *measuring->moments);
     if (!measuring->moments)
         return rfs_fail_memory(err);
     rfs_progress_init(&measuring->progress, false);

@@ -167,24 +167,36 @@ static const char *show_index(const struct rfs_type *type, uint64_t at, char out
 }
 
 /* Returns whether a difference is at a byte of the whole tensor, not of one rank's value. */
-static bool is_of_whole(const struct run *run, const struct rfs_whole_tensor *tensor)
+static bool is_of_whole(const struct run *run, struct rfs_tensor tensor)
 {
-    return tensor && tensor->type->kind == RFS_TENSOR &&
-           (tensor->own || !run->verify.items[tensor - run->verify.tree.tensors].by_rank);
+    return tensor.list && rfs_tensor_type(tensor)->kind == RFS_TENSOR &&
+           (rfs_whole_is_own(&run->verify.tree, tensor.i) || !run->verify.items[tensor.i].by_rank);
+}
+
+/* Returns the tensor of the tree that a finding is of, or none. */
+static struct rfs_tensor tensor_of(const struct run *run, const struct rfs_finding *finding)
+{
+    return finding->name ? rfs_tensors_find(&run->verify.tree.list, finding->name)
+                         : (struct rfs_tensor){NULL, 0};
+}
+
+static size_t count_all(const struct run *run)
+{
+    return rfs_tensors_count(&run->verify.tree.list);
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */
 
 static void print_position(const struct run *run, const struct rfs_finding *finding)
 {
-    const struct rfs_whole_tensor *tensor =
-        finding->name ? rfs_whole_find(&run->verify.tree, finding->name) : NULL;
+    const struct rfs_tensor tensor = tensor_of(run, finding);
     char index[RFS_SHAPE_TEXT];
 
     if (!finding->file)
         return;
-    if (is_of_whole(run, tensor) && tensor->type->ndim > 0 && !tensor->own)
-        printf(", first at %s", show_index(tensor->type, finding->at, index));
+    if (is_of_whole(run, tensor) && rfs_tensor_type(tensor)->ndim > 0 &&
+        !rfs_whole_is_own(&run->verify.tree, tensor.i))
+        printf(", first at %s", show_index(rfs_tensor_type(tensor), finding->at, index));
     fputs(", ", stdout);
     rfs_text_put(stdout, finding->file);
     printf(" offset %" PRIu64, finding->offset);
@@ -342,11 +354,11 @@ static void print_summary(const struct run *run, bool fault)
 {
     const struct request *options = run->options;
     char shown[RFS_TEXT_AMOUNT];
-    const size_t n = run->verify.tree.n + run->verify.n_lost;
+    const size_t n = count_all(run) + rfs_tensors_count(&run->verify.lost);
     uint64_t bytes = 0;
 
     for (size_t i = 0; i < n; i++)
-        bytes += run->verify.items[i].tree->type->bytes;
+        bytes += rfs_tensor_type(run->verify.items[i].tree)->bytes;
     rfs_text_put(stdout, options->tree);
     printf(": %zu tensor%s, %s: ", n, n == 1 ? "" : "s", rfs_text_amount(bytes, shown));
     if (fault) {
@@ -380,9 +392,9 @@ static int print_text_report(const struct run *run, bool fault, struct rfs_error
     const struct rfs_findings *findings = &run->verify.findings;
     char hash[RFS_HASH_TEXT];
 
-    for (size_t i = 0; run->options->list && i < run->verify.tree.n; i++) {
+    for (size_t i = 0; run->options->list && i < count_all(run); i++) {
         printf("%s  ", rfs_hash_text(run->verify.items[i].hash, hash));
-        rfs_text_put(stdout, run->verify.items[i].tree->name);
+        rfs_text_put(stdout, rfs_tensor_name(run->verify.items[i].tree));
         putchar('\n');
     }
     for (size_t i = 0, end; i < findings->list.n; i = end) {
@@ -400,26 +412,26 @@ static int print_text_report(const struct run *run, bool fault, struct rfs_error
 static void put_tensor(struct rfs_json_write *json, const struct run *run,
                        const struct rfs_verify_item *item)
 {
-    const struct rfs_type *type = item->tree->type;
+    const char *name = rfs_tensor_name(item->tree);
+    const struct rfs_type *type = rfs_tensor_type(item->tree);
     char hash[RFS_HASH_TEXT];
 
     rfs_json_break(json);
     rfs_json_object(json, NULL, RFS_JSON_TIGHT);
-    rfs_json_put_text(json, "name", item->tree->name);
+    rfs_json_put_text(json, "name", name);
     rfs_json_put_text(json, "dtype", rfs_whole_dtype(type));
     rfs_json_put_u64s(json, "shape", RFS_JSON_SPACED, type->dims, type->ndim);
     rfs_json_put_u64(json, "bytes", type->bytes);
-    rfs_json_put_bool(json, "rank_own", item->tree->own);
+    rfs_json_put_bool(json, "rank_own", rfs_whole_is_own(&run->verify.tree, item->tree.i));
     rfs_json_put_text(json, "xxh3_128", rfs_hash_text(item->hash, hash));
-    rfs_json_put_bool(json, "equal", !rfs_findings_fault(&run->verify.findings, item->tree->name));
+    rfs_json_put_bool(json, "equal", !rfs_findings_fault(&run->verify.findings, name));
     rfs_json_end(json);
 }
 
 static void put_finding(struct rfs_json_write *json, const struct run *run,
                         const struct rfs_finding *finding)
 {
-    const struct rfs_whole_tensor *tensor =
-        finding->name ? rfs_whole_find(&run->verify.tree, finding->name) : NULL;
+    const struct rfs_tensor tensor = tensor_of(run, finding);
     char index[RFS_SHAPE_TEXT];
 
     rfs_json_break(json);
@@ -435,7 +447,8 @@ static void put_finding(struct rfs_json_write *json, const struct run *run,
     if (finding->file)
         rfs_json_put_u64(json, "offset", finding->offset);
     if (finding->file && is_of_whole(run, tensor))
-        rfs_json_print(json, "index", "%s", show_index(tensor->type, finding->at, index));
+        rfs_json_print(json, "index", "%s",
+                       show_index(rfs_tensor_type(tensor), finding->at, index));
     rfs_json_end(json);
 }
 
@@ -462,7 +475,7 @@ static void print_json(const struct run *run, bool fault)
     rfs_json_put_bool(&json, "equal", !fault);
     rfs_json_break(&json);
     rfs_json_array(&json, "tensors", RFS_JSON_TIGHT);
-    for (size_t i = 0; i < run->verify.tree.n; i++)
+    for (size_t i = 0; i < count_all(run); i++)
         put_tensor(&json, run, &run->verify.items[i]);
     rfs_json_end(&json);
     put_findings(&json, run, "differences", false);
@@ -512,17 +525,18 @@ static void check_sums(struct run *run)
 {
     const struct rfs_manifest *sums = &run->sums;
 
-    for (size_t i = 0; i < run->verify.tree.n; i++) {
+    for (size_t i = 0; i < count_all(run); i++) {
         const struct rfs_verify_item *item = &run->verify.items[i];
-        struct rfs_manifest_entry *entry = rfs_manifest_find(sums, item->tree->name);
+        const char *name = rfs_tensor_name(item->tree);
+        struct rfs_manifest_entry *entry = rfs_manifest_find(sums, name);
         if (entry)
             entry->met = true;
         if (!entry)
-            find_sum(run, item->tree->name, "is not in the manifest");
-        else if (!rfs_manifest_fits(sums, entry, item->tree->type))
-            find_sum(run, item->tree->name, "has another dtype or shape in the manifest");
+            find_sum(run, name, "is not in the manifest");
+        else if (!rfs_manifest_fits(sums, entry, rfs_tensor_type(item->tree)))
+            find_sum(run, name, "has another dtype or shape in the manifest");
         else if (!rfs_hash_equal(entry->hash, item->hash))
-            find_sum(run, item->tree->name, "has other bytes than the manifest says");
+            find_sum(run, name, "has other bytes than the manifest says");
     }
     for (uint32_t i = 0; i < sums->entries.n; i++)
         if (!sums->entries.data[i].met &&
@@ -549,12 +563,13 @@ static int save_sums(const struct rfs_manifest *sums, const char *path, struct r
 /* Writes the manifest; the tree has no faults. */
 static int write_sums(struct run *run, struct rfs_error *err)
 {
-    for (size_t i = 0; i < run->verify.tree.n; i++) {
+    for (size_t i = 0; i < count_all(run); i++) {
         const struct rfs_verify_item *item = &run->verify.items[i];
+        const char *name = rfs_tensor_name(item->tree);
         const int rc =
-            rfs_manifest_put_tensor(&run->sums, item->tree->name, item->tree->type, item->hash);
+            rfs_manifest_put_tensor(&run->sums, name, rfs_tensor_type(item->tree), item->hash);
         if (rc == -EEXIST)
-            return rfs_fail(err, rc, RFS_OF(run->verify.tree.path, item->tree->name),
+            return rfs_fail(err, rc, RFS_OF(run->verify.tree.list.path, name),
                             "verify without --manifest",
                             "another name looks the same once it is printable");
         if (rc)
@@ -608,7 +623,7 @@ static int open_source(struct run *run, struct rfs_error *err)
 static int open_tree(struct run *run, struct rfs_error *err)
 {
     struct request *options = run->options;
-    const struct rfs_view_how how = {.late = true, .maker = run->verify.src.view};
+    const struct rfs_view_how how = {.late = true, .maker = run->verify.src.list.view};
     const int rc = rfs_tool_tensors(options->tree, &options->tree_view, &options->globs, &how,
                                     &run->verify.tree, NULL, err);
 
@@ -635,9 +650,9 @@ static bool has_bad_parts(struct run *run, int rc, const struct rfs_error *err)
 {
     const struct request *options = run->options;
     struct rfs_verify *verify = &run->verify;
-    const bool of_source = options->against && !verify->src.view;
+    const bool of_source = options->against && !verify->src.list.view;
 
-    if (rc == -ENOMEM || rc == -EINTR || err->usage || verify->tree.view)
+    if (rc == -ENOMEM || rc == -EINTR || err->usage || verify->tree.list.view)
         return false;
     if (!of_source)
         return rfs_verify_parts(verify, options->tree, RFS_FOUND_RANK);

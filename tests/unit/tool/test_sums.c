@@ -196,6 +196,15 @@ static uint64_t unit(void *ctx, size_t item, unsigned side)
     return RFS_SWEEP_PIECE / (1 + item % 7);
 }
 
+/* There is no checkpoint to read. */
+static struct rfs_tensor no_tensor(void *ctx, size_t item, unsigned side)
+{
+    (void)ctx;
+    (void)item;
+    (void)side;
+    return (struct rfs_tensor){NULL, 0};
+}
+
 static int work(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sweep_piece *piece,
                 struct rfs_error *err)
 {
@@ -230,8 +239,9 @@ static int sweep(struct pieces *pieces, unsigned threads, struct rfs_error *err)
     struct rfs_progress progress;
     const struct rfs_sweep all = {.ctx = pieces,
                                   .n = ITEMS,
-                                  .sides = 1, /* and no checkpoint */
+                                  .sides = 1,
                                   .own_bytes = sizeof(struct rfs_sweep_piece),
+                                  .tensor = no_tensor,
                                   .units = units,
                                   .unit = unit,
                                   .work = work,
