@@ -12,6 +12,7 @@ librfs_la_SOURCES += \
 	src/catalog/saved_index.h \
 	src/catalog/scan/by_rank.c \
 	src/catalog/scan/described.c \
+	src/catalog/scan/divided.c \
 	src/catalog/scan/folder.c \
 	src/catalog/scan/group.c \
 	src/catalog/scan/group.h \

@@ -207,6 +207,9 @@ int rfs_inspect_detect(struct rfs_store *store, const char *path, bool keyed,
     *kind = RFS_INSPECT_CHUNKS;
     if (rfs_scan_is_described(store, path))
         return 0;
+    *kind = RFS_INSPECT_TREE;
+    if (rfs_scan_is_divided(store, path))
+        return 0;
     rc = rfs_scan_foreign(store, path, detect_rank(store, path, keyed, kind, err), err);
     RFS_FREE char *name = NULL;
     struct rfs_error unused;

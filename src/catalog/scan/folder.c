@@ -9,7 +9,8 @@
  * Names with a leading dot don't count, as glob passes over them. Of .ckpt files it is the last in
  * byte order (_transform_checkpoints of MindSpore 2.10); of .safetensors files the one whose path
  * ends with the greatest two numbers (_find_most_matching_file), which is not settled by the names
- * where two paths end with equal ones: MindSpore then takes whichever the folder lists last.
+ * where two paths end with equal ones: MindSpore then takes whichever the folder lists last. Parts
+ * of one checkpoint (divided.c) count together.
  */
 #include "base/cleanup.h"
 #include "base/glob.h"
@@ -221,6 +222,23 @@ int rfs_scan_entry_is(const struct rfs_source_spec *spec, const char *path,
                     "cannot be looked at: %s", strerror(-failed));
 }
 
+/* ---- lists of names --------------------------------------------------------------------------- */
+
+void rfs_scan_names_add(struct rfs_scan_names *names, const char *name)
+{
+    if (names->n++ < RFS_SCAN_NAMES_SHOWN && names->used < sizeof names->text)
+        names->used += (size_t)snprintf(names->text + names->used, sizeof names->text - names->used,
+                                        "%s'%s'", names->n > 1 ? ", " : "", name);
+}
+
+const char *rfs_scan_names_end(struct rfs_scan_names *names)
+{
+    if (names->n > RFS_SCAN_NAMES_SHOWN && names->used < sizeof names->text)
+        snprintf(names->text + names->used, sizeof names->text - names->used,
+                 " and %" PRIu64 " more", names->n - RFS_SCAN_NAMES_SHOWN);
+    return names->text;
+}
+
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
 void rfs_scan_listing_free(struct rfs_scan_listing *listing)
@@ -259,6 +277,7 @@ int rfs_scan_listing_read(const struct rfs_source_spec *spec, const char *path, 
     for (;;) {
         const struct dirent *entry;
         struct rfs_scan_found found = {0};
+        struct rfs_scan_part part;
         int rc = rfs_scan_entry_next(&dir, path, &entry, err);
         if (rc < 0)
             return rc;
@@ -272,6 +291,7 @@ int rfs_scan_listing_read(const struct rfs_source_spec *spec, const char *path, 
         if (rc == 0)
             continue;
         found.saved = rfs_scan_name_save(entry->d_name, &found.save);
+        found.part = rfs_scan_name_part(entry->d_name, &part);
         if (!add_found(out, &found, entry->d_name))
             return rfs_fail_memory(err);
     }
@@ -297,12 +317,28 @@ static int fail_tie(struct rfs_error *err, enum rfs_format format, const char *p
                     "the numbers in '%s' and '%s' don't say which one is the last", a, b);
 }
 
+int rfs_scan_found_divided(const char *path, const struct rfs_scan_found *const *files, size_t n,
+                           bool several, struct rfs_error *err)
+{
+    RFS_FREE const char **names = calloc(n + 1, sizeof *names);
+
+    if (!names)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; i < n; i++)
+        names[i] = files[i]->name;
+    return rfs_scan_divided(path, names, n, several, err);
+}
+
 int rfs_scan_choose(const struct rfs_scan_found *const *files, size_t n, const char *path,
                     enum rfs_format format, size_t *out, struct rfs_error *err)
 {
     RFS_FREE char *best = NULL; /* path of *out, where numbers count */
     size_t rival = SIZE_MAX;    /* has the same numbers as *out */
+    const int divided = rfs_scan_found_divided(path, files, n, false, err);
 
+    *out = 0;
+    if (divided != 0)
+        return divided;
     *out = n > 0 ? (format == RFS_FORMAT_CKPT ? n - 1 : 0) : SIZE_MAX;
     if (format == RFS_FORMAT_TORCH && n > 1) /* there is no rule for them */
         rival = n - 1;

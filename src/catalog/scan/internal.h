@@ -48,6 +48,7 @@ struct rfs_scan_found {
     enum rfs_format format;
     uint32_t at; /* of a rank's: the rank's position in the tree */
     bool saved;  /* the name contains the save's numbers */
+    bool part;   /* the name is that of a part of a checkpoint (divided.c) */
     struct rfs_save save;
 };
 
@@ -69,10 +70,50 @@ int rfs_scan_listing_read(const struct rfs_source_spec *spec, const char *path, 
 const char *rfs_scan_listing_has(const struct rfs_scan_listing *listing, enum rfs_format format);
 /*
  * Chooses the checkpoint of the folder PATH that counts: *out is its position among the N files,
- * which are of one FORMAT and in the order of their names; SIZE_MAX when there is none.
+ * which are of one FORMAT and in the order of their names; SIZE_MAX when there is none. Returns 0;
+ * 1, where all N files are one checkpoint, and *out is the first; or -errno with *err filled.
  */
 int rfs_scan_choose(const struct rfs_scan_found *const *files, size_t n, const char *path,
                     enum rfs_format format, size_t *out, struct rfs_error *err);
+/* Does what rfs_scan_divided does for files that were found. */
+int rfs_scan_found_divided(const char *path, const struct rfs_scan_found *const *files, size_t n,
+                           bool several, struct rfs_error *err);
+
+/* ---- lists of names, for messages (folder.c) -------------------------------------------------- */
+
+#define RFS_SCAN_NAMES_SHOWN 3
+
+/* Names of files, of which the first are shown. Zero-initialise. */
+struct rfs_scan_names {
+    char text[RFS_SCAN_NAMES_SHOWN * 264 + 40];
+    size_t used;
+    uint64_t n;
+};
+
+void rfs_scan_names_add(struct rfs_scan_names *names, const char *name);
+/* Ends the list and returns its text: "'a', 'b', 'c' and 4 more". */
+const char *rfs_scan_names_end(struct rfs_scan_names *names);
+
+/* ---- one checkpoint in several files (divided.c) ----------------------------------------------- */
+
+/* The numbers in a name such as model-00001-of-00002.safetensors. */
+struct rfs_scan_part {
+    size_t begin, end; /* places of the first digit, and behind the last */
+    unsigned digits;   /* of the part's number */
+    uint32_t number, count;
+};
+
+/* Reads the numbers of a part of a checkpoint. False: NAME is of none. */
+bool rfs_scan_name_part(const char *name, struct rfs_scan_part *out);
+/* Returns a pattern for file= that all parts match, malloc'ed, or NULL when out of memory. */
+char *rfs_scan_part_pattern(const char *name, const struct rfs_scan_part *part);
+/*
+ * Says whether N names, of files in PATH, are parts: all of one checkpoint, and none is missing; or
+ * with SEVERAL, of several checkpoints and beside other files, where some are. 1, 0: none is a
+ * part, or -errno with *err filled.
+ */
+int rfs_scan_divided(const char *path, const char *const *names, size_t n, bool several,
+                     struct rfs_error *err);
 
 /* ---- names of one save (same.c) -------------------------------------------------------------- */
 
@@ -168,7 +209,8 @@ void rfs_scan_tree_free(struct rfs_scan_tree *all);
 /* Takes the files that a map names (map.c). */
 int rfs_scan_map(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
 /* Takes one file, or a folder that is one unsharded checkpoint by its own files (whole.c). */
-int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
+int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
+                  struct rfs_error *err);
 int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err);
 /*
  * Takes a folder whose checkpoint describes itself (described.c): out->n is 1, or 0 when it is of

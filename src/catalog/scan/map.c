@@ -122,6 +122,20 @@ static int add_entry(const struct rfs_source_spec *spec, const char *folder,
     return rfs_scan_add_file(item, RFS_STEAL(path)) ? 0 : rfs_fail_memory(err);
 }
 
+/* Refuses a map with some of the parts of a checkpoint: each would be a rank's whole one. */
+static int check_parts(const struct rfs_source_spec *spec, const struct rfs_scan *scan,
+                       struct rfs_error *err)
+{
+    RFS_FREE const char **names = calloc(scan->n + 1, sizeof *names);
+
+    if (!names)
+        return rfs_fail_memory(err);
+    for (size_t i = 0; i < scan->n; i++)
+        names[i] = scan->data[i].files[0];
+    const int rc = rfs_scan_divided(spec->files, names, scan->n, true, err);
+    return rc < 0 ? rc : 0;
+}
+
 int rfs_scan_map(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err)
 {
     RFS_CLEANUP(rfs_mapfile_free) struct rfs_mapfile map = {0};
@@ -134,6 +148,8 @@ int rfs_scan_map(const struct rfs_source_spec *spec, struct rfs_scan *out, struc
         rc = rfs_path_parent(spec->files, &folder, NULL, err);
     for (size_t i = 0; rc == 0 && i < map.n; i++)
         rc = add_entry(spec, folder, &map.data[i], out, err);
+    if (rc == 0)
+        rc = check_parts(spec, out, err);
     if (rc < 0)
         return rc;
     out->present = out->n;

@@ -9,33 +9,8 @@
 #include "formats/mindformers/mindformers.h"
 #include "formats/shards/shards.h"
 
-#define NAMES_SHOWN 3
-
-/* ---- lists of names, for messages ------------------------------------------------------------ */
-
-struct names {
-    char text[NAMES_SHOWN * 264 + 40];
-    size_t used;
-    uint64_t n;
-};
-
-static void add_name(struct names *names, const char *name)
-{
-    if (names->n++ < NAMES_SHOWN && names->used < sizeof names->text)
-        names->used += (size_t)snprintf(names->text + names->used, sizeof names->text - names->used,
-                                        "%s'%s'", names->n > 1 ? ", " : "", name);
-}
-
-static const char *end_names(struct names *names)
-{
-    if (names->n > NAMES_SHOWN && names->used < sizeof names->text)
-        snprintf(names->text + names->used, sizeof names->text - names->used,
-                 " and %" PRIu64 " more", names->n - NAMES_SHOWN);
-    return names->text;
-}
-
 /* Adds the name that the writer gives the file of those numbers, in the save of FILE. */
-static void add_missing(struct names *names, const struct rfs_numbered_form *form,
+static void add_missing(struct rfs_scan_names *names, const struct rfs_numbered_form *form,
                         const struct rfs_numbered_name *file, const uint32_t *of)
 {
     char name[300];
@@ -47,7 +22,7 @@ static void add_missing(struct names *names, const struct rfs_numbered_form *for
             used += snprintf(name + used, sizeof name - (size_t)used, "%0*" PRIu32,
                              (int)form->digits, of[form->roles[i]]);
     }
-    add_name(names, name);
+    rfs_scan_names_add(names, name);
 }
 
 /* ---- the files of a folder ------------------------------------------------------------------- */
@@ -58,7 +33,7 @@ struct gathering {
     struct rfs_log *log;
     struct rfs_error *err;
     RFS_VEC(struct rfs_numbered_name) files; /* those that count, sorted */
-    struct names similar;                    /* files that are left out */
+    struct rfs_scan_names similar;           /* files that are left out */
 };
 
 static void gathering_end(struct gathering *g)
@@ -97,7 +72,7 @@ static int gather(struct gathering *g)
         struct rfs_numbered_name file;
         if (!rfs_numbered_read(g->forms, listing.data[i].name, &file)) {
             if (rfs_numbered_like(g->forms, listing.data[i].name))
-                add_name(&g->similar, listing.data[i].name);
+                rfs_scan_names_add(&g->similar, listing.data[i].name);
             continue;
         }
         file.name = listing.data[i].name;
@@ -129,7 +104,7 @@ static int settle_spellings(struct gathering *g)
             g->files.data[n++] = good;
             continue;
         }
-        add_name(&g->similar, file->name);
+        rfs_scan_names_add(&g->similar, file->name);
     }
     for (size_t i = n; i < g->files.n; i++)
         free(g->files.data[i].name);
@@ -143,7 +118,7 @@ static int fail_none(struct gathering *g)
         return rfs_fail(g->err, -EINVAL, RFS_IN(g->spec->path),
                         "the names that the files had when they were saved",
                         "no file has the name of a file of a save; %s %s like it",
-                        end_names(&g->similar), g->similar.n == 1 ? "is" : "are");
+                        rfs_scan_names_end(&g->similar), g->similar.n == 1 ? "is" : "are");
     return rfs_fail(g->err, -ENOENT, RFS_IN(g->spec->path), "a pattern that names files of a save",
                     "no file of a save in it matches '%s'", g->spec->file ? g->spec->file : "*");
 }
@@ -179,12 +154,12 @@ static int check_one_save(const struct gathering *g)
 
 /* Names the numbers between two files, in the order of the pieces and parts up to PARTS. */
 static void note_gap(const struct gathering *g, uint32_t parts, uint64_t from, uint64_t to,
-                     struct names *missing)
+                     struct rfs_scan_names *missing)
 {
     const struct rfs_numbered_name *file = &g->files.data[0];
     const uint32_t first = file->form->first;
 
-    for (; from < to && missing->n < NAMES_SHOWN; from++) {
+    for (; from < to && missing->n < RFS_SCAN_NAMES_SHOWN; from++) {
         const uint32_t of[RFS_NUMBERED_ROLES] = {
             [RFS_NUMBERED_RANK] = first + (uint32_t)(from / parts),
             [RFS_NUMBERED_PART] = first + (uint32_t)(from % parts),
@@ -195,7 +170,7 @@ static void note_gap(const struct gathering *g, uint32_t parts, uint64_t from, u
 }
 
 /* Shards have pieces up to the highest, each in all parts; others as many pieces as they count. */
-static void find_missing(const struct gathering *g, struct names *missing)
+static void find_missing(const struct gathering *g, struct rfs_scan_names *missing)
 {
     const struct rfs_numbered_name *files = g->files.data;
     const struct rfs_numbered_name *last = &files[g->files.n - 1];
@@ -223,12 +198,12 @@ static void find_missing(const struct gathering *g, struct names *missing)
 
 static int settle_missing(const struct gathering *g, struct rfs_scan *out)
 {
-    struct names missing = {.n = 0};
+    struct rfs_scan_names missing = {.n = 0};
 
     find_missing(g, &missing);
     if (missing.n == 0)
         return 0;
-    const char *list = end_names(&missing);
+    const char *list = rfs_scan_names_end(&missing);
     const char *are = missing.n == 1 ? "is" : "are";
     if (g->forms == &rfs_fsdp_names) {
         out->lost = rfs_text_printf("%s %s", list, are);
@@ -265,6 +240,6 @@ int rfs_scan_numbered(const struct rfs_source_spec *spec, const struct rfs_numbe
         return rfs_fail_memory(err);
     if (g.similar.n > 0)
         rfs_log(log, RFS_WARNING, "%s: %s %s left out: no file of the save has such a name",
-                spec->path, end_names(&g.similar), g.similar.n == 1 ? "is" : "are");
+                spec->path, rfs_scan_names_end(&g.similar), g.similar.n == 1 ? "is" : "are");
     return 0;
 }

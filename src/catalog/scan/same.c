@@ -13,7 +13,8 @@
  * or the rank, with or without leading zeros. MindSpore counts saves in three places itself: the
  * epoch, the step, and the "_1" before them of a second run into the folder. So rank_1/net_1-2_4
  * and rank_2/net_2-2_4 may be the second run's and the third's. There a number is the rank's only
- * if one of them is 0, which MindSpore never writes, or if "rank" is before it.
+ * if one of them is 0, which MindSpore never writes, or if "rank" is before it. Numbers that count
+ * the parts of a checkpoint (divided.c) say nothing of the save.
  */
 #include "base/checked.h"
 #include "catalog/scan/internal.h"
@@ -84,6 +85,8 @@ void rfs_scan_same_free(struct rfs_scan_same *same)
 
 static int begin(struct rfs_scan_same *same, const char *name, uint32_t rank)
 {
+    struct rfs_scan_part part;
+    const bool divided = rfs_scan_name_part(name, &part);
     size_t n = 0;
 
     same->places = calloc(strlen(name) + 1, sizeof *same->places);
@@ -94,8 +97,10 @@ static int begin(struct rfs_scan_same *same, const char *name, uint32_t rank)
         const size_t digits = digits_at(at);
         if (digits == 0)
             continue;
-        const bool part = same->parts && is_behind(name, at, PART);
-        same->places[n].meanings = A_TEXT | A_RANK | A_PADDED | (part ? A_PART : 0);
+        const bool counts = divided && at >= name + part.begin && at < name + part.end;
+        const bool any = same->parts && is_behind(name, at, PART);
+        same->places[n].meanings =
+            counts ? A_PART : A_TEXT | A_RANK | A_PADDED | (any ? A_PART : 0);
         narrow(&same->places[n++], at, digits, at, digits, rank);
         at += digits - 1;
     }

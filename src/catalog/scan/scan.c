@@ -88,8 +88,8 @@ int rfs_scan_folder(struct rfs_store *store, const char *folder, char **file, st
             files[n++] = &listing.data[i];
     if (rc == 0)
         rc = rfs_scan_choose(files, n, folder, format, &chosen, err);
-    if (rc < 0 || chosen == SIZE_MAX)
-        return rc;
+    if (rc != 0 || chosen == SIZE_MAX)
+        return rc < 0 ? rc : 0;
     *file = strdup(files[chosen]->name);
     return *file ? 0 : rfs_fail_memory(err);
 }
@@ -146,7 +146,7 @@ static int scan(const struct rfs_source_spec *spec, struct rfs_log *log, struct 
         return spec->saves->tree ? rfs_scan_tree_save(spec, log, out, err)
                                  : rfs_scan_step(spec, spec->saves, log, out, err);
     if (rfs_store_stat(spec->store, spec->path, &st) == 0 && !S_ISDIR(st.st_mode))
-        return rfs_scan_file(spec, out, err);
+        return rfs_scan_file(spec, log, out, err);
     return scan_folders(spec, log, out, saves, err);
 }
 
@@ -172,6 +172,24 @@ int rfs_scan_saves(const struct rfs_source_spec *spec, struct rfs_saves *out, st
                             "option step=all: the source is one checkpoint");
     rfs_scan_free(&unused);
     return rc;
+}
+
+static int look_for_part(void *ctx, const struct dirent *entry)
+{
+    bool *found = ctx;
+    struct rfs_scan_part part;
+    enum rfs_format format;
+
+    *found |= rfs_scan_name_part(entry->d_name, &part) &&
+              rfs_scan_name_format(entry->d_name, &format) && entry->d_name[0] != '.';
+    return 0;
+}
+
+bool rfs_scan_is_divided(struct rfs_store *store, const char *path)
+{
+    bool found = false;
+
+    return rfs_scan_entry_each(store, path, look_for_part, &found, NULL) == 0 && found;
 }
 
 /* Scans a folder without options for a checkpoint that describes itself, or an iteration. */

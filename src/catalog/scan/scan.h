@@ -84,6 +84,8 @@ void rfs_scan_saves_free(struct rfs_saves *saves);
 bool rfs_scan_is_described(struct rfs_store *store, const char *path);
 /* Says whether a folder has a Checkpoint 2.0 of one rank, which has no metadata. */
 bool rfs_scan_is_of_one_rank(struct rfs_store *store, const char *path);
+/* Says whether a folder has parts of a checkpoint, such as model-00001-of-00002.safetensors. */
+bool rfs_scan_is_divided(struct rfs_store *store, const char *path);
 /* Says whether a folder of that name is a rank's: rank_ and digits. */
 bool rfs_scan_is_rank(const char *name);
 /*
@@ -103,8 +105,8 @@ char *rfs_scan_below(struct rfs_store *store, const char *path);
 char *rfs_scan_inside(struct rfs_store *store, const char *path, int64_t step);
 
 /*
- * Gives the name of the checkpoint that counts in FOLDER, malloc'ed; NULL when it holds none. 0 or
- * -errno.
+ * Gives the name of the checkpoint that counts in FOLDER, malloc'ed; NULL when it holds none, or
+ * all of its files are one (rfs_scan_is_divided). 0 or -errno.
  */
 int rfs_scan_folder(struct rfs_store *store, const char *folder, char **file,
                     struct rfs_error *err);

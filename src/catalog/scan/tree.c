@@ -325,7 +325,7 @@ struct choice {
     size_t n;
     bool asked; /* they are what step= and epoch= mean */
     const struct rfs_scan_found *
-        *chosen; /* [ranks] NULL: there is none; with segmented the first */
+        *chosen; /* [ranks] NULL: there is none; where several are taken, the first */
     const struct rfs_scan_found *one, *other; /* two files that are not of one save; or NULL */
     bool rivals;                              /* these are beside each other */
 };
@@ -354,10 +354,11 @@ static int choose_last(const struct tree *tree, struct choice *choice)
         RFS_FREE char *folder = folder_path(tree, choice->files[i]->at);
         if (!folder)
             return rfs_fail_memory(tree->err);
-        const int rc = tree->spec->segmented
-                           ? 0
-                           : rfs_scan_choose(choice->files + i, end - i, folder,
-                                             tree->all->ranks.format, &k, tree->err);
+        const int rc =
+            tree->spec->segmented
+                ? rfs_scan_found_divided(folder, choice->files + i, end - i, true, tree->err)
+                : rfs_scan_choose(choice->files + i, end - i, folder, tree->all->ranks.format, &k,
+                                  tree->err);
         if (rc < 0)
             return rc;
         choice->chosen[choice->files[i]->at] = choice->files[i + k];
@@ -516,14 +517,15 @@ static bool find_whole(const struct tree *tree, struct rfs_save *save)
     return found;
 }
 
-/* Says whether each rank with files has one like PATTERN, and one only. */
+/* Says whether each rank with files has one checkpoint like PATTERN, and one only. */
 static bool is_choice(const struct choice *choice, const char *pattern)
 {
     for (size_t i = 0, end; i < choice->n; i = end) {
         size_t n = 0;
         end = end_of_rank(choice, i);
         for (size_t k = i; k < end; k++)
-            n += rfs_glob_match_file(pattern, choice->files[k]->name);
+            n += rfs_glob_match_file(pattern, choice->files[k]->name) &&
+                 !(n > 0 && choice->files[k]->part);
         if (n != 1)
             return false;
     }
@@ -666,7 +668,14 @@ static int add_file(const struct tree *tree, const struct rfs_scan_found *found,
     return rfs_scan_add_file(item, path) ? 0 : rfs_fail_memory(tree->err);
 }
 
-/* Adds the ranks to OUT, with what was chosen; all of it, if the source is segmented. */
+/* Says whether a file of a rank is taken. Parts are chosen where all files are of one checkpoint. */
+static bool is_taken(const struct tree *tree, const struct rfs_scan_found *chosen,
+                     const struct rfs_scan_found *file)
+{
+    return tree->spec->segmented || file == chosen || chosen->part;
+}
+
+/* Adds the ranks to OUT, with what was chosen. */
 static int add_ranks(const struct tree *tree, const struct choice *choice, struct rfs_scan *out)
 {
     const struct rfs_scan *ranks = &tree->all->ranks;
@@ -676,7 +685,7 @@ static int add_ranks(const struct tree *tree, const struct choice *choice, struc
         struct rfs_scanned *item = rfs_scan_add(out, ranks->data[i].rank, ranks->data[i].folder);
         int rc = item ? 0 : rfs_fail_memory(tree->err);
         for (; rc == 0 && next < choice->n && choice->files[next]->at == i; next++)
-            if (tree->spec->segmented || choice->files[next] == choice->chosen[i])
+            if (is_taken(tree, choice->chosen[i], choice->files[next]))
                 rc = add_file(tree, choice->files[next], item);
         if (rc < 0)
             return rc;
@@ -687,7 +696,7 @@ static int add_ranks(const struct tree *tree, const struct choice *choice, struc
     return 0;
 }
 
-/* Takes one file of each rank, all of one save, out of FILES. */
+/* Takes one checkpoint of each rank, all of one save, out of FILES. */
 static int take_files(const struct tree *tree, const struct rfs_scan_found *const *files, size_t n,
                       bool asked, struct rfs_scan *out)
 {

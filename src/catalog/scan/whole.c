@@ -47,7 +47,27 @@ static bool is_archive(struct rfs_store *store, const char *path)
            memcmp(head, "PK\3\4", sizeof head) == 0;
 }
 
-int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_scan *out, struct rfs_error *err)
+/* Tells that a file is a part of a checkpoint, by its name: strict refuses it. */
+static int tell_part(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_error *err)
+{
+    struct rfs_scan_part part;
+
+    if (!rfs_scan_name_part(rfs_path_name(spec->path), &part) || part.count == 1)
+        return 0;
+    if (spec->strict)
+        return rfs_fail(err, -EINVAL, RFS_IN(spec->path),
+                        "the folder that it is in; or without -o strict, for its tensors alone",
+                        "the source is one of %" PRIu32 " parts of a checkpoint, by its name",
+                        part.count);
+    rfs_log(log, RFS_WARNING,
+            "%s: the source is one of %" PRIu32
+            " parts of a checkpoint, by its name: the tensors of the others are not there",
+            spec->path, part.count);
+    return 0;
+}
+
+int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,
+                  struct rfs_error *err)
 {
     enum rfs_format format;
     struct stat st;
@@ -67,7 +87,7 @@ int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_scan *out, stru
     /* PyTorch Lightning and others call files of torch.save so. */
     if (format == RFS_FORMAT_CKPT && !spec->encrypted && is_archive(spec->store, spec->path))
         format = RFS_FORMAT_TORCH;
-    return take_path(out, format, strdup(spec->path), err);
+    return tell_part(spec, log, err) ?: take_path(out, format, strdup(spec->path), err);
 }
 
 /* ---- files that a weight map names ----------------------------------------------------------- */
@@ -262,6 +282,9 @@ static int fail_unknown(const struct rfs_source_spec *spec, const struct rfs_sca
 static int take_only(const struct rfs_source_spec *spec, const struct rfs_scan_found *file,
                      struct rfs_scan *out, struct rfs_error *err)
 {
+    const int rc = rfs_scan_found_divided(spec->path, &file, 1, false, err);
+    if (rc < 0)
+        return rc;
     /* MindSpore takes the only safetensors file. */
     RFS_FREE char *inside = file->format == RFS_FORMAT_TORCH
                                 ? rfs_scan_inside(spec->store, spec->path, spec->step)

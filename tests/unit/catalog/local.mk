@@ -7,6 +7,7 @@ CATALOG_TESTS = \
 	tests/unit/catalog/test_saved \
 	tests/unit/catalog/test_scan \
 	tests/unit/catalog/test_scan_described \
+	tests/unit/catalog/test_scan_divided \
 	tests/unit/catalog/test_scan_group \
 	tests/unit/catalog/test_scan_iterations \
 	tests/unit/catalog/test_scan_saves \
@@ -27,6 +28,8 @@ tests_unit_catalog_test_scan_iterations_SOURCES = \
 tests_unit_catalog_test_scan_iterations_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_catalog_test_scan_described_SOURCES = tests/unit/catalog/test_scan_described.c $(CATALOG_SCANNING)
 tests_unit_catalog_test_scan_described_LDADD = librfs.la $(CMOCKA_LIBS)
+tests_unit_catalog_test_scan_divided_SOURCES = tests/unit/catalog/test_scan_divided.c $(CATALOG_SCANNING)
+tests_unit_catalog_test_scan_divided_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_catalog_test_scan_saves_SOURCES = tests/unit/catalog/test_scan_saves.c $(CATALOG_SCANNING)
 tests_unit_catalog_test_scan_saves_LDADD = librfs.la $(CMOCKA_LIBS)
 tests_unit_catalog_test_scan_whole_SOURCES = tests/unit/catalog/test_scan_whole.c $(CATALOG_SCANNING)
