@@ -9,9 +9,9 @@
 
 #if defined(__x86_64__)
 
-#include <cpuid.h>
+#include "base/processor.h"
+
 #include <immintrin.h>
-#include <stdatomic.h>
 
 #define RFS_AVX2 __attribute__((target("avx2,f16c")))
 #define RFS_INLINE static inline __attribute__((target("avx2,f16c"), always_inline))
@@ -118,28 +118,12 @@ static loop_fn *const loops[RFS_DTYPE_COUNT][RFS_DTYPE_COUNT] = {
     [RFS_BFLOAT16] = {[RFS_FLOAT32] = bf16_as_f32, [RFS_FLOAT16] = bf16_as_f16},
 };
 
-/* Checked once: under a hypervisor the cpuid instruction takes microseconds. */
-static bool processor_suits(void)
-{
-    static atomic_int suits; /* value 0: not checked yet, 1: no, 2: yes */
-    int known = atomic_load_explicit(&suits, memory_order_relaxed);
-    unsigned a, b, c = 0, d;
-
-    if (known == 0) {
-        known = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) && __builtin_cpu_supports("avx2")
-                    ? 2
-                    : 1;
-        atomic_store_explicit(&suits, known, memory_order_relaxed);
-    }
-    return known == 2;
-}
-
 size_t rfs_cast_x86(enum rfs_dtype to, void *dst, enum rfs_dtype from, const void *src,
                     size_t count)
 {
     loop_fn *const loop = loops[from][to];
 
-    if (!loop || count < STEP || !processor_suits())
+    if (!loop || count < STEP || !rfs_processor_has_avx2())
         return 0;
     loop(dst, src, count / STEP);
     return count / STEP * STEP;

@@ -15,6 +15,8 @@
 
 #if defined(__x86_64__)
 
+#include "base/processor.h"
+
 #include <immintrin.h>
 
 #define RFS_AVX2 __attribute__((target("avx2")))
@@ -89,7 +91,7 @@ RFS_AVX2 static size_t pack(unsigned char *dst, const unsigned char *src, size_t
 size_t rfs_kernels_shuffle(unsigned char *dst, size_t dst_stride, const unsigned char *src,
                            size_t src_stride, size_t run, size_t count)
 {
-    if (count < 16 || !__builtin_cpu_supports("avx2"))
+    if (count < 16 || !rfs_processor_has_avx2())
         return 0;
     if (dst_stride == run && src_stride <= 16 - run)
         return pack(dst, src, src_stride, run, count);

@@ -28,6 +28,7 @@ librfs_la_SOURCES += \
 	src/base/path.c src/base/path.h \
 	src/base/patience.c src/base/patience.h \
 	src/base/pool.c src/base/pool.h \
+	src/base/processor.c src/base/processor.h \
 	src/base/progress.c src/base/progress.h \
 	src/base/secret.c src/base/secret.h \
 	src/base/settings.c src/base/settings.h \

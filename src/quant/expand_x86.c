@@ -15,6 +15,8 @@
 
 #if defined(__x86_64__)
 
+#include "base/processor.h"
+
 #include <immintrin.h>
 
 #define RFS_AVX2 __attribute__((target("avx2")))
@@ -194,7 +196,7 @@ size_t rfs_quant_expand_x86(const struct rfs_quant *quant, unsigned char *dst,
     expand_fn *const fn = shifted ? expand_uint4_zero : fns[quant->code];
 
     if (n < STEP || quant->round == RFS_FLOAT16 || (halves && at % 2 != 0) ||
-        !__builtin_isfinite(scale) || !__builtin_cpu_supports("avx2"))
+        !__builtin_isfinite(scale) || !rfs_processor_has_avx2())
         return 0;
     return fn(quant, dst, codes + (halves ? at / 2 : at), n, scale, zero);
 }
@@ -355,8 +357,7 @@ RFS_AVX2 static size_t table_of(const struct rfs_quant *quant, unsigned char *ds
 size_t rfs_quant_expand_tables(const struct rfs_quant *quant, unsigned char *dst,
                                const struct rfs_quant_row *row, size_t from)
 {
-    return quant->to == RFS_BFLOAT16 && quant->round != RFS_FLOAT16 &&
-                   __builtin_cpu_supports("avx2")
+    return quant->to == RFS_BFLOAT16 && quant->round != RFS_FLOAT16 && rfs_processor_has_avx2()
                ? table_of(quant, dst, row, from)
                : from;
 }

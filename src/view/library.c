@@ -3,6 +3,7 @@
  * The library itself: its version and features, and how results, errors and keys of any view reach
  * or leave a caller, who may have been built with older and smaller structs.
  */
+#include "base/processor.h"
 #include "store/crypt/cipher.h"
 #include "store/remote/remote.h"
 #include "view/internal.h"
@@ -11,12 +12,6 @@
 #define HFAI ", hfai"
 #else
 #define HFAI ""
-#endif
-
-#if defined(__x86_64__) || defined(__i386__)
-#define AVX2() (__builtin_cpu_supports("avx2") != 0)
-#else
-#define AVX2() false
 #endif
 
 static char features[256];
@@ -28,7 +23,7 @@ static void list_features(void)
              "; %s; %s; %s kernels",
              rfs_cipher_library(),
              rfs_remote_library() ? rfs_remote_library() : "no object storage",
-             AVX2() ? "AVX2" : "portable");
+             rfs_processor_has_avx2() ? "AVX2" : "portable");
 }
 
 void reshard_load_modules(void)

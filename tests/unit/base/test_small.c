@@ -4,6 +4,7 @@
 #include "base/first_error.h"
 #include "base/once.h"
 #include "base/order.h"
+#include "base/processor.h"
 #include "base/store.h"
 #include "base/suggest.h"
 #include "base/vec.h"
@@ -251,13 +252,40 @@ static void test_the_first_failure_keeps_its_code(void **state)
     assert_string_equal(err.text, "zeroth");
 }
 
+/* Says whether the system lists a feature of the processor. */
+static bool is_listed(const char *feature)
+{
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    char line[8192];
+    bool listed = false;
+
+    assert_non_null(file);
+    while (!listed && fgets(line, sizeof line, file)) {
+        char *rest;
+        if (strncmp(line, "flags", 5) == 0)
+            for (char *word = strtok_r(line, " \t\n", &rest); word && !listed;
+                 word = strtok_r(NULL, " \t\n", &rest))
+                listed = strcmp(word, feature) == 0;
+    }
+    fclose(file);
+    return listed;
+}
+
+static void test_processor(void **state)
+{
+    (void)state;
+    for (unsigned again = 0; again < 2; again++)
+        assert_int_equal(rfs_processor_has_avx2(), is_listed("avx2") && is_listed("f16c"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes),  cmocka_unit_test(test_reserve),
-        cmocka_unit_test(test_bisect), cmocka_unit_test(test_publish),
-        cmocka_unit_test(test_once),   cmocka_unit_test(test_read_whole),
-        cmocka_unit_test(test_quotes), cmocka_unit_test(test_the_first_failure_keeps_its_code),
+        cmocka_unit_test(test_bytes),     cmocka_unit_test(test_reserve),
+        cmocka_unit_test(test_bisect),    cmocka_unit_test(test_publish),
+        cmocka_unit_test(test_once),      cmocka_unit_test(test_read_whole),
+        cmocka_unit_test(test_quotes),    cmocka_unit_test(test_the_first_failure_keeps_its_code),
+        cmocka_unit_test(test_processor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
