@@ -392,15 +392,45 @@ static void set_safety(CURL *easy, const struct rfs_http *http)
     curl_easy_setopt(easy, CURLOPT_MAXREDIRS, 5L);
 }
 
+/*
+ * Returns the bundle of the system's certificates, or NULL where libcurl knows its own: one that was
+ * built for many systems has none, and one that was built for another system has a path that is
+ * not here.
+ */
+static const char *system_certificates(void)
+{
+    static const char *const bundles[] = {
+        "/etc/ssl/certs/ca-certificates.crt",                /* Debian, Ubuntu, Arch */
+        "/etc/pki/tls/certs/ca-bundle.crt",                  /* Fedora, RHEL, openEuler */
+        "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", /* the same, since 2025 */
+        "/etc/ssl/ca-bundle.pem",                            /* openSUSE */
+        "/etc/ssl/cert.pem",                                 /* Alpine */
+    };
+#if LIBCURL_VERSION_NUM >= 0x074600 /* from this one on it says what it was built with */
+    const curl_version_info_data *built = curl_version_info(CURLVERSION_NOW);
+
+    if ((built->cainfo && access(built->cainfo, R_OK) == 0) ||
+        (built->capath && access(built->capath, R_OK) == 0))
+        return NULL;
+#endif
+    for (size_t i = 0; i < sizeof bundles / sizeof *bundles; i++)
+        if (access(bundles[i], R_OK) == 0)
+            return bundles[i];
+    return NULL;
+}
+
 /* Sets what libcurl would find in the process's environment. */
 static void set_surroundings(CURL *easy, const struct rfs_http *http)
 {
     const struct rfs_environment *environment = http->environment;
     const char *certificates = rfs_environment_certificates(environment);
+    const char *of_system = certificates ? NULL : system_certificates();
 
     if (certificates) {
         curl_easy_setopt(easy, CURLOPT_CAINFO, certificates);
         curl_easy_setopt(easy, CURLOPT_CAPATH, NULL); /* or the system's count, too */
+    } else if (of_system) {
+        curl_easy_setopt(easy, CURLOPT_CAINFO, of_system);
     }
     curl_easy_setopt(easy, CURLOPT_PROXY, rfs_environment_proxy(environment, http->url));
     curl_easy_setopt(easy, CURLOPT_NOPROXY,
