@@ -14,6 +14,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -92,7 +93,12 @@ static void leave_everything(int talk, int folder)
     if (talk != TALK)
         dup2(talk, TALK);
     fcntl(TALK, F_SETFD, FD_CLOEXEC);
-    if (close_range(TALK + 1, ~0U, 0) != 0) /* Linux before 5.9 */
+#ifdef SYS_close_range /* the C library has a function for it since 2.34 */
+    const bool closed = syscall(SYS_close_range, TALK + 1, ~0U, 0) == 0;
+#else
+    const bool closed = false;
+#endif
+    if (!closed) /* Linux before 5.9 */
         for (long fd = TALK + 1; fd < sysconf(_SC_OPEN_MAX) && fd < 65536; fd++)
             close((int)fd);
 }
