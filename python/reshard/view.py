@@ -90,12 +90,6 @@ def _text(name: str, value: Any) -> Optional[bytes]:
     return os.fsencode(text)
 
 
-def _in_wheel(rules: Any) -> Any:
-    """A wheel with the library has the conversion rules beside it; any other library knows their folder."""
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "convert", f"{rules}.rules")
-    return path if isinstance(rules, str) and "/" not in rules and os.path.exists(path) else rules
-
-
 def _open_anew(source: str, options: "dict[str, Option]") -> "View":
     """The view that another process has pickled."""
     return View(source, **options)
@@ -118,8 +112,6 @@ class View:
         self._gate = Gate("view", self._library.reshard_close)
         self.source = os.fspath(source)
         self.options = {name: value for name, value in options.items() if value is not None and value is not False}
-        if "convert" in self.options:
-            self.options["convert"] = _in_wheel(self.options["convert"])
         pairs = (c.COption * len(self.options))(*(c.COption(os.fsencode(name), _text(name, value))
                                                   for name, value in self.options.items()))
         config = c.CConfig(ctypes.sizeof(c.CConfig), None, _receiver, pairs=pairs, pair_count=len(pairs))

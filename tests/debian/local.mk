@@ -6,4 +6,4 @@ EXTRA_DIST += \
 	debian/python3-reshard.install debian/reshardfs-doc.docs debian/reshardfs.examples debian/reshardfs.install \
 	debian/rules debian/source/format \
 	debian/tests/control debian/tests/link-with-the-library debian/tests/mount-and-load \
-	tests/debian/run
+	tests/debian/portable-jobs tests/debian/run tests/debian/serve.py

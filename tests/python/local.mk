@@ -5,6 +5,7 @@ EXTRA_DIST += \
 	python/README.md \
 	python/pyproject.toml \
 	python/reshard/__init__.py \
+	python/reshard/__main__.py \
 	python/reshard/_gate.py \
 	python/reshard/_library.py \
 	python/reshard/filesystem.py \
@@ -20,4 +21,5 @@ EXTRA_DIST += \
 	tests/python/stress.py \
 	tests/python/test_lives.py \
 	tests/python/test_reshard.py \
-	tests/python/test_tensors.py
+	tests/python/test_tensors.py \
+	tests/python/test_wheel.py

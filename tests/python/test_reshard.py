@@ -407,67 +407,9 @@ def test_a_view_left_open_ends_with_the_interpreter():
     assert (got.returncode, got.stdout) == (0, "read\n") and len(told) == 1 and "rng_state [4]" in told[0], got
 
 
-# The wheel carries what reads encrypted and compressed sources as well.
-ALONE = """
-import sys
-import reshard
-source, src, dst, key, exported, trained, config, shown = sys.argv[1:]
-with reshard.View(trained, convert="qwen3", hf_config=config, view="huggingface") as view:
-    with reshard.open(view, "model.safetensors") as file, open(shown, "rb") as want:
-        assert file.read() == want.read(), "by rules"
-for rank in range(4):
-    name = f"rank_{rank}/checkpoint_{rank}.ckpt"
-    with reshard.View(source, src_strategy=src, dst_strategy=dst, key_file=key) as view, reshard.open(view, name) as file:
-        with open(f"{exported}/{name}", "rb") as want:
-            assert file.read() == want.read(), name
-with open("/proc/self/maps") as maps:
-    loaded = {line.split()[-1] for line in maps
-              if any(name in line for name in ("libreshard", "libxxhash", "libzstd", "libcrypto"))}
-assert len(loaded) == 4 and all(library.startswith(sys.prefix + "/") for library in loaded), loaded
-with open("other.json", "w") as file:
-    file.write('{"model_type": "another"}')
-try:
-    reshard.View(source, src_strategy=src, key_file=key, convert="qwen3", hf_config="other.json")
-except reshard.ReshardError as error:
-    assert sys.prefix + "/" in str(error) and "/convert/qwen3.rules for qwen3" in str(error), error
-print("equal")
-"""
-
-
-def test_a_wheel_with_the_library_needs_nothing_else():
-    options = trained()[1]
-    tool("export", path("trained"), path("shown"), "-o", ",".join(f"{name}={value}" for name, value in options.items()))
-    # Optimization takes most of the time, and all other tests are of optimized code. A cache of the compiler is welcome.
-    compiler = {"CC": "ccache gcc"} if shutil.which("ccache") and "CC" not in os.environ else {}
-    made = subprocess.run([os.path.join(TOP, "scripts", "package"), "wheel"], env={**os.environ, **compiler, "CFLAGS": "-O0"},
-                          text=True, capture_output=True, check=False)
-    wheel = made.stdout.splitlines()[-1] if made.stdout else ""
-    assert made.returncode == 0 and "manylinux" in wheel, made
-    subprocess.run([sys.executable, "-m", "venv", path("alone")], check=True)
-    python = path("alone", "bin", "python")
-    shutil.copytree(path("e", "src"), path("sealed"))
-    for name in glob.glob(path("sealed", "rank_*", "*.ckpt")):
-        with writable(name) as file:
-            content = seal.seal(file.read())
-            file.seek(0)
-            file.write(content)
-    with open(path("key"), "wb") as file:
-        os.chmod(path("key"), 0o600)
-        file.write(seal.KEY)
-    environment = {name: value for name, value in os.environ.items() if name not in ("RESHARD_LIBRARY", "PYTHONPATH")}
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index",
-                    os.path.join(TOP, wheel)], env=environment, check=True)
-    got = subprocess.run([python, "-c", ALONE, path("sealed"), *strategies().values(), path("key"), path("exported"),
-                          path("trained"), path("config.json"), path("shown", "model.safetensors")],
-                         env=environment, cwd=place, text=True, capture_output=True, check=False)
-    assert got.stdout == "equal\n", got
-
-
 def test_a_package_takes_the_library_of_its_tree():
     os.makedirs(path("tree", "build", "quickstart", ".libs"))
-    for folder in ("python", "convert"):
-        shutil.copytree(os.path.join(TOP, folder), path("tree", folder),
-                        ignore=shutil.ignore_patterns("build", "*.egg-info"))
+    shutil.copytree(os.path.join(TOP, "python"), path("tree", "python"), ignore=shutil.ignore_patterns("build", "*.egg-info"))
     shutil.copy(os.environ["RESHARD_LIBRARY"], path("tree", "build", "quickstart", ".libs", "libreshard.so.1"))
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
                     "--no-build-isolation", "--target", path("taken"), path("tree", "python")], check=True)
@@ -475,8 +417,6 @@ def test_a_package_takes_the_library_of_its_tree():
     got = subprocess.run([sys.executable, "-B", "-c", "from reshard._library import library; print(library()._name)"],
                          env={**environment, "PYTHONPATH": path("taken")}, text=True, capture_output=True, check=False)
     assert got.stdout == path("taken", "reshard", "libreshard.so.1") + "\n", got
-    assert sorted(os.listdir(path("taken", "reshard", "convert"))) == \
-        sorted(name for name in os.listdir(os.path.join(TOP, "convert")) if name.endswith((".rules", ".cuts")))
 
 
 MINDSPORE = """
