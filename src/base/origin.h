@@ -20,8 +20,8 @@ bool rfs_origin_stays(const char *name);
 bool rfs_origin_is_names(const char *path, size_t n);
 
 /*
- * Says whether PATH is ORIGIN, or below it. URLs are compared as texts, but for the case of a host
- * and the port of its scheme, so that ".." is below nothing. Paths of this machine are compared
+ * Says whether PATH is ORIGIN, or below it. URLs are compared as texts; the case of a host
+ * and the default port of a scheme do not count, and ".." is below nothing. Paths of this machine are compared
  * without links in their folders.
  */
 bool rfs_origin_has(const char *origin, const char *path);

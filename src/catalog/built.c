@@ -42,7 +42,7 @@ size_t rfs_built_memory(const struct rfs_built *built)
     return bytes;
 }
 
-/* What the log is told of a file. */
+/* What the log says of a file. */
 struct told {
     size_t left_out; /* values that are not tensors */
     bool no_crc;     /* its checksum should be compared, and it has none */

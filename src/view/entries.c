@@ -301,8 +301,8 @@ static void take_sources(const struct rfs_view *view, bool *first, struct rfs_ac
 }
 
 /*
- * Finds the access to the hidden folder, which has names and counters of everything: whoever may
- * see it may read all sources. Of threads that do so at once, the first result counts.
+ * Finds the access to the hidden folder, which has names and counters of everything: a user
+ * who may see it may read all sources. Of threads that do so at once, the first result counts.
  */
 static void find_access(struct reshard_view *set)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which names may be of one save. A save's name is the same in all ranks, but for each rank's own
- * number, which stands in the same places of all of them:
+ * Which names may be of one save. A save's name is the same in all ranks. Only each rank's own
+ * number differs, which stands in the same places of all of them:
  *
  *   rank_3/net_1-2_4.ckpt             one save with rank_0/net_1-2_4.ckpt, not with net-2_4.ckpt
  *   rank_3/llama_rank_3-2_4.ckpt      one save with rank_0/llama_rank_0-2_4.ckpt

@@ -440,7 +440,7 @@ static int add_to_series(struct series *series, const char *name, uint32_t rank,
 
 /*
  * Looks for two files that are not of one save where all of a rank's are taken: then each rank has
- * files of the same names, but for the numbers of parts. What step= means is one name.
+ * files of the same names, and only the numbers of parts differ. What step= means is one name.
  */
 static int compare_all(const struct tree *tree, struct choice *choice)
 {

@@ -22,7 +22,7 @@
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
-/* A process among tasks, as whoever started it says in the environment. */
+/* A process among tasks, as its launcher says in the environment. */
 struct rfs_task {
     uint32_t number;    /* number below count */
     uint32_t count;     /* 1: it is alone */
