@@ -3,7 +3,9 @@
 
 A pointer is freed once, when no call uses it and all that was opened in it has been freed, whatever threads close what.
 close() waits for that. A thread that is in a call cannot wait for itself, so what it closes there (a progress function, a
-signal handler, the garbage collector) lets nobody in any more, and is freed at the end of that call.
+signal handler, the garbage collector) lets nobody in any more, and is freed at the end of that call. The collector may
+run in any thread, also in one for which a call waits and that is in none itself: what it closes outside of calls is freed
+by a thread of its own.
 
 There is no lock: a signal or the collector may come between any two steps and close something else, a signal may end a
 step by an exception, and a process that was forked has the locks of threads that it lacks. All that is shared is the dict
@@ -14,6 +16,7 @@ from __future__ import annotations
 import _thread
 import contextlib
 import ctypes
+import gc
 import os
 import threading
 import time
@@ -56,9 +59,37 @@ def aside(function: Callable[[], Any], owner: Optional[_Call] = None) -> None:
         if owner is not None:
             owner.later.extend(call.later)
             call.later = []
-        for gate in call.later:
-            with contextlib.suppress(RuntimeError):  # the interpreter ends: atexit frees views
-                _thread.start_new_thread(gate.close, ())
+        _close_apart(call.later)
+
+
+def _close_apart(gates: "list[Gate]") -> None:
+    """Closes gates in a thread of its own, for which nobody waits."""
+    left = [gate for gate in gates if not gate.freed]
+
+    def close() -> None:
+        for gate in left:
+            gate.close()
+
+    if left:
+        with contextlib.suppress(RuntimeError):  # the interpreter ends: atexit frees views
+            _thread.start_new_thread(close, ())
+
+
+_collections: "list[_Call]" = []  # the one that is under way
+
+
+def _hear_of_collector(phase: str, _info: Any) -> None:
+    """Makes a collection a call, while which its thread waits for nothing."""
+    while _collections:  # at its end; or an exception came in between, and this is the next one's beginning
+        _calls.pop(_collections[-1], None)
+        _close_apart(_collections[-1].later)
+        _collections.pop()
+    if phase == "start":
+        _collections.append(_Call())
+        _calls[_collections[-1]] = None
+
+
+gc.callbacks.append(_hear_of_collector)
 
 
 class Gate:
@@ -77,6 +108,10 @@ class Gate:
     @property
     def closed(self) -> bool:
         return self._shut or not self.out.value or (self._above is not None and self._above.closed)
+
+    @property
+    def freed(self) -> bool:
+        return self._freed
 
     @property
     def foreign(self) -> bool:

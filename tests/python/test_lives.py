@@ -23,6 +23,16 @@ OPENS = {"reshard_open": 2, "reshard_reader_open": 2, "reshard_tensors_open": 2,
 CLOSES = {"reshard_close", "reshard_reader_close", "reshard_tensors_close", "reshard_cancel_free"}
 
 
+class Closing:
+    """What the collector ends, which then closes a view."""
+
+    def __init__(self, v):
+        self.view, self.cycle = v, self
+
+    def __del__(self):
+        self.view.close()
+
+
 class Noted:
     """Notes what the library opens and frees while it is entered. before(name) runs before a call that frees."""
 
@@ -136,13 +146,6 @@ def test_closed_by_what_its_own_calls_run():
     """Nobody gets in any more, the call goes on to its end, and then all is freed. Each would wait for itself."""
     want = reshard.load(path("e", "src"), rank=1, **strategies())
 
-    class Closing:
-        def __init__(self, v):
-            self.view, self.cycle = v, self
-
-        def __del__(self):
-            self.view.close()
-
     def by_collector(v):
         Closing(v)
         gc.collect()
@@ -175,6 +178,39 @@ def test_closed_by_what_its_own_calls_run():
                 loads = in_threads(lambda v=v: v.load(1, progress=lambda done, total: None))
                 ended(loads)
             assert not noted.alive, noted.alive
+
+
+def test_collected_in_the_thread_that_a_load_waits_for():
+    """Wherever the collector runs there: the load's caller waits for that thread, also before and after its own call."""
+    def load(v):
+        with contextlib.suppress(ValueError):  # it is closed before that thread begins its call
+            v.load(1, progress=lambda done, total: None)
+
+    step, reached = 0, True
+    while reached:
+        reached = False
+        with Noted() as noted:
+            v, left = view(), step
+
+            def look(_frame, event, _argument, v=v):
+                nonlocal left, reached
+                if event not in ("call", "return") or threading.current_thread().name != "reshard load":
+                    return
+                left -= 1
+                if left == -1:
+                    reached = True
+                    Closing(v)
+                    gc.collect()
+
+            threading.setprofile(look)
+            try:
+                ended(in_threads(lambda v=v: load(v)))
+            finally:
+                threading.setprofile(None)
+            v.close()
+            assert not noted.alive, noted.alive
+        step += 1
+    assert step > 20, step
 
 
 def test_closed_by_who_hears_of_its_lines():
