@@ -5,6 +5,7 @@
  */
 #include "assemble/cache.h"
 
+#include "base/aged.h"
 #include "base/cancel.h"
 #include "base/checked.h"
 #include "base/limits.h"
@@ -286,18 +287,14 @@ static struct lru *lru_of(struct rfs_cache *cache, const struct rfs_cache_piece 
 static void enter(struct rfs_cache *cache, struct rfs_cache_piece *piece)
 {
     struct lru *lru = lru_of(cache, piece);
-    piece->newer = NULL;
-    piece->older = lru->newest;
-    *(lru->newest ? &lru->newest->newer : &lru->oldest) = piece;
-    lru->newest = piece;
+    RFS_AGED_ADD(lru, piece);
     lru->bytes += piece->charge;
 }
 
 static void leave(struct rfs_cache *cache, struct rfs_cache_piece *piece)
 {
     struct lru *lru = lru_of(cache, piece);
-    *(piece->newer ? &piece->newer->older : &lru->newest) = piece->older;
-    *(piece->older ? &piece->older->newer : &lru->oldest) = piece->newer;
+    RFS_AGED_REMOVE(lru, piece);
     lru->bytes -= piece->charge;
 }
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 librfs_la_SOURCES += \
+	src/base/aged.h \
 	src/base/arena.c src/base/arena.h \
 	src/base/budget.c src/base/budget.h \
 	src/base/cancel.c src/base/cancel.h \

@@ -44,8 +44,7 @@ static inline void rfs_sort(void *data, size_t n, size_t size,
  * Finds the lowest of the numbers [0, N) for which HOLDS, an expression of I, is true, or N. It
  * must be true for all that are higher. O(log N).
  *
- *     const size_t at = RFS_BISECT(i, list->n, list->data[i].name >= name);
- *     return at < list->n && list->data[at].name == name ? &list->data[at] : NULL;
+ *     for (size_t at = RFS_BISECT(i, list->n, list->data[i].from >= from); at < list->n; at++)
  */
 #define RFS_BISECT(i, n, holds)                                                                    \
     __extension__({                                                                                \
@@ -58,4 +57,20 @@ static inline void rfs_sort(void *data, size_t n, size_t size,
                 bisect_low = i + 1;                                                                \
         }                                                                                          \
         bisect_low;                                                                                \
+    })
+
+/*
+ * Finds the number below N whose KEY, an expression of I, equals WANT, or N. Keys ascend. O(log N).
+ *
+ *     const size_t at = RFS_BISECT_KEY(i, list->n, list->data[i].name, name);
+ *     return at < list->n ? &list->data[at] : NULL;
+ */
+#define RFS_BISECT_KEY(i, n, key, want)                                                            \
+    __extension__({                                                                                \
+        size_t bisect_at = RFS_BISECT(i, n, (key) >= (want));                                      \
+        if (bisect_at < (n)) {                                                                     \
+            const size_t i = bisect_at;                                                            \
+            bisect_at = (key) == (want) ? bisect_at : (n);                                         \
+        }                                                                                          \
+        bisect_at;                                                                                 \
     })

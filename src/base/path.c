@@ -28,6 +28,20 @@ int rfs_path_parent(const char *path, char **folder, char **name, struct rfs_err
     return 0;
 }
 
+int rfs_path_refuse_overlap(const char *path, const char *source, const char *what,
+                            const char *remedy, struct rfs_error *err)
+{
+    if (strcmp(path, source) == 0)
+        return rfs_fail(err, -ELOOP, RFS_IN(path), remedy, "%s is the source", what);
+    if (rfs_path_within(path, source))
+        return rfs_fail(err, -ELOOP, RFS_IN(path), remedy, "%s is inside the source %s", what,
+                        source);
+    if (rfs_path_within(source, path))
+        return rfs_fail(err, -ELOOP, RFS_IN(path), remedy, "the source %s is inside %s", source,
+                        what);
+    return 0;
+}
+
 static int resolve_file(const char *source, char **path, struct rfs_error *err)
 {
     RFS_FREE char *folder = NULL;

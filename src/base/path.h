@@ -36,6 +36,12 @@ int rfs_path_parent(const char *path, char **folder, char **name, struct rfs_err
  */
 int rfs_path_resolve(struct rfs_store *store, const char *source, char **path,
                      struct rfs_error *err);
+/*
+ * Refuses PATH if it is SOURCE, lies below it, or has it below: paths as for rfs_path_within. WHAT
+ * PATH is, "the mount point", and REMEDY are for the message. 0, or -ELOOP with *err filled.
+ */
+int rfs_path_refuse_overlap(const char *path, const char *source, const char *what,
+                            const char *remedy, struct rfs_error *err);
 /* Fails because SOURCE cannot be looked at; CODE is an errno, positive or negative. -errno. */
 int rfs_path_fail(const char *source, int code, struct rfs_error *err);
 

@@ -51,12 +51,12 @@ bool rfs_pool_submit(struct rfs_pool *pool, void (*fn)(void *arg), void *arg, si
 bool rfs_pool_submit_waiting(struct rfs_pool *pool, void (*fn)(void *arg), void *arg);
 
 /*
- * Calls fn(ctx, i) for i in [0, n) from the workers and from the caller: calls begin in
- * ascending order, and it returns when all are done. Where calls turn out to wait (for storage,
- * by the thread's voluntary context switches), more threads join, one for each call that waited,
- * up to RFS_POOL_WAITERS. Safe to call from a worker (the caller does the work then, if no other
- * thread helps). Stops handing out indices once fn returns non-zero; returns what it returned
- * for the lowest such index, else 0. Calls work for the caller's struct rfs_cancel (cancel.h);
- * once that is cancelled no index is handed out any more, and it returns -EINTR.
+ * Calls fn(ctx, i) for i in [0, n) from the workers and from the caller, or with POOL NULL from the
+ * caller alone: calls begin in ascending order, and it returns when all are done. Where calls turn
+ * out to wait (for storage, by the thread's voluntary context switches), more threads join, one for
+ * each call that waited, up to RFS_POOL_WAITERS. Safe to call from a worker (the caller does the
+ * work then, if no other thread helps). Stops handing out indices once fn returns non-zero; returns
+ * what it returned for the lowest such index, else 0. Calls work for the caller's struct rfs_cancel
+ * (cancel.h); once that is cancelled no index is handed out any more, and it returns -EINTR.
  */
 int rfs_pool_for(struct rfs_pool *pool, size_t n, int (*fn)(void *ctx, size_t i), void *ctx);

@@ -126,10 +126,9 @@ void rfs_merge_map_free(struct rfs_merge_map *map)
 
 const struct rfs_merge_mapped *rfs_merge_map_find(const struct rfs_merge_map *map, uint32_t name)
 {
-    const size_t at = RFS_BISECT(i, map->n, map->data[map->by_name[i]].name >= name);
-    const struct rfs_merge_mapped *mapped = at < map->n ? &map->data[map->by_name[at]] : NULL;
+    const size_t at = RFS_BISECT_KEY(i, map->n, map->data[map->by_name[i]].name, name);
 
-    return mapped && mapped->name == name ? mapped : NULL;
+    return at < map->n ? &map->data[map->by_name[at]] : NULL;
 }
 
 /* ---- merging --------------------------------------------------------------------------------- */

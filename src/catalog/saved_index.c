@@ -359,10 +359,9 @@ void rfs_saved_index_free(struct rfs_saved_index *index)
 
 static const struct rfs_saved_rank *find_rank(const struct rfs_saved_index *index, uint32_t rank)
 {
-    const size_t at = RFS_BISECT(i, index->ranks.n, index->ranks.data[i].rank >= rank);
-    const struct rfs_saved_rank *found = at < index->ranks.n ? &index->ranks.data[at] : NULL;
+    const size_t at = RFS_BISECT_KEY(i, index->ranks.n, index->ranks.data[i].rank, rank);
 
-    return found && found->rank == rank ? found : NULL;
+    return at < index->ranks.n ? &index->ranks.data[at] : NULL;
 }
 
 uint32_t rfs_saved_index_find(const struct rfs_saved_index *index, uint32_t rank,

@@ -6,29 +6,26 @@
 
 const struct rfs_entry *rfs_index_find(const struct rfs_index *index, uint32_t name)
 {
-    const size_t at = RFS_BISECT(i, index->n, index->entries[index->by_name[i]].name >= name);
-    const struct rfs_entry *entry = at < index->n ? &index->entries[index->by_name[at]] : NULL;
+    const size_t at = RFS_BISECT_KEY(i, index->n, index->entries[index->by_name[i]].name, name);
 
-    return entry && entry->name == name ? entry : NULL;
+    return at < index->n ? &index->entries[index->by_name[at]] : NULL;
 }
 
 const uint64_t *rfs_index_strides(const struct rfs_index *index, const struct rfs_entry *entry)
 {
     const size_t number = (size_t)(entry - index->entries);
-    const size_t at = RFS_BISECT(i, index->n_strided, index->strided[i].entry >= number);
-    const struct rfs_strided *strided = at < index->n_strided ? &index->strided[at] : NULL;
+    const size_t at = RFS_BISECT_KEY(i, index->n_strided, index->strided[i].entry, number);
 
-    return strided && strided->entry == number ? strided->stride : NULL;
+    return at < index->n_strided ? index->strided[at].stride : NULL;
 }
 
 const struct rfs_quant *rfs_index_quant(const struct rfs_index *index,
                                         const struct rfs_entry *entry)
 {
     const size_t number = (size_t)(entry - index->entries);
-    const size_t at = RFS_BISECT(i, index->n_quantized, index->quantized[i].entry >= number);
-    const struct rfs_quantized *found = at < index->n_quantized ? &index->quantized[at] : NULL;
+    const size_t at = RFS_BISECT_KEY(i, index->n_quantized, index->quantized[i].entry, number);
 
-    return found && found->entry == number ? found->quant : NULL;
+    return at < index->n_quantized ? index->quantized[at].quant : NULL;
 }
 
 bool rfs_type_bytes(const struct rfs_type *type, uint64_t *bytes)

@@ -147,21 +147,6 @@ static int refuse_filled(const char *given, int folder, const char *resolved, co
     return held.filled ? fail_filled(given, resolved, source, &held, err) : 0;
 }
 
-static int refuse_overlap(const char *resolved, const char *source, struct rfs_error *err)
-{
-    static const char remedy[] = "a mount point elsewhere";
-
-    if (strcmp(resolved, source) == 0)
-        return rfs_fail(err, -ELOOP, RFS_IN(resolved), remedy, "the mount point is the source");
-    if (rfs_path_within(resolved, source))
-        return rfs_fail(err, -ELOOP, RFS_IN(resolved), remedy,
-                        "the mount point is inside the source %s", source);
-    if (rfs_path_within(source, resolved))
-        return rfs_fail(err, -ELOOP, RFS_IN(resolved), remedy,
-                        "the source %s is inside the mount point", source);
-    return 0;
-}
-
 /* Returns N of "/dev/fd/N"; -1: it is something else. */
 static int descriptor_of(const char *given)
 {
@@ -246,8 +231,9 @@ int rfs_mountpoint_open(const char *given, const char *source, bool nonempty, ch
                         strerror(errno));
     if (!rfs_mountpoint_is_same(&st, &now))
         return rfs_mountpoint_fail_replaced(given, err);
-    rc = refuse_overlap(resolved, source, err)
-             ?: refuse_filled(given, fd, resolved, source, nonempty, err);
+    rc =
+        rfs_path_refuse_overlap(resolved, source, "the mount point", "a mount point elsewhere", err)
+            ?: refuse_filled(given, fd, resolved, source, nonempty, err);
     if (rc == 0 && faccessat(fd, ".", X_OK, AT_EACCESS) != 0) /* the keeper goes there */
         return fail_to_open(given, errno, err);
     if (rc == 0) {

@@ -209,8 +209,7 @@ static bool has_name(const struct rfs_presence *presence, uint32_t name, uint32_
     if (!of || list == presence->n_lists)
         return false;
     const uint32_t *lists = &presence->lists[of->first];
-    const size_t at = RFS_BISECT(i, of->lists, lists[i] >= list);
-    return at < of->lists && lists[at] == list;
+    return RFS_BISECT_KEY(i, of->lists, lists[i], list) < of->lists;
 }
 
 uint32_t rfs_presence_lowest(const struct rfs_presence *presence, uint32_t name,

@@ -742,11 +742,7 @@ static int read_values(struct pairing *p)
         if ((shape || divisor) && !RFS_PUSH(&p->values, ((struct value){.entry = (uint32_t)i})))
             return rfs_fail_memory(p->err);
     }
-    int rc = 0;
-    if (p->source->pool)
-        rc = rfs_pool_for(p->source->pool, p->values.n, read_value, p);
-    for (size_t i = 0; !p->source->pool && rc == 0 && i < p->values.n; i++)
-        rc = read_value(p, i);
+    const int rc = rfs_pool_for(p->source->pool, p->values.n, read_value, p);
     return rc == 0 ? 0
                    : rfs_fail(p->err, rc, RFS_IN(p->source->scheme->path), NULL,
                               "the shapes of quantized weights cannot be read: %s", strerror(-rc));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/blocks.h"
 
+#include "base/aged.h"
 #include "base/cancel.h"
 #include "base/cleanup.h"
 #include "base/pages.h"
@@ -92,20 +93,6 @@ static struct block *find(struct rfs_blocks *blocks, uint32_t file, uint32_t num
     return block;
 }
 
-static void list_remove(struct rfs_blocks *blocks, struct block *block)
-{
-    *(block->newer ? &block->newer->older : &blocks->newest) = block->older;
-    *(block->older ? &block->older->newer : &blocks->oldest) = block->newer;
-}
-
-static void list_add(struct rfs_blocks *blocks, struct block *block)
-{
-    block->newer = NULL;
-    block->older = blocks->newest;
-    *(blocks->newest ? &blocks->newest->newer : &blocks->oldest) = block;
-    blocks->newest = block;
-}
-
 /* Takes a block out of the table and of the list; its memory still counts. */
 static void forget(struct rfs_blocks *blocks, struct block *block, int rc)
 {
@@ -115,7 +102,7 @@ static void forget(struct rfs_blocks *blocks, struct block *block, int rc)
     *link = block->chain;
     blocks->n--;
     if (block->state == READY)
-        list_remove(blocks, block);
+        RFS_AGED_REMOVE(blocks, block);
     block->state = GONE;
     block->rc = rc;
 }
@@ -217,8 +204,8 @@ static int await(struct rfs_blocks *blocks, struct block *block)
     while (block->state == MAKING && rc == 0)
         rc = rfs_cancel_wait(&blocks->changed, &blocks->lock);
     if (block->state == READY) {
-        list_remove(blocks, block);
-        list_add(blocks, block);
+        RFS_AGED_REMOVE(blocks, block);
+        RFS_AGED_ADD(blocks, block);
         return 0;
     }
     if (block->state == GONE)
@@ -298,7 +285,7 @@ static void publish(struct rfs_blocks *blocks, struct block *block, int rc)
     if (rc == 0) {
         block->state = READY;
         block->ready_at = now_ms();
-        list_add(blocks, block);
+        RFS_AGED_ADD(blocks, block);
         blocks->made++;
         pthread_cond_broadcast(&blocks->changed);
         return;

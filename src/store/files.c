@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/files.h"
 
+#include "base/aged.h"
 #include "base/cancel.h"
 #include "base/checked.h"
 #include "base/cleanup.h"
@@ -42,21 +43,6 @@ int rfs_fds_init(struct rfs_fds *fds, unsigned limit)
     return rc;
 }
 
-static void idle_remove(struct rfs_fds *fds, struct rfs_fd *entry)
-{
-    *(entry->older ? &entry->older->newer : &fds->oldest) = entry->newer;
-    *(entry->newer ? &entry->newer->older : &fds->newest) = entry->older;
-    entry->older = entry->newer = NULL;
-}
-
-static void idle_append(struct rfs_fds *fds, struct rfs_fd *entry)
-{
-    entry->older = fds->newest;
-    entry->newer = NULL;
-    *(fds->newest ? &fds->newest->newer : &fds->oldest) = entry;
-    fds->newest = entry;
-}
-
 /*
  * Takes the descriptor of the least recently used idle entry, now closed as far as others see; or
  * returns -1.
@@ -66,7 +52,7 @@ static int idle_steal(struct rfs_fds *fds)
     struct rfs_fd *victim = fds->oldest;
     if (!victim)
         return -1;
-    idle_remove(fds, victim);
+    RFS_AGED_REMOVE(fds, victim);
     const int fd = victim->fd;
     victim->fd = -1;
     return fd;
@@ -136,7 +122,7 @@ static int take_open(struct rfs_fds *fds, struct rfs_fd *entry, const struct rfs
     *fresh = entry->fd < 0;
     if (!*fresh) {
         if (entry->pins++ == 0)
-            idle_remove(fds, entry);
+            RFS_AGED_REMOVE(fds, entry);
         *fd = entry->fd;
         pthread_mutex_unlock(&fds->lock);
         return 0;
@@ -175,7 +161,7 @@ static void give_open(struct rfs_fds *fds, struct rfs_fd *entry, bool drop)
             dropped = entry->fd;
             entry->fd = -1;
         } else {
-            idle_append(fds, entry);
+            RFS_AGED_ADD(fds, entry);
         }
         wake(fds);
     }
@@ -188,7 +174,7 @@ static void drop_open(struct rfs_fds *fds, struct rfs_fd *entry)
     int dropped = -1;
     pthread_mutex_lock(&fds->lock);
     if (entry->fd >= 0 && entry->pins == 0) {
-        idle_remove(fds, entry);
+        RFS_AGED_REMOVE(fds, entry);
         dropped = entry->fd;
         entry->fd = -1;
     }

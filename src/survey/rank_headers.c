@@ -379,8 +379,8 @@ void rfs_headers_free(struct rfs_headers *headers)
 
 const struct rfs_headers_rank *rfs_headers_find(const struct rfs_headers *headers, uint32_t rank)
 {
-    const size_t at = RFS_BISECT(i, headers->n, headers->ranks[i].rank >= rank);
-    return at < headers->n && headers->ranks[at].rank == rank ? &headers->ranks[at] : NULL;
+    const size_t at = RFS_BISECT_KEY(i, headers->n, headers->ranks[i].rank, rank);
+    return at < headers->n ? &headers->ranks[at] : NULL;
 }
 
 const char *rfs_headers_path(const struct rfs_headers *headers)

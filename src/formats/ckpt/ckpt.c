@@ -1040,10 +1040,6 @@ int rfs_ckpt_matches(const struct rfs_bytes_source *from, const struct rfs_index
                            : each <= match.near ? fit
                                                 : 1);
     const size_t tasks = rfs_ceil_u64(template->n, match.batch);
-    rc = 0;
-    if (pool)
-        rc = rfs_pool_for(pool, tasks, match_batch, &match);
-    for (size_t i = 0; !pool && rc == 0 && i < tasks; i++)
-        rc = match_batch(&match, i);
+    rc = rfs_pool_for(pool, tasks, match_batch, &match);
     return rc < 0 ? rc : rc == 0;
 }

@@ -133,9 +133,7 @@ static void enough(bool memory)
 
 static bool has_rank(const struct holder *holder, uint32_t rank)
 {
-    const size_t at = RFS_BISECT(i, holder->ranks.n, holder->ranks.data[i] >= rank);
-
-    return at < holder->ranks.n && holder->ranks.data[at] == rank;
+    return RFS_BISECT_KEY(i, holder->ranks.n, holder->ranks.data[i], rank) < holder->ranks.n;
 }
 
 static void add_rank(struct holder *holder, uint32_t rank)

@@ -34,21 +34,6 @@ int rfs_dest_busy(const struct rfs_dest *dest, const char *path, struct rfs_erro
 
 /* ---- the destination ------------------------------------------------------------------------- */
 
-static int refuse_overlap(const char *path, const char *source, struct rfs_error *err)
-{
-    static const char remedy[] = "a folder elsewhere";
-
-    if (strcmp(path, source) == 0)
-        return rfs_fail(err, -ELOOP, RFS_IN(path), remedy, "the folder to write to is the source");
-    if (rfs_path_within(path, source))
-        return rfs_fail(err, -ELOOP, RFS_IN(path), remedy,
-                        "the folder to write to is inside the source %s", source);
-    if (rfs_path_within(source, path))
-        return rfs_fail(err, -ELOOP, RFS_IN(path), remedy,
-                        "the source %s is inside the folder to write to", source);
-    return 0;
-}
-
 int rfs_dest_find(const char *given, const char *source, struct rfs_dest *out,
                   struct rfs_error *err)
 {
@@ -59,7 +44,9 @@ int rfs_dest_find(const char *given, const char *source, struct rfs_dest *out,
         return rc;
     /* A path that is no source is reported when it is opened. URLs are compared as they are. */
     RFS_FREE char *from = rfs_store_realpath(NULL, source);
-    return from ? refuse_overlap(out->path, from, err) : 0;
+    return from ? rfs_path_refuse_overlap(out->path, from, "the folder to write to",
+                                          "a folder elsewhere", err)
+                : 0;
 }
 
 void rfs_dest_close(struct rfs_dest *dest)
