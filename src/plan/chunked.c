@@ -19,6 +19,7 @@
 #include "base/cleanup.h"
 #include "base/order.h"
 #include "base/text.h"
+#include "formats/chunks/boxes.h"
 #include "plan/internal.h"
 #include "plan/pieces.h"
 

@@ -2,6 +2,7 @@
 #include "plan/pieces.h"
 
 #include "base/checked.h"
+#include "formats/chunks/boxes.h"
 #include "plan/by_rules.h"
 #include "plan/internal.h"
 

@@ -195,7 +195,7 @@ static int add_box(struct listing *listing, const struct rfs_box *box, uint64_t 
     return rc;
 }
 
-/* ---- flattened tensors, which formats/chunks/walk.c draws ---- */
+/* ---- flattened tensors, which formats/chunks/boxes.c draws ---- */
 
 /*
  * Returns whether the tensor of a target is written flattened, because the source has it so and the

@@ -392,11 +392,10 @@ uint32_t rfs_chunks_add_file(struct rfs_chunks *chunks, const char *path, size_t
 static struct rfs_chunk *find_corner(const struct rfs_chunks *chunks,
                                      const struct rfs_chunked_tensor *tensor, uint64_t corner)
 {
-    struct rfs_chunk *all = chunks->chunks.data;
-    const size_t first = tensor->first;
-    const size_t at = first + RFS_BISECT(i, tensor->n, all[first + i].corner >= corner);
+    struct rfs_chunk *all = chunks->chunks.data + tensor->first;
+    const size_t at = RFS_BISECT_KEY(i, tensor->n, all[i].corner, corner);
 
-    return at < first + tensor->n && all[at].corner == corner ? &all[at] : NULL;
+    return at < tensor->n ? &all[at] : NULL;
 }
 
 uint32_t rfs_chunks_add_copy_file(struct rfs_chunks *chunks, const char *path, size_t length,
@@ -566,7 +565,7 @@ int rfs_chunks_store_object(struct rfs_chunks *chunks, const char *name, size_t 
     return 0;
 }
 
-/* ---- tensors that were flattened; walk.c draws them ------------------------------------------ */
+/* ---- tensors that were flattened; boxes.c draws them ----------------------------------------- */
 
 /*
  * Says whether the axes of a tensor of type STORED can be those of WHOLE in tiles, and of a tile.

@@ -16,7 +16,7 @@
 #pragma once
 
 #include "base/budget.h"
-#include "formats/chunks/chunks.h"
+#include "formats/chunks/boxes.h"
 #include "formats/torch/torch.h"
 
 /* Opens a folder whose .metadata is file 0, or which has the metadata of each rank in all files. */

@@ -3,7 +3,7 @@
  * The whole state as two lists, tensors and values, so that two divisions of it can be compared.
  * The tensors are those of a checkpoint that describes itself (chunks.h), and read as such.
  *
- * A whole tensor is one chunk. One in pieces is flattened (formats/chunks/walk.c draws that), with
+ * A whole tensor is one chunk. One in pieces is flattened (formats/chunks/boxes.c draws that), with
  * a chunk for each part.
  *
  * Items of dicts are listed by their paths, because their order differs between parts: the hash of

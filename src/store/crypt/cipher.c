@@ -653,7 +653,7 @@ int rfs_cipher_measure(struct rfs_cipher *cipher, const struct rfs_cipher_input 
     if (rc == 0)
         rc = rfs_cipher_pread(cipher, input, key, 0, &first, 1, 0, err);
     job.number = 0;
-    if (rc == 0 && first != 0x0a) /* the key of Checkpoint.value: ckpt/walk.c draws it */
+    if (rc == 0 && first != 0x0a) /* the key of Checkpoint.value: ckpt/ckpt.c draws it */
         rc = fail_doubt(&job, "does not begin as a .ckpt does");
     return rc;
 }

@@ -3,7 +3,7 @@
  * Boxes: random tilings of random tensors, against a map from each element to the chunk that holds
  * it. The seed is printed, and replayed from RFS_SEED.
  */
-#include "formats/chunks/chunks.h"
+#include "formats/chunks/boxes.h"
 
 #include <errno.h>
 #include <setjmp.h>

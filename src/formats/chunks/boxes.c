@@ -19,7 +19,7 @@
  *
  * Source: dist_checkpointing/strategies/resharding.py of Megatron-Core 0.13.
  */
-#include "formats/chunks/chunks.h"
+#include "formats/chunks/boxes.h"
 
 #include "base/checked.h"
 #include "base/order.h"
