@@ -290,7 +290,8 @@ const char *rfs_option_word(const char *name, int number)
     return NULL;
 }
 
-const char *rfs_option_takes(const struct rfs_option *option, char *out, size_t cap)
+/* Writes the form of an option's value for --help: "FILE", "N", "ckpt|safetensors|pt". */
+static const char *write_form(const struct rfs_option *option, char *out, size_t cap)
 {
     static const char *const kinds[] = {
         [RFS_OPTION_SWITCH] = "",          [RFS_OPTION_TEXT] = "TEXT",
@@ -326,7 +327,7 @@ void rfs_options_help(unsigned flags, FILE *out)
         heading = NULL;
         const int n =
             fprintf(out, "  %s%s%s  ", option->name, rfs_option_is_valued(option) ? "=" : "",
-                    rfs_option_takes(option, takes, sizeof takes));
+                    write_form(option, takes, sizeof takes));
         fprintf(out, "%*s%s\n", n < HELP_COLUMN ? HELP_COLUMN - n : 0, "", option->help);
     }
 }

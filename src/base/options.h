@@ -226,8 +226,6 @@ static inline bool rfs_option_is_valued(const struct rfs_option *option)
 {
     return option->kind != RFS_OPTION_SWITCH && option->kind != RFS_OPTION_IGNORED;
 }
-/* Writes the form of an option's value for --help: "FILE", "N", "ckpt|safetensors|pt". */
-const char *rfs_option_takes(const struct rfs_option *option, char *out, size_t cap);
 /*
  * Prints the options with all of FLAGS under their headings, a line "  name=VALUE  explanation"
  * each, which completions read.

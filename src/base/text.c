@@ -227,7 +227,7 @@ void rfs_text_ranks(FILE *out, const uint32_t *ranks, size_t n)
     }
 }
 
-bool rfs_text_has_colours(int fd)
+static bool has_colours(int fd)
 {
     const char *no = getenv("NO_COLOR");
     const char *term = getenv("TERM");
@@ -237,12 +237,12 @@ bool rfs_text_has_colours(int fd)
 
 const char *rfs_text_error_label(int fd)
 {
-    return rfs_text_has_colours(fd) ? RED "error:" PLAIN " " : "error: ";
+    return has_colours(fd) ? RED "error:" PLAIN " " : "error: ";
 }
 
 const char *rfs_text_warning_label(int fd)
 {
-    return rfs_text_has_colours(fd) ? YELLOW "warning:" PLAIN " " : "warning: ";
+    return has_colours(fd) ? YELLOW "warning:" PLAIN " " : "warning: ";
 }
 
 const char *rfs_text_amount(uint64_t bytes, char out[RFS_TEXT_AMOUNT])

@@ -69,11 +69,9 @@ void rfs_text_ranks(FILE *out, const uint32_t *ranks, size_t n);
 char *rfs_text_option_value(const char *value);
 
 /*
- * Returns whether text for FD may be coloured: it is a terminal that is not "dumb", and the user
- * has not set NO_COLOR to anything (no-color.org).
+ * Return "error: " and "warning: ", in their colours where FD is a terminal that is not "dumb", and
+ * the user has not set NO_COLOR to anything (no-color.org). Constants.
  */
-bool rfs_text_has_colours(int fd);
-/* Return "error: " and "warning: ", in their colours where FD has some. Constants. */
 const char *rfs_text_error_label(int fd);
 const char *rfs_text_warning_label(int fd);
 

@@ -522,7 +522,7 @@ int rfs_catalog_open_parts(struct rfs_catalog *catalog, bool uneven_steps, struc
     const struct rfs_hfai_source source = {.folder = rfs_catalog_path(catalog),
                                            .files = rfs_catalog_files(catalog),
                                            .n_parts = catalog->n_ranks,
-                                           .most = rfs_catalog_index_most(catalog),
+                                           .most = catalog->most > 0 ? catalog->most : UINT64_MAX,
                                            .uneven_steps = uneven_steps,
                                            .part = file_of,
                                            .ctx = catalog};
@@ -562,11 +562,6 @@ bool rfs_catalog_stands_in(const struct rfs_catalog *catalog, uint32_t rank)
 struct rfs_files *rfs_catalog_files(struct rfs_catalog *catalog)
 {
     return catalog->files;
-}
-
-uint64_t rfs_catalog_index_most(const struct rfs_catalog *catalog)
-{
-    return catalog->most > 0 ? catalog->most : UINT64_MAX;
 }
 
 struct rfs_tables *rfs_catalog_tables(struct rfs_catalog *catalog)

@@ -143,9 +143,6 @@ void rfs_catalog_end(struct rfs_catalog *catalog, struct rfs_use *use);
 /* For tests: calls FN after a thread read the mark of a use, before it may set it. */
 void rfs_catalog_watch_marks(struct rfs_catalog *catalog, void (*fn)(void *ctx), void *ctx);
 
-/* Returns the bytes of memory that indexes may take. */
-uint64_t rfs_catalog_index_most(const struct rfs_catalog *catalog);
-
 /*
  * Saves the indexes in memory, if some are not saved yet; none of sources with a key or a map of
  * their files, nor of ranks whose files cause log messages.

@@ -30,7 +30,6 @@ reshardfs_SOURCES = \
 	src/base/variables.c \
 	src/base/vec.c \
 	src/mount/control.c src/mount/control.h \
-	src/mount/counters.c src/mount/counters.h \
 	src/mount/daemon.c src/mount/daemon.h \
 	src/mount/descriptor.c src/mount/descriptor.h \
 	src/mount/fuse.c src/mount/fuse.h \
