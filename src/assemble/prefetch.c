@@ -555,7 +555,7 @@ static uint64_t round_trip(const struct rfs_prefetch *prefetch)
 {
     struct rfs_store *store = rfs_files_store(prefetch->files);
 
-    return store ? store->calls->round_trip(store) : 0;
+    return store ? store->objects->round_trip(store) : 0;
 }
 
 /* Ends a request, whose first N windows were read. The caller has the lock. */

@@ -39,7 +39,7 @@ static int no_store(void)
 int rfs_store_stat(struct rfs_store *store, const char *path, struct stat *st)
 {
     if (rfs_store_is_url(path))
-        return store ? store->calls->stat(store, path, st) : no_store();
+        return store ? store->directory->stat(store, path, st) : no_store();
     return stat(path, st) == 0 ? 0 : -errno;
 }
 
@@ -54,7 +54,7 @@ int rfs_store_hold(struct rfs_store *store, const char *url, struct rfs_object *
                    struct stat *st)
 {
     *out = NULL;
-    return store ? store->calls->hold(store, url, out, st) : no_store();
+    return store ? store->objects->hold(store, url, out, st) : no_store();
 }
 
 char *rfs_store_without_slash(const char *url)
@@ -70,7 +70,7 @@ char *rfs_store_realpath(struct rfs_store *store, const char *path)
 {
     if (!rfs_store_is_url(path))
         return realpath(path, NULL);
-    return store ? store->calls->pin(store, path) : rfs_store_without_slash(path);
+    return store ? store->directory->pin(store, path) : rfs_store_without_slash(path);
 }
 
 char *rfs_store_folder(const char *path)
@@ -97,7 +97,7 @@ int rfs_dir_open(struct rfs_store *store, const char *path, struct rfs_dir *out)
 {
     *out = (struct rfs_dir){0};
     if (rfs_store_is_url(path))
-        return store ? store->calls->list(store, path, &out->names) : no_store();
+        return store ? store->directory->list(store, path, &out->names) : no_store();
     out->dir = opendir(path);
     return out->dir ? 0 : -errno;
 }
@@ -208,8 +208,8 @@ static ssize_t object_head(struct rfs_store *store, const char *url, void *data,
     const size_t n = (uint64_t)st.st_size < size ? (size_t)st.st_size : size;
     struct iovec span = {data, n};
     if (n > 0)
-        rc = store->calls->read(object, &span, 1, 0);
-    store->calls->let_go(object);
+        rc = store->objects->read(object, &span, 1, 0);
+    store->objects->let_go(object);
     return rc < 0 ? rc : (ssize_t)n;
 }
 
@@ -249,7 +249,7 @@ static int read_object(struct rfs_store *store, struct rfs_object *object, const
     if (!buf)
         return rfs_fail_memory_of(err, url);
     struct iovec span = {buf, n};
-    const int rc = n > 0 ? store->calls->read(object, &span, 1, 0) : 0;
+    const int rc = n > 0 ? store->objects->read(object, &span, 1, 0) : 0;
     if (rc < 0)
         // cppcheck-suppress memleak; RFS_FREE frees it
         return fail_errno(err, url, -rc);
@@ -269,7 +269,7 @@ static int read_url(struct rfs_store *store, const char *url, size_t limit, char
     if (rc < 0)
         return fail_errno(err, url, -rc);
     rc = read_object(store, object, &st, url, limit, data, size, err);
-    store->calls->let_go(object);
+    store->objects->let_go(object);
     return rc;
 }
 

@@ -53,14 +53,16 @@ struct rfs_store_names {
  * reads paths alone: a URL fails with -ENOTSUP.
  */
 struct rfs_store {
-    const struct rfs_store_calls *calls;
+    const struct rfs_store_directory *directory;
+    const struct rfs_store_objects *objects;
+    const struct rfs_store_uploads *uploads;
 };
 
 /*
- * What a store of objects does. Paths are URLs. Functions return 0 or -errno, and note the details
- * of a failure by rfs_store_fail.
+ * What a store of objects does with names. Here and below paths are URLs; functions return 0 or
+ * -errno, and note the details of a failure by rfs_store_fail.
  */
-struct rfs_store_calls {
+struct rfs_store_directory {
     /* Looks at an object or a folder, as stat(2). A folder exists while something is in it. */
     int (*stat)(struct rfs_store *store, const char *url, struct stat *st);
     /* Lists the entries of a folder, to be freed in any case. */
@@ -72,6 +74,10 @@ struct rfs_store_calls {
     char *(*pin)(struct rfs_store *store, const char *url);
     /* Forgets all that was learned, as a source is opened anew. */
     void (*forget)(struct rfs_store *store);
+};
+
+/* What a store of objects does with versions of objects. */
+struct rfs_store_objects {
     /* Finds the object's present version and its attributes; to be given back by let_go. */
     int (*hold)(struct rfs_store *store, const char *url, struct rfs_object **out, struct stat *st);
     /* Fills all spans, which it changes, from OFFSET on; -ESTALE once it is another version. */
@@ -79,13 +85,15 @@ struct rfs_store_calls {
     void (*let_go)(struct rfs_object *object);
     /* Returns the shortest time until an answer with bytes of an object began, in ns; 0: none. */
     uint64_t (*round_trip)(struct rfs_store *store);
+};
 
-    /*
-     * Writing. Nobody sees a part of an object. What STAT and LIST remember stays as it was, until
-     * it is forgotten. OVER is what an object may replace, in stores with conditional writes: an
-     * object with that ETag; "": none; NULL: any. Else -EEXIST, unless the same bytes are there.
-     */
-
+/*
+ * How a store of objects writes. Nobody sees a part of an object. What the directory remembers
+ * stays as it was, until it is forgotten. OVER is what an object may replace, in stores with
+ * conditional writes: an object with that ETag; "": none; NULL: any. Else -EEXIST, unless the same
+ * bytes are there.
+ */
+struct rfs_store_uploads {
     /* Writes an object of the spans in one request, and gives its ETag, which may be at OVER. */
     int (*put)(struct rfs_store *store, const char *url, const struct iovec *spans, int count,
                const char *over, char etag[RFS_STORE_ETAG]);

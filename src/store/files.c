@@ -257,7 +257,7 @@ void rfs_files_free(struct rfs_files *files)
         free(atomic_load(&files->list.data[i]->why));
         free(atomic_load(&files->list.data[i]->cipher));
         if (files->list.data[i]->object)
-            files->store->calls->let_go(files->list.data[i]->object);
+            files->store->objects->let_go(files->list.data[i]->object);
         if (files->list.data[i]->packed)
             free(files->list.data[i]->packed->items.data);
         free(files->list.data[i]->packed);
@@ -701,7 +701,7 @@ static int read_object(const struct raw *raw, struct iovec *spans, int count, ui
     for (int i = 0; i < count; i++)
         bytes += spans[i].iov_len;
     atomic_fetch_add_explicit(&files->reads, 1, memory_order_relaxed);
-    const int rc = files->store->calls->read(
+    const int rc = files->store->objects->read(
         atomic_load_explicit(&file->object, memory_order_acquire), spans, count, offset);
     if (rc < 0)
         return raw->ahead ? rc : call_failed(files, file, "read", -rc);
@@ -841,9 +841,9 @@ static int take_object(struct rfs_files *files, struct file *file, bool ahead)
     atomic_fetch_add_explicit(&files->opens, 1, memory_order_relaxed);
     rc = compare(files, file, &st);
     if (rc < 0)
-        files->store->calls->let_go(object);
+        files->store->objects->let_go(object);
     else
-        RFS_PUBLISH(&file->object, object, files->store->calls->let_go);
+        RFS_PUBLISH(&file->object, object, files->store->objects->let_go);
     return rc;
 }
 

@@ -550,7 +550,7 @@ void reshard_look(reshard_view *set, enum reshard_looks when)
         return;
     atomic_store(&follow->asked, false);
     if (rfs_store_is_url(follow->source))
-        set->store->calls->forget(set->store); /* each look lists it anew, once */
+        set->store->directory->forget(set->store); /* each look lists it anew, once */
     const int rc = look(set, &err);
     atomic_store(&follow->due, rc == -EINTR ? 0 : now_ns() + follow->every);
     atomic_store(&follow->looking, false);

@@ -132,10 +132,10 @@ static void put_object(uint8_t options)
     const struct iovec spans[] = {{first, 3}, {second, 0}, {second, 2}};
     char etag[RFS_STORE_ETAG] = "";
 
-    if (finish(OBJECT, store->calls->put(store, OBJECT, spans, 3, over(options), etag)))
+    if (finish(OBJECT, store->uploads->put(store, OBJECT, spans, 3, over(options), etag)))
         fuzz_reached(over(options) ? PUT_OVER : PUT);
     REQUIRE(memchr(etag, '\0', sizeof etag));
-    finish(OBJECT, store->calls->remove(store, OBJECT));
+    finish(OBJECT, store->uploads->remove(store, OBJECT));
 }
 
 static void upload(uint8_t options)
@@ -145,15 +145,15 @@ static void upload(uint8_t options)
     struct rfs_upload *upload;
     bool sent = true;
 
-    if (!finish(OBJECT, store->calls->begin(store, OBJECT, 2 * PART, 2, &upload)))
+    if (!finish(OBJECT, store->uploads->begin(store, OBJECT, 2 * PART, 2, &upload)))
         return;
     for (uint32_t i = 0; i < 2; i++)
-        sent &= finish(OBJECT, store->calls->send(upload, i, &span, 1));
-    const bool complete = finish(OBJECT, store->calls->complete(upload, over(options)));
+        sent &= finish(OBJECT, store->uploads->send(upload, i, &span, 1));
+    const bool complete = finish(OBJECT, store->uploads->complete(upload, over(options)));
     REQUIRE(sent || !complete);
     if (complete)
         fuzz_reached(over(options) ? COMPLETE_OVER : COMPLETE);
-    store->calls->drop(upload);
+    store->uploads->drop(upload);
 }
 
 static bool is_ours(void *ctx, const char *path)
@@ -166,7 +166,7 @@ static void sweep(void)
 {
     unsigned seen = 0;
 
-    if (finish(OBJECT, store->calls->sweep(store, "s3://bucket/a", is_ours, &seen)) && seen > 0)
+    if (finish(OBJECT, store->uploads->sweep(store, "s3://bucket/a", is_ours, &seen)) && seen > 0)
         fuzz_reached(SWEPT);
 }
 
@@ -191,7 +191,7 @@ static void read_at(const char *url, struct rfs_object *object, uint64_t size, u
     struct iovec spans[] = {{one, n / 2}, {two, n - n / 2}};
 
     REQUIRE(one && two);
-    if (n > 0 && finish(url, store->calls->read(object, spans, 2, offset)))
+    if (n > 0 && finish(url, store->objects->read(object, spans, 2, offset)))
         fuzz_reached(goal);
     free(one);
     free(two);
@@ -202,15 +202,15 @@ static void read_object(const char *url, enum goal goal)
     struct rfs_object *object;
     struct stat st;
 
-    finish(url, store->calls->stat(store, url, &st));
-    if (!finish(url, store->calls->hold(store, url, &object, &st)))
+    finish(url, store->directory->stat(store, url, &st));
+    if (!finish(url, store->objects->hold(store, url, &object, &st)))
         return;
     REQUIRE(st.st_size >= 0);
     read_at(url, object, (uint64_t)st.st_size, 0, goal);
     if (st.st_size > READ_MOST)
         read_at(url, object, (uint64_t)st.st_size, (uint64_t)st.st_size - READ_MOST, goal);
-    store->calls->let_go(object);
-    REQUIRE(store->calls->round_trip(store) < UINT64_MAX);
+    store->objects->let_go(object);
+    REQUIRE(store->objects->round_trip(store) < UINT64_MAX);
 }
 
 static void read_hub(void)

@@ -102,14 +102,14 @@ static int ask_server(const struct rfs_bucket *bucket, const char *url, struct r
         .bucket = bucket, .url = url, .key = bucket->key, .head = true};
     int rc = rfs_retries_make(&request, 1);
 
-    if (rc == 0 && request.http.status >= 300 && !leads_to_folder(&request.http)) {
+    if (rc == 0 && request.answer.http.status >= 300 && !leads_to_folder(&request.answer.http)) {
         rfs_retries_free(&request);
         request = (struct rfs_remote_request){
             .bucket = bucket, .url = url, .key = bucket->key, .head = true, .follow = true};
         rc = rfs_retries_make(&request, 1);
     }
     if (rc == 0)
-        rc = take_answer(&request.http, out);
+        rc = take_answer(&request.answer.http, out);
     rfs_retries_free(&request);
     return rc;
 }
@@ -508,15 +508,17 @@ static int ask_together(const struct rfs_bucket *bucket, const char *url,
                                                       .key = beside[i].bucket.key,
                                                       .head = true,
                                                       .brief = true};
-    int rc = rfs_retries_make(requests, n + 1) < 0 || requests[0].http.status >= 300 ? -EAGAIN : 0;
+    int rc = rfs_retries_make(requests, n + 1) < 0 || requests[0].answer.http.status >= 300
+                 ? -EAGAIN
+                 : 0;
     for (size_t i = 0; rc == 0 && i < n; i++) {
         struct rfs_attributes attributes;
-        if (requests[i + 1].http.status < 300 &&
-            take_answer(&requests[i + 1].http, &attributes) == 0)
+        if (requests[i + 1].answer.http.status < 300 &&
+            take_answer(&requests[i + 1].answer.http, &attributes) == 0)
             keep_asked(bucket->account->directory, beside[i].url, 0, &attributes);
     }
     if (rc == 0)
-        rc = take_answer(&requests[0].http, out);
+        rc = take_answer(&requests[0].answer.http, out);
     for (size_t i = 0; i <= n; i++)
         rfs_retries_free(&requests[i]);
     return rc;
@@ -600,12 +602,12 @@ int rfs_directory_find(struct rfs_account *account, const char *url, struct rfs_
     return rc == -EREMOTE ? -EIO : rc;
 }
 
-char *rfs_directory_pin(struct rfs_store *store, const char *url)
+static char *pin_url(struct rfs_store *store, const char *url)
 {
     return rfs_hub_pin(rfs_account_of(store), url);
 }
 
-int rfs_directory_stat(struct rfs_store *store, const char *url, struct stat *st)
+static int stat_url(struct rfs_store *store, const char *url, struct stat *st)
 {
     struct rfs_account *account = rfs_account_of(store);
     RFS_FREE char *plain = rfs_hub_pin(account, url);
@@ -631,7 +633,7 @@ static int add_shown(struct rfs_store_names *out, const char *name, size_t n, bo
     return -ENOMEM;
 }
 
-int rfs_directory_list(struct rfs_store *store, const char *url, struct rfs_store_names *out)
+static int list_url(struct rfs_store *store, const char *url, struct rfs_store_names *out)
 {
     struct rfs_account *account = rfs_account_of(store);
     RFS_FREE char *plain = rfs_hub_pin(account, url);
@@ -690,7 +692,7 @@ void rfs_directory_drop(struct rfs_directory *directory)
     free(asked);
 }
 
-void rfs_directory_forget(struct rfs_store *store)
+static void forget(struct rfs_store *store)
 {
     rfs_directory_drop(rfs_account_of(store)->directory);
     rfs_hub_forget(rfs_account_of(store)->hub);
@@ -704,3 +706,10 @@ void rfs_directory_free(struct rfs_directory *directory)
     pthread_mutex_destroy(&directory->lock);
     free(directory);
 }
+
+const struct rfs_store_directory rfs_directory_calls = {
+    .stat = stat_url,
+    .list = list_url,
+    .pin = pin_url,
+    .forget = forget,
+};

@@ -42,9 +42,5 @@ void rfs_directory_drop(struct rfs_directory *directory);
  */
 int rfs_directory_find(struct rfs_account *account, const char *url, struct rfs_attributes *out);
 
-/* The calls of base/store.h. */
-int rfs_directory_stat(struct rfs_store *store, const char *url, struct stat *st);
-int rfs_directory_list(struct rfs_store *store, const char *url, struct rfs_store_names *out);
-char *rfs_directory_pin(struct rfs_store *store, const char *url);
-/* Forgets commits, too. */
-void rfs_directory_forget(struct rfs_store *store);
+/* Has the calls of base/store.h; FORGET forgets commits, too. */
+extern const struct rfs_store_directory rfs_directory_calls;

@@ -52,10 +52,10 @@ static int ask(const struct rfs_bucket *bucket, const char *url, char **at, bool
             .bucket = bucket, .url = url, .key = "", .at = *at, .head = head};
         int rc = rfs_retries_make(request, 1);
         request->at = NULL;
-        if (rc < 0 || request->http.status < 300)
+        if (rc < 0 || request->answer.http.status < 300)
             return rc;
-        rc = follow(bucket, &request->http, at);
-        if (rc < 0 || (head && request->http.commit[0] && !rfs_bucket_has(bucket, *at)))
+        rc = follow(bucket, &request->answer.http, at);
+        if (rc < 0 || (head && request->answer.http.commit[0] && !rfs_bucket_has(bucket, *at)))
             return rc;
     }
     return rfs_credentials_fail(bucket->account->credentials, -EIO,
@@ -110,7 +110,7 @@ int rfs_hub_locate(const struct rfs_bucket *bucket, const char *url, const char 
     if (rc == -EINVAL)
         rc = rfs_store_fail(-ESTALE, "the object was removed while in use");
     if (rc == 0)
-        rc = compare(bucket, &request.http, etag, size);
+        rc = compare(bucket, &request.answer.http, etag, size);
     rfs_retries_free(&request);
     if (rc == 0)
         *out = RFS_STEAL(at);
@@ -224,7 +224,8 @@ static int ask_commit(const struct rfs_bucket *bucket, const char *url, char com
     struct rfs_remote_request request = {0};
 
     int rc = at ? rfs_hub_ask(bucket, url, &at, &request) : -ENOMEM;
-    if (rc == 0 && (!request.text || !read_commit(request.text, request.text_n, commit)))
+    if (rc == 0 &&
+        (!request.answer.text || !read_commit(request.answer.text, request.answer.text_n, commit)))
         rc =
             rfs_store_fail(-EIO, "the hub does not say which commit '%.100s' is", bucket->revision);
     rfs_retries_free(&request);

@@ -168,9 +168,9 @@ static int fetch_page(const struct rfs_bucket *bucket, const char *url, const ch
         return refuse(-ENOMEM, NULL);
     int rc = rfs_retries_make(&request, 1);
     if (rc == 0) {
-        rc = request.text
-                 ? rfs_listing_page(request.text, request.text_n, prefix, out, token, TOKEN_BYTES)
-                 : -EINVAL;
+        rc = request.answer.text ? rfs_listing_page(request.answer.text, request.answer.text_n,
+                                                    prefix, out, token, TOKEN_BYTES)
+                                 : -EINVAL;
         if (rc < 0)
             rc = refuse(rc, "the store's list of objects is in an unknown form");
     }
@@ -332,15 +332,16 @@ static int fetch_tree_page(const struct rfs_bucket *bucket, const char *url, cha
                            struct rfs_remote_listing *out)
 {
     struct rfs_remote_request request = {0};
-    char next[sizeof request.http.link];
+    char next[sizeof request.answer.http.link];
 
     int rc = rfs_hub_ask(bucket, url, at, &request);
     if (rc == 0) {
-        rc = rfs_listing_tree(request.text ? request.text : "", request.text_n, out);
+        rc = rfs_listing_tree(request.answer.text ? request.answer.text : "", request.answer.text_n,
+                              out);
         if (rc < 0)
             rc = refuse(rc, "the hub's list of files is in an unknown form");
     }
-    const bool good = rfs_listing_next(request.http.link, next, sizeof next);
+    const bool good = rfs_listing_next(request.answer.http.link, next, sizeof next);
     RFS_FREE char *follows = rc == 0 && *next ? rfs_http_follow(*at, next) : NULL;
     rfs_retries_free(&request);
     if (rc == 0 && (!good || (*next && !follows)))
@@ -477,12 +478,12 @@ static int look_for_metadata(const struct rfs_bucket *bucket, const char *url, c
 
 static int read_index(const struct rfs_remote_request *request, struct rfs_remote_listing *out)
 {
-    const bool json = strncmp(request->http.type, "application/json", 16) == 0;
+    const bool json = strncmp(request->answer.http.type, "application/json", 16) == 0;
 
-    if (!json && strncmp(request->http.type, "text/html", 9) != 0)
+    if (!json && strncmp(request->answer.http.type, "text/html", 9) != 0)
         return rfs_store_fail(-ENOTDIR, "the server gives no index of that folder; try: files=MAP");
-    const int rc =
-        rfs_listing_index(request->text ? request->text : "", request->text_n, json, out);
+    const int rc = rfs_listing_index(request->answer.text ? request->answer.text : "",
+                                     request->answer.text_n, json, out);
     return rc < 0 ? refuse(rc, "the server's index of that folder is in an unknown form") : 0;
 }
 

@@ -224,7 +224,7 @@ static int hold_version(struct rfs_account *account, const char *url,
     return 0;
 }
 
-void rfs_object_let_go(struct rfs_object *object)
+static void let_go(struct rfs_object *object)
 {
     if (!object)
         return;
@@ -494,8 +494,8 @@ static int read_version(struct rfs_object *object, struct iovec *spans, int coun
 
 /* ---- the calls ------------------------------------------------------------------------------- */
 
-int rfs_object_hold(struct rfs_store *store, const char *url, struct rfs_object **out,
-                    struct stat *st)
+static int hold_object(struct rfs_store *store, const char *url, struct rfs_object **out,
+                       struct stat *st)
 {
     struct rfs_account *account = rfs_account_of(store);
     RFS_FREE char *plain = rfs_hub_pin(account, url);
@@ -512,7 +512,7 @@ int rfs_object_hold(struct rfs_store *store, const char *url, struct rfs_object 
     return rc;
 }
 
-int rfs_object_read(struct rfs_object *object, struct iovec *spans, int count, uint64_t offset)
+static int read_object(struct rfs_object *object, struct iovec *spans, int count, uint64_t offset)
 {
     const int rc = read_version(object, spans, count, offset);
 
@@ -521,7 +521,14 @@ int rfs_object_read(struct rfs_object *object, struct iovec *spans, int count, u
     return rc;
 }
 
-uint64_t rfs_object_round_trip(struct rfs_store *store)
+static uint64_t round_trip(struct rfs_store *store)
 {
     return atomic_load_explicit(&rfs_account_of(store)->client.round_trip, memory_order_relaxed);
 }
+
+const struct rfs_store_objects rfs_object_calls = {
+    .hold = hold_object,
+    .read = read_object,
+    .let_go = let_go,
+    .round_trip = round_trip,
+};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading an account's objects: versions of them, and their bytes. These are calls of base/store.h,
- * as those of directory.h are.
+ * Reading an account's objects: versions of them, and their bytes. The calls are those
+ * of base/store.h.
  *
  * An object's identity is its ETag, or else the time of its last change, with its size. All bytes
  * of a version that is held are asked for by If-Match (or If-Unmodified-Since), and each answer is
@@ -18,11 +18,7 @@
 
 #include "base/store.h"
 
-int rfs_object_hold(struct rfs_store *store, const char *url, struct rfs_object **out,
-                    struct stat *st);
-int rfs_object_read(struct rfs_object *object, struct iovec *spans, int count, uint64_t offset);
-void rfs_object_let_go(struct rfs_object *object);
-uint64_t rfs_object_round_trip(struct rfs_store *store);
+extern const struct rfs_store_objects rfs_object_calls;
 
 /* ---- where headers will be read ---- */
 

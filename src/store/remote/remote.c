@@ -9,24 +9,6 @@
 #include "store/remote/object.h"
 #include "store/remote/upload.h"
 
-static const struct rfs_store_calls calls = {
-    .stat = rfs_directory_stat,
-    .list = rfs_directory_list,
-    .pin = rfs_directory_pin,
-    .forget = rfs_directory_forget,
-    .hold = rfs_object_hold,
-    .read = rfs_object_read,
-    .let_go = rfs_object_let_go,
-    .round_trip = rfs_object_round_trip,
-    .put = rfs_upload_put,
-    .begin = rfs_upload_begin,
-    .send = rfs_upload_send,
-    .complete = rfs_upload_complete,
-    .drop = rfs_upload_drop,
-    .remove = rfs_upload_remove,
-    .sweep = rfs_upload_sweep,
-};
-
 /* The accounts of views that are open. */
 static struct {
     pthread_mutex_t lock; /* of the list and the users; a leaf lock */
@@ -91,7 +73,7 @@ static struct rfs_account *new_account(const struct rfs_options *options)
 
     if (!account)
         return NULL;
-    account->store.calls = &calls;
+    account->store = (struct rfs_store){&rfs_directory_calls, &rfs_object_calls, &rfs_upload_calls};
     account->hub = rfs_hub_new();
     account->directory = rfs_directory_new();
     if (account->hub && account->directory)
@@ -144,7 +126,7 @@ int rfs_remote_take(const struct rfs_options *options, const char *const *paths,
     if (account != fresh)
         free_account(fresh);
     *out = &account->store;
-    rfs_directory_forget(*out);
+    (*out)->directory->forget(*out);
     int rc = account->anonymous || !any_url(paths, n, "s3://") ? 0 : try_credentials(account, err);
     if (rc == 0 && !account->anonymous && any_url(paths, n, "hf://"))
         rc = try_token(account, err);

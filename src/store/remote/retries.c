@@ -17,6 +17,37 @@
 
 #define AGAIN 1        /* the request is to be tried again */
 #define LASTING_MOST 2 /* tries of what hardly ever gets better */
+#define CHANGED "the object was changed while in use"
+
+/* What each kind of store does in its own way. */
+struct kind {
+    bool redirects;          /* a redirection of what is no range is an answer */
+    const char *permissions; /* remedy for what it does not permit to read */
+    /* Returns the URL that is asked, malloc'ed; NULL when out of memory. */
+    char *(*url)(const struct rfs_remote_request *request);
+    /* Adds which version is meant to a request for a range, or NULL. False when out of memory. */
+    bool (*add_version)(struct rfs_remote_request *request);
+    /* Adds who asks, or NULL. 0 or -errno. */
+    int (*identify)(struct rfs_remote_request *request);
+    /* Says whether libcurl follows redirections: never with a signature or a token. */
+    bool (*follows)(const struct rfs_remote_request *request);
+    /* Says why an answer with bytes is not of the version that is asked for; NULL: it is. */
+    const char *(*other)(struct rfs_remote_request *request);
+    /* Reads the store's own code and message. */
+    void (*read_error)(const struct rfs_remote_request *request, char *code, size_t code_cap,
+                       char *text, size_t text_cap);
+    /* Returns the remedy for a failure, or NULL. */
+    const char *(*remedy)(const struct rfs_remote_request *request, const char *code);
+    /*
+     * Looks whether what was refused may be had elsewhere or by other credentials, or NULL. 0: not
+     * so; AGAIN; or -EREMOTE with rfs_store_fail.
+     */
+    int (*elsewhere)(struct rfs_remote_request *request, const char *code);
+    /* Fails because of a refusal that lasts. -errno with rfs_store_fail. */
+    int (*refuse)(const struct rfs_remote_request *request);
+};
+
+static const struct kind *kind_of(const struct rfs_remote_request *request);
 
 static uint64_t hash_server(const struct rfs_remote_request *request)
 {
@@ -29,9 +60,9 @@ static void note_server(const struct rfs_remote_request *request)
     struct rfs_account *account = request->bucket->account;
     const uint64_t server = hash_server(request);
 
-    if (request->http.status > 0)
+    if (request->answer.http.status > 0)
         atomic_store_explicit(&account->answering, server, memory_order_relaxed);
-    if (request->http.status == 206 && request->done > 0)
+    if (request->answer.http.status == 206 && request->tries.done > 0)
         atomic_store_explicit(&account->ranging, server, memory_order_relaxed);
 }
 
@@ -44,57 +75,22 @@ static bool is_lasting(const struct rfs_remote_request *request)
     const struct rfs_account *account = request->bucket->account;
     const uint64_t server = hash_server(request);
 
-    return ((request->http.no_host || request->http.no_tls) &&
+    return ((request->answer.http.no_host || request->answer.http.no_tls) &&
             atomic_load_explicit(&account->answering, memory_order_relaxed) != server) ||
-           (request->unranged &&
+           (request->answer.unranged &&
             atomic_load_explicit(&account->ranging, memory_order_relaxed) != server);
 }
 
-/*
- * Reads the store's own code and message: <Error><Code>…</Code><Message>…</Message>…, or a hub's
- * headers.
- */
-static void read_error(const struct rfs_remote_request *request, char *code, size_t code_cap,
-                       char *text, size_t text_cap)
+/* Reads <Error><Code>…</Code><Message>…</Message>… */
+static void read_body(const struct rfs_remote_request *request, char *code, size_t code_cap,
+                      char *text, size_t text_cap)
 {
-    const char *body = request->text_n > 0 ? request->text : "";
+    const char *body = request->answer.text_n > 0 ? request->answer.text : "";
 
-    if (request->bucket->hub) {
-        snprintf(code, code_cap, "%s", request->http.error);
-        snprintf(text, text_cap, "%s", request->http.error_text);
-        return;
-    }
     if (!rfs_markup_text(body, "Code", code, code_cap))
         *code = '\0';
     if (!rfs_markup_text(body, "Message", text, text_cap))
         *text = '\0';
-}
-
-/* Says whether a request is for the hub's own host. */
-static bool is_own(const struct rfs_remote_request *request)
-{
-    return request->bucket->hub && rfs_bucket_has(request->bucket, request->at);
-}
-
-/* Returns the remedy for what a hub refuses, or NULL. */
-static const char *remedy_of_hub(const struct rfs_remote_request *request, const char *code)
-{
-    const long status = request->http.status;
-
-    if (strcmp(code, "GatedRepo") == 0)
-        return "ask for access on the model's page, then HF_TOKEN of that account";
-    if (strcmp(code, "RevisionNotFound") == 0)
-        return "a branch, a tag or a commit of that model";
-    if (status == 401 || status == 403 || status == 404)
-        return rfs_credentials_trusts(request->bucket->base)
-                   ? "check the name of the model, and HF_TOKEN: its account must be allowed to "
-                     "read it"
-                   : "HF_ENDPOINT=https://HOST, as no token is sent without TLS";
-    if (status == 429)
-        return "HF_TOKEN for a higher limit, fewer connections=, or later";
-    if (status == 0)
-        return "check HF_ENDPOINT and the network";
-    return NULL;
 }
 
 static bool is_write(const struct rfs_remote_request *request)
@@ -104,14 +100,8 @@ static bool is_write(const struct rfs_remote_request *request)
 
 static const char *remedy_of(const struct rfs_remote_request *request, const char *code)
 {
-    const long status = request->http.status;
+    const long status = request->answer.http.status;
 
-    if (request->http.refused_tls)
-        return "the certificate of its issuer in CURL_CA_BUNDLE";
-    if (is_own(request) && status != 200 && !request->http.no_tls)
-        return remedy_of_hub(request, code);
-    if (request->bucket->hub && status >= 400 && status < 500)
-        return "later: the hub names a place of the file that refuses";
     if (strcmp(code, "RequestTimeTooSkewed") == 0)
         return "set this machine's clock";
     if ((status >= 300 && status < 400) || strcmp(code, "AuthorizationHeaderMalformed") == 0)
@@ -123,13 +113,12 @@ static const char *remedy_of(const struct rfs_remote_request *request, const cha
     if ((status == 401 || status == 403) && is_write(request))
         return "credentials that may write and delete there, and list uploads";
     if (status == 401 || status == 403)
-        return request->bucket->s3 ? "credentials that may list and read it"
-                                   : "check its read permissions";
+        return kind_of(request)->permissions;
     if (status == 200 && request->n > 0)
         return "a server that answers requests for ranges";
     if (status == 429 || status == 503)
         return "fewer connections=, or later";
-    if (request->http.no_tls)
+    if (request->answer.http.no_tls)
         return "http://, or the port of the server's TLS";
     if (status == 0)
         return "check endpoint= and the network";
@@ -141,12 +130,13 @@ static const char *remedy_of(const struct rfs_remote_request *request, const cha
 /* Reports the store's last answer by rfs_store_fail; returns CODE. */
 static int fail(const struct rfs_remote_request *request, int code)
 {
-    const struct rfs_http *http = &request->http;
+    const struct rfs_http *http = &request->answer.http;
     const char *problem = http->problem;
     char name[64], text[256], status[48] = "";
 
-    read_error(request, name, sizeof name, text, sizeof text);
-    const char *remedy = remedy_of(request, name);
+    kind_of(request)->read_error(request, name, sizeof name, text, sizeof text);
+    const char *remedy = http->refused_tls ? "the certificate of its issuer in CURL_CA_BUNDLE"
+                                           : kind_of(request)->remedy(request, name);
     if (http->status > 0)
         snprintf(status, sizeof status, "status %ld", http->status);
     const char *base = request->at ? request->at : request->bucket->base;
@@ -154,7 +144,7 @@ static int fail(const struct rfs_remote_request *request, int code)
     rfs_credentials_fail(request->bucket->account->credentials, code,
                          "%s%s%s%s%s%s%s (tried %u time%s, at %.*s)", status, *name ? ", " : "",
                          name, *text ? ": " : "", text, *problem && *status ? ", " : "", problem,
-                         request->tries, request->tries == 1 ? "" : "s",
+                         request->tries.n, request->tries.n == 1 ? "" : "s",
                          host + (int)rfs_min_u64(strcspn(base + host, "/"), 200), base);
     rfs_store_fail_remedy(remedy);
     return code;
@@ -165,53 +155,42 @@ static bool is_text(const char *text, const char *of)
     return text && strcmp(text, of) == 0;
 }
 
-/* Says whether an answer with bytes from a hub, or from where it leads, is of the commit. */
-static bool is_of_commit(struct rfs_remote_request *request)
-{
-    const struct rfs_http *http = &request->http;
-    const char *tag = http->linked_etag[0] ? http->linked_etag : http->etag;
-
-    if (http->commit[0] && strcmp(http->commit, request->bucket->revision) != 0)
-        return false;
-    if (request->tag[0])
-        return rfs_http_same_etag(request->tag, tag);
-    snprintf(request->tag, sizeof request->tag, "%s", tag);
-    return true;
-}
-
 /*
- * Says whether an answer is of the version that is asked for. A strong ETag says that alone; else
- * the time of the last change must be equal as a text, and what there is of an ETag. What the
- * version has and the answer lacks is a difference.
+ * A strong ETag says alone which version an answer is of; else the time of the last change must be
+ * equal as a text, and what there is of an ETag. What the version has and the answer lacks is a
+ * difference.
  */
-static bool is_of_version(struct rfs_remote_request *request)
+static const char *other_version(struct rfs_remote_request *request)
 {
-    const struct rfs_http *http = &request->http;
+    const struct rfs_http *http = &request->answer.http;
     const char *etag = request->etag ? request->etag : "";
 
-    if (request->bucket->hub)
-        return is_of_commit(request);
+    if (!http->etag[0] && !http->modified[0])
+        return "an answer has neither an ETag nor the time of the last change: it may be of "
+               "another version";
     if (*etag && strcmp(etag, http->etag) != 0)
-        return false;
+        return CHANGED;
     return rfs_http_etag_is_strong(etag) ||
-           (http->modified[0] && is_text(request->modified, http->modified));
+                   (http->modified[0] && is_text(request->modified, http->modified))
+               ? NULL
+               : CHANGED;
 }
 
 /* Says whether the body that begins is the requested range; else http.problem has the reason. */
 static bool is_range(struct rfs_remote_request *request)
 {
-    struct rfs_http *http = &request->http;
-    const uint64_t from = request->from + request->done;
+    struct rfs_http *http = &request->answer.http;
+    const uint64_t from = request->from + request->tries.done;
     const uint64_t last = request->from + request->n - 1;
     uint64_t a, b, size;
 
-    request->other = !is_of_version(request);
-    if (request->other)
+    request->answer.other = kind_of(request)->other(request);
+    if (request->answer.other)
         return false;
     if (http->status == 200) {
         if (from == 0 && request->n == request->size && http->length == (int64_t)request->size)
             return true;
-        request->unranged = true;
+        request->answer.unranged = true;
         snprintf(http->problem, sizeof http->problem, "the whole was sent instead of a range");
         return false;
     }
@@ -222,23 +201,34 @@ static bool is_range(struct rfs_remote_request *request)
     return false;
 }
 
-static int changed(const char *how)
+static int fail_removed(void)
 {
-    return rfs_store_fail(-ESTALE, "the object was %s while in use", how);
+    return rfs_store_fail(-ESTALE, "the object was removed while in use");
+}
+
+/* Fails because of what a store, or a web server, refuses. */
+static int refuse(const struct rfs_remote_request *request)
+{
+    const long status = request->answer.http.status;
+
+    if (request->n > 0 && status == 404)
+        return fail_removed();
+    return fail(request, status == 404 || status == 410   ? -ENOENT
+                         : status == 401 || status == 403 ? -EACCES
+                                                          : -EIO);
 }
 
 /* Says whether an error names another region of the bucket, which is noted then. */
 static bool moves(struct rfs_remote_request *request, const char *code)
 {
-    const struct rfs_http *http = &request->http;
+    const struct rfs_http *http = &request->answer.http;
     /* A HEAD is answered without a code. */
     const bool elsewhere = http->status == 301 || http->status == 307 ||
                            (http->status == 400 && request->head) ||
                            strcmp(code, "AuthorizationHeaderMalformed") == 0 ||
                            strcmp(code, "IllegalLocationConstraintException") == 0;
 
-    if (!request->bucket->s3 || !elsewhere || !http->region[0] ||
-        strcmp(http->region, request->bucket->region) == 0)
+    if (!elsewhere || !http->region[0] || strcmp(http->region, request->bucket->region) == 0)
         return false;
     rfs_bucket_learn(request->bucket->account, request->bucket->name, http->region);
     return true;
@@ -250,33 +240,37 @@ static bool moves(struct rfs_remote_request *request, const char *code)
  */
 static bool renews(struct rfs_remote_request *request, const char *code)
 {
-    if (request->renewed || !request->bucket->s3 ||
+    if (request->tries.renewed ||
         (strcmp(code, "ExpiredToken") != 0 && strcmp(code, "TokenRefreshRequired") != 0 &&
          strcmp(code, "InvalidToken") != 0))
         return false;
-    request->renewed = true;
+    request->tries.renewed = true;
     return rfs_credentials_renew(request->bucket->account->credentials);
 }
 
-/*
- * Judges what a hub, or a host that it leads to, refuses. A file's URL at another host ends after
- * an hour or so.
- */
-static int judge_hub(const struct rfs_remote_request *request)
+/* Looks whether the bucket is in another region or at another host, or credentials have ended. */
+static int find_bucket_elsewhere(struct rfs_remote_request *request, const char *code)
 {
-    const long status = request->http.status;
+    struct rfs_http *http = &request->answer.http;
 
-    if (request->n > 0 && (!is_own(request) || status < 400)) {
-        fail(request, -EACCES);
-        return -EREMOTE;
+    if (moves(request, code))
+        return rfs_credentials_fail(request->bucket->account->credentials, -EREMOTE,
+                                    "the bucket is in region %s", http->region);
+    if (http->location[0] && (http->status == 301 || http->status == 302 || http->status == 307 ||
+                              http->status == 308)) {
+        if (rfs_bucket_move(request->bucket, http->location))
+            return rfs_credentials_fail(request->bucket->account->credentials, -EREMOTE,
+                                        "the bucket is at %.200s", http->location);
+        snprintf(http->problem, sizeof http->problem,
+                 "it leads to %.200s, where no signature is sent", http->location);
     }
-    return fail(request, status == 404 ? -EINVAL : status == 401 || status == 403 ? -EACCES : -EIO);
+    return renews(request, code) ? AGAIN : 0;
 }
 
 /* Judges a refusal of what may be there already: -EEXIST, -ENOTSUP, or 0 for none. */
 static int judge_condition(const struct rfs_remote_request *request)
 {
-    const long status = request->http.status;
+    const long status = request->answer.http.status;
 
     if (request->over && (status == 412 || status == 304 || (status == 404 && *request->over)))
         return rfs_store_fail(-EEXIST, "there is not what it may replace");
@@ -294,40 +288,25 @@ static bool is_damage(const char *code)
 
 static int judge_refusal(struct rfs_remote_request *request)
 {
-    const long status = request->http.status;
+    const long status = request->answer.http.status;
     char code[64], text[64];
     const int condition = judge_condition(request);
 
     if (condition)
         return condition;
-    read_error(request, code, sizeof code, text, sizeof text);
-    if (moves(request, code))
-        return rfs_credentials_fail(request->bucket->account->credentials, -EREMOTE,
-                                    "the bucket is in region %s", request->http.region);
-    if (request->bucket->s3 && request->http.location[0] &&
-        (status == 301 || status == 302 || status == 307 || status == 308)) {
-        if (rfs_bucket_move(request->bucket, request->http.location))
-            return rfs_credentials_fail(request->bucket->account->credentials, -EREMOTE,
-                                        "the bucket is at %.200s", request->http.location);
-        snprintf(request->http.problem, sizeof request->http.problem,
-                 "it leads to %.200s, where no signature is sent", request->http.location);
-    }
-    if (renews(request, code) || strcmp(code, "RequestTimeout") == 0 || status == 408 ||
-        status == 429 || status >= 500 || (status == 409 && *code) || is_damage(code))
+    kind_of(request)->read_error(request, code, sizeof code, text, sizeof text);
+    const int elsewhere =
+        kind_of(request)->elsewhere ? kind_of(request)->elsewhere(request, code) : 0;
+    if (elsewhere)
+        return elsewhere;
+    if (strcmp(code, "RequestTimeout") == 0 || status == 408 || status == 429 || status >= 500 ||
+        (status == 409 && *code) || is_damage(code))
         return AGAIN;
     if (request->n > 0 && status == 412)
-        return changed("changed");
+        return rfs_store_fail(-ESTALE, CHANGED);
     if (request->n > 0 && status == 416)
-        return changed("cut short");
-    if (request->n > 0 && status == 404 && (!request->bucket->hub || is_own(request)))
-        return changed("removed");
-    if (request->bucket->hub)
-        return judge_hub(request);
-    if (status == 404 || status == 410)
-        return fail(request, -ENOENT);
-    if (status == 401 || status == 403)
-        return fail(request, -EACCES);
-    return fail(request, -EIO);
+        return rfs_store_fail(-ESTALE, "the object was cut short while in use");
+    return kind_of(request)->refuse(request);
 }
 
 bool rfs_retries_has_md5(const struct rfs_http *http, bool parts)
@@ -342,16 +321,17 @@ bool rfs_retries_has_md5(const struct rfs_http *http, bool parts)
 /* Judges the answer to a write that succeeded: 0 or AGAIN. */
 static int judge_write(struct rfs_remote_request *request)
 {
-    struct rfs_http *http = &request->http;
+    struct rfs_http *http = &request->answer.http;
     char code[64], text[64];
 
     /* A store that completes an upload begins its answer before it knows the end. */
-    read_error(request, code, sizeof code, text, sizeof text);
+    kind_of(request)->read_error(request, code, sizeof code, text, sizeof text);
     if (*code)
         return AGAIN;
-    request->damaged = request->method == RFS_HTTP_PUT && request->sums &&
-                       rfs_retries_has_md5(http, false) && !strstr(http->etag, request->sums->md5);
-    if (!request->damaged)
+    request->answer.damaged = request->method == RFS_HTTP_PUT && request->sums &&
+                              rfs_retries_has_md5(http, false) &&
+                              !strstr(http->etag, request->sums->md5);
+    if (!request->answer.damaged)
         return 0;
     snprintf(http->problem, sizeof http->problem,
              "the store has other bytes than were sent: their MD5 is %.48s, not %s", http->etag,
@@ -366,22 +346,19 @@ static int judge_write(struct rfs_remote_request *request)
  */
 static int judge(struct rfs_remote_request *request)
 {
-    struct rfs_http *http = &request->http;
+    struct rfs_http *http = &request->answer.http;
     const long status = http->status;
 
     if (http->failed == -ENOMEM)
         return -ENOMEM;
-    if (request->other && !request->bucket->hub && !http->etag[0] && !http->modified[0])
-        return rfs_store_fail(-ESTALE, "an answer has neither an ETag nor the time of the last "
-                                       "change: it may be of another version");
-    if (request->other)
-        return changed("changed");
+    if (request->answer.other)
+        return rfs_store_fail(-ESTALE, "%s", request->answer.other);
     if (http->refused_tls)
         return fail(request, -EIO);
     if (http->failed)
         return AGAIN;
     if (request->n > 0 && (status == 206 || status == 200)) {
-        if (request->done == request->n)
+        if (request->tries.done == request->n)
             return 0;
         if (!http->problem[0])
             snprintf(http->problem, sizeof http->problem, "fewer bytes were sent than asked for");
@@ -390,7 +367,7 @@ static int judge(struct rfs_remote_request *request)
     const bool leads = status >= 300 && status < 400;
     if (is_write(request) && (status == 200 || status == 204))
         return judge_write(request);
-    if (status == 200 || (leads && !request->bucket->s3 && request->n == 0))
+    if (status == 200 || (leads && kind_of(request)->redirects && request->n == 0))
         return 0;
     return judge_refusal(request);
 }
@@ -433,35 +410,35 @@ int rfs_retries_fail_memory(void)
 
 static void free_headers(struct rfs_remote_request *request)
 {
-    for (size_t i = 0; request->headers && request->headers[i]; i++) {
-        explicit_bzero(request->headers[i], strlen(request->headers[i]));
-        free(request->headers[i]);
+    for (size_t i = 0; request->tries.headers && request->tries.headers[i]; i++) {
+        explicit_bzero(request->tries.headers[i], strlen(request->tries.headers[i]));
+        free(request->tries.headers[i]);
     }
-    free(request->headers);
-    request->headers = NULL;
-    free(request->asked);
-    request->asked = NULL;
+    free(request->tries.headers);
+    request->tries.headers = NULL;
+    free(request->tries.asked);
+    request->tries.asked = NULL;
 }
 
 void rfs_retries_free(struct rfs_remote_request *request)
 {
     free_headers(request);
-    free(request->text);
-    request->text = NULL;
-    rfs_retries_give_memory(request->text_cap);
-    request->text_cap = 0;
+    free(request->answer.text);
+    request->answer.text = NULL;
+    rfs_retries_give_memory(request->answer.text_cap);
+    request->answer.text_cap = 0;
 }
 
 static bool add_header(struct rfs_remote_request *request, const char *name, const char *value)
 {
     size_t n = 0;
 
-    while (request->headers[n])
+    while (request->tries.headers[n])
         n++;
     if (n + 1 >= HEADERS)
         return false;
-    request->headers[n] = rfs_text_printf("%s: %s", name, value);
-    return request->headers[n] != NULL;
+    request->tries.headers[n] = rfs_text_printf("%s: %s", name, value);
+    return request->tries.headers[n] != NULL;
 }
 
 static const char *const methods[] = {
@@ -508,14 +485,19 @@ static bool add_signature(struct rfs_remote_request *request, const struct rfs_c
            add_header(request, "authorization", signature);
 }
 
-static int add_identity(struct rfs_remote_request *request, const char *path)
+/* Adds the signature, unless nobody asks. */
+static int add_identity(struct rfs_remote_request *request)
 {
     struct rfs_credentials who;
+
+    if (request->bucket->account->anonymous)
+        return 0;
+    RFS_FREE char *path = rfs_bucket_path(request->bucket, request->key);
     const int rc = rfs_credentials_get(request->bucket->account->credentials, &who);
 
     if (rc)
         return rc;
-    const bool added = add_signature(request, &who, path);
+    const bool added = path && add_signature(request, &who, path);
     rfs_secret_wipe(&who, sizeof who);
     return added ? 0 : -ENOMEM;
 }
@@ -540,7 +522,7 @@ static bool add_write(struct rfs_remote_request *request)
 static bool add_conditions(struct rfs_remote_request *request)
 {
     char range[64];
-    const uint64_t from = request->from + request->done;
+    const uint64_t from = request->from + request->tries.done;
 
     if (is_write(request))
         return add_write(request);
@@ -548,23 +530,116 @@ static bool add_conditions(struct rfs_remote_request *request)
         return true;
     snprintf(range, sizeof range, "bytes=%" PRIu64 "-%" PRIu64, from,
              request->from + request->n - 1);
-    if (!add_header(request, "Range", range))
-        return false;
-    if (request->bucket->hub) /* its commit says which version is meant */
-        return true;
+    return add_header(request, "Range", range) &&
+           (!kind_of(request)->add_version || kind_of(request)->add_version(request));
+}
+
+/* Adds that the version is the one whose attributes are known. */
+static bool add_version(struct rfs_remote_request *request)
+{
     if (request->etag && rfs_http_etag_is_strong(request->etag))
         return add_header(request, "If-Match", request->etag);
     return !request->modified || !request->modified[0] ||
            add_header(request, "If-Unmodified-Since", request->modified);
 }
 
-/* Adds the hub's token, unless the request is for another host. */
-static int add_token(struct rfs_remote_request *request)
+static char *url_in_bucket(const struct rfs_remote_request *request)
+{
+    RFS_FREE char *path = rfs_bucket_path(request->bucket, request->key);
+
+    return path ? rfs_text_printf("%s%s%s%s", request->bucket->base, path,
+                                  request->query ? "?" : "", request->query ? request->query : "")
+                : NULL;
+}
+
+static int write_request(struct rfs_remote_request *request)
+{
+    const struct kind *kind = kind_of(request);
+
+    free_headers(request);
+    request->tries.headers = calloc(HEADERS, sizeof *request->tries.headers);
+    request->tries.asked = kind->url(request);
+    if (!request->tries.headers || !request->tries.asked || !add_conditions(request))
+        return -ENOMEM;
+    return kind->identify ? kind->identify(request) : 0;
+}
+
+static bool follows_never(const struct rfs_remote_request *request)
+{
+    (void)request;
+    return false;
+}
+
+static bool follows_on_web(const struct rfs_remote_request *request)
+{
+    return !request->head || request->follow;
+}
+
+/* ---- hubs ------------------------------------------------------------------------------------ */
+
+/* Says whether a request is for the hub's own host. */
+static bool is_own(const struct rfs_remote_request *request)
+{
+    return rfs_bucket_has(request->bucket, request->at);
+}
+
+/* Says whether a request carries the hub's token, which no proxy sees. */
+static bool sends_token(const struct rfs_remote_request *request)
+{
+    return request->bucket->hub && is_own(request) && rfs_credentials_trusts(request->at);
+}
+
+static char *url_at_hub(const struct rfs_remote_request *request)
+{
+    return strdup(request->at);
+}
+
+static void read_headers(const struct rfs_remote_request *request, char *code, size_t code_cap,
+                         char *text, size_t text_cap)
+{
+    snprintf(code, code_cap, "%s", request->answer.http.error);
+    snprintf(text, text_cap, "%s", request->answer.http.error_text);
+}
+
+/* Returns the remedy for what the hub itself refuses, or NULL. */
+static const char *remedy_of_own(const struct rfs_remote_request *request, const char *code)
+{
+    const long status = request->answer.http.status;
+
+    if (strcmp(code, "GatedRepo") == 0)
+        return "ask for access on the model's page, then HF_TOKEN of that account";
+    if (strcmp(code, "RevisionNotFound") == 0)
+        return "a branch, a tag or a commit of that model";
+    if (status == 401 || status == 403 || status == 404)
+        return rfs_credentials_trusts(request->bucket->base)
+                   ? "check the name of the model, and HF_TOKEN: its account must be allowed to "
+                     "read it"
+                   : "HF_ENDPOINT=https://HOST, as no token is sent without TLS";
+    if (status == 429)
+        return "HF_TOKEN for a higher limit, fewer connections=, or later";
+    if (status == 0)
+        return "check HF_ENDPOINT and the network";
+    return NULL;
+}
+
+static const char *remedy_of_hub(const struct rfs_remote_request *request, const char *code)
+{
+    const long status = request->answer.http.status;
+
+    if (is_own(request) && status != 200 && !request->answer.http.no_tls)
+        return remedy_of_own(request, code);
+    return status >= 400 && status < 500 ? "later: the hub names a place of the file that refuses"
+                                         : remedy_of(request, code);
+}
+
+/* Adds what we are, and the hub's token, unless the request is for another host. */
+static int introduce(struct rfs_remote_request *request)
 {
     char token[RFS_CREDENTIALS_BEARER];
 
-    if (request->bucket->account->anonymous || !is_own(request) ||
-        !rfs_credentials_trusts(request->at))
+    if (!add_header(request, "user-agent", "reshardfs"))
+        return -ENOMEM;
+    if (request->bucket->account->anonymous || !sends_token(request))
         return 0;
     int rc = rfs_credentials_bearer(request->bucket->account->credentials, token);
     if (rc == 0 && *token && !add_header(request, "authorization", token))
@@ -573,35 +648,82 @@ static int add_token(struct rfs_remote_request *request)
     return rc;
 }
 
-/* Writes a request for a hub, or for where it leads. */
-static int write_to_hub(struct rfs_remote_request *request)
+static bool follows_from_hub(const struct rfs_remote_request *request)
 {
-    free_headers(request);
-    request->headers = calloc(HEADERS, sizeof *request->headers);
-    request->asked = strdup(request->at);
-    if (!request->headers || !request->asked || !add_conditions(request) ||
-        !add_header(request, "user-agent", "reshardfs"))
-        return -ENOMEM;
-    return add_token(request);
+    return request->n > 0 && !is_own(request);
 }
 
-static int write_request(struct rfs_remote_request *request)
+/* Compares the commit of an answer from a hub, and the ETag of one from where it leads. */
+static const char *other_commit(struct rfs_remote_request *request)
 {
-    if (request->bucket->hub)
-        return write_to_hub(request);
-    RFS_FREE char *path = rfs_bucket_path(request->bucket, request->key);
+    const struct rfs_http *http = &request->answer.http;
+    const char *tag = http->linked_etag[0] ? http->linked_etag : http->etag;
 
-    free_headers(request);
-    request->headers = calloc(HEADERS, sizeof *request->headers);
-    if (!path || !request->headers || !add_conditions(request))
-        return -ENOMEM;
-    request->asked =
-        rfs_text_printf("%s%s%s%s", request->bucket->base, path, request->query ? "?" : "",
-                        request->query ? request->query : "");
-    if (!request->asked)
-        return -ENOMEM;
-    return request->bucket->s3 && !request->bucket->account->anonymous ? add_identity(request, path)
-                                                                       : 0;
+    if (http->commit[0] && strcmp(http->commit, request->bucket->revision) != 0)
+        return CHANGED;
+    if (request->tag[0])
+        return rfs_http_same_etag(request->tag, tag) ? NULL : CHANGED;
+    snprintf(request->tag, sizeof request->tag, "%s", tag);
+    return NULL;
+}
+
+/*
+ * Fails because of what a hub, or a host that it leads to, refuses. A file's URL at another host
+ * ends after an hour or so.
+ */
+static int refuse_of_hub(const struct rfs_remote_request *request)
+{
+    const long status = request->answer.http.status;
+
+    if (request->n > 0 && status == 404 && is_own(request))
+        return fail_removed();
+    if (request->n > 0 && (!is_own(request) || status < 400)) {
+        fail(request, -EACCES);
+        return -EREMOTE;
+    }
+    return fail(request, status == 404 ? -EINVAL : status == 401 || status == 403 ? -EACCES : -EIO);
+}
+
+/* ---- kinds of stores ------------------------------------------------------------------------- */
+
+static const struct kind *kind_of(const struct rfs_remote_request *request)
+{
+    static const struct kind s3 = {
+        .permissions = "credentials that may list and read it",
+        .url = url_in_bucket,
+        .add_version = add_version,
+        .identify = add_identity,
+        .follows = follows_never,
+        .other = other_version,
+        .read_error = read_body,
+        .remedy = remedy_of,
+        .elsewhere = find_bucket_elsewhere,
+        .refuse = refuse,
+    };
+    static const struct kind web = {
+        .redirects = true,
+        .permissions = "check its read permissions",
+        .url = url_in_bucket,
+        .add_version = add_version,
+        .follows = follows_on_web,
+        .other = other_version,
+        .read_error = read_body,
+        .remedy = remedy_of,
+        .refuse = refuse,
+    };
+    static const struct kind hub = {
+        .redirects = true,
+        .permissions = "check its read permissions",
+        .url = url_at_hub,
+        .identify = introduce, /* its commit says which version is meant */
+        .follows = follows_from_hub,
+        .other = other_commit,
+        .read_error = read_headers,
+        .remedy = remedy_of_hub,
+        .refuse = refuse_of_hub,
+    };
+
+    return request->bucket->hub ? &hub : request->bucket->s3 ? &s3 : &web;
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -625,24 +747,24 @@ static void put(const struct rfs_remote_request *request, uint64_t at, const cha
 
 static bool take_text(struct rfs_remote_request *request, const char *data, size_t n)
 {
-    if (request->http.status != 200 && n > ERROR_MOST - request->text_n)
+    if (request->answer.http.status != 200 && n > ERROR_MOST - request->answer.text_n)
         return true; /* that is enough of it */
-    if (request->text_n + n + 1 > request->text_cap) {
-        const size_t cap = 2 * (request->text_n + n) + 4096;
-        request->large = !rfs_retries_take_memory(cap - request->text_cap);
-        if (request->large)
+    if (request->answer.text_n + n + 1 > request->answer.text_cap) {
+        const size_t cap = 2 * (request->answer.text_n + n) + 4096;
+        request->answer.large = !rfs_retries_take_memory(cap - request->answer.text_cap);
+        if (request->answer.large)
             return false;
-        char *text = realloc(request->text, cap);
+        char *text = realloc(request->answer.text, cap);
         if (!text) {
-            rfs_retries_give_memory(cap - request->text_cap);
+            rfs_retries_give_memory(cap - request->answer.text_cap);
             return false;
         }
-        request->text = text;
-        request->text_cap = cap;
+        request->answer.text = text;
+        request->answer.text_cap = cap;
     }
-    memcpy(request->text + request->text_n, data, n);
-    request->text_n += n;
-    request->text[request->text_n] = '\0';
+    memcpy(request->answer.text + request->answer.text_n, data, n);
+    request->answer.text_n += n;
+    request->answer.text[request->answer.text_n] = '\0';
     return true;
 }
 
@@ -653,18 +775,18 @@ static bool on_body(void *ctx, struct rfs_http *http, const char *data, size_t n
 
     if (request->n == 0 || (http->status != 206 && http->status != 200))
         return take_text(request, data, n);
-    if (!request->under_way) {
-        request->under_way = true;
-        request->wrong = !is_range(request);
+    if (!request->answer.under_way) {
+        request->answer.under_way = true;
+        request->answer.wrong = !is_range(request);
     }
-    if (request->wrong)
+    if (request->answer.wrong)
         return false;
-    if (n > request->n - request->done) {
+    if (n > request->n - request->tries.done) {
         snprintf(http->problem, sizeof http->problem, "it sent more bytes than were asked for");
         return false;
     }
-    put(request, request->skip + request->done, data, n);
-    request->done += n;
+    put(request, request->skip + request->tries.done, data, n);
+    request->tries.done += n;
     return true;
 }
 
@@ -681,22 +803,14 @@ static uint64_t at_random(uint64_t below)
 
 static void put_off(struct rfs_remote_request *request)
 {
-    const unsigned doubled = request->tries - 1 < 10 ? request->tries - 1 : 10;
+    const unsigned doubled = request->tries.n - 1 < 10 ? request->tries.n - 1 : 10;
     uint64_t wait = rfs_min_u64(FIRST_WAIT << doubled, LAST_WAIT);
 
     wait -= at_random(wait / 2);
-    if (request->http.no_host)
+    if (request->answer.http.no_host)
         wait = rfs_max_u64(wait, LASTING_WAIT);
-    const uint64_t asked = request->http.retry_after * UINT64_C(1000000000);
-    request->due = rfs_wait_now() + rfs_max_u64(wait, rfs_min_u64(asked, LAST_WAIT));
-}
-
-/* Says whether libcurl follows redirections: never with a signature or a token. */
-static bool follows(const struct rfs_remote_request *request)
-{
-    if (request->bucket->hub)
-        return request->n > 0 && !is_own(request);
-    return !request->bucket->s3 && (!request->head || request->follow);
+    const uint64_t asked = request->answer.http.retry_after * UINT64_C(1000000000);
+    request->tries.due = rfs_wait_now() + rfs_max_u64(wait, rfs_min_u64(asked, LAST_WAIT));
 }
 
 static uint64_t spans_bytes(const struct rfs_remote_request *request)
@@ -715,30 +829,30 @@ static int start(struct rfs_http_lane *lane, struct rfs_remote_request *request)
 
     if (rc < 0)
         return rc;
-    request->http = (struct rfs_http){
+    request->answer.http = (struct rfs_http){
         .client = &account->client,
         .environment = account->environment,
-        .url = request->asked,
+        .url = request->tries.asked,
         .method = request->head ? RFS_HTTP_HEAD : request->method,
-        .headers = (const char *const *)request->headers,
+        .headers = (const char *const *)request->tries.headers,
         .form = "",
         .spans = request->sums ? request->spans : NULL,
         .count = request->count,
         .n = request->sums ? spans_bytes(request) : 0,
         /* A store may take long to put parts together. */
         .timeout = account->timeout * (request->method == RFS_HTTP_POST ? 10 : 1),
-        .follow = follows(request),
-        .direct = is_own(request) && strncmp(request->at, "http:", 5) == 0 &&
-                  rfs_credentials_trusts(request->at), /* no proxy sees the token */
+        .follow = kind_of(request)->follows(request),
+        .direct = sends_token(request) && strncmp(request->at, "http:", 5) == 0,
         .body = on_body,
         .ctx = request,
     };
-    request->text_n = 0;
-    request->under_way = request->wrong = request->other = request->large = false;
-    request->unranged = false;
-    rc = rfs_http_start(lane, &request->http);
+    request->answer.text_n = 0;
+    request->answer.under_way = request->answer.wrong = request->answer.large = false;
+    request->answer.other = NULL;
+    request->answer.unranged = false;
+    rc = rfs_http_start(lane, &request->answer.http);
     if (rc == 0)
-        request->tries++;
+        request->tries.n++;
     return rc;
 }
 
@@ -753,10 +867,10 @@ static int start_due(struct rfs_http_lane *lane, struct rfs_remote_request *requ
     *soonest = UINT64_MAX;
     for (size_t i = 0; i < n; i++) {
         struct rfs_remote_request *request = &requests[i];
-        if (request->ended || started[i])
+        if (request->tries.ended || started[i])
             continue;
-        if (request->due > now) {
-            *soonest = rfs_min_u64(*soonest, request->due);
+        if (request->tries.due > now) {
+            *soonest = rfs_min_u64(*soonest, request->tries.due);
             continue;
         }
         const int rc = start(lane, request);
@@ -777,15 +891,15 @@ static int start_due(struct rfs_http_lane *lane, struct rfs_remote_request *requ
 static int settle(struct rfs_remote_request *request)
 {
     note_server(request);
-    const int rc = request->large ? rfs_retries_fail_memory() : judge(request);
+    const int rc = request->answer.large ? rfs_retries_fail_memory() : judge(request);
     const unsigned tries = request->bucket->account->tries;
 
     if (rc != AGAIN) {
-        request->ended = rc == 0;
+        request->tries.ended = rc == 0;
         return rc;
     }
-    if (request->tries >= tries ||
-        (request->tries >= LASTING_MOST && (request->brief || is_lasting(request))))
+    if (request->tries.n >= tries ||
+        (request->tries.n >= LASTING_MOST && (request->brief || is_lasting(request))))
         return fail(request, -EIO);
     put_off(request);
     return 0;
@@ -813,7 +927,7 @@ static int make_on(struct rfs_http_lane *lane, struct rfs_remote_request *reques
         rc = settle(request);
         if (rc < 0)
             return rc;
-        left -= request->ended;
+        left -= request->tries.ended;
     }
     return 0;
 }

@@ -26,9 +26,31 @@
 
 #include <sys/uio.h>
 
-/* A request to a store, and its answer. */
+/* The answer to the last try. */
+struct rfs_remote_answer {
+    struct rfs_http http;
+    char *text; /* with a NUL behind it; owned */
+    size_t text_n, text_cap;
+    bool under_way;    /* its bytes have begun */
+    bool wrong;        /* it is not what was asked for */
+    bool unranged;     /* it is the whole object instead of a range */
+    const char *other; /* why it is of another version of the object; NULL: it is not */
+    bool large;        /* it would take more memory than lists may */
+    bool damaged;      /* the store has other bytes than were sent */
+};
+
+/* What retries.c knows of the tries. */
+struct rfs_remote_tries {
+    unsigned n;
+    uint64_t done; /* bytes of the range that are there */
+    uint64_t due;  /* when it is tried again, ns */
+    bool ended, renewed;
+    char *asked, **headers; /* owned */
+};
+
+/* A request to a store. */
 struct rfs_remote_request {
-    /* the request: borrowed */
+    /* what is asked: borrowed */
     const struct rfs_bucket *bucket;
     const char *url;   /* the user's, for messages */
     const char *key;   /* in the bucket */
@@ -56,22 +78,8 @@ struct rfs_remote_request {
     const char *over; /* ETag of what it may replace; "": nothing may be there; NULL: anything */
     bool brief;       /* it gets two tries */
 
-    /* the answer */
-    struct rfs_http http;
-    char *text; /* with a NUL behind it; owned */
-    size_t text_n, text_cap;
-
-    /* of retries.c */
-    uint64_t done; /* bytes of the range that are there */
-    unsigned tries;
-    uint64_t due; /* when it is tried again, ns */
-    bool under_way, ended, renewed;
-    bool wrong;             /* the answer is not what was asked for */
-    bool unranged;          /* the answer is the whole object instead of a range */
-    bool other;             /* the answer is of another version of the object */
-    bool large;             /* the answer would take more memory than lists may */
-    bool damaged;           /* the store has other bytes than were sent */
-    char *asked, **headers; /* owned */
+    struct rfs_remote_answer answer;
+    struct rfs_remote_tries tries;
 };
 
 /*

@@ -113,13 +113,13 @@ static RFS_APART int look(struct rfs_store *store, const char *url, struct there
     struct rfs_remote_request request;
     int rc = make(store, url, false, &wanted, &request);
 
-    if (rc == 0 && request.http.length < 0)
+    if (rc == 0 && request.answer.http.length < 0)
         rc = fail(-EIO, "the store does not say how long the object is");
     if (rc == 0) {
-        out->size = (uint64_t)request.http.length;
-        memcpy(out->etag, request.http.etag, sizeof out->etag);
-        out->has_md5 = rfs_retries_has_md5(&request.http, false);
-        out->has_md5_of_parts = rfs_retries_has_md5(&request.http, true);
+        out->size = (uint64_t)request.answer.http.length;
+        memcpy(out->etag, request.answer.http.etag, sizeof out->etag);
+        out->has_md5 = rfs_retries_has_md5(&request.answer.http, false);
+        out->has_md5_of_parts = rfs_retries_has_md5(&request.answer.http, true);
     }
     rfs_retries_free(&request);
     return rc;
@@ -135,7 +135,7 @@ static bool is_etag(const char *a, const char *b)
     return n > 0 && n == strcspn(b, "\"") && strncmp(a, b, n) == 0;
 }
 
-int rfs_upload_remove(struct rfs_store *store, const char *url)
+static int remove_object(struct rfs_store *store, const char *url)
 {
     return make_alone(store, url, &(struct rfs_remote_request){.method = RFS_HTTP_DELETE});
 }
@@ -143,7 +143,7 @@ int rfs_upload_remove(struct rfs_store *store, const char *url)
 /* Removes what has other bytes than were sent, so that nobody takes it for whole. */
 static RFS_APART int remove_damaged(struct rfs_store *store, const char *url)
 {
-    rfs_upload_remove(store, url);
+    remove_object(store, url);
     return fail(-EIO, "the store has other bytes than were sent; they were removed");
 }
 
@@ -181,9 +181,9 @@ static int put(struct rfs_store *store, const char *url, const struct iovec *spa
     struct there there;
     int rc = make(store, url, false, &wanted, &request);
 
-    memcpy(etag, request.http.etag, RFS_STORE_ETAG);
-    const bool proved = rc == 0 && rfs_retries_has_md5(&request.http, false);
-    const bool damaged = request.damaged;
+    memcpy(etag, request.answer.http.etag, RFS_STORE_ETAG);
+    const bool proved = rc == 0 && rfs_retries_has_md5(&request.answer.http, false);
+    const bool damaged = request.answer.damaged;
     rfs_retries_free(&request);
     if (rc == -EIO && damaged)
         return remove_damaged(store, url);
@@ -217,8 +217,8 @@ static int look_before(struct rfs_store *store, const char *url, const char *ove
     return *over && is_etag(there.etag, over) ? 0 : fail_other();
 }
 
-int rfs_upload_put(struct rfs_store *store, const char *url, const struct iovec *spans, int count,
-                   const char *over, char etag[RFS_STORE_ETAG])
+static int put_object(struct rfs_store *store, const char *url, const struct iovec *spans,
+                      int count, const char *over, char etag[RFS_STORE_ETAG])
 {
     struct rfs_sign_sums sums;
     int rc = sum(spans, count, &sums);
@@ -269,7 +269,8 @@ static struct rfs_upload *new_upload(struct rfs_store *store, const char *url, u
 /* Copies the encoded id of a new upload. */
 static int read_id(const struct rfs_remote_request *request, char **id)
 {
-    const struct rfs_markup text = {request->text ? request->text : "", request->text_n};
+    const struct rfs_markup text = {request->answer.text ? request->answer.text : "",
+                                    request->answer.text_n};
     char plain[ID_BYTES];
 
     if (!rfs_markup_find(&text, "UploadId", plain, sizeof plain) || !*plain)
@@ -278,8 +279,8 @@ static int read_id(const struct rfs_remote_request *request, char **id)
     return *id ? 0 : no_memory();
 }
 
-int rfs_upload_begin(struct rfs_store *store, const char *url, uint64_t size, uint32_t parts,
-                     struct rfs_upload **out)
+static int begin_parts(struct rfs_store *store, const char *url, uint64_t size, uint32_t parts,
+                       struct rfs_upload **out)
 {
     const struct rfs_remote_request wanted = {.method = RFS_HTTP_POST, .query = "uploads="};
     struct rfs_remote_request request;
@@ -300,7 +301,7 @@ int rfs_upload_begin(struct rfs_store *store, const char *url, uint64_t size, ui
     return 0;
 }
 
-int rfs_upload_send(struct rfs_upload *upload, uint32_t part, const struct iovec *spans, int count)
+static int send_part(struct rfs_upload *upload, uint32_t part, const struct iovec *spans, int count)
 {
     struct rfs_sign_sums sums;
     struct rfs_remote_request request;
@@ -313,7 +314,7 @@ int rfs_upload_send(struct rfs_upload *upload, uint32_t part, const struct iovec
     const struct rfs_remote_request wanted = {
         .method = RFS_HTTP_PUT, .query = query, .spans = spans, .count = count, .sums = &sums};
     rc = make(upload->store, upload->url, false, &wanted, &request);
-    const char *etag = request.http.etag;
+    const char *etag = request.answer.http.etag;
     if (rc == 0 && (!*etag || etag[strspn(etag, ETAG_CHARACTERS)]))
         rc = fail(-EIO, "the store gives a part no ETag that can be sent back");
     if (rc == 0) {
@@ -382,7 +383,8 @@ static int complete(const struct rfs_upload *upload, const char *over, char etag
                                               .sums = &sums,
                                               .over = over};
     rc = make(upload->store, upload->url, false, &wanted, &request);
-    const struct rfs_markup answer = {request.text ? request.text : "", request.text_n};
+    const struct rfs_markup answer = {request.answer.text ? request.answer.text : "",
+                                      request.answer.text_n};
     if (rc == 0 && !rfs_markup_find(&answer, "ETag", etag, RFS_STORE_ETAG))
         *etag = '\0';
     rfs_retries_free(&request);
@@ -414,7 +416,7 @@ static int judge_whole(struct rfs_upload *upload, int rc, const char *etag)
     return rc;
 }
 
-int rfs_upload_complete(struct rfs_upload *upload, const char *over)
+static int complete_parts(struct rfs_upload *upload, const char *over)
 {
     char etag[RFS_STORE_ETAG];
 
@@ -439,7 +441,7 @@ static int abort_one(struct rfs_store *store, const char *url, const char *id)
                  : no_memory();
 }
 
-void rfs_upload_drop(struct rfs_upload *upload)
+static void drop_upload(struct rfs_upload *upload)
 {
     if (!upload)
         return;
@@ -463,7 +465,8 @@ static RFS_APART int read_uploads(const struct rfs_remote_request *request, cons
                                   bool (*is_ours)(void *, const char *), void *ctx,
                                   struct open_uploads *out, char key[KEY_BYTES], char id[ID_BYTES])
 {
-    const struct rfs_markup page = {request->text ? request->text : "", request->text_n};
+    const struct rfs_markup page = {request->answer.text ? request->answer.text : "",
+                                    request->answer.text_n};
     struct rfs_markup rest = page, one;
     char at[KEY_BYTES], plain[ID_BYTES], truncated[8];
 
@@ -529,8 +532,8 @@ static int list_uploads(struct rfs_store *store, const char *folder, const char 
     return rc == 0 && *key ? fail(-EFBIG, "the store's list of uploads is too long") : rc;
 }
 
-int rfs_upload_sweep(struct rfs_store *store, const char *folder,
-                     bool (*is_ours)(void *ctx, const char *path), void *ctx)
+static int sweep_uploads(struct rfs_store *store, const char *folder,
+                         bool (*is_ours)(void *ctx, const char *path), void *ctx)
 {
     RFS_CLEANUP(rfs_bucket_free) struct rfs_bucket bucket = {0};
     struct open_uploads found = {0};
@@ -552,3 +555,13 @@ int rfs_upload_sweep(struct rfs_store *store, const char *folder,
     free(found.list.data);
     return rc;
 }
+
+const struct rfs_store_uploads rfs_upload_calls = {
+    .put = put_object,
+    .begin = begin_parts,
+    .send = send_part,
+    .complete = complete_parts,
+    .drop = drop_upload,
+    .remove = remove_object,
+    .sweep = sweep_uploads,
+};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Objects that are written: the second half of a store's calls (base/store.h), which names
- * what each promises. A small object takes one request; a large one is an upload of parts.
+ * Objects that are written: the calls of base/store.h, which says what each promises. A small
+ * object takes one request; a large one is an upload of parts.
  *
  *     POST KEY?uploads                   <UploadId>…</UploadId>
  *     PUT  KEY?partNumber=1&uploadId=…   ETag, the MD5 of the part
@@ -20,13 +20,4 @@
 
 #include "base/store.h"
 
-int rfs_upload_put(struct rfs_store *store, const char *url, const struct iovec *spans, int count,
-                   const char *over, char etag[RFS_STORE_ETAG]);
-int rfs_upload_begin(struct rfs_store *store, const char *url, uint64_t size, uint32_t parts,
-                     struct rfs_upload **out);
-int rfs_upload_send(struct rfs_upload *upload, uint32_t part, const struct iovec *spans, int count);
-int rfs_upload_complete(struct rfs_upload *upload, const char *over);
-void rfs_upload_drop(struct rfs_upload *upload);
-int rfs_upload_remove(struct rfs_store *store, const char *url);
-int rfs_upload_sweep(struct rfs_store *store, const char *folder,
-                     bool (*is_ours)(void *ctx, const char *path), void *ctx);
+extern const struct rfs_store_uploads rfs_upload_calls;

@@ -54,7 +54,7 @@ static char *url_of(const struct rfs_dest *dest, const char *path)
 static int list(struct rfs_dest *dest, struct rfs_dir *out)
 {
     if (dest->listed) /* tasks have gone on meanwhile */
-        dest->store->calls->forget(dest->store);
+        dest->store->directory->forget(dest->store);
     dest->listed = true;
     *out = (struct rfs_dir){0};
     const int rc = rfs_dir_open(dest->store, dest->path, out);
@@ -84,12 +84,12 @@ static int read_object(struct rfs_dest_file *file, void *data, size_t size, uint
 {
     struct iovec span = {data, size};
 
-    return file->store->calls->read(file->object, &span, 1, offset);
+    return file->store->objects->read(file->object, &span, 1, offset);
 }
 
 static void close_object(struct rfs_dest_file *file)
 {
-    file->store->calls->let_go(file->object);
+    file->store->objects->let_go(file->object);
 }
 
 static uint64_t partial_bytes(const struct rfs_dest *dest, const char *path)
@@ -116,7 +116,7 @@ static int sweep(const struct rfs_dest *dest, const char *const *paths, size_t n
                  struct rfs_error *err)
 {
     struct paths ours = {paths, n};
-    const int rc = dest->store->calls->sweep(dest->store, dest->path, is_ours, &ours);
+    const int rc = dest->store->uploads->sweep(dest->store, dest->path, is_ours, &ours);
 
     return rc ? rfs_dest_failed(dest, "", "unfinished uploads cannot be removed", -rc, err) : 0;
 }
@@ -125,7 +125,7 @@ static int remove_object(const struct rfs_dest *dest, const char *path)
 {
     RFS_FREE char *url = url_of(dest, path);
 
-    return url ? dest->store->calls->remove(dest->store, url) : -ENOMEM;
+    return url ? dest->store->uploads->remove(dest->store, url) : -ENOMEM;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -159,8 +159,8 @@ static int begin(struct rfs_dest_partial *partial, struct rfs_error *err)
                         "a folder, or smaller files by -o file_size=",
                         "it would be more than 10000 parts of 2 GiB");
     if (parts > 1)
-        rc = store->calls->begin(store, partial->url, partial->size, (uint32_t)parts,
-                                 &partial->upload);
+        rc = store->uploads->begin(store, partial->url, partial->size, (uint32_t)parts,
+                                   &partial->upload);
     return rc ? rfs_dest_failed(partial->dest, partial->path, "cannot begin an upload", -rc, err)
               : 0;
 }
@@ -172,9 +172,9 @@ static int send_part(struct rfs_dest_partial *partial, uint64_t part, const stru
     struct rfs_store *store = partial->dest->store;
     char etag[RFS_STORE_ETAG];
 
-    return partial->upload ? store->calls->send(partial->upload, (uint32_t)part, spans, count)
-                           : store->calls->put(store, partial->url, spans, count,
-                                               partial->replace ? NULL : "", etag);
+    return partial->upload ? store->uploads->send(partial->upload, (uint32_t)part, spans, count)
+                           : store->uploads->put(store, partial->url, spans, count,
+                                                 partial->replace ? NULL : "", etag);
 }
 
 /* Returns memory for the one part that comes in several writes, as the file's trailer ends it. */
@@ -237,7 +237,7 @@ static int finish(struct rfs_dest_partial *partial, struct rfs_error *err)
     int rc = 0;
 
     if (partial->upload)
-        rc = partial->dest->store->calls->complete(partial->upload, partial->replace ? NULL : "");
+        rc = partial->dest->store->uploads->complete(partial->upload, partial->replace ? NULL : "");
     else if (partial->size == 0)
         rc = send_part(partial, 0, &(struct iovec){(char[]){""}, 0}, 1);
     return rc ? rfs_dest_failed(partial->dest, partial->path, "cannot be completed", -rc, err) : 0;
@@ -245,7 +245,7 @@ static int finish(struct rfs_dest_partial *partial, struct rfs_error *err)
 
 static void drop(struct rfs_dest_partial *partial)
 {
-    partial->dest->store->calls->drop(partial->upload);
+    partial->dest->store->uploads->drop(partial->upload);
     free(partial->url);
     rfs_pages_free(partial->part, (size_t)partial->part_size);
     pthread_mutex_destroy(&partial->lock);
@@ -264,7 +264,7 @@ static int save(struct rfs_dest *dest, const char *name, const void *data, size_
         return rfs_fail_memory(err);
     /* The first takes the manifest over from an export that has ended. */
     const char *over = dest->etag[0] ? dest->etag : look(dest, name, &st) == 0 ? NULL : "";
-    const int rc = dest->store->calls->put(dest->store, url, &span, 1, over, etag);
+    const int rc = dest->store->uploads->put(dest->store, url, &span, 1, over, etag);
     if (rc == 0)
         memcpy(dest->etag, etag, sizeof etag);
     return rc == -EEXIST ? rfs_dest_busy(dest, name, err)

@@ -117,15 +117,15 @@ static int store_stat(struct rfs_store *self, const char *url, struct stat *st)
     return store.known ? 0 : -ENOENT;
 }
 
-static const struct rfs_store_calls calls = {
-    .stat = store_stat,
+static const struct rfs_store_directory directory = {.stat = store_stat};
+static const struct rfs_store_uploads uploads = {
     .put = store_put,
     .begin = store_begin,
     .send = store_send,
     .complete = store_complete,
     .drop = store_drop,
 };
-static struct rfs_store in_memory = {&calls};
+static struct rfs_store in_memory = {.directory = &directory, .uploads = &uploads};
 
 static int set_up(void **state)
 {
