@@ -928,5 +928,8 @@ static int check_content(struct rfs_verify *verify, struct rfs_error *err)
 
 int rfs_verify_tensors(struct rfs_verify *verify, struct rfs_error *err)
 {
-    return list_cuts(verify, err) ?: check_ranks(verify, err) ?: check_lost(verify, err) ?: check_content(verify, err);
+    return list_cuts(verify, err)
+            ?: check_ranks(verify, err)
+            ?: check_lost(verify, err)
+            ?: check_content(verify, err);
 }

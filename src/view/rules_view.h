@@ -33,8 +33,8 @@ static inline struct rfs_by_rules *rfs_view_by_rules(const struct rfs_view *view
 
 /*
  * Sets, if the options name rules, view->rules, view->catalog to that of the made tensors, and
- * view->src to NULL, as these are not cut. The strategy of the source has been read. Returns 0 or -errno with
- * *err filled.
+ * view->src to NULL, as these are not cut. The strategy of the source has been read. Returns 0 or
+ * -errno with *err filled.
  */
 int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err);
 /* NULL is fine. */

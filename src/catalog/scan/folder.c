@@ -222,7 +222,7 @@ int rfs_scan_entry_is(const struct rfs_source_spec *spec, const char *path,
                     "cannot be looked at: %s", strerror(-failed));
 }
 
-/* ---- lists of names --------------------------------------------------------------------------- */
+/* ---- lists of names -------------------------------------------------------------------------- */
 
 void rfs_scan_names_add(struct rfs_scan_names *names, const char *name)
 {

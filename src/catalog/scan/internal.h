@@ -79,7 +79,7 @@ int rfs_scan_choose(const struct rfs_scan_found *const *files, size_t n, const c
 int rfs_scan_found_divided(const char *path, const struct rfs_scan_found *const *files, size_t n,
                            bool several, struct rfs_error *err);
 
-/* ---- lists of names, for messages (folder.c) -------------------------------------------------- */
+/* ---- lists of names, for messages (folder.c) ------------------------------------------------- */
 
 #define RFS_SCAN_NAMES_SHOWN 3
 
@@ -94,7 +94,7 @@ void rfs_scan_names_add(struct rfs_scan_names *names, const char *name);
 /* Ends the list and returns its text: "'a', 'b', 'c' and 4 more". */
 const char *rfs_scan_names_end(struct rfs_scan_names *names);
 
-/* ---- one checkpoint in several files (divided.c) ----------------------------------------------- */
+/* ---- one checkpoint in several files (divided.c) --------------------------------------------- */
 
 /* The numbers in a name such as model-00001-of-00002.safetensors. */
 struct rfs_scan_part {

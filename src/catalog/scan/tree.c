@@ -668,7 +668,9 @@ static int add_file(const struct tree *tree, const struct rfs_scan_found *found,
     return rfs_scan_add_file(item, path) ? 0 : rfs_fail_memory(tree->err);
 }
 
-/* Says whether a file of a rank is taken. Parts are chosen where all files are of one checkpoint. */
+/*
+ * Says whether a file of a rank is taken. Parts are chosen where all files are of one checkpoint.
+ */
 static bool is_taken(const struct tree *tree, const struct rfs_scan_found *chosen,
                      const struct rfs_scan_found *file)
 {
