@@ -34,6 +34,18 @@ static inline bool rfs_vec_grow(void **data, size_t *cap, size_t n, size_t size)
     (((v)->n < (v)->cap || RFS_RESERVE(v, 1)) ? ((v)->data[(v)->n++] = (__VA_ARGS__), true) : false)
 
 /*
+ * Returns a pointer to element ID of a table by ids: those that are missing up to it become NONE.
+ * NULL when out of memory.
+ */
+#define RFS_VEC_AT(v, id, none)                                                                    \
+    ({                                                                                             \
+        const size_t at_ = (id);                                                                   \
+        while ((v)->n <= at_ && RFS_PUSH(v, none))                                                 \
+            ;                                                                                      \
+        (v)->n > at_ ? &(v)->data[at_] : NULL;                                                     \
+    })
+
+/*
  * Bytes that are put together one after the other. Begins as {0}. After a failure for want of
  * memory nothing more is added, and FAILED stays set: a caller may put many things and look once.
  */

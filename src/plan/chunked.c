@@ -210,14 +210,11 @@ static bool was_compared(struct rfs_planner *planner, uint32_t name)
 /* Notes that the copies of a tensor were compared. False when out of memory. */
 static bool note_compared(struct rfs_planner *planner, uint32_t name)
 {
-    bool room = true;
-
     RFS_LOCKED(&planner->lock);
-    while (room && planner->compared.n <= name)
-        room = RFS_PUSH(&planner->compared, false);
-    if (room)
-        planner->compared.data[name] = true;
-    return room;
+    bool *compared = RFS_VEC_AT(&planner->compared, name, false);
+    if (compared)
+        *compared = true;
+    return compared;
 }
 
 /*

@@ -224,11 +224,11 @@ int rfs_plan_geometry(struct rfs_planner *planner, const struct rfs_role *role, 
         if (rc)
             return rc;
         RFS_LOCKED(&planner->lock);
-        while (planner->geometries.n <= found)
-            if (!RFS_PUSH(&planner->geometries, NULL))
-                return rfs_fail_memory(err);
-        if (!planner->geometries.data[found]) /* else another thread was faster */
-            planner->geometries.data[found] = RFS_STEAL(fresh);
+        struct rfs_geometry **at = RFS_VEC_AT(&planner->geometries, found, NULL);
+        if (!at)
+            return rfs_fail_memory(err);
+        if (!*at) /* else another thread was faster */
+            *at = RFS_STEAL(fresh);
     }
     *id = found;
     return 0;

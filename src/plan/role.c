@@ -104,12 +104,11 @@ bool rfs_role_is_needed(const struct rfs_role_rules *rules, const struct rfs_rol
 
 int rfs_plan_lack(const struct rfs_planner *planner, uint32_t name, uint32_t rank)
 {
-    struct rfs_lacking *lacking = planner->config.lacking;
+    uint32_t *from = RFS_VEC_AT(&planner->config.lacking->from, name, 0);
 
-    while (lacking->from.n <= name)
-        if (!RFS_PUSH(&lacking->from, 0))
-            return -ENOMEM;
-    lacking->from.data[name] = rank + 1;
+    if (!from)
+        return -ENOMEM;
+    *from = rank + 1;
     return 0;
 }
 

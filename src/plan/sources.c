@@ -488,15 +488,15 @@ static int want_sliced(struct rfs_planning *planning, struct rfs_stage_use *use,
     }
     if (rc)
         return rc;
-    while (planning->seen.n <= id)
-        if (!RFS_PUSH(&planning->seen, 0))
-            return rfs_fail_memory(planning->err);
-    if (shared && planning->seen.data[id] >= use_of(role))
+    unsigned char *seen = RFS_VEC_AT(&planning->seen, id, 0);
+    if (!seen)
+        return rfs_fail_memory(planning->err);
+    if (shared && *seen >= use_of(role))
         return 0;
     rc = want_cells(planning, use, query, role, rfs_plan_geometry_at(planner, id), origin->type);
     const bool whole = !rfs_plan_is_lost(planner, name, planner->config.lost);
     if (!rc && shared && whole) /* each that is not whole is noted by itself */
-        planning->seen.data[id] |= use_of(role);
+        *seen |= use_of(role);
     return rc;
 }
 

@@ -33,12 +33,10 @@ uint32_t rfs_rules_tensor_add(struct compiling *c, int side, const char *name)
             RULES_FAIL(c, name, NULL, "is one of more than %zu tensors", RULES_MOST_TENSORS);
         return NO_TENSOR;
     }
-    while (of->tensors.n <= id)
-        if (!RFS_PUSH(&of->tensors, fresh)) {
-            rfs_fail_memory(c->err);
-            return NO_TENSOR;
-        }
-    return id;
+    if (RFS_VEC_AT(&of->tensors, id, fresh))
+        return id;
+    rfs_fail_memory(c->err);
+    return NO_TENSOR;
 }
 
 uint32_t rfs_rules_tensor_find(const struct compiling *c, int side, const char *name)

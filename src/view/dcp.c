@@ -112,10 +112,10 @@ static int find_stages(struct rfs_view *view, struct rfs_error *err)
             return rc;
         for (size_t i = 0; i < plan->params->n; i++) {
             const uint32_t name = plan->params->targets[i].shown_name;
-            while (dcp->stages.n <= name)
-                if (!RFS_PUSH(&dcp->stages, RFS_NO_STAGE))
-                    return rfs_fail_memory(err);
-            dcp->stages.data[name] = s;
+            uint32_t *stage = RFS_VEC_AT(&dcp->stages, name, RFS_NO_STAGE);
+            if (!stage)
+                return rfs_fail_memory(err);
+            *stage = s;
         }
     }
     return 0;
@@ -617,10 +617,10 @@ static void items_end(struct items *items)
 /* Gives the place of a name among the names, which is the last one if it is new. */
 static bool place_of(struct items *items, uint32_t name, uint32_t *out)
 {
-    while (items->places.n <= name)
-        if (!RFS_PUSH(&items->places, 0))
-            return false;
-    uint32_t *place = &items->places.data[name];
+    uint32_t *place = RFS_VEC_AT(&items->places, name, 0);
+
+    if (!place)
+        return false;
     if (*place == 0)
         *place = ++items->n_names;
     *out = *place;

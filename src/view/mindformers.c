@@ -46,11 +46,11 @@ static struct mindformers *mindformers_of(const struct rfs_view *view)
 
 static bool note_name(struct mindformers *mf, uint32_t name, uint32_t number)
 {
-    while (mf->by_name.n <= name)
-        if (!RFS_PUSH(&mf->by_name, 0))
-            return false;
-    mf->by_name.data[name] = number;
-    return true;
+    uint32_t *at = RFS_VEC_AT(&mf->by_name, name, 0);
+
+    if (at)
+        *at = number;
+    return at;
 }
 
 static const struct stored *find(const struct mindformers *mf, uint32_t name)

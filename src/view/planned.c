@@ -88,15 +88,11 @@ static int share_image(struct rfs_view *view, const struct rfs_params *params,
     if (shared || rc)
         return rc;
 
-    bool room = true;
     pthread_mutex_lock(&view->lock);
-    while (room && ranks->images.n <= params->id)
-        room = RFS_PUSH(&ranks->images, NULL);
-    if (room && !ranks->images.data[params->id]) {
-        ranks->images.data[params->id] = fresh;
-        fresh = NULL;
-    }
-    *out = room ? ranks->images.data[params->id] : NULL;
+    struct rfs_image **image = RFS_VEC_AT(&ranks->images, params->id, NULL);
+    if (image && !*image)
+        *image = RFS_STEAL(fresh);
+    *out = image ? *image : NULL;
     pthread_mutex_unlock(&view->lock);
     rfs_image_free(fresh);
     return *out ? 0 : rfs_fail_memory(err);

@@ -275,13 +275,10 @@ static bool add_names(struct rfs_catalog *catalog, const struct rfs_index *index
         const struct rfs_entry *entry = &index->entries[i];
         if (rfs_catalog_type(catalog, entry->type)->kind != RFS_TENSOR)
             continue;
-        while (names->seen.n <= entry->name)
-            if (!RFS_PUSH(&names->seen, 0))
-                return false;
-        if (!names->seen.data[entry->name] &&
-            !RFS_PUSH(&names->list, rfs_catalog_name(catalog, entry->name)))
+        unsigned char *seen = RFS_VEC_AT(&names->seen, entry->name, 0);
+        if (!seen || (!*seen && !RFS_PUSH(&names->list, rfs_catalog_name(catalog, entry->name))))
             return false;
-        names->seen.data[entry->name] = 1;
+        *seen = 1;
     }
     return true;
 }

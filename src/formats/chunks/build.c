@@ -193,11 +193,11 @@ void rfs_chunks_free(struct rfs_chunks *chunks)
 /* Notes a number by a name. False when out of memory. */
 static bool note_name(struct rfs_chunks *chunks, uint32_t name, uint32_t what)
 {
-    while (chunks->by_name.n <= name)
-        if (!RFS_PUSH(&chunks->by_name, 0))
-            return false;
-    chunks->by_name.data[name] = what;
-    return true;
+    uint32_t *at = RFS_VEC_AT(&chunks->by_name, name, 0);
+
+    if (at)
+        *at = what;
+    return at;
 }
 
 /* Returns the number by a name; 0: none. */

@@ -701,12 +701,13 @@ static int note_form(struct description *d, const struct metadata *metadata, con
 {
     const size_t number = stored->file - d->chunks->first_file;
 
-    while (d->forms.n <= number)
-        if (!RFS_PUSH(&d->forms, UNKNOWN))
-            return rfs_fail_memory(d->err);
-    if (d->forms.data[number] == UNKNOWN)
-        d->forms.data[number] = (unsigned char)stored->form;
-    return d->forms.data[number] == stored->form
+    unsigned char *form = RFS_VEC_AT(&d->forms, number, UNKNOWN);
+
+    if (!form)
+        return rfs_fail_memory(d->err);
+    if (*form == UNKNOWN)
+        *form = (unsigned char)stored->form;
+    return *form == stored->form
                ? 0
                : fail(metadata, name, "its file has compressed items, and others");
 }

@@ -668,10 +668,9 @@ static int note_kind(struct rank_file *rank, const char *param, uint32_t name, b
 {
     struct opening *opening = rank->opening;
 
-    while (opening->kinds.n <= name)
-        if (!RFS_PUSH(&opening->kinds, UNSEEN))
-            return rfs_fail_memory(rank->err);
-    uint32_t *kind = &opening->kinds.data[name];
+    uint32_t *kind = RFS_VEC_AT(&opening->kinds, name, UNSEEN);
+    if (!kind)
+        return rfs_fail_memory(rank->err);
     if (*kind == UNSEEN)
         *kind = is_sharded ? 0 : WHOLE_OR_PLACED;
     return (*kind != WHOLE_OR_PLACED) == is_sharded

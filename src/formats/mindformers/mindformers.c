@@ -215,12 +215,13 @@ static uint64_t slice_of(const struct rfs_mindformers_layout *layout, uint64_t r
 /* Returns 1 if the rank was not yet found to hold the slice at hand, 0 if it was, or -ENOMEM. */
 static int is_new(struct reading *r, uint64_t rank)
 {
-    while (r->seen.n <= rank)
-        if (!RFS_PUSH(&r->seen, 0))
-            return rfs_fail_memory_of(r->err, r->path);
-    if (r->seen.data[rank] == r->n_seen)
+    uint32_t *seen = RFS_VEC_AT(&r->seen, rank, 0);
+
+    if (!seen)
+        return rfs_fail_memory_of(r->err, r->path);
+    if (*seen == r->n_seen)
         return 0;
-    r->seen.data[rank] = r->n_seen;
+    *seen = r->n_seen;
     return 1;
 }
 

@@ -280,13 +280,13 @@ static void save_key(struct pickler *pickler, uint32_t key)
 {
     char text[16];
 
-    while (pickler->keys.n <= key)
-        if (!RFS_PUSH(&pickler->keys, NO_MEMO)) {
-            fail(pickler, -ENOMEM);
-            return;
-        }
+    uint32_t *memo = RFS_VEC_AT(&pickler->keys, key, NO_MEMO);
+    if (!memo) {
+        fail(pickler, -ENOMEM);
+        return;
+    }
     snprintf(text, sizeof text, "%u", key);
-    save_word(pickler, text, &pickler->keys.data[key]);
+    save_word(pickler, text, memo);
 }
 
 /*

@@ -151,10 +151,10 @@ static int set_role(struct zero_file *file, uint32_t name, enum rfs_zero_use rol
 {
     struct rfs_zero_opening *opening = file->opening;
 
-    while (opening->roles.n <= name)
-        if (!RFS_PUSH(&opening->roles, RFS_ZERO_NONE))
-            return rfs_fail_memory(file->err);
-    opening->roles.data[name] = (uint32_t)role | (uint32_t)number << 3;
+    uint32_t *known = RFS_VEC_AT(&opening->roles, name, RFS_ZERO_NONE);
+    if (!known)
+        return rfs_fail_memory(file->err);
+    *known = (uint32_t)role | (uint32_t)number << 3;
     return 0;
 }
 

@@ -62,6 +62,24 @@ static void test_reserve(void **state)
     free(list.data);
 }
 
+static void test_at(void **state)
+{
+    (void)state;
+    RFS_VEC(uint32_t) by_id = {0};
+
+    uint32_t *at = RFS_VEC_AT(&by_id, 3, 7);
+    assert_ptr_equal(at, by_id.data + 3);
+    assert_int_equal(by_id.n, 4);
+    for (size_t i = 0; i < by_id.n; i++)
+        assert_int_equal(by_id.data[i], 7);
+    *at = 1;
+    assert_ptr_equal(RFS_VEC_AT(&by_id, 3, 7), at);
+    assert_int_equal(*RFS_VEC_AT(&by_id, 5, 8), 8);
+    assert_int_equal(by_id.data[3], 1);
+    assert_int_equal(by_id.data[4], 8);
+    free(by_id.data);
+}
+
 static void test_bisect(void **state)
 {
     (void)state;
@@ -281,10 +299,15 @@ static void test_processor(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes),     cmocka_unit_test(test_reserve),
-        cmocka_unit_test(test_bisect),    cmocka_unit_test(test_publish),
-        cmocka_unit_test(test_once),      cmocka_unit_test(test_read_whole),
-        cmocka_unit_test(test_quotes),    cmocka_unit_test(test_the_first_failure_keeps_its_code),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_reserve),
+        cmocka_unit_test(test_at),
+        cmocka_unit_test(test_bisect),
+        cmocka_unit_test(test_publish),
+        cmocka_unit_test(test_once),
+        cmocka_unit_test(test_read_whole),
+        cmocka_unit_test(test_quotes),
+        cmocka_unit_test(test_the_first_failure_keeps_its_code),
         cmocka_unit_test(test_processor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
