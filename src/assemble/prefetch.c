@@ -425,14 +425,18 @@ static void take(struct making *making, const struct wish *wish, uint64_t from, 
     }
 }
 
-/*
- * Plans the windows that are missing for the wishes, beside the N that there are. AHEAD: nothing
- * waits for them yet. COUNT: the bytes of wishes that windows have count as wanted of those.
- */
+/* Reasons to plan windows. */
+enum planning {
+    PLANNED_URGENT, /* a thread waits for them */
+    PLANNED_AHEAD,  /* nothing does yet: bytes that windows have already count as wanted of those */
+    PLANNED_TO_FIT, /* to see whether there is room for such, which changes none */
+};
+
+/* Plans the windows that are missing for the wishes, beside the N that there are. */
 static void plan_windows(struct window *windows, unsigned n, const struct wishes *wishes,
-                         bool ahead, bool count, struct plan *out)
+                         enum planning why, struct plan *out)
 {
-    struct making making = {.plan = out, .ahead = ahead};
+    struct making making = {.plan = out, .ahead = why != PLANNED_URGENT};
 
     out->n = 0;
     out->cut = false;
@@ -444,7 +448,7 @@ static void plan_windows(struct window *windows, unsigned n, const struct wishes
             uint64_t end =
                 rfs_min_u64(wish->to, there_until(windows, n, wish->file, at, &next, &has));
             if (end > at) {
-                has->wanted += count ? end - at : 0;
+                has->wanted += why == PLANNED_AHEAD ? end - at : 0;
             } else {
                 end = rfs_min_u64(wish->to, next);
                 take(&making, wish, at, end);
@@ -753,7 +757,8 @@ static bool add(struct rfs_prefetch *prefetch, const struct wishes *wishes, bool
                 struct later *later)
 {
     struct plan *plan = prefetch->plan;
-    plan_windows(prefetch->windows, prefetch->room, wishes, !urgent, !urgent, plan);
+    plan_windows(prefetch->windows, prefetch->room, wishes, urgent ? PLANNED_URGENT : PLANNED_AHEAD,
+                 plan);
     unsigned added = 0;
     make_room(prefetch, plan->n, urgent, later);
     for (unsigned i = 0; i < prefetch->room && added < plan->n && !prefetch->stopped; i++) {
@@ -782,7 +787,7 @@ static bool has_room(struct rfs_prefetch *prefetch, const struct wishes *wishes)
         const struct window *window = &prefetch->windows[i];
         in_use += window->state != WINDOW_FREE && !may_go(window, before);
     }
-    plan_windows(prefetch->windows, prefetch->room, wishes, true, false, plan);
+    plan_windows(prefetch->windows, prefetch->room, wishes, PLANNED_TO_FIT, plan);
     return in_use == 0 || in_use + plan->n <= prefetch->room - prefetch->room / RESERVED;
 }
 

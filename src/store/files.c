@@ -888,10 +888,17 @@ static int take_fd(struct rfs_files *files, struct file *file, bool known, bool 
     return rc;
 }
 
-/* Begins a reading. TRUSTED: a file that is open need not be compared now. */
-static int reading_begin(struct rfs_files *files, uint32_t id, bool quiet, bool trusted,
+/* Ways to begin a reading. */
+enum beginning {
+    COMPARED,       /* the file is compared with what is recorded of it */
+    COMPARED_QUIET, /* so, and what fails is not logged */
+    TRUSTED,        /* unless it is open */
+};
+
+static int reading_begin(struct rfs_files *files, uint32_t id, enum beginning how,
                          struct rfs_reading *reading)
 {
+    const bool quiet = how == COMPARED_QUIET;
     struct file *file = files->list.data[id];
     int fd;
     int rc = rfs_files_state(files, id);
@@ -900,7 +907,7 @@ static int reading_begin(struct rfs_files *files, uint32_t id, bool quiet, bool 
     /* A file opened beneath a folder need not be examined before. */
     const bool known =
         !files->beneath || atomic_load_explicit(&file->recorded, memory_order_acquire);
-    if (known && (!trusted || !is_open(files, file)))
+    if (known && (how != TRUSTED || !is_open(files, file)))
         rc = rfs_files_check(files, id);
     if (rc == 0)
         rc = take_fd(files, file, known, false, &fd);
@@ -921,17 +928,17 @@ static int reading_begin(struct rfs_files *files, uint32_t id, bool quiet, bool 
 
 int rfs_reading_begin(struct rfs_files *files, uint32_t id, struct rfs_reading *reading)
 {
-    return reading_begin(files, id, false, false, reading);
+    return reading_begin(files, id, COMPARED, reading);
 }
 
 int rfs_reading_begin_quiet(struct rfs_files *files, uint32_t id, struct rfs_reading *reading)
 {
-    return reading_begin(files, id, true, false, reading);
+    return reading_begin(files, id, COMPARED_QUIET, reading);
 }
 
 int rfs_reading_take(struct rfs_files *files, uint32_t id, struct rfs_reading *reading)
 {
-    return reading_begin(files, id, false, true, reading);
+    return reading_begin(files, id, TRUSTED, reading);
 }
 
 int rfs_reading_begin_ahead(struct rfs_files *files, uint32_t id, struct rfs_reading *reading)

@@ -34,7 +34,7 @@ static int parts_open(struct rfs_explained_view *view, struct rfs_error *err)
     if (!parts)
         return rfs_fail_memory(err);
     view->n_sources = rfs_catalog_ranks(view->view->catalog);
-    const int rc = rfs_view_hfai_list(view->view, false, true, &parts->of, err);
+    const int rc = rfs_view_hfai_list(view->view, RFS_VIEW_HFAI_ROWS, &parts->of, err);
     if (rc)
         return rc;
     parts->held = calloc(parts->of.tensors.params->n + 1, sizeof *parts->held);

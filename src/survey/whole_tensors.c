@@ -111,7 +111,7 @@ static int take_parts(struct rfs_whole *whole, const struct rfs_whole_names *nam
     whole->ranks = whole->stages = 1;
     if (!parts)
         return rfs_fail_memory(err);
-    const int rc = rfs_view_hfai_list(whole->list.view, false, false, parts, err);
+    const int rc = rfs_view_hfai_list(whole->list.view, RFS_VIEW_HFAI_STATE, parts, err);
     if (rc)
         return rc;
     RFS_SORT_ALL(&parts->state.values, values_by_name);

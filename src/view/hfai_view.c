@@ -27,12 +27,13 @@ static struct parts *parts_of(const struct rfs_view *view)
 
 /* ---- the tensors of the state ---------------------------------------------------------------- */
 
-int rfs_view_hfai_list(struct rfs_view *view, bool models, bool rows,
+int rfs_view_hfai_list(struct rfs_view *view, enum rfs_view_hfai_what what,
                        struct rfs_view_hfai_list *out, struct rfs_error *err)
 {
     static const struct rfs_params none;
-    const struct rfs_hfai_listing how = {.models = models,
-                                         .rows = rows ? parts_of(view)->division : NULL};
+    const struct rfs_hfai_listing how = {
+        .models = what == RFS_VIEW_HFAI_MODELS,
+        .rows = what == RFS_VIEW_HFAI_ROWS ? parts_of(view)->division : NULL};
     struct rfs_tensors *tensors = &out->tensors;
 
     *out = (struct rfs_view_hfai_list){.division = parts_of(view)->division};
@@ -104,8 +105,9 @@ static int list_models(struct rfs_view *view, struct rfs_error *err)
     size_t at = 0;
 
     hfai->params = calloc(hfai->n_models + 1, sizeof *hfai->params);
-    int rc = hfai->params ? rfs_view_hfai_list(view, true, false, &hfai->models, &hfai->failure)
-                          : rfs_fail_memory(&hfai->failure);
+    int rc = hfai->params
+                 ? rfs_view_hfai_list(view, RFS_VIEW_HFAI_MODELS, &hfai->models, &hfai->failure)
+                 : rfs_fail_memory(&hfai->failure);
     for (uint32_t m = 0; rc == 0 && m < hfai->n_models; m++)
         rc = take_model(hfai, m, &at, &hfai->failure);
     if (rc == 0 || rc == -EINVAL || rc == -EFBIG)

@@ -15,11 +15,12 @@ struct rfs_view_hfai_list {
     struct rfs_hfai_list state;               /* state without its chunks */
     const struct rfs_hfai_division *division; /* division among the parts shown; the view's */
 };
-/*
- * Lists the state of a view of parts, or its MODELS alone. With ROWS, tensors that the source or
- * the view has in pieces are rows of elements. Returns 0 or -errno with *err filled; to be freed in
- * any case.
- */
-int rfs_view_hfai_list(struct rfs_view *view, bool models, bool rows,
+enum rfs_view_hfai_what {
+    RFS_VIEW_HFAI_MODELS, /* the models alone */
+    RFS_VIEW_HFAI_STATE,  /* all of the state */
+    RFS_VIEW_HFAI_ROWS, /* so, and what the source or the view has in pieces is rows of elements */
+};
+/* Lists a part of a view of parts. Returns 0 or -errno with *err filled; to be freed in any case. */
+int rfs_view_hfai_list(struct rfs_view *view, enum rfs_view_hfai_what what,
                        struct rfs_view_hfai_list *out, struct rfs_error *err);
 void rfs_view_hfai_list_free(struct rfs_view_hfai_list *list);
