@@ -407,7 +407,7 @@ bool rfs_option_size(const char *text, uint64_t *bytes)
 /* ---- reading --------------------------------------------------------------------------------- */
 
 static char default_prefix[] = RFS_PREFIX;
-static const struct rfs_options defaults = {
+const struct rfs_options rfs_options_defaults = {
     .step = RFS_ANY_NUMBER,
     .epoch = RFS_ANY_NUMBER,
     .check = -1,
@@ -424,7 +424,7 @@ static const struct rfs_options defaults = {
 
 int rfs_options_init(struct rfs_options *out)
 {
-    *out = defaults;
+    *out = rfs_options_defaults;
     out->prefix = strdup(RFS_PREFIX);
     return out->prefix ? 0 : rfs_fail_memory(NULL);
 }
@@ -746,7 +746,7 @@ bool rfs_options_differs(const struct rfs_options *options, const struct rfs_opt
     char value[RFS_OPTION_BYTES];
     char other[RFS_OPTION_BYTES];
     const char *set = rfs_options_value(options, option, value);
-    const char *usual = rfs_options_value(&defaults, option, other);
+    const char *usual = rfs_options_value(&rfs_options_defaults, option, other);
 
     return set && (!usual || strcmp(set, usual) != 0);
 }

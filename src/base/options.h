@@ -90,17 +90,17 @@ struct rfs_options {
     char *hf_config;       /* a path; NULL: the config of the source */
     char *convert_options; /* options of the rules */
 
-    char *rank_dir; /* catalog/scan/spec.h documents these */
-    char *file;
-    char *files;
-    char *origins; /* "A:B": paths and URLs */
-    char *group_info;
-    int64_t step, epoch; /* or RFS_ANY_NUMBER */
-    bool all_steps;      /* step=all: each checkpoint in a folder of its own */
-    char *entry;
-    bool segmented;
-    char *segmented_skip;
-    int check;         /* crc, 0: files with a checksum are verified; or -1 */
+    char *rank_dir;       /* the names of rank folders, with one %d; NULL: rank_%d */
+    char *file;           /* glob of names of files; NULL: MindSpore's choice */
+    char *files;          /* path of a JSON map from rank to file, instead of folders */
+    char *origins;        /* "A:B": paths and URLs where that map may lead beside its own folder */
+    char *group_info;     /* path of a group info file, or a folder of them */
+    int64_t step, epoch;  /* numbers of the checkpoint to take, or RFS_ANY_NUMBER */
+    bool all_steps;       /* step=all: each checkpoint in a folder of its own */
+    char *entry;          /* where in a file of torch.save the state is; NULL: it is all of it */
+    bool segmented;       /* all checkpoints of a folder make one */
+    char *segmented_skip; /* "a:b": parameters that begin so are left out */
+    int check; /* crc, 0: files with a checksum are verified before their first use; or -1 */
     bool follow_links; /* follow links out of the source, where others might read their targets */
     char *key_file;    /* a path */
     char *key_env;     /* the name of an environment variable */
@@ -240,6 +240,8 @@ static inline const char *rfs_options_format_name(enum rfs_format format)
 
 /* ---- reading and writing values -------------------------------------------------------------- */
 
+/* Options that nobody has set; not to be freed. */
+extern const struct rfs_options rfs_options_defaults;
 /* Sets the defaults. 0 or -ENOMEM. */
 int rfs_options_init(struct rfs_options *out);
 void rfs_options_free(struct rfs_options *options);

@@ -176,8 +176,7 @@ static int set_key(struct rfs_catalog *catalog, const struct rfs_source_spec *sp
     fprintf(out, "%s,%d,", PACKAGE_VERSION, (int)catalog->builder.format);
     rfs_settings_write(out, "path", catalog->path); /* escaped, so that no two lists make one key */
     fputc(',', out);
-    if (spec->options)
-        rfs_options_write(spec->options, RFS_OPTION_INDEX, out);
+    rfs_options_write(spec->options, RFS_OPTION_INDEX, out);
     const bool bad = ferror(out) != 0;
     return fclose(out) != 0 || bad || !catalog->key ? -ENOMEM : 0;
 }
@@ -236,7 +235,7 @@ static void set_saving(struct rfs_catalog *catalog, const struct rfs_source_spec
      * Headers of encrypted files are not for the disk; a checksum is verified again by each view;
      * and the contents of a map of files do not show in the files.
      */
-    const bool never = spec->encrypted || spec->check_crc || catalog->has_parts ||
+    const bool never = spec->encrypted || spec->options->check >= 0 || catalog->has_parts ||
                        catalog->chunks || catalog->scheme || has_weight_map(catalog);
     catalog->saved = never ? NULL : spec->saved;
     catalog->most = spec->index_most;
@@ -251,10 +250,10 @@ static void set_builder(struct rfs_catalog *catalog, const struct rfs_source_spe
     builder->tables = &catalog->tables;
     builder->pool = catalog->pool;
     builder->log = catalog->log;
-    builder->last_counts = spec->segmented;
-    builder->skip = spec->segmented_skip;
-    builder->entry = spec->entry;
-    builder->check_crc = spec->check_crc;
+    builder->last_counts = spec->options->segmented;
+    builder->skip = spec->options->segmented_skip;
+    builder->entry = spec->options->entry;
+    builder->check_crc = spec->options->check >= 0;
     builder->scheme = catalog->scheme;
     builder->quants = catalog->quants;
 }
@@ -262,7 +261,7 @@ static void set_builder(struct rfs_catalog *catalog, const struct rfs_source_spe
 /* A map names all files: what a web server says of SRC itself does not matter. */
 static int find_path(const struct rfs_source_spec *spec, char **path, struct rfs_error *err)
 {
-    if (!spec->files || !rfs_store_is_url(spec->path))
+    if (!spec->options->files || !rfs_store_is_url(spec->path))
         return rfs_path_resolve(spec->store, spec->path, path, err);
     *path = rfs_store_without_slash(spec->path);
     return *path ? 0 : rfs_fail_memory_of(err, spec->path);
@@ -281,10 +280,10 @@ static int find_files(struct rfs_catalog *catalog, const struct rfs_source_spec 
         rc = rfs_scan_open(&resolved, catalog->log, &scan, err) ?: add_files(catalog, &scan, err);
     if (rc || !scan.described)
         return rc;
-    rc = read_chunks(catalog, &scan, spec->entry, err);
+    rc = read_chunks(catalog, &scan, spec->options->entry, err);
     if (rc)
         return rc;
-    if (spec->check_crc && rfs_chunks_set_checked(catalog->chunks))
+    if (spec->options->check >= 0 && rfs_chunks_set_checked(catalog->chunks))
         return rfs_fail_memory_of(err, catalog->path);
     return index_chunks(catalog, err);
 }
@@ -316,24 +315,23 @@ static int find_scheme(struct rfs_catalog *catalog, const struct rfs_source_spec
     RFS_FREE char *folder = NULL;
     RFS_FREE char *path = NULL;
 
-    if (!spec->dequantize)
+    if (!spec->options->dequantize)
         return 0;
     if (catalog->chunks || catalog->has_parts || catalog->n_ranks != 1 ||
         catalog->builder.format != RFS_FORMAT_SAFETENSORS)
         return rfs_fail(err, -ENOTSUP, RFS_IN(catalog->path), "leave dequantize out",
                         "option dequantize is for one whole checkpoint of HuggingFace");
     folder = rfs_store_parent(rfs_files_path(catalog->files, 0));
-    path = spec->quant_config ? strdup(spec->quant_config)
-           : folder           ? rfs_path_join(folder, "config.json")
-                              : NULL;
+    path = spec->options->hf_config ? strdup(spec->options->hf_config)
+           : folder                 ? rfs_path_join(folder, "config.json")
+                                    : NULL;
     if (!path)
         return rfs_fail_memory_of(err, catalog->path);
-    if (!spec->quant_config && !rfs_store_there(spec->store, path))
+    if (!spec->options->hf_config && !rfs_store_there(spec->store, path))
         return rfs_fail(err, -ENOENT, RFS_IN(catalog->path), "hf_config=config.json",
                         "option dequantize needs the model's config.json, and the source has none");
-    const int rc =
-        rfs_quant_scheme_open(spec->store, path, spec->dequantize_wide ? RFS_FLOAT32 : RFS_BFLOAT16,
-                              &catalog->scheme, err);
+    const int rc = rfs_quant_scheme_open(spec->store, path, spec->wide ? RFS_FLOAT32 : RFS_BFLOAT16,
+                                         &catalog->scheme, err);
     if (rc == 0 && !catalog->scheme)
         return rfs_fail(err, -EINVAL, RFS_IN(path), "leave dequantize out",
                         "has no quantization_config, so no weight is quantized");

@@ -445,11 +445,12 @@ int rfs_view_list_saves(struct reshard_view *set, const char *path, struct rfs_s
 char *rfs_view_save_file(struct reshard_view *set, const char *source,
                          const struct rfs_saves *saves, const struct rfs_save *save)
 {
-    struct rfs_source_spec spec = make_spec(set, &set->options, source);
+    struct rfs_options options = set->options;
+    struct rfs_source_spec spec = make_spec(set, &options, source);
 
     spec.saves = saves;
-    spec.epoch = save->epoch;
-    spec.step = save->step;
+    options.epoch = save->epoch;
+    options.step = save->step;
     return rfs_scan_save_file(&spec);
 }
 

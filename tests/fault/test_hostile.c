@@ -176,7 +176,7 @@ static int parse_within(const struct bytes *input, uint64_t index_most, struct r
     tree_write(root, "PART_000.pt", input->data, input->n);
     tree_write(root, "PART_001.pt", input->data, input->n);
     const struct rfs_source_spec spec = {
-        .path = root, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER, .index_most = index_most};
+        .path = root, .options = &rfs_options_defaults, .index_most = index_most};
     int rc = rfs_catalog_open(&spec, NULL, NULL, &catalog, err);
     if (rc == 0) {
         rc = rfs_catalog_open_parts(catalog, false, &hfai, err);

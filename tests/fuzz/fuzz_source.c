@@ -85,23 +85,23 @@ static void make_entry(char *line)
     REQUIRE(write(fd, content, n) == (ssize_t)n && close(fd) == 0);
 }
 
-static void set_option(struct rfs_source_spec *spec, const char *option)
+static void set_option(struct rfs_options *options, char *option)
 {
-    const char *value = strchr(option, '=');
+    char *value = strchr(option, '=');
 
-    value = value ? value + 1 : "";
+    value = value ? value + 1 : option + strlen(option);
     if (strncmp(option, "step=", 5) == 0)
-        spec->step = atoi(value) & INT_MAX;
+        options->step = atoi(value) & INT_MAX;
     else if (strncmp(option, "epoch=", 6) == 0)
-        spec->epoch = atoi(value) & INT_MAX;
+        options->epoch = atoi(value) & INT_MAX;
     else if (strncmp(option, "file=", 5) == 0)
-        spec->file = value;
+        options->file = value;
     else if (strncmp(option, "rank_dir=", 9) == 0)
-        spec->rank_dir = value;
+        options->rank_dir = value;
     else if (strcmp(option, "segmented") == 0)
-        spec->segmented = true;
+        options->segmented = true;
     else if (strncmp(option, "entry=", 6) == 0)
-        spec->entry = value;
+        options->entry = value;
 }
 
 static bool is_there(const char *name, char path[PATH_MAX])
@@ -194,7 +194,7 @@ static void scan(struct rfs_source_spec *spec)
     const int rc = rfs_scan_open(spec, NULL, &found, &err);
 
     if (require_result(rc, &err))
-        check_scan(&found, spec->files != NULL);
+        check_scan(&found, spec->options->files != NULL);
     rfs_scan_free(&found);
     check_hints(spec->path, rc, &err);
     check_saves(spec);
@@ -206,7 +206,8 @@ void fuzz_one(const uint8_t *data, size_t size)
     char *text = fuzz_text(data, size);
     char *rest = text;
     char *options = strsep(&rest, "\n");
-    struct rfs_source_spec spec = {.path = source, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
+    struct rfs_options by = rfs_options_defaults;
+    struct rfs_source_spec spec = {.path = source, .options = &by};
 
     fuzz_folder_clear("");
     make_entry((char[]){"src/"});
@@ -217,10 +218,10 @@ void fuzz_one(const uint8_t *data, size_t size)
         if (strncmp(option, "path=", 5) == 0)
             chosen = option + 5;
         else
-            set_option(&spec, option);
+            set_option(&by, option);
     is_there(chosen, source);
-    spec.files = is_there("map.json", map) ? map : NULL;
-    spec.group_info = is_there("groups", groups) ? groups : NULL;
+    by.files = is_there("map.json", map) ? map : NULL;
+    by.group_info = is_there("groups", groups) ? groups : NULL;
     scan(&spec);
     free(text);
 }

@@ -72,8 +72,9 @@ static int look(void *ctx, const struct dirent *entry)
 /* Refuses options that choose files: they have nothing to choose from. */
 static int check_options(const struct rfs_source_spec *spec, const char *by, struct rfs_error *err)
 {
-    if (spec->rank_dir || spec->file || spec->group_info || spec->segmented ||
-        spec->segmented_skip || spec->encrypted || rfs_scan_asks_save(spec))
+    if (spec->options->rank_dir || spec->options->file || spec->options->group_info ||
+        spec->options->segmented || spec->options->segmented_skip || spec->encrypted ||
+        rfs_scan_asks_save(spec))
         return rfs_fail_usage(err, "the folder alone",
                               "the source describes itself by '%s': rank_dir, file, group_info, "
                               "segmented, step, epoch and keys have no effect",
@@ -173,11 +174,13 @@ static int take_numbered(const struct rfs_source_spec *spec, const struct rfs_fo
                          bool whole, struct rfs_log *log, struct rfs_scan *out,
                          struct rfs_error *err)
 {
+    struct rfs_options options = *spec->options;
     struct rfs_source_spec others = *spec;
 
-    others.file = NULL; /* chooses one of several saves */
+    others.options = &options;
+    options.file = NULL; /* chooses one of several saves */
     if (row->names == &rfs_shards_names)
-        others.segmented = false; /* says that they are all of the save */
+        options.segmented = false; /* says that they are all of the save */
     if (whole)
         others.encrypted = NULL;
     const int rc = check_options(&others, "the names of its files", err);
@@ -192,7 +195,7 @@ static int take_numbered(const struct rfs_source_spec *spec, const struct rfs_fo
 static int take_zero(const struct rfs_source_spec *spec, struct rfs_scan *out,
                      struct rfs_error *err)
 {
-    if (spec->entry)
+    if (spec->options->entry)
         return rfs_fail_usage(err, "the folder alone",
                               "option entry: a save of DeepSpeed is no single state dict");
     set(out, &rfs_formats[RFS_ROW_ZERO]);

@@ -315,7 +315,8 @@ int rfs_scan_groups(const struct rfs_source_spec *spec, struct rfs_log *log, str
     if (scan->whole)
         return rfs_fail_usage(err, "leave group_info out",
                               "option group_info: the source is not a tree of ranks");
-    int rc = read_groups(spec->group_info, &groups) ?: list_members(&groups, &members, &n_members);
+    int rc = read_groups(spec->options->group_info, &groups)
+                 ?: list_members(&groups, &members, &n_members);
     if (rc < 0)
         return rc;
     const size_t n = scan->n;

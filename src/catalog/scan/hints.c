@@ -159,7 +159,7 @@ static bool list(struct rfs_store *store, const char *path, struct folders *out)
 static bool is_checkpoint(struct rfs_store *store, const char *path)
 {
     const struct rfs_source_spec spec = {
-        .path = path, .store = store, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
+        .path = path, .store = store, .options = &rfs_options_defaults};
     struct rfs_scan scan = {0};
     struct rfs_error unused;
     const bool is = rfs_scan_described(&spec, NULL, &scan, &unused) == 0 && scan.n > 0;
@@ -230,7 +230,7 @@ char *rfs_scan_elsewhere(const struct rfs_source_spec *spec)
 {
     char *below = rfs_scan_below(spec->store, spec->path);
 
-    return below ? below : rfs_scan_inside(spec->store, spec->path, spec->step);
+    return below ? below : rfs_scan_inside(spec->store, spec->path, spec->options->step);
 }
 
 /* ---- other formats --------------------------------------------------------------------------- */

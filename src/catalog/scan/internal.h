@@ -152,14 +152,14 @@ char *rfs_scan_same_pattern(const struct rfs_scan_same *same);
 
 static inline bool rfs_scan_asks_save(const struct rfs_source_spec *spec)
 {
-    return spec->step != RFS_ANY_NUMBER || spec->epoch != RFS_ANY_NUMBER;
+    return spec->options->step != RFS_ANY_NUMBER || spec->options->epoch != RFS_ANY_NUMBER;
 }
 
 /* Says whether step= and epoch= let a save through. */
-static inline bool rfs_scan_lets(const struct rfs_source_spec *spec, const struct rfs_save *save)
+static inline bool rfs_scan_lets(const struct rfs_options *options, const struct rfs_save *save)
 {
-    return (spec->step == RFS_ANY_NUMBER || spec->step == save->step) &&
-           (spec->epoch == RFS_ANY_NUMBER || spec->epoch == save->epoch);
+    return (options->step == RFS_ANY_NUMBER || options->step == save->step) &&
+           (options->epoch == RFS_ANY_NUMBER || options->epoch == save->epoch);
 }
 
 /* Appends a rank without files and returns it, or NULL when out of memory. FOLDER is copied. */
@@ -178,9 +178,9 @@ void rfs_scan_step_name(const struct rfs_saves *all, int64_t step, char out[RFS_
 int rfs_scan_step_folder(const struct rfs_source_spec *spec, const char *name, struct rfs_log *log,
                          struct rfs_scan *out, struct rfs_error *err);
 /*
- * Scans the folder of SPEC's step so; one that has lost its files since it was listed is refused.
+ * Scans the folder of a step so; one that has lost its files since it was listed is refused.
  */
-int rfs_scan_step(const struct rfs_source_spec *spec, const struct rfs_saves *all,
+int rfs_scan_step(const struct rfs_source_spec *spec, const struct rfs_saves *all, int64_t step,
                   struct rfs_log *log, struct rfs_scan *out, struct rfs_error *err);
 /* Refuses epoch=, and a step= that has no folder: "no WHAT10 in it". */
 int rfs_scan_step_check(const struct rfs_source_spec *spec, const struct rfs_saves *all,

@@ -262,7 +262,7 @@ static int choose(const struct iterations *all, struct rfs_log *log, int64_t *nu
     bool release;
     const int64_t last = all->saves.data[all->saves.n - 1].step;
 
-    *number = all->spec->step;
+    *number = all->spec->options->step;
     if (*number != RFS_ANY_NUMBER)
         return 0;
     const int rc = read_tracker(all, all->style->tracker, number, &release);
@@ -297,7 +297,7 @@ int rfs_scan_iterations(const struct rfs_source_spec *spec, struct rfs_log *log,
                         struct rfs_scan *out, struct rfs_saves *saves, struct rfs_error *err)
 {
     RFS_CLEANUP(free_iterations) struct iterations all = {.spec = spec, .err = err};
-    const bool asked = saves || spec->step != RFS_ANY_NUMBER;
+    const bool asked = saves || spec->options->step != RFS_ANY_NUMBER;
     int64_t number;
     int rc = 0;
 

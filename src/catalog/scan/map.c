@@ -47,7 +47,7 @@ static int pin(struct rfs_store *store, char **url, struct rfs_error *err)
 static int check_file(const struct rfs_source_spec *spec, const char *key, const char *path,
                       struct rfs_error *err)
 {
-    const char *map = spec->files;
+    const char *map = spec->options->files;
     struct stat st;
     const int failed = rfs_beneath_stat(spec->beneath, spec->store, path, &st);
     if (failed == -EXDEV)
@@ -72,7 +72,7 @@ static int fail_elsewhere(const struct rfs_source_spec *spec, const struct rfs_m
     RFS_FREE char *remedy =
         origin && whole ? rfs_text_printf("origins=%s, if the map may lead there", origin) : NULL;
 
-    return rfs_fail(err, -EXDEV, RFS_IN(spec->files),
+    return rfs_fail(err, -EXDEV, RFS_IN(spec->options->files),
                     whole ? remedy : "names in it, or whole URLs with origins=",
                     "the file of rank %s, '%s', is not below the folder of the map", pair->key,
                     pair->value);
@@ -82,8 +82,9 @@ static int fail_elsewhere(const struct rfs_source_spec *spec, const struct rfs_m
 static int find_path(const struct rfs_source_spec *spec, const char *folder,
                      const struct rfs_mapfile_pair *pair, char **path, struct rfs_error *err)
 {
-    const struct rfs_origins origins = {
-        .source = spec->path, .named = spec->origins, .here = !rfs_store_is_url(spec->files)};
+    const struct rfs_origins origins = {.source = spec->path,
+                                        .named = spec->options->origins,
+                                        .here = !rfs_store_is_url(spec->options->files)};
     const int rc = rfs_origin_lead(folder, pair->value, &origins, path);
 
     if (rc)
@@ -97,7 +98,7 @@ static int add_entry(const struct rfs_source_spec *spec, const char *folder,
                      const struct rfs_mapfile_pair *pair, struct rfs_scan *out,
                      struct rfs_error *err)
 {
-    const char *map = spec->files;
+    const char *map = spec->options->files;
     enum rfs_format format;
     uint32_t rank;
     if (!rfs_scan_name_decimal(pair->key, &rank))
@@ -132,7 +133,7 @@ static int check_parts(const struct rfs_source_spec *spec, const struct rfs_scan
         return rfs_fail_memory(err);
     for (size_t i = 0; i < scan->n; i++)
         names[i] = scan->data[i].files[0];
-    const int rc = rfs_scan_divided(spec->files, names, scan->n, true, err);
+    const int rc = rfs_scan_divided(spec->options->files, names, scan->n, true, err);
     return rc < 0 ? rc : 0;
 }
 
@@ -140,12 +141,13 @@ int rfs_scan_map(const struct rfs_source_spec *spec, struct rfs_scan *out, struc
 {
     RFS_CLEANUP(rfs_mapfile_free) struct rfs_mapfile map = {0};
     RFS_FREE char *folder = NULL;
-    int rc = rfs_mapfile_read(NULL, spec->store, spec->files, RFS_MAPFILE_PLAIN, &map, err);
+    int rc =
+        rfs_mapfile_read(NULL, spec->store, spec->options->files, RFS_MAPFILE_PLAIN, &map, err);
     if (rc == 0 && map.n == 0)
-        rc = rfs_fail(err, -EINVAL, RFS_IN(spec->files), "{\"0\": \"FILE\", \"1\": \"FILE\"}",
-                      "the map names no file");
+        rc = rfs_fail(err, -EINVAL, RFS_IN(spec->options->files),
+                      "{\"0\": \"FILE\", \"1\": \"FILE\"}", "the map names no file");
     if (rc == 0)
-        rc = rfs_path_parent(spec->files, &folder, NULL, err);
+        rc = rfs_path_parent(spec->options->files, &folder, NULL, err);
     for (size_t i = 0; rc == 0 && i < map.n; i++)
         rc = add_entry(spec, folder, &map.data[i], out, err);
     if (rc == 0)

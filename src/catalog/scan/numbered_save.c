@@ -66,7 +66,8 @@ RFS_COMPARE(compare, struct rfs_numbered_name, x, y,
 static int gather(struct gathering *g)
 {
     RFS_CLEANUP(rfs_scan_listing_free) struct rfs_scan_listing listing = {0};
-    const int rc = rfs_scan_listing_read(g->spec, g->spec->path, g->spec->file, &listing, g->err);
+    const int rc =
+        rfs_scan_listing_read(g->spec, g->spec->path, g->spec->options->file, &listing, g->err);
 
     for (size_t i = 0; rc == 0 && i < listing.n; i++) {
         struct rfs_numbered_name file;
@@ -120,7 +121,8 @@ static int fail_none(struct gathering *g)
                         "no file has the name of a file of a save; %s %s like it",
                         rfs_scan_names_end(&g->similar), g->similar.n == 1 ? "is" : "are");
     return rfs_fail(g->err, -ENOENT, RFS_IN(g->spec->path), "a pattern that names files of a save",
-                    "no file of a save in it matches '%s'", g->spec->file ? g->spec->file : "*");
+                    "no file of a save in it matches '%s'",
+                    g->spec->options->file ? g->spec->options->file : "*");
 }
 
 /* Shows a pattern that the files of one save match, and those of another don't. */
@@ -209,7 +211,7 @@ static int settle_missing(const struct gathering *g, struct rfs_scan *out)
         out->lost = rfs_text_printf("%s %s", list, are);
         return out->lost ? 0 : rfs_fail_memory(g->err);
     }
-    if (!g->spec->segmented)
+    if (!g->spec->options->segmented)
         return rfs_fail(g->err, -EINVAL, RFS_IN(g->spec->path),
                         g->forms == &rfs_shards_names
                             ? "all files of the save; or segmented, if the ranks saved no others"

@@ -69,7 +69,7 @@ int rfs_scan_folder(struct rfs_store *store, const char *folder, char **file, st
     RFS_CLEANUP(rfs_scan_listing_free) struct rfs_scan_listing listing = {0};
     size_t n = 0, chosen;
     *file = NULL;
-    const struct rfs_source_spec spec = {.store = store};
+    const struct rfs_source_spec spec = {.store = store, .options = &rfs_options_defaults};
     int rc = rfs_scan_listing_read(&spec, folder, NULL, &listing, err);
     const char *ckpt = rfs_scan_listing_has(&listing, RFS_FORMAT_CKPT);
     const char *safetensors = rfs_scan_listing_has(&listing, RFS_FORMAT_SAFETENSORS);
@@ -97,14 +97,16 @@ int rfs_scan_folder(struct rfs_store *store, const char *folder, char **file, st
 /* Refuses options that are wrong for any source. */
 static int check_spec(const struct rfs_source_spec *spec, struct rfs_error *err)
 {
-    if (spec->rank_dir && !rfs_scan_name_is_pattern(spec->rank_dir))
+    if (spec->options->rank_dir && !rfs_scan_name_is_pattern(spec->options->rank_dir))
         return rfs_fail_usage(err, "a name with one %d for the rank, such as rank_dir=node%d",
-                              "option rank_dir=%s: not the name of rank folders", spec->rank_dir);
-    if (spec->file && strchr(spec->file, '/'))
+                              "option rank_dir=%s: not the name of rank folders",
+                              spec->options->rank_dir);
+    if (spec->options->file && strchr(spec->options->file, '/'))
         return rfs_fail_usage(err, "a pattern of names such as file=*_1.ckpt",
-                              "option file=%s: not the name of a file in a folder", spec->file);
-    if (spec->files &&
-        (spec->rank_dir || spec->file || rfs_scan_asks_save(spec) || spec->segmented))
+                              "option file=%s: not the name of a file in a folder",
+                              spec->options->file);
+    if (spec->options->files && (spec->options->rank_dir || spec->options->file ||
+                                 rfs_scan_asks_save(spec) || spec->options->segmented))
         return rfs_fail_usage(err, "files= alone",
                               "the map of files= names the file of each rank: rank_dir, file, "
                               "step, epoch and segmented have no effect");
@@ -128,7 +130,7 @@ static int scan_folders(const struct rfs_source_spec *spec, struct rfs_log *log,
         rc = rfs_scan_tree(spec, log, out, saves, err);
     if (rc < 0 || out->n > 0 || (saves && saves->n > 0))
         return rc;
-    if (saves || spec->segmented || spec->file || rfs_scan_asks_save(spec))
+    if (saves || spec->options->segmented || spec->options->file || rfs_scan_asks_save(spec))
         return rfs_scan_flat(spec, log, out, saves, err);
     return rfs_scan_whole(spec, out, err);
 }
@@ -140,11 +142,12 @@ static int scan(const struct rfs_source_spec *spec, struct rfs_log *log, struct 
     const int rc = check_spec(spec, err);
     if (rc < 0)
         return rc;
-    if (spec->files)
+    if (spec->options->files)
         return rfs_scan_map(spec, out, err);
     if (spec->saves)
-        return spec->saves->tree ? rfs_scan_tree_save(spec, log, out, err)
-                                 : rfs_scan_step(spec, spec->saves, log, out, err);
+        return spec->saves->tree
+                   ? rfs_scan_tree_save(spec, log, out, err)
+                   : rfs_scan_step(spec, spec->saves, spec->options->step, log, out, err);
     if (rfs_store_stat(spec->store, spec->path, &st) == 0 && !S_ISDIR(st.st_mode))
         return rfs_scan_file(spec, log, out, err);
     return scan_folders(spec, log, out, saves, err);
@@ -155,7 +158,7 @@ int rfs_scan_open(const struct rfs_source_spec *spec, struct rfs_log *log, struc
 {
     *out = (struct rfs_scan){0};
     int rc = scan(spec, log, out, NULL, err);
-    if (rc == 0 && spec->group_info)
+    if (rc == 0 && spec->options->group_info)
         rc = rfs_scan_groups(spec, log, out, err);
     if (rc < 0)
         rfs_scan_free(out);
@@ -196,7 +199,7 @@ bool rfs_scan_is_divided(struct rfs_store *store, const char *path)
 static int scan_plain(struct rfs_store *store, const char *path, struct rfs_scan *out)
 {
     const struct rfs_source_spec spec = {
-        .path = path, .store = store, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
+        .path = path, .store = store, .options = &rfs_options_defaults};
     struct rfs_error unused;
     int rc = rfs_scan_described(&spec, NULL, out, &unused);
 

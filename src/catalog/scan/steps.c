@@ -13,22 +13,24 @@ void rfs_scan_step_name(const struct rfs_saves *all, int64_t step, char out[RFS_
 int rfs_scan_step_folder(const struct rfs_source_spec *spec, const char *name, struct rfs_log *log,
                          struct rfs_scan *out, struct rfs_error *err)
 {
+    struct rfs_options options = *spec->options;
     struct rfs_source_spec inner = *spec;
     RFS_FREE char *path = rfs_path_join(spec->path, name);
 
     if (!path)
         return rfs_fail_memory(err);
     inner.path = path;
-    inner.step = inner.epoch = RFS_ANY_NUMBER; /* they have chosen the folder */
+    options.step = options.epoch = RFS_ANY_NUMBER; /* they have chosen the folder */
+    inner.options = &options;
     return rfs_scan_described(&inner, log, out, err);
 }
 
-int rfs_scan_step(const struct rfs_source_spec *spec, const struct rfs_saves *all,
+int rfs_scan_step(const struct rfs_source_spec *spec, const struct rfs_saves *all, int64_t step,
                   struct rfs_log *log, struct rfs_scan *out, struct rfs_error *err)
 {
     char name[RFS_STEP_NAME];
 
-    rfs_scan_step_name(all, spec->step, name);
+    rfs_scan_step_name(all, step, name);
     const int rc = rfs_scan_step_folder(spec, name, log, out, err);
     return rc || out->n > 0 ? rc
                             : rfs_fail(err, -ENOENT, RFS_IN(spec->path), "a save that is there",
@@ -38,18 +40,18 @@ int rfs_scan_step(const struct rfs_source_spec *spec, const struct rfs_saves *al
 int rfs_scan_step_check(const struct rfs_source_spec *spec, const struct rfs_saves *all,
                         const char *what, struct rfs_error *err)
 {
-    const struct rfs_save asked = {0, spec->step};
+    const struct rfs_save asked = {0, spec->options->step};
     char last[RFS_STEP_NAME];
 
-    if (spec->epoch != RFS_ANY_NUMBER && spec->epoch != 0)
+    if (spec->options->epoch != RFS_ANY_NUMBER && spec->options->epoch != 0)
         return rfs_fail_usage(err, "step=N", "option epoch: iterations have none");
-    if (spec->step == RFS_ANY_NUMBER ||
+    if (spec->options->step == RFS_ANY_NUMBER ||
         bsearch(&asked, all->data, all->n, sizeof asked, rfs_scan_saves_compare))
         return 0;
     rfs_scan_step_name(all, all->data[all->n - 1].step, last);
     return rfs_fail(err, -ENOENT, RFS_IN(spec->path), "one of those",
-                    "no %s%" PRId64 " in it; there are %zu, and the last is %s", what, spec->step,
-                    all->n, last);
+                    "no %s%" PRId64 " in it; there are %zu, and the last is %s", what,
+                    spec->options->step, all->n, last);
 }
 
 int rfs_scan_steps_list(const struct rfs_source_spec *spec, const struct rfs_saves *all,
@@ -59,8 +61,8 @@ int rfs_scan_steps_list(const struct rfs_source_spec *spec, const struct rfs_sav
     out->folder = all->folder;
     out->digits = all->digits;
     for (size_t i = 0; i < all->n; i++)
-        if (rfs_scan_lets(spec, &all->data[i]) && (!is_there || is_there(ctx, all->data[i].step)) &&
-            !RFS_PUSH(out, all->data[i]))
+        if (rfs_scan_lets(spec->options, &all->data[i]) &&
+            (!is_there || is_there(ctx, all->data[i].step)) && !RFS_PUSH(out, all->data[i]))
             return rfs_fail_memory(err);
     return 0;
 }

@@ -62,7 +62,7 @@ static char *folder_path(const struct tree *tree, size_t i)
 /* Shows the pattern as messages have it: rank_N. */
 static void show_pattern(const struct rfs_source_spec *spec, char *out, size_t size)
 {
-    const char *pattern = spec->rank_dir ? spec->rank_dir : RFS_RANK_DIR;
+    const char *pattern = spec->options->rank_dir ? spec->options->rank_dir : RFS_RANK_DIR;
     const int before = (int)(strchr(pattern, '%') - pattern);
     snprintf(out, size, "%.*sN%s", before, pattern, pattern + before + 2);
 }
@@ -78,7 +78,8 @@ static int add_folder(void *ctx, const struct dirent *entry)
     const struct tree *tree = ctx;
     const struct rfs_source_spec *spec = tree->spec;
     uint32_t rank;
-    if (!rfs_scan_name_rank(spec->rank_dir ? spec->rank_dir : RFS_RANK_DIR, entry->d_name, &rank))
+    if (!rfs_scan_name_rank(spec->options->rank_dir ? spec->options->rank_dir : RFS_RANK_DIR,
+                            entry->d_name, &rank))
         return 0;
     const int rc = rfs_scan_entry_is(spec, spec->path, entry, S_IFDIR, tree->err);
     if (rc <= 0)
@@ -119,7 +120,7 @@ static int list_files(struct tree *tree)
         if (!path)
             return rfs_fail_memory(tree->err);
         const int rc =
-            rfs_scan_listing_read(tree->spec, path, tree->spec->file, listing, tree->err);
+            rfs_scan_listing_read(tree->spec, path, tree->spec->options->file, listing, tree->err);
         if (rc < 0)
             return rc;
         for (size_t k = 0; k < listing->n; k++)
@@ -149,8 +150,8 @@ static int fail_empty(const struct tree *tree)
     char ranks[300];
     char matching[300] = "";
     show_pattern(spec, ranks, sizeof ranks);
-    if (spec->file)
-        snprintf(matching, sizeof matching, " that matches '%s'", spec->file);
+    if (spec->options->file)
+        snprintf(matching, sizeof matching, " that matches '%s'", spec->options->file);
     if (tree->all->ranks.whole)
         return rfs_fail(tree->err, -ENOENT, RFS_IN(spec->path),
                         elsewhere ? elsewhere : "give the folder that holds them",
@@ -199,10 +200,8 @@ static void drop_others(const struct tree *tree)
 
 /* ---- saves by their numbers ------------------------------------------------------------------ */
 
-static const struct rfs_source_spec any_save = {.step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
-
 /* Finds the saves that BY lets through; with NULL all files. */
-static int find_files(const struct tree *tree, const struct rfs_source_spec *by)
+static int find_files(const struct tree *tree, const struct rfs_options *by)
 {
     struct rfs_scan_tree *all = tree->all;
     size_t n = 0;
@@ -228,8 +227,7 @@ RFS_COMPARE(by_save, const struct rfs_scan_found *, x, y,
             ?: strcmp((*x)->name, (*y)->name))
 
 /* Lists the saves that BY lets through, and orders the files by them. */
-static int find_saves(const struct tree *tree, const struct rfs_source_spec *by,
-                      struct rfs_saves *out)
+static int find_saves(const struct tree *tree, const struct rfs_options *by, struct rfs_saves *out)
 {
     struct rfs_scan_tree *all = tree->all;
     const int rc = find_files(tree, by);
@@ -270,10 +268,10 @@ static void show_asked(const struct rfs_source_spec *spec, char *out, size_t siz
 {
     char epoch[40] = "";
     char step[40] = "";
-    if (spec->epoch != RFS_ANY_NUMBER)
-        snprintf(epoch, sizeof epoch, "epoch %" PRId64, spec->epoch);
-    if (spec->step != RFS_ANY_NUMBER)
-        snprintf(step, sizeof step, "step %" PRId64, spec->step);
+    if (spec->options->epoch != RFS_ANY_NUMBER)
+        snprintf(epoch, sizeof epoch, "epoch %" PRId64, spec->options->epoch);
+    if (spec->options->step != RFS_ANY_NUMBER)
+        snprintf(step, sizeof step, "step %" PRId64, spec->options->step);
     snprintf(out, size, "%s%s%s", epoch, *epoch && *step ? ", " : "", step);
 }
 
@@ -283,7 +281,7 @@ static int fail_no_save(const struct tree *tree)
     RFS_FREE char *elsewhere = tree->all->ranks.whole ? rfs_scan_elsewhere(tree->spec) : NULL;
     char asked[100];
     char list[LISTED * 48 + 32];
-    const int rc = find_saves(tree, &any_save, &saves);
+    const int rc = find_saves(tree, &rfs_options_defaults, &saves);
     if (rc < 0)
         return rc;
     show_asked(tree->spec, asked, sizeof asked);
@@ -305,7 +303,7 @@ static int find_asked(const struct tree *tree)
     RFS_CLEANUP(free_saves) struct rfs_saves asked = {0};
     char text[100];
     char list[LISTED * 48 + 32];
-    const int rc = find_saves(tree, tree->spec, &asked);
+    const int rc = find_saves(tree, tree->spec->options, &asked);
     if (rc < 0 || asked.n == 1)
         return rc;
     if (asked.n == 0)
@@ -355,7 +353,7 @@ static int choose_last(const struct tree *tree, struct choice *choice)
         if (!folder)
             return rfs_fail_memory(tree->err);
         const int rc =
-            tree->spec->segmented
+            tree->spec->options->segmented
                 ? rfs_scan_found_divided(folder, choice->files + i, end - i, true, tree->err)
                 : rfs_scan_choose(choice->files + i, end - i, folder, tree->all->ranks.format, &k,
                                   tree->err);
@@ -474,7 +472,7 @@ static int choose(const struct tree *tree, struct choice *choice)
     if (!choice->chosen)
         return rfs_fail_memory(tree->err);
     return choose_last(tree, choice)
-               ?: (tree->spec->segmented ? compare_all : compare_chosen)(tree, choice);
+               ?: (tree->spec->options->segmented ? compare_all : compare_chosen)(tree, choice);
 }
 
 static void free_choice(struct choice *choice)
@@ -503,7 +501,7 @@ static bool find_whole(const struct tree *tree, struct rfs_save *save)
 
     all.files = NULL;
     all.begins = NULL;
-    const int rc = find_saves(&quiet, &any_save, &saves);
+    const int rc = find_saves(&quiet, &rfs_options_defaults, &saves);
     for (size_t i = saves.n; rc == 0 && i-- > 0 && saves.n - i <= TRIED && !found;) {
         RFS_CLEANUP(free_choice)
         struct choice choice = {.files = all.files + all.begins[i],
@@ -569,7 +567,7 @@ static char *find_pattern(const struct tree *tree, const struct choice *choice)
 /* Returns what to do, malloc'ed, or NULL when out of memory. */
 static char *remedy_of(const struct tree *tree, const struct choice *choice)
 {
-    RFS_FREE char *pattern = tree->spec->segmented ? NULL : find_pattern(tree, choice);
+    RFS_FREE char *pattern = tree->spec->options->segmented ? NULL : find_pattern(tree, choice);
     struct rfs_save save;
 
     if (!choice->asked && find_whole(tree, &save))
@@ -615,8 +613,8 @@ static int fail_mixed(const struct tree *tree, const struct choice *choice)
                         one, other);
     return rfs_fail(tree->err, -EINVAL, RFS_IN(tree->spec->path), remedy,
                     "the ranks' %scheckpoints%s%s are of different saves: %s and %s",
-                    *asked || tree->spec->segmented ? "" : "last ", *asked ? " of " : "", asked,
-                    one, other);
+                    *asked || tree->spec->options->segmented ? "" : "last ", *asked ? " of " : "",
+                    asked, one, other);
 }
 
 /* Tells that ranks with other checkpoints have none of the save: strict refuses it. */
@@ -625,10 +623,10 @@ static int tell_lost(const struct tree *tree, const struct choice *choice)
     const struct rfs_scanned *lost = find_lost(tree, choice);
     char asked[100];
 
-    if (!lost || tree->spec->group_info) /* whose reader tells which rank stands in */
+    if (!lost || tree->spec->options->group_info) /* whose reader tells which rank stands in */
         return 0;
     show_asked(tree->spec, asked, sizeof asked);
-    if (tree->spec->strict)
+    if (tree->spec->options->strict)
         return rfs_fail(
             tree->err, -ENOENT, RFS_IN(tree->spec->path),
             "a save that all ranks have; or without -o strict, if others hold its slices",
@@ -642,7 +640,8 @@ static int tell_lost(const struct tree *tree, const struct choice *choice)
 /* Tells that a file of another run has the numbers of the save, too. */
 static void tell_others(const struct tree *tree, const struct choice *choice)
 {
-    const size_t end = choice->asked && !tree->spec->segmented ? end_of_rank(choice, 0) : 0;
+    const size_t end =
+        choice->asked && !tree->spec->options->segmented ? end_of_rank(choice, 0) : 0;
 
     for (size_t i = 0; i < end; i++) {
         const struct rfs_scan_found *other = choice->files[i];
@@ -674,7 +673,7 @@ static int add_file(const struct tree *tree, const struct rfs_scan_found *found,
 static bool is_taken(const struct tree *tree, const struct rfs_scan_found *chosen,
                      const struct rfs_scan_found *file)
 {
-    return tree->spec->segmented || file == chosen || chosen->part;
+    return tree->spec->options->segmented || file == chosen || chosen->part;
 }
 
 /* Adds the ranks to OUT, with what was chosen. */
@@ -717,7 +716,7 @@ static int take_files(const struct tree *tree, const struct rfs_scan_found *cons
 static struct choice files_of_save(const struct rfs_source_spec *spec)
 {
     const struct rfs_saves *saves = spec->saves;
-    const struct rfs_save save = {spec->epoch, spec->step};
+    const struct rfs_save save = {spec->options->epoch, spec->options->step};
     const size_t i = RFS_BISECT(k, saves->n, rfs_scan_saves_compare(&saves->data[k], &save) >= 0);
     const size_t *begins = &saves->tree->begins[i];
 
@@ -758,7 +757,7 @@ static int look_into_folders(struct tree *tree, struct rfs_scan *out, struct rfs
         return rc;
     drop_others(tree);
     if (saves) {
-        rc = find_saves(tree, tree->spec, saves);
+        rc = find_saves(tree, tree->spec->options, saves);
         return rc < 0 || saves->n > 0 ? rc : fail_no_save(tree);
     }
     rc = asked ? find_asked(tree) : find_files(tree, NULL);
@@ -799,7 +798,7 @@ int rfs_scan_tree(const struct rfs_source_spec *spec, struct rfs_log *log, struc
         return rc;
     }
     show_pattern(spec, ranks, sizeof ranks);
-    return !spec->rank_dir
+    return !spec->options->rank_dir
                ? 0
                : rfs_fail(err, -ENOENT, RFS_IN(spec->path), "give the folder that holds them",
                           "the folder has no %s folder in it", ranks);

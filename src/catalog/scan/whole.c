@@ -54,7 +54,7 @@ static int tell_part(const struct rfs_source_spec *spec, struct rfs_log *log, st
 
     if (!rfs_scan_name_part(rfs_path_name(spec->path), &part) || part.count == 1)
         return 0;
-    if (spec->strict)
+    if (spec->options->strict)
         return rfs_fail(err, -EINVAL, RFS_IN(spec->path),
                         "the folder that it is in; or without -o strict, for its tensors alone",
                         "the source is one of %" PRIu32 " parts of a checkpoint, by its name",
@@ -80,7 +80,7 @@ int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_log *log, struc
                                 "the source is not a checkpoint by its name");
         return rfs_scan_foreign(spec->store, spec->path, rc, err);
     }
-    if (spec->rank_dir || spec->file || rfs_scan_asks_save(spec))
+    if (spec->options->rank_dir || spec->options->file || rfs_scan_asks_save(spec))
         return rfs_fail_usage(
             err, "the folder that the file is in",
             "the source is one file: rank_dir, file, step and epoch have no effect");
@@ -287,7 +287,7 @@ static int take_only(const struct rfs_source_spec *spec, const struct rfs_scan_f
         return rc;
     /* MindSpore takes the only safetensors file. */
     RFS_FREE char *inside = file->format == RFS_FORMAT_TORCH
-                                ? rfs_scan_inside(spec->store, spec->path, spec->step)
+                                ? rfs_scan_inside(spec->store, spec->path, spec->options->step)
                                 : NULL;
     RFS_FREE char *remedy =
         inside ? rfs_text_printf("%s; or %s/%s", inside, spec->path, file->name) : NULL;

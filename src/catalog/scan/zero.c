@@ -365,19 +365,19 @@ static int list_saves(const struct tags *tags, struct rfs_saves *saves)
 /* Takes the save that SPEC asks for, or the latest, or the only one. */
 static int choose(const struct tags *tags, struct rfs_log *log, struct rfs_scan *out)
 {
-    struct rfs_source_spec spec = *tags->spec;
+    const int64_t asked = tags->spec->options->step;
 
-    if (spec.step == RFS_ANY_NUMBER && tags->latest)
+    if (asked == RFS_ANY_NUMBER && tags->latest)
         return take_latest(tags, log, out);
     if (tags->steps.n == 0)
         return 0;
-    if (spec.step == RFS_ANY_NUMBER && tags->steps.n > 1)
+    if (asked == RFS_ANY_NUMBER && tags->steps.n > 1)
         return rfs_fail(tags->err, -EINVAL, RFS_IN(tags->spec->path), "step=N, one of those",
                         "it has %zu saves of DeepSpeed and no file 'latest' that names one",
                         tags->steps.n);
-    if (spec.step == RFS_ANY_NUMBER)
-        spec.step = tags->steps.data[0].step;
-    return rfs_scan_step(&spec, &tags->steps, log, out, tags->err);
+    return rfs_scan_step(tags->spec, &tags->steps,
+                         asked == RFS_ANY_NUMBER ? tags->steps.data[0].step : asked, log, out,
+                         tags->err);
 }
 
 int rfs_scan_zero(const struct rfs_source_spec *spec, struct rfs_log *log, struct rfs_scan *out,

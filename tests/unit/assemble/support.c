@@ -183,10 +183,9 @@ void world_open(struct world *world, struct random *random)
     } while (next_place(world->ndim, world->pieces, at));
     world->plus = plus;
     struct rfs_error err = {0};
-    if (rfs_catalog_open(&(struct rfs_source_spec){.path = world->root,
-                                                   .step = RFS_ANY_NUMBER,
-                                                   .epoch = RFS_ANY_NUMBER},
-                         NULL, NULL, &world->catalog, &err) < 0) {
+    if (rfs_catalog_open(
+            &(struct rfs_source_spec){.path = world->root, .options = &rfs_options_defaults}, NULL,
+            NULL, &world->catalog, &err) < 0) {
         fprintf(stderr, "%s\n", err.text);
         abort();
     }

@@ -51,8 +51,7 @@ static int set_up(void **state)
     assert_non_null(out);
     assert_int_equal(fwrite(file.bytes, 1, FILE_BYTES, out), FILE_BYTES);
     assert_int_equal(fclose(out), 0);
-    const struct rfs_source_spec spec = {
-        .path = file.root, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
+    const struct rfs_source_spec spec = {.path = file.root, .options = &rfs_options_defaults};
     if (rfs_catalog_open(&spec, NULL, NULL, &file.catalog, &err))
         fail_msg("%s", err.text);
     return 0;

@@ -33,8 +33,8 @@ int scanning_teardown(void **state)
 
 void plain(struct scanning *s)
 {
-    s->spec = (struct rfs_source_spec){
-        .path = s->tree.root, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
+    s->options = rfs_options_defaults;
+    s->spec = (struct rfs_source_spec){.path = s->tree.root, .options = &s->options};
 }
 
 void put_text(const struct scanning *s, const char *name, const char *text)

@@ -9,7 +9,8 @@
 struct scanning {
     struct tree tree;
     struct lines lines;
-    struct rfs_source_spec spec; /* its path is the tree's root */
+    struct rfs_options options;
+    struct rfs_source_spec spec; /* its path is the tree's root, and those are its options */
     struct rfs_scan scan;        /* what the last scanned() gave */
 };
 

@@ -47,8 +47,7 @@ static void open_within(struct fixture *f, uint64_t most)
     struct rfs_error err = {0};
     rfs_catalog_close(f->catalog);
     if (rfs_catalog_open(&(struct rfs_source_spec){.path = f->tree.root,
-                                                   .step = RFS_ANY_NUMBER,
-                                                   .epoch = RFS_ANY_NUMBER,
+                                                   .options = &rfs_options_defaults,
                                                    .index_most = most},
                          &f->lines.log, f->pool, &f->catalog, &err) < 0)
         fail_msg("%s", err.text);
@@ -64,8 +63,7 @@ static void refused(struct fixture *f, const char *source, int code, const char 
     struct rfs_error err = {0};
     struct rfs_catalog *catalog = NULL;
     assert_int_equal(rfs_catalog_open(&(struct rfs_source_spec){.path = source,
-                                                                .step = RFS_ANY_NUMBER,
-                                                                .epoch = RFS_ANY_NUMBER},
+                                                                .options = &rfs_options_defaults},
                                       &f->lines.log, f->pool, &catalog, &err),
                      code);
     assert_null(catalog);

@@ -17,6 +17,7 @@ struct fixture {
     struct lines lines;
     struct rfs_pool *pool;
     struct rfs_catalog *catalog;
+    struct rfs_options options;
     struct rfs_source_spec spec;
 };
 
@@ -26,8 +27,8 @@ static int setup(void **state)
     tree_new(&f->tree);
     lines_init(&f->lines);
     f->pool = rfs_pool_new(2);
-    f->spec = (struct rfs_source_spec){
-        .path = f->tree.root, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
+    f->options = rfs_options_defaults;
+    f->spec = (struct rfs_source_spec){.path = f->tree.root, .options = &f->options};
     *state = f;
     return f->pool ? 0 : -1;
 }
@@ -164,7 +165,7 @@ static void test_headers_that_differ_in_checksums(void **state)
     const struct rfs_index *first = index_of(f, 0, RFS_NO_RANK);
     assert_true(first->has_crc);
     assert_ptr_equal(index_of(f, 1, 0), first);
-    f->spec.check_crc = true;
+    f->options.check = 0;
     REFUSED(f, -EINVAL, "rank_0/a.safetensors: ", "crc_num is 1234567890");
     struct rfs_error err = {0};
     const struct rfs_index *index;
@@ -258,7 +259,7 @@ static void test_segments(void **state)
         snprintf(path, sizeof path, "rank_%u/net_part1.ckpt", rank);
         add_ckpt(f, path, rank < 2 ? "cad" : "cade", 2);
     }
-    f->spec.segmented = true;
+    f->options.segmented = true;
     open_source(f);
     const struct rfs_index *index = index_of(f, 0, RFS_NO_RANK);
     index_is(f, index, "b.w@0 a.w@1 c.w@1 d.w@1"); /* the last value of a.w, in the first place */
@@ -276,13 +277,13 @@ static void test_segments(void **state)
     rfs_catalog_count(f->catalog, &c);
     assert_int_equal(c.predicted, 1);
 
-    f->spec.segmented_skip = "a.:d";
+    f->options.segmented_skip = (char *)"a.:d";
     open_source(f);
     index_is(f, index_of(f, 0, RFS_NO_RANK), "b.w@0 c.w@1");
-    f->spec.segmented_skip = "::b.w:";
+    f->options.segmented_skip = (char *)"::b.w:";
     open_source(f);
     index_is(f, index_of(f, 0, RFS_NO_RANK), "a.w@1 c.w@1 d.w@1");
-    f->spec.segmented_skip = "a:b:c:d";
+    f->options.segmented_skip = (char *)"a:b:c:d";
     REFUSED(f, -EINVAL, "no parameter is left", "fewer prefixes in segmented_skip");
 }
 
@@ -300,7 +301,7 @@ static void test_segments_with_pieces(void **state)
         tree_file(&f->tree, k == 0 ? "rank_0/a.ckpt" : "rank_0/b.ckpt", file.p, file.n);
         bytes_free(&file);
     }
-    f->spec.segmented = true;
+    f->options.segmented = true;
     open_source(f);
     const struct rfs_index *index = index_of(f, 0, RFS_NO_RANK);
     index_is(f, index, "one@0 two@1");
@@ -323,7 +324,7 @@ static void test_no_checksum(void **state)
     tree_folder(&f->tree, "rank_1");
     put_file(f, "rank_0/a.safetensors", "a:I8:2", NULL);
     put_file(f, "rank_1/a.safetensors", "a:I8:2", NULL);
-    f->spec.check_crc = true;
+    f->options.check = 0;
     open_source(f);
     index_of(f, 0, RFS_NO_RANK);
     index_of(f, 1, 0);

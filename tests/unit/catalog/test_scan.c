@@ -157,7 +157,7 @@ static void test_safetensors(void **state)
             "rank_0: the numbers in 'net-10_2.safetensors' and "
             "'net_1-10_2.safetensors' don't say",
             "file=GLOB");
-    s->spec.file = "net-*";
+    s->options.file = (char *)"net-*";
     scanned(s);
     assert_string_equal(files_of(s, 0), "rank_0/net-10_2.safetensors");
     plain(s);
@@ -189,43 +189,43 @@ static void test_patterns(void **state)
     put(s, "node/CKP_1-4_32.ckpt");
     put(s, "nodes1/CKP_1-4_32.ckpt");
     put(s, "rank_0/CKP_1-4_32.ckpt");
-    s->spec.rank_dir = "node%d";
-    s->spec.file = "CKP_1-*.ckpt";
+    s->options.rank_dir = (char *)"node%d";
+    s->options.file = (char *)"CKP_1-*.ckpt";
     scanned(s);
     assert_int_equal(s->scan.n, 2);
     assert_int_equal(s->scan.format, RFS_FORMAT_CKPT);
     assert_string_equal(files_of(s, 0), "node0/CKP_1-4_32.ckpt");
     assert_string_equal(files_of(s, 1), "node1/CKP_1-4_32.ckpt");
-    s->spec.file = "CKP_*"; /* the second run was killed */
+    s->options.file = (char *)"CKP_*"; /* the second run was killed */
     REFUSED(s, -EINVAL, "different saves: node0/CKP_2-4_32.ckpt and node1/CKP_1-4_32.ckpt",
             "try: file='CKP_1-4_32.ckpt', which all ranks have, if these are of one run");
     put(s, "node1/CKP_2-4_32.ckpt");
     scanned(s);
     assert_string_equal(files_of(s, 0), "node0/CKP_2-4_32.ckpt");
     assert_string_equal(files_of(s, 1), "node1/CKP_2-4_32.ckpt");
-    s->spec.file = "[!C]*";
+    s->options.file = (char *)"[!C]*";
     scanned(s);
     assert_string_equal(files_of(s, 0), "-");
     assert_string_equal(files_of(s, 1), "node1/x.safetensors");
-    s->spec.file = NULL;
+    s->options.file = NULL;
     REFUSED(s, -EINVAL,
             "both .ckpt files (node0/CKP_2-4_32.ckpt) and .safetensors files "
             "(node1/x.safetensors)",
             "file=*.ckpt");
-    s->spec.file = "none*";
+    s->options.file = (char *)"none*";
     REFUSED(s, -ENOENT,
             "no nodeN folder in it has a .ckpt, .safetensors or .pt file that matches 'none*'");
-    s->spec.file = NULL;
-    s->spec.rank_dir = "device%d";
+    s->options.file = NULL;
+    s->options.rank_dir = (char *)"device%d";
     REFUSED(s, -ENOENT, "no deviceN folder in it");
     for (const char *const *bad = (const char *const[]){"node", "%d%d", "a%s", "%", "node%d/x",
                                                         "%%d", "node%%d", "%d%", NULL};
          *bad; bad++) {
-        s->spec.rank_dir = *bad;
+        s->options.rank_dir = (char *)*bad;
         MISUSED(s, "rank_dir=", *bad, "node%d");
     }
-    s->spec.rank_dir = NULL;
-    s->spec.file = "a/*.ckpt";
+    s->options.rank_dir = NULL;
+    s->options.file = (char *)"a/*.ckpt";
     MISUSED(s, "file=a/*.ckpt");
 }
 
@@ -234,10 +234,10 @@ static void test_hidden_names(void **state)
     struct scanning *s = *state;
     put(s, "rank_0/.a.ckpt");
     put(s, "rank_0/a.ckpt");
-    s->spec.file = "*.ckpt";
+    s->options.file = (char *)"*.ckpt";
     scanned(s);
     assert_string_equal(files_of(s, 0), "rank_0/a.ckpt");
-    s->spec.file = ".a*";
+    s->options.file = (char *)".a*";
     scanned(s);
     assert_string_equal(files_of(s, 0), "rank_0/.a.ckpt");
 }
@@ -254,27 +254,27 @@ static void test_steps(void **state)
     put(s, "rank_1/net-2_500.ckpt");
     put(s, "rank_2/net-2_1000.ckpt");
     put(s, "rank_3/final.ckpt");
-    s->spec.step = 1000;
+    s->options.step = 1000;
     scanned(s);
     assert_string_equal(files_of(s, 0), "rank_0/net-2_1000.ckpt");
     assert_string_equal(files_of(s, 1), "-");
     assert_string_equal(files_of(s, 2), "rank_2/net-2_1000.ckpt");
     assert_string_equal(files_of(s, 3), "-");
     assert_int_equal(s->scan.present, 2);
-    s->spec.step = 500;
+    s->options.step = 500;
     REFUSED(s, -EINVAL, "several checkpoints are of step 500 (epoch_step): 1_500, 2_500",
             "both step= and epoch=");
-    s->spec.epoch = 2;
+    s->options.epoch = 2;
     REFUSED(s, -EINVAL,
             "checkpoints of epoch 2, step 500 are of different saves: rank_0/net-2_500.ckpt and "
             "rank_1/net_1-2_500.ckpt",
             "file='net-2_500.ckpt', which all ranks have, if these are of one run");
-    s->spec.file = "net-2_500.ckpt";
+    s->options.file = (char *)"net-2_500.ckpt";
     scanned(s);
     assert_string_equal(files_of(s, 0), "rank_0/net-2_500.ckpt");
     assert_string_equal(files_of(s, 1), "rank_1/net-2_500.ckpt");
     assert_string_equal(files_of(s, 2), "-");
-    s->spec.file = NULL;
+    s->options.file = NULL;
     put(s, "rank_0/net_1-2_500.ckpt");
     s->lines.n = 0;
     scanned(s); /* the last by its name */
@@ -284,21 +284,21 @@ static void test_steps(void **state)
     assert_int_equal(s->lines.n, 2);
     assert_non_null(strstr(s->lines.last, "rank_2 has no checkpoint of epoch 2, step 500, though "
                                           "it has others: it counts as lost"));
-    s->spec.strict = true;
+    s->options.strict = true;
     REFUSED(s, -ENOENT, "rank_2 has no checkpoint of epoch 2, step 500", "without -o strict");
-    s->spec.strict = false;
-    s->spec.step = RFS_ANY_NUMBER;
+    s->options.strict = false;
+    s->options.step = RFS_ANY_NUMBER;
     REFUSED(s, -EINVAL, "are of epoch 2 (epoch_step): 2_500, 2_1000");
-    s->spec.epoch = 1;
+    s->options.epoch = 1;
     scanned(s);
     assert_string_equal(files_of(s, 0), "rank_0/net-1_500.ckpt");
-    s->spec.epoch = 9;
-    s->spec.step = 1000;
+    s->options.epoch = 9;
+    s->options.step = 1000;
     REFUSED(s, -ENOENT,
             "no checkpoint of epoch 9, step 1000; the saves here (epoch_step) are 1_500, 2_500, "
             "2_1000",
             "one of those");
-    s->spec.file = "final*";
+    s->options.file = (char *)"final*";
     REFUSED(s, -ENOENT, "named PREFIX-EPOCH_STEP");
 }
 
@@ -310,7 +310,7 @@ static void test_many_steps_are_cut(void **state)
         snprintf(name, sizeof name, "rank_0/net-%d_1.ckpt", i);
         put(s, name);
     }
-    s->spec.step = 7;
+    s->options.step = 7;
     REFUSED(s, -ENOENT, "1_1, 2_1, 3_1, 4_1, 5_1, 6_1, 7_1, 8_1 and 4 more");
 }
 
@@ -324,14 +324,14 @@ static void test_two_saves_are_not_mixed(void **state)
     tree_folder(&s->tree, "rank_2");
     REFUSED(s, -EINVAL, "of different saves: rank_0/net-4_100.ckpt and rank_1/net-3_100.ckpt",
             "try: epoch=3,step=100, the last that all ranks have");
-    s->spec.epoch = 3;
+    s->options.epoch = 3;
     scanned(s);
     assert_string_equal(files_of(s, 0), "rank_0/net-3_100.ckpt");
-    s->spec.epoch = 4;
+    s->options.epoch = 4;
     scanned(s);
     assert_string_equal(files_of(s, 1), "-");
     plain(s);
-    s->spec.segmented = true;
+    s->options.segmented = true;
     REFUSED(s, -EINVAL, "of different saves: rank_0/net-4_100.ckpt and rank_1/net-3_100.ckpt");
     put(s, "rank_1/net-4_100.ckpt");
     put(s, "rank_3/net-4_100.ckpt");
@@ -414,14 +414,14 @@ static void test_saves(void **state)
     put(s, "rank_1/net-9_5.ckpt");
     put(s, "rank_1/other.ckpt");
     saves_are(s, "9_5 9_15 10_5 ");
-    s->spec.epoch = 9;
+    s->options.epoch = 9;
     saves_are(s, "9_5 9_15 ");
-    s->spec.epoch = 8;
+    s->options.epoch = 8;
     no_saves(s, -ENOENT, "no checkpoint of epoch 8");
-    s->spec.epoch = RFS_ANY_NUMBER;
-    s->spec.file = "other*";
+    s->options.epoch = RFS_ANY_NUMBER;
+    s->options.file = (char *)"other*";
     no_saves(s, -ENOENT, "PREFIX-EPOCH_STEP");
-    s->spec.file = NULL;
+    s->options.file = NULL;
     s->spec.path = tree_path(&s->tree, "rank_1");
     saves_are(s, "9_5 9_15 ");
     s->spec.path = tree_path(&s->tree, "rank_1/other.ckpt");
@@ -435,7 +435,7 @@ static void test_segmented_ranks(void **state)
     put(s, "rank_0/c_0_part0.ckpt");
     put(s, "rank_1/c_1_part0.ckpt");
     tree_folder(&s->tree, "rank_2");
-    s->spec.segmented = true;
+    s->options.segmented = true;
     scanned(s);
     assert_false(s->scan.whole);
     assert_string_equal(files_of(s, 0), "rank_0/c_0_part0.ckpt rank_0/c_0_part1.ckpt");
@@ -465,7 +465,7 @@ static void test_distributed(void **state)
     assert_ptr_equal(s->scan.described, &rfs_formats[RFS_ROW_DCP]);
     assert_string_equal(files_of(s, 0), ".metadata");
     assert_non_null(strstr(s->scan.doubt, "metadata of single ranks is beside '.metadata'"));
-    s->spec.segmented = true;
+    s->options.segmented = true;
     MISUSED(s, "describes itself by '.metadata'");
 }
 

@@ -52,7 +52,7 @@ static void test_shards(void **state)
     put_shard(s, 123456, 1, 1); /* as wide as its number: of another save */
     REFUSED(s, -EINVAL, "files of two saves, 'shard-123456-model-00001-of-00001.safetensors' and '",
             "try: file='*-of-00001.safetensors' or file='*-of-00002.safetensors'");
-    s->spec.file = "*-of-00002.safetensors";
+    s->options.file = (char *)"*-of-00002.safetensors";
     scanned(s);
     assert_ptr_equal(s->scan.described, &rfs_formats[RFS_ROW_SHARDS]);
     assert_string_equal(files_of(s, 0), "shard-00001-model-00001-of-00002.safetensors "
@@ -60,7 +60,7 @@ static void test_shards(void **state)
                                         "shard-00002-model-00001-of-00002.safetensors "
                                         "shard-00002-model-00002-of-00002.safetensors");
     assert_int_equal(s->lines.n, 0);
-    s->spec.file = "*.pt";
+    s->options.file = (char *)"*.pt";
     REFUSED(s, -ENOENT, "no file of a save in it matches '*.pt'");
 }
 
@@ -148,14 +148,14 @@ static void test_lost_shards(void **state)
     put_shard(s, 4, 1, 1);
     REFUSED(s, -EINVAL, "'shard-00002-model-00001-of-00001.safetensors' is missing, by the numbers",
             "segmented, if the ranks saved no others");
-    s->spec.segmented = true; /* a rank that has nothing of its own writes no file */
+    s->options.segmented = true; /* a rank that has nothing of its own writes no file */
     scanned(s);
     has_told(s, "'shard-00002-model-00001-of-00001.safetensors' is not there; as segmented says");
     assert_int_equal(s->scan.data[0].n_files, 3);
-    s->spec.segmented = false;
+    s->options.segmented = false;
     put_shard(s, 2, 1, 1);
     scanned(s);
-    s->spec.file = "*-of-00003.safetensors";
+    s->options.file = (char *)"*-of-00003.safetensors";
     put_shard(s, 1, 1, 3);
     put_shard(s, 1, 3, 3);
     REFUSED(s, -EINVAL, "'shard-00001-model-00002-of-00003.safetensors' is missing");
@@ -165,7 +165,7 @@ static void test_lost_shards(void **state)
     REFUSED(s, -EINVAL,
             "'shard-00002-model-00001-of-00003.safetensors', "
             "'shard-00002-model-00003-of-00003.safetensors' are missing");
-    s->spec.rank_dir = "node%d";
+    s->options.rank_dir = (char *)"node%d";
     MISUSED(s, "describes itself by 'the names of its files'");
 }
 
@@ -185,7 +185,7 @@ static void test_lost_ranks(void **state)
     scanned(s);
     assert_null(s->scan.lost);
     assert_int_equal(s->scan.data[0].n_files, 4);
-    s->spec.file = "model_world_size_1048576_*";
+    s->options.file = (char *)"model_world_size_1048576_*";
     put_rank(s, 5, 1048576);
     scanned(s);
     assert_string_equal(s->scan.lost,
@@ -206,7 +206,7 @@ static void test_two_saves(void **state)
             "'model_world_size_4_rank_3.pt'; try: file='model_world_size_2_*' or "
             "file='model_world_size_4_*'");
     assert_true(rfs_scan_is_described(NULL, s->tree.root));
-    s->spec.file = "model_world_size_2_*";
+    s->options.file = (char *)"model_world_size_2_*";
     scanned(s);
     assert_string_equal(files_of(s, 0),
                         "model_world_size_2_rank_0.pt model_world_size_2_rank_1.pt");
@@ -228,10 +228,10 @@ static void test_one_rank(void **state)
     has_told(s, "'CKP-model-0000000-0000001 (1).safetensors' is left out");
     put(s, "model-0000000-0000001.safetensors");
     REFUSED(s, -EINVAL, "files of two saves, 'model-0000000-0000001.safetensors' and 'CKP-opt-0");
-    s->spec.file = "CKP-[mo]*-*";
+    s->options.file = (char *)"CKP-[mo]*-*";
     scanned(s);
     assert_int_equal(s->scan.data[0].n_files, 2);
-    s->spec.step = 1;
+    s->options.step = 1;
     MISUSED(s, "step, epoch");
 }
 
@@ -247,12 +247,12 @@ static void test_step_and_epoch(void **state)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         put(s, names[i]);
         scanned(s);
-        s->spec.step = 1;
+        s->options.step = 1;
         MISUSED(s, "the source describes itself by '", "step, epoch and keys have no");
-        s->spec.step = RFS_ANY_NUMBER;
-        s->spec.epoch = 0;
+        s->options.step = RFS_ANY_NUMBER;
+        s->options.epoch = 0;
         MISUSED(s, "step, epoch");
-        s->spec.epoch = RFS_ANY_NUMBER;
+        s->options.epoch = RFS_ANY_NUMBER;
         assert_int_equal(rfs_scan_saves(&s->spec, &saves, &err), -EINVAL);
         assert_non_null(strstr(err.text, "option step=all: the source is one checkpoint"));
         rfs_scan_saves_free(&saves);
@@ -302,9 +302,9 @@ static void test_hyper_parallel(void **state)
     assert_ptr_equal(s->scan.described, &rfs_formats[RFS_ROW_HYPER_PARALLEL]);
     assert_string_equal(files_of(s, 0), ".metadata");
     assert_null(s->scan.doubt);
-    s->spec.segmented = true;
+    s->options.segmented = true;
     MISUSED(s, "the source describes itself by '.metadata': rank_dir, file");
-    s->spec.segmented = false;
+    s->options.segmented = false;
     put(s, "0.metadata"); /* another save, which may have replaced the tensors */
     scanned(s);
     assert_string_equal(files_of(s, 0), ".metadata");
@@ -334,9 +334,9 @@ static void test_hyper_parallel_by_rank(void **state)
     assert_ptr_equal(s->scan.described, &rfs_formats[RFS_ROW_HYPER_PARALLEL]);
     assert_string_equal(files_of(s, 0), "0.metadata 1.metadata 2.metadata 10.metadata");
     assert_string_equal(s->scan.lost, "'3.metadata' and 6 more are");
-    s->spec.segmented = true;
+    s->options.segmented = true;
     MISUSED(s, "the source describes itself by 'the metadata of each rank': rank_dir");
-    s->spec.segmented = false;
+    s->options.segmented = false;
     removed(s, "10.metadata");
     scanned(s);
     assert_null(s->scan.lost);
@@ -371,9 +371,9 @@ static void test_torch_by_rank(void **state)
     assert_ptr_equal(s->scan.described, &rfs_formats[RFS_ROW_DCP]);
     assert_string_equal(files_of(s, 0), "__0.metadata __2.metadata __10.metadata");
     assert_string_equal(s->scan.lost, "'__1.metadata' and 7 more are");
-    s->spec.segmented = true;
+    s->options.segmented = true;
     MISUSED(s, "the source describes itself by 'the metadata of each rank': rank_dir");
-    s->spec.segmented = false;
+    s->options.segmented = false;
     removed(s, "__10.metadata");
     put(s, "__1.metadata");
     scanned(s);
@@ -402,7 +402,7 @@ static void test_hyper_parallel_like(void **state)
 
     put(s, "x0.metadata");
     put(s, "_rank_.safetensors");
-    s->spec.segmented = true;
+    s->options.segmented = true;
     scanned(s);
     assert_null(s->scan.described);
 }
@@ -478,16 +478,16 @@ static void test_deepspeed(void **state)
     put(s, "global_step10" MODEL_OF_ALL);
     put(s, "global_step10" OPTIMIZER_OF("0"));
     REFUSED(s, -EINVAL, "it has 2 saves of DeepSpeed and no file 'latest'", "try: step=N");
-    s->spec.step = 9;
+    s->options.step = 9;
     scanned(s);
     expect_end(s, 0, "/global_step9" MODEL_OF_ALL);
-    s->spec.step = 8;
+    s->options.step = 8;
     REFUSED(s, -ENOENT, "no save global_step8 in it; there are 2, and the last is global_step10");
-    s->spec.step = 9;
-    s->spec.epoch = 2;
+    s->options.step = 9;
+    s->options.epoch = 2;
     MISUSED(s, "option epoch: iterations have none");
-    s->spec.epoch = RFS_ANY_NUMBER;
-    s->spec.step = RFS_ANY_NUMBER;
+    s->options.epoch = RFS_ANY_NUMBER;
+    s->options.step = RFS_ANY_NUMBER;
     put_text(s, "latest", "global_step10");
     scanned(s);
     expect_end(s, 0, "/global_step10" MODEL_OF_ALL);
@@ -507,7 +507,7 @@ static void test_deepspeed(void **state)
     scanned(s);
     expect_end(s, 0, "/best" MODEL_OF_ALL);
 
-    s->spec.entry = "module";
+    s->options.entry = (char *)"module";
     MISUSED(s, "option entry: a save of DeepSpeed is no single state dict");
 }
 

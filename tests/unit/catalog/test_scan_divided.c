@@ -76,7 +76,7 @@ static void test_ranks(void **state)
             }
         char all[300];
         for (int segmented = 0; segmented < 2; segmented++) {
-            s->spec.segmented = segmented;
+            s->options.segmented = segmented;
             scanned(s);
             snprintf(all, sizeof all, "%s %s", paths[0], paths[1]);
             assert_string_equal(files_of(s, 0), all);
@@ -95,14 +95,14 @@ static void test_missing(void **state)
     put(s, "rank_0/model-00001-of-00003.safetensors");
     put(s, "rank_0/model-00003-of-00003.safetensors");
     REFUSED(s, -ENOENT, "rank_0: 'model-00002-of-00003.safetensors' is missing, of 3 parts of one");
-    s->spec.segmented = true;
+    s->options.segmented = true;
     REFUSED(s, -ENOENT, "rank_0: 'model-00002-of-00003.safetensors' is missing, of 3 parts of one");
     plain(s);
-    s->spec.file = "model-00003-*";
+    s->options.file = (char *)"model-00003-*";
     REFUSED(s, -ENOENT,
             "'model-00001-of-00003.safetensors', 'model-00002-of-00003.safetensors' are");
     s->spec.path = tree_path(&s->tree, "rank_0");
-    s->spec.file = "model-*";
+    s->options.file = (char *)"model-*";
     REFUSED(s, -ENOENT, "'model-00002-of-00003.safetensors' is missing");
     put(s, "rank_0/model-00002-of-00003.safetensors");
     scanned(s);
@@ -122,7 +122,7 @@ static void test_missing(void **state)
     assert_string_equal(files_of(s, 0), "one/model-00001-of-00001.safetensors");
     put(s, "large/a-1-of-999999999.ckpt");
     s->spec.path = tree_path(&s->tree, "large");
-    s->spec.file = "*";
+    s->options.file = (char *)"*";
     REFUSED(s, -ENOENT, "'a-4-of-999999999.ckpt' and 999999995 more are missing, of 999999999");
 }
 
@@ -152,10 +152,10 @@ static void test_others_beside(void **state)
             "'model-00001-of-00002.safetensors', a part of 2, and "
             "'model-00001-of-00003.safetensors' are not files of one checkpoint",
             "file='model-*-of-00002.safetensors'");
-    s->spec.segmented = true;
+    s->options.segmented = true;
     REFUSED(s, -EINVAL, "'model-00001-of-00003.safetensors' are not files of one checkpoint");
     plain(s);
-    s->spec.file = "model-*-of-00002.safetensors";
+    s->options.file = (char *)"model-*-of-00002.safetensors";
     scanned(s);
     assert_int_equal(s->scan.data[0].n_files, 2);
     plain(s);
@@ -164,11 +164,11 @@ static void test_others_beside(void **state)
     REFUSED(s, -EINVAL,
             "'model-00001-of-00002.safetensors', a part of 2, and "
             "'ema-9_9.safetensors' are not files of one checkpoint");
-    s->spec.segmented = true;
+    s->options.segmented = true;
     scanned(s);
     assert_int_equal(s->scan.data[0].n_files, 3);
-    s->spec.segmented = false;
-    s->spec.step = 9; /* names a save, and parts are none */
+    s->options.segmented = false;
+    s->options.step = 9; /* names a save, and parts are none */
     scanned(s);
     assert_string_equal(files_of(s, 0), "rank_0/ema-9_9.safetensors");
     plain(s);
@@ -205,7 +205,7 @@ static void test_map_of_parts(void **state)
     put(s, "m-1-of-2.safetensors");
     put(s, "m-2-of-2.safetensors");
     put_text(s, "map.json", "{\"0\": \"m-1-of-2.safetensors\", \"1\": \"m-1-of-2.safetensors\"}");
-    s->spec.files = tree_path(&s->tree, "map.json");
+    s->options.files = (char *)tree_path(&s->tree, "map.json");
     REFUSED(s, -ENOENT, "map.json: '", "m-2-of-2.safetensors' is missing, of 2 parts");
     put_text(s, "map.json", "{\"0\": \"m-1-of-2.safetensors\", \"1\": \"m-2-of-2.safetensors\"}");
     scanned(s); /* the user says that each is the whole of a rank */
@@ -218,11 +218,11 @@ static void test_one_part_itself(void **state)
     put(s, "m-1-of-2.safetensors");
     put(s, "n-1-of-1.safetensors");
     s->spec.path = tree_path(&s->tree, "n-1-of-1.safetensors");
-    s->spec.strict = true;
+    s->options.strict = true;
     scanned(s);
     s->spec.path = tree_path(&s->tree, "m-1-of-2.safetensors");
     REFUSED(s, -EINVAL, "m-1-of-2.safetensors: the source is one of 2 parts of a checkpoint");
-    s->spec.strict = false;
+    s->options.strict = false;
     scanned(s);
     assert_non_null(strstr(s->lines.last, "the tensors of the others are not there"));
 }

@@ -47,7 +47,7 @@ static void test_one_list(void **state)
     struct scanning *s = *state;
     RANKS(s, 1, 2, 3);
     GROUP(s, "group_info.pb", 6, 0, 3, 1);
-    s->spec.group_info = tree_path(&s->tree, "group_info.pb");
+    s->options.group_info = (char *)tree_path(&s->tree, "group_info.pb");
     scanned(s);
     assert_string_equal(files_of(s, 0), "rank_1/a.ckpt");
     assert_string_equal(files_of(s, 1), "rank_1/a.ckpt");
@@ -70,8 +70,8 @@ static void test_parts(void **state)
     put(s, "rank_0/a_part1.ckpt");
     tree_folder(&s->tree, "rank_1");
     GROUP(s, "group_info.pb", 0, 1);
-    s->spec.group_info = tree_path(&s->tree, "group_info.pb");
-    s->spec.segmented = true;
+    s->options.group_info = (char *)tree_path(&s->tree, "group_info.pb");
+    s->options.segmented = true;
     scanned(s);
     assert_string_equal(files_of(s, 1), "rank_0/a_part0.ckpt rank_0/a_part1.ckpt");
     assert_int_equal(s->scan.present, 2);
@@ -89,7 +89,7 @@ static void test_folder_of_ranks(void **state)
     put(s, "rank_1/other.pb");
     put(s, "rank_1/deeper/group_info.pb");
     put(s, "rank_5/.group_info.pb");
-    s->spec.group_info = s->tree.root;
+    s->options.group_info = (char *)s->tree.root;
     scanned(s);
     assert_string_equal(files_of(s, 4), "rank_0/a.ckpt");
     assert_string_equal(files_of(s, 2), "rank_1/a.ckpt");
@@ -104,7 +104,7 @@ static void test_flat_folder(void **state)
     struct scanning *s = *state;
     RANKS(s, 2);
     put(s, "info/notes.txt");
-    s->spec.group_info = tree_path(&s->tree, "info");
+    s->options.group_info = (char *)tree_path(&s->tree, "info");
     REFUSED(s, -ENOENT, "info: the folder has no group info file");
     GROUP(s, "info/group_info_0.pb", 0, 2);
     GROUP(s, "info/group_config_1.pb", 1, 3); /* neither is there */
@@ -123,8 +123,8 @@ static void test_steps(void **state)
     put(s, "rank_1/net-1_1.ckpt");
     put(s, "rank_2/net-1_1.ckpt");
     GROUP(s, "group_info.pb", 0, 1);
-    s->spec.group_info = tree_path(&s->tree, "group_info.pb");
-    s->spec.epoch = 2;
+    s->options.group_info = (char *)tree_path(&s->tree, "group_info.pb");
+    s->options.epoch = 2;
     scanned(s);
     assert_string_equal(files_of(s, 1), "rank_0/net-2_1.ckpt");
     assert_string_equal(files_of(s, 2), "-");
@@ -140,7 +140,7 @@ static void test_bad_files(void **state)
 {
     struct scanning *s = *state;
     RANKS(s, 0);
-    s->spec.group_info = tree_path(&s->tree, "group_info.pb");
+    s->options.group_info = (char *)tree_path(&s->tree, "group_info.pb");
     REFUSED(s, -ENOENT, "group_info.pb: cannot be read");
     bad_group(s, "", 0, "not a group info file");
     bad_group(s, "\x12\x00", 2, "names no equal ranks");

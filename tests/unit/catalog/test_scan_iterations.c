@@ -50,13 +50,13 @@ static void test_tracker(void **state)
     assert_int_equal(s->lines.n, 0);
     assert_true(rfs_scan_is_described(NULL, s->tree.root));
     assert_true(rfs_scan_is_described(NULL, tree_path(&s->tree, "iteration_00000009")));
-    s->spec.step = 9;
+    s->options.step = 9;
     is_iteration(s, 9);
-    s->spec.step = 11;
+    s->options.step = 11;
     REFUSED(s, -ENOENT, "no iteration 11 in it; there are 3, and the last is",
             "iteration_123456789");
-    s->spec.step = RFS_ANY_NUMBER;
-    s->spec.epoch = 3;
+    s->options.step = RFS_ANY_NUMBER;
+    s->options.epoch = 3;
     MISUSED(s, "option epoch");
 }
 
@@ -92,14 +92,14 @@ static void test_unfinished(void **state)
     put_text(s, TRACKER, "11");
     REFUSED(s, -EINVAL, "iteration_00000011 has no 'metadata.json'",
             "try: step=9, the last before");
-    s->spec.step = 10;
+    s->options.step = 10;
     REFUSED(s, -EINVAL, "iteration_00000010 has no", "step=9");
     s->spec.path = tree_path(&s->tree, "iteration_00000010");
-    s->spec.step = RFS_ANY_NUMBER;
+    s->options.step = RFS_ANY_NUMBER;
     REFUSED(s, -EINVAL, "the files of several ranks and no 'metadata.json'");
     plain(s);
-    s->spec.step = 9;
-    s->spec.rank_dir = "node%d";
+    s->options.step = 9;
+    s->options.rank_dir = (char *)"node%d";
     MISUSED(s, "have no effect");
 }
 
@@ -163,21 +163,21 @@ static void test_megatron(void **state)
     put(s, "release/.metadata");
     scanned(s);
     assert_string_equal(files_of(s, 0), "release/.metadata");
-    s->spec.step = 9;
+    s->options.step = 9;
     scanned(s);
     assert_string_equal(files_of(s, 0), "iter_0000009/.metadata");
-    s->spec.step = RFS_ANY_NUMBER;
+    s->options.step = RFS_ANY_NUMBER;
     assert_int_equal(rfs_scan_saves(&s->spec, &saves, &err), 0);
     assert_int_equal(saves.n, 2);
     rfs_scan_saves_free(&saves);
     assert_int_equal(unlink(tree_path(&s->tree, "release/.metadata")), 0);
     REFUSED(s, -EINVAL, "'latest_checkpointed_iteration.txt' names the folder 'release', which has",
             "try: step=N, an iteration");
-    s->spec.step = 11;
+    s->options.step = 11;
     REFUSED(s, -EINVAL,
             "iter_0000011 has no '.metadata' of the format torch_dist: its save has not",
             "step=10");
-    s->spec.step = 12;
+    s->options.step = 12;
     REFUSED(s, -ENOENT, "no iteration 12 in it; there are 3, and the last is iter_0000011");
 }
 
@@ -201,15 +201,15 @@ static void test_hyper_parallel(void **state)
     assert_ptr_equal(s->scan.described, &rfs_formats[RFS_ROW_HYPER_PARALLEL]);
     assert_string_equal(files_of(s, 0), "global_step_9/.metadata");
     assert_int_equal(s->lines.n, 0);
-    s->spec.step = 10;
+    s->options.step = 10;
     scanned(s);
     assert_string_equal(files_of(s, 0), "global_step_10/0.metadata");
-    s->spec.step = 11;
+    s->options.step = 11;
     REFUSED(s, -ENOENT, "no iteration 11 in it; there are 3, and the last is global_step_13");
-    s->spec.step = 13;
+    s->options.step = 13;
     REFUSED(s, -EINVAL, "global_step_13 has no '.metadata' of HyperParallel: its save has not ",
             "ended; try: step=10, the last before it that is whole");
-    s->spec.step = RFS_ANY_NUMBER;
+    s->options.step = RFS_ANY_NUMBER;
     put_text(s, "latest_checkpoint_iteration.txt", "");
     scanned(s);
     assert_string_equal(files_of(s, 0), "global_step_10/0.metadata");
@@ -252,8 +252,8 @@ static void test_all_steps(void **state)
     assert_int_equal(saves.n, 2);
     assert_true(saves.data[0].step == 9 && saves.data[1].step == 20 && saves.data[0].epoch == 0);
     rfs_scan_saves_free(&saves);
-    s->spec.epoch = 0; /* as a view of one of them asks */
-    s->spec.step = 9;
+    s->options.epoch = 0; /* as a view of one of them asks */
+    s->options.step = 9;
     is_iteration(s, 9);
 }
 
@@ -270,12 +270,12 @@ static void test_torchtitan(void **state)
     put(s, "step-30/notes.txt");
     REFUSED(s, -ENOENT, "no rank_N folder", "/step-10");
     put(s, "step-040/.metadata");
-    s->spec.step = 9;
+    s->options.step = 9;
     scanned(s);
     assert_string_equal(files_of(s, 0), "step-9/.metadata");
-    s->spec.step = 11;
+    s->options.step = 11;
     REFUSED(s, -ENOENT, "no iteration 11 in it; there are 3, and the last is step-200");
-    s->spec.step = 200;
+    s->options.step = 200;
     REFUSED(s, -EINVAL,
             "step-200 has no '.metadata' of torch.distributed.checkpoint: its save has not ended",
             "try: step=10, the last before it that is whole");
@@ -284,8 +284,8 @@ static void test_torchtitan(void **state)
     assert_int_equal(saves.n, 2);
     assert_int_equal(saves.tracked, RFS_TRACKED_ALWAYS);
     s->spec.saves = &saves;
-    s->spec.step = 10;
-    s->spec.epoch = 0;
+    s->options.step = 10;
+    s->options.epoch = 0;
     scanned(s);
     assert_string_equal(files_of(s, 0), "step-10/.metadata");
     rfs_scan_saves_free(&saves);
@@ -302,13 +302,13 @@ static void test_steps_of_other_programs(void **state)
     put(s, "trainer/checkpoint-500/pytorch_model_fsdp_0/.metadata");
     put(s, "trainer/checkpoint-1000/pytorch_model_fsdp_0/.metadata");
     put(s, "ranks/job/rank_0/net-1_2.ckpt");
-    s->spec.step = 20;
+    s->options.step = 20;
     s->spec.path = tree_path(&s->tree, "verl");
     REFUSED(s, -ENOENT, "has no .ckpt, .safetensors or .pt file; try: ", "/global_step_20/actor");
-    s->spec.step = 500;
+    s->options.step = 500;
     s->spec.path = tree_path(&s->tree, "trainer");
     REFUSED(s, -ENOENT, "try: ", "/checkpoint-500/pytorch_model_fsdp_0");
-    s->spec.step = 7;
+    s->options.step = 7;
     REFUSED(s, -ENOENT, "try: ", "/checkpoint-1000/pytorch_model_fsdp_0");
     s->spec.path = tree_path(&s->tree, "ranks");
     REFUSED(s, -ENOENT, "try: ", "/ranks/job");

@@ -96,7 +96,7 @@ static void test_parts(void **state)
 {
     struct scanning *s = *state;
 
-    s->spec.segmented = true;
+    s->options.segmented = true;
     put(s, "rank_0/x_part0.ckpt");
     put(s, "rank_0/x_part1.ckpt");
     put(s, "rank_1/x_part0.ckpt"); /* it may have fewer */
@@ -108,8 +108,8 @@ static void test_parts(void **state)
     put(s, "rank_2/x_part0.ckpt");
     scanned(s);
     plain(s);
-    s->spec.segmented = true;
-    s->spec.step = 4;
+    s->options.segmented = true;
+    s->options.step = 4;
     put(s, "rank_0/net_part0-2_4.ckpt");
     put(s, "rank_0/net_part1-2_4.ckpt");
     scanned(s);
@@ -136,14 +136,14 @@ static void test_one_look(void **state)
     assert_int_equal(saves.n, 3);
     put(s, "rank_0/net_9-1_5.ckpt"); /* after the look */
     s->spec.saves = &saves;
-    s->spec.step = 5;
-    for (s->spec.epoch = 1; s->spec.epoch < 4; s->spec.epoch++) {
+    s->options.step = 5;
+    for (s->options.epoch = 1; s->options.epoch < 4; s->options.epoch++) {
         char want[64];
         scanned(s);
-        snprintf(want, sizeof want, "rank_0/net-%d_5.ckpt", (int)s->spec.epoch);
+        snprintf(want, sizeof want, "rank_0/net-%d_5.ckpt", (int)s->options.epoch);
         assert_string_equal(files_of(s, 0), want);
         assert_int_equal(s->scan.n, 3);
-        assert_int_equal(s->scan.present, s->spec.epoch < 3 ? 3 : 2);
+        assert_int_equal(s->scan.present, s->options.epoch < 3 ? 3 : 2);
     }
     rfs_scan_saves_free(&saves);
     plain(s);
@@ -172,10 +172,10 @@ static void test_a_save_that_went(void **state)
         assert_int_equal(unlink(tree_path(&s->tree, name)), 0);
     }
     s->spec.saves = &saves;
-    s->spec.epoch = 0;
-    s->spec.step = 20;
+    s->options.epoch = 0;
+    s->options.step = 20;
     scanned(s);
-    s->spec.step = 10;
+    s->options.step = 10;
     REFUSED(s, -ENOENT, "global_step10 has no checkpoint any more");
     assert_int_equal(rmdir(tree_path(&s->tree, "global_step10")), 0);
     REFUSED(s, -ENOENT, "global_step10");
@@ -195,7 +195,7 @@ static void test_remedies(void **state)
     REFUSED(s, -EINVAL, "net_1201.ckpt; try: file=GLOB that matches one file of each rank");
     put(s, "rank_1/net_12.ckpt");
     REFUSED(s, -EINVAL, "net_1201.ckpt; try: file='net_12.ckpt', which all ranks have");
-    s->spec.file = "net_12.ckpt";
+    s->options.file = (char *)"net_12.ckpt";
     scanned(s);
     plain(s);
 }
@@ -372,8 +372,8 @@ static void check_saves(struct scanning *s, const struct training *t, unsigned *
     for (size_t i = 0; rc == 0 && i < saves.n; i++) {
         struct rfs_scan one = {0};
         struct rfs_scan other = {0};
-        s->spec.epoch = saves.data[i].epoch;
-        s->spec.step = saves.data[i].step;
+        s->options.epoch = saves.data[i].epoch;
+        s->options.step = saves.data[i].step;
         s->spec.saves = &saves;
         const int got = rfs_scan_open(&s->spec, NULL, &one, &err);
         s->spec.saves = NULL;

@@ -29,7 +29,7 @@ static void test_map(void **state)
     snprintf(text, sizeof text, "{\"10\": \"a/one.ckpt\", \"0\": \"%s/elsewhere.ckpt\"}",
              s->tree.root);
     put_text(s, "maps/map.json", text);
-    s->spec.files = tree_path(&s->tree, "maps/map.json");
+    s->options.files = (char *)tree_path(&s->tree, "maps/map.json");
     scanned(s);
     assert_false(s->scan.whole);
     assert_int_equal(s->scan.n, 2);
@@ -37,11 +37,11 @@ static void test_map(void **state)
     assert_string_equal(files_of(s, 0), "elsewhere.ckpt");
     assert_string_equal(files_of(s, 10), "maps/a/one.ckpt");
     assert_null(s->scan.data[0].folder);
-    s->spec.step = 1;
+    s->options.step = 1;
     MISUSED(s, "files=");
     plain(s);
-    s->spec.files = tree_path(&s->tree, "maps/map.json");
-    s->spec.segmented = true;
+    s->options.files = (char *)tree_path(&s->tree, "maps/map.json");
+    s->options.segmented = true;
     MISUSED(s, "files=");
 }
 
@@ -51,7 +51,7 @@ static void test_bad_maps(void **state)
     put(s, "a.ckpt");
     put(s, "a.safetensors");
     tree_folder(&s->tree, "dir.ckpt");
-    s->spec.files = tree_path(&s->tree, "map.json");
+    s->options.files = (char *)tree_path(&s->tree, "map.json");
     REFUSED(s, -ENOENT, "map.json: cannot be read");
     map_refused(s, "", -EINVAL, "not valid JSON");
     map_refused(s, "[\"a.ckpt\"]", -EINVAL, "not a JSON object");
@@ -71,9 +71,9 @@ static void test_bad_maps(void **state)
     map_refused(s, "{\"0\": \"s3://b/a.ckpt\"}", -EXDEV,
                 "the file of rank 0, 's3://b/a.ckpt', is not below the folder of the map; try: "
                 "origins=s3://b, if the map may lead there");
-    s->spec.origins = "https://b:s3://b/";
+    s->options.origins = (char *)"https://b:s3://b/";
     map_refused(s, "{\"0\": \"s3://b/a.ckpt\"}", -ENOTSUP, "a URL is read here only if the source");
-    s->spec.origins = NULL;
+    s->options.origins = NULL;
     s->spec.path = "s3://b"; /* the user has named it */
     map_refused(s, "{\"0\": \"s3://b/a.ckpt\"}", -ENOTSUP, "a URL is read here only if the source");
     map_refused(s, "{\"0\": \"s3://b/../c/a.ckpt\"}", -EXDEV, "is not below the folder of the map");
@@ -101,12 +101,12 @@ static void test_one_file(void **state)
     assert_true(s->scan.whole);
     assert_int_equal(s->scan.format, RFS_FORMAT_CKPT);
     assert_string_equal(files_of(s, 0), "net.ckpt");
-    s->spec.segmented = true;
+    s->options.segmented = true;
     scanned(s);
     s->spec.path = tree_path(&s->tree, "net.safetensors");
     scanned(s);
     assert_int_equal(s->scan.format, RFS_FORMAT_SAFETENSORS);
-    s->spec.step = 1;
+    s->options.step = 1;
     MISUSED(s, "the source is one file");
     plain(s);
     s->spec.path = tree_path(&s->tree, "net.bin");
@@ -253,18 +253,18 @@ static void test_other_folders(void **state)
     assert_string_equal(files_of(s, 0), "net-1_2.safetensors");
     put(s, "net-1_10.safetensors");
     REFUSED(s, -ENOENT, "no rank_N folder in it", "a checkpoint file itself");
-    s->spec.step = 10;
+    s->options.step = 10;
     scanned(s);
     assert_true(s->scan.whole);
     assert_string_equal(files_of(s, 0), "net-1_10.safetensors");
     plain(s);
-    s->spec.file = "*";
+    s->options.file = (char *)"*";
     scanned(s);
     assert_string_equal(files_of(s, 0), "net-1_10.safetensors");
-    s->spec.file = "x*";
+    s->options.file = (char *)"x*";
     REFUSED(s, -ENOENT, "no .ckpt, .safetensors or .pt file that matches 'x*'");
     plain(s);
-    s->spec.rank_dir = "node%d";
+    s->options.rank_dir = (char *)"node%d";
     REFUSED(s, -ENOENT, "no nodeN folder in it");
     put(s, "rank_0/a.ckpt"); /* then it is a tree */
     plain(s);
@@ -278,7 +278,7 @@ static void test_one_ckpt_is_not_guessed(void **state)
     struct scanning *s = *state;
     put(s, "net.ckpt");
     REFUSED(s, -ENOENT, "no rank_N folder in it", "a checkpoint file itself");
-    s->spec.segmented = true;
+    s->options.segmented = true;
     scanned(s);
     assert_string_equal(files_of(s, 0), "net.ckpt");
 }
@@ -290,11 +290,11 @@ static void test_segmented_folder(void **state)
     put(s, "c_part0.ckpt");
     put(s, ".c_part2.ckpt");
     put(s, "c_part3.tmp");
-    s->spec.segmented = true;
+    s->options.segmented = true;
     scanned(s);
     assert_true(s->scan.whole);
     assert_string_equal(files_of(s, 0), "c_part0.ckpt c_part1.ckpt");
-    s->spec.file = "*1.ckpt";
+    s->options.file = (char *)"*1.ckpt";
     scanned(s);
     assert_string_equal(files_of(s, 0), "c_part1.ckpt");
 }

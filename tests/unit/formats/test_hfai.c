@@ -588,8 +588,7 @@ static void check_world(uint64_t seed)
     struct rfs_error err = {0};
 
     make_world(&w, seed);
-    const struct rfs_source_spec spec = {
-        .path = w.root, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
+    const struct rfs_source_spec spec = {.path = w.root, .options = &rfs_options_defaults};
     if (rfs_catalog_open(&spec, NULL, NULL, &catalog, &err) ||
         rfs_catalog_open_parts(catalog, false, &hfai, &err))
         fail_msg("seed %llu: %s", (unsigned long long)seed, err.text);

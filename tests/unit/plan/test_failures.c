@@ -54,8 +54,7 @@ static void test_code_and_text_are_of_one_file(void **state)
     struct rfs_catalog *catalog;
     struct rfs_planner *planner;
     const struct rfs_rank_plan *plan;
-    const struct rfs_source_spec spec = {
-        .path = root, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
+    const struct rfs_source_spec spec = {.path = root, .options = &rfs_options_defaults};
 
     (void)state;
     for (unsigned rank = 0; rank < 4; rank++)

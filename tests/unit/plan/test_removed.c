@@ -61,8 +61,7 @@ static void keep_note(void *ctx, const struct rfs_note *note)
 /* DST may be NULL. */
 static void open_tree(struct fixture *f, const char *src, const char *dst)
 {
-    const struct rfs_source_spec spec = {
-        .path = f->root, .step = RFS_ANY_NUMBER, .epoch = RFS_ANY_NUMBER};
+    const struct rfs_source_spec spec = {.path = f->root, .options = &rfs_options_defaults};
 
     f->src = parse("src.json", src);
     f->dst = dst ? parse("dst.json", dst) : NULL;

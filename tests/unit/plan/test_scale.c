@@ -104,10 +104,8 @@ static void open_world(struct world *w, unsigned src, unsigned dst, unsigned par
     write_ranks(w->root, src, params, differing);
     w->src = cut_over(src, params);
     w->dst = cut_over(dst, params);
-    const struct rfs_source_spec spec = {.path = tree_path(w->root, "src"),
-                                         .step = RFS_ANY_NUMBER,
-                                         .epoch = RFS_ANY_NUMBER,
-                                         .index_most = most};
+    const struct rfs_source_spec spec = {
+        .path = tree_path(w->root, "src"), .options = &rfs_options_defaults, .index_most = most};
     if (rfs_catalog_open(&spec, NULL, w->pool, &w->catalog, &err))
         fail_msg("%s", err.text);
     const struct rfs_planner_config config = {

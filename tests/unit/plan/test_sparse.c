@@ -56,8 +56,7 @@ static struct rfs_strategy *side_of(const struct world *world, const struct side
 static int open_tree(struct open *o, const char *root)
 {
     const struct rfs_source_spec spec = {.path = tree_path(root, "src"),
-                                         .step = RFS_ANY_NUMBER,
-                                         .epoch = RFS_ANY_NUMBER,
+                                         .options = &rfs_options_defaults,
                                          .saved = o->saved,
                                          .opened = {.tv_sec = time(NULL) + 60},
                                          .index_most = o->no_room ? 1 : 0};

@@ -59,10 +59,9 @@ static void begin(struct fixture *f, const char *stage)
 
 static int plan(struct fixture *f)
 {
-    if (rfs_catalog_open(&(struct rfs_source_spec){.path = f->root,
-                                                   .step = RFS_ANY_NUMBER,
-                                                   .epoch = RFS_ANY_NUMBER},
-                         NULL, f->pool, &f->catalog, &f->err))
+    if (rfs_catalog_open(
+            &(struct rfs_source_spec){.path = f->root, .options = &rfs_options_defaults}, NULL,
+            f->pool, &f->catalog, &f->err))
         fail_msg("%s", f->err.text);
     const struct rfs_planner_config config = {
         .catalog = f->catalog, .src = f->src, .dst = f->dst, .pool = f->pool};

@@ -74,11 +74,9 @@ static struct opened open_folder(const char *config, const struct tensor *tensor
     if (config)
         tree_write(o.root, "config.json", config, strlen(config));
     put_file(o.root, "model.safetensors", tensors, n);
-    const struct rfs_source_spec spec = {.path = o.root,
-                                         .step = RFS_ANY_NUMBER,
-                                         .epoch = RFS_ANY_NUMBER,
-                                         .dequantize = true,
-                                         .dequantize_wide = wide};
+    struct rfs_options options = rfs_options_defaults;
+    options.dequantize = true;
+    const struct rfs_source_spec spec = {.path = o.root, .options = &options, .wide = wide};
     o.rc = rfs_catalog_open(&spec, NULL, NULL, &o.catalog, &o.err);
     if (o.rc == 0)
         o.rc = rfs_catalog_index(o.catalog, 0, RFS_NO_RANK, &o.index, &o.err);
