@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the tool alone asks of a checkpoint. Neither libreshard nor the mount links it; tests/binaries looks.
 noinst_LTLIBRARIES += librfssurvey.la
-librfssurvey_la_LIBADD = librfs.la
+librfssurvey_la_LIBADD = librfs.la -lm
 librfssurvey_la_SOURCES = \
+	src/survey/comparison.c \
+	src/survey/comparison.h \
 	src/survey/explained.c \
 	src/survey/explained.h \
 	src/survey/explained_bytes.c \
@@ -14,8 +16,12 @@ librfssurvey_la_SOURCES = \
 	src/survey/inspect_file.h \
 	src/survey/made_strategy.c \
 	src/survey/made_strategy.h \
+	src/survey/moments.c \
+	src/survey/moments.h \
 	src/survey/needed_ranks.c \
 	src/survey/needed_ranks.h \
+	src/survey/numbers.c \
+	src/survey/numbers.h \
 	src/survey/origins.c \
 	src/survey/origins.h \
 	src/survey/rank_headers.c \

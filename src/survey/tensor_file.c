@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "survey/tensor_file.h"
 
-#include "assemble/cast.h"
 #include "base/cleanup.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/npy/npy.h"
@@ -37,9 +36,4 @@ bool rfs_inspect_ckpt_head(struct rfs_bytes *out, const char *name, const struct
                            uint64_t content)
 {
     return rfs_ckpt_put_head(out, name, strlen(name), type, content);
-}
-
-void rfs_inspect_floats(enum rfs_dtype from, const void *src, float *out, size_t n)
-{
-    rfs_cast(RFS_FLOAT32, out, from, src, n);
 }

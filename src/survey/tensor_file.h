@@ -20,5 +20,3 @@ int rfs_inspect_head(struct rfs_tensor tensor, bool safetensors, struct rfs_byte
  */
 bool rfs_inspect_ckpt_head(struct rfs_bytes *out, const char *name, const struct rfs_type *type,
                            uint64_t content);
-/* Casts N elements to Float32; FROM is a type for which rfs_dtype_is_float. */
-void rfs_inspect_floats(enum rfs_dtype from, const void *src, float *out, size_t n);

@@ -32,6 +32,7 @@
 #include "formats/torch/torch.h"
 #include "reshard.h"
 #include "store/files.h"
+#include "survey/comparison.h"
 #include "view/dcp.h"
 #include "view/internal.h"
 #include "view/objects.h"
@@ -163,11 +164,9 @@ static int compare_items(const struct objects *objects, const struct pair *pair,
         const size_t n = (size_t)rfs_min_u64(OBJECT_STEP, bytes - at);
         rc = read_item(&verify->tree, pair->tree, at, have, n, err)
                  ?: read_item(&verify->src, pair->src, at, want, n, err);
-        if (rc || memcmp(have, want, n) == 0)
+        const size_t first = rc ? n : rfs_comparison_next(have, want, 0, n);
+        if (first == n)
             continue;
-        size_t first = 0;
-        while (have[first] == want[first])
-            first++;
         rfs_findings_add(
             &verify->findings,
             &(struct rfs_finding){
@@ -315,9 +314,9 @@ static int64_t compare_range(struct frame *frame, uint64_t begin, uint64_t end,
         if (shown != (ssize_t)n)
             return rfs_fail(err, shown < 0 ? (int)shown : -EIO, RFS_IN(frame->file->name), "again",
                             "cannot be read: %s", strerror(shown < 0 ? (int)-shown : EIO));
-        for (size_t i = 0; i < n; i++)
-            if (have[i] != want[i])
-                return (int64_t)(at + i);
+        const size_t first = rfs_comparison_next(have, want, 0, n);
+        if (first < n)
+            return (int64_t)(at + first);
         at += n;
     }
     return (int64_t)end;

@@ -6,7 +6,6 @@ librfstool_la_SOURCES = \
 	src/tool/common/args.c src/tool/common/args.h \
 	src/tool/common/command.h \
 	src/tool/common/manifest.c src/tool/common/manifest.h \
-	src/tool/common/numbers.c src/tool/common/numbers.h \
 	src/tool/common/output.c src/tool/common/output.h \
 	src/tool/common/show.c src/tool/common/show.h \
 	src/tool/common/source.c src/tool/common/source.h \

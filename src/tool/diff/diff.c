@@ -1,209 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `reshard diff`: two checkpoints, tensor by tensor. */
-#include "tool/diff/diff.h"
-
 #include "base/progress.h"
 #include "base/settings.h"
+#include "survey/comparison.h"
+#include "survey/numbers.h"
 #include "survey/sweep.h"
 #include "tool/common/command.h"
-#include "tool/common/numbers.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"
 
 #include <math.h>
-
-#define BLOCK 1024
-#define LANES RFS_NUMBERS_LANES
-
-static void add(struct rfs_sum *sum, double value)
-{
-    const double next = sum->sum + value;
-
-    sum->lost +=
-        fabs(sum->sum) >= fabs(value) ? (sum->sum - next) + value : (value - next) + sum->sum;
-    sum->sum = next;
-}
-
-static double total(const struct rfs_sum *sum)
-{
-    return isfinite(sum->sum) ? sum->sum + sum->lost : sum->sum;
-}
-
-/* ---- numbers --------------------------------------------------------------------------------- */
-
-static void add_products(struct rfs_comparison *out, const double *a, const double *b, size_t n)
-{
-    double ab[LANES] = {0}, aa[LANES] = {0}, bb[LANES] = {0};
-
-    for (size_t i = 0; i < n; i += LANES) {
-        const size_t lanes = n - i < LANES ? n - i : LANES;
-        for (size_t k = 0; k < lanes; k++) {
-            ab[k] += a[i + k] * b[i + k];
-            aa[k] += a[i + k] * a[i + k];
-            bb[k] += b[i + k] * b[i + k];
-        }
-    }
-    add(&out->ab, rfs_numbers_of_lanes(ab));
-    add(&out->aa, rfs_numbers_of_lanes(aa));
-    add(&out->bb, rfs_numbers_of_lanes(bb));
-}
-
-/* Compares numbers that are all finite. */
-static void compare_finite(struct rfs_comparison *out, const struct rfs_tolerance *tolerance,
-                           const double *a, const double *b, size_t n)
-{
-    double most = out->most;
-    double most_relative = out->most_relative;
-    uint64_t same = 0;
-    uint64_t beyond = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        const double far = fabs(a[i] - b[i]);
-        const double size = fabs(b[i]);
-        const double relative = far / (size > 0 ? size : (double)INFINITY);
-        most = far > most ? far : most;
-        most_relative = relative > most_relative ? relative : most_relative;
-        same += far == 0;
-        beyond += far > tolerance->absolute + tolerance->relative * size;
-    }
-    out->most = most;
-    out->most_relative = most_relative;
-    out->same += same;
-    out->beyond += beyond;
-    add_products(out, a, b, n);
-}
-
-/*
- * Takes out the pairs that are not finite on both sides, and counts them. Returns how many are
- * left.
- */
-static size_t take_out(struct rfs_comparison *out, double *a, double *b, size_t n)
-{
-    size_t left = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        if (isfinite(a[i]) && isfinite(b[i])) {
-            a[left] = a[i];
-            b[left++] = b[i];
-            continue;
-        }
-        const bool same = a[i] == b[i] || (isnan(a[i]) && isnan(b[i]));
-        out->nan_a += isnan(a[i]) != 0;
-        out->nan_b += isnan(b[i]) != 0;
-        out->inf_a += isinf(a[i]) != 0;
-        out->inf_b += isinf(b[i]) != 0;
-        out->same += same;
-        out->beyond += !same;
-        out->unlike += !same;
-        out->apart += !same && !isnan(a[i]) && !isnan(b[i]);
-    }
-    return left;
-}
-
-static bool are_finite(const double *values, size_t n)
-{
-    double nothing[LANES] = {0}; /* stays 0, or becomes NaN */
-
-    for (size_t i = 0; i < n; i += LANES) {
-        const size_t lanes = n - i < LANES ? n - i : LANES;
-        for (size_t k = 0; k < lanes; k++)
-            nothing[k] += values[i + k] * 0;
-    }
-    return rfs_numbers_of_lanes(nothing) == 0;
-}
-
-/* Compares 64-bit integers, whose differences doubles would lose. */
-static void compare_long(struct rfs_comparison *out, const struct rfs_tolerance *tolerance,
-                         bool has_sign, const unsigned char *a, const unsigned char *b, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint64_t x, y;
-        memcpy(&x, a + i * sizeof x, sizeof x);
-        memcpy(&y, b + i * sizeof y, sizeof y);
-        const bool less = has_sign ? (int64_t)x < (int64_t)y : x < y;
-        const double far = (double)(less ? y - x : x - y);
-        const double size = fabs(has_sign ? (double)(int64_t)y : (double)y);
-        const double relative = size > 0 ? far / size : 0;
-        out->most = far > out->most ? far : out->most;
-        out->most_relative = relative > out->most_relative ? relative : out->most_relative;
-        out->same += x == y;
-        out->beyond += far > tolerance->absolute + tolerance->relative * size;
-    }
-}
-
-void rfs_diff_add(struct rfs_comparison *comparison, const struct rfs_tolerance *tolerance,
-                  const struct rfs_type *type_a, const void *a, const struct rfs_type *type_b,
-                  const void *b, size_t n)
-{
-    const bool exact = rfs_numbers_are_long(type_a) && type_a->dtype == type_b->dtype;
-    const unsigned char *from_a = a;
-    const unsigned char *from_b = b;
-    double x[BLOCK], y[BLOCK];
-
-    comparison->numbers += n;
-    for (size_t some; n > 0; n -= some) {
-        some = n < BLOCK ? n : BLOCK;
-        rfs_numbers_decode(type_a, from_a, some, x);
-        rfs_numbers_decode(type_b, from_b, some, y);
-        if (exact) {
-            compare_long(comparison, tolerance, type_a->dtype == RFS_INT64, from_a, from_b, some);
-            add_products(comparison, x, y, some);
-        } else {
-            const size_t left = are_finite(x, some) && are_finite(y, some)
-                                    ? some
-                                    : take_out(comparison, x, y, some);
-            compare_finite(comparison, tolerance, x, y, left);
-        }
-        from_a += some * rfs_numbers_bytes(type_a);
-        from_b += some * rfs_numbers_bytes(type_b);
-    }
-}
-
-static void add_sum(struct rfs_sum *sum, const struct rfs_sum *other)
-{
-    add(sum, other->sum);
-    sum->lost += other->lost;
-}
-
-void rfs_diff_merge(struct rfs_comparison *comparison, const struct rfs_comparison *other)
-{
-    comparison->numbers += other->numbers;
-    comparison->same += other->same;
-    comparison->beyond += other->beyond;
-    comparison->nan_a += other->nan_a;
-    comparison->nan_b += other->nan_b;
-    comparison->inf_a += other->inf_a;
-    comparison->inf_b += other->inf_b;
-    comparison->unlike += other->unlike;
-    comparison->apart += other->apart;
-    if (other->most > comparison->most)
-        comparison->most = other->most;
-    if (other->most_relative > comparison->most_relative)
-        comparison->most_relative = other->most_relative;
-    add_sum(&comparison->ab, &other->ab);
-    add_sum(&comparison->aa, &other->aa);
-    add_sum(&comparison->bb, &other->bb);
-}
-
-double rfs_diff_most(const struct rfs_comparison *comparison)
-{
-    return comparison->apart > 0 ? (double)INFINITY : comparison->most;
-}
-
-double rfs_diff_most_relative(const struct rfs_comparison *comparison)
-{
-    return comparison->apart > 0 ? (double)INFINITY : comparison->most_relative;
-}
-
-double rfs_diff_cosine(const struct rfs_comparison *comparison)
-{
-    const double size = sqrt(total(&comparison->aa)) * sqrt(total(&comparison->bb));
-    const double cosine = total(&comparison->ab) / size;
-
-    if (!(size > 0) || isnan(cosine) || comparison->unlike > 0)
-        return (double)NAN;
-    return cosine > 1 ? 1 : cosine < -1 ? -1 : cosine; /* rounded */
-}
 
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
@@ -360,17 +166,17 @@ static int compare(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_
 {
     const struct diff *diff = ctx;
     const struct pair *pair = &diff->pairs.data[piece->item];
+    const size_t bytes = (size_t)(piece->n * unit_bytes(ctx, piece->item, 0));
     struct found *found = worker->own;
 
     (void)err;
     if (piece->n == 0)
         return 0;
-    found->other_bytes =
-        pair->other_dtype ||
-        memcmp(worker->bytes[0], worker->bytes[1], piece->n * unit_bytes(ctx, piece->item, 0)) != 0;
+    found->other_bytes = pair->other_dtype ||
+                         rfs_comparison_next(worker->bytes[0], worker->bytes[1], 0, bytes) < bytes;
     if (have_numbers(pair))
-        rfs_diff_add(&found->numbers, &diff->request->tolerance, type_of(pair, 0), worker->bytes[0],
-                     type_of(pair, 1), worker->bytes[1], (size_t)piece->n);
+        rfs_comparison_add(&found->numbers, &diff->request->tolerance, type_of(pair, 0),
+                           worker->bytes[0], type_of(pair, 1), worker->bytes[1], (size_t)piece->n);
     return 0;
 }
 
@@ -382,7 +188,7 @@ static int merge(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_sw
     const struct found *found = worker->own;
 
     (void)err;
-    rfs_diff_merge(&pair->found, &found->numbers);
+    rfs_comparison_merge(&pair->found, &found->numbers);
     pair->other_bytes += found->other_bytes;
     return 0;
 }
@@ -491,7 +297,7 @@ static void add_values(struct rfs_table *table, const struct pair *pair)
 {
     const struct rfs_comparison *found = &pair->found;
     const bool numbers = pair->read && found->numbers > 0;
-    const double cosine = rfs_diff_cosine(found);
+    const double cosine = rfs_comparison_cosine(found);
 
     if (pair->read)
         rfs_table_bool(table, pair->other_bytes == 0);
@@ -508,8 +314,8 @@ static void add_values(struct rfs_table *table, const struct pair *pair)
     rfs_table_u64(table, found->numbers);
     rfs_table_u64(table, found->same);
     rfs_table_u64(table, found->beyond);
-    rfs_table_real(table, 3, rfs_diff_most(found));
-    rfs_table_real(table, 3, rfs_diff_most_relative(found));
+    rfs_table_real(table, 3, rfs_comparison_most(found));
+    rfs_table_real(table, 3, rfs_comparison_most_relative(found));
     add_counts(table, found->nan_a, found->nan_b);
     add_counts(table, found->inf_a, found->inf_b);
     if (isnan(cosine))

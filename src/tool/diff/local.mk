@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 librfstool_la_SOURCES += \
-	src/tool/diff/diff.c src/tool/diff/diff.h
+	src/tool/diff/diff.c

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 librfstool_la_SOURCES += \
-	src/tool/stats/stats.c src/tool/stats/stats.h
+	src/tool/stats/stats.c

@@ -2,6 +2,7 @@
 survey_tests = \
 	tests/unit/survey/test_detect \
 	tests/unit/survey/test_explain \
+	tests/unit/survey/test_moments \
 	tests/unit/survey/test_origins
 check_PROGRAMS += $(survey_tests)
 TESTS += $(survey_tests)
@@ -18,3 +19,5 @@ tests_unit_survey_test_detect_SOURCES = \
 	tests/support/tree.h \
 	tests/unit/survey/test_detect.c
 tests_unit_survey_test_detect_LDADD = librfssurvey.la $(CMOCKA_LIBS)
+tests_unit_survey_test_moments_SOURCES = tests/unit/survey/test_moments.c tests/support/tree.c tests/support/tree.h
+tests_unit_survey_test_moments_LDADD = librfssurvey.la $(CMOCKA_LIBS) -lm

@@ -5,7 +5,6 @@ TOOL_TESTS = \
 	tests/unit/tool/test_bucket \
 	tests/unit/tool/test_export \
 	tests/unit/tool/test_manifest \
-	tests/unit/tool/test_moments \
 	tests/unit/tool/test_sums \
 	tests/unit/tool/test_value \
 	tests/unit/tool/test_write
@@ -15,8 +14,6 @@ tests_unit_tool_test_export_SOURCES = tests/unit/tool/test_export.c tests/suppor
 tests_unit_tool_test_export_LDADD = librfstool.la $(CMOCKA_LIBS)
 tests_unit_tool_test_manifest_SOURCES = tests/unit/tool/test_manifest.c tests/support/tree.c tests/support/tree.h
 tests_unit_tool_test_manifest_LDADD = librfstool.la $(CMOCKA_LIBS)
-tests_unit_tool_test_moments_SOURCES = tests/unit/tool/test_moments.c tests/support/tree.c tests/support/tree.h
-tests_unit_tool_test_moments_LDADD = librfstool.la $(CMOCKA_LIBS) -lm
 tests_unit_tool_test_sums_SOURCES = tests/unit/tool/test_sums.c tests/support/tree.c tests/support/tree.h
 tests_unit_tool_test_sums_LDADD = librfstool.la $(CMOCKA_LIBS)
 tests_unit_tool_test_value_SOURCES = tests/unit/tool/test_value.c

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds how far the numbers of two tensors are apart, in one pass and constant memory.
+ * Says whether two tensors are the same, by their bytes and by their numbers; and how far the
+ * numbers are apart, in one pass and constant memory. What is the same as a mount would show it, or
+ * a copy, has equal bytes: -0 is not 0 there, and each NaN is itself alone. Rooms below compare
+ * bytes alone, by memcmp.
  *
  * Two numbers are the same if they are equal, or both NaN. They are within the tolerance if they
  * are the same, or both finite and |a - b| <= absolute + relative * |b|, as numpy.isclose has it.
@@ -15,6 +18,9 @@
 #pragma once
 
 #include "formats/index.h"
+
+/* Returns the first byte from AT on that differs, or N. */
+size_t rfs_comparison_next(const void *a, const void *b, size_t at, size_t n);
 
 struct rfs_tolerance {
     double relative, absolute; /* neither is negative */
@@ -38,14 +44,14 @@ struct rfs_comparison {
 };
 
 /* Compares N pairs; both types have numbers, and equally many an element. */
-void rfs_diff_add(struct rfs_comparison *comparison, const struct rfs_tolerance *tolerance,
-                  const struct rfs_type *type_a, const void *a, const struct rfs_type *type_b,
-                  const void *b, size_t n);
+void rfs_comparison_add(struct rfs_comparison *comparison, const struct rfs_tolerance *tolerance,
+                        const struct rfs_type *type_a, const void *a, const struct rfs_type *type_b,
+                        const void *b, size_t n);
 /* Adds what was found in other pairs. */
-void rfs_diff_merge(struct rfs_comparison *comparison, const struct rfs_comparison *other);
+void rfs_comparison_merge(struct rfs_comparison *comparison, const struct rfs_comparison *other);
 /* Returns the greatest difference; infinite where a pair is. */
-double rfs_diff_most(const struct rfs_comparison *comparison);
+double rfs_comparison_most(const struct rfs_comparison *comparison);
 /* Returns the greatest relative difference; infinite where a pair's difference is. */
-double rfs_diff_most_relative(const struct rfs_comparison *comparison);
+double rfs_comparison_most_relative(const struct rfs_comparison *comparison);
 /* Returns the cosine of the angle between the two; NaN for none: one is 0, or not finite alone. */
-double rfs_diff_cosine(const struct rfs_comparison *comparison);
+double rfs_comparison_cosine(const struct rfs_comparison *comparison);

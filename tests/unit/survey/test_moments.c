@@ -3,10 +3,10 @@
  * Statistics and comparisons of numbers, against sums in long double that know nothing of blocks
  * and merging.
  */
+#include "survey/comparison.h"
+#include "survey/moments.h"
+#include "survey/numbers.h"
 #include "tests/support/tree.h"
-#include "tool/common/numbers.h"
-#include "tool/diff/diff.h"
-#include "tool/stats/stats.h"
 
 #include <float.h>
 #include <inttypes.h>
@@ -129,13 +129,14 @@ static void expect_moments(const struct rfs_moments *got, const struct rfs_momen
     assert_true(got->above == want->above && got->below == want->below);
     assert_true(got->zeros == want->zeros);
     if (want->finite == 0) {
-        assert_true(isnan(rfs_stats_deviation(got)));
+        assert_true(isnan(rfs_moments_deviation(got)));
         return;
     }
     assert_true(got->min == want->min && got->max == want->max);
     const double scale = fmax(fabs(want->min), fabs(want->max));
     near(got->mean, want->mean, scale, "mean");
-    near(rfs_stats_deviation(got), sqrt(want->squares / (double)want->finite), scale, "deviation");
+    near(rfs_moments_deviation(got), sqrt(want->squares / (double)want->finite), scale,
+         "deviation");
 }
 
 static double random_value(uint64_t *seed, unsigned kind)
@@ -179,8 +180,8 @@ static void test_random_moments(void **state)
             struct rfs_moments part = {0};
             some = test_below(&seed, 9000) + 1;
             some = some < n - at ? some : n - at;
-            rfs_stats_add(&part, &type, values + at, some);
-            rfs_stats_merge(&got, &part);
+            rfs_moments_add(&part, &type, values + at, some);
+            rfs_moments_merge(&got, &part);
         }
         naive_moments(values, n, &want);
         expect_moments(&got, &want);
@@ -195,13 +196,13 @@ static void test_extremes(void **state)
     struct rfs_moments moments = {0};
 
     (void)state;
-    rfs_stats_add(&moments, &i64, (int64_t[]){INT64_MAX, INT64_MIN, INT64_MAX - 1}, 3);
+    rfs_moments_add(&moments, &i64, (int64_t[]){INT64_MAX, INT64_MIN, INT64_MAX - 1}, 3);
     assert_true(moments.least == 0 && moments.most == UINT64_MAX);
     moments = (struct rfs_moments){0};
-    rfs_stats_add(&moments, &u64, (uint64_t[]){UINT64_MAX - 1, 7}, 2);
+    rfs_moments_add(&moments, &u64, (uint64_t[]){UINT64_MAX - 1, 7}, 2);
     assert_true(moments.least == 7 && moments.most == UINT64_MAX - 1);
     moments = (struct rfs_moments){0};
-    rfs_stats_add(&moments, &f64, (double[]){-0x1.8p1023, 0x1p-1074, 0x1.8p1023}, 3);
+    rfs_moments_add(&moments, &f64, (double[]){-0x1.8p1023, 0x1p-1074, 0x1.8p1023}, 3);
     assert_true(moments.min == -0x1.8p1023 && moments.max == 0x1.8p1023);
 }
 
@@ -216,24 +217,25 @@ static void test_known_comparisons(void **state)
     struct rfs_comparison found = {0};
 
     (void)state;
-    rfs_diff_add(&found, &none, &f32, a, &f32, b, 8);
+    rfs_comparison_add(&found, &none, &f32, a, &f32, b, 8);
     assert_int_equal(found.numbers, 8);
     assert_int_equal(found.same, 4); /* 1, NaN, Inf, 0 */
     assert_int_equal(found.beyond, 4);
     assert_true(found.nan_a == 2 && found.nan_b == 1);
     assert_true(found.most == 3 && found.most_relative == 0.5 / 2.5);
     found = (struct rfs_comparison){0};
-    rfs_diff_add(&found, &half, &f32, a, &f32, b, 8);
+    rfs_comparison_add(&found, &half, &f32, a, &f32, b, 8);
     assert_int_equal(found.beyond, 3); /* a NaN, an infinity, and 3 of 0 */
     found = (struct rfs_comparison){0};
-    rfs_diff_add(&found, &fifth, &f32, a, &f32, b, 2);
+    rfs_comparison_add(&found, &fifth, &f32, a, &f32, b, 2);
     assert_int_equal(found.beyond, 0);
 
     /* Values of two types: 1.5 and pi's bfloat16. */
     found = (struct rfs_comparison){0};
-    rfs_diff_add(&found, &none, &f32, (float[]){1.5f, 3.140625f}, &bf16, "\xC0\x3F\x49\x40", 2);
+    rfs_comparison_add(&found, &none, &f32, (float[]){1.5f, 3.140625f}, &bf16, "\xC0\x3F\x49\x40",
+                       2);
     assert_int_equal(found.same, 2);
-    assert_true(rfs_diff_cosine(&found) == 1);
+    assert_true(rfs_comparison_cosine(&found) == 1);
 }
 
 /* What numpy says of infinities: inf - inf is NaN, and everything else is infinitely far away. */
@@ -250,18 +252,18 @@ static void test_infinite_comparisons(void **state)
         const bool nan = isnan(a[1]) || isnan(b[1]), inf = isinf(a[1]) || isinf(b[1]);
         const bool same = a[1] == b[1] || (isnan(a[1]) && isnan(b[1]));
         struct rfs_comparison found = {0};
-        rfs_diff_add(&found, &all, &f32, a, &f32, b, 2);
+        rfs_comparison_add(&found, &all, &f32, a, &f32, b, 2);
         assert_int_equal(found.same, 1 + same);
         assert_int_equal(found.beyond, !same && (nan || inf));
         assert_int_equal(found.inf_a, isinf(a[1]) != 0);
         assert_int_equal(found.inf_b, isinf(b[1]) != 0);
-        assert_int_equal(isinf(rfs_diff_most(&found)) != 0, inf && !nan && !same);
-        assert_int_equal(isinf(rfs_diff_most_relative(&found)) != 0, inf && !nan && !same);
-        assert_int_equal(isnan(rfs_diff_cosine(&found)) != 0, (nan || inf) && !same);
-        rfs_diff_merge(&sum, &found);
+        assert_int_equal(isinf(rfs_comparison_most(&found)) != 0, inf && !nan && !same);
+        assert_int_equal(isinf(rfs_comparison_most_relative(&found)) != 0, inf && !nan && !same);
+        assert_int_equal(isnan(rfs_comparison_cosine(&found)) != 0, (nan || inf) && !same);
+        rfs_comparison_merge(&sum, &found);
     }
     assert_true(sum.inf_a == 12 && sum.inf_b == 12 && sum.apart == 2 * 2 * 3 + 2);
-    assert_true(isinf(rfs_diff_most(&sum)) && isnan(rfs_diff_cosine(&sum)));
+    assert_true(isinf(rfs_comparison_most(&sum)) && isnan(rfs_comparison_cosine(&sum)));
 }
 
 static void test_long_integers(void **state)
@@ -271,14 +273,14 @@ static void test_long_integers(void **state)
     struct rfs_comparison found = {0};
 
     (void)state;
-    rfs_diff_add(&found, &none, &i64, (int64_t[]){INT64_MAX, INT64_MIN, 5}, &i64,
-                 (int64_t[]){INT64_MAX - 1, INT64_MAX, 5}, 3);
+    rfs_comparison_add(&found, &none, &i64, (int64_t[]){INT64_MAX, INT64_MIN, 5}, &i64,
+                       (int64_t[]){INT64_MAX - 1, INT64_MAX, 5}, 3);
     assert_int_equal(found.same, 1);
     assert_int_equal(found.beyond, 2);
     assert_true(found.most == 0x1p64);
     found = (struct rfs_comparison){0};
-    rfs_diff_add(&found, &none, &u64, (uint64_t[]){UINT64_MAX}, &u64, (uint64_t[]){UINT64_MAX - 1},
-                 1);
+    rfs_comparison_add(&found, &none, &u64, (uint64_t[]){UINT64_MAX}, &u64,
+                       (uint64_t[]){UINT64_MAX - 1}, 1);
     assert_true(found.same == 0 && found.most == 1);
 }
 
@@ -320,15 +322,15 @@ static void test_random_comparisons(void **state)
             struct rfs_comparison part = {0};
             some = test_below(&seed, 9000) + 1;
             some = some < n - at ? some : n - at;
-            rfs_diff_add(&part, &tolerance, &f64, a + at, &f64, b + at, some);
-            rfs_diff_merge(&got, &part);
+            rfs_comparison_add(&part, &tolerance, &f64, a + at, &f64, b + at, some);
+            rfs_comparison_merge(&got, &part);
         }
         assert_true(got.numbers == n && got.same == same && got.beyond == beyond);
         assert_true(got.most == most && got.most_relative == most_relative);
         if (aa > 0 && bb > 0)
-            near(rfs_diff_cosine(&got), (double)(ab / sqrtl(aa) / sqrtl(bb)), 1, "cosine");
+            near(rfs_comparison_cosine(&got), (double)(ab / sqrtl(aa) / sqrtl(bb)), 1, "cosine");
         else
-            assert_true(isnan(rfs_diff_cosine(&got)));
+            assert_true(isnan(rfs_comparison_cosine(&got)));
         free(a);
         free(b);
     }

@@ -14,7 +14,7 @@
 
 #include "formats/index.h"
 
-#define RFS_STATS_SIGN (UINT64_C(1) << 63)
+#define RFS_MOMENTS_SIGN (UINT64_C(1) << 63)
 
 struct rfs_moments {
     uint64_t finite, nan, above, below, zeros; /* counts; above: +Inf, below: -Inf */
@@ -24,9 +24,9 @@ struct rfs_moments {
 };
 
 /* Adds N numbers of a type that has some, at SRC. */
-void rfs_stats_add(struct rfs_moments *moments, const struct rfs_type *type, const void *src,
-                   size_t n);
+void rfs_moments_add(struct rfs_moments *moments, const struct rfs_type *type, const void *src,
+                     size_t n);
 /* Adds the numbers of OTHER. */
-void rfs_stats_merge(struct rfs_moments *moments, const struct rfs_moments *other);
+void rfs_moments_merge(struct rfs_moments *moments, const struct rfs_moments *other);
 /* Returns the deviation of the population, as numpy's std; NaN when there is no number. */
-double rfs_stats_deviation(const struct rfs_moments *moments);
+double rfs_moments_deviation(const struct rfs_moments *moments);

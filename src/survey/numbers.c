@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tool/common/numbers.h"
-#include "survey/tensor_file.h"
+#include "survey/numbers.h"
+
+#include "assemble/cast.h"
 
 #define BLOCK 1024 /* floats on the stack */
 
@@ -51,7 +52,7 @@ static void decode_short(enum rfs_dtype dtype, const unsigned char *src, size_t 
 
     for (size_t at = 0; at < n; at += BLOCK) {
         const size_t some = n - at < BLOCK ? n - at : BLOCK;
-        rfs_inspect_floats(dtype, src + at * bytes, values, some);
+        rfs_cast(RFS_FLOAT32, values, dtype, src + at * bytes, some);
         for (size_t i = 0; i < some; i++)
             out[at + i] = (double)values[i];
     }
