@@ -6,6 +6,7 @@ librfs_la_SOURCES += \
 	src/base/cancel.c src/base/cancel.h \
 	src/base/checked.h \
 	src/base/cleanup.h \
+	src/base/differ.h \
 	src/base/error.c src/base/error.h \
 	src/base/first_error.h \
 	src/base/forks.h \

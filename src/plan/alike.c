@@ -28,15 +28,11 @@
  * headers nobody has read is taken for the lead's likeness, if the first header, the last and the
  * size are; a contradiction counts only once all headers of its ranks were read.
  */
-#include "plan/internal.h"
-
 #include "base/cleanup.h"
 #include "base/once.h"
 #include "base/order.h"
 #include "base/pages.h"
-
-#define PARTS 3
-#define PART (RFS_SAMPLE_BYTES / PARTS)
+#include "plan/sample.h"
 
 /* What is compared of a stage, and of a kind. An encrypted sample takes 64 MiB of decryption. */
 #define VALUES_MOST 64
@@ -70,7 +66,7 @@ struct sample {
     size_t of;     /* its parameter, in comparing.compared */
     uint32_t rank; /* local */
     bool middle;   /* only the middle part */
-    bool read[PARTS];
+    bool read[RFS_SAMPLE_PARTS];
     unsigned char *data; /* [RFS_SAMPLE_BYTES] in comparing.content */
 };
 
@@ -347,42 +343,31 @@ static int find_index(void *ctx, size_t local)
     return rc == -EINTR || rc == -ENOMEM ? rc : 0;
 }
 
-/*
- * Returns whether the sample has part P of a slice of BYTES; one that is small is its first part.
- */
-static bool has_part(const struct sample *sample, uint64_t bytes, size_t p)
+/* Returns the bytes of part P of a slice of BYTES that the sample has. */
+static size_t part_of(const struct sample *sample, uint64_t bytes, unsigned p)
 {
-    return bytes <= RFS_SAMPLE_BYTES ? p == 0 : p == PARTS / 2 || !sample->middle;
+    const bool all = bytes <= RFS_SAMPLE_BYTES;
+    uint64_t from;
+
+    return all || p == RFS_SAMPLE_PARTS / 2 || !sample->middle ? rfs_sample_part(bytes, p, &from)
+                                                               : 0;
 }
 
 static int read_part(void *ctx, size_t i)
 {
     struct comparing *comparing = ctx;
-    struct sample *sample = &comparing->samples.data[i / PARTS];
+    struct sample *sample = &comparing->samples.data[i / RFS_SAMPLE_PARTS];
     const struct subject *subject = comparing->compared.data[sample->of].subject;
     const struct rfs_index *index = comparing->ranks[sample->rank].index;
     const struct rfs_entry *entry = index ? rfs_index_find(index, subject->name) : NULL;
-    struct rfs_catalog *catalog = comparing->planning->catalog;
-    const size_t p = i % PARTS;
-    RFS_CLEANUP(rfs_quant_scales_end) struct rfs_quant_scales scales = {0};
-    struct rfs_reading reading;
+    const unsigned p = (unsigned)(i % RFS_SAMPLE_PARTS);
 
     sample->read[p] = false;
     if (!entry || entry->type != subject->type || rfs_index_strides(index, entry) ||
-        !has_part(sample, subject->bytes, p))
+        part_of(sample, subject->bytes, p) == 0)
         return 0;
-    const struct rfs_content content = rfs_catalog_content_of(index, entry);
-    const bool all = subject->bytes <= RFS_SAMPLE_BYTES;
-    const uint32_t file =
-        rfs_catalog_entry_file(catalog, comparing->use->base + sample->rank, index, entry);
-    int rc = rfs_reading_take(rfs_catalog_files(catalog), file, &reading);
-    if (rc == 0) {
-        rc = rfs_catalog_content_pread(&reading, &content, &scales, sample->data + p * PART,
-                                       all ? (size_t)subject->bytes : PART,
-                                       all ? 0 : (subject->bytes - PART) / (PARTS - 1) * p);
-        const int ended = rfs_reading_end(&reading);
-        rc = rc ? rc : ended;
-    }
+    const int rc = rfs_sample_read(comparing->planning, comparing->use->base + sample->rank, index,
+                                   entry, p, p + 1, sample->data);
     sample->read[p] = rc == 0;
     return rc == -EINTR || rc == -ENOMEM ? rc : 0;
 }
@@ -406,25 +391,25 @@ static bool are_telling(const unsigned char *bytes, size_t n, size_t item)
 }
 
 /* Compares a sample with that of the lowest rank. */
-static void compare(const struct comparing *comparing, struct compared *compared, size_t at)
+static void compare(const struct comparing *comparing, struct compared *compared, size_t number)
 {
     const struct subject *subject = compared->subject;
     const struct sample *first = &comparing->samples.data[compared->first];
-    const struct sample *other = &comparing->samples.data[at];
+    const struct sample *other = &comparing->samples.data[number];
     const struct rfs_type *type = rfs_catalog_type(comparing->planning->catalog, subject->type);
     const size_t item = rfs_dtype_bytes((enum rfs_dtype)type->dtype);
-    const bool all = subject->bytes <= RFS_SAMPLE_BYTES;
     bool equal = true;
     bool telling = false;
 
-    for (size_t p = 0; p < PARTS; p++) {
-        const size_t n = all ? (size_t)subject->bytes : PART;
-        if (!has_part(other, subject->bytes, p))
+    for (unsigned p = 0; p < RFS_SAMPLE_PARTS; p++) {
+        const size_t n = part_of(other, subject->bytes, p);
+        const size_t at = p * RFS_SAMPLE_PART;
+        if (n == 0)
             continue;
         if (!first->read[p] || !other->read[p])
             return;
-        equal = equal && memcmp(first->data + p * PART, other->data + p * PART, n) == 0;
-        telling = telling || are_telling(first->data + p * PART, n, item > 0 ? item : 1);
+        equal = equal && memcmp(first->data + at, other->data + at, n) == 0;
+        telling = telling || are_telling(first->data + at, n, item > 0 ? item : 1);
     }
     const bool replicas = rfs_layout_slice(subject->layout, first->rank) ==
                           rfs_layout_slice(subject->layout, other->rank);
@@ -464,7 +449,8 @@ static int read_and_compare(struct comparing *comparing)
 
     do {
         rc = rfs_pool_for(pool, comparing->planning->devices, find_index, comparing)
-                 ?: rfs_pool_for(pool, comparing->samples.n * PARTS, read_part, comparing);
+                 ?: rfs_pool_for(pool, comparing->samples.n * RFS_SAMPLE_PARTS, read_part,
+                                 comparing);
         guessed = rc == 0 && compare_all(comparing);
     } while (guessed);
     return rc;

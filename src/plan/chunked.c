@@ -17,15 +17,15 @@
  */
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/differ.h"
 #include "base/order.h"
 #include "base/text.h"
 #include "formats/chunks/boxes.h"
-#include "plan/internal.h"
 #include "plan/pieces.h"
+#include "plan/sample.h"
 
 #define NOWHERE UINT64_MAX
 #define STEP ((size_t)256 << 10) /* bytes that are compared at once */
-#define SAMPLE (RFS_SAMPLE_BYTES / 3)
 
 /* A further copy of a chunk that is compared with the chunk. */
 struct pair {
@@ -91,9 +91,9 @@ static int compare_range(struct ranges *ranges, uint64_t from, uint64_t n, uint6
         const int rc = read_part(ranges, 0, begin, part) ?: read_part(ranges, 1, begin, part);
         if (rc)
             return rc;
-        if (memcmp(a, b, part) != 0) {
-            for (*at = begin; a[*at - begin] == b[*at - begin];)
-                ++*at;
+        const size_t first = rfs_differ_at(a, b, 0, part);
+        if (first < part) {
+            *at = begin + first;
             return 0;
         }
         done += part;
@@ -103,13 +103,16 @@ static int compare_range(struct ranges *ranges, uint64_t from, uint64_t n, uint6
 
 static int compare_bytes(struct ranges *ranges, uint64_t bytes, bool whole, uint64_t *at)
 {
+    uint64_t from;
     int rc = 0;
 
     *at = NOWHERE;
-    if (whole || bytes <= RFS_SAMPLE_BYTES)
+    if (whole)
         return compare_range(ranges, 0, bytes, at);
-    for (unsigned i = 0; rc == 0 && *at == NOWHERE && i < 3; i++)
-        rc = compare_range(ranges, (bytes - SAMPLE) / 2 * i, SAMPLE, at);
+    for (unsigned p = 0; rc == 0 && *at == NOWHERE && p < RFS_SAMPLE_PARTS; p++) {
+        const size_t n = rfs_sample_part(bytes, p, &from);
+        rc = compare_range(ranges, from, n, at);
+    }
     return rc;
 }
 

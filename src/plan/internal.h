@@ -267,8 +267,6 @@ int rfs_plan_unproved(struct rfs_planning *planning, const struct rfs_role *role
                       const struct rfs_entry *entry, uint32_t from);
 /* Makes notes on planning->unproved, as far as that is news. */
 void rfs_plan_note_unproved(struct rfs_planning *planning);
-/* Bytes of a large value that are looked at, in its beginning, middle and end. */
-#define RFS_SAMPLE_BYTES 3072
 /* Says whether a planner may look at one value more for notes, and counts it. */
 bool rfs_plan_may_look(struct rfs_planner *planner);
 /* Says whether a value is a tensor of one element. */

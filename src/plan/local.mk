@@ -22,6 +22,8 @@ librfs_la_SOURCES += \
 	src/plan/replicas.h \
 	src/plan/role.c \
 	src/plan/role.h \
+	src/plan/sample.c \
+	src/plan/sample.h \
 	src/plan/slice.c \
 	src/plan/slice.h \
 	src/plan/sources.c \

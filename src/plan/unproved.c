@@ -20,15 +20,14 @@
  * bounds the reads of a planner for that. Under strict these ranks must agree in single values,
  * too.
  */
-#include "plan/internal.h"
-
+#include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "layout/grid.h"
+#include "plan/sample.h"
 
 #define SAMPLES_MOST 1024 /* values that are looked at, in all ranks together */
-#define SAMPLE_PART (RFS_SAMPLE_BYTES / 3)
 #define NAME_SHOWN 120
 #define UNSLICED "without -o strict, to copy it unsliced"
 
@@ -36,7 +35,7 @@
 
 #define NAMES_SHOWN 5
 
-/* Bytes of a value: all, or some from its beginning, middle and end. */
+/* A sample of a value. */
 struct sample {
     size_t n;
     unsigned char data[RFS_SAMPLE_BYTES];
@@ -47,25 +46,10 @@ static int take_sample(const struct rfs_planning *planning, uint32_t rank,
                        const struct rfs_index *index, const struct rfs_entry *entry,
                        struct sample *sample)
 {
-    struct rfs_catalog *catalog = planning->catalog;
-    const uint64_t bytes = rfs_catalog_type(catalog, entry->type)->bytes;
-    const bool all = bytes <= sizeof sample->data;
-    const struct rfs_content content = rfs_catalog_content_of(index, entry);
-    RFS_CLEANUP(rfs_quant_scales_end) struct rfs_quant_scales scales = {0};
-    struct rfs_reading reading;
+    const uint64_t bytes = rfs_catalog_type(planning->catalog, entry->type)->bytes;
 
-    sample->n = all ? (size_t)bytes : sizeof sample->data;
-    int rc = rfs_reading_begin(rfs_catalog_files(catalog),
-                               rfs_catalog_entry_file(catalog, rank, index, entry), &reading);
-    if (rc)
-        return rc;
-    if (all)
-        rc = rfs_catalog_content_pread(&reading, &content, &scales, sample->data, sample->n, 0);
-    for (unsigned i = 0; !all && !rc && i < 3; i++)
-        rc = rfs_catalog_content_pread(&reading, &content, &scales, sample->data + i * SAMPLE_PART,
-                                       SAMPLE_PART, (bytes - SAMPLE_PART) / 2 * i);
-    const int ended = rfs_reading_end(&reading);
-    return rc ? rc : ended;
+    sample->n = (size_t)rfs_min_u64(bytes, sizeof sample->data);
+    return rfs_sample_read(planning, rank, index, entry, 0, RFS_SAMPLE_PARTS, sample->data);
 }
 
 bool rfs_plan_one_element(const struct rfs_type *type)

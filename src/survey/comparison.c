@@ -5,20 +5,6 @@
 
 #include <math.h>
 
-size_t rfs_comparison_next(const void *a, const void *b, size_t at, size_t n)
-{
-    const unsigned char *x = a;
-    const unsigned char *y = b;
-
-    for (; at + 4096 <= n && memcmp(x + at, y + at, 4096) == 0; at += 4096)
-        ;
-    while (at < n && x[at] == y[at])
-        at++;
-    return at;
-}
-
-/* ---- numbers --------------------------------------------------------------------------------- */
-
 #define BLOCK 1024
 #define LANES RFS_NUMBERS_LANES
 

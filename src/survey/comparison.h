@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Says whether two tensors are the same, by their bytes and by their numbers; and how far the
- * numbers are apart, in one pass and constant memory. What is the same as a mount would show it, or
- * a copy, has equal bytes: -0 is not 0 there, and each NaN is itself alone. Rooms below compare
- * bytes alone, by memcmp.
+ * Says how far the numbers of two tensors are apart, in one pass and constant memory. Where a copy,
+ * or what a mount shows, is compared, bytes count and not numbers (base/differ.h): -0 is not 0
+ * there, and a NaN is the same if its bits are.
  *
  * Two numbers are the same if they are equal, or both NaN. They are within the tolerance if they
  * are the same, or both finite and |a - b| <= absolute + relative * |b|, as numpy.isclose has it.
@@ -18,9 +17,6 @@
 #pragma once
 
 #include "formats/index.h"
-
-/* Returns the first byte from AT on that differs, or N. */
-size_t rfs_comparison_next(const void *a, const void *b, size_t at, size_t n);
 
 struct rfs_tolerance {
     double relative, absolute; /* neither is negative */

@@ -19,6 +19,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/differ.h"
 #include "base/first_error.h"
 #include "base/io.h"
 #include "base/order.h"
@@ -32,7 +33,6 @@
 #include "formats/torch/torch.h"
 #include "reshard.h"
 #include "store/files.h"
-#include "survey/comparison.h"
 #include "view/dcp.h"
 #include "view/internal.h"
 #include "view/objects.h"
@@ -164,7 +164,7 @@ static int compare_items(const struct objects *objects, const struct pair *pair,
         const size_t n = (size_t)rfs_min_u64(OBJECT_STEP, bytes - at);
         rc = read_item(&verify->tree, pair->tree, at, have, n, err)
                  ?: read_item(&verify->src, pair->src, at, want, n, err);
-        const size_t first = rc ? n : rfs_comparison_next(have, want, 0, n);
+        const size_t first = rc ? n : rfs_differ_at(have, want, 0, n);
         if (first == n)
             continue;
         rfs_findings_add(
@@ -314,7 +314,7 @@ static int64_t compare_range(struct frame *frame, uint64_t begin, uint64_t end,
         if (shown != (ssize_t)n)
             return rfs_fail(err, shown < 0 ? (int)shown : -EIO, RFS_IN(frame->file->name), "again",
                             "cannot be read: %s", strerror(shown < 0 ? (int)-shown : EIO));
-        const size_t first = rfs_comparison_next(have, want, 0, n);
+        const size_t first = rfs_differ_at(have, want, 0, n);
         if (first < n)
             return (int64_t)(at + first);
         at += n;

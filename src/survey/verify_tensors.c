@@ -6,8 +6,8 @@
 #include "survey/verify.h"
 
 #include "base/checked.h"
+#include "base/differ.h"
 #include "base/pool.h"
-#include "survey/comparison.h"
 #include "survey/sweep.h"
 #include "view/internal.h"
 
@@ -105,7 +105,7 @@ static void compare_bytes(struct rfs_verify *verify, struct rfs_tensor tensor,
                           const struct rfs_slice *slice, enum rfs_finding_kind kind, uint64_t begin,
                           const unsigned char *got, const unsigned char *wanted, size_t n)
 {
-    size_t at = rfs_comparison_next(got, wanted, 0, n);
+    size_t at = rfs_differ_at(got, wanted, 0, n);
 
     for (unsigned runs = 0; at < n && runs < MOST_RUNS; runs++) {
         const struct place place = locate(tensor, slice, begin + at);
@@ -117,7 +117,7 @@ static void compare_bytes(struct rfs_verify *verify, struct rfs_tensor tensor,
                                                                   .at = begin + at});
         if (place.left >= n - at)
             break;
-        at = rfs_comparison_next(got, wanted, at + (size_t)rfs_max_u64(place.left, 1), n);
+        at = rfs_differ_at(got, wanted, at + (size_t)rfs_max_u64(place.left, 1), n);
     }
 }
 
@@ -481,7 +481,7 @@ static int compare_value(struct rfs_verify *verify, struct rfs_tensor tensor, st
                  ?: rfs_tensor_read(shown, &value->wanted, begin, n, wanted, err);
 
     if (rc == 0 && value->quiet)
-        value->differs |= rfs_comparison_next(got, wanted, 0, n) < n;
+        value->differs |= rfs_differ_at(got, wanted, 0, n) < n;
     else if (rc == 0)
         compare_bytes(verify, tensor, &value->got, RFS_FOUND_BYTES, begin, got, wanted, n);
     return rc;

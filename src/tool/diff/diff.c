@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `reshard diff`: two checkpoints, tensor by tensor. */
+#include "base/differ.h"
 #include "base/progress.h"
 #include "base/settings.h"
 #include "survey/comparison.h"
@@ -172,8 +173,8 @@ static int compare(void *ctx, struct rfs_sweep_worker *worker, const struct rfs_
     (void)err;
     if (piece->n == 0)
         return 0;
-    found->other_bytes = pair->other_dtype ||
-                         rfs_comparison_next(worker->bytes[0], worker->bytes[1], 0, bytes) < bytes;
+    found->other_bytes =
+        pair->other_dtype || rfs_differ_at(worker->bytes[0], worker->bytes[1], 0, bytes) < bytes;
     if (have_numbers(pair))
         rfs_comparison_add(&found->numbers, &diff->request->tolerance, type_of(pair, 0),
                            worker->bytes[0], type_of(pair, 1), worker->bytes[1], (size_t)piece->n);
