@@ -10,7 +10,6 @@
 #include "plan/by_rules.h"
 #include "reshard.h"
 #include "view/hfai_view.h"
-#include "view/rules_view.h"
 
 /* ---- hfai's parts ---------------------------------------------------------------------------- */
 
@@ -24,7 +23,7 @@ struct rfs_explained_parts {
 
 static uint32_t add_type(struct rfs_explained_view *view, const struct rfs_type *type)
 {
-    return rfs_intern_add(rfs_catalog_tables(view->view->catalog)->types, type, sizeof *type);
+    return rfs_intern_add(rfs_catalog_tables(view->of.catalog)->types, type, sizeof *type);
 }
 
 static int parts_open(struct rfs_explained_view *view, struct rfs_error *err)
@@ -33,7 +32,7 @@ static int parts_open(struct rfs_explained_view *view, struct rfs_error *err)
 
     if (!parts)
         return rfs_fail_memory(err);
-    view->n_sources = rfs_catalog_ranks(view->view->catalog);
+    view->n_sources = rfs_catalog_ranks(view->of.catalog);
     const int rc = rfs_view_hfai_list(view->view, RFS_VIEW_HFAI_ROWS, &parts->of, err);
     if (rc)
         return rc;
@@ -141,19 +140,20 @@ struct location {
  * Finds the shown file that holds a target of a planned rank, and where its bytes begin there. 1; 0
  * where ranks have no file of their own, or the target no bytes; or -errno.
  */
-static int find_shown(struct rfs_view *view, uint32_t rank, uint32_t target, struct location *out)
+static int find_shown(const struct rfs_explained_view *view, uint32_t rank, uint32_t target,
+                      struct location *out)
 {
     const struct rfs_image *image;
 
-    if (!view->kind->by_rank || rank >= view->n_files)
+    if (!view->of.by_rank || rank >= view->of.n_files)
         return 0;
-    const int rc = rfs_view_image(view, rank, &image, NULL);
+    const int rc = rfs_view_image(view->view, rank, &image, NULL);
     if (rc)
         return rc;
     for (size_t i = 0; i < image->n; i++)
         if (image->regions[i].target == target && image->regions[i].at == 0) {
-            *out = (struct location){view->folders[rank].name, view->files[rank].name,
-                                     image->regions[i].start};
+            const struct rfs_view_shown shown = rfs_view_shown(view->view, rank);
+            *out = (struct location){shown.folder, shown.name, image->regions[i].start};
             return 1;
         }
     return 0;
@@ -212,7 +212,7 @@ static int find_part(struct rfs_view *view, uint32_t part, const struct rfs_piec
             continue;
         rc = rfs_slice_storage(image->storages, region->target, &stored);
         if (rc == 0 && find_stored(&stored, pieces, n, &in)) {
-            *out = (struct location){NULL, view->files[part].name, region->start + in};
+            *out = (struct location){NULL, rfs_view_shown(view, part).name, region->start + in};
             return 1;
         }
     }
@@ -225,7 +225,7 @@ static int find_part(struct rfs_view *view, uint32_t part, const struct rfs_piec
 static const struct rfs_target *find_target(struct rfs_explained_view *view,
                                             const struct rfs_params *params)
 {
-    struct rfs_catalog *catalog = view->view->catalog;
+    struct rfs_catalog *catalog = view->of.catalog;
 
     if (params == view->params)
         return view->target;
@@ -245,19 +245,19 @@ static const struct rfs_target *find_target(struct rfs_explained_view *view,
 static const char *closest_name(const struct rfs_explained_view *view)
 {
     const struct rfs_params *params =
-        rfs_planner_ready(view->view->planner, view->selected[0])->params;
+        rfs_planner_ready(view->of.planner, view->selected[0])->params;
     struct rfs_suggest suggest = rfs_suggest_begin(view->param, RFS_SUGGEST_WORD);
 
     for (size_t i = 0; i < params->n; i++)
         rfs_suggest_offer(&suggest,
-                          rfs_catalog_name(view->view->catalog, params->targets[i].shown_name));
+                          rfs_catalog_name(view->of.catalog, params->targets[i].shown_name));
     return suggest.nearest;
 }
 
 /* Fails, and says where the parameter is, if the strategies know it. */
 static int nobody_has(const struct rfs_explained_view *view, struct rfs_error *err)
 {
-    const struct rfs_strategy *dst = view->view->dst;
+    const struct rfs_strategy *dst = view->of.dst;
     const ptrdiff_t at = dst ? rfs_strategy_find(dst, view->param) : -1;
     const struct rfs_where where = RFS_OF(view->path, view->param);
     const bool some = view->some;
@@ -286,7 +286,7 @@ static int nobody_has(const struct rfs_explained_view *view, struct rfs_error *e
     else
         snprintf(remedy, sizeof remedy, "%s",
                  view->parts         ? "reshard stats, which lists the names"
-                 : view->view->rules ? "reshard convert check with --list, which lists the names"
+                 : view->of.by_rules ? "reshard convert check with --list, which lists the names"
                                      : "reshard info, which lists the names");
     return rfs_fail(err, -ENOENT, where, remedy, "%s", absence);
 }
@@ -304,7 +304,7 @@ static int check_param(struct rfs_explained_view *view, struct rfs_error *err)
         return nobody_has(view, err);
     }
     for (size_t i = 0; i < view->n_selected; i++)
-        if (find_target(view, rfs_planner_ready(view->view->planner, view->selected[i])->params))
+        if (find_target(view, rfs_planner_ready(view->of.planner, view->selected[i])->params))
             return 0;
     return nobody_has(view, err);
 }
@@ -313,10 +313,10 @@ static int check_param(struct rfs_explained_view *view, struct rfs_error *err)
 
 static int trace_target(const struct rfs_explained_view *view, struct rfs_explained *slice)
 {
-    const struct rfs_by_rules *by_rules = rfs_view_by_rules(view->view);
+    const struct rfs_by_rules *by_rules = view->of.by_rules;
 
     slice->by = by_rules ? rfs_by_rules_made(by_rules, slice->target->name) : NULL;
-    return rfs_planner_trace(view->view->planner, slice->rank, slice->target, NULL, slice->trace);
+    return rfs_planner_trace(view->of.planner, slice->rank, slice->target, NULL, slice->trace);
 }
 
 static struct rfs_explained_side side_of(const struct rfs_layout *layout,
@@ -354,14 +354,14 @@ static void set_types(const struct rfs_explained_view *view, struct rfs_explaine
 {
     if (!slice->target)
         return;
-    slice->type = rfs_catalog_type(view->view->catalog, slice->target->type);
-    slice->shown = rfs_catalog_type(view->view->catalog, slice->target->shown_type);
+    slice->type = rfs_catalog_type(view->of.catalog, slice->target->type);
+    slice->shown = rfs_catalog_type(view->of.catalog, slice->target->shown_type);
 }
 
 /* Sets the cuts of both sides, and the boxes of the slice. False when out of memory. */
 static bool set_cuts(const struct rfs_explained_view *view, struct rfs_explained *slice)
 {
-    const struct rfs_chunks *chunks = rfs_catalog_chunks(view->view->catalog);
+    const struct rfs_chunks *chunks = rfs_catalog_chunks(view->of.catalog);
     const struct rfs_trace *trace = slice->trace;
     const struct rfs_geometry *geometry = trace->geometry;
 
@@ -388,7 +388,7 @@ static bool set_cuts(const struct rfs_explained_view *view, struct rfs_explained
 static bool describe(const struct rfs_explained_view *view, struct rfs_explained *slice,
                      const struct location *at)
 {
-    struct rfs_catalog *catalog = view->view->catalog;
+    struct rfs_catalog *catalog = view->of.catalog;
 
     slice->name = rfs_catalog_name(catalog, slice->target->name);
     slice->shown_name = rfs_catalog_name(catalog, slice->target->shown_name);
@@ -423,15 +423,15 @@ static int trace(struct rfs_explained_view *view, struct rfs_explained *slice, s
             return rc;
         return rc < 0 ? rc : 1;
     }
-    rc = rfs_planner_rank(view->view->planner, slice->rank, &plan, err);
+    rc = rfs_planner_rank(view->of.planner, slice->rank, &plan, err);
     if (rc)
         return rc;
     slice->target = find_target(view, plan->params);
     if (!slice->target)
         return 0;
-    rc = trace_target(view, slice)
-             ?: find_shown(view->view, slice->rank,
-                           (uint32_t)(slice->target - plan->params->targets), at);
+    rc =
+        trace_target(view, slice)
+            ?: find_shown(view, slice->rank, (uint32_t)(slice->target - plan->params->targets), at);
     return rc < 0 ? rc : 1;
 }
 
@@ -508,32 +508,32 @@ int rfs_explained_open(reshard_view *opened, struct rfs_explained_view *out, str
     static const struct rfs_explained_words files = {"rank",  "ranks",     "file",
                                                      "files", "from file", "from files"};
     struct rfs_view *view = rfs_view_only(opened);
-    struct rfs_scale scale;
 
     *out = (struct rfs_explained_view){.view = view};
     if (!view)
         return rfs_fail_usage(err, "-o step=N, or -o epoch=N", "step=all shows several saves");
-    if (view->planner && !view->dst && rfs_view_ranks(view) > 1)
+    const struct rfs_view_contents of = out->of = rfs_view_contents(view);
+    if (of.planner && !of.dst && of.n_ranks > 1)
         return rfs_fail_usage(err, "-d, or -o dst_rules=",
                               "without a strategy view=%s divides rows over its files, and ranks "
                               "have no slices",
-                              rfs_option_word("view", view->options.shown));
-    const struct rfs_chunks *chunks = rfs_catalog_chunks(view->stored);
-    out->path = rfs_catalog_path(view->catalog);
-    out->n_ranks = rfs_view_ranks(view);
-    out->offsets = opened->encrypted ? "offsets are those of the decrypted content"
-                   : rfs_files_are_raw(rfs_catalog_files(view->catalog))
+                              rfs_option_word("view", of.options->shown));
+    const struct rfs_chunks *chunks = rfs_catalog_chunks(of.stored);
+    out->path = rfs_catalog_path(of.catalog);
+    out->n_ranks = of.n_ranks;
+    out->offsets = of.encrypted ? "offsets are those of the decrypted content"
+                   : rfs_files_are_raw(rfs_catalog_files(of.catalog))
                        ? NULL
                        : "items are compressed, and offsets are where they begin";
-    out->chunked = rfs_catalog_chunks(view->catalog) != NULL;
-    out->by_rules = view->rules != NULL;
-    out->in_parts = !view->planner;
+    out->chunked = rfs_catalog_chunks(of.catalog) != NULL;
+    out->by_rules = of.by_rules != NULL;
+    out->in_parts = !of.planner;
     out->words = out->in_parts ? &parts : chunks ? &files : &ranks;
     if (out->in_parts)
         return 0;
-    rfs_planner_scale(view->rules ? view->rules->whole : view->planner, &scale);
-    out->n_sources = chunks ? chunks->n_files : scale.src_devices * scale.src_stages;
-    atomic_store(&view->notes.telling, RFS_TELL_ONE_SIDED);
+    out->n_sources =
+        chunks ? chunks->n_files : of.source_scale.src_devices * of.source_scale.src_stages;
+    atomic_store(&of.notes->telling, RFS_TELL_ONE_SIDED);
     return 0;
 }
 
@@ -554,7 +554,7 @@ static int plan_one(void *ctx, size_t i)
     struct rfs_explained_view *view = planned->view;
     const struct rfs_rank_plan *plan;
     const int rc =
-        rfs_planner_rank(view->view->planner, view->selected[i], &plan, &planned->errors[i]);
+        rfs_planner_rank(view->of.planner, view->selected[i], &plan, &planned->errors[i]);
 
     rfs_progress_file(view->progress);
     rfs_progress_tick(view->progress);
@@ -573,7 +573,7 @@ static int plan_all(struct rfs_explained_view *view, struct rfs_error *err)
     /* The first comes before the others, which are then predicted from its indexes. */
     int rc = plan_one(&planned, 0);
     if (rc == 0 && view->n_selected > 1)
-        rc = rfs_pool_for(view->view->set->pool, view->n_selected, plan_one, &planned);
+        rc = rfs_pool_for(view->of.pool, view->n_selected, plan_one, &planned);
     rfs_progress_end(view->progress);
     for (size_t i = 0; rc && i < view->n_selected; i++)
         if (errors[i].code) {
@@ -662,7 +662,7 @@ static bool list_all(struct every *every, const struct rfs_explained_view *view)
 {
     every->params_of = calloc(view->n_selected, sizeof *every->params_of);
     for (size_t i = 0; every->params_of && i < view->n_selected; i++)
-        if (!add_params(every, rfs_planner_ready(view->view->planner, view->selected[i])->params,
+        if (!add_params(every, rfs_planner_ready(view->of.planner, view->selected[i])->params,
                         &every->params_of[i]))
             return false;
     if (every->params_of && every->occurrences.n > 1)
@@ -698,8 +698,8 @@ static size_t alike(const struct rfs_explained_view *view, const struct every *e
     size_t n = 1;
 
     for (size_t k = 0; k < first->n; k++)
-        if (view->view->rules ||
-            !rfs_trace_is_shared(view->view->planner, first->occurrences[k].target))
+        if (view->of.by_rules ||
+            !rfs_trace_is_shared(view->of.planner, first->occurrences[k].target))
             return 1;
     while (i + n < every->names.n && by_kind(first, &first[n]) == 0)
         n++;
@@ -766,7 +766,7 @@ int rfs_explained_all(struct rfs_explained_view *view, struct rfs_explained_tota
     for (size_t i = 0; rc == 0 && i < view->n_selected; i++)
         totals->ranks[i].files =
             view->parts ? view->n_sources
-                        : rfs_planner_ready(view->view->planner, view->selected[i])->n_sources;
+                        : rfs_planner_ready(view->of.planner, view->selected[i])->n_sources;
     if (rc == 0)
         rc = view->parts ? give_parts(view, &sum, &slice) : give_params(view, &sum, &slice);
     rfs_explained_sum_end(&sum);
@@ -782,7 +782,7 @@ int rfs_explained_all(struct rfs_explained_view *view, struct rfs_explained_tota
 
 const char *rfs_explained_path(const struct rfs_explained_view *view, uint32_t file)
 {
-    const char *path = rfs_files_path(rfs_catalog_files(view->view->catalog), file);
+    const char *path = rfs_files_path(rfs_catalog_files(view->of.catalog), file);
     const size_t n = strlen(view->path);
 
     return strncmp(path, view->path, n) == 0 && path[n] == '/' ? path + n + 1 : path;
@@ -819,18 +819,18 @@ void rfs_explained_piece(const struct rfs_explained_view *view, const struct rfs
                          size_t i, struct rfs_explained_piece *out)
 {
     const struct rfs_piece_trace *piece = &slice->trace->pieces[i];
-    const struct rfs_by_rules *by_rules = rfs_view_by_rules(view->view);
+    const struct rfs_by_rules *by_rules = view->of.by_rules;
     const struct rfs_target *source =
         piece->link ? rfs_by_rules_target(by_rules, piece->link->source) : slice->target;
     const struct rfs_type *made = piece->link ? &slice->by->type : slice->type;
-    const struct rfs_type *type = piece->link ? rfs_catalog_type(view->view->catalog, source->type)
-                                              : rfs_catalog_type(view->view->catalog, piece->type);
+    const struct rfs_type *type = piece->link ? rfs_catalog_type(view->of.catalog, source->type)
+                                              : rfs_catalog_type(view->of.catalog, piece->type);
 
     *out = (struct rfs_explained_piece){
         .rank = piece->rank,
         .first = piece->first,
         .path = rfs_explained_path(view, piece->block.file),
-        .name = rfs_catalog_name(view->view->catalog, source->name),
+        .name = rfs_catalog_name(view->of.catalog, source->name),
         .bytes = rfs_explained_block_bytes(&piece->block),
         .plus = piece->block.content.plus,
         .zeros = piece->block.content.zeros,
@@ -850,7 +850,7 @@ void rfs_explained_piece(const struct rfs_explained_view *view, const struct rfs
 const struct rfs_type *rfs_explained_type(const struct rfs_explained_view *view,
                                           const struct rfs_piece_trace *piece)
 {
-    return rfs_catalog_type(view->view->catalog, piece->type);
+    return rfs_catalog_type(view->of.catalog, piece->type);
 }
 
 uint32_t *rfs_explained_holders(const struct rfs_explained_view *view,
@@ -866,8 +866,8 @@ uint32_t *rfs_explained_holders(const struct rfs_explained_view *view,
 
     *n = 0;
     for (uint32_t rank = trace->base; ranks && rank < trace->base + trace->devices; rank++)
-        if (rank != piece->rank && rfs_trace_holding(view->view->planner, slice->target, trace,
-                                                     piece, rank) == of[holding])
+        if (rank != piece->rank &&
+            rfs_trace_holding(view->of.planner, slice->target, trace, piece, rank) == of[holding])
             ranks[(*n)++] = rank;
     return ranks;
 }
@@ -885,7 +885,7 @@ bool rfs_explained_piece_ranges(const struct rfs_explained_view *view,
         if (piece->link)
             rfs_explained_range_sort(&out->data[k]);
         if (!piece->block.content.zeros)
-            out->data[k].offset = rfs_files_offset(rfs_catalog_files(view->view->catalog),
+            out->data[k].offset = rfs_files_offset(rfs_catalog_files(view->of.catalog),
                                                    piece->block.file, out->data[k].offset);
     }
     return true;

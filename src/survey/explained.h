@@ -15,6 +15,7 @@
 #include "layout/strategy.h"
 #include "plan/trace.h"
 #include "reshard.h"
+#include "view/contents.h"
 
 struct rfs_params;
 struct rfs_rules_made;
@@ -49,6 +50,7 @@ struct rfs_explained_view {
     struct rfs_progress *progress; /* progress of plans and counts; set by the caller */
 
     struct rfs_view *view; /* this and the rest are for explained.c alone */
+    struct rfs_view_contents of;
     struct rfs_explained_parts *parts;
     const struct rfs_params *params; /* the parameter list that was searched last, for param */
     const struct rfs_target *target; /* target of param in that list; NULL: none */

@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "reshard.h"
 #include "store/encrypted.h"
-#include "view/internal.h"
+#include "view/contents.h"
 
 #define XXH_STATIC_LINKING_ONLY /* a hash state on the stack */
 #include <xxhash.h>
@@ -21,18 +21,12 @@ struct shown {
     struct rfs_tensors tensors;
 };
 
-static bool find_file(struct reshard_view *set, uint64_t id, struct rfs_view **view, size_t *file)
-{
-    *view = rfs_view_take(set, id); /* the tool follows no source: it stays */
-    return *view && rfs_view_entry(*view, id, file) == RFS_ENTRY_FILE;
-}
-
 /* Finds a planned file. False when there is no such file, or it is not planned. */
 static bool find(struct reshard_view *set, uint64_t id, struct shown *out)
 {
-    if (!find_file(set, id, &out->view, &out->file))
+    if (!rfs_view_find_file(set, id, &out->view, &out->file))
         return false;
-    out->image = atomic_load_explicit(&out->view->files[out->file].image, memory_order_acquire);
+    out->image = rfs_view_ready_image(out->view, out->file);
     if (out->image)
         out->tensors = rfs_tensors_of_file(out->view, out->file, out->image);
     return out->image != NULL;
@@ -127,7 +121,7 @@ int rfs_origins_find_run(struct reshard_view *view, uint64_t id, uint64_t begin,
     if (!find(view, id, &shown))
         return -ENOENT;
     end = rfs_min_u64(end, shown.image->bytes);
-    if (begin >= end || !rfs_files_are_raw(rfs_catalog_files(shown.view->catalog)))
+    if (begin >= end || !rfs_files_are_raw(rfs_catalog_files(shown.tensors.catalog)))
         return 0;
     for (size_t i = rfs_image_find(shown.image, begin); rc == 0 && i < shown.image->n; i++) {
         const struct rfs_region *region = &shown.image->regions[i];
@@ -148,7 +142,7 @@ int rfs_origins_lend(struct reshard_view *set, const struct rfs_origins_run *run
 
     if (!find(set, run->id, &shown))
         return -ENOENT;
-    const int rc = rfs_reading_begin(rfs_catalog_files(shown.view->catalog), run->file, &reading);
+    const int rc = rfs_reading_begin(rfs_catalog_files(shown.tensors.catalog), run->file, &reading);
     if (rc)
         return rc;
     if (run->source <= reading.size && run->end - run->begin <= reading.size - run->source)
@@ -237,7 +231,7 @@ int rfs_origins_plan_file(struct reshard_view *set, uint64_t id, struct rfs_erro
     struct rfs_view *view;
     size_t file;
 
-    if (!find_file(set, id, &view, &file))
+    if (!rfs_view_find_file(set, id, &view, &file))
         return rfs_fail(err, -ENOENT, RFS_IN(NULL), NULL, "there is no such file");
     return rfs_view_image(view, file, &image, err);
 }
@@ -249,7 +243,7 @@ int rfs_origins_source(struct reshard_view *set, uint64_t id, uint32_t i, const 
 
     if (!find(set, id, &shown) || i >= shown.tensors.plan->n_sources)
         return 0;
-    struct rfs_files *files = rfs_catalog_files(shown.view->catalog);
+    struct rfs_files *files = rfs_catalog_files(shown.tensors.catalog);
     const uint32_t source = shown.tensors.plan->sources[i];
     const int rc = st ? rfs_files_stat(files, source, st) : 0;
     *path = rfs_files_path(files, source);
@@ -263,7 +257,7 @@ int rfs_origins_source_failed(struct reshard_view *set, uint64_t id, const char 
     const bool planned = find(set, id, &shown);
 
     for (uint32_t i = 0; planned && i < shown.tensors.plan->n_sources; i++) {
-        struct rfs_files *files = rfs_catalog_files(shown.view->catalog);
+        struct rfs_files *files = rfs_catalog_files(shown.tensors.catalog);
         const uint32_t source = shown.tensors.plan->sources[i];
         const int stuck = rfs_files_state(files, source);
         if (stuck && rfs_files_reason(files, source, stuck, err))
@@ -286,12 +280,13 @@ void rfs_origins_about(struct reshard_view *set, uint64_t id, struct rfs_origins
     size_t file;
 
     *out = (struct rfs_origins_about){.rank = RFS_NO_RANK, .kin = id}; /* each for itself */
-    if (!find_file(set, id, &view, &file))
+    if (!rfs_view_find_file(set, id, &view, &file))
         return;
-    out->source = rfs_catalog_path(view->catalog);
-    if (view->kind->by_rank) {
-        const uint32_t devices = view->scale.dst_devices > 0 ? view->scale.dst_devices : 1;
-        out->rank = view->files[file].rank;
+    const struct rfs_view_contents of = rfs_view_contents(view);
+    out->source = rfs_catalog_path(of.catalog);
+    if (of.by_rank) {
+        const uint32_t devices = of.scale.dst_devices > 0 ? of.scale.dst_devices : 1;
+        out->rank = rfs_view_shown(view, file).rank;
         out->kin = (id >> RFS_VIEW_SAVE_SHIFT) << 32 | out->rank / devices;
     }
     out->has_crc = find(set, id, &shown) && shown.image->n > 0 &&
@@ -311,15 +306,9 @@ int rfs_origins_open_scattered(struct reshard_view *view, uint64_t id, struct re
 
 void rfs_origins_set_crc(struct reshard_view *set, uint64_t id, uint32_t crc)
 {
-    RFS_VIEW_TAKEN *view = rfs_view_take(set, id);
+    struct rfs_view *view;
     size_t file;
 
-    if (!view || rfs_view_entry(view, id, &file) != RFS_ENTRY_FILE)
-        return;
-    struct rfs_view_file *shown = &view->files[file];
-    RFS_LOCKED(&view->lock);
-    if (shown->crc_made.state == RFS_ONCE_NOT_YET) {
-        shown->crc_made.state = RFS_ONCE_MADE;
-        shown->crc = crc;
-    }
+    if (rfs_view_find_file(set, id, &view, &file))
+        rfs_view_set_crc(view, file, crc);
 }

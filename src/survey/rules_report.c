@@ -4,8 +4,7 @@
 #include "plan/by_rules.h"
 #include "reshard.h"
 #include "rules/rules.h"
-#include "view/internal.h"
-#include "view/rules_view.h"
+#include "view/contents.h"
 
 /* The lists of shipped rules, as texts in the making. */
 struct shipped_lists {
@@ -70,24 +69,15 @@ int rfs_inspect_shipped(int (*each)(void *ctx, const struct rfs_inspect_shipped 
     return rc;
 }
 
-static int compare_copies(reshard_view *set, struct rfs_error *err)
-{
-    int rc = 0;
-
-    for (size_t i = 0; rc == 0 && i < set->n; i++)
-        rc = rfs_view_compare_copies(set->data[i], err);
-    return rc;
-}
-
 int rfs_inspect_rules(reshard_view *set, struct rfs_inspect_rules *out, struct rfs_error *err)
 {
     struct rfs_view *view = rfs_view_only(set);
 
     if (!out)
-        return compare_copies(set, err);
+        return rfs_view_compare_all_copies(set, err);
     if (!view)
         return rfs_fail_usage(err, "-o step=N, or -o epoch=N", "step=all shows several saves");
-    const struct rfs_by_rules *by_rules = rfs_view_by_rules(view);
+    const struct rfs_by_rules *by_rules = rfs_view_contents(view).by_rules;
     if (!by_rules)
         return rfs_fail_usage(err, "a checkpoint of a model", "the source cannot be converted");
     const struct rfs_rules_map *map = rfs_by_rules_map(by_rules);
@@ -97,12 +87,13 @@ int rfs_inspect_rules(reshard_view *set, struct rfs_inspect_rules *out, struct r
                                       .dropped = map->dropped,
                                       .made = map->made.n,
                                       .incomplete = rfs_by_rules_incomplete(by_rules)};
-    return compare_copies(set, err);
+    return rfs_view_compare_all_copies(set, err);
 }
 
 void rfs_inspect_made(reshard_view *set, size_t i, struct rfs_inspect_made *out)
 {
-    const struct rfs_rules_map *map = rfs_by_rules_map(rfs_view_by_rules(rfs_view_only(set)));
+    const struct rfs_rules_map *map =
+        rfs_by_rules_map(rfs_view_contents(rfs_view_only(set)).by_rules);
     const struct rfs_rules_made *made = &map->made.data[i];
 
     *out = (struct rfs_inspect_made){.name = made->name,

@@ -4,7 +4,7 @@
 #include "base/cleanup.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/npy/npy.h"
-#include "view/internal.h"
+#include "view/contents.h"
 
 RFS_CLEANUP_OF(free_image, struct rfs_image *, rfs_image_free)
 

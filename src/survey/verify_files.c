@@ -33,9 +33,6 @@
 #include "formats/torch/torch.h"
 #include "reshard.h"
 #include "store/files.h"
-#include "view/dcp.h"
-#include "view/internal.h"
-#include "view/objects.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -71,7 +68,7 @@ static void find_object(const struct objects *objects, const struct pair *pair, 
 /* Returns the chunks of a side, which its objects are among, or NULL. */
 static struct rfs_chunks *chunks_of(const struct rfs_whole *whole)
 {
-    return whole->list.view ? rfs_catalog_chunks(whole->list.view->catalog) : NULL;
+    return whole->list.view ? rfs_catalog_chunks(whole->of.catalog) : NULL;
 }
 
 /* Adds the objects of a side by the names that it shows them by. */
@@ -84,8 +81,8 @@ static int add_objects(struct objects *objects, const struct rfs_whole *whole, b
     for (size_t i = 0; rc == 0 && chunks && i < chunks->objects.n; i++) {
         const struct rfs_chunked_object *object = &chunks->objects.data[i];
         const struct pair pair = {
-            .name = rfs_names_shown(whole->list.view->output_map,
-                                    rfs_catalog_name(whole->list.view->catalog, object->name)),
+            .name = rfs_names_shown(whole->of.output_map,
+                                    rfs_catalog_name(whole->of.catalog, object->name)),
             .tree = of_tree ? object : NULL,
             .src = of_tree ? NULL : object};
         if (pair.name && !RFS_PUSH(&objects->pairs, pair))
@@ -253,7 +250,7 @@ static bool are_alike(const struct rfs_verify *verify)
     const struct rfs_chunks *src = chunks_of(&verify->src);
 
     return tree && src && tree->format == src->format &&
-           !rfs_options_describes(&verify->src.list.view->options);
+           !rfs_options_describes(verify->src.of.options);
 }
 
 /* Compares the objects. 0, or -errno with *err filled. */
@@ -264,8 +261,8 @@ static int check_objects(struct rfs_verify *verify, struct rfs_error *err)
     /* A tree of a view that passes none on has none. */
     RFS_CLEANUP(objects_end)
     struct objects objects = {.verify = verify,
-                              .against =
-                                  passed || (shown && rfs_options_describes(&shown->options)),
+                              .against = passed ||
+                                         (shown && rfs_options_describes(verify->src.of.options)),
                               .first = RFS_FIRST_ERROR};
 
     if (verify->wishes.some)
@@ -279,10 +276,9 @@ static int check_objects(struct rfs_verify *verify, struct rfs_error *err)
         return rc;
     join(&objects);
     verify->values = objects.pairs.n;
-    return rfs_first_error_take(&objects.first,
-                                rfs_pool_for(verify->tree.list.view->set->pool, objects.pairs.n,
-                                             compare_one_object, &objects),
-                                err);
+    return rfs_first_error_take(
+        &objects.first,
+        rfs_pool_for(verify->tree.of.pool, objects.pairs.n, compare_one_object, &objects), err);
 }
 
 /* ---- frames ---------------------------------------------------------------------------------- */
@@ -291,7 +287,8 @@ static int check_objects(struct rfs_verify *verify, struct rfs_error *err)
 struct frame {
     struct rfs_verify *verify;
     struct rfs_view *view;
-    const struct rfs_view_file *file;
+    size_t number; /* number of the mount's file */
+    struct rfs_view_shown file;
     const struct rfs_image *image;
     struct reshard_reader *reader;
     uint32_t rank; /* rank of the tree */
@@ -312,7 +309,7 @@ static int64_t compare_range(struct frame *frame, uint64_t begin, uint64_t end,
             return rfs_files_fail(err, frame->path, rc);
         const ssize_t shown = rfs_view_reader_read(frame->reader, want, n, at);
         if (shown != (ssize_t)n)
-            return rfs_fail(err, shown < 0 ? (int)shown : -EIO, RFS_IN(frame->file->name), "again",
+            return rfs_fail(err, shown < 0 ? (int)shown : -EIO, RFS_IN(frame->file.name), "again",
                             "cannot be read: %s", strerror(shown < 0 ? (int)-shown : EIO));
         const size_t first = rfs_differ_at(have, want, 0, n);
         if (first < n)
@@ -378,8 +375,7 @@ static bool lies_there(const struct frame *frame, const struct rfs_index *index,
                        const struct rfs_region *region)
 {
     struct rfs_catalog *catalog = frame->verify->tree.list.catalog;
-    const struct rfs_tensors shown =
-        rfs_tensors_of_file(frame->view, (size_t)(frame->file - frame->view->files), frame->image);
+    const struct rfs_tensors shown = rfs_tensors_of_file(frame->view, frame->number, frame->image);
     const char *name = rfs_tensors_name(&shown, region->target);
     const struct rfs_chunks *chunks = rfs_catalog_chunks(catalog);
     const uint32_t id = rfs_intern_find(rfs_catalog_tables(catalog)->names, name, strlen(name));
@@ -422,15 +418,15 @@ static void find_in_file(struct rfs_verify *verify, size_t number, enum rfs_find
                          uint64_t offset)
 {
     struct rfs_catalog *catalog = verify->tree.list.catalog;
-    const struct rfs_view_file *file = &verify->src.list.view->files[number];
+    const struct rfs_view_shown file = rfs_view_shown(verify->src.list.view, number);
     struct rfs_finding finding = {.kind = kind, .rank = RFS_NO_RANK, .at = RFS_FOUND_NOWHERE};
     char where[NAME_MAX + 32];
 
-    snprintf(where, sizeof where, "%s offset %" PRIu64, file->name, offset);
+    snprintf(where, sizeof where, "%s offset %" PRIu64, file.name, offset);
     if (verify->tree.ranks > 1) {
-        finding.rank = file->rank;
+        finding.rank = file.rank;
         finding.file =
-            rfs_files_path(rfs_catalog_files(catalog), rfs_catalog_file(catalog, file->rank));
+            rfs_files_path(rfs_catalog_files(catalog), rfs_catalog_file(catalog, file.rank));
         finding.offset = offset;
     } else if (kind == RFS_FOUND_FRAME) {
         finding.detail = where;
@@ -502,10 +498,10 @@ static int find_path(struct frame *frame)
     const struct rfs_whole *tree = &frame->verify->tree;
     const struct rfs_chunks *chunks = rfs_catalog_chunks(tree->list.catalog);
 
-    if (!frame->view->kind->by_rank) { /* parts, which have a folder, are not compared by file */
+    if (!frame->verify->src.of.by_rank) { /* parts, which have a folder, are not compared by file */
         frame->path =
             rfs_text_printf("%s/%s", chunks ? chunks->folder : rfs_catalog_path(tree->list.catalog),
-                            frame->file->name);
+                            frame->file.name);
     } else if (rfs_verify_has_rank(frame->verify, frame->rank)) {
         frame->path = strdup(rfs_files_path(rfs_catalog_files(tree->list.catalog),
                                             rfs_catalog_file(tree->list.catalog, frame->rank)));
@@ -536,15 +532,14 @@ static bool is_partial(const struct rfs_whole *whole)
 }
 
 /* Compares a file, if the tree may have it. 0 or -errno with *err filled. */
-static int compare_shown(struct frame *frame, size_t number, struct outcome *outcome,
-                         struct rfs_error *err)
+static int compare_shown(struct frame *frame, struct outcome *outcome, struct rfs_error *err)
 {
     int rc = find_path(frame);
 
     if (frame->path && rc == 0)
-        rc = rfs_view_image(frame->view, number, &frame->image, err);
+        rc = rfs_view_image(frame->view, frame->number, &frame->image, err);
     if (frame->path && rc == 0)
-        rc = rfs_view_reader_open(frame->view, number, &frame->reader);
+        rc = rfs_view_reader_open(frame->view, frame->number, &frame->reader);
     if (!frame->reader)
         return rc;
     rfs_view_reader_scatter(frame->reader);
@@ -564,16 +559,15 @@ static int compare_one_file(void *ctx, size_t number)
     struct frames *frames = ctx;
     struct rfs_verify *verify = frames->verify;
     struct rfs_view *view = verify->src.list.view;
-    struct frame frame = {.verify = verify,
-                          .view = view,
-                          .file = &view->files[number],
-                          .rank = view->kind->by_rank ? view->files[number].rank : 0};
+    struct frame frame = {
+        .verify = verify, .view = view, .number = number, .file = rfs_view_shown(view, number)};
     struct rfs_error err = {0};
     int rc = 0;
 
+    frame.rank = verify->src.of.by_rank ? frame.file.rank : 0;
     /* The differences of this file are findings of its values. */
     if (frames->objects == 0 || number != frames->objects)
-        rc = compare_shown(&frame, number, &frames->outcomes[number], &err);
+        rc = compare_shown(&frame, &frames->outcomes[number], &err);
     free(frame.path);
     rfs_progress_file(&verify->progress);
     rfs_progress_tick(&verify->progress);
@@ -586,13 +580,12 @@ static int compare_one_file(void *ctx, size_t number)
 
 static void find_file(const struct frames *frames, size_t number)
 {
-    const struct rfs_view *view = frames->verify->src.list.view;
+    const char *name = rfs_view_shown(frames->verify->src.list.view, number).name;
     const bool missing = frames->outcomes[number].verdict == MISSING;
     char detail[NAME_MAX + 48];
 
     snprintf(detail, sizeof detail,
-             missing ? "%s: is missing" : "%s: is of another size than in a mount",
-             view->files[number].name);
+             missing ? "%s: is missing" : "%s: is of another size than in a mount", name);
     rfs_findings_add_plain(&frames->verify->findings, RFS_FOUND_FILE, NULL, RFS_NO_RANK, detail);
 }
 
@@ -603,13 +596,13 @@ static void find_file(const struct frames *frames, size_t number)
  */
 static void judge(const struct frames *frames, bool faults)
 {
-    const struct rfs_view *view = frames->verify->src.list.view;
-    const bool describes = rfs_options_describes(&view->options);
-    bool otherwise = view->kind->by_rank;
+    const struct rfs_view_contents *of = &frames->verify->src.of;
+    const bool describes = rfs_options_describes(of->options);
+    bool otherwise = of->by_rank;
 
-    for (size_t i = 0; i < view->n_files; i++)
+    for (size_t i = 0; i < of->n_files; i++)
         otherwise |= frames->outcomes[i].tensors && frames->outcomes[i].verdict >= OTHERWISE;
-    for (size_t i = 0; i < view->n_files; i++) {
+    for (size_t i = 0; i < of->n_files; i++) {
         const struct outcome *outcome = &frames->outcomes[i];
         const bool fixed =
             outcome->passed_on || (!otherwise && (outcome->verdict == MISSING || describes));
@@ -636,6 +629,7 @@ static int check_frames(struct rfs_verify *verify, struct rfs_error *err)
     const bool faults = rfs_findings_fault(&verify->findings, NULL);
     struct frames frames = {.verify = verify, .first = RFS_FIRST_ERROR};
     const struct rfs_view *view = verify->src.list.view;
+    const size_t n = verify->src.of.n_files;
 
     /*
      * Where only some tensors are asked for, or the tree is cut and nobody says how, it equals no
@@ -645,12 +639,11 @@ static int check_frames(struct rfs_verify *verify, struct rfs_error *err)
         (!verify->shown.list.view && verify->tree.ranks > 1))
         return 0;
     frames.objects = has_bad_values(verify) ? rfs_view_dcp_objects_file(view) : 0;
-    frames.outcomes = calloc(view->n_files + 1, sizeof *frames.outcomes);
+    frames.outcomes = calloc(n + 1, sizeof *frames.outcomes);
     if (!frames.outcomes)
         return rfs_fail_memory(err);
-    rfs_progress_begin(&verify->progress, "comparing files", 0, view->n_files);
-    int rc =
-        rfs_pool_for(verify->tree.list.view->set->pool, view->n_files, compare_one_file, &frames);
+    rfs_progress_begin(&verify->progress, "comparing files", 0, n);
+    int rc = rfs_pool_for(verify->tree.of.pool, n, compare_one_file, &frames);
     rfs_progress_end(&verify->progress);
     rc = rfs_first_error_take(&frames.first, rc, err);
     if (rc == 0)

@@ -6,10 +6,10 @@
 #include "survey/verify.h"
 
 #include "base/checked.h"
+#include "base/cleanup.h"
 #include "base/differ.h"
 #include "base/pool.h"
 #include "survey/sweep.h"
-#include "view/internal.h"
 
 /* Writes "[768, 24]" and the like; returns OUT. */
 static const char *shape_text(const struct rfs_type *type, char out[RFS_SHAPE_TEXT])
@@ -63,10 +63,11 @@ struct place {
     uint64_t left;
 };
 
-/* Finds the source of byte AT of a tensor, of which SLICE is a copy. */
-static struct place locate(struct rfs_tensor tensor, const struct rfs_slice *slice, uint64_t at)
+/* Finds the source of byte AT of a tensor of the tree, of which SLICE is a copy. */
+static struct place locate(const struct rfs_verify *verify, struct rfs_tensor tensor,
+                           const struct rfs_slice *slice, uint64_t at)
 {
-    struct rfs_catalog *catalog = tensor.list->view->catalog;
+    struct rfs_catalog *catalog = verify->tree.of.catalog;
     const struct rfs_files *files = rfs_catalog_files(catalog);
     struct place place = {.rank = RFS_NO_RANK, .left = 1};
     struct rfs_casting cast;
@@ -108,7 +109,7 @@ static void compare_bytes(struct rfs_verify *verify, struct rfs_tensor tensor,
     size_t at = rfs_differ_at(got, wanted, 0, n);
 
     for (unsigned runs = 0; at < n && runs < MOST_RUNS; runs++) {
-        const struct place place = locate(tensor, slice, begin + at);
+        const struct place place = locate(verify, tensor, slice, begin + at);
         rfs_findings_add(&verify->findings, &(struct rfs_finding){.kind = kind,
                                                                   .name = rfs_tensor_name(tensor),
                                                                   .rank = place.rank,
@@ -263,7 +264,7 @@ static int check_listings(struct rfs_verify *verify, struct rfs_error *err)
     struct rfs_catalog *tree = verify->tree.list.catalog;
     struct listing listing = {.verify = verify};
     struct rfs_view *shown = verify->shown.list.view;
-    const uint32_t ranks = rfs_view_ranks(shown);
+    const uint32_t ranks = verify->shown.of.n_ranks;
     int rc = 0;
 
     for (uint32_t rank = 0; rc == 0 && rank < ranks; rank++) {
@@ -297,7 +298,7 @@ static int pass_over(struct rfs_verify *verify, struct rfs_error *err)
 /* Indexes every rank of the tree; compares their lists with the source's view. */
 static int check_ranks(struct rfs_verify *verify, struct rfs_error *err)
 {
-    struct rfs_pool *pool = verify->tree.list.view->set->pool;
+    struct rfs_pool *pool = verify->tree.of.pool;
 
     if (verify->tree.parts) /* all of their headers are read when they are opened */
         return 0;
@@ -316,9 +317,9 @@ static void find_lost(struct rfs_verify *verify, enum rfs_finding_kind kind, con
 
     snprintf(why, sizeof why, "rank %u%s %s", rank,
              kind == RFS_FOUND_UNCOMPARED ? " of the source" : "",
-             !rfs_catalog_has(whole->list.view->stored, rank) ? "is missing"
-             : rfs_lacking_file(whole->lacking, rank)         ? "is damaged"
-                                                              : "does not have it");
+             !rfs_catalog_has(whole->of.stored, rank) ? "is missing"
+             : rfs_lacking_file(whole->lacking, rank) ? "is damaged"
+                                                      : "does not have it");
     rfs_findings_add_plain(&verify->findings, kind, name, RFS_NO_RANK, why);
 }
 
@@ -409,7 +410,7 @@ struct value {
 static bool find_shown(const struct rfs_verify *verify, uint32_t rank, const char *name,
                        struct value *value)
 {
-    const struct rfs_rank_plan *plan = rank < rfs_view_ranks(verify->shown.list.view)
+    const struct rfs_rank_plan *plan = rank < verify->shown.of.n_ranks
                                            ? rfs_planner_ready(verify->shown.list.planner, rank)
                                            : NULL;
     const struct rfs_params *params = value->list.params;
@@ -530,7 +531,7 @@ static int check_by_rank(struct rfs_verify *verify, struct rfs_tensor tensor, ui
     RFS_CLEANUP(value_end) struct value value = {.quiet = false};
     int rc = 0;
 
-    for (uint32_t rank = 0; rc == 0 && rank < rfs_view_ranks(verify->shown.list.view); rank++)
+    for (uint32_t rank = 0; rc == 0 && rank < verify->shown.of.n_ranks; rank++)
         rc = check_value(verify, tensor, rank, &value, begin, n, got, wanted, err);
     return rc;
 }
@@ -759,8 +760,8 @@ static bool has_all_copies(const struct rfs_verify *verify, struct rfs_tensor te
 static int list_cuts(struct rfs_verify *verify, struct rfs_error *err)
 {
     const struct rfs_tensors *cut = &verify->cut.list;
-    const struct rfs_scale *scale = cut->view ? &cut->view->scale : NULL;
-    const uint32_t stages = scale ? scale->dst_stages : 0;
+    const struct rfs_scale *scale = &verify->cut.of.scale;
+    const uint32_t stages = scale->dst_stages;
     int rc = 0;
 
     verify->cuts = calloc((size_t)stages + 1, sizeof *verify->cuts);
@@ -920,7 +921,7 @@ static int check_content(struct rfs_verify *verify, struct rfs_error *err)
 int rfs_verify_tensors(struct rfs_verify *verify, struct rfs_error *err)
 {
     return list_cuts(verify, err)
-            ?: check_ranks(verify, err)
-            ?: check_lost(verify, err)
-            ?: check_content(verify, err);
+               ?: check_ranks(verify, err)
+               ?: check_lost(verify, err)
+               ?: check_content(verify, err);
 }

@@ -6,8 +6,8 @@
 #include "base/suggest.h"
 #include "base/text.h"
 #include "reshard.h"
+#include "view/contents.h"
 #include "view/hfai_view.h"
-#include "view/internal.h"
 
 /* ---- hfai's parts ---------------------------------------------------------------------------- */
 
@@ -64,7 +64,8 @@ static int take_view(const char *path, reshard_view *opened, struct rfs_whole *w
         return rfs_fail_memory(err);
     if (!view)
         return rfs_fail_usage(err, "-o step=N", "one save at a time can be read, not all steps");
-    atomic_store(&view->notes.telling, RFS_TELL_ONE_SIDED);
+    whole->of = rfs_view_contents(view);
+    atomic_store(&whole->of.notes->telling, RFS_TELL_ONE_SIDED);
     return 0;
 }
 
@@ -78,20 +79,20 @@ static int take_rank(struct rfs_whole *whole, const struct rfs_strategy *dst, bo
     struct rfs_view *view = whole->list.view;
     const struct rfs_planner_change change = {
         .dst = dst,
-        .notes = quiet ? NULL : &view->notes,
+        .notes = quiet ? NULL : whole->of.notes,
         .keep_empty = true,
-        .lacking = view->set->late ? whole->lacking : NULL,
+        .lacking = whole->of.late ? whole->lacking : NULL,
     };
     struct rfs_tensors list;
     struct rfs_scale scale;
-    int rc = rfs_planner_derive(view->planner, &change, &whole->list.planner, err);
+    int rc = rfs_planner_derive(whole->of.planner, &change, &whole->list.planner, err);
 
     if (rc == 0)
         rc = rfs_tensors_of_rank(view, whole->list.planner, whole->list.rank, &list, err);
     if (rc)
         return rc;
     rfs_planner_scale(whole->list.planner, &scale);
-    whole->list.catalog = view->catalog;
+    whole->list.catalog = whole->of.catalog;
     whole->first = scale.src_base;
     whole->ranks = scale.src_devices * scale.src_stages;
     whole->stages = scale.src_stages;
@@ -140,16 +141,16 @@ int rfs_whole_open(const char *path, reshard_view *opened, const struct rfs_whol
 
     if (rc)
         return rc;
-    struct rfs_view *view = whole->list.view;
-    const struct rfs_strategy *dst = view->dst;
-    if (!view->planner)
+    const struct rfs_strategy *dst = whole->of.dst;
+    if (!whole->of.planner)
         return take_parts(whole, names, err);
     if (dst && !cut)
         return rfs_fail_usage(err, "-d FILE where there is such an option",
                               "this command reads whole tensors: -o takes no destination");
     if (dst) {
         *cut = (struct rfs_whole){.opened = whole->opened,
-                                  .list = {.view = view, .path = path},
+                                  .of = whole->of,
+                                  .list = {.view = whole->list.view, .path = path},
                                   .lacking = calloc(1, sizeof *cut->lacking),
                                   .is_cut = true};
         rc = cut->lacking ? take_rank(cut, dst, false, NULL, err) : rfs_fail_memory(err);
@@ -164,18 +165,18 @@ int rfs_whole_open_rank(const char *path, reshard_view *opened, int64_t rank,
 
     if (rc)
         return rc;
-    const struct rfs_view *view = whole->list.view;
-    const struct rfs_strategy *dst = rank < 0 ? NULL : view->dst;
-    const uint32_t ranks = dst ? rfs_view_ranks(view) : 1;
+    const struct rfs_strategy *dst = rank < 0 ? NULL : whole->of.dst;
+    const uint32_t ranks = dst ? whole->of.n_ranks : 1;
     whole->list.rank = rank > 0 ? (uint32_t)rank : 0;
     whole->of_rank = rank >= 0;
     if (whole->list.rank >= ranks)
         return rfs_fail_usage(err,
-                              dst || !view->src
+                              dst || !whole->of.src
                                   ? "ranks from 0 on"
                                   : "-o 'dst_rules=like source' for the ranks of the source",
                               "there is no rank %u of %u", whole->list.rank, ranks);
-    return !view->planner ? take_parts(whole, NULL, err) : take_rank(whole, dst, false, NULL, err);
+    return !whole->of.planner ? take_parts(whole, NULL, err)
+                              : take_rank(whole, dst, false, NULL, err);
 }
 
 void rfs_whole_close(struct rfs_whole *whole)
@@ -203,7 +204,7 @@ void rfs_whole_close(struct rfs_whole *whole)
 static int has_none(const struct rfs_whole *whole, const char *name, struct rfs_error *err)
 {
     const struct rfs_where where = RFS_OF(whole->list.path, name);
-    const struct rfs_strategy *dst = whole->of_rank ? whole->list.view->dst : NULL;
+    const struct rfs_strategy *dst = whole->of_rank ? whole->of.dst : NULL;
     const ptrdiff_t at = dst ? rfs_strategy_find(dst, name) : -1;
     struct rfs_suggest suggest = rfs_suggest_begin(name, UINT_MAX);
     char remedy[64];
@@ -247,7 +248,7 @@ const char *rfs_whole_lost(const struct rfs_whole *whole, uint32_t *at, uint32_t
         if (whole->lacking->from.data[*at] > 0) {
             *rank = whole->lacking->from.data[*at] - 1;
             const char *name = rfs_catalog_name(whole->list.catalog, (*at)++);
-            const char *shown = rfs_names_shown(whole->list.view->output_map, name);
+            const char *shown = rfs_names_shown(whole->of.output_map, name);
             return shown ? shown : name;
         }
     return NULL;

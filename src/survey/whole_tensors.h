@@ -13,13 +13,14 @@
 #include "formats/hfai/hfai.h"
 #include "plan/planner.h"
 #include "reshard.h"
-#include "view/tensors.h"
+#include "view/contents.h"
 
 struct rfs_view;
 struct rfs_view_hfai_list;
 
 struct rfs_whole {
-    reshard_view *opened; /* owned, but by a cut */
+    reshard_view *opened;        /* owned, but by a cut */
+    struct rfs_view_contents of; /* what the list's view is made of; zero without */
     /*
      * The tensors that are taken, in the order of the files; the view is the only one in OPENED, or
      * NULL before it is there, the path is as it was given, and the rank that of the destination

@@ -15,8 +15,7 @@
  * Ranks whose chunks have equal shapes share an image: an item does not say where in the tensor its
  * chunk lies. Only .metadata does.
  */
-#include "view/dcp.h"
-
+#include "formats/dcp/dcp.h"
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/first_error.h"
@@ -24,7 +23,6 @@
 #include "base/pool.h"
 #include "base/text.h"
 #include "formats/chunks/chunks.h"
-#include "formats/dcp/dcp.h"
 #include "formats/dcp/dcp_encode.h"
 #include "formats/formats.h"
 #include "formats/safetensors/safetensors.h"

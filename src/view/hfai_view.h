@@ -6,7 +6,7 @@
 #pragma once
 
 #include "formats/hfai/hfai.h"
-#include "view/internal.h"
+#include "view/tensors.h"
 
 /* The state, and a list of its tensors, which are those of a checkpoint that describes itself. */
 struct rfs_view_hfai_list {

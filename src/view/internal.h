@@ -20,20 +20,16 @@
 #include "base/store.h"
 #include "base/vec.h"
 #include "catalog/scan/scan.h"
-#include "formats/image.h"
-#include "formats/safetensors/safetensors.h"
 #include "plan/planner.h"
 #include "reshard.h"
 #include "rules/hf_config.h"
 #include "store/files.h"
+#include "view/contents.h"
 #include "view/statistics.h"
-#include "view/tensors.h"
 #include "view/view_options.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-
-#define RFS_VIEW_SAVE_SHIFT 48
 
 /* A file that is shown. Its image is published once; the rest is constant once the view is open. */
 struct rfs_view_file {
@@ -199,11 +195,6 @@ struct reshard_view {
 
 /* ---- opening (view.c) ------------------------------------------------------------------------ */
 
-/* Returns the only plain view, or NULL of several saves. */
-static inline struct rfs_view *rfs_view_only(const struct reshard_view *set)
-{
-    return set->several ? NULL : set->data[0];
-}
 /*
  * Returns the plain view that ID belongs to, which stays until rfs_view_leave; NULL for entries
  * above the saves, and for a save that has gone.
@@ -285,11 +276,6 @@ static inline const struct rfs_rank_plan *rfs_view_plan(const struct rfs_view *v
                               : rfs_planner_ready(view->planner, shown->rank);
 }
 /*
- * Gives the image of a file, planned and encoded at the first call. 0 or -errno with *err filled.
- */
-int rfs_view_image(struct rfs_view *view, size_t file, const struct rfs_image **out,
-                   struct rfs_error *err);
-/*
  * Publishes FRESH, which it takes over, as a file's own; if another thread was faster, that
  * thread's is returned.
  */
@@ -301,14 +287,6 @@ const struct rfs_image *rfs_view_publish(struct rfs_view_file *file, struct rfs_
 struct rfs_image_tensor *rfs_view_list_tensors(struct rfs_catalog *catalog,
                                                const struct rfs_params *params,
                                                const uint32_t *positions, size_t n);
-/*
- * Encodes CONTENT.n such targets as a safetensors file; CONTENT's tensors and path are set here. 0
- * or -errno with *err filled.
- */
-int rfs_view_encode_safetensors(struct rfs_catalog *catalog, const struct rfs_params *params,
-                                const uint32_t *positions, struct rfs_safetensors_content content,
-                                struct rfs_image **out, struct rfs_error *err);
-
 /* The source files, and their ranks, that something is made of. Zero-initialise. */
 struct rfs_view_origins {
     uint32_t *files; /* owned; ids in the catalogue's files, ascending */
@@ -361,13 +339,3 @@ int rfs_view_check_sources(const struct rfs_view *view, const struct rfs_rank_pl
  * all of the checkpoint is another. 0 or -errno.
  */
 int rfs_view_check_metadata(const struct rfs_view *view);
-
-/*
- * Opens the reader of a file by its number; reshard_reader_close closes it. Returns 0 or -errno.
- */
-int rfs_view_reader_open(struct rfs_view *view, size_t file, struct reshard_reader **out);
-/* Reads as reshard_reader_pread does, for the view itself: nothing is counted. */
-ssize_t rfs_view_reader_read(struct reshard_reader *reader, void *buf, size_t size,
-                             uint64_t offset);
-/* Sets, before its first use, that a reader reads several ranges at once, so none is read ahead. */
-void rfs_view_reader_scatter(struct reshard_reader *reader);

@@ -2,8 +2,9 @@
 librfs_la_SOURCES += \
 	src/view/adapter.c \
 	src/view/adapter.h \
+	src/view/contents.c \
+	src/view/contents.h \
 	src/view/dcp.c \
-	src/view/dcp.h \
 	src/view/entries.c \
 	src/view/filename.c \
 	src/view/filename.h \

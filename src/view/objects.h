@@ -5,18 +5,6 @@
 #include "formats/torch/document.h"
 #include "view/internal.h"
 
-/*
- * Says whether view=dcp, or hyper_parallel, has them: the source is a checkpoint of that program.
- */
-bool rfs_view_objects_passed(const struct rfs_view *view);
-
-/*
- * Proves that an object of such a source is in its file, and of one of torch what ALL says
- * (rfs_dcp_prove_object). Returns 0 or -errno with *err filled. Any thread may call it.
- */
-int rfs_view_objects_prove(struct rfs_chunks *chunks, const struct rfs_chunked_object *object,
-                           bool all, struct rfs_error *err);
-
 /* Logs that N of them are left out; 0: nothing. */
 void rfs_view_objects_log(struct rfs_view *view, size_t n);
 /*
