@@ -11,6 +11,170 @@
 #include "reshard.h"
 #include "view/hfai_view.h"
 
+/* ---- bytes of each source file --------------------------------------------------------------- */
+
+/* Returns the path of a source file below the source's folder. */
+static const char *path_of(const struct rfs_explained_view *view, uint32_t file)
+{
+    const char *path = rfs_files_path(rfs_catalog_files(view->of.catalog), file);
+    const size_t n = strlen(view->path);
+
+    return strncmp(path, view->path, n) == 0 && path[n] == '/' ? path + n + 1 : path;
+}
+
+/* The box that is taken of a parameter in a file. */
+struct taken {
+    uint32_t file, rank, ndim;
+    uint64_t item; /* bytes of an element */
+    /* the link whose digits are the axes of the box; NULL: they are a tensor's */
+    const struct rfs_rules_link *link;
+    const struct rfs_quant *quant; /* the elements are stored as codes; or NULL */
+    struct rfs_box box;
+};
+
+/* Sums in the making. */
+struct sum {
+    const struct rfs_explained_view *view;
+    struct rfs_explained_totals *totals;
+    uint64_t times; /* parameters that are counted at once, as they are like the current one */
+    RFS_VEC(struct taken) now;        /* boxes of the current parameter */
+    struct rfs_explained_boxes boxes; /* scratch: boxes of one file */
+};
+
+/* Begins with nothing; *SUM is to be ended in any case. Returns false when out of memory. */
+static bool sum_begin(const struct rfs_explained_view *view, struct rfs_explained_totals *totals,
+                      struct sum *sum)
+{
+    *totals = (struct rfs_explained_totals){.n_ranks = view->n_selected};
+    *sum = (struct sum){.view = view, .totals = totals, .times = 1};
+    totals->ranks = calloc(view->n_selected + 1, sizeof *totals->ranks);
+    return totals->ranks != NULL;
+}
+
+static void sum_end(struct sum *sum)
+{
+    free(sum->now.data);
+    free(sum->boxes.data);
+}
+
+void rfs_explained_totals_free(struct rfs_explained_totals *totals)
+{
+    for (size_t i = 0; totals->ranks && i < totals->n_ranks; i++)
+        free(totals->ranks[i].sources.data);
+    free(totals->ranks);
+    free(totals->together.data);
+    *totals = (struct rfs_explained_totals){0};
+}
+
+/* Adds N bytes of a file. False when out of memory. */
+static bool count_bytes(const struct rfs_explained_view *view,
+                        struct rfs_explained_sources *sources, uint32_t file, uint32_t rank,
+                        uint64_t n)
+{
+    const size_t low = RFS_BISECT(i, sources->n, sources->data[i].file >= file);
+
+    if (low == sources->n || sources->data[low].file != file) {
+        if (!RFS_PUSH(sources, (struct rfs_explained_source){0}))
+            return false;
+        memmove(sources->data + low + 1, sources->data + low,
+                (sources->n - 1 - low) * sizeof *sources->data);
+        sources->data[low] = (struct rfs_explained_source){file, rank, path_of(view, file), 0};
+    }
+    sources->data[low].bytes += n;
+    sources->bytes += n;
+    return true;
+}
+
+/*
+ * Adds the digits of a piece as a box: they number the elements of its link, which no other link
+ * has.
+ */
+static bool add_span(struct sum *sum, const struct rfs_explained *slice,
+                     const struct rfs_piece_trace *piece)
+{
+    struct taken of = {.file = piece->block.file,
+                       .rank = piece->rank,
+                       .ndim = piece->link->n,
+                       .item = rfs_dtype_bytes((enum rfs_dtype)slice->by->type.dtype),
+                       .link = piece->link,
+                       .quant = piece->block.content.quant};
+
+    for (uint32_t k = 0; k < piece->link->n; k++) {
+        of.box.at[k] = piece->span.first[k];
+        of.box.len[k] = piece->span.end[k] - piece->span.first[k];
+    }
+    return RFS_PUSH(&sum->now, of);
+}
+
+/* Adds the box of a piece in its file; a value that is no tensor is a row of bytes. */
+static bool add_box(struct sum *sum, const struct rfs_piece_trace *piece)
+{
+    const struct rfs_type *type = rfs_catalog_type(sum->view->of.catalog, piece->type);
+    struct taken of = {.file = piece->block.file,
+                       .rank = piece->rank,
+                       .ndim = 1,
+                       .item = 1,
+                       .quant = piece->block.content.quant,
+                       .box = {.len = {type->bytes}}};
+
+    if (type->kind == RFS_TENSOR) {
+        of.ndim = type->ndim;
+        of.item = rfs_dtype_bytes((enum rfs_dtype)type->dtype);
+        /* A file may have several chunks of the tensor: they differ in the whole tensor alone. */
+        of.box = sum->view->chunked ? piece->whole : piece->source;
+    }
+    for (uint32_t i = 0; i < of.ndim; i++)
+        if (piece->repeated >> i & 1) {
+            of.box.at[i] = 0;
+            of.box.len[i] = 1;
+        }
+    return RFS_PUSH(&sum->now, of);
+}
+
+/* Adds a slice of the current parameter. False when out of memory. */
+static bool sum_add(struct sum *sum, const struct rfs_explained *slice)
+{
+    struct rfs_explained_rank *rank = &sum->totals->ranks[slice->position];
+
+    rank->parameters += sum->times;
+    rank->shown_bytes += slice->shown->bytes * sum->times;
+    for (size_t i = 0; i < slice->trace->n; i++) {
+        const struct rfs_piece_trace *piece = &slice->trace->pieces[i];
+        if (piece->block.content.zeros)
+            continue;
+        if (!count_bytes(sum->view, &rank->sources, piece->block.file, piece->rank,
+                         rfs_explained_block_bytes(&piece->block) * sum->times) ||
+            !(piece->link ? add_span(sum, slice, piece) : add_box(sum, piece)))
+            return false;
+    }
+    return true;
+}
+
+RFS_COMPARE(by_file, struct taken, x, y, RFS_ORDER(x->file, y->file) ?: RFS_ORDER(x->link, y->link))
+
+/* Ends the current parameter: adds it to TOGETHER. False when out of memory. */
+static bool sum_next(struct sum *sum)
+{
+    const struct taken *now = sum->now.data;
+    const size_t n = sum->now.n;
+    uint64_t volume;
+
+    RFS_SORT(sum->now.data, n, by_file);
+    for (size_t i = 0, end; i < n; i = end) {
+        sum->boxes.n = 0;
+        for (end = i; end < n && by_file(&now[end], &now[i]) == 0; end++)
+            if (!RFS_PUSH(&sum->boxes, now[end].box))
+                return false;
+        if (!rfs_explained_boxes_volume(&sum->boxes, now[i].ndim, &volume) ||
+            !count_bytes(sum->view, &sum->totals->together, now[i].file, now[i].rank,
+                         rfs_explained_stored_bytes(now[i].quant, volume * now[i].item) *
+                             sum->times))
+            return false;
+    }
+    sum->now.n = 0;
+    return true;
+}
+
 /* ---- hfai's parts ---------------------------------------------------------------------------- */
 
 struct rfs_explained_parts {
@@ -123,8 +287,8 @@ static int slice_part(struct rfs_explained_view *view, size_t number, struct rfs
     slice->trace->n = 0;
     const int rc = !slice->copied && row[0] == row[1]
                        ? 0
-                       : rfs_planner_trace(parts->of.tensors.planner, 0, whole,
-                                           slice->copied ? NULL : &part, slice->trace);
+                       : rfs_tensors_pieces(&parts->of.tensors, (uint32_t)number,
+                                            slice->copied ? NULL : &part, slice->trace);
     return rc ? rc : 1;
 }
 
@@ -221,36 +385,41 @@ static int find_part(struct rfs_view *view, uint32_t part, const struct rfs_piec
 
 /* ---- whether a rank has the parameter -------------------------------------------------------- */
 
-/* Finds the parameter by the name that the file shows, or else by the source's. */
-static const struct rfs_target *find_target(struct rfs_explained_view *view,
-                                            const struct rfs_params *params)
+/* Finds the parameter by the name that the file shows, or else by the source's; RFS_NO_ID: none. */
+static uint32_t find_param(struct rfs_explained_view *view, const struct rfs_tensors *list)
 {
-    struct rfs_catalog *catalog = view->of.catalog;
-
-    if (params == view->params)
-        return view->target;
-    view->params = params;
-    view->target = NULL;
-    for (size_t i = 0; i < params->n; i++) {
-        const struct rfs_target *target = &params->targets[i];
-        if (strcmp(rfs_catalog_name(catalog, target->shown_name), view->param) == 0)
-            return view->target = target;
-        if (!view->target && strcmp(rfs_catalog_name(catalog, target->name), view->param) == 0)
-            view->target = target;
+    if (list->params == view->params)
+        return view->found;
+    view->params = list->params;
+    view->found = RFS_NO_ID;
+    for (uint32_t i = 0; i < rfs_tensors_count(list); i++) {
+        if (strcmp(rfs_tensors_name(list, i), view->param) == 0)
+            return view->found = i;
+        const char *name = rfs_catalog_name(list->catalog, rfs_tensors_target(list, i)->name);
+        if (view->found == RFS_NO_ID && strcmp(name, view->param) == 0)
+            view->found = i;
     }
-    return view->target;
+    return view->found;
+}
+
+/* Returns the list of selected rank I, which is planned. */
+static struct rfs_tensors list_of(const struct rfs_explained_view *view, size_t i)
+{
+    struct rfs_tensors list;
+    struct rfs_error unused;
+
+    rfs_tensors_of_rank(view->view, view->of.planner, view->selected[i], &list, &unused);
+    return list;
 }
 
 /* Returns the name of a parameter that is close to the requested one; NULL: there is none. */
 static const char *closest_name(const struct rfs_explained_view *view)
 {
-    const struct rfs_params *params =
-        rfs_planner_ready(view->of.planner, view->selected[0])->params;
+    const struct rfs_tensors list = list_of(view, 0);
     struct rfs_suggest suggest = rfs_suggest_begin(view->param, RFS_SUGGEST_WORD);
 
-    for (size_t i = 0; i < params->n; i++)
-        rfs_suggest_offer(&suggest,
-                          rfs_catalog_name(view->of.catalog, params->targets[i].shown_name));
+    for (size_t i = 0; i < rfs_tensors_count(&list); i++)
+        rfs_suggest_offer(&suggest, rfs_tensors_name(&list, i));
     return suggest.nearest;
 }
 
@@ -279,8 +448,8 @@ static int nobody_has(const struct rfs_explained_view *view, struct rfs_error *e
                  (stage + 1) * devices - 1);
         return rfs_fail(err, -ENOENT, where, remedy, "%s; stage %u has", absence, stage);
     }
-    if (view->parts && view->tensor != SIZE_MAX)
-        snprintf(remedy, sizeof remedy, "--rank %u, which has it", view->parts->held[view->tensor]);
+    if (view->parts && view->found != RFS_NO_ID)
+        snprintf(remedy, sizeof remedy, "--rank %u, which has it", view->parts->held[view->found]);
     else if (closest)
         snprintf(remedy, sizeof remedy, "--param '%s'", closest);
     else
@@ -291,32 +460,36 @@ static int nobody_has(const struct rfs_explained_view *view, struct rfs_error *e
     return rfs_fail(err, -ENOENT, where, remedy, "%s", absence);
 }
 
+/* Returns whether selected rank I has the parameter. */
+static bool has_param(struct rfs_explained_view *view, size_t i)
+{
+    if (view->parts) {
+        const uint32_t found = find_param(view, &view->parts->of.tensors);
+        return found != RFS_NO_ID && has_tensor(view->parts, found, view->selected[i]);
+    }
+    const struct rfs_tensors list = list_of(view, i);
+    return find_param(view, &list) != RFS_NO_ID;
+}
+
 /* Checks that one of the selected ranks has the parameter. 0, or -ENOENT with *err filled. */
 static int check_param(struct rfs_explained_view *view, struct rfs_error *err)
 {
-    if (view->parts) {
-        const struct rfs_params *params = view->parts->of.tensors.params;
-        const struct rfs_target *target = find_target(view, params);
-        view->tensor = target ? (size_t)(target - params->targets) : SIZE_MAX;
-        for (size_t i = 0; view->tensor != SIZE_MAX && i < view->n_selected; i++)
-            if (has_tensor(view->parts, view->tensor, view->selected[i]))
-                return 0;
-        return nobody_has(view, err);
-    }
     for (size_t i = 0; i < view->n_selected; i++)
-        if (find_target(view, rfs_planner_ready(view->of.planner, view->selected[i])->params))
+        if (has_param(view, i))
             return 0;
     return nobody_has(view, err);
 }
 
 /* ---- a slice --------------------------------------------------------------------------------- */
 
-static int trace_target(const struct rfs_explained_view *view, struct rfs_explained *slice)
+/* Traces number I of the list of the slice's rank. */
+static int trace_target(const struct rfs_explained_view *view, const struct rfs_tensors *list,
+                        uint32_t i, struct rfs_explained *slice)
 {
-    const struct rfs_by_rules *by_rules = view->of.by_rules;
-
-    slice->by = by_rules ? rfs_by_rules_made(by_rules, slice->target->name) : NULL;
-    return rfs_planner_trace(view->of.planner, slice->rank, slice->target, NULL, slice->trace);
+    slice->target = rfs_tensors_target(list, i);
+    slice->by =
+        view->of.by_rules ? rfs_by_rules_made(view->of.by_rules, slice->target->name) : NULL;
+    return rfs_tensors_pieces(list, i, NULL, slice->trace);
 }
 
 static struct rfs_explained_side side_of(const struct rfs_layout *layout,
@@ -412,26 +585,24 @@ static bool describe(const struct rfs_explained_view *view, struct rfs_explained
 static int trace(struct rfs_explained_view *view, struct rfs_explained *slice, struct location *at,
                  struct rfs_error *err)
 {
-    const struct rfs_rank_plan *plan;
+    struct rfs_tensors list;
     int rc;
 
     if (view->parts) {
-        rc = slice_part(view, view->tensor, slice);
+        rc = slice_part(view, view->found, slice);
         if (rc == 1)
             rc = find_part(view->view, slice->rank, slice->trace->pieces, slice->trace->n, at);
         else
             return rc;
         return rc < 0 ? rc : 1;
     }
-    rc = rfs_planner_rank(view->of.planner, slice->rank, &plan, err);
+    rc = rfs_tensors_of_rank(view->view, view->of.planner, slice->rank, &list, err);
     if (rc)
         return rc;
-    slice->target = find_target(view, plan->params);
-    if (!slice->target)
+    const uint32_t i = find_param(view, &list);
+    if (i == RFS_NO_ID)
         return 0;
-    rc =
-        trace_target(view, slice)
-            ?: find_shown(view, slice->rank, (uint32_t)(slice->target - plan->params->targets), at);
+    rc = trace_target(view, &list, i, slice) ?: find_shown(view, slice->rank, i, at);
     return rc < 0 ? rc : 1;
 }
 
@@ -462,7 +633,7 @@ static void free_slice(struct rfs_explained *slice)
 
 /* A slice that is summed up, and then given to FN. */
 struct giving {
-    struct rfs_explained_sum *sum; /* NULL: no sums */
+    struct sum *sum; /* NULL: no sums */
     rfs_explained_fn *fn;
     void *ctx;
 };
@@ -471,7 +642,7 @@ static int give_slice(void *ctx, const struct rfs_explained *slice, struct rfs_e
 {
     const struct giving *giving = ctx;
 
-    if (giving->sum && !rfs_explained_sum_add(giving->sum, slice))
+    if (giving->sum && !sum_add(giving->sum, slice))
         return rfs_fail_memory(err);
     return giving->fn(giving->ctx, slice, err);
 }
@@ -479,20 +650,20 @@ static int give_slice(void *ctx, const struct rfs_explained *slice, struct rfs_e
 int rfs_explained_each(struct rfs_explained_view *view, struct rfs_explained_totals *totals,
                        rfs_explained_fn *fn, void *ctx, struct rfs_error *err)
 {
-    struct rfs_explained_sum sum = {.view = view};
+    struct sum sum = {.view = view};
     struct giving giving = {totals ? &sum : NULL, fn, ctx};
     struct rfs_trace trace = {.n = 0};
     struct rfs_explained slice = {.trace = &trace};
-    int rc = totals && !rfs_explained_sum_begin(view, totals, &sum) ? rfs_fail_memory(err) : 0;
+    int rc = totals && !sum_begin(view, totals, &sum) ? rfs_fail_memory(err) : 0;
 
     for (size_t i = 0; rc == 0 && i < view->n_selected; i++) {
         slice.rank = view->selected[i];
         slice.position = i;
         rc = explain_rank(view, &slice, give_slice, &giving, err);
     }
-    if (rc == 0 && totals && !rfs_explained_sum_next(&sum))
+    if (rc == 0 && totals && !sum_next(&sum))
         rc = rfs_fail_memory(err);
-    rfs_explained_sum_end(&sum);
+    sum_end(&sum);
     free_slice(&slice);
     return rc;
 }
@@ -662,8 +833,7 @@ static bool list_all(struct every *every, const struct rfs_explained_view *view)
 {
     every->params_of = calloc(view->n_selected, sizeof *every->params_of);
     for (size_t i = 0; every->params_of && i < view->n_selected; i++)
-        if (!add_params(every, rfs_planner_ready(view->of.planner, view->selected[i])->params,
-                        &every->params_of[i]))
+        if (!add_params(every, list_of(view, i).params, &every->params_of[i]))
             return false;
     if (every->params_of && every->occurrences.n > 1)
         RFS_SORT_ALL(&every->occurrences, by_name);
@@ -671,21 +841,21 @@ static bool list_all(struct every *every, const struct rfs_explained_view *view)
 }
 
 /* Gives what all ranks of a parameter list take of one of its parameters. */
-static int give_occurrence(struct rfs_explained_view *view, struct rfs_explained_sum *sum,
+static int give_occurrence(struct rfs_explained_view *view, struct sum *sum,
                            const struct every *every, const struct occurrence *of,
                            struct rfs_explained *slice)
 {
     int rc = 0;
 
-    slice->target = of->target;
     for (size_t i = 0; rc == 0 && i < view->n_selected; i++) {
         if (every->params_of[i] != of->params)
             continue;
+        const struct rfs_tensors list = list_of(view, i);
         slice->rank = view->selected[i];
         slice->position = i;
-        rc = trace_target(view, slice);
+        rc = trace_target(view, &list, (uint32_t)(of->target - list.params->targets), slice);
         set_types(view, slice);
-        if (rc == 0 && !rfs_explained_sum_add(sum, slice))
+        if (rc == 0 && !sum_add(sum, slice))
             rc = -ENOMEM;
     }
     return rc;
@@ -707,8 +877,7 @@ static size_t alike(const struct rfs_explained_view *view, const struct every *e
 }
 
 /* Gives what hfai's parts take of all tensors. 0 or -ENOMEM. */
-static int give_parts(struct rfs_explained_view *view, struct rfs_explained_sum *sum,
-                      struct rfs_explained *slice)
+static int give_parts(struct rfs_explained_view *view, struct sum *sum, struct rfs_explained *slice)
 {
     const size_t n = view->parts->of.tensors.params->n;
     int rc = 0;
@@ -719,17 +888,17 @@ static int give_parts(struct rfs_explained_view *view, struct rfs_explained_sum 
             slice->position = i;
             rc = slice_part(view, tensor, slice);
             set_types(view, slice);
-            if (rc > 0 && !rfs_explained_sum_add(sum, slice))
+            if (rc > 0 && !sum_add(sum, slice))
                 rc = -ENOMEM;
         }
-        if (rc >= 0 && !rfs_explained_sum_next(sum))
+        if (rc >= 0 && !sum_next(sum))
             rc = -ENOMEM;
     }
     return rc < 0 ? -ENOMEM : 0;
 }
 
 /* Gives what all ranks take of their parameters. */
-static int give_params(struct rfs_explained_view *view, struct rfs_explained_sum *sum,
+static int give_params(struct rfs_explained_view *view, struct sum *sum,
                        struct rfs_explained *slice)
 {
     struct every every = {0};
@@ -741,7 +910,7 @@ static int give_params(struct rfs_explained_view *view, struct rfs_explained_sum
         sum->times = times = alike(view, &every, i);
         for (size_t k = 0; rc == 0 && k < named->n; k++)
             rc = give_occurrence(view, sum, &every, &named->occurrences[k], slice);
-        if (rc == 0 && !rfs_explained_sum_next(sum))
+        if (rc == 0 && !sum_next(sum))
             rc = -ENOMEM;
         for (size_t k = 0; k < named->n * times; k++)
             rfs_progress_file(view->progress);
@@ -758,18 +927,16 @@ static int give_params(struct rfs_explained_view *view, struct rfs_explained_sum
 int rfs_explained_all(struct rfs_explained_view *view, struct rfs_explained_totals *totals,
                       struct rfs_error *err)
 {
-    struct rfs_explained_sum sum;
+    struct sum sum;
     struct rfs_trace trace = {.n = 0};
     struct rfs_explained slice = {.trace = &trace};
-    int rc = rfs_explained_sum_begin(view, totals, &sum) ? 0 : -ENOMEM;
+    int rc = sum_begin(view, totals, &sum) ? 0 : -ENOMEM;
 
     for (size_t i = 0; rc == 0 && i < view->n_selected; i++)
-        totals->ranks[i].files =
-            view->parts ? view->n_sources
-                        : rfs_planner_ready(view->of.planner, view->selected[i])->n_sources;
+        totals->ranks[i].files = view->parts ? view->n_sources : list_of(view, i).plan->n_sources;
     if (rc == 0)
         rc = view->parts ? give_parts(view, &sum, &slice) : give_params(view, &sum, &slice);
-    rfs_explained_sum_end(&sum);
+    sum_end(&sum);
     free_slice(&slice);
     if (rc == -ENOMEM)
         return rfs_fail_memory(err);
@@ -779,14 +946,6 @@ int rfs_explained_all(struct rfs_explained_view *view, struct rfs_explained_tota
 }
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
-
-const char *rfs_explained_path(const struct rfs_explained_view *view, uint32_t file)
-{
-    const char *path = rfs_files_path(rfs_catalog_files(view->of.catalog), file);
-    const size_t n = strlen(view->path);
-
-    return strncmp(path, view->path, n) == 0 && path[n] == '/' ? path + n + 1 : path;
-}
 
 /* Sets where the elements of a piece are that a link of rules gives. */
 static void set_link(const struct rfs_rules_map *map, const struct rfs_piece_trace *piece,
@@ -829,7 +988,7 @@ void rfs_explained_piece(const struct rfs_explained_view *view, const struct rfs
     *out = (struct rfs_explained_piece){
         .rank = piece->rank,
         .first = piece->first,
-        .path = rfs_explained_path(view, piece->block.file),
+        .path = path_of(view, piece->block.file),
         .name = rfs_catalog_name(view->of.catalog, source->name),
         .bytes = rfs_explained_block_bytes(&piece->block),
         .plus = piece->block.content.plus,
@@ -845,12 +1004,6 @@ void rfs_explained_piece(const struct rfs_explained_view *view, const struct rfs
     out->target = &piece->target;
     memcpy(out->side[RFS_EXPLAINED_MADE].begin, piece->whole.at, sizeof piece->whole.at);
     memcpy(out->side[RFS_EXPLAINED_SOURCE].begin, piece->source.at, sizeof piece->source.at);
-}
-
-const struct rfs_type *rfs_explained_type(const struct rfs_explained_view *view,
-                                          const struct rfs_piece_trace *piece)
-{
-    return rfs_catalog_type(view->of.catalog, piece->type);
 }
 
 uint32_t *rfs_explained_holders(const struct rfs_explained_view *view,

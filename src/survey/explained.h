@@ -53,8 +53,7 @@ struct rfs_explained_view {
     struct rfs_view_contents of;
     struct rfs_explained_parts *parts;
     const struct rfs_params *params; /* the parameter list that was searched last, for param */
-    const struct rfs_target *target; /* target of param in that list; NULL: none */
-    size_t tensor;                   /* number of param in the parts; SIZE_MAX: they lack it */
+    uint32_t found;                  /* number of param in that list; RFS_NO_ID: none */
 };
 
 /* The cuts of the parameter in the source, or in the destination. */
@@ -71,7 +70,7 @@ struct rfs_explained {
     size_t position; /* index of rank in the view's selected ranks */
     size_t n;        /* pieces */
 
-    const struct rfs_target *target; /* this and the next members are for the view alone */
+    const struct rfs_target *target; /* this and the next members are for explained.c alone */
     struct rfs_trace *trace;
     const struct rfs_rules_made *by;
 
@@ -233,7 +232,7 @@ bool rfs_explained_piece_ranges(const struct rfs_explained_view *view,
                                 const struct rfs_explained *slice, size_t i,
                                 struct rfs_explained_ranges *out);
 
-/* ---- ranges of bytes, the elements of boxes together, and sums (explained_bytes.c) ------ */
+/* ---- ranges of bytes, and the elements of boxes together (explained_bytes.c) ------------------ */
 
 /*
  * Appends the ranges of a block: none for zeros, else one, unless the tensor lies in several
@@ -244,6 +243,8 @@ bool rfs_explained_ranges_add(const struct rfs_block *block, struct rfs_explaine
 /* Sorts loops by stride, largest first, which is the order of the file; joins adjacent runs. */
 void rfs_explained_range_sort(struct rfs_explained_range *range);
 
+/* Returns the bytes in the file that make BYTES of a content: fewer if it is stored as codes. */
+uint64_t rfs_explained_stored_bytes(const struct rfs_quant *quant, uint64_t bytes);
 /* Returns the bytes of the file that a block takes, each counted once; of codes, without scales. */
 uint64_t rfs_explained_block_bytes(const struct rfs_block *block);
 
@@ -259,39 +260,3 @@ struct rfs_explained_boxes {
  * out of memory.
  */
 bool rfs_explained_boxes_volume(struct rfs_explained_boxes *boxes, uint32_t ndim, uint64_t *volume);
-
-/* Returns the path of a source file below the source's folder. */
-const char *rfs_explained_path(const struct rfs_explained_view *view, uint32_t file);
-/*
- * Returns the type of the source rank's slice, or of the chunk, that a piece without a link is in.
- */
-const struct rfs_type *rfs_explained_type(const struct rfs_explained_view *view,
-                                          const struct rfs_piece_trace *piece);
-
-/* The box that is taken of a parameter in a file. */
-struct rfs_explained_taken {
-    uint32_t file, rank, ndim;
-    uint64_t item; /* bytes of an element */
-    /* the link whose digits are the axes of the box; NULL: they are a tensor's */
-    const struct rfs_rules_link *link;
-    const struct rfs_quant *quant; /* the elements are stored as codes; or NULL */
-    struct rfs_box box;
-};
-
-/* Sums in the making. */
-struct rfs_explained_sum {
-    const struct rfs_explained_view *view;
-    struct rfs_explained_totals *totals;
-    uint64_t times; /* parameters that are counted at once, as they are like the current one */
-    RFS_VEC(struct rfs_explained_taken) now; /* boxes of the current parameter */
-    struct rfs_explained_boxes boxes;        /* scratch: boxes of one file */
-};
-
-/* Begins with nothing; *SUM is to be ended in any case. Returns false when out of memory. */
-bool rfs_explained_sum_begin(const struct rfs_explained_view *view,
-                             struct rfs_explained_totals *totals, struct rfs_explained_sum *sum);
-/* Adds a slice of the current parameter. False when out of memory. */
-bool rfs_explained_sum_add(struct rfs_explained_sum *sum, const struct rfs_explained *slice);
-/* Ends the current parameter: adds it to TOGETHER. False when out of memory. */
-bool rfs_explained_sum_next(struct rfs_explained_sum *sum);
-void rfs_explained_sum_end(struct rfs_explained_sum *sum);

@@ -7,8 +7,7 @@
 
 /* ---- copy runs as ranges of a file ----------------------------------------------------------- */
 
-/* Returns the bytes in the file that make BYTES of a content: fewer if it is stored as codes. */
-static uint64_t stored_bytes(const struct rfs_quant *quant, uint64_t bytes)
+uint64_t rfs_explained_stored_bytes(const struct rfs_quant *quant, uint64_t bytes)
 {
     return quant ? rfs_quant_code_bytes(quant, bytes) : bytes;
 }
@@ -19,7 +18,7 @@ uint64_t rfs_explained_block_bytes(const struct rfs_block *block)
 
     for (uint32_t k = 0; k < block->n_loops; k++)
         bytes *= block->loop[k].src_stride > 0 ? block->loop[k].count : 1;
-    return stored_bytes(block->content.quant, bytes);
+    return rfs_explained_stored_bytes(block->content.quant, bytes);
 }
 
 /* Returns the end, in the content, of the extent that holds its byte AT. */
@@ -88,7 +87,8 @@ static bool push_range(const struct rfs_block *block, uint32_t level, uint64_t c
                        uint64_t run, struct rfs_explained_ranges *out)
 {
     struct rfs_explained_range range = {.offset = rfs_catalog_content_offset(&block->content, at),
-                                        .run = stored_bytes(block->content.quant, run)};
+                                        .run =
+                                            rfs_explained_stored_bytes(block->content.quant, run)};
 
     for (uint32_t k = level; k < block->n_loops; k++) {
         const uint64_t times = k == level ? count : block->loop[k].count;
@@ -96,7 +96,7 @@ static bool push_range(const struct rfs_block *block, uint32_t level, uint64_t c
             continue;
         range.loop[range.n_loops].count = times;
         range.loop[range.n_loops++].stride =
-            stored_bytes(block->content.quant, block->loop[k].src_stride);
+            rfs_explained_stored_bytes(block->content.quant, block->loop[k].src_stride);
     }
     fold_range(&range);
     return RFS_PUSH(out, range);
@@ -249,138 +249,4 @@ bool rfs_explained_boxes_volume(struct rfs_explained_boxes *boxes, uint32_t ndim
             (n == 0 || by_corner(list[n - 1], &boxes->data[i]) != 0))
             list[n++] = &boxes->data[i];
     return volume_from(list, n, 0, ndim, volume);
-}
-
-/* ---- bytes of each source file --------------------------------------------------------------- */
-
-bool rfs_explained_sum_begin(const struct rfs_explained_view *view,
-                             struct rfs_explained_totals *totals, struct rfs_explained_sum *sum)
-{
-    *totals = (struct rfs_explained_totals){.n_ranks = view->n_selected};
-    *sum = (struct rfs_explained_sum){.view = view, .totals = totals, .times = 1};
-    totals->ranks = calloc(view->n_selected + 1, sizeof *totals->ranks);
-    return totals->ranks != NULL;
-}
-
-void rfs_explained_sum_end(struct rfs_explained_sum *sum)
-{
-    free(sum->now.data);
-    free(sum->boxes.data);
-}
-
-void rfs_explained_totals_free(struct rfs_explained_totals *totals)
-{
-    for (size_t i = 0; totals->ranks && i < totals->n_ranks; i++)
-        free(totals->ranks[i].sources.data);
-    free(totals->ranks);
-    free(totals->together.data);
-    *totals = (struct rfs_explained_totals){0};
-}
-
-/* Adds N bytes of a file. False when out of memory. */
-static bool count_bytes(const struct rfs_explained_view *view,
-                        struct rfs_explained_sources *sources, uint32_t file, uint32_t rank,
-                        uint64_t n)
-{
-    const size_t low = RFS_BISECT(i, sources->n, sources->data[i].file >= file);
-
-    if (low == sources->n || sources->data[low].file != file) {
-        if (!RFS_PUSH(sources, (struct rfs_explained_source){0}))
-            return false;
-        memmove(sources->data + low + 1, sources->data + low,
-                (sources->n - 1 - low) * sizeof *sources->data);
-        sources->data[low] =
-            (struct rfs_explained_source){file, rank, rfs_explained_path(view, file), 0};
-    }
-    sources->data[low].bytes += n;
-    sources->bytes += n;
-    return true;
-}
-
-/*
- * Adds the digits of a piece as a box: they number the elements of its link, which no other link
- * has.
- */
-static bool add_span(struct rfs_explained_sum *sum, const struct rfs_explained *slice,
-                     const struct rfs_piece_trace *piece)
-{
-    struct rfs_explained_taken of = {.file = piece->block.file,
-                                     .rank = piece->rank,
-                                     .ndim = piece->link->n,
-                                     .item = rfs_dtype_bytes((enum rfs_dtype)slice->by->type.dtype),
-                                     .link = piece->link,
-                                     .quant = piece->block.content.quant};
-
-    for (uint32_t k = 0; k < piece->link->n; k++) {
-        of.box.at[k] = piece->span.first[k];
-        of.box.len[k] = piece->span.end[k] - piece->span.first[k];
-    }
-    return RFS_PUSH(&sum->now, of);
-}
-
-/* Adds the box of a piece in its file; a value that is no tensor is a row of bytes. */
-static bool add_box(struct rfs_explained_sum *sum, const struct rfs_piece_trace *piece)
-{
-    const struct rfs_type *type = rfs_explained_type(sum->view, piece);
-    struct rfs_explained_taken of = {.file = piece->block.file,
-                                     .rank = piece->rank,
-                                     .ndim = 1,
-                                     .item = 1,
-                                     .quant = piece->block.content.quant,
-                                     .box = {.len = {type->bytes}}};
-
-    if (type->kind == RFS_TENSOR) {
-        of.ndim = type->ndim;
-        of.item = rfs_dtype_bytes((enum rfs_dtype)type->dtype);
-        /* A file may have several chunks of the tensor: they differ in the whole tensor alone. */
-        of.box = sum->view->chunked ? piece->whole : piece->source;
-    }
-    for (uint32_t i = 0; i < of.ndim; i++)
-        if (piece->repeated >> i & 1) {
-            of.box.at[i] = 0;
-            of.box.len[i] = 1;
-        }
-    return RFS_PUSH(&sum->now, of);
-}
-
-bool rfs_explained_sum_add(struct rfs_explained_sum *sum, const struct rfs_explained *slice)
-{
-    struct rfs_explained_rank *rank = &sum->totals->ranks[slice->position];
-
-    rank->parameters += sum->times;
-    rank->shown_bytes += slice->shown->bytes * sum->times;
-    for (size_t i = 0; i < slice->trace->n; i++) {
-        const struct rfs_piece_trace *piece = &slice->trace->pieces[i];
-        if (piece->block.content.zeros)
-            continue;
-        if (!count_bytes(sum->view, &rank->sources, piece->block.file, piece->rank,
-                         rfs_explained_block_bytes(&piece->block) * sum->times) ||
-            !(piece->link ? add_span(sum, slice, piece) : add_box(sum, piece)))
-            return false;
-    }
-    return true;
-}
-
-RFS_COMPARE(by_file, struct rfs_explained_taken, x, y,
-            RFS_ORDER(x->file, y->file) ?: RFS_ORDER(x->link, y->link))
-
-bool rfs_explained_sum_next(struct rfs_explained_sum *sum)
-{
-    const struct rfs_explained_taken *now = sum->now.data;
-    const size_t n = sum->now.n;
-    uint64_t volume;
-
-    RFS_SORT(sum->now.data, n, by_file);
-    for (size_t i = 0, end; i < n; i = end) {
-        sum->boxes.n = 0;
-        for (end = i; end < n && by_file(&now[end], &now[i]) == 0; end++)
-            if (!RFS_PUSH(&sum->boxes, now[end].box))
-                return false;
-        if (!rfs_explained_boxes_volume(&sum->boxes, now[i].ndim, &volume) ||
-            !count_bytes(sum->view, &sum->totals->together, now[i].file, now[i].rank,
-                         stored_bytes(now[i].quant, volume * now[i].item) * sum->times))
-            return false;
-    }
-    sum->now.n = 0;
-    return true;
 }

@@ -92,6 +92,13 @@ int rfs_tensors_box(const struct rfs_tensors *tensors, uint32_t i, const uint64_
                            slice);
 }
 
+int rfs_tensors_pieces(const struct rfs_tensors *tensors, uint32_t i,
+                       const struct rfs_plan_part *box, struct rfs_trace *out)
+{
+    return rfs_planner_trace(tensors->planner, tensors->rank, rfs_tensors_target(tensors, i), box,
+                             out);
+}
+
 bool rfs_tensors_is_cast(const struct rfs_tensors *tensors, uint32_t i, struct rfs_casting *cast)
 {
     const struct rfs_target *target = tensors->storages ? NULL : rfs_tensors_target(tensors, i);

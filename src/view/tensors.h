@@ -104,6 +104,12 @@ int rfs_tensors_slice(const struct rfs_tensors *tensors, uint32_t i, struct rfs_
 int rfs_tensors_box(const struct rfs_tensors *tensors, uint32_t i, const uint64_t *lo,
                     const uint64_t *hi, struct rfs_slice *slice);
 /*
+ * Finds the pieces of tensor I, or of a box of it, with their places in the tensor: explains what
+ * rfs_tensors_slice makes. Costs and returns what rfs_planner_trace does.
+ */
+int rfs_tensors_pieces(const struct rfs_tensors *tensors, uint32_t i,
+                       const struct rfs_plan_part *box, struct rfs_trace *out);
+/*
  * Returns whether tensor or storage I is shown with another dtype than its sources have; sets *cast
  * then.
  */
