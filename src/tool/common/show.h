@@ -8,7 +8,7 @@
 #include "base/json_write.h"
 #include "base/text.h"
 #include "base/vec.h"
-#include "survey/fit.h"
+#include "survey/headers/fit.h"
 
 /*
  * A text in the making. Where memory is short, the command ends with one line and status 1, as what

@@ -7,7 +7,7 @@
 #include "base/settings.h"
 #include "base/vec.h"
 #include "reshard.h"
-#include "survey/rank_headers.h"
+#include "survey/headers/rank_headers.h"
 #include "survey/whole_tensors.h"
 #include "tool/common/args.h"
 #include "view/start.h"

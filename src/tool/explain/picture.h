@@ -2,7 +2,7 @@
 /* The picture of a parameter, as SVG: the pieces that go from source files to slices. */
 #pragma once
 
-#include "survey/explained.h"
+#include "survey/explain/explained.h"
 
 /*
  * Prints a piece's elements of a side's tensor as a numpy index; rows in groups are

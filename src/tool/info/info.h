@@ -5,7 +5,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/vec.h"
-#include "survey/inspect_file.h"
+#include "survey/headers/inspect_file.h"
 #include "tool/common/args.h"
 #include "tool/common/show.h"
 #include "tool/common/source.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `reshard ranks`: which source ranks a destination rank needs. */
 #include "base/text.h"
-#include "survey/needed_ranks.h"
+#include "survey/headers/needed_ranks.h"
 #include "tool/common/args.h"
 #include "tool/common/command.h"
 #include "tool/common/show.h"

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "survey/fit.h"
+#include "survey/headers/fit.h"
 
 /* A parameter of a strategy. */
 struct rfs_devices {

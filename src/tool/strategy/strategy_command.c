@@ -9,7 +9,7 @@
 #include "layout/stages.h"
 #include "layout/strategy.h"
 #include "layout/strategy_doc.h"
-#include "survey/made_strategy.h"
+#include "survey/headers/made_strategy.h"
 #include "tool/common/args.h"
 #include "tool/common/command.h"
 #include "tool/common/output.h"

@@ -4,8 +4,8 @@
 #include "base/cleanup.h"
 #include "base/store.h"
 #include "base/text.h"
-#include "survey/inspect_file.h"
-#include "survey/needed_ranks.h"
+#include "survey/headers/inspect_file.h"
+#include "survey/headers/needed_ranks.h"
 
 #define CONFIG "config.json"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `reshard verify`: a tree against its source, against a manifest, and against itself
- * (survey/verify.h names the steps). The command's options, the manifest and the report.
+ * (survey/verify/verify.h names the steps). The command's options, the manifest and the report.
  */
-#include "survey/verify.h"
+#include "survey/verify/verify.h"
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/json_write.h"

@@ -2,7 +2,7 @@
 /*
  * The kind of a file stays what it is when the file is damaged: cut anywhere, or with another bit.
  */
-#include "survey/inspect_file.h"
+#include "survey/headers/inspect_file.h"
 #include "tests/support/tree.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Byte ranges and unions of `reshard explain`, against slow and plain reckonings. */
-#include "survey/explained.h"
+#include "survey/explain/explained.h"
 #include "tests/support/tree.h"
 
 #include <setjmp.h>

@@ -3,8 +3,8 @@
  * Lists of checksums, written, read back and damaged; findings in groups; and pieces that are
  * folded in order.
  */
-#include "survey/findings.h"
 #include "survey/sweep.h"
+#include "survey/verify/findings.h"
 #include "tests/support/tree.h"
 #include "tool/common/manifest.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sources by themselves, without a view: the kinds of paths, and what is in files and folders. */
-#include "survey/inspect_file.h"
+#include "survey/headers/inspect_file.h"
 
 #include "base/checked.h"
 #include "base/cleanup.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "survey/rank_headers.h"
+#include "survey/headers/rank_headers.h"
 
 #include "base/order.h"
 #include "base/store.h"

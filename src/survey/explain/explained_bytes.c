@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "survey/explained.h"
+#include "survey/explain/explained.h"
 
 #include "base/checked.h"
 #include "base/cleanup.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "survey/needed_ranks.h"
+#include "survey/headers/needed_ranks.h"
 
 #include "base/cleanup.h"
 #include "plan/needed.h"

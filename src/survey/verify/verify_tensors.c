@@ -3,7 +3,7 @@
  * The tensors of the tree: which each rank lists, which are incomplete for want of a rank, and
  * their bytes, against those of the source, and those of the other ranks that hold copies.
  */
-#include "survey/verify.h"
+#include "survey/verify/verify.h"
 
 #include "base/checked.h"
 #include "base/cleanup.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "survey/findings.h"
+#include "survey/verify/findings.h"
 
 #include "base/order.h"
 #include "layout/strategy.h"

@@ -4,7 +4,7 @@
 
 #include "layout/layout_rules.h"
 #include "layout/strategy.h"
-#include "survey/rank_headers.h"
+#include "survey/headers/rank_headers.h"
 
 /*
  * Makes a strategy for the tensors of a source by rules (layout_rules.h), whose numbers the model

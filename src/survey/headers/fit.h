@@ -13,7 +13,7 @@
 #include "base/vec.h"
 #include "layout/grid.h"
 #include "layout/strategy.h"
-#include "survey/rank_headers.h"
+#include "survey/headers/rank_headers.h"
 
 struct rfs_fit {
     const struct rfs_headers *headers;

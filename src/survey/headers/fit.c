@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "survey/fit.h"
+#include "survey/headers/fit.h"
 
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "plan/planner.h"
-#include "survey/rank_headers.h"
+#include "survey/headers/rank_headers.h"
 
 void rfs_fit_findings_free(struct rfs_fit_findings *findings)
 {

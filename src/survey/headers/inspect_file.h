@@ -6,7 +6,7 @@
 #include "base/path.h"
 #include "base/store.h"
 #include "formats/index.h"
-#include "survey/rank_headers.h"
+#include "survey/headers/rank_headers.h"
 
 struct rfs_store;
 

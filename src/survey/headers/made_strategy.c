@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "survey/made_strategy.h"
+#include "survey/headers/made_strategy.h"
 
 #include "base/cleanup.h"
 #include "formats/mindformers/mindformers.h"

@@ -16,7 +16,7 @@
 
 #include "base/hash.h"
 #include "base/progress.h"
-#include "survey/findings.h"
+#include "survey/verify/findings.h"
 #include "survey/whole_tensors.h"
 
 /* The caller's wishes. */

@@ -232,7 +232,7 @@ bool rfs_explained_piece_ranges(const struct rfs_explained_view *view,
                                 const struct rfs_explained *slice, size_t i,
                                 struct rfs_explained_ranges *out);
 
-/* ---- ranges of bytes, and the elements of boxes together (explained_bytes.c) ------------------ */
+/* ---- ranges of bytes, and the elements of boxes together (explained_bytes.c) ---------------- */
 
 /*
  * Appends the ranges of a block: none for zeros, else one, unless the tensor lies in several
