@@ -9,7 +9,6 @@ librfstool_la_SOURCES = \
 	src/tool/common/output.c src/tool/common/output.h \
 	src/tool/common/show.c src/tool/common/show.h \
 	src/tool/common/source.c src/tool/common/source.h \
-	src/tool/common/svg.c src/tool/common/svg.h \
 	src/tool/common/tool.c src/tool/common/tool.h
 
 include src/tool/convert/local.mk

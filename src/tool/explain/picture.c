@@ -14,7 +14,6 @@
 #include "base/text.h"
 #include "tool/common/args.h"
 #include "tool/common/show.h"
-#include "tool/common/svg.h"
 
 #define MOST 4096 /* pieces, or slices; more are not drawn */
 #define WIDTH 960.0
@@ -27,6 +26,180 @@
 #define LINE 12.0   /* from one label to the next */
 #define NAME 18.0   /* above the files of another tensor */
 #define LABEL 96
+
+/* ---- SVG ------------------------------------------------------------------------------------- */
+
+/*
+ * Pictures in SVG, as few bytes as may be: shapes with classes of one style sheet, which also has
+ * the colours of dark surroundings. Numbers are pixels, printed to a tenth.
+ *
+ * Colours are light forms of those of Okabe and Ito, which people with any kind of colour blindness
+ * tell apart; each thing that has one also has a label, so that nothing depends on them, on paper
+ * either.
+ */
+static const char *const colours[] = {"#a6d3ee", "#f4c56a", "#86d0b3", "#f0e794",
+                                      "#93b4e3", "#f2ab8c", "#dcaacb", "#cdcdcd"};
+#define PLAIN (sizeof colours / sizeof *colours)
+#define COLOURS ((uint32_t)(2 * PLAIN)) /* plain ones, then striped ones */
+
+/* Prints a number without zeros that say nothing. */
+static void put(FILE *out, const char *before, double number)
+{
+    char text[32];
+    size_t n = (size_t)snprintf(text, sizeof text, "%.1f", number);
+
+    if (n > 2 && strcmp(text + n - 2, ".0") == 0)
+        text[n - 2] = '\0';
+    fprintf(out, "%s%s", before, text);
+}
+
+static void put_box(FILE *out, double x, double y, double width, double height)
+{
+    put(out, " x=\"", x);
+    put(out, "\" y=\"", y);
+    put(out, "\" width=\"", width);
+    put(out, "\" height=\"", height);
+    fputc('"', out);
+}
+
+static void escape(FILE *out, const char *text)
+{
+    static const char specials[] = "<>&\"";
+    static const char *const escaped[] = {"&lt;", "&gt;", "&amp;", "&quot;"};
+    RFS_FREE char *clean = rfs_text_printable_copy(text);
+
+    for (const char *at = clean ? clean : ""; *at; at++) {
+        const char *special = strchr(specials, *at);
+        if (special)
+            fputs(escaped[special - specials], out);
+        else
+            fputc(*at, out);
+    }
+}
+
+/* Draws a rectangle. Class: "o" outline. */
+static void svg_rect(FILE *out, double x, double y, double width, double height, const char *style)
+{
+    fprintf(out, "<rect class=\"%s\"", style);
+    put_box(out, x, y, width, height);
+    fputs("/>\n", out);
+}
+
+/* Begins a picture, whose size comes first in the file. TITLE is for screen readers. */
+static void svg_begin(FILE *out, double width, double height, const char *title)
+{
+    fputs("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0", out);
+    put(out, " ", width);
+    put(out, " ", height);
+    put(out, "\" width=\"", width);
+    put(out, "\" height=\"", height);
+    fputs("\" role=\"img\">\n<title>", out);
+    escape(out, title);
+    fputs("</title>\n<style>\n"
+          "text{font-family:\"DejaVu "
+          "Sans\",Verdana,Helvetica,Arial,sans-serif;font-size:12px;fill:#1d2126}\n"
+          ".h{font-size:17px;font-weight:bold}.s,.k{font-size:11px}.s{fill:#565e68}.k{fill:#111}\n"
+          ".e{text-anchor:end}.p{fill:#fff}.o{fill:none;stroke:#30363d}.r{opacity:.6}\n",
+          out);
+    for (size_t i = 0; i < PLAIN; i++)
+        fprintf(out, ".c%zu{fill:%s}", i, colours[i]);
+    for (size_t i = 0; i < PLAIN; i++)
+        fprintf(out, ".c%zu{fill:url(#p%zu)}", i + PLAIN, i);
+    fputs("\n@media(prefers-color-scheme:dark){text{fill:#e6e8ea}.s{fill:#a9b1ba}.k{fill:#111}"
+          ".p{fill:#15181c}.o{stroke:#d5dade}}\n"
+          "</style>\n<defs>",
+          out);
+    for (size_t i = 0; i < PLAIN; i++)
+        fprintf(out,
+                "<pattern id=\"p%zu\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\" "
+                "patternTransform=\"rotate(45)\"><path class=\"c%zu\" d=\"M0 0h8v8H0z\"/>"
+                "<path fill=\"#fff\" opacity=\".55\" d=\"M0 0h3v8H0z\"/></pattern>",
+                i, i);
+    fputs("</defs>\n", out);
+    svg_rect(out, 0, 0, width, height, "p");
+}
+
+static void svg_end(FILE *out)
+{
+    fputs("</svg>\n", out);
+}
+
+/*
+ * Draws a line of text at its baseline. XML's characters are escaped, and bytes that are not
+ * printable UTF-8 stand as \xNN. Classes: "h" heading, "t" text, "s" small, "k" on a colour; "e" at
+ * its end, as in "s e".
+ */
+static void __attribute__((format(printf, 5, 6)))
+svg_text(FILE *out, double x, double y, const char *style, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    RFS_FREE char *text = rfs_text_vprintf(fmt, args);
+    va_end(args);
+    put(out, "<text x=\"", x);
+    put(out, "\" y=\"", y);
+    fprintf(out, "\" class=\"%s\">", style);
+    escape(out, text ? text : "");
+    fputs("</text>\n", out);
+}
+
+/* Fills a rectangle with a colour. There are 8 plain ones, then 8 striped ones, and so on. */
+static void svg_fill(FILE *out, double x, double y, double width, double height, uint32_t colour)
+{
+    char style[16];
+
+    snprintf(style, sizeof style, "c%" PRIu32, colour % COLOURS);
+    svg_rect(out, x, y, width, height, style);
+}
+
+/* Draws a band from a piece of the line x = X0 to one of x = X1, in a colour without stripes. */
+static void svg_band(FILE *out, double x0, double from0, double to0, double x1, double from1,
+                     double to1, uint32_t colour)
+{
+    const double middle = (x0 + x1) / 2;
+
+    const double numbers[] = {x0,  from0,  middle, from0,  middle, from1, x1, from1,
+                              to1, middle, to1,    middle, to0,    x0,    to0};
+    static const char before[] = "M C     VC     ";
+
+    fprintf(out, "<path class=\"c%" PRIu32 " r\" d=\"", colour % (uint32_t)PLAIN);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        put(out, (const char[]){before[i], '\0'}, numbers[i]);
+    fputs("z\"/>\n", out);
+}
+
+/* Returns about how wide a text of the small class is. */
+static double svg_width(const char *text)
+{
+    return (double)rfs_text_width(text) * 6.6;
+}
+
+/*
+ * Opens PATH ("-": the standard output) for a picture, which svg_close closes, so that it is whole
+ * or an error. Returns 0, or -errno with *err filled.
+ */
+static int svg_open(const char *path, FILE **out, struct rfs_error *err)
+{
+    *out = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
+    return *out ? 0
+                : rfs_fail(err, -errno, RFS_IN(path), "another FILE for --svg",
+                           "cannot write the picture: %s", strerror(errno));
+}
+
+static int svg_close(const char *path, FILE *out, struct rfs_error *err)
+{
+    const bool bad = ferror(out) != 0;
+    const int rc = out == stdout ? fflush(out) : fclose(out);
+
+    if (!bad && rc == 0)
+        return 0;
+    const int code = errno > 0 ? -errno : -EIO;
+    return rfs_fail(err, code, RFS_IN(path), "another FILE for --svg",
+                    "cannot write the picture: %s", strerror(-code));
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
 
 /* Prints the entries of a piece along an axis. */
 static void put_entries(FILE *out, const struct rfs_explained_piece *piece, int side, uint32_t axis)
@@ -434,19 +607,19 @@ static double arrange(struct picture *picture, struct holder ***files, struct ho
 static void draw_places(FILE *out, const struct drawn *piece)
 {
     const double room = RIGHT - LEFT - BAR - 12;
-    const double from = rfs_svg_width(piece->source);
-    const double to = rfs_svg_width(piece->place);
+    const double from = svg_width(piece->source);
+    const double to = svg_width(piece->place);
     const bool apart = from + to + LINE > room;
     const double middle = (piece->left + piece->right + piece->height) / 2;
 
     if (piece->height < (apart ? 2 * LINE : LINE - 1))
         return;
     if (from < room)
-        rfs_svg_text(out, LEFT + BAR + 6, apart ? middle - 3 : piece->left + piece->height / 2 + 4,
-                     "k", "%s", piece->source);
+        svg_text(out, LEFT + BAR + 6, apart ? middle - 3 : piece->left + piece->height / 2 + 4, "k",
+                 "%s", piece->source);
     if (to < room)
-        rfs_svg_text(out, RIGHT - 6, apart ? middle + 11 : piece->right + piece->height / 2 + 4,
-                     "k e", "%s", piece->place);
+        svg_text(out, RIGHT - 6, apart ? middle + 11 : piece->right + piece->height / 2 + 4, "k e",
+                 "%s", piece->place);
 }
 
 static void draw_pieces(const struct picture *picture, FILE *out)
@@ -454,10 +627,10 @@ static void draw_pieces(const struct picture *picture, FILE *out)
     for (size_t i = 0; i < picture->pieces.n; i++) {
         const struct drawn *piece = &picture->pieces.data[i];
         const uint32_t colour = picture->files.data[piece->from].number;
-        rfs_svg_band(out, LEFT + BAR, piece->left, piece->left + piece->height, RIGHT, piece->right,
-                     piece->right + piece->height, colour);
-        rfs_svg_fill(out, LEFT, piece->left, BAR, piece->height, colour);
-        rfs_svg_fill(out, RIGHT, piece->right, BAR, piece->height, colour);
+        svg_band(out, LEFT + BAR, piece->left, piece->left + piece->height, RIGHT, piece->right,
+                 piece->right + piece->height, colour);
+        svg_fill(out, LEFT, piece->left, BAR, piece->height, colour);
+        svg_fill(out, RIGHT, piece->right, BAR, piece->height, colour);
     }
     for (size_t i = 0; i < picture->pieces.n; i++)
         draw_places(out, &picture->pieces.data[i]);
@@ -485,7 +658,7 @@ static void label_file(const struct picture *picture, FILE *out, const struct ho
     label_ranks(file, words->source, words->sources, ranks);
     if (picture->replicas > file->ranks.n)
         snprintf(of, sizeof of, " ×%" PRIu32, picture->replicas);
-    rfs_svg_text(out, LEFT - 10, y, "e", "%s%s", ranks, of);
+    svg_text(out, LEFT - 10, y, "e", "%s%s", ranks, of);
 }
 
 static void label_slice(const struct picture *picture, FILE *out, const struct holder *slice,
@@ -496,8 +669,8 @@ static void label_slice(const struct picture *picture, FILE *out, const struct h
     char ranks[LABEL];
 
     label_ranks(slice, words->one, words->many, ranks);
-    const bool fits = x + rfs_svg_width(ranks) + rfs_svg_width(slice->label) < WIDTH - MARGIN / 2;
-    rfs_svg_text(out, x, y, "t", "%s %s", ranks, fits ? slice->label : "");
+    const bool fits = x + svg_width(ranks) + svg_width(slice->label) < WIDTH - MARGIN / 2;
+    svg_text(out, x, y, "t", "%s %s", ranks, fits ? slice->label : "");
 }
 
 /* Draws the outlines and the labels of a bar at X. */
@@ -510,8 +683,8 @@ static void draw_bar(const struct picture *picture, FILE *out, struct holder *co
         const struct holder *holder = holders[i];
         const double middle = holder->top + holder->height / 2;
         if (is_named(picture, holders, i))
-            rfs_svg_text(out, MARGIN, holder->top - 5, "s", "%s", holder->name);
-        rfs_svg_rect(out, x, holder->top, BAR, holder->height, "o");
+            svg_text(out, MARGIN, holder->top - 5, "s", "%s", holder->name);
+        svg_rect(out, x, holder->top, BAR, holder->height, "o");
         if (middle - last < LINE)
             continue;
         last = middle;
@@ -530,27 +703,25 @@ static void draw(struct picture *picture, FILE *out)
 
     RFS_FREE char *name =
         rfs_text_printf("reshard explain: %s, %s", picture->title, picture->subtitle);
-    rfs_svg_begin(out, WIDTH, height, name ? name : "reshard explain");
-    rfs_svg_text(out, MARGIN, 30, "h", "%s", picture->title);
-    rfs_svg_text(out, MARGIN, 49, "t", "%s", picture->subtitle);
-    rfs_svg_text(out, MARGIN, TOP - 16, "s", "%s", picture->source);
+    svg_begin(out, WIDTH, height, name ? name : "reshard explain");
+    svg_text(out, MARGIN, 30, "h", "%s", picture->title);
+    svg_text(out, MARGIN, 49, "t", "%s", picture->subtitle);
+    svg_text(out, MARGIN, TOP - 16, "s", "%s", picture->source);
     if (*picture->destination)
-        rfs_svg_text(out, WIDTH - MARGIN, TOP - 16, "s e", "%s", picture->destination);
+        svg_text(out, WIDTH - MARGIN, TOP - 16, "s e", "%s", picture->destination);
     draw_pieces(picture, out);
     draw_bar(picture, out, files, picture->files.n, LEFT);
     draw_bar(picture, out, slices, picture->slices.n, RIGHT);
-    rfs_svg_text(
-        out, MARGIN, height - 28, "s",
-        "Each colour is what one source %s gives, and on the right where its bytes go: %zu "
-        "piece%s, %s%s.",
-        words->source, picture->pieces.n, picture->pieces.n == 1 ? "" : "s",
-        rfs_text_amount(picture->bytes, size), picture->view->one ? "" : ", each slice once");
-    rfs_svg_text(out, MARGIN, height - 12, "s",
-                 "Left are the %s that are read, and places in their tensors; right are places in "
-                 "the whole tensor%s.",
-                 words->sources,
-                 picture->replicas > 1 ? "; ×N tells that N ranks hold the same" : "");
-    rfs_svg_end(out);
+    svg_text(out, MARGIN, height - 28, "s",
+             "Each colour is what one source %s gives, and on the right where its bytes go: %zu "
+             "piece%s, %s%s.",
+             words->source, picture->pieces.n, picture->pieces.n == 1 ? "" : "s",
+             rfs_text_amount(picture->bytes, size), picture->view->one ? "" : ", each slice once");
+    svg_text(out, MARGIN, height - 12, "s",
+             "Left are the %s that are read, and places in their tensors; right are places in "
+             "the whole tensor%s.",
+             words->sources, picture->replicas > 1 ? "; ×N tells that N ranks hold the same" : "");
+    svg_end(out);
 }
 
 int rfs_explain_picture(struct rfs_explained_view *view, const char *path, struct rfs_error *err)
@@ -558,10 +729,10 @@ int rfs_explain_picture(struct rfs_explained_view *view, const char *path, struc
     RFS_CLEANUP(picture_free) struct picture picture = {.view = view};
     FILE *out;
     const int rc =
-        rfs_explained_each(view, NULL, collect, &picture, err) ?: rfs_svg_open(path, &out, err);
+        rfs_explained_each(view, NULL, collect, &picture, err) ?: svg_open(path, &out, err);
 
     if (rc)
         return rc;
     draw(&picture, out);
-    return rfs_svg_close(path, out, err);
+    return svg_close(path, out, err);
 }
