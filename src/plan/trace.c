@@ -11,7 +11,8 @@ void rfs_trace_free(struct rfs_trace *trace)
     *trace = (struct rfs_trace){0};
 }
 
-struct rfs_piece_trace *rfs_trace_add(struct rfs_trace *trace)
+/* Adds a piece, all zeros. NULL when out of memory. */
+static struct rfs_piece_trace *add_empty(struct rfs_trace *trace)
 {
     if (trace->n == trace->cap &&
         !rfs_vec_grow((void **)&trace->pieces, &trace->cap, trace->n, sizeof *trace->pieces))
@@ -46,7 +47,7 @@ static int add_piece(void *ctx, const struct rfs_piece *piece)
     const struct tracing *tracing = ctx;
     const struct rfs_piece_source *source = piece->source;
     const struct rfs_geometry_stored *box = &source->box;
-    struct rfs_piece_trace *added = rfs_trace_add(tracing->out);
+    struct rfs_piece_trace *added = add_empty(tracing->out);
 
     if (!added)
         return -ENOMEM;

@@ -43,8 +43,6 @@ struct rfs_trace {
 int rfs_planner_trace(struct rfs_planner *planner, uint32_t rank, const struct rfs_target *target,
                       const struct rfs_plan_part *part, struct rfs_trace *out);
 void rfs_trace_free(struct rfs_trace *trace);
-/* Adds a piece, all zeros. NULL when out of memory. */
-struct rfs_piece_trace *rfs_trace_add(struct rfs_trace *trace);
 /*
  * Says whether the traces of all targets with this one's geometry and stage, in one parameter list,
  * differ in the offsets in files only. O(ranks of the stage).

@@ -16,7 +16,7 @@ struct run {
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-void rfs_sweep_worker_free(const struct rfs_sweep *sweep, struct rfs_sweep_worker *worker)
+static void worker_free(const struct rfs_sweep *sweep, struct rfs_sweep_worker *worker)
 {
     if (!worker)
         return;
@@ -30,7 +30,7 @@ void rfs_sweep_worker_free(const struct rfs_sweep *sweep, struct rfs_sweep_worke
     free(worker);
 }
 
-struct rfs_sweep_worker *rfs_sweep_worker_new(const struct rfs_sweep *sweep)
+static struct rfs_sweep_worker *worker_new(const struct rfs_sweep *sweep)
 {
     struct rfs_sweep_worker *worker = calloc(1, sizeof *worker);
 
@@ -44,7 +44,7 @@ struct rfs_sweep_worker *rfs_sweep_worker_new(const struct rfs_sweep *sweep)
         good = (worker->bytes[side] = rfs_pages_alloc(RFS_SWEEP_PIECE)) != NULL;
     if (good)
         return worker;
-    rfs_sweep_worker_free(sweep, worker);
+    worker_free(sweep, worker);
     return NULL;
 }
 
@@ -152,10 +152,10 @@ static int work(void *ctx, struct rfs_error *err)
 
     while (rc == 0 && next(run, &piece)) {
         if (!worker)
-            worker = rfs_sweep_worker_new(run->sweep);
+            worker = worker_new(run->sweep);
         rc = worker ? do_piece(run, worker, &piece, err) : rfs_fail_memory(err);
     }
-    rfs_sweep_worker_free(run->sweep, worker);
+    worker_free(run->sweep, worker);
     return rc;
 }
 

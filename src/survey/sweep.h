@@ -57,7 +57,3 @@ struct rfs_sweep {
  * or -ENOMEM.
  */
 int rfs_sweep_run(const struct rfs_sweep *sweep, unsigned threads, struct rfs_error *err);
-
-/* Makes a worker for other work on a sweep's items. NULL when out of memory. */
-struct rfs_sweep_worker *rfs_sweep_worker_new(const struct rfs_sweep *sweep);
-void rfs_sweep_worker_free(const struct rfs_sweep *sweep, struct rfs_sweep_worker *worker);

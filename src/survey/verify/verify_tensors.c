@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/differ.h"
+#include "base/pages.h"
 #include "base/pool.h"
 #include "survey/sweep.h"
 
@@ -851,7 +852,7 @@ static void find_missing(struct rfs_verify *verify)
  * Looks at differences again. Where ranks of the source differ in what they should hold alike, a
  * mount shows each rank what the source rank has that it takes after: that is no fault.
  */
-static int look_again(struct rfs_verify *verify, struct rfs_sweep_worker *worker,
+static int look_again(struct rfs_verify *verify, unsigned char *got, unsigned char *wanted,
                       struct rfs_error *err)
 {
     for (size_t i = 0; i < verify->findings.list.n; i++) {
@@ -861,8 +862,7 @@ static int look_again(struct rfs_verify *verify, struct rfs_sweep_worker *worker
         const struct rfs_tensor tensor = rfs_tensors_find(&verify->tree.list, finding->name);
         if (!tensor.list || is_own(verify, tensor))
             continue;
-        const int rc = is_shown(verify, tensor, finding->rank, RFS_SWEEP_PIECE, worker->bytes[0],
-                                worker->bytes[1], err);
+        const int rc = is_shown(verify, tensor, finding->rank, RFS_SWEEP_PIECE, got, wanted, err);
         if (rc < 0)
             return rc;
         if (rc > 0)
@@ -871,14 +871,13 @@ static int look_again(struct rfs_verify *verify, struct rfs_sweep_worker *worker
     return 0;
 }
 
-static int recheck(struct rfs_verify *verify, const struct rfs_sweep *sweep, struct rfs_error *err)
+static int recheck(struct rfs_verify *verify, struct rfs_error *err)
 {
-    struct rfs_sweep_worker *worker = rfs_sweep_worker_new(sweep);
+    unsigned char *bytes = rfs_pages_alloc(2 * RFS_SWEEP_PIECE);
+    const int rc =
+        bytes ? look_again(verify, bytes, bytes + RFS_SWEEP_PIECE, err) : rfs_fail_memory(err);
 
-    if (!worker)
-        return rfs_fail_memory(err);
-    const int rc = look_again(verify, worker, err);
-    rfs_sweep_worker_free(sweep, worker);
+    rfs_pages_free(bytes, 2 * RFS_SWEEP_PIECE);
     return rc;
 }
 
@@ -912,7 +911,7 @@ static int check_content(struct rfs_verify *verify, struct rfs_error *err)
     find_missing(verify);
     int rc = rfs_sweep_run(&sweep, verify->wishes.threads, err);
     if (rc == 0 && has_shown(verify) && verify->findings.list.n > 0)
-        rc = recheck(verify, &sweep, err);
+        rc = recheck(verify, err);
     for (size_t i = 0; i < n; i++)
         XXH3_freeState(verify->items[i].state);
     return rc;

@@ -28,7 +28,7 @@ struct rfs_ranks {
     size_t n, cap;
 };
 
-/* Appends the list TEXT to *out. Returns 0, -EINVAL or -ENOMEM. */
+/* Appends the list TEXT to *out. Returns 0, -EINVAL or -ENOMEM. Exported for tests, as the next. */
 int rfs_ranks_parse(const char *text, struct rfs_ranks *out);
 void rfs_ranks_free(struct rfs_ranks *ranks);
 /*

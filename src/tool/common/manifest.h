@@ -93,7 +93,7 @@ int rfs_manifest_text(const struct rfs_manifest *manifest, char **text, size_t *
 /*
  * Adds the entries of TEXT, which ends with a NUL, and takes over its other members. FILE is for
  * messages. 0, -ENOMEM, or -EINVAL with *err filled for a text that is no manifest, is damaged,
- * names a file that cannot be in the folder, or a tensor twice.
+ * names a file that cannot be in the folder, or a tensor twice. Exported for tests.
  */
 int rfs_manifest_parse(const char *file, const char *text, size_t size,
                        struct rfs_manifest *manifest, struct rfs_error *err);

@@ -7,7 +7,7 @@
 
 /*
  * Makes the strategy of SIDE (0 source, 1 destination): the bytes of a protobuf strategy file,
- * malloc'ed. 0 or -errno with *err filled.
+ * malloc'ed. 0 or -errno with *err filled. Exported for tests, as the next.
  */
 int rfs_example_write_strategy(const struct rfs_net *net, unsigned side, char **data, size_t *size,
                                struct rfs_error *err);

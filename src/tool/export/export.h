@@ -44,6 +44,7 @@ int rfs_task_detect(struct rfs_task *out, struct rfs_error *err);
 /*
  * Sets task_of[i] to the task of file i: files by size, the largest first, each to the task that
  * has the fewest bytes so far; among equals the lower number goes first. O(n log n). 0 or -ENOMEM.
+ * Exported for tests.
  */
 int rfs_task_divide(const uint64_t *sizes, size_t n, uint32_t tasks, uint32_t *task_of);
 
@@ -64,7 +65,7 @@ struct rfs_export_options {
 };
 
 extern const struct rfs_argument rfs_export_arguments[];
-/* Checks the arguments together. 0, or -EINVAL with *err filled. */
+/* Checks the arguments together. 0, or -EINVAL with *err filled. Exported for tests. */
 int rfs_export_options_check(struct rfs_export_options *options, struct rfs_error *err);
 
 enum rfs_export_todo {
