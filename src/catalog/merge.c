@@ -28,7 +28,7 @@ struct mapping {
     struct rfs_tables *tables;
     const char *const *files;
     size_t n_files;
-    struct rfs_intern *tails; /* the files' last components */
+    struct rfs_intern *tails; /* the files' paths below the map's folder */
     uint32_t *file_of;        /* [ids of tails] numbers of the first files that have them */
     struct rfs_error *err;
 };
@@ -38,6 +38,14 @@ static int fail_map_memory(const struct mapping *m)
     return rfs_fail_memory_of(m->err, m->map->path);
 }
 
+/* Returns a file's path as the map has it. */
+static const char *tail_of(const struct mapping *m, const char *file)
+{
+    const size_t folder = (size_t)(rfs_path_name(m->map->path) - m->map->path);
+
+    return strncmp(file, m->map->path, folder) == 0 ? file + folder : rfs_path_name(file);
+}
+
 static int index_files(struct mapping *m)
 {
     m->tails = rfs_intern_new();
@@ -45,7 +53,7 @@ static int index_files(struct mapping *m)
     if (!m->tails || !m->file_of)
         return fail_map_memory(m);
     for (size_t i = 0; i < m->n_files; i++) {
-        const char *tail = rfs_path_name(m->files[i]);
+        const char *tail = tail_of(m, m->files[i]);
         const uint32_t before = rfs_intern_count(m->tails);
         const uint32_t id = rfs_intern_add(m->tails, tail, strlen(tail));
         if (id == RFS_NO_ID)

@@ -8,13 +8,15 @@
  *   the same, before 2.5           {"w": "part0.safetensors"}
  *
  * Sources: transformers, and unified_safetensors and _load_parallel_checkpoint of MindSpore 2.10,
- * which takes the whole object where there is no weight_map. Of keys given twice the last would
- * count in Python; here they are refused.
+ * which takes the whole object where there is no weight_map. They join the names of weight maps to
+ * the map's folder, so "./a" and "a" are one file. Of keys given twice the last would count in
+ * Python; here they are refused.
  */
 #include "store/mapfile.h"
 
 #include "base/cleanup.h"
 #include "base/json_read.h"
+#include "base/origin.h"
 #include "base/vec.h"
 #include "store/beneath.h"
 
@@ -28,6 +30,7 @@
 struct reader {
     struct rfs_mapfile *map;
     const char *path;
+    enum rfs_mapfile_kind kind;
     struct rfs_error *err;
     size_t kept;     /* bytes of texts */
     uint32_t *table; /* a pair's number plus 1, by its key; owned */
@@ -86,6 +89,25 @@ static char *keep(struct reader *reader, const struct rfs_json_read *json)
     return text;
 }
 
+/* Makes the path below a folder that is "./a//./b" "a/b". */
+static void shorten(char *path)
+{
+    char *to = path;
+
+    for (const char *at = path; *at;) {
+        const size_t n = strcspn(at, "/");
+        const size_t slashes = strspn(at + n, "/");
+        if (n != 1 || *at != '.') {
+            memmove(to, at, n);
+            to += n;
+            if (slashes > 0)
+                *to++ = '/';
+        }
+        at += n + slashes;
+    }
+    *to = '\0';
+}
+
 /* Reads the value of a key that was read. */
 static int read_pair(struct reader *reader, struct rfs_json_read *json)
 {
@@ -103,7 +125,10 @@ static int read_pair(struct reader *reader, struct rfs_json_read *json)
                         "the value of '%.200s' is not a text", pair.key);
     if (!rfs_json_read_string(json))
         return fail_json(reader, json);
-    pair.value = keep(reader, json);
+    char *value = keep(reader, json);
+    if (reader->kind != RFS_MAPFILE_PLAIN && rfs_origin_stays(value))
+        shorten(value);
+    pair.value = value;
     if (!RFS_PUSH(map, pair))
         return rfs_fail_memory(reader->err);
     *cell = (uint32_t)map->n;
@@ -159,7 +184,7 @@ static int find_map(const struct reader *reader, size_t size, enum rfs_mapfile_k
 int rfs_mapfile_parse(const char *path, char *data, size_t size, enum rfs_mapfile_kind kind,
                       struct rfs_mapfile *out, struct rfs_error *err)
 {
-    struct reader reader = {.map = out, .path = path, .err = err};
+    struct reader reader = {.map = out, .path = path, .kind = kind, .err = err};
     struct rfs_json_part part;
 
     *out = (struct rfs_mapfile){.text = data};

@@ -14,7 +14,8 @@ struct rfs_store;
 #define RFS_MAPFILE_BYTES ((size_t)128 << 20)
 
 struct rfs_mapfile_pair {
-    const char *key, *value; /* in the map's text */
+    /* in the map's text; of a weight map, a path below its folder has no "." and no "//" */
+    const char *key, *value;
 };
 
 struct rfs_mapfile {

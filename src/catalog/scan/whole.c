@@ -113,8 +113,8 @@ static int compare_files(const void *a, const void *b)
 static int check_name(const char *index, const struct rfs_mapfile_pair *pair, struct rfs_error *err)
 {
     enum rfs_format format;
-    if (strchr(pair->value, '/') || !rfs_origin_stays(pair->value))
-        return rfs_fail(err, -EINVAL, RFS_OF(index, pair->key), "names of files beside it",
+    if (!rfs_origin_stays(pair->value))
+        return rfs_fail(err, -EINVAL, RFS_OF(index, pair->key), "names of files in its folder",
                         "its file '%s' is not one of the same folder", pair->value);
     if (!rfs_scan_name_format(pair->value, &format) || format != RFS_FORMAT_SAFETENSORS)
         return rfs_fail(err, -EINVAL, RFS_OF(index, pair->key), "names in .safetensors",

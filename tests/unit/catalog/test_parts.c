@@ -207,6 +207,18 @@ static void test_weight_map(void **state)
     REFUSED(f, -EINVAL, "model-00002-of-00002.safetensors: parameter 'c': ",
             "model-00001-of-00002.safetensors, too");
     put_huggingface(f);
+    tree_folder(&f->tree, "x");
+    tree_folder(&f->tree, "y");
+    put_file(f, "x/a.safetensors", "d:I8:1 b:I8:2", NULL); /* files of one name in two folders */
+    put_file(f, "y/a.safetensors", "c:I8:3", NULL);
+    put_text(f, "model.safetensors.index.json",
+             "{\"weight_map\":{\"b\":\"./x/a.safetensors\",\"c\":\"y//a.safetensors\","
+             "\"d\":\"x/./a.safetensors\"}}");
+    open_source(f);
+    index = index_of(f, 0, RFS_NO_RANK);
+    index_is(f, index, "b@0 c@1 d@0");
+
+    put_huggingface(f);
     tree_file(&f->tree, "model-00002-of-00002.safetensors", "\x02\0\0\0\0\0\0\0{}", 10);
     REFUSED(f, -EINVAL, "model-00002-of-00002.safetensors: ", "holds no parameters");
 }

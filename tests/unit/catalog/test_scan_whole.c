@@ -165,6 +165,14 @@ static void test_huggingface(void **state)
                         "model-00001-of-00002.safetensors model-00002-of-00002.safetensors");
     assert_string_equal(s->scan.data[0].weight_map,
                         tree_path(&s->tree, "model.safetensors.index.json"));
+    /* As transformers joins them to the folder. */
+    put(s, "shards/x/a.safetensors");
+    put_text(s, "model.safetensors.index.json",
+             MAP "{\"b\": \"./model-00002-of-00002.safetensors\", "
+                 "\"a\": \"shards/x/a.safetensors\", \"d\": \".//shards/./x//a.safetensors\", "
+                 "\"c\": \"model-00002-of-00002.safetensors\"}}");
+    scanned(s);
+    assert_string_equal(files_of(s, 0), "model-00002-of-00002.safetensors shards/x/a.safetensors");
     put(s, "model.safetensors");
     REFUSED(s, -EINVAL, "both 'model.safetensors' and 'model.safetensors.index.json'");
     assert_int_equal(unlink(tree_path(&s->tree, "model.safetensors")), 0);
@@ -207,6 +215,9 @@ static void test_bad_indexes(void **state)
     index_refused(s, MAP "{\"w\": \"a.ckpt\"}}", -EINVAL, "not a safetensors file by its name");
     index_refused(s, MAP "{\"w\": \"..\"}}", -EINVAL, "parameter 'w'");
     index_refused(s, MAP "{\"w\": \"../a.safetensors\"}}", -EINVAL, "not one of the same folder");
+    index_refused(s, MAP "{\"w\": \"./b/../a.safetensors\"}}", -EINVAL,
+                  "'./b/../a.safetensors' is not one of the same folder");
+    index_refused(s, MAP "{\"w\": \"./\"}}", -EINVAL, "not one of the same folder");
     index_refused(s, MAP "{\"w\": \"/a.safetensors\"}}", -EINVAL, "not one of the same folder");
     index_refused(s, MAP "{\"w\": \"//host/a.safetensors\"}}", -EINVAL,
                   "not one of the same folder");
