@@ -46,7 +46,12 @@ TYPES = {"Bool": Type("bool", "BOOL"), "Int4": Type("int8", "I8"), "Int8": Type(
          "Float64": Type("float64", "F64"), "Complex64": Type("complex64", "C64"),
          "Complex128": Type("complex128", "C128"), "Float8E4M3FN": Type("float8_e4m3fn", "F8_E4M3", False),
          "Float8E5M2": Type("float8_e5m2", "F8_E5M2", False),
-         "Float8E8M0FNU": Type("float8_e8m0fnu", "F8_E8M0", False)}
+         "Float8E8M0FNU": Type("float8_e8m0fnu", "F8_E8M0", False),
+         "Float8E4M3FNUZ": Type("float8_e4m3fnuz", "F8_E4M3FNUZ", False),
+         "Float8E5M2FNUZ": Type("float8_e5m2fnuz", "F8_E5M2FNUZ", False),
+         "Float4E2M1FNx2": Type("float4_e2m1fn_x2", "F4", False),
+         "Float6E2M3FNx4": Type("float6_e2m3fn_x4", "F6_E2M3", False),
+         "Float6E3M2FNx4": Type("float6_e3m2fn_x4", "F6_E3M2", False)}
 
 
 def _whole_box(shape: Sequence[int]) -> Box:
@@ -73,7 +78,10 @@ class Numpy:
         except ImportError:
             raise TypeError(f"{tensor.name} is {kind.name}, which numpy does not have; try: pip install ml_dtypes, or "
                             "framework=\"torch\", or dtype=\"float32\"") from None
-        return self.numpy.dtype(getattr(ml_dtypes, kind.name))
+        found = getattr(ml_dtypes, kind.name, None)
+        if found is None:
+            raise TypeError(f"{tensor.name} is {kind.name}, which ml_dtypes does not have; try: framework=\"torch\"")
+        return self.numpy.dtype(found)
 
     def empty(self, tensor: "Tensor", shape: Sequence[int]) -> Any:
         return self.numpy.empty(tuple(shape), self.dtype(tensor))

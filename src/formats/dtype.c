@@ -32,6 +32,11 @@ static const struct {
     [RFS_FLOAT8_E8M0] = {"Float8E8M0FNU", 1, "F8_E8M0"},
     [RFS_HIFLOAT8] = {"HiFloat8", 1, NULL},
     [RFS_STR] = {"str", 4, NULL},
+    [RFS_FLOAT8_E4M3FNUZ] = {"Float8E4M3FNUZ", 1, "F8_E4M3FNUZ"},
+    [RFS_FLOAT8_E5M2FNUZ] = {"Float8E5M2FNUZ", 1, "F8_E5M2FNUZ"},
+    [RFS_FLOAT4_E2M1_X2] = {"Float4E2M1FNx2", 1, "F4"},
+    [RFS_FLOAT6_E2M3_X4] = {"Float6E2M3FNx4", 3, "F6_E2M3"},
+    [RFS_FLOAT6_E3M2_X4] = {"Float6E3M2FNx4", 3, "F6_E3M2"},
 };
 
 const char *rfs_dtype_name(enum rfs_dtype dtype)
@@ -53,6 +58,13 @@ bool rfs_dtype_parse(const char *name, size_t length, enum rfs_dtype *out)
 uint32_t rfs_dtype_bytes(enum rfs_dtype dtype)
 {
     return dtype < RFS_DTYPE_COUNT ? dtypes[dtype].bytes : 0;
+}
+
+uint32_t rfs_dtype_packed(enum rfs_dtype dtype)
+{
+    return dtype == RFS_FLOAT4_E2M1_X2                                  ? 2
+           : dtype == RFS_FLOAT6_E2M3_X4 || dtype == RFS_FLOAT6_E3M2_X4 ? 4
+                                                                        : 1;
 }
 
 const char *rfs_dtype_safetensors(enum rfs_dtype dtype)

@@ -25,7 +25,13 @@ enum rfs_dtype {
     RFS_FLOAT8_E5M2,
     RFS_FLOAT8_E8M0, /* powers of two, as scales of quantized weights; MindSpore has no such type */
     RFS_HIFLOAT8,
-    RFS_STR, /* UTF-32LE code points */
+    RFS_STR,             /* UTF-32LE code points */
+    RFS_FLOAT8_E4M3FNUZ, /* these and the next are of torch and safetensors, not of MindSpore */
+    RFS_FLOAT8_E5M2FNUZ,
+    /* An element is the fewest numbers that fill bytes: 2 of 4 bits, as torch has it, 4 of 6. */
+    RFS_FLOAT4_E2M1_X2,
+    RFS_FLOAT6_E2M3_X4,
+    RFS_FLOAT6_E3M2_X4,
     RFS_DTYPE_COUNT
 };
 
@@ -35,10 +41,15 @@ const char *rfs_dtype_name(enum rfs_dtype dtype);
 bool rfs_dtype_parse(const char *name, size_t length, enum rfs_dtype *out);
 /* Returns the bytes of an element in a .ckpt; 4 (a code point) for RFS_STR. */
 uint32_t rfs_dtype_bytes(enum rfs_dtype dtype);
+/*
+ * Returns how many numbers an element has: 1, but for those of 4 and 6 bits. The last dimension of
+ * a safetensors header is as many times that of the tensor.
+ */
+uint32_t rfs_dtype_packed(enum rfs_dtype dtype);
 
 /*
- * Says whether elements can be cast to other floating-point types; those of E8M0 and HiFloat8
- * cannot.
+ * Says whether elements can be cast to other floating-point types; those of E8M0, HiFloat8, FNUZ
+ * and with several numbers cannot.
  */
 bool rfs_dtype_is_float(enum rfs_dtype dtype);
 /* Says whether elements can be cast to it: the floating-point types of 16 bits and more. */

@@ -14,6 +14,11 @@ uint32_t rfs_numbers_each(const struct rfs_type *type)
     case RFS_COMPLEX128:
         return 2;
     case RFS_FLOAT8_E8M0:
+    case RFS_FLOAT8_E4M3FNUZ:
+    case RFS_FLOAT8_E5M2FNUZ:
+    case RFS_FLOAT4_E2M1_X2:
+    case RFS_FLOAT6_E2M3_X4:
+    case RFS_FLOAT6_E3M2_X4:
     case RFS_HIFLOAT8:
     case RFS_STR:
         return 0;

@@ -209,7 +209,7 @@ void rfs_dcp_class_name(enum rfs_dcp_program program, enum rfs_dcp_class class, 
     *name = allowed[i].name;
 }
 
-/* Element types of torch that are not read. Source: torch/_C/__init__.pyi of torch 2.15. */
+/* Element types of torch that are not read here. Source: torch/_C/__init__.pyi of torch 2.15. */
 #define IS "its elements are torch."
 static const char *const unread[] = {
     IS "float8_e4m3fnuz",
@@ -264,14 +264,14 @@ static uint32_t find_name(const char *module, const char *name)
     for (uint32_t i = 0; i < N_NAMES; i++)
         if (strcmp(allowed[i].module, module) == 0 && strcmp(allowed[i].name, name) == 0)
             return rfs_dcp_value(RFS_DCP_PLAIN, RFS_DCP_NAMES + i);
+    for (uint32_t i = 0; strcmp(module, "torch") == 0 && i < N_UNREAD; i++)
+        if (strcmp(unread[i] + strlen(IS), name) == 0)
+            return rfs_dcp_value(RFS_DCP_PLAIN, UNREAD + i);
     for (uint32_t i = 0; strcmp(module, "torch") == 0 && i < RFS_DTYPE_COUNT; i++) {
         const char *dtype = rfs_torch_dtype_name((enum rfs_dtype)i);
         if (dtype && strcmp(dtype, name) == 0)
             return rfs_dcp_value(RFS_DCP_PLAIN, DTYPES + i);
     }
-    for (uint32_t i = 0; strcmp(module, "torch") == 0 && i < N_UNREAD; i++)
-        if (strcmp(unread[i] + strlen(IS), name) == 0)
-            return rfs_dcp_value(RFS_DCP_PLAIN, UNREAD + i);
     return rfs_dcp_value(RFS_DCP_PLAIN, RFS_DCP_NONE);
 }
 

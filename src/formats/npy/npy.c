@@ -52,6 +52,11 @@ static const struct {
     [RFS_FLOAT8_E5M2] = {"<V1", "float8_e5m2"},
     [RFS_FLOAT8_E8M0] = {"<V1", "float8_e8m0fnu"},
     [RFS_HIFLOAT8] = {"<V1", "hifloat8"},
+    [RFS_FLOAT8_E4M3FNUZ] = {"<V1", "float8_e4m3fnuz"},
+    [RFS_FLOAT8_E5M2FNUZ] = {"<V1", "float8_e5m2fnuz"},
+    [RFS_FLOAT4_E2M1_X2] = {"<V1", "float4_e2m1fn_x2"},
+    [RFS_FLOAT6_E2M3_X4] = {"<V3", "four float6_e2m3fn"},
+    [RFS_FLOAT6_E3M2_X4] = {"<V3", "four float6_e3m2fn"},
 };
 
 void rfs_npy_describe(const struct rfs_type *type, struct rfs_npy *out)

@@ -31,7 +31,7 @@ struct placed {
     size_t layer;   /* bytes of the name up to the end of its layer's number; 0: it has none */
     size_t at;      /* number by part and name */
     size_t group;   /* number of the layer */
-    uint32_t width; /* bytes of an element */
+    uint32_t width; /* bytes that it is aligned to */
     bool late;      /* behind all others: it would move the next layers off their alignment */
 };
 
@@ -46,13 +46,19 @@ static size_t find_layer(const char *name)
     return 0;
 }
 
+/* Several numbers in an element are read as bytes. */
+static uint32_t width_of(enum rfs_dtype dtype)
+{
+    return rfs_dtype_packed(dtype) > 1 ? 1 : rfs_dtype_bytes(dtype);
+}
+
 static struct placed place(const struct rfs_image_tensor *tensor)
 {
     const size_t layer = find_layer(tensor->name);
     struct placed placed = {.tensor = *tensor,
                             .part = layer > 0 ? LAYERS : OTHERS,
                             .layer = layer,
-                            .width = rfs_dtype_bytes((enum rfs_dtype)tensor->type->dtype)};
+                            .width = width_of((enum rfs_dtype)tensor->type->dtype)};
 
     for (size_t i = sizeof words / sizeof *words; i-- > 0;) {
         const char *found = strstr(tensor->name, words[i].word);

@@ -9,8 +9,8 @@
  *                "name": { "dtype": "F32", "shape": [4, 8], "data_offsets": [0, 128] }, … }
  *   data     = the tensors, little-endian and row-major; data_offsets count from its begin
  *
- * The tensors follow each other in the order of the header, without holes, from the begin of the
- * data to the end of the file; the library writes no other files, and MindSpore reads no others. In
+ * The tensors follow each other without holes from the begin of the data to its end. The library
+ * reads no other files; it writes headers in this order, and other writers sort names. In
  * MindSpore's metadata "remove_redundancy" is "True" in a file without the parameters that other
  * ranks keep, "crc_num" is a decimal checksum (described in crc.c), and a parameter's name says
  * "Int4" of a tensor that is stored as I8.
@@ -21,6 +21,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/json_read.h"
+#include "base/order.h"
 #include "base/store.h"
 #include "base/vec.h"
 
@@ -39,7 +40,8 @@ struct header {
     const char *param; /* the tensor at hand; borrowed */
     struct rfs_error *err;
     uint64_t data_bytes;               /* bytes of the file behind the header */
-    uint64_t end;                      /* end of the tensors so far, in the data */
+    uint64_t end;                      /* of the last tensor, in the data */
+    bool sorted;                       /* each tensor so far begins behind those before it */
     RFS_VEC(struct rfs_entry) entries; /* offsets in the data, until all is read */
     RFS_VEC(uint32_t) int4;            /* names that are Int4 by the metadata */
     bool has_metadata, has_crc, redundancy_removed;
@@ -48,7 +50,7 @@ struct header {
 
 /* The description of a tensor, as far as it has been read. */
 struct description {
-    bool has_dtype, has_shape, has_offsets;
+    bool has[3]; /* dtype, shape and data_offsets */
     struct rfs_type type;
     uint64_t begin, end;
 };
@@ -184,59 +186,105 @@ static int read_offsets(struct header *header, struct description *tensor)
     return 0;
 }
 
+/* The members of a description. */
+static const struct {
+    const char *key;
+    int (*read)(struct header *header, struct description *tensor);
+} fields[] = {{"dtype", read_dtype}, {"shape", read_shape}, {"data_offsets", read_offsets}};
+enum { FIELDS = sizeof fields / sizeof *fields };
+
 /* Reads the value of a key of a tensor. Unknown keys are passed over, as the library does. */
 static int read_field(struct header *header, struct description *tensor)
 {
-    static int (*const readers[])(struct header *, struct description *) = {read_dtype, read_shape,
-                                                                            read_offsets};
     struct rfs_json_read *json = &header->json;
-    bool *const seen[] = {&tensor->has_dtype, &tensor->has_shape, &tensor->has_offsets};
-    const char *const keys[] = {"dtype", "shape", "data_offsets"};
-    for (unsigned i = 0; i < 3; i++) {
-        if (!text_is(json, keys[i]))
+
+    for (unsigned i = 0; i < FIELDS; i++) {
+        if (!text_is(json, fields[i].key))
             continue;
-        if (*seen[i]) {
+        if (tensor->has[i]) {
             rfs_json_read_fail(json, "this key comes twice");
             return fail_json(header);
         }
-        *seen[i] = true;
-        return readers[i](header, tensor);
+        tensor->has[i] = true;
+        return fields[i].read(header, tensor);
     }
     return rfs_json_read_skip(json) ? 0 : fail_json(header);
 }
 
-static int check_place(const struct header *header, const struct description *tensor)
+static int read_object(struct header *header, struct description *tensor)
+{
+    struct rfs_json_read *json = &header->json;
+    bool first = true;
+
+    while (rfs_json_read_member(json, &first)) {
+        const int rc = read_field(header, tensor);
+        if (rc < 0)
+            return rc;
+    }
+    return json->wrong ? fail_json(header) : 0;
+}
+
+/* Reads a description without keys, ["F32", [4, 8], [0, 128]], which the library takes, too. */
+static int read_list(struct header *header, struct description *tensor)
+{
+    struct rfs_json_read *json = &header->json;
+    const size_t begin = json->at;
+    unsigned i = 0;
+
+    for (bool first = true; i <= FIELDS && rfs_json_read_element(json, &first); i++) {
+        const int rc = i < FIELDS ? fields[i].read(header, tensor) : 0;
+        if (rc < 0)
+            return rc;
+        if (i < FIELDS)
+            tensor->has[i] = true;
+    }
+    if (!json->wrong && i != FIELDS) {
+        json->at = begin;
+        rfs_json_read_fail(json, "an object is expected here");
+    }
+    return json->wrong ? fail_json(header) : 0;
+}
+
+/* Counts elements along the last dimension instead of numbers, where these do not fill bytes. */
+static int pack(const struct header *header, struct rfs_type *type)
+{
+    const uint32_t packed = rfs_dtype_packed((enum rfs_dtype)type->dtype);
+    uint64_t *last = type->ndim > 0 ? &type->dims[type->ndim - 1] : NULL;
+
+    if (packed == 1)
+        return 0;
+    if (!last || *last % packed != 0)
+        return rfs_fail(header->err, -EINVAL, RFS_OF(header->file, header->param),
+                        "a last dimension that is a multiple of that",
+                        "is of type %s, and %u of its numbers fill whole bytes: along the last "
+                        "dimension it has %llu",
+                        rfs_dtype_safetensors((enum rfs_dtype)type->dtype), packed,
+                        last ? (unsigned long long)*last : 1ULL);
+    *last /= packed;
+    return 0;
+}
+
+static int check_size(const struct header *header, const struct description *tensor)
 {
     const uint64_t bytes = tensor->type.bytes;
-    if (tensor->begin != header->end)
-        return FAIL_TENSOR(header,
-                           "its data_offsets begin at %llu, but the one before it ends at %llu: "
-                           "tensors overlap, are out of order or have a hole between them",
-                           (unsigned long long)tensor->begin, (unsigned long long)header->end);
     if (tensor->end < tensor->begin || tensor->end - tensor->begin != bytes)
         return FAIL_TENSOR(header,
                            "its data_offsets are %llu and %llu, its dimensions and element type "
                            "make it %llu bytes",
                            (unsigned long long)tensor->begin, (unsigned long long)tensor->end,
                            (unsigned long long)bytes);
-    if (tensor->end > header->data_bytes)
-        return FAIL_TENSOR(header,
-                           "the file is truncated: the tensor ends at %llu, and the file has %llu "
-                           "bytes of data",
-                           (unsigned long long)tensor->end, (unsigned long long)header->data_bytes);
     return 0;
 }
 
 static int add_tensor(struct header *header, uint32_t name, struct description *tensor)
 {
-    if (!tensor->has_dtype || !tensor->has_shape || !tensor->has_offsets)
-        return FAIL_TENSOR(header, "the header lacks its %s",
-                           !tensor->has_dtype   ? "dtype"
-                           : !tensor->has_shape ? "shape"
-                                                : "data_offsets");
-    if (!rfs_type_bytes(&tensor->type, &tensor->type.bytes))
-        return FAIL_TENSOR(header, "the dimensions multiply to more than 2^63 bytes");
-    const int rc = check_place(header, tensor);
+    for (unsigned i = 0; i < FIELDS; i++)
+        if (!tensor->has[i])
+            return FAIL_TENSOR(header, "the header lacks its %s", fields[i].key);
+    int rc = pack(header, &tensor->type);
+    if (rc == 0 && !rfs_type_bytes(&tensor->type, &tensor->type.bytes))
+        rc = FAIL_TENSOR(header, "the dimensions multiply to more than 2^63 bytes");
+    rc = rc ?: check_size(header, tensor);
     if (rc < 0)
         return rc;
     struct rfs_entry entry = {.offset = tensor->begin, .name = name};
@@ -244,6 +292,7 @@ static int add_tensor(struct header *header, uint32_t name, struct description *
     if (entry.type == RFS_NO_ID || header->entries.n >= UINT32_MAX ||
         !RFS_PUSH(&header->entries, entry))
         return fail_memory(header);
+    header->sorted = header->sorted && tensor->begin >= header->end;
     header->end = tensor->end;
     return 0;
 }
@@ -253,7 +302,6 @@ static int read_tensor(struct header *header)
 {
     struct rfs_json_read *json = &header->json;
     struct description tensor = {0};
-    bool first = true;
     if (json->text_n > NAME_MOST) {
         rfs_json_read_fail(json, "a name of more than 2^20 bytes");
         return fail_json(header);
@@ -262,14 +310,58 @@ static int read_tensor(struct header *header)
     if (name == RFS_NO_ID)
         return fail_memory(header);
     header->param = rfs_intern_text(header->tables->names, name);
-    while (rfs_json_read_member(json, &first)) {
-        const int rc = read_field(header, &tensor);
-        if (rc < 0)
-            return rc;
-    }
-    const int rc = json->wrong ? fail_json(header) : add_tensor(header, name, &tensor);
+    int rc =
+        rfs_json_read_peek(json, '[') ? read_list(header, &tensor) : read_object(header, &tensor);
+    rc = rc ?: add_tensor(header, name, &tensor);
     header->param = NULL;
     return rc;
+}
+
+static uint64_t bytes_of(const struct header *header, const struct rfs_entry *entry)
+{
+    const struct rfs_type *type = rfs_intern_bytes(header->tables->types, entry->type, NULL);
+
+    return type->bytes;
+}
+
+/* Orders by place; what has no bytes stands before what begins there. */
+static int compare_places(const void *a, const void *b, void *ctx)
+{
+    const struct rfs_entry *x = a;
+    const struct rfs_entry *y = b;
+
+    return RFS_ORDER(x->offset, y->offset) ?: RFS_ORDER(bytes_of(ctx, x), bytes_of(ctx, y))
+           ?: RFS_ORDER(x->name, y->name);
+}
+
+/* Sorts the tensors by place, and checks that they are all of the data, each part once. */
+static int check_places(struct header *header)
+{
+    uint64_t end = 0;
+
+    if (!header->sorted)
+        qsort_r(header->entries.data, header->entries.n, sizeof *header->entries.data,
+                compare_places, header);
+    for (size_t i = 0; i < header->entries.n; i++) {
+        const struct rfs_entry *entry = &header->entries.data[i];
+        header->param = rfs_intern_text(header->tables->names, entry->name);
+        if (entry->offset != end)
+            return FAIL_TENSOR(header,
+                               "its data_offsets begin at %llu, but the one before it ends at "
+                               "%llu: tensors overlap or have a hole between them",
+                               (unsigned long long)entry->offset, (unsigned long long)end);
+        end += bytes_of(header, entry);
+        if (end > header->data_bytes)
+            return FAIL_TENSOR(header,
+                               "the file is truncated: the tensor ends at %llu, and the file has "
+                               "%llu bytes of data",
+                               (unsigned long long)end, (unsigned long long)header->data_bytes);
+    }
+    header->param = NULL;
+    return end == header->data_bytes ? 0
+                                     : rfs_fail(header->err, -EINVAL, RFS_IN(header->file),
+                                                REMEDY_COPY, "%llu bytes follow the last tensor",
+                                                (unsigned long long)(header->data_bytes - end));
 }
 
 static int read_header(struct header *header)
@@ -289,11 +381,7 @@ static int read_header(struct header *header)
     if (header->entries.n == 0)
         return rfs_fail(header->err, header->data_bytes == 0 ? -ENODATA : -EINVAL,
                         RFS_IN(header->file), REMEDY_COPY, "the file holds no parameters");
-    if (header->end != header->data_bytes)
-        return rfs_fail(header->err, -EINVAL, RFS_IN(header->file), REMEDY_COPY,
-                        "%llu bytes follow the last tensor",
-                        (unsigned long long)(header->data_bytes - header->end));
-    return 0;
+    return check_places(header);
 }
 
 /* Sets types to Int4: the metadata may come after the tensors that it describes. */
@@ -459,6 +547,7 @@ int rfs_safetensors_walk(const struct rfs_bytes_source *from, struct rfs_tables 
     header.file = from->file;
     header.err = err;
     header.data_bytes = from->size - PREFIX_BYTES - n;
+    header.sorted = true;
     rc = read_header(&header) ?: finish(&header, from->size, out);
     free(header.entries.data);
     free(header.int4.data);

@@ -18,7 +18,7 @@
 /*
  * Reads the header of a file. TABLES are filled as by rfs_ckpt_walk. LIKE (or NULL) is the index of
  * another file, as this function gave it: when the two headers are equal byte for byte, nothing is
- * built. Returns 0 with *out owned by the caller, its entries in the order of the header, or 1 when
+ * built. Returns 0 with *out owned by the caller, its entries in the order of the data, or 1 when
  * LIKE is this file's index too; else *out is NULL: -ENODATA for one without tensors, -EINVAL for
  * an invalid safetensors file, -ENOMEM, or a read's error, each with *err filled. Takes as much
  * memory as the header, for the time of the call.

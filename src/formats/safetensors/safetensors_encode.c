@@ -15,13 +15,31 @@
 #include "base/order.h"
 #include "formats/safetensors/safetensors.h"
 
-/* The library's order of dtypes; others have no name there. */
+/* The order of dtypes of the library, version 0.8; others have no name there. */
 static const unsigned char ranks[RFS_DTYPE_COUNT] = {
-    [RFS_BOOL] = 1,        [RFS_UINT8] = 2,         [RFS_INT8] = 3,        [RFS_INT4] = 3,
-    [RFS_FLOAT8_E5M2] = 4, [RFS_FLOAT8_E4M3FN] = 5, [RFS_FLOAT8_E8M0] = 6, [RFS_INT16] = 7,
-    [RFS_UINT16] = 8,      [RFS_FLOAT16] = 9,       [RFS_BFLOAT16] = 10,   [RFS_INT32] = 11,
-    [RFS_UINT32] = 12,     [RFS_FLOAT32] = 13,      [RFS_COMPLEX64] = 14,  [RFS_FLOAT64] = 15,
-    [RFS_INT64] = 16,      [RFS_UINT64] = 17,
+    [RFS_BOOL] = 1,
+    [RFS_FLOAT4_E2M1_X2] = 2,
+    [RFS_FLOAT6_E2M3_X4] = 3,
+    [RFS_FLOAT6_E3M2_X4] = 4,
+    [RFS_UINT8] = 5,
+    [RFS_INT8] = 6,
+    [RFS_INT4] = 6,
+    [RFS_FLOAT8_E5M2] = 7,
+    [RFS_FLOAT8_E4M3FN] = 8,
+    [RFS_FLOAT8_E8M0] = 9,
+    [RFS_FLOAT8_E4M3FNUZ] = 10,
+    [RFS_FLOAT8_E5M2FNUZ] = 11,
+    [RFS_INT16] = 12,
+    [RFS_UINT16] = 13,
+    [RFS_FLOAT16] = 14,
+    [RFS_BFLOAT16] = 15,
+    [RFS_INT32] = 16,
+    [RFS_UINT32] = 17,
+    [RFS_FLOAT32] = 18,
+    [RFS_COMPLEX64] = 19,
+    [RFS_FLOAT64] = 20,
+    [RFS_INT64] = 21,
+    [RFS_UINT64] = 22,
 };
 
 RFS_COMPARE(by_name, struct rfs_image_tensor, x, y,
@@ -101,11 +119,15 @@ static void put_tensor(struct rfs_json_write *json, const struct rfs_image_tenso
                        uint64_t begin, uint64_t end)
 {
     const struct rfs_type *type = tensor->type;
+    uint64_t shape[RFS_MAX_DIMS];
 
+    memcpy(shape, type->dims, sizeof shape);
+    if (type->ndim > 0)
+        shape[type->ndim - 1] *= rfs_dtype_packed((enum rfs_dtype)type->dtype);
     rfs_json_put_key(json, tensor->name, tensor->name_bytes);
     rfs_json_object(json, NULL, RFS_JSON_TIGHT);
     rfs_json_put_text(json, "dtype", rfs_dtype_safetensors((enum rfs_dtype)type->dtype));
-    rfs_json_put_u64s(json, "shape", RFS_JSON_TIGHT, type->dims, type->ndim);
+    rfs_json_put_u64s(json, "shape", RFS_JSON_TIGHT, shape, type->ndim);
     rfs_json_put_u64s(json, "data_offsets", RFS_JSON_TIGHT, (uint64_t[]){begin, end}, 2);
     rfs_json_end(json);
 }

@@ -316,6 +316,9 @@ static const struct {
     {RFS_FLOAT8_E4M3FN, "float8_e4m3fn", NULL},
     {RFS_FLOAT8_E5M2, "float8_e5m2", NULL},
     {RFS_FLOAT8_E8M0, "float8_e8m0fnu", NULL},
+    {RFS_FLOAT8_E4M3FNUZ, "float8_e4m3fnuz", NULL},
+    {RFS_FLOAT8_E5M2FNUZ, "float8_e5m2fnuz", NULL},
+    {RFS_FLOAT4_E2M1_X2, "float4_e2m1fn_x2", NULL},
 };
 
 enum { N_DTYPES = sizeof dtypes / sizeof *dtypes };

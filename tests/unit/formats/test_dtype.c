@@ -68,7 +68,12 @@ static void test_safetensors(void **state)
                  {"I64", "Int64", 8},
                  {"U64", "UInt64", 8},
                  {"C64", "Complex64", 8},
-                 {"F8_E8M0", "Float8E8M0FNU", 1}};
+                 {"F8_E8M0", "Float8E8M0FNU", 1},
+                 {"F8_E4M3FNUZ", "Float8E4M3FNUZ", 1},
+                 {"F8_E5M2FNUZ", "Float8E5M2FNUZ", 1},
+                 {"F4", "Float4E2M1FNx2", 1},
+                 {"F6_E2M3", "Float6E2M3FNx4", 3},
+                 {"F6_E3M2", "Float6E3M2FNx4", 3}};
     for (unsigned i = 0; i < sizeof known / sizeof *known; i++) {
         assert_true(rfs_dtype_parse_safetensors(known[i].name, strlen(known[i].name), &dtype));
         assert_string_equal(rfs_dtype_name(dtype), known[i].mindspore);
@@ -81,7 +86,7 @@ static void test_safetensors(void **state)
     assert_null(rfs_dtype_safetensors(RFS_COMPLEX128));
     assert_null(rfs_dtype_safetensors(RFS_DTYPE_COUNT));
     assert_false(rfs_dtype_parse_safetensors("f32", 3, &dtype));
-    assert_false(rfs_dtype_parse_safetensors("F4", 2, &dtype));
+    assert_false(rfs_dtype_parse_safetensors("F6", 2, &dtype));
     assert_false(rfs_dtype_parse_safetensors("", 0, &dtype));
 }
 

@@ -131,6 +131,51 @@ static void test_metadata(void **state)
     done(&w, &file);
 }
 
+/* MLX, JavaScript and writers that sort names have other orders than that of the data. */
+static void test_order(void **state)
+{
+    (void)state;
+    const char *header = "{\"z\":{\"dtype\":\"I8\",\"shape\":[2],\"data_offsets\":[8,10]},"
+                         "\"last\":{\"dtype\":\"I8\",\"shape\":[0],\"data_offsets\":[14,14]},"
+                         "\"a\":[\"F32\",[2],[0,8]],"
+                         "\"none\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[8,8]},"
+                         "\"__metadata__\":{\"m\":\"Int4\"},"
+                         "\"m\":{\"dtype\":\"I8\",\"shape\":[4],\"data_offsets\":[10,14]}}";
+    const size_t n = 8 + strlen(header);
+    struct bytes file = made(header, 14);
+    struct walked w = walk(&file);
+    assert_int_equal(w.index->n, 5);
+    entry_is(&w, 0, "a", RFS_FLOAT32, 1, 8, n);
+    entry_is(&w, 1, "none", RFS_FLOAT32, 1, 0, n + 8);
+    entry_is(&w, 2, "z", RFS_INT8, 1, 2, n + 8);
+    entry_is(&w, 3, "m", RFS_INT4, 1, 4, n + 10);
+    entry_is(&w, 4, "last", RFS_INT8, 1, 0, n + 14);
+    done(&w, &file);
+}
+
+/* Numbers of 4 and 6 bits are elements of whole bytes along the last dimension, as torch has it. */
+static void test_numbers_below_a_byte(void **state)
+{
+    (void)state;
+    struct bytes file =
+        made("{\"w\":{\"dtype\":\"F4\",\"shape\":[3,16],\"data_offsets\":[0,24]},"
+             "\"x\":{\"dtype\":\"F6_E2M3\",\"shape\":[8],\"data_offsets\":[24,30]},"
+             "\"y\":{\"dtype\":\"F6_E3M2\",\"shape\":[2,4],\"data_offsets\":[30,36]},"
+             "\"e\":{\"dtype\":\"F4\",\"shape\":[5,0],\"data_offsets\":[36,36]}}",
+             36);
+    struct walked w = walk(&file);
+    const uint64_t n = file.n - 36;
+    entry_is(&w, 0, "w", RFS_FLOAT4_E2M1_X2, 2, 24, n);
+    assert_int_equal(type_of(&w, 0)->dims[0], 3);
+    assert_int_equal(type_of(&w, 0)->dims[1], 8);
+    entry_is(&w, 1, "x", RFS_FLOAT6_E2M3_X4, 1, 6, n + 24);
+    assert_int_equal(type_of(&w, 1)->dims[0], 2);
+    entry_is(&w, 2, "y", RFS_FLOAT6_E3M2_X4, 2, 6, n + 30);
+    assert_int_equal(type_of(&w, 2)->dims[1], 1);
+    entry_is(&w, 3, "e", RFS_FLOAT4_E2M1_X2, 2, 0, n + 36);
+    done(&w, &file);
+}
+
 static void test_names(void **state)
 {
     (void)state;
@@ -206,6 +251,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_header), cmocka_unit_test(test_metadata),
+        cmocka_unit_test(test_order),  cmocka_unit_test(test_numbers_below_a_byte),
         cmocka_unit_test(test_names),  cmocka_unit_test(test_like),
         cmocka_unit_test(test_many),
     };

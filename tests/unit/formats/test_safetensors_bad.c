@@ -111,6 +111,9 @@ static void test_json(void **state)
     REFUSED(4, "{" GOOD ",}", "a string is expected");
     REFUSED(4, "{" GOOD " " GOOD "}", "a comma or the end is expected");
     REFUSED(4, "{\"w\":[]}", "offset 13: ", "parameter 'w'", "an object is expected");
+    REFUSED(4, "{\"w\":[\"I8\",[4]]}", "offset 13: ", "an object is expected");
+    REFUSED(4, "{\"w\":[\"I8\",[4],[0,4],1]}", "offset 13: ", "an object is expected");
+    REFUSED(4, "{\"w\":[\"I8\",4]}", "an array is expected");
     REFUSED(4, "{\"w\":{\"dtype\":1}}", "parameter 'w'", "a string is expected");
     REFUSED(4, "{\"w\":{\"shape\":4}}", "an array is expected");
     REFUSED(4, "{\"w\":{\"shape\":[4.0]}}", "a whole number is expected");
@@ -178,13 +181,17 @@ static void test_names(void **state)
 static void test_tensors(void **state)
 {
     (void)state;
-    REFUSED(4, "{" TENSOR("w", "F4", "[8]", 0, 4) "}",
-            "parameter 'w': ", "unknown element type 'F4'");
+    REFUSED(4, "{" TENSOR("w", "F5", "[8]", 0, 4) "}",
+            "parameter 'w': ", "unknown element type 'F5'");
     REFUSED(4, "{" TENSOR("w", "f32", "[1]", 0, 4) "}", "unknown element type 'f32'");
     REFUSED(1, "{" TENSOR("w", "I8", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", 0, 1) "," GOOD "}",
             "parameter 'good': ", "begin at 0"); /* 16 dimensions are not too many */
     REFUSED(8, "{" TENSOR("w", "I8", "[4294967296,4294967296]", 0, 8) "}",
             "multiply to more than 2^63");
+    REFUSED(2, "{" TENSOR("w", "F4", "[3]", 0, 2) "}", "parameter 'w': is of type F4, and 2 of",
+            "along the last dimension it has 3");
+    REFUSED(3, "{" TENSOR("w", "F6_E2M3", "[2,2]", 0, 3) "}", "is of type F6_E2M3, and 4 of its");
+    REFUSED(1, "{" TENSOR("w", "F4", "[]", 0, 1) "}", "is of type F4, and 2 of its numbers");
     REFUSED(0, "{" TENSOR("w", "I8", "[9223372036854775807,0,9223372036854775807]", 0, 0) "}",
             "multiply to more than 2^63");
     REFUSED(8, "{" TENSOR("w", "F64", "[4611686018427387904]", 0, 8) "}", "more than 2^63");
@@ -221,8 +228,16 @@ static void test_places(void **state)
             "parameter 'w': ", "begin at 2, but the one before it ends at 4", "overlap");
     REFUSED(12, "{" GOOD "," TENSOR("w", "I8", "[4]", 8, 12) "}",
             "parameter 'w': ", "begin at 8, but the one before it ends at 4", "hole");
-    REFUSED(8, "{" TENSOR("w", "I8", "[4]", 4, 8) "," GOOD "}",
-            "parameter 'w': ", "begin at 4, but the one before it ends at 0", "out of order");
+    REFUSED(8, "{" TENSOR("w", "I8", "[4]", 4, 8) "," TENSOR("v", "I8", "[4]", 4, 8) "}",
+            "begin at 4, but the one before it ends at 0", "hole");
+    REFUSED(12, "{" TENSOR("w", "I8", "[4]", 8, 12) "," GOOD "}",
+            "parameter 'w': ", "begin at 8, but the one before it ends at 4", "hole");
+    REFUSED(8, "{" TENSOR("w", "I8", "[4]", 4, 8) "," TENSOR("v", "I8", "[5]", 0, 5) "}",
+            "parameter 'w': ", "begin at 4, but the one before it ends at 5", "overlap");
+    REFUSED(6,
+            "{" TENSOR("w", "I8", "[4]", 2, 6) "," TENSOR("e", "I8", "[0]", 3,
+                                                          3) "," TENSOR("v", "I8", "[2]", 0, 2) "}",
+            "parameter 'e': ", "begin at 3, but the one before it ends at 6", "overlap");
     REFUSED(8, "{" GOOD "," TENSOR("w", "I8", "[4]", 0, 4) "}", "overlap");
     REFUSED(8, "{" TENSOR("w", "I8", "[4]", 0, 18446744073709551615) "}", "make it 4 bytes");
     REFUSED(8, "{" GOOD "," TENSOR("w", "I8", "[4]", 4, 3) "}", "data_offsets are 4 and 3");

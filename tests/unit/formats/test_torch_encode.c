@@ -287,10 +287,12 @@ static struct rfs_image *dict_image(struct world *w, const char *stem)
 static void test_every_dtype(void **state)
 {
     static const enum rfs_dtype dtypes[] = {
-        RFS_FLOAT64,       RFS_FLOAT32,     RFS_FLOAT16,    RFS_BFLOAT16,  RFS_INT64,
-        RFS_INT32,         RFS_INT16,       RFS_INT8,       RFS_UINT8,     RFS_BOOL,
-        RFS_UINT16,        RFS_UINT32,      RFS_UINT64,     RFS_COMPLEX64, RFS_COMPLEX128,
-        RFS_FLOAT8_E4M3FN, RFS_FLOAT8_E5M2, RFS_FLOAT8_E8M0};
+        RFS_FLOAT64,       RFS_FLOAT32,     RFS_FLOAT16,         RFS_BFLOAT16,
+        RFS_INT64,         RFS_INT32,       RFS_INT16,           RFS_INT8,
+        RFS_UINT8,         RFS_BOOL,        RFS_UINT16,          RFS_UINT32,
+        RFS_UINT64,        RFS_COMPLEX64,   RFS_COMPLEX128,      RFS_FLOAT8_E4M3FN,
+        RFS_FLOAT8_E5M2,   RFS_FLOAT8_E8M0, RFS_FLOAT8_E4M3FNUZ, RFS_FLOAT8_E5M2FNUZ,
+        RFS_FLOAT4_E2M1_X2};
     const uint64_t dims[] = {3, 0, 5};
     struct world *w = *state;
     struct rfs_torch torch;
