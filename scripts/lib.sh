@@ -55,7 +55,8 @@ deepspeed_needs=(hjson==3.1.0 "einops==$einops_version" msgpack==1.2.4 psutil==7
 # A folder with the source of HyperParallel, which no package index has: tests/chunks/README.md.
 # shellcheck disable=SC2034
 hyper_parallel_folder=${RFS_HYPER_PARALLEL:-${XDG_CACHE_HOME:-$HOME/.cache}/reshardfs/hyper_parallel}
-# And of those that numbers and checksums are compared with.
+# And of those that numbers, checksums and headers are compared with.
+current_safetensors_version=0.8.0
 numpy_version=2.4.6
 ml_dtypes_version=0.6.0
 prometheus_version=0.26.0
@@ -341,14 +342,14 @@ fill_numbers_venv() {
     "$2" -m venv "$1" &&
         "$1/bin/python" -m pip install --quiet --disable-pip-version-check "numpy==$numpy_version" \
             "ml_dtypes==$ml_dtypes_version" "prometheus_client==$prometheus_version" "xxhash==$xxhash_version" \
-            "kubernetes-validate==$kubernetes_version" &&
-        "$1/bin/python" -c 'import numpy, ml_dtypes, xxhash, kubernetes_validate'
+            "kubernetes-validate==$kubernetes_version" "safetensors==$current_safetensors_version" &&
+        "$1/bin/python" -c 'import numpy, ml_dtypes, xxhash, kubernetes_validate, safetensors'
 }
 
 # That of tests/numbers, and of the metrics and manifests in tests/mount.
 make_numbers_venv() {
     make_venv "$numbers_venv" python3 \
-        "numpy $numpy_version ml_dtypes $ml_dtypes_version prometheus_client $prometheus_version xxhash $xxhash_version kubernetes-validate $kubernetes_version" \
+        "numpy $numpy_version ml_dtypes $ml_dtypes_version prometheus_client $prometheus_version xxhash $xxhash_version kubernetes-validate $kubernetes_version safetensors $current_safetensors_version" \
         fill_numbers_venv
 }
 

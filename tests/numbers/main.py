@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""reshard verify, stats, diff and get against what numpy, ml_dtypes and xxhash say of the same whole arrays.
+"""reshard verify, stats, diff and get against what numpy, ml_dtypes and xxhash say of the same whole arrays, and headers
+of safetensors files against the library (headers.py).
 
 Arrays of every element type are cut here over four ranks (two that cut, two that repeat) and written as safetensors
 files by hand, because the library's numpy side knows no float8 and no bfloat16.
@@ -20,9 +21,10 @@ import xxhash
 
 sys.dont_write_bytecode = True
 here = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(os.path.dirname(here), "mount"))
+sys.path[:0] = [os.path.join(os.path.dirname(here), folder) for folder in ("mount", "support")]
 
 import harness
+import headers
 from harness import check, equal, folder, run
 
 DTYPES = {
@@ -271,6 +273,10 @@ def test_get_is_numpys_save():
             if dtypes[name] == "F8_E5M2":  # numpy takes it for a type of its own there, which it does not have
                 got, want = got[-want.size:] if want.size else b"", want.tobytes()
             check(got == (want if isinstance(want, bytes) else saved(want)), f"{name} of {arguments}")
+
+
+def test_headers_of_safetensors():
+    headers.compare_views(*headers.compare_with_library(seed))
 
 
 def main():

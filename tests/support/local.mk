@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Shared by several suites.
-check_PROGRAMS += tests/support/check_loads
+check_PROGRAMS += tests/support/check_headers tests/support/check_loads
+tests_support_check_headers_SOURCES = tests/support/check_headers.c
+tests_support_check_headers_LDADD = librfs.la
 tests_support_check_loads_SOURCES = tests/support/check_loads.c tests/support/loads.c tests/support/loads.h
 tests_support_check_loads_LDADD = librfs.la
 
