@@ -64,6 +64,10 @@ static void try_names(char *text)
             REQUIRE(rank <= RFS_MAX_RANK || rank == UINT32_MAX);
             fuzz_reached(5);
         }
+        struct rfs_scan_part part;
+        if (rfs_scan_name_part(name, &part))
+            REQUIRE(part.count > 0 && part.begin + part.digits < part.end &&
+                    part.end < strlen(name));
         if (rfs_scan_name_decimal(name, &rank))
             REQUIRE(rank <= RFS_MAX_RANK);
         last = name;
