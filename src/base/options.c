@@ -58,44 +58,46 @@ enum {
 };
 
 static const struct rfs_option_limit of_dst[] = {
-    {WHOLE, 0, true, "shows one whole checkpoint, which no strategy cuts",
+    {WHOLE, 0, "view=%s shows one whole checkpoint, which no strategy cuts",
      "leave the destination's strategy out"},
     {0}};
-#define ORDER_LIMIT                                                                                \
-    false, "option order=layers is for safetensors files of ranks or of a whole model",            \
-        "-o format=safetensors, -o view=huggingface or -o view=unified"
+static const char order_limit[] =
+    "option order=layers is for safetensors files of ranks or of a whole model";
+static const char order_remedy[] = "-o format=safetensors, -o view=huggingface or -o view=unified";
 static const struct rfs_option_limit of_order[] = {
-    {ALL, FORMAT(CKPT) | FORMAT(TORCH), ORDER_LIMIT}, {CUT | SHOWS(PEFT), 0, ORDER_LIMIT}, {0}};
+    {ALL, FORMAT(CKPT) | FORMAT(TORCH), order_limit, order_remedy},
+    {CUT | SHOWS(PEFT), 0, order_limit, order_remedy},
+    {0}};
 static const struct rfs_option_limit of_file_size[] = {
-    {ALL & ~WHOLE, 0, false,
+    {ALL & ~WHOLE, 0,
      "option file_size divides one whole checkpoint into files, and a view of ranks has one for "
      "each rank",
      "-o view=huggingface or -o view=unified"},
-    {SHOWS(PEFT), 0, false, "PEFT reads one file of tensors, which file_size would divide",
+    {SHOWS(PEFT), 0, "PEFT reads one file of tensors, which file_size would divide",
      "leave file_size out"},
     {0}};
 static const struct rfs_option_limit of_chunk_size[] = {
-    {ALL & ~SHOWS(DCP), 0, false, "option chunk_size is for view=dcp", "-o view=dcp"}, {0}};
+    {ALL & ~SHOWS(DCP), 0, "option chunk_size is for view=dcp", "-o view=dcp"}, {0}};
 static const struct rfs_option_limit of_lora_alpha[] = {
-    {ALL & ~SHOWS(PEFT), 0, false, "option lora_alpha is for view=peft", "-o view=peft"}, {0}};
+    {ALL & ~SHOWS(PEFT), 0, "option lora_alpha is for view=peft", "-o view=peft"}, {0}};
 static const struct rfs_option_limit of_format[] = {
-    {SHOWS(DCP), 0, true, "is made of the files of torch.distributed.checkpoint",
+    {SHOWS(DCP), 0, "view=%s is made of the files of torch.distributed.checkpoint",
      "leave format= out"},
-    {WHOLE | CUT, FORMAT(CKPT) | FORMAT(TORCH), true, "is made of safetensors files",
+    {WHOLE | CUT, FORMAT(CKPT) | FORMAT(TORCH), "view=%s is made of safetensors files",
      "leave format= out"},
     {0}};
-#define CRC_LIMIT                                                                                  \
-    "option crc is for .ckpt files: in a safetensors file the checksum would stand before the "    \
-    "data that it sums up"
+static const char crc_limit[] =
+    "option crc is for .ckpt files: in a safetensors file the checksum would stand before the "
+    "data that it sums up";
 static const struct rfs_option_limit of_crc[] = {
-    {ALL, FORMAT(TORCH), false, "option crc is for .ckpt files", "-o zip_crc"},
-    {SHOWS(RANKS), FORMAT(SAFETENSORS), false, CRC_LIMIT, "leave crc out, or -o format=ckpt"},
-    {ALL, FORMAT(SAFETENSORS), false, CRC_LIMIT, "leave crc out"},
+    {ALL, FORMAT(TORCH), "option crc is for .ckpt files", "-o zip_crc"},
+    {SHOWS(RANKS), FORMAT(SAFETENSORS), crc_limit, "leave crc out, or -o format=ckpt"},
+    {ALL, FORMAT(SAFETENSORS), crc_limit, "leave crc out"},
     {0}};
-static const struct rfs_option_limit of_prefix[] = {{ALL & ~SHOWS(RANKS), 0, true,
-                                                     "has file names of its own, without a prefix",
-                                                     "leave prefix= out"},
-                                                    {0}};
+static const struct rfs_option_limit of_prefix[] = {
+    {ALL & ~SHOWS(RANKS), 0, "view=%s has file names of its own, without a prefix",
+     "leave prefix= out"},
+    {0}};
 
 /*
  * The order is that of --help. Strategies, maps of names and rules are in the keys of kept data by
@@ -775,10 +777,7 @@ int rfs_options_check_limits(const struct rfs_options *options, enum rfs_format 
             continue;
         for (; limit->views; limit++)
             if ((limit->views & view) && (!limit->formats || (limit->formats & 1U << format)))
-                return rfs_fail_usage(err, limit->remedy, "%s%s%s%s",
-                                      limit->after_view ? "view=" : "",
-                                      limit->after_view ? shown[options->shown] : "",
-                                      limit->after_view ? " " : "", limit->text);
+                return rfs_fail_usage(err, limit->remedy, limit->text, shown[options->shown]);
     }
     return 0;
 }

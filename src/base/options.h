@@ -190,8 +190,7 @@ enum {
 struct rfs_option_limit {
     unsigned views;   /* those views, a bit 1 << RFS_SHOW_…; 0: the end of a list */
     unsigned formats; /* if they show files of these formats, a bit 1 << RFS_FORMAT_…; 0: any */
-    bool after_view;  /* the text follows "view=NAME " */
-    const char *text; /* what is wrong */
+    const char *text; /* what is wrong; a format of the view's word, which it may have once */
     const char *remedy;
 };
 
