@@ -139,7 +139,10 @@ struct rfs_target {
     uint32_t lengths;    /* of a map tensor's messages; id of rfs_catalog_lengths; else RFS_NO_ID */
 };
 
-/* The parameters of a destination file, in its order. Immutable; lives as long as the planner. */
+/*
+ * The parameters of a destination file, in its order. Immutable; lives as long as the planner.
+ * Ranks share it, so it does not say of which rank it is: a list of tensors does (view/tensors.h).
+ */
 struct rfs_params {
     uint32_t id;    /* dense, from 0 */
     uint32_t stage; /* of the destination */

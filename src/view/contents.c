@@ -9,7 +9,7 @@ struct rfs_view *rfs_view_only(const struct reshard_view *set)
     return set->several ? NULL : set->data[0];
 }
 
-struct rfs_view_contents rfs_view_contents(const struct rfs_view *view)
+struct rfs_view_contents rfs_view_contents(struct rfs_view *view)
 {
     struct rfs_view_contents contents = {
         .options = &view->options,
@@ -20,7 +20,7 @@ struct rfs_view_contents rfs_view_contents(const struct rfs_view *view)
         .planner = view->planner,
         .by_rules = rfs_view_by_rules(view),
         .output_map = view->output_map,
-        .notes = &((struct rfs_view *)view)->notes,
+        .notes = &view->notes,
         .pool = view->set->pool,
         .scale = view->scale,
         .source_scale = view->scale,

@@ -37,11 +37,11 @@ struct rfs_view_contents {
 
 /* Returns the only plain view, or NULL of several saves. */
 struct rfs_view *rfs_view_only(const struct reshard_view *set);
-struct rfs_view_contents rfs_view_contents(const struct rfs_view *view);
+struct rfs_view_contents rfs_view_contents(struct rfs_view *view);
 
 /*
- * Lists the state of a view of hfai's parts: hfai_view.h. Compares the copies that rules leave out
- * with their originals, in all saves: returns 0 or -errno with *err filled.
+ * Compares the copies that rules leave out with their originals, in all saves. Returns 0 or -errno
+ * with *err filled.
  */
 int rfs_view_compare_all_copies(struct reshard_view *set, struct rfs_error *err);
 
