@@ -215,7 +215,7 @@ int rfs_by_rules_check_lost(const struct rfs_planner *planner, struct rfs_error 
 
     for (size_t i = 0; i < map->made.n; i++)
         if (by_rules->lost[i] != RFS_NO_ID &&
-            rfs_names_shown(planner->config.output_map, map->made.data[i].name))
+            rfs_names_shown(planner->config.names, map->made.data[i].name))
             return rfs_by_rules_fail_lost(planner, map->made.data[i].name, by_rules->lost[i], err);
     return 0;
 }

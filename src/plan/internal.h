@@ -132,8 +132,7 @@ struct rfs_planning {
 
 static inline struct rfs_role_rules rfs_plan_rules(const struct rfs_planner *planner)
 {
-    return (struct rfs_role_rules){planner->config.src, planner->config.dst,
-                                   planner->config.output_map};
+    return (struct rfs_role_rules){planner->config.src, planner->config.dst, planner->config.names};
 }
 
 /* Makes an empty memory of names. NULL when out of memory. */

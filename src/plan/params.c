@@ -137,7 +137,7 @@ static int show(struct rfs_planner *planner, const char *shown, struct rfs_targe
         target->shown_name = rfs_intern_add(tables->names, shown, strlen(shown));
     const enum rfs_dtype to =
         type->kind == RFS_TENSOR
-            ? rfs_names_dtype(planner->config.output_map, shown, dtype_by_rules(planner, target))
+            ? rfs_names_dtype(planner->config.names, shown, dtype_by_rules(planner, target))
             : from;
     if (to != from) {
         struct rfs_type changed = *type;
@@ -153,7 +153,7 @@ static int show(struct rfs_planner *planner, const char *shown, struct rfs_targe
 int rfs_planner_show(struct rfs_planner *planner, struct rfs_target *target, struct rfs_error *err)
 {
     const char *name = rfs_catalog_name(planner->config.catalog, target->name);
-    const char *shown = rfs_names_shown(planner->config.output_map, name);
+    const char *shown = rfs_names_shown(planner->config.names, name);
 
     target->shown_name = RFS_NO_ID;
     return shown ? show(planner, shown, target, err) : 0;
@@ -293,7 +293,7 @@ static int check_names(const struct rfs_planning *planning, const struct rfs_par
 {
     struct rfs_catalog *catalog = planning->catalog;
 
-    if (!planning->planner->config.output_map)
+    if (!planning->planner->config.names)
         return 0;
     RFS_FREE uint32_t *first =
         calloc((size_t)rfs_intern_count(rfs_catalog_tables(catalog)->names) + 1, sizeof *first);
@@ -318,7 +318,7 @@ static int check_names(const struct rfs_planning *planning, const struct rfs_par
 static int fail_empty(const struct rfs_planning *planning)
 {
     const struct rfs_planner_config *config = &planning->planner->config;
-    const bool chosen = rfs_names_leave_out(config->output_map);
+    const bool chosen = rfs_names_leave_out(config->names);
 
     return rfs_fail(planning->err, -EINVAL, RFS_IN(rfs_catalog_path(config->catalog)),
                     chosen ? "a parameter of each rank in only=; or an export of other --ranks"

@@ -507,7 +507,7 @@ int rfs_planner_check_shapes(struct rfs_planner *planner, struct rfs_error *err)
         if (rc == 0 && !right)
             rc = rfs_planner_rank(planner, rank, &plan, err);
     }
-    if (rc == 0 && rfs_names_unmet(planner->config.output_map, &option))
+    if (rc == 0 && rfs_names_unmet(planner->config.names, &option))
         rc = rfs_planner_rank(planner, 0, &plan, err);
     rfs_catalog_end(planner->config.catalog, &use);
     return rc;

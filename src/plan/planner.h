@@ -84,7 +84,7 @@ struct rfs_planner_config {
     enum rfs_unlike unlike;
     bool keep_empty; /* tensors without bytes stay: safetensors has them, a .ckpt does not */
     /* names and dtypes of the outputs; NULL: as in the source */
-    const struct rfs_names *output_map;
+    const struct rfs_names *names;
     enum rfs_lost lost;
     struct rfs_lacking *lacking; /* gets what is left out or listed; else NULL */
     /*

@@ -40,10 +40,9 @@ static struct rfs_role_name look_up(const struct rfs_role_rules *rules, const ch
 /* Looks up a name in the source as the strategies and the user's options know it. */
 static struct rfs_role_name look_up_by_map(const struct rfs_role_rules *rules, const char *name)
 {
-    const char *renamed = rfs_names_renamed(rules->output_map, name);
+    const char *renamed = rfs_names_renamed(rules->names, name);
 
-    return look_up(rules, name, renamed,
-                   rfs_names_has(rules->output_map, renamed) ? renamed : NULL);
+    return look_up(rules, name, renamed, rfs_names_has(rules->names, renamed) ? renamed : NULL);
 }
 
 int rfs_role_look_up_all(const struct rfs_role_rules *rules, struct rfs_role_name **out,

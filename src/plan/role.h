@@ -17,7 +17,7 @@
 /* The strategies and the map, borrowed. NULL: a side that is not sharded; names as they are. */
 struct rfs_role_rules {
     const struct rfs_strategy *src, *dst;
-    const struct rfs_names *output_map;
+    const struct rfs_names *names;
 };
 
 enum rfs_role_kind { RFS_ROLE_SLICED, RFS_ROLE_COPIED, RFS_ROLE_DROPPED };

@@ -291,7 +291,7 @@ static const struct rfs_chunked_tensor *find_incomplete(const struct rfs_planner
     for (size_t i = 0; i < chunks->tensors.n; i++) {
         const struct rfs_chunked_tensor *tensor = &chunks->tensors.data[i];
         const char *name = rfs_catalog_name(planner->config.catalog, tensor->name);
-        if (tensor->incomplete && rfs_names_shown(planner->config.output_map, name))
+        if (tensor->incomplete && rfs_names_shown(planner->config.names, name))
             return tensor;
     }
     return NULL;
@@ -320,7 +320,7 @@ int rfs_plan_check_chunks(const struct rfs_planner *planner, struct rfs_error *e
                         remedy,
                         "is incomplete: %s missing, by the numbers in the names of the other files",
                         chunks->lost);
-    if (config->strict || !rfs_names_leave_out(config->output_map))
+    if (config->strict || !rfs_names_leave_out(config->names))
         return rfs_fail(err, -ENOENT, RFS_IN(path), remedy,
                         "%s missing, by the numbers in the names of the other files", chunks->lost);
     if (rfs_notes_are_new(planner, RFS_NOTE_LOST_FILES, 0))

@@ -21,7 +21,7 @@ struct nearest {
 /* Offers a name of the source. Without NEAREST, it is looked up, which marks what it is like. */
 static void take_name(const struct rfs_planner *planner, const char *name, struct nearest *nearest)
 {
-    const struct rfs_names *names = planner->config.output_map;
+    const struct rfs_names *names = planner->config.names;
 
     if (!nearest) {
         rfs_names_shown(names, name);
@@ -85,16 +85,16 @@ int rfs_plan_check_unmet(struct rfs_planning *planning)
     const struct rfs_planner_config *config = &planning->planner->config;
     const char *option;
     const char *pattern =
-        config->lost == RFS_LOST_LEFT_OUT ? NULL : rfs_names_unmet(config->output_map, &option);
+        config->lost == RFS_LOST_LEFT_OUT ? NULL : rfs_names_unmet(config->names, &option);
 
     if (!pattern)
-        return rfs_names_check(config->output_map, planning->err);
+        return rfs_names_check(config->names, planning->err);
     take_all(planning, NULL);
-    pattern = rfs_names_unmet(config->output_map, &option);
+    pattern = rfs_names_unmet(config->names, &option);
     if (!pattern)
-        return rfs_names_check(config->output_map, planning->err);
+        return rfs_names_check(config->names, planning->err);
     if (strcmp(option, "names") == 0)
-        return rfs_names_fail_unmet(config->output_map, planning->err);
+        return rfs_names_fail_unmet(config->names, planning->err);
     struct nearest nearest = {.pattern = pattern};
     take_all(planning, &nearest);
     char remedy[NEAREST_BYTES + 16];
@@ -108,9 +108,9 @@ void rfs_plan_note_unused(const struct rfs_planner *planner)
     char unused[RFS_NOTE_BYTES];
 
     if (rfs_notes_are_new(planner, RFS_NOTE_UNUSED_NAMES, 0) &&
-        rfs_names_unused(planner->config.output_map, unused, sizeof unused))
+        rfs_names_unused(planner->config.names, unused, sizeof unused))
         rfs_notes_add(planner, RFS_NOTE_UNUSED_NAMES, RFS_WARNING, "%s", unused);
     if (rfs_notes_are_new(planner, RFS_NOTE_UNDROPPED, 0) &&
-        rfs_names_undropped(planner->config.output_map, unused, sizeof unused))
+        rfs_names_undropped(planner->config.names, unused, sizeof unused))
         rfs_notes_add(planner, RFS_NOTE_UNDROPPED, RFS_WARNING, "%s", unused);
 }

@@ -248,7 +248,7 @@ const char *rfs_whole_lost(const struct rfs_whole *whole, uint32_t *at, uint32_t
         if (whole->lacking->from.data[*at] > 0) {
             *rank = whole->lacking->from.data[*at] - 1;
             const char *name = rfs_catalog_name(whole->list.catalog, (*at)++);
-            const char *shown = rfs_names_shown(whole->of.output_map, name);
+            const char *shown = rfs_names_shown(whole->of.names, name);
             return shown ? shown : name;
         }
     return NULL;

@@ -32,7 +32,7 @@ RFS_COMPARE(by_module, struct half, x, y,
 
 static struct rfs_where where(const struct rfs_view *view, const char *name)
 {
-    return RFS_OF(rfs_catalog_path(view->stored), name);
+    return RFS_OF(rfs_catalog_path(view->source), name);
 }
 
 static int read_half(const struct rfs_view *view, const struct rfs_target *target,
@@ -96,11 +96,11 @@ static int take_modules(const struct half *halves, size_t n, struct rfs_intern *
 /* Returns the path of a file beside the tensors, malloc'ed; NULL: no memory. */
 static char *beside(const struct rfs_view *view, const char *name)
 {
-    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->stored);
-    const struct rfs_files *files = rfs_catalog_files(view->stored);
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->source);
+    const struct rfs_files *files = rfs_catalog_files(view->source);
 
     if (chunked || rfs_files_count_paths(files) == 0)
-        return rfs_path_join(chunked ? chunked->folder : rfs_catalog_path(view->stored), name);
+        return rfs_path_join(chunked ? chunked->folder : rfs_catalog_path(view->source), name);
     const char *file = rfs_files_path(files, 0);
     return rfs_text_printf("%.*s%s", (int)(rfs_path_name(file) - file), file, name);
 }
@@ -199,7 +199,7 @@ int rfs_view_adapter_config(struct rfs_view *view, const struct rfs_params *para
     if (!modules || !halves)
         return rfs_fail_memory(err);
     if (params->n == 0)
-        rc = rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(view->stored)), NULL,
+        rc = rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(view->source)), NULL,
                       "view=peft would show no tensor");
     for (size_t i = 0; i < params->n && rc == 0; i++)
         rc = read_half(view, &params->targets[i], &halves[i], err);

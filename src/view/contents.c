@@ -13,13 +13,13 @@ struct rfs_view_contents rfs_view_contents(struct rfs_view *view)
 {
     struct rfs_view_contents contents = {
         .options = &view->options,
-        .stored = view->stored,
+        .source = view->source,
         .catalog = view->catalog,
         .src = view->src,
         .dst = view->dst,
         .planner = view->planner,
         .by_rules = rfs_view_by_rules(view),
-        .output_map = view->output_map,
+        .names = view->names,
         .notes = &view->notes,
         .pool = view->set->pool,
         .scale = view->scale,

@@ -18,12 +18,12 @@
 /* What a plain view is made of: all is the view's, and constant once it is open. */
 struct rfs_view_contents {
     const struct rfs_options *options;
-    struct rfs_catalog *stored;  /* catalogue of the source's files */
-    struct rfs_catalog *catalog; /* the catalogue that is planned: stored, or made by rules */
+    struct rfs_catalog *source;  /* catalogue of the source's files */
+    struct rfs_catalog *catalog; /* the catalogue that is planned: source, or made by rules */
     const struct rfs_strategy *src, *dst; /* of the planned catalogue, and of the destination */
     struct rfs_planner *planner;          /* NULL if the source has parts */
     const struct rfs_by_rules *by_rules;  /* NULL: rules make nothing */
-    const struct rfs_names *output_map;   /* NULL: names and dtypes as they are */
+    const struct rfs_names *names;        /* NULL: names and dtypes as they are */
     struct rfs_notes *notes;              /* notes of all planners; they become lines of the log */
     struct rfs_pool *pool;
     struct rfs_scale scale;        /* of the planner */

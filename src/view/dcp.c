@@ -736,7 +736,7 @@ static int list_objects(struct rfs_view *view, struct rfs_error *err)
 
     for (size_t i = 0; i < chunked->objects.n; i++) {
         const struct rfs_chunked_object *object = &chunked->objects.data[i];
-        const char *shown = rfs_names_shown(view->output_map, rfs_intern_text(names, object->name));
+        const char *shown = rfs_names_shown(view->names, rfs_intern_text(names, object->name));
         if (!shown)
             continue;
         const uint32_t name = rfs_intern_add(names, shown, strlen(shown));

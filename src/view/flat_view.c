@@ -226,7 +226,7 @@ static size_t count_states(const struct rfs_view *view, const struct rfs_index *
     for (size_t i = 0; index && i < index->n; i++) {
         const uint32_t id = index->entries[i].name;
         const char *name = rfs_catalog_name(view->catalog, id);
-        if (marks[id] || !rfs_names_is_state(view->output_map, name))
+        if (marks[id] || !rfs_names_is_state(view->names, name))
             continue;
         marks[id] = 1;
         if (n++ == 0)

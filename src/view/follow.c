@@ -96,7 +96,7 @@ static unsigned compare(struct rfs_files *files, uint32_t id)
 /* Returns the path of the first of N files that is one of STATES, or NULL. */
 static const char *find_file(const struct rfs_view *view, uint32_t n, unsigned states)
 {
-    struct rfs_files *files = rfs_catalog_files(view->stored);
+    struct rfs_files *files = rfs_catalog_files(view->source);
 
     for (uint32_t id = 0; id < n; id++)
         if (states & compare(files, id))
@@ -107,7 +107,7 @@ static const char *find_file(const struct rfs_view *view, uint32_t n, unsigned s
 /* Says whether one of all files is one of STATES. */
 static bool has_file(const struct rfs_view *view, unsigned states)
 {
-    return find_file(view, rfs_files_count_paths(rfs_catalog_files(view->stored)), states);
+    return find_file(view, rfs_files_count_paths(rfs_catalog_files(view->source)), states);
 }
 
 /*
@@ -116,7 +116,7 @@ static bool has_file(const struct rfs_view *view, unsigned states)
  */
 static int record(struct rfs_view *view, struct timespec *newest, struct rfs_error *err)
 {
-    struct rfs_files *files = rfs_catalog_files(view->stored);
+    struct rfs_files *files = rfs_catalog_files(view->source);
 
     *newest = (struct timespec){0};
     for (uint32_t id = 0; id < rfs_files_count_paths(files); id++) {
@@ -135,24 +135,24 @@ static int record(struct rfs_view *view, struct timespec *newest, struct rfs_err
 /* Checks that no rank is missing, also one whose slices another rank has: it may be under way. */
 static int check_ranks(const struct rfs_view *view, struct rfs_error *err)
 {
-    const uint32_t lacks = rfs_catalog_lacks(view->stored);
+    const uint32_t lacks = rfs_catalog_lacks(view->source);
     const uint64_t ranks = (uint64_t)view->scale.src_devices * view->scale.src_stages;
 
     if (lacks != RFS_NO_RANK)
-        return rfs_fail(err, -ENOENT, RFS_IN(rfs_catalog_path(view->stored)), NULL,
+        return rfs_fail(err, -ENOENT, RFS_IN(rfs_catalog_path(view->source)), NULL,
                         "rank %" PRIu32 " has no file of it: its save has not ended", lacks);
-    if (rfs_catalog_present(view->stored) < ranks)
-        return rfs_fail(err, -ENOENT, RFS_IN(rfs_catalog_path(view->stored)), NULL,
+    if (rfs_catalog_present(view->source) < ranks)
+        return rfs_fail(err, -ENOENT, RFS_IN(rfs_catalog_path(view->source)), NULL,
                         "%" PRIu64 " of %" PRIu64
                         " ranks have a file of it: its save has not ended",
-                        (uint64_t)rfs_catalog_present(view->stored), ranks);
+                        (uint64_t)rfs_catalog_present(view->source), ranks);
     return 0;
 }
 
 /* Checks that a save is complete: each file is planned, from headers that fit all files. */
 static int check_files(struct rfs_view *view, struct rfs_error *err)
 {
-    const struct rfs_chunks *chunks = rfs_catalog_chunks(view->stored);
+    const struct rfs_chunks *chunks = rfs_catalog_chunks(view->source);
     int rc = 0;
 
     for (size_t file = 0; rc == 0 && file < view->n_files; file++) {
@@ -160,10 +160,10 @@ static int check_files(struct rfs_view *view, struct rfs_error *err)
         rc = rfs_view_image(view, file, &image, err);
     }
     if (rc == 0 && chunks && chunks->doubt)
-        rc = rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(view->stored)), NULL, "%s",
+        rc = rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(view->source)), NULL, "%s",
                       chunks->doubt);
     else if (rc == 0 && atomic_load(&view->save.doubted))
-        rc = rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(view->stored)),
+        rc = rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(view->source)),
                       "a save that has ended, copied with its times (cp -a)",
                       "the metadata may be of another save than the files");
     return rc;
@@ -262,7 +262,7 @@ static void show(struct reshard_view *set, struct followed *save)
     if (save->shown) /* it is of another run */
         hide(set, save, NULL);
     if (atomic_load(&set->home))
-        rfs_files_set_home(rfs_catalog_files(view->stored), (dev_t)(atomic_load(&set->home) - 1));
+        rfs_files_set_home(rfs_catalog_files(view->source), (dev_t)(atomic_load(&set->home) - 1));
     pthread_mutex_lock(&set->lock);
     view->save.base = (uint64_t)(set->n + 1) << RFS_VIEW_SAVE_SHIFT;
     set->data[set->n++] = view;
@@ -294,7 +294,7 @@ static bool is_tracked(struct reshard_view *set, struct followed *save)
 static bool is_of_another_run(struct reshard_view *set, const struct followed *save,
                               const struct rfs_view *view)
 {
-    struct rfs_files *files = rfs_catalog_files(view->stored);
+    struct rfs_files *files = rfs_catalog_files(view->source);
     RFS_FREE char *path =
         rfs_view_save_file(set, set->follow->source, set->follow->listed, &save->save);
 

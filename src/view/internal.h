@@ -126,13 +126,13 @@ struct rfs_view {
     /* Options of the save; their texts are the set's, and the format is that of the files. */
     struct rfs_options options;
     struct rfs_log log;
-    struct rfs_notes notes;       /* notes of all planners; they become lines of the log */
-    struct rfs_strategy *src;     /* strategy of the planned catalogue; NULL: unsharded */
-    struct rfs_strategy *dst;     /* strategy of the destination; NULL: unsharded */
-    struct rfs_catalog *stored;   /* catalogue of the source's files */
-    struct rfs_catalog *catalog;  /* the catalogue that is planned: stored, or made by rules */
+    struct rfs_notes notes;      /* notes of all planners; they become lines of the log */
+    struct rfs_strategy *src;    /* strategy of the planned catalogue; NULL: unsharded */
+    struct rfs_strategy *dst;    /* strategy of the destination; NULL: unsharded */
+    struct rfs_catalog *source;  /* catalogue of the source's files */
+    struct rfs_catalog *catalog; /* the catalogue that is planned: the source's, or made by rules */
     struct rfs_view_rules *rules; /* owned; NULL without (rules_view.h) */
-    struct rfs_names *output_map; /* NULL: names and dtypes as they are */
+    struct rfs_names *names;      /* NULL: names and dtypes as they are */
     struct rfs_planner *planner;  /* NULL if the source has parts */
     struct rfs_assembler *assembler;
     struct rfs_scale scale; /* the planner's; of the destination, as it is shown */

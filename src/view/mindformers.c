@@ -264,9 +264,9 @@ static void free_mindformers(struct rfs_view *view)
 /* Shows common.json, which a save of a single card has, too, without metadata.json. */
 static int pass_on_common(struct rfs_view *view, struct rfs_error *err)
 {
-    struct rfs_files *files = rfs_catalog_files(view->stored);
+    struct rfs_files *files = rfs_catalog_files(view->source);
 
-    if (rfs_catalog_chunks(view->stored) || rfs_files_count_paths(files) == 0)
+    if (rfs_catalog_chunks(view->source) || rfs_files_count_paths(files) == 0)
         return rfs_view_pass_on_own(view, COMMON, err);
     const char *file = rfs_files_path(files, 0);
     RFS_FREE char *path = rfs_text_printf("%.*s" COMMON, (int)(rfs_path_name(file) - file), file);

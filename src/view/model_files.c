@@ -35,9 +35,9 @@ void rfs_view_model_config_end(struct rfs_view_model_config *model)
 int rfs_view_model_find(const struct rfs_view *view, struct rfs_view_model_config *model,
                         struct rfs_error *err)
 {
-    const char *given = view->options.hf_config ?: rfs_catalog_quant_config(view->stored);
+    const char *given = view->options.hf_config ?: rfs_catalog_quant_config(view->source);
     char *path =
-        given ? strdup(given) : rfs_path_join(rfs_catalog_path(view->stored), "config.json");
+        given ? strdup(given) : rfs_path_join(rfs_catalog_path(view->source), "config.json");
 
     if (!path)
         return rfs_fail_memory(err);
@@ -87,7 +87,7 @@ static const char *find_dict(const struct rfs_view *view, const struct rfs_path_
     *others = 0;
     for (size_t i = 0; i < dicts->n; i++) {
         RFS_FREE char *like = rfs_text_printf("%s.", dicts->data[i] + bytes);
-        const bool state = !like || rfs_names_is_state(view->output_map, like);
+        const bool state = !like || rfs_names_is_state(view->names, like);
         *others += state;
         if (!state && found)
             return NULL;
@@ -99,7 +99,7 @@ static const char *find_dict(const struct rfs_view *view, const struct rfs_path_
 /* Returns the only dict of the source that has tensors of a model; NULL: there is not one. */
 static const char *only_dict(const struct rfs_view *view)
 {
-    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->stored);
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->source);
     size_t others = 0;
 
     if (!chunked)
@@ -115,10 +115,10 @@ static const char *only_dict(const struct rfs_view *view)
 /* Warns if an entry that is no dict of the state leaves out what no training has beside weights. */
 static void warn_beside(struct rfs_view *view)
 {
-    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->stored);
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->source);
 
     for (size_t i = 0; chunked && i < chunked->beside.n; i++)
-        if (!rfs_names_is_state(view->output_map, chunked->beside.data[i])) {
+        if (!rfs_names_is_state(view->names, chunked->beside.data[i])) {
             rfs_log(&view->log, RFS_WARNING,
                     "entry=%s is no dict of the state, but the beginning of names: others are left "
                     "out, such as '%s'; try: without entry, if both are of the model",

@@ -53,13 +53,13 @@ void rfs_view_objects_log_unshown(struct rfs_view *view)
 
 int rfs_view_objects_check_unread(const struct rfs_view *view, struct rfs_error *err)
 {
-    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->stored);
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->source);
 
     for (size_t i = 0; chunked && i < chunked->unread.n; i++) {
         struct rfs_intern *names = chunked->tables->names;
         const char *name = rfs_intern_text(names, chunked->unread.data[i].name);
         /* If convert= is given, names= has other names. */
-        if (!view->rules && !rfs_names_shown(view->output_map, name))
+        if (!view->rules && !rfs_names_shown(view->names, name))
             continue;
         return rfs_fail(err, -ENOTSUP,
                         RFS_OF(rfs_files_path(chunked->files, chunked->metadata), name),
@@ -84,7 +84,7 @@ int rfs_view_objects_check_names(struct rfs_view *view, struct rfs_error *err)
 
     for (size_t i = 0; rc == 0 && i < chunked->objects.n; i++) {
         const char *shown = rfs_names_shown(
-            view->output_map, rfs_catalog_name(view->catalog, chunked->objects.data[i].name));
+            view->names, rfs_catalog_name(view->catalog, chunked->objects.data[i].name));
         const uint32_t n = rfs_intern_count(seen);
         const uint32_t id = shown ? rfs_intern_add(seen, shown, strlen(shown)) : n;
         if (id == RFS_NO_ID)
@@ -189,7 +189,7 @@ int rfs_view_objects_add(struct rfs_view *view, const struct rfs_params *params,
     for (size_t i = 0; chunked && rc == 0 && i < chunked->objects.n; i++) {
         const struct rfs_chunked_object *object = &chunked->objects.data[i];
         const char *shown =
-            rfs_names_shown(view->output_map, rfs_catalog_name(view->catalog, object->name));
+            rfs_names_shown(view->names, rfs_catalog_name(view->catalog, object->name));
         struct rfs_torch torch;
         if (!shown)
             continue;

@@ -161,7 +161,7 @@ const struct rfs_view_kind *rfs_kind_of(const struct rfs_view *view)
         [RFS_SHOW_MINDFORMERS] = &rfs_kind_mindformers,
     };
 
-    return rfs_catalog_has_parts(view->stored) ? &rfs_kind_parts : kinds[view->options.shown];
+    return rfs_catalog_has_parts(view->source) ? &rfs_kind_parts : kinds[view->options.shown];
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -172,9 +172,9 @@ static int check_torch_options(const struct rfs_view *view, struct rfs_error *er
     const struct rfs_options *options = &view->options;
     const struct rfs_option *unused =
         rfs_options_first(options, RFS_OPTION_OF_PARTS, RFS_OPTION_OF_RANKS);
-    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->stored);
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->source);
     const bool has_dicts =
-        rfs_catalog_format(view->stored) == RFS_FORMAT_TORCH || (chunked && chunked->format->keyed);
+        rfs_catalog_format(view->source) == RFS_FORMAT_TORCH || (chunked && chunked->format->keyed);
 
     if (unused)
         return rfs_fail_usage(err, "the folder that dist_ckpt.save wrote",
@@ -202,17 +202,17 @@ uint64_t rfs_view_count_parameters(const struct rfs_view *view)
 int rfs_kind_plan(struct rfs_view *view, struct rfs_error *err)
 {
     const struct rfs_options *options = &view->options;
-    struct rfs_names_config output_map = {.names = options->names,
-                                          .store = view->set->store,
-                                          .only = options->only,
-                                          .drop = options->drop,
-                                          .dtype = options->dtype};
+    struct rfs_names_config names = {.names = options->names,
+                                     .store = view->set->store,
+                                     .only = options->only,
+                                     .drop = options->drop,
+                                     .dtype = options->dtype};
     int rc = rfs_view_take_strategies(view, err);
 
-    output_map.weights =
+    names.weights =
         options->shown == RFS_SHOW_HUGGINGFACE && !options->names && !options->only && !view->rules;
     rc = rc ?: check_torch_options(view, err)
-            ?: rfs_names_open(&output_map, &view->output_map, err)
+            ?: rfs_names_open(&names, &view->names, err)
             ?: rfs_view_objects_check_unread(view, err);
 
     if (rc)
@@ -220,7 +220,7 @@ int rfs_kind_plan(struct rfs_view *view, struct rfs_error *err)
     struct rfs_planner_config config = rfs_view_planning(view);
     config.dst = view->dst;
     config.keep_empty = rfs_view_options_format(options) != RFS_FORMAT_CKPT;
-    config.output_map = view->output_map;
+    config.names = view->names;
     config.lost = view->set->late ? RFS_LOST_REPORTED : RFS_LOST_REFUSED;
     config.by_rules = rfs_view_by_rules(view);
     rc = rfs_planner_new(&config, &view->planner, err);

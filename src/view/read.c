@@ -463,7 +463,7 @@ static int init_tensor(struct rfs_view *view, const struct rfs_view_hidden_objec
 
 int rfs_view_check_metadata(const struct rfs_view *view)
 {
-    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->stored);
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->source);
 
     return chunked && !rfs_store_is_url(chunked->folder)
                ? rfs_files_check(chunked->files, chunked->metadata)

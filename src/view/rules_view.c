@@ -34,7 +34,7 @@ static void pair_end(struct pair *pair)
 
 static const char *name_of(const struct rfs_view *view, uint32_t source)
 {
-    return rfs_catalog_name(view->stored, rfs_by_rules_target(view->rules->made, source)->name);
+    return rfs_catalog_name(view->source, rfs_by_rules_target(view->rules->made, source)->name);
 }
 
 /*
@@ -73,7 +73,7 @@ static int fail(const struct rfs_view *view, const struct rfs_rules_copy *copy, 
                 struct rfs_error *err)
 {
     const struct rfs_where where =
-        RFS_OF(rfs_catalog_path(view->stored), name_of(view, copy->copy));
+        RFS_OF(rfs_catalog_path(view->source), name_of(view, copy->copy));
     const char *original = name_of(view, copy->original);
 
     if (rc > 0)
@@ -241,7 +241,7 @@ int rfs_view_rules_open(struct rfs_view *view, struct rfs_error *err)
         return rc;
     const struct rfs_by_rules_config converted = {
         .whole = own->whole,
-        .catalog = view->stored,
+        .catalog = view->source,
         .rules = rules,
         .hf_config = config,
         .options = options->convert_options,

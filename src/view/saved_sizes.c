@@ -84,7 +84,7 @@ static char *make_key(const struct rfs_view *view)
     if (!view->kind->by_rank || !rfs_catalog_key(view->catalog) ||
         (view->src && rfs_strategy_digest(view->src, digests)) ||
         (view->dst && rfs_strategy_digest(view->dst, digests + 2)) ||
-        rfs_names_digest(view->output_map, digests + 4) || !hash_ranks(view->catalog, &ranks))
+        rfs_names_digest(view->names, digests + 4) || !hash_ranks(view->catalog, &ranks))
         return NULL;
     FILE *out = open_memstream(&key, &n);
     if (!out)
@@ -359,9 +359,9 @@ static void save_sizes(struct rfs_view *view)
 
 static void save(struct rfs_view *view)
 {
-    if (!view->stored || !rfs_catalog_saved(view->stored) || view->n_files == 0)
+    if (!view->source || !rfs_catalog_saved(view->source) || view->n_files == 0)
         return;
-    rfs_catalog_save(view->stored);
+    rfs_catalog_save(view->source);
     const size_t planned = count_planned(view);
     pthread_mutex_lock(&view->lock);
     const bool more = atomic_exchange(&view->kept.wrong, false) || (planned > view->kept.kept);
@@ -385,7 +385,7 @@ void rfs_view_sizes_planned(struct rfs_view *view)
 {
     if (atomic_fetch_add(&view->kept.planned, 1) + 1 == view->n_files &&
         !view->set->follow && /* a job could outlast the view, which saves when it is closed */
-        rfs_catalog_saved(view->stored))
+        rfs_catalog_saved(view->source))
         rfs_pool_submit(view->set->pool, save_later, view, 1024);
 }
 

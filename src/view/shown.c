@@ -146,15 +146,15 @@ static bool has_any(const struct rfs_view_origins *origins, uint32_t first, uint
 
 static int name_ranks(const struct rfs_view *view, struct rfs_view_origins *origins)
 {
-    const uint32_t n = rfs_catalog_ranks(view->stored);
+    const uint32_t n = rfs_catalog_ranks(view->source);
 
     origins->ranks = malloc(((size_t)n + 1) * sizeof *origins->ranks);
     if (!origins->ranks)
         return -ENOMEM;
     for (uint32_t r = 0; r < n; r++)
-        if (rfs_catalog_has(view->stored, r) && !rfs_catalog_stands_in(view->stored, r) &&
-            has_any(origins, rfs_catalog_file(view->stored, r),
-                    rfs_catalog_file_count(view->stored, r)))
+        if (rfs_catalog_has(view->source, r) && !rfs_catalog_stands_in(view->source, r) &&
+            has_any(origins, rfs_catalog_file(view->source, r),
+                    rfs_catalog_file_count(view->source, r)))
             origins->ranks[origins->n_ranks++] = r;
     return 0;
 }
@@ -312,7 +312,7 @@ int rfs_view_pass_on(struct rfs_view *view, const char *path, const char *name,
 
 int rfs_view_pass_on_own(struct rfs_view *view, const char *name, struct rfs_error *err)
 {
-    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->stored);
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->source);
     RFS_FREE char *path = chunked ? rfs_path_join(chunked->folder, name) : NULL;
 
     if (!chunked)

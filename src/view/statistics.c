@@ -70,7 +70,7 @@ void rfs_view_add_statistics(const struct rfs_view *view, reshard_statistics *su
     struct rfs_assembler_counters assembler;
 
     rfs_files_count(rfs_catalog_files(view->catalog), &files);
-    rfs_catalog_count(view->stored, &catalog);
+    rfs_catalog_count(view->source, &catalog);
     rfs_assembler_count(view->assembler, &assembler);
     add_counters(&view->counters, sum);
     sum->source_reads += files.reads;

@@ -343,7 +343,7 @@ static int make_strategy(struct rfs_view *view, const char *option, const char *
     RFS_CLEANUP(names_end) struct names names = {0};
     RFS_CLEANUP(rfs_view_model_end)
     struct rfs_view_model model = {view->set->store, view->options.hf_config,
-                                   rfs_catalog_path(view->stored), NULL};
+                                   rfs_catalog_path(view->source), NULL};
     int rc = use->source ? 0 : read_names(view, &names, err);
 
     struct rfs_layout_rules_use named = *use;
@@ -435,7 +435,7 @@ static int take_made(struct rfs_view *view, struct rfs_view *maker, struct rfs_e
                        ? take_destination(maker, NULL, &view->src, err)
                        : 0;
 
-    if (rc == 0 && view->src && rfs_strategy_rename(view->src, show_name, maker->output_map))
+    if (rc == 0 && view->src && rfs_strategy_rename(view->src, show_name, maker->names))
         return rfs_fail_memory(err);
     return rc;
 }

@@ -97,15 +97,15 @@ static int try_file(struct rfs_files *files, uint32_t id)
  */
 static int try_key(struct rfs_view *view, struct rfs_error *err)
 {
-    struct rfs_files *files = rfs_catalog_files(view->stored);
+    struct rfs_files *files = rfs_catalog_files(view->source);
     int first = 0;
     unsigned tried = 0;
     if (!view->set->encrypted || view->set->key_fits)
         return 0;
-    for (uint32_t rank = 0; rank < rfs_catalog_ranks(view->stored) && tried < KEYS_TRIED; rank++) {
-        if (!rfs_catalog_has(view->stored, rank))
+    for (uint32_t rank = 0; rank < rfs_catalog_ranks(view->source) && tried < KEYS_TRIED; rank++) {
+        if (!rfs_catalog_has(view->source, rank))
             continue;
-        const uint32_t id = rfs_catalog_file(view->stored, rank);
+        const uint32_t id = rfs_catalog_file(view->source, rank);
         const int rc = try_file(files, id);
         tried += rc <= 0;
         if (rc == 0) {
@@ -159,8 +159,8 @@ static struct rfs_source_spec make_spec(const struct reshard_view *set,
  */
 static uint64_t share_items(const struct rfs_view *view, uint64_t cache)
 {
-    const struct rfs_chunks *chunks = rfs_catalog_chunks(view->stored);
-    struct rfs_blocks *blocks = rfs_files_packed(rfs_catalog_files(view->stored));
+    const struct rfs_chunks *chunks = rfs_catalog_chunks(view->source);
+    struct rfs_blocks *blocks = rfs_files_packed(rfs_catalog_files(view->source));
 
     if (!chunks || !blocks)
         return cache;
@@ -173,7 +173,7 @@ static uint64_t share_items(const struct rfs_view *view, uint64_t cache)
 /* Refuses a checkpoint with an item that has no room in the cache as a whole. */
 static int check_items(struct rfs_view *view, struct rfs_error *err)
 {
-    const struct rfs_chunks *chunks = rfs_catalog_chunks(view->stored);
+    const struct rfs_chunks *chunks = rfs_catalog_chunks(view->source);
     char remedy[64];
 
     const uint64_t room = view->options.cache / 4 * 3;
@@ -187,7 +187,7 @@ static int check_items(struct rfs_view *view, struct rfs_error *err)
     snprintf(remedy, sizeof remedy, "cache=%" PRIu64 "M or more", least + 1);
     return rfs_fail(err, -EFBIG,
                     RFS_OF(rfs_files_path(chunks->files, chunks->metadata),
-                           rfs_catalog_name(view->stored, chunks->unpacking_name)),
+                           rfs_catalog_name(view->source, chunks->unpacking_name)),
                     remedy,
                     "is compressed by zstd, and the cache is too small: %" PRIu64
                     " bytes must fit into three quarters of it",
@@ -207,14 +207,14 @@ static int open_files(struct rfs_view *view, struct rfs_error *err)
     if (fits)
         return fits;
     view->options.cache = share_items(view, view->options.cache);
-    view->assembler = rfs_assembler_new(view->stored, view->options.cache, view->set->pool);
+    view->assembler = rfs_assembler_new(view->source, view->options.cache, view->set->pool);
     if (!view->assembler)
         return rfs_fail_memory(err);
-    rfs_catalog_begin(view->stored, &use);
+    rfs_catalog_begin(view->source, &use);
     view->kind = rfs_kind_of(view);
-    const int rc = (rfs_catalog_has_parts(view->stored) ? 0 : rfs_kind_plan(view, err))
+    const int rc = (rfs_catalog_has_parts(view->source) ? 0 : rfs_kind_plan(view, err))
                        ?: view->kind->open(view, err);
-    rfs_catalog_end(view->stored, &use);
+    rfs_catalog_end(view->source, &use);
     return rc;
 }
 
@@ -274,7 +274,7 @@ struct rfs_planner_config rfs_view_planning(struct rfs_view *view)
 int rfs_view_check_alike(const struct rfs_view *view, struct rfs_error *err)
 {
     return atomic_load(&view->save.contradicted)
-               ? rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(view->stored)),
+               ? rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(view->source)),
                           "the right strategy or rules, or files of one save; or without what "
                           "differs, by drop=; or trust_strategy",
                           "ranks are not as %s says",
@@ -288,10 +288,10 @@ static int open_plain(struct rfs_view *view, const char *source, const struct rf
     struct rfs_source_spec spec = make_spec(view->set, &view->options, source);
 
     spec.saves = saves;
-    int rc = rfs_catalog_open(&spec, &view->log, view->set->pool, &view->stored, err);
-    view->catalog = view->stored;
+    int rc = rfs_catalog_open(&spec, &view->log, view->set->pool, &view->source, err);
+    view->catalog = view->source;
     if (rc == 0)
-        view->save.n_files = rfs_files_count_paths(rfs_catalog_files(view->stored));
+        view->save.n_files = rfs_files_count_paths(rfs_catalog_files(view->source));
     rc = rc ?: try_key(view, err) ?: open_files(view, err);
     view->save.opened = rc == 0;
     return rc;
@@ -307,9 +307,9 @@ void rfs_view_close(struct rfs_view *view)
     if (view->kind && view->kind->free && view->state)
         view->kind->free(view);
     rfs_planner_free(view->planner);
-    rfs_names_free(view->output_map);
+    rfs_names_free(view->names);
     rfs_view_rules_free(view->rules);
-    rfs_catalog_close(view->stored);
+    rfs_catalog_close(view->source);
     rfs_strategy_free(view->src);
     rfs_strategy_free(view->dst);
     for (size_t f = 0; f < view->n_files; f++) {
@@ -881,14 +881,14 @@ static int check_files(struct rfs_view *view, struct check *check)
     }
     atomic_store(&view->notes.telling, RFS_TELL_SOME);
     /* A plan ends at the first source that is damaged: there may be others. */
-    const uint32_t ranks = view->planner && check->n > before ? rfs_catalog_ranks(view->stored) : 0;
+    const uint32_t ranks = view->planner && check->n > before ? rfs_catalog_ranks(view->source) : 0;
     for (uint32_t r = 0; rc == 0 && r < ranks; r++) {
         const struct rfs_index *index;
-        if (!rfs_catalog_has(view->stored, r))
+        if (!rfs_catalog_has(view->source, r))
             continue;
-        rc = rfs_catalog_index(view->stored, r, RFS_NO_RANK, &index, &err);
+        rc = rfs_catalog_index(view->source, r, RFS_NO_RANK, &index, &err);
         /* Whether an empty file is an error has been found out by the plans. */
-        rc = rfs_catalog_is_empty(view->stored, r) ? 0 : take_error(check, &view->log, rc, &err);
+        rc = rfs_catalog_is_empty(view->source, r) ? 0 : take_error(check, &view->log, rc, &err);
     }
     return rc || check->n > before
                ? rc

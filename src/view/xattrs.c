@@ -87,13 +87,13 @@ static int put_format(struct subject *of, FILE *out)
 /* Finds the ranks of the whole source that have files. */
 static int find_all(const struct rfs_view *view, struct rfs_view_origins *out)
 {
-    const uint32_t n = rfs_catalog_ranks(view->stored);
+    const uint32_t n = rfs_catalog_ranks(view->source);
 
     out->ranks = malloc(((size_t)n + 1) * sizeof *out->ranks);
     if (!out->ranks)
         return -ENOMEM;
     for (uint32_t r = 0; r < n; r++)
-        if (rfs_catalog_has(view->stored, r))
+        if (rfs_catalog_has(view->source, r))
             out->ranks[out->n_ranks++] = r;
     return 0;
 }

@@ -689,7 +689,7 @@ int rfs_explained_open(reshard_view *opened, struct rfs_explained_view *out, str
                               "without a strategy view=%s divides rows over its files, and ranks "
                               "have no slices",
                               rfs_option_word("view", of.options->shown));
-    const struct rfs_chunks *chunks = rfs_catalog_chunks(of.stored);
+    const struct rfs_chunks *chunks = rfs_catalog_chunks(of.source);
     out->path = rfs_catalog_path(of.catalog);
     out->n_ranks = of.n_ranks;
     out->offsets = of.encrypted ? "offsets are those of the decrypted content"

@@ -81,8 +81,8 @@ static int add_objects(struct objects *objects, const struct rfs_whole *whole, b
     for (size_t i = 0; rc == 0 && chunks && i < chunks->objects.n; i++) {
         const struct rfs_chunked_object *object = &chunks->objects.data[i];
         const struct pair pair = {
-            .name = rfs_names_shown(whole->of.output_map,
-                                    rfs_catalog_name(whole->of.catalog, object->name)),
+            .name =
+                rfs_names_shown(whole->of.names, rfs_catalog_name(whole->of.catalog, object->name)),
             .tree = of_tree ? object : NULL,
             .src = of_tree ? NULL : object};
         if (pair.name && !RFS_PUSH(&objects->pairs, pair))

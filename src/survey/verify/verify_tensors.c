@@ -318,7 +318,7 @@ static void find_lost(struct rfs_verify *verify, enum rfs_finding_kind kind, con
 
     snprintf(why, sizeof why, "rank %u%s %s", rank,
              kind == RFS_FOUND_UNCOMPARED ? " of the source" : "",
-             !rfs_catalog_has(whole->of.stored, rank) ? "is missing"
+             !rfs_catalog_has(whole->of.source, rank) ? "is missing"
              : rfs_lacking_file(whole->lacking, rank) ? "is damaged"
                                                       : "does not have it");
     rfs_findings_add_plain(&verify->findings, kind, name, RFS_NO_RANK, why);

@@ -26,7 +26,7 @@ struct fixture {
     struct rfs_pool *pool;
     struct rfs_catalog *catalog;
     struct rfs_planner *planner;
-    struct rfs_names *output_map;
+    struct rfs_names *names;
     bool strict, keep_empty;
     struct rfs_notes notes;
     char lines[2048];
@@ -77,7 +77,7 @@ static void open_tree(struct fixture *f, const char *src, const char *dst)
                                               .notes = &f->notes,
                                               .strict = f->strict,
                                               .keep_empty = f->keep_empty,
-                                              .output_map = f->output_map};
+                                              .names = f->names};
     if (rfs_planner_new(&config, &f->planner, &f->err))
         fail_msg("%s", f->err.text);
 }
@@ -591,7 +591,7 @@ static void test_layouts_by_either_name(void **state)
     for (unsigned rank = 0; rank < 2; rank++)
         write_rank(f, rank, "abw");
     tree_write(f->root, "map.json", map, sizeof map - 1);
-    assert_int_equal(rfs_names_open(&config, &f->output_map, &f->err), 0);
+    assert_int_equal(rfs_names_open(&config, &f->names, &f->err), 0);
     open_tree(f, LAYOUT("a", "[2]", "0") ", " LAYOUT("b", "[2]", "0") ", " OVER("w", "[2]"),
               OVER("x", "[1]") ", " OVER("b", "[1]") ", " OVER("w", "[1]"));
     expect_file(f, 0, "x0,1 y0,1 w0");
@@ -606,7 +606,7 @@ static void test_two_of_one_name(void **state)
     write_rank(f, 0, "abw");
     write_rank(f, 1, "abw");
     tree_write(f->root, "map.json", map, sizeof map - 1);
-    assert_int_equal(rfs_names_open(&config, &f->output_map, &f->err), 0);
+    assert_int_equal(rfs_names_open(&config, &f->names, &f->err), 0);
     open_tree(f, OVER("w", "[2]"), NULL);
     expect_refusal(f, 0, -EINVAL, "both be shown as 'w'");
 }
@@ -654,7 +654,7 @@ static int tear_down(void **state)
 
     rfs_pool_free(f->pool);
     rfs_planner_free(f->planner);
-    rfs_names_free(f->output_map);
+    rfs_names_free(f->names);
     rfs_catalog_close(f->catalog);
     rfs_strategy_free(f->src);
     rfs_strategy_free(f->dst);
