@@ -320,10 +320,13 @@ static int fail_tie(struct rfs_error *err, enum rfs_format format, const char *p
 int rfs_scan_found_divided(const char *path, const struct rfs_scan_found *const *files, size_t n,
                            bool several, struct rfs_error *err)
 {
-    RFS_FREE const char **names = calloc(n + 1, sizeof *names);
+    bool some = false;
 
+    for (size_t i = 0; i < n; i++)
+        some |= files[i]->part;
+    RFS_FREE const char **names = some ? calloc(n, sizeof *names) : NULL;
     if (!names)
-        return rfs_fail_memory(err);
+        return some ? rfs_fail_memory(err) : 0;
     for (size_t i = 0; i < n; i++)
         names[i] = files[i]->name;
     return rfs_scan_divided(path, names, n, several, err);
