@@ -42,6 +42,7 @@ bool rfs_band_ahead(struct rfs_assembler *assembler, const struct rfs_slice *sli
 
 /*
  * Says whether rows of the source hold a row of each slice's matrices, BESIDE's behind that of
- * SLICE, so that they are read together if each slice is one band.
+ * SLICE, so that they are read together if each slice is one band. Other files than band.c call it
+ * for tests alone.
  */
 bool rfs_band_joins(const struct rfs_slice *slice, const struct rfs_slice *beside);

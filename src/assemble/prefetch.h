@@ -86,6 +86,7 @@ struct rfs_prefetch_counters {
     unsigned at_once; /* most windows that were read at the same time */
     unsigned windows; /* windows that there are now */
 };
+/* For tests alone. */
 void rfs_prefetch_count(struct rfs_prefetch *prefetch, struct rfs_prefetch_counters *out);
 
 /* ---- how fast sources are: nothing here reads a clock, callers pass measured times ----------- */
@@ -100,7 +101,10 @@ struct rfs_latency {
     _Atomic uint64_t waited; /* average, ns */
     atomic_bool slow;
 };
-/* Notes that a read waited WAITED ns, or 0 if it did not. Returns true when that made it fast. */
+/*
+ * Notes that a read waited WAITED ns, or 0 if it did not. Returns true when that made it fast.
+ * Other files than prefetch.c call it for tests alone, as those of struct rfs_concurrency.
+ */
 bool rfs_latency_note(struct rfs_latency *latency, uint64_t waited);
 static inline bool rfs_latency_is_slow(const struct rfs_latency *latency)
 {

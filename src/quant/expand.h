@@ -33,7 +33,10 @@ static inline size_t rfs_quant_block_end(const struct rfs_quant *quant,
  */
 void rfs_quant_expand_row(const struct rfs_quant *quant, unsigned char *dst,
                           const struct rfs_quant_row *row);
-/* Expands N codes from code AT on of CODES, which have one scale, as rfs_quant_expand_row does. */
+/*
+ * Expands N codes from code AT on of CODES, which have one scale, as rfs_quant_expand_row does. For
+ * tests alone, outside of expand.c, as the next one.
+ */
 void rfs_quant_expand(const struct rfs_quant *quant, unsigned char *dst, const unsigned char *codes,
                       uint64_t at, size_t n, float scale, float zero);
 /* Does what rfs_quant_expand does, without instructions that only some processors have. */
@@ -50,7 +53,7 @@ size_t rfs_quant_expand_x86(const struct rfs_quant *quant, unsigned char *dst,
  */
 size_t rfs_quant_expand_tables(const struct rfs_quant *quant, unsigned char *dst,
                                const struct rfs_quant_row *row, size_t from);
-/* Returns the number of a scale that is stored at AT. */
+/* Returns the number of a scale that is stored at AT. For tests alone, outside of expand.c. */
 float rfs_quant_scale_value(const struct rfs_quant *quant, const unsigned char *at);
 /* Gives the numbers of N scales that are stored from AT on. */
 void rfs_quant_scale_values(const struct rfs_quant *quant, const unsigned char *at, size_t n,

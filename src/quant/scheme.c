@@ -256,8 +256,9 @@ static int read_method(struct reading *reading, const cJSON *config)
     return refuse(reading, "quant_method", method);
 }
 
-int rfs_quant_scheme_read(const char *path, const char *text, size_t n, enum rfs_dtype to,
-                          struct rfs_quant_scheme **out, struct rfs_error *err)
+/* Reads a text of N bytes; PATH is for messages. */
+static int read_text(const char *path, const char *text, size_t n, enum rfs_dtype to,
+                     struct rfs_quant_scheme **out, struct rfs_error *err)
 {
     RFS_CLEANUP(free_tree) cJSON *tree = NULL;
 
@@ -287,5 +288,5 @@ int rfs_quant_scheme_open(struct rfs_store *store, const char *path, enum rfs_dt
 
     *out = NULL;
     return rfs_store_read_whole(store, path, MOST_BYTES, &text, &n, err)
-               ?: rfs_quant_scheme_read(path, text, n, to, out, err);
+               ?: read_text(path, text, n, to, out, err);
 }

@@ -46,7 +46,4 @@ struct rfs_quant_scheme {
  */
 int rfs_quant_scheme_open(struct rfs_store *store, const char *path, enum rfs_dtype to,
                           struct rfs_quant_scheme **out, struct rfs_error *err);
-/* Reads a text of N bytes; PATH is for messages. */
-int rfs_quant_scheme_read(const char *path, const char *text, size_t n, enum rfs_dtype to,
-                          struct rfs_quant_scheme **out, struct rfs_error *err);
 void rfs_quant_scheme_free(struct rfs_quant_scheme *scheme);
