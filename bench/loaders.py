@@ -231,7 +231,7 @@ def of_ranks(loaders, size, rounds, figures, say):
     named = [word for option in tree.options() for word in ("-o", option)]
     files = {}
     for form in ("ckpt", "pt", "safetensors"):
-        out = f"{tree.folder}.{form}"
+        out = f"{tree.folder}-as-{form}"
         subprocess.run([bench.reshard, "export", tree.source, out, "--no-fsync", "-o", f"format={form}", *named],
                        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         files[form] = os.path.join(out, f"rank_{RANK}", f"checkpoint_{RANK}.{form}")

@@ -28,7 +28,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HEAD_BYTES 16384
+#define HEAD_BYTES 8192
+#define LIST_BYTES 65536 /* of the names of a folder */
 #define CHUNK ((size_t)1 << 20)
 
 static const char *root;
@@ -131,7 +132,7 @@ static bool answer_file(int to, int fd, bool whole, const char *range, bool body
 /* A list of names in JSON, or where it is. */
 static bool answer_folder(int to, const char *path, const char *file)
 {
-    char text[65536], head[4500];
+    char head[4500];
     size_t n = 1;
     struct dirent *entry;
     const size_t length = strlen(path);
@@ -141,11 +142,14 @@ static bool answer_folder(int to, const char *path, const char *file)
                  "HTTP/1.1 301 Moved\r\nLocation: /%s/\r\nContent-Length: 0\r\n\r\n", path);
         return send_all(to, head, strlen(head));
     }
-    DIR *folder = opendir(file);
-    if (!folder)
+    char *text = malloc(LIST_BYTES);
+    DIR *folder = text ? opendir(file) : NULL;
+    if (!folder) {
+        free(text);
         return refuse(to, "404 Not Found");
+    }
     text[0] = '[';
-    while ((entry = readdir(folder)) && n < sizeof text - 512)
+    while ((entry = readdir(folder)) && n < LIST_BYTES - 512)
         if (entry->d_name[0] != '.')
             n += (size_t)sprintf(text + n, "%s\"%s%s\"", n > 1 ? "," : "", entry->d_name,
                                  entry->d_type == DT_DIR ? "/" : "");
@@ -153,7 +157,9 @@ static bool answer_folder(int to, const char *path, const char *file)
     text[n++] = ']';
     snprintf(head, sizeof head,
              "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n", n);
-    return send_all(to, head, strlen(head)) && send_all(to, text, n);
+    const bool good = send_all(to, head, strlen(head)) && send_all(to, text, n);
+    free(text);
+    return good;
 }
 
 /* One request, whose head ends with a NUL. */
