@@ -20,6 +20,7 @@ struct rfs_hf_config {
     const char *name;
     RFS_VEC(struct rfs_hf_value) values; /* by key, each once */
     struct rfs_hf_cuts quantization;
+    bool failed; /* while it is read: for want of memory; looked at once */
 };
 
 void rfs_hf_config_free(struct rfs_hf_config *config)
@@ -43,6 +44,7 @@ static const char *join_key(struct rfs_hf_config *config, const char *prefix, co
     const size_t before = strlen(prefix), length = strlen(key);
     char *joined = rfs_arena_alloc(&config->arena, before + length + 2);
 
+    config->failed |= !joined;
     if (!joined)
         return NULL;
     memcpy(joined, prefix, before);
@@ -52,73 +54,70 @@ static const char *join_key(struct rfs_hf_config *config, const char *prefix, co
     return joined;
 }
 
-static bool add_text(struct rfs_hf_config *config, const char *text, struct rfs_hf_value *value)
+static void add_text(struct rfs_hf_config *config, const char *text, struct rfs_hf_value *value)
 {
     value->kind = RFS_HF_TEXT;
     value->text = rfs_arena_text(&config->arena, text, strlen(text));
-    return value->text != NULL;
+    config->failed |= !value->text;
 }
 
 /* Reads a value that is no object, no list and no null. */
-static bool read_plain(struct rfs_hf_config *config, const cJSON *item, struct rfs_hf_value *value)
+static void read_plain(struct rfs_hf_config *config, const cJSON *item, struct rfs_hf_value *value)
 {
     if (cJSON_IsString(item))
-        return add_text(config, item->valuestring, value);
-    if (cJSON_IsBool(item) || rfs_json_tree_integer(item, &value->number))
+        add_text(config, item->valuestring, value);
+    else if (cJSON_IsBool(item) || rfs_json_tree_integer(item, &value->number))
         value->kind = RFS_HF_NUMBER;
     if (cJSON_IsTrue(item))
         value->number = 1;
-    return true;
 }
 
-static bool read_list(struct rfs_hf_config *config, const cJSON *list, struct rfs_hf_value *value)
+static void read_list(struct rfs_hf_config *config, const cJSON *list, struct rfs_hf_value *value)
 {
     struct rfs_hf_value *entries = NULL;
     const cJSON *item;
     size_t n = 0;
 
     cJSON_ArrayForEach(item, list) n++;
-    if (n > 0 && !(entries = rfs_arena_alloc(&config->arena, n * sizeof *entries)))
-        return false;
+    if (n > 0 && !(entries = rfs_arena_alloc(&config->arena, n * sizeof *entries))) {
+        config->failed = true;
+        return;
+    }
     value->kind = RFS_HF_LIST;
     value->list = entries;
     cJSON_ArrayForEach(item, list)
     {
         struct rfs_hf_value *entry = &entries[value->n++];
         *entry = (struct rfs_hf_value){.kind = RFS_HF_OTHER};
-        if (!read_plain(config, item, entry))
-            return false;
+        read_plain(config, item, entry);
     }
-    return true;
 }
 
 /*
  * Adds the members of an object, itself and nulls included, and of objects in it down to
  * MOST_LEVELS.
  */
-static bool add_object(struct rfs_hf_config *config, const cJSON *object, const char *prefix,
+static void add_object(struct rfs_hf_config *config, const cJSON *object, const char *prefix,
                        unsigned level)
 {
     const cJSON *member;
-    bool ok = true;
 
     cJSON_ArrayForEach(member, object)
     {
         struct rfs_hf_value value = {.key = join_key(config, prefix, member->string),
                                      .kind = RFS_HF_OTHER};
-        ok = value.key != NULL;
         if (cJSON_IsObject(member) || cJSON_IsNull(member))
             value.kind = RFS_HF_NOTHING;
+        else if (cJSON_IsArray(member))
+            read_list(config, member, &value);
         else
-            ok = ok && (cJSON_IsArray(member) ? read_list(config, member, &value)
-                                              : read_plain(config, member, &value));
-        ok = ok && RFS_PUSH(&config->values, value);
-        if (ok && cJSON_IsObject(member) && level < MOST_LEVELS)
-            ok = add_object(config, member, value.key, level + 1);
-        if (!ok)
-            break;
+            read_plain(config, member, &value);
+        config->failed = config->failed || !RFS_PUSH(&config->values, value);
+        if (config->failed)
+            return;
+        if (cJSON_IsObject(member) && level < MOST_LEVELS)
+            add_object(config, member, value.key, level + 1);
     }
-    return ok;
 }
 
 /* ---- what says how it is quantized ----------------------------------------------------------- */
@@ -137,11 +136,8 @@ static void add_cut(struct rfs_hf_config *config, size_t from, size_t to)
     cuts->cut[cuts->n++].to = to;
 }
 
-/*
- * Finds the members in the object at [BEGIN, BEGIN + N) of the text, the whole one if OUTER. False
- * without memory.
- */
-static bool find_quantization(struct rfs_hf_config *config, const char *text, size_t begin,
+/* Finds the members in the object at [BEGIN, BEGIN + N) of the text, the whole one if OUTER. */
+static void find_quantization(struct rfs_hf_config *config, const char *text, size_t begin,
                               size_t n, bool outer)
 {
     RFS_CLEANUP(rfs_json_read_free)
@@ -164,13 +160,12 @@ static bool find_quantization(struct rfs_hf_config *config, const char *text, si
             add_cut(config, begin + before, begin + end);
         } else {
             kept = true;
-            if (inner && text[begin + part.at] == '{' &&
-                !find_quantization(config, text, begin + part.at, part.n, false))
-                return false;
+            if (inner && text[begin + part.at] == '{')
+                find_quantization(config, text, begin + part.at, part.n, false);
         }
         before = end;
     }
-    return !json.no_memory;
+    config->failed |= json.no_memory;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -222,8 +217,9 @@ int rfs_hf_config_read(const char *name, const char *text, size_t n, struct rfs_
         return rc;
     if (!cJSON_IsObject(tree))
         return rfs_fail(err, -EINVAL, RFS_AT(name, 0), REMEDY, "is not a JSON object");
-    if (!config->name || !add_object(config, tree, "", 0) ||
-        !find_quantization(config, text, 0, n, true))
+    add_object(config, tree, "", 0);
+    find_quantization(config, text, 0, n, true);
+    if (!config->name || config->failed)
         return rfs_fail_memory(err);
     const int sorted = sort_values(config, err);
     if (sorted == 0)

@@ -169,10 +169,9 @@ static int add(struct rfs_document *document, const char *name, const struct rfs
 {
     struct rfs_node *dict = (struct rfs_node *)(uintptr_t)document->root; /* its own */
 
-    return rfs_document_add(document, dict, rfs_document_text(document, name)) &&
-                   rfs_document_add(document, dict, torch->pickle.root)
-               ? 0
-               : rfs_fail_memory(err);
+    rfs_document_add(document, dict, rfs_document_text(document, name));
+    rfs_document_add(document, dict, torch->pickle.root);
+    return document->failed ? rfs_fail_memory(err) : 0;
 }
 
 int rfs_view_objects_add(struct rfs_view *view, const struct rfs_params *params,

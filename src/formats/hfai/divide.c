@@ -463,7 +463,7 @@ static struct row row_of(const struct rfs_hfai *hfai, const struct rfs_hfai_stat
 }
 
 /* Adds bytes [begin, end) of a row to the storage that was begun last. */
-static bool add_ranges(struct rfs_document *document, const struct row *row, uint64_t begin,
+static void add_ranges(struct rfs_document *document, const struct row *row, uint64_t begin,
                        uint64_t end)
 {
     for (size_t i = RFS_BISECT(k, row->n, row->ends[k] > begin); i < row->n && begin < end; i++) {
@@ -472,11 +472,9 @@ static bool add_ranges(struct rfs_document *document, const struct row *row, uin
         struct rfs_range range = row->ranges[i];
         range.offset += begin - start;
         range.bytes = stop - begin;
-        if (!rfs_document_range(document, &range))
-            return false;
+        rfs_document_range(document, &range);
         begin = stop;
     }
-    return true;
 }
 
 /* A tensor that is cut, and its bytes. */
@@ -499,12 +497,11 @@ static struct rfs_node *make_piece(const struct writing *writing, const struct w
 
     rfs_hfai_chunk(whole->elements, writing->n, writing->part, &begin, &end);
     const uint64_t length = end - begin;
-    const bool ok =
-        rfs_document_begin(document) &&
-        add_ranges(document, &whole->row, begin * item, end * item) &&
-        rfs_document_add(document, pair, rfs_document_size(document, whole->ndim, whole->dims)) &&
-        rfs_document_add(document, pair, rfs_document_tensor(document, whole->dtype, 1, &length));
-    return ok ? pair : NULL;
+    rfs_document_begin(document);
+    add_ranges(document, &whole->row, begin * item, end * item);
+    rfs_document_add(document, pair, rfs_document_size(document, whole->ndim, whole->dims));
+    rfs_document_add(document, pair, rfs_document_tensor(document, whole->dtype, 1, &length));
+    return pair;
 }
 
 /* Makes a piece of a value that was whole. */
@@ -536,15 +533,16 @@ static struct rfs_node *join(const struct writing *writing, const struct rfs_hfa
 {
     struct rfs_document *document = writing->document;
     const struct row row = row_of(writing->hfai, state, large);
-    const bool ok =
-        rfs_document_begin(document) && add_ranges(document, &row, 0, large_bytes(large));
-    return ok ? rfs_document_tensor(document, large->dtype, large->ndim, large->dims) : NULL;
+    rfs_document_begin(document);
+    add_ranges(document, &row, 0, large_bytes(large));
+    return rfs_document_tensor(document, large->dtype, large->ndim, large->dims);
 }
 
-static bool add_pair(struct rfs_document *document, struct rfs_node *dict,
+static void add_pair(struct rfs_document *document, struct rfs_node *dict,
                      const struct rfs_node *key, const struct rfs_node *value)
 {
-    return rfs_document_add(document, dict, key) && rfs_document_add(document, dict, value);
+    rfs_document_add(document, dict, key);
+    rfs_document_add(document, dict, value);
 }
 
 /* Makes the key (k1, k2). */
@@ -552,26 +550,29 @@ static struct rfs_node *pair_key(struct rfs_document *document, const struct rfs
                                  const struct rfs_node *inner)
 {
     struct rfs_node *key = rfs_document_container(document, RFS_NODE_TUPLE);
-    return rfs_document_add(document, key, outer) && rfs_document_add(document, key, inner) ? key
-                                                                                            : NULL;
+    add_pair(document, key, outer, inner);
+    return key;
 }
 
 /* Adds this part's piece of a value. */
-static bool add_piece(const struct writing *writing, const struct rfs_hfai_state *state,
+static void add_piece(const struct writing *writing, const struct rfs_hfai_state *state,
                       const struct cut *cut, struct rfs_node *pieces)
 {
     struct rfs_document *document = writing->document;
 
     if (cut->large != HFAI_NONE) {
         const struct rfs_hfai_large *large = &state->large.data[cut->large];
-        return add_pair(document, pieces, large->key, cut_large(writing, state, large));
+        add_pair(document, pieces, large->key, cut_large(writing, state, large));
+        return;
     }
     const struct rfs_hfai_entry *entry = &state->entries.data[cut->entry];
-    if (cut->pair == HFAI_NONE)
-        return add_pair(document, pieces, entry->key, cut_value(writing, entry->value));
+    if (cut->pair == HFAI_NONE) {
+        add_pair(document, pieces, entry->key, cut_value(writing, entry->value));
+        return;
+    }
     struct rfs_node *const *pair = &rfs_pickle_pairs(entry->value)->data[cut->pair];
-    return add_pair(document, pieces, pair_key(document, entry->key, pair[0]),
-                    cut_value(writing, pair[1]));
+    add_pair(document, pieces, pair_key(document, entry->key, pair[0]),
+             cut_value(writing, pair[1]));
 }
 
 /*
@@ -583,7 +584,7 @@ static struct rfs_node *dict_like(struct rfs_document *document, const struct rf
 {
     if (like->kind != RFS_NODE_CALL)
         return pairs;
-    struct rfs_node *dict = pairs ? rfs_document_ordered(document, pairs) : NULL;
+    struct rfs_node *dict = rfs_document_ordered(document, pairs);
     if (dict && like->of.call.after)
         dict->of.call.after->state = like->of.call.after->state;
     return dict;
@@ -612,29 +613,29 @@ static const struct rfs_node *write_entry(const struct writing *writing,
         return entry->value;
     const struct rfs_items *pairs = rfs_pickle_pairs(entry->value);
     struct rfs_node *dict = rfs_document_container(document, RFS_NODE_DICT);
-    bool ok = dict != NULL;
-    for (uint32_t k = 0; ok && k < pairs->n; k += 2)
-        ok = is_cut(writing->hfai, pairs->data[k + 1], writing->large, &tensor) ||
-             add_pair(document, dict, pairs->data[k], pairs->data[k + 1]);
-    for (uint32_t l = entry->first_large; ok && l != HFAI_NONE; l = state->large.data[l].next) {
+    for (uint32_t k = 0; k < pairs->n; k += 2)
+        if (!is_cut(writing->hfai, pairs->data[k + 1], writing->large, &tensor))
+            add_pair(document, dict, pairs->data[k], pairs->data[k + 1]);
+    for (uint32_t l = entry->first_large; l != HFAI_NONE; l = state->large.data[l].next) {
         const struct rfs_hfai_large *large = &state->large.data[l];
-        ok = large_bytes(large) > writing->large ||
-             add_pair(document, dict, large->inner, join(writing, state, large));
+        if (large_bytes(large) <= writing->large)
+            add_pair(document, dict, large->inner, join(writing, state, large));
     }
-    return ok ? dict_like(document, entry->value, dict) : NULL;
+    return dict_like(document, entry->value, dict);
 }
 
 /* Adds a value that is whole: an entry or (by a number behind those) a large tensor. */
-static bool write_item(const struct writing *writing, const struct rfs_hfai_state *state,
+static void write_item(const struct writing *writing, const struct rfs_hfai_state *state,
                        size_t item, struct rfs_node *pairs)
 {
     if (item >= state->entries.n) {
         const struct rfs_hfai_large *large = &state->large.data[item - state->entries.n];
-        return add_pair(writing->document, pairs, large->key, join(writing, state, large));
+        add_pair(writing->document, pairs, large->key, join(writing, state, large));
+        return;
     }
     const struct rfs_hfai_entry *entry = &state->entries.data[item];
-    return add_pair(writing->document, pairs, entry->key,
-                    state->rest ? write_entry(writing, state, entry) : entry->value);
+    add_pair(writing->document, pairs, entry->key,
+             state->rest ? write_entry(writing, state, entry) : entry->value);
 }
 
 /* Makes an optimizer's dict: part 0's with another "state". */
@@ -643,12 +644,11 @@ static struct rfs_node *with_state(struct rfs_document *document,
 {
     const struct rfs_items *rest = rfs_pickle_pairs(state->rest);
     struct rfs_node *dict = rfs_document_container(document, RFS_NODE_DICT);
-    bool ok = dict && entries;
 
-    for (uint32_t i = 0; ok && i < rest->n; i += 2)
-        ok = add_pair(document, dict, rest->data[i],
-                      rfs_pickle_is_text(rest->data[i], "state") ? entries : rest->data[i + 1]);
-    return ok ? dict_like(document, state->rest, dict) : NULL;
+    for (uint32_t i = 0; i < rest->n; i += 2)
+        add_pair(document, dict, rest->data[i],
+                 rfs_pickle_is_text(rest->data[i], "state") ? entries : rest->data[i + 1]);
+    return dict_like(document, state->rest, dict);
 }
 
 /* Makes the pair of one model or optimizer in this part. */
@@ -659,18 +659,16 @@ static struct rfs_node *write_state(const struct writing *writing,
     struct rfs_node *pair = rfs_document_container(document, RFS_NODE_TUPLE);
     struct rfs_node *pieces = rfs_document_container(document, RFS_NODE_DICT);
     struct rfs_node *pairs = rfs_document_container(document, RFS_NODE_DICT);
-    bool ok = pair && pieces && pairs;
 
-    for (size_t i = share->first[writing->part]; ok && i < share->first[writing->part + 1]; i++)
-        ok = write_item(writing, state, share->items[i], pairs);
-    for (size_t i = 0; ok && i < share->cuts.n; i++)
-        ok = add_piece(writing, state, &share->cuts.data[i], pieces);
-    struct rfs_node *whole = ok ? rfs_document_ordered(document, pairs) : NULL;
+    for (size_t i = share->first[writing->part]; i < share->first[writing->part + 1]; i++)
+        write_item(writing, state, share->items[i], pairs);
+    for (size_t i = 0; i < share->cuts.n; i++)
+        add_piece(writing, state, &share->cuts.data[i], pieces);
+    struct rfs_node *whole = rfs_document_ordered(document, pairs);
     if (state->rest)
         whole = with_state(document, state, whole);
-    return rfs_document_add(document, pair, whole) && rfs_document_add(document, pair, pieces)
-               ? pair
-               : NULL;
+    add_pair(document, pair, whole, pieces);
+    return pair;
 }
 
 static struct rfs_node *write_states(const struct writing *writing,
@@ -680,9 +678,7 @@ static struct rfs_node *write_states(const struct writing *writing,
     struct rfs_node *list = rfs_document_container(writing->document, RFS_NODE_LIST);
 
     for (size_t i = 0; i < n; i++)
-        if (!rfs_document_add(writing->document, list,
-                              write_state(writing, &states[i], &shares[i])))
-            return NULL;
+        rfs_document_add(writing->document, list, write_state(writing, &states[i], &shares[i]));
     return list;
 }
 
@@ -694,7 +690,7 @@ static const struct rfs_items *first_pairs(const struct rfs_hfai *hfai)
 static int finish(struct rfs_document *document, struct rfs_node *root, struct rfs_error *err)
 {
     document->root = root;
-    return root ? 0 : rfs_fail_memory(err);
+    return document->failed ? rfs_fail_memory(err) : 0;
 }
 
 int rfs_hfai_part(const struct rfs_hfai_division *division, uint32_t part, struct rfs_document *out,
@@ -706,20 +702,17 @@ int rfs_hfai_part(const struct rfs_hfai_division *division, uint32_t part, struc
 
     *out = (struct rfs_document){0};
     struct rfs_node *dict = rfs_document_container(out, RFS_NODE_DICT);
-    bool ok = dict &&
-              add_pair(out, dict, rfs_document_text(out, "__nshards__"),
-                       rfs_document_int(out, division->n)) &&
-              add_pair(out, dict, rfs_document_text(out, "__version__"),
-                       rfs_document_text(out, RFS_HFAI_FORMAT)) &&
-              add_pair(out, dict, rfs_document_text(out, "model"),
-                       write_states(&writing, hfai->models, division->models, hfai->n_models)) &&
-              add_pair(out, dict, rfs_document_text(out, "optimizer"),
-                       write_states(&writing, hfai->optimizers, division->optimizers,
-                                    hfai->n_optimizers));
-    for (uint32_t i = 0; ok && part == 0 && i < first->n; i += 2)
-        ok = rfs_hfai_is_own(first->data[i]) ||
-             add_pair(out, dict, first->data[i], first->data[i + 1]);
-    return finish(out, ok ? dict : NULL, err);
+    add_pair(out, dict, rfs_document_text(out, "__nshards__"), rfs_document_int(out, division->n));
+    add_pair(out, dict, rfs_document_text(out, "__version__"),
+             rfs_document_text(out, RFS_HFAI_FORMAT));
+    add_pair(out, dict, rfs_document_text(out, "model"),
+             write_states(&writing, hfai->models, division->models, hfai->n_models));
+    add_pair(out, dict, rfs_document_text(out, "optimizer"),
+             write_states(&writing, hfai->optimizers, division->optimizers, hfai->n_optimizers));
+    for (uint32_t i = 0; part == 0 && i < first->n; i += 2)
+        if (!rfs_hfai_is_own(first->data[i]))
+            add_pair(out, dict, first->data[i], first->data[i + 1]);
+    return finish(out, dict, err);
 }
 
 /*
@@ -733,12 +726,11 @@ static struct rfs_node *whole_state(const struct rfs_hfai *hfai, const struct rf
     const struct writing writing = {hfai, out, 0, 1, UINT64_MAX};
     const size_t n = state->entries.n + (state->rest ? 0 : state->large.n);
     struct rfs_node *pairs = rfs_document_container(out, RFS_NODE_DICT);
-    bool ok = pairs != NULL;
 
-    for (size_t i = 0; ok && i < n; i++)
-        ok = write_item(&writing, state, i, pairs);
-    if (!ok || !state->rest)
-        return ok ? pairs : NULL;
+    for (size_t i = 0; i < n; i++)
+        write_item(&writing, state, i, pairs);
+    if (!state->rest)
+        return pairs;
     return with_state(out, state, rfs_document_ordered(out, pairs));
 }
 
@@ -752,8 +744,7 @@ static struct rfs_node *whole_states(const struct rfs_hfai *hfai, struct rfs_doc
 
     for (size_t i = 0; i < n; i++) {
         one = whole_state(hfai, optimizers ? &hfai->optimizers[i] : &hfai->models[i], out);
-        if (!rfs_document_add(out, list, one))
-            return NULL;
+        rfs_document_add(out, list, one);
     }
     return n == 1 ? one : list;
 }
@@ -764,17 +755,16 @@ int rfs_hfai_whole(const struct rfs_hfai *hfai, struct rfs_document *out, struct
 
     *out = (struct rfs_document){0};
     struct rfs_node *dict = rfs_document_container(out, RFS_NODE_DICT);
-    bool ok = dict != NULL;
-    for (uint32_t i = 0; ok && i < first->n; i += 2) {
+    for (uint32_t i = 0; i < first->n; i += 2) {
         const struct rfs_node *key = first->data[i];
         const struct rfs_node *value = first->data[i + 1];
         if (rfs_pickle_is_text(key, "model"))
             value = whole_states(hfai, out, false);
         else if (rfs_pickle_is_text(key, "optimizer"))
             value = whole_states(hfai, out, true);
-        ok = add_pair(out, dict, key, value);
+        add_pair(out, dict, key, value);
     }
-    return finish(out, ok ? dict : NULL, err);
+    return finish(out, dict, err);
 }
 
 int rfs_hfai_model(const struct rfs_hfai *hfai, size_t model, struct rfs_document *out,

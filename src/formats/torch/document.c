@@ -10,9 +10,18 @@ void rfs_document_free(struct rfs_document *document)
     *document = (struct rfs_document){0};
 }
 
+/* Allocates of the document's memory; NULL once that has failed. */
+static void *allocate(struct rfs_document *document, size_t size)
+{
+    void *block = document->failed ? NULL : rfs_arena_alloc(&document->arena, size);
+
+    document->failed = !block;
+    return block;
+}
+
 static struct rfs_node *new_node(struct rfs_document *document, enum rfs_node_kind kind)
 {
-    struct rfs_node *node = rfs_arena_alloc(&document->arena, sizeof *node);
+    struct rfs_node *node = allocate(document, sizeof *node);
     if (node) {
         memset(node, 0, sizeof *node);
         node->kind = (uint8_t)kind;
@@ -28,7 +37,8 @@ struct rfs_node *rfs_document_text(struct rfs_document *document, const char *te
         return NULL;
     node->of.text.n = (uint32_t)strlen(text);
     node->of.text.data = rfs_arena_text(&document->arena, text, node->of.text.n);
-    return node->of.text.data ? node : NULL;
+    document->failed = !node->of.text.data;
+    return node;
 }
 
 struct rfs_node *rfs_document_int(struct rfs_document *document, int64_t value)
@@ -68,15 +78,16 @@ static struct rfs_node *global(struct rfs_document *document, enum rfs_callable 
     for (size_t i = 0; i < document->names.n; i++)
         if (is_name(document->names.data[i], module, name))
             return document->names.data[i];
-    const int n = snprintf(both, sizeof both, "%s\n%s", module, name);
+    snprintf(both, sizeof both, "%s\n%s", module, name); /* names of ours, which fit */
     struct rfs_node *node = new_node(document, RFS_NODE_GLOBAL);
-    if (!node || n < 0 || (size_t)n >= sizeof both)
+    if (!node)
         return NULL;
     node->callable = (uint8_t)callable;
-    node->of.global.module = rfs_arena_text(&document->arena, both, (size_t)n);
+    node->of.global.module = rfs_arena_text(&document->arena, both, strlen(both));
     node->of.global.module_bytes = (uint16_t)strlen(module);
     node->of.global.name_bytes = (uint16_t)strlen(name);
-    return node->of.global.module && RFS_PUSH(&document->names, node) ? node : NULL;
+    document->failed = !node->of.global.module || !RFS_PUSH(&document->names, node);
+    return node;
 }
 
 static struct rfs_node *new_call(struct rfs_document *document, struct rfs_node *callee,
@@ -90,22 +101,21 @@ static struct rfs_node *new_call(struct rfs_document *document, struct rfs_node 
     return node;
 }
 
-bool rfs_document_add(struct rfs_document *document, struct rfs_node *container,
+void rfs_document_add(struct rfs_document *document, struct rfs_node *container,
                       const struct rfs_node *item)
 {
     /* A node must not change once it is in a container. */
     struct rfs_node *added = (struct rfs_node *)(uintptr_t)item;
 
-    return container && item &&
-           rfs_pickle_add_items(&document->arena, &container->of.items, &added, 1);
+    document->failed = document->failed || !container || !item ||
+                       !rfs_pickle_add_items(&document->arena, &container->of.items, &added, 1);
 }
 
 struct rfs_node *rfs_document_ordered(struct rfs_document *document, struct rfs_node *pairs)
 {
     struct rfs_node *class = global(document, RFS_CALL_ORDERED_DICT, "collections", "OrderedDict");
     struct rfs_node *node = new_call(document, class, new_node(document, RFS_NODE_TUPLE));
-    struct rfs_after *after =
-        node && pairs ? rfs_arena_alloc(&document->arena, sizeof *after) : NULL;
+    struct rfs_after *after = allocate(document, sizeof *after);
 
     if (!after)
         return NULL;
@@ -119,8 +129,7 @@ static struct rfs_node *numbers(struct rfs_document *document, uint32_t n, const
     struct rfs_node *tuple = new_node(document, RFS_NODE_TUPLE);
 
     for (uint32_t i = 0; i < n; i++)
-        if (!rfs_document_add(document, tuple, rfs_document_int(document, (int64_t)values[i])))
-            return NULL;
+        rfs_document_add(document, tuple, rfs_document_int(document, (int64_t)values[i]));
     return tuple;
 }
 
@@ -129,54 +138,54 @@ struct rfs_node *rfs_document_size(struct rfs_document *document, uint32_t ndim,
 {
     struct rfs_node *args = new_node(document, RFS_NODE_TUPLE);
 
-    if (!rfs_document_add(document, args, numbers(document, ndim, dims)))
-        return NULL;
+    rfs_document_add(document, args, numbers(document, ndim, dims));
     return new_call(document, global(document, RFS_CALL_SIZE, "torch", "Size"), args);
 }
 
-bool rfs_document_begin(struct rfs_document *document)
+void rfs_document_begin(struct rfs_document *document)
 {
-    return RFS_PUSH(&document->made, (struct rfs_made_storage){document->ranges.n, 0, 0});
+    rfs_document_reserve(document, 0);
 }
 
-bool rfs_document_reserve(struct rfs_document *document, uint64_t bytes)
+void rfs_document_reserve(struct rfs_document *document, uint64_t bytes)
 {
-    return RFS_PUSH(&document->made, (struct rfs_made_storage){document->ranges.n, 0, bytes});
+    const struct rfs_made_storage fresh = {document->ranges.n, 0, bytes};
+
+    document->failed = document->failed || !RFS_PUSH(&document->made, fresh);
 }
 
-bool rfs_document_range(struct rfs_document *document, const struct rfs_range *range)
+void rfs_document_range(struct rfs_document *document, const struct rfs_range *range)
 {
+    if (range->bytes > 0)
+        document->failed = document->failed || !RFS_PUSH(&document->ranges, *range);
+    if (document->failed) /* there may be no storage */
+        return;
     struct rfs_made_storage *made = &document->made.data[document->made.n - 1];
-
-    if (range->bytes > 0 && !RFS_PUSH(&document->ranges, *range))
-        return false;
     made->n += range->bytes > 0;
     made->bytes += range->bytes;
-    return true;
 }
 
 /* Makes the persistent id of the storage begun last; its number is that of the made storage. */
 static struct rfs_node *storage(struct rfs_document *document, enum rfs_dtype dtype)
 {
-    const struct rfs_made_storage *made = &document->made.data[document->made.n - 1];
     const char *class = rfs_torch_storage_class(dtype);
     const uint64_t item = class ? rfs_dtype_bytes(dtype) : 1;
     struct rfs_node *node = new_node(document, RFS_NODE_STORAGE);
 
     if (!node)
         return NULL;
+    const uint64_t bytes = document->made.data[document->made.n - 1].bytes;
     node->number = (uint32_t)document->made.n - 1;
     if (!document->storage_text)
         document->storage_text = rfs_document_text(document, "storage");
-    const bool ok =
-        rfs_document_add(document, node, document->storage_text) &&
-        rfs_document_add(document, node,
-                         global(document, RFS_CALL_STORAGE_CLASS, class ? "torch" : "torch.storage",
-                                class ? class : "UntypedStorage")) &&
-        rfs_document_add(document, node, document->storage_text) && /* key and location: */
-        rfs_document_add(document, node, document->storage_text) && /* set by the writer */
-        rfs_document_add(document, node, rfs_document_int(document, (int64_t)(made->bytes / item)));
-    return ok ? node : NULL;
+    rfs_document_add(document, node, document->storage_text);
+    rfs_document_add(document, node,
+                     global(document, RFS_CALL_STORAGE_CLASS, class ? "torch" : "torch.storage",
+                            class ? class : "UntypedStorage"));
+    rfs_document_add(document, node, document->storage_text); /* key and location: */
+    rfs_document_add(document, node, document->storage_text); /* set by the writer */
+    rfs_document_add(document, node, rfs_document_int(document, (int64_t)(bytes / item)));
+    return node;
 }
 
 struct rfs_node *rfs_document_tensor(struct rfs_document *document, enum rfs_dtype dtype,
@@ -190,17 +199,15 @@ struct rfs_node *rfs_document_tensor(struct rfs_document *document, enum rfs_dty
     for (uint32_t i = ndim; i-- > 0; step *= dims[i] > 0 ? dims[i] : 1)
         strides[i] = step;
     struct rfs_node *hooks = rfs_document_ordered(document, new_node(document, RFS_NODE_DICT));
-    const bool ok = rfs_document_add(document, args, storage(document, dtype)) &&
-                    rfs_document_add(document, args, rfs_document_int(document, 0)) &&
-                    rfs_document_add(document, args, numbers(document, ndim, dims)) &&
-                    rfs_document_add(document, args, numbers(document, ndim, strides)) &&
-                    rfs_document_add(document, args, new_bool(document, false)) &&
-                    rfs_document_add(document, args, hooks) &&
-                    (typed || rfs_document_add(document, args,
-                                               global(document, RFS_CALL_DTYPE, "torch",
-                                                      rfs_torch_dtype_name(dtype))));
-    if (!ok)
-        return NULL;
+    rfs_document_add(document, args, storage(document, dtype));
+    rfs_document_add(document, args, rfs_document_int(document, 0));
+    rfs_document_add(document, args, numbers(document, ndim, dims));
+    rfs_document_add(document, args, numbers(document, ndim, strides));
+    rfs_document_add(document, args, new_bool(document, false));
+    rfs_document_add(document, args, hooks);
+    if (!typed)
+        rfs_document_add(document, args,
+                         global(document, RFS_CALL_DTYPE, "torch", rfs_torch_dtype_name(dtype)));
     return new_call(document,
                     global(document, typed ? RFS_CALL_TENSOR : RFS_CALL_TENSOR_V3, "torch._utils",
                            typed ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3"),
@@ -222,18 +229,17 @@ int rfs_document_dict(struct rfs_document *document, const struct rfs_image_tens
                       size_t n, const char *path, struct rfs_error *err)
 {
     struct rfs_node *dict = rfs_document_container(document, RFS_NODE_DICT);
-    bool ok = dict != NULL;
 
-    for (size_t i = 0; ok && i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         const struct rfs_type *type = tensors[i].type;
         const enum rfs_dtype dtype = (enum rfs_dtype)type->dtype;
         if (type->kind != RFS_TENSOR || !rfs_torch_dtype_name(dtype))
             return fail_type(&tensors[i], path, err);
-        ok = rfs_document_reserve(document, type->bytes) &&
-             rfs_document_add(document, dict, rfs_document_text(document, tensors[i].name)) &&
-             rfs_document_add(document, dict,
-                              rfs_document_tensor(document, dtype, type->ndim, type->dims));
+        rfs_document_reserve(document, type->bytes);
+        rfs_document_add(document, dict, rfs_document_text(document, tensors[i].name));
+        rfs_document_add(document, dict,
+                         rfs_document_tensor(document, dtype, type->ndim, type->dims));
     }
     document->root = dict;
-    return ok ? 0 : rfs_fail_memory(err);
+    return document->failed ? rfs_fail_memory(err) : 0;
 }

@@ -49,18 +49,21 @@ struct rfs_document {
     struct rfs_node *storage_text;    /* "storage" */
     RFS_VEC(struct rfs_range) ranges;
     RFS_VEC(struct rfs_made_storage) made;
+    bool failed; /* for want of memory */
 };
 
 void rfs_document_free(struct rfs_document *document);
 
-/* Make nodes, which the document owns. NULL when out of memory. Texts are copied. */
+/*
+ * Make nodes, which the document owns. Texts are copied. NULL when out of memory: then nothing more
+ * is made or added, and FAILED stays set. What is NULL may be added, so that a maker makes all of a
+ * document and looks once.
+ */
 struct rfs_node *rfs_document_text(struct rfs_document *document, const char *text);
 struct rfs_node *rfs_document_int(struct rfs_document *document, int64_t value);
 struct rfs_node *rfs_document_container(struct rfs_document *document, enum rfs_node_kind kind);
-/*
- * Adds to a TUPLE, LIST or DICT (key and value in turn) of the document. False when out of memory.
- */
-bool rfs_document_add(struct rfs_document *document, struct rfs_node *container,
+/* Adds to a TUPLE, LIST or DICT (key and value in turn) of the document. */
+void rfs_document_add(struct rfs_document *document, struct rfs_node *container,
                       const struct rfs_node *item);
 /* Makes a collections.OrderedDict() and sets PAIRS (a DICT of the document) on it. */
 struct rfs_node *rfs_document_ordered(struct rfs_document *document, struct rfs_node *pairs);
@@ -68,18 +71,15 @@ struct rfs_node *rfs_document_ordered(struct rfs_document *document, struct rfs_
 struct rfs_node *rfs_document_size(struct rfs_document *document, uint32_t ndim,
                                    const uint64_t *dims);
 
-/* Begins a made storage, whose ranges follow; false when out of memory. */
-bool rfs_document_begin(struct rfs_document *document);
-/*
- * Adds a made storage of BYTES bytes that come from elsewhere: a tensor that an encoder is given.
- * False when out of memory.
- */
-bool rfs_document_reserve(struct rfs_document *document, uint64_t bytes);
-/* Adds a range to the storage that was begun last; false when out of memory. */
-bool rfs_document_range(struct rfs_document *document, const struct rfs_range *range);
+/* Begins a made storage, whose ranges follow. */
+void rfs_document_begin(struct rfs_document *document);
+/* Adds a made storage of BYTES that come from elsewhere: a tensor that an encoder is given. */
+void rfs_document_reserve(struct rfs_document *document, uint64_t bytes);
+/* Adds a range to the storage that was begun last. */
+void rfs_document_range(struct rfs_document *document, const struct rfs_range *range);
 /*
  * Makes a row-major tensor of DTYPE over the storage that was begun last, whose node has the number
- * of that storage. NULL when out of memory.
+ * of that storage.
  */
 struct rfs_node *rfs_document_tensor(struct rfs_document *document, enum rfs_dtype dtype,
                                      uint32_t ndim, const uint64_t *dims);

@@ -347,12 +347,12 @@ int rfs_torch_encode_item(struct rfs_image_builder *builder, const struct rfs_to
                               .at = item->at,
                               .err = err};
 
-    if (rfs_document_reserve(&document, item->type->bytes))
-        document.root = rfs_document_tensor(&document, (enum rfs_dtype)item->type->dtype,
-                                            item->type->ndim, item->type->dims);
-    const int rc = document.root ? rfs_pickler_write(document.root, number_storage, &encoder,
-                                                     &encoder.pickle, err)
-                                 : rfs_fail_memory(err);
+    rfs_document_reserve(&document, item->type->bytes);
+    document.root = rfs_document_tensor(&document, (enum rfs_dtype)item->type->dtype,
+                                        item->type->ndim, item->type->dims);
+    const int rc = !document.failed ? rfs_pickler_write(document.root, number_storage, &encoder,
+                                                        &encoder.pickle, err)
+                                    : rfs_fail_memory(err);
     if (rc == 0)
         encode(&encoder);
     rfs_document_free(&document);

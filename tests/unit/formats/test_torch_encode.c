@@ -182,7 +182,7 @@ static void make_document(uint64_t *random, struct expected *expected, struct rf
     for (unsigned i = 0; i < STORAGES; i++) {
         uint64_t bytes = 0;
         char name[16];
-        assert_true(rfs_document_begin(out));
+        rfs_document_begin(out);
         expected->n_ranges[i] = test_below(random, RANGES + 1);
         for (unsigned k = 0; k < expected->n_ranges[i]; k++) {
             const struct rfs_zip_entry *record = &expected->record[test_below(random, RECORDS)];
@@ -191,16 +191,17 @@ static void make_document(uint64_t *random, struct expected *expected, struct rf
             const uint64_t n =
                 whole ? record->bytes : test_below(random, (uint32_t)(record->bytes - from) + 1);
             expected->range[i][k] = (struct rfs_range){record, from, n, 0};
-            assert_true(rfs_document_range(out, &expected->range[i][k]));
+            rfs_document_range(out, &expected->range[i][k]);
             bytes += n;
         }
         tensor = rfs_document_tensor(out, RFS_UINT8, 1, &bytes);
         snprintf(name, sizeof name, "t%u", i);
-        assert_true(rfs_document_add(out, dict, rfs_document_text(out, name)));
-        assert_true(rfs_document_add(out, dict, tensor));
+        rfs_document_add(out, dict, rfs_document_text(out, name));
+        rfs_document_add(out, dict, tensor);
     }
-    assert_true(rfs_document_add(out, dict, rfs_document_text(out, "again")));
-    assert_true(rfs_document_add(out, dict, tensor));
+    rfs_document_add(out, dict, rfs_document_text(out, "again"));
+    rfs_document_add(out, dict, tensor);
+    assert_false(out->failed);
     out->root = dict;
 }
 
