@@ -5,7 +5,7 @@ A pointer is freed once, when no call uses it and all that was opened in it has 
 close() waits for that. A thread that is in a call cannot wait for itself, so what it closes there (a progress function, a
 signal handler, the garbage collector) lets nobody in any more, and is freed at the end of that call. The collector may
 run in any thread, also in one for which a call waits and that is in none itself: what it closes outside of calls is freed
-by a thread of its own.
+at its end, or by a thread of its own where that would wait.
 
 There is no lock: a signal or the collector may come between any two steps and close something else, a signal may end a
 step by an exception, and a process that was forked has the locks of threads that it lacks. All that is shared is the dict
@@ -18,6 +18,7 @@ import contextlib
 import ctypes
 import gc
 import os
+import sys
 import threading
 import time
 from typing import Any, Callable, Optional, TypeVar
@@ -59,30 +60,37 @@ def aside(function: Callable[[], Any], owner: Optional[_Call] = None) -> None:
         if owner is not None:
             owner.later.extend(call.later)
             call.later = []
-        _close_apart(call.later)
+        for gate in call.later:
+            _close_apart(gate)
 
 
-def _close_apart(gates: "list[Gate]") -> None:
-    """Closes gates in a thread of its own, for which nobody waits."""
-    left = [gate for gate in gates if not gate.freed]
-
-    def close() -> None:
-        for gate in left:
-            gate.close()
-
-    if left:
+def _close_apart(gate: "Gate") -> None:
+    """Closes a gate in a thread of its own, for which nobody waits."""
+    if not gate.freed:
         with contextlib.suppress(RuntimeError):  # the interpreter ends: atexit frees views
-            _thread.start_new_thread(close, ())
+            _thread.start_new_thread(gate.close, ())
 
 
 _collections: "list[_Call]" = []  # the one that is under way
+
+
+def _is_of_library() -> bool:
+    """Whether this thread runs nothing of Python but functions that the library calls: closing a view waits for its end."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == __package__
 
 
 def _hear_of_collector(phase: str, _info: Any) -> None:
     """Makes a collection a call, while which its thread waits for nothing."""
     while _collections:  # at its end; or an exception came in between, and this is the next one's beginning
         _calls.pop(_collections[-1], None)
-        _close_apart(_collections[-1].later)
+        for gate in _collections[-1].later:
+            if gate.is_busy() or _is_of_library():
+                _close_apart(gate)
+            else:
+                gate.close()
         _collections.pop()
     if phase == "start":
         _collections.append(_Call())
@@ -149,6 +157,11 @@ class Gate:
             self._free()
         else:
             call.later.append(self)
+
+    def is_busy(self) -> bool:
+        """Whether calls use or free it, or what was opened in it."""
+        return (any(self in (call.uses, call.frees) for call in list(_calls)) or
+                any(gate.is_busy() for gate in list(self._below)))
 
     def _has_to_wait(self, own: _Call) -> bool:
         """Whether calls use it, or an older call than this one frees it."""
