@@ -18,7 +18,7 @@ struct rfs_view_hfai_list {
 enum rfs_view_hfai_what {
     RFS_VIEW_HFAI_MODELS, /* the models alone */
     RFS_VIEW_HFAI_STATE,  /* all of the state */
-    RFS_VIEW_HFAI_ROWS, /* so, and what the source or the view has in pieces is rows of elements */
+    RFS_VIEW_HFAI_ROWS,   /* so, and what the source or the view has in pieces is rows */
 };
 /* Lists a part of a view of parts. Returns 0 or -errno with *err filled; to be freed in any case. */
 int rfs_view_hfai_list(struct rfs_view *view, enum rfs_view_hfai_what what,

@@ -393,9 +393,9 @@ static void set_safety(CURL *easy, const struct rfs_http *http)
 }
 
 /*
- * Returns the bundle of the system's certificates, or NULL where libcurl knows its own: one that was
- * built for many systems has none, and one that was built for another system has a path that is
- * not here.
+ * Returns the bundle of the system's certificates, or NULL where libcurl knows its own. A libcurl
+ * that was built for many systems has none, and one that was built for another system has a path
+ * that is not here.
  */
 static const char *system_certificates(void)
 {
