@@ -20,9 +20,9 @@ bool rfs_origin_stays(const char *name);
 bool rfs_origin_is_names(const char *path, size_t n);
 
 /*
- * Says whether PATH is ORIGIN, or below it. URLs are compared as texts; the case of a host
- * and the default port of a scheme do not count, and ".." is below nothing. Paths of this machine are compared
- * without links in their folders.
+ * Says whether PATH is ORIGIN, or below it. URLs are compared as texts; the case of a host and the
+ * default port of a scheme do not count, and ".." is below nothing. Paths of this machine are
+ * compared without links in their folders.
  */
 bool rfs_origin_has(const char *origin, const char *path);
 

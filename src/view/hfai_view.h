@@ -20,7 +20,7 @@ enum rfs_view_hfai_what {
     RFS_VIEW_HFAI_STATE,  /* all of the state */
     RFS_VIEW_HFAI_ROWS,   /* so, and what the source or the view has in pieces is rows */
 };
-/* Lists a part of a view of parts. Returns 0 or -errno with *err filled; to be freed in any case. */
+/* Lists a part of a view of parts; freed in any case. Returns 0 or -errno with *err filled. */
 int rfs_view_hfai_list(struct rfs_view *view, enum rfs_view_hfai_what what,
                        struct rfs_view_hfai_list *out, struct rfs_error *err);
 void rfs_view_hfai_list_free(struct rfs_view_hfai_list *list);

@@ -62,9 +62,9 @@ struct rfs_saves {
 #define RFS_TRACKED_NOTHING INT64_C(-2) /* the tracker is missing, empty, or names none of them */
 
 /*
- * Lists the saves that at least one rank has, as far as the options step and epoch let them through;
- * at least one. SPEC->path is absolute and resolved. To be freed, on failure too. Each folder is
- * listed once; with SPEC->saves, rfs_scan_open lists none of them again.
+ * Lists the saves that at least one rank has, as far as the options step and epoch let them
+ * through; at least one. SPEC->path is absolute and resolved. To be freed, on failure too. Each
+ * folder is listed once; with SPEC->saves, rfs_scan_open lists none of them again.
  *
  * Memory: about 100 bytes for each file of a rank, or 16 for each folder of a save.
  */
