@@ -536,14 +536,19 @@ def test_interrupted():
         assert process.returncode == 0
 
 
-# The storage hangs for a moment, as the first Ctrl-C shows.
+# The storage hangs until its end is asked for.
 INTERRUPTED_TWICE = """
-import sys, threading, time, reshard
+import sys, threading, reshard
 view = reshard.View(sys.argv[1], format="pt")
 load = view._library.reshard_tensors_load
-view._library.reshard_tensors_load = lambda *given: time.sleep(2) or load(*given)
-try:
+
+def hang(*given):
     print("begun", flush=True)
+    sys.stdin.readline()
+    return load(*given)
+
+view._library.reshard_tensors_load = hang
+try:
     view.load()
 except KeyboardInterrupt:
     print("alive" if any(t.name == "reshard load" for t in threading.enumerate()) else "ended", flush=True)
@@ -552,14 +557,15 @@ except KeyboardInterrupt:
 
 def test_interrupted_twice():
     """The thread would write to memory that has been freed, if the second Ctrl-C did not wait for it, too."""
-    with subprocess.Popen([sys.executable, "-c", INTERRUPTED_TWICE, big()], stdout=subprocess.PIPE, text=True,
-                          preexec_fn=hear_interrupts) as process:
+    with subprocess.Popen([sys.executable, "-c", INTERRUPTED_TWICE, big()], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True, preexec_fn=hear_interrupts) as process:
         assert process.stdout.readline() == "begun\n"
         for _ in range(2):
             time.sleep(0.5)
             process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
         try:
-            assert process.communicate(timeout=60)[0] == "ended\n"
+            assert process.communicate("go on\n", timeout=60)[0] == "ended\n"
         finally:
             process.kill()
         assert process.returncode == 0
