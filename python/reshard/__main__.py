@@ -5,14 +5,24 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from typing import Optional
+
+
+def _find(name: str) -> Optional[str]:
+    """The program of the wheel; of a package without programs, the one on PATH that is not this script."""
+    inside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", name)
+    if os.path.exists(inside):
+        return inside
+    for folder in os.get_exec_path():
+        path = shutil.which(name, path=folder)
+        if path is not None and os.path.realpath(path) != os.path.realpath(sys.argv[0]):
+            return path
+    return None
 
 
 def _run(name: str) -> None:
-    """Ends in the program of the wheel; of a package without programs, in the one on PATH."""
-    inside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", name)
-    here = os.path.realpath(sys.argv[0])
-    found = inside if os.path.exists(inside) else next(
-        (path for folder in os.get_exec_path() if (path := shutil.which(name, path=folder)) and os.path.realpath(path) != here), None)
+    """Ends in the program."""
+    found = _find(name)
     if found is None:
         sys.exit(f"{name}: error: the program is not in this package, nor on PATH; try: make install")
     try:
