@@ -86,7 +86,6 @@ class Round:
         if child == 0:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(HANGS // 2)  # so that its parent still tells of it
             status = 1
             try:
                 for thing in self.things:
@@ -102,10 +101,14 @@ class Round:
                         status = 0
             finally:
                 os._exit(status)
-        while True:
+        done, status, end = 0, 0, time.monotonic() + HANGS / 2
+        while not done:
             try:
-                status = os.waitpid(child, 0)[1]
-                break
+                done, status = os.waitpid(child, os.WNOHANG)
+                if not done:
+                    if time.monotonic() > end:
+                        os.kill(child, signal.SIGKILL)
+                    time.sleep(0.001)
             except Interrupted:
                 continue
             except ChildProcessError:  # the exception of a signal came with the status, which is lost
@@ -113,6 +116,13 @@ class Round:
                 break
         if status:
             self.wrong.append(f"a child ended with {os.waitstatus_to_exitcode(status)}")
+
+    def fork_alone(self):
+        """Forks when the threads have given back all that they had, which is after join()."""
+        end = time.monotonic() + HANGS / 2
+        while len(os.listdir("/proc/self/task")) > 2 and time.monotonic() < end:  # this one and that of faulthandler
+            time.sleep(0.001)
+        self.fork(self.rng)
 
     def act(self, rng, mine):
         kind = rng.randrange(20)
@@ -170,7 +180,7 @@ class Round:
             v.close()
         for thread in threads:
             thread.join()
-        self.fork(self.rng)
+        self.fork_alone()
         self.things.clear()
         gc.collect()
         for v in self.views:
