@@ -9,7 +9,7 @@ import sys
 from cases import path, run, strategies, tool
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-sys.path.append(os.path.join(TOP, "tests", "support"))
+sys.path.append(os.path.join(TOP, "tests", "mount"))
 import seal  # pylint: disable=wrong-import-position
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in ("RESHARD_LIBRARY", "PYTHONPATH")}
@@ -67,7 +67,7 @@ def test_has_what_is_read_beside_the_programs():
 
 
 def test_knows_the_rules_without_their_files():
-    got = inside("reshard", "convert")
+    got = inside("reshard", "convert", "list")
     assert got.returncode == 0 and "qwen3_moe" in got.stdout, got
 
 
