@@ -42,8 +42,8 @@ bool rfs_dtype_parse(const char *name, size_t length, enum rfs_dtype *out);
 /* Returns the bytes of an element in a .ckpt; 4 (a code point) for RFS_STR. */
 uint32_t rfs_dtype_bytes(enum rfs_dtype dtype);
 /*
- * Returns how many numbers an element has: 1, but for those of 4 and 6 bits. The last dimension of
- * a safetensors header is as many times that of the tensor.
+ * Returns how many numbers an element has: 1, or more if they have 4 or 6 bits. The last dimension
+ * in a safetensors header is that of the tensor times this number.
  */
 uint32_t rfs_dtype_packed(enum rfs_dtype dtype);
 

@@ -102,7 +102,7 @@ struct rfs_planner_change {
     const struct rfs_strategy *dst; /* NULL: unsharded, one rank */
     struct rfs_notes *notes;        /* NULL: nobody wants notes */
     bool keep_empty;                /* tensors without bytes stay, too */
-    struct rfs_lacking *lacking;    /* what is lost is left out, and noted here; NULL: refused */
+    struct rfs_lacking *lacking;    /* gets what is lost and left out; NULL: refuse it */
 };
 /*
  * Makes another planner of the same source, for looking at what FROM, which outlives it, shows: it
@@ -141,7 +141,7 @@ struct rfs_target {
 
 /*
  * The parameters of a destination file, in its order. Immutable; lives as long as the planner.
- * Ranks share it, so it does not say of which rank it is: a list of tensors does (view/tensors.h).
+ * Ranks share it, so it names no rank: a list of tensors does (view/tensors.h).
  */
 struct rfs_params {
     uint32_t id;    /* dense, from 0 */

@@ -9,9 +9,9 @@
 #include "layout/layout_rules.h"
 
 /*
- * Makes the rules of ready cuts (rfs_settings_is_cuts) for the parameters and ranks of USE. The
- * kind of names is that of which the rules know each parameter. OPTION is their name in messages. 0
- * with *out owned by the caller, or -errno with *err filled.
+ * Makes the rules of ready cuts (rfs_settings_is_cuts) for the parameters and ranks of USE: those
+ * of the kind of names whose rules know each parameter. OPTION is their name in messages. 0 with
+ * *out owned by the caller, or -errno with *err filled.
  */
 int rfs_cuts_rules(const char *option, const char *value, const struct rfs_layout_rules_use *use,
                    struct rfs_layout_rules **out, struct rfs_error *err);

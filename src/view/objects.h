@@ -8,8 +8,8 @@
 /* Logs that N of them are left out; 0: nothing. */
 void rfs_view_objects_log(struct rfs_view *view, size_t n);
 /*
- * Logs how many of them the files of the view do not have. Nothing is logged of files of
- * torch.save, of which the first that is made tells, nor in a view that opens late, for a
+ * Logs how many of them the files of the view do not have. Logs nothing where files are those of
+ * torch.save, since the first file that is made logs it, nor in a view that opens late, for a
  * comparison.
  */
 void rfs_view_objects_log_unshown(struct rfs_view *view);

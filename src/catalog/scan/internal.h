@@ -83,7 +83,7 @@ int rfs_scan_found_divided(const char *path, const struct rfs_scan_found *const 
 
 #define RFS_SCAN_NAMES_SHOWN 3
 
-/* Names of files, of which the first are shown. Zero-initialise. */
+/* Names of files for a message, which shows the first ones. Zero-initialise. */
 struct rfs_scan_names {
     char text[RFS_SCAN_NAMES_SHOWN * 264 + 40];
     size_t used;

@@ -392,12 +392,14 @@ static void set_safety(CURL *easy, const struct rfs_http *http)
     curl_easy_setopt(easy, CURLOPT_MAXREDIRS, 5L);
 }
 
+static const char *found_certificates; /* by find_certificates */
+
 /*
- * Returns the bundle of the system's certificates, or NULL where libcurl knows its own. A libcurl
- * that was built for many systems has none, and one that was built for another system has a path
- * that is not here.
+ * Finds the bundle of the system's certificates. There is none where libcurl knows its own. A
+ * libcurl that was built for many systems has none, and one that was built for another system has a
+ * path that is not here.
  */
-static const char *system_certificates(void)
+static void find_certificates(void)
 {
     static const char *const bundles[] = {
         "/etc/ssl/certs/ca-certificates.crt",                /* Debian, Ubuntu, Arch */
@@ -411,12 +413,20 @@ static const char *system_certificates(void)
 
     if ((built->cainfo && access(built->cainfo, R_OK) == 0) ||
         (built->capath && access(built->capath, R_OK) == 0))
-        return NULL;
+        return;
 #endif
-    for (size_t i = 0; i < sizeof bundles / sizeof *bundles; i++)
+    for (size_t i = 0; i < sizeof bundles / sizeof *bundles && !found_certificates; i++)
         if (access(bundles[i], R_OK) == 0)
-            return bundles[i];
-    return NULL;
+            found_certificates = bundles[i];
+}
+
+/* Returns that bundle, which is looked for once, or NULL. */
+static const char *system_certificates(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, find_certificates);
+    return found_certificates;
 }
 
 /* Sets what libcurl would find in the process's environment. */

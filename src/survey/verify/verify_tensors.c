@@ -64,7 +64,7 @@ struct place {
     uint64_t left;
 };
 
-/* Finds the source of byte AT of a tensor of the tree, of which SLICE is a copy. */
+/* Finds where the tree has byte AT of a tensor; SLICE is a copy of the tensor. */
 static struct place locate(const struct rfs_verify *verify, struct rfs_tensor tensor,
                            const struct rfs_slice *slice, uint64_t at)
 {
