@@ -67,7 +67,7 @@ int rfs_view_report(reshard_error *out, const struct rfs_error *err, int code)
 
     if (!out || code == 0)
         return code;
-    snprintf(full.message, sizeof full.message, "%s", err->text);
+    snprintf(full.message, sizeof full.message, "%s", err->text[0] ? err->text : strerror(-code));
     rfs_view_give(out, &full, sizeof full);
     return code;
 }

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 
-from forge import Param, Tree
+from forge import Param, Tree, usual
 from harness import *
 from seal import key_file, seal_tree
 
@@ -239,6 +239,18 @@ def test_no_descriptor_for_the_moment():
 
 def test_try_again():
     passes(READS, "EAGAIN")
+
+
+def test_no_memory_while_ranks_are_compared():
+    """Before the mount answers, and with the first plan."""
+    for when in range(1, 7):
+        tree = Tree(folder(f"tree-{when}"), usual(4), 4, 2)
+        with injected(tree, READS, f"error=ENOMEM:when={when}", "--single-thread") as m:
+            for _ in range(2):
+                for rank in range(2):
+                    check(outcome(read_all, m.file(rank)) in (tree.expected(rank), "ENOMEM"), f"{when}: rank {rank}")
+            all_right(m, tree, range(2))
+        was_injected(tree)
 
 
 def test_a_source_that_may_not_be_read():
