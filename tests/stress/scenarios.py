@@ -50,16 +50,19 @@ def tell(name, total, **more):
     )
 
 
-def sound(total, allowed=()):
-    """What every crowd must hold to."""
+def sound(total, allowed=(), longest=0):
+    """What every crowd must hold to. longest: seconds that a call may take beside those of a loaded machine."""
     equal(total["wrong"], [], "wrong bytes")
     equal(total["lost"], 0, "readers that did not end")
     equal(sorted(set(total["errors"]) - set(allowed)), [], "errors that were not caused")
-    check(total["longest"] < LONGEST, f"a call took {total['longest']:.1f} s")
+    check(total["longest"] < LONGEST + longest, f"a call took {total['longest']:.1f} s")
 
 
-def within_limits(pid, cache, tree, threads=64, descriptors=24):
-    """Memory, threads and descriptors, beside those of sources, of a server whose readers are gone."""
+def within_limits(pid, cache, tree, threads=96, descriptors=24):
+    """
+    Memory, threads and descriptors, beside those of sources, of a server whose readers are gone. The threads are those that
+    answer, and those of the pool with 64 for reads that wait: on a loaded machine each storage is slow.
+    """
     peak, running = status_of(pid, "VmHWM") << 10, status_of(pid, "Threads")
     opened = len(os.listdir(f"/proc/{pid}/fd"))
     most = cache + BESIDE_THE_CACHE
@@ -155,6 +158,7 @@ STORES = (
     ({"fault": "503"}, ("EIO", "SIGBUS")),
 )
 LANES = 16  # connections=
+TRIES, TIMEOUT = 3, 5  # a call may wait for all of them
 OF_OBJECTS = (40 << 20) + LANES * (256 << 10)  # bytes that the server may take more
 
 
@@ -162,7 +166,7 @@ def read_objects(name, tree, url, proxy, how, seconds):
     """One server for all of the time, crowds with a store that is well, slow or faulty, and readers that are killed."""
     choose, cache = choices(name), 32 << 20
     sides = ",".join(f"{side}_strategy={url}/{side}_strategy.ckpt" for side in ("src", "dst"))
-    options = f"{sides},{how},cache={cache},connections={LANES},tries=3,timeout=5,index_cache=no"
+    options = f"{sides},{how},cache={cache},connections={LANES},tries={TRIES},timeout={TIMEOUT},index_cache=no"
     total, rounds, slowest = {}, 0, 0.0
     with Foreground(f"{url}/src", options, env=stores.environment(proxy.url)) as m:
         want = want_of(tree)
@@ -177,13 +181,13 @@ def read_objects(name, tree, url, proxy, how, seconds):
             for _ in range(3):
                 time.sleep(choose.random())
                 slowest = max(slowest, crowd.kill_some(choose, 2))
-            told = crowd.join(LONGEST)
-            sound(told, allowed)
+            told = crowd.join(LONGEST + TRIES * TIMEOUT)
+            sound(told, allowed, TRIES * TIMEOUT)
             add_up(total, told)
             rounds += 1
         tell(name, total, killed=6 * rounds, slowest_end=f"{slowest:.2f} s")
         check(slowest < LONGEST, f"a killed reader took {slowest:.1f} s to end")
-        within_limits(m.process.pid, cache + OF_OBJECTS, tree, threads=96, descriptors=512)
+        within_limits(m.process.pid, cache + OF_OBJECTS, tree, descriptors=512)
 
 
 def test_objects():
