@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-EXTRA_DIST += tests/examples/run
+EXTRA_DIST += tests/examples

@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Run by scripts/test, not by make check: it needs numpy, ml_dtypes, safetensors and xxhash.
-EXTRA_DIST += tests/numbers/run tests/numbers/main.py tests/numbers/headers.py
+EXTRA_DIST += tests/numbers

@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Not in make check: it starts a Slurm.
-EXTRA_DIST += tests/slurm/cluster.py tests/slurm/run tests/slurm/test_jobs.py
+EXTRA_DIST += tests/slurm
