@@ -221,6 +221,7 @@ class Crowd:
                 total["errors"]["SIGBUS"] = total["errors"].get("SIGBUS", 0) + 1
             elif told is None:
                 total["lost"] += 1
+                print(f"        a reader ended with {status}, {'late' if not ready else 'before its time'}", flush=True)
             if told is None:
                 continue
             total["calls"] += told["calls"]
