@@ -36,10 +36,11 @@
 
 #include <cmocka.h>
 
-enum { SECONDS = 10, MIB = 1 << 20 };
+#define MIB (1 << 20)
 #define KEPT ((size_t)64 * MIB) /* of headers, with a cache of up to 256 MiB */
 /* Sanitizers take several times as long: less is enough for what they look for. */
 #define INPUT ((size_t)(SMAPS_NO_LOCKS ? 3 : 20) * MIB)
+#define SECONDS (SMAPS_NO_LOCKS ? 40 : 10)
 
 /* What is said of one input: 0, or -errno with the error filled. */
 typedef int parse_fn(const struct bytes *input, struct rfs_error *err);
