@@ -31,6 +31,7 @@ static const char *const ciphers[] = {"AES-GCM", "AES-CBC", "SM4-CBC", "AES-GCM-
 static const char *const checks[] = {"crc", NULL};
 static const char *const shown[] = {"ranks",       "huggingface",    "unified", "dcp",
                                     "mindformers", "hyper_parallel", "peft",    NULL};
+static const char *const unwrap[] = {"unwrap", NULL};
 static const char *const orders[] = {"program", "layers", NULL};
 static const char *const ways[] = {"auto", "direct", "cached", NULL};
 static const char *const hidden[] = {"hide", "show", "no", NULL};
@@ -157,7 +158,8 @@ static const struct rfs_option table[] = {
         .help = "the lora_alpha of the adapter that view=peft shows", .limits = of_lora_alpha),
     ROW(format, WORD, BOTH | ASKS | CONTENT, .words = formats, .help = "the format of the files",
         .limits = of_format),
-    ROW(names, PATH, VIEW | ASKS, .help = "a map from names in SRC to names shown"),
+    ROW(names, PATH, VIEW | ASKS, .words = unwrap,
+        .help = "a map from names in SRC to names shown; or without wrappers"),
     ROW(only, TEXT, VIEW | ASKS | CONTENT,
         .help = "show only names that match, as model.*;lm_head.*"),
     ROW(drop, TEXT, VIEW | ASKS | CONTENT, .help = "leave out names that match"),
@@ -302,13 +304,13 @@ static const char *write_form(const struct rfs_option *option, char *out, size_t
         [RFS_OPTION_FILE_NAME] = "NAME",   [RFS_OPTION_SIZE] = "SIZE",
         [RFS_OPTION_COUNT] = "N",          [RFS_OPTION_NUMBER] = "N",
         [RFS_OPTION_STEP] = "N|all",       [RFS_OPTION_DESCRIPTOR] = "N",
-        [RFS_OPTION_IGNORED] = "",
+        [RFS_OPTION_IGNORED] = "",         [RFS_OPTION_WORD] = "",
     };
-    size_t n = 0;
+    size_t n;
 
-    snprintf(out, cap, "%s", option->words ? "" : kinds[option->kind]);
+    n = (size_t)snprintf(out, cap, "%s", kinds[option->kind]);
     for (size_t i = 0; option->words && option->words[i] && n < cap; i++)
-        n += (size_t)snprintf(out + n, cap - n, "%s%s", i > 0 ? "|" : "", option->words[i]);
+        n += (size_t)snprintf(out + n, cap - n, "%s%s", n > 0 ? "|" : "", option->words[i]);
     return out;
 }
 
@@ -554,6 +556,14 @@ static bool set_word(int *member, const char *const *words, const char *value)
             return true;
         }
     return false;
+}
+
+bool rfs_option_is_path(const struct rfs_option *option, const char *value)
+{
+    int word;
+
+    return option->kind == RFS_OPTION_PATH &&
+           !(option->words && set_word(&word, option->words, value));
 }
 
 static int set_value(struct rfs_options *out, const struct rfs_option *option, const char *value,

@@ -162,7 +162,7 @@ enum rfs_option_kind {
     RFS_OPTION_SWITCH,     /* bool; takes no value */
     RFS_OPTION_WORD,       /* int: the number of one of the words */
     RFS_OPTION_TEXT,       /* char *, as are the kinds up to FILE_NAME; not empty */
-    RFS_OPTION_PATH,       /* the path of a file or a folder that is there */
+    RFS_OPTION_PATH,       /* the path of a file or a folder that is there, or one of the words */
     RFS_OPTION_PATHS,      /* several paths with ':' between */
     RFS_OPTION_RULES,      /* a path if there is a file of that name, or else a text */
     RFS_OPTION_FOLDER,     /* a path with its links kept; "no" is none */
@@ -199,7 +199,7 @@ struct rfs_option {
     enum rfs_option_kind kind;
     size_t member; /* offset of the value in struct rfs_options */
     unsigned flags;
-    const char *const *words; /* the words that it may be; NULL at the end */
+    const char *const *words; /* that it may be, also in place of a path; NULL at the end */
     const char *example;      /* a value, for messages; NULL: none */
     const char *alone;        /* the value when it is given without one; NULL: it needs one */
     const char *help;         /* a line; NULL: it is not listed */
@@ -221,6 +221,8 @@ static inline bool rfs_option_is_text(const struct rfs_option *option)
 {
     return option->kind >= RFS_OPTION_TEXT && option->kind <= RFS_OPTION_FILE_NAME;
 }
+/* Returns whether the value is the path of one file, and no word in its place. */
+bool rfs_option_is_path(const struct rfs_option *option, const char *value);
 static inline bool rfs_option_is_valued(const struct rfs_option *option)
 {
     return option->kind != RFS_OPTION_SWITCH && option->kind != RFS_OPTION_IGNORED;

@@ -252,7 +252,7 @@ static int add_to_view(struct rfs_settings *view, const struct rfs_option *optio
 
     if (option->kind == RFS_OPTION_PATHS)
         rc = join_absolute(value, &path);
-    else if (option->kind == RFS_OPTION_PATH || is_file_of_rules(option, value))
+    else if (rfs_option_is_path(option, value) || is_file_of_rules(option, value))
         rc = (path = absolute_path(value)) ? 0 : -ENOMEM;
     else if (option->kind == RFS_OPTION_FOLDER && strcmp(value, "no") != 0)
         rc = (path = from_here(value)) ? 0 : -ENOMEM;

@@ -18,6 +18,10 @@
  * last for as little as possible. A key without a * counts before all with one, and of those the
  * first that the name is like.
  *
+ * names=unwrap takes off what wrappers of modules put before names, in any place:
+ *
+ *     module.model.layers.0._orig_mod.mlp.weight    ->    model.layers.0.mlp.weight
+ *
  * The rules of dtype=:
  *
  *     RULES    RULE [ ; RULE ] …           spaces around a rule and around its = are dropped
@@ -262,6 +266,7 @@ struct name_pattern {
 /* The map of names=. */
 struct name_map {
     char *path;              /* owned */
+    bool unwraps;            /* there is no file: names lose their wrappers */
     struct rfs_intern *from; /* keys */
     struct rfs_intern *to;   /* names shown by keys without a star */
     RFS_VEC(uint32_t) shown; /* by id in from: id in to, or RFS_NO_ID for one that is left out */
@@ -455,7 +460,8 @@ static int open_map(const struct rfs_names_config *config, struct name_map **out
     if (!map || !(map->path = strdup(config->names)) || !(map->from = rfs_intern_new()) ||
         !(map->to = rfs_intern_new()) || !(map->made = rfs_intern_new()))
         return rfs_fail_memory(err);
-    return read_map(map, config->store, err);
+    map->unwraps = map->met = strcmp(config->names, "unwrap") == 0;
+    return map->unwraps ? 0 : read_map(map, config->store, err);
 }
 
 int rfs_names_open(const struct rfs_names_config *config, struct rfs_names **out,
@@ -496,6 +502,7 @@ int rfs_names_digest(const struct rfs_names *names, uint64_t digest[2])
     if (!state)
         return -1;
     XXH3_128bits_reset(state);
+    XXH3_128bits_update(state, &map->unwraps, sizeof map->unwraps);
     for (uint32_t id = 0; id < map->shown.n; id++) {
         const uint32_t shown = map->shown.data[id];
         const char *from = rfs_intern_text(map->from, id);
@@ -632,9 +639,54 @@ bool rfs_names_is_state(const struct rfs_names *names, const char *name)
     return names && rfs_known_has(names->states, name);
 }
 
+/* ---- wrappers -------------------------------------------------------------------------------- */
+
+char *rfs_names_unwrap(const char *name)
+{
+    /* Of torch.compile, activation checkpointing, FSDP, PEFT and DistributedDataParallel. */
+    static const char *const wrappers[] = {"_orig_mod.", "_checkpoint_wrapped_module.",
+                                           "_fsdp_wrapped_module.", "base_model.model.", "module."};
+    char *out = strdup(name);
+    char *to = out;
+
+    for (const char *at = name; out && *at;) {
+        size_t n = 0;
+        for (size_t i = 0; n == 0 && i < sizeof wrappers / sizeof *wrappers; i++)
+            n = strncmp(at, wrappers[i], strlen(wrappers[i])) == 0 ? strlen(wrappers[i]) : 0;
+        at += n;
+        if (n > 0)
+            continue;
+        n = strcspn(at, ".");
+        n += at[n] == '.';
+        memcpy(to, at, n);
+        to += n;
+        at += n;
+    }
+    if (out)
+        *to = '\0';
+    return out;
+}
+
+/* Returns the name without wrappers, as the map owns it. One that can't be made stays. */
+static const char *unwrapped(struct name_map *map, const char *name)
+{
+    RFS_FREE char *made = rfs_names_unwrap(name);
+    const uint32_t id = made ? rfs_intern_add(map->made, made, strlen(made)) : RFS_NO_ID;
+    const char *wrong = id == RFS_NO_ID ? NO_MEMORY : wrong_with(made);
+
+    if (!wrong)
+        return strcmp(made, name) == 0 ? name : rfs_intern_text(map->made, id);
+    atomic_store(&map->wrong_of, id == RFS_NO_ID ? NULL : rfs_intern_text(map->made, id));
+    atomic_store(&map->wrong, wrong);
+    return name;
+}
+
 const char *rfs_names_renamed(const struct rfs_names *names, const char *name)
 {
     struct name_map *map = names ? names->map : NULL;
+
+    if (map && map->unwraps)
+        return unwrapped(map, name);
     const uint32_t id =
         map && !strchr(name, '*') ? rfs_intern_find(map->from, name, strlen(name)) : RFS_NO_ID;
 

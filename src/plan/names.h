@@ -13,7 +13,7 @@ struct rfs_names;
 struct rfs_store;
 
 struct rfs_names_config {
-    const char *names;       /* path of a JSON object, or NULL; names.c draws it */
+    const char *names;       /* path of a JSON object, "unwrap" or NULL; names.c draws it */
     struct rfs_store *store; /* reads it, if it is a URL */
     const char *only;  /* "model.*;lm_head.*", patterns of the names that are shown; or NULL */
     const char *drop;  /* patterns of those that are not; or NULL */
@@ -41,6 +41,11 @@ bool rfs_names_leave_out(const struct rfs_names *names);
  */
 int rfs_names_digest(const struct rfs_names *names, uint64_t digest[2]);
 
+/*
+ * Returns a name without the parts that torch's and PEFT's wrappers of modules put into it, as
+ * names=unwrap shows it. Owned by the caller; NULL when out of memory.
+ */
+char *rfs_names_unwrap(const char *name);
 /*
  * Returns the name that the map gives to NAME (NAME itself, this very pointer, when it has no
  * other), or NULL when the map leaves it out. Two parameters may get one name by a key with a star,

@@ -168,6 +168,21 @@ bool rfs_known_has(const struct rfs_known *known, const char *name)
     return false;
 }
 
+uint64_t rfs_known_number(const struct rfs_known *known, const char *name)
+{
+    for (size_t i = 0; known && i < known->patterns.n; i++) {
+        const char *pattern = known->patterns.data[i];
+        const size_t before = strcspn(pattern, "*");
+        const size_t digits = pattern[before] && strncmp(name, pattern, before) == 0
+                                  ? strspn(name + before, "0123456789")
+                                  : 0;
+        if (digits > 0 && digits < 10 &&
+            rfs_glob_match(pattern + before + 1, name + before + digits))
+            return strtoull(name + before, NULL, 10);
+    }
+    return RFS_KNOWN_NO_NUMBER;
+}
+
 const char *rfs_known_example(const struct rfs_known *known)
 {
     return known->patterns.data[0];

@@ -24,5 +24,12 @@ void rfs_known_free(struct rfs_known *known);
 
 /* Returns whether a name is one of them; the number in a name may be any text. O(names). */
 bool rfs_known_has(const struct rfs_known *known, const char *name);
+/*
+ * Returns the number of a name that has one in the place of the first "*" of such a name: 3 of
+ * "model.layers.3.mlp.weight", a layer. RFS_KNOWN_NO_NUMBER: it is none of them, or has none.
+ * O(names).
+ */
+#define RFS_KNOWN_NO_NUMBER UINT64_MAX
+uint64_t rfs_known_number(const struct rfs_known *known, const char *name);
 /* Returns one of them, with "*" in place of numbers. */
 const char *rfs_known_example(const struct rfs_known *known);

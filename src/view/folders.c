@@ -94,9 +94,9 @@ static int tell_options(const struct reshard_view *set, struct teller *teller)
             continue;
         const char *value = rfs_options_value(&set->options, option, unused);
         RFS_CLEANUP(rfs_path_list_free) struct rfs_path_list paths = {0};
-        if (value && option->kind != RFS_OPTION_PATHS)
+        if (value && (rules || rfs_option_is_path(option, value)))
             rc = tell_path(teller, value, beside);
-        else if (value)
+        else if (value && option->kind == RFS_OPTION_PATHS)
             rc = rfs_path_list_split(value, &paths);
         for (size_t k = 0; rc == 0 && k < paths.n; k++)
             rc = tell_path(teller, paths.data[k], false);

@@ -7,6 +7,8 @@
 #include "base/text.h"
 #include "rules/known.h"
 
+#define LAYERS_MOST 100000
+
 RFS_CLEANUP_OF(free_config, struct rfs_hf_config *, rfs_hf_config_free)
 RFS_CLEANUP_OF(free_known, struct rfs_known *, rfs_known_free)
 
@@ -127,9 +129,91 @@ static void warn_beside(struct rfs_view *view)
         }
 }
 
+/* Says what a loader would miss: a warning, or with strict a refusal. 0 or -EINVAL. */
+static int miss(struct rfs_view *view, const char *remedy, struct rfs_error *err,
+                const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+static int miss(struct rfs_view *view, const char *remedy, struct rfs_error *err,
+                const char *format, ...)
+{
+    char text[512];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (view->options.strict)
+        return rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(view->source)), remedy, "%s", text);
+    rfs_log(&view->log, RFS_WARNING, "%s; try: %s", text, remedy);
+    return 0;
+}
+
+/* Says whether a loader knows NAME only without the wrappers in it. -1: out of memory. */
+static int is_wrapped(const struct rfs_known *known, const char *name)
+{
+    RFS_FREE char *bare = rfs_names_unwrap(name);
+
+    if (!bare)
+        return -1;
+    return strcmp(bare, name) != 0 &&
+           (known ? rfs_known_has(known, bare)
+                  : strstr(name, "_wrapped_module.") || strstr(name, "_orig_mod."));
+}
+
+/* Counts the names that have wrappers in them. KNOWN: of the model's tensors, or NULL. */
+static int check_wrappers(struct rfs_view *view, const struct rfs_params *params,
+                          const struct rfs_known *known, size_t *found, struct rfs_error *err)
+{
+    const char *first = NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; i < params->n; i++) {
+        const int wrapped = is_wrapped(known, name_at(view, params, i));
+        if (wrapped < 0)
+            return rfs_fail_memory(err);
+        n += (size_t)wrapped;
+        first = wrapped && !first ? name_at(view, params, i) : first;
+    }
+    *found = n;
+    return n == 0 ? 0
+                  : miss(view, "names=unwrap", err,
+                         "%zu of %zu names have a wrapper's part in them, and a loader would make "
+                         "random weights in their place, such as '%s'",
+                         n, params->n, first);
+}
+
+/* Looks for layers of the model without a tensor. */
+static int check_layers(struct rfs_view *view, const struct rfs_params *params,
+                        const struct rfs_hf_config *config, const struct rfs_known *known,
+                        struct rfs_error *err)
+{
+    const struct rfs_hf_value *value = rfs_hf_config_find(config, "num_hidden_layers");
+    const size_t n =
+        value && value->number > 0 && value->number <= LAYERS_MOST ? (size_t)value->number : 0;
+    RFS_FREE bool *there = calloc(n + 1, sizeof *there);
+    bool any = false;
+    size_t i = 0;
+
+    if (!there)
+        return rfs_fail_memory(err);
+    for (size_t k = 0; k < params->n; k++) {
+        const uint64_t number = rfs_known_number(known, name_at(view, params, k));
+        there[number < n ? number : n] = true;
+        any = any || number < n;
+    }
+    while (any && i < n && there[i])
+        i++;
+    return !any || i == n
+               ? 0
+               : miss(view, "a whole checkpoint, or the config.json that belongs to it", err,
+                      "no tensor is of layer %zu, and the model has %zu: a loader would "
+                      "make random weights",
+                      i, n);
+}
+
 /*
- * Warns if the model's loader would find none of its tensors, by the shipped rules for its type.
- * Nothing is known of other types. DICT is what all names begin with, or NULL.
+ * Looks for tensors that the model's loader would miss, by the shipped rules for its type. Nothing
+ * is known of other types. DICT is what all names begin with, or NULL.
  */
 static int check_names(struct rfs_view *view, const struct rfs_view_model_config *model,
                        const struct rfs_hf_config *config, const struct rfs_params *params,
@@ -138,11 +222,17 @@ static int check_names(struct rfs_view *view, const struct rfs_view_model_config
     const struct rfs_hf_value *type = rfs_hf_config_find(config, "model_type");
     RFS_CLEANUP(free_known) struct rfs_known *names = NULL;
 
-    const int rc = type && type->text ? rfs_known_tensors(type->text, &names, err) : 0;
+    const bool whole = !view->options.only && !view->options.drop;
+    size_t wrapped = 0;
+    const int rc = (type && type->text ? rfs_known_tensors(type->text, &names, err) : 0)
+                       ?: check_wrappers(view, params, names, &wrapped, err);
+
     *known = names != NULL;
+    if (rc || wrapped > 0)
+        return rc;
     for (size_t i = 0; names && i < params->n; i++)
         if (rfs_known_has(names, name_at(view, params, i)))
-            return 0;
+            return whole ? check_layers(view, params, config, names, err) : 0;
     if (names && params->n > 0)
         rfs_log(&view->log, RFS_WARNING,
                 "%s: no tensor has the name of one of %s, such as '%s': a loader would make random "
@@ -177,7 +267,8 @@ int rfs_view_model_check(struct rfs_view *view, struct rfs_view_model_config *mo
     struct rfs_error own = {0};
     const char *dict = view->options.names ? NULL : only_dict(view);
     bool known = false;
-    int rc = 0;
+    size_t wrapped;
+    int rc;
 
     warn_beside(view);
     if (view->rules)
@@ -187,8 +278,8 @@ int rfs_view_model_check(struct rfs_view *view, struct rfs_view_model_config *mo
         *err = own;
         return own.code;
     }
-    if (config)
-        rc = check_names(view, model, config, params, dict, &known, err);
+    rc = config ? check_names(view, model, config, params, dict, &known, err)
+                : check_wrappers(view, params, NULL, &wrapped, err);
     if (config && (view->options.hf_config || view->options.dequantize))
         cut_config(view, model, config, params);
     if (rc == 0 && !known && dict)

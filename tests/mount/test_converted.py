@@ -103,6 +103,51 @@ def test_a_model_with_its_files_without_rules():
           f"hf_config={beside},view=huggingface,src_strategy={other.dir}/src_strategy.ckpt")
 
 
+# What torch.compile, activation checkpointing, FSDP, DistributedDataParallel and PEFT put into names.
+WRAPPED = {
+    "model.embed_tokens.weight": "model.embed_tokens.weight",
+    "model.layers.0._orig_mod.mlp.up_proj.weight": "model.layers.0.mlp.up_proj.weight",
+    "model.layers.1._checkpoint_wrapped_module._fsdp_wrapped_module.mlp.up_proj.weight": "model.layers.1.mlp.up_proj.weight",
+    "_fsdp_wrapped_module.module.model.norm.weight": "model.norm.weight",
+    "base_model.model.lm_head.weight": "lm_head.weight",
+}
+
+
+def test_names_with_wrappers_in_them():
+    """They are told and refused, as layers without a tensor are; names=unwrap shows those of the model, with the same bytes."""
+    tree = Tree(folder("tree"), [Param(name, (64, 32), 0, 1) for name in WRAPPED], 2, 2)
+    beside, config = folder("beside"), {"model_type": "qwen3", "num_hidden_layers": 2}
+    given = f"hf_config={beside}/config.json"
+    told = "4 of 5 names have a wrapper's part in them"
+    log, names, _, _ = huggingface_log(tree, beside, given, **config)
+    check(log.count(told) == 1 and "try: names=unwrap" in log, log)
+    equal(names, set(WRAPPED), "as they are")
+    log, names, _, _ = huggingface_log(tree, beside, given, "names=unwrap", "strict", **config)
+    check("wrapper" not in log and "layer" not in log, log)
+    equal(names, set(WRAPPED.values()), "without wrappers")
+    log, _, _, _ = huggingface_log(tree, beside, model_type="other")
+    check("3 of 5 names have a wrapper's part in them" in log, log)
+
+    log, _, _, _ = huggingface_log(tree, beside, given, "names=unwrap", **{**config, "num_hidden_layers": 3})
+    check("no tensor is of layer 2, and the model has 3" in log, log)
+    strict = f"src_strategy={tree.dir}/src_strategy.ckpt,view=huggingface,strict,{given}"
+    fails(1, f"{tree.src}: no tensor is of layer 2, and the model has 3: a loader would make random weights; "
+          "try: a whole checkpoint, or the config.json that belongs to it", tree.src, folder("refused"), "-o", f"{strict},names=unwrap")
+
+    with Foreground(tree.src, f"src_strategy={tree.dir}/src_strategy.ckpt,view=huggingface,names=unwrap") as m:
+        data = read_all(os.path.join(m.mnt, "model.safetensors"))
+        size = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8 : 8 + size])
+        for wrapped, bare in WRAPPED.items():
+            begin, end = header[bare]["data_offsets"]
+            same_bytes(data[8 + size + begin : 8 + size + end], tree.full[wrapped], bare)
+
+    twice = Tree(folder("twice"), [Param(name, (64, 32), 0, 1) for name in ("a.weight", "module.a.weight")], 2, 2)
+    fails(1, f"{twice.src}: parameter 'a.weight': this and 'module.a.weight' would both be shown as 'a.weight'; "
+          "try: names of their own in the file of names=", twice.src, folder("refused"), "-o",
+          f"src_strategy={twice.dir}/src_strategy.ckpt,view=huggingface,names=unwrap")
+
+
 def test_states_of_an_optimizer_are_left_out():
     """Two values and a counter, with one line in the log; without the rules' drop the first of them is refused."""
     tree, _, options = model(state=(

@@ -498,6 +498,38 @@ static void expect_other_digest(const char *one, const char *other)
     assert_memory_equal(a, c, sizeof a);
 }
 
+static void test_wrappers(void **state)
+{
+    static const char *const cases[][2] = {
+        {"w", "w"},
+        {"module.w", "w"},
+        {"module.module.w", "w"},
+        {"a._orig_mod.module.b.w", "a.b.w"},
+        {"base_model.model.model.w", "model.w"},
+        {"a.base_model.w", "a.base_model.w"},
+        {"submodule.w", "submodule.w"},
+        {"a._fsdp_wrapped_module._checkpoint_wrapped_module.w", "a.w"},
+        {"a.module", "a.module"},
+        {"module.", "module."}, /* it would have no name */
+        {"..w.", "..w."},
+    };
+    const struct rfs_names_config config = {.names = "unwrap"};
+    struct rfs_error err = {0};
+    struct rfs_names *names;
+    const char *option;
+    uint64_t digest[2];
+    (void)state;
+
+    assert_return_code(rfs_names_open(&config, &names, &err), 0);
+    assert_int_equal(rfs_names_digest(names, digest), 0);
+    assert_true(digest[0] != 0 || digest[1] != 0);
+    assert_null(rfs_names_unmet(names, &option));
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+        assert_string_equal(rfs_names_renamed(names, cases[i][0]), cases[i][1]);
+    assert_int_equal(rfs_names_check(names, &err), -EINVAL); /* that without a name */
+    rfs_names_free(names);
+}
+
 static void test_digests_of_patterns(void **state)
 {
     (void)state;
@@ -523,6 +555,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_refused_patterns, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_made_names, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_unmet_map, set_up, tear_down),
+        cmocka_unit_test(test_wrappers),
         cmocka_unit_test_setup_teardown(test_digests_of_patterns, set_up, tear_down),
     };
     return cmocka_run_group_tests_name("plan: outward", tests, NULL, NULL);
