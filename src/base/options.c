@@ -26,7 +26,6 @@ enum {
     STORE = RFS_OPTION_OF_VIEW | RFS_OPTION_OF_RANKS | RFS_OPTION_OF_PARTS | RFS_OPTION_OF_STORE,
 };
 
-static const char *const formats[] = {"ckpt", "safetensors", "pt", NULL};
 static const char *const ciphers[] = {"AES-GCM", "AES-CBC", "SM4-CBC", "AES-GCM-untagged", NULL};
 static const char *const checks[] = {"crc", NULL};
 static const char *const shown[] = {"ranks",       "huggingface",    "unified", "dcp",
@@ -49,7 +48,6 @@ static const char *const levels[] = {"error", "warning", "info", "debug", NULL};
     }
 
 #define SHOWS(view) (1U << RFS_SHOW_##view)
-#define FORMAT(format) (1U << RFS_FORMAT_##format)
 enum {
     /* Views of files with parts of one whole checkpoint. */
     WHOLE = SHOWS(HUGGINGFACE) | SHOWS(UNIFIED) | SHOWS(PEFT),
@@ -59,44 +57,44 @@ enum {
 };
 
 static const struct rfs_option_limit of_dst[] = {
-    {WHOLE, 0, "view=%s shows one whole checkpoint, which no strategy cuts",
+    {WHOLE, NULL, NULL, "view=%s shows one whole checkpoint, which no strategy cuts",
      "leave the destination's strategy out"},
     {0}};
 static const char order_limit[] =
     "option order=layers is for safetensors files of ranks or of a whole model";
 static const char order_remedy[] = "-o format=safetensors, -o view=huggingface or -o view=unified";
 static const struct rfs_option_limit of_order[] = {
-    {ALL, FORMAT(CKPT) | FORMAT(TORCH), order_limit, order_remedy},
-    {CUT | SHOWS(PEFT), 0, order_limit, order_remedy},
+    {ALL, NULL, "safetensors", order_limit, order_remedy},
+    {CUT | SHOWS(PEFT), NULL, NULL, order_limit, order_remedy},
     {0}};
 static const struct rfs_option_limit of_file_size[] = {
-    {ALL & ~WHOLE, 0,
+    {ALL & ~WHOLE, NULL, NULL,
      "option file_size divides one whole checkpoint into files, and a view of ranks has one for "
      "each rank",
      "-o view=huggingface or -o view=unified"},
-    {SHOWS(PEFT), 0, "PEFT reads one file of tensors, which file_size would divide",
+    {SHOWS(PEFT), NULL, NULL, "PEFT reads one file of tensors, which file_size would divide",
      "leave file_size out"},
     {0}};
 static const struct rfs_option_limit of_chunk_size[] = {
-    {ALL & ~SHOWS(DCP), 0, "option chunk_size is for view=dcp", "-o view=dcp"}, {0}};
+    {ALL & ~SHOWS(DCP), NULL, NULL, "option chunk_size is for view=dcp", "-o view=dcp"}, {0}};
 static const struct rfs_option_limit of_lora_alpha[] = {
-    {ALL & ~SHOWS(PEFT), 0, "option lora_alpha is for view=peft", "-o view=peft"}, {0}};
+    {ALL & ~SHOWS(PEFT), NULL, NULL, "option lora_alpha is for view=peft", "-o view=peft"}, {0}};
 static const struct rfs_option_limit of_format[] = {
-    {SHOWS(DCP), 0, "view=%s is made of the files of torch.distributed.checkpoint",
+    {SHOWS(DCP), NULL, NULL, "view=%s is made of the files of torch.distributed.checkpoint",
      "leave format= out"},
-    {WHOLE | CUT, FORMAT(CKPT) | FORMAT(TORCH), "view=%s is made of safetensors files",
-     "leave format= out"},
+    {WHOLE | CUT, NULL, "safetensors", "view=%s is made of safetensors files", "leave format= out"},
     {0}};
 static const char crc_limit[] =
     "option crc is for .ckpt files: in a safetensors file the checksum would stand before the "
     "data that it sums up";
 static const struct rfs_option_limit of_crc[] = {
-    {ALL, FORMAT(TORCH), "option crc is for .ckpt files", "-o zip_crc"},
-    {SHOWS(RANKS), FORMAT(SAFETENSORS), crc_limit, "leave crc out, or -o format=ckpt"},
-    {ALL, FORMAT(SAFETENSORS), crc_limit, "leave crc out"},
+    {ALL, "pt", NULL, "option crc is for .ckpt files", "-o zip_crc"},
+    {SHOWS(RANKS), "safetensors", NULL, crc_limit, "leave crc out, or -o format=ckpt"},
+    {ALL, "safetensors", NULL, crc_limit, "leave crc out"},
+    {ALL, NULL, "ckpt", "option crc is for .ckpt files", "leave crc out"},
     {0}};
 static const struct rfs_option_limit of_prefix[] = {
-    {ALL & ~SHOWS(RANKS), 0, "view=%s has file names of its own, without a prefix",
+    {ALL & ~SHOWS(RANKS), NULL, NULL, "view=%s has file names of its own, without a prefix",
      "leave prefix= out"},
     {0}};
 
@@ -156,8 +154,8 @@ static const struct rfs_option table[] = {
         .help = "bytes of tensors in each chunk of view=dcp", .least = 1, .limits = of_chunk_size),
     ROW(lora_alpha, COUNT, VIEW | CONTENT, .example = "32",
         .help = "the lora_alpha of the adapter that view=peft shows", .limits = of_lora_alpha),
-    ROW(format, WORD, BOTH | ASKS | CONTENT, .words = formats, .help = "the format of the files",
-        .limits = of_format),
+    ROW(format, WORD, BOTH | ASKS | CONTENT, .words = rfs_format_words,
+        .help = "the format of the files", .limits = of_format),
     ROW(names, PATH, VIEW | ASKS, .words = unwrap,
         .help = "a map from names in SRC to names shown; or without wrappers"),
     ROW(only, TEXT, VIEW | ASKS | CONTENT,
@@ -775,8 +773,14 @@ const struct rfs_option *rfs_options_first(const struct rfs_options *options, un
     return NULL;
 }
 
+static bool fits(const struct rfs_option_limit *limit, unsigned view, const char *format)
+{
+    return (limit->views & view) && (!limit->format || strcmp(limit->format, format) == 0) &&
+           (!limit->but || strcmp(limit->but, format) != 0);
+}
+
 /* Options of the output come before those of the strategies. */
-int rfs_options_check_limits(const struct rfs_options *options, enum rfs_format format,
+int rfs_options_check_limits(const struct rfs_options *options, const char *format,
                              struct rfs_error *err)
 {
     const unsigned view = 1U << options->shown;
@@ -786,7 +790,7 @@ int rfs_options_check_limits(const struct rfs_options *options, enum rfs_format 
         if (!limit || !rfs_options_differs(options, &table[i]))
             continue;
         for (; limit->views; limit++)
-            if ((limit->views & view) && (!limit->formats || (limit->formats & 1U << format)))
+            if (fits(limit, view, format))
                 return rfs_fail_usage(err, limit->remedy, limit->text, shown[options->shown]);
     }
     return 0;

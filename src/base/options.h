@@ -19,9 +19,10 @@
 #define RFS_NO_SIZE UINT64_MAX
 #define RFS_ANY_NUMBER INT64_C(-1)
 
-/* The words of the table's options, in the same order. */
-enum rfs_format { RFS_FORMAT_CKPT, RFS_FORMAT_SAFETENSORS, RFS_FORMAT_TORCH, RFS_FORMAT_COUNT };
+/* The words of option format=, NULL at the end; formats/words.c makes them of the formats. */
+extern const char *const rfs_format_words[];
 
+/* The words of the table's options, in the same order. */
 enum rfs_shown {
     RFS_SHOW_RANKS,
     RFS_SHOW_HUGGINGFACE,
@@ -107,7 +108,7 @@ struct rfs_options {
     int key_fd;        /* -1 when not given */
     int key_mode;      /* the enum rfs_cipher_mode that all files must have, less 1; or -1 */
 
-    int format;          /* an rfs_format, of the outputs; -1: depends on the view */
+    int format;          /* an rfs_format (formats.h), of the outputs; -1: depends on the view */
     int shown;           /* an rfs_shown; the option view= */
     int order;           /* an rfs_tensor_order */
     uint64_t file_size;  /* bytes of tensors in one file of an unsharded view; 0: by its kind */
@@ -186,11 +187,12 @@ enum {
     RFS_OPTION_OF_STORE = 64, /* how object storage is reached: a matter of the machine, too */
 };
 
-/* Views and formats of files for which an option is a mistake. */
+/* Views and formats of files for which an option is a mistake. The first that fits counts. */
 struct rfs_option_limit {
-    unsigned views;   /* those views, a bit 1 << RFS_SHOW_…; 0: the end of a list */
-    unsigned formats; /* if they show files of these formats, a bit 1 << RFS_FORMAT_…; 0: any */
-    const char *text; /* what is wrong; a format of the view's word, which it may have once */
+    unsigned views;     /* those views, a bit 1 << RFS_SHOW_…; 0: the end of a list */
+    const char *format; /* only with files of this format, by its word; NULL: any */
+    const char *but;    /* not with files of this format; NULL: none */
+    const char *text;   /* what is wrong; a format of the view's word, which it may have once */
     const char *remedy;
 };
 
@@ -234,10 +236,6 @@ static inline bool rfs_option_is_valued(const struct rfs_option *option)
 void rfs_options_help(unsigned flags, FILE *out);
 /* Returns a word of option NAME by its number; NULL where there is none. */
 const char *rfs_option_word(const char *name, int number);
-static inline const char *rfs_options_format_name(enum rfs_format format)
-{
-    return rfs_option_word("format", (int)format);
-}
 
 /* ---- reading and writing values -------------------------------------------------------------- */
 
@@ -280,10 +278,10 @@ bool rfs_options_differs(const struct rfs_options *options, const struct rfs_opt
 const struct rfs_option *rfs_options_first(const struct rfs_options *options, unsigned with,
                                            unsigned without);
 /*
- * Refuses an option that is given though the view, whose files have FORMAT, does nothing with it. 0
- * or -EINVAL with *err filled as a mistake of usage.
+ * Refuses an option that is given though the view, whose files have FORMAT by its word, does
+ * nothing with it. 0 or -EINVAL with *err filled as a mistake of usage.
  */
-int rfs_options_check_limits(const struct rfs_options *options, enum rfs_format format,
+int rfs_options_check_limits(const struct rfs_options *options, const char *format,
                              struct rfs_error *err);
 /*
  * Writes the options with one of FLAGS that do something, as a text (settings.h). No key is among

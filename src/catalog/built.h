@@ -3,8 +3,8 @@
 #pragma once
 
 #include "base/log.h"
-#include "base/options.h"
 #include "base/pool.h"
+#include "formats/formats.h"
 #include "formats/index.h"
 #include "formats/walker.h"
 #include "quant/quant.h"

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "catalog/scan/spec.h"
+#include "formats/formats.h"
 #include "formats/hfai/hfai.h"
 #include "formats/index.h"
 #include "formats/walker.h"

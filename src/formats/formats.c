@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "formats/formats.h"
 
+#include "base/text.h"
 #include "formats/ckpt/crc.h"
 #include "formats/dcp/dcp.h"
 #include "formats/fsdp/fsdp.h"
@@ -8,6 +9,7 @@
 #include "formats/mindformers/mindformers.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/shards/shards.h"
+#include "formats/torch/torch.h"
 #include "formats/torch/torch_encode.h"
 #include "formats/torch/zip.h"
 #include "formats/zero/zero.h"
@@ -27,7 +29,7 @@ static int index_ckpt(struct rfs_format_file *file, const struct rfs_index *like
 static int verify_ckpt(const struct rfs_format_file *file, const struct rfs_index *index,
                        struct rfs_error *err)
 {
-    return rfs_crc_verify(file->from, RFS_FORMAT_CKPT, index, file->tables, err);
+    return rfs_crc_verify(file->from, true, index, file->tables, err);
 }
 
 static int encode_ckpt(const struct rfs_format_content *content, struct rfs_image **out,
@@ -43,6 +45,15 @@ static int encode_ckpt(const struct rfs_format_content *content, struct rfs_imag
 
 /* ---- safetensors ----------------------------------------------------------------------------- */
 
+static bool is_safetensors(const unsigned char *head, size_t n)
+{
+    uint64_t length = 0;
+
+    for (int i = 7; n > 8 && i >= 0; i--)
+        length = length << 8 | head[i];
+    return n > 8 && length > 1 && length <= UINT64_C(100000000) && head[8] == '{';
+}
+
 static int index_safetensors(struct rfs_format_file *file, const struct rfs_index *like,
                              struct rfs_index **out, struct rfs_error *err)
 {
@@ -52,7 +63,7 @@ static int index_safetensors(struct rfs_format_file *file, const struct rfs_inde
 static int verify_safetensors(const struct rfs_format_file *file, const struct rfs_index *index,
                               struct rfs_error *err)
 {
-    return rfs_crc_verify(file->from, RFS_FORMAT_SAFETENSORS, index, file->tables, err);
+    return rfs_crc_verify(file->from, false, index, file->tables, err);
 }
 
 static int encode_safetensors(const struct rfs_format_content *content, struct rfs_image **out,
@@ -69,11 +80,22 @@ static int encode_safetensors(const struct rfs_format_content *content, struct r
 
 /* ---- torch.save ------------------------------------------------------------------------------ */
 
+static bool is_torch(const unsigned char *head, size_t n)
+{
+    return n >= 4 && memcmp(head, "PK\3\4", 4) == 0;
+}
+
 static int index_torch(struct rfs_format_file *file, const struct rfs_index *like,
                        struct rfs_index **out, struct rfs_error *err)
 {
     (void)like;
     return rfs_torch_walk(file->from, file->entry, file->tables, out, &file->left_out, err);
+}
+
+static int list_torch(struct rfs_format_file *file, rfs_index_each_fn *each, void *ctx,
+                      struct rfs_error *err)
+{
+    return rfs_torch_list(file->from, each, ctx, &file->left_out, err);
 }
 
 static int verify_torch(const struct rfs_format_file *file, const struct rfs_index *index,
@@ -105,49 +127,132 @@ static int encode_torch(const struct rfs_format_content *content, struct rfs_ima
 
 const struct rfs_format_row rfs_formats[RFS_ROWS] = {
     [RFS_FORMAT_CKPT] = {.folder = "ckpt",
-                         .word = "ckpt",
+                         .name = "ckpt",
                          .files = RFS_FORMAT_CKPT,
+                         .endings = {".ckpt"},
+                         .last = RFS_LAST_NAME,
+                         .no_empty = true,
                          .index = index_ckpt,
                          .verify = verify_ckpt,
                          .encode = encode_ckpt},
     [RFS_FORMAT_SAFETENSORS] = {.folder = "safetensors",
-                                .word = "safetensors",
+                                .name = "safetensors",
                                 .files = RFS_FORMAT_SAFETENSORS,
+                                .endings = {".safetensors"},
+                                .is = is_safetensors,
+                                .last = RFS_LAST_NUMBERS,
+                                .alone = true,
+                                .by_name = true,
+                                .mapped = true,
                                 .index = index_safetensors,
                                 .verify = verify_safetensors,
                                 .encode = encode_safetensors},
+    /* MindSpore ignores .pt files; PyTorch Lightning and others call them .ckpt. */
     [RFS_FORMAT_TORCH] = {.folder = "torch",
-                          .word = "pt",
+                          .name = "pt",
                           .files = RFS_FORMAT_TORCH,
+                          .endings = {".pt"},
+                          .is = is_torch,
+                          .renamed = true,
+                          .alone = true,
+                          .beside = true,
+                          .keyed = true,
+                          .records = true,
                           .index = index_torch,
+                          .list = list_torch,
                           .verify = verify_torch,
                           .encode = encode_torch},
     [RFS_ROW_DCP] = {.folder = "dcp",
-                     .word = "dcp",
+                     .name = "dcp",
                      .files = RFS_FORMAT_TORCH,
                      .metadata = ".metadata",
                      .open = rfs_dcp_open},
     [RFS_ROW_MINDFORMERS] = {.folder = "mindformers",
-                             .word = "mindformers",
+                             .name = "mindformers",
                              .files = RFS_FORMAT_SAFETENSORS,
                              .metadata = "metadata.json",
                              .names = &rfs_mindformers_names,
                              .open = rfs_mindformers_open},
     [RFS_ROW_SHARDS] = {.folder = "shards",
+                        .name = "shards",
                         .files = RFS_FORMAT_SAFETENSORS,
                         .names = &rfs_shards_names,
                         .open = rfs_shards_open},
     [RFS_ROW_FSDP] = {.folder = "fsdp",
+                      .name = "fsdp",
                       .files = RFS_FORMAT_TORCH,
                       .names = &rfs_fsdp_names,
                       .open = rfs_fsdp_open},
     [RFS_ROW_HYPER_PARALLEL] = {.folder = "hyper_parallel",
-                                .word = "hyper_parallel",
+                                .name = "hyper_parallel",
                                 .files = RFS_FORMAT_SAFETENSORS,
                                 .metadata = ".metadata",
                                 .open = rfs_hyper_parallel_open},
-    [RFS_ROW_ZERO] = {.folder = "zero", .files = RFS_FORMAT_TORCH, .open = rfs_zero_open},
+    [RFS_ROW_ZERO] = {.folder = "zero",
+                      .name = "zero",
+                      .files = RFS_FORMAT_TORCH,
+                      .open = rfs_zero_open},
 #ifdef HAVE_HFAI
-    [RFS_ROW_HFAI] = {.folder = "hfai", .files = RFS_FORMAT_TORCH},
+    [RFS_ROW_HFAI] = {.folder = "hfai", .name = "hfai", .files = RFS_FORMAT_TORCH},
 #endif
 };
+
+bool rfs_format_of_name(const char *name, enum rfs_format *format)
+{
+    for (unsigned i = 0; i < RFS_FORMAT_COUNT; i++)
+        for (unsigned k = 0; k < RFS_FORMAT_ENDINGS && rfs_formats[i].endings[k]; k++)
+            if (rfs_text_ends(name, rfs_formats[i].endings[k])) {
+                *format = (enum rfs_format)i;
+                return true;
+            }
+    return false;
+}
+
+size_t rfs_format_stem(const char *name, enum rfs_format format)
+{
+    const char *const *endings = rfs_formats[format].endings;
+    unsigned k = 0;
+
+    while (!rfs_text_ends(name, endings[k]))
+        k++;
+    return strlen(name) - strlen(endings[k]);
+}
+
+bool rfs_format_of_file(const char *name, const unsigned char *head, size_t n,
+                        enum rfs_format *format)
+{
+    enum rfs_format named = RFS_FORMAT_COUNT;
+
+    (void)rfs_format_of_name(name, &named);
+    for (unsigned i = 0; i < RFS_FORMAT_COUNT; i++)
+        if (rfs_formats[i].is && (i == named || rfs_formats[i].is(head, n))) {
+            *format = (enum rfs_format)i;
+            return true;
+        }
+    return false;
+}
+
+void rfs_format_correct(const unsigned char *head, size_t n, enum rfs_format *format)
+{
+    for (unsigned i = 0; i < RFS_FORMAT_COUNT && !rfs_formats[*format].is; i++)
+        if (rfs_formats[i].renamed && rfs_formats[i].is(head, n))
+            *format = (enum rfs_format)i;
+}
+
+const char *rfs_format_endings(bool all, char out[RFS_FORMAT_ENDINGS_TEXT])
+{
+    const char *list[RFS_FORMAT_COUNT];
+    size_t n = 0;
+    size_t used = 0;
+
+    for (unsigned i = 0; i < RFS_FORMAT_COUNT; i++)
+        if (all || !rfs_formats[i].beside)
+            list[n++] = rfs_formats[i].endings[0];
+    for (size_t i = 0; i < n && used < RFS_FORMAT_ENDINGS_TEXT; i++)
+        used += (size_t)snprintf(out + used, RFS_FORMAT_ENDINGS_TEXT - used, "%s%s",
+                                 i == 0       ? ""
+                                 : i + 1 == n ? " or "
+                                              : ", ",
+                                 list[i]);
+    return out;
+}

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of formats: a format is a folder beside this file, and a row. Rows that describe a
- * checkpoint by itself have OPEN. Each file of the first RFS_FORMAT_COUNT rows has an index, so
- * they have INDEX, VERIFY and ENCODE. A test compares the table with the options, --version, the
- * folders and the fuzz targets.
+ * The table of formats: a format is a folder beside this file, and a row, which says all that
+ * others need to know of it. Rows that describe a checkpoint by itself have OPEN. The first
+ * RFS_FORMAT_COUNT rows are formats of files: each such file has an index. A test compares the
+ * table with the options, the folders, the fuzz targets and the documents.
  */
 #pragma once
 
@@ -11,6 +11,7 @@
 #include "formats/chunks/chunks.h"
 #include "formats/image.h"
 #include "formats/numbered.h"
+#include "formats/words.h"
 
 /* Rows; those before them are of enum rfs_format. */
 enum rfs_format_row_number {
@@ -26,7 +27,20 @@ enum rfs_format_row_number {
     RFS_ROWS
 };
 
+/* ---- formats of files ------------------------------------------------------------------------ */
+
 struct rfs_document;
+
+/* Which of a folder's files counts: of those of one format, the last. */
+enum rfs_format_last {
+    RFS_LAST_NONE,    /* there is no rule */
+    RFS_LAST_NAME,    /* by the bytes of the names */
+    RFS_LAST_NUMBERS, /* by the last two numbers of the paths */
+};
+
+#define RFS_FORMAT_HEAD 16 /* bytes that are enough for a mark */
+/* Says by the first bytes of a file, its mark, whether it is of the format. */
+typedef bool rfs_format_is_fn(const unsigned char *head, size_t n);
 
 /* A file whose headers are read. All is borrowed for the call. */
 struct rfs_format_file {
@@ -34,7 +48,7 @@ struct rfs_format_file {
     struct rfs_tables *tables;
     struct rfs_pool *pool; /* or NULL */
     const char *entry;     /* where the state dict is in files of torch.save; NULL: it is all */
-    size_t left_out;       /* values that are not tensors; set by INDEX */
+    size_t left_out;       /* values that are not tensors; set by INDEX and LIST */
 };
 /*
  * Makes the index of a file from its headers. LIKE (or NULL) is the index of another file. Returns
@@ -51,6 +65,13 @@ typedef int rfs_format_index_fn(struct rfs_format_file *file, const struct rfs_i
 typedef int rfs_format_verify_fn(const struct rfs_format_file *file, const struct rfs_index *index,
                                  struct rfs_error *err);
 
+/*
+ * Calls EACH for the tensors of a file wherever they are in it, and sets LEFT_OUT. 0, or -errno
+ * with *err filled.
+ */
+typedef int rfs_format_list_fn(struct rfs_format_file *file, rfs_index_each_fn *each, void *ctx,
+                               struct rfs_error *err);
+
 /* The contents of a rank's file. All is borrowed for the call. */
 struct rfs_format_content {
     struct rfs_image_tensor *tensors; /* [n], which may be put into another order */
@@ -65,16 +86,53 @@ struct rfs_format_content {
 typedef int rfs_format_encode_fn(const struct rfs_format_content *content, struct rfs_image **out,
                                  struct rfs_error *err);
 
+/* ---- the table ------------------------------------------------------------------------------- */
+
+#define RFS_FORMAT_ENDINGS 2
+
 struct rfs_format_row {
-    const char *folder;    /* its fuzz target is fuzz_FOLDER */
-    const char *word;      /* word of option format=, or else of view=; NULL: it is not written */
+    const char *folder; /* its fuzz target is fuzz_FOLDER */
+    /* its name in messages and reports: the word of option format= or view= if there is one */
+    const char *name;
     enum rfs_format files; /* format of its files */
-    const char *metadata;  /* name of the file that describes the checkpoint, or NULL */
+
+    /* Formats of files have these; they are zero for others. */
+    const char *endings[RFS_FORMAT_ENDINGS]; /* of names, written files have the first; or NULL */
+    rfs_format_is_fn *is; /* NULL: its files have no mark, and are what no other format is */
+    enum rfs_format_last last;
+    bool renamed;  /* programs give its files endings of formats without a mark, too */
+    bool alone;    /* one file alone in a folder is a whole checkpoint */
+    bool beside;   /* its files do not count where there are some of a format above */
+    bool keyed;    /* tensors lie in dicts, which option entry= names */
+    bool by_name;  /* an index has the order of names, not of offsets */
+    bool mapped;   /* programs map its files, and read parts of them */
+    bool no_empty; /* tensors without bytes are left out */
+    bool records;  /* each record has a checksum, or has none */
+    rfs_format_index_fn *index;
+    rfs_format_list_fn *list;     /* NULL: INDEX finds all tensors */
+    rfs_format_verify_fn *verify; /* NULL: its files have no checksums */
+    rfs_format_encode_fn *encode; /* NULL: it is only read */
+
+    /* Formats that describe themselves have these. */
+    const char *metadata; /* name of the file that describes the checkpoint, or NULL */
     const struct rfs_numbered_form *names; /* names with numbers, or NULL */
-    rfs_chunks_open_fn *open;              /* NULL: it does not describe itself */
-    rfs_format_index_fn *index;            /* this and the next are NULL behind RFS_FORMAT_COUNT */
-    rfs_format_verify_fn *verify;
-    rfs_format_encode_fn *encode;
+    rfs_chunks_open_fn *open;
 };
 
 extern const struct rfs_format_row rfs_formats[RFS_ROWS];
+
+/* Gives the format of a file by the ending of its name. False: it has that of none. */
+bool rfs_format_of_name(const char *name, enum rfs_format *format);
+/* Returns the length of a name with an ending of FORMAT, without it. */
+size_t rfs_format_stem(const char *name, enum rfs_format format);
+/*
+ * Gives the format of a file with a mark, by its name or its first N bytes. False: it may be of the
+ * format without one.
+ */
+bool rfs_format_of_file(const char *name, const unsigned char *head, size_t n,
+                        enum rfs_format *format);
+/* Corrects the FORMAT by a name where the first N bytes show that the file is RENAMED. */
+void rfs_format_correct(const unsigned char *head, size_t n, enum rfs_format *format);
+/* Writes a list of first endings, "A, B or C": of ALL formats, or of those that are not BESIDE. */
+#define RFS_FORMAT_ENDINGS_TEXT 160
+const char *rfs_format_endings(bool all, char out[RFS_FORMAT_ENDINGS_TEXT]);

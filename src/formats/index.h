@@ -34,6 +34,13 @@ struct rfs_type {
     uint8_t pad[5];
 };
 
+/*
+ * Takes a tensor: NAME and TYPE last for the call, OFFSET is that of its bytes in the file. False
+ * when out of memory.
+ */
+typedef bool rfs_index_each_fn(void *ctx, const char *name, const struct rfs_type *type,
+                               uint64_t offset);
+
 struct rfs_extent {
     uint64_t offset; /* from the beginning of the file */
     uint64_t bytes;

@@ -13,7 +13,9 @@ librfs_la_SOURCES += \
 	src/formats/numbered.h \
 	src/formats/storages.c \
 	src/formats/storages.h \
-	src/formats/walker.h
+	src/formats/walker.h \
+	src/formats/words.c \
+	src/formats/words.h
 
 include src/formats/chunks/local.mk
 include src/formats/ckpt/local.mk

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The program uses the public library; from the base room it takes a few small files of its own, because
-# the library exports none of its inside. The flags of its own keep its objects apart from librfs's.
+# The program uses the public library; from the base room it takes a few small files of its own, with the
+# words of format=, because the library exports none of its inside. The flags of its own keep its objects apart from librfs's.
 if HAVE_FUSE
 reshardfs_CFLAGS = $(AM_CFLAGS)
 reshardfs_LDADD += $(CJSON_LIBS)
@@ -29,6 +29,7 @@ reshardfs_SOURCES = \
 	src/base/thread.c \
 	src/base/variables.c \
 	src/base/vec.c \
+	src/formats/words.c \
 	src/mount/control.c src/mount/control.h \
 	src/mount/daemon.c src/mount/daemon.h \
 	src/mount/descriptor.c src/mount/descriptor.h \

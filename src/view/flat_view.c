@@ -412,7 +412,7 @@ static int take_of_rank(struct unifying *u, const struct rfs_index *index)
             (struct occurrence){index->entries[i].offset, i, index->part_of ? index->part_of[i] : 0,
                                 index->entries[i].name};
     /* An index of safetensors files is sorted by name; here MindSpore goes by the header. */
-    if (rfs_catalog_format(u->view->catalog) == RFS_FORMAT_SAFETENSORS)
+    if (rfs_formats[rfs_catalog_format(u->view->catalog)].by_name)
         RFS_SORT(found, index->n, by_occurrence);
     for (size_t i = 0; i < index->n; i++) {
         const uint32_t position = u->position_of[found[i].name];

@@ -14,14 +14,29 @@
 #define HFAI ""
 #endif
 
-static char features[256];
+#define FORMATS 96 /* bytes of a list */
+
+static char features[2 * FORMATS + 256];
+
+/* Lists the formats of files that are read, or with WRITTEN those that are shown. Returns OUT. */
+static const char *list_formats(bool written, char out[FORMATS])
+{
+    size_t n = 0;
+
+    for (unsigned i = 0; i < RFS_FORMAT_COUNT && n < FORMATS; i++)
+        if (!written || rfs_formats[i].encode)
+            n += (size_t)snprintf(out + n, FORMATS - n, "%s%s", i > 0 ? ", " : "",
+                                  rfs_formats[i].name);
+    return out;
+}
 
 static void list_features(void)
 {
-    snprintf(features, sizeof features,
-             "reads ckpt, safetensors, pt" HFAI "; shows ckpt, safetensors, pt" HFAI
-             "; %s; %s; %s kernels",
-             rfs_cipher_library(),
+    char read[FORMATS];
+    char written[FORMATS];
+
+    snprintf(features, sizeof features, "reads %s" HFAI "; shows %s" HFAI "; %s; %s; %s kernels",
+             list_formats(false, read), list_formats(true, written), rfs_cipher_library(),
              rfs_remote_library() ? rfs_remote_library() : "no object storage",
              rfs_processor_has_avx2() ? "AVX2" : "portable");
 }

@@ -114,20 +114,17 @@ static int show_rank(struct rfs_view *view, uint32_t rank, struct rfs_error *err
 {
     struct rfs_view_file *file = &view->files[rank];
     struct rfs_view_folder *folder = &view->folders[rank];
+    const struct rfs_format_row *row = &rfs_formats[rfs_view_options_format(&view->options)];
     const int64_t part = rfs_planner_single_stage(view->planner);
     const char *prefix = view->options.prefix;
     char stage[32] = "";
 
     if (part >= 0)
         snprintf(stage, sizeof stage, "_part%lld", (long long)part);
-    *file = (struct rfs_view_file){.rank = rank,
-                                   .parameters = RFS_IN_PLAN,
-                                   .mapped = rfs_view_options_format(&view->options) ==
-                                             RFS_FORMAT_SAFETENSORS};
+    *file = (struct rfs_view_file){.rank = rank, .parameters = RFS_IN_PLAN, .mapped = row->mapped};
     *folder = (struct rfs_view_folder){.first = rank, .n = 1};
     folder->name = rfs_text_printf("rank_%u", rank);
-    file->name = rfs_text_printf("%s%u%s.%s", prefix, rank, stage,
-                                 rfs_options_format_name(rfs_view_options_format(&view->options)));
+    file->name = rfs_text_printf("%s%u%s%s", prefix, rank, stage, row->endings[0]);
     return folder->name && file->name ? 0 : rfs_fail_memory(err);
 }
 
@@ -174,7 +171,7 @@ static int check_torch_options(const struct rfs_view *view, struct rfs_error *er
         rfs_options_first(options, RFS_OPTION_OF_PARTS, RFS_OPTION_OF_RANKS);
     const struct rfs_chunks *chunked = rfs_catalog_chunks(view->source);
     const bool has_dicts =
-        rfs_catalog_format(view->source) == RFS_FORMAT_TORCH || (chunked && chunked->format->keyed);
+        rfs_formats[rfs_catalog_format(view->source)].keyed || (chunked && chunked->format->keyed);
 
     if (unused)
         return rfs_fail_usage(err, "the folder that dist_ckpt.save wrote",
@@ -219,7 +216,7 @@ int rfs_kind_plan(struct rfs_view *view, struct rfs_error *err)
         return rc;
     struct rfs_planner_config config = rfs_view_planning(view);
     config.dst = view->dst;
-    config.keep_empty = rfs_view_options_format(options) != RFS_FORMAT_CKPT;
+    config.keep_empty = !rfs_formats[rfs_view_options_format(options)].no_empty;
     config.names = view->names;
     config.lost = view->set->late ? RFS_LOST_REPORTED : RFS_LOST_REFUSED;
     config.by_rules = rfs_view_by_rules(view);

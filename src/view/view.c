@@ -572,7 +572,7 @@ static int open_set(struct reshard_view *set, const char *source,
                               "says what else there is",
                               "neither src_strategy nor dst_strategy is given, so there is "
                               "nothing to reshard");
-    rc = rfs_options_check_limits(options, rfs_view_options_format(options), err);
+    rc = rfs_options_check_limits(options, rfs_format_words[rfs_view_options_format(options)], err);
     if (rc)
         return rc;
     set->several = options->all_steps;

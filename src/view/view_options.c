@@ -138,10 +138,21 @@ int rfs_view_options_key(const struct rfs_options *options, struct rfs_log *log,
 
 enum rfs_format rfs_view_options_format(const struct rfs_options *options)
 {
-    return options->format >= 0               ? (enum rfs_format)options->format
-           : options->shown == RFS_SHOW_RANKS ? RFS_FORMAT_CKPT
-           : options->shown == RFS_SHOW_DCP   ? RFS_FORMAT_TORCH
-                                              : RFS_FORMAT_SAFETENSORS;
+    if (options->format >= 0)
+        return (enum rfs_format)options->format;
+    switch ((enum rfs_shown)options->shown) {
+    case RFS_SHOW_RANKS:
+        return RFS_FORMAT_CKPT;
+    case RFS_SHOW_DCP:
+        return RFS_FORMAT_TORCH;
+    case RFS_SHOW_HUGGINGFACE:
+    case RFS_SHOW_UNIFIED:
+    case RFS_SHOW_MINDFORMERS:
+    case RFS_SHOW_HYPER_PARALLEL:
+    case RFS_SHOW_PEFT:
+        break;
+    }
+    return RFS_FORMAT_SAFETENSORS;
 }
 
 int rfs_view_options_harden(const struct rfs_options *options, struct rfs_error *err)

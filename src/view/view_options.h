@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "base/settings.h"
 #include "catalog/scan/spec.h"
+#include "formats/formats.h"
 
 struct rfs_key;
 struct rfs_log;

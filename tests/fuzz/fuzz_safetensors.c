@@ -58,8 +58,8 @@ static void check_again(struct fuzz_input *input, uint8_t *file, struct rfs_inde
     REQUIRE(rfs_safetensors_walk(RFS_BYTES_SOURCE(fuzz_read, input, input->size, "f"), tables,
                                  index, &other, NULL) == 1);
     REQUIRE(!other);
-    const int rc = rfs_crc_verify(RFS_BYTES_SOURCE(fuzz_read, input, 0, "f"),
-                                  RFS_FORMAT_SAFETENSORS, index, tables, &err);
+    const int rc =
+        rfs_crc_verify(RFS_BYTES_SOURCE(fuzz_read, input, 0, "f"), false, index, tables, &err);
     if (rc == 0)
         fuzz_reached(1);
     REQUIRE(rc == (index->has_crc ? rc : 1) && (rc == 0 || rc == 1 || rc == -EINVAL));

@@ -57,7 +57,7 @@ static void try_names(char *text)
         REQUIRE((order > 0) == (back < 0) && (order == 0) == (back == 0));
         REQUIRE(rfs_scan_name_compare(name, name) == 0);
         if (rfs_scan_name_save(name, &save)) {
-            REQUIRE(save.epoch >= 0 && save.step >= 0 && rfs_scan_name_format(name, &format));
+            REQUIRE(save.epoch >= 0 && save.step >= 0 && rfs_format_of_name(name, &format));
             fuzz_reached(4);
         }
         if (rfs_scan_name_is_pattern(pattern) && rfs_scan_name_rank(pattern, name, &rank)) {

@@ -36,18 +36,6 @@ static bool ends_with(const char *text, size_t n, const char *ending)
     return n >= k && memcmp(text + n - k, ending, k) == 0;
 }
 
-bool rfs_scan_name_format(const char *name, enum rfs_format *format)
-{
-    const char *dot = strrchr(name, '.');
-
-    for (int i = 0; dot && i < RFS_FORMAT_COUNT; i++) {
-        *format = (enum rfs_format)i;
-        if (strcmp(dot + 1, rfs_formats[i].word) == 0)
-            return true;
-    }
-    return false;
-}
-
 /*
  * Takes the digits off the end of TEXT[0, *n), with the character before them, which must be
  * BEFORE.
@@ -69,9 +57,9 @@ static bool take_number(const char *text, size_t *n, char before, int64_t *numbe
 bool rfs_scan_name_save(const char *name, struct rfs_save *save)
 {
     enum rfs_format format;
-    if (!rfs_scan_name_format(name, &format))
+    if (!rfs_format_of_name(name, &format))
         return false;
-    size_t n = strlen(name) - strlen(rfs_formats[format].word) - 1;
+    size_t n = rfs_format_stem(name, format);
     if (ends_with(name, n, BROKEN))
         n -= strlen(BROKEN);
     return take_number(name, &n, '_', &save->step) && take_number(name, &n, '-', &save->epoch);
@@ -283,7 +271,7 @@ int rfs_scan_listing_read(const struct rfs_source_spec *spec, const char *path, 
             return rc;
         if (!entry)
             break;
-        if (!rfs_scan_name_format(entry->d_name, &found.format) || !is_wanted(entry->d_name, glob))
+        if (!rfs_format_of_name(entry->d_name, &found.format) || !is_wanted(entry->d_name, glob))
             continue;
         rc = rfs_scan_entry_is(spec, path, entry, S_IFREG, err);
         if (rc < 0)
@@ -299,20 +287,31 @@ int rfs_scan_listing_read(const struct rfs_source_spec *spec, const char *path, 
     return 0;
 }
 
-const char *rfs_scan_listing_has(const struct rfs_scan_listing *listing, enum rfs_format format)
+void rfs_scan_settle(const struct rfs_scan_listing *listings, size_t n,
+                     struct rfs_scan_formats *out)
 {
-    for (size_t i = listing->n; i-- > 0;)
-        if (listing->data[i].format == format)
-            return listing->data[i].name;
-    return NULL;
+    *out = (struct rfs_scan_formats){.first = RFS_FORMAT_COUNT, .rival = RFS_FORMAT_COUNT};
+    for (size_t i = n; i-- > 0;)
+        for (size_t k = 0; k < listings[i].n; k++) {
+            out->names[listings[i].data[k].format] = listings[i].data[k].name;
+            out->at[listings[i].data[k].format] = i;
+        }
+    for (unsigned f = RFS_FORMAT_COUNT; f-- > 0;) {
+        if (!out->names[f])
+            continue;
+        if (out->first < RFS_FORMAT_COUNT && !rfs_formats[out->first].beside)
+            out->rival = out->first;
+        out->first = (enum rfs_format)f;
+    }
 }
 
 static int fail_tie(struct rfs_error *err, enum rfs_format format, const char *path, const char *a,
                     const char *b)
 {
-    if (format == RFS_FORMAT_TORCH)
+    if (rfs_formats[format].last == RFS_LAST_NONE)
         return rfs_fail(err, -EINVAL, RFS_IN(path), "file=GLOB that only one of them matches",
-                        "the folder has several .pt files, '%s' and '%s'", a, b);
+                        "the folder has several %s files, '%s' and '%s'",
+                        rfs_formats[format].endings[0], a, b);
     return rfs_fail(err, -EINVAL, RFS_IN(path), "file=GLOB that only one of them matches",
                     "the numbers in '%s' and '%s' don't say which one is the last", a, b);
 }
@@ -342,10 +341,11 @@ int rfs_scan_choose(const struct rfs_scan_found *const *files, size_t n, const c
     *out = 0;
     if (divided != 0)
         return divided;
-    *out = n > 0 ? (format == RFS_FORMAT_CKPT ? n - 1 : 0) : SIZE_MAX;
-    if (format == RFS_FORMAT_TORCH && n > 1) /* there is no rule for them */
+    const enum rfs_format_last rule = rfs_formats[format].last;
+    *out = n > 0 ? (rule == RFS_LAST_NAME ? n - 1 : 0) : SIZE_MAX;
+    if (rule == RFS_LAST_NONE && n > 1)
         rival = n - 1;
-    for (size_t i = 0; format == RFS_FORMAT_SAFETENSORS && i < n; i++) {
+    for (size_t i = 0; rule == RFS_LAST_NUMBERS && i < n; i++) {
         RFS_FREE char *whole = rfs_path_join(path, files[i]->name);
         if (!whole)
             return rfs_fail_memory(err);

@@ -11,8 +11,6 @@
 
 /* ---- numbers in names (folder.c) ------------------------------------------------------------- */
 
-/* Gives the format of a file by the ending of its name. */
-bool rfs_scan_name_format(const char *name, enum rfs_format *format);
 /* Reads the numbers of …-EPOCH_STEP.ckpt, or .safetensors, as ModelCheckpoint names files. */
 bool rfs_scan_name_save(const char *name, struct rfs_save *save);
 /* Says whether a pattern of rank folders has one %d, no other % and no /. */
@@ -66,8 +64,18 @@ void rfs_scan_listing_free(struct rfs_scan_listing *listing);
  */
 int rfs_scan_listing_read(const struct rfs_source_spec *spec, const char *path, const char *glob,
                           struct rfs_scan_listing *out, struct rfs_error *err);
-/* Returns the name of a file of that format; NULL when there is none. */
-const char *rfs_scan_listing_has(const struct rfs_scan_listing *listing, enum rfs_format format);
+/*
+ * The format of the files that count: the first by precedence. RFS_FORMAT_COUNT when there is none.
+ * RIVAL, else that, is another that has files and does not stand aside.
+ */
+struct rfs_scan_formats {
+    enum rfs_format first, rival;
+    const char *names[RFS_FORMAT_COUNT]; /* the last file of each in a folder; NULL: none */
+    size_t at[RFS_FORMAT_COUNT];         /* the folder of that file */
+};
+/* Settles the format of N folders' files. */
+void rfs_scan_settle(const struct rfs_scan_listing *listings, size_t n,
+                     struct rfs_scan_formats *out);
 /*
  * Chooses the checkpoint of the folder PATH that counts: *out is its position among the N files,
  * which are of one FORMAT and in the order of their names; SIZE_MAX when there is none. Returns 0;

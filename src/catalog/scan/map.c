@@ -94,6 +94,23 @@ static int find_path(const struct rfs_source_spec *spec, const char *folder,
                                    : 0;
 }
 
+static int fail_name(const char *map, const struct rfs_mapfile_pair *pair, struct rfs_error *err)
+{
+    char endings[RFS_FORMAT_ENDINGS_TEXT];
+    char remedy[RFS_FORMAT_ENDINGS_TEXT + 32];
+
+    snprintf(remedy, sizeof remedy, "files that end in %s", rfs_format_endings(false, endings));
+    return rfs_fail(err, -EINVAL, RFS_IN(map), remedy,
+                    "the file of rank %s, '%s', is not a checkpoint by its name", pair->key,
+                    pair->value);
+}
+
+static int fail_kinds(const char *map, enum rfs_format a, enum rfs_format b, struct rfs_error *err)
+{
+    return rfs_fail(err, -EINVAL, RFS_IN(map), "files of one kind", "it names both %s and %s files",
+                    rfs_formats[a < b ? a : b].endings[0], rfs_formats[a < b ? b : a].endings[0]);
+}
+
 static int add_entry(const struct rfs_source_spec *spec, const char *folder,
                      const struct rfs_mapfile_pair *pair, struct rfs_scan *out,
                      struct rfs_error *err)
@@ -104,13 +121,10 @@ static int add_entry(const struct rfs_source_spec *spec, const char *folder,
     if (!rfs_scan_name_decimal(pair->key, &rank))
         return rfs_fail(err, -EINVAL, RFS_IN(map), "numbers such as \"0\" and \"12\"",
                         "'%s' is not a rank", pair->key);
-    if (!rfs_scan_name_format(pair->value, &format))
-        return rfs_fail(err, -EINVAL, RFS_IN(map), "files that end in .ckpt or .safetensors",
-                        "the file of rank %s, '%s', is not a checkpoint by its name", pair->key,
-                        pair->value);
+    if (!rfs_format_of_name(pair->value, &format))
+        return fail_name(map, pair, err);
     if (out->n > 0 && format != out->format)
-        return rfs_fail(err, -EINVAL, RFS_IN(map), "files of one kind",
-                        "it names both .ckpt and .safetensors files");
+        return fail_kinds(map, format, out->format, err);
     out->format = format;
     RFS_FREE char *path = NULL;
     const int rc =

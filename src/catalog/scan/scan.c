@@ -71,23 +71,23 @@ int rfs_scan_folder(struct rfs_store *store, const char *folder, char **file, st
     *file = NULL;
     const struct rfs_source_spec spec = {.store = store, .options = &rfs_options_defaults};
     int rc = rfs_scan_listing_read(&spec, folder, NULL, &listing, err);
-    const char *ckpt = rfs_scan_listing_has(&listing, RFS_FORMAT_CKPT);
-    const char *safetensors = rfs_scan_listing_has(&listing, RFS_FORMAT_SAFETENSORS);
-    const enum rfs_format format = ckpt          ? RFS_FORMAT_CKPT
-                                   : safetensors ? RFS_FORMAT_SAFETENSORS
-                                                 : RFS_FORMAT_TORCH;
+    struct rfs_scan_formats of;
     RFS_FREE const struct rfs_scan_found **files = calloc(listing.n + 1, sizeof *files);
     if (rc == 0 && !files)
         rc = rfs_fail_memory(err);
-    if (rc == 0 && ckpt && safetensors)
-        rc = rfs_fail(err, -EINVAL, RFS_IN(folder), "name one of its files",
-                      "the folder holds both .ckpt files (%s) and .safetensors files (%s)", ckpt,
-                      safetensors);
-    for (size_t i = 0; rc == 0 && i < listing.n; i++)
-        if (listing.data[i].format == format)
-            files[n++] = &listing.data[i];
     if (rc == 0)
-        rc = rfs_scan_choose(files, n, folder, format, &chosen, err);
+        rfs_scan_settle(&listing, 1, &of);
+    if (rc == 0 && of.rival < RFS_FORMAT_COUNT)
+        rc = rfs_fail(err, -EINVAL, RFS_IN(folder), "name one of its files",
+                      "the folder holds both %s files (%s) and %s files (%s)",
+                      rfs_formats[of.first].endings[0], of.names[of.first],
+                      rfs_formats[of.rival].endings[0], of.names[of.rival]);
+    if (rc != 0 || of.first == RFS_FORMAT_COUNT)
+        return rc;
+    for (size_t i = 0; i < listing.n; i++)
+        if (listing.data[i].format == of.first)
+            files[n++] = &listing.data[i];
+    rc = rfs_scan_choose(files, n, folder, of.first, &chosen, err);
     if (rc != 0 || chosen == SIZE_MAX)
         return rc < 0 ? rc : 0;
     *file = strdup(files[chosen]->name);
@@ -184,7 +184,7 @@ static int look_for_part(void *ctx, const struct dirent *entry)
     enum rfs_format format;
 
     *found |= rfs_scan_name_part(entry->d_name, &part) &&
-              rfs_scan_name_format(entry->d_name, &format) && entry->d_name[0] != '.';
+              rfs_format_of_name(entry->d_name, &format) && entry->d_name[0] != '.';
     return 0;
 }
 

@@ -131,16 +131,13 @@ static int list_files(struct tree *tree)
 
 /* ---- one format ------------------------------------------------------------------------------ */
 
-/* Shows the first file of that format, "rank_0/a.ckpt"; nothing when there is none. */
-static void show_first(const struct tree *tree, enum rfs_format format, char *out, size_t size)
+/* Shows the first file of that format, "rank_0/a.ckpt". */
+static void show_first(const struct tree *tree, const struct rfs_scan_formats *of,
+                       enum rfs_format format, char *out, size_t size)
 {
-    *out = '\0';
-    for (size_t i = 0; i < tree->all->n_listings && !*out; i++) {
-        const char *name = rfs_scan_listing_has(&tree->all->listings[i], format);
-        const char *folder = tree->all->ranks.data[i].folder;
-        if (name)
-            snprintf(out, size, "%s%s%s", folder ? folder : "", folder ? "/" : "", name);
-    }
+    const char *folder = tree->all->ranks.data[of->at[format]].folder;
+
+    snprintf(out, size, "%s%s%s", folder ? folder : "", folder ? "/" : "", of->names[format]);
 }
 
 static int fail_empty(const struct tree *tree)
@@ -149,37 +146,46 @@ static int fail_empty(const struct tree *tree)
     RFS_FREE char *elsewhere = tree->all->ranks.whole ? rfs_scan_elsewhere(spec) : NULL;
     char ranks[300];
     char matching[300] = "";
+    char endings[RFS_FORMAT_ENDINGS_TEXT];
     show_pattern(spec, ranks, sizeof ranks);
     if (spec->options->file)
         snprintf(matching, sizeof matching, " that matches '%s'", spec->options->file);
     if (tree->all->ranks.whole)
         return rfs_fail(tree->err, -ENOENT, RFS_IN(spec->path),
                         elsewhere ? elsewhere : "give the folder that holds them",
-                        "the folder has no .ckpt, .safetensors or .pt file%s", matching);
+                        "the folder has no %s file%s", rfs_format_endings(true, endings), matching);
     return rfs_fail(tree->err, -ENOENT, RFS_IN(spec->path),
                     "give the folder that holds rank_0, rank_1 and so on",
-                    "no %s folder in it has a .ckpt, .safetensors or .pt file%s", ranks, matching);
+                    "no %s folder in it has a %s file%s", ranks, rfs_format_endings(true, endings),
+                    matching);
+}
+
+static int fail_formats(const struct tree *tree, const struct rfs_scan_formats *of)
+{
+    const char *ending = rfs_formats[of->first].endings[0];
+    char one[600];
+    char other[600];
+    char remedy[120];
+
+    show_first(tree, of, of->first, one, sizeof one);
+    show_first(tree, of, of->rival, other, sizeof other);
+    snprintf(remedy, sizeof remedy, "move one kind to another folder, or choose one by file=*%s",
+             ending);
+    return rfs_fail(tree->err, -EINVAL, RFS_IN(tree->spec->path), remedy,
+                    "the tree holds both %s files (%s) and %s files (%s)", ending, one,
+                    rfs_formats[of->rival].endings[0], other);
 }
 
 static int settle_format(const struct tree *tree)
 {
-    char ckpt[600];
-    char safetensors[600];
-    char torch[600];
-    show_first(tree, RFS_FORMAT_TORCH, torch, sizeof torch);
-    show_first(tree, RFS_FORMAT_CKPT, ckpt, sizeof ckpt);
-    show_first(tree, RFS_FORMAT_SAFETENSORS, safetensors, sizeof safetensors);
-    if (*ckpt && *safetensors)
-        return rfs_fail(tree->err, -EINVAL, RFS_IN(tree->spec->path),
-                        "move one kind to another folder, or choose one by file=*.ckpt",
-                        "the tree holds both .ckpt files (%s) and .safetensors files (%s)", ckpt,
-                        safetensors);
-    if (!*ckpt && !*safetensors && !*torch)
+    struct rfs_scan_formats of;
+
+    rfs_scan_settle(tree->all->listings, tree->all->n_listings, &of);
+    if (of.rival < RFS_FORMAT_COUNT)
+        return fail_formats(tree, &of);
+    if (of.first == RFS_FORMAT_COUNT)
         return fail_empty(tree);
-    /* MindSpore ignores .pt files, so they do not matter to it. */
-    tree->all->ranks.format = *ckpt          ? RFS_FORMAT_CKPT
-                              : *safetensors ? RFS_FORMAT_SAFETENSORS
-                                             : RFS_FORMAT_TORCH;
+    tree->all->ranks.format = of.first;
     return 0;
 }
 

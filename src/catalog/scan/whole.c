@@ -38,13 +38,27 @@ static int take_path(struct rfs_scan *out, enum rfs_format format, char *path,
     return rfs_fail_memory(err);
 }
 
-/* Says whether the file is a zip archive, as torch.save writes it. */
-static bool is_archive(struct rfs_store *store, const char *path)
+/* Corrects the format of a file by its name: it may be a renamed one. */
+static void correct(const struct rfs_source_spec *spec, enum rfs_format *format)
 {
-    char head[4];
+    unsigned char head[RFS_FORMAT_HEAD];
+    const ssize_t n = rfs_formats[*format].is || spec->encrypted
+                          ? 0
+                          : rfs_store_head(spec->store, spec->path, head, sizeof head);
 
-    return rfs_store_head(store, path, head, sizeof head) == sizeof head &&
-           memcmp(head, "PK\3\4", sizeof head) == 0;
+    if (n > 0)
+        rfs_format_correct(head, (size_t)n, format);
+}
+
+static int fail_name(const struct rfs_source_spec *spec, struct rfs_error *err)
+{
+    char endings[RFS_FORMAT_ENDINGS_TEXT];
+    char remedy[RFS_FORMAT_ENDINGS_TEXT + 32];
+
+    snprintf(remedy, sizeof remedy, "a %s file, or a folder", rfs_format_endings(true, endings));
+    const int rc = rfs_fail(err, -EINVAL, RFS_IN(spec->path), remedy,
+                            "the source is not a checkpoint by its name");
+    return rfs_scan_foreign(spec->store, spec->path, rc, err);
 }
 
 /* Tells that a file is a part of a checkpoint, by its name: strict refuses it. */
@@ -74,19 +88,13 @@ int rfs_scan_file(const struct rfs_source_spec *spec, struct rfs_log *log, struc
     if (rfs_store_stat(spec->store, spec->path, &st) == 0 && !S_ISREG(st.st_mode))
         return rfs_fail(err, -ENOTDIR, RFS_IN(spec->path), REMEDY_ROOT,
                         "the source is neither a folder nor a file");
-    if (!rfs_scan_name_format(spec->path, &format)) {
-        const int rc = rfs_fail(err, -EINVAL, RFS_IN(spec->path),
-                                "a .ckpt, .safetensors or .pt file, or a folder",
-                                "the source is not a checkpoint by its name");
-        return rfs_scan_foreign(spec->store, spec->path, rc, err);
-    }
+    if (!rfs_format_of_name(spec->path, &format))
+        return fail_name(spec, err);
     if (spec->options->rank_dir || spec->options->file || rfs_scan_asks_save(spec))
         return rfs_fail_usage(
             err, "the folder that the file is in",
             "the source is one file: rank_dir, file, step and epoch have no effect");
-    /* PyTorch Lightning and others call files of torch.save so. */
-    if (format == RFS_FORMAT_CKPT && !spec->encrypted && is_archive(spec->store, spec->path))
-        format = RFS_FORMAT_TORCH;
+    correct(spec, &format);
     return tell_part(spec, log, err) ?: take_path(out, format, strdup(spec->path), err);
 }
 
@@ -116,7 +124,7 @@ static int check_name(const char *index, const struct rfs_mapfile_pair *pair, st
     if (!rfs_origin_stays(pair->value))
         return rfs_fail(err, -EINVAL, RFS_OF(index, pair->key), "names of files in its folder",
                         "its file '%s' is not one of the same folder", pair->value);
-    if (!rfs_scan_name_format(pair->value, &format) || format != RFS_FORMAT_SAFETENSORS)
+    if (!rfs_format_of_name(pair->value, &format) || format != RFS_FORMAT_SAFETENSORS)
         return rfs_fail(err, -EINVAL, RFS_OF(index, pair->key), "names in .safetensors",
                         "its file '%s' is not a safetensors file by its name", pair->value);
     return 0;
@@ -258,7 +266,7 @@ static int take_name(const struct rfs_source_spec *spec, const char *name, struc
 {
     enum rfs_format format = RFS_FORMAT_SAFETENSORS;
 
-    rfs_scan_name_format(name, &format);
+    rfs_format_of_name(name, &format);
     return take_path(out, format, rfs_path_join(spec->path, name), err);
 }
 
@@ -286,7 +294,7 @@ static int take_only(const struct rfs_source_spec *spec, const struct rfs_scan_f
     if (rc < 0)
         return rc;
     /* MindSpore takes the only safetensors file. */
-    RFS_FREE char *inside = file->format == RFS_FORMAT_TORCH
+    RFS_FREE char *inside = rfs_formats[file->format].beside
                                 ? rfs_scan_inside(spec->store, spec->path, spec->options->step)
                                 : NULL;
     RFS_FREE char *remedy =
@@ -319,7 +327,7 @@ int rfs_scan_whole(const struct rfs_source_spec *spec, struct rfs_scan *out, str
         return take_huggingface(spec, &seen, out, err);
     if (seen.model)
         return take_name(spec, MODEL, out, err);
-    if (listing.n == 1 && listing.data[0].format != RFS_FORMAT_CKPT)
+    if (listing.n == 1 && rfs_formats[listing.data[0].format].alone)
         return take_only(spec, &listing.data[0], out, err);
     return rfs_scan_foreign(spec->store, spec->path, fail_unknown(spec, &listing, err), err);
 }

@@ -98,9 +98,9 @@ int rfs_chunks_check_file(struct rfs_chunks *chunks, uint32_t file, struct rfs_e
     return rc < 0 ? rc : 0;
 }
 
-void rfs_chunks_tell_none(struct rfs_chunks *chunks, enum rfs_format format, uint32_t file)
+void rfs_chunks_tell_none(struct rfs_chunks *chunks, bool records, uint32_t file)
 {
-    rfs_crc_tell_none(chunks->log, &chunks->checks->told_none, format,
+    rfs_crc_tell_none(chunks->log, &chunks->checks->told_none, records,
                       rfs_files_path(chunks->files, file));
 }
 

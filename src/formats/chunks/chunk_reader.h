@@ -2,7 +2,6 @@
 /* Functions for the readers of formats only. */
 #pragma once
 
-#include "base/options.h"
 #include "formats/chunks/chunks.h"
 
 /*
@@ -27,8 +26,8 @@ int rfs_chunks_fail_file(const struct rfs_chunks *chunks, uint32_t file, int rc,
  * need one file wait. 0 or -errno, which is remembered if the file is damaged.
  */
 int rfs_chunks_check_file(struct rfs_chunks *chunks, uint32_t file, struct rfs_error *err);
-/* Logs once that a file has no checksum, or not for all of it. */
-void rfs_chunks_tell_none(struct rfs_chunks *chunks, enum rfs_format format, uint32_t file);
+/* Logs once that a file, or with RECORDS some records of it, have no checksum. */
+void rfs_chunks_tell_none(struct rfs_chunks *chunks, bool records, uint32_t file);
 
 /*
  * Gives further copy COPY of a chunk as the metadata has it: its file, and as its at the place, or

@@ -441,12 +441,11 @@ int rfs_chunks_check_header(struct rfs_chunks *chunks, uint32_t file, struct rfs
                      : rfs_safetensors_walk(RFS_READING_SOURCE(&reading, path), chunks->tables,
                                             NULL, &index, err);
     if (rc == 0 && index)
-        rc = rfs_crc_verify(RFS_READING_SOURCE(&reading, path), RFS_FORMAT_SAFETENSORS, index,
-                            chunks->tables, err);
+        rc = rfs_crc_verify(RFS_READING_SOURCE(&reading, path), false, index, chunks->tables, err);
     const int ended = rfs_reading_end(&reading);
     rfs_index_free(index);
     if (rc == 1)
-        rfs_chunks_tell_none(chunks, zip ? RFS_FORMAT_TORCH : RFS_FORMAT_SAFETENSORS, file);
+        rfs_chunks_tell_none(chunks, zip != 0, file);
     return ended < 0 ? rfs_files_fail(err, path, ended) : rc == -ENODATA ? 0 : rc;
 }
 
@@ -461,6 +460,6 @@ int rfs_chunks_check_zip(struct rfs_chunks *chunks, uint32_t file, struct rfs_er
     rc = rfs_zip_verify(RFS_READING_SOURCE(&reading, path), err);
     const int ended = rfs_reading_end(&reading);
     if (rc == 1)
-        rfs_chunks_tell_none(chunks, RFS_FORMAT_TORCH, file);
+        rfs_chunks_tell_none(chunks, true, file);
     return ended < 0 ? rfs_files_fail(err, path, ended) : rc;
 }

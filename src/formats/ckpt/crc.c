@@ -158,9 +158,8 @@ static int read_trailer(struct work *work, uint64_t *says)
     return rc;
 }
 
-int rfs_crc_verify(const struct rfs_bytes_source *from, enum rfs_format format,
-                   const struct rfs_index *index, const struct rfs_tables *tables,
-                   struct rfs_error *err)
+int rfs_crc_verify(const struct rfs_bytes_source *from, bool trailer, const struct rfs_index *index,
+                   const struct rfs_tables *tables, struct rfs_error *err)
 {
     struct work work = {from, index, tables, err, NULL, crc32(0, NULL, 0)};
     uint64_t says = index->crc;
@@ -170,7 +169,7 @@ int rfs_crc_verify(const struct rfs_bytes_source *from, enum rfs_format format,
     work.buf = malloc(BUFFER);
     if (!work.buf)
         return rfs_fail_memory_of(err, from->file);
-    if (format == RFS_FORMAT_CKPT) {
+    if (trailer) {
         rc = read_trailer(&work, &says) ?: add_range(&work, 0, index->file_bytes - TRAILER_BYTES);
     } else {
         rc = sum_tensors(&work);
@@ -185,16 +184,14 @@ int rfs_crc_verify(const struct rfs_bytes_source *from, enum rfs_format format,
                     (unsigned long long)says, work.crc);
 }
 
-void rfs_crc_tell_none(struct rfs_log *log, atomic_bool *told, enum rfs_format format,
-                       const char *file)
+void rfs_crc_tell_none(struct rfs_log *log, atomic_bool *told, bool records, const char *file)
 {
     if (atomic_exchange(told, true))
         return;
     rfs_log(log, RFS_WARNING,
-            format == RFS_FORMAT_TORCH
-                ? "%s: has records without a checksum, so check=crc does not verify these, nor "
-                  "those of other files"
-                : "%s: has no checksum, so check=crc does not verify this file, nor others "
-                  "without one",
+            records ? "%s: has records without a checksum, so check=crc does not verify these, nor "
+                      "those of other files"
+                    : "%s: has no checksum, so check=crc does not verify this file, nor others "
+                      "without one",
             file);
 }

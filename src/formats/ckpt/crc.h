@@ -6,20 +6,18 @@
 #pragma once
 
 #include "base/log.h"
-#include "base/options.h"
 #include "formats/ckpt/ckpt.h"
 
 #include <stdatomic.h>
 
 /*
- * Reads the whole file that INDEX describes, and compares its checksum. Returns 0 when it is
- * right, 1 when there is none, -EINVAL when it is wrong, -ENOMEM, or the error of a read; *err is
- * filled when negative. Takes 1 MiB of memory.
+ * Reads the whole file that INDEX describes, and compares its checksum, which a .ckpt has in a
+ * TRAILER, and a safetensors file in its header. Returns 0 when it is right, 1 when there is none,
+ * -EINVAL when it is wrong, -ENOMEM, or the error of a read; *err is filled when negative. Takes 1
+ * MiB of memory.
  */
-int rfs_crc_verify(const struct rfs_bytes_source *from, enum rfs_format format,
-                   const struct rfs_index *index, const struct rfs_tables *tables,
-                   struct rfs_error *err);
+int rfs_crc_verify(const struct rfs_bytes_source *from, bool trailer, const struct rfs_index *index,
+                   const struct rfs_tables *tables, struct rfs_error *err);
 
-/* Logs once for each TOLD that a file, or records of a file of torch.save, have no checksum. */
-void rfs_crc_tell_none(struct rfs_log *log, atomic_bool *told, enum rfs_format format,
-                       const char *file);
+/* Logs once for each TOLD that a file, or with RECORDS some records of it, have no checksum. */
+void rfs_crc_tell_none(struct rfs_log *log, atomic_bool *told, bool records, const char *file);

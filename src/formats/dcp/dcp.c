@@ -232,7 +232,7 @@ static int check_sums(struct rfs_chunks *chunks, const struct rfs_dcp_file_item 
     const int rc = verify_item(item, RFS_READING_SOURCE(reading, NULL), err);
 
     if (rc == 1)
-        rfs_chunks_tell_none(chunks, RFS_FORMAT_TORCH, file);
+        rfs_chunks_tell_none(chunks, true, file);
     return rc < 0 ? rc : 0;
 }
 
@@ -334,7 +334,7 @@ int rfs_dcp_prove_object(struct rfs_chunks *chunks, const struct rfs_chunked_obj
              ?: rfs_dcp_item_prove(&item, RFS_READING_SOURCE(&reading, NULL), all || chunks->checks,
                                    err);
     if (rc == 1 && chunks->checks)
-        rfs_chunks_tell_none(chunks, RFS_FORMAT_TORCH, object->file);
+        rfs_chunks_tell_none(chunks, true, object->file);
     return end_reading(chunks->files, object->file, &reading, rc < 0 ? rc : 0, err);
 }
 

@@ -10,6 +10,7 @@ librfs_la_SOURCES += \
 	src/formats/torch/torch.h \
 	src/formats/torch/torch_encode.c \
 	src/formats/torch/torch_encode.h \
+	src/formats/torch/torch_list.c \
 	src/formats/torch/unpickler.c \
 	src/formats/torch/unpickler.h \
 	src/formats/torch/zip.c \

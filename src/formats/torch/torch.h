@@ -132,3 +132,9 @@ int rfs_torch_no_entry(const char *file, const char *entry, const struct rfs_tex
  */
 int rfs_torch_find_dict(const struct rfs_torch *torch, const char *file, const char *entry,
                         const struct rfs_node **out, struct rfs_error *err);
+/*
+ * Lists the tensors of a file, which need not be in one dict: "model.layer.weight". *others is the
+ * number of other values. 0, or -errno with *err filled.
+ */
+int rfs_torch_list(const struct rfs_bytes_source *from, rfs_index_each_fn *each, void *each_ctx,
+                   size_t *others, struct rfs_error *err);

@@ -12,7 +12,6 @@
 #include "catalog/scan/scan.h"
 #include "formats/chunks/chunks.h"
 #include "formats/formats.h"
-#include "formats/torch/torch.h"
 #include "store/crypt/cipher.h"
 #include "store/files.h"
 
@@ -25,12 +24,12 @@
  *
  *   {…                         JSON: a strategy, a weight map or the manifest of an export, by its
  *                              name if that says so: a damaged one is none of the others
- *   8 bytes n, then {          safetensors; n is the length of the JSON
- *   PK\3\4                     a zip: torch.save
  *   the magic of a block       an encrypted .ckpt (cipher.h)
+ *   a format's ending or mark  a file of tensors (formats.h)
  *   08 stage, no 0a            a strategy in protobuf: current_stage is required, comes first and
  *                              stands once
- *   0a …, 12 …                 a .ckpt; without that ending, group info if it is that as a whole
+ *   0a …, 12 …                 a .ckpt, which has no mark; without that ending, group info if it
+ *                              is that as a whole
  *   lines of text              rules
  *
  * Folders are a tree if rank folders, hfai's parts or a map of safetensors files are in it, else
@@ -67,7 +66,7 @@ static bool is_weight_map(const char *name)
            rfs_text_ends(name, ".safetensors.index.json");
 }
 
-static enum rfs_inspect_kind json_kind(const char *path, const unsigned char *head, size_t n)
+static enum rfs_inspect_what json_kind(const char *path, const unsigned char *head, size_t n)
 {
     const char *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path;
@@ -82,15 +81,6 @@ static enum rfs_inspect_kind json_kind(const char *path, const unsigned char *he
     if (head_has(head, n, "\"weight_map\""))
         return RFS_INSPECT_WEIGHT_MAP;
     return head_has(head, n, "\"" MANIFEST "\"") ? RFS_INSPECT_MANIFEST : RFS_INSPECT_STRATEGY;
-}
-
-static bool is_safetensors(const unsigned char *head, size_t n)
-{
-    uint64_t length = 0;
-
-    for (int i = 7; n > 8 && i >= 0; i--)
-        length = length << 8 | head[i];
-    return n > 8 && length > 1 && length <= UINT64_C(100000000) && head[8] == '{';
 }
 
 static bool is_strategy(const unsigned char *head, size_t n)
@@ -121,63 +111,70 @@ static bool is_text(const unsigned char *head, size_t n)
     return n > 0;
 }
 
+/* Detects what is no encrypted file and has no mark of a format: by its N first bytes and name. */
+static enum rfs_inspect_what detect_unmarked(struct rfs_store *store, const char *path,
+                                             const unsigned char *head, size_t n)
+{
+    enum rfs_format unused;
+    const bool named = rfs_format_of_name(path, &unused);
+    size_t spaces = 0;
+
+    if (rfs_text_ends(path, ".json"))
+        return json_kind(path, head, n);
+    if (is_strategy(head, n))
+        return RFS_INSPECT_STRATEGY;
+    if (n > 0 && (head[0] == 0x0a || head[0] == 0x12) && !named && is_group(store, path))
+        return RFS_INSPECT_GROUP;
+    if (named || !is_text(head, n))
+        return RFS_INSPECT_FILE;
+    while (spaces < n && strchr(" \t\r\n", head[spaces]))
+        spaces++;
+    return spaces < n && head[spaces] == '{' ? json_kind(path, head, n) : RFS_INSPECT_RULES;
+}
+
 static int detect_file(struct rfs_store *store, const char *path, bool keyed,
-                       enum rfs_inspect_kind *kind, struct rfs_error *err)
+                       struct rfs_inspect_kind *kind, struct rfs_error *err)
 {
     RFS_FREE unsigned char *head = malloc(HEAD);
     const ssize_t got = head ? read_head(store, path, head, err) : rfs_fail_memory(err);
     const size_t n = got > 0 ? (size_t)got : 0;
-    size_t spaces = 0;
+    enum rfs_format format = RFS_FORMAT_CKPT; /* it has no mark, and may be encrypted */
 
-    *kind = RFS_INSPECT_CKPT;
+    *kind = (struct rfs_inspect_kind){.what = RFS_INSPECT_FILE};
     if (got < 0)
         return (int)got;
     if (n >= 4 && rfs_cipher_detect(head) != RFS_NOT_ENCRYPTED)
-        *kind = keyed ? RFS_INSPECT_CKPT : RFS_INSPECT_ENCRYPTED;
-    else if (rfs_text_ends(path, ".safetensors") || is_safetensors(head, n))
-        *kind = RFS_INSPECT_SAFETENSORS;
-    else if (rfs_text_ends(path, ".pt") || (n >= 4 && memcmp(head, "PK\3\4", 4) == 0))
-        *kind = RFS_INSPECT_TORCH;
-    else if (keyed) /* of MindSpore 1, which has no magic */
-        *kind = RFS_INSPECT_CKPT;
-    else if (rfs_text_ends(path, ".json"))
-        *kind = json_kind(path, head, n);
-    else if (is_strategy(head, n))
-        *kind = RFS_INSPECT_STRATEGY;
-    else if (n > 0 && (head[0] == 0x0a || head[0] == 0x12) && !rfs_text_ends(path, ".ckpt") &&
-             is_group(store, path))
-        *kind = RFS_INSPECT_GROUP;
-    else if (!rfs_text_ends(path, ".ckpt") && is_text(head, n)) {
-        while (spaces < n && strchr(" \t\r\n", head[spaces]))
-            spaces++;
-        *kind = spaces < n && head[spaces] == '{' ? json_kind(path, head, n) : RFS_INSPECT_RULES;
-    }
+        kind->what = keyed ? RFS_INSPECT_FILE : RFS_INSPECT_ENCRYPTED;
+    else if (!rfs_format_of_file(path, head, n, &format) && !keyed)
+        kind->what = detect_unmarked(store, path, head, n);
+    if (kind->what == RFS_INSPECT_FILE)
+        kind->row = &rfs_formats[format];
     return 0;
 }
 
 /* Detects the kind of a rank's folder by the file that counts: a strategy can have its ending. */
 static int detect_rank(struct rfs_store *store, const char *path, bool keyed,
-                       enum rfs_inspect_kind *kind, struct rfs_error *err)
+                       enum rfs_inspect_what *what, struct rfs_error *err)
 {
     RFS_FREE char *name = NULL;
     RFS_FREE char *file = NULL;
     int rc = rfs_scan_folder(store, path, &name, err);
 
-    *kind = RFS_INSPECT_RANK;
+    *what = RFS_INSPECT_RANK;
     if (rc || !name)
         return rc;
     file = rfs_path_join(path, name);
     if (!file)
         return rfs_fail_memory(err);
-    enum rfs_inspect_kind of_file;
-    rc = detect_file(store, file, keyed, &of_file, err);
-    if (rc == 0 && of_file == RFS_INSPECT_STRATEGY)
-        *kind = RFS_INSPECT_STRATEGIES;
+    struct rfs_inspect_kind kind;
+    rc = detect_file(store, file, keyed, &kind, err);
+    if (rc == 0 && kind.what == RFS_INSPECT_STRATEGY)
+        *what = RFS_INSPECT_STRATEGIES;
     return rc;
 }
 
 int rfs_inspect_detect(struct rfs_store *store, const char *path, bool keyed,
-                       enum rfs_inspect_kind *kind, struct rfs_error *err)
+                       struct rfs_inspect_kind *kind, struct rfs_error *err)
 {
     struct stat st;
     bool ranks = false;
@@ -201,23 +198,39 @@ int rfs_inspect_detect(struct rfs_store *store, const char *path, bool keyed,
         json = json || (rfs_text_ends(entry->d_name, ".json") && entry->d_name[0] != '.' &&
                         strncmp(entry->d_name, MANIFEST, strlen(MANIFEST)) != 0);
     }
-    *kind = parts ? RFS_INSPECT_PARTS : RFS_INSPECT_TREE;
+    kind->row = NULL;
+    kind->what = parts ? RFS_INSPECT_PARTS : RFS_INSPECT_TREE;
     if (parts || ranks || rfs_scan_is_of_one_rank(store, path))
         return 0;
-    *kind = RFS_INSPECT_CHUNKS;
+    kind->what = RFS_INSPECT_CHUNKS;
     if (rfs_scan_is_described(store, path))
         return 0;
-    *kind = RFS_INSPECT_TREE;
+    kind->what = RFS_INSPECT_TREE;
     if (rfs_scan_is_divided(store, path))
         return 0;
-    rc = rfs_scan_foreign(store, path, detect_rank(store, path, keyed, kind, err), err);
+    rc = rfs_scan_foreign(store, path, detect_rank(store, path, keyed, &kind->what, err), err);
     RFS_FREE char *name = NULL;
     struct rfs_error unused;
     /* Strategies in JSON have no ending of checkpoints. */
-    if (rc == 0 && *kind == RFS_INSPECT_RANK && json &&
+    if (rc == 0 && kind->what == RFS_INSPECT_RANK && json &&
         rfs_scan_folder(store, path, &name, &unused) == 0 && !name)
-        *kind = RFS_INSPECT_STRATEGIES;
+        kind->what = RFS_INSPECT_STRATEGIES;
     return rc;
+}
+
+bool rfs_inspect_is(struct rfs_store *store, const char *path, enum rfs_inspect_what what)
+{
+    struct rfs_inspect_kind kind;
+    struct rfs_error unused = {0};
+
+    return rfs_inspect_detect(store, path, false, &kind, &unused) == 0 && kind.what == what;
+}
+
+bool rfs_inspect_is_name(const char *name)
+{
+    enum rfs_format unused;
+
+    return rfs_format_of_name(name, &unused);
 }
 
 int rfs_inspect_rank_file(struct rfs_store *store, const char *folder, char **out,
@@ -240,152 +253,14 @@ int rfs_inspect_rank_file(struct rfs_store *store, const char *folder, char **ou
     return *out ? 0 : rfs_fail_memory(err);
 }
 
-/* ---- files of torch.save --------------------------------------------------------------------- */
-
-/*
- * All tensors are listed, in whatever dicts and lists they are, each named by the keys on the way
- * to it. A shared value is shown where it is met first.
- */
-struct torch_listing {
-    const struct rfs_torch *torch;
-    const char *path;
-    rfs_inspect_tensor_fn *each;
-    void *ctx;
-    bool *seen; /* [number] containers that were visited */
-    size_t others;
-    struct rfs_error *err;
-};
-
-/* Writes a key that is no tuple. Returns its length, as far as it fits. */
-static size_t put_key(const struct rfs_node *key, char *out, size_t size)
-{
-    int n;
-
-    if (key->kind == RFS_NODE_TEXT)
-        n = snprintf(out, size, "%.*s", (int)rfs_min_u64(key->of.text.n, size), key->of.text.data);
-    else if (key->kind == RFS_NODE_INT)
-        n = snprintf(out, size, "%" PRId64, key->of.integer);
-    else
-        n = snprintf(out, size, "?");
-    return n < 0 ? 0 : rfs_min_u64((uint64_t)n, size - 1);
-}
-
-/* Writes a key; hfai's are tuples of a name and a number. Returns OUT. */
-static const char *key_text(const struct rfs_node *key, char *out, size_t size)
-{
-    const struct rfs_items *items = key->kind == RFS_NODE_TUPLE ? &key->of.items : NULL;
-    size_t at = items ? 0 : put_key(key, out, size);
-
-    for (uint32_t i = 0; items && i < items->n; i++) {
-        at += i > 0 && at + 1 < size ? (size_t)snprintf(out + at, size - at, ",") : 0;
-        at += put_key(items->data[i], out + at, size - at);
-    }
-    if (at == 0)
-        snprintf(out, size, "?");
-    return out;
-}
-
-static int take_tensor(struct torch_listing *listing, const char *name,
-                       const struct rfs_torch_tensor *tensor)
-{
-    const uint64_t item = rfs_dtype_bytes(tensor->dtype);
-    struct rfs_type type = {.bytes = tensor->elements * item,
-                            .ndim = (uint8_t)tensor->ndim,
-                            .dtype = (uint8_t)tensor->dtype,
-                            .kind = RFS_TENSOR};
-
-    memcpy(type.dims, tensor->dims, tensor->ndim * sizeof *type.dims);
-    return listing->each(listing->ctx, name, &type, tensor->record->offset + tensor->offset * item)
-               ? 0
-               : rfs_fail_memory(listing->err);
-}
-
-static int visit(struct torch_listing *listing, const struct rfs_node *node, const char *name,
-                 unsigned depth);
-
-static int visit_below(struct torch_listing *listing, const struct rfs_node *node,
-                       const char *above, const char *key, unsigned depth)
-{
-    RFS_FREE char *name = rfs_text_printf("%s%s%s", above, *above ? "." : "", key);
-    if (!name)
-        return rfs_fail_memory(listing->err);
-    return visit(listing, node, name, depth + 1);
-}
-
-static int visit_items(struct torch_listing *listing, const struct rfs_node *node, const char *name,
-                       unsigned depth)
-{
-    const struct rfs_items *pairs = rfs_pickle_pairs(node);
-    const struct rfs_items *items = pairs ? pairs : &node->of.items;
-    const uint32_t step = pairs ? 2 : 1;
-    char key[512];
-    int rc = 0;
-
-    for (uint32_t i = 0; i + step <= items->n && rc == 0; i += step) {
-        if (pairs)
-            key_text(items->data[i], key, sizeof key);
-        else
-            snprintf(key, sizeof key, "%" PRIu32, i);
-        rc = visit_below(listing, items->data[i + step - 1], name, key, depth);
-    }
-    return rc;
-}
-
-static int visit(struct torch_listing *listing, const struct rfs_node *node, const char *name,
-                 unsigned depth)
-{
-    struct rfs_torch_tensor tensor;
-    const int rc =
-        rfs_torch_tensor(listing->torch, node, listing->path, name, &tensor, listing->err);
-
-    if (rc < 0)
-        return rc;
-    if (rc == 1)
-        return take_tensor(listing, name, &tensor);
-    if (!rfs_pickle_pairs(node) && node->kind != RFS_NODE_LIST && node->kind != RFS_NODE_TUPLE) {
-        listing->others++;
-        return 0;
-    }
-    if (depth >= RFS_PICKLE_DEPTH || listing->seen[node->number])
-        return 0;
-    listing->seen[node->number] = true;
-    return visit_items(listing, node, name, depth);
-}
-
-/*
- * Lists the tensors of a file of torch.save: "model.layer.weight". *others is the number of other
- * values. 0, or -errno with *err filled.
- */
-static int list_torch(const struct rfs_bytes_source *from, rfs_inspect_tensor_fn *each,
-                      void *each_ctx, size_t *others, struct rfs_error *err)
-{
-    struct rfs_torch torch;
-    int rc = rfs_torch_open(from, 0, &torch, err);
-
-    if (rc)
-        return rc;
-    struct torch_listing listing = {
-        .torch = &torch,
-        .path = from->file,
-        .each = each,
-        .ctx = each_ctx,
-        .seen = calloc((size_t)torch.pickle.n_nodes + 1, sizeof *listing.seen),
-        .err = err};
-    rc = listing.seen ? visit(&listing, torch.pickle.root, "", 0) : rfs_fail_memory(err);
-    *others = listing.others;
-    free(listing.seen);
-    rfs_torch_free(&torch);
-    return rc;
-}
-
 /* ---- a single file --------------------------------------------------------------------------- */
 
 /* A file that is being described. */
 struct description {
     const struct rfs_headers_source *source;
     const char *path;
-    enum rfs_inspect_kind kind;
-    rfs_inspect_tensor_fn *each;
+    const struct rfs_format_row *row; /* NULL: it is encrypted */
+    rfs_index_each_fn *each;
     void *ctx;
     struct rfs_tables tables;
     struct rfs_inspect_file *out;
@@ -408,20 +283,19 @@ static int take_index(struct description *work, const struct rfs_index *index)
 /* Reads the headers of a file. 0, or -errno with *err filled. */
 static int read_headers(struct description *work, struct rfs_reading *reading)
 {
-    static const enum rfs_format formats[] = {[RFS_INSPECT_CKPT] = RFS_FORMAT_CKPT,
-                                              [RFS_INSPECT_SAFETENSORS] = RFS_FORMAT_SAFETENSORS,
-                                              [RFS_INSPECT_TORCH] = RFS_FORMAT_TORCH};
     struct rfs_format_file file = {.from = RFS_READING_SOURCE(reading, work->path),
                                    .tables = &work->tables,
                                    .entry = work->source->options.entry};
     struct rfs_index *index = NULL;
 
+    const bool listed = work->row->list && !file.entry;
+    int rc = listed ? work->row->list(&file, work->each, work->ctx, work->err)
+                    : work->row->index(&file, NULL, &index, work->err);
+
+    work->out->format = work->row->name;
     work->out->bytes = reading->size;
-    if (work->kind == RFS_INSPECT_TORCH && !file.entry)
-        return list_torch(file.from, work->each, work->ctx, &work->out->others, work->err);
-    int rc = rfs_formats[formats[work->kind]].index(&file, NULL, &index, work->err);
     work->out->others = file.left_out;
-    if (rc == 0)
+    if (rc == 0 && index)
         rc = take_index(work, index);
     rfs_index_free(index);
     return rc;
@@ -465,9 +339,8 @@ static int read_file(struct description *work, struct rfs_files *files)
                    ? rc
                    : rfs_fail(work->err, rc, RFS_IN(work->path), "a file that you may read",
                               "cannot open: %s", strerror(-rc));
-    rc = work->kind == RFS_INSPECT_ENCRYPTED
-             ? describe_encrypted(&reading, work->path, work->out, work->err)
-             : read_headers(work, &reading);
+    rc = work->row ? read_headers(work, &reading)
+                   : describe_encrypted(&reading, work->path, work->out, work->err);
     const int end = rfs_reading_end(&reading);
     if (rc == 0 && end != 0)
         rc = rfs_fail(work->err, end, RFS_IN(work->path), "again", "changed while it was read");
@@ -475,12 +348,12 @@ static int read_file(struct description *work, struct rfs_files *files)
 }
 
 int rfs_inspect_file(const struct rfs_headers_source *source, const char *path,
-                     enum rfs_inspect_kind kind, rfs_inspect_tensor_fn *each, void *ctx,
+                     const struct rfs_format_row *row, rfs_index_each_fn *each, void *ctx,
                      struct rfs_inspect_file *out, struct rfs_error *err)
 {
     struct description work = {.source = source,
                                .path = path,
-                               .kind = kind,
+                               .row = row,
                                .each = each,
                                .ctx = ctx,
                                .tables = {rfs_intern_new(), rfs_intern_new()},
@@ -578,8 +451,8 @@ void rfs_inspect_chunked(const struct rfs_headers_source *source, size_t i,
 
 /* ---- hfai's parts ---------------------------------------------------------------------------- */
 
-int rfs_inspect_parts(const struct rfs_headers_source *source, rfs_inspect_tensor_fn *each,
-                      void *ctx, struct rfs_inspect_parts *out, struct rfs_error *err)
+int rfs_inspect_parts(const struct rfs_headers_source *source, rfs_index_each_fn *each, void *ctx,
+                      struct rfs_inspect_parts *out, struct rfs_error *err)
 {
     static const char several[] = "model.";
     RFS_CLEANUP(rfs_hfai_list_free) struct rfs_hfai_list list = {.n_models = 0};

@@ -8,12 +8,11 @@
 #include "formats/index.h"
 #include "survey/headers/rank_headers.h"
 
+struct rfs_format_row;
 struct rfs_store;
 
-enum rfs_inspect_kind {
-    RFS_INSPECT_CKPT,
-    RFS_INSPECT_SAFETENSORS,
-    RFS_INSPECT_TORCH,
+enum rfs_inspect_what {
+    RFS_INSPECT_FILE, /* a file of tensors */
     RFS_INSPECT_ENCRYPTED,
     RFS_INSPECT_STRATEGY,
     RFS_INSPECT_GROUP,
@@ -26,12 +25,21 @@ enum rfs_inspect_kind {
     RFS_INSPECT_RANK,       /* a folder of checkpoints of one rank */
     RFS_INSPECT_STRATEGIES, /* a folder of strategies */
 };
+/* The kind of a path. */
+struct rfs_inspect_kind {
+    enum rfs_inspect_what what;
+    const struct rfs_format_row *row; /* the format of a file of tensors; else NULL */
+};
 /*
  * Detects the kind of PATH, by its first bytes or the names in it. KEYED: there is a key, so that
  * what is no other kind is encrypted. 0, or -errno with *err filled.
  */
 int rfs_inspect_detect(struct rfs_store *store, const char *path, bool keyed,
-                       enum rfs_inspect_kind *kind, struct rfs_error *err);
+                       struct rfs_inspect_kind *kind, struct rfs_error *err);
+/* Says whether PATH is of that kind. Where it cannot be told it is not. */
+bool rfs_inspect_is(struct rfs_store *store, const char *path, enum rfs_inspect_what what);
+/* Says whether a name has the ending of a format of files. */
+bool rfs_inspect_is_name(const char *name);
 /*
  * Finds the checkpoint that counts in the folder of a rank: *OUT, its path, owned by the caller. 0,
  * or -errno with *err filled.
@@ -41,6 +49,7 @@ int rfs_inspect_rank_file(struct rfs_store *store, const char *folder, char **ou
 
 /* A file of one checkpoint. */
 struct rfs_inspect_file {
+    const char *format; /* its name */
     uint64_t bytes;
     size_t others; /* values that are not tensors */
     bool has_crc, redundancy_removed;
@@ -48,17 +57,11 @@ struct rfs_inspect_file {
     uint32_t blocks;  /* encrypted blocks */
 };
 /*
- * Takes a tensor: NAME and TYPE last for the call, OFFSET is that of its bytes in the file. False
- * when out of memory.
- */
-typedef bool rfs_inspect_tensor_fn(void *ctx, const char *name, const struct rfs_type *type,
-                                   uint64_t offset);
-/*
- * Reads the headers of a file of KIND, up to RFS_INSPECT_ENCRYPTED, by the options of SOURCE, and
- * calls EACH for its tensors. 0, or -errno with *err filled.
+ * Reads the headers of a file of tensors of the format ROW, or with NULL an encrypted one, by the
+ * options of SOURCE, and calls EACH for its tensors. 0, or -errno with *err filled.
  */
 int rfs_inspect_file(const struct rfs_headers_source *source, const char *path,
-                     enum rfs_inspect_kind kind, rfs_inspect_tensor_fn *each, void *ctx,
+                     const struct rfs_format_row *row, rfs_index_each_fn *each, void *ctx,
                      struct rfs_inspect_file *out, struct rfs_error *err);
 /* Reads group info: the ranks with equal checkpoints, owned by the caller. 0 or -errno. */
 int rfs_inspect_group(struct rfs_store *store, const char *path, uint32_t **ranks, size_t *n,
@@ -107,5 +110,5 @@ struct rfs_inspect_parts {
  * Calls EACH for the tensors of the models in hfai's parts, opened by rfs_headers_open; offsets are
  * 0. 0, or -errno with *err filled.
  */
-int rfs_inspect_parts(const struct rfs_headers_source *source, rfs_inspect_tensor_fn *each,
-                      void *ctx, struct rfs_inspect_parts *out, struct rfs_error *err);
+int rfs_inspect_parts(const struct rfs_headers_source *source, rfs_index_each_fn *each, void *ctx,
+                      struct rfs_inspect_parts *out, struct rfs_error *err);

@@ -305,7 +305,7 @@ static void read_first(struct reading *reading)
 static int list_ranks(struct rfs_catalog *catalog, struct rfs_headers *out, struct rfs_error *err)
 {
     *out = (struct rfs_headers){.catalog = catalog,
-                                .format = rfs_options_format_name(rfs_catalog_format(catalog)),
+                                .format = rfs_formats[rfs_catalog_format(catalog)].name,
                                 .end = rfs_catalog_ranks(catalog)};
     out->ranks = calloc(rfs_catalog_present(catalog), sizeof *out->ranks);
     if (!out->ranks)

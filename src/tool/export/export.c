@@ -8,6 +8,7 @@
 #include "base/store.h"
 #include "base/text.h"
 #include "reshard.h"
+#include "survey/headers/inspect_file.h"
 #include "survey/rules_report.h"
 #include "tool/common/command.h"
 #include "tool/common/show.h"
@@ -68,15 +69,12 @@ static bool is_of_store(const struct rfs_settings *settings)
 /* Refuses to make a folder by the name of a file, which its user would give to a loader. */
 static int check_target(const char *target, struct rfs_error *err)
 {
-    static const char *const ends[] = {".safetensors", ".ckpt", ".pt"};
     struct stat st;
 
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (rfs_text_ends(target, ends[i]) && !rfs_store_is_url(target) && stat(target, &st) != 0)
-            return rfs_fail_usage(err, "a name without that ending; the files will be in it",
-                                  "an export writes a folder, and '%s' is the name of a file",
-                                  target);
-    return 0;
+    if (!rfs_inspect_is_name(target) || rfs_store_is_url(target) || stat(target, &st) == 0)
+        return 0;
+    return rfs_fail_usage(err, "a name without that ending; the files will be in it",
+                          "an export writes a folder, and '%s' is the name of a file", target);
 }
 
 int rfs_export_options_check(struct rfs_export_options *options, struct rfs_error *err)

@@ -164,20 +164,36 @@ static int tell_export(struct rfs_store *store, struct rfs_info_report *report, 
 
 /* ---- showing --------------------------------------------------------------------------------- */
 
+/* Shows a file, or a folder of strategies. */
+static int show_file(struct rfs_info_args *args, const char *path,
+                     const struct rfs_inspect_kind *kind, struct rfs_info_report *report,
+                     struct rfs_error *err)
+{
+    switch (kind->what) {
+    case RFS_INSPECT_STRATEGY:
+    case RFS_INSPECT_STRATEGIES:
+        return rfs_info_strategy(args, report, err);
+    case RFS_INSPECT_GROUP:
+        return rfs_info_group(args->source.store, report, err);
+    case RFS_INSPECT_RULES:
+        return rfs_info_rules(args->source.store, report, err);
+    default:
+        return rfs_info_file(args, path, kind->row, report, err);
+    }
+}
+
 /* Shows the checkpoint that counts in the folder of a rank. */
 static int show_rank(struct rfs_info_args *args, struct rfs_info_report *report,
                      struct rfs_error *err)
 {
     RFS_FREE char *folder = RFS_STEAL(report->path);
-    enum rfs_inspect_kind kind = RFS_INSPECT_CKPT;
-    int rc = rfs_inspect_rank_file(args->source.store, folder, &report->path, err);
+    struct rfs_inspect_kind kind;
+    const int rc =
+        rfs_inspect_rank_file(args->source.store, folder, &report->path, err)
+            ?: rfs_inspect_detect(args->source.store, report->path, args->source.encrypted != NULL,
+                                  &kind, err)
+            ?: show_file(args, report->path, &kind, report, err);
 
-    rc = rc
-             ?: rfs_inspect_detect(args->source.store, report->path, args->source.encrypted != NULL,
-                                   &kind, err);
-    if (kind == RFS_INSPECT_GROUP) /* a rank's file is read as a checkpoint */
-        kind = RFS_INSPECT_CKPT;
-    rc = rc ?: rfs_info_file(args, report->path, kind, report, err);
     if (rc == 0)
         rfs_info_find_beside(args->source.store, folder, &report->findings);
     return rc;
@@ -187,7 +203,7 @@ static int show_manifest(struct rfs_info_args *args, struct rfs_info_report *rep
                          struct rfs_error *err)
 {
     RFS_FREE char *folder = rfs_store_folder(args->path);
-    enum rfs_inspect_kind kind;
+    struct rfs_inspect_kind kind;
 
     if (!folder)
         return rfs_fail_memory(err);
@@ -199,36 +215,49 @@ static int show_manifest(struct rfs_info_args *args, struct rfs_info_report *rep
     report->path = strdup(folder);
     if (!report->path)
         return rfs_fail_memory(err);
-    rc = kind == RFS_INSPECT_RANK ? show_rank(args, report, err)
-                                  : rfs_info_folder(args, folder, RFS_INSPECT_TREE, report, err);
+    rc = kind.what == RFS_INSPECT_RANK ? show_rank(args, report, err)
+                                       : rfs_info_tree(args, folder, report, err);
     return rc ? rc : tell_export(args->source.store, report, folder, err);
 }
 
-static int show(struct rfs_info_args *args, enum rfs_inspect_kind kind,
+static int show_weight_map(struct rfs_info_args *args, struct rfs_info_report *report,
+                           struct rfs_error *err)
+{
+    RFS_FREE char *folder = rfs_store_folder(args->path);
+
+    return folder ? rfs_info_tree(args, folder, report, err) : rfs_fail_memory(err);
+}
+
+static int show(struct rfs_info_args *args, const struct rfs_inspect_kind *kind,
                 struct rfs_info_report *report, struct rfs_error *err)
 {
-    RFS_FREE char *folder = NULL;
-    int rc;
+    int rc = 0;
 
-    switch (kind) {
+    switch (kind->what) {
     case RFS_INSPECT_MANIFEST:
         return show_manifest(args, report, err);
     case RFS_INSPECT_WEIGHT_MAP:
-        folder = rfs_store_folder(args->path);
-        return folder ? rfs_info_folder(args, folder, RFS_INSPECT_TREE, report, err)
-                      : rfs_fail_memory(err);
+        return show_weight_map(args, report, err);
     case RFS_INSPECT_PARTS:
-        return rfs_info_folder(args, args->path, kind, report, err);
+        return rfs_info_parts(args, args->path, report, err);
     case RFS_INSPECT_CHUNKS:
+        rc = rfs_info_chunks(args, args->path, report, err);
+        break;
     case RFS_INSPECT_TREE:
-        rc = rfs_info_folder(args, args->path, kind, report, err);
-        return rc ? rc : tell_export(args->source.store, report, args->path, err);
+        rc = rfs_info_tree(args, args->path, report, err);
+        break;
     case RFS_INSPECT_RANK:
         rc = show_rank(args, report, err);
-        return rc ? rc : tell_export(args->source.store, report, args->path, err);
-    default:
-        return rfs_info_file(args, args->path, kind, report, err);
+        break;
+    case RFS_INSPECT_FILE:
+    case RFS_INSPECT_ENCRYPTED:
+    case RFS_INSPECT_STRATEGY:
+    case RFS_INSPECT_STRATEGIES:
+    case RFS_INSPECT_GROUP:
+    case RFS_INSPECT_RULES:
+        return show_file(args, args->path, kind, report, err);
     }
+    return rc ?: tell_export(args->source.store, report, args->path, err);
 }
 
 /* ---- the command line ------------------------------------------------------------------------ */
@@ -392,7 +421,7 @@ static int run_report(struct request *request, struct rfs_info_report *report,
                       struct rfs_error *err)
 {
     struct rfs_info_args *args = &request->args;
-    enum rfs_inspect_kind kind;
+    struct rfs_inspect_kind kind;
     if (!args->path)
         return rfs_fail_usage(err, "reshard info PATH", "info takes one path");
     args->filter.globs = &request->globs;
@@ -403,7 +432,7 @@ static int run_report(struct request *request, struct rfs_info_report *report,
                                   &kind, err);
     if (rc == 0) {
         tell_mount(report, args->path);
-        rc = show(args, kind, report, err);
+        rc = show(args, &kind, report, err);
     }
     if (rc == 0 && (fflush(report->say) || report->json.failed || report->findings.failed))
         rc = rfs_fail_memory(err);

@@ -34,16 +34,8 @@ static void report_encrypted(const struct rfs_inspect_file *file, struct rfs_inf
     rfs_json_put_text(&report->json, "mode", file->mode);
 }
 
-static const char *format_name(enum rfs_inspect_kind kind)
-{
-    return kind == RFS_INSPECT_SAFETENSORS ? "safetensors"
-           : kind == RFS_INSPECT_TORCH     ? "pt"
-                                           : "ckpt";
-}
-
 static void report_file(const struct rfs_info_args *args, const struct rfs_inspect_file *file,
-                        enum rfs_inspect_kind kind, const struct rfs_info_rows *rows,
-                        struct rfs_info_report *report)
+                        const struct rfs_info_rows *rows, struct rfs_info_report *report)
 {
     rfs_info_rows_table(rows, true, &report->table);
     fprintf(report->say,
@@ -52,14 +44,14 @@ static void report_file(const struct rfs_info_args *args, const struct rfs_inspe
             rows->n, rows->n == 1 ? "" : "s", rows->bytes, file->bytes,
             file->has_crc ? ", with a checksum" : "");
     rfs_info_tell_filter(report, &args->filter, rows);
-    fprintf(report->say, "format: %s%s\n", format_name(kind),
+    fprintf(report->say, "format: %s%s\n", file->format,
             file->redundancy_removed ? ", without what other ranks keep" : "");
     rfs_info_tell_types(report, rows);
     if (file->others > 0)
         fprintf(report->say, "and %zu value%s that %s no tensor%s\n", file->others,
                 file->others == 1 ? "" : "s", file->others == 1 ? "is" : "are",
                 file->others == 1 ? "" : "s");
-    rfs_json_put_text(&report->json, "format", format_name(kind));
+    rfs_json_put_text(&report->json, "format", file->format);
     rfs_json_put_u64(&report->json, "parameters", rows->n);
     rfs_json_put_u64(&report->json, "content_bytes", rows->bytes);
     rfs_json_put_u64(&report->json, "file_bytes", file->bytes);
@@ -68,27 +60,27 @@ static void report_file(const struct rfs_info_args *args, const struct rfs_inspe
     rfs_json_put_u64(&report->json, "other_values", file->others);
 }
 
-static int show_checkpoint(struct rfs_info_args *args, const char *path, enum rfs_inspect_kind kind,
-                           struct rfs_info_report *report, struct rfs_error *err)
+int rfs_info_file(struct rfs_info_args *args, const char *path, const struct rfs_format_row *row,
+                  struct rfs_info_report *report, struct rfs_error *err)
 {
     struct rfs_info_listing listing = {.filter = &args->filter};
     struct rfs_inspect_file file;
     const int rc =
-        rfs_inspect_file(&args->source, path, kind, rfs_info_listing_add, &listing, &file, err);
+        rfs_inspect_file(&args->source, path, row, rfs_info_listing_add, &listing, &file, err);
 
     rfs_info_rows_order(&listing.rows, &args->filter);
     if (rc == 0 && file.mode)
         report_encrypted(&file, report);
     else if (rc == 0)
-        report_file(args, &file, kind, &listing.rows, report);
+        report_file(args, &file, &listing.rows, report);
     rfs_info_rows_free(&listing.rows);
     return rc;
 }
 
 /* ---- strategies, group info and rules -------------------------------------------------------- */
 
-static int show_strategy(struct rfs_info_args *args, struct rfs_info_report *report,
-                         struct rfs_error *err)
+int rfs_info_strategy(struct rfs_info_args *args, struct rfs_info_report *report,
+                      struct rfs_error *err)
 {
     struct rfs_strategy *strategy = NULL;
     char summary[256];
@@ -114,8 +106,7 @@ static int show_strategy(struct rfs_info_args *args, struct rfs_info_report *rep
     return 0;
 }
 
-static int show_group(struct rfs_store *store, struct rfs_info_report *report,
-                      struct rfs_error *err)
+int rfs_info_group(struct rfs_store *store, struct rfs_info_report *report, struct rfs_error *err)
 {
     static const struct rfs_column columns[] = {{"rank", RFS_CELL_NUMBER}};
     RFS_FREE uint32_t *ranks = NULL;
@@ -135,8 +126,7 @@ static int show_group(struct rfs_store *store, struct rfs_info_report *report,
     return 0;
 }
 
-static int show_rules(struct rfs_store *store, struct rfs_info_report *report,
-                      struct rfs_error *err)
+int rfs_info_rules(struct rfs_store *store, struct rfs_info_report *report, struct rfs_error *err)
 {
     static const struct rfs_column columns[] = {{"line", RFS_CELL_NUMBER}, {"text", RFS_CELL_TEXT}};
     struct rfs_layout_rules *rules = NULL;
@@ -164,20 +154,4 @@ static int show_rules(struct rfs_store *store, struct rfs_info_report *report,
     }
     fprintf(report->say, "rules: %zu line%s\n", shown, shown == 1 ? "" : "s");
     return 0;
-}
-
-int rfs_info_file(struct rfs_info_args *args, const char *path, enum rfs_inspect_kind kind,
-                  struct rfs_info_report *report, struct rfs_error *err)
-{
-    switch (kind) {
-    case RFS_INSPECT_STRATEGY:
-    case RFS_INSPECT_STRATEGIES:
-        return show_strategy(args, report, err);
-    case RFS_INSPECT_GROUP:
-        return show_group(args->source.store, report, err);
-    case RFS_INSPECT_RULES:
-        return show_rules(args->source.store, report, err);
-    default:
-        return show_checkpoint(args, path, kind, report, err);
-    }
 }

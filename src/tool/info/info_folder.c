@@ -29,8 +29,7 @@ struct beside {
 
 static bool is_checkpoint(const char *name)
 {
-    return name[0] != '.' && (rfs_text_ends(name, ".ckpt") || rfs_text_ends(name, ".safetensors") ||
-                              rfs_text_ends(name, ".pt"));
+    return name[0] != '.' && rfs_inspect_is_name(name);
 }
 
 /* Returns whether a name is one that programs give unfinished files. */
@@ -547,8 +546,8 @@ static int report_all(struct tree *tree)
     return tell_odd(tree, !encrypted);
 }
 
-static int show_tree(struct rfs_info_args *args, const char *path, struct rfs_info_report *report,
-                     struct rfs_error *err)
+int rfs_info_tree(struct rfs_info_args *args, const char *path, struct rfs_info_report *report,
+                  struct rfs_error *err)
 {
     struct tree tree = {.args = args, .report = report, .fit.headers = &tree.headers, .err = err};
     int rc = rfs_headers_open(&args->source, path, err);
@@ -660,8 +659,8 @@ static void report_chunks(struct rfs_info_args *args, const struct rfs_inspect_c
     tell_chunks(&args->source, chunks, missing, &report->findings);
 }
 
-static int show_chunks(struct rfs_info_args *args, const char *path, struct rfs_info_report *report,
-                       struct rfs_error *err)
+int rfs_info_chunks(struct rfs_info_args *args, const char *path, struct rfs_info_report *report,
+                    struct rfs_error *err)
 {
     struct rfs_info_rows rows = {.n = 0};
     struct rfs_inspect_chunks chunks;
@@ -728,8 +727,8 @@ static void report_parts(struct rfs_info_args *args, const struct rfs_headers *h
     rfs_json_put_u64(&report->json, "parameters", rows->n);
 }
 
-static int show_parts(struct rfs_info_args *args, const char *path, struct rfs_info_report *report,
-                      struct rfs_error *err)
+int rfs_info_parts(struct rfs_info_args *args, const char *path, struct rfs_info_report *report,
+                   struct rfs_error *err)
 {
     struct rfs_info_listing listing = {.filter = &args->filter};
     struct rfs_headers headers = {.n = 0};
@@ -746,14 +745,4 @@ static int show_parts(struct rfs_info_args *args, const char *path, struct rfs_i
     rfs_headers_free(&headers);
     rfs_info_rows_free(&listing.rows);
     return rc;
-}
-
-int rfs_info_folder(struct rfs_info_args *args, const char *path, enum rfs_inspect_kind kind,
-                    struct rfs_info_report *report, struct rfs_error *err)
-{
-    if (kind == RFS_INSPECT_CHUNKS)
-        return show_chunks(args, path, report, err);
-    if (kind == RFS_INSPECT_PARTS)
-        return show_parts(args, path, report, err);
-    return show_tree(args, path, report, err);
 }

@@ -40,14 +40,9 @@ static bool is_strategy(struct rfs_store *store, const char *path)
 /* Returns whether a file with this name may be a strategy, which is looked into. */
 static bool may_be_strategy(struct rfs_store *store, const char *path, const char *name)
 {
-    enum rfs_inspect_kind kind;
-    struct rfs_error unused = {0};
-
     return (strstr(name, "strategy") || rfs_text_ends(name, ".ckpt") ||
             rfs_text_ends(name, ".json")) &&
-           strcmp(name, CONFIG) != 0 &&
-           rfs_inspect_detect(store, path, false, &kind, &unused) == 0 &&
-           kind == RFS_INSPECT_STRATEGY;
+           strcmp(name, CONFIG) != 0 && rfs_inspect_is(store, path, RFS_INSPECT_STRATEGY);
 }
 
 /* Adds PATH; false when out of memory. The list may be full. */

@@ -609,13 +609,14 @@ static int suggest_below(struct suggest *suggest)
         entry = rfs_dir_next(&dir);
     for (int looks = 0; entry && looks < 256; looks++, entry = rfs_dir_next(&dir)) {
         char *path = rfs_path_join(suggest->path, entry->d_name);
-        enum rfs_inspect_kind kind;
+        struct rfs_inspect_kind kind;
         struct rfs_error unused = {0};
         struct stat st;
         if (path && entry->d_name[0] != '.' &&
             rfs_store_stat(suggest->source.store, path, &st) == 0 && S_ISDIR(st.st_mode) &&
             rfs_inspect_detect(suggest->source.store, path, false, &kind, &unused) == 0 &&
-            (kind == RFS_INSPECT_TREE || kind == RFS_INSPECT_CHUNKS || kind == RFS_INSPECT_PARTS))
+            (kind.what == RFS_INSPECT_TREE || kind.what == RFS_INSPECT_CHUNKS ||
+             kind.what == RFS_INSPECT_PARTS))
             suggest->failed |= !rfs_path_list_add(&found, path);
         else
             free(path);
@@ -635,7 +636,7 @@ static void describe(struct suggest *suggest, char *about)
 }
 
 /* Notes what finds conversion rules for a source that may be of a training, if none are found. */
-static void note_config(struct suggest *suggest, enum rfs_inspect_kind kind)
+static void note_config(struct suggest *suggest, enum rfs_inspect_what what)
 {
     if (suggest->to || rfs_settings_last(&suggest->basis, "convert"))
         return;
@@ -643,14 +644,14 @@ static void note_config(struct suggest *suggest, enum rfs_inspect_kind kind)
         add_note(suggest, rfs_text_printf("no rules of convert= fit it by %s: reshard convert "
                                           "check says why; reshard convert list has the models",
                                           suggest->given.data[0]));
-    else if (kind == RFS_INSPECT_CHUNKS && suggest->list.n > 1 && suggest->near.configs.n == 0 &&
+    else if (what == RFS_INSPECT_CHUNKS && suggest->list.n > 1 && suggest->near.configs.n == 0 &&
              !rfs_settings_last(&suggest->basis, "hf_config"))
         add_note(suggest, strdup("conversion rules are looked for with the model's config.json: "
                                  "give it with -o hf_config=FILE"));
 }
 
 /* Suggests for a source of one checkpoint or of ranks, once its files are known. */
-static int suggest_source(struct suggest *suggest, enum rfs_inspect_kind kind,
+static int suggest_source(struct suggest *suggest, enum rfs_inspect_what what,
                           struct rfs_error *err)
 {
     struct rfs_headers headers = {.n = 0};
@@ -670,7 +671,7 @@ static int suggest_source(struct suggest *suggest, enum rfs_inspect_kind kind,
         suggest_key(suggest);
         return 0;
     }
-    if (kind == RFS_INSPECT_CHUNKS) {
+    if (what == RFS_INSPECT_CHUNKS) {
         struct rfs_inspect_chunks chunks;
         rc = rfs_inspect_chunks(&suggest->source, &chunks, err);
         free(chunks.files);
@@ -685,7 +686,7 @@ static int suggest_source(struct suggest *suggest, enum rfs_inspect_kind kind,
             add_note(suggest,
                      rfs_text_printf("%s missing, by the numbers in the names of the other files",
                                      chunks.lost));
-    } else if (kind == RFS_INSPECT_PARTS) {
+    } else if (what == RFS_INSPECT_PARTS) {
         describe(suggest, rfs_text_printf("a save of hfai in %" PRIu32 " part%s", suggest->ranks,
                                           suggest->ranks == 1 ? "" : "s"));
     } else if (suggest->ranks == 1) {
@@ -698,10 +699,10 @@ static int suggest_source(struct suggest *suggest, enum rfs_inspect_kind kind,
                  rfs_text_printf("a checkpoint of %" PRIu32 " ranks, %s", suggest->ranks, format));
         find_strategy(suggest);
     }
-    const bool sharded = kind != RFS_INSPECT_CHUNKS && suggest->ranks > 1;
+    const bool sharded = what != RFS_INSPECT_CHUNKS && suggest->ranks > 1;
     const bool cuts = !sharded || rfs_settings_last(&suggest->basis, "src_strategy") ||
                       rfs_settings_last(&suggest->basis, "src_rules");
-    if (kind == RFS_INSPECT_PARTS) {
+    if (what == RFS_INSPECT_PARTS) {
         suggest_parts(suggest);
         return 0;
     }
@@ -715,15 +716,15 @@ static int suggest_source(struct suggest *suggest, enum rfs_inspect_kind kind,
         return 0;
     }
     rc = find_rules(suggest, err);
-    if (rc == 0 && kind == RFS_INSPECT_CHUNKS)
+    if (rc == 0 && what == RFS_INSPECT_CHUNKS)
         rc = find_rules_in_names(suggest, err);
-    if (rc == 0 && kind == RFS_INSPECT_CHUNKS)
+    if (rc == 0 && what == RFS_INSPECT_CHUNKS)
         suggest_described(suggest);
     else if (rc == 0 && sharded)
         suggest_ranks(suggest);
     else if (rc == 0)
         suggest_whole(suggest, format);
-    note_config(suggest, kind);
+    note_config(suggest, what);
     return rc;
 }
 
@@ -754,14 +755,12 @@ static int suggest_strategy(struct suggest *suggest, bool folder, struct rfs_err
     return rc;
 }
 
-/* Returns the folder above a path if that is of KIND, malloc'ed, or else NULL. */
-static char *above_of(struct rfs_store *store, const char *path, enum rfs_inspect_kind kind)
+/* Returns the folder above a path if that is WHAT, malloc'ed, or else NULL. */
+static char *above_of(struct rfs_store *store, const char *path, enum rfs_inspect_what what)
 {
     char *above = rfs_printed_memory(rfs_near_above(path));
-    enum rfs_inspect_kind found;
-    struct rfs_error unused = {0};
 
-    if (rfs_inspect_detect(store, above, false, &found, &unused) == 0 && found == kind)
+    if (rfs_inspect_is(store, above, what))
         return above;
     free(above);
     return NULL;
@@ -797,12 +796,12 @@ static bool suggest_whole_of(struct suggest *suggest)
     return true;
 }
 
-static int suggest_kind(struct suggest *suggest, enum rfs_inspect_kind kind, struct rfs_error *err)
+static int suggest_for(struct suggest *suggest, enum rfs_inspect_what what, struct rfs_error *err)
 {
-    switch (kind) {
+    switch (what) {
     case RFS_INSPECT_STRATEGY:
     case RFS_INSPECT_STRATEGIES:
-        return suggest_strategy(suggest, kind == RFS_INSPECT_STRATEGIES, err);
+        return suggest_strategy(suggest, what == RFS_INSPECT_STRATEGIES, err);
     case RFS_INSPECT_ENCRYPTED:
         describe(suggest, strdup("an encrypted checkpoint"));
         suggest_key(suggest);
@@ -828,16 +827,17 @@ static int suggest_kind(struct suggest *suggest, enum rfs_inspect_kind kind, str
         return 0;
     }
     case RFS_INSPECT_RANK:
-        return suggest_tree(suggest, suggest->path) ? 0 : suggest_source(suggest, kind, err);
-    case RFS_INSPECT_CKPT:
-    case RFS_INSPECT_SAFETENSORS:
-    case RFS_INSPECT_TORCH: {
+        return suggest_tree(suggest, suggest->path) ? 0 : suggest_source(suggest, what, err);
+    case RFS_INSPECT_FILE: {
         RFS_FREE char *rank = above_of(suggest->source.store, suggest->path, RFS_INSPECT_RANK);
-        return rank && suggest_tree(suggest, rank) ? 0 : suggest_source(suggest, kind, err);
+        return rank && suggest_tree(suggest, rank) ? 0 : suggest_source(suggest, what, err);
     }
-    default:
-        return suggest_source(suggest, kind, err);
+    case RFS_INSPECT_TREE:
+    case RFS_INSPECT_PARTS:
+    case RFS_INSPECT_CHUNKS:
+        break;
     }
+    return suggest_source(suggest, what, err);
 }
 
 /* Returns the config that is only for rules that are still to be found; NULL: none is given. */
@@ -869,7 +869,7 @@ static int take_options(struct suggest *suggest, struct rfs_error *err)
 
 static int find_all(struct suggest *suggest, struct rfs_error *err)
 {
-    enum rfs_inspect_kind kind;
+    struct rfs_inspect_kind kind = {0};
     int rc = take_options(suggest, err)
                  ?: rfs_tool_source_prepare(&suggest->basis, suggest->path, NULL, NULL,
                                             &suggest->source, err);
@@ -879,7 +879,7 @@ static int find_all(struct suggest *suggest, struct rfs_error *err)
     if (rc == 0)
         rc = rfs_near_find(suggest->source.store, suggest->path, &suggest->near, err);
     if (rc == 0)
-        rc = suggest_kind(suggest, kind, err);
+        rc = suggest_for(suggest, kind.what, err);
     if (rc && rc != -ENOMEM && !err->usage && suggest_whole_of(suggest)) {
         *err = (struct rfs_error){0};
         rc = 0;

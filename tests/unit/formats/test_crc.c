@@ -62,33 +62,31 @@ static struct bytes real_safetensors(void)
 }
 
 /* What verifying gives: also of a file that has no index, whose walk fails. */
-static int verify(const struct bytes *file, enum rfs_format format, struct rfs_error *err)
+static int verify(const struct bytes *file, bool trailer, struct rfs_error *err)
 {
     struct rfs_tables tables = tables_new();
     struct memory memory = {.p = file->p, .n = file->n};
     struct rfs_index *index = NULL;
     *err = (struct rfs_error){0};
-    int rc = format == RFS_FORMAT_CKPT
-                 ? rfs_ckpt_walk(RFS_BYTES_SOURCE(memory_read, &memory, file->n, "x"), &tables,
-                                 &index, err)
-                 : rfs_safetensors_walk(RFS_BYTES_SOURCE(memory_read, &memory, file->n, "x"),
-                                        &tables, NULL, &index, err);
+    int rc = trailer ? rfs_ckpt_walk(RFS_BYTES_SOURCE(memory_read, &memory, file->n, "x"), &tables,
+                                     &index, err)
+                     : rfs_safetensors_walk(RFS_BYTES_SOURCE(memory_read, &memory, file->n, "x"),
+                                            &tables, NULL, &index, err);
     if (rc == 0)
-        rc = rfs_crc_verify(RFS_BYTES_SOURCE(memory_read, &memory, 0, "x"), format, index, &tables,
+        rc = rfs_crc_verify(RFS_BYTES_SOURCE(memory_read, &memory, 0, "x"), trailer, index, &tables,
                             err);
     rfs_index_free(index);
     tables_free(&tables);
     return rc;
 }
 
-static void check_bits(struct bytes *file, enum rfs_format format, size_t from, size_t to,
-                       const char *says)
+static void check_bits(struct bytes *file, bool trailer, size_t from, size_t to, const char *says)
 {
     struct rfs_error err;
-    assert_int_equal(verify(file, format, &err), 0);
+    assert_int_equal(verify(file, trailer, &err), 0);
     for (size_t bit = 8 * from; bit < 8 * to; bit++) {
         file->p[bit / 8] ^= (unsigned char)(1 << bit % 8);
-        const int rc = verify(file, format, &err);
+        const int rc = verify(file, trailer, &err);
         assert_int_equal(rc, -EINVAL);
         assert_int_equal(err.code, -EINVAL);
         if (says && !strstr(err.text, says))
@@ -103,17 +101,17 @@ static void test_safetensors(void **state)
     struct bytes file = real_safetensors();
     struct rfs_error err;
     /* Where global_step is negative or large its bytes count, which no longer add up. */
-    check_bits(&file, RFS_FORMAT_SAFETENSORS, 8 + strlen(real_header), file.n,
+    check_bits(&file, false, 8 + strlen(real_header), file.n,
                "x: the file is damaged: it says that its crc_num is 3489579644, but its content");
     char *number = strstr((char *)file.p + 8, "3489579644");
     memcpy(number, "3489579645", 10);
-    assert_int_equal(verify(&file, RFS_FORMAT_SAFETENSORS, &err), -EINVAL);
+    assert_int_equal(verify(&file, false, &err), -EINVAL);
     assert_non_null(strstr(err.text, "is 3489579645, but its content makes it 3489579644"));
     memcpy(number, "34895796x4", 10);
-    assert_int_equal(verify(&file, RFS_FORMAT_SAFETENSORS, &err), -EINVAL);
+    assert_int_equal(verify(&file, false, &err), -EINVAL);
     number = strstr((char *)file.p + 8, "crc_num");
     memcpy(number, "crc_Num", 7);
-    assert_int_equal(verify(&file, RFS_FORMAT_SAFETENSORS, &err), 1);
+    assert_int_equal(verify(&file, false, &err), 1);
     bytes_free(&file);
 }
 
@@ -123,11 +121,11 @@ static void test_ckpt(void **state)
     struct bytes file = {0};
     struct rfs_error err;
     bytes_hex(&file, real_ckpt);
-    check_bits(&file, RFS_FORMAT_CKPT, 0, file.n - 17, NULL);
-    check_bits(&file, RFS_FORMAT_CKPT, file.n - 10, file.n,
+    check_bits(&file, true, 0, file.n - 17, NULL);
+    check_bits(&file, true, file.n - 10, file.n,
                "but its content makes it 1210465462"); /* 0x48263cb6 */
     file.n -= 17;
-    assert_int_equal(verify(&file, RFS_FORMAT_CKPT, &err), 1);
+    assert_int_equal(verify(&file, true, &err), 1);
     bytes_free(&file);
 }
 
@@ -146,13 +144,13 @@ static void test_long(void **state)
     free(content);
     bytes_text(&file, "crc_num");
     bytes_add(&file, "\0\0\0\0\0\0\0\0\0\0", 10);
-    assert_int_equal(verify(&file, RFS_FORMAT_CKPT, &err), -EINVAL);
+    assert_int_equal(verify(&file, true, &err), -EINVAL);
     const unsigned long crc = crc32(0, file.p, (uInt)file.n - 17);
     for (unsigned i = 0; i < 4; i++)
         file.p[file.n - 1 - i] = (unsigned char)(crc >> 8 * i);
-    assert_int_equal(verify(&file, RFS_FORMAT_CKPT, &err), 0);
+    assert_int_equal(verify(&file, true, &err), 0);
     file.p[file.n / 2] ^= 1;
-    assert_int_equal(verify(&file, RFS_FORMAT_CKPT, &err), -EINVAL);
+    assert_int_equal(verify(&file, true, &err), -EINVAL);
     bytes_free(&file);
 }
 
@@ -168,9 +166,9 @@ static void test_failing_read(void **state)
                                           &tables, NULL, &index, &err),
                      0);
     memory.fail = -EIO;
-    assert_int_equal(rfs_crc_verify(RFS_BYTES_SOURCE(memory_read, &memory, 0, "x"),
-                                    RFS_FORMAT_SAFETENSORS, index, &tables, &err),
-                     -EIO);
+    assert_int_equal(
+        rfs_crc_verify(RFS_BYTES_SOURCE(memory_read, &memory, 0, "x"), false, index, &tables, &err),
+        -EIO);
     assert_non_null(strstr(err.text, "x: offset "));
     rfs_index_free(index);
     tables_free(&tables);

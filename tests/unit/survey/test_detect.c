@@ -2,6 +2,7 @@
 /*
  * The kind of a file stays what it is when the file is damaged: cut anywhere, or with another bit.
  */
+#include "formats/formats.h"
 #include "survey/headers/inspect_file.h"
 #include "tests/support/tree.h"
 
@@ -16,50 +17,62 @@
 #define TEXT(text) text, sizeof text - 1
 #define FLIPPED 64 /* bytes at the beginning whose bits are flipped, one after the other */
 
+/* Kinds: what a path is, and the format of files of tensors. */
+enum {
+    CKPT = RFS_FORMAT_CKPT,
+    SAFETENSORS = RFS_FORMAT_SAFETENSORS,
+    TORCH = RFS_FORMAT_TORCH,
+    OTHERS = RFS_FORMAT_COUNT,
+    STRATEGY = OTHERS + RFS_INSPECT_STRATEGY,
+    GROUP = OTHERS + RFS_INSPECT_GROUP,
+    RULES = OTHERS + RFS_INSPECT_RULES,
+    WEIGHT_MAP = OTHERS + RFS_INSPECT_WEIGHT_MAP,
+    MANIFEST = OTHERS + RFS_INSPECT_MANIFEST,
+};
+
 /* A file of a kind, and one that a damaged one may be taken for: it then has no content. */
 struct file {
     const char *name;
-    enum rfs_inspect_kind kind, damaged;
+    int kind, damaged;
     const char *data;
     size_t n;
 };
 
 static const struct file files[] = {
-    {"r.ckpt", RFS_INSPECT_CKPT, RFS_INSPECT_CKPT,
+    {"r.ckpt", CKPT, CKPT,
      TEXT("\x0a\x1b\x0a\x05layer\x12\x12\x0a\x01\x02\x12\x07"
           "Float32\x1a\x04\0\0\0\0")},
-    {"s.ckpt", RFS_INSPECT_STRATEGY, RFS_INSPECT_CKPT,
+    {"s.ckpt", STRATEGY, CKPT,
      TEXT("\x08\x01\x12\x0c\x0a\x01w\x12\x07\x0a\x02\x08\x02\x12\x01\x08")},
-    {"m.safetensors", RFS_INSPECT_SAFETENSORS, RFS_INSPECT_SAFETENSORS,
+    {"m.safetensors", SAFETENSORS, SAFETENSORS,
      TEXT("\x40\0\0\0\0\0\0\0{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}")},
-    {"m.pt", RFS_INSPECT_TORCH, RFS_INSPECT_TORCH, TEXT("PK\3\4\0\0\0\0\0\0\0\0\0\0")},
-    {"group.pb", RFS_INSPECT_GROUP, RFS_INSPECT_CKPT,
-     TEXT("\x12\x08\x08\x00\x08\x02\x08\x04\x08\x06")},
-    {"s.json", RFS_INSPECT_STRATEGY, RFS_INSPECT_STRATEGY,
-     TEXT("{\"current_stage\":0,\"parallel_strategy_item\":[]}")},
-    {"model.safetensors.index.json", RFS_INSPECT_WEIGHT_MAP, RFS_INSPECT_WEIGHT_MAP,
+    {"m.pt", TORCH, TORCH, TEXT("PK\3\4\0\0\0\0\0\0\0\0\0\0")},
+    {"group.pb", GROUP, CKPT, TEXT("\x12\x08\x08\x00\x08\x02\x08\x04\x08\x06")},
+    {"s.json", STRATEGY, STRATEGY, TEXT("{\"current_stage\":0,\"parallel_strategy_item\":[]}")},
+    {"model.safetensors.index.json", WEIGHT_MAP, WEIGHT_MAP,
      TEXT("{\"weight_map\":{\"w\":\"m.safetensors\"}}")},
-    {"reshard-manifest.json", RFS_INSPECT_MANIFEST, RFS_INSPECT_MANIFEST,
+    {"reshard-manifest.json", MANIFEST, MANIFEST,
      TEXT("{\"format\":\"reshard-manifest\",\"files\":[]}")},
-    {"rules.txt", RFS_INSPECT_RULES, RFS_INSPECT_CKPT, TEXT("axes tp=2\n*: axis 0 over tp\n")},
+    {"rules.txt", RULES, CKPT, TEXT("axes tp=2\n*: axis 0 over tp\n")},
 };
 
-static enum rfs_inspect_kind detect(const char *root, const char *name, const void *data, size_t n)
+static int detect(const char *root, const char *name, const void *data, size_t n)
 {
-    enum rfs_inspect_kind kind;
+    struct rfs_inspect_kind kind;
     struct rfs_error err;
 
     tree_write(root, name, data, n);
     assert_int_equal(rfs_inspect_detect(NULL, tree_path(root, name), false, &kind, &err), 0);
-    return kind;
+    assert_true(!kind.row == (kind.what != RFS_INSPECT_FILE));
+    return kind.row ? (int)(kind.row - rfs_formats) : OTHERS + (int)kind.what;
 }
 
 static void expect(const char *root, const struct file *file, const char *data, size_t n, size_t at)
 {
-    const enum rfs_inspect_kind kind = detect(root, file->name, data, n);
+    const int kind = detect(root, file->name, data, n);
 
     if (kind != file->kind && kind != file->damaged)
-        fail_msg("%s, %zu bytes, damaged at %zu: %d", file->name, n, at, (int)kind);
+        fail_msg("%s, %zu bytes, damaged at %zu: %d", file->name, n, at, kind);
 }
 
 static void test_damaged_files(void **state)
@@ -92,9 +105,9 @@ static void test_names_count(void **state)
 
     (void)state;
     assert_int_equal(detect(root, "r.ckpt", TEXT("\x12\x08\x08\x00\x08\x02\x08\x04\x08\x06")),
-                     RFS_INSPECT_CKPT);
-    assert_int_equal(detect(root, "r.ckpt", TEXT("\x0a\x00")), RFS_INSPECT_CKPT);
-    assert_int_equal(detect(root, "group", TEXT("\x12\x02\x08\x00")), RFS_INSPECT_GROUP);
+                     CKPT);
+    assert_int_equal(detect(root, "r.ckpt", TEXT("\x0a\x00")), CKPT);
+    assert_int_equal(detect(root, "group", TEXT("\x12\x02\x08\x00")), GROUP);
     tree_remove(root);
 }
 
