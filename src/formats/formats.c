@@ -162,17 +162,28 @@ const struct rfs_format_row rfs_formats[RFS_ROWS] = {
                           .list = list_torch,
                           .verify = verify_torch,
                           .encode = encode_torch},
+    [RFS_ROW_HYPER_PARALLEL] = {.folder = "hyper_parallel",
+                                .name = "hyper_parallel",
+                                .files = RFS_FORMAT_SAFETENSORS,
+                                .metadata = ".metadata",
+                                .ranks = rfs_hyper_parallel_ranks,
+                                .sees = rfs_hyper_parallel_sees,
+                                .settle = rfs_hyper_parallel_settle,
+                                .open = rfs_hyper_parallel_open},
     [RFS_ROW_DCP] = {.folder = "dcp",
                      .name = "dcp",
                      .files = RFS_FORMAT_TORCH,
                      .metadata = ".metadata",
+                     .ranks = rfs_dcp_ranks,
+                     .sees = rfs_dcp_sees,
+                     .settle = rfs_dcp_settle,
                      .open = rfs_dcp_open},
-    [RFS_ROW_MINDFORMERS] = {.folder = "mindformers",
-                             .name = "mindformers",
-                             .files = RFS_FORMAT_SAFETENSORS,
-                             .metadata = "metadata.json",
-                             .names = &rfs_mindformers_names,
-                             .open = rfs_mindformers_open},
+    [RFS_ROW_ZERO] = {.folder = "zero",
+                      .name = "zero",
+                      .files = RFS_FORMAT_TORCH,
+                      .sees = rfs_zero_sees,
+                      .settle = rfs_zero_settle,
+                      .open = rfs_zero_open},
     [RFS_ROW_SHARDS] = {.folder = "shards",
                         .name = "shards",
                         .files = RFS_FORMAT_SAFETENSORS,
@@ -183,15 +194,14 @@ const struct rfs_format_row rfs_formats[RFS_ROWS] = {
                       .files = RFS_FORMAT_TORCH,
                       .names = &rfs_fsdp_names,
                       .open = rfs_fsdp_open},
-    [RFS_ROW_HYPER_PARALLEL] = {.folder = "hyper_parallel",
-                                .name = "hyper_parallel",
-                                .files = RFS_FORMAT_SAFETENSORS,
-                                .metadata = ".metadata",
-                                .open = rfs_hyper_parallel_open},
-    [RFS_ROW_ZERO] = {.folder = "zero",
-                      .name = "zero",
-                      .files = RFS_FORMAT_TORCH,
-                      .open = rfs_zero_open},
+    [RFS_ROW_MINDFORMERS] = {.folder = "mindformers",
+                             .name = "mindformers",
+                             .files = RFS_FORMAT_SAFETENSORS,
+                             .metadata = "metadata.json",
+                             .names = &rfs_mindformers_names,
+                             .sees = rfs_mindformers_sees,
+                             .settle = rfs_mindformers_settle,
+                             .open = rfs_mindformers_open},
 #ifdef HAVE_HFAI
     [RFS_ROW_HFAI] = {.folder = "hfai", .name = "hfai", .files = RFS_FORMAT_TORCH},
 #endif
@@ -255,4 +265,18 @@ const char *rfs_format_endings(bool all, char out[RFS_FORMAT_ENDINGS_TEXT])
                                               : ", ",
                                  list[i]);
     return out;
+}
+
+unsigned rfs_format_sees(const struct rfs_format_row *row, const char *name)
+{
+    if (row->sees)
+        return row->sees(name);
+    return row->names && rfs_numbered_like(row->names, name) ? RFS_SEEN_FILE : 0;
+}
+
+struct rfs_seen rfs_format_settle(const struct rfs_format_row *row, unsigned bits)
+{
+    if (row->settle)
+        return row->settle(bits);
+    return (struct rfs_seen){.as = bits ? RFS_SEEN_NAMES : RFS_SEEN_NOTHING};
 }

@@ -11,16 +11,20 @@
 #include "formats/chunks/chunks.h"
 #include "formats/image.h"
 #include "formats/numbered.h"
+#include "formats/seen.h"
 #include "formats/words.h"
 
-/* Rows; those before them are of enum rfs_format. */
+/*
+ * Rows of formats that describe themselves, behind those of enum rfs_format. The first that takes a
+ * folder has it.
+ */
 enum rfs_format_row_number {
-    RFS_ROW_DCP = RFS_FORMAT_COUNT,
-    RFS_ROW_MINDFORMERS,
+    RFS_ROW_HYPER_PARALLEL = RFS_FORMAT_COUNT,
+    RFS_ROW_DCP,
+    RFS_ROW_ZERO,
     RFS_ROW_SHARDS,
     RFS_ROW_FSDP,
-    RFS_ROW_ZERO,
-    RFS_ROW_HYPER_PARALLEL,
+    RFS_ROW_MINDFORMERS,
 #ifdef HAVE_HFAI
     RFS_ROW_HFAI,
 #endif
@@ -114,12 +118,19 @@ struct rfs_format_row {
     rfs_format_encode_fn *encode; /* NULL: it is only read */
 
     /* Formats that describe themselves have these. */
-    const char *metadata; /* name of the file that describes the checkpoint, or NULL */
-    const struct rfs_numbered_form *names; /* names with numbers, or NULL */
+    const char *metadata;              /* name of the file that describes the checkpoint, or NULL */
+    const struct rfs_seen_form *ranks; /* names with a rank's number, or NULL */
+    const struct rfs_numbered_form *names; /* names with numbers of a save, or NULL */
+    rfs_seen_name_fn *sees;                /* NULL: it sees files by NAMES, */
+    rfs_seen_settle_fn *settle;            /* and they are the checkpoint */
     rfs_chunks_open_fn *open;
 };
 
 extern const struct rfs_format_row rfs_formats[RFS_ROWS];
+
+/* Return what a format that describes itself sees in a name, and makes of a folder (seen.h). */
+unsigned rfs_format_sees(const struct rfs_format_row *row, const char *name);
+struct rfs_seen rfs_format_settle(const struct rfs_format_row *row, unsigned bits);
 
 /* Gives the format of a file by the ending of its name. False: it has that of none. */
 bool rfs_format_of_name(const char *name, enum rfs_format *format);

@@ -11,6 +11,8 @@ librfs_la_SOURCES += \
 	src/formats/index.h \
 	src/formats/numbered.c \
 	src/formats/numbered.h \
+	src/formats/seen.c \
+	src/formats/seen.h \
 	src/formats/storages.c \
 	src/formats/storages.h \
 	src/formats/walker.h \

@@ -89,3 +89,10 @@ uint32_t rfs_numbered_count(const struct rfs_numbered_form *forms, const char *n
 
     return rfs_numbered_read(forms, name, &file) ? file.of[RFS_NUMBERED_COUNT] : 0;
 }
+
+bool rfs_numbered_decimal(const char *text, uint32_t *rank)
+{
+    bool exact = true;
+
+    return read_number(&text, 1, rank, &exact) && *text == '\0' && exact && *rank <= RFS_MAX_RANK;
+}

@@ -48,5 +48,7 @@ bool rfs_numbered_read(const struct rfs_numbered_form *forms, const char *name,
                        struct rfs_numbered_name *out);
 /* Says whether NAME resembles those of these forms, as the name of a copy may. */
 bool rfs_numbered_like(const struct rfs_numbered_form *forms, const char *name);
+/* Reads a rank in decimal, without leading zeros, up to RFS_MAX_RANK. */
+bool rfs_numbered_decimal(const char *text, uint32_t *rank);
 /* Returns the number of files or ranks that NAME states; 0: it is no name of these forms. */
 uint32_t rfs_numbered_count(const struct rfs_numbered_form *forms, const char *name);

@@ -68,7 +68,7 @@ static void try_names(char *text)
         if (rfs_scan_name_part(name, &part))
             REQUIRE(part.count > 0 && part.begin + part.digits < part.end &&
                     part.end < strlen(name));
-        if (rfs_scan_name_decimal(name, &rank))
+        if (rfs_numbered_decimal(name, &rank))
             REQUIRE(rank <= RFS_MAX_RANK);
         last = name;
     }

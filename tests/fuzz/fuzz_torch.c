@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Any bytes as a file of torch.save, or as the pickle in one: the graph, its tensors, the index of
- * a state dict, and the pickle written again, which must say the same.
+ * a state dict, the list of all tensors, and the pickle written again, which must say the same.
  */
 #include "formats/torch/pickler.h"
 #include "formats/torch/torch.h"
@@ -64,6 +64,26 @@ static void check_index(struct wrapped *input)
     rfs_index_free(index);
     rfs_intern_free(tables.names);
     rfs_intern_free(tables.types);
+}
+
+static bool check_listed(void *ctx, const char *name, const struct rfs_type *type, uint64_t offset)
+{
+    const struct wrapped *input = ctx;
+
+    REQUIRE(name && type->ndim <= RFS_MAX_DIMS && type->dtype < RFS_DTYPE_COUNT);
+    REQUIRE(offset <= input->size);
+    return true;
+}
+
+static void check_list(struct wrapped *input)
+{
+    struct rfs_error err = {0};
+    size_t others;
+    const int rc = rfs_torch_list(RFS_BYTES_SOURCE(read_input, input, input->size, "x.pt"),
+                                  check_listed, input, &others, &err);
+
+    if (rc)
+        check_error(&err, rc);
 }
 
 /* The pickle is reached: what is put around it can be read. */
@@ -134,5 +154,6 @@ void fuzz_one(const uint8_t *data, size_t size)
     if (rc)
         check_error(&err, rc);
     check_index(&input);
+    check_list(&input);
     free(input.data);
 }

@@ -101,15 +101,6 @@ bool rfs_scan_name_rank(const char *pattern, const char *name, uint32_t *rank)
     return true;
 }
 
-bool rfs_scan_name_decimal(const char *text, uint32_t *rank)
-{
-    const size_t n = strspn(text, "0123456789");
-    if (n == 0 || text[n] != '\0' || (text[0] == '0' && n > 1))
-        return false;
-    *rank = read_rank(text, n);
-    return *rank <= RFS_MAX_RANK;
-}
-
 /* A run of digits without leading zeros. */
 struct run {
     const char *data;

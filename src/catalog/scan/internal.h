@@ -17,8 +17,6 @@ bool rfs_scan_name_save(const char *name, struct rfs_save *save);
 bool rfs_scan_name_is_pattern(const char *pattern);
 /* Matches the pattern, with digits for %d; a number too large becomes UINT32_MAX. */
 bool rfs_scan_name_rank(const char *pattern, const char *name, uint32_t *rank);
-/* Reads a rank in decimal, without leading zeros, up to RFS_MAX_RANK. */
-bool rfs_scan_name_decimal(const char *text, uint32_t *rank);
 /* Compares paths by their last two runs of digits, as numbers of any length: <0, 0 or >0. */
 int rfs_scan_name_compare(const char *a, const char *b);
 
@@ -251,26 +249,14 @@ int rfs_scan_zero(const struct rfs_source_spec *spec, struct rfs_log *log, struc
 /* Takes the files of a save of DeepSpeed: those of models, then those of optimizers, by rank. */
 int rfs_scan_zero_files(const struct rfs_source_spec *spec, struct rfs_scan *out,
                         struct rfs_error *err);
-/* A kind of file of one rank, of HyperParallel or of torch.distributed.checkpoint, by its name. */
-enum rfs_scan_rank_file {
-    RFS_SCAN_HYPER_TENSORS,  /* tensors of a rank */
-    RFS_SCAN_HYPER_METADATA, /* metadata of a rank, in a save without collectives */
-    RFS_SCAN_HYPER_OLD_METADATA,
-    RFS_SCAN_HYPER_LAST = RFS_SCAN_HYPER_OLD_METADATA,
-    RFS_SCAN_TORCH_TENSORS, /* as HyperParallel's */
-    RFS_SCAN_TORCH_METADATA,
-    RFS_SCAN_TORCH_TEMPORARY, /* metadata that is being written */
-};
-/* Gives what a NAME of such a file says. False for any other name (by_rank.c). */
-bool rfs_scan_rank_file(const char *name, enum rfs_scan_rank_file *kind, uint32_t *rank);
-/* Says whether a folder has a file of HyperParallel. */
-bool rfs_scan_is_hyper(struct rfs_store *store, const char *path);
 /*
- * Takes the metadata of all ranks of a save of HyperParallel or, with TORCH, of torch; out->lost
- * names what is missing. There must be some.
+ * Takes the metadata of all ranks of a save, by the forms of its names; out->lost names what is
+ * missing. There must be some (by_rank.c).
  */
-int rfs_scan_rank_metadata(const struct rfs_source_spec *spec, bool torch, struct rfs_scan *out,
-                           struct rfs_error *err);
+int rfs_scan_rank_metadata(const struct rfs_source_spec *spec, const struct rfs_seen_form *forms,
+                           struct rfs_scan *out, struct rfs_error *err);
+/* Says whether a folder can be listed and has a file of the format ROW (described.c). */
+bool rfs_scan_has(struct rfs_store *store, const char *path, const struct rfs_format_row *row);
 /* Returns, for a message, what rfs_scan_below or else rfs_scan_inside finds, malloc'ed, or NULL. */
 char *rfs_scan_elsewhere(const struct rfs_source_spec *spec);
 /* Takes the parts of hfai's dist_ckpt in SRC (parts.c); n stays 0 where there is none. */

@@ -31,37 +31,19 @@
 #define DIGITS_MOST 18
 #define NONE INT64_C(-1)
 
-static int look_for_distributed(void *ctx, const struct dirent *entry)
-{
-    bool *found = ctx;
-    enum rfs_scan_rank_file kind;
-    uint32_t rank;
-
-    *found |= strcmp(entry->d_name, ".metadata") == 0 || rfs_text_ends(entry->d_name, ".distcp") ||
-              (rfs_scan_rank_file(entry->d_name, &kind, &rank) && kind >= RFS_SCAN_TORCH_TENSORS);
-    return 0;
-}
-
-static bool is_distributed(struct rfs_store *store, const char *path)
-{
-    bool found = false;
-
-    return rfs_scan_entry_each(store, path, look_for_distributed, &found, NULL) == 0 && found;
-}
-
 static const struct style {
     const char *prefix;  /* beginning of the folders' names */
     int digits;          /* at least so many follow */
     const char *lacks;   /* a file that only a save that has ended has */
     const char *tracker; /* NULL: there is none */
-    /* Tells the folders from another program's. NULL: the names do. */
-    bool (*is)(struct rfs_store *store, const char *path);
+    /* Only folders with a file of this format are its. NULL: the names tell. */
+    const struct rfs_format_row *holds;
 } styles[] = {
     {"iteration_", 8, "'metadata.json' with safetensors files", TRACKER, NULL},
     {"iter_", 7, "'.metadata' of the format torch_dist", TRACKER, NULL},
     {"global_step_", 1, "'.metadata' of HyperParallel", "latest_checkpoint_iteration.txt",
-     rfs_scan_is_hyper},
-    {"step-", 1, "'.metadata' of torch.distributed.checkpoint", NULL, is_distributed},
+     &rfs_formats[RFS_ROW_HYPER_PARALLEL]},
+    {"step-", 1, "'.metadata' of torch.distributed.checkpoint", NULL, &rfs_formats[RFS_ROW_DCP]},
 };
 
 struct iterations {
@@ -111,9 +93,9 @@ static int add(void *ctx, const struct dirent *entry)
     const int is = rfs_scan_entry_is(all->spec, all->spec->path, entry, S_IFDIR, all->err);
     if (is <= 0)
         return is;
-    if (all->style->is) {
+    if (all->style->holds) {
         RFS_FREE char *path = rfs_path_join(all->spec->path, name);
-        if (!path || !all->style->is(all->spec->store, path))
+        if (!path || !rfs_scan_has(all->spec->store, path, all->style->holds))
             return path ? 0 : rfs_fail_memory(all->err);
     }
     const struct rfs_save save = {0, number};

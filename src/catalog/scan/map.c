@@ -118,7 +118,7 @@ static int add_entry(const struct rfs_source_spec *spec, const char *folder,
     const char *map = spec->options->files;
     enum rfs_format format;
     uint32_t rank;
-    if (!rfs_scan_name_decimal(pair->key, &rank))
+    if (!rfs_numbered_decimal(pair->key, &rank))
         return rfs_fail(err, -EINVAL, RFS_IN(map), "numbers such as \"0\" and \"12\"",
                         "'%s' is not a rank", pair->key);
     if (!rfs_format_of_name(pair->value, &format))

@@ -262,23 +262,12 @@ static void free_tags(struct tags *tags)
     rfs_scan_saves_free(&tags->steps);
 }
 
-static int look_for_zero(void *ctx, const struct dirent *entry)
-{
-    bool *found = ctx;
-    struct rfs_zero_name name;
-
-    *found |= rfs_zero_read_name(entry->d_name, &name);
-    return 0;
-}
-
 /* Says whether a folder of the source has files of DeepSpeed. */
 static bool is_save(const struct rfs_source_spec *spec, const char *name)
 {
     RFS_FREE char *path = rfs_path_join(spec->path, name);
-    bool found = false;
 
-    return path && rfs_scan_entry_each(spec->store, path, look_for_zero, &found, NULL) == 0 &&
-           found;
+    return path && rfs_scan_has(spec->store, path, &rfs_formats[RFS_ROW_ZERO]);
 }
 
 static int add_tag(void *ctx, const struct dirent *entry)

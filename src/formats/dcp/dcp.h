@@ -17,10 +17,17 @@
 
 #include "base/budget.h"
 #include "formats/chunks/boxes.h"
+#include "formats/seen.h"
 #include "formats/torch/torch.h"
 
 /* Opens a folder whose .metadata is file 0, or which has the metadata of each rank in all files. */
 rfs_chunks_open_fn rfs_dcp_open;
+/* The names in such a folder, and what they mean (seen.h). */
+rfs_seen_name_fn rfs_dcp_sees;
+rfs_seen_settle_fn rfs_dcp_settle;
+extern const struct rfs_seen_form rfs_dcp_ranks[];
+/* Returns a reason for doubt: metadata of single ranks is beside that of all ranks. */
+const char *rfs_dcp_doubt(void);
 
 /* Says whether a checkpoint is of this format. */
 bool rfs_dcp_owns(const struct rfs_chunks *chunks);

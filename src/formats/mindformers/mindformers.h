@@ -7,6 +7,7 @@
 
 #include "formats/chunks/chunks.h"
 #include "formats/numbered.h"
+#include "formats/seen.h"
 
 #define RFS_MINDFORMERS_AXES 64 /* most axes of a device matrix, and entries of a tensor map */
 
@@ -21,6 +22,9 @@ extern const struct rfs_numbered_form rfs_mindformers_names;
  * chunks. The log hears which files are missing where others have the same slices.
  */
 rfs_chunks_open_fn rfs_mindformers_open;
+/* The names in such a folder, and what they mean (seen.h). */
+rfs_seen_name_fn rfs_mindformers_sees;
+rfs_seen_settle_fn rfs_mindformers_settle;
 /* Says whether a checkpoint is of this format. */
 bool rfs_mindformers_owns(const struct rfs_chunks *chunks);
 

@@ -15,6 +15,7 @@
 #pragma once
 
 #include "formats/chunks/chunks.h"
+#include "formats/seen.h"
 
 enum rfs_zero_role {
     RFS_ZERO_MODEL, /* mp_rank_00_model_states.pt, or zero_pp_rank_0_mp_rank_00_model_states.pt */
@@ -41,3 +42,6 @@ bool rfs_zero_read_name(const char *name, struct rfs_zero_name *out);
  * -ENOTSUP for kinds of saves that are not read.
  */
 rfs_chunks_open_fn rfs_zero_open;
+/* The names in the folder of a save, and what they mean (seen.h). */
+rfs_seen_name_fn rfs_zero_sees;
+rfs_seen_settle_fn rfs_zero_settle;

@@ -74,13 +74,13 @@ static void test_names_of_ranks(void **state)
     assert_false(rfs_scan_name_rank("rank_%d", "ran", &rank));
     assert_false(rfs_scan_name_rank("a%d1", "a1", &rank));
     assert_false(rfs_scan_name_rank("a%dbc", "abc", &rank));
-    assert_true(rfs_scan_name_decimal("1048576", &rank));
+    assert_true(rfs_numbered_decimal("1048576", &rank));
     assert_int_equal(rank, RFS_MAX_RANK);
     for (const char *const *bad =
              (const char *const[]){"", "01", "1048577", "-1", "+1", "1 ", " 1", "1x", "4294967296",
                                    "18446744073709551617", "\xd9\xa3", NULL};
          *bad; bad++)
-        assert_false(rfs_scan_name_decimal(*bad, &rank));
+        assert_false(rfs_numbered_decimal(*bad, &rank));
 }
 
 /* The last two runs of digits as numbers, by way of another algorithm. */
