@@ -25,10 +25,9 @@ static bool in_bounds(const struct rfs_numbered_name *file)
     const uint32_t first = file->form->first;
     const uint32_t count = file->of[RFS_NUMBERED_COUNT];
     const uint32_t rank = file->of[RFS_NUMBERED_RANK];
-    const bool in_count =
-        first > 0 /* parts are counted, not ranks */
-            ? file->of[RFS_NUMBERED_PART] >= first && file->of[RFS_NUMBERED_PART] <= count
-            : rank < count;
+    const bool in_count = file->form->counts_parts ? file->of[RFS_NUMBERED_PART] >= first &&
+                                                         file->of[RFS_NUMBERED_PART] <= count
+                                                   : rank < count;
 
     return count > 0 && count <= RFS_MAX_RANK && rank >= first && rank - first <= RFS_MAX_RANK &&
            in_count;

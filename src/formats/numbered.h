@@ -32,6 +32,10 @@ struct rfs_numbered_form {
     uint32_t first;                /* the lowest rank and part */
     bool prefixed;                 /* a text of the user's and "-" may come before it */
     uint32_t part;                 /* the part, where no number is */
+    bool counts_parts;             /* the count is that of parts; nothing counts ranks */
+    bool opens_less;               /* the reader tells which tensors missing files have */
+    /* A pattern for the files of one save: before and behind the count, or behind the prefix. */
+    const char *choice[2];
 };
 
 /* A name as its form reads it. */

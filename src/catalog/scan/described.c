@@ -18,7 +18,6 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 #include "catalog/scan/internal.h"
-#include "formats/shards/shards.h"
 
 #define MANIFEST "reshard-manifest"
 
@@ -124,7 +123,7 @@ static int take_numbered(const struct rfs_source_spec *spec, const struct rfs_fo
 
     others.options = &options;
     options.file = NULL; /* chooses one of several saves */
-    if (row->names == &rfs_shards_names)
+    if (row->names->counts_parts)
         options.segmented = false; /* says that they are all of the save */
     if (whole)
         others.encrypted = NULL;

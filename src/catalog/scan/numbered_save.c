@@ -5,9 +5,6 @@
 #include "base/text.h"
 #include "base/vec.h"
 #include "catalog/scan/internal.h"
-#include "formats/fsdp/fsdp.h"
-#include "formats/mindformers/mindformers.h"
-#include "formats/shards/shards.h"
 
 /* Adds the name that the writer gives the file of those numbers, in the save of FILE. */
 static void add_missing(struct rfs_scan_names *names, const struct rfs_numbered_form *form,
@@ -128,12 +125,13 @@ static int fail_none(struct gathering *g)
 /* Shows a pattern that the files of one save match, and those of another don't. */
 static void show_choice(const struct rfs_numbered_name *file, char *out, size_t size)
 {
-    if (file->form == &rfs_shards_names)
-        snprintf(out, size, "file='*-of-%05" PRIu32 ".safetensors'", file->of[RFS_NUMBERED_COUNT]);
-    else if (file->form == &rfs_fsdp_names)
-        snprintf(out, size, "file='model_world_size_%" PRIu32 "_*'", file->of[RFS_NUMBERED_COUNT]);
+    const struct rfs_numbered_form *form = file->form;
+
+    if (form->prefixed)
+        snprintf(out, size, "file='%.*s%s'", (int)file->prefix, file->name, form->choice[0]);
     else
-        snprintf(out, size, "file='%.*s[mo]*-*'", (int)file->prefix, file->name);
+        snprintf(out, size, "file='%s%0*" PRIu32 "%s'", form->choice[0], (int)form->digits,
+                 file->of[RFS_NUMBERED_COUNT], form->choice[1]);
 }
 
 static int check_one_save(const struct gathering *g)
@@ -171,30 +169,30 @@ static void note_gap(const struct gathering *g, uint32_t parts, uint64_t from, u
     missing->n += to - from;
 }
 
-/* Shards have pieces up to the highest, each in all parts; others as many pieces as they count. */
+/* If parts are counted, there are pieces up to the highest, each in all parts. */
 static void find_missing(const struct gathering *g, struct rfs_scan_names *missing)
 {
     const struct rfs_numbered_name *files = g->files.data;
     const struct rfs_numbered_name *last = &files[g->files.n - 1];
     const uint32_t first = last->form->first;
-    const bool shards = g->forms == &rfs_shards_names;
-    const uint32_t parts = shards ? last->of[RFS_NUMBERED_COUNT] : 1;
+    const bool in_parts = last->form->counts_parts;
+    const uint32_t parts = in_parts ? last->of[RFS_NUMBERED_COUNT] : 1;
     uint64_t next = 0;
 
-    if (g->forms == &rfs_mindformers_names) { /* one rank, maybe without its optimizer */
+    if (g->forms->next) { /* one rank's, of which the first form is needed */
         if (files[0].form != g->forms)
             add_missing(missing, g->forms, files, files[0].of);
         return;
     }
     for (size_t i = 0; i < g->files.n; i++) {
         const uint64_t at = (uint64_t)(files[i].of[RFS_NUMBERED_RANK] - first) * parts +
-                            (shards ? files[i].of[RFS_NUMBERED_PART] - first : 0);
+                            (in_parts ? files[i].of[RFS_NUMBERED_PART] - first : 0);
         note_gap(g, parts, next, at, missing);
         next = at + 1;
     }
     note_gap(g, parts, next,
-             shards ? (uint64_t)(last->of[RFS_NUMBERED_RANK] - first + 1) * parts
-                    : last->of[RFS_NUMBERED_COUNT],
+             in_parts ? (uint64_t)(last->of[RFS_NUMBERED_RANK] - first + 1) * parts
+                      : last->of[RFS_NUMBERED_COUNT],
              missing);
 }
 
@@ -207,13 +205,13 @@ static int settle_missing(const struct gathering *g, struct rfs_scan *out)
         return 0;
     const char *list = rfs_scan_names_end(&missing);
     const char *are = missing.n == 1 ? "is" : "are";
-    if (g->forms == &rfs_fsdp_names) {
+    if (g->forms->opens_less) {
         out->lost = rfs_text_printf("%s %s", list, are);
         return out->lost ? 0 : rfs_fail_memory(g->err);
     }
     if (!g->spec->options->segmented)
         return rfs_fail(g->err, -EINVAL, RFS_IN(g->spec->path),
-                        g->forms == &rfs_shards_names
+                        g->forms->counts_parts
                             ? "all files of the save; or segmented, if the ranks saved no others"
                             : "all files of the save",
                         "%s %s missing, by the numbers in the names of the other files", list, are);

@@ -770,6 +770,8 @@ static const struct rfs_chunks_format format = {.name = "PyTorch's FSDP, rank by
 
 const struct rfs_numbered_form rfs_fsdp_names = {.similar = "model_world_size_*_rank_*.pt",
                                                  .words = {"model_world_size_", "_rank_", ".pt"},
+                                                 .opens_less = true,
+                                                 .choice = {"model_world_size_", "_*"},
                                                  .roles = {RFS_NUMBERED_COUNT, RFS_NUMBERED_RANK},
                                                  .digits = 1};
 

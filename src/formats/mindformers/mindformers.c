@@ -46,14 +46,16 @@ static const struct rfs_numbered_form optimizer_names = {
     .roles = {RFS_NUMBERED_RANK, RFS_NUMBERED_COUNT},
     .digits = 7,
     .prefixed = true,
-    .part = 1};
+    .part = 1,
+    .choice = {"[mo]*-*"}};
 const struct rfs_numbered_form rfs_mindformers_names = {
     .next = &optimizer_names,
     .similar = "*.safetensors",
     .words = {"model-", "-", ".safetensors"},
     .roles = {RFS_NUMBERED_RANK, RFS_NUMBERED_COUNT},
     .digits = 7,
-    .prefixed = true};
+    .prefixed = true,
+    .choice = {"[mo]*-*"}};
 
 #include <dirent.h>
 
