@@ -175,7 +175,29 @@ bool rfs_scan_add_file(struct rfs_scanned *item, char *path);
 
 /* ---- folders of saves, by their steps (steps.c) ---------------------------------------------- */
 
-/* In all of these, ALL has the folders of a source, ascending, and what their names begin with. */
+/* A layout of the folder of a run: each save has a folder, whose name ends in its step. */
+struct rfs_step_layout {
+    const char *begin; /* of the names, before the step */
+    int digits;        /* at least so many follow */
+    const char *lacks; /* a file that only a save that has ended has; NULL: all saves have */
+    /* A file that names the save that counts, by its step, or with TAGGED by its folder; or NULL. */
+    const char *tracker;
+    bool tagged;
+    /* Only folders with a file of this format count; NULL: the names tell. */
+    const struct rfs_format_row *holds;
+};
+
+#define RFS_STEP_LAYOUTS 5
+/* The layouts; the first that a source has is its. */
+extern const struct rfs_step_layout rfs_step_layouts[RFS_STEP_LAYOUTS];
+
+/* Reads a step in decimal. Returns -1 for anything else. */
+int64_t rfs_scan_step_read(const char *text);
+/* Adds an ENTRY of the source to ALL if it is a folder of LAYOUT. 0, or -errno with *err filled. */
+int rfs_scan_step_add(const struct rfs_source_spec *spec, const struct rfs_step_layout *layout,
+                      const struct dirent *entry, struct rfs_saves *all, struct rfs_error *err);
+
+/* In the following, ALL has the folders of a source, ascending, and how their names begin. */
 
 #define RFS_STEP_NAME 48
 /* Writes the name of the folder of a step. */

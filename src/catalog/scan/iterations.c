@@ -25,30 +25,14 @@
 #include "base/vec.h"
 #include "catalog/scan/internal.h"
 
-#define TRACKER "latest_checkpointed_iteration.txt"
+#define TRACKER "latest_checkpointed_iteration.txt" /* Megatron's */
 #define TRACKER_MOST 4096
 #define RELEASE "release"
-#define DIGITS_MOST 18
 #define NONE INT64_C(-1)
-
-static const struct style {
-    const char *prefix;  /* beginning of the folders' names */
-    int digits;          /* at least so many follow */
-    const char *lacks;   /* a file that only a save that has ended has */
-    const char *tracker; /* NULL: there is none */
-    /* Only folders with a file of this format are its. NULL: the names tell. */
-    const struct rfs_format_row *holds;
-} styles[] = {
-    {"iteration_", 8, "'metadata.json' with safetensors files", TRACKER, NULL},
-    {"iter_", 7, "'.metadata' of the format torch_dist", TRACKER, NULL},
-    {"global_step_", 1, "'.metadata' of HyperParallel", "latest_checkpoint_iteration.txt",
-     &rfs_formats[RFS_ROW_HYPER_PARALLEL]},
-    {"step-", 1, "'.metadata' of torch.distributed.checkpoint", NULL, &rfs_formats[RFS_ROW_DCP]},
-};
 
 struct iterations {
     const struct rfs_source_spec *spec;
-    const struct style *style;
+    const struct rfs_step_layout *layout;
     struct rfs_error *err;
     struct rfs_saves saves; /* ascending */
     bool tracker, release;  /* what else the folder has */
@@ -59,47 +43,13 @@ static void free_iterations(struct iterations *all)
     rfs_scan_saves_free(&all->saves);
 }
 
-/* Returns the number of the decimal digits at TEXT, up to END; NONE for anything else. */
-static int64_t number_of(const char *text, const char *end)
-{
-    int64_t number = 0;
-
-    if (end == text || end - text > DIGITS_MOST)
-        return NONE;
-    for (; text < end; text++) {
-        if (*text < '0' || *text > '9')
-            return NONE;
-        number = number * 10 + (*text - '0');
-    }
-    return number;
-}
-
 static int add(void *ctx, const struct dirent *entry)
 {
     struct iterations *all = ctx;
-    const char *name = entry->d_name;
-    char expected[RFS_STEP_NAME];
 
-    const size_t prefix = strlen(all->style->prefix);
-
-    all->tracker |= strcmp(name, TRACKER) == 0;
-    all->release |= strcmp(name, RELEASE) == 0;
-    if (strncmp(name, all->style->prefix, prefix) != 0)
-        return 0;
-    const int64_t number = number_of(name + prefix, name + strlen(name));
-    rfs_scan_step_name(&all->saves, number, expected);
-    if (number == NONE || strcmp(name, expected) != 0)
-        return 0;
-    const int is = rfs_scan_entry_is(all->spec, all->spec->path, entry, S_IFDIR, all->err);
-    if (is <= 0)
-        return is;
-    if (all->style->holds) {
-        RFS_FREE char *path = rfs_path_join(all->spec->path, name);
-        if (!path || !rfs_scan_has(all->spec->store, path, all->style->holds))
-            return path ? 0 : rfs_fail_memory(all->err);
-    }
-    const struct rfs_save save = {0, number};
-    return RFS_PUSH(&all->saves, save) ? 0 : rfs_fail_memory(all->err);
+    all->tracker |= strcmp(entry->d_name, TRACKER) == 0;
+    all->release |= strcmp(entry->d_name, RELEASE) == 0;
+    return rfs_scan_step_add(all->spec, all->layout, entry, &all->saves, all->err);
 }
 
 static bool has(const struct iterations *all, int64_t number)
@@ -131,12 +81,12 @@ static int read_tracker(const struct iterations *all, const char *tracker, int64
         *all->err = why;
     if (rc)
         return rc;
-    const char *begin = text + strspn(text, " \t\r\n");
-    const size_t length = strcspn(begin, " \t\r\n");
-    *number = number_of(begin, begin + length);
-    if (!has(all, *number))
-        *number = NONE;
-    *release = length == strlen(RELEASE) && memcmp(begin, RELEASE, length) == 0;
+    char *begin = text + strspn(text, " \t\r\n");
+    begin[strcspn(begin, " \t\r\n")] = '\0';
+    const int64_t step = rfs_scan_step_read(begin);
+    if (has(all, step))
+        *number = step;
+    *release = strcmp(begin, RELEASE) == 0;
     return 0;
 }
 
@@ -199,7 +149,7 @@ static int fail_unfinished(const struct iterations *all, int64_t number)
         snprintf(remedy, sizeof remedy, "step=%" PRId64 ", the last before it that is whole",
                  before);
     const int rc = rfs_fail(all->err, -EINVAL, RFS_IN(all->spec->path), remedy,
-                            "%s has no %s: its save has not ended", name, all->style->lacks);
+                            "%s has no %s: its save has not ended", name, all->layout->lacks);
     return explain(all, name, rc);
 }
 
@@ -247,7 +197,7 @@ static int choose(const struct iterations *all, struct rfs_log *log, int64_t *nu
     *number = all->spec->options->step;
     if (*number != RFS_ANY_NUMBER)
         return 0;
-    const int rc = read_tracker(all, all->style->tracker, number, &release);
+    const int rc = read_tracker(all, all->layout->tracker, number, &release);
     if (rc || *number != NONE)
         return rc;
     *number = newest(all, INT64_MAX);
@@ -257,7 +207,7 @@ static int choose(const struct iterations *all, struct rfs_log *log, int64_t *nu
     }
     rfs_log(log, RFS_WARNING,
             "%s: '%s' names no iteration that is there: iteration %" PRId64 " is read%s",
-            all->spec->path, all->style->tracker, *number,
+            all->spec->path, all->layout->tracker, *number,
             *number == last ? "" : ", the last whose save has ended");
     return 0;
 }
@@ -268,8 +218,8 @@ static int list_saves(const struct iterations *all, struct rfs_saves *saves)
     bool release;
 
     quiet.err = NULL;
-    if (all->style->tracker &&
-        (read_tracker(&quiet, all->style->tracker, &saves->tracked, &release) != 0 ||
+    if (all->layout->tracker &&
+        (read_tracker(&quiet, all->layout->tracker, &saves->tracked, &release) != 0 ||
          saves->tracked == NONE))
         saves->tracked = RFS_TRACKED_NOTHING;
     return rfs_scan_steps_list(all->spec, &all->saves, is_finished, all, saves, all->err);
@@ -283,11 +233,9 @@ int rfs_scan_iterations(const struct rfs_source_spec *spec, struct rfs_log *log,
     int64_t number;
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && all.saves.n == 0 && i < sizeof styles / sizeof *styles; i++) {
-        all.style = &styles[i];
-        all.saves.folder = styles[i].prefix;
-        all.saves.digits = styles[i].digits;
-        if (asked || styles[i].tracker)
+    for (size_t i = 0; rc == 0 && all.saves.n == 0 && i < RFS_STEP_LAYOUTS; i++) {
+        all.layout = &rfs_step_layouts[i];
+        if (!all.layout->tagged && (asked || all.layout->tracker))
             rc = rfs_scan_entry_each(spec->store, spec->path, add, &all, err);
     }
     RFS_SORT_ALL(&all.saves, rfs_scan_saves_compare);

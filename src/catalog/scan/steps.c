@@ -5,6 +5,70 @@
 #include "base/vec.h"
 #include "catalog/scan/internal.h"
 
+#define TRACKER "latest_checkpointed_iteration.txt"
+#define DIGITS_MOST 18
+
+const struct rfs_step_layout rfs_step_layouts[RFS_STEP_LAYOUTS] = {
+    /* MindSpore Transformers, and Megatron */
+    {.begin = "iteration_",
+     .digits = 8,
+     .lacks = "'metadata.json' with safetensors files",
+     .tracker = TRACKER},
+    {.begin = "iter_",
+     .digits = 7,
+     .lacks = "'.metadata' of the format torch_dist",
+     .tracker = TRACKER},
+    {.begin = "global_step_",
+     .digits = 1,
+     .lacks = "'.metadata' of HyperParallel",
+     .tracker = "latest_checkpoint_iteration.txt",
+     .holds = &rfs_formats[RFS_ROW_HYPER_PARALLEL]},
+    /* torchtitan */
+    {.begin = "step-",
+     .digits = 1,
+     .lacks = "'.metadata' of torch.distributed.checkpoint",
+     .holds = &rfs_formats[RFS_ROW_DCP]},
+    /* DeepSpeed */
+    {.begin = "global_step",
+     .digits = 1,
+     .tracker = "latest",
+     .tagged = true,
+     .holds = &rfs_formats[RFS_ROW_ZERO]},
+};
+
+int64_t rfs_scan_step_read(const char *text)
+{
+    const size_t n = strspn(text, "0123456789");
+
+    return n > 0 && n <= DIGITS_MOST && text[n] == '\0' ? strtoll(text, NULL, 10) : -1;
+}
+
+int rfs_scan_step_add(const struct rfs_source_spec *spec, const struct rfs_step_layout *layout,
+                      const struct dirent *entry, struct rfs_saves *all, struct rfs_error *err)
+{
+    const char *name = entry->d_name;
+    const size_t begin = strlen(layout->begin);
+    char expected[RFS_STEP_NAME];
+
+    all->folder = layout->begin;
+    all->digits = layout->digits;
+    if (strncmp(name, layout->begin, begin) != 0)
+        return 0;
+    const struct rfs_save save = {0, rfs_scan_step_read(name + begin)};
+    rfs_scan_step_name(all, save.step, expected);
+    if (save.step < 0 || strcmp(name, expected) != 0)
+        return 0;
+    const int is = rfs_scan_entry_is(spec, spec->path, entry, S_IFDIR, err);
+    if (is <= 0)
+        return is;
+    if (layout->holds) {
+        RFS_FREE char *path = rfs_path_join(spec->path, name);
+        if (!path || !rfs_scan_has(spec->store, path, layout->holds))
+            return path ? 0 : rfs_fail_memory(err);
+    }
+    return RFS_PUSH(all, save) ? 0 : rfs_fail_memory(err);
+}
+
 void rfs_scan_step_name(const struct rfs_saves *all, int64_t step, char out[RFS_STEP_NAME])
 {
     snprintf(out, RFS_STEP_NAME, "%s%0*" PRId64, all->folder, all->digits, step);

@@ -25,7 +25,6 @@
 #define LATEST "latest"
 #define LATEST_MOST 4096
 #define SCRIPT "zero_to_fp32.py"
-#define STEP "global_step"
 #define UNIVERSAL "zero"
 #define REMEDY "all files of one save, as DeepSpeed wrote them"
 #define REMEDY_STEP "step=N, or the folder of a save as the source"
@@ -274,18 +273,16 @@ static int add_tag(void *ctx, const struct dirent *entry)
 {
     struct tags *tags = ctx;
     const char *name = entry->d_name;
-    char expected[40];
+    int rc = 0;
 
     tags->latest |= strcmp(name, LATEST) == 0;
     tags->script |= strcmp(name, SCRIPT) == 0;
     tags->safetensors |= rfs_text_ends(name, ".safetensors");
-    if (strncmp(name, STEP, sizeof STEP - 1) != 0)
-        return 0;
-    const struct rfs_save save = {0, strtoll(name + sizeof STEP - 1, NULL, 10)};
-    snprintf(expected, sizeof expected, STEP "%" PRId64, save.step);
-    if (save.step < 0 || strcmp(name, expected) != 0 || !is_save(tags->spec, name))
-        return 0;
-    return RFS_PUSH(&tags->steps, save) ? 0 : rfs_fail_memory(tags->err);
+    for (size_t i = 0; rc == 0 && i < RFS_STEP_LAYOUTS; i++)
+        if (rfs_step_layouts[i].tagged)
+            rc =
+                rfs_scan_step_add(tags->spec, &rfs_step_layouts[i], entry, &tags->steps, tags->err);
+    return rc;
 }
 
 /* Reads the name in the file "latest", owned by the caller. 0 or -errno. */
@@ -373,14 +370,14 @@ int rfs_scan_zero(const struct rfs_source_spec *spec, struct rfs_log *log, struc
                   struct rfs_saves *saves, struct rfs_error *err)
 {
     RFS_CLEANUP(free_tags)
-    struct tags tags = {.spec = spec, .err = err, .steps = {.folder = STEP, .digits = 1}};
+    struct tags tags = {.spec = spec, .err = err};
     int rc = rfs_scan_entry_each(spec->store, spec->path, add_tag, &tags, err);
 
     if (rc || tags.safetensors)
         return rc;
     RFS_SORT_ALL(&tags.steps, rfs_scan_saves_compare);
     if (tags.steps.n > 0)
-        rc = rfs_scan_step_check(spec, &tags.steps, "save " STEP, err);
+        rc = rfs_scan_step_check(spec, &tags.steps, "save global_step", err);
     if (rc || (saves && tags.steps.n == 0))
         return rc;
     return saves ? list_saves(&tags, saves) : choose(&tags, log, out);
