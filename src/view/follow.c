@@ -610,7 +610,7 @@ int rfs_follow_open(struct reshard_view *set, const char *source, struct rfs_err
         *err = mistake;
         rc = mistake.code;
     }
-    return rc;
+    return rc == 0 && follow->trouble ? rfs_view_saves_may_come(set, follow->source, err) : rc;
 }
 
 void rfs_follow_close(struct rfs_follow *follow)

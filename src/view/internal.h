@@ -238,6 +238,8 @@ char *rfs_view_save_file(struct reshard_view *set, const char *source,
 /* Lists the saves at PATH, which is resolved, as rfs_scan_saves does. */
 int rfs_view_list_saves(struct reshard_view *set, const char *path, struct rfs_saves *out,
                         struct rfs_error *err);
+/* Refuses a source there in which no save can be followed, as rfs_scan_saves_may_come does. */
+int rfs_view_saves_may_come(struct reshard_view *set, const char *path, struct rfs_error *err);
 
 /* ---- a plain view (planned.c) ---------------------------------------------------------------- */
 

@@ -442,6 +442,13 @@ int rfs_view_list_saves(struct reshard_view *set, const char *path, struct rfs_s
                           RFS_FOLLOW_MOST);
 }
 
+int rfs_view_saves_may_come(struct reshard_view *set, const char *path, struct rfs_error *err)
+{
+    const struct rfs_source_spec spec = make_spec(set, &set->options, path);
+
+    return rfs_scan_saves_may_come(&spec, err);
+}
+
 char *rfs_view_save_file(struct reshard_view *set, const char *source,
                          const struct rfs_saves *saves, const struct rfs_save *save)
 {

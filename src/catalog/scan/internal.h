@@ -180,14 +180,14 @@ struct rfs_step_layout {
     const char *begin; /* of the names, before the step */
     int digits;        /* at least so many follow */
     const char *lacks; /* a file that only a save that has ended has; NULL: all saves have */
-    /* A file that names the save that counts, by its step, or with TAGGED by its folder; or NULL. */
+    /* A file that names the save that counts by its step, or with TAGGED by its folder; or NULL. */
     const char *tracker;
     bool tagged;
     /* Only folders with a file of this format count; NULL: the names tell. */
     const struct rfs_format_row *holds;
 };
 
-#define RFS_STEP_LAYOUTS 5
+#define RFS_STEP_LAYOUTS 7
 /* The layouts; the first that a source has is its. */
 extern const struct rfs_step_layout rfs_step_layouts[RFS_STEP_LAYOUTS];
 

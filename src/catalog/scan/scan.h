@@ -71,6 +71,11 @@ struct rfs_saves {
 int rfs_scan_saves(const struct rfs_source_spec *spec, struct rfs_saves *out,
                    struct rfs_error *err);
 /*
+ * Refuses a source without saves that has checkpoints in folders below, by names that no list of
+ * saves knows: 0 or -ENOENT with *err filled.
+ */
+int rfs_scan_saves_may_come(const struct rfs_source_spec *spec, struct rfs_error *err);
+/*
  * Returns the path of the first rank's file of SPEC's save, which is one of SPEC->saves, malloc'ed;
  * NULL where each save has a folder, or the ranks have files of several runs.
  */

@@ -8,6 +8,12 @@
 #define TRACKER "latest_checkpointed_iteration.txt"
 #define DIGITS_MOST 18
 
+#define DISTRIBUTED(name)                                                                          \
+    {                                                                                              \
+        .begin = (name), .digits = 1, .lacks = "'.metadata' of torch.distributed.checkpoint",      \
+        .holds = &rfs_formats[RFS_ROW_DCP]                                                         \
+    }
+
 const struct rfs_step_layout rfs_step_layouts[RFS_STEP_LAYOUTS] = {
     /* MindSpore Transformers, and Megatron */
     {.begin = "iteration_",
@@ -23,11 +29,10 @@ const struct rfs_step_layout rfs_step_layouts[RFS_STEP_LAYOUTS] = {
      .lacks = "'.metadata' of HyperParallel",
      .tracker = "latest_checkpoint_iteration.txt",
      .holds = &rfs_formats[RFS_ROW_HYPER_PARALLEL]},
-    /* torchtitan */
-    {.begin = "step-",
-     .digits = 1,
-     .lacks = "'.metadata' of torch.distributed.checkpoint",
-     .holds = &rfs_formats[RFS_ROW_DCP]},
+    /* torchtitan, and others that save by torch.distributed.checkpoint */
+    DISTRIBUTED("step-"),
+    DISTRIBUTED("step_"),
+    DISTRIBUTED("checkpoint-"),
     /* DeepSpeed */
     {.begin = "global_step",
      .digits = 1,
@@ -129,4 +134,21 @@ int rfs_scan_steps_list(const struct rfs_source_spec *spec, const struct rfs_sav
             (!is_there || is_there(ctx, all->data[i].step)) && !RFS_PUSH(out, all->data[i]))
             return rfs_fail_memory(err);
     return 0;
+}
+
+int rfs_scan_saves_may_come(const struct rfs_source_spec *spec, struct rfs_error *err)
+{
+    RFS_FREE char *inside = rfs_scan_inside(spec->store, spec->path, RFS_ANY_NUMBER);
+    char names[RFS_STEP_LAYOUTS * RFS_STEP_NAME];
+    size_t n = 0;
+
+    if (!inside)
+        return 0;
+    for (size_t i = 0; i < RFS_STEP_LAYOUTS; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%sN", i > 0 ? ", " : "",
+                              rfs_step_layouts[i].begin);
+    return rfs_fail(err, -ENOENT, RFS_IN(spec->path), inside,
+                    "option follow: it has checkpoints in folders below, and no save by a name "
+                    "that is known: %s, or PREFIX-EPOCH_STEP of rank folders",
+                    names);
 }

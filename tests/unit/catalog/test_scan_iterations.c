@@ -292,6 +292,54 @@ static void test_torchtitan(void **state)
     plain(s);
 }
 
+/* Other programs' folders of torch.distributed.checkpoint have no tracker, either. */
+static void test_other_layouts(void **state)
+{
+    static const char *const begins[] = {"step_", "checkpoint-"};
+    struct scanning *s = *state;
+    struct rfs_error err = {0};
+
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
+        struct rfs_saves saves;
+        char names[3][64];
+        for (int k = 0; k < 3; k++)
+            snprintf(names[k], sizeof names[k], "%d/%s%d/%s", (int)i, begins[i], 8 + k,
+                     k < 2 ? ".metadata" : "notes.txt");
+        for (int k = 0; k < 3; k++)
+            put(s, names[k]);
+        char folder[8];
+        snprintf(folder, sizeof folder, "%d", (int)i);
+        s->spec.path = tree_path(&s->tree, folder);
+        s->options.step = 9;
+        scanned(s);
+        assert_non_null(strstr(s->scan.data[0].files[0], names[1]));
+        plain(s);
+        s->spec.path = tree_path(&s->tree, folder);
+        assert_int_equal(rfs_scan_saves(&s->spec, &saves, &err), 0);
+        assert_int_equal(saves.n, 2);
+        assert_int_equal(saves.tracked, RFS_TRACKED_ALWAYS);
+        rfs_scan_saves_free(&saves);
+        plain(s);
+    }
+}
+
+/* Nothing can be followed where checkpoints are in folders of names that are not known. */
+static void test_followed(void **state)
+{
+    struct scanning *s = *state;
+    struct rfs_error err = {0};
+
+    put(s, "empty/notes.txt");
+    s->spec.path = tree_path(&s->tree, "empty");
+    assert_int_equal(rfs_scan_saves_may_come(&s->spec, &err), 0);
+    put(s, "run/checkpoint/step-2/.metadata");
+    s->spec.path = tree_path(&s->tree, "run");
+    assert_int_equal(rfs_scan_saves_may_come(&s->spec, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "iteration_N, iter_N, global_step_N, step-N, step_N, "
+                                     "checkpoint-N, global_stepN"));
+    assert_non_null(strstr(err.text, "/run/checkpoint/step-2"));
+}
+
 /* step= of folders whose checkpoints are deeper, or not there: the message says what is. */
 static void test_steps_of_other_programs(void **state)
 {
@@ -324,6 +372,7 @@ int main(void)
         TEST(test_hyper_parallel), TEST(test_other_names),
         TEST(test_all_steps),      TEST(test_megatron),
         TEST(test_torchtitan),     TEST(test_steps_of_other_programs),
+        TEST(test_other_layouts),  TEST(test_followed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
