@@ -260,13 +260,18 @@ ssize_t reshard_get_attribute(reshard_view *set, uint64_t id, const char *name, 
 
 ssize_t reshard_list_attributes(reshard_view *set, uint64_t id, char *names, size_t size)
 {
-    char all[N_ATTRIBUTES * 40];
     RFS_CLEANUP(leave) struct subject of = {0};
+    size_t most = 1;
     size_t n = 0;
 
     const int rc = find_subject(set, id, &of);
     if (rc)
         return rc;
+    for (size_t i = 0; i < N_ATTRIBUTES; i++)
+        most += strlen(attributes[i].name) + 1;
+    RFS_FREE char *all = malloc(most);
+    if (!all)
+        return -ENOMEM;
     for (size_t i = 0; i < N_ATTRIBUTES; i++)
         if (applies(&of, i)) {
             const size_t length = strlen(attributes[i].name) + 1;
