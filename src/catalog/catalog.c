@@ -4,6 +4,7 @@
 #include "base/cancel.h"
 #include "base/cleanup.h"
 #include "base/once.h"
+#include "base/options.h"
 #include "base/order.h"
 #include "base/path.h"
 #include "base/store.h"

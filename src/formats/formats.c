@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "formats/formats.h"
 
+#include "base/options.h"
 #include "base/text.h"
 #include "formats/ckpt/crc.h"
 #include "formats/dcp/dcp.h"

@@ -7,7 +7,6 @@
  */
 #pragma once
 
-#include "base/options.h"
 #include "formats/chunks/chunks.h"
 #include "formats/image.h"
 #include "formats/numbered.h"
@@ -34,6 +33,7 @@ enum rfs_format_row_number {
 /* ---- formats of files ------------------------------------------------------------------------ */
 
 struct rfs_document;
+struct rfs_options;
 
 /* Which of a folder's files counts: of those of one format, the last. */
 enum rfs_format_last {

@@ -5,12 +5,13 @@
  */
 #pragma once
 
-#include "base/options.h"
 #include "formats/image.h"
 #include "formats/safetensors/safetensors.h"
 #include "plan/planner.h"
 #include "reshard.h"
 #include "view/tensors.h"
+
+struct rfs_options;
 
 /* Ids of a save's entries have its number in the bits from here up. */
 #define RFS_VIEW_SAVE_SHIFT 48

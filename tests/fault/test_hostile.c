@@ -4,6 +4,7 @@
  * seconds, of the processor, that doc/SEMANTICS.md promises, and within the memory that it
  * promises.
  */
+#include "base/options.h"
 #include "catalog/catalog.h"
 #include "catalog/scan/group.h"
 #include "formats/dcp/dcp.h"

@@ -4,6 +4,7 @@
  * byte chooses what is asked of them, the second one options; behind a line break are the answers
  * (fake_curl.h). What is signed, and the hub's token, go to no other host.
  */
+#include "base/options.h"
 #include "store/remote/remote.h"
 #include "tests/fuzz/fake_curl.h"
 #include "tests/fuzz/folder.h"

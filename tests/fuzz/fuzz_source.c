@@ -9,6 +9,7 @@
  * A file "map.json" is the map of files=, and "groups", a file or a folder, is group info. Whatever
  * is there, only files are taken that are there.
  */
+#include "base/options.h"
 #include "catalog/scan/scan.h"
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/fuzz.h"

@@ -14,6 +14,7 @@
 #include "catalog/scan/group.h"
 
 #include "base/cleanup.h"
+#include "base/options.h"
 #include "base/order.h"
 #include "base/store.h"
 #include "base/text.h"

@@ -2,6 +2,7 @@
 /* Shared by the files of the scan: folders, and a function for each kind of source. */
 #pragma once
 
+#include "base/options.h"
 #include "base/path.h"
 #include "base/store.h"
 #include "catalog/scan/scan.h"

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "base/options.h"
+#include "base/std.h"
 
 #include <time.h>
 
@@ -13,6 +13,7 @@
 
 struct rfs_beneath;
 struct rfs_fds;
+struct rfs_options;
 struct rfs_saved;
 struct rfs_saves;
 struct rfs_store;

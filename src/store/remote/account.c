@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/remote/account.h"
+#include "base/options.h"
 
 #define TRIES 10
 #define TIMEOUT 30 /* seconds */

@@ -12,7 +12,6 @@
  */
 #pragma once
 
-#include "base/options.h"
 #include "base/store.h"
 #include "store/remote/credentials.h"
 #include "store/remote/environment.h"
@@ -21,6 +20,7 @@
 #include <pthread.h>
 
 struct rfs_hub_known;
+struct rfs_options;
 struct rfs_directory;
 
 /* Facts about a bucket, as answers of the store gave them (bucket.c). "": none. */

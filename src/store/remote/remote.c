@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/forks.h"
+#include "base/options.h"
 #include "store/remote/account.h"
 #include "store/remote/directory.h"
 #include "store/remote/hub.h"

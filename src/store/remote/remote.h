@@ -7,8 +7,9 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/options.h"
 #include "base/store.h"
+
+struct rfs_options;
 
 /*
  * Prepares for a view with these options, on N PATHS (each may be NULL), some of which may be URLs.

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/options.h"
 #include "base/order.h"
 #include "base/suggest.h"
 #include "base/text.h"

@@ -15,6 +15,7 @@
  * hfai's parts have values, too, and can be damaged by themselves: the state is in all of them
  * together, so nothing else is compared then.
  */
+#include "base/options.h"
 #include "survey/verify/verify.h"
 
 #include "base/checked.h"

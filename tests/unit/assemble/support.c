@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support.h"
+#include "base/options.h"
 
 #include <fcntl.h>
 #include <stdio.h>

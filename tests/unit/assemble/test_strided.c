@@ -2,6 +2,7 @@
 /* Ranges of tensors whose elements lie in any order, against copying them one by one. */
 #include "assemble/gather.h"
 
+#include "base/options.h"
 #include "support.h"
 
 #include <setjmp.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scanning.h"
+#include "base/options.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,6 +3,7 @@
 #ifndef TESTS_UNIT_SOURCE_SCANNING_H
 #define TESTS_UNIT_SOURCE_SCANNING_H
 
+#include "base/options.h"
 #include "catalog/scan/scan.h"
 #include "tests/unit/store/tree.h"
 

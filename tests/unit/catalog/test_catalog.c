@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/options.h"
 #include "catalog/catalog.h"
 #include "tests/unit/store/tree.h"
 

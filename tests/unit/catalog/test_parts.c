@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints of several files, and trees of safetensors files, as the catalogue gives them. */
+#include "base/options.h"
 #include "catalog/catalog.h"
 #include "tests/unit/store/tree.h"
 

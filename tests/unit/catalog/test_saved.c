@@ -3,6 +3,7 @@
  * Indexes that are kept on disk: what is believed of them, and what becomes of all that could be
  * wrong with them.
  */
+#include "base/options.h"
 #include "catalog/catalog.h"
 #include "catalog/saved.h"
 #include "tests/unit/store/tree.h"

@@ -3,6 +3,7 @@
  * hfai's parts for another number of processes, against a slow model that knows values by their
  * names and divides them as dist_ckpt's split_dict and torch.chunk do.
  */
+#include "base/options.h"
 #include "catalog/catalog.h"
 #include "formats/hfai/hfai.h"
 #include "plan/planner.h"

@@ -5,6 +5,7 @@
  * loop makes both calls, and takes the result of the one that was noted last, as a loop of several
  * threads may.
  */
+#include "base/options.h"
 #include "plan/planner.h"
 #include "tests/support/tree.h"
 

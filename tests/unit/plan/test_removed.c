@@ -3,6 +3,7 @@
  * What is looked at before a parameter is believed to be nowhere, what removed redundancy is
  * refused for, and parameters under other names or without bytes. Small trees, written here.
  */
+#include "base/options.h"
 #include "plan/planner.h"
 #include "tests/support/tree.h"
 

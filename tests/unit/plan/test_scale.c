@@ -4,6 +4,7 @@
  * bytes of memory, names looked up. Nothing here is timed.
  */
 #include "base/intern.h"
+#include "base/options.h"
 #include "plan/planner.h"
 #include "tests/support/tree.h"
 

@@ -5,6 +5,7 @@
  * room for indexes, so that each is dropped as soon as it is not in use, and some again by what a
  * first view has saved of them.
  */
+#include "base/options.h"
 #include "catalog/saved.h"
 #include "plan/planner.h"
 #include "plan/trace.h"

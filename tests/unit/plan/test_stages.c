@@ -3,6 +3,7 @@
  * Source stages: which of them gives a parameter, and, where a checkpoint is one stage of several,
  * that its local rank 0 is not rank_0. Small trees, written here.
  */
+#include "base/options.h"
 #include "plan/planner.h"
 #include "tests/support/tree.h"
 

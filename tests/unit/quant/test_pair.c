@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Folders with quantized weights: what they show, and what is refused. */
+#include "base/options.h"
 #include "catalog/catalog.h"
 #include "tests/support/tree.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Object storage without a server: signatures, credentials, lists of objects. */
+#include "base/options.h"
 #include "base/store.h"
 #include "store/remote/account.h"
 #include "store/remote/bucket.h"
