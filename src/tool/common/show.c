@@ -126,9 +126,25 @@ static bool is_shown(const struct rfs_table *table, const struct rfs_column *col
     return !(column->cells & (table->json ? RFS_FOR_PEOPLE : RFS_FOR_SCRIPTS));
 }
 
+static const struct rfs_column *column_at(const struct rfs_table *table, size_t i)
+{
+    return (const struct rfs_column *)((const char *)table->columns + i * table->stride);
+}
+
+void rfs_table_row(struct rfs_table *table, const void *row)
+{
+    for (size_t i = 0; i < table->n_columns; i++) {
+        const struct rfs_filled *filled = (const struct rfs_filled *)column_at(table, i);
+        if (is_shown(table, &filled->column))
+            filled->put(table, row);
+        else
+            table->at = (table->at + 1) % table->n_columns;
+    }
+}
+
 void rfs_table_text(struct rfs_table *table, const char *text)
 {
-    const struct rfs_column *column = &table->columns[table->at];
+    const struct rfs_column *column = column_at(table, table->at);
 
     table->at = (table->at + 1) % table->n_columns;
     if (!is_shown(table, column))
@@ -207,8 +223,8 @@ static size_t list_shown(const struct rfs_table *table, const struct rfs_column 
 
     assert(table->n_columns <= RFS_TABLE_COLUMNS);
     for (size_t i = 0; i < table->n_columns; i++)
-        if (is_shown(table, &table->columns[i]))
-            out[n++] = &table->columns[i];
+        if (is_shown(table, column_at(table, i)))
+            out[n++] = column_at(table, i);
     return n;
 }
 

@@ -78,25 +78,41 @@ struct rfs_column {
     unsigned cells;    /* RFS_CELL_…, and RFS_FOR_… */
 };
 
+struct rfs_table;
+
+/* A column and what fills it, for tables whose rows are all alike. */
+struct rfs_filled {
+    struct rfs_column column;                              /* the first member */
+    void (*put)(struct rfs_table *table, const void *row); /* adds the cell of a row */
+};
+
 #define RFS_TABLE_COLUMNS 24 /* at most */
 
 /* Zero-initialise, then set columns. */
 struct rfs_table {
-    const struct rfs_column *columns; /* borrowed */
-    size_t n_columns;
-    bool json;                   /* the form is that for scripts */
-    size_t at;                   /* column of the next cell */
-    struct rfs_printed cell;     /* the cell that is being written */
-    RFS_VEC(const char *) cells; /* cells of the form's columns */
-    struct rfs_arena arena;      /* the cells' text */
+    const struct rfs_column *columns; /* borrowed; or the first member of what fills each */
+    size_t n_columns, stride;         /* bytes from one to the next */
+    bool json;                        /* the form is that for scripts */
+    size_t at;                        /* column of the next cell */
+    struct rfs_printed cell;          /* the cell that is being written */
+    RFS_VEC(const char *) cells;      /* cells of the form's columns */
+    struct rfs_arena arena;           /* the cells' text */
 };
 #define RFS_TABLE(list, for_scripts)                                                               \
     {                                                                                              \
-        .columns = (list), .n_columns = sizeof(list) / sizeof *(list), .json = (for_scripts)       \
+        .columns = (list), .n_columns = sizeof(list) / sizeof *(list), .stride = sizeof *(list),   \
+        .json = (for_scripts)                                                                      \
     }
 /* Sets the columns of a table whose form is set. */
 #define RFS_TABLE_DESCRIBE(table, list)                                                            \
-    ((table)->columns = (list), (table)->n_columns = sizeof(list) / sizeof *(list))
+    ((table)->columns = (list), (table)->n_columns = sizeof(list) / sizeof *(list),                \
+     (table)->stride = sizeof *(list))
+/* Sets columns, a list of struct rfs_filled, of such a table; then rows are added whole. */
+#define RFS_TABLE_FILL(table, list)                                                                \
+    ((table)->columns = &(list)->column, (table)->n_columns = sizeof(list) / sizeof *(list),       \
+     (table)->stride = sizeof *(list))
+/* Adds the cells of a row that the table's form shows. */
+void rfs_table_row(struct rfs_table *table, const void *row);
 
 /*
  * Each of these adds the next cell. Bytes that are not printable UTF-8 become \xNN. Where memory is

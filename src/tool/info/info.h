@@ -33,7 +33,7 @@ struct rfs_info_filter {
 struct rfs_info_row {
     const char *name; /* borrowed from the index, or in the arena */
     const struct rfs_type *type;
-    uint64_t bytes;  /* sorted by: the file's, or over all ranks */
+    uint64_t bytes;  /* of its content, in the whole source as far as that is known */
     uint64_t offset; /* offset in the file, bytes */
     uint32_t id;     /* id of the name, in a tree */
 };
@@ -68,6 +68,11 @@ bool rfs_info_listing_add(void *ctx, const char *name, const struct rfs_type *ty
                           uint64_t offset);
 /* Sorts the rows, and drops those beyond the most. */
 void rfs_info_rows_order(struct rfs_info_rows *rows, const struct rfs_info_filter *filter);
+/* Add the cell of a ROW, a struct rfs_info_row, for columns of that name. */
+void rfs_info_put_name(struct rfs_table *table, const void *row);
+void rfs_info_put_dtype(struct rfs_table *table, const void *row);
+void rfs_info_put_shape(struct rfs_table *table, const void *row);
+void rfs_info_put_bytes(struct rfs_table *table, const void *row);
 /* Fills a table of name, dtype, shape, bytes and, if they have one, offset. */
 void rfs_info_rows_table(const struct rfs_info_rows *rows, bool offsets, struct rfs_table *table);
 

@@ -137,25 +137,6 @@ struct tree {
     struct rfs_error *err;
 };
 
-static const struct rfs_column slice_columns[] = {
-    {"name", RFS_CELL_TEXT},  {"dtype", RFS_CELL_TEXT},   {"slice", RFS_CELL_JSON},
-    {"ranks", RFS_CELL_TEXT}, {"bytes", RFS_CELL_NUMBER},
-};
-static const struct rfs_column whole_columns[] = {
-    {"name", RFS_CELL_TEXT},
-    {"dtype", RFS_CELL_TEXT},
-    {"shape", RFS_CELL_JSON},
-    {"cut", RFS_CELL_TEXT},
-    {"slice", RFS_CELL_JSON},
-    {"ranks", RFS_CELL_TEXT},
-    {"bytes", RFS_CELL_NUMBER},
-    {"devices", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
-    {"map", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
-    {"optimizer_shard", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
-    {"replicas", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS},
-    {"stages", RFS_CELL_JSON | RFS_FOR_SCRIPTS},
-};
-
 /* Returns the bytes of the whole tensor, or over all ranks where no strategy gives it. */
 static uint64_t bytes_of(struct tree *tree, const struct rfs_headers_parameter *param)
 {
@@ -191,26 +172,29 @@ static int count_params(struct tree *tree)
     return 0;
 }
 
-static const struct rfs_headers_parameter *param_of(const struct tree *tree,
-                                                    const struct rfs_info_row *row)
-{
-    return &tree->headers.parameters.data[row->id];
-}
+/* A row of the table: a parameter, and with a strategy the whole tensor that it is a slice of. */
+struct param_row {
+    struct rfs_info_row row; /* the first member */
+    struct tree *tree;
+    const struct rfs_headers_parameter *param;
+    int fit; /* 1: TENSOR is it, 0: the strategy lacks it, negative: it does not fit */
+    struct rfs_fit_tensor tensor;
+};
 
-static void add_ranks(struct tree *tree, struct rfs_table *table, const struct rfs_info_row *row)
+static void put_ranks(struct rfs_table *table, const void *of)
 {
-    const struct rfs_headers *headers = &tree->headers;
+    const struct param_row *row = of;
+    const struct rfs_headers *headers = &row->tree->headers;
     RFS_FREE bool *has = rfs_printed_memory(calloc(headers->kinds.n + 1, sizeof *has));
     RFS_FREE uint32_t *list = rfs_printed_memory(calloc((size_t)headers->n + 1, sizeof *list));
     uint32_t readable = 0;
     size_t n = 0;
 
     for (size_t k = 0; k < headers->kinds.n; k++) {
-        has[k] =
-            rfs_headers_type_in(headers, &headers->kinds.data[k], param_of(tree, row)->id) != NULL;
+        has[k] = rfs_headers_type_in(headers, &headers->kinds.data[k], row->param->id) != NULL;
         readable += headers->kinds.data[k].ranks;
     }
-    if (param_of(tree, row)->ranks == readable) {
+    if (row->param->ranks == readable) {
         rfs_table_text(table, "all");
         return;
     }
@@ -221,9 +205,9 @@ static void add_ranks(struct tree *tree, struct rfs_table *table, const struct r
     rfs_table_cell_end(table);
 }
 
-static void add_slice(struct tree *tree, struct rfs_table *table, const struct rfs_info_row *row)
+static void put_slice(struct rfs_table *table, const void *of)
 {
-    const struct rfs_headers_parameter *param = param_of(tree, row);
+    const struct rfs_headers_parameter *param = ((const struct param_row *)of)->param;
 
     if (param->shapes)
         rfs_table_none(table, "differs");
@@ -231,17 +215,90 @@ static void add_slice(struct tree *tree, struct rfs_table *table, const struct r
         rfs_table_dims(table, param->type->ndim, param->type->dims);
 }
 
-static void add_stages(struct tree *tree, struct rfs_table *table, const char *param)
+static void put_slice_dtype(struct rfs_table *table, const void *of)
 {
-    const ptrdiff_t at = rfs_strategy_find(tree->strategy, param);
+    const struct param_row *row = of;
+
+    rfs_table_text(table, row->param->types ? "differs" : rfs_whole_dtype(row->row.type));
+}
+
+static void put_whole_shape(struct rfs_table *table, const void *of)
+{
+    const struct param_row *row = of;
+
+    if (row->fit == 1)
+        rfs_table_dims(table, row->tensor.slice->ndim, row->tensor.whole);
+    else
+        rfs_table_none(table, "?");
+}
+
+static void put_cut(struct rfs_table *table, const void *of)
+{
+    const struct param_row *row = of;
+
+    if (row->fit != 1) {
+        rfs_table_text(table, row->fit < 0 ? "does not fit" : "not in the strategy");
+        return;
+    }
+    rfs_show_cuts(rfs_table_cell(table), &row->tensor.grid);
+    rfs_table_cell_end(table);
+}
+
+static void put_devices(struct rfs_table *table, const void *of)
+{
+    const struct param_row *row = of;
+
+    if (row->fit != 1) {
+        rfs_table_none(table, "");
+        return;
+    }
+    rfs_show_matrix(rfs_table_cell(table), row->tensor.layout);
+    rfs_table_cell_end(table);
+}
+
+static void put_map(struct rfs_table *table, const void *of)
+{
+    const struct param_row *row = of;
+
+    if (row->fit != 1) {
+        rfs_table_none(table, "");
+        return;
+    }
+    rfs_show_map(rfs_table_cell(table), row->tensor.layout);
+    rfs_table_cell_end(table);
+}
+
+static void put_optimizer_shard(struct rfs_table *table, const void *of)
+{
+    const struct param_row *row = of;
+
+    if (row->fit == 1)
+        rfs_table_u64(table, row->tensor.layout->opt_size);
+    else
+        rfs_table_none(table, "");
+}
+
+static void put_replicas(struct rfs_table *table, const void *of)
+{
+    const struct param_row *row = of;
+
+    if (row->fit == 1)
+        rfs_table_u64(table, row->tensor.grid.replicas);
+    else
+        rfs_table_none(table, "");
+}
+
+static void put_stages(struct rfs_table *table, const void *of)
+{
+    const struct param_row *row = of;
+    const struct rfs_strategy *strategy = row->tree->strategy;
+    const ptrdiff_t at = rfs_strategy_find(strategy, row->row.name);
     FILE *out = rfs_table_cell(table);
     const char *comma = "";
 
     fputc('[', out);
-    for (uint32_t stage = at < 0 ? RFS_NO_STAGE
-                                 : rfs_strategy_next_stage(tree->strategy, (size_t)at, 0);
-         stage != RFS_NO_STAGE;
-         stage = rfs_strategy_next_stage(tree->strategy, (size_t)at, stage + 1)) {
+    for (uint32_t stage = at < 0 ? RFS_NO_STAGE : rfs_strategy_next_stage(strategy, (size_t)at, 0);
+         stage != RFS_NO_STAGE; stage = rfs_strategy_next_stage(strategy, (size_t)at, stage + 1)) {
         fprintf(out, "%s%" PRIu32, comma, stage);
         comma = ", ";
     }
@@ -249,35 +306,27 @@ static void add_stages(struct tree *tree, struct rfs_table *table, const char *p
     rfs_table_cell_end(table);
 }
 
-static void add_whole(struct tree *tree, const struct rfs_info_row *row)
-{
-    struct rfs_table *table = &tree->report->table;
-    struct rfs_fit_tensor tensor = {.slice = NULL};
-    struct rfs_error unused;
-    const int rc = rfs_fit_find(&tree->fit, row->name, &tensor, &unused);
-
-    rfs_table_text(table, row->name);
-    rfs_table_text(table, rfs_whole_dtype(row->type));
-    if (rc == 1) {
-        rfs_table_dims(table, tensor.slice->ndim, tensor.whole);
-        rfs_show_cuts(rfs_table_cell(table), &tensor.grid);
-        rfs_table_cell_end(table);
-    } else {
-        rfs_table_none(table, "?");
-        rfs_table_text(table, rc < 0 ? "does not fit" : "not in the strategy");
-    }
-    add_slice(tree, table, row);
-    add_ranks(tree, table, row);
-    rfs_table_u64(table, row->bytes);
-    if (rc == 1) {
-        rfs_table_layout(table, tensor.layout);
-        rfs_table_u64(table, tensor.grid.replicas);
-    } else {
-        for (int i = 0; i < 4; i++)
-            rfs_table_none(table, "");
-    }
-    add_stages(tree, table, row->name);
-}
+static const struct rfs_filled slice_columns[] = {
+    {{"name", RFS_CELL_TEXT}, rfs_info_put_name},
+    {{"dtype", RFS_CELL_TEXT}, put_slice_dtype},
+    {{"slice", RFS_CELL_JSON}, put_slice},
+    {{"ranks", RFS_CELL_TEXT}, put_ranks},
+    {{"bytes", RFS_CELL_NUMBER}, rfs_info_put_bytes},
+};
+static const struct rfs_filled whole_columns[] = {
+    {{"name", RFS_CELL_TEXT}, rfs_info_put_name},
+    {{"dtype", RFS_CELL_TEXT}, rfs_info_put_dtype},
+    {{"shape", RFS_CELL_JSON}, put_whole_shape},
+    {{"cut", RFS_CELL_TEXT}, put_cut},
+    {{"slice", RFS_CELL_JSON}, put_slice},
+    {{"ranks", RFS_CELL_TEXT}, put_ranks},
+    {{"bytes", RFS_CELL_NUMBER}, rfs_info_put_bytes},
+    {{"devices", RFS_CELL_JSON | RFS_FOR_SCRIPTS}, put_devices},
+    {{"map", RFS_CELL_JSON | RFS_FOR_SCRIPTS}, put_map},
+    {{"optimizer_shard", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS}, put_optimizer_shard},
+    {{"replicas", RFS_CELL_NUMBER | RFS_FOR_SCRIPTS}, put_replicas},
+    {{"stages", RFS_CELL_JSON | RFS_FOR_SCRIPTS}, put_stages},
+};
 
 /* Adds the table of parameters; with a strategy, of whole tensors and how they are cut. */
 static void add_params(struct tree *tree)
@@ -285,21 +334,17 @@ static void add_params(struct tree *tree)
     struct rfs_table *table = &tree->report->table;
 
     if (tree->strategy)
-        RFS_TABLE_DESCRIBE(table, whole_columns);
+        RFS_TABLE_FILL(table, whole_columns);
     else
-        RFS_TABLE_DESCRIBE(table, slice_columns);
+        RFS_TABLE_FILL(table, slice_columns);
     tree->report->key = "tensors";
     for (size_t i = 0; i < tree->rows.list.n; i++) {
-        const struct rfs_info_row *row = &tree->rows.list.data[i];
-        if (tree->strategy) {
-            add_whole(tree, row);
-            continue;
-        }
-        rfs_table_text(table, row->name);
-        rfs_table_text(table, param_of(tree, row)->types ? "differs" : rfs_whole_dtype(row->type));
-        add_slice(tree, table, row);
-        add_ranks(tree, table, row);
-        rfs_table_u64(table, row->bytes);
+        struct param_row row = {.row = tree->rows.list.data[i], .tree = tree};
+        struct rfs_error unused;
+        row.param = &tree->headers.parameters.data[row.row.id];
+        if (tree->strategy)
+            row.fit = rfs_fit_find(&tree->fit, row.row.name, &row.tensor, &unused);
+        rfs_table_row(table, &row);
     }
 }
 
@@ -392,54 +437,77 @@ static int tell_odd(struct tree *tree, bool readable)
 
 /* ---- a tree of ranks ------------------------------------------------------------------------- */
 
-static const struct rfs_column rank_columns[] = {
-    {"rank", RFS_CELL_NUMBER},
-    {"file", RFS_CELL_TEXT},
-    {"parameters", RFS_CELL_NUMBER},
-    {"bytes", RFS_CELL_NUMBER},
-};
-
 static bool alike(const struct rfs_headers_rank *a, const struct rfs_headers_rank *b)
 {
     return a->kind == b->kind && a->bytes == b->bytes && a->rank + 1 == b->rank &&
            a->code == b->code && a->empty == b->empty;
 }
 
-static void add_rank(struct tree *tree, uint32_t first, uint32_t last)
-{
-    struct rfs_table *table = &tree->report->second;
-    const struct rfs_headers_rank *rank = &tree->headers.ranks[first];
-    const char *name = rfs_path_name(rank->path);
-    const char *last_name = rfs_path_name(tree->headers.ranks[last].path);
+/* A row of the table: ranks whose files are alike. */
+struct rank_row {
+    const struct rfs_headers *headers;
+    const struct rfs_headers_rank *rank, *last;
+};
 
-    if (last > first)
-        rfs_table_add(table, "%" PRIu32 "-%" PRIu32, rank->rank, tree->headers.ranks[last].rank);
+static void put_rank(struct rfs_table *table, const void *of)
+{
+    const struct rank_row *row = of;
+
+    if (row->last > row->rank)
+        rfs_table_add(table, "%" PRIu32 "-%" PRIu32, row->rank->rank, row->last->rank);
     else
-        rfs_table_u64(table, rank->rank);
-    if (rank->files > 1)
-        rfs_table_add(table, "%s and %" PRIu32 " more", name, rank->files - 1);
-    else if (last > first && strcmp(name, last_name) != 0)
-        rfs_table_add(table, "%s to %s", name, last_name);
+        rfs_table_u64(table, row->rank->rank);
+}
+
+static void put_rank_file(struct rfs_table *table, const void *of)
+{
+    const struct rank_row *row = of;
+    const char *name = rfs_path_name(row->rank->path);
+    const char *last = rfs_path_name(row->last->path);
+
+    if (row->rank->files > 1)
+        rfs_table_add(table, "%s and %" PRIu32 " more", name, row->rank->files - 1);
+    else if (row->last > row->rank && strcmp(name, last) != 0)
+        rfs_table_add(table, "%s to %s", name, last);
     else
         rfs_table_text(table, name);
+}
+
+static void put_rank_parameters(struct rfs_table *table, const void *of)
+{
+    const struct rank_row *row = of;
+    const struct rfs_headers_rank *rank = row->rank;
+
     if (rank->kind != RFS_NO_KIND || rank->empty)
-        rfs_table_add(table, "%zu", rank->empty ? 0 : tree->headers.kinds.data[rank->kind].n);
+        rfs_table_add(table, "%zu", rank->empty ? 0 : row->headers->kinds.data[rank->kind].n);
     else
         rfs_table_none(table, "?");
-    rfs_table_u64(table, rank->bytes);
 }
+
+static void put_rank_bytes(struct rfs_table *table, const void *of)
+{
+    rfs_table_u64(table, ((const struct rank_row *)of)->rank->bytes);
+}
+
+static const struct rfs_filled rank_columns[] = {
+    {{"rank", RFS_CELL_NUMBER}, put_rank},
+    {{"file", RFS_CELL_TEXT}, put_rank_file},
+    {{"parameters", RFS_CELL_NUMBER}, put_rank_parameters},
+    {{"bytes", RFS_CELL_NUMBER}, put_rank_bytes},
+};
 
 static void add_rank_rows(struct tree *tree)
 {
-    struct rfs_headers *headers = &tree->headers;
+    const struct rfs_headers *headers = &tree->headers;
 
-    RFS_TABLE_DESCRIBE(&tree->report->second, rank_columns);
+    RFS_TABLE_FILL(&tree->report->second, rank_columns);
     for (uint32_t i = 0; i < headers->n; i++) {
         uint32_t last = i;
         while (!tree->args->json && last + 1 < headers->n &&
                alike(&headers->ranks[last], &headers->ranks[last + 1]))
             last++;
-        add_rank(tree, i, last);
+        const struct rank_row row = {headers, &headers->ranks[i], &headers->ranks[last]};
+        rfs_table_row(&tree->report->second, &row);
         i = last;
     }
 }
@@ -563,52 +631,87 @@ int rfs_info_tree(struct rfs_info_args *args, const char *path, struct rfs_info_
 
 /* ---- a chunked checkpoint -------------------------------------------------------------------- */
 
-static const struct rfs_column tensor_columns[] = {
-    {"name", RFS_CELL_TEXT},     {"dtype", RFS_CELL_TEXT}, {"shape", RFS_CELL_JSON},
-    {"chunks", RFS_CELL_NUMBER}, {"cuts", RFS_CELL_JSON},  {"bytes", RFS_CELL_NUMBER},
+/* A row of the table: a tensor and its chunks. */
+struct chunked_row {
+    struct rfs_info_row row; /* the first member */
+    struct rfs_inspect_chunked tensor;
 };
 
-static const struct rfs_column chunked_file_columns[] = {
-    {"file", RFS_CELL_TEXT},
-    {"chunks", RFS_CELL_NUMBER},
-    {"tensor bytes", RFS_CELL_NUMBER},
-    {"bytes", RFS_CELL_NUMBER},
+static void put_chunks(struct rfs_table *table, const void *of)
+{
+    rfs_table_u64(table, ((const struct chunked_row *)of)->tensor.chunks);
+}
+
+static void put_cuts(struct rfs_table *table, const void *of)
+{
+    const struct chunked_row *row = of;
+
+    if (row->tensor.incomplete)
+        rfs_table_none(table, "incomplete");
+    else
+        rfs_table_dims(table, row->row.type->ndim, row->tensor.pieces);
+}
+
+static const struct rfs_filled tensor_columns[] = {
+    {{"name", RFS_CELL_TEXT}, rfs_info_put_name},
+    {{"dtype", RFS_CELL_TEXT}, rfs_info_put_dtype},
+    {{"shape", RFS_CELL_JSON}, rfs_info_put_shape},
+    {{"chunks", RFS_CELL_NUMBER}, put_chunks},
+    {{"cuts", RFS_CELL_JSON}, put_cuts},
+    {{"bytes", RFS_CELL_NUMBER}, rfs_info_put_bytes},
 };
 
 static void add_tensors(const struct rfs_headers_source *source, const struct rfs_info_rows *rows,
                         struct rfs_table *table)
 {
-    RFS_TABLE_DESCRIBE(table, tensor_columns);
+    RFS_TABLE_FILL(table, tensor_columns);
     for (size_t i = 0; i < rows->list.n; i++) {
-        const struct rfs_info_row *row = &rows->list.data[i];
-        struct rfs_inspect_chunked tensor;
-        rfs_inspect_chunked(source, row->id, &tensor);
-        rfs_table_text(table, row->name);
-        rfs_table_text(table, rfs_whole_dtype(row->type));
-        rfs_table_dims(table, row->type->ndim, row->type->dims);
-        rfs_table_u64(table, tensor.chunks);
-        if (tensor.incomplete)
-            rfs_table_none(table, "incomplete");
-        else
-            rfs_table_dims(table, row->type->ndim, tensor.pieces);
-        rfs_table_u64(table, row->bytes);
+        struct chunked_row row = {.row = rows->list.data[i]};
+        rfs_inspect_chunked(source, row.row.id, &row.tensor);
+        rfs_table_row(table, &row);
     }
 }
+
+static void put_file(struct rfs_table *table, const void *of)
+{
+    rfs_table_text(table, ((const struct rfs_inspect_chunk_file *)of)->name);
+}
+
+static void put_file_chunks(struct rfs_table *table, const void *of)
+{
+    rfs_table_u64(table, ((const struct rfs_inspect_chunk_file *)of)->chunks);
+}
+
+static void put_file_content(struct rfs_table *table, const void *of)
+{
+    rfs_table_u64(table, ((const struct rfs_inspect_chunk_file *)of)->content);
+}
+
+static void put_file_bytes(struct rfs_table *table, const void *of)
+{
+    const struct rfs_inspect_chunk_file *file = of;
+
+    if (file->is_there)
+        rfs_table_u64(table, file->bytes);
+    else
+        rfs_table_none(table, "missing");
+}
+
+static const struct rfs_filled chunked_file_columns[] = {
+    {{"file", RFS_CELL_TEXT}, put_file},
+    {{"chunks", RFS_CELL_NUMBER}, put_file_chunks},
+    {{"tensor bytes", RFS_CELL_NUMBER}, put_file_content},
+    {{"bytes", RFS_CELL_NUMBER}, put_file_bytes},
+};
 
 static void add_chunked_files(const struct rfs_inspect_chunks *chunks, struct rfs_table *table,
                               uint64_t *total, uint64_t *missing)
 {
     const struct rfs_inspect_chunk_file *files = chunks->files;
 
-    RFS_TABLE_DESCRIBE(table, chunked_file_columns);
+    RFS_TABLE_FILL(table, chunked_file_columns);
     for (uint32_t i = 0; i < chunks->n_files; i++) {
-        rfs_table_text(table, files[i].name);
-        rfs_table_u64(table, files[i].chunks);
-        rfs_table_u64(table, files[i].content);
-        if (files[i].is_there)
-            rfs_table_u64(table, files[i].bytes);
-        else
-            rfs_table_none(table, "missing");
+        rfs_table_row(table, &files[i]);
         *total += files[i].bytes;
         *missing += !files[i].is_there;
     }
@@ -690,10 +793,26 @@ int rfs_info_chunks(struct rfs_info_args *args, const char *path, struct rfs_inf
 
 /* ---- hfai's parts ---------------------------------------------------------------------------- */
 
-static const struct rfs_column part_columns[] = {
-    {"part", RFS_CELL_NUMBER},
-    {"file", RFS_CELL_TEXT},
-    {"bytes", RFS_CELL_NUMBER},
+/* Hfai's parts are numbered from 0 on, as their ranks are. */
+static void put_part(struct rfs_table *table, const void *of)
+{
+    rfs_table_u64(table, ((const struct rfs_headers_rank *)of)->rank);
+}
+
+static void put_part_file(struct rfs_table *table, const void *of)
+{
+    rfs_table_text(table, rfs_path_name(((const struct rfs_headers_rank *)of)->path));
+}
+
+static void put_part_bytes(struct rfs_table *table, const void *of)
+{
+    rfs_table_u64(table, ((const struct rfs_headers_rank *)of)->bytes);
+}
+
+static const struct rfs_filled part_columns[] = {
+    {{"part", RFS_CELL_NUMBER}, put_part},
+    {{"file", RFS_CELL_TEXT}, put_part_file},
+    {{"bytes", RFS_CELL_NUMBER}, put_part_bytes},
 };
 
 static void report_parts(struct rfs_info_args *args, const struct rfs_headers *headers,
@@ -704,13 +823,10 @@ static void report_parts(struct rfs_info_args *args, const struct rfs_headers *h
 
     rfs_info_rows_table(rows, false, &report->table);
     report->key = "tensors";
-    RFS_TABLE_DESCRIBE(&report->second, part_columns);
+    RFS_TABLE_FILL(&report->second, part_columns);
     for (uint32_t part = 0; part < headers->n; part++) {
-        const struct rfs_headers_rank *file = &headers->ranks[part];
-        bytes += file->bytes;
-        rfs_table_u64(&report->second, part);
-        rfs_table_text(&report->second, rfs_path_name(file->path));
-        rfs_table_u64(&report->second, file->bytes);
+        bytes += headers->ranks[part].bytes;
+        rfs_table_row(&report->second, &headers->ranks[part]);
     }
     fprintf(report->say,
             "parts: %" PRIu32 " of hfai's, %" PRIu64

@@ -67,24 +67,47 @@ bool rfs_info_listing_add(void *ctx, const char *name, const struct rfs_type *ty
     return copy && added->name;
 }
 
+void rfs_info_put_name(struct rfs_table *table, const void *row)
+{
+    rfs_table_text(table, ((const struct rfs_info_row *)row)->name);
+}
+
+void rfs_info_put_dtype(struct rfs_table *table, const void *row)
+{
+    rfs_table_text(table, rfs_whole_dtype(((const struct rfs_info_row *)row)->type));
+}
+
+void rfs_info_put_shape(struct rfs_table *table, const void *row)
+{
+    const struct rfs_type *type = ((const struct rfs_info_row *)row)->type;
+
+    rfs_table_dims(table, type->ndim, type->dims);
+}
+
+void rfs_info_put_bytes(struct rfs_table *table, const void *row)
+{
+    rfs_table_u64(table, ((const struct rfs_info_row *)row)->bytes);
+}
+
+static void put_offset(struct rfs_table *table, const void *row)
+{
+    rfs_table_u64(table, ((const struct rfs_info_row *)row)->offset);
+}
+
 void rfs_info_rows_table(const struct rfs_info_rows *rows, bool offsets, struct rfs_table *table)
 {
-    static const struct rfs_column columns[] = {
-        {"name", RFS_CELL_TEXT},    {"dtype", RFS_CELL_TEXT},    {"shape", RFS_CELL_JSON},
-        {"bytes", RFS_CELL_NUMBER}, {"offset", RFS_CELL_NUMBER},
+    static const struct rfs_filled columns[] = {
+        {{"name", RFS_CELL_TEXT}, rfs_info_put_name},
+        {{"dtype", RFS_CELL_TEXT}, rfs_info_put_dtype},
+        {{"shape", RFS_CELL_JSON}, rfs_info_put_shape},
+        {{"bytes", RFS_CELL_NUMBER}, rfs_info_put_bytes},
+        {{"offset", RFS_CELL_NUMBER}, put_offset},
     };
 
-    RFS_TABLE_DESCRIBE(table, columns);
+    RFS_TABLE_FILL(table, columns);
     table->n_columns -= !offsets;
-    for (size_t i = 0; i < rows->list.n; i++) {
-        const struct rfs_info_row *row = &rows->list.data[i];
-        rfs_table_text(table, row->name);
-        rfs_table_text(table, rfs_whole_dtype(row->type));
-        rfs_table_dims(table, row->type->ndim, row->type->dims);
-        rfs_table_u64(table, row->type->bytes);
-        if (offsets)
-            rfs_table_u64(table, row->offset);
-    }
+    for (size_t i = 0; i < rows->list.n; i++)
+        rfs_table_row(table, &rows->list.data[i]);
 }
 
 /* ---- in words -------------------------------------------------------------------------------- */
