@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The real transform_checkpoints, and where it is known to refuse or to be wrong.
 
-doc/SEMANTICS.md lists the same cases for users; reasons() names the ones that apply to a case. A
+doc/MINDSPORE.md lists the same cases for users; reasons() names the ones that apply to a case. A
 disagreement between MindSpore and the model without such a reason is a fault of this generator.
 """
 import contextlib
