@@ -31,7 +31,6 @@ reshardfs_SOURCES = \
 	src/base/vec.c \
 	src/formats/words.c \
 	src/mount/control.c src/mount/control.h \
-	src/mount/daemon.c src/mount/daemon.h \
 	src/mount/descriptor.c src/mount/descriptor.h \
 	src/mount/fuse.c src/mount/fuse.h \
 	src/mount/internal.h \

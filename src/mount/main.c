@@ -11,7 +11,6 @@
 #include "base/secret.h"
 #include "base/store.h"
 #include "base/variables.h"
-#include "mount/daemon.h"
 #include "mount/fuse.h"
 #include "mount/keeper.h"
 #include "mount/message.h"
@@ -29,8 +28,156 @@
 #include <malloc.h>
 #endif
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+/* ---- the background -------------------------------------------------------------------------- */
+
+/*
+ * Going to the background: the outcome goes to the waiting parent over a pipe of our own, so that
+ * it knows before it exits that the mount answers, or why it does not. No thread exists when the
+ * process forks.
+ */
+struct daemon {
+    int pipe; /* the read end in the parent, the write end in the child; -1 in the foreground */
+};
+
+/* The word on the pipe is one struct rfs_error, code 0 for "ready": written at once, as it is. */
+_Static_assert(sizeof(struct rfs_error) <= PIPE_BUF,
+               "the child's word must be written in one piece");
+
+/*
+ * Forks. *child is 0 in the child, which belongs to the terminal until it is ready, and ends with
+ * its parent until it says otherwise. 0, or -errno.
+ */
+static int start_daemon(struct daemon *daemon, pid_t *child, struct rfs_error *err)
+{
+    int ends[2];
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return rfs_fail(err, -errno, RFS_NOWHERE, NULL, "no pipe to the background: %s",
+                        strerror(errno));
+    *child = fork();
+    if (*child < 0) {
+        const int code = errno;
+
+        close(ends[0]);
+        close(ends[1]);
+        return rfs_fail(err, -code, RFS_NOWHERE, "-f, to stay in the foreground",
+                        "cannot go to the background: %s", strerror(code));
+    }
+    if (*child > 0) {
+        close(ends[1]);
+        daemon->pipe = ends[0];
+        return 0;
+    }
+    close(ends[0]);
+    daemon->pipe = ends[1];
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
+    rfs_message_reach_syslog();
+    return 0;
+}
+
+/* Says why there was no word. */
+static int report_end(pid_t child, struct rfs_error *err)
+{
+    int status = 0;
+
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        continue;
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS)
+        return rfs_fail(err, -EIO, RFS_NOWHERE,
+                        "sandbox=log and dmesg, to see which; sandbox=off, to do without",
+                        "the sandbox has ended the server for a system call that it does not know");
+    return rfs_fail(err, -EIO, RFS_NOWHERE, "--debug, to see how far it gets",
+                    "the server ended before the mount answered");
+}
+
+/*
+ * Waits, in the parent, for the child's word. 0 when it is ready, or -errno with the child's error.
+ */
+static int wait_for_word(struct daemon *daemon, pid_t child, struct rfs_error *err)
+{
+    struct rfs_error word = {0};
+    char *to = (char *)&word;
+    size_t got = 0;
+
+    while (got < sizeof word) {
+        const ssize_t n = read(daemon->pipe, to + got, sizeof word - got);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            break;
+        got += (size_t)n;
+    }
+    close(daemon->pipe);
+    daemon->pipe = -1;
+    if (got < sizeof word)
+        return report_end(child, err);
+    word.text[sizeof word.text - 1] = '\0';
+    *err = word;
+    return word.code;
+}
+
+static int send_word(struct daemon *daemon, const struct rfs_error *word)
+{
+    const ssize_t n = write(daemon->pipe, word, sizeof *word);
+    const int rc = n == (ssize_t)sizeof *word ? 0 : n < 0 ? -errno : -EIO;
+
+    close(daemon->pipe);
+    daemon->pipe = -1;
+    return rc;
+}
+
+/* Lets go of the terminal. 0 or -errno. */
+static int leave_terminal(void)
+{
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    setsid();
+    if (chdir("/") != 0)
+        return -errno;
+    rfs_message_use_syslog();
+    if (null < 0)
+        return -errno;
+    for (int fd = 0; fd <= 2; fd++)
+        dup2(null, fd);
+    if (null > 2)
+        close(null);
+    return 0;
+}
+
+/* Makes the child outlive its parent from now on. By the thread that began in it. */
+static void outlive_parent(void)
+{
+    (void)prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
+}
+
+/*
+ * Lets the child go of the terminal, lead a session of its own in "/", and send the word. 0, or
+ * -EPIPE when the parent has gone (it was interrupted), and so wants no mount. Does nothing in the
+ * foreground.
+ */
+static int send_ready(struct daemon *daemon)
+{
+    const struct rfs_error ready = {0};
+
+    if (daemon->pipe < 0)
+        return 0;
+    const int rc = leave_terminal();
+    return rc == 0 ? send_word(daemon, &ready) : rc;
+}
+
+/* Hands the parent the error to print. Returns whether there was a parent to take it. */
+static bool send_failure(struct daemon *daemon, const struct rfs_error *err)
+{
+    return daemon->pipe >= 0 && send_word(daemon, err) == 0;
+}
+
+/* ---- what users are told ---------------------------------------------------------------------- */
 
 static void show_version(void)
 {
@@ -206,7 +353,7 @@ static void tell_log(const char *mountpoint)
 }
 
 struct greeting {
-    struct rfs_daemon *daemon;
+    struct daemon *daemon;
     const char *summary, *mountpoint;
 };
 
@@ -215,7 +362,7 @@ static int answers(void *ctx)
     const struct greeting *g = ctx;
 
     greet(g->summary, g->mountpoint);
-    return rfs_daemon_ready(g->daemon);
+    return send_ready(g->daemon);
 }
 
 /* The mount point, and the processes that belong to it. */
@@ -223,7 +370,7 @@ struct place {
     char *resolved; /* owned; NULL: nothing is mounted */
     int folder;     /* what was looked at there, for the keeper; or -1 */
     struct rfs_keeper keeper;
-    struct rfs_daemon daemon;
+    struct daemon daemon;
 };
 
 static void close_folder(struct place *place)
@@ -244,7 +391,7 @@ static int mount_view(const struct rfs_mount_options *options, struct place *pla
     if (rfs_message_any_error())
         tell_log(options->mountpoint);
     summarize(summary, sizeof summary, view);
-    rfs_daemon_outlive();
+    outlive_parent();
     return rfs_session_run(options, place->resolved, &place->keeper, sandbox, view, answers,
                            &greeting, err);
 }
@@ -306,7 +453,7 @@ static int serve(const struct rfs_mount_options *options, struct place *place, c
         rc = place->resolved ? mount_view(options, place, &sandbox, view, err) : check(view, err);
     reshard_close(view);
     rfs_guard_rest();
-    if (rc < 0 && rfs_daemon_fail(&place->daemon, err))
+    if (rc < 0 && send_failure(&place->daemon, err))
         *err = (struct rfs_error){.code = rc};
     return rc;
 }
@@ -314,7 +461,7 @@ static int serve(const struct rfs_mount_options *options, struct place *place, c
 static int run(const struct rfs_mount_options *options, char **argv, struct rfs_error *err)
 {
     const bool mounts = options->action == RFS_ACTION_MOUNT;
-    struct place place = {NULL, -1, RFS_KEEPER_NONE, RFS_DAEMON_NONE};
+    struct place place = {NULL, -1, RFS_KEEPER_NONE, {-1}};
     pid_t child = 0;
     int rc = 0;
 
@@ -331,10 +478,10 @@ static int run(const struct rfs_mount_options *options, char **argv, struct rfs_
     }
     if (rc == 0 && mounts && !options->foreground) {
         fflush(stdout);
-        rc = rfs_daemon_start(&place.daemon, &child, err);
+        rc = start_daemon(&place.daemon, &child, err);
     }
     if (rc == 0)
-        rc = child > 0 ? rfs_daemon_wait(&place.daemon, child, err)
+        rc = child > 0 ? wait_for_word(&place.daemon, child, err)
                        : serve(options, &place, argv, err);
     close_folder(&place);
     free(place.resolved);
@@ -378,6 +525,13 @@ static int finish_output(struct rfs_error *err)
                : rfs_fail(err, -EIO, RFS_NOWHERE, NULL, "cannot write to the standard output");
 }
 
+/* Writes "reshardfs: error: …". Returns the exit status that belongs to it. */
+static int put_error(const struct rfs_error *err)
+{
+    rfs_message_put(NULL, RESHARD_LOG_ERROR, err->text);
+    return err->usage ? RFS_EXIT_USAGE : RFS_EXIT_INPUT;
+}
+
 int main(int argc, char **argv)
 {
     struct rfs_mount_options options;
@@ -395,7 +549,7 @@ int main(int argc, char **argv)
     bound_memory();
     rfs_limits_raise_files();
     if (rfs_limits_raise_stack(&err) < 0)
-        return rfs_message_put_error(&err);
+        return put_error(&err);
     setlocale(LC_CTYPE, "");
     rc = rfs_mount_options_parse(argc, argv, &options, &err);
     if (rc == 0) {
@@ -412,7 +566,7 @@ int main(int argc, char **argv)
             rc = finish_output(&err);
     }
     if (rc < 0)
-        status = err.text[0] ? rfs_message_put_error(&err) : RFS_EXIT_INPUT;
+        status = err.text[0] ? put_error(&err) : RFS_EXIT_INPUT;
     rfs_mount_options_free(&options);
     return status;
 }

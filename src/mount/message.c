@@ -130,9 +130,3 @@ bool rfs_message_any_error(void)
 {
     return atomic_load(&any_error);
 }
-
-int rfs_message_put_error(const struct rfs_error *err)
-{
-    rfs_message_put(NULL, RESHARD_LOG_ERROR, err->text);
-    return err->usage ? RFS_EXIT_USAGE : RFS_EXIT_INPUT;
-}

@@ -32,8 +32,6 @@ void rfs_message_use_syslog(void);
 void rfs_message_put(void *ctx, enum reshard_level level, const char *line);
 /* Says whether an error was written. */
 bool rfs_message_any_error(void);
-/* Writes "reshardfs: error: …". Returns the exit status that belongs to it. */
-int rfs_message_put_error(const struct rfs_error *err);
 /*
  * Copies all whole lines that are kept, "2026-01-31T12:00:00Z warning: LINE", each with its
  * newline: owned by the caller. NULL when out of memory.

@@ -305,13 +305,6 @@ void rfs_request_locks_pages(struct rfs_request *request, fuse_ino_t ino)
         request->pages = ino;
 }
 
-bool rfs_request_is_own(fuse_req_t req)
-{
-    const pid_t pid = fuse_req_ctx(req)->pid;
-
-    return pid > 0 && syscall(SYS_tgkill, getpid(), pid, 0) == 0;
-}
-
 /* ---- all of them ----------------------------------------------------------------------------- */
 
 /*

@@ -109,11 +109,6 @@ bool rfs_request_end(struct rfs_request *request, fuse_req_t req);
  * them until it is answered. REQUEST may be NULL.
  */
 void rfs_request_locks_pages(struct rfs_request *request, fuse_ino_t ino);
-/*
- * Returns whether REQ comes from this process: a source lies in the mount that is made from it. To
- * wait for the answer would be to wait for itself.
- */
-bool rfs_request_is_own(fuse_req_t req);
 
 /* ---- the guard ------------------------------------------------------------------------------- */
 
