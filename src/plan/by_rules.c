@@ -48,12 +48,18 @@ static int check_plus(const struct rfs_by_rules *by_rules, struct rfs_error *err
     return rc;
 }
 
+static void vanished_end(struct rfs_vanished *vanished)
+{
+    free(vanished->names.data);
+    free(vanished->ranks.data);
+}
+
 static int compile(struct rfs_by_rules *by_rules, struct rfs_error *err)
 {
     struct rfs_catalog *catalog = by_rules->config.catalog;
     const struct rfs_params *params = by_rules->plan->params;
     RFS_FREE struct rfs_rules_tensor *tensors = calloc(params->n + 1, sizeof *tensors);
-    RFS_CLEANUP(rfs_plan_vanished_end) struct rfs_vanished vanished = {.names = {.n = 0}};
+    RFS_CLEANUP(vanished_end) struct rfs_vanished vanished = {.names = {.n = 0}};
 
     if (!tensors || rfs_plan_find_vanished(by_rules->config.whole, params, &vanished))
         return rfs_fail_memory(err);

@@ -201,7 +201,6 @@ struct rfs_vanished {
  */
 int rfs_plan_find_vanished(const struct rfs_planner *planner, const struct rfs_params *params,
                            struct rfs_vanished *out);
-void rfs_plan_vanished_end(struct rfs_vanished *vanished);
 /*
  * Proves that a checkpoint that describes itself has all files of its save, or that names= leaves
  * out what is incomplete without them; and with strict, that its metadata is of these files. 0,
@@ -238,16 +237,6 @@ int rfs_plan_leads(struct rfs_planning *planning);
 
 /* Makes the parameter list, or finds an equal one. 0 or -errno with *err filled. */
 int rfs_plan_params(struct rfs_planning *planning, const struct rfs_params **out);
-
-/* ---- options that nothing meets (unmet.c) ---------------------------------------------------- */
-
-/*
- * Refuses options that name no parameter of the source. After rfs_plan_sources. 0, or -EINVAL with
- * *err filled.
- */
-int rfs_plan_check_unmet(struct rfs_planning *planning);
-/* Makes notes on the parts of options that no parameter met, once a file is planned. */
-void rfs_plan_note_unused(const struct rfs_planner *planner);
 
 /* ---- parameters that nothing proves (unproved.c) --------------------------------------------- */
 

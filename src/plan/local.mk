@@ -30,5 +30,4 @@ librfs_la_SOURCES += \
 	src/plan/strategies.c \
 	src/plan/trace.c \
 	src/plan/trace.h \
-	src/plan/unmet.c \
 	src/plan/unproved.c

@@ -76,9 +76,27 @@ static uint32_t other_holder(const struct rfs_geometry *geometry, uint32_t provi
     return geometry ? rfs_grid_replica(&geometry->src, provider, copy) : copy;
 }
 
+/*
+ * Returns the index of a global rank of source STAGE, or NULL when it has none that can be read.
+ * Within a use of the catalogue.
+ */
+static const struct rfs_index *index_of_rank(struct rfs_planner *planner, uint32_t rank,
+                                             uint32_t stage)
+{
+    struct rfs_catalog *catalog = planner->config.catalog;
+    const struct rfs_index *index;
+
+    if (rank >= rfs_catalog_ranks(catalog) || !rfs_catalog_has(catalog, rank) ||
+        (planner->config.lost == RFS_LOST_LEFT_OUT &&
+         rfs_lacking_file(planner->config.lacking, rank)) ||
+        rfs_catalog_index(catalog, rank, atomic_load(&planner->stages[stage].lead), &index, NULL))
+        return NULL;
+    return index;
+}
+
 static const struct rfs_entry *entry_of(const struct sources *walk, uint32_t rank)
 {
-    const struct rfs_index *index = rfs_plan_index(walk->planner, rank, walk->target->stage);
+    const struct rfs_index *index = index_of_rank(walk->planner, rank, walk->target->stage);
 
     return index ? rfs_index_find(index, walk->target->name) : NULL;
 }
@@ -106,6 +124,23 @@ static uint32_t pick(const struct sources *walk, uint32_t provider, struct rfs_p
 }
 
 /*
+ * Finds the parameter in the file of a global rank, which may be RFS_NO_RANK, of source STAGE.
+ * Within a use of the catalogue. 0, -EIO when it is not there, or an error of indexing.
+ */
+static int find_entry(const struct rfs_provider_query *query, uint32_t stage, uint32_t rank,
+                      const struct rfs_index **index, const struct rfs_entry **entry)
+{
+    const struct rfs_planner *planner = query->planner;
+
+    if (rank == RFS_NO_RANK)
+        return -EIO;
+    const int rc = rfs_catalog_index(planner->config.catalog, rank,
+                                     atomic_load(&planner->stages[stage].lead), index, NULL);
+    *entry = rc ? NULL : rfs_index_find(*index, query->name);
+    return rc || *entry ? rc : -EIO;
+}
+
+/*
  * Sets the file of what is asked for, and *strides to those of the rank's slice, or NULL: they last
  * as long as the use of indexes.
  */
@@ -120,14 +155,22 @@ static int locate(const struct sources *walk, struct rfs_piece_source *source,
     source->other = false;
     source->odd = RFS_NO_RANK;
     source->rank = pick(walk, rfs_plan_provider(&walk->query, &source->asked), source);
-    const int rc =
-        rfs_plan_find_entry(&walk->query, walk->target->stage, source->rank, &index, &entry);
+    const int rc = find_entry(&walk->query, walk->target->stage, source->rank, &index, &entry);
     if (rc)
         return rc;
     source->type = entry->type;
     source->file = rfs_catalog_entry_file(catalog, source->rank, index, entry);
     *strides = rfs_index_strides(index, entry);
     return rfs_catalog_content(catalog, index, entry, &source->content);
+}
+
+/* Returns what is copied of a parameter that is not cut, in source STAGE. */
+static struct rfs_plan_piece copied_piece(const struct rfs_provider_query *query, uint32_t stage)
+{
+    const struct rfs_role_rules rules = rfs_plan_rules(query->planner);
+    const struct rfs_role_name name = rfs_plan_name(query->planner, query->name);
+
+    return rfs_plan_piece_slice(rfs_role_source_layout(&rules, &name, stage), query->template);
 }
 
 static int walk_copied(const struct sources *walk)
@@ -138,7 +181,7 @@ static int walk_copied(const struct sources *walk)
     struct rfs_piece_source source;
     const uint64_t *strides;
 
-    source.asked = rfs_plan_piece_copied(&walk->query, walk->target->stage);
+    source.asked = copied_piece(&walk->query, walk->target->stage);
     const int rc = locate(walk, &source, &strides);
     if (rc)
         return rc;
@@ -596,7 +639,7 @@ static uint32_t type_in_stage(struct rfs_planner *planner, uint32_t name, uint32
 
     rfs_catalog_begin(planner->config.catalog, &use);
     for (uint32_t r = 0; !entry && r < planner->scale.src_devices; r++) {
-        const struct rfs_index *index = rfs_plan_index(planner, base + r, stage);
+        const struct rfs_index *index = index_of_rank(planner, base + r, stage);
         entry = index ? rfs_index_find(index, name) : NULL;
     }
     const uint32_t type = entry ? entry->type : RFS_NO_ID;

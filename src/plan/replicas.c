@@ -254,14 +254,6 @@ struct rfs_provider_query rfs_plan_query(const struct rfs_planning *planning,
                                        planning->template};
 }
 
-struct rfs_plan_piece rfs_plan_piece_copied(const struct rfs_provider_query *query, uint32_t stage)
-{
-    const struct rfs_role_rules rules = rfs_plan_rules(query->planner);
-    const struct rfs_role_name name = rfs_plan_name(query->planner, query->name);
-
-    return rfs_plan_piece_slice(rfs_role_source_layout(&rules, &name, stage), query->template);
-}
-
 uint32_t rfs_plan_base(const struct rfs_planner *planner, uint32_t src_stage)
 {
     return planner->scale.src_base + src_stage * planner->scale.src_devices;
@@ -320,30 +312,4 @@ uint32_t rfs_plan_provider(const struct rfs_provider_query *query,
                    ? rfs_presence_lowest(query->presence, query->name, rfs_plan_holds, piece)
                    : lowest_file(query, piece);
     return rank == RFS_NO_RANK ? RFS_NO_RANK : query->base + rank;
-}
-
-int rfs_plan_find_entry(const struct rfs_provider_query *query, uint32_t stage, uint32_t rank,
-                        const struct rfs_index **index, const struct rfs_entry **entry)
-{
-    const struct rfs_planner *planner = query->planner;
-
-    if (rank == RFS_NO_RANK)
-        return -EIO;
-    const int rc = rfs_catalog_index(planner->config.catalog, rank,
-                                     atomic_load(&planner->stages[stage].lead), index, NULL);
-    *entry = rc ? NULL : rfs_index_find(*index, query->name);
-    return rc || *entry ? rc : -EIO;
-}
-
-const struct rfs_index *rfs_plan_index(struct rfs_planner *planner, uint32_t rank, uint32_t stage)
-{
-    struct rfs_catalog *catalog = planner->config.catalog;
-    const struct rfs_index *index;
-
-    if (rank >= rfs_catalog_ranks(catalog) || !rfs_catalog_has(catalog, rank) ||
-        (planner->config.lost == RFS_LOST_LEFT_OUT &&
-         rfs_lacking_file(planner->config.lacking, rank)) ||
-        rfs_catalog_index(catalog, rank, atomic_load(&planner->stages[stage].lead), &index, NULL))
-        return NULL;
-    return index;
 }

@@ -100,9 +100,6 @@ static inline struct rfs_plan_piece rfs_plan_piece_slice(const struct rfs_layout
                                    .slice = layout ? rfs_layout_slice(layout, template) : 0};
 }
 
-/* Returns what is copied of a parameter that is not cut, in source STAGE. */
-struct rfs_plan_piece rfs_plan_piece_copied(const struct rfs_provider_query *query, uint32_t stage);
-
 /* Returns the global rank of a source stage's local rank 0. */
 uint32_t rfs_plan_base(const struct rfs_planner *planner, uint32_t src_stage);
 /* Says whether a local rank has a file with the parameter. */
@@ -124,14 +121,3 @@ uint32_t rfs_plan_first(const struct rfs_provider_query *query, const struct rfs
  */
 uint32_t rfs_plan_provider(const struct rfs_provider_query *query,
                            const struct rfs_plan_piece *piece);
-/*
- * Finds the parameter in the file of a global rank, which may be RFS_NO_RANK, of source STAGE.
- * Within a use of the catalogue. 0, -EIO when it is not there, or an error of indexing.
- */
-int rfs_plan_find_entry(const struct rfs_provider_query *query, uint32_t stage, uint32_t rank,
-                        const struct rfs_index **index, const struct rfs_entry **entry);
-/*
- * Returns the index of a global rank of source STAGE, or NULL when it has none that can be read.
- * Within a use of the catalogue.
- */
-const struct rfs_index *rfs_plan_index(struct rfs_planner *planner, uint32_t rank, uint32_t stage);

@@ -253,12 +253,6 @@ int rfs_plan_check_lost(const struct rfs_planner *planner, struct rfs_error *err
     return 0;
 }
 
-void rfs_plan_vanished_end(struct rfs_vanished *vanished)
-{
-    free(vanished->names.data);
-    free(vanished->ranks.data);
-}
-
 int rfs_plan_find_vanished(const struct rfs_planner *planner, const struct rfs_params *params,
                            struct rfs_vanished *out)
 {
