@@ -96,6 +96,16 @@ static void print_command(const struct rfs_command *command)
 
 #define HELP_OPTIONS "options" /* what may stand after -o */
 
+/* Flushes the standard output: it fails if not all could be written. Returns the exit status. */
+static int finish_output(void)
+{
+    struct rfs_error err = {0};
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return RFS_EXIT_OK;
+    rfs_fail(&err, -EIO, RFS_NOWHERE, NULL, "cannot write to the standard output");
+    return rfs_tool_failed(&err);
+}
+
 static int help(const char *name)
 {
     const struct rfs_command *command = find(name);
@@ -106,7 +116,7 @@ static int help(const char *name)
         rfs_options_help(RFS_OPTION_OF_VIEW, stdout);
     else
         print_commands();
-    return rfs_tool_done();
+    return finish_output();
 }
 
 /* Refuses an unknown command, and names one that may be meant. */
@@ -189,7 +199,7 @@ static int run(const struct rfs_command *command, int argc, char **argv)
         rfs_tool_end_by_signal();
         return command->trouble ? command->trouble : rc;
     }
-    const int done = rfs_tool_done();
+    const int done = finish_output();
     return done == RFS_EXIT_OK ? rc : command->trouble ? command->trouble : done;
 }
 
@@ -210,7 +220,7 @@ int main(int argc, char **argv)
         return help(first);
     if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
         printf("reshard %s\n%s\n", reshard_version(), reshard_features());
-        return rfs_tool_done();
+        return finish_output();
     }
     if (*name == '\0')
         rfs_fail_usage(&err, "reshard --help", "no command given");

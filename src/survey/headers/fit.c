@@ -2,6 +2,7 @@
 #include "survey/headers/fit.h"
 
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "base/text.h"
 #include "plan/planner.h"
 #include "survey/headers/rank_headers.h"
@@ -52,10 +53,19 @@ int rfs_fit_ranks(const struct rfs_fit *fit, struct rfs_error *err)
 
     if (fit->whole || fit->source || last == end)
         return 0;
-    return rfs_fail(err, -EINVAL, RFS_IN(rfs_headers_path(fit->headers)),
+    return rfs_fail(err, -EINVAL, RFS_IN(rfs_catalog_path(fit->headers->catalog)),
                     "the checkpoint that was saved under the strategy",
                     "its last rank is rank_%u, but the strategy %s ends with rank_%u", last,
                     rfs_strategy_name(fit->strategy), end);
+}
+
+/* Returns the type of the parameter with that id in a rank, or NULL. */
+static const struct rfs_type *type_of_rank(const struct rfs_headers *headers,
+                                           const struct rfs_headers_rank *rank, uint32_t id)
+{
+    return rank && rank->kind != RFS_NO_KIND
+               ? rfs_headers_type_in(headers, &headers->kinds.data[rank->kind], id)
+               : NULL;
 }
 
 /* Finds the first rank of the stage that has a tensor of that name. */
@@ -70,7 +80,7 @@ static const struct rfs_type *find_slice(const struct rfs_fit *fit, const char *
         const struct rfs_headers_rank *at = &fit->headers->ranks[i];
         if (at->rank < first || at->rank >= end)
             continue;
-        const struct rfs_type *type = rfs_headers_type(fit->headers, at, known->id);
+        const struct rfs_type *type = type_of_rank(fit->headers, at, known->id);
         if (type && type->kind == RFS_TENSOR) {
             *rank = at->rank;
             return type;
@@ -115,6 +125,13 @@ int rfs_fit_find(const struct rfs_fit *fit, const char *param, struct rfs_fit_te
 
 /* ---- all that does not fit ---- */
 
+/* Returns the rank, or NULL. O(log n). */
+static const struct rfs_headers_rank *find_rank(const struct rfs_headers *headers, uint32_t rank)
+{
+    const size_t at = RFS_BISECT_KEY(i, headers->n, headers->ranks[i].rank, rank);
+    return at < headers->n ? &headers->ranks[at] : NULL;
+}
+
 /*
  * Adds findings of ranks from FIRST to END - 1 that the tree does not have, and of any that could
  * not be read, or have no parameters.
@@ -124,7 +141,7 @@ static void check_files(const struct rfs_headers *headers, uint32_t first, uint3
 {
     for (uint32_t rank = first; rank < end; rank++) {
         uint32_t to = rank;
-        while (to < end && !rfs_headers_find(headers, to))
+        while (to < end && !find_rank(headers, to))
             to++;
         if (to - rank == 1)
             rfs_fit_findings_add(findings, "ranks", true, RFS_FIT_AT(NULL, -1, rank),
@@ -218,7 +235,7 @@ static void check_holes(struct checking *c, const char *param, uint32_t stage,
     const uint32_t first = c->fit->base + stage * c->fit->devices;
 
     for (uint32_t i = 0; i < c->fit->devices; i++) {
-        const struct rfs_headers_rank *rank = rfs_headers_find(c->fit->headers, first + i);
+        const struct rfs_headers_rank *rank = find_rank(c->fit->headers, first + i);
         /*
          * A rank that is missing, or cannot be read, is reported once, and not for each parameter.
          */
@@ -248,7 +265,7 @@ static void check_stage(struct checking *c, size_t i, uint32_t stage,
         if (rank->rank < first || rank->rank >= first + fit->devices)
             continue;
         if (rank->kind != looked) {
-            type = known ? rfs_headers_type(fit->headers, rank, known->id) : NULL;
+            type = known ? type_of_rank(fit->headers, rank, known->id) : NULL;
             looked = rank->kind;
         }
         if (!type || rank->kind == RFS_NO_KIND)

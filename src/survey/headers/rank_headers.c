@@ -377,17 +377,6 @@ void rfs_headers_free(struct rfs_headers *headers)
     *headers = (struct rfs_headers){0};
 }
 
-const struct rfs_headers_rank *rfs_headers_find(const struct rfs_headers *headers, uint32_t rank)
-{
-    const size_t at = RFS_BISECT_KEY(i, headers->n, headers->ranks[i].rank, rank);
-    return at < headers->n ? &headers->ranks[at] : NULL;
-}
-
-const char *rfs_headers_path(const struct rfs_headers *headers)
-{
-    return rfs_catalog_path(headers->catalog);
-}
-
 const struct rfs_headers_parameter *rfs_headers_parameter(const struct rfs_headers *headers,
                                                           const char *name)
 {
@@ -406,12 +395,4 @@ const struct rfs_type *rfs_headers_type_in(const struct rfs_headers *headers,
     const struct rfs_entry *entry = rfs_index_find(kind->index, id);
 
     return entry ? rfs_catalog_type(headers->catalog, entry->type) : NULL;
-}
-
-const struct rfs_type *rfs_headers_type(const struct rfs_headers *headers,
-                                        const struct rfs_headers_rank *rank, uint32_t id)
-{
-    return rank && rank->kind != RFS_NO_KIND
-               ? rfs_headers_type_in(headers, &headers->kinds.data[rank->kind], id)
-               : NULL;
 }

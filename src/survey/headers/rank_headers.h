@@ -115,11 +115,3 @@ const struct rfs_headers_parameter *rfs_headers_parameter(const struct rfs_heade
 /* Returns the type of the parameter with that id in a kind, or NULL. */
 const struct rfs_type *rfs_headers_type_in(const struct rfs_headers *headers,
                                            const struct rfs_headers_kind *kind, uint32_t id);
-
-/* Returns the rank, or NULL. O(log n). */
-const struct rfs_headers_rank *rfs_headers_find(const struct rfs_headers *headers, uint32_t rank);
-/* Returns the path of the source. */
-const char *rfs_headers_path(const struct rfs_headers *headers);
-/* Returns the type of the parameter with that id in a rank, or NULL. */
-const struct rfs_type *rfs_headers_type(const struct rfs_headers *headers,
-                                        const struct rfs_headers_rank *rank, uint32_t id);

@@ -27,15 +27,6 @@ void rfs_tool_warn(const char *line, const char *remedy)
             remedy ? "; try: " : "", remedy ? remedy : "");
 }
 
-int rfs_tool_done(void)
-{
-    struct rfs_error err = {0};
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return RFS_EXIT_OK;
-    rfs_fail(&err, -EIO, RFS_NOWHERE, NULL, "cannot write to the standard output");
-    return rfs_tool_failed(&err);
-}
-
 static unsigned shift_of(char suffix)
 {
     static const char suffixes[] = "kKmMgGtT";

@@ -16,9 +16,6 @@ int rfs_tool_failed(const struct rfs_error *err);
 void rfs_tool_print_error(const char *line);
 void rfs_tool_warn(const char *line, const char *remedy);
 
-/* Flushes the standard output: it fails if not all could be written. Returns the exit status. */
-int rfs_tool_done(void);
-
 /*
  * Parses a decimal number in [MIN, MAX], with a suffix K, M, G or T (powers of 1024) if SUFFIX.
  * False when TEXT is none.
