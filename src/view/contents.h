@@ -87,7 +87,7 @@ ssize_t rfs_view_reader_read(struct reshard_reader *reader, void *buf, size_t si
 /* Sets, before its first use, that a reader reads several ranges at once, so none is read ahead. */
 void rfs_view_reader_scatter(struct reshard_reader *reader);
 
-/* ---- values that are not tensors, of a source in chunks (objects.c, dcp.c) ------------------- */
+/* ---- values that are not tensors, of a source in chunks (planned.c, dcp.c) ------------------- */
 
 /*
  * Says whether view=dcp, or hyper_parallel, has them: the source is a checkpoint of that program.

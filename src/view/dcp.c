@@ -29,7 +29,6 @@
 #include "formats/torch/torch_encode.h"
 #include "plan/trace.h"
 #include "view/kinds.h"
-#include "view/objects.h"
 
 #define XXH_STATIC_LINKING_ONLY /* a hash state on the stack */
 #include <xxhash.h>

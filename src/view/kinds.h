@@ -17,3 +17,13 @@ extern const struct rfs_view_kind rfs_kind_parts;       /* hfai_view.c: of a sou
 const struct rfs_view_kind *rfs_kind_of(const struct rfs_view *view);
 /* Makes the planner, and all that it needs. The catalogue is open. 0 or -errno with *err filled. */
 int rfs_kind_plan(struct rfs_view *view, struct rfs_error *err);
+
+/* ---- values that are not tensors, of a source in chunks (planned.c) -------------------------- */
+
+/* Reports a name that names= gave to two values, one at least an object: -EINVAL, *err filled. */
+int rfs_view_objects_same_name(const char *source, const char *name, struct rfs_error *err);
+/*
+ * Checks that no two objects of a source in chunks are shown by one name. Returns 0, or -errno with
+ * *err filled.
+ */
+int rfs_view_objects_check_names(struct rfs_view *view, struct rfs_error *err);

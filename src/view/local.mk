@@ -25,8 +25,6 @@ librfs_la_SOURCES += \
 	src/view/mindformers.c \
 	src/view/model_files.c \
 	src/view/model_files.h \
-	src/view/objects.c \
-	src/view/objects.h \
 	src/view/planned.c \
 	src/view/read.c \
 	src/view/rules_view.c \

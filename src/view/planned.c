@@ -5,19 +5,250 @@
  */
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "formats/dcp/dcp.h"
 #include "formats/formats.h"
+#include "formats/hyper_parallel/hyper_parallel.h"
+#include "formats/torch/document.h"
 #include "view/kinds.h"
-#include "view/objects.h"
 #include "view/rules_view.h"
 #include "view/strategy_options.h"
 
-/* ---- images ---------------------------------------------------------------------------------- */
+/* ---- values that are not tensors, of a source in chunks -------------------------------------- */
+
+/*
+ * A file of torch.save has an object as a part of its dict, which is written again from the nodes
+ * of the object's own pickle. Left out are an object with tensors in it, whose storages the file
+ * would need; one with names that are not read; and the rest once the memory for all of them is
+ * used up.
+ */
+
+#define MEMORY_MOST (UINT64_C(256) << 20)
+
+/* Logs that N of them are left out; 0: nothing. */
+static void log_objects(struct rfs_view *view, size_t n)
+{
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
+
+    if (n > 0)
+        rfs_log(&view->log, RFS_WARNING,
+                n == 1 ? "%s: %zu value that is not a tensor is left out"
+                       : "%s: %zu values that are not tensors are left out",
+                rfs_files_path(chunked->files, chunked->metadata), n);
+}
+
+bool rfs_view_objects_passed(const struct rfs_view *view)
+{
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
+    const int shown = view->options.shown;
+
+    return chunked && ((shown == RFS_SHOW_DCP && rfs_dcp_owns(chunked)) ||
+                       (shown == RFS_SHOW_HYPER_PARALLEL && rfs_hyper_parallel_owns(chunked)));
+}
+
+int rfs_view_objects_prove(struct rfs_chunks *chunks, const struct rfs_chunked_object *object,
+                           bool all, struct rfs_error *err)
+{
+    return rfs_hyper_parallel_owns(chunks) ? rfs_hyper_parallel_prove_object(chunks, object, err)
+                                           : rfs_dcp_prove_object(chunks, object, all, err);
+}
+
+/*
+ * Logs how many of them the files of the view do not have. Logs nothing where files are those of
+ * torch.save, since the first file that is made logs it, nor in a view that opens late, for a
+ * comparison.
+ */
+static void log_unshown(struct rfs_view *view)
+{
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
+    const bool tried = rfs_view_options_format(&view->options) == RFS_FORMAT_TORCH &&
+                       view->options.shown != RFS_SHOW_DCP;
+    const bool taken = tried || rfs_view_objects_passed(view);
+
+    if (chunked && !taken && !view->set->late)
+        log_objects(view, chunked->objects.n);
+}
+
+/*
+ * Checks that all tensors of the source that can't be shown are left out. Returns 0, or -ENOTSUP
+ * with *err filled: it names the first that is not.
+ */
+static int check_unread(const struct rfs_view *view, struct rfs_error *err)
+{
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->source);
+
+    for (size_t i = 0; chunked && i < chunked->unread.n; i++) {
+        struct rfs_intern *names = chunked->tables->names;
+        const char *name = rfs_intern_text(names, chunked->unread.data[i].name);
+        /* If convert= is given, names= has other names. */
+        if (!view->rules && !rfs_names_shown(view->names, name))
+            continue;
+        return rfs_fail(err, -ENOTSUP,
+                        RFS_OF(rfs_files_path(chunked->files, chunked->metadata), name),
+                        view->rules ? "convert= of an export that leaves it out (names=)"
+                                    : "names= mapping it to null to leave it out",
+                        "is not read: %s", rfs_intern_text(names, chunked->unread.data[i].why));
+    }
+    return 0;
+}
+
+int rfs_view_objects_same_name(const char *source, const char *name, struct rfs_error *err)
+{
+    return rfs_fail(err, -EINVAL, RFS_OF(source, name), "names= with another name for one of them",
+                    "two values, of which one is no tensor, are both shown by this name");
+}
+
+int rfs_view_objects_check_names(struct rfs_view *view, struct rfs_error *err)
+{
+    const struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
+    struct rfs_intern *seen = rfs_intern_new();
+    int rc = seen ? 0 : rfs_fail_memory(err);
+
+    for (size_t i = 0; rc == 0 && i < chunked->objects.n; i++) {
+        const char *shown = rfs_names_shown(
+            view->names, rfs_catalog_name(view->catalog, chunked->objects.data[i].name));
+        const uint32_t n = rfs_intern_count(seen);
+        const uint32_t id = shown ? rfs_intern_add(seen, shown, strlen(shown)) : n;
+        if (id == RFS_NO_ID)
+            rc = rfs_fail_memory(err);
+        else if (id < n)
+            rc = rfs_view_objects_same_name(rfs_catalog_path(view->catalog), shown, err);
+    }
+    rfs_intern_free(seen);
+    return rc;
+}
 
 struct ranks {
     /* Owned; shared by ranks: by parameter list, or NULL; under the view's lock. */
     RFS_VEC(struct rfs_image *) images;
     atomic_bool left_out; /* the log has the number of objects that are left out */
 };
+
+/* A parameter list whose objects are added to a document. */
+struct adding {
+    struct rfs_view *view;
+    const struct rfs_params *params;
+    RFS_VEC(struct rfs_torch) open; /* those that the document takes nodes from */
+};
+
+/* Ends it after the document. */
+static void adding_end(struct adding *adding)
+{
+    for (size_t i = 0; i < adding->open.n; i++)
+        rfs_torch_free(&adding->open.data[i]);
+    free(adding->open.data);
+}
+
+/* Returns whether a pickle names storages, which the archive then has in its folder data. */
+static bool has_storages(const struct rfs_torch *torch)
+{
+    static const char data[] = "/data/";
+
+    for (size_t i = 0; i < torch->zip.n; i++) {
+        const struct rfs_zip_entry *entry = &torch->zip.entries[i];
+        if (entry->name_bytes > torch->prefix_bytes + sizeof data - 1 &&
+            memcmp(entry->name + torch->prefix_bytes, data, sizeof data - 1) == 0)
+            return true;
+    }
+    return false;
+}
+
+/*
+ * Opens an object. Returns 1 with *out to be freed, 0 if it is left out, or -errno with *err
+ * filled.
+ */
+static int open_object(struct rfs_chunks *chunked, const struct rfs_chunked_object *object,
+                       struct rfs_budget *budget, struct rfs_torch *out, struct rfs_error *err)
+{
+    struct rfs_error why = {0};
+
+    if (!rfs_dcp_owns(chunked))
+        return 0;
+    const int rc = rfs_dcp_open_object(chunked, object, budget, out, &why);
+
+    if (rc == -ENOTSUP || rc == -EFBIG)
+        return 0;
+    if (rc) {
+        *err = why;
+        return rc;
+    }
+    if (!has_storages(out))
+        return 1;
+    rfs_torch_free(out);
+    return 0;
+}
+
+/* Marks the names, by id, that the tensors have. NULL when out of memory. */
+static unsigned char *names_taken(struct rfs_view *view, const struct rfs_params *params)
+{
+    const size_t n = rfs_intern_count(rfs_catalog_tables(view->catalog)->names);
+    unsigned char *taken = calloc(n + 1, 1);
+
+    for (size_t i = 0; taken && i < params->n; i++)
+        taken[params->targets[i].shown_name] = 1;
+    return taken;
+}
+
+static int check_name(struct rfs_view *view, const unsigned char *taken, const char *shown,
+                      struct rfs_error *err)
+{
+    const uint32_t id =
+        rfs_intern_find(rfs_catalog_tables(view->catalog)->names, shown, strlen(shown));
+
+    return id == RFS_NO_ID || !taken[id]
+               ? 0
+               : rfs_view_objects_same_name(rfs_catalog_path(view->catalog), shown, err);
+}
+
+static int add(struct rfs_document *document, const char *name, const struct rfs_torch *torch,
+               struct rfs_error *err)
+{
+    struct rfs_node *dict = (struct rfs_node *)(uintptr_t)document->root; /* its own */
+
+    rfs_document_add(document, dict, rfs_document_text(document, name));
+    rfs_document_add(document, dict, torch->pickle.root);
+    return document->failed ? rfs_fail_memory(err) : 0;
+}
+
+/*
+ * Adds the objects that can be read to a document, whose root is a dict of the tensors, by their
+ * shown names, and logs once how many are left out. Returns 0 or -errno with *err filled.
+ */
+static int add_objects(void *ctx, struct rfs_document *document, struct rfs_error *err)
+{
+    struct adding *adding = ctx;
+    struct rfs_view *view = adding->view;
+    struct ranks *ranks = view->state;
+    struct rfs_chunks *chunked = rfs_catalog_chunks(view->catalog);
+    RFS_FREE unsigned char *taken = chunked ? names_taken(view, adding->params) : NULL;
+    struct rfs_budget budget = {.most = MEMORY_MOST};
+    size_t left_out = 0;
+    int rc = 0;
+
+    if (chunked)
+        rc = taken ? rfs_view_objects_check_names(view, err) : rfs_fail_memory(err);
+    for (size_t i = 0; chunked && rc >= 0 && i < chunked->objects.n; i++) {
+        const struct rfs_chunked_object *object = &chunked->objects.data[i];
+        const char *shown =
+            rfs_names_shown(view->names, rfs_catalog_name(view->catalog, object->name));
+        struct rfs_torch torch;
+        if (!shown)
+            continue;
+        rc = check_name(view, taken, shown, err)
+                 ?: open_object(chunked, object, &budget, &torch, err);
+        left_out += rc == 0;
+        if (rc > 0 && !RFS_PUSH(&adding->open, torch)) {
+            rfs_torch_free(&torch);
+            rc = rfs_fail_memory(err);
+        }
+        if (rc > 0)
+            rc = add(document, shown, &torch, err);
+    }
+    if (left_out > 0 && !atomic_exchange(&ranks->left_out, true))
+        log_objects(view, left_out);
+    return rc;
+}
+
+/* ---- images ---------------------------------------------------------------------------------- */
 
 static void free_ranks(struct rfs_view *view)
 {
@@ -29,30 +260,10 @@ static void free_ranks(struct rfs_view *view)
     free(ranks);
 }
 
-/* A parameter list whose objects are added to a document. */
-struct adding {
-    struct rfs_view *view;
-    const struct rfs_params *params;
-    struct rfs_view_objects objects;
-};
-
-static int add_objects(void *ctx, struct rfs_document *document, struct rfs_error *err)
-{
-    struct adding *adding = ctx;
-    struct ranks *ranks = adding->view->state;
-    size_t left_out = 0;
-    const int rc = rfs_view_objects_add(adding->view, adding->params, document, &adding->objects,
-                                        &left_out, err);
-
-    if (left_out > 0 && !atomic_exchange(&ranks->left_out, true))
-        rfs_view_objects_log(adding->view, left_out);
-    return rc;
-}
-
 static int encode(struct rfs_view *view, const struct rfs_params *params, struct rfs_image **out,
                   struct rfs_error *err)
 {
-    struct adding adding = {.view = view, .params = params};
+    RFS_CLEANUP(adding_end) struct adding adding = {.view = view, .params = params};
     RFS_FREE struct rfs_image_tensor *tensors =
         rfs_view_list_tensors(view->catalog, params, NULL, params->n);
     const struct rfs_format_content content = {.tensors = tensors,
@@ -61,12 +272,9 @@ static int encode(struct rfs_view *view, const struct rfs_params *params, struct
                                                .options = &view->options,
                                                .add = add_objects,
                                                .ctx = &adding};
-    const int rc =
-        tensors ? rfs_formats[rfs_view_options_format(&view->options)].encode(&content, out, err)
-                : rfs_fail_memory(err);
 
-    rfs_view_objects_end(&adding.objects);
-    return rc;
+    return tensors ? rfs_formats[rfs_view_options_format(&view->options)].encode(&content, out, err)
+                   : rfs_fail_memory(err);
 }
 
 /* Encodes the image of a parameter list once; the ranks that have that list share it. */
@@ -210,7 +418,7 @@ int rfs_kind_plan(struct rfs_view *view, struct rfs_error *err)
         options->shown == RFS_SHOW_HUGGINGFACE && !options->names && !options->only && !view->rules;
     rc = rc ?: check_torch_options(view, err)
             ?: rfs_names_open(&names, &view->names, err)
-            ?: rfs_view_objects_check_unread(view, err);
+            ?: check_unread(view, err);
 
     if (rc)
         return rc;
@@ -225,6 +433,6 @@ int rfs_kind_plan(struct rfs_view *view, struct rfs_error *err)
         return rc;
     rfs_planner_scale(view->planner, &view->scale);
     view->options.format = (int)rfs_view_options_format(options);
-    rfs_view_objects_log_unshown(view);
+    log_unshown(view);
     return 0;
 }

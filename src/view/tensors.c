@@ -85,13 +85,6 @@ int rfs_tensors_slice(const struct rfs_tensors *tensors, uint32_t i, struct rfs_
                                                  rfs_tensors_target(tensors, i), slice);
 }
 
-int rfs_tensors_box(const struct rfs_tensors *tensors, uint32_t i, const uint64_t *lo,
-                    const uint64_t *hi, struct rfs_slice *slice)
-{
-    return rfs_planner_box(tensors->planner, tensors->rank, rfs_tensors_target(tensors, i), lo, hi,
-                           slice);
-}
-
 int rfs_tensors_pieces(const struct rfs_tensors *tensors, uint32_t i,
                        const struct rfs_plan_part *box, struct rfs_trace *out)
 {

@@ -100,9 +100,6 @@ struct rfs_tensor rfs_tensors_find(const struct rfs_tensors *tensors, const char
 
 /* Makes the slice of tensor or storage I; costs and returns what rfs_planner_slice does. */
 int rfs_tensors_slice(const struct rfs_tensors *tensors, uint32_t i, struct rfs_slice *slice);
-/* Makes the slice of a box of tensor I, as rfs_planner_box does. */
-int rfs_tensors_box(const struct rfs_tensors *tensors, uint32_t i, const uint64_t *lo,
-                    const uint64_t *hi, struct rfs_slice *slice);
 /*
  * Finds the pieces of tensor I, or of a box of it, with their places in the tensor: explains what
  * rfs_tensors_slice makes. Costs and returns what rfs_planner_trace does.
