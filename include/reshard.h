@@ -230,7 +230,7 @@ RESHARD_API int reshard_list(reshard_view *view, uint64_t dir, uint64_t position
 /*
  * Attributes. The first call for a file reads the headers of the source ranks that it needs and
  * proves that the sources cover each of its bytes. The attributes are kept: later calls look at no
- * source and report no change. If an earlier view saved the size on disk (option index_cache), each
+ * source and report no change. If an earlier view kept the size on disk (option index_cache), each
  * call compares the sources, and their headers are read together with the file. ERR may be NULL.
  * Returns 0, or -errno with *err filled: -ENOENT when there is no ID, or an error of a file
  * (above).
@@ -239,7 +239,7 @@ RESHARD_API int reshard_getattr(reshard_view *view, uint64_t id, reshard_stat *o
                                 reshard_error *err);
 
 /*
- * Returns true if the attributes of ID are known, or saved by an earlier view, so reshard_getattr
+ * Returns true if the attributes of ID are known, or kept by an earlier view, so reshard_getattr
  * reads no headers. True for folders and for ids that do not exist. Never true for the JSON file of
  * a tensor, because each call generates it.
  */

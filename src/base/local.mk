@@ -17,7 +17,7 @@ librfs_la_SOURCES += \
 	src/base/json_read.c src/base/json_read.h \
 	src/base/json_tree.c src/base/json_tree.h \
 	src/base/json_write.c src/base/json_write.h \
-	src/base/kept.c src/base/kept.h \
+	src/base/home.c src/base/home.h \
 	src/base/lex.c src/base/lex.h \
 	src/base/limits.c src/base/limits.h \
 	src/base/log.c src/base/log.h \

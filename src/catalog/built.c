@@ -52,7 +52,7 @@ struct told {
 struct job {
     struct rfs_builder *builder;
     uint32_t file; /* id of its first file */
-    struct rfs_built *template;
+    struct rfs_built *prediction;
     struct rfs_built *built;
     struct told *told; /* [n_files] */
     bool by_name;      /* entries are sorted by name */
@@ -123,8 +123,8 @@ static bool is_same(const struct rfs_index *a, const struct rfs_index *b)
            memcmp(a->entries, b->entries, a->n * sizeof *a->entries) == 0;
 }
 
-/* Gives the index of one file: TEMPLATE, shared, or one of its own. */
-static int build_file(const struct job *job, uint32_t file, struct rfs_index *template,
+/* Gives the index of one file: PREDICTION, shared, or one of its own. */
+static int build_file(const struct job *job, uint32_t file, struct rfs_index *prediction,
                       struct rfs_index **out, struct rfs_error *err)
 {
     struct rfs_builder *builder = job->builder;
@@ -139,21 +139,21 @@ static int build_file(const struct job *job, uint32_t file, struct rfs_index *te
                                    .tables = builder->tables,
                                    .pool = builder->pool,
                                    .entry = builder->entry};
-    rc = rfs_formats[builder->format].index(&read, template, &fresh, err);
+    rc = rfs_formats[builder->format].index(&read, prediction, &fresh, err);
     if (rc == 0)
         told->left_out = read.left_out;
     if (rc >= 0)
-        rc = verify(builder, &read, fresh ? fresh : template, told, err);
+        rc = verify(builder, &read, fresh ? fresh : prediction, told, err);
     const int end = rfs_reading_end(&reading);
     if (end < 0)
         rc = rfs_files_fail(err, path, end);
     if (rc == 0 && fresh && job->by_name && sort_entries(builder, fresh) < 0)
         rc = fail_memory(builder, file, err);
-    if (rc < 0 || (fresh && template && is_same(fresh, template))) {
+    if (rc < 0 || (fresh && prediction && is_same(fresh, prediction))) {
         rfs_index_free(fresh);
         fresh = NULL;
     }
-    *out = fresh || rc < 0 || !template ? fresh : rfs_index_share(template);
+    *out = fresh || rc < 0 || !prediction ? fresh : rfs_index_share(prediction);
     return rc;
 }
 
@@ -161,21 +161,23 @@ static int build_one(void *ctx, size_t i)
 {
     struct job *job = ctx;
     struct rfs_error err = {0};
-    struct rfs_index *template = job->template && job->template->n_files == job->built->n_files
-                                     ? job->template->files[i]
-                                     : NULL;
-    const int rc = build_file(job, job->file + (uint32_t)i, template, &job->built->files[i], &err);
+    struct rfs_index *prediction =
+        job->prediction && job->prediction->n_files == job->built->n_files
+            ? job->prediction->files[i]
+            : NULL;
+    const int rc =
+        build_file(job, job->file + (uint32_t)i, prediction, &job->built->files[i], &err);
     if (rc < 0)
         rfs_files_reason(job->builder->files, job->file + (uint32_t)i, rc, &err);
     return rfs_first_error_note(&job->first, i, rc, &err);
 }
 
-static bool is_template(const struct job *job)
+static bool is_predicted(const struct job *job)
 {
-    if (!job->template || job->template->n_files != job->built->n_files)
+    if (!job->prediction || job->prediction->n_files != job->built->n_files)
         return false;
     for (uint32_t i = 0; i < job->built->n_files; i++)
-        if (job->built->files[i] != job->template->files[i])
+        if (job->built->files[i] != job->prediction->files[i])
             return false;
     return true;
 }
@@ -234,7 +236,7 @@ static int dequantize(const struct job *job, struct rfs_error *err)
  * 0.5, and load_checkpoint's own), and those of an unsharded checkpoint by its map (merge.c).
  */
 int rfs_built_make(struct rfs_builder *builder, uint32_t file, uint32_t n_files,
-                   const char *weight_map, struct rfs_built *template, struct rfs_built **out,
+                   const char *weight_map, struct rfs_built *prediction, struct rfs_built **out,
                    struct rfs_error *err)
 {
     const bool merged = n_files > 1 || weight_map || builder->skip;
@@ -242,7 +244,7 @@ int rfs_built_make(struct rfs_builder *builder, uint32_t file, uint32_t n_files,
     RFS_FREE struct told *told = calloc(n_files + 1, sizeof *told);
     struct job job = {.builder = builder,
                       .file = file,
-                      .template = template,
+                      .prediction = prediction,
                       .built = built,
                       .told = told,
                       .first = RFS_FIRST_ERROR};
@@ -264,9 +266,9 @@ int rfs_built_make(struct rfs_builder *builder, uint32_t file, uint32_t n_files,
         if (err)
             err->code = rc;
     }
-    if (rc == 0 && is_template(&job)) {
+    if (rc == 0 && is_predicted(&job)) {
         rfs_built_free(built);
-        *out = template;
+        *out = prediction;
         return 0;
     }
     built->index = built->files[0];
@@ -274,7 +276,7 @@ int rfs_built_make(struct rfs_builder *builder, uint32_t file, uint32_t n_files,
         rc = merge(&job, weight_map, err);
     if (rc == 0 && builder->scheme)
         rc = dequantize(&job, err);
-    for (uint32_t i = 0; rc == 0 && merged && template && i < n_files; i++) {
+    for (uint32_t i = 0; rc == 0 && merged && prediction && i < n_files; i++) {
         rfs_index_free(built->files[i]);
         built->files[i] = NULL;
     }
@@ -289,18 +291,18 @@ int rfs_built_make(struct rfs_builder *builder, uint32_t file, uint32_t n_files,
 #define SAMPLES_ENCRYPTED 2
 
 int rfs_built_resembles(struct rfs_builder *builder, uint32_t file,
-                        const struct rfs_built *template, size_t samples)
+                        const struct rfs_built *prediction, size_t samples)
 {
     struct rfs_reading reading;
 
-    if (builder->format != RFS_FORMAT_CKPT || template->n_files != 1 || template->merged)
+    if (builder->format != RFS_FORMAT_CKPT || prediction->n_files != 1 || prediction->merged)
         return 0;
     if (rfs_files_are_encrypted(builder->files))
         samples = SAMPLES_ENCRYPTED;
     int rc = rfs_reading_begin(builder->files, file, &reading);
     if (rc < 0)
         return rc;
-    rc = rfs_ckpt_resembles(RFS_READING_SOURCE(&reading, NULL), template->index, builder->tables,
+    rc = rfs_ckpt_resembles(RFS_READING_SOURCE(&reading, NULL), prediction->index, builder->tables,
                             samples);
     const int end = rfs_reading_end(&reading);
     return end < 0 ? end : rc;

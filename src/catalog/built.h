@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The index of a rank, built from its file or files, for the catalogue and for saved indexes. */
+/* The index of a rank, built from its file or files, for the catalogue and for kept indexes. */
 #pragma once
 
 #include "base/log.h"
@@ -22,7 +22,7 @@ struct rfs_built {
     const struct rfs_index *index; /* merged, or that of the only file */
     struct rfs_index *merged;      /* NULL if there is one file and nothing to merge; owned */
     atomic_bool warned; /* its files caused log messages, which the next view must repeat */
-    uint32_t number;    /* the one in a file that is being written; saved_index.c sets it */
+    uint32_t number;    /* the one in a file that is being written; kept_index.c sets it */
     uint32_t from;      /* number in the file that it was loaded from, or RFS_NO_ID */
     uint64_t used;      /* highest mark of its ranks; set while catalog.c makes room */
     bool dropped;       /* set while catalog.c makes room: it is to be freed */
@@ -57,16 +57,16 @@ struct rfs_builder {
 
 /*
  * Builds the index of a rank with N_FILES files, whose ids begin at FILE, and the weight map at
- * that path (or NULL). TEMPLATE (or NULL) is another rank's result. *out is TEMPLATE when both
+ * that path (or NULL). PREDICTION (or NULL) is another rank's result. *out is PREDICTION when both
  * ranks have equal indexes; else the caller owns it. 0, or -errno with *err filled and *out NULL.
  * Any thread may call it.
  */
 int rfs_built_make(struct rfs_builder *builder, uint32_t file, uint32_t n_files,
-                   const char *weight_map, struct rfs_built *template, struct rfs_built **out,
+                   const char *weight_map, struct rfs_built *prediction, struct rfs_built **out,
                    struct rfs_error *err);
 /*
- * Compares samples of a file's headers with TEMPLATE. Returns 1 if its rank seems to have that
+ * Compares samples of a file's headers with PREDICTION. Returns 1 if its rank seems to have that
  * index, 0 if only building can tell, or -errno.
  */
 int rfs_built_resembles(struct rfs_builder *builder, uint32_t file,
-                        const struct rfs_built *template, size_t samples);
+                        const struct rfs_built *prediction, size_t samples);

@@ -10,7 +10,7 @@
 #include "base/store.h"
 #include "base/vec.h"
 #include "catalog/built.h"
-#include "catalog/saved_index.h"
+#include "catalog/kept_index.h"
 #include "catalog/scan/scan.h"
 
 #include <pthread.h>
@@ -65,14 +65,14 @@ struct rfs_catalog {
     void (*marking)(void *ctx);   /* NULL, except in tests */
     void *marking_ctx;
 
-    struct timespec opened;          /* before anything of the source was looked at */
-    struct rfs_saved *saved;         /* borrowed; NULL: nothing is saved */
-    char *key;                       /* names the saved indexes; owned */
-    struct rfs_once loading;         /* guards on_disk and from_saved; under the lock */
-    struct rfs_saved_index *on_disk; /* indexes of an earlier view, or NULL; owned */
-    struct rfs_built **from_saved;   /* [numbers of on_disk] those in memory; under the lock */
-    bool unsaved;                    /* there are indexes that are not on disk; under the lock */
-    bool saving;                     /* a thread is writing; under the lock */
+    struct timespec opened;         /* before anything of the source was looked at */
+    struct rfs_kept *kept;          /* borrowed; NULL: nothing is kept */
+    char *key;                      /* names the kept indexes; owned */
+    struct rfs_once loading;        /* guards on_disk and from_kept; under the lock */
+    struct rfs_kept_index *on_disk; /* indexes of an earlier view, or NULL; owned */
+    struct rfs_built **from_kept;   /* [numbers of on_disk] those in memory; under the lock */
+    bool unkept;                    /* there are indexes that are not on disk; under the lock */
+    bool keeping;                   /* a thread is writing; under the lock */
 };
 
 /* Returns a catalogue of nothing yet, or NULL when out of memory. */
@@ -230,7 +230,7 @@ static bool has_weight_map(const struct rfs_catalog *catalog)
     return false;
 }
 
-static void set_saving(struct rfs_catalog *catalog, const struct rfs_source_spec *spec)
+static void set_keeping(struct rfs_catalog *catalog, const struct rfs_source_spec *spec)
 {
     /*
      * Headers of encrypted files are not for the disk; a checksum is verified again by each view;
@@ -238,7 +238,7 @@ static void set_saving(struct rfs_catalog *catalog, const struct rfs_source_spec
      */
     const bool never = spec->encrypted || spec->options->check >= 0 || catalog->has_parts ||
                        catalog->chunks || catalog->scheme || has_weight_map(catalog);
-    catalog->saved = never ? NULL : spec->saved;
+    catalog->kept = never ? NULL : spec->kept;
     catalog->most = spec->index_most;
     catalog->indexed_fn = spec->indexed;
     catalog->indexed_ctx = spec->indexed_ctx;
@@ -356,8 +356,8 @@ int rfs_catalog_open(const struct rfs_source_spec *spec, struct rfs_log *log, st
     if (rc)
         return rc;
     set_builder(catalog, spec);
-    set_saving(catalog, spec);
-    if (catalog->saved && set_key(catalog, spec))
+    set_keeping(catalog, spec);
+    if (catalog->kept && set_key(catalog, spec))
         return rfs_fail_memory_of(err, catalog->path);
     *out = RFS_STEAL(catalog);
     return 0;
@@ -388,8 +388,8 @@ void rfs_catalog_close(struct rfs_catalog *catalog)
     for (size_t i = 0; i < catalog->owned.n; i++)
         rfs_built_free(catalog->owned.data[i]);
     free(catalog->owned.data);
-    rfs_saved_index_free(catalog->on_disk);
-    free(catalog->from_saved);
+    rfs_kept_index_free(catalog->on_disk);
+    free(catalog->from_kept);
     free(catalog->key);
     rfs_index_free(catalog->wholes);
     rfs_chunks_free(catalog->chunks);
@@ -568,9 +568,9 @@ struct rfs_tables *rfs_catalog_tables(struct rfs_catalog *catalog)
     return &catalog->tables;
 }
 
-struct rfs_saved *rfs_catalog_saved(const struct rfs_catalog *catalog)
+struct rfs_kept *rfs_catalog_kept(const struct rfs_catalog *catalog)
 {
-    return catalog->saved;
+    return catalog->kept;
 }
 
 const char *rfs_catalog_key(const struct rfs_catalog *catalog)
@@ -690,7 +690,7 @@ static void make_room(struct rfs_catalog *catalog)
             continue;
         }
         if (built->from != RFS_NO_ID)
-            catalog->from_saved[built->from] = NULL;
+            catalog->from_kept[built->from] = NULL;
         atomic_fetch_sub(&catalog->index_bytes, rfs_built_free(built));
         atomic_fetch_add(&catalog->dropped, 1);
     }
@@ -718,23 +718,23 @@ void rfs_catalog_end(struct rfs_catalog *catalog, struct rfs_use *use)
  * Loads the indexes of an earlier view, once. Called with the lock held, which is released
  * meanwhile. 0 or -EINTR.
  */
-static int load_saved(struct rfs_catalog *catalog)
+static int load_kept(struct rfs_catalog *catalog)
 {
     const int rc = rfs_once_begin(&catalog->loading, &catalog->done, &catalog->lock);
 
     if (rc <= 0)
         return rc;
     pthread_mutex_unlock(&catalog->lock);
-    struct rfs_saved_index *index =
-        rfs_saved_index_load(catalog->saved, catalog->key, &catalog->tables);
+    struct rfs_kept_index *index =
+        rfs_kept_index_load(catalog->kept, catalog->key, &catalog->tables);
     struct rfs_built **built = index ? calloc(index->builts.n + 1, sizeof *built) : NULL;
     if (!built) {
-        rfs_saved_index_free(index);
+        rfs_kept_index_free(index);
         index = NULL;
     }
     pthread_mutex_lock(&catalog->lock);
     catalog->on_disk = index;
-    catalog->from_saved = built;
+    catalog->from_kept = built;
     rfs_once_end(&catalog->loading, &catalog->done, true);
     return 0;
 }
@@ -771,7 +771,7 @@ static int keep(struct rfs_catalog *catalog, struct catalog_rank *rank, struct r
     if (origin == FROM_DISK || origin == FROM_DISK_SHARED)
         atomic_fetch_add(&catalog->from_disk, 1);
     else if (!atomic_load(&built->warned))
-        catalog->unsaved = true;
+        catalog->unkept = true;
     rank->built = built;
     mark(catalog, rank);
     atomic_store(&rank->index, built->index);
@@ -805,8 +805,8 @@ static int publish(struct rfs_catalog *catalog, struct catalog_rank *rank, int r
  * Publishes an index from the disk. False when it cannot be kept: the rank stays busy then, to be
  * built.
  */
-static bool publish_saved(struct rfs_catalog *catalog, struct catalog_rank *rank,
-                          struct rfs_built *built, enum index_origin origin)
+static bool publish_kept(struct rfs_catalog *catalog, struct catalog_rank *rank,
+                         struct rfs_built *built, enum index_origin origin)
 {
     if (keep(catalog, rank, built, origin, NULL) < 0)
         return false;
@@ -815,49 +815,49 @@ static bool publish_saved(struct rfs_catalog *catalog, struct catalog_rank *rank
 }
 
 /* Takes a rank's index from the disk. False when there is none that is good. */
-static bool take_saved(struct rfs_catalog *catalog, struct catalog_rank *slot, uint32_t rank)
+static bool take_kept(struct rfs_catalog *catalog, struct catalog_rank *slot, uint32_t rank)
 {
     if (!catalog->on_disk)
         return false;
     const uint32_t number =
-        rfs_saved_index_find(catalog->on_disk, rank, catalog->files, slot->file, slot->n_files);
+        rfs_kept_index_find(catalog->on_disk, rank, catalog->files, slot->file, slot->n_files);
     if (number == RFS_NO_ID)
         return false;
     pthread_mutex_lock(&catalog->lock);
-    bool there = catalog->from_saved[number];
+    bool there = catalog->from_kept[number];
     if (there)
-        publish_saved(catalog, slot, catalog->from_saved[number], FROM_DISK_SHARED);
+        publish_kept(catalog, slot, catalog->from_kept[number], FROM_DISK_SHARED);
     pthread_mutex_unlock(&catalog->lock);
     if (there)
         return true;
-    struct rfs_built *fresh = rfs_saved_index_read(catalog->on_disk, number, &catalog->tables,
-                                                   catalog->files, slot->file);
+    struct rfs_built *fresh =
+        rfs_kept_index_read(catalog->on_disk, number, &catalog->tables, catalog->files, slot->file);
     if (!fresh)
         return false;
     RFS_LOCKED(&catalog->lock);
-    struct rfs_built *built = catalog->from_saved[number];
+    struct rfs_built *built = catalog->from_kept[number];
     there = built;
     if (there)
         rfs_built_free(fresh);
     else
         fresh->from = number;
     const bool good =
-        publish_saved(catalog, slot, there ? built : fresh, there ? FROM_DISK_SHARED : FROM_DISK);
+        publish_kept(catalog, slot, there ? built : fresh, there ? FROM_DISK_SHARED : FROM_DISK);
     if (good)
-        catalog->from_saved[number] = slot->built;
+        catalog->from_kept[number] = slot->built;
     return good;
 }
 
 /* Builds a rank's index from its files. */
-static int make(struct rfs_catalog *catalog, struct catalog_rank *slot, uint32_t template,
+static int make(struct rfs_catalog *catalog, struct catalog_rank *slot, uint32_t predictor,
                 struct rfs_error *err)
 {
     /* The text is remembered even if the caller wants none. */
     struct rfs_error failure = {0};
     struct rfs_built *built = NULL;
     struct rfs_built *prediction = NULL;
-    if (template != RFS_NO_RANK && rfs_catalog_ready(catalog, template))
-        prediction = catalog->ranks[template].built;
+    if (predictor != RFS_NO_RANK && rfs_catalog_ready(catalog, predictor))
+        prediction = catalog->ranks[predictor].built;
     int rc = rfs_built_make(&catalog->builder, slot->file, slot->n_files, slot->weight_map,
                             prediction, &built, &failure);
 
@@ -880,7 +880,7 @@ static int recall(const struct catalog_rank *rank, struct rfs_error *err)
     return rank->failed;
 }
 
-int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t template,
+int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t predictor,
                       const struct rfs_index **out, struct rfs_error *err)
 {
     const uint32_t id = rfs_catalog_file(catalog, rank);
@@ -895,7 +895,7 @@ int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t templ
         return 0;
     struct catalog_rank *slot = &catalog->ranks[rank];
     pthread_mutex_lock(&catalog->lock);
-    int waited = catalog->saved ? load_saved(catalog) : 0;
+    int waited = catalog->kept ? load_kept(catalog) : 0;
     while (slot->busy && waited == 0)
         waited = rfs_cancel_wait(&catalog->done, &catalog->lock);
     if (waited || slot->busy) {
@@ -911,7 +911,7 @@ int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t templ
     slot->busy = true;
     pthread_mutex_unlock(&catalog->lock);
 
-    const int rc = take_saved(catalog, slot, rank) ? 0 : make(catalog, slot, template, err);
+    const int rc = take_kept(catalog, slot, rank) ? 0 : make(catalog, slot, predictor, err);
     if (catalog->indexed_fn)
         catalog->indexed_fn(catalog->indexed_ctx, atomic_load(&catalog->indexed), catalog->present);
     if (rc == 0)
@@ -919,13 +919,13 @@ int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t templ
     return rc;
 }
 
-int rfs_catalog_resembles(struct rfs_catalog *catalog, uint32_t rank, uint32_t template,
+int rfs_catalog_resembles(struct rfs_catalog *catalog, uint32_t rank, uint32_t predictor,
                           size_t samples)
 {
     const struct catalog_rank *slot = &catalog->ranks[rank];
     if (slot->n_files != 1 || slot->weight_map)
         return 0;
-    return rfs_built_resembles(&catalog->builder, slot->file, catalog->ranks[template].built,
+    return rfs_built_resembles(&catalog->builder, slot->file, catalog->ranks[predictor].built,
                                samples);
 }
 
@@ -941,24 +941,24 @@ void rfs_catalog_count(struct rfs_catalog *catalog, struct rfs_catalog_counters 
 {
     out->indexed = atomic_load(&catalog->indexed);
     out->predicted = atomic_load(&catalog->predicted);
-    out->saved = atomic_load(&catalog->from_disk);
+    out->kept = atomic_load(&catalog->from_disk);
     out->index_bytes = atomic_load(&catalog->index_bytes);
     out->dropped = atomic_load(&catalog->dropped);
 }
 
-/* ---- saving ---------------------------------------------------------------------------------- */
+/* ---- keeping --------------------------------------------------------------------------------- */
 
 /*
- * Lists the ranks that can be saved. Indexes that are in memory stay there as long as the use that
+ * Lists the ranks that can be kept. Indexes that are in memory stay there as long as the use that
  * the caller has begun.
  */
-static size_t collect(struct rfs_catalog *catalog, struct rfs_saving *list)
+static size_t collect(struct rfs_catalog *catalog, struct rfs_keeping *list)
 {
     size_t n = 0;
 
     for (uint32_t r = 0; r < catalog->n_ranks; r++) {
         struct catalog_rank *rank = &catalog->ranks[r];
-        struct rfs_saving one = {r, rank->file, rank->n_files, rank->built, RFS_NO_ID};
+        struct rfs_keeping one = {r, rank->file, rank->n_files, rank->built, RFS_NO_ID};
         if (rank->file == UINT32_MAX || rank->failed ||
             (rank->built && atomic_load(&rank->built->warned)))
             continue;
@@ -969,26 +969,26 @@ static size_t collect(struct rfs_catalog *catalog, struct rfs_saving *list)
     return n;
 }
 
-/* Finds the saved data of ranks that are not in memory, and leaves out ranks without any. */
-static size_t find_before(struct rfs_catalog *catalog, struct rfs_saving *list, size_t n)
+/* Finds the kept data of ranks that are not in memory, and leaves out ranks without any. */
+static size_t find_before(struct rfs_catalog *catalog, struct rfs_keeping *list, size_t n)
 {
     size_t found = 0;
 
     for (size_t i = 0; i < n; i++) {
         if (!list[i].built)
-            list[i].before = rfs_saved_index_find(catalog->on_disk, list[i].rank, catalog->files,
-                                                  list[i].first, list[i].n_files);
+            list[i].before = rfs_kept_index_find(catalog->on_disk, list[i].rank, catalog->files,
+                                                 list[i].first, list[i].n_files);
         if (list[i].built || list[i].before != RFS_NO_ID)
             list[found++] = list[i];
     }
     return found;
 }
 
-void rfs_catalog_save(struct rfs_catalog *catalog)
+void rfs_catalog_keep(struct rfs_catalog *catalog)
 {
-    if (!catalog->saved)
+    if (!catalog->kept)
         return;
-    RFS_FREE struct rfs_saving *list = malloc(catalog->n_ranks * sizeof *list);
+    RFS_FREE struct rfs_keeping *list = malloc(catalog->n_ranks * sizeof *list);
     struct rfs_use use;
     size_t n = 0;
 
@@ -996,19 +996,19 @@ void rfs_catalog_save(struct rfs_catalog *catalog)
         return;
     rfs_catalog_begin(catalog, &use);
     pthread_mutex_lock(&catalog->lock);
-    const bool mine = catalog->unsaved && !catalog->saving;
+    const bool mine = catalog->unkept && !catalog->keeping;
     if (mine) {
-        catalog->saving = true;
-        catalog->unsaved = false;
+        catalog->keeping = true;
+        catalog->unkept = false;
         n = collect(catalog, list);
     }
     pthread_mutex_unlock(&catalog->lock);
     if (mine) {
         n = find_before(catalog, list, n);
-        rfs_saved_index_store(catalog->saved, catalog->key, &catalog->tables, catalog->files,
-                              catalog->opened, catalog->on_disk, list, n);
+        rfs_kept_index_store(catalog->kept, catalog->key, &catalog->tables, catalog->files,
+                             catalog->opened, catalog->on_disk, list, n);
         RFS_LOCKED(&catalog->lock);
-        catalog->saving = false;
+        catalog->keeping = false;
     }
     rfs_catalog_end(catalog, &use);
 }

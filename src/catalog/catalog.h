@@ -6,7 +6,7 @@
  * describes itself. A rank has one file, or several whose values are taken together; its index says
  * in which file each value is.
  *
- * Saved indexes (saved_index.h) are used as long as the files are unchanged; others are made from
+ * Saved indexes (kept_index.h) are used as long as the files are unchanged; others are made from
  * the files' headers.
  *
  * Threads: any thread may call rfs_catalog_index; two threads never index the same rank twice (the
@@ -77,7 +77,7 @@ static inline uint32_t rfs_catalog_entry_file(const struct rfs_catalog *catalog,
                                               const struct rfs_index *index,
                                               const struct rfs_entry *entry)
 {
-    const uint32_t part = index->part_of ? index->part_of[entry - index->entries] : 0;
+    const uint32_t part = index->file_of ? index->file_of[entry - index->entries] : 0;
     return rfs_catalog_file(catalog, rank) + part;
 }
 /* Says whether the ranks are the parts of hfai's dist_ckpt, which have no index. */
@@ -112,11 +112,11 @@ static inline const char *rfs_catalog_name(struct rfs_catalog *catalog, uint32_t
 }
 
 /*
- * Gives the rank's index, which the first call builds. TEMPLATE (or RFS_NO_RANK) is a rank of the
+ * Gives the rank's index, which the first call builds. PREDICTOR (or RFS_NO_RANK) is a rank of the
  * same stage that is indexed already: its index is tried as a prediction before walking. -ENOENT
  * when the rank has no file. A failure is remembered and given again.
  */
-int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t template,
+int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t predictor,
                       const struct rfs_index **out, struct rfs_error *err);
 /*
  * Says whether rfs_catalog_index failed because the rank's one file holds no parameters: a full
@@ -124,11 +124,11 @@ int rfs_catalog_index(struct rfs_catalog *catalog, uint32_t rank, uint32_t templ
  */
 bool rfs_catalog_is_empty(struct rfs_catalog *catalog, uint32_t rank);
 /*
- * Compares headers of a rank that has a file with TEMPLATE, which is indexed, and builds no index.
+ * Compares headers of a rank that has a file with PREDICTOR, which is indexed, and builds no index.
  * Returns 1 when SAMPLES of them (two or more; of two blocks if it is encrypted) say that both list
  * equal parameters; else 0, or -errno.
  */
-int rfs_catalog_resembles(struct rfs_catalog *catalog, uint32_t rank, uint32_t template,
+int rfs_catalog_resembles(struct rfs_catalog *catalog, uint32_t rank, uint32_t predictor,
                           size_t samples);
 /* Returns the rank's index if it is built, else NULL. Lock-free. */
 const struct rfs_index *rfs_catalog_ready(const struct rfs_catalog *catalog, uint32_t rank);
@@ -145,21 +145,21 @@ void rfs_catalog_end(struct rfs_catalog *catalog, struct rfs_use *use);
 void rfs_catalog_watch_marks(struct rfs_catalog *catalog, void (*fn)(void *ctx), void *ctx);
 
 /*
- * Saves the indexes in memory, if some are not saved yet; none of sources with a key or a map of
+ * Keeps the indexes in memory, if some are not kept yet; none of sources with a key or a map of
  * their files, nor of ranks whose files cause log messages.
  */
-void rfs_catalog_save(struct rfs_catalog *catalog);
+void rfs_catalog_keep(struct rfs_catalog *catalog);
 /*
- * Return the folder of saved data for the next view, or NULL; the key of this source's data, or
+ * Return the folder of kept data for the next view, or NULL; the key of this source's data, or
  * NULL; and a time before the first file was examined.
  */
-struct rfs_saved *rfs_catalog_saved(const struct rfs_catalog *catalog);
+struct rfs_kept *rfs_catalog_kept(const struct rfs_catalog *catalog);
 const char *rfs_catalog_key(const struct rfs_catalog *catalog);
 struct timespec rfs_catalog_opened(const struct rfs_catalog *catalog);
 
 struct rfs_catalog_counters {
     uint64_t indexed, predicted;
-    uint64_t saved;       /* indexed ranks whose indexes an earlier view had saved */
+    uint64_t kept;        /* indexed ranks whose indexes an earlier view had kept */
     uint64_t index_bytes; /* memory of indexes, now */
     uint64_t dropped;     /* indexes that were dropped to make room */
 };

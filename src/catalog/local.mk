@@ -6,10 +6,10 @@ librfs_la_SOURCES += \
 	src/catalog/catalog.h \
 	src/catalog/merge.c \
 	src/catalog/merge.h \
-	src/catalog/saved.c \
-	src/catalog/saved.h \
-	src/catalog/saved_index.c \
-	src/catalog/saved_index.h \
+	src/catalog/kept.c \
+	src/catalog/kept.h \
+	src/catalog/kept_index.c \
+	src/catalog/kept_index.h \
 	src/catalog/scan/by_rank.c \
 	src/catalog/scan/described.c \
 	src/catalog/scan/divided.c \

@@ -274,9 +274,9 @@ static struct rfs_index *allocate(const struct work *work)
     index->entries = malloc(work->n * sizeof *index->entries);
     index->extents = extents > 0 ? malloc(extents * sizeof *index->extents) : NULL;
     index->strided = strided > 0 ? malloc(strided * sizeof *index->strided) : NULL;
-    index->part_of = work->merge->n > 1 ? malloc(work->n * sizeof *index->part_of) : NULL;
+    index->file_of = work->merge->n > 1 ? malloc(work->n * sizeof *index->file_of) : NULL;
     if (index->entries && (index->extents || extents == 0) && (index->strided || strided == 0) &&
-        (index->part_of || work->merge->n == 1))
+        (index->file_of || work->merge->n == 1))
         return index;
     rfs_index_free(index);
     return NULL;
@@ -302,8 +302,8 @@ static bool take(struct rfs_index *index, const struct candidate *one, const str
         strided->entry = (uint32_t)index->n;
         memcpy(strided->stride, strides, sizeof strided->stride);
     }
-    if (index->part_of)
-        index->part_of[index->n] = one->file;
+    if (index->file_of)
+        index->file_of[index->n] = one->file;
     index->n++;
     return true;
 }

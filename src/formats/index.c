@@ -65,7 +65,7 @@ size_t rfs_index_memory(const struct rfs_index *index)
     return sizeof *index + index->n * (sizeof *index->entries + sizeof *index->by_name) +
            index->n_extents * sizeof *index->extents + index->n_strided * sizeof *index->strided +
            index->n_quantized * sizeof *index->quantized +
-           (index->part_of ? index->n * sizeof *index->part_of : 0);
+           (index->file_of ? index->n * sizeof *index->file_of : 0);
 }
 
 struct rfs_index *rfs_index_share(struct rfs_index *index)
@@ -82,7 +82,7 @@ size_t rfs_index_free(struct rfs_index *index)
     free(index->entries);
     free(index->by_name);
     free(index->extents);
-    free(index->part_of);
+    free(index->file_of);
     free(index->strided);
     free(index->quantized);
     free(index);

@@ -98,7 +98,7 @@ struct rfs_index {
     struct rfs_strided *strided; /* ascending by entry; those of torch, and quantized tensors */
     size_t n_quantized;
     struct rfs_quantized *quantized; /* ascending by entry */
-    uint32_t *part_of;   /* [n] number of the rank's file with the entry; NULL: there is one file */
+    uint32_t *file_of;   /* [n] number of the rank's file with the entry; NULL: there is one file */
     uint64_t file_bytes; /* size of the file it was built from */
     bool has_crc;        /* the file has a checksum: a crc_num trailer, or metadata of that name */
     bool redundancy_removed; /* the file says that parameters of other ranks were left out */
@@ -108,7 +108,7 @@ struct rfs_index {
     uint64_t header_hash[2]; /* XXH3-128 of the JSON text */
     uint64_t serial;         /* a number that no other index of the process has, or had */
     atomic_uint shares;      /* number of owners, less one */
-    uint32_t number;         /* scratch while indexes are saved; catalog/saved_index.c */
+    uint32_t number;         /* scratch while indexes are saved; catalog/kept_index.c */
 };
 
 /* Returns the entry of that name, or NULL. O(log n). */

@@ -13,7 +13,7 @@ reshardfs_SOURCES = \
 	src/base/json_read.c \
 	src/base/json_tree.c \
 	src/base/json_write.c \
-	src/base/kept.c \
+	src/base/home.c \
 	src/base/limits.c \
 	src/base/log.c \
 	src/base/mountinfo.c \

@@ -4,7 +4,7 @@
  * the view (which finds most mistakes before anything is mounted), then the mount.
  */
 #include "base/cleanup.h"
-#include "base/kept.h"
+#include "base/home.h"
 #include "base/limits.h"
 #include "base/pages.h"
 #include "base/patience.h"
@@ -177,7 +177,7 @@ static bool send_failure(struct daemon *daemon, const struct rfs_error *err)
     return daemon->pipe >= 0 && send_word(daemon, err) == 0;
 }
 
-/* ---- what users are told ---------------------------------------------------------------------- */
+/* ---- what users are told --------------------------------------------------------------------- */
 
 static void show_version(void)
 {
@@ -399,17 +399,17 @@ static int mount_view(const struct rfs_mount_options *options, struct place *pla
 /* Makes the folder of index_cache=, which the sandbox does not let the server make. */
 static void make_kept(const struct rfs_mount_options *options)
 {
-    struct rfs_kept kept;
+    struct rfs_home kept;
     const char *given = NULL;
 
     for (size_t i = 0; i < options->view.list.n; i++)
         if (strcmp(options->view.list.data[i].name, "index_cache") == 0)
             given = options->view.list.data[i].value;
     if (options->set.sandbox == RFS_SANDBOX_OFF || (given && strcmp(given, "no") == 0) ||
-        !rfs_kept_find(given, &kept))
+        !rfs_home_find(given, &kept))
         return;
-    (void)rfs_kept_make(&kept); /* a failure is reported where the folder is used */
-    rfs_kept_free(&kept);
+    (void)rfs_home_make(&kept); /* a failure is reported where the folder is used */
+    rfs_home_free(&kept);
 }
 
 /*

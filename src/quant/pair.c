@@ -107,7 +107,7 @@ static uint32_t file_of(const struct pairing *p, const struct rfs_entry *entry)
 {
     const struct rfs_index *index = p->index;
 
-    return p->source->first_file + (index->part_of ? index->part_of[entry - index->entries] : 0);
+    return p->source->first_file + (index->file_of ? index->file_of[entry - index->entries] : 0);
 }
 
 static struct rfs_where where_of(const struct pairing *p, const struct rfs_entry *entry)
@@ -771,9 +771,9 @@ static struct rfs_index *allocate(const struct pairing *p)
     index->entries = malloc(n * sizeof *index->entries + 1);
     index->quantized = malloc(p->weights * sizeof *index->quantized + 1);
     index->strided = calloc(p->weights + 1, sizeof *index->strided);
-    index->part_of = p->index->part_of ? malloc(n * sizeof *index->part_of + 1) : NULL;
+    index->file_of = p->index->file_of ? malloc(n * sizeof *index->file_of + 1) : NULL;
     if (index->entries && index->quantized && index->strided &&
-        (index->part_of || !p->index->part_of))
+        (index->file_of || !p->index->file_of))
         return index;
     rfs_index_free(index);
     return NULL;
@@ -786,8 +786,8 @@ static void append(const struct pairing *p, size_t i, struct rfs_index *to)
     struct rfs_entry *entry = &to->entries[to->n];
 
     *entry = p->index->entries[i];
-    if (to->part_of)
-        to->part_of[to->n] = p->index->part_of[i];
+    if (to->file_of)
+        to->file_of[to->n] = p->index->file_of[i];
     if (fate->quant != RFS_NO_ID) {
         const struct rfs_quant *quant = rfs_intern_bytes(p->source->quants, fate->quant, NULL);
         entry->name = fate->name;

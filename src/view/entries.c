@@ -8,7 +8,7 @@
 #include "store/crypt/key.h"
 #include "view/follow.h"
 #include "view/hidden.h"
-#include "view/saved_sizes.h"
+#include "view/kept_sizes.h"
 
 #include <sys/stat.h>
 
@@ -353,13 +353,13 @@ static int fill_file(struct rfs_view *view, size_t file, reshard_stat *st, struc
 {
     struct rfs_view_file *shown = &view->files[file];
     const struct rfs_image *image;
-    struct rfs_rank_plan saved;
+    struct rfs_rank_plan kept;
     uint64_t size;
 
     st->mapped = shown->mapped;
-    if (!is_ready(view, file) && rfs_view_sizes_find(view, file, &saved, &size)) {
-        rfs_view_fill_stat(view, &saved, size, st);
-        free(saved.sources);
+    if (!is_ready(view, file) && rfs_view_sizes_find(view, file, &kept, &size)) {
+        rfs_view_fill_stat(view, &kept, size, st);
+        free(kept.sources);
         atomic_store_explicit(&shown->reported, size + 1, memory_order_release);
         return 0;
     }

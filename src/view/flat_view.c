@@ -409,7 +409,7 @@ static int take_of_rank(struct unifying *u, const struct rfs_index *index)
         return rfs_fail_memory(u->err);
     for (size_t i = 0; i < index->n; i++)
         found[i] =
-            (struct occurrence){index->entries[i].offset, i, index->part_of ? index->part_of[i] : 0,
+            (struct occurrence){index->entries[i].offset, i, index->file_of ? index->file_of[i] : 0,
                                 index->entries[i].name};
     /* An index of safetensors files is sorted by name; here MindSpore goes by the header. */
     if (rfs_formats[rfs_catalog_format(u->view->catalog)].by_name)

@@ -3,7 +3,7 @@
 #include "base/cleanup.h"
 #include "base/path.h"
 #include "base/store.h"
-#include "catalog/saved.h"
+#include "catalog/kept.h"
 #include "store/files.h"
 #include "store/remote/remote.h"
 #include "view/follow.h"
@@ -108,8 +108,8 @@ int reshard_folders(reshard_view *set, reshard_folder_fn *fn, void *ctx)
 {
     struct teller teller = {fn, ctx};
     struct rfs_view *view;
-    const char *saved = set->saved ? rfs_saved_make(set->saved) : NULL;
-    int rc = saved ? fn(ctx, saved, true) : 0;
+    const char *kept = set->kept ? rfs_kept_make(set->kept) : NULL;
+    int rc = kept ? fn(ctx, kept, true) : 0;
 
     for (size_t at = 0; rc == 0 && (view = rfs_view_next(set, &at)); rfs_view_leave(view))
         rc = tell_sources(view, &teller);

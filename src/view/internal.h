@@ -147,7 +147,7 @@ struct rfs_view {
     pthread_mutex_t lock; /* guards images, checksums, sizes and names; a leaf lock */
     pthread_cond_t made;  /* a checksum, a comparison or the kept sizes are */
     struct rfs_view_counters counters;
-    struct rfs_view_kept kept;     /* saved_sizes.h */
+    struct rfs_view_kept kept;     /* kept_sizes.h */
     struct rfs_view_hidden hidden; /* hidden.h */
 };
 
@@ -171,7 +171,7 @@ struct reshard_view {
     struct rfs_view *maker;          /* while it is opened: maker of struct rfs_view_how */
     bool wary;                       /* a strategy that a rank contradicts is refused */
     struct rfs_beneath *beneath;     /* where sources are opened; NULL: links are followed */
-    struct rfs_saved *saved;         /* what is saved for the next view; NULL: nothing */
+    struct rfs_kept *kept;           /* what is kept for the next view; NULL: nothing */
     struct rfs_fds fds;              /* descriptors of all saves */
     bool has_fds;
 
@@ -223,7 +223,7 @@ int rfs_view_open(struct reshard_view *set, const char *source, const struct rfs
 void rfs_view_limit(struct rfs_view *view, uint64_t cache);
 /* Waits for reads ahead. NULL is fine. */
 void rfs_view_close(struct rfs_view *view);
-/* Returns what all planners of the view's catalogue, or of the stored one, begin with. */
+/* Returns what all planners of the view's catalogue, or of the source's, begin with. */
 struct rfs_planner_config rfs_view_planning(struct rfs_view *view);
 /* Refuses a view for which a note said that ranks contradict the strategy. 0 or -EINVAL. */
 int rfs_view_check_alike(const struct rfs_view *view, struct rfs_error *err);

@@ -29,8 +29,8 @@ librfs_la_SOURCES += \
 	src/view/read.c \
 	src/view/rules_view.c \
 	src/view/rules_view.h \
-	src/view/saved_sizes.c \
-	src/view/saved_sizes.h \
+	src/view/kept_sizes.c \
+	src/view/kept_sizes.h \
 	src/view/sequential.c \
 	src/view/sequential.h \
 	src/view/shown.c \

@@ -10,7 +10,7 @@
 #include "formats/chunks/chunks.h"
 #include "store/beneath.h"
 #include "view/internal.h"
-#include "view/saved_sizes.h"
+#include "view/kept_sizes.h"
 
 #include <sys/stat.h>
 

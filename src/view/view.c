@@ -12,7 +12,7 @@
 #include "base/secret.h"
 #include "base/store.h"
 #include "base/text.h"
-#include "catalog/saved.h"
+#include "catalog/kept.h"
 #include "formats/chunks/chunks.h"
 #include "store/access.h"
 #include "store/beneath.h"
@@ -22,9 +22,9 @@
 #include "view/follow.h"
 #include "view/hidden.h"
 #include "view/internal.h"
+#include "view/kept_sizes.h"
 #include "view/kinds.h"
 #include "view/rules_view.h"
-#include "view/saved_sizes.h"
 #include "view/start.h"
 
 #include <sys/stat.h>
@@ -147,7 +147,7 @@ static struct rfs_source_spec make_spec(const struct reshard_view *set,
     spec.beneath = set->beneath;
     spec.for_others = set->config.for_others;
     spec.encrypted = set->encrypted;
-    spec.saved = set->saved;
+    spec.kept = set->kept;
     spec.indexed = forward_progress;
     spec.indexed_ctx = set;
     return spec;
@@ -590,7 +590,7 @@ static int open_set(struct reshard_view *set, const char *source,
         rfs_pool_expect_waits(set->pool);
     rfs_pool_hold(set->pool, true); /* the caller may fork yet */
     if (!options->index_cache || strcmp(options->index_cache, "no") != 0)
-        set->saved = rfs_saved_open(options->index_cache, &set->log);
+        set->kept = rfs_kept_open(options->index_cache, &set->log);
     rc = load_key(set, err);
     if (rc == 0 && stays_beneath(set))
         rc = rfs_beneath_open(source, &set->beneath, err);
@@ -810,7 +810,7 @@ void reshard_close(reshard_view *set)
         rfs_fds_destroy(&set->fds);
     rfs_encrypted_free(set->encrypted);
     rfs_key_free(set->key);
-    rfs_saved_close(set->saved);
+    rfs_kept_close(set->kept);
     rfs_beneath_free(set->beneath);
     rfs_remote_give(&set->store);
     rfs_options_free(&set->options);

@@ -33,7 +33,7 @@ static uint8_t *file_of(const uint8_t *data, size_t size, size_t *out)
 static void check_index(const struct rfs_index *index, const struct rfs_tables *tables)
 {
     uint64_t end = 8 + index->header_bytes;
-    REQUIRE(index->n > 0 && index->n_extents == 0 && !index->part_of);
+    REQUIRE(index->n > 0 && index->n_extents == 0 && !index->file_of);
     for (size_t i = 0; i < index->n; i++) {
         const struct rfs_entry *entry = &index->entries[i];
         const struct rfs_type *type = rfs_intern_bytes(tables->types, entry->type, NULL);

@@ -6,7 +6,7 @@
  * then refers to nothing outside of the file that it is of.
  */
 #include "catalog/catalog.h"
-#include "catalog/saved_index.h"
+#include "catalog/kept_index.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>
@@ -30,7 +30,7 @@ static void check_index(const struct rfs_index *index, const struct rfs_tables *
         const struct rfs_type *type = rfs_intern_bytes(tables->types, entry->type, &length);
         REQUIRE(length == sizeof *type && type->ndim <= RFS_MAX_DIMS);
         REQUIRE(rfs_index_find(index, entry->name) == entry);
-        REQUIRE(!index->part_of || index->part_of[i] < PARTS_MOST);
+        REQUIRE(!index->file_of || index->file_of[i] < PARTS_MOST);
         const struct rfs_content content = rfs_catalog_content_of(index, entry);
         for (uint32_t k = 0; k < content.n; k++)
             REQUIRE(content.extents[k].offset <= FILE_BYTES &&
@@ -47,18 +47,18 @@ static void check_index(const struct rfs_index *index, const struct rfs_tables *
 }
 
 /* Every index of the table, with the sizes that a rank's files would have. */
-static void check_all(const struct rfs_saved_index *saved, const struct rfs_tables *tables)
+static void check_all(const struct rfs_kept_index *saved, const struct rfs_tables *tables)
 {
-    const struct rfs_saved_numbers numbers = {(uint32_t)saved->names.n, (uint32_t)saved->types.n,
-                                              saved->names.data, saved->types.data};
+    const struct rfs_kept_numbers numbers = {(uint32_t)saved->names.n, (uint32_t)saved->types.n,
+                                             saved->names.data, saved->types.data};
     static const uint64_t sizes[PARTS_MOST] = {FILE_BYTES, FILE_BYTES, FILE_BYTES, FILE_BYTES};
 
     for (uint32_t i = 0; i < saved->n_indexes && i < 64; i++) {
         size_t n;
-        void *body = rfs_saved_index_read_body(saved, i, &n);
+        void *body = rfs_kept_index_read_body(saved, i, &n);
         for (uint32_t parts = 1; body && parts <= PARTS_MOST; parts += PARTS_MOST - 1) {
             struct rfs_index *index =
-                rfs_saved_body_take(body, n, &numbers, tables->types, sizes, parts);
+                rfs_kept_body_take(body, n, &numbers, tables->types, sizes, parts);
             if (index) {
                 check_index(index, tables);
                 fuzz_reached(parts > 1);
@@ -78,25 +78,25 @@ static uint8_t *make_file(const uint8_t *data, size_t size, size_t *out)
     data += sizeof table;
     size -= sizeof table;
     table = table <= size ? table : (uint32_t)size;
-    uint8_t *file = malloc(RFS_SAVED_START + size + 8);
+    uint8_t *file = malloc(RFS_KEPT_START + size + 8);
     REQUIRE(file != NULL);
-    const uint32_t words[] = {RFS_SAVED_VERSION, RFS_SAVED_MARK};
-    const uint64_t places[] = {RFS_SAVED_START + table, size - table,
+    const uint32_t words[] = {RFS_KEPT_VERSION, RFS_KEPT_MARK};
+    const uint64_t places[] = {RFS_KEPT_START + table, size - table,
                                XXH3_64bits(data + table, size - table)};
-    memcpy(file, rfs_saved_magic(RFS_SAVED_INDEX), 8);
+    memcpy(file, rfs_kept_magic(RFS_KEPT_INDEX), 8);
     memcpy(file + 8, words, sizeof words);
     memcpy(file + 16, places, sizeof places);
-    memcpy(file + RFS_SAVED_START, data, size);
-    *out = RFS_SAVED_START + size;
+    memcpy(file + RFS_KEPT_START, data, size);
+    *out = RFS_KEPT_START + size;
     return file;
 }
 
 /* Sets the checksum of each body, by the place that the table says. */
-static void mend(struct rfs_saved_index *saved, const uint8_t *file, size_t size)
+static void mend(struct rfs_kept_index *saved, const uint8_t *file, size_t size)
 {
     for (uint32_t i = 0; i < saved->n_indexes; i++) {
         unsigned char *row =
-            (unsigned char *)(uintptr_t)saved->indexes + (size_t)i * RFS_SAVED_INDEX_BYTES;
+            (unsigned char *)(uintptr_t)saved->indexes + (size_t)i * RFS_KEPT_INDEX_BYTES;
         uint64_t words[2];
         memcpy(words, row, sizeof words);
         if (words[0] > size || words[1] > size - words[0])
@@ -109,25 +109,25 @@ static void mend(struct rfs_saved_index *saved, const uint8_t *file, size_t size
 void fuzz_one(const uint8_t *data, size_t size)
 {
     struct rfs_tables tables = {rfs_intern_new(), rfs_intern_new()};
-    struct rfs_saved_file parsed;
+    struct rfs_kept_file parsed;
     size_t n;
 
     REQUIRE(tables.names && tables.types);
     if (size >= sizeof(uint32_t)) {
         uint8_t *file = make_file(data, size, &n);
-        if (rfs_saved_parse(RFS_SAVED_INDEX, "key", -1, file, n, &parsed)) {
-            struct rfs_saved_index *saved = rfs_saved_index_take(&parsed, &tables);
+        if (rfs_kept_parse(RFS_KEPT_INDEX, "key", -1, file, n, &parsed)) {
+            struct rfs_kept_index *saved = rfs_kept_index_take(&parsed, &tables);
             if (saved) {
                 mend(saved, file, n);
                 check_all(saved, &tables);
             }
-            rfs_saved_index_free(saved);
+            rfs_kept_index_free(saved);
         }
         free(file);
     }
     /* And as it is. */
-    if (rfs_saved_parse(RFS_SAVED_INDEX, "key", -1, data, size, &parsed))
-        rfs_saved_index_free(rfs_saved_index_take(&parsed, &tables));
+    if (rfs_kept_parse(RFS_KEPT_INDEX, "key", -1, data, size, &parsed))
+        rfs_kept_index_free(rfs_kept_index_take(&parsed, &tables));
     rfs_intern_free(tables.names);
     rfs_intern_free(tables.types);
 }

@@ -6,7 +6,7 @@
  * byte, and the second byte how many bytes are cut off. Whatever the table says, each file is read
  * as it is, or refused because its size was another.
  */
-#include "catalog/saved.h"
+#include "catalog/kept.h"
 #include "tests/fuzz/folder.h"
 #include "tests/fuzz/forge.h"
 #include "tests/fuzz/fuzz.h"

@@ -13,8 +13,8 @@
 
 struct rfs_beneath;
 struct rfs_fds;
+struct rfs_kept;
 struct rfs_options;
-struct rfs_saved;
 struct rfs_saves;
 struct rfs_store;
 struct rfs_encrypted;
@@ -29,10 +29,10 @@ struct rfs_source_spec {
     const struct rfs_beneath *beneath; /* where its files are opened; NULL: links are followed */
     struct rfs_store *store;           /* reads URLs; NULL: the source has none */
     bool for_others;                   /* its data is served to other users, too */
-    struct rfs_saved *saved; /* where indexes are saved for the next view; NULL: nowhere */
-    struct timespec opened;  /* moment before anything of the source is looked at; 0: now */
-    uint64_t index_most;     /* bytes of memory that indexes, or hfai's pickles, may keep; 0: any */
-    struct rfs_fds *fds;     /* descriptors that it shares with other sources; NULL: its own */
+    struct rfs_kept *kept;             /* where indexes are kept for the next view; NULL: nowhere */
+    struct timespec opened; /* moment before anything of the source is looked at; 0: now */
+    uint64_t index_most;    /* bytes of memory that indexes, or hfai's pickles, may keep; 0: any */
+    struct rfs_fds *fds;    /* descriptors that it shares with other sources; NULL: its own */
     /*
      * Callback of the thread that has read the headers of a rank, with the number done and the
      * total; or NULL.

@@ -774,7 +774,7 @@ int rfs_ckpt_walk(const struct rfs_bytes_source *from, struct rfs_tables *tables
 
 struct match {
     const struct rfs_bytes_source *from;
-    const struct rfs_index *template;
+    const struct rfs_index *prediction;
     const struct rfs_tables *tables;
     size_t batch; /* values a task */
     uint64_t near, span;
@@ -790,9 +790,9 @@ struct cursor {
 
 static struct rfs_extent extent_of(const struct match *match, size_t i, uint32_t extent)
 {
-    const struct rfs_entry *entry = &match->template->entries[i];
+    const struct rfs_entry *entry = &match->prediction->entries[i];
     if (entry->extent_count > 0)
-        return match->template->extents[entry->extent + extent];
+        return match->prediction->extents[entry->extent + extent];
     const struct rfs_type *type = rfs_intern_bytes(match->tables->types, entry->type, NULL);
     return (struct rfs_extent){entry->offset, type->bytes};
 }
@@ -801,7 +801,7 @@ static struct cursor cursor_at(const struct match *match, size_t i)
 {
     struct cursor cursor = {.entry = i, .content = extent_of(match, i, 0)};
     if (i > 0) {
-        const uint32_t count = match->template->entries[i - 1].extent_count;
+        const uint32_t count = match->prediction->entries[i - 1].extent_count;
         const struct rfs_extent before = extent_of(match, i - 1, count > 0 ? count - 1 : 0);
         cursor.header = before.offset + before.bytes;
     }
@@ -812,7 +812,7 @@ static struct cursor cursor_at(const struct match *match, size_t i)
 static bool cursor_next(const struct match *match, struct cursor *cursor, size_t stop)
 {
     cursor->header = cursor->content.offset + cursor->content.bytes;
-    if (++cursor->extent >= match->template->entries[cursor->entry].extent_count) {
+    if (++cursor->extent >= match->prediction->entries[cursor->entry].extent_count) {
         cursor->extent = 0;
         if (++cursor->entry >= stop)
             return false;
@@ -863,7 +863,7 @@ static void expect_field(struct rest *rest, unsigned char key, uint64_t value)
 static bool is_header(const struct match *match, const struct cursor *cursor,
                       const unsigned char *bytes, size_t n, bool zero)
 {
-    const struct rfs_entry *entry = &match->template->entries[cursor->entry];
+    const struct rfs_entry *entry = &match->prediction->entries[cursor->entry];
     const struct rfs_type *type = rfs_intern_bytes(match->tables->types, entry->type, NULL);
     const char *dtype = rfs_dtype_name((enum rfs_dtype)type->dtype);
     const size_t dtype_n = strlen(dtype);
@@ -897,8 +897,8 @@ static bool is_header(const struct match *match, const struct cursor *cursor,
 static bool is_value(const struct match *match, const struct cursor *cursor,
                      const unsigned char *bytes)
 {
-    const struct rfs_type *type =
-        rfs_intern_bytes(match->tables->types, match->template->entries[cursor->entry].type, NULL);
+    const struct rfs_type *type = rfs_intern_bytes(
+        match->tables->types, match->prediction->entries[cursor->entry].type, NULL);
     const bool scalar =
         type->kind == RFS_TENSOR && type->ndim == 0 && cursor->content.bytes == type->bytes;
     const size_t n = (size_t)(cursor->content.offset - cursor->header);
@@ -923,7 +923,7 @@ static int match_batch(void *ctx, size_t i)
 {
     const struct match *match = ctx;
     const size_t first = i * match->batch;
-    const size_t stop = (size_t)rfs_min_u64(match->template->n, first + match->batch);
+    const size_t stop = (size_t)rfs_min_u64(match->prediction->n, first + match->batch);
     struct cursor cursor = cursor_at(match, first);
     unsigned char *buf = NULL;
     size_t cap = 0;
@@ -933,7 +933,7 @@ static int match_batch(void *ctx, size_t i)
     do {
         const uint64_t header = cursor.header;
         if (cursor.content.offset <= header ||
-            cursor.content.offset > match->template->file_bytes) {
+            cursor.content.offset > match->prediction->file_bytes) {
             rc = 1;
             break;
         }
@@ -962,15 +962,15 @@ static int match_batch(void *ctx, size_t i)
     return rc;
 }
 
-/* Says whether the file ends as the template: 1, 0 or -errno. */
+/* Says whether the file ends as the prediction: 1, 0 or -errno. */
 static int match_end(const struct match *match)
 {
-    const struct rfs_index *template = match->template;
-    struct cursor last = cursor_at(match, template->n - 1);
-    while (cursor_next(match, &last, template->n))
+    const struct rfs_index *prediction = match->prediction;
+    struct cursor last = cursor_at(match, prediction->n - 1);
+    while (cursor_next(match, &last, prediction->n))
         continue;
-    const uint64_t left = template->file_bytes - last.header;
-    if (left != (template->has_crc ? TRAILER_BYTES : 0))
+    const uint64_t left = prediction->file_bytes - last.header;
+    if (left != (prediction->has_crc ? TRAILER_BYTES : 0))
         return 0;
     char bytes[7];
     const int rc =
@@ -980,15 +980,15 @@ static int match_end(const struct match *match)
     return left == 0 || memcmp(bytes, "crc_num", sizeof bytes) == 0;
 }
 
-/* Says whether the file may be like the template by its size, and ends as it: 1, 0 or -errno. */
+/* Says whether the file may be like the prediction by its size, and ends as it: 1, 0 or -errno. */
 static int match_size(const struct match *match)
 {
-    const struct rfs_index *template = match->template;
-    if (match->from->size != template->file_bytes || template->n == 0)
+    const struct rfs_index *prediction = match->prediction;
+    if (match->from->size != prediction->file_bytes || prediction->n == 0)
         return 0;
-    for (size_t i = 0; i < template->n; i++) {
+    for (size_t i = 0; i < prediction->n; i++) {
         const struct rfs_type *type =
-            rfs_intern_bytes(match->tables->types, template->entries[i].type, NULL);
+            rfs_intern_bytes(match->tables->types, prediction->entries[i].type, NULL);
         if (type->kind == RFS_MAP)
             return 0;
     }
@@ -1000,7 +1000,7 @@ static int match_one(const struct match *match, size_t i)
 {
     const struct cursor cursor = cursor_at(match, i);
     if (cursor.content.offset <= cursor.header ||
-        cursor.content.offset > match->template->file_bytes)
+        cursor.content.offset > match->prediction->file_bytes)
         return 0;
     const size_t n = (size_t)(cursor.content.offset - cursor.header);
     unsigned char *buf = malloc(n);
@@ -1013,20 +1013,20 @@ static int match_one(const struct match *match, size_t i)
     return rc;
 }
 
-int rfs_ckpt_resembles(const struct rfs_bytes_source *from, const struct rfs_index *template,
+int rfs_ckpt_resembles(const struct rfs_bytes_source *from, const struct rfs_index *prediction,
                        struct rfs_tables *tables, size_t samples)
 {
-    const struct match match = {.from = from, .template = template, .tables = tables};
+    const struct match match = {.from = from, .prediction = prediction, .tables = tables};
     int rc = match_size(&match);
     for (size_t k = 0; rc == 1 && k < samples; k++)
-        rc = match_one(&match, k * (template->n - 1) / (samples - 1));
+        rc = match_one(&match, k * (prediction->n - 1) / (samples - 1));
     return rc;
 }
 
-int rfs_ckpt_matches(const struct rfs_bytes_source *from, const struct rfs_index *template,
+int rfs_ckpt_matches(const struct rfs_bytes_source *from, const struct rfs_index *prediction,
                      struct rfs_tables *tables, struct rfs_pool *pool)
 {
-    struct match match = {.from = from, .template = template, .tables = tables};
+    struct match match = {.from = from, .prediction = prediction, .tables = tables};
     int rc = match_size(&match);
     if (rc != 1)
         return rc;
@@ -1034,12 +1034,12 @@ int rfs_ckpt_matches(const struct rfs_bytes_source *from, const struct rfs_index
     match.near = remote ? NEAR_REMOTE : NEAR;
     match.span = remote ? SPAN_REMOTE : SPAN;
     /* A task has as many values as one read takes, where they are small. */
-    const uint64_t each = rfs_max_u64(template->file_bytes / template->n, 1);
+    const uint64_t each = rfs_max_u64(prediction->file_bytes / prediction->n, 1);
     const uint64_t fit = match.span / each;
     match.batch = (size_t)(!remote              ? rfs_max_u64(BATCH, fit / BATCH * BATCH)
                            : each <= match.near ? fit
                                                 : 1);
-    const size_t tasks = rfs_ceil_u64(template->n, match.batch);
+    const size_t tasks = rfs_ceil_u64(prediction->n, match.batch);
     rc = rfs_pool_for(pool, tasks, match_batch, &match);
     return rc < 0 ? rc : rc == 0;
 }

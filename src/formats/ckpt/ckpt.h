@@ -22,19 +22,19 @@ int rfs_ckpt_walk(const struct rfs_bytes_source *from, struct rfs_tables *tables
                   struct rfs_index **out, struct rfs_error *err);
 
 /*
- * Compares the file's headers with those of TEMPLATE, byte for byte and offset for offset. Returns
- * 1 when they are equal (then TEMPLATE is the file's index, too), 0 when not, or -errno. Reads all
- * headers, in large parallel batches.
+ * Compares the file's headers with those of PREDICTION, byte for byte and offset for offset.
+ * Returns 1 when they are equal (then PREDICTION is the file's index, too), 0 when not, or -errno.
+ * Reads all headers, in large parallel batches.
  */
-int rfs_ckpt_matches(const struct rfs_bytes_source *from, const struct rfs_index *template,
+int rfs_ckpt_matches(const struct rfs_bytes_source *from, const struct rfs_index *prediction,
                      struct rfs_tables *tables, struct rfs_pool *pool);
 
 /*
  * Compares a sample: the file's size, its end, and SAMPLES of its headers (two or more), evenly
- * spread from the first to the last, each at its offset. Returns 1 when all are those of TEMPLATE,
- * 0 when not, or -errno.
+ * spread from the first to the last, each at its offset. Returns 1 when all are those of
+ * PREDICTION, 0 when not, or -errno.
  */
-int rfs_ckpt_resembles(const struct rfs_bytes_source *from, const struct rfs_index *template,
+int rfs_ckpt_resembles(const struct rfs_bytes_source *from, const struct rfs_index *prediction,
                        struct rfs_tables *tables, size_t samples);
 
 /*

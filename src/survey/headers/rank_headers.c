@@ -211,7 +211,7 @@ static bool same(const struct rfs_index *a, const struct rfs_index *b)
 {
     return a->n == b->n && a->has_crc == b->has_crc &&
            a->redundancy_removed == b->redundancy_removed && a->file_bytes == b->file_bytes &&
-           a->n_strided == 0 && b->n_strided == 0 && !a->part_of == !b->part_of &&
+           a->n_strided == 0 && b->n_strided == 0 && !a->file_of == !b->file_of &&
            memcmp(a->entries, b->entries, a->n * sizeof *a->entries) == 0;
 }
 

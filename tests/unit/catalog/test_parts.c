@@ -110,7 +110,7 @@ static void index_is(struct fixture *f, const struct rfs_index *index, const cha
     for (size_t i = 0; i < index->n; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s@%u", i ? " " : "",
                  rfs_catalog_name(f->catalog, index->entries[i].name),
-                 index->part_of ? index->part_of[i] : 0);
+                 index->file_of ? index->file_of[i] : 0);
     assert_string_equal(text, names);
     for (size_t i = 0; i < index->n; i++)
         assert_ptr_equal(rfs_index_find(index, index->entries[i].name), &index->entries[i]);

@@ -5,7 +5,7 @@
  */
 #include "base/options.h"
 #include "catalog/catalog.h"
-#include "catalog/saved.h"
+#include "catalog/kept.h"
 #include "tests/unit/store/tree.h"
 
 #include <dirent.h>
@@ -38,7 +38,7 @@ struct fixture {
 
 /* The indexes of one look at the tree. */
 struct look {
-    struct rfs_saved *saved;
+    struct rfs_kept *kept;
     struct rfs_catalog *catalog;
     const struct rfs_index *index[RANKS];
     struct rfs_catalog_counters count;
@@ -92,10 +92,10 @@ static void look(struct fixture *f, struct look *look, long later)
 {
     struct rfs_error err = {0};
     struct rfs_files_counters files;
-    *look = (struct look){.saved = rfs_saved_open(tree_path(&f->tree, "saved"), &f->lines.log)};
+    *look = (struct look){.kept = rfs_kept_open(tree_path(&f->tree, "saved"), &f->lines.log)};
     const struct rfs_source_spec spec = {.path = tree_path(&f->tree, "src"),
                                          .options = &rfs_options_defaults,
-                                         .saved = look->saved,
+                                         .kept = look->kept,
                                          .opened = {.tv_sec = time(NULL) + later}};
     if (rfs_catalog_open(&spec, &f->lines.log, NULL, &look->catalog, &err) < 0)
         fail_msg("%s", err.text);
@@ -110,14 +110,14 @@ static void look(struct fixture *f, struct look *look, long later)
 static void end(struct look *look)
 {
     rfs_catalog_close(look->catalog);
-    rfs_saved_close(look->saved);
+    rfs_kept_close(look->kept);
 }
 
 static void save(struct fixture *f, long later)
 {
     struct look first;
     look(f, &first, later);
-    rfs_catalog_save(first.catalog);
+    rfs_catalog_keep(first.catalog);
     end(&first);
 }
 
@@ -171,13 +171,13 @@ static void expect_from_disk(struct fixture *f, unsigned wanted)
     struct look again;
     const char *saved = saved_file(f);
     look(f, &again, 10);
-    assert_int_equal(again.count.saved, wanted);
+    assert_int_equal(again.count.kept, wanted);
     assert_int_equal(again.opens, RANKS - wanted);
     char *away = saved ? strdup(tree_path(&f->tree, "away")) : NULL;
     if (saved)
         assert_int_equal(rename(saved, away), 0);
     look(f, &plain, 10);
-    assert_int_equal(plain.count.saved, 0);
+    assert_int_equal(plain.count.kept, 0);
     expect_same(&plain, &again);
     if (saved)
         assert_int_equal(rename(away, saved), 0);
@@ -192,9 +192,9 @@ static void test_is_as_it_was(void **state)
     struct look first;
 
     look(f, &first, 10);
-    assert_int_equal(first.count.saved, 0);
+    assert_int_equal(first.count.kept, 0);
     assert_null(saved_file(f)); /* nothing is made by looking */
-    rfs_catalog_save(first.catalog);
+    rfs_catalog_keep(first.catalog);
     assert_non_null(saved_file(f));
     end(&first);
     expect_from_disk(f, RANKS);
@@ -282,16 +282,16 @@ static void test_new_ranks_are_added(void **state)
     /* One that asks for a single rank keeps the others as they are on the disk. */
     write_rank(f, 2, 1);
     look(f, &some, 10);
-    assert_int_equal(some.count.saved, RANKS - 1);
+    assert_int_equal(some.count.kept, RANKS - 1);
     end(&some);
-    some.saved = rfs_saved_open(tree_path(&f->tree, "saved"), NULL);
+    some.kept = rfs_kept_open(tree_path(&f->tree, "saved"), NULL);
     const struct rfs_source_spec spec = {.path = tree_path(&f->tree, "src"),
                                          .options = &rfs_options_defaults,
-                                         .saved = some.saved,
+                                         .kept = some.kept,
                                          .opened = {.tv_sec = time(NULL) + 10}};
     assert_int_equal(rfs_catalog_open(&spec, NULL, NULL, &some.catalog, NULL), 0);
     assert_int_equal(rfs_catalog_index(some.catalog, 2, RFS_NO_RANK, &some.index[2], NULL), 0);
-    rfs_catalog_save(some.catalog);
+    rfs_catalog_keep(some.catalog);
     end(&some);
     expect_from_disk(f, RANKS);
 }
@@ -334,7 +334,7 @@ static void test_damaged_anywhere(void **state)
         good.p[at] ^= bit;
         look(f, &again, 10);
         expect_same(&truth, &again);
-        believed += again.count.saved;
+        believed += again.count.kept;
         end(&again);
     }
     assert_true(believed > 0); /* a body that is damaged takes none with it but its own ranks */
@@ -377,22 +377,22 @@ static void test_not_to_be_trusted(void **state)
     assert_int_equal(symlink(elsewhere, path), 0);
     struct look again;
     look(f, &again, 10);
-    assert_int_equal(again.count.saved, 0);
+    assert_int_equal(again.count.kept, 0);
     end(&again);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(rename(elsewhere, path), 0);
     assert_int_equal(rename(folder, elsewhere), 0);
     assert_int_equal(symlink(elsewhere, folder), 0);
     look(f, &again, 10);
-    assert_int_equal(again.count.saved, 0);
-    rfs_catalog_save(again.catalog);
+    assert_int_equal(again.count.kept, 0);
+    rfs_catalog_keep(again.catalog);
     end(&again);
     assert_int_equal(unlink(folder), 0);
     assert_int_equal(rename(elsewhere, folder), 0);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mkfifo(path, 0600), 0); /* does not hang */
     look(f, &again, 10);
-    assert_int_equal(again.count.saved, 0);
+    assert_int_equal(again.count.kept, 0);
     end(&again);
     free(elsewhere);
     free(folder);
@@ -425,10 +425,10 @@ static void test_deleted_in_use(void **state)
     struct fixture *f = *state;
     struct look open;
     save(f, 10);
-    struct rfs_saved *saved = rfs_saved_open(tree_path(&f->tree, "saved"), &f->lines.log);
+    struct rfs_kept *saved = rfs_kept_open(tree_path(&f->tree, "saved"), &f->lines.log);
     const struct rfs_source_spec spec = {.path = tree_path(&f->tree, "src"),
                                          .options = &rfs_options_defaults,
-                                         .saved = saved,
+                                         .kept = saved,
                                          .opened = {.tv_sec = time(NULL) + 10}};
     assert_int_equal(rfs_catalog_open(&spec, NULL, NULL, &open.catalog, NULL), 0);
     assert_int_equal(rfs_catalog_index(open.catalog, 0, RFS_NO_RANK, &open.index[0], NULL), 0);
@@ -436,9 +436,9 @@ static void test_deleted_in_use(void **state)
     for (uint32_t r = 1; r < RANKS; r++)
         assert_int_equal(rfs_catalog_index(open.catalog, r, 0, &open.index[r], NULL), 0);
     rfs_catalog_count(open.catalog, &open.count);
-    assert_int_equal(open.count.saved, RANKS); /* who has it open still has it */
+    assert_int_equal(open.count.kept, RANKS); /* who has it open still has it */
     rfs_catalog_close(open.catalog);
-    rfs_saved_close(saved);
+    rfs_kept_close(saved);
     assert_null(saved_file(f)); /* nothing new was found */
     expect_from_disk(f, 0);
 }
@@ -460,7 +460,7 @@ static void test_as_many_as_may_be(void **state)
     char name[80];
     tree_folder(&f->tree, "saved");
     assert_int_equal(chmod(tree_path(&f->tree, "saved"), 0700), 0);
-    for (unsigned i = 0; i < RFS_SAVED_FILES + 20; i++) {
+    for (unsigned i = 0; i < RFS_KEPT_FILES + 20; i++) {
         snprintf(name, sizeof name, "saved/%032x.%s", i, i % 2 ? "index" : "sizes");
         tree_file(&f->tree, name, "x", 1);
         tree_touch(&f->tree, name, 1000000 + (long)i, 0);
@@ -478,14 +478,14 @@ static void test_as_many_as_may_be(void **state)
                      2); /* ours is the last that was used; the large one is too much beside it */
     assert_int_equal(access(tree_path(&f->tree, "saved/mine.index"), F_OK), 0);
     assert_int_not_equal(access(tree_path(&f->tree, "saved/.draft-1-1"), F_OK), 0);
-    for (unsigned i = 0; i < RFS_SAVED_FILES + 20; i++) {
+    for (unsigned i = 0; i < RFS_KEPT_FILES + 20; i++) {
         snprintf(name, sizeof name, "saved/%032x.%s", i, i % 2 ? "index" : "sizes");
         tree_file(&f->tree, name, "x", 1);
         tree_touch(&f->tree, name, 1000000 + (long)i, 0);
     }
     write_rank(f, 0, 1);
     save(f, 10);
-    assert_int_equal(count_files(f), RFS_SAVED_FILES + 1);
+    assert_int_equal(count_files(f), RFS_KEPT_FILES + 1);
     assert_int_not_equal(
         access(tree_path(&f->tree, "saved/00000000000000000000000000000014.sizes"), F_OK), 0);
     assert_int_equal(
@@ -500,13 +500,13 @@ static void test_what_is_never_kept(void **state)
     options.check = 0; /* each view is to verify */
     const struct rfs_source_spec spec = {.path = tree_path(&f->tree, "src"),
                                          .options = &options,
-                                         .saved = look.saved =
-                                             rfs_saved_open(tree_path(&f->tree, "saved"), NULL),
+                                         .kept = look.kept =
+                                             rfs_kept_open(tree_path(&f->tree, "saved"), NULL),
                                          .opened = {.tv_sec = time(NULL) + 10}};
     assert_int_equal(rfs_catalog_open(&spec, NULL, NULL, &look.catalog, NULL), 0);
     assert_int_equal(rfs_catalog_index(look.catalog, 0, RFS_NO_RANK, &look.index[0], NULL), 0);
-    rfs_catalog_save(look.catalog);
-    assert_null(rfs_catalog_saved(look.catalog));
+    rfs_catalog_keep(look.catalog);
+    assert_null(rfs_catalog_kept(look.catalog));
     end(&look);
     assert_null(saved_file(f));
 }
@@ -520,7 +520,7 @@ static void test_map_of_files_is_never_kept(void **state)
     static const char map[] = "{\"weight_map\": {\"w\": \"a.safetensors\"}}";
     unsigned char file[8 + sizeof header - 1 + 4] = {sizeof header - 1};
     struct rfs_catalog *catalog;
-    struct rfs_saved *saved = rfs_saved_open(tree_path(&f->tree, "saved"), NULL);
+    struct rfs_kept *saved = rfs_kept_open(tree_path(&f->tree, "saved"), NULL);
 
     memcpy(file + 8, header, sizeof header - 1);
     tree_folder(&f->tree, "one");
@@ -528,16 +528,16 @@ static void test_map_of_files_is_never_kept(void **state)
     tree_file(&f->tree, "one/model.safetensors.index.json", map, sizeof map - 1);
     const struct rfs_source_spec spec = {.path = tree_path(&f->tree, "one"),
                                          .options = &rfs_options_defaults,
-                                         .saved = saved,
+                                         .kept = saved,
                                          .opened = {.tv_sec = time(NULL) + 10}};
     const struct rfs_index *index;
     assert_int_equal(rfs_catalog_open(&spec, NULL, NULL, &catalog, NULL), 0);
     assert_int_equal(rfs_catalog_index(catalog, 0, RFS_NO_RANK, &index, NULL), 0);
-    rfs_catalog_save(catalog);
-    assert_null(rfs_catalog_saved(catalog)); /* for sizes, too */
+    rfs_catalog_keep(catalog);
+    assert_null(rfs_catalog_kept(catalog)); /* for sizes, too */
     assert_null(saved_file(f));
     rfs_catalog_close(catalog);
-    rfs_saved_close(saved);
+    rfs_kept_close(saved);
 }
 
 /* What file system all files seem to be on; 0: theirs. */
@@ -572,14 +572,14 @@ static void test_images_are_never_kept(void **state)
 static char *key_of(const struct fixture *f, const struct rfs_options *options)
 {
     struct rfs_catalog *catalog;
-    struct rfs_saved *saved = rfs_saved_open(tree_path(&f->tree, "saved"), NULL);
+    struct rfs_kept *saved = rfs_kept_open(tree_path(&f->tree, "saved"), NULL);
     const struct rfs_source_spec spec = {
-        .path = tree_path(&f->tree, "src"), .options = options, .saved = saved};
+        .path = tree_path(&f->tree, "src"), .options = options, .kept = saved};
 
     assert_int_equal(rfs_catalog_open(&spec, NULL, NULL, &catalog, NULL), 0);
     char *key = strdup(rfs_catalog_key(catalog));
     rfs_catalog_close(catalog);
-    rfs_saved_close(saved);
+    rfs_kept_close(saved);
     return key;
 }
 
@@ -626,7 +626,7 @@ static void test_options_have_keys_of_their_own(void **state)
 static void test_place_of_another(void **state)
 {
     struct fixture *f = *state;
-    struct rfs_saved_draft draft;
+    struct rfs_kept_draft draft;
     struct stat st;
 
     if (geteuid() != 0)
@@ -636,11 +636,11 @@ static void test_place_of_another(void **state)
     assert_int_equal(chown(tree_path(&f->tree, "theirs"), 65534, 65534), 0);
     for (unsigned i = 0; i < 2; i++) {
         setenv("XDG_CACHE_HOME", tree_path(&f->tree, i == 0 ? "theirs" : "theirs/.cache"), 1);
-        struct rfs_saved *saved = rfs_saved_open(NULL, &f->lines.log);
+        struct rfs_kept *saved = rfs_kept_open(NULL, &f->lines.log);
         assert_non_null(saved);
-        assert_false(rfs_saved_begin(saved, RFS_SAVED_INDEX, "key", &draft));
-        assert_false(rfs_saved_begin(saved, RFS_SAVED_INDEX, "key", &draft));
-        rfs_saved_close(saved);
+        assert_false(rfs_kept_begin(saved, RFS_KEPT_INDEX, "key", &draft));
+        assert_false(rfs_kept_begin(saved, RFS_KEPT_INDEX, "key", &draft));
+        rfs_kept_close(saved);
         assert_int_equal(f->lines.n, i + 1);
         assert_non_null(
             strstr(f->lines.last, ": no index is kept here: other users may write there"));
@@ -653,9 +653,9 @@ static void test_place_of_another(void **state)
     assert_int_equal(symlink("../roots", tree_path(&f->tree, "theirs/link")), 0);
     assert_int_equal(lchown(tree_path(&f->tree, "theirs/link"), 65534, 65534), 0);
     setenv("XDG_CACHE_HOME", tree_path(&f->tree, "theirs/link"), 1);
-    struct rfs_saved *behind = rfs_saved_open(NULL, &f->lines.log);
-    assert_false(rfs_saved_begin(behind, RFS_SAVED_INDEX, "key", &draft));
-    rfs_saved_close(behind);
+    struct rfs_kept *behind = rfs_kept_open(NULL, &f->lines.log);
+    assert_false(rfs_kept_begin(behind, RFS_KEPT_INDEX, "key", &draft));
+    rfs_kept_close(behind);
     assert_int_equal(f->lines.n, 3);
     assert_int_equal(stat(tree_path(&f->tree, "roots/reshardfs"), &st), -1);
     assert_int_equal(stat(tree_path(&f->tree, "theirs/reshardfs"), &st), -1);
@@ -670,23 +670,23 @@ static void test_place_of_another(void **state)
 static void test_places(void **state)
 {
     struct fixture *f = *state;
-    struct rfs_saved_draft draft;
+    struct rfs_kept_draft draft;
     struct rfs_bytes table = {0};
     char *cache = getenv("XDG_CACHE_HOME") ? strdup(getenv("XDG_CACHE_HOME")) : NULL;
     char *home = getenv("HOME") ? strdup(getenv("HOME")) : NULL;
     unsetenv("XDG_CACHE_HOME");
     unsetenv("HOME");
-    assert_null(rfs_saved_open(NULL, NULL));
+    assert_null(rfs_kept_open(NULL, NULL));
     setenv("HOME", "relative", 1);
-    assert_null(rfs_saved_open(NULL, NULL));
+    assert_null(rfs_kept_open(NULL, NULL));
     setenv("HOME", f->tree.root, 1);
     setenv("XDG_CACHE_HOME", "relative", 1); /* to be ignored, by the specification of XDG */
     for (unsigned i = 0; i < 2; i++) {
-        struct rfs_saved *saved = rfs_saved_open(NULL, NULL);
+        struct rfs_kept *saved = rfs_kept_open(NULL, NULL);
         assert_non_null(saved);
-        assert_true(rfs_saved_begin(saved, RFS_SAVED_INDEX, "key", &draft));
-        assert_true(rfs_saved_finish(&draft, &table));
-        rfs_saved_close(saved);
+        assert_true(rfs_kept_begin(saved, RFS_KEPT_INDEX, "key", &draft));
+        assert_true(rfs_kept_finish(&draft, &table));
+        rfs_kept_close(saved);
         const char *where = i == 0 ? ".cache/reshardfs" : "xdg/reshardfs";
         struct stat st;
         assert_int_equal(stat(tree_path(&f->tree, where), &st), 0);
@@ -718,8 +718,8 @@ static void save_often(struct fixture *f, uint64_t *saved)
     for (unsigned i = 0; i < 30; i++) {
         struct look one;
         look(f, &one, 10);
-        *saved += one.count.saved;
-        rfs_catalog_save(one.catalog);
+        *saved += one.count.kept;
+        rfs_catalog_keep(one.catalog);
         end(&one);
         if (i % 7 == 3)
             delete_saved(f); /* so that there is something to write */

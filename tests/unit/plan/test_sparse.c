@@ -6,7 +6,7 @@
  * first view has saved of them.
  */
 #include "base/options.h"
-#include "catalog/saved.h"
+#include "catalog/kept.h"
 #include "plan/planner.h"
 #include "plan/trace.h"
 #include "tests/unit/plan/world.h"
@@ -28,7 +28,7 @@ struct open {
     struct rfs_pool *pool;
     struct rfs_catalog *catalog;
     struct rfs_planner *planner;
-    struct rfs_saved *saved;
+    struct rfs_kept *kept;
     bool no_room;
     struct rfs_error err;
 };
@@ -58,7 +58,7 @@ static int open_tree(struct open *o, const char *root)
 {
     const struct rfs_source_spec spec = {.path = tree_path(root, "src"),
                                          .options = &rfs_options_defaults,
-                                         .saved = o->saved,
+                                         .kept = o->kept,
                                          .opened = {.tv_sec = time(NULL) + 60},
                                          .index_most = o->no_room ? 1 : 0};
 
@@ -76,17 +76,17 @@ static void close_tree(struct open *o, int counts[6])
     struct rfs_catalog_counters catalog;
 
     rfs_catalog_count(o->catalog, &catalog);
-    counts[4] += (int)catalog.saved;
+    counts[4] += (int)catalog.kept;
     counts[5] += (int)catalog.dropped;
     if (o->no_room)
         assert_int_equal(catalog.index_bytes, 0);
-    rfs_catalog_save(o->catalog);
+    rfs_catalog_keep(o->catalog);
     rfs_pool_free(o->pool);
     rfs_planner_free(o->planner);
     rfs_catalog_close(o->catalog);
     rfs_strategy_free(o->src);
     rfs_strategy_free(o->dst);
-    rfs_saved_close(o->saved);
+    rfs_kept_close(o->kept);
 }
 
 /* Copies a block as slice.h says, a byte range at a time. */
@@ -322,7 +322,7 @@ static void check_tree(struct world *world, const char *root, unsigned way, int 
 
     o.src = side_of(world, &world->src, "src.json");
     o.dst = side_of(world, &world->dst, "dst.json");
-    o.saved = way & 2 ? rfs_saved_open(tree_path(root, "saved"), NULL) : NULL;
+    o.kept = way & 2 ? rfs_kept_open(tree_path(root, "saved"), NULL) : NULL;
     const int rc = open_tree(&o, root);
     if ((rc < 0) != world_is_lost(world))
         fail_msg("%d: %s", rc, o.err.text);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes that are kept for the next view: which are written, and what becomes of wrong ones. */
-#include "catalog/saved.h"
+#include "catalog/kept.h"
 #include "tests/unit/view/support.h"
 
 #include <dirent.h>
@@ -19,7 +19,7 @@
 
 #define KEPT "kept"
 
-/* Long enough for files to be of the past (RFS_SAVED_TICK_SECONDS). */
+/* Long enough for files to be of the past (RFS_KEPT_TICK_SECONDS). */
 static void settle(void)
 {
     nanosleep(&(struct timespec){2, 200000000}, NULL);
@@ -136,7 +136,7 @@ static const char *find_sizes(struct fixture *f)
 /* Writes it anew with a byte more for each file of SIZE bytes, as sound as it was. */
 static void falsify(struct fixture *f, uint64_t size)
 {
-    struct rfs_saved_draft draft;
+    struct rfs_kept_draft draft;
     struct rfs_bytes table = {0};
     unsigned char data[8192];
     uint64_t begin;
@@ -146,7 +146,7 @@ static void falsify(struct fixture *f, uint64_t size)
     const int fd = open(find_sizes(f), O_RDONLY | O_CLOEXEC);
     const ssize_t n = read(fd, data, sizeof data);
     close(fd);
-    assert_in_range(n, RFS_SAVED_START, sizeof data - 1);
+    assert_in_range(n, RFS_KEPT_START, sizeof data - 1);
     memcpy(&begin, data + 16, sizeof begin);
     memcpy(&key_bytes, data + begin, sizeof key_bytes);
     const size_t behind = (size_t)begin + sizeof key_bytes + key_bytes;
@@ -162,10 +162,10 @@ static void falsify(struct fixture *f, uint64_t size)
     }
     assert_int_equal(wrong, 2);
     rfs_bytes_put(&table, data + behind, (size_t)n - behind);
-    struct rfs_saved *saved = rfs_saved_open(tree_path(f->root, KEPT), NULL);
-    assert_true(rfs_saved_begin(saved, RFS_SAVED_SIZES, key, &draft));
-    assert_true(rfs_saved_finish(&draft, &table));
-    rfs_saved_close(saved);
+    struct rfs_kept *saved = rfs_kept_open(tree_path(f->root, KEPT), NULL);
+    assert_true(rfs_kept_begin(saved, RFS_KEPT_SIZES, key, &draft));
+    assert_true(rfs_kept_finish(&draft, &table));
+    rfs_kept_close(saved);
     free(table.data);
     free(key);
 }

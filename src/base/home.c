@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/kept.h"
+#include "base/home.h"
 
 #include "base/cleanup.h"
 #include "base/text.h"
@@ -36,9 +36,9 @@ static char *absolute(const char *path)
     return here ? rfs_text_printf("%s/%s", here, path) : NULL;
 }
 
-bool rfs_kept_find(const char *given, struct rfs_kept *out)
+bool rfs_home_find(const char *given, struct rfs_home *out)
 {
-    *out = (struct rfs_kept){NULL, NULL};
+    *out = (struct rfs_home){NULL, NULL};
     if (geteuid() != getuid() || getegid() != getgid())
         return false;
     if (given && given[0] == '/')
@@ -48,18 +48,18 @@ bool rfs_kept_find(const char *given, struct rfs_kept *out)
     else if ((out->above = default_place()))
         out->path = rfs_text_printf("%s/reshardfs", out->above);
     if (!out->path) {
-        rfs_kept_free(out);
+        rfs_home_free(out);
         return false;
     }
     trim_slashes(out->path);
     return true;
 }
 
-void rfs_kept_free(struct rfs_kept *kept)
+void rfs_home_free(struct rfs_home *kept)
 {
     free(kept->above);
     free(kept->path);
-    *kept = (struct rfs_kept){NULL, NULL};
+    *kept = (struct rfs_home){NULL, NULL};
 }
 
 /*
@@ -87,14 +87,14 @@ static bool make_above(const char *above)
     return may && may_use(above);
 }
 
-bool rfs_kept_reach(const struct rfs_kept *kept, bool make)
+bool rfs_home_reach(const struct rfs_home *kept, bool make)
 {
     return !kept->above || (make ? make_above(kept->above) : may_use(kept->above));
 }
 
-int rfs_kept_make(const struct rfs_kept *kept)
+int rfs_home_make(const struct rfs_home *kept)
 {
-    if (!rfs_kept_reach(kept, true))
+    if (!rfs_home_reach(kept, true))
         return -EPERM;
     return mkdir(kept->path, 0700) == 0 || errno == EEXIST ? 0 : -errno;
 }

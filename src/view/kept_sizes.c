@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of saved sizes, behind the key:
+ * The table of kept sizes, behind the key:
  *
  *   u32 n, source files by id: u32 length, path, u64 inode, size, mtime, its ns, ctime, its ns
  *   u32 n, files shown: u64 size, or UINT64_MAX for one that is not known; u32 sources; for each
  *                       u32 id
  */
-#include "view/saved_sizes.h"
+#include "view/kept_sizes.h"
 
 #include "base/cancel.h"
 #include "base/cleanup.h"
 #include "base/once.h"
 #include "base/store.h"
-#include "catalog/saved_index.h"
+#include "catalog/kept_index.h"
 #include "layout/strategy.h"
 
 #include <xxhash.h>
@@ -21,23 +21,23 @@
 #define BATCH 64        /* files looked at in one task */
 #define FRESH_SECONDS 1 /* after which they are looked at again */
 
-struct saved_source {
+struct kept_source {
     const char *path; /* lies in the table */
     size_t length;
-    struct rfs_saved_mark mark;
+    struct rfs_kept_mark mark;
 };
 
-struct saved_file {
+struct kept_file {
     uint64_t size;
     const unsigned char *sources; /* [n] u32, in the table */
     uint32_t n;
 };
 
-/* The sizes that were saved: immutable once loaded, but for the time. */
+/* The sizes that were kept: immutable once loaded, but for the time. */
 struct rfs_view_sizes {
-    struct rfs_saved_file table;
-    RFS_VEC(struct saved_source) sources;
-    RFS_VEC(struct saved_file) files;
+    struct rfs_kept_file table;
+    RFS_VEC(struct kept_source) sources;
+    RFS_VEC(struct kept_file) files;
     atomic_llong checked; /* when the sources were, in seconds of CLOCK_MONOTONIC */
 };
 
@@ -45,7 +45,7 @@ static void sizes_free(struct rfs_view_sizes *sizes)
 {
     if (!sizes)
         return;
-    rfs_saved_end(&sizes->table);
+    rfs_kept_end(&sizes->table);
     free(sizes->sources.data);
     free(sizes->files.data);
     free(sizes);
@@ -60,9 +60,9 @@ static bool hash_ranks(const struct rfs_catalog *catalog, uint64_t *hash)
     struct rfs_bytes out = {0};
 
     for (uint32_t r = 0; r < rfs_catalog_ranks(catalog); r++) {
-        rfs_saved_put_u32(&out, rfs_catalog_file(catalog, r));
-        rfs_saved_put_u32(&out, rfs_catalog_file_count(catalog, r));
-        rfs_saved_put_u32(&out, rfs_catalog_stands_in(catalog, r));
+        rfs_kept_put_u32(&out, rfs_catalog_file(catalog, r));
+        rfs_kept_put_u32(&out, rfs_catalog_file_count(catalog, r));
+        rfs_kept_put_u32(&out, rfs_catalog_stands_in(catalog, r));
     }
     *hash = XXH3_64bits(out.data, out.n);
     free(out.data);
@@ -104,20 +104,20 @@ static char *make_key(const struct rfs_view *view)
 
 static bool take_files(struct rfs_view_sizes *sizes)
 {
-    struct rfs_saved_in *in = &sizes->table.in;
-    uint32_t n = rfs_saved_take_count(in, sizeof(struct rfs_saved_mark));
+    struct rfs_kept_in *in = &sizes->table.in;
+    uint32_t n = rfs_kept_take_count(in, sizeof(struct rfs_kept_mark));
 
     for (uint32_t i = 0; i < n && !in->bad; i++) {
-        struct saved_source source;
-        if (!rfs_saved_mark_take(in, &source.path, &source.length, &source.mark) ||
+        struct kept_source source;
+        if (!rfs_kept_mark_take(in, &source.path, &source.length, &source.mark) ||
             !RFS_PUSH(&sizes->sources, source))
             return false;
     }
-    n = rfs_saved_take_count(in, sizeof(uint64_t) + sizeof(uint32_t));
+    n = rfs_kept_take_count(in, sizeof(uint64_t) + sizeof(uint32_t));
     for (uint32_t i = 0; i < n && !in->bad; i++) {
-        struct saved_file file = {.size = rfs_saved_take_u64(in)};
-        file.n = rfs_saved_take_count(in, sizeof(uint32_t));
-        file.sources = rfs_saved_take(in, (size_t)file.n * sizeof(uint32_t));
+        struct kept_file file = {.size = rfs_kept_take_u64(in)};
+        file.n = rfs_kept_take_count(in, sizeof(uint32_t));
+        file.sources = rfs_kept_take(in, (size_t)file.n * sizeof(uint32_t));
         const bool known = file.size != UNKNOWN;
         if (!file.sources || known != (file.n > 0) || (known && file.size > INT64_MAX) ||
             !RFS_PUSH(&sizes->files, file))
@@ -146,14 +146,14 @@ static int look_at(void *ctx, size_t batch)
     const size_t n = looking->sizes->sources.n;
 
     for (size_t i = batch * looking->batch; i < n && i < (batch + 1) * looking->batch; i++) {
-        const struct saved_source *source = &looking->sizes->sources.data[i];
+        const struct kept_source *source = &looking->sizes->sources.data[i];
         const char *path = rfs_files_path(files, (uint32_t)i);
         struct stat st;
         if (strlen(path) != source->length || memcmp(path, source->path, source->length) != 0 ||
             rfs_cancelled() || rfs_files_leads_home(files, (uint32_t)i) ||
             rfs_store_stat(rfs_files_store(files), path, &st) != 0)
             return -1;
-        const struct rfs_saved_mark mark = rfs_saved_mark_of(&st);
+        const struct rfs_kept_mark mark = rfs_kept_mark_of(&st);
         if (memcmp(&mark, &source->mark, sizeof mark) != 0)
             return -1;
     }
@@ -187,13 +187,13 @@ static bool is_unchanged(const struct rfs_view *view, struct rfs_view_sizes *siz
 static struct rfs_view_sizes *load(const struct rfs_view *view)
 {
     RFS_FREE char *key = make_key(view);
-    struct rfs_saved_file table;
+    struct rfs_kept_file table;
 
-    if (!key || !rfs_saved_read(rfs_catalog_saved(view->catalog), RFS_SAVED_SIZES, key, &table))
+    if (!key || !rfs_kept_read(rfs_catalog_kept(view->catalog), RFS_KEPT_SIZES, key, &table))
         return NULL;
     struct rfs_view_sizes *sizes = calloc(1, sizeof *sizes);
     if (!sizes) {
-        rfs_saved_end(&table);
+        rfs_kept_end(&table);
         return NULL;
     }
     sizes->table = table;
@@ -206,10 +206,10 @@ static struct rfs_view_sizes *load(const struct rfs_view *view)
     return NULL;
 }
 
-/* Returns the saved sizes, loaded at the first call; NULL when there are none that hold. */
+/* Returns the kept sizes, loaded at the first call; NULL when there are none that hold. */
 static struct rfs_view_sizes *sizes_of(struct rfs_view *view)
 {
-    if (!view->catalog || !rfs_catalog_saved(view->catalog))
+    if (!view->catalog || !rfs_catalog_kept(view->catalog))
         return NULL;
     pthread_mutex_lock(&view->lock);
     if (rfs_once_begin(&view->kept.once, &view->made, &view->lock) == 1) {
@@ -239,19 +239,19 @@ void rfs_view_sizes_refute(struct rfs_view *view)
 
 /* Takes the attributes of a file's sources; false if one has changed. */
 static bool take_attributes(struct rfs_view *view, const struct rfs_view_sizes *sizes,
-                            const struct saved_file *saved, struct rfs_rank_plan *plan)
+                            const struct kept_file *kept, struct rfs_rank_plan *plan)
 {
     struct rfs_files *files = rfs_catalog_files(view->catalog);
 
     plan->mode = 0444;
-    plan->sources = malloc(saved->n * sizeof *plan->sources);
-    for (uint32_t k = 0; plan->sources && k < saved->n; k++) {
+    plan->sources = malloc(kept->n * sizeof *plan->sources);
+    for (uint32_t k = 0; plan->sources && k < kept->n; k++) {
         uint32_t id;
         struct stat st;
-        memcpy(&id, saved->sources + k * sizeof id, sizeof id);
+        memcpy(&id, kept->sources + k * sizeof id, sizeof id);
         if (rfs_plan_add_file(files, id, plan, NULL) != 0 || rfs_files_stat(files, id, &st) != 0)
             return false;
-        const struct rfs_saved_mark mark = rfs_saved_mark_of(&st);
+        const struct rfs_kept_mark mark = rfs_kept_mark_of(&st);
         if (memcmp(&mark, &sizes->sources.data[id].mark, sizeof mark) != 0)
             return false;
     }
@@ -266,9 +266,9 @@ bool rfs_view_sizes_find(struct rfs_view *view, size_t file, struct rfs_rank_pla
     *plan = (struct rfs_rank_plan){0};
     if (!sizes || !rfs_view_sizes_known(view, file))
         return false;
-    const struct saved_file *saved = &sizes->files.data[file];
-    if (is_unchanged(view, sizes) && take_attributes(view, sizes, saved, plan)) {
-        *size = saved->size;
+    const struct kept_file *kept = &sizes->files.data[file];
+    if (is_unchanged(view, sizes) && take_attributes(view, sizes, kept, plan)) {
+        *size = kept->size;
         return true;
     }
     if (!rfs_cancelled()) /* else no check was made */
@@ -278,11 +278,11 @@ bool rfs_view_sizes_find(struct rfs_view *view, size_t file, struct rfs_rank_pla
     return false;
 }
 
-/* ---- saving ---------------------------------------------------------------------------------- */
+/* ---- keeping --------------------------------------------------------------------------------- */
 
 /*
  * Puts the marks of all files of the source; false unless all were settled before the view was
- * opened, and those that were used are unchanged. Sets *sizes to NULL if the sizes that were saved
+ * opened, and those that were used are unchanged. Sets *sizes to NULL if the sizes that were kept
  * are of other files.
  */
 static bool put_sources(const struct rfs_view *view, const struct rfs_view_sizes **sizes,
@@ -290,20 +290,20 @@ static bool put_sources(const struct rfs_view *view, const struct rfs_view_sizes
 {
     struct rfs_files *files = rfs_catalog_files(view->catalog);
     const uint32_t n = rfs_files_count_paths(files);
-    struct rfs_saved_device place = {0};
+    struct rfs_kept_device place = {0};
 
-    rfs_saved_put_u32(out, n);
+    rfs_kept_put_u32(out, n);
     for (uint32_t id = 0; id < n; id++) {
         struct stat st;
         if (rfs_files_look(files, id, &st) != 0)
             return false;
-        const struct rfs_saved_mark mark = rfs_saved_mark_of(&st);
-        if (!rfs_saved_mark_is_settled(&mark, rfs_catalog_opened(view->catalog)) ||
-            !rfs_saved_mark_tells(rfs_files_path(files, id), &st, &place))
+        const struct rfs_kept_mark mark = rfs_kept_mark_of(&st);
+        if (!rfs_kept_mark_is_settled(&mark, rfs_catalog_opened(view->catalog)) ||
+            !rfs_kept_mark_tells(rfs_files_path(files, id), &st, &place))
             return false;
         if (*sizes && memcmp(&mark, &(*sizes)->sources.data[id].mark, sizeof mark) != 0)
             *sizes = NULL;
-        rfs_saved_mark_put(out, rfs_files_path(files, id), &mark);
+        rfs_kept_mark_put(out, rfs_files_path(files, id), &mark);
     }
     return true;
 }
@@ -312,18 +312,18 @@ static void put_file(const struct rfs_view *view, size_t file, const struct rfs_
                      struct rfs_bytes *out)
 {
     const struct rfs_image *image = RFS_PUBLISHED(&view->files[file].image);
-    const struct saved_file *saved = sizes ? &sizes->files.data[file] : NULL;
+    const struct kept_file *kept = sizes ? &sizes->files.data[file] : NULL;
 
     if (image) {
         const struct rfs_rank_plan *plan = rfs_view_plan(view, file);
-        rfs_saved_put_u64(out, image->bytes);
-        rfs_saved_put_u32(out, plan->n_sources);
+        rfs_kept_put_u64(out, image->bytes);
+        rfs_kept_put_u32(out, plan->n_sources);
         rfs_bytes_put(out, plan->sources, plan->n_sources * sizeof *plan->sources);
     } else {
-        rfs_saved_put_u64(out, saved ? saved->size : UNKNOWN);
-        rfs_saved_put_u32(out, saved ? saved->n : 0);
-        if (saved)
-            rfs_bytes_put(out, saved->sources, saved->n * sizeof(uint32_t));
+        rfs_kept_put_u64(out, kept ? kept->size : UNKNOWN);
+        rfs_kept_put_u32(out, kept ? kept->n : 0);
+        if (kept)
+            rfs_bytes_put(out, kept->sources, kept->n * sizeof(uint32_t));
     }
 }
 
@@ -345,23 +345,23 @@ static void save_sizes(struct rfs_view *view)
             : RFS_PUBLISHED(&view->kept.loaded);
     RFS_FREE char *key = make_key(view);
     struct rfs_bytes table = {0};
-    struct rfs_saved_draft draft;
+    struct rfs_kept_draft draft;
 
     if (key && put_sources(view, &sizes, &table)) {
-        rfs_saved_put_u32(&table, (uint32_t)view->n_files);
+        rfs_kept_put_u32(&table, (uint32_t)view->n_files);
         for (size_t f = 0; f < view->n_files; f++)
             put_file(view, f, sizes, &table);
-        if (rfs_saved_begin(rfs_catalog_saved(view->catalog), RFS_SAVED_SIZES, key, &draft))
-            rfs_saved_finish(&draft, &table);
+        if (rfs_kept_begin(rfs_catalog_kept(view->catalog), RFS_KEPT_SIZES, key, &draft))
+            rfs_kept_finish(&draft, &table);
     }
     free(table.data);
 }
 
-static void save(struct rfs_view *view)
+static void keep(struct rfs_view *view)
 {
-    if (!view->source || !rfs_catalog_saved(view->source) || view->n_files == 0)
+    if (!view->source || !rfs_catalog_kept(view->source) || view->n_files == 0)
         return;
-    rfs_catalog_save(view->source);
+    rfs_catalog_keep(view->source);
     const size_t planned = count_planned(view);
     pthread_mutex_lock(&view->lock);
     const bool more = atomic_exchange(&view->kept.wrong, false) || (planned > view->kept.kept);
@@ -372,26 +372,26 @@ static void save(struct rfs_view *view)
         save_sizes(view);
 }
 
-/* Saves, also if the view's other work is given up: this would not be begun again. */
+/* Keeps them, also if the view's other work is given up: this would not be begun again. */
 static void save_later(void *arg)
 {
     const struct rfs_cancel *before = rfs_cancel_enter(NULL);
 
-    save(arg);
+    keep(arg);
     rfs_cancel_enter(before);
 }
 
 void rfs_view_sizes_planned(struct rfs_view *view)
 {
     if (atomic_fetch_add(&view->kept.planned, 1) + 1 == view->n_files &&
-        !view->set->follow && /* a job could outlast the view, which saves when it is closed */
-        rfs_catalog_saved(view->source))
+        !view->set->follow && /* a job could outlast the view, which keeps them when it is closed */
+        rfs_catalog_kept(view->source))
         rfs_pool_submit(view->set->pool, save_later, view, 1024);
 }
 
 void rfs_view_sizes_close(struct rfs_view *view)
 {
     if (view->save.opened)
-        save(view);
+        keep(view);
     sizes_free(atomic_load(&view->kept.loaded));
 }

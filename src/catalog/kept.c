@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "catalog/saved.h"
+#include "catalog/kept.h"
 
 #include "base/cleanup.h"
+#include "base/home.h"
 #include "base/io.h"
-#include "base/kept.h"
 #include "base/order.h"
 #include "base/store.h"
 #include "base/vec.h"
@@ -19,29 +19,29 @@
 
 /* ---- the form of a file ---------------------------------------------------------------------- */
 
-const char *rfs_saved_magic(enum rfs_saved_kind kind)
+const char *rfs_kept_magic(enum rfs_kept_kind kind)
 {
-    return kind == RFS_SAVED_INDEX ? "rfsindex" : "rfssizes";
+    return kind == RFS_KEPT_INDEX ? "rfsindex" : "rfssizes";
 }
 
-void rfs_saved_put_u32(struct rfs_bytes *out, uint32_t value)
-{
-    rfs_bytes_put(out, &value, sizeof value);
-}
-
-void rfs_saved_put_u64(struct rfs_bytes *out, uint64_t value)
+void rfs_kept_put_u32(struct rfs_bytes *out, uint32_t value)
 {
     rfs_bytes_put(out, &value, sizeof value);
 }
 
-void rfs_saved_put_text(struct rfs_bytes *out, const char *text, size_t n)
+void rfs_kept_put_u64(struct rfs_bytes *out, uint64_t value)
+{
+    rfs_bytes_put(out, &value, sizeof value);
+}
+
+void rfs_kept_put_text(struct rfs_bytes *out, const char *text, size_t n)
 {
     out->failed |= n > UINT32_MAX;
-    rfs_saved_put_u32(out, (uint32_t)n);
+    rfs_kept_put_u32(out, (uint32_t)n);
     rfs_bytes_put(out, text, n);
 }
 
-const void *rfs_saved_take(struct rfs_saved_in *in, size_t n)
+const void *rfs_kept_take(struct rfs_kept_in *in, size_t n)
 {
     const unsigned char *p = in->p;
 
@@ -55,16 +55,16 @@ const void *rfs_saved_take(struct rfs_saved_in *in, size_t n)
 }
 
 /* Copies the next N bytes. False, with *OUT unchanged, when they are missing. */
-static bool take_into(struct rfs_saved_in *in, void *out, size_t n)
+static bool take_into(struct rfs_kept_in *in, void *out, size_t n)
 {
-    const void *p = rfs_saved_take(in, n);
+    const void *p = rfs_kept_take(in, n);
 
     if (p)
         memcpy(out, p, n);
     return p != NULL;
 }
 
-uint32_t rfs_saved_take_u32(struct rfs_saved_in *in)
+uint32_t rfs_kept_take_u32(struct rfs_kept_in *in)
 {
     uint32_t value = 0;
 
@@ -72,7 +72,7 @@ uint32_t rfs_saved_take_u32(struct rfs_saved_in *in)
     return value;
 }
 
-uint64_t rfs_saved_take_u64(struct rfs_saved_in *in)
+uint64_t rfs_kept_take_u64(struct rfs_kept_in *in)
 {
     uint64_t value = 0;
 
@@ -80,18 +80,18 @@ uint64_t rfs_saved_take_u64(struct rfs_saved_in *in)
     return value;
 }
 
-const char *rfs_saved_take_text(struct rfs_saved_in *in, size_t *n)
+const char *rfs_kept_take_text(struct rfs_kept_in *in, size_t *n)
 {
-    *n = rfs_saved_take_u32(in);
-    const char *text = rfs_saved_take(in, *n);
+    *n = rfs_kept_take_u32(in);
+    const char *text = rfs_kept_take(in, *n);
 
     *n = text ? *n : 0;
     return text;
 }
 
-uint32_t rfs_saved_take_count(struct rfs_saved_in *in, size_t least)
+uint32_t rfs_kept_take_count(struct rfs_kept_in *in, size_t least)
 {
-    const uint32_t n = rfs_saved_take_u32(in);
+    const uint32_t n = rfs_kept_take_u32(in);
 
     if (n <= in->left / least)
         return n;
@@ -100,7 +100,7 @@ uint32_t rfs_saved_take_count(struct rfs_saved_in *in, size_t least)
 }
 
 /* Reads all of N bytes at OFFSET, or returns false. */
-static bool read_at(const struct rfs_saved_file *file, void *buf, size_t n, uint64_t offset)
+static bool read_at(const struct rfs_kept_file *file, void *buf, size_t n, uint64_t offset)
 {
     if (offset > file->size || n > file->size - offset)
         return false;
@@ -111,8 +111,8 @@ static bool read_at(const struct rfs_saved_file *file, void *buf, size_t n, uint
     return rfs_io_pread_all(file->fd, buf, n, offset) == 0;
 }
 
-void *rfs_saved_read_body(const struct rfs_saved_file *file, uint64_t offset, uint64_t n,
-                          uint64_t hash)
+void *rfs_kept_read_body(const struct rfs_kept_file *file, uint64_t offset, uint64_t n,
+                         uint64_t hash)
 {
     if (offset > file->size || n > file->size - offset)
         return NULL;
@@ -123,44 +123,44 @@ void *rfs_saved_read_body(const struct rfs_saved_file *file, uint64_t offset, ui
 }
 
 /* Reads the table, if its place in the header is valid. */
-static bool read_table(enum rfs_saved_kind kind, struct rfs_saved_file *file)
+static bool read_table(enum rfs_kept_kind kind, struct rfs_kept_file *file)
 {
-    unsigned char start[RFS_SAVED_START];
-    struct rfs_saved_in in = {start, sizeof start, false};
+    unsigned char start[RFS_KEPT_START];
+    struct rfs_kept_in in = {start, sizeof start, false};
 
     if (!read_at(file, start, sizeof start, 0) ||
-        memcmp(rfs_saved_take(&in, 8), rfs_saved_magic(kind), 8) != 0 ||
-        rfs_saved_take_u32(&in) != RFS_SAVED_VERSION || rfs_saved_take_u32(&in) != RFS_SAVED_MARK)
+        memcmp(rfs_kept_take(&in, 8), rfs_kept_magic(kind), 8) != 0 ||
+        rfs_kept_take_u32(&in) != RFS_KEPT_VERSION || rfs_kept_take_u32(&in) != RFS_KEPT_MARK)
         return false;
-    const uint64_t offset = rfs_saved_take_u64(&in);
-    const uint64_t bytes = rfs_saved_take_u64(&in);
-    const uint64_t hash = rfs_saved_take_u64(&in);
-    if (bytes > RFS_SAVED_TABLE)
+    const uint64_t offset = rfs_kept_take_u64(&in);
+    const uint64_t bytes = rfs_kept_take_u64(&in);
+    const uint64_t hash = rfs_kept_take_u64(&in);
+    if (bytes > RFS_KEPT_TABLE)
         return false;
-    file->table = rfs_saved_read_body(file, offset, bytes, hash);
-    file->in = (struct rfs_saved_in){file->table, (size_t)bytes, false};
+    file->table = rfs_kept_read_body(file, offset, bytes, hash);
+    file->in = (struct rfs_kept_in){file->table, (size_t)bytes, false};
     return file->table != NULL;
 }
 
-bool rfs_saved_parse(enum rfs_saved_kind kind, const char *key, int fd, const void *memory,
-                     uint64_t size, struct rfs_saved_file *file)
+bool rfs_kept_parse(enum rfs_kept_kind kind, const char *key, int fd, const void *memory,
+                    uint64_t size, struct rfs_kept_file *file)
 {
-    *file = (struct rfs_saved_file){.fd = fd, .memory = memory, .size = size};
+    *file = (struct rfs_kept_file){.fd = fd, .memory = memory, .size = size};
     size_t n;
-    const char *text = read_table(kind, file) ? rfs_saved_take_text(&file->in, &n) : NULL;
+    const char *text = read_table(kind, file) ? rfs_kept_take_text(&file->in, &n) : NULL;
 
     if (text && n == strlen(key) && memcmp(text, key, n) == 0)
         return true;
-    rfs_saved_end(file);
+    rfs_kept_end(file);
     return false;
 }
 
-void rfs_saved_end(struct rfs_saved_file *file)
+void rfs_kept_end(struct rfs_kept_file *file)
 {
     if (file->fd >= 0)
         close(file->fd);
     free(file->table);
-    *file = (struct rfs_saved_file){.fd = -1};
+    *file = (struct rfs_kept_file){.fd = -1};
 }
 
 /* ---- marks of source files ------------------------------------------------------------------- */
@@ -175,10 +175,10 @@ void rfs_saved_end(struct rfs_saved_file *file)
 #define EROFS_SUPER_MAGIC_V1 0xe0f5e1e2
 #endif
 
-struct rfs_saved_mark rfs_saved_mark_of(const struct stat *st)
+struct rfs_kept_mark rfs_kept_mark_of(const struct stat *st)
 {
-    return (struct rfs_saved_mark){st->st_ino,          st->st_size,        st->st_mtim.tv_sec,
-                                   st->st_mtim.tv_nsec, st->st_ctim.tv_sec, st->st_ctim.tv_nsec};
+    return (struct rfs_kept_mark){st->st_ino,          st->st_size,        st->st_mtim.tv_sec,
+                                  st->st_mtim.tv_nsec, st->st_ctim.tv_sec, st->st_ctim.tv_nsec};
 }
 
 static bool is_before(int64_t sec, int64_t nsec, struct timespec limit)
@@ -186,14 +186,14 @@ static bool is_before(int64_t sec, int64_t nsec, struct timespec limit)
     return sec < limit.tv_sec || (sec == limit.tv_sec && nsec < limit.tv_nsec);
 }
 
-bool rfs_saved_mark_is_settled(const struct rfs_saved_mark *mark, struct timespec opened)
+bool rfs_kept_mark_is_settled(const struct rfs_kept_mark *mark, struct timespec opened)
 {
-    opened.tv_sec -= RFS_SAVED_TICK_SECONDS;
+    opened.tv_sec -= RFS_KEPT_TICK_SECONDS;
     return is_before(mark->mtime, mark->mtime_ns, opened) &&
            is_before(mark->ctime, mark->ctime_ns, opened);
 }
 
-bool rfs_saved_mark_tells(const char *path, const struct stat *st, struct rfs_saved_device *last)
+bool rfs_kept_mark_tells(const char *path, const struct stat *st, struct rfs_kept_device *last)
 {
     static const uint32_t not_these[] = {SQUASHFS_MAGIC,   EROFS_SUPER_MAGIC_V1, ISOFS_SUPER_MAGIC,
                                          CRAMFS_MAGIC,     ROMFS_MAGIC,          MSDOS_SUPER_MAGIC,
@@ -204,22 +204,22 @@ bool rfs_saved_mark_tells(const char *path, const struct stat *st, struct rfs_sa
         return true;
     if (last->known && last->dev == st->st_dev)
         return last->trusted;
-    *last = (struct rfs_saved_device){st->st_dev, true, statfs(path, &fs) == 0};
+    *last = (struct rfs_kept_device){st->st_dev, true, statfs(path, &fs) == 0};
     for (size_t i = 0; last->trusted && i < sizeof not_these / sizeof *not_these; i++)
         last->trusted = (uint32_t)fs.f_type != not_these[i];
     return last->trusted;
 }
 
-void rfs_saved_mark_put(struct rfs_bytes *out, const char *path, const struct rfs_saved_mark *mark)
+void rfs_kept_mark_put(struct rfs_bytes *out, const char *path, const struct rfs_kept_mark *mark)
 {
-    rfs_saved_put_text(out, path, strlen(path));
+    rfs_kept_put_text(out, path, strlen(path));
     rfs_bytes_put(out, mark, sizeof *mark);
 }
 
-bool rfs_saved_mark_take(struct rfs_saved_in *in, const char **path, size_t *length,
-                         struct rfs_saved_mark *mark)
+bool rfs_kept_mark_take(struct rfs_kept_in *in, const char **path, size_t *length,
+                        struct rfs_kept_mark *mark)
 {
-    *path = rfs_saved_take_text(in, length);
+    *path = rfs_kept_take_text(in, length);
     return take_into(in, mark, sizeof *mark);
 }
 
@@ -228,31 +228,31 @@ bool rfs_saved_mark_take(struct rfs_saved_in *in, const char **path, size_t *len
 #define DRAFT ".draft-"         /* names of files in the making begin so */
 #define DRAFT_SECONDS (60 * 60) /* older ones are left by a process that was killed */
 
-struct rfs_saved {
-    struct rfs_kept folder;
+struct rfs_kept {
+    struct rfs_home folder;
     struct rfs_log *log;
     atomic_bool logged;
     atomic_uint drafts; /* begun so far */
 };
 
-struct rfs_saved *rfs_saved_open(const char *path, struct rfs_log *log)
+struct rfs_kept *rfs_kept_open(const char *path, struct rfs_log *log)
 {
-    struct rfs_saved *saved = calloc(1, sizeof *saved);
+    struct rfs_kept *kept = calloc(1, sizeof *kept);
 
-    if (!saved || !rfs_kept_find(path, &saved->folder)) {
-        free(saved);
+    if (!kept || !rfs_home_find(path, &kept->folder)) {
+        free(kept);
         return NULL;
     }
-    saved->log = log;
-    return saved;
+    kept->log = log;
+    return kept;
 }
 
-void rfs_saved_close(struct rfs_saved *saved)
+void rfs_kept_close(struct rfs_kept *kept)
 {
-    if (!saved)
+    if (!kept)
         return;
-    rfs_kept_free(&saved->folder);
-    free(saved);
+    rfs_home_free(&kept->folder);
+    free(kept);
 }
 
 /* Says whether no other user can have written a file. */
@@ -261,10 +261,10 @@ static bool is_ours(const struct stat *st)
     return st->st_uid == geteuid() && (st->st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-static void log_once(struct rfs_saved *saved, enum rfs_level level, const char *what)
+static void log_once(struct rfs_kept *kept, enum rfs_level level, const char *what)
 {
-    if (!atomic_exchange(&saved->logged, true))
-        rfs_log(saved->log, level, "%s: no index is kept here: %s", saved->folder.path, what);
+    if (!atomic_exchange(&kept->logged, true))
+        rfs_log(kept->log, level, "%s: no index is kept here: %s", kept->folder.path, what);
 }
 
 static const char not_ours[] = "other users may write there, or it belongs to one";
@@ -275,45 +275,45 @@ static int open_path(const char *path)
 }
 
 /* Opens the folder, or returns -1. In a sandbox it is there, or cannot be made. */
-static int open_folder(struct rfs_saved *saved, bool make)
+static int open_folder(struct rfs_kept *kept, bool make)
 {
-    const char *path = saved->folder.path;
+    const char *path = kept->folder.path;
     struct stat st;
 
-    if (!rfs_kept_reach(&saved->folder, make)) {
-        log_once(saved, RFS_WARNING, not_ours);
+    if (!rfs_home_reach(&kept->folder, make)) {
+        log_once(kept, RFS_WARNING, not_ours);
         return -1;
     }
     int fd = open_path(path);
-    if (fd < 0 && errno == ENOENT && make && rfs_kept_make(&saved->folder) == 0)
+    if (fd < 0 && errno == ENOENT && make && rfs_home_make(&kept->folder) == 0)
         fd = open_path(path);
     if (fd < 0) {
         if (errno == ELOOP || errno == ENOTDIR)
-            log_once(saved, RFS_WARNING, "it is not a folder");
+            log_once(kept, RFS_WARNING, "it is not a folder");
         else if (errno != ENOENT || make)
-            log_once(saved, RFS_INFO, strerror(errno));
+            log_once(kept, RFS_INFO, strerror(errno));
         return -1;
     }
     if (fstat(fd, &st) == 0 && is_ours(&st))
         return fd;
-    log_once(saved, RFS_WARNING, not_ours);
+    log_once(kept, RFS_WARNING, not_ours);
     close(fd);
     return -1;
 }
 
-const char *rfs_saved_make(struct rfs_saved *saved)
+const char *rfs_kept_make(struct rfs_kept *kept)
 {
-    RFS_CLOSE int fd = open_folder(saved, true);
+    RFS_CLOSE int fd = open_folder(kept, true);
 
-    return fd < 0 ? NULL : saved->folder.path;
+    return fd < 0 ? NULL : kept->folder.path;
 }
 
-static const char *ending(enum rfs_saved_kind kind)
+static const char *ending(enum rfs_kept_kind kind)
 {
-    return kind == RFS_SAVED_INDEX ? ".index" : ".sizes";
+    return kind == RFS_KEPT_INDEX ? ".index" : ".sizes";
 }
 
-static void name_of(enum rfs_saved_kind kind, const char *key, char name[64])
+static void name_of(enum rfs_kept_kind kind, const char *key, char name[64])
 {
     const XXH128_hash_t hash = XXH3_128bits(key, strlen(key));
 
@@ -321,10 +321,10 @@ static void name_of(enum rfs_saved_kind kind, const char *key, char name[64])
              (unsigned long long)hash.low64, ending(kind));
 }
 
-bool rfs_saved_read(struct rfs_saved *saved, enum rfs_saved_kind kind, const char *key,
-                    struct rfs_saved_file *file)
+bool rfs_kept_read(struct rfs_kept *kept, enum rfs_kept_kind kind, const char *key,
+                   struct rfs_kept_file *file)
 {
-    RFS_CLOSE const int dir = saved ? open_folder(saved, false) : -1;
+    RFS_CLOSE const int dir = kept ? open_folder(kept, false) : -1;
     struct stat st;
     char name[64];
 
@@ -338,20 +338,20 @@ bool rfs_saved_read(struct rfs_saved *saved, enum rfs_saved_kind kind, const cha
         close(fd);
         return false;
     }
-    if (!rfs_saved_parse(kind, key, fd, NULL, (uint64_t)st.st_size, file))
+    if (!rfs_kept_parse(kind, key, fd, NULL, (uint64_t)st.st_size, file))
         return false;
     (void)futimens(fd, NULL); /* used last now */
     return true;
 }
 
 /* Notes the first failure. */
-static void fail(struct rfs_saved_draft *draft, int code)
+static void fail(struct rfs_kept_draft *draft, int code)
 {
     if (draft->failed == 0)
         draft->failed = code;
 }
 
-static void write_at(struct rfs_saved_draft *draft, const void *bytes, size_t n, uint64_t offset)
+static void write_at(struct rfs_kept_draft *draft, const void *bytes, size_t n, uint64_t offset)
 {
     const unsigned char *p = bytes;
 
@@ -369,34 +369,34 @@ static void write_at(struct rfs_saved_draft *draft, const void *bytes, size_t n,
     }
 }
 
-bool rfs_saved_begin(struct rfs_saved *saved, enum rfs_saved_kind kind, const char *key,
-                     struct rfs_saved_draft *draft)
+bool rfs_kept_begin(struct rfs_kept *kept, enum rfs_kept_kind kind, const char *key,
+                    struct rfs_kept_draft *draft)
 {
-    if (!saved)
+    if (!kept)
         return false;
-    *draft = (struct rfs_saved_draft){saved, kind, key, -1, -1, 0, RFS_SAVED_START, ""};
-    draft->dir = open_folder(saved, true);
+    *draft = (struct rfs_kept_draft){kept, kind, key, -1, -1, 0, RFS_KEPT_START, ""};
+    draft->dir = open_folder(kept, true);
     if (draft->dir < 0)
         return false;
     do {
         snprintf(draft->name, sizeof draft->name, DRAFT "%ld-%u", (long)getpid(),
-                 atomic_fetch_add(&saved->drafts, 1));
+                 atomic_fetch_add(&kept->drafts, 1));
         draft->fd = openat(draft->dir, draft->name,
                            O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     } while (draft->fd < 0 &&
              errno == EEXIST); /* made by a process of another machine, or of the past */
     if (draft->fd >= 0)
         return true;
-    log_once(saved, RFS_INFO, strerror(errno));
+    log_once(kept, RFS_INFO, strerror(errno));
     close(draft->dir);
     return false;
 }
 
-uint64_t rfs_saved_add(struct rfs_saved_draft *draft, const void *bytes, size_t n)
+uint64_t rfs_kept_add(struct rfs_kept_draft *draft, const void *bytes, size_t n)
 {
     const uint64_t at = draft->end;
 
-    if (n > RFS_SAVED_BYTES - at) {
+    if (n > RFS_KEPT_BYTES - at) {
         fail(draft, -EFBIG);
         return at;
     }
@@ -418,12 +418,12 @@ RFS_COMPARE(by_use, struct listed, x, y,
                 ?: RFS_ORDER(y->used.tv_nsec, x->used.tv_nsec))
 
 /* Says whether we write files with such a name. */
-static bool is_saved(const char *name)
+static bool is_kept(const char *name)
 {
     const size_t digits = strspn(name, "0123456789abcdef");
 
-    return digits == 32 && (strcmp(name + digits, ending(RFS_SAVED_INDEX)) == 0 ||
-                            strcmp(name + digits, ending(RFS_SAVED_SIZES)) == 0);
+    return digits == 32 && (strcmp(name + digits, ending(RFS_KEPT_INDEX)) == 0 ||
+                            strcmp(name + digits, ending(RFS_KEPT_SIZES)) == 0);
 }
 
 /* Removes the files that were used least recently, until the rest is within bounds. */
@@ -444,14 +444,14 @@ static void trim(int dir)
     while ((entry = readdir(stream))) {
         const bool draft = strncmp(entry->d_name, DRAFT, strlen(DRAFT)) == 0;
         struct listed file = {.name = ""};
-        if ((!draft && !is_saved(entry->d_name)) ||
+        if ((!draft && !is_kept(entry->d_name)) ||
             fstatat(dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
         if (draft && st.st_mtime < time(NULL) - DRAFT_SECONDS)
             (void)unlinkat(dir, entry->d_name, 0);
         if (draft)
             continue;
-        memcpy(file.name, entry->d_name, strlen(entry->d_name) + 1); /* is_saved: it is short */
+        memcpy(file.name, entry->d_name, strlen(entry->d_name) + 1); /* is_kept: it is short */
         file.bytes = (uint64_t)st.st_size;
         file.used = st.st_mtim;
         if (!RFS_PUSH(&list, file))
@@ -461,27 +461,27 @@ static void trim(int dir)
     RFS_SORT_ALL(&list, by_use);
     for (size_t i = 0; i < list.n; i++) {
         bytes += list.data[i].bytes;
-        if (i >= RFS_SAVED_FILES || (i > 0 && bytes > RFS_SAVED_BYTES))
+        if (i >= RFS_KEPT_FILES || (i > 0 && bytes > RFS_KEPT_BYTES))
             (void)unlinkat(dir, list.data[i].name, 0);
     }
     free(list.data);
 }
 
-static void add_table(struct rfs_saved_draft *draft, const struct rfs_bytes *rest)
+static void add_table(struct rfs_kept_draft *draft, const struct rfs_bytes *rest)
 {
     struct rfs_bytes table = {0};
     struct rfs_bytes start = {0};
 
-    rfs_saved_put_text(&table, draft->key, strlen(draft->key));
+    rfs_kept_put_text(&table, draft->key, strlen(draft->key));
     rfs_bytes_put(&table, rest->data, rest->n);
-    if (table.n > RFS_SAVED_TABLE)
+    if (table.n > RFS_KEPT_TABLE)
         fail(draft, -EFBIG);
-    rfs_bytes_put(&start, rfs_saved_magic(draft->kind), 8);
-    rfs_saved_put_u32(&start, RFS_SAVED_VERSION);
-    rfs_saved_put_u32(&start, RFS_SAVED_MARK);
-    rfs_saved_put_u64(&start, draft->end);
-    rfs_saved_put_u64(&start, table.n);
-    rfs_saved_put_u64(&start, XXH3_64bits(table.data, table.n));
+    rfs_bytes_put(&start, rfs_kept_magic(draft->kind), 8);
+    rfs_kept_put_u32(&start, RFS_KEPT_VERSION);
+    rfs_kept_put_u32(&start, RFS_KEPT_MARK);
+    rfs_kept_put_u64(&start, draft->end);
+    rfs_kept_put_u64(&start, table.n);
+    rfs_kept_put_u64(&start, XXH3_64bits(table.data, table.n));
     if (rest->failed || table.failed || start.failed)
         fail(draft, -ENOMEM);
     write_at(draft, table.data, table.n, draft->end);
@@ -490,14 +490,14 @@ static void add_table(struct rfs_saved_draft *draft, const struct rfs_bytes *res
     free(start.data);
 }
 
-void rfs_saved_drop(struct rfs_saved_draft *draft)
+void rfs_kept_drop(struct rfs_kept_draft *draft)
 {
     close(draft->fd);
     (void)unlinkat(draft->dir, draft->name, 0);
     close(draft->dir);
 }
 
-bool rfs_saved_finish(struct rfs_saved_draft *draft, const struct rfs_bytes *table)
+bool rfs_kept_finish(struct rfs_kept_draft *draft, const struct rfs_bytes *table)
 {
     char name[64];
 
@@ -510,7 +510,7 @@ bool rfs_saved_finish(struct rfs_saved_draft *draft, const struct rfs_bytes *tab
         fail(draft, -errno);
     if (draft->failed != 0) {
         (void)unlinkat(draft->dir, draft->name, 0);
-        log_once(draft->saved, RFS_INFO, strerror(-draft->failed));
+        log_once(draft->kept, RFS_INFO, strerror(-draft->failed));
     } else {
         trim(draft->dir);
     }

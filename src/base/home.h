@@ -9,7 +9,7 @@
 
 #include "base/std.h"
 
-struct rfs_kept {
+struct rfs_home {
     char *above; /* the folder above, made if it is missing; or NULL; owned */
     char *path;  /* the folder, absolute; owned */
 };
@@ -19,13 +19,13 @@ struct rfs_kept {
  * there is no such place, or no memory, or if the process has more rights than its user; *out needs
  * no end then.
  */
-bool rfs_kept_find(const char *given, struct rfs_kept *out);
-void rfs_kept_free(struct rfs_kept *kept);
+bool rfs_home_find(const char *given, struct rfs_home *out);
+void rfs_home_free(struct rfs_home *kept);
 
 /*
  * Returns whether the folder above may be used; with MAKE, makes it if it is missing. Root uses no
  * folder of another user.
  */
-bool rfs_kept_reach(const struct rfs_kept *kept, bool make);
+bool rfs_home_reach(const struct rfs_home *kept, bool make);
 /* Makes the folder, if it is missing. 0 or -errno; -EPERM where the one above may not be used. */
-int rfs_kept_make(const struct rfs_kept *kept);
+int rfs_home_make(const struct rfs_home *kept);

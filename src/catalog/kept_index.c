@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of saved indexes, behind the key:
+ * The table of kept indexes, behind the key:
  *
  *   u32 n, names: u32 length, text
  *   u32 n, types: struct rfs_type
@@ -20,7 +20,7 @@
  *
  * Names and types are numbers in the table of the file. The order by name is made anew.
  */
-#include "catalog/saved_index.h"
+#include "catalog/kept_index.h"
 
 #include "base/checked.h"
 #include "base/cleanup.h"
@@ -34,17 +34,17 @@ enum { HAS_CRC = 1, REDUNDANCY_REMOVED = 2, SEVERAL_FILES = 4, FLAGS = 7 };
 
 /* Appends an index. */
 static void put_index(struct rfs_bytes *out, const struct rfs_index *index,
-                      const struct rfs_saved_numbers *numbers)
+                      const struct rfs_kept_numbers *numbers)
 {
     const uint64_t words[] = {
         index->n,   index->n_extents,    index->n_strided,      index->file_bytes,
         index->crc, index->header_bytes, index->header_hash[0], index->header_hash[1]};
 
     rfs_bytes_put(out, words, sizeof words);
-    rfs_saved_put_u32(out, (index->has_crc ? HAS_CRC : 0) |
-                               (index->redundancy_removed ? REDUNDANCY_REMOVED : 0) |
-                               (index->part_of ? SEVERAL_FILES : 0));
-    rfs_saved_put_u32(out, 0);
+    rfs_kept_put_u32(out, (index->has_crc ? HAS_CRC : 0) |
+                              (index->redundancy_removed ? REDUNDANCY_REMOVED : 0) |
+                              (index->file_of ? SEVERAL_FILES : 0));
+    rfs_kept_put_u32(out, 0);
     for (size_t i = 0; i < index->n; i++) {
         struct rfs_entry entry = index->entries[i];
         entry.name = numbers->names[entry.name];
@@ -53,11 +53,11 @@ static void put_index(struct rfs_bytes *out, const struct rfs_index *index,
     }
     rfs_bytes_put(out, index->extents, index->n_extents * sizeof *index->extents);
     for (size_t i = 0; i < index->n_strided; i++) {
-        rfs_saved_put_u64(out, index->strided[i].entry);
+        rfs_kept_put_u64(out, index->strided[i].entry);
         rfs_bytes_put(out, index->strided[i].stride, sizeof index->strided[i].stride);
     }
-    if (index->part_of)
-        rfs_bytes_put(out, index->part_of, index->n * sizeof *index->part_of);
+    if (index->file_of)
+        rfs_bytes_put(out, index->file_of, index->n * sizeof *index->file_of);
 }
 
 /* Says whether a type is one that a walker could have made. */
@@ -125,7 +125,7 @@ static bool is_entry_sound(const struct rfs_index *index, size_t i, const struct
 }
 
 /* Turns numbers into ids. False if anything is outside of the files. */
-static bool settle(struct rfs_index *index, const struct rfs_saved_numbers *numbers,
+static bool settle(struct rfs_index *index, const struct rfs_kept_numbers *numbers,
                    const struct rfs_intern *types, const uint64_t *file_bytes, uint32_t n_files)
 {
     size_t a;
@@ -137,7 +137,7 @@ static bool settle(struct rfs_index *index, const struct rfs_saved_numbers *numb
             return false;
     for (size_t i = 0; i < index->n; i++) {
         struct rfs_entry *entry = &index->entries[i];
-        const uint32_t file = index->part_of ? index->part_of[i] : 0;
+        const uint32_t file = index->file_of ? index->file_of[i] : 0;
         if (entry->name >= numbers->n_names || entry->type >= numbers->n_types || file >= n_files)
             return false;
         entry->name = numbers->names[entry->name];
@@ -150,7 +150,7 @@ static bool settle(struct rfs_index *index, const struct rfs_saved_numbers *numb
 }
 
 /* Copies the next N items of SIZE bytes; NULL when they are not there, or there are none. */
-static void *take_array(struct rfs_saved_in *in, uint64_t n, size_t size)
+static void *take_array(struct rfs_kept_in *in, uint64_t n, size_t size)
 {
     size_t bytes;
 
@@ -158,7 +158,7 @@ static void *take_array(struct rfs_saved_in *in, uint64_t n, size_t size)
         in->bad = true;
         return NULL;
     }
-    const void *from = rfs_saved_take(in, bytes);
+    const void *from = rfs_kept_take(in, bytes);
     void *copy = from && bytes > 0 ? malloc(bytes) : NULL;
     if (copy)
         memcpy(copy, from, bytes);
@@ -167,7 +167,7 @@ static void *take_array(struct rfs_saved_in *in, uint64_t n, size_t size)
     return copy;
 }
 
-static void take_strided(struct rfs_saved_in *in, struct rfs_index *index)
+static void take_strided(struct rfs_kept_in *in, struct rfs_index *index)
 {
     if (index->n_strided > in->left / (sizeof(uint64_t) * (1 + RFS_MAX_DIMS))) {
         in->bad = true;
@@ -178,8 +178,8 @@ static void take_strided(struct rfs_saved_in *in, struct rfs_index *index)
     index->strided = calloc(index->n_strided, sizeof *index->strided);
     in->bad |= !index->strided;
     for (size_t i = 0; i < index->n_strided && !in->bad; i++) {
-        const uint64_t entry = rfs_saved_take_u64(in);
-        const void *stride = rfs_saved_take(in, sizeof index->strided[i].stride);
+        const uint64_t entry = rfs_kept_take_u64(in);
+        const void *stride = rfs_kept_take(in, sizeof index->strided[i].stride);
         index->strided[i].entry = entry < UINT32_MAX ? (uint32_t)entry : UINT32_MAX;
         if (stride)
             memcpy(index->strided[i].stride, stride, sizeof index->strided[i].stride);
@@ -187,18 +187,18 @@ static void take_strided(struct rfs_saved_in *in, struct rfs_index *index)
 }
 
 /* Fills an empty index. False for an invalid one. */
-static bool take_index(struct rfs_saved_in *in, struct rfs_index *index, uint32_t n_files)
+static bool take_index(struct rfs_kept_in *in, struct rfs_index *index, uint32_t n_files)
 {
-    index->n = rfs_saved_take_u64(in);
-    index->n_extents = rfs_saved_take_u64(in);
-    index->n_strided = rfs_saved_take_u64(in);
-    index->file_bytes = rfs_saved_take_u64(in);
-    index->crc = rfs_saved_take_u64(in);
-    index->header_bytes = rfs_saved_take_u64(in);
-    index->header_hash[0] = rfs_saved_take_u64(in);
-    index->header_hash[1] = rfs_saved_take_u64(in);
-    const uint32_t flags = rfs_saved_take_u32(in);
-    if (rfs_saved_take_u32(in) != 0 || flags > FLAGS || index->n > UINT32_MAX || index->n == 0 ||
+    index->n = rfs_kept_take_u64(in);
+    index->n_extents = rfs_kept_take_u64(in);
+    index->n_strided = rfs_kept_take_u64(in);
+    index->file_bytes = rfs_kept_take_u64(in);
+    index->crc = rfs_kept_take_u64(in);
+    index->header_bytes = rfs_kept_take_u64(in);
+    index->header_hash[0] = rfs_kept_take_u64(in);
+    index->header_hash[1] = rfs_kept_take_u64(in);
+    const uint32_t flags = rfs_kept_take_u32(in);
+    if (rfs_kept_take_u32(in) != 0 || flags > FLAGS || index->n > UINT32_MAX || index->n == 0 ||
         !(flags & SEVERAL_FILES) != (n_files == 1))
         return false;
     index->has_crc = flags & HAS_CRC;
@@ -207,16 +207,16 @@ static bool take_index(struct rfs_saved_in *in, struct rfs_index *index, uint32_
     index->extents = take_array(in, index->n_extents, sizeof *index->extents);
     take_strided(in, index);
     if (flags & SEVERAL_FILES)
-        index->part_of = take_array(in, index->n, sizeof *index->part_of);
+        index->file_of = take_array(in, index->n, sizeof *index->file_of);
     return !in->bad && in->left == 0;
 }
 
-struct rfs_index *rfs_saved_body_take(const void *bytes, size_t n,
-                                      const struct rfs_saved_numbers *numbers,
-                                      struct rfs_intern *types, const uint64_t *file_bytes,
-                                      uint32_t n_files)
+struct rfs_index *rfs_kept_body_take(const void *bytes, size_t n,
+                                     const struct rfs_kept_numbers *numbers,
+                                     struct rfs_intern *types, const uint64_t *file_bytes,
+                                     uint32_t n_files)
 {
-    struct rfs_saved_in in = {bytes, n, false};
+    struct rfs_kept_in in = {bytes, n, false};
     struct rfs_index *index = calloc(1, sizeof *index);
 
     if (index && take_index(&in, index, n_files) &&
@@ -228,33 +228,33 @@ struct rfs_index *rfs_saved_body_take(const void *bytes, size_t n,
 
 /* ---- reading the table ----------------------------------------------------------------------- */
 
-static void no(struct rfs_saved_in *in, bool failed)
+static void no(struct rfs_kept_in *in, bool failed)
 {
     in->bad |= failed;
 }
 
-static void take_names(struct rfs_saved_index *index, const struct rfs_tables *tables)
+static void take_names(struct rfs_kept_index *index, const struct rfs_tables *tables)
 {
-    struct rfs_saved_in *in = &index->file.in;
-    const uint32_t n = rfs_saved_take_count(in, sizeof(uint32_t));
+    struct rfs_kept_in *in = &index->file.in;
+    const uint32_t n = rfs_kept_take_count(in, sizeof(uint32_t));
 
     for (uint32_t i = 0; i < n && !in->bad; i++) {
         size_t length;
-        const char *text = rfs_saved_take_text(in, &length);
+        const char *text = rfs_kept_take_text(in, &length);
         const bool sound = text && length > 0 && !memchr(text, '\0', length);
         const uint32_t id = sound ? rfs_intern_add(tables->names, text, length) : RFS_NO_ID;
         no(in, id == RFS_NO_ID || !RFS_PUSH(&index->names, id));
     }
 }
 
-static void take_types(struct rfs_saved_index *index, const struct rfs_tables *tables)
+static void take_types(struct rfs_kept_index *index, const struct rfs_tables *tables)
 {
-    struct rfs_saved_in *in = &index->file.in;
-    const uint32_t n = rfs_saved_take_count(in, sizeof(struct rfs_type));
+    struct rfs_kept_in *in = &index->file.in;
+    const uint32_t n = rfs_kept_take_count(in, sizeof(struct rfs_type));
 
     for (uint32_t i = 0; i < n && !in->bad; i++) {
         struct rfs_type type;
-        const void *bytes = rfs_saved_take(in, sizeof type);
+        const void *bytes = rfs_kept_take(in, sizeof type);
         if (!bytes)
             return;
         memcpy(&type, bytes, sizeof type);
@@ -264,47 +264,47 @@ static void take_types(struct rfs_saved_index *index, const struct rfs_tables *t
     }
 }
 
-static bool is_index(const struct rfs_saved_index *index, uint32_t number)
+static bool is_index(const struct rfs_kept_index *index, uint32_t number)
 {
-    return number < index->n_indexes || number == RFS_SAVED_NONE;
+    return number < index->n_indexes || number == RFS_KEPT_NONE;
 }
 
-static void take_builts(struct rfs_saved_index *index)
+static void take_builts(struct rfs_kept_index *index)
 {
-    struct rfs_saved_in *in = &index->file.in;
-    index->n_indexes = rfs_saved_take_count(in, RFS_SAVED_INDEX_BYTES);
-    index->indexes = rfs_saved_take(in, (size_t)index->n_indexes * RFS_SAVED_INDEX_BYTES);
-    const uint32_t n = rfs_saved_take_count(in, 3 * sizeof(uint32_t));
+    struct rfs_kept_in *in = &index->file.in;
+    index->n_indexes = rfs_kept_take_count(in, RFS_KEPT_INDEX_BYTES);
+    index->indexes = rfs_kept_take(in, (size_t)index->n_indexes * RFS_KEPT_INDEX_BYTES);
+    const uint32_t n = rfs_kept_take_count(in, 3 * sizeof(uint32_t));
 
     for (uint32_t i = 0; i < n && !in->bad; i++) {
-        struct rfs_saved_built built = {.first = index->of_files.n};
-        built.n_files = rfs_saved_take_count(in, sizeof(uint32_t));
+        struct rfs_kept_built built = {.first = index->of_files.n};
+        built.n_files = rfs_kept_take_count(in, sizeof(uint32_t));
         for (uint32_t k = 0; k < built.n_files && !in->bad; k++) {
-            const uint32_t number = rfs_saved_take_u32(in);
+            const uint32_t number = rfs_kept_take_u32(in);
             no(in, !is_index(index, number) || !RFS_PUSH(&index->of_files, number));
         }
-        built.merged = rfs_saved_take_u32(in);
+        built.merged = rfs_kept_take_u32(in);
         no(in, built.n_files == 0 || !is_index(index, built.merged) ||
                    !RFS_PUSH(&index->builts, built));
         /* Only a merged index shows the contents of several files. */
-        no(in, !in->bad && built.merged == RFS_SAVED_NONE &&
-                   (built.n_files > 1 || index->of_files.data[built.first] == RFS_SAVED_NONE));
+        no(in, !in->bad && built.merged == RFS_KEPT_NONE &&
+                   (built.n_files > 1 || index->of_files.data[built.first] == RFS_KEPT_NONE));
     }
 }
 
-static void take_ranks(struct rfs_saved_index *index)
+static void take_ranks(struct rfs_kept_index *index)
 {
-    struct rfs_saved_in *in = &index->file.in;
-    const uint32_t n = rfs_saved_take_count(in, 3 * sizeof(uint32_t));
+    struct rfs_kept_in *in = &index->file.in;
+    const uint32_t n = rfs_kept_take_count(in, 3 * sizeof(uint32_t));
 
     for (uint32_t i = 0; i < n && !in->bad; i++) {
-        struct rfs_saved_rank rank = {.first = index->sources.n};
-        rank.rank = rfs_saved_take_u32(in);
-        rank.number = rfs_saved_take_u32(in);
-        rank.n_files = rfs_saved_take_count(in, sizeof(struct rfs_saved_mark));
+        struct rfs_kept_rank rank = {.first = index->sources.n};
+        rank.rank = rfs_kept_take_u32(in);
+        rank.number = rfs_kept_take_u32(in);
+        rank.n_files = rfs_kept_take_count(in, sizeof(struct rfs_kept_mark));
         for (uint32_t k = 0; k < rank.n_files && !in->bad; k++) {
-            struct rfs_saved_source source;
-            no(in, !rfs_saved_mark_take(in, &source.path, &source.length, &source.mark) ||
+            struct rfs_kept_source source;
+            no(in, !rfs_kept_mark_take(in, &source.path, &source.length, &source.mark) ||
                        !RFS_PUSH(&index->sources, source));
         }
         no(in, rank.number >= index->builts.n ||
@@ -314,13 +314,13 @@ static void take_ranks(struct rfs_saved_index *index)
     }
 }
 
-struct rfs_saved_index *rfs_saved_index_take(struct rfs_saved_file *file,
-                                             const struct rfs_tables *tables)
+struct rfs_kept_index *rfs_kept_index_take(struct rfs_kept_file *file,
+                                           const struct rfs_tables *tables)
 {
-    struct rfs_saved_index *index = calloc(1, sizeof *index);
+    struct rfs_kept_index *index = calloc(1, sizeof *index);
 
     if (!index) {
-        rfs_saved_end(file);
+        rfs_kept_end(file);
         return NULL;
     }
     index->file = *file;
@@ -330,24 +330,24 @@ struct rfs_saved_index *rfs_saved_index_take(struct rfs_saved_file *file,
     take_ranks(index);
     if (!index->file.in.bad && index->file.in.left == 0)
         return index;
-    rfs_saved_index_free(index);
+    rfs_kept_index_free(index);
     return NULL;
 }
 
-struct rfs_saved_index *rfs_saved_index_load(struct rfs_saved *saved, const char *key,
-                                             const struct rfs_tables *tables)
+struct rfs_kept_index *rfs_kept_index_load(struct rfs_kept *kept, const char *key,
+                                           const struct rfs_tables *tables)
 {
-    struct rfs_saved_file file;
+    struct rfs_kept_file file;
 
-    return rfs_saved_read(saved, RFS_SAVED_INDEX, key, &file) ? rfs_saved_index_take(&file, tables)
-                                                              : NULL;
+    return rfs_kept_read(kept, RFS_KEPT_INDEX, key, &file) ? rfs_kept_index_take(&file, tables)
+                                                           : NULL;
 }
 
-void rfs_saved_index_free(struct rfs_saved_index *index)
+void rfs_kept_index_free(struct rfs_kept_index *index)
 {
     if (!index)
         return;
-    rfs_saved_end(&index->file);
+    rfs_kept_end(&index->file);
     free(index->names.data);
     free(index->types.data);
     free(index->builts.data);
@@ -357,65 +357,65 @@ void rfs_saved_index_free(struct rfs_saved_index *index)
     free(index);
 }
 
-static const struct rfs_saved_rank *find_rank(const struct rfs_saved_index *index, uint32_t rank)
+static const struct rfs_kept_rank *find_rank(const struct rfs_kept_index *index, uint32_t rank)
 {
     const size_t at = RFS_BISECT_KEY(i, index->ranks.n, index->ranks.data[i].rank, rank);
 
     return at < index->ranks.n ? &index->ranks.data[at] : NULL;
 }
 
-uint32_t rfs_saved_index_find(const struct rfs_saved_index *index, uint32_t rank,
-                              struct rfs_files *files, uint32_t first, uint32_t n_files)
+uint32_t rfs_kept_index_find(const struct rfs_kept_index *index, uint32_t rank,
+                             struct rfs_files *files, uint32_t first, uint32_t n_files)
 {
-    const struct rfs_saved_rank *here = find_rank(index, rank);
+    const struct rfs_kept_rank *here = find_rank(index, rank);
     struct stat st;
 
     if (!here || here->n_files != n_files)
         return RFS_NO_ID;
     for (uint32_t k = 0; k < n_files; k++) {
-        const struct rfs_saved_source *source = &index->sources.data[here->first + k];
+        const struct rfs_kept_source *source = &index->sources.data[here->first + k];
         const char *path = rfs_files_path(files, first + k);
         if (strlen(path) != source->length || memcmp(path, source->path, source->length) != 0 ||
             rfs_files_stat(files, first + k, &st) != 0)
             return RFS_NO_ID;
-        const struct rfs_saved_mark mark = rfs_saved_mark_of(&st);
+        const struct rfs_kept_mark mark = rfs_kept_mark_of(&st);
         if (memcmp(&mark, &source->mark, sizeof mark) != 0)
             return RFS_NO_ID;
     }
     return here->number;
 }
 
-void *rfs_saved_index_read_body(const struct rfs_saved_index *index, uint32_t number, size_t *n)
+void *rfs_kept_index_read_body(const struct rfs_kept_index *index, uint32_t number, size_t *n)
 {
-    struct rfs_saved_in in = {index->indexes + (size_t)number * RFS_SAVED_INDEX_BYTES,
-                              RFS_SAVED_INDEX_BYTES, false};
-    const uint64_t offset = rfs_saved_take_u64(&in);
-    const uint64_t bytes = rfs_saved_take_u64(&in);
+    struct rfs_kept_in in = {index->indexes + (size_t)number * RFS_KEPT_INDEX_BYTES,
+                             RFS_KEPT_INDEX_BYTES, false};
+    const uint64_t offset = rfs_kept_take_u64(&in);
+    const uint64_t bytes = rfs_kept_take_u64(&in);
 
     *n = (size_t)bytes;
-    return rfs_saved_read_body(&index->file, offset, bytes, rfs_saved_take_u64(&in));
+    return rfs_kept_read_body(&index->file, offset, bytes, rfs_kept_take_u64(&in));
 }
 
-static struct rfs_index *read_index(const struct rfs_saved_index *index, uint32_t number,
+static struct rfs_index *read_index(const struct rfs_kept_index *index, uint32_t number,
                                     const struct rfs_tables *tables, const uint64_t *file_bytes,
                                     uint32_t n_files)
 {
-    const struct rfs_saved_numbers numbers = {(uint32_t)index->names.n, (uint32_t)index->types.n,
-                                              index->names.data, index->types.data};
+    const struct rfs_kept_numbers numbers = {(uint32_t)index->names.n, (uint32_t)index->types.n,
+                                             index->names.data, index->types.data};
     size_t n;
-    RFS_FREE void *bytes = rfs_saved_index_read_body(index, number, &n);
+    RFS_FREE void *bytes = rfs_kept_index_read_body(index, number, &n);
 
-    return bytes ? rfs_saved_body_take(bytes, n, &numbers, tables->types, file_bytes, n_files)
+    return bytes ? rfs_kept_body_take(bytes, n, &numbers, tables->types, file_bytes, n_files)
                  : NULL;
 }
 
 RFS_CLEANUP_OF(free_built, struct rfs_built *, rfs_built_free)
 
-struct rfs_built *rfs_saved_index_read(const struct rfs_saved_index *index, uint32_t number,
-                                       const struct rfs_tables *tables, struct rfs_files *files,
-                                       uint32_t first)
+struct rfs_built *rfs_kept_index_read(const struct rfs_kept_index *index, uint32_t number,
+                                      const struct rfs_tables *tables, struct rfs_files *files,
+                                      uint32_t first)
 {
-    const struct rfs_saved_built *from = &index->builts.data[number];
+    const struct rfs_kept_built *from = &index->builts.data[number];
     const uint32_t n = from->n_files;
     RFS_CLEANUP(free_built) struct rfs_built *built = rfs_built_new(n);
     RFS_FREE uint64_t *bytes = malloc(n * sizeof *bytes);
@@ -430,13 +430,13 @@ struct rfs_built *rfs_saved_index_read(const struct rfs_saved_index *index, uint
     }
     for (uint32_t k = 0; k < n; k++) {
         const uint32_t of_file = index->of_files.data[from->first + k];
-        if (of_file == RFS_SAVED_NONE)
+        if (of_file == RFS_KEPT_NONE)
             continue;
         built->files[k] = read_index(index, of_file, tables, &bytes[k], 1);
         if (!built->files[k] || built->files[k]->file_bytes != bytes[k])
             return NULL;
     }
-    if (from->merged != RFS_SAVED_NONE) {
+    if (from->merged != RFS_KEPT_NONE) {
         built->merged = read_index(index, from->merged, tables, bytes, n);
         if (!built->merged)
             return NULL;
@@ -451,15 +451,15 @@ struct rfs_built *rfs_saved_index_read(const struct rfs_saved_index *index, uint
 
 struct storing {
     const struct rfs_tables *tables;
-    const struct rfs_saved_index *before;
-    struct rfs_saved_draft draft;
+    const struct rfs_kept_index *before;
+    struct rfs_kept_draft draft;
     uint32_t *name_of, *type_of; /* numbers by id, or none */
     uint32_t n_names, n_types;   /* ids below these have one, or none */
     uint32_t names, types;       /* numbers given */
     uint32_t indexes, builts;
     uint32_t *copied; /* [builts of before] numbers that their copies got, or none */
     struct rfs_bytes name_bytes, type_bytes, index_bytes, built_bytes, rank_bytes;
-    struct rfs_saved_device device;
+    struct rfs_kept_device device;
     bool failed;
 };
 
@@ -471,9 +471,9 @@ static uint32_t number_name(struct storing *s, uint32_t id)
         s->failed = true;
         return 0;
     }
-    if (s->name_of[id] == RFS_SAVED_NONE) {
+    if (s->name_of[id] == RFS_KEPT_NONE) {
         const char *text = rfs_intern_bytes(s->tables->names, id, &length);
-        rfs_saved_put_text(&s->name_bytes, text, length);
+        rfs_kept_put_text(&s->name_bytes, text, length);
         s->name_of[id] = s->names++;
     }
     return s->name_of[id];
@@ -485,7 +485,7 @@ static uint32_t number_type(struct storing *s, uint32_t id)
         s->failed = true;
         return 0;
     }
-    if (s->type_of[id] == RFS_SAVED_NONE) {
+    if (s->type_of[id] == RFS_KEPT_NONE) {
         rfs_bytes_put(&s->type_bytes, rfs_intern_bytes(s->tables->types, id, NULL),
                       sizeof(struct rfs_type));
         s->type_of[id] = s->types++;
@@ -495,9 +495,9 @@ static uint32_t number_type(struct storing *s, uint32_t id)
 
 static uint32_t store_body(struct storing *s, const void *bytes, size_t n)
 {
-    rfs_saved_put_u64(&s->index_bytes, rfs_saved_add(&s->draft, bytes, n));
-    rfs_saved_put_u64(&s->index_bytes, n);
-    rfs_saved_put_u64(&s->index_bytes, XXH3_64bits(bytes, n));
+    rfs_kept_put_u64(&s->index_bytes, rfs_kept_add(&s->draft, bytes, n));
+    rfs_kept_put_u64(&s->index_bytes, n);
+    rfs_kept_put_u64(&s->index_bytes, XXH3_64bits(bytes, n));
     return s->indexes++;
 }
 
@@ -507,14 +507,14 @@ static uint32_t store_index(struct storing *s, struct rfs_index *index)
     struct rfs_bytes out = {0};
 
     if (!index)
-        return RFS_SAVED_NONE;
-    if (index->number != RFS_SAVED_NONE)
+        return RFS_KEPT_NONE;
+    if (index->number != RFS_KEPT_NONE)
         return index->number;
     for (size_t i = 0; i < index->n; i++) {
         number_name(s, index->entries[i].name);
         number_type(s, index->entries[i].type);
     }
-    const struct rfs_saved_numbers numbers = {s->n_names, s->n_types, s->name_of, s->type_of};
+    const struct rfs_kept_numbers numbers = {s->n_names, s->n_types, s->name_of, s->type_of};
     if (!s->failed)
         put_index(&out, index, &numbers);
     s->failed |= out.failed;
@@ -526,12 +526,12 @@ static uint32_t store_index(struct storing *s, struct rfs_index *index)
 
 static uint32_t store_built(struct storing *s, struct rfs_built *built)
 {
-    if (built->number != RFS_SAVED_NONE)
+    if (built->number != RFS_KEPT_NONE)
         return built->number;
-    rfs_saved_put_u32(&s->built_bytes, built->n_files);
+    rfs_kept_put_u32(&s->built_bytes, built->n_files);
     for (uint32_t k = 0; k < built->n_files; k++)
-        rfs_saved_put_u32(&s->built_bytes, store_index(s, built->files[k]));
-    rfs_saved_put_u32(&s->built_bytes, store_index(s, built->merged));
+        rfs_kept_put_u32(&s->built_bytes, store_index(s, built->files[k]));
+    rfs_kept_put_u32(&s->built_bytes, store_index(s, built->merged));
     built->number = s->builts++;
     return built->number;
 }
@@ -541,23 +541,23 @@ static uint32_t copy_index(struct storing *s, uint32_t number)
 {
     size_t n;
     RFS_FREE void *bytes =
-        number == RFS_SAVED_NONE ? NULL : rfs_saved_index_read_body(s->before, number, &n);
+        number == RFS_KEPT_NONE ? NULL : rfs_kept_index_read_body(s->before, number, &n);
 
-    s->failed |= number != RFS_SAVED_NONE && !bytes;
-    return bytes ? store_body(s, bytes, n) : RFS_SAVED_NONE;
+    s->failed |= number != RFS_KEPT_NONE && !bytes;
+    return bytes ? store_body(s, bytes, n) : RFS_KEPT_NONE;
 }
 
 static uint32_t copy_built(struct storing *s, uint32_t number)
 {
-    const struct rfs_saved_built *built = &s->before->builts.data[number];
+    const struct rfs_kept_built *built = &s->before->builts.data[number];
 
-    if (s->copied[number] != RFS_SAVED_NONE)
+    if (s->copied[number] != RFS_KEPT_NONE)
         return s->copied[number];
-    rfs_saved_put_u32(&s->built_bytes, built->n_files);
+    rfs_kept_put_u32(&s->built_bytes, built->n_files);
     for (uint32_t k = 0; k < built->n_files; k++)
-        rfs_saved_put_u32(&s->built_bytes,
-                          copy_index(s, s->before->of_files.data[built->first + k]));
-    rfs_saved_put_u32(&s->built_bytes, copy_index(s, built->merged));
+        rfs_kept_put_u32(&s->built_bytes,
+                         copy_index(s, s->before->of_files.data[built->first + k]));
+    rfs_kept_put_u32(&s->built_bytes, copy_index(s, built->merged));
     s->copied[number] = s->builts++;
     return s->copied[number];
 }
@@ -571,10 +571,10 @@ static uint32_t *no_numbers(size_t n)
     return numbers;
 }
 
-/* Numbers the names and types saved before. False when they cannot have the numbers they had. */
+/* Numbers the names and types kept before. False when they cannot have the numbers they had. */
 static bool number_before(struct storing *s)
 {
-    const struct rfs_saved_index *before = s->before;
+    const struct rfs_kept_index *before = s->before;
 
     s->n_names = rfs_intern_count(s->tables->names);
     s->n_types = rfs_intern_count(s->tables->types);
@@ -594,16 +594,16 @@ static bool number_before(struct storing *s)
 
 static void forget_numbers(struct rfs_built *built)
 {
-    built->number = RFS_SAVED_NONE;
+    built->number = RFS_KEPT_NONE;
     for (uint32_t k = 0; k < built->n_files; k++)
         if (built->files[k])
-            built->files[k]->number = RFS_SAVED_NONE;
+            built->files[k]->number = RFS_KEPT_NONE;
     if (built->merged)
-        built->merged->number = RFS_SAVED_NONE;
+        built->merged->number = RFS_KEPT_NONE;
 }
 
 /* Adds a rank, if its files are settled. Says whether they were. */
-static uint32_t store_rank(struct storing *s, const struct rfs_saving *rank,
+static uint32_t store_rank(struct storing *s, const struct rfs_keeping *rank,
                            struct rfs_files *files, struct timespec opened)
 {
     struct rfs_bytes marks = {0};
@@ -615,17 +615,17 @@ static uint32_t store_rank(struct storing *s, const struct rfs_saving *rank,
                   rfs_files_stat(files, rank->first + k, &st) == 0;
         if (!settled)
             break;
-        const struct rfs_saved_mark mark = rfs_saved_mark_of(&st);
-        settled = rfs_saved_mark_is_settled(&mark, opened) &&
-                  rfs_saved_mark_tells(rfs_files_path(files, rank->first + k), &st, &s->device);
-        rfs_saved_mark_put(&marks, rfs_files_path(files, rank->first + k), &mark);
+        const struct rfs_kept_mark mark = rfs_kept_mark_of(&st);
+        settled = rfs_kept_mark_is_settled(&mark, opened) &&
+                  rfs_kept_mark_tells(rfs_files_path(files, rank->first + k), &st, &s->device);
+        rfs_kept_mark_put(&marks, rfs_files_path(files, rank->first + k), &mark);
     }
     if (settled) {
         const uint32_t number =
             rank->built ? store_built(s, rank->built) : copy_built(s, rank->before);
-        rfs_saved_put_u32(&s->rank_bytes, rank->rank);
-        rfs_saved_put_u32(&s->rank_bytes, number);
-        rfs_saved_put_u32(&s->rank_bytes, rank->n_files);
+        rfs_kept_put_u32(&s->rank_bytes, rank->rank);
+        rfs_kept_put_u32(&s->rank_bytes, number);
+        rfs_kept_put_u32(&s->rank_bytes, rank->n_files);
         rfs_bytes_put(&s->rank_bytes, marks.data, marks.n);
     }
     s->failed |= marks.failed;
@@ -635,7 +635,7 @@ static uint32_t store_rank(struct storing *s, const struct rfs_saving *rank,
 
 static void put_list(struct rfs_bytes *table, uint32_t n, const struct rfs_bytes *list)
 {
-    rfs_saved_put_u32(table, n);
+    rfs_kept_put_u32(table, n);
     rfs_bytes_put(table, list->data, list->n);
     table->failed |= list->failed;
 }
@@ -650,21 +650,21 @@ static bool finish(struct storing *s, uint32_t ranks)
     put_list(&table, s->builts, &s->built_bytes);
     put_list(&table, ranks, &s->rank_bytes);
     table.failed |= s->failed;
-    const bool written = rfs_saved_finish(&s->draft, &table);
+    const bool written = rfs_kept_finish(&s->draft, &table);
     free(table.data);
     return written;
 }
 
-bool rfs_saved_index_store(struct rfs_saved *saved, const char *key,
-                           const struct rfs_tables *tables, struct rfs_files *files,
-                           struct timespec opened, const struct rfs_saved_index *before,
-                           const struct rfs_saving *ranks, size_t n)
+bool rfs_kept_index_store(struct rfs_kept *kept, const char *key, const struct rfs_tables *tables,
+                          struct rfs_files *files, struct timespec opened,
+                          const struct rfs_kept_index *before, const struct rfs_keeping *ranks,
+                          size_t n)
 {
     struct storing s = {.tables = tables, .before = before};
     bool written = false;
     uint32_t stored = 0;
 
-    if (number_before(&s) && rfs_saved_begin(saved, RFS_SAVED_INDEX, key, &s.draft)) {
+    if (number_before(&s) && rfs_kept_begin(kept, RFS_KEPT_INDEX, key, &s.draft)) {
         for (size_t i = 0; i < n; i++)
             if (ranks[i].built)
                 forget_numbers(ranks[i].built);
@@ -673,7 +673,7 @@ bool rfs_saved_index_store(struct rfs_saved *saved, const char *key,
         if (stored > 0)
             written = finish(&s, stored);
         else
-            rfs_saved_drop(&s.draft);
+            rfs_kept_drop(&s.draft);
     }
     free(s.name_of);
     free(s.type_of);
