@@ -49,8 +49,9 @@ struct rfs_verify {
     uint32_t n_cuts;
     struct rfs_verify_item *items; /* the tree's tensors, in their order, then the lost */
     struct rfs_tensors lost; /* the tree's, by the types of the source; no slice of them is made */
-    bool damaged;            /* some rank of the tree is damaged or missing */
-    size_t values;           /* compared values that are not tensors */
+    struct rfs_params *lost_params; /* owned; their list */
+    bool damaged;                   /* some rank of the tree is damaged or missing */
+    size_t values;                  /* compared values that are not tensors */
     struct rfs_findings findings;
     struct rfs_progress progress;
 };

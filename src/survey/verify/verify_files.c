@@ -763,7 +763,7 @@ void rfs_verify_end(struct rfs_verify *verify)
     for (uint32_t i = 0; i < verify->n_cuts; i++)
         free(verify->cuts[i].by_name);
     free(verify->cuts);
-    free((void *)verify->lost.params);
+    free(verify->lost_params);
     rfs_findings_free(&verify->findings);
     rfs_whole_close(&verify->shown);
     rfs_whole_close(&verify->cut);

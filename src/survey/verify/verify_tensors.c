@@ -341,9 +341,10 @@ static void check_source(struct rfs_verify *verify, const struct rfs_whole *sour
             find_lost(verify, RFS_FOUND_UNCOMPARED, name, source, rank);
 }
 
-/* Lists lost tensors of the tree in LOST, which has room for all. */
-static void check_tree(struct rfs_verify *verify, struct rfs_params *lost)
+/* Lists lost tensors of the tree, for which there is room. */
+static void check_tree(struct rfs_verify *verify)
 {
+    struct rfs_params *lost = verify->lost_params;
     const bool logged = !has_shown(verify) || verify->wishes.wants_sums;
     uint32_t at = 0;
     uint32_t rank;
@@ -375,6 +376,7 @@ static int check_lost(struct rfs_verify *verify, struct rfs_error *err)
     if (!lost)
         return rfs_fail_memory(err);
     lost->n = 0;
+    verify->lost_params = lost;
     verify->lost = verify->tree.list;
     verify->lost.catalog = verify->src.list.catalog;
     verify->lost.params = lost;
@@ -383,7 +385,7 @@ static int check_lost(struct rfs_verify *verify, struct rfs_error *err)
         check_source(verify, &verify->src);
     if (has_shown(verify))
         check_source(verify, &verify->shown);
-    check_tree(verify, lost);
+    check_tree(verify);
     return 0;
 }
 
